@@ -1,0 +1,39 @@
+# `cmake --install`: libraries, public headers, a CMake package, a pkg-config file, the program.
+#
+# There are two export sets, so that who wants limits alone need not have what the rules need.
+
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
+
+install(TARGETS sluice_core sluice_limiter sluice_memory sluice_sluice EXPORT sluiceTargets
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT sluiceTargets NAMESPACE sluice:: DESTINATION ${config_dir})
+
+install(DIRECTORY include/sluice DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILES_MATCHING PATTERN "*.h" PATTERN rules.h EXCLUDE)
+
+if(TARGET sluice_rules)
+  install(TARGETS sluice_rules EXPORT sluiceRulesTargets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT sluiceRulesTargets NAMESPACE sluice:: DESTINATION ${config_dir})
+  install(FILES include/sluice/rules.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice)
+  install(FILES cmake/Findre2.cmake DESTINATION ${config_dir})
+endif()
+
+if(TARGET sluice)
+  install(TARGETS sluice RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+configure_package_config_file(cmake/sluiceConfig.cmake.in ${PROJECT_BINARY_DIR}/sluiceConfig.cmake
+  INSTALL_DESTINATION ${config_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+configure_file(cmake/sluice.pc.in ${PROJECT_BINARY_DIR}/sluice.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/sluiceConfig.cmake
+  ${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake DESTINATION ${config_dir})
+install(FILES ${PROJECT_BINARY_DIR}/sluice.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

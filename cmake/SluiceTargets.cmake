@@ -1,0 +1,94 @@
+# One library for each folder, one test program for each folder, with the project's warnings.
+#
+#   sluice_library(NAME SOURCES files... [PUBLIC libs...] [PRIVATE libs...])
+#   sluice_program(NAME SOURCES files... [LIBS libs...])
+#   sluice_test(NAME SOURCES files... [LIBS libs...] [LABELS labels...] [TIMEOUT seconds])
+#   sluice_bench(NAME SOURCES files... [LIBS libs...])
+
+set(SLUICE_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wconversion)
+# A test with one of these labels talks to something outside of its process; the others are hermetic.
+set(SLUICE_OUTSIDE_LABELS redis server install)
+
+function(sluice_compile_options target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
+  if(PROJECT_IS_TOP_LEVEL)
+    target_compile_options(${target} PRIVATE ${SLUICE_WARNINGS})
+  endif()
+endfunction()
+
+# The library sluice::NAME, static, whose users see include/ and nothing else of the tree.
+function(sluice_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "SOURCES;PUBLIC;PRIVATE")
+  add_library(sluice_${name} STATIC ${ARG_SOURCES})
+  add_library(sluice::${name} ALIAS sluice_${name})
+  set_target_properties(sluice_${name} PROPERTIES EXPORT_NAME ${name})
+  sluice_compile_options(sluice_${name})
+  target_include_directories(sluice_${name}
+    PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+    PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(sluice_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+endfunction()
+
+# A program, at the top of the build tree: build/release/sluice.
+function(sluice_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "SOURCES;LIBS")
+  add_executable(${name} ${ARG_SOURCES})
+  sluice_compile_options(${name})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS})
+endfunction()
+
+# A GoogleTest program, each of its tests a ctest. The target `tests` builds them all, and
+# `concurrency_tests` those labelled so, which are the ones to run under ThreadSanitizer.
+function(sluice_test name)
+  if(NOT SLUICE_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS")
+  add_executable(${name} ${ARG_SOURCES})
+  sluice_compile_options(${name})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gtest_main)
+  add_dependencies(tests ${name})
+  if("concurrency" IN_LIST ARG_LABELS)
+    add_dependencies(concurrency_tests ${name})
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  # gtest_discover_tests() loses all but the first of several labels, so they are set after it.
+  sluice_test_labels(labels ${ARG_LABELS})
+  set(script ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
+  file(CONFIGURE OUTPUT ${script} @ONLY CONTENT
+    "if(@name@_TESTS)\n  set_tests_properties(\${@name@_TESTS} PROPERTIES LABELS \"@labels@\")\nendif()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${script})
+endfunction()
+
+# The labels of a test: its own, and `hermetic` unless one of them says otherwise.
+function(sluice_test_labels result)
+  set(labels ${ARGN})
+  foreach(label IN LISTS SLUICE_OUTSIDE_LABELS)
+    if(label IN_LIST labels)
+      set(${result} "${labels}" PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  set(${result} hermetic ${labels} PARENT_SCOPE)
+endfunction()
+
+# A Google Benchmark program. The target `benchmarks` builds them all.
+function(sluice_bench name)
+  if(NOT SLUICE_BUILD_BENCH)
+    return()
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "SOURCES;LIBS")
+  add_executable(${name} ${ARG_SOURCES})
+  sluice_compile_options(${name})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS} benchmark::benchmark benchmark::benchmark_main)
+  add_dependencies(benchmarks ${name})
+endfunction()

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace sluice {
+
+// Wraps the error that an Expected is built from: `return Unexpected{"burst must be at least 1"};`
+template <typename E>
+struct Unexpected {
+  E error;
+};
+template <typename E>
+Unexpected(E) -> Unexpected<E>;
+Unexpected(const char*) -> Unexpected<std::string>;
+
+// A value, or the reason why there is none. The subset of C++23's std::expected that Sluice needs.
+//
+// Thread-safety: that of T and E. Ownership: holds its T or E by value.
+// Cost: one T or E and a discriminator; no allocation of its own.
+// Errors: asking the wrong side ends the program (std::abort), as it is a bug of the caller.
+template <typename T, typename E = std::string>
+class [[nodiscard]] Expected {
+ public:
+  using value_type = T;
+  using error_type = E;
+
+  Expected(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  template <typename G>
+  Expected(Unexpected<G> unexpected)
+      : state_(std::in_place_index<1>, std::move(unexpected.error)) {}
+
+  bool has_value() const noexcept { return state_.index() == 0; }
+  explicit operator bool() const noexcept { return has_value(); }
+
+  T& value() & { return *checked(std::get_if<0>(&state_)); }
+  const T& value() const& { return *checked(std::get_if<0>(&state_)); }
+  T&& value() && { return std::move(*checked(std::get_if<0>(&state_))); }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+
+  E& error() & { return *checked(std::get_if<1>(&state_)); }
+  const E& error() const& { return *checked(std::get_if<1>(&state_)); }
+
+ private:
+  template <typename P>
+  static P checked(P pointer) noexcept {
+    if (pointer == nullptr) std::abort();
+    return pointer;
+  }
+
+  std::variant<T, E> state_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,109 @@
+#pragma once
+
+// The constexpr half of limit.h; include that instead.
+
+#include <stdexcept>
+
+#include "sluice/limit.h"
+
+namespace sluice {
+namespace detail {
+
+constexpr bool is_bucket(Algorithm a) noexcept {
+  return a == Algorithm::kTokenBucket || a == Algorithm::kLeakyBucket || a == Algorithm::kGcra;
+}
+constexpr bool is_sliced(Algorithm a) noexcept {
+  return a == Algorithm::kSlidingWindowCounter || a == Algorithm::kSlidingWindowHybrid;
+}
+
+constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) noexcept {
+  return a / b + (a % b != 0);
+}
+
+// The capacity of a spec whose numbers are in range.
+constexpr std::uint64_t capacity_of(const LimitSpec& spec) noexcept {
+  if (spec.limit == 0 || !is_bucket(spec.algorithm)) return spec.limit;
+  if (spec.algorithm == Algorithm::kGcra) return spec.burst.value_or(spec.limit - 1) + 1;
+  return spec.burst.value_or(spec.limit);
+}
+
+// Whether an emptied bucket is full again within kMaxWait, in 64-bit arithmetic: its factors are
+// below 2^32 (units) and 2^45 (ticks).
+constexpr bool refills_in_time(const LimitSpec& spec) noexcept {
+  const std::uint64_t capacity = capacity_of(spec);
+  const auto most = static_cast<std::uint64_t>(kMaxWait.count());
+  const auto period = static_cast<std::uint64_t>(spec.per.count());
+  if (spec.refill == Refill::kInterval) return ceil_div(capacity, spec.limit) <= most / period;
+  const std::uint64_t whole = period / spec.limit;
+  const std::uint64_t rest = period % spec.limit;
+  if (whole > most / capacity) return false;
+  return capacity * whole + ceil_div(capacity * rest, spec.limit) <= most;
+}
+
+constexpr std::uint64_t mix(std::uint64_t h, std::uint64_t value) noexcept {
+  h = (h ^ value) * 0x9E3779B97F4A7C15u;
+  return h ^ (h >> 29);
+}
+
+[[noreturn]] void throw_limit_error(LimitError error, const LimitSpec& spec);
+
+}  // namespace detail
+
+constexpr LimitError find_error(const LimitSpec& spec) noexcept {
+  using detail::is_bucket;
+  const Algorithm a = spec.algorithm;
+  if (spec.limit > kMaxUnits) return LimitError::kLimitTooLarge;
+  if (spec.per < kMinPeriod || spec.per > kMaxPeriod) return LimitError::kPeriodOutOfRange;
+  if (spec.burst && !is_bucket(a)) return LimitError::kBurstDoesNotApply;
+  if (spec.burst) {
+    const bool counts_beyond_first = a == Algorithm::kGcra;
+    const std::uint64_t least = counts_beyond_first ? 0 : 1;
+    if (*spec.burst < least || *spec.burst > kMaxUnits - counts_beyond_first) {
+      return LimitError::kBurstOutOfRange;
+    }
+  }
+  if (spec.align && a != Algorithm::kFixedWindow) return LimitError::kAlignDoesNotApply;
+  if (spec.slices && !detail::is_sliced(a)) return LimitError::kSlicesDoNotApply;
+  if (spec.slices && (*spec.slices < 1 || *spec.slices > kMaxSlices)) {
+    return LimitError::kSlicesOutOfRange;
+  }
+  if (spec.weighting && a != Algorithm::kSlidingWindowCounter) {
+    return LimitError::kWeightingDoesNotApply;
+  }
+  if (spec.mode && a != Algorithm::kLeakyBucket) return LimitError::kModeDoesNotApply;
+  if (spec.refill && a != Algorithm::kTokenBucket) return LimitError::kRefillDoesNotApply;
+  if (is_bucket(a) && spec.limit > 0 && !detail::refills_in_time(spec)) {
+    return LimitError::kRefillsTooSlowly;
+  }
+  return LimitError::kNone;
+}
+
+constexpr Limit::Limit(const LimitSpec& spec) noexcept
+    : period_(static_cast<std::uint64_t>(spec.per.count())),
+      rate_ticks_(period_ / std::gcd(spec.limit, period_)),
+      limit_(static_cast<std::uint32_t>(spec.limit)),
+      capacity_(static_cast<std::uint32_t>(detail::capacity_of(spec))),
+      rate_units_(static_cast<std::uint32_t>(spec.limit / std::gcd(spec.limit, period_))),
+      tag_(0),
+      slices_(static_cast<std::uint16_t>(
+          detail::is_sliced(spec.algorithm) ? spec.slices.value_or(kDefaultSlices) : 1)),
+      algorithm_(spec.algorithm),
+      align_(spec.align.value_or(Align::kFirstRequest)),
+      weighting_(spec.weighting.value_or(Weighting::kLinear)),
+      mode_(spec.mode.value_or(LeakyMode::kMeter)),
+      refill_(spec.refill.value_or(Refill::kContinuous)) {
+  std::uint64_t h = detail::mix(0, limit_);
+  h = detail::mix(h, period_);
+  h = detail::mix(h, capacity_);
+  h = detail::mix(h, static_cast<std::uint64_t>(refill_));
+  tag_ = static_cast<std::uint32_t>(h >> 36);
+}
+
+template <Algorithm A>
+constexpr const LimitSpec& LimitOf<A>::checked(const LimitSpec& spec) {
+  const LimitError error = find_error(spec);
+  if (error != LimitError::kNone) detail::throw_limit_error(error, spec);
+  return spec;
+}
+
+}  // namespace sluice

@@ -1,0 +1,161 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "sluice/decision.h"
+#include "sluice/expected.h"
+#include "sluice/limit.h"
+#include "sluice/limiter.h"
+
+namespace sluice {
+
+// What a request is to the rules: named values ("method", "path", "header.x-user-id", ...).
+//
+// Thread-safety: find() may be called from several threads at once. Ownership: what find() returns
+// stays valid until the source changes or ends. Cost: one virtual call for a name.
+class AttributeSource {
+ public:
+  virtual ~AttributeSource() = default;
+  virtual std::optional<std::string_view> find(std::string_view name) const = 0;
+};
+
+// A short list of attributes. Owns names and values; finds in linear time.
+class Attributes final : public AttributeSource {
+ public:
+  Attributes() = default;
+  Attributes(std::initializer_list<std::pair<std::string_view, std::string_view>> values);
+  // Replaces an earlier value of that name.
+  void set(std::string_view name, std::string_view value);
+  std::optional<std::string_view> find(std::string_view name) const override;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> values_;
+};
+
+// One thing wrong with a rules file, at its place (line and column from 1).
+struct RuleError {
+  std::string file;
+  int line = 1;
+  int column = 1;
+  std::string what;      // "unknown key 'limt'"
+  std::string expected;  // "expected one of: name, key, algorithm, ..."
+
+  // "FILE:LINE:COLUMN: error: WHAT; EXPECTED"
+  std::string to_string() const;
+};
+
+enum class FailurePolicy : std::uint8_t { kAllow, kDeny, kLocal };  // when the store cannot decide
+enum class OnMissing : std::uint8_t { kSkip, kDeny };  // when a key's attribute is absent
+enum class RuleMode : std::uint8_t { kEnforce, kShadow };
+
+// What a rule answers in the place of the default when it denies.
+struct Reject {
+  int status = 429;
+  std::string body;  // empty: the door's own
+};
+
+// One limit of a rule. `name` is the file's, or "RULE/INDEX" where it gives none.
+struct RuleLimit {
+  std::string name;
+  std::string key;  // the template as written; empty: one counter for all
+  Limit limit;
+  OnMissing on_missing = OnMissing::kSkip;
+};
+
+// One rule of a file, in file order.
+struct Rule {
+  std::string name;
+  std::vector<RuleLimit> limits;
+  RuleMode mode = RuleMode::kEnforce;
+  FailurePolicy on_store_error = FailurePolicy::kAllow;
+  bool continues = false;  // `continue: true`: the rules after it are tried too
+  Reject reject;
+};
+
+// A checked, immutable set of rules.
+//
+// Thread-safety: const, so any thread. Ownership: a cheap handle that shares the rules; pointers
+// into them live as long as a copy does. Cost: matching is linear in the rules tried.
+class RuleSet {
+ public:
+  // Reads YAML (docs/rules.md). `file` names it in errors. Errors: all that is wrong with it.
+  static Expected<RuleSet, std::vector<RuleError>> parse(std::string_view yaml,
+                                                         std::string_view file);
+  // Reads a file, at most 4 MiB of it. Errors: also that it cannot be read.
+  static Expected<RuleSet, std::vector<RuleError>> load(const std::string& path);
+
+  const std::string& domain() const noexcept;
+  std::span<const Rule> rules() const noexcept;
+  // The rule of that name, or null.
+  const Rule* find(std::string_view name) const noexcept;
+
+  class Impl;  // src/rules only
+  const Impl& impl() const noexcept { return *impl_; }
+
+ private:
+  explicit RuleSet(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
+  std::shared_ptr<const Impl> impl_;
+};
+
+// The answer of one limit of one matched rule.
+struct LimitAnswer {
+  const Rule* rule = nullptr;
+  const RuleLimit* limit = nullptr;
+  std::string_view counter;  // the counter's key in the store (unambiguous, docs/rules.md)
+  std::string_view label;    // the key as a person reads it: the template filled in
+  Decision decision;         // the limit's own answer, also under a shadow rule
+};
+
+// The answer of a set of rules to one request.
+struct RuleAnswer {
+  // What to do. Allowed with `kOk` and no rule when none matched; `kShadow` when only rules on trial
+  // would have denied.
+  Decision decision;
+  const Rule* rule = nullptr;  // the rule that decided: the first that denied, else that matched
+  // Of every limit that applied, in the order of the rules. The views live until the next request.
+  std::vector<LimitAnswer> limits;
+  // Of every rule that matched: whether it denied (for a rule on trial: would have).
+  struct Matched {
+    const Rule* rule = nullptr;
+    bool denied = false;
+  };
+  std::vector<Matched> matched;
+};
+
+// Decides requests by rules: matches them, fills in the keys, asks the limiter.
+//
+// All enforced rules that match are one all-or-nothing request; each rule on trial (shadow) is
+// decided by itself and never denies. Limits whose attributes are missing are skipped, or deny the
+// request with `kMissing` before anything is taken (`on_missing`).
+// Thread-safety: one RuleRequest for a thread. Ownership: borrows the limiter; keeps its buffers, so
+// that a request allocates nothing once they have grown.
+class RuleRequest {
+ public:
+  explicit RuleRequest(Limiter& limiter);
+  ~RuleRequest();
+  RuleRequest(RuleRequest&&) noexcept;
+  RuleRequest& operator=(RuleRequest&&) noexcept;
+
+  // By the rules that match. Valid until the next call, and while `rules` lives.
+  const RuleAnswer& decide(const RuleSet& rules, const AttributeSource& attributes,
+                           std::uint64_t cost = 1, std::optional<Instant> now = {},
+                           Verb verb = Verb::kTake);
+  // By one rule of the set, matching or not: what guards use.
+  const RuleAnswer& decide_by(const RuleSet& rules, const Rule& rule,
+                              const AttributeSource& attributes, std::uint64_t cost = 1,
+                              std::optional<Instant> now = {}, Verb verb = Verb::kTake);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice

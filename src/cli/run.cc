@@ -1,0 +1,103 @@
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <iostream>
+
+#include "cli/commands.h"
+
+namespace sluice::cli {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+constexpr const char* kAbout =
+    "Rate limiting: tries rules on yesterday's traffic, checks them, and makes single decisions.";
+constexpr const char* kExamples =
+    "Exit status: 0 success, 1 the work failed, 2 usage. Data goes to stdout, errors to stderr.\n"
+    "\n"
+    "Examples:\n"
+    "  sluice rules check rules.yaml\n"
+    "  sluice replay --rules rules.yaml access.log.gz\n"
+    "  sluice replay --rules rules.yaml --html report.html access.log\n"
+    "  sluice decide < requests.jsonl\n"
+    "\n"
+    "`sluice SUBCOMMAND --help` says everything about one of them.";
+
+// A closed standard stream would hand its number to the next file that is opened, and what is
+// printed would go there. Gives it to /dev/null, the wrong way round, so that writing still fails.
+void occupy_closed_streams() {
+  constexpr std::array<int, 3> kModes = {O_WRONLY, O_RDONLY, O_RDONLY};
+  for (int stream = 0; stream < 3; ++stream) {
+    if (::fcntl(stream, F_GETFD) >= 0) continue;
+    static_cast<void>(::open("/dev/null", kModes[static_cast<std::size_t>(stream)]));
+  }
+}
+
+// Whether the reader of standard output has gone away, as `| head` does when it has enough.
+bool reader_has_left() {
+  pollfd standard_output{STDOUT_FILENO, POLLOUT, 0};
+  return ::poll(&standard_output, 1, 0) == 1 && (standard_output.revents & POLLERR) != 0;
+}
+
+// Writes out what is buffered. Data that could not be written is a failure, unless nobody is left
+// who wants it.
+int flush_output(int status) {
+  errno = 0;
+  std::cout.flush();
+  const bool flushed = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (flushed && std::cout) return status;
+  const int error = errno;
+  if (error == EPIPE || reader_has_left()) return status;
+  std::fprintf(stderr, "sluice: cannot write to standard output: %s\n",
+               error != 0 ? std::strerror(error) : "an earlier write failed");
+  return status == 0 ? kFailed : status;
+}
+
+// Help and version go to stdout with 0; what is wrong with the arguments to stderr with 2.
+int finish_parse(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) return app.exit(error, std::cout, std::cerr);
+  std::cerr << "sluice: " << error.what() << "; see `sluice --help`\n";
+  return kUsage;
+}
+
+int parse_and_work(int argc, const char* const* argv) {
+  int status = 0;
+  CLI::App app{kAbout, "sluice"};
+  app.set_version_flag("--version", "sluice " SLUICE_VERSION);
+  app.footer(kExamples);
+  app.require_subcommand(1);
+  add_decide(app, status);
+  add_replay(app, status);
+  add_rules(app, status);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return finish_parse(app, error);
+  }
+  return status;
+}
+
+}  // namespace
+
+int run(int argc, const char* const* argv) {
+  occupy_closed_streams();
+  std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe is an error to handle, not the end
+  int status = kFailed;
+  try {
+    status = parse_and_work(argc, argv);
+  } catch (const std::exception& exception) {
+    std::cerr << "sluice: " << exception.what() << "\n";
+  }
+  return flush_output(status);
+}
+
+}  // namespace sluice::cli

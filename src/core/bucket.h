@@ -1,0 +1,103 @@
+#pragma once
+
+#include <algorithm>
+
+#include "core/state.h"
+
+namespace sluice::core::bucket {
+
+// The arithmetic of every bucket that drains evenly: an amount of units spent, kept as
+// units + aux/p, loses l/p units each tick (l = rate_units, p = rate_ticks). Source: the leaky
+// bucket as a meter, Turner 1986; as an integer level it neither drifts nor needs a date.
+
+constexpr std::uint32_t tag_of(const Limit& limit) noexcept {
+  return limit.tag() << 1 | (limit.refill() == Refill::kInterval);
+}
+constexpr bool kept_by_interval(const State& s) noexcept { return (s.tag & 1) != 0; }
+
+// The most whole units that drain within kMaxWait.
+constexpr std::uint32_t most_units(const Limit& limit) noexcept {
+  const Wide most = Wide{static_cast<std::uint64_t>(kMaxWait.count())} * limit.rate_units() /
+                    limit.rate_ticks();
+  return static_cast<std::uint32_t>(std::min<Wide>(most, kMaxUnits));
+}
+
+// Units spent, rounded up, whatever numbers they were counted under.
+constexpr std::uint32_t units_rounded_up(const State& s) noexcept {
+  const bool fraction = !kept_by_interval(s) && s.aux != 0 && s.units != kMaxUnits;
+  return s.units + fraction;
+}
+
+// The state under changed numbers, at the instant of its last change.
+constexpr State renumbered(const Limit& limit, const State& s) noexcept {
+  State next = s;
+  next.units = units_rounded_up(s);
+  next.aux = 0;
+  next.tag = tag_of(limit);
+  if (limit.rate_units() != 0) next.units = std::min(next.units, most_units(limit));
+  return next;
+}
+
+// `s` with what drains in `ticks`, where the level overflows 64 bits.
+constexpr void drain_wide(const Limit& limit, State& s, std::uint64_t ticks) noexcept {
+  const std::uint64_t p = limit.rate_ticks();
+  const Wide level = Wide{s.units} * p + s.aux;
+  const Wide drained = Wide{ticks} * limit.rate_units();
+  const Wide left = drained < level ? level - drained : 0;
+  s.units = static_cast<std::uint32_t>(left / p);
+  s.aux = static_cast<std::uint64_t>(left % p);
+}
+
+constexpr void drain(const Limit& limit, State& s, std::uint64_t ticks) noexcept {
+  const std::uint64_t p = limit.rate_ticks();
+  std::uint64_t level = 0;
+  if (__builtin_mul_overflow(std::uint64_t{s.units}, p, &level) ||
+      __builtin_add_overflow(level, s.aux, &level)) {
+    return drain_wide(limit, s, ticks);
+  }
+  std::uint64_t drained = 0;
+  const bool all = __builtin_mul_overflow(ticks, std::uint64_t{limit.rate_units()}, &drained) ||
+                   drained >= level;
+  level = all ? 0 : level - drained;
+  s.units = static_cast<std::uint32_t>(level / p);
+  s.aux = level % p;
+}
+
+// The state at `now`, under the limit's numbers.
+constexpr State advance(const Limit& limit, const State& stored, Ticks now) noexcept {
+  const Ticks at = effective(now, stored.last);
+  if (stored.units == 0 && stored.aux == 0) return {.last = at, .tag = tag_of(limit)};
+  State s = stored.tag == tag_of(limit) ? stored : renumbered(limit, stored);
+  s.last = at;
+  drain(limit, s, static_cast<std::uint64_t>(at - stored.last));
+  return s;
+}
+
+constexpr Quote quote(const Limit& limit, const State& s, std::uint64_t cost) noexcept {
+  if (cost > limit.capacity()) return never();
+  const std::uint64_t spent = std::uint64_t{s.units} + (s.aux != 0);
+  if (spent + cost <= limit.capacity()) return admitted();
+  const std::uint64_t excess = s.units + cost - limit.capacity();
+  return denied_for(ceil_mul_div(excess, limit.rate_ticks(), s.aux, limit.rate_units()));
+}
+
+constexpr State give_back(State s, std::uint64_t cost) noexcept {
+  if (cost > s.units) return {.last = s.last, .tag = s.tag};
+  s.units -= static_cast<std::uint32_t>(cost);
+  return s;
+}
+
+// Until everything spent has drained.
+constexpr Ticks time_to_drain(const Limit& limit, const State& s) noexcept {
+  if (limit.rate_units() == 0) return 0;
+  return static_cast<Ticks>(
+      ceil_mul_div(s.units, limit.rate_ticks(), s.aux, limit.rate_units()));
+}
+
+constexpr Numbers describe(const Limit& limit, const State& s) noexcept {
+  const std::uint64_t spent = std::uint64_t{s.units} + (s.aux != 0);
+  const std::uint64_t remaining = spent < limit.capacity() ? limit.capacity() - spent : 0;
+  return {static_cast<std::uint32_t>(remaining), time_to_drain(limit, s)};
+}
+
+}  // namespace sluice::core::bucket

@@ -1,0 +1,25 @@
+#include "sluice/decision.h"
+
+namespace sluice {
+
+std::string_view to_string(Outcome outcome) noexcept {
+  return outcome == Outcome::kAllowed ? "allowed" : "denied";
+}
+
+std::string_view to_string(Reason reason) noexcept {
+  switch (reason) {
+    case Reason::kOk: return "ok";
+    case Reason::kLimited: return "limited";
+    case Reason::kNever: return "never";
+    case Reason::kShadow: return "shadow";
+    case Reason::kDenyCache: return "deny_cache";
+    case Reason::kFallback: return "fallback";
+    case Reason::kStoreTimeout: return "store_timeout";
+    case Reason::kStoreError: return "store_error";
+    case Reason::kMissing: return "missing";
+    case Reason::kInvalid: return "invalid";
+  }
+  return "unknown";
+}
+
+}  // namespace sluice

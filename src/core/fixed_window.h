@@ -1,0 +1,51 @@
+#pragma once
+
+#include "core/state.h"
+
+namespace sluice::core::fixed_window {
+
+// At most L units in each window of P. Windows open at the first admitted request
+// (`align: first_request`) or lie on multiples of P since the Unix epoch (`align: clock`).
+
+constexpr std::uint64_t period(const Limit& limit) noexcept {
+  return static_cast<std::uint64_t>(limit.period().count());
+}
+
+// Ticks from the opening of the clock's window to `now`; a window of its own opens at once.
+constexpr State closed_at(const Limit& limit, Ticks now) noexcept {
+  const bool by_clock = limit.align() == Align::kClock;
+  return {.last = now, .aux = by_clock ? static_cast<std::uint64_t>(now) % period(limit) : 0};
+}
+
+constexpr State advance(const Limit& limit, const State& stored, Ticks now) noexcept {
+  const std::uint64_t p = period(limit);
+  const Ticks at = effective(now, stored.last);
+  if (stored.units == 0) return closed_at(limit, at);
+  const auto last = static_cast<std::uint64_t>(stored.last);
+  const bool by_clock = limit.align() == Align::kClock;
+  // Under a shorter period than it was written under, a window starts with its last change.
+  const std::uint64_t into = by_clock ? last % p : (stored.aux < p ? stored.aux : 0);
+  const std::uint64_t since = into + static_cast<std::uint64_t>(at - stored.last);
+  if (since >= p) return closed_at(limit, at);
+  return {.last = at, .aux = since, .units = stored.units};
+}
+
+constexpr Quote quote(const Limit& limit, const State& s, std::uint64_t cost) noexcept {
+  if (cost > limit.capacity()) return never();
+  if (s.units + cost <= limit.capacity()) return admitted();
+  return denied_for(period(limit) - s.aux);
+}
+
+constexpr State give_back(const Limit& limit, State s, std::uint64_t cost) noexcept {
+  if (cost >= s.units) return closed_at(limit, s.last);
+  s.units -= static_cast<std::uint32_t>(cost);
+  return s;
+}
+
+constexpr Numbers describe(const Limit& limit, const State& s) noexcept {
+  const std::uint32_t remaining = s.units < limit.capacity() ? limit.capacity() - s.units : 0;
+  if (s.units == 0 || limit.capacity() == 0) return {remaining, 0};
+  return {remaining, static_cast<Ticks>(period(limit) - s.aux)};
+}
+
+}  // namespace sluice::core::fixed_window

@@ -1,0 +1,77 @@
+#include "core/period.h"
+
+#include <array>
+#include <cstdint>
+#include <limits>
+
+namespace sluice::core {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  std::int64_t ticks;
+};
+
+constexpr std::array<Unit, 5> kUnits{{{"ms", 1000},
+                                      {"s", 1000000},
+                                      {"m", 60000000},
+                                      {"h", 3600000000},
+                                      {"d", 86400000000}}};
+constexpr std::string_view kForm = "expected a whole number and its unit (ms, s, m, h or d)";
+
+// The text in quotes, cut short; bytes that could disturb a terminal become '?'.
+std::string quoted(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text.substr(0, 40)) {
+    out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  }
+  return out + (text.size() > 40 ? "...'" : "'");
+}
+
+Unexpected<std::string> wrong(std::string_view text, std::string_view what,
+                              std::string_view example) {
+  return {quoted(text).append(what).append("; ").append(kForm).append(", such as ").append(
+      example)};
+}
+
+Unexpected<std::string> wrong_unit(std::string_view text, std::string_view digits,
+                                   std::string_view unit) {
+  const std::string what = unit.front() == '.' || unit.front() == ',' || unit.front() == '_'
+                               ? " is not a whole number with a unit"
+                               : " has an unknown unit " + quoted(unit);
+  return wrong(text, what, std::string(digits.substr(0, 12)) + "s");
+}
+
+}  // namespace
+
+Expected<Duration> parse_period(std::string_view text) {
+  std::size_t size = 0;
+  while (size < text.size() && text[size] >= '0' && text[size] <= '9') ++size;
+  const std::string_view digits = text.substr(0, size);
+  const std::string_view name = text.substr(size);
+  if (digits.empty()) return wrong(text, " is not a period", "60s");
+  if (name.empty()) return wrong(text, " has no unit", std::string(digits.substr(0, 12)) + "s");
+  for (const Unit& unit : kUnits) {
+    if (unit.name != name) continue;
+    const std::int64_t most = std::numeric_limits<std::int64_t>::max() / unit.ticks;
+    std::int64_t count = 0;
+    for (const char c : digits) {
+      const std::int64_t digit = c - '0';
+      if (count > (most - digit) / 10) return wrong(text, " is too long", "366d");
+      count = count * 10 + digit;
+    }
+    return Duration{count * unit.ticks};
+  }
+  return wrong_unit(text, digits, name);
+}
+
+std::string format_period(Duration period) {
+  const std::int64_t ticks = period.count();
+  if (ticks == 0) return "0ms";
+  for (auto unit = kUnits.rbegin(); unit != kUnits.rend(); ++unit) {
+    if (ticks % unit->ticks == 0) return std::to_string(ticks / unit->ticks).append(unit->name);
+  }
+  return std::to_string(ticks) + "us";
+}
+
+}  // namespace sluice::core

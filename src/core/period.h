@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "sluice/clock.h"
+#include "sluice/expected.h"
+
+namespace sluice::core {
+
+// Reads a period as rules and doors spell it: a whole number and its unit, ms, s, m, h or d ("500ms",
+// "60s", "7d"). Whether a limit can have such a period is not asked here.
+//
+// Errors: "WHAT IS WRONG; WHAT WOULD BE RIGHT", with the text in question cut short.
+Expected<Duration> parse_period(std::string_view text);
+
+// The period in the largest unit that holds it exactly: 60 s are "1m". What is no whole number of
+// milliseconds is written in "us", which parse_period refuses; so are negative periods.
+std::string format_period(Duration period);
+
+}  // namespace sluice::core

@@ -1,0 +1,94 @@
+#pragma once
+
+#include "core/bucket.h"
+
+namespace sluice::core::token_bucket {
+
+// Tokens refill at L/P up to B, full at first; a cost passes when the tokens cover it. Continuous
+// refill is bucket.h (tokens = B - spent). What follows is `refill: interval`: L tokens at once,
+// every P from the bucket's first use; when it is full again the next use is a first one.
+
+namespace interval {
+
+constexpr std::uint64_t period(const Limit& limit) noexcept {
+  return static_cast<std::uint64_t>(limit.period().count());
+}
+
+// The most units that come back within kMaxWait.
+constexpr std::uint32_t most_units(const Limit& limit) noexcept {
+  const std::uint64_t refills = static_cast<std::uint64_t>(kMaxWait.count()) / period(limit);
+  return static_cast<std::uint32_t>(std::min<Wide>(Wide{refills} * limit.limit(), kMaxUnits));
+}
+
+constexpr State renumbered(const Limit& limit, const State& s) noexcept {
+  State next = s;
+  next.units = bucket::units_rounded_up(s);
+  next.aux = bucket::kept_by_interval(s) && s.aux < period(limit) ? s.aux : 0;
+  next.tag = bucket::tag_of(limit);
+  if (limit.limit() != 0) next.units = std::min(next.units, most_units(limit));
+  return next;
+}
+
+constexpr State full_at(const Limit& limit, Ticks now) noexcept {
+  return {.last = now, .tag = bucket::tag_of(limit)};
+}
+
+constexpr State advance(const Limit& limit, const State& stored, Ticks now) noexcept {
+  const Ticks at = effective(now, stored.last);
+  State s = stored.tag == bucket::tag_of(limit) ? stored : renumbered(limit, stored);
+  if (s.units == 0) return full_at(limit, at);
+  s.last = at;
+  if (limit.limit() == 0) return s;
+  const std::uint64_t since = s.aux + static_cast<std::uint64_t>(s.last - stored.last);
+  const std::uint64_t refills = since / period(limit);
+  if (refills >= ceil_div(s.units, limit.limit())) return full_at(limit, s.last);
+  s.units -= static_cast<std::uint32_t>(refills * limit.limit());
+  s.aux = since % period(limit);
+  return s;
+}
+
+// Until `units` of those spent have come back.
+constexpr std::uint64_t time_to_refill(const Limit& limit, const State& s,
+                                       std::uint64_t units) noexcept {
+  return ceil_div(units, std::uint64_t{limit.limit()}) * period(limit) - s.aux;
+}
+
+constexpr Quote quote(const Limit& limit, const State& s, std::uint64_t cost) noexcept {
+  if (cost > limit.capacity()) return never();
+  if (s.units + cost <= limit.capacity()) return admitted();
+  return denied_for(time_to_refill(limit, s, s.units + cost - limit.capacity()));
+}
+
+constexpr State give_back(const Limit& limit, State s, std::uint64_t cost) noexcept {
+  if (cost >= s.units) return full_at(limit, s.last);
+  s.units -= static_cast<std::uint32_t>(cost);
+  return s;
+}
+
+constexpr Numbers describe(const Limit& limit, const State& s) noexcept {
+  const std::uint32_t remaining = s.units < limit.capacity() ? limit.capacity() - s.units : 0;
+  if (s.units == 0 || limit.limit() == 0) return {remaining, 0};
+  return {remaining, static_cast<Ticks>(time_to_refill(limit, s, s.units))};
+}
+
+}  // namespace interval
+
+constexpr bool by_interval(const Limit& limit) noexcept {
+  return limit.refill() == Refill::kInterval;
+}
+
+constexpr State advance(const Limit& limit, const State& stored, Ticks now) noexcept {
+  return by_interval(limit) ? interval::advance(limit, stored, now)
+                            : bucket::advance(limit, stored, now);
+}
+constexpr Quote quote(const Limit& limit, const State& s, std::uint64_t cost) noexcept {
+  return by_interval(limit) ? interval::quote(limit, s, cost) : bucket::quote(limit, s, cost);
+}
+constexpr State give_back(const Limit& limit, const State& s, std::uint64_t cost) noexcept {
+  return by_interval(limit) ? interval::give_back(limit, s, cost) : bucket::give_back(s, cost);
+}
+constexpr Numbers describe(const Limit& limit, const State& s) noexcept {
+  return by_interval(limit) ? interval::describe(limit, s) : bucket::describe(limit, s);
+}
+
+}  // namespace sluice::core::token_bucket

@@ -1,0 +1,87 @@
+#include "replay/log_attributes.h"
+
+#include <charconv>
+
+namespace sluice::replay {
+namespace {
+
+// The byte of the two hex digits at `text`, or a negative number.
+int hex_byte(std::string_view text) noexcept {
+  unsigned value = 0;
+  if (text.size() < 2) return -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + 2, value, 16);
+  return error == std::errc{} && end == text.data() + 2 ? static_cast<int>(value) : -1;
+}
+
+bool needs_decoding(std::string_view encoded) noexcept {
+  return encoded.find_first_of("%+") != encoded.npos;
+}
+
+}  // namespace
+
+std::optional<std::string_view> LogAttributes::find(std::string_view name) const {
+  constexpr std::string_view kQuery = "query.";
+  if (name == "ip") return field(line_->client);
+  if (name == "path") return field(line_->path);
+  if (name == "method") return field(line_->method);
+  if (name == "status") return field(line_->status);
+  if (name == "header.user-agent") return field(line_->user_agent);
+  if (name == "header.referer") return field(line_->referer);
+  if (name.starts_with(kQuery)) return query(name.substr(kQuery.size()));
+  return std::nullopt;
+}
+
+std::optional<std::string_view> LogAttributes::field(std::string_view logged) const {
+  if (logged.data() == nullptr) return std::nullopt;
+  if (logged.find('\\') == logged.npos) return logged;
+  std::string& out = fresh_buffer();
+  undo_log_escapes(logged, out);
+  return out;
+}
+
+std::optional<std::string_view> LogAttributes::query(std::string_view name) const {
+  const auto whole = field(line_->query);
+  if (!whole) return std::nullopt;
+  std::string_view rest = *whole;
+  for (bool more = true; more;) {
+    const std::size_t ampersand = rest.find('&');
+    const std::string_view pair = rest.substr(0, ampersand);
+    more = ampersand != rest.npos;
+    if (more) rest.remove_prefix(ampersand + 1);
+    const std::size_t equals = pair.find('=');
+    std::string_view key = pair.substr(0, equals);
+    std::string decoded_key;
+    if (needs_decoding(key)) {
+      decode_query(key, decoded_key);
+      key = decoded_key;
+    }
+    if (key != name) continue;
+    const std::string_view value =
+        equals == pair.npos ? std::string_view("") : pair.substr(equals + 1);
+    if (!needs_decoding(value)) return value;
+    std::string& out = fresh_buffer();
+    decode_query(value, out);
+    return out;
+  }
+  return std::nullopt;
+}
+
+std::string& LogAttributes::fresh_buffer() const {
+  if (decoded_used_ == decoded_.size()) decoded_.emplace_back();
+  return decoded_[decoded_used_++];
+}
+
+void decode_query(std::string_view encoded, std::string& out) {
+  out.clear();
+  for (std::size_t i = 0; i < encoded.size(); ++i) {
+    const int byte = encoded[i] == '%' ? hex_byte(encoded.substr(i + 1)) : -1;
+    if (byte >= 0) {
+      out.push_back(static_cast<char>(byte));
+      i += 2;
+    } else {
+      out.push_back(encoded[i] == '+' ? ' ' : encoded[i]);
+    }
+  }
+}
+
+}  // namespace sluice::replay

@@ -1,0 +1,260 @@
+#include "replay/log_line.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace sluice::replay {
+namespace {
+
+constexpr std::string_view kAbsent{};
+
+bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+bool is_alpha(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+// A line, read from its front to its end.
+class Cursor {
+ public:
+  explicit Cursor(std::string_view line) noexcept
+      : at_(line.data()), end_(line.data() + line.size()) {}
+
+  std::string_view rest() const noexcept { return {at_, left()}; }
+  std::size_t left() const noexcept { return static_cast<std::size_t>(end_ - at_); }
+  void skip(std::size_t bytes) noexcept { at_ += bytes; }
+
+  bool eat(std::string_view text) noexcept {
+    if (left() < text.size() || std::memcmp(at_, text.data(), text.size()) != 0) return false;
+    at_ += text.size();
+    return true;
+  }
+
+  // Up to the next space or the end, and past that space; empty where there is nothing.
+  std::string_view word() noexcept {
+    const char* space = find(at_, ' ');
+    const char* stop = space == nullptr ? end_ : space;
+    const std::string_view found(at_, static_cast<std::size_t>(stop - at_));
+    at_ = space == nullptr ? end_ : space + 1;
+    return found;
+  }
+
+  // After an opening quote: what it encloses. The closing quote is not escaped, and a space or the
+  // end follows it, so that clients who put bare quotes into their names are still read.
+  bool quoted(std::string_view& inside) noexcept {
+    for (const char* quote = find(at_, '"'); quote != nullptr; quote = find(quote + 1, '"')) {
+      if ((quote + 1 == end_ || quote[1] == ' ') && !escaped(quote)) {
+        inside = {at_, static_cast<std::size_t>(quote - at_)};
+        at_ = quote + 1;
+        return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  const char* find(const char* from, char wanted) const noexcept {
+    return static_cast<const char*>(
+        std::memchr(from, wanted, static_cast<std::size_t>(end_ - from)));
+  }
+
+  bool escaped(const char* quote) const noexcept {
+    const char* before = quote;
+    while (before != at_ && before[-1] == '\\') --before;
+    return (quote - before) % 2 != 0;
+  }
+
+  const char* at_;
+  const char* end_;
+};
+
+std::string_view unless_dash(std::string_view field) noexcept {
+  return field.size() == 1 && field[0] == '-' ? kAbsent : field;
+}
+
+bool looks_like_address(std::string_view word) noexcept {
+  const auto part_of_address = [](char c) {
+    return is_digit(c) || c == '.' || c == ':' || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+  };
+  return word.find_first_of(".:") != word.npos &&
+         std::all_of(word.begin(), word.end(), part_of_address);
+}
+
+// The words between the client and the timestamp: ident and user, of which the user may hold
+// spaces. Leaves the cursor behind the timestamp's bracket.
+LineFault skip_to_timestamp(Cursor& cursor) noexcept {
+  if (cursor.eat("- - [")) return LineFault::kNone;
+  const std::string_view ident = cursor.word();
+  if (looks_like_address(ident)) return LineFault::kVirtualHost;
+  const std::size_t bracket = cursor.rest().find(" [");
+  if (bracket == std::string_view::npos || bracket == 0) return LineFault::kNoTimestamp;
+  cursor.skip(bracket + 2);
+  return LineFault::kNone;
+}
+
+LineFault line_fault_of(TimestampFault fault) noexcept {
+  switch (fault) {
+    case TimestampFault::kNone: return LineFault::kNone;
+    case TimestampFault::kMalformed: return LineFault::kMalformedTimestamp;
+    case TimestampFault::kNoSuchDate: return LineFault::kNoSuchDate;
+    case TimestampFault::kOutOfRange: return LineFault::kOutOfRange;
+  }
+  return LineFault::kMalformedTimestamp;
+}
+
+bool is_method(std::string_view word) noexcept {
+  constexpr std::string_view kTokenMarks = "!#$%&'*+-.^_`|~";
+  const auto token = [=](char c) {
+    return is_alpha(c) || is_digit(c) || kTokenMarks.find(c) != kTokenMarks.npos;
+  };
+  return !word.empty() && word.size() <= 32 && std::all_of(word.begin(), word.end(), token);
+}
+
+// "http://host/path" is "/path"; other forms stay as they are.
+std::string_view without_origin(std::string_view target) noexcept {
+  if (target[0] == '/' || !is_alpha(target[0])) return target;
+  const std::size_t colon = target.find("://");
+  if (colon == target.npos || target.substr(0, colon).find_first_of("/?") != target.npos) {
+    return target;
+  }
+  const std::size_t path = target.find_first_of("/?", colon + 3);
+  return path == target.npos ? std::string_view("/") : target.substr(path);
+}
+
+void read_target(std::string_view target, LogLine& out) noexcept {
+  target = without_origin(target);
+  const std::size_t mark = target.find('?');
+  out.path = target.substr(0, mark);
+  if (out.path.empty()) out.path = "/";
+  if (mark != target.npos) out.query = target.substr(mark + 1);
+}
+
+// METHOD TARGET [PROTOCOL]; a target may hold spaces that its client forgot to encode.
+void read_request(std::string_view request, LogLine& out) noexcept {
+  const std::size_t space = request.find(' ');
+  if (space == request.npos) return;
+  const std::string_view method = request.substr(0, space);
+  std::string_view target = request.substr(space + 1);
+  if (const std::size_t last = target.rfind(' ');
+      last != target.npos && target.substr(last + 1).starts_with("HTTP/")) {
+    target = target.substr(0, last);
+  }
+  if (target.empty() || !is_method(method)) return;
+  out.method = method;
+  read_target(target, out);
+}
+
+bool is_status(std::string_view word) noexcept {
+  return word == "-" ||
+         (word.size() == 3 && is_digit(word[0]) && is_digit(word[1]) && is_digit(word[2]));
+}
+
+bool is_size(std::string_view word) noexcept {
+  return word == "-" || (!word.empty() && std::all_of(word.begin(), word.end(), is_digit));
+}
+
+// What the Combined Log Format adds: nothing, or a referer, or both.
+LineFault read_combined(Cursor& cursor, LogLine& out) noexcept {
+  std::string_view field;
+  if (!cursor.eat("\"")) return LineFault::kNone;
+  if (!cursor.quoted(field)) return LineFault::kOpenReferer;
+  out.referer = unless_dash(field);
+  if (!cursor.eat(" \"")) return LineFault::kNone;
+  if (!cursor.quoted(field)) return LineFault::kOpenUserAgent;
+  out.user_agent = unless_dash(field);
+  return LineFault::kNone;
+}
+
+int hex_value(char c) noexcept {
+  if (is_digit(c)) return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+// The byte that an escape of two characters stands for, or 0.
+char simple_escape(char c) noexcept {
+  constexpr std::string_view kLetters = "\"\\nrtbvf";
+  constexpr std::string_view kBytes = "\"\\\n\r\t\b\v\f";
+  const std::size_t at = kLetters.find(c);
+  return at == kLetters.npos ? '\0' : kBytes[at];
+}
+
+}  // namespace
+
+LineFault LineReader::read(std::string_view line, LogLine& out) noexcept {
+  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+  if (line.empty()) return LineFault::kEmpty;
+  out = LogLine{};
+  Cursor cursor(line);
+  const std::string_view client = cursor.word();
+  if (client.empty() || (!is_alpha(client[0]) && !is_digit(client[0]) && client[0] != ':' &&
+                         client[0] != '-' && client[0] != '_')) {
+    return LineFault::kNoClient;
+  }
+  out.client = unless_dash(client);
+  if (const auto fault = skip_to_timestamp(cursor); fault != LineFault::kNone) return fault;
+  constexpr std::size_t kLength = TimestampReader::kLength;
+  if (cursor.left() <= kLength || cursor.rest()[kLength] != ']') {
+    return LineFault::kMalformedTimestamp;
+  }
+  if (const auto fault = timestamps_.read(cursor.rest().data(), out.at);
+      fault != TimestampFault::kNone) {
+    return line_fault_of(fault);
+  }
+  cursor.skip(kLength);
+  std::string_view request;
+  if (!cursor.eat("] \"")) return LineFault::kNoRequest;
+  if (!cursor.quoted(request)) return LineFault::kOpenRequest;
+  read_request(request, out);
+  if (!cursor.eat(" ")) return LineFault::kNoStatus;
+  const std::string_view status = cursor.word();
+  if (!is_status(status)) return LineFault::kNoStatus;
+  out.status = unless_dash(status);
+  if (!is_size(cursor.word())) return LineFault::kNoSize;
+  return read_combined(cursor, out);
+}
+
+std::string_view explain(LineFault fault) noexcept {
+  switch (fault) {
+    case LineFault::kNone: return "nothing is wrong";
+    case LineFault::kEmpty: return "empty line; expected a request";
+    case LineFault::kNoClient: return "no client; expected an address or a host name first";
+    case LineFault::kVirtualHost: return "a virtual host comes first; expected the client";
+    case LineFault::kNoTimestamp:
+      return "no timestamp; expected CLIENT IDENT USER [20/Feb/2016:00:00:45 -0500]";
+    case LineFault::kMalformedTimestamp:
+      return "malformed timestamp; expected [20/Feb/2016:00:00:45 -0500]";
+    case LineFault::kNoSuchDate:
+      return "a date, time or zone that does not exist; expected [20/Feb/2016:00:00:45 -0500]";
+    case LineFault::kOutOfRange: return "timestamp out of range; expected 1970 to 2112";
+    case LineFault::kNoRequest:
+      return "no request after the timestamp; expected \"GET /path HTTP/1.1\"";
+    case LineFault::kOpenRequest: return "the request's quote is not closed";
+    case LineFault::kNoStatus: return "no status after the request; expected three digits";
+    case LineFault::kNoSize: return "no size after the status; expected a number or -";
+    case LineFault::kOpenReferer: return "the referer's quote is not closed";
+    case LineFault::kOpenUserAgent: return "the user agent's quote is not closed";
+    case LineFault::kTooLong: return "line too long; expected at most 1 MiB";
+  }
+  return "unknown";
+}
+
+void undo_log_escapes(std::string_view logged, std::string& out) {
+  out.clear();
+  for (std::size_t i = 0; i < logged.size(); ++i) {
+    if (logged[i] != '\\' || i + 1 == logged.size()) {
+      out.push_back(logged[i]);
+      continue;
+    }
+    const char next = logged[i + 1];
+    if (const char byte = simple_escape(next); byte != '\0') {
+      out.push_back(byte);
+      ++i;
+    } else if (next == 'x' && i + 3 < logged.size() && hex_value(logged[i + 2]) >= 0 &&
+               hex_value(logged[i + 3]) >= 0) {
+      out.push_back(static_cast<char>(hex_value(logged[i + 2]) * 16 + hex_value(logged[i + 3])));
+      i += 3;
+    } else {
+      out.push_back('\\');
+    }
+  }
+}
+
+}  // namespace sluice::replay

@@ -1,0 +1,200 @@
+#include "replay/log_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <string_view>
+#include <utility>
+
+namespace sluice::replay {
+namespace {
+
+constexpr std::size_t kBatches = 4;  // one is decided, one is read, two smooth the pace
+constexpr std::size_t kExcerpt = 60;
+
+}  // namespace
+
+// Cuts one log's text into lines across its blocks.
+class LogReader::Splitter {
+ public:
+  explicit Splitter(const LogReaderOptions& options) : options_(options) {}
+
+  // Where the next block's text is to be put: behind what is carried over, which it copies there.
+  std::span<char> room(LogBatch& batch) {
+    std::copy(carried_.begin(), carried_.end(), batch.bytes.get());
+    return {batch.bytes.get() + carried_.size(), options_.block};
+  }
+
+  // Parses the lines that `fresh` bytes of text complete.
+  void split(LogBatch& batch, std::size_t fresh) {
+    const char* line = batch.bytes.get();
+    const char* scan = line + carried_.size();
+    const char* const end = scan + fresh;
+    while (const char* newline = find_newline(scan, end)) {
+      take(batch, {line, static_cast<std::size_t>(newline - line)});
+      line = scan = newline + 1;
+    }
+    rest_ = {line, static_cast<std::size_t>(end - line)};
+    carry();
+  }
+
+  // At the log's end, after its last split(): what is left over is its last line.
+  void finish(LogBatch& batch) {
+    if (!rest_.empty() || too_long_) take(batch, rest_);
+  }
+
+ private:
+  static const char* find_newline(const char* from, const char* end) {
+    return static_cast<const char*>(std::memchr(from, '\n', static_cast<std::size_t>(end - from)));
+  }
+
+  void take(LogBatch& batch, std::string_view line) {
+    ++number_;
+    LogLine parsed;
+    const bool dropped = std::exchange(too_long_, false) || line.size() > options_.longest_line;
+    const LineFault fault = dropped ? LineFault::kTooLong : lines_.read(line, parsed);
+    if (fault == LineFault::kNone) {
+      batch.lines.push_back(parsed);
+      return;
+    }
+    ++batch.skipped;
+    if (shown_ == kMostShown) return;
+    ++shown_;
+    batch.first_skipped.push_back({number_, fault, std::string(line.substr(0, kExcerpt))});
+  }
+
+  // Keeps an unfinished line for the next block, unless it is over the bound already.
+  void carry() {
+    too_long_ = too_long_ || rest_.size() > options_.longest_line;
+    carried_.assign(too_long_ ? std::string_view{} : rest_);
+  }
+
+  const LogReaderOptions& options_;
+  LineReader lines_;
+  std::string_view rest_;  // the unfinished line at the end of the last split's text
+  std::string carried_;    // the same, for the next block
+  bool too_long_ = false;  // the line that the text is in is over the bound
+  std::uint64_t number_ = 0;
+  std::size_t shown_ = 0;
+};
+
+LogReader::LogReader(std::vector<std::string> paths, const LogReaderOptions& options)
+    : paths_(std::move(paths)), options_(options), batches_(kBatches) {
+  for (LogBatch& batch : batches_) {
+    batch.bytes.reset(new char[options_.longest_line + options_.block]);  // uninitialised
+    free_.push_back(&batch);
+  }
+  thread_ = std::thread([this] { read_all(); });
+}
+
+LogReader::~LogReader() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+LogBatch* LogReader::next() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !ready_.empty() || ended_; });
+  if (ready_.empty()) return nullptr;
+  LogBatch* batch = ready_.front();
+  ready_.pop_front();
+  return batch;
+}
+
+void LogReader::release(LogBatch* batch) {
+  {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(batch);
+  }
+  changed_.notify_all();
+}
+
+void LogReader::read_all() {
+  for (std::size_t index = 0; index < paths_.size(); ++index) read_log(index);
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_all();
+}
+
+void LogReader::read_log(std::size_t index) {
+  std::unique_ptr<LogSource> source;
+  std::unique_ptr<Splitter> splitter;
+  for (bool last = false; !last;) {
+    LogBatch* batch = free_batch(index);
+    if (batch == nullptr) return;
+    try {  // memory may run out, and a thread must not throw
+      if (source == nullptr) {
+        source = open(index, *batch);
+        splitter = std::make_unique<Splitter>(options_);
+      }
+      if (source != nullptr) fill(*batch, *source, *splitter);
+    } catch (const std::exception& exception) {
+      batch->error = exception.what();
+      batch->last = true;
+    }
+    last = batch->last;
+    hand_over(batch);
+  }
+}
+
+// The log's source; or null, and the batch says why.
+std::unique_ptr<LogSource> LogReader::open(std::size_t index, LogBatch& batch) {
+  auto source = open_log(paths_[index]);
+  if (source) return std::move(*source);
+  batch.error = source.error();
+  batch.last = true;
+  return nullptr;
+}
+
+void LogReader::fill(LogBatch& batch, LogSource& source, Splitter& splitter) {
+  batch.opened = true;
+  const std::span<char> room = splitter.room(batch);
+  std::size_t fresh = 0;
+  while (fresh < room.size() && !batch.last) {
+    const auto got = source.read(room.subspan(fresh));
+    batch.last = !got || *got == 0;
+    if (!got) batch.error = got.error();
+    if (got) fresh += *got;
+  }
+  inflated_ += fresh;
+  splitter.split(batch, fresh);
+  if (batch.last) splitter.finish(batch);
+  batch.progress = source.progress();
+  batch.inflated = inflated_;
+}
+
+// A batch to fill, emptied; null when reading is to stop.
+LogBatch* LogReader::free_batch(std::size_t index) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !free_.empty() || stopped_; });
+  if (stopped_) return nullptr;
+  LogBatch* batch = free_.front();
+  free_.pop_front();
+  lock.unlock();
+  batch->log = index;
+  batch->lines.clear();
+  batch->skipped = 0;
+  batch->first_skipped.clear();
+  batch->opened = false;
+  batch->last = false;
+  batch->error.clear();
+  batch->progress = {};
+  batch->inflated = inflated_;
+  return batch;
+}
+
+void LogReader::hand_over(LogBatch* batch) {
+  {
+    const std::lock_guard lock(mutex_);
+    ready_.push_back(batch);
+  }
+  changed_.notify_all();
+}
+
+}  // namespace sluice::replay

@@ -1,0 +1,127 @@
+#include "replay/replay.h"
+
+#include <algorithm>
+
+#include "replay/log_attributes.h"
+#include "replay/text.h"
+#include "sluice/limiter.h"
+#include "sluice/memory_store.h"
+
+namespace sluice::replay {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+MemoryStoreOptions store_options(std::size_t max_keys) {
+  MemoryStoreOptions options;
+  options.max_keys = max_keys;
+  options.max_log_bytes = std::size_t{1} << 30;
+  options.shards = 1;  // one thread decides
+  return options;
+}
+
+class Replay {
+ public:
+  Replay(const RuleSet& rules, const ReplayOptions& options)
+      : rules_(rules),
+        options_(options),
+        store_(store_options(options.max_keys)),
+        report_(rules, options.max_keys) {}
+
+  ReplayReport run() {
+    const auto start = SteadyClock::now();
+    report_.logs = options_.logs;
+    LogReader reader(options_.logs, options_.reading);
+    while (LogBatch* batch = reader.next()) {
+      decide(*batch);
+      account(*batch);
+      reader.release(batch);
+    }
+    report_.evictions = store_.stats().evictions;
+    const auto elapsed = SteadyClock::now() - start;
+    report_.elapsed = std::chrono::round<std::chrono::milliseconds>(elapsed);
+    return std::move(report_);
+  }
+
+ private:
+  void decide(const LogBatch& batch) {
+    for (const LogLine& line : batch.lines) {
+      clock_ = std::max(clock_, line.at);
+      first_ = std::min(first_, line.at);
+      report_.late += line.at < clock_ ? 1 : 0;
+      attributes_.show(line);
+      report_.tally.count(request_.decide(rules_, attributes_, 1, clock_), clock_);
+    }
+    if (report_.tally.requests == 0) return;
+    report_.first = first_;
+    report_.last = clock_;
+  }
+
+  void account(const LogBatch& batch) {
+    const std::string& path = options_.logs[batch.log];
+    const std::uint64_t lines = batch.lines.size() + batch.skipped;
+    report_.lines += lines;
+    report_.skipped += batch.skipped;
+    report_.bytes = batch.inflated;
+    log_lines_ += lines;
+    log_parsed_ += batch.lines.size();
+    for (const SkippedLine& line : batch.first_skipped) complain_of(path, line);
+    if (batch.last) finish_log(path, batch);
+    if (options_.on_progress) {
+      options_.on_progress({path, report_.lines, report_.bytes, batch.progress});
+    }
+  }
+
+  void finish_log(const std::string& path, const LogBatch& batch) {
+    report_.opened += batch.opened ? 1 : 0;
+    if (!batch.error.empty()) {
+      report_.failed = true;
+      complain(path + ": " + batch.error);
+    } else if (log_lines_ == 0) {
+      complain(path + ": is empty; there is nothing to decide");
+    } else if (log_parsed_ == 0) {
+      complain(path +
+               ": no line is of the Common or the Combined Log Format; is it an access log?");
+    }
+    log_lines_ = log_parsed_ = 0;
+  }
+
+  void complain_of(const std::string& path, const SkippedLine& line) {
+    std::string text = path + ":" + std::to_string(line.number) + ": skipped: ";
+    text += explain(line.fault);
+    if (!line.begins.empty()) text += ": " + printable(line.begins);
+    complain(text);
+  }
+
+  void complain(std::string_view text) {
+    if (options_.complain) options_.complain(text);
+  }
+
+  const RuleSet& rules_;
+  const ReplayOptions& options_;
+  MemoryStore store_;
+  Limiter limiter_{store_};
+  RuleRequest request_{limiter_};
+  LogAttributes attributes_;
+  ReplayReport report_;
+  Instant clock_ = kFirstInstant;
+  Instant first_ = kLastInstant;
+  std::uint64_t log_lines_ = 0;
+  std::uint64_t log_parsed_ = 0;
+};
+
+}  // namespace
+
+bool ReplayReport::approximate() const noexcept {
+  const auto overflowed = [](const LimitTally& limit) { return limit.keys.overflowed(); };
+  return evictions > 0 ||
+         std::any_of(tally.rules.begin(), tally.rules.end(), [&](const auto& rule) {
+           return std::any_of(rule.limits.begin(), rule.limits.end(), overflowed);
+         });
+}
+
+ReplayReport replay(const RuleSet& rules, const ReplayOptions& options) {
+  return Replay(rules, options).run();
+}
+
+}  // namespace sluice::replay

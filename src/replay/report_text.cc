@@ -1,0 +1,223 @@
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "replay/report.h"
+#include "replay/text.h"
+
+namespace sluice::replay {
+namespace {
+
+constexpr std::size_t kTopDenied = 10;
+constexpr std::size_t kChartColumns = 64;
+constexpr std::size_t kLabelColumns = 36;
+
+// Colours for meaning, none where they are off.
+class Paint {
+ public:
+  explicit Paint(bool on) : on_(on) {}
+  std::string bold(const std::string& text) const { return wrap("1", text); }
+  std::string dim(const std::string& text) const { return wrap("2", text); }
+  std::string red(const std::string& text) const { return wrap("31", text); }
+  std::string yellow(const std::string& text) const { return wrap("33", text); }
+
+ private:
+  std::string wrap(const char* code, const std::string& text) const {
+    return on_ ? "\x1b[" + std::string(code) + "m" + text + "\x1b[0m" : text;
+  }
+  bool on_;
+};
+
+// One line of bars, each an eighth of a line high or more wherever there is something to show.
+std::string sparkline(const std::vector<std::uint64_t>& values) {
+  constexpr std::array<const char*, 9> kBars = {"·", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  const std::uint64_t most = values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+  std::string line;
+  for (const std::uint64_t value : values) {
+    const double share = most == 0 ? 0 : static_cast<double>(value) / static_cast<double>(most);
+    const auto eighths = static_cast<std::size_t>(share * 8 + 0.5);
+    line += kBars[value == 0 ? 0 : std::clamp<std::size_t>(eighths, 1, 8)];
+  }
+  return line;
+}
+
+class TextReport {
+ public:
+  TextReport(const ReplayReport& report, const TextOptions& options)
+      : report_(report),
+        series_(report.tally.series().in_columns(kChartColumns)),
+        paint_(options.colours) {}
+
+  std::string write() {
+    headline();
+    totals();
+    chart();
+    for (std::size_t i = 0; i < report_.tally.rules.size(); ++i) rule(i);
+    cautions();
+    return std::move(out_);
+  }
+
+ private:
+  void line(const std::string& text) { out_ += text + "\n"; }
+
+  void headline() {
+    const std::size_t logs = report_.logs.size();
+    const std::size_t rules = report_.tally.rules.size();
+    line(paint_.bold(grouped(report_.lines) + (report_.lines == 1 ? " line" : " lines")) + " of " +
+         (logs == 1 ? printable(report_.logs[0], 60) : grouped(logs) + " logs") + ", decided by " +
+         grouped(rules) + (rules == 1 ? " rule" : " rules") + speed());
+    if (report_.first) {
+      line(paint_.dim(plain_time(*report_.first) + " to " + plain_time(*report_.last) + " UTC, " +
+                      duration_text(*report_.last - *report_.first)));
+    }
+    line("");
+  }
+
+  std::string speed() const {
+    const double seconds = std::max(static_cast<double>(report_.elapsed.count()), 1.0) / 1000;
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), " in %.2f s", seconds);
+    if (report_.lines < 10'000) return text.data();
+    const auto rate = static_cast<std::uint64_t>(static_cast<double>(report_.lines) / seconds);
+    return text.data() + (" (" + grouped(rate / 1000 * 1000) + " lines/s)");
+  }
+
+  void total(const std::string& name, std::uint64_t count, const std::string& remark) {
+    line("  " + pad_right(name, 12) + pad_left(grouped(count), 15) + "  " + remark);
+  }
+
+  void totals() {
+    const Tally& tally = report_.tally;
+    total("requests", tally.requests, "");
+    total("allowed", report_.allowed(), pad_left(percent(report_.allowed(), tally.requests), 9));
+    const std::string share = pad_left(percent(tally.denied, tally.requests), 9);
+    total("denied", tally.denied, tally.denied > 0 ? paint_.red(share) : share);
+    total("unmatched", tally.unmatched,
+          pad_left(percent(tally.unmatched, tally.requests), 9) + "  no rule matched; allowed");
+    if (report_.skipped > 0)
+      total("skipped", report_.skipped, "lines that are not of an access log");
+    if (report_.late > 0)
+      total("late", report_.late, "lines decided at the clock, which never goes back");
+  }
+
+  void chart() {
+    if (report_.tally.requests == 0) return;
+    line("");
+    bars("requests", Tally::kRequests, false);
+    bars("denied", Tally::kDenied, true);
+    const std::string from = plain_time(series_.start()).substr(0, 16);
+    const std::string to = plain_time(*report_.last).substr(0, 16);
+    const std::size_t ends = columns_of(from) + columns_of(to);
+    const std::size_t gap = series_.buckets() > ends + 2 ? series_.buckets() - ends : 4;
+    line("  " + pad_right("", 12) + paint_.dim(from + std::string(gap, ' ') + to));
+    line("  " + pad_right("", 12) + paint_.dim("a column is " + duration_text(series_.width())));
+  }
+
+  void bars(const std::string& name, std::size_t channel, bool denials) {
+    const auto counts = series_.channel(channel);
+    if (counts.empty()) return;
+    const std::uint64_t most = *std::max_element(counts.begin(), counts.end());
+    const std::string line_of_bars = sparkline(counts);
+    line("  " + pad_right(name, 12) +
+         (most == 0 ? paint_.dim(line_of_bars) : denials ? paint_.red(line_of_bars) : line_of_bars) +
+         "  at most " + grouped(most));
+  }
+
+  void rule(std::size_t index) {
+    const RuleTally& rule = report_.tally.rules[index];
+    const bool trial = rule.rule->mode == RuleMode::kShadow;
+    line("");
+    line(paint_.bold("rule " + printable(rule.rule->name)) +
+         (trial ? paint_.yellow("  on trial: it lets pass what it would deny") : ""));
+    if (rule.matched == 0) return line("  matched no request");
+    total("matched", rule.matched,
+          pad_left(percent(rule.matched, report_.tally.requests), 9) + "  of all requests");
+    const std::string share = pad_left(percent(rule.denied, rule.matched), 9);
+    total(trial ? "would deny" : "denied", rule.denied,
+          (rule.denied > 0 ? paint_.red(share) : share) + "  of those");
+    if (rule.denied > 0) bars("when", Tally::rule_channel(index) + 1, true);
+    for (const LimitTally& each : rule.limits) limit(each);
+  }
+
+  void limit(const LimitTally& limit) {
+    const std::string key = limit.limit->key.empty() ? "one counter for all" : limit.limit->key;
+    line("");
+    line("  limit " + paint_.bold(printable(limit.limit->name)) + "  " +
+         limit_text(limit.limit->limit) + "; " + printable(key));
+    line("    denied " + grouped(limit.denied) + " of " + grouped(limit.requests) + " requests, " +
+         grouped(limit.keys.keys_denied()) + " of " + at_least(limit.keys) +
+         grouped(limit.keys.keys()) + (limit.keys.keys() == 1 ? " key" : " keys"));
+    const auto keys = limit.keys.most_denied(kTopDenied);
+    if (!keys.empty()) key_table(keys);
+  }
+
+  static std::string at_least(const KeyTally& keys) { return keys.overflowed() ? "at least " : ""; }
+
+  void key_table(const std::vector<DeniedKey>& keys) {
+    std::size_t width = 8;
+    for (const DeniedKey& key : keys) {
+      width = std::max(width, columns_of(printable(key.label, kLabelColumns)));
+    }
+    line(paint_.dim("    " + pad_right("key", width) + pad_left("denied", 12) + pad_left("of", 12) +
+                    pad_left("share", 10) + "  from, to"));
+    for (const DeniedKey& key : keys) {
+      line("    " + pad_right(printable(key.label, kLabelColumns), width) +
+           pad_left(grouped(key.denied), 12) + pad_left(grouped(key.requests), 12) +
+           pad_left(percent(key.denied, key.requests), 10) + paint_.dim("  " + when(key)));
+    }
+  }
+
+  // The day of the first denial, and of the last where it is another.
+  static std::string when(const DeniedKey& key) {
+    const std::string first = plain_time(key.first).substr(0, 10);
+    const std::string last = plain_time(key.last).substr(0, 10);
+    return first == last ? first : first + " to " + last;
+  }
+
+  void cautions() {
+    const auto caution = [this](const std::string& text) { line(paint_.yellow("note: ") + text); };
+    if (report_.approximate() || report_.tally.undecided > 0 || report_.failed) line("");
+    if (report_.evictions > 0) {
+      caution("results are approximate: " + grouped(report_.evictions) +
+              " live counters were lost to --max-keys; raise it");
+    } else if (report_.approximate()) {
+      caution("numbers of keys are lower bounds: there were more than --max-keys; raise it");
+    }
+    if (report_.tally.undecided > 0) {
+      caution(grouped(report_.tally.undecided) +
+              " requests could not be counted for want of memory; the failure policy decided them");
+    }
+    if (report_.failed) caution("not all logs could be read; this is what was read");
+  }
+
+  const ReplayReport& report_;
+  const TimeSeries series_;
+  Paint paint_;
+  std::string out_;
+};
+
+std::string options_text(const Limit& limit) {
+  if (limit.limit() == 0) return ", a ban";
+  switch (limit.algorithm()) {
+    case Algorithm::kTokenBucket:
+    case Algorithm::kLeakyBucket:
+      return limit.capacity() == limit.limit() ? "" : ", burst " + grouped(limit.capacity());
+    case Algorithm::kGcra: return ", burst " + grouped(limit.capacity() - 1);
+    case Algorithm::kFixedWindow:
+      return limit.align() == Align::kClock ? ", aligned to the clock" : "";
+    default: return "";
+  }
+}
+
+}  // namespace
+
+std::string limit_text(const Limit& limit) {
+  return std::string(to_string(limit.algorithm())) + ", " + grouped(limit.limit()) + " per " +
+         duration_text(limit.period()) + options_text(limit);
+}
+
+std::string text_report(const ReplayReport& report, const TextOptions& options) {
+  return TextReport(report, options).write();
+}
+
+}  // namespace sluice::replay

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <boost/unordered/unordered_flat_map.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "replay/time_series.h"
+#include "sluice/rules.h"
+
+namespace sluice::replay {
+
+// A key that a limit denied.
+struct DeniedKey {
+  std::string label;  // the key as a person reads it, its first kLongestLabel bytes
+  std::uint64_t requests = 0;
+  std::uint64_t denied = 0;
+  Instant first{};  // denial
+  Instant last{};
+};
+
+// Counts what one limit did to each of its keys.
+//
+// Not thread-safe. Remembers a key by a 128-bit hash: about 60 bytes a key, and its label once it
+// has been denied. At `most_keys` it stops taking in new ones, and says so.
+class KeyTally {
+ public:
+  static constexpr std::size_t kLongestLabel = 1024;
+
+  explicit KeyTally(std::size_t most_keys) : most_keys_(most_keys) {}
+  KeyTally(KeyTally&&) = default;
+  KeyTally& operator=(KeyTally&&) = default;
+
+  void count(const LimitAnswer& answer, Instant at);
+
+  std::uint64_t keys() const noexcept { return keys_.size(); }
+  std::uint64_t keys_denied() const noexcept { return denied_.size(); }
+  // Some keys were left out: the numbers of keys are lower bounds.
+  bool overflowed() const noexcept { return overflowed_; }
+  // The most denied keys: by denials, most first, then by label.
+  std::vector<DeniedKey> most_denied(std::size_t count) const;
+
+ private:
+  struct Hash {
+    std::uint64_t low = 0;
+    std::uint64_t high = 0;
+    friend bool operator==(const Hash&, const Hash&) = default;
+  };
+  struct LowBits {
+    using is_avalanching = void;
+    std::size_t operator()(const Hash& hash) const noexcept { return hash.low; }
+  };
+  struct Entry {
+    std::uint64_t requests = 0;
+    std::uint32_t denied_index = kNeverDenied;
+  };
+  static constexpr std::uint32_t kNeverDenied = 0xFFFFFFFFu;
+
+  Entry* entry_of(std::string_view counter);
+  void count_denial(Entry& entry, const LimitAnswer& answer, Instant at);
+
+  std::size_t most_keys_;
+  bool overflowed_ = false;
+  boost::unordered_flat_map<Hash, Entry, LowBits> keys_;
+  std::vector<DeniedKey> denied_;  // `requests` is filled in by most_denied()
+  std::vector<Hash> denied_hashes_;
+  std::string last_counter_;  // neighbouring requests often share a counter
+  Entry* last_entry_ = nullptr;
+};
+
+struct LimitTally {
+  const RuleLimit* limit = nullptr;
+  std::uint64_t requests = 0;  // that it was asked about
+  std::uint64_t denied = 0;    // by this limit itself
+  KeyTally keys;
+};
+
+struct RuleTally {
+  const Rule* rule = nullptr;
+  std::uint64_t matched = 0;
+  std::uint64_t denied = 0;  // by this rule; on trial: would have been
+  std::vector<LimitTally> limits;
+};
+
+// All counts of a replay. Not thread-safe; borrows the rules.
+class Tally {
+ public:
+  // Channels of series(): all requests, those denied, then for rule i at rule_channel(i) those
+  // matched, and behind it those denied.
+  static constexpr std::size_t kRequests = 0;
+  static constexpr std::size_t kDenied = 1;
+  static constexpr std::size_t rule_channel(std::size_t rule) { return 2 + 2 * rule; }
+
+  Tally(const RuleSet& rules, std::size_t most_keys);
+
+  // Counts a request that was decided at `at`; instants never go back.
+  void count(const RuleAnswer& answer, Instant at);
+
+  std::uint64_t requests = 0;
+  std::uint64_t denied = 0;     // by enforced rules
+  std::uint64_t unmatched = 0;  // by no rule; they are allowed
+  std::uint64_t undecided = 0;  // the store could not decide; the rule's failure policy did
+  std::vector<RuleTally> rules;
+
+  const TimeSeries& series() const noexcept { return series_; }
+
+ private:
+  std::span<const Rule> file_order_;
+  TimeSeries series_;
+};
+
+}  // namespace sluice::replay

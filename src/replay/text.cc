@@ -1,0 +1,199 @@
+#include "replay/text.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+
+namespace sluice::replay {
+namespace {
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+constexpr char kHexDigits[] = "0123456789abcdef";
+
+bool continues(std::string_view bytes, std::size_t at, unsigned low, unsigned high) {
+  if (at >= bytes.size()) return false;
+  const auto byte = static_cast<unsigned char>(bytes[at]);
+  return byte >= low && byte <= high;
+}
+
+// The length of the well-formed UTF-8 character at the front, or 0 (Unicode, table 3-7).
+std::size_t character_length(std::string_view bytes) {
+  const auto lead = static_cast<unsigned char>(bytes[0]);
+  if (lead < 0x80) return 1;
+  if (lead < 0xC2 || lead > 0xF4) return 0;
+  const unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  if (!continues(bytes, 1, low, high)) return 0;
+  const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  for (std::size_t i = 2; i < length; ++i) {
+    if (!continues(bytes, i, 0x80, 0xBF)) return 0;
+  }
+  return length;
+}
+
+// Calls `put(character)` for every character, each well-formed UTF-8.
+template <typename Put>
+void for_each_character(std::string_view bytes, Put put) {
+  while (!bytes.empty()) {
+    const std::size_t length = character_length(bytes);
+    put(length == 0 ? kReplacement : bytes.substr(0, length));
+    bytes.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+}
+
+// Also the controls of 0x80 to 0x9F, which terminals obey as well.
+bool is_control(std::string_view character) {
+  const auto lead = static_cast<unsigned char>(character[0]);
+  return lead < 0x20 || lead == 0x7F ||
+         (lead == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0);
+}
+
+std::string hex_escape(std::string_view prefix, char last) {
+  const auto byte = static_cast<unsigned char>(last);
+  return std::string(prefix) + kHexDigits[byte >> 4] + kHexDigits[byte & 15];
+}
+
+template <typename... Values>
+std::string formatted(const char* format, Values... values) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), format, values...);
+  return text.data();
+}
+
+}  // namespace
+
+std::string printable(std::string_view bytes) {
+  std::string text;
+  for_each_character(bytes, [&](std::string_view character) {
+    text += is_control(character) ? hex_escape("\\x", character.back()) : std::string(character);
+  });
+  return text;
+}
+
+std::string printable(std::string_view bytes, std::size_t columns) {
+  const std::string whole = printable(bytes.substr(0, columns * 4 + 4));
+  if (columns_of(whole) <= columns) return whole;
+  std::string text;
+  std::size_t used = 0;
+  for_each_character(whole, [&](std::string_view character) {
+    if (++used < columns) text += character;
+  });
+  return text + "…";
+}
+
+std::string json_string(std::string_view bytes) {
+  std::string text = "\"";
+  for_each_character(bytes, [&](std::string_view character) {
+    if (character == "\"" || character == "\\") {
+      text += '\\';
+      text += character;
+    } else if (static_cast<unsigned char>(character[0]) < 0x20) {
+      text += hex_escape("\\u00", character[0]);
+    } else {
+      text += character;
+    }
+  });
+  return text + "\"";
+}
+
+std::string html_text(std::string_view bytes) {
+  std::string text;
+  for_each_character(bytes, [&](std::string_view character) {
+    switch (character[0]) {
+      case '&': text += "&amp;"; break;
+      case '<': text += "&lt;"; break;
+      case '>': text += "&gt;"; break;
+      case '"': text += "&quot;"; break;
+      case '\'': text += "&#39;"; break;
+      default: text += is_control(character) ? hex_escape("\\x", character.back()) : character;
+    }
+  });
+  return text;
+}
+
+std::size_t columns_of(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+}
+
+std::string pad_left(std::string_view text, std::size_t columns) {
+  const std::size_t used = columns_of(text);
+  return std::string(columns > used ? columns - used : 0, ' ') + std::string(text);
+}
+
+std::string pad_right(std::string_view text, std::size_t columns) {
+  const std::size_t used = columns_of(text);
+  return std::string(text) + std::string(columns > used ? columns - used : 0, ' ');
+}
+
+std::string grouped(std::uint64_t number) {
+  std::string digits = std::to_string(number);
+  for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, 1, ',');
+  return digits;
+}
+
+std::string percent(std::uint64_t part, std::uint64_t whole) {
+  if (whole == 0) return "–";
+  const double share = static_cast<double>(part) * 100 / static_cast<double>(whole);
+  if (part > 0 && share < 0.05) return "< 0.1 %";
+  if (part < whole && share > 99.95) return "> 99.9 %";
+  return formatted("%.1f %%", share);
+}
+
+std::string bytes_text(std::uint64_t bytes) {
+  constexpr std::array<const char*, 5> kUnits = {"B", "KB", "MB", "GB", "TB"};
+  if (bytes < 1000) return std::to_string(bytes) + " B";
+  double amount = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (amount >= 999.95 && unit + 1 < kUnits.size()) {
+    amount /= 1000;
+    ++unit;
+  }
+  return formatted("%.1f %s", amount, kUnits[unit]);
+}
+
+std::string plain_time(Instant at) {
+  const auto day = std::chrono::floor<std::chrono::days>(at);
+  const std::chrono::year_month_day date{day};
+  const std::chrono::hh_mm_ss time{std::chrono::floor<std::chrono::seconds>(at - day)};
+  return formatted("%04d-%02u-%02u %02d:%02d:%02d", static_cast<int>(date.year()),
+                   static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
+                   static_cast<int>(time.hours().count()), static_cast<int>(time.minutes().count()),
+                   static_cast<int>(time.seconds().count()));
+}
+
+std::string iso_time(Instant at) {
+  std::string text = plain_time(at);
+  text[text.find(' ')] = 'T';
+  return text + "Z";
+}
+
+std::string duration_text(Duration duration) {
+  struct Unit {
+    std::int64_t seconds;
+    const char* name;
+  };
+  constexpr std::array<Unit, 4> kUnits = {{{86400, " d"}, {3600, " h"}, {60, " min"}, {1, " s"}}};
+  std::int64_t seconds = std::chrono::floor<std::chrono::seconds>(duration).count();
+  if (seconds == 0 && duration.count() > 0) {
+    return formatted("%g ms", static_cast<double>(duration.count()) / 1000);
+  }
+  std::string text;
+  int parts = 0;
+  for (const Unit& unit : kUnits) {
+    const std::int64_t count = seconds / unit.seconds;
+    seconds %= unit.seconds;
+    if (parts > 0) ++parts;
+    if (count == 0) continue;
+    parts = std::max(parts, 1);
+    if (!text.empty()) text += ' ';
+    text += std::to_string(count);
+    text += unit.name;
+    if (parts == 2) break;
+  }
+  return text.empty() ? "0 s" : text;
+}
+
+}  // namespace sluice::replay

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "sluice/rules.h"
+
+namespace sluice::rules {
+
+// The names of the attributes that a set of rules reads, numbered.
+class AttributeTable {
+ public:
+  // The number of that name. Header names are kept in lower case.
+  std::uint32_t number(std::string_view name);
+  const std::vector<std::string>& names() const noexcept { return names_; }
+
+ private:
+  std::vector<std::string> names_;
+  std::unordered_map<std::string, std::uint32_t> numbers_;
+};
+
+// A name as it is looked up: header names in lower case.
+std::string normalized(std::string_view name);
+
+// What is wrong with an attribute's name, or nothing: "WHAT; EXPECTED".
+std::optional<std::string> find_name_error(std::string_view name);
+
+// The attributes of one request, each asked of their source at most once.
+class AttributeValues {
+ public:
+  // Starts a request. Borrows both until the next.
+  void begin(const AttributeTable& table, const AttributeSource& source) {
+    names_ = &table.names();
+    source_ = &source;
+    if (known_.size() < names_->size()) known_.resize(names_->size());
+    ++request_;
+  }
+
+  const std::optional<std::string_view>& get(std::uint32_t number) {
+    Known& known = known_[number];
+    if (known.request != request_) {
+      known.value = source_->find((*names_)[number]);
+      known.request = request_;
+    }
+    return known.value;
+  }
+
+ private:
+  struct Known {
+    std::uint64_t request = 0;
+    std::optional<std::string_view> value;
+  };
+
+  const std::vector<std::string>* names_ = nullptr;
+  const AttributeSource* source_ = nullptr;
+  std::vector<Known> known_;
+  std::uint64_t request_ = 0;
+};
+
+}  // namespace sluice::rules

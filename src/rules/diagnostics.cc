@@ -1,0 +1,112 @@
+#include "rules/diagnostics.h"
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+namespace sluice {
+
+std::string RuleError::to_string() const {
+  std::string out = file + ":" + std::to_string(line) + ":" + std::to_string(column) +
+                    ": error: " + what;
+  if (!expected.empty()) out.append("; ").append(expected);
+  return out;
+}
+
+namespace rules {
+namespace {
+
+constexpr std::size_t kLongestName = 32;
+
+// Insertions, removals, replacements and swaps of neighbours that lead from a to b; both are at most
+// kLongestName long.
+std::size_t distance(std::string_view a, std::string_view b) {
+  using Row = std::array<std::size_t, kLongestName + 1>;
+  Row before{}, last{}, row{};
+  for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = last[j - 1] + (a[i - 1] != b[j - 1]);
+      row[j] = std::min({replaced, last[j] + 1, row[j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
+    }
+    before = last;
+    last = row;
+  }
+  return last[b.size()];
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    if (c == '-') c = '_';
+  }
+  return out;
+}
+
+}  // namespace
+
+void Diagnostics::add(std::size_t at, std::string what, std::string expected) {
+  if (found_.size() >= kMost) {
+    ++left_out_;
+    return;
+  }
+  found_.push_back({at, std::move(what), std::move(expected)});
+}
+
+void Diagnostics::add_message(std::size_t at, std::string_view message) {
+  const std::size_t split = message.find("; ");
+  if (split == message.npos) return add(at, std::string(message));
+  add(at, std::string(message.substr(0, split)), std::string(message.substr(split + 2)));
+}
+
+std::vector<RuleError> Diagnostics::take() {
+  const auto key = [](const Found& f) { return std::tie(f.at, f.what, f.expected); };
+  std::stable_sort(found_.begin(), found_.end(),
+                   [&](const Found& a, const Found& b) { return key(a) < key(b); });
+  const auto last = std::unique(found_.begin(), found_.end(), [&](const Found& a, const Found& b) {
+    return key(a) == key(b);
+  });
+  found_.erase(last, found_.end());
+  std::vector<RuleError> errors;
+  errors.reserve(found_.size());
+  for (Found& found : found_) {
+    const Place place = source_->place(found.at);
+    errors.push_back(
+        {file_, place.line, place.column, std::move(found.what), std::move(found.expected)});
+  }
+  if (left_out_ > 0) errors.back().expected += " (and " + std::to_string(left_out_) + " more errors)";
+  found_.clear();
+  return errors;
+}
+
+std::string either(const std::vector<std::string_view>& names) {
+  std::string out;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) out += i + 1 == names.size() ? " or " : ", ";
+    out += names[i];
+  }
+  return out;
+}
+
+std::string did_you_mean(std::string_view mistaken, const std::vector<std::string_view>& names) {
+  if (mistaken.empty() || mistaken.size() > kLongestName) return {};
+  const std::string typed = lower(mistaken);
+  std::size_t best = typed.size() <= 3 ? 1 : 2;
+  std::string_view nearest;
+  for (const std::string_view name : names) {
+    if (name.size() > kLongestName) continue;
+    const std::size_t edits = distance(typed, name);
+    if (edits > best || (edits == best && !nearest.empty())) continue;
+    best = edits;
+    nearest = name;
+  }
+  return nearest.empty() ? std::string() : "; did you mean '" + std::string(nearest) + "'?";
+}
+
+}  // namespace rules
+}  // namespace sluice

@@ -1,0 +1,210 @@
+#include "rules/fields.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+
+#include "core/period.h"
+
+namespace sluice::rules {
+namespace {
+
+using schema::Key;
+using schema::Type;
+
+bool has_control(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+  });
+}
+
+// Each check_* says whether the value is right, and says what is wrong with it if not.
+class Checker {
+ public:
+  Checker(const Key& key, Diagnostics& diagnostics) : key_(key), diagnostics_(diagnostics) {}
+
+  bool check(const Node& node) {
+    switch (key_.type) {
+      case Type::kText: return check_text(node);
+      case Type::kTemplate: return check_template(node);
+      case Type::kInteger: return check_integer(node);
+      case Type::kFlag: return node.is_plain("true") || node.is_plain("false") || wrong(node);
+      case Type::kChoice: return check_choice(node);
+      case Type::kPeriod: return check_period(node);
+      case Type::kMatch:
+      case Type::kMap: return node.is_map() || wrong(node);
+      case Type::kList: return check_list(node);
+    }
+    return false;
+  }
+
+ private:
+  bool wrong(const Node& node, std::string_view hint = {}) {
+    diagnostics_.add(node.at, "'" + std::string(key_.name) + "' is " + describe(node),
+                     "expected " + schema::expectation(key_).append(hint));
+    return false;
+  }
+
+  bool check_text(const Node& node) {
+    if (!node.is_scalar()) return wrong(node, node.flow ? ", in quotes" : "");
+    if (node.text.size() < key_.least || node.text.size() > key_.most) return wrong(node);
+    if (key_.name != "body" && has_control(node.text)) {
+      return wrong(node, " without control characters");
+    }
+    return true;
+  }
+
+  bool check_template(const Node& node) {
+    if (!node.is_scalar()) return wrong(node);
+    if (node.text.size() <= key_.most) return true;
+    return wrong(node, " of at most " + std::to_string(key_.most) + " bytes");
+  }
+
+  bool check_integer(const Node& node) {
+    if (!node.is_scalar()) return wrong(node);
+    if (node.quoted) return wrong(node, " without quotes");
+    const auto value = whole_number(node.text);
+    if (value && *value >= key_.least && *value <= key_.most) return true;
+    return wrong(node, value ? "" : ", in plain digits");
+  }
+
+  bool check_choice(const Node& node) {
+    if (node.is_scalar() && std::count(key_.values.begin(), key_.values.end(), node.text) > 0) {
+      return true;
+    }
+    return wrong(node, node.is_scalar()
+                           ? did_you_mean(node.text, {key_.values.begin(), key_.values.end()})
+                           : "");
+  }
+
+  bool check_period(const Node& node) {
+    if (!node.is_scalar()) return wrong(node);
+    const auto period = core::parse_period(node.text);
+    if (!period) diagnostics_.add_message(node.at, "'" + std::string(key_.name) + "': " + period.error());
+    return period.has_value();
+  }
+
+  bool check_list(const Node& node) {
+    if (!node.is_sequence()) return wrong(node);
+    const std::size_t size = node.items.size();
+    if (size >= key_.least && size <= key_.most) return true;
+    diagnostics_.add(node.at, "'" + std::string(key_.name) + "' has " + std::to_string(size) + " items",
+                     "expected " + std::to_string(key_.least) + " to " + std::to_string(key_.most));
+    return size > 0;
+  }
+
+  const Key& key_;
+  Diagnostics& diagnostics_;
+};
+
+std::vector<std::string_view> names_of(const schema::Map& map) {
+  std::vector<std::string_view> names;
+  for (const Key& key : map.keys) names.push_back(key.name);
+  return names;
+}
+
+std::string one_of(const schema::Map& map) {
+  std::string out = "expected one of: ";
+  for (const Key& key : map.keys) out.append(&key == &map.keys[0] ? "" : ", ").append(key.name);
+  return out;
+}
+
+}  // namespace
+
+std::string describe(const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::kNull: return "nothing";
+    case Node::Kind::kScalar:
+      return node.text.empty() ? "empty" : (node.quoted ? "the text " : "") + quoted(node.text);
+    case Node::Kind::kSequence: return "a list";
+    case Node::Kind::kMap: return "a map";
+  }
+  return {};
+}
+
+std::optional<std::uint64_t> whole_number(std::string_view text) noexcept {
+  if (text.empty() || (text.size() > 1 && text[0] == '0')) return std::nullopt;
+  std::uint64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, value);
+  if (result.ec != std::errc{} || result.ptr != end) return std::nullopt;
+  return value;
+}
+
+Fields Fields::read(const Node& node, const schema::Map& map, Diagnostics& diagnostics) {
+  Fields fields(node, map);
+  if (!node.is_map()) {
+    diagnostics.add(node.at, std::string(map.name) + " is " + describe(node),
+                    "expected a map; its keys are one of: " + one_of(map).substr(17));
+    return fields;
+  }
+  for (const auto& [key, value] : node.pairs) fields.take(*key, *value, diagnostics);
+  for (std::size_t i = 0; i < map.keys.size(); ++i) {
+    const Key& key = map.keys[i];
+    if (!key.required || fields.values_[i].given != nullptr) continue;
+    diagnostics.add(node.at, std::string(map.name) + " lacks '" + std::string(key.name) + "'",
+                    "expected '" + std::string(key.name) + ":' with " + schema::expectation(key));
+  }
+  return fields;
+}
+
+void Fields::take(const Node& key, const Node& value, Diagnostics& diagnostics) {
+  for (std::size_t i = 0; i < map_->keys.size(); ++i) {
+    if (map_->keys[i].name != key.text) continue;
+    values_[i].given = &value;
+    values_[i].valid = Checker(map_->keys[i], diagnostics).check(value);
+    return;
+  }
+  diagnostics.add(key.at, "unknown key " + quoted(key.text),
+                  one_of(*map_) + did_you_mean(key.text, names_of(*map_)));
+}
+
+std::size_t Fields::index(std::string_view name) const {
+  for (std::size_t i = 0; i < map_->keys.size(); ++i) {
+    if (map_->keys[i].name == name) return i;
+  }
+  std::abort();
+}
+
+const Node* Fields::node(std::string_view name) const {
+  const Value& value = values_[index(name)];
+  return value.valid ? value.given : nullptr;
+}
+
+std::size_t Fields::at(std::string_view name) const {
+  const Node* given = values_[index(name)].given;
+  return given != nullptr ? given->at : at_;
+}
+
+std::optional<std::uint64_t> Fields::integer(std::string_view name) const {
+  const Node* value = node(name);
+  return value != nullptr ? whole_number(value->text) : std::nullopt;
+}
+
+std::optional<bool> Fields::flag(std::string_view name) const {
+  const Node* value = node(name);
+  if (value == nullptr) return std::nullopt;
+  return value->text == "true";
+}
+
+std::optional<Duration> Fields::period(std::string_view name) const {
+  const Node* value = node(name);
+  if (value == nullptr) return std::nullopt;
+  const auto period = core::parse_period(value->text);
+  return period ? std::optional(*period) : std::nullopt;
+}
+
+std::string_view Fields::text(std::string_view name) const {
+  const Node* value = node(name);
+  return value != nullptr ? std::string_view(value->text) : std::string_view();
+}
+
+std::optional<std::size_t> Fields::choice_index(std::string_view name) const {
+  const std::size_t i = index(name);
+  if (!values_[i].valid) return std::nullopt;
+  const auto& values = map_->keys[i].values;
+  const auto found = std::find(values.begin(), values.end(), values_[i].given->text);
+  return static_cast<std::size_t>(found - values.begin());
+}
+
+}  // namespace sluice::rules

@@ -1,0 +1,250 @@
+#include "rules/loader.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
+#include <unordered_map>
+
+#include "rules/diagnostics.h"
+#include "rules/fields.h"
+#include "rules/schema.h"
+#include "rules/yaml_tree.h"
+
+namespace sluice::rules {
+namespace {
+
+constexpr std::array<std::string_view, 9> kMethods{
+    "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"};
+
+const schema::Map& child(const schema::Map& map, std::string_view name) {
+  for (const schema::Key& key : map.keys) {
+    if (key.name == name) return *key.map;
+  }
+  return map;
+}
+
+// The key of the schema that a limit's error is about.
+std::string_view field_of(LimitError error, const LimitSpec& spec) {
+  switch (error) {
+    case LimitError::kPeriodOutOfRange: return "per";
+    case LimitError::kBurstDoesNotApply:
+    case LimitError::kBurstOutOfRange: return "burst";
+    case LimitError::kAlignDoesNotApply: return "align";
+    case LimitError::kSlicesDoNotApply:
+    case LimitError::kSlicesOutOfRange: return "slices";
+    case LimitError::kWeightingDoesNotApply: return "weighting";
+    case LimitError::kModeDoesNotApply: return "mode";
+    case LimitError::kRefillDoesNotApply: return "refill";
+    case LimitError::kRefillsTooSlowly: return spec.burst ? "burst" : "limit";
+    case LimitError::kLimitTooLarge:
+    case LimitError::kNone: break;
+  }
+  return "limit";
+}
+
+// Takes the mistaken field out, so that the next mistake shows.
+void forget(std::string_view field, LimitSpec& spec) {
+  if (field == "per") spec.per = std::chrono::seconds{1};
+  if (field == "limit") spec.limit = 1;
+  if (field == "burst") spec.burst.reset();
+  if (field == "align") spec.align.reset();
+  if (field == "slices") spec.slices.reset();
+  if (field == "weighting") spec.weighting.reset();
+  if (field == "mode") spec.mode.reset();
+  if (field == "refill") spec.refill.reset();
+}
+
+class Loader {
+ public:
+  explicit Loader(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
+
+  void read(const Node& root);
+  std::shared_ptr<const RuleSet::Impl> finish();
+
+ private:
+  // Names that have to differ, and where each was first seen.
+  using Names = std::unordered_map<std::string, std::size_t>;
+
+  void read_defaults(const Node& node);
+  void read_rule(const Node& node);
+  void read_match(const Node& node, CompiledRule& compiled);
+  void read_patterns(std::string_view attribute, const Node& node, Condition& condition);
+  void read_pattern(std::string_view attribute, const Node& node, Condition& condition);
+  void read_limits(const Node& node, Rule& rule, CompiledRule& compiled);
+  std::optional<Limit> read_numbers(const Fields& fields);
+  KeyTemplate read_template(const Node* node);
+  void check_name(Names& names, std::string_view name, std::size_t at, std::string_view of);
+
+  Diagnostics& diagnostics_;
+  std::shared_ptr<RuleSet::Impl> set_ = std::make_shared<RuleSet::Impl>();
+  FailurePolicy on_store_error_ = FailurePolicy::kAllow;
+  OnMissing on_missing_ = OnMissing::kSkip;
+  Names rule_names_;
+};
+
+void Loader::read(const Node& root) {
+  const Fields file = Fields::read(root, schema::file(), diagnostics_);
+  const std::string_view domain = file.text("domain");
+  set_->domain = domain.empty() ? "default" : domain;
+  if (const Node* defaults = file.node("defaults")) read_defaults(*defaults);
+  const Node* rules = file.node("rules");
+  if (rules == nullptr) return;
+  set_->rules.reserve(rules->items.size());
+  for (const Node* rule : rules->items) read_rule(*rule);
+}
+
+void Loader::read_defaults(const Node& node) {
+  const Fields fields = Fields::read(node, child(schema::file(), "defaults"), diagnostics_);
+  on_store_error_ = fields.choice<FailurePolicy>("on_store_error").value_or(on_store_error_);
+  on_missing_ = fields.choice<OnMissing>("on_missing").value_or(on_missing_);
+}
+
+void Loader::read_rule(const Node& node) {
+  const schema::Map& keys = child(schema::file(), "rules");
+  const Fields fields = Fields::read(node, keys, diagnostics_);
+  Rule rule;
+  CompiledRule compiled;
+  rule.name = fields.text("name");
+  if (fields.node("name") != nullptr) {
+    check_name(rule_names_, fields.text("name"), fields.at("name"), "rule");
+  }
+  rule.mode = fields.choice<RuleMode>("mode").value_or(RuleMode::kEnforce);
+  rule.continues = fields.flag("continue").value_or(false);
+  rule.on_store_error = fields.choice<FailurePolicy>("on_store_error").value_or(on_store_error_);
+  if (const Node* reject = fields.node("reject")) {
+    const Fields answer = Fields::read(*reject, child(keys, "reject"), diagnostics_);
+    rule.reject.status = static_cast<int>(answer.integer("status").value_or(429));
+    rule.reject.body = answer.text("body");
+  }
+  if (const Node* match = fields.node("match")) read_match(*match, compiled);
+  if (const Node* limits = fields.node("limits")) read_limits(*limits, rule, compiled);
+  set_->rules.push_back(std::move(rule));
+  set_->compiled.push_back(std::move(compiled));
+}
+
+void Loader::read_match(const Node& node, CompiledRule& compiled) {
+  Names names;
+  for (const auto& [key, value] : node.pairs) {
+    if (auto wrong = find_name_error(key->text)) {
+      diagnostics_.add_message(key->at, *wrong);
+      continue;
+    }
+    Condition condition;
+    condition.attribute = set_->attributes.number(key->text);
+    check_name(names, set_->attributes.names()[condition.attribute], key->at, "attribute");
+    read_patterns(key->text, *value, condition);
+    compiled.conditions.push_back(std::move(condition));
+  }
+}
+
+void Loader::read_patterns(std::string_view attribute, const Node& node, Condition& condition) {
+  if (!node.is_sequence()) return read_pattern(attribute, node, condition);
+  if (node.items.empty()) {
+    diagnostics_.add(node.at, quoted(attribute) + " has no patterns",
+                     "expected a pattern, or a list of some");
+  }
+  for (const Node* item : node.items) read_pattern(attribute, *item, condition);
+}
+
+void Loader::read_pattern(std::string_view attribute, const Node& node, Condition& condition) {
+  constexpr std::size_t kLongest = 4096;
+  if (!node.is_scalar() || node.text.size() > kLongest) {
+    diagnostics_.add(node.at, quoted(attribute) + " is " + describe(node),
+                     "expected a pattern of at most 4096 bytes, or a list of some");
+    return;
+  }
+  auto pattern = Pattern::compile(node.text);
+  if (!pattern) return diagnostics_.add_message(node.at, pattern.error());
+  if (attribute == "method") {
+    std::string upper = node.text;
+    for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    for (const std::string_view method : kMethods) {
+      if (upper != method || node.text == method) continue;
+      diagnostics_.add(node.at, "the method " + quoted(node.text) + " would match no request",
+                       "expected '" + upper + "': methods are compared as they are");
+    }
+  }
+  condition.any_of.push_back(std::move(pattern.value()));
+}
+
+void Loader::read_limits(const Node& node, Rule& rule, CompiledRule& compiled) {
+  const schema::Map& keys = child(child(schema::file(), "rules"), "limits");
+  Names names;
+  for (std::size_t i = 0; i < node.items.size(); ++i) {
+    const Fields fields = Fields::read(*node.items[i], keys, diagnostics_);
+    const bool named = fields.node("name") != nullptr;
+    const std::string name =
+        named ? std::string(fields.text("name")) : rule.name + "/" + std::to_string(i);
+    check_name(names, name, fields.at("name"), "limit");
+    KeyTemplate key = read_template(fields.node("key"));
+    const auto limit = read_numbers(fields);
+    if (!limit) continue;
+    rule.limits.push_back({name, std::string(fields.text("key")), *limit,
+                           fields.choice<OnMissing>("on_missing").value_or(on_missing_)});
+    compiled.limits.push_back(
+        {counter_prefix(set_->domain, rule.name, name), std::move(key)});
+  }
+}
+
+std::optional<Limit> Loader::read_numbers(const Fields& fields) {
+  const Node* algorithm = fields.node("algorithm");
+  if (algorithm == nullptr) return std::nullopt;
+  LimitSpec spec{.algorithm = *algorithm_from(algorithm->text),
+                 .limit = fields.integer("limit").value_or(1),
+                 .per = fields.period("per").value_or(std::chrono::seconds{1}),
+                 .burst = fields.integer("burst"),
+                 .align = fields.choice<Align>("align"),
+                 .slices = fields.integer("slices"),
+                 .weighting = fields.choice<Weighting>("weighting"),
+                 .mode = fields.choice<LeakyMode>("mode"),
+                 .refill = fields.choice<Refill>("refill")};
+  for (LimitError error = find_error(spec); error != LimitError::kNone; error = find_error(spec)) {
+    const std::string_view field = field_of(error, spec);
+    diagnostics_.add_message(fields.at(field), explain(error, spec));
+    forget(field, spec);
+  }
+  auto limit = Limit::make(spec);
+  return limit ? std::optional(*limit) : std::nullopt;
+}
+
+KeyTemplate Loader::read_template(const Node* node) {
+  if (node == nullptr) return {};
+  auto key = KeyTemplate::compile(node->text, set_->attributes);
+  if (key) return std::move(key.value());
+  const std::string_view text = diagnostics_.source().text();
+  const std::size_t begin = node->at + (node->quoted ? 1 : 0);
+  const bool verbatim = text.substr(std::min(begin, text.size())).starts_with(node->text);
+  diagnostics_.add_message(verbatim ? begin + key.error().at : node->at, key.error().message);
+  return {};
+}
+
+void Loader::check_name(Names& names, std::string_view name, std::size_t at, std::string_view of) {
+  const auto [first, is_new] = names.try_emplace(std::string(name), at);
+  if (is_new) return;
+  const Place place = diagnostics_.source().place(first->second);
+  diagnostics_.add(at, "duplicate " + std::string(of) + " " + quoted(name),
+                   "expected another name than that of line " + std::to_string(place.line) +
+                       ", column " + std::to_string(place.column));
+}
+
+std::shared_ptr<const RuleSet::Impl> Loader::finish() {
+  for (std::size_t i = 0; i < set_->rules.size(); ++i) set_->by_name.emplace(set_->rules[i].name, i);
+  return std::move(set_);
+}
+
+}  // namespace
+
+Expected<std::shared_ptr<const RuleSet::Impl>, std::vector<RuleError>> load_rules(
+    std::string_view yaml, std::string_view file) {
+  const SourceText source(yaml);
+  Diagnostics diagnostics(source, file);
+  Document document;
+  read_yaml(diagnostics, document);
+  Loader loader(diagnostics);
+  if (document.root != nullptr) loader.read(*document.root);
+  if (!diagnostics.empty()) return Unexpected{diagnostics.take()};
+  return loader.finish();
+}
+
+}  // namespace sluice::rules

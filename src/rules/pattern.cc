@@ -1,0 +1,175 @@
+#include "rules/pattern.h"
+
+#include <re2/re2.h>
+
+#include <algorithm>
+
+#include "rules/source_text.h"
+
+namespace sluice::rules {
+namespace {
+
+constexpr std::string_view kAnySegments = "/**";
+
+// A path pattern with '**' elsewhere than at its end, as a regex.
+std::string to_regex(std::string_view text) {
+  std::string out;
+  std::size_t at = 0;
+  const auto rest_is = [&](std::string_view next) { return text.substr(at).starts_with(next); };
+  while (at < text.size()) {
+    const std::size_t after = at + kAnySegments.size();
+    if (rest_is(kAnySegments) && (after == text.size() || text[after] == '/')) {
+      out += "(?:/.*)?";
+      at = after;
+    } else if (rest_is("**")) {
+      out += ".*";
+      at += 2;
+    } else if (rest_is("*")) {
+      const bool whole = text[at - 1] == '/' && (at + 1 == text.size() || text[at + 1] == '/');
+      out += whole ? "[^/]+" : "[^/]*";
+      ++at;
+    } else {
+      const std::size_t end = std::min(text.find_first_of("*/", at + 1), text.size());
+      out += re2::RE2::QuoteMeta(re2::StringPiece(text.data() + at, end - at));
+      at = end;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Expected<Pattern> Pattern::compile(std::string_view text) {
+  if (text.starts_with('~')) return regex(std::string(text.substr(1)), text);
+  if (text.find("***") != text.npos) {
+    return Unexpected{"'***' in the pattern " + quoted(text) + "; expected '*' or '**'"};
+  }
+  if (text.find('*') == text.npos) {
+    Pattern pattern;
+    pattern.text_ = text;
+    return pattern;
+  }
+  if (!text.starts_with('/')) return glob(text);
+  const std::size_t many = text.find("**");
+  const bool only_at_end = many == text.npos || many + 2 == text.size();
+  const bool whole_segment = many == text.npos || text[many - 1] == '/';
+  if (only_at_end && whole_segment) return segments(text);
+  if (only_at_end && text.find('*') == many) return glob(text);
+  return regex(to_regex(text), text);
+}
+
+Pattern Pattern::glob(std::string_view text) {
+  Pattern pattern;
+  const std::size_t star = text.find('*');
+  if (text.find_first_not_of('*', star) == text.npos) {
+    pattern.kind_ = Kind::kPrefix;
+    pattern.text_ = text.substr(0, star);
+    return pattern;
+  }
+  pattern.kind_ = Kind::kStars;
+  pattern.segments_.push_back(pieces(text));
+  return pattern;
+}
+
+Pattern Pattern::segments(std::string_view text) {
+  Pattern pattern;
+  pattern.open_ended_ = text.ends_with(kAnySegments);
+  if (pattern.open_ended_) text.remove_suffix(kAnySegments.size());
+  if (text.find('*') == text.npos) {
+    pattern.kind_ = Kind::kBelow;
+    pattern.text_ = text;
+    return pattern;
+  }
+  pattern.kind_ = Kind::kSegments;
+  text.remove_prefix(1);
+  for (;;) {
+    const std::size_t slash = text.find('/');
+    pattern.segments_.push_back(pieces(text.substr(0, slash)));
+    if (slash == text.npos) return pattern;
+    text.remove_prefix(slash + 1);
+  }
+}
+
+Expected<Pattern> Pattern::regex(const std::string& expression, std::string_view shown) {
+  re2::RE2::Options options;
+  options.set_log_errors(false);
+  options.set_dot_nl(true);
+  options.set_never_capture(true);
+  Pattern pattern;
+  pattern.kind_ = Kind::kRegex;
+  auto compiled = std::make_shared<re2::RE2>(expression, options);
+  if (!compiled->ok()) {
+    return Unexpected{"the regex " + quoted(shown) + " is wrong: " + compiled->error() +
+                      "; expected an RE2 expression after '~'"};
+  }
+  pattern.regex_ = std::move(compiled);
+  options.set_encoding(re2::RE2::Options::EncodingLatin1);
+  compiled = std::make_shared<re2::RE2>(expression, options);
+  if (compiled->ok()) pattern.byte_regex_ = std::move(compiled);
+  return pattern;
+}
+
+Pattern::Pieces Pattern::pieces(std::string_view text) {
+  Pieces out;
+  for (;;) {
+    const std::size_t star = text.find('*');
+    out.emplace_back(text.substr(0, star));
+    if (star == text.npos) return out;
+    text.remove_prefix(star + (text.substr(star).starts_with("**") ? 2 : 1));
+  }
+}
+
+// Leftmost places suffice: what lies between two stars leaves the most when it ends soonest.
+bool Pattern::match_pieces(const Pieces& pieces, std::string_view value) {
+  if (pieces.size() == 1) return value == pieces.front();
+  if (!value.starts_with(pieces.front())) return false;
+  value.remove_prefix(pieces.front().size());
+  for (std::size_t i = 1; i + 1 < pieces.size(); ++i) {
+    const std::size_t at = value.find(pieces[i]);
+    if (at == value.npos) return false;
+    value.remove_prefix(at + pieces[i].size());
+  }
+  return value.ends_with(pieces.back());
+}
+
+bool Pattern::match_segment(const Pieces& pieces, std::string_view value) {
+  const bool whole = pieces.size() == 2 && pieces.front().empty() && pieces.back().empty();
+  return whole ? !value.empty() : match_pieces(pieces, value);
+}
+
+bool Pattern::match_segments(std::string_view value) const {
+  if (!value.starts_with('/')) return false;
+  value.remove_prefix(1);
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    const std::size_t slash = value.find('/');
+    if (!match_segment(segments_[i], value.substr(0, slash))) return false;
+    const bool last = i + 1 == segments_.size();
+    if (slash == value.npos) return last;
+    if (last) return open_ended_;
+    value.remove_prefix(slash + 1);
+  }
+  return false;
+}
+
+// In UTF-8 no '.' matches a broken byte: without the second look, one would dodge any regex.
+bool Pattern::match_regex(std::string_view value) const {
+  const re2::StringPiece piece(value.data(), value.size());
+  if (re2::RE2::FullMatch(piece, *regex_)) return true;
+  if (byte_regex_ == nullptr || find_invalid_utf8(value) == value.npos) return false;
+  return re2::RE2::FullMatch(piece, *byte_regex_);
+}
+
+bool Pattern::matches(std::string_view value) const {
+  switch (kind_) {
+    case Kind::kExact: return value == text_;
+    case Kind::kPrefix: return value.starts_with(text_);
+    case Kind::kBelow:
+      return value.starts_with(text_) && (value.size() == text_.size() || value[text_.size()] == '/');
+    case Kind::kStars: return match_pieces(segments_.front(), value);
+    case Kind::kSegments: return match_segments(value);
+    case Kind::kRegex: return match_regex(value);
+  }
+  return false;
+}
+
+}  // namespace sluice::rules

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "rules/attribute_table.h"
+#include "rules/key_template.h"
+#include "rules/pattern.h"
+#include "sluice/rules.h"
+
+namespace sluice::rules {
+
+// An attribute that has to match one of some patterns.
+struct Condition {
+  std::uint32_t attribute = 0;
+  std::vector<Pattern> any_of;
+
+  bool holds(AttributeValues& values) const;
+};
+
+struct CompiledLimit {
+  std::string prefix;  // of its counters' keys: "domain|rule|limit"
+  KeyTemplate key;
+};
+
+// What deciding needs of a rule, beside the Rule of the same place.
+struct CompiledRule {
+  std::vector<Condition> conditions;
+  std::vector<CompiledLimit> limits;
+
+  bool matches(AttributeValues& values) const;
+};
+
+// "domain|rule|limit", escaped.
+std::string counter_prefix(std::string_view domain, std::string_view rule, std::string_view limit);
+
+}  // namespace sluice::rules
+
+namespace sluice {
+
+// Filled by a loader, and constant from then on.
+class RuleSet::Impl {
+ public:
+  std::string domain;
+  std::vector<Rule> rules;
+  std::vector<rules::CompiledRule> compiled;  // of each rule
+  rules::AttributeTable attributes;
+  std::unordered_map<std::string_view, std::size_t> by_name;  // views into `rules`
+};
+
+}  // namespace sluice

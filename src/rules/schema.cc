@@ -1,0 +1,216 @@
+#include "rules/schema.h"
+
+#include <array>
+#include <vector>
+
+#include "rules/diagnostics.h"
+#include "sluice/limit.h"
+#include "sluice/store.h"
+
+namespace sluice::rules::schema {
+namespace {
+
+// In the order of their enumerators, which the loader relies on.
+constexpr std::array<std::string_view, 7> kAlgorithms{
+    "fixed_window", "sliding_window_log", "sliding_window_counter", "sliding_window_hybrid",
+    "leaky_bucket", "token_bucket",       "gcra"};
+constexpr std::array<std::string_view, 2> kAligns{"first_request", "clock"};
+constexpr std::array<std::string_view, 2> kWeightings{"linear", "none"};
+constexpr std::array<std::string_view, 2> kLeakyModes{"meter", "queue"};
+constexpr std::array<std::string_view, 2> kRefills{"continuous", "interval"};
+constexpr std::array<std::string_view, 2> kOnMissing{"skip", "deny"};
+constexpr std::array<std::string_view, 3> kOnStoreError{"allow", "deny", "local"};
+constexpr std::array<std::string_view, 2> kRuleModes{"enforce", "shadow"};
+
+constexpr Key kName{
+    .name = "name",
+    .type = Type::kText,
+    .least = 1,
+    .most = 128,
+};
+
+constexpr Key kMissing{
+    .name = "on_missing",
+    .type = Type::kChoice,
+    .otherwise = "`skip`",
+    .values = kOnMissing,
+    .help = "When an attribute that `key` needs is absent or empty: `skip`, the limit does not "
+            "apply; `deny`, the request is denied before anything is taken.",
+};
+
+constexpr Key kStoreError{
+    .name = "on_store_error",
+    .type = Type::kChoice,
+    .otherwise = "`allow`",
+    .values = kOnStoreError,
+    .help = "When the store cannot decide: let pass, deny, or limit within this process. Where no "
+            "local limiting is set up, `local` denies.",
+};
+
+constexpr Key with_default(Key key, std::string_view otherwise) {
+  key.otherwise = otherwise;
+  return key;
+}
+
+constexpr Key named(Key key, bool required, std::string_view otherwise, std::string_view help) {
+  key.required = required;
+  key.otherwise = otherwise;
+  key.help = help;
+  return key;
+}
+
+constexpr Key text(std::string_view name, std::string_view otherwise, std::uint64_t least,
+                   std::uint64_t most, std::string_view help) {
+  return {.name = name,
+          .type = Type::kText,
+          .otherwise = otherwise,
+          .least = least,
+          .most = most,
+          .help = help};
+}
+
+constexpr Key integer(std::string_view name, bool required, std::string_view otherwise,
+                      std::uint64_t least, std::uint64_t most, std::string_view only_for,
+                      std::string_view help) {
+  return {.name = name,
+          .type = Type::kInteger,
+          .required = required,
+          .otherwise = otherwise,
+          .least = least,
+          .most = most,
+          .only_for = only_for,
+          .help = help};
+}
+
+constexpr Key option(std::string_view name, std::string_view otherwise,
+                     std::span<const std::string_view> values, std::string_view only_for,
+                     std::string_view help) {
+  return {.name = name,
+          .type = Type::kChoice,
+          .otherwise = otherwise,
+          .values = values,
+          .only_for = only_for,
+          .help = help};
+}
+
+constexpr std::array<Key, 12> kLimitKeys{
+    named(kName, false, "RULE/INDEX",
+          "Names the limit in answers and counters; once in a rule. Name limits that you may "
+          "reorder: the name is part of their counters' keys."),
+    Key{.name = "key",
+        .type = Type::kTemplate,
+        .otherwise = "one counter for all",
+        .most = 1024,
+        .help = "The template of the counter's key: who is counted together (see Keys)."},
+    Key{.name = "algorithm",
+        .type = Type::kChoice,
+        .required = true,
+        .values = kAlgorithms,
+        .help = "How requests are counted."},
+    integer("limit", true, "", 0, kMaxUnits, "", "Units a period; 0 bans."),
+    Key{.name = "per",
+        .type = Type::kPeriod,
+        .required = true,
+        .help = "The period, 1ms to 366d: a whole number and `ms`, `s`, `m`, `h` or `d`."},
+    integer("burst", false, "`limit`; gcra: `limit` - 1", 0, kMaxUnits,
+            "token_bucket, leaky_bucket, gcra",
+            "Units that may pass at once, at least 1; for gcra those beyond the first, from 0."),
+    option("align", "`first_request`", kAligns, "fixed_window",
+           "Where a window opens: at its first request, or on the clock (UTC)."),
+    integer("slices", false, "10", 1, kMaxSlices, "sliding_window_counter, sliding_window_hybrid",
+            "Parts that the window slides by; more are smoother and take more memory."),
+    option("weighting", "`linear`", kWeightings, "sliding_window_counter",
+           "How the oldest slice counts: by the share still inside the window, or whole."),
+    option("mode", "`meter`", kLeakyModes, "leaky_bucket",
+           "`meter` only rejects; `queue` also says how long an admitted request has to wait."),
+    option("refill", "`continuous`", kRefills, "token_bucket",
+           "Unit by unit, or all at once every period."),
+    with_default(kMissing, "that of `defaults`"),
+};
+constexpr Map kLimit{"limit", "each of `limits`", kLimitKeys};
+
+constexpr std::array<Key, 2> kRejectKeys{
+    integer("status", false, "429", 400, 599, "", "The HTTP status of a denial."),
+    text("body", "the door's own", 0, 65536, "The body of a denial, as it is sent."),
+};
+constexpr Map kReject{"reject", "`reject`", kRejectKeys};
+
+constexpr std::array<Key, 7> kRuleKeys{
+    named(kName, true, "", "Names the rule in answers, metrics and counters; once in a file."),
+    Key{.name = "match",
+        .type = Type::kMatch,
+        .otherwise = "every request",
+        .help = "Attributes and the patterns that they all have to match (see Matching)."},
+    Key{.name = "limits",
+        .type = Type::kList,
+        .required = true,
+        .least = 1,
+        .most = kMaxCharges,
+        .map = &kLimit,
+        .help = "The limits, all of which have to admit a request; else none is charged."},
+    Key{.name = "reject",
+        .type = Type::kMap,
+        .otherwise = "429 and the door's own body",
+        .map = &kReject,
+        .help = "What a denied request is answered with."},
+    option("mode", "`enforce`", kRuleModes, "",
+           "`shadow` puts the rule on trial: it is decided and counted, and lets everything pass."),
+    Key{.name = "continue",
+        .type = Type::kFlag,
+        .otherwise = "`false`",
+        .help = "Whether the rules after this one are tried too when this one matches."},
+    with_default(kStoreError, "that of `defaults`"),
+};
+constexpr Map kRule{"rule", "each of `rules`", kRuleKeys};
+
+constexpr std::array<Key, 2> kDefaultsKeys{kStoreError, kMissing};
+constexpr Map kDefaults{"defaults", "`defaults`", kDefaultsKeys};
+
+constexpr std::array<Key, 4> kFileKeys{
+    integer("version", true, "", 1, 1, "", "The version of this format: 1."),
+    text("domain", "`default`", 1, 128,
+         "Sets the counters of these rules apart from those of other rules in the same store."),
+    Key{.name = "defaults",
+        .type = Type::kMap,
+        .otherwise = "those below",
+        .map = &kDefaults,
+        .help = "What holds where a rule or limit says nothing."},
+    Key{.name = "rules",
+        .type = Type::kList,
+        .required = true,
+        .most = 100000,
+        .map = &kRule,
+        .help = "The rules, in the order in which they are tried. May be empty: `[]`."},
+};
+constexpr Map kFile{"file", "the top of the file", kFileKeys};
+
+std::string text_expectation(const Key& key) {
+  if (key.least > 0) return "text of " + std::to_string(key.least) + " to " + std::to_string(key.most) + " bytes";
+  return "text of at most " + std::to_string(key.most) + " bytes";
+}
+
+std::string integer_expectation(const Key& key) {
+  if (key.least == key.most) return std::to_string(key.least);
+  return "a whole number from " + std::to_string(key.least) + " to " + std::to_string(key.most);
+}
+
+}  // namespace
+
+const Map& file() noexcept { return kFile; }
+
+std::string expectation(const Key& key) {
+  switch (key.type) {
+    case Type::kText: return text_expectation(key);
+    case Type::kInteger: return integer_expectation(key);
+    case Type::kFlag: return "true or false";
+    case Type::kChoice: return either({key.values.begin(), key.values.end()});
+    case Type::kPeriod: return "a whole number and its unit (ms, s, m, h or d), such as 60s";
+    case Type::kTemplate: return "a template in quotes, such as \"{ip}\"";
+    case Type::kMatch: return "a map of attributes and patterns, such as { path: /api/** }";
+    case Type::kMap: return "a map of " + std::string(key.name);
+    case Type::kList: return "a list of " + std::string(key.name) + ", each begun with '- '";
+  }
+  return {};
+}
+
+}  // namespace sluice::rules::schema

@@ -1,0 +1,226 @@
+#include "rules/yaml_tree.h"
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <exception>
+#include <sstream>
+#include <string_view>
+#include <unordered_set>
+
+namespace sluice::rules {
+namespace {
+
+// Ends the reading of a file whose error has been said.
+struct Stop {};
+
+class TreeBuilder final : public YAML::EventHandler {
+ public:
+  TreeBuilder(Diagnostics& diagnostics, Document& document)
+      : diagnostics_(diagnostics), document_(document) {}
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (document_.root == nullptr) return;
+    diagnostics_.add(at(mark), "a second document", "expected one document in a file, without '---'");
+    throw Stop{};
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    attach(make(Node::Kind::kNull, at(mark), anchor));
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override;
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override;
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value style) override {
+    open(Node::Kind::kSequence, mark, tag, anchor, style);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value style) override {
+    open(Node::Kind::kMap, mark, tag, anchor, style);
+  }
+  void OnMapEnd() override { close(); }
+
+ private:
+  // A list or map that is being read.
+  struct Frame {
+    Node* node;
+    const Node* key = nullptr;  // of a map, when its value comes next
+    bool drop = false;          // that value has no usable key
+    std::unordered_set<std::string_view> keys = {};
+  };
+
+  static std::size_t at(const YAML::Mark& mark) {
+    return mark.pos < 0 ? 0 : static_cast<std::size_t>(mark.pos);
+  }
+  Node* make(Node::Kind kind, std::size_t where, YAML::anchor_t anchor);
+  void refuse_tag(const YAML::Mark& mark, const std::string& tag);
+  void open(Node::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+            YAML::EmitterStyle::value style);
+  void close();
+  void attach(Node* node);
+  void take_key(Frame& frame, const Node* node);
+  void weigh(Node& parent, std::size_t weight, std::size_t where);
+
+  Diagnostics& diagnostics_;
+  Document& document_;
+  std::vector<Frame> frames_;
+  std::vector<Node*> anchors_;
+};
+
+Node* TreeBuilder::make(Node::Kind kind, std::size_t where, YAML::anchor_t anchor) {
+  Node& node = document_.nodes.emplace_back();
+  node.kind = kind;
+  node.at = where;
+  if (anchor != 0) {
+    if (anchors_.size() <= anchor) anchors_.resize(anchor + 1);
+    anchors_[anchor] = &node;
+  }
+  return &node;
+}
+
+void TreeBuilder::OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) {
+  Node* node = anchor < anchors_.size() ? anchors_[anchor] : nullptr;
+  if (node == nullptr || !node->complete) {
+    diagnostics_.add(at(mark), "an alias to what is not complete here",
+                     "expected an alias to a value that ends before it");
+    throw Stop{};
+  }
+  attach(node);
+}
+
+void TreeBuilder::OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                           const std::string& value) {
+  refuse_tag(mark, tag);
+  Node* node = make(Node::Kind::kScalar, at(mark), anchor);
+  node->quoted = tag == "!";
+  node->text = value;
+  attach(node);
+}
+
+void TreeBuilder::refuse_tag(const YAML::Mark& mark, const std::string& tag) {
+  if (tag.empty() || tag == "?" || tag == "!") return;
+  diagnostics_.add(at(mark), "the tag " + quoted(tag), "expected a value without a tag");
+}
+
+void TreeBuilder::open(Node::Kind kind, const YAML::Mark& mark, const std::string& tag,
+                       YAML::anchor_t anchor, YAML::EmitterStyle::value style) {
+  refuse_tag(mark, tag);
+  if (frames_.size() >= kMaxDepth) {
+    diagnostics_.add(at(mark), "nested too deeply",
+                     "expected at most " + std::to_string(kMaxDepth) + " levels");
+    throw Stop{};
+  }
+  Node* node = make(kind, at(mark), anchor);
+  node->flow = style == YAML::EmitterStyle::Flow;
+  node->complete = false;
+  attach(node);
+  frames_.push_back({node});
+}
+
+void TreeBuilder::close() {
+  Node* node = frames_.back().node;
+  frames_.pop_back();
+  node->complete = true;
+  if (!frames_.empty()) weigh(*frames_.back().node, node->weight, node->at);
+}
+
+void TreeBuilder::attach(Node* node) {
+  if (frames_.empty()) {
+    document_.root = node;
+    return;
+  }
+  Frame& frame = frames_.back();
+  if (node->complete) weigh(*frame.node, node->weight, node->at);
+  if (frame.node->is_sequence()) {
+    frame.node->items.push_back(node);
+  } else if (frame.key == nullptr) {
+    take_key(frame, node);
+  } else {
+    if (node->kind == Node::Kind::kNull) node->at = frame.key->at;
+    if (!frame.drop) frame.node->pairs.emplace_back(frame.key, node);
+    frame.key = nullptr;
+  }
+}
+
+void TreeBuilder::take_key(Frame& frame, const Node* node) {
+  frame.key = node;
+  frame.drop = !node->is_scalar();
+  if (frame.drop) {
+    diagnostics_.add(node->at, "a key that is not text", "expected 'key: value'");
+  } else if (!frame.keys.insert(node->text).second) {
+    frame.drop = true;
+    diagnostics_.add(node->at, "duplicate key " + quoted(node->text),
+                     "expected each key once in a map");
+  }
+}
+
+// Aliases of aliases double what a reader has to walk: their sum is bounded as they are read.
+void TreeBuilder::weigh(Node& parent, std::size_t weight, std::size_t where) {
+  parent.weight += weight;
+  if (parent.weight <= kMaxNodes) return;
+  diagnostics_.add(where, "too many values (aliases count as what they stand for)",
+                   "expected at most " + std::to_string(kMaxNodes));
+  throw Stop{};
+}
+
+// Whether the text can be read at all. The parser takes the control byte 4 for the end of the text,
+// and counts only line feeds as lines.
+bool check_text(Diagnostics& diagnostics) {
+  const std::string_view text = diagnostics.source().text();
+  if (text.size() > kMaxFileBytes) {
+    diagnostics.add(0, "the file has over 4 MiB", "expected at most 4194304 bytes");
+    return false;
+  }
+  if (const std::size_t at = find_invalid_utf8(text); at != text.npos) {
+    diagnostics.add(at, "not UTF-8: the byte " + quoted(text.substr(at, 1)), "expected UTF-8 text");
+    return false;
+  }
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    if ((byte >= 0x20 && byte != 0x7F) || byte == '\t' || byte == '\n') continue;
+    if (byte == '\r' && text.substr(at + 1, 1) == "\n") continue;
+    diagnostics.add(at, "a control character, " + quoted(text.substr(at, 1)),
+                    "expected text; in double quotes it can be written as \\xNN");
+    return false;
+  }
+  return true;
+}
+
+void parse(Diagnostics& diagnostics, Document& document) {
+  std::istringstream stream{std::string(diagnostics.source().text())};
+  TreeBuilder builder(diagnostics, document);
+  try {
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(builder)) {
+    }
+  } catch (const Stop&) {
+    document.root = nullptr;
+  } catch (const YAML::Exception& error) {
+    document.root = nullptr;
+    const bool unknown = error.msg == YAML::ErrorMsg::UNKNOWN_ANCHOR;
+    diagnostics.add(error.mark.pos < 0 ? 0 : static_cast<std::size_t>(error.mark.pos),
+                    "not YAML: " + error.msg,
+                    unknown ? "expected quotes around text that begins with '*'"
+                            : "expected valid YAML; put quotes around text that begins with one of "
+                              "{ [ & * ! | > % @ ` or contains ': ' or ' #'");
+  } catch (const std::exception& error) {
+    document.root = nullptr;
+    diagnostics.add(0, std::string("the file cannot be read: ") + error.what());
+  }
+}
+
+}  // namespace
+
+void read_yaml(Diagnostics& diagnostics, Document& document) {
+  if (!check_text(diagnostics)) return;
+  parse(diagnostics, document);
+  if (document.root == nullptr && diagnostics.empty()) {
+    diagnostics.add(0, "the file is empty", "expected 'version: 1' and 'rules:'");
+  }
+}
+
+}  // namespace sluice::rules

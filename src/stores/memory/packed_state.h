@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/state.h"
+
+namespace sluice::memory {
+
+struct SliceBlob;
+struct LogBlob;
+
+// A core::State in 20 bytes, or a pointer to a window's blob, and when the counter will be untouched.
+//
+//   word a: last (52 bits) | low 12 bits of tag      or the pointer
+//   word b: aux (45) | high 17 bits of tag | 0 | 0   or 1 << 63 (slices), 3 << 62 (log)
+//   units (32), expiry (32: units of 2^20 µs since the epoch, rounded up)
+struct PackedState {
+  std::uint64_t a = 0;
+  std::uint64_t b = 0;
+  std::uint32_t units = 0;
+  std::uint32_t expiry = 0;
+
+  // The expiry of a counter that a request is about to write: neither swept nor evicted.
+  static constexpr std::uint32_t kPinned = 0xFFFFFFFF;
+
+  static constexpr std::uint64_t kSlices = std::uint64_t{2} << 62;
+  static constexpr std::uint64_t kLog = std::uint64_t{3} << 62;
+
+  SliceBlob* slices() const noexcept {
+    return b == kSlices ? reinterpret_cast<SliceBlob*>(a) : nullptr;
+  }
+  LogBlob* log() const noexcept { return b == kLog ? reinterpret_cast<LogBlob*>(a) : nullptr; }
+  void set(SliceBlob* blob) noexcept {
+    a = reinterpret_cast<std::uint64_t>(blob);
+    b = kSlices;
+  }
+  void set(LogBlob* blob) noexcept {
+    a = reinterpret_cast<std::uint64_t>(blob);
+    b = kLog;
+  }
+
+  core::State state() const noexcept {
+    constexpr std::uint64_t kLast = (std::uint64_t{1} << 52) - 1;
+    constexpr std::uint64_t kAux = (std::uint64_t{1} << 45) - 1;
+    const std::uint64_t tag = a >> 52 | b >> 45 << 12;
+    return {static_cast<core::Ticks>(a & kLast), b & kAux, units, static_cast<std::uint32_t>(tag)};
+  }
+  void set_state(const core::State& s) noexcept {
+    a = static_cast<std::uint64_t>(s.last) | std::uint64_t{s.tag} << 52;
+    b = s.aux | std::uint64_t{s.tag} >> 12 << 45;
+    units = s.units;
+  }
+
+  static constexpr int kExpiryShift = 20;
+  void set_expiry(core::Ticks untouched_from) noexcept {
+    constexpr std::uint64_t kRoundUp = (std::uint64_t{1} << kExpiryShift) - 1;
+    const auto t = (static_cast<std::uint64_t>(untouched_from) + kRoundUp) >> kExpiryShift;
+    expiry = t < kPinned ? static_cast<std::uint32_t>(t) : kPinned - 1;
+  }
+  bool is_untouched(core::Ticks now) const noexcept {
+    return expiry <= static_cast<std::uint64_t>(now) >> kExpiryShift;
+  }
+};
+static_assert(sizeof(PackedState) == 24);
+
+}  // namespace sluice::memory

@@ -1,0 +1,179 @@
+#include "stores/memory/shard.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+namespace sluice::memory {
+namespace {
+
+constexpr std::size_t kFirstBlocks = 4;
+// Blocks looked at for something to drop, when a shard is at its bound.
+constexpr std::size_t kBlocksLookedAt = 2;
+
+std::size_t entry_room_for(const Limit& limit, const LogBlob* old) noexcept {
+  const std::size_t held = old == nullptr ? 0 : old->entries;
+  const std::size_t grown = held + std::max<std::size_t>(held / 2, 4);
+  // A log of so few units never holds more entries, but may from before its numbers changed.
+  const std::size_t most = std::max<std::size_t>(limit.capacity(), held + 1);
+  return std::min(grown, most + most / 3 + 1);
+}
+
+std::size_t summary_room_for(const Limit& limit, const LogBlob* old) noexcept {
+  if (limit.algorithm() != Algorithm::kSlidingWindowHybrid) return old ? old->summaries : 0;
+  const std::size_t held = old == nullptr ? 0 : old->summaries;
+  return std::max<std::size_t>(held + 1, std::min<std::size_t>(held * 2, limit.slices() + 1));
+}
+
+}  // namespace
+
+bool SharedBytes::take(std::size_t bytes) noexcept {
+  std::size_t left = left_.load(std::memory_order_relaxed);
+  while (left >= bytes) {
+    if (left_.compare_exchange_weak(left, left - bytes, std::memory_order_relaxed)) return true;
+  }
+  return false;
+}
+
+Shard::~Shard() {
+  table_.for_each([this](Slot& slot) { free_blob(slot.state); });
+}
+
+Slot& Shard::find_or_insert(const Fingerprint& key, core::Ticks now) {
+  if (Slot* const slot = table_.find(key)) return *slot;
+  if (table_.size() >= max_keys_) {
+    evict(now);
+  } else if (table_.is_full()) {
+    make_room(now);
+  }
+  return table_.insert(key);
+}
+
+void Shard::erase(Slot& slot) noexcept {
+  free_blob(slot.state);
+  table_.erase(slot);
+}
+
+// Rebuilds the full table without what is untouched, and by a quarter larger than what is left.
+void Shard::make_room(core::Ticks now) {
+  std::size_t kept = 0;
+  table_.for_each([&](Slot& slot) { kept += !slot.state.is_untouched(now); });
+  const std::size_t wanted = std::min(kept + kept / 4 + Block::kSlots, max_keys_);
+  const std::size_t blocks = std::max(kFirstBlocks, Table::blocks_for(wanted));
+  table_.rebuild(blocks, [&](Slot& slot) {
+    if (!slot.state.is_untouched(now)) return true;
+    free_blob(slot.state);
+    ++swept_;
+    return false;
+  });
+  hand_ = 0;
+}
+
+// Drops what is untouched in the next blocks; where there is nothing, the counter that would be
+// untouched soonest. Goes on while all that it sees is pinned.
+void Shard::evict(core::Ticks now) noexcept {
+  const std::uint64_t swept_before = swept_;
+  Slot* victim = nullptr;
+  for (std::size_t looked = 0; looked < kBlocksLookedAt || victim == nullptr; ++looked) {
+    table_.for_each_in(hand_, [&](Slot& slot) {
+      if (slot.state.is_untouched(now)) {
+        erase(slot);
+        ++swept_;
+      } else if (slot.state.expiry != PackedState::kPinned &&
+                 (victim == nullptr || slot.state.expiry < victim->state.expiry)) {
+        victim = &slot;
+      }
+    });
+    hand_ = hand_ + 1 == table_.block_count() ? 0 : hand_ + 1;
+    if (swept_ != swept_before) return;
+  }
+  erase(*victim);
+  ++evictions_;
+}
+
+// Evicts the next counter that owns a blob and is not pinned, if there is one.
+bool Shard::evict_blob() noexcept {
+  for (std::size_t looked = 0; looked < table_.block_count(); ++looked) {
+    Slot* victim = nullptr;
+    table_.for_each_in(hand_, [&](Slot& slot) {
+      const bool owns_blob = slot.state.slices() != nullptr || slot.state.log() != nullptr;
+      if (!owns_blob || slot.state.expiry == PackedState::kPinned) return;
+      if (victim == nullptr || slot.state.expiry < victim->state.expiry) victim = &slot;
+    });
+    if (victim != nullptr) {
+      erase(*victim);
+      ++evictions_;
+      return true;
+    }
+    hand_ = hand_ + 1 == table_.block_count() ? 0 : hand_ + 1;
+  }
+  return false;
+}
+
+bool Shard::reserve(std::size_t bytes) noexcept {
+  const std::size_t more = beyond_own(blob_bytes_ + bytes) - beyond_own(blob_bytes_);
+  if (more > 0 && !shared_.take(more)) return false;
+  blob_bytes_ += bytes;
+  return true;
+}
+
+void Shard::release(std::size_t bytes) noexcept {
+  shared_.give(beyond_own(blob_bytes_) - beyond_own(blob_bytes_ - bytes));
+  blob_bytes_ -= bytes;
+}
+
+void* Shard::allocate(std::size_t bytes) {
+  while (!reserve(bytes)) {
+    if (!evict_blob()) return nullptr;
+  }
+  void* const memory = std::malloc(bytes);
+  if (memory == nullptr) {
+    release(bytes);
+    throw std::bad_alloc();
+  }
+  return memory;
+}
+
+void Shard::free_blob(PackedState& state) noexcept {
+  if (SliceBlob* const slices = state.slices()) {
+    release(slices->bytes());
+    std::free(slices);
+  } else if (LogBlob* const log = state.log()) {
+    release(log->bytes());
+    std::free(log);
+  }
+}
+
+SliceBlob* Shard::make_slices(Slot& slot, const Limit& limit, core::Ticks now) {
+  const std::size_t bytes = SliceBlob::bytes_for(limit.slices());
+  void* const memory = allocate(bytes);
+  if (memory == nullptr) return nullptr;
+  auto* const blob = new (memory) SliceBlob;
+  blob->last = now;
+  blob->period = static_cast<std::uint64_t>(limit.period().count());
+  blob->slices = limit.slices();
+  std::fill(blob->counts().begin(), blob->counts().end(), 0);
+  free_blob(slot.state);
+  slot.state.set(blob);
+  return blob;
+}
+
+LogBlob* Shard::make_room_in_log(Slot& slot, const Limit& limit, core::Ticks now) {
+  LogBlob* const old = slot.state.log();
+  const std::size_t summary_room = summary_room_for(limit, old);
+  const std::size_t entry_room = entry_room_for(limit, old);
+  const std::size_t bytes = LogBlob::bytes_for(summary_room, entry_room);
+  void* const memory = allocate(bytes);
+  if (memory == nullptr) return nullptr;
+  auto* const blob = new (memory) LogBlob;
+  blob->last = now;
+  blob->size = static_cast<std::uint32_t>(bytes / 4);
+  blob->summary_room = static_cast<std::uint32_t>(summary_room);
+  blob->entry_room = static_cast<std::uint32_t>(entry_room);
+  if (old != nullptr) blob->copy(*old);
+  free_blob(slot.state);
+  slot.state.set(blob);
+  return blob;
+}
+
+}  // namespace sluice::memory

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "sluice/store.h"
+#include "stores/memory/blobs.h"
+#include "stores/memory/table.h"
+
+namespace sluice::memory {
+
+// The bytes that shards may take beyond their own share. Thread-safe.
+class SharedBytes {
+ public:
+  explicit SharedBytes(std::size_t bytes) noexcept : left_(bytes) {}
+  // All of `bytes`, or none and false.
+  bool take(std::size_t bytes) noexcept;
+  void give(std::size_t bytes) noexcept { left_.fetch_add(bytes, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::size_t> left_;
+};
+
+// One part of a memory store: a table of counters under one lock, bounded in counters and in the
+// bytes of their windows. What is untouched goes first, then what is nearest to it among a few.
+//
+// Not thread-safe: hold `mutex` for every call. Owns its blobs.
+class alignas(64) Shard {
+ public:
+  Shard(std::size_t max_keys, std::size_t own_bytes, SharedBytes& shared) noexcept
+      : max_keys_(max_keys), own_bytes_(own_bytes), shared_(shared) {}
+  ~Shard();
+  Shard(const Shard&) = delete;
+  Shard& operator=(const Shard&) = delete;
+
+  Slot* find(const Fingerprint& key) noexcept { return table_.find(key); }
+  // The slot of a key, made if it is absent; other slots move or go. Throws std::bad_alloc.
+  Slot& find_or_insert(const Fingerprint& key, core::Ticks now);
+  void erase(Slot& slot) noexcept;
+
+  // Gives the slot a blob of zero counts on the limit's grid, or null where the bytes are exhausted.
+  SliceBlob* make_slices(Slot& slot, const Limit& limit, core::Ticks now);
+  // Gives the slot a log with room for one more entry (and summary), with what it held before; null
+  // where the bytes are exhausted.
+  LogBlob* make_room_in_log(Slot& slot, const Limit& limit, core::Ticks now);
+
+  std::size_t size() const noexcept { return table_.size(); }
+  std::size_t blob_bytes() const noexcept { return blob_bytes_; }
+  std::uint64_t evictions() const noexcept { return evictions_; }
+  std::uint64_t swept() const noexcept { return swept_; }
+
+  std::mutex mutex;
+
+ private:
+  void make_room(core::Ticks now);
+  void evict(core::Ticks now) noexcept;
+  bool evict_blob() noexcept;
+  void* allocate(std::size_t bytes);
+  bool reserve(std::size_t bytes) noexcept;
+  void release(std::size_t bytes) noexcept;
+  void free_blob(PackedState& state) noexcept;
+  std::size_t beyond_own(std::size_t bytes) const noexcept {
+    return bytes > own_bytes_ ? bytes - own_bytes_ : 0;
+  }
+
+  Table table_;
+  std::size_t hand_ = 0;  // the block that the next look for room begins with
+  std::size_t blob_bytes_ = 0;
+  std::uint64_t evictions_ = 0;
+  std::uint64_t swept_ = 0;
+  const std::size_t max_keys_;
+  const std::size_t own_bytes_;
+  SharedBytes& shared_;
+};
+
+}  // namespace sluice::memory

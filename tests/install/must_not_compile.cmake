@@ -1,0 +1,26 @@
+# CASE compiles as it is; with -DWRONG it does not, for the reason that stands in its first lines:
+# `// gcc: REGEX` and `// clang: REGEX`, each for what that compiler says.
+
+set(family gcc)
+if(COMPILER MATCHES "clang")
+  set(family clang)
+endif()
+file(STRINGS "${CASE}" reason REGEX "^// ${family}: ")
+string(REGEX REPLACE "^// ${family}: " "" reason "${reason}")
+if(NOT reason)
+  message(FATAL_ERROR "${CASE} has no line `// ${family}: REGEX`")
+endif()
+set(ENV{LC_ALL} C)
+set(compile "${COMPILER}" -std=c++20 -Werror=unused-result "-I${INCLUDE}" -fsyntax-only "${CASE}")
+
+execute_process(COMMAND ${compile} RESULT_VARIABLE result ERROR_VARIABLE output)
+if(result)
+  message(FATAL_ERROR "the right spelling does not compile:\n${output}")
+endif()
+execute_process(COMMAND ${compile} -DWRONG RESULT_VARIABLE result ERROR_VARIABLE output)
+if(NOT result)
+  message(FATAL_ERROR "the wrong spelling compiles")
+endif()
+if(NOT output MATCHES "error: .*${reason}")
+  message(FATAL_ERROR "the wrong spelling fails for another reason than ${reason}:\n${output}")
+endif()

@@ -1,0 +1,21 @@
+# Installs BUILD to PREFIX, and checks that each public header is there and nothing strange is.
+
+file(REMOVE_RECURSE "${PREFIX}")
+execute_process(COMMAND ${CMAKE_COMMAND} --install "${BUILD}" --prefix "${PREFIX}"
+  OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+
+file(GLOB_RECURSE wanted RELATIVE "${HEADERS}" "${HEADERS}/*.h")
+file(GLOB_RECURSE present RELATIVE "${PREFIX}/include" "${PREFIX}/include/*")
+if(NOT wanted STREQUAL present)
+  message(FATAL_ERROR "headers installed: ${present}\nexpected: ${wanted}")
+endif()
+
+file(GLOB_RECURSE others RELATIVE "${PREFIX}" "${PREFIX}/*")
+list(FILTER others EXCLUDE REGEX
+  "^include/|^lib[^ ]*/libsluice_[a-z]+\\.a$|/cmake/sluice/|/pkgconfig/sluice\\.pc$|^bin/sluice$|/doc/sluice/LICENSE$")
+if(others)
+  message(FATAL_ERROR "installed, and not expected: ${others}")
+endif()
+if(EXISTS "${PREFIX}/bin/sluice")
+  execute_process(COMMAND "${PREFIX}/bin/sluice" --help OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+endif()

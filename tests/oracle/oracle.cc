@@ -1,0 +1,158 @@
+#include "tests/oracle/oracle.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace sluice_oracle {
+namespace {
+
+constexpr std::size_t kMostCharges = 64;
+
+// How long after `from` it takes until `holds`, which once true stays true.
+std::int64_t first_wait(std::int64_t from, const std::function<bool(std::int64_t)>& holds) {
+  if (holds(from)) return 0;
+  std::int64_t no = 0;
+  std::int64_t yes = 1;
+  while (!holds(from + yes)) {
+    no = yes;
+    yes *= 2;
+  }
+  while (yes - no > 1) {
+    const std::int64_t middle = no + (yes - no) / 2;
+    (holds(from + middle) ? yes : no) = middle;
+  }
+  return yes;
+}
+
+bool is_untouched(const Counter& counter, std::int64_t instant) {
+  return consumed(counter, instant) == 0;
+}
+
+std::int64_t wait_until_untouched(const Counter& counter, std::int64_t instant) {
+  return first_wait(instant, [&](std::int64_t later) { return is_untouched(counter, later); });
+}
+
+// The admission test itself.
+bool admits(const Counter& counter, std::int64_t instant, const Integer& cost) {
+  return cost == 0 || consumed(counter, instant) + cost <= capacity(counter.spec);
+}
+
+// The most units that would be admitted.
+std::uint64_t remaining(const Counter& counter, std::int64_t instant) {
+  const Rational free = capacity(counter.spec) - consumed(counter, instant);
+  return free < 0 ? 0 : static_cast<std::uint64_t>(round_down(free));
+}
+
+bool is_valid_request(const std::vector<Charge>& charges, std::int64_t at_us) {
+  if (charges.empty() || charges.size() > kMostCharges) return false;
+  if (at_us < 0 || at_us >= kLongestWait) return false;
+  for (const Charge& a : charges) {
+    for (const Charge& b : charges) {
+      const bool one_counter = a.key == b.key && a.spec.algorithm == b.spec.algorithm;
+      if (one_counter && !same_limit(a.spec, b.spec)) return false;
+    }
+  }
+  return true;
+}
+
+Answer combine(bool allowed, std::vector<LimitAnswer> limits) {
+  Answer answer;
+  answer.allowed = allowed;
+  bool never = false;
+  for (const LimitAnswer& limit : limits) {
+    never = never || limit.reason == "never";
+    answer.retry_after_us = std::max(answer.retry_after_us, limit.retry_after_us);
+    answer.delay_us = std::max(answer.delay_us, limit.delay_us);
+  }
+  if (!allowed) answer.reason = never ? "never" : "limited";
+  if (never) answer.retry_after_us.reset();
+  answer.limits = std::move(limits);
+  return answer;
+}
+
+}  // namespace
+
+// The counter as this request reads it. One that is untouched under the limit it was last written
+// under is as one never seen.
+Oracle::Share Oracle::find(const Charge& charge, std::int64_t at_us) const {
+  Share share{charge.spec, 0, at_us, fresh_counter(charge.spec, at_us), {}, {}};
+  const auto found = counters_.find({charge.key, charge.spec.algorithm});
+  if (found != counters_.end() && charge.spec.limit > 0) {
+    const std::int64_t instant = std::max(at_us, found->second.last_change);
+    if (!is_untouched(found->second, instant)) {
+      share.instant = instant;
+      share.before = read_under(found->second, charge.spec);
+    }
+  }
+  share.after = share.before;
+  return share;
+}
+
+void Oracle::keep(const Name& name, const Share& share) {
+  if (is_untouched(share.after, share.instant)) {
+    counters_.erase(name);
+  } else {
+    counters_.insert_or_assign(name, share.after);
+  }
+}
+
+// Whether the share's cost fits, and if not, when it will.
+void Oracle::decide(Share& share) {
+  if (admits(share.before, share.instant, share.cost)) return;
+  share.answer.denied = true;
+  if (share.cost > capacity(share.spec)) {
+    share.answer.reason = "never";
+    return;
+  }
+  share.answer.reason = "limited";
+  share.answer.retry_after_us = first_wait(
+      share.instant, [&](std::int64_t later) { return admits(share.before, later, share.cost); });
+}
+
+// The numbers of the state after the verb, which is the state before where nothing was taken.
+void Oracle::describe(Verb verb, bool allowed, Share& share) {
+  share.answer.limit = capacity(share.spec);
+  share.answer.remaining = remaining(share.after, share.instant);
+  share.answer.reset_after_us = wait_until_untouched(share.after, share.instant);
+  if (allowed && queues(share.spec) && (verb == Verb::kTake || verb == Verb::kPeek)) {
+    share.answer.delay_us = wait_until_untouched(share.before, share.instant);
+  }
+}
+
+Answer Oracle::apply(Verb verb, const std::vector<Charge>& charges, std::int64_t at_us) {
+  if (!is_valid_request(charges, at_us)) return Answer{.allowed = false, .reason = "invalid"};
+
+  std::map<Name, Share> shares;
+  for (const Charge& charge : charges) {
+    const auto [share, is_new] = shares.try_emplace({charge.key, charge.spec.algorithm});
+    if (is_new) share->second = find(charge, at_us);
+    share->second.cost += charge.cost;
+  }
+
+  bool allowed = true;
+  for (auto& [name, share] : shares) {
+    if (verb == Verb::kTake || verb == Verb::kPeek) decide(share);
+    allowed = allowed && !share.answer.denied;
+  }
+  for (auto& [name, share] : shares) {
+    const bool changes = allowed && share.cost > 0 && share.spec.limit > 0;
+    if (verb == Verb::kReset) {
+      counters_.erase(name);
+      share.after = fresh_counter(share.spec, at_us);
+    } else if (verb == Verb::kRefund) {
+      if (changes && refund(share.after, share.instant, share.cost) > 0) keep(name, share);
+    } else if (changes) {
+      take(share.after, share.instant, share.cost);
+      if (verb == Verb::kTake) keep(name, share);
+    }
+    describe(verb, allowed, share);
+  }
+
+  std::vector<LimitAnswer> limits;
+  for (const Charge& charge : charges) {
+    limits.push_back(shares.at({charge.key, charge.spec.algorithm}).answer);
+  }
+  return combine(allowed, std::move(limits));
+}
+
+}  // namespace sluice_oracle

@@ -1,0 +1,5 @@
+#include <gtest/gtest.h>
+
+namespace sluice_property {
+namespace {}  // namespace
+}  // namespace sluice_property

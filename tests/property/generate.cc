@@ -1,0 +1,285 @@
+#include "tests/property/generate.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+namespace sluice_property {
+namespace {
+
+using sluice_oracle::Algorithm;
+using sluice_oracle::Spec;
+
+constexpr std::uint64_t kMaxUnits = 4294967295u;
+constexpr std::int64_t kMillisecond = 1000;
+constexpr std::int64_t kSecond = 1000 * kMillisecond;
+constexpr std::int64_t kDay = 86400 * kSecond;
+constexpr std::int64_t kMaxPeriod = 366 * kDay;
+
+std::uint64_t random_limit(Dice& dice) {
+  if (dice.chance(3)) return 0;
+  if (dice.chance(70)) return 1 + dice.below(12);
+  if (dice.chance(50)) return dice.magnitude(kMaxUnits);
+  return dice.any_of<std::uint64_t>(
+      {7, 97, 1009, 999983, 2000000000, 4294967291u, kMaxUnits - 1, kMaxUnits});
+}
+
+std::int64_t random_period(Dice& dice) {
+  if (dice.chance(40)) {
+    return dice.any_of<std::int64_t>({kMillisecond, 1009, 1013, 2 * kMillisecond, 3 * kMillisecond,
+                                      7 * kMillisecond, 10 * kMillisecond});
+  }
+  if (dice.chance(50)) {
+    return dice.any_of<std::int64_t>({kSecond, 60 * kSecond, 3600 * kSecond, kDay, 7 * kDay,
+                                      365 * kDay, kMaxPeriod, kMaxPeriod - 1});
+  }
+  return kMillisecond +
+         static_cast<std::int64_t>(dice.magnitude(static_cast<std::uint64_t>(kMaxPeriod - 1000)));
+}
+
+std::uint64_t random_burst(Dice& dice, Algorithm algorithm) {
+  if (dice.chance(75)) return dice.below(20) + (algorithm == Algorithm::kGcra ? 0 : 1);
+  if (dice.chance(20)) return kMaxUnits - 1;
+  return 1 + dice.magnitude(kMaxUnits - 1);
+}
+
+// Rates that a rounded reciprocal would get wrong.
+void set_telling_rate(Dice& dice, Spec& spec) {
+  static constexpr std::array<std::pair<std::uint64_t, std::int64_t>, 10> kRates = {{
+      {3, kSecond},
+      {7, 60 * kSecond},
+      {999983, kDay},
+      {2000000000, kSecond},
+      {kMaxUnits, kMillisecond},
+      {kMaxUnits, kMaxPeriod},
+      {1, kMaxPeriod},
+      {1, kDay},
+      {2003, kSecond},
+      {999983, 1009},
+  }};
+  std::tie(spec.limit, spec.per_us) = kRates[dice.below(kRates.size())];
+}
+
+void set_random_options(Dice& dice, Spec& spec) {
+  using namespace sluice_oracle;
+  if (is_bucket(spec.algorithm) && dice.chance(50)) {
+    spec.burst = random_burst(dice, spec.algorithm);
+  }
+  switch (spec.algorithm) {
+    case Algorithm::kFixedWindow:
+      if (dice.chance(60)) spec.align = dice.any_of({Align::kFirstRequest, Align::kClock});
+      break;
+    case Algorithm::kSlidingWindowCounter:
+      if (dice.chance(40)) spec.weighting = dice.any_of({Weighting::kLinear, Weighting::kNone});
+      [[fallthrough]];
+    case Algorithm::kSlidingWindowHybrid:
+      if (dice.chance(70)) {
+        spec.slices = dice.any_of<std::uint64_t>({1, 2, 3, 5, 7, 10, 60, 1 + dice.below(1000)});
+      }
+      break;
+    case Algorithm::kLeakyBucket:
+      if (dice.chance(70)) spec.mode = dice.any_of({Mode::kMeter, Mode::kQueue});
+      break;
+    case Algorithm::kTokenBucket:
+      if (dice.chance(60)) spec.refill = dice.any_of({Refill::kContinuous, Refill::kInterval});
+      break;
+    default: break;
+  }
+}
+
+// Tells a history step by step, listening to the oracle.
+class Teller {
+ public:
+  explicit Teller(Dice& dice) : dice_(dice), now_(random_start()) {
+    const std::size_t counters = 1 + dice_.below(4);
+    for (std::size_t i = 0; i < counters; ++i) {
+      slots_.push_back({dice_.any_of<const char*>({"", "a", "b", "c"}),
+                        random_spec(dice_, random_algorithm(dice_)), 0});
+    }
+  }
+
+  void tell(ToldHistory& told) {
+    Step step;
+    step.verb = random_verb();
+    const std::vector<std::size_t> chosen = random_slots();
+    step.at_us = random_instant(slots_[chosen.front()]);
+    for (const std::size_t index : chosen) step.charges.push_back(random_charge(slots_[index]));
+    if (dice_.chance(98)) agree_on_specs(step);
+    sluice_oracle::Answer answer = oracle_.apply(step.verb, step.charges, step.at_us);
+    remember(step, chosen, answer);
+    told.steps.push_back(std::move(step));
+    told.answers.push_back(std::move(answer));
+  }
+
+ private:
+  // A counter of the history: where it is, the limit it has at present, and what it last left.
+  struct Slot {
+    std::string key;
+    Spec spec;
+    std::uint64_t remaining;
+  };
+
+  std::int64_t random_start() {
+    switch (dice_.below(6)) {
+      case 0: return 0;
+      case 1: return dice_.between(0, kDay);
+      case 2: return dice_.between(0, kLastTick);
+      case 3: return kLastTick - dice_.between(0, 10 * kSecond);
+      default: return 1700000000 * kSecond + dice_.between(0, kDay);
+    }
+  }
+
+  sluice_oracle::Verb random_verb() {
+    using sluice_oracle::Verb;
+    const std::uint64_t roll = dice_.below(100);
+    if (roll < 74) return Verb::kTake;
+    if (roll < 86) return Verb::kPeek;
+    return roll < 97 ? Verb::kRefund : Verb::kReset;
+  }
+
+  std::vector<std::size_t> random_slots() {
+    std::size_t count = 1;
+    if (dice_.chance(40)) count = 2;
+    if (dice_.chance(10)) count = 1 + dice_.below(8);
+    std::vector<std::size_t> chosen(count);
+    for (std::size_t& index : chosen) index = dice_.below(slots_.size());
+    return chosen;
+  }
+
+  sluice_oracle::Charge random_charge(Slot& slot) {
+    if (dice_.chance(6)) slot.spec = varied(dice_, slot.spec);
+    const Spec spec = dice_.chance(3) ? varied(dice_, slot.spec) : slot.spec;
+    return {slot.key, spec, random_cost(slot)};
+  }
+
+  std::uint64_t random_cost(const Slot& slot) {
+    const std::uint64_t capacity = sluice_oracle::capacity(slot.spec);
+    switch (dice_.below(12)) {
+      case 0: return 0;
+      case 1: return slot.remaining;
+      case 2: return slot.remaining + 1;
+      case 3: return capacity;
+      case 4:
+        return dice_.any_of({capacity + 1, capacity / 2, dice_.magnitude(kMaxUnits), kMaxUnits});
+      case 5:
+      case 6: return 1 + dice_.below(capacity + 1);
+      default: return 1 + dice_.below(3);
+    }
+  }
+
+  // Mostly the charges on one counter name one limit, so that the request is valid.
+  static void agree_on_specs(Step& step) {
+    for (std::size_t i = 0; i < step.charges.size(); ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        const bool one_counter = step.charges[i].key == step.charges[j].key &&
+                                 step.charges[i].spec.algorithm == step.charges[j].spec.algorithm;
+        if (one_counter) step.charges[i].spec = step.charges[j].spec;
+      }
+    }
+  }
+
+  std::int64_t random_instant(const Slot& slot) {
+    if (dice_.below(1000) == 0) return dice_.any_of<std::int64_t>({-1, kLastTick + 1});
+    const std::int64_t at = std::clamp(now_ + random_move(slot.spec), std::int64_t{0}, kLastTick);
+    now_ = dice_.chance(90) ? std::max(now_, at) : at;
+    return at;
+  }
+
+  // How far from the latest instant so far.
+  std::int64_t random_move(const Spec& spec) {
+    const std::int64_t per = spec.per_us;
+    const std::int64_t nudge = dice_.between(-1, 1);
+    switch (dice_.below(12)) {
+      case 0: return -dice_.between(0, dice_.any_of<std::int64_t>({3, per, 10 * per}));
+      case 1: return dice_.between(0, 3);
+      case 2:
+        return per / static_cast<std::int64_t>(std::max<std::uint64_t>(spec.limit, 1)) + nudge;
+      case 3: return per * dice_.between(1, 3) + nudge;
+      case 4: return to_grid(spec) + nudge;
+      case 5: return dice_.between(0, 12) * per;
+      case 6:
+      case 7:
+        if (!waits_.empty()) return waits_[dice_.below(waits_.size())] + dice_.between(-1, 0);
+        [[fallthrough]];
+      case 8:
+      case 9: return dice_.between(0, per / dice_.any_of<std::int64_t>({1, 3, 10, 100}));
+      default: return 0;
+    }
+  }
+
+  // To the next boundary of the clock's slices.
+  std::int64_t to_grid(const Spec& spec) const {
+    const std::int64_t slice =
+        std::max<std::int64_t>(spec.per_us / static_cast<std::int64_t>(slices(spec)), 1);
+    return (now_ / slice + 1) * slice - now_;
+  }
+
+  void remember(const Step& step, const std::vector<std::size_t>& chosen,
+                const sluice_oracle::Answer& answer) {
+    if (answer.limits.empty()) return;
+    waits_.clear();
+    if (answer.retry_after_us) waits_.push_back(*answer.retry_after_us);
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      const sluice_oracle::LimitAnswer& limit = answer.limits[i];
+      waits_.push_back(limit.reset_after_us);
+      if (limit.retry_after_us) waits_.push_back(*limit.retry_after_us);
+      if (step.verb != sluice_oracle::Verb::kPeek) slots_[chosen[i]].remaining = limit.remaining;
+    }
+  }
+
+  Dice& dice_;
+  std::int64_t now_;
+  std::vector<Slot> slots_;
+  std::vector<std::int64_t> waits_;
+  sluice_oracle::Oracle oracle_;
+};
+
+}  // namespace
+
+std::uint64_t Dice::magnitude(std::uint64_t most) {
+  const std::uint64_t value = engine_() >> below(64);
+  return value % (most + 1);
+}
+
+Algorithm random_algorithm(Dice& dice) {
+  return dice.any_of({Algorithm::kFixedWindow, Algorithm::kSlidingWindowLog,
+                      Algorithm::kSlidingWindowCounter, Algorithm::kSlidingWindowHybrid,
+                      Algorithm::kLeakyBucket, Algorithm::kTokenBucket, Algorithm::kGcra});
+}
+
+Spec random_spec(Dice& dice, Algorithm algorithm) {
+  for (;;) {
+    Spec spec{.algorithm = algorithm, .limit = random_limit(dice), .per_us = random_period(dice)};
+    if (dice.chance(15)) set_telling_rate(dice, spec);
+    set_random_options(dice, spec);
+    if (is_valid(spec)) return spec;
+  }
+}
+
+Spec varied(Dice& dice, const Spec& spec) {
+  for (;;) {
+    const Spec other = random_spec(dice, spec.algorithm);
+    Spec out = spec;
+    if (dice.chance(40)) out.limit = other.limit;
+    if (dice.chance(20)) out.limit = spec.limit + dice.below(3);
+    if (dice.chance(30)) out.per_us = other.per_us;
+    if (dice.chance(20)) out.per_us = spec.per_us * 2;
+    if (dice.chance(30)) out.burst = other.burst;
+    if (dice.chance(30)) out.slices = other.slices;
+    if (dice.chance(20)) out.align = other.align;
+    if (dice.chance(30)) out.weighting = other.weighting;
+    if (dice.chance(20)) out.mode = other.mode;
+    if (dice.chance(30)) out.refill = other.refill;
+    if (is_valid(out)) return out;
+  }
+}
+
+ToldHistory random_history(Dice& dice, std::size_t steps) {
+  ToldHistory told;
+  Teller teller(dice);
+  for (std::size_t i = 0; i < steps; ++i) teller.tell(told);
+  return told;
+}
+
+}  // namespace sluice_property

@@ -1,0 +1,195 @@
+#include "tests/property/history.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <utility>
+
+#include "sluice/limiter.h"
+
+namespace sluice_property {
+namespace {
+
+using sluice_oracle::Answer;
+using sluice_oracle::LimitAnswer;
+using sluice_oracle::Spec;
+
+sluice::Verb verb_of(sluice_oracle::Verb verb) {
+  switch (verb) {
+    case sluice_oracle::Verb::kTake: return sluice::Verb::kTake;
+    case sluice_oracle::Verb::kPeek: return sluice::Verb::kPeek;
+    case sluice_oracle::Verb::kRefund: return sluice::Verb::kRefund;
+    case sluice_oracle::Verb::kReset: return sluice::Verb::kReset;
+  }
+  std::abort();
+}
+
+sluice::Algorithm algorithm_of(sluice_oracle::Algorithm algorithm) {
+  switch (algorithm) {
+    case sluice_oracle::Algorithm::kFixedWindow: return sluice::Algorithm::kFixedWindow;
+    case sluice_oracle::Algorithm::kSlidingWindowLog: return sluice::Algorithm::kSlidingWindowLog;
+    case sluice_oracle::Algorithm::kSlidingWindowCounter:
+      return sluice::Algorithm::kSlidingWindowCounter;
+    case sluice_oracle::Algorithm::kSlidingWindowHybrid:
+      return sluice::Algorithm::kSlidingWindowHybrid;
+    case sluice_oracle::Algorithm::kLeakyBucket: return sluice::Algorithm::kLeakyBucket;
+    case sluice_oracle::Algorithm::kTokenBucket: return sluice::Algorithm::kTokenBucket;
+    case sluice_oracle::Algorithm::kGcra: return sluice::Algorithm::kGcra;
+  }
+  std::abort();
+}
+
+const char* name_of(sluice::Reason reason) {
+  switch (reason) {
+    case sluice::Reason::kOk: return "ok";
+    case sluice::Reason::kLimited: return "limited";
+    case sluice::Reason::kNever: return "never";
+    case sluice::Reason::kInvalid: return "invalid";
+    case sluice::Reason::kStoreError: return "store_error";
+    default: return "some other reason";
+  }
+}
+
+std::optional<std::int64_t> ticks(const std::optional<sluice::Duration>& wait) {
+  if (!wait) return std::nullopt;
+  return wait->count();
+}
+
+std::string show(const std::optional<std::int64_t>& value) {
+  return value ? std::to_string(*value) : "none";
+}
+
+// Collects "field: oracle X, store Y" for the fields that differ.
+class Differences {
+ public:
+  void compare(const std::string& field, const std::string& expected, const std::string& actual) {
+    if (expected == actual) return;
+    out_ << "  " << field << ": oracle " << expected << ", store " << actual << "\n";
+  }
+  void compare(const std::string& field, std::optional<std::int64_t> expected,
+               std::optional<std::int64_t> actual) {
+    compare(field, show(expected), show(actual));
+  }
+  std::string text() const { return out_.str(); }
+
+ private:
+  std::ostringstream out_;
+};
+
+void compare_charge(const std::string& name, const LimitAnswer& expected,
+                    const sluice::Decision& actual, Differences& out) {
+  out.compare(name + ".outcome", std::string(expected.denied ? "denied" : "allowed"),
+              std::string(actual.allowed() ? "allowed" : "denied"));
+  out.compare(name + ".reason", expected.reason, std::string(name_of(actual.reason)));
+  out.compare(name + ".limit", std::to_string(expected.limit), std::to_string(actual.limit));
+  out.compare(name + ".remaining", std::to_string(expected.remaining),
+              std::to_string(actual.remaining));
+  out.compare(name + ".reset_after", expected.reset_after_us, actual.reset_after.count());
+  out.compare(name + ".retry_after", expected.retry_after_us, ticks(actual.retry_after));
+  out.compare(name + ".delay", expected.delay_us, ticks(actual.delay));
+}
+
+// The request's numbers are those of a limit with the least remaining, of the denying ones if any.
+bool is_of_a_tightest(const Answer& expected, const sluice::Decision& request) {
+  std::uint64_t least = UINT64_MAX;
+  for (const LimitAnswer& limit : expected.limits) {
+    if (limit.denied == !expected.allowed) least = std::min(least, limit.remaining);
+  }
+  return std::any_of(expected.limits.begin(), expected.limits.end(), [&](const LimitAnswer& limit) {
+    return limit.denied == !expected.allowed && limit.remaining == least &&
+           request.remaining == least && request.limit == limit.limit &&
+           request.reset_after.count() == limit.reset_after_us;
+  });
+}
+
+}  // namespace
+
+sluice::LimitSpec limit_spec_of(const Spec& spec) {
+  sluice::LimitSpec out;
+  out.algorithm = algorithm_of(spec.algorithm);
+  out.limit = spec.limit;
+  out.per = sluice::Duration{spec.per_us};
+  out.burst = spec.burst;
+  out.slices = spec.slices;
+  if (spec.align) {
+    out.align = spec.align == sluice_oracle::Align::kClock ? sluice::Align::kClock
+                                                           : sluice::Align::kFirstRequest;
+  }
+  if (spec.weighting) {
+    out.weighting = spec.weighting == sluice_oracle::Weighting::kNone ? sluice::Weighting::kNone
+                                                                      : sluice::Weighting::kLinear;
+  }
+  if (spec.mode) {
+    out.mode = spec.mode == sluice_oracle::Mode::kQueue ? sluice::LeakyMode::kQueue
+                                                        : sluice::LeakyMode::kMeter;
+  }
+  if (spec.refill) {
+    out.refill = spec.refill == sluice_oracle::Refill::kInterval ? sluice::Refill::kInterval
+                                                                 : sluice::Refill::kContinuous;
+  }
+  return out;
+}
+
+sluice::Limit limit_of(const Spec& spec) {
+  const sluice::Expected<sluice::Limit> limit = sluice::Limit::make(limit_spec_of(spec));
+  if (!limit) {
+    std::fprintf(stderr, "refused: %s: %s\n", to_json(spec).c_str(), limit.error().c_str());
+    std::abort();
+  }
+  return *limit;
+}
+
+Answered apply(sluice::Store& store, const Step& step) {
+  std::vector<sluice::Charge> charges;
+  for (const sluice_oracle::Charge& charge : step.charges) {
+    charges.push_back({charge.key, limit_of(charge.spec), charge.cost});
+  }
+  Answered answered;
+  answered.each.resize(charges.size());
+  answered.request = sluice::Limiter(store).apply(verb_of(step.verb), charges, answered.each,
+                                                  sluice::Instant{sluice::Duration{step.at_us}});
+  return answered;
+}
+
+std::string difference(const Answer& expected, const Answered& actual) {
+  Differences out;
+  const sluice::Decision& request = actual.request;
+  out.compare("outcome", std::string(expected.allowed ? "allowed" : "denied"),
+              std::string(request.allowed() ? "allowed" : "denied"));
+  out.compare("reason", expected.reason, std::string(name_of(request.reason)));
+  out.compare("retry_after", expected.retry_after_us, ticks(request.retry_after));
+  out.compare("delay", expected.delay_us, ticks(request.delay));
+  for (std::size_t i = 0; i < expected.limits.size(); ++i) {
+    compare_charge("limits[" + std::to_string(i) + "]", expected.limits[i], actual.each[i], out);
+  }
+  if (!expected.limits.empty() && !is_of_a_tightest(expected, request)) {
+    out.compare("numbers of the request", std::string("those of a tightest limit"),
+                "limit " + std::to_string(request.limit) + ", remaining " +
+                    std::to_string(request.remaining) + ", reset_after " +
+                    std::to_string(request.reset_after.count()));
+  }
+  return out.text();
+}
+
+std::vector<Answer> oracle_answers(const History& history) {
+  sluice_oracle::Oracle oracle;
+  std::vector<Answer> answers;
+  for (const Step& step : history) {
+    answers.push_back(oracle.apply(step.verb, step.charges, step.at_us));
+  }
+  return answers;
+}
+
+std::optional<Disagreement> first_disagreement(const History& history,
+                                               const std::vector<Answer>& expected,
+                                               const StoreMaker& make_store) {
+  const std::unique_ptr<sluice::Store> store = make_store();
+  for (std::size_t i = 0; i < history.size(); ++i) {
+    std::string what = difference(expected[i], apply(*store, history[i]));
+    if (!what.empty()) return Disagreement{i, std::move(what)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace sluice_property

@@ -1,0 +1,104 @@
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+
+#include "tests/property/history.h"
+
+namespace sluice_property {
+namespace {
+
+using sluice_oracle::Spec;
+
+const char* name_of(sluice_oracle::Verb verb) {
+  switch (verb) {
+    case sluice_oracle::Verb::kTake: return "take";
+    case sluice_oracle::Verb::kPeek: return "peek";
+    case sluice_oracle::Verb::kRefund: return "refund";
+    case sluice_oracle::Verb::kReset: return "reset";
+  }
+  std::abort();
+}
+
+const char* name_of(sluice_oracle::Algorithm algorithm) {
+  switch (algorithm) {
+    case sluice_oracle::Algorithm::kFixedWindow: return "fixed_window";
+    case sluice_oracle::Algorithm::kSlidingWindowLog: return "sliding_window_log";
+    case sluice_oracle::Algorithm::kSlidingWindowCounter: return "sliding_window_counter";
+    case sluice_oracle::Algorithm::kSlidingWindowHybrid: return "sliding_window_hybrid";
+    case sluice_oracle::Algorithm::kLeakyBucket: return "leaky_bucket";
+    case sluice_oracle::Algorithm::kTokenBucket: return "token_bucket";
+    case sluice_oracle::Algorithm::kGcra: return "gcra";
+  }
+  std::abort();
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte > 0x7e || c == '"' || c == '\\') {
+      char buffer[8];
+      std::snprintf(buffer, sizeof buffer, "\\u%04x", static_cast<unsigned>(byte));
+      out += buffer;
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+std::string duration_text(std::int64_t us) {
+  if (us % 1000000 == 0) return std::to_string(us / 1000000) + "s";
+  if (us % 1000 == 0) return std::to_string(us / 1000) + "ms";
+  return std::to_string(us) + "us";
+}
+
+}  // namespace
+
+std::string to_json(const Spec& spec) {
+  std::ostringstream out;
+  out << "{\"algorithm\":\"" << name_of(spec.algorithm) << "\",\"limit\":" << spec.limit
+      << ",\"per\":\"" << duration_text(spec.per_us) << '"';
+  if (spec.burst) out << ",\"burst\":" << *spec.burst;
+  if (spec.slices) out << ",\"slices\":" << *spec.slices;
+  if (spec.align) {
+    const bool clock = spec.align == sluice_oracle::Align::kClock;
+    out << ",\"align\":\"" << (clock ? "clock" : "first_request") << '"';
+  }
+  if (spec.weighting) {
+    const bool none = spec.weighting == sluice_oracle::Weighting::kNone;
+    out << ",\"weighting\":\"" << (none ? "none" : "linear") << '"';
+  }
+  if (spec.mode) {
+    const bool queue = spec.mode == sluice_oracle::Mode::kQueue;
+    out << ",\"mode\":\"" << (queue ? "queue" : "meter") << '"';
+  }
+  if (spec.refill) {
+    const bool interval = spec.refill == sluice_oracle::Refill::kInterval;
+    out << ",\"refill\":\"" << (interval ? "interval" : "continuous") << '"';
+  }
+  out << '}';
+  return out.str();
+}
+
+std::string to_json(const Step& step) {
+  std::ostringstream out;
+  out << "{\"at_us\":" << step.at_us << ",\"verb\":\"" << name_of(step.verb) << "\",\"charges\":[";
+  const char* separator = "";
+  for (const sluice_oracle::Charge& charge : step.charges) {
+    out << separator << "{\"key\":" << quoted(charge.key) << ",\"cost\":" << charge.cost
+        << ",\"limit\":" << to_json(charge.spec) << '}';
+    separator = ",";
+  }
+  out << "]}";
+  return out.str();
+}
+
+std::string to_json_lines(const History& history) {
+  std::string out;
+  for (const Step& step : history) out += to_json(step) + "\n";
+  return out;
+}
+
+}  // namespace sluice_property

@@ -1,0 +1,140 @@
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "sluice/limiter.h"
+#include "sluice/memory_store.h"
+#include "tests/property/arbitrary.h"
+#include "tests/property/history.h"
+
+// What a request of many charges, and many requests at once, promise.
+namespace sluice_property {
+namespace {
+
+using sluice_oracle::Algorithm;
+using sluice_oracle::Charge;
+using sluice_oracle::Spec;
+using sluice_oracle::Verb;
+
+constexpr std::int64_t kStart = 1700000000123456;
+
+constexpr std::array kAll = {Algorithm::kFixedWindow,
+                             Algorithm::kSlidingWindowLog,
+                             Algorithm::kSlidingWindowCounter,
+                             Algorithm::kSlidingWindowHybrid,
+                             Algorithm::kLeakyBucket,
+                             Algorithm::kTokenBucket,
+                             Algorithm::kGcra};
+
+std::unique_ptr<sluice::Store> make_store() {
+  return std::make_unique<sluice::MemoryStore>(
+      sluice::MemoryStoreOptions{.max_keys = 256, .shards = 4});
+}
+
+// Charges on as many counters, with costs that often fit.
+std::vector<Charge> random_charges(Dice& dice, const std::vector<Spec>& specs) {
+  std::vector<Charge> charges;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const std::uint64_t most = 1 + capacity(specs[i]) / dice.any_of<std::uint64_t>({1, 4, 16});
+    charges.push_back({"key " + std::to_string(i), specs[i], dice.below(most + 1)});
+  }
+  return charges;
+}
+
+std::vector<Spec> random_specs(Dice& dice) {
+  std::vector<Spec> specs(2 + dice.below(6));
+  for (Spec& spec : specs) {
+    do {
+      spec = random_spec(dice, random_algorithm(dice));
+    } while (spec.limit == 0);
+  }
+  return specs;
+}
+
+// A twin store is told the charges of admitted requests one by one, and nothing of denied ones.
+RC_GTEST_PROP(PromiseOfRequests, AllChargesAreTakenOrNone, ()) {
+  Dice dice(*any_seed());
+  const std::vector<Spec> specs = random_specs(dice);
+  const auto store = make_store();
+  const auto twin = make_store();
+  std::int64_t at = kStart;
+  for (int i = 0; i < 30; ++i) {
+    at += dice.between(0, specs[dice.below(specs.size())].per_us / 4);
+    const std::vector<Charge> charges = random_charges(dice, specs);
+    const Answered together = apply(*store, {Verb::kTake, charges, at});
+    bool each_fits = true;
+    for (std::size_t j = 0; j < charges.size(); ++j) {
+      const bool fits = apply(*twin, {Verb::kPeek, {charges[j]}, at}).request.allowed();
+      RC_ASSERT(together.each[j].allowed() == fits);
+      each_fits = each_fits && fits;
+    }
+    RC_ASSERT(together.request.allowed() == each_fits);
+    for (std::size_t j = 0; j < charges.size(); ++j) {
+      const Verb verb = each_fits ? Verb::kTake : Verb::kPeek;
+      Charge looked = charges[j];
+      if (!each_fits) looked.cost = 0;
+      const Answered alone = apply(*twin, {verb, {looked}, at});
+      RC_ASSERT(together.each[j].remaining == alone.request.remaining);
+      RC_ASSERT(together.each[j].reset_after == alone.request.reset_after);
+    }
+  }
+}
+
+RC_GTEST_PROP(PromiseOfRequests, TheLongestWaitIsExact, ()) {
+  Dice dice(*any_seed());
+  const std::vector<Spec> specs = random_specs(dice);
+  const auto store = make_store();
+  std::int64_t at = kStart;
+  for (int i = 0; i < 30; ++i) {
+    at += dice.between(0, specs[dice.below(specs.size())].per_us / 4);
+    const std::vector<Charge> charges = random_charges(dice, specs);
+    const Answered answered = apply(*store, {Verb::kTake, charges, at});
+    bool never = false;
+    for (const Charge& charge : charges) never = never || charge.cost > capacity(charge.spec);
+    RC_ASSERT((answered.request.reason == sluice::Reason::kNever) == never);
+    RC_ASSERT(answered.request.retry_after.has_value() == (!answered.request && !never));
+    if (!answered.request.retry_after) continue;
+    const std::int64_t then = at + answered.request.retry_after->count();
+    RC_ASSERT(!apply(*store, {Verb::kPeek, charges, then - 1}).request);
+    RC_ASSERT(apply(*store, {Verb::kPeek, charges, then}).request.allowed());
+  }
+}
+
+// At one instant nothing drains, so that exactly the capacity passes, whoever comes first.
+TEST(PromiseOfRequests, ManyThreadsAdmitExactlyWhatOneWould) {
+  constexpr std::uint64_t kLimit = 1000;
+  constexpr int kThreads = 4;
+  for (const Algorithm algorithm : kAll) {
+    const sluice::Limit limit =
+        limit_of(Spec{.algorithm = algorithm, .limit = kLimit, .per_us = 3600000000});
+    const sluice::Instant now{sluice::Duration{kStart}};
+    sluice::MemoryStore store;
+    sluice::Limiter limiter(store);
+    std::atomic<std::uint64_t> admitted{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&, i] {
+        // Every other thread names the two counters in the other order.
+        std::array<sluice::Charge, 2> charges = {sluice::Charge{i % 2 == 0 ? "a" : "b", limit, 1},
+                                                 sluice::Charge{i % 2 == 0 ? "b" : "a", limit, 1}};
+        for (std::uint64_t j = 0; j < kLimit; ++j) {
+          if (limiter.check(charges, {}, now)) ++admitted;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(admitted, kLimit);
+    EXPECT_EQ(limiter.peek("a", limit, 0, now).remaining, 0u);
+    EXPECT_EQ(limiter.peek("b", limit, 0, now).remaining, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace sluice_property
