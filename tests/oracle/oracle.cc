@@ -72,28 +72,30 @@ Answer combine(bool allowed, std::vector<LimitAnswer> limits) {
 
 }  // namespace
 
-// The counter as this request reads it. One that is untouched under the limit it was last written
-// under is as one never seen.
+// The counter as this request reads it. One that is forgotten is as one never seen.
 Oracle::Share Oracle::find(const Charge& charge, std::int64_t at_us) const {
-  Share share{charge.spec, 0, at_us, fresh_counter(charge.spec, at_us), {}, {}};
+  Share share{charge.spec, 0, at_us, kNever, fresh_counter(charge.spec, at_us), {}, {}};
   const auto found = counters_.find({charge.key, charge.spec.algorithm});
   if (found != counters_.end() && charge.spec.limit > 0) {
-    const std::int64_t instant = std::max(at_us, found->second.last_change);
-    if (!is_untouched(found->second, instant)) {
-      share.instant = instant;
-      share.before = read_under(found->second, charge.spec);
+    const Kept& kept = found->second;
+    if (at_us < kept.forgotten_from) {
+      share.instant = std::max(at_us, kept.counter.last_change);
+      share.before = read_under(kept.counter, charge.spec);
+      share.forgotten_from = kept.forgotten_from;
     }
   }
   share.after = share.before;
   return share;
 }
 
+// A counter is forgotten at the first multiple of 2^20 µs from which on it is untouched under the
+// limit it was written under.
 void Oracle::keep(const Name& name, const Share& share) {
-  if (is_untouched(share.after, share.instant)) {
-    counters_.erase(name);
-  } else {
-    counters_.insert_or_assign(name, share.after);
-  }
+  const std::int64_t untouched =
+      share.instant + wait_until_untouched(share.after, share.instant);
+  const std::int64_t grid = std::int64_t{1} << 20;
+  const std::int64_t forgotten_from = (untouched + grid - 1) / grid * grid;
+  counters_.insert_or_assign(name, Kept{share.after, forgotten_from});
 }
 
 // Whether the share's cost fits, and if not, when it will.
@@ -105,15 +107,18 @@ void Oracle::decide(Share& share) {
     return;
   }
   share.answer.reason = "limited";
-  share.answer.retry_after_us = first_wait(
-      share.instant, [&](std::int64_t later) { return admits(share.before, later, share.cost); });
+  share.answer.retry_after_us = first_wait(share.instant, [&](std::int64_t later) {
+    return later >= share.forgotten_from || admits(share.before, later, share.cost);
+  });
 }
 
 // The numbers of the state after the verb, which is the state before where nothing was taken.
 void Oracle::describe(Verb verb, bool allowed, Share& share) {
   share.answer.limit = capacity(share.spec);
   share.answer.remaining = remaining(share.after, share.instant);
-  share.answer.reset_after_us = wait_until_untouched(share.after, share.instant);
+  share.answer.reset_after_us = first_wait(share.instant, [&](std::int64_t later) {
+    return later >= share.forgotten_from || is_untouched(share.after, later);
+  });
   if (allowed && queues(share.spec) && (verb == Verb::kTake || verb == Verb::kPeek)) {
     share.answer.delay_us = wait_until_untouched(share.before, share.instant);
   }
@@ -139,10 +144,15 @@ Answer Oracle::apply(Verb verb, const std::vector<Charge>& charges, std::int64_t
     if (verb == Verb::kReset) {
       counters_.erase(name);
       share.after = fresh_counter(share.spec, at_us);
+      share.forgotten_from = kNever;
     } else if (verb == Verb::kRefund) {
-      if (changes && refund(share.after, share.instant, share.cost) > 0) keep(name, share);
+      if (changes && refund(share.after, share.instant, share.cost) > 0) {
+        keep(name, share);
+        share.forgotten_from = kNever;
+      }
     } else if (changes) {
       take(share.after, share.instant, share.cost);
+      share.forgotten_from = kNever;
       if (verb == Verb::kTake) keep(name, share);
     }
     describe(verb, allowed, share);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -49,11 +50,17 @@ class Oracle {
 
  private:
   using Name = std::pair<std::string, Algorithm>;
+  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+  struct Kept {
+    Counter counter;
+    std::int64_t forgotten_from = kNever;
+  };
   // What all charges of a request on one counter come to.
   struct Share {
     Spec spec;
     Integer cost;
     std::int64_t instant = 0;
+    std::int64_t forgotten_from = kNever;  // what `before` says ends here
     Counter before;
     Counter after;
     LimitAnswer answer;
@@ -65,7 +72,7 @@ class Oracle {
   static void decide(Share& share);
   static void describe(Verb verb, bool allowed, Share& share);
 
-  std::map<Name, Counter> counters_;
+  std::map<Name, Kept> counters_;
 };
 
 }  // namespace sluice_oracle

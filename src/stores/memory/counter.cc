@@ -1,5 +1,7 @@
 #include "stores/memory/counter.h"
 
+#include <algorithm>
+#include <limits>
 #include <new>
 
 namespace sluice::memory {
@@ -8,13 +10,38 @@ namespace counter = core::sliding_window_counter;
 namespace hybrid_log = core::sliding_window_hybrid;
 namespace plain_log = core::sliding_window_log;
 
+namespace {
+constexpr core::Ticks kFarAway = std::numeric_limits<core::Ticks>::max();
+}
+
+void Counter::find() noexcept {
+  slot = shard->find(key);
+  forgotten_from = slot ? slot->state.forgotten_from() : kFarAway;
+  is_forgotten = slot && slot->state.is_forgotten(now);
+  if (!is_forgotten) return;
+  forgotten_from = kFarAway;
+  if (core::has_fixed_size(limit->algorithm())) return;  // its slot serves the next state
+  shard->erase(*slot);
+  slot = nullptr;
+}
+
 void Counter::look() noexcept {
+  read();
+  if (quote.admitted && cost > 0) return;
+  // What the numbers say of the state as it stands ends where the state does. That is before its
+  // time only under other numbers than it was written under.
+  quote.wait = std::min(quote.wait, forgotten_from - now);
+  numbers.reset_after = std::min(numbers.reset_after, forgotten_from - now);
+}
+
+void Counter::read() noexcept {
   if (core::has_fixed_size(limit->algorithm())) return look_at_state();
   return is_log() ? look_at_log() : look_at_slices();
 }
 
 void Counter::look_at_state() noexcept {
-  at = core::advance(*limit, slot ? slot->state.state() : core::State{.last = now}, now);
+  const bool is_known = slot != nullptr && !is_forgotten;
+  at = core::advance(*limit, is_known ? slot->state.state() : core::State{.last = now}, now);
   now = at.last;
   quote = core::quote(*limit, at, cost);
   numbers = core::describe(*limit, quote.admitted ? core::take(at, cost) : at);
@@ -150,23 +177,29 @@ void Counter::give_back() {
   cost = 0;
   look();
   delay.reset();
-  if (slot == nullptr || units == 0) return;
-  if (core::has_fixed_size(limit->algorithm())) return give_back_state(units);
-  is_log() ? give_back_log(units) : give_back_slices(units);
+  if (slot == nullptr || is_forgotten || units == 0) return;
+  bool has_changed = false;
+  if (core::has_fixed_size(limit->algorithm())) {
+    has_changed = give_back_state(units);
+  } else {
+    has_changed = is_log() ? give_back_log(units) : give_back_slices(units);
+  }
+  if (!has_changed) return;
+  forgotten_from = kFarAway;
   look();
+  delay.reset();
   slot->state.set_expiry(now + numbers.reset_after);
 }
 
-void Counter::give_back_state(std::uint64_t units) noexcept {
-  if (!core::holds_anything(*limit, at)) return;
-  at = core::give_back(*limit, at, units);
-  numbers = core::describe(*limit, at);
-  store(at, numbers.reset_after);
+bool Counter::give_back_state(std::uint64_t units) noexcept {
+  if (!core::holds_anything(*limit, at)) return false;
+  slot->state.set_state(core::give_back(*limit, at, units));
+  return true;
 }
 
-void Counter::give_back_slices(std::uint64_t units) {
+bool Counter::give_back_slices(std::uint64_t units) {
   const counter::View view = slices_view();
-  if (counter::used(counter::Grid(*limit), limit->weighting(), view) == 0) return;
+  if (counter::used(counter::Grid(*limit), limit->weighting(), view) == 0) return false;
   // Counts on another grid are carried over first, and need another piece of memory.
   if (slot->state.slices()->grid() != counter::Grid(*limit)) {
     pin();
@@ -178,14 +211,16 @@ void Counter::give_back_slices(std::uint64_t units) {
   counter::take(slices_view(), 0, blob->counts());
   counter::give_back(blob->counts(), units);
   blob->last = now;
+  return true;
 }
 
-void Counter::give_back_log(std::uint64_t units) noexcept {
+bool Counter::give_back_log(std::uint64_t units) noexcept {
   LogBlob* const blob = slot->state.log();
   const hybrid_log::View view = hybrid_log::advance(*limit, blob->view(), now);
-  if (view.units == 0) return;
+  if (view.units == 0) return false;
   blob->drop_expired(view);
   blob->give_back(now, units);
+  return true;
 }
 
 void Counter::forget() noexcept {

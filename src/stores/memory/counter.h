@@ -24,6 +24,8 @@ struct Counter {
   Slot* slot = nullptr;  // null where nothing is known of the counter
   core::State at;        // fixed size: the state at the instant
   core::Ticks now = 0;   // the instant of the request, and after look() of the counter
+  bool is_forgotten = false;            // what the slot holds does not count any more
+  core::Ticks forgotten_from = 0;       // where it does: until when
   std::uint32_t converted = 0;     // sliding counter: all that counts, where its grid has changed
   std::uint32_t saved_expiry = 0;  // while pinned
   bool is_pinned = false;
@@ -33,7 +35,8 @@ struct Counter {
   core::Numbers numbers;  // with the cost where it is admitted, else as it is
   std::optional<Duration> delay;
 
-  void find() noexcept { slot = shard->find(key); }
+  // Finds what is known of the counter, if it is not to be forgotten at `now`.
+  void find() noexcept;
   void look() noexcept;
   // As the limit stands without the cost, which some other limit denied.
   void describe_untaken() noexcept;
@@ -58,6 +61,7 @@ struct Counter {
   }
   bool is_hybrid() const noexcept { return limit->algorithm() == Algorithm::kSlidingWindowHybrid; }
 
+  void read() noexcept;
   void look_at_state() noexcept;
   void look_at_slices() noexcept;
   void look_at_log() noexcept;
@@ -66,9 +70,10 @@ struct Counter {
   bool make_slices();
   bool make_log();
   void store(const core::State& state, core::Ticks reset_after) noexcept;
-  void give_back_state(std::uint64_t units) noexcept;
-  void give_back_slices(std::uint64_t units);
-  void give_back_log(std::uint64_t units) noexcept;
+  // Whether anything was there to give back.
+  bool give_back_state(std::uint64_t units) noexcept;
+  bool give_back_slices(std::uint64_t units);
+  bool give_back_log(std::uint64_t units) noexcept;
 };
 
 }  // namespace sluice::memory

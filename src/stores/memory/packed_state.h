@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "core/state.h"
 
@@ -9,11 +10,12 @@ namespace sluice::memory {
 struct SliceBlob;
 struct LogBlob;
 
-// A core::State in 20 bytes, or a pointer to a window's blob, and when the counter will be untouched.
+// A core::State in 20 bytes, or a pointer to a window's blob, and when the counter is forgotten: at the
+// first multiple of 2^20 µs from which on it is untouched by the numbers it was last written under.
 //
 //   word a: last (52 bits) | low 12 bits of tag      or the pointer
 //   word b: aux (45) | high 17 bits of tag | 0 | 0   or 1 << 63 (slices), 3 << 62 (log)
-//   units (32), expiry (32: units of 2^20 µs since the epoch, rounded up)
+//   units (32), expiry (32)
 struct PackedState {
   std::uint64_t a = 0;
   std::uint64_t b = 0;
@@ -51,14 +53,22 @@ struct PackedState {
     units = s.units;
   }
 
+  // Expiries count units of 2^20 µs. One that they cannot express is kNever, and pinned is later.
   static constexpr int kExpiryShift = 20;
+  static constexpr std::uint32_t kNever = kPinned - 1;
+
   void set_expiry(core::Ticks untouched_from) noexcept {
     constexpr std::uint64_t kRoundUp = (std::uint64_t{1} << kExpiryShift) - 1;
     const auto t = (static_cast<std::uint64_t>(untouched_from) + kRoundUp) >> kExpiryShift;
-    expiry = t < kPinned ? static_cast<std::uint32_t>(t) : kPinned - 1;
+    expiry = t < kNever ? static_cast<std::uint32_t>(t) : kNever;
   }
-  bool is_untouched(core::Ticks now) const noexcept {
-    return expiry <= static_cast<std::uint64_t>(now) >> kExpiryShift;
+  bool is_forgotten(core::Ticks now) const noexcept {
+    return expiry < kNever && expiry <= static_cast<std::uint64_t>(now) >> kExpiryShift;
+  }
+  // The first instant at which is_forgotten(), far away for one that never is.
+  core::Ticks forgotten_from() const noexcept {
+    if (expiry >= kNever) return std::numeric_limits<core::Ticks>::max();
+    return core::Ticks{expiry} << kExpiryShift;
   }
 };
 static_assert(sizeof(PackedState) == 24);

@@ -57,11 +57,11 @@ void Shard::erase(Slot& slot) noexcept {
 // Rebuilds the full table without what is untouched, and by a quarter larger than what is left.
 void Shard::make_room(core::Ticks now) {
   std::size_t kept = 0;
-  table_.for_each([&](Slot& slot) { kept += !slot.state.is_untouched(now); });
+  table_.for_each([&](Slot& slot) { kept += !slot.state.is_forgotten(now); });
   const std::size_t wanted = std::min(kept + kept / 4 + Block::kSlots, max_keys_);
   const std::size_t blocks = std::max(kFirstBlocks, Table::blocks_for(wanted));
   table_.rebuild(blocks, [&](Slot& slot) {
-    if (!slot.state.is_untouched(now)) return true;
+    if (!slot.state.is_forgotten(now)) return true;
     free_blob(slot.state);
     ++swept_;
     return false;
@@ -76,7 +76,7 @@ void Shard::evict(core::Ticks now) noexcept {
   Slot* victim = nullptr;
   for (std::size_t looked = 0; looked < kBlocksLookedAt || victim == nullptr; ++looked) {
     table_.for_each_in(hand_, [&](Slot& slot) {
-      if (slot.state.is_untouched(now)) {
+      if (slot.state.is_forgotten(now)) {
         erase(slot);
         ++swept_;
       } else if (slot.state.expiry != PackedState::kPinned &&

@@ -1,0 +1,112 @@
+// What `sluice decide` should print, by the oracle: requests in, decisions out. It made the expected
+// halves of the vectors, and checks them. Well-formed input only; anything else ends it with an error.
+#include <boost/json.hpp>
+#include <iostream>
+#include <map>
+#include <stdexcept>
+#include <string>
+
+#include "core/period.h"
+#include "tests/oracle/oracle.h"
+
+namespace {
+
+namespace json = boost::json;
+using namespace sluice_oracle;
+
+template <typename T>
+T one_of(const std::map<std::string, T>& names, const json::value& name) {
+  return names.at(json::value_to<std::string>(name));
+}
+
+std::uint64_t number(const json::value& value) { return json::value_to<std::uint64_t>(value); }
+
+Spec spec_of(const json::object& o) {
+  static const std::map<std::string, Algorithm> kAlgorithms = {
+      {"fixed_window", Algorithm::kFixedWindow},
+      {"sliding_window_log", Algorithm::kSlidingWindowLog},
+      {"sliding_window_counter", Algorithm::kSlidingWindowCounter},
+      {"sliding_window_hybrid", Algorithm::kSlidingWindowHybrid},
+      {"leaky_bucket", Algorithm::kLeakyBucket},
+      {"token_bucket", Algorithm::kTokenBucket},
+      {"gcra", Algorithm::kGcra}};
+  Spec spec;
+  spec.algorithm = one_of(kAlgorithms, o.at("algorithm"));
+  spec.limit = number(o.at("limit"));
+  spec.per_us = sluice::core::parse_period(json::value_to<std::string>(o.at("per")))->count();
+  if (const auto* v = o.if_contains("burst")) spec.burst = number(*v);
+  if (const auto* v = o.if_contains("slices")) spec.slices = number(*v);
+  if (const auto* v = o.if_contains("align")) {
+    spec.align = one_of<Align>({{"first_request", Align::kFirstRequest}, {"clock", Align::kClock}}, *v);
+  }
+  if (const auto* v = o.if_contains("weighting")) {
+    spec.weighting =
+        one_of<Weighting>({{"linear", Weighting::kLinear}, {"none", Weighting::kNone}}, *v);
+  }
+  if (const auto* v = o.if_contains("mode")) {
+    spec.mode = one_of<Mode>({{"meter", Mode::kMeter}, {"queue", Mode::kQueue}}, *v);
+  }
+  if (const auto* v = o.if_contains("refill")) {
+    spec.refill = one_of<Refill>(
+        {{"continuous", Refill::kContinuous}, {"interval", Refill::kInterval}}, *v);
+  }
+  if (!is_valid(spec)) throw std::invalid_argument("a limit that may not be made");
+  return spec;
+}
+
+Verb verb_of(const json::object& request) {
+  const json::value* const verb = request.if_contains("verb");
+  if (verb == nullptr) return Verb::kTake;
+  return one_of<Verb>({{"take", Verb::kTake},
+                       {"peek", Verb::kPeek},
+                       {"refund", Verb::kRefund},
+                       {"reset", Verb::kReset}},
+                      *verb);
+}
+
+void print_member(const char* name, std::optional<std::int64_t> value) {
+  if (value) std::cout << ",\"" << name << "\":" << *value;
+}
+
+void print(const Answer& answer) {
+  std::cout << "{\"outcome\":\"" << (answer.allowed ? "allowed" : "denied") << "\",\"reason\":\""
+            << answer.reason << '"';
+  print_member("retry_after_us", answer.retry_after_us);
+  print_member("delay_us", answer.delay_us);
+  std::cout << ",\"limits\":[";
+  const char* separator = "";
+  for (const LimitAnswer& limit : answer.limits) {
+    std::cout << separator << "{\"limit\":" << limit.limit << ",\"remaining\":" << limit.remaining;
+    print_member("reset_after_us", limit.reset_after_us);
+    print_member("retry_after_us", limit.retry_after_us);
+    std::cout << '}';
+    separator = ",";
+  }
+  std::cout << "]}\n";
+}
+
+void answer_all() {
+  Oracle oracle;
+  for (std::string line; std::getline(std::cin, line);) {
+    const json::value request = json::parse(line);
+    const json::object& o = request.as_object();
+    std::vector<Charge> charges;
+    for (const json::value& charge : o.at("charges").as_array()) {
+      const json::object& c = charge.as_object();
+      charges.push_back({json::value_to<std::string>(c.at("key")),
+                         spec_of(c.at("limit").as_object()), number(c.at("cost"))});
+    }
+    print(oracle.apply(verb_of(o), charges, json::value_to<std::int64_t>(o.at("at_us"))));
+  }
+}
+
+}  // namespace
+
+int main() {
+  try {
+    answer_all();
+  } catch (const std::exception& error) {
+    std::cerr << "oracle_decide: " << error.what() << "\n";
+    return 1;
+  }
+}
