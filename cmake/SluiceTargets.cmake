@@ -40,8 +40,8 @@ function(sluice_program name)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS})
 endfunction()
 
-# A GoogleTest program, each of its tests a ctest. The target `tests` builds them all, and
-# `concurrency_tests` those labelled so, which are the ones to run under ThreadSanitizer.
+# A GoogleTest program, each of its tests a ctest. The target `concurrency_tests` builds those that
+# are labelled so, which are the ones to run under ThreadSanitizer.
 function(sluice_test name)
   if(NOT SLUICE_BUILD_TESTS)
     return()
@@ -51,7 +51,6 @@ function(sluice_test name)
   sluice_compile_options(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gtest_main)
-  add_dependencies(tests ${name})
   if("concurrency" IN_LIST ARG_LABELS)
     add_dependencies(concurrency_tests ${name})
   endif()

@@ -63,9 +63,7 @@ class Limiter {
  private:
   Decision one(Verb verb, std::string_view key, const Limit& limit, std::uint64_t cost,
                std::optional<Instant> now) noexcept {
-    const Charge charge{key, limit, cost};
-    Decision decision;
-    return store_->apply(verb, {&charge, 1}, now, {&decision, 1});
+    return store_->apply_one(verb, Charge{key, limit, cost}, now);
   }
 
   Store* store_;

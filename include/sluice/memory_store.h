@@ -9,7 +9,7 @@ namespace sluice {
 
 struct MemoryStoreOptions {
   // The most counters kept; past it an untouched one is dropped, else one near to it is evicted
-  // and counted. Raise it until evictions stay at zero; each costs about 60 bytes. At least 1.
+  // and counted. Raise it until evictions stay at zero; each costs about 60 bytes. At least 128.
   std::size_t max_keys = std::size_t{1} << 20;
   // The most bytes kept for window logs and slices, which have no fixed size (the three sliding
   // windows); past it others are evicted. Each log entry is 12 bytes. At least 4096.
@@ -21,6 +21,7 @@ struct MemoryStoreOptions {
 
 // What a memory store holds at about this moment.
 struct MemoryStoreStats {
+  std::size_t shards = 0;
   std::size_t keys = 0;
   std::size_t log_bytes = 0;
   std::uint64_t evictions = 0;  // live counters lost to a bound since the start
@@ -47,6 +48,8 @@ class MemoryStore final : public Store {
   // max_log_bytes or memory is exhausted.
   Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override;
+  Decision apply_one(Verb verb, const Charge& charge,
+                     std::optional<Instant> now) noexcept override;
 
   MemoryStoreStats stats() const;
 

@@ -18,6 +18,7 @@
 namespace sluice {
 
 // What a request is to the rules: named values ("method", "path", "header.x-user-id", ...).
+// Names of headers are asked for in lower case. In a key an empty value counts as absent.
 //
 // Thread-safety: find() may be called from several threads at once. Ownership: what find() returns
 // stays valid until the source changes or ends. Cost: one virtual call for a name.
@@ -133,8 +134,11 @@ struct RuleAnswer {
 // Decides requests by rules: matches them, fills in the keys, asks the limiter.
 //
 // All enforced rules that match are one all-or-nothing request; each rule on trial (shadow) is
-// decided by itself and never denies. Limits whose attributes are missing are skipped, or deny the
-// request with `kMissing` before anything is taken (`on_missing`).
+// decided by itself, whatever the others say, and never denies or delays. Limits whose attributes are
+// missing are skipped, or deny the request with `kMissing` before anything is asked of the store
+// (`on_missing`; then only they are in `limits`). More limits than kMaxCharges are `kInvalid`. A store
+// that cannot decide is answered for by `on_store_error` with `kFallback`, of several rules by the
+// strictest; `local` denies here, with the store's reason.
 // Thread-safety: one RuleRequest for a thread. Ownership: borrows the limiter; keeps its buffers, so
 // that a request allocates nothing once they have grown.
 class RuleRequest {

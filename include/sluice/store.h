@@ -48,6 +48,10 @@ class Store {
   // outside kFirstInstant..kLastInstant, or two charges name one counter with different numbers.
   virtual Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
                          std::span<Decision> each) noexcept = 0;
+
+  // As apply() of one charge, which is what most requests are: a store may have a shorter way.
+  virtual Decision apply_one(Verb verb, const Charge& charge,
+                             std::optional<Instant> now) noexcept;
 };
 
 }  // namespace sluice

@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "cli/json_keys.h"
 #include "core/period.h"
+#include "core/quoted.h"
 
 namespace sluice::cli {
 namespace {
@@ -44,7 +46,7 @@ const json::object& object_at(const json::value& value, const std::string& where
   for (const auto& member : *object) {
     const std::string_view name(member.key().data(), member.key().size());
     if (std::find(keys.begin(), keys.end(), name) == keys.end()) {
-      fail(where, "unknown key '" + std::string(name) + "'; expected one of: " + list(keys));
+      fail(where, "unknown key " + core::in_quotes(name) + "; expected one of: " + list(keys));
     }
   }
   return *object;
@@ -88,7 +90,7 @@ std::optional<Enum> choice(const json::object& object, const std::string& where,
   for (const auto& [spelling, meaning] : names) {
     if (text == spelling) return meaning;
   }
-  fail(child(where, name), "'" + std::string(text) + "' is unknown; expected " +
+  fail(child(where, name), core::in_quotes(text) + " is unknown; expected " +
                                std::string(names[0].first) + " or " + std::string(names[1].first));
 }
 
@@ -102,9 +104,10 @@ std::optional<std::uint64_t> optional_integer(const json::object& object, const 
 Algorithm algorithm_at(const json::value& value, const std::string& where) {
   const std::string_view name = text_at(value, where);
   if (const auto algorithm = algorithm_from(name)) return *algorithm;
-  fail(where, "'" + std::string(name) +
-                  "' is unknown; expected fixed_window, sliding_window_log, "
-                  "sliding_window_counter, sliding_window_hybrid, leaky_bucket, token_bucket or gcra");
+  fail(where,
+       core::in_quotes(name) +
+           " is unknown; expected fixed_window, sliding_window_log, "
+           "sliding_window_counter, sliding_window_hybrid, leaky_bucket, token_bucket or gcra");
 }
 
 Duration period_at(const json::value& value, const std::string& where) {
@@ -115,10 +118,9 @@ Duration period_at(const json::value& value, const std::string& where) {
 }
 
 Limit limit_at(const json::value& value, const std::string& where) {
-  const json::object& object =
-      object_at(value, where,
-                {"algorithm", "limit", "per", "burst", "align", "slices", "weighting", "mode",
-                 "refill"});
+  const json::object& object = object_at(
+      value, where,
+      {"algorithm", "limit", "per", "burst", "align", "slices", "weighting", "mode", "refill"});
   LimitSpec spec;
   spec.algorithm = algorithm_at(required(object, where, "algorithm"), child(where, "algorithm"));
   spec.limit = integer_at(required(object, where, "limit"), child(where, "limit"), kMaxUnits);
@@ -154,7 +156,7 @@ Verb verb_at(const json::object& object) {
   if (name == "peek") return Verb::kPeek;
   if (name == "refund") return Verb::kRefund;
   if (name == "reset") return Verb::kReset;
-  fail("verb", "'" + std::string(name) + "' is unknown; expected take, peek, refund or reset");
+  fail("verb", core::in_quotes(name) + " is unknown; expected take, peek, refund or reset");
 }
 
 void refuse_one_counter_with_two_limits(const std::vector<Charge>& charges) {
@@ -216,8 +218,12 @@ json::value parse(std::string_view line) {
   const std::size_t read = parser.write_some(line.data(), line.size(), error);
   if (!error && read < line.size()) error = json::error::extra_data;
   if (error) {
-    fail("column " + std::to_string(read + 1), "not valid JSON (" + error.message() +
-                                                   "); expected one object on the line");
+    fail("column " + std::to_string(read + 1),
+         "not valid JSON (" + error.message() + "); expected one object on the line");
+  }
+  if (const auto duplicate = find_duplicate_key(line)) {
+    fail(duplicate->where,
+         "the key " + core::in_quotes(duplicate->key) + " is given twice; give it once");
   }
   return parser.release();
 }

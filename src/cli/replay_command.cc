@@ -26,16 +26,23 @@ constexpr int kUsage = 2;
 
 constexpr const char* kHelp =
     "Requests are decided at the log's own instants: the clock is the running maximum of all\n"
-    "timestamps, and a late line is decided at the clock's instant. Rules see method, path (without\n"
-    "query), query.NAME, ip, header.user-agent, header.referer and status. A line that is not one of\n"
-    "an access log is counted, the first five of each log are shown on stderr, and it stops nothing.\n"
+    "timestamps, and a late line is decided at the clock's instant. Rules see method, path "
+    "(without\n"
+    "query), query.NAME, ip, header.user-agent, header.referer and status. A line that is not one "
+    "of\n"
+    "an access log is counted, the first five of each log are shown on stderr, and it stops "
+    "nothing.\n"
     "Logs are read one after the other, in any size; .gz is recognised by its content. NO_COLOR\n"
     "turns colours off.\n"
     "\n"
-    "JSON: lines = parsed + skipped; parsed = allowed + denied (unmatched requests are allowed, and\n"
-    "so are those that only a rule on trial would deny). Within a rule, matched = allowed + denied;\n"
-    "for a rule on trial (mode: shadow) denied is what it would have denied. A limit's denied counts\n"
-    "the requests that this limit denied; several limits may deny one request. keys are the distinct\n"
+    "JSON: lines = parsed + skipped; parsed = allowed + denied (unmatched requests are allowed, "
+    "and\n"
+    "so are those that only a rule on trial would deny). Within a rule, matched = allowed + "
+    "denied;\n"
+    "for a rule on trial (mode: shadow) denied is what it would have denied. A limit's denied "
+    "counts\n"
+    "the requests that this limit denied; several limits may deny one request. keys are the "
+    "distinct\n"
     "counters the limit was asked about.\n"
     "\n"
     "Exit status: 0 success; 1 a log could not be opened or read to its end (what was read is\n"
@@ -114,7 +121,8 @@ int report_on(const Arguments& arguments, const replay::ReplayReport& report) {
   if (const int written = write_page(arguments.html, replay::html_report(report)); written != 0) {
     return written;
   }
-  if (!arguments.quiet) std::cout << "\npage written to " << replay::printable(arguments.html) << "\n";
+  if (!arguments.quiet)
+    std::cout << "\npage written to " << replay::printable(arguments.html) << "\n";
   return status;
 }
 
@@ -138,8 +146,7 @@ void add_replay(CLI::App& app, int& status) {
   command->footer(kHelp);
   const auto arguments = std::make_shared<Arguments>();
   command->add_option("--rules", arguments->rules, "The rules, a YAML file")->required();
-  command
-      ->add_option("LOG", arguments->logs, "Access logs, plain or .gz, in order; - is stdin")
+  command->add_option("LOG", arguments->logs, "Access logs, plain or .gz, in order; - is stdin")
       ->required();
   CLI::Option* json = command->add_flag("--json", arguments->json, "Print one JSON object");
   command
@@ -147,8 +154,9 @@ void add_replay(CLI::App& app, int& status) {
                    "Also write a page of charts and tables to this file; it needs no network")
       ->excludes(json);
   command
-      ->add_option("--max-keys", arguments->max_keys,
-                   "The most counters kept; past it results are approximate, and the report says so")
+      ->add_option(
+          "--max-keys", arguments->max_keys,
+          "The most counters kept; past it results are approximate, and the report says so")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 28))
       ->capture_default_str();
   command->add_flag("--quiet", arguments->quiet, "No progress line on the terminal");

@@ -56,9 +56,9 @@ constexpr void drain(const Limit& limit, State& s, std::uint64_t ticks) noexcept
     return drain_wide(limit, s, ticks);
   }
   std::uint64_t drained = 0;
-  const bool all = __builtin_mul_overflow(ticks, std::uint64_t{limit.rate_units()}, &drained) ||
-                   drained >= level;
-  level = all ? 0 : level - drained;
+  const bool all = __builtin_mul_overflow(ticks, std::uint64_t{limit.rate_units()}, &drained);
+  // Without a branch: whether anything is left is as good as random from key to key.
+  level = (level - drained) & -static_cast<std::uint64_t>(!all & (drained < level));
   s.units = static_cast<std::uint32_t>(level / p);
   s.aux = level % p;
 }

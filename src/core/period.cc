@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/quoted.h"
+
 namespace sluice::core {
 namespace {
 
@@ -12,33 +14,22 @@ struct Unit {
   std::int64_t ticks;
 };
 
-constexpr std::array<Unit, 5> kUnits{{{"ms", 1000},
-                                      {"s", 1000000},
-                                      {"m", 60000000},
-                                      {"h", 3600000000},
-                                      {"d", 86400000000}}};
+// The largest first.
+constexpr std::array<Unit, 5> kUnits{
+    {{"d", 86400000000}, {"h", 3600000000}, {"m", 60000000}, {"s", 1000000}, {"ms", 1000}}};
 constexpr std::string_view kForm = "expected a whole number and its unit (ms, s, m, h or d)";
-
-// The text in quotes, cut short; bytes that could disturb a terminal become '?'.
-std::string quoted(std::string_view text) {
-  std::string out = "'";
-  for (const char c : text.substr(0, 40)) {
-    out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  }
-  return out + (text.size() > 40 ? "...'" : "'");
-}
 
 Unexpected<std::string> wrong(std::string_view text, std::string_view what,
                               std::string_view example) {
-  return {quoted(text).append(what).append("; ").append(kForm).append(", such as ").append(
-      example)};
+  return {
+      in_quotes(text).append(what).append("; ").append(kForm).append(", such as ").append(example)};
 }
 
 Unexpected<std::string> wrong_unit(std::string_view text, std::string_view digits,
                                    std::string_view unit) {
   const std::string what = unit.front() == '.' || unit.front() == ',' || unit.front() == '_'
                                ? " is not a whole number with a unit"
-                               : " has an unknown unit " + quoted(unit);
+                               : " has an unknown unit " + in_quotes(unit);
   return wrong(text, what, std::string(digits.substr(0, 12)) + "s");
 }
 
@@ -68,8 +59,8 @@ Expected<Duration> parse_period(std::string_view text) {
 std::string format_period(Duration period) {
   const std::int64_t ticks = period.count();
   if (ticks == 0) return "0ms";
-  for (auto unit = kUnits.rbegin(); unit != kUnits.rend(); ++unit) {
-    if (ticks % unit->ticks == 0) return std::to_string(ticks / unit->ticks).append(unit->name);
+  for (const Unit& unit : kUnits) {
+    if (ticks % unit.ticks == 0) return std::to_string(ticks / unit.ticks).append(unit.name);
   }
   return std::to_string(ticks) + "us";
 }

@@ -34,23 +34,27 @@ struct Grid {
   constexpr std::uint64_t slice_of(Ticks at) const noexcept {
     return static_cast<std::uint64_t>(at) * slices / period;
   }
-  // How far `at` is into its slice, in 1/period of a slice.
-  constexpr std::uint64_t phase_of(Ticks at) const noexcept {
-    return static_cast<std::uint64_t>(at) * slices % period;
-  }
-  // The first tick at or after that phase of slice k.
+  // The first tick at or after that phase of slice k; a phase counts 1/period of a slice.
   constexpr Ticks tick_at(std::uint64_t k, std::uint64_t phase) const noexcept {
     return static_cast<Ticks>(ceil_div(k * period + phase, slices));
   }
   friend constexpr bool operator==(const Grid&, const Grid&) = default;
 };
 
-// The counts as seen from slice `slice_of(last) + shift`.
+// ⌈w·oldest⌉, w = 1 − phase/P: the share of the oldest slice still inside the window.
+constexpr std::uint64_t weighted(const Grid& grid, Weighting weighting, std::uint64_t oldest,
+                                 std::uint64_t phase) noexcept {
+  if (weighting == Weighting::kNone || oldest == 0) return oldest;
+  return ceil_mul_div(oldest, grid.period - phase, 0, grid.period);
+}
+
+// The counts as seen from an instant.
 struct View {
   std::span<const std::uint32_t> counts;
   Ticks at = 0;
   std::uint64_t slice = 0;  // that of `at`
   std::uint64_t shift = 0;  // slices since the counts' newest
+  std::uint64_t used = 0;   // units that count
 
   // The count of slice `slice - age`.
   constexpr std::uint64_t count(std::uint64_t age) const noexcept {
@@ -66,24 +70,17 @@ struct View {
   }
 };
 
-constexpr View advance(const Grid& grid, const Slices& slices, Ticks now) noexcept {
-  const Ticks at = effective(now, slices.last);
-  const std::uint64_t slice = grid.slice_of(at);
-  return {slices.counts, at, slice, slice - grid.slice_of(slices.last)};
-}
-
-// ⌈w·oldest⌉, w = 1 − phase/P: the share of the oldest slice still inside the window.
-constexpr std::uint64_t weighted(const Grid& grid, Weighting weighting, std::uint64_t oldest,
-                                 std::uint64_t phase) noexcept {
-  if (weighting == Weighting::kNone || oldest == 0) return oldest;
-  return ceil_mul_div(oldest, grid.period - phase, 0, grid.period);
-}
-
-// Units that count at the view's instant.
-constexpr std::uint64_t used(const Grid& grid, Weighting weighting, const View& view) noexcept {
-  const std::uint64_t oldest = view.count(grid.slices);
-  return weighted(grid, weighting, oldest, grid.phase_of(view.at)) +
-         view.sum_to(grid.slices - 1);
+constexpr View advance(const Grid& grid, Weighting weighting, const Slices& slices,
+                       Ticks now) noexcept {
+  View view{.counts = slices.counts, .at = effective(now, slices.last)};
+  view.slice = grid.slice_of(view.at);
+  const std::uint64_t begin = view.slice * grid.period;
+  const std::uint64_t phase = static_cast<std::uint64_t>(view.at) * grid.slices - begin;
+  const bool same_slice = static_cast<std::uint64_t>(slices.last) * grid.slices >= begin;
+  view.shift = same_slice ? 0 : view.slice - grid.slice_of(slices.last);
+  view.used = view.sum_to(grid.slices - 1) +
+              weighted(grid, weighting, view.count(grid.slices), phase);
+  return view;
 }
 
 // The earliest phase at which an oldest slice counts for `room` units at most; P where it must
@@ -116,8 +113,8 @@ constexpr Ticks first_tick_with(const Grid& grid, Weighting weighting, const Vie
 
 constexpr Quote quote(const Limit& limit, const View& view, std::uint64_t cost) noexcept {
   if (cost > limit.capacity()) return never();
+  if (view.used + cost <= limit.capacity()) return admitted();
   const Grid grid(limit);
-  if (used(grid, limit.weighting(), view) + cost <= limit.capacity()) return admitted();
   const Ticks first = first_tick_with(grid, limit.weighting(), view, limit.capacity() - cost);
   return denied_for(static_cast<std::uint64_t>(first - view.at));
 }
@@ -134,17 +131,18 @@ constexpr Ticks time_to_empty(const Grid& grid, const View& view, std::uint64_t 
 // With `cost` units more at the view's instant, where they were admitted.
 constexpr Numbers describe(const Limit& limit, const View& view, std::uint64_t cost) noexcept {
   if (limit.capacity() == 0) return {};
-  const Grid grid(limit);
-  const std::uint64_t in_window = used(grid, limit.weighting(), view) + cost;
-  const std::uint64_t remaining = in_window < limit.capacity() ? limit.capacity() - in_window : 0;
-  return {static_cast<std::uint32_t>(remaining), time_to_empty(grid, view, cost)};
+  const std::uint64_t used = view.used + cost;
+  const std::uint64_t remaining = used < limit.capacity() ? limit.capacity() - used : 0;
+  return {static_cast<std::uint32_t>(remaining), time_to_empty(Grid(limit), view, cost)};
 }
 
 // Writes the view's counts, newest first, into `out` of slices + 1 (which may be the same buffer),
 // with `cost` units more in the newest.
 constexpr void take(const View& view, std::uint64_t cost, std::span<std::uint32_t> out) noexcept {
-  for (std::uint64_t age = out.size(); age-- > 0;) {
-    out[age] = static_cast<std::uint32_t>(view.count(age));
+  if (view.shift > 0 || view.counts.data() != out.data()) {
+    for (std::uint64_t age = out.size(); age-- > 0;) {
+      out[age] = static_cast<std::uint32_t>(view.count(age));
+    }
   }
   out[0] += static_cast<std::uint32_t>(cost);
 }

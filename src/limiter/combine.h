@@ -1,38 +1,37 @@
 #pragma once
 
-#include <algorithm>
-#include <optional>
 #include <span>
 
 #include "sluice/decision.h"
 
 namespace sluice {
 
-// The answer to a request from the answers to its charges (see Store::apply). Every store's last
-// step. No charges make `kInvalid`.
-inline Decision combine(std::span<const Decision> each) noexcept {
-  if (each.empty()) return Decision{.outcome = Outcome::kDenied, .reason = Reason::kInvalid};
-  if (each.size() == 1) return each.front();
-  const auto later = [](std::optional<Duration>& longest, std::optional<Duration> wait) {
-    if (wait && (!longest || *wait > *longest)) longest = wait;
-  };
+// Writes the answer to a request from the answers to its charges, at least one (see Store::apply):
+// every store's last step. It reads and writes field by field; whole decisions just written in
+// pieces would be slow to copy.
+inline void combine(std::span<const Decision> each, Decision& all) noexcept {
+  constexpr Duration kNone{-1};
   const Decision* tightest = &each.front();
-  std::optional<Duration> retry_after;
-  std::optional<Duration> delay;
+  Duration retry_after = kNone;
+  Duration delay = kNone;
   bool never = false;
   for (const Decision& d : each) {
     never |= d.reason == Reason::kNever;
-    later(retry_after, d.retry_after);
-    later(delay, d.delay);
+    if (d.retry_after && *d.retry_after > retry_after) retry_after = *d.retry_after;
+    if (d.delay && *d.delay > delay) delay = *d.delay;
     const bool tighter = d.allowed() == tightest->allowed() ? d.remaining < tightest->remaining
                                                             : !d.allowed();
     if (tighter) tightest = &d;
   }
-  Decision all = *tightest;
-  if (never) all.reason = Reason::kNever;
-  all.retry_after = never ? std::nullopt : retry_after;
-  all.delay = all.allowed() ? delay : std::nullopt;
-  return all;
+  all.outcome = tightest->outcome;
+  all.reason = never ? Reason::kNever : tightest->reason;
+  all.limit = tightest->limit;
+  all.remaining = tightest->remaining;
+  all.reset_after = tightest->reset_after;
+  all.retry_after.reset();
+  if (retry_after != kNone && !never) all.retry_after = retry_after;
+  all.delay.reset();
+  if (delay != kNone && all.allowed()) all.delay = delay;
 }
 
 }  // namespace sluice

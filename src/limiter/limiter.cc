@@ -4,16 +4,32 @@
 
 namespace sluice {
 
+Decision Store::apply_one(Verb verb, const Charge& charge, std::optional<Instant> now) noexcept {
+  Decision decision;
+  return apply(verb, {&charge, 1}, now, {&decision, 1});
+}
+
+namespace {
+
+// Where nobody reads the single answers. Few charges keep the frame small: clearing room for 64
+// answers costs more than deciding three.
+template <std::size_t N>
+Decision apply_unread(Store& store, Verb verb, std::span<const Charge> charges,
+                      std::optional<Instant> now) noexcept {
+  std::array<Decision, N> unread;
+  return store.apply(verb, charges, now, std::span(unread).first(charges.size()));
+}
+
+}  // namespace
+
 Decision Limiter::apply(Verb verb, std::span<const Charge> charges, std::span<Decision> each,
                         std::optional<Instant> now) noexcept {
   if (each.size() >= charges.size()) {
     return store_->apply(verb, charges, now, each.first(charges.size()));
   }
-  std::array<Decision, kMaxCharges> unread;
-  if (charges.size() > unread.size()) {
-    return Decision{.outcome = Outcome::kDenied, .reason = Reason::kInvalid};
-  }
-  return store_->apply(verb, charges, now, std::span(unread).first(charges.size()));
+  if (charges.size() <= 4) return apply_unread<4>(*store_, verb, charges, now);
+  if (charges.size() <= kMaxCharges) return apply_unread<kMaxCharges>(*store_, verb, charges, now);
+  return Decision{.outcome = Outcome::kDenied, .reason = Reason::kInvalid};
 }
 
 }  // namespace sluice

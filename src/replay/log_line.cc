@@ -1,6 +1,7 @@
 #include "replay/log_line.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace sluice::replay {
@@ -78,13 +79,19 @@ bool looks_like_address(std::string_view word) noexcept {
 }
 
 // The words between the client and the timestamp: ident and user, of which the user may hold
-// spaces. Leaves the cursor behind the timestamp's bracket.
+// spaces and brackets. Leaves the cursor behind the timestamp's bracket.
 LineFault skip_to_timestamp(Cursor& cursor) noexcept {
   if (cursor.eat("- - [")) return LineFault::kNone;
   const std::string_view ident = cursor.word();
   if (looks_like_address(ident)) return LineFault::kVirtualHost;
-  const std::size_t bracket = cursor.rest().find(" [");
-  if (bracket == std::string_view::npos || bracket == 0) return LineFault::kNoTimestamp;
+  const std::string_view rest = cursor.rest();
+  std::size_t bracket = rest.find(" [");
+  if (bracket == rest.npos || bracket == 0) return LineFault::kNoTimestamp;
+  constexpr std::size_t kToClosing = 2 + TimestampReader::kLength;
+  while (bracket + kToClosing >= rest.size() || rest[bracket + kToClosing] != ']') {
+    bracket = rest.find(" [", bracket + 2);  // this one is part of the user's name
+    if (bracket == rest.npos) return LineFault::kMalformedTimestamp;
+  }
   cursor.skip(bracket + 2);
   return LineFault::kNone;
 }
@@ -99,12 +106,40 @@ LineFault line_fault_of(TimestampFault fault) noexcept {
   return LineFault::kMalformedTimestamp;
 }
 
-bool is_method(std::string_view word) noexcept {
-  constexpr std::string_view kTokenMarks = "!#$%&'*+-.^_`|~";
-  const auto token = [=](char c) {
-    return is_alpha(c) || is_digit(c) || kTokenMarks.find(c) != kTokenMarks.npos;
-  };
-  return !word.empty() && word.size() <= 32 && std::all_of(word.begin(), word.end(), token);
+// The bytes of a method's name: tokens of RFC 9110.
+constexpr std::array<bool, 256> kMethodBytes = [] {
+  std::array<bool, 256> table{};
+  for (const char c : std::string_view("!#$%&'*+-.^_`|~0123456789")) {
+    table[static_cast<unsigned char>(c)] = true;
+  }
+  for (unsigned char c = 'A'; c <= 'Z'; ++c) table[c] = table[c + ('a' - 'A')] = true;
+  return table;
+}();
+
+// How many bytes at the front are a method, which a space follows; or 0.
+std::size_t method_length(std::string_view request) noexcept {
+  constexpr std::size_t kLongest = 32;
+  std::size_t length = 0;
+  while (length < request.size() && kMethodBytes[static_cast<unsigned char>(request[length])]) {
+    ++length;
+  }
+  const bool ended = length < request.size() && request[length] == ' ';
+  return ended && length <= kLongest ? length : 0;
+}
+
+// Without a protocol at the end.
+std::string_view without_protocol(std::string_view target) noexcept {
+  constexpr std::string_view kUsual = " HTTP/1.1";
+  constexpr std::string_view kFamily = " HTTP/";
+  if (target.size() > kUsual.size()) {
+    const std::string_view tail = target.substr(target.size() - kUsual.size());
+    if (tail.starts_with(kFamily) && tail.find(' ', 1) == tail.npos) {
+      return target.substr(0, target.size() - kUsual.size());
+    }
+  }
+  const std::size_t last = target.rfind(' ');
+  const bool protocol = last != target.npos && target.substr(last).starts_with(kFamily);
+  return protocol ? target.substr(0, last) : target;
 }
 
 // "http://host/path" is "/path"; other forms stay as they are.
@@ -128,35 +163,46 @@ void read_target(std::string_view target, LogLine& out) noexcept {
 
 // METHOD TARGET [PROTOCOL]; a target may hold spaces that its client forgot to encode.
 void read_request(std::string_view request, LogLine& out) noexcept {
-  const std::size_t space = request.find(' ');
-  if (space == request.npos) return;
-  const std::string_view method = request.substr(0, space);
-  std::string_view target = request.substr(space + 1);
-  if (const std::size_t last = target.rfind(' ');
-      last != target.npos && target.substr(last + 1).starts_with("HTTP/")) {
-    target = target.substr(0, last);
-  }
-  if (target.empty() || !is_method(method)) return;
-  out.method = method;
+  const std::size_t length = method_length(request);
+  if (length == 0) return;
+  const std::string_view target = without_protocol(request.substr(length + 1));
+  if (target.empty()) return;
+  out.method = request.substr(0, length);
   read_target(target, out);
 }
 
-bool is_status(std::string_view word) noexcept {
-  return word == "-" ||
-         (word.size() == 3 && is_digit(word[0]) && is_digit(word[1]) && is_digit(word[2]));
+// Three digits or a dash, and the space behind them unless the line ends.
+bool read_status(Cursor& cursor, LogLine& out) noexcept {
+  const std::string_view rest = cursor.rest();
+  if (rest.size() < 3 || !is_digit(rest[0]) || !is_digit(rest[1]) || !is_digit(rest[2])) {
+    return cursor.eat("- ");
+  }
+  if (rest.size() > 3 && rest[3] != ' ') return false;
+  out.status = rest.substr(0, 3);
+  cursor.skip(std::min<std::size_t>(4, rest.size()));
+  return true;
 }
 
-bool is_size(std::string_view word) noexcept {
-  return word == "-" || (!word.empty() && std::all_of(word.begin(), word.end(), is_digit));
+// A number or a dash, and the space behind it unless the line ends.
+bool read_size(Cursor& cursor) noexcept {
+  const std::string_view rest = cursor.rest();
+  std::size_t length = 0;
+  while (length < rest.size() && is_digit(rest[length])) ++length;
+  if (length == 0 && rest.starts_with('-')) length = 1;
+  if (length == 0 || (length < rest.size() && rest[length] != ' ')) return false;
+  cursor.skip(std::min(length + 1, rest.size()));
+  return true;
 }
 
 // What the Combined Log Format adds: nothing, or a referer, or both.
 LineFault read_combined(Cursor& cursor, LogLine& out) noexcept {
   std::string_view field;
-  if (!cursor.eat("\"")) return LineFault::kNone;
-  if (!cursor.quoted(field)) return LineFault::kOpenReferer;
-  out.referer = unless_dash(field);
-  if (!cursor.eat(" \"")) return LineFault::kNone;
+  if (!cursor.eat("\"-\" \"")) {  // most have no referer
+    if (!cursor.eat("\"")) return LineFault::kNone;
+    if (!cursor.quoted(field)) return LineFault::kOpenReferer;
+    out.referer = unless_dash(field);
+    if (!cursor.eat(" \"")) return LineFault::kNone;
+  }
   if (!cursor.quoted(field)) return LineFault::kOpenUserAgent;
   out.user_agent = unless_dash(field);
   return LineFault::kNone;
@@ -204,10 +250,8 @@ LineFault LineReader::read(std::string_view line, LogLine& out) noexcept {
   if (!cursor.quoted(request)) return LineFault::kOpenRequest;
   read_request(request, out);
   if (!cursor.eat(" ")) return LineFault::kNoStatus;
-  const std::string_view status = cursor.word();
-  if (!is_status(status)) return LineFault::kNoStatus;
-  out.status = unless_dash(status);
-  if (!is_size(cursor.word())) return LineFault::kNoSize;
+  if (!read_status(cursor, out)) return LineFault::kNoStatus;
+  if (!read_size(cursor)) return LineFault::kNoSize;
   return read_combined(cursor, out);
 }
 

@@ -50,12 +50,12 @@ class LogReader::Splitter {
 
   void take(LogBatch& batch, std::string_view line) {
     ++number_;
-    LogLine parsed;
     const bool dropped = std::exchange(too_long_, false) || line.size() > options_.longest_line;
-    const LineFault fault = dropped ? LineFault::kTooLong : lines_.read(line, parsed);
-    if (fault == LineFault::kNone) {
-      batch.lines.push_back(parsed);
-      return;
+    LineFault fault = LineFault::kTooLong;
+    if (!dropped) {
+      fault = lines_.read(line, batch.lines.emplace_back());
+      if (fault == LineFault::kNone) return;
+      batch.lines.pop_back();
     }
     ++batch.skipped;
     if (shown_ == kMostShown) return;

@@ -1,1 +1,128 @@
+#include "replay/log_reader.h"
+
 #include <gtest/gtest.h>
+
+#include "replay/test_logs.h"
+
+namespace sluice::replay {
+namespace {
+
+struct Read {
+  std::vector<std::string> clients;
+  std::uint64_t skipped = 0;
+  std::vector<SkippedLine> first_skipped;
+  std::vector<std::string> errors;
+  std::vector<std::size_t> ended;  // logs, in the order of their ends
+};
+
+Read read_all(const std::vector<std::string>& paths, const LogReaderOptions& options = {}) {
+  LogReader reader(paths, options);
+  Read read;
+  while (LogBatch* batch = reader.next()) {
+    for (const LogLine& line : batch->lines) read.clients.emplace_back(line.client);
+    read.skipped += batch->skipped;
+    for (const SkippedLine& line : batch->first_skipped) read.first_skipped.push_back(line);
+    if (!batch->error.empty()) read.errors.push_back(batch->error);
+    if (batch->last) read.ended.push_back(batch->log);
+    reader.release(batch);
+  }
+  return read;
+}
+
+class LogReaderTest : public testing::Test {
+ protected:
+  TemporaryFiles files_;
+};
+
+TEST_F(LogReaderTest, CutsLinesTheSameWhateverTheBlocks) {
+  std::string text;
+  std::vector<std::string> clients;
+  for (int i = 0; i < 100; ++i) {
+    clients.push_back("10.0.0." + std::to_string(i));
+    text += line_at(i, clients.back(), "GET /" + std::string(static_cast<std::size_t>(i), 'x'));
+  }
+  for (const std::string& path :
+       {files_.write("a", text), files_.write("a.gz", gzip_stored(text))}) {
+    for (const std::size_t block : {1u, 2u, 63u, 64u, 1000u, 1u << 20}) {
+      const Read read = read_all({path}, {.block = block});
+      EXPECT_EQ(read.clients, clients) << block;
+      EXPECT_EQ(read.skipped, 0u);
+    }
+  }
+}
+
+TEST_F(LogReaderTest, CountsALastLineWithoutItsEnd) {
+  const std::string text = line_at(0, "a") + line_at(1, "b");
+  for (const std::size_t block : {1u, 7u, 1000u}) {
+    const Read read =
+        read_all({files_.write("log", text.substr(0, text.size() - 1))}, {.block = block});
+    EXPECT_EQ(read.clients, (std::vector<std::string>{"a", "b"}));
+    EXPECT_EQ(read.skipped, 0u);
+  }
+}
+
+TEST_F(LogReaderTest, ReadsLinesThatEndInCarriageReturns) {
+  std::string text = line_at(0, "a") + line_at(1, "b");
+  for (std::size_t at = 0; (at = text.find('\n', at)) != text.npos; at += 2)
+    text.insert(at, 1, '\r');
+  EXPECT_EQ(read_all({files_.write("log", text)}).clients, (std::vector<std::string>{"a", "b"}));
+}
+
+TEST_F(LogReaderTest, CountsLinesThatAreNone) {
+  std::string text;
+  for (int i = 0; i < 10; ++i) text += "nonsense\n" + line_at(i, "a") + "\n";
+  const Read read = read_all({files_.write("log", text)}, {.block = 50});
+  EXPECT_EQ(read.clients.size(), 10u);
+  EXPECT_EQ(read.skipped, 20u);
+  ASSERT_EQ(read.first_skipped.size(), LogReader::kMostShown);
+  EXPECT_EQ(read.first_skipped[0].number, 1u);
+  EXPECT_EQ(read.first_skipped[0].begins, "nonsense");
+  EXPECT_EQ(read.first_skipped[1].number, 3u);
+  EXPECT_EQ(read.first_skipped[1].fault, LineFault::kEmpty);
+}
+
+TEST_F(LogReaderTest, SkipsLinesOverTheBoundAsOne) {
+  const std::string bound(200, 'x');
+  const std::string fits = line_at(1, "b", "GET /" + bound);
+  for (const std::size_t block : {1u, 10u, 150u, 1000u, 100000u}) {
+    const LogReaderOptions options{.longest_line = fits.size() - 1, .block = block};
+    const std::string text = line_at(0, "a") + line_at(1, "x", "GET /y" + bound) + fits +
+                             std::string(5000, 'z') + "\n" + line_at(2, "c") +
+                             std::string(fits.size(), 'z');
+    const Read read = read_all({files_.write("log", text)}, options);
+    EXPECT_EQ(read.clients, (std::vector<std::string>{"a", "b", "c"})) << block;
+    EXPECT_EQ(read.skipped, 3u) << block;
+    ASSERT_EQ(read.first_skipped.size(), 3u);
+    for (const SkippedLine& line : read.first_skipped) EXPECT_EQ(line.fault, LineFault::kTooLong);
+    EXPECT_EQ(read.first_skipped[2].number, 6u);
+  }
+}
+
+TEST_F(LogReaderTest, ReadsBinaryFilesToTheirEnd) {
+  std::string bytes;
+  for (int i = 0; i < 100000; ++i) bytes += static_cast<char>(i * i >> 3);
+  const Read read = read_all({files_.write("log", bytes)});
+  EXPECT_TRUE(read.clients.empty());
+  EXPECT_GT(read.skipped, 0u);
+  EXPECT_TRUE(read.errors.empty());
+}
+
+TEST_F(LogReaderTest, ReadsLogsInOrderAndGoesOnAfterOneThatFails) {
+  const std::string damaged = gzip_stored(line_at(0, "a") + line_at(0, "b"));
+  const Read read =
+      read_all({files_.write("1.gz", damaged.substr(0, damaged.size() - 8)), files_.path("none"),
+                files_.write("2", line_at(2, "c")), files_.write("empty", "")});
+  EXPECT_EQ(read.clients, (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ(read.errors.size(), 2u);
+  EXPECT_EQ(read.ended, (std::vector<std::size_t>{0, 1, 2, 3}));
+}
+
+TEST_F(LogReaderTest, StopsWhenItsUserDoes) {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += line_at(i, "a");
+  LogReader reader({files_.write("log", text)}, {.block = 100});
+  ASSERT_NE(reader.next(), nullptr);  // and never released
+}
+
+}  // namespace
+}  // namespace sluice::replay

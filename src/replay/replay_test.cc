@@ -1,1 +1,240 @@
+#include "replay/replay.h"
+
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/json.hpp>
+#include <map>
+#include <random>
+#include <stdexcept>
+
+#include "replay/report.h"
+#include "replay/test_logs.h"
+#include "replay/text.h"
+
+namespace sluice::replay {
+namespace {
+
+constexpr std::string_view kRules = R"(version: 1
+domain: test
+rules:
+  - name: writes
+    match: { method: POST }
+    limits:
+      - { name: posts, key: "{ip}", algorithm: sliding_window_log, limit: 2, per: 10s }
+    continue: true
+  - name: trial
+    match: { path: /t/** }
+    limits:
+      - { name: all, algorithm: fixed_window, limit: 20, per: 1h, align: clock }
+    mode: shadow
+    continue: true
+  - name: clients
+    match: { path: [/a/**, /t/**] }
+    limits:
+      - { name: client, key: "{ip}", algorithm: sliding_window_log, limit: 3, per: 10s }
+)";
+
+RuleSet rules_of(std::string_view yaml) {
+  auto rules = RuleSet::parse(yaml, "test.yaml");
+  if (!rules) throw std::runtime_error(rules.error().front().to_string());
+  return *rules;
+}
+
+class ReplayTest : public testing::Test {
+ protected:
+  ReplayReport replay_text(const std::string& text, const RuleSet& rules) {
+    return replay_logs({files_.write("log", text)}, rules);
+  }
+  ReplayReport replay_logs(const std::vector<std::string>& logs, const RuleSet& rules) {
+    ReplayOptions options;
+    options.logs = logs;
+    options.max_keys = max_keys_;
+    options.complain = [this](std::string_view text) { complaints_.emplace_back(text); };
+    return replay(rules, options);
+  }
+
+  TemporaryFiles files_;
+  std::size_t max_keys_ = 10000;
+  std::vector<std::string> complaints_;
+  const RuleSet rules_ = rules_of(kRules);
+};
+
+TEST_F(ReplayTest, DecidesAtTheInstantsOfTheLog) {
+  std::string text;
+  for (const int second : {0, 1, 2, 3, 9, 10, 11, 12, 13}) text += line_at(second, "x", "GET /a/b");
+  const ReplayReport report = replay_text(text, rules_);
+  // 3 and 9 are denied; at 10 the request of 0 has left the window, and so on.
+  EXPECT_EQ(report.tally.denied, 3u);
+  EXPECT_EQ(report.allowed(), 6u);
+  EXPECT_EQ(report.parsed(), 9u);
+}
+
+TEST_F(ReplayTest, DecidesLateLinesAtTheRunningMaximum) {
+  const std::string text = line_at(0, "x", "GET /a") + line_at(100, "y", "GET /a") +
+                           line_at(5, "x", "GET /a") + line_at(6, "x", "GET /a") +
+                           line_at(101, "x", "GET /a") + line_at(7, "x", "GET /a");
+  const ReplayReport report = replay_text(text, rules_);
+  // x at 0 has left the window when the late ones come at 100, 100, 101 and 101: one too many.
+  EXPECT_EQ(report.tally.denied, 1u);
+  EXPECT_EQ(report.late, 3u);
+  EXPECT_EQ(iso_time(report.first.value()), "2016-02-20T00:00:00Z");
+  EXPECT_EQ(report.tally.rules[2].limits[0].keys.most_denied(1).at(0).last, *report.last);
+}
+
+TEST_F(ReplayTest, KeepsTheClockFromLogToLog) {
+  const ReplayReport report =
+      replay_logs({files_.write("1", line_at(50, "x", "GET /a") + line_at(50, "x", "GET /a")),
+                   files_.write("2", line_at(0, "x", "GET /a") + line_at(1, "x", "GET /a"))},
+                  rules_);
+  EXPECT_EQ(report.tally.denied, 1u);
+  EXPECT_EQ(report.late, 2u);
+}
+
+TEST_F(ReplayTest, LetsPassWhatNoRuleMatchesAndWhatIsOnTrial) {
+  std::string text;
+  for (int i = 0; i < 30; ++i) text += line_at(i, "x" + std::to_string(i), "GET /t/x");
+  text += line_at(40, "y", "GET /other");
+  const ReplayReport report = replay_text(text, rules_);
+  EXPECT_EQ(report.tally.denied, 0u);
+  EXPECT_EQ(report.allowed(), 31u);
+  EXPECT_EQ(report.tally.unmatched, 1u);
+  EXPECT_EQ(report.tally.rules[1].matched, 30u);
+  EXPECT_EQ(report.tally.rules[1].denied, 10u);
+}
+
+// Decides as the rules above, in the plainest way.
+class Naive {
+ public:
+  void add(int second, const std::string& client, bool post, const std::string& path) {
+    now = std::max(now, second);
+    const bool a = path == "/a/b";
+    const bool t = path == "/t/b";
+    ++lines;
+    if (!post && !a && !t) ++unmatched;
+    if (t) count("all", "", trials++ >= 20);
+    const bool posts_full = post && recent(posts[client]) >= 2;
+    const bool client_full = (a || t) && recent(clients[client]) >= 3;
+    if (post) count("posts", client, posts_full);
+    if (a || t) count("client", client, client_full);
+    if (posts_full || client_full) {
+      ++denied;
+      return;
+    }
+    if (post) posts[client].push_back(now);
+    if (a || t) clients[client].push_back(now);
+  }
+  struct Limit {
+    std::uint64_t asked = 0;
+    std::uint64_t denied = 0;
+    std::map<std::string, std::uint64_t> keys;
+  };
+  std::map<std::string, Limit> limits;
+  std::uint64_t lines = 0, denied = 0, unmatched = 0;
+
+ private:
+  std::size_t recent(const std::vector<int>& instants) const {
+    return static_cast<std::size_t>(
+        std::count_if(instants.begin(), instants.end(), [this](int at) { return at > now - 10; }));
+  }
+  void count(const std::string& name, const std::string& key, bool full) {
+    Limit& limit = limits[name];
+    ++limit.asked;
+    limit.denied += full ? 1 : 0;
+    limit.keys[key] += full ? 1 : 0;
+  }
+  std::map<std::string, std::vector<int>> posts, clients;
+  int now = 0, trials = 0;
+};
+
+std::uint64_t number(const boost::json::value& value) { return value.to_number<std::uint64_t>(); }
+
+TEST_F(ReplayTest, PrintsTheNumbersOfANaiveCountAsJson) {
+  std::mt19937 random(42);
+  Naive naive;
+  std::string text;
+  for (int i = 0, second = 0; i < 5000; ++i) {
+    second += static_cast<int>(random() % 2);
+    const int at = std::max(0, second - static_cast<int>(random() % 20 == 0 ? random() % 30 : 0));
+    const std::string client = "c" + std::to_string(random() % 5);
+    const bool post = random() % 4 == 0;
+    const std::string path = std::array{"/a/b", "/t/b", "/other"}[random() % 3];
+    text += line_at(at, client, (post ? "POST " : "GET ") + path);
+    naive.add(at, client, post, path);
+    if (i % 100 == 0) text += "nonsense\n";
+  }
+  const auto json = boost::json::parse(json_report(replay_text(text, rules_))).as_object();
+  EXPECT_EQ(number(json.at("lines")), naive.lines + 50);
+  EXPECT_EQ(number(json.at("skipped")), 50u);
+  EXPECT_EQ(number(json.at("parsed")), naive.lines);
+  EXPECT_EQ(number(json.at("denied")), naive.denied);
+  EXPECT_EQ(number(json.at("allowed")), naive.lines - naive.denied);
+  EXPECT_EQ(number(json.at("unmatched")), naive.unmatched);
+  ASSERT_GT(naive.denied, 100u);
+  for (const auto& rule : json.at("rules").as_array()) {
+    ASSERT_EQ(rule.at("limits").as_array().size(), 1u);
+    const auto& limit = rule.at("limits").at(0);
+    const Naive::Limit& expected = naive.limits.at(std::string(limit.at("name").as_string()));
+    EXPECT_EQ(number(rule.at("matched")), expected.asked);
+    EXPECT_EQ(number(rule.at("denied")), expected.denied);
+    EXPECT_EQ(number(rule.at("allowed")), expected.asked - expected.denied);
+    EXPECT_EQ(number(limit.at("denied")), expected.denied);
+    EXPECT_EQ(number(limit.at("keys")), expected.keys.size());
+    std::vector<std::pair<std::int64_t, std::string>> order;
+    for (const auto& [key, count] : expected.keys) {
+      if (count > 0) order.emplace_back(-static_cast<std::int64_t>(count), key);
+    }
+    std::sort(order.begin(), order.end());
+    EXPECT_EQ(number(limit.at("keys_denied")), order.size());
+    const auto& top = limit.at("top_denied").as_array();
+    ASSERT_EQ(top.size(), std::min<std::size_t>(order.size(), 10));
+    for (std::size_t i = 0; i < top.size(); ++i) {
+      EXPECT_EQ(number(top[i].at("denied")), static_cast<std::uint64_t>(-order[i].first));
+      if (!order[i].second.empty()) {
+        EXPECT_EQ(top[i].at("key").as_string(), order[i].second);
+      }
+    }
+  }
+}
+
+TEST_F(ReplayTest, SaysWhatIsWrongWithLogs) {
+  const ReplayReport report = replay_logs(
+      {files_.write("empty", ""), files_.write("binary", std::string(300, '\x01') + "\n"),
+       files_.path("none"), files_.write("log", "x\n" + line_at(0, "a"))},
+      rules_);
+  EXPECT_TRUE(report.failed);
+  EXPECT_EQ(report.opened, 3u);
+  EXPECT_EQ(report.lines, 3u);
+  EXPECT_EQ(report.skipped, 2u);
+  ASSERT_EQ(complaints_.size(), 5u);
+  EXPECT_EQ(complaints_[0], files_.path("empty") + ": is empty; there is nothing to decide");
+  EXPECT_TRUE(complaints_[1].starts_with(files_.path("binary") + ":1: skipped: no client"));
+  EXPECT_TRUE(complaints_[2].starts_with(files_.path("binary") + ": no line is of the Common"));
+  EXPECT_EQ(complaints_[3], files_.path("none") + ": cannot open: No such file or directory");
+  EXPECT_TRUE(complaints_[4].starts_with(files_.path("log") + ":1: skipped: no timestamp"));
+}
+
+TEST_F(ReplayTest, HasNoTimesWithoutRequests) {
+  const ReplayReport report = replay_text("", rules_);
+  EXPECT_FALSE(report.failed);
+  const auto json = boost::json::parse(json_report(report)).as_object();
+  EXPECT_TRUE(json.at("first").is_null());
+  EXPECT_EQ(number(json.at("lines")), 0u);
+  EXPECT_NE(html_report(report).find("There was no request"), std::string::npos);
+}
+
+TEST_F(ReplayTest, SaysWhenTheyWereTooManyKeys) {
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += line_at(0, "x" + std::to_string(i), "GET /a");
+  EXPECT_FALSE(replay_text(text, rules_).approximate());
+  max_keys_ = 100;
+  const ReplayReport report = replay_text(text, rules_);
+  EXPECT_TRUE(report.approximate());
+  EXPECT_LE(report.tally.rules[2].limits[0].keys.keys(), 100u);
+  EXPECT_EQ(report.tally.rules[2].limits[0].requests, 1000u);
+  EXPECT_NE(text_report(report, {}).find("approximate"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sluice::replay

@@ -1,1 +1,125 @@
+#include "replay/report.h"
+
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <sstream>
+#include <stdexcept>
+
+#include "replay/test_logs.h"
+#include "replay/text.h"
+
+namespace sluice::replay {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::string_view kRules = R"(version: 1
+domain: test
+rules:
+  - name: agents
+    limits:
+      - { name: agent, key: "{header.user-agent}", algorithm: token_bucket, limit: 1, per: 1h }
+)";
+
+// Ten requests of each agent; nine of them are denied.
+ReplayReport report_of(const RuleSet& rules, const std::vector<std::string>& agents) {
+  TemporaryFiles files;
+  std::string text;
+  for (int i = 0; i < 10; ++i) {
+    for (const std::string& agent : agents) text += line_at(i, "10.0.0.1", "GET /", agent);
+  }
+  ReplayOptions options;
+  options.logs = {files.write("<b>log", text)};
+  return replay(rules, options);
+}
+
+RuleSet agent_rules() {
+  auto rules = RuleSet::parse(kRules, "test.yaml");
+  if (!rules) throw std::runtime_error(rules.error().front().to_string());
+  return *rules;
+}
+
+TEST(JsonReport, IsValidWhateverTheKeysAre) {
+  const RuleSet rules = agent_rules();
+  const std::string text =
+      json_report(report_of(rules, {R"(a\"b\\c)", "\xff\xfe", R"(\x00\x01)", "é"}));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+  const auto json = boost::json::parse(text);
+  std::vector<std::string> keys;
+  for (const auto& top : json.at("rules").at(0).at("limits").at(0).at("top_denied").as_array()) {
+    EXPECT_EQ(top.at("denied").to_number<int>(), 9);
+    keys.emplace_back(top.at("key").as_string());
+  }
+  EXPECT_EQ(keys,
+            (std::vector<std::string>{std::string("\0\1", 2), "a\"b\\c", "é", "\uFFFD\uFFFD"}));
+}
+
+TEST(HtmlReport, ShowsMarkupOfTheLogAsText) {
+  const RuleSet rules = agent_rules();
+  const std::string page =
+      html_report(report_of(rules, {"<script>alert(1)</script>", "</title><img src=x onerror=y>"}));
+  EXPECT_EQ(page.find("<script>alert"), std::string::npos);
+  EXPECT_EQ(page.find("<img"), std::string::npos);
+  EXPECT_EQ(page.find("<b>log"), std::string::npos);
+  EXPECT_NE(page.find("&lt;script&gt;alert(1)&lt;/script&gt;"), std::string::npos);
+  EXPECT_NE(page.find("&lt;b&gt;log"), std::string::npos);
+}
+
+TEST(HtmlReport, NeedsNothingButItself) {
+  const RuleSet rules = agent_rules();
+  const std::string page = html_report(report_of(rules, {"agent"}));
+  for (const char* reference : {"http://", "https://", "src=", "href=", "@import", "url("}) {
+    EXPECT_EQ(page.find(reference), std::string::npos) << reference;
+  }
+}
+
+TEST(HtmlReport, DescribesItsCharts) {
+  const RuleSet rules = agent_rules();
+  const std::string page = html_report(report_of(rules, {"agent"}));
+  EXPECT_NE(page.find("10 requests in steps of 1 s, 9 denied"), std::string::npos);
+  EXPECT_NE(page.find("<path class=\"denied\" d=\"M"), std::string::npos);
+  EXPECT_NE(page.find("<th scope=\"col\">Denied</th>"), std::string::npos);
+}
+
+TEST(HtmlReport, ClosesWhatItOpens) {
+  const RuleSet rules = agent_rules();
+  const std::string page = html_report(report_of(rules, {"a", "b"}));
+  const auto count = [&page](const std::string& text) {
+    std::size_t found = 0;
+    for (std::size_t at = 0; (at = page.find(text, at)) != page.npos; ++at) ++found;
+    return found;
+  };
+  for (const std::string tag : {"section", "table", "tr", "svg", "div", "p", "h2", "h3", "main"}) {
+    EXPECT_EQ(count("<" + tag + ">") + count("<" + tag + " "), count("</" + tag + ">")) << tag;
+  }
+}
+
+TEST(TextReport, FitsAHundredColumnsAndPrintsNoControls) {
+  const RuleSet rules = agent_rules();
+  const std::string text =
+      text_report(report_of(rules, {std::string(300, 'x'), "\x1b[2J", "plain"}), {});
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), 100u) << line;
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_NE(text.find("denied 27 of 30 requests, 3 of 3 keys"), std::string::npos) << text;
+}
+
+TEST(TextReport, HasColoursOnlyWhenAsked) {
+  const RuleSet rules = agent_rules();
+  const ReplayReport report = report_of(rules, {"agent"});
+  EXPECT_EQ(text_report(report, {.colours = false}).find('\x1b'), std::string::npos);
+  EXPECT_NE(text_report(report, {.colours = true}).find("\x1b[31m"), std::string::npos);
+}
+
+TEST(LimitText, NamesTheNumbers) {
+  EXPECT_EQ(limit_text(token_bucket(1000).per(1s).burst(2000)),
+            "token_bucket, 1,000 per 1 s, burst 2,000");
+  EXPECT_EQ(limit_text(gcra(30).per(60s).burst(15)), "gcra, 30 per 1 min, burst 15");
+  EXPECT_EQ(limit_text(fixed_window(5).per(250ms)), "fixed_window, 5 per 250 ms");
+  EXPECT_EQ(limit_text(gcra(0).per(1s)), "gcra, 0 per 1 s, a ban");
+}
+
+}  // namespace
+}  // namespace sluice::replay

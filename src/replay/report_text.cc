@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kTopDenied = 10;
 constexpr std::size_t kChartColumns = 64;
-constexpr std::size_t kLabelColumns = 36;
+constexpr std::size_t kLabelColumns = 35;
 
 // Colours for meaning, none where they are off.
 class Paint {
@@ -68,7 +68,7 @@ class TextReport {
          grouped(rules) + (rules == 1 ? " rule" : " rules") + speed());
     if (report_.first) {
       line(paint_.dim(plain_time(*report_.first) + " to " + plain_time(*report_.last) + " UTC, " +
-                      duration_text(*report_.last - *report_.first)));
+                      rough_duration_text(*report_.last - *report_.first)));
     }
     line("");
   }
@@ -83,7 +83,8 @@ class TextReport {
   }
 
   void total(const std::string& name, std::uint64_t count, const std::string& remark) {
-    line("  " + pad_right(name, 12) + pad_left(grouped(count), 15) + "  " + remark);
+    line("  " + pad_right(name, 12) + pad_left(grouped(count), 15) +
+         (remark.empty() ? "" : "  " + remark));
   }
 
   void totals() {
@@ -119,7 +120,9 @@ class TextReport {
     const std::uint64_t most = *std::max_element(counts.begin(), counts.end());
     const std::string line_of_bars = sparkline(counts);
     line("  " + pad_right(name, 12) +
-         (most == 0 ? paint_.dim(line_of_bars) : denials ? paint_.red(line_of_bars) : line_of_bars) +
+         (most == 0 ? paint_.dim(line_of_bars)
+          : denials ? paint_.red(line_of_bars)
+                    : line_of_bars) +
          "  at most " + grouped(most));
   }
 
@@ -167,11 +170,13 @@ class TextReport {
     }
   }
 
-  // The day of the first denial, and of the last where it is another.
+  // The first denial and the last: with the time where both are of one day.
   static std::string when(const DeniedKey& key) {
-    const std::string first = plain_time(key.first).substr(0, 10);
-    const std::string last = plain_time(key.last).substr(0, 10);
-    return first == last ? first : first + " to " + last;
+    const std::string first = plain_time(key.first).substr(0, 16);
+    const std::string last = plain_time(key.last).substr(0, 16);
+    if (first == last) return first;
+    if (first.substr(0, 10) == last.substr(0, 10)) return first + " to " + last.substr(11);
+    return first.substr(0, 10) + " to " + last.substr(0, 10);
   }
 
   void cautions() {

@@ -172,28 +172,35 @@ std::string iso_time(Instant at) {
 
 std::string duration_text(Duration duration) {
   struct Unit {
-    std::int64_t seconds;
+    std::int64_t microseconds;
     const char* name;
   };
-  constexpr std::array<Unit, 4> kUnits = {{{86400, " d"}, {3600, " h"}, {60, " min"}, {1, " s"}}};
-  std::int64_t seconds = std::chrono::floor<std::chrono::seconds>(duration).count();
-  if (seconds == 0 && duration.count() > 0) {
-    return formatted("%g ms", static_cast<double>(duration.count()) / 1000);
-  }
+  constexpr std::array<Unit, 6> kUnits = {{{86'400'000'000, " d"},
+                                           {3'600'000'000, " h"},
+                                           {60'000'000, " min"},
+                                           {1'000'000, " s"},
+                                           {1'000, " ms"},
+                                           {1, " µs"}}};
+  std::int64_t left = duration.count();
   std::string text;
-  int parts = 0;
   for (const Unit& unit : kUnits) {
-    const std::int64_t count = seconds / unit.seconds;
-    seconds %= unit.seconds;
-    if (parts > 0) ++parts;
+    const std::int64_t count = left / unit.microseconds;
+    left %= unit.microseconds;
     if (count == 0) continue;
-    parts = std::max(parts, 1);
     if (!text.empty()) text += ' ';
     text += std::to_string(count);
     text += unit.name;
-    if (parts == 2) break;
   }
   return text.empty() ? "0 s" : text;
+}
+
+std::string rough_duration_text(Duration duration) {
+  using std::chrono::floor;
+  if (duration >= std::chrono::days{1}) return duration_text(floor<std::chrono::hours>(duration));
+  if (duration >= std::chrono::hours{1}) {
+    return duration_text(floor<std::chrono::minutes>(duration));
+  }
+  return duration_text(floor<std::chrono::seconds>(duration));
 }
 
 }  // namespace sluice::replay

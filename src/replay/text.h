@@ -34,7 +34,9 @@ std::string bytes_text(std::uint64_t bytes);
 // "2016-02-20T05:00:45Z", and with a space and no Z for people.
 std::string iso_time(Instant at);
 std::string plain_time(Instant at);
-// "45 s", "12 min 30 s", "3 h", "149 d 12 h": the two largest units.
+// "45 s", "1 min 30 s", "1 s 500 ms": exact.
 std::string duration_text(Duration duration);
+// The two or so largest units, for spans: "149 d 11 h".
+std::string rough_duration_text(Duration duration);
 
 }  // namespace sluice::replay

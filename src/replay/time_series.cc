@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace sluice::replay {
 namespace {
@@ -12,15 +13,15 @@ using std::chrono::seconds;
 
 // Widths that people count in.
 constexpr std::array<seconds, 31> kWidths = {
-    1s,       2s,       5s,       10s,       15s,       20s,       30s,       1min,
-    2min,     5min,     10min,    15min,     20min,     30min,     1h,        2h,
-    3h,       4h,       6h,       12h,       days{1},   days{2},   days{3},   days{4},
-    days{7},  days{14}, days{28}, days{56},  days{112}, days{224}, days{448}};
+    1s,      2s,       5s,       10s,      15s,       20s,       30s,      1min,
+    2min,    5min,     10min,    15min,    20min,     30min,     1h,       2h,
+    3h,      4h,       6h,       12h,      days{1},   days{2},   days{3},  days{4},
+    days{7}, days{14}, days{28}, days{56}, days{112}, days{224}, days{448}};
 
-// The next wider of them that whole buckets of `width` fill.
-Duration next_width(Duration width) {
+// The next of them that is wider than `width` and that whole buckets of `bucket` fill.
+Duration wider_than(Duration width, Duration bucket) {
   for (const Duration wider : kWidths) {
-    if (wider > width && wider % width == Duration{0}) return wider;
+    if (wider > width && wider % bucket == Duration{0}) return wider;
   }
   return width * 2;
 }
@@ -37,7 +38,7 @@ std::size_t buckets_between(Instant start, Instant at, Duration width) {
 
 void TimeSeries::move_to(Instant at) {
   if (counts_.empty()) start_ = floor_to(at, width_);
-  while (buckets_between(start_, at, width_) >= kMostBuckets) widen(next_width(width_));
+  while (buckets_between(start_, at, width_) >= kMostBuckets) widen(wider_than(width_, width_));
   current_ = buckets_between(start_, at, width_);
   current_end_ = start_ + (static_cast<std::int64_t>(current_) + 1) * width_;
   counts_.resize((current_ + 1) * channels_);
@@ -62,13 +63,21 @@ void TimeSeries::widen(Duration width) {
 
 std::vector<std::uint64_t> TimeSeries::channel(std::size_t channel) const {
   std::vector<std::uint64_t> counts(buckets());
-  for (std::size_t bucket = 0; bucket < counts.size(); ++bucket) counts[bucket] = at(bucket, channel);
+  for (std::size_t bucket = 0; bucket < counts.size(); ++bucket)
+    counts[bucket] = at(bucket, channel);
   return counts;
 }
 
 TimeSeries TimeSeries::in_columns(std::size_t columns) const {
   TimeSeries wide = *this;
-  while (wide.buckets() > columns) wide.widen(next_width(wide.width_));
+  if (buckets() <= columns) return wide;
+  const Instant last = start_ + static_cast<std::int64_t>(buckets() - 1) * width_;
+  const auto fits = [&](Duration width) {
+    return buckets_between(floor_to(start_, width), last, width) < columns;
+  };
+  Duration width = width_;
+  while (!fits(width)) width = wider_than(width, width_);
+  wide.widen(width);
   return wide;
 }
 

@@ -9,8 +9,8 @@
 namespace sluice::replay {
 
 // Counts over time, in several channels, in constant memory: equal buckets, of a width that people
-// count in (1 s, 5 s, 15 s, ... 1 h, ... 1 d, ...) and aligned to it in UTC. They start at one second
-// and widen whenever the time span outgrows kMostBuckets of them.
+// count in (1 s, 5 s, 15 s, ... 1 h, ... 1 d, ...) and aligned to it in UTC. They start at one
+// second and widen whenever the time span outgrows kMostBuckets of them.
 //
 // Not thread-safe. Cost: an addition where the last bucket is hit again.
 class TimeSeries {

@@ -51,13 +51,15 @@ std::optional<std::string> find_name_error(std::string_view name) {
   if (name.empty()) return "an attribute without a name; expected one such as ip or header.host";
   for (const char c : name) {
     if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7F) continue;
-    return "a control character in the attribute " + quoted(name) + "; expected a name such as ip";
+    return "a control character in the attribute " + in_quotes(name) +
+           "; expected a name such as ip";
   }
   if (name.front() == ' ' || name.back() == ' ') {
-    return "a space beside the attribute " + quoted(name) + "; expected the name alone";
+    return "a space beside the attribute " + in_quotes(name) + "; expected the name alone";
   }
   for (const std::string_view group : {"header.", "query.", "cookie.", "body."}) {
-    if (name == group) return quoted(name) + " lacks its name; expected " + std::string(group) + "NAME";
+    if (name == group)
+      return in_quotes(name) + " lacks its name; expected " + std::string(group) + "NAME";
   }
   return std::nullopt;
 }

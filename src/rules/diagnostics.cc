@@ -7,8 +7,8 @@
 namespace sluice {
 
 std::string RuleError::to_string() const {
-  std::string out = file + ":" + std::to_string(line) + ":" + std::to_string(column) +
-                    ": error: " + what;
+  std::string out =
+      file + ":" + std::to_string(line) + ":" + std::to_string(column) + ": error: " + what;
   if (!expected.empty()) out.append("; ").append(expected);
   return out;
 }
@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t kLongestName = 32;
 
-// Insertions, removals, replacements and swaps of neighbours that lead from a to b; both are at most
-// kLongestName long.
+// Insertions, removals, replacements and swaps of neighbours that lead from a to b; both are at
+// most kLongestName long.
 std::size_t distance(std::string_view a, std::string_view b) {
   using Row = std::array<std::size_t, kLongestName + 1>;
   Row before{}, last{}, row{};
@@ -68,9 +68,8 @@ std::vector<RuleError> Diagnostics::take() {
   const auto key = [](const Found& f) { return std::tie(f.at, f.what, f.expected); };
   std::stable_sort(found_.begin(), found_.end(),
                    [&](const Found& a, const Found& b) { return key(a) < key(b); });
-  const auto last = std::unique(found_.begin(), found_.end(), [&](const Found& a, const Found& b) {
-    return key(a) == key(b);
-  });
+  const auto last = std::unique(found_.begin(), found_.end(),
+                                [&](const Found& a, const Found& b) { return key(a) == key(b); });
   found_.erase(last, found_.end());
   std::vector<RuleError> errors;
   errors.reserve(found_.size());
@@ -79,7 +78,8 @@ std::vector<RuleError> Diagnostics::take() {
     errors.push_back(
         {file_, place.line, place.column, std::move(found.what), std::move(found.expected)});
   }
-  if (left_out_ > 0) errors.back().expected += " (and " + std::to_string(left_out_) + " more errors)";
+  if (left_out_ > 0)
+    errors.back().expected += " (and " + std::to_string(left_out_) + " more errors)";
   found_.clear();
   return errors;
 }

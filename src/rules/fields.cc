@@ -13,9 +13,8 @@ using schema::Key;
 using schema::Type;
 
 bool has_control(std::string_view text) {
-  return std::any_of(text.begin(), text.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
-  });
+  return std::any_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
 }
 
 // Each check_* says whether the value is right, and says what is wrong with it if not.
@@ -80,7 +79,8 @@ class Checker {
   bool check_period(const Node& node) {
     if (!node.is_scalar()) return wrong(node);
     const auto period = core::parse_period(node.text);
-    if (!period) diagnostics_.add_message(node.at, "'" + std::string(key_.name) + "': " + period.error());
+    if (!period)
+      diagnostics_.add_message(node.at, "'" + std::string(key_.name) + "': " + period.error());
     return period.has_value();
   }
 
@@ -88,7 +88,8 @@ class Checker {
     if (!node.is_sequence()) return wrong(node);
     const std::size_t size = node.items.size();
     if (size >= key_.least && size <= key_.most) return true;
-    diagnostics_.add(node.at, "'" + std::string(key_.name) + "' has " + std::to_string(size) + " items",
+    diagnostics_.add(node.at,
+                     "'" + std::string(key_.name) + "' has " + std::to_string(size) + " items",
                      "expected " + std::to_string(key_.least) + " to " + std::to_string(key_.most));
     return size > 0;
   }
@@ -115,7 +116,7 @@ std::string describe(const Node& node) {
   switch (node.kind) {
     case Node::Kind::kNull: return "nothing";
     case Node::Kind::kScalar:
-      return node.text.empty() ? "empty" : (node.quoted ? "the text " : "") + quoted(node.text);
+      return node.text.empty() ? "empty" : (node.quoted ? "the text " : "") + in_quotes(node.text);
     case Node::Kind::kSequence: return "a list";
     case Node::Kind::kMap: return "a map";
   }
@@ -155,7 +156,7 @@ void Fields::take(const Node& key, const Node& value, Diagnostics& diagnostics) 
     values_[i].valid = Checker(map_->keys[i], diagnostics).check(value);
     return;
   }
-  diagnostics.add(key.at, "unknown key " + quoted(key.text),
+  diagnostics.add(key.at, "unknown key " + in_quotes(key.text),
                   one_of(*map_) + did_you_mean(key.text, names_of(*map_)));
 }
 

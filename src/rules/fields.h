@@ -11,11 +11,12 @@
 
 namespace sluice::rules {
 
-// The values of one map that stood the test of its schema. What is wrong with the others went to the
-// diagnostics; they are absent here. Borrows the document.
+// The values of one map that stood the test of its schema. What is wrong with the others went to
+// the diagnostics; they are absent here. Borrows the document.
 class Fields {
  public:
-  // Checks that `node` is a map, for unknown and missing keys, and the type and range of each value.
+  // Checks that `node` is a map, for unknown and missing keys, and the type and range of each
+  // value.
   static Fields read(const Node& node, const schema::Map& map, Diagnostics& diagnostics);
 
   // The names below are of the map's schema; another name ends the program.

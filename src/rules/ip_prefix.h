@@ -23,7 +23,8 @@ struct AddressText {
 };
 
 // The network that an address belongs to ("192.0.2.0/24", "2001:db8::/64"), or the address in its
-// usual spelling where all bits count. IPv4-mapped IPv6 is IPv4. Absent where the text is no address.
+// usual spelling where all bits count. IPv4-mapped IPv6 is IPv4. Absent where the text is no
+// address.
 std::optional<AddressText> network_of(std::string_view address, PrefixBits bits) noexcept;
 
 }  // namespace sluice::rules

@@ -34,7 +34,8 @@ class TemplateParser {
   Expected<KeyTemplate, TemplateError> parse() {
     while (at_ < text_.size() && !error_) {
       const char c = text_[at_];
-      const bool doubled = (c == '{' || c == '}') && text_.substr(at_ + 1, 1) == text_.substr(at_, 1);
+      const bool doubled =
+          (c == '{' || c == '}') && text_.substr(at_ + 1, 1) == text_.substr(at_, 1);
       if (doubled) {
         literal_ += c;
         at_ += 2;
@@ -100,9 +101,10 @@ class TemplateParser {
     const auto first = bits_of(written.substr(0, slash));
     const auto v6 = both ? bits_of(written.substr(slash + 1)) : first;
     if (!first || !v6 || *v6 > 128 || (both && *first > 32)) {
-      fail(at, quoted("/" + std::string(written)) +
-                   " is no prefix of an address; expected /64 (bits of IPv6), or /24/64 (of IPv4 and "
-                   "of IPv6)");
+      fail(at,
+           in_quotes("/" + std::string(written)) +
+               " is no prefix of an address; expected /64 (bits of IPv6), or /24/64 (of IPv4 and "
+               "of IPv6)");
       return {};
     }
     if (!both && *first <= 32) {
@@ -111,7 +113,8 @@ class TemplateParser {
                    "/64, or more than 32 bits for IPv6 alone");
       return {};
     }
-    return PrefixBits{static_cast<std::uint8_t>(both ? *first : 32), static_cast<std::uint8_t>(*v6)};
+    return PrefixBits{static_cast<std::uint8_t>(both ? *first : 32),
+                      static_cast<std::uint8_t>(*v6)};
   }
 
   std::string_view text_;
@@ -128,15 +131,14 @@ Expected<KeyTemplate, TemplateError> KeyTemplate::compile(std::string_view text,
 }
 
 std::optional<KeyTemplate::Filled> KeyTemplate::fill_part(const Part& part, AttributeValues& values,
-                                                          std::string& text,
-                                                          AddressText& address) {
+                                                          std::string& text, AddressText& address) {
   for (const Alternative& alternative : part.alternatives) {
     const auto& value = values.get(alternative.attribute);
     if (!value || value->empty()) continue;
     Filled filled;
     filled.value = *value;
-    const auto network = alternative.grouped.empty() ? std::nullopt
-                                                     : network_of(*value, alternative.bits);
+    const auto network =
+        alternative.grouped.empty() ? std::nullopt : network_of(*value, alternative.bits);
     if (network) {
       address = *network;
       filled.value = address.view();

@@ -13,8 +13,8 @@
 namespace sluice::rules {
 
 struct TemplateError {
-  std::size_t at = 0;  // a byte of the template
-  std::string message; // "WHAT; EXPECTED"
+  std::size_t at = 0;   // a byte of the template
+  std::string message;  // "WHAT; EXPECTED"
 };
 
 // A key template, compiled (docs/rules.md, Keys):
@@ -38,8 +38,8 @@ class KeyTemplate {
     std::size_t size = 0;
   };
   // Appends the parts of a counter's key to `text` (counter_key.h), where the key then ends at
-  // `key_end`, and behind it the label, unless that is a piece of the key. `scratch` is overwritten.
-  // Absent where an attribute is missing; then `text` holds a part of it.
+  // `key_end`, and behind it the label, unless that is a piece of the key. `scratch` is
+  // overwritten. Absent where an attribute is missing; then `text` holds a part of it.
   std::optional<Label> fill(AttributeValues& values, std::string& text, std::size_t& key_end,
                             std::string& scratch) const;
 
@@ -53,14 +53,14 @@ class KeyTemplate {
     PrefixBits bits;
   };
   struct Part {
-    std::string literal;          // as a person reads it
-    std::string encoded_literal;  // "|text"
+    std::string literal;                    // as a person reads it
+    std::string encoded_literal;            // "|text"
     std::vector<Alternative> alternatives;  // of an attribute; else it is a literal
   };
   // What an attribute's part appended to the text.
   struct Filled {
-    std::size_t at = 0;   // where its value begins in the text
-    bool as_is = false;   // the value stands there unescaped
+    std::size_t at = 0;  // where its value begins in the text
+    bool as_is = false;  // the value stands there unescaped
     std::string_view value;
   };
 

@@ -14,8 +14,11 @@
 namespace sluice::rules {
 namespace {
 
-constexpr std::array<std::string_view, 9> kMethods{
-    "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"};
+constexpr std::array<std::string_view, 9> kMethods{"GET",     "HEAD",    "POST",  "PUT",  "DELETE",
+                                                   "CONNECT", "OPTIONS", "TRACE", "PATCH"};
+
+// Each takes kilobytes and microseconds, and aliases make many of few bytes.
+constexpr std::size_t kMaxExpressions = 10000;
 
 const schema::Map& child(const schema::Map& map, std::string_view name) {
   for (const schema::Key& key : map.keys) {
@@ -81,6 +84,7 @@ class Loader {
   FailurePolicy on_store_error_ = FailurePolicy::kAllow;
   OnMissing on_missing_ = OnMissing::kSkip;
   Names rule_names_;
+  std::size_t expressions_ = 0;
 };
 
 void Loader::read(const Node& root) {
@@ -141,7 +145,7 @@ void Loader::read_match(const Node& node, CompiledRule& compiled) {
 void Loader::read_patterns(std::string_view attribute, const Node& node, Condition& condition) {
   if (!node.is_sequence()) return read_pattern(attribute, node, condition);
   if (node.items.empty()) {
-    diagnostics_.add(node.at, quoted(attribute) + " has no patterns",
+    diagnostics_.add(node.at, in_quotes(attribute) + " has no patterns",
                      "expected a pattern, or a list of some");
   }
   for (const Node* item : node.items) read_pattern(attribute, *item, condition);
@@ -150,18 +154,23 @@ void Loader::read_patterns(std::string_view attribute, const Node& node, Conditi
 void Loader::read_pattern(std::string_view attribute, const Node& node, Condition& condition) {
   constexpr std::size_t kLongest = 4096;
   if (!node.is_scalar() || node.text.size() > kLongest) {
-    diagnostics_.add(node.at, quoted(attribute) + " is " + describe(node),
+    diagnostics_.add(node.at, in_quotes(attribute) + " is " + describe(node),
                      "expected a pattern of at most 4096 bytes, or a list of some");
     return;
   }
+  if (expressions_ > kMaxExpressions) return;
   auto pattern = Pattern::compile(node.text);
   if (!pattern) return diagnostics_.add_message(node.at, pattern.error());
+  if (pattern->is_expression() && ++expressions_ > kMaxExpressions) {
+    return diagnostics_.add(node.at, "too many expressions (aliases count as what they stand for)",
+                            "expected at most " + std::to_string(kMaxExpressions) + " in a file");
+  }
   if (attribute == "method") {
     std::string upper = node.text;
     for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     for (const std::string_view method : kMethods) {
       if (upper != method || node.text == method) continue;
-      diagnostics_.add(node.at, "the method " + quoted(node.text) + " would match no request",
+      diagnostics_.add(node.at, "the method " + in_quotes(node.text) + " would match no request",
                        "expected '" + upper + "': methods are compared as they are");
     }
   }
@@ -182,8 +191,7 @@ void Loader::read_limits(const Node& node, Rule& rule, CompiledRule& compiled) {
     if (!limit) continue;
     rule.limits.push_back({name, std::string(fields.text("key")), *limit,
                            fields.choice<OnMissing>("on_missing").value_or(on_missing_)});
-    compiled.limits.push_back(
-        {counter_prefix(set_->domain, rule.name, name), std::move(key)});
+    compiled.limits.push_back({counter_prefix(set_->domain, rule.name, name), std::move(key)});
   }
 }
 
@@ -223,13 +231,14 @@ void Loader::check_name(Names& names, std::string_view name, std::size_t at, std
   const auto [first, is_new] = names.try_emplace(std::string(name), at);
   if (is_new) return;
   const Place place = diagnostics_.source().place(first->second);
-  diagnostics_.add(at, "duplicate " + std::string(of) + " " + quoted(name),
+  diagnostics_.add(at, "duplicate " + std::string(of) + " " + in_quotes(name),
                    "expected another name than that of line " + std::to_string(place.line) +
                        ", column " + std::to_string(place.column));
 }
 
 std::shared_ptr<const RuleSet::Impl> Loader::finish() {
-  for (std::size_t i = 0; i < set_->rules.size(); ++i) set_->by_name.emplace(set_->rules[i].name, i);
+  for (std::size_t i = 0; i < set_->rules.size(); ++i)
+    set_->by_name.emplace(set_->rules[i].name, i);
   return std::move(set_);
 }
 

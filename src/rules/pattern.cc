@@ -42,7 +42,7 @@ std::string to_regex(std::string_view text) {
 Expected<Pattern> Pattern::compile(std::string_view text) {
   if (text.starts_with('~')) return regex(std::string(text.substr(1)), text);
   if (text.find("***") != text.npos) {
-    return Unexpected{"'***' in the pattern " + quoted(text) + "; expected '*' or '**'"};
+    return Unexpected{"'***' in the pattern " + in_quotes(text) + "; expected '*' or '**'"};
   }
   if (text.find('*') == text.npos) {
     Pattern pattern;
@@ -99,7 +99,7 @@ Expected<Pattern> Pattern::regex(const std::string& expression, std::string_view
   pattern.kind_ = Kind::kRegex;
   auto compiled = std::make_shared<re2::RE2>(expression, options);
   if (!compiled->ok()) {
-    return Unexpected{"the regex " + quoted(shown) + " is wrong: " + compiled->error() +
+    return Unexpected{"the regex " + in_quotes(shown) + " is wrong: " + compiled->error() +
                       "; expected an RE2 expression after '~'"};
   }
   pattern.regex_ = std::move(compiled);
@@ -164,7 +164,8 @@ bool Pattern::matches(std::string_view value) const {
     case Kind::kExact: return value == text_;
     case Kind::kPrefix: return value.starts_with(text_);
     case Kind::kBelow:
-      return value.starts_with(text_) && (value.size() == text_.size() || value[text_.size()] == '/');
+      return value.starts_with(text_) &&
+             (value.size() == text_.size() || value[text_.size()] == '/');
     case Kind::kStars: return match_pieces(segments_.front(), value);
     case Kind::kSegments: return match_segments(value);
     case Kind::kRegex: return match_regex(value);

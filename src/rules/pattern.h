@@ -29,6 +29,8 @@ class Pattern {
   static Expected<Pattern> compile(std::string_view text);
 
   bool matches(std::string_view value) const;
+  // Whether RE2 does the matching.
+  bool is_expression() const noexcept { return kind_ == Kind::kRegex; }
 
  private:
   enum class Kind { kExact, kPrefix, kBelow, kStars, kSegments, kRegex };

@@ -15,9 +15,13 @@ bool store_failed(const Decision& decision) noexcept {
   return decision.reason == Reason::kStoreError || decision.reason == Reason::kStoreTimeout;
 }
 
-Decision denied(Reason reason, std::uint32_t capacity = 0) noexcept {
-  return {.outcome = Outcome::kDenied, .reason = reason, .limit = capacity};
+// Whether the store has answered each charge by itself, and not the request as a whole.
+bool answers_each(const Decision& decision) noexcept {
+  return decision.reason != Reason::kMissing && decision.reason != Reason::kInvalid &&
+         decision.reason != Reason::kFallback && !store_failed(decision);
 }
+
+Decision denied(Reason reason) noexcept { return {.outcome = Outcome::kDenied, .reason = reason}; }
 
 // What a rule's policy makes of a store that could not decide. `kLocal` denies here and keeps the
 // store's reason: nothing has answered in the store's place.
@@ -33,11 +37,16 @@ class RuleRequest::Impl {
  public:
   explicit Impl(Limiter& limiter) : limiter_(&limiter) {}
 
-  const RuleAnswer& decide(const RuleSet& rules, const AttributeSource& attributes,
-                           std::uint64_t cost, std::optional<Instant> now, Verb verb);
-  const RuleAnswer& decide_by(const RuleSet& rules, const Rule& rule,
-                              const AttributeSource& attributes, std::uint64_t cost,
-                              std::optional<Instant> now, Verb verb);
+  // What decides one request, beside its rules and attributes.
+  struct Terms {
+    std::uint64_t cost = 1;
+    std::optional<Instant> now = {};
+    Verb verb = Verb::kTake;
+  };
+  const RuleAnswer& decide(const RuleSet::Impl& set, const AttributeSource& attributes,
+                           const Terms& terms);
+  const RuleAnswer& decide_by(const RuleSet::Impl& set, const Rule& rule,
+                              const AttributeSource& attributes, const Terms& terms);
 
  private:
   // A limit that applies; its places are in `text_`.
@@ -45,25 +54,30 @@ class RuleRequest::Impl {
     const RuleLimit* limit;
     std::size_t key_at, key_end, label_at, label_size;
   };
-  // A rule that matched, and its limits: from `first` to `last` in `wanted_` and in the answer.
+  // A rule that matched, and its limits: `first` to `last` of `wanted_` and of the answer's.
   struct Matched {
     const Rule* rule;
     std::size_t first, last;
-    bool missing;  // an attribute that it insists on; then `wanted_` has that limit alone
+    bool missing;  // an attribute that it insists on; then its limits are that one alone
+
     bool enforced() const noexcept { return rule->mode == RuleMode::kEnforce; }
+    bool empty() const noexcept { return first == last; }
   };
 
   void begin(const RuleSet::Impl& set, const AttributeSource& attributes);
   void match(const Rule& rule, const CompiledRule& compiled);
   bool want(const RuleLimit& limit, const CompiledLimit& compiled);
-  const RuleAnswer& answer(std::uint64_t cost, std::optional<Instant> now, Verb verb);
+  const RuleAnswer& answer(const Terms& terms);
+  void keep_missing();
   void publish();
-  void decide_enforced(std::uint64_t cost, std::optional<Instant> now, Verb verb);
-  void decide_shadow(std::size_t index, std::uint64_t cost, std::optional<Instant> now, Verb verb);
-  void add_charges(const Matched& matched, std::uint64_t cost);
-  Decision ask(std::optional<Instant> now, Verb verb);
-  void deny_missing();
-  void mark(const Matched& matched, bool denied);
+  Decision enforce(const Terms& terms);
+  Decision share_out(const Decision& said);
+  Decision try_out(std::size_t index, const Terms& terms);
+  void charge(const Matched& matched, std::uint64_t cost);
+  Decision ask(const Terms& terms);
+  void take_answers(std::size_t index, std::size_t& next);
+  void answer_all(std::size_t index, const Decision& decision);
+  void settle(const Decision& enforced, const std::optional<Decision>& trial);
 
   Limiter* limiter_;
   AttributeValues values_;
@@ -87,6 +101,31 @@ void RuleRequest::Impl::begin(const RuleSet::Impl& set, const AttributeSource& a
   answer_.matched.clear();
 }
 
+const RuleAnswer& RuleRequest::Impl::decide(const RuleSet::Impl& set,
+                                            const AttributeSource& attributes, const Terms& terms) {
+  begin(set, attributes);
+  for (std::size_t i = 0; i < set.rules.size(); ++i) {
+    if (!set.compiled[i].matches(values_)) continue;
+    match(set.rules[i], set.compiled[i]);
+    if (!set.rules[i].continues) break;
+  }
+  return answer(terms);
+}
+
+const RuleAnswer& RuleRequest::Impl::decide_by(const RuleSet::Impl& set, const Rule& rule,
+                                               const AttributeSource& attributes,
+                                               const Terms& terms) {
+  begin(set, attributes);
+  const std::less<const Rule*> before;
+  const Rule* first = set.rules.data();
+  if (before(&rule, first) || !before(&rule, first + set.rules.size())) {
+    answer_.decision = denied(Reason::kInvalid);
+    return answer_;
+  }
+  match(rule, set.compiled[static_cast<std::size_t>(&rule - first)]);
+  return answer(terms);
+}
+
 // Fills in the key of a limit. False where the request has to be denied for want of an attribute.
 bool RuleRequest::Impl::want(const RuleLimit& limit, const CompiledLimit& compiled) {
   Wanted wanted{&limit, text_.size(), 0, 0, 0};
@@ -106,7 +145,7 @@ void RuleRequest::Impl::match(const Rule& rule, const CompiledRule& compiled) {
   for (std::size_t i = 0; i < rule.limits.size(); ++i) {
     if (want(rule.limits[i], compiled.limits[i])) continue;
     matched.missing = true;
-    wanted_.resize(matched.first, Wanted{});
+    wanted_.resize(matched.first);
     wanted_.push_back({&rule.limits[i], 0, 0, 0, 0});
     break;
   }
@@ -114,28 +153,175 @@ void RuleRequest::Impl::match(const Rule& rule, const CompiledRule& compiled) {
   matched_.push_back(matched);
 }
 
+const RuleAnswer& RuleRequest::Impl::answer(const Terms& terms) {
+  if (matched_.empty()) return answer_;
+  const bool insists = std::any_of(matched_.begin(), matched_.end(), [](const Matched& matched) {
+    return matched.missing && matched.enforced();
+  });
+  if (insists) keep_missing();
+  publish();
+  const Decision enforced = enforce(terms);
+  std::optional<Decision> trial;
+  for (std::size_t i = 0; i < matched_.size(); ++i) {
+    if (matched_[i].enforced() || matched_[i].empty() || enforced.reason == Reason::kInvalid)
+      continue;
+    const Decision decision = try_out(i, terms);
+    if (!trial || (trial->allowed() && !decision.allowed())) trial = decision;
+  }
+  settle(enforced, trial);
+  return answer_;
+}
+
+// An enforced rule denies for want of an attribute: nothing is asked of the store for any rule.
+void RuleRequest::Impl::keep_missing() {
+  std::size_t kept = 0;
+  for (Matched& matched : matched_) {
+    const std::size_t first = kept;
+    if (matched.missing && matched.enforced()) wanted_[kept++] = wanted_[matched.first];
+    matched.first = first;
+    matched.last = kept;
+  }
+  wanted_.resize(kept);
+}
+
 // The text has its final place now: hands out views of it.
 void RuleRequest::Impl::publish() {
   const std::string_view text = text_;
   for (const Matched& matched : matched_) {
+    answer_.matched.push_back({matched.rule, false});
     for (std::size_t i = matched.first; i < matched.last; ++i) {
       const Wanted& wanted = wanted_[i];
       answer_.limits.push_back({matched.rule, wanted.limit,
                                 text.substr(wanted.key_at, wanted.key_end - wanted.key_at),
-                                text.substr(wanted.label_at, wanted.label_size),
-                                matched.missing ? denied(Reason::kMissing, wanted.limit->limit.capacity())
-                                                : Decision{}});
+                                text.substr(wanted.label_at, wanted.label_size), Decision{}});
     }
-    answer_.matched.push_back({matched.rule, false});
   }
-  if (!matched_.empty()) answer_.rule = matched_.front().rule;
 }
 
-void RuleRequest::Impl::mark(const Matched& matched, bool is_denied) {
-  answer_.matched[static_cast<std::size_t>(&matched - matched_.data())].denied = is_denied;
-  if (!is_denied) return;
-  const bool was_denied = !answer_.decision.allowed() && answer_.rule != nullptr;
-  if (!was_denied) answer_.rule = matched.rule;
+void RuleRequest::Impl::charge(const Matched& matched, std::uint64_t cost) {
+  for (std::size_t i = matched.first; i < matched.last; ++i) {
+    charges_.push_back({answer_.limits[i].counter, wanted_[i].limit->limit, cost});
+  }
+}
+
+Decision RuleRequest::Impl::ask(const Terms& terms) {
+  if (charges_.size() > kMaxCharges) return denied(Reason::kInvalid);
+  each_.assign(charges_.size(), Decision{});
+  return limiter_->apply(terms.verb, charges_, each_, terms.now);
+}
+
+// All enforced rules as one request. Where nothing applies, the answer is allowed.
+Decision RuleRequest::Impl::enforce(const Terms& terms) {
+  charges_.clear();
+  bool missing = false;
+  for (std::size_t i = 0; i < matched_.size(); ++i) {
+    if (!matched_[i].enforced()) continue;
+    if (!matched_[i].missing) {
+      charge(matched_[i], terms.cost);
+      continue;
+    }
+    answer_all(i, denied(Reason::kMissing));
+    missing = true;
+  }
+  if (missing) return denied(Reason::kMissing);
+  if (charges_.empty()) return Decision{};
+  return share_out(ask(terms));
+}
+
+// Gives every enforced rule its part of the store's answer, or what its policy says instead. The
+// strictest policy holds for the request.
+Decision RuleRequest::Impl::share_out(const Decision& said) {
+  const bool failed = store_failed(said);
+  Decision all = said;
+  if (failed) all = by_policy(FailurePolicy::kAllow, said);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < matched_.size(); ++i) {
+    if (!matched_[i].enforced() || matched_[i].empty()) continue;
+    if (answers_each(said)) {
+      take_answers(i, next);
+      continue;
+    }
+    const Decision own = failed ? by_policy(matched_[i].rule->on_store_error, said) : said;
+    answer_all(i, own);
+    if (failed && all.allowed()) all = own;
+  }
+  return all;
+}
+
+// A rule on trial, by itself.
+Decision RuleRequest::Impl::try_out(std::size_t index, const Terms& terms) {
+  const Matched& matched = matched_[index];
+  Decision decision = denied(Reason::kMissing);
+  if (!matched.missing) {
+    charges_.clear();
+    charge(matched, terms.cost);
+    decision = ask(terms);
+  }
+  if (store_failed(decision)) decision = by_policy(matched.rule->on_store_error, decision);
+  std::size_t next = 0;
+  if (answers_each(decision)) {
+    take_answers(index, next);
+  } else {
+    answer_all(index, decision);
+  }
+  return decision;
+}
+
+// The answers of a rule's limits, from `next` in what the store said.
+void RuleRequest::Impl::take_answers(std::size_t index, std::size_t& next) {
+  const Matched& matched = matched_[index];
+  bool any_denied = false;
+  for (std::size_t i = matched.first; i < matched.last; ++i) {
+    answer_.limits[i].decision = each_[next++];
+    any_denied |= !answer_.limits[i].decision.allowed();
+  }
+  answer_.matched[index].denied = any_denied;
+}
+
+// One answer for all limits of a rule, each with what it could hold.
+void RuleRequest::Impl::answer_all(std::size_t index, const Decision& decision) {
+  const Matched& matched = matched_[index];
+  for (std::size_t i = matched.first; i < matched.last; ++i) {
+    answer_.limits[i].decision = decision;
+    answer_.limits[i].decision.limit = wanted_[i].limit->limit.capacity();
+  }
+  answer_.matched[index].denied = !decision.allowed();
+}
+
+// `trial`: of the first rule on trial that would have denied, else of the first that was tried;
+// none where none was.
+void RuleRequest::Impl::settle(const Decision& enforced, const std::optional<Decision>& trial) {
+  answer_.decision = enforced;
+  const bool shadowed = trial && !trial->allowed() && enforced.allowed();
+  if (trial && enforced == Decision{}) {
+    answer_.decision = {
+        .limit = trial->limit, .remaining = trial->remaining, .reset_after = trial->reset_after};
+  }
+  if (shadowed && enforced.reason == Reason::kOk) answer_.decision.reason = Reason::kShadow;
+  answer_.rule = matched_.front().rule;
+  if (enforced.allowed() && !shadowed) return;
+  const RuleMode decisive = enforced.allowed() ? RuleMode::kShadow : RuleMode::kEnforce;
+  for (const RuleAnswer::Matched& matched : answer_.matched) {
+    if (!matched.denied || matched.rule->mode != decisive) continue;
+    answer_.rule = matched.rule;
+    return;
+  }
+}
+
+RuleRequest::RuleRequest(Limiter& limiter) : impl_(std::make_unique<Impl>(limiter)) {}
+RuleRequest::~RuleRequest() = default;
+RuleRequest::RuleRequest(RuleRequest&&) noexcept = default;
+RuleRequest& RuleRequest::operator=(RuleRequest&&) noexcept = default;
+
+const RuleAnswer& RuleRequest::decide(const RuleSet& rules, const AttributeSource& attributes,
+                                      std::uint64_t cost, std::optional<Instant> now, Verb verb) {
+  return impl_->decide(rules.impl(), attributes, {cost, now, verb});
+}
+
+const RuleAnswer& RuleRequest::decide_by(const RuleSet& rules, const Rule& rule,
+                                         const AttributeSource& attributes, std::uint64_t cost,
+                                         std::optional<Instant> now, Verb verb) {
+  return impl_->decide_by(rules.impl(), rule, attributes, {cost, now, verb});
 }
 
 }  // namespace sluice

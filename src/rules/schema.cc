@@ -11,9 +11,13 @@ namespace sluice::rules::schema {
 namespace {
 
 // In the order of their enumerators, which the loader relies on.
-constexpr std::array<std::string_view, 7> kAlgorithms{
-    "fixed_window", "sliding_window_log", "sliding_window_counter", "sliding_window_hybrid",
-    "leaky_bucket", "token_bucket",       "gcra"};
+constexpr std::array<std::string_view, 7> kAlgorithms{"fixed_window",
+                                                      "sliding_window_log",
+                                                      "sliding_window_counter",
+                                                      "sliding_window_hybrid",
+                                                      "leaky_bucket",
+                                                      "token_bucket",
+                                                      "gcra"};
 constexpr std::array<std::string_view, 2> kAligns{"first_request", "clock"};
 constexpr std::array<std::string_view, 2> kWeightings{"linear", "none"};
 constexpr std::array<std::string_view, 2> kLeakyModes{"meter", "queue"};
@@ -34,8 +38,9 @@ constexpr Key kMissing{
     .type = Type::kChoice,
     .otherwise = "`skip`",
     .values = kOnMissing,
-    .help = "When an attribute that `key` needs is absent or empty: `skip`, the limit does not "
-            "apply; `deny`, the request is denied before anything is taken.",
+    .help =
+        "When an attribute that `key` needs is absent or empty: `skip`, the limit does not "
+        "apply; `deny`, the request is denied before anything is taken.",
 };
 
 constexpr Key kStoreError{
@@ -43,8 +48,9 @@ constexpr Key kStoreError{
     .type = Type::kChoice,
     .otherwise = "`allow`",
     .values = kOnStoreError,
-    .help = "When the store cannot decide: let pass, deny, or limit within this process. Where no "
-            "local limiting is set up, `local` denies.",
+    .help =
+        "When the store cannot decide: let pass, deny, or limit within this process. Where no "
+        "local limiting is set up, `local` denies.",
 };
 
 constexpr Key with_default(Key key, std::string_view otherwise) {
@@ -185,7 +191,8 @@ constexpr std::array<Key, 4> kFileKeys{
 constexpr Map kFile{"file", "the top of the file", kFileKeys};
 
 std::string text_expectation(const Key& key) {
-  if (key.least > 0) return "text of " + std::to_string(key.least) + " to " + std::to_string(key.most) + " bytes";
+  if (key.least > 0)
+    return "text of " + std::to_string(key.least) + " to " + std::to_string(key.most) + " bytes";
   return "text of at most " + std::to_string(key.most) + " bytes";
 }
 

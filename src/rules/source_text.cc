@@ -10,13 +10,17 @@ constexpr std::size_t kMostQuoted = 60;
 
 bool continues(char c) noexcept { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// The size of the UTF-8 sequence at the start of `text`, or 0 if there is none. By the ranges of the
-// second byte, overlong forms, surrogates and what lies past U+10FFFF are none.
+// The size of the UTF-8 sequence at the start of `text`, or 0 if there is none. By the ranges of
+// the second byte, overlong forms, surrogates and what lies past U+10FFFF are none.
 std::size_t sequence_size(std::string_view text) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned first = byte(0);
   if (first < 0x80) return 1;
-  const std::size_t size = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
+  const std::size_t size = first < 0xC2   ? 0
+                           : first < 0xE0 ? 2
+                           : first < 0xF0 ? 3
+                           : first < 0xF5 ? 4
+                                          : 0;
   if (size == 0 || text.size() < size) return 0;
   for (std::size_t i = 1; i < size; ++i) {
     if (!continues(text[i])) return 0;
@@ -56,7 +60,7 @@ std::size_t find_invalid_utf8(std::string_view text) noexcept {
   return std::string_view::npos;
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::string_view kHex = "0123456789ABCDEF";
   std::string out = "'";
   std::size_t at = 0;

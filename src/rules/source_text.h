@@ -33,6 +33,6 @@ std::size_t find_invalid_utf8(std::string_view text) noexcept;
 
 // Text from a file or a program for a message: in single quotes, cut short, with control bytes and
 // broken UTF-8 made visible.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 }  // namespace sluice::rules

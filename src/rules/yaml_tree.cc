@@ -23,12 +23,13 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (document_.root == nullptr) return;
-    diagnostics_.add(at(mark), "a second document", "expected one document in a file, without '---'");
+    diagnostics_.add(at(mark), "a second document",
+                     "expected one document in a file, without '---'");
     throw Stop{};
   }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    attach(make(Node::Kind::kNull, at(mark), anchor));
+    attach(make(Node::Kind::kNull, place_of_nothing(at(mark)), anchor));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override;
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -56,6 +57,7 @@ class TreeBuilder final : public YAML::EventHandler {
   static std::size_t at(const YAML::Mark& mark) {
     return mark.pos < 0 ? 0 : static_cast<std::size_t>(mark.pos);
   }
+  std::size_t place_of_nothing(std::size_t next) const;
   Node* make(Node::Kind kind, std::size_t where, YAML::anchor_t anchor);
   void refuse_tag(const YAML::Mark& mark, const std::string& tag);
   void open(Node::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -70,6 +72,15 @@ class TreeBuilder final : public YAML::EventHandler {
   std::vector<Frame> frames_;
   std::vector<Node*> anchors_;
 };
+
+// Where nothing stands, the parser names the place of what comes next: in a later line, that is far
+// from the '-' that it belongs to.
+std::size_t TreeBuilder::place_of_nothing(std::size_t next) const {
+  const std::string_view before = diagnostics_.source().text().substr(0, next);
+  const std::size_t last = before.find_last_not_of(" \t\r\n");
+  if (last == before.npos || before.find('\n', last) == before.npos) return next;
+  return last;
+}
 
 Node* TreeBuilder::make(Node::Kind kind, std::size_t where, YAML::anchor_t anchor) {
   Node& node = document_.nodes.emplace_back();
@@ -103,7 +114,7 @@ void TreeBuilder::OnScalar(const YAML::Mark& mark, const std::string& tag, YAML:
 
 void TreeBuilder::refuse_tag(const YAML::Mark& mark, const std::string& tag) {
   if (tag.empty() || tag == "?" || tag == "!") return;
-  diagnostics_.add(at(mark), "the tag " + quoted(tag), "expected a value without a tag");
+  diagnostics_.add(at(mark), "the tag " + in_quotes(tag), "expected a value without a tag");
 }
 
 void TreeBuilder::open(Node::Kind kind, const YAML::Mark& mark, const std::string& tag,
@@ -153,7 +164,7 @@ void TreeBuilder::take_key(Frame& frame, const Node* node) {
     diagnostics_.add(node->at, "a key that is not text", "expected 'key: value'");
   } else if (!frame.keys.insert(node->text).second) {
     frame.drop = true;
-    diagnostics_.add(node->at, "duplicate key " + quoted(node->text),
+    diagnostics_.add(node->at, "duplicate key " + in_quotes(node->text),
                      "expected each key once in a map");
   }
 }
@@ -176,14 +187,15 @@ bool check_text(Diagnostics& diagnostics) {
     return false;
   }
   if (const std::size_t at = find_invalid_utf8(text); at != text.npos) {
-    diagnostics.add(at, "not UTF-8: the byte " + quoted(text.substr(at, 1)), "expected UTF-8 text");
+    diagnostics.add(at, "not UTF-8: the byte " + in_quotes(text.substr(at, 1)),
+                    "expected UTF-8 text");
     return false;
   }
   for (std::size_t at = 0; at < text.size(); ++at) {
     const auto byte = static_cast<unsigned char>(text[at]);
     if ((byte >= 0x20 && byte != 0x7F) || byte == '\t' || byte == '\n') continue;
     if (byte == '\r' && text.substr(at + 1, 1) == "\n") continue;
-    diagnostics.add(at, "a control character, " + quoted(text.substr(at, 1)),
+    diagnostics.add(at, "a control character, " + in_quotes(text.substr(at, 1)),
                     "expected text; in double quotes it can be written as \\xNN");
     return false;
   }

@@ -15,12 +15,12 @@ struct Node {
   enum class Kind { kNull, kScalar, kSequence, kMap };
 
   Kind kind = Kind::kNull;
-  bool quoted = false;        // a scalar in quotes, or a block scalar
-  bool flow = false;          // a list or map in brackets
-  bool complete = true;       // false while its members are being read
-  std::size_t at = 0;         // its first byte in the text
-  std::size_t weight = 1;     // it and all within it, aliases counted as what they stand for
-  std::string text;           // of a scalar
+  bool quoted = false;     // a scalar in quotes, or a block scalar
+  bool flow = false;       // a list or map in brackets
+  bool complete = true;    // false while its members are being read
+  std::size_t at = 0;      // its first byte in the text
+  std::size_t weight = 1;  // it and all within it, aliases counted as what they stand for
+  std::string text;        // of a scalar
   std::vector<const Node*> items;
   std::vector<std::pair<const Node*, const Node*>> pairs;  // keys are scalars, each once
 
@@ -41,11 +41,11 @@ struct Document {
 
 inline constexpr std::size_t kMaxFileBytes = std::size_t{4} << 20;
 inline constexpr std::size_t kMaxDepth = 32;
-inline constexpr std::size_t kMaxNodes = 500000;
+inline constexpr std::size_t kMaxNodes = 1000000;
 
-// Reads one YAML document. What is wrong with its text, its syntax, or its structure (a key twice in
-// one map, a tag, too deep, too many aliases) goes to the diagnostics; `root` is null where nothing
-// could be read. Does not throw.
+// Reads one YAML document. What is wrong with its text, its syntax, or its structure (a key twice
+// in one map, a tag, too deep, too many aliases) goes to the diagnostics; `root` is null where
+// nothing could be read. Does not throw.
 void read_yaml(Diagnostics& diagnostics, Document& document);
 
 }  // namespace sluice::rules

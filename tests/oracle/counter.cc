@@ -194,9 +194,15 @@ Rational refund_to(Hybrid& state, const Counter& counter, std::int64_t instant, 
 
 // --- reading under other numbers ---
 
+// Whole units that come back within `wait` of a refill.
+Integer units_back_in(const Spec& spec, std::int64_t wait) {
+  const Rational periods = Rational(wait) / spec.per_us;
+  return at_intervals(spec) ? round_down(periods) * spec.limit : round_down(periods * spec.limit);
+}
+
 Bucket convert(const Bucket& bucket, const Counter& counter, const Spec& spec) {
   if (same_numbers(counter.spec, spec)) return bucket;
-  const Integer most = round_down(Rational(kLongestWait) / spec.per_us * spec.limit);
+  const Integer most = units_back_in(spec, kLongestWait);
   Bucket converted;
   converted.level = std::min(round_up(bucket.level), most);
   const std::int64_t phase = at_intervals(counter.spec) ? counter.last_change - bucket.refilled : 0;

@@ -91,8 +91,7 @@ Oracle::Share Oracle::find(const Charge& charge, std::int64_t at_us) const {
 // A counter is forgotten at the first multiple of 2^20 µs from which on it is untouched under the
 // limit it was written under.
 void Oracle::keep(const Name& name, const Share& share) {
-  const std::int64_t untouched =
-      share.instant + wait_until_untouched(share.after, share.instant);
+  const std::int64_t untouched = share.instant + wait_until_untouched(share.after, share.instant);
   const std::int64_t grid = std::int64_t{1} << 20;
   const std::int64_t forgotten_from = (untouched + grid - 1) / grid * grid;
   counters_.insert_or_assign(name, Kept{share.after, forgotten_from});
@@ -163,6 +162,14 @@ Answer Oracle::apply(Verb verb, const std::vector<Charge>& charges, std::int64_t
     limits.push_back(shares.at({charge.key, charge.spec.algorithm}).answer);
   }
   return combine(allowed, std::move(limits));
+}
+
+std::int64_t Oracle::last_forgotten(std::int64_t seen_us) const {
+  std::int64_t latest = 0;
+  for (const auto& [name, kept] : counters_) {
+    if (kept.forgotten_from <= seen_us) latest = std::max(latest, kept.forgotten_from);
+  }
+  return latest;
 }
 
 }  // namespace sluice_oracle

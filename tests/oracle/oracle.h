@@ -48,6 +48,10 @@ class Oracle {
  public:
   Answer apply(Verb verb, const std::vector<Charge>& charges, std::int64_t at_us);
 
+  // The latest instant, not after `seen_us`, at which a counter was forgotten; 0 if none was.
+  // Behind it a clock that is set back finds that counter fresh or as it was, as the store likes.
+  std::int64_t last_forgotten(std::int64_t seen_us) const;
+
  private:
   using Name = std::pair<std::string, Algorithm>;
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();

@@ -236,15 +236,38 @@ TEST(Oracle, ReadsAnEarlierInstantAsTheLastChange) {
 }
 
 TEST(Oracle, KeepsWhatWasConsumedWhenNumbersChange) {
-  Single counter(limit_of(Algorithm::kTokenBucket, 10, kSecond));
+  Single counter(limit_of(Algorithm::kTokenBucket, 10, 10 * kSecond));
   counter.take(0, 5);
-  counter.take(50000, 1);  // 5.5 consumed
+  counter.take(500000, 1);  // 5.5 consumed
   counter.spec.limit = 20;
-  EXPECT_EQ(counter.peek(50000, 0).remaining, 14u);   // 20 - 6
-  EXPECT_EQ(counter.peek(100000, 0).remaining, 15u);  // a unit came back at the new rate
+  EXPECT_EQ(counter.peek(500000, 0).remaining, 14u);   // 20 - 6
+  EXPECT_EQ(counter.peek(1000000, 0).remaining, 15u);  // a unit came back at the new rate
+  counter.spec.limit = 8;
+  EXPECT_EQ(counter.peek(500000, 0).remaining, 2u);
+  EXPECT_EQ(counter.peek(500000, 4).retry_after_us, 2500000);  // 6 + 4 - 8 units at 0.8/s
   counter.spec.limit = 3;
-  EXPECT_EQ(counter.peek(50000).remaining, 0u);
-  EXPECT_EQ(counter.peek(50000).retry_after_us, 4 * kSecond / 3 + 1);  // 6 + 1 - 3 = 4 at 3/s
+  EXPECT_EQ(counter.peek(500000, 0).remaining, 0u);  // 6 of 3 are consumed
+}
+
+// 2^20 us: a counter is forgotten on this grid.
+constexpr std::int64_t kGrid = 1048576;
+
+TEST(Oracle, ForgetsACounterSoonAfterItIsUntouchedByItsOwnNumbers) {
+  Single counter(limit_of(Algorithm::kLeakyBucket, 1, kSecond));
+  counter.take(0);  // untouched at 1000000, forgotten at 1048576
+  counter.spec.per_us = 3600 * kSecond;
+  EXPECT_EQ(counter.take(500000).retry_after_us, kGrid - 500000);
+  EXPECT_EQ(counter.peek(kGrid - 1).retry_after_us, 1);
+  EXPECT_EQ(counter.peek(kGrid - 1, 0).reset_after_us, 1);
+  EXPECT_EQ(counter.take(kGrid).reset_after_us, 3600 * kSecond);
+}
+
+TEST(Oracle, RemembersTheLastChangeUntilItForgets) {
+  Single counter(limit_of(Algorithm::kLeakyBucket, 1, kSecond));
+  counter.take(100);
+  counter.refund(100, 1);  // untouched at once
+  EXPECT_EQ(counter.take(50).reset_after_us, kSecond);
+  EXPECT_EQ(counter.peek(100, 0).reset_after_us, kSecond);  // it was taken at 100, not at 50
 }
 
 TEST(Oracle, CountsNothingUnderABan) {

@@ -1,5 +1,153 @@
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sluice/memory_store.h"
+#include "tests/property/history.h"
+
+// Histories on which a store and the oracle once parted, or might easily, each with the cause.
 namespace sluice_property {
-namespace {}  // namespace
+namespace {
+
+using sluice_oracle::Algorithm;
+using sluice_oracle::Charge;
+using sluice_oracle::Spec;
+using sluice_oracle::Verb;
+
+constexpr std::int64_t kMillisecond = 1000;
+constexpr std::int64_t kSecond = 1000 * kMillisecond;
+constexpr std::int64_t kDay = 86400 * kSecond;
+constexpr std::int64_t kGrid = std::int64_t{1} << 20;  // counters are forgotten at its multiples
+constexpr std::int64_t kEndOfTime = std::int64_t{1} << 52;
+
+std::unique_ptr<sluice::Store> make_store() {
+  return std::make_unique<sluice::MemoryStore>(
+      sluice::MemoryStoreOptions{.max_keys = 64, .shards = 1});
+}
+
+// "", or how the store and the oracle part.
+std::string disagreement(const History& history) {
+  const auto parts = first_disagreement(history, oracle_answers(history), make_store);
+  return parts ? "step " + std::to_string(parts->step) + "\n" + parts->what : "";
+}
+
+Spec limit_of_numbers(Algorithm algorithm, std::uint64_t limit, std::int64_t per_us) {
+  return Spec{.algorithm = algorithm, .limit = limit, .per_us = per_us};
+}
+
+Step step(Verb verb, const Spec& spec, std::uint64_t cost, std::int64_t at_us) {
+  return {verb, {{"key", spec, cost}}, at_us};
+}
+
+// The state was read under the new numbers however long it had been untouched by its own, so that
+// the answer depended on whether the store had dropped it yet.
+TEST(Counterexample, ACounterForgottenByItsOwnNumbersIsFreshUnderOthers) {
+  const Spec brief = limit_of_numbers(Algorithm::kSlidingWindowLog, 2, kSecond);
+  const Spec lasting = limit_of_numbers(Algorithm::kSlidingWindowLog, 2, kDay);
+  for (const std::int64_t at : {kSecond - 1, kSecond, kGrid - 1, kGrid, 2 * kGrid}) {
+    EXPECT_EQ(disagreement({step(Verb::kTake, brief, 2, 0), step(Verb::kPeek, lasting, 1, at),
+                            step(Verb::kTake, lasting, 1, at)}),
+              "");
+  }
+}
+
+// Whether a counter that was given back whole still holds the clock at its last change.
+TEST(Counterexample, ARefundedCounterHoldsItsLastChangeUntilItIsForgotten) {
+  for (const Algorithm algorithm : {Algorithm::kSlidingWindowLog, Algorithm::kGcra}) {
+    const Spec spec = limit_of_numbers(algorithm, 10, kSecond);
+    EXPECT_EQ(
+        disagreement(
+            {step(Verb::kTake, spec, 1, 5 * kSecond), step(Verb::kRefund, spec, 1, 5 * kSecond),
+             step(Verb::kTake, spec, 3, kSecond), step(Verb::kTake, spec, 8, kSecond + 1)}),
+        "");
+  }
+}
+
+// What is consumed was rounded to a unit and kept, but the wait was told by the old numbers.
+TEST(Counterexample, AfterAChangeOfNumbersWaitsEndWhenTheCounterIsForgotten) {
+  const Spec fast = limit_of_numbers(Algorithm::kGcra, 4294967295u, 366 * kDay);
+  const Spec slow = limit_of_numbers(Algorithm::kGcra, 3, 366 * kDay);
+  EXPECT_EQ(disagreement({step(Verb::kTake, fast, 3, 0), step(Verb::kTake, slow, 1, 0)}), "");
+}
+
+// More is consumed than would come back within the longest wait; of intervals only whole ones
+// count.
+TEST(Counterexample, WhatIsKeptIsAtMostWhatWholeIntervalsGiveBack) {
+  Spec before = limit_of_numbers(Algorithm::kTokenBucket, 6, 6448189);
+  before.burst = 2851877847;
+  Spec after = limit_of_numbers(Algorithm::kTokenBucket, 999983, 21273818466822);
+  after.burst = 15;
+  after.refill = sluice_oracle::Refill::kInterval;
+  EXPECT_EQ(disagreement(
+                {step(Verb::kTake, before, 2673635482, kDay), step(Verb::kRefund, after, 1, kDay)}),
+            "");
+}
+
+// A ban neither reads nor writes what was counted before it.
+TEST(Counterexample, ARefundUnderABanGivesNothingBack) {
+  for (const Algorithm algorithm :
+       {Algorithm::kFixedWindow, Algorithm::kSlidingWindowLog, Algorithm::kSlidingWindowCounter,
+        Algorithm::kSlidingWindowHybrid, Algorithm::kLeakyBucket, Algorithm::kTokenBucket,
+        Algorithm::kGcra}) {
+    const Spec spec = limit_of_numbers(algorithm, 12, kDay);
+    const Spec ban = limit_of_numbers(algorithm, 0, kDay);
+    EXPECT_EQ(disagreement({step(Verb::kTake, spec, 1, 0), step(Verb::kRefund, ban, 1, 0),
+                            step(Verb::kTake, spec, 1, 0)}),
+              "");
+  }
+}
+
+// The instants of forgetting near 2^52 do not fit where 32 bits count the multiples of 2^20.
+TEST(Counterexample, CountersAreForgottenUpToTheEndOfTime) {
+  const Spec brief = limit_of_numbers(Algorithm::kLeakyBucket, 6, 4 * kMillisecond);
+  const Spec lasting = limit_of_numbers(Algorithm::kLeakyBucket, 6, 3600 * kSecond);
+  for (std::int64_t grids = 1; grids <= 4; ++grids) {
+    const std::int64_t forgotten = kEndOfTime - grids * kGrid;
+    EXPECT_EQ(disagreement({step(Verb::kTake, brief, 1, forgotten - 2 * kMillisecond),
+                            step(Verb::kPeek, lasting, 1, forgotten - 1),
+                            step(Verb::kPeek, lasting, 1, forgotten)}),
+              "")
+        << grids;
+  }
+}
+
+TEST(Counterexample, CostsBeyondAllBoundsAreNeverAndDoNotWrapAround) {
+  constexpr std::uint64_t kHuge = std::numeric_limits<std::uint64_t>::max();
+  for (const Algorithm algorithm : {Algorithm::kFixedWindow, Algorithm::kTokenBucket}) {
+    const Spec spec = limit_of_numbers(algorithm, 4294967295u, kDay);
+    const Charge huge{"key", spec, kHuge};
+    const Charge two{"key", spec, 2};
+    EXPECT_EQ(disagreement({{Verb::kTake, {huge}, 0},
+                            {Verb::kTake, {huge, two}, 0},
+                            {Verb::kTake, {huge, huge, two}, 0},
+                            {Verb::kTake, {two}, 0},
+                            {Verb::kRefund, {huge, two}, 0},
+                            {Verb::kTake, {two}, 0}}),
+              "");
+  }
+}
+
+TEST(Counterexample, RequestsOfNoChargesOrTooManyOrOutsideOfTimeAreInvalid) {
+  const Spec spec = limit_of_numbers(Algorithm::kGcra, 100, kSecond);
+  const Charge one{"key", spec, 1};
+  Spec other = spec;
+  other.limit = 99;
+  for (const Verb verb : {Verb::kTake, Verb::kPeek, Verb::kRefund, Verb::kReset}) {
+    EXPECT_EQ(disagreement({{Verb::kTake, {one}, 0},
+                            {verb, {}, 0},
+                            {verb, std::vector<Charge>(65, one), 0},
+                            {verb, {one, {"key", other, 1}}, 0},
+                            {verb, {one}, -1},
+                            {verb, {one}, kEndOfTime},
+                            {Verb::kPeek, {one}, 0},
+                            {verb, std::vector<Charge>(64, one), kEndOfTime - 1}}),
+              "");
+  }
+}
+
+}  // namespace
 }  // namespace sluice_property

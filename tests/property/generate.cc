@@ -91,11 +91,12 @@ void set_random_options(Dice& dice, Spec& spec) {
 // Tells a history step by step, listening to the oracle.
 class Teller {
  public:
-  explicit Teller(Dice& dice) : dice_(dice), now_(random_start()) {
-    const std::size_t counters = 1 + dice_.below(4);
+  explicit Teller(Dice& dice) : dice_(dice), is_crowded_(dice.chance(40)), now_(random_start()) {
+    const std::size_t counters = is_crowded_ ? 1 : 1 + dice_.below(4);
     for (std::size_t i = 0; i < counters; ++i) {
-      slots_.push_back({dice_.any_of<const char*>({"", "a", "b", "c"}),
-                        random_spec(dice_, random_algorithm(dice_)), 0});
+      Spec spec = random_spec(dice_, random_algorithm(dice_));
+      if (is_crowded_) spec = crowded(spec);
+      slots_.push_back({dice_.any_of<const char*>({"", "a", "b", "c"}), spec, 0});
     }
   }
 
@@ -119,6 +120,14 @@ class Teller {
     Spec spec;
     std::uint64_t remaining;
   };
+
+  // Numbers under which much is consumed at once by many small charges.
+  Spec crowded(Spec spec) {
+    spec.limit = 20 + dice_.below(50);
+    if (spec.burst) spec.burst = 20 + dice_.below(50);
+    if (spec.slices) spec.slices = 1 + dice_.below(6);
+    return is_valid(spec) ? spec : Spec{.algorithm = spec.algorithm, .limit = 20, .per_us = kDay};
+  }
 
   std::int64_t random_start() {
     switch (dice_.below(6)) {
@@ -155,6 +164,7 @@ class Teller {
 
   std::uint64_t random_cost(const Slot& slot) {
     const std::uint64_t capacity = sluice_oracle::capacity(slot.spec);
+    if (is_crowded_ && dice_.chance(80)) return 1 + dice_.below(4);
     switch (dice_.below(12)) {
       case 0: return 0;
       case 1: return slot.remaining;
@@ -181,15 +191,19 @@ class Teller {
 
   std::int64_t random_instant(const Slot& slot) {
     if (dice_.below(1000) == 0) return dice_.any_of<std::int64_t>({-1, kLastTick + 1});
-    const std::int64_t at = std::clamp(now_ + random_move(slot.spec), std::int64_t{0}, kLastTick);
-    now_ = dice_.chance(90) ? std::max(now_, at) : at;
+    std::int64_t at = std::clamp(now_ + random_move(slot.spec), std::int64_t{0}, kLastTick);
+    // Whether a forgotten counter comes back with a clock that is set back is up to the store.
+    if (at < latest_) at = std::max(at, oracle_.last_forgotten(latest_));
+    latest_ = std::max(latest_, at);
+    now_ = dice_.chance(80) ? latest_ : at;
     return at;
   }
 
-  // How far from the latest instant so far.
+  // How far from the present.
   std::int64_t random_move(const Spec& spec) {
     const std::int64_t per = spec.per_us;
     const std::int64_t nudge = dice_.between(-1, 1);
+    if (is_crowded_ && dice_.chance(80)) return dice_.between(0, per / 6);
     switch (dice_.below(12)) {
       case 0: return -dice_.between(0, dice_.any_of<std::int64_t>({3, per, 10 * per}));
       case 1: return dice_.between(0, 3);
@@ -229,7 +243,9 @@ class Teller {
   }
 
   Dice& dice_;
-  std::int64_t now_;
+  bool is_crowded_;
+  std::int64_t now_;         // where the next step goes on from
+  std::int64_t latest_ = 0;  // of all instants so far
   std::vector<Slot> slots_;
   std::vector<std::int64_t> waits_;
   sluice_oracle::Oracle oracle_;

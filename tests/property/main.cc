@@ -6,7 +6,7 @@
 // ones each time (RapidCheck prints the seed); RC_PARAMS overrides both.
 int main(int argc, char** argv) {
   const bool is_long = std::getenv("SLUICE_LONG_TESTS") != nullptr;
-  const char* params = is_long ? "max_success=20000" : "seed=20240229 max_success=200";
+  const char* params = is_long ? "max_success=10000" : "seed=20240229 max_success=100";
   setenv("RC_PARAMS", params, /*overwrite=*/0);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

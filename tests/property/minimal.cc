@@ -1,97 +1,127 @@
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 
+#include "tests/property/generate.h"
 #include "tests/property/history.h"
 
 namespace sluice_property {
 namespace {
 
-bool still_parts(const History& history, const StoreMaker& make_store) {
-  return first_disagreement(history, oracle_answers(history), make_store).has_value();
-}
-
-// Replaces `history` by `candidate` if they part on that, too.
-bool adopt(History& history, History candidate, const StoreMaker& make_store) {
-  if (!still_parts(candidate, make_store)) return false;
-  history = std::move(candidate);
+// Whether no clock goes back behind an instant at which a counter was forgotten: what a store says
+// then is up to it.
+bool is_defined(const History& history) {
+  sluice_oracle::Oracle oracle;
+  std::int64_t latest = 0;
+  for (const Step& step : history) {
+    if (step.at_us < latest && step.at_us < oracle.last_forgotten(latest)) return false;
+    if (step.at_us <= kLastTick) latest = std::max(latest, step.at_us);
+    oracle.apply(step.verb, step.charges, step.at_us);
+  }
   return true;
 }
 
-bool drop_steps(History& history, const StoreMaker& make_store) {
-  bool better = false;
-  for (std::size_t i = history.size(); i-- > 0;) {
-    if (history.size() == 1) break;
-    History candidate = history;
-    candidate.erase(candidate.begin() + static_cast<std::ptrdiff_t>(i));
-    better = adopt(history, std::move(candidate), make_store) || better;
-  }
-  return better;
-}
+// Makes a history simpler, change by change, keeping each after which store and oracle still part.
+class Minimizer {
+ public:
+  Minimizer(History history, const StoreMaker& make_store)
+      : history_(std::move(history)), make_store_(make_store) {}
 
-bool drop_charges(History& history, const StoreMaker& make_store) {
-  bool better = false;
-  for (std::size_t i = 0; i < history.size(); ++i) {
-    for (std::size_t j = history[i].charges.size(); j-- > 0;) {
-      if (history[i].charges.size() == 1) break;
-      History candidate = history;
-      candidate[i].charges.erase(candidate[i].charges.begin() + static_cast<std::ptrdiff_t>(j));
-      better = adopt(history, std::move(candidate), make_store) || better;
+  History run() {
+    for (bool better = true; better && tries_left_ > 0;) {
+      better = drop_steps();
+      better = drop_charges() || better;
+      better = lower_costs() || better;
+      better = advance_instants() || better;
     }
+    return history_;
   }
-  return better;
-}
 
-bool lower_costs(History& history, const StoreMaker& make_store) {
-  bool better = false;
-  for (std::size_t i = 0; i < history.size(); ++i) {
-    for (std::size_t j = 0; j < history[i].charges.size(); ++j) {
-      const std::uint64_t cost = history[i].charges[j].cost;
-      for (const std::uint64_t lower : {std::uint64_t{1}, cost / 2, cost - 1}) {
-        if (lower == 0 || lower >= cost) continue;
-        History candidate = history;
-        candidate[i].charges[j].cost = lower;
-        if (adopt(history, std::move(candidate), make_store)) {
-          better = true;
-          break;
-        }
+ private:
+  bool adopt(History candidate) {
+    if (tries_left_ == 0) return false;
+    --tries_left_;
+    if (!is_defined(candidate)) return false;
+    if (!first_disagreement(candidate, oracle_answers(candidate), make_store_)) return false;
+    history_ = std::move(candidate);
+    return true;
+  }
+
+  bool drop_steps() {
+    bool better = false;
+    for (std::size_t i = history_.size(); i-- > 0 && history_.size() > 1;) {
+      History candidate = history_;
+      candidate.erase(candidate.begin() + static_cast<std::ptrdiff_t>(i));
+      better = adopt(std::move(candidate)) || better;
+    }
+    return better;
+  }
+
+  bool drop_charges() {
+    bool better = false;
+    for (std::size_t i = 0; i < history_.size(); ++i) {
+      for (std::size_t j = history_[i].charges.size(); j-- > 0 && history_[i].charges.size() > 1;) {
+        History candidate = history_;
+        candidate[i].charges.erase(candidate[i].charges.begin() + static_cast<std::ptrdiff_t>(j));
+        better = adopt(std::move(candidate)) || better;
       }
     }
+    return better;
   }
-  return better;
-}
 
-// Brings the whole history nearer to the epoch, then each step nearer to the one before it.
-bool advance_instants(History& history, const StoreMaker& make_store) {
-  bool better = false;
-  for (std::size_t i = 0; i < history.size(); ++i) {
-    const std::int64_t before = i == 0 ? 0 : history[i - 1].at_us;
-    const std::int64_t gap = history[i].at_us - before;
+  bool lower_costs() {
+    bool better = false;
+    for (std::size_t i = 0; i < history_.size(); ++i) {
+      for (std::size_t j = 0; j < history_[i].charges.size(); ++j) {
+        better = lower_cost(i, j) || better;
+      }
+    }
+    return better;
+  }
+
+  bool lower_cost(std::size_t step, std::size_t charge) {
+    const std::uint64_t cost = history_[step].charges[charge].cost;
+    const std::uint64_t a_little = cost > 16 ? cost / 16 : 1;
+    for (const std::uint64_t lower : {std::uint64_t{1}, cost / 2, cost - a_little}) {
+      if (lower == 0 || lower >= cost) continue;
+      History candidate = history_;
+      candidate[step].charges[charge].cost = lower;
+      if (adopt(std::move(candidate))) return true;
+    }
+    return false;
+  }
+
+  // Brings each step, and all after it, nearer to the one before it.
+  bool advance_instants() {
+    bool better = false;
+    for (std::size_t i = 0; i < history_.size(); ++i) better = advance_from(i) || better;
+    return better;
+  }
+
+  bool advance_from(std::size_t step) {
+    const std::int64_t before = step == 0 ? 0 : history_[step - 1].at_us;
+    const std::int64_t gap = history_[step].at_us - before;
     for (const std::int64_t less : {gap, gap / 2, gap % 1000000, gap % 1000}) {
       if (less <= 0) continue;
-      History candidate = history;
-      for (std::size_t j = i; j < candidate.size(); ++j) candidate[j].at_us -= less;
-      if (adopt(history, std::move(candidate), make_store)) {
-        better = true;
-        break;
-      }
+      History candidate = history_;
+      for (std::size_t j = step; j < candidate.size(); ++j) candidate[j].at_us -= less;
+      if (adopt(std::move(candidate))) return true;
     }
+    return false;
   }
-  return better;
-}
+
+  History history_;
+  const StoreMaker& make_store_;
+  int tries_left_ = 1500;
+};
 
 }  // namespace
 
 History minimal(History history, const StoreMaker& make_store) {
   const auto parts = first_disagreement(history, oracle_answers(history), make_store);
   if (parts) history.resize(parts->step + 1);
-  for (bool better = true; better;) {
-    better = drop_steps(history, make_store);
-    better = drop_charges(history, make_store) || better;
-    better = lower_costs(history, make_store) || better;
-    better = advance_instants(history, make_store) || better;
-  }
-  return history;
+  return Minimizer(std::move(history), make_store).run();
 }
 
 }  // namespace sluice_property

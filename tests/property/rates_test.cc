@@ -29,7 +29,7 @@ std::vector<Spec> rates() {
     add(7, 60 * kSecond);
     add(3, kSecond);
     add(999983, kDay);
-    for (const std::uint64_t limit : {667, 1000, 1999, 2000, 2001, 3000000, 1000000007}) {
+    for (const std::uint64_t limit : {667u, 1000u, 1999u, 2000u, 2001u, 3000000u, 1000000007u}) {
       add(limit, kSecond);
     }
     add(2000000000, kSecond);

@@ -57,11 +57,14 @@ struct LogBlob {
     return {{summary_begin(), summaries}, {{entry_begin() + head, entries}, log_units, last}};
   }
 
-  // Whether push_units(), and push_summary() if asked for, have room. Where entries fill the end,
-  // they move to the front only when a quarter is free there, so that a push costs O(1) on average.
-  bool has_room(bool for_summary) const noexcept {
-    const bool for_entry = head + entries < entry_room || (head > 0 && head >= entry_room / 4);
-    return for_entry && (!for_summary || summaries < summary_room);
+  // Whether there is room for push_summary(), after which the log is empty, or for push_units(), both
+  // after drop_expired(). Where entries fill the end, they move to the front only when a quarter is
+  // free there, so that a push costs O(1) on average.
+  bool has_room(const core::sliding_window_hybrid::View& view, bool for_summary) const noexcept {
+    if (for_summary) return summaries - view.expired < summary_room;
+    const std::size_t live = entries - view.log.expired;
+    const std::size_t first = live == 0 ? 0 : head + view.log.expired;
+    return first + live < entry_room || (first > 0 && first >= entry_room / 4);
   }
   // Copies what `from` holds. There must be room for it.
   void copy(LogBlob& from) noexcept;

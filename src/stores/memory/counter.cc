@@ -1,244 +1,243 @@
 #include "stores/memory/counter.h"
 
-#include <algorithm>
-#include <limits>
-#include <new>
-
 namespace sluice::memory {
 
 namespace counter = core::sliding_window_counter;
 namespace hybrid_log = core::sliding_window_hybrid;
 namespace plain_log = core::sliding_window_log;
 
-namespace {
-constexpr core::Ticks kFarAway = std::numeric_limits<core::Ticks>::max();
+void Counter::begin(Fingerprint fingerprint, Shard& home, const Charge& charge,
+                    core::Ticks instant) noexcept {
+  key_ = fingerprint;
+  shard_ = &home;
+  limit_ = &charge.limit;
+  cost_ = charge.cost;
+  now_ = instant;
+  slot_ = nullptr;
+  is_known_ = is_pinned_ = is_new_ = has_delay_ = false;
+  converted_ = 0;
+}
+
+void Counter::add(std::uint64_t cost) noexcept {
+  if (__builtin_add_overflow(cost_, cost, &cost_)) cost_ = ~std::uint64_t{0};
 }
 
 void Counter::find() noexcept {
-  slot = shard->find(key);
-  forgotten_from = slot ? slot->state.forgotten_from() : kFarAway;
-  is_forgotten = slot && slot->state.is_forgotten(now);
-  if (!is_forgotten) return;
-  forgotten_from = kFarAway;
-  if (core::has_fixed_size(limit->algorithm())) return;  // its slot serves the next state
-  shard->erase(*slot);
-  slot = nullptr;
+  slot_ = shard_->find(key_);
+  is_known_ = slot_ != nullptr && !slot_->state.is_forgotten(now_);
+  if (slot_ == nullptr || is_known_ || core::has_fixed_size(limit_->algorithm())) return;
+  shard_->erase(*slot_);  // one of fixed size serves the next state
+  slot_ = nullptr;
 }
 
 void Counter::look() noexcept {
   read();
-  if (quote.admitted && cost > 0) return;
-  // What the numbers say of the state as it stands ends where the state does. That is before its
-  // time only under other numbers than it was written under.
-  quote.wait = std::min(quote.wait, forgotten_from - now);
-  numbers.reset_after = std::min(numbers.reset_after, forgotten_from - now);
+  if (is_known_ && (!quote_.admitted || cost_ == 0)) end_with(slot_->state, now_, quote_, numbers_);
 }
 
 void Counter::read() noexcept {
-  if (core::has_fixed_size(limit->algorithm())) return look_at_state();
-  return is_log() ? look_at_log() : look_at_slices();
+  if (core::has_fixed_size(limit_->algorithm())) return read_state();
+  return is_log() ? read_log() : read_slices();
 }
 
-void Counter::look_at_state() noexcept {
-  const bool is_known = slot != nullptr && !is_forgotten;
-  at = core::advance(*limit, is_known ? slot->state.state() : core::State{.last = now}, now);
-  now = at.last;
-  quote = core::quote(*limit, at, cost);
-  numbers = core::describe(*limit, quote.admitted ? core::take(at, cost) : at);
-  if (core::is_queue(*limit) && quote.admitted) {
-    delay = Duration{core::leaky_bucket::delay(*limit, at)};
-  }
+void Counter::read_state() noexcept {
+  at_ = core::advance(*limit_, is_known_ ? slot_->state.state() : core::State{.last = now_}, now_);
+  now_ = at_.last;
+  quote_ = core::quote(*limit_, at_, cost_);
+  numbers_ = core::describe(*limit_, quote_.admitted ? core::take(at_, cost_) : at_);
+  has_delay_ = core::is_queue(*limit_) && quote_.admitted;
+  if (has_delay_) delay_ = core::leaky_bucket::delay(*limit_, at_);
+}
+
+bool Counter::is_on_grid(const SliceBlob& blob) const noexcept {
+  return blob.grid() == counter::Grid(*limit_);
 }
 
 counter::View Counter::slices_view() noexcept {
-  const counter::Grid grid(*limit);
-  SliceBlob* const blob = slot ? slot->state.slices() : nullptr;
-  if (blob == nullptr) return counter::advance(grid, {{}, now}, now);
-  if (blob->grid() == grid) return counter::advance(grid, {blob->counts(), blob->last}, now);
+  const counter::Grid grid(*limit_);
+  const Weighting weighting = limit_->weighting();
+  SliceBlob* const blob = slot_ ? slot_->state.slices() : nullptr;
+  if (blob == nullptr) return counter::advance(grid, weighting, {{}, now_}, now_);
+  const core::Slices held{blob->counts(), blob->last};
+  if (is_on_grid(*blob)) return counter::advance(grid, weighting, held, now_);
   // Under a new grid, all that counted at the last change counts in the slice of that change.
-  const counter::Grid old = blob->grid();
-  const counter::View then = counter::advance(old, {blob->counts(), blob->last}, blob->last);
-  converted = static_cast<std::uint32_t>(
-      std::min(counter::used(old, limit->weighting(), then), kMaxUnits));
-  return counter::advance(grid, {{&converted, 1}, blob->last}, now);
+  const counter::View then = counter::advance(blob->grid(), weighting, held, blob->last);
+  converted_ = static_cast<std::uint32_t>(std::min(then.used, kMaxUnits));
+  return counter::advance(grid, weighting, {{&converted_, 1}, blob->last}, now_);
 }
 
-void Counter::look_at_slices() noexcept {
-  const counter::View view = slices_view();
-  now = view.at;
-  quote = cost == 0 ? core::admitted() : counter::quote(*limit, view, cost);
-  numbers = counter::describe(*limit, view, quote.admitted ? cost : 0);
+void Counter::read_slices() noexcept {
+  view_ = slices_view();
+  now_ = view_.at;
+  quote_ = cost_ == 0 ? core::admitted() : counter::quote(*limit_, view_, cost_);
+  numbers_ = counter::describe(*limit_, view_, quote_.admitted ? cost_ : 0);
 }
 
-core::Hybrid Counter::hybrid() noexcept {
-  LogBlob* const blob = slot ? slot->state.log() : nullptr;
-  return blob ? blob->view() : core::Hybrid{{}, {{}, 0, now}};
+core::Hybrid Counter::hybrid() const noexcept {
+  LogBlob* const blob = slot_ ? slot_->state.log() : nullptr;
+  return blob ? blob->view() : core::Hybrid{{}, {{}, 0, now_}};
 }
 
-void Counter::look_at_log() noexcept {
+void Counter::read_log() noexcept {
   const core::Hybrid held = hybrid();
-  const hybrid_log::View view = hybrid_log::advance(*limit, held, now);
-  now = view.at();
-  if (cost == 0) {
-    quote = core::admitted();
+  const hybrid_log::View view = hybrid_log::advance(*limit_, held, now_);
+  now_ = view.at();
+  if (cost_ == 0) {
+    quote_ = core::admitted();
   } else {
-    quote = is_hybrid() ? hybrid_log::quote(*limit, held, view, cost)
-                        : plain_log::quote(*limit, held.log, view.log, cost);
+    quote_ = is_hybrid() ? hybrid_log::quote(*limit_, held, view, cost_)
+                         : plain_log::quote(*limit_, held.log, view.log, cost_);
   }
-  const std::uint64_t taken = quote.admitted ? cost : 0;
-  numbers = is_hybrid() ? hybrid_log::describe(*limit, held, view, taken)
-                        : plain_log::describe(*limit, held.log, view.log, taken);
+  const std::uint64_t taken = quote_.admitted ? cost_ : 0;
+  numbers_ = is_hybrid() ? hybrid_log::describe(*limit_, held, view, taken)
+                         : plain_log::describe(*limit_, held.log, view.log, taken);
 }
 
 void Counter::describe_untaken() noexcept {
-  delay.reset();
-  if (!quote.admitted || cost == 0) return;
-  const core::Quote quoted = quote;
-  cost = 0;
-  look();
-  delay.reset();
-  quote = quoted;
+  if (quote_.admitted && cost_ > 0) {
+    cost_ = 0;
+    look();
+  }
+  has_delay_ = false;
 }
 
 void Counter::pin() noexcept {
-  saved_expiry = slot->state.expiry;
-  slot->state.expiry = PackedState::kPinned;
-  is_pinned = true;
+  saved_expiry_ = slot_->state.expiry;
+  slot_->state.expiry = PackedState::kPinned;
+  is_pinned_ = true;
 }
 
 void Counter::insert() {
-  slot = &shard->find_or_insert(key, now);
-  is_new = true;
+  slot_ = &shard_->find_or_insert(key_, now_);
+  is_new_ = true;
   pin();
 }
 
 void Counter::unpin() noexcept {
-  if (!is_pinned) return;
-  find();
-  if (is_new) return shard->erase(*slot);
-  slot->state.expiry = saved_expiry;
+  if (!is_pinned_) return;
+  is_pinned_ = false;
+  slot_ = shard_->find(key_);
+  if (is_new_) return shard_->erase(*slot_);
+  slot_->state.expiry = saved_expiry_;
+}
+
+bool Counter::window_has_room() const noexcept {
+  if (!is_log()) {
+    SliceBlob* const blob = slot_->state.slices();
+    return blob != nullptr && is_on_grid(*blob);
+  }
+  LogBlob* const blob = slot_->state.log();
+  if (blob == nullptr) return false;
+  const core::Hybrid held = blob->view();
+  const hybrid_log::View view = hybrid_log::advance(*limit_, held, now_);
+  const bool for_summary = is_hybrid() && hybrid_log::begins_slice(*limit_, held, view);
+  return blob->has_room(view, for_summary);
 }
 
 bool Counter::make_window() {
-  if (core::has_fixed_size(limit->algorithm())) return true;
-  return is_log() ? make_log() : make_slices();
-}
-
-bool Counter::make_slices() {
-  SliceBlob* const old = slot->state.slices();
-  if (old != nullptr && old->grid() == counter::Grid(*limit)) return true;
-  const core::Ticks last = old ? old->last : now;
-  const std::uint32_t carried = converted;
-  SliceBlob* const blob = shard->make_slices(*slot, *limit, last);
+  slot_ = shard_->find(key_);  // others were inserted since
+  if (core::has_fixed_size(limit_->algorithm()) || window_has_room()) return true;
+  if (is_log()) return shard_->make_room_in_log(*slot_, *limit_, now_) != nullptr;
+  SliceBlob* const old = slot_->state.slices();
+  SliceBlob* const blob = shard_->make_slices(*slot_, *limit_, old ? old->last : now_);
   if (blob == nullptr) return false;
-  blob->counts()[0] = carried;
+  blob->counts()[0] = converted_;
+  view_ = slices_view();
   return true;
 }
 
-bool Counter::make_log() {
-  LogBlob* const blob = slot->state.log();
-  const core::Hybrid held = hybrid();
-  const bool for_summary =
-      is_hybrid() && hybrid_log::begins_slice(*limit, held, hybrid_log::advance(*limit, held, now));
-  if (blob != nullptr && blob->has_room(for_summary)) return true;
-  return shard->make_room_in_log(*slot, *limit, now) != nullptr;
-}
-
-void Counter::store(const core::State& state, core::Ticks reset_after) noexcept {
-  slot->state.set_state(state);
-  slot->state.set_expiry(now + reset_after);
-}
-
 void Counter::write() noexcept {
-  if (core::has_fixed_size(limit->algorithm())) {
-    return store(core::take(at, cost), numbers.reset_after);
+  slot_->state.set_expiry(now_ + numbers_.reset_after);
+  if (core::has_fixed_size(limit_->algorithm())) {
+    slot_->state.set_state(core::take(at_, cost_));
+  } else if (is_log()) {
+    write_log();
+  } else {
+    write_slices();
   }
-  slot->state.set_expiry(now + numbers.reset_after);
-  if (!is_log()) {
-    SliceBlob* const blob = slot->state.slices();
-    counter::take(slices_view(), cost, blob->counts());
-    blob->last = now;
-    return;
-  }
-  LogBlob* const blob = slot->state.log();
+}
+
+void Counter::write_slices() noexcept {
+  SliceBlob* const blob = slot_->state.slices();
+  counter::take(view_, cost_, blob->counts());
+  blob->last = now_;
+}
+
+void Counter::write_log() noexcept {
+  LogBlob* const blob = slot_->state.log();
   const core::Hybrid held = blob->view();
-  const hybrid_log::View view = hybrid_log::advance(*limit, held, now);
-  const bool begins_slice = is_hybrid() && hybrid_log::begins_slice(*limit, held, view);
+  const hybrid_log::View view = hybrid_log::advance(*limit_, held, now_);
+  const bool begins_slice = is_hybrid() && hybrid_log::begins_slice(*limit_, held, view);
   blob->drop_expired(view);
   if (begins_slice) {
     const core::Hybrid live = blob->view();
-    blob->push_summary(hybrid_log::summarize(live, hybrid_log::advance(*limit, live, now)));
+    blob->push_summary(hybrid_log::summarize(live, hybrid_log::advance(*limit_, live, now_)));
   }
-  blob->push_units(now, static_cast<std::uint32_t>(cost));
+  blob->push_units(now_, static_cast<std::uint32_t>(cost_));
 }
 
-void Counter::give_back() {
-  const std::uint64_t units = cost;
-  cost = 0;
+bool Counter::gives_back() const noexcept {
+  return is_known_ && cost_ > 0 && limit_->capacity() > 0;
+}
+
+bool Counter::make_grid() {
+  if (core::has_fixed_size(limit_->algorithm()) || is_log()) return true;
+  view_ = slices_view();
+  return make_window();
+}
+
+void Counter::give_back() noexcept {
+  const bool has_any = gives_back();
+  const std::uint64_t units = cost_;
+  cost_ = 0;
   look();
-  delay.reset();
-  if (slot == nullptr || is_forgotten || units == 0) return;
+  has_delay_ = false;
+  if (!has_any) return;
   bool has_changed = false;
-  if (core::has_fixed_size(limit->algorithm())) {
+  if (core::has_fixed_size(limit_->algorithm())) {
     has_changed = give_back_state(units);
   } else {
     has_changed = is_log() ? give_back_log(units) : give_back_slices(units);
   }
   if (!has_changed) return;
-  forgotten_from = kFarAway;
-  look();
-  delay.reset();
-  slot->state.set_expiry(now + numbers.reset_after);
+  read();
+  has_delay_ = false;
+  slot_->state.set_expiry(now_ + numbers_.reset_after);
 }
 
 bool Counter::give_back_state(std::uint64_t units) noexcept {
-  if (!core::holds_anything(*limit, at)) return false;
-  slot->state.set_state(core::give_back(*limit, at, units));
+  if (!core::holds_anything(*limit_, at_)) return false;
+  slot_->state.set_state(core::give_back(*limit_, at_, units));
   return true;
 }
 
-bool Counter::give_back_slices(std::uint64_t units) {
-  const counter::View view = slices_view();
-  if (counter::used(counter::Grid(*limit), limit->weighting(), view) == 0) return false;
-  // Counts on another grid are carried over first, and need another piece of memory.
-  if (slot->state.slices()->grid() != counter::Grid(*limit)) {
-    pin();
-    const bool made = make_slices();
-    slot->state.expiry = saved_expiry;
-    if (!made) throw std::bad_alloc();
-  }
-  SliceBlob* const blob = slot->state.slices();
-  counter::take(slices_view(), 0, blob->counts());
+bool Counter::give_back_slices(std::uint64_t units) noexcept {
+  if (view_.used == 0) return false;
+  SliceBlob* const blob = slot_->state.slices();
+  counter::take(view_, 0, blob->counts());
   counter::give_back(blob->counts(), units);
-  blob->last = now;
+  blob->last = now_;
   return true;
 }
 
 bool Counter::give_back_log(std::uint64_t units) noexcept {
-  LogBlob* const blob = slot->state.log();
-  const hybrid_log::View view = hybrid_log::advance(*limit, blob->view(), now);
+  LogBlob* const blob = slot_->state.log();
+  const hybrid_log::View view = hybrid_log::advance(*limit_, blob->view(), now_);
   if (view.units == 0) return false;
   blob->drop_expired(view);
-  blob->give_back(now, units);
+  blob->give_back(now_, units);
   return true;
 }
 
 void Counter::forget() noexcept {
-  if (slot != nullptr) shard->erase(*slot);
-  numbers = {.remaining = limit->capacity(), .reset_after = 0};
-  quote = core::admitted();
+  if (slot_ != nullptr) shard_->erase(*slot_);
+  numbers_ = {.remaining = limit_->capacity(), .reset_after = 0};
+  quote_ = core::admitted();
 }
 
-Decision Counter::decision() const noexcept {
-  Decision d{.limit = limit->capacity(),
-             .remaining = numbers.remaining,
-             .reset_after = Duration{numbers.reset_after},
-             .delay = delay};
-  if (quote.admitted) return d;
-  d.outcome = Outcome::kDenied;
-  d.reason = quote.never ? Reason::kNever : Reason::kLimited;
-  if (!quote.never) d.retry_after = Duration{quote.wait};
-  return d;
+void Counter::answer(Decision& decision) const noexcept {
+  memory::answer(*limit_, quote_, numbers_, decision);
+  if (has_delay_) decision.delay = Duration{delay_};
 }
 
 }  // namespace sluice::memory

@@ -1,45 +1,72 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <optional>
 
 #include "core/fixed_size.h"
+#include "sluice/store.h"
 #include "stores/memory/shard.h"
 
 namespace sluice::memory {
 
+// What the numbers of a state as it stands say ends where the state is forgotten; that is before
+// its time only under other numbers than it was written under.
+inline void end_with(const PackedState& state, core::Ticks now, core::Quote& quote,
+                     core::Numbers& numbers) noexcept {
+  const core::Ticks left = state.forgotten_from() - now;
+  quote.wait = std::min(quote.wait, left);
+  numbers.reset_after = std::min(numbers.reset_after, left);
+}
+
+// Writes the answer of a limit.
+inline void answer(const Limit& limit, const core::Quote& quote, const core::Numbers& numbers,
+                   Decision& d) noexcept {
+  d.outcome = quote.admitted ? Outcome::kAllowed : Outcome::kDenied;
+  d.reason = quote.admitted ? Reason::kOk : quote.never ? Reason::kNever : Reason::kLimited;
+  d.limit = limit.capacity();
+  d.remaining = numbers.remaining;
+  d.reset_after = Duration{numbers.reset_after};
+  d.retry_after.reset();
+  if (!quote.admitted && !quote.never) d.retry_after = Duration{quote.wait};
+  d.delay.reset();
+}
+
 // One counter of a request while it is decided: what all charges on it ask together, and what the
 // limit answers. The steps, under the shard's lock:
+//   find()   finds what is known of it
 //   look()   reads the state at the instant and says whether the cost fits; changes nothing
 //   pin(), insert(), make_window()  make sure that a write cannot fail
 //   write()  takes the cost, where every counter of the request admitted it
-// and in their place give_back() or forget(). What other counters do to the shard in between may
-// move `slot`: find() it again.
-struct Counter {
-  Fingerprint key;
-  Shard* shard = nullptr;
-  const Limit* limit = nullptr;
-  std::uint64_t cost = 0;
+// and in the place of the last three give_back() or forget(). What other counters do to the shard
+// in between may move `slot`: find() it again.
+//
+// Its members have no values before begin(): a request has up to 64, and most have few.
+class Counter {
+ public:
+  void begin(Fingerprint fingerprint, Shard& home, const Charge& charge,
+             core::Ticks instant) noexcept;
 
-  Slot* slot = nullptr;  // null where nothing is known of the counter
-  core::State at;        // fixed size: the state at the instant
-  core::Ticks now = 0;   // the instant of the request, and after look() of the counter
-  bool is_forgotten = false;            // what the slot holds does not count any more
-  core::Ticks forgotten_from = 0;       // where it does: until when
-  std::uint32_t converted = 0;     // sliding counter: all that counts, where its grid has changed
-  std::uint32_t saved_expiry = 0;  // while pinned
-  bool is_pinned = false;
-  bool is_new = false;  // by insert()
+  const Fingerprint& key() const noexcept { return key_; }
+  const Limit& limit() const noexcept { return *limit_; }
+  Shard* shard() const noexcept { return shard_; }
+  bool admits() const noexcept { return quote_.admitted; }
+  // Whether an admitted request has something to write here.
+  bool is_charged() const noexcept { return cost_ > 0; }
+  bool is_found() const noexcept { return slot_ != nullptr; }
+  bool is_pinned() const noexcept { return is_pinned_; }
+  // Whether a write needs nothing that is not there.
+  bool is_ready() const noexcept {
+    return slot_ != nullptr && (core::has_fixed_size(limit_->algorithm()) || window_has_room());
+  }
+  // A further charge on the counter. A sum beyond all limits stays beyond them.
+  void add(std::uint64_t cost) noexcept;
 
-  core::Quote quote;
-  core::Numbers numbers;  // with the cost where it is admitted, else as it is
-  std::optional<Duration> delay;
-
-  // Finds what is known of the counter, if it is not to be forgotten at `now`.
+  // Drops a window that is to be forgotten at the instant.
   void find() noexcept;
   void look() noexcept;
   // As the limit stands without the cost, which some other limit denied.
   void describe_untaken() noexcept;
+
   // Keeps what is there from being dropped; then makes what is not there, at the risk of moving
   // other slots; then makes room for the write. The last two throw std::bad_alloc, the last answers
   // false where the bytes for windows are exhausted; unpin() undoes whatever was done.
@@ -47,33 +74,55 @@ struct Counter {
   void insert();
   bool make_window();
   void unpin() noexcept;
+
   void write() noexcept;
-  // Throws std::bad_alloc, and has changed nothing then.
-  void give_back();
+  // Whether a refund may change anything. Where it may: pin(), then bring counts of slices onto the
+  // limit's grid (as make_window(), at the same risk), then unpin(), and give_back() cannot fail.
+  bool gives_back() const noexcept;
+  bool make_grid();
+  void give_back() noexcept;
   void forget() noexcept;
 
-  Decision decision() const noexcept;
+  void answer(Decision& decision) const noexcept;
 
  private:
   bool is_log() const noexcept {
-    return limit->algorithm() == Algorithm::kSlidingWindowLog ||
-           limit->algorithm() == Algorithm::kSlidingWindowHybrid;
+    return limit_->algorithm() == Algorithm::kSlidingWindowLog || is_hybrid();
   }
-  bool is_hybrid() const noexcept { return limit->algorithm() == Algorithm::kSlidingWindowHybrid; }
+  bool is_hybrid() const noexcept { return limit_->algorithm() == Algorithm::kSlidingWindowHybrid; }
 
   void read() noexcept;
-  void look_at_state() noexcept;
-  void look_at_slices() noexcept;
-  void look_at_log() noexcept;
+  void read_state() noexcept;
+  void read_slices() noexcept;
+  void read_log() noexcept;
   core::sliding_window_counter::View slices_view() noexcept;
-  core::Hybrid hybrid() noexcept;
-  bool make_slices();
-  bool make_log();
-  void store(const core::State& state, core::Ticks reset_after) noexcept;
+  core::Hybrid hybrid() const noexcept;
+  bool is_on_grid(const SliceBlob& blob) const noexcept;
+  bool window_has_room() const noexcept;
+  void write_slices() noexcept;
+  void write_log() noexcept;
   // Whether anything was there to give back.
   bool give_back_state(std::uint64_t units) noexcept;
-  bool give_back_slices(std::uint64_t units);
+  bool give_back_slices(std::uint64_t units) noexcept;
   bool give_back_log(std::uint64_t units) noexcept;
+
+  Fingerprint key_;
+  Shard* shard_;
+  const Limit* limit_;
+  std::uint64_t cost_;
+  core::Ticks now_;  // the instant of the request, and after look() that of the counter
+  Slot* slot_;       // null where nothing is known of the counter
+  bool is_known_;    // whether what the slot holds still counts
+  bool is_pinned_;
+  bool is_new_;  // by insert()
+  bool has_delay_;
+  std::uint32_t converted_;  // sliding counter: all that counts, where its grid has changed
+  std::uint32_t saved_expiry_;
+  core::State at_;  // fixed size: the state at the instant
+  core::sliding_window_counter::View view_;  // sliding counter: likewise
+  core::Quote quote_;
+  core::Numbers numbers_;  // with the cost where it is admitted, else as it is
+  core::Ticks delay_;
 };
 
 }  // namespace sluice::memory

@@ -17,7 +17,8 @@ FingerprintMaker::FingerprintMaker() {
 Fingerprint FingerprintMaker::operator()(std::string_view key, Algorithm algorithm) const noexcept {
   const XXH128_hash_t hash =
       XXH3_128bits_withSecret(key.data(), key.size(), secret_, sizeof(secret_));
-  return {hash.low64 ^ salts_[static_cast<std::size_t>(algorithm)], hash.high64};
+  const std::uint64_t low = hash.low64 ^ salts_[static_cast<std::size_t>(algorithm)];
+  return {low != 0 ? low : 1, hash.high64};
 }
 
 }  // namespace sluice::memory

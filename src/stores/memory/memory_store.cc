@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <mutex>
 #include <new>
 #include <thread>
 #include <vector>
 
 #include "limiter/combine.h"
-#include "stores/memory/counter.h"
+#include "stores/memory/in_place.h"
+#include "stores/memory/request.h"
 
 namespace sluice {
 namespace {
@@ -25,115 +27,23 @@ constexpr std::size_t kFewCharges = 4;
 
 std::size_t shard_count(const MemoryStoreOptions& options) {
   const std::size_t threads = std::max(1u, std::thread::hardware_concurrency());
-  std::size_t shards = options.shards != 0 ? options.shards : threads * 16;
+  std::size_t shards = options.shards != 0 ? options.shards : threads * 4;
   // A few thousand keys a shard, or the bound would bite early where chance crowds one of them.
   if (options.shards == 0) shards = std::min(shards, options.max_keys / 4096 + 1);
-  shards = std::min({shards, options.max_keys / kMinShardKeys, kMaxShards});
-  return std::bit_ceil(std::max<std::size_t>(shards, 1));
+  const std::size_t most = std::max<std::size_t>(options.max_keys / kMinShardKeys, 1);
+  return std::min(std::bit_ceil(std::min(shards, kMaxShards)), std::bit_floor(most));
 }
 
-Decision invalid(std::span<Decision> each) noexcept {
-  const Decision answer{.outcome = Outcome::kDenied, .reason = Reason::kInvalid};
-  std::fill(each.begin(), each.end(), answer);
-  return answer;
+Decision refusal(Reason reason) noexcept {
+  return Decision{.outcome = Outcome::kDenied, .reason = reason};
 }
 
-Decision failed(std::span<Decision> each) noexcept {
-  const Decision answer{.outcome = Outcome::kDenied, .reason = Reason::kStoreError};
-  std::fill(each.begin(), each.end(), answer);
-  return answer;
+void refuse(Reason reason, std::span<Decision> each, Decision& all) noexcept {
+  all = refusal(reason);
+  std::fill(each.begin(), each.end(), all);
 }
 
-// Locks of the shards of one request, each once and in their order, so that two requests never
-// wait for each other.
-template <std::size_t N>
-class Locks {
- public:
-  explicit Locks(std::span<Counter> counters) noexcept {
-    for (const Counter& c : counters) shards_[count_++] = c.shard;
-    std::sort(shards_.begin(), shards_.begin() + count_);
-    count_ = static_cast<std::size_t>(std::unique(shards_.begin(), shards_.begin() + count_) -
-                                      shards_.begin());
-    for (std::size_t i = 0; i < count_; ++i) shards_[i]->mutex.lock();
-  }
-  ~Locks() {
-    for (std::size_t i = count_; i > 0; --i) shards_[i - 1]->mutex.unlock();
-  }
-  Locks(const Locks&) = delete;
-  Locks& operator=(const Locks&) = delete;
-
- private:
-  std::array<Shard*, N> shards_;
-  std::size_t count_ = 0;
-};
-
-bool all_admitted(std::span<const Counter> counters) noexcept {
-  return std::all_of(counters.begin(), counters.end(),
-                     [](const Counter& c) { return c.quote.admitted; });
-}
-
-// Makes every write certain; throws or answers false where one is not.
-bool prepare_writes(std::span<Counter> counters) {
-  for (Counter& c : counters) {
-    if (c.cost > 0 && c.slot != nullptr) c.pin();
-  }
-  for (Counter& c : counters) {
-    if (c.cost > 0 && c.slot == nullptr) c.insert();
-  }
-  for (Counter& c : counters) {
-    if (c.cost == 0) continue;
-    c.find();
-    if (!c.make_window()) return false;
-  }
-  return true;
-}
-
-// As prepare_writes(), or leaves everything as it was and answers false.
-bool prepare_or_undo(std::span<Counter> counters) noexcept {
-  try {
-    if (prepare_writes(counters)) return true;
-  } catch (const std::bad_alloc&) {
-    // Told by the answer.
-  }
-  for (Counter& c : counters) c.unpin();
-  return false;
-}
-
-bool take_all(std::span<Counter> counters) noexcept {
-  if (!all_admitted(counters)) {
-    for (Counter& c : counters) c.describe_untaken();
-    return true;
-  }
-  if (!prepare_or_undo(counters)) return false;
-  for (Counter& c : counters) {
-    if (c.cost > 0) c.write();
-  }
-  return true;
-}
-
-void carry_out(Verb verb, Counter& c) {
-  c.find();
-  switch (verb) {
-    case Verb::kTake:
-    case Verb::kPeek: return c.look();
-    case Verb::kRefund: return c.give_back();
-    case Verb::kReset: return c.forget();
-  }
-}
-
-// False where the store is out of memory; then nothing was taken.
-bool carry_out(Verb verb, std::span<Counter> counters) noexcept {
-  try {
-    for (Counter& c : counters) carry_out(verb, c);
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-  if (verb == Verb::kTake) return take_all(counters);
-  if (verb == Verb::kPeek && !all_admitted(counters)) {
-    for (Counter& c : counters) c.describe_untaken();
-  }
-  return true;
-}
+bool is_in_range(Instant at) noexcept { return at >= kFirstInstant && at <= kLastInstant; }
 
 }  // namespace
 
@@ -151,21 +61,39 @@ class MemoryStore::Impl {
     }
   }
 
+  // One object is written in place and returned, here and below: a copy made of it piece by piece
+  // would cost as much as the decision itself.
   Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> instant,
                  std::span<Decision> each) noexcept {
-    if (charges.empty() || charges.size() > kMaxCharges || each.size() != charges.size()) {
-      return invalid(each);
-    }
+    Decision all;
     const Instant at = instant ? *instant : clock_.now();
-    if (at < kFirstInstant || at > kLastInstant) return invalid(each);
     const core::Ticks now = at.time_since_epoch().count();
-    if (charges.size() == 1) return decide_one(verb, charges.front(), now, each);
-    return charges.size() <= kFewCharges ? decide<kFewCharges>(verb, charges, now, each)
-                                         : decide<kMaxCharges>(verb, charges, now, each);
+    if (charges.empty() || charges.size() > kMaxCharges || each.size() != charges.size() ||
+        !is_in_range(at)) {
+      refuse(Reason::kInvalid, each, all);
+    } else if (charges.size() <= kFewCharges) {
+      decide<kFewCharges>(verb, charges, now, each, all);
+    } else {
+      decide<kMaxCharges>(verb, charges, now, each, all);
+    }
+    return all;
+  }
+
+  Decision apply_one(Verb verb, const Charge& charge, std::optional<Instant> instant) noexcept {
+    Decision decision;
+    const Instant at = instant ? *instant : clock_.now();
+    const core::Ticks now = at.time_since_epoch().count();
+    if (!is_in_range(at)) {
+      decision = refusal(Reason::kInvalid);
+    } else if (verb != Verb::kTake || !take_in_place<1>({&charge, 1}, now, {&decision, 1})) {
+      apply_to_one(verb, charge, now, decision);
+    }
+    return decision;
   }
 
   MemoryStoreStats stats() {
     MemoryStoreStats sum;
+    sum.shards = shards_.size();
     for (const auto& shard : shards_) {
       const std::lock_guard lock(shard->mutex);
       sum.keys += shard->size();
@@ -177,65 +105,80 @@ class MemoryStore::Impl {
   }
 
  private:
-  void begin(Counter& c, const Charge& charge, core::Ticks now) noexcept {
-    c.key = fingerprint_(charge.key, charge.limit.algorithm());
-    c.shard = shards_[c.key.high & (shards_.size() - 1)].get();
-    c.limit = &charge.limit;
-    c.cost = charge.cost;
-    c.now = now;
+  Shard& shard_of(const memory::Fingerprint& key) noexcept {
+    return *shards_[key.high & (shards_.size() - 1)];
   }
 
-  // One charge: one lock, no sorting; what there is to write is written where it was found.
-  Decision decide_one(Verb verb, const Charge& charge, core::Ticks now,
-                      std::span<Decision> each) noexcept {
+  void begin(Counter& c, const Charge& charge, core::Ticks now) noexcept {
+    const memory::Fingerprint key = fingerprint_(charge.key, charge.limit.algorithm());
+    c.begin(key, shard_of(key), charge, now);
+  }
+
+  void apply_to_one(Verb verb, const Charge& charge, core::Ticks now,
+                    Decision& decision) noexcept {
     Counter c;
     begin(c, charge, now);
-    const std::lock_guard lock(c.shard->mutex);
-    if (verb != Verb::kTake) {
-      if (!carry_out(verb, {&c, 1})) return failed(each);
-      return each.front() = c.decision();
+    const std::lock_guard lock(c.shard()->mutex);
+    if (memory::carry_out(verb, {&c, 1})) {
+      c.answer(decision);
+    } else {
+      decision = refusal(Reason::kStoreError);
     }
-    c.find();
-    c.look();
-    if (c.quote.admitted && c.cost > 0) {
-      const bool in_place = c.slot != nullptr && core::has_fixed_size(charge.limit.algorithm());
-      if (!in_place && !prepare_or_undo({&c, 1})) return failed(each);
-      c.write();
+  }
+
+  // The short way, for what most requests are: charges on different counters, all of them known.
+  // One look-up each, and what there is to write is written where it was found. False where the
+  // request is something else; then nothing has happened.
+  template <std::size_t N>
+  bool take_in_place(std::span<const Charge> charges, core::Ticks now,
+                     std::span<Decision> each) noexcept {
+    std::array<memory::InPlace, N> counters;
+    const std::span used(counters.data(), charges.size());
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      if (!memory::InPlace::serves(charges[i].limit.algorithm())) return false;
+      const memory::Fingerprint key = fingerprint_(charges[i].key, charges[i].limit.algorithm());
+      for (std::size_t j = 0; j < i; ++j) {
+        if (used[j].key == key) return false;
+      }
+      used[i].begin(key, shard_of(key));
     }
-    return each.front() = c.decision();
+    const memory::Locks<N> locks(used, [](const memory::InPlace& c) { return c.shard; });
+    bool all_admit = true;
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      if (!used[i].look(charges[i], now)) return false;
+      all_admit &= used[i].quote.admitted;
+    }
+    for (std::size_t i = 0; i < used.size(); ++i) used[i].finish(charges[i], all_admit, each[i]);
+    return true;
   }
 
   template <std::size_t N>
-  Decision decide(Verb verb, std::span<const Charge> charges, core::Ticks now,
-                  std::span<Decision> each) noexcept {
+  void decide(Verb verb, std::span<const Charge> charges, core::Ticks now,
+              std::span<Decision> each, Decision& all) noexcept {
+    if (verb == Verb::kTake && take_in_place<N>(charges, now, each)) return combine(each, all);
     std::array<Counter, N> counters;
     std::array<std::uint8_t, N> counter_of;
     std::size_t count = 0;
     for (std::size_t i = 0; i < charges.size(); ++i) {
       begin(counters[count], charges[i], now);
       std::size_t same = 0;
-      while (!(counters[same].key == counters[count].key)) ++same;
+      while (!(counters[same].key() == counters[count].key())) ++same;
       counter_of[i] = static_cast<std::uint8_t>(same);
       if (same == count) {
         ++count;
-      } else if (*counters[same].limit != charges[i].limit) {
-        return invalid(each);
+      } else if (counters[same].limit() != charges[i].limit) {
+        return refuse(Reason::kInvalid, each, all);
       } else {
-        add(counters[same].cost, charges[i].cost);
+        counters[same].add(charges[i].cost);
       }
     }
     const std::span used(counters.data(), count);
     {
-      const Locks<N> locks(used);
-      if (!carry_out(verb, used)) return failed(each);
+      const memory::Locks<N> locks(used, [](const Counter& c) { return c.shard(); });
+      if (!memory::carry_out(verb, used)) return refuse(Reason::kStoreError, each, all);
     }
-    for (std::size_t i = 0; i < charges.size(); ++i) each[i] = used[counter_of[i]].decision();
-    return combine(each);
-  }
-
-  // A sum beyond all limits stays beyond them.
-  static void add(std::uint64_t& sum, std::uint64_t cost) noexcept {
-    if (__builtin_add_overflow(sum, cost, &sum)) sum = ~std::uint64_t{0};
+    for (std::size_t i = 0; i < charges.size(); ++i) used[counter_of[i]].answer(each[i]);
+    combine(each, all);
   }
 
   const Clock& clock_;
@@ -251,6 +194,11 @@ MemoryStore::~MemoryStore() = default;
 Decision MemoryStore::apply(Verb verb, std::span<const Charge> charges,
                             std::optional<Instant> now, std::span<Decision> each) noexcept {
   return impl_->apply(verb, charges, now, each);
+}
+
+Decision MemoryStore::apply_one(Verb verb, const Charge& charge,
+                                std::optional<Instant> now) noexcept {
+  return impl_->apply_one(verb, charge, now);
 }
 
 MemoryStoreStats MemoryStore::stats() const { return impl_->stats(); }

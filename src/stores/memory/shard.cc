@@ -1,15 +1,16 @@
 #include "stores/memory/shard.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <new>
 
 namespace sluice::memory {
 namespace {
 
-constexpr std::size_t kFirstBlocks = 4;
-// Blocks looked at for something to drop, when a shard is at its bound.
-constexpr std::size_t kBlocksLookedAt = 2;
+constexpr std::size_t kFirstGroups = 4;
+// Groups looked at for something to drop, when a shard is at its bound.
+constexpr std::size_t kGroupsLookedAt = 2;
+// As far as the sizes in a blob's header count.
+constexpr std::size_t kMaxBlobBytes = std::size_t{8} << 30;
 
 std::size_t entry_room_for(const Limit& limit, const LogBlob* old) noexcept {
   const std::size_t held = old == nullptr ? 0 : old->entries;
@@ -58,9 +59,9 @@ void Shard::erase(Slot& slot) noexcept {
 void Shard::make_room(core::Ticks now) {
   std::size_t kept = 0;
   table_.for_each([&](Slot& slot) { kept += !slot.state.is_forgotten(now); });
-  const std::size_t wanted = std::min(kept + kept / 4 + Block::kSlots, max_keys_);
-  const std::size_t blocks = std::max(kFirstBlocks, Table::blocks_for(wanted));
-  table_.rebuild(blocks, [&](Slot& slot) {
+  const std::size_t wanted = std::min(kept + kept / 4 + Tags::kSlots, max_keys_);
+  const std::size_t groups = std::max(kFirstGroups, Table::groups_for(wanted));
+  table_.rebuild(groups, [&](Slot& slot) {
     if (!slot.state.is_forgotten(now)) return true;
     free_blob(slot.state);
     ++swept_;
@@ -69,12 +70,12 @@ void Shard::make_room(core::Ticks now) {
   hand_ = 0;
 }
 
-// Drops what is untouched in the next blocks; where there is nothing, the counter that would be
+// Drops what is untouched in the next groups; where there is nothing, the counter that would be
 // untouched soonest. Goes on while all that it sees is pinned.
 void Shard::evict(core::Ticks now) noexcept {
   const std::uint64_t swept_before = swept_;
   Slot* victim = nullptr;
-  for (std::size_t looked = 0; looked < kBlocksLookedAt || victim == nullptr; ++looked) {
+  for (std::size_t looked = 0; looked < kGroupsLookedAt || victim == nullptr; ++looked) {
     table_.for_each_in(hand_, [&](Slot& slot) {
       if (slot.state.is_forgotten(now)) {
         erase(slot);
@@ -84,7 +85,7 @@ void Shard::evict(core::Ticks now) noexcept {
         victim = &slot;
       }
     });
-    hand_ = hand_ + 1 == table_.block_count() ? 0 : hand_ + 1;
+    hand_ = hand_ + 1 == table_.group_count() ? 0 : hand_ + 1;
     if (swept_ != swept_before) return;
   }
   erase(*victim);
@@ -93,7 +94,7 @@ void Shard::evict(core::Ticks now) noexcept {
 
 // Evicts the next counter that owns a blob and is not pinned, if there is one.
 bool Shard::evict_blob() noexcept {
-  for (std::size_t looked = 0; looked < table_.block_count(); ++looked) {
+  for (std::size_t looked = 0; looked < table_.group_count(); ++looked) {
     Slot* victim = nullptr;
     table_.for_each_in(hand_, [&](Slot& slot) {
       const bool owns_blob = slot.state.slices() != nullptr || slot.state.log() != nullptr;
@@ -105,7 +106,7 @@ bool Shard::evict_blob() noexcept {
       ++evictions_;
       return true;
     }
-    hand_ = hand_ + 1 == table_.block_count() ? 0 : hand_ + 1;
+    hand_ = hand_ + 1 == table_.group_count() ? 0 : hand_ + 1;
   }
   return false;
 }
@@ -122,31 +123,43 @@ void Shard::release(std::size_t bytes) noexcept {
   blob_bytes_ -= bytes;
 }
 
-void* Shard::allocate(std::size_t bytes) {
+// Null where the bytes are exhausted. `kept`: what the counter has now, until the new piece takes its
+// place. A piece that no eviction here can make room for evicts nothing.
+void* Shard::allocate(std::size_t bytes, std::size_t kept) {
+  if (bytes > kMaxBlobBytes) return nullptr;
+  if (beyond_own(kept + bytes) > beyond_own(blob_bytes_) + shared_.left()) return nullptr;
   while (!reserve(bytes)) {
     if (!evict_blob()) return nullptr;
   }
-  void* const memory = std::malloc(bytes);
-  if (memory == nullptr) {
+  try {
+    return bytes <= Cells::kBytes ? cells_.take() : ::operator new(bytes);
+  } catch (const std::bad_alloc&) {
     release(bytes);
-    throw std::bad_alloc();
+    throw;
   }
-  return memory;
+}
+
+void Shard::free(void* blob, std::size_t bytes) noexcept {
+  release(bytes);
+  if (bytes <= Cells::kBytes) {
+    cells_.give(blob);
+  } else {
+    ::operator delete(blob);
+  }
 }
 
 void Shard::free_blob(PackedState& state) noexcept {
   if (SliceBlob* const slices = state.slices()) {
-    release(slices->bytes());
-    std::free(slices);
+    free(slices, slices->bytes());
   } else if (LogBlob* const log = state.log()) {
-    release(log->bytes());
-    std::free(log);
+    free(log, log->bytes());
   }
 }
 
 SliceBlob* Shard::make_slices(Slot& slot, const Limit& limit, core::Ticks now) {
+  const SliceBlob* const old = slot.state.slices();
   const std::size_t bytes = SliceBlob::bytes_for(limit.slices());
-  void* const memory = allocate(bytes);
+  void* const memory = allocate(bytes, old == nullptr ? 0 : old->bytes());
   if (memory == nullptr) return nullptr;
   auto* const blob = new (memory) SliceBlob;
   blob->last = now;
@@ -163,7 +176,7 @@ LogBlob* Shard::make_room_in_log(Slot& slot, const Limit& limit, core::Ticks now
   const std::size_t summary_room = summary_room_for(limit, old);
   const std::size_t entry_room = entry_room_for(limit, old);
   const std::size_t bytes = LogBlob::bytes_for(summary_room, entry_room);
-  void* const memory = allocate(bytes);
+  void* const memory = allocate(bytes, old == nullptr ? 0 : old->bytes());
   if (memory == nullptr) return nullptr;
   auto* const blob = new (memory) LogBlob;
   blob->last = now;

@@ -3,10 +3,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 
 #include "sluice/store.h"
 #include "stores/memory/blobs.h"
+#include "stores/memory/cells.h"
+#include "stores/memory/lock.h"
 #include "stores/memory/table.h"
 
 namespace sluice::memory {
@@ -15,6 +16,7 @@ namespace sluice::memory {
 class SharedBytes {
  public:
   explicit SharedBytes(std::size_t bytes) noexcept : left_(bytes) {}
+  std::size_t left() const noexcept { return left_.load(std::memory_order_relaxed); }
   // All of `bytes`, or none and false.
   bool take(std::size_t bytes) noexcept;
   void give(std::size_t bytes) noexcept { left_.fetch_add(bytes, std::memory_order_relaxed); }
@@ -29,6 +31,8 @@ class SharedBytes {
 // Not thread-safe: hold `mutex` for every call. Owns its blobs.
 class alignas(64) Shard {
  public:
+  Lock mutex;
+
   Shard(std::size_t max_keys, std::size_t own_bytes, SharedBytes& shared) noexcept
       : max_keys_(max_keys), own_bytes_(own_bytes), shared_(shared) {}
   ~Shard();
@@ -51,22 +55,22 @@ class alignas(64) Shard {
   std::uint64_t evictions() const noexcept { return evictions_; }
   std::uint64_t swept() const noexcept { return swept_; }
 
-  std::mutex mutex;
-
  private:
   void make_room(core::Ticks now);
   void evict(core::Ticks now) noexcept;
   bool evict_blob() noexcept;
-  void* allocate(std::size_t bytes);
+  void* allocate(std::size_t bytes, std::size_t kept);
   bool reserve(std::size_t bytes) noexcept;
   void release(std::size_t bytes) noexcept;
+  void free(void* blob, std::size_t bytes) noexcept;
   void free_blob(PackedState& state) noexcept;
   std::size_t beyond_own(std::size_t bytes) const noexcept {
     return bytes > own_bytes_ ? bytes - own_bytes_ : 0;
   }
 
   Table table_;
-  std::size_t hand_ = 0;  // the block that the next look for room begins with
+  Cells cells_;
+  std::size_t hand_ = 0;  // the group that the next look for room begins with
   std::size_t blob_bytes_ = 0;
   std::uint64_t evictions_ = 0;
   std::uint64_t swept_ = 0;

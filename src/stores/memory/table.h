@@ -2,8 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <new>
+#include <utility>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -11,6 +10,7 @@
 
 #include "stores/memory/fingerprint.h"
 #include "stores/memory/packed_state.h"
+#include "stores/memory/pages.h"
 
 namespace sluice::memory {
 
@@ -20,104 +20,105 @@ struct Slot {
 };
 static_assert(sizeof(Slot) == 40);
 
-// Twelve slots and their tags in 512 bytes, so that a look-up touches two cache lines of one page.
-struct alignas(512) Block {
-  static constexpr std::size_t kSlots = 12;
+// What is known of fifteen slots at a glance: a byte of each one's key, 0 for an empty one.
+struct alignas(16) Tags {
+  static constexpr std::size_t kSlots = 15;
 
-  std::uint8_t tags[16] = {};  // 0: empty; the last four stay empty
-  // Counters that live in a later block because this one, on their way, was full.
-  std::uint32_t passed_by = 0;
-  std::uint32_t unused[3] = {};
-  Slot slots[kSlots];
+  std::uint8_t of[kSlots] = {};
+  // Counters that live in a later group because this one, on their way, was full; 255 means "at
+  // least so many", until the next rebuild.
+  std::uint8_t passed_by = 0;
+
+  static constexpr std::uint8_t kMany = 255;
+  static constexpr std::uint32_t kAllSlots = (1u << kSlots) - 1;
 
   // A bit for every slot with that tag.
   std::uint32_t matching(std::uint8_t tag) const noexcept {
 #if defined(__SSE2__)
-    const __m128i all = _mm_load_si128(reinterpret_cast<const __m128i*>(tags));
+    const __m128i all = _mm_load_si128(reinterpret_cast<const __m128i*>(this));
     const __m128i equal = _mm_cmpeq_epi8(all, _mm_set1_epi8(static_cast<char>(tag)));
-    return static_cast<std::uint32_t>(_mm_movemask_epi8(equal)) & ((1u << kSlots) - 1);
+    return static_cast<std::uint32_t>(_mm_movemask_epi8(equal)) & kAllSlots;
 #else
     std::uint32_t bits = 0;
-    for (std::size_t i = 0; i < kSlots; ++i) bits |= std::uint32_t{tags[i] == tag} << i;
+    for (std::size_t i = 0; i < kSlots; ++i) bits |= std::uint32_t{of[i] == tag} << i;
     return bits;
 #endif
   }
 };
-static_assert(sizeof(Block) == 512);
+static_assert(sizeof(Tags) == 16);
 
-// An open-addressing hash table of counters that wastes little: any number of blocks, filled to
-// seven eighths, grown by a quarter. Fingerprints are random, so their high bits choose the block.
+// An open-addressing hash table of counters that wastes little: any number of groups of fifteen slots,
+// filled to seven eighths, grown by a quarter. A key has a favourite slot in its group, where most are
+// found at the first glance. Fingerprints are random, so their bits choose group, slot and tag.
 //
 // Not thread-safe. Owns the slots, not the blobs they point to. Pointers to slots last until the next
-// rebuild(). Cost: two cache lines a look-up, 48.8 bytes a counter when full.
+// rebuild(). Cost: one cache line a look-up for most keys, two for the others; 47 bytes a counter
+// when full.
 class Table {
  public:
   std::size_t size() const noexcept { return size_; }
-  std::size_t block_count() const noexcept { return count_; }
-  Block& block(std::size_t i) noexcept { return blocks_[i]; }
+  std::size_t group_count() const noexcept { return count_; }
   bool is_full() const noexcept { return size_ >= fill_limit(count_); }
-  // Counters that so many blocks take before the table counts as full.
-  static std::size_t fill_limit(std::size_t blocks) noexcept {
-    return blocks * Block::kSlots * 7 / 8;
+  // Counters that so many groups take before the table counts as full, and the reverse.
+  static std::size_t fill_limit(std::size_t groups) noexcept {
+    return groups * Tags::kSlots * 7 / 8;
   }
-  static std::size_t blocks_for(std::size_t counters) noexcept {
-    return core::ceil_div(counters * 8, Block::kSlots * 7);
+  static std::size_t groups_for(std::size_t counters) noexcept {
+    return core::ceil_div(counters * 8, Tags::kSlots * 7);
   }
 
   Slot* find(const Fingerprint& key) noexcept {
     if (count_ == 0) return nullptr;
-    const std::uint8_t tag = tag_of(key);
-    std::size_t i = home_of(key, count_);
-    for (std::size_t looked = 0; looked < count_; ++looked) {
-      Block& b = blocks_[i];
-      for (std::uint32_t bits = b.matching(tag); bits != 0; bits &= bits - 1) {
-        Slot& slot = b.slots[__builtin_ctz(bits)];
-        if (slot.key == key) return &slot;
-      }
-      if (b.passed_by == 0) return nullptr;
-      i = next(i);
-    }
-    return nullptr;
+    const std::size_t home = home_of(key, count_);
+    __builtin_prefetch(&tags_[home]);
+    Slot& favourite = slots_[home * Tags::kSlots + favourite_of(key)];
+    if (favourite.key == key) return &favourite;
+    return search(key, home);
   }
 
   // Adds an absent key with an empty state. The table must not be full.
   Slot& insert(const Fingerprint& key) noexcept {
-    std::size_t i = home_of(key, count_);
-    while (true) {
-      Block& b = blocks_[i];
-      if (const std::uint32_t empty = b.matching(0); empty != 0) {
-        const int at = __builtin_ctz(empty);
-        b.tags[at] = tag_of(key);
-        b.slots[at] = Slot{key, {}};
-        ++size_;
-        return b.slots[at];
+    std::size_t group = home_of(key, count_);
+    std::size_t at = favourite_of(key);
+    while (tags_[group].of[at] != 0) {
+      if (const std::uint32_t empty = tags_[group].matching(0); empty != 0) {
+        at = static_cast<std::size_t>(__builtin_ctz(empty));
+        break;
       }
-      ++b.passed_by;
-      i = next(i);
+      if (tags_[group].passed_by != Tags::kMany) ++tags_[group].passed_by;
+      group = next(group);
     }
+    tags_[group].of[at] = tag_of(key);
+    Slot& slot = slots_[group * Tags::kSlots + at];
+    slot = Slot{key, {}};
+    ++size_;
+    return slot;
   }
 
   void erase(Slot& slot) noexcept {
-    const auto at = reinterpret_cast<std::uintptr_t>(&slot);
-    auto& b = *reinterpret_cast<Block*>(at & ~(sizeof(Block) - 1));
-    b.tags[&slot - b.slots] = 0;
-    for (std::size_t i = home_of(slot.key, count_); &blocks_[i] != &b; i = next(i)) {
-      --blocks_[i].passed_by;
+    const auto index = static_cast<std::size_t>(&slot - slots_);
+    const std::size_t group = index / Tags::kSlots;
+    for (std::size_t i = home_of(slot.key, count_); i != group; i = next(i)) {
+      if (tags_[i].passed_by != Tags::kMany) --tags_[i].passed_by;
     }
+    tags_[group].of[index % Tags::kSlots] = 0;
+    slot = Slot{};
     --size_;
   }
 
-  // Moves every counter for which keep(Slot&) holds into a table of `blocks` blocks, which must be
+  // Moves every counter for which keep(Slot&) holds into a table of `groups` groups, which must be
   // enough for them. Throws std::bad_alloc, and has changed nothing then.
   template <typename Keep>
-  void rebuild(std::size_t blocks, Keep keep) {
-    Table bigger;
-    bigger.blocks_ = std::make_unique<Block[]>(blocks);
-    bigger.count_ = blocks;
+  void rebuild(std::size_t groups, Keep keep) {
+    Table fresh(groups);
     for_each([&](Slot& slot) {
-      if (keep(slot)) bigger.insert(slot.key).state = slot.state;
+      if (keep(slot)) fresh.insert(slot.key).state = slot.state;
     });
-    *this = std::move(bigger);
+    std::swap(memory_, fresh.memory_);
+    tags_ = fresh.tags_;
+    slots_ = fresh.slots_;
+    count_ = fresh.count_;
+    size_ = fresh.size_;
   }
 
   template <typename Visit>
@@ -126,24 +127,51 @@ class Table {
   }
   // The visit may erase the slot that it is shown.
   template <typename Visit>
-  void for_each_in(std::size_t block_index, Visit visit) {
-    Block& b = blocks_[block_index];
-    for (std::size_t at = 0; at < Block::kSlots; ++at) {
-      if (b.tags[at] != 0) visit(b.slots[at]);
+  void for_each_in(std::size_t group, Visit visit) {
+    for (std::size_t at = 0; at < Tags::kSlots; ++at) {
+      if (tags_[group].of[at] != 0) visit(slots_[group * Tags::kSlots + at]);
     }
   }
 
+  Table() = default;
+
  private:
+  // Of empty slots: zeroed memory is what empty tags and slots look like.
+  explicit Table(std::size_t groups)
+      : memory_(groups * (sizeof(Tags) + Tags::kSlots * sizeof(Slot))),
+        tags_(reinterpret_cast<Tags*>(memory_.data())),
+        slots_(reinterpret_cast<Slot*>(tags_ + groups)),
+        count_(groups) {}
+
+  Slot* search(const Fingerprint& key, std::size_t group) noexcept {
+    const std::uint8_t tag = tag_of(key);
+    for (std::size_t looked = 0; looked < count_; ++looked) {
+      const Tags& tags = tags_[group];
+      for (std::uint32_t bits = tags.matching(tag); bits != 0; bits &= bits - 1) {
+        Slot& slot = slots_[group * Tags::kSlots + static_cast<std::size_t>(__builtin_ctz(bits))];
+        if (slot.key == key) return &slot;
+      }
+      if (tags.passed_by == 0) return nullptr;
+      group = next(group);
+    }
+    return nullptr;
+  }
+
   static std::uint8_t tag_of(const Fingerprint& key) noexcept {
     const auto tag = static_cast<std::uint8_t>(key.low);
     return tag != 0 ? tag : 1;
   }
-  static std::size_t home_of(const Fingerprint& key, std::size_t blocks) noexcept {
-    return static_cast<std::size_t>((core::Wide{key.high} * blocks) >> 64);
+  static std::size_t favourite_of(const Fingerprint& key) noexcept {
+    return static_cast<std::size_t>((key.low >> 32) * Tags::kSlots >> 32);
   }
-  std::size_t next(std::size_t i) const noexcept { return i + 1 == count_ ? 0 : i + 1; }
+  static std::size_t home_of(const Fingerprint& key, std::size_t groups) noexcept {
+    return static_cast<std::size_t>((core::Wide{key.high} * groups) >> 64);
+  }
+  std::size_t next(std::size_t group) const noexcept { return group + 1 == count_ ? 0 : group + 1; }
 
-  std::unique_ptr<Block[]> blocks_;
+  Pages memory_;
+  Tags* tags_ = nullptr;
+  Slot* slots_ = nullptr;
   std::size_t count_ = 0;
   std::size_t size_ = 0;
 };

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <type_traits>
+#include <vector>
+
+namespace sluice::bench {
+
+// What a pair of cases measured: medians over all blocks, and the ratio of neighbours.
+struct Ratio {
+  double base_ns = 0;     // per operation
+  double subject_ns = 0;  // per operation
+  double ratio = 0;       // the median of subject/base over adjacent blocks
+  double low = 0;         // its lower and upper quartile
+  double high = 0;
+  double more_ns = 0;  // the median of subject - base
+};
+
+// Which time counts. A thread's own leaves out the moments in which the system runs something else
+// in its place; it also leaves out what the thread waits for, so that several need the wall's.
+enum class TimeOf { kThread, kWall };
+
+inline double now_ns(TimeOf what) {
+  timespec time{};
+  clock_gettime(what == TimeOf::kThread ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
+}
+
+struct PairedOptions {
+  std::size_t pairs = 41;
+  std::chrono::nanoseconds block{std::chrono::milliseconds{10}};  // about the length of one block
+  TimeOf time = TimeOf::kThread;
+  bool reciprocal = false;  // base/subject instead: a throughput, where more is better
+};
+
+inline double median(std::vector<double> values, double share = 0.5) {
+  if (values.empty()) return 0;
+  const auto at = static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5);
+  const auto nth = values.begin() + static_cast<std::ptrdiff_t>(at);
+  std::nth_element(values.begin(), nth, values.end());
+  return *nth;
+}
+
+// Runs two cases in short blocks, one beside the other (A B, B A, A B, ...), so that whatever else
+// the machine does in the meantime meets both.
+//
+// A case is `void(std::size_t first, std::size_t count)`: that many operations, from that one on.
+// Both are given the same ones in each pair. One that returns a double has taken its time itself.
+class Paired {
+ public:
+  explicit Paired(const PairedOptions& options) : options_(options) {}
+
+  template <typename Base, typename Subject>
+  Ratio measure(Base&& base, Subject&& subject) const {
+    const std::size_t count = calibrate(base, subject);
+    std::vector<double> base_ns, subject_ns, ratios, more_ns;
+    for (std::size_t pair = 0; pair < options_.pairs; ++pair) {
+      const std::size_t first = (pair + 1) * count;
+      double b = 0;
+      double s = 0;
+      if (pair % 2 == 0) b = time(base, first, count);
+      s = time(subject, first, count);
+      if (pair % 2 != 0) b = time(base, first, count);
+      base_ns.push_back(b);
+      subject_ns.push_back(s);
+      more_ns.push_back(s - b);
+      ratios.push_back(options_.reciprocal ? b / s : s / b);
+    }
+    return {median(base_ns),      median(subject_ns),   median(ratios),
+            median(ratios, 0.25), median(ratios, 0.75), median(more_ns)};
+  }
+
+ private:
+  template <typename Case>
+  double time(Case& run, std::size_t first, std::size_t count) const {
+    if constexpr (std::is_same_v<decltype(run(first, count)), double>) {
+      return run(first, count) / static_cast<double>(count);
+    } else {
+      const double start = now_ns(options_.time);
+      run(first, count);
+      return (now_ns(options_.time) - start) / static_cast<double>(count);
+    }
+  }
+
+  // The operations of a block: so many that the slower of the two takes about options.block.
+  template <typename Base, typename Subject>
+  std::size_t calibrate(Base& base, Subject& subject) const {
+    const auto wanted = static_cast<double>(options_.block.count());
+    std::size_t count = 64;
+    while (true) {
+      const double ns = std::max(time(base, 0, count), time(subject, 0, count));
+      if (ns * static_cast<double>(count) >= wanted / 2) {
+        return std::max<std::size_t>(1, static_cast<std::size_t>(wanted / ns));
+      }
+      count *= 2;
+    }
+  }
+
+  PairedOptions options_;
+};
+
+}  // namespace sluice::bench

@@ -1,0 +1,137 @@
+// What a request costs that is more than one take: three limits at once, a guard.
+
+#include <benchmark/benchmark.h>
+
+#include "bench/report.h"
+#include "bench/threads.h"
+#include "bench/workload.h"
+#include "sluice/guard.h"
+#include "sluice/memory_store.h"
+#include "sluice/testing/manual_clock.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr const char* kCheckLegend =
+    "Limiter::check of three token buckets (global: one key; api: 100 keys; user: 1,000 or "
+    "1,000,000\n"
+    "keys) against Limiter::try_acquire of the user's alone, same keys, in stores of their own. "
+    "Nearly\n"
+    "all are admitted. Processor time; adjacent 10 ms blocks.";
+
+MemoryStoreOptions options_for(std::size_t keys) {
+  return {.max_keys = std::max(2 * keys, MemoryStoreOptions{}.max_keys)};
+}
+
+// 20 % above the rate at which requests come, one every microsecond.
+const Limit kGlobal = token_bucket(1'200'007).per(std::chrono::seconds{1});
+const Limit kApi = token_bucket(14'009).per(std::chrono::seconds{1});
+
+void check_three(const Options& options, std::size_t users) {
+  const std::size_t length = options.smoke ? 4096 : users > 1000 ? 1 << 22 : 1 << 18;
+  const KeyStream stream(users, length);
+  const Numbers n = numbers_for(users);
+  const Limit per_user = token_bucket(n.limit).per(n.per);
+  MemoryStore one_store(options_for(users)), three_store(options_for(users));
+  Limiter one(one_store), three(three_store);
+  Timeline one_time, three_time;
+  std::uint64_t denied = 0;
+  std::uint64_t asked = 0;
+  const auto take_one = [&](std::size_t from, std::size_t count) {
+    stream.each(from, count, [&](std::string_view key) {
+      benchmark::DoNotOptimize(one.try_acquire(key, per_user, 1, one_time.next()));
+    });
+  };
+  const auto take_three = [&](std::size_t from, std::size_t count) {
+    asked += count;
+    stream.each(from, count, [&](std::string_view key) {
+      // The last two digits name the API; as a prefix it is a key of its own.
+      const std::string_view api = key.substr(kKeyBytes - 2);
+      const Charge charges[] = {{"global", kGlobal}, {api, kApi}, {key, per_user}};
+      denied += !three.check(charges, {}, three_time.next()).allowed();
+    });
+  };
+  each_key(users, [&](std::string_view key) {
+    benchmark::DoNotOptimize(one.try_acquire(key, per_user, 1, Timeline().next()));
+    benchmark::DoNotOptimize(three.try_acquire(key, per_user, 1, Timeline().next()));
+  });
+  const Ratio ratio = Paired(options.paired()).measure(take_one, take_three);
+  char note[32];
+  std::snprintf(note, sizeof(note), "denied %.2f %%",
+                100 * static_cast<double>(denied) / static_cast<double>(asked));
+  row("three limits, users " + short_count(users), ratio, note);
+  promise_at_most("check-three-limits-" + short_count(users), ratio.ratio, 2.5);
+}
+
+constexpr const char* kGuardLegend =
+    "A function of one argument behind a guard with one token bucket for each of 1,000 users, "
+    "against\n"
+    "Limiter::try_acquire(user, limit) and a direct call; the guard makes its key (31 bytes, of "
+    "its\n"
+    "name and the user's) on each call. The store's clock stands still, since the system's would "
+    "cost\n"
+    "both as much again. Processor time; the promise is the median of the differences, in ns.";
+
+// Guards bind to member pointers, so that this is what a program has.
+struct Request {
+  std::string_view user;
+  std::uint64_t size = 1;
+};
+
+std::uint64_t handle(const Request& request) { return request.size; }
+
+template <typename Guarded>
+Ratio compare(const Options& options, const KeyStream& users, Limiter& limiter, const Limit& limit,
+              Guarded&& guarded) {
+  const auto plain = [&](std::size_t from, std::size_t count) {
+    users.each(from, count, [&](std::string_view user) {
+      const Request request{user};
+      std::uint64_t result = 0;
+      if (limiter.try_acquire(user, limit)) result = handle(request);
+      benchmark::DoNotOptimize(result);
+    });
+  };
+  const auto behind_guard = [&](std::size_t from, std::size_t count) {
+    users.each(from, count, [&](std::string_view user) {
+      const Request request{user};
+      auto result = guarded(request);
+      benchmark::DoNotOptimize(result);
+    });
+  };
+  return Paired(options.paired()).measure(plain, behind_guard);
+}
+
+void guards(const Options& options) {
+  const KeyStream users(1'000, options.smoke ? 4096 : 1 << 18);
+  const testing::ManualClock clock;
+  MemoryStore store({}, clock);
+  Limiter limiter(store);
+  const Limit limit = token_bucket(4'000'000'007).per(std::chrono::hours{1});
+  const auto guard = guarded(limiter, "handle", limit).key(&Request::user);
+
+  const auto throwing = guard.throwing(handle);
+  const Ratio thrown = compare(options, users, limiter, limit, throwing);
+  row("guard, throwing", thrown);
+  const auto returning = guard.returning(handle);
+  row("guard, returning", compare(options, users, limiter, limit, returning));
+  const auto inside = [&](const Request& request) {
+    const Decision taken = acquire({limiter, "handle"}, limit, request.user);
+    return taken.allowed() ? handle(request) : 0;
+  };
+  row("acquire() in the function", compare(options, users, limiter, limit, inside));
+  promise_at_most("guard-ns-over-a-take", thrown.more_ns, 20);
+}
+
+}  // namespace
+}  // namespace sluice::bench
+
+int main(int argc, char** argv) {
+  using namespace sluice::bench;
+  const Options options = Options::from(argc, argv);
+  const IdleThread idle;
+  table("check: three limits as one request", kCheckLegend);
+  check_three(options, 1'000);
+  if (!options.smoke) check_three(options, 1'000'000);
+  table("guard: a function behind a limit", kGuardLegend);
+  guards(options);
+}

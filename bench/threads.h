@@ -1,0 +1,54 @@
+#pragma once
+
+#include <sched.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+namespace sluice::bench {
+
+// Ties the calling thread to one of the processors it may use. False where the system does not let
+// it.
+inline bool pin_to_cpu(std::size_t which) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return false;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    if (which-- != 0) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    return sched_setaffinity(0, sizeof(one), &one) == 0;
+  }
+  return false;
+}
+
+// A thread that sleeps. While a process has one thread the C library's mutexes do without atomic
+// instructions; no program that shares a limiter between threads sees that, so no benchmark does.
+class IdleThread {
+ public:
+  IdleThread()
+      : thread_([this] {
+          std::unique_lock lock(mutex_);
+          done_.wait(lock, [this] { return stop_; });
+        }) {}
+  ~IdleThread() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    done_.notify_one();
+    thread_.join();
+  }
+  IdleThread(const IdleThread&) = delete;
+  IdleThread& operator=(const IdleThread&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable done_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace sluice::bench

@@ -1,0 +1,371 @@
+#include "cli/decide.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <string>
+#include <vector>
+
+#include "sluice/memory_store.h"
+
+namespace sluice::cli {
+namespace {
+
+const std::string kTen = R"({"algorithm":"token_bucket","limit":10,"per":"1s","burst":20})";
+
+std::string charge(const std::string& key, const std::string& limit, const std::string& rest = "") {
+  return R"({"key":")" + key + R"(","limit":)" + limit + rest + "}";
+}
+std::string request(const std::string& at_us, const std::string& charges,
+                    const std::string& rest = "") {
+  return R"({"at_us":)" + at_us + R"(,"charges":[)" + charges + "]" + rest + "}";
+}
+
+// The answers to some lines, by one filter over a store of its own.
+std::vector<std::string> answers_to(const std::vector<std::string>& lines) {
+  MemoryStore store({.max_keys = 1024, .shards = 1});
+  DecisionFilter filter(store);
+  std::vector<std::string> answers;
+  for (const std::string& line : lines) answers.push_back(filter.answer(line));
+  return answers;
+}
+
+std::string answer_to(const std::string& line) { return answers_to({line}).front(); }
+
+// The text of the error that a line gets, or the whole answer where it gets none.
+std::string error_of(const std::string& line) {
+  const std::string answer = answer_to(line);
+  const boost::json::value value = boost::json::parse(answer);
+  const auto* const error = value.as_object().if_contains("error");
+  return error == nullptr ? answer : std::string(error->as_string());
+}
+
+// --- good lines ---
+
+TEST(Decide, AnswersTheExampleOfItsHelp) {
+  EXPECT_EQ(
+      answer_to(
+          R"({"at_us":0,"charges":[{"key":"u1","cost":1,"limit":{"algorithm":"token_bucket","limit":10,"per":"1s","burst":20}}]})"),
+      R"({"outcome":"allowed","reason":"ok","limits":[{"limit":20,"remaining":19,"reset_after_us":100000}]})");
+}
+
+TEST(Decide, DeniedSaysWhenAndNeverDoesNot) {
+  const std::string line = request("0", charge("k", kTen, R"(,"cost":20)"));
+  const std::string more = request("0", charge("k", kTen, R"(,"cost":21)"));
+  EXPECT_EQ(
+      answers_to({line, line, more}),
+      (std::vector<std::string>{
+          R"({"outcome":"allowed","reason":"ok","limits":[{"limit":20,"remaining":0,"reset_after_us":2000000}]})",
+          R"({"outcome":"denied","reason":"limited","retry_after_us":2000000,"limits":[{"limit":20,"remaining":0,"reset_after_us":2000000,"retry_after_us":2000000}]})",
+          R"({"outcome":"denied","reason":"never","limits":[{"limit":20,"remaining":0,"reset_after_us":2000000}]})"}));
+}
+
+TEST(Decide, DeniedRequestShowsItsOtherLimitsUntouched) {
+  const std::string narrow = R"({"algorithm":"fixed_window","limit":1,"per":"1m"})";
+  const std::string line = request("5", charge("a", kTen) + "," + charge("b", narrow));
+  EXPECT_EQ(
+      answers_to({line, line}),
+      (std::vector<std::string>{
+          R"({"outcome":"allowed","reason":"ok","limits":[{"limit":20,"remaining":19,"reset_after_us":100000},{"limit":1,"remaining":0,"reset_after_us":60000000}]})",
+          R"({"outcome":"denied","reason":"limited","retry_after_us":60000000,"limits":[{"limit":20,"remaining":19,"reset_after_us":100000},{"limit":1,"remaining":0,"reset_after_us":60000000,"retry_after_us":60000000}]})"}));
+}
+
+TEST(Decide, QueueSaysItsDelay) {
+  const std::string queue =
+      R"({"algorithm":"leaky_bucket","limit":10,"per":"1s","burst":5,"mode":"queue"})";
+  const std::string line = request("0", charge("q", queue));
+  EXPECT_EQ(
+      answers_to({line, line}),
+      (std::vector<std::string>{
+          R"({"outcome":"allowed","reason":"ok","delay_us":0,"limits":[{"limit":5,"remaining":4,"reset_after_us":100000}]})",
+          R"({"outcome":"allowed","reason":"ok","delay_us":100000,"limits":[{"limit":5,"remaining":3,"reset_after_us":200000}]})"}));
+}
+
+TEST(Decide, EveryVerbDoesItsWork) {
+  const auto line = [](const std::string& verb) {
+    return request("0", charge("k", kTen, R"(,"cost":5)"), R"(,"verb":")" + verb + "\"");
+  };
+  const std::string allowed = R"({"outcome":"allowed","reason":"ok","limits":[{"limit":20,)";
+  EXPECT_EQ(answers_to({line("peek"), line("take"), line("take"), line("refund"), line("reset"),
+                        line("peek")}),
+            (std::vector<std::string>{allowed + R"("remaining":15,"reset_after_us":500000}]})",
+                                      allowed + R"("remaining":15,"reset_after_us":500000}]})",
+                                      allowed + R"("remaining":10,"reset_after_us":1000000}]})",
+                                      allowed + R"("remaining":15,"reset_after_us":500000}]})",
+                                      allowed + R"("remaining":20,"reset_after_us":0}]})",
+                                      allowed + R"("remaining":15,"reset_after_us":500000}]})"}));
+}
+
+TEST(Decide, TakesEveryAlgorithmAndOption) {
+  for (const char* limit : {
+           R"({"algorithm":"fixed_window","limit":3,"per":"1s","align":"clock"})",
+           R"({"algorithm":"fixed_window","limit":3,"per":"1s","align":"first_request"})",
+           R"({"algorithm":"sliding_window_log","limit":3,"per":"1ms"})",
+           R"({"algorithm":"sliding_window_counter","limit":3,"per":"366d","slices":1000})",
+           R"({"algorithm":"sliding_window_counter","limit":3,"per":"1h","weighting":"none"})",
+           R"({"algorithm":"sliding_window_counter","limit":3,"per":"1h","weighting":"linear"})",
+           R"({"algorithm":"sliding_window_hybrid","limit":3,"per":"7d","slices":1})",
+           R"({"algorithm":"leaky_bucket","limit":3,"per":"1s","mode":"meter"})",
+           R"({"algorithm":"token_bucket","limit":3,"per":"1s","refill":"interval"})",
+           R"({"algorithm":"token_bucket","limit":3,"per":"1s","refill":"continuous"})",
+           R"({"algorithm":"gcra","limit":3,"per":"1s","burst":2})",
+       }) {
+    const std::string answer = answer_to(request("1000000", charge("k", limit)));
+    EXPECT_TRUE(answer.starts_with(
+        R"({"outcome":"allowed","reason":"ok","limits":[{"limit":3,"remaining":2,)"))
+        << limit << "\n"
+        << answer;
+  }
+}
+
+TEST(Decide, CostIsOneUnlessItIsGiven) {
+  EXPECT_EQ(answer_to(request("0", charge("k", kTen))),
+            answer_to(request("0", charge("k", kTen, R"(,"cost":1)"))));
+  EXPECT_EQ(
+      answer_to(request("0", charge("k", kTen, R"(,"cost":0)"))),
+      R"({"outcome":"allowed","reason":"ok","limits":[{"limit":20,"remaining":20,"reset_after_us":0}]})");
+}
+
+TEST(Decide, KeysAreAnyText) {
+  const std::string one = R"({"algorithm":"fixed_window","limit":1,"per":"1s"})";
+  const std::string long_key(1 << 20, 'k');
+  std::vector<std::string> lines;
+  for (const std::string& key :
+       {std::string(), std::string(R"(\u0000)"), std::string(R"(\u0000\u0000)"),
+        std::string(R"(a\u0000b)"), std::string(R"(a\u0000c)"), std::string("\xE8\xAF\xB7"),
+        long_key}) {
+    lines.push_back(request("0", charge(key, one)));
+  }
+  for (const std::string& answer : answers_to(lines)) {
+    EXPECT_TRUE(answer.starts_with(R"({"outcome":"allowed")")) << answer;
+  }
+  // The same key in another spelling is the same counter.
+  const auto twice =
+      answers_to({request("0", charge("a", one)), request("0", charge(R"(\u0061)", one))});
+  EXPECT_TRUE(twice[1].starts_with(R"({"outcome":"denied")"));
+}
+
+TEST(Decide, TakesTheEndsOfEveryRange) {
+  const std::string most =
+      R"({"algorithm":"token_bucket","limit":4294967295,"per":"1ms","burst":4294967295})";
+  EXPECT_EQ(
+      answer_to(request("4503599627370495", charge("k", most, R"(,"cost":4294967295)"))),
+      R"({"outcome":"allowed","reason":"ok","limits":[{"limit":4294967295,"remaining":0,"reset_after_us":1000}]})");
+  const std::string ban = R"({"algorithm":"gcra","limit":0,"per":"1s"})";
+  EXPECT_EQ(
+      answer_to(request("0", charge("k", ban))),
+      R"({"outcome":"denied","reason":"never","limits":[{"limit":0,"remaining":0,"reset_after_us":0}]})");
+}
+
+TEST(Decide, TakesSixtyFourChargesAndNoMore) {
+  std::string charges = charge("0", kTen);
+  for (int i = 1; i < 64; ++i) charges += "," + charge(std::to_string(i), kTen);
+  EXPECT_TRUE(answer_to(request("0", charges)).starts_with(R"({"outcome":"allowed")"));
+  EXPECT_EQ(error_of(request("0", charges + "," + charge("64", kTen))),
+            "charges: must be a list of 1 to 64 charges");
+}
+
+TEST(Decide, SpaceAroundTheObjectDoesNotMatter) {
+  EXPECT_EQ(answer_to(" \t" + request("0", charge("k", kTen)) + " \r"),
+            answer_to(request("0", charge("k", kTen))));
+}
+
+// --- bad lines ---
+
+TEST(Decide, NumbersItsLinesAndGoesOnAfterAMistake) {
+  MemoryStore store;
+  DecisionFilter filter(store);
+  const std::string good = request("0", charge("k", kTen));
+  EXPECT_FALSE(filter.had_errors());
+  (void)filter.answer(good);
+  EXPECT_FALSE(filter.had_errors());
+  EXPECT_EQ(filter.answer("{}"), R"({"error":"at_us: is missing","line":2})");
+  EXPECT_TRUE(filter.had_errors());
+  EXPECT_NE(filter.answer(good).find(R"("remaining":18)"), std::string::npos);
+  EXPECT_EQ(filter.refuse_long_line(),
+            R"({"error":"the line is too long; at most 16777216 bytes","line":4})");
+  EXPECT_EQ(filter.answer("{}"), R"({"error":"at_us: is missing","line":5})");
+}
+
+TEST(Decide, RefusesWhatIsNotJson) {
+  struct Case {
+    std::string line;
+    std::string error;
+  };
+  const Case cases[] = {
+      {"", "column 1: not valid JSON (incomplete JSON); expected one object on the line"},
+      {"{\"at_us\":0",
+       "column 11: not valid JSON (incomplete JSON); expected one object on the line"},
+      {"{} {}", "column 4: not valid JSON (extra data); expected one object on the line"},
+      {"{at_us:0}", "column 2: not valid JSON (syntax error); expected one object on the line"},
+      {"{\"at_us\":0,}",
+       "column 12: not valid JSON (syntax error); expected one object on the line"},
+      {"\xEF\xBB\xBF{}",
+       "column 1: not valid JSON (syntax error); expected one object on the line"},
+  };
+  for (const Case& c : cases) EXPECT_EQ(error_of(c.line), c.error) << c.line;
+}
+
+TEST(Decide, RefusesTextThatIsNotUtf8) {
+  for (const char* bytes : {"\xFF", "\xC3", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80"}) {
+    const std::string error = error_of(request("0", charge(bytes, kTen)));
+    EXPECT_TRUE(error.find("not valid JSON (syntax error)") != std::string::npos) << error;
+  }
+  const std::string lone_surrogate = error_of(request("0", charge(R"(\ud800)", kTen)));
+  EXPECT_TRUE(lone_surrogate.find("not valid JSON") != std::string::npos) << lone_surrogate;
+}
+
+TEST(Decide, RefusesDeepNesting) {
+  const std::string deep(100000, '[');
+  EXPECT_EQ(error_of(deep),
+            "column 33: not valid JSON (too deep); expected one object on the line");
+  EXPECT_EQ(error_of(request("0", std::string(100000, '{'))),
+            "column 24: not valid JSON (syntax error); expected one object on the line");
+}
+
+TEST(Decide, RefusesKeysGivenTwice) {
+  EXPECT_EQ(error_of(R"({"at_us":0,"at_us":1,"charges":[]})"),
+            "the key 'at_us' is given twice; give it once");
+  EXPECT_EQ(error_of(request("0", charge("k", kTen) + "," + charge("k", kTen, R"(,"key":"x")"))),
+            "charges[1]: the key 'key' is given twice; give it once");
+  EXPECT_EQ(error_of(request(
+                "0", charge("k", R"({"algorithm":"gcra","limit":1,"per":"1s","limit":1000})"))),
+            "charges[0].limit: the key 'limit' is given twice; give it once");
+  EXPECT_EQ(error_of(R"({"at_us":0,"\u0061t_us":1,"charges":[]})"),
+            "the key 'at_us' is given twice; give it once");
+}
+
+TEST(Decide, RefusesARequestOfAnotherShape) {
+  struct Case {
+    std::string line;
+    std::string error;
+  };
+  const std::string good = charge("k", kTen);
+  const Case cases[] = {
+      {"[]", "must be an object"},
+      {"null", "must be an object"},
+      {"{}", "at_us: is missing"},
+      {R"({"at_us":0})", "charges: is missing"},
+      {R"({"at_us":0,"charges":{}})", "charges: must be a list of 1 to 64 charges"},
+      {R"({"at_us":0,"charges":[]})", "charges: must be a list of 1 to 64 charges"},
+      {R"({"at_us":0,"charges":[1]})", "charges[0]: must be an object"},
+      {R"({"at_us":0,"charge":[]})", "unknown key 'charge'; expected one of: at_us, verb, charges"},
+      {request("0", good, R"(,"verb":"Take")"),
+       "verb: 'Take' is unknown; expected take, peek, refund or reset"},
+      {request("0", good, R"(,"verb":null)"), "verb: must be text"},
+      {request("0", R"({"limit":)" + kTen + "}"), "charges[0].key: is missing"},
+      {request("0", R"({"key":"k"})"), "charges[0].limit: is missing"},
+      {request("0", R"({"key":1,"limit":)" + kTen + "}"), "charges[0].key: must be text"},
+      {request("0", good + "," + charge("k", "7")), "charges[1].limit: must be an object"},
+      {request("0", charge("k", kTen, R"(,"costs":1)")),
+       "charges[0]: unknown key 'costs'; expected one of: key, cost, limit"},
+  };
+  for (const Case& c : cases) EXPECT_EQ(error_of(c.line), c.error) << c.line;
+}
+
+TEST(Decide, RefusesNumbersThatAreNotWholeOrOutOfRange) {
+  const std::string at = "at_us: ";
+  const std::string instants = "must be a whole number from 0 to 4503599627370495";
+  const auto at_us = [](const std::string& text) {
+    return error_of(request(text, charge("k", kTen)));
+  };
+  EXPECT_EQ(at_us("-1"), at + "-1 is out of range; " + instants);
+  EXPECT_EQ(at_us("4503599627370496"), at + "4503599627370496 is out of range; " + instants);
+  EXPECT_EQ(at_us("18446744073709551615"),
+            at + "18446744073709551615 is out of range; " + instants);
+  EXPECT_EQ(at_us("18446744073709551616"), at + instants);
+  EXPECT_EQ(at_us("-9223372036854775808"),
+            at + "-9223372036854775808 is out of range; " + instants);
+  for (const char* text : {"1.0", "1e3", "\"1\"", "true", "null", "[]", "1e999"}) {
+    EXPECT_EQ(at_us(text), at + instants) << text;
+  }
+  EXPECT_EQ(error_of(request("0", charge("k", kTen, R"(,"cost":4294967296)"))),
+            "charges[0].cost: 4294967296 is out of range; must be a whole number from 0 to "
+            "4294967295");
+  EXPECT_EQ(error_of(request("0", charge("k", kTen, R"(,"cost":null)"))),
+            "charges[0].cost: must be a whole number from 0 to 4294967295");
+}
+
+TEST(Decide, RefusesImpossibleLimits) {
+  struct Case {
+    std::string limit;
+    std::string error;
+  };
+  const Case cases[] = {
+      {"{}", ".algorithm: is missing"},
+      {R"({"algorithm":"gcra"})", ".limit: is missing"},
+      {R"({"algorithm":"gcra","limit":1})", ".per: is missing"},
+      {R"({"algorithm":"GCRA","limit":1,"per":"1s"})",
+       ".algorithm: 'GCRA' is unknown; expected fixed_window, sliding_window_log, "
+       "sliding_window_counter, sliding_window_hybrid, leaky_bucket, token_bucket or gcra"},
+      {R"({"algorithm":"gcra","limit":-1,"per":"1s"})",
+       ".limit: -1 is out of range; must be a whole number from 0 to 4294967295"},
+      {R"({"algorithm":"gcra","limit":1,"per":1})",
+       ".per: must be text such as \"60s\" or \"500ms\""},
+      {R"({"algorithm":"gcra","limit":1,"per":"1"})",
+       ".per: '1' has no unit; expected a whole number and its unit (ms, s, m, h or d), such as "
+       "1s"},
+      {R"({"algorithm":"gcra","limit":1,"per":"367d"})",
+       ": per 367d is out of range; it must be 1ms to 366d"},
+      {R"({"algorithm":"gcra","limit":1,"per":"1s","slices":2})",
+       ": slices does not apply to gcra; it applies to sliding_window_counter and "
+       "sliding_window_hybrid"},
+      {R"({"algorithm":"leaky_bucket","limit":1,"per":"1s","mode":"drip"})",
+       ".mode: 'drip' is unknown; expected meter or queue"},
+      {R"({"algorithm":"fixed_window","limit":1,"per":"1s","align":"day"})",
+       ".align: 'day' is unknown; expected first_request or clock"},
+      {R"({"algorithm":"sliding_window_counter","limit":1,"per":"1s","weighting":""})",
+       ".weighting: '' is unknown; expected linear or none"},
+      {R"({"algorithm":"token_bucket","limit":1,"per":"1s","refill":"all"})",
+       ".refill: 'all' is unknown; expected continuous or interval"},
+      {R"({"algorithm":"token_bucket","limit":1,"per":"1s","burst":0})",
+       ": burst 0 is out of range; it must be 1 to 4294967295"},
+      {R"({"algorithm":"gcra","limit":1,"per":"1s","brust":0})",
+       ": unknown key 'brust'; expected one of: algorithm, limit, per, burst, align, slices, "
+       "weighting, mode, refill"},
+  };
+  for (const Case& c : cases) {
+    EXPECT_EQ(error_of(request("0", charge("k", c.limit))), "charges[0].limit" + c.error);
+  }
+}
+
+TEST(Decide, RefusesTwoLimitsOnOneCounter) {
+  const std::string other = R"({"algorithm":"token_bucket","limit":11,"per":"1s"})";
+  const std::string third = R"({"algorithm":"gcra","limit":11,"per":"1s"})";
+  EXPECT_EQ(error_of(request(
+                "0", charge("k", kTen) + "," + charge("k", third) + "," + charge("k", other))),
+            "charges[2]: names the counter of charges[0] (same key and algorithm) with other "
+            "numbers; give each limit a key of its own");
+}
+
+TEST(Decide, ErrorsAreShortAndValidWhateverTheLineHolds) {
+  const std::string long_text(1 << 20, 'x');
+  std::string wide;
+  for (int i = 0; i < 100; ++i) wide += "\xE8\xAF\xB7";
+  for (const std::string& text : {long_text, wide, "x" + wide, "xx" + wide}) {
+    const std::string in_quotes = "\"" + text + "\"";
+    for (const std::string& line :
+         {"{" + in_quotes + ":1}", "{" + in_quotes + ":1," + in_quotes + ":2}",
+          request("0", charge("k", kTen), ",\"verb\":" + in_quotes),
+          request("0", charge("k", R"({"algorithm":)" + in_quotes + "}")),
+          request("0", charge("k", R"({"algorithm":"gcra","limit":1,"per":)" + in_quotes + "}")),
+          request("0", charge("k", R"({"algorithm":"leaky_bucket","limit":1,"per":"1s","mode":)" +
+                                       in_quotes + "}"))}) {
+      const std::string answer = answer_to(line);
+      EXPECT_LT(answer.size(), 400u);
+      boost::json::error_code error;
+      EXPECT_TRUE(boost::json::parse(answer, error).is_object()) << answer;
+      EXPECT_FALSE(error) << answer;
+    }
+  }
+}
+
+TEST(Decide, BadLineChangesNothing) {
+  const std::string good = request("0", charge("k", kTen));
+  const auto answers = answers_to(
+      {good, request("0", charge("k", kTen) + "," + charge("k", kTen, R"(,"cost":-1)")), good});
+  EXPECT_NE(answers[2].find(R"("remaining":18)"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sluice::cli

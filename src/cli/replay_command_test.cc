@@ -1,0 +1,123 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "replay/test_logs.h"
+
+namespace sluice::cli {
+namespace {
+
+using replay::gzip_stored;
+using replay::line_at;
+
+constexpr std::string_view kRules = R"(version: 1
+domain: test
+rules:
+  - name: clients
+    limits:
+      - { name: client, key: "{ip}", algorithm: token_bucket, limit: 2, per: 1h }
+)";
+
+class ReplayCommand : public testing::Test {
+ protected:
+  int run_replay(const std::vector<std::string>& arguments) {
+    std::vector<const char*> argv = {"sluice", "replay", "--rules", rules_.c_str()};
+    for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    const int status = run(static_cast<int>(argv.size()), argv.data());
+    out_ = testing::internal::GetCapturedStdout();
+    err_ = testing::internal::GetCapturedStderr();
+    return status;
+  }
+
+  replay::TemporaryFiles files_;
+  std::string rules_ = files_.write("rules.yaml", kRules);
+  std::string three_ = line_at(0, "a") + line_at(1, "a") + line_at(2, "a");
+  std::string log_ = files_.write("access.log", three_);
+  std::string out_;
+  std::string err_;
+};
+
+TEST_F(ReplayCommand, PrintsASummaryWithoutColours) {
+  EXPECT_EQ(run_replay({log_}), 0);
+  EXPECT_NE(out_.find("denied 1 of 3 requests, 1 of 1 key\n"), std::string::npos) << out_;
+  EXPECT_EQ(out_.find('\x1b'), std::string::npos);
+  EXPECT_EQ(err_, "");
+}
+
+TEST_F(ReplayCommand, PrintsOneJsonObject) {
+  EXPECT_EQ(run_replay({"--json", log_, files_.write("2.gz", gzip_stored(three_))}), 0);
+  const auto json = boost::json::parse(out_);
+  EXPECT_EQ(json.at("lines").to_number<int>(), 6);
+  EXPECT_EQ(json.at("denied").to_number<int>(), 4);
+  EXPECT_EQ(json.at("first").as_string(), "2016-02-20T00:00:00Z");
+  EXPECT_EQ(json.at("last").as_string(), "2016-02-20T00:00:02Z");
+  EXPECT_EQ(err_, "");
+}
+
+TEST_F(ReplayCommand, WritesAPageAndTheSummary) {
+  const std::string page = files_.path("page.html");
+  EXPECT_EQ(run_replay({"--html", page, log_}), 0);
+  EXPECT_TRUE(replay::TemporaryFiles::read(page).starts_with("<!DOCTYPE html>"));
+  EXPECT_NE(out_.find("page written to " + page), std::string::npos);
+}
+
+TEST_F(ReplayCommand, FailsWhenThePageCannotBeWritten) {
+  EXPECT_EQ(run_replay({"--html", files_.path("none/page.html"), log_}), 1);
+  EXPECT_NE(err_.find("none/page.html: cannot write the page: No such file"), std::string::npos);
+}
+
+TEST_F(ReplayCommand, DoesNotWriteThePageOverItsInputs) {
+  for (const std::string& input : {log_, rules_}) {
+    EXPECT_EQ(run_replay({"--html", input, log_}), 2);
+    EXPECT_NE(err_.find("is one of the inputs"), std::string::npos);
+  }
+  EXPECT_EQ(replay::TemporaryFiles::read(log_), three_);
+}
+
+TEST_F(ReplayCommand, ReportsWhatItReadOfADamagedLogAndFails) {
+  const std::string whole = gzip_stored(three_);
+  const std::string cut = files_.write("cut.gz", whole.substr(0, whole.size() - 4));
+  EXPECT_EQ(run_replay({"--json", cut}), 1);
+  EXPECT_EQ(boost::json::parse(out_).at("lines").to_number<int>(), 3);
+  EXPECT_EQ(err_,
+            "sluice: " + cut + ": the gzip data is cut off; what was read before it is counted\n");
+}
+
+TEST_F(ReplayCommand, FailsWithoutAReportWhenNoLogCanBeOpened) {
+  for (const std::string& path : {files_.path("none"), files_.directory()}) {
+    EXPECT_EQ(run_replay({"--json", path}), 1);
+    EXPECT_EQ(out_, "");
+    EXPECT_TRUE(err_.starts_with("sluice: " + path + ": ")) << err_;
+  }
+}
+
+TEST_F(ReplayCommand, FailsWithTheErrorsOfTheRules) {
+  files_.write("rules.yaml", "version: 1\nrulez: []\n");
+  EXPECT_EQ(run_replay({log_}), 1);
+  EXPECT_EQ(out_, "");
+  EXPECT_NE(err_.find("rules.yaml:2:1: error: "), std::string::npos) << err_;
+}
+
+TEST_F(ReplayCommand, SucceedsOnAnEmptyLogAndSaysSo) {
+  EXPECT_EQ(run_replay({"--json", files_.write("empty", "")}), 0);
+  EXPECT_EQ(boost::json::parse(out_).at("lines").to_number<int>(), 0);
+  EXPECT_NE(err_.find("is empty"), std::string::npos);
+}
+
+TEST_F(ReplayCommand, ShowsTheFirstFiveLinesThatItSkips) {
+  std::string text;
+  for (int i = 0; i < 9; ++i) text += "\x1b[31mnonsense\n";
+  EXPECT_EQ(run_replay({files_.write("log", text + three_)}), 0);
+  EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 5);
+  EXPECT_EQ(err_.find('\x1b'), std::string::npos);
+  EXPECT_NE(err_.find("log:5: skipped: "), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sluice::cli

@@ -1,0 +1,121 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "rules/schema.h"
+
+namespace sluice::cli {
+namespace {
+
+// Runs `rules ...` with its streams caught, in a folder of its own.
+class RulesCommand : public testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string file(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+    return folder_ / name;
+  }
+
+  int run(std::vector<std::string> arguments, const std::string& input = "") {
+    std::istringstream in(input);
+    std::ostringstream out;
+    std::ostringstream err;
+    auto* const old_in = std::cin.rdbuf(in.rdbuf());
+    auto* const old_out = std::cout.rdbuf(out.rdbuf());
+    auto* const old_err = std::cerr.rdbuf(err.rdbuf());
+    const int status = parse(arguments);
+    std::cin.rdbuf(old_in);
+    std::cin.clear();
+    std::cout.rdbuf(old_out);
+    std::cerr.rdbuf(old_err);
+    out_ = out.str();
+    err_ = err.str();
+    return status;
+  }
+
+  std::string out_;
+  std::string err_;
+
+ private:
+  static int parse(std::vector<std::string> arguments) {
+    int status = 0;
+    CLI::App app;
+    add_rules(app, status);
+    std::reverse(arguments.begin(), arguments.end());
+    arguments.push_back("rules");
+    try {
+      app.parse(arguments);
+    } catch (const CLI::ParseError&) {
+      return 2;
+    }
+    return status;
+  }
+
+  std::filesystem::path folder_ = std::filesystem::temp_directory_path() /
+                                  ("sluice-rules-command-test-" + std::to_string(::getpid()));
+};
+
+constexpr const char* kRight =
+    "version: 1\nrules:\n  - { name: a, limits: [ { algorithm: gcra, limit: 1, per: 1s } ] }\n";
+constexpr const char* kWrong = "version: 2\nrule: []\n";
+
+TEST_F(RulesCommand, SaysThatAFileIsRight) {
+  const std::string path = file("right.yaml", kRight);
+  EXPECT_EQ(run({"check", path}), 0);
+  EXPECT_EQ(out_, path + ": ok, 1 rules, 1 limits\n");
+  EXPECT_EQ(err_, "");
+}
+
+TEST_F(RulesCommand, SaysAllErrorsOfEveryFileAndFails) {
+  const std::string right = file("right.yaml", kRight);
+  const std::string wrong = file("wrong.yaml", kWrong);
+  EXPECT_EQ(run({"check", wrong, right}), 1);
+  EXPECT_EQ(out_, right + ": ok, 1 rules, 1 limits\n");
+  EXPECT_EQ(err_,
+            wrong +
+                ":1:1: error: file lacks 'rules'; expected 'rules:' with a list of rules, "
+                "each begun with '- '\n" +
+                wrong + ":1:10: error: 'version' is '2'; expected 1\n" + wrong +
+                ":2:1: error: unknown key 'rule'; expected one of: version, domain, defaults, "
+                "rules; did you mean 'rules'?\n");
+}
+
+TEST_F(RulesCommand, FailsForAFileThatIsNotThere) {
+  EXPECT_EQ(run({"check", "/nonexistent/rules.yaml"}), 1);
+  EXPECT_EQ(err_.substr(0, 38), "/nonexistent/rules.yaml:1:1: error: th");
+}
+
+TEST_F(RulesCommand, ReadsTheStandardInput) {
+  EXPECT_EQ(run({"check", "-"}, kRight), 0);
+  EXPECT_EQ(out_, "-: ok, 1 rules, 1 limits\n");
+  EXPECT_EQ(run({"check", "-"}, kWrong), 1);
+  EXPECT_EQ(run({"check", "-"}, std::string(5 << 20, '#')), 1);
+  EXPECT_EQ(err_, "-:1:1: error: the file has over 4 MiB; expected at most 4194304 bytes\n");
+}
+
+TEST_F(RulesCommand, NeedsSomethingToDo) {
+  EXPECT_EQ(run({}), 2);
+  EXPECT_EQ(run({"check"}), 2);
+  EXPECT_EQ(run({"chekc", "x"}), 2);
+}
+
+TEST_F(RulesCommand, PrintsSchemaAndManual) {
+  EXPECT_EQ(run({"schema"}), 0);
+  EXPECT_EQ(out_, rules::schema::json_schema());
+  EXPECT_EQ(run({"docs"}), 0);
+  EXPECT_EQ(out_, rules::schema::guide());
+}
+
+}  // namespace
+}  // namespace sluice::cli

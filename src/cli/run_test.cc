@@ -1,0 +1,75 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+
+namespace sluice::cli {
+namespace {
+
+struct Ended {
+  int status;
+  std::string out;
+  std::string err;
+};
+
+Ended run_with(const std::vector<const char*>& arguments) {
+  std::vector<const char*> argv = {"sluice"};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const int status = run(static_cast<int>(argv.size()), argv.data());
+  Ended ended{status, testing::internal::GetCapturedStdout(), ""};
+  ended.err = testing::internal::GetCapturedStderr();
+  return ended;
+}
+
+TEST(Run, HelpsOnStdoutWithStatusZero) {
+  for (const std::vector<const char*>& arguments : std::vector<std::vector<const char*>>{
+           {"--help"}, {"replay", "--help"}, {"decide", "--help"}, {"rules", "--help"}}) {
+    const Ended ended = run_with(arguments);
+    EXPECT_EQ(ended.status, 0);
+    EXPECT_EQ(ended.err, "");
+    EXPECT_NE(ended.out.find("Usage:"), std::string::npos);
+    EXPECT_NE(ended.out.find("sluice "), std::string::npos) << arguments[0];
+  }
+}
+
+TEST(Run, ListsTheSubcommandsInItsHelp) {
+  const std::string help = run_with({"--help"}).out;
+  for (const char* name : {"decide", "replay", "rules"}) {
+    EXPECT_NE(help.find(std::string("\n  ") + name), std::string::npos) << help;
+  }
+}
+
+TEST(Run, PrintsItsVersion) {
+  const Ended ended = run_with({"--version"});
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_TRUE(ended.out.starts_with("sluice 0.")) << ended.out;
+}
+
+TEST(Run, AnswersWrongUsageWithTwoAndOneLine) {
+  for (const std::vector<const char*>& arguments : std::vector<std::vector<const char*>>{
+           {},
+           {"nonsense"},
+           {"--nonsense"},
+           {"replay"},
+           {"replay", "log"},
+           {"replay", "--rules", "r"},
+           {"replay", "--rules"},
+           {"replay", "--rules", "r", "--json", "--html", "x", "log"},
+           {"replay", "--rules", "r", "--max-keys", "0", "log"},
+           {"replay", "--rules", "r", "--max-keys", "many", "log"},
+           {"replay", "--rules", "r", "--nonsense", "log"}}) {
+    const Ended ended = run_with(arguments);
+    EXPECT_EQ(ended.status, 2);
+    EXPECT_EQ(ended.out, "");
+    EXPECT_TRUE(ended.err.starts_with("sluice: ")) << ended.err;
+    EXPECT_EQ(ended.err.find('\n'), ended.err.size() - 1) << ended.err;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::cli

@@ -1,0 +1,102 @@
+#include "sluice/guard.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "core/period.h"
+
+namespace sluice {
+namespace {
+
+std::string quoted(std::string_view text) { return '"' + std::string(text) + '"'; }
+
+std::string described(const Limit& limit) {
+  std::string out = std::to_string(limit.limit()) + " per " + core::format_period(limit.period());
+  if (limit.capacity() != limit.limit()) {
+    out += ", at once " + std::to_string(limit.capacity());
+  }
+  return out.append(" (").append(to_string(limit.algorithm())).append(")");
+}
+
+// "12.5 s": exact, without zeros at the end.
+std::string in_seconds(Duration wait) {
+  constexpr std::int64_t kSecond = 1000000;
+  std::string out = std::to_string(wait.count() / kSecond);
+  if (const std::int64_t rest = wait.count() % kSecond; rest != 0) {
+    std::string digits = std::to_string(kSecond + rest).substr(1);
+    digits.resize(digits.find_last_not_of('0') + 1);
+    out.append(".").append(digits);
+  }
+  return out + " s";
+}
+
+std::string message(std::string_view name, std::string_view cause, const Decision& decision) {
+  std::string out = std::string(name).append(": ").append(cause);
+  if (decision.retry_after) out.append("; retry after ").append(in_seconds(*decision.retry_after));
+  return out;
+}
+
+// Never is longer than any wait.
+bool takes_longer(const Decision& a, const Decision& b) {
+  if (a.allowed() != b.allowed()) return !a.allowed();
+  const bool a_never = a.reason == Reason::kNever;
+  const bool b_never = b.reason == Reason::kNever;
+  if (a_never != b_never) return a_never;
+  return a.retry_after.value_or(Duration{0}) > b.retry_after.value_or(Duration{0});
+}
+
+}  // namespace
+
+RateLimited::RateLimited(std::string_view name, std::string_view cause, const Decision& decision)
+    : std::runtime_error(message(name, cause, decision)),
+      name_size_(name.size()),
+      decision_(decision) {}
+
+namespace detail {
+
+void check_guard(std::string_view name, std::span<const LimitName> limits, bool waits) {
+  if (name.empty()) {
+    throw std::invalid_argument("a guard has no name; expected one for its counters to go by");
+  }
+  const auto refuse = [&](const LimitName& limit, const std::string& what) {
+    const std::string which = limit.label.empty() ? described(*limit.limit) : quoted(limit.label);
+    throw std::invalid_argument("guard " + quoted(name) + ", limit " + which + ": " + what);
+  };
+  for (std::size_t i = 0; i < limits.size(); ++i) {
+    const Limit& limit = *limits[i].limit;
+    if (!waits && limit.algorithm() == Algorithm::kLeakyBucket &&
+        limit.mode() == LeakyMode::kQueue) {
+      refuse(limits[i], "a queue admits calls that have to wait; expected .delaying(WAIT)");
+    }
+    const auto before = limits.first(i);
+    const auto same = [&](const LimitName& other) { return other.label == limits[i].label; };
+    if (!limits[i].label.empty() && std::any_of(before.begin(), before.end(), same)) {
+      refuse(limits[i], "another limit has this name too; expected a name of its own");
+    }
+  }
+}
+
+void throw_rate_limited(std::string_view name, std::span<const LimitName> limits,
+                        std::span<const Decision> each, const Decision& decision) {
+  const bool limited = decision.reason == Reason::kLimited || decision.reason == Reason::kNever ||
+                       decision.reason == Reason::kDenyCache;
+  if (!limited) {
+    throw RateLimited(
+        name, "denied without a limit's answer (" + std::string(to_string(decision.reason)) + ")",
+        decision);
+  }
+  std::size_t which = 0;
+  for (std::size_t i = 1; i < each.size(); ++i) {
+    if (takes_longer(each[i], each[which])) which = i;
+  }
+  const LimitName& limit = limits[which];
+  std::string cause =
+      decision.reason == Reason::kNever ? "costs more than the limit ever holds: " : "limited to ";
+  cause += described(*limit.limit);
+  if (!limit.label.empty()) cause += " by " + quoted(limit.label);
+  throw RateLimited(name, cause, decision);
+}
+
+}  // namespace detail
+}  // namespace sluice

@@ -1,0 +1,53 @@
+#include "rules/ip_prefix.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace sluice::rules {
+namespace {
+
+std::string network(std::string_view address, PrefixBits bits) {
+  const auto text = network_of(address, bits);
+  return text ? std::string(text->view()) : "none";
+}
+
+TEST(IpPrefix, KeepsTheLeadingBits) {
+  EXPECT_EQ(network("203.0.113.77", {24, 64}), "203.0.113.0/24");
+  EXPECT_EQ(network("203.0.113.77", {31, 64}), "203.0.113.76/31");
+  EXPECT_EQ(network("203.0.113.77", {12, 64}), "203.0.0.0/12");
+  EXPECT_EQ(network("203.0.113.77", {0, 64}), "0.0.0.0/0");
+  EXPECT_EQ(network("2001:db8:1:2:3:4:5:6", {24, 64}), "2001:db8:1:2::/64");
+  EXPECT_EQ(network("2001:db8:1:ffff::", {24, 49}), "2001:db8:1:8000::/49");
+  EXPECT_EQ(network("2001:db8:1:2:3:4:5:ffff", {24, 127}), "2001:db8:1:2:3:4:5:fffe/127");
+}
+
+TEST(IpPrefix, SpellsAWholeAddressInOneWay) {
+  EXPECT_EQ(network("203.0.113.77", {32, 64}), "203.0.113.77");
+  EXPECT_EQ(network("2001:0DB8:0:0:0:0:0:1", {32, 128}), "2001:db8::1");
+}
+
+TEST(IpPrefix, TakesMappedIpv6ForIpv4) {
+  EXPECT_EQ(network("::ffff:203.0.113.77", {24, 64}), "203.0.113.0/24");
+  EXPECT_EQ(network("::ffff:cb00:714d", {32, 64}), "203.0.113.77");
+}
+
+TEST(IpPrefix, HoldsTheLongestText) {
+  EXPECT_EQ(network("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", {24, 127}),
+            "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe/127");
+  EXPECT_EQ(network("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255", {24, 128}),
+            "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff");
+}
+
+TEST(IpPrefix, FindsNoneInWhatIsNoAddress) {
+  using namespace std::string_view_literals;
+  for (const auto text :
+       {""sv, "localhost"sv, "1.2.3"sv, "1.2.3.4:80"sv, "fe80::1%eth0"sv, "[::1]"sv, "1.2.3.4\0"sv,
+        "1.2.3.4\0junk"sv, "2001:db8::/64"sv, " 1.2.3.4"sv}) {
+    EXPECT_EQ(network(text, {24, 64}), "none") << text;
+  }
+  EXPECT_EQ(network(std::string(100000, '1'), {24, 64}), "none");
+}
+
+}  // namespace
+}  // namespace sluice::rules

@@ -1,0 +1,229 @@
+#include "sluice/rule_guard.h"
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+#include "rules/attribute_table.h"
+
+namespace sluice {
+namespace {
+
+using detail::RuleNeeds;
+
+std::string quoted(std::string_view text) { return '"' + std::string(text) + '"'; }
+
+std::string listed(const auto& names) {
+  std::string out;
+  for (const auto& name : names) out.append(out.empty() ? "" : ", ").append(name);
+  return out.empty() ? "none" : out;
+}
+
+// Gives a value to every attribute that a guard gives.
+class Probe final : public AttributeSource {
+ public:
+  explicit Probe(const std::vector<std::string>& given) : given_(given) {}
+  std::optional<std::string_view> find(std::string_view name) const override {
+    if (std::find(given_.begin(), given_.end(), name) == given_.end()) return std::nullopt;
+    return "1";
+  }
+
+ private:
+  const std::vector<std::string>& given_;
+};
+
+// Keeps nothing and admits all.
+class NoStore final : public Store {
+ public:
+  Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
+                 std::span<Decision> each) noexcept override {
+    std::fill(each.begin(), each.end(), Decision{});
+    return {};
+  }
+};
+
+// The limits of the rule that find all attributes of their keys.
+std::vector<const RuleLimit*> limits_that_apply(const RuleSet& rules, const Rule& rule,
+                                                const RuleNeeds& needs) {
+  NoStore store;
+  Limiter limiter(store);
+  RuleRequest request(limiter);
+  std::vector<const RuleLimit*> out;
+  for (const LimitAnswer& answer :
+       request.decide_by(rules, rule, Probe(needs.attributes), 0, {}, Verb::kPeek).limits) {
+    if (answer.decision.reason != Reason::kMissing) out.push_back(answer.limit);
+  }
+  return out;
+}
+
+bool is_queue(const RuleLimit& limit) {
+  return limit.limit.algorithm() == Algorithm::kLeakyBucket &&
+         limit.limit.mode() == LeakyMode::kQueue;
+}
+
+// Why the rules do not serve the needs: "WHAT; EXPECTED", or nothing.
+std::optional<std::string> find_problem(const RuleSet& rules, const RuleNeeds& needs) {
+  const Rule* const rule = rules.find(needs.rule);
+  if (rule == nullptr) {
+    std::vector<std::string> names;
+    for (const Rule& known : rules.rules()) names.push_back(known.name);
+    return "there is no rule " + quoted(needs.rule) + "; expected one of: " + listed(names);
+  }
+  const auto found = limits_that_apply(rules, *rule, needs);
+  for (const RuleLimit& limit : rule->limits) {
+    const std::string which = "rule " + quoted(rule->name) + ", limit " + quoted(limit.name);
+    if (std::find(found.begin(), found.end(), &limit) == found.end()) {
+      return which + ": its key " + quoted(limit.key) +
+             " reads an attribute that the guard does not give (it gives: " +
+             listed(needs.attributes) + "); expected .with(NAME, VALUE) for it";
+    }
+    if (is_queue(limit) && !needs.waits) {
+      return which + ": a queue admits calls that have to wait; expected .delaying(WAIT)";
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+class LiveRules::Impl {
+ public:
+  explicit Impl(RuleSet rules) : rules_(std::move(rules)) {}
+
+  std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
+  std::pair<RuleSet, std::uint64_t> current() const {
+    const std::lock_guard lock(mutex_);
+    return {rules_, version_.load(std::memory_order_relaxed)};
+  }
+
+  // From now on, no rules come in that do not serve the needs, while they live.
+  std::optional<std::string> admit(const std::shared_ptr<const RuleNeeds>& needs) {
+    const std::lock_guard lock(mutex_);
+    auto problem = find_problem(rules_, *needs);
+    if (!problem) {
+      std::erase_if(needs_, [](const auto& old) { return old.expired(); });
+      needs_.push_back(needs);
+    }
+    return problem;
+  }
+
+  std::vector<std::string> replace(RuleSet next) {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> problems;
+    for (const auto& known : needs_) {
+      const auto needs = known.lock();
+      if (!needs) continue;
+      if (auto problem = find_problem(next, *needs)) problems.push_back(*std::move(problem));
+    }
+    if (!problems.empty()) return problems;
+    std::swap(rules_, next);
+    version_.fetch_add(1, std::memory_order_release);
+    return problems;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  RuleSet rules_;
+  std::atomic<std::uint64_t> version_ = 1;
+  std::vector<std::weak_ptr<const RuleNeeds>> needs_;
+};
+
+LiveRules::LiveRules(RuleSet rules) : impl_(std::make_shared<Impl>(std::move(rules))) {}
+RuleSet LiveRules::current() const { return impl_->current().first; }
+std::vector<std::string> LiveRules::replace(RuleSet next) {
+  return impl_->replace(std::move(next));
+}
+
+namespace detail {
+
+// One thread's place inside. Its copy of the rules is renewed when their version has changed.
+struct alignas(64) RuleDoor::Slot {
+  std::atomic<bool> is_busy = false;
+  bool is_extra = false;  // made because all others were busy
+  std::uint64_t version = 0;
+  std::optional<RuleSet> rules;
+  const Rule* rule = nullptr;
+  std::optional<RuleRequest> request;
+  const RuleAnswer* answer = nullptr;
+
+  void renew(const LiveRules::Impl& live, const std::string& name) {
+    if (version == live.version()) return;
+    auto current = live.current();
+    rules = std::move(current.first);
+    rule = rules->find(name);
+    version = current.second;
+  }
+};
+
+RuleDoor::RuleDoor(LiveRules rules, Limiter& limiter, RuleNeeds needs)
+    : rules_(std::move(rules)),
+      limiter_(&limiter),
+      slot_count_(2 * std::max<std::size_t>(std::thread::hardware_concurrency(), 2)),
+      slots_(std::make_unique<Slot[]>(slot_count_)) {
+  for (std::string& name : needs.attributes) name = rules::normalized(name);
+  std::vector<std::string> names = needs.attributes;
+  std::sort(names.begin(), names.end());
+  if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end()) {
+    throw std::invalid_argument("the guard gives the attribute " + quoted(*twice) +
+                                " twice; expected it once");
+  }
+  needs_ = std::make_shared<const RuleNeeds>(std::move(needs));
+  if (const auto problem = rules_.impl().admit(needs_)) throw std::invalid_argument(*problem);
+  for (std::size_t i = 0; i < slot_count_; ++i) slots_[i].request.emplace(limiter);
+}
+
+RuleDoor::~RuleDoor() = default;
+
+RuleDoor::Slot& RuleDoor::enter() {
+  const std::size_t first = std::hash<std::thread::id>()(std::this_thread::get_id());
+  for (std::size_t i = 0; i < slot_count_; ++i) {
+    Slot& slot = slots_[(first + i) % slot_count_];
+    if (slot.is_busy.load(std::memory_order_relaxed)) continue;
+    if (!slot.is_busy.exchange(true, std::memory_order_acquire)) return slot;
+  }
+  auto extra = std::make_unique<Slot>();
+  extra->is_extra = true;
+  extra->request.emplace(*limiter_);
+  return *extra.release();
+}
+
+void RuleDoor::leave(Slot* slot) noexcept {
+  if (slot->is_extra) {
+    delete slot;
+  } else {
+    slot->is_busy.store(false, std::memory_order_release);
+  }
+}
+
+RulePass::RulePass(RuleDoor& door, const AttributeSource& attributes, std::uint64_t cost)
+    : door_(door), slot_(&door.enter()), cost_(cost), decision_(ask(attributes)) {}
+
+const Decision& RulePass::ask(const AttributeSource& attributes) {
+  slot_->renew(door_.rules_.impl(), door_.needs_->rule);
+  slot_->answer = &slot_->request->decide_by(*slot_->rules, *slot_->rule, attributes, cost_);
+  return slot_->answer->decision;
+}
+
+void RulePass::fail() const {
+  std::vector<LimitName> limits;
+  std::vector<Decision> each;
+  for (const LimitAnswer& answer : slot_->answer->limits) {
+    limits.push_back({&answer.limit->limit, answer.limit->name});
+    each.push_back(answer.decision);
+  }
+  throw_rate_limited(door_.needs_->rule, limits, each, decision_);
+}
+
+// What a rule on trial would have denied, or a failure policy admitted, has taken nothing.
+void RulePass::refund() noexcept {
+  if (decision_.reason != Reason::kOk) return;
+  for (const LimitAnswer& answer : slot_->answer->limits) {
+    door_.limiter_->refund(answer.counter, answer.limit->limit, cost_);
+  }
+}
+
+}  // namespace detail
+}  // namespace sluice

@@ -1,0 +1,375 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "sluice/memory_store.h"
+#include "sluice/rules.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+
+RuleSet parse(std::string_view yaml) {
+  auto rules = RuleSet::parse(yaml, "f");
+  if (!rules) throw std::invalid_argument(rules.error().front().to_string());
+  return *rules;
+}
+
+// A file of rules, each given by its keys beside version and domain.
+RuleSet rules_of(const std::vector<std::string>& rules) {
+  std::string yaml = "version: 1\ndomain: d\nrules:\n";
+  for (const std::string& rule : rules) yaml += "  - { " + rule + " }\n";
+  return parse(yaml);
+}
+
+constexpr const char* kTwo = "algorithm: fixed_window, limit: 2, per: 1h";
+constexpr const char* kOne = "algorithm: fixed_window, limit: 1, per: 1h";
+
+std::string limits(const std::string& keys) { return "limits: [ { " + keys + " } ]"; }
+
+// Decides on a memory store at a fixed instant.
+class RuleRequestTest : public testing::Test {
+ protected:
+  const RuleAnswer& decide(const RuleSet& rules, const Attributes& request, std::uint64_t cost = 1,
+                           Verb verb = Verb::kTake) {
+    return request_.decide(rules, request, cost, kNow, verb);
+  }
+  static constexpr Instant kNow{Duration{1700000000000000}};
+
+  MemoryStore store_;
+  Limiter limiter_{store_};
+  RuleRequest request_{limiter_};
+};
+
+TEST_F(RuleRequestTest, AllowsWhatNoRuleMatches) {
+  const RuleSet rules = rules_of({"name: a, match: { path: /a }, " + limits(kOne)});
+  const RuleAnswer& answer = decide(rules, {{"path", "/b"}});
+  EXPECT_EQ(answer.decision, Decision{});
+  EXPECT_EQ(answer.rule, nullptr);
+  EXPECT_TRUE(answer.limits.empty());
+  EXPECT_TRUE(answer.matched.empty());
+}
+
+TEST_F(RuleRequestTest, DecidesByTheFirstRuleThatMatches) {
+  const RuleSet rules =
+      rules_of({"name: a, match: { path: /a }, " + limits(kOne), "name: b, " + limits(kTwo)});
+  EXPECT_EQ(decide(rules, {{"path", "/a"}}).rule->name, "a");
+  EXPECT_EQ(request_.decide(rules, Attributes{{"path", "/x"}}, 1, kNow).rule->name, "b");
+  const RuleAnswer& answer = decide(rules, {{"path", "/a"}});
+  EXPECT_FALSE(answer.decision.allowed());
+  EXPECT_EQ(answer.decision.reason, Reason::kLimited);
+  EXPECT_EQ(answer.decision.retry_after, Duration{1h});
+  ASSERT_EQ(answer.matched.size(), 1u);
+  EXPECT_TRUE(answer.matched[0].denied);
+}
+
+TEST_F(RuleRequestTest, MatchesWhereAllAttributesAreThereAndMatch) {
+  const RuleSet rules =
+      rules_of({"name: a, match: { method: [GET, HEAD], header.X-Kind: \"*\" }, " + limits(kTwo)});
+  EXPECT_NE(decide(rules, {{"method", "HEAD"}, {"header.x-kind", "k"}}).rule, nullptr);
+  EXPECT_NE(decide(rules, {{"method", "GET"}, {"header.x-kind", ""}}).rule, nullptr);
+  EXPECT_EQ(decide(rules, {{"method", "GET"}}).rule, nullptr);
+  EXPECT_EQ(decide(rules, {{"method", "POST"}, {"header.x-kind", "k"}}).rule, nullptr);
+}
+
+TEST_F(RuleRequestTest, SaysTheCounterAndItsLabel) {
+  const RuleSet rules = rules_of(
+      {"name: a, " + limits("name: per user, key: \"{header.x-user|ip}\", " + std::string(kTwo))});
+  const RuleAnswer& answer = decide(rules, {{"ip", "a|b"}});
+  ASSERT_EQ(answer.limits.size(), 1u);
+  EXPECT_EQ(answer.limits[0].counter, "d|a|per user|ip=a%7Cb");
+  EXPECT_EQ(answer.limits[0].label, "a|b");
+  EXPECT_EQ(answer.limits[0].rule, rules.find("a"));
+  EXPECT_EQ(answer.limits[0].limit, &rules.find("a")->limits[0]);
+  EXPECT_EQ(answer.limits[0].decision.remaining, 1u);
+}
+
+TEST_F(RuleRequestTest, AnswersOutliveTheRequestsAttributes) {
+  const RuleSet rules = rules_of({"name: a, " + limits("key: \"{ip}\", " + std::string(kTwo))});
+  const RuleAnswer* answer = nullptr;
+  {
+    const Attributes request{{"ip", "a value that is long enough for the heap"}};
+    answer = &decide(rules, request);
+  }
+  EXPECT_EQ(answer->limits[0].label, "a value that is long enough for the heap");
+}
+
+TEST_F(RuleRequestTest, CountsDifferentUsersApart) {
+  const RuleSet rules = rules_of({"name: a, " + limits("key: \"{ip}\", " + std::string(kOne))});
+  EXPECT_TRUE(decide(rules, {{"ip", "1"}}).decision.allowed());
+  EXPECT_FALSE(decide(rules, {{"ip", "1"}}).decision.allowed());
+  EXPECT_TRUE(decide(rules, {{"ip", "2"}}).decision.allowed());
+}
+
+TEST_F(RuleRequestTest, TakesFromAllLimitsOrNone) {
+  const RuleSet rules = parse(R"(
+version: 1
+rules:
+  - name: a
+    limits:
+      - { name: many, algorithm: fixed_window, limit: 10, per: 1h }
+      - { name: few, key: "{ip}", algorithm: fixed_window, limit: 1, per: 1h }
+)");
+  EXPECT_TRUE(decide(rules, {{"ip", "1"}}).decision.allowed());
+  const RuleAnswer& denied = decide(rules, {{"ip", "1"}});
+  EXPECT_FALSE(denied.decision.allowed());
+  EXPECT_TRUE(denied.limits[0].decision.allowed());
+  EXPECT_FALSE(denied.limits[1].decision.allowed());
+  EXPECT_EQ(decide(rules, {{"ip", "2"}}).limits[0].decision.remaining, 8u);
+}
+
+TEST_F(RuleRequestTest, GoesOnWhereARuleSaysContinue) {
+  const RuleSet rules = rules_of({"name: a, continue: true, " + limits(kTwo),
+                                  "name: b, " + limits(kOne), "name: c, " + limits(kOne)});
+  EXPECT_EQ(decide(rules, {}).matched.size(), 2u);
+  const RuleAnswer& answer = decide(rules, {});
+  EXPECT_FALSE(answer.decision.allowed());
+  EXPECT_EQ(answer.rule->name, "b");
+  EXPECT_FALSE(answer.matched[0].denied);
+  EXPECT_TRUE(answer.matched[1].denied);
+  EXPECT_EQ(answer.limits[0].decision.remaining, 1u) << "a denied request took from the first rule";
+}
+
+TEST_F(RuleRequestTest, TriesRulesOutWithoutDenying) {
+  const RuleSet rules = rules_of(
+      {"name: t, mode: shadow, continue: true, " + limits(kOne), "name: b, " + limits(kTwo)});
+  EXPECT_EQ(decide(rules, {}).decision.reason, Reason::kOk);
+  const RuleAnswer& second = decide(rules, {});
+  EXPECT_TRUE(second.decision.allowed());
+  EXPECT_EQ(second.decision.reason, Reason::kShadow);
+  EXPECT_EQ(second.decision.limit, 2u) << "the numbers are those of the enforced rule";
+  EXPECT_EQ(second.rule->name, "t");
+  EXPECT_TRUE(second.matched[0].denied);
+  EXPECT_FALSE(second.limits[0].decision.allowed());
+  const RuleAnswer& third = decide(rules, {});
+  EXPECT_FALSE(third.decision.allowed());
+  EXPECT_EQ(third.rule->name, "b") << "only an enforced rule denies";
+}
+
+TEST_F(RuleRequestTest, TriesOutWhereNothingElseApplies) {
+  const RuleSet rules =
+      rules_of({"name: t, mode: shadow, " +
+                limits("algorithm: leaky_bucket, limit: 1, per: 1s, mode: queue")});
+  const RuleAnswer& first = decide(rules, {});
+  EXPECT_EQ(first.decision.reason, Reason::kOk);
+  EXPECT_EQ(first.decision.limit, 1u);
+  EXPECT_EQ(first.decision.delay, std::nullopt) << "a rule on trial delays nothing";
+  const RuleAnswer& second = decide(rules, {});
+  EXPECT_TRUE(second.decision.allowed());
+  EXPECT_EQ(second.decision.reason, Reason::kShadow);
+  EXPECT_EQ(second.decision.retry_after, std::nullopt);
+  EXPECT_EQ(second.limits[0].decision.retry_after, Duration{1s});
+}
+
+TEST_F(RuleRequestTest, TriesOutApartFromWhatIsDenied) {
+  const RuleSet rules = rules_of(
+      {"name: b, continue: true, " + limits(kOne), "name: t, mode: shadow, " + limits(kTwo)});
+  EXPECT_TRUE(decide(rules, {}).decision.allowed());
+  const RuleAnswer& second = decide(rules, {});
+  EXPECT_FALSE(second.decision.allowed());
+  EXPECT_EQ(second.limits[1].decision.remaining, 0u) << "a rule on trial counts by itself";
+}
+
+TEST_F(RuleRequestTest, SkipsLimitsWhoseAttributeIsMissing) {
+  const RuleSet rules = parse(R"(
+version: 1
+rules:
+  - name: a
+    limits:
+      - { key: "{header.x-user}", algorithm: fixed_window, limit: 1, per: 1h }
+      - { key: "{ip}", algorithm: fixed_window, limit: 2, per: 1h }
+)");
+  const RuleAnswer& one = decide(rules, {{"ip", "1"}});
+  ASSERT_EQ(one.limits.size(), 1u);
+  EXPECT_EQ(one.limits[0].limit->name, "a/1");
+  const RuleAnswer& none = decide(rules, {{"header.x-user", ""}});
+  EXPECT_EQ(none.decision, Decision{});
+  EXPECT_EQ(none.rule->name, "a");
+  EXPECT_TRUE(none.limits.empty());
+  EXPECT_EQ(none.matched.size(), 1u);
+}
+
+TEST_F(RuleRequestTest, DeniesForAMissingAttributeBeforeTakingAnything) {
+  const RuleSet rules = parse(R"(
+version: 1
+rules:
+  - name: first
+    continue: true
+    limits: [ { algorithm: fixed_window, limit: 2, per: 1h } ]
+  - name: trial
+    mode: shadow
+    continue: true
+    limits: [ { algorithm: fixed_window, limit: 2, per: 1h } ]
+  - name: insists
+    limits:
+      - { algorithm: fixed_window, limit: 2, per: 1h }
+      - { name: user, key: "{header.x-user}", algorithm: fixed_window, limit: 7, per: 1h, on_missing: deny }
+)");
+  const RuleAnswer& answer = decide(rules, {});
+  EXPECT_FALSE(answer.decision.allowed());
+  EXPECT_EQ(answer.decision.reason, Reason::kMissing);
+  EXPECT_EQ(answer.decision.retry_after, std::nullopt);
+  EXPECT_EQ(answer.rule->name, "insists");
+  ASSERT_EQ(answer.limits.size(), 1u);
+  EXPECT_EQ(answer.limits[0].limit->name, "user");
+  EXPECT_EQ(answer.limits[0].decision.reason, Reason::kMissing);
+  EXPECT_EQ(answer.limits[0].decision.limit, 7u);
+  ASSERT_EQ(answer.matched.size(), 3u);
+  EXPECT_FALSE(answer.matched[0].denied);
+  EXPECT_FALSE(answer.matched[1].denied);
+  EXPECT_TRUE(answer.matched[2].denied);
+  EXPECT_EQ(store_.stats().keys, 0u);
+}
+
+TEST_F(RuleRequestTest, ARuleOnTrialThatMissesAnAttributeOnlySaysSo) {
+  const RuleSet rules = parse(R"(
+version: 1
+rules:
+  - name: trial
+    mode: shadow
+    continue: true
+    limits: [ { key: "{header.x}", algorithm: fixed_window, limit: 2, per: 1h, on_missing: deny } ]
+  - name: first
+    limits: [ { algorithm: fixed_window, limit: 2, per: 1h } ]
+)");
+  const RuleAnswer& answer = decide(rules, {});
+  EXPECT_TRUE(answer.decision.allowed());
+  EXPECT_EQ(answer.decision.reason, Reason::kShadow);
+  EXPECT_EQ(answer.rule->name, "trial");
+  EXPECT_EQ(answer.limits[0].decision.reason, Reason::kMissing);
+  EXPECT_EQ(answer.limits[1].decision.remaining, 1u);
+}
+
+TEST_F(RuleRequestTest, PassesCostsAndVerbsOn) {
+  const RuleSet rules = rules_of({"name: a, " + limits(kTwo)});
+  EXPECT_EQ(decide(rules, {}, 3).decision.reason, Reason::kNever);
+  EXPECT_EQ(decide(rules, {}, 2, Verb::kPeek).decision.remaining, 0u);
+  EXPECT_EQ(decide(rules, {}, 2).decision.remaining, 0u);
+  EXPECT_EQ(decide(rules, {}, 1, Verb::kRefund).decision.remaining, 1u);
+  EXPECT_EQ(decide(rules, {}, 0, Verb::kReset).decision.remaining, 2u);
+}
+
+TEST_F(RuleRequestTest, KeepsCountersWhenNumbersChange) {
+  const Attributes request{{"ip", "1"}};
+  const auto with = [](const std::string& keys) {
+    return rules_of({"name: a, " + limits("key: \"{ip}\", " + keys)});
+  };
+  const std::string before(decide(with(kTwo), request).limits[0].counter);
+  const RuleAnswer& after = decide(with(kOne), request);
+  EXPECT_EQ(after.limits[0].counter, before);
+  EXPECT_FALSE(after.decision.allowed());
+}
+
+TEST_F(RuleRequestTest, DecidesByARuleThatIsNamedMatchingOrNot) {
+  const RuleSet rules = rules_of({"name: a, match: { path: /a }, continue: true, " + limits(kOne),
+                                  "name: b, match: { path: /b }, " + limits(kTwo)});
+  const RuleAnswer& answer = request_.decide_by(rules, *rules.find("b"), Attributes{}, 1, kNow);
+  EXPECT_EQ(answer.rule->name, "b");
+  EXPECT_EQ(answer.matched.size(), 1u);
+  EXPECT_EQ(answer.decision.limit, 2u);
+  EXPECT_EQ(request_.decide_by(rules, *rules.find("a"), Attributes{}, 1, kNow).matched.size(), 1u);
+}
+
+TEST_F(RuleRequestTest, ARuleOfAnotherSetIsInvalid) {
+  const RuleSet rules = rules_of({"name: a, " + limits(kOne)});
+  const RuleSet others = rules_of({"name: a, " + limits(kOne)});
+  const RuleAnswer& answer = request_.decide_by(rules, *others.find("a"), Attributes{}, 1, kNow);
+  EXPECT_EQ(answer.decision.reason, Reason::kInvalid);
+  EXPECT_FALSE(answer.decision.allowed());
+}
+
+TEST_F(RuleRequestTest, SwitchesBetweenSetsOfRules) {
+  const RuleSet one =
+      rules_of({"name: a, match: { path: /a }, " + limits("key: \"{ip}\", " + std::string(kTwo))});
+  const RuleSet two = rules_of({"name: b, match: { host: h, path: /a, method: GET }, " +
+                                limits("key: \"{host}\", " + std::string(kTwo))});
+  const Attributes request{{"path", "/a"}, {"host", "h"}, {"method", "GET"}, {"ip", "1"}};
+  EXPECT_EQ(decide(one, request).limits[0].label, "1");
+  EXPECT_EQ(decide(two, request).limits[0].label, "h");
+  EXPECT_EQ(decide(one, request).limits[0].label, "1");
+}
+
+TEST_F(RuleRequestTest, DeniesAsInvalidWhatMoreThan64LimitsApplyTo) {
+  std::string forty = "limits: [ ";
+  for (int i = 0; i < 40; ++i) forty += "{ algorithm: fixed_window, limit: 2, per: 1h }, ";
+  forty += "]";
+  const RuleSet rules =
+      rules_of({"name: a, match: { path: /a }, continue: true, " + forty, "name: b, " + forty});
+  EXPECT_TRUE(decide(rules, {{"path", "/b"}}).decision.allowed());
+  const RuleAnswer& answer = decide(rules, {{"path", "/a"}});
+  EXPECT_FALSE(answer.decision.allowed());
+  EXPECT_EQ(answer.decision.reason, Reason::kInvalid);
+  EXPECT_EQ(answer.limits.size(), 80u);
+  EXPECT_EQ(answer.limits[0].decision.reason, Reason::kInvalid);
+  EXPECT_EQ(decide(rules, {{"path", "/b"}}).decision.remaining, 0u) << "it took nothing";
+}
+
+// A store that cannot decide.
+class Failing final : public Store {
+ public:
+  explicit Failing(Reason reason) : reason_(reason) {}
+  Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
+                 std::span<Decision> each) noexcept override {
+    ++asked;
+    const Decision failed{.outcome = Outcome::kDenied, .reason = reason_};
+    for (Decision& decision : each) decision = failed;
+    return failed;
+  }
+  int asked = 0;
+
+ private:
+  Reason reason_;
+};
+
+Decision when_store_fails(const std::string& policy, Reason reason) {
+  Failing store(reason);
+  Limiter limiter(store);
+  RuleRequest request(limiter);
+  const RuleSet rules = rules_of({"name: a, on_store_error: " + policy + ", " + limits(kTwo)});
+  const RuleAnswer& answer = request.decide(rules, Attributes{});
+  EXPECT_EQ(answer.matched[0].denied, !answer.decision.allowed());
+  EXPECT_EQ(answer.limits[0].decision.outcome, answer.decision.outcome);
+  EXPECT_EQ(answer.limits[0].decision.limit, 2u);
+  return answer.decision;
+}
+
+TEST(RuleRequest, AnswersByPolicyWhenTheStoreCannotDecide) {
+  for (const Reason reason : {Reason::kStoreError, Reason::kStoreTimeout}) {
+    EXPECT_EQ(when_store_fails("allow", reason), (Decision{.reason = Reason::kFallback}));
+    EXPECT_EQ(when_store_fails("deny", reason),
+              (Decision{.outcome = Outcome::kDenied, .reason = Reason::kFallback}));
+    EXPECT_EQ(when_store_fails("local", reason),
+              (Decision{.outcome = Outcome::kDenied, .reason = reason}));
+  }
+}
+
+TEST(RuleRequest, TheStrictestPolicyHoldsWhenTheStoreCannotDecide) {
+  Failing store(Reason::kStoreTimeout);
+  Limiter limiter(store);
+  RuleRequest request(limiter);
+  const RuleSet rules =
+      rules_of({"name: a, on_store_error: allow, continue: true, " + limits(kTwo),
+                "name: t, mode: shadow, on_store_error: deny, continue: true, " + limits(kTwo),
+                "name: b, on_store_error: deny, " + limits(kTwo)});
+  const RuleAnswer& answer = request.decide(rules, Attributes{});
+  EXPECT_FALSE(answer.decision.allowed());
+  EXPECT_EQ(answer.decision.reason, Reason::kFallback);
+  EXPECT_EQ(answer.rule->name, "b");
+  EXPECT_FALSE(answer.matched[0].denied);
+  EXPECT_TRUE(answer.matched[2].denied);
+  EXPECT_EQ(store.asked, 2) << "once for the enforced rules, once for that on trial";
+}
+
+TEST(RuleRequest, CanBeMoved) {
+  MemoryStore store;
+  Limiter limiter(store);
+  RuleRequest first(limiter);
+  RuleRequest second(std::move(first));
+  const RuleSet rules = rules_of({"name: a, " + limits(kTwo)});
+  EXPECT_EQ(second.decide(rules, Attributes{}).decision.remaining, 1u);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,209 @@
+#include <string>
+#include <vector>
+
+#include "rules/schema.h"
+
+namespace sluice::rules::schema {
+namespace {
+
+std::string json_string(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
+// Writes JSON with two spaces a level.
+class JsonWriter {
+ public:
+  void open(char bracket) {
+    out_ += bracket;
+    ++depth_;
+    first_ = true;
+  }
+  void close(char bracket) {
+    --depth_;
+    new_line();
+    out_ += bracket;
+    first_ = false;
+  }
+  // Begins a member of an object, or with an empty name of a list.
+  void member(std::string_view name) {
+    if (!first_) out_ += ',';
+    first_ = false;
+    new_line();
+    if (!name.empty()) out_ += json_string(name) + ": ";
+  }
+  void raw(std::string_view value) { out_ += value; }
+  void set(std::string_view name, std::string_view value) {
+    member(name);
+    raw(value);
+  }
+  void text(std::string_view name, std::string_view value) { set(name, json_string(value)); }
+  void number(std::string_view name, std::uint64_t value) { set(name, std::to_string(value)); }
+  std::string take() { return std::move(out_) + '\n'; }
+
+ private:
+  void new_line() { out_.append("\n").append(2 * depth_, ' '); }
+
+  std::string out_;
+  std::size_t depth_ = 0;
+  bool first_ = true;
+};
+
+void write_map(JsonWriter& json, const Map& map);
+
+// Without backquotes, which JSON readers do not set.
+std::string plain(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c != '`') out += c;
+  }
+  return out;
+}
+
+std::string description(const Key& key) {
+  std::string out = plain(key.help);
+  if (!key.only_for.empty()) out += " Only for " + std::string(key.only_for) + ".";
+  if (!key.otherwise.empty()) out += " Default: " + plain(key.otherwise) + ".";
+  return out;
+}
+
+void write_names(JsonWriter& json, std::string_view name,
+                 const std::vector<std::string_view>& values) {
+  json.member(name);
+  json.raw("[");
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    json.raw(i > 0 ? ", " : "");
+    json.raw(json_string(values[i]));
+  }
+  json.raw("]");
+}
+
+// Attribute values are text, but YAML lets a pattern be written as a number or a flag.
+void write_match(JsonWriter& json) {
+  json.set("type", "\"object\"");
+  json.member("additionalProperties");
+  json.open('{');
+  json.set("type", R"(["string", "number", "boolean", "array"])");
+  json.set("items", R"({ "type": ["string", "number", "boolean"] })");
+  json.number("minItems", 1);
+  json.close('}');
+}
+
+void write_list(JsonWriter& json, const Key& key) {
+  json.text("type", "array");
+  if (key.least > 0) json.number("minItems", key.least);
+  json.number("maxItems", key.most);
+  json.member("items");
+  json.open('{');
+  write_map(json, *key.map);
+  json.close('}');
+}
+
+void write_type(JsonWriter& json, const Key& key) {
+  switch (key.type) {
+    case Type::kText:
+    case Type::kTemplate:
+      json.text("type", "string");
+      if (key.least > 0) json.number("minLength", key.least);
+      return json.number("maxLength", key.most);
+    case Type::kInteger:
+      json.text("type", "integer");
+      json.number("minimum", key.least);
+      return json.number("maximum", key.most);
+    case Type::kFlag: return json.text("type", "boolean");
+    case Type::kChoice: return write_names(json, "enum", {key.values.begin(), key.values.end()});
+    case Type::kPeriod:
+      json.text("type", "string");
+      return json.text("pattern", "^[0-9]+(ms|s|m|h|d)$");
+    case Type::kMatch: return write_match(json);
+    case Type::kMap: return write_map(json, *key.map);
+    case Type::kList: return write_list(json, key);
+  }
+}
+
+void write_map(JsonWriter& json, const Map& map) {
+  json.text("type", "object");
+  json.set("additionalProperties", "false");
+  std::vector<std::string_view> required;
+  for (const Key& key : map.keys) {
+    if (key.required) required.push_back(key.name);
+  }
+  if (!required.empty()) write_names(json, "required", required);
+  json.member("properties");
+  json.open('{');
+  for (const Key& key : map.keys) {
+    json.member(key.name);
+    json.open('{');
+    json.text("description", description(key));
+    write_type(json, key);
+    json.close('}');
+  }
+  json.close('}');
+}
+
+std::string value_column(const Key& key) {
+  switch (key.type) {
+    case Type::kChoice: {
+      std::string out;
+      for (const std::string_view value : key.values) {
+        out.append(out.empty() ? "`" : ", `").append(value).append("`");
+      }
+      return out;
+    }
+    case Type::kInteger:
+      if (key.least == key.most) return "`" + std::to_string(key.least) + "`";
+      return "whole number, " + std::to_string(key.least) + " to " + std::to_string(key.most);
+    case Type::kText:
+      return key.least == 0 ? "text, at most " + std::to_string(key.most) + " bytes"
+                            : "text, " + std::to_string(key.least) + " to " +
+                                  std::to_string(key.most) + " bytes";
+    case Type::kFlag: return "`true`, `false`";
+    case Type::kPeriod: return "period, such as `60s`";
+    case Type::kTemplate: return "template, at most " + std::to_string(key.most) + " bytes";
+    case Type::kMatch: return "map of attribute to pattern, or list of patterns";
+    case Type::kMap: return "map";
+    case Type::kList:
+      return "list of " + std::to_string(key.least) + " to " + std::to_string(key.most);
+  }
+  return {};
+}
+
+void write_table(std::string& out, const Map& map) {
+  out.append("### ").append(map.name).append("\n\nThe keys of ").append(map.where).append(".\n\n");
+  out += "| key | value | default | meaning |\n|---|---|---|---|\n";
+  for (const Key& key : map.keys) {
+    out.append("| `").append(key.name).append("` | ").append(value_column(key)).append(" | ");
+    out.append(key.required ? "**required**" : key.otherwise).append(" | ").append(key.help);
+    if (!key.only_for.empty()) out.append(" Only for ").append(key.only_for).append(".");
+    out += " |\n";
+  }
+  out += "\n";
+  for (const Key& key : map.keys) {
+    if (key.map != nullptr) write_table(out, *key.map);
+  }
+}
+
+}  // namespace
+
+std::string json_schema() {
+  JsonWriter json;
+  json.open('{');
+  json.text("$schema", "https://json-schema.org/draft/2020-12/schema");
+  json.text("title", "Rules of Sluice");
+  write_map(json, file());
+  json.close('}');
+  return json.take();
+}
+
+std::string reference() {
+  std::string out;
+  write_table(out, file());
+  out.pop_back();
+  return out;
+}
+
+}  // namespace sluice::rules::schema

@@ -1,0 +1,69 @@
+#include "stores/memory/fingerprint.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <utility>
+
+namespace sluice::memory {
+namespace {
+
+constexpr Algorithm kAllAlgorithms[] = {Algorithm::kFixedWindow,
+                                        Algorithm::kSlidingWindowLog,
+                                        Algorithm::kSlidingWindowCounter,
+                                        Algorithm::kSlidingWindowHybrid,
+                                        Algorithm::kLeakyBucket,
+                                        Algorithm::kTokenBucket,
+                                        Algorithm::kGcra};
+
+TEST(Fingerprint, IsTheSameForTheSameCounter) {
+  const FingerprintMaker make;
+  EXPECT_EQ(make("key", Algorithm::kGcra), make(std::string("key"), Algorithm::kGcra));
+}
+
+TEST(Fingerprint, DiffersWithTheAlgorithm) {
+  const FingerprintMaker make;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> seen;
+  for (const Algorithm algorithm : kAllAlgorithms) {
+    const Fingerprint f = make("key", algorithm);
+    seen.emplace(f.low, f.high);
+  }
+  EXPECT_EQ(seen.size(), 7u);
+}
+
+TEST(Fingerprint, SeesEveryByteAndTheLength) {
+  const FingerprintMaker make;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> seen;
+  std::size_t made = 0;
+  const auto add = [&](std::string_view key) {
+    const Fingerprint f = make(key, Algorithm::kGcra);
+    EXPECT_NE(f.low, 0u);
+    seen.emplace(f.low, f.high);
+    ++made;
+  };
+  for (std::size_t length : {0, 1, 2, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 1000}) {
+    std::string key(length, '\0');
+    add(key);
+    for (char& byte : key) {
+      byte = 1;
+      add(key);
+      byte = 0;
+    }
+  }
+  EXPECT_EQ(seen.size(), made);
+}
+
+TEST(Fingerprint, AnEmptyViewIsTheEmptyKey) {
+  const FingerprintMaker make;
+  EXPECT_EQ(make(std::string_view(), Algorithm::kGcra), make("", Algorithm::kGcra));
+}
+
+TEST(Fingerprint, EveryMakerHasASecretOfItsOwn) {
+  const FingerprintMaker one;
+  const FingerprintMaker other;
+  EXPECT_FALSE(one("key", Algorithm::kGcra) == other("key", Algorithm::kGcra));
+}
+
+}  // namespace
+}  // namespace sluice::memory

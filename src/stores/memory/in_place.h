@@ -1,0 +1,90 @@
+#pragma once
+
+#include "stores/memory/counter.h"
+
+namespace sluice::memory {
+
+// A counter that is known already and has room for what comes, taken from where it is: Counter in
+// short, for the requests of which there are most. All algorithms but the two that keep a log.
+//
+// Its members have no values before begin() and look().
+struct InPlace {
+  Fingerprint key;
+  Shard* shard;
+  Slot* slot;
+  core::State at;                           // fixed size: the state at the instant
+  core::sliding_window_counter::View view;  // sliding counter: likewise
+  core::Quote quote;
+  bool is_known;  // whether what the slot holds still counts
+
+  static bool serves(Algorithm algorithm) noexcept {
+    return core::has_fixed_size(algorithm) || algorithm == Algorithm::kSlidingWindowCounter;
+  }
+
+  void begin(Fingerprint fingerprint, Shard& home) noexcept {
+    key = fingerprint;
+    shard = &home;
+  }
+
+  // Whether the cost fits at `now` is in `quote`. False where there is more to do than that.
+  bool look(const Charge& charge, core::Ticks now) noexcept {
+    slot = shard->find(key);
+    if (slot == nullptr) return false;
+    is_known = !slot->state.is_forgotten(now);
+    if (!core::has_fixed_size(charge.limit.algorithm())) return look_at_slices(charge, now);
+    at = core::advance(charge.limit, is_known ? slot->state.state() : core::State{.last = now},
+                       now);
+    quote = core::quote(charge.limit, at, charge.cost);
+    return true;
+  }
+
+  // Takes the cost, if the request is `admitted`, and answers.
+  void finish(const Charge& charge, bool admitted, Decision& decision) noexcept {
+    const bool is_state = core::has_fixed_size(charge.limit.algorithm());
+    const bool takes = admitted && charge.cost > 0;
+    const core::Numbers numbers = is_state ? finish_state(charge, takes)
+                                           : finish_slices(charge, takes);
+    answer(charge.limit, quote, numbers, decision);
+    if (admitted && core::is_queue(charge.limit)) {
+      decision.delay = Duration{core::leaky_bucket::delay(charge.limit, at)};
+    }
+  }
+
+ private:
+  bool look_at_slices(const Charge& charge, core::Ticks now) noexcept {
+    namespace counter = core::sliding_window_counter;
+    const counter::Grid grid(charge.limit);
+    SliceBlob* const blob = slot->state.slices();
+    if (!is_known || blob == nullptr || blob->grid() != grid) return false;
+    view = counter::advance(grid, charge.limit.weighting(), {blob->counts(), blob->last}, now);
+    quote = charge.cost == 0 ? core::admitted() : counter::quote(charge.limit, view, charge.cost);
+    return true;
+  }
+
+  core::Numbers finish_state(const Charge& charge, bool takes) noexcept {
+    if (!takes) return unchanged(core::describe(charge.limit, at), at.last);
+    const core::State next = core::take(at, charge.cost);
+    const core::Numbers numbers = core::describe(charge.limit, next);
+    slot->state.set_state(next);
+    slot->state.set_expiry(next.last + numbers.reset_after);
+    return numbers;
+  }
+
+  core::Numbers finish_slices(const Charge& charge, bool takes) noexcept {
+    namespace counter = core::sliding_window_counter;
+    if (!takes) return unchanged(counter::describe(charge.limit, view, 0), view.at);
+    const core::Numbers numbers = counter::describe(charge.limit, view, charge.cost);
+    SliceBlob* const blob = slot->state.slices();
+    counter::take(view, charge.cost, blob->counts());
+    blob->last = view.at;
+    slot->state.set_expiry(view.at + numbers.reset_after);
+    return numbers;
+  }
+
+  core::Numbers unchanged(core::Numbers numbers, core::Ticks now) noexcept {
+    if (is_known) end_with(slot->state, now, quote, numbers);
+    return numbers;
+  }
+};
+
+}  // namespace sluice::memory

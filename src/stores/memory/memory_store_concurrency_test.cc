@@ -1,0 +1,187 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "sluice/limiter.h"
+#include "sluice/memory_store.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kThreads = 4;
+constexpr Instant kNow{std::chrono::seconds{1000000}};
+
+// Limits that admit 1000 at one instant.
+const std::vector<Limit>& one_of_each() {
+  static const std::vector<Limit> limits = {
+      fixed_window(1000).per(1h),
+      sliding_window_log(1000).per(1h),
+      sliding_window_counter(1000).per(1h),
+      sliding_window_hybrid(1000).per(1h),
+      leaky_bucket(1000).per(1h),
+      token_bucket(1000).per(1h),
+      gcra(1000).per(1h),
+  };
+  return limits;
+}
+
+// Runs work(thread) on all threads, which start together.
+template <typename Work>
+void run_on_threads(Work work) {
+  std::barrier start(kThreads);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      start.arrive_and_wait();
+      work(i);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(MemoryStoreConcurrency, ThreadsOnOneKeyAdmitExactlyWhatOneWould) {
+  for (const Limit& limit : one_of_each()) {
+    MemoryStore store;
+    std::atomic<int> admitted = 0;
+    run_on_threads([&](int) {
+      Limiter limiter(store);
+      for (int i = 0; i < 400; ++i) {
+        admitted += limiter.try_acquire("key", limit, 1, kNow).allowed();
+      }
+    });
+    EXPECT_EQ(admitted, 1000) << to_string(limit.algorithm());
+  }
+}
+
+TEST(MemoryStoreConcurrency, ThreadsOnManyKeysAdmitExactlyWhatOneWould) {
+  constexpr int kKeys = 200;
+  MemoryStore store;
+  std::vector<std::atomic<int>> admitted(kKeys);
+  run_on_threads([&](int thread) {
+    Limiter limiter(store);
+    std::minstd_rand random(static_cast<unsigned>(thread));
+    for (int i = 0; i < kKeys * 20; ++i) {
+      const auto key = static_cast<std::size_t>(i % kKeys);
+      const Limit limit =
+          *Limit::make({.algorithm = one_of_each()[key % 7].algorithm(), .limit = 50, .per = 1h});
+      admitted[key] += limiter.try_acquire(std::to_string(key), limit, 1, kNow).allowed();
+      if (random() % 64 == 0) std::this_thread::yield();
+    }
+  });
+  for (const std::atomic<int>& count : admitted) EXPECT_EQ(count, 50);
+  EXPECT_EQ(store.stats().keys, std::size_t{kKeys});
+}
+
+TEST(MemoryStoreConcurrency, OverlappingRequestsInAnyOrderAreAllOrNothing) {
+  // Each request takes one of three of five keys, in an order of chance: were any taken without the
+  // others, or two threads to wait for each other, the sums would differ or the test would not end.
+  MemoryStore store({.shards = 8});
+  const std::vector<std::string> keys = {"a", "b", "c", "d", "e"};
+  std::vector<std::atomic<int>> taken(keys.size());
+  run_on_threads([&](int thread) {
+    Limiter limiter(store);
+    std::minstd_rand random(static_cast<unsigned>(thread) + 1);
+    std::vector<std::size_t> order = {0, 1, 2, 3, 4};
+    for (int i = 0; i < 1000; ++i) {
+      std::shuffle(order.begin(), order.end(), random);
+      std::vector<Charge> charges;
+      for (std::size_t k = 0; k < 3; ++k) {
+        charges.push_back({keys[order[k]], one_of_each()[order[k]], 1});
+      }
+      if (!limiter.check(charges, {}, kNow)) continue;
+      for (std::size_t k = 0; k < 3; ++k) ++taken[order[k]];
+    }
+  });
+  Limiter limiter(store);
+  std::size_t exhausted = 0;
+  for (std::size_t k = 0; k < keys.size(); ++k) {
+    const Decision left = limiter.peek(keys[k], one_of_each()[k], 0, kNow);
+    EXPECT_EQ(left.remaining + static_cast<std::uint32_t>(taken[k].load()), 1000u);
+    exhausted += left.remaining == 0;
+  }
+  // 4000 requests for three of five keys of 1000: they end when any three of the keys are out.
+  EXPECT_GE(exhausted, 3u);
+}
+
+TEST(MemoryStoreConcurrency, TakesAndRefundsConserveUnits) {
+  for (const Limit& limit : one_of_each()) {
+    MemoryStore store;
+    std::atomic<int> kept = 0;
+    run_on_threads([&](int thread) {
+      Limiter limiter(store);
+      for (int i = 0; i < 500; ++i) {
+        const std::uint64_t cost = static_cast<std::uint64_t>(thread) + 2;
+        if (!limiter.try_acquire("key", limit, cost, kNow)) continue;
+        if (i % 10 == 0 && limiter.refund("key", limit, 1, kNow)) ++kept;  // keeps cost - 1
+        if (i % 10 == 0) kept += static_cast<int>(cost) - 2;
+        if (i % 10 != 0) limiter.refund("key", limit, cost, kNow);
+      }
+    });
+    const Decision left = Limiter(store).peek("key", limit, 0, kNow);
+    EXPECT_EQ(left.remaining, 1000u - static_cast<std::uint32_t>(kept.load()))
+        << to_string(limit.algorithm());
+  }
+}
+
+TEST(MemoryStoreConcurrency, BoundsHoldWhileThreadsEvictAndStatsAreRead) {
+  constexpr std::size_t kKeys = 256;
+  constexpr std::size_t kBytes = 16384;
+  MemoryStore store({.max_keys = kKeys, .max_log_bytes = kBytes, .shards = 2});
+  std::atomic<bool> done = false;
+  std::thread reader([&] {
+    std::uint64_t evictions = 0;
+    while (!done) {
+      const MemoryStoreStats stats = store.stats();
+      EXPECT_LE(stats.keys, kKeys);
+      EXPECT_LE(stats.log_bytes, kBytes);
+      EXPECT_GE(stats.evictions, evictions);
+      evictions = stats.evictions;
+      std::this_thread::yield();
+    }
+  });
+  run_on_threads([&](int thread) {
+    Limiter limiter(store);
+    for (int i = 0; i < 3000; ++i) {
+      const std::string key = std::to_string(thread) + "/" + std::to_string(i);
+      const Limit& limit = one_of_each()[static_cast<std::size_t>(i % 7)];
+      const std::vector<Charge> charges = {
+          {key, limit, 1}, {"shared", limit, 1}, {key, one_of_each()[5], 1}};
+      const Decision d = limiter.check(charges, {}, kNow + Duration{i});
+      EXPECT_NE(d.reason, Reason::kInvalid);
+    }
+  });
+  done = true;
+  reader.join();
+  EXPECT_GT(store.stats().evictions, 0u);
+}
+
+TEST(MemoryStoreConcurrency, ResetsWhileOthersTakeLeaveAWholeCounter) {
+  MemoryStore store;
+  const Limit limit = sliding_window_log(1000).per(1h);
+  run_on_threads([&](int thread) {
+    Limiter limiter(store);
+    for (int i = 0; i < 1000; ++i) {
+      if (thread == 0) {
+        limiter.reset("key", limit);
+      } else {
+        EXPECT_NE(limiter.try_acquire("key", limit, 1, kNow + Duration{i}).reason,
+                  Reason::kStoreError);
+      }
+    }
+  });
+  Limiter(store).reset("key", limit);
+  EXPECT_EQ(store.stats().keys, 0u);
+  EXPECT_EQ(store.stats().log_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace sluice

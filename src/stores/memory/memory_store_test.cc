@@ -1,0 +1,485 @@
+#include "sluice/memory_store.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "sluice/limiter.h"
+#include "sluice/testing/manual_clock.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kMost = 4294967295;
+
+constexpr Instant at(Duration since_epoch) { return Instant{since_epoch}; }
+
+const std::vector<Limit>& one_of_each() {
+  static const std::vector<Limit> limits = {
+      fixed_window(5).per(1h),
+      sliding_window_log(5).per(1h),
+      sliding_window_counter(5).per(1h),
+      sliding_window_hybrid(5).per(1h),
+      leaky_bucket(5).per(1h),
+      token_bucket(5).per(1h),
+      gcra(5).per(1h),
+      token_bucket(5).per(1h).refilled_at_intervals(),
+  };
+  return limits;
+}
+
+// A request, and the answers to its charges.
+struct Request {
+  std::vector<Charge> charges;
+  std::vector<Decision> each = {};
+
+  Decision apply(Store& store, Verb verb, Instant now) {
+    each.assign(charges.size(), Decision{});
+    return store.apply(verb, charges, now, each);
+  }
+  Decision take(Store& store, Instant now = at(0s)) { return apply(store, Verb::kTake, now); }
+};
+
+// --- one charge ---
+
+TEST(MemoryStore, CountsUnderEveryAlgorithm) {
+  for (const Limit& limit : one_of_each()) {
+    MemoryStore store;
+    Limiter limiter(store);
+    for (std::uint32_t i = 0; i < 5; ++i) {
+      const Decision d = limiter.try_acquire("k", limit, 1, at(0s));
+      EXPECT_TRUE(d.allowed());
+      EXPECT_EQ(d.reason, Reason::kOk);
+      EXPECT_EQ(d.limit, 5u);
+      EXPECT_EQ(d.remaining, 4 - i) << to_string(limit.algorithm());
+      EXPECT_FALSE(d.retry_after.has_value());
+    }
+    const Decision denied = limiter.try_acquire("k", limit, 1, at(0s));
+    EXPECT_FALSE(denied.allowed());
+    EXPECT_EQ(denied.reason, Reason::kLimited);
+    ASSERT_TRUE(denied.retry_after.has_value());
+    EXPECT_FALSE(limiter.peek("k", limit, 1, at(*denied.retry_after) - Duration{1}).allowed());
+    EXPECT_TRUE(limiter.peek("k", limit, 1, at(*denied.retry_after)).allowed());
+    EXPECT_EQ(limiter.try_acquire("k", limit, 6, at(0s)).reason, Reason::kNever);
+    EXPECT_FALSE(limiter.try_acquire("k", limit, 6, at(0s)).retry_after.has_value());
+  }
+}
+
+TEST(MemoryStore, KeepsCountersOfOneKeyApartByAlgorithm) {
+  MemoryStore store;
+  Limiter limiter(store);
+  for (std::size_t i = 0; i < 7; ++i) {
+    EXPECT_EQ(limiter.try_acquire("k", one_of_each()[i], 5, at(0s)).remaining, 0u);
+  }
+  EXPECT_EQ(store.stats().keys, 7u);
+}
+
+TEST(MemoryStore, PeekAnswersAsTakeWouldAndChangesNothing) {
+  for (const Limit& limit : one_of_each()) {
+    MemoryStore store;
+    Limiter limiter(store);
+    limiter.try_acquire("k", limit, 2, at(0s)).allowed();
+    for (const std::uint64_t cost : {0, 1, 3, 4, 6}) {
+      const Decision peeked = limiter.peek("k", limit, cost, at(10s));
+      EXPECT_EQ(limiter.peek("k", limit, cost, at(10s)), peeked);
+      MemoryStore other;
+      Limiter twin(other);
+      twin.try_acquire("k", limit, 2, at(0s)).allowed();
+      EXPECT_EQ(twin.try_acquire("k", limit, cost, at(10s)), peeked)
+          << to_string(limit.algorithm());
+    }
+  }
+}
+
+TEST(MemoryStore, PeekAndDenialMakeNoCounter) {
+  MemoryStore store;
+  Limiter limiter(store);
+  for (const Limit& limit : one_of_each()) {
+    EXPECT_TRUE(limiter.peek("k", limit, 5, at(0s)).allowed());
+    EXPECT_FALSE(limiter.try_acquire("k", limit, 6, at(0s)).allowed());
+    EXPECT_TRUE(limiter.try_acquire("k", limit, 0, at(0s)).allowed());
+    limiter.refund("k", limit, 5, at(0s));
+  }
+  EXPECT_EQ(store.stats().keys, 0u);
+  EXPECT_EQ(store.stats().log_bytes, 0u);
+}
+
+TEST(MemoryStore, RefundNeverGivesMoreThanWasTaken) {
+  for (const Limit& limit : one_of_each()) {
+    MemoryStore store;
+    Limiter limiter(store);
+    limiter.try_acquire("k", limit, 3, at(0s)).allowed();
+    EXPECT_EQ(limiter.refund("k", limit, 1, at(0s)).remaining, 3u);
+    const Decision full = limiter.refund("k", limit, kMost, at(0s));
+    EXPECT_TRUE(full.allowed());
+    EXPECT_EQ(full.remaining, 5u) << to_string(limit.algorithm());
+    EXPECT_EQ(full.reset_after, 0s);
+    EXPECT_EQ(limiter.try_acquire("k", limit, 5, at(0s)).remaining, 0u);
+  }
+}
+
+TEST(MemoryStore, ResetForgets) {
+  for (const Limit& limit : one_of_each()) {
+    MemoryStore store;
+    Limiter limiter(store);
+    limiter.try_acquire("k", limit, 5, at(100s)).allowed();
+    const Decision reset = limiter.reset("k", limit);
+    EXPECT_TRUE(reset.allowed());
+    EXPECT_EQ(reset.remaining, 5u);
+    EXPECT_EQ(store.stats().keys, 0u);
+    EXPECT_EQ(store.stats().log_bytes, 0u);
+    // The instant of its last change too.
+    EXPECT_TRUE(limiter.try_acquire("k", limit, 5, at(0s)).allowed());
+  }
+}
+
+TEST(MemoryStore, BanTouchesNothingThatIsKept) {
+  for (const Limit& limit : one_of_each()) {
+    MemoryStore store;
+    Limiter limiter(store);
+    const Limit ban = *Limit::make({.algorithm = limit.algorithm(), .limit = 0, .per = 1h});
+    limiter.try_acquire("k", limit, 3, at(0s)).allowed();
+    const Decision kept = limiter.peek("k", limit, 0, at(10s));
+    EXPECT_EQ(limiter.try_acquire("k", ban, 1, at(10s)).reason, Reason::kNever);
+    const Decision refunded = limiter.refund("k", ban, 2, at(10s));
+    EXPECT_TRUE(refunded.allowed());
+    EXPECT_EQ(refunded.remaining, 0u);
+    EXPECT_EQ(limiter.peek("k", limit, 0, at(10s)), kept) << to_string(limit.algorithm());
+  }
+}
+
+TEST(MemoryStore, TellsTimeByItsClockWhenNoInstantIsGiven) {
+  testing::ManualClock clock;
+  MemoryStore store({}, clock);
+  Limiter limiter(store);
+  const Limit limit = token_bucket(1).per(1s);
+  EXPECT_TRUE(limiter.try_acquire("k", limit).allowed());
+  EXPECT_FALSE(limiter.try_acquire("k", limit).allowed());
+  clock.advance(1s);
+  EXPECT_TRUE(limiter.try_acquire("k", limit).allowed());
+}
+
+TEST(MemoryStore, AnswersOnlyWithinTheRangeOfInstants) {
+  MemoryStore store;
+  Limiter limiter(store);
+  for (const Limit& limit : one_of_each()) {
+    EXPECT_EQ(limiter.try_acquire("a", limit, 1, kFirstInstant).reason, Reason::kOk);
+    EXPECT_EQ(limiter.try_acquire("b", limit, 1, kLastInstant).reason, Reason::kOk);
+    EXPECT_EQ(limiter.try_acquire("b", limit, 5, kLastInstant).reason, Reason::kLimited);
+    EXPECT_EQ(limiter.try_acquire("c", limit, 1, kFirstInstant - Duration{1}).reason,
+              Reason::kInvalid);
+    EXPECT_EQ(limiter.try_acquire("c", limit, 1, kLastInstant + Duration{1}).reason,
+              Reason::kInvalid);
+    EXPECT_EQ(limiter.try_acquire("c", limit, 1, Instant::max()).reason, Reason::kInvalid);
+    EXPECT_EQ(limiter.try_acquire("c", limit, 1, Instant::min()).reason, Reason::kInvalid);
+  }
+}
+
+TEST(MemoryStore, RequestsAtTheLastInstantKeepWhatTheyPinned) {
+  MemoryStore store({.max_keys = 128, .shards = 1});
+  Limiter limiter(store);
+  for (int i = 0; i < 1000; ++i) {
+    Request request;
+    std::vector<std::string> keys;
+    for (int k = 0; k < 8; ++k) keys.push_back(std::to_string(i * 8 + k));
+    for (int k = 0; k < 8; ++k) {
+      const auto kind = static_cast<std::size_t>(k);
+      request.charges.push_back({keys[kind], one_of_each()[kind], 1});
+    }
+    ASSERT_EQ(request.take(store, kLastInstant).reason, Reason::kOk);
+  }
+  EXPECT_LE(store.stats().keys, 128u);
+}
+
+// --- keys ---
+
+TEST(MemoryStore, TakesAnyBytesAsAKey) {
+  MemoryStore store;
+  Limiter limiter(store);
+  const Limit limit = token_bucket(1).per(1h);
+  const std::string megabyte(1 << 20, 'x');
+  const std::vector<std::string> keys = {
+      "",       std::string(1, '\0'), std::string(2, '\0'), std::string("a\0b", 3), "a", "\xff\xfe",
+      megabyte, megabyte + "y"};
+  for (const std::string& key : keys) {
+    EXPECT_TRUE(limiter.try_acquire(key, limit, 1, at(0s)).allowed()) << key.size();
+    EXPECT_FALSE(limiter.try_acquire(key, limit, 1, at(0s)).allowed()) << key.size();
+  }
+  EXPECT_EQ(store.stats().keys, keys.size());
+  EXPECT_FALSE(limiter.try_acquire(std::string_view(), limit, 1, at(0s)).allowed());
+}
+
+// --- several charges ---
+
+TEST(MemoryStore, DeniedRequestTakesNothingAnywhere) {
+  for (const Limit& limit : one_of_each()) {
+    MemoryStore store;
+    Limiter limiter(store);
+    const Limit narrow = *Limit::make({.algorithm = limit.algorithm(), .limit = 1, .per = 1h});
+    Request request{{{"wide", limit, 2}, {"narrow", narrow, 1}}};
+    EXPECT_TRUE(request.take(store).allowed());
+    const Decision wide = limiter.peek("wide", limit, 0, at(0s));
+    const Decision denied = request.take(store);
+    EXPECT_FALSE(denied.allowed());
+    EXPECT_EQ(denied.retry_after, request.each[1].retry_after);
+    EXPECT_TRUE(request.each[0].allowed());
+    EXPECT_EQ(request.each[0], wide);  // the numbers as they stand
+    EXPECT_EQ(limiter.peek("wide", limit, 0, at(0s)), wide) << to_string(limit.algorithm());
+  }
+}
+
+TEST(MemoryStore, TakesSixtyFourChargesAtOnceOrNone) {
+  MemoryStore store({.max_keys = 128});
+  std::vector<std::string> keys;
+  for (int i = 0; i < 64; ++i) keys.push_back(std::to_string(i));
+  Request request;
+  for (std::size_t i = 0; i < 64; ++i) {
+    request.charges.push_back({keys[i], one_of_each()[i % 7], 1});
+  }
+  for (std::uint32_t i = 0; i < 5; ++i) {
+    EXPECT_TRUE(request.take(store).allowed());
+    for (const Decision& d : request.each) EXPECT_EQ(d.remaining, 4 - i);
+  }
+  EXPECT_FALSE(request.take(store).allowed());
+  EXPECT_EQ(store.stats().keys, 64u);
+}
+
+TEST(MemoryStore, ChargesOnOneCounterCountTogether) {
+  MemoryStore store;
+  Limiter limiter(store);
+  const Limit limit = token_bucket(10).per(1h);
+  Request request{{{"k", limit, 4}, {"other", limit, 1}, {"k", limit, 5}}};
+  EXPECT_TRUE(request.take(store).allowed());
+  EXPECT_EQ(request.each[0].remaining, 1u);
+  EXPECT_EQ(request.each[2], request.each[0]);
+  request.charges[1].cost = 0;
+  EXPECT_FALSE(request.take(store).allowed());
+  EXPECT_FALSE(request.each[0].allowed());
+  EXPECT_EQ(request.each[2], request.each[0]);
+  request.charges = {{"fresh", limit, 6}, {"fresh", limit, 5}};
+  EXPECT_EQ(request.take(store).reason, Reason::kNever);
+  EXPECT_EQ(request.each[0].reason, Reason::kNever);
+  request.charges = {{"fresh", limit, ~std::uint64_t{0}}, {"fresh", limit, 2}};
+  EXPECT_EQ(request.take(store).reason, Reason::kNever);  // and does not wrap around to 1
+  EXPECT_EQ(limiter.peek("fresh", limit, 0, at(0s)).remaining, 10u);
+}
+
+TEST(MemoryStore, QueueTellsTheLongestDelay) {
+  MemoryStore store;
+  const Limit fast = leaky_bucket(10).per(1s).queueing();
+  const Limit slow = leaky_bucket(1).per(1s).burst(5).queueing();
+  Request request{{{"fast", fast, 1}, {"slow", slow, 1}}};
+  EXPECT_EQ(request.take(store).delay, Duration{0});
+  const Decision second = request.take(store);
+  EXPECT_EQ(second.delay, Duration{1s});
+  EXPECT_EQ(request.each[0].delay, Duration{100ms});
+  request.charges[1].cost = 4;
+  const Decision denied = request.take(store);
+  EXPECT_FALSE(denied.allowed());
+  EXPECT_FALSE(denied.delay.has_value());
+  EXPECT_FALSE(request.each[0].delay.has_value());
+}
+
+TEST(MemoryStore, RefundAndResetGoOverAllCharges) {
+  MemoryStore store;
+  Request request;
+  for (std::size_t i = 0; i < 7; ++i) request.charges.push_back({"k", one_of_each()[i], 3});
+  EXPECT_TRUE(request.take(store).allowed());
+  EXPECT_TRUE(request.apply(store, Verb::kRefund, at(0s)).allowed());
+  for (const Decision& d : request.each) EXPECT_EQ(d.remaining, 5u);
+  EXPECT_TRUE(request.take(store).allowed());
+  EXPECT_TRUE(request.apply(store, Verb::kReset, at(0s)).allowed());
+  for (const Decision& d : request.each) EXPECT_EQ(d.remaining, 5u);
+  EXPECT_EQ(store.stats().keys, 0u);
+}
+
+TEST(MemoryStore, RefusesWhatIsNoRequest) {
+  MemoryStore store;
+  const Limit limit = token_bucket(10).per(1h);
+  Request none;
+  EXPECT_EQ(none.take(store).reason, Reason::kInvalid);
+  Request many;
+  for (int i = 0; i < 65; ++i) many.charges.push_back({"k", limit, 1});
+  EXPECT_EQ(many.take(store).reason, Reason::kInvalid);
+  for (const Decision& d : many.each) EXPECT_EQ(d.reason, Reason::kInvalid);
+  std::vector<Decision> too_few(1);
+  const std::vector<Charge> two = {{"a", limit}, {"b", limit}};
+  EXPECT_EQ(store.apply(Verb::kTake, two, at(0s), too_few).reason, Reason::kInvalid);
+  EXPECT_EQ(store.apply(Verb::kTake, two, at(0s), {}).reason, Reason::kInvalid);
+  EXPECT_EQ(store.stats().keys, 0u);
+}
+
+TEST(MemoryStore, RefusesOneCounterWithTwoKindsOfNumbers) {
+  MemoryStore store;
+  for (const Limit& limit : {Limit(token_bucket(11).per(1h)), Limit(token_bucket(10).per(2h)),
+                             Limit(token_bucket(10).per(1h).burst(9)),
+                             Limit(token_bucket(10).per(1h).refilled_at_intervals())}) {
+    Request request{{{"k", token_bucket(10).per(1h), 1}, {"other", limit, 1}, {"k", limit, 1}}};
+    EXPECT_EQ(request.take(store).reason, Reason::kInvalid);
+    for (const Decision& d : request.each) EXPECT_EQ(d.reason, Reason::kInvalid);
+  }
+  EXPECT_EQ(store.stats().keys, 0u);
+}
+
+// --- changes of numbers that move a window to another piece of memory ---
+
+TEST(MemoryStore, RefundAfterAChangeOfSlicesGivesBackWhatWasCarriedOver) {
+  MemoryStore store;
+  Limiter limiter(store);
+  limiter.try_acquire("k", sliding_window_counter(10).per(1h).slices(4), 6, at(0s)).allowed();
+  const Limit finer = sliding_window_counter(10).per(2h).slices(100);
+  EXPECT_EQ(limiter.peek("k", finer, 0, at(0s)).remaining, 4u);
+  EXPECT_EQ(limiter.refund("k", finer, 2, at(0s)).remaining, 6u);
+  EXPECT_EQ(limiter.try_acquire("k", finer, 6, at(0s)).remaining, 0u);
+  EXPECT_EQ(store.stats().log_bytes, 20u + 101 * 4);
+}
+
+// --- bounds ---
+
+TEST(MemoryStore, NeverHoldsMoreThanMaxKeys) {
+  for (const std::size_t max_keys : {128, 1000, 5000}) {
+    for (const std::size_t shards : {0, 1, 3, 16, 100000}) {
+      MemoryStore store({.max_keys = max_keys, .shards = shards});
+      Limiter limiter(store);
+      for (std::size_t i = 0; i < 10 * max_keys; ++i) {
+        const Limit& limit = one_of_each()[i % 8];
+        ASSERT_TRUE(limiter.try_acquire(std::to_string(i), limit, 1, at(0s)).allowed());
+        if (i % 997 == 0) {
+          ASSERT_LE(store.stats().keys, max_keys);
+        }
+      }
+      const MemoryStoreStats stats = store.stats();
+      EXPECT_LE(stats.keys, max_keys) << shards;
+      EXPECT_GE(stats.keys, max_keys * 9 / 10) << shards;
+      EXPECT_EQ(stats.keys + stats.evictions, 10 * max_keys);
+      EXPECT_EQ(stats.swept, 0u);
+    }
+  }
+}
+
+TEST(MemoryStore, RaisesItsBoundsToTheirMinima) {
+  MemoryStore store({.max_keys = 0, .max_log_bytes = 0, .shards = 0});
+  Limiter limiter(store);
+  for (int i = 0; i < 1000; ++i) {
+    const Limit& limit = one_of_each()[static_cast<std::size_t>(i % 8)];
+    ASSERT_TRUE(limiter.try_acquire(std::to_string(i), limit, 1, at(0s)).allowed());
+  }
+  EXPECT_LE(store.stats().keys, 128u);
+  EXPECT_LE(store.stats().log_bytes, 4096u);
+  EXPECT_GT(store.stats().log_bytes, 0u);
+}
+
+TEST(MemoryStore, DropsUntouchedCountersBeforeItEvicts) {
+  MemoryStore store({.max_keys = 1024, .shards = 1});
+  Limiter limiter(store);
+  for (int i = 0; i < 10000; ++i) {
+    const Instant now = at(i * 10ms);  // each is untouched after 1 s, so about 200 are live
+    const Limit limit = sliding_window_counter(5).per(1s).slices(1);
+    ASSERT_TRUE(limiter.try_acquire(std::to_string(i), limit, 1, now).allowed());
+  }
+  EXPECT_EQ(store.stats().evictions, 0u);
+  EXPECT_GE(store.stats().swept, 9000u);
+}
+
+TEST(MemoryStore, WindowsStayWithinMaxLogBytes) {
+  constexpr std::size_t kBytes = 100000;
+  MemoryStore store({.max_log_bytes = kBytes, .shards = 4});
+  Limiter limiter(store);
+  const std::vector<Limit> windows = {sliding_window_log(50).per(1h),
+                                      sliding_window_counter(50).per(1h).slices(50),
+                                      sliding_window_hybrid(50).per(1h)};
+  for (int i = 0; i < 60000; ++i) {
+    const Limit& limit = windows[static_cast<std::size_t>(i % 3)];
+    const std::string key = std::to_string(i / 60);
+    const Decision d = limiter.try_acquire(key, limit, 1, at(i * 1ms));
+    ASSERT_NE(d.reason, Reason::kStoreError) << i;
+    if (i % 101 == 0) {
+      ASSERT_LE(store.stats().log_bytes, kBytes);
+    }
+  }
+  EXPECT_GT(store.stats().evictions, 0u);
+  EXPECT_GT(store.stats().log_bytes, kBytes / 2);
+}
+
+// Takes one unit each millisecond until the store has no more room for the log; that instant.
+Instant fill_log(Limiter& limiter, std::string_view key, const Limit& limit) {
+  for (Instant now = at(0s); now < at(1h); now += 1ms) {
+    const Decision d = limiter.try_acquire(key, limit, 1, now);
+    if (d.reason == Reason::kStoreError) return now;
+    EXPECT_TRUE(d.allowed());
+  }
+  ADD_FAILURE() << "the log always fitted";
+  return at(0s);
+}
+
+TEST(MemoryStore, LogThatCannotFitIsAnErrorThatTakesNothing) {
+  MemoryStore store({.max_log_bytes = 4096, .shards = 1});
+  Limiter limiter(store);
+  const Limit bucket = token_bucket(10).per(1h);
+  for (const Limit& limit : {Limit(sliding_window_log(1000000).per(1h)),
+                             Limit(sliding_window_hybrid(1000000).per(1h).slices(1))}) {
+    const Instant now = fill_log(limiter, "log", limit);
+    const MemoryStoreStats before = store.stats();
+    const Decision log = limiter.peek("log", limit, 0, now);
+    Request request{{{"bucket", bucket, 3}, {"log", limit, 1}, {"fresh", limit, 1}}};
+    EXPECT_EQ(request.take(store, now).reason, Reason::kStoreError);
+    EXPECT_FALSE(request.each[0].allowed());
+    for (const Decision& d : request.each) EXPECT_EQ(d.reason, Reason::kStoreError);
+    EXPECT_EQ(limiter.peek("log", limit, 0, now), log);
+    EXPECT_EQ(limiter.peek("bucket", bucket, 0, now).remaining, 10u);
+    EXPECT_EQ(store.stats().keys, before.keys);
+    EXPECT_EQ(store.stats().log_bytes, before.log_bytes);
+    EXPECT_EQ(store.stats().evictions, before.evictions);
+    limiter.reset("log", limit);
+  }
+}
+
+TEST(MemoryStore, LogThatCannotFitEvictsNoOther) {
+  MemoryStore store({.max_log_bytes = 8192, .shards = 1});
+  Limiter limiter(store);
+  const Limit limit = sliding_window_log(1000000).per(1h);
+  const Instant now = fill_log(limiter, "log", limit);
+  limiter.try_acquire("small", limit, 7, now).allowed();
+  const MemoryStoreStats before = store.stats();
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(limiter.try_acquire("log", limit, 1, now).reason, Reason::kStoreError);
+  }
+  EXPECT_EQ(limiter.peek("small", limit, 0, now).remaining, 1000000u - 7);
+  EXPECT_EQ(store.stats().evictions, before.evictions);
+}
+
+TEST(MemoryStore, FullLogServesAgainOnceAQuarterOfItHasExpired) {
+  MemoryStore store({.max_log_bytes = 4096, .shards = 1});
+  Limiter limiter(store);
+  for (const Limit& limit : {Limit(sliding_window_log(1000000).per(1min)),
+                             Limit(sliding_window_hybrid(1000000).per(1min).slices(1))}) {
+    const Instant now = fill_log(limiter, "log", limit);
+    const Duration filled = now.time_since_epoch();
+    EXPECT_FALSE(limiter.try_acquire("log", limit, 1, at(1min - 1ms)).allowed());
+    EXPECT_TRUE(limiter.try_acquire("log", limit, 1, at(1min + filled / 2)).allowed());
+    limiter.reset("log", limit);
+  }
+}
+
+// --- statistics ---
+
+TEST(MemoryStore, StatsCountWhatIsHeld) {
+  MemoryStore store;
+  Limiter limiter(store);
+  EXPECT_EQ(store.stats().keys, 0u);
+  limiter.try_acquire("a", token_bucket(5).per(1h), 1, at(0s)).allowed();
+  EXPECT_EQ(store.stats().keys, 1u);
+  EXPECT_EQ(store.stats().log_bytes, 0u);
+  limiter.try_acquire("a", sliding_window_counter(5).per(1h), 1, at(0s)).allowed();
+  EXPECT_EQ(store.stats().keys, 2u);
+  EXPECT_EQ(store.stats().log_bytes, 64u);
+  limiter.reset("a", sliding_window_counter(5).per(1h));
+  EXPECT_EQ(store.stats().log_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace sluice

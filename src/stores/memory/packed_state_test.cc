@@ -1,0 +1,87 @@
+#include "stores/memory/packed_state.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+
+#include "stores/memory/blobs.h"
+
+namespace sluice::memory {
+namespace {
+
+constexpr core::Ticks kLast = (core::Ticks{1} << 52) - 1;
+
+TEST(PackedState, KeepsEveryStateAtTheEndsOfItsRanges) {
+  for (const core::Ticks last : {core::Ticks{0}, core::Ticks{1}, kLast}) {
+    for (const std::uint64_t aux :
+         {std::uint64_t{0}, std::uint64_t{1}, (std::uint64_t{1} << 45) - 1}) {
+      for (const std::uint32_t units : {0u, 1u, 0xFFFFFFFFu}) {
+        for (const std::uint32_t tag : {0u, 1u, 0xFFFu, 0x1000u, (1u << 29) - 1}) {
+          const core::State state{.last = last, .aux = aux, .units = units, .tag = tag};
+          PackedState packed;
+          packed.set_state(state);
+          ASSERT_EQ(packed.state(), state);
+          ASSERT_EQ(packed.slices(), nullptr);
+          ASSERT_EQ(packed.log(), nullptr);
+        }
+      }
+    }
+  }
+}
+
+TEST(PackedState, IsUntouchedWhereItIsZero) {
+  EXPECT_EQ(PackedState{}.state(), core::State{});
+  EXPECT_EQ(PackedState{}.slices(), nullptr);
+  EXPECT_EQ(PackedState{}.log(), nullptr);
+}
+
+TEST(PackedState, KeepsWhichKindOfBlobItPointsTo) {
+  SliceBlob slices;
+  LogBlob log;
+  PackedState packed;
+  packed.set(&slices);
+  EXPECT_EQ(packed.slices(), &slices);
+  EXPECT_EQ(packed.log(), nullptr);
+  packed.set(&log);
+  EXPECT_EQ(packed.slices(), nullptr);
+  EXPECT_EQ(packed.log(), &log);
+  packed.set_state({});
+  EXPECT_EQ(packed.slices(), nullptr);
+  EXPECT_EQ(packed.log(), nullptr);
+}
+
+TEST(PackedState, IsForgottenFromTheNextMultipleOf2To20Ticks) {
+  constexpr core::Ticks kUnit = core::Ticks{1} << 20;
+  PackedState packed;
+  for (const core::Ticks untouched_from : {kUnit + 1, kUnit + 7, 2 * kUnit}) {
+    packed.set_expiry(untouched_from);
+    EXPECT_FALSE(packed.is_forgotten(2 * kUnit - 1));
+    EXPECT_TRUE(packed.is_forgotten(2 * kUnit));
+    EXPECT_EQ(packed.forgotten_from(), 2 * kUnit);
+  }
+  packed.set_expiry(2 * kUnit + 1);
+  EXPECT_FALSE(packed.is_forgotten(2 * kUnit));
+}
+
+TEST(PackedState, IsNeverForgottenBeforeItIsUntouchedAlsoAtTheEndOfTime) {
+  PackedState packed;
+  for (const core::Ticks left :
+       {core::Ticks{1}, core::Ticks{1000}, core::Ticks{1} << 45, core::Ticks{1} << 52}) {
+    packed.set_expiry(kLast + left);
+    EXPECT_FALSE(packed.is_forgotten(kLast)) << left;
+    EXPECT_GT(packed.forgotten_from(), kLast);
+  }
+}
+
+TEST(PackedState, PinnedIsNotForgottenAtTheLastInstant) {
+  PackedState packed;
+  packed.expiry = PackedState::kPinned;
+  EXPECT_FALSE(packed.is_forgotten(kLast));
+  EXPECT_EQ(packed.forgotten_from(), std::numeric_limits<core::Ticks>::max());
+  packed.set_expiry(std::numeric_limits<core::Ticks>::max() / 2);
+  EXPECT_NE(packed.expiry, PackedState::kPinned);
+}
+
+}  // namespace
+}  // namespace sluice::memory

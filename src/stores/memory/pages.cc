@@ -1,0 +1,62 @@
+#include "stores/memory/pages.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace sluice::memory {
+namespace {
+
+constexpr std::size_t kCacheLine = 64;
+constexpr std::size_t kSmallPage = std::size_t{64} << 10;  // the largest that a system has
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+// Maps `bytes` at a multiple of kHugePage. What is left of them after the last whole huge page comes
+// in small ones, so that nothing is wasted.
+std::byte* map_aligned(std::size_t bytes) {
+  void* const region = ::mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (region == MAP_FAILED) throw std::bad_alloc();
+  auto* const begin = static_cast<std::byte*>(region);
+  const std::size_t before = -reinterpret_cast<std::uintptr_t>(begin) & (kHugePage - 1);
+  if (before > 0) ::munmap(begin, before);
+  if (before < kHugePage) ::munmap(begin + before + bytes, kHugePage - before);
+#ifdef MADV_HUGEPAGE
+  ::madvise(begin + before, bytes, MADV_HUGEPAGE);  // a wish: without it the pages are small
+#endif
+  return begin + before;
+}
+
+}  // namespace
+
+Pages::Pages(std::size_t bytes) {
+  if (bytes >= kHugePage) {
+    mapped_ = (bytes + kSmallPage - 1) / kSmallPage * kSmallPage;
+    data_ = map_aligned(mapped_);
+    return;
+  }
+  data_ = static_cast<std::byte*>(::operator new(bytes, std::align_val_t{kCacheLine}));
+  std::memset(data_, 0, bytes);
+}
+
+Pages::~Pages() {
+  if (mapped_ > 0) {
+    ::munmap(data_, mapped_);
+  } else if (data_ != nullptr) {
+    ::operator delete(data_, std::align_val_t{kCacheLine});
+  }
+}
+
+Pages::Pages(Pages&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), mapped_(std::exchange(other.mapped_, 0)) {}
+
+Pages& Pages::operator=(Pages&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(mapped_, other.mapped_);
+  return *this;
+}
+
+}  // namespace sluice::memory

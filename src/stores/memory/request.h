@@ -1,0 +1,52 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <span>
+
+#include "stores/memory/counter.h"
+
+namespace sluice::memory {
+
+// Carries a verb out on the counters of one request, all of them or none, under the locks of their
+// shards. False where the store is out of memory; then nothing was
+// taken or given back.
+bool carry_out(Verb verb, std::span<Counter> counters) noexcept;
+
+// The locks of the shards of one request, each once and in their order, so that two requests never
+// wait for each other. `shard_of` tells an element's shard.
+template <std::size_t N>
+class Locks {
+ public:
+  template <typename Elements, typename ShardOf>
+  Locks(const Elements& elements, ShardOf shard_of) noexcept {
+    for (const auto& element : elements) add(shard_of(element));
+    for (std::size_t i = 0; i < count_; ++i) shards_[i]->mutex.lock();
+  }
+  ~Locks() {
+    for (std::size_t i = count_; i > 0; --i) shards_[i - 1]->mutex.unlock();
+  }
+  Locks(const Locks&) = delete;
+  Locks& operator=(const Locks&) = delete;
+
+ private:
+  // Into its place, if it is not there: most requests have two or three.
+  void add(Shard* shard) noexcept {
+    if constexpr (N == 1) {
+      shards_[count_++] = shard;
+      return;
+    }
+    std::size_t at = count_;
+    while (at > 0 && std::less<>{}(shard, shards_[at - 1])) --at;
+    if (at > 0 && shards_[at - 1] == shard) return;
+    for (std::size_t i = count_; i > at; --i) shards_[i] = shards_[i - 1];
+    shards_[at] = shard;
+    ++count_;
+  }
+
+  std::array<Shard*, N> shards_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace sluice::memory

@@ -1,0 +1,45 @@
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "sluice/rules.h"
+
+namespace {
+
+// Every error has a place in the file and says something; what loads can decide.
+void check(std::string_view text) {
+  const auto rules = sluice::RuleSet::parse(text, "f");
+  if (!rules) {
+    if (rules.error().empty()) std::abort();
+    for (const sluice::RuleError& error : rules.error()) {
+      if (error.line < 1 || error.column < 1 || error.what.empty()) std::abort();
+      if (static_cast<std::size_t>(error.line) > text.size() + 1) std::abort();
+    }
+    return;
+  }
+  for (const sluice::Rule& rule : rules->rules()) {
+    if (rule.limits.empty() || rules->find(rule.name) != &rule) std::abort();
+  }
+  class Admitting final : public sluice::Store {
+    sluice::Decision apply(sluice::Verb, std::span<const sluice::Charge>,
+                           std::optional<sluice::Instant>,
+                           std::span<sluice::Decision>) noexcept override {
+      return {};
+    }
+  } store;
+  sluice::Limiter limiter(store);
+  sluice::RuleRequest request(limiter);
+  const sluice::Attributes attributes{{"path", "/a/b/c"}, {"ip", "2001:db8::1"}, {"method", "GET"}};
+  const sluice::RuleAnswer& answer = request.decide(*rules, attributes);
+  for (const sluice::LimitAnswer& limit : answer.limits) {
+    if (limit.decision.reason != sluice::Reason::kMissing && limit.counter.empty()) std::abort();
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  check({reinterpret_cast<const char*>(data), size});
+  return 0;
+}

@@ -1,0 +1,52 @@
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "rules/counter_key.h"
+#include "rules/key_template.h"
+#include "rules/pattern.h"
+#include "sluice/rules.h"
+
+namespace {
+
+using sluice::rules::KeyTemplate;
+
+// The input is a template, a NUL, and the value of each of its attributes.
+void check_template(std::string_view text, std::string_view value) {
+  sluice::rules::AttributeTable table;
+  const auto key = KeyTemplate::compile(text, table);
+  if (!key) {
+    if (key.error().at > text.size() || key.error().message.empty()) std::abort();
+    return;
+  }
+  sluice::Attributes attributes;
+  for (const std::string& name : table.names()) attributes.set(name, value);
+  sluice::rules::AttributeValues values;
+  values.begin(table, attributes);
+  std::string out = "d|r|l";
+  std::string scratch;
+  std::size_t end = 0;
+  const auto label = key->fill(values, out, end, scratch);
+  if (!label) {
+    if (!value.empty()) std::abort();
+    return;
+  }
+  if (end > out.size() || label->at + label->size > out.size()) std::abort();
+  for (const char c : std::string_view(out).substr(0, end)) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == '{' || c == '}') std::abort();
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  const std::size_t end = input.find('\0');
+  const std::string_view text = input.substr(0, end);
+  const std::string_view value = end == input.npos ? std::string_view() : input.substr(end + 1);
+  check_template(text, value);
+  if (const auto pattern = sluice::rules::Pattern::compile(text)) (void)pattern->matches(value);
+  return 0;
+}
