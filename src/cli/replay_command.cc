@@ -142,7 +142,7 @@ int work(const Arguments& arguments) {
 
 void add_replay(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand(
-      "replay", "Decide every request of access logs (Common or Combined Log Format) by rules");
+      "replay", "Decides every request of access logs (Common or Combined Log Format) by rules");
   command->footer(kHelp);
   const auto arguments = std::make_shared<Arguments>();
   command->add_option("--rules", arguments->rules, "The rules, a YAML file")->required();

@@ -27,7 +27,7 @@ class RulesCommand : public testing::Test {
     return folder_ / name;
   }
 
-  int run(std::vector<std::string> arguments, const std::string& input = "") {
+  int run(const std::vector<std::string>& arguments, const std::string& input = "") {
     std::istringstream in(input);
     std::ostringstream out;
     std::ostringstream err;
@@ -53,7 +53,7 @@ class RulesCommand : public testing::Test {
     CLI::App app;
     add_rules(app, status);
     std::reverse(arguments.begin(), arguments.end());
-    arguments.push_back("rules");
+    arguments.emplace_back("rules");
     try {
       app.parse(arguments);
     } catch (const CLI::ParseError&) {

@@ -165,7 +165,7 @@ TEST(Limit, AcceptsTheEndsOfEveryRange) {
   }
   EXPECT_EQ(error_of({.limit = kMost, .per = 1ms, .burst = kMost}), "no error");
   EXPECT_EQ(error_of({.limit = 1, .per = 1ms, .burst = 1}), "no error");
-  for (const std::uint64_t slices : {1, 1000}) {
+  for (const std::uint64_t slices : {1u, 1000u}) {
     EXPECT_EQ(error_of({.algorithm = Algorithm::kSlidingWindowCounter,
                         .limit = 1,
                         .per = 1ms,

@@ -143,7 +143,7 @@ TEST(SlidingWindowCounter, SlicesThatDoNotDivideThePeriodAreExact) {
   EXPECT_EQ(counter.take(3333334, 1).admitted, false);
   // The oldest from slice 3 (10 s) on; two of three remain from a third of 10/3 s on: 11.1111112 s.
   EXPECT_EQ(counter.peek(10000000, 1).wait, 1111112);
-  for (const std::uint64_t cost : {1, 2, 3}) expect_exact_wait(counter, 3333334, cost);
+  for (const std::uint64_t cost : {1u, 2u, 3u}) expect_exact_wait(counter, 3333334, cost);
 }
 
 TEST(SlidingWindowCounter, IsExactOnTheFinestGrid) {
@@ -153,7 +153,7 @@ TEST(SlidingWindowCounter, IsExactOnTheFinestGrid) {
   EXPECT_EQ(counter.take(kLast - 4600), ok(0, 1001));
   EXPECT_EQ(counter.peek(kLast - 4600, 1), wait(601, 0, 1001));
   EXPECT_EQ(counter.peek(kLast - 4600, 2), wait(1001, 0, 1001));
-  for (const std::uint64_t cost : {1, 2}) expect_exact_wait(counter, kLast - 4600, cost);
+  for (const std::uint64_t cost : {1u, 2u}) expect_exact_wait(counter, kLast - 4600, cost);
 }
 
 TEST(SlidingWindowCounter, SlicesWithFewerTicksThanPhasesAreExact) {

@@ -101,7 +101,7 @@ TEST(SlidingWindowLog, WaitsForAsManyOldEntriesAsTheCostNeeds) {
   EXPECT_EQ(log.peek(300000, 6), wait(800000, 0, 900000));
   EXPECT_EQ(log.peek(300000, 7), wait(900000, 0, 900000));
   EXPECT_EQ(log.peek(300000, 11), refused(0, 900000));
-  for (const std::uint64_t cost : {1, 3, 4, 6, 7, 10}) {
+  for (const std::uint64_t cost : {1u, 3u, 4u, 6u, 7u, 10u}) {
     const Ticks at = 300000 + log.peek(300000, cost).wait;
     EXPECT_FALSE(log.peek(at - 1, cost).admitted) << cost;
     EXPECT_TRUE(log.peek(at, cost).admitted) << cost;

@@ -51,7 +51,7 @@ TEST(TokenBucket, IsAdmittedExactlyAtRetryAfter) {
   EXPECT_EQ(bucket.take(0, 1), wait(333334, 0, kSecond));
   EXPECT_EQ(bucket.take(0, 2), wait(666667, 0, kSecond));
   EXPECT_EQ(bucket.take(0, 3), wait(kSecond, 0, kSecond));
-  for (const std::uint64_t cost : {1, 2, 3}) expect_exact_wait(bucket, 0, cost);
+  for (const std::uint64_t cost : {1u, 2u, 3u}) expect_exact_wait(bucket, 0, cost);
 }
 
 TEST(TokenBucket, KeepsFractionsOfAUnitBetweenTakes) {
@@ -260,7 +260,8 @@ TEST(TokenBucketByInterval, IsAdmittedExactlyAtRetryAfter) {
   EXPECT_EQ(bucket.take(300000, 5), wait(kSecond, 0, 3 * kSecond));
   EXPECT_EQ(bucket.take(300000, 6), wait(2 * kSecond, 0, 3 * kSecond));
   EXPECT_EQ(bucket.take(700000, 1), wait(600000, 0, 2600000));
-  for (const std::uint64_t cost : {1, 5, 6, 10, 11, 12}) expect_exact_wait(bucket, 300000, cost);
+  for (const std::uint64_t cost : {1u, 5u, 6u, 10u, 11u, 12u})
+    expect_exact_wait(bucket, 300000, cost);
 }
 
 TEST(TokenBucketByInterval, KeepsItsBoundariesWhileAnythingIsSpent) {

@@ -100,7 +100,7 @@ TEST_F(LogReaderTest, SkipsLinesOverTheBoundAsOne) {
 
 TEST_F(LogReaderTest, ReadsBinaryFilesToTheirEnd) {
   std::string bytes;
-  for (int i = 0; i < 100000; ++i) bytes += static_cast<char>(i * i >> 3);
+  for (unsigned i = 0; i < 100000; ++i) bytes += static_cast<char>(i * i >> 3);
   const Read read = read_all({files_.write("log", bytes)});
   EXPECT_TRUE(read.clients.empty());
   EXPECT_GT(read.skipped, 0u);

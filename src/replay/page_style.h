@@ -22,7 +22,8 @@ h1 { font-size: 1.6rem; line-height: 1.2; margin: 0 0 .25rem; letter-spacing: -.
 h2 { font-size: 1.2rem; margin: 0 0 .25rem; overflow-wrap: anywhere; }
 h3 { font-size: 1rem; margin: 1.4rem 0 .1rem; overflow-wrap: anywhere; }
 p { margin: 0 0 .75rem; } .soft { color: var(--soft); } .small { font-size: .875rem; }
-code, .mono { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace;
+code, .mono { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono",
+  monospace;
   font-size: .9em; overflow-wrap: anywhere; }
 section, .note { background: var(--card); border: 1px solid var(--line); border-radius: .75rem;
   padding: 1.1rem 1.25rem 1.25rem; margin-top: 1rem; }
@@ -41,13 +42,16 @@ dd small { display: block; font-size: .8125rem; font-weight: 400; color: var(--s
   border: 1px solid var(--trial); vertical-align: 2px; }
 .legend { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; margin: .5rem 0 0; padding: 0;
   list-style: none; font-size: .875rem; color: var(--soft); }
-.legend i { display: inline-block; width: .8rem; height: .8rem; margin-right: .4rem; border-radius: 2px;
+.legend i { display: inline-block; width: .8rem; height: .8rem; margin-right: .4rem;
+  border-radius: 2px;
   vertical-align: -1px; }
 .legend .a { background: var(--allowed-fill); border: 1px solid var(--allowed); }
 .legend .d { background: var(--denied-fill); border: 1px solid var(--denied); }
-.plot { position: relative; height: 13rem; margin: 1rem 0 0 3.4rem; border-bottom: 1px solid var(--soft); }
+.plot { position: relative; height: 13rem; margin: 1rem 0 0 3.4rem;
+  border-bottom: 1px solid var(--soft); }
 .plot.low { height: 7.5rem; }
-.plot svg { position: absolute; inset: 0; width: 100%; height: 100%; display: block; overflow: visible; }
+.plot svg { position: absolute; inset: 0; width: 100%; height: 100%; display: block;
+  overflow: visible; }
 .plot .y { position: absolute; right: 100%; margin-right: .5rem; transform: translateY(-50%);
   font-size: .75rem; color: var(--soft); white-space: nowrap; font-variant-numeric: tabular-nums; }
 .axis { position: relative; height: 1.6rem; margin: .3rem 0 0 3.4rem; font-size: .75rem;
@@ -59,11 +63,13 @@ dd small { display: block; font-size: .8125rem; font-weight: 400; color: var(--s
 .allowed, .denied, .grid, .tick { vector-effect: non-scaling-stroke; }
 .grid { stroke: var(--line); stroke-width: 1; } .tick { stroke: var(--soft); stroke-width: 1; }
 .hit { fill: transparent; } .hit:hover { fill: var(--ink); fill-opacity: .09; }
-#tip { position: fixed; z-index: 9; pointer-events: none; padding: .4rem .6rem; border-radius: .4rem;
+#tip { position: fixed; z-index: 9; pointer-events: none; padding: .4rem .6rem;
+  border-radius: .4rem;
   background: var(--ink); color: var(--page); font-size: .8125rem; line-height: 1.4;
   white-space: pre-line; font-variant-numeric: tabular-nums; max-width: 18rem; }
 .scroll { overflow-x: auto; margin: .5rem 0 0; }
-table { border-collapse: collapse; width: 100%; font-size: .875rem; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; width: 100%; font-size: .875rem;
+  font-variant-numeric: tabular-nums; }
 caption { text-align: left; color: var(--soft); padding: .1rem 0 .4rem; }
 th, td { text-align: right; padding: .35rem .75rem; border-bottom: 1px solid var(--line);
   white-space: nowrap; vertical-align: top; }
@@ -72,7 +78,8 @@ th:first-child, td:first-child { text-align: left; padding-left: 0; white-space:
   overflow-wrap: anywhere; min-width: 9rem; }
 td:last-child, th:last-child { padding-right: 0; }
 tbody tr:last-child > * { border-bottom: 0; }
-.share { min-width: 6rem; background: linear-gradient(to right, var(--bar) var(--part), transparent 0)
+.share { min-width: 6rem;
+  background: linear-gradient(to right, var(--bar) var(--part), transparent 0)
   no-repeat left .3rem / 100% 1.6em; }
 footer { margin-top: 1.5rem; color: var(--soft); font-size: .8125rem; }
 @media (max-width: 40rem) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 
 #include "replay/report.h"
@@ -35,7 +36,7 @@ std::string sparkline(const std::vector<std::uint64_t>& values) {
   std::string line;
   for (const std::uint64_t value : values) {
     const double share = most == 0 ? 0 : static_cast<double>(value) / static_cast<double>(most);
-    const auto eighths = static_cast<std::size_t>(share * 8 + 0.5);
+    const auto eighths = static_cast<std::size_t>(std::lround(share * 8));
     line += kBars[value == 0 ? 0 : std::clamp<std::size_t>(eighths, 1, 8)];
   }
   return line;
@@ -172,7 +173,7 @@ class TextReport {
 
   // The first denial and the last: with the time where both are of one day.
   static std::string when(const DeniedKey& key) {
-    const std::string first = plain_time(key.first).substr(0, 16);
+    std::string first = plain_time(key.first).substr(0, 16);
     const std::string last = plain_time(key.last).substr(0, 16);
     if (first == last) return first;
     if (first.substr(0, 10) == last.substr(0, 10)) return first + " to " + last.substr(11);

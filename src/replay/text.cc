@@ -72,7 +72,7 @@ std::string printable(std::string_view bytes) {
 }
 
 std::string printable(std::string_view bytes, std::size_t columns) {
-  const std::string whole = printable(bytes.substr(0, columns * 4 + 4));
+  std::string whole = printable(bytes.substr(0, columns * 4 + 4));
   if (columns_of(whole) <= columns) return whole;
   std::string text;
   std::size_t used = 0;

@@ -18,8 +18,8 @@ int two_digits(const char* text) noexcept {
 // 1 to 12, or 0.
 unsigned month_of(const char* text) noexcept {
   constexpr std::string_view kMonths = "JanFebMarAprMayJunJulAugSepOctNovDec";
-  for (unsigned i = 0; i < 12; ++i) {
-    if (std::memcmp(kMonths.data() + i * 3, text, 3) == 0) return i + 1;
+  for (std::size_t i = 0; i < 12; ++i) {
+    if (std::memcmp(kMonths.data() + i * 3, text, 3) == 0) return static_cast<unsigned>(i + 1);
   }
   return 0;
 }
@@ -51,7 +51,9 @@ TimestampFault TimestampReader::read_time(const char* text, Instant& at) noexcep
   const int second = two_digits(text + 18);
   if (std::min({hour, minute, second}) < 0) return TimestampFault::kMalformed;
   if (hour > 23 || minute > 59 || second > 60) return TimestampFault::kNoSuchDate;
-  const std::chrono::seconds since{day_start_seconds_ + hour * 3600 + minute * 60 + second};
+  const std::chrono::seconds since = std::chrono::seconds{day_start_seconds_} +
+                                     std::chrono::hours{hour} + std::chrono::minutes{minute} +
+                                     std::chrono::seconds{second};
   const Instant instant{since};
   if (instant < kFirstInstant || instant > kLastInstant) return TimestampFault::kOutOfRange;
   std::copy_n(text, kLength, last_);

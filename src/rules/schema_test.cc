@@ -37,7 +37,13 @@ std::string difference(const std::string& on_disk, const std::string& written) {
   for (int line = 1; on_disk != written; ++line) {
     const bool more = static_cast<bool>(std::getline(left, ours));
     const bool same = static_cast<bool>(std::getline(right, theirs)) == more && ours == theirs;
-    if (!same || !more) return "line " + std::to_string(line) + ": " + ours + " | " + theirs;
+    if (same && more) continue;
+    return std::to_string(line)
+        .insert(0, "line ")
+        .append(": ")
+        .append(ours)
+        .append(" | ")
+        .append(theirs);
   }
   return "same";
 }

@@ -89,11 +89,12 @@ Oracle::Share Oracle::find(const Charge& charge, std::int64_t at_us) const {
 }
 
 // A counter is forgotten at the first multiple of 2^20 µs from which on it is untouched under the
-// limit it was written under.
+// limit it was written under; never, where that lies in the last two of them before 2^52.
 void Oracle::keep(const Name& name, const Share& share) {
   const std::int64_t untouched = share.instant + wait_until_untouched(share.after, share.instant);
   const std::int64_t grid = std::int64_t{1} << 20;
-  const std::int64_t forgotten_from = (untouched + grid - 1) / grid * grid;
+  const std::int64_t multiple = (untouched + grid - 1) / grid * grid;
+  const std::int64_t forgotten_from = multiple >= kLongestWait - 2 * grid ? kNever : multiple;
   counters_.insert_or_assign(name, Kept{share.after, forgotten_from});
 }
 

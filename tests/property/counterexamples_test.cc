@@ -87,6 +87,38 @@ TEST(Counterexample, WhatIsKeptIsAtMostWhatWholeIntervalsGiveBack) {
             "");
 }
 
+// A refund under numbers by which nothing is consumed any more stored the state as they read it.
+TEST(Counterexample, ARefundThatGivesNothingBackChangesNothing) {
+  Spec slow = limit_of_numbers(Algorithm::kSlidingWindowCounter, 12, 10 * kMillisecond);
+  slow.slices = 5;
+  Spec fast = slow;
+  fast.per_us = 1009;
+  EXPECT_EQ(disagreement({step(Verb::kTake, slow, 9, 0), step(Verb::kRefund, slow, 1, 3000),
+                          step(Verb::kRefund, fast, 1, 4353), step(Verb::kTake, slow, 5, 4353)}),
+            "");
+}
+
+// What counted at the change is carried over as the new weighting sees it, not the old one. Random
+// histories seldom change both at once.
+TEST(Counterexample, AChangeOfPeriodAndWeightingCarriesOverByTheNewWeighting) {
+  using sluice_oracle::Weighting;
+  Spec before = limit_of_numbers(Algorithm::kSlidingWindowCounter, 50, 10 * kSecond);
+  before.slices = 2;
+  for (const Weighting from : {Weighting::kLinear, Weighting::kNone}) {
+    for (const Weighting to : {Weighting::kLinear, Weighting::kNone}) {
+      before.weighting = from;
+      Spec after = before;
+      after.per_us = 20 * kSecond;
+      after.weighting = to;
+      EXPECT_EQ(disagreement({step(Verb::kTake, before, 8, kSecond),
+                              step(Verb::kTake, before, 3, 13 * kSecond),
+                              step(Verb::kPeek, after, 0, 13 * kSecond),
+                              step(Verb::kTake, after, 1, 14 * kSecond)}),
+                "");
+    }
+  }
+}
+
 // A ban neither reads nor writes what was counted before it.
 TEST(Counterexample, ARefundUnderABanGivesNothingBack) {
   for (const Algorithm algorithm :
@@ -101,8 +133,9 @@ TEST(Counterexample, ARefundUnderABanGivesNothingBack) {
   }
 }
 
-// The instants of forgetting near 2^52 do not fit where 32 bits count the multiples of 2^20.
-TEST(Counterexample, CountersAreForgottenUpToTheEndOfTime) {
+// 32 bits count the multiples of 2^20 µs, and two of their values mean something else: a counter that
+// would be forgotten in the last two before 2^52 never is.
+TEST(Counterexample, CountersAreForgottenUpToTwoMultiplesBeforeTheEndOfTime) {
   const Spec brief = limit_of_numbers(Algorithm::kLeakyBucket, 6, 4 * kMillisecond);
   const Spec lasting = limit_of_numbers(Algorithm::kLeakyBucket, 6, 3600 * kSecond);
   for (std::int64_t grids = 1; grids <= 4; ++grids) {

@@ -157,7 +157,7 @@ class Teller {
   }
 
   sluice_oracle::Charge random_charge(Slot& slot) {
-    if (dice_.chance(6)) slot.spec = varied(dice_, slot.spec);
+    if (dice_.chance(is_crowded_ ? 10 : 6)) slot.spec = varied(dice_, slot.spec);
     const Spec spec = dice_.chance(3) ? varied(dice_, slot.spec) : slot.spec;
     return {slot.key, spec, random_cost(slot)};
   }
@@ -284,7 +284,10 @@ Spec varied(Dice& dice, const Spec& spec) {
     if (dice.chance(30)) out.burst = other.burst;
     if (dice.chance(30)) out.slices = other.slices;
     if (dice.chance(20)) out.align = other.align;
-    if (dice.chance(30)) out.weighting = other.weighting;
+    if (spec.algorithm == Algorithm::kSlidingWindowCounter && dice.chance(40)) {
+      out.weighting =
+          dice.any_of({sluice_oracle::Weighting::kLinear, sluice_oracle::Weighting::kNone});
+    }
     if (dice.chance(20)) out.mode = other.mode;
     if (dice.chance(30)) out.refill = other.refill;
     if (is_valid(out)) return out;

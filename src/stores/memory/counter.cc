@@ -183,7 +183,7 @@ bool Counter::gives_back() const noexcept {
 bool Counter::make_grid() {
   if (core::has_fixed_size(limit_->algorithm()) || is_log()) return true;
   view_ = slices_view();
-  return make_window();
+  return view_.used == 0 || make_window();  // what gives nothing back changes nothing
 }
 
 void Counter::give_back() noexcept {

@@ -1,6 +1,9 @@
 #include "stores/memory/fingerprint.h"
 
-#include <random>
+#include <sys/random.h>
+
+#include <cerrno>
+#include <system_error>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -9,9 +12,9 @@ namespace sluice::memory {
 
 FingerprintMaker::FingerprintMaker() {
   static_assert(kSecretSize >= XXH3_SECRET_SIZE_MIN);
-  std::random_device entropy;
-  for (unsigned char& byte : secret_) byte = static_cast<unsigned char>(entropy());
-  for (std::uint64_t& salt : salts_) salt = std::uint64_t{entropy()} << 32 | entropy();
+  if (::getentropy(secret_, sizeof(secret_)) != 0 || ::getentropy(salts_, sizeof(salts_)) != 0) {
+    throw std::system_error(errno, std::generic_category(), "the system has no randomness to give");
+  }
 }
 
 Fingerprint FingerprintMaker::operator()(std::string_view key, Algorithm algorithm) const noexcept {

@@ -23,7 +23,7 @@ struct Fingerprint {
 // a long one.
 class FingerprintMaker {
  public:
-  // Throws std::exception if the system has no randomness to give.
+  // Throws std::system_error if the system has no randomness to give.
   FingerprintMaker();
   Fingerprint operator()(std::string_view key, Algorithm algorithm) const noexcept;
 

@@ -42,7 +42,7 @@ TEST(Fingerprint, SeesEveryByteAndTheLength) {
     seen.emplace(f.low, f.high);
     ++made;
   };
-  for (std::size_t length : {0, 1, 2, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 1000}) {
+  for (std::size_t length : {0u, 1u, 2u, 3u, 4u, 8u, 9u, 16u, 17u, 128u, 129u, 240u, 241u, 1000u}) {
     std::string key(length, '\0');
     add(key);
     for (char& byte : key) {

@@ -185,7 +185,7 @@ TEST(MemoryExhaustion, SlicesOfAnotherGridAreCarriedOverOrStay) {
     std::vector<Charge> charges;
     for (const std::string& key : world.keys) {
       charges.push_back({key, token_bucket(50).per(1h), 2});
-      charges.push_back({key, sliding_window_counter(50).per(1h).slices(7), 2});
+      charges.push_back({key, sliding_window_counter(50).per(1h).slices(50), 2});
     }
     expect_failures_change_nothing(world, verb, charges);
   }
@@ -201,7 +201,7 @@ TEST(MemoryExhaustion, CountersOfAFailedRequestCanStillBeEvicted) {
   for (const std::string& key : keys) EXPECT_TRUE(limiter.try_acquire(key, slices, 1, kNow));
   for (const Verb verb : {Verb::kTake, Verb::kRefund}) {
     for (const std::string& key : keys) {
-      const Charge charge{key, sliding_window_counter(50).per(1h).slices(7), 1};
+      const Charge charge{key, sliding_window_counter(50).per(1h).slices(50), 1};
       Decision each;
       const Shortage shortage(0);
       EXPECT_EQ(store.apply(verb, {&charge, 1}, kNow, {&each, 1}).reason, Reason::kStoreError);

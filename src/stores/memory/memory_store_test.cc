@@ -83,7 +83,7 @@ TEST(MemoryStore, PeekAnswersAsTakeWouldAndChangesNothing) {
     MemoryStore store;
     Limiter limiter(store);
     limiter.try_acquire("k", limit, 2, at(0s)).allowed();
-    for (const std::uint64_t cost : {0, 1, 3, 4, 6}) {
+    for (const std::uint64_t cost : {0u, 1u, 3u, 4u, 6u}) {
       const Decision peeked = limiter.peek("k", limit, cost, at(10s));
       EXPECT_EQ(limiter.peek("k", limit, cost, at(10s)), peeked);
       MemoryStore other;
@@ -341,8 +341,8 @@ TEST(MemoryStore, RefundAfterAChangeOfSlicesGivesBackWhatWasCarriedOver) {
 // --- bounds ---
 
 TEST(MemoryStore, NeverHoldsMoreThanMaxKeys) {
-  for (const std::size_t max_keys : {128, 1000, 5000}) {
-    for (const std::size_t shards : {0, 1, 3, 16, 100000}) {
+  for (const std::size_t max_keys : {128u, 1000u, 5000u}) {
+    for (const std::size_t shards : {0u, 1u, 3u, 16u, 100000u}) {
       MemoryStore store({.max_keys = max_keys, .shards = shards});
       Limiter limiter(store);
       for (std::size_t i = 0; i < 10 * max_keys; ++i) {

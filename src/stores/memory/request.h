@@ -10,8 +10,7 @@
 namespace sluice::memory {
 
 // Carries a verb out on the counters of one request, all of them or none, under the locks of their
-// shards. False where the store is out of memory; then nothing was
-// taken or given back.
+// shards. False where the store is out of memory; then nothing was taken or given back.
 bool carry_out(Verb verb, std::span<Counter> counters) noexcept;
 
 // The locks of the shards of one request, each once and in their order, so that two requests never

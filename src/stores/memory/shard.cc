@@ -127,6 +127,7 @@ void Shard::release(std::size_t bytes) noexcept {
 // place. A piece that no eviction here can make room for evicts nothing.
 void* Shard::allocate(std::size_t bytes, std::size_t kept) {
   if (bytes > kMaxBlobBytes) return nullptr;
+  bytes = std::max(bytes, Cells::kBytes);  // a small one takes a whole cell
   if (beyond_own(kept + bytes) > beyond_own(blob_bytes_) + shared_.left()) return nullptr;
   while (!reserve(bytes)) {
     if (!evict_blob()) return nullptr;
@@ -140,6 +141,7 @@ void* Shard::allocate(std::size_t bytes, std::size_t kept) {
 }
 
 void Shard::free(void* blob, std::size_t bytes) noexcept {
+  bytes = std::max(bytes, Cells::kBytes);
   release(bytes);
   if (bytes <= Cells::kBytes) {
     cells_.give(blob);

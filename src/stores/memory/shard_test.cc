@@ -130,6 +130,14 @@ TEST(Shard, CountsTheBytesOfItsBlobs) {
   EXPECT_EQ(rig.shard.blob_bytes(), 0u);
 }
 
+TEST(Shard, CountsASmallBlobAsTheCellThatItTakes) {
+  Rig rig(1000);
+  rig.shard.make_slices(rig.add(1, kUnit), sliding_window_counter(1).per(1s).slices(1), 5);
+  EXPECT_EQ(rig.shard.blob_bytes(), Cells::kBytes);
+  rig.shard.erase(*rig.shard.find(key_of(1)));
+  EXPECT_EQ(rig.shard.blob_bytes(), 0u);
+}
+
 TEST(Shard, ReplacedBlobsAreNotCountedTwice) {
   Rig rig(1000);
   Slot& slot = rig.add(1, kUnit);

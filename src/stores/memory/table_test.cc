@@ -108,7 +108,7 @@ TEST(Table, RebuildKeepsWhatItIsToldTo) {
   for (std::uint64_t i = 1; i <= 26; ++i) {
     table.insert(key_of(i, i << 59)).state.units = static_cast<std::uint32_t>(i);
   }
-  for (const std::size_t groups : {30, 3, 2}) {
+  for (const std::size_t groups : {30u, 3u, 2u}) {
     table.rebuild(groups, kKeepAll);
     EXPECT_EQ(table.group_count(), groups);
     EXPECT_EQ(table.size(), 26u);
