@@ -49,7 +49,7 @@ class Limiter {
   }
 
   // Many limits as one request: all admit, or nothing is taken. `each`, if given, has one element
-  // for every charge and receives its answer.
+  // for every charge and receives its answer; where it has fewer, the request is `kInvalid`.
   [[nodiscard]] Decision check(std::span<const Charge> charges, std::span<Decision> each = {},
                                std::optional<Instant> now = {}) noexcept {
     return apply(Verb::kTake, charges, each, now);

@@ -44,8 +44,8 @@ class MemoryStore final : public Store {
   MemoryStore(const MemoryStore&) = delete;
   MemoryStore& operator=(const MemoryStore&) = delete;
 
-  // See Store::apply. Answers kStoreError, and changes nothing, where a log alone would exceed
-  // max_log_bytes or memory is exhausted.
+  // See Store::apply. Answers kStoreError, and changes nothing, where memory is exhausted, or a
+  // window's state does not fit into max_log_bytes, while it grows together with what it had before.
   Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override;
   Decision apply_one(Verb verb, const Charge& charge,

@@ -27,9 +27,10 @@ Decision Limiter::apply(Verb verb, std::span<const Charge> charges, std::span<De
   if (each.size() >= charges.size()) {
     return store_->apply(verb, charges, now, each.first(charges.size()));
   }
+  const bool is_short = !each.empty() || charges.size() > kMaxCharges;
+  if (is_short) return Decision{.outcome = Outcome::kDenied, .reason = Reason::kInvalid};
   if (charges.size() <= 4) return apply_unread<4>(*store_, verb, charges, now);
-  if (charges.size() <= kMaxCharges) return apply_unread<kMaxCharges>(*store_, verb, charges, now);
-  return Decision{.outcome = Outcome::kDenied, .reason = Reason::kInvalid};
+  return apply_unread<kMaxCharges>(*store_, verb, charges, now);
 }
 
 }  // namespace sluice

@@ -71,6 +71,8 @@ class MemoryStore::Impl {
     if (charges.empty() || charges.size() > kMaxCharges || each.size() != charges.size() ||
         !is_in_range(at)) {
       refuse(Reason::kInvalid, each, all);
+    } else if (charges.size() == 1) {
+      decide<1>(verb, charges, now, each, all);
     } else if (charges.size() <= kFewCharges) {
       decide<kFewCharges>(verb, charges, now, each, all);
     } else {
