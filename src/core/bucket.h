@@ -10,9 +10,6 @@ namespace sluice::core::bucket {
 // units + aux/p, loses l/p units each tick (l = rate_units, p = rate_ticks). Source: the leaky
 // bucket as a meter, Turner 1986; as an integer level it neither drifts nor needs a date.
 
-constexpr std::uint32_t tag_of(const Limit& limit) noexcept {
-  return limit.tag() << 1 | (limit.refill() == Refill::kInterval);
-}
 constexpr bool kept_by_interval(const State& s) noexcept { return (s.tag & 1) != 0; }
 
 // The most whole units that drain within kMaxWait.

@@ -14,7 +14,9 @@ constexpr std::uint64_t period(const Limit& limit) noexcept {
 // Ticks from the opening of the clock's window to `now`; a window of its own opens at once.
 constexpr State closed_at(const Limit& limit, Ticks now) noexcept {
   const bool by_clock = limit.align() == Align::kClock;
-  return {.last = now, .aux = by_clock ? static_cast<std::uint64_t>(now) % period(limit) : 0};
+  return {.last = now,
+          .aux = by_clock ? static_cast<std::uint64_t>(now) % period(limit) : 0,
+          .tag = tag_of(limit)};
 }
 
 constexpr State advance(const Limit& limit, const State& stored, Ticks now) noexcept {
@@ -27,7 +29,7 @@ constexpr State advance(const Limit& limit, const State& stored, Ticks now) noex
   const std::uint64_t into = by_clock ? last % p : (stored.aux < p ? stored.aux : 0);
   const std::uint64_t since = into + static_cast<std::uint64_t>(at - stored.last);
   if (since >= p) return closed_at(limit, at);
-  return {.last = at, .aux = since, .units = stored.units};
+  return {.last = at, .aux = since, .units = stored.units, .tag = tag_of(limit)};
 }
 
 constexpr Quote quote(const Limit& limit, const State& s, std::uint64_t cost) noexcept {

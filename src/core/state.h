@@ -12,7 +12,7 @@ namespace sluice::core {
 //             units               aux                             tag
 //   buckets   whole units spent   and 1/rate_ticks units of one   of the limit's numbers
 //   interval  units spent         ticks since the last refill     as above, lowest bit set
-//   window    units used          ticks since the window opened   0
+//   window    units used          ticks since the window opened   of the limit's numbers
 //
 // All below 2^53, so that doubles hold them exactly. `State{.last = now}` is an untouched counter. Plain
 // data; the algorithms are pure functions on it.
@@ -24,6 +24,11 @@ struct State {
 
   friend constexpr bool operator==(const State&, const State&) = default;
 };
+
+// What a state remembers of the numbers it was written under.
+constexpr std::uint32_t tag_of(const Limit& limit) noexcept {
+  return limit.tag() << 1 | (limit.refill() == Refill::kInterval);
+}
 
 // What a cost would get: admitted, or after how long it would be, or never.
 struct Quote {

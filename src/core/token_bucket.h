@@ -24,18 +24,18 @@ constexpr State renumbered(const Limit& limit, const State& s) noexcept {
   State next = s;
   next.units = bucket::units_rounded_up(s);
   next.aux = bucket::kept_by_interval(s) && s.aux < period(limit) ? s.aux : 0;
-  next.tag = bucket::tag_of(limit);
+  next.tag = tag_of(limit);
   if (limit.limit() != 0) next.units = std::min(next.units, most_units(limit));
   return next;
 }
 
 constexpr State full_at(const Limit& limit, Ticks now) noexcept {
-  return {.last = now, .tag = bucket::tag_of(limit)};
+  return {.last = now, .tag = tag_of(limit)};
 }
 
 constexpr State advance(const Limit& limit, const State& stored, Ticks now) noexcept {
   const Ticks at = effective(now, stored.last);
-  State s = stored.tag == bucket::tag_of(limit) ? stored : renumbered(limit, stored);
+  State s = stored.tag == tag_of(limit) ? stored : renumbered(limit, stored);
   if (s.units == 0) return full_at(limit, at);
   s.last = at;
   if (limit.limit() == 0) return s;

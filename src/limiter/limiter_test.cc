@@ -106,6 +106,15 @@ TEST(Limiter, MoreChargesThanARequestMayCarryAreInvalid) {
   EXPECT_EQ(store.calls, 0);
 }
 
+TEST(Limiter, AnswersForSomeOfTheChargesOnlyAreInvalid) {
+  RecordingStore store;
+  Limiter limiter(store);
+  const std::vector<Charge> charges = {{"a", kLimit}, {"b", kLimit}};
+  Decision one;
+  EXPECT_EQ(limiter.check(charges, {&one, 1}).reason, Reason::kInvalid);
+  EXPECT_EQ(store.calls, 0);
+}
+
 TEST(Limiter, ApplyTakesAnyVerb) {
   RecordingStore store;
   Limiter limiter(store);

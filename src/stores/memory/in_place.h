@@ -15,7 +15,7 @@ struct InPlace {
   core::State at;                           // fixed size: the state at the instant
   core::sliding_window_counter::View view;  // sliding counter: likewise
   core::Quote quote;
-  bool is_known;  // whether what the slot holds still counts
+  bool is_ending;  // whether what the slot holds ends early, as it is of other numbers
 
   static bool serves(Algorithm algorithm) noexcept {
     return core::has_fixed_size(algorithm) || algorithm == Algorithm::kSlidingWindowCounter;
@@ -30,10 +30,16 @@ struct InPlace {
   bool look(const Charge& charge, core::Ticks now) noexcept {
     slot = shard->find(key);
     if (slot == nullptr) return false;
-    is_known = !slot->state.is_forgotten(now);
     if (!core::has_fixed_size(charge.limit.algorithm())) return look_at_slices(charge, now);
-    at = core::advance(charge.limit, is_known ? slot->state.state() : core::State{.last = now},
-                       now);
+    core::State stored = slot->state.state();
+    // What is forgotten is untouched by its own numbers, and needs no look at the time under them;
+    // that would be a branch as good as random, on memory that has just been fetched.
+    is_ending = stored.tag != core::tag_of(charge.limit);
+    if (is_ending && slot->state.is_forgotten(now)) {
+      is_ending = false;
+      stored = core::State{.last = now};
+    }
+    at = core::advance(charge.limit, stored, now);
     quote = core::quote(charge.limit, at, charge.cost);
     return true;
   }
@@ -55,7 +61,8 @@ struct InPlace {
     namespace counter = core::sliding_window_counter;
     const counter::Grid grid(charge.limit);
     SliceBlob* const blob = slot->state.slices();
-    if (!is_known || blob == nullptr || blob->grid() != grid) return false;
+    if (blob == nullptr || blob->grid() != grid || slot->state.is_forgotten(now)) return false;
+    is_ending = true;  // its limit may have been another
     view = counter::advance(grid, charge.limit.weighting(), {blob->counts(), blob->last}, now);
     quote = charge.cost == 0 ? core::admitted() : counter::quote(charge.limit, view, charge.cost);
     return true;
@@ -82,7 +89,7 @@ struct InPlace {
   }
 
   core::Numbers unchanged(core::Numbers numbers, core::Ticks now) noexcept {
-    if (is_known) end_with(slot->state, now, quote, numbers);
+    if (is_ending) end_with(slot->state, now, quote, numbers);
     return numbers;
   }
 };

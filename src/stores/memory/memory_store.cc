@@ -135,7 +135,7 @@ class MemoryStore::Impl {
   bool take_in_place(std::span<const Charge> charges, core::Ticks now,
                      std::span<Decision> each) noexcept {
     std::array<memory::InPlace, N> counters;
-    const std::span used(counters.data(), charges.size());
+    const std::span used(counters.data(), N == 1 ? 1 : charges.size());
     for (std::size_t i = 0; i < used.size(); ++i) {
       if (!memory::InPlace::serves(charges[i].limit.algorithm())) return false;
       const memory::Fingerprint key = fingerprint_(charges[i].key, charges[i].limit.algorithm());

@@ -14,8 +14,17 @@ constexpr std::size_t kCacheLine = 64;
 constexpr std::size_t kSmallPage = std::size_t{64} << 10;  // the largest that a system has
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-// Maps `bytes` at a multiple of kHugePage. What is left of them after the last whole huge page comes
-// in small ones, so that nothing is wasted.
+constexpr std::size_t round_up(std::size_t bytes, std::size_t page) {
+  return (bytes + page - 1) / page * page;
+}
+
+// Whole huge pages where that wastes little; else the end comes in small ones.
+constexpr std::size_t mapped_size(std::size_t bytes) {
+  const std::size_t whole = round_up(bytes, kHugePage);
+  return whole - bytes <= bytes / 8 ? whole : round_up(bytes, kSmallPage);
+}
+
+// Maps `bytes` at a multiple of kHugePage.
 std::byte* map_aligned(std::size_t bytes) {
   void* const region = ::mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -34,7 +43,7 @@ std::byte* map_aligned(std::size_t bytes) {
 
 Pages::Pages(std::size_t bytes) {
   if (bytes >= kHugePage) {
-    mapped_ = (bytes + kSmallPage - 1) / kSmallPage * kSmallPage;
+    mapped_ = mapped_size(bytes);
     data_ = map_aligned(mapped_);
     return;
   }

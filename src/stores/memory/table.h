@@ -48,12 +48,12 @@ struct alignas(16) Tags {
 static_assert(sizeof(Tags) == 16);
 
 // An open-addressing hash table of counters that wastes little: any number of groups of fifteen slots,
-// filled to seven eighths, grown by a quarter. A key has a favourite slot in its group, where most are
-// found at the first glance. Fingerprints are random, so their bits choose group, slot and tag.
+// filled to seven eighths, grown by a quarter. A key has a favourite slot in its group, where most are,
+// and which is fetched while the tags say which it is. Fingerprints are random, so their bits choose group, slot and tag.
 //
 // Not thread-safe. Owns the slots, not the blobs they point to. Pointers to slots last until the next
-// rebuild(). Cost: one cache line a look-up for most keys, two for the others; 47 bytes a counter
-// when full.
+// rebuild(). Cost: a look-up fetches two cache lines, for most keys at the same time; 47 bytes a
+// counter when full.
 class Table {
  public:
   std::size_t size() const noexcept { return size_; }
@@ -69,11 +69,20 @@ class Table {
 
   Slot* find(const Fingerprint& key) noexcept {
     if (count_ == 0) return nullptr;
-    const std::size_t home = home_of(key, count_);
-    __builtin_prefetch(&tags_[home]);
-    Slot& favourite = slots_[home * Tags::kSlots + favourite_of(key)];
-    if (favourite.key == key) return &favourite;
-    return search(key, home);
+    std::size_t group = home_of(key, count_);
+    // On its way while the tags are read: looking there first would guess wrong for some keys.
+    __builtin_prefetch(&slots_[group * Tags::kSlots + favourite_of(key)]);
+    const std::uint8_t tag = tag_of(key);
+    for (std::size_t looked = 0; looked < count_; ++looked) {
+      const Tags& tags = tags_[group];
+      for (std::uint32_t bits = tags.matching(tag); bits != 0; bits &= bits - 1) {
+        Slot& slot = slots_[group * Tags::kSlots + static_cast<std::size_t>(__builtin_ctz(bits))];
+        if (slot.key == key) [[likely]] return &slot;
+      }
+      if (tags.passed_by == 0) return nullptr;
+      group = next(group);
+    }
+    return nullptr;
   }
 
   // Adds an absent key with an empty state. The table must not be full.
@@ -142,20 +151,6 @@ class Table {
         tags_(reinterpret_cast<Tags*>(memory_.data())),
         slots_(reinterpret_cast<Slot*>(tags_ + groups)),
         count_(groups) {}
-
-  Slot* search(const Fingerprint& key, std::size_t group) noexcept {
-    const std::uint8_t tag = tag_of(key);
-    for (std::size_t looked = 0; looked < count_; ++looked) {
-      const Tags& tags = tags_[group];
-      for (std::uint32_t bits = tags.matching(tag); bits != 0; bits &= bits - 1) {
-        Slot& slot = slots_[group * Tags::kSlots + static_cast<std::size_t>(__builtin_ctz(bits))];
-        if (slot.key == key) return &slot;
-      }
-      if (tags.passed_by == 0) return nullptr;
-      group = next(group);
-    }
-    return nullptr;
-  }
 
   static std::uint8_t tag_of(const Fingerprint& key) noexcept {
     const auto tag = static_cast<std::uint8_t>(key.low);
