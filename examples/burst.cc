@@ -9,7 +9,7 @@
 using namespace std::chrono_literals;
 using sluice::Instant;
 
-constexpr int kColumns = 64;          // of 50 ms
+constexpr int kColumns = 64;  // of 50 ms
 constexpr sluice::Duration kColumn = 50ms;
 constexpr Instant kStart{24h * 365};  // on a whole second
 
@@ -29,8 +29,10 @@ std::string row_of(const sluice::Limit& limit) {
       const Instant now = kStart + column * kColumn + i * kColumn / arrivals(column);
       admitted += limiter.try_acquire("key", limit, 1, now).allowed();
     }
-    if (arrivals(column) == 0) row += ' ';
-    else row += admitted > 0 ? static_cast<char>('0' + admitted) : '.';
+    if (arrivals(column) == 0)
+      row += ' ';
+    else
+      row += admitted > 0 ? static_cast<char>('0' + admitted) : '.';
   }
   return row;
 }

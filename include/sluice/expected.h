@@ -14,7 +14,7 @@ struct Unexpected {
 };
 template <typename E>
 Unexpected(E) -> Unexpected<E>;
-Unexpected(const char*) -> Unexpected<std::string>;
+Unexpected(const char*)->Unexpected<std::string>;
 
 // A value, or the reason why there is none. The subset of C++23's std::expected that Sluice needs.
 //

@@ -41,16 +41,23 @@ inline constexpr Duration kMaxWait{std::int64_t{1} << 52};
 // A limit as it comes in at run time: every field that is set must apply to the algorithm.
 struct LimitSpec {
   Algorithm algorithm = Algorithm::kTokenBucket;
-  std::uint64_t limit = 0;             // units per period, 0 to kMaxUnits; 0 bans
-  Duration per{0};                     // kMinPeriod to kMaxPeriod
-  std::optional<std::uint64_t> burst = {};  // token_bucket, leaky_bucket: capacity, 1 to kMaxUnits,
-                                       // default limit; gcra: beyond the first, default limit - 1
-  std::optional<Align> align = {};          // fixed_window; default kFirstRequest
-  std::optional<std::uint64_t> slices = {};  // sliding counter and hybrid: 1 to kMaxSlices, default 10;
-                                        // more: smoother, more memory
-  std::optional<Weighting> weighting = {};   // sliding counter; default kLinear
-  std::optional<LeakyMode> mode = {};        // leaky_bucket; default kMeter
-  std::optional<Refill> refill = {};         // token_bucket; default kContinuous
+  // Units per period, 0 to kMaxUnits; 0 bans.
+  std::uint64_t limit = 0;
+  // kMinPeriod to kMaxPeriod.
+  Duration per{0};
+  // token_bucket, leaky_bucket: the capacity, 1 to kMaxUnits, default limit. gcra: units beyond the
+  // first, 0 to kMaxUnits - 1, default limit - 1.
+  std::optional<std::uint64_t> burst = {};
+  // fixed_window; default kFirstRequest.
+  std::optional<Align> align = {};
+  // sliding_window_counter and _hybrid: 1 to kMaxSlices, default 10. More: smoother, more memory.
+  std::optional<std::uint64_t> slices = {};
+  // sliding_window_counter; default kLinear.
+  std::optional<Weighting> weighting = {};
+  // leaky_bucket; default kMeter.
+  std::optional<LeakyMode> mode = {};
+  // token_bucket; default kContinuous.
+  std::optional<Refill> refill = {};
 };
 
 // What is wrong with a LimitSpec, or nothing.
@@ -74,8 +81,9 @@ std::string explain(LimitError error, const LimitSpec& spec);
 
 // A checked limit: an algorithm and its numbers, with the period reduced to lowest terms.
 //
-// Made by the builders below, or from run-time input by make(). An immutable value of 40 bytes: copy
-// it freely, use it from any thread. Making one costs a greatest common divisor; no allocation.
+// Made by the builders below, or from run-time input by make(). An immutable value of 40 bytes:
+// copy it freely, use it from any thread. Making one costs a greatest common divisor; no
+// allocation.
 class Limit {
  public:
   // Errors: explain() of the first thing wrong.
@@ -130,33 +138,24 @@ class LimitOf : public Limit {
   constexpr explicit LimitOf(const LimitSpec& spec) : Limit(checked(spec)), spec_(spec) {}
 
   constexpr LimitOf burst(std::uint64_t units) const
-    requires(A == Algorithm::kTokenBucket || A == Algorithm::kLeakyBucket || A == Algorithm::kGcra)
-  {
+      requires(A == Algorithm::kTokenBucket || A == Algorithm::kLeakyBucket ||
+               A == Algorithm::kGcra) {
     return with([=](LimitSpec& spec) { spec.burst = units; });
   }
   constexpr LimitOf slices(std::uint64_t count) const
-    requires(A == Algorithm::kSlidingWindowCounter || A == Algorithm::kSlidingWindowHybrid)
-  {
+      requires(A == Algorithm::kSlidingWindowCounter || A == Algorithm::kSlidingWindowHybrid) {
     return with([=](LimitSpec& spec) { spec.slices = count; });
   }
-  constexpr LimitOf aligned_to_clock() const
-    requires(A == Algorithm::kFixedWindow)
-  {
+  constexpr LimitOf aligned_to_clock() const requires(A == Algorithm::kFixedWindow) {
     return with([](LimitSpec& spec) { spec.align = Align::kClock; });
   }
-  constexpr LimitOf counting_oldest_whole() const
-    requires(A == Algorithm::kSlidingWindowCounter)
-  {
+  constexpr LimitOf counting_oldest_whole() const requires(A == Algorithm::kSlidingWindowCounter) {
     return with([](LimitSpec& spec) { spec.weighting = Weighting::kNone; });
   }
-  constexpr LimitOf queueing() const
-    requires(A == Algorithm::kLeakyBucket)
-  {
+  constexpr LimitOf queueing() const requires(A == Algorithm::kLeakyBucket) {
     return with([](LimitSpec& spec) { spec.mode = LeakyMode::kQueue; });
   }
-  constexpr LimitOf refilled_at_intervals() const
-    requires(A == Algorithm::kTokenBucket)
-  {
+  constexpr LimitOf refilled_at_intervals() const requires(A == Algorithm::kTokenBucket) {
     return with([](LimitSpec& spec) { spec.refill = Refill::kInterval; });
   }
   using Limit::slices;

@@ -45,11 +45,11 @@ class MemoryStore final : public Store {
   MemoryStore& operator=(const MemoryStore&) = delete;
 
   // See Store::apply. Answers kStoreError, and changes nothing, where memory is exhausted, or a
-  // window's state does not fit into max_log_bytes, while it grows together with what it had before.
+  // window's state does not fit into max_log_bytes, while it grows together with what it had
+  // before.
   Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override;
-  Decision apply_one(Verb verb, const Charge& charge,
-                     std::optional<Instant> now) noexcept override;
+  Decision apply_one(Verb verb, const Charge& charge, std::optional<Instant> now) noexcept override;
 
   MemoryStoreStats stats() const;
 

@@ -117,8 +117,8 @@ struct LimitAnswer {
 
 // The answer of a set of rules to one request.
 struct RuleAnswer {
-  // What to do. Allowed with `kOk` and no rule when none matched; `kShadow` when only rules on trial
-  // would have denied.
+  // What to do. Allowed with `kOk` and no rule when none matched; `kShadow` when only rules on
+  // trial would have denied.
   Decision decision;
   const Rule* rule = nullptr;  // the rule that decided: the first that denied, else that matched
   // Of every limit that applied, in the order of the rules. The views live until the next request.
@@ -134,13 +134,14 @@ struct RuleAnswer {
 // Decides requests by rules: matches them, fills in the keys, asks the limiter.
 //
 // All enforced rules that match are one all-or-nothing request; each rule on trial (shadow) is
-// decided by itself, whatever the others say, and never denies or delays. Limits whose attributes are
-// missing are skipped, or deny the request with `kMissing` before anything is asked of the store
-// (`on_missing`; then only they are in `limits`). More limits than kMaxCharges are `kInvalid`. A store
-// that cannot decide is answered for by `on_store_error` with `kFallback`, of several rules by the
-// strictest; `local` denies here, with the store's reason.
-// Thread-safety: one RuleRequest for a thread. Ownership: borrows the limiter; keeps its buffers, so
-// that a request allocates nothing once they have grown.
+// decided by itself, whatever the others say, and never denies or delays. Limits whose attributes
+// are missing are skipped, or deny the request with `kMissing` before anything is asked of the
+// store
+// (`on_missing`; then only they are in `limits`). More limits than kMaxCharges are `kInvalid`. A
+// store that cannot decide is answered for by `on_store_error` with `kFallback`, of several rules
+// by the strictest; `local` denies here, with the store's reason. Thread-safety: one RuleRequest
+// for a thread. Ownership: borrows the limiter; keeps its buffers, so that a request allocates
+// nothing once they have grown.
 class RuleRequest {
  public:
   explicit RuleRequest(Limiter& limiter);

@@ -50,8 +50,7 @@ class Store {
                          std::span<Decision> each) noexcept = 0;
 
   // As apply() of one charge, which is what most requests are: a store may have a shorter way.
-  virtual Decision apply_one(Verb verb, const Charge& charge,
-                             std::optional<Instant> now) noexcept;
+  virtual Decision apply_one(Verb verb, const Charge& charge, std::optional<Instant> now) noexcept;
 };
 
 }  // namespace sluice

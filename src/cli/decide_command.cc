@@ -27,12 +27,15 @@ constexpr const char* kHelp =
     "  {\"outcome\":\"allowed\",\"reason\":\"ok\",\"limits\":\n"
     "      [{\"limit\":20,\"remaining\":19,\"reset_after_us\":100000}]}\n"
     "\n"
-    "verb: take (default), peek, refund, reset. cost: default 1. limit: algorithm, limit, per, and\n"
-    "where they apply burst, align, slices, weighting, mode, refill. All charges of a line are taken,\n"
+    "verb: take (default), peek, refund, reset. cost: default 1. limit: algorithm, limit, per, "
+    "and\n"
+    "where they apply burst, align, slices, weighting, mode, refill. All charges of a line are "
+    "taken,\n"
     "or none. Denied adds retry_after_us, to the line the longest, and to each limit that denied;\n"
     "it is absent when reason is never. A queueing leaky_bucket adds delay_us.\n"
     "\n"
-    "A line that is not valid gets {\"error\":\"...\",\"line\":n} in its place, and the exit status is 1\n"
+    "A line that is not valid gets {\"error\":\"...\",\"line\":n} in its place, and the exit "
+    "status is 1\n"
     "at the end.";
 
 // Reads up to and over a line break. False at the end of the input; a line over the bound is cut

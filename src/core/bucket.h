@@ -14,8 +14,8 @@ constexpr bool kept_by_interval(const State& s) noexcept { return (s.tag & 1) !=
 
 // The most whole units that drain within kMaxWait.
 constexpr std::uint32_t most_units(const Limit& limit) noexcept {
-  const Wide most = Wide{static_cast<std::uint64_t>(kMaxWait.count())} * limit.rate_units() /
-                    limit.rate_ticks();
+  const Wide most =
+      Wide{static_cast<std::uint64_t>(kMaxWait.count())} * limit.rate_units() / limit.rate_ticks();
   return static_cast<std::uint32_t>(std::min<Wide>(most, kMaxUnits));
 }
 
@@ -87,8 +87,7 @@ constexpr State give_back(State s, std::uint64_t cost) noexcept {
 // Until everything spent has drained.
 constexpr Ticks time_to_drain(const Limit& limit, const State& s) noexcept {
   if (limit.rate_units() == 0) return 0;
-  return static_cast<Ticks>(
-      ceil_mul_div(s.units, limit.rate_ticks(), s.aux, limit.rate_units()));
+  return static_cast<Ticks>(ceil_mul_div(s.units, limit.rate_ticks(), s.aux, limit.rate_units()));
 }
 
 constexpr Numbers describe(const Limit& limit, const State& s) noexcept {

@@ -18,7 +18,8 @@ constexpr bool has_fixed_size(Algorithm a) noexcept {
 }
 
 constexpr State advance(const Limit& limit, const State& stored, Ticks now) noexcept {
-  if (limit.algorithm() == Algorithm::kFixedWindow) return fixed_window::advance(limit, stored, now);
+  if (limit.algorithm() == Algorithm::kFixedWindow)
+    return fixed_window::advance(limit, stored, now);
   return token_bucket::advance(limit, stored, now);
 }
 

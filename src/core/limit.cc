@@ -9,10 +9,13 @@
 namespace sluice {
 namespace {
 
-constexpr std::array<std::string_view, 7> kAlgorithmNames = {
-    "fixed_window",          "sliding_window_log", "sliding_window_counter",
-    "sliding_window_hybrid", "leaky_bucket",       "token_bucket",
-    "gcra"};
+constexpr std::array<std::string_view, 7> kAlgorithmNames = {"fixed_window",
+                                                             "sliding_window_log",
+                                                             "sliding_window_counter",
+                                                             "sliding_window_hybrid",
+                                                             "leaky_bucket",
+                                                             "token_bucket",
+                                                             "gcra"};
 
 std::string does_not_apply(std::string_view option, const LimitSpec& spec,
                            std::string_view applies_to) {
@@ -50,8 +53,7 @@ std::string explain(LimitError error, const LimitSpec& spec) {
     case LimitError::kNone: return "nothing is wrong";
     case LimitError::kLimitTooLarge: return out_of_range("limit", spec.limit, 0, kMaxUnits);
     case LimitError::kPeriodOutOfRange:
-      return "per " + core::format_period(spec.per) +
-             " is out of range; it must be 1ms to 366d";
+      return "per " + core::format_period(spec.per) + " is out of range; it must be 1ms to 366d";
     case LimitError::kBurstDoesNotApply:
       return does_not_apply("burst", spec, "token_bucket, leaky_bucket and gcra");
     case LimitError::kBurstOutOfRange: return explain_burst(spec);

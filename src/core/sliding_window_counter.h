@@ -17,9 +17,9 @@ struct Slices {
 
 namespace sliding_window_counter {
 
-// About L units in any window of P, from counts of n slices aligned to the clock: the n newest whole
-// and the one before by the share of it that the window still covers. With one slice it is the
-// two-window estimate. Exact for arrivals that are even within the oldest slice.
+// About L units in any window of P, from counts of n slices aligned to the clock: the n newest
+// whole and the one before by the share of it that the window still covers. With one slice it is
+// the two-window estimate. Exact for arrivals that are even within the oldest slice.
 
 // Slice k covers the ticks t with ⌊t·n/P⌋ = k. Products stay below 2^62: t < 2^52, n ≤ 1000.
 struct Grid {
@@ -78,8 +78,8 @@ constexpr View advance(const Grid& grid, Weighting weighting, const Slices& slic
   const std::uint64_t phase = static_cast<std::uint64_t>(view.at) * grid.slices - begin;
   const bool same_slice = static_cast<std::uint64_t>(slices.last) * grid.slices >= begin;
   view.shift = same_slice ? 0 : view.slice - grid.slice_of(slices.last);
-  view.used = view.sum_to(grid.slices - 1) +
-              weighted(grid, weighting, view.count(grid.slices), phase);
+  view.used =
+      view.sum_to(grid.slices - 1) + weighted(grid, weighting, view.count(grid.slices), phase);
   return view;
 }
 

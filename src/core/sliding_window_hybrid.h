@@ -72,16 +72,15 @@ constexpr Ticks time_to_expire(const Limit& limit, const Hybrid& hybrid, const V
     if (units <= live) return horizon_with(s, live - units) - horizon;
     units -= live;
   }
-  return sliding_window_log::time_to_expire(
-      limit, hybrid.log.entries.subspan(view.log.expired), view.at(), units);
+  return sliding_window_log::time_to_expire(limit, hybrid.log.entries.subspan(view.log.expired),
+                                            view.at(), units);
 }
 
 constexpr Quote quote(const Limit& limit, const Hybrid& hybrid, const View& view,
                       std::uint64_t cost) noexcept {
   if (cost > limit.capacity()) return never();
   if (view.units + cost <= limit.capacity()) return admitted();
-  const Ticks wait =
-      time_to_expire(limit, hybrid, view, view.units + cost - limit.capacity());
+  const Ticks wait = time_to_expire(limit, hybrid, view, view.units + cost - limit.capacity());
   return denied_for(static_cast<std::uint64_t>(wait));
 }
 

@@ -14,8 +14,8 @@ namespace sluice::core {
 //   interval  units spent         ticks since the last refill     as above, lowest bit set
 //   window    units used          ticks since the window opened   of the limit's numbers
 //
-// All below 2^53, so that doubles hold them exactly. `State{.last = now}` is an untouched counter. Plain
-// data; the algorithms are pure functions on it.
+// All below 2^53, so that doubles hold them exactly. `State{.last = now}` is an untouched counter.
+// Plain data; the algorithms are pure functions on it.
 struct State {
   Ticks last = 0;         // instant of the last change; after advance(): the instant decided at
   std::uint64_t aux = 0;  // below 2^45

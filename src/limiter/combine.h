@@ -19,8 +19,8 @@ inline void combine(std::span<const Decision> each, Decision& all) noexcept {
     never |= d.reason == Reason::kNever;
     if (d.retry_after && *d.retry_after > retry_after) retry_after = *d.retry_after;
     if (d.delay && *d.delay > delay) delay = *d.delay;
-    const bool tighter = d.allowed() == tightest->allowed() ? d.remaining < tightest->remaining
-                                                            : !d.allowed();
+    const bool tighter =
+        d.allowed() == tightest->allowed() ? d.remaining < tightest->remaining : !d.allowed();
     if (tighter) tightest = &d;
   }
   all.outcome = tightest->outcome;

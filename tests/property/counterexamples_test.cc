@@ -133,8 +133,8 @@ TEST(Counterexample, ARefundUnderABanGivesNothingBack) {
   }
 }
 
-// 32 bits count the multiples of 2^20 µs, and two of their values mean something else: a counter that
-// would be forgotten in the last two before 2^52 never is.
+// 32 bits count the multiples of 2^20 µs, and two of their values mean something else: a counter
+// that would be forgotten in the last two before 2^52 never is.
 TEST(Counterexample, CountersAreForgottenUpToTwoMultiplesBeforeTheEndOfTime) {
   const Spec brief = limit_of_numbers(Algorithm::kLeakyBucket, 6, 4 * kMillisecond);
   const Spec lasting = limit_of_numbers(Algorithm::kLeakyBucket, 6, 3600 * kSecond);

@@ -1,5 +1,6 @@
-// What `sluice decide` should print, by the oracle: requests in, decisions out. It made the expected
-// halves of the vectors, and checks them. Well-formed input only; anything else ends it with an error.
+// What `sluice decide` should print, by the oracle: requests in, decisions out. It made the
+// expected halves of the vectors, and checks them. Well-formed input only; anything else ends it
+// with an error.
 #include <boost/json.hpp>
 #include <iostream>
 #include <map>
@@ -37,7 +38,8 @@ Spec spec_of(const json::object& o) {
   if (const auto* v = o.if_contains("burst")) spec.burst = number(*v);
   if (const auto* v = o.if_contains("slices")) spec.slices = number(*v);
   if (const auto* v = o.if_contains("align")) {
-    spec.align = one_of<Align>({{"first_request", Align::kFirstRequest}, {"clock", Align::kClock}}, *v);
+    spec.align =
+        one_of<Align>({{"first_request", Align::kFirstRequest}, {"clock", Align::kClock}}, *v);
   }
   if (const auto* v = o.if_contains("weighting")) {
     spec.weighting =
@@ -47,8 +49,8 @@ Spec spec_of(const json::object& o) {
     spec.mode = one_of<Mode>({{"meter", Mode::kMeter}, {"queue", Mode::kQueue}}, *v);
   }
   if (const auto* v = o.if_contains("refill")) {
-    spec.refill = one_of<Refill>(
-        {{"continuous", Refill::kContinuous}, {"interval", Refill::kInterval}}, *v);
+    spec.refill =
+        one_of<Refill>({{"continuous", Refill::kContinuous}, {"interval", Refill::kInterval}}, *v);
   }
   if (!is_valid(spec)) throw std::invalid_argument("a limit that may not be made");
   return spec;

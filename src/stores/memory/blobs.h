@@ -57,9 +57,9 @@ struct LogBlob {
     return {{summary_begin(), summaries}, {{entry_begin() + head, entries}, log_units, last}};
   }
 
-  // Whether there is room for push_summary(), after which the log is empty, or for push_units(), both
-  // after drop_expired(). Where entries fill the end, they move to the front only when a quarter is
-  // free there, so that a push costs O(1) on average.
+  // Whether there is room for push_summary(), after which the log is empty, or for push_units(),
+  // both after drop_expired(). Where entries fill the end, they move to the front only when a
+  // quarter is free there, so that a push costs O(1) on average.
   bool has_room(const core::sliding_window_hybrid::View& view, bool for_summary) const noexcept {
     if (for_summary) return summaries - view.expired < summary_room;
     const std::size_t live = entries - view.log.expired;

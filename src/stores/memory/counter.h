@@ -118,7 +118,7 @@ class Counter {
   bool has_delay_;
   std::uint32_t converted_;  // sliding counter: all that counts, where its grid has changed
   std::uint32_t saved_expiry_;
-  core::State at_;  // fixed size: the state at the instant
+  core::State at_;                           // fixed size: the state at the instant
   core::sliding_window_counter::View view_;  // sliding counter: likewise
   core::Quote quote_;
   core::Numbers numbers_;  // with the cost where it is admitted, else as it is

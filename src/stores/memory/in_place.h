@@ -48,8 +48,8 @@ struct InPlace {
   void finish(const Charge& charge, bool admitted, Decision& decision) noexcept {
     const bool is_state = core::has_fixed_size(charge.limit.algorithm());
     const bool takes = admitted && charge.cost > 0;
-    const core::Numbers numbers = is_state ? finish_state(charge, takes)
-                                           : finish_slices(charge, takes);
+    const core::Numbers numbers =
+        is_state ? finish_state(charge, takes) : finish_slices(charge, takes);
     answer(charge.limit, quote, numbers, decision);
     if (admitted && core::is_queue(charge.limit)) {
       decision.delay = Duration{core::leaky_bucket::delay(charge.limit, at)};

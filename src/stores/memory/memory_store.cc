@@ -50,8 +50,7 @@ bool is_in_range(Instant at) noexcept { return at >= kFirstInstant && at <= kLas
 class MemoryStore::Impl {
  public:
   Impl(const MemoryStoreOptions& options, const Clock& clock)
-      : clock_(clock),
-        shared_bytes_(std::max(options.max_log_bytes, kMinLogBytes) / 2) {
+      : clock_(clock), shared_bytes_(std::max(options.max_log_bytes, kMinLogBytes) / 2) {
     const std::size_t count = shard_count(options);
     const std::size_t max_keys = std::max(options.max_keys / count, kMinShardKeys);
     const std::size_t own_bytes = std::max(options.max_log_bytes, kMinLogBytes) / 2 / count;
@@ -116,8 +115,7 @@ class MemoryStore::Impl {
     c.begin(key, shard_of(key), charge, now);
   }
 
-  void apply_to_one(Verb verb, const Charge& charge, core::Ticks now,
-                    Decision& decision) noexcept {
+  void apply_to_one(Verb verb, const Charge& charge, core::Ticks now, Decision& decision) noexcept {
     Counter c;
     begin(c, charge, now);
     const std::lock_guard lock(c.shard()->mutex);
@@ -155,8 +153,8 @@ class MemoryStore::Impl {
   }
 
   template <std::size_t N>
-  void decide(Verb verb, std::span<const Charge> charges, core::Ticks now,
-              std::span<Decision> each, Decision& all) noexcept {
+  void decide(Verb verb, std::span<const Charge> charges, core::Ticks now, std::span<Decision> each,
+              Decision& all) noexcept {
     if (verb == Verb::kTake && take_in_place<N>(charges, now, each)) return combine(each, all);
     std::array<Counter, N> counters;
     std::array<std::uint8_t, N> counter_of;
@@ -193,8 +191,8 @@ MemoryStore::MemoryStore(const MemoryStoreOptions& options, const Clock& clock)
     : impl_(std::make_unique<Impl>(options, clock)) {}
 MemoryStore::~MemoryStore() = default;
 
-Decision MemoryStore::apply(Verb verb, std::span<const Charge> charges,
-                            std::optional<Instant> now, std::span<Decision> each) noexcept {
+Decision MemoryStore::apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+                            std::span<Decision> each) noexcept {
   return impl_->apply(verb, charges, now, each);
 }
 

@@ -10,8 +10,9 @@ namespace sluice::memory {
 struct SliceBlob;
 struct LogBlob;
 
-// A core::State in 20 bytes, or a pointer to a window's blob, and when the counter is forgotten: at the
-// first multiple of 2^20 µs from which on it is untouched by the numbers it was last written under.
+// A core::State in 20 bytes, or a pointer to a window's blob, and when the counter is forgotten: at
+// the first multiple of 2^20 µs from which on it is untouched by the numbers it was last written
+// under.
 //
 //   word a: last (52 bits) | low 12 bits of tag      or the pointer
 //   word b: aux (45) | high 17 bits of tag | 0 | 0   or 1 << 63 (slices), 3 << 62 (log)

@@ -47,7 +47,7 @@ Pages::Pages(std::size_t bytes) {
     data_ = map_aligned(mapped_);
     return;
   }
-  data_ = static_cast<std::byte*>(::operator new(bytes, std::align_val_t{kCacheLine}));
+  data_ = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kCacheLine}));
   std::memset(data_, 0, bytes);
 }
 
@@ -55,7 +55,7 @@ Pages::~Pages() {
   if (mapped_ > 0) {
     ::munmap(data_, mapped_);
   } else if (data_ != nullptr) {
-    ::operator delete(data_, std::align_val_t{kCacheLine});
+    ::operator delete (data_, std::align_val_t{kCacheLine});
   }
 }
 

@@ -7,8 +7,7 @@ namespace sluice::memory {
 namespace {
 
 bool all_admit(std::span<const Counter> counters) noexcept {
-  return std::all_of(counters.begin(), counters.end(),
-                     [](const Counter& c) { return c.admits(); });
+  return std::all_of(counters.begin(), counters.end(), [](const Counter& c) { return c.admits(); });
 }
 
 bool all_ready(std::span<const Counter> counters) noexcept {

@@ -123,8 +123,8 @@ void Shard::release(std::size_t bytes) noexcept {
   blob_bytes_ -= bytes;
 }
 
-// Null where the bytes are exhausted. `kept`: what the counter has now, until the new piece takes its
-// place. A piece that no eviction here can make room for evicts nothing.
+// Null where the bytes are exhausted. `kept`: what the counter has now, until the new piece takes
+// its place. A piece that no eviction here can make room for evicts nothing.
 void* Shard::allocate(std::size_t bytes, std::size_t kept) {
   if (bytes > kMaxBlobBytes) return nullptr;
   bytes = std::max(bytes, Cells::kBytes);  // a small one takes a whole cell

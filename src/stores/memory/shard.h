@@ -44,7 +44,8 @@ class alignas(64) Shard {
   Slot& find_or_insert(const Fingerprint& key, core::Ticks now);
   void erase(Slot& slot) noexcept;
 
-  // Gives the slot a blob of zero counts on the limit's grid, or null where the bytes are exhausted.
+  // Gives the slot a blob of zero counts on the limit's grid, or null where the bytes are
+  // exhausted.
   SliceBlob* make_slices(Slot& slot, const Limit& limit, core::Ticks now);
   // Gives the slot a log with room for one more entry (and summary), with what it held before; null
   // where the bytes are exhausted.

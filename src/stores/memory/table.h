@@ -47,13 +47,14 @@ struct alignas(16) Tags {
 };
 static_assert(sizeof(Tags) == 16);
 
-// An open-addressing hash table of counters that wastes little: any number of groups of fifteen slots,
-// filled to seven eighths, grown by a quarter. A key has a favourite slot in its group, where most are,
-// and which is fetched while the tags say which it is. Fingerprints are random, so their bits choose group, slot and tag.
+// An open-addressing hash table of counters that wastes little: any number of groups of fifteen
+// slots, filled to seven eighths, grown by a quarter. A key has a favourite slot in its group,
+// where most are, and which is fetched while the tags say which it is. Fingerprints are random, so
+// their bits choose group, slot and tag.
 //
-// Not thread-safe. Owns the slots, not the blobs they point to. Pointers to slots last until the next
-// rebuild(). Cost: a look-up fetches two cache lines, for most keys at the same time; 47 bytes a
-// counter when full.
+// Not thread-safe. Owns the slots, not the blobs they point to. Pointers to slots last until the
+// next rebuild(). Cost: a look-up fetches two cache lines, for most keys at the same time; 47 bytes
+// a counter when full.
 class Table {
  public:
   std::size_t size() const noexcept { return size_; }
@@ -77,7 +78,8 @@ class Table {
       const Tags& tags = tags_[group];
       for (std::uint32_t bits = tags.matching(tag); bits != 0; bits &= bits - 1) {
         Slot& slot = slots_[group * Tags::kSlots + static_cast<std::size_t>(__builtin_ctz(bits))];
-        if (slot.key == key) [[likely]] return &slot;
+        if (slot.key == key) [[likely]]
+          return &slot;
       }
       if (tags.passed_by == 0) return nullptr;
       group = next(group);
