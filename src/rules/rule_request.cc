@@ -206,7 +206,7 @@ void RuleRequest::Impl::charge(const Matched& matched, std::uint64_t cost) {
 
 Decision RuleRequest::Impl::ask(const Terms& terms) {
   if (charges_.size() > kMaxCharges) return denied(Reason::kInvalid);
-  each_.assign(charges_.size(), Decision{});
+  each_.resize(charges_.size());  // the store writes every one of them
   return limiter_->apply(terms.verb, charges_, each_, terms.now);
 }
 
@@ -232,8 +232,7 @@ Decision RuleRequest::Impl::enforce(const Terms& terms) {
 // strictest policy holds for the request.
 Decision RuleRequest::Impl::share_out(const Decision& said) {
   const bool failed = store_failed(said);
-  Decision all = said;
-  if (failed) all = by_policy(FailurePolicy::kAllow, said);
+  Decision all = failed ? by_policy(FailurePolicy::kAllow, said) : said;
   std::size_t next = 0;
   for (std::size_t i = 0; i < matched_.size(); ++i) {
     if (!matched_[i].enforced() || matched_[i].empty()) continue;
