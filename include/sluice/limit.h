@@ -120,7 +120,7 @@ class Limit {
   std::uint32_t limit_;
   std::uint32_t capacity_;
   std::uint32_t rate_units_;
-  std::uint32_t tag_;
+  std::uint32_t tag_ = 0;
   std::uint16_t slices_;
   Algorithm algorithm_;
   Align align_;

@@ -84,7 +84,6 @@ constexpr Limit::Limit(const LimitSpec& spec) noexcept
       limit_(static_cast<std::uint32_t>(spec.limit)),
       capacity_(static_cast<std::uint32_t>(detail::capacity_of(spec))),
       rate_units_(static_cast<std::uint32_t>(spec.limit / std::gcd(spec.limit, period_))),
-      tag_(0),
       slices_(static_cast<std::uint16_t>(
           detail::is_sliced(spec.algorithm) ? spec.slices.value_or(kDefaultSlices) : 1)),
       algorithm_(spec.algorithm),

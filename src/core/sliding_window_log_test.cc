@@ -6,7 +6,7 @@
 #include <chrono>
 #include <vector>
 
-#include "core/fixed_size_steps.h"
+#include "core/test_fixed_size_steps.h"
 
 namespace sluice {
 namespace {

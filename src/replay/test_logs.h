@@ -19,7 +19,8 @@ namespace sluice::replay {
 class TemporaryFiles {
  public:
   TemporaryFiles() {
-    std::string name = (std::filesystem::temp_directory_path() / "sluice-XXXXXX").string();
+    const std::string wild(6, 'X');  // for mkdtemp to fill in
+    std::string name = (std::filesystem::temp_directory_path() / ("sluice-" + wild)).string();
     if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "no temporary directory";
     directory_ = name;
   }
