@@ -13,17 +13,21 @@ std::atomic<bool> g_counting{false};
 std::atomic<std::size_t> g_allocations{0};
 // NOLINTEND(*-avoid-non-const-global-variables)
 
-void* counted(std::size_t size) noexcept {
+void* counted(std::size_t size) {
   if (g_counting) ++g_allocations;
-  return std::malloc(size > 0 ? size : 1);
+  if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
+  throw std::bad_alloc();
 }
 }  // namespace
 
-void* operator new(std::size_t size) {
-  if (void* memory = counted(size)) return memory;
-  throw std::bad_alloc();
+void* operator new(std::size_t size) { return counted(size); }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  try {
+    return ::operator new(size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return counted(size); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
