@@ -7,7 +7,8 @@ namespace sluice::memory {
 // A counter that is known already and has room for what comes, taken from where it is: Counter in
 // short, for the requests of which there are most. All algorithms but the two that keep a log.
 //
-// Its members have no values before begin() and look().
+// Its members have no values before begin() and look(). Those are inlined by force: a request of
+// one charge then keeps them in registers.
 struct InPlace {
   Fingerprint key;
   Shard* shard;
@@ -27,7 +28,7 @@ struct InPlace {
   }
 
   // Whether the cost fits at `now` is in `quote`. False where there is more to do than that.
-  bool look(const Charge& charge, core::Ticks now) noexcept {
+  [[gnu::always_inline]] bool look(const Charge& charge, core::Ticks now) noexcept {
     slot = shard->find(key);
     if (slot == nullptr) return false;
     if (!core::has_fixed_size(charge.limit.algorithm())) return look_at_slices(charge, now);
@@ -45,7 +46,8 @@ struct InPlace {
   }
 
   // Takes the cost, if the request is `admitted`, and answers.
-  void finish(const Charge& charge, bool admitted, Decision& decision) noexcept {
+  [[gnu::always_inline]] void finish(const Charge& charge, bool admitted,
+                                     Decision& decision) noexcept {
     const bool is_state = core::has_fixed_size(charge.limit.algorithm());
     const bool takes = admitted && charge.cost > 0;
     const core::Numbers numbers =
@@ -68,7 +70,7 @@ struct InPlace {
     return true;
   }
 
-  core::Numbers finish_state(const Charge& charge, bool takes) noexcept {
+  [[gnu::always_inline]] core::Numbers finish_state(const Charge& charge, bool takes) noexcept {
     if (!takes) return unchanged(core::describe(charge.limit, at), at.last);
     const core::State next = core::take(at, charge.cost);
     const core::Numbers numbers = core::describe(charge.limit, next);

@@ -86,7 +86,7 @@ class MemoryStore::Impl {
     const core::Ticks now = at.time_since_epoch().count();
     if (!is_in_range(at)) {
       decision = refusal(Reason::kInvalid);
-    } else if (verb != Verb::kTake || !take_in_place<1>({&charge, 1}, now, {&decision, 1})) {
+    } else if (verb != Verb::kTake || !take_one_in_place(charge, now, decision)) {
       apply_to_one(verb, charge, now, decision);
     }
     return decision;
@@ -124,6 +124,18 @@ class MemoryStore::Impl {
     } else {
       decision = refusal(Reason::kStoreError);
     }
+  }
+
+  // take_in_place() for one charge, without the loops.
+  bool take_one_in_place(const Charge& charge, core::Ticks now, Decision& decision) noexcept {
+    if (!memory::InPlace::serves(charge.limit.algorithm())) return false;
+    memory::InPlace counter;
+    const memory::Fingerprint key = fingerprint_(charge.key, charge.limit.algorithm());
+    counter.begin(key, shard_of(key));
+    const std::lock_guard lock(counter.shard->mutex);
+    if (!counter.look(charge, now)) return false;
+    counter.finish(charge, counter.quote.admitted, decision);
+    return true;
   }
 
   // The short way, for what most requests are: charges on different counters, all of them known.
