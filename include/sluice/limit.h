@@ -103,8 +103,8 @@ class Limit {
   // limit/period in lowest terms: `rate_units` units each `rate_ticks` ticks. {0, 1} for a ban.
   constexpr std::uint32_t rate_units() const noexcept { return rate_units_; }
   constexpr std::uint64_t rate_ticks() const noexcept { return rate_ticks_; }
-  // A checksum of 28 bits over limit, period, capacity and refill: by it a counter notices that its
-  // numbers have changed (docs/algorithms.md).
+  // A checksum of 28 bits over limit, period, capacity, refill and align: by it a counter notices
+  // that its numbers have changed (docs/algorithms.md).
   constexpr std::uint32_t tag() const noexcept { return tag_; }
 
   friend constexpr bool operator==(const Limit&, const Limit&) = default;

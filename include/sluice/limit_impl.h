@@ -95,6 +95,7 @@ constexpr Limit::Limit(const LimitSpec& spec) noexcept
   h = detail::mix(h, period_);
   h = detail::mix(h, capacity_);
   h = detail::mix(h, static_cast<std::uint64_t>(refill_));
+  h = detail::mix(h, static_cast<std::uint64_t>(align_));
   tag_ = static_cast<std::uint32_t>(h >> 36);
 }
 

@@ -148,6 +148,18 @@ TEST(Counterexample, CountersAreForgottenUpToTwoMultiplesBeforeTheEndOfTime) {
   }
 }
 
+// A window read by another alignment ends where it is forgotten by the one it was written under;
+// the state's checksum did not tell the two apart.
+TEST(Counterexample, AWindowUnderAnotherAlignmentEndsWhereItIsForgotten) {
+  const Spec first = limit_of_numbers(Algorithm::kFixedWindow, 10, kSecond);
+  Spec clock = first;
+  clock.align = sluice_oracle::Align::kClock;
+  EXPECT_EQ(disagreement({step(Verb::kTake, first, 6, 70903236922000),
+                          step(Verb::kTake, first, 2, 70903237003000),
+                          step(Verb::kTake, clock, 3, 70903237003000)}),
+            "");
+}
+
 TEST(Counterexample, CostsBeyondAllBoundsAreNeverAndDoNotWrapAround) {
   constexpr std::uint64_t kHuge = std::numeric_limits<std::uint64_t>::max();
   for (const Algorithm algorithm : {Algorithm::kFixedWindow, Algorithm::kTokenBucket}) {
