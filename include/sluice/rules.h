@@ -56,11 +56,14 @@ struct RuleError {
 enum class FailurePolicy : std::uint8_t { kAllow, kDeny, kLocal };  // when the store cannot decide
 enum class OnMissing : std::uint8_t { kSkip, kDeny };  // when a key's attribute is absent
 enum class RuleMode : std::uint8_t { kEnforce, kShadow };
+// Which header fields tell a client its limits: RateLimit and RateLimit-Policy, X-RateLimit-*, ...
+enum class HeaderFields : std::uint8_t { kDraft, kLegacy, kBoth, kNone };
 
 // What a rule answers in the place of the default when it denies.
 struct Reject {
   int status = 429;
-  std::string body;  // empty: the door's own
+  std::string body;               // empty: the door's own
+  std::string content_type = {};  // of `body`; printable ASCII; empty where there is no body
 };
 
 // One limit of a rule. `name` is the file's, or "RULE/INDEX" where it gives none.
@@ -79,6 +82,14 @@ struct Rule {
   FailurePolicy on_store_error = FailurePolicy::kAllow;
   bool continues = false;  // `continue: true`: the rules after it are tried too
   Reject reject;
+  HeaderFields headers = HeaderFields::kBoth;
+  std::string domain = {};  // that of its file
+};
+
+// A file of rules that has been read.
+struct RuleText {
+  std::string_view file;  // its name, for errors
+  std::string_view yaml;
 };
 
 // A checked, immutable set of rules.
@@ -92,7 +103,12 @@ class RuleSet {
                                                          std::string_view file);
   // Reads a file, at most 4 MiB of it. Errors: also that it cannot be read.
   static Expected<RuleSet, std::vector<RuleError>> load(const std::string& path);
+  // Several files as one set: their rules in the order of the files, each with the domain and the
+  // defaults of its own file; the names of rules differ over all. Errors: those of every file.
+  static Expected<RuleSet, std::vector<RuleError>> parse(std::span<const RuleText> files);
+  static Expected<RuleSet, std::vector<RuleError>> load(std::span<const std::string> paths);
 
+  // Of the first file.
   const std::string& domain() const noexcept;
   std::span<const Rule> rules() const noexcept;
   // The rule of that name, or null.

@@ -75,9 +75,11 @@ int parse_and_work(int argc, const char* const* argv) {
   app.set_version_flag("--version", "sluice " SLUICE_VERSION);
   app.footer(kExamples);
   app.require_subcommand(1);
+  add_config(app, status);
   add_decide(app, status);
   add_replay(app, status);
   add_rules(app, status);
+  add_serve(app, status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -22,6 +22,7 @@ class Diagnostics {
 
   bool empty() const noexcept { return found_.empty(); }
   const SourceText& source() const noexcept { return *source_; }
+  const std::string& file() const noexcept { return file_; }
   // All of them in the order of the file, each once. Ends the collection.
   std::vector<RuleError> take();
 

@@ -25,6 +25,7 @@ class Checker {
   bool check(const Node& node) {
     switch (key_.type) {
       case Type::kText: return check_text(node);
+      case Type::kTexts: return check_texts(node);
       case Type::kTemplate: return check_template(node);
       case Type::kInteger: return check_integer(node);
       case Type::kFlag: return node.is_plain("true") || node.is_plain("false") || wrong(node);
@@ -51,6 +52,13 @@ class Checker {
       return wrong(node, " without control characters");
     }
     return true;
+  }
+
+  bool check_texts(const Node& node) {
+    if (!node.is_sequence()) return check_text(node);
+    bool right = true;
+    for (const Node* item : node.items) right = check_text(*item) && right;
+    return right;
   }
 
   bool check_template(const Node& node) {
@@ -81,7 +89,10 @@ class Checker {
     const auto period = core::parse_period(node.text);
     if (!period)
       diagnostics_.add_message(node.at, "'" + std::string(key_.name) + "': " + period.error());
-    return period.has_value();
+    if (!period || key_.most == 0) return period.has_value();
+    return (*period >= schema::milliseconds(key_.least) &&
+            *period <= schema::milliseconds(key_.most)) ||
+           wrong(node);
   }
 
   bool check_list(const Node& node) {
@@ -198,6 +209,12 @@ std::optional<Duration> Fields::period(std::string_view name) const {
 std::string_view Fields::text(std::string_view name) const {
   const Node* value = node(name);
   return value != nullptr ? std::string_view(value->text) : std::string_view();
+}
+
+std::vector<const Node*> Fields::texts(std::string_view name) const {
+  const Node* value = node(name);
+  if (value == nullptr) return {};
+  return value->is_sequence() ? value->items : std::vector<const Node*>{value};
 }
 
 std::optional<std::size_t> Fields::choice_index(std::string_view name) const {

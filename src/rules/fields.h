@@ -26,7 +26,8 @@ class Fields {
   std::optional<std::uint64_t> integer(std::string_view name) const;
   std::optional<bool> flag(std::string_view name) const;
   std::optional<Duration> period(std::string_view name) const;
-  std::string_view text(std::string_view name) const;  // empty where absent
+  std::string_view text(std::string_view name) const;           // empty where absent
+  std::vector<const Node*> texts(std::string_view name) const;  // of kTexts: one, or the list
   // The enumerator whose place is that of the value in the schema's list.
   template <typename Enum>
   std::optional<Enum> choice(std::string_view name) const {

@@ -126,12 +126,15 @@ Flags are `true` and `false`. Periods are a whole number and its unit: `500ms`, 
 `7d`. Where text is expected, a plain number is the text as written. Each key may stand once in a
 map. Anchors and aliases (`&a`, `*a`) work, merge keys (`<<`) and tags (`!!str`) do not.
 
+Where a program reads several files as one set, their rules follow each other in the order of the
+files. Each file has its own `version`, `domain` and `defaults`; the names of rules differ over all.
+
 ## Reference
 
 )guide";
 
 }  // namespace
 
-std::string guide() { return std::string(kGuide) + reference(); }
+std::string guide() { return std::string(kGuide) + reference(file()); }
 
 }  // namespace sluice::rules::schema

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <deque>
 #include <optional>
 #include <unordered_map>
 
@@ -20,12 +21,7 @@ constexpr std::array<std::string_view, 9> kMethods{"GET",     "HEAD",    "POST",
 // Each takes kilobytes and microseconds, and aliases make many of few bytes.
 constexpr std::size_t kMaxExpressions = 10000;
 
-const schema::Map& child(const schema::Map& map, std::string_view name) {
-  for (const schema::Key& key : map.keys) {
-    if (key.name == name) return *key.map;
-  }
-  return map;
-}
+using schema::child;
 
 // The key of the schema that a limit's error is about.
 std::string_view field_of(LimitError error, const LimitSpec& spec) {
@@ -58,19 +54,37 @@ void forget(std::string_view field, LimitSpec& spec) {
   if (field == "refill") spec.refill.reset();
 }
 
+// What a header field can carry, and looks like TYPE/SUBTYPE.
+bool is_media_type(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  return slash != text.npos && slash > 0 && slash + 1 < text.size() && text.front() != ' ' &&
+         text.back() != ' ' &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+}
+
+std::string_view guess_type(std::string_view body) {
+  const std::size_t first = body.find_first_not_of(" \t\r\n");
+  const bool json = first != body.npos && (body[first] == '{' || body[first] == '[');
+  return json ? "application/json; charset=utf-8" : "text/plain; charset=utf-8";
+}
+
 class Loader {
  public:
-  explicit Loader(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
-
-  void read(const Node& root);
+  // The next file.
+  void read(const Node& root, Diagnostics& diagnostics);
   std::shared_ptr<const RuleSet::Impl> finish();
 
  private:
+  struct Seen {
+    const Diagnostics* file;
+    std::size_t at;
+  };
   // Names that have to differ, and where each was first seen.
-  using Names = std::unordered_map<std::string, std::size_t>;
+  using Names = std::unordered_map<std::string, Seen>;
 
   void read_defaults(const Node& node);
   void read_rule(const Node& node);
+  void read_reject(const Node& node, Reject& reject);
   void read_match(const Node& node, CompiledRule& compiled);
   void read_patterns(std::string_view attribute, const Node& node, Condition& condition);
   void read_pattern(std::string_view attribute, const Node& node, Condition& condition);
@@ -79,59 +93,91 @@ class Loader {
   KeyTemplate read_template(const Node* node);
   void check_name(Names& names, std::string_view name, std::size_t at, std::string_view of);
 
-  Diagnostics& diagnostics_;
+  // What holds where a rule of the file says nothing.
+  struct Defaults {
+    FailurePolicy on_store_error = FailurePolicy::kAllow;
+    OnMissing on_missing = OnMissing::kSkip;
+    HeaderFields headers = HeaderFields::kBoth;
+  };
+
   std::shared_ptr<RuleSet::Impl> set_ = std::make_shared<RuleSet::Impl>();
-  FailurePolicy on_store_error_ = FailurePolicy::kAllow;
-  OnMissing on_missing_ = OnMissing::kSkip;
   Names rule_names_;
+  // Of the file that is being read.
+  Diagnostics* diagnostics_ = nullptr;
+  std::string domain_;
+  Defaults defaults_;
   std::size_t expressions_ = 0;
 };
 
-void Loader::read(const Node& root) {
-  const Fields file = Fields::read(root, schema::file(), diagnostics_);
+void Loader::read(const Node& root, Diagnostics& diagnostics) {
+  diagnostics_ = &diagnostics;
+  defaults_ = {};
+  expressions_ = 0;
+  const Fields file = Fields::read(root, schema::file(), *diagnostics_);
   const std::string_view domain = file.text("domain");
-  set_->domain = domain.empty() ? "default" : domain;
+  domain_ = domain.empty() ? "default" : domain;
+  if (set_->domain.empty()) set_->domain = domain_;
   if (const Node* defaults = file.node("defaults")) read_defaults(*defaults);
   const Node* rules = file.node("rules");
   if (rules == nullptr) return;
-  set_->rules.reserve(rules->items.size());
+  set_->rules.reserve(set_->rules.size() + rules->items.size());
   for (const Node* rule : rules->items) read_rule(*rule);
 }
 
 void Loader::read_defaults(const Node& node) {
-  const Fields fields = Fields::read(node, child(schema::file(), "defaults"), diagnostics_);
-  on_store_error_ = fields.choice<FailurePolicy>("on_store_error").value_or(on_store_error_);
-  on_missing_ = fields.choice<OnMissing>("on_missing").value_or(on_missing_);
+  const Fields fields = Fields::read(node, child(schema::file(), "defaults"), *diagnostics_);
+  defaults_.on_store_error =
+      fields.choice<FailurePolicy>("on_store_error").value_or(defaults_.on_store_error);
+  defaults_.on_missing = fields.choice<OnMissing>("on_missing").value_or(defaults_.on_missing);
+  defaults_.headers = fields.choice<HeaderFields>("headers").value_or(defaults_.headers);
 }
 
 void Loader::read_rule(const Node& node) {
   const schema::Map& keys = child(schema::file(), "rules");
-  const Fields fields = Fields::read(node, keys, diagnostics_);
+  const Fields fields = Fields::read(node, keys, *diagnostics_);
   Rule rule;
   CompiledRule compiled;
   rule.name = fields.text("name");
+  rule.domain = domain_;
   if (fields.node("name") != nullptr) {
     check_name(rule_names_, fields.text("name"), fields.at("name"), "rule");
   }
   rule.mode = fields.choice<RuleMode>("mode").value_or(RuleMode::kEnforce);
   rule.continues = fields.flag("continue").value_or(false);
-  rule.on_store_error = fields.choice<FailurePolicy>("on_store_error").value_or(on_store_error_);
-  if (const Node* reject = fields.node("reject")) {
-    const Fields answer = Fields::read(*reject, child(keys, "reject"), diagnostics_);
-    rule.reject.status = static_cast<int>(answer.integer("status").value_or(429));
-    rule.reject.body = answer.text("body");
-  }
+  rule.on_store_error =
+      fields.choice<FailurePolicy>("on_store_error").value_or(defaults_.on_store_error);
+  rule.headers = fields.choice<HeaderFields>("headers").value_or(defaults_.headers);
+  if (const Node* reject = fields.node("reject")) read_reject(*reject, rule.reject);
   if (const Node* match = fields.node("match")) read_match(*match, compiled);
   if (const Node* limits = fields.node("limits")) read_limits(*limits, rule, compiled);
   set_->rules.push_back(std::move(rule));
   set_->compiled.push_back(std::move(compiled));
 }
 
+void Loader::read_reject(const Node& node, Reject& reject) {
+  const schema::Map& keys = child(child(schema::file(), "rules"), "reject");
+  const Fields fields = Fields::read(node, keys, *diagnostics_);
+  reject.status = static_cast<int>(fields.integer("status").value_or(429));
+  reject.body = fields.text("body");
+  const Node* given = fields.node("content_type");
+  if (given != nullptr && !is_media_type(given->text)) {
+    diagnostics_->add(given->at, "'content_type' is " + describe(*given),
+                      "expected a media type in ASCII, such as text/html; charset=utf-8");
+  } else if (given != nullptr && reject.body.empty()) {
+    diagnostics_->add(given->at, "'content_type' without 'body'",
+                      "expected also the 'body' that it describes");
+  }
+  if (!reject.body.empty()) {
+    reject.content_type =
+        given != nullptr ? std::string_view(given->text) : guess_type(reject.body);
+  }
+}
+
 void Loader::read_match(const Node& node, CompiledRule& compiled) {
   Names names;
   for (const auto& [key, value] : node.pairs) {
     if (auto wrong = find_name_error(key->text)) {
-      diagnostics_.add_message(key->at, *wrong);
+      diagnostics_->add_message(key->at, *wrong);
       continue;
     }
     Condition condition;
@@ -145,8 +191,8 @@ void Loader::read_match(const Node& node, CompiledRule& compiled) {
 void Loader::read_patterns(std::string_view attribute, const Node& node, Condition& condition) {
   if (!node.is_sequence()) return read_pattern(attribute, node, condition);
   if (node.items.empty()) {
-    diagnostics_.add(node.at, in_quotes(attribute) + " has no patterns",
-                     "expected a pattern, or a list of some");
+    diagnostics_->add(node.at, in_quotes(attribute) + " has no patterns",
+                      "expected a pattern, or a list of some");
   }
   for (const Node* item : node.items) read_pattern(attribute, *item, condition);
 }
@@ -154,24 +200,24 @@ void Loader::read_patterns(std::string_view attribute, const Node& node, Conditi
 void Loader::read_pattern(std::string_view attribute, const Node& node, Condition& condition) {
   constexpr std::size_t kLongest = 4096;
   if (!node.is_scalar() || node.text.size() > kLongest) {
-    diagnostics_.add(node.at, in_quotes(attribute) + " is " + describe(node),
-                     "expected a pattern of at most 4096 bytes, or a list of some");
+    diagnostics_->add(node.at, in_quotes(attribute) + " is " + describe(node),
+                      "expected a pattern of at most 4096 bytes, or a list of some");
     return;
   }
   if (expressions_ > kMaxExpressions) return;
   auto pattern = Pattern::compile(node.text);
-  if (!pattern) return diagnostics_.add_message(node.at, pattern.error());
+  if (!pattern) return diagnostics_->add_message(node.at, pattern.error());
   if (pattern->is_expression() && ++expressions_ > kMaxExpressions) {
-    return diagnostics_.add(node.at, "too many expressions (aliases count as what they stand for)",
-                            "expected at most " + std::to_string(kMaxExpressions) + " in a file");
+    return diagnostics_->add(node.at, "too many expressions (aliases count as what they stand for)",
+                             "expected at most " + std::to_string(kMaxExpressions) + " in a file");
   }
   if (attribute == "method") {
     std::string upper = node.text;
     for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     for (const std::string_view method : kMethods) {
       if (upper != method || node.text == method) continue;
-      diagnostics_.add(node.at, "the method " + in_quotes(node.text) + " would match no request",
-                       "expected '" + upper + "': methods are compared as they are");
+      diagnostics_->add(node.at, "the method " + in_quotes(node.text) + " would match no request",
+                        "expected '" + upper + "': methods are compared as they are");
     }
   }
   condition.any_of.push_back(std::move(pattern.value()));
@@ -181,7 +227,7 @@ void Loader::read_limits(const Node& node, Rule& rule, CompiledRule& compiled) {
   const schema::Map& keys = child(child(schema::file(), "rules"), "limits");
   Names names;
   for (std::size_t i = 0; i < node.items.size(); ++i) {
-    const Fields fields = Fields::read(*node.items[i], keys, diagnostics_);
+    const Fields fields = Fields::read(*node.items[i], keys, *diagnostics_);
     const bool named = fields.node("name") != nullptr;
     const std::string name =
         named ? std::string(fields.text("name")) : rule.name + "/" + std::to_string(i);
@@ -190,8 +236,8 @@ void Loader::read_limits(const Node& node, Rule& rule, CompiledRule& compiled) {
     const auto limit = read_numbers(fields);
     if (!limit) continue;
     rule.limits.push_back({name, std::string(fields.text("key")), *limit,
-                           fields.choice<OnMissing>("on_missing").value_or(on_missing_)});
-    compiled.limits.push_back({counter_prefix(set_->domain, rule.name, name), std::move(key)});
+                           fields.choice<OnMissing>("on_missing").value_or(defaults_.on_missing)});
+    compiled.limits.push_back({counter_prefix(domain_, rule.name, name), std::move(key)});
   }
 }
 
@@ -209,7 +255,7 @@ std::optional<Limit> Loader::read_numbers(const Fields& fields) {
                  .refill = fields.choice<Refill>("refill")};
   for (LimitError error = find_error(spec); error != LimitError::kNone; error = find_error(spec)) {
     const std::string_view field = field_of(error, spec);
-    diagnostics_.add_message(fields.at(field), explain(error, spec));
+    diagnostics_->add_message(fields.at(field), explain(error, spec));
     forget(field, spec);
   }
   auto limit = Limit::make(spec);
@@ -220,23 +266,28 @@ KeyTemplate Loader::read_template(const Node* node) {
   if (node == nullptr) return {};
   auto key = KeyTemplate::compile(node->text, set_->attributes);
   if (key) return std::move(key.value());
-  const std::string_view text = diagnostics_.source().text();
+  const std::string_view text = diagnostics_->source().text();
   const std::size_t begin = node->at + (node->quoted ? 1 : 0);
   const bool verbatim = text.substr(std::min(begin, text.size())).starts_with(node->text);
-  diagnostics_.add_message(verbatim ? begin + key.error().at : node->at, key.error().message);
+  diagnostics_->add_message(verbatim ? begin + key.error().at : node->at, key.error().message);
   return {};
 }
 
 void Loader::check_name(Names& names, std::string_view name, std::size_t at, std::string_view of) {
-  const auto [first, is_new] = names.try_emplace(std::string(name), at);
+  const auto [first, is_new] = names.try_emplace(std::string(name), Seen{diagnostics_, at});
   if (is_new) return;
-  const Place place = diagnostics_.source().place(first->second);
-  diagnostics_.add(at, "duplicate " + std::string(of) + " " + in_quotes(name),
-                   "expected another name than that of line " + std::to_string(place.line) +
-                       ", column " + std::to_string(place.column));
+  const Seen& seen = first->second;
+  const auto [line, column] = seen.file->source().place(seen.at);
+  const std::string where =
+      seen.file == diagnostics_
+          ? "line " + std::to_string(line) + ", column " + std::to_string(column)
+          : seen.file->file() + ":" + std::to_string(line) + ":" + std::to_string(column);
+  diagnostics_->add(at, "duplicate " + std::string(of) + " " + in_quotes(name),
+                    "expected another name than that of " + where);
 }
 
 std::shared_ptr<const RuleSet::Impl> Loader::finish() {
+  if (set_->domain.empty()) set_->domain = "default";
   for (std::size_t i = 0; i < set_->rules.size(); ++i)
     set_->by_name.emplace(set_->rules[i].name, i);
   return std::move(set_);
@@ -245,14 +296,23 @@ std::shared_ptr<const RuleSet::Impl> Loader::finish() {
 }  // namespace
 
 Expected<std::shared_ptr<const RuleSet::Impl>, std::vector<RuleError>> load_rules(
-    std::string_view yaml, std::string_view file) {
-  const SourceText source(yaml);
-  Diagnostics diagnostics(source, file);
-  Document document;
-  read_yaml(diagnostics, document);
-  Loader loader(diagnostics);
-  if (document.root != nullptr) loader.read(*document.root);
-  if (!diagnostics.empty()) return Unexpected{diagnostics.take()};
+    std::span<const RuleText> files) {
+  // Names of one file are looked up in the text of another, so all live to the end.
+  std::deque<SourceText> sources;
+  std::deque<Diagnostics> diagnostics;
+  Loader loader;
+  for (const RuleText& file : files) {
+    diagnostics.emplace_back(sources.emplace_back(file.yaml), file.file);
+    Document document;
+    read_yaml(diagnostics.back(), document);
+    if (document.root != nullptr) loader.read(*document.root, diagnostics.back());
+  }
+  std::vector<RuleError> errors;
+  for (Diagnostics& of_file : diagnostics) {
+    if (of_file.empty()) continue;
+    for (RuleError& error : of_file.take()) errors.push_back(std::move(error));
+  }
+  if (!errors.empty()) return Unexpected{std::move(errors)};
   return loader.finish();
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <memory>
-#include <string_view>
+#include <span>
 #include <vector>
 
 #include "rules/rule_set.h"
@@ -9,8 +9,9 @@
 
 namespace sluice::rules {
 
-// Reads the rules of a YAML file, or says all that is wrong with it. Never throws for bad input.
+// Reads the rules of YAML files as one set, or says all that is wrong with them, file by file.
+// Never throws for bad input.
 Expected<std::shared_ptr<const RuleSet::Impl>, std::vector<RuleError>> load_rules(
-    std::string_view yaml, std::string_view file);
+    std::span<const RuleText> files);
 
 }  // namespace sluice::rules

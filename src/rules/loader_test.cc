@@ -3,9 +3,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "rules/diagnostics.h"
+#include "rules/rule_set.h"
 #include "sluice/rules.h"
 
 namespace sluice {
@@ -52,10 +55,11 @@ rules:
           weighting: none, on_missing: skip }
       - { algorithm: leaky_bucket, limit: 7, per: 1h, burst: 9, mode: queue }
       - { algorithm: token_bucket, limit: 8, per: 7d, refill: interval }
-    reject: { status: 503, body: "no\n" }
+    reject: { status: 503, body: "no\n", content_type: text/x-no }
     mode: shadow
     continue: true
     on_store_error: local
+    headers: legacy
   - name: second
     limits: [ { algorithm: gcra, limit: 0, per: 5m } ]
 )",
@@ -70,6 +74,9 @@ rules:
   EXPECT_TRUE(first.continues);
   EXPECT_EQ(first.reject.status, 503);
   EXPECT_EQ(first.reject.body, "no\n");
+  EXPECT_EQ(first.reject.content_type, "text/x-no");
+  EXPECT_EQ(first.headers, HeaderFields::kLegacy);
+  EXPECT_EQ(first.domain, "shop");
   ASSERT_EQ(first.limits.size(), 4u);
   EXPECT_EQ(first.limits[0].name, "w");
   EXPECT_EQ(first.limits[0].key, "{ip}");
@@ -124,18 +131,19 @@ TEST(Loader, RefusesUnknownKeysEverywhere) {
       "f:3:1: error: unknown key 'domian'; expected one of: version, domain, defaults, rules; did "
       "you mean 'domain'?");
   EXPECT_EQ(errors_of("version: 1\nrules: []\ndefaults: { on_error: deny }\n"),
-            "f:3:13: error: unknown key 'on_error'; expected one of: on_store_error, on_missing");
+            "f:3:13: error: unknown key 'on_error'; expected one of: on_store_error, on_missing, "
+            "headers");
   EXPECT_EQ(limit_errors("limt: 1, limit: 1, per: 1s, algorithm: gcra"),
             "f:4:17: error: unknown key 'limt'; expected one of: name, key, algorithm, limit, per, "
             "burst, align, slices, weighting, mode, refill, on_missing; did you mean 'limit'?");
   EXPECT_EQ(errors_of(rule("    reject: { Status: 429 }\n"
                            "    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n")),
-            "f:4:15: error: unknown key 'Status'; expected one of: status, body; did you mean "
-            "'status'?");
+            "f:4:15: error: unknown key 'Status'; expected one of: status, body, content_type; did "
+            "you mean 'status'?");
   EXPECT_EQ(
       errors_of(rule("    when: x\n    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n")),
       "f:4:5: error: unknown key 'when'; expected one of: name, match, limits, reject, mode, "
-      "continue, on_store_error");
+      "continue, on_store_error, headers");
 }
 
 TEST(Loader, RefusesNumbersThatAreNotExact) {
@@ -361,10 +369,118 @@ TEST(Loader, LoadsFilesAndSaysWhenItCannot) {
   EXPECT_EQ(
       missing.error().front().to_string(),
       (folder / "none.yaml").string() +
-          ":1:1: error: the file cannot be opened: No such file or directory; expected a file of "
-          "rules that can be read");
+          ":1:1: error: the file cannot be opened: No such file or directory; expected a file "
+          "that can be read");
   EXPECT_FALSE(RuleSet::load(folder).has_value());
+  const std::vector<std::string> paths{folder / "none.yaml", path, folder / "wrong.yaml"};
+  std::ofstream(paths[2]) << "version: 1\n";
+  const auto several = RuleSet::load(paths);
+  ASSERT_FALSE(several.has_value());
+  ASSERT_EQ(several.error().size(), 2u);
+  EXPECT_EQ(several.error()[0].file, paths[0]);
+  EXPECT_EQ(several.error()[1].file, paths[2]);
+  EXPECT_TRUE(RuleSet::load(std::span(paths).subspan(1, 1)).has_value());
   std::filesystem::remove_all(folder);
+}
+
+// The rule of one file, with one limit and these lines below its name (the first in line 4).
+Rule read_rule(const std::string& lines) {
+  auto rules =
+      RuleSet::parse(rule(lines + "    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n"), "f");
+  EXPECT_TRUE(rules.has_value()) << rules.error().front().to_string();
+  return rules ? rules->rules()[0] : Rule{};
+}
+
+TEST(Loader, TakesTheHeaderFieldsOfTheRuleElseOfItsFile) {
+  EXPECT_EQ(read_rule("").headers, HeaderFields::kBoth);
+  EXPECT_EQ(read_rule("    headers: draft\n").headers, HeaderFields::kDraft);
+  EXPECT_EQ(read_rule("    headers: legacy\n").headers, HeaderFields::kLegacy);
+  const std::string limits = "limits: [ { algorithm: gcra, limit: 1, per: 1s } ] }\n";
+  const auto rules =
+      RuleSet::parse("version: 1\ndefaults: { headers: none }\nrules:\n  - { name: a, " + limits +
+                         "  - { name: b, headers: both, " + limits,
+                     "f");
+  ASSERT_TRUE(rules.has_value());
+  EXPECT_EQ(rules->rules()[0].headers, HeaderFields::kNone);
+  EXPECT_EQ(rules->rules()[1].headers, HeaderFields::kBoth);
+  EXPECT_EQ(
+      errors_of(rule("    headers: drafts\n    limits: [ { algorithm: gcra, limit: 1, per: 1s } "
+                     "]\n")),
+      "f:4:14: error: 'headers' is 'drafts'; expected draft, legacy, both or none; did you "
+      "mean 'draft'?");
+}
+
+TEST(Loader, SaysWhatKindOfBodyADenialHas) {
+  const auto type = [](const std::string& reject) {
+    return read_rule("    reject: { " + reject + " }\n").reject.content_type;
+  };
+  EXPECT_EQ(type("body: '{}'"), "application/json; charset=utf-8");
+  EXPECT_EQ(type("body: \" \\n[1]\""), "application/json; charset=utf-8");
+  EXPECT_EQ(type("body: no"), "text/plain; charset=utf-8");
+  EXPECT_EQ(type("body: ' '"), "text/plain; charset=utf-8");
+  EXPECT_EQ(type("body: <p>, content_type: text/html"), "text/html");
+  EXPECT_EQ(type("status: 503"), "");
+  EXPECT_EQ(type("body: ''"), "");
+}
+
+TEST(Loader, RefusesKindsThatNoHeaderFieldCarries) {
+  const auto errors = [](const std::string& reject) {
+    return errors_of(rule("    reject: { " + reject +
+                          " }\n    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n"));
+  };
+  const std::string right = "; expected a media type in ASCII, such as text/html; charset=utf-8";
+  for (const std::string type : {"json", "/json", "text/", "text/é"}) {
+    EXPECT_EQ(errors("body: x, content_type: " + type),
+              "f:4:38: error: 'content_type' is '" + type + "'" + right);
+  }
+  EXPECT_EQ(errors("body: x, content_type: ' a/b'"),
+            "f:4:38: error: 'content_type' is the text ' a/b'" + right);
+  EXPECT_EQ(errors("body: x, content_type: \"a/b\\r\\nc\""),
+            "f:4:38: error: 'content_type' is the text 'a/b\\x0D\\x0Ac'; expected text of 1 to 128 "
+            "bytes without control characters");
+  EXPECT_EQ(errors("content_type: text/html"),
+            "f:4:29: error: 'content_type' without 'body'; expected also the 'body' that it "
+            "describes");
+}
+
+const std::string kOneLimit = "limits: [ { algorithm: gcra, limit: 1, per: 1s } ] }\n";
+
+TEST(Loader, ReadsSeveralFilesAsOneSet) {
+  const std::string first =
+      "version: 1\ndomain: shop\ndefaults: { on_store_error: deny }\nrules:\n  - { name: a, " +
+      kOneLimit;
+  const std::string second =
+      "version: 1\nrules:\n  - { name: b, " + kOneLimit + "  - { name: c, " + kOneLimit;
+  const RuleText files[] = {{"1.yaml", first}, {"2.yaml", second}};
+  const auto rules = RuleSet::parse(files);
+  ASSERT_TRUE(rules.has_value()) << rules.error().front().to_string();
+  EXPECT_EQ(rules->domain(), "shop");
+  ASSERT_EQ(rules->rules().size(), 3u);
+  EXPECT_EQ(rules->rules()[0].domain, "shop");
+  EXPECT_EQ(rules->rules()[0].on_store_error, FailurePolicy::kDeny);
+  EXPECT_EQ(rules->rules()[1].name, "b");
+  EXPECT_EQ(rules->rules()[1].domain, "default");
+  EXPECT_EQ(rules->rules()[1].on_store_error, FailurePolicy::kAllow);
+  EXPECT_EQ(rules->find("c"), &rules->rules()[2]);
+  EXPECT_EQ(rules->impl().compiled[0].limits[0].prefix, "shop|a|a/0");
+  EXPECT_EQ(rules->impl().compiled[2].limits[0].prefix, "default|c|c/0");
+  EXPECT_EQ(RuleSet::parse(std::span<const RuleText>{})->domain(), "default");
+}
+
+TEST(Loader, SaysTheErrorsOfSeveralFilesAndWhereANameStandsTwice) {
+  const std::string first = "version: 1\nrules:\n  - { name: a, " + kOneLimit;
+  const std::string second =
+      "version: 2\nrules:\n  - { name: b, " + kOneLimit + "  - { name: a, " + kOneLimit;
+  const RuleText files[] = {{"1.yaml", first}, {"2.yaml", second}, {"3.yaml", "rules: []"}};
+  const auto rules = RuleSet::parse(files);
+  ASSERT_FALSE(rules.has_value());
+  ASSERT_EQ(rules.error().size(), 3u);
+  EXPECT_EQ(rules.error()[0].to_string(), "2.yaml:1:10: error: 'version' is '2'; expected 1");
+  EXPECT_EQ(rules.error()[1].to_string(),
+            "2.yaml:4:13: error: duplicate rule 'a'; expected another name than that of "
+            "1.yaml:3:13");
+  EXPECT_EQ(rules.error()[2].to_string(),
+            "3.yaml:1:1: error: file lacks 'version'; expected 'version:' with 1");
 }
 
 TEST(Loader, HandsOutOneSetThatLivesWithItsCopies) {

@@ -1,9 +1,8 @@
 #include "rules/rule_set.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <system_error>
+#include <deque>
+#include <iterator>
+#include <utility>
 
 #include "rules/counter_key.h"
 #include "rules/loader.h"
@@ -36,35 +35,38 @@ std::string counter_prefix(std::string_view domain, std::string_view rule, std::
   return out;
 }
 
-namespace {
-
-using LoadResult = Expected<std::string, std::string>;
-
-LoadResult read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Unexpected{"the file cannot be opened: " + std::string(std::strerror(errno))};
-  std::string bytes(kMaxFileBytes + 1, '\0');
-  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  if (file.bad() || (file.fail() && !file.eof())) return Unexpected{"the file cannot be read"};
-  bytes.resize(static_cast<std::size_t>(file.gcount()));
-  return bytes;
-}
-
-}  // namespace
 }  // namespace rules
 
-Expected<RuleSet, std::vector<RuleError>> RuleSet::parse(std::string_view yaml,
-                                                         std::string_view file) {
-  auto impl = rules::load_rules(yaml, file);
+using Result = Expected<RuleSet, std::vector<RuleError>>;
+
+Result RuleSet::parse(std::string_view yaml, std::string_view file) {
+  const RuleText one{file, yaml};
+  return parse(std::span(&one, 1));
+}
+
+Result RuleSet::load(const std::string& path) { return load(std::span(&path, 1)); }
+
+Result RuleSet::parse(std::span<const RuleText> files) {
+  auto impl = rules::load_rules(files);
   if (!impl) return Unexpected{std::move(impl.error())};
   return RuleSet(std::move(impl.value()));
 }
 
-Expected<RuleSet, std::vector<RuleError>> RuleSet::load(const std::string& path) {
-  const auto bytes = rules::read_file(path);
-  if (bytes) return parse(*bytes, path);
-  return Unexpected{std::vector<RuleError>{
-      {path, 1, 1, bytes.error(), "expected a file of rules that can be read"}}};
+Result RuleSet::load(std::span<const std::string> paths) {
+  std::deque<std::string> bytes;
+  std::vector<RuleText> files;
+  std::vector<RuleError> errors;
+  for (const std::string& path : paths) {
+    if (auto read = rules::read_file(path)) {
+      files.push_back({path, bytes.emplace_back(std::move(read.value()))});
+    } else {
+      errors.push_back(std::move(read.error().front()));
+    }
+  }
+  auto rules = parse(files);
+  if (errors.empty()) return rules;
+  if (!rules) std::move(rules.error().begin(), rules.error().end(), std::back_inserter(errors));
+  return Unexpected{std::move(errors)};
 }
 
 const std::string& RuleSet::domain() const noexcept { return impl_->domain; }

@@ -1,8 +1,10 @@
 #include "rules/schema.h"
 
 #include <array>
+#include <cstdlib>
 #include <vector>
 
+#include "core/period.h"
 #include "rules/diagnostics.h"
 #include "sluice/limit.h"
 #include "sluice/store.h"
@@ -25,6 +27,7 @@ constexpr std::array<std::string_view, 2> kRefills{"continuous", "interval"};
 constexpr std::array<std::string_view, 2> kOnMissing{"skip", "deny"};
 constexpr std::array<std::string_view, 3> kOnStoreError{"allow", "deny", "local"};
 constexpr std::array<std::string_view, 2> kRuleModes{"enforce", "shadow"};
+constexpr std::array<std::string_view, 4> kHeaderFields{"draft", "legacy", "both", "none"};
 
 constexpr Key kName{
     .name = "name",
@@ -51,6 +54,16 @@ constexpr Key kStoreError{
     .help =
         "When the store cannot decide: let pass, deny, or limit within this process. Where no "
         "local limiting is set up, `local` denies.",
+};
+
+constexpr Key kHeaders{
+    .name = "headers",
+    .type = Type::kChoice,
+    .otherwise = "`both`",
+    .values = kHeaderFields,
+    .help =
+        "Which header fields tell clients their limits: `draft`, RateLimit and RateLimit-Policy; "
+        "`legacy`, X-RateLimit-Limit, -Remaining and -Reset; both; none of them.",
 };
 
 constexpr Key with_default(Key key, std::string_view otherwise) {
@@ -135,14 +148,18 @@ constexpr std::array<Key, 12> kLimitKeys{
 };
 constexpr Map kLimit{"limit", "each of `limits`", kLimitKeys};
 
-constexpr std::array<Key, 2> kRejectKeys{
+constexpr std::array<Key, 3> kRejectKeys{
     integer("status", false, "429", 400, 599, "", "The HTTP status of a denial."),
     text("body", "the door's own", 0, 65536, "The body of a denial, as it is sent."),
+    text("content_type", "JSON where the body begins with { or [, else text/plain", 1, 128,
+         "The media type of `body`, such as `text/html; charset=utf-8`; only with a `body`. The "
+         "defaults are `application/json; charset=utf-8` and `text/plain; charset=utf-8`."),
 };
 constexpr Map kReject{"reject", "`reject`", kRejectKeys};
 
-constexpr std::array<Key, 7> kRuleKeys{
-    named(kName, true, "", "Names the rule in answers, metrics and counters; once in a file."),
+constexpr std::array<Key, 8> kRuleKeys{
+    named(kName, true, "",
+          "Names the rule in answers, metrics and counters; once in all files read together."),
     Key{.name = "match",
         .type = Type::kMatch,
         .otherwise = "every request",
@@ -166,10 +183,11 @@ constexpr std::array<Key, 7> kRuleKeys{
         .otherwise = "`false`",
         .help = "Whether the rules after this one are tried too when this one matches."},
     with_default(kStoreError, "that of `defaults`"),
+    with_default(kHeaders, "that of `defaults`"),
 };
 constexpr Map kRule{"rule", "each of `rules`", kRuleKeys};
 
-constexpr std::array<Key, 2> kDefaultsKeys{kStoreError, kMissing};
+constexpr std::array<Key, 3> kDefaultsKeys{kStoreError, kMissing, kHeaders};
 constexpr Map kDefaults{"defaults", "`defaults`", kDefaultsKeys};
 
 constexpr std::array<Key, 4> kFileKeys{
@@ -201,17 +219,35 @@ std::string integer_expectation(const Key& key) {
   return "a whole number from " + std::to_string(key.least) + " to " + std::to_string(key.most);
 }
 
+std::string period_expectation(const Key& key) {
+  if (key.most == 0) return "a whole number and its unit (ms, s, m, h or d), such as 60s";
+  return "a period from " + core::format_period(milliseconds(key.least)) + " to " +
+         core::format_period(milliseconds(key.most));
+}
+
 }  // namespace
 
 const Map& file() noexcept { return kFile; }
 
+const Map& child(const Map& map, std::string_view name) noexcept {
+  for (const Key& key : map.keys) {
+    if (key.name == name && key.map != nullptr) return *key.map;
+  }
+  std::abort();
+}
+
+Duration milliseconds(std::uint64_t count) noexcept {
+  return std::chrono::milliseconds{static_cast<std::int64_t>(count)};
+}
+
 std::string expectation(const Key& key) {
   switch (key.type) {
     case Type::kText: return text_expectation(key);
+    case Type::kTexts: return text_expectation(key) + ", or a list of some";
     case Type::kInteger: return integer_expectation(key);
     case Type::kFlag: return "true or false";
     case Type::kChoice: return either({key.values.begin(), key.values.end()});
-    case Type::kPeriod: return "a whole number and its unit (ms, s, m, h or d), such as 60s";
+    case Type::kPeriod: return period_expectation(key);
     case Type::kTemplate: return "a template in quotes, such as \"{ip}\"";
     case Type::kMatch: return "a map of attributes and patterns, such as { path: /api/** }";
     case Type::kMap: return "a map of " + std::string(key.name);

@@ -1,6 +1,7 @@
 #include <string>
 #include <vector>
 
+#include "core/period.h"
 #include "rules/schema.h"
 
 namespace sluice::rules::schema {
@@ -110,6 +111,9 @@ void write_type(JsonWriter& json, const Key& key) {
       json.text("type", "string");
       if (key.least > 0) json.number("minLength", key.least);
       return json.number("maxLength", key.most);
+    case Type::kTexts:
+      json.set("type", R"(["string", "array"])");
+      return json.set("items", R"({ "type": "string" })");
     case Type::kInteger:
       json.text("type", "integer");
       json.number("minimum", key.least);
@@ -162,7 +166,11 @@ std::string value_column(const Key& key) {
                             : "text, " + std::to_string(key.least) + " to " +
                                   std::to_string(key.most) + " bytes";
     case Type::kFlag: return "`true`, `false`";
-    case Type::kPeriod: return "period, such as `60s`";
+    case Type::kPeriod:
+      return key.most == 0 ? "period, such as `60s`"
+                           : "period, " + core::format_period(milliseconds(key.least)) + " to " +
+                                 core::format_period(milliseconds(key.most));
+    case Type::kTexts: return "text, or a list of some";
     case Type::kTemplate: return "template, at most " + std::to_string(key.most) + " bytes";
     case Type::kMatch: return "map of attribute to pattern, or list of patterns";
     case Type::kMap: return "map";
@@ -189,19 +197,21 @@ void write_table(std::string& out, const Map& map) {
 
 }  // namespace
 
-std::string json_schema() {
+std::string json_schema(const Map& file, std::string_view title) {
   JsonWriter json;
   json.open('{');
   json.text("$schema", "https://json-schema.org/draft/2020-12/schema");
-  json.text("title", "Rules of Sluice");
-  write_map(json, file());
+  json.text("title", title);
+  write_map(json, file);
   json.close('}');
   return json.take();
 }
 
-std::string reference() {
+std::string json_schema() { return json_schema(file(), "Rules of Sluice"); }
+
+std::string reference(const Map& file) {
   std::string out;
-  write_table(out, file());
+  write_table(out, file);
   out.pop_back();
   return out;
 }

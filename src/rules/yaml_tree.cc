@@ -5,9 +5,12 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <exception>
+#include <fstream>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 #include <unordered_set>
 
 namespace sluice::rules {
@@ -225,13 +228,32 @@ void parse(Diagnostics& diagnostics, Document& document) {
   }
 }
 
+std::vector<RuleError> unreadable(const std::string& path, std::string what) {
+  return {{path, 1, 1, std::move(what), "expected a file that can be read"}};
+}
+
 }  // namespace
+
+Expected<std::string, std::vector<RuleError>> read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return Unexpected{
+        unreadable(path, "the file cannot be opened: " + std::system_category().message(errno))};
+  }
+  std::string bytes(kMaxFileBytes + 1, '\0');
+  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  if (file.bad() || (file.fail() && !file.eof())) {
+    return Unexpected{unreadable(path, "the file cannot be read")};
+  }
+  bytes.resize(static_cast<std::size_t>(file.gcount()));
+  return bytes;
+}
 
 void read_yaml(Diagnostics& diagnostics, Document& document) {
   if (!check_text(diagnostics)) return;
   parse(diagnostics, document);
   if (document.root == nullptr && diagnostics.empty()) {
-    diagnostics.add(0, "the file is empty", "expected 'version: 1' and 'rules:'");
+    diagnostics.add(0, "the file is empty", "expected a map that begins with 'version: 1'");
   }
 }
 

@@ -43,6 +43,9 @@ inline constexpr std::size_t kMaxFileBytes = std::size_t{4} << 20;
 inline constexpr std::size_t kMaxDepth = 32;
 inline constexpr std::size_t kMaxNodes = 1000000;
 
+// The bytes of a file, at most one more than kMaxFileBytes. Errors: one, why it cannot be read.
+Expected<std::string, std::vector<RuleError>> read_file(const std::string& path);
+
 // Reads one YAML document. What is wrong with its text, its syntax, or its structure (a key twice
 // in one map, a tag, too deep, too many aliases) goes to the diagnostics; `root` is null where
 // nothing could be read. Does not throw.

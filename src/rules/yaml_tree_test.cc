@@ -68,7 +68,7 @@ TEST(YamlTree, RefusesASecondDocument) {
 TEST(YamlTree, SaysThatNothingIsThere) {
   for (const char* text : {"", "\n\n", "# only a comment\n", "\xEF\xBB\xBF"}) {
     EXPECT_EQ(errors_of(text),
-              "f:1:1: error: the file is empty; expected 'version: 1' and 'rules:'");
+              "f:1:1: error: the file is empty; expected a map that begins with 'version: 1'");
   }
 }
 

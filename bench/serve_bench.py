@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""Measures `sluice serve` against Debian's nginx: the server on one core, the load on another.
+
+    serve_bench.py SLUICE [--smoke]
+
+The two run in turns, and each round gives one ratio; the median counts. bench/README.md has the legend.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+SERVER_CORE, LOAD_CORE = 0, 1
+
+NGINX = """
+user root;
+worker_processes 1;
+daemon off;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log;
+events {{ worker_connections 1024; }}
+http {{
+  access_log off;
+  keepalive_requests 1000000000;
+  limit_req_zone $binary_remote_addr zone=all:10m rate=1000000r/s;
+  server {{
+    listen 127.0.0.1:{port};
+    location / {{ limit_req zone=all burst=1000000 nodelay; return 200; }}
+  }}
+}}
+"""
+
+# High enough that (as nginx's) they admit all.
+RULES = """
+version: 1
+rules:
+  - name: page
+    match: { path: /page }
+    limits:
+      - { name: address, key: "{ip}", algorithm: gcra, limit: 1000000000, per: 1s }
+  - name: order
+    match: { path: /api/order/** }
+    limits:
+      - { name: global, algorithm: token_bucket, limit: 1000000000, per: 1s }
+      - { name: api, key: "{path}", algorithm: token_bucket, limit: 1000000000, per: 1s }
+      - { name: user, key: "{header.x-user-id|ip}", algorithm: token_bucket, limit: 1000000000, per: 1s }
+  - name: users
+    match: { path: /user }
+    limits:
+      - { name: user, key: "{header.x-user-id}", algorithm: token_bucket, limit: 10, per: 1s, burst: 1000000 }
+"""
+
+CHECK = """
+wrk.method = "POST"
+wrk.headers["Content-Type"] = "application/json"
+wrk.body = '{"attributes":{"method":"POST","path":"/api/order/new","ip":"203.0.113.9",'
+  .. '"header.x-user-id":"42"},"cost":1}'
+"""
+
+KEYS = """
+local n, i = %d, 0
+request = function()
+  i = (i * 1103515245 + 12345) %% 2147483648
+  return wrk.format("GET", "/v1/auth", {["X-Original-URI"] = "/user", ["X-Original-Method"] = "GET",
+    ["Host"] = "bench", ["X-User-Id"] = tostring(i %% n)})
+end
+"""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def pinned(core):
+    return lambda: os.sched_setaffinity(0, {core})
+
+
+class Nginx:
+    def __init__(self, folder):
+        self.port = free_port()
+        path = os.path.join(folder, "nginx.conf")
+        with open(path, "w") as file:
+            file.write(NGINX.format(folder=folder, port=self.port))
+        self.process = subprocess.Popen(["nginx", "-c", path], preexec_fn=pinned(SERVER_CORE))
+        for _ in range(100):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/", timeout=1).read()
+                return
+            except OSError:
+                time.sleep(0.05)
+        sys.exit("serve_bench: nginx did not start")
+
+
+class Sluice:
+    def __init__(self, binary, folder, rules=True):
+        command = [binary, "serve", "--http", "127.0.0.1:0", "--admin", "off", "--threads", "1"]
+        if rules:
+            path = os.path.join(folder, "rules.yaml")
+            with open(path, "w") as file:
+                file.write(RULES)
+            command += ["--rules", path]
+        begin = time.monotonic()
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                        text=True, preexec_fn=pinned(SERVER_CORE))
+        line = self.process.stdout.readline()
+        self.start_ms = (time.monotonic() - begin) * 1000
+        if not line.startswith("ready "):
+            sys.exit("serve_bench: sluice did not start")
+        self.port = int(line.split("http=")[1].split()[0].rsplit(":", 1)[1])
+
+    def resident_mb(self):
+        with open(f"/proc/{self.process.pid}/status") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("VmRSS")) / 1024
+
+
+def stop(server):
+    server.process.send_signal(signal.SIGTERM)
+    try:
+        server.process.wait(timeout=15)
+    except subprocess.TimeoutExpired:
+        server.process.kill()
+        server.process.wait()
+
+
+def wrk(url, seconds, script=None, headers=()):
+    """Requests a second; any answer but 2xx ends the benchmark."""
+    command = ["wrk", "-t1", "-c50", f"-d{seconds}"]
+    for header in headers:
+        command += ["-H", header]
+    if script:
+        command += ["-s", script]
+    text = subprocess.run(command + [url], preexec_fn=pinned(LOAD_CORE), capture_output=True,
+                          text=True, check=True).stdout
+    if "Non-2xx" in text or "Socket errors" in text:
+        sys.exit(f"serve_bench: {url}: {text}")
+    return float(text.split("Requests/sec:")[1].split()[0])
+
+
+def p99_ms(url, rate, seconds, folder, headers=()):
+    """The 99th percentile at a constant rate over 50 connections."""
+    log = os.path.join(folder, "h2load.log")
+    if os.path.exists(log):
+        os.unlink(log)
+    clients = 50
+    command = ["h2load", "--h1", "-t1", f"-c{clients}", f"-D{seconds}", f"--rps={rate / clients}",
+               f"--log-file={log}"]
+    for header in headers:
+        command += ["-H", header]
+    subprocess.run(command + [url], preexec_fn=pinned(LOAD_CORE), capture_output=True, check=True)
+    with open(log) as file:
+        times = sorted(int(line.split()[2]) for line in file)
+    return times[len(times) * 99 // 100] / 1000 if times else float("nan")
+
+
+def show(name, ratios, base, own, unit):
+    quartiles = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else [ratios[0]] * 3
+    print(f"{name:34} {statistics.median(ratios):6.2f}  {quartiles[0]:5.2f}..{quartiles[2]:<5.2f} "
+          f"{statistics.median(own):12.1f} {statistics.median(base):12.1f} {unit}", flush=True)
+
+
+def promise(name, measured, target, met):
+    print(f"promise {name} {measured} {target} {'met' if met else 'short'}", flush=True)
+
+
+def compare(name, own, base, rounds, unit="requests/s"):
+    """The median ratio of own() over base(), run in turns."""
+    owns, bases = [], []
+    for i in range(rounds):
+        for case in (("own", "base"), ("base", "own"))[i % 2]:
+            (owns if case == "own" else bases).append(own() if case == "own" else base())
+    ratios = [a / b for a, b in zip(owns, bases)]
+    show(name, ratios, bases, owns, unit)
+    return statistics.median(ratios), statistics.median(bases)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("sluice")
+    parser.add_argument("--smoke", action="store_true")
+    options = parser.parse_args()
+    for tool in ("nginx", "wrk", "h2load"):
+        if shutil.which(tool) is None:
+            sys.exit(f"serve_bench: {tool} is missing")
+    if (os.cpu_count() or 1) < 2:
+        sys.exit("serve_bench: needs two cores")
+    seconds, rounds = (1, 1) if options.smoke else (4, 7)
+    with tempfile.TemporaryDirectory() as folder:
+        servers = []
+        try:
+            measure(options, folder, servers, seconds, rounds)
+        finally:
+            for server in servers:
+                stop(server)
+
+
+def measure(options, folder, servers, seconds, rounds):
+    idle = []
+    for _ in range(1 if options.smoke else 5):
+        server = Sluice(options.sluice, folder, rules=False)
+        time.sleep(0.2)
+        idle.append((server.start_ms, server.resident_mb()))
+        stop(server)
+    start_ms = statistics.median(start for start, _ in idle)
+    resident = statistics.median(mb for _, mb in idle)
+    print(f"serve, idle: {resident:.1f} MB resident, ready after {start_ms:.0f} ms\n")
+    nginx = Nginx(folder)
+    servers.append(nginx)
+    sluice = Sluice(options.sluice, folder)
+    servers.append(sluice)
+    nginx_url = f"http://127.0.0.1:{nginx.port}/"
+    auth_url = f"http://127.0.0.1:{sluice.port}/v1/auth"
+    headers = ("X-Original-URI: /page", "X-Original-Method: GET")
+    scripts = {}
+    for name, text in (("check", CHECK), ("few", KEYS % 1000), ("many", KEYS % 1000000)):
+        scripts[name] = os.path.join(folder, name + ".lua")
+        with open(scripts[name], "w") as file:
+            file.write(text)
+
+    print(f"{'case':34} {'ratio':>6}  {'quartiles':12} {'sluice':>12} {'base':>12}")
+    auth, base_rate = compare(
+        "auth / nginx limit_req", lambda: wrk(auth_url, seconds, headers=headers),
+        lambda: wrk(nginx_url, seconds, headers=headers), rounds)
+    check, _ = compare(
+        "check, three limits / nginx",
+        lambda: wrk(f"http://127.0.0.1:{sluice.port}/v1/check", seconds, scripts["check"]),
+        lambda: wrk(nginx_url, seconds), rounds)
+    wrk(auth_url, seconds * 2, scripts["many"])  # so that the keys are there
+    keys, _ = compare(
+        "auth, 1 M keys / 1,000 keys", lambda: wrk(auth_url, seconds, scripts["many"]),
+        lambda: wrk(auth_url, seconds, scripts["few"]), rounds)
+    rate = min(auth, 1) * base_rate / 2
+    p99, _ = compare(
+        f"p99 at {rate:.0f}/s / nginx", lambda: p99_ms(auth_url, rate, seconds, folder, headers),
+        lambda: p99_ms(nginx_url, rate, seconds, folder, headers), rounds, "ms")
+    print()
+    promise("serve-auth-over-nginx", f"{auth:.2f}", ">=0.9", auth >= 0.9)
+    promise("serve-check-three-limits-over-nginx", f"{check:.2f}", ">=0.6", check >= 0.6)
+    promise("serve-p99-over-nginx", f"{p99:.2f}", "<=2", p99 <= 2)
+    promise("serve-1M-keys-over-1k", f"{keys:.2f}", ">=0.9", keys >= 0.9)
+    promise("serve-resident-mb", f"{resident:.1f}", "<=20", resident <= 20)
+    promise("serve-start-ms", f"{start_ms:.0f}", "<=100", start_ms <= 100)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+#include "server/config/config.h"
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/file_commands.h"
+#include "server/config/schema.h"
+
+namespace sluice::cli {
+namespace {
+
+Expected<std::string, std::vector<RuleError>> check(std::string_view text,
+                                                    const std::string& file) {
+  auto config = server::parse_config(text, file);
+  if (!config) return Unexpected{std::move(config.error())};
+  return std::string();
+}
+
+}  // namespace
+
+void add_config(CLI::App& app, int& status) {
+  add_file_commands(
+      *app.add_subcommand("config", "Checks and explains configuration files of the server"),
+      status,
+      {.files = "configuration files",
+       .guide_file = "docs/config.md",
+       .check = check,
+       .schema = server::config::json_schema,
+       .guide = server::config::guide});
+}
+
+}  // namespace sluice::cli

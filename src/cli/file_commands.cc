@@ -1,0 +1,67 @@
+#include "cli/file_commands.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+
+#include "rules/yaml_tree.h"
+
+namespace sluice::cli {
+namespace {
+
+using Errors = std::vector<RuleError>;
+
+Expected<std::string, Errors> read(const std::string& file) {
+  if (file != "-") return rules::read_file(file);
+  // One byte more than is allowed, so that it shows.
+  std::string text(rules::kMaxFileBytes + 1, '\0');
+  std::cin.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(std::cin.gcount()));
+  return text;
+}
+
+// Whether the file is right; says so, or what is wrong with it.
+bool check(const std::string& file, const FileKind& kind) {
+  auto result = read(file);
+  if (result) result = kind.check(*result, file);
+  if (!result) {
+    for (const RuleError& error : result.error()) std::cerr << error.to_string() << '\n';
+    return false;
+  }
+  std::cout << file << ": ok" << (result->empty() ? "" : ", ") << *result << '\n';
+  return true;
+}
+
+void add_check(CLI::App& app, int& status, const FileKind& kind) {
+  CLI::App* command = app.add_subcommand(
+      "check", "Says whether " + kind.files + " are right, or all that is wrong");
+  auto files = std::make_shared<std::vector<std::string>>();
+  command->add_option("FILE", *files, "The files; - is the standard input")->required();
+  command->callback([files, kind, &status] {
+    status = 0;
+    for (const std::string& file : *files) {
+      if (!check(file, kind)) status = 1;
+    }
+  });
+}
+
+void add_print(CLI::App& app, int& status, const std::string& name, const std::string& help,
+               std::string (*text)()) {
+  app.add_subcommand(name, help)->callback([text, &status] {
+    std::cout << text() << std::flush;
+    status = std::cout ? 0 : 1;
+  });
+}
+
+}  // namespace
+
+void add_file_commands(CLI::App& command, int& status, const FileKind& kind) {
+  command.require_subcommand(1);
+  add_check(command, status, kind);
+  add_print(command, status, "schema", "Prints the JSON Schema of " + kind.files + ", for editors",
+            kind.schema);
+  add_print(command, status, "docs", "Prints the manual of " + kind.files + ", " + kind.guide_file,
+            kind.guide);
+}
+
+}  // namespace sluice::cli

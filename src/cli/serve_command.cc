@@ -1,0 +1,132 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "server/config/address.h"
+#include "server/config/config.h"
+#include "server/server.h"
+
+namespace sluice::cli {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+constexpr const char* kHelp =
+    "ADDR is host:port, [v6]:port or unix:PATH; port 0 picks a free one; off closes a door. The "
+    "first\nline on stdout, once every listener accepts, is `ready http=ADDR ... admin=ADDR` with "
+    "the real\nports. Flags override the configuration file (docs/config.md). Without rules a "
+    "small "
+    "built-in\nexample is in force. This version has no gRPC and no RESP door: they stay off.\n"
+    "\n"
+    "SIGHUP reads the rules again, as does a change of their files; SIGTERM stops accepting, "
+    "finishes\nwhat was accepted, and exits with 0.\n"
+    "\n"
+    "Exit status: 0 it was told to end; 1 it could not start; 2 usage.\n"
+    "\n"
+    "Examples:\n"
+    "  sluice serve --rules rules.yaml\n"
+    "  sluice serve --config /etc/sluice/sluice.yaml --http 0.0.0.0:8080";
+
+struct Flags {
+  std::string config;
+  std::vector<std::string> rules;
+  std::string http, grpc, resp, admin, store;
+  std::size_t threads = 0;
+};
+
+int fail(const std::string& text, int status) {
+  std::cerr << "sluice: " << text << '\n';
+  return status;
+}
+
+void override_with(const Flags& flags, server::Config& config) {
+  const auto take = [](const std::string& flag, std::string& value) {
+    if (!flag.empty()) value = flag;
+  };
+  take(flags.http, config.http);
+  take(flags.admin, config.admin);
+  take(flags.store, config.store);
+  if (!flags.rules.empty()) config.rules = flags.rules;
+  if (flags.threads > 0) config.threads = flags.threads;
+}
+
+// What is wrong with the flags, or nothing.
+std::string find_mistake(const Flags& flags) {
+  for (const auto& [name, value] :
+       {std::pair("--http", &flags.http), std::pair("--grpc", &flags.grpc),
+        std::pair("--resp", &flags.resp), std::pair("--admin", &flags.admin)}) {
+    if (value->empty()) continue;
+    if (const auto address = server::parse_address(*value); !address) {
+      return std::string(name) + " " + *value + ": " + address.error();
+    }
+  }
+  if (!flags.store.empty() && flags.store != "memory") {
+    return "--store " + flags.store + ": there is no such store; expected memory";
+  }
+  return {};
+}
+
+void warn_of_closed_doors(const Flags& flags) {
+  for (const auto& [name, value] :
+       {std::pair("gRPC", &flags.grpc), std::pair("RESP", &flags.resp)}) {
+    if (value->empty() || *value == "off") continue;
+    std::cerr << "sluice: warning: this version has no " << name << " door; it stays off\n";
+  }
+}
+
+int serve(const Flags& flags) {
+  if (const std::string mistake = find_mistake(flags); !mistake.empty()) {
+    return fail(mistake, kUsage);
+  }
+  server::Config config;
+  if (!flags.config.empty()) {
+    auto loaded = server::load_config(flags.config);
+    if (!loaded) {
+      for (const RuleError& error : loaded.error()) std::cerr << error.to_string() << '\n';
+      return kFailed;
+    }
+    config = std::move(*loaded);
+  }
+  override_with(flags, config);
+  if (server::collide(*server::parse_address(config.http), *server::parse_address(config.admin))) {
+    return fail("HTTP and the administration cannot both listen at " + config.http +
+                    "; expected another address for one of them",
+                kUsage);
+  }
+  warn_of_closed_doors(flags);
+  auto server = server::Server::start(config);
+  if (!server) return fail(server.error(), kFailed);
+  std::cout << (*server)->ready_line() << std::endl;
+  if (const std::string hint = (*server)->hint(); !hint.empty()) std::cerr << hint << std::endl;
+  (*server)->run();
+  return 0;
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand("serve", "Serves decisions over HTTP");
+  auto flags = std::make_shared<Flags>();
+  command->add_option("--config", flags->config, "The configuration file")->type_name("FILE");
+  command->add_option("--rules", flags->rules, "A file of rules, or a directory; may stand again")
+      ->type_name("FILE");
+  command->add_option("--http", flags->http, "Where to speak HTTP [127.0.0.1:8080]")
+      ->type_name("ADDR");
+  command->add_option("--grpc", flags->grpc, "Where to speak gRPC [off]")->type_name("ADDR");
+  command->add_option("--resp", flags->resp, "Where to speak RESP [off]")->type_name("ADDR");
+  command->add_option("--admin", flags->admin, "Where to be administered [127.0.0.1:6070]")
+      ->type_name("ADDR");
+  command->add_option("--store", flags->store, "Where counters are kept [memory]")
+      ->type_name("URL");
+  command->add_option("--threads", flags->threads, "Event loops [as many as processors]")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+  command->footer(kHelp);
+  command->callback([flags, &status] { status = serve(*flags); });
+}
+
+}  // namespace sluice::cli

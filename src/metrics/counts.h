@@ -1,0 +1,136 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "metrics/metrics.h"
+
+namespace sluice::metrics {
+
+// A number that one thread writes and any may read.
+class Count {
+ public:
+  void add(std::uint64_t n) noexcept {
+    value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+  std::uint64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+};
+
+inline constexpr std::size_t kOutcomes = 2;
+inline constexpr std::size_t kReasons = static_cast<std::size_t>(Reason::kInvalid) + 1;
+inline constexpr std::size_t kCacheLine = 64;
+
+constexpr std::size_t cell_of(Outcome outcome, Reason reason) noexcept {
+  return static_cast<std::size_t>(outcome) * kReasons + static_cast<std::size_t>(reason);
+}
+inline constexpr std::size_t kShadowCell = kOutcomes * kReasons;  // denials of a rule on trial
+inline constexpr std::size_t kCells = kShadowCell + 1;
+
+// What is counted of one limit, or of the requests that one rule decided.
+struct alignas(kCacheLine) Tally {
+  std::array<Count, kCells> cells;
+};
+
+// Sums of tallies, and whether a rule in use counts for them and is on trial.
+struct Total {
+  std::array<std::uint64_t, kCells> cells{};
+  bool shadow = false;
+
+  void add(const Tally& tally) noexcept;
+  void add(const Total& other) noexcept;
+};
+
+// Totals by the names of rules and of limits.
+struct Totals {
+  std::map<std::pair<std::string, std::string>, Total> limits;
+  std::map<std::string, Total> requests;  // under "": those that no rule decided
+};
+
+// The tallies of one set of rules, found by where a rule and a limit stand in it.
+class RuleCounts {
+ public:
+  RuleCounts();  // of no rules
+  explicit RuleCounts(const RuleSet& rules);
+
+  void count(const RuleAnswer& answer) noexcept;
+  void add_to(Totals& totals) const;
+  bool knows(const std::string& rule, const std::string& limit) const noexcept;
+  bool knows(const std::string& rule) const noexcept;
+  // Tells sets of rules apart; null: none.
+  const RuleSet::Impl* id() const noexcept { return rules_ ? &rules_->impl() : nullptr; }
+
+ private:
+  std::size_t index_of(const Rule* rule) const noexcept;
+
+  std::optional<RuleSet> rules_;
+  std::span<const Rule> all_;
+  std::vector<std::size_t> first_limit_;  // of each rule, among `limits_`
+  std::unique_ptr<Tally[]> limits_;
+  std::unique_ptr<Tally[]> requests_;  // of each rule, and of none
+};
+
+// Durations, by powers of two of a microsecond: bucket k holds what is at most 2^k µs, the last one
+// everything else.
+struct alignas(kCacheLine) Durations {
+  static constexpr std::size_t kBounds = 21;  // 1 µs to 1.048576 s
+
+  void add(std::chrono::nanoseconds took) noexcept {
+    const auto ns = took.count() > 0 ? static_cast<std::uint64_t>(took.count()) : 0;
+    const auto bucket = static_cast<std::size_t>(std::bit_width((ns - (ns > 0)) / 1000));
+    buckets[bucket < kBounds ? bucket : kBounds].add(1);
+    sum_ns.add(ns);
+  }
+
+  std::array<Count, kBounds + 1> buckets;
+  Count sum_ns;
+};
+
+// What recorders of one registry share. The lock is held while a recorder changes its rules and
+// while what all have counted is collected; what recorders have counted by earlier rules is kept
+// here, as long as any of them has rules with these names.
+struct Shared {
+  std::mutex mutex;
+  Totals kept;
+  std::vector<const Recorder::State*> recorders;
+
+  void forget_unknown_names();
+};
+
+struct Recorder::State {
+  explicit State(Shared& all) : shared(all), rules(std::make_unique<RuleCounts>()) {}
+
+  Shared& shared;
+  std::unique_ptr<RuleCounts> rules;  // replaced by the recorder's thread, under the lock
+  std::array<Durations, kDoors> durations;
+  std::array<Count, kEvents> events;
+};
+
+// Sums of all recorders.
+struct Sums {
+  struct Duration {
+    std::array<std::uint64_t, Durations::kBounds + 1> buckets{};
+    std::uint64_t sum_ns = 0;
+  };
+  Totals totals;
+  std::array<Duration, kDoors> durations;
+  std::array<std::uint64_t, kEvents> events{};
+
+  void add(const Recorder::State& recorder);
+};
+
+}  // namespace sluice::metrics

@@ -1,0 +1,317 @@
+#include "metrics/metrics.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <ctime>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace sluice::metrics {
+namespace {
+
+using std::chrono::nanoseconds;
+
+RuleSet parse(const std::string& rules) {
+  auto parsed = RuleSet::parse("version: 1\nrules:\n" + rules, "test");
+  if (!parsed) throw std::runtime_error(parsed.error().front().to_string());
+  return parsed.value();
+}
+
+// A rule with limits of these names; of names that need it, quoted for YAML.
+std::string rule(const std::string& name, const std::vector<std::string>& limits,
+                 const std::string& more = "") {
+  std::string text = "  - name: " + name + "\n" + more + "    limits:\n";
+  for (const auto& limit : limits) {
+    text += "      - { name: " + limit + ", algorithm: gcra, limit: 1, per: 1s }\n";
+  }
+  return text;
+}
+
+constexpr const char* kOnTrial = "    mode: shadow\n";
+
+Decision decision(Outcome outcome, Reason reason) {
+  Decision made;
+  made.outcome = outcome;
+  made.reason = reason;
+  return made;
+}
+const Decision kPassed = decision(Outcome::kAllowed, Reason::kOk);
+const Decision kHeld = decision(Outcome::kDenied, Reason::kLimited);
+
+// The answer of the rule, with one answer for each of its limits in turn.
+RuleAnswer answer_of(const Rule& rule, const Decision& whole, const std::vector<Decision>& limits) {
+  RuleAnswer answer;
+  answer.decision = whole;
+  answer.rule = &rule;
+  for (std::size_t i = 0; i < limits.size(); ++i) {
+    answer.limits.push_back({&rule, &rule.limits[i], {}, {}, limits[i]});
+  }
+  return answer;
+}
+
+// The value of a series as it is written, or "absent".
+std::string value_of(const std::string& text, const std::string& series) {
+  const auto at = ("\n" + text).find("\n" + series + " ");
+  if (at == std::string::npos) return "absent";
+  const auto from = at + series.size() + 1;
+  return text.substr(from, text.find('\n', from) - from);
+}
+
+std::string requests(const std::string& rule, const std::string& outcome,
+                     const std::string& reason) {
+  return "sluice_requests_total{rule=\"" + rule + "\",outcome=\"" + outcome + "\",reason=\"" +
+         reason + "\"}";
+}
+
+std::string decisions(const std::string& rule, const std::string& limit, const std::string& outcome,
+                      const std::string& reason) {
+  return "sluice_decisions_total{rule=\"" + rule + "\",limit=\"" + limit + "\",outcome=\"" +
+         outcome + "\",reason=\"" + reason + "\"}";
+}
+
+std::string shadow_denials(const std::string& rule, const std::string& limit) {
+  return "sluice_shadow_denials_total{rule=\"" + rule + "\",limit=\"" + limit + "\"}";
+}
+
+class Metrics : public ::testing::Test {
+ protected:
+  std::string value(const std::string& series) const { return value_of(registry_.text(), series); }
+
+  Registry registry_;
+  Recorder& recorder_ = registry_.make_recorder();
+};
+
+TEST_F(Metrics, CountEachLimitByOutcomeAndReason) {
+  const RuleSet rules = parse(rule("first", {"x"}) + rule("order", {"global", "user"}));
+  recorder_.use(rules);
+  const Rule& order = rules.rules()[1];
+  recorder_.count(answer_of(order, kPassed, {kPassed, kPassed}));
+  recorder_.count(answer_of(order, kHeld, {kPassed, kHeld}));
+  recorder_.count(answer_of(order, decision(Outcome::kAllowed, Reason::kFallback),
+                            {decision(Outcome::kAllowed, Reason::kFallback)}));
+  EXPECT_EQ(value(decisions("order", "global", "allowed", "ok")), "2");
+  EXPECT_EQ(value(decisions("order", "global", "allowed", "fallback")), "1");
+  EXPECT_EQ(value(decisions("order", "user", "allowed", "ok")), "1");
+  EXPECT_EQ(value(decisions("order", "user", "denied", "limited")), "1");
+  EXPECT_EQ(value(decisions("first", "x", "allowed", "ok")), "0");
+}
+
+TEST_F(Metrics, CountRequestsByTheRuleThatDecided) {
+  const RuleSet rules = parse(rule("a", {"x"}) + rule("b", {"x"}));
+  recorder_.use(rules);
+  recorder_.count(answer_of(rules.rules()[1], kHeld, {kHeld}));
+  recorder_.count(answer_of(rules.rules()[1], decision(Outcome::kAllowed, Reason::kShadow), {}));
+  recorder_.count(RuleAnswer{});
+  recorder_.count(RuleAnswer{});
+  EXPECT_EQ(value(requests("b", "denied", "limited")), "1");
+  EXPECT_EQ(value(requests("b", "allowed", "shadow")), "1");
+  EXPECT_EQ(value(requests("b", "allowed", "ok")), "0");
+  EXPECT_EQ(value(requests("a", "denied", "limited")), "0");
+  EXPECT_EQ(value(requests("", "allowed", "ok")), "2");
+}
+
+TEST_F(Metrics, StartAtZeroForWhatRatesAreAskedOfAndAreSilentOfTheRest) {
+  recorder_.use(parse(rule("a", {"x"})));
+  EXPECT_EQ(value(decisions("a", "x", "allowed", "ok")), "0");
+  EXPECT_EQ(value(decisions("a", "x", "denied", "limited")), "0");
+  EXPECT_EQ(value(decisions("a", "x", "denied", "never")), "absent");
+  EXPECT_EQ(value(requests("", "allowed", "ok")), "0");
+  EXPECT_EQ(value(requests("", "denied", "limited")), "absent");
+  EXPECT_EQ(value(shadow_denials("a", "x")), "absent");
+}
+
+TEST_F(Metrics, CountShadowDenialsOfRulesOnTrialOnly) {
+  const RuleSet rules = parse(rule("trial", {"x", "y"}, kOnTrial) + rule("real", {"x"}));
+  recorder_.use(rules);
+  EXPECT_EQ(value(shadow_denials("trial", "x")), "0");
+  recorder_.count(answer_of(rules.rules()[0], kPassed, {kHeld, kPassed}));
+  recorder_.count(answer_of(rules.rules()[1], kHeld, {kHeld}));
+  EXPECT_EQ(value(shadow_denials("trial", "x")), "1");
+  EXPECT_EQ(value(shadow_denials("trial", "y")), "0");
+  EXPECT_EQ(value(shadow_denials("real", "x")), "absent");
+  EXPECT_EQ(value(decisions("trial", "x", "denied", "limited")), "1");
+}
+
+TEST_F(Metrics, OfNamesThatContinueGoOnWhereverTheyStand) {
+  const RuleSet before = parse(rule("trial", {"x", "y"}, kOnTrial) + rule("gone", {"x"}));
+  recorder_.use(before);
+  recorder_.count(answer_of(before.rules()[0], kHeld, {kHeld, kPassed}));
+  recorder_.count(answer_of(before.rules()[1], kHeld, {kHeld}));
+  const RuleSet after = parse(rule("new", {"x"}) + rule("trial", {"z", "x"}));
+  recorder_.use(after);
+  EXPECT_EQ(value(decisions("trial", "x", "denied", "limited")), "1");
+  EXPECT_EQ(value(requests("trial", "denied", "limited")), "1");
+  EXPECT_EQ(value(shadow_denials("trial", "x")), "1") << "though the rule is enforced now";
+  recorder_.count(answer_of(after.rules()[1], kHeld, {kHeld, kHeld}));
+  EXPECT_EQ(value(decisions("trial", "x", "denied", "limited")), "2");
+  EXPECT_EQ(value(shadow_denials("trial", "x")), "1");
+  EXPECT_EQ(value(decisions("trial", "z", "denied", "limited")), "1");
+  EXPECT_EQ(value(decisions("new", "x", "denied", "limited")), "0");
+}
+
+TEST_F(Metrics, OfNamesThatAreGoneAreForgotten) {
+  const RuleSet before = parse(rule("a", {"x", "y"}) + rule("gone", {"x"}));
+  recorder_.use(before);
+  recorder_.count(answer_of(before.rules()[0], kHeld, {kHeld, kHeld}));
+  recorder_.count(answer_of(before.rules()[1], kHeld, {kHeld}));
+  recorder_.use(parse(rule("a", {"x"})));
+  EXPECT_EQ(value(decisions("a", "x", "denied", "limited")), "1");
+  EXPECT_EQ(value(decisions("a", "y", "denied", "limited")), "absent");
+  EXPECT_EQ(value(decisions("gone", "x", "denied", "limited")), "absent");
+  EXPECT_EQ(value(requests("gone", "denied", "limited")), "absent");
+  recorder_.use(before);
+  EXPECT_EQ(value(decisions("gone", "x", "denied", "limited")), "0");
+}
+
+TEST_F(Metrics, OfSeveralRecordersAreSummedAndShownWhileAnyUsesTheName) {
+  Recorder& other = registry_.make_recorder();
+  const RuleSet before = parse(rule("a", {"x"}));
+  const RuleSet after = parse(rule("b", {"x"}));
+  for (Recorder* recorder : {&recorder_, &other}) {
+    recorder->use(before);
+    recorder->count(answer_of(before.rules()[0], kHeld, {kHeld}));
+  }
+  EXPECT_EQ(value(decisions("a", "x", "denied", "limited")), "2");
+  recorder_.use(after);
+  EXPECT_EQ(value(decisions("a", "x", "denied", "limited")), "2") << "less would look like a reset";
+  EXPECT_EQ(value(decisions("b", "x", "denied", "limited")), "0");
+  other.use(after);
+  EXPECT_EQ(value(decisions("a", "x", "denied", "limited")), "absent");
+}
+
+TEST_F(Metrics, KeepWhatNoRuleDecidedWhenRulesChange) {
+  recorder_.count(RuleAnswer{});
+  recorder_.use(parse(rule("a", {"x"})));
+  recorder_.count(RuleAnswer{});
+  recorder_.use(parse(rule("b", {"x"})));
+  EXPECT_EQ(value(requests("", "allowed", "ok")), "2");
+}
+
+TEST_F(Metrics, DoNotCountAnswersOfRulesThatAreNotInUse) {
+  recorder_.use(parse(rule("a", {"x"})));
+  const RuleSet others = parse(rule("b", {"x"}));
+  recorder_.count(answer_of(others.rules()[0], kHeld, {kHeld}));
+  EXPECT_EQ(value(decisions("a", "x", "denied", "limited")), "0");
+  EXPECT_EQ(value(decisions("b", "x", "denied", "limited")), "absent");
+}
+
+// (Names with control characters are refused by the rules.)
+TEST_F(Metrics, EscapeLabelsOfOddNames) {
+  recorder_.use(parse(rule(R"("quo\"te")", {R"("back\\slash")"}) + rule("限流", {"'{x=\"y\"}'"})));
+  EXPECT_EQ(value(decisions(R"(quo\"te)", R"(back\\slash)", "allowed", "ok")), "0");
+  EXPECT_EQ(value(decisions("限流", R"({x=\"y\"})", "allowed", "ok")), "0");
+}
+
+TEST_F(Metrics, PutDurationsIntoBucketsThatIncludeTheirBound) {
+  const auto bucket = [&](const std::string& bound) {
+    return value("sluice_request_duration_seconds_bucket{door=\"auth\",le=\"" + bound + "\"}");
+  };
+  recorder_.observe(Door::kAuth, nanoseconds(-5));
+  recorder_.observe(Door::kAuth, nanoseconds(0));
+  recorder_.observe(Door::kAuth, nanoseconds(1000));
+  EXPECT_EQ(bucket("1e-06"), "3");
+  recorder_.observe(Door::kAuth, nanoseconds(1001));
+  recorder_.observe(Door::kAuth, nanoseconds(2000));
+  EXPECT_EQ(bucket("1e-06"), "3");
+  EXPECT_EQ(bucket("2e-06"), "5");
+  recorder_.observe(Door::kAuth, nanoseconds(2001));
+  recorder_.observe(Door::kAuth, nanoseconds(1'048'576'000));
+  EXPECT_EQ(bucket("2e-06"), "5");
+  EXPECT_EQ(bucket("4e-06"), "6");
+  EXPECT_EQ(bucket("0.524288"), "6");
+  EXPECT_EQ(bucket("1.048576"), "7");
+  recorder_.observe(Door::kAuth, nanoseconds(1'048'576'001));
+  EXPECT_EQ(bucket("1.048576"), "7");
+  EXPECT_EQ(bucket("+Inf"), "8");
+  EXPECT_EQ(value("sluice_request_duration_seconds_count{door=\"auth\"}"), "8");
+  EXPECT_EQ(value("sluice_request_duration_seconds_count{door=\"check\"}"), "0");
+}
+
+TEST_F(Metrics, SumDurationsInSecondsByDoor) {
+  recorder_.observe(Door::kCheck, std::chrono::milliseconds(1500));
+  registry_.make_recorder().observe(Door::kCheck, std::chrono::seconds(1));
+  recorder_.observe(Door::kOther, std::chrono::hours(1));
+  EXPECT_EQ(value("sluice_request_duration_seconds_sum{door=\"check\"}"), "2.5");
+  EXPECT_EQ(value("sluice_request_duration_seconds_sum{door=\"other\"}"), "3600");
+}
+
+TEST_F(Metrics, CountConnectionsAndWhatBefallsThem) {
+  recorder_.add(Event::kAccepted, 5);
+  registry_.make_recorder().add(Event::kAccepted);
+  recorder_.add(Event::kClosed, 2);
+  recorder_.add(Event::kRefused);
+  recorder_.add(Event::kOutOfDescriptors, 3);
+  recorder_.add(Event::kBadRequest, 4);
+  recorder_.add(Event::kTimedOut, 7);
+  EXPECT_EQ(value("sluice_connections_accepted_total"), "6");
+  EXPECT_EQ(value("sluice_connections"), "4");
+  EXPECT_EQ(value("sluice_connections_refused_total{reason=\"cap\"}"), "1");
+  EXPECT_EQ(value("sluice_connections_refused_total{reason=\"out_of_descriptors\"}"), "3");
+  EXPECT_EQ(value("sluice_request_errors_total{reason=\"bad_request\"}"), "4");
+  EXPECT_EQ(value("sluice_request_errors_total{reason=\"timed_out\"}"), "7");
+}
+
+TEST_F(Metrics, AskForValuesWhenTheyAreRead) {
+  double keys = 1;
+  registry_.add_gauge("sluice_store_keys", "Counters in the store.", [&] { return keys; });
+  registry_.add_counter("sluice_store_evictions_total", "Counters evicted.", [] { return 2.0; });
+  EXPECT_EQ(value("sluice_store_keys"), "1");
+  keys = 1234567;
+  const std::string text = registry_.text();
+  EXPECT_EQ(value_of(text, "sluice_store_keys"), "1234567");
+  EXPECT_EQ(value_of(text, "sluice_store_evictions_total"), "2");
+  EXPECT_NE(text.find("# HELP sluice_store_keys Counters in the store.\n"), std::string::npos);
+  EXPECT_NE(text.find("# TYPE sluice_store_keys gauge\n"), std::string::npos);
+  EXPECT_NE(text.find("# TYPE sluice_store_evictions_total counter\n"), std::string::npos);
+}
+
+TEST_F(Metrics, RefuseNamesThatAreMalformedOrTaken) {
+  const auto value = [] { return 0.0; };
+  registry_.add_gauge("sluice_ready", "Ready.", value);
+  EXPECT_THROW(registry_.add_counter("sluice_ready", "Ready.", value), std::invalid_argument);
+  EXPECT_THROW(registry_.add_gauge("sluice ready", "Ready.", value), std::invalid_argument);
+}
+
+TEST_F(Metrics, TellTheVersion) {
+  EXPECT_EQ(value("sluice_build_info{version=\"" SLUICE_VERSION "\"}"), "1");
+}
+
+TEST_F(Metrics, TellOfTheProcess) {
+  const std::string text = registry_.text();
+  const auto number = [&](const std::string& series) {
+    return std::strtod(value_of(text, series).c_str(), nullptr);
+  };
+  EXPECT_GT(number("process_resident_memory_bytes"), 100'000);
+  EXPECT_GT(number("process_virtual_memory_bytes"), number("process_resident_memory_bytes"));
+  EXPECT_GE(number("process_max_fds"), number("process_open_fds"));
+  EXPECT_NE(value_of(text, "process_cpu_seconds_total"), "absent");
+  EXPECT_LE(number("process_start_time_seconds"), static_cast<double>(std::time(nullptr)) + 1);
+  EXPECT_GT(number("process_start_time_seconds"), static_cast<double>(std::time(nullptr)) - 86400);
+  EXPECT_EQ(value("process_start_time_seconds"), value_of(text, "process_start_time_seconds"));
+}
+
+TEST_F(Metrics, CountDescriptorsAlsoWhenNoneIsLeft) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int at_first = std::stoi(value("process_open_fds"));
+  const rlimit few{static_cast<rlim_t>(at_first + 20), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<int> opened;
+  for (int fd = 0; (fd = open("/dev/null", O_RDONLY)) >= 0;) opened.push_back(fd);
+  const std::string text = registry_.text();
+  for (const int fd : opened) close(fd);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_GT(opened.size(), 0U);
+  EXPECT_EQ(value_of(text, "process_open_fds"),
+            std::to_string(static_cast<std::size_t>(at_first) + opened.size()));
+  EXPECT_EQ(value_of(text, "process_max_fds"), std::to_string(at_first + 20));
+  EXPECT_NE(value_of(text, "process_resident_memory_bytes"), "absent");
+}
+
+}  // namespace
+}  // namespace sluice::metrics

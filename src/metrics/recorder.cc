@@ -1,0 +1,128 @@
+#include <algorithm>
+
+#include "metrics/counts.h"
+
+namespace sluice::metrics {
+
+std::string_view to_string(Door door) noexcept {
+  static constexpr std::array<std::string_view, kDoors> kNames = {"check", "auth", "other"};
+  return kNames[static_cast<std::size_t>(door)];
+}
+
+void Total::add(const Tally& tally) noexcept {
+  for (std::size_t i = 0; i < kCells; ++i) cells[i] += tally.cells[i].get();
+}
+
+void Total::add(const Total& other) noexcept {
+  for (std::size_t i = 0; i < kCells; ++i) cells[i] += other.cells[i];
+}
+
+RuleCounts::RuleCounts() : requests_(std::make_unique<Tally[]>(1)) {}
+
+RuleCounts::RuleCounts(const RuleSet& rules) : rules_(rules), all_(rules_->rules()) {
+  std::size_t limits = 0;
+  first_limit_.reserve(all_.size());
+  for (const Rule& rule : all_) {
+    first_limit_.push_back(limits);
+    limits += rule.limits.size();
+  }
+  limits_ = std::make_unique<Tally[]>(limits);
+  requests_ = std::make_unique<Tally[]>(all_.size() + 1);
+}
+
+// Where the rule stands; behind the last, if it is null or of other rules.
+std::size_t RuleCounts::index_of(const Rule* rule) const noexcept {
+  if (rule == nullptr) return all_.size();
+  const auto index = static_cast<std::size_t>(rule - all_.data());
+  return index < all_.size() ? index : all_.size();
+}
+
+void RuleCounts::count(const RuleAnswer& answer) noexcept {
+  const auto cell = cell_of(answer.decision.outcome, answer.decision.reason);
+  requests_[index_of(answer.rule)].cells[cell].add(1);
+  for (const LimitAnswer& of : answer.limits) {
+    const auto index = index_of(of.rule);
+    if (index == all_.size()) continue;
+    const auto limit = static_cast<std::size_t>(of.limit - of.rule->limits.data());
+    if (limit >= of.rule->limits.size()) continue;
+    Tally& tally = limits_[first_limit_[index] + limit];
+    tally.cells[cell_of(of.decision.outcome, of.decision.reason)].add(1);
+    if (of.rule->mode == RuleMode::kShadow && !of.decision.allowed()) {
+      tally.cells[kShadowCell].add(1);
+    }
+  }
+}
+
+void RuleCounts::add_to(Totals& totals) const {
+  totals.requests[""].add(requests_[all_.size()]);
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    const Rule& rule = all_[i];
+    totals.requests[rule.name].add(requests_[i]);
+    for (std::size_t j = 0; j < rule.limits.size(); ++j) {
+      Total& total = totals.limits[{rule.name, rule.limits[j].name}];
+      total.add(limits_[first_limit_[i] + j]);
+      total.shadow |= rule.mode == RuleMode::kShadow;
+    }
+  }
+}
+
+bool RuleCounts::knows(const std::string& rule) const noexcept {
+  return rule.empty() || (rules_ && rules_->find(rule) != nullptr);
+}
+
+bool RuleCounts::knows(const std::string& rule, const std::string& limit) const noexcept {
+  const Rule* found = rules_ ? rules_->find(rule) : nullptr;
+  return found != nullptr && std::any_of(found->limits.begin(), found->limits.end(),
+                                         [&](const RuleLimit& one) { return one.name == limit; });
+}
+
+void Shared::forget_unknown_names() {
+  std::vector<const RuleCounts*> different;
+  for (const Recorder::State* recorder : recorders) {
+    const RuleCounts* rules = recorder->rules.get();
+    const auto same = [&](const RuleCounts* other) { return other->id() == rules->id(); };
+    if (std::none_of(different.begin(), different.end(), same)) different.push_back(rules);
+  }
+  const auto unknown = [&](const auto&... names) {
+    return std::none_of(different.begin(), different.end(),
+                        [&](const RuleCounts* rules) { return rules->knows(names...); });
+  };
+  std::erase_if(kept.requests, [&](const auto& entry) { return unknown(entry.first); });
+  std::erase_if(kept.limits,
+                [&](const auto& entry) { return unknown(entry.first.first, entry.first.second); });
+}
+
+void Sums::add(const Recorder::State& recorder) {
+  recorder.rules->add_to(totals);
+  for (std::size_t door = 0; door < kDoors; ++door) {
+    const Durations& from = recorder.durations[door];
+    for (std::size_t i = 0; i < from.buckets.size(); ++i) {
+      durations[door].buckets[i] += from.buckets[i].get();
+    }
+    durations[door].sum_ns += from.sum_ns.get();
+  }
+  for (std::size_t i = 0; i < kEvents; ++i) events[i] += recorder.events[i].get();
+}
+
+Recorder::Recorder(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+Recorder::~Recorder() = default;
+
+void Recorder::use(const RuleSet& rules) {
+  auto next = std::make_unique<RuleCounts>(rules);
+  const std::lock_guard lock(state_->shared.mutex);
+  state_->rules->add_to(state_->shared.kept);
+  state_->rules = std::move(next);
+  state_->shared.forget_unknown_names();
+}
+
+void Recorder::count(const RuleAnswer& answer) noexcept { state_->rules->count(answer); }
+
+void Recorder::observe(Door door, std::chrono::nanoseconds took) noexcept {
+  state_->durations[static_cast<std::size_t>(door)].add(took);
+}
+
+void Recorder::add(Event event, std::uint64_t n) noexcept {
+  state_->events[static_cast<std::size_t>(event)].add(n);
+}
+
+}  // namespace sluice::metrics

@@ -1,0 +1,251 @@
+#include <prometheus/check_names.h>
+#include <prometheus/collectable.h>
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "metrics/counts.h"
+#include "metrics/process.h"
+
+namespace sluice::metrics {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+// A family, to which series are added.
+class Family {
+ public:
+  Family(MetricType type, std::string name, std::string help) {
+    family_.type = type;
+    family_.name = std::move(name);
+    family_.help = std::move(help);
+  }
+  Family& add(Labels labels, double value) {
+    ClientMetric& metric = family_.metric.emplace_back();
+    metric.label = std::move(labels);
+    (family_.type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
+    return *this;
+  }
+  Family& add(Labels labels, std::uint64_t value) {
+    return add(std::move(labels), static_cast<double>(value));
+  }
+  Family& add(Labels labels, ClientMetric::Histogram histogram) {
+    ClientMetric& metric = family_.metric.emplace_back();
+    metric.label = std::move(labels);
+    metric.histogram = std::move(histogram);
+    return *this;
+  }
+  MetricFamily take() { return std::move(family_); }
+
+ private:
+  MetricFamily family_;
+};
+
+// The series of a total by outcome and reason: what was counted, and from the start those two that
+// rates are asked of. Requests that no rule decided are never limited.
+void add_outcomes(Family& family, const Labels& names, const Total& total, bool limited) {
+  for (const auto outcome : {Outcome::kAllowed, Outcome::kDenied}) {
+    for (std::size_t i = 0; i < kReasons; ++i) {
+      const auto reason = static_cast<Reason>(i);
+      const auto value = total.cells[cell_of(outcome, reason)];
+      const bool from_start = outcome == Outcome::kAllowed ? reason == Reason::kOk
+                                                           : limited && reason == Reason::kLimited;
+      if (value == 0 && !from_start) continue;
+      Labels labels = names;
+      labels.push_back({"outcome", std::string(to_string(outcome))});
+      labels.push_back({"reason", std::string(to_string(reason))});
+      family.add(std::move(labels), value);
+    }
+  }
+}
+
+MetricFamily requests_of(const Totals& totals) {
+  Family family(MetricType::Counter, "sluice_requests_total",
+                "Requests decided, by the rule that decided (empty: none matched).");
+  for (const auto& [rule, total] : totals.requests) {
+    add_outcomes(family, {{"rule", rule}}, total, !rule.empty());
+  }
+  return family.take();
+}
+
+MetricFamily decisions_of(const Totals& totals) {
+  Family family(MetricType::Counter, "sluice_decisions_total",
+                "Answers of limits, also of rules on trial.");
+  for (const auto& [names, total] : totals.limits) {
+    add_outcomes(family, {{"rule", names.first}, {"limit", names.second}}, total, true);
+  }
+  return family.take();
+}
+
+MetricFamily shadow_denials_of(const Totals& totals) {
+  Family family(MetricType::Counter, "sluice_shadow_denials_total",
+                "Requests that limits of rules on trial would have denied.");
+  for (const auto& [names, total] : totals.limits) {
+    const auto value = total.cells[kShadowCell];
+    if (value == 0 && !total.shadow) continue;
+    family.add({{"rule", names.first}, {"limit", names.second}}, value);
+  }
+  return family.take();
+}
+
+ClientMetric::Histogram histogram_of(const Sums::Duration& duration) {
+  ClientMetric::Histogram histogram;
+  std::uint64_t count = 0;
+  for (std::size_t i = 0; i < Durations::kBounds; ++i) {
+    count += duration.buckets[i];
+    histogram.bucket.push_back({count, static_cast<double>(std::uint64_t{1} << i) / 1e6});
+  }
+  histogram.sample_count = count + duration.buckets[Durations::kBounds];
+  histogram.sample_sum = static_cast<double>(duration.sum_ns) / 1e9;
+  return histogram;
+}
+
+MetricFamily durations_of(const Sums& sums) {
+  Family family(MetricType::Histogram, "sluice_request_duration_seconds",
+                "Time from a request read to its answer written into a buffer, by door.");
+  for (std::size_t i = 0; i < kDoors; ++i) {
+    family.add({{"door", std::string(to_string(static_cast<Door>(i)))}},
+               histogram_of(sums.durations[i]));
+  }
+  return family.take();
+}
+
+void add_events(std::vector<MetricFamily>& families, const Sums& sums) {
+  const auto of = [&](Event event) { return sums.events[static_cast<std::size_t>(event)]; };
+  const auto accepted = of(Event::kAccepted);
+  // What a recorder counts meanwhile may make it look as if more were closed.
+  const auto closed = std::min(of(Event::kClosed), accepted);
+  families.push_back(
+      Family(MetricType::Counter, "sluice_connections_accepted_total", "Connections accepted.")
+          .add({}, accepted)
+          .take());
+  families.push_back(Family(MetricType::Gauge, "sluice_connections", "Connections open now.")
+                         .add({}, accepted - closed)
+                         .take());
+  families.push_back(Family(MetricType::Counter, "sluice_connections_refused_total",
+                            "Connections not served: over the cap, or no descriptor was free.")
+                         .add({{"reason", "cap"}}, of(Event::kRefused))
+                         .add({{"reason", "out_of_descriptors"}}, of(Event::kOutOfDescriptors))
+                         .take());
+  families.push_back(Family(MetricType::Counter, "sluice_request_errors_total",
+                            "Requests that never became one: malformed, or too slow.")
+                         .add({{"reason", "bad_request"}}, of(Event::kBadRequest))
+                         .add({{"reason", "timed_out"}}, of(Event::kTimedOut))
+                         .take());
+}
+
+void add_process(std::vector<MetricFamily>& families, const ProcessFacts& facts) {
+  const auto add = [&](MetricType type, const char* name, const char* help,
+                       const std::optional<double>& value) {
+    if (value) families.push_back(Family(type, name, help).add({}, *value).take());
+  };
+  add(MetricType::Gauge, "process_start_time_seconds",
+      "Start time of the process since the Unix epoch.", facts.start_time_seconds);
+  add(MetricType::Counter, "process_cpu_seconds_total", "User and system CPU time.",
+      facts.cpu_seconds);
+  add(MetricType::Gauge, "process_resident_memory_bytes", "Resident memory.", facts.resident_bytes);
+  add(MetricType::Gauge, "process_virtual_memory_bytes", "Virtual memory.", facts.virtual_bytes);
+  add(MetricType::Gauge, "process_open_fds", "Open file descriptors.", facts.open_descriptors);
+  add(MetricType::Gauge, "process_max_fds", "Most file descriptors that may be open.",
+      facts.max_descriptors);
+}
+
+// A value that is asked for.
+struct Asked {
+  MetricType type;
+  std::string name;
+  std::string help;
+  std::function<double()> value;
+};
+
+}  // namespace
+
+class Registry::Impl final : public prometheus::Collectable {
+ public:
+  std::vector<MetricFamily> Collect() const override;
+  void add(Asked asked);
+
+  mutable Shared shared;
+  std::vector<std::unique_ptr<Recorder>> recorders;  // under the lock of `shared`
+
+ private:
+  Sums sums() const;
+
+  std::vector<Asked> asked_;  // under the lock of `shared`
+  Process process_;
+};
+
+void Registry::Impl::add(Asked asked) {
+  if (!prometheus::CheckMetricName(asked.name)) {
+    throw std::invalid_argument("'" + asked.name + "' is no name of a metric");
+  }
+  const std::lock_guard lock(shared.mutex);
+  for (const Asked& other : asked_) {
+    if (other.name == asked.name) {
+      throw std::invalid_argument("the metric '" + asked.name + "' was added before");
+    }
+  }
+  asked_.push_back(std::move(asked));
+}
+
+Sums Registry::Impl::sums() const {
+  Sums sums;
+  const std::lock_guard lock(shared.mutex);
+  sums.totals = shared.kept;
+  for (const Recorder::State* recorder : shared.recorders) sums.add(*recorder);
+  return sums;
+}
+
+std::vector<MetricFamily> Registry::Impl::Collect() const {
+  const Sums all = sums();
+  std::vector<MetricFamily> families;
+  families.push_back(requests_of(all.totals));
+  families.push_back(decisions_of(all.totals));
+  families.push_back(shadow_denials_of(all.totals));
+  families.push_back(durations_of(all));
+  add_events(families, all);
+  auto asked = [&] {
+    const std::lock_guard lock(shared.mutex);
+    return asked_;
+  }();
+  for (Asked& one : asked) {
+    families.push_back(
+        Family(one.type, std::move(one.name), std::move(one.help)).add({}, one.value()).take());
+  }
+  families.push_back(
+      Family(MetricType::Gauge, "sluice_build_info", "Always 1; the version is a label.")
+          .add({{"version", SLUICE_VERSION}}, 1.0)
+          .take());
+  add_process(families, process_.read());
+  return families;
+}
+
+Registry::Registry() : impl_(std::make_unique<Impl>()) {}
+Registry::~Registry() = default;
+
+Recorder& Registry::make_recorder() {
+  auto state = std::make_unique<Recorder::State>(impl_->shared);
+  const std::lock_guard lock(impl_->shared.mutex);
+  impl_->shared.recorders.push_back(state.get());
+  auto recorder = std::unique_ptr<Recorder>(new Recorder(std::move(state)));
+  return *impl_->recorders.emplace_back(std::move(recorder));
+}
+
+void Registry::add_gauge(std::string name, std::string help, std::function<double()> value) {
+  impl_->add({MetricType::Gauge, std::move(name), std::move(help), std::move(value)});
+}
+
+void Registry::add_counter(std::string name, std::string help, std::function<double()> value) {
+  impl_->add({MetricType::Counter, std::move(name), std::move(help), std::move(value)});
+}
+
+std::string Registry::text() const {
+  return prometheus::TextSerializer().Serialize(impl_->Collect());
+}
+
+}  // namespace sluice::metrics

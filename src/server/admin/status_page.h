@@ -1,0 +1,30 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sluice::server {
+
+// What GET /v1/status tells beside the rules.
+struct ServerStatus {
+  struct Door {
+    std::string name;     // "http"
+    std::string address;  // "127.0.0.1:8080"
+    std::size_t connections = 0;
+  };
+
+  std::string version;
+  std::chrono::seconds uptime{0};
+  bool ready = false;
+  bool draining = false;
+  std::size_t threads = 0;
+  std::vector<Door> doors = {};
+  std::string store = {};                                                 // "memory"
+  std::vector<std::pair<std::string, std::uint64_t>> store_numbers = {};  // {"keys", 12}, ...
+};
+
+}  // namespace sluice::server

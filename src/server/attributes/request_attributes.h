@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "rules/ip_prefix.h"
+#include "server/attributes/fields.h"
+#include "server/attributes/request_target.h"
+#include "server/attributes/trusted_proxies.h"
+#include "server/http/message.h"
+#include "sluice/rules.h"
+
+namespace sluice::server {
+
+// How a gateway described the request that it asks about.
+enum class Description : std::uint8_t {
+  kOriginal,   // by X-Original-URI and X-Original-Method
+  kForwarded,  // by X-Forwarded-Uri, X-Forwarded-Method and X-Forwarded-Host
+  kMissing,    // by neither: there is nothing to judge
+  kUnclear,    // by both, or by one of these fields twice: one may be the client's own
+};
+
+// The attributes of the request that a gateway asks about by forward-auth (docs/attributes.md):
+// method, path, host, ip, header.*, query.*, cookie.*.
+//
+// One for an event loop, not thread-safe; begin() takes the next request. Values are worked out
+// when they are asked for: path, host and ip once, the others each time. Ownership: borrows the
+// request and the proxies; what find() returns is valid until the next begin(). Cost: nothing is
+// allocated once its buffers have grown.
+class ForwardedAttributes final : public AttributeSource {
+ public:
+  explicit ForwardedAttributes(const TrustedProxies& trusted) : trusted_(&trusted) {}
+
+  // Do not decide by a description that is missing or unclear.
+  [[nodiscard]] Description begin(const http::Request& request);
+  std::optional<std::string_view> find(std::string_view name) const override;
+
+ private:
+  std::optional<std::string_view> path() const;
+  std::optional<std::string_view> host() const;
+  std::optional<std::string_view> ip() const;
+  std::string_view authority() const;
+
+  const TrustedProxies* trusted_;
+  const http::Request* request_ = nullptr;
+  Description description_ = Description::kMissing;
+  std::string_view method_;
+  RequestTarget target_;
+
+  // What has been worked out of this request.
+  mutable std::optional<std::string_view> path_;
+  mutable std::optional<std::string_view> host_;
+  mutable std::optional<std::string_view> ip_;
+  mutable std::string path_buffer_;
+  mutable std::string host_buffer_;
+  mutable rules::AddressText ip_buffer_;
+  mutable Buffers buffers_;
+};
+
+}  // namespace sluice::server

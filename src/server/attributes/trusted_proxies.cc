@@ -1,0 +1,85 @@
+#include "server/attributes/trusted_proxies.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "rules/ip_prefix.h"
+
+namespace sluice::server {
+namespace {
+
+constexpr unsigned kAllBits = 128;
+
+std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
+
+// The length of a prefix, in plain digits.
+std::optional<unsigned> read_bits(std::string_view text, unsigned least, unsigned most) noexcept {
+  unsigned bits = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, bits);
+  if (error != std::errc{} || stop != end || bits < least || bits > most) return std::nullopt;
+  if (text.size() > 1 && text.front() == '0') return std::nullopt;
+  return bits;
+}
+
+}  // namespace
+
+Expected<TrustedProxies> TrustedProxies::parse(std::span<const std::string> networks) {
+  TrustedProxies proxies;
+  for (const std::string& text : networks) {
+    if (std::string error = proxies.add(text); !error.empty()) return Unexpected{std::move(error)};
+  }
+  return proxies;
+}
+
+// What is wrong with it, or nothing.
+std::string TrustedProxies::add(std::string_view text) {
+  if (text == "unix") {
+    unix_ = true;
+    return {};
+  }
+  const std::size_t slash = std::min(text.find('/'), text.size());
+  const std::string_view host = text.substr(0, slash);
+  const auto address = IpAddress::parse(host);
+  if (!address) {
+    return quoted(text) +
+           " is no address; expected one such as 10.0.0.1, a network such as 10.0.0.0/8, or unix";
+  }
+  // The bits of "10.0.0.0/8" count from behind the mapped prefix, those of "::ffff:10.0.0.0/104"
+  // from before it.
+  const unsigned skipped = host.find(':') == host.npos ? IpAddress::kMappedBits : 0;
+  const unsigned least = address->is_v4() ? IpAddress::kMappedBits - skipped : 0;
+  const unsigned most = kAllBits - skipped;
+  const auto bits = slash < text.size() ? read_bits(text.substr(slash + 1), least, most) : most;
+  if (!bits) {
+    return quoted(text) + " has a wrong prefix length; expected " + std::to_string(least) + " to " +
+           std::to_string(most) + " behind the '/'";
+  }
+  const unsigned all = skipped + *bits;
+  if (address->has_bits_from(all)) {
+    const auto v4_bits = static_cast<std::uint8_t>(all - std::min(all, IpAddress::kMappedBits));
+    const auto network = rules::network_of(host, {v4_bits, static_cast<std::uint8_t>(all)});
+    return quoted(text) + " has bits beyond its prefix; expected " + quoted(network->view()) +
+           " or a single address";
+  }
+  networks_.push_back({*address, all});
+  return {};
+}
+
+bool TrustedProxies::contains(std::string_view address) const noexcept {
+  if (address.empty()) return unix_;
+  if (networks_.empty()) return false;
+  const auto parsed = IpAddress::parse(address);
+  return parsed && contains(*parsed);
+}
+
+// A short prefix of IPv6 is no network of IPv4 addresses, though these are written as IPv6 here.
+bool TrustedProxies::contains(const IpAddress& address) const noexcept {
+  const bool v4 = address.is_v4();
+  return std::any_of(networks_.begin(), networks_.end(), [&](const Network& network) {
+    return (!v4 || network.bits >= IpAddress::kMappedBits) &&
+           address.shares_prefix(network.address, network.bits);
+  });
+}
+
+}  // namespace sluice::server

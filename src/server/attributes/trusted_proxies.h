@@ -1,0 +1,39 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/attributes/ip_address.h"
+#include "sluice/expected.h"
+
+namespace sluice::server {
+
+// The networks whose word about the client's address is believed. None by default.
+//
+// Thread-safety: const, so any thread. Cost: linear in the networks; nothing is allocated.
+class TrustedProxies {
+ public:
+  TrustedProxies() = default;
+  // Of addresses ("10.0.0.1"), networks ("10.0.0.0/8", "fd00::/8"), and "unix" for peers on a Unix
+  // socket. Errors: which one is none, and what would be right.
+  static Expected<TrustedProxies> parse(std::span<const std::string> networks);
+
+  // `address` is a textual address, or empty for a Unix socket's peer.
+  bool contains(std::string_view address) const noexcept;
+  bool contains(const IpAddress& address) const noexcept;
+
+ private:
+  struct Network {
+    IpAddress address;
+    unsigned bits;  // of the 128
+  };
+
+  std::string add(std::string_view text);
+
+  std::vector<Network> networks_;
+  bool unix_ = false;
+};
+
+}  // namespace sluice::server

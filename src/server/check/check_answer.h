@@ -1,0 +1,11 @@
+#pragma once
+
+#include "server/service/text_buffer.h"
+#include "sluice/rules.h"
+
+namespace sluice::server {
+
+// Puts an answer as POST /v1/check gives it: one JSON object (docs/http.md).
+void put_check_answer(TextBuffer& out, const RuleAnswer& answer);
+
+}  // namespace sluice::server

@@ -1,0 +1,107 @@
+#include "server/config/address.h"
+
+#include <arpa/inet.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/quoted.h"
+
+namespace sluice::server {
+namespace {
+
+constexpr std::string_view kUnix = "unix:";
+constexpr std::size_t kLongestPath = sizeof(sockaddr_un::sun_path) - 1;
+
+Unexpected<std::string> wrong(std::string_view text, std::string_view what,
+                              std::string_view expected) {
+  return {core::in_quotes(text).append(what).append("; expected ").append(expected)};
+}
+
+bool is_ip(int family, std::string_view text) {
+  in6_addr address{};
+  return ::inet_pton(family, std::string(text).c_str(), &address) == 1;
+}
+
+bool is_label(std::string_view label) {
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_';
+  };
+  return !label.empty() && label.size() <= 63 && label.front() != '-' && label.back() != '-' &&
+         std::all_of(label.begin(), label.end(), fits);
+}
+
+// A name whose last label is digits is a mistaken address.
+bool is_host_name(std::string_view host) {
+  if (host.size() > 253) return false;
+  while (true) {
+    const std::size_t dot = host.find('.');
+    const std::string_view label = host.substr(0, dot);
+    if (!is_label(label)) return false;
+    if (dot == host.npos) return label.find_first_not_of("0123456789") != label.npos;
+    host.remove_prefix(dot + 1);
+  }
+}
+
+Expected<Address> parse_unix(std::string_view text) {
+  const std::string_view path = text.substr(kUnix.size());
+  if (path.empty()) return wrong(text, " lacks a path", "unix:PATH, such as unix:/run/sluice.sock");
+  if (path.size() > kLongestPath) {
+    return wrong(text, " has a path of " + std::to_string(path.size()) + " bytes",
+                 "at most " + std::to_string(kLongestPath));
+  }
+  if (path.find('\0') != path.npos) return wrong(text, " has a null byte", "unix:PATH");
+  return Address{.kind = Address::Kind::kUnix, .host = {}, .path = std::string(path)};
+}
+
+Expected<std::uint16_t> parse_port(std::string_view text, std::string_view port) {
+  std::uint16_t value = 0;
+  const char* end = port.data() + port.size();
+  const auto result = std::from_chars(port.data(), end, value);
+  if (port.empty() || result.ec != std::errc{} || result.ptr != end) {
+    return wrong(text, " has no port " + core::in_quotes(port), "a port from 0 to 65535");
+  }
+  return value;
+}
+
+Expected<Address> parse_tcp(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  std::string_view host = text.substr(0, colon);
+  if (colon == text.npos || host.ends_with(':')) {
+    return wrong(text, " is no address", "host:port, [v6]:port, unix:PATH or off");
+  }
+  const bool brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  if (brackets) host = host.substr(1, host.size() - 2);
+  if (!brackets && host.find(':') != host.npos) {
+    return wrong(text, " has colons in its host", "brackets around IPv6, such as [::1]:8080");
+  }
+  if (host.empty() || host == "*") {
+    return wrong(text, " names no host",
+                 "127.0.0.1:PORT for this machine only, 0.0.0.0:PORT or [::]:PORT for all");
+  }
+  if (brackets && !is_ip(AF_INET6, host)) {
+    return wrong(text, " has no IPv6 address in brackets", "such as [::1]:8080");
+  }
+  if (!brackets && !is_ip(AF_INET, host) && !is_host_name(host)) {
+    return wrong(text, " has no host " + core::in_quotes(host),
+                 "an IP address or a host name, such as 127.0.0.1 or localhost");
+  }
+  const auto port = parse_port(text, text.substr(colon + 1));
+  if (!port) return Unexpected{port.error()};
+  return Address{.kind = Address::Kind::kTcp, .host = std::string(host), .port = *port, .path = {}};
+}
+
+}  // namespace
+
+Expected<Address> parse_address(std::string_view text) {
+  if (text == "off") return Address{};
+  return text.starts_with(kUnix) ? parse_unix(text) : parse_tcp(text);
+}
+
+bool collide(const Address& a, const Address& b) noexcept {
+  return a.kind != Address::Kind::kOff && a == b && (a.kind == Address::Kind::kUnix || a.port != 0);
+}
+
+}  // namespace sluice::server

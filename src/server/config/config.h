@@ -1,0 +1,59 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/logging/log.h"
+#include "sluice/expected.h"
+#include "sluice/rules.h"
+
+namespace sluice::server {
+
+// The bounds of every listener.
+struct Bounds {
+  std::size_t header_bytes = std::size_t{32} << 10;
+  std::size_t body_bytes = std::size_t{1} << 20;
+  std::chrono::milliseconds header_timeout{
+      10'000};  // from a request's first byte to the end of its header
+  std::chrono::milliseconds body_timeout{10'000};   // and from there to the end of its body
+  std::chrono::milliseconds write_timeout{10'000};  // a client that does not read its answers
+  std::chrono::milliseconds idle_timeout{75'000};   // between requests
+  std::size_t connections = 10'000;                 // at once, on each listener
+  std::size_t requests_per_connection = 0;          // 0: any number
+};
+
+// What `sluice serve` is told by its file and its flags.
+struct Config {
+  std::string http = "127.0.0.1:8080";  // host:port, [v6]:port, unix:PATH, off
+  std::string grpc = "127.0.0.1:8081";
+  std::string resp = "127.0.0.1:6380";
+  std::string admin = "127.0.0.1:6070";
+  std::string store = "memory";
+  std::size_t threads = 0;  // 0: as many as processors
+  std::size_t max_keys = std::size_t{1} << 20;
+  std::size_t max_log_bytes = std::size_t{256} << 20;
+  std::vector<std::string>
+      rules;          // files and directories; relative to the configuration file's folder
+  bool watch = true;  // reload when they change
+  std::vector<std::string>
+      trusted_proxies;  // addresses and CIDR networks, and "unix" for Unix sockets; checked
+  std::string admin_token_file;  // path; re-read on SIGHUP
+  std::string admin_token_env;   // the name of an environment variable
+  Bounds bounds;
+  std::chrono::milliseconds drain_delay{
+      0};  // on SIGTERM: /readyz says 503 for so long before anything closes
+  std::chrono::milliseconds drain_timeout{
+      10'000};  // then connections may finish for at most this long
+  LogOptions log;
+};
+
+// Reads the YAML of a configuration file. Errors as for rules: file:line:column, what, and what
+// would be right.
+Expected<Config, std::vector<RuleError>> parse_config(std::string_view yaml, std::string_view file);
+Expected<Config, std::vector<RuleError>> load_config(const std::string& path);
+
+}  // namespace sluice::server

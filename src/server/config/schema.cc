@@ -1,0 +1,167 @@
+#include "server/config/schema.h"
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace sluice::server::config {
+namespace {
+
+using rules::schema::Key;
+using rules::schema::Map;
+using rules::schema::Type;
+
+// In the order of their enumerators, which the reader relies on.
+constexpr std::array<std::string_view, 5> kLevels{"debug", "info", "warning", "error", "off"};
+constexpr std::array<std::string_view, 2> kFormats{"text", "json"};
+constexpr std::array<std::string_view, 3> kKeys{"plain", "hash", "none"};
+constexpr std::array<std::string_view, 1> kStores{"memory"};
+
+constexpr std::uint64_t kDay = 86'400'000;  // milliseconds
+constexpr std::uint64_t kLongestPath = 4096;
+
+constexpr Key text(std::string_view name, std::string_view otherwise, std::uint64_t most,
+                   std::string_view help) {
+  return {.name = name, .type = Type::kText, .otherwise = otherwise, .most = most, .help = help};
+}
+
+constexpr Key texts(std::string_view name, std::uint64_t most, std::string_view help) {
+  return {.name = name,
+          .type = Type::kTexts,
+          .otherwise = "`[]`",
+          .least = 1,
+          .most = most,
+          .help = help};
+}
+
+constexpr Key integer(std::string_view name, std::string_view otherwise, std::uint64_t least,
+                      std::uint64_t most, std::string_view help) {
+  return {.name = name,
+          .type = Type::kInteger,
+          .otherwise = otherwise,
+          .least = least,
+          .most = most,
+          .help = help};
+}
+
+constexpr Key flag(std::string_view name, std::string_view otherwise, std::string_view help) {
+  return {.name = name, .type = Type::kFlag, .otherwise = otherwise, .help = help};
+}
+
+constexpr Key choice(std::string_view name, std::string_view otherwise,
+                     std::span<const std::string_view> values, std::string_view help) {
+  return {
+      .name = name, .type = Type::kChoice, .otherwise = otherwise, .values = values, .help = help};
+}
+
+constexpr Key period(std::string_view name, std::string_view otherwise, std::uint64_t least,
+                     std::string_view help) {
+  return {.name = name,
+          .type = Type::kPeriod,
+          .otherwise = otherwise,
+          .least = least,
+          .most = 366 * kDay,
+          .help = help};
+}
+
+constexpr Key map_of(std::string_view name, const Map& map, std::string_view help) {
+  return {.name = name, .type = Type::kMap, .otherwise = "those below", .map = &map, .help = help};
+}
+
+constexpr std::array<Key, 4> kListenKeys{
+    text("http", "`127.0.0.1:8080`", kLongestPath,
+         "Decisions over HTTP: `/v1/check`, `/v1/auth`, `/healthz`, `/readyz`, `/metrics`."),
+    text("grpc", "`127.0.0.1:8081`", kLongestPath,
+         "Decisions for Envoy: checked, but not served yet."),
+    text("resp", "`127.0.0.1:6380`", kLongestPath,
+         "Decisions for clients of Redis: checked, but not served yet."),
+    text("admin", "`127.0.0.1:6070`", kLongestPath,
+         "Administration: rules, counters and status. Beyond this machine only with a token."),
+};
+constexpr Map kListen{"listen", "`listen`", kListenKeys};
+
+constexpr std::array<Key, 2> kMemoryKeys{
+    integer("max_keys", "1048576", 128, std::uint64_t{1} << 32,
+            "The most counters kept; past it some are evicted, and counted in the metrics. About "
+            "60 bytes each."),
+    integer("max_log_bytes", "268435456", 4096, std::uint64_t{1} << 40,
+            "The most bytes kept for the logs and slices of sliding windows."),
+};
+constexpr Map kMemory{"memory", "`memory`", kMemoryKeys};
+
+constexpr std::array<Key, 2> kAdminKeys{
+    text("token_file", "`\"\"`", kLongestPath,
+         "The file that holds the bearer token of administration; none where empty. Read again on "
+         "SIGHUP."),
+    text("token_env", "`\"\"`", 128,
+         "The environment variable that holds it, instead of a file; none where empty."),
+};
+constexpr Map kAdmin{"admin", "`admin`", kAdminKeys};
+
+constexpr std::array<Key, 8> kBoundsKeys{
+    integer("header_bytes", "32768", 1024, 1 << 20, "The most bytes of a request's header."),
+    integer("body_bytes", "1048576", 1024, 64 << 20, "The most bytes of a request's body."),
+    period("header_timeout", "10s", 1, "From a request's first byte to the end of its header."),
+    period("body_timeout", "10s", 1, "From there to the end of its body."),
+    period("write_timeout", "10s", 1, "For a client to take its answers."),
+    period("idle_timeout", "75s", 1, "Between the requests of a connection."),
+    integer("connections", "10000", 1, 1'000'000,
+            "The most connections at once; the next one is refused."),
+    integer("requests_per_connection", "0", 0, UINT32_MAX,
+            "The most requests of one connection, which then closes; 0: any number."),
+};
+constexpr Map kBounds{"bounds", "`bounds`", kBoundsKeys};
+
+constexpr std::array<Key, 2> kDrainKeys{
+    period("delay", "0s", 0,
+           "How long `/readyz` answers 503, while all goes on, before listeners close: time for "
+           "load balancers to look elsewhere."),
+    period("timeout", "10s", 0, "How long connections may then take to finish."),
+};
+constexpr Map kDrain{"drain", "`drain`", kDrainKeys};
+
+constexpr std::array<Key, 5> kLogKeys{
+    choice("level", "`info`", kLevels, "The least that is worth a line."),
+    choice("format", "`text`", kFormats, "Lines for people, or JSON objects for programs."),
+    choice("keys", "`plain`", kKeys,
+           "How the keys of denied requests are told, which may hold addresses and names: as they "
+           "are, as a hash, or not at all."),
+    integer("denials_per_second", "10", 0, 1'000'000,
+            "The most lines a second about denied requests; the others are counted. 0: none."),
+    flag("access", "`false`", "A line for every request."),
+};
+constexpr Map kLog{"log", "`log`", kLogKeys};
+
+constexpr std::array<Key, 12> kFileKeys{
+    Key{.name = "version",
+        .type = Type::kInteger,
+        .required = true,
+        .least = 1,
+        .most = 1,
+        .help = "The version of this format: 1."},
+    map_of("listen", kListen,
+           "Where the server listens: `host:port`, `[v6]:port`, `unix:PATH`, or `off`."),
+    choice("store", "`memory`", kStores, "Where counters are kept: in this process."),
+    map_of("memory", kMemory, "The bounds of the memory store."),
+    texts("rules", kLongestPath,
+          "Files of rules, and directories of them (`*.yaml`, `*.yml`). Without any, a small "
+          "built-in example."),
+    flag("watch", "`true`", "Whether rules are read again when their files change."),
+    texts("trusted_proxies", 64,
+          "Addresses and networks (`10.0.0.0/8`) of the proxies whose word about the client's "
+          "address is believed; `unix` for peers on a Unix socket."),
+    integer("threads", "0", 0, 1024, "Threads that serve requests; 0: as many as processors."),
+    map_of("admin", kAdmin, "Who may administer. Without a token, only from this machine."),
+    map_of("bounds", kBounds, "What a client may ask of a listener; each has its own count."),
+    map_of("drain", kDrain, "How the server stops on SIGTERM."),
+    map_of("log", kLog, "What is written to standard error."),
+};
+constexpr Map kFile{"file", "the top of the file", kFileKeys};
+
+}  // namespace
+
+const Map& file() noexcept { return kFile; }
+
+std::string json_schema() { return rules::schema::json_schema(file(), "Configuration of Sluice"); }
+
+}  // namespace sluice::server::config

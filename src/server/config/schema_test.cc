@@ -1,0 +1,131 @@
+#include "server/config/schema.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "rules/diagnostics.h"
+#include "rules/yaml_tree.h"
+#include "server/config/config.h"
+
+namespace sluice::server::config {
+namespace {
+
+using rules::schema::Key;
+using rules::schema::Map;
+
+const std::filesystem::path kSource = SLUICE_SOURCE_DIR;
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(ConfigSchema, IsWhatTheManualSays) {
+  EXPECT_TRUE(text_of(kSource / "docs/config.md") == guide())
+      << "docs/config.md differs from what `sluice config docs` prints";
+}
+
+TEST(ConfigSchema, IsWhatEditorsAreGiven) {
+  EXPECT_TRUE(text_of(kSource / "docs/config.schema.json") == json_schema())
+      << "docs/config.schema.json differs from what `sluice config schema` prints";
+}
+
+TEST(ConfigSchema, ExamplesOfTheManualAreRight) {
+  const std::string manual = guide();
+  const std::string fence = "```yaml\n";
+  const std::size_t at = manual.find(fence) + fence.size();
+  const auto config = parse_config(manual.substr(at, manual.find("```", at) - at), "f");
+  EXPECT_TRUE(config.has_value()) << config.error().front().to_string();
+}
+
+// A default as the example would write it: that of the reference, without its backquotes.
+std::string written(std::string_view otherwise) {
+  std::string out(otherwise);
+  out.erase(std::remove(out.begin(), out.end(), '`'), out.end());
+  return out == "\"\"" ? "" : out;
+}
+
+// The example names every key, each with the default that the reference tells.
+void expect_defaults(const rules::Node& node, const Map& map) {
+  for (const Key& key : map.keys) {
+    const auto found = std::find_if(node.pairs.begin(), node.pairs.end(),
+                                    [&](const auto& pair) { return pair.first->text == key.name; });
+    ASSERT_NE(found, node.pairs.end()) << "the example lacks " << key.name;
+    const rules::Node& value = *found->second;
+    EXPECT_FALSE(key.help.empty()) << key.name;
+    if (key.map != nullptr) {
+      expect_defaults(value, *key.map);
+    } else if (value.is_sequence()) {
+      EXPECT_EQ(written(key.otherwise), "[]") << key.name;
+      EXPECT_TRUE(value.items.empty()) << key.name;
+    } else if (!key.required) {
+      EXPECT_EQ(value.text, written(key.otherwise)) << key.name;
+    }
+  }
+}
+
+TEST(ConfigSchema, ExampleNamesEveryKeyWithItsDefault) {
+  const std::string text = text_of(kSource / "examples/sluice.yaml");
+  const rules::SourceText source(text);
+  rules::Diagnostics diagnostics(source, "examples/sluice.yaml");
+  rules::Document document;
+  read_yaml(diagnostics, document);
+  ASSERT_NE(document.root, nullptr);
+  expect_defaults(*document.root, file());
+}
+
+void expect_equal(const Bounds& a, const Bounds& b) {
+  EXPECT_EQ(a.header_bytes, b.header_bytes);
+  EXPECT_EQ(a.body_bytes, b.body_bytes);
+  EXPECT_EQ(a.header_timeout, b.header_timeout);
+  EXPECT_EQ(a.body_timeout, b.body_timeout);
+  EXPECT_EQ(a.write_timeout, b.write_timeout);
+  EXPECT_EQ(a.idle_timeout, b.idle_timeout);
+  EXPECT_EQ(a.connections, b.connections);
+  EXPECT_EQ(a.requests_per_connection, b.requests_per_connection);
+}
+
+void expect_equal(const LogOptions& a, const LogOptions& b) {
+  EXPECT_EQ(a.level, b.level);
+  EXPECT_EQ(a.format, b.format);
+  EXPECT_EQ(a.keys, b.keys);
+  EXPECT_EQ(a.denials_per_second, b.denials_per_second);
+  EXPECT_EQ(a.access, b.access);
+}
+
+void expect_equal(const Config& a, const Config& b) {
+  EXPECT_EQ(a.http, b.http);
+  EXPECT_EQ(a.grpc, b.grpc);
+  EXPECT_EQ(a.resp, b.resp);
+  EXPECT_EQ(a.admin, b.admin);
+  EXPECT_EQ(a.store, b.store);
+  EXPECT_EQ(a.threads, b.threads);
+  EXPECT_EQ(a.max_keys, b.max_keys);
+  EXPECT_EQ(a.max_log_bytes, b.max_log_bytes);
+  EXPECT_EQ(a.rules, b.rules);
+  EXPECT_EQ(a.watch, b.watch);
+  EXPECT_EQ(a.trusted_proxies, b.trusted_proxies);
+  EXPECT_EQ(a.admin_token_file, b.admin_token_file);
+  EXPECT_EQ(a.admin_token_env, b.admin_token_env);
+  expect_equal(a.bounds, b.bounds);
+  EXPECT_EQ(a.drain_delay, b.drain_delay);
+  EXPECT_EQ(a.drain_timeout, b.drain_timeout);
+  expect_equal(a.log, b.log);
+}
+
+TEST(ConfigSchema, ExampleAndNothingAtAllAreTheDefaults) {
+  const auto example = load_config(kSource / "examples/sluice.yaml");
+  ASSERT_TRUE(example.has_value()) << example.error().front().to_string();
+  expect_equal(*example, Config{});
+  const auto least = parse_config("version: 1\n", "f");
+  ASSERT_TRUE(least.has_value());
+  expect_equal(*least, Config{});
+}
+
+}  // namespace
+}  // namespace sluice::server::config

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/config/config.h"
+#include "server/http/connection.h"
+#include "server/http/listening_socket.h"
+#include "server/logging/log.h"
+
+namespace sluice::server::http {
+
+// One listening address in one event loop: accepts connections and owns them.
+//
+// All members by the loop's thread, but for the constructor. Destroy it when the loop has stopped.
+class Listener final : public Connection::Owner {
+ public:
+  struct Parts {
+    boost::asio::io_context& loop;
+    const Bounds& bounds;
+    Handler& handler;
+    metrics::Recorder& recorder;
+    Log& log;
+    // Connections of this address in all loops, which `bounds.connections` caps.
+    std::atomic<std::size_t>& connections;
+  };
+
+  Listener(const Parts& parts, ListeningSocket socket);
+  ~Listener();
+
+  // Stops accepting, takes what the kernel has accepted already, and lets each connection finish
+  // its request. Calls `drained` when the last has closed.
+  void drain(std::function<void()> drained);
+
+ private:
+  void closed(Connection& connection) override;
+  void wait();
+  void accept_some();
+  bool accept_one();
+  bool refuse_without_descriptors();
+  void refuse(int descriptor);
+  void adopt(int descriptor, std::string peer);
+  void complain(std::string_view what, int error);
+  void tick();
+  void set_date();
+  void finish_drain();
+
+  Parts parts_;
+  Shared shared_;
+  boost::asio::posix::stream_descriptor socket_;
+  int family_;
+  std::vector<std::unique_ptr<Connection>> connections_;
+  boost::asio::steady_timer ticker_;
+  bool ticking_ = false;
+  std::string date_;
+  std::int64_t date_second_ = -1;  // of `date_`, since the epoch
+  SteadyTime complained_{};
+  int reserve_;  // given up for a moment when there is no other descriptor
+  std::function<void()> drained_;
+};
+
+}  // namespace sluice::server::http

@@ -1,0 +1,143 @@
+#include "server/logging/log.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/logging/testing_pipe.h"
+
+namespace sluice::server {
+namespace {
+
+// Without the time.
+std::string rest(const std::string& line) { return line.substr(line.find(' ') + 1); }
+
+std::vector<std::string> lines_of(TestingPipe& pipe) {
+  auto lines = pipe.lines();
+  for (auto& line : lines) line = rest(line);
+  return lines;
+}
+
+TEST(Log, WritesWhatIsWaitingWhenItEnds) {
+  TestingPipe pipe;
+  {
+    Log log(LogOptions{}, pipe.writing());
+    for (int i = 0; i < 500; ++i) log.info("line", {{"n", i}});
+    EXPECT_EQ(log.dropped(), 0U);
+  }
+  const auto lines = lines_of(pipe);
+  ASSERT_EQ(lines.size(), 500U);
+  EXPECT_EQ(lines.front(), "info line n=0");
+  EXPECT_EQ(lines.back(), "info line n=499");
+}
+
+TEST(Log, LeavesOutWhatIsBelowItsLevel) {
+  TestingPipe pipe;
+  {
+    Log log({.level = LogLevel::kWarning}, pipe.writing());
+    log.debug("a");
+    log.info("b");
+    log.warning("c");
+    log.error("d");
+  }
+  EXPECT_EQ(lines_of(pipe), (std::vector<std::string>{"warning c", "error d"}));
+}
+
+TEST(Log, IsSilentWhenItIsOff) {
+  TestingPipe pipe;
+  {
+    Log log({.level = LogLevel::kOff, .access = true}, pipe.writing());
+    log.error("a");
+    log.write(LogLevel::kOff, "b");
+    log.access({.method = "GET", .target = "/", .peer = "", .door = ""});
+  }
+  EXPECT_TRUE(lines_of(pipe).empty());
+}
+
+TEST(Log, WritesJson) {
+  TestingPipe pipe;
+  { Log({.format = LogFormat::kJson}, pipe.writing()).info("m", {{"k", "v"}}); }
+  const auto lines = pipe.lines();
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_TRUE(lines[0].ends_with(R"("level":"info","message":"m","k":"v"})")) << lines[0];
+}
+
+TEST(Log, WritesAccessLinesOnlyWhenAsked) {
+  const AccessLine line{"GET", "/a?b=c", 429, "203.0.113.9", std::chrono::nanoseconds{1999},
+                        "auth"};
+  TestingPipe without;
+  { Log(LogOptions{}, without.writing()).access(line); }
+  EXPECT_TRUE(lines_of(without).empty());
+  TestingPipe with;
+  { Log({.access = true}, with.writing()).access(line); }
+  EXPECT_EQ(lines_of(with),
+            (std::vector<std::string>{"info request method=GET target=\"/a?b=c\" status=429 "
+                                      "peer=203.0.113.9 duration_us=1 door=auth"}));
+}
+
+TEST(Log, CutsLongTargets) {
+  TestingPipe pipe;
+  {
+    Log log({.access = true}, pipe.writing());
+    log.access({.method = "GET",
+                .target = "/" + std::string(5000, 'a'),
+                .status = 200,
+                .peer = "::1",
+                .door = "auth"});
+  }
+  EXPECT_EQ(lines_of(pipe),
+            (std::vector<std::string>{"info request method=GET target=/" + std::string(1023, 'a') +
+                                      "… status=200 peer=::1 duration_us=0 door=auth"}));
+}
+
+TEST(Log, DropsTheOldestAndTellsHowManyWhileItsReaderIsStuck) {
+  constexpr std::uint64_t kLines = 5000;
+  TestingPipe pipe;
+  std::string text;
+  std::thread reader;
+  std::uint64_t dropped = 0;
+  {
+    Log log(LogOptions{}, pipe.writing());
+    const std::string value(200, 'x');
+    for (std::uint64_t i = 0; i < kLines; ++i) log.info("line", {{"n", i}, {"value", value}});
+    dropped = log.dropped();
+    reader = std::thread([&] {
+      for (std::string piece; !(piece = pipe.read_some(65536)).empty();) text += piece;
+    });
+  }
+  pipe.close_writing();
+  reader.join();
+  std::uint64_t written = 0;
+  std::uint64_t told = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto count = line.find(" warning log lines dropped lines=");
+    written += count == line.npos ? 1 : 0;
+    told += count == line.npos ? 0 : std::stoull(line.substr(line.rfind('=') + 1));
+  }
+  EXPECT_GT(dropped, kLines / 2);
+  EXPECT_EQ(written, kLines - dropped);
+  EXPECT_EQ(told, dropped);
+  EXPECT_NE(text.find(" info line n=4999 "), text.npos) << "the newest are kept";
+}
+
+TEST(Log, EndsAlsoIfItsReaderIsStuckForEver) {
+  TestingPipe pipe;
+  Log log(LogOptions{}, pipe.writing());
+  for (int i = 0; i < 2000; ++i) log.info("line", {{"value", std::string(200, 'x')}});
+}
+
+TEST(Log, CountsLinesWhoseReaderWentAway) {
+  TestingPipe pipe;
+  pipe.close_reading();
+  Log log(LogOptions{}, pipe.writing());
+  log.info("a");
+  while (log.dropped() == 0) std::this_thread::yield();
+  EXPECT_EQ(log.dropped(), 1U);
+}
+
+}  // namespace
+}  // namespace sluice::server

@@ -1,0 +1,64 @@
+#include "server/logging/log_writer.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "server/logging/log_line.h"
+
+namespace sluice::server {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+// So much a pipe that is writable takes without blocking.
+constexpr std::size_t kPiece = 4096;
+
+}  // namespace
+
+void LogWriter::log(const spdlog::details::log_msg& line) {
+  tell_dropped();
+  if (!write({line.payload.data(), line.payload.size()})) count_unwritten();
+}
+
+void LogWriter::tell_dropped() {
+  const auto dropped = overrun_() + unwritten();
+  if (dropped == told_) return;
+  const std::array fields = {LogField("lines", dropped - told_)};
+  const auto now = std::chrono::system_clock::now();
+  if (write(log_line(format_, now, LogLevel::kWarning, "log lines dropped", fields))) {
+    told_ = dropped;
+  }
+}
+
+bool LogWriter::write(std::string_view text) noexcept {
+  while (!text.empty()) {
+    if (!wait()) return false;
+    const auto written = ::write(descriptor_, text.data(), std::min(text.size(), kPiece));
+    if (written < 0 && errno != EINTR && errno != EAGAIN) return false;
+    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+// Until the descriptor takes something (an error, too); false: no more is to be waited for.
+bool LogWriter::wait() const noexcept {
+  constexpr int kLookAgainMs = 100;
+  for (;;) {
+    const auto deadline = deadline_.load(std::memory_order_relaxed);
+    const bool late = deadline != 0 && SteadyClock::now().time_since_epoch().count() >= deadline;
+    pollfd one{descriptor_, POLLOUT, 0};
+    if (poll(&one, 1, late ? 0 : kLookAgainMs) > 0) return true;
+    if (late) return false;
+  }
+}
+
+void LogWriter::give_up_soon() noexcept {
+  const auto at = SteadyClock::now() + std::chrono::seconds(1);
+  deadline_.store(at.time_since_epoch().count(), std::memory_order_relaxed);
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <spdlog/sinks/sink.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "server/logging/log.h"
+
+namespace sluice::server {
+
+// Writes whole lines to a descriptor; the end of the log's thread. Where lines were dropped, a line
+// says how many before the next is written.
+//
+// Thread-safety: log() from one thread, give_up_soon() and unwritten() from any.
+class LogWriter final : public spdlog::sinks::sink {
+ public:
+  // `overrun` tells how many lines were dropped before they came here.
+  LogWriter(LogFormat format, int descriptor) : format_(format), descriptor_(descriptor) {}
+  void follow(std::function<std::uint64_t()> overrun) { overrun_ = std::move(overrun); }
+
+  void log(const spdlog::details::log_msg& line) override;
+  void flush() override {}
+  void set_pattern(const std::string& /*pattern*/) override {}
+  void set_formatter(std::unique_ptr<spdlog::formatter> /*formatter*/) override {}
+
+  // From a second after this on nothing waits for the descriptor.
+  void give_up_soon() noexcept;
+  std::uint64_t unwritten() const noexcept { return unwritten_.load(std::memory_order_relaxed); }
+  void count_unwritten() noexcept { unwritten_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  void tell_dropped();
+  bool write(std::string_view text) noexcept;
+  bool wait() const noexcept;
+
+  LogFormat format_;
+  int descriptor_;
+  std::function<std::uint64_t()> overrun_;
+  std::uint64_t told_ = 0;
+  std::atomic<std::uint64_t> unwritten_{0};
+  std::atomic<std::chrono::steady_clock::rep> deadline_{0};  // 0: none
+};
+
+}  // namespace sluice::server

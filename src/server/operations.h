@@ -1,0 +1,29 @@
+#pragma once
+
+#include <atomic>
+#include <string_view>
+
+#include "metrics/metrics.h"
+#include "server/http/message.h"
+
+namespace sluice::server {
+
+// What a listener answers about the process itself: /healthz, /readyz, /metrics, and 404 for
+// anything else. Thread-safety: that of its parts. Ownership: borrows them.
+class Operations {
+ public:
+  Operations(const metrics::Registry& registry, const std::atomic<bool>& ready)
+      : registry_(&registry), ready_(&ready) {}
+
+  // `path` is the request's, without its query.
+  void handle(std::string_view path, const http::Request& request, http::Response& response) const;
+
+ private:
+  const metrics::Registry* registry_;
+  const std::atomic<bool>* ready_;
+};
+
+// Answers with a problem.
+void answer_problem(http::Response& response, int status, std::string_view detail);
+
+}  // namespace sluice::server

@@ -1,0 +1,32 @@
+#include "server/public_handler.h"
+
+#include "server/attributes/request_target.h"
+
+namespace sluice::server {
+
+PublicHandler::PublicHandler(const Parts& parts)
+    : parts_(parts), auth_(parts.session, parts.trusted), check_(parts.session) {}
+
+void PublicHandler::handle(const http::Request& request, http::Response& response) {
+  const std::string_view path = split_target(request.target).path;
+  if (path == "/v1/auth") {
+    door_ = metrics::Door::kAuth;
+    auth_.handle(request, response);
+  } else if (path == "/v1/check") {
+    door_ = metrics::Door::kCheck;
+    check_.handle(request, response);
+  } else {
+    door_ = metrics::Door::kOther;
+    parts_.operations.handle(path, request, response);
+  }
+}
+
+void PublicHandler::finished(const http::Request& request, const http::Response& response,
+                             std::chrono::nanoseconds took) {
+  parts_.recorder.observe(door_, took);
+  if (!parts_.log.options().access) return;
+  parts_.log.access({request.method, request.target, response.status, request.peer, took,
+                     metrics::to_string(door_)});
+}
+
+}  // namespace sluice::server

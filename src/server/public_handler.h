@@ -1,0 +1,38 @@
+#pragma once
+
+#include "metrics/metrics.h"
+#include "server/attributes/trusted_proxies.h"
+#include "server/auth/auth_door.h"
+#include "server/check/check_door.h"
+#include "server/http/message.h"
+#include "server/logging/log.h"
+#include "server/operations.h"
+#include "server/service/service.h"
+
+namespace sluice::server {
+
+// What stands behind the public listener: hands each request to its door, and counts.
+// One for an event loop. Ownership: borrows its parts.
+class PublicHandler final : public http::Handler {
+ public:
+  struct Parts {
+    Session& session;
+    const TrustedProxies& trusted;
+    metrics::Recorder& recorder;
+    Log& log;
+    Operations operations;
+  };
+  explicit PublicHandler(const Parts& parts);
+
+  void handle(const http::Request& request, http::Response& response) override;
+  void finished(const http::Request& request, const http::Response& response,
+                std::chrono::nanoseconds took) override;
+
+ private:
+  Parts parts_;
+  AuthDoor auth_;
+  CheckDoor check_;
+  metrics::Door door_ = metrics::Door::kOther;
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,143 @@
+#include "server/rules/rules_keeper.h"
+
+#include <utility>
+
+#include "server/rules/built_in_rules.h"
+
+namespace sluice::server {
+namespace {
+
+Expected<RuleSet, RulesKeeper::Errors> parse(const std::vector<RulesText>& texts) {
+  std::vector<RuleText> files;
+  files.reserve(texts.size());
+  for (const RulesText& text : texts) files.push_back({text.name, text.text});
+  return RuleSet::parse(files);
+}
+
+// The rules of what was read, or all that stands against them.
+Expected<RuleSet, RulesKeeper::Errors> parse(FilesRead& read) {
+  auto rules = parse(read.texts);
+  if (read.errors.empty()) return rules;
+  if (!rules) {
+    for (RuleError& error : rules.error()) read.errors.push_back(std::move(error));
+  }
+  return Unexpected{std::move(read.errors)};
+}
+
+}  // namespace
+
+std::size_t count_limits(const RuleSet& rules) noexcept {
+  std::size_t limits = 0;
+  for (const Rule& rule : rules.rules()) limits += rule.limits.size();
+  return limits;
+}
+
+RulesKeeper::RulesKeeper(std::vector<std::string> paths, const Clock& clock, RuleSet rules,
+                         Texts texts, Picture picture)
+    : paths_(std::move(paths)),
+      clock_(&clock),
+      in_force_{1, std::move(rules), std::make_shared<const Texts>(std::move(texts))},
+      loaded_at_(clock.now()),
+      known_(picture),
+      last_look_(std::move(picture)) {}
+
+Expected<std::unique_ptr<RulesKeeper>, RulesKeeper::Errors> RulesKeeper::open(
+    std::vector<std::string> paths, const Clock& clock) {
+  FilesRead read = read_files(paths);
+  if (paths.empty())
+    read.texts.push_back({std::string(kBuiltInName), std::string(built_in_rules())});
+  auto rules = parse(read);
+  if (!rules) return Unexpected{std::move(rules.error())};
+  return std::unique_ptr<RulesKeeper>(new RulesKeeper(
+      std::move(paths), clock, *std::move(rules), std::move(read.texts), std::move(read.picture)));
+}
+
+Expected<bool, RulesKeeper::Errors> RulesKeeper::reload() {
+  if (built_in()) return false;
+  const std::lock_guard changing(change_mutex_);
+  FilesRead read = read_files(paths_);
+  known_ = std::move(read.picture);
+  last_look_ = known_;
+  if (read.errors.empty() && *in_force().texts == read.texts) {
+    const std::lock_guard lock(mutex_);
+    last_errors_.clear();
+    return false;
+  }
+  auto rules = parse(read);
+  if (!rules) return refuse(std::move(rules.error()));
+  static_cast<void>(put_in_force(*std::move(rules), std::move(read.texts)));
+  const std::lock_guard lock(mutex_);
+  last_errors_.clear();
+  ++reloads_;
+  return true;
+}
+
+Expected<RulesInForce, RulesKeeper::Errors> RulesKeeper::replace(
+    std::string yaml, std::string name, std::optional<std::uint64_t> expected) {
+  const std::lock_guard changing(change_mutex_);
+  if (expected && *expected != version()) return Unexpected{Errors{}};
+  Texts texts{{std::move(name), std::move(yaml)}};
+  if (RulesInForce now = in_force(); *now.texts == texts) return now;
+  auto rules = parse(texts);
+  if (!rules) return Unexpected{std::move(rules.error())};
+  return put_in_force(*std::move(rules), std::move(texts));
+}
+
+// Under change_mutex_.
+RulesInForce RulesKeeper::put_in_force(RuleSet rules, Texts texts) {
+  RulesInForce next{version() + 1, std::move(rules),
+                    std::make_shared<const Texts>(std::move(texts))};
+  RulesInForce old = next;  // ends after the lock
+  const std::lock_guard lock(mutex_);
+  std::swap(old, in_force_);
+  loaded_at_ = clock_->now();
+  // Last: who sees the new version finds the new rules.
+  version_.store(next.version, std::memory_order_release);
+  return next;
+}
+
+Unexpected<RulesKeeper::Errors> RulesKeeper::refuse(Errors errors) {
+  const std::lock_guard lock(mutex_);
+  last_errors_ = errors;
+  last_failure_at_ = clock_->now();
+  ++failures_;
+  return {std::move(errors)};
+}
+
+bool RulesKeeper::changed_on_disk() {
+  if (built_in()) return false;
+  const std::lock_guard changing(change_mutex_);
+  Picture now = look_at(paths_);
+  const bool still = now == last_look_;
+  last_look_ = std::move(now);
+  if (!still || last_look_ == known_) return false;
+  known_ = last_look_;
+  return true;
+}
+
+RuleSet RulesKeeper::current() const {
+  const std::lock_guard lock(mutex_);
+  return in_force_.rules;
+}
+
+RulesInForce RulesKeeper::in_force() const {
+  const std::lock_guard lock(mutex_);
+  return in_force_;
+}
+
+RulesStatus RulesKeeper::status() const {
+  const std::lock_guard lock(mutex_);
+  RulesStatus status{.version = in_force_.version,
+                     .sources = {},
+                     .loaded_at = loaded_at_,
+                     .rules = in_force_.rules.rules().size(),
+                     .limits = count_limits(in_force_.rules),
+                     .reloads = reloads_,
+                     .failures = failures_,
+                     .last_errors = last_errors_,
+                     .last_failure_at = last_failure_at_};
+  for (const RulesText& text : *in_force_.texts) status.sources.push_back(text.name);
+  return status;
+}
+
+}  // namespace sluice::server

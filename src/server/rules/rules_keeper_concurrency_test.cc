@@ -1,0 +1,72 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/rules/rules_keeper.h"
+#include "server/rules/test_folder.h"
+
+namespace sluice::server {
+namespace {
+
+// Reads as an event loop does until told to end; answers how many versions it followed.
+void follow(const RulesKeeper& keeper, const std::atomic<bool>& end) {
+  std::uint64_t seen = 0;
+  while (!end.load(std::memory_order_relaxed)) {
+    const std::uint64_t version = keeper.version();
+    ASSERT_GE(version, seen);
+    const RuleSet rules = keeper.current();
+    // Rule "rN" came with version N, or a later one is there by now.
+    ASSERT_GE(std::stoull(rules.rules()[0].name.substr(1)), version);
+    const RulesInForce whole = keeper.in_force();
+    ASSERT_EQ(whole.rules.rules()[0].name, "r" + std::to_string(whole.version));
+    ASSERT_NE(whole.texts->at(0).text.find(whole.rules.rules()[0].name), std::string::npos);
+    seen = version;
+  }
+}
+
+TEST(RulesKeeperConcurrency, ReadersSeeWholeRulesWhileTheyAreSwapped) {
+  const TestFolder folder;
+  const std::string file = folder.write("r.yaml", rules_named("r1"));
+  const auto keeper = *RulesKeeper::open({file});
+  std::atomic<bool> end{false};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 3; ++i) readers.emplace_back([&] { follow(*keeper, end); });
+  readers.emplace_back([&] {
+    while (!end.load(std::memory_order_relaxed)) {
+      static_cast<void>(keeper->changed_on_disk());
+      static_cast<void>(keeper->status());
+    }
+  });
+  for (int version = 2; version <= 100; ++version) {
+    const std::string text = rules_named("r" + std::to_string(version));
+    if (version % 2 == 0) {
+      folder.write("r.yaml", text);
+      EXPECT_TRUE(*keeper->reload());
+    } else {
+      EXPECT_TRUE(keeper->replace(text, "PUT /v1/rules"));
+    }
+  }
+  end = true;
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(keeper->version(), 100U);
+}
+
+TEST(RulesKeeperConcurrency, OfWritersThatExpectOneVersionOneWins) {
+  const auto keeper = *RulesKeeper::open({});
+  std::atomic<int> won{0};
+  std::vector<std::thread> writers;
+  for (int i = 0; i < 8; ++i) {
+    writers.emplace_back([&, i] {
+      if (keeper->replace(rules_named("w" + std::to_string(i)), "PUT /v1/rules", 1)) ++won;
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(won.load(), 1);
+  EXPECT_EQ(keeper->version(), 2U);
+}
+
+}  // namespace
+}  // namespace sluice::server

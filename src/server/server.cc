@@ -1,0 +1,353 @@
+#include "server/server.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <csignal>
+#include <deque>
+#include <thread>
+#include <utility>
+
+#include "server/admin_handler.h"
+#include "server/loop.h"
+#include "server/notify.h"
+#include "sluice/memory_store.h"
+
+namespace sluice::server {
+namespace {
+
+using boost::system::error_code;
+
+constexpr auto kHousekeeping = std::chrono::milliseconds(500);
+
+std::string joined(const std::vector<RuleError>& errors) {
+  std::string out;
+  for (const RuleError& error : errors) {
+    out.append(out.empty() ? "" : "\n").append(error.to_string());
+  }
+  return out;
+}
+
+std::size_t thread_count(const Config& config) {
+  if (config.threads > 0) return config.threads;
+  return std::max(1U, std::thread::hardware_concurrency());
+}
+
+// A door that listens, or is off.
+Expected<std::optional<http::Listening>> open_door(const std::string& text, std::size_t loops) {
+  const auto address = parse_address(text);
+  if (!address) return Unexpected{text + ": " + address.error()};
+  if (address->kind == Address::Kind::kOff) return std::optional<http::Listening>{};
+  auto listening = http::listen_at(*address, loops);
+  if (!listening) return Unexpected{listening.error()};
+  return std::optional(std::move(*listening));
+}
+
+// Of the administration: a file of rules fits into a body.
+Bounds bounds_for_rules(Bounds bounds) {
+  constexpr std::size_t kMostRules = std::size_t{4} << 20;
+  bounds.body_bytes = std::max(bounds.body_bytes, kMostRules);
+  return bounds;
+}
+
+std::string name_of(const std::optional<http::Listening>& door) {
+  return door ? door->name : "off";
+}
+
+}  // namespace
+
+class Server::Impl {
+ public:
+  Impl(const Config& config, std::unique_ptr<RulesKeeper> keeper, TrustedProxies trusted,
+       AdminToken token);
+  ~Impl();
+
+  Expected<bool> listen();
+  std::string ready_line() const {
+    return "ready http=" + name_of(http_) + " grpc=off resp=off admin=" + name_of(admin_);
+  }
+  std::string hint() const;
+  void run();
+
+ private:
+  void add_metrics();
+  void wait_for_signal();
+  void on_signal(int signal);
+  void keep_house();
+  Expected<bool, RulesKeeper::Errors> reload();
+  ServerStatus status() const;
+  void follow_rules();
+  void drain();
+  void begin_drain();
+  void one_drained();
+  void stop();
+
+  const Config config_;
+  const Bounds admin_bounds_ = bounds_for_rules(config_.bounds);
+  Log log_;
+  std::unique_ptr<RulesKeeper> keeper_;
+  const TrustedProxies trusted_;
+  AdminToken token_;
+  MemoryStore store_;
+  Limiter limiter_;
+  metrics::Registry registry_;
+  DenialLog denials_;
+  std::atomic<bool> ready_{false};
+  std::atomic<std::size_t> connections_{0};
+  std::atomic<std::size_t> admin_connections_{0};
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+
+  std::optional<http::Listening> http_;
+  std::optional<http::Listening> admin_;
+  boost::asio::io_context main_{1};
+  boost::asio::signal_set signals_{main_, SIGTERM, SIGINT, SIGHUP};
+  boost::asio::steady_timer housekeeping_{main_};
+  boost::asio::steady_timer drain_timer_{main_};
+  std::optional<AdminHandler> admin_handler_;
+  std::optional<http::Listener> admin_listener_;
+  std::deque<Loop> loops_;
+  std::uint64_t followed_version_ = 0;
+  std::size_t draining_loops_ = 0;
+  bool draining_ = false;
+};
+
+Server::Impl::Impl(const Config& config, std::unique_ptr<RulesKeeper> keeper,
+                   TrustedProxies trusted, AdminToken token)
+    : config_(config),
+      log_(config.log),
+      keeper_(std::move(keeper)),
+      trusted_(std::move(trusted)),
+      token_(std::move(token)),
+      store_({.max_keys = config.max_keys, .max_log_bytes = config.max_log_bytes}),
+      limiter_(store_),
+      denials_(log_) {
+  if (!token_.warning().empty()) log_.warning(token_.warning());
+  add_metrics();
+}
+
+Server::Impl::~Impl() {
+  loops_.clear();
+  for (const auto* door : {&http_, &admin_}) {
+    if (*door && !(*door)->unix_path.empty()) ::unlink((*door)->unix_path.c_str());
+  }
+}
+
+void Server::Impl::add_metrics() {
+  const auto number = [](auto value) { return static_cast<double>(value); };
+  registry_.add_gauge("sluice_store_keys", "Counters that the memory store holds.",
+                      [this, number] { return number(store_.stats().keys); });
+  registry_.add_gauge("sluice_store_log_bytes", "Bytes of window logs and slices.",
+                      [this, number] { return number(store_.stats().log_bytes); });
+  registry_.add_counter("sluice_store_evictions_total", "Live counters lost to a bound.",
+                        [this, number] { return number(store_.stats().evictions); });
+  registry_.add_counter("sluice_store_swept_total", "Untouched counters dropped.",
+                        [this, number] { return number(store_.stats().swept); });
+  registry_.add_gauge("sluice_rules_version", "Counts every change of the rules in force, from 1.",
+                      [this, number] { return number(keeper_->version()); });
+  registry_.add_counter("sluice_rules_reloads_total", "Reloads that changed the rules.",
+                        [this, number] { return number(keeper_->status().reloads); });
+  registry_.add_counter("sluice_rules_reload_failures_total",
+                        "Reloads that were refused; the rules in force stayed.",
+                        [this, number] { return number(keeper_->status().failures); });
+  registry_.add_gauge("sluice_rules_last_reload_successful",
+                      "0 while the newest reading of the rules was refused, else 1.",
+                      [this] { return keeper_->status().last_errors.empty() ? 1.0 : 0.0; });
+  registry_.add_counter("sluice_log_lines_dropped_total", "Log lines that were not written.",
+                        [this, number] { return number(log_.dropped()); });
+  registry_.add_gauge("sluice_connections_max", "Connections that all listeners may have at once.",
+                      [this, number] {
+                        const int doors = int{http_.has_value()} + int{admin_.has_value()};
+                        return number(config_.bounds.connections) * doors;
+                      });
+  registry_.add_gauge("sluice_ready", "Whether /readyz says so.",
+                      [this] { return ready_.load() ? 1.0 : 0.0; });
+}
+
+Expected<bool> Server::Impl::listen() {
+  const std::size_t threads = thread_count(config_);
+  auto http = open_door(config_.http, threads);
+  if (!http) return Unexpected{http.error()};
+  http_ = std::move(*http);
+  auto admin = open_door(config_.admin, 1);
+  if (!admin) return Unexpected{admin.error()};
+  admin_ = std::move(*admin);
+  if (admin_ && !admin_->loopback && !token_.is_set()) {
+    return Unexpected{"administration at " + admin_->name +
+                      " needs a token, as other machines reach it; set admin.token_file or "
+                      "admin.token_env in the configuration file, or listen on 127.0.0.1"};
+  }
+  const Operations operations(registry_, ready_);
+  for (std::size_t i = 0; i < threads; ++i) {
+    loops_.emplace_back(Loop::Parts{limiter_, *keeper_, registry_.make_recorder(), denials_, log_,
+                                    trusted_, config_.bounds, operations, connections_});
+    if (http_) loops_.back().listen(std::move(http_->sockets[i]));
+  }
+  if (admin_) {
+    metrics::Recorder& recorder = registry_.make_recorder();
+    admin_handler_.emplace(
+        AdminHandler::Parts{{.rules = *keeper_,
+                             .limiter = limiter_,
+                             .token = token_,
+                             .status = [this] { return status(); },
+                             .reload = [this] { return reload(); },
+                             .done =
+                                 [this](std::string_view what, std::string_view peer) {
+                                   log_.info("administration", {{"what", what}, {"peer", peer}});
+                                   follow_rules();
+                                 }},
+                            operations,
+                            recorder,
+                            log_});
+    admin_listener_.emplace(http::Listener::Parts{main_, admin_bounds_, *admin_handler_, recorder,
+                                                  log_, admin_connections_},
+                            std::move(admin_->sockets[0]));
+  }
+  followed_version_ = keeper_->version();
+  ready_ = true;
+  return true;
+}
+
+std::string Server::Impl::hint() const {
+  if (!keeper_->built_in() || !http_) return {};
+  const std::string at = http_->unix_path.empty()
+                             ? "http://" + http_->name + "/v1/check"
+                             : "--unix-socket " + http_->unix_path + " http://localhost/v1/check";
+  return "No rules were given, so a built-in example is in force (--rules FILE gives others).\n"
+         "Try it, six times within a minute:\n  curl -i " +
+         at + R"( -d '{"attributes":{"method":"POST","path":"/login","ip":"203.0.113.9"}}')";
+}
+
+void Server::Impl::run() {
+  for (Loop& loop : loops_) loop.start();
+  wait_for_signal();
+  keep_house();
+  notify_manager("READY=1");
+  main_.run();
+  for (Loop& loop : loops_) loop.stop();
+}
+
+void Server::Impl::wait_for_signal() {
+  signals_.async_wait([this](const error_code& why, int signal) {
+    if (why) return;
+    on_signal(signal);
+    wait_for_signal();
+  });
+}
+
+void Server::Impl::on_signal(int signal) {
+  if (signal == SIGHUP) return static_cast<void>(reload());
+  if (draining_) return stop();
+  drain();
+}
+
+// Follows changes of the files, and of the rules by the administration.
+void Server::Impl::keep_house() {
+  if (config_.watch && keeper_->changed_on_disk()) static_cast<void>(reload());
+  follow_rules();
+  housekeeping_.expires_after(kHousekeeping);
+  housekeeping_.async_wait([this](const error_code& why) {
+    if (!why) keep_house();
+  });
+}
+
+Expected<bool, RulesKeeper::Errors> Server::Impl::reload() {
+  notify_reloading();
+  if (const auto read = token_.reload(); !read) {
+    log_.error("the token stays as it is", {{"why", read.error()}});
+  }
+  auto changed = keeper_->reload();
+  if (!changed) {
+    for (const RuleError& error : changed.error()) {
+      log_.error("the rules stay as they are", {{"why", error.to_string()}});
+    }
+  } else {
+    log_.info(*changed ? "new rules are in force" : "the rules are as they were",
+              {{"version", keeper_->version()}, {"rules", keeper_->status().rules}});
+  }
+  follow_rules();
+  notify_manager("READY=1");
+  return changed;
+}
+
+ServerStatus Server::Impl::status() const {
+  const auto up = std::chrono::steady_clock::now() - started_;
+  ServerStatus out{.version = SLUICE_VERSION,
+                   .uptime = std::chrono::duration_cast<std::chrono::seconds>(up),
+                   .ready = ready_,
+                   .draining = draining_,
+                   .threads = loops_.size()};
+  out.doors.push_back({"http", name_of(http_), connections_});
+  out.doors.push_back({"admin", name_of(admin_), admin_connections_});
+  const MemoryStoreStats stats = store_.stats();
+  out.store = "memory";
+  out.store_numbers = {{"keys", stats.keys},           {"max_keys", config_.max_keys},
+                       {"log_bytes", stats.log_bytes}, {"max_log_bytes", config_.max_log_bytes},
+                       {"evictions", stats.evictions}, {"swept", stats.swept}};
+  return out;
+}
+
+void Server::Impl::follow_rules() {
+  const std::uint64_t version = keeper_->version();
+  if (std::exchange(followed_version_, version) == version) return;
+  for (Loop& loop : loops_) loop.follow_rules();
+}
+
+void Server::Impl::drain() {
+  draining_ = true;
+  ready_ = false;
+  notify_manager("STOPPING=1");
+  log_.info("draining", {{"connections", connections_.load()}});
+  drain_timer_.expires_after(config_.drain_delay);
+  drain_timer_.async_wait([this](const error_code& why) {
+    if (!why) begin_drain();
+  });
+}
+
+void Server::Impl::begin_drain() {
+  draining_loops_ = loops_.size();
+  for (Loop& loop : loops_) {
+    loop.drain([this] { boost::asio::post(main_, [this] { one_drained(); }); });
+  }
+  drain_timer_.expires_after(config_.drain_timeout);
+  drain_timer_.async_wait([this](const error_code& why) {
+    if (why) return;
+    log_.warning("connections were cut, as they did not end in time",
+                 {{"connections", connections_.load()}});
+    stop();
+  });
+}
+
+void Server::Impl::one_drained() {
+  if (--draining_loops_ == 0) stop();
+}
+
+void Server::Impl::stop() {
+  log_.info("stopped");
+  main_.stop();
+}
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Server::~Server() = default;
+
+Expected<std::unique_ptr<Server>> Server::start(const Config& config) {
+  auto keeper = RulesKeeper::open(config.rules);
+  if (!keeper) return Unexpected{joined(keeper.error())};
+  auto trusted = TrustedProxies::parse(config.trusted_proxies);
+  if (!trusted) return Unexpected{"trusted_proxies: " + trusted.error()};
+  auto token = AdminToken::from(config.admin_token_file, config.admin_token_env);
+  if (!token) return Unexpected{token.error()};
+  auto impl =
+      std::make_unique<Impl>(config, std::move(*keeper), std::move(*trusted), std::move(*token));
+  if (auto listening = impl->listen(); !listening) return Unexpected{listening.error()};
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
+}
+
+std::string Server::ready_line() const { return impl_->ready_line(); }
+std::string Server::hint() const { return impl_->hint(); }
+void Server::run() { impl_->run(); }
+
+}  // namespace sluice::server

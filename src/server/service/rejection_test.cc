@@ -1,0 +1,113 @@
+#include "server/service/rejection.h"
+
+#include <gtest/gtest.h>
+
+#include "server/service/test_answers.h"
+
+namespace sluice::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+const Limit kTenASecond = token_bucket(10).per(1s);
+
+// The body for a request that is denied for this reason by a rule without a body of its own.
+std::string problem_for(Reason reason) {
+  TestAnswer test;
+  test.rule("r");
+  test.limit("a", kTenASecond, denied(0, 1s, {}, reason));
+  std::string text = "old";
+  const Rejection rejection = rejection_of(test.answer, text);
+  EXPECT_EQ(rejection.content_type, "application/problem+json");
+  return std::string(rejection.body);
+}
+
+TEST(Rejection, HasAStatusForEveryReason) {
+  struct Row {
+    Reason reason;
+    int by_default;
+    int by_rule;
+  };
+  for (const Row& row : {Row{Reason::kLimited, 429, 503}, Row{Reason::kNever, 429, 503},
+                         Row{Reason::kDenyCache, 429, 503}, Row{Reason::kFallback, 429, 503},
+                         Row{Reason::kStoreTimeout, 429, 503}, Row{Reason::kStoreError, 429, 503},
+                         Row{Reason::kMissing, 429, 503}, Row{Reason::kInvalid, 400, 400}}) {
+    TestAnswer test;
+    Rule& rule = test.rule("r");
+    test.limit("a", kTenASecond, denied(0, 1s, {}, row.reason));
+    EXPECT_EQ(http_status(test.answer), row.by_default) << to_string(row.reason);
+    rule.reject.status = 503;
+    EXPECT_EQ(http_status(test.answer), row.by_rule) << to_string(row.reason);
+  }
+}
+
+TEST(Rejection, IsNoneForAnAllowedRequest) {
+  EXPECT_EQ(http_status({}), 200);
+  for (const Reason reason : {Reason::kOk, Reason::kShadow, Reason::kFallback}) {
+    TestAnswer test;
+    test.rule("r").reject.status = 503;
+    test.answer.decision.reason = reason;
+    EXPECT_EQ(http_status(test.answer), 200) << to_string(reason);
+  }
+}
+
+TEST(Rejection, NeedsNoRule) {
+  RuleAnswer answer;
+  answer.decision = denied(0, 0s, {}, Reason::kInvalid);
+  EXPECT_EQ(http_status(answer), 400);
+  answer.decision.reason = Reason::kStoreError;
+  EXPECT_EQ(http_status(answer), 429);
+  std::string text;
+  EXPECT_NE(rejection_of(answer, text).body.find("\"violated-policies\":[]"), std::string::npos);
+}
+
+TEST(Rejection, IsTheRulesOwnBody) {
+  TestAnswer test;
+  Rule& rule = test.rule("r");
+  rule.reject = {.status = 429, .body = "请求过于频繁", .content_type = "text/plain"};
+  test.limit("a", kTenASecond, denied(0, 1s, 1s));
+  std::string text = "kept";
+  const Rejection rejection = rejection_of(test.answer, text);
+  EXPECT_EQ(rejection.content_type, "text/plain");
+  EXPECT_EQ(rejection.body, "请求过于频繁");
+  EXPECT_EQ(text, "kept");
+  test.answer.decision.reason = Reason::kInvalid;
+  EXPECT_EQ(rejection_of(test.answer, text).content_type, "application/problem+json");
+}
+
+TEST(Rejection, NamesThePoliciesThatDeny) {
+  TestAnswer test;
+  test.rule("r");
+  test.limit("用\"户", kTenASecond, denied(0, 1s, 1s));
+  test.limit("fine", kTenASecond, allowed(1, 1s));
+  test.limit("user", kTenASecond, denied(0, 1s, 1s));
+  test.rule("trial").mode = RuleMode::kShadow;
+  test.limit("user", kTenASecond, denied(0, 1s, 1s));
+  std::string text;
+  EXPECT_EQ(rejection_of(test.answer, text).body,
+            "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\","
+            "\"title\":\"Quota exceeded\",\"status\":429,"
+            "\"detail\":\"The request exceeds what these policies allow for now.\","
+            "\"violated-policies\":[\"%E7%94%A8\\\"%E6%88%B7\",\"r/user\"]}");
+}
+
+TEST(Rejection, SaysWhatKindOfProblemItIs) {
+  const auto type = [](Reason reason) {
+    const std::string text = problem_for(reason);
+    const std::size_t at = text.find("\"type\":\"") + 8;
+    const std::string uri = text.substr(at, text.find('"', at) - at);
+    return uri.substr(uri.find('#') + 1);
+  };
+  for (const Reason reason : {Reason::kLimited, Reason::kNever, Reason::kDenyCache}) {
+    EXPECT_EQ(type(reason), "quota-exceeded") << to_string(reason);
+  }
+  for (const Reason reason : {Reason::kFallback, Reason::kStoreTimeout, Reason::kStoreError}) {
+    EXPECT_EQ(type(reason), "temporary-reduced-capacity") << to_string(reason);
+  }
+  for (const Reason reason : {Reason::kMissing, Reason::kInvalid}) {
+    EXPECT_EQ(type(reason), "about:blank") << to_string(reason);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::server

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "metrics/metrics.h"
+#include "server/logging/log.h"
+#include "server/rules/rules_keeper.h"
+#include "sluice/limiter.h"
+#include "sluice/rules.h"
+
+namespace sluice::server {
+
+// What every door asks for decisions, whatever it speaks: attributes in, a decision out, counted
+// and logged. Its answer is put into words by answer_fields.h and rejection.h.
+//
+// One Session for each event loop, used by that loop's thread only; the store, the rules and the
+// metrics behind it are shared. Ownership: borrows all that it is given. Cost: one atomic load
+// beside the decision; nothing is allocated once its buffers have grown.
+class Session {
+ public:
+  struct Parts {
+    Limiter& limiter;
+    const RulesKeeper& rules;
+    metrics::Recorder& recorder;
+    DenialLog& denials;
+  };
+  explicit Session(const Parts& parts);
+
+  // By the rules in force now. The answer is valid until the next call.
+  const RuleAnswer& decide(const AttributeSource& attributes, std::uint64_t cost = 1,
+                           Verb verb = Verb::kTake);
+  // Goes over to the rules in force, if they are others. decide() does so by itself; a loop without
+  // requests is told to, so that it lets go of the old ones.
+  void follow_rules();
+
+ private:
+  const RulesKeeper* keeper_;
+  metrics::Recorder* recorder_;
+  DenialLog* denials_;
+  RuleRequest request_;
+  std::uint64_t version_;
+  RuleSet rules_;
+};
+
+}  // namespace sluice::server

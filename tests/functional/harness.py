@@ -1,0 +1,380 @@
+"""Starts the real program, and gateways in front of it, for the tests of this folder.
+
+Whatever is started is stopped by its process group, also when a test fails. The program is named
+by the environment variable SLUICE_BINARY.
+"""
+
+import contextlib
+import http.client
+import http.server
+import json
+import os
+import pathlib
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGES = {"nginx": "nginx", "haproxy": "haproxy", "caddy": "caddy", "wrk": "wrk",
+            "slowhttptest": "slowhttptest", "promtool": "prometheus"}
+READY_SECONDS = 10
+STOP_SECONDS = 20
+
+
+def binary():
+    path = os.environ.get("SLUICE_BINARY")
+    if not path:
+        raise RuntimeError("SLUICE_BINARY is not set: it names the program under test")
+    return path
+
+
+def tool(name):
+    """The path of a program from a Debian package; a test that lacks it fails."""
+    path = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if not path:
+        raise AssertionError(f"{name} is missing: apt-get install {PACKAGES[name]}")
+    return path
+
+
+def wait_for(condition, seconds=5, what="the condition"):
+    """The condition's first true value."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} did not come true within {seconds} s")
+        time.sleep(0.02)
+
+
+def connect(address, timeout=5):
+    """A socket to "host:port", "[v6]:port", "unix:PATH" or a (host, port)."""
+    if isinstance(address, str) and address.startswith("unix:"):
+        made = socket.socket(socket.AF_UNIX)
+        made.settimeout(timeout)
+        made.connect(address[len("unix:"):])
+        return made
+    if isinstance(address, str):
+        host, port = address.rsplit(":", 1)
+        address = (host.strip("[]"), int(port))
+    return socket.create_connection(address, timeout=timeout)
+
+
+def accepts(address):
+    try:
+        connect(address, 1).close()
+        return True
+    except OSError:
+        return False
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Answer:
+    """An answer; fields are looked up in any case."""
+
+    def __init__(self, status, fields, body, version="HTTP/1.1"):
+        self.status, self.body, self.version = status, body, version
+        self.fields = [(name.lower(), value) for name, value in fields]
+
+    def __getitem__(self, name):
+        return next((value for own, value in self.fields if own == name.lower()), None)
+
+    def all(self, name):
+        return [value for own, value in self.fields if own == name.lower()]
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    def __repr__(self):
+        return f"Answer({self.status}, {self.fields}, {self.body[:300]!r})"
+
+
+class Raw:
+    """A connection that sends what it is told, byte for byte."""
+
+    def __init__(self, address, timeout=5):
+        self.socket = connect(address, timeout)
+        self.reader = self.socket.makefile("rb")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.reader.close()
+        self.socket.close()
+
+    def send(self, data):
+        self.socket.sendall(data.encode() if isinstance(data, str) else data)
+        return self
+
+    def answer(self, head=False):
+        """The next answer. EOFError where the connection ended instead."""
+        line = self.reader.readline()
+        if not line.endswith(b"\r\n"):
+            raise EOFError(f"no status line but {line!r}")
+        version, status, *_ = line.decode("latin-1").split(" ", 2)
+        fields = []
+        while (line := self.reader.readline()) != b"\r\n":
+            if not line:
+                raise EOFError("the header ended early")
+            name, value = line.decode("utf-8").rstrip("\r\n").split(":", 1)
+            fields.append((name, value.strip()))
+        found = Answer(int(status), fields, b"", version)
+        size = 0 if head or found.status < 200 else int(found["content-length"])
+        found.body = self.reader.read(size)
+        if len(found.body) < size:
+            raise EOFError(f"the body ended after {len(found.body)} of {size} bytes")
+        return found
+
+    def ended(self):
+        """Whether the peer closes without another byte (waits for it)."""
+        try:
+            return self.reader.read(1) == b""
+        except ConnectionResetError:
+            return True
+        except TimeoutError:
+            return False
+
+
+def exchange(address, data, timeout=5):
+    """One answer to these bytes."""
+    with Raw(address, timeout) as raw:
+        return raw.send(data).answer()
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path, timeout):
+        super().__init__("localhost", timeout=timeout)
+        self.path = path
+
+    def connect(self):
+        self.sock = connect(self.path, self.timeout)
+
+
+def request(address, method, target, body=None, headers=None, timeout=5):
+    if str(address).startswith("unix:"):
+        connection = UnixConnection(address, timeout)
+    else:
+        connection = http.client.HTTPConnection(address, timeout=timeout)
+    with contextlib.closing(connection):
+        if isinstance(body, str):
+            body = body.encode()
+        connection.request(method, target, body=body, headers=headers or {})
+        got = connection.getresponse()
+        fields = [(n, v.encode("latin-1").decode("utf-8")) for n, v in got.getheaders()]
+        return Answer(got.status, fields, got.read())
+
+
+class Process:
+    """A program in a process group of its own; its standard error goes to a file."""
+
+    def __init__(self, argv, folder, name, stdout=subprocess.DEVNULL, **options):
+        self.name = name
+        self.error_file = pathlib.Path(folder) / f"{name}.stderr"
+        with open(self.error_file, "ab") as errors:
+            self.child = subprocess.Popen(argv, cwd=folder, stdin=subprocess.DEVNULL,
+                                          stdout=stdout, stderr=errors, start_new_session=True,
+                                          **options)
+
+    @property
+    def pid(self):
+        return self.child.pid
+
+    def log(self):
+        return self.error_file.read_text("utf-8", "replace")
+
+    def signal(self, number):
+        self.child.send_signal(number)
+
+    def wait(self, seconds=STOP_SECONDS):
+        return self.child.wait(seconds)
+
+    def stop(self):
+        """Ends it, and answers its exit status."""
+        try:
+            if self.child.poll() is None:
+                self.signal(signal.SIGCONT)
+                self.signal(signal.SIGTERM)
+                self.wait()
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)  # what it left behind
+            self.child.wait()
+            if self.child.stdout:
+                self.child.stdout.close()
+        return self.child.returncode
+
+    def wait_until_accepting(self, address):
+        def ready():
+            if self.child.poll() is not None:
+                raise AssertionError(f"{self.name} ended at its start:\n{self.log()}")
+            return accepts(address)
+        wait_for(ready, READY_SECONDS, f"{self.name} accepting at {address}")
+
+
+class Sluice(Process):
+    """`sluice serve` on free ports of the loopback, from a configuration file in `folder`.
+
+    `config` goes over the harness's own, key by key; `rules` is the text of a rules file.
+    """
+
+    def __init__(self, folder, rules=None, config=None, flags=(), **options):
+        self.folder = pathlib.Path(folder)
+        whole = {"version": 1, "listen": {}, **(config or {})}
+        whole["listen"] = {"http": "127.0.0.1:0", "grpc": "off", "resp": "off",
+                           "admin": "127.0.0.1:0", **whole["listen"]}
+        if rules is not None:
+            self.rules_file = self.folder / "rules.yaml"
+            self.rules_file.write_text(rules, "utf-8")
+            whole.setdefault("rules", str(self.rules_file))
+        config_file = self.folder / "sluice.yaml"
+        config_file.write_text(json.dumps(whole, indent=1), "utf-8")
+        super().__init__([binary(), "serve", "--config", str(config_file), *flags], folder,
+                         "sluice", stdout=subprocess.PIPE, **options)
+        try:
+            self.ready_line = self._read_ready_line()
+        except BaseException:
+            self.stop()
+            raise
+        doors = dict(word.split("=", 1) for word in self.ready_line.split()[1:])
+        self.http, self.admin = doors.get("http"), doors.get("admin")
+
+    def _read_ready_line(self):
+        line, end = b"", time.monotonic() + READY_SECONDS
+        while not line.endswith(b"\n"):
+            left = max(0, end - time.monotonic())
+            if not select.select([self.child.stdout], [], [], left)[0]:
+                raise AssertionError(f"no ready line within {READY_SECONDS} s:\n{self.log()}")
+            byte = os.read(self.child.stdout.fileno(), 1)
+            if not byte:
+                raise AssertionError(f"sluice ended before it was ready:\n{self.log()}")
+            line += byte
+        text = line.decode().rstrip("\n")
+        if not text.startswith("ready "):
+            raise AssertionError(f"the first line is no ready line: {text!r}")
+        return text
+
+    def get(self, target, headers=None):
+        return request(self.http, "GET", target, headers=headers)
+
+    def check(self, body, headers=None):
+        """POST /v1/check: of attributes (a dict), or of a text as it is."""
+        if not isinstance(body, (str, bytes)):
+            body = json.dumps(body)
+        return request(self.http, "POST", "/v1/check", body,
+                       {"Content-Type": "application/json", **(headers or {})})
+
+    def auth(self, method, uri, ip="192.0.2.1", deny=None, **headers):
+        """Asks as a trusted gateway does."""
+        target = "/v1/auth" + (f"?deny={deny}" if deny else "")
+        fields = {"X-Original-Method": method, "X-Original-URI": uri, "X-Forwarded-For": ip}
+        fields.update((name.replace("_", "-"), value) for name, value in headers.items())
+        return self.get(target, fields)
+
+    def admin_request(self, method, target, body=None, headers=None):
+        return request(self.admin, method, target, body, headers)
+
+    def metrics(self):
+        """The samples of /metrics: text of name and labels → value."""
+        lines = self.get("/metrics").body.decode().splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+        return {name: float(value) for name, value in pairs}
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def resident_bytes(self):
+        pages = pathlib.Path(f"/proc/{self.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+class ServerTest(unittest.TestCase):
+    """Tests that share the servers of their class, which all have to stop with status 0."""
+
+    @classmethod
+    def folder(cls):
+        """A new folder. What is started in it later is stopped before it goes."""
+        made = tempfile.TemporaryDirectory(prefix="sluice-test-")
+        cls.addClassCleanup(made.cleanup)
+        os.chmod(made.name, 0o755)  # gateways give up being root
+        return pathlib.Path(made.name)
+
+    @classmethod
+    def serve(cls, rules=None, config=None, flags=(), **options):
+        server = Sluice(cls.folder(), rules, config, flags, **options)
+        cls.addClassCleanup(cls._stop, server)
+        return server
+
+    @staticmethod
+    def _stop(server):
+        status = server.stop()
+        if status != 0:
+            raise AssertionError(f"stopped with status {status}:\n{server.log()[-4000:]}")
+
+    @classmethod
+    def start(cls, argv, folder, name, address):
+        process = Process(argv, folder, name)
+        cls.addClassCleanup(process.stop)
+        process.wait_until_accepting(address)
+        return process
+
+
+class Application:
+    """Stands for the application behind a gateway: answers 200, or what X-Answer says, and remembers
+    what reached it."""
+
+    def __init__(self):
+        seen = self.seen = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def answer(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                status = int(self.headers.get("X-Answer") or 200)
+                fields = {name.lower(): value for name, value in self.headers.items()}
+                seen.append((self.command, self.path, fields, body))
+                text = f"application: {self.command} {self.path}\n".encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            do_GET = do_POST = do_PUT = do_DELETE = answer
+
+            def log_message(self, *_):
+                pass
+
+        class Server(http.server.ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, *_):
+                pass  # gateways reset connections that they have no more use for
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self.server.server_address[1]}"
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
+        self.thread.start()
+
+    def stop(self):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()

@@ -1,0 +1,201 @@
+"""POST /v1/check over the wire."""
+
+import json
+import unittest
+
+from harness import ServerTest, request
+
+RULES = """
+version: 1
+domain: shop
+rules:
+  - name: send-code
+    match: { method: POST, path: /send/code }
+    limits:
+      - { key: "{body.email}", algorithm: sliding_window_log, limit: 3, per: 60s }
+    reject:
+      status: 429
+      body: '{"code":429,"message":"请求过于频繁,请稍后再试","data":null}'
+  - name: page
+    match: { path: /page }
+    limits:
+      - { name: hour, key: "{ip}", algorithm: fixed_window, limit: 5, per: 1h }
+  - name: closed
+    match: { path: /closed }
+    limits: [{ algorithm: fixed_window, limit: 0, per: 1m }]
+    reject: { status: 503 }
+  - name: order
+    match: { path: /order }
+    limits:
+      - { name: all, algorithm: token_bucket, limit: 1, per: 1h, burst: 100 }
+      - { name: user, key: "{header.x-user-id|ip}", algorithm: token_bucket, limit: 1, per: 1h, burst: 2 }
+  - name: legacy
+    match: { path: /legacy }
+    headers: legacy
+    limits: [{ algorithm: fixed_window, limit: 9, per: 1m }]
+  - name: quiet
+    match: { path: /quiet }
+    headers: none
+    limits: [{ algorithm: fixed_window, limit: 9, per: 1m }]
+"""
+
+
+def page(ip, **more):
+    return {"attributes": {"path": "/page", "ip": ip}, **more}
+
+
+class Check(ServerTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.sluice = cls.serve(RULES)
+
+    def test_says_outcome_rule_and_each_limit(self):
+        answer = self.sluice.check(page("192.0.2.1"))
+        self.assertEqual(answer.status, 200)
+        self.assertTrue(answer["content-type"].startswith("application/json"))
+        self.assertEqual(answer.json["outcome"], "allowed")
+        self.assertEqual(answer.json["rule"], "page")
+        self.assertEqual(answer.json["reason"], "ok")
+        [limit] = answer.json["limits"]
+        self.assertEqual((limit["name"], limit["limit"], limit["remaining"]), ("hour", 5, 4))
+        self.assertTrue(3_590_000 < limit["reset_after_ms"] <= 3_600_000, limit)
+
+    def test_the_request_over_the_limit_gets_429_and_when_to_come_back(self):
+        attributes = {"method": "POST", "path": "/send/code", "body.email": "a@example.org"}
+        for left in (2, 1, 0):
+            answer = self.sluice.check({"attributes": attributes})
+            self.assertEqual(answer.status, 200)
+            self.assertEqual(answer.json["limits"][0]["name"], "send-code/0")
+            self.assertEqual(answer.json["limits"][0]["remaining"], left)
+        answer = self.sluice.check({"attributes": attributes})
+        self.assertEqual(answer.status, 429)
+        self.assertEqual(answer.json["outcome"], "denied")
+        self.assertEqual(answer.json["limits"][0]["name"], "send-code/0")
+        self.assertTrue(50_000 < answer.json["retry_after_ms"] <= 60_000)
+        self.assertTrue(50 < int(answer["retry-after"]) <= 60)
+
+    def test_answers_carry_both_families_of_fields_unless_the_rule_says_otherwise(self):
+        answer = self.sluice.check(page("192.0.2.2"))
+        self.assertEqual(answer["ratelimit-policy"], '"hour";q=5;w=3600')
+        self.assertRegex(answer["ratelimit"], r'^"hour";r=4;t=(3600|3599)$')
+        self.assertEqual(answer["x-ratelimit-limit"], "5")
+        self.assertEqual(answer["x-ratelimit-remaining"], "4")
+        self.assertIn(answer["x-ratelimit-reset"], ("3600", "3599"))
+        self.assertIsNone(answer["retry-after"])
+        legacy = self.sluice.check({"attributes": {"path": "/legacy"}})
+        self.assertIsNone(legacy["ratelimit"])
+        self.assertEqual(legacy["x-ratelimit-limit"], "9")
+        quiet = self.sluice.check({"attributes": {"path": "/quiet"}})
+        self.assertFalse([n for n, _ in quiet.fields if "ratelimit" in n], quiet)
+
+    def test_the_tightest_limit_stands_first_in_the_fields(self):
+        answer = self.sluice.check({"attributes": {"path": "/order", "ip": "192.0.2.9"}})
+        self.assertTrue(answer["ratelimit"].startswith('"user";r=1'), answer["ratelimit"])
+        self.assertIn('"all"', answer["ratelimit"])
+        self.assertEqual(answer["x-ratelimit-limit"], "2")
+
+    def test_no_rule_is_null_and_allowed(self):
+        answer = self.sluice.check({"attributes": {"path": "/nowhere"}})
+        self.assertEqual(answer.status, 200)
+        self.assertIsNone(answer.json["rule"])
+        self.assertEqual(answer.json["outcome"], "allowed")
+
+    def test_a_limit_of_zero_never_says_when_to_come_back(self):
+        answer = self.sluice.check({"attributes": {"path": "/closed"}})
+        self.assertEqual(answer.json["outcome"], "denied")
+        self.assertEqual(answer.json["reason"], "never")
+        self.assertNotIn("retry_after_ms", answer.json)
+        self.assertIsNone(answer["retry-after"])
+
+    def test_a_denied_request_consumes_nothing_of_the_other_limits(self):
+        def order(user):
+            attributes = {"path": "/order", "header.x-user-id": user}
+            return self.sluice.check({"attributes": attributes})
+
+        def left_of_all(answer):
+            return next(l["remaining"] for l in answer.json["limits"] if l["name"] == "all")
+
+        order("greedy")
+        before = left_of_all(order("greedy"))
+        self.assertEqual([order("greedy").status for _ in range(3)], [429] * 3)
+        self.assertEqual(left_of_all(order("modest")), before - 1)
+
+    def test_cost_takes_so_many_units_and_zero_takes_none(self):
+        self.assertEqual(self.sluice.check(page("192.0.2.3", cost=4)).json["limits"][0]["remaining"], 1)
+        self.assertEqual(self.sluice.check(page("192.0.2.3", cost=2)).status, 429)
+        self.assertEqual(self.sluice.check(page("192.0.2.3", cost=0)).json["limits"][0]["remaining"], 1)
+        self.assertEqual(self.sluice.check(page("192.0.2.3", cost=1)).json["limits"][0]["remaining"], 0)
+
+    def test_peek_takes_nothing_refund_gives_back_reset_forgets(self):
+        def left(**more):
+            return self.sluice.check(page("192.0.2.4", **more)).json["limits"][0]["remaining"]
+
+        self.assertEqual(left(cost=3), 2)
+        self.assertEqual(left(verb="peek"), 1)
+        self.assertEqual(left(verb="peek"), 1)
+        self.assertEqual(left(verb="refund", cost=2), 4)
+        self.assertEqual(left(verb="check"), 3)
+        self.assertEqual(left(verb="reset"), 5)
+        self.assertEqual(left(), 4)
+
+    def test_an_array_decides_each_on_its_own(self):
+        wishes = [page("192.0.2.5", cost=5), page("192.0.2.5"), page("192.0.2.6"),
+                  {"attributes": {"path": "/nowhere"}}]
+        answer = self.sluice.check(wishes)
+        self.assertEqual(answer.status, 200)
+        self.assertEqual([one["outcome"] for one in answer.json],
+                         ["allowed", "denied", "allowed", "allowed"])
+        self.assertEqual([one["rule"] for one in answer.json], ["page", "page", "page", None])
+
+    def test_an_array_holds_at_most_a_thousand(self):
+        nowhere = {"attributes": {"path": "/nowhere"}}
+        self.assertEqual(len(self.sluice.check([nowhere] * 1000).json), 1000)
+        self.assertEqual(self.sluice.check([nowhere] * 1001).status, 400)
+        self.assertEqual(self.sluice.check([]).json, [])
+
+    def test_one_bad_element_refuses_the_array_before_anything_is_taken(self):
+        answer = self.sluice.check([page("192.0.2.7", cost=5), {"attributes": 3}])
+        self.assertEqual(answer.status, 400)
+        self.assertIn("1", answer.json["detail"])
+        self.assertEqual(self.sluice.check(page("192.0.2.7", cost=5)).status, 200)
+
+    def test_what_is_wrong_is_refused_with_where(self):
+        for body, where in [
+                ("", ""), ("{", ""), ('{"attributes":{"path":"/page"}', ""), ("[1]", ""),
+                ('{"attributes":{"path":7}}', "path"),
+                ('{"attributes":{},"cost":-1}', "cost"),
+                ('{"attributes":{},"cost":1.5}', "cost"),
+                ('{"attributes":{},"cost":4294967296}', "cost"),
+                ('{"attributes":{},"cost":"1"}', "cost"),
+                ('{"attributes":{},"verb":"steal"}', "verb"),
+                ('{"attributes":{},"price":1}', "price"),
+                ('{"cost":1}', "attributes"),
+                ('{"attributes":{"a":"b"},"attributes":{}}', "attributes"),
+                ('{"attributes":{}} x', ""), ("null", ""), ("3", "")]:
+            with self.subTest(body=body):
+                answer = self.sluice.check(body)
+                self.assertEqual(answer.status, 400)
+                self.assertEqual(answer["content-type"], "application/problem+json")
+                self.assertEqual(answer.json["status"], 400)
+                self.assertIn(where, answer.json["detail"])
+
+    def test_any_text_may_be_a_value(self):
+        for ip in ("", "请求", "a\u0000b", "\U0001f600", "x" * 10_000, "|%{}\"\\\n"):
+            with self.subTest(ip=ip[:20]):
+                first = self.sluice.check(page(ip))
+                self.assertEqual(first.status, 200)
+                json.loads(first.body)
+
+    def test_only_post_is_allowed_and_the_answer_says_so(self):
+        for method in ("GET", "PUT", "DELETE", "PATCH"):
+            answer = request(self.sluice.http, method, "/v1/check")
+            self.assertEqual(answer.status, 405)
+            self.assertIn("POST", answer["allow"])
+
+    def test_health_and_readiness(self):
+        self.assertEqual(self.sluice.get("/healthz").status, 200)
+        self.assertEqual(self.sluice.get("/readyz").status, 200)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,144 @@
+"""SIGTERM under load: what was accepted is answered, and the server ends in time."""
+
+import signal
+import subprocess
+import threading
+import time
+import unittest
+
+from harness import Raw, ServerTest, wait_for
+
+RULES = """
+version: 1
+rules:
+  - name: page
+    match: { path: /page }
+    limits: [{ name: all, key: "{ip}", algorithm: fixed_window, limit: 1000000, per: 1h }]
+"""
+BODY = b'{"attributes":{"path":"/page","ip":"192.0.2.1"}}'
+REQUEST = (b"POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(BODY)) + BODY
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+class Client(threading.Thread):
+    """Asks on one connection until it is told, by `Connection: close` or the end between two
+    requests, that there will be no more. What was sent and got no answer is lost, unless the
+    server had closed before: a request that crosses a close of an idle connection is reset."""
+
+    def __init__(self, address, depth):
+        super().__init__(daemon=True)
+        self.raw = Raw(address, timeout=15)
+        self.depth, self.answered, self.why, self.told = depth, 0, None, False
+
+    def run(self):
+        try:
+            while not self.told:
+                self.raw.send(REQUEST * self.depth)
+                for i in range(self.depth):
+                    answer = self.raw.answer()
+                    if answer.status != 200:
+                        raise AssertionError(answer)
+                    self.answered += 1
+                    if answer["connection"] == "close":
+                        self.told = True
+                        break
+        except (EOFError, OSError, AssertionError) as error:
+            self.why = error
+        finally:
+            self.raw.close()
+
+
+class Drain(ServerTest):
+    def test_no_request_is_lost_under_load(self):
+        sluice = self.serve(RULES)
+        clients = [Client(sluice.http, depth) for depth in [1] * 24 + [5] * 8]
+        for client in clients:
+            client.start()
+        time.sleep(0.5)
+        begin = time.monotonic()
+        sluice.signal(signal.SIGTERM)
+        self.assertEqual(sluice.wait(), 0)
+        self.assertLess(time.monotonic() - begin, 8)
+        for client in clients:
+            client.join(10)
+        self.assertFalse([str(client.why) for client in clients if client.why])
+        self.assertTrue(all(client.told for client in clients))
+        self.assertGreater(sum(client.answered for client in clients), 200)
+
+    def test_what_the_kernel_had_accepted_is_answered(self):
+        sluice = self.serve(RULES, flags=["--threads", "1"])
+        sluice.signal(signal.SIGSTOP)
+        waiting = [Raw(sluice.http).send(REQUEST) for _ in range(20)]
+        sluice.signal(signal.SIGTERM)
+        sluice.signal(signal.SIGCONT)
+        for raw in waiting:
+            self.assertEqual(raw.answer().status, 200)
+            self.assertTrue(raw.ended())
+            raw.close()
+        self.assertEqual(sluice.wait(), 0)
+
+    def test_a_request_on_its_way_is_finished(self):
+        sluice = self.serve(RULES)
+        with Raw(sluice.http) as raw:
+            raw.send(REQUEST[:60])
+            time.sleep(0.1)
+            sluice.signal(signal.SIGTERM)
+            time.sleep(0.3)
+            self.assertEqual(raw.send(REQUEST[60:]).answer().status, 200)
+            self.assertTrue(raw.ended())
+        self.assertEqual(sluice.wait(), 0)
+
+    def test_during_the_delay_it_serves_and_says_that_it_is_not_ready(self):
+        sluice = self.serve(RULES, {"drain": {"delay": "1s"}})
+        self.assertEqual(sluice.get("/readyz").status, 200)
+        begin = time.monotonic()
+        sluice.signal(signal.SIGTERM)
+        wait_for(lambda: sluice.get("/readyz").status == 503, what="not being ready")
+        self.assertEqual(sluice.get("/healthz").status, 200)
+        self.assertEqual(sluice.check({"attributes": {"path": "/page", "ip": "a"}}).status, 200)
+        self.assertLess(time.monotonic() - begin, 1, "this machine is too slow for this test")
+        self.assertEqual(sluice.wait(), 0)
+        self.assertGreaterEqual(time.monotonic() - begin, 1)
+
+    def test_idle_connections_do_not_hold_it_up(self):
+        sluice = self.serve(RULES, {"drain": {"timeout": "10s"}})
+        idle = [Raw(sluice.http) for _ in range(10)]
+        for raw in idle[:5]:
+            raw.send(HEALTH).answer()
+        begin = time.monotonic()
+        sluice.signal(signal.SIGTERM)
+        self.assertEqual(sluice.wait(), 0)
+        self.assertLess(time.monotonic() - begin, 5)
+        for raw in idle:
+            self.assertTrue(raw.ended())
+            raw.close()
+
+    def test_who_never_finishes_is_cut_at_the_timeout_and_the_log_says_so(self):
+        sluice = self.serve(RULES, {"drain": {"timeout": "500ms"}})
+        with Raw(sluice.http) as raw:
+            raw.send(REQUEST[:60])
+            time.sleep(0.1)
+            begin = time.monotonic()
+            sluice.signal(signal.SIGTERM)
+            self.assertEqual(sluice.wait(), 0)
+            self.assertLess(time.monotonic() - begin, 3)
+        self.assertIn("cut", sluice.log())
+
+    def test_a_second_signal_ends_it_at_once(self):
+        sluice = self.serve(RULES, {"drain": {"delay": "60s"}})
+        sluice.signal(signal.SIGTERM)
+        wait_for(lambda: sluice.get("/readyz").status == 503)
+        sluice.signal(signal.SIGTERM)
+        try:
+            self.assertEqual(sluice.wait(3), 0)
+        except subprocess.TimeoutExpired:
+            self.fail("it goes on draining")
+
+    def test_sigint_drains_as_sigterm_does(self):
+        sluice = self.serve(RULES)
+        sluice.signal(signal.SIGINT)
+        self.assertEqual(sluice.wait(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

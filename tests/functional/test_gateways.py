@@ -1,0 +1,317 @@
+"""The files of deploy/ as docs/gateway.md tells to use them, with the real gateways and the real
+program; only ports, sockets and temporary folders are put in."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+import unittest
+
+from harness import ROOT, Application, ServerTest, free_port, request, tool, wait_for
+
+DEPLOY = ROOT / "deploy"
+CHINESE = '{"code":429,"message":"请求过于频繁,请稍后再试","data":null}'
+FORGED = {"X-Original-URI": "/free", "X-Original-Method": "GET", "X-Forwarded-Uri": "/free",
+          "X-Forwarded-Method": "GET", "X-Forwarded-Host": "other.example", "X-Real-IP": "9.9.9.9",
+          "Forwarded": "for=9.9.9.9"}
+
+
+def replaced(text, *pairs):
+    for old, new in pairs:
+        if old not in text:
+            raise AssertionError(f"{old!r} is not in the file any more")
+        text = text.replace(old, new)
+    return text
+
+
+class Recipes:
+    """What every recipe does. `gateway` is its address; start_gateway() starts it."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.app = Application()
+        cls.addClassCleanup(cls.app.stop)
+        cls.gateway = f"127.0.0.1:{free_port()}"
+        # Kept over a restart, in which sluice gets the same port.
+        cls.sluice_address = f"127.0.0.1:{free_port()}"
+        cls.start_sluice()
+        cls.start_gateway()
+        cls.settle()
+
+    @classmethod
+    def start_sluice(cls):
+        rules = (DEPLOY / "nginx/rules.yaml").read_text("utf-8")
+        config = {"trusted_proxies": ["127.0.0.1"], "listen": {"http": cls.sluice_address}}
+        cls.sluice = cls.serve(rules, config)
+
+    @classmethod
+    def settle(cls):
+        """Waits until the gateway knows that sluice is there."""
+
+    def ask(self, method, target, user=None, body=None, **headers):
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        if user:
+            fields["X-User-Id"] = user
+        return request(self.gateway, method, target, body, fields)
+
+    def send_code(self, **headers):
+        """Requests for a code: 3 in 60 s pass for a network."""
+        return self.ask("POST", "/send/code", body="email=a", **headers)
+
+    def counter_of(self, **attributes):
+        """What is left, for the user of the rule `order`."""
+        wish = {"attributes": {"method": "GET", **attributes}, "cost": 0}
+        limits = self.sluice.check(wish).json["limits"]
+        return {limit["name"]: limit["remaining"] for limit in limits}
+
+    def restart_sluice(self):
+        self.sluice.stop()
+        type(self).start_sluice()
+        self.settle()
+
+    def until_denied(self, ask, most=40):
+        for i in range(most):
+            answer = ask()
+            if answer.status != 200:
+                return i, answer
+        self.fail(f"{most} requests passed")
+
+    def test_an_allowed_request_reaches_the_application_and_its_answer_tells_the_limits(self):
+        answer = self.ask("GET", "/api/order/1?x=1&y=%2F", user="fields")
+        self.assertEqual((answer.status, answer.body),
+                         (200, b"application: GET /api/order/1?x=1&y=%2F\n"))
+        self.assertIn('"user";q=10;w=', answer["ratelimit-policy"])
+        self.assertIn('"global"', answer["ratelimit-policy"])
+        self.assertTrue(answer["ratelimit"].startswith('"user";r=9'), answer)
+        self.assertEqual(answer["x-ratelimit-limit"], "10")
+        self.assertEqual(answer["x-ratelimit-remaining"], "9")
+        self.assertEqual(len(answer.all("ratelimit")), 1)
+        self.assertIsNone(answer["retry-after"])
+
+    def test_the_denied_request_gets_429_with_retry_after_and_goes_no_further(self):
+        passed, answer = self.until_denied(lambda: self.ask("GET", "/api/order/1", user="denied"))
+        self.assertTrue(10 <= passed <= 14, passed)
+        self.assertEqual(answer.status, 429)
+        self.assertEqual(answer["retry-after"], "1")
+        self.assertIn('"user";r=0', answer["ratelimit"])
+        self.assertEqual(answer["x-ratelimit-remaining"], "0")
+        seen = [one for one in self.app.seen if one[2].get("x-user-id") == "denied"]
+        self.assertEqual(len(seen), passed)
+        time.sleep(1.05)
+        self.assertEqual(self.ask("GET", "/api/order/1", user="denied").status, 200, "after the wait")
+
+    def test_each_user_has_a_limit_of_their_own(self):
+        self.until_denied(lambda: self.ask("GET", "/api/order/1", user="greedy"))
+        self.assertEqual(self.ask("GET", "/api/order/1", user="modest").status, 200)
+
+    def test_a_denied_request_consumes_nothing_of_the_api_and_global_limits(self):
+        # Of 1000 a path for the api; refilled by 100 a second: full after what stands here.
+        self.until_denied(lambda: self.ask("GET", "/api/order/all-or-nothing", user="alone"))
+        before = self.sluice.metrics()
+        wait_for(lambda: self.counter_of(path="/api/order/all-or-nothing", ip="9.9.9.9")["api"] == 1000)
+        statuses = [self.ask("GET", "/api/order/all-or-nothing", user="alone").status for _ in range(30)]
+        denied = statuses.count(429)
+        left = self.counter_of(path="/api/order/all-or-nothing", ip="9.9.9.9")["api"]
+        self.assertGreater(denied, 20)
+        self.assertGreaterEqual(left, 1000 - statuses.count(200))
+        name = 'sluice_requests_total{rule="order",outcome="denied",reason="limited"}'
+        self.assertEqual(self.sluice.metrics()[name] - before[name], denied)
+
+    def test_the_second_route_has_its_own_limit_whatever_the_client_claims(self):
+        self.restart_sluice()
+        answers = [self.send_code(X_Forwarded_For=f"198.51.100.{i}", User_Agent=f"agent {i}")
+                   for i in range(4)]
+        self.assertEqual([answer.status for answer in answers], [200, 200, 200, 429])
+        self.assertTrue(50 <= int(answers[3]["retry-after"]) <= 60)
+        self.assertEqual(self.ask("POST", "/send/code", body="x", **FORGED).status, 429)
+        seen = len(self.app.seen)
+        for spelling in ("/send/./code", "/x/../send/code", "/send/%63ode", "//send//code",
+                         "/api/order/../../send/code", "/api/order/%2e%2e/%2e%2e/send/code"):
+            self.assertIn(self.ask("POST", spelling, body="x").status, (400, 429), spelling)
+        self.assertEqual(self.app.seen[seen:], [])
+
+    def test_the_body_of_the_request_reaches_the_application(self):
+        body = "a" * 100_000
+        self.ask("POST", "/api/order/body", user="body", body=body)
+        [got] = [one for one in self.app.seen if one[1] == "/api/order/body"]
+        self.assertEqual(got[3], body.encode())
+
+    def test_an_error_of_the_application_stays_its_own(self):
+        for status in (403, 404, 429, 500, 503):
+            answer = self.ask("GET", "/api/order/own", user=f"own{status}", X_Answer=str(status))
+            self.assertEqual((answer.status, answer.body), (status, b"application: GET /api/order/own\n"))
+
+    def test_a_rule_on_trial_lets_pass_and_is_counted(self):
+        name = 'sluice_shadow_denials_total{rule="crawlers",limit="agent"}'
+        before = self.sluice.metrics()[name]
+        for i in range(6):
+            answer = self.ask("GET", "/api/order/1", user=f"crawler{i}", User_Agent="ExampleBot/1.0")
+            self.assertEqual(answer.status, 200)
+        self.assertGreaterEqual(self.sluice.metrics()[name] - before, 4)
+
+    def test_without_sluice_one_route_stays_open_and_the_other_closes(self):
+        self.assertEqual(self.sluice.stop(), 0)
+        try:
+            wait_for(lambda: self.send_code().status == 503, what="503 of the closed route")
+            seen = len(self.app.seen)
+            begin = time.monotonic()
+            for _ in range(15):
+                answer = self.ask("POST", "/api/order/1", user="open", body="b")
+                self.assertEqual(answer.status, 200)
+                self.assertIsNone(answer["ratelimit"])
+            self.assertLess(time.monotonic() - begin, 3, "open, but slowly")
+            self.assertEqual([one[3] for one in self.app.seen[seen:]], [b"b"] * 15)
+            answer = self.send_code()
+            self.assertEqual((answer.status, answer["retry-after"]), (503, "1"))
+            self.assertEqual(len(self.app.seen), seen + 15)
+        finally:
+            type(self).start_sluice()
+            self.settle()
+        wait_for(lambda: self.ask("GET", "/api/order/1", user="again")["ratelimit"], 10, "limits again")
+
+    def test_a_sluice_that_hangs_counts_as_gone_soon(self):
+        self.sluice.signal(signal.SIGSTOP)
+        try:
+            begin = time.monotonic()
+            self.assertEqual(self.ask("GET", "/api/order/1", user="hangs").status, 200)
+            self.assertEqual(self.send_code().status, 503)
+            self.assertLess(time.monotonic() - begin, 5)
+        finally:
+            self.sluice.signal(signal.SIGCONT)
+        wait_for(lambda: self.ask("GET", "/api/order/1", user="again")["ratelimit"], 10, "limits again")
+
+
+class Nginx(Recipes, ServerTest):
+    @classmethod
+    def start_gateway(cls):
+        folder = cls.folder()
+        for file in (DEPLOY / "nginx").glob("*.conf"):
+            (folder / file.name).write_text(file.read_text("utf-8"), "utf-8")
+        http = folder / "sluice_http.conf"
+        http.write_text(replaced(http.read_text(), ("127.0.0.1:8080", cls.sluice_address)))
+        main = folder / "nginx.conf"
+        temporary = "".join(f"    {name}_temp_path {folder}/{name};\n"
+                            for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        main.write_text(replaced(
+            main.read_text("utf-8"), ("listen 8000;", f"listen {cls.gateway};"),
+            ("server 127.0.0.1:9000;", f"server {cls.app.address};"),
+            ("listen 127.0.0.1:9000;", f"listen 127.0.0.1:{free_port()};"),
+            ("/tmp/sluice-example-nginx.pid", f"{folder}/nginx.pid"),
+            ("http {\n", "http {\n" + temporary)), "utf-8")
+        cls.nginx = cls.start([tool("nginx"), "-e", "stderr", "-p", str(folder), "-c", "nginx.conf"],
+                              folder, "nginx", cls.gateway)
+
+    def test_a_denial_has_the_body_that_nginx_was_given(self):
+        _, answer = self.until_denied(lambda: self.ask("GET", "/api/order/1", user="problem"))
+        self.assertEqual(answer["content-type"], "application/problem+json")
+        self.assertEqual(answer.json["status"], 429)
+        _, answer = self.until_denied(self.send_code)
+        self.assertEqual((answer.status, answer.body), (429, CHINESE.encode("utf-8")))
+        self.assertEqual(answer["content-type"], "application/json; charset=utf-8")
+
+    def test_a_location_that_turns_it_off_is_not_limited(self):
+        for _ in range(15):
+            answer = self.ask("GET", "/status.html")
+            self.assertEqual((answer.status, answer["ratelimit"]), (200, None))
+
+    def test_a_path_without_rules_passes_without_fields(self):
+        answer = self.ask("GET", "/other")
+        self.assertEqual((answer.status, answer["ratelimit"]), (200, None))
+
+    def test_what_sluice_refuses_is_not_let_pass(self):
+        # With what nginx adds, this header is longer than sluice takes.
+        long = {f"X-Long-{i}": "x" * 8000 for i in range(4)}
+        answer = self.ask("GET", "/api/order/1", user="long", **long)
+        self.assertIn(answer.status, (200, 400, 503))
+        if answer.status == 200:
+            self.assertTrue(answer["ratelimit"], "it passed without being asked about")
+
+    def test_connections_to_sluice_are_kept(self):
+        name = "sluice_connections_accepted_total"
+        before = self.sluice.metrics()[name]
+        for i in range(50):
+            self.ask("GET", "/api/order/1", user=f"kept{i}")
+        self.assertLessEqual(self.sluice.metrics()[name] - before, 10)
+
+
+class Caddy(Recipes, ServerTest):
+    @classmethod
+    def start_gateway(cls):
+        folder = cls.folder()
+        text = replaced((DEPLOY / "caddy/Caddyfile").read_text("utf-8"),
+                        ("http://:8000", f"http://{cls.gateway}"),
+                        ("127.0.0.1:8080", cls.sluice_address),
+                        ("http://:9000", f"http://:{free_port()}"),
+                        ("127.0.0.1:9000", cls.app.address))
+        (folder / "Caddyfile").write_text(text, "utf-8")
+        home = {"HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+        caddy = ["env", *(f"{name}={value}" for name, value in home.items()), tool("caddy")]
+        cls.start([*caddy, "run", "--adapter", "caddyfile", "--config", "Caddyfile"], folder, "caddy",
+                  cls.gateway)
+
+
+class CaddyForwardAuth(ServerTest):
+    """The plain directive, as the page shows it."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.app = Application()
+        cls.addClassCleanup(cls.app.stop)
+        cls.sluice = cls.serve((DEPLOY / "nginx/rules.yaml").read_text("utf-8"),
+                               {"trusted_proxies": ["127.0.0.1"]})
+        page = (ROOT / "docs/gateway.md").read_text("utf-8")
+        directive = re.search(r"^forward_auth .*?^}$", page, re.M | re.S).group(0)
+        cls.gateway = f"127.0.0.1:{free_port()}"
+        folder = cls.folder()
+        (folder / "Caddyfile").write_text(
+            "{\nadmin off\nauto_https off\n}\nhttp://" + cls.gateway + " {\n"
+            + replaced(directive, ("127.0.0.1:8080", cls.sluice.http))
+            + f"\nreverse_proxy {cls.app.address}\n}}\n", "utf-8")
+        cls.start(["env", f"HOME={folder}", f"XDG_DATA_HOME={folder}", tool("caddy"), "run",
+                   "--adapter", "caddyfile", "--config", "Caddyfile"], folder, "caddy", cls.gateway)
+
+    def test_passes_and_denies_with_429_and_retry_after(self):
+        answers = [request(self.gateway, "POST", "/send/code?a=b", "body", FORGED if i % 2 else {})
+                   for i in range(4)]
+        self.assertEqual([answer.status for answer in answers][:2], [200, 200])
+        self.assertEqual(answers[3].status, 429)
+        self.assertTrue(50 <= int(answers[3]["retry-after"]) <= 60)
+        self.assertEqual(self.app.seen[0][3], b"body")
+
+
+class HaProxy(Recipes, ServerTest):
+    @classmethod
+    def start_gateway(cls):
+        folder = cls.folder()
+        (folder / "sluice.lua").write_text((DEPLOY / "haproxy/sluice.lua").read_text("utf-8"))
+        text = replaced((DEPLOY / "haproxy/haproxy.cfg").read_text("utf-8"),
+                        ("bind :8000", f"bind {cls.gateway}"),
+                        ("127.0.0.1:8080", cls.sluice_address),
+                        ("bind 127.0.0.1:9000", f"bind 127.0.0.1:{free_port()}"),
+                        ("server one 127.0.0.1:9000", f"server one {cls.app.address}"))
+        (folder / "haproxy.cfg").write_text(text)
+        cls.start([tool("haproxy"), "-f", "haproxy.cfg"], folder, "haproxy", cls.gateway)
+
+    @classmethod
+    def settle(cls):
+        wait_for(lambda: request(cls.gateway, "GET", "/api/order/settle", headers={
+            "X-User-Id": f"settle{time.monotonic()}"})["ratelimit"], 10, "the health check")
+
+
+class Files(unittest.TestCase):
+    def test_the_rules_are_valid(self):
+        done = subprocess.run([os.environ["SLUICE_BINARY"], "rules", "check", DEPLOY / "nginx/rules.yaml"],
+                              capture_output=True, text=True, timeout=15)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn("ok, 3 rules, 5 limits", done.stdout)
+
+    def test_the_page_names_files_that_exist(self):
+        page = (ROOT / "docs/gateway.md").read_text("utf-8")
+        named = set(re.findall(r"deploy/[\w./-]*\w", page))
+        self.assertTrue(named)
+        self.assertEqual([name for name in named if not (ROOT / name).exists()], [])
+
+
+if __name__ == "__main__":
+    unittest.main()

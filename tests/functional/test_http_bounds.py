@@ -1,0 +1,370 @@
+"""What the HTTP door does with bytes that are too many, too slow, wrong, or unusual."""
+
+import json
+import resource
+import socket
+import subprocess
+import time
+import unittest
+
+from harness import Raw, ServerTest, exchange, tool, wait_for
+
+RULES = """
+version: 1
+rules:
+  - name: page
+    match: { path: /page }
+    limits: [{ name: all, key: "{ip}", algorithm: fixed_window, limit: 1000000, per: 1h }]
+  - name: count
+    match: { path: /count }
+    limits: [{ name: all, key: "{ip}", algorithm: fixed_window, limit: 50, per: 1h }]
+"""
+HEALTH = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def post(body, *fields, version="1.1"):
+    lines = [f"POST /v1/check HTTP/{version}", "Host: a", *fields, "", ""]
+    return "\r\n".join(lines).encode() + (body.encode() if isinstance(body, str) else body)
+
+
+def sized(body, *fields):
+    data = body.encode() if isinstance(body, str) else body
+    return post(data, f"Content-Length: {len(data)}", *fields)
+
+
+def chunked(*chunks):
+    body = b"".join(b"%x\r\n%s\r\n" % (len(c), c) for c in chunks) + b"0\r\n\r\n"
+    return post(body, "Transfer-Encoding: chunked")
+
+
+def wish(**attributes):
+    return json.dumps({"attributes": attributes})
+
+
+class Messages(ServerTest):
+    """Requests as they may be spelled; a server with the default bounds."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.sluice = cls.serve(RULES)
+
+    def tearDown(self):
+        self.assertEqual(exchange(self.sluice.http, HEALTH).status, 200, "the server goes on")
+
+    def refused(self, data, *statuses):
+        """The bytes are answered with one of the statuses, and the connection ends."""
+        with Raw(self.sluice.http) as raw:
+            answer = raw.send(data).answer()
+            self.assertIn(answer.status, statuses)
+            self.assertEqual(answer["connection"], "close")
+            self.assertEqual(answer["content-type"], "application/problem+json")
+            self.assertEqual(answer.json["status"], answer.status)
+            self.assertTrue(raw.ended(), "the connection stays open")
+            return answer
+
+    def answered(self, data, status=200):
+        answer = exchange(self.sluice.http, data)
+        self.assertEqual(answer.status, status, answer)
+        return answer
+
+    def test_a_header_of_32_kib_passes_and_a_longer_one_gets_431(self):
+        fits = "x" * (32 * 1024 - 200)
+        self.answered(f"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Long: {fits}\r\n\r\n")
+        self.refused(f"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Long: {fits}{fits}\r\n\r\n", 431)
+        self.refused("GET /" + "x" * 40_000 + " HTTP/1.1\r\nHost: a\r\n\r\n", 431)
+        many = "".join(f"X-{i}: y\r\n" for i in range(5000))
+        self.refused(f"GET /healthz HTTP/1.1\r\nHost: a\r\n{many}\r\n", 431)
+
+    def test_a_body_of_1_mib_is_read_and_a_longer_one_gets_413(self):
+        def padded(size):
+            return wish(path="/page", ip="x").ljust(size)
+
+        self.answered(sized(padded(1 << 20)))
+        self.refused(sized(padded((1 << 20) + 1)), 413)
+        self.refused(post("", "Content-Length: 99999999999"), 413)
+        self.refused(chunked(*[b" " * 65536] * 20), 413)
+
+    def test_a_length_that_is_no_number_gets_400(self):
+        for length in ("-1", "1x", "", "0x10", "99999999999999999999999", "+5", "1 1"):
+            with self.subTest(length=length):
+                self.refused(post("", f"Content-Length: {length}"), 400, 413)
+
+    def test_content_length_with_transfer_encoding_gets_400(self):
+        for fields in [("Content-Length: 5", "Transfer-Encoding: chunked"),
+                       ("Transfer-Encoding: chunked", "Content-Length: 5"),
+                       ("Transfer-Encoding: chunked", "Transfer-Encoding: chunked"),
+                       ("Transfer-Encoding: gzip, chunked",), ("Transfer-Encoding: identity",),
+                       ("Transfer-Encoding: chunked, gzip",), ("Transfer-Encoding: xchunked",)]:
+            with self.subTest(fields=fields):
+                self.refused(post("0\r\n\r\n", *fields), 400, 501)
+
+    def test_two_lengths_that_differ_get_400(self):
+        self.refused(post("abc", "Content-Length: 3", "Content-Length: 4"), 400)
+        self.refused(post("abc", "Content-Length: 3, 4"), 400)
+
+    def test_transfer_encoding_in_http_1_0_gets_400(self):
+        self.refused(post("0\r\n\r\n", "Transfer-Encoding: chunked", version="1.0"), 400)
+
+    def test_a_body_in_chunks_is_one_body(self):
+        body = wish(path="/page", ip="chunks").encode()
+        answer = self.answered(chunked(body[:1], body[1:7], body[7:]))
+        self.assertEqual(answer.json["rule"], "page")
+        # With an extension, a trailer, and another request behind it.
+        data = post(b"%X;a=b\r\n%s\r\n0\r\nX-Trailer: y\r\n\r\n" % (len(body), body),
+                    "Transfer-Encoding: chunked") + HEALTH.encode()
+        with Raw(self.sluice.http) as raw:
+            self.assertEqual(raw.send(data).answer().json["rule"], "page")
+            self.assertEqual(raw.answer().body, b"ok\n")
+
+    def test_wrong_chunks_get_400(self):
+        for body in ("x\r\n", "-1\r\n\r\n", "3\r\nabcd\r\n0\r\n\r\n", "fffffffffffffffff\r\n",
+                     "3 \nabc\r\n"):
+            with self.subTest(body=body):
+                self.refused(post(body, "Transfer-Encoding: chunked"), 400, 413)
+
+    def test_bytes_that_are_no_http_get_400(self):
+        for data in (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 64,
+                     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",
+                     b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n", b"GET /\x00 HTTP/1.1\r\nHost: a\r\n\r\n",
+                     b"G(T / HTTP/1.1\r\nHost: a\r\n\r\n", b"\x00\x00\x00\x00\r\n\r\n",
+                     b"GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n folded\r\n\r\n",
+                     b"GET / HTTP/1.1\r\nHost : a\r\n\r\n", b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+                     b"GET / HTTP/1.1\r\nHost: a\r\nX: a\x00b\r\n\r\n"):
+            with self.subTest(data=data[:40]):
+                self.refused(data, 400, 505)
+
+    def test_host_is_required_once_in_http_1_1(self):
+        self.refused("GET /healthz HTTP/1.1\r\n\r\n", 400)
+        self.refused("GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400)
+        self.answered("GET /healthz HTTP/1.0\r\n\r\n")
+
+    def test_http_1_0_closes_unless_it_asks_to_stay(self):
+        with Raw(self.sluice.http) as raw:
+            self.assertEqual(raw.send("GET /healthz HTTP/1.0\r\n\r\n").answer().status, 200)
+            self.assertTrue(raw.ended())
+        with Raw(self.sluice.http) as raw:
+            for _ in range(2):
+                raw.send("GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+                self.assertEqual(raw.answer()["connection"].lower(), "keep-alive")
+
+    def test_http_1_1_stays_unless_it_asks_to_close(self):
+        with Raw(self.sluice.http) as raw:
+            for _ in range(3):
+                self.assertEqual(raw.send(HEALTH).answer().status, 200)
+            raw.send(HEALTH.replace("Host: a", "Host: a\r\nConnection: close"))
+            self.assertEqual(raw.answer()["connection"], "close")
+            self.assertTrue(raw.ended())
+
+    def test_pipelined_requests_are_answered_in_order(self):
+        data = b"".join(sized(wish(path="/count", ip="pipeline")) + HEALTH.encode() for _ in range(60))
+        with Raw(self.sluice.http) as raw:
+            raw.send(data)
+            for i in range(60):
+                answer = raw.answer()
+                self.assertEqual(answer.status, 200 if i < 50 else 429, i)
+                self.assertEqual(answer.json["limits"][0]["remaining"], max(49 - i, 0))
+                self.assertEqual(raw.answer().body, b"ok\n")
+
+    def test_a_request_byte_by_byte_is_one_request(self):
+        with Raw(self.sluice.http) as raw:
+            raw.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for byte in sized(wish(path="/page", ip="slow")):
+                raw.send(bytes([byte]))
+            self.assertEqual(raw.answer().json["rule"], "page")
+
+    def test_half_a_request_then_a_close_disturbs_nobody(self):
+        for data in (b"GET /he", b"POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{", b""):
+            with Raw(self.sluice.http) as raw:
+                raw.send(data)
+            with Raw(self.sluice.http) as raw:
+                raw.send(data).socket.shutdown(socket.SHUT_WR)
+                self.assertTrue(raw.ended())
+        wait_for(lambda: self.sluice.metrics()["sluice_connections"] == 1, what="one connection")
+
+    def test_a_client_that_closes_its_half_is_still_answered(self):
+        with Raw(self.sluice.http) as raw:
+            raw.send(HEALTH).socket.shutdown(socket.SHUT_WR)
+            self.assertEqual(raw.answer().status, 200)
+            self.assertTrue(raw.ended())
+
+    def test_absolute_form_is_the_path_in_it(self):
+        self.answered("GET http://shop.example.org/healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+        self.answered("GET http://shop.example.org:80/nothing?x HTTP/1.1\r\nHost: a\r\n\r\n", 404)
+        self.answered("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", 404)
+
+    def test_head_is_get_without_the_body(self):
+        with Raw(self.sluice.http) as raw:
+            raw.send("HEAD /healthz HTTP/1.1\r\nHost: a\r\n\r\n" + HEALTH)
+            head, get = raw.answer(head=True), raw.answer()
+            self.assertEqual((head.status, head["content-length"]), (200, get["content-length"]))
+
+    def test_an_unknown_path_gets_404_and_a_wrong_method_405(self):
+        for path in ("/", "/v1", "/v1/checks", "/v1/check/", "/v2/check", "/v1/rules", "/V1/CHECK"):
+            answer = self.answered(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n", 404)
+            self.assertEqual(answer["content-type"], "application/problem+json")
+        for method, path in (("GET", "/v1/check"), ("POST", "/healthz"), ("DELETE", "/metrics")):
+            answer = self.answered(f"{method} {path} HTTP/1.1\r\nHost: a\r\n\r\n", 405)
+            self.assertTrue(answer["allow"])
+
+    def test_who_expects_100_continue_is_told_to_go_on(self):
+        body = wish(path="/page", ip="polite")
+        with Raw(self.sluice.http) as raw:
+            raw.send(post("", f"Content-Length: {len(body)}", "Expect: 100-continue"))
+            self.assertEqual(raw.answer().status, 100)
+            self.assertEqual(raw.send(body).answer().json["rule"], "page")
+
+    def test_bad_json_gets_400_with_where_and_the_connection_stays(self):
+        with Raw(self.sluice.http) as raw:
+            for body in ('{"attributes":{"a":}}', "{", "[" * 500 + "]" * 500, '{"a":' * 5000,
+                         '{"attributes":{"path":"\xff"}}'.encode("latin-1"),
+                         b'{"attributes":{"path":"\xc0\xaf"}}', b'{"attributes":{"path":"\xed\xa0\x80"}}',
+                         '{"attributes":{"path":"\\ud800"}}', "{'attributes':{}}", "\ufeff{}",
+                         '{"attributes":{"path":"a\nb"}}', '{"attributes":{"path":NaN}}'):
+                answer = raw.send(sized(body)).answer()
+                self.assertEqual(answer.status, 400, (body, answer))
+                self.assertEqual(answer["content-type"], "application/problem+json")
+                self.assertTrue(answer.json["detail"])
+            self.assertEqual(raw.send(HEALTH).answer().status, 200)
+
+
+class TightBounds(ServerTest):
+    """A server whose bounds can be reached within moments."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.sluice = cls.serve(RULES, {"bounds": {
+            "header_timeout": "400ms", "body_timeout": "400ms", "write_timeout": "700ms",
+            "idle_timeout": "600ms", "connections": 20, "requests_per_connection": 500}})
+
+    def timed_out(self):
+        return self.sluice.metrics()['sluice_request_errors_total{reason="timed_out"}']
+
+    def late(self, data, *slowly):
+        """Sends the data and then slowly one byte after another; the answer, and after how long."""
+        begin = time.monotonic()
+        with Raw(self.sluice.http) as raw:
+            raw.send(data)
+            for byte in slowly:
+                time.sleep(0.1)
+                try:
+                    raw.send(byte)
+                except OSError:
+                    break
+            answer = raw.answer()
+            self.assertTrue(raw.ended())
+            return answer, time.monotonic() - begin
+
+    def test_a_header_that_comes_too_slowly_gets_408(self):
+        before = self.timed_out()
+        answer, took = self.late("GET /healthz HTTP/1.1\r\n", *["X: y\r\n"] * 10)
+        self.assertEqual((answer.status, answer["connection"]), (408, "close"))
+        self.assertLess(took, 3)
+        self.assertEqual(self.timed_out(), before + 1)
+
+    def test_a_body_that_comes_too_slowly_gets_408(self):
+        answer, took = self.late(post("", "Content-Length: 100"), *[" "] * 10)
+        self.assertEqual((answer.status, answer["connection"]), (408, "close"))
+        self.assertLess(took, 3)
+
+    def test_an_idle_connection_is_closed_without_a_word(self):
+        with Raw(self.sluice.http) as fresh, Raw(self.sluice.http) as used:
+            used.send(HEALTH).answer()
+            begin = time.monotonic()
+            self.assertTrue(fresh.ended() and used.ended())
+            self.assertLess(time.monotonic() - begin, 3)
+
+    def test_who_stays_busy_is_not_idle(self):
+        with Raw(self.sluice.http) as raw:
+            for _ in range(8):
+                time.sleep(0.15)
+                self.assertEqual(raw.send(HEALTH).answer().status, 200)
+
+    def test_a_client_that_does_not_read_its_answers_is_cut(self):
+        before = self.timed_out()
+        with Raw(self.sluice.http) as raw:
+            raw.socket.settimeout(0.2)
+            request = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+            try:
+                for _ in range(2000):
+                    raw.send(request * 100)
+            except OSError:
+                pass
+            wait_for(lambda: self.timed_out() > before, what="the timeout in the metrics")
+
+    def test_a_connection_ends_after_its_requests(self):
+        with Raw(self.sluice.http) as raw:
+            raw.send(HEALTH * 600)
+            closes = [raw.answer()["connection"] for _ in range(500)]
+            self.assertEqual(closes, [None] * 499 + ["close"])
+            self.assertTrue(raw.ended())
+
+    def test_connections_over_the_cap_are_refused_at_once_and_the_others_go_on(self):
+        wait_for(lambda: self.sluice.metrics()["sluice_connections"] <= 1, what="room")
+        held = [Raw(self.sluice.http) for _ in range(20)]
+        try:
+            for raw in held:
+                self.assertEqual(raw.send(HEALTH).answer().status, 200)
+            begin = time.monotonic()
+            with Raw(self.sluice.http) as one_more:
+                try:
+                    answer = one_more.send(HEALTH).answer()
+                    self.assertEqual(answer.status, 503)
+                    self.assertTrue(one_more.ended())
+                except (EOFError, ConnectionError):
+                    pass  # closed without a word
+            self.assertLess(time.monotonic() - begin, 0.5)
+            for raw in held:
+                self.assertEqual(raw.send(HEALTH).answer().status, 200)
+        finally:
+            for raw in held:
+                raw.close()
+        wait_for(lambda: exchange_or_none(self.sluice.http), what="being served again")
+        self.assertGreaterEqual(self.sluice.metrics()['sluice_connections_refused_total{reason="cap"}'], 1)
+
+    def test_slowhttptest_does_not_take_the_server_away(self):
+        host, port = self.sluice.http.split(":")
+        done = subprocess.run(
+            [tool("slowhttptest"), "-c", "15", "-H", "-i", "1", "-r", "15", "-l", "3", "-u",
+             f"http://{host}:{port}/healthz", "-p", "2", "-x", "10"],
+            capture_output=True, text=True, timeout=30)
+        text = done.stdout + done.stderr
+        self.assertIn("service available:", text.lower().replace("  ", " "), text[-2000:])
+        self.assertEqual(wait_for(lambda: exchange_or_none(self.sluice.http)).status, 200)
+
+
+def exchange_or_none(address):
+    try:
+        answer = exchange(address, HEALTH)
+        return answer if answer.status == 200 else None
+    except (EOFError, OSError):
+        return None
+
+
+class FewDescriptors(ServerTest):
+    @classmethod
+    def setUpClass(cls):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))
+        cls.sluice = cls.serve(RULES, preexec_fn=limit)
+
+    def test_out_of_descriptors_it_goes_on_says_so_and_serves_again(self):
+        first = Raw(self.sluice.http)
+        first.send(HEALTH).answer()
+        others = []
+        try:
+            for _ in range(80):
+                others.append(Raw(self.sluice.http))
+            wait_for(lambda: "descriptor" in self.sluice.log(), what="a word about descriptors")
+            self.assertEqual(first.send(HEALTH).answer().status, 200, "who was there goes on")
+            self.assertLess(len(self.sluice.log()), 20_000, "it says so at a bounded rate")
+        finally:
+            for raw in others:
+                raw.close()
+        self.assertEqual(wait_for(lambda: exchange_or_none(self.sluice.http)).status, 200)
+        refused = 'sluice_connections_refused_total{reason="out_of_descriptors"}'
+        self.assertGreater(self.sluice.metrics()[refused], 0)
+        first.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,89 @@
+"""/metrics: well formed, true, and bounded whatever clients send."""
+
+import subprocess
+import unittest
+
+from harness import Raw, ServerTest, tool
+
+RULES = """
+version: 1
+domain: shop
+rules:
+  - name: trial
+    match: { path: /page }
+    limits: [{ name: none, algorithm: fixed_window, limit: 0, per: 1h }]
+    mode: shadow
+    continue: true
+  - name: page
+    match: { path: /page }
+    limits: [{ name: hour, key: "{ip}", algorithm: fixed_window, limit: 2, per: 1h }]
+  - name: 'quo"te\\n日'
+    match: { path: /odd }
+    limits: [{ name: hour, algorithm: fixed_window, limit: 2, per: 1h }]
+"""
+
+
+def page(ip):
+    return {"attributes": {"path": "/page", "ip": ip}}
+
+
+class Metrics(ServerTest):
+    def setUp(self):
+        self.sluice = self.serve(RULES)
+
+    def test_promtool_finds_nothing_to_say(self):
+        self.sluice.check([page("192.0.2.1")] * 5 + [{"attributes": {"path": "/odd"}}] * 3)
+        answer = self.sluice.get("/metrics")
+        self.assertTrue(answer["content-type"].startswith("text/plain; version=0.0.4"))
+        done = subprocess.run([tool("promtool"), "check", "metrics"], input=answer.body,
+                              capture_output=True, timeout=30)
+        self.assertEqual((done.returncode, done.stdout + done.stderr), (0, b""))
+
+    def test_counts_what_happened(self):
+        for _ in range(5):
+            self.sluice.check(page("192.0.2.1"))
+        self.sluice.auth("GET", "/nowhere")
+        self.sluice.check({"attributes": {"path": "/nowhere"}})
+        metrics = self.sluice.metrics()
+
+        def requests(rule, outcome, reason):
+            name = f'sluice_requests_total{{rule="{rule}",outcome="{outcome}",reason="{reason}"}}'
+            return metrics.get(name, 0)
+
+        self.assertEqual(requests("page", "allowed", "ok") + requests("page", "allowed", "shadow")
+                         + requests("trial", "allowed", "shadow"), 2, metrics)
+        self.assertEqual(requests("page", "denied", "limited"), 3)
+        self.assertEqual(requests("", "allowed", "ok"), 2)
+        self.assertEqual(metrics['sluice_shadow_denials_total{rule="trial",limit="none"}'], 5)
+        self.assertEqual(metrics['sluice_decisions_total{rule="page",limit="hour",outcome="denied",reason="limited"}'], 3)
+        self.assertEqual(metrics['sluice_request_duration_seconds_count{door="check"}'], 6)
+        self.assertEqual(metrics['sluice_request_duration_seconds_count{door="auth"}'], 1)
+        self.assertEqual(metrics["sluice_store_keys"], 1)
+        self.assertEqual(metrics["sluice_rules_version"], 1)
+        self.assertEqual(metrics["sluice_ready"], 1)
+
+    def test_counts_connections(self):
+        before = self.sluice.metrics()
+        with Raw(self.sluice.http), Raw(self.sluice.http) as raw:
+            raw.send("NONSENSE\r\n\r\n").answer()
+            during = self.sluice.metrics()
+            self.assertGreaterEqual(during["sluice_connections"], 2)
+            self.assertEqual(during["sluice_connections_accepted_total"],
+                             before["sluice_connections_accepted_total"] + 3)
+            self.assertEqual(during['sluice_request_errors_total{reason="bad_request"}'], 1)
+
+    def test_nothing_that_a_client_sends_makes_a_series(self):
+        self.sluice.check(page("192.0.2.1"))
+        self.sluice.auth("GET", "/page")
+        self.sluice.get("/unknown")
+        before = set(self.sluice.metrics())
+        self.sluice.check([{"attributes": {"path": f"/p{i}", "ip": str(i), f"a{i}": "x"}} for i in range(1000)])
+        self.sluice.check([page(f"10.0.{i // 250}.{i % 250}") for i in range(1000)])
+        for i in range(100):
+            self.sluice.auth(f"M{i}", f"/page/{i}", ip=f"192.0.2.{i}")
+            self.sluice.get(f"/unknown/{i}")
+        self.assertEqual(set(self.sluice.metrics()), before)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,208 @@
+"""`sluice serve` as a command: flags, the ready line, errors, and what it tells systemd."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import unittest
+
+from harness import READY_SECONDS, ROOT, Process, ServerTest, binary, request, wait_for
+
+RULES = """
+version: 1
+rules:
+  - name: page
+    match: { path: /page }
+    limits: [{ key: "{ip}", algorithm: fixed_window, limit: 5, per: 1h }]
+"""
+
+
+def run(*flags):
+    return subprocess.run([binary(), "serve", *flags], capture_output=True, text=True, timeout=15,
+                          stdin=subprocess.DEVNULL)
+
+
+class Serving(ServerTest):
+    def test_the_ready_line_names_the_real_ports_of_every_door(self):
+        sluice = self.serve(RULES)
+        self.assertRegex(sluice.ready_line, r"^ready http=127\.0\.0\.1:[1-9]\d* grpc=off resp=off "
+                                            r"admin=127\.0\.0\.1:[1-9]\d*$")
+        self.assertEqual(sluice.get("/healthz").status, 200)
+        self.assertEqual(sluice.get("/readyz").status, 200)
+
+    def test_flags_go_before_the_file(self):
+        folder = self.folder()
+        (folder / "other.yaml").write_text(RULES.replace("/page", "/other"))
+        sluice = self.serve(RULES, {"listen": {"http": "127.0.0.1:1"}, "threads": 2},
+                            ["--http", "127.0.0.1:0", "--admin", "off", "--threads", "1",
+                             "--rules", str(folder / "other.yaml")])
+        self.assertIn("admin=off", sluice.ready_line)
+        self.assertEqual(sluice.check({"attributes": {"path": "/other", "ip": "a"}}).json["rule"], "page")
+
+    def test_listens_on_unix_sockets_and_removes_them_at_the_end(self):
+        folder = self.folder()
+        path = folder / "http.sock"
+        dead = socket.socket(socket.AF_UNIX)
+        dead.bind(str(path))
+        dead.close()  # as a crash leaves it behind
+        sluice = self.serve(RULES, {"trusted_proxies": ["unix"]},
+                            ["--http", f"unix:{path}", "--admin", f"unix:{folder}/admin.sock"])
+        self.assertIn(f"http=unix:{path}", sluice.ready_line)
+        self.assertEqual(request(sluice.http, "GET", "/healthz").status, 200)
+        statuses = [sluice.auth("GET", "/page", ip="192.0.2.1").status for _ in range(6)]
+        self.assertEqual(statuses, [200] * 5 + [429])
+        self.assertEqual(sluice.stop(), 0)
+        self.assertFalse(path.exists())
+
+    def test_a_directory_of_rules_is_one_set_in_the_order_of_names(self):
+        folder = self.folder()
+        (folder / "20-b.yaml").write_text(RULES.replace("name: page", "name: second"))
+        (folder / "10-a.yml").write_text(RULES.replace("name: page", "name: first"))
+        (folder / "notes.txt").write_text("not rules")
+        sluice = self.serve(config={"rules": [str(folder)]})
+        self.assertEqual(sluice.check({"attributes": {"path": "/page", "ip": "a"}}).json["rule"], "first")
+
+    def test_without_rules_it_says_aloud_that_an_example_is_in_force(self):
+        sluice = self.serve()
+        wait_for(lambda: "built-in" in sluice.log(), what="a word about the built-in rules")
+        self.assertIn("curl", sluice.log())
+
+    def test_starts_with_nothing_but_flags(self):
+        folder = self.folder()
+        child = Process([binary(), "serve", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+                        folder, "sluice", stdout=subprocess.PIPE)
+        self.addCleanup(child.stop)
+        self.assertTrue(child.child.stdout.readline().startswith(b"ready http=127.0.0.1:"))
+        self.assertEqual(child.stop(), 0)
+
+    def test_nothing_but_the_ready_line_goes_to_stdout(self):
+        sluice = self.serve(RULES, {"log": {"access": True, "level": "debug"}})
+        sluice.get("/healthz")
+        sluice.signal(signal.SIGTERM)
+        self.assertEqual(sluice.wait(), 0)
+        self.assertEqual(sluice.child.stdout.read(), b"")
+
+
+class Errors(ServerTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = cls.folder()
+
+    def file(self, name, text):
+        path = self.dir / name
+        path.write_text(text)
+        return str(path)
+
+    def assert_fails(self, done, status, *words):
+        self.assertEqual(done.returncode, status, done)
+        self.assertEqual(done.stdout, "")
+        for word in words:
+            self.assertIn(word, done.stderr)
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+
+    def test_wrong_flags_exit_2_with_one_line(self):
+        for flags, word in [(["--prot"], "--prot"), (["--http", "nowhere"], "nowhere"),
+                            (["--http", "127.0.0.1:70000"], "70000"), (["--threads", "x"], "threads"),
+                            (["--threads", "0"], "threads"), (["--store", "mongo://x"], "mongo"),
+                            (["--http"], "--http"), (["extra"], "extra"), (["--admin", "unix:"], "unix:")]:
+            with self.subTest(flags=flags):
+                self.assert_fails(run(*flags), 2, word)
+
+    def test_a_bad_rules_file_exits_1_with_file_line_and_column(self):
+        path = self.file("bad.yaml", RULES.replace("fixed_window", "fixed_windw"))
+        self.assert_fails(run("--rules", path, "--http", "127.0.0.1:0", "--admin", "off"), 1,
+                          f"{path}:6:", "fixed_windw", "fixed_window")
+
+    def test_a_missing_rules_file_exits_1_naming_it(self):
+        self.assert_fails(run("--rules", str(self.dir / "none.yaml"), "--admin", "off"), 1, "none.yaml")
+
+    def test_a_bad_configuration_exits_1_with_file_line_and_column(self):
+        path = self.file("bad-config.yaml", "version: 1\nlisten:\n  htp: 127.0.0.1:0\n")
+        self.assert_fails(run("--config", path), 1, f"{path}:3:3:", "htp", "http")
+        path = self.file("bad-bound.yaml", "version: 1\nbounds: { idle_timeout: 75 }\n")
+        self.assert_fails(run("--config", path), 1, f"{path}:2:", "75")
+        self.assert_fails(run("--config", str(self.dir / "none.yaml")), 1, "none.yaml")
+
+    def test_a_port_in_use_exits_1_saying_which(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            self.assert_fails(run("--http", f"127.0.0.1:{port}", "--admin", "off"), 1,
+                              f"127.0.0.1:{port}", "in use")
+            self.assert_fails(run("--http", "127.0.0.1:0", "--admin", f"127.0.0.1:{port}"), 1,
+                              f"127.0.0.1:{port}", "in use")
+
+    def test_a_second_server_does_not_share_the_port_of_the_first(self):
+        first = self.serve(RULES)
+        self.assert_fails(run("--http", first.http, "--admin", "off"), 1, first.http, "in use")
+
+    def test_a_unix_socket_in_use_is_left_alone(self):
+        path = f"unix:{self.dir}/taken.sock"
+        first = self.serve(RULES, flags=["--http", path])
+        self.assert_fails(run("--http", path, "--admin", "off"), 1, "taken.sock")
+        self.assertEqual(request(first.http, "GET", "/healthz").status, 200)
+
+    def test_administration_for_other_machines_needs_a_token(self):
+        self.assert_fails(run("--http", "127.0.0.1:0", "--admin", "0.0.0.0:0"), 1, "token")
+
+    def test_help_says_everything(self):
+        done = run("--help")
+        self.assertEqual(done.returncode, 0)
+        for word in ("--config", "--rules", "--http", "--admin", "--threads", "--store", "unix:PATH",
+                     "ready", "SIGHUP", "SIGTERM"):
+            self.assertIn(word, done.stdout)
+
+
+class Systemd(ServerTest):
+    def notify_socket(self):
+        folder = tempfile.TemporaryDirectory(prefix="sluice-test-")
+        self.addCleanup(folder.cleanup)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(listener.close)
+        listener.bind(f"{folder.name}/notify")
+        listener.settimeout(READY_SECONDS)
+        return listener, f"{folder.name}/notify"
+
+    def next_with(self, listener, word):
+        while True:
+            text = listener.recv(4096).decode()
+            if word in text.split("\n"):
+                return text
+
+    def test_tells_when_it_is_ready_reloading_and_stopping(self):
+        listener, path = self.notify_socket()
+        sluice = self.serve(RULES, env={**os.environ, "NOTIFY_SOCKET": path})
+        self.next_with(listener, "READY=1")
+        sluice.signal(signal.SIGHUP)
+        self.assertIn("MONOTONIC_USEC=", self.next_with(listener, "RELOADING=1"))
+        self.next_with(listener, "READY=1")
+        sluice.signal(signal.SIGTERM)
+        self.next_with(listener, "STOPPING=1")
+
+    def test_an_abstract_socket_does_as_well(self):
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(listener.close)
+        name = f"sluice-test-{os.getpid()}"
+        listener.bind(f"\0{name}")
+        listener.settimeout(READY_SECONDS)
+        self.serve(RULES, env={**os.environ, "NOTIFY_SOCKET": f"@{name}"})
+        self.next_with(listener, "READY=1")
+
+    @unittest.skipUnless(shutil.which("systemd-analyze"), "there is no systemd-analyze here")
+    def test_the_unit_is_sound_and_locked_down(self):
+        folder = self.folder()
+        unit = folder / "sluice.service"
+        text = (ROOT / "deploy/systemd/sluice.service").read_text()
+        unit.write_text(text.replace("/usr/bin/sluice", binary()))
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no", str(unit)],
+                              capture_output=True, text=True, timeout=60)
+        about = [line for line in done.stderr.splitlines() if "sluice" in line]
+        self.assertEqual((done.returncode, about), (0, []), done.stderr)
+        done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=15",
+                               str(unit)], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

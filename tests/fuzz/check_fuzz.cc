@@ -1,0 +1,76 @@
+#include <boost/json.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "server/check/check_request.h"
+
+namespace {
+
+namespace json = boost::json;
+using sluice::server::CheckListener;
+using sluice::server::CheckReader;
+using sluice::server::CheckRequest;
+
+// Compares the requests that a reader finds with what another reader of JSON makes of the body.
+class Comparison final : public CheckListener {
+ public:
+  explicit Comparison(std::string_view body) {
+    json::error_code failed;
+    value_ = json::parse({body.data(), body.size()}, failed);
+    valid_ = !failed;
+  }
+
+  void on_request(const CheckRequest& request, bool alone) override {
+    if (!valid_ || alone == value_.is_array()) std::abort();
+    const json::object& object =
+        alone ? value_.as_object() : value_.as_array().at(count_).as_object();
+    ++count_;
+    const json::value* const cost = object.if_contains("cost");
+    if (request.cost != (cost != nullptr ? static_cast<std::uint64_t>(cost->as_int64()) : 1)) {
+      std::abort();
+    }
+    for (const auto& member : object.at("attributes").as_object()) {
+      const std::string_view name(member.key().data(), member.key().size());
+      if (name.substr(0, 7) != "header.") compare(request, name, member.value());
+    }
+  }
+  void finish(const CheckReader::Outcome& outcome) const {
+    if (!outcome.error.empty() && count_ > 0) std::abort();
+    if (!outcome.error.empty() || !outcome.is_array) return;
+    if (!valid_ || count_ != value_.as_array().size()) std::abort();
+  }
+
+ private:
+  static void compare(const CheckRequest& request, std::string_view name,
+                      const json::value& value) {
+    const auto found = request.attributes.find(name);
+    if (const json::string* const text = value.if_string()) {
+      if (!found || *found != std::string_view(text->data(), text->size())) std::abort();
+    } else if (const json::object* const object = value.if_object()) {
+      for (const auto& member : *object) {
+        compare(request,
+                std::string(name) + '.' + std::string(member.key().data(), member.key().size()),
+                member.value());
+      }
+    } else if (found.has_value() == value.is_null()) {
+      std::abort();
+    }
+  }
+
+  json::value value_;
+  bool valid_ = false;
+  std::size_t count_ = 0;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view body(reinterpret_cast<const char*>(data), size);
+  static CheckReader reader;  // as a door keeps one: what a body leaves behind must not matter
+  Comparison comparison(body);
+  comparison.finish(reader.read(body, comparison));
+  return 0;
+}

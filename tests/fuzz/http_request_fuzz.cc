@@ -1,0 +1,84 @@
+// Requests over HTTP/1.1: whatever arrives, cut wherever it may be, is understood in one way.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "server/http/request_reader.h"
+
+namespace {
+
+using sluice::server::http::ReaderBounds;
+using sluice::server::http::Request;
+using sluice::server::http::RequestReader;
+using Progress = RequestReader::Progress;
+
+constexpr ReaderBounds kBounds{.header_bytes = 512, .body_bytes = 256};
+
+void check(bool holds) {
+  if (!holds) std::abort();
+}
+
+std::string shown(const Request& request) {
+  std::string out;
+  const auto add = [&](std::string_view text) { out.append(text).push_back('\n'); };
+  add(request.method);
+  add(request.target);
+  add(std::to_string(request.version) + (request.keep_alive ? "k" : ""));
+  for (const auto& field : request.fields) {
+    add(field.name);
+    add(field.value);
+  }
+  add(request.body);
+  return out;
+}
+
+// All requests of the bytes, which arrive `step` at a time, each time at another place in memory.
+std::string read_all(std::string_view bytes, std::size_t step) {
+  std::string out;
+  RequestReader reader(kBounds);
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  while (end < bytes.size()) {
+    end = std::min(bytes.size(), end + step);
+    while (begin < end) {
+      const std::string message(bytes.substr(begin, end - begin));
+      const Progress progress = reader.read(message);
+      if (progress == Progress::kMore) break;
+      if (progress == Progress::kBad) {
+        check(reader.bad().status >= 400 && !reader.bad().detail.empty());
+        return out + "bad";
+      }
+      const Request request = reader.request();
+      check(!request.method.empty() && !request.target.empty());
+      check(request.body.size() <= kBounds.body_bytes);
+      check(reader.size() > 0 && reader.size() <= message.size());
+      out += shown(request);
+      begin += reader.size();
+      reader.next();
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const std::string_view bytes(reinterpret_cast<const char*>(data + 1), size - 1);
+  const std::size_t step = std::size_t{data[0]} + 1;
+  const std::string whole = read_all(bytes, bytes.size() + 1);
+  const std::string parts = read_all(bytes, step);
+  // Requests before one that is refused are the same; how much is taken before a bound is noticed
+  // may differ, so a refusal may come earlier where the bytes come at once.
+  const std::size_t common = std::min(whole.size(), parts.size());
+  if (!whole.ends_with("bad") && !parts.ends_with("bad")) {
+    check(whole == parts);
+  } else {
+    check(whole.substr(0, common - 3 * (common >= 3)) ==
+          parts.substr(0, common - 3 * (common >= 3)));
+  }
+  return 0;
+}
