@@ -4,7 +4,7 @@
 -- Denials are answered here, as sluice says: status, fields and body. For requests that pass, the
 -- RateLimit fields wait in txn.sluice_* for http-after-response.
 --
--- global: lua-load sluice.lua, and before it, where it is elsewhere: setenv SLUICE_URL http://HOST:PORT
+-- In `global`: lua-load sluice.lua, and before it, if need be, setenv SLUICE_URL http://HOST:PORT.
 -- A backend `sluice` with a health check says whether sluice is there.
 
 local url = (os.getenv("SLUICE_URL") or "http://127.0.0.1:8080") .. "/v1/auth"
@@ -49,7 +49,8 @@ local function unavailable(txn)
   local reply = txn:reply({ status = 503 })
   reply:add_header("content-type", "application/problem+json")
   reply:add_header("retry-after", "1")
-  reply:set_body('{"title":"Service Unavailable","status":503,"detail":"the rate limiter cannot be reached"}')
+  reply:set_body('{"title":"Service Unavailable","status":503,' ..
+    '"detail":"the rate limiter cannot be reached"}')
   txn:done(reply)
 end
 
@@ -66,7 +67,8 @@ end
 core.register_action("sluice", { "http-req" }, function(txn, when_gone, user)
   local answer
   if txn.f:nbsrv("sluice") > 0 then
-    answer = core.httpclient():get({ url = url, headers = question(txn, user), timeout = timeout_ms })
+    answer = core.httpclient():get({
+      url = url, headers = question(txn, user), timeout = timeout_ms })
   end
   local status = answer and answer.status or 0
   if status == 0 or status >= 500 then  -- HAProxy's own 503 and 504 say that it was not reached

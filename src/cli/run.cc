@@ -20,11 +20,12 @@ constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
 constexpr const char* kAbout =
-    "Rate limiting: tries rules on yesterday's traffic, checks them, and makes single decisions.";
+    "Rate limiting: serves decisions over HTTP, tries rules on yesterday's traffic, checks them.";
 constexpr const char* kExamples =
     "Exit status: 0 success, 1 the work failed, 2 usage. Data goes to stdout, errors to stderr.\n"
     "\n"
     "Examples:\n"
+    "  sluice serve --rules rules.yaml\n"
     "  sluice rules check rules.yaml\n"
     "  sluice replay --rules rules.yaml access.log.gz\n"
     "  sluice replay --rules rules.yaml --html report.html access.log\n"

@@ -21,8 +21,14 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PACKAGES = {"nginx": "nginx", "haproxy": "haproxy", "caddy": "caddy", "wrk": "wrk",
-            "slowhttptest": "slowhttptest", "promtool": "prometheus"}
+PACKAGES = {
+    "nginx": "nginx",
+    "haproxy": "haproxy",
+    "caddy": "caddy",
+    "wrk": "wrk",
+    "slowhttptest": "slowhttptest",
+    "promtool": "prometheus",
+}
 READY_SECONDS = 10
 STOP_SECONDS = 20
 
@@ -59,7 +65,7 @@ def connect(address, timeout=5):
     if isinstance(address, str) and address.startswith("unix:"):
         made = socket.socket(socket.AF_UNIX)
         made.settimeout(timeout)
-        made.connect(address[len("unix:"):])
+        made.connect(address[len("unix:") :])
         return made
     if isinstance(address, str):
         host, port = address.rsplit(":", 1)
@@ -188,9 +194,15 @@ class Process:
         self.name = name
         self.error_file = pathlib.Path(folder) / f"{name}.stderr"
         with open(self.error_file, "ab") as errors:
-            self.child = subprocess.Popen(argv, cwd=folder, stdin=subprocess.DEVNULL,
-                                          stdout=stdout, stderr=errors, start_new_session=True,
-                                          **options)
+            self.child = subprocess.Popen(
+                argv,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=errors,
+                start_new_session=True,
+                **options,
+            )
 
     @property
     def pid(self):
@@ -227,6 +239,7 @@ class Process:
             if self.child.poll() is not None:
                 raise AssertionError(f"{self.name} ended at its start:\n{self.log()}")
             return accepts(address)
+
         wait_for(ready, READY_SECONDS, f"{self.name} accepting at {address}")
 
 
@@ -239,16 +252,26 @@ class Sluice(Process):
     def __init__(self, folder, rules=None, config=None, flags=(), **options):
         self.folder = pathlib.Path(folder)
         whole = {"version": 1, "listen": {}, **(config or {})}
-        whole["listen"] = {"http": "127.0.0.1:0", "grpc": "off", "resp": "off",
-                           "admin": "127.0.0.1:0", **whole["listen"]}
+        whole["listen"] = {
+            "http": "127.0.0.1:0",
+            "grpc": "off",
+            "resp": "off",
+            "admin": "127.0.0.1:0",
+            **whole["listen"],
+        }
         if rules is not None:
             self.rules_file = self.folder / "rules.yaml"
             self.rules_file.write_text(rules, "utf-8")
             whole.setdefault("rules", str(self.rules_file))
         config_file = self.folder / "sluice.yaml"
         config_file.write_text(json.dumps(whole, indent=1), "utf-8")
-        super().__init__([binary(), "serve", "--config", str(config_file), *flags], folder,
-                         "sluice", stdout=subprocess.PIPE, **options)
+        super().__init__(
+            [binary(), "serve", "--config", str(config_file), *flags],
+            folder,
+            "sluice",
+            stdout=subprocess.PIPE,
+            **options,
+        )
         try:
             self.ready_line = self._read_ready_line()
         except BaseException:
@@ -279,8 +302,13 @@ class Sluice(Process):
         """POST /v1/check: of attributes (a dict), or of a text as it is."""
         if not isinstance(body, (str, bytes)):
             body = json.dumps(body)
-        return request(self.http, "POST", "/v1/check", body,
-                       {"Content-Type": "application/json", **(headers or {})})
+        return request(
+            self.http,
+            "POST",
+            "/v1/check",
+            body,
+            {"Content-Type": "application/json", **(headers or {})},
+        )
 
     def auth(self, method, uri, ip="192.0.2.1", deny=None, **headers):
         """Asks as a trusted gateway does."""

@@ -92,8 +92,12 @@ class TrustedGateway(ServerTest):
             self.assertEqual(answer.status, 200, method)
 
     def test_the_fields_of_traefik_and_caddy_say_the_same(self):
-        fields = {"X-Forwarded-Method": "POST", "X-Forwarded-Uri": "/send/code?a=b",
-                  "X-Forwarded-Host": "shop.example.org", "X-Forwarded-For": "192.0.2.6"}
+        fields = {
+            "X-Forwarded-Method": "POST",
+            "X-Forwarded-Uri": "/send/code?a=b",
+            "X-Forwarded-Host": "shop.example.org",
+            "X-Forwarded-For": "192.0.2.6",
+        }
         self.assertEqual([self.sluice.get("/v1/auth", fields).status for _ in range(2)], [200, 429])
 
     def test_headers_cookies_query_and_host_are_attributes(self):
@@ -111,8 +115,16 @@ class TrustedGateway(ServerTest):
         self.assertEqual(statuses("/", Host="b.example.com"), [200, 429])
 
     def test_other_spellings_of_a_path_are_the_same_path(self):
-        spellings = ["/send/code", "/send/./code", "/x/../send/code", "/send/%63ode",
-                     "/%2e%2e/send/code", "/send/x/%2e%2e/code", "/send/code?x", "/send/code#x"]
+        spellings = [
+            "/send/code",
+            "/send/./code",
+            "/x/../send/code",
+            "/send/%63ode",
+            "/%2e%2e/send/code",
+            "/send/x/%2e%2e/code",
+            "/send/code?x",
+            "/send/code#x",
+        ]
         for i, uri in enumerate(spellings):
             with self.subTest(uri=uri):
                 ip = f"198.51.100.{i}"
@@ -141,16 +153,20 @@ class TrustedGateway(ServerTest):
         self.assertEqual(status("::ffff:203.0.113.1"), 429)
 
     def test_several_fields_x_forwarded_for_are_one_list(self):
-        head = ("GET /v1/auth HTTP/1.1\r\nHost: a\r\nX-Original-Method: POST\r\n"
-                "X-Original-URI: /send/code\r\nX-Forwarded-For: {}\r\nX-Forwarded-For: {}\r\n\r\n")
+        head = (
+            "GET /v1/auth HTTP/1.1\r\nHost: a\r\nX-Original-Method: POST\r\n"
+            "X-Original-URI: /send/code\r\nX-Forwarded-For: {}\r\nX-Forwarded-For: {}\r\n\r\n"
+        )
         once = head.format("203.0.113.9", "203.0.113.20")
         self.assertEqual(exchange(self.sluice.http, once).status, 200)
         again = head.format("203.0.113.10", "203.0.113.20")
         self.assertEqual(exchange(self.sluice.http, again).status, 429)
 
     def test_ipv6_networks_count_as_one(self):
-        statuses = [self.sluice.auth("GET", "/network", ip=ip).status
-                    for ip in ("2001:db8:1:2::1", "2001:db8:1:2:ffff::9", "2001:db8:1:3::1")]
+        statuses = [
+            self.sluice.auth("GET", "/network", ip=ip).status
+            for ip in ("2001:db8:1:2::1", "2001:db8:1:2:ffff::9", "2001:db8:1:3::1")
+        ]
         self.assertEqual(statuses, [200, 429, 200])
 
 
@@ -162,8 +178,16 @@ class Stranger(ServerTest):
         cls.sluice = cls.serve(RULES)
 
     def test_a_strangers_word_about_the_address_is_not_believed(self):
-        statuses = [self.sluice.auth("POST", "/send/code", ip=f"192.0.2.{i}", X_Real_IP=f"192.0.2.{i}",
-                                     Forwarded=f"for=192.0.2.{i}").status for i in range(2)]
+        statuses = [
+            self.sluice.auth(
+                "POST",
+                "/send/code",
+                ip=f"192.0.2.{i}",
+                X_Real_IP=f"192.0.2.{i}",
+                Forwarded=f"for=192.0.2.{i}",
+            ).status
+            for i in range(2)
+        ]
         self.assertEqual(statuses, [200, 429])
 
 
@@ -183,7 +207,9 @@ class Ipv6(ServerTest):
         self.assertEqual(self.sluice.get("/healthz").status, 200)
 
     def test_trusts_an_ipv6_proxy(self):
-        statuses = [self.sluice.auth("POST", "/send/code", ip=f"192.0.2.{i}").status for i in (1, 2, 1)]
+        statuses = [
+            self.sluice.auth("POST", "/send/code", ip=f"192.0.2.{i}").status for i in (1, 2, 1)
+        ]
         self.assertEqual(statuses, [200, 200, 429])
 
 

@@ -121,10 +121,16 @@ class Check(ServerTest):
         self.assertEqual(left_of_all(order("modest")), before - 1)
 
     def test_cost_takes_so_many_units_and_zero_takes_none(self):
-        self.assertEqual(self.sluice.check(page("192.0.2.3", cost=4)).json["limits"][0]["remaining"], 1)
+        self.assertEqual(
+            self.sluice.check(page("192.0.2.3", cost=4)).json["limits"][0]["remaining"], 1
+        )
         self.assertEqual(self.sluice.check(page("192.0.2.3", cost=2)).status, 429)
-        self.assertEqual(self.sluice.check(page("192.0.2.3", cost=0)).json["limits"][0]["remaining"], 1)
-        self.assertEqual(self.sluice.check(page("192.0.2.3", cost=1)).json["limits"][0]["remaining"], 0)
+        self.assertEqual(
+            self.sluice.check(page("192.0.2.3", cost=0)).json["limits"][0]["remaining"], 1
+        )
+        self.assertEqual(
+            self.sluice.check(page("192.0.2.3", cost=1)).json["limits"][0]["remaining"], 0
+        )
 
     def test_peek_takes_nothing_refund_gives_back_reset_forgets(self):
         def left(**more):
@@ -139,12 +145,17 @@ class Check(ServerTest):
         self.assertEqual(left(), 4)
 
     def test_an_array_decides_each_on_its_own(self):
-        wishes = [page("192.0.2.5", cost=5), page("192.0.2.5"), page("192.0.2.6"),
-                  {"attributes": {"path": "/nowhere"}}]
+        wishes = [
+            page("192.0.2.5", cost=5),
+            page("192.0.2.5"),
+            page("192.0.2.6"),
+            {"attributes": {"path": "/nowhere"}},
+        ]
         answer = self.sluice.check(wishes)
         self.assertEqual(answer.status, 200)
-        self.assertEqual([one["outcome"] for one in answer.json],
-                         ["allowed", "denied", "allowed", "allowed"])
+        self.assertEqual(
+            [one["outcome"] for one in answer.json], ["allowed", "denied", "allowed", "allowed"]
+        )
         self.assertEqual([one["rule"] for one in answer.json], ["page", "page", "page", None])
 
     def test_an_array_holds_at_most_a_thousand(self):
@@ -161,17 +172,23 @@ class Check(ServerTest):
 
     def test_what_is_wrong_is_refused_with_where(self):
         for body, where in [
-                ("", ""), ("{", ""), ('{"attributes":{"path":"/page"}', ""), ("[1]", ""),
-                ('{"attributes":{"path":7}}', "path"),
-                ('{"attributes":{},"cost":-1}', "cost"),
-                ('{"attributes":{},"cost":1.5}', "cost"),
-                ('{"attributes":{},"cost":4294967296}', "cost"),
-                ('{"attributes":{},"cost":"1"}', "cost"),
-                ('{"attributes":{},"verb":"steal"}', "verb"),
-                ('{"attributes":{},"price":1}', "price"),
-                ('{"cost":1}', "attributes"),
-                ('{"attributes":{"a":"b"},"attributes":{}}', "attributes"),
-                ('{"attributes":{}} x', ""), ("null", ""), ("3", "")]:
+            ("", ""),
+            ("{", ""),
+            ('{"attributes":{"path":"/page"}', ""),
+            ("[1]", ""),
+            ('{"attributes":{"path":7}}', "path"),
+            ('{"attributes":{},"cost":-1}', "cost"),
+            ('{"attributes":{},"cost":1.5}', "cost"),
+            ('{"attributes":{},"cost":4294967296}', "cost"),
+            ('{"attributes":{},"cost":"1"}', "cost"),
+            ('{"attributes":{},"verb":"steal"}', "verb"),
+            ('{"attributes":{},"price":1}', "price"),
+            ('{"cost":1}', "attributes"),
+            ('{"attributes":{"a":"b"},"attributes":{}}', "attributes"),
+            ('{"attributes":{}} x', ""),
+            ("null", ""),
+            ("3", ""),
+        ]:
             with self.subTest(body=body):
                 answer = self.sluice.check(body)
                 self.assertEqual(answer.status, 400)
@@ -180,7 +197,7 @@ class Check(ServerTest):
                 self.assertIn(where, answer.json["detail"])
 
     def test_any_text_may_be_a_value(self):
-        for ip in ("", "请求", "a\u0000b", "\U0001f600", "x" * 10_000, "|%{}\"\\\n"):
+        for ip in ("", "请求", "a\u0000b", "\U0001f600", "x" * 10_000, '|%{}"\\\n'):
             with self.subTest(ip=ip[:20]):
                 first = self.sluice.check(page(ip))
                 self.assertEqual(first.status, 200)

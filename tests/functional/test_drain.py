@@ -21,9 +21,8 @@ HEALTH = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 class Client(threading.Thread):
-    """Asks on one connection until it is told, by `Connection: close` or the end between two
-    requests, that there will be no more. What was sent and got no answer is lost, unless the
-    server had closed before: a request that crosses a close of an idle connection is reset."""
+    """Sends `depth` requests at a time on one connection until an answer says `Connection: close`.
+    A request before that one that gets no answer is lost."""
 
     def __init__(self, address, depth):
         super().__init__(daemon=True)

@@ -12,9 +12,15 @@ from harness import ROOT, Application, ServerTest, free_port, request, tool, wai
 
 DEPLOY = ROOT / "deploy"
 CHINESE = '{"code":429,"message":"请求过于频繁,请稍后再试","data":null}'
-FORGED = {"X-Original-URI": "/free", "X-Original-Method": "GET", "X-Forwarded-Uri": "/free",
-          "X-Forwarded-Method": "GET", "X-Forwarded-Host": "other.example", "X-Real-IP": "9.9.9.9",
-          "Forwarded": "for=9.9.9.9"}
+FORGED = {
+    "X-Original-URI": "/free",
+    "X-Original-Method": "GET",
+    "X-Forwarded-Uri": "/free",
+    "X-Forwarded-Method": "GET",
+    "X-Forwarded-Host": "other.example",
+    "X-Real-IP": "9.9.9.9",
+    "Forwarded": "for=9.9.9.9",
+}
 
 
 def replaced(text, *pairs):
@@ -79,8 +85,9 @@ class Recipes:
 
     def test_an_allowed_request_reaches_the_application_and_its_answer_tells_the_limits(self):
         answer = self.ask("GET", "/api/order/1?x=1&y=%2F", user="fields")
-        self.assertEqual((answer.status, answer.body),
-                         (200, b"application: GET /api/order/1?x=1&y=%2F\n"))
+        self.assertEqual(
+            (answer.status, answer.body), (200, b"application: GET /api/order/1?x=1&y=%2F\n")
+        )
         self.assertIn('"user";q=10;w=', answer["ratelimit-policy"])
         self.assertIn('"global"', answer["ratelimit-policy"])
         self.assertTrue(answer["ratelimit"].startswith('"user";r=9'), answer)
@@ -99,7 +106,9 @@ class Recipes:
         seen = [one for one in self.app.seen if one[2].get("x-user-id") == "denied"]
         self.assertEqual(len(seen), passed)
         time.sleep(1.05)
-        self.assertEqual(self.ask("GET", "/api/order/1", user="denied").status, 200, "after the wait")
+        self.assertEqual(
+            self.ask("GET", "/api/order/1", user="denied").status, 200, "after the wait"
+        )
 
     def test_each_user_has_a_limit_of_their_own(self):
         self.until_denied(lambda: self.ask("GET", "/api/order/1", user="greedy"))
@@ -109,8 +118,12 @@ class Recipes:
         # Of 1000 a path for the api; refilled by 100 a second: full after what stands here.
         self.until_denied(lambda: self.ask("GET", "/api/order/all-or-nothing", user="alone"))
         before = self.sluice.metrics()
-        wait_for(lambda: self.counter_of(path="/api/order/all-or-nothing", ip="9.9.9.9")["api"] == 1000)
-        statuses = [self.ask("GET", "/api/order/all-or-nothing", user="alone").status for _ in range(30)]
+        wait_for(
+            lambda: self.counter_of(path="/api/order/all-or-nothing", ip="9.9.9.9")["api"] == 1000
+        )
+        statuses = [
+            self.ask("GET", "/api/order/all-or-nothing", user="alone").status for _ in range(30)
+        ]
         denied = statuses.count(429)
         left = self.counter_of(path="/api/order/all-or-nothing", ip="9.9.9.9")["api"]
         self.assertGreater(denied, 20)
@@ -120,14 +133,22 @@ class Recipes:
 
     def test_the_second_route_has_its_own_limit_whatever_the_client_claims(self):
         self.restart_sluice()
-        answers = [self.send_code(X_Forwarded_For=f"198.51.100.{i}", User_Agent=f"agent {i}")
-                   for i in range(4)]
+        answers = [
+            self.send_code(X_Forwarded_For=f"198.51.100.{i}", User_Agent=f"agent {i}")
+            for i in range(4)
+        ]
         self.assertEqual([answer.status for answer in answers], [200, 200, 200, 429])
         self.assertTrue(50 <= int(answers[3]["retry-after"]) <= 60)
         self.assertEqual(self.ask("POST", "/send/code", body="x", **FORGED).status, 429)
         seen = len(self.app.seen)
-        for spelling in ("/send/./code", "/x/../send/code", "/send/%63ode", "//send//code",
-                         "/api/order/../../send/code", "/api/order/%2e%2e/%2e%2e/send/code"):
+        for spelling in (
+            "/send/./code",
+            "/x/../send/code",
+            "/send/%63ode",
+            "//send//code",
+            "/api/order/../../send/code",
+            "/api/order/%2e%2e/%2e%2e/send/code",
+        ):
             self.assertIn(self.ask("POST", spelling, body="x").status, (400, 429), spelling)
         self.assertEqual(self.app.seen[seen:], [])
 
@@ -140,13 +161,17 @@ class Recipes:
     def test_an_error_of_the_application_stays_its_own(self):
         for status in (403, 404, 429, 500, 503):
             answer = self.ask("GET", "/api/order/own", user=f"own{status}", X_Answer=str(status))
-            self.assertEqual((answer.status, answer.body), (status, b"application: GET /api/order/own\n"))
+            self.assertEqual(
+                (answer.status, answer.body), (status, b"application: GET /api/order/own\n")
+            )
 
     def test_a_rule_on_trial_lets_pass_and_is_counted(self):
         name = 'sluice_shadow_denials_total{rule="crawlers",limit="agent"}'
         before = self.sluice.metrics()[name]
         for i in range(6):
-            answer = self.ask("GET", "/api/order/1", user=f"crawler{i}", User_Agent="ExampleBot/1.0")
+            answer = self.ask(
+                "GET", "/api/order/1", user=f"crawler{i}", User_Agent="ExampleBot/1.0"
+            )
             self.assertEqual(answer.status, 200)
         self.assertGreaterEqual(self.sluice.metrics()[name] - before, 4)
 
@@ -168,7 +193,9 @@ class Recipes:
         finally:
             type(self).start_sluice()
             self.settle()
-        wait_for(lambda: self.ask("GET", "/api/order/1", user="again")["ratelimit"], 10, "limits again")
+        wait_for(
+            lambda: self.ask("GET", "/api/order/1", user="again")["ratelimit"], 10, "limits again"
+        )
 
     def test_a_sluice_that_hangs_counts_as_gone_soon(self):
         self.sluice.signal(signal.SIGSTOP)
@@ -179,7 +206,9 @@ class Recipes:
             self.assertLess(time.monotonic() - begin, 5)
         finally:
             self.sluice.signal(signal.SIGCONT)
-        wait_for(lambda: self.ask("GET", "/api/order/1", user="again")["ratelimit"], 10, "limits again")
+        wait_for(
+            lambda: self.ask("GET", "/api/order/1", user="again")["ratelimit"], 10, "limits again"
+        )
 
 
 class Nginx(Recipes, ServerTest):
@@ -191,16 +220,27 @@ class Nginx(Recipes, ServerTest):
         http = folder / "sluice_http.conf"
         http.write_text(replaced(http.read_text(), ("127.0.0.1:8080", cls.sluice_address)))
         main = folder / "nginx.conf"
-        temporary = "".join(f"    {name}_temp_path {folder}/{name};\n"
-                            for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-        main.write_text(replaced(
-            main.read_text("utf-8"), ("listen 8000;", f"listen {cls.gateway};"),
-            ("server 127.0.0.1:9000;", f"server {cls.app.address};"),
-            ("listen 127.0.0.1:9000;", f"listen 127.0.0.1:{free_port()};"),
-            ("/tmp/sluice-example-nginx.pid", f"{folder}/nginx.pid"),
-            ("http {\n", "http {\n" + temporary)), "utf-8")
-        cls.nginx = cls.start([tool("nginx"), "-e", "stderr", "-p", str(folder), "-c", "nginx.conf"],
-                              folder, "nginx", cls.gateway)
+        temporary = "".join(
+            f"    {name}_temp_path {folder}/{name};\n"
+            for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
+        main.write_text(
+            replaced(
+                main.read_text("utf-8"),
+                ("listen 8000;", f"listen {cls.gateway};"),
+                ("server 127.0.0.1:9000;", f"server {cls.app.address};"),
+                ("listen 127.0.0.1:9000;", f"listen 127.0.0.1:{free_port()};"),
+                ("/tmp/sluice-example-nginx.pid", f"{folder}/nginx.pid"),
+                ("http {\n", "http {\n" + temporary),
+            ),
+            "utf-8",
+        )
+        cls.nginx = cls.start(
+            [tool("nginx"), "-e", "stderr", "-p", str(folder), "-c", "nginx.conf"],
+            folder,
+            "nginx",
+            cls.gateway,
+        )
 
     def test_a_denial_has_the_body_that_nginx_was_given(self):
         _, answer = self.until_denied(lambda: self.ask("GET", "/api/order/1", user="problem"))
@@ -239,16 +279,22 @@ class Caddy(Recipes, ServerTest):
     @classmethod
     def start_gateway(cls):
         folder = cls.folder()
-        text = replaced((DEPLOY / "caddy/Caddyfile").read_text("utf-8"),
-                        ("http://:8000", f"http://{cls.gateway}"),
-                        ("127.0.0.1:8080", cls.sluice_address),
-                        ("http://:9000", f"http://:{free_port()}"),
-                        ("127.0.0.1:9000", cls.app.address))
+        text = replaced(
+            (DEPLOY / "caddy/Caddyfile").read_text("utf-8"),
+            ("http://:8000", f"http://{cls.gateway}"),
+            ("127.0.0.1:8080", cls.sluice_address),
+            ("http://:9000", f"http://:{free_port()}"),
+            ("127.0.0.1:9000", cls.app.address),
+        )
         (folder / "Caddyfile").write_text(text, "utf-8")
         home = {"HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
         caddy = ["env", *(f"{name}={value}" for name, value in home.items()), tool("caddy")]
-        cls.start([*caddy, "run", "--adapter", "caddyfile", "--config", "Caddyfile"], folder, "caddy",
-                  cls.gateway)
+        cls.start(
+            [*caddy, "run", "--adapter", "caddyfile", "--config", "Caddyfile"],
+            folder,
+            "caddy",
+            cls.gateway,
+        )
 
 
 class CaddyForwardAuth(ServerTest):
@@ -258,22 +304,43 @@ class CaddyForwardAuth(ServerTest):
     def setUpClass(cls):
         cls.app = Application()
         cls.addClassCleanup(cls.app.stop)
-        cls.sluice = cls.serve((DEPLOY / "nginx/rules.yaml").read_text("utf-8"),
-                               {"trusted_proxies": ["127.0.0.1"]})
+        cls.sluice = cls.serve(
+            (DEPLOY / "nginx/rules.yaml").read_text("utf-8"), {"trusted_proxies": ["127.0.0.1"]}
+        )
         page = (ROOT / "docs/gateway.md").read_text("utf-8")
         directive = re.search(r"^forward_auth .*?^}$", page, re.M | re.S).group(0)
         cls.gateway = f"127.0.0.1:{free_port()}"
         folder = cls.folder()
         (folder / "Caddyfile").write_text(
-            "{\nadmin off\nauto_https off\n}\nhttp://" + cls.gateway + " {\n"
+            "{\nadmin off\nauto_https off\n}\nhttp://"
+            + cls.gateway
+            + " {\n"
             + replaced(directive, ("127.0.0.1:8080", cls.sluice.http))
-            + f"\nreverse_proxy {cls.app.address}\n}}\n", "utf-8")
-        cls.start(["env", f"HOME={folder}", f"XDG_DATA_HOME={folder}", tool("caddy"), "run",
-                   "--adapter", "caddyfile", "--config", "Caddyfile"], folder, "caddy", cls.gateway)
+            + f"\nreverse_proxy {cls.app.address}\n}}\n",
+            "utf-8",
+        )
+        cls.start(
+            [
+                "env",
+                f"HOME={folder}",
+                f"XDG_DATA_HOME={folder}",
+                tool("caddy"),
+                "run",
+                "--adapter",
+                "caddyfile",
+                "--config",
+                "Caddyfile",
+            ],
+            folder,
+            "caddy",
+            cls.gateway,
+        )
 
     def test_passes_and_denies_with_429_and_retry_after(self):
-        answers = [request(self.gateway, "POST", "/send/code?a=b", "body", FORGED if i % 2 else {})
-                   for i in range(4)]
+        answers = [
+            request(self.gateway, "POST", "/send/code?a=b", "body", FORGED if i % 2 else {})
+            for i in range(4)
+        ]
         self.assertEqual([answer.status for answer in answers][:2], [200, 200])
         self.assertEqual(answers[3].status, 429)
         self.assertTrue(50 <= int(answers[3]["retry-after"]) <= 60)
@@ -285,24 +352,38 @@ class HaProxy(Recipes, ServerTest):
     def start_gateway(cls):
         folder = cls.folder()
         (folder / "sluice.lua").write_text((DEPLOY / "haproxy/sluice.lua").read_text("utf-8"))
-        text = replaced((DEPLOY / "haproxy/haproxy.cfg").read_text("utf-8"),
-                        ("bind :8000", f"bind {cls.gateway}"),
-                        ("127.0.0.1:8080", cls.sluice_address),
-                        ("bind 127.0.0.1:9000", f"bind 127.0.0.1:{free_port()}"),
-                        ("server one 127.0.0.1:9000", f"server one {cls.app.address}"))
+        text = replaced(
+            (DEPLOY / "haproxy/haproxy.cfg").read_text("utf-8"),
+            ("bind :8000", f"bind {cls.gateway}"),
+            ("127.0.0.1:8080", cls.sluice_address),
+            ("bind 127.0.0.1:9000", f"bind 127.0.0.1:{free_port()}"),
+            ("server one 127.0.0.1:9000", f"server one {cls.app.address}"),
+        )
         (folder / "haproxy.cfg").write_text(text)
         cls.start([tool("haproxy"), "-f", "haproxy.cfg"], folder, "haproxy", cls.gateway)
 
     @classmethod
     def settle(cls):
-        wait_for(lambda: request(cls.gateway, "GET", "/api/order/settle", headers={
-            "X-User-Id": f"settle{time.monotonic()}"})["ratelimit"], 10, "the health check")
+        wait_for(
+            lambda: request(
+                cls.gateway,
+                "GET",
+                "/api/order/settle",
+                headers={"X-User-Id": f"settle{time.monotonic()}"},
+            )["ratelimit"],
+            10,
+            "the health check",
+        )
 
 
 class Files(unittest.TestCase):
     def test_the_rules_are_valid(self):
-        done = subprocess.run([os.environ["SLUICE_BINARY"], "rules", "check", DEPLOY / "nginx/rules.yaml"],
-                              capture_output=True, text=True, timeout=15)
+        done = subprocess.run(
+            [os.environ["SLUICE_BINARY"], "rules", "check", DEPLOY / "nginx/rules.yaml"],
+            capture_output=True,
+            text=True,
+            timeout=15,
+        )
         self.assertEqual(done.returncode, 0, done)
         self.assertIn("ok, 3 rules, 5 limits", done.stdout)
 

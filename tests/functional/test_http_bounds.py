@@ -90,11 +90,15 @@ class Messages(ServerTest):
                 self.refused(post("", f"Content-Length: {length}"), 400, 413)
 
     def test_content_length_with_transfer_encoding_gets_400(self):
-        for fields in [("Content-Length: 5", "Transfer-Encoding: chunked"),
-                       ("Transfer-Encoding: chunked", "Content-Length: 5"),
-                       ("Transfer-Encoding: chunked", "Transfer-Encoding: chunked"),
-                       ("Transfer-Encoding: gzip, chunked",), ("Transfer-Encoding: identity",),
-                       ("Transfer-Encoding: chunked, gzip",), ("Transfer-Encoding: xchunked",)]:
+        for fields in [
+            ("Content-Length: 5", "Transfer-Encoding: chunked"),
+            ("Transfer-Encoding: chunked", "Content-Length: 5"),
+            ("Transfer-Encoding: chunked", "Transfer-Encoding: chunked"),
+            ("Transfer-Encoding: gzip, chunked",),
+            ("Transfer-Encoding: identity",),
+            ("Transfer-Encoding: chunked, gzip",),
+            ("Transfer-Encoding: xchunked",),
+        ]:
             with self.subTest(fields=fields):
                 self.refused(post("0\r\n\r\n", *fields), 400, 501)
 
@@ -110,26 +114,43 @@ class Messages(ServerTest):
         answer = self.answered(chunked(body[:1], body[1:7], body[7:]))
         self.assertEqual(answer.json["rule"], "page")
         # With an extension, a trailer, and another request behind it.
-        data = post(b"%X;a=b\r\n%s\r\n0\r\nX-Trailer: y\r\n\r\n" % (len(body), body),
-                    "Transfer-Encoding: chunked") + HEALTH.encode()
+        data = (
+            post(
+                b"%X;a=b\r\n%s\r\n0\r\nX-Trailer: y\r\n\r\n" % (len(body), body),
+                "Transfer-Encoding: chunked",
+            )
+            + HEALTH.encode()
+        )
         with Raw(self.sluice.http) as raw:
             self.assertEqual(raw.send(data).answer().json["rule"], "page")
             self.assertEqual(raw.answer().body, b"ok\n")
 
     def test_wrong_chunks_get_400(self):
-        for body in ("x\r\n", "-1\r\n\r\n", "3\r\nabcd\r\n0\r\n\r\n", "fffffffffffffffff\r\n",
-                     "3 \nabc\r\n"):
+        for body in (
+            "x\r\n",
+            "-1\r\n\r\n",
+            "3\r\nabcd\r\n0\r\n\r\n",
+            "fffffffffffffffff\r\n",
+            "3 \nabc\r\n",
+        ):
             with self.subTest(body=body):
                 self.refused(post(body, "Transfer-Encoding: chunked"), 400, 413)
 
     def test_bytes_that_are_no_http_get_400(self):
-        for data in (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 64,
-                     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",
-                     b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n", b"GET /\x00 HTTP/1.1\r\nHost: a\r\n\r\n",
-                     b"G(T / HTTP/1.1\r\nHost: a\r\n\r\n", b"\x00\x00\x00\x00\r\n\r\n",
-                     b"GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n folded\r\n\r\n",
-                     b"GET / HTTP/1.1\r\nHost : a\r\n\r\n", b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
-                     b"GET / HTTP/1.1\r\nHost: a\r\nX: a\x00b\r\n\r\n"):
+        for data in (
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 64,
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            b"GET\r\n\r\n",
+            b"GET / HTTP/9.9\r\n\r\n",
+            b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"GET /\x00 HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"G(T / HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"\x00\x00\x00\x00\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n folded\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost : a\r\n\r\n",
+            b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nX: a\x00b\r\n\r\n",
+        ):
             with self.subTest(data=data[:40]):
                 self.refused(data, 400, 505)
 
@@ -156,7 +177,9 @@ class Messages(ServerTest):
             self.assertTrue(raw.ended())
 
     def test_pipelined_requests_are_answered_in_order(self):
-        data = b"".join(sized(wish(path="/count", ip="pipeline")) + HEALTH.encode() for _ in range(60))
+        data = b"".join(
+            sized(wish(path="/count", ip="pipeline")) + HEALTH.encode() for _ in range(60)
+        )
         with Raw(self.sluice.http) as raw:
             raw.send(data)
             for i in range(60):
@@ -173,7 +196,11 @@ class Messages(ServerTest):
             self.assertEqual(raw.answer().json["rule"], "page")
 
     def test_half_a_request_then_a_close_disturbs_nobody(self):
-        for data in (b"GET /he", b"POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{", b""):
+        for data in (
+            b"GET /he",
+            b"POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{",
+            b"",
+        ):
             with Raw(self.sluice.http) as raw:
                 raw.send(data)
             with Raw(self.sluice.http) as raw:
@@ -215,11 +242,20 @@ class Messages(ServerTest):
 
     def test_bad_json_gets_400_with_where_and_the_connection_stays(self):
         with Raw(self.sluice.http) as raw:
-            for body in ('{"attributes":{"a":}}', "{", "[" * 500 + "]" * 500, '{"a":' * 5000,
-                         '{"attributes":{"path":"\xff"}}'.encode("latin-1"),
-                         b'{"attributes":{"path":"\xc0\xaf"}}', b'{"attributes":{"path":"\xed\xa0\x80"}}',
-                         '{"attributes":{"path":"\\ud800"}}', "{'attributes':{}}", "\ufeff{}",
-                         '{"attributes":{"path":"a\nb"}}', '{"attributes":{"path":NaN}}'):
+            for body in (
+                '{"attributes":{"a":}}',
+                "{",
+                "[" * 500 + "]" * 500,
+                '{"a":' * 5000,
+                '{"attributes":{"path":"\xff"}}'.encode("latin-1"),
+                b'{"attributes":{"path":"\xc0\xaf"}}',
+                b'{"attributes":{"path":"\xed\xa0\x80"}}',
+                '{"attributes":{"path":"\\ud800"}}',
+                "{'attributes':{}}",
+                "\ufeff{}",
+                '{"attributes":{"path":"a\nb"}}',
+                '{"attributes":{"path":NaN}}',
+            ):
                 answer = raw.send(sized(body)).answer()
                 self.assertEqual(answer.status, 400, (body, answer))
                 self.assertEqual(answer["content-type"], "application/problem+json")
@@ -232,9 +268,19 @@ class TightBounds(ServerTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.sluice = cls.serve(RULES, {"bounds": {
-            "header_timeout": "400ms", "body_timeout": "400ms", "write_timeout": "700ms",
-            "idle_timeout": "600ms", "connections": 20, "requests_per_connection": 500}})
+        cls.sluice = cls.serve(
+            RULES,
+            {
+                "bounds": {
+                    "header_timeout": "400ms",
+                    "body_timeout": "400ms",
+                    "write_timeout": "700ms",
+                    "idle_timeout": "600ms",
+                    "connections": 20,
+                    "requests_per_connection": 500,
+                }
+            },
+        )
 
     def timed_out(self):
         return self.sluice.metrics()['sluice_request_errors_total{reason="timed_out"}']
@@ -319,14 +365,35 @@ class TightBounds(ServerTest):
             for raw in held:
                 raw.close()
         wait_for(lambda: exchange_or_none(self.sluice.http), what="being served again")
-        self.assertGreaterEqual(self.sluice.metrics()['sluice_connections_refused_total{reason="cap"}'], 1)
+        self.assertGreaterEqual(
+            self.sluice.metrics()['sluice_connections_refused_total{reason="cap"}'], 1
+        )
 
     def test_slowhttptest_does_not_take_the_server_away(self):
         host, port = self.sluice.http.split(":")
         done = subprocess.run(
-            [tool("slowhttptest"), "-c", "15", "-H", "-i", "1", "-r", "15", "-l", "3", "-u",
-             f"http://{host}:{port}/healthz", "-p", "2", "-x", "10"],
-            capture_output=True, text=True, timeout=30)
+            [
+                tool("slowhttptest"),
+                "-c",
+                "15",
+                "-H",
+                "-i",
+                "1",
+                "-r",
+                "15",
+                "-l",
+                "3",
+                "-u",
+                f"http://{host}:{port}/healthz",
+                "-p",
+                "2",
+                "-x",
+                "10",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
         text = done.stdout + done.stderr
         self.assertIn("service available:", text.lower().replace("  ", " "), text[-2000:])
         self.assertEqual(wait_for(lambda: exchange_or_none(self.sluice.http)).status, 200)
@@ -345,6 +412,7 @@ class FewDescriptors(ServerTest):
     def setUpClass(cls):
         def limit():
             resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))
+
         cls.sluice = cls.serve(RULES, preexec_fn=limit)
 
     def test_out_of_descriptors_it_goes_on_says_so_and_serves_again(self):

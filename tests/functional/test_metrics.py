@@ -35,8 +35,12 @@ class Metrics(ServerTest):
         self.sluice.check([page("192.0.2.1")] * 5 + [{"attributes": {"path": "/odd"}}] * 3)
         answer = self.sluice.get("/metrics")
         self.assertTrue(answer["content-type"].startswith("text/plain; version=0.0.4"))
-        done = subprocess.run([tool("promtool"), "check", "metrics"], input=answer.body,
-                              capture_output=True, timeout=30)
+        done = subprocess.run(
+            [tool("promtool"), "check", "metrics"],
+            input=answer.body,
+            capture_output=True,
+            timeout=30,
+        )
         self.assertEqual((done.returncode, done.stdout + done.stderr), (0, b""))
 
     def test_counts_what_happened(self):
@@ -50,12 +54,22 @@ class Metrics(ServerTest):
             name = f'sluice_requests_total{{rule="{rule}",outcome="{outcome}",reason="{reason}"}}'
             return metrics.get(name, 0)
 
-        self.assertEqual(requests("page", "allowed", "ok") + requests("page", "allowed", "shadow")
-                         + requests("trial", "allowed", "shadow"), 2, metrics)
+        self.assertEqual(
+            requests("page", "allowed", "ok")
+            + requests("page", "allowed", "shadow")
+            + requests("trial", "allowed", "shadow"),
+            2,
+            metrics,
+        )
         self.assertEqual(requests("page", "denied", "limited"), 3)
         self.assertEqual(requests("", "allowed", "ok"), 2)
         self.assertEqual(metrics['sluice_shadow_denials_total{rule="trial",limit="none"}'], 5)
-        self.assertEqual(metrics['sluice_decisions_total{rule="page",limit="hour",outcome="denied",reason="limited"}'], 3)
+        self.assertEqual(
+            metrics[
+                'sluice_decisions_total{rule="page",limit="hour",outcome="denied",reason="limited"}'
+            ],
+            3,
+        )
         self.assertEqual(metrics['sluice_request_duration_seconds_count{door="check"}'], 6)
         self.assertEqual(metrics['sluice_request_duration_seconds_count{door="auth"}'], 1)
         self.assertEqual(metrics["sluice_store_keys"], 1)
@@ -68,8 +82,10 @@ class Metrics(ServerTest):
             raw.send("NONSENSE\r\n\r\n").answer()
             during = self.sluice.metrics()
             self.assertGreaterEqual(during["sluice_connections"], 2)
-            self.assertEqual(during["sluice_connections_accepted_total"],
-                             before["sluice_connections_accepted_total"] + 3)
+            self.assertEqual(
+                during["sluice_connections_accepted_total"],
+                before["sluice_connections_accepted_total"] + 3,
+            )
             self.assertEqual(during['sluice_request_errors_total{reason="bad_request"}'], 1)
 
     def test_nothing_that_a_client_sends_makes_a_series(self):
@@ -77,7 +93,9 @@ class Metrics(ServerTest):
         self.sluice.auth("GET", "/page")
         self.sluice.get("/unknown")
         before = set(self.sluice.metrics())
-        self.sluice.check([{"attributes": {"path": f"/p{i}", "ip": str(i), f"a{i}": "x"}} for i in range(1000)])
+        self.sluice.check(
+            [{"attributes": {"path": f"/p{i}", "ip": str(i), f"a{i}": "x"}} for i in range(1000)]
+        )
         self.sluice.check([page(f"10.0.{i // 250}.{i % 250}") for i in range(1000)])
         for i in range(100):
             self.sluice.auth(f"M{i}", f"/page/{i}", ip=f"192.0.2.{i}")

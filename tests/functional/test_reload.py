@@ -38,7 +38,9 @@ class Reload(ServerTest):
 
     def use(self, times, ip="192.0.2.1"):
         for _ in range(times):
-            self.assertEqual(self.sluice.check({"attributes": {"path": "/page", "ip": ip}}).status, 200)
+            self.assertEqual(
+                self.sluice.check({"attributes": {"path": "/page", "ip": ip}}).status, 200
+            )
 
     def wait_for_limit(self, limit):
         wait_for(lambda: self.limit_and_left()[0] == limit, what=f"the limit {limit}")
@@ -186,7 +188,9 @@ class ByAdministration(Reload):
     def test_a_counter_is_found_and_reset(self):
         self.use(3)
         key = "/v1/keys?rule=page&ip=192.0.2.1"
-        self.assertIn("shop|page|user|ip=192.0.2.1", self.sluice.admin_request("GET", key).body.decode())
+        self.assertIn(
+            "shop|page|user|ip=192.0.2.1", self.sluice.admin_request("GET", key).body.decode()
+        )
         self.assertEqual(self.sluice.admin_request("DELETE", key).status, 200)
         self.assertEqual(self.limit_and_left(), (5, 5))
 
@@ -208,7 +212,13 @@ class WithAToken(Reload):
             headers = {"Authorization": presented} if presented else {}
             return self.sluice.admin_request("GET", "/v1/status", headers=headers).status
 
-        for wrong in (None, "Bearer wrong", "Bearer s3cret", "Basic s3cret-s3cret-s3cret", "Bearer "):
+        for wrong in (
+            None,
+            "Bearer wrong",
+            "Bearer s3cret",
+            "Basic s3cret-s3cret-s3cret",
+            "Bearer ",
+        ):
             self.assertEqual(status(wrong), 401, wrong)
         self.assertEqual(status("Bearer s3cret-s3cret-s3cret"), 200)
         self.assertEqual(self.sluice.admin_request("PUT", "/v1/rules", rules(6)).status, 401)

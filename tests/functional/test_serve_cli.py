@@ -20,26 +20,46 @@ rules:
 
 
 def run(*flags):
-    return subprocess.run([binary(), "serve", *flags], capture_output=True, text=True, timeout=15,
-                          stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        [binary(), "serve", *flags],
+        capture_output=True,
+        text=True,
+        timeout=15,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 class Serving(ServerTest):
     def test_the_ready_line_names_the_real_ports_of_every_door(self):
         sluice = self.serve(RULES)
-        self.assertRegex(sluice.ready_line, r"^ready http=127\.0\.0\.1:[1-9]\d* grpc=off resp=off "
-                                            r"admin=127\.0\.0\.1:[1-9]\d*$")
+        self.assertRegex(
+            sluice.ready_line,
+            r"^ready http=127\.0\.0\.1:[1-9]\d* grpc=off resp=off " r"admin=127\.0\.0\.1:[1-9]\d*$",
+        )
         self.assertEqual(sluice.get("/healthz").status, 200)
         self.assertEqual(sluice.get("/readyz").status, 200)
 
     def test_flags_go_before_the_file(self):
         folder = self.folder()
         (folder / "other.yaml").write_text(RULES.replace("/page", "/other"))
-        sluice = self.serve(RULES, {"listen": {"http": "127.0.0.1:1"}, "threads": 2},
-                            ["--http", "127.0.0.1:0", "--admin", "off", "--threads", "1",
-                             "--rules", str(folder / "other.yaml")])
+        sluice = self.serve(
+            RULES,
+            {"listen": {"http": "127.0.0.1:1"}, "threads": 2},
+            [
+                "--http",
+                "127.0.0.1:0",
+                "--admin",
+                "off",
+                "--threads",
+                "1",
+                "--rules",
+                str(folder / "other.yaml"),
+            ],
+        )
         self.assertIn("admin=off", sluice.ready_line)
-        self.assertEqual(sluice.check({"attributes": {"path": "/other", "ip": "a"}}).json["rule"], "page")
+        self.assertEqual(
+            sluice.check({"attributes": {"path": "/other", "ip": "a"}}).json["rule"], "page"
+        )
 
     def test_listens_on_unix_sockets_and_removes_them_at_the_end(self):
         folder = self.folder()
@@ -47,8 +67,11 @@ class Serving(ServerTest):
         dead = socket.socket(socket.AF_UNIX)
         dead.bind(str(path))
         dead.close()  # as a crash leaves it behind
-        sluice = self.serve(RULES, {"trusted_proxies": ["unix"]},
-                            ["--http", f"unix:{path}", "--admin", f"unix:{folder}/admin.sock"])
+        sluice = self.serve(
+            RULES,
+            {"trusted_proxies": ["unix"]},
+            ["--http", f"unix:{path}", "--admin", f"unix:{folder}/admin.sock"],
+        )
         self.assertIn(f"http=unix:{path}", sluice.ready_line)
         self.assertEqual(request(sluice.http, "GET", "/healthz").status, 200)
         statuses = [sluice.auth("GET", "/page", ip="192.0.2.1").status for _ in range(6)]
@@ -62,7 +85,9 @@ class Serving(ServerTest):
         (folder / "10-a.yml").write_text(RULES.replace("name: page", "name: first"))
         (folder / "notes.txt").write_text("not rules")
         sluice = self.serve(config={"rules": [str(folder)]})
-        self.assertEqual(sluice.check({"attributes": {"path": "/page", "ip": "a"}}).json["rule"], "first")
+        self.assertEqual(
+            sluice.check({"attributes": {"path": "/page", "ip": "a"}}).json["rule"], "first"
+        )
 
     def test_without_rules_it_says_aloud_that_an_example_is_in_force(self):
         sluice = self.serve()
@@ -71,8 +96,12 @@ class Serving(ServerTest):
 
     def test_starts_with_nothing_but_flags(self):
         folder = self.folder()
-        child = Process([binary(), "serve", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
-                        folder, "sluice", stdout=subprocess.PIPE)
+        child = Process(
+            [binary(), "serve", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+            folder,
+            "sluice",
+            stdout=subprocess.PIPE,
+        )
         self.addCleanup(child.stop)
         self.assertTrue(child.child.stdout.readline().startswith(b"ready http=127.0.0.1:"))
         self.assertEqual(child.stop(), 0)
@@ -103,20 +132,34 @@ class Errors(ServerTest):
         self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
 
     def test_wrong_flags_exit_2_with_one_line(self):
-        for flags, word in [(["--prot"], "--prot"), (["--http", "nowhere"], "nowhere"),
-                            (["--http", "127.0.0.1:70000"], "70000"), (["--threads", "x"], "threads"),
-                            (["--threads", "0"], "threads"), (["--store", "mongo://x"], "mongo"),
-                            (["--http"], "--http"), (["extra"], "extra"), (["--admin", "unix:"], "unix:")]:
+        for flags, word in [
+            (["--prot"], "--prot"),
+            (["--http", "nowhere"], "nowhere"),
+            (["--http", "127.0.0.1:70000"], "70000"),
+            (["--threads", "x"], "threads"),
+            (["--threads", "0"], "threads"),
+            (["--store", "mongo://x"], "mongo"),
+            (["--http"], "--http"),
+            (["extra"], "extra"),
+            (["--admin", "unix:"], "unix:"),
+        ]:
             with self.subTest(flags=flags):
                 self.assert_fails(run(*flags), 2, word)
 
     def test_a_bad_rules_file_exits_1_with_file_line_and_column(self):
         path = self.file("bad.yaml", RULES.replace("fixed_window", "fixed_windw"))
-        self.assert_fails(run("--rules", path, "--http", "127.0.0.1:0", "--admin", "off"), 1,
-                          f"{path}:6:", "fixed_windw", "fixed_window")
+        self.assert_fails(
+            run("--rules", path, "--http", "127.0.0.1:0", "--admin", "off"),
+            1,
+            f"{path}:6:",
+            "fixed_windw",
+            "fixed_window",
+        )
 
     def test_a_missing_rules_file_exits_1_naming_it(self):
-        self.assert_fails(run("--rules", str(self.dir / "none.yaml"), "--admin", "off"), 1, "none.yaml")
+        self.assert_fails(
+            run("--rules", str(self.dir / "none.yaml"), "--admin", "off"), 1, "none.yaml"
+        )
 
     def test_a_bad_configuration_exits_1_with_file_line_and_column(self):
         path = self.file("bad-config.yaml", "version: 1\nlisten:\n  htp: 127.0.0.1:0\n")
@@ -128,10 +171,18 @@ class Errors(ServerTest):
     def test_a_port_in_use_exits_1_saying_which(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-            self.assert_fails(run("--http", f"127.0.0.1:{port}", "--admin", "off"), 1,
-                              f"127.0.0.1:{port}", "in use")
-            self.assert_fails(run("--http", "127.0.0.1:0", "--admin", f"127.0.0.1:{port}"), 1,
-                              f"127.0.0.1:{port}", "in use")
+            self.assert_fails(
+                run("--http", f"127.0.0.1:{port}", "--admin", "off"),
+                1,
+                f"127.0.0.1:{port}",
+                "in use",
+            )
+            self.assert_fails(
+                run("--http", "127.0.0.1:0", "--admin", f"127.0.0.1:{port}"),
+                1,
+                f"127.0.0.1:{port}",
+                "in use",
+            )
 
     def test_a_second_server_does_not_share_the_port_of_the_first(self):
         first = self.serve(RULES)
@@ -149,8 +200,18 @@ class Errors(ServerTest):
     def test_help_says_everything(self):
         done = run("--help")
         self.assertEqual(done.returncode, 0)
-        for word in ("--config", "--rules", "--http", "--admin", "--threads", "--store", "unix:PATH",
-                     "ready", "SIGHUP", "SIGTERM"):
+        for word in (
+            "--config",
+            "--rules",
+            "--http",
+            "--admin",
+            "--threads",
+            "--store",
+            "unix:PATH",
+            "ready",
+            "SIGHUP",
+            "SIGTERM",
+        ):
             self.assertIn(word, done.stdout)
 
 
@@ -195,12 +256,20 @@ class Systemd(ServerTest):
         unit = folder / "sluice.service"
         text = (ROOT / "deploy/systemd/sluice.service").read_text()
         unit.write_text(text.replace("/usr/bin/sluice", binary()))
-        done = subprocess.run(["systemd-analyze", "verify", "--man=no", str(unit)],
-                              capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            ["systemd-analyze", "verify", "--man=no", str(unit)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         about = [line for line in done.stderr.splitlines() if "sluice" in line]
         self.assertEqual((done.returncode, about), (0, []), done.stderr)
-        done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=15",
-                               str(unit)], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            ["systemd-analyze", "security", "--offline=true", "--threshold=15", str(unit)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr)
 
 

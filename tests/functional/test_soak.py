@@ -51,9 +51,21 @@ class Soak(ServerTest):
         folder = self.sluice.folder
         (folder / "load.lua").write_text(SCRIPT)
         wrk = subprocess.Popen(
-            [tool("wrk"), "-t1", "-c50", f"-d{seconds}s", "--timeout", "5s", "-s",
-             str(folder / "load.lua"), f"http://{self.sluice.http}"],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            [
+                tool("wrk"),
+                "-t1",
+                "-c50",
+                f"-d{seconds}s",
+                "--timeout",
+                "5s",
+                "-s",
+                str(folder / "load.lua"),
+                f"http://{self.sluice.http}",
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         try:
             while wrk.poll() is None:
                 self.limit += 1

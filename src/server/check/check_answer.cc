@@ -25,13 +25,14 @@ void put_waits(TextBuffer& out, const Decision& decision) {
 }
 
 void put_limit(TextBuffer& out, const LimitAnswer& limit, const Rule* deciding) {
+  const Rule& rule = *limit.rule;
   out.put("{\"name\":");
   out.put_json(limit.limit->name);
-  if (limit.rule != deciding) {
+  if (deciding == nullptr || &rule != deciding) {
     out.put(",\"rule\":");
-    out.put_json(limit.rule->name);
+    out.put_json(rule.name);
   }
-  if (limit.rule->mode == RuleMode::kShadow) out.put(",\"shadow\":true");
+  if (rule.mode == RuleMode::kShadow) out.put(",\"shadow\":true");
   out.put(",\"limit\":");
   out.put_number(limit.limit->limit.capacity());
   if (has_numbers(limit.decision)) {

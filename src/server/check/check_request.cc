@@ -194,9 +194,11 @@ bool CheckReader::Handler::fail(json::error_code& error, std::string_view where,
 
 // A value of a wrong type, at the place that is being read.
 bool CheckReader::Handler::wrong_value(json::error_code& error, std::string_view what) {
+  const std::string found = "found " + std::string(what);
   switch (place_) {
-    case Place::kTop: return fail(error, {}, what, std::string(kRequest) + ", or an array of them");
-    case Place::kArray: ++count_; return fail(error, {}, what, kRequest);
+    case Place::kTop:
+      return fail(error, {}, found, std::string(kRequest) + ", or an array of them");
+    case Place::kArray: ++count_; return fail(error, {}, found, kRequest);
     case Place::kRequest: break;
     case Place::kAttributes:
     case Place::kBody:
@@ -206,11 +208,11 @@ bool CheckReader::Handler::wrong_value(json::error_code& error, std::string_view
                                          : "expected text");
   }
   switch (member_) {
-    case Member::kAttributes: return fail(error, "attributes", what, kObjectOfTexts);
-    case Member::kCost: return fail(error, "cost", what, kWholeCost);
+    case Member::kAttributes: return fail(error, "attributes", found, kObjectOfTexts);
+    case Member::kCost: return fail(error, "cost", found, kWholeCost);
     case Member::kVerb: break;
   }
-  return fail(error, "verb", what, kVerbs);
+  return fail(error, "verb", found, kVerbs);
 }
 
 bool CheckReader::Handler::begin_request(json::error_code& error) {
@@ -347,7 +349,7 @@ bool CheckReader::Handler::on_string(json::string_view text, std::size_t, json::
   if (place_ == Place::kAttributes || place_ == Place::kBody) return add(value, error);
   if (place_ != Place::kRequest || member_ != Member::kVerb) return wrong_value(error, "text");
   const auto verb = verb_from(value);
-  if (!verb) return wrong_value(error, core::in_quotes(value) + " is unknown");
+  if (!verb) return wrong_value(error, core::in_quotes(value));
   request_.verb = *verb;
   return true;
 }

@@ -76,7 +76,7 @@ TEST(CheckReader, KnowsTheVerbs) {
   EXPECT_EQ(verb("peek"), std::to_string(static_cast<int>(Verb::kPeek)) + " 1;");
   EXPECT_EQ(verb("refund"), std::to_string(static_cast<int>(Verb::kRefund)) + " 1;");
   EXPECT_EQ(verb("reset"), std::to_string(static_cast<int>(Verb::kReset)) + " 1;");
-  EXPECT_EQ(verb("take"), "at verb: 'take' is unknown; expected check, peek, refund or reset");
+  EXPECT_EQ(verb("take"), "at verb: found 'take'; expected check, peek, refund or reset");
 }
 
 TEST(CheckReader, TakesCostsOf32Bits) {
@@ -87,14 +87,14 @@ TEST(CheckReader, TakesCostsOf32Bits) {
   EXPECT_EQ(cost("4294967295"), "0 4294967295;");
   for (const char* wrong :
        {"4294967296", "-1", "1.0", "1e2", "9223372036854775808", "99999999999999999999999"}) {
-    EXPECT_EQ(cost(wrong),
-              "at cost: " + std::string(wrong) + "; expected a whole number from 0 to 4294967295");
+    EXPECT_EQ(cost(wrong), "at cost: found " + std::string(wrong) +
+                               "; expected a whole number from 0 to 4294967295");
   }
   const std::string right = "; expected a whole number from 0 to 4294967295";
-  EXPECT_EQ(cost("\"1\""), "at cost: text" + right);
-  EXPECT_EQ(cost("null"), "at cost: null" + right);
-  EXPECT_EQ(cost("{}"), "at cost: an object" + right);
-  EXPECT_EQ(cost("[1]"), "at cost: an array" + right);
+  EXPECT_EQ(cost("\"1\""), "at cost: found text" + right);
+  EXPECT_EQ(cost("null"), "at cost: found null" + right);
+  EXPECT_EQ(cost("{}"), "at cost: found an object" + right);
+  EXPECT_EQ(cost("[1]"), "at cost: found an array" + right);
 }
 
 TEST(CheckReader, LowersTheNamesOfHeadersOnly) {
@@ -140,15 +140,15 @@ TEST(CheckReader, SaysWhichMemberIsWrong) {
   EXPECT_EQ(read(R"({"cost":1})"),
             "at attributes: missing; expected an object whose members are texts");
   EXPECT_EQ(read(R"({"attributes":[]})"),
-            "at attributes: an array; expected an object whose members are texts");
+            "at attributes: found an array; expected an object whose members are texts");
   EXPECT_EQ(read(R"({"attributes":"x"})"),
-            "at attributes: text; expected an object whose members are texts");
+            "at attributes: found text; expected an object whose members are texts");
   EXPECT_EQ(read(R"({"atributes":{}})"),
             "at the top: unknown member 'atributes'; expected one of: attributes, cost, verb");
   EXPECT_EQ(read(R"({"attributes":{},"cost":1,"cost":1})"),
             "at the top: the member 'cost' is given twice; expected it once");
   EXPECT_EQ(read(R"({"verb":5,"attributes":{}})"),
-            "at verb: a number; expected check, peek, refund or reset");
+            "at verb: found a number; expected check, peek, refund or reset");
 }
 
 TEST(CheckReader, RefusesAnAttributeThatIsGivenTwice) {
@@ -220,9 +220,11 @@ TEST(CheckReader, TakesAThousandRequestsAtOnceAndNoMore) {
 TEST(CheckReader, NamesTheRequestOfAnArrayThatIsWrong) {
   const std::string first = R"([{"attributes":{}},)";
   EXPECT_EQ(read(first + R"({"attributes":{},"cost":-1}])"),
-            "at [1].cost: -1; expected a whole number from 0 to 4294967295");
-  EXPECT_EQ(read(first + "7]"), "at [1]: a number; expected a request, {\"attributes\":{...}}");
-  EXPECT_EQ(read(first + "[]]"), "at [1]: an array; expected a request, {\"attributes\":{...}}");
+            "at [1].cost: found -1; expected a whole number from 0 to 4294967295");
+  EXPECT_EQ(read(first + "7]"),
+            "at [1]: found a number; expected a request, {\"attributes\":{...}}");
+  EXPECT_EQ(read(first + "[]]"),
+            "at [1]: found an array; expected a request, {\"attributes\":{...}}");
   EXPECT_EQ(read(first + "{}]"),
             "at [1].attributes: missing; expected an object whose members are texts");
   EXPECT_EQ(read(first + R"({"x":1}])"),
@@ -231,9 +233,9 @@ TEST(CheckReader, NamesTheRequestOfAnArrayThatIsWrong) {
 
 TEST(CheckReader, WantsAnObjectOrAnArray) {
   const std::string right = "; expected a request, {\"attributes\":{...}}, or an array of them";
-  EXPECT_EQ(read("7"), "at the top: a number" + right);
-  EXPECT_EQ(read("\"x\""), "at the top: text" + right);
-  EXPECT_EQ(read("null"), "at the top: null" + right);
+  EXPECT_EQ(read("7"), "at the top: found a number" + right);
+  EXPECT_EQ(read("\"x\""), "at the top: found text" + right);
+  EXPECT_EQ(read("null"), "at the top: found null" + right);
 }
 
 TEST(CheckReader, SaysWhereTheJsonEnds) {
