@@ -308,6 +308,8 @@ void Server::Impl::drain() {
 }
 
 void Server::Impl::begin_drain() {
+  // Who comes now is refused by the file system; who is in the queue is taken.
+  if (http_ && !http_->unix_path.empty()) ::unlink(http_->unix_path.c_str());
   draining_loops_ = loops_.size();
   for (Loop& loop : loops_) {
     loop.drain([this] { boost::asio::post(main_, [this] { one_drained(); }); });

@@ -47,7 +47,47 @@ class Client(threading.Thread):
             self.raw.close()
 
 
+class Newcomer(threading.Thread):
+    """Opens a connection for each request, until none can be opened."""
+
+    def __init__(self, address):
+        super().__init__(daemon=True)
+        self.address, self.answered, self.why = address, 0, None
+
+    def run(self):
+        while True:
+            try:
+                raw = Raw(self.address, timeout=5)
+            except OSError:
+                return
+            try:
+                raw.send(REQUEST)
+                if raw.answer().status != 200:
+                    raise AssertionError("not 200")
+                self.answered += 1
+            except (EOFError, OSError, AssertionError) as error:
+                self.why = error
+                return
+            finally:
+                raw.close()
+
+
 class Drain(ServerTest):
+    def test_who_connects_anew_for_each_request_is_answered_or_refused(self):
+        # A connection whose handshake ends while the server stops to listen was once reset.
+        for _ in range(5):
+            sluice = self.serve(RULES)
+            clients = [Newcomer(sluice.http) for _ in range(6)]
+            for client in clients:
+                client.start()
+            time.sleep(0.2)
+            sluice.signal(signal.SIGTERM)
+            self.assertEqual(sluice.wait(), 0)
+            for client in clients:
+                client.join(10)
+            self.assertFalse([str(client.why) for client in clients if client.why])
+            self.assertTrue(all(client.answered for client in clients))
+
     def test_no_request_is_lost_under_load(self):
         sluice = self.serve(RULES)
         clients = [Client(sluice.http, depth) for depth in [1] * 24 + [5] * 8]

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <ctime>
+#include <iterator>
 #include <utility>
 
 #include "server/http/socket_address.h"
@@ -24,6 +25,8 @@ constexpr std::size_t kInputBytes = std::size_t{64} << 10;
 constexpr auto kTick = std::chrono::milliseconds(250);
 // Accepted in one go before the connections that there are get their turn.
 constexpr int kAcceptedAtOnce = 64;
+// While it drains, handshakes that have begun may take so long to end.
+constexpr auto kHandshakesEnd = std::chrono::milliseconds(50);
 constexpr auto kComplaintEvery = std::chrono::seconds(1);
 
 constexpr std::string_view kTooMany =
@@ -41,10 +44,19 @@ bool is_about_listener(int error) {
   return error != EAGAIN && error != ECONNABORTED && error != EINTR && error != EPROTO;
 }
 
-// Lets no new connection in, while those that the kernel has accepted can still be taken.
+// Lets no new handshake begin, while those that have begun can still end, and be accepted. A client
+// whose first packet is dropped sends it again after a second, and finds the port closed.
 void stop_handshakes(int descriptor) {
-  sock_filter drop_all{BPF_RET | BPF_K, 0, 0, 0};
-  const sock_fprog program{1, &drop_all};
+  constexpr std::uint32_t kFlags = 13;  // their byte in the TCP header
+  constexpr std::uint32_t kSyn = 0x02;
+  constexpr std::uint32_t kWhole = 0xffffffff;
+  sock_filter drop_syn[] = {
+      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, kFlags),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kSyn, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, 0),
+      BPF_STMT(BPF_RET | BPF_K, kWhole),
+  };
+  const sock_fprog program{static_cast<unsigned short>(std::size(drop_syn)), drop_syn};
   ::setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 }
 
@@ -56,6 +68,7 @@ Listener::Listener(const Parts& parts, ListeningSocket socket)
       socket_(parts.loop, socket.release()),
       family_(socket.family()),
       ticker_(parts.loop),
+      closer_(parts.loop),
       reserve_(open_reserve()) {
   shared_.input.resize(kInputBytes);
   boost::asio::post(parts_.loop, [this] { wait(); });
@@ -191,16 +204,23 @@ void Listener::drain(std::function<void()> drained) {
   drained_ = std::move(drained);
   shared_.draining = true;
   if (family_ != AF_UNIX) stop_handshakes(socket_.native_handle());
+  const SteadyTime now = steady_clock::now();
+  for (const auto& connection : connections_) connection->drain(now);
+  closer_.expires_after(kHandshakesEnd);
+  closer_.async_wait([this](const error_code& why) {
+    if (!why) stop_listening();
+  });
+}
+
+void Listener::stop_listening() {
   while (accept_one()) continue;
   error_code ignored;
   socket_.close(ignored);
-  const SteadyTime now = steady_clock::now();
-  for (const auto& connection : connections_) connection->drain(now);
   finish_drain();
 }
 
 void Listener::finish_drain() {
-  if (!drained_ || !connections_.empty()) return;
+  if (!drained_ || socket_.is_open() || !connections_.empty()) return;
   ticker_.cancel();
   boost::asio::post(parts_.loop, std::exchange(drained_, nullptr));
 }

@@ -51,6 +51,7 @@ class Listener final : public Connection::Owner {
   void complain(std::string_view what, int error);
   void tick();
   void set_date();
+  void stop_listening();
   void finish_drain();
 
   Parts parts_;
@@ -59,6 +60,7 @@ class Listener final : public Connection::Owner {
   int family_;
   std::vector<std::unique_ptr<Connection>> connections_;
   boost::asio::steady_timer ticker_;
+  boost::asio::steady_timer closer_;
   bool ticking_ = false;
   std::string date_;
   std::int64_t date_second_ = -1;  // of `date_`, since the epoch
