@@ -40,10 +40,8 @@ class Connection {
   // Who owns it; told when it has come to its end, which destroys it.
   class Owner {
    public:
+    virtual ~Owner() = default;
     virtual void closed(Connection& connection) = 0;
-
-   protected:
-    ~Owner() = default;
   };
 
   Connection(Socket socket, std::string peer, Shared& shared, Owner& owner);

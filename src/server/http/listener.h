@@ -34,7 +34,7 @@ class Listener final : public Connection::Owner {
   };
 
   Listener(const Parts& parts, ListeningSocket socket);
-  ~Listener();
+  ~Listener() override;
 
   // Stops accepting, takes what the kernel has accepted already, and lets each connection finish
   // its request. Calls `drained` when the last has closed.
