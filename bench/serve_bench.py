@@ -123,6 +123,18 @@ class Sluice:
             return next(int(line.split()[1]) for line in file if line.startswith("VmRSS")) / 1024
 
 
+def cpu_seconds(server):
+    """Processor time of the server and its children so far."""
+    pid = server.process.pid
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        pids = [pid, *map(int, file.read().split())]
+    ticks = 0
+    for one in pids:
+        with open(f"/proc/{one}/stat") as file:
+            ticks += sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def stop(server):
     server.process.send_signal(signal.SIGTERM)
     try:
@@ -132,8 +144,10 @@ def stop(server):
         server.process.wait()
 
 
-def wrk(url, seconds, script=None, headers=()):
-    """Requests a second; any answer but 2xx ends the benchmark."""
+def wrk(server, path, seconds, script=None, headers=()):
+    """Requests a second, and processor µs of the server for each; any answer but 2xx ends it all."""
+    url = f"http://127.0.0.1:{server.port}{path}"
+    before = cpu_seconds(server)
     command = ["wrk", "-t1", "-c50", f"-d{seconds}"]
     for header in headers:
         command += ["-H", header]
@@ -143,11 +157,14 @@ def wrk(url, seconds, script=None, headers=()):
                           text=True, check=True).stdout
     if "Non-2xx" in text or "Socket errors" in text:
         sys.exit(f"serve_bench: {url}: {text}")
-    return float(text.split("Requests/sec:")[1].split()[0])
+    requests = int(text.split(" requests in ")[0].split()[-1])
+    return (float(text.split("Requests/sec:")[1].split()[0]),
+            (cpu_seconds(server) - before) * 1e6 / requests)
 
 
-def p99_ms(url, rate, seconds, folder, headers=()):
+def p99_ms(server, path, rate, seconds, folder, headers=()):
     """The 99th percentile at a constant rate over 50 connections."""
+    url = f"http://127.0.0.1:{server.port}{path}"
     log = os.path.join(folder, "h2load.log")
     if os.path.exists(log):
         os.unlink(log)
@@ -166,21 +183,31 @@ def show(name, ratios, base, own, unit):
     quartiles = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else [ratios[0]] * 3
     print(f"{name:34} {statistics.median(ratios):6.2f}  {quartiles[0]:5.2f}..{quartiles[2]:<5.2f} "
           f"{statistics.median(own):12.1f} {statistics.median(base):12.1f} {unit}", flush=True)
+    return statistics.median(ratios)
 
 
 def promise(name, measured, target, met):
     print(f"promise {name} {measured} {target} {'met' if met else 'short'}", flush=True)
 
 
-def compare(name, own, base, rounds, unit="requests/s"):
-    """The median ratio of own() over base(), run in turns."""
+def in_turns(own, base, rounds):
     owns, bases = [], []
     for i in range(rounds):
         for case in (("own", "base"), ("base", "own"))[i % 2]:
             (owns if case == "own" else bases).append(own() if case == "own" else base())
-    ratios = [a / b for a, b in zip(owns, bases)]
-    show(name, ratios, bases, owns, unit)
-    return statistics.median(ratios), statistics.median(bases)
+    return owns, bases
+
+
+def compare(name, own, base, rounds):
+    """The median ratio of requests a second of own() over base(), and the base's median."""
+    owns, bases = in_turns(own, base, rounds)
+    for column, unit in ((0, "requests/s"), (1, "processor us/request")):
+        a, b = [row[column] for row in owns], [row[column] for row in bases]
+        ratios = [x / y for x, y in zip(a, b)]
+        shown = show(name if column == 0 else "", ratios, b, a, unit)
+        if column == 0:
+            result = shown, statistics.median(b)
+    return result
 
 
 def main():
@@ -217,8 +244,6 @@ def measure(options, folder, servers, seconds, rounds):
     servers.append(nginx)
     sluice = Sluice(options.sluice, folder)
     servers.append(sluice)
-    nginx_url = f"http://127.0.0.1:{nginx.port}/"
-    auth_url = f"http://127.0.0.1:{sluice.port}/v1/auth"
     headers = ("X-Original-URI: /page", "X-Original-Method: GET")
     scripts = {}
     for name, text in (("check", CHECK), ("few", KEYS % 1000), ("many", KEYS % 1000000)):
@@ -228,20 +253,19 @@ def measure(options, folder, servers, seconds, rounds):
 
     print(f"{'case':34} {'ratio':>6}  {'quartiles':12} {'sluice':>12} {'base':>12}")
     auth, base_rate = compare(
-        "auth / nginx limit_req", lambda: wrk(auth_url, seconds, headers=headers),
-        lambda: wrk(nginx_url, seconds, headers=headers), rounds)
+        "auth / nginx limit_req", lambda: wrk(sluice, "/v1/auth", seconds, headers=headers),
+        lambda: wrk(nginx, "/", seconds, headers=headers), rounds)
     check, _ = compare(
-        "check, three limits / nginx",
-        lambda: wrk(f"http://127.0.0.1:{sluice.port}/v1/check", seconds, scripts["check"]),
-        lambda: wrk(nginx_url, seconds), rounds)
-    wrk(auth_url, seconds * 2, scripts["many"])  # so that the keys are there
+        "check, three limits / nginx", lambda: wrk(sluice, "/v1/check", seconds, scripts["check"]),
+        lambda: wrk(nginx, "/", seconds), rounds)
+    wrk(sluice, "/v1/auth", seconds * 2, scripts["many"])  # so that the keys are there
     keys, _ = compare(
-        "auth, 1 M keys / 1,000 keys", lambda: wrk(auth_url, seconds, scripts["many"]),
-        lambda: wrk(auth_url, seconds, scripts["few"]), rounds)
+        "auth, 1 M keys / 1,000 keys", lambda: wrk(sluice, "/v1/auth", seconds, scripts["many"]),
+        lambda: wrk(sluice, "/v1/auth", seconds, scripts["few"]), rounds)
     rate = min(auth, 1) * base_rate / 2
-    p99, _ = compare(
-        f"p99 at {rate:.0f}/s / nginx", lambda: p99_ms(auth_url, rate, seconds, folder, headers),
-        lambda: p99_ms(nginx_url, rate, seconds, folder, headers), rounds, "ms")
+    owns, bases = in_turns(lambda: p99_ms(sluice, "/v1/auth", rate, seconds, folder, headers),
+                           lambda: p99_ms(nginx, "/", rate, seconds, folder, headers), rounds)
+    p99 = show(f"p99 at {rate:.0f}/s / nginx", [a / b for a, b in zip(owns, bases)], bases, owns, "ms")
     print()
     promise("serve-auth-over-nginx", f"{auth:.2f}", ">=0.9", auth >= 0.9)
     promise("serve-check-three-limits-over-nginx", f"{check:.2f}", ">=0.6", check >= 0.6)
