@@ -301,6 +301,14 @@ class TightBounds(ServerTest):
             self.assertTrue(raw.ended())
             return answer, time.monotonic() - begin
 
+    def test_each_request_has_its_own_time_however_they_are_cut(self):
+        # Every write ends in the middle of a request; the time of the first was once that of all.
+        with Raw(self.sluice.http) as raw:
+            raw.send(HEALTH[:10])
+            for _ in range(8):
+                time.sleep(0.1)
+                self.assertEqual(raw.send(HEALTH[10:] + HEALTH[:10]).answer().status, 200)
+
     def test_a_header_that_comes_too_slowly_gets_408(self):
         before = self.timed_out()
         answer, took = self.late("GET /healthz HTTP/1.1\r\n", *["X: y\r\n"] * 10)

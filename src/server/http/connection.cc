@@ -140,6 +140,7 @@ void Connection::answer(const Request& read) {
   closing_ = !request.keep_alive || shared_.draining || ++requests_ == most;
   append_response(shared_.output, response,
                   {request.version, request.method == "HEAD", !closing_, shared_.date});
+  phase_ = Phase::kIdle;  // the time of what comes next begins with it
   const SteadyTime before = std::exchange(handled_, steady_clock::now());
   shared_.handler.finished(request, response, handled_ - before);
 }
