@@ -46,6 +46,7 @@ BadRequest bad_request(const error_code& why) {
   }
 }
 
+constexpr std::size_t kLastChunkBytes = 5;
 // Bytes that chunks may have around their content before they count as an attack.
 constexpr std::size_t kMostChunkBytes = std::size_t{64} << 10;
 
@@ -182,6 +183,9 @@ RequestReader::Progress RequestReader::Impl::read(std::string_view message) {
   }
   const std::string_view rest = message.substr(parts.at);
   if (rest.empty() || (rest == "\r" && !parser->got_some())) return more();
+  // Beast asserts that it is shown the last chunk, "0\r\n\r\n" at least, in no smaller pieces; as
+  // every body ends in it, waiting for that much never waits in vain.
+  if (parser->is_header_done() && parser->chunked() && rest.size() < kLastChunkBytes) return more();
   error_code why;
   parts.at += parser->put({rest.data(), rest.size()}, why);
   if (why == error::need_more) return more();

@@ -65,6 +65,18 @@ TEST(RequestReader, UnderstandsAMessageByteByByte) {
   EXPECT_FALSE(reader.request().keep_alive);
 }
 
+TEST(RequestReader, UnderstandsALastChunkByteByByte) {
+  const std::string message =
+      "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: b\r\n\r\n";
+  RequestReader reader(kBounds);
+  for (std::size_t size = 1; size < message.size(); ++size) {
+    ASSERT_EQ(reader.read(std::string(message, 0, size)), Progress::kMore) << size;
+  }
+  ASSERT_EQ(reader.read(message), Progress::kWhole);
+  EXPECT_EQ(reader.request().body, "");
+  EXPECT_EQ(reader.size(), message.size());
+}
+
 TEST(RequestReader, BeginsAnewForTheNextRequest) {
   RequestReader reader(kBounds);
   ASSERT_EQ(reader.read("GET /1 HTTP/1.1\r\nHost: a\r\nB: c\r\n\r\n"), Progress::kWhole);
