@@ -21,6 +21,7 @@ enum class Reason : std::uint8_t {
   kFallback,      // the store could not be asked; the rule's failure policy answered
   kStoreTimeout,  // the store did not answer in time; whether it counted is unknown
   kStoreError,    // the store answered with an error; nothing was counted
+  kForeignValue,  // the store holds something else under that key; nothing was counted or touched
   kMissing,       // an attribute that the rule insists on was absent (`on_missing: deny`)
   kInvalid,       // the request itself is at fault (see Store::apply); nothing was counted
 };

@@ -12,12 +12,15 @@ namespace sluice {
 
 // One (key, limit, cost) of a request.
 //
-// A plain value that borrows the key's bytes: any bytes, NUL included, of any length, also none.
-// A counter is named by its key and the limit's algorithm.
+// A plain value that borrows the bytes of key and tag: any bytes, NUL included, of any length, also
+// none. A counter is named by its tag, its key and the limit's algorithm.
 struct Charge {
   std::string_view key;
   Limit limit;
   std::uint64_t cost = 1;  // units; 0 looks without taking, and is never denied
+  // Where a store spreads counters over several servers (a Redis Cluster), those with one tag lie
+  // together, so that a request on them is one atomic step. Empty: each lies by its own key.
+  std::string_view tag = {};
 };
 
 enum class Verb : std::uint8_t {

@@ -7,7 +7,7 @@
 
 namespace sluice::memory {
 
-// What a counter is remembered by: 128 bits of a keyed hash of (key, algorithm). Two counters share
+// What a counter is remembered by: 128 bits of a keyed hash of (tag, key, algorithm). Two counters share
 // one with a chance of 2^-128; without the store's secret there is no known way to find two. `low`
 // of a counter's is never 0: that is an empty slot.
 struct Fingerprint {
@@ -25,7 +25,8 @@ class FingerprintMaker {
  public:
   // Throws std::system_error if the system has no randomness to give.
   FingerprintMaker();
-  Fingerprint operator()(std::string_view key, Algorithm algorithm) const noexcept;
+  Fingerprint operator()(std::string_view tag, std::string_view key,
+                         Algorithm algorithm) const noexcept;
 
  private:
   static constexpr std::size_t kSecretSize = 192;

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "sluice/expected.h"
+#include "sluice/redis_store.h"
+#include "stores/redis/client/command.h"
+
+namespace sluice::redis {
+
+struct Target;  // target.h
+
+// Checks the options. Errors: what is wrong, and what would be right.
+Expected<std::shared_ptr<const Target>> make_target(const RedisOptions& options);
+
+// The connections to Redis of one event loop: standalone, through Sentinels, or to a cluster.
+//
+// Thread-safety: the loop's thread only, but for stats(). Ownership: borrows loop and observer; the
+// commands under way are their owners'. Destroying it ends them all with kUnavailable or kLost. It
+// connects by itself when it is made, and again whenever it has to.
+class Client {
+ public:
+  virtual ~Client() = default;
+
+  // Sends the command with all others of this turn of the loop in one write. It ends by the
+  // deadline of the options, counted from now: with its answer or without.
+  virtual void submit(Command& command) noexcept = 0;
+
+  // Whether a command would be sent now. `why`: the last thing that went wrong, in words.
+  virtual bool ready() const noexcept = 0;
+  virtual std::string why() const = 0;
+
+  // connected, connects, errors, timeouts, scripts_sent, redirects, pending; from any thread.
+  virtual RedisStoreStats stats() const noexcept = 0;
+};
+
+// By the target's kind. Observer may be null.
+std::unique_ptr<Client> make_client(boost::asio::io_context& loop,
+                                    std::shared_ptr<const Target> target, StoreObserver* observer);
+
+}  // namespace sluice::redis

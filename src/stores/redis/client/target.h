@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sluice/redis_store.h"
+#include "stores/redis/client/link.h"
+
+namespace boost::asio::ssl {
+class context;
+}
+
+namespace sluice::redis {
+
+// RedisOptions with their URL taken apart and checked.
+struct Target {
+  enum class Kind : std::uint8_t { kStandalone, kSentinel, kCluster };
+
+  Kind kind = Kind::kStandalone;
+  RedisOptions options;                // username and password also where the URL gave them
+  std::vector<ServerAddress> servers;  // one; the Sentinels; or the seeds of the cluster
+  std::string master;                  // the Sentinels' name for it
+  int database = 0;
+  std::shared_ptr<boost::asio::ssl::context> tls;  // null: plain
+  std::string shown;  // the URL without passwords, for logs and status pages
+};
+
+}  // namespace sluice::redis
