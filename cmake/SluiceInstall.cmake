@@ -1,19 +1,20 @@
 # `cmake --install`: libraries, public headers, a CMake package, a pkg-config file, the program.
 #
-# There are two export sets, so that who wants limits alone need not have what the rules need.
+# There are three export sets, so that who wants limits alone need not have what the rules or the
+# Redis store need.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
 
-install(TARGETS sluice_core sluice_limiter sluice_memory sluice_sluice EXPORT sluiceTargets
+install(TARGETS sluice_core sluice_limiter sluice_memory sluice_policy sluice_sluice EXPORT sluiceTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT sluiceTargets NAMESPACE sluice:: DESTINATION ${config_dir})
 
 install(DIRECTORY include/sluice DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  FILES_MATCHING PATTERN "*.h" PATTERN rule*.h EXCLUDE)
+  FILES_MATCHING PATTERN "*.h" PATTERN rule*.h EXCLUDE PATTERN redis*.h EXCLUDE)
 
 if(TARGET sluice_rules)
   install(TARGETS sluice_rules EXPORT sluiceRulesTargets
@@ -23,6 +24,16 @@ if(TARGET sluice_rules)
   install(FILES include/sluice/rules.h include/sluice/rule_guard.h
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice)
   install(FILES cmake/Findre2.cmake DESTINATION ${config_dir})
+endif()
+
+if(TARGET sluice_redis)
+  install(TARGETS sluice_redis sluice_redis_client sluice_redis_cluster sluice_redis_script sluice_hiredis
+    EXPORT sluiceRedisTargets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT sluiceRedisTargets NAMESPACE sluice:: DESTINATION ${config_dir})
+  install(FILES include/sluice/redis_store.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice)
+  install(FILES cmake/Findhiredis.cmake DESTINATION ${config_dir})
 endif()
 
 if(TARGET sluice)

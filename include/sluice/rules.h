@@ -84,12 +84,20 @@ struct Rule {
   Reject reject;
   HeaderFields headers = HeaderFields::kBoth;
   std::string domain = {};  // that of its file
+  std::string tag = {};     // the template as written; empty: none (Charge::tag)
 };
 
 // A file of rules that has been read.
 struct RuleText {
   std::string_view file;  // its name, for errors
   std::string_view yaml;
+};
+
+// What rules have to keep to beside their format, as the store that they are for asks it of them.
+struct RuleTerms {
+  // False: limits that a Redis store without scripts cannot keep are errors (RedisOptions): all
+  // but fixed windows that are aligned to the clock, and sliding window counters.
+  bool scripting = true;
 };
 
 // A checked, immutable set of rules.
@@ -100,13 +108,17 @@ class RuleSet {
  public:
   // Reads YAML (docs/rules.md). `file` names it in errors. Errors: all that is wrong with it.
   static Expected<RuleSet, std::vector<RuleError>> parse(std::string_view yaml,
-                                                         std::string_view file);
+                                                         std::string_view file,
+                                                         const RuleTerms& terms = {});
   // Reads a file, at most 4 MiB of it. Errors: also that it cannot be read.
-  static Expected<RuleSet, std::vector<RuleError>> load(const std::string& path);
+  static Expected<RuleSet, std::vector<RuleError>> load(const std::string& path,
+                                                        const RuleTerms& terms = {});
   // Several files as one set: their rules in the order of the files, each with the domain and the
   // defaults of its own file; the names of rules differ over all. Errors: those of every file.
-  static Expected<RuleSet, std::vector<RuleError>> parse(std::span<const RuleText> files);
-  static Expected<RuleSet, std::vector<RuleError>> load(std::span<const std::string> paths);
+  static Expected<RuleSet, std::vector<RuleError>> parse(std::span<const RuleText> files,
+                                                         const RuleTerms& terms = {});
+  static Expected<RuleSet, std::vector<RuleError>> load(std::span<const std::string> paths,
+                                                        const RuleTerms& terms = {});
 
   // Of the first file.
   const std::string& domain() const noexcept;
@@ -129,6 +141,7 @@ struct LimitAnswer {
   std::string_view counter;  // the counter's key in the store (unambiguous, docs/rules.md)
   std::string_view label;    // the key as a person reads it: the template filled in
   Decision decision;         // the limit's own answer, also under a shadow rule
+  std::string_view tag = {};  // of the counter, where the rule has one (docs/rules.md)
 };
 
 // The answer of a set of rules to one request.

@@ -118,6 +118,30 @@ and the algorithm of a limit are no part of it: counters live on when a limit ch
 (`docs/algorithms.md` says how they are converted). A limit without a name is called `RULE/INDEX`,
 from 0: give limits names before you reorder them.
 
+### Tags
+
+On a Redis Cluster the counters of one request may lie on several servers, and are then decided slot
+by slot: never more is admitted, but what one slot took is given back when another denies
+(`docs/operations.md`). A rule's `tag` puts its counters into one slot, so that each request on them
+is one atomic step:
+
+```yaml
+version: 1
+rules:
+  - name: tenants
+    tag: "{header.x-tenant}"
+    limits:
+      - { name: tenant, key: "{header.x-tenant}", algorithm: gcra, limit: 1000, per: 1s }
+      - { name: user, key: "{header.x-tenant} {header.x-user|ip}", algorithm: gcra, limit: 10, per: 1s }
+```
+
+A tag is a template as a key is, spelled as the parts of a key (`header.x-tenant=42`), so that two
+different requests never share one by their spelling; but a missing attribute counts as empty
+(`header.x-tenant=`). Rules that `continue` into each other share a slot where their tags are equal.
+The tag is part of a counter's name in every store: a rule that is given another starts afresh.
+Without attributes (`tag: all`) one server holds all counters of the rule: choose an attribute that
+spreads them.
+
 ## Files
 
 At most 4 MiB of UTF-8, one document, 32 levels deep, 1,000,000 values and 10,000 expressions.

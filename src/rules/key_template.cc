@@ -175,4 +175,17 @@ std::optional<KeyTemplate::Label> KeyTemplate::fill(AttributeValues& values, std
   return Label{key_end, scratch.size()};
 }
 
+void KeyTemplate::fill_tag(AttributeValues& values, std::string& text) const {
+  const std::size_t begin = text.size();
+  AddressText address;
+  for (const Part& part : parts_) {
+    if (part.alternatives.empty()) {
+      text.append(part.encoded_literal);
+    } else if (!fill_part(part, values, text, address)) {
+      text.append(part.alternatives.front().whole);
+    }
+  }
+  if (text.size() > begin) text.erase(begin, 1);  // every part begins with '|'
+}
+
 }  // namespace sluice::rules

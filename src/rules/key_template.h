@@ -42,6 +42,10 @@ class KeyTemplate {
   // overwritten. Absent where an attribute is missing; then `text` holds a part of it.
   std::optional<Label> fill(AttributeValues& values, std::string& text, std::size_t& key_end,
                             std::string& scratch) const;
+  // Appends a tag: the parts as in a key, with one '|' between them and none before the first. Of
+  // an attribute that is missing the value is empty, which no value that is there can be, under the
+  // name of the first alternative.
+  void fill_tag(AttributeValues& values, std::string& text) const;
 
  private:
   friend class TemplateParser;

@@ -70,6 +70,8 @@ std::string_view guess_type(std::string_view body) {
 
 class Loader {
  public:
+  explicit Loader(const RuleTerms& terms) : terms_(terms) {}
+
   // The next file.
   void read(const Node& root, Diagnostics& diagnostics);
   std::shared_ptr<const RuleSet::Impl> finish();
@@ -90,6 +92,7 @@ class Loader {
   void read_pattern(std::string_view attribute, const Node& node, Condition& condition);
   void read_limits(const Node& node, Rule& rule, CompiledRule& compiled);
   std::optional<Limit> read_numbers(const Fields& fields);
+  void check_terms(const Fields& fields, const LimitSpec& spec);
   KeyTemplate read_template(const Node* node);
   void check_name(Names& names, std::string_view name, std::size_t at, std::string_view of);
 
@@ -100,6 +103,7 @@ class Loader {
     HeaderFields headers = HeaderFields::kBoth;
   };
 
+  const RuleTerms terms_;
   std::shared_ptr<RuleSet::Impl> set_ = std::make_shared<RuleSet::Impl>();
   Names rule_names_;
   // Of the file that is being read.
@@ -149,6 +153,8 @@ void Loader::read_rule(const Node& node) {
   rule.headers = fields.choice<HeaderFields>("headers").value_or(defaults_.headers);
   if (const Node* reject = fields.node("reject")) read_reject(*reject, rule.reject);
   if (const Node* match = fields.node("match")) read_match(*match, compiled);
+  rule.tag = fields.text("tag");
+  compiled.tag = read_template(fields.node("tag"));
   if (const Node* limits = fields.node("limits")) read_limits(*limits, rule, compiled);
   set_->rules.push_back(std::move(rule));
   set_->compiled.push_back(std::move(compiled));
@@ -258,8 +264,22 @@ std::optional<Limit> Loader::read_numbers(const Fields& fields) {
     diagnostics_->add_message(fields.at(field), explain(error, spec));
     forget(field, spec);
   }
+  check_terms(fields, spec);
   auto limit = Limit::make(spec);
   return limit ? std::optional(*limit) : std::nullopt;
+}
+
+void Loader::check_terms(const Fields& fields, const LimitSpec& spec) {
+  if (terms_.scripting || spec.algorithm == Algorithm::kSlidingWindowCounter) return;
+  const bool window = spec.algorithm == Algorithm::kFixedWindow;
+  if (window && spec.align == Align::kClock) return;
+  const std::string_view place = window && fields.node("align") != nullptr ? "align" : "algorithm";
+  diagnostics_->add(fields.at(place),
+                    in_quotes(window ? "fixed_window" : to_string(spec.algorithm)) +
+                        (window ? " that opens at its first request" : "") +
+                        " cannot be kept without scripts (scripting: off)",
+                    window ? "expected 'align: clock'"
+                           : "expected sliding_window_counter, or fixed_window with align: clock");
 }
 
 KeyTemplate Loader::read_template(const Node* node) {
@@ -296,11 +316,11 @@ std::shared_ptr<const RuleSet::Impl> Loader::finish() {
 }  // namespace
 
 Expected<std::shared_ptr<const RuleSet::Impl>, std::vector<RuleError>> load_rules(
-    std::span<const RuleText> files) {
+    std::span<const RuleText> files, const RuleTerms& terms) {
   // Names of one file are looked up in the text of another, so all live to the end.
   std::deque<SourceText> sources;
   std::deque<Diagnostics> diagnostics;
-  Loader loader;
+  Loader loader(terms);
   for (const RuleText& file : files) {
     diagnostics.emplace_back(sources.emplace_back(file.yaml), file.file);
     Document document;

@@ -221,7 +221,8 @@ void RulePass::fail() const {
 void RulePass::refund() noexcept {
   if (decision_.reason != Reason::kOk) return;
   for (const LimitAnswer& answer : slot_->answer->limits) {
-    door_.limiter_->refund(answer.counter, answer.limit->limit, cost_);
+    const Charge charge{answer.counter, answer.limit->limit, cost_, answer.tag};
+    door_.limiter_->apply(Verb::kRefund, {&charge, 1});
   }
 }
 

@@ -59,6 +59,7 @@ class RuleRequest::Impl {
     const Rule* rule;
     std::size_t first, last;
     bool missing;  // an attribute that it insists on; then its limits are that one alone
+    std::size_t tag_at = 0, tag_end = 0;  // in `text_`
 
     bool enforced() const noexcept { return rule->mode == RuleMode::kEnforce; }
     bool empty() const noexcept { return first == last; }
@@ -150,6 +151,9 @@ void RuleRequest::Impl::match(const Rule& rule, const CompiledRule& compiled) {
     break;
   }
   matched.last = wanted_.size();
+  matched.tag_at = text_.size();
+  compiled.tag.fill_tag(values_, text_);
+  matched.tag_end = text_.size();
   matched_.push_back(matched);
 }
 
@@ -193,14 +197,16 @@ void RuleRequest::Impl::publish() {
       const Wanted& wanted = wanted_[i];
       answer_.limits.push_back({matched.rule, wanted.limit,
                                 text.substr(wanted.key_at, wanted.key_end - wanted.key_at),
-                                text.substr(wanted.label_at, wanted.label_size), Decision{}});
+                                text.substr(wanted.label_at, wanted.label_size), Decision{},
+                                text.substr(matched.tag_at, matched.tag_end - matched.tag_at)});
     }
   }
 }
 
 void RuleRequest::Impl::charge(const Matched& matched, std::uint64_t cost) {
   for (std::size_t i = matched.first; i < matched.last; ++i) {
-    charges_.push_back({answer_.limits[i].counter, wanted_[i].limit->limit, cost});
+    const LimitAnswer& answer = answer_.limits[i];
+    charges_.push_back({answer.counter, wanted_[i].limit->limit, cost, answer.tag});
   }
 }
 

@@ -39,20 +39,22 @@ std::string counter_prefix(std::string_view domain, std::string_view rule, std::
 
 using Result = Expected<RuleSet, std::vector<RuleError>>;
 
-Result RuleSet::parse(std::string_view yaml, std::string_view file) {
+Result RuleSet::parse(std::string_view yaml, std::string_view file, const RuleTerms& terms) {
   const RuleText one{file, yaml};
-  return parse(std::span(&one, 1));
+  return parse(std::span(&one, 1), terms);
 }
 
-Result RuleSet::load(const std::string& path) { return load(std::span(&path, 1)); }
+Result RuleSet::load(const std::string& path, const RuleTerms& terms) {
+  return load(std::span(&path, 1), terms);
+}
 
-Result RuleSet::parse(std::span<const RuleText> files) {
-  auto impl = rules::load_rules(files);
+Result RuleSet::parse(std::span<const RuleText> files, const RuleTerms& terms) {
+  auto impl = rules::load_rules(files, terms);
   if (!impl) return Unexpected{std::move(impl.error())};
   return RuleSet(std::move(impl.value()));
 }
 
-Result RuleSet::load(std::span<const std::string> paths) {
+Result RuleSet::load(std::span<const std::string> paths, const RuleTerms& terms) {
   std::deque<std::string> bytes;
   std::vector<RuleText> files;
   std::vector<RuleError> errors;
@@ -63,7 +65,7 @@ Result RuleSet::load(std::span<const std::string> paths) {
       errors.push_back(std::move(read.error().front()));
     }
   }
-  auto rules = parse(files);
+  auto rules = parse(files, terms);
   if (errors.empty()) return rules;
   if (!rules) std::move(rules.error().begin(), rules.error().end(), std::back_inserter(errors));
   return Unexpected{std::move(errors)};

@@ -30,6 +30,7 @@ struct CompiledLimit {
 struct CompiledRule {
   std::vector<Condition> conditions;
   std::vector<CompiledLimit> limits;
+  KeyTemplate tag;  // of all its counters; empty: they have none
 
   bool matches(AttributeValues& values) const;
 };

@@ -157,7 +157,7 @@ constexpr std::array<Key, 3> kRejectKeys{
 };
 constexpr Map kReject{"reject", "`reject`", kRejectKeys};
 
-constexpr std::array<Key, 8> kRuleKeys{
+constexpr std::array<Key, 9> kRuleKeys{
     named(kName, true, "",
           "Names the rule in answers, metrics and counters; once in all files read together."),
     Key{.name = "match",
@@ -182,6 +182,12 @@ constexpr std::array<Key, 8> kRuleKeys{
         .type = Type::kFlag,
         .otherwise = "`false`",
         .help = "Whether the rules after this one are tried too when this one matches."},
+    Key{.name = "tag",
+        .type = Type::kTemplate,
+        .otherwise = "none",
+        .most = 1024,
+        .help = "The template of a tag: on a Redis Cluster, counters of one tag lie together (see "
+                "Tags)."},
     with_default(kStoreError, "that of `defaults`"),
     with_default(kHeaders, "that of `defaults`"),
 };

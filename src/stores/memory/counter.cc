@@ -236,7 +236,7 @@ void Counter::forget() noexcept {
 }
 
 void Counter::answer(Decision& decision) const noexcept {
-  memory::answer(*limit_, quote_, numbers_, decision);
+  core::answer(*limit_, quote_, numbers_, decision);
   if (has_delay_) decision.delay = Duration{delay_};
 }
 

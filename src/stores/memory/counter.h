@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/fixed_size.h"
+#include "limiter/answer.h"
 #include "sluice/store.h"
 #include "stores/memory/shard.h"
 
@@ -16,19 +17,6 @@ inline void end_with(const PackedState& state, core::Ticks now, core::Quote& quo
   const core::Ticks left = state.forgotten_from() - now;
   quote.wait = std::min(quote.wait, left);
   numbers.reset_after = std::min(numbers.reset_after, left);
-}
-
-// Writes the answer of a limit.
-inline void answer(const Limit& limit, const core::Quote& quote, const core::Numbers& numbers,
-                   Decision& d) noexcept {
-  d.outcome = quote.admitted ? Outcome::kAllowed : Outcome::kDenied;
-  d.reason = quote.admitted ? Reason::kOk : quote.never ? Reason::kNever : Reason::kLimited;
-  d.limit = limit.capacity();
-  d.remaining = numbers.remaining;
-  d.reset_after = Duration{numbers.reset_after};
-  d.retry_after.reset();
-  if (!quote.admitted && !quote.never) d.retry_after = Duration{quote.wait};
-  d.delay.reset();
 }
 
 // One counter of a request while it is decided: what all charges on it ask together, and what the

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <boost/asio/io_context.hpp>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -36,9 +35,5 @@ class Client {
   // connected, connects, errors, timeouts, scripts_sent, redirects, pending; from any thread.
   virtual RedisStoreStats stats() const noexcept = 0;
 };
-
-// By the target's kind. Observer may be null.
-std::unique_ptr<Client> make_client(boost::asio::io_context& loop,
-                                    std::shared_ptr<const Target> target, StoreObserver* observer);
 
 }  // namespace sluice::redis

@@ -1,0 +1,131 @@
+#include "stores/redis/cluster/slot_map.h"
+
+#include <hiredis/hiredis.h>
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace sluice::redis {
+namespace {
+
+constexpr std::size_t kLongestHost = 1024;
+
+std::span<redisReply* const> elements_of(const redisReply& reply) noexcept {
+  if (reply.type != REDIS_REPLY_ARRAY) return {};
+  return {reply.element, reply.elements};
+}
+
+std::optional<std::string_view> text_of(const redisReply& reply) noexcept {
+  if (reply.type != REDIS_REPLY_STRING && reply.type != REDIS_REPLY_STATUS) return std::nullopt;
+  return std::string_view(reply.str, reply.len);
+}
+
+std::optional<std::uint16_t> number_of(const redisReply& reply, long long most) noexcept {
+  if (reply.type != REDIS_REPLY_INTEGER || reply.integer < 0 || reply.integer > most) {
+    return std::nullopt;
+  }
+  return static_cast<std::uint16_t>(reply.integer);
+}
+
+// ["ip", "127.0.0.1", "hostname", ...]: the value of `name`, empty where it is not there.
+std::string_view look_up(const redisReply& fields, std::string_view name) noexcept {
+  const auto elements = elements_of(fields);
+  for (std::size_t i = 0; i + 1 < elements.size(); i += 2) {
+    if (text_of(*elements[i]) == name) return text_of(*elements[i + 1]).value_or("");
+  }
+  return {};
+}
+
+// [host, port, id, further fields]. The host may be null or empty: where the question went; or "?":
+// its name is preferred, but it has none, and its address stands in the further fields.
+std::optional<ServerAddress> read_address(const redisReply& node, const ServerAddress& asked) {
+  const auto elements = elements_of(node);
+  if (elements.size() < 2) return std::nullopt;
+  const auto port = number_of(*elements[1], 65'535);
+  if (!port || *port == 0) return std::nullopt;
+  if (elements[0]->type == REDIS_REPLY_NIL) return ServerAddress{asked.host, *port};
+  const auto text = text_of(*elements[0]);
+  if (!text || text->size() > kLongestHost) return std::nullopt;
+  std::string_view host = *text;
+  if (host == "?") {
+    host = elements.size() > 3 ? look_up(*elements[3], "ip") : std::string_view();
+    if (host.empty()) return std::nullopt;
+  }
+  return ServerAddress{host.empty() ? asked.host : std::string(host), *port};
+}
+
+void add_once(std::vector<ServerAddress>& to, ServerAddress address) {
+  if (std::find(to.begin(), to.end(), address) == to.end()) to.push_back(std::move(address));
+}
+
+}  // namespace
+
+Expected<SlotMap> SlotMap::read(const redisReply& reply, const ServerAddress& asked) {
+  if (reply.type != REDIS_REPLY_ARRAY) return Unexpected{"its answer to CLUSTER SLOTS is no array"};
+  SlotMap map;
+  for (const redisReply* const range : elements_of(reply)) {
+    if (!map.read_range(*range, asked)) {
+      return Unexpected{"its answer to CLUSTER SLOTS has a range that is none"};
+    }
+  }
+  if (map.covered_ == 0) {
+    return Unexpected{"it knows of no master that serves a slot: it may not have joined a cluster"};
+  }
+  return map;
+}
+
+// [first slot, last slot, master, replica...]. A master whose address nobody knows serves nothing.
+bool SlotMap::read_range(const redisReply& range, const ServerAddress& asked) {
+  const auto elements = elements_of(range);
+  if (elements.size() < 3) return false;
+  const auto first = redis::number_of(*elements[0], kSlots - 1);
+  const auto last = redis::number_of(*elements[1], kSlots - 1);
+  if (!first || !last || *first > *last || elements[2]->type != REDIS_REPLY_ARRAY) return false;
+  if (const auto master = read_address(*elements[2], asked)) {
+    const std::uint16_t owner = number_of(*master);
+    for (std::size_t slot = *first; slot <= *last; ++slot) assign(slot, owner);
+  }
+  for (const redisReply* const node : elements.subspan(3)) {
+    if (auto replica = read_address(*node, asked)) add_once(replicas_, std::move(*replica));
+  }
+  return true;
+}
+
+std::uint16_t SlotMap::find(const ServerAddress& address) const noexcept {
+  const auto found = std::find(masters_.begin(), masters_.end(), address);
+  return found == masters_.end() ? kNobody : static_cast<std::uint16_t>(found - masters_.begin());
+}
+
+// There are at most as many as ranges and moved slots, so the numbers do not run out.
+std::uint16_t SlotMap::number_of(const ServerAddress& address) {
+  const std::uint16_t known = find(address);
+  if (known != kNobody) return known;
+  if (masters_.size() == kNobody) return kNobody;
+  masters_.push_back(address);
+  return static_cast<std::uint16_t>(masters_.size() - 1);
+}
+
+void SlotMap::assign(std::size_t slot, std::uint16_t owner) noexcept {
+  if (owners_[slot] == kNobody && owner != kNobody) ++covered_;
+  if (owners_[slot] != kNobody && owner == kNobody) --covered_;
+  owners_[slot] = owner;
+}
+
+void SlotMap::move(std::uint16_t slot, const ServerAddress& address) {
+  assign(slot % kSlots, number_of(address));
+}
+
+bool SlotMap::serves_as(const SlotMap& other) const noexcept {
+  if (covered_ != other.covered_) return false;
+  for (std::size_t slot = 0; slot < kSlots; ++slot) {
+    const std::uint16_t a = owners_[slot];
+    const std::uint16_t b = other.owners_[slot];
+    if ((a == kNobody) != (b == kNobody)) return false;
+    if (a != kNobody && masters_[a] != other.masters_[b]) return false;
+  }
+  return true;
+}
+
+}  // namespace sluice::redis

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "sluice/expected.h"
+#include "stores/redis/client/link.h"
+
+struct redisReply;
+
+namespace sluice::redis {
+
+// Which master serves which slot of a cluster, as one of its servers has told.
+//
+// A value: 32 KiB and the addresses. Servers are numbered in the order in which they were told of.
+class SlotMap {
+ public:
+  static constexpr std::size_t kSlots = 16'384;
+  static constexpr std::uint16_t kNobody = 0xFFFF;
+
+  SlotMap() { owners_.fill(kNobody); }
+
+  // Reads the answer to CLUSTER SLOTS. A server that does not say where it is reached is where it
+  // was asked. Errors: an answer that is none, or serves no slot at all.
+  static Expected<SlotMap> read(const redisReply& reply, const ServerAddress& asked);
+
+  // The number of the slot's master; kNobody: none serves it, or it is not known.
+  std::uint16_t owner_of(std::uint16_t slot) const noexcept { return owners_[slot % kSlots]; }
+  const std::vector<ServerAddress>& masters() const noexcept { return masters_; }
+  // Never asked by key, but they know the map as well.
+  const std::vector<ServerAddress>& replicas() const noexcept { return replicas_; }
+  // How many slots are served: 0 to 16384.
+  std::size_t covered() const noexcept { return covered_; }
+
+  // The number of the master there; kNobody where there is none.
+  std::uint16_t find(const ServerAddress& address) const noexcept;
+  // The slot has moved there. Numbers of masters stay.
+  void move(std::uint16_t slot, const ServerAddress& address);
+
+  // Whether the same slots are served at the same addresses.
+  bool serves_as(const SlotMap& other) const noexcept;
+
+ private:
+  std::uint16_t number_of(const ServerAddress& address);
+  void assign(std::size_t slot, std::uint16_t owner) noexcept;
+  bool read_range(const redisReply& range, const ServerAddress& asked);
+
+  std::array<std::uint16_t, kSlots> owners_;
+  std::vector<ServerAddress> masters_;
+  std::vector<ServerAddress> replicas_;
+  std::size_t covered_ = 0;
+};
+
+}  // namespace sluice::redis

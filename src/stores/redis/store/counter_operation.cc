@@ -1,0 +1,337 @@
+#include "stores/redis/store/counter_operation.h"
+
+#include <hiredis/hiredis.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <new>
+#include <string_view>
+
+#include "limiter/answer.h"
+#include "limiter/combine.h"
+
+namespace sluice::redis {
+namespace {
+
+namespace slices = core::sliding_window_counter;
+
+// A slice is kept for so long after it has left the window: clocks of servers differ.
+constexpr std::uint64_t kSlackMs = 10'000;
+
+// One command that nobody waits for.
+class Detached final : public Command {
+ public:
+  void done(const Answer&) noexcept override { delete this; }
+};
+
+void append_encoded(std::string& out, std::string_view text) {
+  for (const char c : text) {
+    if (c == '%') {
+      out += "%25";
+    } else if (c == '}') {
+      out += "%7D";
+    } else {
+      out += c;
+    }
+  }
+}
+
+// "sluice:F{key}!:60000000/1:": what all slices of a counter share, so that they lie together.
+std::string base_of(std::string_view prefix, const Charge& charge) {
+  const Limit& limit = charge.limit;
+  std::string base(prefix);
+  base += limit.algorithm() == Algorithm::kFixedWindow ? "F{" : "C{";
+  if (!charge.tag.empty()) {
+    append_encoded(base, charge.tag);
+    base.append("}.").append(charge.key);
+  } else {
+    append_encoded(base, charge.key);
+    base += charge.key.empty() ? "%}!" : "}!";
+  }
+  base.append(":").append(std::to_string(limit.period().count()));
+  base.append("/").append(std::to_string(limit.slices())).append(":");
+  return base;
+}
+
+// A count as Redis holds it: below zero where a refund came too late, and as much as fits.
+std::uint32_t count_of(std::int64_t value) noexcept {
+  return static_cast<std::uint32_t>(
+      std::clamp<std::int64_t>(value, 0, std::numeric_limits<std::uint32_t>::max()));
+}
+
+bool read_count(const redisReply& reply, std::uint32_t& count) noexcept {
+  if (reply.type == REDIS_REPLY_NIL) {
+    count = 0;
+    return true;
+  }
+  if (reply.type != REDIS_REPLY_STRING) return false;
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(reply.str, reply.str + reply.len, value);
+  if (error != std::errc() || end != reply.str + reply.len) return false;
+  count = count_of(value);
+  return true;
+}
+
+bool is_same_counter(const Charge& a, const Charge& b) noexcept {
+  return a.limit.algorithm() == b.limit.algorithm() && a.key == b.key && a.tag == b.tag;
+}
+
+// How many slices count: with the oldest, of which a share does, for the sliding window.
+std::uint64_t live_slices(const Limit& limit) noexcept {
+  return limit.algorithm() == Algorithm::kFixedWindow ? 1 : limit.slices() + 1;
+}
+
+}  // namespace
+
+bool CounterOperation::prepare(const Request& request) noexcept {
+  request_ = request;
+  counters_.clear();
+  counter_of_.clear();
+  steps_.clear();
+  failure_ = Reason::kOk;
+  is_refunding_ = false;
+  const Instant at = request.now ? *request.now : SystemClock::instance().now();
+  now_ = at.time_since_epoch().count();
+  bool is_valid = !request.charges.empty() && request.charges.size() <= kMaxCharges &&
+                  request.each.size() == request.charges.size() && at >= kFirstInstant &&
+                  at <= kLastInstant;
+  for (std::size_t i = 0; is_valid && i < request.charges.size(); ++i) {
+    is_valid = add(request.charges[i]);
+  }
+  if (!is_valid) {
+    refuse(Reason::kInvalid, request.each);
+    return false;
+  }
+  for (Counter& counter : counters_) begin(counter);
+  return true;
+}
+
+// A charge that the counters cannot take is false.
+bool CounterOperation::add(const Charge& charge) {
+  if (!works_without_scripts(charge.limit)) return false;
+  for (std::size_t i = 0; i < counters_.size(); ++i) {
+    Counter& counter = counters_[i];
+    if (!is_same_counter(*counter.charge, charge)) continue;
+    if (counter.charge->limit != charge.limit) return false;
+    counter.cost += std::min(charge.cost, kMaxUnits + 1);
+    counter_of_.push_back(i);
+    return true;
+  }
+  counter_of_.push_back(counters_.size());
+  Counter& counter = counters_.emplace_back();
+  counter.charge = &charge;
+  counter.cost = std::min(charge.cost, kMaxUnits + 1);  // beyond what any limit holds
+  counter.base = base_of(options_.prefix, charge);
+  counter.slice = slices::Grid(charge.limit).slice_of(now_);
+  counter.counts.assign(live_slices(charge.limit), 0);
+  return true;
+}
+
+void CounterOperation::begin(Counter& counter) {
+  switch (request_.verb) {
+    case Verb::kReset: return forget(counter);
+    case Verb::kTake:
+      // A cost that never fits is not worth counting, and could make the count overflow.
+      if (counter.cost == 0 || counter.cost > counter.charge->limit.capacity()) break;
+      increment(counter);
+      if (counter.counts.size() > 1) read_slices(counter, 1);
+      return;
+    case Verb::kPeek:
+    case Verb::kRefund: break;
+  }
+  read_slices(counter, 0);
+}
+
+CounterOperation::Step& CounterOperation::add_step(Counter& counter, Kind kind) {
+  Step& step = steps_.emplace_back();
+  step.operation = this;
+  step.counter = &counter;
+  step.kind = kind;
+  step.slot = slot_of(counter.base);
+  return step;
+}
+
+void CounterOperation::read_slices(Counter& counter, std::uint64_t first_age) {
+  Step& step = add_step(counter, Kind::kRead);
+  step.append("MGET");
+  for (std::uint64_t age = first_age; age < counter.counts.size(); ++age) {
+    step.append(counter.base + std::to_string(counter.slice - age));
+  }
+}
+
+// Creates the slice with its expiry, and only then counts: a connection that ends in between leaves
+// no key that never dies.
+void CounterOperation::increment(Counter& counter) {
+  const slices::Grid grid(counter.charge->limit);
+  const core::Ticks end = grid.tick_at(counter.slice + counter.counts.size(), 0);
+  const std::uint64_t left_ms = static_cast<std::uint64_t>(end - now_) / 1000 + 1 + kSlackMs;
+  const std::string key = counter.base + std::to_string(counter.slice);
+  Step& create = add_step(counter, Kind::kCreate);
+  create.append("SET");
+  create.append(key);
+  create.append("0");
+  create.append("PX");
+  create.append(request_.now ? options_.stated_expiry_ms : left_ms);
+  create.append("NX");
+  Step& step = add_step(counter, Kind::kIncrement);
+  step.append("INCRBY");
+  step.append(key);
+  step.append(counter.cost);
+}
+
+void CounterOperation::forget(Counter& counter) {
+  Step& step = add_step(counter, Kind::kWrite);
+  step.append("DEL");
+  for (std::uint64_t age = 0; age < counter.counts.size(); ++age) {
+    step.append(counter.base + std::to_string(counter.slice - age));
+  }
+}
+
+void CounterOperation::start(Client& client, Owner& owner) noexcept {
+  client_ = &client;
+  owner_ = &owner;
+  submit_from(0);
+}
+
+void CounterOperation::submit_from(std::size_t first) noexcept {
+  const std::size_t end = steps_.size();
+  under_way_ = end - first;
+  for (std::size_t i = first; i < end; ++i) client_->submit(steps_[i]);
+}
+
+void CounterOperation::step_done(Step& step, const Answer& answer) noexcept {
+  if (answer.failure == Failure::kNone) {
+    take_reply(step, answer);
+  } else {
+    failed(answer);
+  }
+  if (--under_way_ == 0) next();
+}
+
+void CounterOperation::take_reply(Step& step, const Answer& answer) noexcept {
+  std::vector<std::uint32_t>& counts = step.counter->counts;
+  const redisReply& reply = *answer.reply;
+  bool is_read = true;
+  if (step.kind == Kind::kIncrement) {
+    step.is_counted = is_read = reply.type == REDIS_REPLY_INTEGER;
+    if (is_read)
+      counts[0] = count_of(reply.integer - static_cast<std::int64_t>(step.counter->cost));
+  } else if (step.kind == Kind::kRead) {
+    is_read = reply.type == REDIS_REPLY_ARRAY && reply.elements <= counts.size();
+    const std::size_t first = is_read ? counts.size() - reply.elements : 0;
+    for (std::size_t i = 0; is_read && i < reply.elements; ++i) {
+      is_read = read_count(*reply.element[i], counts[first + i]);
+    }
+  }
+  if (!is_read) failed({Failure::kError, "ERR value is not an integer or out of range", nullptr});
+}
+
+void CounterOperation::failed(const Answer& answer) noexcept {
+  const bool is_unknown = answer.failure == Failure::kTimeout || answer.failure == Failure::kLost;
+  const bool is_foreign = answer.failure == Failure::kError &&
+                          (answer.text.starts_with("WRONGTYPE") ||
+                           answer.text.find("not an integer") != std::string_view::npos);
+  if (is_unknown || failure_ == Reason::kOk) {
+    failure_ = is_unknown ? Reason::kStoreTimeout : Reason::kStoreError;
+  }
+  if (is_foreign && failure_ == Reason::kStoreError) failure_ = Reason::kForeignValue;
+  if (answer.failure == Failure::kError && options_.observer != nullptr) {
+    options_.observer->on({StoreEventKind::kRequestFailed, {}, answer.text});
+  }
+}
+
+// What comes after all steps under way are done.
+void CounterOperation::next() noexcept {
+  if (failure_ == Reason::kOk && request_.verb == Verb::kRefund && !is_refunding_) {
+    is_refunding_ = true;
+    return refund();
+  }
+  finish();
+}
+
+// Newest slices first. Others may take meanwhile: what they took stays.
+void CounterOperation::refund() noexcept {
+  const std::size_t first = steps_.size();
+  for (Counter& counter : counters_) {
+    std::uint64_t left = counter.cost;
+    counter.cost = 0;
+    for (std::size_t age = 0; age < counter.counts.size(); ++age) {
+      const std::uint64_t given = std::min<std::uint64_t>(left, counter.counts[age]);
+      if (given == 0) continue;
+      left -= given;
+      counter.counts[age] -= static_cast<std::uint32_t>(given);
+      Step& step = add_step(counter, Kind::kWrite);
+      step.append("DECRBY");
+      step.append(counter.base + std::to_string(counter.slice - age));
+      step.append(given);
+    }
+  }
+  if (steps_.size() == first) return finish();
+  submit_from(first);
+}
+
+void CounterOperation::decide(Counter& counter, bool with_cost) noexcept {
+  const Limit& limit = counter.charge->limit;
+  const std::uint64_t cost = with_cost ? counter.cost : 0;
+  if (limit.algorithm() == Algorithm::kFixedWindow) {
+    core::State at = core::fixed_window::closed_at(limit, now_);
+    at.units = counter.counts[0];
+    counter.quote = core::quote(limit, at, cost);
+    counter.numbers = core::describe(limit, counter.quote.admitted ? core::take(at, cost) : at);
+    return;
+  }
+  const slices::View view =
+      slices::advance(slices::Grid(limit), limit.weighting(), {counter.counts, now_}, now_);
+  counter.quote = cost == 0 ? core::admitted() : slices::quote(limit, view, cost);
+  counter.numbers = slices::describe(limit, view, counter.quote.admitted ? cost : 0);
+}
+
+// Takes back what the increments of this request have added.
+void CounterOperation::give_back() noexcept {
+  bool has_any = false;
+  for (const Step& step : steps_) {
+    if (!step.is_counted) continue;
+    auto* const command = new (std::nothrow) Detached;
+    if (command == nullptr) continue;  // less is admitted than might be; never more
+    const Counter& counter = *step.counter;
+    command->slot = step.slot;
+    command->append("DECRBY");
+    command->append(counter.base + std::to_string(counter.slice));
+    command->append(counter.cost);
+    client_->submit(*command);
+    has_any = true;
+  }
+  if (has_any && options_.gave_back != nullptr) {
+    options_.gave_back->fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+void CounterOperation::finish() noexcept {
+  if (failure_ != Reason::kOk) {
+    give_back();  // what is unknown is not given back: it may not be there
+    refuse(failure_, request_.each);
+    return owner_->finished(*this);
+  }
+  bool all_admit = true;
+  for (Counter& counter : counters_) {
+    if (request_.verb == Verb::kReset) std::fill(counter.counts.begin(), counter.counts.end(), 0u);
+    decide(counter, request_.verb == Verb::kTake || request_.verb == Verb::kPeek);
+    all_admit &= counter.quote.admitted;
+  }
+  if (!all_admit) {
+    give_back();
+    for (Counter& counter : counters_) {
+      if (counter.quote.admitted) decide(counter, false);
+    }
+  }
+  for (std::size_t i = 0; i < request_.each.size(); ++i) {
+    const Counter& counter = counters_[counter_of_[i]];
+    core::answer(counter.charge->limit, counter.quote, counter.numbers, request_.each[i]);
+  }
+  combine(request_.each, decision_);
+  owner_->finished(*this);
+}
+
+}  // namespace sluice::redis

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "core/fixed_size.h"
+#include "core/sliding_window_counter.h"
+#include "stores/redis/store/operation.h"
+
+namespace sluice::redis {
+
+// Whether a limit can be kept without scripts.
+constexpr bool works_without_scripts(const Limit& limit) noexcept {
+  if (limit.algorithm() == Algorithm::kSlidingWindowCounter) return true;
+  return limit.algorithm() == Algorithm::kFixedWindow && limit.align() == Align::kClock;
+}
+
+// A request without scripts (`scripting: off`): a key for each slice of the clock (a fixed window
+// is one slice), SET NX PX and INCRBY on the newest and MGET of the others in one write, and DECRBY
+// where a limit denied. What this gives up stands in docs/state-format.md.
+class CounterOperation final : public Operation {
+ public:
+  explicit CounterOperation(const OperationOptions& options) : options_(options) {}
+
+  bool prepare(const Request& request) noexcept override;
+  void start(Client& client, Owner& owner) noexcept override;
+
+ private:
+  // All charges on one counter.
+  struct Counter {
+    const Charge* charge = nullptr;
+    std::uint64_t cost = 0;
+    std::string base;  // of its keys, all but the slice's number
+    std::uint64_t slice = 0;
+    std::vector<std::uint32_t> counts;  // newest slice first, without this request's cost
+    core::Quote quote;
+    core::Numbers numbers;
+  };
+  enum class Kind : std::uint8_t { kCreate, kIncrement, kRead, kWrite };
+  struct Step final : public Command {
+    void done(const Answer& answer) noexcept override { operation->step_done(*this, answer); }
+
+    CounterOperation* operation = nullptr;
+    Counter* counter = nullptr;
+    Kind kind = Kind::kRead;
+    bool is_counted = false;  // an increment that was acknowledged
+  };
+
+  bool add(const Charge& charge);
+  void begin(Counter& counter);
+  Step& add_step(Counter& counter, Kind kind);
+  void read_slices(Counter& counter, std::uint64_t first_age);
+  void increment(Counter& counter);
+  void forget(Counter& counter);
+  void submit_from(std::size_t first) noexcept;
+  void step_done(Step& step, const Answer& answer) noexcept;
+  void take_reply(Step& step, const Answer& answer) noexcept;
+  void failed(const Answer& answer) noexcept;
+  void next() noexcept;
+  void refund() noexcept;
+  void give_back() noexcept;
+  void decide(Counter& counter, bool with_cost) noexcept;
+  void finish() noexcept;
+
+  const OperationOptions& options_;
+  Request request_;
+  core::Ticks now_ = 0;
+  std::deque<Counter> counters_;
+  std::vector<std::size_t> counter_of_;  // each charge
+  std::deque<Step> steps_;  // emptied by the next prepare(): borrowed until they are done
+  std::size_t under_way_ = 0;
+  bool is_refunding_ = false;
+  Reason failure_ = Reason::kOk;
+  Client* client_ = nullptr;
+  Owner* owner_ = nullptr;
+};
+
+}  // namespace sluice::redis

@@ -1,0 +1,41 @@
+#include "stores/redis/store/operation.h"
+
+#include <algorithm>
+
+#include "stores/redis/client/clients.h"
+#include "stores/redis/client/target.h"
+#include "stores/redis/cluster/cluster_client.h"
+#include "stores/redis/store/counter_operation.h"
+#include "stores/redis/store/script_operation.h"
+
+namespace sluice::redis {
+
+OperationOptions operation_options(const Target& target, StoreObserver* observer) {
+  return {.prefix = target.options.prefix,
+          .by_slot = target.kind == Target::Kind::kCluster,
+          .scripting = target.options.scripting,
+          .stated_expiry_ms = static_cast<std::uint64_t>(target.options.stated_expiry.count()),
+          .observer = observer};
+}
+
+void Operation::refuse(Reason reason, std::span<Decision> each) noexcept {
+  decision_ = Decision{.outcome = Outcome::kDenied, .reason = reason};
+  std::fill(each.begin(), each.end(), decision_);
+}
+
+std::unique_ptr<Operation> make_operation(const OperationOptions& options) {
+  if (!options.scripting) return std::make_unique<CounterOperation>(options);
+  return std::make_unique<ScriptOperation>(options);
+}
+
+std::unique_ptr<Client> make_client(boost::asio::io_context& loop,
+                                    std::shared_ptr<const Target> target, StoreObserver* observer) {
+  switch (target->kind) {
+    case Target::Kind::kSentinel: return make_sentinel_client(loop, std::move(target), observer);
+    case Target::Kind::kCluster: return make_cluster_client(loop, std::move(target), observer);
+    case Target::Kind::kStandalone: break;
+  }
+  return make_standalone_client(loop, std::move(target), observer);
+}
+
+}  // namespace sluice::redis

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "sluice/redis_store.h"
+#include "sluice/store.h"
+#include "stores/redis/client/client.h"
+
+namespace sluice::redis {
+
+// What all operations of one store have in common. Outlives them.
+struct OperationOptions {
+  std::string prefix;
+  bool by_slot = false;  // a cluster
+  bool scripting = true;
+  std::uint64_t stated_expiry_ms = 0;
+  StoreObserver* observer = nullptr;
+  std::atomic<std::uint64_t>* gave_back = nullptr;  // counts requests that were undone
+};
+OperationOptions operation_options(const Target& target, StoreObserver* observer);
+
+// One request from beginning to end: what to send, what the answers mean, what has to be given
+// back. It waits for nothing and locks nothing: prepare() anywhere, then start() in the client's
+// thread, then finished() is called there, perhaps before start() has returned.
+//
+// Serves one request after the other, and keeps its buffers. Ownership: borrows what it is given
+// until finished().
+class Operation {
+ public:
+  struct Request {
+    Verb verb = Verb::kTake;
+    std::span<const Charge> charges;
+    std::optional<Instant> now;
+    std::span<Decision> each;  // one for every charge
+  };
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual void finished(Operation& operation) noexcept = 0;
+  };
+
+  virtual ~Operation() = default;
+
+  // False: there is nothing to start, and decision() says why.
+  virtual bool prepare(const Request& request) noexcept = 0;
+  virtual void start(Client& client, Owner& owner) noexcept = 0;
+
+  const Decision& decision() const noexcept { return decision_; }
+
+ protected:
+  // Answers the whole request, and each charge, with a reason of this process.
+  void refuse(Reason reason, std::span<Decision> each) noexcept;
+
+  Decision decision_;
+};
+
+// By scripts, or without them.
+std::unique_ptr<Operation> make_operation(const OperationOptions& options);
+
+// Standalone, through Sentinels or to a cluster, as the target says.
+std::unique_ptr<Client> make_client(boost::asio::io_context& loop,
+                                    std::shared_ptr<const Target> target, StoreObserver* observer);
+
+}  // namespace sluice::redis

@@ -1,0 +1,207 @@
+#include "sluice/redis_store.h"
+
+#include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <future>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "stores/redis/client/target.h"
+#include "stores/redis/store/operation.h"
+
+namespace sluice {
+namespace {
+
+using redis::Operation;
+
+// One caller that waits. Kept by the store for the next one.
+class Waiter final : public Operation::Owner {
+ public:
+  explicit Waiter(std::unique_ptr<Operation> operation) : operation_(std::move(operation)) {}
+
+  Operation& operation() noexcept { return *operation_; }
+  void begin() noexcept { done_.store(0, std::memory_order_relaxed); }
+  void wait() const noexcept { done_.wait(0, std::memory_order_acquire); }
+  void finished(Operation&) noexcept override {
+    done_.store(1, std::memory_order_release);
+    done_.notify_one();
+  }
+
+  Waiter* next = nullptr;  // in the queue to the store's thread
+
+ private:
+  std::unique_ptr<Operation> operation_;
+  std::atomic<int> done_{0};
+};
+
+// From many threads to one, newest first.
+class Queue {
+ public:
+  // Whether it was empty: then the reader has to be told.
+  bool push(Waiter& waiter) noexcept {
+    Waiter* head = newest_.load(std::memory_order_relaxed);
+    do {
+      waiter.next = head;
+    } while (!newest_.compare_exchange_weak(head, &waiter, std::memory_order_release,
+                                            std::memory_order_relaxed));
+    return head == nullptr;
+  }
+  // All of it, oldest first.
+  Waiter* take() noexcept {
+    Waiter* newest = newest_.exchange(nullptr, std::memory_order_acquire);
+    Waiter* oldest = nullptr;
+    while (newest != nullptr) {
+      Waiter* const next = std::exchange(newest->next, oldest);
+      oldest = std::exchange(newest, next);
+    }
+    return oldest;
+  }
+
+ private:
+  std::atomic<Waiter*> newest_{nullptr};
+};
+
+// Waiters that nobody uses at the moment.
+class Spares {
+ public:
+  explicit Spares(const redis::OperationOptions& options) : options_(options) {}
+
+  Waiter* get() noexcept try {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) {
+      auto made = std::make_unique<Waiter>(redis::make_operation(options_));
+      free_.reserve(all_.size() + 1);  // so that put() cannot fail
+      all_.push_back(std::move(made));
+      return all_.back().get();
+    }
+    Waiter* const waiter = free_.back();
+    free_.pop_back();
+    return waiter;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+  void put(Waiter& waiter) noexcept {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(&waiter);
+  }
+
+ private:
+  const redis::OperationOptions& options_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Waiter>> all_;
+  std::vector<Waiter*> free_;
+};
+
+}  // namespace
+
+class RedisStore::Impl {
+ public:
+  Impl(std::shared_ptr<const redis::Target> target, StoreObserver* observer)
+      : options_(redis::operation_options(*target, observer)), spares_(options_) {
+    options_.gave_back = &gave_back_;
+    client_ = redis::make_client(loop_, std::move(target), observer);
+    thread_ = std::thread([this] { loop_.run(); });
+  }
+
+  ~Impl() {
+    boost::asio::post(loop_, [this] {
+      client_.reset();  // ends whatever is under way
+      loop_.stop();
+    });
+    thread_.join();
+  }
+
+  Decision apply(const Operation::Request& request) noexcept {
+    Waiter* const waiter = spares_.get();
+    Decision decision{.outcome = Outcome::kDenied, .reason = Reason::kStoreError};
+    if (waiter == nullptr) {
+      std::fill(request.each.begin(), request.each.end(), decision);
+      return decision;
+    }
+    if (waiter->operation().prepare(request)) {
+      waiter->begin();
+      if (queue_.push(*waiter)) wake();
+      waiter->wait();
+    }
+    decision = waiter->operation().decision();
+    spares_.put(*waiter);
+    return decision;
+  }
+
+  Expected<bool> wait_until_ready(std::chrono::milliseconds at_most) {
+    const auto end = std::chrono::steady_clock::now() + at_most;
+    for (;;) {
+      std::promise<std::string> said;
+      boost::asio::post(loop_, [&] {
+        const bool is_ready = client_->ready();
+        said.set_value(is_ready ? std::string() : client_->why().insert(0, 1, ' '));
+      });
+      const std::string why = said.get_future().get();
+      if (why.empty()) return true;
+      if (std::chrono::steady_clock::now() >= end) {
+        return Unexpected{why.size() > 1 ? why.substr(1) : "it has not answered yet"};
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+
+  RedisStoreStats stats() const noexcept {
+    RedisStoreStats stats = client_->stats();
+    stats.gave_back = gave_back_.load(std::memory_order_relaxed);
+    return stats;
+  }
+
+ private:
+  void wake() noexcept {
+    for (;;) try {
+        return boost::asio::post(loop_, [this] { start_all(); });
+      } catch (const std::bad_alloc&) {
+        std::this_thread::yield();  // what is queued would wait for ever
+      }
+  }
+  void start_all() noexcept {
+    for (Waiter* waiter = queue_.take(); waiter != nullptr;) {
+      Waiter* const next = waiter->next;  // it may be used again once it is started
+      waiter->operation().start(*client_, *waiter);
+      waiter = next;
+    }
+  }
+
+  redis::OperationOptions options_;
+  std::atomic<std::uint64_t> gave_back_{0};
+  Spares spares_;
+  Queue queue_;
+  boost::asio::io_context loop_{1};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
+      loop_.get_executor()};
+  std::unique_ptr<redis::Client> client_;
+  std::thread thread_;
+};
+
+RedisStore::RedisStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+RedisStore::~RedisStore() = default;
+
+Expected<std::unique_ptr<RedisStore>> RedisStore::open(const RedisOptions& options,
+                                                       StoreObserver* observer) {
+  auto target = redis::make_target(options);
+  if (!target) return Unexpected{target.error()};
+  return std::unique_ptr<RedisStore>(
+      new RedisStore(std::make_unique<Impl>(std::move(*target), observer)));
+}
+
+Decision RedisStore::apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+                           std::span<Decision> each) noexcept {
+  return impl_->apply({verb, charges, now, each});
+}
+
+Expected<bool> RedisStore::wait_until_ready(std::chrono::milliseconds at_most) {
+  return impl_->wait_until_ready(at_most);
+}
+
+RedisStoreStats RedisStore::stats() const { return impl_->stats(); }
+
+}  // namespace sluice

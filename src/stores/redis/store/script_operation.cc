@@ -1,0 +1,121 @@
+#include "stores/redis/store/script_operation.h"
+
+#include <algorithm>
+#include <new>
+
+namespace sluice::redis {
+namespace {
+
+// Gives back what one part took. Nobody waits for it: what comes after it on the same connection
+// finds it done.
+class GiveBack final : public Command {
+ public:
+  static void send(Client& client, const Plan& plan, std::size_t part) noexcept {
+    auto* const command = new (std::nothrow) GiveBack;
+    if (command == nullptr) return;  // less is admitted than might be; never more
+    plan.write_undo(part, *command);
+    client.submit(*command);
+  }
+  void done(const Answer&) noexcept override { delete this; }
+};
+
+}  // namespace
+
+bool ScriptOperation::prepare(const Request& request) noexcept {
+  const PlanOptions plan{options_.prefix, options_.by_slot, options_.stated_expiry_ms};
+  verb_ = request.verb;
+  each_ = request.each;
+  if (request.each.size() != request.charges.size() ||
+      !plan_.begin(plan, request.verb, request.charges, request.now)) {
+    refuse(Reason::kInvalid, each_);
+    return false;
+  }
+  used_ = plan_.parts();
+  while (parts_.size() < used_) parts_.emplace_back();
+  for (std::size_t i = 0; i < used_; ++i) {
+    Part& part = parts_[i];
+    part.operation = this;
+    part.index = i;
+    part.outcome = Outcome::kUnderWay;
+    plan_.write(i, part);
+  }
+  return true;
+}
+
+void ScriptOperation::start(Client& client, Owner& owner) noexcept {
+  client_ = &client;
+  owner_ = &owner;
+  failure_ = Reason::kOk;
+  under_way_ = used_;
+  // The last one done may end this request, and begin another before submit() has returned.
+  const std::size_t count = used_;
+  for (std::size_t i = 0; i < count; ++i) client.submit(parts_[i]);
+}
+
+void ScriptOperation::part_done(Part& part, const Answer& answer) noexcept {
+  part.outcome = read(part, answer);
+  if (--under_way_ == 0) finish();
+}
+
+ScriptOperation::Outcome ScriptOperation::read(const Part& part, const Answer& answer) noexcept {
+  switch (answer.failure) {
+    case Failure::kNone: break;
+    case Failure::kTimeout:
+    case Failure::kLost: failed(Reason::kStoreTimeout); return Outcome::kFailed;
+    case Failure::kUnavailable: failed(Reason::kStoreError); return Outcome::kFailed;
+    case Failure::kError:
+      failed(Plan::is_foreign_value(answer.text) ? Reason::kForeignValue : Reason::kStoreError);
+      if (options_.observer != nullptr) {
+        options_.observer->on({StoreEventKind::kRequestFailed, {}, answer.text});
+      }
+      return Outcome::kFailed;
+  }
+  switch (plan_.read(part.index, *answer.reply)) {
+    case Plan::Read::kAllowed: return Outcome::kAllowed;
+    case Plan::Read::kDenied: return Outcome::kDenied;
+    case Plan::Read::kMalformed: break;
+  }
+  failed(Reason::kStoreTimeout);  // it may have counted
+  if (options_.observer != nullptr) {
+    options_.observer->on(
+        {StoreEventKind::kRequestFailed, {}, "a reply that no script of ours gives"});
+  }
+  return Outcome::kFailed;
+}
+
+// What may have been counted weighs most, then what is the request's own fault.
+void ScriptOperation::failed(Reason reason) noexcept {
+  const auto weight = [](Reason r) {
+    if (r == Reason::kStoreTimeout) return 3;
+    if (r == Reason::kForeignValue) return 2;
+    return r == Reason::kStoreError ? 1 : 0;
+  };
+  if (weight(reason) > weight(failure_)) failure_ = reason;
+}
+
+bool ScriptOperation::any(Outcome outcome) const noexcept {
+  return std::any_of(parts_.begin(), parts_.begin() + static_cast<std::ptrdiff_t>(used_),
+                     [=](const Part& part) { return part.outcome == outcome; });
+}
+
+void ScriptOperation::finish() noexcept {
+  const bool has_failed = failure_ != Reason::kOk;
+  if (verb_ == Verb::kTake && (has_failed || any(Outcome::kDenied)) && any(Outcome::kAllowed)) {
+    give_back();
+  }
+  if (has_failed) {
+    refuse(failure_, each_);
+  } else {
+    plan_.answer(each_, decision_);
+  }
+  owner_->finished(*this);
+}
+
+void ScriptOperation::give_back() noexcept {
+  for (std::size_t i = 0; i < used_; ++i) {
+    if (parts_[i].outcome == Outcome::kAllowed) GiveBack::send(*client_, plan_, i);
+  }
+  if (options_.gave_back != nullptr) options_.gave_back->fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace sluice::redis

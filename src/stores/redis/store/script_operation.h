@@ -1,0 +1,49 @@
+#pragma once
+
+#include <deque>
+
+#include "stores/redis/script/plan.h"
+#include "stores/redis/store/operation.h"
+
+namespace sluice::redis {
+
+// A request as one script call, or in a cluster as one for each slot: all at once, and what was
+// taken in one is given back where another denies or fails.
+class ScriptOperation final : public Operation {
+ public:
+  explicit ScriptOperation(const OperationOptions& options) : options_(options) {}
+
+  bool prepare(const Request& request) noexcept override;
+  void start(Client& client, Owner& owner) noexcept override;
+
+ private:
+  enum class Outcome : std::uint8_t { kUnderWay, kAllowed, kDenied, kFailed };
+  // The call for one slot.
+  struct Part final : public Command {
+    void done(const Answer& answer) noexcept override { operation->part_done(*this, answer); }
+
+    ScriptOperation* operation = nullptr;
+    std::size_t index = 0;
+    Outcome outcome = Outcome::kUnderWay;
+  };
+
+  void part_done(Part& part, const Answer& answer) noexcept;
+  Outcome read(const Part& part, const Answer& answer) noexcept;
+  void failed(Reason reason) noexcept;
+  void finish() noexcept;
+  bool any(Outcome outcome) const noexcept;
+  void give_back() noexcept;
+
+  const OperationOptions& options_;
+  Plan plan_;
+  std::deque<Part> parts_;  // never shrinks: a part is borrowed by the client while it is under way
+  std::size_t used_ = 0;    // of parts_
+  std::size_t under_way_ = 0;
+  Verb verb_ = Verb::kTake;
+  std::span<Decision> each_;
+  Reason failure_ = Reason::kOk;
+  Client* client_ = nullptr;
+  Owner* owner_ = nullptr;
+};
+
+}  // namespace sluice::redis

@@ -1,0 +1,172 @@
+#pragma once
+
+#include <fcntl.h>
+#include <hiredis/hiredis.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <initializer_list>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+// Real Redis servers for tests.
+namespace sluice_redis {
+
+// A redis-server process of this test alone: in a fresh folder, on a Unix socket there (and on a
+// TCP port, where asked), without persistence. Ends with its object, and with this process.
+// Throws std::runtime_error where it cannot be started.
+class RedisServer {
+ public:
+  // More options of the server's command line, such as {"--maxmemory", "10mb"}.
+  explicit RedisServer(std::vector<std::string> options = {}) : options_(std::move(options)) {
+    std::string folder = (std::filesystem::temp_directory_path() / "sluice-redis-XXXXXX").string();
+    if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("mkdtemp: " + folder);
+    folder_ = folder;
+    start();
+  }
+  ~RedisServer() {
+    kill_now();
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  RedisServer(const RedisServer&) = delete;
+  RedisServer& operator=(const RedisServer&) = delete;
+
+  const std::string& folder() const noexcept { return folder_; }
+  std::string socket() const { return folder_ + "/redis.sock"; }
+  std::string url() const { return "redis+unix://" + socket(); }
+  std::string log_file() const { return folder_ + "/redis.log"; }
+  pid_t pid() const noexcept { return pid_; }
+
+  // As kill -9.
+  void kill_now() noexcept {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::kill(pid_, SIGCONT);
+    waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+  void pause() const noexcept { ::kill(pid_, SIGSTOP); }
+  void resume() const noexcept { ::kill(pid_, SIGCONT); }
+
+  // Where it is not running: with the same options, in the same folder, and empty.
+  void start() {
+    const std::string path = socket();
+    ::unlink(path.c_str());
+    std::vector<std::string> words = {"redis-server", "--port",      "0",       "--unixsocket",
+                                      path,           "--save",      "",        "--appendonly",
+                                      "no",           "--daemonize", "no",      "--dir",
+                                      folder_,        "--logfile",   log_file()};
+    words.insert(words.end(), options_.begin(), options_.end());
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    const pid_t parent = getpid();
+    pid_ = fork();
+    if (pid_ < 0) throw std::runtime_error("fork");
+    if (pid_ == 0) become_server(arguments.data(), parent);
+    wait_until_it_listens();
+  }
+
+ private:
+  [[noreturn]] static void become_server(char* const* arguments, pid_t parent) noexcept {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);
+    const int nowhere = ::open("/dev/null", O_RDWR);
+    for (int fd = 0; fd < 3; ++fd) dup2(nowhere, fd);
+    execvp(arguments[0], arguments);
+    _exit(127);
+  }
+
+  void wait_until_it_listens() {
+    for (int i = 0; i < 1000; ++i) {
+      if (can_connect()) return;
+      if (waitpid(pid_, nullptr, WNOHANG) == pid_) {
+        pid_ = -1;
+        throw std::runtime_error("redis-server does not start; see " + log_file());
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    throw std::runtime_error("redis-server does not listen on " + socket());
+  }
+
+  bool can_connect() const noexcept {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, socket().c_str(), sizeof(address.sun_path) - 1);
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool can = ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+    ::close(fd);
+    return can;
+  }
+
+  std::vector<std::string> options_;
+  std::string folder_;
+  pid_t pid_ = -1;
+};
+
+struct FreeReply {
+  void operator()(redisReply* reply) const noexcept { freeReplyObject(reply); }
+};
+using Reply = std::unique_ptr<redisReply, FreeReply>;
+
+// A blocking connection to one. Throws std::runtime_error where the connection fails; a server's
+// error is a reply.
+class RedisConnection {
+ public:
+  explicit RedisConnection(const RedisServer& server)
+      : context_(redisConnectUnix(server.socket().c_str())) {
+    if (context_ == nullptr || context_->err != 0) throw std::runtime_error("cannot connect");
+  }
+  ~RedisConnection() { redisFree(context_); }
+  RedisConnection(const RedisConnection&) = delete;
+  RedisConnection& operator=(const RedisConnection&) = delete;
+
+  Reply run(std::initializer_list<std::string_view> words) {
+    append(words);
+    return next();
+  }
+  void append(std::initializer_list<std::string_view> words) {
+    std::vector<const char*> at;
+    std::vector<std::size_t> sizes;
+    for (const std::string_view word : words) {
+      at.push_back(word.data());
+      sizes.push_back(word.size());
+    }
+    redisAppendCommandArgv(context_, static_cast<int>(at.size()), at.data(), sizes.data());
+  }
+  // A command as it goes over the wire.
+  void append_raw(std::string_view bytes) {
+    redisAppendFormattedCommand(context_, bytes.data(), bytes.size());
+  }
+  Reply next() {
+    void* reply = nullptr;
+    if (redisGetReply(context_, &reply) != REDIS_OK) {
+      throw std::runtime_error(std::string("lost the connection: ") + context_->errstr);
+    }
+    return Reply(static_cast<redisReply*>(reply));
+  }
+
+  // What a reply of bytes says; empty for others.
+  static std::string text(const Reply& reply) {
+    return reply->str == nullptr ? std::string() : std::string(reply->str, reply->len);
+  }
+
+ private:
+  redisContext* context_;
+};
+
+}  // namespace sluice_redis
