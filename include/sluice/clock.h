@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace sluice {
 
@@ -35,6 +36,21 @@ class SystemClock final : public Clock {
   // The instance that a Limiter uses when it is given none.
   static const SystemClock& instance() noexcept {
     static const SystemClock clock;
+    return clock;
+  }
+};
+
+// Counts on from an arbitrary start at the pace of real time, and nobody can set it: for waits that
+// a step of the system's clock must not change, not for dates.
+class SteadyClock final : public Clock {
+ public:
+  Instant now() const noexcept override {
+    const auto since = std::chrono::steady_clock::now().time_since_epoch();
+    return Instant{std::chrono::duration_cast<Duration>(since)};
+  }
+
+  static const SteadyClock& instance() noexcept {
+    static const SteadyClock clock;
     return clock;
   }
 };

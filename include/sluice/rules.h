@@ -14,6 +14,7 @@
 #include "sluice/expected.h"
 #include "sluice/limit.h"
 #include "sluice/limiter.h"
+#include "sluice/store.h"
 
 namespace sluice {
 
@@ -53,7 +54,6 @@ struct RuleError {
   std::string to_string() const;
 };
 
-enum class FailurePolicy : std::uint8_t { kAllow, kDeny, kLocal };  // when the store cannot decide
 enum class OnMissing : std::uint8_t { kSkip, kDeny };  // when a key's attribute is absent
 enum class RuleMode : std::uint8_t { kEnforce, kShadow };
 // Which header fields tell a client its limits: RateLimit and RateLimit-Policy, X-RateLimit-*, ...
@@ -138,9 +138,9 @@ class RuleSet {
 struct LimitAnswer {
   const Rule* rule = nullptr;
   const RuleLimit* limit = nullptr;
-  std::string_view counter;  // the counter's key in the store (unambiguous, docs/rules.md)
-  std::string_view label;    // the key as a person reads it: the template filled in
-  Decision decision;         // the limit's own answer, also under a shadow rule
+  std::string_view counter;   // the counter's key in the store (unambiguous, docs/rules.md)
+  std::string_view label;     // the key as a person reads it: the template filled in
+  Decision decision;          // the limit's own answer, also under a shadow rule
   std::string_view tag = {};  // of the counter, where the rule has one (docs/rules.md)
 };
 
@@ -160,20 +160,32 @@ struct RuleAnswer {
   std::vector<Matched> matched;
 };
 
+// Stores beside that of the limiter. Both are borrowed.
+struct RuleStores {
+  // For rules on trial, such as the one below a deny cache; null: the limiter's.
+  Store* trial = nullptr;
+  // For `on_store_error: local`, such as a LocalShareStore; null: such rules deny.
+  Store* local = nullptr;
+};
+
 // Decides requests by rules: matches them, fills in the keys, asks the limiter.
 //
 // All enforced rules that match are one all-or-nothing request; each rule on trial (shadow) is
 // decided by itself, whatever the others say, and never denies or delays. Limits whose attributes
-// are missing are skipped, or deny the request with `kMissing` before anything is asked of the
-// store
-// (`on_missing`; then only they are in `limits`). More limits than kMaxCharges are `kInvalid`. A
-// store that cannot decide is answered for by `on_store_error` with `kFallback`, of several rules
-// by the strictest; `local` denies here, with the store's reason. Thread-safety: one RuleRequest
-// for a thread. Ownership: borrows the limiter; keeps its buffers, so that a request allocates
-// nothing once they have grown.
+// are missing are skipped, or deny the request with `kMissing` before any store is asked
+// (`on_missing`; then only they are in `limits`). More limits than kMaxCharges are `kInvalid`.
+//
+// A store that cannot decide is answered for by `on_store_error` with `kFallback`, of several rules
+// by the strictest. All that say `local` are asked of the local store as one all-or-nothing
+// request, and tell its numbers, unless another rule denies; without a local store they deny, with
+// the store's reason. A refund or a reset that the store did not carry out is denied with the
+// store's reason, whatever the policy, after the local store has carried it out for `local`.
+//
+// Thread-safety: one RuleRequest for a thread. Ownership: borrows the limiter and the stores; keeps
+// its buffers, so that a request allocates nothing once they have grown.
 class RuleRequest {
  public:
-  explicit RuleRequest(Limiter& limiter);
+  explicit RuleRequest(Limiter& limiter, const RuleStores& stores = {});
   ~RuleRequest();
   RuleRequest(RuleRequest&&) noexcept;
   RuleRequest& operator=(RuleRequest&&) noexcept;

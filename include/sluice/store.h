@@ -30,6 +30,13 @@ enum class Verb : std::uint8_t {
   kReset,   // forget each charge's counter; its cost does not matter
 };
 
+// What answers where a store cannot decide.
+enum class FailurePolicy : std::uint8_t {
+  kAllow,  // let pass
+  kDeny,   // deny
+  kLocal,  // limit in this process's memory, each limit at its share of 1/nodes
+};
+
 // The most charges that one request may carry.
 inline constexpr std::size_t kMaxCharges = 64;
 

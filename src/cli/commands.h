@@ -11,6 +11,7 @@ namespace sluice::cli {
 
 void add_config(CLI::App& app, int& status);
 void add_decide(CLI::App& app, int& status);
+void add_keys(CLI::App& app, int& status);
 void add_replay(CLI::App& app, int& status);
 void add_rules(CLI::App& app, int& status);
 void add_serve(CLI::App& app, int& status);

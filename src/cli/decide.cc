@@ -212,6 +212,11 @@ std::string to_json(const Decision& all, const std::vector<Decision>& each) {
   return out + "]}";
 }
 
+bool store_failed(Reason reason) noexcept {
+  return reason == Reason::kStoreError || reason == Reason::kStoreTimeout ||
+         reason == Reason::kForeignValue;
+}
+
 json::value parse(std::string_view line) {
   json::parser parser;
   json::error_code error;
@@ -242,6 +247,7 @@ std::string DecisionFilter::answer(std::string_view line) {
     std::vector<Decision> each(charges.size());
     const Instant at{Duration{static_cast<Duration::rep>(at_us)}};
     const Decision all = store_.apply(verb, charges, at, each);
+    if (store_failed(all.reason)) return error(failure(all.reason));
     return to_json(all, each);
   } catch (const Mistake& mistake) {
     return error(mistake.what());
@@ -251,6 +257,14 @@ std::string DecisionFilter::answer(std::string_view line) {
 std::string DecisionFilter::refuse_long_line() {
   ++line_;
   return error("the line is too long; at most " + std::to_string(kMaxLine) + " bytes");
+}
+
+std::string DecisionFilter::failure(Reason reason) const {
+  std::string text = "the store could not decide: " + std::string(to_string(reason));
+  if (const std::string why = why_ ? why_() : std::string(); !why.empty()) {
+    text.append(" (").append(why).append(")");
+  }
+  return text;
 }
 
 std::string DecisionFilter::error(const std::string& text) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <string>
 #include <vector>
@@ -185,6 +186,36 @@ TEST(Decide, NumbersItsLinesAndGoesOnAfterAMistake) {
   EXPECT_EQ(filter.refuse_long_line(),
             R"({"error":"the line is too long; at most 16777216 bytes","line":4})");
   EXPECT_EQ(filter.answer("{}"), R"({"error":"at_us: is missing","line":5})");
+}
+
+// Answers everything with one reason.
+class FailingStore final : public Store {
+ public:
+  explicit FailingStore(Reason reason) : reason_(reason) {}
+  Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
+                 std::span<Decision> each) noexcept override {
+    const Decision denied{.outcome = Outcome::kDenied, .reason = reason_};
+    std::fill(each.begin(), each.end(), denied);
+    return denied;
+  }
+
+ private:
+  Reason reason_;
+};
+
+TEST(Decide, SaysWhereTheStoreCouldNotDecide) {
+  for (const Reason reason : {Reason::kStoreError, Reason::kStoreTimeout, Reason::kForeignValue}) {
+    FailingStore store(reason);
+    DecisionFilter filter(store);
+    EXPECT_EQ(filter.answer(request("0", charge("k", kTen))),
+              R"({"error":"the store could not decide: )" + std::string(to_string(reason)) +
+                  R"(","line":1})");
+    EXPECT_TRUE(filter.had_errors());
+    DecisionFilter explained(store, [] { return std::string("it is gone"); });
+    EXPECT_EQ(explained.answer(request("0", charge("k", kTen))),
+              R"({"error":"the store could not decide: )" + std::string(to_string(reason)) +
+                  R"_( (it is gone)","line":1})_");
+  }
 }
 
 TEST(Decide, RefusesWhatIsNotJson) {

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/file_commands.h"
+#include "cli/rules_push.h"
 #include "rules/schema.h"
 #include "sluice/rules.h"
 
@@ -24,7 +25,10 @@ Expected<std::string, std::vector<RuleError>> check(std::string_view text,
 }  // namespace
 
 void add_rules(CLI::App& app, int& status) {
-  add_file_commands(*app.add_subcommand("rules", "Checks and explains files of rules"), status,
+  CLI::App& command = *app.add_subcommand("rules", "Checks, explains and publishes files of rules");
+  add_push(command, status);
+  add_show(command, status);
+  add_file_commands(command, status,
                     {.files = "files of rules",
                      .guide_file = "docs/rules.md",
                      .check = check,

@@ -30,6 +30,7 @@ constexpr const char* kExamples =
     "  sluice replay --rules rules.yaml access.log.gz\n"
     "  sluice replay --rules rules.yaml --html report.html access.log\n"
     "  sluice decide < requests.jsonl\n"
+    "  sluice keys --store redis://127.0.0.1:6379\n"
     "\n"
     "`sluice SUBCOMMAND --help` says everything about one of them.";
 
@@ -78,6 +79,7 @@ int parse_and_work(int argc, const char* const* argv) {
   app.require_subcommand(1);
   add_config(app, status);
   add_decide(app, status);
+  add_keys(app, status);
   add_replay(app, status);
   add_rules(app, status);
   add_serve(app, status);

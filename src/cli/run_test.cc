@@ -27,8 +27,14 @@ Ended run_with(const std::vector<const char*>& arguments) {
 }
 
 TEST(Run, HelpsOnStdoutWithStatusZero) {
-  for (const std::vector<const char*>& arguments : std::vector<std::vector<const char*>>{
-           {"--help"}, {"replay", "--help"}, {"decide", "--help"}, {"rules", "--help"}}) {
+  for (const std::vector<const char*>& arguments :
+       std::vector<std::vector<const char*>>{{"--help"},
+                                             {"replay", "--help"},
+                                             {"decide", "--help"},
+                                             {"rules", "--help"},
+                                             {"rules", "push", "--help"},
+                                             {"rules", "show", "--help"},
+                                             {"keys", "--help"}}) {
     const Ended ended = run_with(arguments);
     EXPECT_EQ(ended.status, 0);
     EXPECT_EQ(ended.err, "");
@@ -39,7 +45,7 @@ TEST(Run, HelpsOnStdoutWithStatusZero) {
 
 TEST(Run, ListsTheSubcommandsInItsHelp) {
   const std::string help = run_with({"--help"}).out;
-  for (const char* name : {"decide", "replay", "rules"}) {
+  for (const char* name : {"decide", "keys", "replay", "rules"}) {
     EXPECT_NE(help.find(std::string("\n  ") + name), std::string::npos) << help;
   }
 }
@@ -55,6 +61,17 @@ TEST(Run, AnswersWrongUsageWithTwoAndOneLine) {
            {},
            {"nonsense"},
            {"--nonsense"},
+           {"decide", "--store", "nonsense"},
+           {"decide", "--store", "http://a"},
+           {"decide", "--store", "redis://a", "--prefix", "{a}"},
+           {"keys"},
+           {"keys", "--store", "memory"},
+           {"keys", "--store", "redis://a", "--most", "0"},
+           {"rules", "push", "--store", "redis://a"},
+           {"rules", "push", "/nonexistent/rules.yaml"},
+           {"rules", "push", "a", "--store", "redis://a", "--expect", "-1"},
+           {"rules", "show"},
+           {"rules", "show", "--store", "redis://a:b"},
            {"replay"},
            {"replay", "log"},
            {"replay", "--rules", "r"},
@@ -68,6 +85,18 @@ TEST(Run, AnswersWrongUsageWithTwoAndOneLine) {
     EXPECT_EQ(ended.out, "");
     EXPECT_TRUE(ended.err.starts_with("sluice: ")) << ended.err;
     EXPECT_EQ(ended.err.find('\n'), ended.err.size() - 1) << ended.err;
+  }
+}
+
+TEST(Run, NeverRepeatsAUrlThatMayHoldAPassword) {
+  for (const std::vector<const char*>& arguments : std::vector<std::vector<const char*>>{
+           {"keys", "--store", "redis://user:hunter2@a:b"},
+           {"decide", "--store", "redis:user:hunter2@a"},
+           {"keys", "--store", "redis+unix://user:hunter2@/nonexistent/redis.sock"}}) {
+    const Ended ended = run_with(arguments);
+    EXPECT_NE(ended.status, 0);
+    EXPECT_TRUE(ended.err.starts_with("sluice: ")) << ended.err;
+    EXPECT_EQ(ended.err.find("hunter2"), std::string::npos) << ended.err;
   }
 }
 

@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -29,7 +30,8 @@ constexpr const char* kHelp =
     "\n"
     "Examples:\n"
     "  sluice serve --rules rules.yaml\n"
-    "  sluice serve --config /etc/sluice/sluice.yaml --http 0.0.0.0:8080";
+    "  sluice serve --config /etc/sluice/sluice.yaml --http 0.0.0.0:8080\n"
+    "  sluice serve --store redis://127.0.0.1:6379 --rules redis";
 
 struct Flags {
   std::string config;
@@ -50,7 +52,10 @@ void override_with(const Flags& flags, server::Config& config) {
   take(flags.http, config.http);
   take(flags.admin, config.admin);
   take(flags.store, config.store);
-  if (!flags.rules.empty()) config.rules = flags.rules;
+  if (!flags.rules.empty()) {
+    config.rules_in_redis = flags.rules == std::vector<std::string>{"redis"};
+    config.rules = config.rules_in_redis ? std::vector<std::string>() : flags.rules;
+  }
   if (flags.threads > 0) config.threads = flags.threads;
 }
 
@@ -64,8 +69,9 @@ std::string find_mistake(const Flags& flags) {
       return std::string(name) + " " + *value + ": " + address.error();
     }
   }
-  if (!flags.store.empty() && flags.store != "memory") {
-    return "--store " + flags.store + ": there is no such store; expected memory";
+  if (flags.rules.size() > 1 &&
+      std::find(flags.rules.begin(), flags.rules.end(), "redis") != flags.rules.end()) {
+    return "--rules redis among files; expected it alone, or ./redis for a file of that name";
   }
   return {};
 }
@@ -92,10 +98,12 @@ int serve(const Flags& flags) {
     config = std::move(*loaded);
   }
   override_with(flags, config);
-  if (server::collide(*server::parse_address(config.http), *server::parse_address(config.admin))) {
-    return fail("HTTP and the administration cannot both listen at " + config.http +
-                    "; expected another address for one of them",
-                kUsage);
+  // The URL is not repeated: it may hold a password.
+  if (const auto wrong = server::find_store_error(config.store, config.redis); !wrong.empty()) {
+    return fail("--store: " + wrong, kUsage);
+  }
+  if (const auto conflict = server::find_conflict(config); !conflict.empty()) {
+    return fail(conflict, kUsage);
   }
   warn_of_closed_doors(flags);
   auto server = server::Server::start(config);
@@ -112,7 +120,9 @@ void add_serve(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("serve", "Serves decisions over HTTP");
   auto flags = std::make_shared<Flags>();
   command->add_option("--config", flags->config, "The configuration file")->type_name("FILE");
-  command->add_option("--rules", flags->rules, "A file of rules, or a directory; may stand again")
+  command
+      ->add_option("--rules", flags->rules,
+                   "A file of rules, or a directory; may stand again. redis: those of the store")
       ->type_name("FILE");
   command->add_option("--http", flags->http, "Where to speak HTTP [127.0.0.1:8080]")
       ->type_name("ADDR");
@@ -120,7 +130,9 @@ void add_serve(CLI::App& app, int& status) {
   command->add_option("--resp", flags->resp, "Where to speak RESP [off]")->type_name("ADDR");
   command->add_option("--admin", flags->admin, "Where to be administered [127.0.0.1:6070]")
       ->type_name("ADDR");
-  command->add_option("--store", flags->store, "Where counters are kept [memory]")
+  command
+      ->add_option("--store", flags->store,
+                   "Where counters are kept: memory, or redis://HOST:PORT [memory]")
       ->type_name("URL");
   command->add_option("--threads", flags->threads, "Event loops [as many as processors]")
       ->type_name("N")

@@ -22,7 +22,7 @@ TEST(Decision, EveryReasonHasANameOfItsOwn) {
   }
   EXPECT_EQ(names, (std::set<std::string_view>{"ok", "limited", "never", "shadow", "deny_cache",
                                                "fallback", "store_timeout", "store_error",
-                                               "missing", "invalid"}));
+                                               "foreign_value", "missing", "invalid"}));
   EXPECT_EQ(to_string(Outcome::kAllowed), "allowed");
   EXPECT_EQ(to_string(Outcome::kDenied), "denied");
 }

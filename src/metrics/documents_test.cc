@@ -22,12 +22,19 @@ namespace {
 constexpr std::array kServerGauges = {"sluice_connections_max",
                                       "sluice_store_keys",
                                       "sluice_store_log_bytes",
+                                      "sluice_store_breaker_open",
+                                      "sluice_store_connections",
+                                      "sluice_store_pending",
                                       "sluice_rules_version",
                                       "sluice_rules_last_reload_successful",
                                       "sluice_ready"};
 constexpr std::array kServerCounters = {
-    "sluice_store_evictions_total", "sluice_store_swept_total", "sluice_rules_reloads_total",
-    "sluice_rules_reload_failures_total", "sluice_log_lines_dropped_total"};
+    "sluice_store_evictions_total",   "sluice_store_swept_total",
+    "sluice_rules_reloads_total",     "sluice_rules_reload_failures_total",
+    "sluice_log_lines_dropped_total", "sluice_store_asked_total",
+    "sluice_store_timeouts_total",    "sluice_store_errors_total",
+    "sluice_store_redirects_total",   "sluice_store_given_back_total",
+    "sluice_store_not_asked_total",   "sluice_deny_cache_hits_total"};
 
 std::string read(const std::string& path) {
   std::ifstream file(SLUICE_SOURCE_DIR "/" + path);
@@ -82,6 +89,8 @@ std::string exercised_text() {
   for (const char* name : kServerCounters) {
     registry.add_counter(name, "Of the server.", [] { return 1.; });
   }
+  registry.add_counters("sluice_store_events_total", "Of the server.", "event",
+                        {{"connected", [] { return 1.; }}, {"breaker_opened", [] { return 0.; }}});
   return registry.text();
 }
 

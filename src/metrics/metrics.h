@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sluice/rules.h"
 
@@ -43,11 +44,15 @@ class Recorder final {
   // The rules that the answers to come are made by. What is counted for names of rules and limits
   // goes on as long as any recorder of the registry uses rules with these names, and is forgotten
   // then; so each loop should follow a change of the rules soon, an idle one too. Allocates, and
-  // waits for a text() that is collecting.
+  // waits for a text() that is collecting; nothing of that where they are in use already.
   void use(const RuleSet& rules);
+  bool uses(const RuleSet& rules) const noexcept;
   // Of a take: each limit of the answer by its outcome and reason, and the request by its. The
   // answer was made by the rules in use (limits of others are not counted).
   void count(const RuleAnswer& answer) noexcept;
+  // The same of an answer by other rules, as one that had to be waited for while they changed: as
+  // far as their names are still used. Cost: that of use().
+  void count_late(const RuleSet& rules, const RuleAnswer& answer);
   void observe(Door door, std::chrono::nanoseconds took) noexcept;
   void add(Event event, std::uint64_t n = 1) noexcept;
 
@@ -75,6 +80,13 @@ class Registry {
   // std::invalid_argument for a name that is malformed or was added before.
   void add_gauge(std::string name, std::string help, std::function<double()> value);
   void add_counter(std::string name, std::string help, std::function<double()> value);
+  // Counters of one name that differ in one label: the values of that.
+  struct Series {
+    std::string label;
+    std::function<double()> value;
+  };
+  void add_counters(std::string name, std::string help, std::string label,
+                    std::vector<Series> series);
   // Prometheus text, version 0.0.4: "text/plain; version=0.0.4; charset=utf-8". Counters never go
   // back from one text to the next. Cost: some 50 µs, and 4 µs for each limit.
   std::string text() const;

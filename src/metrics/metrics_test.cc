@@ -168,6 +168,23 @@ TEST_F(Metrics, OfNamesThatAreGoneAreForgotten) {
   EXPECT_EQ(value(decisions("gone", "x", "denied", "limited")), "0");
 }
 
+TEST_F(Metrics, OfAnswersThatComeLateCountForTheNamesThatAreStillUsed) {
+  const RuleSet before = parse(rule("a", {"x", "y"}) + rule("gone", {"x"}));
+  const RuleSet after = parse(rule("new", {"x"}) + rule("a", {"x"}));
+  recorder_.use(before);
+  EXPECT_TRUE(recorder_.uses(before));
+  recorder_.use(after);
+  EXPECT_FALSE(recorder_.uses(before));
+  recorder_.count_late(before, answer_of(before.rules()[0], kHeld, {kHeld, kHeld}));
+  recorder_.count_late(before, answer_of(before.rules()[1], kHeld, {kHeld}));
+  EXPECT_TRUE(recorder_.uses(after));
+  EXPECT_EQ(value(decisions("a", "x", "denied", "limited")), "1");
+  EXPECT_EQ(value(requests("a", "denied", "limited")), "1");
+  EXPECT_EQ(value(decisions("a", "y", "denied", "limited")), "absent");
+  EXPECT_EQ(value(requests("gone", "denied", "limited")), "absent");
+  EXPECT_EQ(value(decisions("new", "x", "denied", "limited")), "0");
+}
+
 TEST_F(Metrics, OfSeveralRecordersAreSummedAndShownWhileAnyUsesTheName) {
   Recorder& other = registry_.make_recorder();
   const RuleSet before = parse(rule("a", {"x"}));
@@ -270,8 +287,17 @@ TEST_F(Metrics, AskForValuesWhenTheyAreRead) {
   EXPECT_NE(text.find("# TYPE sluice_store_evictions_total counter\n"), std::string::npos);
 }
 
+TEST_F(Metrics, AskForValuesOfOneNameByTheirLabels) {
+  registry_.add_counters("sluice_store_events_total", "What befell the store.", "event",
+                         {{"connected", [] { return 3.0; }}, {"lost", [] { return 4.0; }}});
+  EXPECT_EQ(value("sluice_store_events_total{event=\"connected\"}"), "3");
+  EXPECT_EQ(value("sluice_store_events_total{event=\"lost\"}"), "4");
+}
+
 TEST_F(Metrics, RefuseNamesThatAreMalformedOrTaken) {
   const auto value = [] { return 0.0; };
+  EXPECT_THROW(registry_.add_counters("sluice_x_total", "X.", "a label", {{"x", value}}),
+               std::invalid_argument);
   registry_.add_gauge("sluice_ready", "Ready.", value);
   EXPECT_THROW(registry_.add_counter("sluice_ready", "Ready.", value), std::invalid_argument);
   EXPECT_THROW(registry_.add_gauge("sluice ready", "Ready.", value), std::invalid_argument);

@@ -107,7 +107,12 @@ void Sums::add(const Recorder::State& recorder) {
 Recorder::Recorder(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
 Recorder::~Recorder() = default;
 
+bool Recorder::uses(const RuleSet& rules) const noexcept {
+  return state_->rules->id() == &rules.impl();
+}
+
 void Recorder::use(const RuleSet& rules) {
+  if (uses(rules)) return;
   auto next = std::make_unique<RuleCounts>(rules);
   const std::lock_guard lock(state_->shared.mutex);
   state_->rules->add_to(state_->shared.kept);
@@ -116,6 +121,14 @@ void Recorder::use(const RuleSet& rules) {
 }
 
 void Recorder::count(const RuleAnswer& answer) noexcept { state_->rules->count(answer); }
+
+void Recorder::count_late(const RuleSet& rules, const RuleAnswer& answer) {
+  RuleCounts late(rules);
+  late.count(answer);
+  const std::lock_guard lock(state_->shared.mutex);
+  late.add_to(state_->shared.kept);
+  state_->shared.forget_unknown_names();
+}
 
 void Recorder::observe(Door door, std::chrono::nanoseconds took) noexcept {
   state_->durations[static_cast<std::size_t>(door)].add(took);

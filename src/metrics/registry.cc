@@ -155,12 +155,21 @@ void add_process(std::vector<MetricFamily>& families, const ProcessFacts& facts)
       facts.max_descriptors);
 }
 
-// A value that is asked for.
+// Values that are asked for: of one name, each with its label where there is one.
 struct Asked {
   MetricType type;
   std::string name;
   std::string help;
-  std::function<double()> value;
+  std::string label;
+  std::vector<Registry::Series> series;
+
+  MetricFamily read() const {
+    Family family(type, name, help);
+    for (const Registry::Series& one : series) {
+      family.add(label.empty() ? Labels{} : Labels{{label, one.label}}, one.value());
+    }
+    return family.take();
+  }
 };
 
 }  // namespace
@@ -183,6 +192,10 @@ class Registry::Impl final : public prometheus::Collectable {
 void Registry::Impl::add(Asked asked) {
   if (!prometheus::CheckMetricName(asked.name)) {
     throw std::invalid_argument("'" + asked.name + "' is no name of a metric");
+  }
+  // What may name a metric may name a label, but for colons.
+  if (!asked.label.empty() && !prometheus::CheckMetricName(asked.label)) {
+    throw std::invalid_argument("'" + asked.label + "' is no name of a label");
   }
   const std::lock_guard lock(shared.mutex);
   for (const Asked& other : asked_) {
@@ -209,14 +222,11 @@ std::vector<MetricFamily> Registry::Impl::Collect() const {
   families.push_back(shadow_denials_of(all.totals));
   families.push_back(durations_of(all));
   add_events(families, all);
-  auto asked = [&] {
+  const auto asked = [&] {
     const std::lock_guard lock(shared.mutex);
     return asked_;
   }();
-  for (Asked& one : asked) {
-    families.push_back(
-        Family(one.type, std::move(one.name), std::move(one.help)).add({}, one.value()).take());
-  }
+  for (const Asked& one : asked) families.push_back(one.read());
   families.push_back(
       Family(MetricType::Gauge, "sluice_build_info", "Always 1; the version is a label.")
           .add({{"version", SLUICE_VERSION}}, 1.0)
@@ -237,11 +247,17 @@ Recorder& Registry::make_recorder() {
 }
 
 void Registry::add_gauge(std::string name, std::string help, std::function<double()> value) {
-  impl_->add({MetricType::Gauge, std::move(name), std::move(help), std::move(value)});
+  impl_->add({MetricType::Gauge, std::move(name), std::move(help), {}, {{{}, std::move(value)}}});
 }
 
 void Registry::add_counter(std::string name, std::string help, std::function<double()> value) {
-  impl_->add({MetricType::Counter, std::move(name), std::move(help), std::move(value)});
+  impl_->add({MetricType::Counter, std::move(name), std::move(help), {}, {{{}, std::move(value)}}});
+}
+
+void Registry::add_counters(std::string name, std::string help, std::string label,
+                            std::vector<Series> series) {
+  impl_->add(
+      {MetricType::Counter, std::move(name), std::move(help), std::move(label), std::move(series)});
 }
 
 std::string Registry::text() const {

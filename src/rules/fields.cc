@@ -40,7 +40,8 @@ class Checker {
 
  private:
   bool wrong(const Node& node, std::string_view hint = {}) {
-    diagnostics_.add(node.at, "'" + std::string(key_.name) + "' is " + describe(node),
+    const std::string found = key_.is_secret && node.is_scalar() ? "not right" : describe(node);
+    diagnostics_.add(node.at, "'" + std::string(key_.name) + "' is " + found,
                      "expected " + schema::expectation(key_).append(hint));
     return false;
   }

@@ -190,6 +190,48 @@ TEST(CounterKey, ReadsBackInOneWayOnly) {
   EXPECT_TRUE(rc::check("a key reads back", property));
 }
 
+std::string tag_of(std::string_view text, const AttributeSource& attributes) {
+  AttributeTable table;
+  const auto compiled = KeyTemplate::compile(text, table);
+  if (!compiled) throw std::invalid_argument(compiled.error().message);
+  AttributeValues values;
+  values.begin(table, attributes);
+  std::string out = "before|";
+  compiled->fill_tag(values, out);
+  return out.substr(7);
+}
+
+TEST(Tag, IsTheKeysPartsAndTakesWhatIsMissingForEmpty) {
+  const Attributes request{{"ip", "192.0.2.1"}, {"header.x-a", ""}};
+  EXPECT_EQ(tag_of("", request), "");
+  EXPECT_EQ(tag_of("all", request), "all");
+  EXPECT_EQ(tag_of("{ip}", request), "ip=192.0.2.1");
+  EXPECT_EQ(tag_of("{header.X-A|ip/24/64}", request), "ip/24/64=192.0.2.0/24");
+  EXPECT_EQ(tag_of("{header.x-a}", request), "header.x-a=");
+  EXPECT_EQ(tag_of("t {cookie.a|query.b}{ip}", request), "t |cookie.a=|ip=192.0.2.1");
+}
+
+TEST(Tag, ReadsBackInOneWayOnly) {
+  const auto property = [] {
+    const auto first = *nasty_text();
+    const auto second = *nasty_text();
+    const auto text = *nasty_text();
+    Attributes attributes;
+    if (*rc::gen::arbitrary<bool>()) attributes.set("a", first);
+    if (*rc::gen::arbitrary<bool>()) attributes.set("b", second);
+    const std::string a(attributes.find("a").value_or(""));
+    const std::string b(attributes.find("b").value_or(""));
+    const bool falls_back = a.empty() && !b.empty();
+    Parts expected{falls_back ? std::pair{"b", std::optional(b)}
+                              : std::pair{"a", std::optional(a)}};
+    if (!text.empty()) expected.emplace_back(text, std::nullopt);
+    expected.emplace_back("b", b);
+    const std::string tag = tag_of("{a|b}" + doubled_braces(text) + "{b}", attributes);
+    RC_ASSERT(read_back(tag) == expected);
+  };
+  EXPECT_TRUE(rc::check("a tag reads back", property));
+}
+
 TEST(CounterKey, HasNeitherBracesNorControlBytes) {
   std::string every;
   for (int byte = 0; byte < 256; ++byte) every += static_cast<char>(byte);

@@ -60,6 +60,7 @@ rules:
     continue: true
     on_store_error: local
     headers: legacy
+    tag: "t {ip}"
   - name: second
     limits: [ { algorithm: gcra, limit: 0, per: 5m } ]
 )",
@@ -77,6 +78,7 @@ rules:
   EXPECT_EQ(first.reject.content_type, "text/x-no");
   EXPECT_EQ(first.headers, HeaderFields::kLegacy);
   EXPECT_EQ(first.domain, "shop");
+  EXPECT_EQ(first.tag, "t {ip}");
   ASSERT_EQ(first.limits.size(), 4u);
   EXPECT_EQ(first.limits[0].name, "w");
   EXPECT_EQ(first.limits[0].key, "{ip}");
@@ -91,12 +93,47 @@ rules:
             token_bucket(8).per(std::chrono::days{7}).refilled_at_intervals());
   const Rule& second = rules->rules()[1];
   EXPECT_EQ(second.mode, RuleMode::kEnforce);
+  EXPECT_EQ(second.tag, "");
   EXPECT_EQ(second.on_store_error, FailurePolicy::kDeny);
   EXPECT_FALSE(second.continues);
   EXPECT_EQ(second.reject.status, 429);
   EXPECT_EQ(second.limits[0].limit, gcra(0).per(5min));
   EXPECT_EQ(rules->find("second"), &second);
   EXPECT_EQ(rules->find("third"), nullptr);
+}
+
+TEST(Loader, PointsIntoATagThatIsNoTemplate) {
+  const std::string limits = "    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n";
+  EXPECT_EQ(errors_of(rule("    tag: \"a{ip\"\n" + limits)),
+            "f:4:12: error: '{' without '}'; expected {ATTRIBUTE}, or '{{' for the character "
+            "itself");
+  EXPECT_EQ(errors_of(rule("    tag: [a]\n" + limits)),
+            "f:4:10: error: 'tag' is a list; expected a template in quotes, such as \"{ip}\"");
+}
+
+// Of a rule with one limit of these keys, for a store that may not run scripts.
+std::string errors_without_scripts(const std::string& keys) {
+  const auto rules = RuleSet::parse(rule("    limits: [ { limit: 1, per: 1s, " + keys + " } ]\n"),
+                                    "f", {.scripting = false});
+  return rules ? "ok" : rules.error().front().to_string();
+}
+
+TEST(Loader, WithoutScriptsTakesOnlyWhatPlainCommandsCanCount) {
+  EXPECT_EQ(errors_without_scripts("algorithm: sliding_window_counter"), "ok");
+  EXPECT_EQ(errors_without_scripts("algorithm: sliding_window_counter, slices: 1"), "ok");
+  EXPECT_EQ(errors_without_scripts("algorithm: fixed_window, align: clock"), "ok");
+  EXPECT_EQ(errors_without_scripts("algorithm: fixed_window"),
+            "f:4:47: error: 'fixed_window' that opens at its first request cannot be kept without "
+            "scripts (scripting: off); expected 'align: clock'");
+  EXPECT_EQ(errors_without_scripts("algorithm: fixed_window, align: first_request").substr(0, 14),
+            "f:4:68: error:");
+  for (const std::string name :
+       {"sliding_window_log", "sliding_window_hybrid", "leaky_bucket", "token_bucket", "gcra"}) {
+    EXPECT_EQ(errors_without_scripts("algorithm: " + name),
+              "f:4:47: error: '" + name +
+                  "' cannot be kept without scripts (scripting: off); expected "
+                  "sliding_window_counter, or fixed_window with align: clock");
+  }
 }
 
 TEST(Loader, HasDefaults) {
@@ -143,7 +180,7 @@ TEST(Loader, RefusesUnknownKeysEverywhere) {
   EXPECT_EQ(
       errors_of(rule("    when: x\n    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n")),
       "f:4:5: error: unknown key 'when'; expected one of: name, match, limits, reject, mode, "
-      "continue, on_store_error, headers");
+      "continue, tag, on_store_error, headers");
 }
 
 TEST(Loader, RefusesNumbersThatAreNotExact) {

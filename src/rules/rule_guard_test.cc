@@ -153,6 +153,14 @@ TEST_F(RuleGuardTest, HandlersCostsAndExceptionsWorkAsInLimitGuards) {
   for (int i = 0; i < 3; ++i) EXPECT_THROW(refunds(Request{"eve"}), std::runtime_error);
 }
 
+TEST_F(RuleGuardTest, RefundsTheCounterUnderItsTag) {
+  const auto refunds = guard_of(one_rule(kByUser, "    tag: '{user}'\n"))
+                           .with("user", &Request::user)
+                           .refunding_on_exception()
+                           .throwing([](Request r) -> int { throw std::runtime_error(r.user); });
+  for (int i = 0; i < 3; ++i) EXPECT_THROW(refunds(Request{"eve"}), std::runtime_error);
+}
+
 TEST_F(RuleGuardTest, AnUnknownRuleIsRefusedWhenTheGuardIsMade) {
   EXPECT_EQ(refusal([&] {
               (void)guarded(one_rule(kByUser), limiter_, "sned")

@@ -12,30 +12,32 @@ using rules::CompiledLimit;
 using rules::CompiledRule;
 
 bool store_failed(const Decision& decision) noexcept {
-  return decision.reason == Reason::kStoreError || decision.reason == Reason::kStoreTimeout;
+  return decision.reason == Reason::kStoreError || decision.reason == Reason::kStoreTimeout ||
+         decision.reason == Reason::kForeignValue;
 }
 
-// Whether the store has answered each charge by itself, and not the request as a whole.
+// Whether a store has answered each charge by itself, and not the request as a whole.
 bool answers_each(const Decision& decision) noexcept {
   return decision.reason != Reason::kMissing && decision.reason != Reason::kInvalid &&
-         decision.reason != Reason::kFallback && !store_failed(decision);
+         !store_failed(decision);
 }
 
-Decision denied(Reason reason) noexcept { return {.outcome = Outcome::kDenied, .reason = reason}; }
+// Whether a policy may answer: what was to be given back or forgotten was not.
+bool is_question(Verb verb) noexcept { return verb == Verb::kTake || verb == Verb::kPeek; }
 
-// What a rule's policy makes of a store that could not decide. `kLocal` denies here and keeps the
-// store's reason: nothing has answered in the store's place.
-Decision by_policy(FailurePolicy policy, const Decision& failed) noexcept {
-  if (policy == FailurePolicy::kLocal) return denied(failed.reason);
-  return {.outcome = policy == FailurePolicy::kAllow ? Outcome::kAllowed : Outcome::kDenied,
-          .reason = Reason::kFallback};
+Decision denied(Reason reason) noexcept { return {.outcome = Outcome::kDenied, .reason = reason}; }
+Decision fallback(Outcome outcome) noexcept {
+  return {.outcome = outcome, .reason = Reason::kFallback};
 }
 
 }  // namespace
 
 class RuleRequest::Impl {
  public:
-  explicit Impl(Limiter& limiter) : limiter_(&limiter) {}
+  Impl(Limiter& limiter, const RuleStores& stores)
+      : limiter_(&limiter),
+        trial_(stores.trial != nullptr ? *stores.trial : limiter.store()),
+        local_(stores.local) {}
 
   // What decides one request, beside its rules and attributes.
   struct Terms {
@@ -72,15 +74,23 @@ class RuleRequest::Impl {
   void keep_missing();
   void publish();
   Decision enforce(const Terms& terms);
-  Decision share_out(const Decision& said);
+  Decision share_out(const Decision& said, const Terms& terms);
+  Decision stand_in(Reason failed, const Terms& terms);
+  Decision ask_local_rules(const Terms& terms);
+  Decision ask_local(const Terms& terms);
+  Decision leave_undone(Reason failed, const Terms& terms);
+  bool is_local(const Rule& rule) const noexcept;
+  Decision by_policy(const Rule& rule, Reason failed) const noexcept;
   Decision try_out(std::size_t index, const Terms& terms);
   void charge(const Matched& matched, std::uint64_t cost);
-  Decision ask(const Terms& terms);
+  Decision ask(Limiter& limiter, const Terms& terms);
   void take_answers(std::size_t index, std::size_t& next);
   void answer_all(std::size_t index, const Decision& decision);
   void settle(const Decision& enforced, const std::optional<Decision>& trial);
 
   Limiter* limiter_;
+  Limiter trial_;  // of the store for rules on trial
+  Store* local_;
   AttributeValues values_;
   std::string text_;
   std::string scratch_;
@@ -210,10 +220,10 @@ void RuleRequest::Impl::charge(const Matched& matched, std::uint64_t cost) {
   }
 }
 
-Decision RuleRequest::Impl::ask(const Terms& terms) {
+Decision RuleRequest::Impl::ask(Limiter& limiter, const Terms& terms) {
   if (charges_.size() > kMaxCharges) return denied(Reason::kInvalid);
   each_.resize(charges_.size());  // the store writes every one of them
-  return limiter_->apply(terms.verb, charges_, each_, terms.now);
+  return limiter.apply(terms.verb, charges_, each_, terms.now);
 }
 
 // All enforced rules as one request. Where nothing applies, the answer is allowed.
@@ -231,25 +241,89 @@ Decision RuleRequest::Impl::enforce(const Terms& terms) {
   }
   if (missing) return denied(Reason::kMissing);
   if (charges_.empty()) return Decision{};
-  return share_out(ask(terms));
+  return share_out(ask(*limiter_, terms), terms);
 }
 
-// Gives every enforced rule its part of the store's answer, or what its policy says instead. The
-// strictest policy holds for the request.
-Decision RuleRequest::Impl::share_out(const Decision& said) {
-  const bool failed = store_failed(said);
-  Decision all = failed ? by_policy(FailurePolicy::kAllow, said) : said;
+// Gives every enforced rule its part of the store's answer.
+Decision RuleRequest::Impl::share_out(const Decision& said, const Terms& terms) {
+  if (store_failed(said)) {
+    return is_question(terms.verb) ? stand_in(said.reason, terms)
+                                   : leave_undone(said.reason, terms);
+  }
   std::size_t next = 0;
   for (std::size_t i = 0; i < matched_.size(); ++i) {
     if (!matched_[i].enforced() || matched_[i].empty()) continue;
     if (answers_each(said)) {
       take_answers(i, next);
-      continue;
+    } else {
+      answer_all(i, said);
     }
-    const Decision own = failed ? by_policy(matched_[i].rule->on_store_error, said) : said;
-    answer_all(i, own);
-    if (failed && all.allowed()) all = own;
   }
+  return said;
+}
+
+// What was to be given back or forgotten was not. What was taken locally is, as far as it goes.
+Decision RuleRequest::Impl::leave_undone(Reason failed, const Terms& terms) {
+  ask_local_rules(terms);
+  for (std::size_t i = 0; i < matched_.size(); ++i) {
+    if (matched_[i].enforced() && !matched_[i].empty()) answer_all(i, denied(failed));
+  }
+  return denied(failed);
+}
+
+bool RuleRequest::Impl::is_local(const Rule& rule) const noexcept {
+  return rule.on_store_error == FailurePolicy::kLocal && local_ != nullptr;
+}
+
+// What a rule's policy says without the local store.
+Decision RuleRequest::Impl::by_policy(const Rule& rule, Reason failed) const noexcept {
+  switch (rule.on_store_error) {
+    case FailurePolicy::kAllow: return fallback(Outcome::kAllowed);
+    case FailurePolicy::kDeny: return fallback(Outcome::kDenied);
+    case FailurePolicy::kLocal: break;
+  }
+  return local_ != nullptr ? fallback(Outcome::kAllowed) : denied(failed);
+}
+
+// Says of every enforced rule what its policy says; the strictest holds for the request. Local
+// limits are one all-or-nothing request, which is not made where another rule denies anyway.
+Decision RuleRequest::Impl::stand_in(Reason failed, const Terms& terms) {
+  const bool denies = std::any_of(matched_.begin(), matched_.end(), [&](const Matched& matched) {
+    return matched.enforced() && !matched.empty() && !by_policy(*matched.rule, failed).allowed();
+  });
+  const Decision local = denies ? fallback(Outcome::kAllowed) : ask_local_rules(terms);
+  Decision all = fallback(Outcome::kAllowed);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < matched_.size(); ++i) {
+    const Matched& matched = matched_[i];
+    if (!matched.enforced() || matched.empty()) continue;
+    const Decision own = is_local(*matched.rule) ? local : by_policy(*matched.rule, failed);
+    if (is_local(*matched.rule) && !denies && answers_each(local)) {
+      take_answers(i, next);
+    } else {
+      answer_all(i, own);
+    }
+    if (all.allowed() && (is_local(*matched.rule) || !own.allowed())) all = own;
+  }
+  return all;
+}
+
+// The enforced rules that want it, of the local store. Where there are none, it is allowed.
+Decision RuleRequest::Impl::ask_local_rules(const Terms& terms) {
+  charges_.clear();
+  for (const Matched& matched : matched_) {
+    if (matched.enforced() && is_local(*matched.rule)) charge(matched, terms.cost);
+  }
+  return charges_.empty() ? fallback(Outcome::kAllowed) : ask_local(terms);
+}
+
+// What the charges get of the local store, in the name of the policy.
+Decision RuleRequest::Impl::ask_local(const Terms& terms) {
+  each_.resize(charges_.size());
+  Decision all = local_->apply(terms.verb, charges_, terms.now, each_);
+  if (!answers_each(all)) return all;
+  for (Decision& decision : each_) decision.reason = Reason::kFallback;
+  all.reason = Reason::kFallback;
   return all;
 }
 
@@ -257,14 +331,24 @@ Decision RuleRequest::Impl::share_out(const Decision& said) {
 Decision RuleRequest::Impl::try_out(std::size_t index, const Terms& terms) {
   const Matched& matched = matched_[index];
   Decision decision = denied(Reason::kMissing);
+  bool answers = false;
   if (!matched.missing) {
     charges_.clear();
     charge(matched, terms.cost);
-    decision = ask(terms);
+    decision = ask(trial_, terms);
+    answers = answers_each(decision);
   }
-  if (store_failed(decision)) decision = by_policy(matched.rule->on_store_error, decision);
+  if (store_failed(decision)) {
+    const Reason failed = decision.reason;
+    decision = is_local(*matched.rule) ? ask_local(terms) : by_policy(*matched.rule, failed);
+    answers = is_local(*matched.rule) && answers_each(decision);
+    if (!is_question(terms.verb)) {
+      decision = denied(failed);
+      answers = false;
+    }
+  }
   std::size_t next = 0;
-  if (answers_each(decision)) {
+  if (answers) {
     take_answers(index, next);
   } else {
     answer_all(index, decision);
@@ -313,7 +397,8 @@ void RuleRequest::Impl::settle(const Decision& enforced, const std::optional<Dec
   }
 }
 
-RuleRequest::RuleRequest(Limiter& limiter) : impl_(std::make_unique<Impl>(limiter)) {}
+RuleRequest::RuleRequest(Limiter& limiter, const RuleStores& stores)
+    : impl_(std::make_unique<Impl>(limiter, stores)) {}
 RuleRequest::~RuleRequest() = default;
 RuleRequest::RuleRequest(RuleRequest&&) noexcept = default;
 RuleRequest& RuleRequest::operator=(RuleRequest&&) noexcept = default;

@@ -74,6 +74,48 @@ TEST_F(RuleRequestTest, MatchesWhereAllAttributesAreThereAndMatch) {
   EXPECT_EQ(decide(rules, {{"method", "POST"}, {"header.x-kind", "k"}}).rule, nullptr);
 }
 
+// Remembers what it was asked for.
+class Witness final : public Store {
+ public:
+  Decision apply(Verb, std::span<const Charge> charges, std::optional<Instant>,
+                 std::span<Decision> each) noexcept override {
+    for (const Charge& charge : charges) {
+      asked.emplace_back(std::string(charge.tag), std::string(charge.key));
+    }
+    std::fill(each.begin(), each.end(), Decision{});
+    return {};
+  }
+  std::vector<std::pair<std::string, std::string>> asked;
+};
+
+TEST(RuleTags, AreThoseOfTheRuleOnEachOfItsCharges) {
+  const RuleSet rules = rules_of(
+      {"name: a, continue: true, tag: \"{header.x-t}\", limits: [ { name: x, key: \"{ip}\", " +
+           std::string(kOne) + " }, { name: y, key: \"{header.x-u}\", " + kTwo + " }, { name: z, " +
+           kTwo + " } ]",
+       "name: b, continue: true, " + limits("name: x, " + std::string(kOne)),
+       "name: c, mode: shadow, tag: \"all {header.x-t}\", " +
+           limits("name: x, " + std::string(kOne))});
+  Witness store;
+  Limiter limiter(store);
+  RuleRequest request(limiter);
+  const RuleAnswer& answer = request.decide(rules, Attributes{{"ip", "i"}, {"header.x-t", "4|2"}});
+  const std::vector<std::pair<std::string, std::string>> expected{
+      {"header.x-t=4%7C2", "d|a|x|ip=i"},
+      {"header.x-t=4%7C2", "d|a|z"},
+      {"", "d|b|x"},
+      {"all |header.x-t=4%7C2", "d|c|x"}};
+  EXPECT_EQ(store.asked, expected);
+  ASSERT_EQ(answer.limits.size(), 4u);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(answer.limits[i].tag, expected[i].first);
+    EXPECT_EQ(answer.limits[i].counter, expected[i].second);
+  }
+  store.asked.clear();
+  request.decide(rules, Attributes{{"ip", "i"}});
+  EXPECT_EQ(store.asked.front().first, "header.x-t=");
+}
+
 TEST_F(RuleRequestTest, SaysTheCounterAndItsLabel) {
   const RuleSet rules = rules_of(
       {"name: a, " + limits("name: per user, key: \"{header.x-user|ip}\", " + std::string(kTwo))});
@@ -336,7 +378,7 @@ Decision when_store_fails(const std::string& policy, Reason reason) {
 }
 
 TEST(RuleRequest, AnswersByPolicyWhenTheStoreCannotDecide) {
-  for (const Reason reason : {Reason::kStoreError, Reason::kStoreTimeout}) {
+  for (const Reason reason : {Reason::kStoreError, Reason::kStoreTimeout, Reason::kForeignValue}) {
     EXPECT_EQ(when_store_fails("allow", reason), (Decision{.reason = Reason::kFallback}));
     EXPECT_EQ(when_store_fails("deny", reason),
               (Decision{.outcome = Outcome::kDenied, .reason = Reason::kFallback}));

@@ -34,6 +34,7 @@ struct Key {
   std::uint64_t least = 0;
   std::uint64_t most = 0;
   const Map* map = nullptr;
+  bool is_secret = false;          // the value may hold a password: messages do not repeat it
   std::string_view only_for = {};  // the algorithms that it applies to, where not all
   std::string_view help = {};
 };

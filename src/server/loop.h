@@ -5,16 +5,54 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
 
+#include "server/fiber/fiber.h"
 #include "server/http/listener.h"
+#include "server/http/workers.h"
 #include "server/public_handler.h"
 
 namespace sluice::server {
 
+// The stores that an event loop has for itself, as they wait for something outside of the process:
+// inside of their apply() they suspend the fiber that they are called on (fiber::Wait), and the
+// loop goes on with other requests. Each wait has an end of its own, the store's deadline.
+//
+// Thread-safety: the loop's thread only, but for making and destroying it.
+class LoopStores {
+ public:
+  virtual ~LoopStores() = default;
+  // What rules ask.
+  virtual Limiter& limiter() = 0;
+  // What rules on trial ask, and what answers for `on_store_error: local`; see RuleStores.
+  virtual Store* trial() = 0;
+  virtual Store* local() = 0;
+  // Ends every wait before it returns; from then on nothing waits, but is answered at once.
+  virtual void stop() = 0;
+};
+
 // A thread with its event loop, and what the public listener needs in it.
+//
+// Decisions are made by `limiter`, whose store never waits, on the loop's own stack; or by stores
+// of the loop's own, each request on a fiber:
+//
+//   parts.make_stores = [&](boost::asio::io_context& loop) { return redis_stores.make(loop); };
+//
+// Which makes what a Loop has a part of, and so is to be declared before the loops. Likewise the
+// listener of the administration, whose loop is somebody else's: members in this order,
+//
+//   admin_stores.emplace(redis_stores.make(main));
+//   AdminHandler::Parts parts{{.limiter = (*admin_stores)->limiter(), ...}, ...};
+//   admin_workers.emplace([parts] { return std::make_unique<AdminHandler>(parts); },
+//                         fiber::Pool::Options{.most = 4, .stack_bytes = std::size_t{8} << 20});
+//   admin_listener.emplace(http::Listener::Parts{main, bounds, *admin_workers, ...}, socket);
+//
+// (some workers, so that /healthz does not wait for a page that asks the store; stacks as long as a
+// thread's, which take no memory before they are used: rules are parsed there) and after
+// main.run(), in the same thread, (*admin_stores)->stop(): what still waits then ends.
 //
 // All members by the thread that made it. Ownership: borrows the parts.
 class Loop {
@@ -29,26 +67,41 @@ class Loop {
     const Bounds& bounds;
     Operations operations;
     std::atomic<std::size_t>& connections;
+    // Where the store waits: called once, before the loop runs.
+    std::function<std::unique_ptr<LoopStores>(boost::asio::io_context&)> make_stores = {};
+    fiber::Pool::Options fibers = {};  // `most`: requests under way at once; others wait in turn
   };
 
-  explicit Loop(const Parts& parts)
-      : parts_(parts),
-        session_({parts.limiter, parts.rules, parts.recorder, parts.denials}),
-        handler_({session_, parts.trusted, parts.recorder, parts.log, parts.operations}) {}
+  explicit Loop(const Parts& parts) : parts_(parts) {
+    if (!parts.make_stores) {
+      handler_ = make_handler(parts.limiter, {});
+      return;
+    }
+    stores_ = parts.make_stores(context_);
+    workers_.emplace(
+        [this] {
+          return make_handler(stores_->limiter(), {stores_->trial(), stores_->local()});
+        },
+        parts.fibers);
+  }
   ~Loop() { stop(); }
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
   void listen(http::ListeningSocket socket) {
-    listener_.emplace(http::Listener::Parts{context_, parts_.bounds, handler_, parts_.recorder,
+    listener_.emplace(http::Listener::Parts{context_, parts_.bounds, behind(), parts_.recorder,
                                             parts_.log, parts_.connections},
                       std::move(socket));
   }
   void start() {
     thread_ = std::thread([this] { context_.run(); });
   }
+  // Lets go of rules that are no longer in force; requests that wait do so when they are done.
   void follow_rules() {
-    boost::asio::post(context_, [this] { session_.follow_rules(); });
+    boost::asio::post(context_, [this] {
+      if (workers_) return workers_->renew();
+      handler_->follow_rules();
+    });
   }
   // Calls `drained` in the loop's thread.
   void drain(std::function<void()> drained) {
@@ -57,18 +110,38 @@ class Loop {
       drained();
     });
   }
+  // Cuts what is open; requests that wait for the store are answered for by what fails then.
   void stop() {
-    context_.stop();
-    if (thread_.joinable()) thread_.join();
+    if (!stores_) context_.stop();
+    if (!thread_.joinable()) return;
+    boost::asio::post(context_, [this] {
+      if (stores_) stores_->stop();
+      context_.stop();
+    });
+    thread_.join();
   }
 
  private:
+  std::unique_ptr<PublicHandler> make_handler(Limiter& limiter, const RuleStores& stores) {
+    return std::make_unique<PublicHandler>(
+        PublicHandler::Parts{{limiter, parts_.rules, parts_.recorder, parts_.denials, stores},
+                             parts_.trusted,
+                             parts_.recorder,
+                             parts_.log,
+                             parts_.operations});
+  }
+  http::Behind behind() {
+    if (workers_) return *workers_;
+    return *handler_;
+  }
+
   Parts parts_;
   boost::asio::io_context context_{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
       context_.get_executor()};
-  Session session_;
-  PublicHandler handler_;
+  std::unique_ptr<LoopStores> stores_;
+  std::unique_ptr<PublicHandler> handler_;  // this, or the workers
+  std::optional<http::Workers> workers_;
   std::optional<http::Listener> listener_;
   std::thread thread_;
 };

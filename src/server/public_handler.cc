@@ -5,7 +5,12 @@
 namespace sluice::server {
 
 PublicHandler::PublicHandler(const Parts& parts)
-    : parts_(parts), auth_(parts.session, parts.trusted), check_(parts.session) {}
+    : recorder_(parts.recorder),
+      log_(parts.log),
+      operations_(parts.operations),
+      session_(parts.session),
+      auth_(session_, parts.trusted),
+      check_(session_) {}
 
 void PublicHandler::handle(const http::Request& request, http::Response& response) {
   const std::string_view path = split_target(request.target).path;
@@ -17,16 +22,16 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
     check_.handle(request, response);
   } else {
     door_ = metrics::Door::kOther;
-    parts_.operations.handle(path, request, response);
+    operations_.handle(path, request, response);
   }
 }
 
 void PublicHandler::finished(const http::Request& request, const http::Response& response,
                              std::chrono::nanoseconds took) {
-  parts_.recorder.observe(door_, took);
-  if (!parts_.log.options().access) return;
-  parts_.log.access({request.method, request.target, response.status, request.peer, took,
-                     metrics::to_string(door_)});
+  recorder_.observe(door_, took);
+  if (!log_.options().access) return;
+  log_.access({request.method, request.target, response.status, request.peer, took,
+               metrics::to_string(door_)});
 }
 
 }  // namespace sluice::server

@@ -12,11 +12,13 @@
 namespace sluice::server {
 
 // What stands behind the public listener: hands each request to its door, and counts.
-// One for an event loop. Ownership: borrows its parts.
+//
+// One for an event loop, or where the store may wait, one for each request that is under way in it;
+// these share a recorder. Ownership: borrows its parts.
 class PublicHandler final : public http::Handler {
  public:
   struct Parts {
-    Session& session;
+    Session::Parts session;
     const TrustedProxies& trusted;
     metrics::Recorder& recorder;
     Log& log;
@@ -27,9 +29,14 @@ class PublicHandler final : public http::Handler {
   void handle(const http::Request& request, http::Response& response) override;
   void finished(const http::Request& request, const http::Response& response,
                 std::chrono::nanoseconds took) override;
+  // See Session.
+  void follow_rules() { session_.follow_rules(); }
 
  private:
-  Parts parts_;
+  metrics::Recorder& recorder_;
+  Log& log_;
+  Operations operations_;
+  Session session_;
   AuthDoor auth_;
   CheckDoor check_;
   metrics::Door door_ = metrics::Door::kOther;

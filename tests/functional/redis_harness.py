@@ -18,7 +18,6 @@ import time
 from harness import Process, ServerTest, wait_for
 
 LOW_PORT, HIGH_PORT = 12000, 22000  # below those of outgoing connections, as are those 10,000 above
-FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 PACKAGES = {
     "redis-server": "redis-server",
     "redis-sentinel": "redis-sentinel",
@@ -75,7 +74,11 @@ class Resp:
         else:
             self.socket = socket.socket(socket.AF_UNIX)
             self.socket.settimeout(timeout)
-            self.socket.connect(str(address))
+            try:
+                self.socket.connect(str(address))
+            except OSError:
+                self.socket.close()
+                raise
         self.reader = self.socket.makefile("rb")
 
     def __enter__(self):
@@ -125,8 +128,8 @@ class Resp:
 class Redis:
     """A redis-server (or redis-sentinel) on a Unix socket and, unless `tcp` is false, a port.
 
-    `options` are lines of its configuration: {"maxmemory": "10mb"}; a list makes several lines. With
-    `faked_clock` set_clock() moves its clock.
+    `options` are lines of its configuration: {"maxmemory": "10mb"}; a list makes several lines.
+    With `faked_clock` set_clock() moves its clock.
     """
 
     def __init__(self, folder, options=None, name="redis", tcp=True, faked_clock=False,
@@ -136,9 +139,9 @@ class Redis:
         self.name, self.program, self.tcp, self.port = name, program, tcp, None
         self.path = self.folder / "redis.sock"
         self.options = dict(options or {})
-        self.clock_file = self.folder / "clock" if faked_clock else None
-        if self.clock_file:
-            self.set_clock(0)
+        self.environment = None
+        if faked_clock:
+            self._shift_clock()
         self.process = None
         self.user, self.password = "default", None  # what this harness itself logs in with
 
@@ -148,7 +151,7 @@ class Redis:
             if self.tcp and self.port is None:
                 self.port = pick_port()
             self.process = Process([tool(self.program), str(self._configuration())], self.folder,
-                                   self.name, env=self._environment(), preexec_fn=die_with_parent)
+                                   self.name, env=self.environment, preexec_fn=die_with_parent)
             try:
                 self.wait_until_ready()
                 break
@@ -187,16 +190,15 @@ class Redis:
                     print(key, one, file=out)
         return file
 
-    def _environment(self):
-        if not self.clock_file:
-            return None
-        return {
-            **os.environ,
-            "LD_PRELOAD": FAKETIME,
-            "FAKETIME_TIMESTAMP_FILE": str(self.clock_file),
-            "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        }
+    def _shift_clock(self):
+        library = self.folder / "clock_shift.so"
+        source = pathlib.Path(__file__).with_name("clock_shift.cc")
+        subprocess.run([os.environ.get("CXX", "c++"), "-shared", "-fPIC", "-o", library, source],
+                       check=True)
+        self.clock = self.folder / "clock"
+        self.clock.write_bytes(bytes(8))
+        self.environment = {**os.environ, "LD_PRELOAD": str(library),
+                            "CLOCK_SHIFT_FILE": str(self.clock)}
 
     def output(self):
         log = self.folder / "log"
@@ -258,9 +260,8 @@ class Redis:
 
     def set_clock(self, seconds):
         """Moves the clock away from the machine's by so many seconds, from now on."""
-        fresh = self.folder / "clock.new"
-        fresh.write_text(f"{seconds:+d}s\n")
-        os.replace(fresh, self.clock_file)
+        with open(self.clock, "r+b", buffering=0) as file:  # in place: the server has it mapped
+            file.write(seconds.to_bytes(8, "little", signed=True))
 
     def stop(self):
         if self.process:

@@ -15,16 +15,6 @@ using sluice_oracle::Answer;
 using sluice_oracle::LimitAnswer;
 using sluice_oracle::Spec;
 
-sluice::Verb verb_of(sluice_oracle::Verb verb) {
-  switch (verb) {
-    case sluice_oracle::Verb::kTake: return sluice::Verb::kTake;
-    case sluice_oracle::Verb::kPeek: return sluice::Verb::kPeek;
-    case sluice_oracle::Verb::kRefund: return sluice::Verb::kRefund;
-    case sluice_oracle::Verb::kReset: return sluice::Verb::kReset;
-  }
-  std::abort();
-}
-
 sluice::Algorithm algorithm_of(sluice_oracle::Algorithm algorithm) {
   switch (algorithm) {
     case sluice_oracle::Algorithm::kFixedWindow: return sluice::Algorithm::kFixedWindow;
@@ -46,7 +36,9 @@ const char* name_of(sluice::Reason reason) {
     case sluice::Reason::kLimited: return "limited";
     case sluice::Reason::kNever: return "never";
     case sluice::Reason::kInvalid: return "invalid";
+    case sluice::Reason::kStoreTimeout: return "store_timeout";
     case sluice::Reason::kStoreError: return "store_error";
+    case sluice::Reason::kForeignValue: return "foreign_value";
     default: return "some other reason";
   }
 }
@@ -140,11 +132,26 @@ sluice::Limit limit_of(const Spec& spec) {
   return *limit;
 }
 
-Answered apply(sluice::Store& store, const Step& step) {
+sluice::Verb verb_of(sluice_oracle::Verb verb) {
+  switch (verb) {
+    case sluice_oracle::Verb::kTake: return sluice::Verb::kTake;
+    case sluice_oracle::Verb::kPeek: return sluice::Verb::kPeek;
+    case sluice_oracle::Verb::kRefund: return sluice::Verb::kRefund;
+    case sluice_oracle::Verb::kReset: return sluice::Verb::kReset;
+  }
+  std::abort();
+}
+
+std::vector<sluice::Charge> charges_of(const Step& step) {
   std::vector<sluice::Charge> charges;
   for (const sluice_oracle::Charge& charge : step.charges) {
     charges.push_back({charge.key, limit_of(charge.spec), charge.cost});
   }
+  return charges;
+}
+
+Answered apply(sluice::Store& store, const Step& step) {
+  const std::vector<sluice::Charge> charges = charges_of(step);
   Answered answered;
   answered.each.resize(charges.size());
   answered.request = sluice::Limiter(store).apply(verb_of(step.verb), charges, answered.each,

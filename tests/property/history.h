@@ -28,6 +28,10 @@ struct Step {
 };
 using History = std::vector<Step>;
 
+// The same in the library's terms. Borrows the keys.
+sluice::Verb verb_of(sluice_oracle::Verb verb);
+std::vector<sluice::Charge> charges_of(const Step& step);
+
 // What a store answered to one step.
 struct Answered {
   sluice::Decision request;

@@ -30,8 +30,10 @@ namespace sluice_redis {
 // Throws std::runtime_error where it cannot be started.
 class RedisServer {
  public:
-  // More options of the server's command line, such as {"--maxmemory", "10mb"}.
-  explicit RedisServer(std::vector<std::string> options = {}) : options_(std::move(options)) {
+  // More options of the server's command line, such as {"--maxmemory", "10mb"}, behind a file of
+  // them where one is given; a Sentinel wants one, and writes to it.
+  explicit RedisServer(std::vector<std::string> options = {}, std::string config_file = {})
+      : options_(std::move(options)), config_file_(std::move(config_file)) {
     std::string folder = (std::filesystem::temp_directory_path() / "sluice-redis-XXXXXX").string();
     if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("mkdtemp: " + folder);
     folder_ = folder;
@@ -70,6 +72,7 @@ class RedisServer {
                                       path,           "--save",      "",        "--appendonly",
                                       "no",           "--daemonize", "no",      "--dir",
                                       folder_,        "--logfile",   log_file()};
+    if (!config_file_.empty()) words.insert(words.begin() + 1, config_file_);
     words.insert(words.end(), options_.begin(), options_.end());
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
@@ -114,6 +117,7 @@ class RedisServer {
   }
 
   std::vector<std::string> options_;
+  std::string config_file_;
   std::string folder_;
   pid_t pid_ = -1;
 };

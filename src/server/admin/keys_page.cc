@@ -108,12 +108,17 @@ std::string missing_in(const RuleCounter& counter) {
 }
 
 void write_counter(JsonWriter& json, const RuleCounter& counter, const Decision& decision) {
-  json.member("key", counter.label)
-      .member("counter", counter.key)
-      .member("algorithm", to_string(counter.limit->limit.algorithm()))
+  json.member("key", counter.label).member("counter", counter.key);
+  if (!counter.tag.empty()) json.member("tag", counter.tag);
+  json.member("algorithm", to_string(counter.limit->limit.algorithm()))
       .member("limit", std::uint64_t{decision.limit})
       .member("remaining", std::uint64_t{decision.remaining})
       .member("reset_after_ms", milliseconds(decision.reset_after));
+}
+
+Decision ask_store(const Call& call, Verb verb, const RuleCounter& counter) {
+  const Charge charge{counter.key, counter.limit->limit, 0, counter.tag};
+  return call.parts.limiter.store().apply_one(verb, charge, {});
 }
 
 void write_missing(JsonWriter& json, const RuleCounter& counter) {
@@ -173,7 +178,7 @@ void show_keys(const Call& call) {
   const auto chosen = Selection::of(call);
   if (!chosen) return;
   answer_counters(call, *chosen, [&](const RuleCounter& counter) {
-    return call.parts.limiter.peek(counter.key, counter.limit->limit, 0);
+    return ask_store(call, Verb::kPeek, counter);
   });
 }
 
@@ -181,7 +186,7 @@ void reset_keys(const Call& call) {
   const auto chosen = Selection::of(call);
   if (!chosen || refuses_reset(call, *chosen)) return;
   answer_counters(call, *chosen, [&](const RuleCounter& counter) {
-    const Decision decision = call.parts.limiter.reset(counter.key, counter.limit->limit);
+    const Decision decision = ask_store(call, Verb::kReset, counter);
     if (decision.allowed()) call.done("counter reset: " + counter.key);
     return decision;
   });

@@ -18,6 +18,10 @@ rules:
   - name: odd
     limits:
       - { name: both, key: "{{{rule}}}-{limit}", algorithm: fixed_window, limit: 3, per: 1m }
+  - name: tagged
+    tag: "{header.x-tenant}"
+    limits:
+      - { key: "{ip}", algorithm: token_bucket, limit: 5, per: 1m, burst: 5 }
 )";
 
 class KeysPage : public TestDoor {
@@ -52,6 +56,20 @@ TEST_F(KeysPage, ShowsACounterWithoutTakingFromIt) {
   EXPECT_EQ(
       get("/v1/keys?rule=login&ip=2001:db8::2").json().at("limits").at(0).at("reset_after_ms"), 1)
       << "rounded up";
+}
+
+TEST_F(KeysPage, ShowsAndResetsACounterOfATaggedRule) {
+  EXPECT_TRUE(take("tagged", {{"ip", "192.0.2.1"}, {"header.x-tenant", "a"}}, 2));
+  EXPECT_TRUE(take("tagged", {{"ip", "192.0.2.1"}}, 1));
+  const std::string of_a = "/v1/keys?rule=tagged&ip=192.0.2.1&header.x-tenant=a";
+  const std::string of_none = "/v1/keys?rule=tagged&ip=192.0.2.1";
+  EXPECT_EQ(get(of_a).json().at("limits").at(0).at("tag"), "header.x-tenant=a");
+  EXPECT_EQ(get(of_none).json().at("limits").at(0).at("tag"), "header.x-tenant=");
+  EXPECT_EQ(remaining(of_a), 3);
+  EXPECT_EQ(remaining(of_none), 4);
+  EXPECT_EQ(remove(of_a).status, 200);
+  EXPECT_EQ(remaining(of_a), 5);
+  EXPECT_EQ(remaining(of_none), 4);
 }
 
 TEST_F(KeysPage, ShowsAnExhaustedCounter) {
@@ -109,7 +127,7 @@ TEST_F(KeysPage, SaysWhatIsWrongWithTheQuestion) {
             "&ip=192.0.2.1");
   EXPECT_EQ(get("/v1/keys?rule=logn").status, 404);
   EXPECT_EQ(get("/v1/keys?rule=logn").detail(),
-            "there is no rule 'logn'; expected one of: login, order, odd");
+            "there is no rule 'logn'; expected one of: login, order, odd, tagged");
   EXPECT_EQ(get("/v1/keys?rule=order&limit=x").status, 404);
   EXPECT_EQ(get("/v1/keys?rule=order&limit=x").detail(),
             "rule 'order' has no limit 'x'; expected one of: global, user");

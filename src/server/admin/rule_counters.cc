@@ -67,9 +67,11 @@ std::vector<RuleCounter> counters_of(const RuleSet& rules, const Rule& rule,
   rules::AttributeValues values;
   values.begin(set.attributes, attributes);
   std::vector<RuleCounter> counters;
+  std::string tag;
+  compiled.tag.fill_tag(values, tag);
   std::string scratch;
   for (std::size_t i = 0; i < rule.limits.size(); ++i) {
-    RuleCounter counter{&rule.limits[i], {}, {}, {}};
+    RuleCounter counter{&rule.limits[i], {}, {}, tag, {}};
     std::string text = compiled.limits[i].prefix;
     std::size_t end = 0;
     if (const auto label = compiled.limits[i].key.fill(values, text, end, scratch)) {

@@ -12,6 +12,7 @@ struct RuleCounter {
   const RuleLimit* limit;
   std::string key;    // in the store (docs/rules.md); empty where attributes are missing
   std::string label;  // as a person reads it
+  std::string tag;    // as Charge::tag; a missing attribute in it counts as empty
   std::vector<std::string> missing;  // what the limit's key lacks: "ip", "header.x-user-id or ip"
 };
 

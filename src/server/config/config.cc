@@ -11,6 +11,7 @@
 #include "rules/yaml_tree.h"
 #include "server/attributes/trusted_proxies.h"
 #include "server/config/address.h"
+#include "server/config/redis_reader.h"
 #include "server/config/schema.h"
 
 namespace sluice::server {
@@ -41,6 +42,7 @@ class Reader {
   std::optional<Fields> part(const Fields& file, std::string_view name);
   void read_listen(const Fields& fields);
   void read_address(const Fields& fields, std::string_view name, Text member);
+  void read_rules(const Fields& file);
   void read_proxies(const Fields& file);
   void read_admin(const Fields& fields);
   void read_bounds(const Fields& fields);
@@ -57,11 +59,17 @@ Config Reader::read(const Node& root) {
   const Fields file = Fields::read(root, config::file(), diagnostics_);
   if (const auto listen = part(file, "listen")) read_listen(*listen);
   if (const Node* store = file.node("store")) config_.store = store->text;
+  if (const auto redis = part(file, "redis")) {
+    config_.redis = read_redis(*redis, folder_, diagnostics_);
+  }
+  if (const std::string wrong = find_store_error(config_.store, config_.redis); !wrong.empty()) {
+    diagnostics_.add_message(file.at("store"), wrong);
+  }
   if (const auto memory = part(file, "memory")) {
     set(config_.max_keys, memory->integer("max_keys"));
     set(config_.max_log_bytes, memory->integer("max_log_bytes"));
   }
-  for (const Node* rules : file.texts("rules")) config_.rules.push_back(path(rules->text));
+  read_rules(file);
   config_.watch = file.flag("watch").value_or(config_.watch);
   read_proxies(file);
   set(config_.threads, file.integer("threads"));
@@ -110,6 +118,21 @@ void Reader::read_address(const Fields& fields, std::string_view name, Text memb
   addresses_.emplace_back(name, std::move(address.value()));
 }
 
+// `redis` alone is the source; a file of that name is written ./redis.
+void Reader::read_rules(const Fields& file) {
+  const auto given = file.texts("rules");
+  for (const Node* rules : given) {
+    if (!rules->is_plain("redis")) {
+      config_.rules.push_back(path(rules->text));
+    } else if (given.size() == 1) {
+      config_.rules_in_redis = true;
+    } else {
+      diagnostics_.add(rules->at, "'rules' has 'redis' among files",
+                       "expected it alone, or ./redis for a file of that name");
+    }
+  }
+}
+
 void Reader::read_proxies(const Fields& file) {
   for (const Node* node : file.texts("trusted_proxies")) {
     const auto checked = TrustedProxies::parse(std::span(&node->text, 1));
@@ -156,6 +179,20 @@ void Reader::read_log(const Fields& fields) {
 }
 
 }  // namespace
+
+std::string find_conflict(const Config& config) {
+  const auto http = parse_address(config.http);
+  const auto admin = parse_address(config.admin);
+  if (http && admin && collide(*http, *admin)) {
+    return "HTTP and the administration cannot both listen at " + config.http +
+           "; expected another address for one of them";
+  }
+  if (config.rules_in_redis && config.store == "memory") {
+    return "rules in Redis need a store in Redis, and the store is memory; expected --store URL, "
+           "or files of rules";
+  }
+  return {};
+}
 
 Expected<Config, std::vector<RuleError>> parse_config(std::string_view yaml,
                                                       std::string_view file) {

@@ -8,7 +8,10 @@
 #include <vector>
 
 #include "server/logging/log.h"
+#include "sluice/circuit_breaker.h"
+#include "sluice/deny_cache.h"
 #include "sluice/expected.h"
+#include "sluice/redis_store.h"
 #include "sluice/rules.h"
 
 namespace sluice::server {
@@ -26,19 +29,37 @@ struct Bounds {
   std::size_t requests_per_connection = 0;          // 0: any number
 };
 
+// How a store in Redis is reached and used.
+struct RedisConfig {
+  // Without the URL and the passwords: those are in redis_options().
+  RedisOptions options;
+  // Where the passwords are: files, or names of environment variables. Read at the start.
+  std::string password_file;
+  std::string password_env;
+  std::string sentinel_password_file;
+  std::string sentinel_password_env;
+  std::size_t nodes = 1;  // servers that share the counters, for `on_store_error: local`
+  bool deny_cache_enabled = true;
+  DenyCacheOptions deny_cache;
+  CircuitBreakerOptions breaker;
+  std::string rules_key;  // empty: "rules" behind the prefix
+};
+
 // What `sluice serve` is told by its file and its flags.
 struct Config {
   std::string http = "127.0.0.1:8080";  // host:port, [v6]:port, unix:PATH, off
   std::string grpc = "127.0.0.1:8081";
   std::string resp = "127.0.0.1:6380";
   std::string admin = "127.0.0.1:6070";
-  std::string store = "memory";
-  std::size_t threads = 0;  // 0: as many as processors
+  std::string store = "memory";  // or a URL of Redis, perhaps with a password in it
+  RedisConfig redis;             // where `store` is a URL
+  std::size_t threads = 0;       // 0: as many as processors
   std::size_t max_keys = std::size_t{1} << 20;
   std::size_t max_log_bytes = std::size_t{256} << 20;
   std::vector<std::string>
-      rules;          // files and directories; relative to the configuration file's folder
-  bool watch = true;  // reload when they change
+      rules;  // files and directories; relative to the configuration file's folder
+  bool rules_in_redis = false;  // `rules: redis`: those that were pushed there; `rules` is empty
+  bool watch = true;            // reload when they change
   std::vector<std::string>
       trusted_proxies;  // addresses and CIDR networks, and "unix" for Unix sockets; checked
   std::string admin_token_file;  // path; re-read on SIGHUP
@@ -55,5 +76,23 @@ struct Config {
 // would be right.
 Expected<Config, std::vector<RuleError>> parse_config(std::string_view yaml, std::string_view file);
 Expected<Config, std::vector<RuleError>> load_config(const std::string& path);
+
+// What is wrong with `store`, or with the URL's place among the options beside it, or nothing:
+// "WHAT; EXPECTED". Looks at no files.
+std::string find_store_error(const std::string& store, const RedisConfig& redis);
+
+// What does not go together in a configuration that flags have been put into, or nothing.
+std::string find_conflict(const Config& config);
+
+// What a store in Redis is opened with: the URL, and the passwords out of their files and
+// variables. Errors: of which of them, and why; also that of redis::make_target(). Never tells a
+// password.
+Expected<RedisOptions> redis_options(const Config& config);
+
+// What rules have to keep to, for the store.
+RuleTerms rule_terms(const Config& config) noexcept;
+
+// The key of the rules in Redis.
+std::string rules_key(const RedisConfig& redis);
 
 }  // namespace sluice::server

@@ -25,7 +25,7 @@ log: { format: json, keys: hash }
 that is wrong with a file, each with its line and column, and exits with 1. `sluice config schema`
 prints a JSON Schema of the format for editors; it is also `docs/config.schema.json`.
 
-Files, directories and Unix sockets are found from the folder of the configuration file, unless
+Files, directories and listeners' Unix sockets are found from the folder of the configuration file, unless
 their path begins with `/`.
 
 ## Addresses
@@ -40,6 +40,49 @@ their path begins with `/`.
 | `off` | nothing: that door stays closed |
 
 In YAML, an address that begins with `[` needs quotes.
+
+## Redis
+
+With a URL as its `store`, the counters are in Redis (6 or newer) or Valkey, shared by all servers
+that have the same URL and `prefix`:
+
+| URL | reaches |
+|---|---|
+| `redis://host:6379`, `redis://host/2` | one server by TCP; database 2 |
+| `rediss://host:6379` | the same by TLS; the section `tls` says whom to believe |
+| `redis+unix:///run/redis.sock` | a Unix socket; `?db=2` behind it is database 2 |
+| `redis+sentinel://host:26379,host2:26379/NAME` | the master that the Sentinels call NAME; `rediss+sentinel://` by TLS |
+| `redis+cluster://host:6379,host2:6379` | a cluster, by any of its servers; `rediss+cluster://` by TLS |
+
+`user:password@` before the host names an ACL user, with `%XX` for what a URL cannot hold. A file or
+a variable is a better place for a password than a URL or a command line:
+
+```yaml
+version: 1
+store: rediss://redis.example.com
+redis:
+  username: sluice
+  password_file: /etc/sluice/redis-password
+  tls: { ca_file: /etc/sluice/ca.pem }
+  deadline: 20ms
+```
+
+Passwords are in no log, no message and no status page. They and the certificates are read at the
+start. What each failure of the store does is in `docs/operations.md`.
+
+## Rules in Redis
+
+`rules: redis` takes the rules from the store, where `sluice rules push FILE` publishes them: all
+servers follow a push within a second, or keep the rules that they have where it is wrong for them,
+and say why. Rules that were read stay in force while Redis is away. A server that finds no rules
+there when it starts, or no Redis, does not start: it tries for 5 seconds and says what is missing.
+A file called `redis` is written `./redis`.
+
+```yaml
+version: 1
+store: redis://127.0.0.1:6379
+rules: redis
+```
 
 ## Files
 

@@ -15,7 +15,7 @@ using rules::schema::Type;
 constexpr std::array<std::string_view, 5> kLevels{"debug", "info", "warning", "error", "off"};
 constexpr std::array<std::string_view, 2> kFormats{"text", "json"};
 constexpr std::array<std::string_view, 3> kKeys{"plain", "hash", "none"};
-constexpr std::array<std::string_view, 1> kStores{"memory"};
+constexpr std::array<std::string_view, 2> kSwitch{"off", "on"};
 
 constexpr std::uint64_t kDay = 86'400'000;  // milliseconds
 constexpr std::uint64_t kLongestPath = 4096;
@@ -55,12 +55,12 @@ constexpr Key choice(std::string_view name, std::string_view otherwise,
 }
 
 constexpr Key period(std::string_view name, std::string_view otherwise, std::uint64_t least,
-                     std::string_view help) {
+                     std::string_view help, std::uint64_t most = 366 * kDay) {
   return {.name = name,
           .type = Type::kPeriod,
           .otherwise = otherwise,
           .least = least,
-          .most = 366 * kDay,
+          .most = most,
           .help = help};
 }
 
@@ -88,6 +88,75 @@ constexpr std::array<Key, 2> kMemoryKeys{
             "The most bytes kept for the logs and slices of sliding windows."),
 };
 constexpr Map kMemory{"memory", "`memory`", kMemoryKeys};
+
+constexpr std::array<Key, 5> kTlsKeys{
+    text("ca_file", "`\"\"`", kLongestPath,
+         "The authorities whose certificates are believed, PEM; where empty, the system's."),
+    text("cert_file", "`\"\"`", kLongestPath, "The certificate of this client, PEM."),
+    text("key_file", "`\"\"`", kLongestPath, "Its key, PEM; both or neither."),
+    text("server_name", "`\"\"`", 253,
+         "The name that the server's certificate has to have; where empty, the host's of the URL."),
+    flag(
+        "verify", "`true`",
+        "Whether the server's certificate is checked; without, anybody in between can read along."),
+};
+constexpr Map kTls{"tls", "`redis.tls`", kTlsKeys};
+
+constexpr std::array<Key, 3> kDenyCacheKeys{
+    flag("enabled", "`true`", "Whether denials are remembered."),
+    integer("max_keys", "65536", 1, std::uint64_t{1} << 28,
+            "The most denied counters remembered; about 73 bytes each, taken at the start."),
+    period("longest", "1s", 1,
+           "The longest that a denial is believed without asking again: what other servers reset "
+           "or give back is seen after so long.",
+           kDay),
+};
+constexpr Map kDenyCache{"deny_cache", "`redis.deny_cache`", kDenyCacheKeys};
+
+constexpr std::array<Key, 3> kBreakerKeys{
+    integer("failures", "5", 1, 1'000'000, "Failures in a row that open it."),
+    period("open_for", "1s", 1,
+           "How long nothing is asked before one request tries again; doubled for each that fails.",
+           kDay),
+    period("longest_open", "10s", 1, "The longest that it is doubled to.", kDay),
+};
+constexpr Map kBreaker{"breaker", "`redis.breaker`", kBreakerKeys};
+
+constexpr std::array<Key, 17> kRedisKeys{
+    text("username", "`\"\"`", 1024, "The ACL user; where empty, that of the URL, or the default."),
+    text("password_file", "`\"\"`", kLongestPath,
+         "The file that holds the password, read at the start; where empty, that of the URL."),
+    text("password_env", "`\"\"`", 128,
+         "The environment variable that holds it, instead of a file."),
+    text("sentinel_username", "`\"\"`", 1024, "The ACL user of the Sentinels themselves."),
+    text("sentinel_password_file", "`\"\"`", kLongestPath,
+         "The file that holds the password of the Sentinels."),
+    text("sentinel_password_env", "`\"\"`", 128,
+         "The environment variable that holds it, instead of a file."),
+    map_of("tls", kTls, "For URLs that begin with `rediss`."),
+    text("prefix", "`sluice:`", 128,
+         "Before every key, without braces. Servers that share it share their counters."),
+    period("deadline", "50ms", 1,
+           "The longest that a request waits for its answer; then `on_store_error` answers.", kDay),
+    period("connect_timeout", "1s", 1, "The longest that making a connection may take.", kDay),
+    integer("max_pending", "16384", 1, 1'000'000,
+            "The most requests under way on one connection; one more is answered by "
+            "`on_store_error` at once."),
+    integer("protocol", "0", 0, 3, "Of RESP, 2 or 3; 0: 3 where the server speaks it."),
+    choice("scripting", "`on`", kSwitch,
+           "`off` where the server runs no scripts: then rules may use `sliding_window_counter` "
+           "and `fixed_window` with `align: clock` only, and lose some exactness "
+           "(docs/state-format.md)."),
+    integer("nodes", "1", 1, 100'000,
+            "How many servers share the counters: with `on_store_error: local` each keeps its "
+            "limits at one of so many parts while the store fails."),
+    map_of("deny_cache", kDenyCache,
+           "A counter that was denied is denied by this process until its time has come."),
+    map_of("breaker", kBreaker, "When the store is not asked any more for a while, as it fails."),
+    text("rules_key", "`\"\"`", 1024,
+         "Where `rules: redis` are kept; where empty, `rules` behind the prefix."),
+};
+constexpr Map kRedis{"redis", "`redis`", kRedisKeys};
 
 constexpr std::array<Key, 2> kAdminKeys{
     text("token_file", "`\"\"`", kLongestPath,
@@ -132,7 +201,7 @@ constexpr std::array<Key, 5> kLogKeys{
 };
 constexpr Map kLog{"log", "`log`", kLogKeys};
 
-constexpr std::array<Key, 12> kFileKeys{
+constexpr std::array<Key, 13> kFileKeys{
     Key{.name = "version",
         .type = Type::kInteger,
         .required = true,
@@ -141,11 +210,19 @@ constexpr std::array<Key, 12> kFileKeys{
         .help = "The version of this format: 1."},
     map_of("listen", kListen,
            "Where the server listens: `host:port`, `[v6]:port`, `unix:PATH`, or `off`."),
-    choice("store", "`memory`", kStores, "Where counters are kept: in this process."),
+    Key{.name = "store",
+        .type = Type::kText,
+        .otherwise = "`memory`",
+        .least = 1,
+        .most = kLongestPath,
+        .is_secret = true,
+        .help = "Where counters are kept: `memory`, in this process; or the URL of a Redis or "
+                "Valkey (see Redis)."},
     map_of("memory", kMemory, "The bounds of the memory store."),
+    map_of("redis", kRedis, "How a `store` in Redis is reached and used."),
     texts("rules", kLongestPath,
-          "Files of rules, and directories of them (`*.yaml`, `*.yml`). Without any, a small "
-          "built-in example."),
+          "Files of rules, and directories of them (`*.yaml`, `*.yml`); or `redis`, the rules that "
+          "were pushed to the store (see Rules in Redis). Without any, a small built-in example."),
     flag("watch", "`true`", "Whether rules are read again when their files change."),
     texts("trusted_proxies", 64,
           "Addresses and networks (`10.0.0.0/8`) of the proxies whose word about the client's "

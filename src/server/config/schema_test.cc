@@ -38,9 +38,14 @@ TEST(ConfigSchema, IsWhatEditorsAreGiven) {
 TEST(ConfigSchema, ExamplesOfTheManualAreRight) {
   const std::string manual = guide();
   const std::string fence = "```yaml\n";
-  const std::size_t at = manual.find(fence) + fence.size();
-  const auto config = parse_config(manual.substr(at, manual.find("```", at) - at), "f");
-  EXPECT_TRUE(config.has_value()) << config.error().front().to_string();
+  int examples = 0;
+  for (std::size_t at = manual.find(fence); at != manual.npos; at = manual.find(fence, at)) {
+    at += fence.size();
+    const auto config = parse_config(manual.substr(at, manual.find("```", at) - at), "f");
+    EXPECT_TRUE(config.has_value()) << config.error().front().to_string();
+    ++examples;
+  }
+  EXPECT_EQ(examples, 3);
 }
 
 // A default as the example would write it: that of the reference, without its backquotes.
@@ -98,6 +103,38 @@ void expect_equal(const LogOptions& a, const LogOptions& b) {
   EXPECT_EQ(a.access, b.access);
 }
 
+void expect_equal(const RedisOptions& a, const RedisOptions& b) {
+  EXPECT_EQ(a.username, b.username);
+  EXPECT_EQ(a.sentinel_username, b.sentinel_username);
+  EXPECT_EQ(a.tls_ca_file, b.tls_ca_file);
+  EXPECT_EQ(a.tls_cert_file, b.tls_cert_file);
+  EXPECT_EQ(a.tls_key_file, b.tls_key_file);
+  EXPECT_EQ(a.tls_server_name, b.tls_server_name);
+  EXPECT_EQ(a.tls_verify, b.tls_verify);
+  EXPECT_EQ(a.prefix, b.prefix);
+  EXPECT_EQ(a.deadline, b.deadline);
+  EXPECT_EQ(a.connect_timeout, b.connect_timeout);
+  EXPECT_EQ(a.max_pending, b.max_pending);
+  EXPECT_EQ(a.protocol, b.protocol);
+  EXPECT_EQ(a.scripting, b.scripting);
+}
+
+void expect_equal(const RedisConfig& a, const RedisConfig& b) {
+  expect_equal(a.options, b.options);
+  EXPECT_EQ(a.password_file, b.password_file);
+  EXPECT_EQ(a.password_env, b.password_env);
+  EXPECT_EQ(a.sentinel_password_file, b.sentinel_password_file);
+  EXPECT_EQ(a.sentinel_password_env, b.sentinel_password_env);
+  EXPECT_EQ(a.nodes, b.nodes);
+  EXPECT_EQ(a.deny_cache_enabled, b.deny_cache_enabled);
+  EXPECT_EQ(a.deny_cache.max_keys, b.deny_cache.max_keys);
+  EXPECT_EQ(a.deny_cache.longest, b.deny_cache.longest);
+  EXPECT_EQ(a.breaker.failures, b.breaker.failures);
+  EXPECT_EQ(a.breaker.open_for, b.breaker.open_for);
+  EXPECT_EQ(a.breaker.longest_open, b.breaker.longest_open);
+  EXPECT_EQ(a.rules_key, b.rules_key);
+}
+
 void expect_equal(const Config& a, const Config& b) {
   EXPECT_EQ(a.http, b.http);
   EXPECT_EQ(a.grpc, b.grpc);
@@ -107,7 +144,9 @@ void expect_equal(const Config& a, const Config& b) {
   EXPECT_EQ(a.threads, b.threads);
   EXPECT_EQ(a.max_keys, b.max_keys);
   EXPECT_EQ(a.max_log_bytes, b.max_log_bytes);
+  expect_equal(a.redis, b.redis);
   EXPECT_EQ(a.rules, b.rules);
+  EXPECT_EQ(a.rules_in_redis, b.rules_in_redis);
   EXPECT_EQ(a.watch, b.watch);
   EXPECT_EQ(a.trusted_proxies, b.trusted_proxies);
   EXPECT_EQ(a.admin_token_file, b.admin_token_file);

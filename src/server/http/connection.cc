@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
+#include <cassert>
 #include <utility>
 
 #include "server/http/response_writer.h"
@@ -40,6 +41,8 @@ Connection::Connection(Socket socket, std::string peer, Shared& shared, Owner& o
       owner_(owner),
       reader_({shared.bounds.header_bytes, shared.bounds.body_bytes}) {}
 
+Connection::~Connection() { assert(phase_ != Phase::kDeciding); }
+
 void Connection::start(SteadyTime now) {
   now_ = now;
   socket_.non_blocking(true);
@@ -48,17 +51,22 @@ void Connection::start(SteadyTime now) {
 }
 
 void Connection::enter(Phase phase) {
+  phase_ = phase;
+  if (phase == Phase::kDeciding) {
+    deadline_ = SteadyTime::max();
+    return;
+  }
   const auto time = [&]() -> std::chrono::milliseconds {
     switch (phase) {
       case Phase::kIdle: return shared_.draining ? kDrainIdle : shared_.bounds.idle_timeout;
       case Phase::kHeader: return shared_.bounds.header_timeout;
       case Phase::kBody: return shared_.bounds.body_timeout;
       case Phase::kWriting: return shared_.bounds.write_timeout;
+      case Phase::kDeciding:
       case Phase::kLingering: break;
     }
     return kLingerTime;
   }();
-  phase_ = phase;
   deadline_ = now_ + time;
 }
 
@@ -94,21 +102,28 @@ void Connection::on_input() {
 
 void Connection::take(std::string_view bytes) {
   handled_ = now_;
-  if (pending_.empty()) {
-    pending_.assign(bytes.substr(answer_all(bytes)));
+  // Whoever may wait for an answer keeps the request itself, as the loop's buffer goes to others.
+  if (pending_.empty() && shared_.behind.workers() == nullptr) {
+    pending_.assign(bytes.substr(answer_all(bytes, 0)));
     return;
   }
   pending_.append(bytes);
-  pending_.erase(0, answer_all(pending_));
+  answer_pending(0);
+}
+
+void Connection::answer_pending(std::size_t done) {
+  done_ = answer_all(pending_, done);
+  if (phase_ == Phase::kDeciding) return;
+  pending_.erase(0, done_);
   if (pending_.empty()) release(pending_);
 }
 
-// Answers the requests that are whole, until enough answers wait. How many bytes they took.
-std::size_t Connection::answer_all(std::string_view input) {
-  std::size_t done = 0;
+// Answers the requests after the first `done` bytes that are whole, until one has to wait for its
+// answer or enough answers wait to be sent. How many bytes are done then.
+std::size_t Connection::answer_all(std::string_view input, std::size_t done) {
   paused_ = false;
   while (done < input.size() && !closing_) {
-    paused_ = shared_.output.size() >= kMostWaiting;
+    paused_ = output().size() >= kMostWaiting;
     if (paused_) break;
     const auto progress = reader_.read(input.substr(done));
     if (progress == RequestReader::Progress::kBad) {
@@ -117,12 +132,12 @@ std::size_t Connection::answer_all(std::string_view input) {
     }
     if (progress == RequestReader::Progress::kMore) {
       if (reader_.has_header() && reader_.expects_continue() && !continued_) {
-        shared_.output.append("HTTP/1.1 100 Continue\r\n\r\n");
+        output().append("HTTP/1.1 100 Continue\r\n\r\n");
         continued_ = true;
       }
       break;
     }
-    answer(reader_.request());
+    if (!answer(reader_.request())) return done;
     done += reader_.size();
     reader_.next();
     continued_ = false;
@@ -130,19 +145,39 @@ std::size_t Connection::answer_all(std::string_view input) {
   return closing_ ? input.size() : done;
 }
 
-void Connection::answer(const Request& read) {
-  Request request = read;
+// False where the answer has to be waited for: go_on() follows.
+bool Connection::answer(Request request) {
   request.peer = peer_;
-  Response& response = shared_.response;
-  response.clear();
-  shared_.handler.handle(request, response);
+  if (Workers* const workers = shared_.behind.workers()) {
+    enter(Phase::kDeciding);
+    return workers->ask(*this, request);
+  }
+  Handler& handler = *shared_.behind.handler();
+  shared_.response.clear();
+  handler.handle(request, shared_.response);
+  answered(request, shared_.response, handler);
+  return true;
+}
+
+void Connection::answered(const Request& request, const Response& response, Handler& handler) {
   const std::size_t most = shared_.bounds.requests_per_connection;
   closing_ = !request.keep_alive || shared_.draining || ++requests_ == most;
-  append_response(shared_.output, response,
+  append_response(output(), response,
                   {request.version, request.method == "HEAD", !closing_, shared_.date});
   phase_ = Phase::kIdle;  // the time of what comes next begins with it
   const SteadyTime before = std::exchange(handled_, steady_clock::now());
-  shared_.handler.finished(request, response, handled_ - before);
+  handler.finished(request, response, handled_ - before);
+}
+
+// The request that had to wait has its answer.
+void Connection::go_on() {
+  now_ = handled_;
+  if (broken_) return close();
+  const std::size_t done = done_ + reader_.size();
+  reader_.next();
+  continued_ = false;
+  answer_pending(done);
+  proceed();
 }
 
 void Connection::refuse(const BadRequest& why) {
@@ -150,7 +185,7 @@ void Connection::refuse(const BadRequest& why) {
   response.clear();
   append_problem(response.text, {.status = why.status, .detail = why.detail});
   response.answer_text(why.status, kProblemType);
-  append_response(shared_.output, response, {.keep_alive = false, .date = shared_.date});
+  append_response(output(), response, {.keep_alive = false, .date = shared_.date});
   shared_.recorder.add(why.status == 408 ? metrics::Event::kTimedOut : metrics::Event::kBadRequest);
   closing_ = true;
 }
@@ -159,6 +194,10 @@ void Connection::refuse(const BadRequest& why) {
 void Connection::proceed() {
   for (;;) {
     const error_code why = flush();
+    if (phase_ == Phase::kDeciding) {
+      broken_ = why && !would_block(why);
+      return;
+    }
     if (would_block(why)) return wait_for_room();
     if (why) return close();
     if (closing_) return linger();
@@ -172,7 +211,7 @@ void Connection::proceed() {
 // Sends what it can of the answers, those that waited first.
 error_code Connection::flush() {
   std::string& fresh = shared_.output;
-  if (!unsent_.empty()) unsent_.append(std::exchange(fresh, {}));
+  if (!unsent_.empty()) unsent_.append(fresh);
   std::string& out = unsent_.empty() ? fresh : unsent_;
   std::size_t sent = 0;
   error_code why;
@@ -186,7 +225,8 @@ error_code Connection::flush() {
     if (unsent_.empty()) release(unsent_);
   }
   fresh.clear();
-  if (why && (sent > 0 || phase_ != Phase::kWriting)) enter(Phase::kWriting);
+  const bool deciding = phase_ == Phase::kDeciding;
+  if (why && !deciding && (sent > 0 || phase_ != Phase::kWriting)) enter(Phase::kWriting);
   return why;
 }
 

@@ -64,7 +64,7 @@ void stop_handshakes(int descriptor) {
 
 Listener::Listener(const Parts& parts, ListeningSocket socket)
     : parts_(parts),
-      shared_{parts.bounds, parts.handler, parts.recorder, {}, false, {}, {}, {}},
+      shared_{parts.bounds, parts.behind, parts.recorder, {}, false, {}, {}, {}},
       socket_(parts.loop, socket.release()),
       family_(socket.family()),
       ticker_(parts.loop),

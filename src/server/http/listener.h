@@ -26,7 +26,7 @@ class Listener final : public Connection::Owner {
   struct Parts {
     boost::asio::io_context& loop;
     const Bounds& bounds;
-    Handler& handler;
+    Behind behind;
     metrics::Recorder& recorder;
     Log& log;
     // Connections of this address in all loops, which `bounds.connections` caps.

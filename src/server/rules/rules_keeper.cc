@@ -7,16 +7,17 @@
 namespace sluice::server {
 namespace {
 
-Expected<RuleSet, RulesKeeper::Errors> parse(const std::vector<RulesText>& texts) {
+Expected<RuleSet, RulesKeeper::Errors> parse(const std::vector<RulesText>& texts,
+                                             const RuleTerms& terms) {
   std::vector<RuleText> files;
   files.reserve(texts.size());
   for (const RulesText& text : texts) files.push_back({text.name, text.text});
-  return RuleSet::parse(files);
+  return RuleSet::parse(files, terms);
 }
 
 // The rules of what was read, or all that stands against them.
-Expected<RuleSet, RulesKeeper::Errors> parse(FilesRead& read) {
-  auto rules = parse(read.texts);
+Expected<RuleSet, RulesKeeper::Errors> parse(FilesRead& read, const RuleTerms& terms) {
+  auto rules = parse(read.texts, terms);
   if (read.errors.empty()) return rules;
   if (!rules) {
     for (RuleError& error : rules.error()) read.errors.push_back(std::move(error));
@@ -32,38 +33,65 @@ std::size_t count_limits(const RuleSet& rules) noexcept {
   return limits;
 }
 
-RulesKeeper::RulesKeeper(std::vector<std::string> paths, const Clock& clock, RuleSet rules,
-                         Texts texts, Picture picture)
-    : paths_(std::move(paths)),
+RulesKeeper::RulesKeeper(Origin origin, const Clock& clock, const RuleTerms& terms, RuleSet rules,
+                         Texts texts)
+    : origin_(origin),
       clock_(&clock),
+      terms_(terms),
       in_force_{1, std::move(rules), std::make_shared<const Texts>(std::move(texts))},
-      loaded_at_(clock.now()),
-      known_(picture),
-      last_look_(std::move(picture)) {}
+      loaded_at_(clock.now()) {}
 
 Expected<std::unique_ptr<RulesKeeper>, RulesKeeper::Errors> RulesKeeper::open(
-    std::vector<std::string> paths, const Clock& clock) {
+    std::vector<std::string> paths, const Clock& clock, const RuleTerms& terms) {
+  const Origin origin = paths.empty() ? Origin::kBuiltIn : Origin::kFiles;
   FilesRead read = read_files(paths);
-  if (paths.empty())
+  if (origin == Origin::kBuiltIn)
     read.texts.push_back({std::string(kBuiltInName), std::string(built_in_rules())});
-  auto rules = parse(read);
+  auto rules = parse(read, terms);
   if (!rules) return Unexpected{std::move(rules.error())};
-  return std::unique_ptr<RulesKeeper>(new RulesKeeper(
-      std::move(paths), clock, *std::move(rules), std::move(read.texts), std::move(read.picture)));
+  std::unique_ptr<RulesKeeper> keeper(
+      new RulesKeeper(origin, clock, terms, *std::move(rules), std::move(read.texts)));
+  keeper->paths_ = std::move(paths);
+  keeper->known_ = std::move(read.picture);
+  keeper->last_look_ = keeper->known_;
+  return keeper;
+}
+
+Expected<std::unique_ptr<RulesKeeper>, RulesKeeper::Errors> RulesKeeper::open_source(
+    std::vector<RulesText> texts, const Clock& clock, const RuleTerms& terms) {
+  auto rules = parse(texts, terms);
+  if (!rules) return Unexpected{std::move(rules.error())};
+  std::unique_ptr<RulesKeeper> keeper(
+      new RulesKeeper(Origin::kSource, clock, terms, *std::move(rules), texts));
+  keeper->brought_ = std::move(texts);
+  return keeper;
 }
 
 Expected<bool, RulesKeeper::Errors> RulesKeeper::reload() {
   if (built_in()) return false;
   const std::lock_guard changing(change_mutex_);
+  if (origin_ == Origin::kSource) return adopt({.picture = {}, .texts = brought_, .errors = {}});
   FilesRead read = read_files(paths_);
   known_ = std::move(read.picture);
   last_look_ = known_;
+  return adopt(std::move(read));
+}
+
+Expected<bool, RulesKeeper::Errors> RulesKeeper::follow(std::vector<RulesText> texts) {
+  const std::lock_guard changing(change_mutex_);
+  if (texts == brought_) return false;
+  brought_ = texts;
+  return adopt({.picture = {}, .texts = std::move(texts), .errors = {}});
+}
+
+// Under change_mutex_.
+Expected<bool, RulesKeeper::Errors> RulesKeeper::adopt(FilesRead read) {
   if (read.errors.empty() && *in_force().texts == read.texts) {
     const std::lock_guard lock(mutex_);
     last_errors_.clear();
     return false;
   }
-  auto rules = parse(read);
+  auto rules = parse(read, terms_);
   if (!rules) return refuse(std::move(rules.error()));
   static_cast<void>(put_in_force(*std::move(rules), std::move(read.texts)));
   const std::lock_guard lock(mutex_);
@@ -78,7 +106,7 @@ Expected<RulesInForce, RulesKeeper::Errors> RulesKeeper::replace(
   if (expected && *expected != version()) return Unexpected{Errors{}};
   Texts texts{{std::move(name), std::move(yaml)}};
   if (RulesInForce now = in_force(); *now.texts == texts) return now;
-  auto rules = parse(texts);
+  auto rules = parse(texts, terms_);
   if (!rules) return Unexpected{std::move(rules.error())};
   return put_in_force(*std::move(rules), std::move(texts));
 }
@@ -105,7 +133,7 @@ Unexpected<RulesKeeper::Errors> RulesKeeper::refuse(Errors errors) {
 }
 
 bool RulesKeeper::changed_on_disk() {
-  if (built_in()) return false;
+  if (origin_ != Origin::kFiles) return false;
   const std::lock_guard changing(change_mutex_);
   Picture now = look_at(paths_);
   const bool still = now == last_look_;

@@ -39,7 +39,8 @@ struct RulesInForce {
 std::size_t count_limits(const RuleSet& rules) noexcept;
 
 // The rules in force, and their change: validated as a whole, swapped at once, a bad file leaves
-// them as they are. What replace() was given holds until the files change or reload() is called.
+// them as they are. They come from files, or from a source that somebody else looks at (follow()).
+// What replace() was given holds until the files or the source change, or reload() is called.
 //
 // Thread-safety: any member from any thread; readers never wait for files or parsing. Ownership:
 // borrows the clock. Cost: version() is one atomic load, current() a lock and a counted pointer.
@@ -50,11 +51,19 @@ class RulesKeeper {
   // Rules from files or directories (of *.yaml, *.yml in the order of their names) as one set, or
   // the built-in example where there are none. Errors: all that is wrong with them.
   static Expected<std::unique_ptr<RulesKeeper>, Errors> open(
-      std::vector<std::string> paths, const Clock& clock = SystemClock::instance());
+      std::vector<std::string> paths, const Clock& clock = SystemClock::instance(),
+      const RuleTerms& terms = {});
+  // Rules from another source: what it has now. Errors: as above.
+  static Expected<std::unique_ptr<RulesKeeper>, Errors> open_source(
+      std::vector<RulesText> texts, const Clock& clock = SystemClock::instance(),
+      const RuleTerms& terms = {});
 
-  // Reads the files again and puts them in force if their text is another. Answers whether it was
-  // (never where the rules are built in). Errors: all that is wrong; also in status().
+  // Reads the files again (of a source, what it had last) and puts them in force if their text is
+  // another. Answers whether it was (never where the rules are built in). Errors: all that is
+  // wrong; also in status().
   Expected<bool, Errors> reload();
+  // What the source has now: as reload(), but nothing is done where it had the same before.
+  Expected<bool, Errors> follow(std::vector<RulesText> texts);
   // Checks `yaml`, called `name` in errors, and puts it in the place of all files' rules. Errors:
   // what is wrong with it; none where rules other than those of version `expected` are in force.
   Expected<RulesInForce, Errors> replace(std::string yaml, std::string name,
@@ -69,18 +78,22 @@ class RulesKeeper {
   std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
   RulesInForce in_force() const;
   RulesStatus status() const;
-  bool built_in() const noexcept { return paths_.empty(); }
+  bool built_in() const noexcept { return origin_ == Origin::kBuiltIn; }
 
  private:
   using Texts = std::vector<RulesText>;
+  enum class Origin : std::uint8_t { kBuiltIn, kFiles, kSource };
 
-  RulesKeeper(std::vector<std::string> paths, const Clock& clock, RuleSet rules, Texts texts,
-              Picture picture);
+  RulesKeeper(Origin origin, const Clock& clock, const RuleTerms& terms, RuleSet rules,
+              Texts texts);
+  Expected<bool, Errors> adopt(FilesRead read);
   RulesInForce put_in_force(RuleSet rules, Texts texts);
   Unexpected<Errors> refuse(Errors errors);
 
-  const std::vector<std::string> paths_;
+  const Origin origin_;
+  std::vector<std::string> paths_;
   const Clock* clock_;
+  const RuleTerms terms_;
   std::atomic<std::uint64_t> version_{1};
 
   mutable std::mutex mutex_;  // held for moments; all that readers see
@@ -94,6 +107,7 @@ class RulesKeeper {
   std::mutex change_mutex_;  // held by whoever changes the rules or looks at the files; taken first
   Picture known_;            // when the files were last read or reported
   Picture last_look_;
+  Texts brought_;  // what the source had last, right or wrong
 };
 
 }  // namespace sluice::server

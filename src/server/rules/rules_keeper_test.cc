@@ -249,6 +249,67 @@ TEST(RulesKeeper, ReloadBringsTheFilesBackAfterAReplacement) {
   EXPECT_EQ(keeper->version(), 3U);
 }
 
+TEST(RulesKeeper, RefusesWhatTheTermsForbidWhereverItComesFrom) {
+  const TestFolder folder;
+  const RuleTerms no_scripts{.scripting = false};
+  const Clock& clock = SystemClock::instance();
+  const std::string right =
+      "version: 1\nrules:\n  - name: a\n    limits: [ { algorithm: sliding_window_counter, limit: 1, "
+      "per: 1s } ]\n";
+  EXPECT_FALSE(RulesKeeper::open({folder.write("a.yaml", rules_named("a"))}, clock, no_scripts));
+  const auto keeper = RulesKeeper::open({folder.write("a.yaml", right)}, clock, no_scripts);
+  ASSERT_TRUE(keeper);
+  EXPECT_FALSE((*keeper)->replace(rules_named("a"), "PUT /v1/rules"));
+  folder.write("a.yaml", rules_named("b"));
+  EXPECT_FALSE((*keeper)->reload());
+  EXPECT_FALSE(RulesKeeper::open_source({{"r", rules_named("a")}}, clock, no_scripts));
+  EXPECT_EQ(rules_of(**keeper), Names{"a"});
+}
+
+TEST(RulesKeeper, FollowsASource) {
+  const auto opened = RulesKeeper::open_source({{"r.yaml", rules_named("one")}});
+  ASSERT_TRUE(opened);
+  RulesKeeper& keeper = **opened;
+  EXPECT_FALSE(keeper.built_in());
+  EXPECT_EQ(keeper.status().sources, Names{"r.yaml"});
+  EXPECT_FALSE(*keeper.follow({{"r.yaml", rules_named("one")}}));
+  EXPECT_TRUE(*keeper.follow({{"r.yaml", rules_named("two")}, {"s.yaml", rules_named("three")}}));
+  EXPECT_EQ(rules_of(keeper), (Names{"two", "three"}));
+  EXPECT_EQ(keeper.version(), 2U);
+  EXPECT_EQ(keeper.status().reloads, 1U);
+  EXPECT_FALSE(keeper.changed_on_disk());
+  EXPECT_FALSE(*keeper.reload());
+}
+
+TEST(RulesKeeper, KeepsItsRulesWhereTheSourceIsWrongAndSaysSoUntilItIsRight) {
+  const auto opened = RulesKeeper::open_source({{"r.yaml", rules_named("one")}});
+  ASSERT_TRUE(opened);
+  RulesKeeper& keeper = **opened;
+  const auto wrong = keeper.follow({{"r.yaml", "version: 1\nrules: 7\n"}});
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().front().to_string().find("r.yaml:2:8: error: "), 0U);
+  EXPECT_EQ(rules_of(keeper), Names{"one"});
+  EXPECT_EQ(keeper.status().failures, 1U);
+  EXPECT_FALSE(keeper.reload()) << "what the source had last is still wrong";
+  EXPECT_FALSE(keeper.status().last_errors.empty());
+  EXPECT_FALSE(*keeper.follow({{"r.yaml", rules_named("one")}})) << "as they are in force";
+  EXPECT_TRUE(keeper.status().last_errors.empty());
+}
+
+TEST(RulesKeeper, KeepsAReplacementUntilTheSourceChangesOrIsReloaded) {
+  const auto opened = RulesKeeper::open_source({{"r.yaml", rules_named("one")}});
+  ASSERT_TRUE(opened);
+  RulesKeeper& keeper = **opened;
+  ASSERT_TRUE(keeper.replace(rules_named("put"), "PUT /v1/rules"));
+  EXPECT_FALSE(*keeper.follow({{"r.yaml", rules_named("one")}}));
+  EXPECT_EQ(rules_of(keeper), Names{"put"});
+  EXPECT_TRUE(*keeper.reload());
+  EXPECT_EQ(rules_of(keeper), Names{"one"});
+  ASSERT_TRUE(keeper.replace(rules_named("put"), "PUT /v1/rules"));
+  EXPECT_TRUE(*keeper.follow({{"r.yaml", rules_named("two")}}));
+  EXPECT_EQ(rules_of(keeper), Names{"two"});
+}
+
 TEST(RulesKeeper, ReplacesBuiltInRules) {
   const auto keeper = opened({});
   ASSERT_TRUE(keeper->replace(rules_named("put"), "PUT /v1/rules"));

@@ -49,11 +49,12 @@ bool has_numbers(const Decision& decision) noexcept {
     case Reason::kOk:
     case Reason::kLimited:
     case Reason::kNever:
-    case Reason::kShadow:
-    case Reason::kDenyCache: return true;
+    case Reason::kShadow: return true;
+    case Reason::kDenyCache: return !decision.allowed();  // else it was not asked
     case Reason::kFallback:
     case Reason::kStoreTimeout:
     case Reason::kStoreError:
+    case Reason::kForeignValue:
     case Reason::kMissing:
     case Reason::kInvalid: break;
   }

@@ -126,12 +126,23 @@ TEST(AnswerFields, LeaveOutRetryAfterWhereItWouldNeverPassOrNobodyKnows) {
 
 TEST(AnswerFields, SayOnlyThePolicyOfALimitThatWasNotLookedAt) {
   for (const Reason reason : {Reason::kMissing, Reason::kFallback, Reason::kStoreError,
-                              Reason::kStoreTimeout, Reason::kInvalid}) {
+                              Reason::kForeignValue, Reason::kStoreTimeout, Reason::kInvalid}) {
     TestAnswer test;
     test.rule("r");
     test.limit("a", kTenASecond, denied(0, 0s, {}, reason));
     EXPECT_EQ(lines(test.answer), "RateLimit-Policy: \"a\";q=10;w=1\r\n") << to_string(reason);
   }
+}
+
+TEST(AnswerFields, SayOnlyThePolicyOfALimitThatTheDenyCacheDidNotAskFor) {
+  TestAnswer test;
+  test.rule("r");
+  test.limit("a", kTenASecond, {.reason = Reason::kDenyCache, .limit = 10});
+  test.limit("b", kTenASecond, denied(0, 2s, 1s, Reason::kDenyCache));
+  EXPECT_EQ(value(test.answer, "RateLimit"), "\"b\";r=0;t=2");
+  EXPECT_EQ(value(test.answer, "RateLimit-Policy"), "\"b\";q=10;w=1, \"a\";q=10;w=1");
+  EXPECT_EQ(value(test.answer, "X-RateLimit-Reset"), "2");
+  EXPECT_EQ(value(test.answer, "Retry-After"), "1");
 }
 
 TEST(AnswerFields, LeaveOutRulesOnTrial) {

@@ -35,6 +35,7 @@ Telling telling_of(Reason reason) noexcept {
     case Reason::kFallback:
     case Reason::kStoreTimeout:
     case Reason::kStoreError:
+    case Reason::kForeignValue:
       return {.type = kReducedCapacity,
               .title = "Temporarily reduced capacity",
               .detail = "It could not be decided whether the request is within its limits."};

@@ -31,7 +31,8 @@ TEST(Rejection, HasAStatusForEveryReason) {
   for (const Row& row : {Row{Reason::kLimited, 429, 503}, Row{Reason::kNever, 429, 503},
                          Row{Reason::kDenyCache, 429, 503}, Row{Reason::kFallback, 429, 503},
                          Row{Reason::kStoreTimeout, 429, 503}, Row{Reason::kStoreError, 429, 503},
-                         Row{Reason::kMissing, 429, 503}, Row{Reason::kInvalid, 400, 400}}) {
+                         Row{Reason::kForeignValue, 429, 503}, Row{Reason::kMissing, 429, 503},
+                         Row{Reason::kInvalid, 400, 400}}) {
     TestAnswer test;
     Rule& rule = test.rule("r");
     test.limit("a", kTenASecond, denied(0, 1s, {}, row.reason));
@@ -101,7 +102,8 @@ TEST(Rejection, SaysWhatKindOfProblemItIs) {
   for (const Reason reason : {Reason::kLimited, Reason::kNever, Reason::kDenyCache}) {
     EXPECT_EQ(type(reason), "quota-exceeded") << to_string(reason);
   }
-  for (const Reason reason : {Reason::kFallback, Reason::kStoreTimeout, Reason::kStoreError}) {
+  for (const Reason reason :
+       {Reason::kFallback, Reason::kStoreTimeout, Reason::kStoreError, Reason::kForeignValue}) {
     EXPECT_EQ(type(reason), "temporary-reduced-capacity") << to_string(reason);
   }
   for (const Reason reason : {Reason::kMissing, Reason::kInvalid}) {

@@ -14,8 +14,9 @@ namespace sluice::server {
 // What every door asks for decisions, whatever it speaks: attributes in, a decision out, counted
 // and logged. Its answer is put into words by answer_fields.h and rejection.h.
 //
-// One Session for each event loop, used by that loop's thread only; the store, the rules and the
-// metrics behind it are shared. Ownership: borrows all that it is given. Cost: one atomic load
+// One Session for each event loop, used by that loop's thread only, or where the store waits, for
+// each request that is under way in it; the store, the rules and the metrics behind it are shared.
+// Ownership: borrows all that it is given. Cost: one atomic load
 // beside the decision; nothing is allocated once its buffers have grown.
 class Session {
  public:
@@ -24,6 +25,7 @@ class Session {
     const RulesKeeper& rules;
     metrics::Recorder& recorder;
     DenialLog& denials;
+    RuleStores stores = {};
   };
   explicit Session(const Parts& parts);
 
@@ -35,6 +37,8 @@ class Session {
   void follow_rules();
 
  private:
+  void count(const RuleAnswer& answer);
+
   const RulesKeeper* keeper_;
   metrics::Recorder* recorder_;
   DenialLog* denials_;

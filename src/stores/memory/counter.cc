@@ -32,7 +32,8 @@ void Counter::find() noexcept {
 
 void Counter::look() noexcept {
   read();
-  if (is_known_ && (!quote_.admitted || cost_ == 0)) end_with(slot_->state, now_, quote_, numbers_);
+  if (is_known_ && (!quote_.admitted || cost_ == 0))
+    slot_->state.forgotten().end(now_, quote_, numbers_);
 }
 
 void Counter::read() noexcept {

@@ -10,15 +10,6 @@
 
 namespace sluice::memory {
 
-// What the numbers of a state as it stands say ends where the state is forgotten; that is before
-// its time only under other numbers than it was written under.
-inline void end_with(const PackedState& state, core::Ticks now, core::Quote& quote,
-                     core::Numbers& numbers) noexcept {
-  const core::Ticks left = state.forgotten_from() - now;
-  quote.wait = std::min(quote.wait, left);
-  numbers.reset_after = std::min(numbers.reset_after, left);
-}
-
 // One counter of a request while it is decided: what all charges on it ask together, and what the
 // limit answers. The steps, under the shard's lock:
 //   find()   finds what is known of it

@@ -91,7 +91,7 @@ struct InPlace {
   }
 
   core::Numbers unchanged(core::Numbers numbers, core::Ticks now) noexcept {
-    if (is_ending) end_with(slot->state, now, quote, numbers);
+    if (is_ending) slot->state.forgotten().end(now, quote, numbers);
     return numbers;
   }
 };

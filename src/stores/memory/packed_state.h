@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include "core/state.h"
+#include "limiter/forgotten.h"
 
 namespace sluice::memory {
 
@@ -54,23 +54,14 @@ struct PackedState {
     units = s.units;
   }
 
-  // Expiries count units of 2^20 µs. One that they cannot express is kNever, and pinned is later.
-  static constexpr int kExpiryShift = 20;
-  static constexpr std::uint32_t kNever = kPinned - 1;
+  static constexpr std::uint32_t kNever = Forgotten::kNever;  // pinned is later
+  static_assert(kPinned > kNever);
 
   void set_expiry(core::Ticks untouched_from) noexcept {
-    constexpr std::uint64_t kRoundUp = (std::uint64_t{1} << kExpiryShift) - 1;
-    const auto t = (static_cast<std::uint64_t>(untouched_from) + kRoundUp) >> kExpiryShift;
-    expiry = t < kNever ? static_cast<std::uint32_t>(t) : kNever;
+    expiry = Forgotten::after(untouched_from).multiple();
   }
-  bool is_forgotten(core::Ticks now) const noexcept {
-    return expiry < kNever && expiry <= static_cast<std::uint64_t>(now) >> kExpiryShift;
-  }
-  // The first instant at which is_forgotten(), far away for one that never is.
-  core::Ticks forgotten_from() const noexcept {
-    if (expiry >= kNever) return std::numeric_limits<core::Ticks>::max();
-    return core::Ticks{expiry} << kExpiryShift;
-  }
+  bool is_forgotten(core::Ticks now) const noexcept { return Forgotten(expiry).is_past(now); }
+  Forgotten forgotten() const noexcept { return Forgotten(expiry); }
 };
 static_assert(sizeof(PackedState) == 24);
 

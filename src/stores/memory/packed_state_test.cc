@@ -58,7 +58,7 @@ TEST(PackedState, IsForgottenFromTheNextMultipleOf2To20Ticks) {
     packed.set_expiry(untouched_from);
     EXPECT_FALSE(packed.is_forgotten(2 * kUnit - 1));
     EXPECT_TRUE(packed.is_forgotten(2 * kUnit));
-    EXPECT_EQ(packed.forgotten_from(), 2 * kUnit);
+    EXPECT_EQ(packed.forgotten().from(), 2 * kUnit);
   }
   packed.set_expiry(2 * kUnit + 1);
   EXPECT_FALSE(packed.is_forgotten(2 * kUnit));
@@ -70,7 +70,7 @@ TEST(PackedState, IsNeverForgottenBeforeItIsUntouchedAlsoAtTheEndOfTime) {
        {core::Ticks{1}, core::Ticks{1000}, core::Ticks{1} << 45, core::Ticks{1} << 52}) {
     packed.set_expiry(kLast + left);
     EXPECT_FALSE(packed.is_forgotten(kLast)) << left;
-    EXPECT_GT(packed.forgotten_from(), kLast);
+    EXPECT_GT(packed.forgotten().from(), kLast);
   }
 }
 
@@ -78,7 +78,7 @@ TEST(PackedState, PinnedIsNotForgottenAtTheLastInstant) {
   PackedState packed;
   packed.expiry = PackedState::kPinned;
   EXPECT_FALSE(packed.is_forgotten(kLast));
-  EXPECT_EQ(packed.forgotten_from(), std::numeric_limits<core::Ticks>::max());
+  EXPECT_EQ(packed.forgotten().from(), std::numeric_limits<core::Ticks>::max());
   packed.set_expiry(std::numeric_limits<core::Ticks>::max() / 2);
   EXPECT_NE(packed.expiry, PackedState::kPinned);
 }

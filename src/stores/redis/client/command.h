@@ -58,6 +58,8 @@ class Command {
   bool repeatable = false;
   // When it ends without an answer. Set by Client::submit(), and kept from server to server.
   std::chrono::steady_clock::time_point deadline = {};
+  // How many MOVED and ASK it has followed. Of the cluster's client, set by its submit().
+  std::uint8_t redirects = 0;
 };
 
 // The slot of a key in a cluster: CRC16 of its hash tag, or of all of it, modulo 16384.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <cstdint>
 #include <memory>
@@ -18,6 +19,18 @@ struct ServerAddress {
 
   std::string to_string() const;  // "127.0.0.1:6379", "[::1]:6379", "/run/redis.sock"
   friend bool operator==(const ServerAddress&, const ServerAddress&) = default;
+};
+
+// What the links of one event loop have done and are doing. Written by the loop's thread, read from
+// any.
+struct LinkCounters {
+  std::atomic<std::uint64_t> requests{0};  // submitted; one that is redirected counts twice
+  std::atomic<std::uint64_t> timeouts{0};
+  std::atomic<std::uint64_t> errors{0};  // ended with kError, kLost or kUnavailable
+  std::atomic<std::uint64_t> connects{0};
+  std::atomic<std::uint64_t> scripts_sent{0};
+  std::atomic<std::size_t> connected{0};  // links that are ready now
+  std::atomic<std::size_t> pending{0};    // commands under way
 };
 
 // One connection to one server, from connecting and the handshake to its end: the shell of sockets
@@ -40,13 +53,19 @@ class Link {
     // True: the owner has taken the command, and sends it elsewhere or ends it; else the link ends
     // it with kError.
     virtual bool on_error(Link& link, Command& command, std::string_view error) = 0;
+    // The server did not know a script, which was therefore sent anew.
+    virtual void on_script_sent(Link& link, const Script& script) {
+      (void)link;
+      (void)script;
+    }
   };
 
   // Connects at once. `purpose`: a Sentinel has other credentials, and no database. `read_only`
-  // commands are not needed: every link is to a master (or a Sentinel).
+  // commands are not needed: every link is to a master (or a Sentinel). `counters` may be shared by
+  // all links of the loop, and must outlive them.
   enum class Purpose : std::uint8_t { kServer, kSentinel };
   Link(boost::asio::io_context& loop, std::shared_ptr<const Target> target, ServerAddress address,
-       Purpose purpose, Owner& owner);
+       Purpose purpose, Owner& owner, LinkCounters* counters = nullptr);
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -64,7 +83,7 @@ class Link {
 
  private:
   class Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;  // what it waits for may outlast the link
 };
 
 }  // namespace sluice::redis

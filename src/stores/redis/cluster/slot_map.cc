@@ -63,7 +63,9 @@ void add_once(std::vector<ServerAddress>& to, ServerAddress address) {
 }  // namespace
 
 Expected<SlotMap> SlotMap::read(const redisReply& reply, const ServerAddress& asked) {
-  if (reply.type != REDIS_REPLY_ARRAY) return Unexpected{"its answer to CLUSTER SLOTS is no array"};
+  if (reply.type != REDIS_REPLY_ARRAY || reply.elements > kSlots) {
+    return Unexpected{"its answer to CLUSTER SLOTS is no list of ranges"};
+  }
   SlotMap map;
   for (const redisReply* const range : elements_of(reply)) {
     if (!map.read_range(*range, asked)) {
@@ -119,11 +121,16 @@ void SlotMap::move(std::uint16_t slot, const ServerAddress& address) {
 
 bool SlotMap::serves_as(const SlotMap& other) const noexcept {
   if (covered_ != other.covered_) return false;
+  std::uint16_t last = kNobody;  // neighbours are mostly one master's
+  std::uint16_t last_of_other = kNobody;
   for (std::size_t slot = 0; slot < kSlots; ++slot) {
-    const std::uint16_t a = owners_[slot];
-    const std::uint16_t b = other.owners_[slot];
-    if ((a == kNobody) != (b == kNobody)) return false;
-    if (a != kNobody && masters_[a] != other.masters_[b]) return false;
+    const std::uint16_t owner = owners_[slot];
+    const std::uint16_t of_other = other.owners_[slot];
+    if (owner == last && of_other == last_of_other) continue;
+    if ((owner == kNobody) != (of_other == kNobody)) return false;
+    if (owner != kNobody && masters_[owner] != other.masters_[of_other]) return false;
+    last = owner;
+    last_of_other = of_other;
   }
   return true;
 }

@@ -9,6 +9,7 @@
 
 #include "sluice/store.h"
 #include "stores/redis/client/command.h"
+#include "stores/redis/script/counter.h"
 
 namespace sluice::redis {
 
@@ -51,13 +52,46 @@ class Plan {
 
   // After a read() of every part: the answer to each charge and to the request. Parts that
   // admitted while another denied are answered as untouched.
-  void answer(std::span<Decision> each, Decision& all) const;
+  void answer(std::span<Decision> each, Decision& all);
 
   // Whether an error reply's text says that a key holds something that is not ours.
   static bool is_foreign_value(std::string_view error) noexcept;
+
+ private:
+  // A counter and where it is asked.
+  struct Asked {
+    Counter counter;
+    std::string key;  // in Redis
+    std::size_t part = 0;
+  };
+  // The counters of one slot.
+  struct Part {
+    std::optional<std::uint16_t> slot;
+    std::uint16_t counters = 0;
+    Families families = 0;
+    bool admits = false;
+  };
+
+  Asked& add_counter(const Charge& charge);
+  void make_key(const Charge& charge, std::string& key) const;
+  std::size_t part_of(std::optional<std::uint16_t> slot);
+  bool is_single(const Part& part) const noexcept;
+  void write_keys(std::size_t part, Command& command) const;
+  bool read_counters(std::size_t part, std::string_view said, core::Ticks now);
+  bool look(std::size_t part);
+
+  std::string prefix_;
+  bool by_slot_ = false;
+  std::uint64_t stated_expiry_ms_ = 0;
+  Verb verb_ = Verb::kTake;
+  std::optional<Instant> now_;
+  std::vector<Asked> asked_;  // the first count_ are of this request
+  std::size_t count_ = 0;
+  std::vector<Part> parts_;
+  std::vector<std::uint8_t> counter_of_;  // of each charge
 };
 
 // All scripts, for loading them ahead.
-std::span<const Script> scripts() noexcept;
+std::span<const Script> scripts();
 
 }  // namespace sluice::redis

@@ -1,0 +1,246 @@
+// Sluice's scripts on Redis against scripts of the common kind: redis_server.h has the server,
+// redis/*.lua the common scripts.
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/redis_cases.h"
+#include "bench/report.h"
+#include "bench/threads.h"
+#include "bench/workload.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr const char* kLegend =
+    "Requests on one redis-server, which has processor 0 to itself, as the load has processor 1:\n"
+    "one thread, 8 connections over a Unix socket, on each 16 requests in one write. Sluice's\n"
+    "scripts at the server's time against scripts of the common kind by the client's clock\n"
+    "(bench/redis/*.lua), in turns of 50 ms on the same server; ratio = decisions a second over\n"
+    "the common script's, median of the ratios of adjacent turns. Beside it the server's "
+    "processor\n"
+    "time for a decision, Sluice's and the common one's, and the share that was denied.";
+
+// In a row 70 % of a limit is used, if Redis decides about 100,000 requests a second.
+constexpr std::size_t kKeys = 1000;
+constexpr std::uint64_t kPerSecond = 150;  // of one key
+
+std::string key_of(std::uint64_t number) {
+  char key[kKeyBytes];
+  write_key(key, number);
+  return {key, sizeof(key)};
+}
+
+std::uint64_t random_key(std::size_t request, std::size_t keys) {
+  return (request * 0x9E37'79B9'7F4A'7C15u >> 32) % keys;
+}
+
+class RedisBench {
+ public:
+  explicit RedisBench(const Options& options) : options_(options) {}
+
+  void run() {
+    table("redis: scripts, one request on Redis at pipeline depth 16", kLegend);
+    buckets();
+    three_limits();
+    logs(100, options_.smoke ? 20 : 2000, 1.0);
+    logs(10'000, options_.smoke ? 1 : 20, 1.5);
+    full_logs();
+  }
+
+ private:
+  PairedOptions paired(std::chrono::milliseconds block) const {
+    if (options_.smoke) block = std::chrono::milliseconds{2};
+    return {.pairs = options_.smoke ? 3u : 31u,
+            .block = block,
+            .time = TimeOf::kWall,
+            .reciprocal = true};
+  }
+
+  Ratio compare(const std::string& name, Case& base, Case& own,
+                std::chrono::milliseconds block = std::chrono::milliseconds{50},
+                std::uint64_t log_limit = 0) {
+    base.told = own.told = {};
+    const Ratio ratio = Paired(paired(block)).measure(base, own);
+    char note[96];
+    std::snprintf(note, sizeof(note), "server us %.2f / %.2f, denied %.1f %% / %.1f %%",
+                  own.told.server_us_each(), base.told.server_us_each(), own.told.denied_percent(),
+                  base.told.denied_percent());
+    row(name, ratio, note + (log_limit == 0 ? "" : held(own, base, log_limit)));
+    return ratio;
+  }
+
+  static std::string held(const Case& own, const Case& base, std::uint64_t limit) {
+    return ", hold " + std::to_string(limit - own.told.remaining) + " / " +
+           std::to_string(limit - base.told.remaining);
+  }
+
+  OwnCase own_case(const Limit& limit, std::size_t keys = kKeys) {
+    std::string key;
+    return {server_, "own" + std::to_string(++cases_) + ":",
+            [&](std::size_t i, std::vector<Charge>& charges) {
+              key = key_of(random_key(i, keys));
+              charges.assign(1, Charge{.key = key, .limit = limit});
+            }};
+  }
+
+  BaselineCase common_bucket(std::uint64_t capacity, double rate, std::size_t keys = kKeys) {
+    const std::string prefix = "common" + std::to_string(++cases_) + ":";
+    return {server_, "token_bucket.lua", [&](std::size_t i) -> std::vector<BaselineCase::Call> {
+              return {{.key = prefix + key_of(random_key(i, keys)),
+                       .before = {std::to_string(capacity), std::to_string(rate)},
+                       .after = {"1"}}};
+            }};
+  }
+
+  void buckets() {
+    BaselineCase base = common_bucket(kPerSecond, kPerSecond);
+    const auto against = [&](const std::string& name, const Limit& limit, double promised) {
+      OwnCase own = own_case(limit);
+      const Ratio ratio = compare(name, base, own);
+      if (promised > 0) promise_at_least("redis-" + name, ratio.ratio, promised);
+    };
+    const std::chrono::seconds s{1};
+    against("token_bucket", token_bucket(kPerSecond).per(s), 1.1);
+    against("gcra", gcra(kPerSecond).per(s), 1.1);
+    against("leaky_bucket/queue", leaky_bucket(kPerSecond).per(s).queueing(), 0);
+    against("token_bucket/interval", token_bucket(kPerSecond).per(s).refilled_at_intervals(), 0);
+    against("fixed_window", fixed_window(kPerSecond).per(s), 0);
+    against("sliding_window_counter", sliding_window_counter(kPerSecond).per(s), 0);
+    against("sliding_window_hybrid", sliding_window_hybrid(kPerSecond).per(s), 0);
+    BaselineCase base_denied = common_bucket(1, 1.0 / 3600, 1);
+    OwnCase own_denied = own_case(token_bucket(1).per(std::chrono::hours{1}), 1);
+    compare("token_bucket/hot denied", base_denied, own_denied);
+  }
+
+  // One request against a global limit, one of an interface and one of a user.
+  void three_limits() {
+    const Limit all = token_bucket(kPerSecond * kKeys).per(std::chrono::seconds{1});
+    const Limit api = token_bucket(kPerSecond * kKeys / 10).per(std::chrono::seconds{1});
+    const Limit user = token_bucket(kPerSecond).per(std::chrono::seconds{1});
+    std::string api_key;
+    std::string user_key;
+    OwnCase own(server_, "own-three:", [&](std::size_t i, std::vector<Charge>& charges) {
+      api_key = "api:" + key_of(random_key(i, 10));
+      user_key = key_of(random_key(i, kKeys));
+      charges = {{.key = "all", .limit = all},
+                 {.key = api_key, .limit = api},
+                 {.key = user_key, .limit = user}};
+    });
+    const auto call = [](const std::string& key, std::uint64_t limit) {
+      return BaselineCase::Call{.key = "common-three:" + key,
+                                .before = {std::to_string(limit), std::to_string(limit)},
+                                .after = {"1"}};
+    };
+    BaselineCase base(server_, "token_bucket.lua", [&](std::size_t i) {
+      return std::vector<BaselineCase::Call>{
+          call("all", kPerSecond * kKeys),
+          call("api:" + key_of(random_key(i, 10)), kPerSecond * kKeys / 10),
+          call(key_of(random_key(i, kKeys)), kPerSecond)};
+    });
+    const Ratio ratio = compare("three token buckets / three calls", base, own);
+    promise_at_least("redis-three-limits", ratio.ratio, 2.0);
+  }
+
+  // Logs that are full: a request is denied, and writes nothing.
+  void full_logs() {
+    const std::chrono::hours window{1};
+    const std::uint64_t limit = options_.smoke ? 100 : 10'000;
+    OwnCase own = own_case(sliding_window_log(limit).per(window), 1);
+    BaselineCase base = common_log(limit, window, 1);
+    own(0, limit);
+    base(0, limit);
+    compare("window log, 10k entries, full", base, own);
+  }
+
+  // Logs of `keys` keys that hold about so many entries each, all the time.
+  void logs(std::uint64_t entries, std::size_t keys, double promised) {
+    std::chrono::duration<double> window{static_cast<double>(entries * keys) / 50'000};
+    const std::uint64_t limit = 2 * entries;
+    for (int round = 0; round < (options_.smoke ? 0 : 2); ++round) {
+      const std::unique_ptr<Logs> logs = make_logs(limit, window, keys);
+      window *=
+          static_cast<double>(entries) / static_cast<double>(limit - logs->own.told.remaining);
+    }
+    const std::unique_ptr<Logs> logs = make_logs(limit, window, keys);
+    const std::string name = "window log, " + short_count(entries) + " entries";
+    const Ratio ratio = compare(name, logs->base, logs->own, std::chrono::milliseconds{20}, limit);
+    promise_at_least("redis-log-" + short_count(entries), ratio.ratio, promised);
+    memory(*logs, entries, keys);
+  }
+
+  struct Logs {
+    OwnCase own;
+    BaselineCase base;
+    std::string own_prefix;
+    std::string base_prefix;
+  };
+
+  // A log for every key on both sides, each as full as it gets.
+  std::unique_ptr<Logs> make_logs(std::uint64_t limit, std::chrono::duration<double> window,
+                                  std::size_t keys) {
+    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(window);
+    const std::string own = "own" + std::to_string(cases_ + 1) + ":";
+    const std::string base = "common" + std::to_string(cases_ + 2) + ":";
+    // As an aggregate: a case stays where it was made.
+    std::unique_ptr<Logs> logs(new Logs{own_case(sliding_window_log(limit).per(ms), keys),
+                                        common_log(limit, ms, keys), own, base});
+    run_for(logs->base, logs->own, ms + ms / 2);
+    return logs;
+  }
+
+  BaselineCase common_log(std::uint64_t limit, std::chrono::milliseconds window, std::size_t keys) {
+    const std::string prefix = "common" + std::to_string(++cases_) + ":";
+    const std::string seconds = std::to_string(static_cast<double>(window.count()) / 1000);
+    return {server_, "window_log.lua", [&](std::size_t i) -> std::vector<BaselineCase::Call> {
+              return {{.key = prefix + key_of(random_key(i, keys)),
+                       .before = {std::to_string(limit), seconds},
+                       .after = {},
+                       .unique = true}};
+            }};
+  }
+
+  // The same number of requests in turns, so that logs of both sides fill alike.
+  void run_for(Case& base, Case& own, std::chrono::milliseconds time) {
+    const double end = now_ns(TimeOf::kWall) + static_cast<double>(time.count()) * 1e6;
+    for (std::size_t first = 0; now_ns(TimeOf::kWall) < end; first += 1024) {
+      base(first, 1024);
+      own(first, 1024);
+    }
+  }
+
+  double bytes_of_keys(const std::string& prefix) {
+    return std::stod(RedisLink(server_.socket())
+                         .ask({"EVAL",
+                               "local sum = 0 for _, key in ipairs(redis.call('KEYS', ARGV[1])) do "
+                               "sum = sum + redis.call('MEMORY', 'USAGE', key, 'SAMPLES', 0) end "
+                               "return sum",
+                               "0", prefix + "*"}));
+  }
+
+  void memory(const Logs& logs, std::uint64_t entries, std::size_t keys) {
+    const double own = bytes_of_keys(logs.own_prefix) / static_cast<double>(keys);
+    const double base = bytes_of_keys(logs.base_prefix) / static_cast<double>(keys);
+    std::printf("  memory of a log there: %.0f bytes, %.0f in a sorted set: %.3f\n", own, base,
+                own / base);
+    if (entries >= 10'000) promise_at_most("redis-log-10k-memory", own / base, 0.25);
+  }
+
+  RedisServer server_;
+  Options options_;
+  std::size_t cases_ = 0;
+};  // namespace sluice::bench
+
+}  // namespace
+}  // namespace sluice::bench
+
+int main(int argc, char** argv) {
+  using namespace sluice::bench;
+  const Options options = Options::from(argc, argv);
+  RedisBench bench(options);
+  pin_to_cpu(1);
+  bench.run();
+}

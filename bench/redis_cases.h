@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/redis_load.h"
+#include "bench/redis_server.h"
+#include "sluice/store.h"
+#include "stores/redis/script/plan.h"
+
+namespace sluice::bench {
+
+// How many requests a case has asked, how many replies denied, and what it all cost the server.
+struct Told {
+  std::uint64_t asked = 0;
+  std::uint64_t denied = 0;
+  std::uint64_t remaining = 0;  // of the latest reply
+  double server_ns = 0;
+
+  double server_us_each() const { return server_ns / 1000 / static_cast<double>(asked); }
+  double denied_percent() const {
+    return 100 * static_cast<double>(denied) / static_cast<double>(asked);
+  }
+};
+
+// Requests that are made beforehand, and asked in a circle: 16 on the way on each connection.
+class Case {
+ public:
+  virtual ~Case() = default;
+  Case(const Case&) = delete;
+  Case& operator=(const Case&) = delete;
+
+  void operator()(std::size_t first, std::size_t count);
+
+  Told told;
+
+ protected:
+  explicit Case(const RedisServer& server) : server_(server) {}
+  std::unique_ptr<RedisLoad> load_;
+
+ private:
+  const RedisServer& server_;
+};
+
+inline constexpr std::size_t kRequests = 1 << 14;  // that are made beforehand
+
+// Requests to Sluice's scripts, at the server's own time.
+class OwnCase final : public Case {
+ public:
+  // Fills in the charges of the i-th request; they have to stay until the next call.
+  using Fill = std::function<void(std::size_t request, std::vector<Charge>& charges)>;
+  OwnCase(const RedisServer& server, const std::string& prefix, const Fill& fill);
+
+ private:
+  bool read(const redisReply& reply);
+
+  std::vector<std::string> requests_;
+  redis::Plan plan_;  // begun: reads each reply, as all requests are of one shape
+  std::vector<Charge> charges_;
+  std::vector<Decision> each_;
+};
+
+// Calls of a common script, with the client's clock written into each when it is sent.
+class BaselineCase final : public Case {
+ public:
+  // A call of the i-th request: its key, and the arguments before and after the time.
+  struct Call {
+    std::string key;
+    std::vector<std::string> before;
+    std::vector<std::string> after;
+    bool unique = false;  // another argument at the end: 12 digits that are like no other call's
+  };
+  using Calls = std::function<std::vector<Call>(std::size_t request)>;
+  // `script`: a file of bench/redis.
+  BaselineCase(const RedisServer& server, const std::string& script, const Calls& calls);
+
+ private:
+  struct Prepared {
+    std::string text;
+    std::size_t time_at = 0;
+    std::size_t unique_at = 0;  // 0: none
+  };
+  void write(std::size_t request, std::string& out);
+  bool read(const redisReply& reply);
+
+  std::vector<std::vector<Prepared>> requests_;
+  std::uint64_t next_unique_ = 0;
+};
+
+}  // namespace sluice::bench

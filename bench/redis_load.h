@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+struct redisReply;
+struct redisContext;
+
+namespace sluice::bench {
+
+inline constexpr std::size_t kDepth =
+    16;  // commands that leave in one write, as with redis-benchmark -P
+
+// Writes elements as a command in RESP.
+class RespCommand {
+ public:
+  RespCommand& add(std::string_view element);
+  std::string text() const;
+
+ private:
+  std::size_t elements_ = 0;
+  std::string body_;
+};
+
+// One connection whose caller waits.
+class RedisLink {
+ public:
+  // Ends the program where there is no server.
+  explicit RedisLink(const std::string& socket);
+  ~RedisLink();
+  RedisLink(const RedisLink&) = delete;
+  RedisLink& operator=(const RedisLink&) = delete;
+
+  // The integer or text of the reply; ends the program at an error.
+  std::string ask(const std::vector<std::string>& words);
+  std::string load_script(const std::string& text) { return ask({"SCRIPT", "LOAD", text}); }
+
+ private:
+  redisContext* context_;
+};
+
+// Several connections in one thread, each sending 16 commands in one write whenever the 16 replies
+// to those before are there.
+class RedisLoad {
+ public:
+  // Appends the command for the i-th operation to `out`: one, or as many as
+  // `commands_per_operation`.
+  using Writer = std::function<void(std::size_t operation, std::string& out)>;
+  // Looks at each reply; false ends the program (it says the reply).
+  using Reader = std::function<bool(const redisReply& reply)>;
+
+  RedisLoad(const std::string& socket, Writer write, Reader read,
+            std::size_t commands_per_operation = 1, std::size_t connections = 8);
+  ~RedisLoad();
+  RedisLoad(const RedisLoad&) = delete;
+  RedisLoad& operator=(const RedisLoad&) = delete;
+
+  // Runs these operations, and waits for the last reply.
+  void operator()(std::size_t first, std::size_t count);
+
+ private:
+  struct Connection {
+    redisContext* context = nullptr;
+    std::size_t awaited = 0;  // replies
+  };
+  void send(Connection& connection);
+  void take_replies(Connection& connection);
+
+  Writer write_;
+  Reader read_;
+  std::size_t commands_per_operation_;
+  std::vector<Connection> connections_;
+  std::string buffer_;
+  std::size_t next_ = 0;
+  std::size_t end_ = 0;
+  int poll_ = -1;
+};
+
+}  // namespace sluice::bench

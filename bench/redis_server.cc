@@ -1,0 +1,77 @@
+#include "bench/redis_server.h"
+
+#include <hiredis/hiredis.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+#include "bench/threads.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr std::size_t kServerCpu = 0;
+
+[[noreturn]] void fail(const std::string& what) {
+  std::fprintf(stderr, "redis_bench: %s\n", what.c_str());
+  std::exit(1);
+}
+
+[[noreturn]] void become_server(const std::string& folder, const std::string& socket) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (!pin_to_cpu(kServerCpu)) _exit(126);
+  execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", socket.c_str(), "--dir",
+         folder.c_str(), "--save", "", "--appendonly", "no", "--daemonize", "no", "--logfile",
+         (folder + "/log").c_str(), static_cast<char*>(nullptr));
+  _exit(127);
+}
+
+bool accepts(const std::string& socket) {
+  redisContext* made = redisConnectUnix(socket.c_str());
+  const bool is_there = made != nullptr && made->err == 0;
+  if (made != nullptr) redisFree(made);
+  return is_there;
+}
+
+}  // namespace
+
+RedisServer::RedisServer() {
+  if (std::thread::hardware_concurrency() < 2) fail("needs two processors");
+  std::string name = (std::filesystem::temp_directory_path() / "sluice-bench-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) fail("cannot make a folder " + name);
+  folder_ = name;
+  socket_ = name + "/redis.sock";
+  pid_ = fork();
+  if (pid_ < 0) fail("cannot fork");
+  if (pid_ == 0) become_server(name, socket_);
+  for (int i = 0; i < 500; ++i) {
+    if (accepts(socket_)) return;
+    if (waitpid(pid_, nullptr, WNOHANG) != 0) fail("redis-server did not start");
+    usleep(10'000);
+  }
+  fail("redis-server does not answer");
+}
+
+RedisServer::~RedisServer() {
+  signal(SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+double RedisServer::cpu_ns() const {
+  std::ifstream file("/proc/" + std::to_string(pid_) + "/schedstat");
+  double running = 0;
+  file >> running;
+  return running;
+}
+
+void RedisServer::signal(int number) const { kill(pid_, number); }
+
+}  // namespace sluice::bench

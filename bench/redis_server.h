@@ -1,0 +1,34 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace sluice::bench {
+
+// A redis-server on a Unix socket in a fresh folder, tied to one processor, without persistence. It
+// ends with this object, and also when this process is killed.
+class RedisServer {
+ public:
+  // Ends the program with status 1 where there is no redis-server, or only one processor.
+  RedisServer();
+  ~RedisServer();
+  RedisServer(const RedisServer&) = delete;
+  RedisServer& operator=(const RedisServer&) = delete;
+
+  const std::string& socket() const noexcept { return socket_; }
+  std::string url() const { return "redis+unix://" + socket_; }
+  // Processor time that it has used so far, in nanoseconds.
+  double cpu_ns() const;
+
+  void signal(int number) const;  // SIGSTOP, SIGCONT, SIGKILL
+
+ private:
+  std::filesystem::path folder_;
+  std::string socket_;
+  pid_t pid_ = 0;
+};
+
+}  // namespace sluice::bench

@@ -1,0 +1,349 @@
+// Callers of the library's store on Redis: many at once, of a limit that is reached, and without a
+// Redis.
+
+#include <sys/resource.h>
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/redis_load.h"
+#include "bench/redis_server.h"
+#include "bench/report.h"
+#include "bench/threads.h"
+#include "bench/workload.h"
+#include "sluice/circuit_breaker.h"
+#include "sluice/deny_cache.h"
+#include "sluice/failure_policy.h"
+#include "sluice/limiter.h"
+#include "sluice/redis_store.h"
+#include "stores/redis/script/plan.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr const char* kLegend =
+    "Decisions a second of 64 threads that wait for each answer, all through one store, whose\n"
+    "process has processor 1 (its own thread included), as the redis-server has processor 0. Over\n"
+    "those of `redis-benchmark -P 16 -c 50` on processor 1 with the same command (of which each\n"
+    "run counts by what it says itself), in turns of half a second; median of the ratios of\n"
+    "adjacent turns. With the deny cache: over those without it. Beside it the processor time that "
+    "a\n"
+    "decision costs who asks.";
+constexpr const char* kDeadLegend =
+    "One thread asks a store whose redis-server has stopped without closing its connections, "
+    "behind\n"
+    "a circuit breaker with its defaults; deadline 50 ms. ns/op is the median of ten thousand "
+    "turns\n"
+    "of 1000 decisions, probes included; `longest` is the longest wait of any call, the first "
+    "ones\n"
+    "included.";
+
+constexpr std::size_t kCallers = 64;
+constexpr std::size_t kKeys = 1000;
+constexpr std::chrono::milliseconds kDeadline{50};
+
+[[noreturn]] void fail(const std::string& what) {
+  std::fprintf(stderr, "redis_store_bench: %s\n", what.c_str());
+  std::exit(1);
+}
+
+std::unique_ptr<RedisStore> open_store(const RedisServer& server,
+                                       std::chrono::milliseconds deadline = kDeadline) {
+  auto store = RedisStore::open({.url = server.url(), .deadline = deadline});
+  if (!store) fail(store.error());
+  if (const auto ready = (*store)->wait_until_ready(std::chrono::seconds{5}); !ready) {
+    fail(ready.error());
+  }
+  return std::move(*store);
+}
+
+const std::vector<std::string>& keys() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> made;
+    for (std::size_t i = 0; i < kKeys; ++i) {
+      char key[kKeyBytes];
+      write_key(key, i);
+      made.emplace_back(key, sizeof(key));
+    }
+    return made;
+  }();
+  return all;
+}
+
+// The processor time that requests have cost who asked.
+struct Cost {
+  double ns = 0;
+  std::size_t asked = 0;
+
+  double us_each() const { return ns / 1000 / static_cast<double>(asked); }
+};
+
+double process_cpu_ns() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) * 1e9 + static_cast<double>(used.tv_nsec);
+}
+
+// Of the processes that were waited for.
+double children_cpu_ns() {
+  rusage used{};
+  getrusage(RUSAGE_CHILDREN, &used);
+  const auto ns = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_usec) * 1e3;
+  };
+  return ns(used.ru_utime) + ns(used.ru_stime);
+}
+
+// Threads that ask one limiter, each for itself, and wait for every answer.
+class Callers {
+ public:
+  Callers(Store& store, const Limit& limit, std::size_t key_count)
+      : limiter_(store), limit_(limit), key_count_(key_count) {
+    for (std::size_t i = 0; i < kCallers; ++i) threads_.emplace_back([this] { serve(); });
+  }
+  ~Callers() {
+    count_ = 0;
+    gate_.arrive_and_wait();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  Callers(const Callers&) = delete;
+  Callers& operator=(const Callers&) = delete;
+
+  void operator()(std::size_t first, std::size_t count) {
+    first_ = first;
+    count_ = count;
+    next_ = 0;
+    cost.ns -= process_cpu_ns();
+    gate_.arrive_and_wait();
+    gate_.arrive_and_wait();
+    cost.ns += process_cpu_ns();
+    cost.asked += count;
+  }
+
+  std::uint64_t undecided() const { return undecided_; }
+
+  Cost cost;
+
+ private:
+  void serve() {
+    for (;;) {
+      gate_.arrive_and_wait();
+      if (count_ == 0) return;
+      ask();
+      gate_.arrive_and_wait();
+    }
+  }
+  void ask() {
+    for (std::size_t i = next_++; i < count_; i = next_++) {
+      const std::string& key = keys()[((first_ + i) * 0x9E37'79B9u >> 8) % key_count_];
+      const Decision decision = limiter_.try_acquire(key, limit_);
+      const bool is_one = decision.reason == Reason::kOk || decision.reason == Reason::kLimited ||
+                          decision.reason == Reason::kDenyCache;
+      if (!is_one) ++undecided_;
+    }
+  }
+
+  Limiter limiter_;
+  Limit limit_;
+  std::size_t key_count_;
+  std::size_t first_ = 0;
+  std::size_t count_ = 0;
+  std::atomic<std::size_t> next_{0};
+  std::atomic<std::uint64_t> undecided_{0};
+  std::barrier<> gate_{kCallers + 1};
+  std::vector<std::thread> threads_;
+};
+
+// The elements of a command behind its name, out of RESP.
+std::vector<std::string> elements_of(const redis::Command& command) {
+  std::vector<std::string> elements;
+  std::string_view rest = command.tail;
+  while (!rest.empty()) {
+    const std::size_t size = std::strtoul(rest.data() + 1, nullptr, 10);
+    rest.remove_prefix(rest.find('\n') + 1);
+    elements.emplace_back(rest.substr(0, size));
+    rest.remove_prefix(size + 2);
+  }
+  return elements;
+}
+
+// redis-benchmark with the command of the store, on random keys.
+class RedisBenchmark {
+ public:
+  RedisBenchmark(const RedisServer& server, const Limit& limit, std::size_t least) : least_(least) {
+    struct Buffer final : redis::Command {
+      void done(const redis::Answer&) noexcept override {}
+    } command;
+    const Charge charge{.key = "KEY", .limit = limit};
+    redis::Plan plan;
+    if (!plan.begin({.prefix = "benchmark:"}, Verb::kTake, {&charge, 1}, std::nullopt)) {
+      fail("a request that cannot be asked");
+    }
+    plan.write(0, command);
+    RedisLink(server.socket()).load_script(std::string(command.script->text));
+    line_ = "redis-benchmark -s '" + server.socket() + "' -c 50 -P 16 --csv -r " +
+            std::to_string(kKeys) + " -n ";
+    words_ = " EVALSHA " + std::string(command.script->sha1);
+    for (const std::string& element : elements_of(command)) add(element);
+  }
+
+  // In nanoseconds, as it measures itself.
+  double operator()(std::size_t, std::size_t count) {
+    const std::size_t asked = std::max(count, least_);
+    cost.ns -= children_cpu_ns();
+    FILE* const said = popen((line_ + std::to_string(asked) + words_ + " 2>&1").c_str(), "r");
+    if (said == nullptr) fail("cannot start redis-benchmark");
+    std::string text;
+    for (int c = std::fgetc(said); c != EOF; c = std::fgetc(said)) {
+      text.push_back(static_cast<char>(c));
+    }
+    if (pclose(said) != 0) fail("redis-benchmark: " + text);
+    cost.ns += children_cpu_ns();
+    cost.asked += asked;
+    return static_cast<double>(count) * 1e9 / requests_per_second(text);
+  }
+
+  Cost cost;
+
+ private:
+  void add(std::string element) {
+    if (element.find_first_of(std::string_view("'\0", 2)) != std::string::npos) {
+      fail("an argument that a shell cannot carry");
+    }
+    const std::size_t key = element.find("KEY");
+    if (key != std::string::npos) element.replace(key, 3, "user:__rand_int__");
+    words_ += " '" + element + "'";
+  }
+  // A line of names and one of numbers, each "in","quotes": the seventh from the end.
+  static double requests_per_second(const std::string& csv) {
+    std::size_t at = csv.size();
+    for (int i = 0; i < 7 && at != std::string::npos; ++i) {
+      at = at == 0 ? std::string::npos : csv.rfind("\",\"", at - 1);
+    }
+    const double found = at == std::string::npos ? 0 : std::strtod(csv.c_str() + at + 3, nullptr);
+    if (!(found > 0)) fail("redis-benchmark said: " + csv);
+    return found;
+  }
+
+  std::size_t least_;  // fewer requests it cannot measure
+  std::string line_;
+  std::string words_;
+};
+
+PairedOptions paired(const Options& options) {
+  return {.pairs = options.smoke ? 3u : 11u,
+          .block = std::chrono::milliseconds{options.smoke ? 5 : 500},
+          .time = TimeOf::kWall,
+          .reciprocal = true};
+}
+
+std::string costs(const Cost& own, const Cost& base) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "callers' us %.2f / %.2f", own.us_each(), base.us_each());
+  return text;
+}
+
+void check_decided(const Callers& callers) {
+  if (callers.undecided() == 0) return;
+  std::printf("  (%llu requests of these were not decided in time)\n",
+              static_cast<unsigned long long>(callers.undecided()));
+}
+
+void many_callers(const Options& options) {
+  const RedisServer server;
+  const Limit limit = token_bucket(150).per(std::chrono::seconds{1});
+  const std::unique_ptr<RedisStore> store = open_store(server);
+  Callers own(*store, limit, kKeys);
+  RedisBenchmark base(server, limit, options.smoke ? 1000 : 20'000);
+  const Ratio ratio = Paired(paired(options)).measure(base, own);
+  row("64 callers / redis-benchmark -P 16", ratio, costs(own.cost, base.cost));
+  check_decided(own);
+  promise_at_least("redis-64-callers", ratio.ratio, 0.8);
+}
+
+void denied_callers(const Options& options) {
+  const RedisServer server;
+  const Limit limit = token_bucket(1).per(std::chrono::hours{1});
+  const std::unique_ptr<RedisStore> store = open_store(server);
+  DenyCache cache;
+  DenyCacheStore cached(*store, cache);
+  Callers own(cached, limit, 1);
+  Callers base(*store, limit, 1);
+  const Ratio ratio = Paired(paired(options)).measure(base, own);
+  row("hot key, denied, 64 callers: cached / asked", ratio, costs(own.cost, base.cost));
+  check_decided(base);
+  promise_at_least("redis-deny-cache", ratio.ratio, 20);
+}
+
+// What one thread's decisions cost, a thousand at a time, and the longest wait of any.
+struct Unanswered {
+  double ns_each = 0;  // the median
+  double longest_ms = 0;
+};
+
+Unanswered ask_dead(Store& store, std::size_t turns) {
+  constexpr std::size_t kInTurn = 1000;
+  Limiter limiter(store);
+  const Limit limit = token_bucket(150).per(std::chrono::seconds{1});
+  std::vector<double> each;
+  double longest = 0;
+  for (std::size_t turn = 0; turn < turns; ++turn) {
+    const double start = now_ns(TimeOf::kWall);
+    double last = start;
+    for (std::size_t i = 0; i < kInTurn; ++i) {
+      const Decision decision = limiter.try_acquire(keys()[(turn + i * 7) % kKeys], limit);
+      if (decision.reason != Reason::kFallback) fail("a decision without a Redis");
+      const double now = now_ns(TimeOf::kWall);
+      longest = std::max(longest, now - last);
+      last = now;
+    }
+    each.push_back((last - start) / static_cast<double>(kInTurn));
+  }
+  return {median(each), longest / 1e6};
+}
+
+void without_redis(const Options& options) {
+  std::printf("\n== redis: none that answers\n%s\n", kDeadLegend);
+  const struct {
+    const char* name;
+    FailurePolicy policy;
+  } kCases[] = {{"allow", FailurePolicy::kAllow},
+                {"deny", FailurePolicy::kDeny},
+                {"local", FailurePolicy::kLocal}};
+  for (const auto& [name, policy] : kCases) {
+    const RedisServer server;
+    const std::unique_ptr<RedisStore> store = open_store(server);
+    CircuitBreaker breaker;
+    FailurePolicyStore guarded(*store, breaker, {.fallback = policy, .nodes = 4});
+    server.signal(SIGSTOP);
+    const Unanswered found = ask_dead(guarded, options.smoke ? 10 : 10'000);
+    std::printf("  policy %-6s %8.1f ns/op, longest %.1f ms\n", name, found.ns_each,
+                found.longest_ms);
+    promise_at_least(std::string("redis-dead-") + name + "-M-a-second", 1e3 / found.ns_each, 1);
+    promise_at_most(std::string("redis-dead-") + name + "-longest-over-deadline",
+                    found.longest_ms / static_cast<double>(kDeadline.count()), 1.1);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::bench
+
+int main(int argc, char** argv) {
+  using namespace sluice::bench;
+  const Options options = Options::from(argc, argv);
+  pin_to_cpu(1);
+  table("redis: the store's callers", kLegend);
+  many_callers(options);
+  denied_callers(options);
+  without_redis(options);
+}

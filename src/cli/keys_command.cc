@@ -1,0 +1,165 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/commands.h"
+#include "cli/glob.h"
+#include "cli/redis_keys.h"
+#include "cli/store_flags.h"
+#include "core/period.h"
+#include "server/admin/json_writer.h"
+
+namespace sluice::cli {
+namespace {
+
+constexpr const char* kHelp =
+    "Prints what the counters in Redis hold, a line each: the algorithm, the key as the rules "
+    "spell "
+    "it\n(docs/rules.md), what was counted, and when Redis forgets it. What lies there and is no "
+    "counter is\nnamed as such. The limits are not in Redis, so what is left of them is not said.\n"
+    "\n"
+    "PATTERN is of keys, with `*`, `?` and `[a-z]`, and `\\` before these where they are meant. A "
+    "key\nwithout any of them is shown in full. Keys are found by SCAN, which does not hold up the "
+    "server;\nthose that come and go meanwhile may be missed.\n"
+    "\n"
+    "Exit status: 0 they were printed; 1 the store could not be asked, or there is no such key; 2 "
+    "usage.\n"
+    "\n"
+    "Examples:\n"
+    "  sluice keys --store redis://127.0.0.1:6379\n"
+    "  sluice keys --store redis://127.0.0.1:6379 'shop|login|*'\n"
+    "  sluice keys --config /etc/sluice/sluice.yaml --json 'shop|order|user|*'";
+
+struct Flags {
+  std::shared_ptr<StoreFlags> store;
+  std::optional<std::string> pattern;
+  std::size_t most = 1000;
+  bool json = false;
+};
+
+// With `\xNN` for bytes that could disturb a terminal.
+std::string printable(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte != 0x7f) {
+      out += c;
+    } else {
+      out.append("\\x").append({kDigits[byte >> 4], kDigits[byte & 15]});
+    }
+  }
+  return out;
+}
+
+std::string expiry(const FoundKey& key) {
+  if (key.ttl_ms < 0) return "never";
+  return "in " + core::format_period(std::chrono::milliseconds(key.ttl_ms));
+}
+
+void print_line(const FoundKey& key) {
+  if (!key.algorithm) {
+    std::cout << "foreign " << printable(key.redis_key) << ": " << key.summary;
+  } else {
+    std::cout << to_string(*key.algorithm) << ' '
+              << (key.tag.empty() ? "" : "{" + printable(key.tag) + "} ") << printable(key.key)
+              << ": " << key.summary;
+  }
+  std::cout << "; expires " << expiry(key) << '\n';
+}
+
+void print_whole(const FoundKey& key) {
+  const auto print = [](const char* name, const std::string& value) {
+    if (!value.empty()) std::cout << name << printable(value) << '\n';
+  };
+  std::cout << "key         " << printable(key.key) << '\n';
+  print("tag         ", key.tag);
+  print("algorithm   ", std::string(key.algorithm ? to_string(*key.algorithm) : "foreign"));
+  print("in Redis    ", key.redis_key);
+  print("state       ", key.summary);
+  print("changed     ", key.changed);
+  print("untouched   ", key.forgotten);
+  print("expires     ", expiry(key));
+  for (const std::string& detail : key.details) print("            ", detail);
+}
+
+void print_json(const FoundKey& key) {
+  server::JsonWriter json;
+  json.begin_object().member("redis_key", key.redis_key);
+  if (key.algorithm) {
+    json.member("algorithm", to_string(*key.algorithm)).member("key", key.key);
+    if (!key.tag.empty()) json.member("tag", key.tag);
+    json.member("state", key.summary);
+  } else {
+    json.member("foreign", key.summary);
+  }
+  if (!key.changed.empty()) json.member("changed", key.changed);
+  if (!key.forgotten.empty()) json.member("untouched_from", key.forgotten);
+  if (key.ttl_ms >= 0) json.member("ttl_ms", static_cast<std::uint64_t>(key.ttl_ms));
+  if (!key.details.empty()) {
+    json.key("details").begin_array();
+    for (const std::string& detail : key.details) json.value(detail);
+    json.end_array();
+  }
+  std::cout << json.end_object().view() << '\n';
+}
+
+Expected<int, Failed> list(const Flags& flags) {
+  const auto config = config_of(*flags.store);
+  if (!config) return Unexpected{config.error()};
+  const auto options = redis_options_of(*config);
+  if (!options) return Unexpected{options.error()};
+  const auto session = RedisSession::open(*options);
+  if (!session) return Unexpected{Failed{session.error()}};
+  const bool whole = flags.pattern && is_literal(*flags.pattern);
+  bool any = false;
+  const auto print = [&](const FoundKey& key) {
+    if (flags.json) {
+      print_json(key);
+    } else if (whole) {
+      std::cout << (any ? "\n" : "");
+      print_whole(key);
+    } else {
+      print_line(key);
+    }
+    any = true;
+  };
+  const auto all = find_keys(**session,
+                             {.prefix = options->prefix,
+                              .pattern = flags.pattern,
+                              .except = server::rules_key(config->redis),
+                              .most = flags.most},
+                             print);
+  if (!all) return Unexpected{Failed{all.error()}};
+  if (!*all) {
+    std::cerr << "sluice: keys: there are more than " << flags.most << "; --most N shows more\n";
+  }
+  if (!any && whole)
+    return Unexpected{Failed{"there is no counter of that key in " + (*session)->shown()}};
+  return 0;
+}
+
+int run_list(const Flags& flags) {
+  const auto status = list(flags);
+  if (status) return *status;
+  std::cerr << "sluice: keys: " << status.error().what << '\n';
+  return status.error().status;
+}
+
+}  // namespace
+
+void add_keys(CLI::App& app, int& status) {
+  CLI::App* const command = app.add_subcommand("keys", "Prints what the counters in Redis hold");
+  auto flags = std::make_shared<Flags>();
+  flags->store = add_store_flags(*command);
+  command->add_option("PATTERN", flags->pattern, "Of keys; all where there is none");
+  command->add_option("--most", flags->most, "How many at most [1000]")
+      ->check(CLI::Range(1, 100'000'000));
+  command->add_flag("--json", flags->json, "A JSON object a line");
+  command->footer(kHelp);
+  command->callback([flags, &status] { status = run_list(*flags); });
+}
+
+}  // namespace sluice::cli

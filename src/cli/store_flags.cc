@@ -1,0 +1,74 @@
+#include "cli/store_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <utility>
+
+namespace sluice::cli {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+}  // namespace
+
+std::shared_ptr<StoreFlags> add_store_flags(CLI::App& command) {
+  auto flags = std::make_shared<StoreFlags>();
+  command.add_option("--store", flags->store, "Where counters are kept: redis://HOST:PORT, ...")
+      ->type_name("URL");
+  command.add_option("--config", flags->config, "A server's configuration file, for its store")
+      ->type_name("FILE");
+  command.add_option("--prefix", flags->prefix, "Before every key in Redis [sluice:]")
+      ->type_name("TEXT");
+  command.add_option("--tls-ca", flags->tls_ca, "The authorities for rediss://, PEM")
+      ->type_name("FILE");
+  command
+      .add_option("--password-file", flags->password_file,
+                  "Holds the password, so that no URL does")
+      ->type_name("FILE");
+  return flags;
+}
+
+Expected<server::Config, Failed> config_of(const StoreFlags& flags) {
+  server::Config config;
+  if (!flags.config.empty()) {
+    auto loaded = server::load_config(flags.config);
+    if (!loaded) {
+      std::string lines;
+      for (const RuleError& error : loaded.error()) {
+        lines.append(lines.empty() ? "" : "\n").append(error.to_string());
+      }
+      return Unexpected{Failed{std::move(lines), kFailed}};
+    }
+    config = *std::move(loaded);
+  }
+  if (!flags.store.empty()) config.store = flags.store;
+  if (!flags.prefix.empty()) config.redis.options.prefix = flags.prefix;
+  if (!flags.tls_ca.empty()) config.redis.options.tls_ca_file = flags.tls_ca;
+  if (!flags.password_file.empty()) {
+    config.redis.password_file = flags.password_file;
+    config.redis.password_env.clear();
+  }
+  if (flags.prefix.find_first_of("{}") != std::string::npos) {
+    return Unexpected{
+        Failed{"--prefix has braces; expected text without, as they belong to tags", kUsage}};
+  }
+  if (const auto wrong = server::find_store_error(config.store, config.redis); !wrong.empty()) {
+    return Unexpected{Failed{"--store: " + wrong, kUsage}};
+  }
+  return config;
+}
+
+Expected<RedisOptions, Failed> redis_options_of(const server::Config& config) {
+  if (config.store == "memory") {
+    return Unexpected{
+        Failed{"no store in Redis is named; expected --store URL, such as "
+               "redis://127.0.0.1:6379, or --config FILE",
+               kUsage}};
+  }
+  auto options = server::redis_options(config);
+  if (!options) return Unexpected{Failed{options.error(), kFailed}};
+  return *std::move(options);
+}
+
+}  // namespace sluice::cli

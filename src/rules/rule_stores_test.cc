@@ -1,0 +1,199 @@
+// The stores that stand beside that of the limiter: RuleStores.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "sluice/memory_store.h"
+#include "sluice/rules.h"
+#include "sluice/testing/manual_clock.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+
+RuleSet rules_of(const std::vector<std::string>& rules) {
+  std::string yaml = "version: 1\ndomain: d\nrules:\n";
+  for (const std::string& rule : rules) yaml += "  - { " + rule + " }\n";
+  auto parsed = RuleSet::parse(yaml, "f");
+  if (!parsed) throw std::invalid_argument(parsed.error().front().to_string());
+  return *parsed;
+}
+
+// "name: a, on_store_error: local, ..." with limits of so many an hour.
+std::string rule(const std::string& name, const std::string& policy, std::vector<int> limits,
+                 const std::string& more = "continue: true") {
+  std::string out = "name: " + name + ", on_store_error: " + policy + ", " + more + ", limits: [";
+  for (std::size_t i = 0; i < limits.size(); ++i) {
+    out += (i > 0 ? ", " : " ") + std::string("{ name: ") + static_cast<char>('x' + i) +
+           ", algorithm: fixed_window, limit: " + std::to_string(limits[i]) + ", per: 1h }";
+  }
+  return out + " ]";
+}
+
+// Fails, until it is told to pass on to a memory store.
+class Faulty final : public Store {
+ public:
+  explicit Faulty(const Clock& clock) : memory_({}, clock) {}
+  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+                 std::span<Decision> each) noexcept override {
+    ++asked;
+    if (works) return memory_.apply(verb, charges, now, each);
+    const Decision failed{.outcome = Outcome::kDenied, .reason = Reason::kStoreTimeout};
+    std::fill(each.begin(), each.end(), failed);
+    return failed;
+  }
+  bool works = false;
+  int asked = 0;
+
+ private:
+  MemoryStore memory_;
+};
+
+class RuleStoresTest : public ::testing::Test {
+ protected:
+  const RuleAnswer& decide(const RuleSet& rules, std::uint64_t cost = 1, Verb verb = Verb::kTake) {
+    return request_.decide(rules, Attributes{}, cost, {}, verb);
+  }
+  std::uint32_t left(const RuleSet& rules, std::size_t limit = 0) {
+    return decide(rules, 0, Verb::kPeek).limits[limit].decision.remaining;
+  }
+
+  testing::ManualClock clock_;
+  Faulty store_{clock_};
+  MemoryStore local_{{}, clock_};
+  Limiter limiter_{store_};
+  RuleRequest request_{limiter_, {.local = &local_}};
+};
+
+TEST_F(RuleStoresTest, LocalRulesAreDecidedLocallyWhereTheStoreFails) {
+  const RuleSet rules = rules_of({rule("a", "local", {2, 5})});
+  const RuleAnswer& first = decide(rules);
+  EXPECT_EQ(first.decision,
+            (Decision{.reason = Reason::kFallback, .limit = 2, .remaining = 1, .reset_after = 1h}));
+  EXPECT_EQ(first.limits[1].decision,
+            (Decision{.reason = Reason::kFallback, .limit = 5, .remaining = 4, .reset_after = 1h}));
+  EXPECT_TRUE(decide(rules).decision);
+  const RuleAnswer& denied = decide(rules);
+  EXPECT_FALSE(denied.decision);
+  EXPECT_EQ(denied.decision.reason, Reason::kFallback);
+  EXPECT_EQ(denied.decision.retry_after, Duration{1h});
+  EXPECT_EQ(denied.rule->name, "a");
+  EXPECT_FALSE(denied.limits[0].decision);
+  EXPECT_TRUE(denied.limits[1].decision);
+  EXPECT_EQ(left(rules, 1), 3u) << "what was denied took nothing";
+}
+
+TEST_F(RuleStoresTest, TheLocalStoreIsNotAskedWhileTheStoreAnswers) {
+  const RuleSet rules = rules_of({rule("a", "local", {2})});
+  store_.works = true;
+  EXPECT_EQ(decide(rules).decision.reason, Reason::kOk);
+  EXPECT_EQ(decide(rules).decision.remaining, 0u);
+  store_.works = false;
+  EXPECT_EQ(decide(rules).decision.remaining, 1u) << "it begins untouched";
+}
+
+TEST_F(RuleStoresTest, LocalRulesAreOneRequest) {
+  const RuleSet rules = rules_of({rule("a", "local", {5}), rule("b", "local", {1})});
+  EXPECT_TRUE(decide(rules).decision);
+  const RuleAnswer& denied = decide(rules);
+  EXPECT_FALSE(denied.decision);
+  EXPECT_EQ(denied.rule->name, "b");
+  EXPECT_FALSE(denied.matched[0].denied);
+  EXPECT_EQ(left(rules), 4u);
+}
+
+TEST_F(RuleStoresTest, RulesThatAllowAddNothingToLocalOnes) {
+  const RuleSet rules =
+      rules_of({rule("a", "allow", {7}), rule("b", "local", {1}), rule("c", "allow", {9})});
+  const RuleAnswer& first = decide(rules);
+  EXPECT_EQ(first.decision,
+            (Decision{.reason = Reason::kFallback, .limit = 1, .remaining = 0, .reset_after = 1h}));
+  EXPECT_EQ(first.limits[0].decision, (Decision{.reason = Reason::kFallback, .limit = 7}));
+  EXPECT_EQ(first.limits[1].decision.reset_after, Duration{1h});
+  EXPECT_EQ(first.limits[2].decision, (Decision{.reason = Reason::kFallback, .limit = 9}));
+  const RuleAnswer& denied = decide(rules);
+  EXPECT_FALSE(denied.decision);
+  EXPECT_EQ(denied.rule->name, "b");
+}
+
+TEST_F(RuleStoresTest, NothingIsTakenLocallyWhereAnotherRuleDenies) {
+  const RuleSet rules = rules_of({rule("a", "local", {2}), rule("b", "deny", {9})});
+  for (int i = 0; i < 5; ++i) {
+    const RuleAnswer& answer = decide(rules);
+    EXPECT_EQ(answer.decision,
+              (Decision{.outcome = Outcome::kDenied, .reason = Reason::kFallback}));
+    EXPECT_EQ(answer.rule->name, "b");
+    EXPECT_FALSE(answer.matched[0].denied);
+    EXPECT_EQ(answer.limits[0].decision, (Decision{.reason = Reason::kFallback, .limit = 2}));
+  }
+  const RuleSet alone = rules_of({rule("a", "local", {2})});
+  EXPECT_EQ(left(alone), 2u);
+}
+
+TEST_F(RuleStoresTest, RefundsAndResetsAreNotAnsweredByPolicyButDoneLocally) {
+  for (const char* policy : {"allow", "deny", "local"}) {
+    const RuleSet rules = rules_of({rule("a", policy, {2})});
+    decide(rules, 2);
+    for (const Verb verb : {Verb::kRefund, Verb::kReset}) {
+      const RuleAnswer& answer = decide(rules, 1, verb);
+      EXPECT_EQ(answer.decision,
+                (Decision{.outcome = Outcome::kDenied, .reason = Reason::kStoreTimeout}))
+          << policy;
+      if (policy == std::string("local")) {
+        EXPECT_EQ(left(rules), verb == Verb::kRefund ? 1u : 2u);
+      }
+    }
+  }
+}
+
+TEST_F(RuleStoresTest, WithoutALocalStoreLocalRulesDeny) {
+  RuleRequest request(limiter_);
+  const RuleSet rules = rules_of({rule("a", "local", {2})});
+  EXPECT_EQ(request.decide(rules, Attributes{}).decision,
+            (Decision{.outcome = Outcome::kDenied, .reason = Reason::kStoreTimeout}));
+}
+
+TEST_F(RuleStoresTest, ALocalStoreThatFailsDenies) {
+  Faulty local(clock_);
+  RuleRequest request(limiter_, {.local = &local});
+  const RuleSet rules = rules_of({rule("a", "local", {2}), rule("b", "allow", {2})});
+  const RuleAnswer& answer = request.decide(rules, Attributes{});
+  EXPECT_EQ(answer.decision.reason, Reason::kStoreTimeout);
+  EXPECT_FALSE(answer.decision);
+  EXPECT_EQ(answer.rule->name, "a");
+}
+
+TEST_F(RuleStoresTest, RulesOnTrialAreAskedOfTheirStore) {
+  Faulty trial(clock_);
+  trial.works = true;
+  store_.works = true;
+  RuleRequest request(limiter_, {.trial = &trial});
+  const RuleSet rules =
+      rules_of({rule("t", "allow", {1}, "mode: shadow, continue: true"), rule("a", "allow", {5})});
+  EXPECT_EQ(request.decide(rules, Attributes{}).decision.remaining, 4u);
+  EXPECT_EQ(trial.asked, 1);
+  EXPECT_EQ(store_.asked, 1);
+  const RuleAnswer& answer = request.decide(rules, Attributes{});
+  EXPECT_TRUE(answer.decision);
+  EXPECT_TRUE(answer.matched[0].denied);
+  EXPECT_EQ(answer.limits[0].decision.reason, Reason::kLimited);
+}
+
+TEST_F(RuleStoresTest, RulesOnTrialAreDecidedLocallyByThemselves) {
+  const RuleSet rules =
+      rules_of({rule("t", "local", {1}, "mode: shadow, continue: true"), rule("a", "local", {2})});
+  EXPECT_TRUE(decide(rules).decision);
+  const RuleAnswer& second = decide(rules);
+  EXPECT_TRUE(second.decision);
+  EXPECT_TRUE(second.matched[0].denied);
+  EXPECT_EQ(second.limits[0].decision.reason, Reason::kFallback);
+  EXPECT_EQ(second.limits[0].decision.retry_after, Duration{1h});
+  EXPECT_EQ(decide(rules).rule->name, "a");
+}
+
+}  // namespace
+}  // namespace sluice

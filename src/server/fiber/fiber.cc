@@ -1,0 +1,192 @@
+#include "server/fiber/fiber.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/context/fiber.hpp>
+#include <boost/context/preallocated.hpp>
+#include <cassert>
+#include <new>
+#include <utility>
+
+#include "server/fiber/switch_notes.h"
+
+namespace sluice::server::fiber {
+namespace {
+
+namespace context = boost::context;
+
+// Each thread has its own; read by current() alone, as no code may keep its address while it waits.
+thread_local constinit Fiber* t_current = nullptr;
+
+// Wider than any frame, as a function need not touch all of its own.
+constexpr std::size_t kGuardBytes = std::size_t{64} << 10;
+
+// Memory for a stack, above some that nothing may touch.
+class Stack {
+ public:
+  explicit Stack(std::size_t bytes) {
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    bytes_ = (bytes + page - 1) / page * page + kGuardBytes;
+    void* const memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    guard_ = static_cast<std::byte*>(memory);
+    bottom_ = guard_ + kGuardBytes;
+    if (::mprotect(guard_, kGuardBytes, PROT_NONE) != 0) {
+      ::munmap(guard_, bytes_);
+      throw std::bad_alloc();
+    }
+  }
+  ~Stack() { ::munmap(guard_, bytes_); }
+  Stack(const Stack&) = delete;
+  Stack& operator=(const Stack&) = delete;
+
+  std::byte* bottom() const { return bottom_; }
+  std::size_t size() const { return bytes_ - static_cast<std::size_t>(bottom_ - guard_); }
+  std::byte* top() const { return bottom_ + size(); }
+
+ private:
+  std::byte* guard_ = nullptr;
+  std::byte* bottom_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// The stack is the fiber's, and outlives what runs on it.
+struct KeepsStack {
+  void deallocate(context::stack_context&) noexcept {}
+};
+
+}  // namespace
+
+Fiber* current() noexcept { return t_current; }
+
+// A stack and what runs on it: one job after the other.
+class Fiber {
+ public:
+  Fiber(Pool& of, std::size_t stack_bytes)
+      : pool(of), stack_(stack_bytes), notes_(stack_.bottom(), stack_.size()) {
+    context::stack_context place;
+    place.sp = stack_.top();
+    place.size = stack_.size();
+    inside_ = context::fiber(std::allocator_arg, context::preallocated(place.sp, place.size, place),
+                             KeepsStack{},
+                             [this](context::fiber&& outside) { return live(std::move(outside)); });
+  }
+  // Not while it has a job.
+  ~Fiber() {
+    job = nullptr;
+    enter();  // ends it
+  }
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  // Runs it until it leaves, or its job is done.
+  void enter() {
+    t_current = this;
+    notes_.before_enter();
+    inside_ = std::move(inside_).resume();
+    notes_.after_enter();
+    t_current = nullptr;
+  }
+  // On the fiber: goes back to where it was entered, until it is entered again.
+  void leave() {
+    notes_.own_leave();
+    outside_ = std::move(outside_).resume();
+    notes_.own_arrival();
+  }
+
+  Pool& pool;
+  Job* job = nullptr;
+  bool done = false;
+
+ private:
+  context::fiber live(context::fiber&& outside) noexcept {
+    outside_ = std::move(outside);
+    notes_.own_arrival();
+    while (job != nullptr) {
+      job->run();
+      done = true;
+      leave();
+    }
+    notes_.own_end();
+    return std::move(outside_);
+  }
+
+  Stack stack_;
+  SwitchNotes notes_;
+  context::fiber inside_;   // while it is not running
+  context::fiber outside_;  // while it is
+};
+
+Pool::Pool(const Options& options) : options_(options) {
+  all_.push_back(std::make_unique<Fiber>(*this, options_.stack_bytes));
+  free_.push_back(all_.back().get());
+}
+
+Pool::~Pool() {
+  assert(free_.size() == all_.size());
+  // What has a job yet is left where it is: whatever it waits for may still come.
+  for (std::unique_ptr<Fiber>& fiber : all_) {
+    if (fiber->job != nullptr) static_cast<void>(fiber.release());
+  }
+}
+
+// A fiber without a job; null where there is none, nor memory for another.
+Fiber* Pool::take() {
+  if (!free_.empty()) {
+    Fiber* const fiber = free_.back();
+    free_.pop_back();
+    return fiber;
+  }
+  if (all_.size() >= options_.most) return nullptr;
+  try {
+    all_.reserve(all_.size() + 1);
+    all_.push_back(std::make_unique<Fiber>(*this, options_.stack_bytes));
+    return all_.back().get();
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+bool Pool::run(Job& job) {
+  assert(current() == nullptr);
+  Fiber* const fiber = take();
+  if (fiber == nullptr) return false;
+  fiber->job = &job;
+  enter(*fiber);
+  return true;
+}
+
+void Pool::enter(Fiber& fiber) {
+  if (current() != nullptr) return ready_.push_back(&fiber);
+  switch_to(fiber);
+  while (!ready_.empty()) {
+    Fiber* const next = ready_.front();
+    ready_.erase(ready_.begin());
+    switch_to(*next);
+  }
+}
+
+void Pool::switch_to(Fiber& fiber) {
+  fiber.enter();
+  if (!std::exchange(fiber.done, false)) return;
+  Job& job = *std::exchange(fiber.job, nullptr);
+  free_.push_back(&fiber);
+  job.done();
+}
+
+void Wait::wait() {
+  if (finished_) return;
+  waiting_ = true;
+  fiber_->leave();
+}
+
+void Wait::finish() {
+  finished_ = true;
+  if (!waiting_) return;
+  fiber_->pool.enter(*fiber_);  // this Wait may be gone afterwards
+}
+
+}  // namespace sluice::server::fiber

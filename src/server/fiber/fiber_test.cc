@@ -1,0 +1,234 @@
+#include "server/fiber/fiber.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace sluice::server::fiber {
+namespace {
+
+class Does final : public Job {
+ public:
+  explicit Does(
+      std::function<void()> what, std::function<void()> then = [] {})
+      : what_(std::move(what)), then_(std::move(then)) {}
+  void run() override { what_(); }
+  void done() override { then_(); }
+
+ private:
+  std::function<void()> what_;
+  std::function<void()> then_;
+};
+
+TEST(FiberPool, RunsAJobThatDoesNotWaitBeforeItReturns) {
+  Pool pool({});
+  std::string said;
+  Does job([&] { said += "run,"; }, [&] { said += "done,"; });
+  EXPECT_TRUE(pool.run(job));
+  EXPECT_EQ(said, "run,done,");
+}
+
+TEST(FiberPool, ReturnsFromAJobThatWaitsAndEndsItInFinish) {
+  Pool pool({});
+  std::string said;
+  Wait* waits = nullptr;
+  Does job(
+      [&] {
+        Wait wait;
+        waits = &wait;
+        said += "run,";
+        wait.wait();
+        said += "waited,";
+      },
+      [&] { said += "done,"; });
+  EXPECT_TRUE(pool.run(job));
+  EXPECT_EQ(said, "run,");
+  waits->finish();
+  EXPECT_EQ(said, "run,waited,done,");
+}
+
+TEST(FiberPool, KnowsTheFiberThatRunsAndNoneOnTheLoopsStack) {
+  Pool pool({});
+  Fiber* inside = nullptr;
+  Fiber* in_done = inside;
+  Does job([&] { inside = current(); }, [&] { in_done = current(); });
+  EXPECT_EQ(current(), nullptr);
+  pool.run(job);
+  EXPECT_NE(inside, nullptr);
+  EXPECT_EQ(in_done, nullptr);
+  EXPECT_EQ(current(), nullptr);
+}
+
+TEST(FiberPool, HasNoMoreFibersThanItMayAndUsesThemAgain) {
+  Pool pool({.most = 2});
+  std::vector<Wait*> waits;
+  Does waiting([&] {
+    Wait wait;
+    waits.push_back(&wait);
+    wait.wait();
+  });
+  EXPECT_TRUE(pool.run(waiting));
+  EXPECT_TRUE(pool.run(waiting));
+  bool ran = false;
+  Does another([&] { ran = true; });
+  EXPECT_FALSE(pool.run(another));
+  EXPECT_FALSE(ran);
+  waits[0]->finish();
+  EXPECT_TRUE(pool.run(another));
+  EXPECT_TRUE(ran);
+  waits[1]->finish();
+}
+
+TEST(FiberPool, RunsAJobWithinTheDoneOfAnother) {
+  Pool pool({.most = 1});
+  bool ran = false;
+  Does second([&] { ran = true; });
+  std::unique_ptr<Does> first;
+  first = std::make_unique<Does>([] {},
+                                 [&] {
+                                   EXPECT_TRUE(pool.run(second));
+                                   first.reset();  // which it may
+                                 });
+  pool.run(*first);
+  EXPECT_TRUE(ran);
+}
+
+TEST(FiberPool, KeepsTheStacksOfManyApart) {
+  constexpr std::size_t kFibers = 100;
+  constexpr std::size_t kWaits = 20;
+  Pool pool({.most = kFibers, .stack_bytes = 64 << 10});
+  std::vector<Wait*> waits(kFibers);
+  std::vector<std::size_t> sums(kFibers);
+  std::vector<std::unique_ptr<Does>> jobs;
+  for (std::size_t i = 0; i < kFibers; ++i) {
+    jobs.push_back(std::make_unique<Does>([&, i] {
+      std::size_t own[512] = {};
+      for (std::size_t turn = 0; turn < kWaits; ++turn) {
+        for (std::size_t& cell : own) cell += i;
+        Wait wait;
+        waits[i] = &wait;
+        wait.wait();
+      }
+      for (const std::size_t cell : own) sums[i] += cell;
+    }));
+    ASSERT_TRUE(pool.run(*jobs.back()));
+  }
+  for (std::size_t turn = 0; turn < kWaits; ++turn) {
+    for (std::size_t i = 0; i < kFibers; ++i) waits[(i * 37 + turn) % kFibers]->finish();
+  }
+  for (std::size_t i = 0; i < kFibers; ++i) EXPECT_EQ(sums[i], 512 * kWaits * i);
+}
+
+TEST(FiberPool, KeepsExceptionsThatAreCaughtInTheFiber) {
+  Pool pool({});
+  std::string caught;
+  Does job([&] {
+    Wait wait;
+    try {
+      throw std::runtime_error("inside");
+    } catch (const std::exception& error) {
+      caught = error.what();
+    }
+    wait.finish();
+    wait.wait();
+  });
+  try {
+    throw std::runtime_error("outside");
+  } catch (const std::exception& error) {
+    pool.run(job);
+    EXPECT_STREQ(error.what(), "outside");
+  }
+  EXPECT_EQ(caught, "inside");
+}
+
+TEST(FiberPoolDeathTest, EndsTheProcessByAnExceptionThatLeavesAJob) {
+  Pool pool({});
+  Does job([] { throw std::runtime_error("nobody catches this"); });
+  EXPECT_DEATH(pool.run(job), "");
+}
+
+// Deeper than any stack here; `depth` keeps each call's frame.
+int sink(int depth) {  // NOLINT(misc-no-recursion)
+  volatile char frame[4096] = {};
+  frame[0] = static_cast<char>(depth);
+  return depth == 0 ? 0 : sink(depth - 1) + frame[0];
+}
+
+TEST(FiberPoolDeathTest, EndsTheProcessByAStackThatGrowsTooLong) {
+  Pool pool({});
+  volatile int depth = 1000;
+  Does job([&] { depth = sink(depth); });
+  EXPECT_DEATH(pool.run(job), "");
+}
+
+TEST(FiberWait, DoesNotWaitForWhatIsThereAlready) {
+  Pool pool({});
+  bool done = false;
+  Does job(
+      [&] {
+        Wait wait;
+        wait.finish();
+        wait.wait();
+      },
+      [&] { done = true; });
+  pool.run(job);
+  EXPECT_TRUE(done);
+}
+
+TEST(FiberWait, FinishedOnAnotherFiberGoesOnOnceThatLetsGo) {
+  Pool pool({.most = 3});
+  std::string said;
+  Wait* waits[2] = {};
+  Does first([&] {
+    Wait wait;
+    waits[0] = &wait;
+    wait.wait();
+    said += "first,";
+  });
+  Does second([&] {
+    Wait wait;
+    waits[1] = &wait;
+    wait.wait();
+    said += "second,";
+  });
+  Does third([&] {
+    waits[0]->finish();
+    waits[1]->finish();
+    said += "third,";
+  });
+  pool.run(first);
+  pool.run(second);
+  pool.run(third);
+  EXPECT_EQ(said, "third,first,second,");
+}
+
+TEST(FiberPool, IsOneForEachThread) {
+  const auto live = [] {
+    Pool pool({.most = 4});
+    Wait* waits = nullptr;
+    int turns = 0;
+    Does job([&] {
+      Wait wait;
+      waits = &wait;
+      wait.wait();
+      ++turns;
+    });
+    for (int i = 0; i < 1000; ++i) {
+      pool.run(job);
+      waits->finish();
+    }
+    EXPECT_EQ(turns, 1000);
+  };
+  std::thread other(live);
+  live();
+  other.join();
+}
+
+}  // namespace
+}  // namespace sluice::server::fiber

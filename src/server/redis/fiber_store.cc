@@ -1,0 +1,43 @@
+#include "server/redis/fiber_store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/fiber/fiber.h"
+
+namespace sluice::server {
+namespace {
+
+// Wakes the fiber that asked.
+class Waker final : public redis::Operation::Owner {
+ public:
+  void wait() { wait_.wait(); }
+  void finished(redis::Operation&) noexcept override { wait_.finish(); }
+
+ private:
+  fiber::Wait wait_;
+};
+
+}  // namespace
+
+Decision FiberStore::apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+                           std::span<Decision> each) noexcept {
+  if (client_ == nullptr || fiber::current() == nullptr) {
+    const Decision refusal{.outcome = Outcome::kDenied, .reason = Reason::kStoreError};
+    std::fill(each.begin(), each.end(), refusal);
+    return refusal;
+  }
+  if (free_.empty()) free_.push_back(redis::make_operation(*options_));
+  std::unique_ptr<redis::Operation> operation = std::move(free_.back());
+  free_.pop_back();
+  if (operation->prepare({verb, charges, now, each})) {
+    Waker waker;
+    operation->start(*client_, waker);
+    waker.wait();
+  }
+  const Decision decision = operation->decision();
+  free_.push_back(std::move(operation));
+  return decision;
+}
+
+}  // namespace sluice::server

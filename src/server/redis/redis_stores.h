@@ -1,0 +1,65 @@
+#pragma once
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "server/config/config.h"
+#include "server/loop.h"
+#include "sluice/circuit_breaker.h"
+#include "sluice/deny_cache.h"
+#include "sluice/failure_policy.h"
+#include "sluice/store_events.h"
+#include "stores/redis/store/operation.h"
+
+namespace sluice::server {
+
+// The stores on Redis of all event loops of a server, and what these have in common: one circuit
+// breaker, one deny cache, one local share. Each loop has a connection of its own.
+//
+//   limiter   deny cache -> circuit breaker -> Redis      what rules ask
+//   trial                   circuit breaker -> Redis      what rules on trial ask
+//   local     this process's share of the limits          `on_store_error: local`
+//
+// Thread-safety: make() by the thread that makes the loops; the rest from any thread. Ownership:
+// borrows the observer; outlives what it makes.
+class RedisStores {
+ public:
+  // Errors: what is wrong with the configuration, or a file of it that cannot be read.
+  static Expected<std::unique_ptr<RedisStores>> open(const Config& config, StoreObserver* observer);
+
+  std::unique_ptr<LoopStores> make(boost::asio::io_context& loop);
+
+  const redis::Target& target() const noexcept { return *target_; }
+  const std::shared_ptr<const redis::Target>& shared_target() const noexcept { return target_; }
+  const CircuitBreaker& breaker() const noexcept { return breaker_; }
+  // Null where it is off.
+  const DenyCache* deny_cache() const noexcept { return deny_cache_ ? &*deny_cache_ : nullptr; }
+  const LocalShareStore& local() const noexcept { return local_; }
+  // Of all loops together.
+  RedisStoreStats stats() const;
+
+ private:
+  class Chain;
+
+  RedisStores(const Config& config, std::shared_ptr<const redis::Target> target,
+              StoreObserver* observer);
+  void add(const redis::Client& client);
+  void remove(const redis::Client& client);
+
+  const std::shared_ptr<const redis::Target> target_;
+  StoreObserver* const observer_;
+  redis::OperationOptions options_;
+  std::atomic<std::uint64_t> gave_back_{0};
+  CircuitBreaker breaker_;
+  std::optional<DenyCache> deny_cache_;
+  LocalShareStore local_;
+  mutable std::mutex mutex_;  // of the two below
+  std::vector<const redis::Client*> clients_;
+  RedisStoreStats past_;  // of clients that are gone
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,193 @@
+#include "server/rules/published_rules.h"
+
+#include <hiredis/hiredis.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+
+// The preprocessor's part of xxHash's interface: all of it here, none of it linked.
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace sluice::server {
+namespace {
+
+constexpr std::string_view kFormat = "1";
+
+constexpr std::string_view kPushText = R"(local id = redis.call('HGET', KEYS[1], 'id')
+if not id and redis.call('EXISTS', KEYS[1]) == 1 then
+  return redis.error_reply('ERR the key holds a hash that is no rules')
+end
+if (id or '') ~= ARGV[1] then return 0 end
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], unpack(ARGV, 2))
+return 1
+)";
+constexpr redis::Script kPush{"push_rules", kPushText, "46b2719a53bd610e135e2cf8c1a65ad77ee38d6d"};
+
+std::string_view text_of(const redisReply& reply) noexcept {
+  if (reply.type != REDIS_REPLY_STRING && reply.type != REDIS_REPLY_STATUS) return {};
+  return {reply.str, reply.len};
+}
+
+std::optional<std::uint64_t> number_of(std::string_view text) noexcept {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+// Of names and texts, each with its size, so that none is taken for another.
+std::string id_of(std::uint64_t version, const std::vector<RulesText>& texts) {
+  std::string all;
+  for (const RulesText& text : texts) {
+    for (const std::string* part : {&text.name, &text.text}) {
+      all.append(std::to_string(part->size())).append(":").append(*part);
+    }
+  }
+  std::array<char, 16> digits{};
+  XXH64_hash_t hash = XXH3_64bits(all.data(), all.size());
+  for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit, hash >>= 4) {
+    *digit = "0123456789abcdef"[hash & 15];
+  }
+  return std::to_string(version) + "-" + std::string(digits.data(), digits.size());
+}
+
+// The fields of the hash, each a name and a value.
+template <typename Append>
+void for_each_field(const PublishedRules& rules, const Append& append) {
+  append("format", kFormat);
+  append("id", rules.id);
+  append("version", std::to_string(rules.version));
+  append("pushed_at", rules.pushed_at);
+  append("files", std::to_string(rules.texts.size()));
+  for (std::size_t i = 0; i < rules.texts.size(); ++i) {
+    append("name." + std::to_string(i), rules.texts[i].name);
+    append("text." + std::to_string(i), rules.texts[i].text);
+  }
+}
+
+void append_fields(redis::Command& command, const PublishedRules& rules) {
+  for_each_field(rules, [&](std::string_view name, std::string_view value) {
+    command.append(name);
+    command.append(value);
+  });
+}
+
+void begin(redis::Command& command, std::string_view key) {
+  command.script = nullptr;
+  command.elements = 0;
+  command.tail.clear();
+  command.slot = redis::slot_of(key);
+  command.repeatable = false;
+}
+
+// The reply of HGETALL.
+class Hash {
+ public:
+  explicit Hash(const redisReply& reply) : reply_(reply) {}
+
+  std::optional<std::string_view> find(std::string_view name) const {
+    for (std::size_t i = 0; i + 1 < reply_.elements; i += 2) {
+      if (text_of(*reply_.element[i]) == name) return text_of(*reply_.element[i + 1]);
+    }
+    return std::nullopt;
+  }
+  std::optional<std::uint64_t> number(std::string_view name) const {
+    const auto text = find(name);
+    return text ? number_of(*text) : std::nullopt;
+  }
+
+ private:
+  const redisReply& reply_;
+};
+
+}  // namespace
+
+Expected<PublishedRules> publish(std::uint64_t version, std::string pushed_at,
+                                 std::vector<RulesText> texts) {
+  std::size_t bytes = 0;
+  for (const RulesText& text : texts) bytes += text.name.size() + text.text.size();
+  if (texts.empty()) return Unexpected{"there are no rules to push; expected a file of them"};
+  if (texts.size() > kMostPublishedFiles) {
+    return Unexpected{std::to_string(texts.size()) + " files of rules; expected at most " +
+                      std::to_string(kMostPublishedFiles)};
+  }
+  if (bytes > kMostPublishedBytes) {
+    return Unexpected{std::to_string(bytes) + " bytes of rules; expected at most " +
+                      std::to_string(kMostPublishedBytes)};
+  }
+  std::string id = id_of(version, texts);
+  return PublishedRules{version, std::move(id), std::move(pushed_at), std::move(texts)};
+}
+
+void ask_for_id(redis::Command& command, std::string_view key) {
+  begin(command, key);
+  command.append("HGET");
+  command.append(key);
+  command.append("id");
+  command.repeatable = true;
+}
+
+void ask_for_rules(redis::Command& command, std::string_view key) {
+  begin(command, key);
+  command.append("HGETALL");
+  command.append(key);
+  command.repeatable = true;
+}
+
+Expected<std::optional<PublishedRules>> read_rules(const redisReply& reply) {
+  if (reply.type != REDIS_REPLY_ARRAY) return Unexpected{"the answer is no hash"};
+  if (reply.elements == 0) return std::optional<PublishedRules>{};
+  const Hash hash(reply);
+  const auto format = hash.find("format");
+  if (!format) return Unexpected{"a hash that is no rules"};
+  if (*format != kFormat) {
+    return Unexpected{"rules in the format '" + std::string(*format) +
+                      "', which this version does not know"};
+  }
+  const auto version = hash.number("version");
+  const auto files = hash.number("files");
+  if (!version || !files || *files > kMostPublishedFiles) return Unexpected{"damaged rules"};
+  std::vector<RulesText> texts;
+  for (std::uint64_t i = 0; i < *files; ++i) {
+    const auto name = hash.find("name." + std::to_string(i));
+    const auto text = hash.find("text." + std::to_string(i));
+    if (!name || !text)
+      return Unexpected{"damaged rules: file " + std::to_string(i) + " is missing"};
+    texts.push_back({std::string(*name), std::string(*text)});
+  }
+  auto rules =
+      publish(*version, std::string(hash.find("pushed_at").value_or("")), std::move(texts));
+  if (!rules) return Unexpected{"damaged rules: " + rules.error()};
+  if (rules->id != hash.find("id")) {
+    return Unexpected{"damaged rules: they were changed by something else than a push"};
+  }
+  return std::optional(std::move(*rules));
+}
+
+void ask_to_push(redis::Command& command, std::string_view key, const PublishedRules& rules,
+                 std::string_view expected) {
+  begin(command, key);
+  command.script = &kPush;
+  command.append(1);
+  command.append(key);
+  command.append(expected);
+  append_fields(command, rules);
+}
+
+void ask_to_overwrite(redis::Command& command, std::string_view key, const PublishedRules& rules) {
+  begin(command, key);
+  command.append("HSET");
+  command.append(key);
+  append_fields(command, rules);
+}
+
+Expected<bool> read_pushed(const redisReply& reply) {
+  if (reply.type != REDIS_REPLY_INTEGER) return Unexpected{"an answer that is no number"};
+  return reply.integer != 0;
+}
+
+}  // namespace sluice::server

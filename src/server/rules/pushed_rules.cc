@@ -1,0 +1,65 @@
+#include "server/rules/pushed_rules.h"
+
+#include <utility>
+
+namespace sluice::server {
+namespace {
+
+constexpr std::chrono::milliseconds kLongestStart{5'000};
+
+// Their names say where they are from.
+std::vector<RulesText> named(std::vector<RulesText> texts) {
+  for (RulesText& text : texts) text.name.insert(0, "redis:");
+  return texts;
+}
+
+std::string joined(const RulesKeeper::Errors& errors) {
+  std::string out;
+  for (const RuleError& error : errors) {
+    out.append(out.empty() ? "" : "\n").append(error.to_string());
+  }
+  return out;
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<PushedRules>> PushedRules::open(RedisRulesSource source,
+                                                         const RuleTerms& terms) {
+  auto found = RedisRules::wait_for(source, kLongestStart);
+  if (!found) return Unexpected{found.error()};
+  auto keeper =
+      RulesKeeper::open_source(named(std::move(found->texts)), SystemClock::instance(), terms);
+  if (!keeper) return Unexpected{joined(keeper.error())};
+  return std::unique_ptr<PushedRules>(
+      new PushedRules(std::move(source), std::move(found->id), std::move(*keeper)));
+}
+
+void PushedRules::follow(boost::asio::io_context& loop, RulesKeeper& keeper, Log& log,
+                         std::function<void()> changed) {
+  keeper_ = &keeper;
+  log_ = &log;
+  changed_ = std::move(changed);
+  rules_.reset(new RedisRules(loop, source_, known_, *this));  // an owner to itself alone
+}
+
+void PushedRules::on_rules(PublishedRules rules) {
+  const std::uint64_t pushed = rules.version;
+  const auto changed = keeper_->follow(named(std::move(rules.texts)));
+  if (!changed) {
+    for (const RuleError& error : changed.error()) {
+      log_->error("the rules stay as they are", {{"why", error.to_string()}, {"pushed", pushed}});
+    }
+    return;
+  }
+  log_->info(
+      *changed ? "new rules are in force" : "the rules are as they were",
+      {{"version", keeper_->version()}, {"rules", keeper_->status().rules}, {"pushed", pushed}});
+  if (*changed) changed_();
+}
+
+void PushedRules::on_trouble(std::string_view why) {
+  if (why.empty()) return log_->info("the rules in Redis can be read again");
+  log_->warning("the rules in Redis cannot be read; those in force stay", {{"why", why}});
+}
+
+}  // namespace sluice::server

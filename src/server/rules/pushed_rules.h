@@ -1,0 +1,48 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "server/logging/log.h"
+#include "server/rules/redis_rules.h"
+#include "server/rules/rules_keeper.h"
+
+namespace sluice::server {
+
+// A server's rules out of Redis: those that it starts with, and then every push. What is pushed and
+// wrong, and a Redis that cannot be reached, leave the rules in force as they are, and are logged.
+//
+// Thread-safety: the loop's thread, once follow() was called. Ownership: has the keeper; borrows
+// the loop and the log.
+class PushedRules final : RedisRules::Owner {
+ public:
+  // Waits at most 5 s for rules. Errors: lines that say why there are none, or what is wrong with
+  // them.
+  static Expected<std::unique_ptr<PushedRules>> open(RedisRulesSource source,
+                                                     const RuleTerms& terms = {});
+
+  // The rules in force. Once.
+  std::unique_ptr<RulesKeeper> take_keeper() { return std::move(opened_); }
+  // Follows pushes from now on; `changed` is called when other rules are in force.
+  void follow(boost::asio::io_context& loop, RulesKeeper& keeper, Log& log,
+              std::function<void()> changed);
+
+ private:
+  PushedRules(RedisRulesSource source, std::string known, std::unique_ptr<RulesKeeper> keeper)
+      : source_(std::move(source)), known_(std::move(known)), opened_(std::move(keeper)) {}
+
+  void on_rules(PublishedRules rules) override;
+  void on_trouble(std::string_view why) override;
+
+  const RedisRulesSource source_;
+  const std::string known_;
+  std::unique_ptr<RulesKeeper> opened_;
+  RulesKeeper* keeper_ = nullptr;
+  Log* log_ = nullptr;
+  std::function<void()> changed_;
+  std::unique_ptr<RedisRules> rules_;
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,240 @@
+#include "server/rules/redis_rules.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "server/rules/pushed_rules.h"
+#include "stores/redis/client/target.h"
+#include "tests/redis/redis_server.h"
+
+namespace sluice::server {
+namespace {
+
+using sluice_redis::RedisConnection;
+using sluice_redis::RedisServer;
+using std::chrono::milliseconds;
+
+constexpr const char* kKey = "sluice:rules";
+
+std::string rules_named(const std::string& name) {
+  return "version: 1\nrules:\n  - name: " + name +
+         "\n    limits: [ { algorithm: gcra, limit: 1, per: 1s, burst: 1 } ]\n";
+}
+
+// Sends a command as it is written for a client.
+class Publisher {
+ public:
+  explicit Publisher(const RedisServer& server) : connection_(server) {}
+
+  // Whether it was taken.
+  bool push(std::uint64_t version, const std::string& name, const std::string& expected = "") {
+    const auto rules = publish(version, "2026-11-21T07:48:59Z", {{"a.yaml", rules_named(name)}});
+    Sent sent;
+    ask_to_push(sent, kKey, *rules, expected);
+    last_id = rules->id;
+    const auto reply = run(sent);
+    last_error = reply->type == REDIS_REPLY_ERROR ? RedisConnection::text(reply) : "";
+    return last_error.empty() && *read_pushed(*reply);
+  }
+  void overwrite(std::uint64_t version, const std::string& text) {
+    const auto rules = publish(version, "2026-11-21T07:48:59Z", {{"a.yaml", text}});
+    Sent sent;
+    ask_to_overwrite(sent, kKey, *rules);
+    run(sent);
+  }
+  RedisConnection& connection() { return connection_; }
+
+  std::string last_id;
+  std::string last_error;
+
+ private:
+  struct Sent : redis::Command {
+    void done(const redis::Answer&) noexcept override {}
+  };
+  sluice_redis::Reply run(const Sent& sent) {
+    std::string head = "*" + std::to_string(sent.elements) + "\r\n";
+    if (sent.script != nullptr) {
+      const std::string text(sent.script->text);
+      head = "*" + std::to_string(sent.elements + 2) + "\r\n$4\r\nEVAL\r\n$" +
+             std::to_string(text.size()) + "\r\n" + text + "\r\n";
+    }
+    connection_.append_raw(head + sent.tail);
+    return connection_.next();
+  }
+
+  RedisConnection connection_;
+};
+
+std::shared_ptr<const redis::Target> target_of(const RedisServer& server) {
+  auto target = redis::make_target({.url = server.url()});
+  EXPECT_TRUE(target);
+  return *target;
+}
+
+// A loop that follows, and what it was told.
+class Follower final : public RedisRules::Owner {
+ public:
+  explicit Follower(const RedisServer& server, std::string known = "")
+      : rules_(loop_, {target_of(server), kKey, milliseconds(10)}, std::move(known), *this) {}
+
+  void on_rules(PublishedRules rules) override { seen.push_back(rules.version); }
+  void on_trouble(std::string_view why) override { troubles.emplace_back(why); }
+
+  // Runs until it is so; false where it is not within 10 s.
+  bool until(const std::function<bool()>& so) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!so() && std::chrono::steady_clock::now() < end) loop_.run_one_for(milliseconds(10));
+    return so();
+  }
+  void run_for(milliseconds time) { loop_.run_for(time); }
+
+  std::vector<std::uint64_t> seen;
+  std::vector<std::string> troubles;
+
+ private:
+  boost::asio::io_context loop_{1};
+  RedisRules rules_;
+};
+
+TEST(RedisRules, ArePushedOnlyInThePlaceOfThoseExpected) {
+  const RedisServer server;
+  Publisher publisher(server);
+  EXPECT_TRUE(publisher.push(1, "one"));
+  const std::string one = publisher.last_id;
+  EXPECT_FALSE(publisher.push(2, "two")) << "there are some";
+  EXPECT_FALSE(publisher.push(2, "two", "1-0000000000000000"));
+  EXPECT_TRUE(publisher.push(2, "two", one));
+  EXPECT_FALSE(publisher.push(2, "other", one));
+  const auto found = RedisRules::wait_for({target_of(server), kKey}, milliseconds(2000));
+  ASSERT_TRUE(found) << found.error();
+  EXPECT_EQ(found->version, 2U);
+  EXPECT_EQ(found->texts.front().text, rules_named("two"));
+}
+
+TEST(RedisRules, LeaveWhatIsNoRulesAsItIs) {
+  const RedisServer server;
+  Publisher publisher(server);
+  publisher.connection().run({"HSET", kKey, "a", "b"});
+  EXPECT_FALSE(publisher.push(1, "one"));
+  EXPECT_EQ(publisher.last_error, "ERR the key holds a hash that is no rules");
+  publisher.connection().run({"SET", kKey, "text"});
+  EXPECT_FALSE(publisher.push(1, "one"));
+  EXPECT_EQ(publisher.last_error.substr(0, 9), "WRONGTYPE");
+  EXPECT_EQ(RedisConnection::text(publisher.connection().run({"GET", kKey})), "text");
+}
+
+TEST(RedisRules, ScriptIsKnownByItsHash) {
+  const RedisServer server;
+  RedisConnection connection(server);
+  struct : redis::Command {
+    void done(const redis::Answer&) noexcept override {}
+  } sent;
+  ask_to_push(sent, kKey, *publish(1, "", {{"a", "b"}}), "");
+  const std::string loaded =
+      RedisConnection::text(connection.run({"SCRIPT", "LOAD", sent.script->text}));
+  EXPECT_EQ(loaded, sent.script->sha1);
+}
+
+TEST(RedisRules, SayWhyThereAreNone) {
+  RedisServer server;
+  const RedisRulesSource source{target_of(server), kKey, milliseconds(10)};
+  const auto none = RedisRules::wait_for(source, milliseconds(100));
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error(), "no rules could be read from " + server.url() +
+                              ": there are no rules at sluice:rules; expected some: sluice rules "
+                              "push FILE");
+  RedisConnection(server).run({"SET", kKey, "x"});
+  const auto other = RedisRules::wait_for(source, milliseconds(100));
+  ASSERT_FALSE(other);
+  EXPECT_NE(other.error().find("sluice:rules: WRONGTYPE"), std::string::npos) << other.error();
+  server.kill_now();
+  const auto gone = RedisRules::wait_for(source, milliseconds(100));
+  ASSERT_FALSE(gone);
+  EXPECT_NE(gone.error().find(server.socket()), std::string::npos) << gone.error();
+}
+
+TEST(RedisRules, AreFollowedFromPushToPush) {
+  const RedisServer server;
+  Publisher publisher(server);
+  ASSERT_TRUE(publisher.push(1, "one"));
+  Follower follower(server, publisher.last_id);
+  follower.run_for(milliseconds(50));
+  EXPECT_TRUE(follower.seen.empty()) << "known already";
+  ASSERT_TRUE(publisher.push(2, "two", publisher.last_id));
+  EXPECT_TRUE(follower.until([&] { return follower.seen.size() == 1; }));
+  publisher.overwrite(3, rules_named("three"));
+  EXPECT_TRUE(follower.until([&] { return follower.seen.size() == 2; }));
+  follower.run_for(milliseconds(50));
+  EXPECT_EQ(follower.seen, (std::vector<std::uint64_t>{2, 3}));
+  EXPECT_TRUE(follower.troubles.empty());
+}
+
+TEST(RedisRules, AreFollowedToAnotherVersionOneWhereTheServerForgot) {
+  const RedisServer server;
+  Publisher publisher(server);
+  ASSERT_TRUE(publisher.push(1, "one"));
+  Follower follower(server, publisher.last_id);
+  publisher.connection().run({"FLUSHALL"});
+  ASSERT_TRUE(follower.until([&] { return follower.troubles.size() == 1; }));
+  EXPECT_EQ(follower.troubles.front(), no_rules_at(kKey));
+  ASSERT_TRUE(publisher.push(1, "other"));
+  EXPECT_TRUE(follower.until([&] { return follower.seen.size() == 1; }));
+  EXPECT_EQ(follower.troubles.back(), "");
+}
+
+TEST(RedisRules, AreFollowedAgainAfterTheServerWasAway) {
+  RedisServer server;
+  Follower follower(server);
+  { ASSERT_TRUE(Publisher(server).push(1, "one")); }
+  ASSERT_TRUE(follower.until([&] { return follower.seen.size() == 1; }));
+  server.kill_now();
+  ASSERT_TRUE(follower.until([&] { return !follower.troubles.empty(); }));
+  const std::size_t told = follower.troubles.size();
+  follower.run_for(milliseconds(100));
+  EXPECT_EQ(follower.troubles.size(), told) << "once for each trouble";
+  server.start();
+  { ASSERT_TRUE(Publisher(server).push(1, "two")); }
+  EXPECT_TRUE(follower.until([&] { return follower.seen.size() == 2; }));
+}
+
+TEST(PushedRules, AreInForceWithinASecondAndStayWhereOthersAreWrong) {
+  const RedisServer server;
+  Publisher publisher(server);
+  ASSERT_TRUE(publisher.push(1, "one"));
+  auto pushed = PushedRules::open({target_of(server), kKey, milliseconds(10)});
+  ASSERT_TRUE(pushed) << pushed.error();
+  const auto keeper = (*pushed)->take_keeper();
+  EXPECT_EQ(keeper->status().sources, std::vector<std::string>{"redis:a.yaml"});
+  boost::asio::io_context loop{1};
+  Log log({.level = LogLevel::kOff});
+  int changes = 0;
+  (*pushed)->follow(loop, *keeper, log, [&] { ++changes; });
+  const auto until = [&](const std::function<bool()>& so) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!so() && std::chrono::steady_clock::now() < end) loop.run_one_for(milliseconds(10));
+    return so();
+  };
+  ASSERT_TRUE(publisher.push(2, "two", publisher.last_id));
+  EXPECT_TRUE(until([&] { return changes == 1; }));
+  EXPECT_NE(keeper->current().find("two"), nullptr);
+  publisher.overwrite(3, "version: 1\nrules: 7\n");
+  EXPECT_TRUE(until([&] { return keeper->status().failures == 1; }));
+  EXPECT_EQ(keeper->status().last_errors.front().file, "redis:a.yaml");
+  EXPECT_NE(keeper->current().find("two"), nullptr);
+  publisher.overwrite(4, rules_named("four"));
+  EXPECT_TRUE(until([&] { return changes == 2; }));
+  EXPECT_NE(keeper->current().find("four"), nullptr);
+  EXPECT_TRUE(keeper->status().last_errors.empty());
+}
+
+TEST(PushedRules, RefuseToStartWithRulesThatAreWrong) {
+  const RedisServer server;
+  Publisher(server).overwrite(1, "version: 1\nrules: 7\n");
+  const auto pushed = PushedRules::open({target_of(server), kKey, milliseconds(10)});
+  ASSERT_FALSE(pushed);
+  EXPECT_EQ(pushed.error().find("redis:a.yaml:2:8: error: "), 0U) << pushed.error();
+}
+
+}  // namespace
+}  // namespace sluice::server

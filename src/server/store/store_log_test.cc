@@ -1,0 +1,108 @@
+#include "server/store/store_log.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "server/logging/testing_pipe.h"
+#include "sluice/testing/manual_clock.h"
+
+namespace sluice::server {
+namespace {
+
+using namespace std::chrono_literals;
+using enum StoreEventKind;
+
+class StoreLogTest : public ::testing::Test {
+ protected:
+  // The lines without their time, after `tell` has told events.
+  template <class Tell>
+  std::vector<std::string> lines(Tell tell, LogLevel level = LogLevel::kDebug) {
+    TestingPipe pipe;
+    {
+      Log log({.level = level}, pipe.writing());
+      StoreLog events(log, clock_);
+      tell(events);
+    }
+    auto found = pipe.lines();
+    for (std::string& line : found) line.erase(0, line.find(' ') + 1);
+    return found;
+  }
+
+  testing::ManualClock clock_;
+};
+
+TEST_F(StoreLogTest, WritesWhatWhereAndWhy) {
+  EXPECT_EQ(
+      lines([](StoreLog& events) {
+        events.on({kConnectionLost, "10.0.0.5:6379", "end of file"});
+        events.on({kBreakerOpened, "", "5 failures in a row"});
+        events.on({kBreakerClosed, "", ""});
+      }),
+      (std::vector<std::string>{"warning a connection to the store was lost event=connection_lost "
+                                "endpoint=10.0.0.5:6379 why=\"end of file\"",
+                                "error the store is not asked; requests are answered by policy "
+                                "event=breaker_opened why=\"5 failures in a row\"",
+                                "info the store is asked again event=breaker_closed"}));
+}
+
+TEST_F(StoreLogTest, HasALineOfItsOwnForEachKind) {
+  const auto found = lines([](StoreLog& events) {
+    for (std::size_t i = 0; i < kStoreEventKinds; ++i) {
+      events.on({static_cast<StoreEventKind>(i), "", ""});
+    }
+  });
+  EXPECT_EQ(std::set<std::string>(found.begin(), found.end()).size(), kStoreEventKinds);
+  for (const std::string& line : found) EXPECT_EQ(line.find("something"), line.npos) << line;
+}
+
+TEST_F(StoreLogTest, WritesAFewLinesOfAKindAndThenHowManyWereNotWritten) {
+  const auto found = lines([&](StoreLog& events) {
+    for (int i = 0; i < 100; ++i) events.on({kRequestFailed, "", "OOM"});
+    events.on({kConnected, "", ""});
+    EXPECT_EQ(events.count(kRequestFailed), 100u);
+    EXPECT_EQ(events.count(kConnected), 1u);
+    clock_.advance(StoreLog::kEvery);
+    for (int i = 0; i < 2; ++i) events.on({kRequestFailed, "", "OOM"});
+  });
+  ASSERT_EQ(found.size(), StoreLog::kLines + 3);
+  EXPECT_EQ(found[StoreLog::kLines], "info connected to the store event=connected");
+  EXPECT_EQ(found[StoreLog::kLines + 1],
+            "warning the store answered with an error event=request_failed why=OOM suppressed=95");
+  EXPECT_EQ(found[StoreLog::kLines + 2],
+            "warning the store answered with an error event=request_failed why=OOM");
+}
+
+TEST_F(StoreLogTest, CountsAlsoWhatIsBelowTheLevelOfTheLog) {
+  const auto found = lines(
+      [](StoreLog& events) {
+        events.on({kConnected, "", ""});
+        events.on({kConnectFailed, "", ""});
+        EXPECT_EQ(events.count(kConnected), 1u);
+      },
+      LogLevel::kWarning);
+  EXPECT_EQ(found.size(), 1u);
+}
+
+TEST_F(StoreLogTest, ThreadsLoseNoEvent) {
+  constexpr int kThreads = 4;
+  constexpr int kEach = 2000;
+  std::uint64_t told = 0;
+  const auto found = lines([&](StoreLog& events) {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&] {
+        for (int n = 0; n < kEach; ++n) events.on({kRequestFailed, "", ""});
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    told = events.count(kRequestFailed);
+  });
+  EXPECT_EQ(told, std::uint64_t{kThreads * kEach});
+  EXPECT_EQ(found.size(), StoreLog::kLines);
+}
+
+}  // namespace
+}  // namespace sluice::server

@@ -1,0 +1,72 @@
+#include "server/store/store_metrics.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sluice::server {
+namespace {
+
+// One number of those that a store tells.
+template <typename Stats, typename Number>
+std::function<double()> one_of(const std::function<Stats()>& stats, Number Stats::*number) {
+  return [stats, number] { return static_cast<double>(stats().*number); };
+}
+
+void add_requests(metrics::Registry& registry, const std::function<RedisStoreStats()>& stats) {
+  registry.add_counter("sluice_store_asked_total", "Requests asked of the store.",
+                       one_of(stats, &RedisStoreStats::requests));
+  registry.add_counter("sluice_store_timeouts_total", "Requests without an answer in time.",
+                       one_of(stats, &RedisStoreStats::timeouts));
+  registry.add_counter("sluice_store_errors_total",
+                       "Requests that could not be asked, or were answered with an error.",
+                       one_of(stats, &RedisStoreStats::errors));
+  registry.add_counter("sluice_store_redirects_total", "MOVED and ASK answers of a cluster.",
+                       one_of(stats, &RedisStoreStats::redirects));
+  registry.add_counter("sluice_store_given_back_total",
+                       "Requests over several slots that were undone, as one slot denied.",
+                       one_of(stats, &RedisStoreStats::gave_back));
+  registry.add_gauge("sluice_store_connections", "Connections to the store that are ready.",
+                     one_of(stats, &RedisStoreStats::connected));
+  registry.add_gauge("sluice_store_pending", "Requests that wait for the store.",
+                     one_of(stats, &RedisStoreStats::pending));
+}
+
+}  // namespace
+
+void add_store_metrics(metrics::Registry& registry, const StoreSources& sources) {
+  add_requests(registry, sources.stats);
+  std::vector<metrics::Registry::Series> kinds;
+  for (std::size_t i = 0; i < kStoreEventKinds; ++i) {
+    const auto kind = static_cast<StoreEventKind>(i);
+    kinds.push_back({std::string(to_string(kind)), [events = &sources.events, kind] {
+                       return static_cast<double>(events->count(kind));
+                     }});
+  }
+  registry.add_counters("sluice_store_events_total", "What befell the store, by kind.", "event",
+                        std::move(kinds));
+  const CircuitBreaker* const breaker = &sources.breaker;
+  registry.add_gauge(
+      "sluice_store_breaker_open", "1 while requests are not asked of the store.",
+      [breaker] { return breaker->state() == CircuitBreaker::State::kClosed ? 0.0 : 1.0; });
+  registry.add_counter("sluice_store_not_asked_total",
+                       "Requests that were not asked of the store, as the breaker was open.",
+                       [breaker] { return static_cast<double>(breaker->refused()); });
+  registry.add_counter("sluice_deny_cache_hits_total", "Requests denied by the deny cache.",
+                       [cache = sources.deny_cache] {
+                         return cache != nullptr ? static_cast<double>(cache->hits()) : 0.0;
+                       });
+}
+
+void add_memory_metrics(metrics::Registry& registry, std::function<MemoryStoreStats()> stats) {
+  registry.add_gauge("sluice_store_keys", "Counters that the memory store holds.",
+                     one_of(stats, &MemoryStoreStats::keys));
+  registry.add_gauge("sluice_store_log_bytes", "Bytes of window logs and slices.",
+                     one_of(stats, &MemoryStoreStats::log_bytes));
+  registry.add_counter("sluice_store_evictions_total", "Live counters lost to a bound.",
+                       one_of(stats, &MemoryStoreStats::evictions));
+  registry.add_counter("sluice_store_swept_total", "Untouched counters dropped.",
+                       one_of(stats, &MemoryStoreStats::swept));
+}
+
+}  // namespace sluice::server

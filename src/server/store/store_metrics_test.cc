@@ -1,0 +1,96 @@
+#include "server/store/store_metrics.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "sluice/limiter.h"
+#include "sluice/testing/manual_clock.h"
+
+namespace sluice::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+// The value of a series in the registry's text.
+std::string value(const metrics::Registry& registry, const std::string& series) {
+  const std::string text = "\n" + registry.text();
+  const auto at = text.find("\n" + series + " ");
+  if (at == text.npos) return "(absent)";
+  const auto from = at + series.size() + 2;
+  return text.substr(from, text.find('\n', from) - from);
+}
+
+// Denies for a minute.
+class Denying final : public Store {
+ public:
+  Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
+                 std::span<Decision> each) noexcept override {
+    const Decision denied{
+        .outcome = Outcome::kDenied, .reason = Reason::kLimited, .retry_after = Duration{1min}};
+    for (Decision& decision : each) decision = denied;
+    return denied;
+  }
+};
+
+TEST(StoreMetrics, TellTheStateOfTheStore) {
+  testing::ManualClock clock;
+  Log log({.level = LogLevel::kOff}, STDERR_FILENO);
+  StoreLog events(log, clock);
+  CircuitBreaker breaker({.failures = 1}, &events, clock);
+  DenyCache cache({}, clock);
+  metrics::Registry registry;
+  add_store_metrics(registry,
+                    {.events = events, .breaker = breaker, .deny_cache = &cache, .stats = [] {
+                       return RedisStoreStats{.requests = 10,
+                                              .timeouts = 1,
+                                              .errors = 2,
+                                              .redirects = 3,
+                                              .gave_back = 4,
+                                              .connected = 5,
+                                              .pending = 6};
+                     }});
+  EXPECT_EQ(value(registry, "sluice_store_asked_total"), "10");
+  EXPECT_EQ(value(registry, "sluice_store_timeouts_total"), "1");
+  EXPECT_EQ(value(registry, "sluice_store_errors_total"), "2");
+  EXPECT_EQ(value(registry, "sluice_store_redirects_total"), "3");
+  EXPECT_EQ(value(registry, "sluice_store_given_back_total"), "4");
+  EXPECT_EQ(value(registry, "sluice_store_connections"), "5");
+  EXPECT_EQ(value(registry, "sluice_store_pending"), "6");
+  EXPECT_EQ(value(registry, "sluice_store_breaker_open"), "0");
+  EXPECT_EQ(value(registry, "sluice_store_events_total{event=\"breaker_opened\"}"), "0");
+
+  breaker.tell(breaker.try_pass(), Reason::kStoreError);
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(breaker.try_pass());
+  EXPECT_EQ(value(registry, "sluice_store_breaker_open"), "1");
+  EXPECT_EQ(value(registry, "sluice_store_not_asked_total"), "3");
+  EXPECT_EQ(value(registry, "sluice_store_events_total{event=\"breaker_opened\"}"), "1");
+
+  Denying denying;
+  DenyCacheStore cached(denying, cache);
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(Limiter(cached).try_acquire("k", gcra(1).per(1h)));
+  EXPECT_EQ(value(registry, "sluice_deny_cache_hits_total"), "2");
+}
+
+TEST(StoreMetrics, NeedNoDenyCache) {
+  Log log({.level = LogLevel::kOff}, STDERR_FILENO);
+  StoreLog events(log);
+  CircuitBreaker breaker;
+  metrics::Registry registry;
+  add_store_metrics(
+      registry, {.events = events, .breaker = breaker, .stats = [] { return RedisStoreStats{}; }});
+  EXPECT_EQ(value(registry, "sluice_deny_cache_hits_total"), "0");
+}
+
+TEST(StoreMetrics, TellWhatMemoryHolds) {
+  metrics::Registry registry;
+  add_memory_metrics(registry, [] {
+    return MemoryStoreStats{.keys = 1, .log_bytes = 2, .evictions = 3, .swept = 4};
+  });
+  EXPECT_EQ(value(registry, "sluice_store_keys"), "1");
+  EXPECT_EQ(value(registry, "sluice_store_log_bytes"), "2");
+  EXPECT_EQ(value(registry, "sluice_store_evictions_total"), "3");
+  EXPECT_EQ(value(registry, "sluice_store_swept_total"), "4");
+}
+
+}  // namespace
+}  // namespace sluice::server

@@ -1,0 +1,233 @@
+#include "sluice/circuit_breaker.h"
+
+#include <gtest/gtest.h>
+
+#include "sluice/testing/manual_clock.h"
+#include "stores/policy/test_store.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+using State = CircuitBreaker::State;
+using enum StoreEventKind;
+
+class CircuitBreakerTest : public ::testing::Test {
+ protected:
+  // One request that ends so, if it may be asked.
+  bool ask(Reason reason) {
+    const auto pass = breaker_.try_pass();
+    breaker_.tell(pass, reason);
+    return static_cast<bool>(pass);
+  }
+  void ask_times(int times, Reason reason) {
+    for (int i = 0; i < times; ++i) EXPECT_TRUE(ask(reason)) << i;
+  }
+  void open() {
+    ask_times(5, Reason::kStoreTimeout);
+    ASSERT_EQ(breaker_.state(), State::kOpen);
+  }
+
+  testing::ManualClock clock_;
+  TestObserver observer_;
+  CircuitBreaker breaker_{{}, &observer_, clock_};
+};
+
+TEST_F(CircuitBreakerTest, OpensAfterFiveFailuresInARow) {
+  ask_times(4, Reason::kStoreTimeout);
+  EXPECT_EQ(breaker_.state(), State::kClosed);
+  ask_times(1, Reason::kStoreError);
+  EXPECT_EQ(breaker_.state(), State::kOpen);
+  EXPECT_FALSE(ask(Reason::kOk));
+  EXPECT_EQ(breaker_.refused(), 1u);
+  EXPECT_EQ(observer_.kinds(), std::vector{kBreakerOpened});
+  EXPECT_EQ(observer_.last_why(), "5 failures in a row, the last store_error");
+}
+
+TEST_F(CircuitBreakerTest, CountsFailuresInARowHoweverFarApart) {
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_TRUE(ask(Reason::kStoreTimeout));
+    clock_.advance(1min);
+  }
+  EXPECT_NE(breaker_.state(), State::kClosed);
+}
+
+TEST_F(CircuitBreakerTest, AnAnswerEndsARow) {
+  for (const Reason answer : {Reason::kOk, Reason::kLimited, Reason::kForeignValue}) {
+    ask_times(4, Reason::kStoreTimeout);
+    ask_times(1, answer);
+    ask_times(4, Reason::kStoreTimeout);
+    EXPECT_EQ(breaker_.state(), State::kClosed) << to_string(answer);
+    ask_times(1, Reason::kOk);
+    clock_.advance(2s);
+  }
+}
+
+TEST_F(CircuitBreakerTest, AnInvalidRequestSaysNothing) {
+  ask_times(4, Reason::kStoreTimeout);
+  ask_times(1, Reason::kInvalid);
+  ask_times(1, Reason::kStoreTimeout);
+  EXPECT_EQ(breaker_.state(), State::kOpen);
+}
+
+TEST_F(CircuitBreakerTest, OpensWhereHalfOfTwentyRequestsFail) {
+  for (int i = 0; i < 9; ++i) {
+    ask_times(1, Reason::kStoreTimeout);
+    ask_times(1, Reason::kOk);
+  }
+  ask_times(1, Reason::kOk);
+  EXPECT_EQ(breaker_.state(), State::kClosed);
+  ask_times(1, Reason::kStoreTimeout);
+  EXPECT_EQ(breaker_.state(), State::kOpen);
+  EXPECT_EQ(observer_.last_why(), "10 of 20 requests failed, the last store_timeout");
+}
+
+TEST_F(CircuitBreakerTest, StaysClosedWhereFewerThanHalfFail) {
+  for (int i = 0; i < 1000; ++i) {
+    ask_times(1, Reason::kStoreTimeout);
+    ask_times(2, Reason::kOk);
+  }
+  EXPECT_EQ(breaker_.state(), State::kClosed);
+}
+
+TEST_F(CircuitBreakerTest, ForgetsAShareAfterItsWindow) {
+  for (int i = 0; i < 9; ++i) {
+    ask_times(1, Reason::kStoreTimeout);
+    ask_times(1, Reason::kOk);
+  }
+  clock_.advance(1s + 1us);
+  for (int i = 0; i < 9; ++i) {
+    ask_times(1, Reason::kStoreTimeout);
+    ask_times(1, Reason::kOk);
+  }
+  EXPECT_EQ(breaker_.state(), State::kClosed);
+}
+
+TEST_F(CircuitBreakerTest, CountsOnlyFailuresInARowWhereNoShareIsSet) {
+  CircuitBreaker breaker({.failed_percent = 0}, nullptr, clock_);
+  for (int i = 0; i < 1000; ++i) {
+    for (const Reason reason : {Reason::kStoreError, Reason::kStoreError, Reason::kOk}) {
+      breaker.tell(breaker.try_pass(), reason);
+    }
+  }
+  EXPECT_EQ(breaker.state(), State::kClosed);
+}
+
+TEST_F(CircuitBreakerTest, IsStillOpenBeforeHalfOfItsTime) {
+  open();
+  clock_.advance(500ms - 1us);
+  EXPECT_FALSE(ask(Reason::kOk));
+  EXPECT_EQ(breaker_.state(), State::kOpen);
+}
+
+TEST_F(CircuitBreakerTest, LetsOneProbePassAfterItsTime) {
+  open();
+  clock_.advance(1s);
+  const auto probe = breaker_.try_pass();
+  EXPECT_TRUE(probe);
+  EXPECT_EQ(breaker_.state(), State::kProbing);
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(breaker_.try_pass());
+  EXPECT_EQ(observer_.kinds(), (std::vector{kBreakerOpened, kBreakerProbing}));
+  breaker_.tell(probe, Reason::kLimited);
+  EXPECT_EQ(breaker_.state(), State::kClosed);
+  EXPECT_EQ(observer_.kinds(), (std::vector{kBreakerOpened, kBreakerProbing, kBreakerClosed}));
+  EXPECT_TRUE(ask(Reason::kOk));
+}
+
+TEST_F(CircuitBreakerTest, OpensAgainWhenTheProbeFails) {
+  open();
+  clock_.advance(1s);
+  EXPECT_TRUE(ask(Reason::kStoreTimeout));
+  EXPECT_EQ(breaker_.state(), State::kOpen);
+  EXPECT_EQ(observer_.last_why(), "the probe failed: store_timeout");
+  clock_.advance(1s - 1us);
+  EXPECT_FALSE(ask(Reason::kOk)) << "the second time is 1 s to 2 s";
+  clock_.advance(1s + 1us);
+  EXPECT_TRUE(ask(Reason::kOk));
+  EXPECT_EQ(breaker_.state(), State::kClosed);
+}
+
+TEST_F(CircuitBreakerTest, WaitsAtMostTenSecondsHoweverManyProbesFail) {
+  open();
+  for (int i = 0; i < 100; ++i) {
+    clock_.advance(10s);
+    EXPECT_TRUE(ask(Reason::kStoreError)) << i;
+  }
+  clock_.advance(5s - 1us);
+  EXPECT_FALSE(ask(Reason::kOk));
+}
+
+TEST_F(CircuitBreakerTest, StartsWithItsShortestTimeAfterItWasClosed) {
+  open();
+  for (int i = 0; i < 10; ++i) {
+    clock_.advance(10s);
+    EXPECT_TRUE(ask(Reason::kStoreError));
+  }
+  clock_.advance(10s);
+  EXPECT_TRUE(ask(Reason::kOk));
+  open();
+  clock_.advance(1s);
+  EXPECT_TRUE(ask(Reason::kOk));
+}
+
+TEST_F(CircuitBreakerTest, DrawsItsTimesAtRandom) {
+  std::vector<Duration> times;
+  for (int i = 0; i < 20; ++i) {
+    open();
+    Duration waited{0};
+    for (; !ask(Reason::kOk); waited += 1ms) clock_.advance(1ms);
+    EXPECT_GE(waited, 500ms);
+    EXPECT_LE(waited, 1s);
+    times.push_back(waited);
+  }
+  EXPECT_NE(*std::min_element(times.begin(), times.end()),
+            *std::max_element(times.begin(), times.end()));
+}
+
+TEST_F(CircuitBreakerTest, DoesNotCountAnswersFromBeforeItOpened) {
+  const auto early = breaker_.try_pass();
+  open();
+  breaker_.tell(early, Reason::kOk);
+  EXPECT_EQ(breaker_.state(), State::kOpen);
+  clock_.advance(1s);
+  const auto probe = breaker_.try_pass();
+  breaker_.tell(early, Reason::kOk);
+  EXPECT_EQ(breaker_.state(), State::kProbing);
+  breaker_.tell(probe, Reason::kOk);
+  for (int i = 0; i < 10; ++i) breaker_.tell(early, Reason::kStoreTimeout);
+  EXPECT_EQ(breaker_.state(), State::kClosed) << "these failed in an earlier time";
+}
+
+TEST_F(CircuitBreakerTest, LetsAnotherProbePassWhereOneNeverTells) {
+  open();
+  clock_.advance(1s);
+  const auto lost = breaker_.try_pass();
+  EXPECT_TRUE(lost);
+  clock_.advance(1s - 1us);
+  EXPECT_FALSE(breaker_.try_pass());
+  clock_.advance(1us);
+  const auto next = breaker_.try_pass();
+  EXPECT_TRUE(next);
+  breaker_.tell(lost, Reason::kStoreTimeout);
+  EXPECT_EQ(breaker_.state(), State::kProbing) << "only the newest probe counts";
+  breaker_.tell(next, Reason::kOk);
+  EXPECT_EQ(breaker_.state(), State::kClosed);
+}
+
+TEST_F(CircuitBreakerTest, ProbesWithTheNextRequestWhereThatOfTheProbeWasInvalid) {
+  open();
+  clock_.advance(1s);
+  EXPECT_TRUE(ask(Reason::kInvalid));
+  EXPECT_EQ(breaker_.state(), State::kOpen);
+  EXPECT_TRUE(ask(Reason::kOk));
+  EXPECT_EQ(breaker_.state(), State::kClosed);
+}
+
+TEST_F(CircuitBreakerTest, NeedsNoObserver) {
+  CircuitBreaker breaker({.failures = 0}, nullptr, clock_);
+  breaker.tell(breaker.try_pass(), Reason::kStoreError);
+  EXPECT_EQ(breaker.state(), State::kOpen) << "0 failures count as 1";
+}
+
+}  // namespace
+}  // namespace sluice

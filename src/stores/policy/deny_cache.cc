@@ -1,0 +1,190 @@
+#include "sluice/deny_cache.h"
+
+#include <algorithm>
+#include <array>
+
+#include "limiter/combine.h"
+#include "stores/policy/deny_table.h"
+#include "stores/policy/spread_count.h"
+
+namespace sluice {
+namespace {
+
+using memory::Fingerprint;
+using policy::Denial;
+using policy::DenyTable;
+using policy::PackedNumbers;
+
+// Requests of up to so many charges keep what is known of them in a small frame.
+constexpr std::size_t kFewCharges = 4;
+
+// Whether a limit has denied, so that nothing was taken.
+constexpr bool is_denial(const Decision& decision) noexcept {
+  return decision.reason == Reason::kLimited || decision.reason == Reason::kNever;
+}
+
+Decision not_asked(const Charge& charge) noexcept {
+  return {.reason = Reason::kDenyCache, .limit = charge.limit.capacity()};
+}
+
+}  // namespace
+
+class DenyCache::Impl {
+ public:
+  Impl(const DenyCacheOptions& options, const Clock& clock)
+      : table_(options.max_keys), clock_(clock), longest_(options.longest) {}
+
+  bool is_on() const noexcept { return longest_ > Duration{0}; }
+  std::uint64_t hits() const noexcept { return hits_.get(); }
+
+  Decision take_one(Store& store, const Charge& charge) noexcept;
+  // Up to N charges, at least one, an answer for each.
+  template <std::size_t N>
+  Decision take(Store& store, std::span<const Charge> charges, std::span<Decision> each) noexcept;
+  void forget(std::span<const Charge> charges) noexcept;
+
+ private:
+  // A charge that is looked up.
+  struct Asked {
+    Fingerprint key = {};
+    DenyTable::Group* group = nullptr;
+    std::uint64_t forgotten = 0;
+    bool is_denied = false;
+    bool may_make_room = false;  // admitted, it may make a denial that is here untrue
+    Decision decision = {};      // where it is denied
+  };
+
+  void look(const Charge& charge, Instant now, Asked& asked) noexcept;
+  void learn(const Charge& charge, Instant now, const Asked& asked, const Decision& request,
+             const Decision& own) noexcept;
+
+  policy::SpreadCount hits_;
+  const memory::FingerprintMaker fingerprint_;
+  DenyTable table_;
+  const Clock& clock_;
+  const Duration longest_;
+};
+
+void DenyCache::Impl::look(const Charge& charge, Instant now, Asked& asked) noexcept {
+  asked.key = fingerprint_(charge.tag, charge.key, charge.limit.algorithm());
+  asked.group = &table_.group_of(asked.key);
+  asked.forgotten = DenyTable::forgotten(*asked.group);
+  Denial denial;
+  const auto found = DenyTable::find(*asked.group, asked.key, PackedNumbers(charge.limit), denial);
+  if (found == DenyTable::Found::kNothing) return;
+  const Duration since = now - denial.told_at;
+  if (since >= std::min(denial.retry_after, longest_)) return;
+  asked.may_make_room = found == DenyTable::Found::kOther ||
+                        charge.limit.algorithm() == Algorithm::kSlidingWindowHybrid;
+  // Another thread may have read the clock later and put it in sooner.
+  if (found != DenyTable::Found::kDenial || charge.cost < denial.cost || since < Duration{0})
+    return;
+  asked.is_denied = true;
+  asked.decision = {.outcome = Outcome::kDenied,
+                    .reason = Reason::kDenyCache,
+                    .limit = charge.limit.capacity(),
+                    .remaining = denial.remaining,
+                    .reset_after = std::max(denial.reset_after - since, Duration{0}),
+                    .retry_after = denial.retry_after - since};
+}
+
+// `now` is from before the store was asked, so that no wait ends too late.
+void DenyCache::Impl::learn(const Charge& charge, Instant now, const Asked& asked,
+                            const Decision& request, const Decision& own) noexcept {
+  if (own.reason == Reason::kLimited && own.retry_after) {
+    const Denial denial{.told_at = now,
+                        .retry_after = *own.retry_after,
+                        .reset_after = own.reset_after,
+                        .cost = static_cast<std::uint32_t>(charge.cost),
+                        .remaining = own.remaining};
+    table_.put(*asked.group, asked.forgotten, asked.key, PackedNumbers(charge.limit), denial);
+  } else if (asked.may_make_room && !is_denial(request)) {
+    table_.forget(*asked.group, asked.key);
+  }
+}
+
+Decision DenyCache::Impl::take_one(Store& store, const Charge& charge) noexcept {
+  const Instant now = clock_.now();
+  Asked asked;
+  look(charge, now, asked);
+  if (asked.is_denied && charge.cost <= charge.limit.capacity()) {
+    hits_.add_one();
+    return asked.decision;
+  }
+  const Decision decision = store.apply_one(Verb::kTake, charge, {});
+  learn(charge, now, asked, decision, decision);
+  return decision;
+}
+
+template <std::size_t N>
+Decision DenyCache::Impl::take(Store& store, std::span<const Charge> charges,
+                               std::span<Decision> each) noexcept {
+  const Instant now = clock_.now();
+  std::array<Asked, N> all;
+  bool any_denied = false;
+  bool plain = true;  // no cost beyond its capacity, no two charges on one counter
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    look(charges[i], now, all[i]);
+    any_denied |= all[i].is_denied;
+    plain &= charges[i].cost <= charges[i].limit.capacity();
+    for (std::size_t j = 0; j < i; ++j) plain &= all[j].key != all[i].key;
+  }
+  Decision decision;
+  if (any_denied && plain) {
+    for (std::size_t i = 0; i < charges.size(); ++i) {
+      each[i] = all[i].is_denied ? all[i].decision : not_asked(charges[i]);
+    }
+    combine(each, decision);
+    hits_.add_one();
+    return decision;
+  }
+  decision = store.apply(Verb::kTake, charges, {}, each);
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    const bool may_learn = plain || each[i].reason != Reason::kLimited;
+    if (may_learn) learn(charges[i], now, all[i], decision, each[i]);
+  }
+  return decision;
+}
+
+void DenyCache::Impl::forget(std::span<const Charge> charges) noexcept {
+  for (const Charge& charge : charges) {
+    const Fingerprint key = fingerprint_(charge.tag, charge.key, charge.limit.algorithm());
+    table_.forget(table_.group_of(key), key);
+  }
+}
+
+DenyCache::DenyCache(const DenyCacheOptions& options, const Clock& clock)
+    : impl_(std::make_unique<Impl>(options, clock)) {}
+DenyCache::~DenyCache() = default;
+
+std::uint64_t DenyCache::hits() const noexcept { return impl_->hits(); }
+
+DenyCacheStore::DenyCacheStore(Store& store, DenyCache& cache) noexcept
+    : store_(&store), cache_(cache.impl_.get()) {}
+
+Decision DenyCacheStore::apply(Verb verb, std::span<const Charge> charges,
+                               std::optional<Instant> now, std::span<Decision> each) noexcept {
+  const bool is_usual =
+      !charges.empty() && charges.size() <= kMaxCharges && each.size() == charges.size();
+  if (!is_usual || !cache_->is_on() || verb == Verb::kPeek) {
+    return store_->apply(verb, charges, now, each);
+  }
+  if (verb == Verb::kTake && !now) {
+    if (charges.size() <= kFewCharges) return cache_->take<kFewCharges>(*store_, charges, each);
+    return cache_->take<kMaxCharges>(*store_, charges, each);
+  }
+  const Decision decision = store_->apply(verb, charges, now, each);
+  cache_->forget(charges);
+  return decision;
+}
+
+Decision DenyCacheStore::apply_one(Verb verb, const Charge& charge,
+                                   std::optional<Instant> now) noexcept {
+  if (!cache_->is_on() || verb == Verb::kPeek) return store_->apply_one(verb, charge, now);
+  if (verb == Verb::kTake && !now) return cache_->take_one(*store_, charge);
+  const Decision decision = store_->apply_one(verb, charge, now);
+  cache_->forget({&charge, 1});
+  return decision;
+}
+
+}  // namespace sluice

@@ -1,0 +1,283 @@
+#include "sluice/deny_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "sluice/limiter.h"
+#include "sluice/memory_store.h"
+#include "sluice/testing/manual_clock.h"
+#include "stores/policy/test_store.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kLimit = token_bucket(10).per(10s);  // a unit a second
+
+// A cache before a store that counts what it is asked, before a memory store.
+class DenyCacheTest : public ::testing::Test {
+ protected:
+  // Counts, and passes on.
+  class Counting final : public Store {
+   public:
+    explicit Counting(Store& store) : store_(store) {}
+    Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+                   std::span<Decision> each) noexcept override {
+      ++asked;
+      return store_.apply(verb, charges, now, each);
+    }
+    int asked = 0;
+
+   private:
+    Store& store_;
+  };
+
+  void exhaust(std::string_view key) {
+    ASSERT_TRUE(limiter_.try_acquire(key, kLimit, 10));
+    ASSERT_EQ(limiter_.try_acquire(key, kLimit).reason, Reason::kLimited);
+    inner_.asked = 0;
+  }
+  // Whether the cache has answered.
+  bool is_hit(const Decision& decision) {
+    EXPECT_EQ(decision.reason == Reason::kDenyCache, inner_.asked == 0);
+    inner_.asked = 0;
+    return decision.reason == Reason::kDenyCache && !decision.allowed();
+  }
+
+  testing::ManualClock clock_;
+  MemoryStore memory_{{}, clock_};
+  Counting inner_{memory_};
+  DenyCache cache_{{}, clock_};
+  DenyCacheStore store_{inner_, cache_};
+  Limiter limiter_{store_};
+};
+
+TEST_F(DenyCacheTest, AnswersWhatTheStoreHasDenied) {
+  exhaust("k");
+  clock_.advance(300ms);
+  const Decision denied = limiter_.try_acquire("k", kLimit);
+  EXPECT_EQ(denied, (Decision{.outcome = Outcome::kDenied,
+                              .reason = Reason::kDenyCache,
+                              .limit = 10,
+                              .remaining = 0,
+                              .reset_after = 9700ms,
+                              .retry_after = Duration{700ms}}));
+  EXPECT_EQ(inner_.asked, 0);
+  EXPECT_EQ(cache_.hits(), 1u);
+  EXPECT_FALSE(is_hit(limiter_.try_acquire("another", kLimit)));
+}
+
+TEST_F(DenyCacheTest, AsksAgainExactlyAtRetryAfter) {
+  exhaust("k");
+  clock_.advance(1s - 1us);
+  EXPECT_TRUE(is_hit(limiter_.try_acquire("k", kLimit)));
+  clock_.advance(1us);
+  EXPECT_TRUE(limiter_.try_acquire("k", kLimit));
+}
+
+TEST_F(DenyCacheTest, AsksAgainAfterTheLongestTimeThatItBelieves) {
+  DenyCache cache({.longest = 250ms}, clock_);
+  DenyCacheStore store(inner_, cache);
+  Limiter limiter(store);
+  exhaust("k");
+  EXPECT_FALSE(is_hit(limiter.try_acquire("k", kLimit)));
+  clock_.advance(250ms - 1us);
+  EXPECT_TRUE(is_hit(limiter.try_acquire("k", kLimit)));
+  clock_.advance(1us);
+  EXPECT_FALSE(is_hit(limiter.try_acquire("k", kLimit)));
+  EXPECT_TRUE(is_hit(limiter.try_acquire("k", kLimit)));
+}
+
+TEST_F(DenyCacheTest, IsOffWhereItBelievesNothing) {
+  DenyCache cache({.longest = 0s}, clock_);
+  DenyCacheStore store(inner_, cache);
+  exhaust("k");
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(is_hit(Limiter(store).try_acquire("k", kLimit)));
+}
+
+TEST_F(DenyCacheTest, AnswersTheSameAndLargerCostsOnly) {
+  exhaust("k");
+  clock_.advance(10s);
+  ASSERT_TRUE(limiter_.try_acquire("k", kLimit, 7));
+  ASSERT_EQ(limiter_.try_acquire("k", kLimit, 5).retry_after, Duration{2s});
+  inner_.asked = 0;
+  EXPECT_FALSE(is_hit(limiter_.try_acquire("k", kLimit, 1)));
+  const Decision larger = limiter_.try_acquire("k", kLimit, 6);
+  EXPECT_TRUE(is_hit(larger));
+  EXPECT_EQ(larger.retry_after, Duration{2s}) << "of the cost that was denied";
+}
+
+TEST_F(DenyCacheTest, ACostBeyondTheCapacityIsNever) {
+  exhaust("k");
+  EXPECT_EQ(limiter_.try_acquire("k", kLimit, 11).reason, Reason::kNever);
+  EXPECT_EQ(limiter_.check(std::array{Charge{"k", kLimit, 11}, Charge{"x", kLimit}}).reason,
+            Reason::kNever);
+  inner_.asked = 0;
+  EXPECT_TRUE(is_hit(limiter_.try_acquire("k", kLimit, 10)));
+}
+
+TEST_F(DenyCacheTest, AsksUnderOtherNumbers) {
+  exhaust("k");
+  const Limit wider = token_bucket(11).per(10s);
+  EXPECT_TRUE(limiter_.try_acquire("k", wider));
+  EXPECT_FALSE(is_hit(limiter_.try_acquire("k", kLimit))) << "what was changed was forgotten";
+  exhaust("l");
+  EXPECT_FALSE(is_hit(limiter_.try_acquire("l", token_bucket(10).per(20s))));
+  EXPECT_FALSE(is_hit(limiter_.try_acquire("l", gcra(10).per(10s))));
+  EXPECT_FALSE(is_hit(limiter_.check(std::array{Charge{"l", kLimit, 1, "tag"}})));
+}
+
+TEST_F(DenyCacheTest, PeeksAndStatedInstantsAreAsked) {
+  exhaust("k");
+  EXPECT_FALSE(is_hit(limiter_.peek("k", kLimit)));
+  EXPECT_FALSE(is_hit(limiter_.try_acquire("k", kLimit, 1, clock_.now())));
+  exhaust("l");
+  EXPECT_FALSE(is_hit(limiter_.try_acquire("l", kLimit, 1, clock_.now())))
+      << "what is stated is not looked up";
+}
+
+TEST_F(DenyCacheTest, DoesNotLearnFromPeeks) {
+  ASSERT_TRUE(limiter_.try_acquire("k", kLimit, 10));
+  EXPECT_FALSE(limiter_.peek("k", kLimit));
+  inner_.asked = 0;
+  EXPECT_FALSE(is_hit(limiter_.try_acquire("k", kLimit)));
+}
+
+TEST_F(DenyCacheTest, ForgetsWhatIsGivenBackOrReset) {
+  exhaust("k");
+  EXPECT_TRUE(limiter_.refund("k", kLimit));
+  EXPECT_TRUE(limiter_.try_acquire("k", kLimit));
+  exhaust("l");
+  EXPECT_TRUE(limiter_.apply(Verb::kReset, std::array{Charge{"l", kLimit}, Charge{"m", kLimit}}));
+  EXPECT_TRUE(limiter_.try_acquire("l", kLimit));
+  exhaust("n");
+  EXPECT_TRUE(store_.apply_one(Verb::kReset, {"n", kLimit}, clock_.now()));
+  EXPECT_TRUE(limiter_.try_acquire("n", kLimit));
+}
+
+TEST_F(DenyCacheTest, ForgetsAlsoWhereTheRefundFails) {
+  TestStore failing;
+  DenyCacheStore other(failing, cache_);
+  for (const Verb verb : {Verb::kRefund, Verb::kReset}) {
+    exhaust("k");
+    failing.fail(Reason::kStoreTimeout);
+    EXPECT_FALSE(other.apply_one(verb, {"k", kLimit}, {}));
+    EXPECT_FALSE(is_hit(limiter_.try_acquire("k", kLimit)));
+    limiter_.reset("k", kLimit);
+  }
+}
+
+TEST_F(DenyCacheTest, ADenialFromBeforeAResetIsNotRemembered) {
+  TestStore slow;
+  DenyCacheStore store(slow, cache_);
+  slow.answer = {.outcome = Outcome::kDenied, .reason = Reason::kLimited, .retry_after = 1s};
+  slow.before_answer = [&] { limiter_.reset("k", kLimit); };
+  store.apply_one(Verb::kTake, {"k", kLimit}, {});
+  slow.before_answer = nullptr;
+  slow.asked = 0;
+  store.apply_one(Verb::kTake, {"k", kLimit}, {});
+  EXPECT_EQ(slow.asked, 1);
+  store.apply_one(Verb::kTake, {"k", kLimit}, {});
+  EXPECT_EQ(slow.asked, 1) << "the second denial is remembered";
+}
+
+TEST_F(DenyCacheTest, RemembersOnlyDenialsByTheLimit) {
+  for (const Reason reason : {Reason::kNever, Reason::kStoreTimeout, Reason::kStoreError,
+                              Reason::kForeignValue, Reason::kFallback, Reason::kInvalid}) {
+    TestStore failing;
+    DenyCacheStore store(failing, cache_);
+    failing.answer = {.outcome = Outcome::kDenied, .reason = reason, .retry_after = 1s};
+    for (int i = 0; i < 3; ++i) store.apply_one(Verb::kTake, {"k", kLimit}, {});
+    EXPECT_EQ(failing.asked, 3) << to_string(reason);
+  }
+}
+
+TEST_F(DenyCacheTest, DeniesARequestWithOneDeniedCharge) {
+  exhaust("k");
+  const std::array charges{Charge{"a", fixed_window(7).per(1h)}, Charge{"k", kLimit},
+                           Charge{"b", gcra(3).per(1s)}};
+  std::array<Decision, 3> each;
+  const Decision all = limiter_.check(charges, each);
+  EXPECT_TRUE(is_hit(all));
+  EXPECT_EQ(all.retry_after, Duration{1s});
+  EXPECT_EQ(all.limit, 10u);
+  EXPECT_EQ(each[0], (Decision{.reason = Reason::kDenyCache, .limit = 7})) << "it was not asked";
+  EXPECT_EQ(each[1], all);
+  EXPECT_EQ(each[2], (Decision{.reason = Reason::kDenyCache, .limit = 3}));
+  EXPECT_EQ(cache_.hits(), 1u);
+  EXPECT_EQ(limiter_.peek("a", fixed_window(7).per(1h), 0).remaining, 7u);
+}
+
+TEST_F(DenyCacheTest, LearnsFromTheChargesThatDenied) {
+  ASSERT_TRUE(limiter_.try_acquire("k", kLimit, 10));
+  std::vector<Charge> charges;
+  std::vector<std::string> keys;
+  for (int i = 0; i < 63; ++i) keys.push_back(std::to_string(i));
+  for (const std::string& key : keys) charges.push_back({key, kLimit});
+  charges.push_back({"k", kLimit});
+  EXPECT_EQ(limiter_.check(charges).reason, Reason::kLimited);
+  inner_.asked = 0;
+  EXPECT_TRUE(is_hit(limiter_.try_acquire("k", kLimit)));
+  EXPECT_TRUE(is_hit(limiter_.check(charges)));
+  EXPECT_FALSE(is_hit(limiter_.try_acquire("0", kLimit)));
+}
+
+TEST_F(DenyCacheTest, TwoChargesOnOneCounterAreAsked) {
+  exhaust("k");
+  const std::array twice{Charge{"k", kLimit}, Charge{"k", kLimit}};
+  const Decision both = limiter_.check(twice);
+  EXPECT_FALSE(is_hit(both));
+  EXPECT_EQ(both.retry_after, Duration{2s}) << "of their summed cost";
+  clock_.advance(1s);
+  ASSERT_EQ(limiter_.check(twice).reason, Reason::kLimited);
+  EXPECT_TRUE(limiter_.try_acquire("k", kLimit)) << "only both together were denied";
+}
+
+TEST_F(DenyCacheTest, RequestsAtFaultAreTheStoresToRefuse) {
+  exhaust("k");
+  EXPECT_EQ(limiter_.check({}).reason, Reason::kInvalid);
+  EXPECT_EQ(limiter_.check(std::vector<Charge>(65, {"k", kLimit})).reason, Reason::kInvalid);
+}
+
+TEST_F(DenyCacheTest, ForgetsTheOneThatEndsSoonestWhereItIsFull) {
+  DenyCache cache({.max_keys = 7}, clock_);  // one group
+  TestStore inner;
+  DenyCacheStore store(inner, cache);
+  const auto deny = [&](const std::string& key, Duration wait) {
+    inner.answer = {.outcome = Outcome::kDenied, .reason = Reason::kLimited, .retry_after = wait};
+    inner.asked = 0;
+    return store.apply_one(Verb::kTake, {key, kLimit}, {}).reason == Reason::kDenyCache;
+  };
+  for (int i = 0; i < 8; ++i)
+    EXPECT_FALSE(deny(std::to_string(i), (i == 3 ? 1ms : 10ms) + 1us * i));
+  for (int i = 0; i < 8; ++i) {
+    if (i != 3) {
+      EXPECT_TRUE(deny(std::to_string(i), 1ms)) << i;
+    }
+  }
+  EXPECT_FALSE(deny("3", 1ms));
+}
+
+TEST_F(DenyCacheTest, AClockThatStepsBackEndsNoWaitLate) {
+  exhaust("k");
+  clock_.advance(-1us);
+  EXPECT_FALSE(is_hit(limiter_.try_acquire("k", kLimit)));
+}
+
+TEST_F(DenyCacheTest, ForgetsUnderOtherNumbersAlsoWhereTheClockHasSteppedBack) {
+  const Limit slow = sliding_window_hybrid(2).per(24h);
+  ASSERT_TRUE(limiter_.try_acquire("k", slow, 2));
+  clock_.advance(1h);
+  ASSERT_FALSE(limiter_.try_acquire("k", slow));
+  clock_.advance(-1us);
+  EXPECT_TRUE(limiter_.try_acquire("k", sliding_window_hybrid(9).per(1s)));
+  clock_.advance(1h);
+  EXPECT_TRUE(limiter_.try_acquire("k", slow)) << "the counter was forgotten";
+}
+
+}  // namespace
+}  // namespace sluice

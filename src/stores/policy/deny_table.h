@@ -1,0 +1,72 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "sluice/limit.h"
+#include "stores/memory/fingerprint.h"
+
+namespace sluice::policy {
+
+// The numbers of a limit in two words: equal where the limits are, of one algorithm.
+struct PackedNumbers {
+  explicit PackedNumbers(const Limit& limit) noexcept;
+  friend bool operator==(const PackedNumbers&, const PackedNumbers&) = default;
+
+  std::uint64_t units;  // limit and capacity
+  std::uint64_t rest;   // period, slices, options
+};
+
+// A denial: of this cost and all above, until so long after `told_at`.
+struct Denial {
+  Instant told_at;
+  Duration retry_after;
+  Duration reset_after;
+  std::uint32_t cost;
+  std::uint32_t remaining;
+};
+
+// Denials by counter, in groups of 7 that fill eight cache lines. Reading takes no lock and writes
+// nothing: a group has a number that is odd while it is written, and another one after that; who
+// reads between two equal even ones has read one state of it.
+//
+// Thread-safety: any member from any thread.
+class DenyTable {
+ public:
+  explicit DenyTable(std::size_t max_keys);
+  ~DenyTable();
+
+  // Where a counter's denial is, or would be.
+  struct Group;
+  Group& group_of(const memory::Fingerprint& key) noexcept;
+
+  enum class Found : std::uint8_t {
+    kNothing,
+    kDenial,
+    kOther,  // a denial under other numbers
+  };
+  static Found find(const Group& group, const memory::Fingerprint& key,
+                    const PackedNumbers& numbers, Denial& denial) noexcept;
+
+  // How often a counter of the group was forgotten. Read it before the store is asked: a denial
+  // that is older than the last forgetting is not put in.
+  static std::uint64_t forgotten(const Group& group) noexcept;
+  void put(Group& group, std::uint64_t forgotten_before, const memory::Fingerprint& key,
+           const PackedNumbers& numbers, const Denial& denial) noexcept;
+  void forget(Group& group, const memory::Fingerprint& key) noexcept;
+
+ private:
+  static constexpr std::size_t kLocks = 64;
+
+  std::mutex& lock_of(const Group& group) noexcept;
+
+  std::uint64_t groups_count_;
+  std::unique_ptr<Group[]> groups_;
+  std::array<std::mutex, kLocks> locks_;  // of who writes
+};
+
+}  // namespace sluice::policy

@@ -1,0 +1,113 @@
+#include <algorithm>
+
+#include "sluice/failure_policy.h"
+
+namespace sluice {
+namespace {
+
+constexpr bool could_not_decide(Reason reason) noexcept {
+  return reason == Reason::kStoreTimeout || reason == Reason::kStoreError ||
+         reason == Reason::kForeignValue;
+}
+
+bool same_counter(const Charge& a, const Charge& b) noexcept {
+  return a.limit.algorithm() == b.limit.algorithm() && a.key == b.key && a.tag == b.tag;
+}
+
+// As Store::apply says it.
+bool is_valid(std::span<const Charge> charges, std::optional<Instant> now,
+              std::span<const Decision> each) noexcept {
+  if (charges.empty() || charges.size() > kMaxCharges || each.size() != charges.size()) {
+    return false;
+  }
+  if (now && (*now < kFirstInstant || *now > kLastInstant)) return false;
+  for (std::size_t i = 1; i < charges.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (same_counter(charges[i], charges[j]) && charges[i].limit != charges[j].limit) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+Decision answer_all(std::span<Decision> each, const Decision& decision) noexcept {
+  std::fill(each.begin(), each.end(), decision);
+  return decision;
+}
+
+// Allowed or denied, all of it; of the numbers only what the limits hold.
+Decision answer_by_policy(Outcome outcome, std::span<const Charge> charges,
+                          std::span<Decision> each) noexcept {
+  Decision all{.outcome = outcome, .reason = Reason::kFallback, .limit = kMaxUnits};
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    const std::uint32_t capacity = charges[i].limit.capacity();
+    each[i] = {.outcome = outcome, .reason = Reason::kFallback, .limit = capacity};
+    all.limit = std::min(all.limit, capacity);
+  }
+  return all;
+}
+
+// What the local store says, in the name of the policy.
+Decision in_its_place(const Decision& local, std::span<Decision> each) noexcept {
+  if (could_not_decide(local.reason) || local.reason == Reason::kInvalid) return local;
+  for (Decision& decision : each) decision.reason = Reason::kFallback;
+  Decision all = local;
+  all.reason = Reason::kFallback;
+  return all;
+}
+
+}  // namespace
+
+FailurePolicyStore::FailurePolicyStore(Store& store, CircuitBreaker& breaker,
+                                       const FailurePolicyOptions& options)
+    : store_(&store),
+      breaker_(&breaker),
+      fallback_(options.fallback),
+      own_local_(options.fallback == FailurePolicy::kLocal && options.local == nullptr
+                     ? std::make_unique<LocalShareStore>(LocalShareOptions{.nodes = options.nodes})
+                     : nullptr),
+      local_(own_local_ ? own_local_.get() : options.local) {}
+
+Decision FailurePolicyStore::apply(Verb verb, std::span<const Charge> charges,
+                                   std::optional<Instant> now, std::span<Decision> each) noexcept {
+  const CircuitBreaker::Pass pass = breaker_->try_pass();
+  if (!pass) return stand_in(verb, charges, now, each, Reason::kStoreError);
+  const Decision said = store_->apply(verb, charges, now, each);
+  breaker_->tell(pass, said.reason);
+  if (!could_not_decide(said.reason)) return said;
+  return stand_in(verb, charges, now, each, said.reason);
+}
+
+Decision FailurePolicyStore::apply_one(Verb verb, const Charge& charge,
+                                       std::optional<Instant> now) noexcept {
+  Reason failed = Reason::kStoreError;
+  if (const CircuitBreaker::Pass pass = breaker_->try_pass()) {
+    const Decision said = store_->apply_one(verb, charge, now);
+    breaker_->tell(pass, said.reason);
+    if (!could_not_decide(said.reason)) return said;
+    failed = said.reason;
+  }
+  Decision one;
+  return stand_in(verb, {&charge, 1}, now, {&one, 1}, failed);
+}
+
+Decision FailurePolicyStore::stand_in(Verb verb, std::span<const Charge> charges,
+                                      std::optional<Instant> now, std::span<Decision> each,
+                                      Reason failed) noexcept {
+  const auto refusal = [](Reason reason) {
+    return Decision{.outcome = Outcome::kDenied, .reason = reason};
+  };
+  if (!is_valid(charges, now, each)) return answer_all(each, refusal(Reason::kInvalid));
+  if (!fallback_) return answer_all(each, refusal(failed));
+  const bool decides = verb == Verb::kTake || verb == Verb::kPeek;
+  if (*fallback_ == FailurePolicy::kLocal) {
+    const Decision local = local_->apply(verb, charges, now, each);
+    if (decides) return in_its_place(local, each);
+  }
+  if (!decides) return answer_all(each, refusal(failed));
+  return answer_by_policy(
+      *fallback_ == FailurePolicy::kAllow ? Outcome::kAllowed : Outcome::kDenied, charges, each);
+}
+
+}  // namespace sluice

@@ -1,0 +1,198 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+#include "sluice/failure_policy.h"
+#include "sluice/limiter.h"
+#include "sluice/testing/manual_clock.h"
+#include "stores/policy/test_store.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kLimit = token_bucket(10).per(1s).burst(20);
+
+struct Fixture {
+  explicit Fixture(std::optional<FailurePolicy> fallback)
+      : store(inner, breaker, {.fallback = fallback, .local = &local}) {}
+
+  void open() {
+    inner.fail(Reason::kStoreTimeout);
+    for (int i = 0; i < 5; ++i) EXPECT_FALSE(limiter.peek("other", kLimit).reason == Reason::kOk);
+    ASSERT_EQ(breaker.state(), CircuitBreaker::State::kOpen);
+    inner.asked = 0;
+  }
+
+  testing::ManualClock clock;
+  TestStore inner;
+  CircuitBreaker breaker{{}, nullptr, clock};
+  LocalShareStore local{{.nodes = 4}, clock};
+  FailurePolicyStore store;
+  Limiter limiter{store};
+};
+
+constexpr Decision fallback(Outcome outcome) {
+  return {.outcome = outcome, .reason = Reason::kFallback, .limit = 20};
+}
+
+TEST(FailurePolicyStore, PassesOnWhatTheStoreAnswers) {
+  Fixture f(FailurePolicy::kAllow);
+  for (const Reason reason : {Reason::kOk, Reason::kLimited, Reason::kNever, Reason::kInvalid}) {
+    f.inner.answer = {.outcome = Outcome::kDenied, .reason = reason, .limit = 7, .remaining = 3};
+    EXPECT_EQ(f.limiter.try_acquire("k", kLimit), f.inner.answer);
+    EXPECT_EQ(f.limiter.check(std::array{Charge{"k", kLimit}}), f.inner.answer);
+  }
+  EXPECT_EQ(f.inner.asked, 8);
+  EXPECT_EQ(f.limiter.try_acquire("k", kLimit, 2, Instant{5s}).remaining, 3u);
+  EXPECT_EQ(f.inner.last_now, Instant{5s});
+}
+
+TEST(FailurePolicyStore, AnswersEachFailureByPolicy) {
+  for (const Reason reason : {Reason::kStoreTimeout, Reason::kStoreError, Reason::kForeignValue}) {
+    Fixture allow(FailurePolicy::kAllow);
+    Fixture deny(FailurePolicy::kDeny);
+    allow.inner.fail(reason);
+    deny.inner.fail(reason);
+    EXPECT_EQ(allow.limiter.try_acquire("k", kLimit), fallback(Outcome::kAllowed));
+    EXPECT_EQ(allow.limiter.peek("k", kLimit), fallback(Outcome::kAllowed));
+    EXPECT_EQ(deny.limiter.try_acquire("k", kLimit), fallback(Outcome::kDenied));
+  }
+}
+
+TEST(FailurePolicyStore, KeepsTheStoresReasonWithoutAPolicy) {
+  Fixture f(std::nullopt);
+  f.inner.fail(Reason::kForeignValue);
+  EXPECT_EQ(f.limiter.try_acquire("k", kLimit).reason, Reason::kForeignValue);
+  f.open();
+  const Decision refused = f.limiter.try_acquire("k", kLimit);
+  EXPECT_EQ(refused, (Decision{.outcome = Outcome::kDenied, .reason = Reason::kStoreError}));
+  EXPECT_EQ(f.inner.asked, 0);
+}
+
+TEST(FailurePolicyStore, DoesNotAskAStoreThatIsGone) {
+  Fixture f(FailurePolicy::kAllow);
+  f.open();
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(f.limiter.try_acquire("k", kLimit), fallback(Outcome::kAllowed));
+  }
+  EXPECT_EQ(f.inner.asked, 0);
+  EXPECT_EQ(f.breaker.refused(), 100u);
+}
+
+TEST(FailurePolicyStore, AsksAgainWhenAProbeIsAnswered) {
+  Fixture f(FailurePolicy::kDeny);
+  f.open();
+  f.inner.work();
+  f.clock.advance(1s);
+  EXPECT_EQ(f.limiter.try_acquire("k", kLimit).reason, Reason::kOk);
+  EXPECT_EQ(f.limiter.try_acquire("k", kLimit).reason, Reason::kOk);
+  EXPECT_EQ(f.inner.asked, 2);
+}
+
+TEST(FailurePolicyStore, AForeignValueOpensNothing) {
+  Fixture f(FailurePolicy::kAllow);
+  f.inner.fail(Reason::kForeignValue);
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(f.limiter.try_acquire("k", kLimit));
+  EXPECT_EQ(f.inner.asked, 100);
+}
+
+TEST(FailurePolicyStore, LimitsLocallyAtTheShare) {
+  Fixture f(FailurePolicy::kLocal);
+  f.open();
+  const Decision first = f.limiter.try_acquire("k", kLimit, 2);
+  EXPECT_EQ(first,
+            (Decision{.reason = Reason::kFallback, .limit = 5, .remaining = 3, .reset_after = 1s}));
+  EXPECT_TRUE(f.limiter.try_acquire("k", kLimit, 3));
+  const Decision denied = f.limiter.try_acquire("k", kLimit);
+  EXPECT_FALSE(denied);
+  EXPECT_EQ(denied.reason, Reason::kFallback);
+  EXPECT_EQ(denied.retry_after, Duration{500ms});
+}
+
+TEST(FailurePolicyStore, LimitsManyLocallyAsOne) {
+  Fixture f(FailurePolicy::kLocal);
+  f.open();
+  const std::array charges{Charge{"a", fixed_window(40).per(1h)}, Charge{"b", kLimit, 5}};
+  std::array<Decision, 2> each;
+  EXPECT_TRUE(f.limiter.check(charges, each));
+  EXPECT_EQ(each[0].remaining, 9u);
+  const Decision denied = f.limiter.check(charges, each);
+  EXPECT_FALSE(denied);
+  EXPECT_EQ(denied.reason, Reason::kFallback);
+  EXPECT_TRUE(each[0]);
+  EXPECT_EQ(each[0].reason, Reason::kFallback);
+  EXPECT_EQ(each[0].remaining, 9u) << "the denied request took nothing";
+}
+
+TEST(FailurePolicyStore, HasALocalStoreOfItsOwnWhereNoneIsGiven) {
+  testing::ManualClock clock;
+  TestStore inner;
+  inner.fail(Reason::kStoreError);
+  CircuitBreaker breaker({}, nullptr, clock);
+  FailurePolicyStore store(inner, breaker, {.fallback = FailurePolicy::kLocal, .nodes = 10});
+  Limiter limiter(store);
+  EXPECT_TRUE(limiter.try_acquire("k", fixed_window(10).per(1h)));
+  EXPECT_FALSE(limiter.try_acquire("k", fixed_window(10).per(1h)));
+}
+
+TEST(FailurePolicyStore, AnswersEveryChargeByPolicyWithWhatItsLimitHolds) {
+  Fixture f(FailurePolicy::kDeny);
+  f.inner.fail(Reason::kStoreError);
+  std::array<Decision, 2> each;
+  const std::array charges{Charge{"a", fixed_window(40).per(1h)}, Charge{"b", kLimit, 5}};
+  EXPECT_EQ(f.limiter.check(charges, each), fallback(Outcome::kDenied));
+  EXPECT_EQ(each[0].limit, 40u);
+  EXPECT_EQ(each[0].reason, Reason::kFallback);
+  EXPECT_EQ(each[1], fallback(Outcome::kDenied));
+}
+
+TEST(FailurePolicyStore, SaysThatARefundOrAResetWasNotDone) {
+  for (const FailurePolicy policy :
+       {FailurePolicy::kAllow, FailurePolicy::kDeny, FailurePolicy::kLocal}) {
+    Fixture f(policy);
+    f.inner.fail(Reason::kStoreTimeout);
+    const Decision undone{.outcome = Outcome::kDenied, .reason = Reason::kStoreTimeout};
+    EXPECT_EQ(f.limiter.refund("k", kLimit), undone);
+    EXPECT_EQ(f.limiter.reset("k", kLimit), undone);
+    EXPECT_EQ(f.limiter.apply(Verb::kReset, std::array{Charge{"a", kLimit}, Charge{"b", kLimit}}),
+              undone);
+    f.open();
+    EXPECT_EQ(f.limiter.refund("k", kLimit).reason, Reason::kStoreError);
+  }
+}
+
+TEST(FailurePolicyStore, GivesBackLocallyWhatWasTakenThere) {
+  Fixture f(FailurePolicy::kLocal);
+  f.open();
+  EXPECT_TRUE(f.limiter.try_acquire("k", kLimit, 5));
+  EXPECT_FALSE(f.limiter.refund("k", kLimit, 2));
+  EXPECT_EQ(f.limiter.peek("k", kLimit, 0).remaining, 2u);
+  EXPECT_FALSE(f.limiter.reset("k", kLimit));
+  EXPECT_EQ(f.limiter.peek("k", kLimit, 0).remaining, 5u);
+}
+
+TEST(FailurePolicyStore, AnInvalidRequestIsNotAnsweredByPolicy) {
+  Fixture f(FailurePolicy::kAllow);
+  f.open();
+  const auto reason = [&](std::vector<Charge> charges, std::optional<Instant> now = {}) {
+    std::vector<Decision> each(charges.size());
+    const Decision said = f.store.apply(Verb::kTake, charges, now, each);
+    for (const Decision& decision : each) EXPECT_EQ(decision.reason, said.reason);
+    return said.reason;
+  };
+  EXPECT_EQ(reason({}), Reason::kInvalid);
+  EXPECT_EQ(reason(std::vector<Charge>(65, {"k", kLimit})), Reason::kInvalid);
+  EXPECT_EQ(reason({{"k", kLimit}}, kLastInstant + Duration{1}), Reason::kInvalid);
+  EXPECT_EQ(reason({{"k", kLimit}, {"k", token_bucket(11).per(1s)}}), Reason::kInvalid);
+  EXPECT_EQ(reason({{"k", kLimit}, {"k", gcra(11).per(1s)}}), Reason::kFallback);
+  EXPECT_EQ(reason({{"k", kLimit, 1, "t"}, {"k", token_bucket(11).per(1s)}}), Reason::kFallback);
+  EXPECT_EQ(reason({{"k", kLimit}, {"k", kLimit}}, kLastInstant), Reason::kFallback);
+  EXPECT_EQ(f.limiter.try_acquire("k", kLimit, 1, kFirstInstant - Duration{1}).reason,
+            Reason::kInvalid);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,86 @@
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <new>
+
+#include "sluice/failure_policy.h"
+
+namespace sluice {
+namespace {
+
+std::uint64_t part_of(std::uint64_t units, std::uint32_t nodes) noexcept {
+  return units == 0 ? 0 : std::max<std::uint64_t>(units / nodes, 1);
+}
+
+bool is_bucket(Algorithm algorithm) noexcept {
+  return algorithm == Algorithm::kTokenBucket || algorithm == Algorithm::kLeakyBucket ||
+         algorithm == Algorithm::kGcra;
+}
+
+// The numbers of a limit, at a share of its rate; a bucket of this capacity.
+LimitSpec spec_of(const Limit& limit, std::uint64_t units, std::uint64_t capacity) noexcept {
+  LimitSpec spec{.algorithm = limit.algorithm(), .limit = units, .per = limit.period()};
+  switch (limit.algorithm()) {
+    case Algorithm::kFixedWindow: spec.align = limit.align(); break;
+    case Algorithm::kSlidingWindowLog: break;
+    case Algorithm::kSlidingWindowCounter: spec.weighting = limit.weighting(); [[fallthrough]];
+    case Algorithm::kSlidingWindowHybrid: spec.slices = limit.slices(); break;
+    case Algorithm::kLeakyBucket: spec.mode = limit.mode(); break;
+    case Algorithm::kTokenBucket: spec.refill = limit.refill(); break;
+    case Algorithm::kGcra: break;
+  }
+  if (is_bucket(limit.algorithm()) && units > 0) {
+    spec.burst = limit.algorithm() == Algorithm::kGcra ? capacity - 1 : capacity;
+  }
+  return spec;
+}
+
+// Charges at their shares, in memory that is not cleared first.
+class SharedOut {
+ public:
+  SharedOut(std::span<const Charge> charges, std::uint32_t nodes) noexcept : size_(charges.size()) {
+    for (std::size_t i = 0; i < size_; ++i) {
+      Charge* const charge = ::new (bytes_ + i * sizeof(Charge)) Charge(charges[i]);
+      charge->limit = share_of(charge->limit, nodes);
+    }
+  }
+  std::span<const Charge> view() const noexcept {
+    return {std::launder(reinterpret_cast<const Charge*>(bytes_)), size_};
+  }
+
+ private:
+  static_assert(std::is_trivially_destructible_v<Charge>);
+  alignas(Charge) std::byte bytes_[kMaxCharges * sizeof(Charge)];
+  std::size_t size_;
+};
+
+}  // namespace
+
+Limit share_of(const Limit& limit, std::uint32_t nodes) noexcept {
+  if (nodes <= 1) return limit;
+  const std::uint64_t units = part_of(limit.limit(), nodes);
+  LimitSpec spec = spec_of(limit, units, part_of(limit.capacity(), nodes));
+  // Rounded down, a rate may refill the share of a very large burst too slowly to be counted; then
+  // the burst is one period's.
+  if (find_error(spec) != LimitError::kNone) spec = spec_of(limit, units, units);
+  const auto share = Limit::make(spec);
+  return share ? *share : limit;
+}
+
+LocalShareStore::LocalShareStore(const LocalShareOptions& options, const Clock& clock)
+    : nodes_(std::max(options.nodes, 1u)), store_(options.memory, clock) {}
+
+Decision LocalShareStore::apply(Verb verb, std::span<const Charge> charges,
+                                std::optional<Instant> now, std::span<Decision> each) noexcept {
+  if (nodes_ == 1 || charges.size() > kMaxCharges) return store_.apply(verb, charges, now, each);
+  return store_.apply(verb, SharedOut(charges, nodes_).view(), now, each);
+}
+
+Decision LocalShareStore::apply_one(Verb verb, const Charge& charge,
+                                    std::optional<Instant> now) noexcept {
+  Charge own = charge;
+  own.limit = share_of(charge.limit, nodes_);
+  return store_.apply_one(verb, own, now);
+}
+
+}  // namespace sluice

@@ -1,0 +1,178 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <barrier>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "sluice/circuit_breaker.h"
+#include "sluice/deny_cache.h"
+#include "sluice/limiter.h"
+#include "sluice/memory_store.h"
+#include "sluice/testing/manual_clock.h"
+#include "stores/policy/deny_table.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kThreads = 4;
+
+// Runs work(thread) on all threads, which start together.
+template <typename Work>
+void run_on_threads(Work work) {
+  std::barrier start(kThreads);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      start.arrive_and_wait();
+      work(i);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Counts by kind.
+class Counts final : public StoreObserver {
+ public:
+  void on(const StoreEvent& event) noexcept override {
+    ++counts_[static_cast<std::size_t>(event.kind)];
+  }
+  int of(StoreEventKind kind) const { return counts_[static_cast<std::size_t>(kind)]; }
+
+ private:
+  std::array<std::atomic<int>, kStoreEventKinds> counts_{};
+};
+
+TEST(CircuitBreakerConcurrency, OneOfAllThreadsProbes) {
+  for (int round = 0; round < 200; ++round) {
+    testing::ManualClock clock;
+    Counts counts;
+    CircuitBreaker breaker({.failures = 1}, &counts, clock);
+    breaker.tell(breaker.try_pass(), Reason::kStoreError);
+    clock.advance(1s);
+    std::atomic<int> passed = 0;
+    run_on_threads([&](int) { passed += static_cast<bool>(breaker.try_pass()); });
+    EXPECT_EQ(passed, 1);
+    EXPECT_EQ(counts.of(StoreEventKind::kBreakerProbing), 1);
+    EXPECT_EQ(breaker.refused(), std::uint64_t{kThreads - 1});
+  }
+}
+
+TEST(CircuitBreakerConcurrency, OpensOnceHoweverManyFailAtOnce) {
+  for (int round = 0; round < 200; ++round) {
+    testing::ManualClock clock;
+    Counts counts;
+    CircuitBreaker breaker({}, &counts, clock);
+    run_on_threads([&](int) {
+      std::vector<CircuitBreaker::Pass> passes(8);
+      for (auto& pass : passes) pass = breaker.try_pass();
+      for (const auto& pass : passes) breaker.tell(pass, Reason::kStoreTimeout);
+    });
+    EXPECT_EQ(counts.of(StoreEventKind::kBreakerOpened), 1);
+    EXPECT_EQ(breaker.state(), CircuitBreaker::State::kOpen);
+  }
+}
+
+TEST(CircuitBreakerConcurrency, OpeningsProbesAndClosingsAlternate) {
+  testing::ManualClock clock;
+  Counts counts;
+  CircuitBreaker breaker({.failures = 3, .open_for = 2ms, .longest_open = 4ms}, &counts, clock);
+  run_on_threads([&](int thread) {
+    for (int i = 0; i < 20'000; ++i) {
+      const auto pass = breaker.try_pass();
+      const bool fails = (i / 100 + thread) % 3 != 0;
+      breaker.tell(pass, fails ? Reason::kStoreTimeout : Reason::kOk);
+      clock.advance(1us);
+    }
+  });
+  const int opened = counts.of(StoreEventKind::kBreakerOpened);
+  const int probing = counts.of(StoreEventKind::kBreakerProbing);
+  const int closed = counts.of(StoreEventKind::kBreakerClosed);
+  EXPECT_GT(opened, 1);
+  EXPECT_GT(closed, 1);
+  // Closed after a probe, at most once for each opening; opened after a probe or a closing.
+  EXPECT_LE(closed, probing);
+  EXPECT_LE(closed, opened);
+  EXPECT_LE(opened, probing + 1);
+}
+
+TEST(DenyTableConcurrency, ReadsOneStateOfADenial) {
+  using policy::DenyTable;
+  DenyTable table(7);
+  const policy::PackedNumbers numbers(token_bucket(10).per(10s));
+  std::atomic<int> found_count = 0;
+  run_on_threads([&](int thread) {
+    for (int i = 1; i <= 20'000; ++i) {
+      const memory::Fingerprint key{.low = static_cast<std::uint64_t>(i % 9 + 1), .high = 1};
+      DenyTable::Group& group = table.group_of(key);
+      if (thread % 2 == 0) {
+        const auto n = static_cast<std::uint32_t>(i);
+        table.put(group, DenyTable::forgotten(group), key, numbers,
+                  {.told_at = Instant{Duration{n}},
+                   .retry_after = Duration{n},
+                   .reset_after = Duration{n},
+                   .cost = n,
+                   .remaining = n});
+        if (i % 10 == 0) table.forget(group, key);
+        continue;
+      }
+      policy::Denial denial{};
+      if (DenyTable::find(group, key, numbers, denial) != DenyTable::Found::kDenial) continue;
+      ++found_count;
+      const Duration ticks{denial.cost};
+      ASSERT_EQ(denial.told_at, Instant{ticks});
+      ASSERT_EQ(denial.retry_after, ticks);
+      ASSERT_EQ(denial.reset_after, ticks);
+      ASSERT_EQ(denial.remaining, denial.cost);
+      ASSERT_EQ(denial.cost % 9 + 1, key.low);
+    }
+  });
+  EXPECT_GT(found_count, 0);
+}
+
+TEST(DenyCacheConcurrency, ThreadsAdmitExactlyWhatTheyWouldWithoutIt) {
+  testing::ManualClock clock;
+  MemoryStore memory({}, clock);
+  DenyCache cache({.max_keys = 14}, clock);
+  constexpr int kKeys = 20;
+  std::vector<std::atomic<int>> admitted(kKeys);
+  run_on_threads([&](int) {
+    DenyCacheStore store(memory, cache);
+    Limiter limiter(store);
+    for (int i = 0; i < 4000; ++i) {
+      const auto key = static_cast<std::size_t>(i % kKeys);
+      admitted[key] += limiter.try_acquire(std::to_string(key), fixed_window(50).per(1h)).allowed();
+    }
+  });
+  for (const auto& count : admitted) EXPECT_EQ(count, 50);
+  EXPECT_GT(cache.hits(), 0u);
+}
+
+TEST(DenyCacheConcurrency, ADenialFromBeforeAResetIsNotRememberedAfterIt) {
+  testing::ManualClock clock;
+  MemoryStore memory({}, clock);
+  DenyCache cache({}, clock);
+  DenyCacheStore store(memory, cache);
+  constexpr auto kLimit = fixed_window(kThreads).per(1h);
+  for (int round = 0; round < 300; ++round) {
+    Limiter limiter(store);
+    ASSERT_TRUE(limiter.try_acquire("k", kLimit, kThreads)) << round;
+    run_on_threads([&](int thread) {
+      if (thread == 0) {
+        limiter.reset("k", kLimit);
+      } else {
+        static_cast<void>(limiter.try_acquire("k", kLimit));
+      }
+    });
+    // The others have taken all but one unit at most.
+    ASSERT_TRUE(limiter.try_acquire("k", kLimit)) << round;
+    limiter.reset("k", kLimit);
+  }
+}
+
+}  // namespace
+}  // namespace sluice

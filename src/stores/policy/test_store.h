@@ -1,0 +1,61 @@
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "sluice/store.h"
+#include "sluice/store_events.h"
+
+namespace sluice {
+
+// A store that answers what it is told to, and counts what it was asked.
+class TestStore final : public Store {
+ public:
+  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+                 std::span<Decision> each) noexcept override {
+    ++asked;
+    last_verb = verb;
+    last_now = now;
+    last_charges = charges.size();
+    if (before_answer) before_answer();
+    std::fill(each.begin(), each.end(), answer);
+    return answer;
+  }
+  void fail(Reason reason) { answer = {.outcome = Outcome::kDenied, .reason = reason}; }
+  void work() { answer = {}; }
+
+  Decision answer;
+  std::function<void()> before_answer;
+  int asked = 0;
+  Verb last_verb = Verb::kTake;
+  std::optional<Instant> last_now;
+  std::size_t last_charges = 0;
+};
+
+// Remembers what it was told.
+class TestObserver final : public StoreObserver {
+ public:
+  void on(const StoreEvent& event) noexcept override {
+    const std::lock_guard lock(mutex_);
+    events_.push_back({event.kind, std::string(event.why)});
+  }
+  std::vector<StoreEventKind> kinds() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<StoreEventKind> out;
+    for (const auto& event : events_) out.push_back(event.first);
+    return out;
+  }
+  std::string last_why() const {
+    const std::lock_guard lock(mutex_);
+    return events_.empty() ? "" : events_.back().second;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::pair<StoreEventKind, std::string>> events_;
+};
+
+}  // namespace sluice

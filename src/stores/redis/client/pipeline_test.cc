@@ -1,0 +1,277 @@
+#include "stores/redis/client/pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "stores/redis/client/test_reply.h"
+
+namespace sluice::redis {
+namespace {
+
+using namespace std::chrono_literals;
+using Kind = Pipeline::Kind;
+
+constexpr Script kOne = {.name = "one", .text = "return 1", .sha1 = "aa"};
+constexpr Script kTwo = {.name = "two", .text = "return 2", .sha1 = "bb"};
+constexpr std::string_view kNoScript = "-NOSCRIPT No matching script. Please use EVAL.\r\n";
+
+class Named final : public Command {
+ public:
+  explicit Named(std::string_view text) : name(text) {}
+  void done(const Answer&) noexcept override {}
+  std::string name;
+};
+
+class PipelineTest : public testing::Test {
+ protected:
+  static Pipeline::Time at(std::chrono::milliseconds time) { return Pipeline::Time(time); }
+
+  Command& make(std::string_view name, std::chrono::milliseconds deadline = 100ms) {
+    Named& command = commands.emplace_back(name);
+    command.append(name);
+    command.deadline = at(deadline);
+    return command;
+  }
+  Command& make(std::string_view name, const Script& script) {
+    Command& command = make(name);
+    command.script = &script;
+    return command;
+  }
+  bool submit(Command& command, bool asking = false) { return pipeline.submit(command, asking); }
+  // What is to be sent now.
+  std::string sent() {
+    std::string out;
+    pipeline.take_output(out);
+    pipeline.handed(out.size());
+    return out;
+  }
+  // The events that these bytes bring: "a=+OK ", "a!ERR no ", "a:script ", "broken: why ".
+  std::string hears(std::string_view bytes) {
+    reader.feed(bytes);
+    std::string out;
+    while (true) {
+      const Pipeline::Event event = pipeline.next(reader);
+      const std::string name =
+          event.command != nullptr ? static_cast<Named*>(event.command)->name : "";
+      switch (event.kind) {
+        case Kind::kNothing: return out;
+        case Kind::kAnswer: out += name + "=" + described(*event.reply) + " "; break;
+        case Kind::kError: out += name + described(*event.reply) + " "; break;
+        case Kind::kScript: out += name + ":script "; break;
+        case Kind::kBroken: return out + "broken: " + std::string(event.why);
+      }
+    }
+  }
+  static std::string shown(const std::vector<Pipeline::Ended>& ended) {
+    std::string out;
+    for (const auto& one : ended) {
+      out += static_cast<Named*>(one.command)->name + (one.sent ? ":sent " : ":unsent ");
+    }
+    return out;
+  }
+  std::string expire(std::chrono::milliseconds now) {
+    std::vector<Pipeline::Ended> ended;
+    pipeline.expire(at(now), ended);
+    return shown(ended);
+  }
+  std::string abandon() {
+    std::vector<Pipeline::Ended> ended;
+    pipeline.abandon(ended);
+    return shown(ended);
+  }
+
+  std::deque<Named> commands;
+  Pipeline pipeline{8};
+  ReplyReader reader;
+};
+
+std::string by_hash(std::string_view name, const Script& script) {
+  return list({"EVALSHA", script.sha1, name});
+}
+std::string by_text(std::string_view name, const Script& script) {
+  return list({"EVAL", script.text, name});
+}
+
+TEST_F(PipelineTest, SendsWhatWaitedWhenItOpensAndTheRestAtOnce) {
+  submit(make("a"));
+  submit(make("b", kOne));
+  EXPECT_EQ(sent(), "");
+  pipeline.open();
+  EXPECT_EQ(sent(), list({"a"}) + by_hash("b", kOne));
+  submit(make("c"));
+  EXPECT_EQ(sent(), list({"c"}));
+  EXPECT_EQ(hears("+1\r\n:2\r\n$1\r\n3\r\n"), "a=+1 b=2 c=\"3\" ");
+  EXPECT_EQ(pipeline.live(), 0u);
+}
+
+TEST_F(PipelineTest, RefusesMoreThanMayBeUnderWay) {
+  pipeline.open();
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(submit(make("a")));
+  EXPECT_FALSE(submit(make("b")));
+  hears("+OK\r\n");
+  EXPECT_TRUE(submit(make("b")));
+}
+
+TEST_F(PipelineTest, HandsOverErrorsWithoutRepeatingTheirCommands) {
+  pipeline.open();
+  for (const std::string error : {"ERR no", "MOVED 1 h:1", "BUSY", "OOM x", "noscript x"}) {
+    submit(make("a", kOne));
+    sent();
+    EXPECT_EQ(hears("-" + error + "\r\n"), "a!" + error + " ");
+    EXPECT_EQ(sent(), "");
+  }
+}
+
+TEST_F(PipelineTest, SendsTheTextOfAScriptThatTheServerDoesNotKnow) {
+  pipeline.open();
+  submit(make("a", kOne));
+  EXPECT_EQ(sent(), by_hash("a", kOne));
+  EXPECT_EQ(hears(kNoScript), "a:script ");
+  EXPECT_EQ(sent(), by_text("a", kOne));
+  EXPECT_EQ(hears(":1\r\n"), "a=1 ");
+}
+
+TEST_F(PipelineTest, SendsTheTextOnceForAllThatAreUnderWay) {
+  pipeline.open();
+  submit(make("a", kOne));
+  submit(make("b", kOne));
+  submit(make("c", kTwo));
+  submit(make("d"));
+  sent();
+  const std::string refused(kNoScript);
+  EXPECT_EQ(hears(refused + refused + refused + "+OK\r\n"), "a:script c:script d=+OK ");
+  EXPECT_EQ(sent(), by_text("a", kOne) + by_hash("b", kOne) + by_text("c", kTwo));
+  EXPECT_EQ(hears(":1\r\n:2\r\n:3\r\n"), "a=1 b=2 c=3 ");
+}
+
+TEST_F(PipelineTest, SendsTheTextAgainWhereTheServerForgotItInBetween) {
+  pipeline.open();
+  submit(make("a", kOne));
+  submit(make("b", kOne));
+  sent();
+  EXPECT_EQ(hears(std::string(kNoScript) + std::string(kNoScript)), "a:script ");
+  sent();
+  EXPECT_EQ(hears(":1\r\n" + std::string(kNoScript)), "a=1 b:script ");
+  EXPECT_EQ(sent(), by_text("b", kOne));
+  EXPECT_EQ(hears(":2\r\n"), "b=2 ");
+}
+
+TEST_F(PipelineTest, RepeatsNothingThatWasSentAsTextOrWithoutAScript) {
+  pipeline.open();
+  submit(make("a"));
+  submit(make("b", kOne));
+  sent();
+  EXPECT_EQ(hears("-NOSCRIPT 1\r\n-NOSCRIPT 2\r\n"), "a!NOSCRIPT 1 b:script ");
+  sent();
+  EXPECT_EQ(hears("-NOSCRIPT 3\r\n"), "b!NOSCRIPT 3 ");
+  EXPECT_EQ(sent(), "");
+}
+
+TEST_F(PipelineTest, AsksBeforeACommandAndPassesOverTheAnswerToThat) {
+  pipeline.open();
+  submit(make("a", kOne), true);
+  submit(make("b"));
+  EXPECT_EQ(sent(), list({"ASKING"}) + by_hash("a", kOne) + list({"b"}));
+  EXPECT_EQ(hears("+OK\r\n" + std::string(kNoScript)), "a:script ");
+  EXPECT_EQ(sent(), list({"ASKING"}) + by_text("a", kOne));
+  EXPECT_EQ(hears("+B\r\n-ERR Cluster support disabled\r\n:1\r\n"), "b=+B a=1 ");
+}
+
+TEST_F(PipelineTest, DropsTheReplyToACommandThatHasEnded) {
+  pipeline.open();
+  submit(make("a", 10ms));
+  submit(make("b", 20ms));
+  sent();
+  EXPECT_EQ(pipeline.next_deadline(), at(10ms));
+  EXPECT_EQ(expire(9ms), "");
+  EXPECT_EQ(expire(10ms), "a:sent ");
+  EXPECT_EQ(pipeline.next_deadline(), at(20ms));
+  EXPECT_EQ(pipeline.live(), 1u);
+  EXPECT_EQ(pipeline.in_flight(), 2u);
+  EXPECT_EQ(hears("+LATE\r\n+OK\r\n"), "b=+OK ");
+  EXPECT_EQ(pipeline.next_deadline(), std::nullopt);
+}
+
+TEST_F(PipelineTest, DoesNotSendAScriptAnewForACommandThatHasEnded) {
+  pipeline.open();
+  submit(make("a", kOne));
+  sent();
+  EXPECT_EQ(expire(100ms), "a:sent ");
+  EXPECT_EQ(hears(kNoScript), "");
+  EXPECT_EQ(sent(), "");
+}
+
+TEST_F(PipelineTest, NeverSendsWhatHasEndedBeforeItOpened) {
+  submit(make("a", 10ms));
+  submit(make("b", 20ms));
+  EXPECT_EQ(expire(10ms), "a:unsent ");
+  pipeline.open();
+  EXPECT_EQ(sent(), list({"b"}));
+  EXPECT_EQ(hears("+OK\r\n"), "b=+OK ");
+}
+
+TEST_F(PipelineTest, TakesWhatLiesInItsOutputForSentAtADeadline) {
+  pipeline.open();
+  submit(make("a", 10ms));
+  EXPECT_EQ(expire(10ms), "a:sent ");  // for it will be
+  EXPECT_EQ(sent(), list({"a"}));
+  EXPECT_EQ(hears("+LATE\r\n"), "");
+}
+
+TEST_F(PipelineTest, FindsDeadlinesThatAreNotInOrder) {
+  pipeline.open();
+  submit(make("a", 30ms));
+  submit(make("b", 10ms));
+  submit(make("c", 20ms));
+  EXPECT_EQ(pipeline.next_deadline(), at(10ms));
+  EXPECT_EQ(expire(20ms), "b:sent c:sent ");
+  EXPECT_EQ(pipeline.next_deadline(), at(30ms));
+  EXPECT_EQ(hears("+A\r\n+B\r\n+C\r\n"), "a=+A ");
+}
+
+TEST_F(PipelineTest, TellsWhatWasSentFromWhatWasNotAtTheEnd) {
+  pipeline.open();
+  submit(make("a"));
+  submit(make("b"));
+  std::string out;
+  pipeline.take_output(out);
+  pipeline.handed(list({"a"}).size() + 1);  // one byte of the second
+  submit(make("c"));
+  EXPECT_EQ(abandon(), "a:sent b:sent c:unsent ");
+  EXPECT_EQ(pipeline.live(), 0u);
+}
+
+TEST_F(PipelineTest, IsBrokenByAReplyThatNothingHadAskedFor) {
+  pipeline.open();
+  EXPECT_EQ(hears("+OK\r\n"), "broken: the server sent a reply that nothing had asked for");
+}
+
+TEST_F(PipelineTest, IsBrokenByTheErrorThatAServerSaysUnasked) {
+  pipeline.open();
+  EXPECT_EQ(hears("-ERR max number of clients reached\r\n"),
+            "broken: ERR max number of clients reached");
+}
+
+TEST_F(PipelineTest, KeepsItsOrderThroughManyCommands) {
+  pipeline.open();
+  Pipeline large(1000);
+  large.open();
+  std::size_t submitted = 0;
+  std::size_t answered = 0;
+  std::vector<Named> all;
+  for (int i = 0; i < 1000; ++i) all.emplace_back(std::to_string(i));
+  for (const std::size_t step : {7u, 100u, 300u, 593u}) {
+    for (std::size_t i = 0; i < step; ++i) large.submit(all[submitted++], false);
+    for (std::size_t i = 0; i < step / 2; ++i) {
+      reader.feed("+OK\r\n");
+      ASSERT_EQ(large.next(reader).command, &all[answered++]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::redis

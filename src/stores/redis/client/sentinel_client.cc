@@ -1,0 +1,169 @@
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "stores/redis/client/clients.h"
+#include "stores/redis/client/master_client.h"
+#include "stores/redis/client/sentinels.h"
+
+namespace sluice::redis {
+namespace {
+
+// How often a Sentinel is asked whether the master is another now.
+constexpr std::chrono::seconds kPoll{1};
+
+// A master client that asks Sentinels where the master is: before it connects, and all the while.
+class SentinelClient final : public MasterClient {
+ public:
+  SentinelClient(boost::asio::io_context& loop, std::shared_ptr<const Target> target,
+                 StoreObserver* observer)
+      : MasterClient(loop, std::move(target), observer),
+        sentinels_(this->target()->servers, this->target()->master),
+        poll_timer_(loop) {
+    for (const std::string_view word : {"SENTINEL", "SENTINELS"}) others_question_.append(word);
+    for (const std::string_view word : {"SENTINEL", "GET-MASTER-ADDR-BY-NAME"}) {
+      master_question_.append(word);
+    }
+    others_question_.append(this->target()->master);
+    master_question_.append(this->target()->master);
+  }
+  ~SentinelClient() override {
+    giving_up_ = true;  // what the questions end with is of no interest any more
+    sentinel_.reset();
+  }
+
+ private:
+  struct Question final : public Command {
+    using Then = void (SentinelClient::*)(const Answer&);
+    Question(SentinelClient& asker, Then then) : asker_(asker), then_(then) { repeatable = true; }
+    void done(const Answer& answer) noexcept override { (asker_.*then_)(answer); }
+
+   private:
+    SentinelClient& asker_;
+    Then then_;
+  };
+
+  // The owner of the link to a Sentinel; the client owns the one to the master.
+  struct Asking final : public Link::Owner {
+    explicit Asking(SentinelClient& the_client) : client(the_client) {}
+    void on_ready(Link&) override {}
+    void on_ended(Link&, std::string_view why, bool) override { client.give_up(why); }
+    bool on_error(Link&, Command&, std::string_view) override { return false; }
+
+    SentinelClient& client;
+  };
+
+  void find_server() override;
+  void on_ended(Link& link, std::string_view why, bool was_ready) override;
+  void ask();
+  void on_others(const Answer& answer);
+  void on_master(const Answer& answer);
+  void on_found(const ServerAddress& address);
+  // This Sentinel will not do; on to another.
+  void give_up(std::string_view why);
+  void pass_on();
+  void poll_soon();
+  void poll();
+
+  Sentinels sentinels_;
+  Asking asking_{*this};
+  Question others_question_{*this, &SentinelClient::on_others};
+  Question master_question_{*this, &SentinelClient::on_master};
+  std::unique_ptr<Link> sentinel_;
+  std::optional<ServerAddress> master_;
+  Timer poll_timer_;
+  bool searching_ = false;  // find_server() has no result yet
+  bool asked_ = false;      // the questions are under way
+  bool giving_up_ = false;  // pass_on() will come
+};
+
+void SentinelClient::find_server() {
+  searching_ = true;
+  sentinels_.begin();
+  ask();
+}
+
+void SentinelClient::ask() {
+  if (asked_ || giving_up_) return;  // what is under way will do
+  const ServerAddress* const address = sentinels_.to_ask();
+  if (address == nullptr) {
+    if (!std::exchange(searching_, false)) return poll_soon();
+    return attempt_failed(target()->shown, sentinels_.why());
+  }
+  const RedisOptions& options = target()->options;
+  if (sentinel_ == nullptr) {
+    sentinel_ = std::make_unique<Link>(loop(), target(), *address, Link::Purpose::kSentinel,
+                                       static_cast<Link::Owner&>(asking_));
+  }
+  asked_ = true;
+  master_question_.deadline = Clock::now() + std::max(options.connect_timeout, options.deadline);
+  others_question_.deadline = master_question_.deadline;
+  sentinel_->submit(others_question_);  // first, so that it has ended when the other has
+  sentinel_->submit(master_question_);
+}
+
+void SentinelClient::on_others(const Answer& answer) {
+  if (!giving_up_ && answer.failure == Failure::kNone) sentinels_.on_others(*answer.reply);
+}
+
+void SentinelClient::on_master(const Answer& answer) {
+  asked_ = false;
+  if (giving_up_) return;
+  if (answer.failure != Failure::kNone) return give_up(answer.text);
+  if (const auto address = sentinels_.on_master(*answer.reply)) return on_found(*address);
+  giving_up_ = true;
+  later([this] { pass_on(); });
+}
+
+void SentinelClient::on_found(const ServerAddress& address) {
+  poll_soon();
+  const bool changed = master_ && *master_ != address;
+  const bool searching = std::exchange(searching_, false);
+  master_ = address;
+  if (changed) emit(StoreEventKind::kTopologyChanged, address.to_string(), "the Sentinels say so");
+  if (searching || changed) switch_to(address, changed);
+}
+
+void SentinelClient::give_up(std::string_view why) {
+  if (giving_up_) return;
+  sentinels_.on_failed(why);
+  giving_up_ = true;
+  later([this] { pass_on(); });
+}
+
+void SentinelClient::pass_on() {
+  sentinel_.reset();  // its questions end before giving_up_ does
+  giving_up_ = false;
+  if (searching_) return ask();
+  poll_soon();
+}
+
+// A server that is named but will not do, no master for instance: perhaps others know better.
+void SentinelClient::on_ended(Link& link, std::string_view why, bool was_ready) {
+  const bool in_vain = !was_ready && &link == this->link();
+  if (in_vain) give_up("it names a master that cannot be used");
+  MasterClient::on_ended(link, why, was_ready);
+}
+
+void SentinelClient::poll_soon() {
+  poll_timer_.expires_after(kPoll);
+  poll_timer_.async_wait(guarded([this](const boost::system::error_code& error) {
+    if (!error) poll();
+  }));
+}
+
+void SentinelClient::poll() {
+  if (searching_) return;
+  sentinels_.begin();
+  ask();
+}
+
+}  // namespace
+
+std::unique_ptr<Client> make_sentinel_client(boost::asio::io_context& loop,
+                                             std::shared_ptr<const Target> target,
+                                             StoreObserver* observer) {
+  return std::make_unique<SentinelClient>(loop, std::move(target), observer);
+}
+
+}  // namespace sluice::redis

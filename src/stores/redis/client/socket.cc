@@ -1,0 +1,243 @@
+#include "stores/redis/client/socket.h"
+
+#include <netinet/tcp.h>
+
+#include <boost/asio/connect.hpp>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/ssl/error.hpp>
+
+#include "stores/redis/client/tls.h"
+
+namespace sluice::redis {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using Clock = std::chrono::steady_clock;
+
+// A peer that vanished is noticed on an idle connection after 15 + 3 * 5 seconds.
+constexpr int kKeepaliveIdle = 15;
+constexpr int kKeepaliveInterval = 5;
+constexpr int kKeepaliveProbes = 3;
+
+using KeepIdle = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPIDLE>;
+using KeepInterval = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPINTVL>;
+using KeepProbes = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPCNT>;
+
+}  // namespace
+
+Socket::Socket(asio::io_context& loop, std::shared_ptr<const Target> target,
+               const ServerAddress& address, User& user)
+    : target_(std::move(target)),
+      address_(address),
+      user_(&user),
+      plain_(loop),
+      resolver_(loop),
+      timer_(loop) {}
+
+void Socket::connect(std::chrono::milliseconds timeout) {
+  connect_by_ = Clock::now() + timeout;
+  if (find_endpoints()) {
+    asio::post(plain_.get_executor(), [self = shared_from_this()] { self->try_next(); });
+  } else {
+    look_up();
+  }
+}
+
+bool Socket::find_endpoints() {
+  if (address_.host.starts_with('/')) {
+    endpoints_.emplace_back(asio::local::stream_protocol::endpoint(address_.host));
+    return true;
+  }
+  Error error;
+  const auto address = asio::ip::make_address(address_.host, error);
+  if (!error) endpoints_.emplace_back(tcp::endpoint(address, address_.port));
+  return !error;
+}
+
+void Socket::look_up() {
+  limit_attempt(1);
+  resolver_.async_resolve(
+      address_.host, std::to_string(address_.port), tcp::resolver::numeric_service,
+      [self = shared_from_this()](const Error& error, const Resolver::results_type& results) {
+        if (self->user_ == nullptr) return;
+        if (error) return self->fail("the name cannot be looked up: " + error.message());
+        for (const auto& result : results) self->endpoints_.emplace_back(result.endpoint());
+        self->try_next();
+      });
+}
+
+// Each address has an equal share of the time that is left.
+void Socket::limit_attempt(std::size_t attempts_left) {
+  const auto now = Clock::now();
+  const auto left = std::max(connect_by_ - now, Clock::duration::zero());
+  timed_out_ = false;
+  timer_.expires_at(now + left / static_cast<int>(attempts_left));
+  timer_.async_wait([self = shared_from_this()](const Error& error) {
+    if (error || self->user_ == nullptr || self->connected_) return;
+    self->timed_out_ = true;
+    Error ignored;
+    self->resolver_.cancel();
+    self->plain_.close(ignored);
+    if (self->endpoints_.empty()) self->fail("the name cannot be looked up in time");
+  });
+}
+
+void Socket::try_next() {
+  if (user_ == nullptr) return;
+  Error error;
+  const auto& endpoint = endpoints_[next_endpoint_];
+  limit_attempt(endpoints_.size() - next_endpoint_);
+  ++next_endpoint_;
+  plain_.close(error);
+  plain_.open(endpoint.protocol(), error);
+  if (error) return on_attempt(error);
+  plain_.async_connect(
+      endpoint, [self = shared_from_this()](const Error& result) { self->on_attempt(result); });
+}
+
+void Socket::on_attempt(const Error& error) {
+  if (user_ == nullptr) return;
+  if (error || timed_out_) {
+    if (next_endpoint_ < endpoints_.size()) return try_next();
+    return fail(timed_out_ ? "no connection in time" : error.message());
+  }
+  set_options();
+  if (target_->tls != nullptr) return begin_tls();
+  connected();
+}
+
+void Socket::set_options() {
+  Error ignored;
+  plain_.non_blocking(true, ignored);
+  if (address_.host.starts_with('/')) return;
+  plain_.set_option(tcp::no_delay(true), ignored);
+  plain_.set_option(asio::socket_base::keep_alive(true), ignored);
+  plain_.set_option(KeepIdle(kKeepaliveIdle), ignored);
+  plain_.set_option(KeepInterval(kKeepaliveInterval), ignored);
+  plain_.set_option(KeepProbes(kKeepaliveProbes), ignored);
+}
+
+void Socket::begin_tls() {
+  const RedisOptions& options = target_->options;
+  tls_.emplace(plain_, *target_->tls);
+  const std::string& name =
+      options.tls_server_name.empty() ? address_.host : options.tls_server_name;
+  if (!expect_server(*tls_->native_handle(), name, options.tls_verify)) {
+    return fail("TLS: the name cannot be verified: " + name);
+  }
+  limit_attempt(1);
+  tls_->async_handshake(
+      asio::ssl::stream_base::client, [self = shared_from_this()](const Error& error) {
+        if (self->user_ == nullptr) return;
+        if (!error) return self->connected();
+        self->fail(self->timed_out_ ? "TLS: no handshake in time"
+                                    : why_tls_failed(*self->tls_->native_handle(), error));
+      });
+}
+
+void Socket::connected() {
+  connected_ = true;
+  timer_.cancel();
+  user_->on_connected();
+}
+
+void Socket::close() noexcept {
+  if (user_ == nullptr) return;
+  user_ = nullptr;
+  Error ignored;
+  resolver_.cancel();
+  timer_.cancel();
+  plain_.close(ignored);
+}
+
+void Socket::fail(const std::string& why) {
+  User* const user = user_;
+  close();
+  user->on_closed(why);
+}
+
+std::string Socket::why_lost(const Error& error) const {
+  if (error == asio::error::eof || error == asio::ssl::error::stream_truncated ||
+      error == asio::error::connection_reset) {
+    return "the server closed the connection";
+  }
+  return error.message();
+}
+
+void Socket::read() {
+  auto self = shared_from_this();
+  if (tls_) {
+    const std::span<char> room = user_->room();
+    tls_->async_read_some(
+        asio::buffer(room.data(), room.size()),
+        [self, kept = user_->shared_from_this()](const Error& error, std::size_t bytes) {
+          self->on_read(error, bytes);
+        });
+  } else {
+    // Waiting first: a read at once would find nothing, as the answers have yet to be made.
+    plain_.async_wait(Plain::wait_read, [self](const Error& error) { self->on_readable(error); });
+  }
+}
+
+void Socket::on_readable(const Error& error) {
+  if (user_ == nullptr) return;
+  if (error) return fail(why_lost(error));
+  const std::span<char> room = user_->room();
+  Error result;
+  const std::size_t bytes = plain_.read_some(asio::buffer(room.data(), room.size()), result);
+  if (result == asio::error::would_block) return read();
+  on_read(result, bytes);
+}
+
+void Socket::on_read(const Error& error, std::size_t bytes) {
+  if (user_ == nullptr) return;
+  if (error) return fail(why_lost(error));
+  user_->on_input(bytes);
+  if (user_ != nullptr) read();
+}
+
+void Socket::write(std::string_view bytes) {
+  output_ = bytes;
+  writing_ = !bytes.empty();
+  if (writing_) write_some();
+}
+
+void Socket::write_some() {
+  auto self = shared_from_this();
+  if (broken_output_) return;
+  if (tls_) {
+    // Handed over as a whole: how much of it has left is TLS's secret.
+    user_->on_output(output_.size());
+    asio::async_write(
+        *tls_, asio::buffer(output_.data(), output_.size()),
+        [self, kept = user_->shared_from_this()](const Error& error, std::size_t bytes) {
+          self->on_written(error, bytes);
+        });
+    return;
+  }
+  Error error;
+  const std::size_t bytes = plain_.write_some(asio::buffer(output_.data(), output_.size()), error);
+  if (error != asio::error::would_block) return on_written(error, bytes);
+  plain_.async_wait(Plain::wait_write, [self](const Error& result) {
+    if (self->user_ == nullptr) return;
+    if (result) return self->on_written(result, 0);
+    self->write_some();
+  });
+}
+
+void Socket::on_written(const Error& error, std::size_t bytes) {
+  if (user_ == nullptr) return;
+  if (error) {
+    // Why is better learnt by reading: a server that refuses a connection says so, then closes it.
+    broken_output_ = true;
+    return;
+  }
+  output_.remove_prefix(bytes);
+  writing_ = !output_.empty();
+  user_->on_output(tls_ ? 0 : bytes);
+  if (user_ != nullptr && writing_) write_some();
+}
+
+}  // namespace sluice::redis

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <initializer_list>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "stores/redis/client/reply_reader.h"
+
+namespace sluice::redis {
+
+// A reply for tests, and the reader that owns it.
+class TestReply {
+ public:
+  explicit TestReply(std::string_view resp) {
+    reader_.feed(resp);
+    if (reader_.next() != ReplyReader::Progress::kReply) throw std::logic_error("no whole reply");
+  }
+  const redisReply& operator*() const noexcept { return reader_.reply(); }
+
+ private:
+  ReplyReader reader_;
+};
+
+inline std::string bulk(std::string_view text) {
+  return "$" + std::to_string(text.size()) + "\r\n" + std::string(text) + "\r\n";
+}
+
+// A list of strings, as commands are sent and lists answered.
+inline std::string list(std::initializer_list<std::string_view> elements, char type = '*') {
+  const std::size_t size = type == '%' ? elements.size() / 2 : elements.size();
+  std::string out = type + std::to_string(size) + "\r\n";
+  for (const std::string_view element : elements) out += bulk(element);
+  return out;
+}
+
+// "text", 7, nil, [...], !error: what a reply holds.
+inline std::string described(const redisReply& reply) {
+  switch (reply.type) {
+    case REDIS_REPLY_INTEGER: return std::to_string(reply.integer);
+    case REDIS_REPLY_NIL: return "nil";
+    case REDIS_REPLY_ERROR: return "!" + std::string(reply.str, reply.len);
+    case REDIS_REPLY_STATUS: return "+" + std::string(reply.str, reply.len);
+    case REDIS_REPLY_STRING: return '"' + std::string(reply.str, reply.len) + '"';
+    default: break;
+  }
+  std::string out = "[";
+  for (std::size_t i = 0; i < reply.elements; ++i) {
+    out.append(i == 0 ? "" : " ").append(described(*reply.element[i]));
+  }
+  return out + "]";
+}
+
+}  // namespace sluice::redis

@@ -1,0 +1,101 @@
+#include "stores/redis/client/tls.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+#include <boost/asio/ip/address.hpp>
+#include <cerrno>
+#include <fstream>
+#include <system_error>
+
+#include "core/quoted.h"
+
+namespace sluice::redis {
+namespace {
+
+namespace ssl = boost::asio::ssl;
+using boost::system::error_code;
+
+Unexpected<std::string> cannot_use(std::string_view option, const std::string& file,
+                                   std::string_view why) {
+  return {std::string(option) + ": " + core::in_quotes(file) + ": " + std::string(why)};
+}
+
+// OpenSSL's words for a file that is missing are not for people.
+Expected<bool> check_readable(std::string_view option, const std::string& file) {
+  if (std::ifstream(file).good()) return true;
+  return cannot_use(option, file, "cannot be read: " + std::generic_category().message(errno));
+}
+
+Expected<bool> use_authorities(ssl::context& context, const std::string& file) {
+  error_code error;
+  if (file.empty()) {
+    context.set_default_verify_paths(error);
+    if (error) return Unexpected{"the system's certificate authorities: " + error.message()};
+    return true;
+  }
+  if (auto readable = check_readable("tls_ca_file", file); !readable) return readable;
+  context.load_verify_file(file, error);
+  if (error) return cannot_use("tls_ca_file", file, "holds no certificates in PEM");
+  return true;
+}
+
+Expected<bool> use_own_certificate(ssl::context& context, const RedisOptions& options) {
+  if (options.tls_cert_file.empty()) return true;
+  if (auto ok = check_readable("tls_cert_file", options.tls_cert_file); !ok) return ok;
+  if (auto ok = check_readable("tls_key_file", options.tls_key_file); !ok) return ok;
+  error_code error;
+  context.use_certificate_chain_file(options.tls_cert_file, error);
+  if (error)
+    return cannot_use("tls_cert_file", options.tls_cert_file, "holds no certificate in PEM");
+  // Else OpenSSL would ask the terminal.
+  context.set_password_callback([](std::size_t, ssl::context::password_purpose) { return ""; },
+                                error);
+  context.use_private_key_file(options.tls_key_file, ssl::context::pem, error);
+  if (error) {
+    return cannot_use("tls_key_file", options.tls_key_file,
+                      "holds no private key in PEM without a passphrase that belongs to the "
+                      "certificate in tls_cert_file");
+  }
+  return true;
+}
+
+}  // namespace
+
+Expected<std::shared_ptr<ssl::context>> make_tls(const RedisOptions& options) {
+  auto context = std::make_shared<ssl::context>(ssl::context::tls_client);
+  if (SSL_CTX_set_min_proto_version(context->native_handle(), TLS1_2_VERSION) != 1) {
+    return Unexpected{"OpenSSL here does not offer TLS 1.2 or newer"};
+  }
+  error_code error;
+  context->set_verify_mode(options.tls_verify ? ssl::verify_peer : ssl::verify_none, error);
+  if (options.tls_verify) {
+    if (auto ok = use_authorities(*context, options.tls_ca_file); !ok)
+      return Unexpected{ok.error()};
+  }
+  if (auto ok = use_own_certificate(*context, options); !ok) return Unexpected{ok.error()};
+  ERR_clear_error();
+  return context;
+}
+
+bool expect_server(SSL& session, const std::string& name, bool verify) noexcept {
+  error_code not_an_address;
+  (void)boost::asio::ip::make_address(name, not_an_address);
+  if (not_an_address && SSL_set_tlsext_host_name(&session, name.c_str()) != 1) return false;
+  if (!verify) return true;
+  if (not_an_address) {
+    SSL_set_hostflags(&session, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    return SSL_set1_host(&session, name.c_str()) == 1;
+  }
+  return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(&session), name.c_str()) == 1;
+}
+
+std::string why_tls_failed(SSL& session, const error_code& error) {
+  const long verdict = SSL_get_verify_result(&session);
+  if (verdict == X509_V_OK) return "TLS: " + error.message();
+  return std::string("TLS: the server's certificate is not accepted: ") +
+         X509_verify_cert_error_string(verdict);
+}
+
+}  // namespace sluice::redis

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "stores/redis/client/command.h"
+
+namespace sluice::redis {
+
+// Commands that wait for an instant, the earliest first, and among equals in the order in which
+// they came. Borrows them. Knows no clock.
+class Parked {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  bool is_empty() const noexcept { return heap_.empty(); }
+  std::size_t size() const noexcept { return heap_.size(); }
+  // Of the earliest; Time::max() where there is none.
+  Time due() const noexcept { return heap_.empty() ? Time::max() : heap_.front().due; }
+
+  void add(Command& command, Time due);
+  // The earliest, where it is due by then; else null.
+  Command* take(Time now) noexcept;
+
+ private:
+  struct Entry {
+    Time due;
+    std::uint64_t number;
+    Command* command;
+  };
+  static bool is_later(const Entry& a, const Entry& b) noexcept {
+    return a.due != b.due ? a.due > b.due : a.number > b.number;
+  }
+
+  std::vector<Entry> heap_;
+  std::uint64_t next_number_ = 0;
+};
+
+}  // namespace sluice::redis

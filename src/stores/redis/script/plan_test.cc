@@ -1,0 +1,341 @@
+#include "stores/redis/script/plan.h"
+
+#include <gtest/gtest.h>
+#include <hiredis/hiredis.h>
+
+#include <array>
+#include <chrono>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace sluice::redis {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kBucket = token_bucket(10).per(1min);
+constexpr Instant kNow{Duration{1700000000123456}};
+
+class Sent final : public Command {
+ public:
+  void done(const Answer&) noexcept override {}
+};
+
+// The elements that a command's tail is made of.
+std::vector<std::string> elements_of(const Command& command) {
+  std::vector<std::string> elements;
+  std::string_view rest = command.tail;
+  while (!rest.empty()) {
+    const std::size_t line = rest.find("\r\n");
+    if (rest[0] != '$' || line == rest.npos) break;
+    const std::size_t size = std::stoul(std::string(rest.substr(1, line - 1)));
+    elements.emplace_back(rest.substr(line + 2, size));
+    if (rest.substr(line + 2 + size, 2) != "\r\n") break;
+    rest.remove_prefix(line + 2 + size + 2);
+  }
+  EXPECT_TRUE(rest.empty()) << rest;
+  EXPECT_EQ(elements.size(), command.elements);
+  return elements;
+}
+
+// What is sent for a part of a plan, looked into.
+struct Call {
+  std::vector<std::string> keys;
+  std::vector<std::string> arguments;
+  std::optional<std::uint16_t> slot;
+};
+
+Call call_of(const Plan& plan, std::size_t part) {
+  Sent command;
+  command.tail = "something of an earlier request";
+  command.elements = 7;
+  command.slot = 3;
+  plan.write(part, command);
+  EXPECT_NE(command.script, nullptr);
+  EXPECT_FALSE(command.repeatable);
+  const std::vector<std::string> elements = elements_of(command);
+  const std::size_t count = std::stoul(elements.at(0));
+  Call call;
+  call.keys.assign(elements.begin() + 1, elements.begin() + 1 + static_cast<long>(count));
+  call.arguments.assign(elements.begin() + 1 + static_cast<long>(count), elements.end());
+  call.slot = command.slot;
+  return call;
+}
+
+std::vector<std::string> keys_of(std::span<const Charge> charges, std::string_view prefix = "p:") {
+  Plan plan;
+  EXPECT_TRUE(plan.begin({.prefix = prefix}, Verb::kTake, charges, kNow));
+  EXPECT_EQ(plan.parts(), 1u);
+  return call_of(plan, 0).keys;
+}
+
+bool is_valid(std::span<const Charge> charges, std::optional<Instant> now = kNow) {
+  Plan plan;
+  return plan.begin({.prefix = "p:"}, Verb::kTake, charges, now);
+}
+
+using Keys = std::vector<std::string>;
+
+TEST(Plan, NamesACounterByPrefixAlgorithmTagAndKey) {
+  const std::vector<Charge> charges = {{"k", fixed_window(1).per(1s)},
+                                       {"k", sliding_window_log(1).per(1s)},
+                                       {"k", sliding_window_counter(1).per(1s)},
+                                       {"k", sliding_window_hybrid(1).per(1s)},
+                                       {"k", leaky_bucket(1).per(1s)},
+                                       {"k", token_bucket(1).per(1s)},
+                                       {"k", gcra(1).per(1s)},
+                                       {"k", gcra(1).per(1s), 1, "tag"}};
+  EXPECT_EQ(keys_of(charges), (Keys{"p:f{}k", "p:l{}k", "p:c{}k", "p:h{}k", "p:b{}k", "p:t{}k",
+                                    "p:g{}k", "p:g{tag}k"}));
+}
+
+TEST(Plan, WritesKeysByteForByteAndTagsSoThatTheirBracesStay) {
+  const std::string key("{a}\0\r\n\xFF%", 8);
+  const std::vector<Charge> charges = {{key, kBucket, 1, "x{y}%z\n"}, {"", kBucket}};
+  EXPECT_EQ(keys_of(charges, ""), (Keys{"t{x{y%7D%25z\n}" + key, "t{}"}));
+}
+
+TEST(Plan, SendsChargesOnOneCounterAsOne) {
+  const std::vector<Charge> charges = {
+      {"a", kBucket}, {"b", kBucket}, {"a", kBucket, 5}, {"a", kBucket, 1, "t"}, {"b", kBucket}};
+  EXPECT_EQ(keys_of(charges), (Keys{"p:t{}a", "p:t{}b", "p:t{t}a"}));
+}
+
+TEST(Plan, SumsTheCostsOnOneCounter) {
+  const auto arguments = [](std::vector<std::uint64_t> costs) {
+    std::vector<Charge> charges;
+    for (const std::uint64_t cost : costs) charges.push_back({"a", kBucket, cost});
+    Plan plan;
+    EXPECT_TRUE(plan.begin({.prefix = ""}, Verb::kTake, charges, kNow));
+    return call_of(plan, 0).arguments;
+  };
+  EXPECT_EQ(arguments({2, 3}), arguments({5}));
+  EXPECT_EQ(arguments({0, 4, 0}), arguments({4}));
+  EXPECT_NE(arguments({2}), arguments({3}));
+  // A sum beyond all numbers stays beyond every limit, and does not come round to 0.
+  EXPECT_NE(arguments({~std::uint64_t{0}, 1}), arguments({0}));
+  EXPECT_EQ(arguments({~std::uint64_t{0}, 1}), arguments({~std::uint64_t{0}}));
+}
+
+TEST(Plan, IsInvalidWithoutChargesAndWithTooMany) {
+  EXPECT_FALSE(is_valid({}));
+  const std::vector<Charge> most(kMaxCharges, Charge{"a", kBucket});
+  EXPECT_TRUE(is_valid(most));
+  const std::vector<Charge> more(kMaxCharges + 1, Charge{"a", kBucket});
+  EXPECT_FALSE(is_valid(more));
+}
+
+TEST(Plan, IsInvalidOutsideTheInstantsThereAre) {
+  const std::vector<Charge> charges = {{"a", kBucket}};
+  EXPECT_TRUE(is_valid(charges, kFirstInstant));
+  EXPECT_TRUE(is_valid(charges, kLastInstant));
+  EXPECT_TRUE(is_valid(charges, std::nullopt));
+  EXPECT_FALSE(is_valid(charges, kFirstInstant - Duration{1}));
+  EXPECT_FALSE(is_valid(charges, kLastInstant + Duration{1}));
+}
+
+TEST(Plan, IsInvalidWhereChargesOnOneCounterNameDifferentNumbers) {
+  const auto valid = [](const Limit& one, const Limit& other) {
+    const std::vector<Charge> charges = {{"a", one}, {"b", kBucket}, {"a", other}};
+    return is_valid(charges);
+  };
+  EXPECT_TRUE(valid(kBucket, kBucket));
+  EXPECT_TRUE(valid(kBucket, token_bucket(10).per(1min).burst(10)));
+  EXPECT_FALSE(valid(kBucket, token_bucket(11).per(1min)));
+  EXPECT_FALSE(valid(kBucket, token_bucket(10).per(2min)));
+  EXPECT_FALSE(valid(kBucket, kBucket.burst(11)));
+  EXPECT_FALSE(valid(kBucket, kBucket.refilled_at_intervals()));
+  EXPECT_FALSE(
+      valid(sliding_window_counter(1).per(1s), sliding_window_counter(1).per(1s).slices(9)));
+  EXPECT_TRUE(valid(kBucket, gcra(9).per(1s)));
+}
+
+TEST(Plan, IsAsFreshForEachRequest) {
+  Plan plan;
+  const std::vector<Charge> many(5, Charge{"a", kBucket, 3, "t"});
+  ASSERT_TRUE(plan.begin({.prefix = "long prefix:"}, Verb::kReset, many, std::nullopt));
+  EXPECT_FALSE(plan.begin({.prefix = "p:"}, Verb::kTake, {}, kNow));
+  const std::vector<Charge> one = {{"b", kBucket}};
+  ASSERT_TRUE(plan.begin({.prefix = "p:"}, Verb::kTake, one, kNow));
+  Plan fresh;
+  ASSERT_TRUE(fresh.begin({.prefix = "p:"}, Verb::kTake, one, kNow));
+  EXPECT_EQ(call_of(plan, 0).keys, call_of(fresh, 0).keys);
+  EXPECT_EQ(call_of(plan, 0).arguments, call_of(fresh, 0).arguments);
+}
+
+// --- by slot ---
+
+TEST(PlanBySlot, MakesOneCallForTheCountersOfEachSlot) {
+  const std::vector<Charge> charges = {{"a", kBucket, 1, "x"},
+                                       {"b", kBucket, 1, "y"},
+                                       {"c", kBucket, 1, "x"},
+                                       {"d", gcra(5).per(1s), 1, "y"}};
+  Plan plan;
+  ASSERT_TRUE(plan.begin({.prefix = "p:", .by_slot = true}, Verb::kTake, charges, kNow));
+  ASSERT_EQ(plan.parts(), 2u);
+  std::set<std::string> keys;
+  for (std::size_t part = 0; part < plan.parts(); ++part) {
+    const Call call = call_of(plan, part);
+    EXPECT_EQ(call.keys.size(), 2u);
+    for (const std::string& key : call.keys) {
+      EXPECT_EQ(call.slot, slot_of(key));
+      EXPECT_TRUE(keys.insert(key).second);
+    }
+  }
+  EXPECT_EQ(keys, (std::set<std::string>{"p:t{x}a", "p:t{y}b", "p:t{x}c", "p:g{y}d"}));
+}
+
+TEST(PlanBySlot, BracesInKeysSteerNothing) {
+  const std::vector<Charge> charges = {{"{same}1", kBucket}, {"{same}2", kBucket}};
+  Plan plan;
+  ASSERT_TRUE(plan.begin({.prefix = "p:", .by_slot = true}, Verb::kTake, charges, kNow));
+  EXPECT_EQ(plan.parts(), 2u);
+}
+
+TEST(PlanBySlot, SixtyFourSlotsAreSixtyFourCalls) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < kMaxCharges; ++i) names.push_back("key" + std::to_string(i));
+  std::vector<Charge> charges;
+  std::set<std::uint16_t> slots;
+  for (const std::string& name : names) {
+    charges.push_back({name, kBucket});
+    slots.insert(slot_of("p:t{}" + name));
+  }
+  Plan plan;
+  ASSERT_TRUE(plan.begin({.prefix = "p:", .by_slot = true}, Verb::kTake, charges, kNow));
+  EXPECT_EQ(plan.parts(), slots.size());
+}
+
+TEST(PlanBySlot, WithoutItThereIsOneCallAndNoSlot) {
+  const std::vector<Charge> charges = {{"a", kBucket}, {"b", kBucket}};
+  Plan plan;
+  ASSERT_TRUE(plan.begin({.prefix = "p:"}, Verb::kTake, charges, kNow));
+  EXPECT_EQ(plan.parts(), 1u);
+  EXPECT_EQ(call_of(plan, 0).slot, std::nullopt);
+}
+
+// --- replies ---
+
+// A reply built for a test, with what it refers to.
+struct BuiltReply {
+  redisReply reply{};
+  std::string text;
+  std::vector<BuiltReply> children;
+  std::vector<redisReply*> pointers;
+
+  const redisReply& get() {
+    reply.str = text.data();
+    reply.len = text.size();
+    pointers.clear();
+    for (BuiltReply& child : children) {
+      child.get();
+      pointers.push_back(&child.reply);
+    }
+    reply.element = pointers.data();
+    reply.elements = pointers.size();
+    return reply;
+  }
+};
+
+BuiltReply of_type(int type, std::string text = {}, long long integer = 0) {
+  BuiltReply built;
+  built.reply.type = type;
+  built.reply.integer = integer;
+  built.text = std::move(text);
+  return built;
+}
+
+BuiltReply array_of(std::vector<BuiltReply> children) {
+  BuiltReply built = of_type(REDIS_REPLY_ARRAY);
+  built.children = std::move(children);
+  return built;
+}
+
+std::vector<BuiltReply> strange_replies() {
+  std::vector<BuiltReply> replies = {
+      of_type(REDIS_REPLY_NIL),
+      of_type(REDIS_REPLY_STATUS, "OK"),
+      of_type(REDIS_REPLY_STRING),
+      of_type(REDIS_REPLY_STRING, "x"),
+      of_type(REDIS_REPLY_INTEGER, "", -1),
+      of_type(REDIS_REPLY_INTEGER, "", 1LL << 62),
+      array_of({}),
+      array_of({of_type(REDIS_REPLY_NIL)}),
+      array_of({of_type(REDIS_REPLY_STRING, "1"), of_type(REDIS_REPLY_NIL)}),
+      array_of({array_of({array_of({})})}),
+      array_of(std::vector<BuiltReply>(200, of_type(REDIS_REPLY_INTEGER, "", -5))),
+  };
+  return replies;
+}
+
+TEST(PlanReplies, ThatNoScriptGivesAreMalformed) {
+  const std::vector<Charge> charges = {{"a", kBucket}, {"b", fixed_window(3).per(1s)}};
+  for (const std::size_t count : {1u, 2u}) {
+    for (BuiltReply& reply : strange_replies()) {
+      Plan plan;
+      ASSERT_TRUE(plan.begin({.prefix = "p:"}, Verb::kTake, std::span(charges).first(count), kNow));
+      EXPECT_EQ(plan.read(0, reply.get()), Plan::Read::kMalformed) << reply.reply.type;
+    }
+  }
+}
+
+// Whatever comes, it is a decision or malformed, and nothing is read that is not there.
+TEST(PlanReplies, OfRandomNumbersAndBytesAreReadSafely) {
+  std::mt19937_64 random(5);
+  const auto below = [&](std::uint64_t n) { return random() % n; };
+  const std::vector<Charge> charges = {{"a", kBucket}, {"b", leaky_bucket(3).per(1s).queueing()}};
+  for (int i = 0; i < 20'000; ++i) {
+    std::vector<BuiltReply> children;
+    for (std::uint64_t n = below(12); n > 0; --n) {
+      std::string bytes(below(48), '\0');
+      for (char& c : bytes) c = static_cast<char>(random());
+      const bool is_text = below(2) == 0;
+      children.push_back(of_type(is_text ? REDIS_REPLY_STRING : REDIS_REPLY_INTEGER, bytes,
+                                 static_cast<long long>(random() >> below(64))));
+    }
+    BuiltReply reply = children.size() == 1 ? children[0] : array_of(children);
+    Plan plan;
+    ASSERT_TRUE(plan.begin({.prefix = "p:", .by_slot = false}, Verb::kTake, charges, kNow));
+    if (plan.read(0, reply.get()) == Plan::Read::kMalformed) continue;
+    std::array<Decision, 2> each;
+    Decision all;
+    plan.answer(each, all);
+    for (std::size_t c = 0; c < charges.size(); ++c) {
+      EXPECT_EQ(each[c].limit, charges[c].limit.capacity());
+      EXPECT_LE(each[c].remaining, charges[c].limit.capacity());
+      EXPECT_GE(each[c].reset_after.count(), 0);
+    }
+  }
+}
+
+// --- scripts ---
+
+TEST(Scripts, EachHasANameAHashAndATextOfItsOwn) {
+  std::set<std::string_view> hashes;
+  std::set<std::string_view> names;
+  ASSERT_FALSE(scripts().empty());
+  for (const Script& script : scripts()) {
+    EXPECT_FALSE(script.text.empty());
+    EXPECT_EQ(script.sha1.size(), 40u);
+    EXPECT_EQ(script.sha1.find_first_not_of("0123456789abcdef"), script.sha1.npos);
+    EXPECT_TRUE(hashes.insert(script.sha1).second) << script.name;
+    EXPECT_TRUE(names.insert(script.name).second) << script.name;
+  }
+}
+
+TEST(ForeignValues, AreToldFromOtherErrors) {
+  EXPECT_TRUE(
+      Plan::is_foreign_value("WRONGTYPE Operation against a key holding the wrong kind of value"));
+  for (const std::string_view error :
+       {"", "ERR", "ERR unknown command", "OOM command not allowed when used memory > 'maxmemory'.",
+        "READONLY You can't write against a read only replica.", "NOSCRIPT No matching script.",
+        "MOVED 3999 127.0.0.1:6381", "LOADING Redis is loading the dataset in memory",
+        "WRONGPASS invalid username-password pair or user is disabled."}) {
+    EXPECT_FALSE(Plan::is_foreign_value(error)) << error;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::redis

@@ -1,0 +1,34 @@
+-- Any request. ARGV: the verb, the instant (2^56 - 1: the server's time) and how long keys are kept
+-- where it is stated, in ms; then for each key its charge, whose first byte tells who looks.
+local verb, now, stated_ms = struct.unpack('<I1I7I6', ARGV[1])
+if now == 72057594037927935 then
+  local time = redis.call('TIME')
+  now, stated_ms = time[1] * 1000000 + time[2], nil
+end
+local said, values, times, all_admit = {}, {}, {}, true
+for i, key in ipairs(KEYS) do
+  local arg = ARGV[i + 1]
+  local state, admits, value, keep_for = look[string.byte(arg)](key, arg, now, verb)
+  if state == nil then return foreign(key, admits) end
+  said[i] = struct.pack('<I2c0', state and #state or 0, state or '')
+  values[i], times[i] = value, keep_for
+  all_admit = all_admit and admits
+end
+if verb == 3 then
+  redis.call('DEL', unpack(KEYS))
+elseif verb ~= 1 and all_admit then
+  for i, key in ipairs(KEYS) do
+    local value, ms = values[i], times[i]
+    if ms then
+      ms = stated_ms or (ms < 1000 and 1 or (ms + -ms % 1000) / 1000)
+    end
+    if type(value) == 'table' then
+      for _, command in ipairs(value) do redis.call(unpack(command)) end
+      if ms then redis.call('PEXPIRE', key, ms) end
+    elseif value then
+      redis.call('SET', key, value, 'PX', ms)
+    end
+  end
+end
+if all_admit then now = now + 4503599627370496 end
+return struct.pack('<I7', now) .. table.concat(said)

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+
+#include "sluice/limit.h"
+#include "stores/redis/client/command.h"
+
+namespace sluice::redis {
+
+// Which algorithms are decided alike. A script holds what is needed for the families of its
+// charges.
+enum class Family : std::uint8_t {
+  kBucket,
+  kInterval,
+  kFixedWindow,
+  kSlidingWindowCounter,
+  kSlidingWindowLog,
+  kSlidingWindowHybrid
+};
+inline constexpr int kFamilies = 6;
+
+constexpr Family family_of(const Limit& limit) noexcept {
+  switch (limit.algorithm()) {
+    case Algorithm::kFixedWindow: return Family::kFixedWindow;
+    case Algorithm::kSlidingWindowLog: return Family::kSlidingWindowLog;
+    case Algorithm::kSlidingWindowCounter: return Family::kSlidingWindowCounter;
+    case Algorithm::kSlidingWindowHybrid: return Family::kSlidingWindowHybrid;
+    case Algorithm::kLeakyBucket:
+    case Algorithm::kTokenBucket:
+    case Algorithm::kGcra: break;
+  }
+  return limit.refill() == Refill::kInterval ? Family::kInterval : Family::kBucket;
+}
+
+// A set of families: bit i for family i.
+using Families = std::uint8_t;
+constexpr Families bit_of(Family family) noexcept {
+  return static_cast<Families>(1u << static_cast<unsigned>(family));
+}
+// The number by which a script for `families` knows one of them, from 1.
+int number_of(Family family, Families families) noexcept;
+
+// The script for a take of one charge at the server's time, and the one for any request. They live
+// as long as the program. Thread-safe; put together when first asked for.
+const Script& script_for_one(Family family);
+const Script& script_for(Families families);
+
+}  // namespace sluice::redis

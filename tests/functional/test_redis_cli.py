@@ -1,0 +1,158 @@
+"""`sluice keys` and `sluice decide` on a store in Redis."""
+
+import json
+import subprocess
+
+from harness import binary
+from redis_harness import RedisTest
+
+ALGORITHMS = ("fixed_window", "sliding_window_log", "sliding_window_counter",
+              "sliding_window_hybrid", "leaky_bucket", "token_bucket", "gcra")
+
+
+def sluice(*words, text=""):
+    return subprocess.run([binary(), *map(str, words)], input=text, capture_output=True, text=True,
+                          timeout=30, check=False)
+
+
+def line(key, algorithm="gcra", at_us=1_700_000_000_000_000, cost=1, **numbers):
+    limit = {"algorithm": algorithm, "limit": 10, "per": "1h", **numbers}
+    return json.dumps({"at_us": at_us, "charges": [{"key": key, "cost": cost, "limit": limit}]}) + "\n"
+
+
+class Decide(RedisTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.redis()
+
+    def decide(self, text, *more):
+        done = sluice("decide", "--store", self.server.url, *more, text=text)
+        return done, [json.loads(one) for one in done.stdout.splitlines()]
+
+    def test_counts_on_from_one_run_to_the_next(self):
+        for remaining in (9, 8):
+            done, answers = self.decide(line("on", "fixed_window"))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(answers[0]["limits"][0]["remaining"], remaining)
+        _, answers = self.decide(line("on", "fixed_window"), "--prefix", "other:")
+        self.assertEqual(answers[0]["limits"][0]["remaining"], 9)
+
+    def test_tells_a_foreign_value_in_its_line_and_goes_on(self):
+        self.decide(line("own"))
+        key = self.server.command("KEYS", "sluice:*own")[0]
+        self.server.command("SET", key, "theirs")
+        done, answers = self.decide(line("own") + line("next"))
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(answers[0]["line"], 1)
+        self.assertIn("the store could not decide: foreign_value", answers[0]["error"])
+        self.assertEqual(answers[1]["outcome"], "allowed")
+        self.assertEqual(self.server.command("GET", key), b"theirs")
+
+    def test_ends_with_one_line_where_there_is_no_server(self):
+        done = sluice("decide", "--store", "redis+unix:///nonexistent/redis.sock", text=line("a"))
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertEqual(done.stderr.count("\n"), 1)
+        self.assertIn("the store cannot be asked: ", done.stderr)
+
+    def test_logs_in_with_a_password_out_of_a_file(self):
+        self.server.command("ACL", "SETUSER", "sluice", "on", ">s3cret word", "~*", "+@all")
+        file = self.folder() / "password"
+        file.write_text("s3cret word\n")
+        url = f"redis://sluice@{self.server.address}"
+        done = sluice("decide", "--store", url, "--password-file", file, text=line("acl"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        file.write_text("wrong\n")
+        done = sluice("decide", "--store", url, "--password-file", file, text=line("acl"))
+        self.assertEqual(done.returncode, 1)
+        self.assertNotIn("wrong\n", done.stderr)
+
+
+class Keys(RedisTest):
+    def setUp(self):
+        self.server = self.redis()
+
+    def tearDown(self):
+        self.doClassCleanups()
+
+    def decide(self, *lines, url=None):
+        done = sluice("decide", "--store", url or self.server.url, text="".join(lines))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def keys(self, *words, status=0, url=None):
+        done = sluice("keys", "--store", url or self.server.url, *words)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done.stdout if status == 0 else done.stderr
+
+    def json_keys(self, *words, url=None):
+        return [json.loads(one) for one in self.keys("--json", *words, url=url).splitlines()]
+
+    def test_lists_a_counter_of_every_algorithm(self):
+        self.decide(*(line("a|" + a, a, cost=3) for a in ALGORITHMS))
+        found = {one["algorithm"]: one for one in self.json_keys()}
+        self.assertEqual(sorted(found), sorted(ALGORITHMS))
+        for algorithm, one in found.items():
+            self.assertEqual(one["key"], "a|" + algorithm)
+            self.assertTrue(one["state"], one)
+            self.assertLessEqual(one["ttl_ms"], 86_400_000)
+            self.assertGreater(one["ttl_ms"], 86_000_000)
+        lines = self.keys().splitlines()
+        self.assertEqual(len(lines), len(ALGORITHMS))
+        for text in lines:
+            self.assertRegex(text, r"^[a-z_]+ a\|[a-z_]+: .+; expires in ")
+
+    def test_finds_by_a_pattern_of_keys(self):
+        self.decide(line("shop|a"), line("shop|b"), line("other|a"), line("[x]*"))
+        names = [one["key"] for one in self.json_keys("shop|*")]
+        self.assertEqual(sorted(names), ["shop|a", "shop|b"])
+        self.assertEqual([one["key"] for one in self.json_keys(r"\[x]\*")], ["[x]*"])
+        self.assertEqual(self.json_keys("nothing*"), [])
+
+    def test_shows_one_key_in_full_or_that_there_is_none(self):
+        self.decide(line("one", "token_bucket", cost=2), line("one two"))
+        text = self.keys("one")
+        self.assertRegex(text, r"\Akey         one\n")
+        self.assertIn("\nalgorithm   token_bucket\n", text)
+        self.assertIn("\nin Redis    sluice:t{}one\n", text)
+        self.assertIn("\nchanged     2023-11-14T22:13:20", text)
+        self.assertIn("there is no counter of that key", self.keys("none", status=1))
+
+    def test_names_what_is_no_counter(self):
+        self.server.command("SET", "sluice:t{}text", "abc")
+        self.server.command("RPUSH", "sluice:g{}list", "a")
+        self.server.command("SET", "sluice:whatever", "a")
+        self.server.command("SET", "elsewhere", "a")
+        self.server.command("HSET", "sluice:rules", "a", "b")
+        found = {one["redis_key"]: one["foreign"] for one in self.json_keys()}
+        self.assertEqual(found, {
+            "sluice:t{}text": "a text that is no state of ours",
+            "sluice:g{}list": "a list, and no counter",
+            "sluice:whatever": "a string under a name that is no counter's",
+        })
+
+    def test_says_that_there_are_more(self):
+        self.decide(*(line(f"k{i}") for i in range(2500)))
+        done = sluice("keys", "--store", self.server.url)
+        self.assertEqual(len(done.stdout.splitlines()), 1000)
+        self.assertEqual(done.stderr, "sluice: keys: there are more than 1000; --most N shows more\n")
+        self.assertEqual(len(set(self.keys("--most", 9999).splitlines())), 2500)
+
+    def test_escapes_what_would_disturb_a_terminal(self):
+        self.decide(line("a\x1b[31m\nb"))
+        self.assertIn(r"gcra a\x1b[31m\x0ab: ", self.keys())
+
+    def test_lists_the_keys_of_all_masters_of_a_cluster(self):
+        cluster = self.cluster(replicas=0)
+        self.decide(*(line(f"k{i}") for i in range(50)), url=cluster.url)
+        found = [one["key"] for one in self.json_keys(url=cluster.url)]
+        self.assertEqual(sorted(found), sorted(f"k{i}" for i in range(50)))
+
+    def test_reads_counters_that_were_kept_without_scripts(self):
+        folder = self.folder()
+        (folder / "sluice.yaml").write_text(
+            f"version: 1\nstore: {self.server.url}\nredis: {{ scripting: off }}\n")
+        text = line("plain", "fixed_window", align="clock") + line("{odd}", "sliding_window_counter")
+        done = sluice("decide", "--config", folder / "sluice.yaml", text=text)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        found = {one["key"]: one for one in self.json_keys() if "algorithm" in one}
+        self.assertEqual(sorted(found), ["plain", "{odd}"])
+        self.assertTrue(found["plain"]["state"].startswith("1 units in slice "), found)

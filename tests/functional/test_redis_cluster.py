@@ -1,0 +1,185 @@
+"""Servers of ours on a Redis Cluster: while its slots move, and while its masters change."""
+
+import concurrent.futures
+import contextlib
+import threading
+import time
+import unittest
+
+from harness import wait_for
+from redis_harness import slot_of
+from redis_load import LIMIT, RULES, Callers, FaultTest, ask
+
+THREE_LIMITS = RULES + """
+  - name: apart
+    match: { path: /apart }
+    on_store_error: deny
+    limits:
+      - { name: all, algorithm: fixed_window, limit: 1000, per: 24h }
+      - { name: group, key: "{header.x-group}", algorithm: token_bucket, limit: 500, per: 24h }
+      - { name: user, key: "{header.x-user}", algorithm: gcra, limit: 1, per: 24h, burst: 9 }
+  - name: together
+    match: { path: /together }
+    on_store_error: deny
+    tag: "{header.x-group}"
+    limits:
+      - { name: all, algorithm: fixed_window, limit: 1000, per: 24h }
+      - { name: group, key: "{header.x-group}", algorithm: token_bucket, limit: 500, per: 24h }
+      - { name: user, key: "{header.x-user}", algorithm: gcra, limit: 1, per: 24h, burst: 9 }
+"""
+
+
+class ClusterTest(FaultTest):
+    @classmethod
+    def keys(cls):
+        """Every key of the cluster."""
+        return {key for server in cls.nodes.living()
+                if server.info("replication")["role"] == "master"
+                for key in server.command("KEYS", "*")}
+
+    @classmethod
+    def slots_of_callers(cls, callers):
+        return {slot_of(key) for key in cls.keys() if b"caller" in key}
+
+
+class Slots(ClusterTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.nodes = cls.cluster(replicas=0)
+        cls.server = cls.serve_store(cls.nodes.url, rules=THREE_LIMITS, deadline="400ms")
+
+    def setUp(self):
+        for server in self.nodes.servers:
+            server.command("FLUSHALL")
+
+    @contextlib.contextmanager
+    def moving(self, slot, **how):
+        """The slot goes from master to master meanwhile."""
+        ends = threading.Event()
+
+        def move():
+            while not ends.is_set():
+                self.nodes.move_slot(slot, self.other_master(slot), pause=0.01, **how)
+
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            mover = pool.submit(move)
+            try:
+                yield
+            finally:
+                ends.set()
+            mover.result()
+
+    def other_master(self, slot):
+        owner = self.nodes.owner(slot)
+        return next(s for s in self.nodes.servers if s is not owner)
+
+    def test_slots_that_move_under_load_are_not_noticed_by_callers(self):
+        with Callers(self, self.server) as callers:
+            slots = self.slots_of_callers(callers)
+            self.assertGreater(len(slots), 3, "callers' counters lie in several slots")
+            for _ in range(2):
+                for slot in slots:
+                    self.nodes.move_slot(slot, self.other_master(slot), pause=0.05)
+        self.assertEqual(set(callers.reasons()), {"ok"})
+
+    def test_a_limit_is_exact_while_its_slot_moves(self):
+        self.assertEqual(self.take(self.server, "/refuse", "mover", 1), 1)
+        [key] = [key for key in self.keys() if b"mover" in key]
+        admitted = 1
+        with self.moving(slot_of(key)):
+            for _ in range(40):
+                admitted += self.take(self.server, "/refuse", "mover", 1)
+                time.sleep(0.01)
+        self.assertEqual(admitted, 20)
+
+    def test_limits_in_several_slots_are_taken_all_or_none(self):
+        headers = {"header.x-group": "g1"}
+        admitted = 0
+        for _ in range(25):
+            said = self.server.check({"attributes": {"path": "/apart", "header.x-user": "u1",
+                                                     **headers}})
+            admitted += said.status == 200
+        self.assertEqual(admitted, 10)
+        self.assertGreater(len({slot_of(key) for key in self.keys()}), 1)
+
+        def left():
+            body = {"attributes": {"path": "/apart", "header.x-user": "u2", **headers}, "cost": 0}
+            return [limit["remaining"] for limit in self.server.check(body).json["limits"]]
+
+        wait_for(lambda: left() == [990, 490, 10], what=f"what was given back: {left()}")
+
+    def test_limits_with_a_tag_lie_in_one_slot(self):
+        for group in ("g1", "g}2{", "组", ""):
+            with self.subTest(group):
+                before = self.keys()
+                body = {"attributes": {"path": "/together", "header.x-user": "u1",
+                                       "header.x-group": group or "none"}}
+                self.assertEqual(self.server.check(body).status, 200)
+                made = self.keys() - before
+                self.assertEqual((len(made), len({slot_of(key) for key in made})), (3, 1), made)
+
+    def test_a_request_on_a_tag_whose_slot_moves_is_decided(self):
+        body = {"attributes": {"path": "/together", "header.x-user": "m", "header.x-group": "mv"}}
+        self.assertEqual(self.server.check(body).status, 200)
+        said = []
+        with self.moving(slot_of(next(key for key in self.keys() if b"mv" in key)), batch=1):
+            while len(said) < 100:
+                verb = "refund" if len(said) % 2 else "check"
+                said.append(self.server.check({**body, "verb": verb}))
+                time.sleep(0.01)
+        decided = sum(s.json["reason"] == "ok" for s in said)
+        self.assertGreater(decided, 80, [s.json["reason"] for s in said])
+        self.assertEqual({s.status for s in said} - {200, 429}, set())
+
+
+class Masters(ClusterTest):
+    def setUp(self):
+        type(self).nodes = self.cluster()
+        self.server = self.serve_store(self.nodes.url)
+
+    def used(self, user):
+        return LIMIT - ask(self.server, "/deny", user, cost=0).remaining
+
+    def test_kill_9_of_a_master_and_promotion_of_its_replica(self):
+        with Callers(self, self.server, forgets=True) as callers:
+            slot = next(iter(self.slots_of_callers(callers)))
+            master = self.nodes.owner(slot)
+            replica = self.nodes.replica_of(master)
+            time.sleep(0.5)
+            killed = time.monotonic()
+            master.kill()
+            wait_for(lambda: callers.reasons(killed)["fallback"] > 20, 5, "answers by policy")
+            wait_for(lambda: replica.info("replication")["role"] == "master", 12, "the promotion")
+            callers.wait_for_all("ok", seconds=10)
+        for caller in callers.callers:
+            admitted = [s.at for s in caller.said if s.outcome == "allowed"]
+            unsure = sum(killed - 0.25 < at <= killed + 0.25 for at in admitted)
+            self.assertGreaterEqual(self.used(caller.user), caller.base + len(admitted) - unsure)
+
+    def test_a_replica_that_is_promoted_by_command_loses_nothing(self):
+        with Callers(self, self.server) as callers:
+            slot = next(iter(self.slots_of_callers(callers)))
+            replica = self.nodes.replica_of(self.nodes.owner(slot))
+            replica.command("CLUSTER", "FAILOVER")
+            wait_for(lambda: replica.info("replication")["role"] == "master", 10, "the promotion")
+            callers.wait_for_all("ok")
+            time.sleep(0.5)
+
+
+class Down(ClusterTest):
+    """A cluster that has lost some of its slots answers for none."""
+
+    def test_recovers_when_the_slots_are_back(self):
+        type(self).nodes = self.cluster(replicas=0)
+        server = self.serve_store(self.nodes.url)
+        victim = self.nodes.servers[2]
+        with Callers(self, server, forgets=True) as callers:
+            victim.kill()
+            callers.wait_for_all("fallback")
+            victim.start()
+            wait_for(self.nodes.complete, 15, "the cluster being whole")
+            callers.wait_for_all("ok")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,173 @@
+"""Several servers of ours and many connections to each share limits on one Redis, exactly."""
+
+import concurrent.futures
+import multiprocessing
+import time
+import unittest
+
+from redis_harness import Resp, die_with_parent
+from redis_load import Asker, FaultTest, ask, question
+
+SERVERS, PROCESSES, CONNECTIONS, ROUNDS = 8, 8, 6, 25
+RULES = """
+version: 1
+domain: shop
+rules:
+  - name: hot
+    match: { path: /hot }
+    limits: [{ name: all, algorithm: ALGORITHM, limit: 500, per: 24h MORE }]
+  - name: many
+    match: { path: /many }
+    limits: [{ name: user, key: "{header.x-user}", algorithm: ALGORITHM, limit: 7, per: 24h MORE }]
+  - name: both
+    match: { path: /both }
+    limits:
+      - { name: all, algorithm: ALGORITHM, limit: 300, per: 24h MORE }
+      - { name: user, key: "{header.x-user}", algorithm: fixed_window, limit: 11, per: 24h }
+  - name: allow
+    match: { path: /allow }
+    limits: [{ name: user, key: "{header.x-user}", algorithm: fixed_window, limit: 20, per: 24h }]
+"""
+
+
+def rules(algorithm, more=""):
+    return RULES.replace("ALGORITHM", algorithm).replace("MORE", more)
+
+
+def load(number, addresses, path, users, answers):
+    """A process of its own: several connections, each to another server, that ask at once."""
+    die_with_parent()
+
+    def run(connection):
+        at, admitted, reasons = number * CONNECTIONS + connection, {}, set()
+        with Asker(addresses[at % len(addresses)]) as asker:
+            for i in range(ROUNDS):
+                user = f"user{(at * 7 + i) % users}"
+                said = asker.ask(question(path, user))
+                reasons.add(said.reason)
+                admitted[user] = admitted.get(user, 0) + (said.outcome == "allowed")
+        return admitted, reasons
+
+    with concurrent.futures.ThreadPoolExecutor(CONNECTIONS) as pool:
+        for result in pool.map(run, range(CONNECTIONS)):
+            answers.put(result)
+
+
+class Exact(FaultTest):
+    def ask_all(self, servers, path, users):
+        """What was admitted for each user, of all that the processes asked together."""
+        fork = multiprocessing.get_context("fork")
+        answers = fork.Queue()
+        addresses = [server.http for server in servers]
+        processes = [fork.Process(target=load, args=(i, addresses, path, users, answers))
+                     for i in range(PROCESSES)]
+        for process in processes:
+            process.start()
+        total, reasons = {}, set()
+        for _ in range(PROCESSES * CONNECTIONS):
+            admitted, said = answers.get(timeout=60)
+            reasons |= said
+            for user, count in admitted.items():
+                total[user] = total.get(user, 0) + count
+        for process in processes:
+            process.join(10)
+            self.assertEqual(process.exitcode, 0)
+        self.assertLessEqual(reasons, {"ok", "limited", "deny_cache"})
+        return total
+
+    def share_exactly(self, url, algorithm="token_bucket", more="", servers=SERVERS):
+        running = [self.serve_store(url, rules(algorithm, more), deadline="5s")
+                   for _ in range(servers)]
+        self.assertEqual(sum(self.ask_all(running, "/hot", 1).values()), 500)
+        each = self.ask_all(running, "/many", 60)
+        self.assertEqual(set(each.values()), {7}, each)
+        both = self.ask_all(running, "/both", 60)
+        self.assertEqual(sum(both.values()), 300)
+        self.assertLessEqual(max(both.values()), 11)
+
+    def test_eight_servers_on_a_standalone_redis(self):
+        self.share_exactly(self.redis().url)
+
+    def test_eight_servers_on_a_cluster(self):
+        self.share_exactly(self.cluster(replicas=0).url)
+
+    def test_two_servers_by_every_algorithm(self):
+        redis = self.redis()
+        for algorithm, more in (("fixed_window", ""), ("sliding_window_log", ""),
+                                ("sliding_window_counter", ""), ("sliding_window_hybrid", ""),
+                                ("leaky_bucket", ""), ("leaky_bucket", ", mode: queue"),
+                                ("gcra", "")):
+            with self.subTest(algorithm + more):
+                redis.command("FLUSHALL")
+                self.two_share(redis, algorithm, more)
+
+    def two_share(self, redis, algorithm, more):
+        text = f"""
+version: 1
+domain: shop
+rules:
+  - name: shared
+    match: {{ path: /allow }}
+    limits:
+      - {{ key: "{{header.x-user}}", algorithm: {algorithm}, limit: 40, per: 24h {more} }}
+"""
+        first, second = (self.serve_store(redis.url, text, deadline="5s") for _ in range(2))
+        admitted = []
+        with Asker(first.http) as one, Asker(second.http) as other:
+            for i in range(60):
+                said = (one if i % 2 else other).ask(question("/allow", "shared"))
+                admitted.append(said.outcome == "allowed")
+                if i < 40:
+                    self.assertEqual(said.remaining, 39 - i)
+        self.assertEqual(admitted, [True] * 40 + [False] * 20)
+
+    def test_without_scripts_two_servers_admit_no_more_than_the_limit(self):
+        redis = self.redis()
+        running = [self.serve_store(redis.url, rules("sliding_window_counter").replace(
+            "fixed_window,", "fixed_window, align: clock,"), deadline="5s", scripting="off")
+            for _ in range(2)]
+        admitted = sum(self.ask_all(running, "/hot", 1).values())
+        self.assertLessEqual(admitted, 500)
+        self.assertGreaterEqual(admitted, 400)
+
+
+class Sharing(FaultTest):
+    def test_a_prefix_a_database_and_a_socket_say_who_shares(self):
+        redis = self.redis()
+        text = rules("token_bucket")
+        urls = {"tcp": redis.url, "socket": f"redis+unix://{redis.path}",
+                "database": f"{redis.url}/3", "socket database": f"redis+unix://{redis.path}?db=3"}
+        servers = {name: self.serve_store(url, text) for name, url in urls.items()}
+        servers["prefix"] = self.serve_store(redis.url, text, prefix="other:")
+
+        def left(name):
+            return ask(servers[name], "/many", "u", cost=0).remaining
+
+        self.take(servers["tcp"], "/many", "u", 2)
+        self.take(servers["database"], "/many", "u", 4)
+        self.assertEqual({name: left(name) for name in servers},
+                         {"tcp": 5, "socket": 5, "database": 3, "socket database": 3, "prefix": 7})
+
+    def test_a_reset_at_one_server_is_seen_at_another_within_a_second(self):
+        redis = self.redis()
+        one, other = (self.serve_store(redis.url, rules("token_bucket")) for _ in range(2))
+        self.assertEqual(self.take(one, "/many", "u", 20), 7)
+        self.assertEqual(self.take(other, "/many", "u", 3), 0)
+        ask(one, "/many", "u", verb="reset")
+        self.assertEqual(ask(one, "/many", "u").reason, "ok")
+        time.sleep(1.1)
+        self.assertEqual(ask(other, "/many", "u").reason, "ok")
+
+    def test_keys_expire_when_they_are_as_good_as_new(self):
+        redis = self.redis()
+        server = self.serve_store(redis.url, rules("token_bucket").replace("24h", "2s"))
+        self.take(server, "/many", "u", 5)
+        with Resp(redis.path) as connection:
+            [key] = [k for k in connection("KEYS", "*") if b"user" in k or b"many" in k]
+            self.assertTrue(0 < connection("PTTL", key) <= 4000)
+            time.sleep(4)
+            self.assertEqual(connection("EXISTS", key), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

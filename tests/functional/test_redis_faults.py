@@ -1,0 +1,236 @@
+"""What callers see while the Redis behind a server of ours dies, stops, or is far away, and that
+they see the store's own answers again without a restart."""
+
+import time
+import unittest
+
+from gate import SteeredGate
+from redis_harness import Redis, pick_port
+from redis_load import DEADLINE, LIMIT, FaultTest, Callers, ask
+
+
+class AProcess(FaultTest):
+    def test_kill_9_and_restart_of_a_redis_that_keeps_nothing(self):
+        redis = self.redis()
+        server = self.serve_store(redis.url)
+        with Callers(self, server, forgets=True) as callers:
+            redis.kill()
+            callers.wait_for_all("fallback")
+            redis.start()
+            began_anew = time.monotonic()
+            callers.wait_for_all("ok")
+        for caller in callers.callers:  # what is admitted from then on is counted
+            admitted = sum(s.outcome == "allowed" for s in caller.said if s.at > began_anew)
+            used = LIMIT - ask(server, "/deny", caller.user, cost=0).remaining
+            self.assertGreaterEqual(used, admitted)
+
+    def test_kill_9_and_restart_of_a_redis_that_writes_every_command_loses_nothing(self):
+        redis = self.redis({"appendonly": "yes", "appendfsync": "always"})
+        server = self.serve_store(redis.url)
+        with Callers(self, server) as callers:
+            redis.kill()
+            callers.wait_for_all("fallback")
+            redis.start()
+            callers.wait_for_all("ok")
+
+    def test_a_limit_is_kept_exactly_over_kill_9_and_restart(self):
+        redis = self.redis({"appendonly": "yes", "appendfsync": "always"})
+        server = self.serve_store(redis.url)
+        self.assertEqual(self.take(server, "/refuse", "u", 12), 12)
+        redis.kill()
+        said = [ask(server, "/refuse", "u") for _ in range(20)]
+        self.assertEqual({(s.status, s.reason) for s in said}, {(429, "fallback")})
+        redis.start()
+        self.wait_until_decided(server)
+        self.assertEqual(self.take(server, "/refuse", "u", 20), 8)
+
+    def test_a_redis_that_stops_for_five_seconds(self):
+        redis = self.redis()
+        server = self.serve_store(redis.url)
+        with Callers(self, server) as callers:
+            redis.pause()
+            stopped = time.monotonic()
+            callers.wait_for_all("fallback")
+            opened = time.monotonic()
+            time.sleep(max(0, stopped + 5 - time.monotonic()))
+            redis.resume()
+            callers.wait_for_all("ok")
+        waited = [s for s in callers.said(opened, stopped + 5) if s.seconds > DEADLINE / 2]
+        answered = callers.said(opened, stopped + 5)
+        self.assertLess(len(waited), len(answered) / 20, "only probes wait with an open breaker")
+
+    def test_a_server_that_starts_before_its_redis(self):
+        redis = Redis(self.folder())
+        redis.port = pick_port()
+        server = self.serve_store(redis.url, wait=False)
+        self.assertEqual(server.get("/healthz").status, 200)
+        self.assertEqual(ask(server, "/refuse", "early").reason, "fallback")
+        self.started(redis)
+        self.wait_until_decided(server)
+        self.assertEqual(self.take(server, "/refuse", "early", 25), 20)
+
+
+class TheWayThere(FaultTest):
+    def setUp(self):
+        self.store = self.redis()
+        self.gate = SteeredGate(self.store.address)
+        self.addClassCleanup(self.gate.stop)
+
+    def serve_gate(self, **redis):
+        return self.serve_store(self.gate.url, **redis)
+
+    def test_connections_that_are_cut_within_a_reply(self):
+        server = self.serve_gate()
+        with Callers(self, server) as callers:
+            for size in (0, 1, 3, 11):
+                self.gate.cut_replies(bytes=size)
+                time.sleep(0.3)
+                callers.wait_for_all("ok")
+            self.gate.cut_replies(times=0)
+            callers.wait_for_all("fallback")
+            self.gate.open()
+            callers.wait_for_all("ok")
+
+    def test_replies_that_are_garbage(self):
+        server = self.serve_gate()
+        garbage = [
+            b"\x16\x03\x01 HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00" * 100, b"\r\n", b"+OK\r\n",
+            b":1\r\n", b"*0\r\n", b"*-1\r\n", b"$-1\r\n", b"*2\r\n:1\r\n$1\r\nx\r\n", b"-\r\n",
+            b"$999999999999\r\n", b"*2147483647\r\n", b"*1\r\n" * 50, b"%1\r\n+a\r\n:1\r\n",
+            b"+" + b"x" * 100_000 + b"\r\n", b"$5\r\nab\r\n\r\n\r\n",
+        ]
+        with Callers(self, server) as callers:
+            for one in garbage:
+                callers.note = one[:40]
+                self.gate.garble_replies(one)
+                time.sleep(0.15)
+                callers.wait_for_all("ok")
+            self.gate.garble_replies(times=0)
+            callers.wait_for_all("fallback")
+            self.gate.open()
+            callers.wait_for_all("ok")
+
+    def test_a_black_hole(self):
+        server = self.serve_gate()
+        with Callers(self, server) as callers:
+            self.gate.swallow()
+            callers.wait_for_all("fallback")
+            time.sleep(2)
+            self.gate.open()
+            callers.wait_for_all("ok")
+
+    def test_a_refused_connection(self):
+        server = self.serve_gate()
+        with Callers(self, server) as callers:
+            self.gate.refuse()
+            callers.wait_for_all("fallback")
+            time.sleep(1)
+            self.gate.open()
+            callers.wait_for_all("ok")
+
+    def test_connections_that_end_again_and_again(self):
+        server = self.serve_gate()
+        with Callers(self, server) as callers:
+            for _ in range(10):
+                self.gate.end_connections()
+                time.sleep(0.1)
+            callers.wait_for_all("ok")
+
+    def test_latency_beyond_the_deadline(self):
+        server = self.serve_gate()
+        with Callers(self, server) as callers:
+            self.gate.open(latency=0.2)
+            callers.wait_for_all("fallback")
+            time.sleep(2)
+            self.gate.open()
+            callers.wait_for_all("ok")
+
+    def test_latency_within_the_deadline_only_takes_its_time(self):
+        server = self.serve_gate(deadline="600ms")
+        with Callers(self, server) as callers:
+            self.gate.open(latency=0.2)
+            since = time.monotonic() + 0.3
+            time.sleep(2.5)
+            until = time.monotonic()
+        self.assertEqual(set(callers.reasons(since, until)), {"ok"})
+        self.assertGreaterEqual(min(s.seconds for s in callers.said(since, until)), 0.15)
+
+    def test_loss_of_one_percent(self):
+        server = self.serve_gate()
+        with Callers(self, server, pause=0.01) as callers:
+            since = time.monotonic()
+            self.gate.open(loss=0.01)
+            time.sleep(5)
+            reasons = callers.reasons(since)
+            self.gate.open()
+            callers.wait_for_all("ok")
+        self.assertGreater(reasons["ok"], 0.3 * sum(reasons.values()), reasons)
+
+
+class ThePolicies(FaultTest):
+    """Of rules, while the store is gone."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.store = cls.redis()
+        cls.gate = SteeredGate(cls.store.address)
+        cls.addClassCleanup(cls.gate.stop)
+        cls.server = cls.serve_store(cls.gate.url, nodes=4)
+
+    def setUp(self):
+        self.gate.open()
+        self.wait_until_decided(self.server)
+
+    def lose_store(self):
+        self.gate.refuse()
+        self.wait_for_fallback(self.server)
+
+    def test_allow_lets_pass_and_says_so(self):
+        self.lose_store()
+        said = [ask(self.server, "/allow", "allow") for _ in range(50)]
+        self.assertEqual({(s.status, s.outcome, s.reason) for s in said},
+                         {(200, "allowed", "fallback")})
+
+    def test_deny_denies_and_says_so(self):
+        self.lose_store()
+        said = [ask(self.server, "/refuse", "deny") for _ in range(50)]
+        self.assertEqual({(s.status, s.outcome, s.reason) for s in said},
+                         {(429, "denied", "fallback")})
+
+    def test_local_admits_the_share_of_this_server(self):
+        self.lose_store()
+        said = [ask(self.server, "/local", "local") for _ in range(50)]
+        self.assertEqual({s.reason for s in said}, {"fallback"})
+        self.assertEqual([s.status for s in said], [200] * 5 + [429] * 45)
+
+    def test_a_refund_or_reset_that_cannot_be_done_is_not_said_to_be_done(self):
+        self.assertEqual(self.take(self.server, "/allow", "back", 3), 3)
+        self.lose_store()
+        for verb in ("refund", "reset"):
+            said = ask(self.server, "/allow", "back", verb=verb)
+            self.assertEqual((said.outcome, said.reason), ("denied", "store_error"), said)
+        self.gate.open()
+        self.wait_until_decided(self.server)
+        self.assertEqual(ask(self.server, "/allow", "back", cost=0).remaining, 17)
+
+    def test_what_was_used_before_counts_after(self):
+        self.assertEqual(self.take(self.server, "/allow", "over", 15), 15)
+        self.lose_store()
+        for _ in range(30):
+            self.assertEqual(ask(self.server, "/allow", "over").reason, "fallback")
+        self.gate.open()
+        self.wait_until_decided(self.server)
+        self.assertEqual(self.take(self.server, "/allow", "over", 20), 5)
+
+    def test_an_open_breaker_answers_at_once_and_its_state_is_in_log_and_metrics(self):
+        self.lose_store()
+        said = [ask(self.server, "/allow", "fast") for _ in range(200)]
+        quick = sorted(s.seconds for s in said)[len(said) // 2]
+        self.assertLess(quick, DEADLINE / 4, "the middle one of many")
+        log = self.server.log()
+        self.assertIn("breaker", log)
+        self.assertIn(self.gate.address, log)
+
+
+if __name__ == "__main__":
+    unittest.main()

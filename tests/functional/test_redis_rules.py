@@ -1,0 +1,202 @@
+"""Rules in Redis: servers follow a push, and keep what they have where they cannot."""
+
+import concurrent.futures
+import subprocess
+import time
+
+from harness import Sluice, binary, wait_for
+from redis_harness import RedisTest
+
+RULES = """
+version: 1
+rules:
+  - name: {name}
+    limits: [ {{ name: all, algorithm: {algorithm}, limit: {limit}, per: 1h }} ]
+"""
+
+
+def rules(name, limit=5, algorithm="sliding_window_counter"):
+    return RULES.format(name=name, limit=limit, algorithm=algorithm)
+
+
+def sluice(*words, **options):
+    return subprocess.run(
+        [binary(), *map(str, words)], capture_output=True, text=True, timeout=30, check=False,
+        **options,
+    )
+
+
+class RedisRules(RedisTest):
+    def setUp(self):
+        self.server = self.redis()
+        self.texts = self.folder()
+
+    def tearDown(self):
+        self.doClassCleanups()
+
+    def push(self, text, *more, name="rules.yaml"):
+        file = self.texts / name
+        file.write_text(text)
+        return sluice("rules", "push", name, "--store", self.server.url, *more, cwd=self.texts)
+
+    def pushed(self, text, *more, **options):
+        done = self.push(text, *more, **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def follow(self, **redis):
+        return self.serve(config={"store": self.server.url, "rules": "redis", "redis": redis})
+
+    @staticmethod
+    def limit_of(server):
+        return server.check({"attributes": {}}).json["limits"][0]["limit"]
+
+    @staticmethod
+    def names(server):
+        status = server.admin_request("GET", "/v1/status").json
+        return status["rules"]["sources"], status["rules"]["version"]
+
+    def test_two_servers_follow_a_push_within_a_second(self):
+        out = self.pushed(rules("one", 5))
+        self.assertEqual(out, "sluice:rules: version 1, 1 rules, 1 limits; before no rules\n")
+        servers = [self.follow(), self.follow()]
+        self.assertEqual([self.limit_of(s) for s in servers], [5, 5])
+        for limit in (7, 9, 11):
+            self.pushed(rules("one", limit))
+            since = time.monotonic()
+            for server in servers:
+                wait_for(lambda s=server, n=limit: self.limit_of(s) == n, 5, f"limit {limit}")
+            self.assertLess(time.monotonic() - since, 1)
+
+    def test_they_share_the_counters_of_what_was_pushed(self):
+        self.pushed(rules("shared", 20))
+        servers = [self.follow(), self.follow()]
+        allowed = sum(s.check({"attributes": {}}).json["allowed"] for s in servers * 15)
+        self.assertEqual(allowed, 20)
+
+    def test_rules_that_are_wrong_for_a_server_leave_it_as_it_is(self):
+        self.pushed(rules("one", 5))
+        fine, without_scripts = self.follow(), self.follow(scripting="off")
+        self.pushed(rules("two", 7, "gcra"))
+        wait_for(lambda: self.limit_of(fine) == 7, 5, "the push")
+        wait_for(lambda: "cannot be kept without scripts" in without_scripts.log(), 5, "the refusal")
+        self.assertIn("redis:rules.yaml:5:", without_scripts.log())
+        self.assertEqual(self.limit_of(without_scripts), 5)
+        self.pushed(rules("three", 9))
+        for server in (fine, without_scripts):
+            wait_for(lambda s=server: self.limit_of(s) == 9, 5, "the next push")
+
+    def test_rules_stay_while_redis_is_away_and_are_followed_when_it_is_back(self):
+        self.pushed(rules("one", 5))
+        server = self.follow()
+        self.server.kill()
+        wait_for(lambda: "the rules in Redis cannot be read" in server.log(), 10, "the warning")
+        answer = server.check({"attributes": {}}).json
+        self.assertTrue(answer["allowed"], "by on_store_error")
+        self.assertEqual(self.names(server)[1], 1)
+        self.server.start()
+        wait_for(lambda: "can be read again" in server.log() or self.names(server)[1] == 1, 10)
+        self.pushed(rules("two", 7))  # version 1 again: it has forgotten all
+        wait_for(lambda: self.limit_of(server) == 7, 10, "the push after the restart")
+
+    def test_a_server_does_not_start_without_rules_or_without_redis(self):
+        def start():
+            since = time.monotonic()
+            with self.assertRaises(AssertionError) as failed:
+                Sluice(self.folder(), config={"store": self.server.url, "rules": "redis"})
+            self.assertLess(time.monotonic() - since, 9)
+            return str(failed.exception)
+
+        self.assertIn("there are no rules at sluice:rules; expected some: sluice rules push", start())
+        self.server.command("SET", "sluice:rules", "x")
+        self.assertIn("WRONGTYPE", start())
+        self.server.kill()
+        self.assertIn(f"no rules could be read from {self.server.url}: ", start())
+
+    def test_a_server_waits_for_the_first_push(self):
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            pushed = pool.submit(lambda: (time.sleep(1), self.pushed(rules("late", 3))))
+            server = self.follow()
+            pushed.result()
+        self.assertEqual(self.limit_of(server), 3)
+
+    def test_what_the_administration_puts_holds_until_the_next_push(self):
+        self.pushed(rules("one", 5))
+        server = self.follow()
+        put = server.admin_request("PUT", "/v1/rules", rules("put", 6))
+        self.assertEqual(put.status, 200, put)
+        time.sleep(0.7)
+        self.assertEqual(self.limit_of(server), 6)
+        self.pushed(rules("two", 7))
+        wait_for(lambda: self.limit_of(server) == 7, 5, "the push")
+
+    def test_pushes_at_once_get_lost_never_silently(self):
+        for i in range(24):
+            (self.texts / f"{i}.yaml").write_text(rules(f"rule-{i}"))
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            done = list(pool.map(
+                lambda i: sluice("rules", "push", f"{i}.yaml", "--store", self.server.url,
+                                 cwd=self.texts), range(24)))
+        taken = [d for d in done if d.returncode == 0]
+        versions = sorted(int(d.stdout.split("version ")[1].split(",")[0]) for d in taken)
+        self.assertEqual(versions, list(range(1, len(taken) + 1)))
+        for refused in (d for d in done if d.returncode != 0):
+            self.assertIn("somebody else pushed rules meanwhile", refused.stderr)
+        self.assertEqual(self.server.command("HGET", "sluice:rules", "version").decode(),
+                         str(len(taken)))
+
+    def test_a_push_may_insist_on_the_version_before(self):
+        self.assertEqual(self.push(rules("a"), "--expect", 1).returncode, 1)
+        self.pushed(rules("a"), "--expect", 0)
+        refused = self.push(rules("b"), "--expect", 0)
+        self.assertEqual(refused.returncode, 1)
+        self.assertEqual(refused.stderr, "sluice: rules push: sluice:rules has version 1; expected "
+                                         "version 0 there. Nothing was pushed\n")
+        self.pushed(rules("b"), "--expect", 1)
+
+    def test_pushes_nothing_that_is_wrong_or_there_already_or_dry(self):
+        wrong = self.push("version: 1\nrules: 7\n")
+        self.assertEqual(wrong.returncode, 1)
+        self.assertTrue(wrong.stderr.startswith("rules.yaml:2:8: error: "), wrong.stderr)
+        self.assertIn("would become version 1", self.pushed(rules("a"), "--dry-run"))
+        self.assertEqual(self.server.command("EXISTS", "sluice:rules"), 0)
+        self.pushed(rules("a"))
+        self.assertEqual(self.pushed(rules("a")),
+                         "sluice:rules: version 1 has these rules already\n")
+
+    def test_shows_what_was_pushed(self):
+        empty = sluice("rules", "show", "--store", self.server.url)
+        self.assertEqual(empty.returncode, 1)
+        self.assertIn("there are no rules at sluice:rules", empty.stderr)
+        self.pushed(rules("a"), "--key", "other", name="a.yaml")
+        shown = sluice("rules", "show", "--store", self.server.url, "--key", "other")
+        self.assertRegex(shown.stdout, r"\A# a\.yaml \(version 1, pushed 20..-..-..T..:..:..Z\)\n")
+        self.assertTrue(shown.stdout.endswith(rules("a")))
+
+    def test_pushes_without_scripts_where_the_configuration_says_so(self):
+        (self.texts / "sluice.yaml").write_text(
+            f"version: 1\nstore: {self.server.url}\nredis: {{ scripting: off }}\n")
+        self.server.command("ACL", "SETUSER", "default", "-@scripting")
+        (self.texts / "a.yaml").write_text(rules("a"))
+        refused = sluice("rules", "push", "a.yaml", "--store", self.server.url, cwd=self.texts)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("NOPERM", refused.stderr)
+        done = sluice("rules", "push", "a.yaml", "--config", "sluice.yaml", cwd=self.texts)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (self.texts / "a.yaml").write_text(rules("a", algorithm="gcra"))
+        wrong = sluice("rules", "push", "a.yaml", "--config", "sluice.yaml", cwd=self.texts)
+        self.assertIn("cannot be kept without scripts (scripting: off)", wrong.stderr)
+
+
+class ClusterRules(RedisTest):
+    def test_are_pushed_to_a_cluster_and_shown_from_it(self):
+        cluster = self.cluster(replicas=0)
+        texts = self.folder()
+        (texts / "a.yaml").write_text(rules("a"))
+        for version in (1, 2):
+            (texts / "a.yaml").write_text(rules("a", version))
+            done = sluice("rules", "push", "a.yaml", "--store", cluster.url, cwd=texts)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"version {version}, ", done.stdout)
+        shown = sluice("rules", "show", "--store", cluster.url)
+        self.assertTrue(shown.stdout.endswith(rules("a", 2)), shown)

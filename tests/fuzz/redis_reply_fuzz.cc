@@ -1,0 +1,92 @@
+// Replies of any bytes: what is read of them is the same in whatever pieces they come, lies in
+// bounds, and is what hiredis reads where that understands them.
+
+#include <hiredis/hiredis.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stores/redis/client/reply_reader.h"
+
+namespace {
+
+using sluice::redis::ReplyReader;
+
+constexpr ReplyReader::Bounds kBounds = {
+    .reply_bytes = 1 << 16, .line_bytes = 256, .elements = 1000, .depth = 6};
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+// Everything that a reply holds, and how many elements.
+std::size_t describe(const redisReply& reply, std::string& out) {
+  out += static_cast<char>('a' + reply.type);
+  switch (reply.type) {
+    case REDIS_REPLY_INTEGER: out += std::to_string(reply.integer); return 1;
+    case REDIS_REPLY_NIL: return 1;
+    case REDIS_REPLY_ARRAY: break;
+    default:
+      require(reply.str[reply.len] == '\0');
+      out.append(std::to_string(reply.len)).append(reply.str, reply.len);
+      return 1;
+  }
+  std::size_t elements = 1;
+  out += std::to_string(reply.elements) + "[";
+  for (std::size_t i = 0; i < reply.elements; ++i) elements += describe(*reply.element[i], out);
+  return elements;
+}
+
+// Each reply, and at the end why there are no more, if that is not for want of bytes.
+std::vector<std::string> read(std::string_view bytes, std::size_t piece) {
+  ReplyReader reader(kBounds);
+  std::vector<std::string> out;
+  for (std::size_t at = 0; at < bytes.size(); at += piece) {
+    reader.feed(bytes.substr(at, piece));
+    while (true) {
+      const ReplyReader::Progress progress = reader.next();
+      if (progress == ReplyReader::Progress::kMore) break;
+      if (progress == ReplyReader::Progress::kBad) {
+        require(!reader.why().empty());
+        out.emplace_back("bad");
+        return out;
+      }
+      require(describe(reader.reply(), out.emplace_back()) <= kBounds.elements);
+      require(out.back().size() <= 16 * kBounds.reply_bytes);
+    }
+  }
+  return out;
+}
+
+void compare_with_hiredis(std::string_view bytes, const std::vector<std::string>& replies) {
+  redisReader* const reader = redisReaderCreate();
+  redisReaderFeed(reader, bytes.data(), bytes.size());
+  for (const std::string& expected : replies) {
+    void* reply = nullptr;
+    // It is asked only for what has been read here, as it has no bounds of its own.
+    if (expected == "bad" || redisReaderGetReply(reader, &reply) != REDIS_OK) break;
+    require(reply != nullptr);
+    std::string described;
+    describe(*static_cast<redisReply*>(reply), described);
+    freeReplyObject(reply);
+    require(described == expected);
+  }
+  redisReaderFree(reader);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const std::size_t piece = 1 + data[0] % 16;
+  const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const std::vector<std::string> whole = read(bytes, std::max<std::size_t>(1, bytes.size()));
+  require(whole == read(bytes, piece));
+  compare_with_hiredis(bytes, whole);
+  return 0;
+}

@@ -1,0 +1,167 @@
+#pragma once
+
+#include <hiredis/hiredis.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "sluice/redis_store.h"
+#include "stores/redis/client/clients.h"
+#include "stores/redis/client/target.h"
+
+// A client of Redis on a loop of its own, for tests.
+namespace sluice_redis {
+
+using sluice::redis::Answer;
+using sluice::redis::Command;
+using sluice::redis::Failure;
+
+// What a reply says: "PONG", "7", "nil", "[a b]".
+inline std::string words_of(const redisReply& reply) {
+  switch (reply.type) {
+    case REDIS_REPLY_INTEGER: return std::to_string(reply.integer);
+    case REDIS_REPLY_NIL: return "nil";
+    case REDIS_REPLY_ARRAY: break;
+    default: return std::string(reply.str, reply.len);
+  }
+  std::string out = "[";
+  for (std::size_t i = 0; i < reply.elements; ++i) {
+    out.append(i == 0 ? "" : " ").append(words_of(*reply.element[i]));
+  }
+  return out + "]";
+}
+
+// A command that remembers how it ended, and how often.
+class Ask : public Command {
+ public:
+  Ask() = default;
+  Ask(std::initializer_list<std::string_view> words) {
+    for (const std::string_view word : words) append(word);
+  }
+  Ask(const sluice::redis::Script& text, std::initializer_list<std::string_view> words)
+      : Ask(words) {
+    script = &text;
+  }
+  void done(const Answer& answer) noexcept override {
+    ++times;
+    failure = answer.failure;
+    said = answer.reply != nullptr ? words_of(*answer.reply) : std::string(answer.text);
+    if (then) then();
+  }
+
+  int times = 0;
+  Failure failure = Failure::kNone;
+  std::string said;
+  std::function<void()> then;
+};
+
+class Probe : public sluice::StoreObserver {
+ public:
+  explicit Probe(const sluice::RedisOptions& options) {
+    auto target = sluice::redis::make_target(options);
+    if (!target) throw std::runtime_error(target.error());
+    const bool sentinel = (*target)->kind == sluice::redis::Target::Kind::kSentinel;
+    client = sentinel ? make_sentinel_client(loop, *target, this)
+                      : make_standalone_client(loop, *target, this);
+  }
+  ~Probe() override { client.reset(); }
+
+  // False: not within `at_most`.
+  bool run_until(const std::function<bool()>& holds,
+                 std::chrono::milliseconds at_most = std::chrono::seconds{20}) {
+    const auto end = std::chrono::steady_clock::now() + at_most;
+    while (!holds()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      loop.run_one_for(std::chrono::milliseconds{10});
+    }
+    return true;
+  }
+  void run_for(std::chrono::milliseconds time) {
+    run_until([] { return false; }, time);
+  }
+  bool run_until_ready() {
+    return run_until([this] { return client->ready(); });
+  }
+  // Submits them all in one turn, and runs until each has ended.
+  void ask_all(std::vector<Ask>& asks) {
+    for (Ask& one : asks) client->submit(one);
+    run_until([&] {
+      return std::all_of(asks.begin(), asks.end(), [](const Ask& one) { return one.times > 0; });
+    });
+  }
+  // "PONG", or "error: ...", "timeout: ...", "lost: ...", "unavailable: ...".
+  std::string ask(std::initializer_list<std::string_view> words) {
+    Ask one(words);
+    return ask(one);
+  }
+  std::string ask(Ask& one) {
+    client->submit(one);
+    if (!run_until([&] { return one.times > 0; })) throw std::runtime_error("it never ended");
+    return name_of(one.failure) + one.said;
+  }
+  // Asks until it is answered.
+  bool works_again(std::initializer_list<std::string_view> words) {
+    return run_until([&] {
+      Ask one(words);
+      ask(one);
+      if (one.failure != Failure::kNone) run_for(std::chrono::milliseconds{20});
+      return one.failure == Failure::kNone;
+    });
+  }
+  bool saw(std::string_view part) const {
+    return std::any_of(events.begin(), events.end(),
+                       [part](const std::string& one) { return one.find(part) != one.npos; });
+  }
+
+  void on(const sluice::StoreEvent& event) noexcept override {
+    events.push_back(std::string(to_string(event.kind)) + " " + std::string(event.endpoint) + " " +
+                     std::string(event.why));
+  }
+
+  static std::string name_of(Failure failure) {
+    switch (failure) {
+      case Failure::kNone: return "";
+      case Failure::kError: return "error: ";
+      case Failure::kTimeout: return "timeout: ";
+      case Failure::kLost: return "lost: ";
+      case Failure::kUnavailable: return "unavailable: ";
+    }
+    return "?";
+  }
+
+  boost::asio::io_context loop{1};
+  std::vector<std::string> events;
+  std::unique_ptr<sluice::redis::Client> client;
+};
+
+// A port of 127.0.0.1 that is free now; it stays so unless somebody else is quick.
+inline std::uint16_t free_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  const bool bound = ::bind(fd, generic, size) == 0 && getsockname(fd, generic, &size) == 0;
+  ::close(fd);
+  if (!bound) throw std::runtime_error("there is no free port");
+  return ntohs(address.sin_port);
+}
+
+}  // namespace sluice_redis

@@ -1,0 +1,296 @@
+// The client of one server, against a real one: what each command ends with, and that the client
+// comes back by itself.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/redis/client_probe.h"
+#include "tests/redis/redis_server.h"
+
+namespace sluice_redis {
+namespace {
+
+using namespace std::chrono_literals;
+using sluice::RedisOptions;
+using sluice::redis::Script;
+
+// sha1 of the text, as redis-cli SCRIPT LOAD tells it.
+constexpr Script kSum = {.name = "sum",
+                         .text = "return tonumber(ARGV[1]) + tonumber(ARGV[2])",
+                         .sha1 = "189758df5f16d279fa4852c3ee51f702e4ea0414"};
+
+RedisOptions options_of(const std::string& url) {
+  RedisOptions options;
+  options.url = url;
+  options.deadline = 2s;  // of tests that are not about it: a busy machine is no failure
+  return options;
+}
+
+class RedisClient : public testing::Test {
+ protected:
+  RedisServer server;
+  RedisOptions options = options_of(server.url());
+};
+
+TEST_F(RedisClient, SpeaksTheProtocolThatIsAskedFor) {
+  for (const auto& [protocol, shown] : {std::pair{0, "resp=3"}, {2, "resp=2"}, {3, "resp=3"}}) {
+    options.protocol = protocol;
+    Probe probe(options);
+    const std::string info = probe.ask({"CLIENT", "INFO"});
+    EXPECT_NE(info.find(shown), info.npos) << info;
+    EXPECT_NE(info.find("name=sluice"), info.npos) << info;
+  }
+}
+
+TEST_F(RedisClient, ReadsWhatOnlyTheNewerProtocolSays) {
+  options.protocol = 3;
+  Probe probe(options);
+  EXPECT_EQ(probe.ask({"HSET", "hash", "field", "1"}), "1");
+  EXPECT_EQ(probe.ask({"HGETALL", "hash"}), "[field 1]");
+  EXPECT_EQ(probe.ask({"GET", "nothing"}), "nil");
+  EXPECT_EQ(probe.ask({"DEBUG", "PROTOCOL", "attrib"}).find("error:"), 0u);  // DEBUG is off
+  EXPECT_EQ(probe.ask({"ZADD", "sorted", "1.5", "a"}), "1");
+  EXPECT_EQ(probe.ask({"ZSCORE", "sorted", "a"}), "1.5");
+}
+
+TEST_F(RedisClient, UsesTheDatabaseOfTheUrl) {
+  Probe probe(options_of(server.url() + "?db=7"));
+  EXPECT_EQ(probe.ask({"SET", "here", "1"}), "OK");
+  const std::string info = probe.ask({"CLIENT", "INFO"});
+  EXPECT_NE(info.find(" db=7 "), info.npos) << info;
+}
+
+TEST_F(RedisClient, SaysThatThereIsNoSuchDatabase) {
+  Probe probe(options_of(server.url() + "?db=99"));
+  const std::string said = probe.ask({"PING"});
+  EXPECT_EQ(said.find("unavailable: the server has no database 99"), 0u) << said;
+}
+
+TEST_F(RedisClient, AnswersAllCommandsOfATurnInOrder) {
+  Probe probe(options);
+  std::vector<Ask> asks(1000);
+  for (std::size_t i = 0; i < asks.size(); ++i) {
+    asks[i].append("ECHO");
+    asks[i].append(i);
+  }
+  probe.ask_all(asks);
+  for (std::size_t i = 0; i < asks.size(); ++i) {
+    ASSERT_EQ(asks[i].said, std::to_string(i));
+    ASSERT_EQ(asks[i].times, 1);
+  }
+  EXPECT_EQ(probe.client->stats().requests, asks.size());
+  EXPECT_EQ(probe.client->stats().pending, 0u);
+}
+
+TEST_F(RedisClient, TakesALargeCommandAndALargeReply) {
+  Probe probe(options);
+  const std::string large(8 << 20, 'x');
+  EXPECT_EQ(probe.ask({"SET", "large", large}), "OK");
+  EXPECT_EQ(probe.ask({"GET", "large"}), large);
+  EXPECT_EQ(probe.ask({"PING"}), "PONG");
+}
+
+TEST_F(RedisClient, SendsAScriptOnceThoughManyCommandsNeedIt) {
+  Probe probe(options);
+  for (std::uint64_t sent = 1; sent <= 2; ++sent) {
+    std::vector<Ask> asks;
+    for (int i = 0; i < 100; ++i) {
+      const std::string number = std::to_string(i);
+      asks.emplace_back(Ask(kSum, {"0", number, number}));
+    }
+    probe.ask_all(asks);
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_EQ(asks[static_cast<std::size_t>(i)].said, std::to_string(2 * i));
+    }
+    EXPECT_EQ(probe.client->stats().scripts_sent, sent);
+    EXPECT_EQ(probe.ask({"SCRIPT", "FLUSH"}), "OK");
+  }
+  EXPECT_TRUE(probe.saw("script_loaded " + server.socket() + " sum"));
+}
+
+TEST_F(RedisClient, HandsOverTheServersErrorAndGoesOn) {
+  Probe probe(options);
+  EXPECT_EQ(probe.ask({"RPUSH", "list", "1"}), "1");
+  EXPECT_EQ(probe.ask({"GET", "list"}).find("error: WRONGTYPE"), 0u);
+  EXPECT_EQ(probe.ask({"PING"}), "PONG");
+  EXPECT_EQ(probe.client->stats().connects, 1u);
+  EXPECT_EQ(probe.client->stats().errors, 1u);
+  EXPECT_TRUE(probe.saw("request_failed " + server.socket() + " WRONGTYPE"));
+}
+
+TEST_F(RedisClient, DropsALateReply) {
+  options.deadline = 100ms;
+  Probe probe(options);
+  ASSERT_TRUE(probe.run_until_ready());
+  server.pause();
+  EXPECT_EQ(probe.ask({"ECHO", "late"}).find("timeout: "), 0u);
+  server.resume();
+  EXPECT_TRUE(probe.works_again({"PING"}));
+  EXPECT_EQ(probe.ask({"ECHO", "mine"}), "mine");
+  EXPECT_EQ(probe.client->stats().connects, 1u);
+}
+
+TEST_F(RedisClient, EndsAConnectionOnWhichNothingIsAnsweredForLong) {
+  options.deadline = 50ms;
+  Probe probe(options);
+  ASSERT_TRUE(probe.run_until_ready());
+  server.pause();
+  EXPECT_EQ(probe.ask({"PING"}).find("timeout: "), 0u);
+  ASSERT_TRUE(probe.run_until([&] { return !probe.client->ready(); }));
+  EXPECT_TRUE(probe.saw("connection_lost " + server.socket() + " the server has not answered"));
+  server.resume();
+  EXPECT_TRUE(probe.works_again({"PING"}));
+}
+
+TEST_F(RedisClient, EndsWhatIsUnderWayWhenTheServerIsKilledAndComesBack) {
+  Probe probe(options);
+  ASSERT_TRUE(probe.run_until_ready());
+  server.pause();
+  std::vector<Ask> asks(10);
+  for (Ask& one : asks) {
+    one.append("PING");
+    probe.client->submit(one);
+  }
+  probe.run_for(20ms);
+  server.kill_now();
+  ASSERT_TRUE(probe.run_until([&] { return asks.back().times > 0; }));
+  for (const Ask& one : asks) {
+    EXPECT_EQ(one.times, 1);
+    EXPECT_EQ(one.failure, Failure::kLost) << one.said;
+  }
+  ASSERT_TRUE(probe.run_until([&] { return probe.saw("connect_failed"); }));
+  Ask refused({"PING"});
+  probe.client->submit(refused);  // not waiting for anything
+  EXPECT_EQ(refused.failure, Failure::kUnavailable);
+  EXPECT_FALSE(probe.client->why().empty());
+  server.start();
+  EXPECT_TRUE(probe.works_again({"PING"}));
+  EXPECT_EQ(probe.client->why(), "");
+  EXPECT_EQ(probe.client->stats().connects, 2u);
+  EXPECT_EQ(probe.client->stats().connected, 1u);
+}
+
+TEST_F(RedisClient, RefusesMoreThanMayBeUnderWay) {
+  options.max_pending = 3;
+  Probe probe(options);
+  ASSERT_TRUE(probe.run_until_ready());
+  std::vector<Ask> asks(4);
+  for (Ask& one : asks) one.append("PING");
+  probe.ask_all(asks);
+  EXPECT_EQ(asks[2].said, "PONG");
+  EXPECT_EQ(asks[3].failure, Failure::kUnavailable);
+  EXPECT_EQ(asks[3].said, "too many requests are under way");
+}
+
+TEST_F(RedisClient, LetsAnEndedCommandBeSubmittedAgainAtOnce) {
+  Probe probe(options);
+  Ask again({"INCR", "counter"});
+  again.then = [&] {
+    if (again.times < 100) probe.client->submit(again);
+  };
+  probe.client->submit(again);
+  ASSERT_TRUE(probe.run_until([&] { return again.times == 100; }));
+  EXPECT_EQ(again.said, "100");
+}
+
+TEST_F(RedisClient, EndsEachCommandOnceWhenItIsDestroyed) {
+  Probe probe(options);
+  ASSERT_TRUE(probe.run_until_ready());
+  server.pause();
+  sluice::redis::Client& client = *probe.client;
+  std::vector<Ask> asks(8);
+  std::vector<Ask> after(asks.size());  // submitted while it is being destroyed
+  for (std::size_t i = 0; i < asks.size(); ++i) {
+    asks[i].append("PING");
+    after[i].append("PING");
+    asks[i].then = [&, i] { client.submit(after[i]); };
+    client.submit(asks[i]);
+    if (i == 3) probe.run_for(20ms);
+  }
+  probe.client.reset();
+  for (std::size_t i = 0; i < asks.size(); ++i) {
+    EXPECT_EQ(asks[i].times, 1);
+    EXPECT_EQ(asks[i].failure, i <= 3 ? Failure::kLost : Failure::kUnavailable) << i;
+    EXPECT_EQ(after[i].times, 1);
+    EXPECT_EQ(after[i].failure, Failure::kUnavailable);
+  }
+}
+
+TEST_F(RedisClient, EndsWhatWaitsForTheFirstConnectionWhenItIsDestroyed) {
+  Probe probe(options);
+  Ask waiting({"PING"});
+  Ask after({"PING"});
+  sluice::redis::Client& client = *probe.client;
+  waiting.then = [&] { client.submit(after); };
+  client.submit(waiting);
+  probe.client.reset();
+  EXPECT_EQ(waiting.times, 1);
+  EXPECT_EQ(waiting.failure, Failure::kUnavailable);
+  EXPECT_EQ(after.times, 1);
+  EXPECT_EQ(after.failure, Failure::kUnavailable);
+}
+
+TEST_F(RedisClient, LeavesAServerThatHasBecomeAReplicaAndComesBackToItAsMaster) {
+  Probe probe(options);
+  EXPECT_EQ(probe.ask({"SET", "key", "1"}), "OK");
+  RedisConnection(server).run({"REPLICAOF", "127.0.0.1", "1"});
+  EXPECT_EQ(probe.ask({"SET", "key", "2"}).find("error: READONLY"), 0u);
+  EXPECT_TRUE(probe.run_until([&] { return probe.saw("connection_lost"); }));
+  RedisConnection(server).run({"REPLICAOF", "NO", "ONE"});
+  EXPECT_TRUE(probe.works_again({"SET", "key", "3"}));
+  EXPECT_GE(probe.client->stats().connects, 2u);
+}
+
+TEST_F(RedisClient, SaysThatThePasswordWasChangedAndComesBackWithTheRightOne) {
+  RedisConnection admin(server);
+  admin.run({"CONFIG", "SET", "requirepass", "first"});
+  options.password = "first";
+  Probe probe(options);
+  EXPECT_EQ(probe.ask({"PING"}), "PONG");
+  admin.run({"CONFIG", "SET", "requirepass", "second"});
+  admin.run({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+  ASSERT_TRUE(probe.run_until([&] { return probe.saw("connect_failed"); }));
+  const std::string why = server.socket() + ": wrong user name or password";
+  EXPECT_EQ(probe.client->why().find(why), 0u) << probe.client->why();
+  EXPECT_EQ(probe.client->why().find("first"), std::string::npos);
+  admin.run({"CONFIG", "SET", "requirepass", "first"});
+  EXPECT_TRUE(probe.works_again({"PING"}));
+}
+
+TEST_F(RedisClient, SaysThatTheServerWantsAPassword) {
+  RedisConnection(server).run({"CONFIG", "SET", "requirepass", "secret"});
+  Probe probe(options);
+  const std::string said = probe.ask({"PING"});
+  EXPECT_EQ(said.find("unavailable: the server wants a password"), 0u) << said;
+}
+
+TEST_F(RedisClient, SaysThatTheServerHasAsManyClientsAsItTakes) {
+  RedisConnection admin(server);
+  admin.run({"CONFIG", "SET", "maxclients", "1"});
+  Probe probe(options);
+  const std::string said = probe.ask({"PING"});
+  EXPECT_EQ(said.find("unavailable: the server has as many clients as it takes (maxclients)"), 0u)
+      << said;
+  admin.run({"CONFIG", "SET", "maxclients", "100"});
+  EXPECT_TRUE(probe.works_again({"PING"}));
+}
+
+TEST(RedisClientWithoutServer, EndsACommandByItsDeadlineAndSaysWhy) {
+  RedisOptions options = options_of("redis://127.0.0.1:" + std::to_string(free_port()));
+  Probe probe(options);
+  const std::string said = probe.ask({"PING"});
+  EXPECT_EQ(said, "unavailable: Connection refused");
+  EXPECT_TRUE(probe.saw("connect_failed"));
+}
+
+TEST(RedisClientWithoutServer, SaysThatANameCannotBeLookedUp) {
+  Probe probe(options_of("redis://name.invalid"));
+  const std::string said = probe.ask({"PING"});
+  EXPECT_EQ(said.find("unavailable: the name cannot be looked up"), 0u) << said;
+}
+
+}  // namespace
+}  // namespace sluice_redis

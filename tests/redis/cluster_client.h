@@ -1,0 +1,225 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstdint>
+#include <future>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <hiredis/hiredis.h>
+
+#include "stores/redis/client/target.h"
+#include "stores/redis/cluster/cluster_client.h"
+
+// A cluster's client as tests use it: from their own thread, with its loop on another.
+namespace sluice_redis {
+
+using sluice::redis::Answer;
+using sluice::redis::Command;
+using sluice::redis::Failure;
+
+// INCR of each key, all or none. Returns the last count.
+inline constexpr sluice::redis::Script kCountAll = {
+    "count_all", "local n for _, key in ipairs(KEYS) do n = redis.call('INCR', key) end return n",
+    "6bca8dca9bf8c0b5b1a5b20c613f8212d95c07a2"};
+
+class EventCounter final : public sluice::StoreObserver {
+ public:
+  void on(const sluice::StoreEvent& event) noexcept override {
+    ++counts_[static_cast<std::size_t>(event.kind)];
+  }
+  std::uint64_t of(sluice::StoreEventKind kind) const noexcept {
+    return counts_[static_cast<std::size_t>(kind)];
+  }
+
+ private:
+  std::array<std::atomic<std::uint64_t>, sluice::kStoreEventKinds> counts_{};
+};
+
+struct Outcome {
+  Failure failure = Failure::kNone;
+  std::string text;  // of a failure, or the reply's
+  long long number = 0;
+};
+
+class ClusterCaller {
+ public:
+  ClusterCaller(const std::string& url, std::chrono::milliseconds deadline) {
+    sluice::RedisOptions options;
+    options.url = url;
+    options.deadline = deadline;
+    auto target = sluice::redis::make_target(options);
+    if (!target) throw std::runtime_error(target.error());
+    client_ = sluice::redis::make_cluster_client(loop_, *target, &events);
+    thread_ = std::thread([this] { loop_.run(); });
+  }
+  ~ClusterCaller() {
+    on_loop([this] { client_.reset(); });
+    work_.reset();
+    thread_.join();
+  }
+  ClusterCaller(const ClusterCaller&) = delete;
+  ClusterCaller& operator=(const ClusterCaller&) = delete;
+
+  // Both wait for the answer. The keys are in one slot, but for those who want to see what happens.
+  Outcome run(std::initializer_list<std::string_view> words, std::optional<std::uint16_t> slot) {
+    Call call;
+    for (const std::string_view word : words) call.append(word);
+    call.slot = slot;
+    return wait_for(call).get();
+  }
+  Outcome count(std::initializer_list<std::string_view> keys) {
+    Call call;
+    prepare_count(call, keys);
+    return wait_for(call).get();
+  }
+
+  static void prepare_count(Command& command, std::initializer_list<std::string_view> keys) {
+    command.script = &kCountAll;
+    command.append(static_cast<std::uint64_t>(keys.size()));
+    for (const std::string_view key : keys) command.append(key);
+    command.slot = sluice::redis::slot_of(*keys.begin());
+  }
+
+  template <typename Work>
+  std::invoke_result_t<Work> on_loop(Work work) {
+    std::packaged_task<decltype(work())()> task(std::move(work));
+    auto done = task.get_future();
+    boost::asio::post(loop_, std::move(task));
+    return done.get();
+  }
+  bool is_ready() {
+    return on_loop([this] { return client_->ready(); });
+  }
+  std::string why() {
+    return on_loop([this] { return client_->why(); });
+  }
+  sluice::RedisStoreStats stats() const { return client_->stats(); }
+  sluice::redis::Client& client() noexcept { return *client_; }
+  boost::asio::io_context& loop() noexcept { return loop_; }
+
+  EventCounter events;
+
+ private:
+  struct Call final : public Command {
+    void done(const Answer& answer) noexcept override {
+      Outcome out{answer.failure, std::string(answer.text), 0};
+      if (answer.failure == Failure::kNone && answer.reply->type == REDIS_REPLY_INTEGER) {
+        out.number = answer.reply->integer;
+      } else if (answer.failure == Failure::kNone && answer.reply->str != nullptr) {
+        out.text = std::string(answer.reply->str, answer.reply->len);
+      }
+      auto kept = std::move(outcome);  // whoever waits for it takes this away
+      kept.set_value(std::move(out));
+    }
+    std::promise<Outcome> outcome;
+  };
+
+  std::future<Outcome> wait_for(Call& call) {
+    auto outcome = call.outcome.get_future();
+    boost::asio::post(loop_, [this, &call] { client_->submit(call); });
+    return outcome;
+  }
+
+  boost::asio::io_context loop_;
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
+      loop_.get_executor()};
+  std::unique_ptr<sluice::redis::Client> client_;
+  std::thread thread_;
+};
+
+// Counts on each of its keys without a pause, one request of each under way, until it is stopped.
+class Load {
+ public:
+  struct Count {
+    std::string key;
+    std::uint64_t done = 0;     // acknowledged
+    std::uint64_t refused = 0;  // known not to have been done
+    std::uint64_t unknown = 0;  // without an answer
+    long long last = 0;         // what the last answer said
+    std::string why;            // of the last failure
+  };
+
+  Load(ClusterCaller& caller, const std::vector<std::string>& keys) : caller_(caller) {
+    for (const std::string& key : keys) workers_.push_back(std::make_unique<Worker>(*this, key));
+    under_way_ = workers_.size();
+    caller_.on_loop([this] {
+      for (const auto& worker : workers_) worker->begin();
+    });
+  }
+  ~Load() { stop(); }
+  Load(const Load&) = delete;
+  Load& operator=(const Load&) = delete;
+
+  void stop() {
+    is_stopping_ = true;
+    while (under_way_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  std::vector<Count> counts() {
+    return caller_.on_loop([this] {
+      std::vector<Count> counts;
+      for (const auto& worker : workers_) counts.push_back(worker->count);
+      return counts;
+    });
+  }
+  std::uint64_t done(std::string_view key) {
+    for (const Count& count : counts()) {
+      if (count.key == key) return count.done;
+    }
+    throw std::runtime_error("no load on that key");
+  }
+
+ private:
+  struct Worker final : public Command {
+    Worker(Load& owner, const std::string& key) : load(owner), pause(owner.caller_.loop()) {
+      count.key = key;
+      ClusterCaller::prepare_count(*this, {key});
+    }
+    void begin() {
+      if (load.is_stopping_) {
+        --load.under_way_;
+        return;
+      }
+      load.caller_.client().submit(*this);
+    }
+    void done(const Answer& answer) noexcept override {
+      if (answer.failure == Failure::kNone) {
+        ++count.done;
+        count.last = answer.reply->integer;
+        boost::asio::post(load.caller_.loop(), [this] { begin(); });
+        return;
+      }
+      const bool is_unknown =
+          answer.failure == Failure::kTimeout || answer.failure == Failure::kLost;
+      ++(is_unknown ? count.unknown : count.refused);
+      count.why = answer.text;
+      pause.expires_after(std::chrono::milliseconds(2));
+      pause.async_wait([this](const boost::system::error_code&) { begin(); });
+    }
+
+    Load& load;
+    boost::asio::steady_timer pause;
+    Count count;
+  };
+
+  ClusterCaller& caller_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::atomic<std::size_t> under_way_{0};
+  std::atomic<bool> is_stopping_{false};
+};
+
+}  // namespace sluice_redis

@@ -1,0 +1,361 @@
+// The client of a Redis Cluster against real ones: what callers see when slots move and servers go.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/redis/cluster_client.h"
+#include "tests/redis/redis_cluster.h"
+
+namespace sluice_redis {
+namespace {
+
+using namespace std::chrono_literals;
+using sluice::StoreEventKind;
+using sluice::redis::slot_of;
+
+// So long that nothing of what is waited for here comes too late on a busy machine.
+constexpr auto kPatient = 10s;
+
+// As many keys as asked for whose slots lie from `first` to `last`, each in another slot.
+std::vector<std::string> keys_in(int first, int last, std::size_t count) {
+  std::vector<std::string> keys;
+  std::set<int> slots;
+  for (int i = 0; keys.size() < count; ++i) {
+    const std::string key = "key:" + std::to_string(i);
+    const int slot = slot_of(key);
+    if (slot >= first && slot <= last && slots.insert(slot).second) keys.push_back(key);
+  }
+  return keys;
+}
+
+long long stored(RedisCluster& cluster, const std::string& key, std::size_t asked = 0) {
+  const std::size_t master = cluster.master_of(slot_of(key), asked);
+  const std::string text = cluster.text(master, {"GET", key});
+  return text.empty() ? 0 : std::stoll(text);
+}
+
+// Nothing is lost, and nothing counted twice: what is stored is what was acknowledged, and at most
+// what nobody knows of besides.
+void expect_exact(RedisCluster& cluster, const Load::Count& count, std::size_t asked = 0) {
+  const auto value = static_cast<std::uint64_t>(stored(cluster, count.key, asked));
+  EXPECT_GE(value, count.done) << count.key << ": " << count.why;
+  EXPECT_LE(value, count.done + count.unknown) << count.key << ": " << count.why;
+}
+
+bool comes_true(const std::function<bool()>& is_true) {
+  for (int i = 0; i < 3000; ++i) {
+    if (is_true()) return true;
+    std::this_thread::sleep_for(10ms);
+  }
+  return false;
+}
+
+// Whether the load goes on at this key.
+bool advances(Load& load, const std::string& key) {
+  const std::uint64_t before = load.done(key);
+  return comes_true([&] { return load.done(key) > before + 10; });
+}
+
+// Returns who serves the key when `victim` does no longer, as `witness` sees it.
+std::size_t wait_for_promotion(RedisCluster& cluster, const std::string& key, std::size_t victim,
+                               std::size_t witness) {
+  std::size_t master = victim;
+  RedisCluster::wait_until("a replica is promoted", [&] {
+    master = cluster.master_of(slot_of(key), witness);
+    return master != victim && cluster.is_master(master);
+  });
+  return master;
+}
+
+TEST(RedisClusterClient, AsksTheMasterOfEachSlotAndMakesAConnectionToEach) {
+  RedisCluster cluster;
+  ClusterCaller caller(cluster.url(), kPatient);
+  for (const std::string& key : keys_in(0, 16383, 200)) {
+    EXPECT_EQ(caller.count({key}).number, 1) << key;
+    EXPECT_EQ(stored(cluster, key), 1) << key;
+  }
+  EXPECT_TRUE(caller.is_ready());
+  const sluice::RedisStoreStats stats = caller.stats();
+  EXPECT_EQ(stats.redirects, 0u);
+  EXPECT_EQ(stats.errors, 0u);
+  EXPECT_EQ(stats.connected, 3u);
+  EXPECT_EQ(stats.scripts_sent, 3u);
+  EXPECT_EQ(stats.pending, 0u);
+  EXPECT_EQ(caller.events.of(StoreEventKind::kTopologyChanged), 1u);
+}
+
+TEST(RedisClusterClient, FindsTheClusterByAnyOfItsSeedsThatAnswers) {
+  RedisCluster cluster;
+  cluster.node(0).kill_now();
+  const std::string dead = "127.0.0.1:" + std::to_string(cluster.port(0));
+  const std::string alive = "127.0.0.1:" + std::to_string(cluster.port(1));
+  ClusterCaller caller("redis+cluster://" + dead + "," + alive, kPatient);
+  EXPECT_EQ(caller.run({"PING"}, std::nullopt).text, "PONG");
+}
+
+TEST(RedisClusterClient, RefusesAtOnceWhileNobodyAnswersAndRecovers) {
+  RedisCluster cluster;
+  for (std::size_t i = 0; i < 3; ++i) cluster.node(i).kill_now();
+  ClusterCaller caller(cluster.url(), kPatient);
+  ASSERT_TRUE(comes_true([&] {
+    const Outcome outcome = caller.count({"a"});
+    return outcome.failure == Failure::kUnavailable && !outcome.text.empty();
+  }));
+  EXPECT_NE(caller.why(), "");
+  for (std::size_t i = 0; i < 3; ++i) cluster.node(i).start();
+  EXPECT_TRUE(comes_true([&] { return caller.count({"a"}).failure == Failure::kNone; }));
+}
+
+TEST(RedisClusterClient, CountsOnceEachWhileSlotsAreReshardedUnderLoad) {
+  RedisCluster cluster;
+  ClusterCaller caller(cluster.url(), kPatient);
+  const std::vector<std::string> keys = keys_in(0, 199, 32);  // the first to be moved
+  Load load(caller, keys);
+  ASSERT_TRUE(advances(load, keys.front()));
+  const std::string first = "127.0.0.1:" + std::to_string(cluster.port(0));
+  RedisCluster::cli("--cluster reshard " + first + " --cluster-from " + cluster.id(0) +
+                    " --cluster-to " + cluster.id(1) + " --cluster-slots 200 --cluster-yes");
+  for (const std::string& key : keys) EXPECT_TRUE(advances(load, key)) << key;
+  load.stop();
+  for (const Load::Count& count : load.counts()) {
+    EXPECT_EQ(count.refused + count.unknown, 0u) << count.key << ": " << count.why;
+    EXPECT_EQ(cluster.master_of(slot_of(count.key)), 1u);
+    expect_exact(cluster, count);
+  }
+  EXPECT_GT(caller.stats().redirects, 0u);
+  EXPECT_GT(caller.events.of(StoreEventKind::kTopologyChanged), 1u);
+}
+
+TEST(RedisClusterClient, KnowsAllMovedSlotsSoonAfterTheFirstMoved) {
+  RedisCluster cluster;
+  ClusterCaller caller(cluster.url(), kPatient);
+  const std::vector<std::string> keys = keys_in(0, 4999, 100);
+  EXPECT_EQ(caller.count({keys.front()}).number, 1);
+  for (const std::string& key : keys) {
+    const int slot = slot_of(key);
+    cluster.begin_move(slot, 0, 2);
+    if (key == keys.front()) cluster.move_key(key, 0, 2);
+    cluster.end_move(slot, 0, 2);
+  }
+  RedisCluster::wait_until("all have heard of it", [&] {
+    for (const std::string& key : keys) {
+      if (cluster.master_of(slot_of(key), 1) != 2) return false;
+    }
+    return true;
+  });
+  EXPECT_EQ(caller.count({keys.front()}).number, 2);
+  EXPECT_EQ(caller.stats().redirects, 1u);
+  EXPECT_TRUE(comes_true([&] { return caller.events.of(StoreEventKind::kTopologyChanged) == 2; }));
+  for (const std::string& key : keys) EXPECT_EQ(caller.count({key}).failure, Failure::kNone) << key;
+  EXPECT_EQ(caller.stats().redirects, 1u);
+}
+
+TEST(RedisClusterClient, AsksTheOtherServerOnceForEachRequestWhileASlotIsMoving) {
+  RedisCluster cluster;
+  ClusterCaller caller(cluster.url(), kPatient);
+  const std::string here = "here{t}";
+  const std::string fresh = "fresh{t}";
+  const int slot = slot_of(here);
+  const std::size_t from = cluster.master_of(slot);
+  const std::size_t to = (from + 1) % 3;
+  EXPECT_EQ(caller.count({here}).number, 1);
+  cluster.begin_move(slot, from, to);
+  EXPECT_EQ(caller.count({here}).number, 2);  // is there still
+  EXPECT_EQ(caller.stats().redirects, 0u);
+  EXPECT_EQ(caller.count({fresh}).number, 1);  // is made where the slot goes
+  EXPECT_EQ(caller.count({fresh}).number, 2);
+  EXPECT_EQ(caller.stats().redirects, 2u);
+  cluster.move_key(here, from, to);
+  EXPECT_EQ(caller.count({here}).number, 3);
+  EXPECT_EQ(caller.stats().redirects, 3u);
+  cluster.end_move(slot, from, to);
+  EXPECT_EQ(caller.count({here}).number, 4);
+  EXPECT_EQ(caller.stats().redirects, 4u);
+  EXPECT_EQ(caller.count({here, fresh}).number, 3);
+  EXPECT_EQ(caller.stats().errors, 0u);
+}
+
+// Ends the move of a slot whose keys are in two places, while somebody asks for both of them.
+TEST(RedisClusterClient, WaitsAtTryAgainUntilTheKeysAreInOnePlace) {
+  RedisCluster cluster;
+  ClusterCaller caller(cluster.url(), kPatient);
+  const int slot = slot_of("a{t}");
+  const std::size_t from = cluster.master_of(slot);
+  const std::size_t to = (from + 1) % 3;
+  EXPECT_EQ(caller.count({"a{t}", "b{t}"}).number, 1);
+  cluster.begin_move(slot, from, to);
+  cluster.move_key("a{t}", from, to);
+  std::thread mover([&] {
+    std::this_thread::sleep_for(200ms);
+    cluster.move_key("b{t}", from, to);
+    cluster.end_move(slot, from, to);
+  });
+  const Outcome outcome = caller.count({"a{t}", "b{t}"});
+  mover.join();
+  EXPECT_EQ(outcome.failure, Failure::kNone) << outcome.text;
+  EXPECT_EQ(outcome.number, 2);
+  EXPECT_EQ(stored(cluster, "a{t}"), 2);
+  EXPECT_EQ(stored(cluster, "b{t}"), 2);
+}
+
+TEST(RedisClusterClient, EndsWithTryAgainAndNothingCountedWhereTheKeysStayApart) {
+  RedisCluster cluster;
+  ClusterCaller caller(cluster.url(), 300ms);
+  const int slot = slot_of("a{t}");
+  const std::size_t from = cluster.master_of(slot);
+  const std::size_t to = (from + 1) % 3;
+  ASSERT_TRUE(comes_true([&] { return caller.count({"a{t}"}).failure == Failure::kNone; }));
+  ASSERT_TRUE(comes_true([&] { return caller.count({"b{t}"}).failure == Failure::kNone; }));
+  const long long a = stored(cluster, "a{t}");
+  const long long b = stored(cluster, "b{t}");
+  cluster.begin_move(slot, from, to);
+  cluster.move_key("a{t}", from, to);
+  const Outcome outcome = caller.count({"a{t}", "b{t}"});
+  EXPECT_EQ(outcome.failure, Failure::kError);
+  EXPECT_TRUE(outcome.text.starts_with("TRYAGAIN")) << outcome.text;
+  cluster.move_key("b{t}", from, to);
+  cluster.end_move(slot, from, to);
+  EXPECT_EQ(stored(cluster, "a{t}"), a);
+  EXPECT_EQ(stored(cluster, "b{t}"), b);
+}
+
+TEST(RedisClusterClient, EndsWithTheErrorOfKeysInSeveralSlots) {
+  RedisCluster cluster;
+  ClusterCaller caller(cluster.url(), kPatient);
+  const Outcome outcome = caller.count({"a{t}", "b{u}"});
+  EXPECT_EQ(outcome.failure, Failure::kError);
+  EXPECT_TRUE(outcome.text.starts_with("CROSSSLOT")) << outcome.text;
+  EXPECT_EQ(caller.events.of(StoreEventKind::kRequestFailed), 1u);
+}
+
+TEST(RedisClusterClient, EndsWithAnErrorWhileNobodyServesASlotAndRecovers) {
+  RedisCluster cluster;
+  ClusterCaller caller(cluster.url(), kPatient);
+  const std::string slot = std::to_string(slot_of("a{t}"));
+  const std::size_t owner = cluster.master_of(slot_of("a{t}"));
+  EXPECT_EQ(caller.count({"a{t}"}).number, 1);
+  cluster.run(owner, {"CLUSTER", "DELSLOTS", slot});
+  const Outcome outcome = caller.count({"a{t}"});
+  EXPECT_EQ(outcome.failure, Failure::kError);
+  EXPECT_TRUE(outcome.text.starts_with("CLUSTERDOWN")) << outcome.text;
+  cluster.run(owner, {"CLUSTER", "ADDSLOTS", slot});
+  EXPECT_TRUE(comes_true([&] { return caller.count({"a{t}"}).failure == Failure::kNone; }));
+}
+
+TEST(RedisClusterClient, GoesOnAtTheReplicaThatWasPromotedWhenAMasterIsKilled) {
+  RedisCluster cluster(3, 1);
+  ClusterCaller caller(cluster.url(), 500ms);
+  const std::string lost = keys_in(0, 5460, 1).front();
+  const std::string kept = keys_in(10923, 16383, 1).front();
+  Load load(caller, {lost, kept});
+  ASSERT_TRUE(advances(load, lost));
+  ASSERT_TRUE(advances(load, kept));
+  const std::size_t victim = cluster.master_of(slot_of(lost));
+  const std::size_t witness = cluster.master_of(slot_of(kept));
+  cluster.node(victim).kill_now();
+  wait_for_promotion(cluster, lost, victim, witness);
+  EXPECT_TRUE(advances(load, lost));
+  EXPECT_TRUE(advances(load, kept));
+  load.stop();
+  for (const Load::Count& count : load.counts()) {
+    if (count.key == kept) {
+      expect_exact(cluster, count, witness);
+    } else {  // what the replica had not heard of is lost; nothing is counted twice
+      EXPECT_GT(count.refused + count.unknown, 0u);
+      EXPECT_LE(static_cast<std::uint64_t>(stored(cluster, lost, witness)),
+                count.done + count.unknown);
+    }
+  }
+}
+
+TEST(RedisClusterClient, GoesOnAtTheReplicaWhenAMasterStandsStillAndStaysThereWhenItComesBack) {
+  RedisCluster cluster(3, 1);
+  ClusterCaller caller(cluster.url(), 500ms);
+  const std::string key = keys_in(0, 5460, 1).front();
+  Load load(caller, {key});
+  ASSERT_TRUE(advances(load, key));
+  const std::size_t victim = cluster.master_of(slot_of(key));
+  const std::size_t witness = cluster.master_of(16383);
+  cluster.node(victim).pause();
+  const std::size_t promoted = wait_for_promotion(cluster, key, victim, witness);
+  EXPECT_TRUE(advances(load, key));
+  cluster.node(victim).resume();
+  RedisCluster::wait_until("the old master is a replica",
+                           [&] { return !cluster.is_master(victim); });
+  EXPECT_TRUE(advances(load, key));
+  load.stop();
+  const Load::Count count = load.counts().front();
+  EXPECT_LE(static_cast<std::uint64_t>(stored(cluster, key, promoted)), count.done + count.unknown);
+}
+
+TEST(RedisClusterClient, FollowsAManualFailoverWithoutLosingACount) {
+  RedisCluster cluster(3, 1);
+  ClusterCaller caller(cluster.url(), kPatient);
+  const std::string key = keys_in(0, 5460, 1).front();
+  Load load(caller, {key});
+  ASSERT_TRUE(advances(load, key));
+  const std::size_t before = cluster.master_of(slot_of(key));
+  std::size_t replica = 0;
+  while (cluster.is_master(replica) ||
+         cluster.text(replica, {"INFO", "replication"})
+                 .find("master_port:" + std::to_string(cluster.port(before))) ==
+             std::string::npos) {
+    ++replica;
+  }
+  cluster.run(replica, {"CLUSTER", "FAILOVER"});
+  RedisCluster::wait_until("the replica is master", [&] {
+    return cluster.is_master(replica) && !cluster.is_master(before);
+  });
+  EXPECT_TRUE(advances(load, key));
+  load.stop();
+  const Load::Count count = load.counts().front();
+  EXPECT_EQ(count.unknown, 0u) << count.why;
+  expect_exact(cluster, count, replica);
+}
+
+TEST(RedisClusterClient, AnswersByTheDeadlineWhileAServerStandsStillAndRecovers) {
+  RedisCluster cluster(3, 0, {"--cluster-require-full-coverage", "no"});
+  ClusterCaller caller(cluster.url(), 200ms);
+  const std::string still = keys_in(0, 5460, 1).front();
+  const std::string other = keys_in(10923, 16383, 1).front();
+  Load load(caller, {still, other});
+  ASSERT_TRUE(advances(load, still));
+  ASSERT_TRUE(advances(load, other));
+  const std::size_t stopped = cluster.master_of(slot_of(still));
+  const std::size_t witness = cluster.master_of(slot_of(other));
+  cluster.node(stopped).pause();
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20; ++i) EXPECT_NE(caller.count({still}).failure, Failure::kNone);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 20 * 2s);
+  EXPECT_TRUE(advances(load, other));
+  std::this_thread::sleep_for(3s);
+  EXPECT_TRUE(advances(load, other));
+  cluster.node(stopped).resume();
+  EXPECT_TRUE(advances(load, still));
+  EXPECT_TRUE(advances(load, other));
+  load.stop();
+  for (Load::Count count : load.counts()) {
+    if (count.key == still) count.unknown += 20;  // those from outside of the load
+    expect_exact(cluster, count, witness);
+  }
+}
+
+TEST(RedisClusterClient, ConnectsAgainToAMasterThatHasRestarted) {
+  RedisCluster cluster;
+  ClusterCaller caller(cluster.url(), kPatient);
+  const std::string key = keys_in(0, 5460, 1).front();
+  EXPECT_EQ(caller.count({key}).number, 1);
+  const std::size_t master = cluster.master_of(slot_of(key));
+  cluster.node(master).kill_now();
+  cluster.node(master).start();
+  EXPECT_TRUE(comes_true([&] { return caller.count({key}).failure == Failure::kNone; }));
+  EXPECT_GE(caller.events.of(StoreEventKind::kConnectionLost), 1u);
+}
+
+}  // namespace
+}  // namespace sluice_redis

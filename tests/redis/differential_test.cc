@@ -1,0 +1,302 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "sluice/memory_store.h"
+#include "tests/property/generate.h"
+#include "tests/property/history.h"
+#include "tests/redis/plan_store.h"
+
+// The scripts in a real Redis, the memory store and the oracle: one history, one set of answers.
+//
+// The same 105,000 steps in every run. SLUICE_DIFFERENTIAL_MINUTES=N runs other ones for N minutes,
+// in every test here, until one differs; SLUICE_DIFFERENTIAL_SEED=S begins with those of S.
+namespace sluice_redis {
+namespace {
+
+using sluice_property::Answered;
+using sluice_property::Dice;
+using sluice_property::History;
+using sluice_property::ToldHistory;
+
+constexpr std::size_t kHistories = 350;  // in each test that is not open-ended
+constexpr std::size_t kSteps = 60;
+constexpr std::size_t kHistoriesBeforeFlush = 200;
+
+std::unique_ptr<sluice::Store> make_memory_store() {
+  return std::make_unique<sluice::MemoryStore>(
+      sluice::MemoryStoreOptions{.max_keys = 1024, .shards = 1});
+}
+
+std::string show(const sluice::Decision& d) {
+  const auto ticks = [](const std::optional<sluice::Duration>& wait) {
+    return wait ? std::to_string(wait->count()) : std::string("none");
+  };
+  return std::string(to_string(d.outcome)) + " " + std::string(to_string(d.reason)) + " limit " +
+         std::to_string(d.limit) + " remaining " + std::to_string(d.remaining) + " reset_after " +
+         std::to_string(d.reset_after.count()) + " retry_after " + ticks(d.retry_after) +
+         " delay " + ticks(d.delay);
+}
+
+// As the memory store, to the last field of the request's own answer.
+std::string difference(const Answered& memory, const Answered& redis) {
+  std::string text;
+  const auto compare = [&](const std::string& name, const sluice::Decision& expected,
+                           const sluice::Decision& actual) {
+    if (expected == actual) return;
+    text += "  " + name + ": memory " + show(expected) + "\n    redis " + show(actual) + "\n";
+  };
+  compare("request", memory.request, redis.request);
+  for (std::size_t i = 0; i < memory.each.size(); ++i) {
+    compare("charge " + std::to_string(i), memory.each[i], redis.each[i]);
+  }
+  return text;
+}
+
+class Differential : public testing::TestWithParam<std::uint64_t> {
+ protected:
+  static void SetUpTestSuite() { server_ = std::make_unique<RedisServer>(); }
+  static void TearDownTestSuite() { server_.reset(); }
+
+  // Runs so many histories, or for as long as is asked for.
+  template <typename RunOne>
+  void run(std::uint64_t seed, std::size_t histories, const RunOne& run_one) {
+    const char* const minutes = std::getenv("SLUICE_DIFFERENTIAL_MINUTES");
+    if (minutes != nullptr) seed += open_seed();
+    const auto end = std::chrono::steady_clock::now() +
+                     std::chrono::minutes(minutes ? std::strtol(minutes, nullptr, 10) : 0);
+    const auto goes_on = [&](std::size_t done) {
+      return minutes ? std::chrono::steady_clock::now() < end : done < histories;
+    };
+    Dice dice(seed);
+    for (std::size_t done = 0; goes_on(done) && !HasFailure(); ++done) {
+      if (done % kHistoriesBeforeFlush == 0) connection_.run({"FLUSHALL"});
+      run_one(dice);
+      if (HasFailure()) ADD_FAILURE() << "history " << done << " of seed " << seed;
+    }
+  }
+
+  std::string fresh_prefix() { return "d" + std::to_string(++prefixes_) + ":"; }
+
+  static std::uint64_t open_seed() {
+    const char* const given = std::getenv("SLUICE_DIFFERENTIAL_SEED");
+    static const std::uint64_t seed =
+        given ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+    std::cout << "SLUICE_DIFFERENTIAL_SEED=" << seed << std::endl;
+    return seed;
+  }
+
+  void compare(const ToldHistory& told) {
+    const std::vector<Answered> redis = answers(connection_, fresh_prefix(), told.steps);
+    const std::unique_ptr<sluice::Store> memory = make_memory_store();
+    for (std::size_t i = 0; i < told.steps.size(); ++i) {
+      if (!sluice_property::difference(told.answers[i], redis[i]).empty()) return explain(told);
+      const std::string parts = difference(apply(*memory, told.steps[i]), redis[i]);
+      ASSERT_EQ(parts, "") << "at step " << i << " of\n" << to_json_lines(told.steps);
+    }
+  }
+
+  void explain(const ToldHistory& told) {
+    const auto make_store = [&] {
+      return std::make_unique<PlanStore>(connection_, fresh_prefix());
+    };
+    History history = told.steps;
+    if (first_disagreement(told.steps, told.answers, make_store)) {
+      history = minimal(told.steps, make_store);
+    }
+    const auto parts = first_disagreement(history, oracle_answers(history), make_store);
+    FAIL() << "after\n"
+           << to_json_lines(history) << "the last step differs:\n"
+           << (parts ? parts->what : "only when all are sent at once");
+  }
+
+  static std::unique_ptr<RedisServer> server_;
+  ScriptConnection connection_{*server_};
+  std::size_t prefixes_ = 0;
+};
+std::unique_ptr<RedisServer> Differential::server_;
+
+TEST_P(Differential, ScriptsAnswerEveryStepAsTheOracleAndTheMemoryStore) {
+  run(GetParam(), kHistories,
+      [this](Dice& dice) { compare(sluice_property::random_history(dice, kSteps)); });
+}
+
+// Five, so that they can run side by side.
+INSTANTIATE_TEST_SUITE_P(Histories, Differential, testing::Values(1, 2, 3, 4, 5));
+
+// --- numbers at the ends of what is allowed ---
+
+constexpr std::uint64_t kMaxUnits = sluice::kMaxUnits;
+constexpr std::int64_t kMillisecond = 1000;
+constexpr std::int64_t kMaxPeriod = std::int64_t{366} * 86400 * 1000 * kMillisecond;
+
+sluice_oracle::Spec extreme_spec(Dice& dice) {
+  using namespace sluice_oracle;
+  for (;;) {
+    Spec spec{.algorithm = sluice_property::random_algorithm(dice),
+              .limit = dice.any_of<std::uint64_t>(
+                  {0, 1, 2, 3, 999983, 2147483647, 2147483648u, 4294967291u, kMaxUnits}),
+              .per_us = dice.any_of<std::int64_t>({kMillisecond, 1009, 1000 * kMillisecond,
+                                                   86399999999, kMaxPeriod - 1, kMaxPeriod})};
+    if (is_bucket(spec.algorithm) && dice.chance(60)) {
+      spec.burst = dice.any_of<std::uint64_t>({1, 2, 65537, 2147483648u, kMaxUnits - 1, kMaxUnits});
+    }
+    if (spec.algorithm == Algorithm::kFixedWindow && dice.chance(50)) spec.align = Align::kClock;
+    if (spec.algorithm == Algorithm::kTokenBucket && dice.chance(50)) {
+      spec.refill = Refill::kInterval;
+    }
+    if (spec.algorithm == Algorithm::kLeakyBucket && dice.chance(50)) spec.mode = Mode::kQueue;
+    const bool has_slices = spec.algorithm == Algorithm::kSlidingWindowCounter ||
+                            spec.algorithm == Algorithm::kSlidingWindowHybrid;
+    if (has_slices) spec.slices = dice.any_of<std::uint64_t>({1, 2, 999, 1000});
+    if (is_valid(spec)) return spec;
+  }
+}
+
+std::uint64_t extreme_cost(Dice& dice, const sluice_oracle::Spec& spec) {
+  const std::uint64_t most = capacity(spec);
+  return dice.any_of<std::uint64_t>({0, 1, most / 3, most / 2, most, most - (most > 0), most + 1,
+                                     dice.magnitude(most), kMaxUnits + 1, std::uint64_t{1} << 53,
+                                     ~std::uint64_t{0}, ~std::uint64_t{0} / 2 + 1});
+}
+
+std::int64_t extreme_move(Dice& dice, const sluice_oracle::Spec& spec) {
+  const std::int64_t per = spec.per_us;
+  return dice.any_of<std::int64_t>(
+      {0, 0, 1, per / 2, per - 1, per, per + 1, 2 * per, dice.between(0, per),
+       static_cast<std::int64_t>(dice.magnitude(std::uint64_t{1} << 52)), 1 << 20});
+}
+
+ToldHistory extreme_history(Dice& dice) {
+  using sluice_oracle::Verb;
+  ToldHistory told;
+  sluice_oracle::Oracle oracle;
+  sluice_oracle::Spec spec = extreme_spec(dice);
+  std::int64_t now = dice.any_of<std::int64_t>(
+      {0, 1, 1700000000000000, sluice_property::kLastTick - 2 * kMaxPeriod,
+       sluice_property::kLastTick - spec.per_us, sluice_property::kLastTick - 1});
+  while (told.steps.size() < 20) {
+    if (dice.chance(10)) {
+      const sluice_oracle::Spec other = extreme_spec(dice);
+      if (other.algorithm == spec.algorithm) spec = other;
+    }
+    sluice_property::Step step;
+    step.verb = dice.any_of(
+        {Verb::kTake, Verb::kTake, Verb::kTake, Verb::kTake, Verb::kPeek, Verb::kRefund});
+    now = std::clamp<std::int64_t>(now + extreme_move(dice, spec), 0, sluice_property::kLastTick);
+    step.at_us = now;
+    const std::uint64_t charges = dice.chance(20) ? 3 : 1;
+    for (std::uint64_t i = 0; i < charges; ++i) {
+      step.charges.push_back({"key", spec, extreme_cost(dice, spec)});
+    }
+    told.answers.push_back(oracle.apply(step.verb, step.charges, step.at_us));
+    told.steps.push_back(std::move(step));
+  }
+  return told;
+}
+
+class Extremes : public Differential {};
+TEST_P(Extremes, NumbersAtTheirEndsAreAnsweredAsByTheOracleAndTheMemoryStore) {
+  run(GetParam(), 2 * kHistories, [this](Dice& dice) { compare(extreme_history(dice)); });
+}
+INSTANTIATE_TEST_SUITE_P(Histories, Extremes, testing::Values(6));
+
+// --- logs of thousands of entries, which the scripts keep in another form than short ones ---
+
+struct LongHistory {
+  History steps;
+  std::vector<Answered> answers;  // of the memory store
+};
+
+// Takes of one unit and a few, faster than they expire, until the log is full, and then as they do.
+class LongLogTeller {
+ public:
+  LongLogTeller(Dice& dice, std::size_t steps) : dice_(dice), steps_(steps) {
+    spec_.algorithm = dice.any_of({sluice_oracle::Algorithm::kSlidingWindowLog,
+                                   sluice_oracle::Algorithm::kSlidingWindowHybrid});
+    spec_.limit = dice.any_of<std::uint64_t>({90, 150, 500, 2000, 5000});
+    spec_.per_us = dice.any_of<std::int64_t>({1000000, 60000000, 86400000000});
+    change_slices();
+  }
+
+  LongHistory tell() {
+    LongHistory told;
+    while (told.steps.size() < steps_) {
+      sluice_property::Step step = next_step();
+      told.answers.push_back(apply(*memory_, step));
+      untouched_at_ = step.at_us + told.answers.back().each[0].reset_after.count();
+      told.steps.push_back(std::move(step));
+    }
+    return told;
+  }
+
+ private:
+  void change_slices() {
+    if (spec_.algorithm != sluice_oracle::Algorithm::kSlidingWindowHybrid) return;
+    spec_.slices = dice_.any_of<std::uint64_t>({1, 2, 5, 100});
+  }
+
+  void change_numbers() {
+    if (dice_.chance(50)) spec_.limit = 80 + dice_.below(3000);
+    if (dice_.chance(50)) spec_.per_us = spec_.per_us * dice_.between(50, 200) / 100;
+    if (dice_.chance(50)) change_slices();
+  }
+
+  std::int64_t random_move() {
+    const auto limit = static_cast<std::int64_t>(spec_.limit);
+    if (dice_.chance(2)) return dice_.between(0, spec_.per_us);
+    if (dice_.chance(20)) return 0;
+    return dice_.between(0, 3 * spec_.per_us / limit / (dice_.chance(50) ? 4 : 1));
+  }
+
+  std::uint64_t random_cost(sluice_oracle::Verb verb) {
+    if (verb == sluice_oracle::Verb::kRefund) {
+      return dice_.chance(5) ? dice_.below(spec_.limit) : dice_.below(8);
+    }
+    return dice_.chance(2) ? dice_.below(spec_.limit + 2) : 1 + dice_.below(2);
+  }
+
+  sluice_property::Step next_step() {
+    using sluice_oracle::Verb;
+    if (dice_.below(300) == 0) change_numbers();
+    sluice_property::Step step;
+    if (dice_.chance(12)) step.verb = dice_.any_of({Verb::kPeek, Verb::kRefund});
+    now_ += random_move();
+    // What was forgotten is not asked again at an earlier instant.
+    const bool goes_back = dice_.chance(3) && now_ < untouched_at_;
+    step.at_us = goes_back ? now_ - dice_.between(0, 1000000) : now_;
+    step.charges.push_back({"key", spec_, random_cost(step.verb)});
+    return step;
+  }
+
+  Dice& dice_;
+  std::size_t steps_;
+  sluice_oracle::Spec spec_;
+  std::int64_t now_ = 1700000000123456;
+  std::int64_t untouched_at_ = 0;
+  std::unique_ptr<sluice::Store> memory_ = make_memory_store();
+};
+
+class LongLogs : public Differential {};
+
+TEST_P(LongLogs, AreAnsweredAsByTheMemoryStore) {
+  constexpr std::size_t kLongSteps = 4000;
+  run(GetParam(), 30, [this](Dice& dice) {
+    const LongHistory told = LongLogTeller(dice, kLongSteps).tell();
+    const std::vector<Answered> redis = answers(connection_, fresh_prefix(), told.steps);
+    for (std::size_t i = 0; i < told.steps.size(); ++i) {
+      ASSERT_EQ(difference(told.answers[i], redis[i]), "")
+          << "at step " << i << ": " << to_json(told.steps[i]) << "\nafter "
+          << (i > 0 ? to_json(told.steps[i - 1]) : "nothing");
+    }
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Histories, LongLogs, testing::Values(7, 8));
+
+}  // namespace
+}  // namespace sluice_redis

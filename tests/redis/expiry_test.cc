@@ -1,0 +1,126 @@
+#include <chrono>
+#include <thread>
+
+#include "tests/redis/script_test.h"
+
+// No counter outlives its use by much, and none is gone while it still counts.
+namespace sluice_redis {
+namespace {
+
+using sluice_property::Dice;
+
+constexpr std::int64_t kGrid = std::int64_t{1} << 20;
+
+// When a counter is forgotten that is untouched from `at` on.
+std::int64_t forgotten_from(std::int64_t at) { return (at + kGrid - 1) / kGrid * kGrid; }
+
+class Expiry : public ScriptTest {
+ protected:
+  // Of a decision that changed the counter, made between two readings of the server's time.
+  void expect_kept_until_forgotten(const std::string& key, const sluice::Decision& decision,
+                                   std::int64_t before, std::int64_t after,
+                                   const std::string& spec) {
+    const std::int64_t reset = decision.reset_after.count();
+    const std::int64_t least = forgotten_from(before + reset);
+    const std::int64_t expires_ms = number({"PEXPIRETIME", key});
+    if (expires_ms == -2) {  // gone already
+      EXPECT_LE(least, server_time()) << spec;
+      return;
+    }
+    ASSERT_GE(expires_ms, 0) << "kept for ever: " << spec;
+    if (least >= sluice_property::kLastTick - 2 * kGrid) return;  // never forgotten
+    EXPECT_GE(expires_ms * 1000, least) << spec;
+    EXPECT_LE(expires_ms * 1000, forgotten_from(after + reset) + 2000000) << spec;
+  }
+};
+
+TEST_F(Expiry, IsSetWithEachChangeAndNotBeforeTheCounterIsForgotten) {
+  Dice dice(7);
+  for (int i = 0; i < 600; ++i) {
+    const auto spec = random_spec(dice, sluice_property::random_algorithm(dice));
+    const sluice::Limit limit = sluice_property::limit_of(spec);
+    if (limit.capacity() == 0) continue;
+    const std::string name = "key" + std::to_string(i);
+    const std::string key = redis_key(kPrefix, limit.algorithm(), name);
+    for (int step = 0; step < 3; ++step) {
+      const std::int64_t before = server_time();
+      const std::uint64_t cost = 1 + dice.below(limit.capacity());
+      const sluice::Decision decision =
+          step < 2 ? limiter_.try_acquire(name, limit, cost) : limiter_.refund(name, limit, cost);
+      if (!decision.allowed() || (step == 2 && number({"EXISTS", key}) == 0)) continue;
+      expect_kept_until_forgotten(key, decision, before, server_time(),
+                                  sluice_property::to_json(spec));
+    }
+  }
+}
+
+TEST_F(Expiry, AtStatedInstantsIsTheFixedOne) {
+  for (const sluice::Limit& limit : every_kind(10, std::chrono::seconds{1})) {
+    ASSERT_TRUE(limiter_.try_acquire("key", limit, 3, instant(kStart)));
+    const std::int64_t ttl = number({"PTTL", redis_key(kPrefix, limit.algorithm(), "key")});
+    EXPECT_GT(ttl, 86'400'000 - 60'000);
+    EXPECT_LE(ttl, 86'400'000);
+    limiter_.reset("key", limit);
+  }
+}
+
+TEST_F(Expiry, OfEveryKeyIsSetAfterAnyHistory) {
+  Dice dice(8);
+  for (int i = 0; i < 60; ++i) {
+    const auto told = sluice_property::random_history(dice, 60);
+    answers(redis_, std::string(kPrefix) + std::to_string(i) + ":", told.steps);
+  }
+  const Reply keys = redis_.run({"KEYS", "*"});
+  ASSERT_GT(keys->elements, 60u);
+  for (std::size_t i = 0; i < keys->elements; ++i) {
+    const std::string key(keys->element[i]->str, keys->element[i]->len);
+    EXPECT_GT(number({"PTTL", key}), 0) << key;
+  }
+}
+
+TEST_F(Expiry, AndValueStayWhereNothingIsTaken) {
+  for (const sluice::Limit& limit : every_kind(10, std::chrono::hours{1})) {
+    const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
+    ASSERT_TRUE(limiter_.try_acquire("key", limit, 4));
+    const std::string value = dump(key);
+    const std::int64_t expires = number({"PEXPIRETIME", key});
+    EXPECT_FALSE(limiter_.try_acquire("key", limit, 9));
+    EXPECT_FALSE(limiter_.try_acquire("key", limit, 11));
+    EXPECT_TRUE(limiter_.try_acquire("key", limit, 0));
+    EXPECT_TRUE(limiter_.peek("key", limit, 1));
+    EXPECT_FALSE(limiter_.peek("key", limit, 9));
+    limiter_.refund("key", limit, 0);
+    EXPECT_EQ(dump(key), value);
+    EXPECT_EQ(number({"PEXPIRETIME", key}), expires);
+    limiter_.reset("key", limit);
+    EXPECT_EQ(number({"EXISTS", key}), 0);
+  }
+}
+
+TEST_F(Expiry, NothingIsKeptOfWhatNeverTook) {
+  for (const sluice::Limit& limit : every_kind(10, std::chrono::hours{1})) {
+    EXPECT_FALSE(limiter_.try_acquire("key", limit, 11));
+    EXPECT_TRUE(limiter_.try_acquire("key", limit, 0));
+    EXPECT_TRUE(limiter_.peek("key", limit, 1));
+    EXPECT_TRUE(limiter_.refund("key", limit, 5));
+    EXPECT_TRUE(limiter_.reset("key", limit));
+  }
+  for (const sluice::Limit& limit : every_kind(0, std::chrono::hours{1})) {
+    EXPECT_FALSE(limiter_.try_acquire("key", limit, 1));
+    EXPECT_TRUE(limiter_.refund("key", limit, 1));
+  }
+  EXPECT_EQ(number({"DBSIZE"}), 0);
+}
+
+TEST_F(Expiry, ComesByTheServersClock) {
+  for (const sluice::Limit& limit : every_kind(10, std::chrono::milliseconds{1})) {
+    ASSERT_TRUE(limiter_.try_acquire("key", limit, 3));
+  }
+  for (int i = 0; i < 1000 && number({"DBSIZE"}) > 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(number({"DBSIZE"}), 0);
+}
+
+}  // namespace
+}  // namespace sluice_redis

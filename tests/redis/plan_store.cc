@@ -1,0 +1,141 @@
+#include "tests/redis/plan_store.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace sluice_redis {
+namespace {
+
+using sluice::Decision;
+using sluice::Outcome;
+using sluice::Reason;
+using sluice::redis::Plan;
+using sluice::redis::PlanOptions;
+using sluice_property::Answered;
+using sluice_property::History;
+
+std::string bulk(std::string_view bytes) {
+  return "$" + std::to_string(bytes.size()) + "\r\n" + std::string(bytes) + "\r\n";
+}
+
+void refuse(Reason reason, std::span<Decision> each, Decision& all) {
+  all = Decision{.outcome = Outcome::kDenied, .reason = reason};
+  std::fill(each.begin(), each.end(), all);
+}
+
+Reason reason_of_error(const redisReply& reply) {
+  return Plan::is_foreign_value({reply.str, reply.len}) ? Reason::kForeignValue
+                                                        : Reason::kStoreError;
+}
+
+}  // namespace
+
+void ScriptConnection::send(const sluice::redis::Command& command) {
+  if (command.script == nullptr) throw std::runtime_error("a command without a script");
+  const sluice::redis::Script& script = *command.script;
+  if (loaded_.insert(script.sha1).second) {
+    connection_.append({"SCRIPT", "LOAD", script.text});
+    sent_.push_back(&script);
+  }
+  connection_.append_raw("*" + std::to_string(2 + command.elements) + "\r\n" + bulk("EVALSHA") +
+                         bulk(script.sha1) + command.tail);
+  sent_.push_back(nullptr);
+}
+
+Reply ScriptConnection::next() {
+  for (;;) {
+    Reply reply = connection_.next();
+    const sluice::redis::Script* const loading = sent_.front();
+    sent_.pop_front();
+    if (loading == nullptr) return reply;
+    if (RedisConnection::text(reply) != loading->sha1) {
+      throw std::runtime_error("script " + std::string(loading->name) + " says it is " +
+                               std::string(loading->sha1) + ", Redis says " +
+                               RedisConnection::text(reply));
+    }
+  }
+}
+
+PlanStore::Outcome PlanStore::read(std::size_t part) {
+  const Reply reply = connection_.next();
+  if (reply->type == REDIS_REPLY_ERROR) {
+    error_ = RedisConnection::text(reply);
+    return Plan::is_foreign_value(error_) ? Outcome::kForeign : Outcome::kError;
+  }
+  switch (plan_.read(part, *reply)) {
+    case Plan::Read::kAllowed: return Outcome::kAllowed;
+    case Plan::Read::kDenied: return Outcome::kDenied;
+    case Plan::Read::kMalformed: break;
+  }
+  error_ = "a malformed reply";
+  return Outcome::kError;
+}
+
+Decision PlanStore::apply(sluice::Verb verb, std::span<const sluice::Charge> charges,
+                          std::optional<sluice::Instant> now, std::span<Decision> each) noexcept {
+  Decision all;
+  error_.clear();
+  if (!plan_.begin(PlanOptions{.prefix = prefix_, .by_slot = by_slot_}, verb, charges, now)) {
+    refuse(Reason::kInvalid, each, all);
+    return all;
+  }
+  PlainCommand command;
+  for (std::size_t i = 0; i < plan_.parts(); ++i) {
+    plan_.write(i, command);
+    connection_.send(command);
+  }
+  std::vector<Outcome> outcomes;
+  for (std::size_t i = 0; i < plan_.parts(); ++i) outcomes.push_back(read(i));
+  const auto count = [&](Outcome o) { return std::count(outcomes.begin(), outcomes.end(), o); };
+  const bool is_whole = static_cast<std::size_t>(count(Outcome::kAllowed)) == outcomes.size();
+  for (std::size_t i = 0; i < plan_.parts(); ++i) {
+    if (verb != sluice::Verb::kTake || is_whole || outcomes[i] != Outcome::kAllowed) continue;
+    plan_.write_undo(i, command);
+    connection_.send(command);
+    const Reply reply = connection_.next();
+    if (reply->type == REDIS_REPLY_ERROR) error_ = "undo: " + RedisConnection::text(reply);
+  }
+  if (count(Outcome::kForeign) > 0 || count(Outcome::kError) > 0) {
+    const bool is_foreign = count(Outcome::kForeign) > 0;
+    refuse(is_foreign ? Reason::kForeignValue : Reason::kStoreError, each, all);
+  } else {
+    plan_.answer(each, all);
+  }
+  return all;
+}
+
+std::vector<Answered> answers(ScriptConnection& connection, std::string_view prefix,
+                              const History& history) {
+  std::vector<Plan> plans(history.size());
+  std::vector<std::vector<sluice::Charge>> charges(history.size());
+  std::vector<bool> is_valid(history.size());
+  PlainCommand command;
+  for (std::size_t i = 0; i < history.size(); ++i) {
+    charges[i] = sluice_property::charges_of(history[i]);
+    is_valid[i] = plans[i].begin({.prefix = prefix}, sluice_property::verb_of(history[i].verb),
+                                 charges[i], sluice::Instant{sluice::Duration{history[i].at_us}});
+    if (!is_valid[i]) continue;
+    plans[i].write(0, command);
+    connection.send(command);
+  }
+  std::vector<Answered> told(history.size());
+  for (std::size_t i = 0; i < history.size(); ++i) {
+    Answered& answered = told[i];
+    answered.each.resize(history[i].charges.size());
+    if (!is_valid[i]) {
+      refuse(Reason::kInvalid, answered.each, answered.request);
+      continue;
+    }
+    const Reply reply = connection.next();
+    if (reply->type == REDIS_REPLY_ERROR) {
+      refuse(reason_of_error(*reply), answered.each, answered.request);
+    } else if (plans[i].read(0, *reply) == Plan::Read::kMalformed) {
+      refuse(Reason::kStoreTimeout, answered.each, answered.request);
+    } else {
+      plans[i].answer(answered.each, answered.request);
+    }
+  }
+  return told;
+}
+
+}  // namespace sluice_redis

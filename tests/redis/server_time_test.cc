@@ -1,0 +1,96 @@
+#include "tests/redis/script_test.h"
+
+// Requests without an instant are decided at the server's time.
+namespace sluice_redis {
+namespace {
+
+using ServerTime = ScriptTest;
+
+TEST_F(ServerTime, AdmitsTheLimitAndSaysWhenTheNextWouldPass) {
+  constexpr sluice::Duration kDay = std::chrono::days{1};
+  for (const sluice::Limit& limit : every_kind(5, kDay)) {
+    SCOPED_TRACE(to_string(limit.algorithm()));
+    for (std::uint32_t left = 5; left-- > 0;) {
+      const sluice::Decision decision = limiter_.try_acquire("key", limit);
+      ASSERT_TRUE(decision) << store_.error();
+      EXPECT_EQ(decision.remaining, left);
+      EXPECT_GT(decision.reset_after.count(), 0);
+      EXPECT_LE(decision.reset_after, 2 * kDay);
+    }
+    const sluice::Decision denied = limiter_.try_acquire("key", limit);
+    EXPECT_EQ(denied.reason, sluice::Reason::kLimited);
+    ASSERT_TRUE(denied.retry_after);
+    EXPECT_GT(denied.retry_after->count(), 0);
+    EXPECT_LE(*denied.retry_after, 2 * kDay);
+    EXPECT_FALSE(limiter_.peek("key", limit));
+    EXPECT_EQ(limiter_.refund("key", limit, 2).remaining, 2u);
+    EXPECT_EQ(limiter_.peek("key", limit, 0).remaining, 2u);
+    EXPECT_EQ(limiter_.reset("key", limit).remaining, 5u);
+    EXPECT_EQ(limiter_.peek("key", limit, 0).reset_after.count(), 0);
+  }
+}
+
+// What was taken at the server's time is found at that instant when it is stated.
+TEST_F(ServerTime, IsTheUnixTimeInMicroseconds) {
+  for (const sluice::Limit& limit : every_kind(5, std::chrono::days{1})) {
+    SCOPED_TRACE(to_string(limit.algorithm()));
+    const std::int64_t before = server_time();
+    const sluice::Decision taken = limiter_.try_acquire("key", limit, 5);
+    ASSERT_TRUE(taken);
+    const std::int64_t after = server_time();
+    // Until it is untouched, seen from before it, is counted from the instant of the take.
+    const sluice::Decision early = limiter_.peek("key", limit, 0, instant(before));
+    EXPECT_EQ(early.reset_after, taken.reset_after);
+    const sluice::Decision late = limiter_.peek("key", limit, 0, instant(after));
+    EXPECT_LE(late.reset_after, taken.reset_after);
+    EXPECT_GE(late.reset_after.count(), taken.reset_after.count() - (after - before));
+    limiter_.reset("key", limit);
+  }
+}
+
+TEST_F(ServerTime, OneRequestOfEveryKindIsAllOrNothing) {
+  const std::vector<sluice::Limit> kinds = every_kind(5, std::chrono::days{1});
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i < kinds.size(); ++i) keys.push_back("key" + std::to_string(i));
+  std::vector<sluice::Charge> charges;
+  for (std::size_t i = 0; i < kinds.size(); ++i) charges.push_back({keys[i], kinds[i], 2});
+  std::vector<sluice::Decision> each(charges.size());
+  EXPECT_TRUE(limiter_.check(charges, each)) << store_.error();
+  for (const sluice::Decision& d : each) EXPECT_EQ(d.remaining, 3u);
+  charges[4].cost = 4;
+  const sluice::Decision denied = limiter_.check(charges, each);
+  EXPECT_EQ(denied.reason, sluice::Reason::kLimited);
+  for (std::size_t i = 0; i < each.size(); ++i) {
+    EXPECT_EQ(each[i].allowed(), i != 4);
+    EXPECT_EQ(each[i].remaining, 3u);
+  }
+}
+
+TEST_F(ServerTime, TheMostChargesOfARequestAreDecidedTogether) {
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i < sluice::kMaxCharges; ++i) keys.push_back(std::to_string(i));
+  const std::vector<sluice::Limit> kinds = every_kind(5, std::chrono::days{1});
+  std::vector<sluice::Charge> charges;
+  for (const std::string& key : keys) {
+    charges.push_back({key, kinds[charges.size() % kinds.size()]});
+  }
+  std::vector<sluice::Decision> each(charges.size());
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(limiter_.check(charges, each)) << store_.error();
+  EXPECT_FALSE(limiter_.check(charges, each));
+  EXPECT_EQ(number({"DBSIZE"}), std::int64_t{sluice::kMaxCharges});
+}
+
+// Redis refuses the whole call while its memory is used up; nothing of it is done.
+TEST_F(ServerTime, WithoutMemoryNothingIsTaken) {
+  const std::vector<sluice::Limit> kinds = every_kind(5, std::chrono::days{1});
+  redis_.run({"CONFIG", "SET", "maxmemory", "1"});
+  for (const sluice::Limit& limit : kinds) {
+    EXPECT_EQ(limiter_.try_acquire("key", limit).reason, sluice::Reason::kStoreError);
+    EXPECT_NE(store_.error().find("OOM"), std::string::npos) << store_.error();
+  }
+  redis_.run({"CONFIG", "SET", "maxmemory", "0"});
+  EXPECT_EQ(number({"DBSIZE"}), 0);
+}
+
+}  // namespace
+}  // namespace sluice_redis

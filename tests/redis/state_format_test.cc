@@ -1,0 +1,158 @@
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "stores/redis/script/state_reader.h"
+#include "tests/redis/script_test.h"
+
+// docs/state-format.md shows, byte by byte, what a real Redis holds.
+namespace sluice_redis {
+namespace {
+
+using namespace std::chrono_literals;
+
+// So many bytes of a state, and what they are.
+struct Field {
+  std::size_t size;
+  const char* meaning;
+};
+
+struct Take {
+  std::int64_t after_us;  // the first one
+  std::uint64_t units;
+};
+
+struct Example {
+  sluice::Limit limit;
+  std::vector<Take> takes;
+  std::vector<Field> fields;
+};
+
+std::vector<Field> joined(std::vector<Field> fields, const std::vector<Field>& more) {
+  fields.insert(fields.end(), more.begin(), more.end());
+  return fields;
+}
+
+const std::vector<Field> kBucketFields = {
+    {2, "kind: bucket, version 1"},    {7, "last change"},
+    {6, "fraction of a unit, in 1/p"}, {4, "units spent"},
+    {4, "checksum of the numbers"},    {4, "forgotten from, in 2^20 us"}};
+const std::vector<Field> kIntervalFields = {
+    {2, "kind: bucket, version 1"},      {7, "last change"},
+    {6, "ticks since the last refill"},  {4, "units spent"},
+    {4, "checksum of the numbers, odd"}, {4, "forgotten from"}};
+const std::vector<Field> kWindowFields = {
+    {2, "kind: fixed window, version 1"}, {7, "last change"},
+    {6, "ticks since the window opened"}, {4, "units used"},
+    {4, "checksum of the numbers"},       {4, "forgotten from"}};
+const std::vector<Field> kSliceFields = {{2, "kind: slices, version 1"},
+                                         {7, "last change"},
+                                         {6, "period"},
+                                         {2, "slices n"},
+                                         {4, "forgotten from"},
+                                         {4, "newest slice"},
+                                         {4, "the slice before"},
+                                         {4, "two before"}};
+
+std::vector<Field> log_fields(const char* kind) {
+  return {{2, kind},
+          {7, "last change"},
+          {4, "forgotten from"},
+          {7, "until when the key is kept at least"},
+          {2, "summaries there is room for"},
+          {2, "summaries"},
+          {4, "entries there is room for"},
+          {4, "slot of the oldest entry"},
+          {4, "entries"},
+          {4, "running sum before the oldest"},
+          {4, "running sum with the newest"},
+          {6, "instant of the oldest, low 48 bits"},
+          {6, "instant of the newest, low 48 bits"}};
+}
+const std::vector<Field> kEntry = {{6, "an entry: its instant, low 48 bits"},
+                                   {4, "  running sum with it"}};
+const std::vector<Field> kSummary = {{6, "a summary: its first instant, low 48 bits"},
+                                     {6, "  its last instant"},
+                                     {4, "  its units"}};
+
+std::vector<Example> examples() {
+  using namespace sluice;
+  return {
+      {token_bucket(10).per(1min), {{0, 3}, {500'000, 1}}, kBucketFields},
+      {token_bucket(10).per(1min).refilled_at_intervals(),
+       {{0, 3}, {5'000'000, 1}},
+       kIntervalFields},
+      {fixed_window(10).per(1min), {{0, 3}, {2'000'000, 4}}, kWindowFields},
+      {sliding_window_counter(10).per(1min).slices(6), {{0, 3}, {22'000'000, 1}}, kSliceFields},
+      {sliding_window_log(10).per(1min),
+       {{0, 3}, {1'500'000, 1}},
+       joined(joined(log_fields("kind: log, version 1"), kEntry), kEntry)},
+      {sliding_window_hybrid(10).per(1min).slices(6),
+       {{0, 3}, {1'500'000, 1}, {22'000'000, 2}},
+       joined(joined(log_fields("kind: hybrid, version 1"), kSummary), kEntry)},
+  };
+}
+
+std::string hex_of(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    std::array<char, 4> two;
+    std::snprintf(two.data(), two.size(), "%02x ", static_cast<unsigned char>(c));
+    text += two.data();
+  }
+  if (!text.empty()) text.pop_back();
+  return text;
+}
+
+std::string number_in(std::string_view bytes) {
+  std::uint64_t number = 0;
+  for (std::size_t i = bytes.size(); i-- > 0;) {
+    number = number << 8 | static_cast<unsigned char>(bytes[i]);
+  }
+  return std::to_string(number);
+}
+
+// A line for each field: bytes, meaning, number.
+std::string block_of(const Example& example, std::string_view key, std::string_view value) {
+  std::string text = std::string(key) + "\n";
+  std::size_t at = 0;
+  for (const Field& field : example.fields) {
+    const std::string_view bytes = value.substr(std::min(at, value.size()), field.size);
+    std::string line = hex_of(bytes);
+    line.resize(22, ' ');
+    line += field.meaning;
+    if (at > 0) line += ": " + number_in(bytes);
+    text += line + "\n";
+    at += field.size;
+  }
+  if (at != value.size()) text += "and " + hex_of(value.substr(std::min(at, value.size()))) + "\n";
+  const auto state = sluice::redis::read_counter_state(example.limit.algorithm(), value);
+  return text + "= " + (state ? state->summary : "not a state") + "\n";
+}
+
+class StateFormat : public ScriptTest {};
+
+TEST_F(StateFormat, IsWhatItsPageShows) {
+  std::ifstream file(SLUICE_STATE_FORMAT_PAGE);
+  std::stringstream page;
+  page << file.rdbuf();
+  ASSERT_NE(page.str(), "") << SLUICE_STATE_FORMAT_PAGE;
+  PlanStore store(redis_, "sluice:");
+  for (const Example& example : examples()) {
+    const std::string key = redis_key("sluice:", example.limit.algorithm(), "alice");
+    redis_.run({"DEL", key});
+    for (const Take& take : example.takes) {
+      ASSERT_TRUE(sluice::Limiter(store).try_acquire("alice", example.limit, take.units,
+                                                     instant(kStart + take.after_us)))
+          << store.error();
+    }
+    const std::string block = block_of(example, key, redis_.text({"GET", key}));
+    EXPECT_NE(page.str().find("```\n" + block), std::string::npos) << "the page lacks\n```\n"
+                                                                   << block << "```\n";
+  }
+}
+
+}  // namespace
+}  // namespace sluice_redis
