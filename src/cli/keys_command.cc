@@ -1,14 +1,16 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/glob.h"
 #include "cli/redis_keys.h"
 #include "cli/store_flags.h"
-#include "core/period.h"
 #include "server/admin/json_writer.h"
 
 namespace sluice::cli {
@@ -54,9 +56,24 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+// As people say it, in the two largest units: "23h 59m", "1s 200ms".
+std::string duration(std::int64_t ms) {
+  constexpr std::array<std::pair<std::int64_t, const char*>, 5> kUnits{
+      {{86'400'000, "d"}, {3'600'000, "h"}, {60'000, "m"}, {1'000, "s"}, {1, "ms"}}};
+  std::size_t first = 0;
+  while (first + 1 < kUnits.size() && ms < kUnits[first].first) ++first;
+  std::string text;
+  for (std::size_t i = first; i < std::min(first + 2, kUnits.size()); ++i) {
+    const std::int64_t count = ms / kUnits[i].first;
+    ms %= kUnits[i].first;
+    if (count == 0 && i > first) break;
+    text.append(text.empty() ? "" : " ").append(std::to_string(count)).append(kUnits[i].second);
+  }
+  return text;
+}
+
 std::string expiry(const FoundKey& key) {
-  if (key.ttl_ms < 0) return "never";
-  return "in " + core::format_period(std::chrono::milliseconds(key.ttl_ms));
+  return key.ttl_ms < 0 ? "never" : "in " + duration(key.ttl_ms);
 }
 
 void print_line(const FoundKey& key) {

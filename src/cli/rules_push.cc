@@ -216,7 +216,8 @@ void add_push(CLI::App& rules, int& status) {
   command->add_option("FILE", flags->files, "The files, and directories of them")->required();
   command->add_option("--key", flags->key, "Where the rules are in Redis [PREFIXrules]");
   command->add_option("--expect", flags->expect, "Only in the place of that version; 0: of none")
-      ->type_name("VERSION");
+      ->type_name("VERSION")
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("--dry-run", flags->dry_run, "Says what would be done, and does not do it");
   command->footer(kPushHelp);
   command->callback([flags, &status] { status = finish("push", push(*flags)); });

@@ -89,10 +89,9 @@ TEST(Run, AnswersWrongUsageWithTwoAndOneLine) {
 }
 
 TEST(Run, NeverRepeatsAUrlThatMayHoldAPassword) {
-  for (const std::vector<const char*>& arguments : std::vector<std::vector<const char*>>{
-           {"keys", "--store", "redis://user:hunter2@a:b"},
-           {"decide", "--store", "redis:user:hunter2@a"},
-           {"keys", "--store", "redis+unix://user:hunter2@/nonexistent/redis.sock"}}) {
+  for (const std::vector<const char*>& arguments :
+       std::vector<std::vector<const char*>>{{"keys", "--store", "redis://user:hunter2@a:b"},
+                                             {"decide", "--store", "redis:user:hunter2@a"}}) {
     const Ended ended = run_with(arguments);
     EXPECT_NE(ended.status, 0);
     EXPECT_TRUE(ended.err.starts_with("sluice: ")) << ended.err;

@@ -15,7 +15,9 @@
 #include "server/admin_handler.h"
 #include "server/loop.h"
 #include "server/notify.h"
-#include "sluice/memory_store.h"
+#include "server/rules/pushed_rules.h"
+#include "server/stores.h"
+#include "stores/redis/client/target.h"
 
 namespace sluice::server {
 namespace {
@@ -23,6 +25,9 @@ namespace {
 using boost::system::error_code;
 
 constexpr auto kHousekeeping = std::chrono::milliseconds(500);
+// Some, so that /healthz does not wait for a page that asks the store. With stacks as long as a
+// thread's, which take no memory before they are used: rules are parsed there.
+constexpr fiber::Pool::Options kAdminFibers{.most = 4, .stack_bytes = std::size_t{8} << 20};
 
 std::string joined(const std::vector<RuleError>& errors) {
   std::string out;
@@ -62,10 +67,17 @@ std::string name_of(const std::optional<http::Listening>& door) {
 
 class Server::Impl {
  public:
-  Impl(const Config& config, std::unique_ptr<RulesKeeper> keeper, TrustedProxies trusted,
-       AdminToken token);
+  // What a server is made of, once it has been read.
+  struct Parts {
+    std::unique_ptr<RulesKeeper> keeper;
+    std::unique_ptr<PushedRules> pushed;  // null: the rules are in files
+    TrustedProxies trusted;
+    AdminToken token;
+  };
+  Impl(const Config& config, Parts parts);
   ~Impl();
 
+  Expected<bool> open_stores();
   Expected<bool> listen();
   std::string ready_line() const {
     return "ready http=" + name_of(http_) + " grpc=off resp=off admin=" + name_of(admin_);
@@ -75,6 +87,8 @@ class Server::Impl {
 
  private:
   void add_metrics();
+  void start_loops(const Operations& operations);
+  void start_administration(const Operations& operations);
   void wait_for_signal();
   void on_signal(int signal);
   void keep_house();
@@ -92,8 +106,7 @@ class Server::Impl {
   std::unique_ptr<RulesKeeper> keeper_;
   const TrustedProxies trusted_;
   AdminToken token_;
-  MemoryStore store_;
-  Limiter limiter_;
+  std::unique_ptr<Stores> stores_;
   metrics::Registry registry_;
   DenialLog denials_;
   std::atomic<bool> ready_{false};
@@ -107,7 +120,10 @@ class Server::Impl {
   boost::asio::signal_set signals_{main_, SIGTERM, SIGINT, SIGHUP};
   boost::asio::steady_timer housekeeping_{main_};
   boost::asio::steady_timer drain_timer_{main_};
-  std::optional<AdminHandler> admin_handler_;
+  std::unique_ptr<PushedRules> pushed_;
+  std::unique_ptr<LoopStores> admin_stores_;  // where the store waits; then workers,
+  std::optional<http::Workers> admin_workers_;
+  std::unique_ptr<AdminHandler> admin_handler_;  // else a handler
   std::optional<http::Listener> admin_listener_;
   std::deque<Loop> loops_;
   std::uint64_t followed_version_ = 0;
@@ -115,18 +131,15 @@ class Server::Impl {
   bool draining_ = false;
 };
 
-Server::Impl::Impl(const Config& config, std::unique_ptr<RulesKeeper> keeper,
-                   TrustedProxies trusted, AdminToken token)
+Server::Impl::Impl(const Config& config, Parts parts)
     : config_(config),
       log_(config.log),
-      keeper_(std::move(keeper)),
-      trusted_(std::move(trusted)),
-      token_(std::move(token)),
-      store_({.max_keys = config.max_keys, .max_log_bytes = config.max_log_bytes}),
-      limiter_(store_),
-      denials_(log_) {
+      keeper_(std::move(parts.keeper)),
+      trusted_(std::move(parts.trusted)),
+      token_(std::move(parts.token)),
+      denials_(log_),
+      pushed_(std::move(parts.pushed)) {
   if (!token_.warning().empty()) log_.warning(token_.warning());
-  add_metrics();
 }
 
 Server::Impl::~Impl() {
@@ -138,14 +151,7 @@ Server::Impl::~Impl() {
 
 void Server::Impl::add_metrics() {
   const auto number = [](auto value) { return static_cast<double>(value); };
-  registry_.add_gauge("sluice_store_keys", "Counters that the memory store holds.",
-                      [this, number] { return number(store_.stats().keys); });
-  registry_.add_gauge("sluice_store_log_bytes", "Bytes of window logs and slices.",
-                      [this, number] { return number(store_.stats().log_bytes); });
-  registry_.add_counter("sluice_store_evictions_total", "Live counters lost to a bound.",
-                        [this, number] { return number(store_.stats().evictions); });
-  registry_.add_counter("sluice_store_swept_total", "Untouched counters dropped.",
-                        [this, number] { return number(store_.stats().swept); });
+  stores_->add_metrics(registry_);
   registry_.add_gauge("sluice_rules_version", "Counts every change of the rules in force, from 1.",
                       [this, number] { return number(keeper_->version()); });
   registry_.add_counter("sluice_rules_reloads_total", "Reloads that changed the rules.",
@@ -167,9 +173,16 @@ void Server::Impl::add_metrics() {
                       [this] { return ready_.load() ? 1.0 : 0.0; });
 }
 
+Expected<bool> Server::Impl::open_stores() {
+  auto stores = Stores::open(config_, log_);
+  if (!stores) return Unexpected{stores.error()};
+  stores_ = std::move(*stores);
+  add_metrics();
+  return true;
+}
+
 Expected<bool> Server::Impl::listen() {
-  const std::size_t threads = thread_count(config_);
-  auto http = open_door(config_.http, threads);
+  auto http = open_door(config_.http, thread_count(config_));
   if (!http) return Unexpected{http.error()};
   http_ = std::move(*http);
   auto admin = open_door(config_.admin, 1);
@@ -181,34 +194,55 @@ Expected<bool> Server::Impl::listen() {
                       "admin.token_env in the configuration file, or listen on 127.0.0.1"};
   }
   const Operations operations(registry_, ready_);
-  for (std::size_t i = 0; i < threads; ++i) {
-    loops_.emplace_back(Loop::Parts{limiter_, *keeper_, registry_.make_recorder(), denials_, log_,
-                                    trusted_, config_.bounds, operations, connections_});
-    if (http_) loops_.back().listen(std::move(http_->sockets[i]));
-  }
-  if (admin_) {
-    metrics::Recorder& recorder = registry_.make_recorder();
-    admin_handler_.emplace(
-        AdminHandler::Parts{{.rules = *keeper_,
-                             .limiter = limiter_,
-                             .token = token_,
-                             .status = [this] { return status(); },
-                             .reload = [this] { return reload(); },
-                             .done =
-                                 [this](std::string_view what, std::string_view peer) {
-                                   log_.info("administration", {{"what", what}, {"peer", peer}});
-                                   follow_rules();
-                                 }},
-                            operations,
-                            recorder,
-                            log_});
-    admin_listener_.emplace(http::Listener::Parts{main_, admin_bounds_, *admin_handler_, recorder,
-                                                  log_, admin_connections_},
-                            std::move(admin_->sockets[0]));
-  }
+  start_loops(operations);
+  if (admin_) start_administration(operations);
   followed_version_ = keeper_->version();
   ready_ = true;
   return true;
+}
+
+void Server::Impl::start_loops(const Operations& operations) {
+  std::function<std::unique_ptr<LoopStores>(boost::asio::io_context&)> make_stores;
+  if (stores_->waits()) {
+    make_stores = [this](boost::asio::io_context& loop) { return stores_->make(loop); };
+  }
+  const std::size_t threads = thread_count(config_);
+  for (std::size_t i = 0; i < threads; ++i) {
+    loops_.emplace_back(Loop::Parts{stores_->limiter(), *keeper_, registry_.make_recorder(),
+                                    denials_, log_, trusted_, config_.bounds, operations,
+                                    connections_, make_stores});
+    if (http_) loops_.back().listen(std::move(http_->sockets[i]));
+  }
+}
+
+void Server::Impl::start_administration(const Operations& operations) {
+  metrics::Recorder& recorder = registry_.make_recorder();
+  if (stores_->waits()) admin_stores_ = stores_->make(main_);
+  Limiter& limiter = admin_stores_ ? admin_stores_->limiter() : stores_->limiter();
+  const auto done = [this](std::string_view what, std::string_view peer) {
+    log_.info("administration", {{"what", what}, {"peer", peer}});
+    follow_rules();
+  };
+  const AdminHandler::Parts parts{{.rules = *keeper_,
+                                   .limiter = limiter,
+                                   .token = token_,
+                                   .status = [this] { return status(); },
+                                   .reload = [this] { return reload(); },
+                                   .done = done},
+                                  operations,
+                                  recorder,
+                                  log_};
+  const auto make = [parts] { return std::make_unique<AdminHandler>(parts); };
+  if (admin_stores_) {
+    admin_workers_.emplace(make, kAdminFibers);
+  } else {
+    admin_handler_ = make();
+  }
+  const http::Behind behind =
+      admin_workers_ ? http::Behind(*admin_workers_) : http::Behind(*admin_handler_);
+  admin_listener_.emplace(
+      http::Listener::Parts{main_, admin_bounds_, behind, recorder, log_, admin_connections_},
+      std::move(admin_->sockets[0]));
 }
 
 std::string Server::Impl::hint() const {
@@ -225,8 +259,10 @@ void Server::Impl::run() {
   for (Loop& loop : loops_) loop.start();
   wait_for_signal();
   keep_house();
+  if (pushed_) pushed_->follow(main_, *keeper_, log_, [this] { follow_rules(); });
   notify_manager("READY=1");
   main_.run();
+  if (admin_stores_) admin_stores_->stop();
   for (Loop& loop : loops_) loop.stop();
 }
 
@@ -282,11 +318,7 @@ ServerStatus Server::Impl::status() const {
                    .threads = loops_.size()};
   out.doors.push_back({"http", name_of(http_), connections_});
   out.doors.push_back({"admin", name_of(admin_), admin_connections_});
-  const MemoryStoreStats stats = store_.stats();
-  out.store = "memory";
-  out.store_numbers = {{"keys", stats.keys},           {"max_keys", config_.max_keys},
-                       {"log_bytes", stats.log_bytes}, {"max_log_bytes", config_.max_log_bytes},
-                       {"evictions", stats.evictions}, {"swept", stats.swept}};
+  stores_->describe(out);
   return out;
 }
 
@@ -335,15 +367,43 @@ void Server::Impl::stop() {
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 
+namespace {
+
+// The rules to start with, and where they are in Redis, what goes on to follow them.
+Expected<std::unique_ptr<RulesKeeper>> open_rules(const Config& config,
+                                                  std::unique_ptr<PushedRules>& pushed) {
+  const RuleTerms terms = rule_terms(config);
+  if (!config.rules_in_redis) {
+    auto keeper = RulesKeeper::open(config.rules, SystemClock::instance(), terms);
+    if (!keeper) return Unexpected{joined(keeper.error())};
+    return std::move(*keeper);
+  }
+  const auto options = redis_options(config);
+  if (!options) return Unexpected{options.error()};
+  auto target = redis::make_target(*options);
+  if (!target) return Unexpected{target.error()};
+  auto opened =
+      PushedRules::open({.target = std::move(*target), .key = rules_key(config.redis)}, terms);
+  if (!opened) return Unexpected{opened.error()};
+  pushed = std::move(*opened);
+  return pushed->take_keeper();
+}
+
+}  // namespace
+
 Expected<std::unique_ptr<Server>> Server::start(const Config& config) {
-  auto keeper = RulesKeeper::open(config.rules);
-  if (!keeper) return Unexpected{joined(keeper.error())};
+  Impl::Parts parts;
+  auto keeper = open_rules(config, parts.pushed);
+  if (!keeper) return Unexpected{keeper.error()};
+  parts.keeper = std::move(*keeper);
   auto trusted = TrustedProxies::parse(config.trusted_proxies);
   if (!trusted) return Unexpected{"trusted_proxies: " + trusted.error()};
+  parts.trusted = std::move(*trusted);
   auto token = AdminToken::from(config.admin_token_file, config.admin_token_env);
   if (!token) return Unexpected{token.error()};
-  auto impl =
-      std::make_unique<Impl>(config, std::move(*keeper), std::move(*trusted), std::move(*token));
+  parts.token = std::move(*token);
+  auto impl = std::make_unique<Impl>(config, std::move(parts));
+  if (auto opened = impl->open_stores(); !opened) return Unexpected{opened.error()};
   if (auto listening = impl->listen(); !listening) return Unexpected{listening.error()};
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }

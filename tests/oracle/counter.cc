@@ -13,6 +13,9 @@ Integer grid_index(std::int64_t instant, const Rational& length) {
 
 Rational slice_length(const Spec& spec) { return Rational(spec.per_us) / slices(spec); }
 
+// The most units that are carried over to another grid: what the largest limit holds.
+constexpr std::uint64_t kMostInASlice = 4294967295u;
+
 std::int64_t window_start(const Spec& spec, std::int64_t instant) {
   return instant / spec.per_us * spec.per_us;
 }
@@ -224,7 +227,7 @@ Slices convert(const Slices& state, const Counter& counter, const Spec& spec) {
   as_before.spec.weighting = spec.weighting;
   Slices converted;
   converted.counts[grid_index(counter.last_change, slice_length(spec))] =
-      round_up(consumed(as_before, counter.last_change));
+      std::min<Integer>(round_up(consumed(as_before, counter.last_change)), kMostInASlice);
   return converted;
 }
 

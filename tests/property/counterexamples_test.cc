@@ -176,6 +176,18 @@ TEST(Counterexample, CostsBeyondAllBoundsAreNeverAndDoNotWrapAround) {
   }
 }
 
+// The counts of two slices come to more than one slice holds.
+TEST(Counterexample, AChangeOfGridCarriesAtMostWhatTheLargestLimitHolds) {
+  Spec spec = limit_of_numbers(Algorithm::kSlidingWindowCounter, 4294967295u, 365 * kDay);
+  Spec other = limit_of_numbers(Algorithm::kSlidingWindowCounter, 4294967294u, 366 * kDay - 1);
+  other.slices = 7;
+  other.weighting = sluice_oracle::Weighting::kNone;
+  EXPECT_EQ(disagreement({step(Verb::kTake, spec, 4294967295u, 0),
+                          step(Verb::kTake, spec, 1, 32993455 * kSecond),
+                          step(Verb::kRefund, other, 2, 32993455 * kSecond)}),
+            "");
+}
+
 TEST(Counterexample, RequestsOfNoChargesOrTooManyOrOutsideOfTimeAreInvalid) {
   const Spec spec = limit_of_numbers(Algorithm::kGcra, 100, kSecond);
   const Charge one{"key", spec, 1};

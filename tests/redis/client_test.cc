@@ -145,6 +145,20 @@ TEST_F(RedisClient, EndsAConnectionOnWhichNothingIsAnsweredForLong) {
   EXPECT_TRUE(probe.works_again({"PING"}));
 }
 
+TEST_F(RedisClient, DoesNotTakeAnIdleConnectionForASilentOne) {
+  options.deadline = 50ms;
+  Probe probe(options);
+  ASSERT_TRUE(probe.run_until_ready());
+  probe.run_for(1'200ms);
+  server.pause();
+  EXPECT_EQ(probe.ask({"PING"}).find("timeout: "), 0u);
+  probe.run_for(20ms);
+  EXPECT_TRUE(probe.client->ready());
+  server.resume();
+  EXPECT_TRUE(probe.works_again({"PING"}));
+  EXPECT_EQ(probe.client->stats().connects, 1u);
+}
+
 TEST_F(RedisClient, EndsWhatIsUnderWayWhenTheServerIsKilledAndComesBack) {
   Probe probe(options);
   ASSERT_TRUE(probe.run_until_ready());

@@ -182,5 +182,33 @@ TEST_F(RedisSentinel, ThatKnowsNoSuchMasterIsNamedInTheError) {
   EXPECT_EQ(said.find(first), 0u) << said;
 }
 
+TEST(RedisSentinelPassword, IsAnotherThanThatOfTheMaster) {
+  std::unique_ptr<RedisServer> server;
+  std::unique_ptr<RedisServer> sentinel;
+  std::string port;
+  on_free_port([&](std::uint16_t number) {
+    port = std::to_string(number);
+    server = std::make_unique<RedisServer>(std::vector<std::string>{
+        "--port", port, "--bind", "127.0.0.1", "--requirepass", "of-the-master"});
+  });
+  sluice::RedisOptions options;
+  options.deadline = 2s;
+  on_free_port([&](std::uint16_t number) {
+    const std::string file = server->folder() + "/sentinel.conf";
+    std::ofstream(file) << "bind 127.0.0.1\nrequirepass of-the-sentinel\n"
+                        << "sentinel monitor limits 127.0.0.1 " << port << " 1\n"
+                        << "sentinel auth-pass limits of-the-master\n";
+    options.url = "redis+sentinel://:of-the-master@127.0.0.1:" + std::to_string(number) + "/limits";
+    sentinel = std::make_unique<RedisServer>(
+        std::vector<std::string>{"--port", std::to_string(number), "--sentinel"}, file);
+  });
+  options.sentinel_password = "of-the-sentinel";
+  EXPECT_EQ(Probe(options).ask({"SET", "key", "1"}), "OK");
+  options.sentinel_password = "wrong";
+  const std::string said = Probe(options).ask({"PING"});
+  EXPECT_NE(said.find(": wrong user name or password"), said.npos) << said;
+  EXPECT_EQ(said.find("of-the-master"), said.npos) << said;
+}
+
 }  // namespace
 }  // namespace sluice_redis

@@ -1,3 +1,7 @@
+#include <algorithm>
+
+#include "sluice/memory_store.h"
+#include "stores/redis/script/state_reader.h"
 #include "tests/redis/script_test.h"
 
 // Requests without an instant are decided at the server's time.
@@ -46,6 +50,36 @@ TEST_F(ServerTime, IsTheUnixTimeInMicroseconds) {
     EXPECT_GE(late.reset_after.count(), taken.reset_after.count() - (after - before));
     limiter_.reset("key", limit);
   }
+}
+
+// A take of one charge at the server's time has a script of its own. What it admits and keeps is
+// what any store does that is told the same instants, which the states tell.
+TEST_F(ServerTime, TakesAreThoseOfTheMemoryStoreAtTheSameInstants) {
+  sluice_property::Dice dice(21);
+  std::size_t compared = 0;
+  for (int i = 0; i < 400; ++i) {
+    const auto spec = random_spec(dice, sluice_property::random_algorithm(dice));
+    const sluice::Limit limit = sluice_property::limit_of(spec);
+    const std::string name = "key" + std::to_string(i);
+    sluice::MemoryStore memory({.max_keys = 64, .shards = 1});
+    sluice::Limiter expected(memory);
+    for (int step = 0; step < 12 && limit.capacity() > 0; ++step) {
+      const std::uint64_t cost = 1 + dice.below(std::min(limit.capacity(), 6u));
+      const sluice::Decision decision = limiter_.try_acquire(name, limit, cost);
+      ASSERT_EQ(store_.error(), "") << sluice_property::to_json(spec);
+      if (!decision.allowed()) continue;
+      const auto state = sluice::redis::read_counter_state(
+          limit.algorithm(), redis_.text({"GET", redis_key(kPrefix, limit.algorithm(), name)}));
+      if (!state) break;  // it has expired meanwhile
+      EXPECT_EQ(decision, expected.try_acquire(name, limit, cost, state->changed))
+          << sluice_property::to_json(spec);
+      const sluice::Instant later = state->changed + limit.period() / 7;
+      EXPECT_EQ(limiter_.peek(name, limit, cost, later), expected.peek(name, limit, cost, later))
+          << sluice_property::to_json(spec);
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 1000u);
 }
 
 TEST_F(ServerTime, OneRequestOfEveryKindIsAllOrNothing) {

@@ -20,6 +20,7 @@ void write_server(JsonWriter& json, const ServerStatus& status) {
         .end_object();
   }
   json.end_array().key("store").begin_object().member("kind", status.store);
+  if (!status.store_at.empty()) json.member("at", status.store_at);
   for (const auto& [name, number] : status.store_numbers) json.member(name, number);
   json.end_object();
 }

@@ -23,7 +23,8 @@ struct ServerStatus {
   bool draining = false;
   std::size_t threads = 0;
   std::vector<Door> doors = {};
-  std::string store = {};                                                 // "memory"
+  std::string store = {};     // "memory" or "redis"
+  std::string store_at = {};  // its URL, without passwords; empty for memory
   std::vector<std::pair<std::string, std::uint64_t>> store_numbers = {};  // {"keys", 12}, ...
 };
 

@@ -122,7 +122,7 @@ void Reader::read_address(const Fields& fields, std::string_view name, Text memb
 void Reader::read_rules(const Fields& file) {
   const auto given = file.texts("rules");
   for (const Node* rules : given) {
-    if (!rules->is_plain("redis")) {
+    if (rules->text != "redis") {
       config_.rules.push_back(path(rules->text));
     } else if (given.size() == 1) {
       config_.rules_in_redis = true;

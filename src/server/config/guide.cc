@@ -68,14 +68,16 @@ redis:
 ```
 
 Passwords are in no log, no message and no status page. They and the certificates are read at the
-start. What each failure of the store does is in `docs/operations.md`.
+start. What each failure of the store does is in `docs/operations.md`. `sluice keys --config FILE`
+prints what the counters hold.
 
 ## Rules in Redis
 
 `rules: redis` takes the rules from the store, where `sluice rules push FILE` publishes them: all
 servers follow a push within a second, or keep the rules that they have where it is wrong for them,
-and say why. Rules that were read stay in force while Redis is away. A server that finds no rules
-there when it starts, or no Redis, does not start: it tries for 5 seconds and says what is missing.
+and say why. Rules that were read stay in force while Redis is away, and where they are deleted
+there. A server that finds no rules there when it starts, or no Redis, does not start: it tries for
+5 seconds and says what is missing. What `PUT /v1/rules` puts in force holds until the next push.
 A file called `redis` is written `./redis`.
 
 ```yaml
@@ -83,6 +85,17 @@ version: 1
 store: redis://127.0.0.1:6379
 rules: redis
 ```
+
+```sh
+sluice rules push rules.yaml --store redis://127.0.0.1:6379             # checks and publishes
+sluice rules push rules.yaml --config sluice.yaml --expect 7            # only in the place of 7
+sluice rules show --store redis://127.0.0.1:6379                        # what is there
+```
+
+They lie in a hash at `rules_key`: `version`, which counts the pushes, `id`, `pushed_at`, `files`,
+and `name.0`, `text.0` and so on. A push replaces all of them at once, by a script; with `scripting:
+off` without one, and then the later of two pushes at the same moment wins. Whoever may write that
+key sets the limits of all servers.
 
 ## Files
 

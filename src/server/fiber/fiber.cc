@@ -70,9 +70,13 @@ class Fiber {
     context::stack_context place;
     place.sp = stack_.top();
     place.size = stack_.size();
+    notes_.before_enter();  // it goes there for a moment
     inside_ = context::fiber(std::allocator_arg, context::preallocated(place.sp, place.size, place),
                              KeepsStack{},
                              [this](context::fiber&& outside) { return live(std::move(outside)); });
+    notes_.own_arrival();
+    notes_.own_leave();
+    notes_.after_enter();
   }
   // Not while it has a job.
   ~Fiber() {

@@ -200,13 +200,13 @@ TEST(RedisRules, AreFollowedAgainAfterTheServerWasAway) {
 
 TEST(PushedRules, AreInForceWithinASecondAndStayWhereOthersAreWrong) {
   const RedisServer server;
+  boost::asio::io_context loop{1};
   Publisher publisher(server);
   ASSERT_TRUE(publisher.push(1, "one"));
   auto pushed = PushedRules::open({target_of(server), kKey, milliseconds(10)});
   ASSERT_TRUE(pushed) << pushed.error();
   const auto keeper = (*pushed)->take_keeper();
   EXPECT_EQ(keeper->status().sources, std::vector<std::string>{"redis:a.yaml"});
-  boost::asio::io_context loop{1};
   Log log({.level = LogLevel::kOff});
   int changes = 0;
   (*pushed)->follow(loop, *keeper, log, [&] { ++changes; });

@@ -254,7 +254,8 @@ TEST(RulesKeeper, RefusesWhatTheTermsForbidWhereverItComesFrom) {
   const RuleTerms no_scripts{.scripting = false};
   const Clock& clock = SystemClock::instance();
   const std::string right =
-      "version: 1\nrules:\n  - name: a\n    limits: [ { algorithm: sliding_window_counter, limit: 1, "
+      "version: 1\nrules:\n  - name: a\n    limits: [ { algorithm: sliding_window_counter, limit: "
+      "1, "
       "per: 1s } ]\n";
   EXPECT_FALSE(RulesKeeper::open({folder.write("a.yaml", rules_named("a"))}, clock, no_scripts));
   const auto keeper = RulesKeeper::open({folder.write("a.yaml", right)}, clock, no_scripts);

@@ -66,7 +66,7 @@ void MasterClient::keep_waiting(Command& command) noexcept {
     return refuse(command, "too many requests are under way");
   }
   waiting_.push_back(&command);
-  if (waiting_.size() == 1) expire_waiting();
+  if (waiting_.size() == 1) arm_waiting();
 }
 
 void MasterClient::expire_waiting() {
@@ -74,11 +74,18 @@ void MasterClient::expire_waiting() {
   while (!waiting_.empty() && waiting_.front()->deadline <= now) {
     refuse(*waiting_.pop_front(), "no connection by the deadline");
   }
-  if (waiting_.empty()) return;
-  set_timer(waiting_timer_, waiting_.front()->deadline);
-  waiting_timer_.async_wait(guarded([this](const boost::system::error_code& error) {
-    if (!error) expire_waiting();
-  }));
+  if (!waiting_.empty()) arm_waiting();
+}
+
+void MasterClient::arm_waiting() noexcept {
+  try {
+    set_timer(waiting_timer_, waiting_.front()->deadline);
+    waiting_timer_.async_wait(guarded([this](const boost::system::error_code& error) {
+      if (!error) expire_waiting();
+    }));
+  } catch (...) {
+    end_waiting("out of memory");
+  }
 }
 
 void MasterClient::end_waiting(std::string_view why) noexcept {

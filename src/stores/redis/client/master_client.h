@@ -75,6 +75,7 @@ class MasterClient : public Client, protected Link::Owner {
   // Commands that wait for find_server(), in the order of their deadlines.
   void keep_waiting(Command& command) noexcept;
   void expire_waiting();
+  void arm_waiting() noexcept;
   void end_waiting(std::string_view why) noexcept;
   void refuse(Command& command, std::string_view why) noexcept;
   // Lets what is under way end by itself, and sends nothing more there.

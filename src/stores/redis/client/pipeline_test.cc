@@ -160,6 +160,17 @@ TEST_F(PipelineTest, SendsTheTextAgainWhereTheServerForgotItInBetween) {
   EXPECT_EQ(hears(":2\r\n"), "b=2 ");
 }
 
+TEST_F(PipelineTest, SendsACommandByItsHashTwiceAtMost) {
+  pipeline.open();
+  for (const std::string_view name : {"a", "b", "c"}) submit(make(name, kOne));
+  sent();
+  const std::string refused(kNoScript);
+  EXPECT_EQ(hears(refused + refused + refused), "a:script ");
+  EXPECT_EQ(sent(), by_text("a", kOne) + by_hash("b", kOne) + by_hash("c", kOne));
+  EXPECT_EQ(hears(":1\r\n" + refused + refused), "a=1 b:script c:script ");
+  EXPECT_EQ(sent(), by_text("b", kOne) + by_text("c", kOne));
+}
+
 TEST_F(PipelineTest, RepeatsNothingThatWasSentAsTextOrWithoutAScript) {
   pipeline.open();
   submit(make("a"));
@@ -194,6 +205,17 @@ TEST_F(PipelineTest, DropsTheReplyToACommandThatHasEnded) {
   EXPECT_EQ(pipeline.in_flight(), 2u);
   EXPECT_EQ(hears("+LATE\r\n+OK\r\n"), "b=+OK ");
   EXPECT_EQ(pipeline.next_deadline(), std::nullopt);
+}
+
+TEST_F(PipelineTest, EndsTheNextAtItsDeadlineWhenALateReplyHasCome) {
+  pipeline.open();
+  submit(make("a", 10ms));
+  submit(make("b", 20ms));
+  submit(make("c", 30ms));
+  EXPECT_EQ(expire(10ms), "a:sent ");
+  EXPECT_EQ(hears("+LATE\r\n"), "");
+  EXPECT_EQ(pipeline.next_deadline(), at(20ms));
+  EXPECT_EQ(expire(20ms), "b:sent ");
 }
 
 TEST_F(PipelineTest, DoesNotSendAScriptAnewForACommandThatHasEnded) {

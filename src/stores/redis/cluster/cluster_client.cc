@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "stores/redis/client/timers.h"
 #include "stores/redis/client/words.h"
 #include "stores/redis/cluster/cluster_client_impl.h"
 
@@ -49,7 +50,7 @@ ClusterClient::~ClusterClient() {
 // --- commands ---------------------------------------------------------------------------------
 
 void ClusterClient::submit(Command& command) noexcept {
-  const Time now = std::chrono::steady_clock::now();
+  const Time now = Clock::now();
   command.deadline = now + target_->options.deadline;
   command.redirects = 0;
   if (is_closing_) return refuse(command, "shutting down");
@@ -91,7 +92,7 @@ void ClusterClient::refuse(Command& command, std::string_view why) noexcept {
 
 bool ClusterClient::on_error(Node& node, Command& command, std::string_view error) {
   if (is_question(command)) return false;
-  const Time now = std::chrono::steady_clock::now();
+  const Time now = Clock::now();
   const Step step = next_step({error, node.address(), command.redirects, command.deadline}, now);
   if (step.moved) topology_.moved(*step.moved, step.address);
   if (step.refresh) arm(topology_.hint(now));
@@ -149,7 +150,7 @@ Node& ClusterClient::node_at(const ServerAddress& address) {
   }
   nodes_.push_back(std::make_unique<Node>(
       Node::Parts{loop_, target_, counters_, *this, [this] { return random_(); }}, address));
-  arm(std::chrono::steady_clock::now() + kKeptUnused);
+  arm(Clock::now() + kKeptUnused);
   return *nodes_.back();
 }
 
@@ -159,7 +160,7 @@ void ClusterClient::on_ready(Node& node) {
 }
 
 void ClusterClient::on_ended(Node& node, std::string_view why, bool was_ready) {
-  const Time now = std::chrono::steady_clock::now();
+  const Time now = Clock::now();
   topology_.set_reachable(node.address(), false);
   why_ = why;
   if (node.is_master) {
@@ -212,7 +213,7 @@ void ClusterClient::ask(const Topology::Action& action, Time now) {
 
 void ClusterClient::answered(Question& question, const Answer& answer) noexcept {
   if (is_closing_) return;
-  const Time now = std::chrono::steady_clock::now();
+  const Time now = Clock::now();
   const ServerAddress by = question.asked;
   const bool is_other = take_answer(question, answer, now);
   std::erase_if(questions_, [&](const auto& other) { return other.get() == &question; });
@@ -269,15 +270,19 @@ void ClusterClient::send_waiting(Time now) {
 
 // --- time -------------------------------------------------------------------------------------
 
-void ClusterClient::arm(Time due) {
+void ClusterClient::arm(Time due) noexcept {
   if (due >= armed_ || is_closing_) return;
   armed_ = due;
-  timer_.expires_at(std::max(due, Time{}));
-  timer_.async_wait([self = self_](const boost::system::error_code& error) {
-    ClusterClient* const client = *self;
-    if (client == nullptr || error == boost::asio::error::operation_aborted) return;
-    client->turn(std::chrono::steady_clock::now());
-  });
+  set_timer(timer_, std::max(due, Time{}));
+  try {
+    timer_.async_wait([self = self_](const boost::system::error_code& error) {
+      ClusterClient* const client = *self;
+      if (client == nullptr || error == boost::asio::error::operation_aborted) return;
+      client->turn(Clock::now());
+    });
+  } catch (...) {
+    armed_ = Time::max();  // there is no memory for it; the next call tries again
+  }
 }
 
 void ClusterClient::turn(Time now) {

@@ -1,8 +1,9 @@
 #pragma once
 
 #include <atomic>
+#include <boost/asio/basic_waitable_timer.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <memory>
 #include <random>
 #include <string>
@@ -36,7 +37,10 @@ class ClusterClient final : public Client, private Node::Owner {
   RedisStoreStats stats() const noexcept override;
 
  private:
-  using Time = std::chrono::steady_clock::time_point;
+  using Clock = std::chrono::steady_clock;
+  using Time = Clock::time_point;
+  using Timer = boost::asio::basic_waitable_timer<Clock, boost::asio::wait_traits<Clock>,
+                                                  boost::asio::io_context::executor_type>;
 
   // CLUSTER SLOTS on its way to one server.
   struct Question final : public Command {
@@ -71,7 +75,7 @@ class ClusterClient final : public Client, private Node::Owner {
   void on_script_sent(Node& node, const Script& script) override;
   void tell(StoreEventKind kind, const ServerAddress& address, std::string_view why) noexcept;
 
-  void arm(Time due);
+  void arm(Time due) noexcept;
   void turn(Time now);
   void end_overdue(Time now);
   void tend_nodes(Time now);
@@ -97,7 +101,7 @@ class ClusterClient final : public Client, private Node::Owner {
   Parked paused_;   // until they are sent again
   std::string why_ = "not connected yet";
 
-  boost::asio::steady_timer timer_;
+  Timer timer_;
   Time armed_ = Time::max();
   // The timer's handler may be on its way when this is destroyed.
   std::shared_ptr<ClusterClient*> self_;

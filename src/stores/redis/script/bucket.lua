@@ -10,7 +10,8 @@ local function bucket(key, arg, now, verb)
   if state then
     if #state ~= 27 then return nil, state end
     local magic, last, fraction, spent, numbers, forgotten = struct.unpack('<I2I7I6I4I4I4', state)
-    if magic ~= 0x11C1 or last >= 4503599627370496 or fraction >= 35184372088832 then
+    if magic ~= 0x11C1 or last >= 4503599627370496 or fraction >= 35184372088832 or
+        last > forgotten * 1048576 and forgotten < 4294967294 then
       return nil, state
     end
     if forgotten * 1048576 > now or forgotten >= 4294967294 then
@@ -53,7 +54,9 @@ local function bucket(key, arg, now, verb)
     end
   else
     if verb == 4 then
-      local whole, part = wide(l, at - struct.unpack('<I7', arg, 26), 0, p)
+      local taken_at = struct.unpack('<I7', arg, 26)
+      if taken_at > at then return state, true end -- made anew since
+      local whole, part = wide(l, at - taken_at, 0, p)
       cost = cost - whole
       if part > 0 then cost = cost - 1 end
     end

@@ -111,7 +111,7 @@ bool Counter::read_state(std::string_view said) noexcept {
   state_.units = static_cast<std::uint32_t>(reader.take(4));
   state_.tag = static_cast<std::uint32_t>(reader.take(4));
   forgotten_ = Forgotten(static_cast<std::uint32_t>(reader.take(4)));
-  return last < kEndOfInstants && state_.aux < kEndOfTicks;
+  return last < kEndOfInstants && state_.aux < kEndOfTicks && state_.last <= forgotten_.from();
 }
 
 bool Counter::read_slices(std::string_view said) noexcept {
@@ -128,6 +128,7 @@ bool Counter::read_slices(std::string_view said) noexcept {
     return false;
   }
   last_ = static_cast<core::Ticks>(last);
+  if (last_ > forgotten_.from()) return false;
   grid_ = slices::Grid(period, count);
   counts_.resize(held);
   for (std::uint32_t& c : counts_) c = static_cast<std::uint32_t>(reader.take(4));

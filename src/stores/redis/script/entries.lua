@@ -2,8 +2,8 @@
 -- the oldest in slot `head`. Each is the low 48 bits of its instant, and the low 32 of the units up
 -- to and with it: any sum is a difference, and what is looked for is found by halving.
 
-local function too_short(log)
-  error('FOREIGNVALUE ' .. log.key .. ' holds less than its first bytes say', 0)
+local function damaged(log)
+  error({err = 'FOREIGNVALUE ' .. shown(log.key) .. ' holds a damaged log'})
 end
 
 -- Entry i; 0 is the oldest. Reads 16 from there on where it is not among those last read.
@@ -13,7 +13,7 @@ local function entry(log, i)
   if offset < 0 or offset >= log.held then
     local from = log.base + slot * 10
     local bytes = redis.call('GETRANGE', log.key, from, from + 159)
-    if #bytes < 10 then too_short(log) end
+    if #bytes < 10 then damaged(log) end
     log.bytes, log.skip, log.first = bytes, 0, slot
     log.held = (#bytes - #bytes % 10) / 10
     offset = 0
@@ -63,7 +63,7 @@ local function entry_bytes(log, i, count)
     else
       bytes = redis.call('GETRANGE', log.key, from, from + run * 10 - 1)
     end
-    if #bytes ~= run * 10 then too_short(log) end
+    if #bytes ~= run * 10 then damaged(log) end
     parts[#parts + 1] = bytes
     i, count = i + run, count - run
   end

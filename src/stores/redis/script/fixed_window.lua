@@ -6,7 +6,8 @@ local function fixed_window(key, arg, now, verb)
   if state then
     if #state ~= 27 then return nil, state end
     local magic, last, aux, used, _, forgotten = struct.unpack('<I2I7I6I4I4I4', state)
-    if magic ~= 0x12C1 or last >= 4503599627370496 or aux >= 35184372088832 then
+    if magic ~= 0x12C1 or last >= 4503599627370496 or aux >= 35184372088832 or
+        last > forgotten * 1048576 and forgotten < 4294967294 then
       return nil, state
     end
     if forgotten * 1048576 > now or forgotten >= 4294967294 then
@@ -31,7 +32,10 @@ local function fixed_window(key, arg, now, verb)
     if units > capacity then return state, false end
     full = at + period - since
   else
-    if verb == 4 and at - since > struct.unpack('<I7', arg, 23) then return state, true end
+    if verb == 4 then
+      local taken_at = struct.unpack('<I7', arg, 23)
+      if taken_at < at - since or taken_at > at then return state, true end
+    end
     if capacity == 0 or units == 0 then return state, true end
     if cost < units then
       units = units - cost

@@ -1,3 +1,9 @@
+-- A key as errors show it.
+local function shown(key)
+  if #key > 64 then key = string.sub(key, 1, 64) .. '...' end
+  return (string.gsub(key, '%c', '?'))
+end
+
 -- Says that a key holds something else, or what else went wrong where it was read.
 local function foreign(key, found)
   local what = 'a value of another kind or version'
@@ -7,5 +13,5 @@ local function foreign(key, found)
     end
     what = 'another type'
   end
-  return {err = 'FOREIGNVALUE ' .. key .. ' holds ' .. what}
+  return {err = 'FOREIGNVALUE ' .. shown(key) .. ' holds ' .. what}
 end

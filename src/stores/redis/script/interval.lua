@@ -6,7 +6,8 @@ local function interval(key, arg, now, verb)
   if state then
     if #state ~= 27 then return nil, state end
     local magic, last, since, spent, numbers, forgotten = struct.unpack('<I2I7I6I4I4I4', state)
-    if magic ~= 0x11C1 or last >= 4503599627370496 or since >= 35184372088832 then
+    if magic ~= 0x11C1 or last >= 4503599627370496 or since >= 35184372088832 or
+        last > forgotten * 1048576 and forgotten < 4294967294 then
       return nil, state
     end
     if forgotten * 1048576 > now or forgotten >= 4294967294 then
@@ -40,8 +41,11 @@ local function interval(key, arg, now, verb)
     if units > capacity then return state, false end
   else
     if verb == 4 then
-      local ticks = at - struct.unpack('<I7', arg, 26)
-      cost = cost - (ticks + -ticks % period) / period * refill
+      local taken_at = struct.unpack('<I7', arg, 26)
+      if taken_at > at then return state, true end -- made anew since
+      -- What was refilled up to the last refill.
+      local ticks = at - aux - taken_at
+      if ticks > 0 then cost = cost - (ticks + -ticks % period) / period * refill end
     end
     if cost <= 0 or capacity == 0 or units == 0 then return state, true end
     if cost >= units then units, aux = 0, 0 else units = units - cost end

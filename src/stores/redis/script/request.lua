@@ -20,7 +20,8 @@ elseif verb ~= 1 and all_admit then
   for i, key in ipairs(KEYS) do
     local value, ms = values[i], times[i]
     if ms then
-      ms = stated_ms or (ms < 1000 and 1 or (ms + -ms % 1000) / 1000)
+      -- Redis counts from its clock's last whole ms.
+      ms = stated_ms or (ms < 0 and 1 or (ms + -ms % 1000) / 1000 + 1)
     end
     if type(value) == 'table' then
       for _, command in ipairs(value) do redis.call(unpack(command)) end

@@ -21,7 +21,8 @@ local function sliding_window_counter(key, arg, now, verb)
     if size < 0 or size % 4 ~= 0 or size > 4004 then return nil, state end
     local magic, changed, old_period, old_n, forgotten = struct.unpack('<I2I7I6I2I4', state)
     if magic ~= 0x14C1 or changed >= 4503599627370496 or old_n < 1 or old_n > 1000 or
-        old_period < 1000 or old_period >= 35184372088832 or size > 4 * (old_n + 1) then
+        old_period < 1000 or old_period >= 35184372088832 or size > 4 * (old_n + 1) or
+        changed > forgotten * 1048576 and forgotten < 4294967294 then
       return nil, state
     end
     if forgotten * 1048576 > now or forgotten >= 4294967294 then

@@ -20,7 +20,7 @@ local function live_summaries(log, age)
   local value = log.value
   if log.summaries * 16 + 56 > #value then
     value = redis.call('GETRANGE', log.key, 0, log.base - 1)
-    if #value ~= log.base then too_short(log) end
+    if #value ~= log.base then damaged(log) end
   end
   for at = 57, 41 + log.summaries * 16, 16 do
     local first, last, units = struct.unpack('<I6I6I4', value, at)

@@ -5,15 +5,16 @@
 local function open_log(key, value, magic, now)
   local log = {key = key, last = now, value = value, forgotten = 0, expires = 0, room = 0, count = 0,
                summaries = 0, before = 0, after = 0, oldest = 0, newest = 0, base = 56}
-  if value == '' then return log end
+  if value == '' then return redis.call('EXISTS', key) == 0 and log or nil end
   if #value < 56 then return nil end
   local first, last, forgotten, expires, space, summaries, room, head, count, before, after, oldest,
     newest = struct.unpack('<I2I7I4I7I2I2I4I4I4I4I4I6I6', value)
   local base = 56 + space * 16
   local size = base + room * 10
   if first ~= magic or last >= 4503599627370496 or summaries > space or
-      space > 0 and magic == 0x13C1 or
-      count > room or head > room or #value ~= (size < 1056 and size or 1056) then
+      space > 0 and magic == 0x13C1 or count > room or head > room or
+      count == 0 and before ~= after or last > forgotten * 1048576 and forgotten < 4294967294 or
+      #value ~= (size < 1056 and size or 1056) then
     return nil
   end
   log.is_known = forgotten * 1048576 > now or forgotten >= 4294967294
@@ -35,6 +36,11 @@ local function expire(log, age)
   end
   log.units = (log.after - log.before) % 4294967296
   log.live = log.count - log.expired
+  if log.live > 0 then
+    if age_of(log, log.newest) >= age then damaged(log) end
+  elseif log.units > 0 then
+    damaged(log)
+  end
 end
 
 -- Until what counts is `units` less, no more than there are.
@@ -44,8 +50,9 @@ local function wait_for(log, age, live, units)
     units = units - summary[1]
   end
   local i = first_entry(log, log.expired, nil, log.before, units)
-  if i == log.count then too_short(log) end
-  return age - age_of(log, (entry(log, i)))
+  local wait = i < log.count and age - age_of(log, (entry(log, i))) or 0
+  if wait <= 0 then damaged(log) end
+  return wait
 end
 
 -- The reply: what the log says of itself at that instant.
@@ -77,6 +84,7 @@ local function store(log, magic, at, now, period, capacity, live, keep, tail)
   local final
   if count > 0 then
     final = at - (at - log.newest) % 281474976710656
+    if at - final >= period then damaged(log) end
   elseif #live > 0 then
     final = log.last - live[#live][3]
   end

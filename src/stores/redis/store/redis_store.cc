@@ -1,5 +1,7 @@
 #include "sluice/redis_store.h"
 
+#include <semaphore.h>
+
 #include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -21,21 +23,25 @@ using redis::Operation;
 // One caller that waits. Kept by the store for the next one.
 class Waiter final : public Operation::Owner {
  public:
-  explicit Waiter(std::unique_ptr<Operation> operation) : operation_(std::move(operation)) {}
+  explicit Waiter(std::unique_ptr<Operation> operation) : operation_(std::move(operation)) {
+    ::sem_init(&done_, 0, 0);
+  }
+  ~Waiter() override { ::sem_destroy(&done_); }
 
   Operation& operation() noexcept { return *operation_; }
-  void begin() noexcept { done_.store(0, std::memory_order_relaxed); }
-  void wait() const noexcept { done_.wait(0, std::memory_order_acquire); }
-  void finished(Operation&) noexcept override {
-    done_.store(1, std::memory_order_release);
-    done_.notify_one();
+  // Sleeps at once: a round trip is long, and std::atomic::wait() spins and yields first, which
+  // with many callers takes as much time as all the rest.
+  void wait() noexcept {
+    while (::sem_wait(&done_) != 0) {
+    }
   }
+  void finished(Operation&) noexcept override { ::sem_post(&done_); }
 
   Waiter* next = nullptr;  // in the queue to the store's thread
 
  private:
   std::unique_ptr<Operation> operation_;
-  std::atomic<int> done_{0};
+  ::sem_t done_;
 };
 
 // From many threads to one, newest first.
@@ -123,7 +129,6 @@ class RedisStore::Impl {
       return decision;
     }
     if (waiter->operation().prepare(request)) {
-      waiter->begin();
       if (queue_.push(*waiter)) wake();
       waiter->wait();
     }

@@ -21,7 +21,7 @@ class GiveBack final : public Command {
 
 }  // namespace
 
-bool ScriptOperation::prepare(const Request& request) noexcept {
+bool ScriptOperation::prepare(const Request& request) noexcept try {
   const PlanOptions plan{options_.prefix, options_.by_slot, options_.stated_expiry_ms};
   verb_ = request.verb;
   each_ = request.each;
@@ -40,6 +40,9 @@ bool ScriptOperation::prepare(const Request& request) noexcept {
     plan_.write(i, part);
   }
   return true;
+} catch (const std::bad_alloc&) {
+  refuse(Reason::kStoreError, each_);
+  return false;
 }
 
 void ScriptOperation::start(Client& client, Owner& owner) noexcept {

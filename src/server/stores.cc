@@ -1,0 +1,96 @@
+#include "server/stores.h"
+
+#include <utility>
+
+#include "server/redis/redis_stores.h"
+#include "server/store/store_log.h"
+#include "server/store/store_metrics.h"
+#include "sluice/memory_store.h"
+#include "stores/redis/client/target.h"
+
+namespace sluice::server {
+namespace {
+
+class InMemory final : public Stores {
+ public:
+  explicit InMemory(const Config& config)
+      : max_keys_(config.max_keys),
+        max_log_bytes_(config.max_log_bytes),
+        store_({.max_keys = config.max_keys, .max_log_bytes = config.max_log_bytes}),
+        limiter_(store_) {}
+
+  bool waits() const noexcept override { return false; }
+  Limiter& limiter() override { return limiter_; }
+  std::unique_ptr<LoopStores> make(boost::asio::io_context&) override { return nullptr; }
+
+  void add_metrics(metrics::Registry& registry) override {
+    add_memory_metrics(registry, [this] { return store_.stats(); });
+  }
+  void describe(ServerStatus& status) const override {
+    const MemoryStoreStats stats = store_.stats();
+    status.store = "memory";
+    status.store_numbers = {{"keys", stats.keys},           {"max_keys", max_keys_},
+                            {"log_bytes", stats.log_bytes}, {"max_log_bytes", max_log_bytes_},
+                            {"evictions", stats.evictions}, {"swept", stats.swept}};
+  }
+
+ private:
+  const std::size_t max_keys_;
+  const std::size_t max_log_bytes_;
+  MemoryStore store_;
+  Limiter limiter_;
+};
+
+class InRedis final : public Stores {
+ public:
+  static Expected<std::unique_ptr<Stores>> open(const Config& config, Log& log) {
+    auto made = std::make_unique<InRedis>(log);
+    auto stores = RedisStores::open(config, &made->events_);
+    if (!stores) return Unexpected{stores.error()};
+    made->stores_ = std::move(*stores);
+    return std::unique_ptr<Stores>(std::move(made));
+  }
+  explicit InRedis(Log& log) : events_(log) {}
+
+  bool waits() const noexcept override { return true; }
+  Limiter& limiter() override { return nowhere_; }
+  std::unique_ptr<LoopStores> make(boost::asio::io_context& loop) override {
+    return stores_->make(loop);
+  }
+
+  void add_metrics(metrics::Registry& registry) override {
+    add_store_metrics(registry, {.events = events_,
+                                 .breaker = stores_->breaker(),
+                                 .deny_cache = stores_->deny_cache(),
+                                 .stats = [this] { return stores_->stats(); }});
+    add_memory_metrics(registry, [this] { return stores_->local().stats(); });
+  }
+  void describe(ServerStatus& status) const override {
+    const RedisStoreStats stats = stores_->stats();
+    const bool asks = stores_->breaker().state() == CircuitBreaker::State::kClosed;
+    status.store = "redis";
+    status.store_numbers = {{"connections", stats.connected}, {"under_way", stats.pending},
+                            {"requests", stats.requests},     {"timeouts", stats.timeouts},
+                            {"errors", stats.errors},         {"gave_back", stats.gave_back},
+                            {"breaker_open", asks ? 0U : 1U}};
+    status.store_at = stores_->target().shown;
+    if (const DenyCache* cache = stores_->deny_cache()) {
+      status.store_numbers.emplace_back("deny_cache_hits", cache->hits());
+    }
+  }
+
+ private:
+  StoreLog events_;
+  std::unique_ptr<RedisStores> stores_;
+  MemoryStore nothing_{{.max_keys = 1, .max_log_bytes = 1}};
+  Limiter nowhere_{nothing_};  // of a loop that has stores of its own
+};
+
+}  // namespace
+
+Expected<std::unique_ptr<Stores>> Stores::open(const Config& config, Log& log) {
+  if (config.store != "memory") return InRedis::open(config, log);
+  return std::unique_ptr<Stores>(std::make_unique<InMemory>(config));
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <memory>
+
+#include "metrics/metrics.h"
+#include "server/admin/status_page.h"
+#include "server/config/config.h"
+#include "server/logging/log.h"
+#include "server/loop.h"
+#include "sluice/expected.h"
+#include "sluice/limiter.h"
+
+namespace sluice::server {
+
+// Where the counters of a server are: in its memory, or in Redis, as `store` in its configuration
+// says.
+//
+// Thread-safety: any member from any thread. Ownership: borrows the log; outlives what it makes.
+class Stores {
+ public:
+  // Errors: what is wrong with the configuration of Redis, or a file of it that cannot be read.
+  // That the server of it is not there is none: it is connected to when it is.
+  static Expected<std::unique_ptr<Stores>> open(const Config& config, Log& log);
+
+  virtual ~Stores() = default;
+  // Whether a decision may have to wait, so that each loop has stores of its own; if not, all
+  // share limiter().
+  virtual bool waits() const noexcept = 0;
+  // Where it does not wait.
+  virtual Limiter& limiter() = 0;
+  // Where it waits: those of one loop.
+  virtual std::unique_ptr<LoopStores> make(boost::asio::io_context& loop) = 0;
+
+  virtual void add_metrics(metrics::Registry& registry) = 0;
+  virtual void describe(ServerStatus& status) const = 0;
+};
+
+}  // namespace sluice::server
