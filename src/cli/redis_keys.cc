@@ -144,7 +144,7 @@ class Reader {
     std::vector<RedisSession::Fill> commands;
     for (const std::string& key : keys) {
       for (const std::string_view verb : {"TYPE", "PTTL", "GET"}) {
-        commands.push_back([&key, verb](redis::Command& command) {
+        commands.emplace_back([&key, verb](redis::Command& command) {
           command.append(verb);
           command.append(key);
           command.slot = redis::slot_of(key);
@@ -160,7 +160,7 @@ class Reader {
     };
     // Of another type: TYPE says which.
     const auto refused = [](std::size_t, std::string_view) {};
-    if (const auto asked = session_.ask(commands, take, refused); !asked) return asked;
+    if (auto asked = session_.ask(commands, take, refused); !asked) return asked;
     for (std::size_t i = 0; i < keys.size(); ++i) {
       if (raw[i].type != "none") found_(describe(keys[i], raw[i]));
     }
@@ -284,7 +284,7 @@ Expected<bool> find_keys(RedisSession& session, const KeyQuery& query,
       for (std::span<const std::string> rest(*keys); !rest.empty();) {
         if (left == 0) return false;
         const auto batch = rest.first(std::min({rest.size(), kBatch, left}));
-        if (const auto read = reader.read(batch); !read) return read;
+        if (auto read = reader.read(batch); !read) return read;
         rest = rest.subspan(batch.size());
         left -= batch.size();
       }

@@ -5,6 +5,7 @@ does: a program of its own, so that a busy test does not slow it down.
 """
 
 import asyncio
+import collections
 import json
 import pathlib
 import random
@@ -21,6 +22,7 @@ class Line:
     def __init__(self, gate, reader, writer, is_reply):
         self.gate, self.reader, self.writer, self.is_reply = gate, reader, writer, is_reply
         self.free_at = 0.0  # when what was sent so far has arrived
+        self.late = collections.deque()  # what has not: (when, bytes)
 
     async def run(self):
         loop = asyncio.get_running_loop()
@@ -33,13 +35,19 @@ class Line:
             if random.random() < way["loss"]:
                 late += random.uniform(0.2, 0.4)  # sent again after a timeout, what follows waits
             self.free_at = max(self.free_at, loop.time() + late)
-            if self.free_at > loop.time():
-                loop.call_at(self.free_at, self._write, data)
+            if self.late or self.free_at > loop.time():
+                self.late.append((self.free_at, data))
+                loop.call_at(self.free_at, self._write_late)
             else:
                 self._write(data)
             if self.is_reply and way["way"] == "cut":
                 await asyncio.sleep(0)
                 return
+
+    def _write_late(self):
+        now = asyncio.get_running_loop().time()
+        while self.late and self.late[0][0] <= now + 1e-4:
+            self._write(self.late.popleft()[1])
 
     def _write(self, data):
         if not self.writer.is_closing():

@@ -192,10 +192,10 @@ class FaultTest(RedisTest):
 
     @staticmethod
     def wait_until_decided(server, seconds=8):
-        """Until the store decides, and not a policy."""
+        """Until the store decides, and not a policy: by every thread's connection."""
         def decided():
-            said = ask(server, "/allow", "whether it is there", cost=0)
-            return said.reason == "ok"
+            return all(ask(server, "/allow", "whether it is there", cost=0).reason == "ok"
+                       for _ in range(12))
 
         wait_for(decided, seconds, "a decision of the store")
 

@@ -8,7 +8,7 @@ import unittest
 from gate import SteeredGate
 from harness import wait_for
 from redis_harness import Certificates, pick_port
-from redis_load import FaultTest, ask
+from redis_load import HEAD, FaultTest, ask, rule
 
 
 class Tls(FaultTest):
@@ -75,16 +75,20 @@ class Tls(FaultTest):
             self.wait_until_decided(server)
 
 
+ALGORITHMS = ["fixed_window", "sliding_window_log", "sliding_window_counter",
+              "sliding_window_hybrid", "leaky_bucket", "token_bucket", "gcra"]
+
+
 class Users(FaultTest):
     PASSWORD = "hunter2-hunter2"
+    # What docs/state-format.md says that its user needs, and what connecting takes.
+    COMMANDS = ("evalsha eval script time get set getrange setrange exists pexpire del "
+                "hello auth select")
 
     def setUp(self):
         self.store = self.redis()
-        # What it needs, and no more.
         self.store.command("ACL", "SETUSER", "sluice", "on", ">" + self.PASSWORD, "resetkeys",
-                           "~sluice:*", "-@all", "+hello", "+auth", "+select", "+ping", "+client",
-                           "+evalsha", "+eval", "+script|load", "+time", "+get", "+set", "+del",
-                           "+getrange", "+setrange", "+append", "+pexpire", "+strlen", "+mget")
+                           "~sluice:*", "-@all", *("+" + c for c in self.COMMANDS.split()))
 
     def file(self, text):
         file = self.folder() / "password"
@@ -93,9 +97,17 @@ class Users(FaultTest):
         return str(file)
 
     def test_a_user_with_few_rights_is_enough(self):
-        server = self.serve_store(self.store.url, username="sluice",
+        rules = HEAD + rule("allow", "allow", 20) + "".join(
+            rule(name, "deny", 20, name) for name in ALGORITHMS)
+        server = self.serve_store(self.store.url + "/3", rules, username="sluice",
                                   password_file=self.file(self.PASSWORD + "\n"))
-        self.assertEqual(self.take(server, "/refuse", "u", 25), 20)
+        for name in ALGORITHMS:
+            with self.subTest(name):
+                self.assertEqual(self.take(server, f"/{name}", "u", 25), 20)
+                for verb in ("refund", "check", "peek", "reset"):
+                    said = ask(server, f"/{name}", "u", verb=verb)
+                    self.assertIn(said.reason, ("ok", "limited"), (verb, said))
+                self.assertEqual(self.take(server, f"/{name}", "u", 25), 20)
 
     def test_a_password_may_stand_in_the_url_or_the_environment(self):
         url = self.store.url.replace("redis://", f"redis://sluice:{self.PASSWORD}@")

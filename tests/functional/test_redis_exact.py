@@ -1,10 +1,13 @@
 """Several servers of ours and many connections to each share limits on one Redis, exactly."""
 
 import concurrent.futures
+import json
 import multiprocessing
+import subprocess
 import time
 import unittest
 
+from harness import binary
 from redis_harness import Resp, die_with_parent
 from redis_load import Asker, FaultTest, ask, question
 
@@ -129,6 +132,46 @@ rules:
         admitted = sum(self.ask_all(running, "/hot", 1).values())
         self.assertLessEqual(admitted, 500)
         self.assertGreaterEqual(admitted, 400)
+
+
+class Library(FaultTest):
+    """`sluice decide` asks by the library's store."""
+
+    def decide(self, url):
+        """Eight processes that ask at once admit exactly what the limits hold."""
+        folder = self.folder()
+        config = folder / "sluice.yaml"
+        config.write_text(json.dumps({"version": 1, "store": url, "redis": {"deadline": "5s"}}))
+        limits = {"hot": 500, **{f"key{i}": 7 for i in range(40)}}
+        lines = []
+        for i in range(400):
+            for key in ("hot", f"key{i % 40}"):
+                limit = {"algorithm": "gcra", "limit": 1, "per": "24h", "burst": limits[key] - 1}
+                charge = {"key": key, "limit": limit}
+                request = {"at_us": 1_800_000_000_000_000, "charges": [charge]}
+                lines.append((key, json.dumps(request)))
+        requests = folder / "requests"
+        requests.write_text("".join(line + "\n" for _, line in lines))
+        running = []
+        for i in range(PROCESSES):
+            with open(requests) as source, open(folder / f"answers{i}", "w") as answers:
+                running.append(subprocess.Popen([binary(), "decide", "--config", str(config)],
+                                                stdin=source, stdout=answers,
+                                                preexec_fn=die_with_parent))
+        admitted = dict.fromkeys(limits, 0)
+        for i, process in enumerate(running):
+            self.assertEqual(process.wait(60), 0)
+            answers = (folder / f"answers{i}").read_text().splitlines()
+            self.assertEqual(len(answers), len(lines))
+            for (key, _), answer in zip(lines, answers):
+                admitted[key] += json.loads(answer)["outcome"] == "allowed"
+        self.assertEqual(admitted, limits)
+
+    def test_eight_processes_on_a_standalone_redis(self):
+        self.decide(self.redis().url)
+
+    def test_eight_processes_on_a_cluster(self):
+        self.decide(self.cluster(replicas=0).url)
 
 
 class Sharing(FaultTest):

@@ -227,8 +227,13 @@ class ThePolicies(FaultTest):
         said = [ask(self.server, "/allow", "fast") for _ in range(200)]
         quick = sorted(s.seconds for s in said)[len(said) // 2]
         self.assertLess(quick, DEADLINE / 4, "the middle one of many")
+        self.assertEqual(self.server.metrics()["sluice_store_breaker_open"], 1)
+        self.gate.open()
+        self.wait_until_decided(self.server)
+        self.assertEqual(self.server.metrics()["sluice_store_breaker_open"], 0)
         log = self.server.log()
-        self.assertIn("breaker", log)
+        for event in ("connection_lost", "connect_failed", "breaker_opened", "breaker_closed"):
+            self.assertIn(f"event={event}", log)
         self.assertIn(self.gate.address, log)
 
 

@@ -194,7 +194,7 @@ class RedisRules(RedisTest):
 
 
 class ClusterRules(RedisTest):
-    def test_are_pushed_to_a_cluster_and_shown_from_it(self):
+    def test_are_pushed_to_a_cluster_and_followed_and_shown_from_it(self):
         cluster = self.cluster(replicas=0)
         texts = self.folder()
         (texts / "a.yaml").write_text(rules("a"))
@@ -205,3 +205,8 @@ class ClusterRules(RedisTest):
             self.assertIn(f"version {version}, ", done.stdout)
         shown = sluice("rules", "show", "--store", cluster.url)
         self.assertTrue(shown.stdout.endswith(rules("a", 2)), shown)
+        server = self.serve(config={"store": cluster.url, "rules": "redis"})
+        self.assertEqual(RedisRules.limit_of(server), 2)
+        (texts / "a.yaml").write_text(rules("a", 3))
+        sluice("rules", "push", "a.yaml", "--store", cluster.url, cwd=texts)
+        wait_for(lambda: RedisRules.limit_of(server) == 3, 5, "the push")

@@ -172,6 +172,17 @@ std::int64_t extreme_move(Dice& dice, const sluice_oracle::Spec& spec) {
        static_cast<std::int64_t>(dice.magnitude(std::uint64_t{1} << 52)), 1 << 20});
 }
 
+// The first tick of a later slice, and one where that tick lies as good as on the slice's edge, so
+// that any rounding puts it on the wrong side.
+std::int64_t sharp_edge(const sluice_oracle::Spec& spec, std::int64_t now) {
+  __extension__ using Wide = __int128;
+  const Wide per = spec.per_us;
+  const auto n = static_cast<Wide>(slices(spec));
+  Wide edge = (now * n / per + 1) * per;
+  for (int tries = 0; tries < 5000 && (n - edge % n) % n > 2; ++tries) edge += per;
+  return static_cast<std::int64_t>((edge + n - 1) / n);
+}
+
 ToldHistory extreme_history(Dice& dice) {
   using sluice_oracle::Verb;
   ToldHistory told;
@@ -188,7 +199,9 @@ ToldHistory extreme_history(Dice& dice) {
     sluice_property::Step step;
     step.verb = dice.any_of(
         {Verb::kTake, Verb::kTake, Verb::kTake, Verb::kTake, Verb::kPeek, Verb::kRefund});
-    now = std::clamp<std::int64_t>(now + extreme_move(dice, spec), 0, sluice_property::kLastTick);
+    now += extreme_move(dice, spec);
+    if (spec.slices && dice.chance(40)) now = sharp_edge(spec, now) + dice.between(-1, 1);
+    now = std::clamp<std::int64_t>(now, 0, sluice_property::kLastTick);
     step.at_us = now;
     const std::uint64_t charges = dice.chance(20) ? 3 : 1;
     for (std::uint64_t i = 0; i < charges; ++i) {
@@ -206,6 +219,26 @@ TEST_P(Extremes, NumbersAtTheirEndsAreAnsweredAsByTheOracleAndTheMemoryStore) {
 }
 INSTANTIATE_TEST_SUITE_P(Histories, Extremes, testing::Values(6));
 
+// What counts at a change of grid is more than one slice holds.
+TEST_F(Extremes, AChangeOfGridCarriesWhatTheLargestLimitHolds) {
+  using sluice_oracle::Verb;
+  constexpr std::int64_t kDay = std::int64_t{86400} * 1000 * kMillisecond;
+  const sluice_oracle::Spec spec{.algorithm = sluice_oracle::Algorithm::kSlidingWindowCounter,
+                                 .limit = kMaxUnits,
+                                 .per_us = 365 * kDay};
+  sluice_oracle::Spec other = spec;
+  other.slices = 7;
+  other.weighting = sluice_oracle::Weighting::kNone;
+  const std::int64_t later = 32993455000 * kMillisecond;
+  ToldHistory told;
+  told.steps = {{Verb::kTake, {{"key", spec, kMaxUnits}}, 0},
+                {Verb::kTake, {{"key", spec, 1}}, later},
+                {Verb::kRefund, {{"key", other, 2}}, later},
+                {Verb::kTake, {{"key", other, 1}}, later}};
+  told.answers = oracle_answers(told.steps);
+  compare(told);
+}
+
 // --- logs of thousands of entries, which the scripts keep in another form than short ones ---
 
 struct LongHistory {
@@ -219,8 +252,8 @@ class LongLogTeller {
   LongLogTeller(Dice& dice, std::size_t steps) : dice_(dice), steps_(steps) {
     spec_.algorithm = dice.any_of({sluice_oracle::Algorithm::kSlidingWindowLog,
                                    sluice_oracle::Algorithm::kSlidingWindowHybrid});
-    spec_.limit = dice.any_of<std::uint64_t>({90, 150, 500, 2000, 5000});
-    spec_.per_us = dice.any_of<std::int64_t>({1000000, 60000000, 86400000000});
+    spec_.limit = unit_ * dice.any_of<std::uint64_t>({90, 150, 500, 2000, 5000});
+    spec_.per_us = dice.any_of<std::int64_t>({1000000, 60000000, 86400000000, kMaxPeriod / 2});
     change_slices();
   }
 
@@ -242,13 +275,15 @@ class LongLogTeller {
   }
 
   void change_numbers() {
-    if (dice_.chance(50)) spec_.limit = 80 + dice_.below(3000);
-    if (dice_.chance(50)) spec_.per_us = spec_.per_us * dice_.between(50, 200) / 100;
+    if (dice_.chance(50)) spec_.limit = unit_ * (80 + dice_.below(3000));
+    if (dice_.chance(50)) {
+      spec_.per_us = std::min(spec_.per_us * dice_.between(50, 200) / 100, kMaxPeriod);
+    }
     if (dice_.chance(50)) change_slices();
   }
 
   std::int64_t random_move() {
-    const auto limit = static_cast<std::int64_t>(spec_.limit);
+    const auto limit = static_cast<std::int64_t>(spec_.limit / unit_);
     if (dice_.chance(2)) return dice_.between(0, spec_.per_us);
     if (dice_.chance(20)) return 0;
     return dice_.between(0, 3 * spec_.per_us / limit / (dice_.chance(50) ? 4 : 1));
@@ -256,9 +291,9 @@ class LongLogTeller {
 
   std::uint64_t random_cost(sluice_oracle::Verb verb) {
     if (verb == sluice_oracle::Verb::kRefund) {
-      return dice_.chance(5) ? dice_.below(spec_.limit) : dice_.below(8);
+      return dice_.chance(5) ? dice_.below(spec_.limit) : dice_.below(8 * unit_);
     }
-    return dice_.chance(2) ? dice_.below(spec_.limit + 2) : 1 + dice_.below(2);
+    return dice_.chance(2) ? dice_.below(spec_.limit + 2) : 1 + dice_.below(2 * unit_);
   }
 
   sluice_property::Step next_step() {
@@ -276,6 +311,8 @@ class LongLogTeller {
 
   Dice& dice_;
   std::size_t steps_;
+  // Products of large numbers are computed in another way than those of small ones.
+  std::uint64_t unit_ = dice_.any_of<std::uint64_t>({1, 1, 800'000});
   sluice_oracle::Spec spec_;
   std::int64_t now_ = 1700000000123456;
   std::int64_t untouched_at_ = 0;

@@ -154,5 +154,37 @@ TEST_F(StateFormat, IsWhatItsPageShows) {
   }
 }
 
+TEST_F(StateFormat, ChargesOfOneInstantShareAnEntry) {
+  for (const sluice::Limit& limit : {sluice::Limit(sluice::sliding_window_log(100).per(1min)),
+                                     sluice::Limit(sluice::sliding_window_hybrid(100).per(1min))}) {
+    for (int i = 0; i < 30; ++i) {
+      ASSERT_TRUE(limiter_.try_acquire("key", limit, 2, instant(kStart + i / 10)));
+    }
+    const auto state = sluice::redis::read_counter_state(
+        limit.algorithm(), redis_.text({"GET", redis_key(kPrefix, limit.algorithm(), "key")}));
+    ASSERT_TRUE(state);
+    EXPECT_EQ(state->summary, "60 units in 3 entries");
+  }
+}
+
+// Growing, full, and shrinking: at most 12 bytes an entry while there are many, and room for a
+// hundred more where few of them are left.
+TEST_F(StateFormat, OfALogIsTwelveBytesAnEntry) {
+  const sluice::Limit limit = sluice::sliding_window_log(10'000).per(1min);
+  const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
+  const auto bytes = [&] { return number({"STRLEN", key}); };
+  std::int64_t at = kStart;
+  for (int entries = 1; entries <= 10'000; ++entries) {
+    ASSERT_TRUE(limiter_.try_acquire("key", limit, 1, instant(++at))) << store_.error();
+    EXPECT_LE(entries % 1000 == 0 ? bytes() : 0, 12 * entries + 200);
+  }
+  EXPECT_FALSE(limiter_.try_acquire("key", limit, 1, instant(at + 1)));
+  limiter_.refund("key", limit, 9900, instant(at + 2));
+  ASSERT_TRUE(limiter_.try_acquire("key", limit, 1, instant(at + 3)));
+  EXPECT_LE(bytes(), 56 + 10 * (4 * 101 + 100));
+  ASSERT_TRUE(limiter_.try_acquire("key", limit, 1, instant(at + 120'000'000)));
+  EXPECT_LE(bytes(), 200);
+}
+
 }  // namespace
 }  // namespace sluice_redis

@@ -64,6 +64,26 @@ class Undo : public ScriptTest {
     return dice.any_of<std::uint64_t>({0, 1, 1, 2, 1 + most / 2, most, 1 + dice.below(most + 1)});
   }
 
+  // Returns how often something was given back.
+  template <typename Counter>
+  static std::size_t interleave(Dice& dice, Counter& counter, const Spec& spec, std::int64_t now) {
+    std::size_t given_back = 0;
+    for (int i = 0; i < 40 && !HasFailure(); ++i) {
+      now += random_move(dice, spec);
+      const std::uint64_t cost = random_cost(dice, spec);
+      if (dice.chance(30)) {
+        counter.take_for_now(now, cost);
+      } else if (dice.chance(40) && counter.has_taken_for_now()) {
+        counter.give_back(dice.below(40));
+        ++given_back;
+      } else {
+        counter.take(now, cost);
+      }
+      counter.compare(now);
+    }
+    return given_back;
+  }
+
   std::size_t prefixes_ = 0;
 };
 
@@ -123,6 +143,15 @@ class Interleaving {
     }
   }
 
+  // Nowhere does Redis have more left than the store that never saw what was given back.
+  void compare(std::int64_t now) {
+    const Decision here = sluice::Limiter(redis_).peek("key", limit_, 0, instant(now));
+    const Decision there = sluice::Limiter(*memory_).peek("key", limit_, 0, instant(now));
+    EXPECT_LE(here.remaining, there.remaining) << sluice_property::to_json(spec_) << "\n" << told_;
+    EXPECT_GE(here.reset_after, there.reset_after) << sluice_property::to_json(spec_) << "\n"
+                                                   << told_;
+  }
+
   bool has_taken_for_now() const { return !taken_.empty(); }
 
   void give_back(std::size_t which) {
@@ -178,22 +207,28 @@ Spec random_monotonous_spec(Dice& dice) {
 TEST_F(Undo, NeverLeadsToMoreThanWouldBeAdmittedWithoutBoth) {
   Dice dice(12);
   std::size_t given_back = 0;
-  for (int history = 0; history < 400 && !HasFailure(); ++history) {
+  for (int history = 0; history < 600 && !HasFailure(); ++history) {
     const Spec spec = random_monotonous_spec(dice);
     Interleaving counter(redis_, fresh_prefix(), spec);
-    std::int64_t now = kStart;
-    for (int i = 0; i < 40 && !HasFailure(); ++i) {
-      now += random_move(dice, spec);
-      const std::uint64_t cost = random_cost(dice, spec);
-      if (dice.chance(30)) {
-        counter.take_for_now(now, cost);
-      } else if (dice.chance(40) && counter.has_taken_for_now()) {
-        counter.give_back(dice.below(40));
-        ++given_back;
-      } else {
-        counter.take(now, cost);
-      }
-    }
+    given_back += interleave(dice, counter, spec, kStart);
+  }
+  EXPECT_GT(given_back, 500u);
+}
+
+// As above for tokens that come back at intervals, while it is never untouched: the refills come at
+// the same instants then.
+TEST_F(Undo, OfTokensRefilledAtIntervalsNeverLeadsToMoreEither) {
+  Dice dice(14);
+  std::size_t given_back = 0;
+  for (int history = 0; history < 300 && !HasFailure(); ++history) {
+    const Spec spec{.algorithm = Algorithm::kTokenBucket,
+                    .limit = 1 + dice.below(5),
+                    .per_us = dice.between(1000, 1000000),
+                    .burst = 1000,
+                    .refill = sluice_oracle::Refill::kInterval};
+    Interleaving counter(redis_, fresh_prefix(), spec);
+    counter.take(kStart, 500);
+    given_back += interleave(dice, counter, spec, kStart);
   }
   EXPECT_GT(given_back, 500u);
 }

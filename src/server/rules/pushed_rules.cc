@@ -39,7 +39,7 @@ void PushedRules::follow(boost::asio::io_context& loop, RulesKeeper& keeper, Log
   keeper_ = &keeper;
   log_ = &log;
   changed_ = std::move(changed);
-  rules_.reset(new RedisRules(loop, source_, known_, *this));  // an owner to itself alone
+  rules_ = std::make_unique<RedisRules>(loop, source_, known_, *this);
 }
 
 void PushedRules::on_rules(PublishedRules rules) {

@@ -16,7 +16,7 @@ namespace sluice::server {
 //
 // Thread-safety: the loop's thread, once follow() was called. Ownership: has the keeper; borrows
 // the loop and the log.
-class PushedRules final : RedisRules::Owner {
+class PushedRules final : public RedisRules::Owner {
  public:
   // Waits at most 5 s for rules. Errors: lines that say why there are none, or what is wrong with
   // them.

@@ -3,6 +3,7 @@
 #include <hiredis/hiredis.h>
 
 #include <algorithm>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -55,7 +56,13 @@ void RedisRules::wait() {
   });
 }
 
-void RedisRules::looked(const redis::Answer& answer) noexcept {
+void RedisRules::Look::done(const redis::Answer& answer) noexcept try {
+  rules_.looked(answer);
+} catch (const std::exception&) {
+  std::terminate();  // no memory: rules that nobody follows any more would go unnoticed
+}
+
+void RedisRules::looked(const redis::Answer& answer) {
   if (ended_) return;
   if (answer.failure == redis::Failure::kError) {
     trouble(State::kWrong, source_.key + ": " + std::string(answer.text));

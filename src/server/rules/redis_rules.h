@@ -54,14 +54,14 @@ class RedisRules {
   class Look final : public redis::Command {
    public:
     explicit Look(RedisRules& rules) : rules_(rules) {}
-    void done(const redis::Answer& answer) noexcept override { rules_.looked(answer); }
+    void done(const redis::Answer& answer) noexcept override;
 
    private:
     RedisRules& rules_;
   };
 
   void look();
-  void looked(const redis::Answer& answer) noexcept;
+  void looked(const redis::Answer& answer);
   void see_id(const redisReply& reply);
   void see_rules(const redisReply& reply);
   void trouble(State state, std::string_view why);

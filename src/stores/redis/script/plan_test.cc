@@ -281,6 +281,124 @@ TEST(PlanReplies, ThatNoScriptGivesAreMalformed) {
   }
 }
 
+// A number in bytes, the least significant first.
+std::string bytes(std::uint64_t number, std::size_t size) {
+  std::string text;
+  for (std::size_t i = 0; i < size; ++i) text += static_cast<char>(number >> (8 * i));
+  return text;
+}
+
+constexpr std::uint64_t kNowTicks = 1700000000123456;
+constexpr std::uint64_t kAdmits = std::uint64_t{1} << 52;
+
+Plan::Read read_text(Plan& plan, std::size_t part, const std::string& text) {
+  BuiltReply reply = of_type(REDIS_REPLY_STRING, text);
+  return plan.read(part, reply.get());
+}
+
+// A bucket of which so many units were spent at kNow.
+std::string bucket_state(std::uint32_t units, const Limit& limit) {
+  return "\xC1\x11" + bytes(kNowTicks, 7) + bytes(0, 6) + bytes(units, 4) +
+         bytes(limit.tag() << 1, 4) + bytes((kNowTicks >> 20) + 100, 4);
+}
+
+TEST(PlanReplies, SayWhatWasFoundAndTheNumbersFollow) {
+  const std::vector<Charge> charges = {{"a", kBucket, 3}};
+  Plan plan;
+  ASSERT_TRUE(plan.begin({.prefix = "p:"}, Verb::kTake, charges, kNow));
+  std::array<Decision, 1> each;
+  Decision all;
+
+  ASSERT_EQ(read_text(plan, 0, bytes(kNowTicks + kAdmits, 7) + bytes(0, 2)), Plan::Read::kAllowed);
+  plan.answer(each, all);
+  EXPECT_EQ(all, (Decision{.limit = 10, .remaining = 7, .reset_after = 18s}));
+  EXPECT_EQ(each[0], all);
+
+  const std::string found = bucket_state(9, kBucket);
+  ASSERT_EQ(read_text(plan, 0, bytes(kNowTicks, 7) + bytes(found.size(), 2) + found),
+            Plan::Read::kDenied);
+  plan.answer(each, all);
+  EXPECT_EQ(all, (Decision{.outcome = Outcome::kDenied,
+                           .reason = Reason::kLimited,
+                           .limit = 10,
+                           .remaining = 1,
+                           .reset_after = 54s,
+                           .retry_after = 12s}));
+}
+
+// The script's decision is made again here; one that came out otherwise is none of ours.
+TEST(PlanReplies, ThatContradictThemselvesAreMalformed) {
+  const std::vector<Charge> charges = {{"a", kBucket, 3}};
+  const std::string fits = bucket_state(7, kBucket);
+  const std::string full = bucket_state(9, kBucket);
+  const auto reply = [](std::uint64_t head, const std::string& state) {
+    return bytes(head, 7) + bytes(state.size(), 2) + state;
+  };
+  const std::vector<std::string> replies = {
+      reply(kNowTicks, fits),
+      reply(kNowTicks + kAdmits, full),
+      reply(kNowTicks + 1 + kAdmits, fits),
+      reply(kNowTicks + 2 * kAdmits, fits),
+      reply(kNowTicks + kAdmits, fits) + "x",
+      reply(kNowTicks + kAdmits, fits.substr(0, 26)),
+      reply(kNowTicks + kAdmits, "\xC1\x12" + fits.substr(2)),
+      reply(kNowTicks + kAdmits, fits).substr(0, 20),
+      reply(kNowTicks + kAdmits, fits.substr(0, 23) + bytes(1, 4)),  // forgotten before its change
+      bytes(kNowTicks + kAdmits, 7),
+      bytes(kNowTicks + kAdmits, 6)};
+  Plan plan;
+  ASSERT_TRUE(plan.begin({.prefix = "p:"}, Verb::kTake, charges, kNow));
+  ASSERT_EQ(read_text(plan, 0, reply(kNowTicks + kAdmits, fits)), Plan::Read::kAllowed);
+  for (std::size_t i = 0; i < replies.size(); ++i) {
+    EXPECT_EQ(read_text(plan, 0, replies[i]), Plan::Read::kMalformed) << i;
+  }
+}
+
+TEST(PlanReplies, OfATakeAtTheServersTimeSayNoSize) {
+  const std::vector<Charge> charges = {{"a", kBucket, 3}};
+  Plan plan;
+  ASSERT_TRUE(plan.begin({.prefix = "p:"}, Verb::kTake, charges, std::nullopt));
+  EXPECT_EQ(read_text(plan, 0, bytes(kNowTicks + kAdmits, 7)), Plan::Read::kAllowed);
+  EXPECT_EQ(read_text(plan, 0, bytes(kNowTicks + kAdmits, 7) + bucket_state(7, kBucket)),
+            Plan::Read::kAllowed);
+  EXPECT_EQ(read_text(plan, 0, bytes(kNowTicks, 7) + bucket_state(8, kBucket)),
+            Plan::Read::kDenied);
+}
+
+TEST(PlanReplies, OfPartsThatAdmittedWhileAnotherDeniedAreAnsweredAsUntouched) {
+  const std::vector<Charge> charges = {{"a", kBucket, 3, "x"}, {"b", kBucket, 3, "y"}};
+  Plan plan;
+  ASSERT_TRUE(plan.begin({.prefix = "p:", .by_slot = true}, Verb::kTake, charges, kNow));
+  ASSERT_EQ(plan.parts(), 2u);
+  const std::string full = bucket_state(9, kBucket);
+  ASSERT_EQ(read_text(plan, 0, bytes(kNowTicks + kAdmits, 7) + bytes(0, 2)), Plan::Read::kAllowed);
+  ASSERT_EQ(read_text(plan, 1, bytes(kNowTicks, 7) + bytes(full.size(), 2) + full),
+            Plan::Read::kDenied);
+  std::array<Decision, 2> each;
+  Decision all;
+  plan.answer(each, all);
+  EXPECT_EQ(each[0], (Decision{.limit = 10, .remaining = 10}));
+  EXPECT_EQ(each[1].retry_after, Duration{12s});
+  EXPECT_EQ(all, each[1]);
+}
+
+TEST(PlanUndo, NamesThePartsKeysItsCostAndTheInstantOfTheTake) {
+  const std::vector<Charge> charges = {{"a", kBucket, 3, "x"}, {"b", kBucket, 4, "y"}};
+  Plan plan;
+  ASSERT_TRUE(plan.begin({.prefix = "p:", .by_slot = true}, Verb::kTake, charges, std::nullopt));
+  ASSERT_EQ(read_text(plan, 1, bytes(kNowTicks + kAdmits, 7)), Plan::Read::kAllowed);
+  const std::vector<std::string> take = call_of(plan, 1).arguments;
+  Sent command;
+  plan.write_undo(1, command);
+  const std::vector<std::string> elements = elements_of(command);
+  ASSERT_EQ(elements.size(), 4u);
+  EXPECT_EQ(elements[0], "1");
+  EXPECT_EQ(elements[1], "p:t{y}b");
+  EXPECT_EQ(elements[2][0], '\x04');
+  EXPECT_EQ(elements[3], take.back() + bytes(kNowTicks, 7));
+  EXPECT_EQ(command.slot, slot_of("p:t{y}b"));
+}
+
 // Whatever comes, it is a decision or malformed, and nothing is read that is not there.
 TEST(PlanReplies, OfRandomNumbersAndBytesAreReadSafely) {
   std::mt19937_64 random(5);

@@ -25,22 +25,34 @@ constexpr Families kOnlyCounter = bit_of(Family::kSlidingWindowCounter);
 constexpr Families kOnlyHybrid = bit_of(Family::kSlidingWindowHybrid);
 constexpr Families kAnyLog = static_cast<Families>(bit_of(Family::kSlidingWindowLog) | kOnlyHybrid);
 
+// The functions for logs are many, and made at each call: inside of one, they are made only when it
+// is called.
+constexpr std::string_view kAnyLogBegins =
+    "local function any_log(key, arg, now, verb, value)\n"
+    "value = value or redis.pcall('GETRANGE', key, '0', '1055')\n";
+constexpr std::string_view kAnyLogEnds =
+    "return window_log(key, arg, now, verb, value)\n"
+    "end\n";
+
 // In an order in which each piece finds those that it uses.
-constexpr std::array<Piece, 10> kPieces = {{
+constexpr std::array<Piece, 13> kPieces = {{
     {lua::kForeign, static_cast<Families>(kSets - 1)},
     {lua::kWide, static_cast<Families>(kOnlyBucket | kOnlyCounter | kOnlyHybrid)},
     {lua::kSlice, static_cast<Families>(kOnlyCounter | kOnlyHybrid)},
+    {kAnyLogBegins, kAnyLog},
     {lua::kEntries, kAnyLog},
     {lua::kSummaries, kOnlyHybrid},
+    {lua::kWindowLog, kAnyLog},
+    {kAnyLogEnds, kAnyLog},
+    {lua::kShortLog, bit_of(Family::kSlidingWindowLog)},
     {lua::kBucket, kOnlyBucket},
     {lua::kInterval, bit_of(Family::kInterval)},
     {lua::kFixedWindow, bit_of(Family::kFixedWindow)},
     {lua::kSlidingWindowCounter, kOnlyCounter},
-    {lua::kWindowLog, kAnyLog},
 }};
 
 constexpr std::array<std::string_view, kFamilies> kLooks = {
-    "bucket", "interval", "fixed_window", "sliding_window_counter", "window_log", "window_log"};
+    "bucket", "interval", "fixed_window", "sliding_window_counter", "short_log", "any_log"};
 constexpr std::array<std::string_view, kFamilies> kNames = {"bucket",
                                                             "interval",
                                                             "fixed_window",

@@ -147,10 +147,9 @@ local function without(log, instant, units)
   return i - log.expired, table.concat(tail)
 end
 
-local function window_log(key, arg, now, verb)
+local function window_log(key, arg, now, verb, value)
   local cost, capacity, period, slices = struct.unpack('<I6I4I6I2', arg, 2)
   local magic = slices == 0 and 0x13C1 or 0x15C1
-  local value = redis.pcall('GETRANGE', key, '0', '1055')
   local log = open_log(key, value, magic, now)
   if not log then return nil, value end
   local at = now < log.last and log.last or now
