@@ -232,7 +232,7 @@ class RedisBench {
   RedisServer server_;
   Options options_;
   std::size_t cases_ = 0;
-};  // namespace sluice::bench
+};
 
 }  // namespace
 }  // namespace sluice::bench

@@ -57,11 +57,14 @@ class Asker:
     def __exit__(self, *_):
         self.raw.close()
 
-    def ask(self, body):
+    def send(self, body):
         text = json.dumps(body)
-        start = time.monotonic()
         head = f"POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: {len(text)}\r\n\r\n"
         self.raw.send(head + text)
+
+    def ask(self, body):
+        start = time.monotonic()
+        self.send(body)
         answer = self.raw.answer()
         said = answer.json
         first = said["limits"][0] if said.get("limits") else {}

@@ -1,12 +1,15 @@
 """What callers see while the Redis behind a server of ours dies, stops, or is far away, and that
 they see the store's own answers again without a restart."""
 
+import concurrent.futures
+import signal
 import time
 import unittest
 
 from gate import SteeredGate
+from harness import wait_for
 from redis_harness import Redis, pick_port
-from redis_load import DEADLINE, LIMIT, FaultTest, Callers, ask
+from redis_load import DEADLINE, LIMIT, Asker, Callers, FaultTest, ask, question
 
 
 class AProcess(FaultTest):
@@ -167,6 +170,60 @@ class TheWayThere(FaultTest):
         self.assertGreater(reasons["ok"], 0.3 * sum(reasons.values()), reasons)
 
 
+class WhileOthersWait(FaultTest):
+    """For a Redis that says nothing, with a long deadline and one thread."""
+
+    DEADLINE = 3
+
+    def setUp(self):
+        self.store = self.redis()
+        self.server = self.serve_store(self.store.url, threads=1, deadline=f"{self.DEADLINE}s")
+        self.pool = concurrent.futures.ThreadPoolExecutor(30)
+        self.addCleanup(self.pool.shutdown)
+
+    def ask_many(self):
+        """Twenty requests that wait."""
+        waiting = [self.pool.submit(ask, self.server, "/allow", f"u{i}") for i in range(20)]
+        time.sleep(0.3)
+        self.assertFalse(any(one.done() for one in waiting))
+        return waiting
+
+    def test_doors_that_need_no_store_answer_at_once(self):
+        self.store.pause()
+        waiting = self.ask_many()
+        waiting.append(self.pool.submit(
+            self.server.admin_request, "GET", "/v1/keys?rule=allow&header.x-user=u1"))
+        for _ in range(10):
+            start = time.monotonic()
+            self.assertEqual(self.server.get("/healthz").status, 200)
+            self.assertEqual(self.server.get("/metrics").status, 200)
+            self.assertEqual(self.server.admin_request("GET", "/v1/status").status, 200)
+            self.assertLess(time.monotonic() - start, 1)
+        self.store.resume()
+        self.assertEqual({one.result().status for one in waiting}, {200})
+        self.assertEqual({one.result().reason for one in waiting[:-1]}, {"ok"})
+
+    def test_a_client_that_leaves_takes_nobody_with_it(self):
+        self.store.pause()
+        asker = Asker(self.server.http)
+        asker.send(question("/allow", "leaves"))
+        waiting = self.ask_many()
+        asker.raw.close()
+        time.sleep(0.3)
+        self.store.resume()
+        self.assertEqual({one.result().reason for one in waiting}, {"ok"})
+        self.assertEqual(ask(self.server, "/allow", "stays").reason, "ok")
+
+    def test_a_server_that_is_stopped_answers_those_who_wait_and_ends(self):
+        self.store.pause()
+        waiting = self.ask_many()
+        self.server.signal(signal.SIGTERM)
+        self.assertEqual(self.server.wait(self.DEADLINE + 3), 0)
+        self.assertEqual({(one.result().status, one.result().reason) for one in waiting},
+                         {(200, "fallback")})
+        self.store.resume()
+
+
 class ThePolicies(FaultTest):
     """Of rules, while the store is gone."""
 
@@ -228,13 +285,18 @@ class ThePolicies(FaultTest):
         quick = sorted(s.seconds for s in said)[len(said) // 2]
         self.assertLess(quick, DEADLINE / 4, "the middle one of many")
         self.assertEqual(self.server.metrics()["sluice_store_breaker_open"], 1)
+        wait_for(lambda: self.events("connect_failed") > 0, what="an attempt to connect")
         self.gate.open()
         self.wait_until_decided(self.server)
         self.assertEqual(self.server.metrics()["sluice_store_breaker_open"], 0)
         log = self.server.log()
         for event in ("connection_lost", "connect_failed", "breaker_opened", "breaker_closed"):
+            self.assertGreater(self.events(event), 0, event)
             self.assertIn(f"event={event}", log)
         self.assertIn(self.gate.address, log)
+
+    def events(self, kind):
+        return self.server.metrics()[f'sluice_store_events_total{{event="{kind}"}}']
 
 
 if __name__ == "__main__":

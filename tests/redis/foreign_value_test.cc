@@ -218,6 +218,46 @@ TEST_F(ForeignValue, OfAStateWithAnyByteReplacedIsRefusedOrDecidedBy) {
   }
 }
 
+// Logs of over a kilobyte have more in their first bytes, and are read in parts.
+TEST_F(ForeignValue, OfADamagedLongLogIsRefusedOrDecidedBy) {
+  Dice dice(10);
+  for (const sluice::Limit& limit :
+       {sluice::Limit(sluice::sliding_window_log(300).per(std::chrono::seconds{400})),
+        sluice::Limit(sluice::sliding_window_hybrid(300).per(std::chrono::seconds{400}))}) {
+    const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
+    redis_.run({"DEL", key});
+    for (int i = 0; i < 330; ++i) {
+      static_cast<void>(limiter_.try_acquire("key", limit, 1, instant(kStart + i * 1'000'000)));
+      ASSERT_EQ(store_.error(), "");
+    }
+    const std::string state = redis_.text({"GET", key});
+    for (std::size_t i = 0; i < 400; ++i) {
+      std::string bytes = state;
+      const std::size_t at = dice.chance(50) ? dice.below(64) : dice.below(bytes.size());
+      bytes[at] = dice.any_of({'\0', '\x01', '\x10', '\x7F', '\xFF', bytes[dice.below(384)]});
+      if (dice.chance(10)) bytes.resize(dice.below(bytes.size()));
+      expect_refused_or_decided(key, limit, bytes);
+    }
+  }
+}
+
+// A ring that is said to lie far behind the value's end is not written to.
+TEST_F(ForeignValue, OfALongLogWithAWrongRingIsRefusedOrDecidedBy) {
+  const sluice::Limit limit = sluice::sliding_window_log(400).per(std::chrono::hours{2});
+  const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
+  for (int i = 0; i < 160; ++i) {
+    ASSERT_TRUE(limiter_.try_acquire("key", limit, 1, instant(kStart + i * 1'000'000)));
+    const std::string state = redis_.text({"GET", key});
+    for (std::size_t at = 24; i >= 120 && at < 36; ++at) {
+      std::string bytes = state;
+      bytes[at] = '\x7F';
+      expect_refused_or_decided(key, limit, bytes);
+      EXPECT_LT(number({"STRLEN", key}), 10'000);
+    }
+    redis_.run({"SET", key, state});
+  }
+}
+
 TEST_F(ForeignValue, UnderOneCounterKeepsTheWholeRequestFromBeingCounted) {
   for (std::size_t foreign = 0; foreign < kinds_.size(); ++foreign) {
     redis_.run({"FLUSHALL"});

@@ -82,6 +82,22 @@ TEST_F(ServerTime, TakesAreThoseOfTheMemoryStoreAtTheSameInstants) {
   EXPECT_GT(compared, 1000u);
 }
 
+TEST_F(ServerTime, TakesOfALongLogAreThoseOfTheMemoryStoreToo) {
+  const sluice::Limit limit = sluice::sliding_window_log(300).per(std::chrono::milliseconds{50});
+  const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
+  sluice::MemoryStore memory({.max_keys = 64, .shards = 1});
+  sluice::Limiter expected(memory);
+  for (int i = 0; i < 3000; ++i) {
+    const sluice::Decision decision = limiter_.try_acquire("key", limit);
+    ASSERT_EQ(store_.error(), "");
+    if (!decision.allowed()) continue;
+    const auto state =
+        sluice::redis::read_counter_state(limit.algorithm(), redis_.text({"GET", key}));
+    ASSERT_TRUE(state);
+    ASSERT_EQ(decision, expected.try_acquire("key", limit, 1, state->changed)) << i;
+  }
+}
+
 TEST_F(ServerTime, OneRequestOfEveryKindIsAllOrNothing) {
   const std::vector<sluice::Limit> kinds = every_kind(5, std::chrono::days{1});
   std::vector<std::string> keys;

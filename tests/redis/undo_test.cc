@@ -257,6 +257,26 @@ TEST_F(Undo, OfAHybridWithinOneSliceLeavesNoTrace) {
   }
 }
 
+TEST_F(Undo, OfALongLogLeavesNoTrace) {
+  Dice dice(15);
+  const sluice::Limit limit = sluice::sliding_window_log(500).per(std::chrono::seconds{1});
+  const sluice::Limit ban = sluice::token_bucket(0).per(std::chrono::hours{1});
+  PlanStore redis(redis_, fresh_prefix(), /*by_slot=*/true);
+  const auto memory = make_memory_store();
+  std::int64_t now = kStart;
+  for (int i = 0; i < 5000; ++i) {
+    now += dice.between(0, 3000);
+    std::vector<sluice::Charge> charges = {{"a", limit, 1 + dice.below(2)}};
+    if (dice.chance(30)) charges.push_back({"b", ban, 1});
+    std::vector<Decision> expected(charges.size());
+    std::vector<Decision> actual(charges.size());
+    memory->apply(sluice::Verb::kTake, charges, instant(now), expected);
+    redis.apply(sluice::Verb::kTake, charges, instant(now), actual);
+    ASSERT_EQ(redis.error(), "");
+    ASSERT_EQ(expected, actual) << i;
+  }
+}
+
 TEST_F(Undo, AtTheServersTimeGivesBackWhatWasTaken) {
   for (const sluice::Limit& limit : every_kind(10, std::chrono::days{1})) {
     SCOPED_TRACE(to_string(limit.algorithm()));

@@ -1,13 +1,16 @@
 -- The entries of a log lie in a ring of `room` slots of 10 bytes, from the value's byte `base` on,
--- the oldest in slot `head`. Each is the low 48 bits of its instant, and the low 32 of the units up
--- to and with it: any sum is a difference, and what is looked for is found by halving.
+-- the oldest in slot `head`; the newest `back` of them lie behind the header. Each is the low 48
+-- bits of its instant, and the low 32 of the units up to and with it: any sum is a difference, and
+-- what is looked for is found by halving.
 
 local function damaged(log)
-  error({err = 'FOREIGNVALUE ' .. shown(log.key) .. ' holds a damaged log'})
+  error(foreign(log.key, nil, 'a damaged log'))
 end
 
 -- Entry i; 0 is the oldest. Reads 16 from there on where it is not among those last read.
 local function entry(log, i)
+  local in_ring = log.count - log.back
+  if i >= in_ring then return struct.unpack('<I6I4', log.value, 65 + (i - in_ring) * 10) end
   local slot = (log.head + i) % log.room
   local offset = slot - log.first
   if offset < 0 or offset >= log.held then
@@ -52,16 +55,20 @@ end
 
 -- The bytes of `count` entries from entry i on.
 local function entry_bytes(log, i, count)
-  local parts = {}
+  local parts, in_ring = {}, log.count - log.back
   while count > 0 do
-    local slot = (log.head + i) % log.room
-    local run = log.room - slot
-    if run > count then run = count end
-    local from, bytes = log.base + slot * 10, nil
-    if log.is_whole then
+    local run, from, bytes
+    if i >= in_ring then
+      run, from = count, 64 + (i - in_ring) * 10
       bytes = string.sub(log.value, from + 1, from + run * 10)
     else
-      bytes = redis.call('GETRANGE', log.key, from, from + run * 10 - 1)
+      local slot = (log.head + i) % log.room
+      run, from = math.min(log.room - slot, in_ring - i, count), log.base + slot * 10
+      if log.is_whole then
+        bytes = string.sub(log.value, from + 1, from + run * 10)
+      else
+        bytes = redis.call('GETRANGE', log.key, from, from + run * 10 - 1)
+      end
     end
     if #bytes ~= run * 10 then damaged(log) end
     parts[#parts + 1] = bytes

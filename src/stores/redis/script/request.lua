@@ -5,26 +5,29 @@ if now == 72057594037927935 then
   local time = redis.call('TIME')
   now, stated_ms = time[1] * 1000000 + time[2], nil
 end
-local said, values, times, all_admit = {}, {}, {}, true
+local said, values, times, more, all_admit = {}, {}, {}, {}, true
 for i, key in ipairs(KEYS) do
   local arg = ARGV[i + 1]
-  local state, admits, value, keep_for = look[string.byte(arg)](key, arg, now, verb)
+  local state, admits, value, keep_for, others = look[string.byte(arg)](key, arg, now, verb)
   if state == nil then return foreign(key, admits) end
   said[i] = struct.pack('<I2c0', state and #state or 0, state or '')
-  values[i], times[i] = value, keep_for
+  values[i], times[i], more[i] = value or false, keep_for or false, others or false
   all_admit = all_admit and admits
 end
 if verb == 3 then
   redis.call('DEL', unpack(KEYS))
 elseif verb ~= 1 and all_admit then
   for i, key in ipairs(KEYS) do
-    local value, ms = values[i], times[i]
+    local value, ms, others = values[i], times[i], more[i]
     if ms then
       -- Redis counts from its clock's last whole ms.
       ms = stated_ms or (ms < 0 and 1 or (ms + -ms % 1000) / 1000 + 1)
     end
-    if type(value) == 'table' then
-      for _, command in ipairs(value) do redis.call(unpack(command)) end
+    if others then
+      redis.call('SETRANGE', key, '0', value)
+      if others ~= true then
+        for _, command in ipairs(others) do redis.call(unpack(command)) end
+      end
       if ms then redis.call('PEXPIRE', key, ms) end
     elseif value then
       redis.call('SET', key, value, 'PX', ms)

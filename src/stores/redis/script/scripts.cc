@@ -27,9 +27,7 @@ constexpr Families kAnyLog = static_cast<Families>(bit_of(Family::kSlidingWindow
 
 // The functions for logs are many, and made at each call: inside of one, they are made only when it
 // is called.
-constexpr std::string_view kAnyLogBegins =
-    "local function any_log(key, arg, now, verb, value)\n"
-    "value = value or redis.pcall('GETRANGE', key, '0', '1055')\n";
+constexpr std::string_view kAnyLogBegins = "local function any_log(key, arg, now, verb, value)\n";
 constexpr std::string_view kAnyLogEnds =
     "return window_log(key, arg, now, verb, value)\n"
     "end\n";

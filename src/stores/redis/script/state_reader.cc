@@ -123,19 +123,22 @@ std::optional<CounterState> read_slices(std::string_view value) {
   return state;
 }
 
-constexpr std::size_t kLogHead = 56;
+constexpr std::size_t kLogHead = 64;
+constexpr std::size_t kBlocksSize = 320;
 constexpr std::size_t kSummarySize = 16;
 constexpr std::size_t kEntrySize = 10;
 
-// The head of a log: what lies behind it is `space` summaries, and a ring of `room` entries.
+// The head of a log. Behind it lie, in a long one, two blocks, of which the first holds the `back`
+// newest entries; `space` summaries; and a ring of `room` entries, which holds the others.
 struct LogHead {
-  std::uint64_t changed, forgotten, expires, space, summaries, room, head, count, before, after;
+  std::uint64_t changed, forgotten, space, summaries, room, head, count, before, after;
+  std::uint64_t blocks, back;
 
   explicit LogHead(std::string_view value) {
     Fields fields(value.substr(2));
     changed = fields.next(7);
     forgotten = fields.next(4);
-    expires = fields.next(7);
+    fields.next(7);
     space = fields.next(2);
     summaries = fields.next(2);
     room = fields.next(4);
@@ -143,11 +146,23 @@ struct LogHead {
     count = fields.next(4);
     before = fields.next(4);
     after = fields.next(4);
+    fields.next(6 + 6 + 4);
+    blocks = fields.next(1);
+    fields.next(2);
+    back = fields.next(1);
   }
 
   bool is_of(std::string_view value) const noexcept {
-    return summaries <= space && count <= room && head <= room &&
-           value.size() == kLogHead + space * kSummarySize + room * kEntrySize;
+    return summaries <= space && blocks <= 1 && back <= 16 * blocks && back <= count &&
+           count - back <= room && head <= room && value.size() == ring() + room * kEntrySize;
+  }
+  std::size_t ring() const noexcept { return summary() + space * kSummarySize; }
+  std::size_t summary() const noexcept { return kLogHead + blocks * kBlocksSize; }
+  // Where entry i lies; 0 is the oldest.
+  std::size_t entry(std::uint64_t i) const noexcept {
+    const std::uint64_t in_ring = count - back;
+    if (i >= in_ring) return kLogHead + (i - in_ring) * kEntrySize;
+    return ring() + (head + i) % room * kEntrySize;
   }
   // An instant of which the value has the lowest bits: at most a period before the last change.
   Instant instant(std::uint64_t low) const {
@@ -157,7 +172,7 @@ struct LogHead {
 };
 
 std::uint64_t read_summaries(std::string_view value, const LogHead& head, CounterState& state) {
-  Fields fields(value.substr(kLogHead));
+  Fields fields(value.substr(head.summary()));
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < head.summaries; ++i) {
     const Instant first = head.instant(fields.next(6));
@@ -171,10 +186,9 @@ std::uint64_t read_summaries(std::string_view value, const LogHead& head, Counte
 }
 
 void read_entries(std::string_view value, const LogHead& head, CounterState& state) {
-  const std::string_view ring = value.substr(kLogHead + head.space * kSummarySize);
   std::uint64_t before = head.before;
   for (std::size_t i = 0; i < head.count; ++i) {
-    Fields fields(ring.substr((head.head + i) % head.room * kEntrySize));
+    Fields fields(value.substr(head.entry(i)));
     const Instant at = head.instant(fields.next(6));
     const std::uint64_t sum = fields.next(4);
     const std::uint64_t units = (sum - before) & 0xFFFFFFFF;

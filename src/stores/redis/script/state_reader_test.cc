@@ -96,18 +96,29 @@ TEST(CounterState, OfSlicesSaysWhatLiesInEach) {
                                       "2 slices before: 1 unit"}));
 }
 
-// Entries of 3, 2 and 4 units, a second apart, in a ring of four whose oldest lies in slot 2.
-std::string log(char layout) {
-  const std::uint64_t mask = (std::uint64_t{1} << 48) - 1;
-  const auto entry = [&](std::uint64_t seconds_before, std::uint64_t sum) {
-    return bytes((kChanged - seconds_before * 1000000) & mask, 6) + bytes(sum, 4);
+// An entry of a log: its instant, so many seconds before the last change, and the running sum.
+std::string entry(std::uint64_t seconds_before, std::uint64_t sum) {
+  constexpr std::uint64_t kMask = (std::uint64_t{1} << 48) - 1;
+  return bytes((kChanged - seconds_before * 1000000) & kMask, 6) + bytes(sum, 4);
+}
+
+std::string log_head(char layout, int summaries, int room, int head, int count, int blocks,
+                     int back) {
+  const auto number = [](int value, std::size_t size) {
+    return bytes(static_cast<std::uint64_t>(value), size);
   };
-  std::string value = std::string("\xC1") + layout + bytes(kChanged, 7) + bytes(kForgotten, 4) +
-                      bytes(kForgotten << 20, 7) + bytes(1, 2) + bytes(layout == '\x15', 2) +
-                      bytes(4, 4) + bytes(2, 4) + bytes(3, 4) + bytes(0xFFFFFFFF, 4) + bytes(8, 4) +
-                      bytes((kChanged - 2000000) & mask, 6) + bytes(kChanged & mask, 6);
-  value +=
-      bytes((kChanged - 9000000) & mask, 6) + bytes((kChanged - 8000000) & mask, 6) + bytes(7, 4);
+  return std::string("\xC1") + layout + bytes(kChanged, 7) + bytes(kForgotten, 4) +
+         bytes(kForgotten << 20, 7) + number(summaries, 2) + number(summaries, 2) +
+         number(room, 4) + number(head, 4) + number(count, 4) + bytes(0xFFFFFFFF, 4) + bytes(8, 4) +
+         std::string(16, '\0') + number(blocks, 1) + bytes(0, 2) + number(back, 1);
+}
+
+// Entries of 3, 2 and 4 units, a second apart, in a ring of four whose oldest lies in slot 2; in
+// the hybrid a summary before them.
+std::string log(char layout) {
+  const bool is_hybrid = layout == '\x15';
+  std::string value = log_head(layout, is_hybrid, 4, 2, 3, 0, 0);
+  if (is_hybrid) value += entry(9, 0).substr(0, 6) + entry(8, 0).substr(0, 6) + bytes(7, 4);
   return value + entry(0, 8) + std::string(10, '\0') + entry(2, 2) + entry(1, 4);
 }
 
@@ -118,6 +129,19 @@ TEST(CounterState, OfALogSaysItsEntriesOldestFirst) {
   EXPECT_EQ(state->details, (std::vector<std::string>{"2023-11-14T22:13:18.123456Z: 3 units",
                                                       "2023-11-14T22:13:19.123456Z: 2 units",
                                                       "2023-11-14T22:13:20.123456Z: 4 units"}));
+}
+
+// The newest two wait behind the head, the oldest is the only one in the ring.
+TEST(CounterState, OfALongLogSaysTheEntriesThatAreNotInTheRingToo) {
+  std::string blocks = entry(1, 4) + entry(0, 8);
+  blocks.resize(320);
+  const auto state =
+      read_counter_state(Algorithm::kSlidingWindowLog, log_head('\x13', 0, 2, 1, 3, 1, 2) + blocks +
+                                                           std::string(10, '\0') + entry(2, 2));
+  const auto plain = read_counter_state(Algorithm::kSlidingWindowLog, log('\x13'));
+  ASSERT_TRUE(state && plain);
+  EXPECT_EQ(state->summary, plain->summary);
+  EXPECT_EQ(state->details, plain->details);
 }
 
 TEST(CounterState, OfAHybridSaysItsOlderSlicesToo) {

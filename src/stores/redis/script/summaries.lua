@@ -18,11 +18,11 @@ end
 local function live_summaries(log, age)
   local live, sum = {}, 0
   local value = log.value
-  if log.summaries * 16 + 56 > #value then
+  if log.summaries * 16 + 64 > #value then
     value = redis.call('GETRANGE', log.key, 0, log.base - 1)
     if #value ~= log.base then damaged(log) end
   end
-  for at = 57, 41 + log.summaries * 16, 16 do
+  for at = 65, 49 + log.summaries * 16, 16 do
     local first, last, units = struct.unpack('<I6I6I4', value, at)
     local oldest, newest = age_of(log, first), age_of(log, last)
     if newest < age then

@@ -1,27 +1,34 @@
 -- sliding_window_log and sliding_window_hybrid: see core/sliding_window_{log,hybrid}.h.
 
-
--- What the value says of itself, or a log of nothing; nothing where it is not ours.
-local function open_log(key, value, magic, now)
-  local log = {key = key, last = now, value = value, forgotten = 0, expires = 0, room = 0, count = 0,
-               summaries = 0, before = 0, after = 0, oldest = 0, newest = 0, base = 56}
+-- What the value's first bytes say of it, `most` of them, or a log of nothing; nothing where they
+-- are not ours. A header of 64 bytes; a long log of no summaries then has two blocks of 160: the newest
+-- `back` entries, which are not in the ring yet, and copies of the oldest ones of the ring, so that
+-- a take seldom reads or writes the ring itself. Then `space` summaries, and the ring.
+local function open_log(key, value, magic, now, most)
+  local log = {key = key, most = most, last = now, value = value, forgotten = 0, expires = 0, room = 0, count = 0,
+               summaries = 0, before = 0, after = 0, oldest = 0, newest = 0, first_sum = 0, back = 0,
+               base = 64}
   if value == '' then return redis.call('EXISTS', key) == 0 and log or nil end
-  if #value < 56 then return nil end
+  if #value < 64 then return nil end
   local first, last, forgotten, expires, space, summaries, room, head, count, before, after, oldest,
-    newest = struct.unpack('<I2I7I4I7I2I2I4I4I4I4I4I6I6', value)
-  local base = 56 + space * 16
+    newest, first_sum, blocks, front, cached, back =
+    struct.unpack('<I2I7I4I7I2I2I4I4I4I4I4I6I6I4I1I1I1I1', value)
+  local base = 64 + blocks * 320 + space * 16
   local size = base + room * 10
   if first ~= magic or last >= 4503599627370496 or summaries > space or
-      space > 0 and magic == 0x13C1 or count > room or head > room or
-      count == 0 and before ~= after or last > forgotten * 1048576 and forgotten < 4294967294 or
-      #value ~= (size < 1056 and size or 1056) then
+      (space > 0 or blocks > 1) and magic == 0x13C1 or blocks > 0 and magic ~= 0x13C1 or
+      front > cached or cached > 16 or back > 16 * blocks or back > count or
+      count - back > room or head > room or count == 0 and before ~= after or
+      last > forgotten * 1048576 and forgotten < 4294967294 or
+      #value ~= (size < most and size or most) then
     return nil
   end
   log.is_known = forgotten * 1048576 > now or forgotten >= 4294967294
   if not log.is_known then return log end
   log.last, log.forgotten, log.expires, log.summaries = last, forgotten, expires, summaries
   log.room, log.head, log.count, log.before, log.after = room, head, count, before, after
-  log.oldest, log.newest, log.base, log.is_whole = oldest, newest, base, size <= 1056
+  log.oldest, log.newest, log.first_sum, log.back = oldest, newest, first_sum, back
+  log.base, log.space, log.blocks, log.is_whole = base, space, blocks, size <= most
   log.bytes, log.skip, log.first, log.held = value, base, 0, log.is_whole and room or 0
   return log
 end
@@ -67,60 +74,72 @@ local function newest_of(log, live)
   return nil
 end
 
--- Makes of the log: `keep` of its live entries and then those of `tail`, behind the summaries. What
--- has to be written, and to how long from now the key has to be kept.
+-- Makes of the log: `keep` of its live entries and then those of `tail`, behind the summaries. The
+-- instant of the newest that counts; the value, or what is to be written over its beginning; to how
+-- long from now the key has to be kept; what else is to be written; and the units up to the newest.
 local function store(log, magic, at, now, period, capacity, live, keep, tail)
   local count, start = keep + #tail / 10, log.expired
   local summaries = #live > 0 and summary_bytes(log, live) or ''
-  log.oldest = keep > 0 and (start > 0 and (entry(log, start)) or log.oldest) or 0
+  local oldest, first_sum = 0, 0
+  if keep > 0 then
+    oldest, first_sum = entry(log, start)
+  elseif #tail > 0 then
+    oldest, first_sum = struct.unpack('<I6I4', tail)
+  end
+  local newest, after = log.newest, log.after
   if #tail > 0 then
-    if keep == 0 then log.oldest = struct.unpack('<I6', tail) end
-    log.newest, log.after = struct.unpack('<I6I4', tail, #tail - 9)
+    newest, after = struct.unpack('<I6I4', tail, #tail - 9)
   elseif keep == 0 then
-    log.newest, log.after = 0, log.before
+    newest, after = 0, log.before
   elseif keep < log.live then
-    log.newest, log.after = entry(log, start + keep - 1)
+    newest, after = entry(log, start + keep - 1)
   end
   local final
   if count > 0 then
-    final = at - (at - log.newest) % 281474976710656
+    final = at - (at - newest) % 281474976710656
     if at - final >= period then damaged(log) end
   elseif #live > 0 then
     final = log.last - live[#live][3]
   end
   local full = (final and final + period or at) + 1048575
-  log.forgotten = (full - full % 1048576) / 1048576
-  if log.forgotten > 4294967294 then log.forgotten = 4294967294 end
-  local ends = log.forgotten * 1048576
-  local space, room, head = #live, count, 0
+  local forgotten = (full - full % 1048576) / 1048576
+  if forgotten > 4294967294 then forgotten = 4294967294 end
+  log.forgotten = forgotten
+  local ends = forgotten * 1048576
+
+  local space, room, head, blocks = #live, count, 0, 0
   local in_place = log.is_known and not log.is_whole and log.room > 0 and count <= log.room and
-    log.room <= count * 4 + 100 and 56 + #summaries <= log.base
+    log.room <= count * 4 + 100 and #live <= log.space
   local is_kept_long = in_place and log.expires >= ends
+  local in_ring = log.count - log.back
   if in_place then
-    space, room, head = (log.base - 56) / 16, log.room, (log.head + start) % log.room
+    space, room, blocks = log.space, log.room, log.blocks
+    head = (log.head + math.min(start, in_ring)) % room
     -- Once in a while, for a while.
     if not is_kept_long then ends = ends + (ends - now - (ends - now) % 8) / 8 end
-  elseif 56 + #summaries + count * 10 > 1056 then
+  elseif 64 + #summaries + count * 10 > log.most then
     room = count + (count - count % 5) / 5 + 8
     if room > capacity and count <= capacity then room = capacity end
+    if magic == 0x13C1 then blocks = 1 end
   end
-  local header = struct.pack('<I2I7I4I7I2I2I4I4I4I4I4I6I6', magic, at, log.forgotten,
+  local header = struct.pack('<I2I7I4I7I2I2I4I4I4I4I4I6I6I4I1I1I1I1', magic, at, forgotten,
                              is_kept_long and log.expires or ends, space, #live, room, head, count,
-                             log.before, log.after, log.oldest, log.newest) .. summaries
+                             log.before, after, oldest, newest, first_sum, blocks, 0, 0, 0)
   if not in_place then
-    local value = header .. entry_bytes(log, start, keep) .. tail ..
-      string.rep('\0', (room - count) * 10)
-    return final, value, ends - now
+    local value = header .. string.rep('\0', blocks * 320) .. summaries ..
+      entry_bytes(log, start, keep) .. tail .. string.rep('\0', (room - count) * 10)
+    return final, value, ends - now, nil, after
   end
-  local commands = {{'SETRANGE', log.key, '0', header}}
-  local slot, written = (head + keep) % room, 0
-  while written < #tail do
-    local run = (room - slot) * 10
-    local bytes = string.sub(tail, written + 1, written + run)
-    commands[#commands + 1] = {'SETRANGE', log.key, log.base + slot * 10, bytes}
-    written, slot = written + #bytes, 0
+  -- What waited in the back goes to the ring, and `tail` behind it.
+  local stay = math.max(math.min(keep, in_ring - start), 0)
+  local bytes = entry_bytes(log, start + stay, keep - stay) .. tail
+  local slot, written, others = (head + stay) % room, 0, {}
+  while written < #bytes do
+    local part = string.sub(bytes, written + 1, written + (room - slot) * 10)
+    others[#others + 1] = {'SETRANGE', log.key, log.base + slot * 10, part}
+    written, slot = written + #part, 0
   end
-  return final, commands, not is_kept_long and ends - now or nil
+  return final, header .. summaries, not is_kept_long and ends - now or nil, others, after
 end
 
 -- The entries from the one of that instant on, with so many units less in it; where it is one of
@@ -150,7 +169,9 @@ end
 local function window_log(key, arg, now, verb, value)
   local cost, capacity, period, slices = struct.unpack('<I6I4I6I2', arg, 2)
   local magic = slices == 0 and 0x13C1 or 0x15C1
-  local log = open_log(key, value, magic, now)
+  local most = (capacity > 102 and slices == 0) and 384 or 1088
+  value = value or redis.pcall('GETRANGE', key, 0, most - 1)
+  local log = open_log(key, value, magic, now, most)
   if not log then return nil, value end
   local at = now < log.last and log.last or now
   local age = period - (at - log.last)
@@ -192,12 +213,13 @@ local function window_log(key, arg, now, verb, value)
   end
   local said = log.is_known and say(log, at, units, final, 0, 0) or false
   if not keep then return said, true end
-  local keep_for
-  final, value, keep_for = store(log, magic, at, now, period, capacity, live, keep, tail)
+  local keep_for, others, left
+  final, value, keep_for, others, left =
+    store(log, magic, at, now, period, capacity, live, keep, tail)
   if verb == 2 then
-    units = (log.after - log.before) % 4294967296
+    units = (left - log.before) % 4294967296
     for _, summary in ipairs(live) do units = units + live_units(summary, age) end
     said = say(log, at, units, final or 0, 0, 1)
   end
-  return said, true, value, keep_for
+  return said, true, value, keep_for, others
 end
