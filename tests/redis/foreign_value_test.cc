@@ -246,11 +246,12 @@ TEST_F(ForeignValue, OfALongLogWithAWrongRingIsRefusedOrDecidedBy) {
   const sluice::Limit limit = sluice::sliding_window_log(400).per(std::chrono::hours{2});
   const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
   for (int i = 0; i < 160; ++i) {
-    ASSERT_TRUE(limiter_.try_acquire("key", limit, 1, instant(kStart + i * 1'000'000)));
+    ASSERT_TRUE(limiter_.try_acquire("key", limit, 1, instant(kStart + i * 500'000)));
     const std::string state = redis_.text({"GET", key});
-    for (std::size_t at = 24; i >= 120 && at < 36; ++at) {
+    for (std::size_t at = 24; i >= 120 && at < 32; ++at) {
       std::string bytes = state;
-      bytes[at] = '\x7F';
+      bytes[at] = '\x10';  // of the ring's size, or where its oldest entry lies
+      bytes[27] = '\x20';
       expect_refused_or_decided(key, limit, bytes);
       EXPECT_LT(number({"STRLEN", key}), 10'000);
     }

@@ -1,11 +1,13 @@
 -- token_bucket, leaky_bucket and gcra: see core/bucket.h. Units spent, and aux / p of one.
--- Each of these functions looks at one counter and answers
+-- Each of these functions looks at one counter, whose value is `state` where that is known already,
+-- and answers
 --   what the reply says of it (false: nothing is known), whether it admits, and where there is
---   something to write what: the value, or commands, and the time to keep it, in ms;
+--   something to write: the value, for how many µs from now it is to be kept, and where the value
+--   is only the beginning of what is there, `true` or the other commands that write;
 -- or, where its key holds something else, nil and that.
-local function bucket(key, arg, now, verb)
+local function bucket(key, arg, now, verb, state)
   local cost, capacity, l, p, tag = struct.unpack('<I6I4I4I6I4', arg, 2)
-  local state = redis.pcall('GET', key)
+  if not state then state = redis.pcall('GET', key) end
   local at, units, aux = now, 0, 0
   if state then
     if #state ~= 27 then return nil, state end
@@ -52,16 +54,21 @@ local function bucket(key, arg, now, verb)
     elseif units > capacity then
       return state, false
     end
+  elseif capacity == 0 or units + aux == 0 then
+    return state, true
+  elseif verb == 4 then
+    -- What has not drained of it since.
+    local taken_at = struct.unpack('<I7', arg, 26)
+    if taken_at > at then return state, true end -- made anew since
+    local whole, part = wide(l, at - taken_at, 0, p)
+    if cost <= whole then return state, true end
+    units, aux = units - (cost - whole), aux + part
+    if aux >= p then units, aux = units + 1, aux - p end
+    if units < 0 then units, aux = 0, 0 end
+  elseif cost > units then
+    units, aux = 0, 0
   else
-    if verb == 4 then
-      local taken_at = struct.unpack('<I7', arg, 26)
-      if taken_at > at then return state, true end -- made anew since
-      local whole, part = wide(l, at - taken_at, 0, p)
-      cost = cost - whole
-      if part > 0 then cost = cost - 1 end
-    end
-    if cost <= 0 or capacity == 0 or units + aux == 0 then return state, true end
-    if cost > units then units, aux = 0, 0 else units = units - cost end
+    units = units - cost
   end
   local level = units * p + aux
   local full, part

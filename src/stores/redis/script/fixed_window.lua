@@ -1,7 +1,7 @@
 -- fixed_window: see core/fixed_window.h. aux: ticks since the window opened.
-local function fixed_window(key, arg, now, verb)
+local function fixed_window(key, arg, now, verb, state)
   local cost, capacity, period, tag, by_clock = struct.unpack('<I6I4I6I4I1', arg, 2)
-  local state = redis.pcall('GET', key)
+  if not state then state = redis.pcall('GET', key) end
   local at, units, since = now, 0, 0
   if state then
     if #state ~= 27 then return nil, state end

@@ -1,7 +1,7 @@
 -- token_bucket with refill: interval: see core/token_bucket.h. aux: ticks since the last refill.
-local function interval(key, arg, now, verb)
+local function interval(key, arg, now, verb, state)
   local cost, capacity, refill, period, tag = struct.unpack('<I6I4I4I6I4', arg, 2)
-  local state = redis.pcall('GET', key)
+  if not state then state = redis.pcall('GET', key) end
   local at, units, aux = now, 0, 0
   if state then
     if #state ~= 27 then return nil, state end

@@ -5,19 +5,25 @@ if now == 72057594037927935 then
   local time = redis.call('TIME')
   now, stated_ms = time[1] * 1000000 + time[2], nil
 end
-local said, values, times, more, all_admit = {}, {}, {}, {}, true
-for i, key in ipairs(KEYS) do
+local count = #KEYS
+-- Absent ones are asked for again: MGET also says so of what is no string.
+local states = reads_whole and count > 1 and redis.call('MGET', unpack(KEYS)) or {}
+local said, values, times, more, all_admit = {0}, {}, {}, {}, true
+for i = 1, count do
   local arg = ARGV[i + 1]
-  local state, admits, value, keep_for, others = look[string.byte(arg)](key, arg, now, verb)
-  if state == nil then return foreign(key, admits) end
-  said[i] = struct.pack('<I2c0', state and #state or 0, state or '')
+  local state, admits, value, keep_for, others =
+    look[string.byte(arg)](KEYS[i], arg, now, verb, states[i])
+  if state == nil then return foreign(KEYS[i], admits) end
+  said[i * 2] = state and #state or 0
+  said[i * 2 + 1] = state or ''
   values[i], times[i], more[i] = value or false, keep_for or false, others or false
   all_admit = all_admit and admits
 end
 if verb == 3 then
   redis.call('DEL', unpack(KEYS))
 elseif verb ~= 1 and all_admit then
-  for i, key in ipairs(KEYS) do
+  for i = 1, count do
+    local key = KEYS[i]
     local value, ms, others = values[i], times[i], more[i]
     if ms then
       -- Redis counts from its clock's last whole ms.
@@ -34,5 +40,5 @@ elseif verb ~= 1 and all_admit then
     end
   end
 end
-if all_admit then now = now + 4503599627370496 end
-return struct.pack('<I7', now) .. table.concat(said)
+said[1] = all_admit and now + 4503599627370496 or now
+return struct.pack('<I7' .. string.rep('I2c0', count), unpack(said))

@@ -76,7 +76,8 @@ std::string compose(Families families, std::string_view frame) {
   for (int i = 0; i < kFamilies; ++i) {
     if ((families >> i & 1) != 0) text.append(kLooks[static_cast<std::size_t>(i)]).append(", ");
   }
-  return text.append("}\n").append(frame);
+  text += "}\nlocal reads_whole = ";
+  return text.append((families & kAnyLog) == 0 ? "true\n" : "false\n").append(frame);
 }
 
 std::string sha1_of(std::string_view text) {

@@ -84,7 +84,9 @@ local function short_log(key, arg, now, verb)
   if back == 16 then
     -- Those that wait in the back go to the ring.
     local slot = (head + in_ring) % room
-    if in_ring + 16 > room or slot + 16 > room then return any_log(key, arg, now, verb, value) end
+    if in_ring + 16 > room or slot + 16 > room or redis.call('STRLEN', key) ~= 384 + room * 10 then
+      return any_log(key, arg, now, verb, value)
+    end
     others, kept, back = {{'SETRANGE', key, 384 + slot * 10, kept}}, '', 0
   end
   local cache = ''

@@ -12,9 +12,9 @@ local function units_in(counts, n, period, phase, whole)
 end
 
 -- sliding_window_counter: see core/sliding_window_counter.h. Units by slice, the newest first.
-local function sliding_window_counter(key, arg, now, verb)
+local function sliding_window_counter(key, arg, now, verb, state)
   local cost, capacity, period, n, whole = struct.unpack('<I6I4I6I2I1', arg, 2)
-  local state = redis.pcall('GET', key)
+  if not state then state = redis.pcall('GET', key) end
   local at, last, held = now, now, nil
   if state then
     local size = #state - 21

@@ -20,7 +20,8 @@ local function open_log(key, value, magic, now, most)
       front > cached or cached > 16 or back > 16 * blocks or back > count or
       count - back > room or head > room or count == 0 and before ~= after or
       last > forgotten * 1048576 and forgotten < 4294967294 or
-      #value ~= (size < most and size or most) then
+      #value ~= (size < most and size or most) or
+      size > most and redis.call('STRLEN', key) ~= size then
     return nil
   end
   log.is_known = forgotten * 1048576 > now or forgotten >= 4294967294
