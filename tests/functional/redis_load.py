@@ -206,6 +206,13 @@ class FaultTest(RedisTest):
         wait_for(lambda: ask(server, path, "whether it is gone", cost=0).reason == "fallback",
                  seconds, "a policy's answer")
 
+    @staticmethod
+    def used(server, user):
+        """The units that the store has counted for a caller."""
+        said = wait_for(lambda: (s := ask(server, "/deny", user, cost=0)).reason == "ok" and s,
+                        what="an answer of the store")
+        return LIMIT - said.remaining
+
     def take(self, server, path, user, times):
         """The units admitted by the store of so many asked one by one."""
         with Asker(server.http) as asker:

@@ -8,7 +8,7 @@ import unittest
 
 from harness import wait_for
 from redis_harness import slot_of
-from redis_load import LIMIT, RULES, Callers, FaultTest, ask
+from redis_load import RULES, Callers, FaultTest
 
 THREE_LIMITS = RULES + """
   - name: apart
@@ -137,9 +137,6 @@ class Masters(ClusterTest):
         type(self).nodes = self.cluster()
         self.server = self.serve_store(self.nodes.url)
 
-    def used(self, user):
-        return LIMIT - ask(self.server, "/deny", user, cost=0).remaining
-
     def test_kill_9_of_a_master_and_promotion_of_its_replica(self):
         with Callers(self, self.server, forgets=True) as callers:
             slot = next(iter(self.slots_of_callers(callers)))
@@ -154,7 +151,8 @@ class Masters(ClusterTest):
         for caller in callers.callers:
             admitted = [s.at for s in caller.said if s.outcome == "allowed"]
             unsure = sum(killed - 0.25 < at <= killed + 0.25 for at in admitted)
-            self.assertGreaterEqual(self.used(caller.user), caller.base + len(admitted) - unsure)
+            self.assertGreaterEqual(self.used(self.server, caller.user),
+                                    caller.base + len(admitted) - unsure)
 
     def test_a_replica_that_is_promoted_by_command_loses_nothing(self):
         with Callers(self, self.server) as callers:

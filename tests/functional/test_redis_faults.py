@@ -9,7 +9,7 @@ import unittest
 from gate import SteeredGate
 from harness import wait_for
 from redis_harness import Redis, pick_port
-from redis_load import DEADLINE, LIMIT, Asker, Callers, FaultTest, ask, question
+from redis_load import DEADLINE, Asker, Callers, FaultTest, ask, question
 
 
 class AProcess(FaultTest):
@@ -24,8 +24,7 @@ class AProcess(FaultTest):
             callers.wait_for_all("ok")
         for caller in callers.callers:  # what is admitted from then on is counted
             admitted = sum(s.outcome == "allowed" for s in caller.said if s.at > began_anew)
-            used = LIMIT - ask(server, "/deny", caller.user, cost=0).remaining
-            self.assertGreaterEqual(used, admitted)
+            self.assertGreaterEqual(self.used(server, caller.user), admitted)
 
     def test_kill_9_and_restart_of_a_redis_that_writes_every_command_loses_nothing(self):
         redis = self.redis({"appendonly": "yes", "appendfsync": "always"})

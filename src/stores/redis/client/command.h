@@ -44,6 +44,10 @@ class Command {
   // Called once, by the client's thread, and perhaps before submit() has returned. May submit
   // others, this one again, and may destroy this one.
   virtual void done(const Answer& answer) noexcept = 0;
+  // Before done(), of a reply that is no error: whether it can be this command's. If not, replies
+  // have come out of step with commands, and the connection is ended: no request may be told the
+  // answer of another.
+  virtual bool expects(const redisReply&) noexcept { return true; }
 
   void append(std::string_view element);
   void append(std::uint64_t number);

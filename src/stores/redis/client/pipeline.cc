@@ -112,6 +112,10 @@ Pipeline::Event Pipeline::next(ReplyReader& reader) {
       --slots_.front().ignored;
       continue;
     }
+    Command* const asker = slots_.front().command;
+    if (!error && asker != nullptr && !asker->expects(reply)) {
+      return {.kind = Kind::kBroken, .why = "the server sent a reply to something else"};
+    }
     const Slot slot = slots_.pop_front();
     ++first_;
     if (dead_ > 0) --dead_;

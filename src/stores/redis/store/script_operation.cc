@@ -1,5 +1,7 @@
 #include "stores/redis/store/script_operation.h"
 
+#include <hiredis/hiredis.h>
+
 #include <algorithm>
 #include <new>
 
@@ -17,6 +19,9 @@ class GiveBack final : public Command {
     client.submit(*command);
   }
   void done(const Answer&) noexcept override { delete this; }
+  bool expects(const redisReply& reply) noexcept override {
+    return reply.type == REDIS_REPLY_STRING;
+  }
 };
 
 }  // namespace
@@ -55,35 +60,33 @@ void ScriptOperation::start(Client& client, Owner& owner) noexcept {
   for (std::size_t i = 0; i < count; ++i) client.submit(parts_[i]);
 }
 
+bool ScriptOperation::read(Part& part, const redisReply& reply) noexcept {
+  switch (plan_.read(part.index, reply)) {
+    case Plan::Read::kAllowed: part.outcome = Outcome::kAllowed; return true;
+    case Plan::Read::kDenied: part.outcome = Outcome::kDenied; return true;
+    case Plan::Read::kMalformed: break;
+  }
+  return false;
+}
+
 void ScriptOperation::part_done(Part& part, const Answer& answer) noexcept {
-  part.outcome = read(part, answer);
+  if (answer.failure != Failure::kNone) part_failed(part, answer);
   if (--under_way_ == 0) finish();
 }
 
-ScriptOperation::Outcome ScriptOperation::read(const Part& part, const Answer& answer) noexcept {
+void ScriptOperation::part_failed(Part& part, const Answer& answer) noexcept {
+  part.outcome = Outcome::kFailed;
   switch (answer.failure) {
     case Failure::kNone: break;
     case Failure::kTimeout:
-    case Failure::kLost: failed(Reason::kStoreTimeout); return Outcome::kFailed;
-    case Failure::kUnavailable: failed(Reason::kStoreError); return Outcome::kFailed;
+    case Failure::kLost: return failed(Reason::kStoreTimeout);
+    case Failure::kUnavailable: return failed(Reason::kStoreError);
     case Failure::kError:
       failed(Plan::is_foreign_value(answer.text) ? Reason::kForeignValue : Reason::kStoreError);
       if (options_.observer != nullptr) {
         options_.observer->on({StoreEventKind::kRequestFailed, {}, answer.text});
       }
-      return Outcome::kFailed;
   }
-  switch (plan_.read(part.index, *answer.reply)) {
-    case Plan::Read::kAllowed: return Outcome::kAllowed;
-    case Plan::Read::kDenied: return Outcome::kDenied;
-    case Plan::Read::kMalformed: break;
-  }
-  failed(Reason::kStoreTimeout);  // it may have counted
-  if (options_.observer != nullptr) {
-    options_.observer->on(
-        {StoreEventKind::kRequestFailed, {}, "a reply that no script of ours gives"});
-  }
-  return Outcome::kFailed;
 }
 
 // What may have been counted weighs most, then what is the request's own fault.

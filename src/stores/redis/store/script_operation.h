@@ -21,6 +21,7 @@ class ScriptOperation final : public Operation {
   // The call for one slot.
   struct Part final : public Command {
     void done(const Answer& answer) noexcept override { operation->part_done(*this, answer); }
+    bool expects(const redisReply& reply) noexcept override { return operation->read(*this, reply); }
 
     ScriptOperation* operation = nullptr;
     std::size_t index = 0;
@@ -28,7 +29,9 @@ class ScriptOperation final : public Operation {
   };
 
   void part_done(Part& part, const Answer& answer) noexcept;
-  Outcome read(const Part& part, const Answer& answer) noexcept;
+  // Whether it is a reply of our scripts.
+  bool read(Part& part, const redisReply& reply) noexcept;
+  void part_failed(Part& part, const Answer& answer) noexcept;
   void failed(Reason reason) noexcept;
   void finish() noexcept;
   bool any(Outcome outcome) const noexcept;
