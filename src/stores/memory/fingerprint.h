@@ -7,9 +7,9 @@
 
 namespace sluice::memory {
 
-// What a counter is remembered by: 128 bits of a keyed hash of (tag, key, algorithm). Two counters share
-// one with a chance of 2^-128; without the store's secret there is no known way to find two. `low`
-// of a counter's is never 0: that is an empty slot.
+// What a counter is remembered by: 128 bits of a keyed hash of (tag, key, algorithm). Two counters
+// share one with a chance of 2^-128; without the store's secret there is no known way to find two.
+// `low` of a counter's is never 0: that is an empty slot.
 struct Fingerprint {
   std::uint64_t low = 0;
   std::uint64_t high = 0;

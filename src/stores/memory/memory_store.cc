@@ -148,7 +148,8 @@ class MemoryStore::Impl {
     const std::span used(counters.data(), N == 1 ? 1 : charges.size());
     for (std::size_t i = 0; i < used.size(); ++i) {
       if (!memory::InPlace::serves(charges[i].limit.algorithm())) return false;
-      const memory::Fingerprint key = fingerprint_(charges[i].tag, charges[i].key, charges[i].limit.algorithm());
+      const memory::Fingerprint key =
+          fingerprint_(charges[i].tag, charges[i].key, charges[i].limit.algorithm());
       for (std::size_t j = 0; j < i; ++j) {
         if (used[j].key == key) return false;
       }

@@ -21,7 +21,9 @@ class ScriptOperation final : public Operation {
   // The call for one slot.
   struct Part final : public Command {
     void done(const Answer& answer) noexcept override { operation->part_done(*this, answer); }
-    bool expects(const redisReply& reply) noexcept override { return operation->read(*this, reply); }
+    bool expects(const redisReply& reply) noexcept override {
+      return operation->read(*this, reply);
+    }
 
     ScriptOperation* operation = nullptr;
     std::size_t index = 0;
