@@ -82,7 +82,7 @@ ALGORITHMS = ["fixed_window", "sliding_window_log", "sliding_window_counter",
 class Users(FaultTest):
     PASSWORD = "hunter2-hunter2"
     # What docs/state-format.md says that its user needs, and what connecting takes.
-    COMMANDS = ("evalsha eval script time get set getrange setrange exists pexpire del "
+    COMMANDS = ("evalsha eval script time get mget set getrange setrange strlen exists pexpire del "
                 "hello auth select")
 
     def setUp(self):

@@ -69,7 +69,7 @@ RedisStores::RedisStores(const Config& config, std::shared_ptr<const redis::Targ
                          StoreObserver* observer)
     : target_(std::move(target)),
       observer_(observer),
-      options_(redis::operation_options(*target_, observer)),
+      options_(redis::operation_options(*target_)),
       breaker_(config.redis.breaker, observer),
       local_({.nodes = static_cast<std::uint32_t>(config.redis.nodes),
               .memory = {.max_keys = config.max_keys, .max_log_bytes = config.max_log_bytes}}) {

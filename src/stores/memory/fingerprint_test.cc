@@ -19,14 +19,14 @@ constexpr Algorithm kAllAlgorithms[] = {Algorithm::kFixedWindow,
 
 TEST(Fingerprint, IsTheSameForTheSameCounter) {
   const FingerprintMaker make;
-  EXPECT_EQ(make("key", Algorithm::kGcra), make(std::string("key"), Algorithm::kGcra));
+  EXPECT_EQ(make("", "key", Algorithm::kGcra), make("", std::string("key"), Algorithm::kGcra));
 }
 
 TEST(Fingerprint, DiffersWithTheAlgorithm) {
   const FingerprintMaker make;
   std::set<std::pair<std::uint64_t, std::uint64_t>> seen;
   for (const Algorithm algorithm : kAllAlgorithms) {
-    const Fingerprint f = make("key", algorithm);
+    const Fingerprint f = make("", "key", algorithm);
     seen.emplace(f.low, f.high);
   }
   EXPECT_EQ(seen.size(), 7u);
@@ -37,7 +37,7 @@ TEST(Fingerprint, SeesEveryByteAndTheLength) {
   std::set<std::pair<std::uint64_t, std::uint64_t>> seen;
   std::size_t made = 0;
   const auto add = [&](std::string_view key) {
-    const Fingerprint f = make(key, Algorithm::kGcra);
+    const Fingerprint f = make("", key, Algorithm::kGcra);
     EXPECT_NE(f.low, 0u);
     seen.emplace(f.low, f.high);
     ++made;
@@ -54,15 +54,27 @@ TEST(Fingerprint, SeesEveryByteAndTheLength) {
   EXPECT_EQ(seen.size(), made);
 }
 
+TEST(Fingerprint, DiffersWithTheTagAndWhereItEnds) {
+  const FingerprintMaker make;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> seen;
+  const std::pair<std::string_view, std::string_view> names[] = {
+      {"", "key"}, {"k", "ey"}, {"ke", "y"}, {"key", ""}, {"key", "key"}, {"other", "key"}};
+  for (const auto& [tag, key] : names) {
+    const Fingerprint f = make(tag, key, Algorithm::kGcra);
+    seen.emplace(f.low, f.high);
+  }
+  EXPECT_EQ(seen.size(), std::size(names));
+}
+
 TEST(Fingerprint, AnEmptyViewIsTheEmptyKey) {
   const FingerprintMaker make;
-  EXPECT_EQ(make(std::string_view(), Algorithm::kGcra), make("", Algorithm::kGcra));
+  EXPECT_EQ(make("", std::string_view(), Algorithm::kGcra), make("", "", Algorithm::kGcra));
 }
 
 TEST(Fingerprint, EveryMakerHasASecretOfItsOwn) {
   const FingerprintMaker one;
   const FingerprintMaker other;
-  EXPECT_FALSE(one("key", Algorithm::kGcra) == other("key", Algorithm::kGcra));
+  EXPECT_FALSE(one("", "key", Algorithm::kGcra) == other("", "key", Algorithm::kGcra));
 }
 
 }  // namespace

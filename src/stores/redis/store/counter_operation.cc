@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <limits>
+#include <memory>
 #include <new>
 #include <string_view>
 
@@ -25,6 +26,23 @@ class Detached final : public Command {
  public:
   void done(const Answer&) noexcept override { delete this; }
 };
+
+// Where the slice is not there, it is there from now on, and not for ever.
+void write_create(Command& command, std::string_view key, std::uint64_t expiry_ms) {
+  command.append("SET");
+  command.append(key);
+  command.append("0");
+  command.append("PX");
+  command.append(expiry_ms);
+  command.append("NX");
+}
+
+void write_change(Command& command, std::string_view verb, std::string_view key,
+                  std::uint64_t units) {
+  command.append(verb);
+  command.append(key);
+  command.append(units);
+}
 
 void append_encoded(std::string& out, std::string_view text) {
   for (const char c : text) {
@@ -85,13 +103,13 @@ std::uint64_t live_slices(const Limit& limit) noexcept {
 
 }  // namespace
 
-bool CounterOperation::prepare(const Request& request) noexcept {
+bool CounterOperation::prepare(const Request& request) noexcept try {
   request_ = request;
   counters_.clear();
   counter_of_.clear();
   steps_.clear();
   failure_ = Reason::kOk;
-  is_refunding_ = false;
+  is_changing_ = false;
   const Instant at = request.now ? *request.now : SystemClock::instance().now();
   now_ = at.time_since_epoch().count();
   bool is_valid = !request.charges.empty() && request.charges.size() <= kMaxCharges &&
@@ -106,6 +124,9 @@ bool CounterOperation::prepare(const Request& request) noexcept {
   }
   for (Counter& counter : counters_) begin(counter);
   return true;
+} catch (const std::bad_alloc&) {
+  refuse(Reason::kStoreError, request.each);
+  return false;
 }
 
 // A charge that the counters cannot take is false.
@@ -126,22 +147,21 @@ bool CounterOperation::add(const Charge& charge) {
   counter.base = base_of(options_.prefix, charge);
   counter.slice = slices::Grid(charge.limit).slice_of(now_);
   counter.counts.assign(live_slices(charge.limit), 0);
+  counter.is_there.assign(counter.counts.size(), false);
   return true;
 }
 
 void CounterOperation::begin(Counter& counter) {
-  switch (request_.verb) {
-    case Verb::kReset: return forget(counter);
-    case Verb::kTake:
-      // A cost that never fits is not worth counting, and could make the count overflow.
-      if (counter.cost == 0 || counter.cost > counter.charge->limit.capacity()) break;
-      increment(counter);
-      if (counter.counts.size() > 1) read_slices(counter, 1);
-      return;
-    case Verb::kPeek:
-    case Verb::kRefund: break;
+  // A cost that never fits is not worth counting, and could make the count overflow.
+  if (request_.verb == Verb::kTake && counter.cost > 0 &&
+      counter.cost <= counter.charge->limit.capacity()) {
+    increment(counter);
+  } else {
+    Step& newest = add_step(counter, Kind::kRead);
+    newest.append("GET");  // which says where it is no string; MGET does not
+    newest.append(key_of(counter, 0));
   }
-  read_slices(counter, 0);
+  if (counter.counts.size() > 1) read_older(counter);
 }
 
 CounterOperation::Step& CounterOperation::add_step(Counter& counter, Kind kind) {
@@ -153,40 +173,33 @@ CounterOperation::Step& CounterOperation::add_step(Counter& counter, Kind kind) 
   return step;
 }
 
-void CounterOperation::read_slices(Counter& counter, std::uint64_t first_age) {
+std::string CounterOperation::key_of(const Counter& counter, std::uint64_t age) {
+  return counter.base + std::to_string(counter.slice - age);
+}
+
+// Until the slice has left the window, and a while longer.
+std::uint64_t CounterOperation::expiry_ms(const Counter& counter,
+                                          std::uint64_t age) const noexcept {
+  if (request_.now) return options_.stated_expiry_ms;
+  const slices::Grid grid(counter.charge->limit);
+  const core::Ticks end = grid.tick_at(counter.slice - age + counter.counts.size(), 0);
+  return static_cast<std::uint64_t>(end - now_) / 1000 + 1 + kSlackMs;
+}
+
+void CounterOperation::read_older(Counter& counter) {
   Step& step = add_step(counter, Kind::kRead);
   step.append("MGET");
-  for (std::uint64_t age = first_age; age < counter.counts.size(); ++age) {
-    step.append(counter.base + std::to_string(counter.slice - age));
+  for (std::uint64_t age = 1; age < counter.counts.size(); ++age) {
+    step.append(key_of(counter, age));
   }
 }
 
 // Creates the slice with its expiry, and only then counts: a connection that ends in between leaves
 // no key that never dies.
 void CounterOperation::increment(Counter& counter) {
-  const slices::Grid grid(counter.charge->limit);
-  const core::Ticks end = grid.tick_at(counter.slice + counter.counts.size(), 0);
-  const std::uint64_t left_ms = static_cast<std::uint64_t>(end - now_) / 1000 + 1 + kSlackMs;
-  const std::string key = counter.base + std::to_string(counter.slice);
-  Step& create = add_step(counter, Kind::kCreate);
-  create.append("SET");
-  create.append(key);
-  create.append("0");
-  create.append("PX");
-  create.append(request_.now ? options_.stated_expiry_ms : left_ms);
-  create.append("NX");
-  Step& step = add_step(counter, Kind::kIncrement);
-  step.append("INCRBY");
-  step.append(key);
-  step.append(counter.cost);
-}
-
-void CounterOperation::forget(Counter& counter) {
-  Step& step = add_step(counter, Kind::kWrite);
-  step.append("DEL");
-  for (std::uint64_t age = 0; age < counter.counts.size(); ++age) {
-    step.append(counter.base + std::to_string(counter.slice - age));
-  }
+  const std::string key = key_of(counter, 0);
+  write_create(add_step(counter, Kind::kCreate), key, expiry_ms(counter, 0));
+  write_change(add_step(counter, Kind::kIncrement), "INCRBY", key, counter.cost);
 }
 
 void CounterOperation::start(Client& client, Owner& owner) noexcept {
@@ -210,6 +223,20 @@ void CounterOperation::step_done(Step& step, const Answer& answer) noexcept {
   if (--under_way_ == 0) next();
 }
 
+// The newest of a counter, or all the others.
+bool CounterOperation::take_counts(Counter& counter, const redisReply& reply) noexcept {
+  const auto take = [&](std::size_t age, const redisReply& one) {
+    counter.is_there[age] = one.type != REDIS_REPLY_NIL;
+    return read_count(one, counter.counts[age]);
+  };
+  if (reply.type != REDIS_REPLY_ARRAY) return take(0, reply);
+  if (reply.elements + 1 != counter.counts.size()) return false;
+  for (std::size_t i = 0; i < reply.elements; ++i) {
+    if (!take(i + 1, *reply.element[i])) return false;
+  }
+  return true;
+}
+
 void CounterOperation::take_reply(Step& step, const Answer& answer) noexcept {
   std::vector<std::uint32_t>& counts = step.counter->counts;
   const redisReply& reply = *answer.reply;
@@ -219,11 +246,7 @@ void CounterOperation::take_reply(Step& step, const Answer& answer) noexcept {
     if (is_read)
       counts[0] = count_of(reply.integer - static_cast<std::int64_t>(step.counter->cost));
   } else if (step.kind == Kind::kRead) {
-    is_read = reply.type == REDIS_REPLY_ARRAY && reply.elements <= counts.size();
-    const std::size_t first = is_read ? counts.size() - reply.elements : 0;
-    for (std::size_t i = 0; is_read && i < reply.elements; ++i) {
-      is_read = read_count(*reply.element[i], counts[first + i]);
-    }
+    is_read = take_counts(*step.counter, reply);
   }
   if (!is_read) failed({Failure::kError, "ERR value is not an integer or out of range", nullptr});
 }
@@ -232,44 +255,57 @@ void CounterOperation::failed(const Answer& answer) noexcept {
   const bool is_unknown = answer.failure == Failure::kTimeout || answer.failure == Failure::kLost;
   const bool is_foreign = answer.failure == Failure::kError &&
                           (answer.text.starts_with("WRONGTYPE") ||
-                           answer.text.find("not an integer") != std::string_view::npos);
+                           answer.text.find("not an integer") != std::string_view::npos ||
+                           answer.text.find("would overflow") != std::string_view::npos);
   if (is_unknown || failure_ == Reason::kOk) {
     failure_ = is_unknown ? Reason::kStoreTimeout : Reason::kStoreError;
   }
   if (is_foreign && failure_ == Reason::kStoreError) failure_ = Reason::kForeignValue;
-  if (answer.failure == Failure::kError && options_.observer != nullptr) {
-    options_.observer->on({StoreEventKind::kRequestFailed, {}, answer.text});
-  }
 }
 
-// What comes after all steps under way are done.
-void CounterOperation::next() noexcept {
-  if (failure_ == Reason::kOk && request_.verb == Verb::kRefund && !is_refunding_) {
-    is_refunding_ = true;
-    return refund();
+// What comes after all steps under way are done. What a refund and a reset change is known only
+// now.
+void CounterOperation::next() noexcept try {
+  const bool has_changes = request_.verb == Verb::kRefund || request_.verb == Verb::kReset;
+  if (failure_ != Reason::kOk || !has_changes || is_changing_) return finish();
+  is_changing_ = true;
+  const std::size_t first = steps_.size();
+  for (Counter& counter : counters_) {
+    request_.verb == Verb::kRefund ? refund(counter) : forget(counter);
   }
+  if (steps_.size() == first) return finish();
+  submit_from(first);
+} catch (const std::bad_alloc&) {
+  failure_ = Reason::kStoreError;
   finish();
 }
 
 // Newest slices first. Others may take meanwhile: what they took stays.
-void CounterOperation::refund() noexcept {
-  const std::size_t first = steps_.size();
-  for (Counter& counter : counters_) {
-    std::uint64_t left = counter.cost;
-    counter.cost = 0;
-    for (std::size_t age = 0; age < counter.counts.size(); ++age) {
-      const std::uint64_t given = std::min<std::uint64_t>(left, counter.counts[age]);
-      if (given == 0) continue;
-      left -= given;
-      counter.counts[age] -= static_cast<std::uint32_t>(given);
-      Step& step = add_step(counter, Kind::kWrite);
-      step.append("DECRBY");
-      step.append(counter.base + std::to_string(counter.slice - age));
-      step.append(given);
-    }
+void CounterOperation::refund(Counter& counter) {
+  std::uint64_t left = counter.cost;
+  for (std::size_t age = 0; age < counter.counts.size(); ++age) {
+    const std::uint64_t given = std::min<std::uint64_t>(left, counter.counts[age]);
+    if (given == 0) continue;
+    left -= given;
+    counter.counts[age] -= static_cast<std::uint32_t>(given);
+    const std::string key = key_of(counter, age);
+    // It may be gone by now, and would come back to stay for ever.
+    write_create(add_step(counter, Kind::kCreate), key, expiry_ms(counter, age));
+    write_change(add_step(counter, Kind::kWrite), "DECRBY", key, given);
   }
-  if (steps_.size() == first) return finish();
-  submit_from(first);
+}
+
+// Only what was read and is a count.
+void CounterOperation::forget(Counter& counter) {
+  const bool has_any =
+      std::find(counter.is_there.begin(), counter.is_there.end(), true) != counter.is_there.end();
+  std::fill(counter.counts.begin(), counter.counts.end(), 0u);
+  if (!has_any) return;
+  Step& step = add_step(counter, Kind::kWrite);
+  step.append("DEL");
+  for (std::size_t age = 0; age < counter.is_there.size(); ++age) {
+    if (counter.is_there[age]) step.append(key_of(counter, age));
+  }
 }
 
 void CounterOperation::decide(Counter& counter, bool with_cost) noexcept {
@@ -293,19 +329,26 @@ void CounterOperation::give_back() noexcept {
   bool has_any = false;
   for (const Step& step : steps_) {
     if (!step.is_counted) continue;
-    auto* const command = new (std::nothrow) Detached;
-    if (command == nullptr) continue;  // less is admitted than might be; never more
-    const Counter& counter = *step.counter;
-    command->slot = step.slot;
-    command->append("DECRBY");
-    command->append(counter.base + std::to_string(counter.slice));
-    command->append(counter.cost);
-    client_->submit(*command);
     has_any = true;
+    give_back(step);
   }
   if (has_any && options_.gave_back != nullptr) {
     options_.gave_back->fetch_add(1, std::memory_order_relaxed);
   }
+}
+
+void CounterOperation::give_back(const Step& step) noexcept try {
+  const Counter& counter = *step.counter;
+  const std::string key = key_of(counter, 0);
+  auto create = std::make_unique<Detached>();
+  auto change = std::make_unique<Detached>();
+  create->slot = change->slot = step.slot;
+  write_create(*create, key, expiry_ms(counter, 0));  // as in refund()
+  write_change(*change, "DECRBY", key, counter.cost);
+  client_->submit(*create.release());
+  client_->submit(*change.release());
+} catch (const std::bad_alloc&) {
+  return;  // less is admitted than might be; never more
 }
 
 void CounterOperation::finish() noexcept {
@@ -316,7 +359,6 @@ void CounterOperation::finish() noexcept {
   }
   bool all_admit = true;
   for (Counter& counter : counters_) {
-    if (request_.verb == Verb::kReset) std::fill(counter.counts.begin(), counter.counts.end(), 0u);
     decide(counter, request_.verb == Verb::kTake || request_.verb == Verb::kPeek);
     all_admit &= counter.quote.admitted;
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <string>
 #include <vector>
 
 #include "core/fixed_size.h"
@@ -17,7 +18,8 @@ constexpr bool works_without_scripts(const Limit& limit) noexcept {
 
 // A request without scripts (`scripting: off`): a key for each slice of the clock (a fixed window
 // is one slice), SET NX PX and INCRBY on the newest and MGET of the others in one write, and DECRBY
-// where a limit denied. What this gives up stands in docs/state-format.md.
+// where a limit denied. A refund and a reset read first. What this gives up stands in
+// docs/state-format.md.
 class CounterOperation final : public Operation {
  public:
   explicit CounterOperation(const OperationOptions& options) : options_(options) {}
@@ -33,6 +35,7 @@ class CounterOperation final : public Operation {
     std::string base;  // of its keys, all but the slice's number
     std::uint64_t slice = 0;
     std::vector<std::uint32_t> counts;  // newest slice first, without this request's cost
+    std::vector<bool> is_there;         // each of them, where it was read
     core::Quote quote;
     core::Numbers numbers;
   };
@@ -49,16 +52,20 @@ class CounterOperation final : public Operation {
   bool add(const Charge& charge);
   void begin(Counter& counter);
   Step& add_step(Counter& counter, Kind kind);
-  void read_slices(Counter& counter, std::uint64_t first_age);
+  static std::string key_of(const Counter& counter, std::uint64_t age);
+  std::uint64_t expiry_ms(const Counter& counter, std::uint64_t age) const noexcept;
+  void read_older(Counter& counter);
   void increment(Counter& counter);
+  void refund(Counter& counter);
   void forget(Counter& counter);
   void submit_from(std::size_t first) noexcept;
   void step_done(Step& step, const Answer& answer) noexcept;
   void take_reply(Step& step, const Answer& answer) noexcept;
+  static bool take_counts(Counter& counter, const redisReply& reply) noexcept;
   void failed(const Answer& answer) noexcept;
   void next() noexcept;
-  void refund() noexcept;
   void give_back() noexcept;
+  void give_back(const Step& step) noexcept;
   void decide(Counter& counter, bool with_cost) noexcept;
   void finish() noexcept;
 
@@ -69,7 +76,7 @@ class CounterOperation final : public Operation {
   std::vector<std::size_t> counter_of_;  // each charge
   std::deque<Step> steps_;  // emptied by the next prepare(): borrowed until they are done
   std::size_t under_way_ = 0;
-  bool is_refunding_ = false;
+  bool is_changing_ = false;  // the second round of a refund or reset
   Reason failure_ = Reason::kOk;
   Client* client_ = nullptr;
   Owner* owner_ = nullptr;

@@ -18,10 +18,9 @@ struct OperationOptions {
   bool by_slot = false;  // a cluster
   bool scripting = true;
   std::uint64_t stated_expiry_ms = 0;
-  StoreObserver* observer = nullptr;
   std::atomic<std::uint64_t>* gave_back = nullptr;  // counts requests that were undone
 };
-OperationOptions operation_options(const Target& target, StoreObserver* observer);
+OperationOptions operation_options(const Target& target);
 
 // One request from beginning to end: what to send, what the answers mean, what has to be given
 // back. It waits for nothing and locks nothing: prepare() anywhere, then start() in the client's

@@ -2,6 +2,7 @@
 
 #include <semaphore.h>
 
+#include <algorithm>
 #include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -102,26 +103,67 @@ class Spares {
   std::vector<Waiter*> free_;
 };
 
+// Takes the client's place when the store is closed: those who came too late are told so.
+class Closed final : public redis::Client {
+ public:
+  void submit(redis::Command& command) noexcept override {
+    command.done({redis::Failure::kUnavailable, "the store is closed", nullptr});
+  }
+  bool ready() const noexcept override { return false; }
+  std::string why() const override { return "the store is closed"; }
+  RedisStoreStats stats() const noexcept override { return {}; }
+};
+
+// Who is inside of a store, which waits for them before it goes.
+class Callers {
+ public:
+  class Guard {
+   public:
+    explicit Guard(Callers& callers) noexcept : callers_(callers) {
+      callers_.inside_.fetch_add(1, std::memory_order_relaxed);
+    }
+    ~Guard() { callers_.inside_.fetch_sub(1, std::memory_order_release); }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    Callers& callers_;
+  };
+  void wait_until_gone() const noexcept {
+    while (inside_.load(std::memory_order_acquire) != 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
+
+ private:
+  std::atomic<std::size_t> inside_{0};
+};
+
 }  // namespace
 
 class RedisStore::Impl {
  public:
   Impl(std::shared_ptr<const redis::Target> target, StoreObserver* observer)
-      : options_(redis::operation_options(*target, observer)), spares_(options_) {
+      : options_(redis::operation_options(*target)), spares_(options_) {
     options_.gave_back = &gave_back_;
     client_ = redis::make_client(loop_, std::move(target), observer);
     thread_ = std::thread([this] { loop_.run(); });
   }
 
+  // Those inside are answered first, also those who are just about to ask.
   ~Impl() {
+    is_closing_.store(true, std::memory_order_relaxed);
     boost::asio::post(loop_, [this] {
-      client_.reset();  // ends whatever is under way
-      loop_.stop();
+      // Ends whatever is under way.
+      const auto client = std::exchange(client_, std::make_unique<Closed>());
     });
+    callers_.wait_until_gone();
+    boost::asio::post(loop_, [this] { loop_.stop(); });
     thread_.join();
   }
 
   Decision apply(const Operation::Request& request) noexcept {
+    const Callers::Guard inside(callers_);
     Waiter* const waiter = spares_.get();
     Decision decision{.outcome = Outcome::kDenied, .reason = Reason::kStoreError};
     if (waiter == nullptr) {
@@ -138,6 +180,7 @@ class RedisStore::Impl {
   }
 
   Expected<bool> wait_until_ready(std::chrono::milliseconds at_most) {
+    const Callers::Guard inside(callers_);
     const auto end = std::chrono::steady_clock::now() + at_most;
     for (;;) {
       std::promise<std::string> said;
@@ -147,7 +190,8 @@ class RedisStore::Impl {
       });
       const std::string why = said.get_future().get();
       if (why.empty()) return true;
-      if (std::chrono::steady_clock::now() >= end) {
+      const bool is_closing = is_closing_.load(std::memory_order_relaxed);
+      if (is_closing || std::chrono::steady_clock::now() >= end) {
         return Unexpected{why.size() > 1 ? why.substr(1) : "it has not answered yet"};
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -178,6 +222,8 @@ class RedisStore::Impl {
 
   redis::OperationOptions options_;
   std::atomic<std::uint64_t> gave_back_{0};
+  std::atomic<bool> is_closing_{false};
+  Callers callers_;
   Spares spares_;
   Queue queue_;
   boost::asio::io_context loop_{1};

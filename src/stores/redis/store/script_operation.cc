@@ -82,10 +82,8 @@ void ScriptOperation::part_failed(Part& part, const Answer& answer) noexcept {
     case Failure::kLost: return failed(Reason::kStoreTimeout);
     case Failure::kUnavailable: return failed(Reason::kStoreError);
     case Failure::kError:
-      failed(Plan::is_foreign_value(answer.text) ? Reason::kForeignValue : Reason::kStoreError);
-      if (options_.observer != nullptr) {
-        options_.observer->on({StoreEventKind::kRequestFailed, {}, answer.text});
-      }
+      return failed(Plan::is_foreign_value(answer.text) ? Reason::kForeignValue
+                                                        : Reason::kStoreError);
   }
 }
 
