@@ -62,7 +62,8 @@ struct RedisStoreStats {
   std::uint64_t connects = 0;      // connections made
   std::uint64_t scripts_sent = 0;  // scripts that the server did not know
   std::uint64_t redirects = 0;     // MOVED and ASK
-  std::uint64_t gave_back = 0;     // slot-by-slot requests that were undone (docs/operations.md)
+  // Requests asked slot by slot (docs/operations.md), or without scripts, that were undone.
+  std::uint64_t gave_back = 0;
   std::size_t connected = 0;       // connections that are ready now
   std::size_t pending = 0;         // requests under way
 };
@@ -80,6 +81,8 @@ struct RedisStoreStats {
 // Thread-safety: any member from any thread. Requests of many threads leave in one write.
 // Ownership: borrows the observer; has a thread of its own. Cost: a round trip; the caller sleeps
 // meanwhile. Reconnects by itself, with jittered backoff. Needs Redis 6 or newer, or Valkey.
+// Destroying it ends what is under way: those who wait in it are answered first, with kStoreError
+// or kStoreTimeout.
 class RedisStore final : public Store {
  public:
   // Errors: a URL or an option that is wrong, with what would be right; files that cannot be read.

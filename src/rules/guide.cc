@@ -47,9 +47,10 @@ A rule on trial (`mode: shadow`) is decided and counted by itself, whatever the 
 and lets everything pass. A request that only such rules would have denied is allowed with the
 reason `shadow`.
 
-When the store cannot decide, the `on_store_error` of the rules that match does; of several rules
-the strictest. `allow` and `deny` answer with the reason `fallback`. `local`, where no local
-limiting is set up, denies with the store's own reason (`store_error`, `store_timeout`).
+When the store cannot decide, the `on_store_error` of the rules that match does, with the reason
+`fallback`; of several rules the strictest. `local` limits within this process, each limit at its
+share (`docs/operations.md` says how much that admits); where no local limiting is set up, it denies
+with the store's own reason (`store_error`, `store_timeout`).
 
 ## Matching
 

@@ -12,7 +12,7 @@ endif()
 
 file(GLOB_RECURSE others RELATIVE "${PREFIX}" "${PREFIX}/*")
 list(FILTER others EXCLUDE REGEX
-  "^include/|^lib[^ ]*/libsluice_[a-z]+\\.a$|/cmake/sluice/|/pkgconfig/sluice\\.pc$|^bin/sluice$|/doc/sluice/LICENSE$")
+  "^include/|^lib[^ ]*/libsluice_[a-z_]+\\.a$|/cmake/sluice/|/pkgconfig/sluice\\.pc$|^bin/sluice$|/doc/sluice/LICENSE$")
 if(others)
   message(FATAL_ERROR "installed, and not expected: ${others}")
 endif()

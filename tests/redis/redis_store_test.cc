@@ -1,0 +1,345 @@
+#include "sluice/redis_store.h"
+
+#include <atomic>
+#include <mutex>
+#include <random>
+
+#include "sluice/testing/store_conformance.h"
+#include "tests/redis/store_test.h"
+
+// RedisStore as its callers see it: what every store means, many threads, and what goes wrong.
+namespace sluice_redis {
+namespace {
+
+using namespace std::chrono_literals;
+using sluice::Charge;
+using sluice::Decision;
+using sluice::Limit;
+using sluice::Limiter;
+using sluice::Reason;
+using sluice::RedisOptions;
+using sluice::RedisStore;
+using sluice::RedisStoreStats;
+using sluice::StoreEvent;
+using sluice::StoreEventKind;
+
+constexpr std::int64_t kNow = 1700000100000000;
+
+// --- what every store means -------------------------------------------------------------------
+
+template <typename Servers>
+void expect_conformance(Servers& servers, int protocol) {
+  const auto make = [&](const sluice::Clock&) -> std::unique_ptr<sluice::Store> {
+    flush(servers);
+    return open_ready(patient(servers.url(), protocol));
+  };
+  for (const auto& failure : sluice::testing::check_store(
+           {.make = make, .follows_clock = false, .threads = 4, .requests_per_thread = 200})) {
+    ADD_FAILURE() << failure;
+  }
+}
+
+TEST(RedisStoreConformance, OnOneServerByResp2) {
+  RedisServer server;
+  expect_conformance(server, 2);
+}
+
+TEST(RedisStoreConformance, OnOneServerByResp3) {
+  RedisServer server;
+  expect_conformance(server, 3);
+}
+
+TEST(RedisStoreConformance, OnAClusterByResp2) {
+  RedisCluster cluster;
+  expect_conformance(cluster, 2);
+}
+
+TEST(RedisStoreConformance, OnAClusterByResp3) {
+  RedisCluster cluster;
+  expect_conformance(cluster, 3);
+}
+
+// --- many threads -----------------------------------------------------------------------------
+
+TEST(RedisStoreThreads, AdmitExactlyTheLimitOfOneKey) {
+  RedisServer server;
+  const auto store = open_ready(patient(server.url()));
+  Limiter limiter(*store);
+  const Limit limit = sluice::sliding_window_log(500).per(1h);
+  std::atomic<int> admitted = 0;
+  run_threads(8, [&](int) {
+    for (int i = 0; i < 150; ++i) admitted += limiter.try_acquire("key", limit).allowed() ? 1 : 0;
+  });
+  EXPECT_EQ(admitted, 500);
+  EXPECT_EQ(store->stats().requests, 1200u);
+  EXPECT_EQ(store->stats().errors + store->stats().timeouts, 0u);
+}
+
+TEST(RedisStoreThreads, AdmitExactlyTheLimitOfEachOfManyKeys) {
+  RedisServer server;
+  const auto store = open_ready(patient(server.url()));
+  Limiter limiter(*store);
+  const Limit limit = sluice::fixed_window(50).per(1h);
+  std::array<std::atomic<int>, 16> admitted{};
+  run_threads(8, [&](int thread) {
+    for (std::size_t i = 0; i < 160; ++i) {
+      const std::size_t key = (i + static_cast<std::size_t>(thread)) % admitted.size();
+      admitted[key] += limiter.try_acquire(std::to_string(key), limit).allowed() ? 1 : 0;
+    }
+  });
+  for (const auto& of_key : admitted) EXPECT_EQ(of_key, 50);
+}
+
+// Requests on pairs of keys that mostly lie in different slots, of different servers.
+TEST(RedisStoreThreads, TakeAllOrNothingOverSlotsInTheEnd) {
+  RedisCluster cluster;
+  const auto store = open_ready(patient(cluster.url()));
+  Limiter limiter(*store);
+  const Limit limit = sluice::sliding_window_log(40).per(1h);
+  std::array<std::atomic<std::uint32_t>, 6> admitted{};
+  std::atomic<int> undecided = 0;
+  run_threads(8, [&](int thread) {
+    std::mt19937 random(static_cast<unsigned>(thread));
+    for (int i = 0; i < 120; ++i) {
+      const std::size_t a = random() % 6;
+      const std::size_t b = (a + 1 + random() % 5) % 6;
+      const std::string keys[] = {std::to_string(a), std::to_string(b)};
+      const std::array charges{Charge{keys[0], limit}, Charge{keys[1], limit}};
+      const Decision decision = limiter.check(charges);
+      if (decision.allowed()) ++admitted[a], ++admitted[b];
+      undecided += decision.reason != Reason::kOk && decision.reason != Reason::kLimited ? 1 : 0;
+    }
+  });
+  EXPECT_EQ(undecided, 0);
+  EXPECT_GT(store->stats().gave_back, 0u);
+  for (std::size_t key = 0; key < admitted.size(); ++key) {
+    const Decision left = limiter.peek(std::to_string(key), limit, 0);
+    EXPECT_LE(admitted[key], 40u);
+    EXPECT_EQ(40u - left.remaining, admitted[key]) << "what is held must be what was admitted";
+  }
+}
+
+// --- over slots -------------------------------------------------------------------------------
+
+const std::vector<Limit>& limits_of_five() {
+  static const std::vector<Limit> limits = {sluice::fixed_window(5).per(1h),
+                                            sluice::sliding_window_log(5).per(1h),
+                                            sluice::sliding_window_counter(5).per(1h),
+                                            sluice::sliding_window_hybrid(5).per(1h),
+                                            sluice::leaky_bucket(5).per(1h),
+                                            sluice::token_bucket(5).per(1h),
+                                            sluice::gcra(5).per(1h)};
+  return limits;
+}
+
+TEST(RedisStoreOverSlots, LeavesWhatADeniedRequestFound) {
+  RedisCluster cluster;
+  const auto store = open_ready(patient(cluster.url()));
+  Limiter limiter(*store);
+  const Limit one = sluice::sliding_window_log(1).per(1h);
+  std::uint64_t undone = 0;
+  ASSERT_TRUE(limiter.try_acquire("full", one, 1, at(kNow)).allowed());
+  for (const Limit& five : limits_of_five()) {
+    for (const std::string key : {"a", "b", "c", "d"}) {
+      ASSERT_TRUE(limiter.try_acquire(key, five, 2, at(kNow)).allowed());
+      const Decision before = limiter.peek(key, five, 0, at(kNow));
+      const std::array charges{Charge{key, five, 2}, Charge{"full", one}};
+      EXPECT_EQ(limiter.check(charges, {}, at(kNow)).reason, Reason::kLimited);
+      EXPECT_EQ(limiter.peek(key, five, 0, at(kNow)), before)
+          << key << " under " << to_string(five.algorithm());
+      EXPECT_EQ(store->stats().gave_back, ++undone);
+    }
+  }
+}
+
+TEST(RedisStoreOverSlots, AsksWhatSharesATagAtOnce) {
+  RedisCluster cluster;
+  const auto store = open_ready(patient(cluster.url()));
+  Limiter limiter(*store);
+  const Limit one = sluice::sliding_window_log(1).per(1h);
+  const Limit five = sluice::token_bucket(5).per(1h);
+  ASSERT_TRUE(limiter.apply(sluice::Verb::kTake, std::array{Charge{"full", one, 1, "tag"}}));
+  const std::array charges{Charge{"a", five, 1, "tag"}, Charge{"full", one, 1, "tag"}};
+  const auto requests = store->stats().requests;
+  EXPECT_EQ(limiter.check(charges).reason, Reason::kLimited);
+  EXPECT_EQ(store->stats().requests, requests + 1);
+  EXPECT_EQ(store->stats().gave_back, 0u);
+}
+
+// --- what goes wrong --------------------------------------------------------------------------
+
+class Events final : public sluice::StoreObserver {
+ public:
+  void on(const StoreEvent& event) noexcept override {
+    const std::lock_guard lock(mutex_);
+    seen_.emplace_back(event.kind, event.endpoint);
+  }
+  std::vector<std::string> endpoints_of(StoreEventKind kind) {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> out;
+    for (const auto& [seen, endpoint] : seen_) {
+      if (seen == kind) out.push_back(endpoint);
+    }
+    return out;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::pair<StoreEventKind, std::string>> seen_;
+};
+
+TEST(RedisStoreFaults, TellOfAnErrorOnceAndWhere) {
+  RedisServer server;
+  for (const bool scripting : {true, false}) {
+    Events events;
+    RedisOptions options = patient(server.url());
+    options.scripting = scripting;
+    const auto store = open_ready(options, &events);
+    Limiter limiter(*store);
+    const Limit limit = sluice::fixed_window(5).per(1h).aligned_to_clock();
+    const char* const key =
+        scripting ? "sluice:f{}key" : "sluice:F{key}!:3600000000/1:472222";  // of kNow
+    RedisConnection(server).run({"LPUSH", key, "mine"});
+    EXPECT_EQ(limiter.try_acquire("key", limit, 1, at(kNow)).reason, Reason::kForeignValue);
+    EXPECT_EQ(events.endpoints_of(StoreEventKind::kRequestFailed),
+              std::vector<std::string>{server.socket()});
+    EXPECT_EQ(store->stats().errors, 1u);
+  }
+}
+
+TEST(RedisStoreFaults, KeepTheDeadlineWhereTheServerStops) {
+  RedisServer server;
+  RedisOptions options = patient(server.url());
+  options.deadline = 100ms;
+  for (const bool scripting : {true, false}) {
+    options.scripting = scripting;
+    const auto store = open_ready(options);
+    Limiter limiter(*store);
+    const Limit limit = sluice::fixed_window(5).per(1h).aligned_to_clock();
+    server.pause();
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(limiter.try_acquire("key", limit).reason, Reason::kStoreTimeout);
+    EXPECT_EQ(limiter.refund("key", limit).reason, Reason::kStoreTimeout);
+    const auto took = std::chrono::steady_clock::now() - begin;
+    server.resume();
+    EXPECT_GE(took, 200ms);
+    EXPECT_LT(took, 5s);
+    EXPECT_GE(store->stats().timeouts, 2u);
+    RedisCluster::wait_until("it answers again",
+                             [&] { return limiter.peek("key", limit).reason == Reason::kOk; });
+  }
+}
+
+TEST(RedisStoreFaults, RefuseMoreThanMayBeUnderWay) {
+  RedisServer server;
+  RedisOptions options = patient(server.url());
+  options.deadline = 1s;
+  options.max_pending = 3;
+  const auto store = open_ready(options);
+  Limiter limiter(*store);
+  const Limit limit = sluice::token_bucket(100).per(1h);
+  server.pause();
+  std::atomic<int> timeouts = 0;
+  std::atomic<int> refused = 0;
+  run_threads(8, [&](int) {
+    const Reason reason = limiter.try_acquire("key", limit).reason;
+    timeouts += reason == Reason::kStoreTimeout ? 1 : 0;
+    refused += reason == Reason::kStoreError ? 1 : 0;
+  });
+  server.resume();
+  EXPECT_EQ(timeouts, 3);
+  EXPECT_EQ(refused, 5);
+  EXPECT_EQ(store->stats().timeouts, 3u);
+  EXPECT_EQ(store->stats().errors, 5u);
+  EXPECT_EQ(store->stats().pending, 0u);
+}
+
+void expect_end_of_all_callers(RedisServer& server, RedisOptions options) {
+  auto store = open_ready(options);
+  Limiter limiter(*store);
+  const Limit limit = sluice::fixed_window(5).per(1h).aligned_to_clock();
+  server.pause();
+  std::atomic<int> told = 0;
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 8; ++i) {
+    callers.emplace_back([&] {
+      const Reason reason = limiter.try_acquire("key", limit).reason;
+      told += reason == Reason::kStoreTimeout || reason == Reason::kStoreError ? 1 : 0;
+    });
+  }
+  RedisCluster::wait_until("all are under way", [&] { return store->stats().pending >= 8; });
+  store.reset();
+  for (std::thread& caller : callers) caller.join();  // the deadline would end them in 600 s
+  server.resume();
+  EXPECT_EQ(told, 8);
+}
+
+TEST(RedisStoreFaults, EndWhatIsUnderWayWithTheStore) {
+  RedisServer server;
+  RedisOptions options = patient(server.url());
+  options.deadline = 600s;
+  for (const bool scripting : {true, false}) {
+    options.scripting = scripting;
+    for (int i = 0; i < 10; ++i) expect_end_of_all_callers(server, options);
+  }
+}
+
+TEST(RedisStoreFaults, EndWaitingForAServerWithTheStore) {
+  RedisOptions options = patient("redis+unix:///nowhere/redis.sock");
+  auto store = RedisStore::open(options).value();
+  RedisStore& inside = *store;
+  std::atomic<bool> is_waiting = false;
+  std::string why;
+  std::thread waiter([&] {
+    is_waiting = true;
+    why = inside.wait_until_ready(600s).error();
+  });
+  RedisCluster::wait_until("it waits", [&] { return is_waiting.load(); });
+  std::this_thread::sleep_for(100ms);  // it is inside by now
+  store.reset();
+  waiter.join();
+  EXPECT_FALSE(why.empty());
+}
+
+TEST(RedisStoreFaults, SayWhyItIsNotReadyUntilItIs) {
+  RedisServer server;
+  server.kill_now();
+  const auto store = RedisStore::open(patient(server.url())).value();
+  const auto ready = store->wait_until_ready(300ms);
+  ASSERT_FALSE(ready);
+  EXPECT_NE(ready.error().find(server.socket()), std::string::npos) << ready.error();
+  Limiter limiter(*store);
+  EXPECT_EQ(limiter.try_acquire("key", sluice::token_bucket(5).per(1h)).reason,
+            Reason::kStoreError);
+  server.start();
+  EXPECT_TRUE(store->wait_until_ready(30s));
+  EXPECT_TRUE(limiter.try_acquire("key", sluice::token_bucket(5).per(1h)));
+}
+
+TEST(RedisStoreFaults, AreFoundBeforeItIsOpened) {
+  const auto error_of = [](const RedisOptions& options) {
+    const auto store = RedisStore::open(options);
+    return store ? std::string() : store.error();
+  };
+  EXPECT_NE(error_of({.url = "http://127.0.0.1"}), "");
+  EXPECT_NE(error_of({.url = "rediss://127.0.0.1", .tls_ca_file = "/nowhere/ca.pem"}), "");
+  EXPECT_NE(error_of({.protocol = 4}), "");
+}
+
+TEST(RedisStore, CountsWhatItDoes) {
+  RedisServer server;
+  const auto store = open_ready(patient(server.url()));
+  Limiter limiter(*store);
+  const Limit limit = sluice::token_bucket(5).per(1h);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(limiter.try_acquire("key", limit));
+  const RedisStoreStats stats = store->stats();
+  EXPECT_EQ(stats.requests, 3u);
+  EXPECT_EQ(stats.connects, 1u);
+  EXPECT_EQ(stats.connected, 1u);
+  EXPECT_EQ(stats.scripts_sent, 1u);
+  EXPECT_EQ(stats.errors + stats.timeouts + stats.redirects + stats.gave_back, 0u);
+  EXPECT_EQ(stats.pending, 0u);
+}
+
+}  // namespace
+}  // namespace sluice_redis
