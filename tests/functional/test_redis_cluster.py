@@ -154,12 +154,25 @@ class Masters(ClusterTest):
             self.assertGreaterEqual(self.used(self.server, caller.user),
                                     caller.base + len(admitted) - unsure)
 
+    @staticmethod
+    def becomes_master(replica):
+        end = time.monotonic() + 6
+        while time.monotonic() < end:
+            if replica.info("replication")["role"] == "master":
+                return True
+            time.sleep(0.05)
+        return False
+
     def test_a_replica_that_is_promoted_by_command_loses_nothing(self):
         with Callers(self, self.server) as callers:
             slot = next(iter(self.slots_of_callers(callers)))
             replica = self.nodes.replica_of(self.nodes.owner(slot))
-            replica.command("CLUSTER", "FAILOVER")
-            wait_for(lambda: replica.info("replication")["role"] == "master", 10, "the promotion")
+            # Redis gives a failover up by itself if it takes over five seconds: then again.
+            for _ in range(3):
+                replica.command("CLUSTER", "FAILOVER")
+                if self.becomes_master(replica):
+                    break
+            self.assertEqual(replica.info("replication")["role"], "master")
             callers.wait_for_all("ok")
             time.sleep(0.5)
 

@@ -166,7 +166,11 @@ class TheWayThere(FaultTest):
             reasons = callers.reasons(since)
             self.gate.open()
             callers.wait_for_all("ok")
-        self.assertGreater(reasons["ok"], 0.3 * sum(reasons.values()), reasons)
+        # A lost segment holds up all that is behind it for 200 to 400 ms, and each five failures in
+        # a row keep Redis from being asked for up to a second: how much is decided by Redis in five
+        # seconds is a matter of luck, but it is some of it, and all the rest is by policy.
+        self.assertEqual(set(reasons), {"ok", "fallback"})
+        self.assertGreater(reasons["ok"], 0.1 * sum(reasons.values()), reasons)
 
 
 class WhileOthersWait(FaultTest):
