@@ -10,7 +10,9 @@ using namespace std::chrono_literals;
 int main() {
   const sluice::testing::ManualClock clock;
   sluice::MemoryStore store({.max_keys = 100}, clock);
-  sluice::Limiter limiter(store);
+  sluice::DenyCache cache;
+  sluice::DenyCacheStore cached(store, cache);
+  sluice::Limiter limiter(cached);
   constexpr auto kLimit = sluice::token_bucket(2).per(1s);
   int admitted = 0;
   for (int i = 0; i < 5; ++i) admitted += limiter.try_acquire("key", kLimit).allowed() ? 1 : 0;

@@ -234,7 +234,8 @@ TEST_F(ForeignValue, OfADamagedLongLogIsRefusedOrDecidedBy) {
     for (std::size_t i = 0; i < 400; ++i) {
       std::string bytes = state;
       const std::size_t at = dice.chance(50) ? dice.below(64) : dice.below(bytes.size());
-      bytes[at] = dice.any_of({'\0', '\x01', '\x10', '\x7F', '\xFF', bytes[dice.below(std::min<std::size_t>(384, bytes.size()))]});
+      bytes[at] = dice.any_of({'\0', '\x01', '\x10', '\x7F', '\xFF',
+                               bytes[dice.below(std::min<std::size_t>(384, bytes.size()))]});
       if (dice.chance(10)) bytes.resize(dice.below(bytes.size()));
       expect_refused_or_decided(key, limit, bytes);
     }
