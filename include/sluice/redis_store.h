@@ -64,8 +64,8 @@ struct RedisStoreStats {
   std::uint64_t redirects = 0;     // MOVED and ASK
   // Requests asked slot by slot (docs/operations.md), or without scripts, that were undone.
   std::uint64_t gave_back = 0;
-  std::size_t connected = 0;       // connections that are ready now
-  std::size_t pending = 0;         // requests under way
+  std::size_t connected = 0;  // connections that are ready now
+  std::size_t pending = 0;    // requests under way
 };
 
 // Counters in Redis or Valkey, shared by all that use the same server and prefix.

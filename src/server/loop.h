@@ -4,6 +4,8 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <cstdlib>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -84,7 +86,13 @@ class Loop {
         },
         parts.fibers);
   }
-  ~Loop() { stop(); }
+  ~Loop() {
+    try {
+      stop();
+    } catch (const std::exception&) {
+      std::abort();  // without the memory to tell the thread to end, which uses what is here
+    }
+  }
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 

@@ -63,7 +63,7 @@ class Connection final : private Asker {
   };
 
   Connection(Socket socket, std::string peer, Shared& shared, Owner& owner);
-  ~Connection();
+  ~Connection() override;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 

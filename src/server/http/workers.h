@@ -22,7 +22,7 @@ class Asker {
   virtual void go_on() = 0;
 
  protected:
-  ~Asker() = default;
+  virtual ~Asker() = default;
 };
 
 // Handlers that may wait for their answers, in one event loop: each with a fiber to wait on and
