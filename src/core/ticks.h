@@ -10,9 +10,10 @@ using Ticks = std::int64_t;
 // Products of units (below 2^33) and ticks (below 2^53).
 __extension__ using Wide = unsigned __int128;
 
+// b > 0: a limit of nothing is never asked how long.
 template <typename T>
 constexpr T ceil_div(T a, T b) noexcept {
-  return static_cast<T>(a / b + (a % b != 0));
+  return static_cast<T>(a / b + (a % b != 0));  // NOLINT(clang-analyzer-core.DivideZero)
 }
 
 // ⌈(a·m + add) / d⌉ for a result that fits in 64 bits; the 128-bit division only where it must be.

@@ -68,7 +68,8 @@ class Link::Impl final : public Socket::User {
         socket_(std::make_shared<Socket>(loop, target_, address_, *this)) {}
 
   void start() { socket_->connect(target_->options.connect_timeout); }
-  void submit(Command& command, bool asking) noexcept;
+  // Where there is no memory to send anything, the process ends.
+  void submit(Command& command, bool asking) noexcept;  // NOLINT(bugprone-exception-escape)
   // Without a word to the owner.
   void close() noexcept;
 
@@ -130,6 +131,7 @@ class Link::Impl final : public Socket::User {
   std::vector<Pipeline::Ended> ended_;
 };
 
+// NOLINTNEXTLINE(bugprone-exception-escape)
 void Link::Impl::submit(Command& command, bool asking) noexcept {
   add(counters_.pending, std::size_t{1});
   if (phase_ == Phase::kEnded) {
@@ -344,6 +346,7 @@ Link::Link(asio::io_context& loop, std::shared_ptr<const Target> target, ServerA
 
 Link::~Link() { impl_->close(); }
 
+// NOLINTNEXTLINE(bugprone-exception-escape)
 void Link::submit(Command& command, bool asking) noexcept { impl_->submit(command, asking); }
 bool Link::ready() const noexcept { return impl_->ready(); }
 std::size_t Link::pending() const noexcept { return impl_->pipeline().live(); }

@@ -73,7 +73,7 @@ class Link {
   // Sent with what else is submitted in this turn of the loop; before on_ready() it waits for it.
   // Ends by command.deadline. kUnavailable at once where max_pending are under way.
   // `asking`: preceded by ASKING (cluster/).
-  void submit(Command& command, bool asking = false) noexcept;
+  void submit(Command& command, bool asking = false) noexcept;  // NOLINT(bugprone-exception-escape)
 
   bool ready() const noexcept;
   std::size_t pending() const noexcept;

@@ -146,10 +146,13 @@ void Socket::connected() {
 void Socket::close() noexcept {
   if (user_ == nullptr) return;
   user_ = nullptr;
-  Error ignored;
-  resolver_.cancel();
-  timer_.cancel();
-  plain_.close(ignored);
+  try {
+    Error ignored;
+    resolver_.cancel();
+    timer_.cancel();
+    plain_.close(ignored);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): says that it may throw, and does not
+  }
 }
 
 void Socket::fail(const std::string& why) {

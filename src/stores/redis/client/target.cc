@@ -62,7 +62,7 @@ Expected<bool> take_path(const Url& url, Target& target) {
                  "nothing of the kind may stand there; see the options beside the URL");
   }
   if (target.kind == Target::Kind::kSentinel) return take_master(url.path, target);
-  const auto taken = take_database(url.path.empty() ? "" : url.path.substr(1), target);
+  auto taken = take_database(url.path.empty() ? "" : url.path.substr(1), target);
   if (taken && target.kind == Target::Kind::kCluster && target.database != 0) {
     return wrong("the URL has database " + std::to_string(target.database),
                  "a cluster has only database 0");

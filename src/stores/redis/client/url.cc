@@ -142,7 +142,7 @@ Expected<bool> parse_user(std::string_view text, Url& url) {
 }
 
 Expected<bool> check_characters(std::string_view text) {
-  const auto bad = std::find_if(text.begin(), text.end(), [](char c) {
+  const auto* const bad = std::find_if(text.begin(), text.end(), [](char c) {
     const auto byte = static_cast<unsigned char>(c);
     return byte <= 0x20 || byte == 0x7f;
   });

@@ -233,6 +233,7 @@ bool Plan::is_foreign_value(std::string_view error) noexcept {
 std::span<const Script> scripts() {
   static const std::vector<Script> all = [] {
     std::vector<Script> made;
+    made.reserve(kFamilies + (std::size_t{1} << kFamilies));
     for (int i = 0; i < kFamilies; ++i) made.push_back(script_for_one(static_cast<Family>(i)));
     for (unsigned set = 1; set < 1u << kFamilies; ++set) {
       made.push_back(script_for(static_cast<Families>(set)));

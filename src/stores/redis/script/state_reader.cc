@@ -282,10 +282,9 @@ std::optional<CounterState> read_counter_state(Algorithm algorithm, std::string_
 }
 
 std::string to_text(Instant instant) {
-  using namespace std::chrono;
-  const auto day = floor<days>(instant);
-  const year_month_day date(day);
-  const hh_mm_ss<microseconds> time(duration_cast<microseconds>(instant - day));
+  const auto day = std::chrono::floor<std::chrono::days>(instant);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss<Duration> time(std::chrono::duration_cast<Duration>(instant - day));
   std::array<char, 40> text;
   const int size = std::snprintf(
       text.data(), text.size(), "%04d-%02u-%02uT%02ld:%02ld:%02ld.%06ldZ",

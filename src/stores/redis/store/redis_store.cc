@@ -151,7 +151,7 @@ class RedisStore::Impl {
   }
 
   // Those inside are answered first, also those who are just about to ask.
-  ~Impl() {
+  ~Impl() {  // NOLINT(bugprone-exception-escape): without memory for it, the process ends
     is_closing_.store(true, std::memory_order_relaxed);
     boost::asio::post(loop_, [this] {
       // Ends whatever is under way.
