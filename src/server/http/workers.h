@@ -15,14 +15,12 @@ namespace sluice::server::http {
 // Whose request it is: a connection.
 class Asker {
  public:
+  virtual ~Asker() = default;
   // The answer. Views and references end with the return; asks for nothing meanwhile.
   virtual void answered(const Request& request, const Response& response, Handler& handler) = 0;
   // After answered(), where ask() had returned before: goes on with what comes next. May ask again,
   // and may destroy the asker.
   virtual void go_on() = 0;
-
- protected:
-  virtual ~Asker() = default;
 };
 
 // Handlers that may wait for their answers, in one event loop: each with a fiber to wait on and
