@@ -58,7 +58,8 @@ void add_store_metrics(metrics::Registry& registry, const StoreSources& sources)
                        });
 }
 
-void add_memory_metrics(metrics::Registry& registry, const std::function<MemoryStoreStats()>& stats) {
+void add_memory_metrics(metrics::Registry& registry,
+                        const std::function<MemoryStoreStats()>& stats) {
   registry.add_gauge("sluice_store_keys", "Counters that the memory store holds.",
                      one_of(stats, &MemoryStoreStats::keys));
   registry.add_gauge("sluice_store_log_bytes", "Bytes of window logs and slices.",

@@ -24,6 +24,7 @@ struct StoreSources {
 void add_store_metrics(metrics::Registry& registry, const StoreSources& sources);
 
 // Those of counters in the memory of this process: of the store, or of what stands in for it. Once.
-void add_memory_metrics(metrics::Registry& registry, const std::function<MemoryStoreStats()>& stats);
+void add_memory_metrics(metrics::Registry& registry,
+                        const std::function<MemoryStoreStats()>& stats);
 
 }  // namespace sluice::server
