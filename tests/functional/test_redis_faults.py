@@ -162,15 +162,14 @@ class TheWayThere(FaultTest):
         with Callers(self, server, pause=0.01) as callers:
             since = time.monotonic()
             self.gate.open(loss=0.01)
-            time.sleep(5)
+            time.sleep(15)  # some dozen losses, so that the share is no matter of luck
             reasons = callers.reasons(since)
             self.gate.open()
             callers.wait_for_all("ok")
         # A lost segment holds up all that is behind it for 200 to 400 ms, and each five failures in
-        # a row keep Redis from being asked for up to a second: how much is decided by Redis in five
-        # seconds is a matter of luck, but it is some of it, and all the rest is by policy.
+        # a row keep Redis from being asked for up to a second; all that is answered then is by policy.
         self.assertEqual(set(reasons), {"ok", "fallback"})
-        self.assertGreater(reasons["ok"], 0.1 * sum(reasons.values()), reasons)
+        self.assertGreater(reasons["ok"], 0.3 * sum(reasons.values()), reasons)
 
 
 class WhileOthersWait(FaultTest):

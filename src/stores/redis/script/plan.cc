@@ -119,46 +119,39 @@ void Plan::write_keys(std::size_t index, Command& command) const {
 void Plan::write(std::size_t index, Command& command) const {
   const Part& part = parts_[index];
   write_keys(index, command);
-  std::string argument;
   if (is_single(part)) {
+    std::string argument;
     const auto is_its = [=](const Asked& asked) { return asked.part == index; };
     const Asked& asked = *std::find_if(asked_.begin(), asked_.end(), is_its);
     command.script = &script_for_one(asked.counter.family());
     asked.counter.append_argument(1, argument);
     return command.append(argument);
   }
-  command.script = &script_for(part.families);
-  Bytes(argument).append(number_of(verb_), 1);
-  const std::uint64_t stated =
-      now_ ? static_cast<std::uint64_t>(now_->time_since_epoch().count()) : kServerTime;
-  Bytes(argument).append(stated, kInstantBytes);
-  Bytes(argument).append(stated_expiry_ms_, 6);
-  command.append(argument);
-  for (std::size_t i = 0; i < count_; ++i) {
-    if (asked_[i].part != index) continue;
-    argument.clear();
-    const Counter& counter = asked_[i].counter;
-    counter.append_argument(number_of(counter.family(), part.families), argument);
-    command.append(argument);
-  }
+  write_request(index, number_of(verb_), &Counter::append_argument, command);
 }
 
 void Plan::write_undo(std::size_t index, Command& command) const {
-  const Part& part = parts_[index];
   write_keys(index, command);
-  command.script = &script_for(part.families);
+  write_request(index, kUndo, &Counter::append_undo_argument, command);
+}
+
+// What follows the keys of any request.
+void Plan::write_request(std::size_t index, std::uint64_t verb, ArgumentOf argument_of,
+                         Command& command) const {
+  const Families families = parts_[index].families;
+  command.script = &script_for(families);
   std::string argument;
-  Bytes(argument).append(kUndo, 1);
-  const std::uint64_t stated =
-      now_ ? static_cast<std::uint64_t>(now_->time_since_epoch().count()) : kServerTime;
-  Bytes(argument).append(stated, kInstantBytes);
-  Bytes(argument).append(stated_expiry_ms_, 6);
+  Bytes bytes(argument);
+  bytes.append(verb, 1);
+  bytes.append(now_ ? static_cast<std::uint64_t>(now_->time_since_epoch().count()) : kServerTime,
+               kInstantBytes);
+  bytes.append(stated_expiry_ms_, 6);
   command.append(argument);
   for (std::size_t i = 0; i < count_; ++i) {
     if (asked_[i].part != index) continue;
     argument.clear();
     const Counter& counter = asked_[i].counter;
-    counter.append_undo_argument(number_of(counter.family(), part.families), argument);
+    (counter.*argument_of)(number_of(counter.family(), families), argument);
     command.append(argument);
   }
 }

@@ -77,6 +77,9 @@ class Plan {
   std::size_t part_of(std::optional<std::uint16_t> slot);
   bool is_single(const Part& part) const noexcept;
   void write_keys(std::size_t part, Command& command) const;
+  using ArgumentOf = void (Counter::*)(int number, std::string& out) const;
+  void write_request(std::size_t part, std::uint64_t verb, ArgumentOf argument_of,
+                     Command& command) const;
   bool read_counters(std::size_t part, std::string_view said, core::Ticks now);
   bool look(std::size_t part);
 
