@@ -1,0 +1,233 @@
+#include "envoy/convert.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "core/period.h"
+#include "rules/attribute_table.h"
+
+namespace sluice::envoy {
+namespace {
+
+using Path = std::vector<const Descriptor*>;
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  constexpr std::string_view kHex = "0123456789ABCDEF";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out.append("\\").push_back(c);
+    } else if (byte < 0x20 || byte == 0x7F) {
+      out.append("\\x").push_back(kHex[byte >> 4]);
+      out.push_back(kHex[byte & 15]);
+    } else {
+      out.push_back(c);
+    }
+  }
+  return out + '"';
+}
+
+bool is_plain(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+         c == '-' || c == '/';
+}
+
+// A pattern of native rules: a regular expression says what others do not.
+std::string pattern_of(const Descriptor& descriptor) {
+  if (descriptor.value.empty()) return "**";
+  if (std::all_of(descriptor.value.begin(), descriptor.value.end(), is_plain)) {
+    return descriptor.value;
+  }
+  std::string out = "~(?s)";
+  for (const char c : descriptor.value) {
+    if (c == '*') {
+      out += ".*";
+      continue;
+    }
+    const bool plain = is_plain(c) || c == ' ' || static_cast<unsigned char>(c) >= 0x80;
+    if (!plain) out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+Path path_of(const Descriptor& descriptor) {
+  Path path;
+  for (const Descriptor* at = &descriptor; at != nullptr; at = at->parent) path.push_back(at);
+  std::reverse(path.begin(), path.end());
+  return path;
+}
+
+// How exactly a descriptor names a value: those that do more are tried first.
+int exactness(const Descriptor& descriptor) {
+  if (descriptor.value.empty()) return 0;
+  return descriptor.is_wildcard() ? 1 : 2;
+}
+
+constexpr std::string_view kHeader =
+    "# Made from a configuration of Envoy's rate limit service. The first rule that matches a\n"
+    "# descriptor decides. Beside what was said when this was made, it differs in two ways:\n"
+    "# a descriptor with more entries than a rule asks for matches it too, and one whose value is\n"
+    "# empty is not limited where that value is part of the key.\n";
+
+class Converter {
+ public:
+  explicit Converter(const Domain& domain) : domain_(domain) {}
+
+  Converted run() {
+    collect(domain_.descriptors);
+    std::stable_sort(all_.begin(), all_.end(), [](const Path& a, const Path& b) {
+      if (a.size() != b.size()) return a.size() > b.size();
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        if (exactness(*a[i]) != exactness(*b[i])) return exactness(*a[i]) > exactness(*b[i]);
+      }
+      return false;
+    });
+    out_.yaml = std::string(kHeader) + "version: 1\ndomain: " + quoted(domain_.name) + "\nrules:\n";
+    const std::size_t empty = out_.yaml.size();
+    for (const Path& path : all_) write(path);
+    if (out_.yaml.size() == empty) out_.yaml.replace(empty - 1, 1, " []\n");
+    return std::move(out_);
+  }
+
+ private:
+  void collect(const std::vector<std::unique_ptr<Descriptor>>& descriptors) {
+    for (const auto& descriptor : descriptors) {
+      all_.push_back(path_of(*descriptor));
+      collect(descriptor->children);
+    }
+  }
+
+  void remark(const Descriptor& descriptor, std::string_view what) {
+    out_.remarks.push_back(descriptor.rule.name + ": " + std::string(what));
+  }
+
+  void remark_error_policy() {
+    if (std::exchange(said_policy_, true)) return;
+    out_.remarks.push_back(domain_.name +
+                           ": where the store fails, requests pass, in the place of an error");
+  }
+
+  void write(const Path& path);
+  bool can_be_said(const Path& path);
+  void remark_differences(const Path& path);
+  void write_limit(const Path& path);
+  std::string unique_name(const Descriptor& descriptor);
+
+  const Domain& domain_;
+  std::vector<Path> all_;
+  std::set<std::string> names_;
+  bool said_policy_ = false;
+  Converted out_;
+};
+
+bool Converter::can_be_said(const Path& path) {
+  const Descriptor& last = *path.back();
+  std::set<std::string> keys;
+  for (const Descriptor* descriptor : path) {
+    // The last ones mean something in templates of keys.
+    if (rules::find_name_error(descriptor->key) ||
+        descriptor->key.find_first_of("|/{}") != std::string::npos) {
+      remark(last, "left out: its key '" + descriptor->key + "' cannot be an attribute's name");
+      return false;
+    }
+    if (!keys.insert(rules::normalized(descriptor->key)).second) {
+      remark(last, "left out: its key '" + descriptor->key + "' stands twice on the way to it");
+      return false;
+    }
+  }
+  return true;
+}
+
+void Converter::remark_differences(const Path& path) {
+  const Descriptor& last = *path.back();
+  if (!last.rate_limit) return;
+  const RateLimit& limit = *last.rate_limit;
+  if (!limit.replaces.empty()) {
+    remark(last, "'replaces' is left out: rules do not replace limits of other descriptors");
+  }
+  if (last.quota_mode) remark(last, "'quota_mode' is left out: the limit is enforced");
+  if (!last.metadata.members.empty()) remark(last, "'metadata' is left out");
+  if (last.detailed_metric || last.value_to_metric) {
+    remark(last, "metrics of rules have no values of requests");
+  }
+  if (limit.limit && limit.on_store_error == OnStoreError::kError) {
+    remark_error_policy();
+  }
+}
+
+std::string Converter::unique_name(const Descriptor& descriptor) {
+  // Names are cut short, and a long domain leaves nothing of them.
+  const std::string& whole = descriptor.rule.name;
+  std::string name = whole.substr(std::min(domain_.name.size() + 1, whole.size())).substr(0, 100);
+  if (name.empty()) name = "descriptor";
+  for (char& c : name) {
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7F) c = '?';
+  }
+  std::string out = name;
+  for (int i = 2; !names_.insert(out).second; ++i) out = name + " #" + std::to_string(i);
+  return out;
+}
+
+void Converter::write_limit(const Path& path) {
+  const RateLimit& of = *path.back()->rate_limit;
+  const Limit& limit = *of.limit;
+  std::string key;
+  for (const Descriptor* descriptor : path) {
+    if (descriptor->share_threshold) continue;
+    if (descriptor->value.empty() || descriptor->is_wildcard()) {
+      key += (key.empty() ? "{" : "|{") + descriptor->key + "}";
+    }
+  }
+  std::string& out = out_.yaml;
+  out +=
+      "    limits:\n      - { name: " + quoted(of.name.empty() ? "limit" : of.name.substr(0, 128));
+  if (!key.empty()) out += ", key: " + quoted(key);
+  out += ", algorithm: " + std::string(to_string(limit.algorithm()));
+  out += ", limit: " + std::to_string(limit.limit());
+  out += ", per: " + core::format_period(limit.period());
+  const bool has_burst =
+      limit.algorithm() == Algorithm::kTokenBucket || limit.algorithm() == Algorithm::kLeakyBucket;
+  if (limit.limit() > 0 && has_burst) out += ", burst: " + std::to_string(limit.capacity());
+  if (limit.limit() > 0 && limit.algorithm() == Algorithm::kGcra) {
+    out += ", burst: " + std::to_string(limit.capacity() - 1);
+  }
+  if (limit.algorithm() == Algorithm::kSlidingWindowCounter ||
+      limit.algorithm() == Algorithm::kSlidingWindowHybrid) {
+    out += ", slices: " + std::to_string(limit.slices());
+  }
+  if (limit.algorithm() == Algorithm::kFixedWindow) out += ", align: clock";
+  out += " }\n";
+}
+
+void Converter::write(const Path& path) {
+  const Descriptor& last = *path.back();
+  if (!last.rate_limit && !last.children.empty()) return;
+  if (!can_be_said(path)) return;
+  remark_differences(path);
+  std::string& out = out_.yaml;
+  out += "  - name: " + quoted(unique_name(last)) + "\n    match:\n";
+  for (const Descriptor* descriptor : path) {
+    out += "      " + quoted(descriptor->key) + ": " + quoted(pattern_of(*descriptor)) + "\n";
+  }
+  if (!last.rate_limit || !last.rate_limit->limit) {
+    remark(last, "is counted, at 4294967295 a second: a rule has at least one limit");
+    out +=
+        "    limits: [ { name: unlimited, algorithm: fixed_window, limit: 4294967295, per: 1s, "
+        "align: clock } ]\n";
+    return;
+  }
+  if (last.shadow_mode) out += "    mode: shadow\n";
+  constexpr std::string_view kPolicies[] = {"allow", "deny", "local", "allow"};
+  out += "    on_store_error: " +
+         std::string(kPolicies[static_cast<std::size_t>(last.rate_limit->on_store_error)]) + "\n";
+  write_limit(path);
+}
+
+}  // namespace
+
+Converted convert(const Domain& domain) { return Converter(domain).run(); }
+
+}  // namespace sluice::envoy

@@ -1,0 +1,83 @@
+#include "envoy/convert.h"
+
+#include <gtest/gtest.h>
+
+#include "envoy/test_config.h"
+#include "sluice/limiter.h"
+#include "sluice/memory_store.h"
+#include "sluice/rules.h"
+#include "sluice/testing/manual_clock.h"
+
+namespace sluice::envoy {
+namespace {
+
+constexpr std::string_view kEnvoy = R"(
+domain: "d|\"x\""
+descriptors:
+  - { key: user, rate_limit: { unit: minute, requests_per_unit: 2 } }
+  - { key: user, value: root, rate_limit: { unlimited: true } }
+  - { key: user, value: "bot*", share_threshold: true, shadow_mode: true,
+      rate_limit: { name: bots, unit: day, requests_per_unit: 1, replaces: [ { name: other } ] } }
+  - key: path
+    value: "/a.b"
+    descriptors:
+      - { key: user, rate_limit: { algorithm: gcra, period: 10s, requests_per_unit: 5, burst: 2 } }
+      - { key: path, rate_limit: { unit: second, requests_per_unit: 1 } }
+  - { key: "not|a name", rate_limit: { unit: second, requests_per_unit: 1 } }
+)";
+
+Converted converted() { return convert(*config_of(kEnvoy).domains().front()); }
+
+std::string decided_by(const RuleSet& rules, const Attributes& attributes) {
+  MemoryStore store;
+  Limiter limiter(store);
+  RuleRequest request(limiter);
+  const RuleAnswer& answer = request.decide(rules, attributes);
+  return answer.rule != nullptr ? answer.rule->name : "";
+}
+
+TEST(Convert, MakesRulesThatLoad) {
+  const auto rules = RuleSet::parse(converted().yaml, "f");
+  ASSERT_TRUE(rules) << rules.error().front().to_string() << "\n" << converted().yaml;
+  EXPECT_EQ(rules->domain(), "d|\"x\"");
+  ASSERT_EQ(rules->rules().size(), 4U);
+  EXPECT_EQ(rules->find("user_bot*")->mode, RuleMode::kShadow);
+  EXPECT_EQ(rules->find("user_bot*")->limits[0].name, "bots");
+  EXPECT_EQ(rules->find("user_bot*")->limits[0].key, "");
+  EXPECT_EQ(rules->find("path_/a.b.user")->limits[0].limit,
+            gcra(5).per(std::chrono::seconds{10}).burst(2));
+  EXPECT_EQ(rules->find("user")->limits[0].limit,
+            fixed_window(2).per(std::chrono::minutes{1}).aligned_to_clock());
+}
+
+TEST(Convert, TriesRulesInTheOrderInWhichEnvoyMatches) {
+  const auto rules = RuleSet::parse(converted().yaml, "f");
+  ASSERT_TRUE(rules);
+  EXPECT_EQ(decided_by(*rules, {{"user", "root"}}), "user_root");
+  EXPECT_EQ(decided_by(*rules, {{"user", "bot7"}}), "user_bot*");
+  EXPECT_EQ(decided_by(*rules, {{"user", "anna"}}), "user");
+  EXPECT_EQ(decided_by(*rules, {{"user", "root"}, {"path", "/a.b"}}), "path_/a.b.user");
+  EXPECT_EQ(decided_by(*rules, {{"path", "/aXb"}}), "");
+}
+
+TEST(Convert, SaysWhatCannotBe) {
+  const std::vector<std::string> remarks = converted().remarks;
+  const auto says = [&](std::string_view text) {
+    for (const std::string& remark : remarks) {
+      if (remark.find(text) != remark.npos) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(says("user_bot*: 'replaces' is left out"));
+  EXPECT_TRUE(says("user_root: is counted"));
+  EXPECT_TRUE(says("its key 'not|a name' cannot be an attribute's name"));
+  EXPECT_TRUE(says("its key 'path' stands twice"));
+}
+
+TEST(Convert, MakesAnEmptyListOfADomainWithoutDescriptors) {
+  const Config config = config_of("domain: d\n");
+  EXPECT_TRUE(RuleSet::parse(convert(*config.domains().front()).yaml, "f"));
+}
+
+}  // namespace
+}  // namespace sluice::envoy

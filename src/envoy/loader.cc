@@ -1,0 +1,324 @@
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <utility>
+
+#include "core/period.h"
+#include "envoy/config.h"
+#include "envoy/metadata.h"
+#include "envoy/schema.h"
+#include "rules/diagnostics.h"
+#include "rules/fields.h"
+#include "rules/yaml_tree.h"
+
+namespace sluice::envoy {
+
+using rules::describe;
+using rules::Diagnostics;
+using rules::Fields;
+using rules::in_quotes;
+using rules::Node;
+
+namespace {
+
+// Each takes some 500 bytes, and aliases make many of few bytes.
+constexpr std::size_t kMostDescriptors = 200000;
+constexpr std::size_t kLongestName = 256;
+
+// Each level is a list and a map.
+constexpr rules::YamlKind kYaml{.max_depth = 480, .begins_with = "domain: NAME"};
+
+// A key that stands there with nothing behind it is as one that does not.
+Fields read_fields(const Node& node, const rules::schema::Map& map, Diagnostics& diagnostics) {
+  const auto says_nothing = [&](const std::pair<const Node*, const Node*>& pair) {
+    if (pair.second->kind != Node::Kind::kNull) return false;
+    for (const rules::schema::Key& key : map.keys) {
+      if (key.name == pair.first->text) return true;
+    }
+    return false;
+  };
+  Node shown = node;
+  std::erase_if(shown.pairs, says_nothing);
+  return Fields::read(shown, map, diagnostics);
+}
+
+// The key of `rate_limit` that a limit's error is about.
+std::string_view field_of(LimitError error, const LimitSpec& spec) {
+  switch (error) {
+    case LimitError::kPeriodOutOfRange: return "period";
+    case LimitError::kBurstDoesNotApply:
+    case LimitError::kBurstOutOfRange: return "burst";
+    case LimitError::kSlicesDoNotApply:
+    case LimitError::kSlicesOutOfRange: return "slices";
+    case LimitError::kRefillsTooSlowly: return spec.burst ? "burst" : "requests_per_unit";
+    default: return "requests_per_unit";
+  }
+}
+
+// Takes the mistaken field out, so that the next mistake shows.
+void forget(std::string_view field, LimitSpec& spec) {
+  if (field == "period") spec.per = std::chrono::seconds{1};
+  if (field == "requests_per_unit") spec.limit = 1;
+  if (field == "burst") spec.burst.reset();
+  if (field == "slices") spec.slices.reset();
+}
+
+std::string place_of(const Diagnostics& file, std::size_t at) {
+  const rules::Place place = file.source().place(at);
+  return "line " + std::to_string(place.line) + ", column " + std::to_string(place.column);
+}
+
+}  // namespace
+
+class Loader {
+ public:
+  explicit Loader(const RuleTerms& terms) : terms_(terms) {}
+
+  // The next file.
+  void read(const Node& root, Diagnostics& diagnostics);
+  Config finish() { return Config(std::move(config_)); }
+
+ private:
+  using Descriptors = std::vector<std::unique_ptr<Descriptor>>;
+
+  void check_domain(const Fields& file, Domain& domain);
+  void read_descriptors(const Node* node, const Descriptor* parent, Descriptors& into,
+                        Level& level);
+  std::unique_ptr<Descriptor> read_descriptor(const Node& node, const Descriptor* parent);
+  void check_sharing(const Fields& fields, const Descriptor& descriptor);
+  std::optional<RateLimit> read_rate_limit(const Node& node);
+  void check_unlimited(const Fields& fields);
+  void read_replaces(const Fields& fields, RateLimit& limit);
+  Duration read_period(const Fields& fields, Unit& unit);
+  std::optional<Limit> read_numbers(const Fields& fields, Duration period);
+  void check_terms(const Fields& fields, const LimitSpec& spec);
+  void name(Descriptor& descriptor);
+
+  const RuleTerms terms_;
+  std::shared_ptr<Config::Domains> config_ = std::make_shared<Config::Domains>();
+  std::map<std::string, std::string> domains_;  // where each is
+  // Of the file that is being read.
+  Diagnostics* diagnostics_ = nullptr;
+  std::string domain_;
+  std::unordered_map<const Descriptor*, std::size_t> places_;
+  std::size_t descriptors_ = 0;
+};
+
+void Loader::read(const Node& root, Diagnostics& diagnostics) {
+  diagnostics_ = &diagnostics;
+  places_.clear();
+  descriptors_ = 0;
+  const Fields file = read_fields(root, schema::file(), diagnostics);
+  auto domain = std::make_unique<Domain>();
+  domain->name = domain_ = file.text("domain");
+  domain->file = diagnostics.file();
+  check_domain(file, *domain);
+  read_descriptors(file.node("descriptors"), nullptr, domain->descriptors, domain->level);
+  const Domain& kept = *config_->all.emplace_back(std::move(domain));
+  config_->by_name.emplace(kept.name, &kept);
+}
+
+void Loader::check_domain(const Fields& file, Domain& domain) {
+  if (file.node("domain") == nullptr) return;
+  const std::size_t at = file.at("domain");
+  const auto [first, is_new] = domains_.try_emplace(
+      domain.name, diagnostics_->file() + " (" + place_of(*diagnostics_, at) + ")");
+  if (is_new) return;
+  diagnostics_->add(at, "duplicate domain " + in_quotes(domain.name),
+                    "expected another name than that of " + first->second);
+}
+
+void Loader::read_descriptors(const Node* node, const Descriptor* parent, Descriptors& into,
+                              Level& level) {
+  if (node == nullptr) return;
+  into.reserve(node->items.size());
+  for (const Node* item : node->items) {
+    if (++descriptors_ > kMostDescriptors) break;
+    const Descriptor& read = *into.emplace_back(read_descriptor(*item, parent));
+    if (read.key.empty()) continue;
+    places_.emplace(&read, item->at);
+    if (level.add(read)) continue;
+    diagnostics_->add(
+        item->at,
+        "duplicate descriptor: key " + in_quotes(read.key) +
+            (read.value.empty() ? " without a value" : " with the value " + in_quotes(read.value)),
+        "expected another key or value than that of " +
+            place_of(*diagnostics_, places_.at(level.twin_of(read))));
+  }
+  if (descriptors_ != kMostDescriptors + 1) return;
+  diagnostics_->add(node->at, "too many descriptors (aliases count as what they stand for)",
+                    "expected at most " + std::to_string(kMostDescriptors) + " in a file");
+}
+
+std::unique_ptr<Descriptor> Loader::read_descriptor(const Node& node, const Descriptor* parent) {
+  const Fields fields = read_fields(node, schema::descriptor(), *diagnostics_);
+  auto descriptor = std::make_unique<Descriptor>();
+  descriptor->parent = parent;
+  descriptor->key = fields.text("key");
+  descriptor->value = fields.text("value");
+  descriptor->shadow_mode = fields.flag("shadow_mode").value_or(false);
+  descriptor->quota_mode = fields.flag("quota_mode").value_or(false);
+  descriptor->detailed_metric = fields.flag("detailed_metric").value_or(false);
+  descriptor->value_to_metric = fields.flag("value_to_metric").value_or(false);
+  descriptor->share_threshold = fields.flag("share_threshold").value_or(false);
+  check_sharing(fields, *descriptor);
+  if (const Node* metadata = fields.node("metadata")) {
+    descriptor->metadata = read_metadata(*metadata, *diagnostics_);
+  }
+  if (const Node* limit = fields.node("rate_limit")) {
+    descriptor->rate_limit = read_rate_limit(*limit);
+  }
+  name(*descriptor);
+  read_descriptors(fields.node("descriptors"), descriptor.get(), descriptor->children,
+                   descriptor->level);
+  return descriptor;
+}
+
+void Loader::check_sharing(const Fields& fields, const Descriptor& descriptor) {
+  if (!descriptor.share_threshold || descriptor.is_wildcard()) return;
+  diagnostics_->add(fields.at("share_threshold"), "'share_threshold' without a wildcard",
+                    "expected a 'value' with a '*', all values of which share one counter");
+}
+
+std::optional<RateLimit> Loader::read_rate_limit(const Node& node) {
+  const Fields fields = read_fields(node, schema::rate_limit(), *diagnostics_);
+  RateLimit limit;
+  limit.name = fields.text("name");
+  limit.on_store_error =
+      fields.choice<OnStoreError>("on_store_error").value_or(limit.on_store_error);
+  read_replaces(fields, limit);
+  if (fields.flag("unlimited").value_or(false)) {
+    check_unlimited(fields);
+    return limit;
+  }
+  const Duration period = read_period(fields, limit.unit);
+  limit.limit = read_numbers(fields, period);
+  return limit;
+}
+
+void Loader::check_unlimited(const Fields& fields) {
+  for (const std::string_view key :
+       {"unit", "algorithm", "burst", "period", "slices", "on_store_error"}) {
+    if (fields.node(key) == nullptr) continue;
+    diagnostics_->add(fields.at(key), "'unlimited' with a '" + std::string(key) + "'",
+                      "expected only one of them: an unlimited descriptor counts nothing");
+  }
+}
+
+void Loader::read_replaces(const Fields& fields, RateLimit& limit) {
+  const Node* replaces = fields.node("replaces");
+  if (replaces == nullptr) return;
+  for (const Node* item : replaces->items) {
+    const Fields one = read_fields(*item, schema::replacement(), *diagnostics_);
+    const std::string_view replaced = one.text("name");
+    if (replaced.empty()) continue;
+    if (replaced == limit.name) {
+      diagnostics_->add(one.at("name"), in_quotes(replaced) + " replaces itself",
+                        "expected the name of another limit");
+    }
+    limit.replaces.emplace_back(replaced);
+  }
+}
+
+// What a limit counts per: a unit of Envoy's, or a period of ours.
+Duration Loader::read_period(const Fields& fields, Unit& unit) {
+  constexpr std::string_view kUnits = "second, minute, hour, day, week, month or year";
+  const Node* given = fields.node("unit");
+  if (const Node* period = fields.node("period")) {
+    const Duration length = fields.period("period").value_or(std::chrono::seconds{1});
+    if (given != nullptr) {
+      diagnostics_->add(period->at, "both 'unit' and 'period'", "expected one of them");
+    }
+    unit = unit_of(length);
+    return length;
+  }
+  if (given == nullptr) {
+    diagnostics_->add(fields.at("unit"), "rate_limit lacks 'unit'",
+                      "expected 'unit:' with " + std::string(kUnits));
+    return std::chrono::seconds{1};
+  }
+  const auto found = unit_from(given->text);
+  if (!found) {
+    diagnostics_->add(given->at, "'unit' is " + describe(*given),
+                      "expected " + std::string(kUnits) +
+                          rules::did_you_mean(given->text, {"second", "minute", "hour", "day",
+                                                            "week", "month", "year"}));
+  }
+  unit = found.value_or(Unit::kSecond);
+  return length_of(unit);
+}
+
+std::optional<Limit> Loader::read_numbers(const Fields& fields, Duration period) {
+  const Algorithm algorithm =
+      fields.choice<Algorithm>("algorithm").value_or(Algorithm::kFixedWindow);
+  LimitSpec spec{.algorithm = algorithm,
+                 .limit = fields.integer("requests_per_unit").value_or(0),
+                 .per = period,
+                 .burst = fields.integer("burst"),
+                 .slices = fields.integer("slices")};
+  if (algorithm == Algorithm::kFixedWindow) spec.align = Align::kClock;
+  for (LimitError error = find_error(spec); error != LimitError::kNone; error = find_error(spec)) {
+    const std::string_view field = field_of(error, spec);
+    diagnostics_->add_message(fields.at(field), explain(error, spec));
+    forget(field, spec);
+  }
+  check_terms(fields, spec);
+  auto limit = Limit::make(spec);
+  return limit ? std::optional(*limit) : std::nullopt;
+}
+
+void Loader::check_terms(const Fields& fields, const LimitSpec& spec) {
+  if (terms_.scripting || spec.algorithm == Algorithm::kSlidingWindowCounter ||
+      spec.algorithm == Algorithm::kFixedWindow) {
+    return;
+  }
+  diagnostics_->add(
+      fields.at("algorithm"),
+      in_quotes(to_string(spec.algorithm)) + " cannot be kept without scripts (scripting: off)",
+      "expected sliding_window_counter, or fixed_window");
+}
+
+// How it is called, with those above it, and its place among the limited ones.
+void Loader::name(Descriptor& descriptor) {
+  Rule& rule = descriptor.rule;
+  rule.name = descriptor.parent != nullptr ? descriptor.parent->rule.name + "." : domain_ + "/";
+  rule.name += descriptor.key;
+  if (!descriptor.value.empty()) rule.name += "_" + descriptor.value;
+  if (rule.name.size() > kLongestName) {
+    rule.name.resize(kLongestName);
+    rule.name.resize(std::min(rule.name.size(), rules::find_invalid_utf8(rule.name)));
+  }
+  if (!descriptor.rate_limit || !descriptor.rate_limit->limit) return;
+  rule.domain = domain_;
+  rule.mode = descriptor.shadow_mode ? RuleMode::kShadow : RuleMode::kEnforce;
+  const std::string& own = descriptor.rate_limit->name;
+  rule.limits.push_back(
+      {.name = own.empty() ? std::string(to_string(descriptor.rate_limit->unit)) : own,
+       .key = {},
+       .limit = *descriptor.rate_limit->limit});
+  descriptor.number = config_->limited.size();
+  config_->limited.push_back(&descriptor);
+}
+
+Expected<Config, std::vector<RuleError>> Config::parse(std::span<const RuleText> files,
+                                                       const RuleTerms& terms) {
+  // Places of one file are told in errors of another, so all live to the end.
+  std::deque<rules::SourceText> sources;
+  std::deque<Diagnostics> diagnostics;
+  Loader loader(terms);
+  for (const RuleText& file : files) {
+    diagnostics.emplace_back(sources.emplace_back(file.yaml), file.file);
+    rules::Document document;
+    rules::read_yaml(diagnostics.back(), document, kYaml);
+    if (document.root != nullptr) loader.read(*document.root, diagnostics.back());
+  }
+  std::vector<RuleError> errors;
+  for (Diagnostics& of_file : diagnostics) {
+    if (of_file.empty()) continue;
+    for (RuleError& error : of_file.take()) errors.push_back(std::move(error));
+  }
+  if (!errors.empty()) return Unexpected{std::move(errors)};
+  return loader.finish();
+}
+
+}  // namespace sluice::envoy
