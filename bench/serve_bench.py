@@ -103,7 +103,7 @@ class Nginx:
 
 class Sluice:
     def __init__(self, binary, folder, rules=True):
-        command = [binary, "serve", "--http", "127.0.0.1:0", "--admin", "off", "--threads", "1"]
+        command = [binary, "serve", "--http", "127.0.0.1:0", "--admin", "off", "--resp", "off", "--threads", "1"]
         if rules:
             path = os.path.join(folder, "rules.yaml")
             with open(path, "w") as file:

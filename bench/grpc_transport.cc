@@ -1,0 +1,61 @@
+// The gRPC transport alone: answers every call with the same OK. For h2load; see grpc_baseline.cc.
+//
+//   grpc_transport 127.0.0.1:8081 [CERT KEY]
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <cstdio>
+#include <string>
+
+#include "server/grpc/listener.h"
+
+namespace {
+
+using namespace sluice::server;
+
+class AlwaysOk final : public grpc::Handler {
+ public:
+  void handle(const grpc::Call&, grpc::Reply& reply) override {
+    // overall_code OK; one status: OK, 5 per minute, 4 remaining, 10 s.
+    constexpr std::string_view kAnswer(
+        "\x08\x01\x12\x0e\x08\x01\x12\x04\x08\x05\x10\x02\x18\x04\x22\x02\x08\x0a", 18);
+    reply.bytes = kAnswer;
+  }
+  void finished(const grpc::Call&, const grpc::Reply&, std::chrono::nanoseconds) override {}
+};
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const auto address = parse_address(count > 1 ? arguments[1] : "127.0.0.1:0");
+  auto listening = http::listen_at(address.value(), 1);
+  if (!listening) {
+    std::fprintf(stderr, "%s\n", listening.error().c_str());
+    return 1;
+  }
+  std::shared_ptr<const grpc::TlsContext> tls;
+  if (count > 3) tls = grpc::TlsContext::open({arguments[2], arguments[3], {}}).value();
+  boost::asio::io_context loop{1};
+  sluice::metrics::Registry registry;
+  Log log{{}};
+  AlwaysOk handler;
+  Bounds bounds;
+  bounds.connections = 20'000;
+  std::atomic<std::size_t> connections{0};
+  const std::atomic<bool> serving{true};
+  grpc::Listener listener({loop,
+                           bounds,
+                           handler,
+                           {"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"},
+                           registry.make_recorder(),
+                           log,
+                           connections,
+                           serving,
+                           1024,
+                           {},
+                           tls},
+                          std::move(listening->sockets[0]));
+  std::printf("ready %s\n", listening->name.c_str());
+  std::fflush(stdout);
+  loop.run();
+}
