@@ -1,0 +1,18 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "cli/commands.h"
+#include "server/resp/command.h"
+
+namespace sluice::cli {
+
+void add_commands(CLI::App& app, int& status) {
+  CLI::App* command =
+      app.add_subcommand("commands", "Prints what clients of Redis can ask: docs/commands.md");
+  command->callback([&status] {
+    std::cout << server::resp::commands_page() << std::flush;
+    status = std::cout ? 0 : 1;
+  });
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,144 @@
+#include "server/resp/acceptor.h"
+
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <boost/asio/post.hpp>
+#include <cerrno>
+#include <iterator>
+#include <system_error>
+#include <utility>
+
+namespace sluice::server::resp {
+namespace {
+
+using boost::system::error_code;
+using metrics::Event;
+
+// Accepted in one go before the connections that there are get their turn.
+constexpr int kAcceptedAtOnce = 64;
+// Once it stops, handshakes that have begun may take so long to end.
+constexpr auto kHandshakesEnd = std::chrono::milliseconds(50);
+constexpr auto kComplaintEvery = std::chrono::seconds(1);
+
+int open_reserve() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
+
+bool out_of_descriptors(int error) { return error == EMFILE || error == ENFILE; }
+
+// Of what the kernel tells by accept(), the errors that concern only the connection.
+bool is_about_listener(int error) {
+  return error != EAGAIN && error != ECONNABORTED && error != EINTR && error != EPROTO;
+}
+
+// Lets no new handshake begin, while those that have begun can still end, and be accepted. A client
+// whose first packet is dropped sends it again after a second, and finds the port closed.
+void stop_handshakes(int descriptor) {
+  constexpr std::uint32_t kFlags = 13;  // their byte in the TCP header
+  constexpr std::uint32_t kSyn = 0x02;
+  constexpr std::uint32_t kWhole = 0xffffffff;
+  sock_filter drop_syn[] = {
+      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, kFlags),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kSyn, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, 0),
+      BPF_STMT(BPF_RET | BPF_K, kWhole),
+  };
+  const sock_fprog program{static_cast<unsigned short>(std::size(drop_syn)), drop_syn};
+  ::setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+}
+
+}  // namespace
+
+Acceptor::Acceptor(const Parts& parts, http::ListeningSocket socket, Owner& owner)
+    : parts_(parts),
+      owner_(owner),
+      socket_(parts.loop, socket.release()),
+      family_(socket.family()),
+      closer_(parts.loop),
+      reserve_(open_reserve()) {
+  boost::asio::post(parts_.loop, [this] { wait(); });
+}
+
+Acceptor::~Acceptor() {
+  if (reserve_ >= 0) ::close(reserve_);
+}
+
+void Acceptor::wait() {
+  socket_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                     [this](const error_code& why) {
+                       if (why) return;
+                       for (int i = 0; i < kAcceptedAtOnce && accept_one(); ++i) continue;
+                       wait();
+                     });
+}
+
+// Whether there may be more.
+bool Acceptor::accept_one() {
+  http::SocketAddress peer;
+  const int descriptor = ::accept4(socket_.native_handle(), peer.get(), peer.size_to_fill(),
+                                   SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (descriptor < 0) {
+    const int error = errno;
+    if (out_of_descriptors(error)) return drop_without_descriptors();
+    if (is_about_listener(error)) complain("cannot accept a connection", error);
+    return error != EAGAIN;
+  }
+  if (parts_.connections.fetch_add(1) >= parts_.most) {
+    refuse(descriptor);
+  } else {
+    parts_.recorder.add(Event::kAccepted);
+    owner_.accepted(descriptor, peer);
+  }
+  return true;
+}
+
+// Takes the connection by the descriptor in reserve and drops it at once: left where it is, it
+// would wake the loop without end.
+bool Acceptor::drop_without_descriptors() {
+  parts_.recorder.add(Event::kOutOfDescriptors);
+  complain("out of file descriptors: a connection was dropped; raise the limit (ulimit -n)", 0);
+  if (reserve_ < 0) reserve_ = open_reserve();
+  if (reserve_ < 0) return false;
+  ::close(std::exchange(reserve_, -1));
+  const int descriptor = ::accept4(socket_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC);
+  if (descriptor >= 0) ::close(descriptor);
+  reserve_ = open_reserve();
+  return descriptor >= 0;
+}
+
+void Acceptor::refuse(int descriptor) {
+  parts_.connections.fetch_sub(1);
+  parts_.recorder.add(Event::kRefused);
+  complain("too many connections at once: one was refused; see bounds.connections", 0);
+  [[maybe_unused]] const auto sent =
+      ::send(descriptor, parts_.refusal.data(), parts_.refusal.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  ::close(descriptor);
+}
+
+void Acceptor::closed() {
+  parts_.connections.fetch_sub(1);
+  parts_.recorder.add(Event::kClosed);
+}
+
+void Acceptor::complain(std::string_view what, int error) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - complained_ < kComplaintEvery) return;
+  complained_ = now;
+  if (error == 0) return parts_.log.warning(what);
+  parts_.log.warning(what, {{"why", std::error_code(error, std::generic_category()).message()}});
+}
+
+void Acceptor::stop(std::function<void()> done) {
+  if (family_ != AF_UNIX) stop_handshakes(socket_.native_handle());
+  closer_.expires_after(kHandshakesEnd);
+  closer_.async_wait([this, done = std::move(done)](const error_code& why) {
+    if (why) return;
+    while (accept_one()) continue;
+    error_code ignored;
+    socket_.close(ignored);
+    done();
+  });
+}
+
+}  // namespace sluice::server::resp

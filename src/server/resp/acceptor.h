@@ -1,0 +1,70 @@
+#pragma once
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <string_view>
+
+#include "metrics/metrics.h"
+#include "server/http/listening_socket.h"
+#include "server/http/socket_address.h"
+#include "server/logging/log.h"
+
+namespace sluice::server::resp {
+
+// Accepts connections at one listening socket in one event loop: up to a number of them, and also
+// when the process has run out of descriptors.
+//
+// All members by the loop's thread, but for the constructor. Destroy it when the loop has stopped.
+class Acceptor {
+ public:
+  // Whose connections they are.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // Takes the descriptor, which does not block. The connection is counted; closed() counts it
+    // off.
+    virtual void accepted(int descriptor, const http::SocketAddress& peer) = 0;
+  };
+  struct Parts {
+    boost::asio::io_context& loop;
+    metrics::Recorder& recorder;
+    Log& log;
+    // Connections of this address in all loops, at most `most`.
+    std::atomic<std::size_t>& connections;
+    std::size_t most;
+    std::string_view refusal;  // what who comes past it is sent; a literal
+  };
+
+  Acceptor(const Parts& parts, http::ListeningSocket socket, Owner& owner);
+  ~Acceptor();
+  Acceptor(const Acceptor&) = delete;
+  Acceptor& operator=(const Acceptor&) = delete;
+
+  int family() const noexcept { return family_; }
+  // A connection has ended.
+  void closed();
+  // Stops accepting, takes what the kernel has accepted already, and calls `done`.
+  void stop(std::function<void()> done);
+  void complain(std::string_view what, int error);
+
+ private:
+  void wait();
+  bool accept_one();
+  bool drop_without_descriptors();
+  void refuse(int descriptor);
+
+  Parts parts_;
+  Owner& owner_;
+  boost::asio::posix::stream_descriptor socket_;
+  int family_;
+  boost::asio::steady_timer closer_;
+  std::chrono::steady_clock::time_point complained_{};
+  int reserve_;  // given up for a moment when there is no other descriptor
+};
+
+}  // namespace sluice::server::resp

@@ -1,0 +1,89 @@
+#include "server/resp/poller.h"
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <boost/asio/post.hpp>
+#include <cerrno>
+#include <system_error>
+
+namespace sluice::server::resp {
+namespace {
+
+int open_epoll() {
+  const int descriptor = ::epoll_create1(EPOLL_CLOEXEC);
+  if (descriptor < 0) throw std::system_error(errno, std::generic_category(), "epoll_create1");
+  return descriptor;
+}
+
+epoll_event event_for(Poller::For what, Poller::Source& source) {
+  epoll_event event{};
+  event.events = what == Poller::For::kInput ? EPOLLIN : EPOLLOUT;
+  event.data.ptr = &source;
+  return event;
+}
+
+}  // namespace
+
+Poller::Poller(boost::asio::io_context& loop) : descriptor_(loop, open_epoll()) {
+  boost::asio::post(loop, [this] { wait(); });
+}
+
+Poller::~Poller() = default;
+
+void Poller::wait() {
+  descriptor_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                         [this](const boost::system::error_code& why) {
+                           if (why) return;
+                           tell();
+                           wait();
+                         });
+}
+
+void Poller::tell() {
+  std::array<epoll_event, kMostAtOnce> events;
+  const int found = ::epoll_wait(descriptor_.native_handle(), events.data(), kMostAtOnce, 0);
+  for (int i = 0; i < found; ++i) {
+    ready_[static_cast<std::size_t>(i)] =
+        static_cast<Source*>(events[static_cast<std::size_t>(i)].data.ptr);
+  }
+  now_ = std::chrono::steady_clock::now();
+  found_ = found;
+  for (told_ = 0; told_ < found_;) {
+    Source* const source = ready_[static_cast<std::size_t>(told_++)];
+    if (source != nullptr) source->ready();
+  }
+  found_ = 0;
+}
+
+bool Poller::add(int descriptor, Source& source) {
+  epoll_event event = event_for(For::kInput, source);
+  return ::epoll_ctl(descriptor_.native_handle(), EPOLL_CTL_ADD, descriptor, &event) == 0;
+}
+
+// A socket that is asked for nothing is taken out: it would still be told that its peer is gone.
+void Poller::change(int descriptor, Source& source, For what) {
+  epoll_event event = event_for(what, source);
+  if (what == For::kNothing) {
+    ::epoll_ctl(descriptor_.native_handle(), EPOLL_CTL_DEL, descriptor, &event);
+    return forget(source);
+  }
+  const int epoll = descriptor_.native_handle();
+  if (::epoll_ctl(epoll, EPOLL_CTL_MOD, descriptor, &event) != 0 && errno == ENOENT) {
+    ::epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event);
+  }
+}
+
+void Poller::remove(int descriptor, Source& source, For what) {
+  if (what != For::kNothing) change(descriptor, source, For::kNothing);
+}
+
+// It may be among those that were found with one that is being told.
+void Poller::forget(const Source& source) {
+  for (int i = told_; i < found_; ++i) {
+    auto& one = ready_[static_cast<std::size_t>(i)];
+    if (one == &source) one = nullptr;
+  }
+}
+
+}  // namespace sluice::server::resp
