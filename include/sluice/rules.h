@@ -142,6 +142,7 @@ struct LimitAnswer {
   std::string_view label;     // the key as a person reads it: the template filled in
   Decision decision;          // the limit's own answer, also under a shadow rule
   std::string_view tag = {};  // of the counter, where the rule has one (docs/rules.md)
+  std::size_t part = 0;       // of a request of several parts: the one that it was asked for
 };
 
 // The answer of a set of rules to one request.
@@ -166,6 +167,12 @@ struct RuleStores {
   Store* trial = nullptr;
   // For `on_store_error: local`, such as a LocalShareStore; null: such rules deny.
   Store* local = nullptr;
+};
+
+// One of several sets of attributes that are one request together. Borrows them.
+struct RequestPart {
+  const AttributeSource* attributes = nullptr;
+  std::uint64_t cost = 1;  // 0 looks only
 };
 
 // Decides requests by rules: matches them, fills in the keys, asks the limiter.
@@ -194,6 +201,11 @@ class RuleRequest {
   const RuleAnswer& decide(const RuleSet& rules, const AttributeSource& attributes,
                            std::uint64_t cost = 1, std::optional<Instant> now = {},
                            Verb verb = Verb::kTake);
+  // By the rules of one domain that match, of several parts: each is matched by itself, what all
+  // want is one all-or-nothing request. The answer has the limits of one part after the other.
+  const RuleAnswer& decide_parts(const RuleSet& rules, std::string_view domain,
+                                 std::span<const RequestPart> parts,
+                                 std::optional<Instant> now = {}, Verb verb = Verb::kTake);
   // By one rule of the set, matching or not: what guards use.
   const RuleAnswer& decide_by(const RuleSet& rules, const Rule& rule,
                               const AttributeSource& attributes, std::uint64_t cost = 1,

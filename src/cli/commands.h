@@ -9,6 +9,7 @@ class App;
 // the parse: 0 success, 1 the work failed, 2 usage.
 namespace sluice::cli {
 
+void add_commands(CLI::App& app, int& status);
 void add_config(CLI::App& app, int& status);
 void add_decide(CLI::App& app, int& status);
 void add_keys(CLI::App& app, int& status);

@@ -1,5 +1,8 @@
 #include <CLI/CLI.hpp>
 #include <cstddef>
+#include <iostream>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -7,7 +10,9 @@
 #include "cli/commands.h"
 #include "cli/file_commands.h"
 #include "cli/rules_push.h"
+#include "envoy/convert.h"
 #include "rules/schema.h"
+#include "rules/yaml_tree.h"
 #include "sluice/rules.h"
 
 namespace sluice::cli {
@@ -22,12 +27,41 @@ Expected<std::string, std::vector<RuleError>> check(std::string_view text,
   return std::to_string(rules->rules().size()) + " rules, " + std::to_string(limits) + " limits";
 }
 
+// Prints Envoy's file as native rules; what they do otherwise goes to standard error.
+int convert(const std::string& file) {
+  auto text = rules::read_file(file);
+  if (text) {
+    const RuleText one{file, *text};
+    const auto config = envoy::Config::parse({&one, 1});
+    if (config) {
+      const envoy::Converted converted = envoy::convert(*config->domains().front());
+      for (const std::string& remark : converted.remarks) {
+        std::cerr << file << ": note: " << remark << '\n';
+      }
+      std::cout << converted.yaml << std::flush;
+      return std::cout ? 0 : 1;
+    }
+    text = Unexpected{config.error()};
+  }
+  for (const RuleError& error : text.error()) std::cerr << error.to_string() << '\n';
+  return 1;
+}
+
+void add_convert(CLI::App& command, int& status) {
+  CLI::App* app = command.add_subcommand(
+      "convert", "Prints a file of Envoy's rate limit service as rules, as near as they can be");
+  auto file = std::make_shared<std::string>();
+  app->add_option("FILE", *file, "Envoy's file")->required();
+  app->callback([file, &status] { status = convert(*file); });
+}
+
 }  // namespace
 
 void add_rules(CLI::App& app, int& status) {
   CLI::App& command = *app.add_subcommand("rules", "Checks, explains and publishes files of rules");
   add_push(command, status);
   add_show(command, status);
+  add_convert(command, status);
   add_file_commands(command, status,
                     {.files = "files of rules",
                      .guide_file = "docs/rules.md",

@@ -77,6 +77,7 @@ int parse_and_work(int argc, const char* const* argv) {
   app.set_version_flag("--version", "sluice " SLUICE_VERSION);
   app.footer(kExamples);
   app.require_subcommand(1);
+  add_commands(app, status);
   add_config(app, status);
   add_decide(app, status);
   add_keys(app, status);

@@ -21,7 +21,7 @@ constexpr const char* kHelp =
     "first\nline on stdout, once every listener accepts, is `ready http=ADDR ... admin=ADDR` with "
     "the real\nports. Flags override the configuration file (docs/config.md). Without rules a "
     "small "
-    "built-in\nexample is in force. This version has no gRPC and no RESP door: they stay off.\n"
+    "built-in\nexample is in force.\n"
     "\n"
     "SIGHUP reads the rules again, as does a change of their files; SIGTERM stops accepting, "
     "finishes\nwhat was accepted, and exits with 0.\n"
@@ -35,7 +35,7 @@ constexpr const char* kHelp =
 
 struct Flags {
   std::string config;
-  std::vector<std::string> rules;
+  std::vector<std::string> rules, envoy;
   std::string http, grpc, resp, admin, store;
   std::size_t threads = 0;
 };
@@ -50,12 +50,15 @@ void override_with(const Flags& flags, server::Config& config) {
     if (!flag.empty()) value = flag;
   };
   take(flags.http, config.http);
+  take(flags.grpc, config.grpc);
+  take(flags.resp, config.resp);
   take(flags.admin, config.admin);
   take(flags.store, config.store);
   if (!flags.rules.empty()) {
     config.rules_in_redis = flags.rules == std::vector<std::string>{"redis"};
     config.rules = config.rules_in_redis ? std::vector<std::string>() : flags.rules;
   }
+  if (!flags.envoy.empty()) config.envoy.files = flags.envoy;
   if (flags.threads > 0) config.threads = flags.threads;
 }
 
@@ -74,14 +77,6 @@ std::string find_mistake(const Flags& flags) {
     return "--rules redis among files; expected it alone, or ./redis for a file of that name";
   }
   return {};
-}
-
-void warn_of_closed_doors(const Flags& flags) {
-  for (const auto& [name, value] :
-       {std::pair("gRPC", &flags.grpc), std::pair("RESP", &flags.resp)}) {
-    if (value->empty() || *value == "off") continue;
-    std::cerr << "sluice: warning: this version has no " << name << " door; it stays off\n";
-  }
 }
 
 int serve(const Flags& flags) {
@@ -105,7 +100,6 @@ int serve(const Flags& flags) {
   if (const auto conflict = server::find_conflict(config); !conflict.empty()) {
     return fail(conflict, kUsage);
   }
-  warn_of_closed_doors(flags);
   auto server = server::Server::start(config);
   if (!server) return fail(server.error(), kFailed);
   std::cout << (*server)->ready_line() << std::endl;
@@ -124,10 +118,16 @@ void add_serve(CLI::App& app, int& status) {
       ->add_option("--rules", flags->rules,
                    "A file of rules, or a directory; may stand again. redis: those of the store")
       ->type_name("FILE");
+  command
+      ->add_option("--envoy", flags->envoy,
+                   "A file of Envoy's rate limit service, or a directory; may stand again")
+      ->type_name("FILE");
   command->add_option("--http", flags->http, "Where to speak HTTP [127.0.0.1:8080]")
       ->type_name("ADDR");
-  command->add_option("--grpc", flags->grpc, "Where to speak gRPC [off]")->type_name("ADDR");
-  command->add_option("--resp", flags->resp, "Where to speak RESP [off]")->type_name("ADDR");
+  command->add_option("--grpc", flags->grpc, "Where to speak gRPC [127.0.0.1:8081]")
+      ->type_name("ADDR");
+  command->add_option("--resp", flags->resp, "Where to speak RESP [127.0.0.1:6380]")
+      ->type_name("ADDR");
   command->add_option("--admin", flags->admin, "Where to be administered [127.0.0.1:6070]")
       ->type_name("ADDR");
   command

@@ -89,11 +89,14 @@ class RuleCounts {
 struct alignas(kCacheLine) Durations {
   static constexpr std::size_t kBounds = 21;  // 1 µs to 1.048576 s
 
-  void add(std::chrono::nanoseconds took) noexcept {
-    const auto ns = took.count() > 0 ? static_cast<std::uint64_t>(took.count()) : 0;
+  void add(std::chrono::nanoseconds took) noexcept { add_many(1, took); }
+  // Of `n` that took so long together, at least one.
+  void add_many(std::uint64_t n, std::chrono::nanoseconds took) noexcept {
+    const auto all = took.count() > 0 ? static_cast<std::uint64_t>(took.count()) : 0;
+    const std::uint64_t ns = n == 1 ? all : all / n;
     const auto bucket = static_cast<std::size_t>(std::bit_width((ns - (ns > 0)) / 1000));
-    buckets[bucket < kBounds ? bucket : kBounds].add(1);
-    sum_ns.add(ns);
+    buckets[bucket < kBounds ? bucket : kBounds].add(n);
+    sum_ns.add(all);
   }
 
   std::array<Count, kBounds + 1> buckets;

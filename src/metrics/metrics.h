@@ -14,9 +14,9 @@
 namespace sluice::metrics {
 
 // The doors that requests come in by.
-enum class Door : std::uint8_t { kCheck, kAuth, kOther };
-inline constexpr std::size_t kDoors = 3;
-// As the label `door` spells it: "check", "auth", "other".
+enum class Door : std::uint8_t { kCheck, kAuth, kOther, kResp, kGrpc, kJson };
+inline constexpr std::size_t kDoors = 6;
+// As the label `door` spells it: "check", "auth", "other", "resp", "grpc", "json".
 std::string_view to_string(Door door) noexcept;
 
 // What befalls listeners.
@@ -54,6 +54,8 @@ class Recorder final {
   // far as their names are still used. Cost: that of use().
   void count_late(const RuleSet& rules, const RuleAnswer& answer);
   void observe(Door door, std::chrono::nanoseconds took) noexcept;
+  // Requests that arrived together and took that long in all: each counts as an equal part of it.
+  void observe_many(Door door, std::uint64_t requests, std::chrono::nanoseconds took) noexcept;
   void add(Event event, std::uint64_t n = 1) noexcept;
 
   struct State;  // src/metrics only
@@ -87,6 +89,14 @@ class Registry {
   };
   void add_counters(std::string name, std::string help, std::string label,
                     std::vector<Series> series);
+  // Counters of one name whose labels come and go: `rows` is asked for them, each with as many
+  // values as there are labels, and no two alike.
+  struct Row {
+    std::vector<std::string> values;
+    double count = 0;
+  };
+  void add_table(std::string name, std::string help, std::vector<std::string> labels,
+                 std::function<std::vector<Row>()> rows);
   // Prometheus text, version 0.0.4: "text/plain; version=0.0.4; charset=utf-8". Counters never go
   // back from one text to the next. Cost: some 50 µs, and 4 µs for each limit.
   std::string text() const;

@@ -257,6 +257,14 @@ TEST_F(Metrics, SumDurationsInSecondsByDoor) {
   EXPECT_EQ(value("sluice_request_duration_seconds_sum{door=\"other\"}"), "3600");
 }
 
+TEST_F(Metrics, CountRequestsThatArrivedTogetherAsEqualParts) {
+  recorder_.observe_many(Door::kResp, 0, nanoseconds(5000));
+  recorder_.observe_many(Door::kResp, 5, nanoseconds(4999));
+  EXPECT_EQ(value("sluice_request_duration_seconds_bucket{door=\"resp\",le=\"1e-06\"}"), "5");
+  EXPECT_EQ(value("sluice_request_duration_seconds_count{door=\"resp\"}"), "5");
+  EXPECT_EQ(value("sluice_request_duration_seconds_sum{door=\"resp\"}"), "4.999e-06");
+}
+
 TEST_F(Metrics, CountConnectionsAndWhatBefallsThem) {
   recorder_.add(Event::kAccepted, 5);
   registry_.make_recorder().add(Event::kAccepted);

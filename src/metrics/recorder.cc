@@ -5,7 +5,8 @@
 namespace sluice::metrics {
 
 std::string_view to_string(Door door) noexcept {
-  static constexpr std::array<std::string_view, kDoors> kNames = {"check", "auth", "other"};
+  static constexpr std::array<std::string_view, kDoors> kNames = {"check", "auth", "other",
+                                                                  "resp",  "grpc", "json"};
   return kNames[static_cast<std::size_t>(door)];
 }
 
@@ -132,6 +133,12 @@ void Recorder::count_late(const RuleSet& rules, const RuleAnswer& answer) {
 
 void Recorder::observe(Door door, std::chrono::nanoseconds took) noexcept {
   state_->durations[static_cast<std::size_t>(door)].add(took);
+}
+
+void Recorder::observe_many(Door door, std::uint64_t requests,
+                            std::chrono::nanoseconds took) noexcept {
+  if (requests == 0) return;
+  state_->durations[static_cast<std::size_t>(door)].add_many(requests, took);
 }
 
 void Recorder::add(Event event, std::uint64_t n) noexcept {

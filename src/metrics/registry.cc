@@ -162,13 +162,23 @@ struct Asked {
   std::string help;
   std::string label;
   std::vector<Registry::Series> series;
+  std::vector<std::string> labels = {};  // of the rows, where there are any
+  std::function<std::vector<Registry::Row>()> rows = {};
 
   MetricFamily read() const {
     Family family(type, name, help);
+    if (rows) {
+      for (const Registry::Row& row : rows()) family.add(named(row.values), row.count);
+    }
     for (const Registry::Series& one : series) {
       family.add(label.empty() ? Labels{} : Labels{{label, one.label}}, one.value());
     }
     return family.take();
+  }
+  Labels named(const std::vector<std::string>& values) const {
+    Labels out;
+    for (std::size_t i = 0; i < labels.size(); ++i) out.push_back({labels[i], values[i]});
+    return out;
   }
 };
 
@@ -258,6 +268,17 @@ void Registry::add_counters(std::string name, std::string help, std::string labe
                             std::vector<Series> series) {
   impl_->add(
       {MetricType::Counter, std::move(name), std::move(help), std::move(label), std::move(series)});
+}
+
+void Registry::add_table(std::string name, std::string help, std::vector<std::string> labels,
+                         std::function<std::vector<Row>()> rows) {
+  impl_->add({MetricType::Counter,
+              std::move(name),
+              std::move(help),
+              {},
+              {},
+              std::move(labels),
+              std::move(rows)});
 }
 
 std::string Registry::text() const {

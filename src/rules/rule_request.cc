@@ -47,6 +47,8 @@ class RuleRequest::Impl {
   };
   const RuleAnswer& decide(const RuleSet::Impl& set, const AttributeSource& attributes,
                            const Terms& terms);
+  const RuleAnswer& decide_parts(const RuleSet::Impl& set, std::string_view domain,
+                                 std::span<const RequestPart> parts, const Terms& terms);
   const RuleAnswer& decide_by(const RuleSet::Impl& set, const Rule& rule,
                               const AttributeSource& attributes, const Terms& terms);
 
@@ -61,13 +63,18 @@ class RuleRequest::Impl {
     const Rule* rule;
     std::size_t first, last;
     bool missing;  // an attribute that it insists on; then its limits are that one alone
+    std::size_t part;
+    std::uint64_t cost;
     std::size_t tag_at = 0, tag_end = 0;  // in `text_`
 
     bool enforced() const noexcept { return rule->mode == RuleMode::kEnforce; }
     bool empty() const noexcept { return first == last; }
   };
 
-  void begin(const RuleSet::Impl& set, const AttributeSource& attributes);
+  void begin();
+  void begin_part(const RuleSet::Impl& set, const AttributeSource& attributes, std::size_t part,
+                  std::uint64_t cost);
+  void match_rules(const RuleSet::Impl& set, const std::string_view* domain);
   void match(const Rule& rule, const CompiledRule& compiled);
   bool want(const RuleLimit& limit, const CompiledLimit& compiled);
   const RuleAnswer& answer(const Terms& terms);
@@ -82,7 +89,7 @@ class RuleRequest::Impl {
   bool is_local(const Rule& rule) const noexcept;
   Decision by_policy(const Rule& rule, Reason failed) const noexcept;
   Decision try_out(std::size_t index, const Terms& terms);
-  void charge(const Matched& matched, std::uint64_t cost);
+  void charge(const Matched& matched);
   Decision ask(Limiter& limiter, const Terms& terms);
   void take_answers(std::size_t index, std::size_t& next);
   void answer_all(std::size_t index, const Decision& decision);
@@ -92,6 +99,8 @@ class RuleRequest::Impl {
   Limiter trial_;  // of the store for rules on trial
   Store* local_;
   AttributeValues values_;
+  std::size_t part_ = 0;  // that is being matched, and its cost
+  std::uint64_t cost_ = 1;
   std::string text_;
   std::string scratch_;
   std::vector<Wanted> wanted_;
@@ -101,8 +110,7 @@ class RuleRequest::Impl {
   RuleAnswer answer_;
 };
 
-void RuleRequest::Impl::begin(const RuleSet::Impl& set, const AttributeSource& attributes) {
-  values_.begin(set.attributes, attributes);
+void RuleRequest::Impl::begin() {
   text_.clear();
   wanted_.clear();
   matched_.clear();
@@ -112,13 +120,38 @@ void RuleRequest::Impl::begin(const RuleSet::Impl& set, const AttributeSource& a
   answer_.matched.clear();
 }
 
-const RuleAnswer& RuleRequest::Impl::decide(const RuleSet::Impl& set,
-                                            const AttributeSource& attributes, const Terms& terms) {
-  begin(set, attributes);
+void RuleRequest::Impl::begin_part(const RuleSet::Impl& set, const AttributeSource& attributes,
+                                   std::size_t part, std::uint64_t cost) {
+  values_.begin(set.attributes, attributes);
+  part_ = part;
+  cost_ = cost;
+}
+
+// `domain`: of the rules that are tried; null: all.
+void RuleRequest::Impl::match_rules(const RuleSet::Impl& set, const std::string_view* domain) {
   for (std::size_t i = 0; i < set.rules.size(); ++i) {
+    if (domain != nullptr && set.rules[i].domain != *domain) continue;
     if (!set.compiled[i].matches(values_)) continue;
     match(set.rules[i], set.compiled[i]);
     if (!set.rules[i].continues) break;
+  }
+}
+
+const RuleAnswer& RuleRequest::Impl::decide(const RuleSet::Impl& set,
+                                            const AttributeSource& attributes, const Terms& terms) {
+  begin();
+  begin_part(set, attributes, 0, terms.cost);
+  match_rules(set, nullptr);
+  return answer(terms);
+}
+
+const RuleAnswer& RuleRequest::Impl::decide_parts(const RuleSet::Impl& set, std::string_view domain,
+                                                  std::span<const RequestPart> parts,
+                                                  const Terms& terms) {
+  begin();
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    begin_part(set, *parts[i].attributes, i, parts[i].cost);
+    match_rules(set, &domain);
   }
   return answer(terms);
 }
@@ -126,7 +159,8 @@ const RuleAnswer& RuleRequest::Impl::decide(const RuleSet::Impl& set,
 const RuleAnswer& RuleRequest::Impl::decide_by(const RuleSet::Impl& set, const Rule& rule,
                                                const AttributeSource& attributes,
                                                const Terms& terms) {
-  begin(set, attributes);
+  begin();
+  begin_part(set, attributes, 0, terms.cost);
   const std::less<const Rule*> before;
   const Rule* first = set.rules.data();
   if (before(&rule, first) || !before(&rule, first + set.rules.size())) {
@@ -152,7 +186,7 @@ bool RuleRequest::Impl::want(const RuleLimit& limit, const CompiledLimit& compil
 }
 
 void RuleRequest::Impl::match(const Rule& rule, const CompiledRule& compiled) {
-  Matched matched{&rule, wanted_.size(), 0, false};
+  Matched matched{&rule, wanted_.size(), 0, false, part_, cost_};
   for (std::size_t i = 0; i < rule.limits.size(); ++i) {
     if (want(rule.limits[i], compiled.limits[i])) continue;
     matched.missing = true;
@@ -205,18 +239,18 @@ void RuleRequest::Impl::publish() {
     answer_.matched.push_back({matched.rule, false});
     for (std::size_t i = matched.first; i < matched.last; ++i) {
       const Wanted& wanted = wanted_[i];
-      answer_.limits.push_back({matched.rule, wanted.limit,
-                                text.substr(wanted.key_at, wanted.key_end - wanted.key_at),
-                                text.substr(wanted.label_at, wanted.label_size), Decision{},
-                                text.substr(matched.tag_at, matched.tag_end - matched.tag_at)});
+      answer_.limits.push_back(
+          {matched.rule, wanted.limit, text.substr(wanted.key_at, wanted.key_end - wanted.key_at),
+           text.substr(wanted.label_at, wanted.label_size), Decision{},
+           text.substr(matched.tag_at, matched.tag_end - matched.tag_at), matched.part});
     }
   }
 }
 
-void RuleRequest::Impl::charge(const Matched& matched, std::uint64_t cost) {
+void RuleRequest::Impl::charge(const Matched& matched) {
   for (std::size_t i = matched.first; i < matched.last; ++i) {
     const LimitAnswer& answer = answer_.limits[i];
-    charges_.push_back({answer.counter, wanted_[i].limit->limit, cost, answer.tag});
+    charges_.push_back({answer.counter, wanted_[i].limit->limit, matched.cost, answer.tag});
   }
 }
 
@@ -233,7 +267,7 @@ Decision RuleRequest::Impl::enforce(const Terms& terms) {
   for (std::size_t i = 0; i < matched_.size(); ++i) {
     if (!matched_[i].enforced()) continue;
     if (!matched_[i].missing) {
-      charge(matched_[i], terms.cost);
+      charge(matched_[i]);
       continue;
     }
     answer_all(i, denied(Reason::kMissing));
@@ -312,7 +346,7 @@ Decision RuleRequest::Impl::stand_in(Reason failed, const Terms& terms) {
 Decision RuleRequest::Impl::ask_local_rules(const Terms& terms) {
   charges_.clear();
   for (const Matched& matched : matched_) {
-    if (matched.enforced() && is_local(*matched.rule)) charge(matched, terms.cost);
+    if (matched.enforced() && is_local(*matched.rule)) charge(matched);
   }
   return charges_.empty() ? fallback(Outcome::kAllowed) : ask_local(terms);
 }
@@ -334,7 +368,7 @@ Decision RuleRequest::Impl::try_out(std::size_t index, const Terms& terms) {
   bool answers = false;
   if (!matched.missing) {
     charges_.clear();
-    charge(matched, terms.cost);
+    charge(matched);
     decision = ask(trial_, terms);
     answers = answers_each(decision);
   }
@@ -406,6 +440,12 @@ RuleRequest& RuleRequest::operator=(RuleRequest&&) noexcept = default;
 const RuleAnswer& RuleRequest::decide(const RuleSet& rules, const AttributeSource& attributes,
                                       std::uint64_t cost, std::optional<Instant> now, Verb verb) {
   return impl_->decide(rules.impl(), attributes, {cost, now, verb});
+}
+
+const RuleAnswer& RuleRequest::decide_parts(const RuleSet& rules, std::string_view domain,
+                                            std::span<const RequestPart> parts,
+                                            std::optional<Instant> now, Verb verb) {
+  return impl_->decide_parts(rules.impl(), domain, parts, {1, now, verb});
 }
 
 const RuleAnswer& RuleRequest::decide_by(const RuleSet& rules, const Rule& rule,

@@ -21,8 +21,8 @@ struct Stop {};
 
 class TreeBuilder final : public YAML::EventHandler {
  public:
-  TreeBuilder(Diagnostics& diagnostics, Document& document)
-      : diagnostics_(diagnostics), document_(document) {}
+  TreeBuilder(Diagnostics& diagnostics, Document& document, std::size_t max_depth)
+      : diagnostics_(diagnostics), document_(document), max_depth_(max_depth) {}
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (document_.root == nullptr) return;
@@ -72,6 +72,7 @@ class TreeBuilder final : public YAML::EventHandler {
 
   Diagnostics& diagnostics_;
   Document& document_;
+  const std::size_t max_depth_;
   std::vector<Frame> frames_;
   std::vector<Node*> anchors_;
 };
@@ -123,9 +124,9 @@ void TreeBuilder::refuse_tag(const YAML::Mark& mark, const std::string& tag) {
 void TreeBuilder::open(Node::Kind kind, const YAML::Mark& mark, const std::string& tag,
                        YAML::anchor_t anchor, YAML::EmitterStyle::value style) {
   refuse_tag(mark, tag);
-  if (frames_.size() >= kMaxDepth) {
+  if (frames_.size() >= max_depth_) {
     diagnostics_.add(at(mark), "nested too deeply",
-                     "expected at most " + std::to_string(kMaxDepth) + " levels");
+                     "expected at most " + std::to_string(max_depth_) + " levels");
     throw Stop{};
   }
   Node* node = make(kind, at(mark), anchor);
@@ -205,9 +206,9 @@ bool check_text(Diagnostics& diagnostics) {
   return true;
 }
 
-void parse(Diagnostics& diagnostics, Document& document) {
+void parse(Diagnostics& diagnostics, Document& document, std::size_t max_depth) {
   std::istringstream stream{std::string(diagnostics.source().text())};
-  TreeBuilder builder(diagnostics, document);
+  TreeBuilder builder(diagnostics, document, max_depth);
   try {
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(builder)) {
@@ -249,11 +250,12 @@ Expected<std::string, std::vector<RuleError>> read_file(const std::string& path)
   return bytes;
 }
 
-void read_yaml(Diagnostics& diagnostics, Document& document) {
+void read_yaml(Diagnostics& diagnostics, Document& document, const YamlKind& kind) {
   if (!check_text(diagnostics)) return;
-  parse(diagnostics, document);
+  parse(diagnostics, document, kind.max_depth);
   if (document.root == nullptr && diagnostics.empty()) {
-    diagnostics.add(0, "the file is empty", "expected a map that begins with 'version: 1'");
+    diagnostics.add(0, "the file is empty",
+                    "expected a map that begins with '" + std::string(kind.begins_with) + "'");
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <deque>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -46,9 +47,15 @@ inline constexpr std::size_t kMaxNodes = 1000000;
 // The bytes of a file, at most one more than kMaxFileBytes. Errors: one, why it cannot be read.
 Expected<std::string, std::vector<RuleError>> read_file(const std::string& path);
 
+// What differs between kinds of files.
+struct YamlKind {
+  std::size_t max_depth = kMaxDepth;            // of lists and maps in one another; at most 480
+  std::string_view begins_with = "version: 1";  // how a file begins, for messages
+};
+
 // Reads one YAML document. What is wrong with its text, its syntax, or its structure (a key twice
 // in one map, a tag, too deep, too many aliases) goes to the diagnostics; `root` is null where
 // nothing could be read. Does not throw.
-void read_yaml(Diagnostics& diagnostics, Document& document);
+void read_yaml(Diagnostics& diagnostics, Document& document, const YamlKind& kind = {});
 
 }  // namespace sluice::rules

@@ -13,9 +13,12 @@
 #include <utility>
 
 #include "server/fiber/fiber.h"
+#include "server/grpc/door.h"
 #include "server/http/listener.h"
 #include "server/http/workers.h"
 #include "server/public_handler.h"
+#include "server/resp/door.h"
+#include "server/rls_handler.h"
 
 namespace sluice::server {
 
@@ -69,6 +72,7 @@ class Loop {
     const Bounds& bounds;
     Operations operations;
     std::atomic<std::size_t>& connections;
+    EnvoyKeeper& envoy;
     // Where the store waits: called once, before the loop runs.
     std::function<std::unique_ptr<LoopStores>(boost::asio::io_context&)> make_stores = {};
     fiber::Pool::Options fibers = {};  // `most`: requests under way at once; others wait in turn
@@ -101,12 +105,30 @@ class Loop {
                                             parts_.log, parts_.connections},
                       std::move(socket));
   }
+  void listen_resp(http::ListeningSocket socket, resp::Common& common) {
+    resp_.emplace(
+        resp::Door::Parts{context_, parts_.bounds, parts_.recorder, parts_.log, common,
+                          [this] { return session_parts(); }, stores_ != nullptr, parts_.fibers},
+        std::move(socket));
+  }
+  void listen_grpc(http::ListeningSocket socket, grpc::Common& common,
+                   const std::atomic<bool>& serving) {
+    grpc_.emplace(
+        grpc::Door::Parts{context_, parts_.bounds, parts_.recorder, parts_.log, common, serving,
+                          [this] {
+                            return make_rls_handler({session_parts(), parts_.envoy});
+                          },
+                          stores_ != nullptr, parts_.fibers},
+        std::move(socket));
+  }
   void start() {
     thread_ = std::thread([this] { context_.run(); });
   }
   // Lets go of rules that are no longer in force; requests that wait do so when they are done.
   void follow_rules() {
     boost::asio::post(context_, [this] {
+      if (grpc_) grpc_->follow_rules();
+      if (resp_) resp_->follow_rules();
       if (workers_) return workers_->renew();
       handler_->follow_rules();
     });
@@ -114,8 +136,12 @@ class Loop {
   // Calls `drained` in the loop's thread.
   void drain(std::function<void()> drained) {
     boost::asio::post(context_, [this, drained = std::move(drained)]() mutable {
-      if (listener_) return listener_->drain(std::move(drained));
-      drained();
+      const auto all = std::make_shared<std::function<void()>>(std::move(drained));
+      // The last of the doors that lets go of it calls it.
+      const std::shared_ptr<void> last(nullptr, [all](void*) { (*all)(); });
+      if (listener_) listener_->drain([last] {});
+      if (grpc_) grpc_->drain([last] {});
+      if (resp_) resp_->drain([last] {});
     });
   }
   // Cuts what is open; requests that wait for the store are answered for by what fails then.
@@ -130,13 +156,18 @@ class Loop {
   }
 
  private:
+  // What a session of another door asks: the same as that of HTTP.
+  Session::Parts session_parts() {
+    if (!stores_) return session_parts(parts_.limiter, {});
+    return session_parts(stores_->limiter(), {stores_->trial(), stores_->local()});
+  }
+  Session::Parts session_parts(Limiter& limiter, const RuleStores& stores) {
+    return {limiter, parts_.rules, parts_.recorder, parts_.denials, stores};
+  }
   std::unique_ptr<PublicHandler> make_handler(Limiter& limiter, const RuleStores& stores) {
     return std::make_unique<PublicHandler>(
-        PublicHandler::Parts{{limiter, parts_.rules, parts_.recorder, parts_.denials, stores},
-                             parts_.trusted,
-                             parts_.recorder,
-                             parts_.log,
-                             parts_.operations});
+        PublicHandler::Parts{session_parts(limiter, stores), parts_.envoy, parts_.trusted,
+                             parts_.recorder, parts_.log, parts_.operations});
   }
   http::Behind behind() {
     if (workers_) return *workers_;
@@ -151,6 +182,8 @@ class Loop {
   std::unique_ptr<PublicHandler> handler_;  // this, or the workers
   std::optional<http::Workers> workers_;
   std::optional<http::Listener> listener_;
+  std::optional<grpc::Door> grpc_;
+  std::optional<resp::Door> resp_;
   std::thread thread_;
 };
 

@@ -72,7 +72,8 @@ class LoopTest : public ::testing::Test {
             .trusted = trusted_,
             .bounds = bounds_,
             .operations = {registry_, ready_},
-            .connections = connections_};
+            .connections = connections_,
+            .envoy = *envoy_};
   }
   void start(Waits waits, std::size_t most = 512) {
     Loop::Parts all = parts();
@@ -124,6 +125,7 @@ class LoopTest : public ::testing::Test {
   testing::ManualClock clock_;
   MemoryStore memory_{{}, clock_};
   Limiter limiter_{memory_};
+  std::unique_ptr<EnvoyKeeper> envoy_ = std::move(*EnvoyKeeper::open({}));
   std::unique_ptr<RulesKeeper> keeper_ =
       RulesKeeper::open({folder_.write("rules.yaml", kRules)}).value();
   metrics::Registry registry_;

@@ -10,7 +10,9 @@ PublicHandler::PublicHandler(const Parts& parts)
       operations_(parts.operations),
       session_(parts.session),
       auth_(session_, parts.trusted),
-      check_(session_) {}
+      check_(session_),
+      rls_({parts.session, parts.envoy}),
+      json_(rls_) {}
 
 void PublicHandler::handle(const http::Request& request, http::Response& response) {
   const std::string_view path = split_target(request.target).path;
@@ -20,6 +22,9 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
   } else if (path == "/v1/check") {
     door_ = metrics::Door::kCheck;
     check_.handle(request, response);
+  } else if (path == "/json") {
+    door_ = metrics::Door::kJson;
+    json_.handle(request, response);
   } else {
     door_ = metrics::Door::kOther;
     operations_.handle(path, request, response);

@@ -4,6 +4,7 @@
 #include "server/attributes/trusted_proxies.h"
 #include "server/auth/auth_door.h"
 #include "server/check/check_door.h"
+#include "server/envoy/json_door.h"
 #include "server/http/message.h"
 #include "server/logging/log.h"
 #include "server/operations.h"
@@ -19,6 +20,7 @@ class PublicHandler final : public http::Handler {
  public:
   struct Parts {
     Session::Parts session;
+    EnvoyKeeper& envoy;
     const TrustedProxies& trusted;
     metrics::Recorder& recorder;
     Log& log;
@@ -30,7 +32,10 @@ class PublicHandler final : public http::Handler {
   void finished(const http::Request& request, const http::Response& response,
                 std::chrono::nanoseconds took) override;
   // See Session.
-  void follow_rules() { session_.follow_rules(); }
+  void follow_rules() {
+    session_.follow_rules();
+    rls_.follow_rules();
+  }
 
  private:
   metrics::Recorder& recorder_;
@@ -39,6 +44,8 @@ class PublicHandler final : public http::Handler {
   Session session_;
   AuthDoor auth_;
   CheckDoor check_;
+  RlsService rls_;
+  JsonDoor json_;
   metrics::Door door_ = metrics::Door::kOther;
 };
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "server/admin_handler.h"
+#include "server/config/secret.h"
 #include "server/loop.h"
 #include "server/notify.h"
 #include "server/rules/pushed_rules.h"
@@ -59,6 +60,29 @@ Bounds bounds_for_rules(Bounds bounds) {
   return bounds;
 }
 
+// The users of the RESP door, with their passwords.
+Expected<resp::Users> read_users(const RespConfig& config) {
+  std::vector<resp::User> users;
+  for (const RespUser& user : config.users) {
+    auto password = read_secret(user.password_file, user.password_env);
+    if (!password) return Unexpected{"resp.users: " + password.error()};
+    const auto role = user.role == RespRole::kAdmin ? resp::Role::kAdmin : resp::Role::kCheckOnly;
+    users.push_back({user.name, std::move(*password), role});
+  }
+  return resp::Users(std::move(users));
+}
+
+std::vector<metrics::Registry::Row> envoy_rows(const EnvoyKeeper& envoy) {
+  std::vector<metrics::Registry::Row> rows;
+  for (const EnvoyCounts::Row& of : envoy.counted()) {
+    for (std::size_t i = 0; i < of.cells.size(); ++i) {
+      const auto outcome = EnvoyCounts::to_string(static_cast<EnvoyCounts::Cell>(i));
+      rows.push_back({{of.name, std::string(outcome)}, static_cast<double>(of.cells[i])});
+    }
+  }
+  return rows;
+}
+
 std::string name_of(const std::optional<http::Listening>& door) {
   return door ? door->name : "off";
 }
@@ -70,6 +94,7 @@ class Server::Impl {
   // What a server is made of, once it has been read.
   struct Parts {
     std::unique_ptr<RulesKeeper> keeper;
+    std::unique_ptr<EnvoyKeeper> envoy;
     std::unique_ptr<PushedRules> pushed;  // null: the rules are in files
     TrustedProxies trusted;
     AdminToken token;
@@ -79,8 +104,11 @@ class Server::Impl {
 
   Expected<bool> open_stores();
   Expected<bool> listen();
+  Expected<bool> open_grpc();
+  Expected<bool> open_resp();
   std::string ready_line() const {
-    return "ready http=" + name_of(http_) + " grpc=off resp=off admin=" + name_of(admin_);
+    return "ready http=" + name_of(http_) + " grpc=" + name_of(grpc_) + " resp=" + name_of(resp_) +
+           " admin=" + name_of(admin_);
   }
   std::string hint() const;
   void run();
@@ -93,6 +121,7 @@ class Server::Impl {
   void on_signal(int signal);
   void keep_house();
   Expected<bool, RulesKeeper::Errors> reload();
+  void reload_envoy();
   ServerStatus status() const;
   void follow_rules();
   void drain();
@@ -104,6 +133,7 @@ class Server::Impl {
   const Bounds admin_bounds_ = bounds_for_rules(config_.bounds);
   Log log_;
   std::unique_ptr<RulesKeeper> keeper_;
+  std::unique_ptr<EnvoyKeeper> envoy_;
   const TrustedProxies trusted_;
   AdminToken token_;
   std::unique_ptr<Stores> stores_;
@@ -111,10 +141,14 @@ class Server::Impl {
   DenialLog denials_;
   std::atomic<bool> ready_{false};
   std::atomic<std::size_t> connections_{0};
+  grpc::Common grpc_common_;
+  resp::Common resp_common_;
   std::atomic<std::size_t> admin_connections_{0};
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 
   std::optional<http::Listening> http_;
+  std::optional<http::Listening> grpc_;
+  std::optional<http::Listening> resp_;
   std::optional<http::Listening> admin_;
   boost::asio::io_context main_{1};
   boost::asio::signal_set signals_{main_, SIGTERM, SIGINT, SIGHUP};
@@ -127,6 +161,7 @@ class Server::Impl {
   std::optional<http::Listener> admin_listener_;
   std::deque<Loop> loops_;
   std::uint64_t followed_version_ = 0;
+  std::uint64_t followed_envoy_ = 0;
   std::size_t draining_loops_ = 0;
   bool draining_ = false;
 };
@@ -135,6 +170,7 @@ Server::Impl::Impl(const Config& config, Parts parts)
     : config_(config),
       log_(config.log),
       keeper_(std::move(parts.keeper)),
+      envoy_(std::move(parts.envoy)),
       trusted_(std::move(parts.trusted)),
       token_(std::move(parts.token)),
       denials_(log_),
@@ -144,7 +180,7 @@ Server::Impl::Impl(const Config& config, Parts parts)
 
 Server::Impl::~Impl() {
   loops_.clear();
-  for (const auto* door : {&http_, &admin_}) {
+  for (const auto* door : {&http_, &grpc_, &resp_, &admin_}) {
     if (*door && !(*door)->unix_path.empty()) ::unlink((*door)->unix_path.c_str());
   }
 }
@@ -162,11 +198,15 @@ void Server::Impl::add_metrics() {
   registry_.add_gauge("sluice_rules_last_reload_successful",
                       "0 while the newest reading of the rules was refused, else 1.",
                       [this] { return keeper_->status().last_errors.empty() ? 1.0 : 0.0; });
+  registry_.add_table("sluice_envoy_decisions_total",
+                      "Answers of the limits of Envoy's files, by the descriptor.",
+                      {"descriptor", "outcome"}, [this] { return envoy_rows(*envoy_); });
   registry_.add_counter("sluice_log_lines_dropped_total", "Log lines that were not written.",
                         [this, number] { return number(log_.dropped()); });
   registry_.add_gauge("sluice_connections_max", "Connections that all listeners may have at once.",
                       [this, number] {
-                        const int doors = int{http_.has_value()} + int{admin_.has_value()};
+                        const int doors = int{http_.has_value()} + int{grpc_.has_value()} +
+                                          int{resp_.has_value()} + int{admin_.has_value()};
                         return number(config_.bounds.connections) * doors;
                       });
   registry_.add_gauge("sluice_ready", "Whether /readyz says so.",
@@ -185,6 +225,8 @@ Expected<bool> Server::Impl::listen() {
   auto http = open_door(config_.http, thread_count(config_));
   if (!http) return Unexpected{http.error()};
   http_ = std::move(*http);
+  if (auto grpc = open_grpc(); !grpc) return Unexpected{grpc.error()};
+  if (auto resp = open_resp(); !resp) return Unexpected{resp.error()};
   auto admin = open_door(config_.admin, 1);
   if (!admin) return Unexpected{admin.error()};
   admin_ = std::move(*admin);
@@ -197,7 +239,43 @@ Expected<bool> Server::Impl::listen() {
   start_loops(operations);
   if (admin_) start_administration(operations);
   followed_version_ = keeper_->version();
+  followed_envoy_ = envoy_->version();
   ready_ = true;
+  return true;
+}
+
+Expected<bool> Server::Impl::open_grpc() {
+  const GrpcConfig& grpc = config_.grpc_options;
+  grpc_common_.paths = rls_paths();
+  grpc_common_.most_streams = grpc.streams;
+  grpc_common_.ages.most = grpc.max_age;
+  if (!grpc.cert_file.empty()) {
+    auto tls = grpc::TlsContext::open({grpc.cert_file, grpc.key_file, grpc.client_ca_file});
+    if (!tls) return Unexpected{"gRPC: " + tls.error()};
+    grpc_common_.tls = std::move(*tls);
+  }
+  auto listening = open_door(config_.grpc, thread_count(config_));
+  if (!listening) return Unexpected{listening.error()};
+  grpc_ = std::move(*listening);
+  return true;
+}
+
+Expected<bool> Server::Impl::open_resp() {
+  auto resp = open_door(config_.resp, thread_count(config_));
+  if (!resp) return Unexpected{resp.error()};
+  resp_ = std::move(*resp);
+  if (!resp_) return true;
+  resp_common_.idle_timeout = config_.resp_door.idle_timeout;
+  auto users = read_users(config_.resp_door);
+  if (!users) return Unexpected{users.error()};
+  resp_common_.users = std::move(*users);
+  if (!resp_->loopback && resp_common_.users.none()) {
+    return Unexpected{"RESP at " + resp_->name +
+                      " needs users with passwords, as other machines reach it; set resp.users in "
+                      "the configuration file, or listen on 127.0.0.1"};
+  }
+  resp_common_.unix_path = resp_->unix_path;
+  resp_common_.about.version = SLUICE_VERSION;
   return true;
 }
 
@@ -210,8 +288,10 @@ void Server::Impl::start_loops(const Operations& operations) {
   for (std::size_t i = 0; i < threads; ++i) {
     loops_.emplace_back(Loop::Parts{stores_->limiter(), *keeper_, registry_.make_recorder(),
                                     denials_, log_, trusted_, config_.bounds, operations,
-                                    connections_, make_stores});
+                                    connections_, *envoy_, make_stores});
     if (http_) loops_.back().listen(std::move(http_->sockets[i]));
+    if (grpc_) loops_.back().listen_grpc(std::move(grpc_->sockets[i]), grpc_common_, ready_);
+    if (resp_) loops_.back().listen_resp(std::move(resp_->sockets[i]), resp_common_);
   }
 }
 
@@ -282,7 +362,10 @@ void Server::Impl::on_signal(int signal) {
 
 // Follows changes of the files, and of the rules by the administration.
 void Server::Impl::keep_house() {
-  if (config_.watch && keeper_->changed_on_disk()) static_cast<void>(reload());
+  if (config_.watch) {
+    const bool rules = keeper_->changed_on_disk();
+    if (const bool envoy = envoy_->changed_on_disk(); rules || envoy) static_cast<void>(reload());
+  }
   follow_rules();
   housekeeping_.expires_after(kHousekeeping);
   housekeeping_.async_wait([this](const error_code& why) {
@@ -304,9 +387,21 @@ Expected<bool, RulesKeeper::Errors> Server::Impl::reload() {
     log_.info(*changed ? "new rules are in force" : "the rules are as they were",
               {{"version", keeper_->version()}, {"rules", keeper_->status().rules}});
   }
+  reload_envoy();
   follow_rules();
   notify_manager("READY=1");
   return changed;
+}
+
+void Server::Impl::reload_envoy() {
+  const auto changed = envoy_->reload();
+  if (!changed) {
+    for (const RuleError& error : changed.error()) {
+      log_.error("Envoy's files stay as they are", {{"why", error.to_string()}});
+    }
+  } else if (*changed) {
+    log_.info("new files of Envoy's are in force", {{"version", envoy_->version()}});
+  }
 }
 
 ServerStatus Server::Impl::status() const {
@@ -317,6 +412,8 @@ ServerStatus Server::Impl::status() const {
                    .draining = draining_,
                    .threads = loops_.size()};
   out.doors.push_back({"http", name_of(http_), connections_});
+  out.doors.push_back({"grpc", name_of(grpc_), grpc_common_.connections});
+  out.doors.push_back({"resp", name_of(resp_), resp_common_.connections});
   out.doors.push_back({"admin", name_of(admin_), admin_connections_});
   stores_->describe(out);
   return out;
@@ -324,7 +421,9 @@ ServerStatus Server::Impl::status() const {
 
 void Server::Impl::follow_rules() {
   const std::uint64_t version = keeper_->version();
-  if (std::exchange(followed_version_, version) == version) return;
+  const std::uint64_t envoy = envoy_->version();
+  const bool same = std::exchange(followed_version_, version) == version;
+  if (std::exchange(followed_envoy_, envoy) == envoy && same) return;
   for (Loop& loop : loops_) loop.follow_rules();
 }
 
@@ -341,7 +440,9 @@ void Server::Impl::drain() {
 
 void Server::Impl::begin_drain() {
   // Who comes now is refused by the file system; who is in the queue is taken.
-  if (http_ && !http_->unix_path.empty()) ::unlink(http_->unix_path.c_str());
+  for (const auto* door : {&http_, &grpc_, &resp_}) {
+    if (*door && !(*door)->unix_path.empty()) ::unlink((*door)->unix_path.c_str());
+  }
   draining_loops_ = loops_.size();
   for (Loop& loop : loops_) {
     loop.drain([this] { boost::asio::post(main_, [this] { one_drained(); }); });
@@ -389,6 +490,21 @@ Expected<std::unique_ptr<RulesKeeper>> open_rules(const Config& config,
   return pushed->take_keeper();
 }
 
+Expected<std::unique_ptr<EnvoyKeeper>> open_envoy(const Config& config) {
+  const EnvoyConfig& envoy = config.envoy;
+  auto keeper = EnvoyKeeper::open(envoy.files,
+                                  {.consume_on_reject = envoy.consume_on_reject,
+                                   .shadow_mode = envoy.shadow_mode,
+                                   .headers = envoy.headers,
+                                   .limit_header = envoy.limit_header,
+                                   .remaining_header = envoy.remaining_header,
+                                   .reset_header = envoy.reset_header,
+                                   .request_metadata = envoy.request_metadata},
+                                  rule_terms(config));
+  if (!keeper) return Unexpected{joined(keeper.error())};
+  return std::move(*keeper);
+}
+
 }  // namespace
 
 Expected<std::unique_ptr<Server>> Server::start(const Config& config) {
@@ -396,6 +512,9 @@ Expected<std::unique_ptr<Server>> Server::start(const Config& config) {
   auto keeper = open_rules(config, parts.pushed);
   if (!keeper) return Unexpected{keeper.error()};
   parts.keeper = std::move(*keeper);
+  auto envoy = open_envoy(config);
+  if (!envoy) return Unexpected{envoy.error()};
+  parts.envoy = std::move(*envoy);
   auto trusted = TrustedProxies::parse(config.trusted_proxies);
   if (!trusted) return Unexpected{"trusted_proxies: " + trusted.error()};
   parts.trusted = std::move(*trusted);

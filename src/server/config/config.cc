@@ -12,6 +12,7 @@
 #include "server/attributes/trusted_proxies.h"
 #include "server/config/address.h"
 #include "server/config/redis_reader.h"
+#include "server/config/resp_reader.h"
 #include "server/config/schema.h"
 
 namespace sluice::server {
@@ -43,6 +44,8 @@ class Reader {
   void read_listen(const Fields& fields);
   void read_address(const Fields& fields, std::string_view name, Text member);
   void read_rules(const Fields& file);
+  void read_grpc(const Fields& fields);
+  void read_envoy(const Fields& fields);
   void read_proxies(const Fields& file);
   void read_admin(const Fields& fields);
   void read_bounds(const Fields& fields);
@@ -68,6 +71,11 @@ Config Reader::read(const Node& root) {
   if (const auto memory = part(file, "memory")) {
     set(config_.max_keys, memory->integer("max_keys"));
     set(config_.max_log_bytes, memory->integer("max_log_bytes"));
+  }
+  if (const auto grpc = part(file, "grpc")) read_grpc(*grpc);
+  if (const auto envoy = part(file, "envoy")) read_envoy(*envoy);
+  if (const auto resp = part(file, "resp")) {
+    config_.resp_door = read_resp(*resp, folder_, diagnostics_);
   }
   read_rules(file);
   config_.watch = file.flag("watch").value_or(config_.watch);
@@ -133,6 +141,49 @@ void Reader::read_rules(const Fields& file) {
   }
 }
 
+void Reader::read_envoy(const Fields& fields) {
+  EnvoyConfig& envoy = config_.envoy;
+  for (const Node* file : fields.texts("files")) envoy.files.push_back(path(file->text));
+  envoy.consume_on_reject = fields.text("compat") == "consume_on_reject";
+  envoy.shadow_mode = fields.flag("shadow_mode").value_or(false);
+  envoy.headers = fields.flag("headers").value_or(false);
+  envoy.request_metadata = fields.flag("request_metadata").value_or(false);
+  const auto header = [&](std::string_view name, std::string& target) {
+    const std::string_view text = fields.text(name);
+    if (text.empty()) return;
+    if (text.find_first_not_of(
+            "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != text.npos) {
+      diagnostics_.add(fields.at(name),
+                       "'" + std::string(name) + "' is " + rules::describe(*fields.node(name)),
+                       "expected the name of a header field, such as X-RateLimit-Limit");
+    }
+    target = text;
+  };
+  header("limit_header", envoy.limit_header);
+  header("remaining_header", envoy.remaining_header);
+  header("reset_header", envoy.reset_header);
+}
+
+void Reader::read_grpc(const Fields& fields) {
+  GrpcConfig& grpc = config_.grpc_options;
+  set(grpc.streams, fields.integer("streams"));
+  set(grpc.max_age, fields.period("max_age"));
+  const Node* node = fields.node("tls");
+  if (node == nullptr) return;
+  const auto& map = rules::schema::child(rules::schema::child(config::file(), "grpc"), "tls");
+  const Fields tls = Fields::read(*node, map, diagnostics_);
+  const auto file = [&](std::string_view name, std::string& target) {
+    if (const auto text = tls.text(name); !text.empty()) target = path(text);
+  };
+  file("cert_file", grpc.cert_file);
+  file("key_file", grpc.key_file);
+  file("client_ca_file", grpc.client_ca_file);
+  const bool wanted = !grpc.key_file.empty() || !grpc.client_ca_file.empty();
+  if (grpc.cert_file.empty() ? wanted : grpc.key_file.empty()) {
+    diagnostics_.add(node->at, "'tls' lacks a file", "expected both 'cert_file' and 'key_file'");
+  }
+}
+
 void Reader::read_proxies(const Fields& file) {
   for (const Node* node : file.texts("trusted_proxies")) {
     const auto checked = TrustedProxies::parse(std::span(&node->text, 1));
@@ -182,10 +233,18 @@ void Reader::read_log(const Fields& fields) {
 
 std::string find_conflict(const Config& config) {
   const auto http = parse_address(config.http);
+  const auto resp = parse_address(config.resp);
   const auto admin = parse_address(config.admin);
-  if (http && admin && collide(*http, *admin)) {
-    return "HTTP and the administration cannot both listen at " + config.http +
+  const auto both = [](std::string_view a, std::string_view b, const std::string& address) {
+    return std::string(a) + " and " + std::string(b) + " cannot both listen at " + address +
            "; expected another address for one of them";
+  };
+  if (http && admin && collide(*http, *admin)) {
+    return both("HTTP", "the administration", config.http);
+  }
+  if (http && resp && collide(*http, *resp)) return both("HTTP", "RESP", config.http);
+  if (resp && admin && collide(*resp, *admin)) {
+    return both("RESP", "the administration", config.resp);
   }
   if (config.rules_in_redis && config.store == "memory") {
     return "rules in Redis need a store in Redis, and the store is memory; expected --store URL, "

@@ -45,6 +45,48 @@ struct RedisConfig {
   std::string rules_key;  // empty: "rules" behind the prefix
 };
 
+// How gRPC is spoken.
+struct GrpcConfig {
+  std::size_t streams = 1024;            // calls at once of each connection
+  std::chrono::milliseconds max_age{0};  // of a connection, which then ends gracefully; 0: any
+  // For TLS, PEM files; the first two together or not at all, the third where clients have to show
+  // a certificate.
+  std::string cert_file;
+  std::string key_file;
+  std::string client_ca_file;
+};
+
+// How Envoy's requests are answered.
+struct EnvoyConfig {
+  std::vector<std::string> files;  // Envoy's configuration files, and directories of them
+  bool consume_on_reject = false;  // as Envoy's own service
+  bool shadow_mode = false;
+  bool headers = false;
+  std::string limit_header = "RateLimit-Limit";
+  std::string remaining_header = "RateLimit-Remaining";
+  std::string reset_header = "RateLimit-Reset";
+  bool request_metadata = false;
+};
+
+// What a user of the RESP door may do.
+enum class RespRole : std::uint8_t {
+  kCheckOnly,  // ask for decisions
+  kAdmin,      // also give back, and reset
+};
+
+struct RespUser {
+  std::string name;
+  RespRole role = RespRole::kCheckOnly;
+  // Where the password is: a file, or the name of an environment variable. Read at the start.
+  std::string password_file;
+  std::string password_env;
+};
+
+struct RespConfig {
+  std::vector<RespUser> users;                // none: whoever can connect may do everything
+  std::chrono::milliseconds idle_timeout{0};  // between requests; 0: none, as clients expect
+};
+
 // What `sluice serve` is told by its file and its flags.
 struct Config {
   std::string http = "127.0.0.1:8080";  // host:port, [v6]:port, unix:PATH, off
@@ -53,7 +95,9 @@ struct Config {
   std::string admin = "127.0.0.1:6070";
   std::string store = "memory";  // or a URL of Redis, perhaps with a password in it
   RedisConfig redis;             // where `store` is a URL
-  std::size_t threads = 0;       // 0: as many as processors
+  GrpcConfig grpc_options;
+  EnvoyConfig envoy;
+  std::size_t threads = 0;  // 0: as many as processors
   std::size_t max_keys = std::size_t{1} << 20;
   std::size_t max_log_bytes = std::size_t{256} << 20;
   std::vector<std::string>
@@ -64,6 +108,7 @@ struct Config {
       trusted_proxies;  // addresses and CIDR networks, and "unix" for Unix sockets; checked
   std::string admin_token_file;  // path; re-read on SIGHUP
   std::string admin_token_env;   // the name of an environment variable
+  RespConfig resp_door;
   Bounds bounds;
   std::chrono::milliseconds drain_delay{
       0};  // on SIGTERM: /readyz says 503 for so long before anything closes

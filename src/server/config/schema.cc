@@ -16,6 +16,7 @@ constexpr std::array<std::string_view, 5> kLevels{"debug", "info", "warning", "e
 constexpr std::array<std::string_view, 2> kFormats{"text", "json"};
 constexpr std::array<std::string_view, 3> kKeys{"plain", "hash", "none"};
 constexpr std::array<std::string_view, 2> kSwitch{"off", "on"};
+constexpr std::array<std::string_view, 2> kCompat{"none", "consume_on_reject"};
 
 constexpr std::uint64_t kDay = 86'400'000;  // milliseconds
 constexpr std::uint64_t kLongestPath = 4096;
@@ -72,9 +73,9 @@ constexpr std::array<Key, 4> kListenKeys{
     text("http", "`127.0.0.1:8080`", kLongestPath,
          "Decisions over HTTP: `/v1/check`, `/v1/auth`, `/healthz`, `/readyz`, `/metrics`."),
     text("grpc", "`127.0.0.1:8081`", kLongestPath,
-         "Decisions for Envoy: checked, but not served yet."),
+         "Decisions for Envoy over gRPC, and `grpc.health.v1.Health`."),
     text("resp", "`127.0.0.1:6380`", kLongestPath,
-         "Decisions for clients of Redis: checked, but not served yet."),
+         "Decisions for clients of Redis (docs/commands.md). Beyond this machine only with users."),
     text("admin", "`127.0.0.1:6070`", kLongestPath,
          "Administration: rules, counters and status. Beyond this machine only with a token."),
 };
@@ -158,6 +159,54 @@ constexpr std::array<Key, 17> kRedisKeys{
 };
 constexpr Map kRedis{"redis", "`redis`", kRedisKeys};
 
+constexpr std::array<Key, 3> kGrpcTlsKeys{
+    text("cert_file", "`\"\"`", kLongestPath, "The server's certificate and those above it, PEM."),
+    text("key_file", "`\"\"`", kLongestPath, "Its key, PEM."),
+    text("client_ca_file", "`\"\"`", kLongestPath,
+         "The authorities that vouch for clients, PEM; where empty, clients need no certificate."),
+};
+constexpr Map kGrpcTls{"tls", "`grpc.tls`", kGrpcTlsKeys};
+
+constexpr std::array<Key, 3> kGrpcKeys{
+    integer("streams", "1024", 1, 1'000'000, "The most calls at once of a connection."),
+    period("max_age", "0s", 0,
+           "How old a connection may grow before its client is told to make another one, so that "
+           "clients spread over servers; 0: any age."),
+    map_of("tls", kGrpcTls, "With a certificate, only TLS is spoken; without one, only plaintext."),
+};
+constexpr Map kGrpc{"grpc", "`grpc`", kGrpcKeys};
+
+constexpr std::array<std::string_view, 2> kRoles{"check-only", "admin"};
+
+constexpr std::array<Key, 4> kUserKeys{
+    Key{.name = "name",
+        .type = Type::kText,
+        .required = true,
+        .least = 1,
+        .most = 256,
+        .help = "The name, as `AUTH` and `HELLO` give it; `default` where they give none."},
+    choice("role", "`check-only`", kRoles,
+           "`check-only` may ask for decisions; `admin` may also give back and reset."),
+    text("password_file", "`\"\"`", kLongestPath,
+         "The file that holds the password, read at the start."),
+    text("password_env", "`\"\"`", 128,
+         "The environment variable that holds it, instead of a file."),
+};
+constexpr Map kUser{"user", "each of `resp.users`", kUserKeys};
+
+constexpr std::array<Key, 2> kRespKeys{
+    Key{.name = "users",
+        .type = Type::kList,
+        .otherwise = "`[]`",
+        .most = 1000,
+        .map = &kUser,
+        .help = "Who may use the door. Without any, whoever can connect may do everything."},
+    period("idle_timeout", "0s", 0,
+           "How long a connection may stay without a request; 0: as long as it likes, which is "
+           "what pools of clients expect."),
+};
+constexpr Map kResp{"resp", "`resp`", kRespKeys};
+
 constexpr std::array<Key, 2> kAdminKeys{
     text("token_file", "`\"\"`", kLongestPath,
          "The file that holds the bearer token of administration; none where empty. Read again on "
@@ -201,7 +250,25 @@ constexpr std::array<Key, 5> kLogKeys{
 };
 constexpr Map kLog{"log", "`log`", kLogKeys};
 
-constexpr std::array<Key, 13> kFileKeys{
+constexpr std::array<Key, 8> kEnvoyKeys{
+    texts("files", kLongestPath,
+          "Envoy's configuration files, and directories of them (`*.yaml`, `*.yml`), one domain "
+          "each (docs/envoy.md). Read again as `rules` are."),
+    choice("compat", "`none`", kCompat,
+           "`consume_on_reject`: what a request asks is taken of each limit by itself, and of one "
+           "that denies what is left, as Envoy's own service does."),
+    flag("shadow_mode", "`false`", "Whether every request passes, and is only counted."),
+    flag("headers", "`false`",
+         "Whether clients are told the tightest limit, in the three fields below."),
+    text("limit_header", "`RateLimit-Limit`", 128, "The field with the requests per unit."),
+    text("remaining_header", "`RateLimit-Remaining`", 128, "The field with what is left."),
+    text("reset_header", "`RateLimit-Reset`", 128, "The field with the seconds to the next unit."),
+    flag("request_metadata", "`false`",
+         "Whether `dynamic_metadata` tells the request, and which quotas are over."),
+};
+constexpr Map kEnvoy{"envoy", "`envoy`", kEnvoyKeys};
+
+constexpr std::array<Key, 16> kFileKeys{
     Key{.name = "version",
         .type = Type::kInteger,
         .required = true,
@@ -220,6 +287,8 @@ constexpr std::array<Key, 13> kFileKeys{
                 "Valkey (see Redis)."},
     map_of("memory", kMemory, "The bounds of the memory store."),
     map_of("redis", kRedis, "How a `store` in Redis is reached and used."),
+    map_of("grpc", kGrpc, "How gRPC is spoken."),
+    map_of("envoy", kEnvoy, "How Envoy is answered, by its own configuration files."),
     texts("rules", kLongestPath,
           "Files of rules, and directories of them (`*.yaml`, `*.yml`); or `redis`, the rules that "
           "were pushed to the store (see Rules in Redis). Without any, a small built-in example."),
@@ -228,6 +297,7 @@ constexpr std::array<Key, 13> kFileKeys{
           "Addresses and networks (`10.0.0.0/8`) of the proxies whose word about the client's "
           "address is believed; `unix` for peers on a Unix socket."),
     integer("threads", "0", 0, 1024, "Threads that serve requests; 0: as many as processors."),
+    map_of("resp", kResp, "Who may use the door for clients of Redis."),
     map_of("admin", kAdmin, "Who may administer. Without a token, only from this machine."),
     map_of("bounds", kBounds, "What a client may ask of a listener; each has its own count."),
     map_of("drain", kDrain, "How the server stops on SIGTERM."),

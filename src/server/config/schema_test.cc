@@ -63,7 +63,7 @@ void expect_defaults(const rules::Node& node, const Map& map) {
     ASSERT_NE(found, node.pairs.end()) << "the example lacks " << key.name;
     const rules::Node& value = *found->second;
     EXPECT_FALSE(key.help.empty()) << key.name;
-    if (key.map != nullptr) {
+    if (key.map != nullptr && !value.is_sequence()) {
       expect_defaults(value, *key.map);
     } else if (value.is_sequence()) {
       EXPECT_EQ(written(key.otherwise), "[]") << key.name;
@@ -152,6 +152,8 @@ void expect_equal(const Config& a, const Config& b) {
   EXPECT_EQ(a.admin_token_file, b.admin_token_file);
   EXPECT_EQ(a.admin_token_env, b.admin_token_env);
   expect_equal(a.bounds, b.bounds);
+  EXPECT_EQ(a.resp_door.users.size(), b.resp_door.users.size());
+  EXPECT_EQ(a.resp_door.idle_timeout, b.resp_door.idle_timeout);
   EXPECT_EQ(a.drain_delay, b.drain_delay);
   EXPECT_EQ(a.drain_timeout, b.drain_timeout);
   expect_equal(a.log, b.log);

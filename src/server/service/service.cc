@@ -24,11 +24,31 @@ const RuleAnswer& Session::decide(const AttributeSource& attributes, std::uint64
                                   Verb verb) {
   follow_rules();
   const RuleAnswer& answer = request_.decide(rules_, attributes, cost, {}, verb);
-  if (verb == Verb::kTake) {
-    count(answer);
-    if (!answer.decision.allowed()) denials_->write(answer);
-  }
+  if (verb == Verb::kTake) tell(answer);
   return answer;
+}
+
+const RuleAnswer& Session::decide_parts(std::string_view domain, std::span<const RequestPart> parts,
+                                        Verb verb) {
+  follow_rules();
+  const RuleAnswer& answer = request_.decide_parts(rules_, domain, parts, {}, verb);
+  if (verb == Verb::kTake) tell(answer);
+  return answer;
+}
+
+const RuleAnswer* Session::decide_by(std::string_view rule, const AttributeSource& attributes,
+                                     std::uint64_t cost, Verb verb) {
+  follow_rules();
+  const Rule* const found = rules_.find(rule);
+  if (found == nullptr) return nullptr;
+  const RuleAnswer& answer = request_.decide_by(rules_, *found, attributes, cost, {}, verb);
+  if (verb == Verb::kTake) tell(answer);
+  return &answer;
+}
+
+void Session::tell(const RuleAnswer& answer) {
+  count(answer);
+  if (!answer.decision.allowed()) denials_->write(answer);
 }
 
 // While it waited for the answer, another session of the loop may have gone over to new rules.

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string_view>
 
 #include "metrics/metrics.h"
 #include "server/logging/log.h"
@@ -32,11 +34,18 @@ class Session {
   // By the rules in force now. The answer is valid until the next call.
   const RuleAnswer& decide(const AttributeSource& attributes, std::uint64_t cost = 1,
                            Verb verb = Verb::kTake);
+  // By the rule of that name, matching or not; null where none of the rules in force has it.
+  const RuleAnswer* decide_by(std::string_view rule, const AttributeSource& attributes,
+                              std::uint64_t cost = 1, Verb verb = Verb::kTake);
+  // The same of a request of several parts, by the rules of one domain.
+  const RuleAnswer& decide_parts(std::string_view domain, std::span<const RequestPart> parts,
+                                 Verb verb = Verb::kTake);
   // Goes over to the rules in force, if they are others. decide() does so by itself; a loop without
   // requests is told to, so that it lets go of the old ones.
   void follow_rules();
 
  private:
+  void tell(const RuleAnswer& answer);
   void count(const RuleAnswer& answer);
 
   const RulesKeeper* keeper_;

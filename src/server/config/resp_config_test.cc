@@ -1,0 +1,67 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "server/config/config.h"
+
+namespace sluice::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Every error of a file of these lines below its version, one a line, or "ok".
+std::string errors_with(const std::string& lines) {
+  const auto config = parse_config("version: 1\n" + lines, "f");
+  if (config) return "ok";
+  std::string out;
+  for (const RuleError& error : config.error()) {
+    out.append(out.empty() ? "" : "\n").append(error.to_string());
+  }
+  return out;
+}
+
+TEST(RespConfig, ReadsUsersWithTheFilesOfTheirPasswords) {
+  const auto config = parse_config(R"(
+version: 1
+resp:
+  users:
+    - { name: default, password_file: secrets/resp }
+    - { name: ops, role: admin, password_env: RESP_OPS }
+  idle_timeout: 5m
+)",
+                                   "/etc/sluice/sluice.yaml");
+  ASSERT_TRUE(config.has_value());
+  const RespConfig& resp = config->resp_door;
+  ASSERT_EQ(resp.users.size(), 2u);
+  EXPECT_EQ(resp.users[0].name, "default");
+  EXPECT_EQ(resp.users[0].role, RespRole::kCheckOnly);
+  EXPECT_EQ(resp.users[0].password_file, "/etc/sluice/secrets/resp");
+  EXPECT_EQ(resp.users[1].role, RespRole::kAdmin);
+  EXPECT_EQ(resp.users[1].password_env, "RESP_OPS");
+  EXPECT_EQ(resp.idle_timeout, 5min);
+}
+
+TEST(RespConfig, HasNoUsersAndNoIdleTimeoutUnlessItSaysSo) {
+  const auto config = parse_config("version: 1\n", "f");
+  ASSERT_TRUE(config.has_value());
+  EXPECT_TRUE(config->resp_door.users.empty());
+  EXPECT_EQ(config->resp_door.idle_timeout, 0ms);
+}
+
+TEST(RespConfig, SaysWhatIsWrongWithAUser) {
+  EXPECT_EQ(errors_with("resp: { users: [ { name: a } ] }"),
+            "f:2:18: error: neither 'password_file' nor 'password_env'; expected one of them");
+  EXPECT_EQ(errors_with("resp: { users: [ { name: a, password_file: b, password_env: c } ] }"),
+            "f:2:61: error: both 'password_file' and 'password_env'; expected one of them");
+  EXPECT_EQ(errors_with("resp: { users: [ { name: a, password_env: 'b c' } ] }"),
+            "f:2:43: error: 'password_env' is the text 'b c'; expected the name of an environment "
+            "variable, such as RESP_PASSWORD");
+  EXPECT_EQ(errors_with("resp: { users: [ { name: a, password_env: B, role: root } ] }"),
+            "f:2:52: error: 'role' is 'root'; expected check-only or admin");
+  EXPECT_EQ(errors_with("resp:\n  users:\n    - { name: a, password_env: B }\n"
+                        "    - { name: a, password_env: C }\n"),
+            "f:5:7: error: two users are called alike; expected other names");
+}
+
+}  // namespace
+}  // namespace sluice::server

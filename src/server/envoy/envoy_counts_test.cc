@@ -1,0 +1,73 @@
+#include "server/envoy/envoy_counts.h"
+
+#include <gtest/gtest.h>
+
+#include "server/envoy/test_service.h"
+
+namespace sluice::server {
+namespace {
+
+constexpr std::string_view kCounted = R"(
+domain: d
+descriptors:
+  - { key: a, rate_limit: { unit: minute, requests_per_unit: 1 } }
+  - { key: s, shadow_mode: true, rate_limit: { unit: minute, requests_per_unit: 1 } }
+  - { key: all, detailed_metric: true, rate_limit: { unit: minute, requests_per_unit: 1 } }
+  - key: host
+    value: "*.org"
+    value_to_metric: true
+    descriptors: [ { key: user, rate_limit: { unit: minute, requests_per_unit: 1 } } ]
+)";
+
+class EnvoyCountsTest : public ServiceTest {
+ protected:
+  EnvoyCounts::Cells cells_of(std::string_view name) {
+    for (const EnvoyCounts::Row& row : envoy_->counted()) {
+      if (row.name == name) return row.cells;
+    }
+    return {};
+  }
+};
+
+TEST_F(EnvoyCountsTest, CountsWhatEachLimitAnswered) {
+  open(kCounted);
+  for (int i = 0; i < 3; ++i) ask("d", {"a=1"});
+  for (int i = 0; i < 3; ++i) ask("d", {"s=1"});
+  EXPECT_EQ(cells_of("d/a"), (EnvoyCounts::Cells{1, 2, 0}));
+  EXPECT_EQ(cells_of("d/s"), (EnvoyCounts::Cells{1, 0, 2}));
+}
+
+TEST_F(EnvoyCountsTest, CountsByValuesWhereItIsAskedTo) {
+  open(kCounted);
+  ask("d", {"all=x"});
+  ask("d", {"host=a.org,user=1", "host=b.org,user=1"});
+  EXPECT_EQ(cells_of("d/all_x")[EnvoyCounts::kWithinLimit], 1U);
+  EXPECT_EQ(cells_of("d/host_a.org.user")[EnvoyCounts::kWithinLimit], 1U);
+  EXPECT_EQ(cells_of("d/host_b.org.user")[EnvoyCounts::kWithinLimit], 1U);
+}
+
+TEST_F(EnvoyCountsTest, CountsAValueTooManyAsOther) {
+  open(kCounted);
+  for (std::size_t i = 0; i < EnvoyCounts::kMostValues + 7; ++i) {
+    const std::string descriptor = "all=" + std::to_string(i);
+    ask("d", {descriptor});
+  }
+  EXPECT_EQ(cells_of("d/all (other)")[EnvoyCounts::kWithinLimit], 7U);
+  ask("d", {"all=3"});
+  EXPECT_EQ(cells_of("d/all_3")[EnvoyCounts::kOverLimit], 1U);
+  EXPECT_LE(envoy_->counted().size(), EnvoyCounts::kMostValues + 6);
+}
+
+TEST_F(EnvoyCountsTest, GoesOnCountingWhenTheFilesChange) {
+  open(kCounted);
+  ask("d", {"a=1"});
+  folder_.write("envoy.yaml", std::string(kCounted) + "  - { key: new }\n");
+  ASSERT_TRUE(*envoy_->reload());
+  EXPECT_EQ(cells_of("d/a")[EnvoyCounts::kWithinLimit], 1U);
+  ask("d", {"a=2"});
+  EXPECT_EQ(cells_of("d/a")[EnvoyCounts::kWithinLimit], 2U);
+  EXPECT_EQ(cells_of("d/a")[EnvoyCounts::kWithinLimit], 2U);
+}
+
+}  // namespace
+}  // namespace sluice::server

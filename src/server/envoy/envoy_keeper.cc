@@ -1,0 +1,79 @@
+#include "server/envoy/envoy_keeper.h"
+
+#include <utility>
+
+namespace sluice::server {
+
+Expected<std::unique_ptr<EnvoyKeeper>, EnvoyKeeper::Errors> EnvoyKeeper::open(
+    std::vector<std::string> paths, EnvoyOptions options, const RuleTerms& terms) {
+  std::unique_ptr<EnvoyKeeper> keeper(new EnvoyKeeper(std::move(paths), std::move(options), terms));
+  if (!keeper->has_files()) return keeper;
+  auto read = keeper->reload();
+  if (!read) return Unexpected{std::move(read.error())};
+  return keeper;
+}
+
+Expected<std::unique_ptr<EnvoyKeeper>, EnvoyKeeper::Errors> EnvoyKeeper::open_texts(
+    std::vector<RulesText> texts, EnvoyOptions options, const RuleTerms& terms) {
+  std::unique_ptr<EnvoyKeeper> keeper(new EnvoyKeeper({}, std::move(options), terms));
+  auto read = keeper->adopt({.picture = {}, .texts = std::move(texts), .errors = {}});
+  if (!read) return Unexpected{std::move(read.error())};
+  return keeper;
+}
+
+Expected<bool, EnvoyKeeper::Errors> EnvoyKeeper::reload() {
+  const std::lock_guard changing(change_mutex_);
+  if (!has_files()) return false;
+  return adopt(read_files(paths_));
+}
+
+Expected<bool, EnvoyKeeper::Errors> EnvoyKeeper::adopt(FilesRead read) {
+  known_ = last_look_ = std::move(read.picture);
+  if (!read.errors.empty()) return Unexpected{std::move(read.errors)};
+  if (read.texts == texts_) return false;
+  std::vector<RuleText> files;
+  for (const RulesText& text : read.texts) files.push_back({text.name, text.text});
+  auto config = envoy::Config::parse(files, terms_);
+  if (!config) return Unexpected{std::move(config.error())};
+  auto next = std::make_shared<EnvoyInForce>(std::move(*config));
+  texts_ = std::move(read.texts);
+  {
+    const std::lock_guard lock(mutex_);
+    retired_.push_back(std::exchange(in_force_, std::move(next)));
+  }
+  version_.fetch_add(1, std::memory_order_release);
+  return true;
+}
+
+bool EnvoyKeeper::changed_on_disk() {
+  const std::lock_guard changing(change_mutex_);
+  if (!has_files()) return false;
+  Picture look = look_at(paths_);
+  const bool still = look == last_look_;
+  last_look_ = std::move(look);
+  if (!still || last_look_ == known_) return false;
+  known_ = last_look_;
+  return true;
+}
+
+std::shared_ptr<EnvoyInForce> EnvoyKeeper::current() const {
+  const std::lock_guard lock(mutex_);
+  return in_force_;
+}
+
+std::vector<EnvoyCounts::Row> EnvoyKeeper::counted() const {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(retired_, [this](const std::shared_ptr<EnvoyInForce>& one) {
+    if (one.use_count() > 1) return false;
+    one->counts.add_to(kept_);
+    return true;
+  });
+  EnvoyCounts::Sums sums = kept_;
+  for (const auto& one : retired_) one->counts.add_to(sums);
+  in_force_->counts.add_to(sums);
+  std::vector<EnvoyCounts::Row> rows;
+  for (auto& [name, cells] : sums) rows.push_back({name, cells});
+  return rows;
+}
+
+}  // namespace sluice::server

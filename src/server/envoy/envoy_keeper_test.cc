@@ -1,0 +1,67 @@
+#include "server/envoy/envoy_keeper.h"
+
+#include <gtest/gtest.h>
+
+#include "server/rules/test_folder.h"
+
+namespace sluice::server {
+namespace {
+
+std::string domain_of(std::string_view name) {
+  return "domain: " + std::string(name) + "\ndescriptors: []\n";
+}
+
+TEST(EnvoyKeeper, HasNoDomainsWithoutFiles) {
+  const auto keeper = EnvoyKeeper::open({});
+  ASSERT_TRUE(keeper);
+  EXPECT_TRUE((*keeper)->current()->config.domains().empty());
+  EXPECT_FALSE(*(*keeper)->reload());
+  EXPECT_FALSE((*keeper)->changed_on_disk());
+}
+
+TEST(EnvoyKeeper, ReadsADirectoryOneDomainAFile) {
+  TestFolder folder;
+  folder.write("a.yaml", domain_of("a"));
+  folder.write("b.yml", domain_of("b"));
+  folder.write("c.txt", "not read");
+  const auto keeper = EnvoyKeeper::open({folder.path()});
+  ASSERT_TRUE(keeper);
+  EXPECT_EQ((*keeper)->current()->config.domains().size(), 2U);
+}
+
+TEST(EnvoyKeeper, RefusesADirectoryInWhichTwoFilesHaveOneDomain) {
+  TestFolder folder;
+  folder.write("a.yaml", domain_of("a"));
+  folder.write("b.yaml", domain_of("a"));
+  const auto keeper = EnvoyKeeper::open({folder.path()});
+  ASSERT_FALSE(keeper);
+  EXPECT_EQ(keeper.error()[0].file, folder / "b.yaml");
+}
+
+TEST(EnvoyKeeper, KeepsWhatIsInForceWhereNewFilesAreWrong) {
+  TestFolder folder;
+  folder.write("a.yaml", domain_of("a"));
+  const auto keeper = EnvoyKeeper::open({folder.path()});
+  ASSERT_TRUE(keeper);
+  folder.write("a.yaml", "domain: ''\n");
+  EXPECT_FALSE((*keeper)->reload());
+  EXPECT_NE((*keeper)->current()->config.find("a"), nullptr);
+  EXPECT_EQ((*keeper)->version(), 2U);
+}
+
+TEST(EnvoyKeeper, SeesFilesThatChangeOnceTheyHaveStoodStill) {
+  TestFolder folder;
+  folder.write("a.yaml", domain_of("a"));
+  const auto keeper = EnvoyKeeper::open({folder.path()});
+  EXPECT_FALSE((*keeper)->changed_on_disk());
+  folder.write("b.yaml", domain_of("b"));
+  EXPECT_FALSE((*keeper)->changed_on_disk());
+  EXPECT_TRUE((*keeper)->changed_on_disk());
+  EXPECT_FALSE((*keeper)->changed_on_disk());
+  EXPECT_TRUE(*(*keeper)->reload());
+  EXPECT_FALSE(*(*keeper)->reload());
+  EXPECT_NE((*keeper)->current()->config.find("b"), nullptr);
+}
+
+}  // namespace
+}  // namespace sluice::server

@@ -1,0 +1,60 @@
+#include "server/envoy/json_door.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include "envoy/service/ratelimit/v3/rls.pb.h"
+#include "rules/source_text.h"
+#include "server/service/problem.h"
+
+namespace sluice::server {
+namespace {
+
+namespace rls = ::envoy::service::ratelimit::v3;
+namespace util = ::google::protobuf::util;
+
+constexpr std::string_view kJson = "application/json";
+
+void refuse(http::Response& response, int status, std::string_view detail) {
+  append_problem(response.text, {.status = status, .detail = detail});
+  response.answer_text(status, kProblemType);
+}
+
+std::string read_message(std::string_view json, std::string& message) {
+  rls::RateLimitRequest request;
+  const auto read = util::JsonStringToMessage({json.data(), json.size()}, &request);
+  if (!read.ok()) {
+    const std::string why = read.message().ToString();
+    return "the body is not a RateLimitRequest in JSON: " + rules::in_quotes(why);
+  }
+  request.SerializeToString(&message);
+  return {};
+}
+
+}  // namespace
+
+void JsonDoor::handle(const http::Request& request, http::Response& response) {
+  if (request.method != "POST") {
+    response.add("Allow", "POST");
+    return refuse(response, 405,
+                  "/json is asked by POST, with a RateLimitRequest in JSON as its body");
+  }
+  if (rules::find_invalid_utf8(request.body) != std::string_view::npos) {
+    return refuse(response, 400, "the body is not UTF-8");
+  }
+  if (const std::string error = read_message(request.body, message_); !error.empty()) {
+    return refuse(response, 400, error);
+  }
+  const RlsStatus status = service_.call(message_, reply_);
+  if (status.code != RlsStatus::kOk) {
+    return refuse(response, status.code == RlsStatus::kUnavailable ? 503 : 400, status.message);
+  }
+  rls::RateLimitResponse answer;
+  if (!answer.ParseFromString(reply_) || !util::MessageToJsonString(answer, &response.text).ok()) {
+    response.text.clear();
+    return refuse(response, 500, "the answer cannot be written as JSON");
+  }
+  response.answer_text(answer.overall_code() == rls::RateLimitResponse::OVER_LIMIT ? 429 : 200,
+                       kJson);
+}
+
+}  // namespace sluice::server

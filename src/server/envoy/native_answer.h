@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "envoy/decide.h"
+#include "server/service/service.h"
+#include "sluice/clock.h"
+
+namespace sluice::server {
+
+// Decides requests of Envoy by native rules: of each descriptor the rules of its domain that match
+// its entries. What takes is one all-or-nothing request; what gives back follows where it was
+// admitted (envoy::Request does the same).
+//
+// One for a thread. Ownership: borrows session and clock.
+class NativeAnswer {
+ public:
+  NativeAnswer(Session& session, const Clock& clock) : session_(session), clock_(clock) {}
+
+  // Valid until the next call. The name of the limit of each status is in names().
+  const envoy::Answer& decide(std::string_view domain, std::span<const envoy::Question> questions);
+  std::span<const std::string_view> names() const noexcept { return names_; }
+
+ private:
+  // The entries of one descriptor, as attributes.
+  class Entries final : public AttributeSource {
+   public:
+    explicit Entries(std::span<const envoy::Entry> entries) : entries_(entries) {}
+    std::optional<std::string_view> find(std::string_view name) const override;
+
+   private:
+    std::span<const envoy::Entry> entries_;
+  };
+
+  bool begin(std::span<const envoy::Question> questions);
+  bool ask(std::string_view domain, std::span<const envoy::Question> questions, bool giving_back);
+  void take_answers(const RuleAnswer& answer, bool giving_back);
+  void fail(Reason reason);
+
+  Session& session_;
+  const Clock& clock_;
+  envoy::Answer answer_;
+  std::vector<std::string> kept_names_;
+  std::vector<std::string_view> names_;
+  std::vector<std::size_t> asked_;  // the question of each part
+  std::vector<Entries> sources_;
+  std::vector<RequestPart> parts_;
+  std::vector<const LimitAnswer*> tightest_;  // of each part
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,111 @@
+"""Speaks RESP, byte for byte, to a server of Redis or to Sluice."""
+
+import contextlib
+import pathlib
+import shutil
+import time
+
+from harness import Process, connect, free_port
+
+
+def frame(*words):
+    """A request as clients send it."""
+    parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts)
+
+
+class Resp:
+    """A connection that reads replies of either protocol. Errors come as RespError."""
+
+    def __init__(self, address, timeout=10):
+        self.socket = connect(address, timeout)
+        self.reader = self.socket.makefile("rb")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.reader.close()
+        self.socket.close()
+
+    def send(self, data):
+        self.socket.sendall(data)
+        return self
+
+    def ask(self, *words):
+        self.send(frame(*words))
+        return self.reply()
+
+    def reply(self):
+        line = self.reader.readline()
+        if not line.endswith(b"\r\n"):
+            raise EOFError(f"no reply but {line!r}")
+        kind, rest = line[:1], line[1:-2]
+        if kind == b"+":
+            return rest.decode()
+        if kind == b"-":
+            return RespError(rest.decode())
+        if kind == b":":
+            return int(rest)
+        if kind == b"_" or rest == b"-1":
+            return None
+        if kind in b"$=":
+            data = self.reader.read(int(rest) + 2)[:-2]
+            return data[4:] if kind == b"=" else data
+        if kind in b"*~":
+            return [self.reply() for _ in range(int(rest))]
+        if kind == b"%":
+            return {self.reply(): self.reply() for _ in range(int(rest))}
+        raise AssertionError(f"what is {line!r}")
+
+    def read_to_end(self, seconds=5):
+        """All bytes until the peer closes; TimeoutError if it does not."""
+        self.socket.settimeout(seconds)
+        return self.reader.read()
+
+
+class RespError(str):
+    def __repr__(self):
+        return f"RespError({str.__repr__(self)})"
+
+
+def everything(address, data, pieces=None, seconds=1.0):
+    """What is answered to these bytes, and whether the connection is closed then."""
+    made = connect(address, seconds)
+    with contextlib.closing(made):
+        with contextlib.suppress(ConnectionError):
+            for piece in pieces or [data]:
+                made.sendall(piece)
+                if pieces:
+                    time.sleep(0.001)
+        got = b""
+        while True:
+            try:
+                more = made.recv(65536)
+            except TimeoutError:
+                return got, False
+            except ConnectionResetError:
+                return got, True
+            if not more:
+                return got, True
+            got += more
+
+
+class RedisServer(Process):
+    """Debian's own, for comparison."""
+
+    def __init__(self, folder, *flags):
+        program = shutil.which("redis-server")
+        if not program:
+            raise AssertionError("redis-server is missing: apt-get install redis-server")
+        port = free_port()
+        self.address = f"127.0.0.1:{port}"
+        super().__init__(
+            [program, "--port", str(port), "--save", "", "--appendonly", "no", *flags],
+            pathlib.Path(folder),
+            "redis",
+        )
+        self.wait_until_accepting(self.address)

@@ -1,0 +1,168 @@
+"""Envoy's rate limit service as gRPC's own client asks it, with the messages of proto/."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import grpc
+
+import harness
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
+LIMITS = """
+domain: shop
+descriptors:
+  - key: user
+    rate_limit: { name: user, unit: day, requests_per_unit: 3 }
+  - key: path
+    value: "/api/*"
+    share_threshold: true
+    rate_limit: { unit: year, requests_per_unit: 2 }
+  - key: free
+    rate_limit: { unlimited: true }
+"""
+RULES = """
+version: 1
+domain: native
+rules:
+  - name: user
+    match: { user: "**" }
+    limits: [ { key: "{user}", algorithm: fixed_window, limit: 1, per: 1d, align: clock } ]
+"""
+
+
+def messages():
+    """The module of the service's messages, made by protoc."""
+    made = tempfile.mkdtemp(prefix="sluice-proto-")
+    unittest.addModuleCleanup(lambda: __import__("shutil").rmtree(made))
+    files = [str(path.relative_to(ROOT / "proto")) for path in (ROOT / "proto/envoy").rglob("*.proto")]
+    subprocess.run(
+        ["protoc", f"--proto_path={ROOT / 'proto'}", f"--python_out={made}", *files], check=True
+    )
+    sys.path.insert(0, made)
+    from envoy.service.ratelimit.v3 import rls_pb2
+
+    return rls_pb2
+
+
+def setUpModule():
+    global rls
+    rls = messages()
+
+
+def request(*descriptors, domain="shop", hits=0):
+    """Each descriptor is a dict of its entries."""
+    out = rls.RateLimitRequest(domain=domain, hits_addend=hits)
+    for entries in descriptors:
+        descriptor = out.descriptors.add()
+        for key, value in entries.items():
+            descriptor.entries.add(key=key, value=value)
+    return out
+
+
+class Envoy(harness.ServerTest):
+    @classmethod
+    def setUpClass(cls):
+        folder = cls.folder()
+        cls.files = folder / "envoy"
+        cls.files.mkdir()
+        (cls.files / "shop.yaml").write_text(LIMITS)
+        config = {"listen": {"grpc": "127.0.0.1:0"}, "envoy": {"files": str(cls.files)}}
+        cls.server = cls.serve(RULES, config)
+        grpc_at = dict(word.split("=", 1) for word in cls.server.ready_line.split()[1:])["grpc"]
+        channel = grpc.insecure_channel(grpc_at)
+        cls.addClassCleanup(channel.close)
+        cls.call = channel.unary_unary(
+            METHOD,
+            request_serializer=rls.RateLimitRequest.SerializeToString,
+            response_deserializer=rls.RateLimitResponse.FromString,
+        )
+
+    def ask(self, *descriptors, **options):
+        return type(self).call(request(*descriptors, **options), timeout=5)
+
+    def test_fills_in_every_status(self):
+        now = time.time()
+        answer = self.ask({"user": "status"}, {"free": ""}, {"unknown": "x"})
+        self.assertEqual(answer.overall_code, rls.RateLimitResponse.OK)
+        user, free, unknown = answer.statuses
+        self.assertEqual(user.current_limit.requests_per_unit, 3)
+        self.assertEqual(user.current_limit.unit, rls.RateLimitResponse.RateLimit.DAY)
+        self.assertEqual(user.current_limit.name, "user")
+        self.assertEqual(user.limit_remaining, 2)
+        self.assertAlmostEqual(user.duration_until_reset.seconds, 86400 - now % 86400, delta=10)
+        self.assertEqual(free.limit_remaining, 2**32 - 1)
+        self.assertFalse(unknown.HasField("current_limit"))
+
+    def test_takes_all_or_nothing(self):
+        self.assertEqual(
+            self.ask({"path": "/api/a"}, {"path": "/api/b"}).overall_code, rls.RateLimitResponse.OK
+        )
+        answer = self.ask({"user": "whole"}, {"path": "/api/c"})
+        self.assertEqual(answer.overall_code, rls.RateLimitResponse.OVER_LIMIT)
+        self.assertEqual(answer.statuses[0].limit_remaining, 3)
+
+    def test_refuses_what_is_no_request(self):
+        for wrong in (request({"user": "x"}, domain=""), request(), request({"": "x"})):
+            with self.assertRaises(grpc.RpcError) as raised:
+                type(self).call(wrong, timeout=5)
+            self.assertEqual(raised.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+            self.assertIn("expected", raised.exception.details())
+
+    def test_asks_native_rules_of_other_domains(self):
+        codes = [self.ask({"user": "n"}, domain="native").overall_code for _ in range(2)]
+        self.assertEqual(codes, [rls.RateLimitResponse.OK, rls.RateLimitResponse.OVER_LIMIT])
+
+    def test_counts_by_json_as_by_grpc(self):
+        self.ask({"user": "twin"}, hits=2)
+        body = {"domain": "shop", "descriptors": [{"entries": [{"key": "user", "value": "twin"}]}]}
+        answers = [
+            harness.request(self.server.http, "POST", "/json", json.dumps(body)) for _ in range(2)
+        ]
+        self.assertEqual([answer.status for answer in answers], [200, 429])
+        self.assertEqual(answers[1].json["overallCode"], "OVER_LIMIT")
+        self.assertEqual(harness.request(self.server.http, "POST", "/json", "x").status, 400)
+
+    def test_counts_in_metrics(self):
+        for _ in range(4):
+            self.ask({"user": "metric"})
+        name = 'sluice_envoy_decisions_total{descriptor="shop/user",outcome="over_limit"}'
+        self.assertGreaterEqual(self.server.metrics()[name], 1)
+
+    def test_reads_its_files_again(self):
+        new = self.files / "new.yaml"
+        new.write_text("domain: new\ndescriptors: [ { key: a, rate_limit: { unit: day } } ]\n")
+        self.addCleanup(os.unlink, new)
+
+        def banned():
+            return self.ask({"a": ""}, domain="new").overall_code == rls.RateLimitResponse.OVER_LIMIT
+
+        harness.wait_for(banned, 10, "the new file")
+        (self.files / "wrong.yaml").write_text("domain: ''\n")
+        harness.wait_for(lambda: "wrong.yaml:1:9: error" in self.server.log(), 10, "the error")
+        (self.files / "wrong.yaml").unlink()
+        self.assertTrue(banned())
+
+
+class Convert(unittest.TestCase):
+    def test_prints_rules_that_are_right(self):
+        sluice = harness.binary()
+        converted = subprocess.run(
+            [sluice, "rules", "convert", ROOT / "deploy/envoy/ratelimit.yaml"],
+            capture_output=True, text=True, check=True,
+        )
+        self.assertIn("note: shop/user_partner-*: is counted", converted.stderr)
+        checked = subprocess.run(
+            [sluice, "rules", "check", "-"], input=converted.stdout, capture_output=True, text=True
+        )
+        self.assertEqual(checked.stdout, "-: ok, 7 rules, 7 limits\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,205 @@
+"""The RESP door from outside: its decisions, who may, hostile peers, and the end."""
+
+import os
+import resource
+import signal
+import socket
+import threading
+import time
+
+from harness import ServerTest, connect, wait_for
+from resp_harness import Resp, everything, frame
+
+RULES = """
+version: 1
+rules:
+  - name: login
+    match: { path: /login }
+    limits: [{ name: ip, key: "{ip}", algorithm: fixed_window, limit: 5, per: 1h }]
+"""
+
+
+def door(server):
+    return dict(word.split("=", 1) for word in server.ready_line.split()[1:])["resp"]
+
+
+class Decisions(ServerTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.serve(RULES, {"listen": {"resp": "127.0.0.1:0"}})
+        cls.address = door(cls.server)
+
+    def setUp(self):
+        self.resp = Resp(self.address)
+        self.addCleanup(self.resp.close)
+
+    def test_throttle_answers_what_redis_cell_does(self):
+        ask = lambda *words: self.resp.ask("CL.THROTTLE", *words)
+        self.assertEqual(ask("user123", 15, 30, 60), [0, 16, 15, -1, 2])
+        self.assertEqual(ask("user123", 15, 30, 60), [0, 16, 14, -1, 4])
+        got = [ask("b", 4, 1, 3600) for _ in range(7)]
+        self.assertEqual([reply[0] for reply in got], [0] * 5 + [1] * 2)
+        self.assertEqual([reply[2] for reply in got], [4, 3, 2, 1, 0, 0, 0])
+        self.assertEqual(ask("c", 4, 1, 1, 6), [1, 5, 5, -1, 0])
+        self.assertEqual(ask("d", 4, 1, 3600, 3)[2], 2)
+        self.assertEqual([ask("d", 4, 1, 3600, -1)[2] for _ in range(3)], [3, 4, 5])
+
+    def test_one_counter_behind_every_door(self):
+        for _ in range(3):
+            self.server.check({"attributes": {"path": "/login", "ip": "192.0.2.7"}})
+        reply = self.resp.ask("RL.CHECK", "*", "path", "/login", "ip", "192.0.2.7")
+        told = dict(zip(reply[::2], reply[1::2]))
+        self.assertEqual((told[b"rule"], told[b"remaining"]), (b"login", 1))
+        self.resp.ask("HELLO", "3")
+        told = self.resp.ask("RL.RESET", "CHECK", "login", "ip", "192.0.2.7")
+        self.assertEqual(told[b"outcome"], b"allowed")
+        answer = self.server.check({"attributes": {"path": "/login", "ip": "192.0.2.7"}}).json
+        self.assertEqual(answer["limits"][0]["remaining"], 4)
+
+    def test_denials_by_rules_are_counted_in_the_metrics(self):
+        for _ in range(6):
+            reply = self.resp.ask("RL.CHECK", "*", "path", "/login", "ip", "192.0.2.8")
+        self.assertIn(b"limited", reply)
+        samples = self.server.metrics()
+        denied = [v for name, v in samples.items() if "login" in name and "limited" in name]
+        self.assertGreaterEqual(max(denied), 1)
+        self.assertGreater(
+            next(v for n, v in samples.items() if "_count" in n and 'door="resp"' in n), 5
+        )
+
+    def test_frames_come_byte_by_byte(self):
+        sent = frame("PING") + b"ECHO 'a b'\r\n" + frame("ECHO", b"\0\r\n")
+        pieces = [sent[i : i + 1] for i in range(len(sent))]
+        got, closed = everything(self.address, None, pieces)
+        self.assertEqual((got, closed), (b"+PONG\r\n$3\r\na b\r\n$3\r\n\0\r\n\r\n", False))
+
+    def test_a_pipeline_of_100000_is_answered_in_order(self):
+        count = 100_000
+        sent = b"".join(frame("ECHO", i) for i in range(count))
+        writer = threading.Thread(target=self.resp.send, args=(sent,))
+        writer.start()
+        for i in range(count):
+            self.assertEqual(self.resp.reply(), str(i).encode())
+        writer.join()
+
+    def test_huge_and_negative_lengths_get_an_error_and_the_end(self):
+        for sent in (
+            b"*2147483647\r\n",
+            b"*5000\r\n",
+            b"*1\r\n$536870912\r\n",
+            b"*1\r\n$-5\r\n",
+            b"*" + b"1" * 70000,
+            b"a" * 70000,
+        ):
+            got, closed = everything(self.address, sent)
+            self.assertTrue(got.startswith(b"-ERR Protocol error: "), got)
+            self.assertTrue(closed)
+
+
+class Readers(ServerTest):
+    def test_who_does_not_read_costs_bounded_memory_and_is_closed(self):
+        server = self.serve(
+            RULES,
+            {"listen": {"resp": "127.0.0.1:0"}, "bounds": {"write_timeout": "1s"}, "threads": 1},
+        )
+        address = door(server)
+        with Resp(address) as resp:
+            resp.ask("PING")
+        before = server.resident_bytes()
+        request = frame("COMMAND", "DOCS") * 500
+        sockets = [connect(address, 0.2) for _ in range(20)]
+        for one in sockets:
+            try:
+                while True:
+                    one.sendall(request)
+            except (TimeoutError, ConnectionError):
+                pass
+        self.assertLess(server.resident_bytes() - before, 16 << 20)
+
+        def all_closed():
+            with Resp(address) as resp:
+                return b"connected_clients:1\r\n" in resp.ask("INFO", "clients")
+
+        wait_for(all_closed, 10, "the end of those that do not read")
+        for one in sockets:
+            one.close()
+
+    def test_10000_idle_connections_take_less_than_100_mb(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard < 10_300:
+            self.skipTest("too few descriptors")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 25_000), hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        server = self.serve(
+            RULES, {"listen": {"resp": "127.0.0.1:0"}, "bounds": {"connections": 10_100}}
+        )
+        address = door(server)
+        host, port = address.rsplit(":", 1)
+        sockets = []
+        try:
+            for _ in range(10_000):
+                made = socket.create_connection((host, int(port)), 10)
+                made.sendall(frame("CL.THROTTLE", "idle", 100_000, 1, 60))
+                sockets.append(made)
+            for made in sockets:
+                self.assertTrue(made.recv(100).startswith(b"*5\r\n:0\r\n"))
+            self.assertLess(server.resident_bytes(), 100 << 20)
+            print(f"10,000 connections: {server.resident_bytes() >> 20} MB resident")
+        finally:
+            for made in sockets:
+                made.close()
+
+
+class Users(ServerTest):
+    def test_with_users_nothing_is_answered_before_the_password(self):
+        folder = self.folder()
+        (folder / "secret").write_text("of the many\n")
+        users = [
+            {"name": "default", "password_file": str(folder / "secret")},
+            {"name": "ops", "role": "admin", "password_env": "RESP_OPS"},
+        ]
+        server = self.serve(
+            RULES,
+            {"listen": {"resp": "0.0.0.0:0"}, "resp": {"users": users}},
+            env={**os.environ, "RESP_OPS": "of the few"},
+        )
+        address = door(server).replace("0.0.0.0", "127.0.0.1")
+        with Resp(address) as resp:
+            self.assertTrue(resp.ask("CL.THROTTLE", "k", 1, 1, 1).startswith("NOAUTH "))
+            self.assertTrue(resp.ask("AUTH", "of the few").startswith("WRONGPASS "))
+            self.assertEqual(resp.ask("AUTH", "of the many"), "OK")
+            self.assertEqual(resp.ask("CL.THROTTLE", "k", 1, 1, 1)[0], 0)
+            self.assertTrue(resp.ask("CL.THROTTLE", "k", 1, 1, 1, -1).startswith("NOPERM "))
+            self.assertEqual(resp.ask("HELLO", 3, "AUTH", "ops", "of the few")[b"proto"], 3)
+            self.assertEqual(resp.ask("CL.THROTTLE", "k", 1, 1, 1, -1)[0], 0)
+
+    def test_without_users_only_this_machine_may_connect(self):
+        with self.assertRaisesRegex(AssertionError, "needs users with passwords"):
+            self.serve(RULES, {"listen": {"resp": "0.0.0.0:0"}})
+
+    def test_a_unix_socket_needs_no_users(self):
+        path = self.folder() / "resp.sock"
+        server = self.serve(RULES, {"listen": {"resp": f"unix:{path}"}})
+        with Resp(f"unix:{path}") as resp:
+            self.assertEqual(resp.ask("PING"), "PONG")
+        self.assertEqual(server.stop(), 0)
+        self.assertFalse(path.exists())
+
+    def test_a_password_that_cannot_be_read_is_told(self):
+        users = [{"name": "default", "password_file": "/nowhere/secret"}]
+        with self.assertRaisesRegex(AssertionError, "resp.users: password file /nowhere/secret"):
+            self.serve(RULES, {"resp": {"users": users}, "listen": {"resp": "127.0.0.1:0"}})
+
+
+class End(ServerTest):
+    def test_what_was_asked_before_sigterm_is_answered(self):
+        server = self.serve(RULES, {"listen": {"resp": "127.0.0.1:0"}})
+        resp = Resp(door(server))
+        self.addCleanup(resp.close)
+        self.assertEqual(resp.ask("PING"), "PONG")
+        server.signal(signal.SIGTERM)
+        time.sleep(0.2)
+        self.assertEqual(resp.ask("CL.THROTTLE", "k", 1, 1, 1)[0], 0)
+        self.assertEqual(resp.read_to_end(), b"")
+        resp.close()
+        self.assertEqual(server.wait(), 0)

@@ -1,0 +1,105 @@
+"""Stock clients of Redis against the RESP door: redis-cli, redis-benchmark, python3-redis, and from
+npm ioredis and redis."""
+
+import json
+import os
+import shutil
+import subprocess
+import unittest
+
+from harness import ServerTest
+
+RULES = "version: 1\nrules: []\n"
+
+
+def tool(name):
+    path = shutil.which(name)
+    if not path:
+        raise AssertionError(f"{name} is missing: apt-get install redis-tools")
+    return path
+
+
+class Clients(ServerTest):
+    @classmethod
+    def setUpClass(cls):
+        folder = cls.folder()
+        (folder / "secret").write_text("pass word\n")
+        cls.ports = {}
+        for secret in (None, "pass word"):
+            users = [{"name": "default", "password_file": str(folder / "secret")}]
+            server = cls.serve(
+                RULES,
+                {"listen": {"resp": "127.0.0.1:0"}, "resp": {"users": users if secret else []}},
+            )
+            resp = dict(word.split("=", 1) for word in server.ready_line.split()[1:])["resp"]
+            cls.ports[secret] = resp.rsplit(":", 1)[1]
+
+    def run_tool(self, *argv, given=None):
+        ran = subprocess.run(
+            argv, capture_output=True, text=True, timeout=60, input=given, check=False
+        )
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        return ran.stdout
+
+    def test_redis_cli(self):
+        cli = (tool("redis-cli"), "-p", self.ports[None])
+        got = self.run_tool(*cli, "CL.THROTTLE", "user123", "15", "30", "60")
+        self.assertEqual(got.split(), ["0", "16", "15", "-1", "2"])
+        got = self.run_tool(*cli, "-3", "--json", "RL.LIMIT", "k", "token_bucket", "10", "60s")
+        self.assertEqual(json.loads(got)["remaining"], 9)
+        self.assertIn("PONG", self.run_tool(*cli, given="PING\nSELECT 0\nHELLO 3\n"))
+        cli = (tool("redis-cli"), "-p", self.ports["pass word"], "--no-auth-warning")
+        self.assertEqual(self.run_tool(*cli, "-a", "pass word", "PING"), "PONG\n")
+        self.assertIn("NOAUTH", self.run_tool(*cli, "PING"))
+
+    def test_redis_benchmark(self):
+        benchmark = (tool("redis-benchmark"), "-p", self.ports[None], "-q", "-n", "20000")
+        for depth in ("1", "16"):
+            got = self.run_tool(
+                *benchmark, "-P", depth, "-r", "1000", "-c", "50",
+                "CL.THROTTLE", "key:__rand_int__", "15", "30", "60",
+            )  # fmt: skip
+            self.assertIn("requests per second", got)
+            self.assertNotIn("rror from server", got)
+
+    def test_python(self):
+        try:
+            import redis
+        except ImportError:
+            raise AssertionError("redis for Python is missing: apt-get install python3-redis")
+        for secret, port in self.ports.items():
+            client = redis.Redis(port=int(port), password=secret, client_name="checks")
+            self.assertTrue(client.ping())
+            self.assertEqual(client.client_getname(), "checks")
+            got = client.execute_command("CL.THROTTLE", "py", 15, 30, 60)
+            self.assertEqual(got, [0, 16, 15, -1, 2])
+            with client.pipeline(transaction=False) as pipeline:
+                for _ in range(1000):
+                    pipeline.execute_command("CL.THROTTLE", "many", 999, 1, 3600)
+                replies = pipeline.execute()
+            self.assertEqual([reply[2] for reply in replies], list(range(999, -1, -1)))
+            with self.assertRaisesRegex(redis.ResponseError, "max_burst is not an integer"):
+                client.execute_command("CL.THROTTLE", "py", "x", 1, 1)
+            self.assertEqual(client.info()["loading"], 0)
+            client.close()
+
+    @unittest.skipUnless(os.environ.get("RESP_CLIENTS"), "the packages of npm are not installed")
+    def test_node(self):
+        for secret, port in self.ports.items():
+            argv = ["node", "check.mjs", port] + ([secret] if secret else [])
+            ran = subprocess.run(
+                argv,
+                cwd=os.environ["RESP_CLIENTS"],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            got = json.loads(ran.stdout)
+            self.assertEqual(got["ioredis"]["first"], [0, 16, 15, -1, 2])
+            self.assertEqual(got["ioredis"]["name"], "checks")
+            self.assertIn("max_burst is not an integer", got["ioredis"]["error"])
+            for client in ("ioredis", "redis"):
+                self.assertEqual(got[client]["remaining"], list(range(999, -1, -1)))
+                self.assertEqual(got[client]["limit"][:4], ["outcome", "allowed", "reason", "ok"])

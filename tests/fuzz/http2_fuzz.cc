@@ -1,0 +1,76 @@
+// HTTP/2 and gRPC: whatever arrives, cut wherever it may be, is answered within bounds, and leaves
+// nothing behind.
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "server/grpc/protocol.h"
+
+namespace {
+
+using namespace sluice::server;
+
+void check(bool holds) {
+  if (!holds) std::abort();
+}
+
+class Echo final : public grpc::Handler {
+ public:
+  void handle(const grpc::Call& call, grpc::Reply& reply) override {
+    check(call.message.size() <= 4096);
+    if (call.message.starts_with('!')) return reply.fail(grpc::Code::kInternal, call.message);
+    reply.bytes = call.message;
+  }
+  void finished(const grpc::Call&, const grpc::Reply&, std::chrono::nanoseconds) override {}
+};
+
+class Owner final : public grpc::Protocol::Owner {
+ public:
+  void has_output() override { std::abort(); }  // as this handler never waits
+};
+
+constexpr std::string_view kGreeting("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
+
+}  // namespace
+
+// The first byte: how many bytes arrive at a time, and whether they are greeted for.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  std::string bytes;
+  if ((data[0] & 1U) != 0) bytes = kGreeting;
+  bytes.append(reinterpret_cast<const char*>(data + 1), size - 1);
+  const std::size_t step = data[0] < 2 ? bytes.size() : data[0];
+
+  const Bounds bounds{.header_bytes = 1024, .body_bytes = 4096};
+  static sluice::metrics::Registry registry;
+  static sluice::metrics::Recorder& recorder = registry.make_recorder();
+  const std::atomic<bool> serving{true};
+  Echo handler;
+  Owner owner;
+  grpc::Shared shared{bounds, 8, handler, {"/a.B/C"}, recorder, serving};
+  grpc::SteadyTime now{std::chrono::hours(1)};
+  {
+    grpc::Protocol protocol(shared, "192.0.2.1", owner);
+    std::string out;
+    for (std::size_t done = 0; done < bytes.size() && !protocol.ended(); done += step) {
+      const std::string part = bytes.substr(done, step);
+      const bool goes_on = protocol.take(part, now);
+      out.clear();
+      protocol.write(out, std::size_t{1} << 20);
+      check(out.size() <= (std::size_t{1} << 20) + 20'000);
+      check(protocol.open_streams() <= 8);
+      check(goes_on || protocol.ended());
+      now += std::chrono::milliseconds(10);
+    }
+    protocol.tick(now + std::chrono::minutes(1));
+    protocol.finish();
+    protocol.write(out, std::size_t{1} << 20);
+  }
+  check(shared.streams.in_use() == 0 && shared.buffered == 0);
+  return 0;
+}

@@ -1,0 +1,74 @@
+// Requests of any bytes to the RESP door: what is read of them is the same in whatever pieces they
+// come, and lies in bounds; what is answered is whole.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/resp/request_reader.h"
+
+namespace {
+
+using sluice::server::resp::RequestReader;
+using Progress = RequestReader::Progress;
+
+constexpr RequestReader::Bounds kBounds{.frame_bytes = 1 << 16, .arguments = 100};
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+// The words of the request that is ready, each with its size before it.
+std::string describe(const RequestReader& reader, std::string_view input) {
+  std::vector<std::string_view> words;
+  reader.arguments(input, words);
+  require(words.size() <= kBounds.arguments);
+  std::string out;
+  for (const std::string_view word : words) {
+    out.append(std::to_string(word.size())).append(":").append(word);
+  }
+  return out;
+}
+
+// Each request, and at last why there are no more, if that is not for want of bytes.
+std::vector<std::string> read(std::string_view bytes, std::size_t piece, bool authenticated) {
+  RequestReader reader(kBounds);
+  std::vector<std::string> out;
+  std::size_t begin = 0;
+  for (std::size_t end = 0; end < bytes.size();) {
+    end = std::min(bytes.size(), end + piece);
+    while (begin < end) {
+      // A copy of its own, so that a look behind its end is found.
+      const std::string input(bytes.substr(begin, end - begin));
+      const Progress progress = reader.read(input, authenticated);
+      if (progress == Progress::kMore) break;
+      if (progress == Progress::kBad) {
+        require(reader.why().starts_with("Protocol error: "));
+        out.push_back(reader.why());
+        return out;
+      }
+      require(reader.size() > 0 && reader.size() <= input.size());
+      out.push_back(describe(reader, input));
+      begin += reader.size();
+      reader.next();
+    }
+    require(end - begin <= kBounds.frame_bytes + RequestReader::kMostLine + 2);
+  }
+  return out;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const std::size_t piece = 1 + data[0] % 16;
+  const bool authenticated = data[0] < 128;
+  const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const auto whole = read(bytes, std::max<std::size_t>(1, bytes.size()), authenticated);
+  require(whole == read(bytes, piece, authenticated));
+  return 0;
+}
