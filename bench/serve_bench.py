@@ -9,8 +9,6 @@ The two run in turns, and each round gives one ratio; the median counts. bench/R
 import argparse
 import os
 import shutil
-import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -18,7 +16,7 @@ import tempfile
 import time
 import urllib.request
 
-SERVER_CORE, LOAD_CORE = 0, 1
+from serving import (LOAD_CORE, SERVER_CORE, compare, cpu_seconds, free_port, in_turns, pinned, promise, show, stop)
 
 NGINX = """
 user root;
@@ -75,16 +73,6 @@ end
 """
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def pinned(core):
-    return lambda: os.sched_setaffinity(0, {core})
-
-
 class Nginx:
     def __init__(self, folder):
         self.port = free_port()
@@ -123,27 +111,6 @@ class Sluice:
             return next(int(line.split()[1]) for line in file if line.startswith("VmRSS")) / 1024
 
 
-def cpu_seconds(server):
-    """Processor time of the server and its children so far."""
-    pid = server.process.pid
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        pids = [pid, *map(int, file.read().split())]
-    ticks = 0
-    for one in pids:
-        with open(f"/proc/{one}/stat") as file:
-            ticks += sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13]))
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def stop(server):
-    server.process.send_signal(signal.SIGTERM)
-    try:
-        server.process.wait(timeout=15)
-    except subprocess.TimeoutExpired:
-        server.process.kill()
-        server.process.wait()
-
-
 def wrk(server, path, seconds, script=None, headers=()):
     """Requests a second, and processor µs of the server for each; any answer but 2xx ends it all."""
     url = f"http://127.0.0.1:{server.port}{path}"
@@ -177,37 +144,6 @@ def p99_ms(server, path, rate, seconds, folder, headers=()):
     with open(log) as file:
         times = sorted(int(line.split()[2]) for line in file)
     return times[len(times) * 99 // 100] / 1000 if times else float("nan")
-
-
-def show(name, ratios, base, own, unit):
-    quartiles = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else [ratios[0]] * 3
-    print(f"{name:34} {statistics.median(ratios):6.2f}  {quartiles[0]:5.2f}..{quartiles[2]:<5.2f} "
-          f"{statistics.median(own):12.1f} {statistics.median(base):12.1f} {unit}", flush=True)
-    return statistics.median(ratios)
-
-
-def promise(name, measured, target, met):
-    print(f"promise {name} {measured} {target} {'met' if met else 'short'}", flush=True)
-
-
-def in_turns(own, base, rounds):
-    owns, bases = [], []
-    for i in range(rounds):
-        for case in (("own", "base"), ("base", "own"))[i % 2]:
-            (owns if case == "own" else bases).append(own() if case == "own" else base())
-    return owns, bases
-
-
-def compare(name, own, base, rounds):
-    """The median ratio of requests a second of own() over base(), and the base's median."""
-    owns, bases = in_turns(own, base, rounds)
-    for column, unit in ((0, "requests/s"), (1, "processor us/request")):
-        a, b = [row[column] for row in owns], [row[column] for row in bases]
-        ratios = [x / y for x, y in zip(a, b)]
-        shown = show(name if column == 0 else "", ratios, b, a, unit)
-        if column == 0:
-            result = shown, statistics.median(b)
-    return result
 
 
 def main():

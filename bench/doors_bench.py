@@ -1,0 +1,283 @@
+#!/usr/bin/env python3
+"""Measures the doors of `sluice serve` for Envoy and for Redis clients, each against its like.
+
+    doors_bench.py SLUICE PROGRAMS [--smoke]
+
+PROGRAMS is the folder of grpc_baseline and store_callers. Each pair runs in turns; the median of
+the rounds' ratios counts. bench/README.md has the legend.
+"""
+
+import argparse
+import os
+import re
+import resource
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+from serving import (LOAD_CORE, SERVER_CORE, compare, cpu_seconds, free_port, pinned, promise, stop)
+
+METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
+
+# High enough to admit all.
+ENVOY = """
+domain: bench
+descriptors:
+  - key: user
+    rate_limit: { unit: second, requests_per_unit: 1000000000 }
+"""
+ENVOY_ON_REDIS = """
+domain: bench
+descriptors:
+  - key: user
+    rate_limit: { unit: second, requests_per_unit: 1000000000, algorithm: token_bucket }
+"""
+
+IDLE_CONNECTIONS = 10_000
+HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+HTTP2_SETTINGS_TAKEN = b"\0\0\0\4\1\0\0\0\0"
+
+
+def rls_request(domain, key, value):
+    """A RateLimitRequest of one descriptor with one entry, in a gRPC frame."""
+    def field(number, data):
+        return bytes([number << 3 | 2, len(data)]) + data
+    entry = field(1, key) + field(2, value)
+    message = field(1, domain) + field(2, field(1, entry))
+    return b"\0" + struct.pack(">I", len(message)) + message
+
+
+class Process:
+    """A server on a core of its own, which says a line when it is ready."""
+
+    def __init__(self, command, core, ready):
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                        text=True, preexec_fn=pinned(core))
+        self.line = self.process.stdout.readline()
+        if not self.line.startswith(ready):
+            sys.exit(f"doors_bench: {command[0]} did not start")
+
+    def resident_mb(self):
+        with open(f"/proc/{self.process.pid}/status") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("VmRSS")) / 1024
+
+
+class Sluice(Process):
+    def __init__(self, binary, *arguments, core=SERVER_CORE):
+        super().__init__([binary, "serve", "--http", "off", "--admin", "off", "--grpc", "127.0.0.1:0",
+                          "--resp", "127.0.0.1:0", "--threads", "1", *arguments], core, "ready ")
+        self.grpc, self.port = (int(self.line.split(f"{door}=")[1].split()[0].rsplit(":", 1)[1])
+                                for door in ("grpc", "resp"))
+
+
+class GrpcBaseline(Process):
+    def __init__(self, programs):
+        self.grpc = free_port()
+        super().__init__([os.path.join(programs, "grpc_baseline"), f"127.0.0.1:{self.grpc}"],
+                         SERVER_CORE, "ready")
+
+
+class Redis:
+    def __init__(self, folder):
+        self.port = free_port()
+        self.process = subprocess.Popen(
+            ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", folder],
+            stdout=subprocess.DEVNULL, preexec_fn=pinned(SERVER_CORE))
+        for _ in range(100):
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            except OSError:
+                time.sleep(0.05)
+        sys.exit("doors_bench: redis-server did not start")
+
+
+def per_request(server, run):
+    """What run() returns, calls a second and their count, as calls a second and µs of the server each."""
+    before = cpu_seconds(server)
+    rate, count = run()
+    return rate, (cpu_seconds(server) - before) * 1e6 / count
+
+
+def h2load(server, streams, seconds, request):
+    """8 connections with so many streams each; any call that fails ends it all."""
+    def run():
+        text = subprocess.run(
+            ["h2load", "-t1", "-c8", f"-m{streams}", f"-D{seconds}", f"-d{request}",
+             "-H", "content-type: application/grpc", "-H", "te: trailers",
+             f"http://127.0.0.1:{server.grpc}{METHOD}"],
+            preexec_fn=pinned(LOAD_CORE), capture_output=True, text=True, check=True).stdout
+        done = re.search(r"(\d+) succeeded, (\d+) failed, (\d+) errored", text)
+        if not done or int(done[2]) or int(done[3]):
+            sys.exit(f"doors_bench: {text}")
+        return float(re.search(r"([\d.]+) req/s", text)[1]), int(done[1])
+    return per_request(server, run)
+
+
+def redis_benchmark(server, words, depth, count, clients=50, keys=100_000):
+    def run():
+        text = subprocess.run(
+            ["redis-benchmark", "-p", str(server.port), "-c", str(clients), "-P", str(depth), "-n", str(count),
+             "-r", str(keys), "--csv", *words],
+            preexec_fn=pinned(LOAD_CORE), capture_output=True, text=True, check=True).stdout
+        if "rror" in text:
+            sys.exit(f"doors_bench: {text}")
+        return float(text.strip().splitlines()[-1].split('","')[1].strip('"')), count
+    return per_request(server, run)
+
+
+def store_alone(programs, redis, seconds):
+    text = subprocess.run([os.path.join(programs, "store_callers"), f"redis://127.0.0.1:{redis.port}",
+                           str(seconds)], capture_output=True, text=True, check=True).stdout
+    rate, _ = map(float, text.split())
+    return rate
+
+
+def on_redis(redis, run):
+    """Calls a second, and µs of the redis-server for each, of either the store alone or a door."""
+    before = cpu_seconds(redis)
+    begin = time.monotonic()
+    rate = run()
+    count = rate * (time.monotonic() - begin)
+    return rate, (cpu_seconds(redis) - before) * 1e6 / count
+
+
+def greet_http2(port):
+    link = socket.create_connection(("127.0.0.1", port), 10)
+    link.sendall(HTTP2_GREETING)
+    return link
+
+
+def settle_http2(link):
+    link.settimeout(10)
+    link.recv(4096)
+    link.sendall(HTTP2_SETTINGS_TAKEN)
+
+
+def idle_mb(server, connect, settle, count):
+    """What so many connections add to the memory of the server."""
+    before = server.resident_mb()
+    links = []
+    try:
+        for _ in range(count):
+            links.append(connect())
+        for link in links:
+            settle(link)
+        time.sleep(0.5)
+        return server.resident_mb() - before
+    finally:
+        for link in links:
+            link.close()
+
+
+def settle_resp(link):
+    link.settimeout(10)
+    link.sendall(b"PING\r\n")
+    if link.recv(64) != b"+PONG\r\n":
+        sys.exit("doors_bench: no answer to PING")
+
+
+def idle(binary, smoke):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    count = 100 if smoke else IDLE_CONNECTIONS
+    if hard != resource.RLIM_INFINITY and hard < count + 100:
+        sys.exit(f"doors_bench: {count} connections need more descriptors than this machine's {hard}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count + 100), hard))
+    for name, connect, settle in (
+            ("grpc", lambda server: greet_http2(server.grpc), settle_http2),
+            ("resp", lambda server: socket.create_connection(("127.0.0.1", server.port), 10), settle_resp)):
+        server = Sluice(binary)
+        try:
+            grown = idle_mb(server, lambda: connect(server), settle, count)
+        finally:
+            stop(server)
+        print(f"{name}, {count} idle connections: {grown:.1f} MB")
+        promise(f"{name}-idle-10k-mb", f"{grown:.1f}", "<=100", grown <= 100)
+
+
+def grpc(options, folder, servers, seconds, rounds, request):
+    rules = os.path.join(folder, "envoy.yaml")
+    with open(rules, "w") as file:
+        file.write(ENVOY)
+    own = Sluice(options.sluice, "--envoy", rules)
+    servers.append(own)
+    base = GrpcBaseline(options.programs)
+    servers.append(base)
+    for name, streams, target in (("8x32", 32, 5), ("8x1", 1, 1.2)):
+        ratio, _ = compare(f"grpc {name} / grpc++", lambda: h2load(own, streams, seconds, request),
+                           lambda: h2load(base, streams, seconds, request), rounds)
+        promise(f"grpc-{name}-over-grpc++", f"{ratio:.2f}", f">={target}", ratio >= target)
+
+
+def resp(options, folder, servers, count, rounds):
+    own = Sluice(options.sluice)
+    servers.append(own)
+    base = Redis(folder)
+    servers.append(base)
+    throttle = ["CL.THROTTLE", "key:__rand_int__", "15", "30", "60"]
+    increment = ["INCR", "key:__rand_int__"]
+    for depth in (1, 16):
+        asked = count * depth if depth == 1 else count * 4
+        ratio, _ = compare(f"CL.THROTTLE -P {depth} / INCR",
+                           lambda: redis_benchmark(own, throttle, depth, asked),
+                           lambda: redis_benchmark(base, increment, depth, asked), rounds)
+        promise(f"resp-throttle-P{depth}-over-incr", f"{ratio:.2f}", ">=1", ratio >= 1)
+
+
+def doors_on_redis(options, folder, servers, seconds, rounds, request):
+    rules = os.path.join(folder, "envoy_on_redis.yaml")
+    with open(rules, "w") as file:
+        file.write(ENVOY_ON_REDIS)
+    redis = Redis(folder)
+    servers.append(redis)
+    # Redis has a core to itself, and all that asks it the other one, the load included.
+    own = Sluice(options.sluice, "--envoy", rules, "--store", f"redis://127.0.0.1:{redis.port}",
+                 core=LOAD_CORE)
+    servers.append(own)
+    words = ["RL.LIMIT", "user:__rand_int__", "token_bucket", "1000000000", "1s"]
+    count = 2_000 if options.smoke else 60_000
+    for name, ask in (
+            ("resp", lambda: redis_benchmark(own, words, 1, count, clients=64, keys=1000)[0]),
+            ("grpc", lambda: h2load(own, 8, seconds, request)[0])):
+        ratio, _ = compare(f"{name} on Redis / the store alone", lambda: on_redis(redis, ask),
+                           lambda: on_redis(redis, lambda: store_alone(options.programs, redis, seconds)),
+                           rounds)
+        promise(f"{name}-on-redis-over-the-store", f"{ratio:.2f}", ">=0.9", ratio >= 0.9)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("sluice")
+    parser.add_argument("programs")
+    parser.add_argument("--smoke", action="store_true")
+    options = parser.parse_args()
+    for tool in ("h2load", "redis-benchmark", "redis-server"):
+        if shutil.which(tool) is None:
+            sys.exit(f"doors_bench: {tool} is missing")
+    if (os.cpu_count() or 1) < 2:
+        sys.exit("doors_bench: needs two cores")
+    seconds, rounds = (1, 1) if options.smoke else (3, 7)
+    with tempfile.TemporaryDirectory() as folder:
+        request = os.path.join(folder, "request")
+        with open(request, "wb") as file:
+            file.write(rls_request(b"bench", b"user", b"alice"))
+        print("\n== doors: gRPC and RESP")
+        print(f"{'case':34} {'ratio':>6}  {'quartiles':12} {'sluice':>12} {'base':>12}", flush=True)
+        for part in (lambda servers: grpc(options, folder, servers, seconds, rounds, request),
+                     lambda servers: resp(options, folder, servers, 10_000 if options.smoke else 300_000, rounds),
+                     lambda servers: doors_on_redis(options, folder, servers, seconds, rounds, request)):
+            servers = []
+            try:
+                part(servers)
+            finally:
+                for server in servers:
+                    stop(server)
+        idle(options.sluice, options.smoke)
+
+
+if __name__ == "__main__":
+    main()
