@@ -22,16 +22,24 @@ namespace sluice::envoy {
 // Envoy's own `failure_mode_deny` decides.
 enum class OnStoreError : std::uint8_t { kAllow, kDeny, kLocal, kError };
 
+struct Member;
+
 // A value of `metadata`.
 struct Value {
   enum class Kind : std::uint8_t { kNull, kFlag, kNumber, kText, kList, kMap };
+  struct Member;
 
   Kind kind = Kind::kNull;
   bool flag = false;
   double number = 0;
   std::string text;
-  std::vector<Value> items;                            // of a list
-  std::vector<std::pair<std::string, Value>> members;  // of a map, in the order of the file
+  std::vector<Value> items;     // of a list
+  std::vector<Member> members;  // of a map, in the order of the file
+};
+
+struct Member {
+  std::string name;
+  Value value;
 };
 
 // `rate_limit` of a descriptor.

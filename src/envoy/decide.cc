@@ -176,9 +176,9 @@ void Request::Impl::want(const Domain& domain, const Question& question, std::si
   const std::size_t key_at = text_.size();
   if (question.limit) {
     append_counter(text_, domain, question.entries, question.limit->unit);
-    const Limit limit = fixed_window(question.limit->requests_per_unit)
-                            .per(length_of(question.limit->unit))
-                            .aligned_to_clock();
+    const Limit& limit = fixed_window(question.limit->requests_per_unit)
+                             .per(length_of(question.limit->unit))
+                             .aligned_to_clock();
     answer_.statuses[index].unit = question.limit->unit;
     wanted_.push_back({index, limit, cost, question.gives_back ? Kind::kRefund : Kind::kTake, false,
                        OnStoreError::kError, key_at, text_.size()});

@@ -70,10 +70,10 @@ descriptors:
   EXPECT_EQ(descriptor.rate_limit->limit->limit(), 4294967295U);
   EXPECT_EQ(descriptor.children.size(), 1U);
   ASSERT_EQ(descriptor.metadata.members.size(), 5U);
-  EXPECT_EQ(descriptor.metadata.members[1].second.number, 1.5);
-  EXPECT_EQ(descriptor.metadata.members[2].second.text, "yes");
-  EXPECT_EQ(descriptor.metadata.members[3].second.members[0].second.items[1].text, "two");
-  EXPECT_EQ(descriptor.metadata.members[4].second.kind, Value::Kind::kNull);
+  EXPECT_EQ(descriptor.metadata.members[1].value.number, 1.5);
+  EXPECT_EQ(descriptor.metadata.members[2].value.text, "yes");
+  EXPECT_EQ(descriptor.metadata.members[3].value.members[0].value.items[1].text, "two");
+  EXPECT_EQ(descriptor.metadata.members[4].value.kind, Value::Kind::kNull);
 }
 
 TEST(Loader, ReadsUnlimited) {

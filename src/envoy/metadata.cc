@@ -64,7 +64,7 @@ Value read(const Node& node, Diagnostics& diagnostics, std::size_t depth) {
       diagnostics.add(key->at, "the key " + rules::in_quotes(key->text) + " is not text",
                       "expected it in quotes");
     }
-    value.members.emplace_back(key->text, read(*member, diagnostics, depth - 1));
+    value.members.push_back({key->text, read(*member, diagnostics, depth - 1)});
   }
   return value;
 }

@@ -25,14 +25,15 @@ Listener::Listener(const Parts& parts, http::ListeningSocket socket)
               parts.paths,  parts.recorder,     parts.serving},
       ticker_(parts.loop),
       acceptor_(
-          {parts.loop, parts.recorder, parts.log, parts.bounds.connections, parts.connections},
+          {parts.loop, parts.recorder, parts.log, parts.connections, parts.bounds.connections, {}},
           std::move(socket), *this) {
   shared_.input.resize(kInputBytes);
 }
 
 Listener::~Listener() = default;
 
-void Listener::accepted(int descriptor, int family, std::string peer) {
+void Listener::accepted(int descriptor, const http::SocketAddress& peer) {
+  const int family = acceptor_.family();
   if (family != AF_UNIX) {
     const int on = 1;
     ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -42,11 +43,11 @@ void Listener::accepted(int descriptor, int family, std::string peer) {
   socket.assign({family, family == AF_UNIX ? 0 : IPPROTO_TCP}, descriptor, why);
   if (why) {  // the loop has no room for it
     ::close(descriptor);
-    acceptor_.released();
-    return acceptor_.complain("a connection was dropped", why.message());
+    acceptor_.closed();
+    return acceptor_.complain("a connection was dropped", why.value());
   }
-  connections_.push_back(std::make_unique<Connection>(
-      std::move(socket), parts_.tls.get(), std::move(peer), shared_, parts_.ages, *this));
+  connections_.push_back(std::make_unique<Connection>(std::move(socket), parts_.tls.get(),
+                                                      peer.host(), shared_, parts_.ages, *this));
   Connection& made = *connections_.back();
   made.place = connections_.size() - 1;
   const SteadyTime now = steady_clock::now();
@@ -61,7 +62,7 @@ void Listener::closed(Connection& connection) {
   connections_[place]->place = place;
   gone_.push_back(std::move(connections_.back()));
   connections_.pop_back();
-  acceptor_.released();
+  acceptor_.closed();
   if (gone_.size() > 1) return;
   boost::asio::post(parts_.loop, [this] {
     gone_.clear();
@@ -101,10 +102,8 @@ void Listener::drain(std::function<void()> drained) {
   draining_ = true;
   const SteadyTime now = steady_clock::now();
   for (std::size_t i = connections_.size(); i > 0; --i) connections_[i - 1]->drain(now);
-  acceptor_.drain();
+  acceptor_.stop([this] { finish_drain(); });
 }
-
-void Listener::closed() { finish_drain(); }
 
 void Listener::finish_drain() {
   if (!drained_ || acceptor_.open() || !connections_.empty()) return;

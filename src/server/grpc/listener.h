@@ -9,15 +9,16 @@
 #include <string_view>
 #include <vector>
 
-#include "server/grpc/acceptor.h"
 #include "server/grpc/connection.h"
+#include "server/http/acceptor.h"
+#include "server/http/listening_socket.h"
 
 namespace sluice::server::grpc {
 
 // One listening address in one event loop: accepts connections that speak gRPC, and owns them.
 //
 // All members by the loop's thread, but for the constructor. Destroy it when the loop has stopped.
-class Listener final : public Acceptor::Owner, public Connection::Owner {
+class Listener final : private http::Acceptor::Owner, public Connection::Owner {
  public:
   struct Parts {
     boost::asio::io_context& loop;
@@ -44,8 +45,7 @@ class Listener final : public Acceptor::Owner, public Connection::Owner {
   void drain(std::function<void()> drained);
 
  private:
-  void accepted(int descriptor, int family, std::string peer) override;
-  void closed() override;
+  void accepted(int descriptor, const http::SocketAddress& peer) override;
   void closed(Connection& connection) override;
   void wants_flush(Connection& connection) override;
   void flush_all();
@@ -62,7 +62,7 @@ class Listener final : public Acceptor::Owner, public Connection::Owner {
   bool ticking_ = false;
   bool draining_ = false;
   std::function<void()> drained_;
-  Acceptor acceptor_;
+  http::Acceptor acceptor_;
 };
 
 }  // namespace sluice::server::grpc

@@ -2,16 +2,15 @@
 
 #include <atomic>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "server/config/config.h"
+#include "server/http/acceptor.h"
 #include "server/http/connection.h"
 #include "server/http/listening_socket.h"
 #include "server/logging/log.h"
@@ -21,7 +20,7 @@ namespace sluice::server::http {
 // One listening address in one event loop: accepts connections and owns them.
 //
 // All members by the loop's thread, but for the constructor. Destroy it when the loop has stopped.
-class Listener final : public Connection::Owner {
+class Listener final : public Connection::Owner, private Acceptor::Owner {
  public:
   struct Parts {
     boost::asio::io_context& loop;
@@ -41,31 +40,20 @@ class Listener final : public Connection::Owner {
   void drain(std::function<void()> drained);
 
  private:
+  void accepted(int descriptor, const SocketAddress& peer) override;
   void closed(Connection& connection) override;
-  void wait();
-  void accept_some();
-  bool accept_one();
-  bool refuse_without_descriptors();
-  void refuse(int descriptor);
-  void adopt(int descriptor, std::string peer);
-  void complain(std::string_view what, int error);
   void tick();
   void set_date();
-  void stop_listening();
   void finish_drain();
 
   Parts parts_;
   Shared shared_;
-  boost::asio::posix::stream_descriptor socket_;
-  int family_;
+  Acceptor acceptor_;
   std::vector<std::unique_ptr<Connection>> connections_;
   boost::asio::steady_timer ticker_;
-  boost::asio::steady_timer closer_;
   bool ticking_ = false;
   std::string date_;
   std::int64_t date_second_ = -1;  // of `date_`, since the epoch
-  SteadyTime complained_{};
-  int reserve_;  // given up for a moment when there is no other descriptor
   std::function<void()> drained_;
 };
 

@@ -96,14 +96,11 @@ void Listener::drain(std::function<void()> drained) {
   shared_.draining = true;
   const SteadyTime now = steady_clock::now();
   for (const auto& connection : connections_) connection->drain(now);
-  acceptor_.stop([this] {
-    listening_ = false;
-    finish_drain();
-  });
+  acceptor_.stop([this] { finish_drain(); });
 }
 
 void Listener::finish_drain() {
-  if (!drained_ || listening_ || !connections_.empty()) return;
+  if (!drained_ || acceptor_.open() || !connections_.empty()) return;
   ticker_.cancel();
   boost::asio::post(parts_.loop, std::exchange(drained_, nullptr));
 }

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "server/config/config.h"
+#include "server/http/acceptor.h"
 #include "server/http/listening_socket.h"
 #include "server/logging/log.h"
-#include "server/resp/acceptor.h"
 #include "server/resp/connection.h"
 #include "server/resp/poller.h"
 
@@ -22,7 +22,7 @@ namespace sluice::server::resp {
 //
 // All members by the loop's thread, but for the constructor. Destroy it when the loop has stopped,
 // and before what is behind it.
-class Listener final : public Connection::Owner, private Acceptor::Owner {
+class Listener final : public Connection::Owner, private http::Acceptor::Owner {
  public:
   struct Parts {
     boost::asio::io_context& loop;
@@ -55,11 +55,10 @@ class Listener final : public Connection::Owner, private Acceptor::Owner {
   Parts parts_;
   Poller poller_;
   Shared shared_;
-  Acceptor acceptor_;
+  http::Acceptor acceptor_;
   std::vector<std::unique_ptr<Connection>> connections_;
   boost::asio::steady_timer ticker_;
   bool ticking_ = false;
-  bool listening_ = true;
   std::function<void()> drained_;
 };
 

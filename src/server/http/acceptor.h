@@ -14,10 +14,10 @@
 #include "server/http/socket_address.h"
 #include "server/logging/log.h"
 
-namespace sluice::server::resp {
+namespace sluice::server::http {
 
-// Accepts connections at one listening socket in one event loop: up to a number of them, and also
-// when the process has run out of descriptors.
+// Accepts connections at one listening socket in one event loop, whatever they speak: up to a
+// number of them, and also when the process has run out of descriptors.
 //
 // All members by the loop's thread, but for the constructor. Destroy it when the loop has stopped.
 class Acceptor {
@@ -25,10 +25,12 @@ class Acceptor {
   // Whose connections they are.
   class Owner {
    public:
-    virtual ~Owner() = default;
     // Takes the descriptor, which does not block. The connection is counted; closed() counts it
     // off.
-    virtual void accepted(int descriptor, const http::SocketAddress& peer) = 0;
+    virtual void accepted(int descriptor, const SocketAddress& peer) = 0;
+
+   protected:
+    ~Owner() = default;
   };
   struct Parts {
     boost::asio::io_context& loop;
@@ -37,10 +39,10 @@ class Acceptor {
     // Connections of this address in all loops, at most `most`.
     std::atomic<std::size_t>& connections;
     std::size_t most;
-    std::string_view refusal;  // what who comes past it is sent; a literal
+    std::string_view refusal;  // what who comes past it is sent, or nothing; a literal
   };
 
-  Acceptor(const Parts& parts, http::ListeningSocket socket, Owner& owner);
+  Acceptor(const Parts& parts, ListeningSocket socket, Owner& owner);
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
@@ -48,8 +50,10 @@ class Acceptor {
   int family() const noexcept { return family_; }
   // A connection has ended.
   void closed();
-  // Stops accepting, takes what the kernel has accepted already, and calls `done`.
+  // Stops accepting, takes what the kernel has accepted already, closes, and calls `done`.
   void stop(std::function<void()> done);
+  bool open() const { return socket_.is_open(); }
+  // Logs it, once a second at most; with the error, unless that is 0.
   void complain(std::string_view what, int error);
 
  private:
@@ -67,4 +71,4 @@ class Acceptor {
   int reserve_;  // given up for a moment when there is no other descriptor
 };
 
-}  // namespace sluice::server::resp
+}  // namespace sluice::server::http

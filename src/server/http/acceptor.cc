@@ -1,4 +1,4 @@
-#include "server/grpc/acceptor.h"
+#include "server/http/acceptor.h"
 
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -11,18 +11,15 @@
 #include <system_error>
 #include <utility>
 
-#include "server/http/socket_address.h"
-
-namespace sluice::server::grpc {
+namespace sluice::server::http {
 namespace {
 
 using boost::system::error_code;
 using metrics::Event;
-using std::chrono::steady_clock;
 
 // Accepted in one go before the connections that there are get their turn.
 constexpr int kAcceptedAtOnce = 64;
-// While it drains, handshakes that have begun may take so long to end.
+// Once it stops, handshakes that have begun may take so long to end.
 constexpr auto kHandshakesEnd = std::chrono::milliseconds(50);
 constexpr auto kComplaintEvery = std::chrono::seconds(1);
 
@@ -35,7 +32,8 @@ bool is_about_listener(int error) {
   return error != EAGAIN && error != ECONNABORTED && error != EINTR && error != EPROTO;
 }
 
-// Lets no new handshake begin, while those that have begun can still end, and be accepted.
+// Lets no new handshake begin, while those that have begun can still end, and be accepted. A client
+// whose first packet is dropped sends it again after a second, and finds the port closed.
 void stop_handshakes(int descriptor) {
   constexpr std::uint32_t kFlags = 13;  // their byte in the TCP header
   constexpr std::uint32_t kSyn = 0x02;
@@ -52,7 +50,7 @@ void stop_handshakes(int descriptor) {
 
 }  // namespace
 
-Acceptor::Acceptor(const Parts& parts, http::ListeningSocket socket, Owner& owner)
+Acceptor::Acceptor(const Parts& parts, ListeningSocket socket, Owner& owner)
     : parts_(parts),
       owner_(owner),
       socket_(parts.loop, socket.release()),
@@ -77,38 +75,29 @@ void Acceptor::wait() {
 
 // Whether there may be more.
 bool Acceptor::accept_one() {
-  http::SocketAddress peer;
+  SocketAddress peer;
   const int descriptor = ::accept4(socket_.native_handle(), peer.get(), peer.size_to_fill(),
                                    SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (descriptor < 0) {
     const int error = errno;
-    if (out_of_descriptors(error)) return refuse_without_descriptors();
-    if (is_about_listener(error)) {
-      complain("cannot accept a connection",
-               std::error_code(error, std::generic_category()).message());
-    }
+    if (out_of_descriptors(error)) return drop_without_descriptors();
+    if (is_about_listener(error)) complain("cannot accept a connection", error);
     return error != EAGAIN;
   }
-  take(descriptor, peer.host());
-  return true;
-}
-
-void Acceptor::take(int descriptor, std::string peer) {
-  if (parts_.connections.fetch_add(1) < parts_.most) {
+  if (parts_.connections.fetch_add(1) >= parts_.most) {
+    refuse(descriptor);
+  } else {
     parts_.recorder.add(Event::kAccepted);
-    return owner_.accepted(descriptor, family_, std::move(peer));
+    owner_.accepted(descriptor, peer);
   }
-  parts_.connections.fetch_sub(1);
-  parts_.recorder.add(Event::kRefused);
-  complain("too many connections at once: one was refused; see bounds.connections", {});
-  ::close(descriptor);
+  return true;
 }
 
 // Takes the connection by the descriptor in reserve and drops it at once: left where it is, it
 // would wake the loop without end.
-bool Acceptor::refuse_without_descriptors() {
+bool Acceptor::drop_without_descriptors() {
   parts_.recorder.add(Event::kOutOfDescriptors);
-  complain("out of file descriptors: a connection was dropped; raise the limit (ulimit -n)", {});
+  complain("out of file descriptors: a connection was dropped; raise the limit (ulimit -n)", 0);
   if (reserve_ < 0) reserve_ = open_reserve();
   if (reserve_ < 0) return false;
   ::close(std::exchange(reserve_, -1));
@@ -118,32 +107,40 @@ bool Acceptor::refuse_without_descriptors() {
   return descriptor >= 0;
 }
 
-void Acceptor::complain(std::string_view what, std::string_view why) {
-  const auto now = steady_clock::now();
-  if (now - complained_ < kComplaintEvery) return;
-  complained_ = now;
-  if (why.empty()) return parts_.log.warning(what);
-  parts_.log.warning(what, {{"why", why}});
+void Acceptor::refuse(int descriptor) {
+  parts_.connections.fetch_sub(1);
+  parts_.recorder.add(Event::kRefused);
+  complain("too many connections at once: one was refused; see bounds.connections", 0);
+  if (!parts_.refusal.empty()) {
+    [[maybe_unused]] const auto sent = ::send(descriptor, parts_.refusal.data(),
+                                              parts_.refusal.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  ::close(descriptor);
 }
 
-void Acceptor::released() {
+void Acceptor::closed() {
   parts_.connections.fetch_sub(1);
   parts_.recorder.add(Event::kClosed);
 }
 
-void Acceptor::drain() {
+void Acceptor::complain(std::string_view what, int error) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - complained_ < kComplaintEvery) return;
+  complained_ = now;
+  if (error == 0) return parts_.log.warning(what);
+  parts_.log.warning(what, {{"why", std::error_code(error, std::generic_category()).message()}});
+}
+
+void Acceptor::stop(std::function<void()> done) {
   if (family_ != AF_UNIX) stop_handshakes(socket_.native_handle());
   closer_.expires_after(kHandshakesEnd);
-  closer_.async_wait([this](const error_code& why) {
-    if (!why) stop_listening();
+  closer_.async_wait([this, done = std::move(done)](const error_code& why) {
+    if (why) return;
+    while (accept_one()) continue;
+    error_code ignored;
+    socket_.close(ignored);
+    done();
   });
 }
 
-void Acceptor::stop_listening() {
-  while (accept_one()) continue;
-  error_code ignored;
-  socket_.close(ignored);
-  owner_.closed();
-}
-
-}  // namespace sluice::server::grpc
+}  // namespace sluice::server::http
