@@ -27,7 +27,6 @@ struct Member;
 // A value of `metadata`.
 struct Value {
   enum class Kind : std::uint8_t { kNull, kFlag, kNumber, kText, kList, kMap };
-  struct Member;
 
   Kind kind = Kind::kNull;
   bool flag = false;

@@ -121,8 +121,9 @@ class Server::Impl {
   void on_signal(int signal);
   void keep_house();
   Expected<bool, RulesKeeper::Errors> reload();
-  void reload_envoy();
+  void reload_envoy(Expected<bool, RulesKeeper::Errors>& changed);
   ServerStatus status() const;
+  std::size_t connections() const;
   void follow_rules();
   void drain();
   void begin_drain();
@@ -162,6 +163,8 @@ class Server::Impl {
   std::deque<Loop> loops_;
   std::uint64_t followed_version_ = 0;
   std::uint64_t followed_envoy_ = 0;
+  std::atomic<std::uint64_t> envoy_refusals_{0};
+  std::atomic<bool> envoy_refused_{false};  // the newest reading
   std::size_t draining_loops_ = 0;
   bool draining_ = false;
 };
@@ -190,14 +193,16 @@ void Server::Impl::add_metrics() {
   stores_->add_metrics(registry_);
   registry_.add_gauge("sluice_rules_version", "Counts every change of the rules in force, from 1.",
                       [this, number] { return number(keeper_->version()); });
-  registry_.add_counter("sluice_rules_reloads_total", "Reloads that changed the rules.",
-                        [this, number] { return number(keeper_->status().reloads); });
-  registry_.add_counter("sluice_rules_reload_failures_total",
-                        "Reloads that were refused; the rules in force stayed.",
-                        [this, number] { return number(keeper_->status().failures); });
+  registry_.add_counter(
+      "sluice_rules_reloads_total", "Reloads that changed the rules.",
+      [this, number] { return number(keeper_->status().reloads + envoy_->version() - 1); });
+  registry_.add_counter(
+      "sluice_rules_reload_failures_total", "Reloads that were refused; the rules in force stayed.",
+      [this, number] { return number(keeper_->status().failures + envoy_refusals_); });
   registry_.add_gauge("sluice_rules_last_reload_successful",
-                      "0 while the newest reading of the rules was refused, else 1.",
-                      [this] { return keeper_->status().last_errors.empty() ? 1.0 : 0.0; });
+                      "0 while the newest reading of the rules was refused, else 1.", [this] {
+                        return keeper_->status().last_errors.empty() && !envoy_refused_ ? 1. : 0.;
+                      });
   registry_.add_table("sluice_envoy_decisions_total",
                       "Answers of the limits of Envoy's files, by the descriptor.",
                       {"descriptor", "outcome"}, [this] { return envoy_rows(*envoy_); });
@@ -326,7 +331,7 @@ void Server::Impl::start_administration(const Operations& operations) {
 }
 
 std::string Server::Impl::hint() const {
-  if (!keeper_->built_in() || !http_) return {};
+  if (!keeper_->built_in() || envoy_->has_files() || !http_) return {};
   const std::string at = http_->unix_path.empty()
                              ? "http://" + http_->name + "/v1/check"
                              : "--unix-socket " + http_->unix_path + " http://localhost/v1/check";
@@ -387,21 +392,32 @@ Expected<bool, RulesKeeper::Errors> Server::Impl::reload() {
     log_.info(*changed ? "new rules are in force" : "the rules are as they were",
               {{"version", keeper_->version()}, {"rules", keeper_->status().rules}});
   }
-  reload_envoy();
+  reload_envoy(changed);
   follow_rules();
   notify_manager("READY=1");
   return changed;
 }
 
-void Server::Impl::reload_envoy() {
-  const auto changed = envoy_->reload();
-  if (!changed) {
-    for (const RuleError& error : changed.error()) {
-      log_.error("Envoy's files stay as they are", {{"why", error.to_string()}});
-    }
-  } else if (*changed) {
-    log_.info("new files of Envoy's are in force", {{"version", envoy_->version()}});
+// Adds to what the rules' files came to.
+void Server::Impl::reload_envoy(Expected<bool, RulesKeeper::Errors>& changed) {
+  auto read = envoy_->reload();
+  envoy_refused_ = !read.has_value();
+  if (read) {
+    if (*read) log_.info("new files of Envoy's are in force", {{"version", envoy_->version()}});
+    if (*read && changed) changed = true;
+    return;
   }
+  ++envoy_refusals_;
+  for (const RuleError& error : read.error()) {
+    log_.error("Envoy's files stay as they are", {{"why", error.to_string()}});
+  }
+  if (!changed)
+    read.error().insert(read.error().begin(), changed.error().begin(), changed.error().end());
+  changed = Unexpected{std::move(read.error())};
+}
+
+std::size_t Server::Impl::connections() const {
+  return connections_ + grpc_common_.connections + resp_common_.connections;
 }
 
 ServerStatus Server::Impl::status() const {
@@ -431,7 +447,7 @@ void Server::Impl::drain() {
   draining_ = true;
   ready_ = false;
   notify_manager("STOPPING=1");
-  log_.info("draining", {{"connections", connections_.load()}});
+  log_.info("draining", {{"connections", connections()}});
   drain_timer_.expires_after(config_.drain_delay);
   drain_timer_.async_wait([this](const error_code& why) {
     if (!why) begin_drain();
@@ -451,7 +467,7 @@ void Server::Impl::begin_drain() {
   drain_timer_.async_wait([this](const error_code& why) {
     if (why) return;
     log_.warning("connections were cut, as they did not end in time",
-                 {{"connections", connections_.load()}});
+                 {{"connections", connections()}});
     stop();
   });
 }

@@ -35,6 +35,9 @@ def caller(rls, channel):
     )
 
 
+def address_of(server):
+    return dict(word.split("=", 1) for word in server.ready_line.split()[1:])["grpc"]
+
+
 def channel_to(server):
-    address = dict(word.split("=", 1) for word in server.ready_line.split()[1:])["grpc"]
-    return grpc.insecure_channel(address)
+    return grpc.insecure_channel(address_of(server))

@@ -2,19 +2,16 @@
 
 import json
 import os
-import pathlib
 import subprocess
-import sys
-import tempfile
 import time
 import unittest
 
 import grpc
 
+import envoy_harness
 import harness
+from envoy_harness import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 LIMITS = """
 domain: shop
 descriptors:
@@ -37,23 +34,9 @@ rules:
 """
 
 
-def messages():
-    """The module of the service's messages, made by protoc."""
-    made = tempfile.mkdtemp(prefix="sluice-proto-")
-    unittest.addModuleCleanup(lambda: __import__("shutil").rmtree(made))
-    files = [str(path.relative_to(ROOT / "proto")) for path in (ROOT / "proto/envoy").rglob("*.proto")]
-    subprocess.run(
-        ["protoc", f"--proto_path={ROOT / 'proto'}", f"--python_out={made}", *files], check=True
-    )
-    sys.path.insert(0, made)
-    from envoy.service.ratelimit.v3 import rls_pb2
-
-    return rls_pb2
-
-
 def setUpModule():
     global rls
-    rls = messages()
+    rls = envoy_harness.messages()
 
 
 def request(*descriptors, domain="shop", hits=0):
@@ -75,14 +58,9 @@ class Envoy(harness.ServerTest):
         (cls.files / "shop.yaml").write_text(LIMITS)
         config = {"listen": {"grpc": "127.0.0.1:0"}, "envoy": {"files": str(cls.files)}}
         cls.server = cls.serve(RULES, config)
-        grpc_at = dict(word.split("=", 1) for word in cls.server.ready_line.split()[1:])["grpc"]
-        channel = grpc.insecure_channel(grpc_at)
+        channel = envoy_harness.channel_to(cls.server)
         cls.addClassCleanup(channel.close)
-        cls.call = channel.unary_unary(
-            METHOD,
-            request_serializer=rls.RateLimitRequest.SerializeToString,
-            response_deserializer=rls.RateLimitResponse.FromString,
-        )
+        cls.call = envoy_harness.caller(rls, channel)
 
     def ask(self, *descriptors, **options):
         return type(self).call(request(*descriptors, **options), timeout=5)
@@ -141,7 +119,8 @@ class Envoy(harness.ServerTest):
         self.addCleanup(os.unlink, new)
 
         def banned():
-            return self.ask({"a": ""}, domain="new").overall_code == rls.RateLimitResponse.OVER_LIMIT
+            code = self.ask({"a": ""}, domain="new").overall_code
+            return code == rls.RateLimitResponse.OVER_LIMIT
 
         harness.wait_for(banned, 10, "the new file")
         (self.files / "wrong.yaml").write_text("domain: ''\n")

@@ -8,7 +8,7 @@ import threading
 import time
 
 from harness import ServerTest, connect, wait_for
-from resp_harness import Resp, everything, frame
+from resp_harness import RedisServer, Resp, everything, frame
 
 RULES = """
 version: 1
@@ -88,6 +88,8 @@ class Decisions(ServerTest):
             b"*5000\r\n",
             b"*1\r\n$536870912\r\n",
             b"*1\r\n$-5\r\n",
+            b"*1\r\n" * 100_000,
+            b"*4096\r\n" * 10,
             b"*" + b"1" * 70000,
             b"a" * 70000,
         ):
@@ -98,15 +100,29 @@ class Decisions(ServerTest):
 
 class Readers(ServerTest):
     def test_who_does_not_read_costs_bounded_memory_and_is_closed(self):
+        self.check_who_does_not_read("memory", frame("COMMAND", "DOCS") * 500)
+
+    def test_who_does_not_read_costs_as_little_where_the_store_is_asked(self):
+        redis = RedisServer(self.folder())
+        self.addClassCleanup(redis.stop)
+        decision = frame("RL.CHECK", "*", "path", "/login", "ip", "192.0.2.1")
+        self.check_who_does_not_read(f"redis://{redis.address}", decision * 2000)
+
+    def check_who_does_not_read(self, store, request):
         server = self.serve(
             RULES,
-            {"listen": {"resp": "127.0.0.1:0"}, "bounds": {"write_timeout": "1s"}, "threads": 1},
+            {
+                "listen": {"resp": "127.0.0.1:0"},
+                "bounds": {"write_timeout": "1s"},
+                "threads": 1,
+                "store": store,
+            },
         )
         address = door(server)
         with Resp(address) as resp:
-            resp.ask("PING")
+            resp.send(request)
+            resp.reply()
         before = server.resident_bytes()
-        request = frame("COMMAND", "DOCS") * 500
         sockets = [connect(address, 0.2) for _ in range(20)]
         for one in sockets:
             try:

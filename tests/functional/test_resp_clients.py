@@ -8,6 +8,7 @@ import subprocess
 import unittest
 
 from harness import ServerTest
+from resp_harness import Resp, frame
 
 RULES = "version: 1\nrules: []\n"
 
@@ -61,6 +62,46 @@ class Clients(ServerTest):
             )  # fmt: skip
             self.assertIn("requests per second", got)
             self.assertNotIn("rror from server", got)
+        got = self.run_tool(*benchmark, "-t", "ping")
+        self.assertEqual(got.count("requests per second"), 2)
+
+    def test_redis_cli_pipe(self):
+        cli = (tool("redis-cli"), "-p", self.ports[None])
+        sent = frame("CL.THROTTLE", "piped", 10**6, 1, 3600) * 20_000
+        got = self.run_tool(*cli, "--pipe", given=sent.decode())
+        self.assertIn("errors: 0, replies: 20000", got)
+        got = self.run_tool(*cli, "CL.THROTTLE", "piped", str(10**6), "1", "3600", "0")
+        self.assertEqual(got.split()[:3], ["0", str(10**6 + 1), str(10**6 - 19_999)])
+
+    def test_transactions_are_refused(self):
+        cli = (tool("redis-cli"), "-p", self.ports[None])
+        got = self.run_tool(*cli, given="MULTI\nPING\nEXEC\n").splitlines()
+        self.assertEqual(
+            [line for line in got if line],
+            [
+                "ERR unknown command 'MULTI', with args beginning with: ",
+                "PONG",
+                "ERR unknown command 'EXEC', with args beginning with: ",
+            ],
+        )
+
+    def test_what_clients_say_first(self):
+        for secret, port in self.ports.items():
+            shown = ("AUTH", "default", secret) if secret else ()
+            with Resp(f"127.0.0.1:{port}") as resp:
+                told = resp.ask("HELLO", 3, *shown, "SETNAME", "checks")
+                self.assertEqual((told[b"proto"], told[b"role"]), (3, b"master"))
+                self.assertEqual(resp.ask("CLIENT", "SETINFO", "LIB-NAME", "some-client"), "OK")
+                self.assertEqual(resp.ask("CLIENT", "SETINFO", "LIB-VER", "1.2.3"), "OK")
+                self.assertEqual(resp.ask("CLIENT", "ID"), told[b"id"])
+                self.assertEqual(resp.ask("CLIENT", "GETNAME"), b"checks")
+                self.assertEqual(resp.ask("SELECT", "0"), "OK")
+                self.assertEqual(resp.ask("PING"), "PONG")
+                self.assertIn(b"loading:0\r\n", resp.ask("INFO"))
+                self.assertIn(b"lib-name=some-client lib-ver=1.2.3", resp.ask("CLIENT", "INFO"))
+                docs = resp.ask("COMMAND", "DOCS")
+                self.assertEqual(len(docs), resp.ask("COMMAND", "COUNT"))
+                self.assertEqual(docs[b"cl.throttle"][b"group"], b"limits")
 
     def test_python(self):
         try:
@@ -100,6 +141,13 @@ class Clients(ServerTest):
             self.assertEqual(got["ioredis"]["first"], [0, 16, 15, -1, 2])
             self.assertEqual(got["ioredis"]["name"], "checks")
             self.assertIn("max_burst is not an integer", got["ioredis"]["error"])
-            for client in ("ioredis", "redis"):
+            for client in ("ioredis", "redis", "redis5"):
                 self.assertEqual(got[client]["remaining"], list(range(999, -1, -1)))
                 self.assertEqual(got[client]["limit"][:4], ["outcome", "allowed", "reason", "ok"])
+            self.assertEqual(got["redis5-resp3"]["remaining"], list(range(999, -1, -1)))
+            self.assertEqual(got["redis5-resp3"]["limit"]["remaining"], 9)
+            for client in ("redis", "redis5", "redis5-resp3"):
+                self.assertEqual(got[client]["first"], [0, 16, 15, -1, 2])
+                self.assertEqual((got[client]["ping"], got[client]["name"]), ("PONG", "checks"))
+                self.assertIn("unknown command 'MULTI'", got[client]["transaction"])
+                self.assertIn("redis_version:7.0.15", got[client]["info"])

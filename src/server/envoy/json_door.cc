@@ -1,6 +1,9 @@
 #include "server/envoy/json_door.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <google/protobuf/util/json_util.h>
+
+#include <boost/json.hpp>
 
 #include "envoy/service/ratelimit/v3/rls.pb.h"
 #include "rules/source_text.h"
@@ -19,7 +22,18 @@ void refuse(http::Response& response, int status, std::string_view detail) {
   response.answer_text(status, kProblemType);
 }
 
+// What is wrong with it as JSON. Protobuf's own reader also takes what only looks like it.
+std::string syntax_mistake(std::string_view text) {
+  boost::json::error_code error;
+  boost::json::monotonic_resource memory;
+  boost::json::parse({text.data(), text.size()}, error, &memory);
+  if (!error) return {};
+  return "the body is not valid JSON in UTF-8 (" + error.message() +
+         "); expected a RateLimitRequest: {\"domain\": \"...\", \"descriptors\": [...]}";
+}
+
 std::string read_message(std::string_view json, std::string& message) {
+  if (std::string mistake = syntax_mistake(json); !mistake.empty()) return mistake;
   rls::RateLimitRequest request;
   const auto read = util::JsonStringToMessage({json.data(), json.size()}, &request);
   if (!read.ok()) {
@@ -38,9 +52,7 @@ void JsonDoor::handle(const http::Request& request, http::Response& response) {
     return refuse(response, 405,
                   "/json is asked by POST, with a RateLimitRequest in JSON as its body");
   }
-  if (rules::find_invalid_utf8(request.body) != std::string_view::npos) {
-    return refuse(response, 400, "the body is not UTF-8");
-  }
+  const google::protobuf::LogSilencer quiet;  // about what a client sends
   if (const std::string error = read_message(request.body, message_); !error.empty()) {
     return refuse(response, 400, error);
   }

@@ -64,6 +64,46 @@ TEST_F(JsonDoorTest, RefusesWhatIsNoRequest) {
   }
 }
 
+TEST_F(JsonDoorTest, RefusesWhatOnlyLooksLikeJson) {
+  open(kEnvoy);
+  for (const std::string_view body :
+       {R"({'domain':'d','descriptors':[{'entries':[{'key':'a'}]}]})",
+        R"({"domain":"d","descriptors":[{"entries":[{"key":"a"}]}]}{})",
+        R"({"domain":"d","descriptors":[{"entries":[{"key":"a"},]}]})",
+        R"({domain:"d","descriptors":[{"entries":[{"key":"a"}]}]})",
+        R"({"domain":"d","descriptors":[{"entries":[{"key":"\x61"}]}]})",
+        R"({"domain":"d","descriptors":[{"entries":[{"key":"a","value":"\ud800"}]}]})"}) {
+    EXPECT_EQ(post(body).status, 400) << body;
+    EXPECT_NE(response_.text.find("not valid JSON in UTF-8"), std::string::npos) << body;
+  }
+}
+
+TEST_F(JsonDoorTest, SaysWhichMemberIsNotRight) {
+  open(kEnvoy);
+  const std::pair<std::string_view, std::string_view> wrong[] = {
+      {R"({"domain":"d","hitsAddend":-1})", "hits_addend"},
+      {R"({"domain":"d","descriptors":[{"entries":[{"key":"a","value":7}]}]})",
+       "descriptors[0].entries[0].value"},
+      {R"({"domain":"d","what":1})", "what"},
+  };
+  for (const auto& [body, place] : wrong) {
+    EXPECT_EQ(post(body).status, 400) << body;
+    EXPECT_NE(response_.text.find(place), std::string::npos) << response_.text;
+  }
+}
+
+// What anybody can send would fill the log.
+TEST_F(JsonDoorTest, WritesNothingOfABadBodyToStandardError) {
+  open(kEnvoy);
+  ::testing::internal::CaptureStderr();
+  for (const std::string_view body :
+       {"\xff", "{\"domain\":\"\xff\"}", R"({"domain":"\ud800","descriptors":[{}]})",
+        R"({"domain":"d","descriptors":[{"entries":[{"key":"\udc00\ud800"}]}]})", "[[[[[[[["}) {
+    EXPECT_EQ(post(body).status, 400) << body;
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
 TEST_F(JsonDoorTest, RefusesWhatIsNestedTooDeeply) {
   open(kEnvoy);
   std::string body(100000, '[');

@@ -19,13 +19,19 @@ namespace {
 
 namespace rls = ::envoy::service::ratelimit::v3;
 
-constexpr const char* kEnvoy =
-    "domain: envoy\ndescriptors: [ { key: user, rate_limit: { unit: hour, requests_per_unit: "
-    "1000000 } } ]\n";
-constexpr const char* kNative =
-    "version: 1\ndomain: native\nrules:\n  - name: user\n    match: { user: '**' }\n    limits: [ "
-    "{ "
-    "key: '{user}', algorithm: fixed_window, limit: 1000000, per: 1h, align: clock } ]\n";
+constexpr const char* kEnvoy = R"(
+domain: envoy
+descriptors: [ { key: user, rate_limit: { unit: hour, requests_per_unit: 1000000 } } ]
+)";
+constexpr const char* kNative = R"(
+version: 1
+domain: native
+rules:
+  - name: user
+    match: { user: "**" }
+    limits:
+      - { key: "{user}", algorithm: fixed_window, limit: 1000000, per: 1h, align: clock }
+)";
 
 struct Bench {
   MemoryStore store;

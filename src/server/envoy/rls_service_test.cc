@@ -139,6 +139,24 @@ TEST_F(ServiceTest, LimitsValuesThatAreNotUtf8) {
   EXPECT_EQ(response.overall_code(), RateLimitResponse::OVER_LIMIT);
 }
 
+// Protobuf would tell of each on standard error, which anybody could fill.
+TEST_F(ServiceTest, WritesNothingOfWhatIsNotUtf8ToStandardError) {
+  open(kEnvoy, kNative, {.headers = true, .request_metadata = true});
+  ::testing::internal::CaptureStderr();
+  for (const std::string_view domain : {"shop", "native", "\xff"}) {
+    for (const std::string_view key : {"user", "q", "\xfe"}) {
+      wire::Request request;
+      request.set_domain(std::string(domain));
+      auto& entry = *request.add_descriptors()->add_entries();
+      entry.set_key(std::string(key));
+      entry.set_value("\xff\xc3");
+      EXPECT_EQ(service_->call(request.SerializeAsString(), reply_).code, RlsStatus::kOk);
+      EXPECT_TRUE(RateLimitResponse().ParseFromString(reply_));
+    }
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
 TEST_F(ServiceTest, GrantsAQuotaInQuotaMode) {
   open(kEnvoy);
   const RateLimitResponse response = ask("shop", {"q=1"});

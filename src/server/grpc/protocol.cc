@@ -16,6 +16,8 @@ using std::chrono::steady_clock;
 constexpr int kMostCalm = 2000;
 constexpr int kCalmPerTick = 125;
 constexpr int kCalmPerCall = 4;
+// Ticks in which nothing arrives, until a connection counts as idle.
+constexpr int kQuiet = 12;
 constexpr std::int32_t kStreamWindow = 256 << 10;
 constexpr std::int32_t kConnectionWindow = 1 << 20;
 // The longest list of fields that is read to its end, as how often the bound is.
@@ -42,8 +44,12 @@ std::string_view view(const std::uint8_t* bytes, std::size_t size) {
 
 // What nghttp2 calls.
 struct Callbacks {
-  static Stream* stream(nghttp2_session* session, std::int32_t id) {
-    return static_cast<Stream*>(nghttp2_session_get_stream_user_data(session, id));
+  static Stream* stream(nghttp2_session* session, std::int32_t id, void* user) {
+    Stream*& recent = protocol_of(user).recent_;  // as calls of one stream come in a row
+    if (recent != nullptr && recent->id == id) return recent;
+    auto* const found = static_cast<Stream*>(nghttp2_session_get_stream_user_data(session, id));
+    if (found != nullptr) recent = found;
+    return found;
   }
 
   static int begin_frame(nghttp2_session*, const nghttp2_frame_hd* frame, void* user) {
@@ -72,7 +78,7 @@ struct Callbacks {
   static int header(nghttp2_session* session, const nghttp2_frame* frame, const std::uint8_t* name,
                     std::size_t name_size, const std::uint8_t* value, std::size_t value_size,
                     std::uint8_t, void* user) {
-    Stream* const of = stream(session, frame->hd.stream_id);
+    Stream* const of = stream(session, frame->hd.stream_id, user);
     if (of == nullptr) return 0;
     if (protocol_of(user).on_header(*of, view(name, name_size), view(value, value_size))) return 0;
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
@@ -85,7 +91,7 @@ struct Callbacks {
         frame->hd.type != NGHTTP2_RST_STREAM) {
       return 0;
     }
-    Stream* const of = stream(session, frame->hd.stream_id);
+    Stream* const of = stream(session, frame->hd.stream_id, user);
     if (of == nullptr) return 0;
     if (frame->hd.type == NGHTTP2_RST_STREAM) {
       if (!of->whole) protocol.spend();
@@ -101,15 +107,15 @@ struct Callbacks {
 
   static int data(nghttp2_session* session, std::uint8_t, std::int32_t id,
                   const std::uint8_t* bytes, std::size_t size, void* user) {
-    Stream* const of = stream(session, id);
+    Stream* const of = stream(session, id, user);
     if (of != nullptr && !of->ended) protocol_of(user).on_data(*of, view(bytes, size));
     return 0;
   }
 
-  static int frame_sent(nghttp2_session* session, const nghttp2_frame* frame, void*) {
+  static int frame_sent(nghttp2_session* session, const nghttp2_frame* frame, void* user) {
     if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return 0;
     if (frame->hd.type != NGHTTP2_HEADERS) return 0;
-    const Stream* const of = stream(session, frame->hd.stream_id);
+    const Stream* const of = stream(session, frame->hd.stream_id, user);
     if (of == nullptr || of->whole) return 0;
     // The answer came before the end of the call, of which nothing more is wanted.
     return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, of->id, NGHTTP2_NO_ERROR);
@@ -122,7 +128,7 @@ struct Callbacks {
   }
 
   static int stream_closed(nghttp2_session* session, std::int32_t id, std::uint32_t, void* user) {
-    if (Stream* const of = stream(session, id)) protocol_of(user).close(*of);
+    if (Stream* const of = stream(session, id, user)) protocol_of(user).close(*of);
     return 0;
   }
 
@@ -151,7 +157,8 @@ nghttp2_session* Callbacks::make(Protocol& protocol) {
   constexpr std::uint64_t kAny = 1U << 30;
   nghttp2_option_set_stream_reset_rate_limit(option, kAny, kAny);
   nghttp2_session* session = nullptr;
-  check_memory(nghttp2_session_server_new2(&session, calls, &protocol, option));
+  check_memory(nghttp2_session_server_new3(&session, calls, &protocol, option,
+                                           protocol.shared_.memory->get()));
   return session;
 }
 
@@ -186,6 +193,7 @@ bool Protocol::begin(std::string_view bytes) {
 bool Protocol::take(std::string_view bytes, SteadyTime now) {
   if (broken_) return false;
   now_ = now;
+  quiet_ = 0;
   if (session_ == nullptr && !begin(bytes)) {
     shared_.recorder.add(metrics::Event::kBadRequest);
     broken_ = true;
@@ -234,6 +242,9 @@ void Protocol::earn() {
 
 void Protocol::tick(SteadyTime now) {
   now_ = now;
+  if (quiet_ <= kQuiet && ++quiet_ == kQuiet && open_ == 0 && session_ != nullptr) {
+    Memory::idle(session_);
+  }
   if (calm_ >= 0) calm_ = std::min(calm_ + kCalmPerTick, kMostCalm);
   const auto& bounds = shared_.bounds;
   for (Stream* stream = first_; stream != nullptr; stream = stream->next) {
@@ -295,6 +306,7 @@ void Protocol::close(Stream& stream) {
   (stream.previous != nullptr ? stream.previous->next : first_) = stream.next;
   if (stream.next != nullptr) stream.next->previous = stream.previous;
   --open_;
+  if (recent_ == &stream) recent_ = nullptr;
   forget_input(stream);
   stream.protocol = nullptr;
   if (!stream.asking) shared_.streams.give_back(stream);

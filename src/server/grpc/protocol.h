@@ -3,12 +3,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "metrics/metrics.h"
 #include "server/config/config.h"
+#include "server/grpc/memory.h"
 #include "server/grpc/message.h"
 #include "server/grpc/stream.h"
 #include "server/grpc/workers.h"
@@ -41,6 +43,7 @@ struct Shared {
   std::vector<std::string_view> paths;  // of the methods behind; literals
   metrics::Recorder& recorder;
   const std::atomic<bool>& serving;  // what Health says
+  std::unique_ptr<Memory> memory = std::make_unique<Memory>();  // of the sessions
   Streams streams = {};
   std::size_t buffered = 0;  // bytes of calls that are not whole yet, of all connections
   Reply reply = {};
@@ -123,12 +126,14 @@ class Protocol {
   std::string_view peer_;
   nghttp2_session* session_ = nullptr;  // from the first byte
   Stream* first_ = nullptr;             // open streams
+  Stream* recent_ = nullptr;            // the one that was asked for last
   std::string raw_;                     // what is said to who speaks something else
   SteadyTime now_{};
   SteadyTime answered_{};  // when the answer before this one was made
   std::size_t open_ = 0;
   std::size_t calls_ = 0;
   int calm_;
+  int quiet_ = 0;  // ticks since something arrived
   bool greeted_ = false;
   bool inside_ = false;
   bool broken_ = false;

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -110,17 +111,27 @@ class DenialLog::Impl {
   }
 
   void write(const RuleAnswer& answer) {
-    if (!wanted_ || answer.decision.allowed()) return;
-    const auto now = std::chrono::floor<std::chrono::seconds>(clock_.now());
-    if (!per_second_.admit(now.time_since_epoch().count())) {
-      suppressed_.add_one();
-      return;
-    }
-    write_line(answer, suppressed_.take());
+    if (admits(answer.decision)) write_line(answer);
+  }
+  void write(std::string_view key, const Decision& decision) {
+    if (!admits(decision)) return;
+    std::vector<LogField> fields;
+    const std::string told = told_key(key);
+    if (!told.empty()) fields.emplace_back("key", told);
+    write_fields(fields, decision.reason, decision.retry_after);
   }
 
  private:
-  void write_line(const RuleAnswer& answer, std::uint64_t suppressed);
+  // Whether it is to be written now.
+  bool admits(const Decision& decision) noexcept {
+    if (!wanted_ || decision.allowed()) return false;
+    const auto now = std::chrono::floor<std::chrono::seconds>(clock_.now());
+    if (per_second_.admit(now.time_since_epoch().count())) return true;
+    suppressed_.add_one();
+    return false;
+  }
+  void write_line(const RuleAnswer& answer);
+  void write_fields(std::vector<LogField>& fields, Reason reason, std::optional<Duration> wait);
   std::string told_key(std::string_view key) const;
 
   Log& log_;
@@ -143,7 +154,7 @@ std::string DenialLog::Impl::told_key(std::string_view key) const {
   return hex.data();
 }
 
-void DenialLog::Impl::write_line(const RuleAnswer& answer, std::uint64_t suppressed) {
+void DenialLog::Impl::write_line(const RuleAnswer& answer) {
   const LimitAnswer* limit = longest_wait(answer);
   const Rule* rule = limit != nullptr ? limit->rule : answer.rule;
   const auto wait = limit != nullptr ? limit->decision.retry_after : answer.decision.retry_after;
@@ -152,7 +163,13 @@ void DenialLog::Impl::write_line(const RuleAnswer& answer, std::uint64_t suppres
   if (rule != nullptr) fields.emplace_back("rule", rule->name);
   if (limit != nullptr) fields.emplace_back("limit", limit->limit->name);
   if (!key.empty()) fields.emplace_back("key", key);
-  fields.emplace_back("reason", to_string(answer.decision.reason));
+  write_fields(fields, answer.decision.reason, wait);
+}
+
+void DenialLog::Impl::write_fields(std::vector<LogField>& fields, Reason reason,
+                                   std::optional<Duration> wait) {
+  const std::uint64_t suppressed = suppressed_.take();
+  fields.emplace_back("reason", to_string(reason));
   if (wait) fields.emplace_back("retry_after_ms", milliseconds_up(*wait));
   if (suppressed > 0) fields.emplace_back("suppressed", suppressed);
   log_.write_all(LogLevel::kInfo, "denied", fields);
@@ -166,6 +183,13 @@ void DenialLog::write(const RuleAnswer& answer) noexcept {
   try {
     impl_->write(answer);
   } catch (...) {  // out of memory: a line less
+  }
+}
+
+void DenialLog::write(std::string_view key, const Decision& decision) noexcept {
+  try {
+    impl_->write(key, decision);
+  } catch (...) {  // likewise
   }
 }
 

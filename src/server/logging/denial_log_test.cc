@@ -80,6 +80,20 @@ TEST_F(Denials, TellRuleLimitKeyReasonAndWaitRoundedUp) {
   EXPECT_EQ(line(), "denied rule=order limit=user key=u1 reason=limited retry_after_ms=2");
 }
 
+TEST_F(Denials, WithoutARuleTellKeyReasonAndWait) {
+  const auto write = [&](DenialLog& denials) {
+    denials.write("a key", kLimited);
+    denials.write("another", Decision{});
+    denials.write("third", denied(Reason::kNever, {}));
+    denials.write("fourth", kLimited);
+  };
+  EXPECT_EQ(lines({.denials_per_second = 2}, write),
+            (std::vector<std::string>{"denied key=\"a key\" reason=limited retry_after_ms=2",
+                                      "denied key=third reason=never"}));
+  EXPECT_EQ(lines({.keys = LogKeys::kNone, .denials_per_second = 1}, write),
+            (std::vector<std::string>{"denied reason=limited retry_after_ms=2"}));
+}
+
 TEST_F(Denials, AreOneObjectALineInJson) {
   add(order_, 1, "a \"b\"\n\xff", kLimited);
   const auto found =

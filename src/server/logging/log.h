@@ -123,6 +123,8 @@ class DenialLog {
   ~DenialLog();
   // An answer that allows is not written.
   void write(const RuleAnswer& answer) noexcept;
+  // The same of a decision that no rule made: key, reason, retry_after_ms, suppressed.
+  void write(std::string_view key, const Decision& decision) noexcept;
 
  private:
   class Impl;

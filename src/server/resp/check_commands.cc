@@ -102,6 +102,7 @@ void decide(Desk& desk, const Call& call, Verb verb, std::size_t at) {
     return call.reply.error("ERR rule: there is no " + shown(rule) +
                             "; expected the name of a rule, or * for those that match");
   }
+  desk.outcome = answer->decision.outcome;
   // What a refund or a reset could not carry out is nothing that a rule could answer for.
   const bool undecided = answer->decision.reason == Reason::kInvalid ||
                          (verb == Verb::kRefund || verb == Verb::kReset);

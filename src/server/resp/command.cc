@@ -1,13 +1,19 @@
 #include "server/resp/command.h"
 
-#include <algorithm>
+#include <array>
 
 namespace sluice::server::resp {
 namespace {
 
-constexpr char lower(char c) noexcept {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
-}
+constexpr auto kLower = [] {
+  std::array<unsigned char, 256> lower{};
+  for (std::size_t c = 0; c < lower.size(); ++c) {
+    lower[c] = static_cast<unsigned char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
+  }
+  return lower;
+}();
+
+constexpr unsigned char lower(char c) noexcept { return kLower[static_cast<unsigned char>(c)]; }
 
 const Command* find_in(std::span<const Command> commands, std::string_view name) noexcept {
   for (const Command& command : commands) {

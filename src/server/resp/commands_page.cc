@@ -20,9 +20,11 @@ redis-cli -p 6380 CL.THROTTLE user123 15 30 60
 
 Names of commands and of options count in any case. Keys are any bytes. Requests are answered in
 their order, however many come at once; a client that does not read its replies is not read from
-either, and is cut off after `bounds.write_timeout`. A request may take `bounds.body_bytes` and have
-4096 arguments. What is no request is answered with the error that Redis 7.0 gives for it, and the
-connection is closed.
+either, and is cut off after `bounds.write_timeout`. A request may take `bounds.body_bytes` and
+have 4096 arguments. There are no transactions: `MULTI` is unknown, but what a client's library
+sends behind it is done all the same, so let its pipelines do without
+(`pipeline(transaction=False)` in Python, `execAsPipeline()` in node-redis). What is no request is
+answered with the error that Redis 7.0 gives for it, and the connection is closed.
 
 ## Who may
 
@@ -64,6 +66,14 @@ decided, or null, and `limits`, with `name`, `rule`, `mode` and the values above
 then), `WRONGTYPE` (the store holds something else under that key), `NOAUTH`, `WRONGPASS`, `NOPERM`,
 `NOPROTO`. Nothing is counted where a request is refused; where the store did not answer in time,
 that is unknown.
+
+## Metrics and log
+
+`CL.THROTTLE` and `RL.LIMIT` count in `sluice_requests_total` under the empty `rule`, as no rule
+decides; `RL.CHECK` counts as at every door. Denials are logged as at every door, with the key if
+`log.keys` says so. With `log.access: true` each request is a line with `command`, `status` (`ok`
+or the first word of the error), `outcome` of a decision, `peer`, `user`, `duration_us` and
+`door=resp`; its arguments are not told, as they may be passwords.
 )page";
 
 struct Group {

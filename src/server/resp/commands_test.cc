@@ -294,6 +294,31 @@ TEST(Check, ErrorsNameWhatIsWrong) {
       desk.ask({"RL.CHECK", "*", std::string(257, 'a'), "1"}).starts_with("-ERR the attri"));
 }
 
+TEST(Limits, OfRequestsAreCountedUnderNoRuleByTakesAlone) {
+  TestDesk desk;
+  const auto count = [&](std::string_view outcome, std::string_view reason) {
+    const std::string text = desk.registry.text();
+    const std::string series = "sluice_requests_total{rule=\"\",outcome=\"" + std::string(outcome) +
+                               "\",reason=\"" + std::string(reason) + "\"} ";
+    const std::size_t at = text.find(series);
+    return at == text.npos ? -1 : std::stoi(text.substr(at + series.size()));
+  };
+  for (int i = 0; i < 3; ++i) desk.ask({"CL.THROTTLE", "k", "0", "1", "60"});
+  EXPECT_EQ(count("allowed", "ok"), 1);
+  EXPECT_EQ(count("denied", "limited"), 2);
+  desk.ask({"RL.LIMIT", "l", "token_bucket", "10", "60s"});
+  desk.ask({"RL.LIMIT", "l", "token_bucket", "10", "60s", "COST", "11"});
+  desk.ask({"CL.THROTTLE", "k", "0", "1", "60", "2"});
+  EXPECT_EQ(count("allowed", "ok"), 2);
+  EXPECT_EQ(count("denied", "never"), 2);
+  desk.ask({"CL.THROTTLE", "k", "0", "1", "60", "0"});
+  desk.ask({"CL.THROTTLE", "k", "0", "1", "60", "-1"});
+  desk.ask({"RL.PEEK", "LIMIT", "l", "token_bucket", "10", "60s"});
+  desk.ask({"CL.THROTTLE", "k", "x", "1", "60"});
+  EXPECT_EQ(count("allowed", "ok"), 2);
+  EXPECT_EQ(count("denied", "limited"), 2);
+}
+
 TEST(Info, TellsWhatClientsLookFor) {
   TestDesk desk;
   const std::string reply = desk.ask({"INFO"});

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "server/resp/access_line.h"
+
 namespace sluice::server::resp {
 namespace {
 
@@ -173,7 +175,7 @@ std::size_t Connection::answer_all(std::string_view input, Desk& desk, SteadyTim
     reader_.arguments(rest, desk.request);
     done += reader_.size();
     if (!desk.request.empty()) {
-      desk.answer(client_);
+      answer_one(desk);
       ++requests;
       closing_ = client_.leaves;
     }
@@ -182,6 +184,16 @@ std::size_t Connection::answer_all(std::string_view input, Desk& desk, SteadyTim
   shared_.handled = steady_clock::now();
   shared_.recorder.observe_many(metrics::Door::kResp, requests, shared_.handled - begun);
   return closing_ ? input.size() : done;
+}
+
+void Connection::answer_one(Desk& desk) {
+  if (!shared_.log.options().access) return desk.answer(client_);
+  const std::size_t begin = desk.output.size();
+  const auto begun = steady_clock::now();
+  desk.outcome.reset();
+  desk.answer(client_);
+  log_access(shared_.log, {desk.request, desk.output.view().substr(begin), desk.outcome, client_,
+                           steady_clock::now() - begun});
 }
 
 // Sends the replies, and goes on with requests that waited until these were sent.

@@ -8,6 +8,7 @@
 
 #include "metrics/metrics.h"
 #include "server/config/config.h"
+#include "server/logging/log.h"
 #include "server/resp/client.h"
 #include "server/resp/crew.h"
 #include "server/resp/desk.h"
@@ -39,6 +40,7 @@ struct Shared {
   Behind behind;
   const Users& users;
   metrics::Recorder& recorder;
+  Log& log;
   Poller& poller;
   std::chrono::milliseconds idle_timeout{0};  // 0: none
   bool draining = false;  // connections end when what they have sent is answered
@@ -87,6 +89,7 @@ class Connection final : private Poller::Source, private Crew::Client {
   void take(std::string_view bytes);
   void answer_pending();
   std::size_t answer_all(std::string_view input, Desk& desk, SteadyTime begun);
+  void answer_one(Desk& desk);
   void drop_answered(std::size_t done);
   void go_on();
   int flush();

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,6 +59,7 @@ class Desk {
   // Of whom it works for: the request, and replies that are not sent yet.
   std::vector<std::string_view> request;
   TextBuffer output;
+  std::optional<Outcome> outcome;  // of the last decision; whoever wants to know resets it
 
   // Of the commands.
   Limiter& limiter;

@@ -117,6 +117,8 @@ void decide(Desk& desk, const Call& call, Verb verb, std::size_t at) {
   if (!limit) return;
   const Decision decision =
       desk.limiter.store().apply_one(verb, {call.arguments[at], *limit, cost}, {});
+  desk.outcome = decision.outcome;
+  if (verb == Verb::kTake) desk.session.tell(call.arguments[at], decision);
   if (is_store_problem(decision)) return answer_store_problem(call.reply, decision);
   call.reply.map(kDecisionPairs);
   put_decision(call.reply, decision);

@@ -41,6 +41,7 @@ Listener::Listener(const Parts& parts, http::ListeningSocket socket)
               .behind = parts.behind,
               .users = parts.users,
               .recorder = parts.recorder,
+              .log = parts.log,
               .poller = poller_,
               .idle_timeout = parts.idle_timeout,
               .input = std::string(kInputBytes, '\0')},

@@ -48,7 +48,8 @@ class Poller {
 
  private:
   void wait();
-  void tell();
+  void tell_all();
+  int tell();
   void forget(const Source& source);
 
   static constexpr int kMostAtOnce = 128;

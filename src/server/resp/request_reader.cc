@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 
 #include "server/resp/inline_words.h"
 #include "server/resp/number.h"
@@ -19,17 +18,27 @@ constexpr std::size_t kMostTextKept = 256;
 
 constexpr std::int64_t kMostCount = std::numeric_limits<int>::max();
 
-// A short number without a sign, as nearly all are; the others are read with care.
-std::optional<std::int64_t> length(std::string_view text) noexcept {
-  if (text.empty() || text.size() > 9 || (text.front() == '0' && text.size() > 1)) {
-    return whole_number(text);
-  }
+struct Length {
   std::int64_t number = 0;
-  for (const char c : text) {
-    if (c < '0' || c > '9') return whole_number(text);
-    number = number * 10 + (c - '0');
+  std::uint32_t bytes = 0;  // of its line; 0: it has to be read with care
+};
+
+// A line that tells a length as nearly all do: `kind`, up to seven digits without a leading zero,
+// and its end.
+Length plain_length(std::string_view input, char kind) noexcept {
+  constexpr std::size_t kMostDigits = 7;
+  if (input.size() < 4 || input[0] != kind) return {};
+  const char* const digits = input.data() + 1;
+  const std::size_t most = std::min(input.size() - 3, kMostDigits);
+  std::uint32_t number = 0;
+  std::size_t count = 0;
+  for (; count < most; ++count) {
+    const auto digit = static_cast<std::uint32_t>(digits[count] - '0');
+    if (digit > 9) break;
+    number = number * 10 + digit;
   }
-  return number;
+  const bool plain = count > 0 && digits[count] == '\r' && (digits[0] != '0' || count == 1);
+  return plain ? Length{number, static_cast<std::uint32_t>(count + 3)} : Length{};
 }
 
 }  // namespace
@@ -78,20 +87,24 @@ RequestReader::Line RequestReader::find_line(std::string_view input) {
 }
 
 RequestReader::Progress RequestReader::read_count(std::string_view input, bool authenticated) {
-  const Line found = find_line(input);
-  if (found == Line::kMore) return Progress::kMore;
-  if (found == Line::kTooLong) return bad("too big mbulk count string");
-  const auto count = length(line_.substr(1));
-  if (!count || *count > kMostCount) return bad("invalid multibulk length");
-  if (!authenticated && *count > kMostUnknownArguments) {
+  Length count = plain_length(input, '*');
+  if (count.bytes == 0) {
+    const Line found = find_line(input);
+    if (found == Line::kMore) return Progress::kMore;
+    if (found == Line::kTooLong) return bad("too big mbulk count string");
+    const auto number = whole_number(line_.substr(1));
+    if (!number || *number > kMostCount) return bad("invalid multibulk length");
+    count = {*number, static_cast<std::uint32_t>(line_.size() + 2)};
+  }
+  if (!authenticated && count.number > kMostUnknownArguments) {
     return bad("unauthenticated multibulk length");
   }
-  if (*count > static_cast<std::int64_t>(bounds_.arguments)) {
+  if (count.number > static_cast<std::int64_t>(bounds_.arguments)) {
     return bad("invalid multibulk length");
   }
-  position_ = static_cast<std::uint32_t>(line_.size() + 2);
-  if (*count <= 0) return Progress::kReady;
-  left_ = static_cast<std::uint32_t>(*count);
+  position_ = count.bytes;
+  if (count.number <= 0) return Progress::kReady;
+  left_ = static_cast<std::uint32_t>(count.number);
   return read_bulks(input, authenticated);
 }
 
@@ -112,22 +125,27 @@ RequestReader::Progress RequestReader::read_bulks(std::string_view input, bool a
 }
 
 RequestReader::Progress RequestReader::read_bulk_size(std::string_view input, bool authenticated) {
-  const Line found = find_line(input);
-  if (found == Line::kMore) return Progress::kMore;
-  if (found == Line::kTooLong) return bad("too big bulk count string");
-  if (line_.empty() || line_.front() != '$') {
-    const char got = line_.empty() ? ' ' : line_.front();
-    return bad(std::string("expected '$', got '") + (got == '\n' ? ' ' : got) + "'");
+  Length size = plain_length(input.substr(position_), '$');
+  if (size.bytes == 0) {
+    const Line found = find_line(input);
+    if (found == Line::kMore) return Progress::kMore;
+    if (found == Line::kTooLong) return bad("too big bulk count string");
+    if (line_.empty() || line_.front() != '$') {
+      const char got = line_.empty() ? ' ' : line_.front();
+      return bad(std::string("expected '$', got '") + (got == '\n' ? ' ' : got) + "'");
+    }
+    const auto number = whole_number(line_.substr(1));
+    if (!number || *number < 0) return bad("invalid bulk length");
+    size = {*number, static_cast<std::uint32_t>(line_.size() + 2)};
   }
-  const auto size = length(line_.substr(1));
-  if (!size || *size < 0 || *size > static_cast<std::int64_t>(bounds_.frame_bytes)) {
+  if (size.number > static_cast<std::int64_t>(bounds_.frame_bytes)) {
     return bad("invalid bulk length");
   }
-  if (!authenticated && *size > kMostUnknownBytes) return bad("unauthenticated bulk length");
-  const std::size_t whole = position_ + line_.size() + 2 + static_cast<std::size_t>(*size) + 2;
+  if (!authenticated && size.number > kMostUnknownBytes) return bad("unauthenticated bulk length");
+  const std::size_t whole = position_ + size.bytes + static_cast<std::size_t>(size.number) + 2;
   if (whole > bounds_.frame_bytes) return bad("too big request");
-  position_ += static_cast<std::uint32_t>(line_.size() + 2);
-  bulk_ = static_cast<std::int32_t>(*size);
+  position_ += size.bytes;
+  bulk_ = static_cast<std::int32_t>(size.number);
   return Progress::kReady;
 }
 

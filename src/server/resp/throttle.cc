@@ -81,6 +81,8 @@ void throttle(Desk& desk, const Call& call) {
     return call.reply.error("NOPERM this user may not give back: quantity is negative");
   }
   const Decision decision = decide(desk, call.arguments[1], *limit, quantity);
+  desk.outcome = decision.outcome;
+  if (quantity > 0) desk.session.tell(call.arguments[1], decision);
   if (is_store_problem(decision)) return answer_store_problem(call.reply, decision);
   Reply& reply = call.reply;
   reply.array(5);

@@ -46,6 +46,12 @@ const RuleAnswer* Session::decide_by(std::string_view rule, const AttributeSourc
   return &answer;
 }
 
+void Session::tell(std::string_view key, const Decision& decision) {
+  without_rule_.decision = decision;
+  recorder_->count(without_rule_);
+  if (!decision.allowed()) denials_->write(key, decision);
+}
+
 void Session::tell(const RuleAnswer& answer) {
   count(answer);
   if (!answer.decision.allowed()) denials_->write(answer);

@@ -40,6 +40,9 @@ class Session {
   // The same of a request of several parts, by the rules of one domain.
   const RuleAnswer& decide_parts(std::string_view domain, std::span<const RequestPart> parts,
                                  Verb verb = Verb::kTake);
+  // Of a take that no rule decided, as the request told its limit and its key itself: counts and
+  // logs it like the others.
+  void tell(std::string_view key, const Decision& decision);
   // Goes over to the rules in force, if they are others. decide() does so by itself; a loop without
   // requests is told to, so that it lets go of the old ones.
   void follow_rules();
@@ -54,6 +57,7 @@ class Session {
   RuleRequest request_;
   std::uint64_t version_;
   RuleSet rules_;
+  RuleAnswer without_rule_;  // never of any limit
 };
 
 }  // namespace sluice::server

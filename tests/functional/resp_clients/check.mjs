@@ -1,8 +1,9 @@
-// Connects with ioredis and redis to the port in argv[2], with the password in
+// Connects with ioredis and with redis of two major versions to the port in argv[2], with the password in
 // argv[3] if there is one, and asks CL.THROTTLE and RL.LIMIT as a program does. Writes what was
 // answered as one JSON object; ends with 1 at the first surprise.
 import { Redis } from "ioredis";
 import { createClient } from "redis";
+import { createClient as createClient5 } from "redis5";
 
 const port = Number(process.argv[2]);
 const password = process.argv[3];
@@ -23,25 +24,33 @@ async function withIoredis() {
   await client.quit();
 }
 
-async function withRedis() {
-  const client = createClient({
+async function withRedis(create, label, protocol) {
+  const client = create({
     socket: { host: "127.0.0.1", port },
     password,
     name: "checks",
+    ...protocol,
   });
   await client.connect();
   const many = [];
   for (let i = 0; i < 1000; i++) {
-    many.push(client.sendCommand(["CL.THROTTLE", "node-many", "999", "1", "3600"]));
+    many.push(client.sendCommand(["CL.THROTTLE", label, "999", "1", "3600"]));
   }
-  out.redis = {
+  const transaction = client.multi().addCommand(["CL.THROTTLE", label, "999", "1", "3600"]);
+  out[label] = {
     remaining: (await Promise.all(many)).map((reply) => reply[2]),
-    limit: await client.sendCommand(["RL.LIMIT", "node", "token_bucket", "10", "60s"]),
+    limit: await client.sendCommand(["RL.LIMIT", label, "token_bucket", "10", "60s"]),
     ping: await client.ping(),
+    name: await client.clientGetName(),
+    transaction: await transaction.exec().catch((error) => error.message),
+    first: await client.sendCommand(["CL.THROTTLE", label + "2", "15", "30", "60"]),
+    info: await client.info(),
   };
   await client.quit();
 }
 
 await withIoredis();
-await withRedis();
+await withRedis(createClient, "redis", {});
+await withRedis(createClient5, "redis5", { RESP: 2 });
+await withRedis(createClient5, "redis5-resp3", { RESP: 3 });
 console.log(JSON.stringify(out));
