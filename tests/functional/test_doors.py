@@ -19,17 +19,38 @@ import harness
 import redis_harness
 from resp_harness import Resp, RespError
 
-# What a limit is called in each of its places. The first alone can be told by CL.THROTTLE.
+# What a limit is called in each of its places. CL.THROTTLE can tell those of GCRA.
 LIMITS = {
     "gcra": {"algorithm": "gcra", "limit": 30, "per": "60s", "burst": 15},
     "window": {"algorithm": "fixed_window", "limit": 9, "per": "60s", "align": "clock"},
     "token": {"algorithm": "token_bucket", "limit": 6, "per": "60s", "burst": 11},
     "counter": {"algorithm": "sliding_window_counter", "limit": 12, "per": "60s", "slices": 6},
     "log": {"algorithm": "sliding_window_log", "limit": 7, "per": "60s"},
+    "table": {"algorithm": "gcra", "limit": 1, "per": "1s", "burst": 4},
 }
+# Known answers of the last: the second, the cost; allowed, what remains, the reset and the wait.
+TABLE = [
+    (0, 6, False, 5, 0, None),
+    (0, 1, True, 4, 1, None),
+    (0, 1, True, 3, 2, None),
+    (0, 1, True, 2, 3, None),
+    (0, 1, True, 1, 4, None),
+    (0, 1, True, 0, 5, None),
+    (0, 1, False, 0, 5, 1),
+    (3.0, 1, True, 2, 3.0, None),
+    (3.1, 1, True, 1, 3.9, None),
+    (4.0, 1, True, 1, 4.0, None),
+    (8.0, 1, True, 4, 1.0, None),
+    (9.5, 1, True, 4, 1.0, None),
+    (9.5, 0, True, 4, 1.0, None),
+    (9.5, 2, True, 2, 3.0, None),
+    (9.5, 5, False, 2, 3.0, 3.0),
+]
+# What one request takes of, all or nothing: of the first for its user, of the second for its path.
+BOTH = ("window", "token")
 MINUTE = 60_000_000
 START = 1_700_000_000_000_000 // MINUTE * MINUTE + 7_000_123
-STEPS = 400
+STEPS = 300
 KEYS = 4
 # What remembers denials goes by the monotonic clock, which does not stand.
 WITHOUT_CACHE = {"deny_cache": {"enabled": False}}
@@ -88,14 +109,21 @@ class Check:
         self.connection = http.client.HTTPConnection(server.http, timeout=10)
         self.limit, self.close = limit, self.connection.close
 
-    def ask(self, asked):
+    def post(self, asked, **attributes):
         body = {
-            "attributes": {"limit": self.limit, "door": self.name, "key": asked.key},
+            "attributes": {"door": self.name, **attributes},
             "cost": asked.cost,
             "verb": "refund" if asked.gives_back else "check",
         }
         self.connection.request("POST", "/v1/check", json.dumps(body))
-        answer = json.loads(self.connection.getresponse().read())
+        return json.loads(self.connection.getresponse().read())
+
+    def ask_both(self, asked, path):
+        answer = self.post(asked, both="yes", user=asked.key, path=path)
+        return answer["outcome"] == "allowed", [one["remaining"] for one in answer["limits"]]
+
+    def ask(self, asked):
+        answer = self.post(asked, limit=self.limit, key=asked.key)
         (limit,) = answer["limits"]
         return Said(answer["outcome"] == "allowed", limit["remaining"], limit["reset_after_ms"],
                     answer.get("retry_after_ms"))
@@ -110,20 +138,29 @@ class Json:
         self.connection = http.client.HTTPConnection(server.http, timeout=10)
         self.limit, self.close = limit, self.connection.close
 
-    def ask(self, asked):
+    def post(self, asked, **descriptors):
         body = {
             "domain": self.name,
             "descriptors": [{
-                "entries": [{"key": self.limit, "value": asked.key}],
+                "entries": [{"key": key, "value": value}],
                 "hitsAddend": asked.cost,
                 "isNegativeHits": asked.gives_back,
-            }],
+            } for key, value in descriptors.items()],
         }  # fmt: skip
         self.connection.request("POST", "/json", json.dumps(body))
         response = self.connection.getresponse()
         answer = json.loads(response.read())
-        (status,) = answer["statuses"]
         assert (response.status == 200) == (answer["overallCode"] == "OK")
+        return answer
+
+    def ask_both(self, asked, path):
+        answer = self.post(asked, **dict(zip(BOTH, (asked.key, path))))
+        left = [status.get("limitRemaining", 0) for status in answer["statuses"]]
+        return answer["overallCode"] == "OK", left
+
+    def ask(self, asked):
+        answer = self.post(asked, **{self.limit: asked.key})
+        (status,) = answer["statuses"]
         return Said(answer["overallCode"] == "OK", status.get("limitRemaining", 0),
                     int(status["durationUntilReset"].removesuffix("s")), None)
 
@@ -138,16 +175,25 @@ class Grpc:
         self.call = envoy_harness.caller(rls, self.channel)
         self.limit, self.close = limit, self.channel.close
 
-    def entries(self, asked):
-        return {self.limit: asked.key}
+    def entries(self, limit, key):
+        return {limit: key}
+
+    def send(self, asked, **limits):
+        request = rls.RateLimitRequest(domain=self.name)
+        for limit, value in limits.items():
+            descriptor = request.descriptors.add(is_negative_hits=asked.gives_back)
+            descriptor.hits_addend.value = asked.cost
+            for key, value in self.entries(limit, value).items():
+                descriptor.entries.add(key=key, value=value)
+        return self.call(request, timeout=10)
+
+    def ask_both(self, asked, path):
+        answer = self.send(asked, **dict(zip(BOTH, (asked.key, path))))
+        left = [status.limit_remaining for status in answer.statuses]
+        return answer.overall_code == rls.RateLimitResponse.OK, left
 
     def ask(self, asked):
-        request = rls.RateLimitRequest(domain=self.name)
-        descriptor = request.descriptors.add(is_negative_hits=asked.gives_back)
-        descriptor.hits_addend.value = asked.cost
-        for key, value in self.entries(asked).items():
-            descriptor.entries.add(key=key, value=value)
-        answer = self.call(request, timeout=10)
+        answer = self.send(asked, **{self.limit: asked.key})
         (status,) = answer.statuses
         return Said(answer.overall_code == rls.RateLimitResponse.OK, status.limit_remaining,
                     status.duration_until_reset.seconds, None)
@@ -156,8 +202,8 @@ class Grpc:
 class GrpcByRules(Grpc):
     name = "native"
 
-    def entries(self, asked):
-        return {"limit": self.limit, "door": self.name, "key": asked.key}
+    def entries(self, limit, key):
+        return {"limit": limit, "door": self.name, "key": key}
 
 
 class Throttle:
@@ -165,12 +211,13 @@ class Throttle:
 
     def __init__(self, server, limit):
         self.resp = Resp(server.resp)
-        self.limit, self.close = LIMITS[limit], self.resp.close
+        self.named, self.limit, self.close = limit, LIMITS[limit], self.resp.close
 
     def ask(self, asked):
         limited, _, remaining, retry, reset = self.resp.ask(
-            "CL.THROTTLE", f"{self.name} {asked.key}", self.limit["burst"], self.limit["limit"],
-            self.limit["per"].removesuffix("s"), -asked.cost if asked.gives_back else asked.cost,
+            "CL.THROTTLE", f"{self.name} {self.named} {asked.key}", self.limit["burst"],
+            self.limit["limit"], self.limit["per"].removesuffix("s"),
+            -asked.cost if asked.gives_back else asked.cost,
         )  # fmt: skip
         return Said(limited == 0, remaining, reset, None if retry == -1 else retry)
 
@@ -200,6 +247,12 @@ class RlCheck(Command):
     def address(self, key):
         return "CHECK", "*", "limit", self.limit, "door", self.name, "key", key
 
+    def ask_both(self, asked, path):
+        verb = ("RL.REFUND", "CHECK") if asked.gives_back else ("RL.CHECK",)
+        answer = self.resp.ask(*verb, "*", "both", "yes", "door", self.name, "user", asked.key,
+                               "path", path, "COST", asked.cost)  # fmt: skip
+        return answer[b"outcome"] == b"allowed", [one[b"remaining"] for one in answer[b"limits"]]
+
 
 class RlLimit(Command):
     name = "rl.limit"
@@ -216,17 +269,22 @@ class RlLimit(Command):
 DOORS = (Check, Json, Grpc, GrpcByRules, Throttle, RlCheck, RlLimit)
 
 
-def decide(limit, asks, *flags):
-    """What the library says, by `sluice decide` at the asks' instants."""
+def decided(asks, limits, *flags):
+    """What the library answers, by `sluice decide` at the asks' instants. Each is of some limits,
+    whose names and keys are in `limits`."""
     lines = [json.dumps({
         "at_us": asked.at,
         "verb": "refund" if asked.gives_back else "take",
-        "charges": [{"key": f"{limit} {asked.key}", "cost": asked.cost, "limit": LIMITS[limit]}],
-    }) for asked in asks]  # fmt: skip
+        "charges": [{"key": f"{limit} {key}", "cost": asked.cost, "limit": LIMITS[limit]}
+                    for limit, key in some],
+    }) for asked, some in zip(asks, limits, strict=True)]  # fmt: skip
     ran = subprocess.run([harness.binary(), "decide", *flags], input="\n".join(lines) + "\n",
-                         capture_output=True, text=True, check=True)
-    for line in ran.stdout.splitlines():
-        answer = json.loads(line)
+                         capture_output=True, text=True, check=True)  # fmt: skip
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def decide(limit, asks, *flags):
+    for answer in decided(asks, [[(limit, asked.key)] for asked in asks], *flags):
         (one,) = answer["limits"]
         yield Said(answer["outcome"] == "allowed", one["remaining"], one["reset_after_us"],
                    answer.get("retry_after_us"))
@@ -237,6 +295,9 @@ def native_rules():
         "name": name, "match": {"limit": name},
         "limits": [{"name": name, "key": "{door} {key}", **limit}],
     } for name, limit in LIMITS.items()]  # fmt: skip
+    keys = ("{door} {user}", "{door} {path}")
+    both = [{"name": name, "key": key, **LIMITS[name]} for name, key in zip(BOTH, keys)]
+    rules.append({"name": "both", "match": {"both": "yes"}, "limits": both})
     return json.dumps({"version": 1, "domain": "native", "rules": rules})
 
 
@@ -306,19 +367,51 @@ class Doors(redis_harness.RedisTest):
             asks = history(f"{limit} {seed}")
             expected = list(decide(limit, asks))
             denied = sum(not said.allowed for said in expected)
-            self.assertTrue(STEPS / 10 < denied < STEPS / 2, f"{limit}: {denied} denied")
-            for door in DOORS:
-                if door is Throttle and limit != "gcra":
-                    continue
-                with self.subTest(limit=limit, door=door.name):
-                    self.walk(door(server, limit), limit, asks, expected)
+            self.assertTrue(STEPS / 20 < denied < STEPS / 2, f"{limit}: {denied} denied")
+            self.walk_by_each(server, limit, asks, expected)
+
+    def walk_by_each(self, server, limit, asks, expected):
+        for door in DOORS:
+            if door is Throttle and LIMITS[limit]["algorithm"] != "gcra":
+                continue
+            with self.subTest(limit=limit, door=door.name):
+                self.walk(door(server, limit), limit, asks, expected)
+
+    def walk_both(self, server, seed):
+        """Two limits at once."""
+        asks = history(f"both {seed}")
+        paths = [f"path {random.Random(i).randrange(3)}" for i in range(STEPS)]
+        limits = [list(zip(BOTH, ("b" + asked.key, path)))
+                  for asked, path in zip(asks, paths)]  # fmt: skip
+        expected = [(answer["outcome"] == "allowed", [one["remaining"] for one in answer["limits"]])
+                    for answer in decided(asks, limits)]  # fmt: skip
+        self.assertTrue(STEPS / 10 < sum(not allowed for allowed, _ in expected) < STEPS / 1.5)
+        for kind in (Check, Json, Grpc, GrpcByRules, RlCheck):
+            with self.subTest(door=kind.name), contextlib.closing(kind(server, "both")) as door:
+                for step, asked in enumerate(asks):
+                    self.clock.set(asked.at)
+                    said = door.ask_both(asked._replace(key="b" + asked.key), paths[step])
+                    self.assertEqual(said, expected[step], f"{kind.name}, {step}: {asked}")
+
+    def walk_table(self, server):
+        asks = [Ask(START + int(at * 1_000_000), "table", cost) for at, cost, *_ in TABLE]
+        microseconds = lambda seconds: None if seconds is None else int(seconds * 1_000_000)
+        expected = [Said(allowed, remaining, microseconds(reset), microseconds(retry))
+                    for _, _, allowed, remaining, reset, retry in TABLE]  # fmt: skip
+        self.assertEqual(list(decide("table", asks)), expected)
+        self.walk_by_each(server, "table", asks, expected)
 
     def test_the_memory_store(self):
-        self.walk_all(self.serve_all(), seed=1)
+        server = self.serve_all()
+        self.walk_all(server, seed=1)
+        self.walk_both(server, seed=1)
+        self.walk_table(server)
 
     def test_a_redis_store(self):
         redis, server = self.serve_redis()
         self.walk_all(server, seed=2)
+        self.walk_both(server, seed=2)
+        self.walk_table(server)
         for limit in LIMITS:
             with self.subTest(limit=limit, door="decide --store"):
                 asks = history(f"{limit} 2")

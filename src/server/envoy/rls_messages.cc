@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "envoy/type/v3/ratelimit_unit.pb.h"
 #include "rules/source_text.h"
 
 namespace sluice::server {
@@ -45,6 +46,24 @@ std::optional<envoy::Question::Override> override_of(const wire::Descriptor& des
   const bool known = unit > 0 && unit <= static_cast<std::int32_t>(envoy::Unit::kYear);
   return envoy::Question::Override{descriptor.limit().requests_per_unit(),
                                    known ? static_cast<envoy::Unit>(unit) : envoy::Unit::kUnknown};
+}
+
+// In the words of Envoy's own service.
+void tell_descriptor(const wire::Descriptor& descriptor, Struct& into) {
+  auto& fields = *into.mutable_fields();
+  ListValue& entries = *fields["entries"].mutable_list_value();
+  for (const wire::Entry& entry : descriptor.entries()) {
+    entries.add_values()->set_string_value(as_utf8(entry.key()) + "=" + as_utf8(entry.value()));
+  }
+  if (const auto limit = override_of(descriptor)) {
+    const auto unit = static_cast<::envoy::type::v3::RateLimitUnit>(limit->unit);
+    fields["limit"].set_string_value(
+        "requests_per_unit:" + std::to_string(limit->requests_per_unit) +
+        " unit:" + ::envoy::type::v3::RateLimitUnit_Name(unit));
+  }
+  if (descriptor.has_hits_addend()) {
+    fields["hitsAddend"].set_number_value(static_cast<double>(descriptor.hits_addend().value()));
+  }
 }
 
 void add_header(rls::RateLimitResponse& response, std::string_view name, std::uint64_t value) {
@@ -128,25 +147,24 @@ void RlsAnswer::add_headers(const EnvoyOptions& options) {
 void merge_metadata(const envoy::Value& metadata, Struct& into) {
   auto& fields = *into.mutable_fields();
   for (const auto& [name, value] : metadata.members) {
-    google::protobuf::Value& out = fields[name];
-    out.Clear();
-    write_value(value, out);
+    const auto [there, is_new] = fields.insert({name, google::protobuf::Value()});
+    google::protobuf::Value& out = there->second;
+    if (is_new) {
+      write_value(value, out);
+    } else if (value.kind == envoy::Value::Kind::kMap && out.has_struct_value()) {
+      merge_metadata(value, *out.mutable_struct_value());
+    }
   }
 }
 
-void tell_request(std::string_view domain, std::span<const envoy::Question> questions,
-                  std::span<const std::size_t> quota_over, Struct& into) {
+void tell_request(const wire::Request& request, std::span<const std::size_t> quota_over,
+                  Struct& into) {
   auto& fields = *into.mutable_fields();
-  fields["domain"].set_string_value(as_utf8(domain));
+  fields["domain"].set_string_value(as_utf8(request.domain()));
+  if (request.hits_addend() != 0) fields["hitsAddend"].set_number_value(request.hits_addend());
   ListValue& descriptors = *fields["descriptors"].mutable_list_value();
-  for (const envoy::Question& question : questions) {
-    Struct& descriptor = *descriptors.add_values()->mutable_struct_value();
-    ListValue& entries = *(*descriptor.mutable_fields())["entries"].mutable_list_value();
-    for (const envoy::Entry& entry : question.entries) {
-      std::string text = as_utf8(entry.key);
-      text.append("=").append(as_utf8(entry.value));
-      entries.add_values()->set_string_value(std::move(text));
-    }
+  for (const wire::Descriptor& descriptor : request.descriptors()) {
+    tell_descriptor(descriptor, *descriptors.add_values()->mutable_struct_value());
   }
   if (quota_over.empty()) return;
   ListValue& over = *fields["quotaModeViolations"].mutable_list_value();

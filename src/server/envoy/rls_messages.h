@@ -45,11 +45,11 @@ class RlsAnswer {
   const Clock& clock_;
 };
 
-// Merges what a descriptor of the file carries along; of members with the same name the later
-// stays.
+// Merges what a descriptor of the file carries along, maps within maps as well; else, of members
+// with the same name, what is there stays.
 void merge_metadata(const envoy::Value& metadata, google::protobuf::Struct& into);
 // Tells the request itself, and which of its descriptors in quota mode are over.
-void tell_request(std::string_view domain, std::span<const envoy::Question> questions,
-                  std::span<const std::size_t> quota_over, google::protobuf::Struct& into);
+void tell_request(const wire::Request& request, std::span<const std::size_t> quota_over,
+                  google::protobuf::Struct& into);
 
 }  // namespace sluice::server

@@ -49,9 +49,11 @@ class RlsService::Impl {
   RlsStatus refuse(std::string_view why) const { return {RlsStatus::kInvalidArgument, why}; }
   RlsStatus status_of(const Answer& answer) const;
   RlsStatus answer(const wire::Request& request, rls::RateLimitResponse& response);
-  RlsStatus answer_envoy(const envoy::Domain& domain, rls::RateLimitResponse& response);
-  RlsStatus answer_native(std::string_view domain, rls::RateLimitResponse& response);
-  void finish(std::string_view domain, RlsAnswer& out, rls::RateLimitResponse& response);
+  RlsStatus answer_envoy(const wire::Request& request, const envoy::Domain& domain,
+                         rls::RateLimitResponse& response);
+  RlsStatus answer_native(const wire::Request& request, rls::RateLimitResponse& response);
+  google::protobuf::Struct& metadata_of(rls::RateLimitResponse& response) const;
+  void finish(const wire::Request& request, RlsAnswer& out, rls::RateLimitResponse& response);
   void take_note(const Answer& answer);
 
   Session session_;
@@ -104,8 +106,8 @@ RlsStatus RlsService::Impl::answer(const wire::Request& request, rls::RateLimitR
   asked_.read(request);
   quota_over_.clear();
   const envoy::Domain* domain = in_force_->config.find(request.domain());
-  return domain != nullptr ? answer_envoy(*domain, response)
-                           : answer_native(request.domain(), response);
+  return domain != nullptr ? answer_envoy(request, *domain, response)
+                           : answer_native(request, response);
 }
 
 RlsStatus RlsService::Impl::status_of(const Answer& answer) const {
@@ -115,7 +117,14 @@ RlsStatus RlsService::Impl::status_of(const Answer& answer) const {
           answer.message};
 }
 
-RlsStatus RlsService::Impl::answer_envoy(const envoy::Domain& domain,
+// Under a name of its own where the request is told beside it, as by Envoy's service.
+google::protobuf::Struct& RlsService::Impl::metadata_of(rls::RateLimitResponse& response) const {
+  auto& all = *response.mutable_dynamic_metadata();
+  if (!keeper_.options().request_metadata) return all;
+  return *(*all.mutable_fields())["metadata"].mutable_struct_value();
+}
+
+RlsStatus RlsService::Impl::answer_envoy(const wire::Request& request, const envoy::Domain& domain,
                                          rls::RateLimitResponse& response) {
   const EnvoyOptions& options = keeper_.options();
   const Answer& answer = request_.decide(domain, asked_.questions, options.consume_on_reject);
@@ -132,17 +141,18 @@ RlsStatus RlsService::Impl::answer_envoy(const envoy::Domain& domain,
     const bool quota = limited && descriptor->quota_mode;
     out.add(status, limited ? descriptor->rate_limit->name : std::string_view(), quota);
     if (quota && status.code == envoy::Code::kOverLimit) quota_over_.push_back(i);
-    if (descriptor != nullptr && !descriptor->metadata.members.empty()) {
-      merge_metadata(descriptor->metadata, *response.mutable_dynamic_metadata());
+    const bool passes = status.code == envoy::Code::kOk;
+    if (passes && descriptor != nullptr && !descriptor->metadata.members.empty()) {
+      merge_metadata(descriptor->metadata, metadata_of(response));
     }
   }
-  finish(domain.name, out, response);
+  finish(request, out, response);
   return {};
 }
 
-RlsStatus RlsService::Impl::answer_native(std::string_view domain,
+RlsStatus RlsService::Impl::answer_native(const wire::Request& request,
                                           rls::RateLimitResponse& response) {
-  const Answer& answer = native_.decide(domain, asked_.questions);
+  const Answer& answer = native_.decide(request.domain(), asked_.questions);
   if (answer.failure != Answer::Failure::kNone) return status_of(answer);
   const bool lets_pass = answer.overall == envoy::Code::kOk || keeper_.options().shadow_mode;
   response.set_overall_code(lets_pass ? rls::RateLimitResponse::OK
@@ -151,16 +161,16 @@ RlsStatus RlsService::Impl::answer_native(std::string_view domain,
   for (std::size_t i = 0; i < answer.statuses.size(); ++i) {
     out.add(answer.statuses[i], native_.names()[i], false);
   }
-  finish(domain, out, response);
+  finish(request, out, response);
   return {};
 }
 
-void RlsService::Impl::finish(std::string_view domain, RlsAnswer& out,
+void RlsService::Impl::finish(const wire::Request& request, RlsAnswer& out,
                               rls::RateLimitResponse& response) {
   const EnvoyOptions& options = keeper_.options();
   if (options.headers) out.add_headers(options);
   if (options.request_metadata) {
-    tell_request(domain, asked_.questions, quota_over_, *response.mutable_dynamic_metadata());
+    tell_request(request, quota_over_, *response.mutable_dynamic_metadata());
   }
 }
 

@@ -19,8 +19,13 @@ descriptors:
   - { key: free, rate_limit: { unlimited: true } }
   - { key: ok, metadata: { ok: true } }
   - { key: q, quota_mode: true, rate_limit: { unit: hour, requests_per_unit: 3 } }
-  - { key: m1, metadata: { tier: gold, n: 1 }, rate_limit: { unit: hour, requests_per_unit: 9 } }
-  - { key: m2, metadata: { tier: { a: [ true ] } }, rate_limit: { unit: hour, requests_per_unit: 9 } }
+  - { key: once, metadata: { once: 1 }, rate_limit: { unit: hour, requests_per_unit: 1 } }
+  - key: m1
+    metadata: { tier: gold, n: 1, deep: { a: 1 } }
+    rate_limit: { unit: hour, requests_per_unit: 9 }
+  - key: m2
+    metadata: { tier: { a: 2 }, deep: { a: 3, b: [ true ] } }
+    rate_limit: { unit: hour, requests_per_unit: 9 }
 )";
 
 constexpr std::string_view kNative = R"(
@@ -172,12 +177,24 @@ TEST_F(ServiceTest, GrantsAQuotaInQuotaMode) {
 TEST_F(ServiceTest, MergesTheMetadataOfWhatMatched) {
   open(kEnvoy);
   EXPECT_FALSE(ask("shop", {"user=1"}).has_dynamic_metadata());
+  EXPECT_TRUE(ask("shop", {"ok=1"}).dynamic_metadata().fields().at("ok").bool_value());
   const RateLimitResponse response = ask("shop", {"m1=1", "m2=1"});
   const auto& fields = response.dynamic_metadata().fields();
   EXPECT_EQ(fields.at("n").number_value(), 1.0);
-  EXPECT_TRUE(ask("shop", {"ok=1"}).dynamic_metadata().fields().at("ok").bool_value());
-  EXPECT_TRUE(
-      fields.at("tier").struct_value().fields().at("a").list_value().values(0).bool_value());
+  EXPECT_EQ(fields.at("tier").string_value(), "gold") << "the first of two that differ stays";
+  const auto& both = fields.at("deep").struct_value().fields();
+  EXPECT_EQ(both.at("a").number_value(), 1.0);
+  EXPECT_TRUE(both.at("b").list_value().values(0).bool_value());
+}
+
+// So that traffic goes where a quota is left.
+TEST_F(ServiceTest, CarriesNoMetadataOfWhatIsOverItsLimit) {
+  open(kEnvoy);
+  EXPECT_TRUE(ask("shop", {"once=1", "m1=1"}).dynamic_metadata().fields().contains("once"));
+  const RateLimitResponse response = ask("shop", {"once=1", "m1=1"});
+  EXPECT_EQ(response.statuses(0).code(), RateLimitResponse::OVER_LIMIT);
+  EXPECT_FALSE(response.dynamic_metadata().fields().contains("once"));
+  EXPECT_TRUE(response.dynamic_metadata().fields().contains("tier"));
 }
 
 TEST_F(ServiceTest, TellsTheTightestLimitInHeadersWhereItIsToldTo) {
@@ -197,13 +214,39 @@ TEST_F(ServiceTest, TellsTheTightestLimitInHeadersWhereItIsToldTo) {
 TEST_F(ServiceTest, TellsTheRequestInMetadataWhereItIsToldTo) {
   open(kEnvoy, kNative, {.request_metadata = true});
   for (int i = 0; i < 3; ++i) ask("shop", {"q=1"});
-  const RateLimitResponse response = ask("shop", {"user=1", "q=1", "q=2"});
+  const RateLimitResponse response = ask("shop", {"user=1", "q=1", "q=2", "m1=1"});
   const auto& fields = response.dynamic_metadata().fields();
   EXPECT_EQ(fields.at("domain").string_value(), "shop");
-  EXPECT_EQ(fields.at("descriptors").list_value().values_size(), 3);
+  EXPECT_FALSE(fields.contains("hitsAddend"));
+  EXPECT_EQ(fields.at("descriptors").list_value().values_size(), 4);
   const auto& first = fields.at("descriptors").list_value().values(0).struct_value().fields();
   EXPECT_EQ(first.at("entries").list_value().values(0).string_value(), "user=1");
+  EXPECT_EQ(first.size(), 1U);
   EXPECT_EQ(fields.at("quotaModeViolations").list_value().values(0).number_value(), 1.0);
+  EXPECT_EQ(fields.at("metadata").struct_value().fields().at("tier").string_value(), "gold");
+  EXPECT_FALSE(fields.contains("tier"));
+}
+
+TEST_F(ServiceTest, TellsWhatARequestBringsAlong) {
+  open(kEnvoy, kNative, {.request_metadata = true});
+  wire::Request request;
+  request.set_domain("shop");
+  request.set_hits_addend(3);
+  auto& descriptor = *request.add_descriptors();
+  auto& entry = *descriptor.add_entries();
+  entry.set_key("x");
+  entry.set_value("y");
+  descriptor.mutable_limit()->set_requests_per_unit(5);
+  descriptor.mutable_limit()->set_unit(3);
+  descriptor.mutable_hits_addend()->set_value(2);
+  ASSERT_EQ(service_->call(request.SerializeAsString(), reply_).code, RlsStatus::kOk);
+  RateLimitResponse response;
+  ASSERT_TRUE(response.ParseFromString(reply_));
+  const auto& fields = response.dynamic_metadata().fields();
+  EXPECT_EQ(fields.at("hitsAddend").number_value(), 3.0);
+  const auto& told = fields.at("descriptors").list_value().values(0).struct_value().fields();
+  EXPECT_EQ(told.at("limit").string_value(), "requests_per_unit:5 unit:HOUR");
+  EXPECT_EQ(told.at("hitsAddend").number_value(), 2.0);
 }
 
 TEST_F(ServiceTest, AnswersOkToAllInShadowMode) {

@@ -17,10 +17,11 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Messages that are not whole yet: of all connections of a loop together.
+// Messages that are not whole yet, and answers that were not read: of all connections of a loop
+// together. More is not taken in then.
 constexpr std::size_t kMostBuffered = std::size_t{64} << 20;
 // Replies of a stream that its client does not read.
-constexpr std::size_t kMostUnread = std::size_t{1} << 20;
+constexpr std::size_t kMostUnread = std::size_t{256} << 10;
 
 constexpr std::string_view kHealthCheckPath = "/grpc.health.v1.Health/Check";
 constexpr std::string_view kHealthWatchPath = "/grpc.health.v1.Health/Watch";
@@ -106,6 +107,7 @@ void Protocol::on_grpc_header(Stream& stream, std::string_view name, std::string
 
 // The header of the call is whole.
 void Protocol::opened(Stream& stream) {
+  stream.opened = true;
   if (!stream.is_post) return refuse(stream, "405", "calls are made by POST");
   if (!stream.is_grpc) return refuse(stream, "415", "expected content-type: application/grpc");
   if (stream.method == Method::kNone) {
@@ -122,7 +124,7 @@ void Protocol::opened(Stream& stream) {
 
 void Protocol::on_data(Stream& stream, std::string_view bytes) {
   if (shared_.buffered + bytes.size() > kMostBuffered) {
-    return end(stream, Code::kResourceExhausted, "too many bytes of unfinished calls");
+    return end(stream, Code::kResourceExhausted, "too many bytes of calls that are not finished");
   }
   stream.in.append(bytes);
   stream.buffered += bytes.size();
@@ -186,6 +188,7 @@ void Protocol::on_whole(Stream& stream) {
 
 void Protocol::call(Stream& stream, std::string_view message) {
   stream.asked.message = message;
+  earn();
   switch (stream.method) {
     case Method::kUnary: return ask(stream);
     case Method::kHealthCheck: {
@@ -251,7 +254,7 @@ void Protocol::reflect(Stream& stream) {
     stream.in.erase(0, size);
     done += size;
     respond(stream);
-    if (stream.out.size() - stream.out_done > kMostUnread) {
+    if (stream.out.size() - stream.out_done > kMostUnread || shared_.buffered > kMostBuffered) {
       return end(stream, Code::kResourceExhausted, "the replies are not read");
     }
     if (!check_prefix(stream)) return;
@@ -283,6 +286,8 @@ void Protocol::tell_health(Stream& stream) {
 
 // Begins the response, or goes on with it.
 void Protocol::respond(Stream& stream) {
+  shared_.buffered += stream.out.size() - stream.unread;
+  stream.unread = stream.out.size();
   if (stream.begun) {
     nghttp2_session_resume_data(session_, stream.id);
     return;
@@ -303,7 +308,6 @@ void Protocol::end(Stream& stream, Code code, std::string_view text) {
   stream.began = now_;  // for who does not read it
   append_percent_encoded(stream.text, text);
   forget_input(stream);
-  if (code == Code::kOk) earn();
   if (stream.begun || !stream.out.empty()) return respond(stream);
   stream.begun = true;
   nghttp2_nv fields[4] = {field(":status", "200"), field("content-type", "application/grpc")};

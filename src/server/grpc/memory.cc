@@ -124,8 +124,8 @@ void* Memory::take_part(std::size_t size, bool zeros) noexcept {
     ++session.parts;
     return young_ + kTable;
   }
-  const std::size_t where = sizeof(Head) + (session.size + sizeof(Head) - 1) / sizeof(Head) *
-                                               sizeof(Head);
+  const std::size_t where =
+      sizeof(Head) + (session.size + sizeof(Head) - 1) / sizeof(Head) * sizeof(Head);
   if (zeros || size < kLeastRoom || where + sizeof(Head) + size > kTable - sizeof(Head)) {
     return nullptr;
   }

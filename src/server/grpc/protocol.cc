@@ -11,11 +11,16 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// What a client may ask for that brings no work (PING, SETTINGS, empty DATA, resets of calls that
-// were not whole): so much at once, so much again with each tick, and some with each call.
+// What a client may send that brings no work (PING, SETTINGS, frames of unknown types, DATA of next
+// to nothing or of calls that are over, resets of calls that were not whole): so much at once, so
+// much again with each tick, and some with each call.
 constexpr int kMostCalm = 2000;
 constexpr int kCalmPerTick = 125;
 constexpr int kCalmPerCall = 4;
+// Data in smaller pieces, but for the last, brings no work either.
+constexpr std::size_t kSmallData = 64;
+// Calls at once of all connections of a loop, as each takes memory until its answer is read.
+constexpr std::size_t kMostCalls = std::size_t{64} << 10;
 // Ticks in which nothing arrives, until a connection counts as idle.
 constexpr int kQuiet = 12;
 constexpr std::int32_t kStreamWindow = 256 << 10;
@@ -52,12 +57,16 @@ struct Callbacks {
     return found;
   }
 
-  static int begin_frame(nghttp2_session*, const nghttp2_frame_hd* frame, void* user) {
+  static bool brings_enough(const nghttp2_frame_hd& data) {
+    return data.length >= kSmallData || (data.flags & NGHTTP2_FLAG_END_STREAM) != 0;
+  }
+
+  static int begin_frame(nghttp2_session* session, const nghttp2_frame_hd* frame, void* user) {
     switch (frame->type) {
       case NGHTTP2_HEADERS:
       case NGHTTP2_RST_STREAM: return 0;
       case NGHTTP2_DATA:
-        if (frame->length > 0 || (frame->flags & NGHTTP2_FLAG_END_STREAM) != 0) return 0;
+        if (brings_enough(*frame) && stream(session, frame->stream_id, user) != nullptr) return 0;
         break;
       default: break;
     }
@@ -92,11 +101,11 @@ struct Callbacks {
       return 0;
     }
     Stream* const of = stream(session, frame->hd.stream_id, user);
-    if (of == nullptr) return 0;
     if (frame->hd.type == NGHTTP2_RST_STREAM) {
-      if (!of->whole) protocol.spend();
+      if (of == nullptr || !of->whole) protocol.spend();
       return 0;
     }
+    if (of == nullptr) return 0;
     of->whole = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
     if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
       protocol.opened(*of);
@@ -255,14 +264,20 @@ void Protocol::tick(SteadyTime now) {
       stream->began = SteadyTime::max() - bounds.write_timeout;  // once
     } else if (now >= stream->deadline) {
       end(*stream, Code::kDeadlineExceeded, "the call's own deadline has passed");
-    } else if (!stream->whole && stream->method != Method::kReflection &&
-               now - stream->began >= bounds.body_timeout) {
+    } else if (late(*stream)) {
       shared_.recorder.add(metrics::Event::kTimedOut);
       end(*stream, Code::kDeadlineExceeded, "the call did not arrive in time");
     } else if (stream->method == Method::kHealthWatch && stream->begun) {
       tell_health(*stream);
     }
   }
+}
+
+// Whether what is to come of the call takes too long.
+bool Protocol::late(const Stream& stream) const {
+  if (!stream.opened) return now_ - stream.began >= shared_.bounds.header_timeout;
+  if (stream.whole || stream.method == Method::kReflection) return false;
+  return now_ - stream.began >= shared_.bounds.body_timeout;
 }
 
 void Protocol::ping() {
@@ -289,7 +304,7 @@ void Protocol::finish() {
 }
 
 Stream* Protocol::open(std::int32_t id) {
-  if (open_ >= shared_.most_streams) return nullptr;
+  if (open_ >= shared_.most_streams || shared_.streams.in_use() >= kMostCalls) return nullptr;
   Stream& stream = shared_.streams.take();
   stream.protocol = this;
   stream.id = id;
@@ -308,6 +323,7 @@ void Protocol::close(Stream& stream) {
   --open_;
   if (recent_ == &stream) recent_ = nullptr;
   forget_input(stream);
+  shared_.buffered -= std::exchange(stream.unread, 0);
   stream.protocol = nullptr;
   if (!stream.asking) shared_.streams.give_back(stream);
 }

@@ -42,10 +42,11 @@ struct Shared {
   Behind behind;
   std::vector<std::string_view> paths;  // of the methods behind; literals
   metrics::Recorder& recorder;
-  const std::atomic<bool>& serving;  // what Health says
+  const std::atomic<bool>& serving;                             // what Health says
   std::unique_ptr<Memory> memory = std::make_unique<Memory>();  // of the sessions
   Streams streams = {};
-  std::size_t buffered = 0;  // bytes of calls that are not whole yet, of all connections
+  // Bytes of calls that are not whole yet, and of answers that were not read, of all connections.
+  std::size_t buffered = 0;
   Reply reply = {};
   std::string input = {};   // room to read into, for whoever is reading
   std::string output = {};  // and for what is about to be sent
@@ -118,6 +119,7 @@ class Protocol {
   void refuse(Stream& stream, std::string_view status, std::string_view text);
   void end(Stream& stream, Code code, std::string_view text);
   void forget_input(Stream& stream);
+  bool late(const Stream& stream) const;
   void spend(int cost = 1);
   void earn();
 

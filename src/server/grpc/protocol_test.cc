@@ -39,6 +39,58 @@ class Echo final : public Handler {
   std::vector<fiber::Wait*>* waits_;
 };
 
+std::string frame(int type, int flags, int stream, std::string_view payload) {
+  const auto byte = [](std::size_t value) { return static_cast<char>(value & 0xff); };
+  const auto size = payload.size();
+  const auto id = static_cast<std::size_t>(stream);
+  std::string out = {byte(size >> 16),
+                     byte(size >> 8),
+                     byte(size),
+                     static_cast<char>(type),
+                     static_cast<char>(flags),
+                     byte(id >> 24),
+                     byte(id >> 16),
+                     byte(id >> 8),
+                     byte(id)};
+  return out.append(payload);
+}
+
+// A field without compression or index.
+std::string literal(std::string_view name, std::string_view value) {
+  std::string out(1, '\0');
+  for (const std::string_view text : {name, value}) {
+    out.push_back(static_cast<char>(text.size()));
+    out.append(text);
+  }
+  return out;
+}
+
+std::string fields_of(const char* path) {
+  std::string out;
+  for (const auto& [name, value] : TestClient::fields(path)) out += literal(name, value);
+  return out;
+}
+
+// A client that greets, and then sends what it is told.
+class Raw {
+ public:
+  Raw(Protocol& protocol, SteadyTime now) : protocol_(protocol), now_(now) {
+    send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(NGHTTP2_SETTINGS, 0, 0, ""));
+    said = 0;
+  }
+  void send(std::string_view bytes) {
+    protocol_.take(bytes, now_);
+    std::string out;
+    protocol_.write(out, std::size_t{1} << 20);
+    said += out.size();
+  }
+  std::size_t said = 0;  // by the server
+
+ private:
+  Protocol& protocol_;
+  SteadyTime now_;
+};
+
 class ProtocolTest : public ::testing::Test, public Protocol::Owner {
  protected:
   ProtocolTest() { bounds_.body_bytes = 100'000; }
@@ -338,12 +390,131 @@ TEST_F(ProtocolTest, TellsWhoSpeaksAnotherProtocol) {
   EXPECT_TRUE(protocol_->ended());
 }
 
-TEST_F(ProtocolTest, GivesNothingToReadersThatOpenNoWindowAndCutsThem) {
-  auto& answer = ask(kEcho, std::string(90'000, 'x'));
-  EXPECT_EQ(status(answer), "0") << "the test's client opens its window";
-  protocol_->tick(now_ + bounds_.write_timeout);
-  talk();
+TEST_F(ProtocolTest, CutsAnswersThatTheirReadersOpenNoWindowFor) {
+  TestClient reader(0);
+  const auto id = reader.call(kEcho, std::string(90'000, 'x'));
+  const auto talk_at = [&](SteadyTime when) {
+    protocol_->tick(when);
+    for (std::string words = reader.output();; words = reader.output()) {
+      if (!words.empty()) protocol_->take(words, now_);
+      std::string out;
+      protocol_->write(out, 1 << 20);
+      if (words.empty() && out.empty()) return;
+      reader.take(out);
+    }
+  };
+  talk_at(now_);
+  EXPECT_EQ(reader.answers[id].fields[":status"], "200");
+  EXPECT_GE(shared_->buffered, 90'000U) << "the answer waits, and counts";
+  talk_at(now_ + bounds_.write_timeout - milliseconds(1));
+  EXPECT_FALSE(reader.answers[id].ended);
+  talk_at(now_ + bounds_.write_timeout);
+  EXPECT_TRUE(reader.answers[id].ended);
+  EXPECT_EQ(reader.answers[id].error, NGHTTP2_CANCEL);
+  EXPECT_EQ(reader.answers[id].data, "");
+  EXPECT_EQ(shared_->streams.in_use(), 0U);
+  EXPECT_EQ(shared_->buffered, 0U);
+}
+
+TEST_F(ProtocolTest, TakesNoMoreInWhileTooMuchIsUnread) {
+  bounds_.body_bytes = std::size_t{32} << 20;
+  TestClient reader(0);
+  std::vector<std::int32_t> ids;
+  for (int i = 0; i < 4; ++i) {
+    ids.push_back(reader.call(kEcho, std::string(std::size_t{20} << 20, 'x')));
+    for (std::string words = reader.output(); !words.empty(); words = reader.output()) {
+      protocol_->take(words, now_);
+      std::string out;
+      protocol_->write(out, 1 << 20);
+      reader.take(out);
+    }
+    EXPECT_LE(shared_->buffered, std::size_t{65} << 20);
+  }
+  EXPECT_EQ(reader.answers[ids.back()].fields["grpc-status"], "8");
+}
+
+TEST_F(ProtocolTest, EndsHeadersThatDoNotEnd) {
+  for (const char* path : {kEcho, kReflection}) {
+    start(*handler_);
+    Raw raw(*protocol_, now_);
+    // A header without the flag that says that it is whole.
+    raw.send(frame(NGHTTP2_HEADERS, 0, 1, fields_of(path)));
+    EXPECT_EQ(protocol_->open_streams(), 1U);
+    for (int i = 0; i < 20; ++i) raw.send(frame(NGHTTP2_CONTINUATION, 0, 1, literal("a", "b")));
+    protocol_->tick(now_ + bounds_.header_timeout - milliseconds(1));
+    raw.send("");
+    EXPECT_EQ(protocol_->open_streams(), 1U);
+    protocol_->tick(now_ + bounds_.header_timeout);
+    raw.send("");
+    EXPECT_EQ(protocol_->open_streams(), 0U) << path;
+  }
+}
+
+struct Flood {
+  const char* name;
+  std::string before;
+  std::string again;  // and again
+};
+
+TEST_F(ProtocolTest, StopsFloodsOfFramesThatBringNoWork) {
+  const std::string open = frame(NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 1, fields_of(kEcho));
+  const std::string over = open + frame(NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, 1, message("a"));
+  const std::string one("\0\0\0\1", 4);
+  const Flood floods[] = {
+      {"unknown types", "", frame(0x42, 0xff, 0, "whatever")},
+      {"unknown types of a stream", open, frame(0x42, 0, 1, "")},
+      {"pings", "", frame(NGHTTP2_PING, 0, 0, "12345678")},
+      {"answers to no ping", "", frame(NGHTTP2_PING, NGHTTP2_FLAG_ACK, 0, "12345678")},
+      {"settings", "", frame(NGHTTP2_SETTINGS, 0, 0, std::string("\0\4\0\0\xff\xff", 6))},
+      {"windows", "", frame(NGHTTP2_WINDOW_UPDATE, 0, 0, one)},
+      {"windows of a stream", open, frame(NGHTTP2_WINDOW_UPDATE, 0, 1, one)},
+      {"priorities", "", frame(NGHTTP2_PRIORITY, 0, 3, std::string("\0\0\0\0\1", 5))},
+      {"empty data", open, frame(NGHTTP2_DATA, 0, 1, "")},
+      {"data of padding", open,
+       frame(NGHTTP2_DATA, NGHTTP2_FLAG_PADDED, 1,
+             "\x03"
+             "abc")},
+      {"data byte by byte", open, frame(NGHTTP2_DATA, 0, 1, "a")},
+      {"data of a call that is over", over, frame(NGHTTP2_DATA, 0, 1, std::string(100, 'a'))},
+      {"resets of a call that is over", over, frame(NGHTTP2_RST_STREAM, 0, 1, one)},
+      {"goodbyes", "", frame(NGHTTP2_GOAWAY, 0, 0, std::string(8, '\0'))},
+      {"fields", frame(NGHTTP2_HEADERS, 0, 1, fields_of(kEcho)),
+       frame(NGHTTP2_CONTINUATION, 0, 1, literal("a", "b"))},
+      {"empty fields", frame(NGHTTP2_HEADERS, 0, 1, fields_of(kEcho)),
+       frame(NGHTTP2_CONTINUATION, 0, 1, "")},
+  };
+  for (const Flood& flood : floods) {
+    start(*handler_);
+    Raw raw(*protocol_, now_);
+    raw.send(flood.before);
+    int sent = 0;
+    while (sent < 5000 && !protocol_->ended()) {
+      raw.send(flood.again);
+      ++sent;
+    }
+    EXPECT_TRUE(protocol_->ended()) << flood.name;
+    EXPECT_GE(raw.said, 9U) << flood.name;
+    EXPECT_LE(raw.said, 200'000U) << flood.name;
+  }
+}
+
+TEST_F(ProtocolTest, LetsWhatIsUsualBetweenCallsBe) {
+  for (int i = 0; i < 5000; ++i) {
+    client_.ping();
+    EXPECT_EQ(status(ask(kEcho, "fail")), "3");
+  }
   EXPECT_TRUE(client_.goaways.empty());
+}
+
+TEST_F(ProtocolTest, GivesNoMoreCallsAtOnceThanItSaid) {
+  start_with_workers(1);
+  start(*workers_, 3);
+  Raw raw(*protocol_, now_);
+  for (int i = 0; i < 100; ++i) {
+    raw.send(frame(NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 2 * i + 1, fields_of(kEcho)));
+    EXPECT_LE(protocol_->open_streams(), 3U);
+    EXPECT_LE(shared_->streams.in_use(), 3U);
+  }
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ struct StreamState {
   bool bad_timeout = false;   // grpc-timeout is malformed
   bool gzip = false;          // grpc-encoding says so
   bool bad_encoding = false;  // grpc-encoding says something else
+  bool opened = false;        // its header is whole
   bool whole = false;         // the client has sent everything
   bool asking = false;        // a handler is at it, or will be
   bool begun = false;         // a response was submitted
@@ -45,6 +46,7 @@ struct StreamState {
   bool serving_seen = false;  // and what it was told last
   std::size_t header_bytes = 0;
   std::size_t buffered = 0;  // how much of `in` is counted
+  std::size_t unread = 0;    // and of `out`
   std::size_t out_done = 0;  // how much of `out` has been sent
   SteadyTime began{};
   SteadyTime deadline = SteadyTime::max();  // the client's

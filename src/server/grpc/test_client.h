@@ -26,7 +26,9 @@ class TestClient {
     std::uint32_t error = 0;  // of a reset
   };
 
-  TestClient() {
+  // `window`: how many bytes of each answer it takes before it asks for more, which it does unless
+  // that is 0.
+  explicit TestClient(std::uint32_t window = 65'535) {
     nghttp2_session_callbacks* calls = nullptr;
     nghttp2_session_callbacks_new(&calls);
     nghttp2_session_callbacks_set_on_header_callback(calls, on_header);
@@ -35,7 +37,8 @@ class TestClient {
     nghttp2_session_callbacks_set_on_frame_recv_callback(calls, on_frame);
     nghttp2_session_client_new(&session_, calls, this);
     nghttp2_session_callbacks_del(calls);
-    nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, nullptr, 0);
+    const nghttp2_settings_entry setting{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, window};
+    nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, &setting, 1);
   }
   ~TestClient() { nghttp2_session_del(session_); }
   TestClient(const TestClient&) = delete;

@@ -7,9 +7,22 @@
 
 namespace sluice::server::resp {
 
+// A whole number of a few digits without a sign or leading zeros, as most are; else nothing.
+constexpr std::optional<std::int64_t> small_number(std::string_view text) noexcept {
+  constexpr std::size_t kMostDigits = 9;
+  if (text.empty() || text.size() > kMostDigits || text.front() == '0') return {};
+  std::int64_t number = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') return {};
+    number = number * 10 + (c - '0');
+  }
+  return number;
+}
+
 // A whole number as Redis reads one: no sign but '-', no leading zeros, no spaces; absent where it
 // is none or needs more than 64 bits.
 inline std::optional<std::int64_t> whole_number(std::string_view text) noexcept {
+  if (const auto small = small_number(text)) return small;
   const bool negative = !text.empty() && text.front() == '-';
   const std::string_view digits = text.substr(negative ? 1 : 0);
   if (digits.empty() || (digits.front() == '0' && (negative || digits.size() > 1))) return {};
