@@ -5,6 +5,7 @@
 
 #include "core/period.h"
 #include "envoy/config.h"
+#include "envoy/go_yaml.h"
 #include "envoy/metadata.h"
 #include "envoy/schema.h"
 #include "rules/diagnostics.h"
@@ -310,7 +311,9 @@ Expected<Config, std::vector<RuleError>> Config::parse(std::span<const RuleText>
     diagnostics.emplace_back(sources.emplace_back(file.yaml), file.file);
     rules::Document document;
     rules::read_yaml(diagnostics.back(), document, kYaml);
-    if (document.root != nullptr) loader.read(*document.root, diagnostics.back());
+    if (document.root == nullptr) continue;
+    read_as_yaml_1_1(document, diagnostics.back());
+    loader.read(*document.root, diagnostics.back());
   }
   std::vector<RuleError> errors;
   for (Diagnostics& of_file : diagnostics) {
