@@ -163,8 +163,6 @@ class Server::Impl {
   std::deque<Loop> loops_;
   std::uint64_t followed_version_ = 0;
   std::uint64_t followed_envoy_ = 0;
-  std::atomic<std::uint64_t> envoy_refusals_{0};
-  std::atomic<bool> envoy_refused_{false};  // the newest reading
   std::size_t draining_loops_ = 0;
   bool draining_ = false;
 };
@@ -195,13 +193,15 @@ void Server::Impl::add_metrics() {
                       [this, number] { return number(keeper_->version()); });
   registry_.add_counter(
       "sluice_rules_reloads_total", "Reloads that changed the rules.",
-      [this, number] { return number(keeper_->status().reloads + envoy_->version() - 1); });
+      [this, number] { return number(keeper_->status().reloads + envoy_->status().reloads); });
   registry_.add_counter(
       "sluice_rules_reload_failures_total", "Reloads that were refused; the rules in force stayed.",
-      [this, number] { return number(keeper_->status().failures + envoy_refusals_); });
+      [this, number] { return number(keeper_->status().failures + envoy_->status().failures); });
   registry_.add_gauge("sluice_rules_last_reload_successful",
                       "0 while the newest reading of the rules was refused, else 1.", [this] {
-                        return keeper_->status().last_errors.empty() && !envoy_refused_ ? 1. : 0.;
+                        const bool right = keeper_->status().last_errors.empty() &&
+                                           envoy_->status().last_errors.empty();
+                        return right ? 1. : 0.;
                       });
   registry_.add_table("sluice_envoy_decisions_total",
                       "Answers of the limits of Envoy's files, by the descriptor.",
@@ -401,13 +401,11 @@ Expected<bool, RulesKeeper::Errors> Server::Impl::reload() {
 // Adds to what the rules' files came to.
 void Server::Impl::reload_envoy(Expected<bool, RulesKeeper::Errors>& changed) {
   auto read = envoy_->reload();
-  envoy_refused_ = !read.has_value();
   if (read) {
     if (*read) log_.info("new files of Envoy's are in force", {{"version", envoy_->version()}});
     if (*read && changed) changed = true;
     return;
   }
-  ++envoy_refusals_;
   for (const RuleError& error : read.error()) {
     log_.error("Envoy's files stay as they are", {{"why", error.to_string()}});
   }
@@ -432,6 +430,7 @@ ServerStatus Server::Impl::status() const {
   out.doors.push_back({"resp", name_of(resp_), resp_common_.connections});
   out.doors.push_back({"admin", name_of(admin_), admin_connections_});
   stores_->describe(out);
+  if (envoy_->has_files()) out.envoy = envoy_->status();
   return out;
 }
 

@@ -39,13 +39,27 @@ void write_rules(JsonWriter& json, const RulesStatus& rules) {
   json.end_object();
 }
 
+void write_envoy(JsonWriter& json, const EnvoyStatus& envoy) {
+  json.key("envoy").begin_object().key("sources").begin_array();
+  for (const std::string& source : envoy.sources) json.value(source);
+  json.end_array()
+      .member("domains", std::uint64_t{envoy.domains})
+      .member("limits", std::uint64_t{envoy.limits})
+      .member("reloads", envoy.reloads)
+      .member("failures", envoy.failures);
+  write_errors(json.key("last_errors"), envoy.last_errors);
+  json.end_object();
+}
+
 }  // namespace
 
 void show_status(const Call& call) {
   JsonWriter json;
   json.begin_object();
-  write_server(json, call.parts.status());
+  const ServerStatus status = call.parts.status();
+  write_server(json, status);
   write_rules(json, call.parts.rules.status());
+  if (status.envoy) write_envoy(json, *status.envoy);
   answer(call.response, 200, json.end_object());
 }
 

@@ -3,9 +3,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "server/envoy/envoy_status.h"
 
 namespace sluice::server {
 
@@ -26,6 +29,7 @@ struct ServerStatus {
   std::string store = {};     // "memory" or "redis"
   std::string store_at = {};  // its URL, without passwords; empty for memory
   std::vector<std::pair<std::string, std::uint64_t>> store_numbers = {};  // {"keys", 12}, ...
+  std::optional<EnvoyStatus> envoy = {};  // where Envoy's files were given
 };
 
 }  // namespace sluice::server

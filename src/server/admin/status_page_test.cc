@@ -32,6 +32,24 @@ TEST_F(StatusPage, TellsOfTheServerAndItsRules) {
                 "\n");
 }
 
+TEST_F(StatusPage, TellsOfEnvoysFilesWhereThereAreAny) {
+  open({rules_named("r")});
+  status_.envoy = EnvoyStatus{.sources = {"/etc/envoy"},
+                              .domains = 2,
+                              .limits = 3,
+                              .reloads = 1,
+                              .failures = 1,
+                              .last_errors = {{"/etc/envoy/a.yaml", 1, 2, "wrong", "right"}}};
+  const Answered answered = get("/v1/status");
+  const auto& envoy = answered.json().at("envoy");
+  EXPECT_EQ(envoy.at("sources").at(0).as_string(), "/etc/envoy");
+  EXPECT_EQ(envoy.at("domains"), 2);
+  EXPECT_EQ(envoy.at("limits"), 3);
+  EXPECT_EQ(envoy.at("reloads"), 1);
+  EXPECT_EQ(envoy.at("failures"), 1);
+  EXPECT_EQ(envoy.at("last_errors").at(0).at("column"), 2);
+}
+
 TEST_F(StatusPage, TellsWhyTheFilesWereRefusedUntilTheyAreRight) {
   open({rules_named("r")});
   folder_.write("0.yaml", "version: 9\nrules: []\n");

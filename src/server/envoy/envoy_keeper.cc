@@ -8,7 +8,7 @@ Expected<std::unique_ptr<EnvoyKeeper>, EnvoyKeeper::Errors> EnvoyKeeper::open(
     std::vector<std::string> paths, EnvoyOptions options, const RuleTerms& terms) {
   std::unique_ptr<EnvoyKeeper> keeper(new EnvoyKeeper(std::move(paths), std::move(options), terms));
   if (!keeper->has_files()) return keeper;
-  auto read = keeper->reload();
+  auto read = keeper->adopt(read_files(keeper->paths_));
   if (!read) return Unexpected{std::move(read.error())};
   return keeper;
 }
@@ -24,7 +24,12 @@ Expected<std::unique_ptr<EnvoyKeeper>, EnvoyKeeper::Errors> EnvoyKeeper::open_te
 Expected<bool, EnvoyKeeper::Errors> EnvoyKeeper::reload() {
   const std::lock_guard changing(change_mutex_);
   if (!has_files()) return false;
-  return adopt(read_files(paths_));
+  auto changed = adopt(read_files(paths_));
+  const std::lock_guard lock(mutex_);
+  last_errors_ = changed ? Errors() : changed.error();
+  if (!changed) ++failures_;
+  if (changed && *changed) ++reloads_;
+  return changed;
 }
 
 Expected<bool, EnvoyKeeper::Errors> EnvoyKeeper::adopt(FilesRead read) {
@@ -59,6 +64,13 @@ bool EnvoyKeeper::changed_on_disk() {
 std::shared_ptr<EnvoyInForce> EnvoyKeeper::current() const {
   const std::lock_guard lock(mutex_);
   return in_force_;
+}
+
+EnvoyStatus EnvoyKeeper::status() const {
+  const std::lock_guard lock(mutex_);
+  const envoy::Config& config = in_force_->config;
+  return {paths_,      config.domains().size(), config.limited().size(), reloads_, failures_,
+          last_errors_};
 }
 
 std::vector<EnvoyCounts::Row> EnvoyKeeper::counted() const {

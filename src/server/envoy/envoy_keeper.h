@@ -10,6 +10,7 @@
 
 #include "envoy/config.h"
 #include "server/envoy/envoy_counts.h"
+#include "server/envoy/envoy_status.h"
 #include "server/rules/rules_files.h"
 #include "sluice/expected.h"
 #include "sluice/rules.h"
@@ -61,6 +62,7 @@ class EnvoyKeeper {
   bool changed_on_disk();
 
   std::shared_ptr<EnvoyInForce> current() const;
+  EnvoyStatus status() const;
   std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
   const EnvoyOptions& options() const noexcept { return options_; }
   bool has_files() const noexcept { return !paths_.empty(); }
@@ -82,6 +84,9 @@ class EnvoyKeeper {
   std::atomic<std::size_t> stripes_{0};
 
   mutable std::mutex mutex_;  // held for moments
+  std::uint64_t reloads_ = 0;
+  std::uint64_t failures_ = 0;
+  Errors last_errors_;
   std::shared_ptr<EnvoyInForce> in_force_ = std::make_shared<EnvoyInForce>(envoy::Config());
   mutable std::vector<std::shared_ptr<EnvoyInForce>> retired_;  // that somebody may still count by
   mutable EnvoyCounts::Sums kept_;                              // of those that nobody does

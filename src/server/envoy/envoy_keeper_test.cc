@@ -47,6 +47,12 @@ TEST(EnvoyKeeper, KeepsWhatIsInForceWhereNewFilesAreWrong) {
   EXPECT_FALSE((*keeper)->reload());
   EXPECT_NE((*keeper)->current()->config.find("a"), nullptr);
   EXPECT_EQ((*keeper)->version(), 2U);
+  EXPECT_EQ((*keeper)->status().failures, 1U);
+  EXPECT_EQ((*keeper)->status().last_errors.size(), 1U);
+  folder.write("a.yaml", domain_of("b"));
+  EXPECT_TRUE(*(*keeper)->reload());
+  EXPECT_TRUE((*keeper)->status().last_errors.empty());
+  EXPECT_EQ((*keeper)->status().reloads, 1U);
 }
 
 TEST(EnvoyKeeper, SeesFilesThatChangeOnceTheyHaveStoodStill) {

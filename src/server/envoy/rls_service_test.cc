@@ -110,6 +110,19 @@ TEST_F(ServiceTest, GoesByTheLimitOfTheRequest) {
   EXPECT_FALSE(ask(request).statuses(0).has_current_limit());
 }
 
+TEST_F(ServiceTest, RefusesALimitOfTheRequestWithAUnitThatIsNone) {
+  open(kEnvoy);
+  for (const int unit : {-1, 0, 7, 100}) {  // those of requests have no week
+    auto request = request_of("shop", {"user=anna"});
+    request.mutable_descriptors(0)->mutable_limit()->set_requests_per_unit(7);
+    request.mutable_descriptors(0)->mutable_limit()->set_unit(
+        static_cast<::envoy::type::v3::RateLimitUnit>(unit));
+    ask(request);
+    EXPECT_EQ(status_.code, RlsStatus::kInvalidArgument) << unit;
+    EXPECT_EQ(status_.message, "descriptors[0].limit.unit is unknown; expected SECOND to YEAR");
+  }
+}
+
 TEST_F(ServiceTest, RefusesWhatIsNoRequest) {
   open(kEnvoy);
   ask("", {"user=anna"});
@@ -247,6 +260,27 @@ TEST_F(ServiceTest, TellsWhatARequestBringsAlong) {
   const auto& told = fields.at("descriptors").list_value().values(0).struct_value().fields();
   EXPECT_EQ(told.at("limit").string_value(), "requests_per_unit:5 unit:HOUR");
   EXPECT_EQ(told.at("hitsAddend").number_value(), 2.0);
+}
+
+// As Envoy's own service, for those who rely on it.
+TEST_F(ServiceTest, TakesOfEachByItselfWhereItConsumesOnReject) {
+  open(kEnvoy, kNative, {.consume_on_reject = true});
+  ask("shop", {"user=1", "user=1"});
+  const RateLimitResponse denied = ask("shop", {"path=/api/x", "user=1"});
+  EXPECT_EQ(denied.overall_code(), RateLimitResponse::OVER_LIMIT);
+  EXPECT_EQ(denied.statuses(0).limit_remaining(), 4U);
+  auto request = request_of("shop", {"path=/api/x"});
+  request.set_hits_addend(5);
+  EXPECT_EQ(ask(request).overall_code(), RateLimitResponse::OVER_LIMIT);
+  EXPECT_EQ(ask("shop", {"path=/api/x"}).overall_code(), RateLimitResponse::OVER_LIMIT);
+}
+
+// Native rules have one way to decide.
+TEST_F(ServiceTest, TakesAllOrNothingByNativeRulesAlsoWhereItConsumesOnReject) {
+  open(kEnvoy, kNative, {.consume_on_reject = true});
+  ask("native", {"user=a"});
+  ask("native", {"user=a,path=/x", "user=a"});
+  EXPECT_EQ(ask("native", {"user=a,path=/x"}).statuses(0).limit_remaining(), 2U);
 }
 
 TEST_F(ServiceTest, AnswersOkToAllInShadowMode) {
