@@ -41,7 +41,8 @@ TEST_F(StatusPage, TellsOfEnvoysFilesWhereThereAreAny) {
                               .failures = 1,
                               .last_errors = {{"/etc/envoy/a.yaml", 1, 2, "wrong", "right"}}};
   const Answered answered = get("/v1/status");
-  const auto& envoy = answered.json().at("envoy");
+  const auto json = answered.json();
+  const auto& envoy = json.at("envoy");
   EXPECT_EQ(envoy.at("sources").at(0).as_string(), "/etc/envoy");
   EXPECT_EQ(envoy.at("domains"), 2);
   EXPECT_EQ(envoy.at("limits"), 3);
