@@ -241,11 +241,13 @@ def doors_on_redis(options, folder, servers, seconds, rounds, request):
     words = ["RL.LIMIT", "user:__rand_int__", "token_bucket", "1000000000", "1s"]
     count = 2_000 if options.smoke else 60_000
     for name, ask in (
-            ("resp", lambda: redis_benchmark(own, words, 1, count, clients=64, keys=1000)[0]),
+            ("resp -P 1", lambda: redis_benchmark(own, words, 1, count, clients=64, keys=1000)[0]),
+            ("resp -P 16", lambda: redis_benchmark(own, words, 16, count * 2, clients=64, keys=1000)[0]),
             ("grpc", lambda: h2load(own, 8, seconds, request)[0])):
         ratio, _ = compare(f"{name} on Redis / the store alone", lambda: on_redis(redis, ask),
                            lambda: on_redis(redis, lambda: store_alone(options.programs, redis, seconds)),
                            rounds)
+        name = name.replace(" -", "-").replace(" ", "")
         promise(f"{name}-on-redis-over-the-store", f"{ratio:.2f}", ">=0.9", ratio >= 0.9)
 
 

@@ -243,6 +243,25 @@ descriptors:
   EXPECT_FALSE(passes({{{{"read", ""}}}}));
 }
 
+// As by Envoy's service: what is dropped itself still replaces.
+TEST_F(DecideTest, DropsWhatAReplacedLimitReplacesToo) {
+  use(R"(
+domain: d
+descriptors:
+  - { key: a, rate_limit: { name: a, unit: minute, requests_per_unit: 0 } }
+  - key: b
+    rate_limit: { name: b, unit: minute, requests_per_unit: 0, replaces: [ { name: a } ] }
+  - key: c
+    rate_limit: { name: c, unit: minute, requests_per_unit: 9, replaces: [ { name: b } ] }
+)");
+  EXPECT_FALSE(passes({{{{"a", ""}}}, {{{"b", ""}}}}));
+  const Answer& answer = decide({{{{"a", ""}}}, {{{"c", ""}}}, {{{"b", ""}}}});
+  EXPECT_EQ(answer.overall, Code::kOk);
+  EXPECT_FALSE(answer.statuses[0].limit.has_value());
+  EXPECT_EQ(answer.statuses[1].remaining, 8U);
+  EXPECT_FALSE(answer.statuses[2].limit.has_value());
+}
+
 TEST_F(DecideTest, CountsAndLetsPassInShadowMode) {
   use(R"(
 domain: d
@@ -436,7 +455,8 @@ domain: d
 descriptors:
   - { key: a, rate_limit: { unit: minute, requests_per_unit: 5 } }
   - { key: b, rate_limit: { unit: minute, requests_per_unit: 8 } }
-  - { key: c, value: "x*", share_threshold: true, rate_limit: { unit: minute, requests_per_unit: 13 } }
+  - { key: c, value: "x*", share_threshold: true,
+      rate_limit: { unit: minute, requests_per_unit: 13 } }
 )");
   std::mt19937 random(7);
   const std::string_view keys[] = {"a", "b", "c"};

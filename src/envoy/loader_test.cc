@@ -118,7 +118,17 @@ TEST(Loader, ReadsTwoHundredLevels) {
   EXPECT_EQ(config.limited().size(), 1U);
 }
 
-// Every file that the contract refuses: what is told of it, at which place.
+TEST(Loader, RefusesWhatIsNestedBeyondAnyUse) {
+  std::string yaml = "domain: d\ndescriptors: ";
+  for (int i = 0; i < 5000; ++i) yaml += "[ { key: k, descriptors: ";
+  yaml += "[]";
+  for (int i = 0; i < 5000; ++i) yaml += " } ]";
+  const Errors errors = errors_of(yaml);
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_NE(errors[0].find("nested"), std::string::npos) << errors[0];
+}
+
+// Every file that is refused: what is told of it, at which place.
 struct Refused {
   std::string_view yaml;
   std::string_view error;

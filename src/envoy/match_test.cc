@@ -100,7 +100,8 @@ TEST(Counter, OfAWildcardIsOneForEachValueUnlessTheyShareOne) {
 domain: d
 descriptors:
   - { key: a, value: "x*", rate_limit: { unit: second, requests_per_unit: 1 } }
-  - { key: a, value: "y*", share_threshold: true, rate_limit: { unit: second, requests_per_unit: 1 } }
+  - { key: a, value: "y*", share_threshold: true,
+      rate_limit: { unit: second, requests_per_unit: 1 } }
   - key: b
     value: "z*"
     share_threshold: true
@@ -124,7 +125,8 @@ descriptors:
     descriptors: [ { key: b, rate_limit: { unit: second, requests_per_unit: 1 } } ]
   - { key: a_b, rate_limit: { unit: second, requests_per_unit: 1 } }
   - { key: a=b, rate_limit: { unit: second, requests_per_unit: 1 } }
-  - { key: "a", value: "s*", share_threshold: true, rate_limit: { unit: second, requests_per_unit: 1 } }
+  - { key: "a", value: "s*", share_threshold: true,
+      rate_limit: { unit: second, requests_per_unit: 1 } }
 )");
   const std::vector<Entries> all{
       {{"a", "b"}},

@@ -383,6 +383,11 @@ Expected<bool, RulesKeeper::Errors> Server::Impl::reload() {
   if (const auto read = token_.reload(); !read) {
     log_.error("the token stays as it is", {{"why", read.error()}});
   }
+  if (grpc_common_.tls) {
+    if (const auto read = grpc_common_.tls->reload(); !read) {
+      log_.error("gRPC's certificate stays as it is", {{"why", read.error()}});
+    }
+  }
   auto changed = keeper_->reload();
   if (!changed) {
     for (const RuleError& error : changed.error()) {

@@ -11,8 +11,8 @@ namespace sluice::server {
 // `sluice serve`: the listeners, their event loops, the rules and their reloading, and the end.
 //
 // SIGTERM and SIGINT drain it: nothing new is accepted, what was accepted is answered. A second
-// one ends it at once. SIGHUP reads the rules and the token again. One in a process, as it takes
-// its signals. Ownership: owns its threads, which end with run().
+// one ends it at once. SIGHUP reads the rules, the token and gRPC's certificate again. One in a
+// process, as it takes its signals. Ownership: owns its threads, which end with run().
 class Server {
  public:
   // Reads the rules and listens. Errors: lines that say what is wrong.

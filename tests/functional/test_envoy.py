@@ -107,6 +107,20 @@ class Envoy(harness.ServerTest):
         self.assertEqual(answers[1].json["overallCode"], "OVER_LIMIT")
         self.assertEqual(harness.request(self.server.http, "POST", "/json", "x").status, 400)
 
+    def test_logs_nothing_of_what_is_no_text(self):
+        """Protobuf would, for each request, on standard error."""
+        said = self.server.log()
+        with envoy_harness.channel_to(self.server) as channel:
+            call = channel.unary_unary(envoy_harness.METHOD)
+            right = request({"user": "AB"}).SerializeToString()
+            for domain in (b"\x04shop", b"\x01\xff"):
+                wrong = right.replace(b"\x04shop", domain).replace(b"AB", b"\xff\xfe")
+                self.assertTrue(call(wrong, timeout=5).startswith(b"\x08\x01"))
+        for body in (b'{"domain":"\xff"}', b'{"domain":"\\ud800"}', b"\xff", b"{'domain':'x'}"):
+            answer = harness.request(self.server.http, "POST", "/json", body)
+            self.assertEqual(answer.status, 400)
+        self.assertEqual(self.server.log(), said)
+
     def test_counts_in_metrics(self):
         for _ in range(4):
             self.ask({"user": "metric"})
@@ -127,6 +141,44 @@ class Envoy(harness.ServerTest):
         harness.wait_for(lambda: "wrong.yaml:1:9: error" in self.server.log(), 10, "the error")
         (self.files / "wrong.yaml").unlink()
         self.assertTrue(banned())
+
+
+class Settings(harness.ServerTest):
+    """What `envoy:` of the server's configuration asks for."""
+
+    def serve_envoy(self, **envoy):
+        file = self.folder() / "shop.yaml"
+        file.write_text(LIMITS)
+        config = {"listen": {"grpc": "127.0.0.1:0"}, "envoy": {"files": str(file), **envoy}}
+        server = self.serve(RULES, config)
+        channel = envoy_harness.channel_to(server)
+        self.addCleanup(channel.close)
+        call = envoy_harness.caller(rls, channel)
+        return lambda *descriptors, **options: call(request(*descriptors, **options), timeout=5)
+
+    def test_compat_consume_on_reject(self):
+        ask = self.serve_envoy(compat="consume_on_reject")
+        self.assertEqual(ask({"path": "/api/a"}, hits=2).overall_code, rls.RateLimitResponse.OK)
+        answer = ask({"user": "anna"}, {"path": "/api/b"})
+        self.assertEqual(answer.overall_code, rls.RateLimitResponse.OVER_LIMIT)
+        self.assertEqual([one.limit_remaining for one in answer.statuses], [2, 0])
+        for hits in (3, 1):
+            answer = ask({"user": "anna"}, hits=hits)
+            self.assertEqual(answer.overall_code, rls.RateLimitResponse.OVER_LIMIT)
+
+    def test_shadow_mode(self):
+        ask = self.serve_envoy(shadow_mode=True)
+        answer = ask({"user": "anna"}, hits=4)
+        self.assertEqual(answer.overall_code, rls.RateLimitResponse.OK)
+        self.assertEqual(answer.statuses[0].code, rls.RateLimitResponse.OVER_LIMIT)
+
+    def test_headers(self):
+        ask = self.serve_envoy(headers=True, limit_header="X-Limit")
+        headers = ask({"user": "anna"}).response_headers_to_add
+        told = {header.key: header.value for header in headers}
+        self.assertEqual(told.pop("X-Limit"), "3")
+        self.assertEqual(told.pop("RateLimit-Remaining"), "2")
+        self.assertAlmostEqual(int(told["RateLimit-Reset"]), 86400 - time.time() % 86400, delta=10)
 
 
 class Convert(unittest.TestCase):

@@ -144,7 +144,7 @@ class Decisions(RedisTest):
 class WithoutStore(RedisTest):
     def setUp(self):
         self.store = self.redis()
-        self.server = self.serve_grpc(self.store)
+        self.server = self.serve_grpc(self.store, redis={"deadline": "500ms"})
 
     def code_of(self, *descriptors):
         """Of the whole answer; of a call that fails, gRPC's."""

@@ -121,6 +121,21 @@ class Clients(redis_harness.RedisTest):
         self.assertEqual(raised.exception.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
         self.assertLess(time.monotonic() - begun, 2)
 
+    def test_a_deadline_is_kept_by_the_server_too(self):
+        """Which tells so, rather than leave it to the client."""
+        hpack = Hpack()
+        self.addCleanup(hpack.close)
+        with Frames(self.doors[1]) as peer:
+            header = peer.header(METHOD, te="trailers", grpc_timeout="150m")
+            begun = time.monotonic()
+            peer.send(peer.HEADERS, header, flags=4, stream=1)
+            peer.send(peer.DATA, framed(request("user", "deadline")), flags=1, stream=1)
+            while (seen := peer.read())[0] != peer.HEADERS:
+                pass
+        took = time.monotonic() - begun
+        self.assertEqual(hpack.inflate(seen[3])["grpc-status"], "4")
+        self.assertTrue(0.14 < took < 5, took)
+
     def body_file(self, key, value):
         file = self.folder() / "request.bin"
         file.write_bytes(framed(request(key, value)))

@@ -1,6 +1,7 @@
 """The gRPC door as gRPC's own client sees it, whatever the service behind it answers."""
 
 import contextlib
+import shutil
 import signal
 import ssl
 import struct
@@ -249,6 +250,8 @@ class Transport(harness.ServerTest):
             "settings": of(Frames.frame(Frames.SETTINGS)),
             "windows": of(Frames.frame(Frames.WINDOW, b"\0\0\0\x01")),
             "priorities": of(Frames.frame(Frames.PRIORITY, b"\0\0\0\0\x01", stream=1)),
+            "unknown types": of(Frames.frame(0x42, b"whatever", flags=255)),
+            "empty unknown types": of(Frames.frame(0x42)),
         }
         for name, flood in floods.items():
             with self.subTest(name), Frames(self.address) as peer:
@@ -258,6 +261,45 @@ class Transport(harness.ServerTest):
                     pass
                 self.assertNotEqual(peer.goaway(), 0)
                 self.alive()
+
+    def test_who_does_not_read_is_paused_and_then_cut(self):
+        server = self.serve(
+            config={"listen": {"grpc": "127.0.0.1:0"}, "bounds": {"write_timeout": "2s"}}
+        )
+        address = dict(w.split("=", 1) for w in server.ready_line.split()[1:])["grpc"]
+        before = server.resident_bytes()
+        with Frames(address) as peer:
+            peer.socket.settimeout(1)
+            began = time.monotonic()
+            stream, reset = 1, None
+            while reset is None and time.monotonic() - began < 15:
+                calls = b""
+                for stream in range(stream, stream + 400, 2):
+                    calls += peer.frame(
+                        peer.HEADERS, peer.header(HEALTH + "Check"), flags=4, stream=stream
+                    ) + peer.frame(peer.DATA, b"\0" * 5, flags=1, stream=stream)
+                stream += 2
+                try:
+                    peer.socket.sendall(calls)
+                except TimeoutError:
+                    time.sleep(0.2)
+                    # Half a frame may have gone: nothing sensible can follow it, nor need it.
+                    self.assertLess(server.resident_bytes() - before, 32 << 20)
+                except ConnectionError as error:
+                    reset = error
+            self.assertIsNotNone(reset, "who reads nothing was served on")
+        with channel(address) as over:
+            self.assertEqual(unary(over, HEALTH + "Check"), SERVING)
+
+    def test_a_header_that_never_ends_is_cut(self):
+        with Frames(self.address) as peer:
+            peer.send(peer.HEADERS, peer.header(HEALTH + "Check"), stream=1)
+            seen = []
+            while peer.RST not in seen:
+                kind, _, stream, _ = peer.read()
+                seen.append(kind)
+            self.assertEqual(stream, 1)
+        self.alive()
 
     def test_empty_data_is_a_flood(self):
         with Frames(self.address) as peer:
@@ -350,10 +392,10 @@ class Tls(harness.ServerTest):
         for name in ("ca", "other"):
             run(*f"req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout {name}.key "
                 f"-out {name}.crt -days 2 -subj /CN={name}".split())
-        for name in ("server", "client"):
+        for name, by in (("server", "ca"), ("client", "ca"), ("renewed", "other")):
             run(*f"req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout {name}.key "
                 f"-out {name}.csr -subj /CN=localhost -addext subjectAltName=DNS:localhost".split())
-            run(*f"x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 "
+            run(*f"x509 -req -in {name}.csr -CA {by}.crt -CAkey {by}.key -CAcreateserial -days 2 "
                 f"-copy_extensions copy -out {name}.crt".split())
         cls.plain = cls.start()
         cls.mutual = cls.start(client_ca_file=str(cls.files / "ca.crt"))
@@ -361,15 +403,27 @@ class Tls(harness.ServerTest):
     @classmethod
     def start(cls, **more):
         files = {"cert_file": "server.crt", "key_file": "server.key"}
-        tls = {name: str(cls.files / file) for name, file in files.items()} | more
-        server = cls.serve(config={"listen": {"grpc": "127.0.0.1:0"}, "grpc": {"tls": tls}})
+        return cls.address(cls.start_with(files, **more))
+
+    @staticmethod
+    def address(server):
         address = dict(w.split("=", 1) for w in server.ready_line.split()[1:])["grpc"]
         return "localhost:" + address.rsplit(":", 1)[1]
 
-    def ask(self, address, *own):
+    @classmethod
+    def start_with(cls, files, **more):
+        tls = {name: str(cls.files / file) for name, file in files.items()} | more
+        return cls.serve(config={"listen": {"grpc": "127.0.0.1:0"}, "grpc": {"tls": tls}})
+
+    def channel(self, address, *own, authority="ca.crt"):
         read = lambda name: (self.files / name).read_bytes()
-        credentials = grpc.ssl_channel_credentials(read("ca.crt"), *map(read, own))
-        with grpc.secure_channel(address, credentials) as over:
+        credentials = grpc.ssl_channel_credentials(read(authority), *map(read, own))
+        # A pool of connections of its own: grpcio would share them with channels of old.
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        return grpc.secure_channel(address, credentials, options)
+
+    def ask(self, address, *own, **options):
+        with self.channel(address, *own, **options) as over:
             return unary(over, HEALTH + "Check", timeout=5)
 
     def test_is_spoken(self):
@@ -380,6 +434,34 @@ class Tls(harness.ServerTest):
         for own in ((), ("other.key", "other.crt")):
             with self.assertRaises(grpc.RpcError):
                 self.ask(self.mutual, *own)
+
+    def test_reads_its_files_again_on_sighup(self):
+        def renew(name):
+            for end in ("crt", "key"):
+                shutil.copy(self.files / f"{name}.{end}", self.files / f"reread.{end}")
+
+        renew("server")
+        server = self.start_with({"cert_file": "reread.crt", "key_file": "reread.key"})
+        address = self.address(server)
+        with self.channel(address) as old:
+            self.assertEqual(unary(old, HEALTH + "Check"), SERVING)
+            (self.files / "reread.crt").write_text("no certificate")
+            server.signal(signal.SIGHUP)
+            harness.wait_for(lambda: "certificate stays as it is" in server.log(), what="the log")
+            self.assertIn("reread.crt", server.log())
+            self.assertEqual(self.ask(address), SERVING)
+
+            renew("renewed")
+            server.signal(signal.SIGHUP)
+            harness.wait_for(lambda: self.served_by(address, "other.crt"), what="the new one")
+            self.assertFalse(self.served_by(address, "ca.crt"))
+            self.assertEqual(unary(old, HEALTH + "Check"), SERVING)
+
+    def served_by(self, address, authority):
+        try:
+            return self.ask(address, authority=authority) == SERVING
+        except grpc.RpcError:
+            return False
 
     def test_wants_http2(self):
         context = ssl.create_default_context(cafile=str(self.files / "ca.crt"))

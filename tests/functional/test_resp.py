@@ -98,6 +98,40 @@ class Decisions(ServerTest):
             self.assertTrue(closed)
 
 
+class Log(ServerTest):
+    def test_requests_and_denials_are_lines(self):
+        server = self.serve(RULES, {"listen": {"resp": "127.0.0.1:0"}, "log": {"access": True}})
+        with Resp(door(server)) as resp:
+            for _ in range(2):
+                resp.ask("CL.THROTTLE", "k", 0, 1, 3600)
+            resp.ask("AUTH", "mistaken")
+            resp.ask("NOTHING")
+        expected = [
+            "request command=cl.throttle status=ok outcome=allowed peer=127.0.0.1 duration_us=",
+            "denied key=k reason=limited retry_after_ms=",
+            "request command=cl.throttle status=ok outcome=denied peer=127.0.0.1 duration_us=",
+            "request command=auth status=ERR peer=127.0.0.1 duration_us=",
+            "request command=NOTHING status=ERR peer=127.0.0.1 duration_us=",
+        ]
+        wait_for(lambda: expected[-1] in server.log(), 5, "the log")
+        for line in expected:
+            self.assertIn(line, server.log())
+        self.assertNotIn("mistaken", server.log())
+        requests = self.without_rule(server)
+        self.assertEqual(requests[("allowed", "ok")], 1)
+        self.assertEqual(requests[("denied", "limited")], 1)
+
+    @staticmethod
+    def without_rule(server):
+        """Of sluice_requests_total those that no rule decided."""
+        found = {}
+        for name, value in server.metrics().items():
+            if name.startswith('sluice_requests_total{rule="",'):
+                words = name.split('"')
+                found[(words[3], words[5])] = value
+        return found
+
+
 class Readers(ServerTest):
     def test_who_does_not_read_costs_bounded_memory_and_is_closed(self):
         self.check_who_does_not_read("memory", frame("COMMAND", "DOCS") * 500)

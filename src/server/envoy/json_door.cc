@@ -3,10 +3,9 @@
 #include <google/protobuf/stubs/logging.h>
 #include <google/protobuf/util/json_util.h>
 
-#include <boost/json.hpp>
-
 #include "envoy/service/ratelimit/v3/rls.pb.h"
 #include "rules/source_text.h"
+#include "server/envoy/json_syntax.h"
 #include "server/service/problem.h"
 
 namespace sluice::server {
@@ -22,18 +21,11 @@ void refuse(http::Response& response, int status, std::string_view detail) {
   response.answer_text(status, kProblemType);
 }
 
-// What is wrong with it as JSON. Protobuf's own reader also takes what only looks like it.
-std::string syntax_mistake(std::string_view text) {
-  boost::json::error_code error;
-  boost::json::monotonic_resource memory;
-  boost::json::parse({text.data(), text.size()}, error, &memory);
-  if (!error) return {};
-  return "the body is not valid JSON in UTF-8 (" + error.message() +
-         "); expected a RateLimitRequest: {\"domain\": \"...\", \"descriptors\": [...]}";
-}
-
 std::string read_message(std::string_view json, std::string& message) {
-  if (std::string mistake = syntax_mistake(json); !mistake.empty()) return mistake;
+  if (const std::string mistake = find_json_mistake(json); !mistake.empty()) {
+    return "the body is not right: " + mistake +
+           "; expected a RateLimitRequest: {\"domain\": \"...\", \"descriptors\": [...]}";
+  }
   rls::RateLimitRequest request;
   const auto read = util::JsonStringToMessage({json.data(), json.size()}, &request);
   if (!read.ok()) {

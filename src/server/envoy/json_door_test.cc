@@ -78,6 +78,13 @@ TEST_F(JsonDoorTest, RefusesWhatOnlyLooksLikeJson) {
   }
 }
 
+TEST_F(JsonDoorTest, RefusesAMemberThatIsThereTwice) {
+  open(kEnvoy);
+  EXPECT_EQ(post(R"({"domain":"x","domain":"d","descriptors":[{"entries":[{"key":"a"}]}]})").status,
+            400);
+  EXPECT_NE(response_.text.find("'domain' stands there twice"), std::string::npos);
+}
+
 TEST_F(JsonDoorTest, SaysWhichMemberIsNotRight) {
   open(kEnvoy);
   const std::pair<std::string_view, std::string_view> wrong[] = {

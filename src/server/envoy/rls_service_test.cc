@@ -39,7 +39,8 @@ rules:
       - { name: path, key: "{path}", algorithm: token_bucket, limit: 9, per: 1m }
   - name: user
     match: { user: "**" }
-    limits: [ { name: user, key: "{user}", algorithm: fixed_window, limit: 1, per: 1m, align: clock } ]
+    limits:
+      - { name: user, key: "{user}", algorithm: fixed_window, limit: 1, per: 1m, align: clock }
 )";
 
 TEST_F(ServiceTest, FillsInEveryStatusInTheOrderOfTheRequest) {

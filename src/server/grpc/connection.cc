@@ -9,8 +9,8 @@ namespace {
 using boost::system::error_code;
 using std::chrono::steady_clock;
 
-// Made before it is sent.
-constexpr std::size_t kMostAtOnce = std::size_t{256} << 10;
+// Made before it is sent; and what is kept, but for a frame, of what a client does not read.
+constexpr std::size_t kMostAtOnce = std::size_t{64} << 10;
 // Between the first word of the end and the last call that is taken.
 constexpr auto kNotice = std::chrono::milliseconds(500);
 // How long a client that has calls may stay silent once it was asked for a sign of life.
@@ -108,7 +108,7 @@ void Connection::flush() {
   std::string& out = shared_.output;
   for (;;) {
     out.clear();
-    if (!unsent_.empty()) out.swap(unsent_);
+    if (!unsent_.empty()) out.append(std::exchange(unsent_, {}));
     protocol_.write(out, kMostAtOnce);
     if (out.empty()) break;
     const error_code why = send(out);

@@ -18,7 +18,7 @@ struct Common {
   std::vector<std::string_view> paths;  // see Listener::Parts
   std::size_t most_streams = 1024;
   Ages ages;
-  std::shared_ptr<const TlsContext> tls;
+  std::shared_ptr<TlsContext> tls;  // null: plaintext
   std::atomic<std::size_t> connections{0};
 };
 

@@ -1,6 +1,7 @@
 #include "server/grpc/framing.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sluice::server::grpc {
 
@@ -19,6 +20,34 @@ void append_message(std::string& out, std::string_view message) {
                                      static_cast<char>(size >> 16), static_cast<char>(size >> 8),
                                      static_cast<char>(size)};
   out.append(prefix, kPrefixBytes).append(message);
+}
+
+int FrameCount::take(std::string_view bytes) noexcept {
+  constexpr std::uint8_t kSizeBytes = 3;
+  constexpr std::uint8_t kHeadBytes = 9;
+  const auto byte = [&](std::size_t at) {
+    return std::uint32_t{static_cast<std::uint8_t>(bytes[at])};
+  };
+  int heads = 0;
+  for (std::size_t at = 0; at < bytes.size();) {
+    const auto skipped = std::min<std::size_t>(skip_, bytes.size() - at);
+    skip_ -= static_cast<std::uint32_t>(skipped);
+    at += skipped;
+    if (have_ == 0 && bytes.size() - at >= kHeadBytes) {  // at once, as nearly always
+      skip_ = byte(at) << 16 | byte(at + 1) << 8 | byte(at + 2);
+      at += kHeadBytes;
+      ++heads;
+      continue;
+    }
+    for (; have_ < kHeadBytes && at < bytes.size(); ++have_, ++at) {
+      if (have_ < kSizeBytes) size_ = size_ << 8 | byte(at);
+    }
+    if (have_ < kHeadBytes) break;
+    skip_ = std::exchange(size_, 0);
+    have_ = 0;
+    ++heads;
+  }
+  return heads;
 }
 
 void append_percent_encoded(std::string& out, std::string_view text) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-// What gRPC puts on top of HTTP/2: how messages, texts and times are written. Pure functions.
+// What gRPC puts on top of HTTP/2: how messages, texts and times are written.
 namespace sluice::server::grpc {
 
 // Before each message: whether it is compressed, and how long it is.
@@ -21,6 +21,18 @@ inline constexpr std::size_t kPrefixBytes = 5;
 Prefix read_prefix(std::string_view bytes) noexcept;
 // Appends a message that is not compressed. It is shorter than 4 GiB.
 void append_message(std::string& out, std::string_view message);
+
+// Counts frames of HTTP/2, whatever they are, in what a client sends.
+class FrameCount {
+ public:
+  // How many heads of frames end in these bytes, which follow those of the last call.
+  int take(std::string_view bytes) noexcept;
+
+ private:
+  std::uint32_t skip_ = 24;  // the client's greeting, or what remains of a frame
+  std::uint32_t size_ = 0;   // as far as it is known
+  std::uint8_t have_ = 0;    // bytes of a head
+};
 
 // Appends a text as the field grpc-message has it: printable ASCII but for '%', the other bytes as
 // %XX.

@@ -34,6 +34,24 @@ TEST(Framing, ReadsThePrefixThatItWrites) {
   EXPECT_EQ(read_prefix(std::string_view("\1\xff\xff\xff\xff", 5)).compressed, 1);
 }
 
+TEST(FrameCount, SeesEachHeadHoweverItIsCut) {
+  std::string bytes(24, 'g');
+  for (const std::size_t size : {0U, 1U, 8U, 9U, 300U, 70'000U}) {
+    bytes.append({static_cast<char>(size >> 16), static_cast<char>(size >> 8),
+                  static_cast<char>(size), 'h', 'h', 'h', 'h', 'h', 'h'});
+    bytes.append(size, '\0');
+  }
+  for (const std::size_t step : {std::size_t{1}, std::size_t{2}, std::size_t{7}, std::size_t{9},
+                                 std::size_t{1000}, bytes.size()}) {
+    FrameCount count;
+    int seen = 0;
+    for (std::size_t at = 0; at < bytes.size(); at += step) {
+      seen += count.take(std::string_view(bytes).substr(at, step));
+    }
+    EXPECT_EQ(seen, 6) << step;
+  }
+}
+
 TEST(Timeout, IsReadInEveryUnit) {
   EXPECT_EQ(parse_timeout("1H"), 1h);
   EXPECT_EQ(parse_timeout("2M"), 2min);

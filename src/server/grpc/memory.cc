@@ -169,7 +169,7 @@ std::byte* Memory::new_slot() noexcept {
 void Memory::drop_part(std::byte* slot) noexcept {
   if (--reinterpret_cast<Head*>(slot)->parts > 0) return;
   if (slot == young_) young_ = nullptr;
-  ::madvise(slot, kSlot, MADV_DONTNEED);
+  if (::madvise(slot, kSlot, MADV_DONTNEED) != 0) std::memset(slot, 0, kSlot);  // it is locked
   slots_.push_back(slot);
 }
 

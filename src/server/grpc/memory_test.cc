@@ -53,6 +53,23 @@ TEST(Memory, GivesBlocksThatDoNotMeet) {
   for (const Block& block : blocks) memory.release(block.at);
 }
 
+TEST(Memory, GivesZerosWhereASessionWas) {
+  Memory memory;
+  for (int i = 0; i < 200; ++i) {
+    void* const parts[] = {memory.allocate_zeros(2880), memory.allocate_zeros(4096),
+                           memory.allocate(16'394)};
+    const std::size_t sizes[] = {2880, 4096, 16'394};
+    for (int k = 0; k < 3; ++k) {
+      const auto* const at = static_cast<unsigned char*>(parts[k]);
+      if (k < 2) {
+        ASSERT_TRUE(std::all_of(at, at + sizes[k], [](unsigned char byte) { return byte == 0; }));
+      }
+      std::memset(parts[k], 'x', sizes[k]);
+    }
+    for (int k = 0; k < 3; ++k) memory.release(parts[(k + i) % 3]);
+  }
+}
+
 TEST(Memory, RefusesWhatCannotBe) {
   Memory memory;
   EXPECT_EQ(memory.allocate(SIZE_MAX), nullptr);

@@ -16,13 +16,12 @@ using std::chrono::steady_clock;
 // much again with each tick, and some with each call.
 constexpr int kMostCalm = 2000;
 constexpr int kCalmPerTick = 125;
-constexpr int kCalmPerCall = 4;
 // Data in smaller pieces, but for the last, brings no work either.
 constexpr std::size_t kSmallData = 64;
 // Calls at once of all connections of a loop, as each takes memory until its answer is read.
 constexpr std::size_t kMostCalls = std::size_t{64} << 10;
 // Ticks in which nothing arrives, until a connection counts as idle.
-constexpr int kQuiet = 12;
+constexpr int kQuiet = 4;
 constexpr std::int32_t kStreamWindow = 256 << 10;
 constexpr std::int32_t kConnectionWindow = 1 << 20;
 // The longest list of fields that is read to its end, as how often the bound is.
@@ -57,25 +56,9 @@ struct Callbacks {
     return found;
   }
 
-  static bool brings_enough(const nghttp2_frame_hd& data) {
-    return data.length >= kSmallData || (data.flags & NGHTTP2_FLAG_END_STREAM) != 0;
-  }
-
-  static int begin_frame(nghttp2_session* session, const nghttp2_frame_hd* frame, void* user) {
-    switch (frame->type) {
-      case NGHTTP2_HEADERS:
-      case NGHTTP2_RST_STREAM: return 0;
-      case NGHTTP2_DATA:
-        if (brings_enough(*frame) && stream(session, frame->stream_id, user) != nullptr) return 0;
-        break;
-      default: break;
-    }
-    protocol_of(user).spend();
-    return 0;
-  }
-
   static int begin_headers(nghttp2_session* session, const nghttp2_frame* frame, void* user) {
     if (frame->headers.cat != NGHTTP2_HCAT_REQUEST) return 0;
+    protocol_of(user).earn(1);
     Stream* const made = protocol_of(user).open(frame->hd.stream_id);
     if (made == nullptr) {
       return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
@@ -93,6 +76,11 @@ struct Callbacks {
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
   }
 
+  static bool brings_enough(const nghttp2_frame& data) {
+    return data.hd.length >= kSmallData + data.data.padlen ||
+           (data.hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
+  }
+
   static int frame_received(nghttp2_session* session, const nghttp2_frame* frame, void* user) {
     Protocol& protocol = protocol_of(user);
     if (frame->hd.type == NGHTTP2_SETTINGS) protocol.greeted_ = true;
@@ -102,10 +90,11 @@ struct Callbacks {
     }
     Stream* const of = stream(session, frame->hd.stream_id, user);
     if (frame->hd.type == NGHTTP2_RST_STREAM) {
-      if (of == nullptr || !of->whole) protocol.spend();
+      if (of != nullptr && of->whole) protocol.earn(1);
       return 0;
     }
     if (of == nullptr) return 0;
+    if (frame->hd.type == NGHTTP2_DATA && brings_enough(*frame)) protocol.earn(1);
     of->whole = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
     if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
       protocol.opened(*of);
@@ -132,7 +121,7 @@ struct Callbacks {
 
   static int invalid_frame(nghttp2_session*, const nghttp2_frame*, int, void* user) {
     protocol_of(user).shared_.recorder.add(metrics::Event::kBadRequest);
-    protocol_of(user).spend();
+    protocol_of(user).spend(1);
     return 0;
   }
 
@@ -153,7 +142,6 @@ nghttp2_session* Callbacks::make(Protocol& protocol) {
   check_memory(nghttp2_option_new(&option));
   const std::unique_ptr<nghttp2_option, decltype(&nghttp2_option_del)> own_option(
       option, nghttp2_option_del);
-  nghttp2_session_callbacks_set_on_begin_frame_callback(calls, begin_frame);
   nghttp2_session_callbacks_set_on_begin_headers_callback(calls, begin_headers);
   nghttp2_session_callbacks_set_on_header_callback(calls, header);
   nghttp2_session_callbacks_set_on_frame_recv_callback(calls, frame_received);
@@ -208,14 +196,23 @@ bool Protocol::take(std::string_view bytes, SteadyTime now) {
     broken_ = true;
     return false;
   }
+  // Frames cost when they come, and the useful ones are given back when nghttp2 tells of them.
+  spend(frames_.take(bytes));
   inside_ = true;
   const auto taken = nghttp2_session_mem_recv(
       session_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
   inside_ = false;
-  if (taken >= 0) return true;
-  shared_.recorder.add(metrics::Event::kBadRequest);
-  broken_ = true;
-  return false;
+  if (taken < 0) {
+    shared_.recorder.add(metrics::Event::kBadRequest);
+    nghttp2_session_terminate_session(session_, taken == NGHTTP2_ERR_BAD_CLIENT_MAGIC
+                                                    ? NGHTTP2_PROTOCOL_ERROR
+                                                    : NGHTTP2_ENHANCE_YOUR_CALM);
+    broken_ = true;
+  } else if (calm_ < 0 && !std::exchange(upset_, true)) {
+    shared_.recorder.add(metrics::Event::kBadRequest);
+    nghttp2_session_terminate_session(session_, NGHTTP2_ENHANCE_YOUR_CALM);
+  }
+  return !broken_;
 }
 
 void Protocol::write(std::string& out, std::size_t most) {
@@ -237,24 +234,17 @@ bool Protocol::ended() const {
   return nghttp2_session_want_write(session_) == 0 && nghttp2_session_want_read(session_) == 0;
 }
 
-void Protocol::spend(int cost) {
-  calm_ -= cost;
-  if (calm_ >= 0 || calm_ + cost < 0) return;
-  shared_.recorder.add(metrics::Event::kBadRequest);
-  nghttp2_session_terminate_session(session_, NGHTTP2_ENHANCE_YOUR_CALM);
-}
+// Whether it has spent too much is seen once all that came together has been taken.
+void Protocol::spend(int cost) { calm_ -= cost; }
 
-void Protocol::earn() {
-  ++calls_;
-  if (calm_ >= 0) calm_ = std::min(calm_ + kCalmPerCall, kMostCalm);
-}
+void Protocol::earn(int gain) { calm_ = std::min(calm_ + gain, kMostCalm); }
 
 void Protocol::tick(SteadyTime now) {
   now_ = now;
   if (quiet_ <= kQuiet && ++quiet_ == kQuiet && open_ == 0 && session_ != nullptr) {
     Memory::idle(session_);
   }
-  if (calm_ >= 0) calm_ = std::min(calm_ + kCalmPerTick, kMostCalm);
+  earn(kCalmPerTick);
   const auto& bounds = shared_.bounds;
   for (Stream* stream = first_; stream != nullptr; stream = stream->next) {
     if (stream->ended) {

@@ -10,6 +10,7 @@
 
 #include "metrics/metrics.h"
 #include "server/config/config.h"
+#include "server/grpc/framing.h"
 #include "server/grpc/memory.h"
 #include "server/grpc/message.h"
 #include "server/grpc/stream.h"
@@ -120,8 +121,8 @@ class Protocol {
   void end(Stream& stream, Code code, std::string_view text);
   void forget_input(Stream& stream);
   bool late(const Stream& stream) const;
-  void spend(int cost = 1);
-  void earn();
+  void spend(int cost);
+  void earn(int gain);
 
   Shared& shared_;
   Owner& owner_;
@@ -136,9 +137,11 @@ class Protocol {
   std::size_t calls_ = 0;
   int calm_;
   int quiet_ = 0;  // ticks since something arrived
+  FrameCount frames_;
   bool greeted_ = false;
   bool inside_ = false;
   bool broken_ = false;
+  bool upset_ = false;  // has told a client to calm down
 };
 
 }  // namespace sluice::server::grpc

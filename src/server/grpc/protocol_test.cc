@@ -267,6 +267,13 @@ TEST_F(ProtocolTest, AnswersReflectionAsItComes) {
   EXPECT_EQ(status(answer), "0");
 }
 
+TEST_F(ProtocolTest, AnswersWhenItHasBeenIdle) {
+  for (int i = 0; i < 3; ++i) {
+    for (int k = 0; k < 300; ++k) EXPECT_EQ(ask(kEcho, "hello").data, message("hello"));
+    for (int k = 0; k < 20; ++k) protocol_->tick(now_);
+  }
+}
+
 TEST_F(ProtocolTest, EndsCallsThatDoNotArriveInTime) {
   auto& answer = ask_raw(TestClient::fields(kEcho), "", false);
   protocol_->tick(now_ + bounds_.body_timeout - milliseconds(1));
@@ -440,7 +447,7 @@ TEST_F(ProtocolTest, EndsHeadersThatDoNotEnd) {
     // A header without the flag that says that it is whole.
     raw.send(frame(NGHTTP2_HEADERS, 0, 1, fields_of(path)));
     EXPECT_EQ(protocol_->open_streams(), 1U);
-    for (int i = 0; i < 20; ++i) raw.send(frame(NGHTTP2_CONTINUATION, 0, 1, literal("a", "b")));
+    for (int i = 0; i < 5; ++i) raw.send(frame(NGHTTP2_CONTINUATION, 0, 1, literal("a", "b")));
     protocol_->tick(now_ + bounds_.header_timeout - milliseconds(1));
     raw.send("");
     EXPECT_EQ(protocol_->open_streams(), 1U);
@@ -471,13 +478,12 @@ TEST_F(ProtocolTest, StopsFloodsOfFramesThatBringNoWork) {
       {"priorities", "", frame(NGHTTP2_PRIORITY, 0, 3, std::string("\0\0\0\0\1", 5))},
       {"empty data", open, frame(NGHTTP2_DATA, 0, 1, "")},
       {"data of padding", open,
-       frame(NGHTTP2_DATA, NGHTTP2_FLAG_PADDED, 1,
-             "\x03"
-             "abc")},
-      {"data byte by byte", open, frame(NGHTTP2_DATA, 0, 1, "a")},
+       frame(NGHTTP2_DATA, NGHTTP2_FLAG_PADDED, 1, "\x64" + std::string(100, '\0'))},
+      {"data byte by byte", open + frame(NGHTTP2_DATA, 0, 1, std::string_view("\0\0\1\0\0", 5)),
+       frame(NGHTTP2_DATA, 0, 1, "a")},
       {"data of a call that is over", over, frame(NGHTTP2_DATA, 0, 1, std::string(100, 'a'))},
       {"resets of a call that is over", over, frame(NGHTTP2_RST_STREAM, 0, 1, one)},
-      {"goodbyes", "", frame(NGHTTP2_GOAWAY, 0, 0, std::string(8, '\0'))},
+      {"goodbyes", open, frame(NGHTTP2_GOAWAY, 0, 0, std::string(8, '\0'))},
       {"fields", frame(NGHTTP2_HEADERS, 0, 1, fields_of(kEcho)),
        frame(NGHTTP2_CONTINUATION, 0, 1, literal("a", "b"))},
       {"empty fields", frame(NGHTTP2_HEADERS, 0, 1, fields_of(kEcho)),

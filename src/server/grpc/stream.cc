@@ -5,12 +5,14 @@
 namespace sluice::server::grpc {
 namespace {
 
-// A buffer that has grown past this is given back.
+// A buffer that has grown past this is given back, and so are all, where there are more streams
+// than that which nobody uses.
 constexpr std::size_t kMostKept = std::size_t{4} << 10;
+constexpr std::size_t kMostWarm = 2048;
 
-void release(std::string& text) {
+void release(std::string& text, std::size_t most) {
   text.clear();
-  if (text.capacity() > kMostKept) text = std::string();
+  if (text.capacity() > most) text = std::string();
 }
 
 }  // namespace
@@ -21,9 +23,9 @@ void Stream::answered(const Reply* reply, Handler* handler) {
   if (reply != nullptr) protocol->answered(*this, *reply, *handler);
 }
 
-void Stream::clear() {
+void Stream::clear(std::size_t most_kept) {
   static_cast<StreamState&>(*this) = {};
-  for (std::string* buffer : {&in, &inflated, &out, &text, &peer}) release(*buffer);
+  for (std::string* buffer : {&in, &inflated, &out, &text, &peer}) release(*buffer, most_kept);
 }
 
 Stream& Streams::take() {
@@ -39,7 +41,7 @@ Stream& Streams::take() {
 }
 
 void Streams::give_back(Stream& stream) {
-  stream.clear();
+  stream.clear(free_.size() < kMostWarm ? kMostKept : 0);
   free_.push_back(&stream);
 }
 

@@ -58,7 +58,8 @@ struct Stream final : Asker, StreamState {
   const Call& call() const override { return asked; }
   bool wanted() const override { return protocol != nullptr && !ended; }
   void answered(const Reply* reply, Handler* handler) override;
-  void clear();
+  // Buffers that are larger are given back.
+  void clear(std::size_t most_kept);
 
   std::string in;        // what arrived
   std::string inflated;  // its message, where it was compressed

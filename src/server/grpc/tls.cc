@@ -84,25 +84,53 @@ BIO* socket_bio(int descriptor) {
   return bio;
 }
 
-}  // namespace
-
-TlsContext::TlsContext() : context_(::SSL_CTX_new(::TLS_server_method())) {
-  if (context_ == nullptr) throw std::bad_alloc();
-  ::SSL_CTX_set_min_proto_version(context_, TLS1_2_VERSION);
+SSL_CTX* new_context() {
+  SSL_CTX* const made = ::SSL_CTX_new(::TLS_server_method());
+  if (made == nullptr) throw std::bad_alloc();
+  ::SSL_CTX_set_min_proto_version(made, TLS1_2_VERSION);
   ::SSL_CTX_set_options(
-      context_, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
-  ::SSL_CTX_set_mode(context_, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
-                                   SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  ::SSL_CTX_set_alpn_select_cb(context_, choose_h2, nullptr);
+      made, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
+  ::SSL_CTX_set_mode(made, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
+                               SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  ::SSL_CTX_set_alpn_select_cb(made, choose_h2, nullptr);
   // HTTP/2 wants forward secrecy and authenticated encryption of TLS 1.2.
-  ::SSL_CTX_set_cipher_list(context_, "ECDHE+AESGCM:ECDHE+CHACHA20");
+  ::SSL_CTX_set_cipher_list(made, "ECDHE+AESGCM:ECDHE+CHACHA20");
+  return made;
 }
 
-TlsContext::~TlsContext() { ::SSL_CTX_free(context_); }
+}  // namespace
 
-Expected<std::shared_ptr<const TlsContext>> TlsContext::open(const TlsFiles& files) {
-  const std::shared_ptr<TlsContext> made(new TlsContext);
-  SSL_CTX* const context = made->get();
+void TlsContext::Free::operator()(ssl_ctx_st* context) const noexcept { ::SSL_CTX_free(context); }
+
+TlsContext::TlsContext(const TlsFiles& files, Context context)
+    : files_(files), context_(std::move(context)) {}
+
+TlsContext::~TlsContext() = default;
+
+Expected<std::shared_ptr<TlsContext>> TlsContext::open(const TlsFiles& files) {
+  auto context = read(files);
+  if (!context) return Unexpected{std::move(context.error())};
+  return std::shared_ptr<TlsContext>(new TlsContext(files, std::move(*context)));
+}
+
+Expected<bool> TlsContext::reload() {
+  auto context = read(files_);
+  if (!context) return Unexpected{std::move(context.error())};
+  const std::lock_guard lock(mutex_);
+  context_.swap(*context);  // connections that there are keep the one that they began with
+  return true;
+}
+
+ssl_st* TlsContext::make() const {
+  const std::lock_guard lock(mutex_);
+  ssl_st* const made = ::SSL_new(context_.get());
+  if (made == nullptr) throw std::bad_alloc();
+  return made;
+}
+
+Expected<TlsContext::Context> TlsContext::read(const TlsFiles& files) {
+  Context made(new_context());
+  SSL_CTX* const context = made.get();
   if (::SSL_CTX_use_certificate_chain_file(context, files.cert_file.c_str()) != 1) {
     return Unexpected{"cannot use the certificate in " + files.cert_file + ": " + why_not()};
   }
@@ -113,7 +141,7 @@ Expected<std::shared_ptr<const TlsContext>> TlsContext::open(const TlsFiles& fil
     return Unexpected{"the key in " + files.key_file + " is not that of the certificate in " +
                       files.cert_file};
   }
-  if (files.client_ca_file.empty()) return std::shared_ptr<const TlsContext>(made);
+  if (files.client_ca_file.empty()) return made;
   const char* const ca = files.client_ca_file.c_str();
   STACK_OF(X509_NAME)* const names = ::SSL_load_client_CA_file(ca);
   if (names == nullptr || ::SSL_CTX_load_verify_locations(context, ca, nullptr) != 1) {
@@ -124,14 +152,13 @@ Expected<std::shared_ptr<const TlsContext>> TlsContext::open(const TlsFiles& fil
   ::SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   constexpr unsigned char kName[] = "sluice";
   ::SSL_CTX_set_session_id_context(context, kName, sizeof kName - 1);
-  return std::shared_ptr<const TlsContext>(made);
+  return made;
 }
 
 Wire::Wire(Socket socket, const TlsContext* tls) : socket_(std::move(socket)) {
   socket_.non_blocking(true);
   if (tls == nullptr) return;
-  tls_ = ::SSL_new(tls->get());
-  if (tls_ == nullptr) throw std::bad_alloc();
+  tls_ = tls->make();
   BIO* const bio = socket_bio(socket_.native_handle());
   ::SSL_set_bio(tls_, bio, bio);
   ::SSL_set_accept_state(tls_);

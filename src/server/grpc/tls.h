@@ -4,6 +4,7 @@
 #include <boost/system/error_code.hpp>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "sluice/expected.h"
@@ -24,16 +25,29 @@ struct TlsFiles {
 class TlsContext {
  public:
   // Errors: which file, and why.
-  static Expected<std::shared_ptr<const TlsContext>> open(const TlsFiles& files);
+  static Expected<std::shared_ptr<TlsContext>> open(const TlsFiles& files);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
 
-  ssl_ctx_st* get() const noexcept { return context_; }
+  // Reads the files again, for connections that come from now on. Errors: as open(); what it had
+  // stays then.
+  Expected<bool> reload();
+  // What one connection needs, to be freed by SSL_free(). Errors: std::bad_alloc.
+  ssl_st* make() const;
 
  private:
-  TlsContext();
-  ssl_ctx_st* const context_;
+  struct Free {
+    void operator()(ssl_ctx_st* context) const noexcept;
+  };
+  using Context = std::unique_ptr<ssl_ctx_st, Free>;
+
+  TlsContext(const TlsFiles& files, Context context);
+  static Expected<Context> read(const TlsFiles& files);
+
+  const TlsFiles files_;
+  mutable std::mutex mutex_;
+  Context context_;
 };
 
 // A connected socket, perhaps with TLS on it, whose handshake comes by itself with the first

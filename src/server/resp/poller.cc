@@ -40,14 +40,13 @@ void Poller::wait() {
                          });
 }
 
-// Where many were ready, there are others by the time that these are told: to ask for them at once
-// costs less than to go through the loop, whose other sockets wait meanwhile.
+// By the time that those are told which were ready, others often are: to ask for them at once is
+// one system call, and the way through the loop three. Its other sockets wait meanwhile.
 void Poller::tell_all() {
-  constexpr int kMany = 8;
-  constexpr int kMostInTurn = 512;
+  constexpr int kMostInTurn = 256;
   for (int all = 0; all < kMostInTurn;) {
     const int told = tell();
-    if (told < kMany) return;
+    if (told <= 0) return;
     all += told;
   }
 }
