@@ -70,6 +70,9 @@ CASES = {
     "QUIT before more": frame("QUIT") + frame("PING"),
     "RESET": frame("RESET") + frame("PING"),
     "ECHO of anything": frame("ECHO", b"\0\r\n\xff"),
+    "a line of HTTP's": b"POST / HTTP/1.1\r\nHost: a\r\n\r\nPING\r\n",
+    "a header field of HTTP's": b"host: a\r\n\r\nPING\r\n",
+    "HTTP in a frame": frame("Post", "/") + frame("PING"),
     "PING of RESP3": frame("PING") + frame("CLIENT", "GETNAME"),
 }
 UNKNOWN_CASES = {

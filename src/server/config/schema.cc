@@ -172,7 +172,10 @@ constexpr std::array<Key, 3> kGrpcKeys{
     period("max_age", "0s", 0,
            "How old a connection may grow before its client is told to make another one, so that "
            "clients spread over servers; 0: any age."),
-    map_of("tls", kGrpcTls, "With a certificate, only TLS is spoken; without one, only plaintext."),
+    map_of("tls", kGrpcTls,
+           "With a certificate, only TLS is spoken; without one, only plaintext. Files are read "
+           "again on "
+           "SIGHUP."),
 };
 constexpr Map kGrpc{"grpc", "`grpc`", kGrpcKeys};
 

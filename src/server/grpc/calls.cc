@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "server/grpc/framing.h"
 #include "server/grpc/gzip.h"
@@ -63,7 +62,7 @@ ssize_t read_messages(nghttp2_session* session, std::int32_t id, std::uint8_t* t
                       std::uint32_t* flags, nghttp2_data_source* source, void*) {
   Stream& stream = *static_cast<Stream*>(source->ptr);
   const std::size_t size = std::min(room, stream.out.size() - stream.out_done);
-  std::memcpy(to, stream.out.data() + stream.out_done, size);
+  stream.out.copy(reinterpret_cast<char*>(to), size, stream.out_done);
   stream.out_done += size;
   if (stream.out_done < stream.out.size()) return static_cast<ssize_t>(size);
   if (!stream.ended) {

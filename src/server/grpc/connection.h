@@ -26,13 +26,11 @@ class Connection final : private Protocol::Owner {
   // Who owns it.
   class Owner {
    public:
+    virtual ~Owner() = default;
     // It has come to its end: to be destroyed soon, once it has returned.
     virtual void closed(Connection& connection) = 0;
     // flush_now() is to be called soon.
     virtual void wants_flush(Connection& connection) = 0;
-
-   protected:
-    ~Owner() = default;
   };
 
   Connection(Wire::Socket socket, const TlsContext* tls, std::string peer, Shared& shared,

@@ -38,7 +38,7 @@ class Listener final : private http::Acceptor::Owner, public Connection::Owner {
   };
 
   Listener(const Parts& parts, http::ListeningSocket socket);
-  ~Listener();
+  ~Listener() override;
 
   // Stops accepting, takes what the kernel has accepted already, and lets calls that are on their
   // way finish. Calls `drained` when the last connection has closed.

@@ -43,6 +43,10 @@ Protocol& protocol_of(void* user) { return *static_cast<Protocol*>(user); }
 std::string_view view(const std::uint8_t* bytes, std::size_t size) {
   return {reinterpret_cast<const char*>(bytes), size};
 }
+std::string_view view(nghttp2_rcbuf* buffer) {
+  const nghttp2_vec bytes = nghttp2_rcbuf_get_buf(buffer);
+  return view(bytes.base, bytes.len);
+}
 
 }  // namespace
 
@@ -67,12 +71,11 @@ struct Callbacks {
     return nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, made);
   }
 
-  static int header(nghttp2_session* session, const nghttp2_frame* frame, const std::uint8_t* name,
-                    std::size_t name_size, const std::uint8_t* value, std::size_t value_size,
-                    std::uint8_t, void* user) {
+  static int header(nghttp2_session* session, const nghttp2_frame* frame, nghttp2_rcbuf* name,
+                    nghttp2_rcbuf* value, std::uint8_t, void* user) {
     Stream* const of = stream(session, frame->hd.stream_id, user);
     if (of == nullptr) return 0;
-    if (protocol_of(user).on_header(*of, view(name, name_size), view(value, value_size))) return 0;
+    if (protocol_of(user).on_header(*of, view(name), view(value))) return 0;
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
   }
 
@@ -143,7 +146,7 @@ nghttp2_session* Callbacks::make(Protocol& protocol) {
   const std::unique_ptr<nghttp2_option, decltype(&nghttp2_option_del)> own_option(
       option, nghttp2_option_del);
   nghttp2_session_callbacks_set_on_begin_headers_callback(calls, begin_headers);
-  nghttp2_session_callbacks_set_on_header_callback(calls, header);
+  nghttp2_session_callbacks_set_on_header_callback2(calls, header);
   nghttp2_session_callbacks_set_on_frame_recv_callback(calls, frame_received);
   nghttp2_session_callbacks_set_on_data_chunk_recv_callback(calls, data);
   nghttp2_session_callbacks_set_on_frame_send_callback(calls, frame_sent);

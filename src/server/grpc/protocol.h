@@ -62,11 +62,9 @@ class Protocol {
  public:
   class Owner {
    public:
+    virtual ~Owner() = default;
     // There is output, of an answer that came outside of take().
     virtual void has_output() = 0;
-
-   protected:
-    ~Owner() = default;
   };
 
   Protocol(Shared& shared, std::string_view peer, Owner& owner);

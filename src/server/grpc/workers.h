@@ -15,6 +15,7 @@ namespace sluice::server::grpc {
 // Whose call it is: a stream.
 class Asker {
  public:
+  virtual ~Asker() = default;
   // What is asked. Its views stay where they are until answered().
   virtual const Call& call() const = 0;
   // Whether anybody still waits for the answer: asked before work on it begins.
@@ -22,9 +23,6 @@ class Asker {
   // The answer, or null where it was not wanted(). The reply ends with the return, which may end
   // the asker too; it asks for nothing meanwhile.
   virtual void answered(const Reply* reply, Handler* handler) = 0;
-
- protected:
-  ~Asker() = default;
 };
 
 // Handlers that may wait for their answers, in one event loop: each with a fiber to wait on and

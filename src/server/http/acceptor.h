@@ -25,12 +25,10 @@ class Acceptor {
   // Whose connections they are.
   class Owner {
    public:
+    virtual ~Owner() = default;
     // Takes the descriptor, which does not block. The connection is counted; closed() counts it
     // off.
     virtual void accepted(int descriptor, const SocketAddress& peer) = 0;
-
-   protected:
-    ~Owner() = default;
   };
   struct Parts {
     boost::asio::io_context& loop;

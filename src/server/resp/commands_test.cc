@@ -217,6 +217,9 @@ TEST(Limit, ErrorsNameWhatIsWrong) {
       {{"gcra", "1", "1s", "SIZE", "1"}, "-ERR there is no option 'SIZE'"},
       {{"gcra", "1", "1s", "SLICES", "3"}, "-ERR "},
       {{"gcra", "1", "1s", "COST", "-1"}, "-ERR COST is out of range: '-1'"},
+      {{"gcra", "1", "1s", "COST", "1", "BURST", "1", "cost", "2"},
+       "-ERR the option 'cost' is given twice"},
+      {{"gcra", "1", "0s"}, "-ERR period 0"},
       {{"fixed_window", "1", "1s", "ALIGN", "moon"},
        "-ERR ALIGN: there is no 'moon'; expected first_request or clock"},
   };

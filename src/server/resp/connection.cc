@@ -27,6 +27,12 @@ constexpr std::uint32_t kLingerBytes = std::uint32_t{16} << 20;
 // An idle connection is left open for so long while the server drains.
 constexpr auto kDrainIdle = std::chrono::seconds(1);
 
+// Whether a request is a line of HTTP's: a web page has made a browser send it, and its body would
+// be taken for commands. Redis hangs up at the same two.
+bool is_http(std::string_view command) {
+  return same_word(command, "post") || same_word(command, "host:");
+}
+
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 void release(std::string& text) {
@@ -174,6 +180,11 @@ std::size_t Connection::answer_all(std::string_view input, Desk& desk, SteadyTim
     }
     reader_.arguments(rest, desk.request);
     done += reader_.size();
+    if (!desk.request.empty() && is_http(desk.request[0])) {
+      shared_.recorder.add(metrics::Event::kBadRequest);
+      closing_ = true;
+      break;
+    }
     if (!desk.request.empty()) {
       answer_one(desk);
       ++requests;

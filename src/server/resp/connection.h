@@ -66,7 +66,7 @@ class Connection final : private Poller::Source, private Crew::Client {
 
   // Owns the descriptor.
   Connection(int descriptor, resp::Client client, Shared& shared, Owner& owner);
-  ~Connection();
+  ~Connection() override;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 

@@ -22,14 +22,12 @@ class Crew {
   // Who has work to do: a connection.
   class Client {
    public:
+    virtual ~Client() = default;
     // On a fiber; may wait.
     virtual void work(Desk& desk) = 0;
     // After work(), where ask() had returned before: goes on. May ask again, and may destroy the
     // client.
     virtual void worked() = 0;
-
-   protected:
-    ~Client() = default;
   };
   using Make = std::function<std::unique_ptr<Desk>()>;
 

@@ -80,6 +80,19 @@ TEST(Door, AnswersAProtocolErrorAfterWhatCameBeforeAndCloses) {
   EXPECT_EQ(peer.read_to_end(), "+PONG\r\n-ERR Protocol error: expected '$', got 'P'\r\n");
 }
 
+// Else any web page could have a browser reset counters.
+TEST(Door, CarriesOutNothingOfWhatABrowserSends) {
+  for (const std::string head :
+       {"POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: a\r\n", "host: a\r\n"}) {
+    TestDoor door;
+    const TestPeer peer(door.path);
+    peer.send("PING\r\n" + head + "\r\nECHO body\r\n");
+    const std::string replies = peer.read_to_end();
+    EXPECT_EQ(replies.substr(0, 7), "+PONG\r\n");
+    EXPECT_EQ(replies.find("body"), replies.npos) << replies;
+  }
+}
+
 TEST(Door, ClosesBehindTheReplyToQuit) {
   TestDoor door;
   const TestPeer peer(door.path);

@@ -74,6 +74,11 @@ bool read_options(std::span<const std::string_view> words, Asked& asked, Reply& 
       reply.error("ERR the option " + shown(words[i]) + " lacks its value");
       return false;
     }
+    for (std::size_t before = 0; before < i; before += 2) {
+      if (!same_word(words[before], words[i])) continue;
+      reply.error("ERR the option " + shown(words[i]) + " is given twice");
+      return false;
+    }
     if (!read_option(words[i], words[i + 1], asked, reply)) return false;
   }
   return true;
@@ -103,7 +108,8 @@ std::optional<Limit> read_limit(std::span<const std::string_view> words, std::ui
   if (!read_options(words.subspan(3), asked, reply)) return std::nullopt;
   const auto limit = Limit::make(asked.spec);
   if (!limit) {
-    reply.error("ERR " + limit.error());
+    const std::string& why = limit.error();
+    reply.error(why.starts_with("per ") ? "ERR period" + why.substr(3) : "ERR " + why);
     return std::nullopt;
   }
   cost = asked.cost;

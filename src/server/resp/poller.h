@@ -23,11 +23,9 @@ class Poller {
   // A socket that waits.
   class Source {
    public:
+    virtual ~Source() = default;
     // What it waits for is there, or the peer is gone. May destroy the source.
     virtual void ready() = 0;
-
-   protected:
-    ~Source() = default;
   };
 
   // Errors: std::system_error if there is no descriptor left.

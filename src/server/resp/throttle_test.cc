@@ -116,6 +116,8 @@ TEST(Throttle, ErrorsNameTheArgumentAndLeaveTheCounterAlone) {
   const std::vector<std::pair<std::vector<std::string_view>, std::string>> wrong{
       {{"x", "1", "1"}, "-ERR max_burst is not an integer: 'x'"},
       {{"-1", "1", "1"}, "-ERR max_burst is out of range: '-1'"},
+      {{"01", "1", "1"}, "-ERR max_burst is not an integer: '01'"},
+      {{"-", "1", "1"}, "-ERR max_burst is not an integer: '-'"},
       {{"4294967295", "1", "1"}, "-ERR max_burst is out of range"},
       {{"4", "0", "1"}, "-ERR count is out of range: '0'"},
       {{"4", "-1", "1"}, "-ERR count is out of range: '-1'"},
