@@ -68,9 +68,12 @@ int exactness(const Descriptor& descriptor) {
 
 constexpr std::string_view kHeader =
     "# Made from a configuration of Envoy's rate limit service. The first rule that matches a\n"
-    "# descriptor decides. Beside what was said when this was made, it differs in two ways:\n"
-    "# a descriptor with more entries than a rule asks for matches it too, and one whose value is\n"
-    "# empty is not limited where that value is part of the key.\n";
+    "# descriptor decides. Beside what was said when this was made, it differs in three ways:\n"
+    "# a descriptor with more entries than a rule asks for matches it too; one whose value is "
+    "empty\n"
+    "# is not limited where that value is part of the key; and one whose first entries are found "
+    "by\n"
+    "# their values, but the next ones not there, is tried by the rules for any value.\n";
 
 class Converter {
  public:

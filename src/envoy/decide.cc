@@ -385,7 +385,7 @@ void Request::Impl::try_out(Wanted& wanted) {
 void Request::Impl::give_back() {
   charge([](const Wanted& wanted) { return wanted.kind == Kind::kRefund; });
   if (charges_.empty()) return;
-  const bool denied = answer_.overall == Code::kOverLimit;
+  const bool denied = answer_.overall == Code::kOverLimit && !consume_on_reject_;
   for (Charge& charge : charges_) charge.cost = denied ? 0 : std::min(charge.cost, kMaxUnits);
   const Decision decision = ask(limiter_, denied ? Verb::kPeek : Verb::kRefund);
   if (store_failed(decision) || decision.reason == Reason::kInvalid) {
@@ -397,7 +397,7 @@ void Request::Impl::give_back() {
 
 // What was not given back counts on. What was taken locally is given back there.
 void Request::Impl::undone(Reason failed) {
-  const bool denied = answer_.overall == Code::kOverLimit;
+  const bool denied = answer_.overall == Code::kOverLimit && !consume_on_reject_;
   for (const std::size_t i : charged_) {
     Wanted& wanted = wanted_[i];
     wanted.decision = fallback(Outcome::kAllowed);

@@ -73,7 +73,8 @@ Duration until_reset(const Limit& limit, const Decision& decision, bool known,
 // was denied: then nothing changes.
 //
 // With `consume_on_reject` each takes by itself, as Envoy's service does, and one that is denied
-// takes what is left; then looking at a limit with nothing left is over it too.
+// takes what is left; then looking at a limit with nothing left is over it too. What gives back is
+// carried out in any case.
 //
 // A store that cannot decide is answered for by `on_store_error`, of several the strictest: error,
 // deny, local, allow. `local` without a local store is an error.

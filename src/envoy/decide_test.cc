@@ -379,6 +379,17 @@ TEST_F(DecideTest, ConsumesOnRejectWhereItIsToldTo) {
   EXPECT_EQ(answer.statuses[0].remaining, 0U);
 }
 
+TEST_F(DecideTest, GivesBackBesideWhatIsOverWhereItConsumesOnReject) {
+  use(kUserAndPath);
+  EXPECT_TRUE(passes({{{{"user", "a"}}}, {{{"path", "/"}}, 2}}));
+  const std::vector<Ask> asks{{{{"path", "/"}}}, {.entries = {{"user", "a"}}, .gives_back = true}};
+  EXPECT_FALSE(passes(asks));
+  EXPECT_EQ(left({{"user", "a"}}), 2U) << "a denied request changes nothing";
+  consume_on_reject_ = true;
+  EXPECT_FALSE(passes(asks));
+  EXPECT_EQ(left({{"user", "a"}}), 3U);
+}
+
 // Who charges at the end of a stream and looks before the next one.
 TEST_F(DecideTest, IsOverForWhoLooksAtWhatIsUsedUpWhereItConsumesOnReject) {
   use(kUserAndPath);
