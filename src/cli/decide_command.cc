@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <istream>
@@ -110,8 +111,10 @@ int decide_in_memory() {
 }
 
 int decide_in_redis(const server::Config& config) {
-  const auto options = redis_options_of(config);
+  auto options = redis_options_of(config);
   if (!options) return fail(options.error());
+  // A file that is read wants answers rather than haste.
+  options->deadline = std::max(options->deadline, kPatience);
   Reasons reasons;
   const auto store = RedisStore::open(*options, &reasons);
   if (!store) return fail({store.error(), kUsage});

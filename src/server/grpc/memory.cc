@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -70,6 +71,7 @@ Memory::~Memory() = default;
 nghttp2_mem* Memory::get() noexcept { return kOwn ? &interface_ : nullptr; }
 
 void* Memory::allocate(std::size_t size) noexcept {
+  size = std::max<std::size_t>(size, 1);  // a free block holds a pointer
   if (size <= kMostSmall - sizeof(Head)) return take_small((size + sizeof(Head) - 1) / kStep);
   if (void* const part = take_part(size, false)) return part;
   return take_from_heap(size);

@@ -20,7 +20,7 @@ TEST(Memory, GivesBlocksThatDoNotMeet) {
   Memory memory;
   std::deque<Block> blocks;
   std::mt19937 random(1);  // the same cases each time
-  const std::size_t sizes[] = {1, 15, 16, 17, 200, 1024, 1025, 2880, 4096, 16'394, 100'000};
+  const std::size_t sizes[] = {0, 1, 15, 16, 17, 200, 1024, 1025, 2880, 4096, 16'394, 100'000};
   const auto holds = [](const Block& block) {
     return std::all_of(block.at, block.at + block.size,
                        [&](unsigned char byte) { return byte == block.filled; });
