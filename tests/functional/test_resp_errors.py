@@ -1,5 +1,7 @@
 """What is no request gets from the RESP door the bytes that a real Redis answers, and the same end."""
 
+import concurrent.futures
+
 from harness import ServerTest
 from resp_harness import RedisServer, everything, frame
 
@@ -103,23 +105,26 @@ class SameAsRedis(ServerTest):
         server = cls.serve("version: 1\nrules: []\n", {"listen": {"resp": "127.0.0.1:0"}, **config})
         return dict(word.split("=", 1) for word in server.ready_line.split()[1:])["resp"]
 
-    def compare(self, cases, redis, resp):
-        for name, sent in cases.items():
-            with self.subTest(name):
-                expected = everything(redis, sent, seconds=0.3)
-                self.assertEqual(everything(resp, sent, seconds=0.3), expected)
+    def compare(self, cases, redis, resp, byte_by_byte=False):
+        def answer(address, sent):
+            pieces = [sent[i : i + 1] for i in range(len(sent))] if byte_by_byte else None
+            return everything(address, sent, pieces, seconds=0.4)
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            answers = {
+                name: [pool.submit(answer, address, sent) for address in (redis, resp)]
+                for name, sent in cases.items()
+            }
+            for name, (expected, found) in answers.items():
+                with self.subTest(name):
+                    self.assertEqual(found.result(), expected.result())
 
     def test_what_is_no_request(self):
         self.compare(CASES, self.redis.address, self.resp)
 
     def test_byte_by_byte(self):
-        for name, sent in CASES.items():
-            if len(sent) > 1000:
-                continue
-            with self.subTest(name):
-                pieces = [sent[i : i + 1] for i in range(len(sent))]
-                expected = everything(self.redis.address, None, pieces, 0.2)
-                self.assertEqual(everything(self.resp, None, pieces, 0.2), expected)
+        short = {name: sent for name, sent in CASES.items() if len(sent) <= 1000}
+        self.compare(short, self.redis.address, self.resp, byte_by_byte=True)
 
     def test_without_the_password(self):
         folder = self.folder()
