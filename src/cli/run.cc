@@ -20,7 +20,8 @@ constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
 constexpr const char* kAbout =
-    "Rate limiting: serves decisions over HTTP, tries rules on yesterday's traffic, checks them.";
+    "Rate limiting: serves decisions (HTTP, gRPC, RESP), tries rules on yesterday's traffic, "
+    "checks them.";
 constexpr const char* kExamples =
     "Exit status: 0 success, 1 the work failed, 2 usage. Data goes to stdout, errors to stderr.\n"
     "\n"

@@ -18,13 +18,16 @@ constexpr int kUsage = 2;
 
 constexpr const char* kHelp =
     "ADDR is host:port, [v6]:port or unix:PATH; port 0 picks a free one; off closes a door. The "
-    "first\nline on stdout, once every listener accepts, is `ready http=ADDR ... admin=ADDR` with "
-    "the real\nports. Flags override the configuration file (docs/config.md). Without rules a "
-    "small "
-    "built-in\nexample is in force.\n"
+    "first\n"
+    "line on stdout, once every listener accepts, is `ready http=ADDR grpc=ADDR resp=ADDR "
+    "admin=ADDR`\n"
+    "with the real ports. Flags override the configuration file (docs/config.md). Without rules a\n"
+    "small built-in example is in force. docs/envoy.md is about gRPC, docs/commands.md about "
+    "RESP.\n"
     "\n"
-    "SIGHUP reads the rules again, as does a change of their files; SIGTERM stops accepting, "
-    "finishes\nwhat was accepted, and exits with 0.\n"
+    "SIGHUP reads the rules, Envoy's files and gRPC's certificate again; files of rules are also "
+    "read\n"
+    "when they change. SIGTERM stops accepting, finishes what was accepted, and exits with 0.\n"
     "\n"
     "Exit status: 0 it was told to end; 1 it could not start; 2 usage.\n"
     "\n"
@@ -111,7 +114,8 @@ int serve(const Flags& flags) {
 }  // namespace
 
 void add_serve(CLI::App& app, int& status) {
-  CLI::App* command = app.add_subcommand("serve", "Serves decisions over HTTP");
+  CLI::App* command = app.add_subcommand(
+      "serve", "Serves decisions over HTTP, gRPC (Envoy) and RESP (clients of Redis)");
   auto flags = std::make_shared<Flags>();
   command->add_option("--config", flags->config, "The configuration file")->type_name("FILE");
   command
