@@ -65,7 +65,7 @@ struct FreeMethod {
 };
 
 const BIO_METHOD* socket_method() {
-  static const std::unique_ptr<BIO_METHOD, FreeMethod> kMethod = [] {
+  static const std::unique_ptr<BIO_METHOD, FreeMethod> method = [] {
     std::unique_ptr<BIO_METHOD, FreeMethod> made(::BIO_meth_new(BIO_TYPE_SOURCE_SINK, "socket"));
     if (!made) throw std::bad_alloc();
     ::BIO_meth_set_read(made.get(), bio_read);
@@ -73,7 +73,7 @@ const BIO_METHOD* socket_method() {
     ::BIO_meth_set_ctrl(made.get(), bio_control);
     return made;
   }();
-  return kMethod.get();
+  return method.get();
 }
 
 BIO* socket_bio(int descriptor) {

@@ -13,12 +13,12 @@ namespace {
 
 void put_flag_words(Reply& reply, const Command& command) {
   std::vector<std::string_view> words;
-  words.push_back(command.writes ? "write" : "readonly");
-  words.push_back("fast");
+  words.emplace_back(command.writes ? "write" : "readonly");
+  words.emplace_back("fast");
   if (command.group == "connection" || command.group == "server") {
     words = {"loading", "stale", "fast"};
   }
-  if (command.role == Role::kNobody) words.push_back("no_auth");
+  if (command.role == Role::kNobody) words.emplace_back("no_auth");
   reply.set(words.size());
   for (const std::string_view word : words) reply.simple(word);
 }
