@@ -11,10 +11,10 @@
 
 namespace sluice::rules {
 
-// The names of the attributes that a set of rules reads, numbered.
+// Numbers the names of the attributes that a set of rules reads.
 class AttributeTable {
  public:
-  // The number of that name. Header names are kept in lower case.
+  // Returns the number of the name. Header names are stored in lower case.
   std::uint32_t number(std::string_view name);
   const std::vector<std::string>& names() const noexcept { return names_; }
 
@@ -23,16 +23,16 @@ class AttributeTable {
   std::unordered_map<std::string, std::uint32_t> numbers_;
 };
 
-// A name as it is looked up: header names in lower case.
+// Returns the name used for look-ups: header names in lower case, others unchanged.
 std::string normalized(std::string_view name);
 
-// What is wrong with an attribute's name, or nothing: "WHAT; EXPECTED".
+// Returns what is wrong with the name of an attribute as "WHAT; EXPECTED", or nothing.
 std::optional<std::string> find_name_error(std::string_view name);
 
-// The attributes of one request, each asked of their source at most once.
+// Caches the attributes of one request. Asks their source for each attribute at most once.
 class AttributeValues {
  public:
-  // Starts a request. Borrows both until the next.
+  // Starts a request. Borrows both arguments until the next call.
   void begin(const AttributeTable& table, const AttributeSource& source) {
     names_ = &table.names();
     source_ = &source;

@@ -3,22 +3,22 @@
 #include <string>
 #include <string_view>
 
-// The keys of counters, as stores see them:
+// The grammar of counter keys in a store:
 //
 //   key   = domain "|" rule "|" limit *("|" part)
-//   part  = attribute "=" value          what an attribute gave
-//         / attribute "/" bits "=" value of an address, grouped: 2001:db8::/64
-//         / literal                      text of the template
+//   part  = attribute "=" value             the value of an attribute
+//         / attribute "/" bits "=" value    a network: ip/24/64=2001:db8::/64
+//         / literal                         text of the template
 //
-// Each of them is escaped: '%', '|', '{', '}' and control bytes are written as %XX, and so is '='
-// but in values. So a key reads back in one way only, and no byte of a request can end a part,
-// begin another, or set the hash tag of a cluster. Numbers and algorithms of limits are no part of
-// it.
+// Every element is escaped: '%', '|', '{', '}' and control bytes are written as %XX. Names also
+// escape '='. A key can therefore be read in one way only: no byte of a request can end a part,
+// begin another part, or set the hash tag of a cluster. The numbers and the algorithm of a limit
+// are not part of its key.
 namespace sluice::rules {
 
-enum class Escape : unsigned char { kName, kValue };  // a name escapes '=' as well
+enum class Escape : unsigned char { kName, kValue };  // kName also escapes '='
 
-// Appends `text`, escaped. Whether it had to be changed.
+// Appends `text`, escaped. Returns whether escaping changed it.
 bool append_escaped(std::string& out, std::string_view text, Escape escape);
 
 }  // namespace sluice::rules

@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t kLongestName = 32;
 
-// Insertions, removals, replacements and swaps of neighbours that lead from a to b; both are at
-// most kLongestName long.
+// Returns the number of insertions, removals, replacements and swaps of neighbours that turn a into
+// b. Both have at most kLongestName characters.
 std::size_t distance(std::string_view a, std::string_view b) {
   using Row = std::array<std::size_t, kLongestName + 1>;
   Row before{}, last{}, row{};

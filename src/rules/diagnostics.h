@@ -10,20 +10,20 @@
 
 namespace sluice::rules {
 
-// Collects what is wrong with one file. Borrows its text.
+// Collects the errors of one file. Borrows its text.
 class Diagnostics {
  public:
   Diagnostics(const SourceText& source, std::string_view file) : source_(&source), file_(file) {}
 
-  // At a byte of the text. Past kMost errors, only counts.
+  // Adds an error at a byte of the text. After kMost errors, only counts them.
   void add(std::size_t at, std::string what, std::string expected = {});
-  // As above, of a message "WHAT; EXPECTED".
+  // The same for a message of the form "WHAT; EXPECTED".
   void add_message(std::size_t at, std::string_view message);
 
   bool empty() const noexcept { return found_.empty(); }
   const SourceText& source() const noexcept { return *source_; }
   const std::string& file() const noexcept { return file_; }
-  // All of them in the order of the file, each once. Ends the collection.
+  // Returns all errors in file order without repetitions, and ends the collection.
   std::vector<RuleError> take();
 
   static constexpr std::size_t kMost = 1000;
@@ -41,10 +41,10 @@ class Diagnostics {
   std::size_t left_out_ = 0;
 };
 
-// "a, b or c".
+// Joins the names: "a, b or c".
 std::string either(const std::vector<std::string_view>& names);
 
-// "; did you mean 'limit'?" where one of the names is near to a mistaken one, else empty.
+// Returns "; did you mean 'limit'?" if one of the names is similar to `mistaken`, else "".
 std::string did_you_mean(std::string_view mistaken, const std::vector<std::string_view>& names);
 
 }  // namespace sluice::rules

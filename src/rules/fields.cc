@@ -17,7 +17,7 @@ bool has_control(std::string_view text) {
                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
 }
 
-// Each check_* says whether the value is right, and says what is wrong with it if not.
+// Each check_* returns whether the value is valid, and reports the error if it is not.
 class Checker {
  public:
   Checker(const Key& key, Diagnostics& diagnostics) : key_(key), diagnostics_(diagnostics) {}

@@ -11,24 +11,24 @@
 
 namespace sluice::rules {
 
-// The values of one map that stood the test of its schema. What is wrong with the others went to
-// the diagnostics; they are absent here. Borrows the document.
+// The valid values of one map, checked by its schema. Errors of the other values are in the
+// diagnostics; the getters report those values as absent. Borrows the document.
 class Fields {
  public:
-  // Checks that `node` is a map, for unknown and missing keys, and the type and range of each
-  // value.
+  // Checks that `node` is a map without unknown or missing keys, and checks the type and the range
+  // of each value.
   static Fields read(const Node& node, const schema::Map& map, Diagnostics& diagnostics);
 
-  // The names below are of the map's schema; another name ends the program.
+  // The names below must be keys of the map's schema; any other name aborts the program.
   const Node* node(std::string_view name) const;
-  // Where the value stands that was given, right or wrong; else where the map does.
+  // Returns the position of the value, valid or not; without a value, the position of the map.
   std::size_t at(std::string_view name) const;
   std::optional<std::uint64_t> integer(std::string_view name) const;
   std::optional<bool> flag(std::string_view name) const;
   std::optional<Duration> period(std::string_view name) const;
-  std::string_view text(std::string_view name) const;           // empty where absent
-  std::vector<const Node*> texts(std::string_view name) const;  // of kTexts: one, or the list
-  // The enumerator whose place is that of the value in the schema's list.
+  std::string_view text(std::string_view name) const;           // empty if absent
+  std::vector<const Node*> texts(std::string_view name) const;  // of kTexts: one text, or a list
+  // Returns the enumerator with the same index as the value in the schema's list of choices.
   template <typename Enum>
   std::optional<Enum> choice(std::string_view name) const {
     const auto index = choice_index(name);
@@ -52,11 +52,11 @@ class Fields {
   std::vector<Value> values_;
 };
 
-// A value as a message names it: "the text '10'", "a list", "nothing".
+// Describes a value for a message: "the text '10'", "a list", "nothing".
 std::string describe(const Node& node);
 
-// A whole number without sign, leading zeros, or anything else; absent where it is none or past
-// 2^64 - 1.
+// Parses a whole number without sign or leading zeros. Returns nothing for any other text and for
+// numbers over 2^64 - 1.
 std::optional<std::uint64_t> whole_number(std::string_view text) noexcept;
 
 }  // namespace sluice::rules

@@ -32,7 +32,7 @@ void append_bits(AddressText& text, std::uint8_t bits, std::size_t of) noexcept 
   append(text, unsigned{bits});
 }
 
-// inet_ntop() prints IPv4 through sprintf(), which costs more than all else here.
+// inet_ntop() formats IPv4 through sprintf(), which costs more than everything else here.
 AddressText print_v4(std::span<unsigned char> address, std::uint8_t bits) noexcept {
   keep_bits(address, bits);
   AddressText text;

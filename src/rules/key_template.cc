@@ -15,7 +15,7 @@ std::string part_name(std::string_view name, char end) {
   return out;
 }
 
-// A number of bits of at most three digits.
+// Parses a number of bits of at most three digits.
 std::optional<unsigned> bits_of(std::string_view text) {
   unsigned value = 0;
   const char* end = text.data() + text.size();

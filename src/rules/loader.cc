@@ -18,12 +18,12 @@ namespace {
 constexpr std::array<std::string_view, 9> kMethods{"GET",     "HEAD",    "POST",  "PUT",  "DELETE",
                                                    "CONNECT", "OPTIONS", "TRACE", "PATCH"};
 
-// Each takes kilobytes and microseconds, and aliases make many of few bytes.
+// An expression takes kilobytes and microseconds, and aliases create many of them from few bytes.
 constexpr std::size_t kMaxExpressions = 10000;
 
 using schema::child;
 
-// The key of the schema that a limit's error is about.
+// Returns the schema key that the error of a limit is about.
 std::string_view field_of(LimitError error, const LimitSpec& spec) {
   switch (error) {
     case LimitError::kPeriodOutOfRange: return "per";
@@ -42,7 +42,7 @@ std::string_view field_of(LimitError error, const LimitSpec& spec) {
   return "limit";
 }
 
-// Takes the mistaken field out, so that the next mistake shows.
+// Removes the wrong field, so that the next error is found too.
 void forget(std::string_view field, LimitSpec& spec) {
   if (field == "per") spec.per = std::chrono::seconds{1};
   if (field == "limit") spec.limit = 1;
@@ -54,7 +54,7 @@ void forget(std::string_view field, LimitSpec& spec) {
   if (field == "refill") spec.refill.reset();
 }
 
-// What a header field can carry, and looks like TYPE/SUBTYPE.
+// Returns whether a header field can carry the text and it has the form TYPE/SUBTYPE.
 bool is_media_type(std::string_view text) {
   const std::size_t slash = text.find('/');
   return slash != text.npos && slash > 0 && slash + 1 < text.size() && text.front() != ' ' &&
@@ -72,7 +72,7 @@ class Loader {
  public:
   explicit Loader(const RuleTerms& terms) : terms_(terms) {}
 
-  // The next file.
+  // Reads the next file.
   void read(const Node& root, Diagnostics& diagnostics);
   std::shared_ptr<const RuleSet::Impl> finish();
 
@@ -81,7 +81,7 @@ class Loader {
     const Diagnostics* file;
     std::size_t at;
   };
-  // Names that have to differ, and where each was first seen.
+  // Names that must differ, and the position of the first use of each.
   using Names = std::unordered_map<std::string, Seen>;
 
   void read_defaults(const Node& node);
@@ -96,7 +96,7 @@ class Loader {
   KeyTemplate read_template(const Node* node);
   void check_name(Names& names, std::string_view name, std::size_t at, std::string_view of);
 
-  // What holds where a rule of the file says nothing.
+  // The values for keys that a rule of the file does not set.
   struct Defaults {
     FailurePolicy on_store_error = FailurePolicy::kAllow;
     OnMissing on_missing = OnMissing::kSkip;
@@ -106,7 +106,7 @@ class Loader {
   const RuleTerms terms_;
   std::shared_ptr<RuleSet::Impl> set_ = std::make_shared<RuleSet::Impl>();
   Names rule_names_;
-  // Of the file that is being read.
+  // The state of the file that is being read.
   Diagnostics* diagnostics_ = nullptr;
   std::string domain_;
   Defaults defaults_;
@@ -317,7 +317,7 @@ std::shared_ptr<const RuleSet::Impl> Loader::finish() {
 
 Expected<std::shared_ptr<const RuleSet::Impl>, std::vector<RuleError>> load_rules(
     std::span<const RuleText> files, const RuleTerms& terms) {
-  // Names of one file are looked up in the text of another, so all live to the end.
+  // Errors of one file refer to names of another, so all texts live until the end.
   std::deque<SourceText> sources;
   std::deque<Diagnostics> diagnostics;
   Loader loader(terms);

@@ -9,8 +9,8 @@
 
 namespace sluice::rules {
 
-// Reads the rules of YAML files as one set that keeps to the terms, or says all that is wrong with
-// them, file by file. Never throws for bad input.
+// Reads YAML files as one set of rules that meets the terms, or returns all errors, file by file.
+// Does not throw for bad input.
 Expected<std::shared_ptr<const RuleSet::Impl>, std::vector<RuleError>> load_rules(
     std::span<const RuleText> files, const RuleTerms& terms);
 

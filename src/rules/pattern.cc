@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kAnySegments = "/**";
 
-// A path pattern with '**' elsewhere than at its end, as a regex.
+// Converts a path pattern with '**' before its end into a regex.
 std::string to_regex(std::string_view text) {
   std::string out;
   std::size_t at = 0;
@@ -119,7 +119,7 @@ Pattern::Pieces Pattern::pieces(std::string_view text) {
   }
 }
 
-// Leftmost places suffice: what lies between two stars leaves the most when it ends soonest.
+// The leftmost match of each piece suffices: it leaves the most text for the pieces after it.
 bool Pattern::match_pieces(const Pieces& pieces, std::string_view value) {
   if (pieces.size() == 1) return value == pieces.front();
   if (!value.starts_with(pieces.front())) return false;
@@ -151,7 +151,8 @@ bool Pattern::match_segments(std::string_view value) const {
   return false;
 }
 
-// In UTF-8 no '.' matches a broken byte: without the second look, one would dodge any regex.
+// '.' does not match a byte of invalid UTF-8, so such a value could evade every regex. Therefore
+// such values are matched as bytes.
 bool Pattern::match_regex(std::string_view value) const {
   const re2::StringPiece piece(value.data(), value.size());
   if (re2::RE2::FullMatch(piece, *regex_)) return true;

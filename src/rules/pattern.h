@@ -13,28 +13,29 @@ class RE2;
 
 namespace sluice::rules {
 
-// A pattern of `match`, compiled (docs/rules.md, Matching):
+// A compiled pattern of `match` (docs/rules.md, Matching):
 //
-//   text     exactly that
-//   *        any characters; in a pattern that begins with '/', any but '/', and at least one where
-//            it stands for a whole segment
-//   **       any characters, '/' too; a segment '/**' also stands for nothing
-//   ~regex   RE2, of the whole value
+//   text     exactly this text
+//   *        any characters; in a pattern that begins with '/', any characters except '/', and at
+//            least one character if it is a whole segment
+//   **       any characters including '/'; a segment '/**' also matches nothing
+//   ~regex   an RE2 expression that must match the whole value
 //
-// Thread-safety: const, so any thread. Cost: comparing text, time linear in the value unless a star
-// has to be tried at several places of one segment; a regex allocates at times.
+// Thread-safety: immutable; use it from any thread. Cost: a text comparison, linear in the value
+// unless one segment has several stars; a regex may allocate.
 class Pattern {
  public:
   // Errors: "WHAT; EXPECTED".
   static Expected<Pattern> compile(std::string_view text);
 
   bool matches(std::string_view value) const;
-  // Whether RE2 does the matching.
+  // Returns whether RE2 does the matching.
   bool is_expression() const noexcept { return kind_ == Kind::kRegex; }
 
  private:
   enum class Kind { kExact, kPrefix, kBelow, kStars, kSegments, kRegex };
-  // The text between stars: begins with the first, ends with the last, the others in between.
+  // The texts between stars. A value begins with the first, ends with the last, and contains the
+  // others in between.
   using Pieces = std::vector<std::string>;
 
   static Pattern glob(std::string_view text);
@@ -47,11 +48,11 @@ class Pattern {
   bool match_regex(std::string_view value) const;
 
   Kind kind_ = Kind::kExact;
-  bool open_ended_ = false;  // kSegments: '/**' at the end
-  std::string text_;         // kExact, kPrefix; kBelow: without the slash
+  bool open_ended_ = false;  // kSegments: the pattern ends with '/**'
+  std::string text_;         // kExact, kPrefix; kBelow: without the final slash
   std::vector<Pieces> segments_;
   std::shared_ptr<const re2::RE2> regex_;
-  std::shared_ptr<const re2::RE2> byte_regex_;  // the same for values that are not UTF-8
+  std::shared_ptr<const re2::RE2> byte_regex_;  // the same regex for values that are not UTF-8
 };
 
 }  // namespace sluice::rules

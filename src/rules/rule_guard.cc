@@ -22,7 +22,7 @@ std::string listed(const auto& names) {
   return out.empty() ? "none" : out;
 }
 
-// Gives a value to every attribute that a guard gives.
+// Provides a value for every attribute that a guard provides.
 class Probe final : public AttributeSource {
  public:
   explicit Probe(const std::vector<std::string>& given) : given_(given) {}
@@ -35,7 +35,7 @@ class Probe final : public AttributeSource {
   const std::vector<std::string>& given_;
 };
 
-// Keeps nothing and admits all.
+// A store that stores nothing and admits everything.
 class NoStore final : public Store {
  public:
   Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
@@ -45,7 +45,7 @@ class NoStore final : public Store {
   }
 };
 
-// The limits of the rule that find all attributes of their keys.
+// Returns the limits of the rule whose keys find all their attributes.
 std::vector<const RuleLimit*> limits_that_apply(const RuleSet& rules, const Rule& rule,
                                                 const RuleNeeds& needs) {
   NoStore store;
@@ -64,7 +64,7 @@ bool is_queue(const RuleLimit& limit) {
          limit.limit.mode() == LeakyMode::kQueue;
 }
 
-// Why the rules do not serve the needs: "WHAT; EXPECTED", or nothing.
+// Returns why the rules do not meet the needs as "WHAT; EXPECTED", or nothing.
 std::optional<std::string> find_problem(const RuleSet& rules, const RuleNeeds& needs) {
   const Rule* const rule = rules.find(needs.rule);
   if (rule == nullptr) {
@@ -99,7 +99,7 @@ class LiveRules::Impl {
     return {rules_, version_.load(std::memory_order_relaxed)};
   }
 
-  // From now on, no rules come in that do not serve the needs, while they live.
+  // From now on, new rules must meet the needs for as long as the needs exist.
   std::optional<std::string> admit(const std::shared_ptr<const RuleNeeds>& needs) {
     const std::lock_guard lock(mutex_);
     auto problem = find_problem(rules_, *needs);
@@ -139,10 +139,10 @@ std::vector<std::string> LiveRules::replace(RuleSet next) {
 
 namespace detail {
 
-// One thread's place inside. Its copy of the rules is renewed when their version has changed.
+// The decider of one thread. It copies the rules again when their version has changed.
 struct alignas(64) RuleDoor::Slot {
   std::atomic<bool> is_busy = false;
-  bool is_extra = false;  // made because all others were busy
+  bool is_extra = false;  // created because all others were busy
   std::uint64_t version = 0;
   std::optional<RuleSet> rules;
   const Rule* rule = nullptr;
@@ -217,7 +217,7 @@ void RulePass::fail() const {
   throw_rate_limited(door_.needs_->rule, limits, each, decision_);
 }
 
-// What a rule on trial would have denied, or a failure policy admitted, has taken nothing.
+// If a shadow rule would have denied or a failure policy admitted the call, nothing was taken.
 void RulePass::refund() noexcept {
   if (decision_.reason != Reason::kOk) return;
   for (const LimitAnswer& answer : slot_->answer->limits) {

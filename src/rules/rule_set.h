@@ -13,7 +13,7 @@
 
 namespace sluice::rules {
 
-// An attribute that has to match one of some patterns.
+// An attribute that must match at least one of several patterns.
 struct Condition {
   std::uint32_t attribute = 0;
   std::vector<Pattern> any_of;
@@ -22,32 +22,32 @@ struct Condition {
 };
 
 struct CompiledLimit {
-  std::string prefix;  // of its counters' keys: "domain|rule|limit"
+  std::string prefix;  // of the counters' keys: "domain|rule|limit"
   KeyTemplate key;
 };
 
-// What deciding needs of a rule, beside the Rule of the same place.
+// The compiled parts of the Rule with the same index.
 struct CompiledRule {
   std::vector<Condition> conditions;
   std::vector<CompiledLimit> limits;
-  KeyTemplate tag;  // of all its counters; empty: they have none
+  KeyTemplate tag;  // of all counters of the rule; empty: no tag
 
   bool matches(AttributeValues& values) const;
 };
 
-// "domain|rule|limit", escaped.
+// Returns "domain|rule|limit", escaped.
 std::string counter_prefix(std::string_view domain, std::string_view rule, std::string_view limit);
 
 }  // namespace sluice::rules
 
 namespace sluice {
 
-// Filled by a loader, and constant from then on.
+// Filled by a loader, then constant.
 class RuleSet::Impl {
  public:
   std::string domain;
   std::vector<Rule> rules;
-  std::vector<rules::CompiledRule> compiled;  // of each rule
+  std::vector<rules::CompiledRule> compiled;  // by index of the rule
   rules::AttributeTable attributes;
   std::unordered_map<std::string_view, std::size_t> by_name;  // views into `rules`
 };

@@ -12,7 +12,7 @@
 namespace sluice::rules::schema {
 namespace {
 
-// In the order of their enumerators, which the loader relies on.
+// In the order of their enumerators; the loader relies on it.
 constexpr std::array<std::string_view, 7> kAlgorithms{"fixed_window",
                                                       "sliding_window_log",
                                                       "sliding_window_counter",

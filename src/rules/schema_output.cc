@@ -16,7 +16,7 @@ std::string json_string(std::string_view text) {
   return out + '"';
 }
 
-// Writes JSON with two spaces a level.
+// Writes JSON, indented by two spaces per level.
 class JsonWriter {
  public:
   void open(char bracket) {
@@ -30,7 +30,7 @@ class JsonWriter {
     out_ += bracket;
     first_ = false;
   }
-  // Begins a member of an object, or with an empty name of a list.
+  // Begins a member of an object; with an empty name, an item of a list.
   void member(std::string_view name) {
     if (!first_) out_ += ',';
     first_ = false;
@@ -56,7 +56,7 @@ class JsonWriter {
 
 void write_map(JsonWriter& json, const Map& map);
 
-// Without backquotes, which JSON readers do not set.
+// Removes backquotes, which readers of JSON do not format.
 std::string plain(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -83,7 +83,7 @@ void write_names(JsonWriter& json, std::string_view name,
   json.raw("]");
 }
 
-// Attribute values are text, but YAML lets a pattern be written as a number or a flag.
+// Attribute values are text, but YAML allows a pattern to be written as a number or a flag.
 void write_match(JsonWriter& json) {
   json.set("type", "\"object\"");
   json.member("additionalProperties");

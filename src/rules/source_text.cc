@@ -10,8 +10,8 @@ constexpr std::size_t kMostQuoted = 60;
 
 bool continues(char c) noexcept { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// The size of the UTF-8 sequence at the start of `text`, or 0 if there is none. By the ranges of
-// the second byte, overlong forms, surrogates and what lies past U+10FFFF are none.
+// Returns the size of the UTF-8 sequence at the start of `text`, or 0 if it is invalid. The range
+// of the second byte excludes overlong forms, surrogates and code points over U+10FFFF.
 std::size_t sequence_size(std::string_view text) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned first = byte(0);

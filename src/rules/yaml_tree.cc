@@ -16,7 +16,7 @@
 namespace sluice::rules {
 namespace {
 
-// Ends the reading of a file whose error has been said.
+// Ends the reading of a file after its error was reported.
 struct Stop {};
 
 class TreeBuilder final : public YAML::EventHandler {
@@ -49,11 +49,11 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnMapEnd() override { close(); }
 
  private:
-  // A list or map that is being read.
+  // A list or a map that is being read.
   struct Frame {
     Node* node;
-    const Node* key = nullptr;  // of a map, when its value comes next
-    bool drop = false;          // that value has no usable key
+    const Node* key = nullptr;  // of a map: the key whose value comes next
+    bool drop = false;          // that key is invalid, so its value is dropped
     std::unordered_set<std::string_view> keys = {};
   };
 
@@ -77,8 +77,8 @@ class TreeBuilder final : public YAML::EventHandler {
   std::vector<Node*> anchors_;
 };
 
-// Where nothing stands, the parser names the place of what comes next: in a later line, that is far
-// from the '-' that it belongs to.
+// For an empty value the parser reports the position of the next token. If that is on a later line,
+// it is far from the '-' that the value belongs to.
 std::size_t TreeBuilder::place_of_nothing(std::size_t next) const {
   const std::string_view before = diagnostics_.source().text().substr(0, next);
   const std::size_t last = before.find_last_not_of(" \t\r\n");
@@ -173,7 +173,7 @@ void TreeBuilder::take_key(Frame& frame, const Node* node) {
   }
 }
 
-// Aliases of aliases double what a reader has to walk: their sum is bounded as they are read.
+// Aliases of aliases double the work of a reader each time, so their sum is bounded during reading.
 void TreeBuilder::weigh(Node& parent, std::size_t weight, std::size_t where) {
   parent.weight += weight;
   if (parent.weight <= kMaxNodes) return;
@@ -182,8 +182,8 @@ void TreeBuilder::weigh(Node& parent, std::size_t weight, std::size_t where) {
   throw Stop{};
 }
 
-// Whether the text can be read at all. The parser takes the control byte 4 for the end of the text,
-// and counts only line feeds as lines.
+// Checks whether the text can be read at all. The parser takes the control byte 4 for the end of
+// the text, and counts only line feeds as line ends.
 bool check_text(Diagnostics& diagnostics) {
   const std::string_view text = diagnostics.source().text();
   if (text.size() > kMaxFileBytes) {
