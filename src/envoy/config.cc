@@ -67,13 +67,13 @@ void append_entry(std::string& out, std::string_view key, std::string_view value
   append_escaped(out += '=', value, Escape::kValue);
 }
 
-// Of a rule in native files the part behind the domain is its name, which is not empty.
+// In native rules, the part of the name after the domain is never empty.
 void append_domain(std::string& out, const Domain& domain) {
   append_escaped(out, domain.name, Escape::kName);
   out += '|';
 }
 
-// The descriptors above and including `descriptor`, whose depth is that of `entries`.
+// Appends `descriptor` and its ancestors, as many as there are entries.
 void append_path(std::string& out, std::span<const Entry> entries, const Descriptor& descriptor) {
   if (descriptor.parent != nullptr) {
     append_path(out, entries.first(entries.size() - 1), *descriptor.parent);

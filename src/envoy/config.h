@@ -18,13 +18,13 @@
 
 namespace sluice::envoy {
 
-// What answers for the store: as FailurePolicy, or an error of the call (UNAVAILABLE), so that
-// Envoy's own `failure_mode_deny` decides.
+// The answer if the store cannot decide: as FailurePolicy, or an error of the call (UNAVAILABLE),
+// so that Envoy's own `failure_mode_deny` decides.
 enum class OnStoreError : std::uint8_t { kAllow, kDeny, kLocal, kError };
 
 struct Member;
 
-// A value of `metadata`.
+// A value inside `metadata`.
 struct Value {
   enum class Kind : std::uint8_t { kNull, kFlag, kNumber, kText, kList, kMap };
 
@@ -33,7 +33,7 @@ struct Value {
   double number = 0;
   std::string text;
   std::vector<Value> items;     // of a list
-  std::vector<Member> members;  // of a map, in the order of the file
+  std::vector<Member> members;  // of a map, in file order
 };
 
 struct Member {
@@ -41,28 +41,28 @@ struct Member {
   Value value;
 };
 
-// `rate_limit` of a descriptor.
+// The `rate_limit` of a descriptor.
 struct RateLimit {
-  std::optional<Limit> limit;  // absent: `unlimited`
-  Unit unit = Unit::kUnknown;  // kUnknown where `period` is that of no unit
-  std::string name;            // empty: none
+  std::optional<Limit> limit;  // absent for `unlimited`
+  Unit unit = Unit::kUnknown;  // kUnknown if no unit has the length of `period`
+  std::string name;            // may be empty
   std::vector<std::string> replaces;
   OnStoreError on_store_error = OnStoreError::kError;
 };
 
 struct Descriptor;
 
-// Descriptors side by side, found as Envoy's service does: by key and value, else by the first
-// wildcard in the order of the file, else by the key alone.
+// The descriptors of one level. Look-ups follow Envoy's service: first by key and value, then by
+// the first matching wildcard in file order, then by the key alone.
 //
 // Cost: two hash look-ups, and the wildcards of that key. Borrows the descriptors.
 class Level {
  public:
-  // False, and nothing is done, where there is one with the same key and value.
+  // Returns false and changes nothing if the level has a descriptor with the same key and value.
   bool add(const Descriptor& descriptor);
-  // Null: none.
+  // Returns null if no descriptor matches.
   const Descriptor* find(std::string_view key, std::string_view value) const;
-  // The one with this key and value as they are written, or null.
+  // Returns the descriptor whose key and value are written in the same way, or null.
   const Descriptor* twin_of(const Descriptor& descriptor) const;
   bool empty() const noexcept { return keys_.empty(); }
 
@@ -79,22 +79,22 @@ class Level {
 // One descriptor of a file.
 struct Descriptor {
   std::string key;
-  std::string value;  // empty: any
+  std::string value;  // empty: any value
   std::optional<RateLimit> rate_limit;
   bool shadow_mode = false;
   bool quota_mode = false;
   bool detailed_metric = false;
   bool value_to_metric = false;
   bool share_threshold = false;
-  Value metadata;  // a map, or nothing
+  Value metadata;  // a map, or null
 
   const Descriptor* parent = nullptr;
   std::vector<std::unique_ptr<Descriptor>> children;
-  Level level;  // of the children
-  // The number of a descriptor with a limit among those of all files.
+  Level level;  // the children
+  // The index of this descriptor among all descriptors with a limit, over all files.
   std::size_t number = 0;
-  // How it is called in logs and metrics: "DOMAIN/KEY_VALUE.KEY", cut short, as a rule with one
-  // limit. Two descriptors may have the same name.
+  // Its name in logs and metrics, "DOMAIN/KEY_VALUE.KEY", shortened, as a rule with one limit. Two
+  // descriptors may have the same name.
   Rule rule;
 
   bool is_wildcard() const noexcept { return value.find('*') != value.npos; }
@@ -107,22 +107,22 @@ struct Domain {
   Level level;
 };
 
-// Envoy's configuration files, one domain each, checked and compiled (docs/envoy.md).
+// Envoy's configuration files, one domain each, validated and compiled (docs/envoy.md).
 //
-// Thread-safety: const, so any thread. Ownership: a cheap handle that shares what was read;
-// pointers into it live as long as a copy does.
+// Thread-safety: immutable; use it from any thread. Ownership: a cheap handle with shared data;
+// pointers into it are valid as long as one copy exists.
 class Config {
  public:
   Config() : domains_(std::make_shared<const Domains>()) {}
 
-  // Errors: all that is wrong with the files, each at its place. Never throws for bad input.
+  // Errors: everything that is wrong with the files, with positions. Does not throw for bad input.
   static Expected<Config, std::vector<RuleError>> parse(std::span<const RuleText> files,
                                                         const RuleTerms& terms = {});
 
-  // Null: no file has it.
+  // Returns null if no file configures the domain.
   const Domain* find(std::string_view domain) const;
   std::span<const std::unique_ptr<Domain>> domains() const noexcept { return domains_->all; }
-  // All descriptors with a limit, by their numbers.
+  // Returns all descriptors with a limit, by number.
   std::span<const Descriptor* const> limited() const noexcept { return domains_->limited; }
 
  private:
@@ -138,19 +138,19 @@ class Config {
   std::shared_ptr<const Domains> domains_;
 };
 
-// One key and value of a request's descriptor.
+// One key and value of a descriptor in a request.
 struct Entry {
   std::string_view key;
   std::string_view value;
 };
 
-// The descriptor of the file that the entries lead to, all of them, or null.
+// Returns the configured descriptor that matches all entries, or null.
 const Descriptor* match(const Domain& domain, std::span<const Entry> entries);
 
-// Appends the key of the counter of entries that led to `matched` (docs/envoy.md, Counters).
+// Appends the counter key of entries that matched `matched` (docs/envoy.md, Counters).
 void append_counter(std::string& out, const Domain& domain, std::span<const Entry> entries,
                     const Descriptor& matched);
-// The same for a limit that the request brought along.
+// The same for a limit that came with the request.
 void append_counter(std::string& out, const Domain& domain, std::span<const Entry> entries,
                     Unit unit);
 

@@ -34,7 +34,7 @@ bool is_plain(char c) {
          c == '-' || c == '/';
 }
 
-// A pattern of native rules: a regular expression says what others do not.
+// Returns a pattern of native rules; a regular expression if no simpler pattern means the same.
 std::string pattern_of(const Descriptor& descriptor) {
   if (descriptor.value.empty()) return "**";
   if (std::all_of(descriptor.value.begin(), descriptor.value.end(), is_plain)) {
@@ -60,7 +60,7 @@ Path path_of(const Descriptor& descriptor) {
   return path;
 }
 
-// How exactly a descriptor names a value: those that do more are tried first.
+// How precisely a descriptor names a value; more precise descriptors are tried first.
 int exactness(const Descriptor& descriptor) {
   if (descriptor.value.empty()) return 0;
   return descriptor.is_wildcard() ? 1 : 2;
@@ -130,7 +130,7 @@ bool Converter::can_be_said(const Path& path) {
   const Descriptor& last = *path.back();
   std::set<std::string> keys;
   for (const Descriptor* descriptor : path) {
-    // The last ones mean something in templates of keys.
+    // These characters have a meaning in key templates.
     if (rules::find_name_error(descriptor->key) ||
         descriptor->key.find_first_of("|/{}") != std::string::npos) {
       remark(last, "left out: its key '" + descriptor->key + "' cannot be an attribute's name");
@@ -162,7 +162,7 @@ void Converter::remark_differences(const Path& path) {
 }
 
 std::string Converter::unique_name(const Descriptor& descriptor) {
-  // Names are cut short, and a long domain leaves nothing of them.
+  // Names are shortened, and a long domain leaves no room for the rest.
   const std::string& whole = descriptor.rule.name;
   std::string name = whole.substr(std::min(domain_.name.size() + 1, whole.size())).substr(0, 100);
   if (name.empty()) name = "descriptor";

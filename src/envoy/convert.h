@@ -7,10 +7,10 @@
 
 namespace sluice::envoy {
 
-// Native rules (docs/rules.md) as near to one of Envoy's files as they can be.
+// The native rules (docs/rules.md) that are closest to one of Envoy's files.
 struct Converted {
   std::string yaml;
-  std::vector<std::string> remarks;  // what they do otherwise: "DESCRIPTOR: WHAT"
+  std::vector<std::string> remarks;  // the differences: "DESCRIPTOR: WHAT"
 };
 
 Converted convert(const Domain& domain);

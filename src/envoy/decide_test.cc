@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A store that passes on, or fails, and counts what it is asked.
+// A store that forwards or fails, and counts its calls.
 class TestStore final : public Store {
  public:
   explicit TestStore(Store& store) : store_(store) {}
@@ -42,10 +42,10 @@ class TestStore final : public Store {
   Store& store_;
 };
 
-// Requests on the memory store. Time stands at 30 s behind a full minute, hour, day and so on.
+// Requests on the memory store. The time is 30 s after the start of a minute, hour, day and so on.
 class DecideTest : public ::testing::Test {
  protected:
-  // What is asked of one descriptor, with texts of its own.
+  // A request for one descriptor that owns its texts.
   struct Ask {
     std::vector<Entry> entries;
     std::uint64_t hits = 1;
@@ -62,7 +62,7 @@ class DecideTest : public ::testing::Test {
     return request_.decide(*config_.domains().front(), questions, consume_on_reject_);
   }
   bool passes(const std::vector<Ask>& asks) { return decide(asks).overall == Code::kOk; }
-  // What is left of that descriptor's limit, looking only.
+  // Returns what remains of that descriptor's limit, without taking anything.
   std::uint32_t left(const std::vector<Entry>& entries) {
     return decide({{entries, 0}}).statuses[0].remaining;
   }
@@ -243,7 +243,7 @@ descriptors:
   EXPECT_FALSE(passes({{{{"read", ""}}}}));
 }
 
-// As by Envoy's service: what is dropped itself still replaces.
+// As in Envoy's service, a limit that is itself dropped still replaces others.
 TEST_F(DecideTest, DropsWhatAReplacedLimitReplacesToo) {
   use(R"(
 domain: d
@@ -278,7 +278,7 @@ descriptors:
   clock_.advance(1min);
   EXPECT_TRUE(passes({{{{"real", ""}}}}));
   EXPECT_FALSE(passes({{{{"trial", ""}}}, {{{"real", ""}}}}));
-  EXPECT_EQ(left({{"trial", ""}}), 0U);  // counted all the same
+  EXPECT_EQ(left({{"trial", ""}}), 0U);  // it is counted nevertheless
 }
 
 constexpr std::string_view kQuota = R"(
@@ -390,7 +390,7 @@ TEST_F(DecideTest, GivesBackBesideWhatIsOverWhereItConsumesOnReject) {
   EXPECT_EQ(left({{"user", "a"}}), 3U);
 }
 
-// Who charges at the end of a stream and looks before the next one.
+// A client that charges at the end of a stream and peeks before the next one.
 TEST_F(DecideTest, IsOverForWhoLooksAtWhatIsUsedUpWhereItConsumesOnReject) {
   use(kUserAndPath);
   consume_on_reject_ = true;
@@ -459,7 +459,7 @@ TEST_F(DecideTest, LimitsByOtherAlgorithms) {
   EXPECT_TRUE(passes({{{{"k", ""}}}}));
 }
 
-// Random requests on a model of plain numbers: all or nothing, in every window.
+// Compares random requests with a model of plain numbers: all or nothing, in every window.
 TEST_F(DecideTest, TakesAllOfARequestOrNothing) {
   use(R"(
 domain: d

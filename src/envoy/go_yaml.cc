@@ -30,7 +30,7 @@ bool is_one(const std::array<std::string_view, N>& of, std::string_view text) {
   return std::find(of.begin(), of.end(), text) != of.end();
 }
 
-// In plain digits, or nothing where it is no number or is in them already.
+// Returns the number in plain digits, or nothing if it is not a number or already has that form.
 std::optional<std::string> plain_number(std::string_view text) {
   if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;
   std::string digits;
@@ -54,7 +54,7 @@ class Rewriter {
       : document_(document), diagnostics_(diagnostics) {}
 
   void run() {
-    // Nodes that are made on the way need no look.
+    // Nodes that are created here need no rewriting.
     const std::size_t count = document_.nodes.size();
     for (std::size_t i = 0; i < count; ++i) {
       Node& node = document_.nodes[i];
@@ -68,7 +68,7 @@ class Rewriter {
   }
 
  private:
-  // The value, or one that says the same in the words of rules.
+  // Returns the value, or an equivalent value in the form that rules accept.
   const Node* rewritten(const Node& key, const Node& value) {
     if (!value.is_scalar() || value.quoted) return &value;
     if (is_one(kFlags, key.text)) {
@@ -86,8 +86,8 @@ class Rewriter {
     return &copy;
   }
 
-  // An alias is to what ended before it, so this ends; and the file has not more members, each
-  // alias counted as what it stands for, than kMaxNodes, so there are not more to merge.
+  // This terminates because an alias refers to a node that ended before it. With each alias counted
+  // as its target, the file has at most kMaxNodes members, so that is also the most to merge.
   void merge(Node& map) {
     if (!merged_.insert(&map).second) return;
     const auto found = std::find_if(map.pairs.begin(), map.pairs.end(),

@@ -5,12 +5,11 @@
 
 namespace sluice::envoy {
 
-// Rewrites what YAML 1.1, by which Envoy's service reads its files, allows beyond what rules do:
-// merge keys (`<<`), `yes`, `On`, `True` and their like for flags, and `1_000` or `0x10` for
-// numbers.
+// Rewrites the YAML 1.1 forms that Envoy's service accepts and rules do not: merge keys (`<<`),
+// flags such as `yes`, `On` and `True`, and numbers such as `1_000` and `0x10`.
 //
-// Errors, to the diagnostics: a merge key with something else than maps. Cost: once over the nodes,
-// aliases counted as what they stand for.
+// Errors, to the diagnostics: a merge key whose value is not made of maps. Cost: one pass over the
+// nodes, each alias counted as its target.
 void read_as_yaml_1_1(rules::Document& document, rules::Diagnostics& diagnostics);
 
 }  // namespace sluice::envoy

@@ -22,14 +22,14 @@ using rules::Node;
 
 namespace {
 
-// Each takes some 500 bytes, and aliases make many of few bytes.
+// A descriptor takes about 500 bytes, and aliases create many of them from few bytes.
 constexpr std::size_t kMostDescriptors = 200000;
 constexpr std::size_t kLongestName = 256;
 
-// Each level is a list and a map.
+// Each level of descriptors is a list and a map.
 constexpr rules::YamlKind kYaml{.max_depth = 480, .begins_with = "domain: NAME"};
 
-// A key that stands there with nothing behind it is as one that does not.
+// A key without a value counts as absent.
 Fields read_fields(const Node& node, const rules::schema::Map& map, Diagnostics& diagnostics) {
   const auto says_nothing = [&](const std::pair<const Node*, const Node*>& pair) {
     if (pair.second->kind != Node::Kind::kNull) return false;
@@ -43,7 +43,7 @@ Fields read_fields(const Node& node, const rules::schema::Map& map, Diagnostics&
   return Fields::read(shown, map, diagnostics);
 }
 
-// The key of `rate_limit` that a limit's error is about.
+// Returns the key of `rate_limit` that the error of a limit is about.
 std::string_view field_of(LimitError error, const LimitSpec& spec) {
   switch (error) {
     case LimitError::kPeriodOutOfRange: return "period";
@@ -56,7 +56,7 @@ std::string_view field_of(LimitError error, const LimitSpec& spec) {
   }
 }
 
-// Takes the mistaken field out, so that the next mistake shows.
+// Removes the wrong field, so that the next error is found too.
 void forget(std::string_view field, LimitSpec& spec) {
   if (field == "period") spec.per = std::chrono::seconds{1};
   if (field == "requests_per_unit") spec.limit = 1;
@@ -75,7 +75,7 @@ class Loader {
  public:
   explicit Loader(const RuleTerms& terms) : terms_(terms) {}
 
-  // The next file.
+  // Reads the next file.
   void read(const Node& root, Diagnostics& diagnostics);
   Config finish() { return Config(std::move(config_)); }
 
@@ -97,8 +97,8 @@ class Loader {
 
   const RuleTerms terms_;
   std::shared_ptr<Config::Domains> config_ = std::make_shared<Config::Domains>();
-  std::map<std::string, std::string> domains_;  // where each is
-  // Of the file that is being read.
+  std::map<std::string, std::string> domains_;  // the position of each
+  // The state of the file that is being read.
   Diagnostics* diagnostics_ = nullptr;
   std::string domain_;
   std::unordered_map<const Descriptor*, std::size_t> places_;
@@ -221,7 +221,7 @@ void Loader::read_replaces(const Fields& fields, RateLimit& limit) {
   }
 }
 
-// What a limit counts per: a unit of Envoy's, or a period of ours.
+// Returns the period of a limit: one of Envoy's units, or `period`.
 Duration Loader::read_period(const Fields& fields, Unit& unit) {
   constexpr std::string_view kUnits = "second, minute, hour, day, week, month or year";
   const Node* given = fields.node("unit");
@@ -279,7 +279,7 @@ void Loader::check_terms(const Fields& fields, const LimitSpec& spec) {
       "expected sliding_window_counter, or fixed_window");
 }
 
-// How it is called, with those above it, and its place among the limited ones.
+// Sets the name, which includes the ancestors, and the index among descriptors with a limit.
 void Loader::name(Descriptor& descriptor) {
   Rule& rule = descriptor.rule;
   rule.name = descriptor.parent != nullptr ? descriptor.parent->rule.name + "." : domain_ + "/";
@@ -303,7 +303,7 @@ void Loader::name(Descriptor& descriptor) {
 
 Expected<Config, std::vector<RuleError>> Config::parse(std::span<const RuleText> files,
                                                        const RuleTerms& terms) {
-  // Places of one file are told in errors of another, so all live to the end.
+  // Errors of one file refer to positions in another, so all texts live until the end.
   std::deque<rules::SourceText> sources;
   std::deque<Diagnostics> diagnostics;
   Loader loader(terms);

@@ -128,7 +128,7 @@ TEST(Loader, RefusesWhatIsNestedBeyondAnyUse) {
   EXPECT_NE(errors[0].find("nested"), std::string::npos) << errors[0];
 }
 
-// Every file that is refused: what is told of it, at which place.
+// A file that is refused, with its error and position.
 struct Refused {
   std::string_view yaml;
   std::string_view error;

@@ -10,7 +10,7 @@ namespace {
 
 using Entries = std::vector<Entry>;
 
-// The name of what the entries lead to, behind the domain; empty: nothing.
+// Returns the name of the matching descriptor without the domain; empty if none matches.
 std::string led_to(const Config& config, const Entries& entries) {
   const Domain* domain = config.find("d");
   if (domain == nullptr) return "no domain";
@@ -115,7 +115,7 @@ descriptors:
             counter_of(config, {{"b", "z1"}, {"c", "2"}}));
 }
 
-// With keys and values joined by `_`, as elsewhere, some of these would be one counter.
+// If keys and values were joined by `_`, some of these would share a counter.
 TEST(Counter, OfOtherEntriesIsAlwaysAnother) {
   const Config config = config_of(R"(
 domain: d

@@ -17,7 +17,7 @@ std::optional<bool> flag_of(std::string_view text) {
   return std::nullopt;
 }
 
-// A finite decimal number: digits have to begin it, so that no name is one ("inf", "nan").
+// Parses a finite decimal number. It must begin with a digit, which excludes "inf" and "nan".
 std::optional<double> number_of(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
   const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;

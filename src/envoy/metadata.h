@@ -6,14 +6,14 @@
 
 namespace sluice::envoy {
 
-// Of lists and maps in one another; who reads messages stops at some depth too.
+// The deepest nesting of lists and maps; readers of messages also have a bound.
 inline constexpr std::size_t kMaxMetadataDepth = 16;
 
-// Reads `metadata`: any maps, lists and plain values, whose plain `true`, `12` and `~` are a flag,
-// a number and nothing, as YAML has it; in quotes they are text.
+// Reads `metadata`: any maps, lists and scalars. The unquoted scalars `true`, `12` and `~` become a
+// flag, a number and null, as in YAML; quoted scalars are text.
 Value read_metadata(const rules::Node& node, rules::Diagnostics& diagnostics);
 
-// Whether plain text is something else than text to YAML: a number, a flag, or nothing.
+// Returns whether YAML reads the unquoted scalar as a number, a flag or null instead of text.
 bool is_plain_text(const rules::Node& scalar);
 
 }  // namespace sluice::envoy

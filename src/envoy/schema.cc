@@ -13,7 +13,7 @@ using rules::schema::Key;
 using rules::schema::Map;
 using rules::schema::Type;
 
-// In the order of their enumerators, which the loader relies on.
+// In the order of their enumerators; the loader relies on it.
 constexpr std::array<std::string_view, 7> kAlgorithms{"fixed_window",
                                                       "sliding_window_log",
                                                       "sliding_window_counter",
@@ -55,7 +55,7 @@ constexpr std::array<Key, 10> kRateLimitKeys{
 };
 constexpr Map kRateLimit{"rate_limit", "`rate_limit`", kRateLimitKeys};
 
-// Their own items are descriptors again: whoever reads them knows.
+// The items of this list contain descriptors again; readers handle the recursion.
 constexpr Key kDescriptors{.name = "descriptors", .type = Type::kList, .most = kMostItems};
 
 constexpr std::array<Key, 10> kDescriptorKeys{

@@ -4,7 +4,7 @@
 
 namespace sluice::envoy::schema {
 
-// The maps of an Envoy configuration file; `descriptor` is a list within itself.
+// The schema of an Envoy configuration file; `descriptor` contains a list of itself.
 const rules::schema::Map& file() noexcept;
 const rules::schema::Map& descriptor() noexcept;
 const rules::schema::Map& rate_limit() noexcept;

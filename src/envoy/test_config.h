@@ -11,7 +11,7 @@
 
 namespace sluice::envoy {
 
-// The configuration of one file that has to be right.
+// Returns the configuration of one file, which must be valid.
 inline Config config_of(std::string_view yaml) {
   const RuleText file{"f.yaml", yaml};
   auto config = Config::parse({&file, 1});
@@ -20,7 +20,7 @@ inline Config config_of(std::string_view yaml) {
   return {};
 }
 
-// What is wrong with one file, as it is told.
+// Returns the errors of one file, as printed.
 inline std::vector<std::string> errors_of(std::string_view yaml) {
   const RuleText file{"f.yaml", yaml};
   const auto config = Config::parse({&file, 1});

@@ -8,7 +8,7 @@
 
 namespace sluice::envoy {
 
-// What a limit counts requests per, by the numbers of RateLimitResponse.RateLimit.Unit.
+// The unit of time of a limit, with the numbers of RateLimitResponse.RateLimit.Unit.
 enum class Unit : std::uint8_t {
   kUnknown,
   kSecond,
@@ -20,13 +20,13 @@ enum class Unit : std::uint8_t {
   kWeek,
 };
 
-// "second" and so on, in letters of either case.
+// Parses "second" and so on, in any case.
 std::optional<Unit> unit_from(std::string_view name) noexcept;
-// In lower case; "unknown" for kUnknown.
+// Returns the name in lower case; "unknown" for kUnknown.
 std::string_view to_string(Unit unit) noexcept;
-// Zero for kUnknown.
+// Returns zero for kUnknown.
 Duration length_of(Unit unit) noexcept;
-// The unit of that length, or kUnknown.
+// Returns the unit of that length, or kUnknown.
 Unit unit_of(Duration length) noexcept;
 
 }  // namespace sluice::envoy

@@ -2,8 +2,8 @@
 
 namespace sluice::envoy {
 
-// What stands before the first `*` begins the text, what stands behind the last ends it. Each piece
-// between two is looked for from the left: its first place leaves the most to the others.
+// The part before the first `*` must begin the text and the part after the last must end it. The
+// pieces between are searched from the left: the leftmost match leaves the most text for the rest.
 bool matches_wildcard(std::string_view pattern, std::string_view text) noexcept {
   const std::size_t first = pattern.find('*');
   if (first == pattern.npos) return pattern == text;

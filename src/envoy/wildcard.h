@@ -5,9 +5,9 @@
 
 namespace sluice::envoy {
 
-// Whether the text matches a pattern, each `*` of which matches zero or more bytes.
+// Returns whether the text matches a pattern in which each `*` matches zero or more bytes.
 //
-// Cost: about the length of both; no allocation, and no pattern makes it try all ways to match.
+// Cost: about linear in both lengths for every pattern; no allocation.
 bool matches_wildcard(std::string_view pattern, std::string_view text) noexcept;
 
 }  // namespace sluice::envoy

@@ -7,7 +7,7 @@
 namespace sluice::envoy {
 namespace {
 
-// As slow as it likes.
+// A simple implementation; it may be slow.
 bool matches_simply(std::string_view pattern, std::string_view text) {
   if (pattern.empty()) return text.empty();
   if (pattern[0] != '*') {
