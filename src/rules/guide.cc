@@ -7,7 +7,8 @@ constexpr std::string_view kGuide = R"guide(# Rules
 
 <!-- Written by `sluice rules docs` from the program's own schema. Change it there. -->
 
-A rules file says which requests are limited, by what, and how. It is YAML:
+A rules file defines which requests are limited and how. This page is for everyone who writes one.
+It describes the whole format; the last section is a reference of every key.
 
 ```yaml
 version: 1
@@ -25,52 +26,63 @@ rules:
       - { name: user, key: "{header.x-user-id|ip}", algorithm: gcra, limit: 1, per: 1s, burst: 9 }
 ```
 
-`sluice rules check FILE` says everything that is wrong with a file, each with its line and column
-(columns count characters), and exits with 1. `sluice rules schema` prints a JSON Schema of the
-format for editors; it is also `docs/rules.schema.json`.
+To check a file:
 
-## Deciding
+```sh
+sluice rules check rules.yaml
+```
+
+The command prints every error with its line and column (columns count characters) and exits with
+status 1 if there is one. `sluice replay --rules rules.yaml access.log` shows what the rules would
+have done to the requests of an access log.
+
+`sluice rules schema` prints a JSON Schema of the format for editors. The same schema is in
+`docs/rules.schema.json`.
+
+## How a request is decided
 
 A request is a set of named attributes. Over HTTP these are `method`, `path` (without the query),
-`host`, `ip`, `header.NAME`, `query.NAME`, `cookie.NAME` and `body.NAME` (nested names joined by
-dots); Envoy gives the entries of its descriptors; a program gives what it likes. Names of headers
-are in lower case; a rule may write them in any.
+`host`, `ip`, `header.NAME`, `query.NAME`, `cookie.NAME` and `body.NAME` (nested names are joined
+by dots). Envoy sends the entries of its descriptors. A C++ program passes any attributes that it
+needs. Header names are lower case; a rule may write them in upper or lower case.
 
-The rules are tried in the order of the file. The first that matches decides; where it says
-`continue: true`, the rules after it are tried too. Where no rule matches, the request is allowed.
+Sluice tries the rules in the order of the file. The first rule that matches decides the request.
+If that rule has `continue: true`, Sluice also tries the rules after it. If no rule matches, the
+request is allowed.
 
-All limits of all rules that match make one decision: either every limit admits the request, and
-each is charged, or none is. At most 64 limits can apply to one request; a request that more apply
-to is denied as `invalid`.
+All limits of all matching rules make one decision: if every limit admits the request, each limit
+is charged; otherwise no limit is charged. At most 64 limits can apply to one request. If more
+apply, Sluice denies the request with the reason `invalid`.
 
-A rule on trial (`mode: shadow`) is decided and counted by itself, whatever the other rules say,
-and lets everything pass. A request that only such rules would have denied is allowed with the
-reason `shadow`.
+**Shadow rules.** A rule with `mode: shadow` is decided and counted on its own, whatever the other
+rules decide, and never denies a request. If only shadow rules would have denied a request, the
+request is allowed with the reason `shadow`.
 
-When the store cannot decide, the `on_store_error` of the rules that match does, with the reason
-`fallback`; of several rules the strictest. `local` limits within this process, each limit at its
-share (`docs/operations.md` says how much that admits); where no local limiting is set up, it denies
-with the store's own reason (`store_error`, `store_timeout`).
+**Store failures.** If the store cannot decide, the `on_store_error` setting of the matching rules
+decides, and the reason is `fallback`. If the rules have different settings, the strictest one
+applies. `local` limits requests within this process; each limit then has a share of its numbers
+(`docs/operations.md` says how much that admits). If no local limiting is configured, `local`
+denies the request with the reason of the store (`store_error`, `store_timeout`).
 
 ## Matching
 
-`match` names attributes and the patterns that they have to match, all of them. A rule without
-`match` matches every request. A list of patterns means any of them. An attribute that is absent
-matches nothing, not even `**`.
+`match` maps attributes to patterns. A rule matches if every one of these attributes matches its
+pattern. A rule without `match` matches every request. A list of patterns matches if one of them
+does. An absent attribute matches nothing, not even `**`.
 
 | pattern | matches |
 |---|---|
-| `/send/code` | exactly that text, upper and lower case told apart |
-| `/img/*` | one segment: any characters but `/`, at least one (`/img/a.png`, not `/img/` or `/img/a/b`) |
-| `/img/a*` | `*` beside other characters of a segment: any characters but `/`, also none |
-| `/api/**` | `/api` and everything below it; `/**` between slashes stands for any number of segments, also none |
-| `/img/**.png` | `**` beside other characters: any characters, also `/`, also none |
-| `*bot*` | in a pattern that does not begin with `/`, `*` means any characters, as `**` does |
-| `~/v[0-9]+/.*` | a leading `~`: an [RE2](https://github.com/google/re2/wiki/Syntax) expression of the whole value; `.` matches line ends too |
+| `/send/code` | exactly this text; upper and lower case differ |
+| `/img/*` | one segment: one or more characters except `/` (`/img/a.png`, but not `/img/` or `/img/a/b`) |
+| `/img/a*` | next to other characters of a segment, `*` is zero or more characters except `/` |
+| `/api/**` | `/api` and everything below it; `/**` between slashes is zero or more segments |
+| `/img/**.png` | next to other characters, `**` is zero or more characters, including `/` |
+| `*bot*` | in a pattern that does not begin with `/`, `*` is zero or more characters, like `**` |
+| `~/v[0-9]+/.*` | after a leading `~`: an [RE2](https://github.com/google/re2/wiki/Syntax) regular expression that must match the whole value; `.` also matches line ends |
 
-A value that is to contain a `*`, or to begin with `~`, is written as an expression: `~a\*b`,
-`~\~a`. In YAML, text that begins with `*`, `{`, `[`, `&`, `!`, `|`, `>`, `%` or `@` needs quotes.
-Methods are compared as they are: `POST`, not `post`.
+To match a value that contains `*` or begins with `~`, write a regular expression: `~a\*b`, `~\~a`.
+In YAML, text that begins with `*`, `{`, `[`, `&`, `!`, `|`, `>`, `%` or `@` needs quotes. Methods
+are case-sensitive: write `POST`, not `post`.
 
 ```yaml
 version: 1
@@ -85,46 +97,53 @@ rules:
       - { key: "{ip/64}", algorithm: gcra, limit: 10, per: 1m, burst: 5 }
 ```
 
-Comparing text costs some nanoseconds; an expression costs some hundred, and memory at times.
+A text comparison takes a few nanoseconds. A regular expression takes a few hundred and sometimes
+allocates memory.
 
 ## Keys
 
-The `key` of a limit is a template: who is counted together. Without one, the limit has one
-counter for all requests of its rule.
+The `key` of a limit is a template. Requests with the same key share one counter. A limit without a
+key has one counter for all requests of its rule.
 
 | template | stands for |
 |---|---|
 | `{ip}` | the value of an attribute |
-| `{header.x-user-id\|ip}` | the first of several that is there |
-| `{ip/64}` | the network of an address: the first 64 bits of IPv6; IPv4 counts whole. 33 to 128 bits |
-| `{ip/24/64}` | the first 24 bits of IPv4, the first 64 of IPv6 |
-| `{method} {path}` | several attributes, and text between them |
+| `{header.x-user-id\|ip}` | the first of these attributes that is present |
+| `{ip/64}` | the network of an address: the first 64 bits of an IPv6 address (33 to 128 are possible), or the whole IPv4 address |
+| `{ip/24/64}` | the first 24 bits of an IPv4 address or the first 64 bits of an IPv6 address |
+| `{method} {path}` | several attributes with text between them |
 | `{{` and `}}` | the characters `{` and `}` |
 
-An empty value counts as absent. IPv4-mapped IPv6 addresses (`::ffff:192.0.2.1`) are IPv4. A value
-that is no address is taken as it is where a network is asked for.
+An empty value counts as absent. IPv4-mapped IPv6 addresses (`::ffff:192.0.2.1`) count as IPv4. If
+a template asks for a network and the value is not an address, the key contains the value
+unchanged.
 
-Where an attribute is missing and no alternative is there, `on_missing` says what happens. With
-`skip` the limit does not apply, so a client dodges it by leaving the header out: end the list
-with what it cannot leave out (`{header.x-user-id|ip}`), or use `deny`.
+If an attribute is missing and the template names no alternative, `on_missing` decides. With `skip`
+the limit does not apply, so a client can avoid the limit if it leaves out the header. To prevent
+that, end the list with an attribute that every request has (`{header.x-user-id|ip}`), or use
+`deny`.
 
 ### Keys in the store
 
-A counter's key is `DOMAIN|RULE|LIMIT`, and for each part of the template a `|` and the part: an
-attribute as `NAME=VALUE`, a network as `ip/24/64=192.0.2.0/24`, text as it is. So the key of the
-limit `user` above is `shop|order|user|header.x-user-id=42` for one request and
-`shop|order|user|ip=192.0.2.1` for another. `%`, `|`, `{`, `}`, control bytes and, but in values,
-`=` are written as `%XX`: two different requests never share a key by their spelling. The numbers
-and the algorithm of a limit are no part of it: counters live on when a limit changes
-(`docs/algorithms.md` says how they are converted). A limit without a name is called `RULE/INDEX`,
-from 0: give limits names before you reorder them.
+The key of a counter is `DOMAIN|RULE|LIMIT`, followed by a `|` and the text of each part of the
+template. An attribute is written as `NAME=VALUE`, a network as `ip/24/64=192.0.2.0/24`, and text
+as it is. For example, the key of the limit `user` above is `shop|order|user|header.x-user-id=42`
+for one request and `shop|order|user|ip=192.0.2.1` for another.
+
+The characters `%`, `|`, `{`, `}`, control bytes and, outside of values, `=` are written as `%XX`.
+Different attributes therefore never produce the same key.
+
+The numbers of a limit are not part of the key, so counters survive when the numbers change
+(`docs/algorithms.md` says how they are converted). A counter starts again when the algorithm of
+its limit changes. A limit without a name is called `RULE/INDEX`, counted from 0. Name your limits
+before you reorder them.
 
 ### Tags
 
-On a Redis Cluster the counters of one request may lie on several servers, and are then decided slot
-by slot: never more is admitted, but what one slot took is given back when another denies
-(`docs/operations.md`). A rule's `tag` puts its counters into one slot, so that each request on them
-is one atomic step:
+On a Redis Cluster the counters of one request can be on several servers. Sluice then decides slot
+by slot. It never admits more than the limits allow, but when one slot denies the request it has to
+give back what the other slots took (`docs/operations.md`). A rule's `tag` puts its counters into
+one slot, so that each request is one atomic step:
 
 ```yaml
 version: 1
@@ -136,23 +155,29 @@ rules:
       - { name: user, key: "{header.x-tenant} {header.x-user|ip}", algorithm: gcra, limit: 10, per: 1s }
 ```
 
-A tag is a template as a key is, spelled as the parts of a key (`header.x-tenant=42`), so that two
-different requests never share one by their spelling; but a missing attribute counts as empty
-(`header.x-tenant=`). Rules that `continue` into each other share a slot where their tags are equal.
-The tag is part of a counter's name in every store: a rule that is given another starts afresh.
-Without attributes (`tag: all`) one server holds all counters of the rule: choose an attribute that
-spreads them.
+A tag is a template like a key and is written in the same way (`header.x-tenant=42`), so different
+attributes never produce the same tag. A missing attribute counts as empty (`header.x-tenant=`).
+Rules that are joined by `continue` share a slot if their tags are equal.
 
-## Files
+The tag is part of the counter's name in every store. If you change the tag of a rule, its counters
+start again. A tag without attributes (`tag: all`) puts all counters of the rule on one server.
+Choose an attribute that distributes them.
 
-At most 4 MiB of UTF-8, one document, 32 levels deep, 1,000,000 values and 10,000 expressions.
-Numbers are plain digits: no quotes, signs, fractions, exponents, underscores or leading zeros.
-Flags are `true` and `false`. Periods are a whole number and its unit: `500ms`, `60s`, `5m`, `1h`,
-`7d`. Where text is expected, a plain number is the text as written. Each key may stand once in a
-map. Anchors and aliases (`&a`, `*a`) work, merge keys (`<<`) and tags (`!!str`) do not.
+## Format of the file
 
-Where a program reads several files as one set, their rules follow each other in the order of the
-files. Each file has its own `version`, `domain` and `defaults`; the names of rules differ over all.
+A file is at most 4 MiB of UTF-8: one YAML document, at most 32 levels deep, with at most 1,000,000
+values and 10,000 regular expressions.
+
+- Numbers are plain digits: no quotes, signs, fractions, exponents, underscores or leading zeros.
+- Flags are `true` and `false`.
+- Periods are a whole number and a unit: `500ms`, `60s`, `5m`, `1h`, `7d`.
+- Where text is expected, a plain number is read as the text that is written.
+- A key may appear only once in a map.
+- Anchors and aliases (`&a`, `*a`) work. Merge keys (`<<`) and tags (`!!str`) do not.
+
+If a program reads several files as one set, the rules follow each other in the order of the files.
+Each file has its own `version`, `domain` and `defaults`. The name of a rule must be unique across
+all files.
 
 ## Reference
 

@@ -198,7 +198,7 @@ void Loader::read_patterns(std::string_view attribute, const Node& node, Conditi
   if (!node.is_sequence()) return read_pattern(attribute, node, condition);
   if (node.items.empty()) {
     diagnostics_->add(node.at, in_quotes(attribute) + " has no patterns",
-                      "expected a pattern, or a list of some");
+                      "expected a pattern, or a list of patterns");
   }
   for (const Node* item : node.items) read_pattern(attribute, *item, condition);
 }
@@ -207,7 +207,7 @@ void Loader::read_pattern(std::string_view attribute, const Node& node, Conditio
   constexpr std::size_t kLongest = 4096;
   if (!node.is_scalar() || node.text.size() > kLongest) {
     diagnostics_->add(node.at, in_quotes(attribute) + " is " + describe(node),
-                      "expected a pattern of at most 4096 bytes, or a list of some");
+                      "expected a pattern of at most 4096 bytes, or a list of patterns");
     return;
   }
   if (expressions_ > kMaxExpressions) return;

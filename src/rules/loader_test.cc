@@ -327,15 +327,15 @@ TEST(Loader, PointsAtWrongPatterns) {
             "f:4:22: error: the method 'post' would match no request; expected 'POST': methods are "
             "compared as they are");
   EXPECT_EQ(errors_of(rule("    match: { path: [] }\n" + limits)),
-            "f:4:20: error: 'path' has no patterns; expected a pattern, or a list of some");
+            "f:4:20: error: 'path' has no patterns; expected a pattern, or a list of patterns");
   EXPECT_EQ(
       errors_of(rule("    match: { path: { a: b } }\n" + limits)),
       "f:4:20: error: 'path' is a map; expected a pattern of at most 4096 bytes, or a list of "
-      "some");
+      "patterns");
   EXPECT_EQ(
       errors_of(rule("    match: { path: }\n" + limits)),
       "f:4:14: error: 'path' is nothing; expected a pattern of at most 4096 bytes, or a list of "
-      "some");
+      "patterns");
   EXPECT_EQ(errors_of(rule("    match: { header.: a }\n" + limits)),
             "f:4:14: error: 'header.' lacks its name; expected header.NAME");
   EXPECT_EQ(

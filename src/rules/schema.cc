@@ -42,8 +42,8 @@ constexpr Key kMissing{
     .otherwise = "`skip`",
     .values = kOnMissing,
     .help =
-        "When an attribute that `key` needs is absent or empty: `skip`, the limit does not "
-        "apply; `deny`, the request is denied before anything is taken.",
+        "What happens if an attribute that `key` needs is absent or empty. `skip`: the limit does "
+        "not apply. `deny`: Sluice denies the request and charges no limit.",
 };
 
 constexpr Key kStoreError{
@@ -52,8 +52,8 @@ constexpr Key kStoreError{
     .otherwise = "`allow`",
     .values = kOnStoreError,
     .help =
-        "When the store cannot decide: let pass, deny, or limit within this process. Where no "
-        "local limiting is set up, `local` denies.",
+        "What happens if the store cannot decide: `allow` the request, `deny` it, or limit it "
+        "within this process (`local`). If no local limiting is configured, `local` denies.",
 };
 
 constexpr Key kHeaders{
@@ -62,8 +62,9 @@ constexpr Key kHeaders{
     .otherwise = "`both`",
     .values = kHeaderFields,
     .help =
-        "Which header fields tell clients their limits: `draft`, RateLimit and RateLimit-Policy; "
-        "`legacy`, X-RateLimit-Limit, -Remaining and -Reset; both; none of them.",
+        "The response fields that report limits to clients. `draft`: RateLimit and "
+        "RateLimit-Policy. `legacy`: X-RateLimit-Limit, -Remaining and -Reset. `both` or `none` of "
+        "these.",
 };
 
 constexpr Key with_default(Key key, std::string_view otherwise) {
@@ -114,82 +115,86 @@ constexpr Key option(std::string_view name, std::string_view otherwise,
 
 constexpr std::array<Key, 12> kLimitKeys{
     named(kName, false, "RULE/INDEX",
-          "Names the limit in answers and counters; once in a rule. Name limits that you may "
-          "reorder: the name is part of their counters' keys."),
+          "The name of the limit in responses and counters, unique within the rule. Name limits "
+          "that you may reorder: the name is part of the keys of their counters."),
     Key{.name = "key",
         .type = Type::kTemplate,
         .otherwise = "one counter for all",
         .most = 1024,
-        .help = "The template of the counter's key: who is counted together (see Keys)."},
+        .help = "The template of the counter's key: requests with the same key share a counter "
+                "(see Keys)."},
     Key{.name = "algorithm",
         .type = Type::kChoice,
         .required = true,
         .values = kAlgorithms,
         .help = "How requests are counted."},
-    integer("limit", true, "", 0, kMaxUnits, "", "Units a period; 0 bans."),
+    integer("limit", true, "", 0, kMaxUnits, "", "Units per period; 0 denies every request."),
     Key{.name = "per",
         .type = Type::kPeriod,
         .required = true,
         .help = "The period, 1ms to 366d: a whole number and `ms`, `s`, `m`, `h` or `d`."},
-    integer("burst", false, "`limit`; gcra: `limit` - 1", 0, kMaxUnits,
-            "token_bucket, leaky_bucket, gcra",
-            "Units that may pass at once, at least 1; for gcra those beyond the first, from 0."),
+    integer(
+        "burst", false, "`limit`; gcra: `limit` - 1", 0, kMaxUnits,
+        "token_bucket, leaky_bucket, gcra",
+        "Units that may pass at once, at least 1. For gcra: units beyond the first, at least 0."),
     option("align", "`first_request`", kAligns, "fixed_window",
-           "Where a window opens: at its first request, or on the clock (UTC)."),
-    integer("slices", false, "10", 1, kMaxSlices, "sliding_window_counter, sliding_window_hybrid",
-            "Parts that the window slides by; more are smoother and take more memory."),
+           "When a window begins: at its first request, or at multiples of the period (UTC)."),
+    integer(
+        "slices", false, "10", 1, kMaxSlices, "sliding_window_counter, sliding_window_hybrid",
+        "The number of parts of the window. More parts are more accurate and take more memory."),
     option("weighting", "`linear`", kWeightings, "sliding_window_counter",
-           "How the oldest slice counts: by the share still inside the window, or whole."),
+           "How the oldest slice counts: by its share that is inside the window, or as a whole."),
     option("mode", "`meter`", kLeakyModes, "leaky_bucket",
-           "`meter` only rejects; `queue` also says how long an admitted request has to wait."),
+           "`meter` only denies. `queue` also reports how long an admitted request must wait."),
     option("refill", "`continuous`", kRefills, "token_bucket",
-           "Unit by unit, or all at once every period."),
-    with_default(kMissing, "that of `defaults`"),
+           "Tokens return one by one, or all at once every period."),
+    with_default(kMissing, "from `defaults`"),
 };
 constexpr Map kLimit{"limit", "each of `limits`", kLimitKeys};
 
 constexpr std::array<Key, 3> kRejectKeys{
     integer("status", false, "429", 400, 599, "", "The HTTP status of a denial."),
-    text("body", "the door's own", 0, 65536, "The body of a denial, as it is sent."),
-    text("content_type", "JSON where the body begins with { or [, else text/plain", 1, 128,
-         "The media type of `body`, such as `text/html; charset=utf-8`; only with a `body`. The "
+    text("body", "from the front end", 0, 65536,
+         "The body of a denial. Sluice sends it unchanged."),
+    text("content_type", "JSON if the body begins with { or [, else text/plain", 1, 128,
+         "The media type of `body`, such as `text/html; charset=utf-8`. Requires a `body`. The "
          "defaults are `application/json; charset=utf-8` and `text/plain; charset=utf-8`."),
 };
 constexpr Map kReject{"reject", "`reject`", kRejectKeys};
 
 constexpr std::array<Key, 9> kRuleKeys{
     named(kName, true, "",
-          "Names the rule in answers, metrics and counters; once in all files read together."),
+          "The name of the rule in responses, metrics and counters, unique across all files."),
     Key{.name = "match",
         .type = Type::kMatch,
         .otherwise = "every request",
-        .help = "Attributes and the patterns that they all have to match (see Matching)."},
+        .help = "Attributes and the patterns that all of them must match (see Matching)."},
     Key{.name = "limits",
         .type = Type::kList,
         .required = true,
         .least = 1,
         .most = kMaxCharges,
         .map = &kLimit,
-        .help = "The limits, all of which have to admit a request; else none is charged."},
+        .help = "The limits. If one of them denies a request, none is charged."},
     Key{.name = "reject",
         .type = Type::kMap,
-        .otherwise = "429 and the door's own body",
+        .otherwise = "429 and the body of the front end",
         .map = &kReject,
-        .help = "What a denied request is answered with."},
+        .help = "The response to a denied request."},
     option("mode", "`enforce`", kRuleModes, "",
-           "`shadow` puts the rule on trial: it is decided and counted, and lets everything pass."),
+           "`shadow`: the rule is decided and counted, but never denies a request."),
     Key{.name = "continue",
         .type = Type::kFlag,
         .otherwise = "`false`",
-        .help = "Whether the rules after this one are tried too when this one matches."},
+        .help = "Whether Sluice also tries the rules after this one if this one matches."},
     Key{.name = "tag",
         .type = Type::kTemplate,
         .otherwise = "none",
         .most = 1024,
-        .help = "The template of a tag: on a Redis Cluster, counters of one tag lie together (see "
-                "Tags)."},
-    with_default(kStoreError, "that of `defaults`"),
-    with_default(kHeaders, "that of `defaults`"),
+        .help = "The template of a tag: counters with the same tag share a slot of a Redis Cluster "
+                "(see Tags)."},
+    with_default(kStoreError, "from `defaults`"),
+    with_default(kHeaders, "from `defaults`"),
 };
 constexpr Map kRule{"rule", "each of `rules`", kRuleKeys};
 
@@ -199,20 +204,20 @@ constexpr Map kDefaults{"defaults", "`defaults`", kDefaultsKeys};
 constexpr std::array<Key, 4> kFileKeys{
     integer("version", true, "", 1, 1, "", "The version of this format: 1."),
     text("domain", "`default`", 1, 128,
-         "Sets the counters of these rules apart from those of other rules in the same store."),
+         "Separates the counters of these rules from those of other rules in the same store."),
     Key{.name = "defaults",
         .type = Type::kMap,
-        .otherwise = "those below",
+        .otherwise = "see below",
         .map = &kDefaults,
-        .help = "What holds where a rule or limit says nothing."},
+        .help = "Settings for rules and limits that have none of their own."},
     Key{.name = "rules",
         .type = Type::kList,
         .required = true,
         .most = 100000,
         .map = &kRule,
-        .help = "The rules, in the order in which they are tried. May be empty: `[]`."},
+        .help = "The rules, in the order in which Sluice tries them. May be empty: `[]`."},
 };
-constexpr Map kFile{"file", "the top of the file", kFileKeys};
+constexpr Map kFile{"file", "the file", kFileKeys};
 
 std::string text_expectation(const Key& key) {
   if (key.least > 0)
@@ -249,7 +254,7 @@ Duration milliseconds(std::uint64_t count) noexcept {
 std::string expectation(const Key& key) {
   switch (key.type) {
     case Type::kText: return text_expectation(key);
-    case Type::kTexts: return text_expectation(key) + ", or a list of some";
+    case Type::kTexts: return text_expectation(key) + ", or a list of texts";
     case Type::kInteger: return integer_expectation(key);
     case Type::kFlag: return "true or false";
     case Type::kChoice: return either({key.values.begin(), key.values.end()});

@@ -170,7 +170,7 @@ std::string value_column(const Key& key) {
       return key.most == 0 ? "period, such as `60s`"
                            : "period, " + core::format_period(milliseconds(key.least)) + " to " +
                                  core::format_period(milliseconds(key.most));
-    case Type::kTexts: return "text, or a list of some";
+    case Type::kTexts: return "text, or list of texts";
     case Type::kTemplate: return "template, at most " + std::to_string(key.most) + " bytes";
     case Type::kMatch: return "map of attribute to pattern, or list of patterns";
     case Type::kMap: return "map";
