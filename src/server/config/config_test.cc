@@ -110,9 +110,9 @@ TEST(Config, ChecksEveryRange) {
             "f:2:25: error: 'header_bytes' is '32K'; expected a whole number from 1024 to 1048576, "
             "in plain digits");
   EXPECT_EQ(errors_with("rules: ['']"),
-            "f:2:9: error: 'rules' is empty; expected text of 1 to 4096 bytes, or a list of some");
+            "f:2:9: error: 'rules' is empty; expected text of 1 to 4096 bytes, or a list of texts");
   EXPECT_EQ(errors_with("rules: { a: b }"),
-            "f:2:8: error: 'rules' is a map; expected text of 1 to 4096 bytes, or a list of some, "
+            "f:2:8: error: 'rules' is a map; expected text of 1 to 4096 bytes, or a list of texts, "
             "in quotes");
 }
 

@@ -7,8 +7,9 @@ constexpr std::string_view kGuide = R"guide(# Configuration of the server
 
 <!-- Written by `sluice config docs` from the program's own schema. Change it there. -->
 
-`sluice serve --config FILE` reads how to serve from a YAML file. Every key has a default, so the
-least file is `version: 1`. What flags of the command line say holds in the place of the file.
+`sluice serve --config FILE` reads the configuration of the server from a YAML file. This page is
+for everyone who runs `sluice serve`. Every key has a default, so the smallest file is `version:
+1`. Command-line flags override the file.
 
 ```yaml
 version: 1
@@ -21,41 +22,48 @@ admin: { token_file: /etc/sluice/token }
 log: { format: json, keys: hash }
 ```
 
-`examples/sluice.yaml` names every key with its default. `sluice config check FILE` says everything
-that is wrong with a file, each with its line and column, and exits with 1. `sluice config schema`
-prints a JSON Schema of the format for editors; it is also `docs/config.schema.json`.
+To check a file and start the server:
 
-Files, directories and listeners' Unix sockets are found from the folder of the configuration file, unless
-their path begins with `/`.
+```sh
+sluice config check sluice.yaml
+sluice serve --config sluice.yaml
+```
+
+`sluice config check` prints every error with its line and column and exits with status 1 if there
+is one. `examples/sluice.yaml` contains every key with its default. `sluice config schema` prints a
+JSON Schema of the format for editors. The same schema is in `docs/config.schema.json`.
+
+Paths of files, directories and Unix sockets are relative to the folder of the configuration file,
+unless they begin with `/`.
 
 ## Addresses
 
 | address | listens on |
 |---|---|
-| `127.0.0.1:8080`, `localhost:8080` | that address, for this machine only |
+| `127.0.0.1:8080`, `localhost:8080` | this address; only this machine can connect |
 | `0.0.0.0:8080` | every IPv4 address of the machine |
-| `[::1]:8080`, `[::]:8080` | IPv6, in brackets |
-| `127.0.0.1:0` | a port that the system picks; the `ready` line names it |
-| `unix:/run/sluice.sock` | a Unix socket, at most 107 bytes |
-| `off` | nothing: that door stays closed |
+| `[::1]:8080`, `[::]:8080` | IPv6 addresses, in brackets |
+| `127.0.0.1:0` | a port that the system chooses; the `ready` line reports it |
+| `unix:/run/sluice.sock` | a Unix socket; the path has at most 107 bytes |
+| `off` | nothing: the server does not open this listener |
 
 In YAML, an address that begins with `[` needs quotes.
 
 ## Redis
 
-With a URL as its `store`, the counters are in Redis (6 or newer) or Valkey, shared by all servers
-that have the same URL and `prefix`:
+If `store` is a URL, the counters are in Redis (6 or newer) or Valkey. All servers with the same
+URL and the same `prefix` share them.
 
-| URL | reaches |
+| URL | connects to |
 |---|---|
-| `redis://host:6379`, `redis://host/2` | one server by TCP; database 2 |
-| `rediss://host:6379` | the same by TLS; the section `tls` says whom to believe |
-| `redis+unix:///run/redis.sock` | a Unix socket; `?db=2` behind it is database 2 |
-| `redis+sentinel://host:26379,host2:26379/NAME` | the master that the Sentinels call NAME; `rediss+sentinel://` by TLS |
-| `redis+cluster://host:6379,host2:6379` | a cluster, by any of its servers; `rediss+cluster://` by TLS |
+| `redis://host:6379`, `redis://host/2` | one server over TCP; `/2` selects database 2 |
+| `rediss://host:6379` | one server over TLS; the section `tls` defines which certificates are valid |
+| `redis+unix:///run/redis.sock` | a Unix socket; append `?db=2` for database 2 |
+| `redis+sentinel://host:26379,host2:26379/NAME` | the master that the Sentinels call NAME; use `rediss+sentinel://` for TLS |
+| `redis+cluster://host:6379,host2:6379` | a cluster, through any of its servers; use `rediss+cluster://` for TLS |
 
-`user:password@` before the host names an ACL user, with `%XX` for what a URL cannot hold. A file or
-a variable is a better place for a password than a URL or a command line:
+`user:password@` before the host selects an ACL user. Write characters that a URL cannot contain as
+`%XX`. A file or an environment variable is safer for a password than a URL or a command line:
 
 ```yaml
 version: 1
@@ -67,18 +75,14 @@ redis:
   deadline: 20ms
 ```
 
-Passwords are in no log, no message and no status page. They and the certificates are read at the
-start. What each failure of the store does is in `docs/operations.md`. `sluice keys --config FILE`
-prints what the counters hold.
+Sluice never writes a password to a log, a message or a status page. It reads passwords and
+certificates once, at the start. `docs/operations.md` describes what happens when the store fails.
+`sluice keys --config FILE` prints what the counters contain.
 
 ## Rules in Redis
 
-`rules: redis` takes the rules from the store, where `sluice rules push FILE` publishes them: all
-servers follow a push within a second, or keep the rules that they have where it is wrong for them,
-and say why. Rules that were read stay in force while Redis is away, and where they are deleted
-there. A server that finds no rules there when it starts, or no Redis, does not start: it tries for
-5 seconds and says what is missing. What `PUT /v1/rules` puts in force holds until the next push.
-A file called `redis` is written `./redis`.
+With `rules: redis` the server reads its rules from the store. `sluice rules push FILE` publishes
+them there:
 
 ```yaml
 version: 1
@@ -88,20 +92,29 @@ rules: redis
 
 ```sh
 sluice rules push rules.yaml --store redis://127.0.0.1:6379             # checks and publishes
-sluice rules push rules.yaml --config sluice.yaml --expect 7            # only in the place of 7
-sluice rules show --store redis://127.0.0.1:6379                        # what is there
+sluice rules push rules.yaml --config sluice.yaml --expect 7            # only if version 7 is there
+sluice rules show --store redis://127.0.0.1:6379                        # prints the published rules
 ```
 
-They lie in a hash at `rules_key`: `version`, which counts the pushes, `id`, `pushed_at`, `files`,
-and `name.0`, `text.0` and so on. A push replaces all of them at once, by a script; with `scripting:
-off` without one, and then the later of two pushes at the same moment wins. Whoever may write that
-key sets the limits of all servers.
+- All servers follow a push within a second. A server that cannot use the new rules keeps the rules
+  that it has and logs the reason.
+- The rules of a server stay active while Redis is unavailable, and also if they are deleted there.
+- A server that finds no rules in Redis, or no Redis, when it starts tries again for 5 seconds.
+  Then it reports what is missing and exits.
+- Rules from `PUT /v1/rules` are active until the next push.
+- To name a file that is called `redis`, write `./redis`.
 
-## Files
+The rules are stored in a hash at `rules_key`. Its fields are `version` (the number of pushes),
+`id`, `pushed_at`, `files`, and `name.0`, `text.0` and so on. A push replaces all fields at once
+with a script. With `scripting: off` there is no script; if two pushes happen at the same moment,
+the later one wins. A client that can write this key controls the limits of all servers.
 
-At most 4 MiB of UTF-8, one document. Numbers are plain digits: no quotes, signs, fractions,
-exponents, underscores or leading zeros. Flags are `true` and `false`. Periods are a whole number
-and its unit: `500ms`, `60s`, `5m`, `1h`, `7d`. An unknown key is an error, and so is a key twice.
+## Format of the file
+
+A file is at most 4 MiB of UTF-8 and contains one YAML document. Numbers are plain digits: no
+quotes, signs, fractions, exponents, underscores or leading zeros. Flags are `true` and `false`.
+Periods are a whole number and a unit: `500ms`, `60s`, `5m`, `1h`, `7d`. Unknown keys and repeated
+keys are errors.
 
 ## Reference
 

@@ -66,116 +66,138 @@ constexpr Key period(std::string_view name, std::string_view otherwise, std::uin
 }
 
 constexpr Key map_of(std::string_view name, const Map& map, std::string_view help) {
-  return {.name = name, .type = Type::kMap, .otherwise = "those below", .map = &map, .help = help};
+  return {.name = name, .type = Type::kMap, .otherwise = "see below", .map = &map, .help = help};
 }
 
 constexpr std::array<Key, 4> kListenKeys{
     text("http", "`127.0.0.1:8080`", kLongestPath,
-         "Decisions over HTTP: `/v1/check`, `/v1/auth`, `/healthz`, `/readyz`, `/metrics`."),
+         "The HTTP front end: `/v1/check`, `/v1/auth`, `/json`, `/healthz`, "
+         "`/readyz`, `/metrics`."),
     text("grpc", "`127.0.0.1:8081`", kLongestPath,
-         "Decisions for Envoy over gRPC, and `grpc.health.v1.Health`."),
+         "The gRPC front end: the rate limit service for Envoy, and "
+         "`grpc.health.v1.Health`."),
     text("resp", "`127.0.0.1:6380`", kLongestPath,
-         "Decisions for clients of Redis (docs/commands.md). Beyond this machine only with users."),
+         "The RESP front end: commands for Redis clients (docs/commands.md). An "
+         "address that other machines can reach requires `resp.users`."),
     text("admin", "`127.0.0.1:6070`", kLongestPath,
-         "Administration: rules, counters and status. Beyond this machine only with a token."),
+         "Administration: rules, counters and status. An address that other machines "
+         "can reach requires a token."),
 };
 constexpr Map kListen{"listen", "`listen`", kListenKeys};
 
 constexpr std::array<Key, 2> kMemoryKeys{
     integer("max_keys", "1048576", 128, std::uint64_t{1} << 32,
-            "The most counters kept; past it some are evicted, and counted in the metrics. About "
-            "60 bytes each."),
+            "The maximum number of counters, about 60 bytes each. Beyond it Sluice "
+            "evicts counters and reports that in the metrics."),
     integer("max_log_bytes", "268435456", 4096, std::uint64_t{1} << 40,
-            "The most bytes kept for the logs and slices of sliding windows."),
+            "The maximum number of bytes for the logs and slices of sliding windows."),
 };
 constexpr Map kMemory{"memory", "`memory`", kMemoryKeys};
 
 constexpr std::array<Key, 5> kTlsKeys{
     text("ca_file", "`\"\"`", kLongestPath,
-         "The authorities whose certificates are believed, PEM; where empty, the system's."),
-    text("cert_file", "`\"\"`", kLongestPath, "The certificate of this client, PEM."),
-    text("key_file", "`\"\"`", kLongestPath, "Its key, PEM; both or neither."),
+         "The file of trusted certificate authorities, PEM. If empty, the authorities "
+         "of the system."),
+    text("cert_file", "`\"\"`", kLongestPath, "The file of the client certificate, PEM."),
+    text("key_file", "`\"\"`", kLongestPath,
+         "The file of its private key, PEM. Requires `cert_file`, and `cert_file` "
+         "requires it."),
     text("server_name", "`\"\"`", 253,
-         "The name that the server's certificate has to have; where empty, the host's of the URL."),
-    flag(
-        "verify", "`true`",
-        "Whether the server's certificate is checked; without, anybody in between can read along."),
+         "The name that the server's certificate must contain. If empty, the host of "
+         "the URL."),
+    flag("verify", "`true`",
+         "Whether Sluice verifies the server's certificate. Without verification, a "
+         "third party on the network can read and change the traffic."),
 };
 constexpr Map kTls{"tls", "`redis.tls`", kTlsKeys};
 
 constexpr std::array<Key, 3> kDenyCacheKeys{
-    flag("enabled", "`true`", "Whether denials are remembered."),
+    flag("enabled", "`true`", "Whether Sluice caches denials."),
     integer("max_keys", "65536", 1, std::uint64_t{1} << 28,
-            "The most denied counters remembered; about 73 bytes each, taken at the start."),
+            "The maximum number of denied counters in the cache. Each takes about 73 "
+            "bytes, which are allocated at the start."),
     period("longest", "1s", 1,
-           "The longest that a denial is believed without asking again: what other servers reset "
-           "or give back is seen after so long.",
+           "The maximum time for which a cached denial is valid. After this time Sluice "
+           "sees what other servers reset or give back.",
            kDay),
 };
 constexpr Map kDenyCache{"deny_cache", "`redis.deny_cache`", kDenyCacheKeys};
 
 constexpr std::array<Key, 3> kBreakerKeys{
-    integer("failures", "5", 1, 1'000'000, "Failures in a row that open it."),
+    integer("failures", "5", 1, 1'000'000,
+            "The number of consecutive failures that opens the circuit breaker."),
     period("open_for", "1s", 1,
-           "How long nothing is asked before one request tries again; doubled for each that fails.",
+           "The time before one request probes the store again. It doubles with each "
+           "failed probe.",
            kDay),
-    period("longest_open", "10s", 1, "The longest that it is doubled to.", kDay),
+    period("longest_open", "10s", 1, "The maximum of `open_for` after doubling.", kDay),
 };
 constexpr Map kBreaker{"breaker", "`redis.breaker`", kBreakerKeys};
 
 constexpr std::array<Key, 17> kRedisKeys{
-    text("username", "`\"\"`", 1024, "The ACL user; where empty, that of the URL, or the default."),
+    text("username", "`\"\"`", 1024,
+         "The ACL user. If empty, the user of the URL, or the default user."),
     text("password_file", "`\"\"`", kLongestPath,
-         "The file that holds the password, read at the start; where empty, that of the URL."),
+         "The file of the password, read at the start. If empty, the password of the "
+         "URL."),
     text("password_env", "`\"\"`", 128,
-         "The environment variable that holds it, instead of a file."),
-    text("sentinel_username", "`\"\"`", 1024, "The ACL user of the Sentinels themselves."),
+         "The environment variable of the password, instead of a file."),
+    text("sentinel_username", "`\"\"`", 1024, "The ACL user for connections to the Sentinels."),
     text("sentinel_password_file", "`\"\"`", kLongestPath,
-         "The file that holds the password of the Sentinels."),
+         "The file of the password for the Sentinels."),
     text("sentinel_password_env", "`\"\"`", 128,
-         "The environment variable that holds it, instead of a file."),
-    map_of("tls", kTls, "For URLs that begin with `rediss`."),
+         "The environment variable of the password, instead of a file."),
+    map_of("tls", kTls, "TLS settings for URLs that begin with `rediss`."),
     text("prefix", "`sluice:`", 128,
-         "Before every key, without braces. Servers that share it share their counters."),
+         "The prefix of every key. It must not contain braces. Servers with the same "
+         "prefix share their counters."),
     period("deadline", "50ms", 1,
-           "The longest that a request waits for its answer; then `on_store_error` answers.", kDay),
-    period("connect_timeout", "1s", 1, "The longest that making a connection may take.", kDay),
+           "The maximum time that a request waits for the store. After it, "
+           "`on_store_error` decides.",
+           kDay),
+    period("connect_timeout", "1s", 1, "The maximum time to open a connection.", kDay),
     integer("max_pending", "16384", 1, 1'000'000,
-            "The most requests under way on one connection; one more is answered by "
-            "`on_store_error` at once."),
-    integer("protocol", "0", 0, 3, "Of RESP, 2 or 3; 0: 3 where the server speaks it."),
+            "The maximum number of pending requests on one connection. Beyond it, "
+            "`on_store_error` decides at once."),
+    integer("protocol", "0", 0, 3,
+            "The version of the Redis protocol, 2 or 3. 0: version 3 if the server "
+            "supports it, else 2."),
     choice("scripting", "`on`", kSwitch,
-           "`off` where the server runs no scripts: then rules may use `sliding_window_counter` "
-           "and `fixed_window` with `align: clock` only, and lose some exactness "
-           "(docs/state-format.md)."),
+           "`off` for servers that cannot run scripts. Rules may then use only "
+           "`sliding_window_counter` and `fixed_window` with `align: clock`, and some "
+           "results are less exact (docs/state-format.md)."),
     integer("nodes", "1", 1, 100'000,
-            "How many servers share the counters: with `on_store_error: local` each keeps its "
-            "limits at one of so many parts while the store fails."),
+            "The number of servers that share the counters. With `on_store_error: local`, each "
+            "server applies 1/`nodes` of each limit while the store fails."),
     map_of("deny_cache", kDenyCache,
-           "A counter that was denied is denied by this process until its time has come."),
-    map_of("breaker", kBreaker, "When the store is not asked any more for a while, as it fails."),
+           "The cache of denials: this process denies a denied counter itself until its "
+           "`Retry-After` has passed."),
+    map_of("breaker", kBreaker,
+           "The circuit breaker: when Sluice stops sending requests to a failing store."),
     text("rules_key", "`\"\"`", 1024,
-         "Where `rules: redis` are kept; where empty, `rules` behind the prefix."),
+         "The key of the rules for `rules: redis`. If empty, the prefix followed by "
+         "`rules`."),
 };
 constexpr Map kRedis{"redis", "`redis`", kRedisKeys};
 
 constexpr std::array<Key, 3> kGrpcTlsKeys{
-    text("cert_file", "`\"\"`", kLongestPath, "The server's certificate and those above it, PEM."),
-    text("key_file", "`\"\"`", kLongestPath, "Its key, PEM."),
+    text("cert_file", "`\"\"`", kLongestPath, "The file of the server's certificate chain, PEM."),
+    text("key_file", "`\"\"`", kLongestPath, "The file of its private key, PEM."),
     text("client_ca_file", "`\"\"`", kLongestPath,
-         "The authorities that vouch for clients, PEM; where empty, clients need no certificate."),
+         "The file of authorities for client certificates, PEM. If empty, clients "
+         "need no certificate."),
 };
 constexpr Map kGrpcTls{"tls", "`grpc.tls`", kGrpcTlsKeys};
 
 constexpr std::array<Key, 3> kGrpcKeys{
-    integer("streams", "1024", 1, 1'000'000, "The most calls at once of a connection."),
+    integer("streams", "1024", 1, 1'000'000,
+            "The maximum number of concurrent calls on a connection."),
     period("max_age", "0s", 0,
-           "How old a connection may grow before its client is told to make another one, so that "
-           "clients spread over servers; 0: any age."),
+           "The maximum age of a connection. Then the server asks the client to open a "
+           "new connection, so that clients spread over servers. 0: no maximum."),
     map_of("tls", kGrpcTls,
-           "With a certificate, only TLS is spoken; without one, only plaintext. Files are read "
-           "again on "
-           "SIGHUP."),
+           "TLS for gRPC. With a certificate the server accepts only TLS, without one "
+           "only plaintext. Sluice reads the files again on SIGHUP."),
 };
 constexpr Map kGrpc{"grpc", "`grpc`", kGrpcKeys};
 
@@ -187,13 +209,13 @@ constexpr std::array<Key, 4> kUserKeys{
         .required = true,
         .least = 1,
         .most = 256,
-        .help = "The name, as `AUTH` and `HELLO` give it; `default` where they give none."},
+        .help = "The user name for `AUTH` and `HELLO`. `default` is the user of a client "
+                "that sends only a password."},
     choice("role", "`check-only`", kRoles,
-           "`check-only` may ask for decisions; `admin` may also give back and reset."),
-    text("password_file", "`\"\"`", kLongestPath,
-         "The file that holds the password, read at the start."),
+           "`check-only` may request decisions. `admin` may also refund and reset."),
+    text("password_file", "`\"\"`", kLongestPath, "The file of the password, read at the start."),
     text("password_env", "`\"\"`", 128,
-         "The environment variable that holds it, instead of a file."),
+         "The environment variable of the password, instead of a file."),
 };
 constexpr Map kUser{"user", "each of `resp.users`", kUserKeys};
 
@@ -203,71 +225,80 @@ constexpr std::array<Key, 2> kRespKeys{
         .otherwise = "`[]`",
         .most = 1000,
         .map = &kUser,
-        .help = "Who may use the door. Without any, whoever can connect may do everything."},
+        .help = "The users of the RESP front end. Without users, every client that can "
+                "connect may use every command."},
     period("idle_timeout", "0s", 0,
-           "How long a connection may stay without a request; 0: as long as it likes, which is "
-           "what pools of clients expect."),
+           "The maximum idle time of a connection. 0: no maximum, as client pools "
+           "expect."),
 };
 constexpr Map kResp{"resp", "`resp`", kRespKeys};
 
 constexpr std::array<Key, 2> kAdminKeys{
     text("token_file", "`\"\"`", kLongestPath,
-         "The file that holds the bearer token of administration; none where empty. Read again on "
-         "SIGHUP."),
-    text("token_env", "`\"\"`", 128,
-         "The environment variable that holds it, instead of a file; none where empty."),
+         "The file of the bearer token for administration, read again on SIGHUP. If "
+         "empty, there is no token."),
+    text("token_env", "`\"\"`", 128, "The environment variable of the token, instead of a file."),
 };
 constexpr Map kAdmin{"admin", "`admin`", kAdminKeys};
 
 constexpr std::array<Key, 8> kBoundsKeys{
-    integer("header_bytes", "32768", 1024, 1 << 20, "The most bytes of a request's header."),
-    integer("body_bytes", "1048576", 1024, 64 << 20, "The most bytes of a request's body."),
-    period("header_timeout", "10s", 1, "From a request's first byte to the end of its header."),
-    period("body_timeout", "10s", 1, "From there to the end of its body."),
-    period("write_timeout", "10s", 1, "For a client to take its answers."),
-    period("idle_timeout", "75s", 1, "Between the requests of a connection."),
+    integer("header_bytes", "32768", 1024, 1 << 20,
+            "The maximum size of a request's header in bytes."),
+    integer("body_bytes", "1048576", 1024, 64 << 20,
+            "The maximum size of a request's body in bytes."),
+    period("header_timeout", "10s", 1,
+           "The maximum time from the first byte of a request to the end of its header."),
+    period("body_timeout", "10s", 1,
+           "The maximum time from the end of the header to the end of the body."),
+    period("write_timeout", "10s", 1, "The maximum time for a client to read its responses."),
+    period("idle_timeout", "75s", 1, "The maximum time between two requests of a connection."),
     integer("connections", "10000", 1, 1'000'000,
-            "The most connections at once; the next one is refused."),
+            "The maximum number of open connections. Sluice refuses further connections."),
     integer("requests_per_connection", "0", 0, UINT32_MAX,
-            "The most requests of one connection, which then closes; 0: any number."),
+            "The number of requests after which Sluice closes a connection. 0: no "
+            "maximum."),
 };
 constexpr Map kBounds{"bounds", "`bounds`", kBoundsKeys};
 
 constexpr std::array<Key, 2> kDrainKeys{
     period("delay", "0s", 0,
-           "How long `/readyz` answers 503, while all goes on, before listeners close: time for "
-           "load balancers to look elsewhere."),
-    period("timeout", "10s", 0, "How long connections may then take to finish."),
+           "The time during which `/readyz` answers 503 before the listeners close. The "
+           "server still serves requests, so that load balancers have time to switch."),
+    period("timeout", "10s", 0, "The maximum time that open connections then have to finish."),
 };
 constexpr Map kDrain{"drain", "`drain`", kDrainKeys};
 
 constexpr std::array<Key, 5> kLogKeys{
-    choice("level", "`info`", kLevels, "The least that is worth a line."),
-    choice("format", "`text`", kFormats, "Lines for people, or JSON objects for programs."),
+    choice("level", "`info`", kLevels, "The lowest level that Sluice logs."),
+    choice("format", "`text`", kFormats, "`text` for people, `json` for programs."),
     choice("keys", "`plain`", kKeys,
-           "How the keys of denied requests are told, which may hold addresses and names: as they "
-           "are, as a hash, or not at all."),
+           "How Sluice logs the keys of denied requests, which can contain addresses "
+           "and names: unchanged, as a hash, or not at all."),
     integer("denials_per_second", "10", 0, 1'000'000,
-            "The most lines a second about denied requests; the others are counted. 0: none."),
-    flag("access", "`false`", "A line for every request."),
+            "The maximum number of log lines per second for denied requests. Sluice "
+            "counts the others. 0: none."),
+    flag("access", "`false`", "Whether Sluice logs a line for every request."),
 };
 constexpr Map kLog{"log", "`log`", kLogKeys};
 
 constexpr std::array<Key, 8> kEnvoyKeys{
     texts("files", kLongestPath,
-          "Envoy's configuration files, and directories of them (`*.yaml`, `*.yml`), one domain "
-          "each (docs/envoy.md). Read again as `rules` are."),
+          "Envoy's configuration files, one domain each, and directories of them "
+          "(`*.yaml`, `*.yml`); see docs/envoy.md. Sluice reloads them like `rules`."),
     choice("compat", "`none`", kCompat,
-           "`consume_on_reject`: what a request asks is taken of each limit by itself, and of one "
-           "that denies what is left, as Envoy's own service does."),
-    flag("shadow_mode", "`false`", "Whether every request passes, and is only counted."),
+           "`consume_on_reject`: each limit is charged on its own, and a limit that "
+           "denies is charged with what it has left, as in Envoy's own service."),
+    flag("shadow_mode", "`false`", "Whether every request is allowed and only counted."),
     flag("headers", "`false`",
-         "Whether clients are told the tightest limit, in the three fields below."),
-    text("limit_header", "`RateLimit-Limit`", 128, "The field with the requests per unit."),
-    text("remaining_header", "`RateLimit-Remaining`", 128, "The field with what is left."),
-    text("reset_header", "`RateLimit-Reset`", 128, "The field with the seconds to the next unit."),
+         "Whether responses report the tightest limit to clients in the three fields "
+         "below."),
+    text("limit_header", "`RateLimit-Limit`", 128, "The field for the requests per unit."),
+    text("remaining_header", "`RateLimit-Remaining`", 128, "The field for the remaining requests."),
+    text("reset_header", "`RateLimit-Reset`", 128,
+         "The field for the seconds until the next unit."),
     flag("request_metadata", "`false`",
-         "Whether `dynamic_metadata` tells the request, and which quotas are over."),
+         "Whether `dynamic_metadata` contains the request and the names of exhausted "
+         "quotas."),
 };
 constexpr Map kEnvoy{"envoy", "`envoy`", kEnvoyKeys};
 
@@ -279,34 +310,39 @@ constexpr std::array<Key, 16> kFileKeys{
         .most = 1,
         .help = "The version of this format: 1."},
     map_of("listen", kListen,
-           "Where the server listens: `host:port`, `[v6]:port`, `unix:PATH`, or `off`."),
+           "The addresses of the listeners: `host:port`, `[v6]:port`, `unix:PATH`, or "
+           "`off`."),
     Key{.name = "store",
         .type = Type::kText,
         .otherwise = "`memory`",
         .least = 1,
         .most = kLongestPath,
         .is_secret = true,
-        .help = "Where counters are kept: `memory`, in this process; or the URL of a Redis or "
-                "Valkey (see Redis)."},
+        .help = "The store of the counters: `memory` (in this process), or the URL of a "
+                "Redis or Valkey (see Redis)."},
     map_of("memory", kMemory, "The bounds of the memory store."),
-    map_of("redis", kRedis, "How a `store` in Redis is reached and used."),
-    map_of("grpc", kGrpc, "How gRPC is spoken."),
-    map_of("envoy", kEnvoy, "How Envoy is answered, by its own configuration files."),
+    map_of("redis", kRedis, "Settings for a `store` in Redis."),
+    map_of("grpc", kGrpc, "Settings of the gRPC front end."),
+    map_of("envoy", kEnvoy, "Envoy's rate limit service with Envoy's own configuration files."),
     texts("rules", kLongestPath,
-          "Files of rules, and directories of them (`*.yaml`, `*.yml`); or `redis`, the rules that "
-          "were pushed to the store (see Rules in Redis). Without any, a small built-in example."),
-    flag("watch", "`true`", "Whether rules are read again when their files change."),
+          "Rules files, and directories of them (`*.yaml`, `*.yml`); or `redis` for "
+          "the rules in the store (see Rules in Redis). Without rules, Sluice uses a "
+          "small built-in example."),
+    flag("watch", "`true`", "Whether Sluice reloads rules when their files change."),
     texts("trusted_proxies", 64,
-          "Addresses and networks (`10.0.0.0/8`) of the proxies whose word about the client's "
-          "address is believed; `unix` for peers on a Unix socket."),
-    integer("threads", "0", 0, 1024, "Threads that serve requests; 0: as many as processors."),
-    map_of("resp", kResp, "Who may use the door for clients of Redis."),
-    map_of("admin", kAdmin, "Who may administer. Without a token, only from this machine."),
-    map_of("bounds", kBounds, "What a client may ask of a listener; each has its own count."),
-    map_of("drain", kDrain, "How the server stops on SIGTERM."),
-    map_of("log", kLog, "What is written to standard error."),
+          "Addresses and networks (`10.0.0.0/8`) of proxies that Sluice trusts to "
+          "report the client's address. `unix` stands for peers on a Unix socket."),
+    integer("threads", "0", 0, 1024,
+            "The number of threads that serve requests. 0: the number of processors."),
+    map_of("resp", kResp, "Users and settings of the RESP front end."),
+    map_of("admin", kAdmin, "Access to administration. Without a token, only from this machine."),
+    map_of("bounds", kBounds,
+           "Bounds on the clients of a listener. Each listener counts its own "
+           "connections."),
+    map_of("drain", kDrain, "How the server shuts down on SIGTERM."),
+    map_of("log", kLog, "The log on standard error."),
 };
-constexpr Map kFile{"file", "the top of the file", kFileKeys};
+constexpr Map kFile{"file", "the file", kFileKeys};
 
 }  // namespace
 
