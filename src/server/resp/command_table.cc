@@ -3,7 +3,7 @@
 #include "server/resp/command.h"
 #include "server/resp/desk.h"
 
-// What is said of the commands, in one place.
+// The table of commands: arity, role, syntax and documentation of each.
 namespace sluice::server::resp {
 namespace {
 
@@ -16,7 +16,7 @@ constexpr std::string_view kLimitAddress =
     "key algorithm limit period [BURST units] [SLICES count] [ALIGN first_request|clock] "
     "[WEIGHTING linear|none] [MODE meter|queue] [REFILL continuous|interval] [COST units]";
 
-// What is done at both kinds of addresses.
+// The two forms of a command: for a rule and for a limit in the arguments.
 constexpr std::array<Command, 2> at_addresses(Command::Handle check, Command::Handle limit,
                                               Role role, bool writes, std::string_view check_help,
                                               std::string_view limit_help) {
@@ -42,13 +42,13 @@ constexpr std::array<Command, 2> at_addresses(Command::Handle check, Command::Ha
 
 constexpr auto kPeek =
     at_addresses(commands::peek_check, commands::peek_limit, Role::kCheckOnly, false,
-                 "What RL.CHECK would answer.", "What RL.LIMIT would answer.");
+                 "Returns what RL.CHECK would reply.", "Returns what RL.LIMIT would reply.");
 constexpr auto kRefund =
     at_addresses(commands::refund_check, commands::refund_limit, Role::kAdmin, true,
-                 "Gives back what RL.CHECK has taken.", "Gives back what RL.LIMIT has taken.");
+                 "Refunds units that RL.CHECK took.", "Refunds units that RL.LIMIT took.");
 constexpr auto kReset = at_addresses(commands::reset_check, commands::reset_limit, Role::kAdmin,
-                                     true, "Forgets the counters that RL.CHECK would ask.",
-                                     "Forgets the counter that RL.LIMIT would ask.");
+                                     true, "Deletes the counters that RL.CHECK would use.",
+                                     "Deletes the counter that RL.LIMIT would use.");
 
 constexpr Command part(std::string_view name, std::size_t least, std::size_t most,
                        std::string_view synopsis, std::string_view summary, Command::Handle handle,
@@ -64,43 +64,44 @@ constexpr Command part(std::string_view name, std::size_t least, std::size_t mos
 }
 
 constexpr std::array<Command, 7> kClient{
-    part("getname", 2, 2, "", "The name of the connection.", commands::client_getname),
-    part("id", 2, 2, "", "The number of the connection: each has another.", commands::client_id),
-    part("info", 2, 2, "", "What the connection is: id, addr, name, user, role, library.",
+    part("getname", 2, 2, "", "Returns the name of the connection.", commands::client_getname),
+    part("id", 2, 2, "", "Returns the unique number of the connection.", commands::client_id),
+    part("info", 2, 2, "", "Returns the id, addr, name, user, role and library of the connection.",
          commands::client_info),
-    part("no-evict", 3, 3, "on|off", "Does nothing, as no connection is evicted.",
+    part("no-evict", 3, 3, "on|off", "Has no effect: the server evicts no connections.",
          commands::client_switch),
-    part("no-touch", 3, 3, "on|off", "Does nothing, as no key has a time of last use.",
+    part("no-touch", 3, 3, "on|off", "Has no effect: keys have no time of last use.",
          commands::client_switch),
-    part("setinfo", 4, 4, "lib-name|lib-ver text", "Tells the client's library and its version.",
-         commands::client_setinfo),
-    part("setname", 3, 3, "name", "Names the connection.", commands::client_setname),
+    part("setinfo", 4, 4, "lib-name|lib-ver text",
+         "Sets the name or version of the client library.", commands::client_setinfo),
+    part("setname", 3, 3, "name", "Sets the name of the connection.", commands::client_setname),
 };
 
 constexpr std::array<Command, 3> kCommand{
-    part("count", 2, 2, "", "How many commands there are.", commands::command_count, kServer),
-    part("docs", 2, 0, "[name]...", "What commands do, for people.", commands::command_docs,
-         kServer),
-    part("info", 2, 0, "[name]...", "What commands are, for programs.", commands::command_info,
-         kServer),
+    part("count", 2, 2, "", "Returns the number of commands.", commands::command_count, kServer),
+    part("docs", 2, 0, "[name]...", "Returns the documentation of commands.",
+         commands::command_docs, kServer),
+    part("info", 2, 0, "[name]...", "Returns properties of commands, for programs.",
+         commands::command_info, kServer),
 };
 
 constexpr std::string_view kThrottleText =
-    R"(GCRA, as redis-cell has it: `count` requests per `period_seconds`, and `max_burst` more at once, so
-that the limit is `max_burst + 1`. `quantity` is 1 unless it is given; 0 looks without taking and is
-never limited; a negative one gives back, and asks for the role `admin`.
+    R"(The algorithm is GCRA with the arguments of redis-cell: `count` requests per `period_seconds`, and
+a burst of `max_burst` more at once, so that the limit is `max_burst + 1`. `quantity` is the cost,
+default 1. A quantity of 0 takes nothing and is never limited. A negative quantity is a refund and
+requires the role `admin`.
 
-The reply is five integers:
+The reply is an array of five integers:
 
-1. 0 allowed, 1 limited
+1. 0 if the request is allowed, 1 if it is limited
 2. the limit: `max_burst + 1`
-3. what remains
-4. seconds until the same would pass; -1 where it is allowed, and where it never would (a quantity
-   over the limit)
-5. seconds until nothing is used
+3. the remaining units
+4. the seconds until the same request would pass; -1 if it is allowed, and -1 if it can never pass
+   (the quantity exceeds the limit)
+5. the seconds until the limit is fully replenished
 
-Seconds are rounded up, so that who is limited never reads 0. A counter is the same as that of
-`RL.LIMIT key gcra`.
+Seconds are rounded up, so a limited client never reads 0. `RL.LIMIT key gcra` uses the same
+counter.
 
 ```
 > CL.THROTTLE user123 15 30 60
@@ -112,19 +113,20 @@ Seconds are rounded up, so that who is limited never reads 0. A counter is the s
 ```)";
 
 constexpr std::string_view kCheckText =
-    R"(Decides by the loaded rules: with `*` by those that match, else by the rule of that name, matching or
-not. The attributes are what rules read: `method`, `path`, `ip`, `header.x-user-id` and so on, each
-once. A last pair `COST units` is no attribute; the cost is 1 without it.
+    R"(`*` selects the rules that match the attributes. A name selects the rule of that name, even if
+the rule does not match. The attributes are those that rules read: `method`, `path`, `ip`,
+`header.x-user-id` and so on. Each may be given once. If the last pair is `COST units`, it is the
+cost and not an attribute; the default cost is 1.
 
 ```
 > RL.CHECK * method POST path /login ip 203.0.113.9
 ```)";
 
 constexpr std::string_view kLimitText =
-    R"(Decides by what the request says alone. `algorithm` is one of `fixed_window`, `sliding_window_log`,
-`sliding_window_counter`, `sliding_window_hybrid`, `leaky_bucket`, `token_bucket` and `gcra`;
-`period` is `500ms`, `60s`, `5m`, `1h` or `7d`. Options that do not apply to the algorithm are
-refused (docs/algorithms.md).
+    R"(The arguments define the limit; no rule takes part. `algorithm` is one of `fixed_window`,
+`sliding_window_log`, `sliding_window_counter`, `sliding_window_hybrid`, `leaky_bucket`,
+`token_bucket` and `gcra` (`docs/algorithms.md`). `period` is a whole number and a unit: `500ms`,
+`60s`, `5m`, `1h` or `7d`. An option that does not apply to the algorithm is an error.
 
 ```
 > RL.LIMIT user:42 token_bucket 100 60s BURST 200 COST 3
@@ -136,7 +138,7 @@ constexpr std::array<Command, 16> kAll{{
      .most = 6,
      .role = Role::kCheckOnly,
      .synopsis = "key max_burst count period_seconds [quantity]",
-     .summary = "Decides by a limit that the request tells, as redis-cell does.",
+     .summary = "Decides a request by a GCRA limit in the arguments, like redis-cell.",
      .group = kLimits,
      .handle = commands::throttle,
      .has_key = true,
@@ -147,7 +149,7 @@ constexpr std::array<Command, 16> kAll{{
      .most = 0,
      .role = Role::kCheckOnly,
      .synopsis = kRuleAddress,
-     .summary = "Decides by the rules.",
+     .summary = "Decides a request by the rules.",
      .group = kLimits,
      .handle = commands::check,
      .writes = true,
@@ -157,7 +159,7 @@ constexpr std::array<Command, 16> kAll{{
      .most = 0,
      .role = Role::kCheckOnly,
      .synopsis = kLimitAddress,
-     .summary = "Decides by a limit of any algorithm that the request tells.",
+     .summary = "Decides a request by a limit of any algorithm in the arguments.",
      .group = kLimits,
      .handle = commands::limit,
      .has_key = true,
@@ -168,7 +170,7 @@ constexpr std::array<Command, 16> kAll{{
      .most = 0,
      .role = Role::kCheckOnly,
      .synopsis = "",
-     .summary = "Decides, and takes nothing.",
+     .summary = "Returns a decision without taking units.",
      .group = kLimits,
      .handle = nullptr,
      .parts = kPeek},
@@ -177,7 +179,7 @@ constexpr std::array<Command, 16> kAll{{
      .most = 0,
      .role = Role::kAdmin,
      .synopsis = "",
-     .summary = "Gives back what was taken last, never beyond untouched.",
+     .summary = "Refunds the newest units. A refund never exceeds what was taken.",
      .group = kLimits,
      .handle = nullptr,
      .parts = kRefund,
@@ -187,7 +189,7 @@ constexpr std::array<Command, 16> kAll{{
      .most = 0,
      .role = Role::kAdmin,
      .synopsis = "",
-     .summary = "Forgets counters.",
+     .summary = "Deletes counters.",
      .group = kLimits,
      .handle = nullptr,
      .parts = kReset,
@@ -197,7 +199,7 @@ constexpr std::array<Command, 16> kAll{{
      .most = 0,
      .role = Role::kNobody,
      .synopsis = "[user] password",
-     .summary = "Shows a password. Without a user, that of `default`.",
+     .summary = "Authenticates the connection. Without a user name, the user is `default`.",
      .group = kConnection,
      .handle = commands::auth},
     {.name = "client",
@@ -205,7 +207,7 @@ constexpr std::array<Command, 16> kAll{{
      .most = 0,
      .role = Role::kCheckOnly,
      .synopsis = "",
-     .summary = "What a connection says and asks of itself.",
+     .summary = "Returns or sets properties of the connection.",
      .group = kConnection,
      .handle = nullptr,
      .parts = kClient},
@@ -214,7 +216,7 @@ constexpr std::array<Command, 16> kAll{{
      .most = 2,
      .role = Role::kCheckOnly,
      .synopsis = "message",
-     .summary = "Answers the message.",
+     .summary = "Returns the message.",
      .group = kConnection,
      .handle = commands::echo},
     {.name = "hello",
@@ -222,7 +224,7 @@ constexpr std::array<Command, 16> kAll{{
      .most = 0,
      .role = Role::kNobody,
      .synopsis = "[protocol] [AUTH user password] [SETNAME name]",
-     .summary = "Chooses RESP2 or RESP3, shows a password, names the connection.",
+     .summary = "Selects RESP2 or RESP3, authenticates and names the connection.",
      .group = kConnection,
      .handle = commands::hello},
     {.name = "ping",
@@ -230,7 +232,7 @@ constexpr std::array<Command, 16> kAll{{
      .most = 0,
      .role = Role::kCheckOnly,
      .synopsis = "[message]",
-     .summary = "Answers PONG, or the message.",
+     .summary = "Returns PONG, or the message.",
      .group = kConnection,
      .handle = commands::ping},
     {.name = "quit",
@@ -238,7 +240,7 @@ constexpr std::array<Command, 16> kAll{{
      .most = 0,
      .role = Role::kNobody,
      .synopsis = "",
-     .summary = "Closes the connection, when all before it is answered.",
+     .summary = "Closes the connection after all earlier requests are answered.",
      .group = kConnection,
      .handle = commands::quit},
     {.name = "reset",
@@ -246,7 +248,7 @@ constexpr std::array<Command, 16> kAll{{
      .most = 1,
      .role = Role::kNobody,
      .synopsis = "",
-     .summary = "Makes the connection as it was at first: RESP2, no user, no name.",
+     .summary = "Resets the connection to its initial state: RESP2, no user, no name.",
      .group = kConnection,
      .handle = commands::reset},
     {.name = "select",
@@ -254,7 +256,7 @@ constexpr std::array<Command, 16> kAll{{
      .most = 2,
      .role = Role::kCheckOnly,
      .synopsis = "index",
-     .summary = "Chooses a database: there is 0 alone.",
+     .summary = "Selects a database. The only database is 0.",
      .group = kConnection,
      .handle = commands::select},
     {.name = "command",
@@ -262,7 +264,7 @@ constexpr std::array<Command, 16> kAll{{
      .most = 0,
      .role = Role::kCheckOnly,
      .synopsis = "",
-     .summary = "What all commands are, for programs.",
+     .summary = "Returns the properties of all commands, for programs.",
      .group = kServer,
      .handle = commands::command,
      .parts = kCommand},
@@ -271,7 +273,7 @@ constexpr std::array<Command, 16> kAll{{
      .most = 0,
      .role = Role::kCheckOnly,
      .synopsis = "[section]...",
-     .summary = "What the server is: sections server, clients, persistence, replication, cluster.",
+     .summary = "Returns the sections server, clients, persistence, replication and cluster.",
      .group = kServer,
      .handle = commands::info},
 }};

@@ -6,31 +6,37 @@
 namespace sluice::server::resp {
 namespace {
 
-constexpr std::string_view kTop = R"page(# Commands for clients of Redis
+constexpr std::string_view kTop = R"page(# Commands for Redis clients
 
 <!-- Written by `sluice commands` from the program's own table. Change it there. -->
 
-The RESP door (`listen.resp` in docs/config.md, `127.0.0.1:6380` unless it says otherwise) speaks the
-protocol of Redis, RESP2 and RESP3, so that any client of Redis in any language can ask for
-decisions. It keeps no data: commands of Redis that are not here are refused as unknown.
+The RESP front end speaks the Redis protocol, RESP2 and RESP3, so that a Redis client in any
+language can request decisions. This page describes its commands. The front end listens on
+`127.0.0.1:6380` unless `listen.resp` (`docs/config.md`) names another address.
 
 ```sh
 redis-cli -p 6380 CL.THROTTLE user123 15 30 60
 ```
 
-Names of commands and of options count in any case. Keys are any bytes. Requests are answered in
-their order, however many come at once; a client that does not read its replies is not read from
-either, and is cut off after `bounds.write_timeout`. A request may take `bounds.body_bytes` and
-have 4096 arguments. There are no transactions: `MULTI` is unknown, but what a client's library
-sends behind it is done all the same, so let its pipelines do without
-(`pipeline(transaction=False)` in Python, `execAsPipeline()` in node-redis). What is no request is
-answered with the error that Redis 7.0 gives for it, and the connection is closed.
+The front end stores no data. It answers Redis commands that are not on this page with the error
+for an unknown command.
 
-## Who may
+- Command names and options may be written in upper or lower case. Keys may contain any bytes.
+- The server answers the requests of a connection in order. A client may send many requests at
+  once.
+- If a client does not read its replies, the server stops reading from it and closes the connection
+  after `bounds.write_timeout`.
+- A request has at most `bounds.body_bytes` bytes and 4096 arguments.
+- There are no transactions. `MULTI` is unknown, but the server carries out the commands that a
+  client library sends after it. Use pipelines without transactions: `pipeline(transaction=False)`
+  in Python, `execAsPipeline()` in node-redis.
+- The server answers malformed input with the same error as Redis 7.0 and closes the connection.
 
-Without users in the configuration, whoever can connect may do everything: so the door then listens
-at loopback addresses and Unix sockets only. With users, a client first shows a password, by `AUTH`
-or by `HELLO`; until then it has `bounds.header_timeout`.
+## Users and roles
+
+If the configuration names no users, every client that can connect may use every command. The front
+end then listens only on loopback addresses and Unix sockets. If there are users, a client must
+first send a password with `AUTH` or `HELLO`, within `bounds.header_timeout`.
 
 ```yaml
 version: 1
@@ -40,40 +46,49 @@ resp:
     - { name: ops, role: admin, password_env: SLUICE_RESP_OPS }
 ```
 
-`check-only` may do everything but what gives back or resets.
+The role `check-only` may use all commands except those that refund or reset. The role `admin` may
+use all commands. Each command below names the role that it requires.
 
 ## Replies
 
-`CL.THROTTLE` answers as redis-cell does. `RL.*` answer maps in RESP3, in RESP2 flat arrays of names
-and values, with these values; what there is not is null.
+`CL.THROTTLE` replies like redis-cell. The `RL.*` commands reply with a map in RESP3 and with a
+flat array of names and values in RESP2. Values that do not apply are null.
 
 | name | value |
 |---|---|
 | `outcome` | `allowed` or `denied` |
 | `reason` | `ok`, `limited`, `never`, `shadow`, `deny_cache`, `fallback`, `store_timeout`, `store_error`, `foreign_value`, `missing` |
-| `limit` | units that the limit holds when untouched; of several limits, those of the tightest |
+| `limit` | the capacity: units that the limit holds when it is unused; with several limits, that of the tightest |
 | `remaining` | whole units that would pass now |
-| `reset_after_ms` | until it is untouched again |
-| `retry_after_ms` | where it is denied: until the same would pass; null where it never would |
-| `delay_ms` | of a leaky bucket in queue mode: how long to wait before going on |
+| `reset_after_ms` | the time until the limit is fully replenished |
+| `retry_after_ms` | if denied: the time until the same request would pass; null if it never would |
+| `delay_ms` | with a leaky bucket in queue mode: the time to wait before going on |
 
-Milliseconds are rounded up. Replies to a rule's address also have `rule`, the name of the rule that
-decided, or null, and `limits`, with `name`, `rule`, `mode` and the values above for each limit.
+Milliseconds are rounded up. Replies to requests that name a rule also contain `rule` (the name of
+the rule that decided, or null) and `limits` (`name`, `rule`, `mode` and the values above for each
+limit).
 
 ## Errors
 
-`ERR` (a wrong argument, which it names; also: the store could not decide, and no rule says what
-then), `WRONGTYPE` (the store holds something else under that key), `NOAUTH`, `WRONGPASS`, `NOPERM`,
-`NOPROTO`. Nothing is counted where a request is refused; where the store did not answer in time,
-that is unknown.
+| error | meaning |
+|---|---|
+| `ERR` | an argument is wrong (the message names it), or the store could not decide and no rule defines what happens then |
+| `WRONGTYPE` | the store contains something else under this key |
+| `NOAUTH`, `WRONGPASS` | the client has not sent a password, or sent a wrong one |
+| `NOPERM` | the user's role does not allow this command |
+| `NOPROTO` | the server does not support this version of the protocol |
+
+A request that is answered with an error is not counted, with one exception: if the store did not
+answer in time, it may have counted the request.
 
 ## Metrics and log
 
-`CL.THROTTLE` and `RL.LIMIT` count in `sluice_requests_total` under the empty `rule`, as no rule
-decides; `RL.CHECK` counts as at every door. Denials are logged as at every door, with the key if
-`log.keys` says so. With `log.access: true` each request is a line with `command`, `status` (`ok`
-or the first word of the error), `outcome` of a decision, `peer`, `user`, `duration_us` and
-`door=resp`; its arguments are not told, as they may be passwords.
+`RL.CHECK` counts in `sluice_requests_total` like the requests of other front ends. `CL.THROTTLE`
+and `RL.LIMIT` count there with an empty `rule` label, because no rule decides them. Denials are
+logged like those of other front ends; `log.keys` controls whether the log contains the key. With
+`log.access: true` each request is logged with `command`, `status` (`ok` or the first word of the
+error), the `outcome` of a decision, `peer`, `user`, `duration_us` and `door=resp`. The log does
+not contain arguments, because they may be passwords.
 )page";
 
 struct Group {
@@ -95,9 +110,9 @@ std::string heading(std::string_view name, const Command& command) {
   return out + "`";
 }
 
-std::string who(Role role) {
+std::string role_of(Role role) {
   switch (role) {
-    case Role::kNobody: return "anybody";
+    case Role::kNobody: return "none";
     case Role::kCheckOnly: return "`check-only`";
     case Role::kAdmin: break;
   }
@@ -109,7 +124,7 @@ void append_command(std::string& page, const Command& command) {
   if (command.handle != nullptr) {
     page.append(heading(command.name, command)).append("\n\n");
   }
-  page.append(command.summary).append(" For ").append(who(command.role)).append(".\n");
+  page.append(command.summary).append(" Role: ").append(role_of(command.role)).append(".\n");
   if (!command.text.empty()) page.append("\n").append(command.text).append("\n");
   if (!command.parts.empty()) page.append("\n");
   for (const Command& part : command.parts) {
