@@ -8,6 +8,7 @@
 #include "envoy/go_yaml.h"
 #include "envoy/metadata.h"
 #include "envoy/schema.h"
+#include "limiter/without_scripts.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
 #include "rules/yaml_tree.h"
@@ -92,7 +93,7 @@ class Loader {
   void read_replaces(const Fields& fields, RateLimit& limit);
   Duration read_period(const Fields& fields, Unit& unit);
   std::optional<Limit> read_numbers(const Fields& fields, Duration period);
-  void check_terms(const Fields& fields, const LimitSpec& spec);
+  void check_terms(const Fields& fields, const Limit& limit);
   void name(Descriptor& descriptor);
 
   const RuleTerms terms_;
@@ -263,19 +264,17 @@ std::optional<Limit> Loader::read_numbers(const Fields& fields, Duration period)
     diagnostics_->add_message(fields.at(field), explain(error, spec));
     forget(field, spec);
   }
-  check_terms(fields, spec);
-  auto limit = Limit::make(spec);
-  return limit ? std::optional(*limit) : std::nullopt;
+  const auto limit = Limit::make(spec);
+  if (!limit) return std::nullopt;
+  check_terms(fields, *limit);
+  return *limit;
 }
 
-void Loader::check_terms(const Fields& fields, const LimitSpec& spec) {
-  if (terms_.scripting || spec.algorithm == Algorithm::kSlidingWindowCounter ||
-      spec.algorithm == Algorithm::kFixedWindow) {
-    return;
-  }
+void Loader::check_terms(const Fields& fields, const Limit& limit) {
+  if (terms_.scripting || works_without_scripts(limit)) return;
   diagnostics_->add(
       fields.at("algorithm"),
-      in_quotes(to_string(spec.algorithm)) + " cannot be kept without scripts (scripting: off)",
+      in_quotes(to_string(limit.algorithm())) + " cannot be kept without scripts (scripting: off)",
       "expected sliding_window_counter, or fixed_window");
 }
 

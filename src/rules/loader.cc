@@ -7,6 +7,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "limiter/without_scripts.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
 #include "rules/schema.h"
@@ -92,7 +93,7 @@ class Loader {
   void read_pattern(std::string_view attribute, const Node& node, Condition& condition);
   void read_limits(const Node& node, Rule& rule, CompiledRule& compiled);
   std::optional<Limit> read_numbers(const Fields& fields);
-  void check_terms(const Fields& fields, const LimitSpec& spec);
+  void check_terms(const Fields& fields, const Limit& limit);
   KeyTemplate read_template(const Node* node);
   void check_name(Names& names, std::string_view name, std::size_t at, std::string_view of);
 
@@ -264,18 +265,18 @@ std::optional<Limit> Loader::read_numbers(const Fields& fields) {
     diagnostics_->add_message(fields.at(field), explain(error, spec));
     forget(field, spec);
   }
-  check_terms(fields, spec);
-  auto limit = Limit::make(spec);
-  return limit ? std::optional(*limit) : std::nullopt;
+  const auto limit = Limit::make(spec);
+  if (!limit) return std::nullopt;
+  check_terms(fields, *limit);
+  return *limit;
 }
 
-void Loader::check_terms(const Fields& fields, const LimitSpec& spec) {
-  if (terms_.scripting || spec.algorithm == Algorithm::kSlidingWindowCounter) return;
-  const bool window = spec.algorithm == Algorithm::kFixedWindow;
-  if (window && spec.align == Align::kClock) return;
+void Loader::check_terms(const Fields& fields, const Limit& limit) {
+  if (terms_.scripting || works_without_scripts(limit)) return;
+  const bool window = limit.algorithm() == Algorithm::kFixedWindow;
   const std::string_view place = window && fields.node("align") != nullptr ? "align" : "algorithm";
   diagnostics_->add(fields.at(place),
-                    in_quotes(window ? "fixed_window" : to_string(spec.algorithm)) +
+                    in_quotes(window ? "fixed_window" : to_string(limit.algorithm())) +
                         (window ? " that opens at its first request" : "") +
                         " cannot be kept without scripts (scripting: off)",
                     window ? "expected 'align: clock'"

@@ -12,6 +12,7 @@
 
 #include "limiter/answer.h"
 #include "limiter/combine.h"
+#include "limiter/without_scripts.h"
 
 namespace sluice::redis {
 namespace {

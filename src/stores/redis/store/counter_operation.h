@@ -10,12 +10,6 @@
 
 namespace sluice::redis {
 
-// Whether a limit can be kept without scripts.
-constexpr bool works_without_scripts(const Limit& limit) noexcept {
-  if (limit.algorithm() == Algorithm::kSlidingWindowCounter) return true;
-  return limit.algorithm() == Algorithm::kFixedWindow && limit.align() == Align::kClock;
-}
-
 // A request without scripts (`scripting: off`): a key for each slice of the clock (a fixed window
 // is one slice), SET NX PX and INCRBY on the newest and MGET of the others in one write, and DECRBY
 // where a limit denied. A refund and a reset read first. What this gives up stands in
