@@ -6,21 +6,21 @@
 namespace sluice_oracle {
 namespace {
 
-// The index of the window or slice of `length` that `instant` lies in, on the clock's grid.
+// Returns the index of the window or slice of `length` that contains `instant`.
 Integer grid_index(std::int64_t instant, const Rational& length) {
   return round_down(Rational(instant) / length);
 }
 
 Rational slice_length(const Spec& spec) { return Rational(spec.per_us) / slices(spec); }
 
-// The most units that are carried over to another grid: what the largest limit holds.
+// The most units that move to another grid: the capacity of the largest limit.
 constexpr std::uint64_t kMostInASlice = 4294967295u;
 
 std::int64_t window_start(const Spec& spec, std::int64_t instant) {
   return instant / spec.per_us * spec.per_us;
 }
 
-// --- what is consumed ---
+// --- consumed units ---
 
 Rational consumed_of(const Bucket& bucket, const Counter& counter, std::int64_t instant) {
   const Spec& spec = counter.spec;
@@ -78,7 +78,7 @@ Rational consumed_of(const Hybrid& state, const Counter& counter, std::int64_t i
   return sum;
 }
 
-// --- forgetting what is a period old ---
+// --- expiry of entries that are one period old ---
 
 void forget_old(std::vector<Entry>& entries, std::int64_t horizon) {
   std::erase_if(entries, [=](const Entry& entry) { return entry.instant <= horizon; });
@@ -88,7 +88,7 @@ void forget_old(std::vector<Summary>& older, std::int64_t horizon) {
   std::erase_if(older, [=](const Summary& summary) { return summary.last <= horizon; });
 }
 
-// --- taking; counter.last_change is still that of the change before ---
+// --- taking; counter.last_change is still the previous change ---
 
 void take_from(Bucket& bucket, const Counter& counter, std::int64_t instant, const Integer& cost) {
   const Rational before = consumed(counter, instant);
@@ -136,7 +136,7 @@ void take_from(Hybrid& state, const Counter& counter, std::int64_t instant, cons
 
 // --- giving back ---
 
-// Takes up to `wanted` out of `held`, and both become less by it.
+// Moves up to `wanted` units out of `held`, and reduces both by that amount.
 void move_out(Integer& held, Integer& wanted) {
   const Integer moved = std::min(held, wanted);
   held -= moved;
@@ -195,9 +195,9 @@ Rational refund_to(Hybrid& state, const Counter& counter, std::int64_t instant, 
   return cost - left;
 }
 
-// --- reading under other numbers ---
+// --- reading with other numbers ---
 
-// Whole units that come back within `wait` of a refill.
+// Returns the whole units that a bucket regains within `wait` after a refill.
 Integer units_back_in(const Spec& spec, std::int64_t wait) {
   const Rational periods = Rational(wait) / spec.per_us;
   return at_intervals(spec) ? round_down(periods) * spec.limit : round_down(periods * spec.limit);

@@ -10,14 +10,14 @@
 
 namespace sluice_oracle {
 
-// What was consumed of a bucket at the last change, and for a bucket that refills at intervals the
-// last instant at or before that change at which it was refilled.
+// The units consumed from a bucket at the last change. For a bucket that refills at intervals, also
+// the last refill at or before that change.
 struct Bucket {
   Rational level;
   std::int64_t refilled = 0;
 };
 
-// When a fixed window opened, and what was used in it.
+// The start of a fixed window, and the units used in it.
 struct Window {
   std::int64_t start = 0;
   Integer used;
@@ -28,24 +28,24 @@ struct Entry {
   Integer cost;
 };
 
-// Every charge that was taken, oldest first.
+// Every charge taken, oldest first.
 struct Log {
   std::vector<Entry> entries;
 };
 
-// What was taken in each slice of the clock.
+// The units taken in each slice of the clock.
 struct Slices {
   std::map<Integer, Integer> counts;
 };
 
-// What was taken between two instants, both included.
+// The units taken between two instants, both included.
 struct Summary {
   std::int64_t first = 0;
   std::int64_t last = 0;
   Integer count;
 };
 
-// The charges of the newest slice that has any, and a summary of each older one, oldest first.
+// The charges of the newest non-empty slice, and a summary of each older slice, oldest first.
 struct Hybrid {
   std::vector<Summary> older;
   std::vector<Entry> entries;
@@ -53,27 +53,27 @@ struct Hybrid {
 
 using State = std::variant<Bucket, Window, Log, Slices, Hybrid>;
 
-// One counter: its state as it was at its last change, and the limit it was last written under.
-// Every function below takes an instant that is not before the last change.
+// One counter: its state at its last change, and the limit of that change. The functions below take
+// an instant that is not before the last change.
 struct Counter {
   Spec spec;
   std::int64_t last_change = 0;
   State state;
 };
 
-// A counter of which nothing was ever taken.
+// Returns a counter from which nothing was ever taken.
 Counter fresh_counter(const Spec& spec, std::int64_t instant);
 
-// What counts as consumed at `instant` if nothing happens until then. Falls with time, never rises.
+// Returns the units that count at `instant` if nothing else happens. Never increases with time.
 Rational consumed(const Counter& counter, std::int64_t instant);
 
-// The counter as another limit reads it: converted at the instant of its last change.
+// Returns the counter as another limit reads it: converted at the instant of its last change.
 Counter read_under(const Counter& counter, const Spec& spec);
 
-// Takes `cost` > 0 units at `instant`, whether they fit or not.
+// Takes `cost` > 0 units at `instant` without checking whether they fit.
 void take(Counter& counter, std::int64_t instant, const Integer& cost);
 
-// Gives back the newest units, up to `cost` of them. Returns how much that was.
+// Gives back the newest units, at most `cost`. Returns the units given back.
 Rational refund(Counter& counter, std::int64_t instant, const Integer& cost);
 
 }  // namespace sluice_oracle

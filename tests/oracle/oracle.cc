@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kMostCharges = 64;
 
-// How long after `from` it takes until `holds`, which once true stays true.
+// Returns the time from `from` until `holds` is true. Once true, `holds` stays true.
 std::int64_t first_wait(std::int64_t from, const std::function<bool(std::int64_t)>& holds) {
   if (holds(from)) return 0;
   std::int64_t no = 0;
@@ -32,12 +32,12 @@ std::int64_t wait_until_untouched(const Counter& counter, std::int64_t instant) 
   return first_wait(instant, [&](std::int64_t later) { return is_untouched(counter, later); });
 }
 
-// The admission test itself.
+// The admission test.
 bool admits(const Counter& counter, std::int64_t instant, const Integer& cost) {
   return cost == 0 || consumed(counter, instant) + cost <= capacity(counter.spec);
 }
 
-// The most units that would be admitted.
+// Returns the most units that would be admitted.
 std::uint64_t remaining(const Counter& counter, std::int64_t instant) {
   const Rational free = capacity(counter.spec) - consumed(counter, instant);
   return free < 0 ? 0 : static_cast<std::uint64_t>(round_down(free));
@@ -72,7 +72,7 @@ Answer combine(bool allowed, std::vector<LimitAnswer> limits) {
 
 }  // namespace
 
-// The counter as this request reads it. One that is forgotten is as one never seen.
+// Returns the counter as this request reads it. A forgotten counter reads as a fresh one.
 Oracle::Share Oracle::find(const Charge& charge, std::int64_t at_us) const {
   Share share{charge.spec, 0, at_us, kNever, fresh_counter(charge.spec, at_us), {}, {}};
   const auto found = counters_.find({charge.key, charge.spec.algorithm});
@@ -88,8 +88,8 @@ Oracle::Share Oracle::find(const Charge& charge, std::int64_t at_us) const {
   return share;
 }
 
-// A counter is forgotten at the first multiple of 2^20 µs from which on it is untouched under the
-// limit it was written under; never, where that lies in the last two of them before 2^52.
+// A counter is forgotten at the first multiple of 2^20 µs at which its own limit finds it
+// untouched. It is never forgotten if that is one of the last two multiples before 2^52.
 void Oracle::keep(const Name& name, const Share& share) {
   const std::int64_t untouched = share.instant + wait_until_untouched(share.after, share.instant);
   const std::int64_t grid = std::int64_t{1} << 20;
@@ -98,7 +98,7 @@ void Oracle::keep(const Name& name, const Share& share) {
   counters_.insert_or_assign(name, Kept{share.after, forgotten_from});
 }
 
-// Whether the share's cost fits, and if not, when it will.
+// Decides whether the share's cost fits, and if not, when it will.
 void Oracle::decide(Share& share) {
   if (admits(share.before, share.instant, share.cost)) return;
   share.answer.denied = true;
@@ -112,7 +112,7 @@ void Oracle::decide(Share& share) {
   });
 }
 
-// The numbers of the state after the verb, which is the state before where nothing was taken.
+// Fills in the numbers of the state after the verb. If nothing was taken, that is the state before.
 void Oracle::describe(Verb verb, bool allowed, Share& share) {
   share.answer.limit = capacity(share.spec);
   share.answer.remaining = remaining(share.after, share.instant);

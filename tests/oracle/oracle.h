@@ -11,9 +11,9 @@
 #include "tests/oracle/counter.h"
 #include "tests/oracle/spec.h"
 
-// A second reading of what the limits mean, for tests to compare with: exact rationals, plain
-// lists, and waits found by looking for the first tick at which the answer changes. It is slow, it
-// knows no trick, and it shares no code with the library.
+// An independent implementation of the limits for tests to compare with. It uses exact rationals
+// and plain lists, and finds waits by searching for the first tick at which the answer changes. It
+// is slow and simple, and it shares no code with the library.
 namespace sluice_oracle {
 
 enum class Verb { kTake, kPeek, kRefund, kReset };
@@ -39,17 +39,17 @@ struct Answer {
   std::string reason = "ok";  // "ok", "limited", "never", "invalid"
   std::optional<std::int64_t> retry_after_us = {};
   std::optional<std::int64_t> delay_us = {};
-  std::vector<LimitAnswer> limits = {};  // one for each charge; none when invalid
+  std::vector<LimitAnswer> limits = {};  // one per charge; empty if invalid
 };
 
-// All counters, and the four verbs on them. Instants are microseconds since the Unix epoch; waits
-// are from that instant, or from a counter's last change where that is later.
+// All counters, and the four verbs. Instants are microseconds since the Unix epoch. Waits start at
+// the request's instant, or at the counter's last change if that is later.
 class Oracle {
  public:
   Answer apply(Verb verb, const std::vector<Charge>& charges, std::int64_t at_us);
 
-  // The latest instant, not after `seen_us`, at which a counter was forgotten; 0 if none was.
-  // Behind it a clock that is set back finds that counter fresh or as it was, as the store likes.
+  // Returns the latest instant, at most `seen_us`, at which a counter was forgotten; 0 if none was.
+  // At an earlier instant a store may answer from the fresh counter or from the old one.
   std::int64_t last_forgotten(std::int64_t seen_us) const;
 
  private:
@@ -59,12 +59,12 @@ class Oracle {
     Counter counter;
     std::int64_t forgotten_from = kNever;
   };
-  // What all charges of a request on one counter come to.
+  // The sum of all charges of a request on one counter.
   struct Share {
     Spec spec;
     Integer cost;
     std::int64_t instant = 0;
-    std::int64_t forgotten_from = kNever;  // what `before` says ends here
+    std::int64_t forgotten_from = kNever;  // when the state `before` is forgotten
     Counter before;
     Counter after;
     LimitAnswer answer;

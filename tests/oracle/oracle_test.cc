@@ -36,7 +36,7 @@ Spec limit_of(Algorithm algorithm, std::uint64_t limit, std::int64_t per_us) {
   return Spec{.algorithm = algorithm, .limit = limit, .per_us = per_us};
 }
 
-// allowed, limit, remaining, retry in whole seconds rounded up (-1: none), reset likewise.
+// allowed, limit, remaining, retry in whole seconds rounded up (-1: none), reset in the same way.
 using Throttle = std::vector<std::int64_t>;
 
 Throttle cl_throttle(const LimitAnswer& answer) {
@@ -115,7 +115,7 @@ TEST(OracleTokenBucket, RefillsThirdsExactly) {
   EXPECT_EQ(counter.take(0).retry_after_us, 333334);  // ceil(1e6 / 3)
   EXPECT_TRUE(counter.take(333333).denied);
   EXPECT_EQ(counter.take(333334).remaining, 0u);
-  // Consumed is 3 - 333334 * 3e-6 + 1 = 2.999998; one unit is free again 2e-6 units sooner.
+  // Consumed: 3 - 333334 * 3e-6 + 1 = 2.999998. The next unit is free 2e-6 units earlier.
   EXPECT_EQ(counter.take(333334).retry_after_us, 333333);
 }
 
@@ -230,7 +230,7 @@ TEST(Oracle, ReadsAnEarlierInstantAsTheLastChange) {
   EXPECT_FALSE(counter.take(5 * kSecond).denied);
   EXPECT_EQ(counter.take(0).retry_after_us, kSecond);
   EXPECT_EQ(counter.take(5 * kSecond + 400000).retry_after_us, 600000);
-  EXPECT_EQ(counter.take(1).retry_after_us, kSecond);  // a denial is no change
+  EXPECT_EQ(counter.take(1).retry_after_us, kSecond);  // a denial changes nothing
   EXPECT_EQ(counter.reset(0).remaining, 1u);
   EXPECT_FALSE(counter.take(0).denied);
 }
@@ -249,7 +249,7 @@ TEST(Oracle, KeepsWhatWasConsumedWhenNumbersChange) {
   EXPECT_EQ(counter.peek(500000, 0).remaining, 0u);  // 6 of 3 are consumed
 }
 
-// 2^20 us: a counter is forgotten on this grid.
+// 2^20 us: counters are forgotten at multiples of it.
 constexpr std::int64_t kGrid = 1048576;
 
 TEST(Oracle, ForgetsACounterSoonAfterItIsUntouchedByItsOwnNumbers) {
@@ -294,7 +294,7 @@ TEST(Oracle, RefusesWhatCannotBeMade) {
   EXPECT_FALSE(is_valid(slow));
 }
 
-// The waits are searched for by doubling and halving; here every tick is tried.
+// The oracle searches for waits by doubling and halving; this test tries every tick.
 TEST(Oracle, FindsTheSameTickAsTryingEach) {
   for (const Algorithm algorithm :
        {Algorithm::kFixedWindow, Algorithm::kSlidingWindowLog, Algorithm::kSlidingWindowCounter,

@@ -26,7 +26,7 @@ bool numbers_in_range(const Spec& spec) {
   if (spec.per_us < kMillisecond || spec.per_us > 366 * kDay) return false;
   if (spec.slices && (*spec.slices < 1 || *spec.slices > 1000)) return false;
   if (!spec.burst) return true;
-  // The burst of gcra comes on top of the first unit, so it may be 0, and its capacity is one more.
+  // The burst of gcra is added to the first unit: it may be 0, and the capacity is one more.
   if (spec.algorithm == Algorithm::kGcra) return *spec.burst + 1 <= kMaxUnits;
   return *spec.burst >= 1 && *spec.burst <= kMaxUnits;
 }

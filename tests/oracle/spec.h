@@ -19,7 +19,7 @@ enum class Weighting { kLinear, kNone };
 enum class Mode { kMeter, kQueue };
 enum class Refill { kContinuous, kInterval };
 
-// A limit as it is written down; what is absent has its default.
+// A limit as a user writes it; an absent option has its default.
 struct Spec {
   Algorithm algorithm = Algorithm::kTokenBucket;
   std::uint64_t limit = 0;
@@ -32,24 +32,24 @@ struct Spec {
   std::optional<Refill> refill = {};
 };
 
-// Whether the limit may be made at all: every number within its range, every option one of its
-// algorithm, and an emptied bucket full again within 2^52 ticks.
+// Returns whether the limit is valid: every number is in its range, every option applies to the
+// algorithm, and an empty bucket is full again within 2^52 ticks.
 bool is_valid(const Spec& spec);
 
 bool is_bucket(Algorithm algorithm);
 
-// Units that it holds when untouched.
+// Returns the units that an untouched limit holds.
 std::uint64_t capacity(const Spec& spec);
-// The number of slices a window is cut into.
+// Returns the number of slices of a window.
 std::uint64_t slices(const Spec& spec);
 bool at_intervals(const Spec& spec);
 bool aligned_to_clock(const Spec& spec);
 bool queues(const Spec& spec);
 
-// Whether the rate, the capacity and the way of refilling are the same, however they are spelled:
-// the numbers on which what was consumed of a bucket depends.
+// Returns whether rate, capacity and refill are equal, in whatever form they are written. The
+// amount consumed from a bucket depends on these numbers.
 bool same_numbers(const Spec& a, const Spec& b);
-// Whether the limits are the same in everything.
+// Returns whether the limits are equal in every respect.
 bool same_limit(const Spec& a, const Spec& b);
 
 }  // namespace sluice_oracle

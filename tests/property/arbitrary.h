@@ -10,10 +10,10 @@
 #include "tests/property/generate.h"
 #include "tests/property/history.h"
 
-// RapidCheck's view of the generators.
+// RapidCheck wrappers of the generators.
 namespace sluice_property {
 
-// A seed for Dice; not shrunk, as a smaller seed is no simpler.
+// A seed for Dice. It is not shrunk because a smaller seed gives no simpler case.
 inline rc::Gen<std::uint64_t> any_seed() {
   return rc::gen::noShrink(rc::gen::resize(rc::kNominalSize, rc::gen::arbitrary<std::uint64_t>()));
 }

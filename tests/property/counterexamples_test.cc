@@ -9,7 +9,7 @@
 #include "sluice/memory_store.h"
 #include "tests/property/history.h"
 
-// Histories on which a store and the oracle once parted, or might easily, each with the cause.
+// Histories on which a store and the oracle once differed, or easily could, each with its cause.
 namespace sluice_property {
 namespace {
 
@@ -21,7 +21,7 @@ using sluice_oracle::Verb;
 constexpr std::int64_t kMillisecond = 1000;
 constexpr std::int64_t kSecond = 1000 * kMillisecond;
 constexpr std::int64_t kDay = 86400 * kSecond;
-constexpr std::int64_t kGrid = std::int64_t{1} << 20;  // counters are forgotten at its multiples
+constexpr std::int64_t kGrid = std::int64_t{1} << 20;  // counters are forgotten at multiples of it
 constexpr std::int64_t kEndOfTime = std::int64_t{1} << 52;
 
 std::unique_ptr<sluice::Store> make_store() {
@@ -29,7 +29,7 @@ std::unique_ptr<sluice::Store> make_store() {
       sluice::MemoryStoreOptions{.max_keys = 64, .shards = 1});
 }
 
-// "", or how the store and the oracle part.
+// Returns "" or the difference between the store and the oracle.
 std::string disagreement(const History& history) {
   const auto parts = first_disagreement(history, oracle_answers(history), make_store);
   return parts ? "step " + std::to_string(parts->step) + "\n" + parts->what : "";
@@ -43,8 +43,8 @@ Step step(Verb verb, const Spec& spec, std::uint64_t cost, std::int64_t at_us) {
   return {verb, {{"key", spec, cost}}, at_us};
 }
 
-// The state was read under the new numbers however long it had been untouched by its own, so that
-// the answer depended on whether the store had dropped it yet.
+// The store read the state with the new numbers even if the state had been untouched by its own for
+// long, so the answer depended on whether the store had already dropped it.
 TEST(Counterexample, ACounterForgottenByItsOwnNumbersIsFreshUnderOthers) {
   const Spec brief = limit_of_numbers(Algorithm::kSlidingWindowLog, 2, kSecond);
   const Spec lasting = limit_of_numbers(Algorithm::kSlidingWindowLog, 2, kDay);
@@ -55,7 +55,7 @@ TEST(Counterexample, ACounterForgottenByItsOwnNumbersIsFreshUnderOthers) {
   }
 }
 
-// Whether a counter that was given back whole still holds the clock at its last change.
+// Checks whether a fully refunded counter still holds the clock at its last change.
 TEST(Counterexample, ARefundedCounterHoldsItsLastChangeUntilItIsForgotten) {
   for (const Algorithm algorithm : {Algorithm::kSlidingWindowLog, Algorithm::kGcra}) {
     const Spec spec = limit_of_numbers(algorithm, 10, kSecond);
@@ -67,15 +67,15 @@ TEST(Counterexample, ARefundedCounterHoldsItsLastChangeUntilItIsForgotten) {
   }
 }
 
-// What is consumed was rounded to a unit and kept, but the wait was told by the old numbers.
+// The consumed units were rounded and kept, but the wait was computed from the old numbers.
 TEST(Counterexample, AfterAChangeOfNumbersWaitsEndWhenTheCounterIsForgotten) {
   const Spec fast = limit_of_numbers(Algorithm::kGcra, 4294967295u, 366 * kDay);
   const Spec slow = limit_of_numbers(Algorithm::kGcra, 3, 366 * kDay);
   EXPECT_EQ(disagreement({step(Verb::kTake, fast, 3, 0), step(Verb::kTake, slow, 1, 0)}), "");
 }
 
-// More is consumed than would come back within the longest wait; of intervals only whole ones
-// count.
+// More is consumed than the limit regains within the longest wait. With intervals, only whole
+// intervals count.
 TEST(Counterexample, WhatIsKeptIsAtMostWhatWholeIntervalsGiveBack) {
   Spec before = limit_of_numbers(Algorithm::kTokenBucket, 6, 6448189);
   before.burst = 2851877847;
@@ -87,7 +87,7 @@ TEST(Counterexample, WhatIsKeptIsAtMostWhatWholeIntervalsGiveBack) {
             "");
 }
 
-// A refund under numbers by which nothing is consumed any more stored the state as they read it.
+// A refund stored the state as converted even if, with the new numbers, nothing was consumed.
 TEST(Counterexample, ARefundThatGivesNothingBackChangesNothing) {
   Spec slow = limit_of_numbers(Algorithm::kSlidingWindowCounter, 12, 10 * kMillisecond);
   slow.slices = 5;
@@ -98,8 +98,8 @@ TEST(Counterexample, ARefundThatGivesNothingBackChangesNothing) {
             "");
 }
 
-// What counted at the change is carried over as the new weighting sees it, not the old one. Random
-// histories seldom change both at once.
+// The units that count at the change are carried over by the new weighting, not by the old one.
+// Random histories seldom change period and weighting at once.
 TEST(Counterexample, AChangeOfPeriodAndWeightingCarriesOverByTheNewWeighting) {
   using sluice_oracle::Weighting;
   Spec before = limit_of_numbers(Algorithm::kSlidingWindowCounter, 50, 10 * kSecond);
@@ -119,7 +119,7 @@ TEST(Counterexample, AChangeOfPeriodAndWeightingCarriesOverByTheNewWeighting) {
   }
 }
 
-// A ban neither reads nor writes what was counted before it.
+// A ban neither reads nor writes what was counted before.
 TEST(Counterexample, ARefundUnderABanGivesNothingBack) {
   for (const Algorithm algorithm :
        {Algorithm::kFixedWindow, Algorithm::kSlidingWindowLog, Algorithm::kSlidingWindowCounter,
@@ -133,8 +133,8 @@ TEST(Counterexample, ARefundUnderABanGivesNothingBack) {
   }
 }
 
-// 32 bits count the multiples of 2^20 µs, and two of their values mean something else: a counter
-// that would be forgotten in the last two before 2^52 never is.
+// Multiples of 2^20 µs are stored in 32 bits with two reserved values. A counter that would be
+// forgotten at one of the last two multiples before 2^52 is therefore never forgotten.
 TEST(Counterexample, CountersAreForgottenUpToTwoMultiplesBeforeTheEndOfTime) {
   const Spec brief = limit_of_numbers(Algorithm::kLeakyBucket, 6, 4 * kMillisecond);
   const Spec lasting = limit_of_numbers(Algorithm::kLeakyBucket, 6, 3600 * kSecond);
@@ -148,8 +148,8 @@ TEST(Counterexample, CountersAreForgottenUpToTwoMultiplesBeforeTheEndOfTime) {
   }
 }
 
-// A window read by another alignment ends where it is forgotten by the one it was written under;
-// the state's checksum did not tell the two apart.
+// A window read with another alignment ends when it is forgotten by the alignment it was written
+// with. The checksum of the state did not distinguish the two.
 TEST(Counterexample, AWindowUnderAnotherAlignmentEndsWhereItIsForgotten) {
   const Spec first = limit_of_numbers(Algorithm::kFixedWindow, 10, kSecond);
   Spec clock = first;
@@ -176,7 +176,7 @@ TEST(Counterexample, CostsBeyondAllBoundsAreNeverAndDoNotWrapAround) {
   }
 }
 
-// The counts of two slices come to more than one slice holds.
+// The counts of two slices add up to more than one slice can hold.
 TEST(Counterexample, AChangeOfGridCarriesAtMostWhatTheLargestLimitHolds) {
   Spec spec = limit_of_numbers(Algorithm::kSlidingWindowCounter, 4294967295u, 365 * kDay);
   Spec other = limit_of_numbers(Algorithm::kSlidingWindowCounter, 4294967294u, 366 * kDay - 1);

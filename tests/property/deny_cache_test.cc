@@ -17,8 +17,8 @@ using sluice::Decision;
 using sluice::Instant;
 using sluice::Reason;
 
-// A memory store at a clock that tells the instant of each step, and beside it a clock that goes on
-// when that one does, and never back.
+// A memory store whose clock returns the instant of each step, and a second clock that advances
+// with the first and never goes back.
 struct Clocked {
   Answered apply(const Step& step) {
     const Instant at{sluice::Duration{step.at_us}};
@@ -44,14 +44,14 @@ void expect_a_hit_to_be_true(const Step& step, const Answered& hit, const Answer
     const Decision& told = hit.each[i];
     EXPECT_EQ(told.reason, Reason::kDenyCache) << to_json(step);
     EXPECT_EQ(told.limit, truth.each[i].limit) << to_json(step);
-    if (told.allowed()) continue;  // it was not asked
+    if (told.allowed()) continue;  // the store was not asked
     ASSERT_TRUE(told.retry_after && truth.each[i].retry_after) << to_json(step);
     EXPECT_GT(*told.retry_after, sluice::Duration{0}) << to_json(step);
     EXPECT_LE(*told.retry_after, *truth.each[i].retry_after) << to_json(step);
   }
 }
 
-// How many steps of a history the cache answered; each step ends as it would without it.
+// Returns the number of steps that the cache answered; every answer must equal the store's.
 int hits_of(const History& history, sluice::Duration longest) {
   Clocked plain;
   Clocked cached;
@@ -60,7 +60,7 @@ int hits_of(const History& history, sluice::Duration longest) {
   cached.front = &store;
   int hits = 0;
   for (const Step& step : history) {
-    if (step.at_us < 0 || step.at_us > kLastTick) continue;  // no clock tells that
+    if (step.at_us < 0 || step.at_us > kLastTick) continue;  // outside the range of clocks
     const Answered truth = plain.apply(step);
     const Answered answered = cached.apply(step);
     EXPECT_EQ(answered.request.allowed(), truth.request.allowed()) << to_json(step);

@@ -12,7 +12,7 @@
 namespace sluice_property {
 namespace {
 
-constexpr int kHistories = 3;  // in each case
+constexpr int kHistories = 3;  // per case
 constexpr std::size_t kSteps = 60;
 
 std::unique_ptr<sluice::Store> make_memory_store() {

@@ -88,7 +88,7 @@ void set_random_options(Dice& dice, Spec& spec) {
   }
 }
 
-// Tells a history step by step, listening to the oracle.
+// Generates a history step by step and asks the oracle after each step.
 class Teller {
  public:
   explicit Teller(Dice& dice) : dice_(dice), is_crowded_(dice.chance(40)), now_(random_start()) {
@@ -114,14 +114,14 @@ class Teller {
   }
 
  private:
-  // A counter of the history: where it is, the limit it has at present, and what it last left.
+  // A counter of the history: its name, its present limit, and its last answer.
   struct Slot {
     std::string key;
     Spec spec;
     std::uint64_t remaining;
   };
 
-  // Numbers under which much is consumed at once by many small charges.
+  // Numbers with which many small charges consume much at one instant.
   Spec crowded(Spec spec) {
     spec.limit = 20 + dice_.below(50);
     if (spec.burst) spec.burst = 20 + dice_.below(50);
@@ -178,7 +178,7 @@ class Teller {
     }
   }
 
-  // Mostly the charges on one counter name one limit, so that the request is valid.
+  // Usually gives all charges on one counter the same limit, so that the request is valid.
   static void agree_on_specs(Step& step) {
     for (std::size_t i = 0; i < step.charges.size(); ++i) {
       for (std::size_t j = 0; j < i; ++j) {
@@ -192,14 +192,14 @@ class Teller {
   std::int64_t random_instant(const Slot& slot) {
     if (dice_.below(1000) == 0) return dice_.any_of<std::int64_t>({-1, kLastTick + 1});
     std::int64_t at = std::clamp(now_ + random_move(slot.spec), std::int64_t{0}, kLastTick);
-    // Whether a forgotten counter comes back with a clock that is set back is up to the store.
+    // After the clock goes back, the store may answer a forgotten counter in either way.
     if (at < latest_) at = std::max(at, oracle_.last_forgotten(latest_));
     latest_ = std::max(latest_, at);
     now_ = dice_.chance(80) ? latest_ : at;
     return at;
   }
 
-  // How far from the present.
+  // Returns the distance from the present.
   std::int64_t random_move(const Spec& spec) {
     const std::int64_t per = spec.per_us;
     const std::int64_t nudge = dice_.between(-1, 1);
@@ -222,7 +222,7 @@ class Teller {
     }
   }
 
-  // To the next boundary of the clock's slices.
+  // Returns the distance to the next slice boundary of the clock.
   std::int64_t to_grid(const Spec& spec) const {
     const std::int64_t slice =
         std::max<std::int64_t>(spec.per_us / static_cast<std::int64_t>(slices(spec)), 1);
@@ -244,8 +244,8 @@ class Teller {
 
   Dice& dice_;
   bool is_crowded_;
-  std::int64_t now_;         // where the next step goes on from
-  std::int64_t latest_ = 0;  // of all instants so far
+  std::int64_t now_;         // the instant of the previous step
+  std::int64_t latest_ = 0;  // the latest instant so far
   std::vector<Slot> slots_;
   std::vector<std::int64_t> waits_;
   sluice_oracle::Oracle oracle_;

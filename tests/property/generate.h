@@ -9,21 +9,21 @@
 #include "tests/oracle/oracle.h"
 #include "tests/property/history.h"
 
-// Random limits and histories, the same for the same seed on every platform.
+// Random limits and histories. Equal seeds give equal results on every platform.
 namespace sluice_property {
 
 class Dice {
  public:
   explicit Dice(std::uint64_t seed) : engine_(seed) {}
 
-  // 0 to n - 1.
+  // Returns a number from 0 to n - 1.
   std::uint64_t below(std::uint64_t n) { return engine_() % n; }
-  // From low to high, both included.
+  // Returns a number from low to high, both included.
   std::int64_t between(std::int64_t low, std::int64_t high) {
     return low + static_cast<std::int64_t>(below(static_cast<std::uint64_t>(high - low) + 1));
   }
   bool chance(std::uint64_t percent) { return below(100) < percent; }
-  // Of any magnitude up to `most`, small ones as likely as large.
+  // Returns a number up to `most` whose magnitude is uniform: small ones are as likely as large.
   std::uint64_t magnitude(std::uint64_t most);
   template <typename T>
   T any_of(std::initializer_list<T> values) {
@@ -37,13 +37,13 @@ class Dice {
 inline constexpr std::int64_t kLastTick = (std::int64_t{1} << 52) - 1;
 
 sluice_oracle::Algorithm random_algorithm(Dice& dice);
-// A valid limit; mostly of small numbers, also of the largest and the least round ones.
+// Returns a valid limit: mostly small numbers, sometimes the largest or the least round ones.
 sluice_oracle::Spec random_spec(Dice& dice, sluice_oracle::Algorithm algorithm);
-// The same limit with one or two of its numbers changed.
+// Returns the same limit with one or two numbers changed.
 sluice_oracle::Spec varied(Dice& dice, const sluice_oracle::Spec& spec);
 
-// A history, and what the oracle says to it: by the way, as later steps aim at the waits of earlier
-// answers.
+// A history and the oracle's answers. Both are made together because later steps depend on the
+// waits in earlier answers.
 struct ToldHistory {
   History steps;
   std::vector<sluice_oracle::Answer> answers;

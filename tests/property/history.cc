@@ -82,7 +82,8 @@ void compare_charge(const std::string& name, const LimitAnswer& expected,
   out.compare(name + ".delay", expected.delay_us, ticks(actual.delay));
 }
 
-// The request's numbers are those of a limit with the least remaining, of the denying ones if any.
+// The request's numbers are those of a limit with the least remaining, among those that deny if
+// any.
 bool is_of_a_tightest(const Answer& expected, const sluice::Decision& request) {
   std::uint64_t least = UINT64_MAX;
   for (const LimitAnswer& limit : expected.limits) {

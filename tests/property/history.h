@@ -12,10 +12,10 @@
 #include "sluice/store.h"
 #include "tests/oracle/oracle.h"
 
-// Histories of requests at stated instants, told to a store and to the oracle.
+// Histories of requests at explicit timestamps, for a store and the oracle.
 namespace sluice_property {
 
-// The limit that the spec describes, made by the library. Ends the program where it refuses one
+// Makes the limit of the spec with the library. Aborts the program if the library refuses a limit
 // that the oracle accepts.
 sluice::Limit limit_of(const sluice_oracle::Spec& spec);
 sluice::LimitSpec limit_spec_of(const sluice_oracle::Spec& spec);
@@ -28,23 +28,23 @@ struct Step {
 };
 using History = std::vector<Step>;
 
-// The same in the library's terms. Borrows the keys.
+// Conversions to the library's types. They borrow the keys.
 sluice::Verb verb_of(sluice_oracle::Verb verb);
 std::vector<sluice::Charge> charges_of(const Step& step);
 
-// What a store answered to one step.
+// A store's answer to one step.
 struct Answered {
   sluice::Decision request;
   std::vector<sluice::Decision> each;
 };
 Answered apply(sluice::Store& store, const Step& step);
 
-// How the store's answer differs from the oracle's, field by field; empty if it does not.
+// Describes the differences between the two answers, field by field; empty if they are equal.
 std::string difference(const sluice_oracle::Answer& expected, const Answered& actual);
 
 std::vector<sluice_oracle::Answer> oracle_answers(const History& history);
 
-// A step at which a store and the oracle part, and how.
+// A step at which a store and the oracle differ, and the difference.
 struct Disagreement {
   std::size_t step = 0;
   std::string what;
@@ -54,10 +54,10 @@ std::optional<Disagreement> first_disagreement(const History& history,
                                                const std::vector<sluice_oracle::Answer>& expected,
                                                const StoreMaker& make_store);
 
-// A shorter and simpler history on which they still part. `history` is one on which they do.
+// Returns a shorter and simpler history on which they still differ. They must differ on `history`.
 History minimal(History history, const StoreMaker& make_store);
 
-// One line for each step, as `sluice decide` reads it.
+// Formats each step as one line that `sluice decide` reads.
 std::string to_json_lines(const History& history);
 std::string to_json(const Step& step);
 std::string to_json(const sluice_oracle::Spec& spec);

@@ -2,8 +2,8 @@
 
 #include <cstdlib>
 
-// The same cases in every run, a few seconds in all. SLUICE_LONG_TESTS=1 runs many more, and other
-// ones each time (RapidCheck prints the seed); RC_PARAMS overrides both.
+// Runs the same cases every time, a few seconds in all. SLUICE_LONG_TESTS=1 runs many more cases,
+// different ones each time (RapidCheck prints the seed). RC_PARAMS overrides both.
 int main(int argc, char** argv) {
   const bool is_long = std::getenv("SLUICE_LONG_TESTS") != nullptr;
   const char* params = is_long ? "max_success=10000" : "seed=20240229 max_success=100";

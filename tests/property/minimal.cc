@@ -9,8 +9,8 @@
 namespace sluice_property {
 namespace {
 
-// Whether no clock goes back behind an instant at which a counter was forgotten: what a store says
-// then is up to it.
+// Returns whether no clock goes back before an instant at which a counter was forgotten. Otherwise
+// the answer is up to the store.
 bool is_defined(const History& history) {
   sluice_oracle::Oracle oracle;
   std::int64_t latest = 0;
@@ -22,7 +22,8 @@ bool is_defined(const History& history) {
   return true;
 }
 
-// Makes a history simpler, change by change, keeping each after which store and oracle still part.
+// Simplifies a history change by change, and keeps each change after which the answers still
+// differ.
 class Minimizer {
  public:
   Minimizer(History history, const StoreMaker& make_store)
@@ -92,7 +93,7 @@ class Minimizer {
     return false;
   }
 
-  // Brings each step, and all after it, nearer to the one before it.
+  // Moves each step, and all steps after it, closer to the step before.
   bool advance_instants() {
     bool better = false;
     for (std::size_t i = 0; i < history_.size(); ++i) better = advance_from(i) || better;

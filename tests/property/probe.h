@@ -13,10 +13,10 @@
 #include "tests/property/arbitrary.h"
 #include "tests/property/history.h"
 
-// One counter in a store of its own, and simple histories for it.
+// One counter in its own store, and simple histories for it.
 namespace sluice_property {
 
-// A take: how long after the one before, and of how much.
+// A take: the time since the previous one, and its cost.
 struct Op {
   std::int64_t gap = 0;
   std::uint64_t cost = 0;
@@ -26,7 +26,7 @@ inline void showValue(const Op& op, std::ostream& out) {
   out << "+" << op.gap << " us: " << op.cost;
 }
 
-// Takes that a limit admits about half of the time.
+// Takes of which a limit admits about half.
 inline rc::Gen<Op> any_op(const sluice_oracle::Spec& spec) {
   return rc::gen::map(any_seed(), [=](std::uint64_t seed) {
     Dice dice(seed);
@@ -71,7 +71,7 @@ class Probe {
   sluice::Limit limit_;
 };
 
-// What was admitted, and when.
+// The admitted takes and their instants.
 struct Taken {
   std::int64_t at = 0;
   std::uint64_t cost = 0;

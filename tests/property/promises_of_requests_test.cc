@@ -14,7 +14,7 @@
 #include "tests/property/arbitrary.h"
 #include "tests/property/history.h"
 
-// What a request of many charges, and many requests at once, promise.
+// The promises of requests with many charges and of concurrent requests.
 namespace sluice_property {
 namespace {
 
@@ -38,7 +38,7 @@ std::unique_ptr<sluice::Store> make_store() {
       sluice::MemoryStoreOptions{.max_keys = 256, .shards = 4});
 }
 
-// Charges on as many counters, with costs that often fit.
+// Random charges on different counters, with costs that often fit.
 std::vector<Charge> random_charges(Dice& dice, const std::vector<Spec>& specs) {
   std::vector<Charge> charges;
   for (std::size_t i = 0; i < specs.size(); ++i) {
@@ -58,7 +58,7 @@ std::vector<Spec> random_specs(Dice& dice) {
   return specs;
 }
 
-// A twin store is told the charges of admitted requests one by one, and nothing of denied ones.
+// A second store takes the charges of admitted requests one by one, and nothing of denied requests.
 RC_GTEST_PROP(PromiseOfRequests, AllChargesAreTakenOrNone, ()) {
   Dice dice(*any_seed());
   const std::vector<Spec> specs = random_specs(dice);
@@ -107,7 +107,7 @@ RC_GTEST_PROP(PromiseOfRequests, TheLongestWaitIsExact, ()) {
   }
 }
 
-// At one instant nothing drains, so that exactly the capacity passes, whoever comes first.
+// At one instant nothing drains, so exactly the capacity is admitted in any order of arrival.
 TEST(PromiseOfRequests, ManyThreadsAdmitExactlyWhatOneWould) {
   constexpr std::uint64_t kLimit = 1000;
   constexpr int kThreads = 4;
@@ -121,7 +121,7 @@ TEST(PromiseOfRequests, ManyThreadsAdmitExactlyWhatOneWould) {
     std::vector<std::thread> threads;
     for (int i = 0; i < kThreads; ++i) {
       threads.emplace_back([&, i] {
-        // Every other thread names the two counters in the other order.
+        // Every second thread names the two counters in the opposite order.
         std::array<sluice::Charge, 2> charges = {sluice::Charge{i % 2 == 0 ? "a" : "b", limit, 1},
                                                  sluice::Charge{i % 2 == 0 ? "b" : "a", limit, 1}};
         for (std::uint64_t j = 0; j < kLimit; ++j) {

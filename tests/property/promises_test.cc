@@ -7,7 +7,7 @@
 
 #include "tests/property/probe.h"
 
-// What the limits promise, each on its own, by what the store lets pass and nothing else.
+// The promises of each limit, checked only by what the store admits.
 namespace sluice_property {
 namespace {
 
@@ -25,7 +25,7 @@ const std::vector<Algorithm> kAll = {Algorithm::kFixedWindow,
                                      Algorithm::kTokenBucket,
                                      Algorithm::kGcra};
 
-// Units taken after `from` and not after `to`.
+// Returns the units taken after `from` and not after `to`.
 std::uint64_t sum_between(const std::vector<Taken>& taken, std::int64_t from, std::int64_t to) {
   std::uint64_t sum = 0;
   for (const Taken& one : taken) {
@@ -92,7 +92,7 @@ RC_GTEST_PROP(Promise, AFixedWindowAdmitsAtMostItsLimitInEachWindow, ()) {
   }
 }
 
-// The index of the slice that `at` lies in: floor(at * n / P), which 64 bits may not hold.
+// Returns the index of the slice that contains `at`: floor(at * n / P), which can exceed 64 bits.
 std::int64_t slice_of(const Spec& spec, std::int64_t at) {
   return static_cast<std::int64_t>(static_cast<Wide>(at) * slices(spec) /
                                    static_cast<Wide>(spec.per_us));
@@ -203,7 +203,7 @@ RC_GTEST_PROP(Promise, DeniedAndPeekedChangeNothing, ()) {
     at += op.gap;
     const Op noise = *any_op(spec);
     if (!noisy.peek(at, noise.cost)) RC_ASSERT(!noisy.take(at, noise.cost));
-    // Also looked at from later on, but not from where it may already be forgotten.
+    // Also peeks later, but not where the counter may already be forgotten.
     const std::int64_t live = noisy.peek(at, 0).reset_after.count();
     const std::int64_t later = at + std::min(noise.gap, std::max<std::int64_t>(live - 1, 0));
     if (!noisy.peek(later, noise.cost)) RC_ASSERT(!noisy.take(later, noise.cost));
@@ -224,10 +224,10 @@ RC_GTEST_PROP(Promise, ARefundGivesBackWhatWasTakenAndNoMore, ()) {
     const std::uint64_t after = probe.refund(at, op.cost).remaining;
     RC_ASSERT(after <= capacity(spec));
     RC_ASSERT(after <= now + op.cost);
-    // A hybrid may have summarised its newest slice meanwhile, which rounds against the caller.
+    // A hybrid may have summarized its newest slice since; its rounding only makes it stricter.
     if (taken && spec.algorithm != Algorithm::kSlidingWindowHybrid) RC_ASSERT(after == before);
   }
-  // Slices may hold more than their limit, so that once the most there is may not be enough.
+  // Slices may hold more than their limit, so one refund of the largest cost may not be enough.
   probe.refund(at, sluice::kMaxUnits);
   const sluice::Decision full = probe.refund(at, sluice::kMaxUnits);
   RC_ASSERT(full.remaining == capacity(spec));

@@ -7,7 +7,7 @@
 #include "tests/property/generate.h"
 #include "tests/property/probe.h"
 
-// Rates from one a day to two thousand a tick, each exact over long runs.
+// Rates from one per day to two thousand per tick, each exact over long runs.
 namespace sluice_property {
 namespace {
 

@@ -1,6 +1,6 @@
-// What `sluice decide` should print, by the oracle: requests in, decisions out. It made the
-// expected halves of the vectors, and checks them. Well-formed input only; anything else ends it
-// with an error.
+// Prints what `sluice decide` should print, computed by the oracle: requests in, decisions out. It
+// created the expected halves of the vectors, and checks them. It accepts only well-formed input
+// and stops with an error at anything else.
 #include <boost/json.hpp>
 #include <iostream>
 #include <map>
