@@ -14,7 +14,7 @@ using sluice::server::CheckListener;
 using sluice::server::CheckReader;
 using sluice::server::CheckRequest;
 
-// Compares the requests that a reader finds with what another reader of JSON makes of the body.
+// Compares the requests that the reader finds with those that another JSON parser finds.
 class Comparison final : public CheckListener {
  public:
   explicit Comparison(std::string_view body) {
@@ -69,7 +69,7 @@ class Comparison final : public CheckListener {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data), size);
-  static CheckReader reader;  // as a door keeps one: what a body leaves behind must not matter
+  static CheckReader reader;  // reused as in the server: one body must not affect the next
   Comparison comparison(body);
   comparison.finish(reader.read(body, comparison));
   return 0;

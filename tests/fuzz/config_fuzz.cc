@@ -14,7 +14,7 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-// What is read has addresses that can be listened on; what is not has errors with their places.
+// An accepted configuration has valid listen addresses; a refused one has errors with positions.
 void check_config(std::string_view text) {
   const auto config = sluice::server::parse_config(text, "/etc/sluice/f");
   if (!config) {

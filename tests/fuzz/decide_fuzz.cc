@@ -15,7 +15,7 @@ bool is_count(const json::value* value) {
   return value != nullptr && value->is_int64() && value->as_int64() >= 0;
 }
 
-// A limit of an answer: remaining is within the limit, and a wait is one the contract knows.
+// In every answer, remaining is at most the limit, and a wait is one that the contract allows.
 void check_limit(const json::object& limit, bool denied) {
   if (!is_count(limit.if_contains("limit")) || !is_count(limit.if_contains("remaining")) ||
       !is_count(limit.if_contains("reset_after_us"))) {
@@ -27,7 +27,7 @@ void check_limit(const json::object& limit, bool denied) {
   }
 }
 
-// Every answer is one line of valid JSON, with an error and its line, or an outcome and its limits.
+// Every answer is one line of valid JSON: an error with its line, or an outcome with its limits.
 void check_answer(std::string_view answer) {
   if (answer.find('\n') != std::string_view::npos) std::abort();
   json::error_code failed;

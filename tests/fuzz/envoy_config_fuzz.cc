@@ -15,8 +15,8 @@ namespace {
 using sluice::RuleError;
 using sluice::RuleText;
 
-// Every error has a place in the file and says something; every limit is found by the entries that
-// its descriptors name; what it is converted to loads, if it can be said at all.
+// Every error has a position and a text. The entries that a descriptor names find its limit. If the
+// file can be converted, the result loads.
 void check(std::string_view text) {
   const RuleText file{"f", text};
   const auto config = sluice::envoy::Config::parse({&file, 1});
@@ -35,7 +35,7 @@ void check(std::string_view text) {
       entries.insert(entries.begin(), {at->key, at->value});
     }
     const auto* matched = sluice::envoy::match(domain, entries);
-    // A wildcard before it may take its value, and lead elsewhere.
+    // An earlier wildcard may match the value and lead to another descriptor.
     if (matched == nullptr) continue;
     std::string counter;
     append_counter(counter, domain, entries, *matched);

@@ -1,6 +1,6 @@
-// Header fields of any bytes, as lines "name:value" behind one with the peer: an address is in its
-// usual spelling or the peer's, who is not trusted is believed nothing, and the same request has
-// the same attributes when the buffers are used again.
+// Header fields of arbitrary bytes, as lines "name:value" after a line with the peer. The client
+// address is in canonical form or equals the peer's; fields of untrusted peers have no effect; and
+// the same request has the same attributes when the buffers are reused.
 
 #include <algorithm>
 #include <cstddef>
@@ -59,7 +59,7 @@ void check(const ForwardedAttributes& attributes, std::string_view peer, bool tr
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::vector<std::string> networks{"10.0.0.0/8", "2001:db8::/32", "unix"};
   const TrustedProxies trusted = TrustedProxies::parse(networks).value();
-  const std::vector<char> exact(data, data + size);  // no byte behind it
+  const std::vector<char> exact(data, data + size);  // so that a read past the end is found
   std::string_view rest(exact.data(), exact.size());
 
   const std::string_view peer = take_line(rest);

@@ -1,5 +1,5 @@
-// HTTP/2 and gRPC: whatever arrives, cut wherever it may be, is answered within bounds, and leaves
-// nothing behind.
+// HTTP/2 and gRPC: any input, split at any place, is answered within bounds and leaves no state
+// after the connection.
 
 #include <algorithm>
 #include <atomic>
@@ -31,14 +31,14 @@ class Echo final : public grpc::Handler {
 
 class Owner final : public grpc::Protocol::Owner {
  public:
-  void has_output() override { std::abort(); }  // as this handler never waits
+  void has_output() override { std::abort(); }  // this handler never waits
 };
 
 constexpr std::string_view kGreeting("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
 
 }  // namespace
 
-// The first byte: how many bytes arrive at a time, and whether they are greeted for.
+// The first byte sets how many bytes arrive at a time, and whether the client sends its preface.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   std::string bytes;

@@ -1,4 +1,4 @@
-// Requests over HTTP/1.1: whatever arrives, cut wherever it may be, is understood in one way.
+// HTTP/1.1 requests: any input means the same however it is split.
 
 #include <cstddef>
 #include <cstdint>
@@ -35,7 +35,7 @@ std::string shown(const Request& request) {
   return out;
 }
 
-// All requests of the bytes, which arrive `step` at a time, each time at another place in memory.
+// Reads all requests of the bytes. They arrive `step` at a time, each time at another address.
 std::string read_all(std::string_view bytes, std::size_t step) {
   std::string out;
   RequestReader reader(kBounds);
@@ -71,8 +71,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t step = std::size_t{data[0]} + 1;
   const std::string whole = read_all(bytes, bytes.size() + 1);
   const std::string parts = read_all(bytes, step);
-  // Requests before one that is refused are the same; how much is taken before a bound is noticed
-  // may differ, so a refusal may come earlier where the bytes come at once.
+  // The requests before a refused one are equal. If the bytes arrive at once, the reader may notice
+  // a bound, and refuse, earlier.
   const std::size_t common = std::min(whole.size(), parts.size());
   if (!whole.ends_with("bad") && !parts.ends_with("bad")) {
     check(whole == parts);

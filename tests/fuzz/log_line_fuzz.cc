@@ -1,5 +1,5 @@
-// Access log lines of any bytes: the parser keeps within its line, and what it finds are parts of
-// it.
+// Access log lines of arbitrary bytes: the parser does not read outside the line, and the fields it
+// finds are parts of the line.
 
 #include <algorithm>
 #include <cstddef>
@@ -20,7 +20,7 @@ void require(bool holds) {
 }
 
 void require_part(std::string_view field, std::string_view line) {
-  if (field.data() == nullptr || field == "/") return;  // "/" may stand for a missing path
+  if (field.data() == nullptr || field == "/") return;  // "/" may replace a missing path
   require(field.data() >= line.data() && field.data() + field.size() <= line.data() + line.size());
 }
 
@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::size_t begin = 0;
   while (begin <= input.size()) {
     const std::size_t end = std::min(input.find('\n', begin), input.size());
-    const std::vector<char> exact(input.begin() + begin, input.begin() + end);  // no byte behind it
+    const std::vector<char> exact(input.begin() + begin, input.begin() + end);  // finds over-reads
     const std::string_view line(exact.data(), exact.size());
     sluice::replay::LogLine parsed;
     if (reader.read(line, parsed) == sluice::replay::LineFault::kNone) {

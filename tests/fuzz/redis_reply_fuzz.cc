@@ -1,5 +1,5 @@
-// Replies of any bytes: what is read of them is the same in whatever pieces they come, lies in
-// bounds, and is what hiredis reads where that understands them.
+// Replies of arbitrary bytes: the result is the same however they are split, stays within bounds,
+// and equals the result of hiredis for input that hiredis understands.
 
 #include <hiredis/hiredis.h>
 
@@ -24,7 +24,7 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-// Everything that a reply holds, and how many elements.
+// Describes everything that a reply holds, and counts its elements.
 std::size_t describe(const redisReply& reply, std::string& out) {
   out += static_cast<char>('a' + reply.type);
   switch (reply.type) {
@@ -42,7 +42,7 @@ std::size_t describe(const redisReply& reply, std::string& out) {
   return elements;
 }
 
-// Each reply, and at the end why there are no more, if that is not for want of bytes.
+// Returns each reply, and finally the reason for the end unless more bytes are needed.
 std::vector<std::string> read(std::string_view bytes, std::size_t piece) {
   ReplyReader reader(kBounds);
   std::vector<std::string> out;
@@ -68,7 +68,7 @@ void compare_with_hiredis(std::string_view bytes, const std::vector<std::string>
   redisReaderFeed(reader, bytes.data(), bytes.size());
   for (const std::string& expected : replies) {
     void* reply = nullptr;
-    // It is asked only for what has been read here, as it has no bounds of its own.
+    // hiredis has no bounds of its own, so it only gets what the reader above has read.
     if (expected == "bad" || redisReaderGetReply(reader, &reply) != REDIS_OK) break;
     require(reply != nullptr);
     std::string described;

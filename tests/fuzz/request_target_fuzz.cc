@@ -1,5 +1,5 @@
-// Request targets of any bytes: a path comes out in its normal form, which an implementation
-// without shortcuts finds as well, and of each query parameter the first.
+// Request targets of arbitrary bytes: the path equals the normal form that a simple implementation
+// finds, and each query parameter has its first value.
 
 #include <cstddef>
 #include <cstdint>
@@ -93,7 +93,7 @@ void check_query(std::string_view query) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::vector<char> exact(data, data + size);  // no byte behind it
+  const std::vector<char> exact(data, data + size);  // so that a read past the end is found
   const std::string_view target(exact.data(), exact.size());
   const auto parts = sluice::server::split_target(target);
   require(parts.path.find_first_of("?#"sv) == target.npos);

@@ -1,4 +1,4 @@
-// Commands of any words to the RESP door: each is answered by one whole reply.
+// Commands of arbitrary words to the RESP front end: each gets exactly one whole reply.
 
 #include <algorithm>
 #include <cstddef>
@@ -32,7 +32,7 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-// Where the reply that begins at `at` ends.
+// Returns the end of the reply that begins at `at`.
 std::size_t skip(std::string_view reply, std::size_t at) {
   const std::size_t end = reply.find("\r\n", at);
   require(end != reply.npos && end > at);

@@ -1,5 +1,5 @@
-// Requests of any bytes to the RESP door: what is read of them is the same in whatever pieces they
-// come, and lies in bounds; what is answered is whole.
+// Requests of arbitrary bytes to the RESP front end: the result is the same however they are split
+// and stays within bounds, and every reply is whole.
 
 #include <algorithm>
 #include <cstddef>
@@ -22,7 +22,7 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-// The words of the request that is ready, each with its size before it.
+// Returns the words of the ready request, each after its size.
 std::string describe(const RequestReader& reader, std::string_view input) {
   std::vector<std::string_view> words;
   reader.arguments(input, words);
@@ -34,7 +34,7 @@ std::string describe(const RequestReader& reader, std::string_view input) {
   return out;
 }
 
-// Each request, and at last why there are no more, if that is not for want of bytes.
+// Returns each request, and finally the reason for the end unless more bytes are needed.
 std::vector<std::string> read(std::string_view bytes, std::size_t piece, bool authenticated) {
   RequestReader reader(kBounds);
   std::vector<std::string> out;
@@ -42,7 +42,7 @@ std::vector<std::string> read(std::string_view bytes, std::size_t piece, bool au
   for (std::size_t end = 0; end < bytes.size();) {
     end = std::min(bytes.size(), end + piece);
     while (begin < end) {
-      // A copy of its own, so that a look behind its end is found.
+      // A copy, so that a read past its end is found.
       const std::string input(bytes.substr(begin, end - begin));
       const Progress progress = reader.read(input, authenticated);
       if (progress == Progress::kMore) break;

@@ -31,7 +31,7 @@ constexpr const char* kNative =
     "version: 1\ndomain: n\nrules:\n  - name: a\n    match: { a: '**' }\n    limits: [ { key: "
     "'{a}', algorithm: gcra, limit: 3, per: 1s } ]\n";
 
-// Two services, one of which is told to do everything that settings can ask for.
+// Two services, one of them with every setting that changes what it does.
 struct Services {
   MemoryStore store{{.max_keys = 1024}};
   Limiter limiter{store};
@@ -51,7 +51,7 @@ struct Services {
   server::JsonDoor json{services[1]};
 };
 
-// An answer has a status for every descriptor, and is none where the request is refused.
+// An answer has one status per descriptor; a refused request has no answer.
 void check(server::RlsService& service, std::string_view message) {
   std::string reply;
   const server::RlsStatus status = service.call(message, reply);

@@ -7,7 +7,7 @@
 
 namespace {
 
-// Every error has a place in the file and says something; what loads can decide.
+// Every error has a position and a text; every set that loads can decide.
 void check(std::string_view text) {
   const auto rules = sluice::RuleSet::parse(text, "f");
   if (!rules) {
