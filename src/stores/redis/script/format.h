@@ -1,0 +1,214 @@
+#pragma once
+
+#include <cstdint>
+
+#include "limiter/forgotten.h"
+#include "sluice/limit.h"
+#include "stores/redis/script/record.h"
+
+// The numbers that the scripts and the C++ code share: what is stored in Redis, and what a script
+// is sent and returns. docs/state-format.md describes them for other readers.
+namespace sluice::redis::format {
+
+// A single number.
+struct Number {
+  std::uint64_t value;
+};
+inline constexpr Layout<Number, 1> kInstant({{"instant", &Number::value, 7}});
+
+// --- stored values ---
+
+// The first two bytes of a value: the kind of state, and version 1 of its layout.
+inline constexpr Layout<Number, 1> kKind({{"kind", &Number::value, 2}});
+inline constexpr std::uint64_t kBucketKind = 0x11C1;
+inline constexpr std::uint64_t kFixedWindowKind = 0x12C1;
+inline constexpr std::uint64_t kLogKind = 0x13C1;
+inline constexpr std::uint64_t kSlicesKind = 0x14C1;
+inline constexpr std::uint64_t kHybridKind = 0x15C1;
+
+// Instants, in microseconds, are below this number; periods and other spans below the second one.
+inline constexpr std::uint64_t kEndOfInstants = std::uint64_t{1} << 52;
+inline constexpr std::uint64_t kEndOfSpans = std::uint64_t{1} << 45;
+
+// `forgotten` counts units of 2^20 us. From this number on a state is never forgotten.
+inline constexpr std::uint64_t kForgottenUnit = std::uint64_t{1} << Forgotten::kShift;
+inline constexpr std::uint64_t kNeverForgotten = Forgotten::kNever;
+
+// A bucket or a fixed window. `aux` is a fraction of a unit in 1/rate_ticks, or the ticks since the
+// last refill, or since the window opened.
+struct FixedState {
+  std::uint64_t kind, changed, aux, units, checksum, forgotten;
+};
+inline constexpr Layout<FixedState, 6> kFixedState({{"kind", &FixedState::kind, 2},
+                                                    {"changed", &FixedState::changed, 7},
+                                                    {"aux", &FixedState::aux, 6},
+                                                    {"units", &FixedState::units, 4},
+                                                    {"checksum", &FixedState::checksum, 4},
+                                                    {"forgotten", &FixedState::forgotten, 4}});
+
+// Sliding counts begin with this head. The counts follow, the newest slice first.
+struct SlicesHead {
+  std::uint64_t kind, changed, period, slices, forgotten;
+};
+inline constexpr Layout<SlicesHead, 5> kSlicesHead({{"kind", &SlicesHead::kind, 2},
+                                                    {"changed", &SlicesHead::changed, 7},
+                                                    {"period", &SlicesHead::period, 6},
+                                                    {"slices", &SlicesHead::slices, 2},
+                                                    {"forgotten", &SlicesHead::forgotten, 4}});
+inline constexpr Layout<Number, 1> kSliceCount({{"count", &Number::value, 4}});
+
+// A log or a hybrid begins with this head. Then come the blocks, of a long log only; room for
+// `space` summaries; and a ring with room for `room` entries, of which the oldest is in slot
+// `head`.
+struct LogHead {
+  std::uint64_t kind, changed, forgotten;
+  std::uint64_t kept_until;        // the key does not expire before
+  std::uint64_t space, summaries;  // of older slices, in a hybrid
+  std::uint64_t room, head, count;
+  std::uint64_t before, after;                // running sums, without and with all entries
+  std::uint64_t oldest, newest, first_sum;    // copies of the first and the last entry's numbers
+  std::uint64_t blocks, front, cached, back;  // 0 or 1; used up and held by the front; by the back
+};
+inline constexpr Layout<LogHead, 18> kLogHead({{"kind", &LogHead::kind, 2},
+                                               {"changed", &LogHead::changed, 7},
+                                               {"forgotten", &LogHead::forgotten, 4},
+                                               {"kept_until", &LogHead::kept_until, 7},
+                                               {"space", &LogHead::space, 2},
+                                               {"summaries", &LogHead::summaries, 2},
+                                               {"room", &LogHead::room, 4},
+                                               {"head", &LogHead::head, 4},
+                                               {"count", &LogHead::count, 4},
+                                               {"before", &LogHead::before, 4},
+                                               {"after", &LogHead::after, 4},
+                                               {"oldest", &LogHead::oldest, 6},
+                                               {"newest", &LogHead::newest, 6},
+                                               {"first_sum", &LogHead::first_sum, 4},
+                                               {"blocks", &LogHead::blocks, 1},
+                                               {"front", &LogHead::front, 1},
+                                               {"cached", &LogHead::cached, 1},
+                                               {"back", &LogHead::back, 1}});
+
+// Within a log an instant is stored as its low 48 bits, and a running sum as its low 32 bits.
+inline constexpr std::uint64_t kInstantModulus = std::uint64_t{1} << 48;
+inline constexpr std::uint64_t kSumModulus = std::uint64_t{1} << 32;
+
+// Units admitted at one instant; `sum` includes them and all before.
+struct LogEntry {
+  std::uint64_t instant, sum;
+};
+inline constexpr Layout<LogEntry, 2> kLogEntry({{"instant", &LogEntry::instant, 6},
+                                                {"sum", &LogEntry::sum, 4}});
+
+// An older slice of a hybrid.
+struct Summary {
+  std::uint64_t first, last, units;
+};
+inline constexpr Layout<Summary, 3> kSummary({{"first", &Summary::first, 6},
+                                              {"last", &Summary::last, 6},
+                                              {"units", &Summary::units, 4}});
+
+// A long log has two blocks of so many entries: the front with copies of the ring's oldest entries,
+// and the back with the newest entries, which are not in the ring yet.
+inline constexpr std::uint64_t kBlockEntries = 16;
+inline constexpr std::uint64_t kBlocksSize = 2 * kBlockEntries * kLogEntry.size();
+
+// --- calls ---
+
+inline constexpr std::uint64_t kTake = 0;
+inline constexpr std::uint64_t kPeek = 1;
+inline constexpr std::uint64_t kRefund = 2;
+inline constexpr std::uint64_t kReset = 3;
+inline constexpr std::uint64_t kGiveBack = 4;
+
+// The instant of a request at the server's time.
+inline constexpr std::uint64_t kServerTime = (std::uint64_t{1} << 56) - 1;
+
+// The first argument of any request but a take of one charge at the server's time. `expiry_ms` is
+// how long keys are kept if the request has an explicit timestamp.
+struct Request {
+  std::uint64_t verb, instant, expiry_ms;
+};
+inline constexpr Layout<Request, 3> kRequest({{"verb", &Request::verb, 1},
+                                              {"instant", &Request::instant, 7},
+                                              {"expiry_ms", &Request::expiry_ms, 6}});
+
+// The argument of a counter: the number of its family in the script, and one of the records below.
+// kGiveBack needs the instant of the take (kInstant) in addition.
+inline constexpr Layout<Number, 1> kFamily({{"family", &Number::value, 1}});
+
+// More than any limit holds. A sum of it and any state is still exact in a script.
+inline constexpr std::uint64_t kCostBeyondAll = std::uint64_t{1} << 40;
+
+struct BucketArgument {
+  std::uint64_t cost, capacity, rate_units, rate_ticks, checksum;
+};
+inline constexpr Layout<BucketArgument, 5> kBucketArgument(
+    {{"cost", &BucketArgument::cost, 6},
+     {"capacity", &BucketArgument::capacity, 4},
+     {"rate_units", &BucketArgument::rate_units, 4},
+     {"rate_ticks", &BucketArgument::rate_ticks, 6},
+     {"checksum", &BucketArgument::checksum, 4}});
+
+struct IntervalArgument {
+  std::uint64_t cost, capacity, limit, period, checksum;
+};
+inline constexpr Layout<IntervalArgument, 5> kIntervalArgument(
+    {{"cost", &IntervalArgument::cost, 6},
+     {"capacity", &IntervalArgument::capacity, 4},
+     {"limit", &IntervalArgument::limit, 4},
+     {"period", &IntervalArgument::period, 6},
+     {"checksum", &IntervalArgument::checksum, 4}});
+
+struct FixedWindowArgument {
+  std::uint64_t cost, capacity, period, checksum, by_clock;
+};
+inline constexpr Layout<FixedWindowArgument, 5> kFixedWindowArgument(
+    {{"cost", &FixedWindowArgument::cost, 6},
+     {"capacity", &FixedWindowArgument::capacity, 4},
+     {"period", &FixedWindowArgument::period, 6},
+     {"checksum", &FixedWindowArgument::checksum, 4},
+     {"by_clock", &FixedWindowArgument::by_clock, 1}});
+
+struct SlicesArgument {
+  std::uint64_t cost, capacity, period, slices, oldest_whole;
+};
+inline constexpr Layout<SlicesArgument, 5> kSlicesArgument(
+    {{"cost", &SlicesArgument::cost, 6},
+     {"capacity", &SlicesArgument::capacity, 4},
+     {"period", &SlicesArgument::period, 6},
+     {"slices", &SlicesArgument::slices, 2},
+     {"oldest_whole", &SlicesArgument::oldest_whole, 1}});
+
+// A log has 0 slices.
+struct LogArgument {
+  std::uint64_t cost, capacity, period, slices;
+};
+inline constexpr Layout<LogArgument, 4> kLogArgument({{"cost", &LogArgument::cost, 6},
+                                                      {"capacity", &LogArgument::capacity, 4},
+                                                      {"period", &LogArgument::period, 6},
+                                                      {"slices", &LogArgument::slices, 2}});
+
+// --- replies ---
+
+// A reply begins with the instant of the decision (kInstant), plus kAdmits if all counters admit.
+// For each counter follow its value as the script found it, and before it (but for a take of one
+// charge at the server's time) the value's size.
+inline constexpr std::uint64_t kAdmits = std::uint64_t{1} << 52;
+inline constexpr Layout<Number, 1> kValueSize({{"size", &Number::value, 2}});
+
+// What a log or a hybrid returns instead of its value.
+struct LogReply {
+  std::uint64_t at, units;
+  std::uint64_t newest;  // the newest instant that counts
+  std::uint64_t forgotten;
+  std::uint64_t wait;     // if the log denies the request
+  std::uint64_t changed;  // 1 if a refund has changed the log
+};
+inline constexpr Layout<LogReply, 6> kLogReply({{"at", &LogReply::at, 7},
+                                                {"units", &LogReply::units, 5},
+                                                {"newest", &LogReply::newest, 7},
+                                                {"forgotten", &LogReply::forgotten, 4},
+                                                {"wait", &LogReply::wait, 7},
+                                                {"changed", &LogReply::changed, 1}});
+
+}  // namespace sluice::redis::format
