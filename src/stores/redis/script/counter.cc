@@ -3,27 +3,11 @@
 #include <algorithm>
 
 #include "limiter/answer.h"
-#include "stores/redis/script/bytes.h"
+#include "stores/redis/script/format.h"
 
 namespace sluice::redis {
 
 namespace slices = core::sliding_window_counter;
-
-namespace {
-
-constexpr std::uint16_t kStateOfBucket = 0x11C1;
-constexpr std::uint16_t kStateOfFixedWindow = 0x12C1;
-constexpr std::uint16_t kStateOfSlices = 0x14C1;
-constexpr std::size_t kStateBytes = 27;
-constexpr std::size_t kSlicesHeader = 21;
-constexpr std::size_t kLogBytes = 31;
-
-constexpr std::uint64_t kEndOfInstants = std::uint64_t{1} << 52;
-constexpr std::uint64_t kEndOfTicks = std::uint64_t{1} << 45;
-// More than any limit holds, and as a sum with any state still exact in a script.
-constexpr std::uint64_t kCostBeyondAll = std::uint64_t{1} << 40;
-
-}  // namespace
 
 void Counter::begin(const Charge& charge) {
   charge_ = &charge;
@@ -40,50 +24,45 @@ void Counter::add(std::uint64_t cost) noexcept {
   if (__builtin_add_overflow(cost_, cost, &cost_)) cost_ = ~std::uint64_t{0};
 }
 
-// --- what a script is told ---
+// --- what a script is sent ---
 
 void Counter::append_argument(int number, std::string& out) const {
-  Bytes bytes(out);
   const Limit& l = limit();
-  bytes.append(static_cast<std::uint64_t>(number), 1);
-  bytes.append(std::min(cost_, kCostBeyondAll), 6);
-  bytes.append(l.capacity(), 4);
+  const std::uint64_t cost = std::min(cost_, format::kCostBeyondAll);
+  const std::uint64_t capacity = l.capacity();
   const auto period = static_cast<std::uint64_t>(l.period().count());
+  format::kFamily.append({static_cast<std::uint64_t>(number)}, out);
   switch (family()) {
     case Family::kBucket:
-      bytes.append(l.rate_units(), 4);
-      bytes.append(l.rate_ticks(), 6);
-      bytes.append(core::tag_of(l), 4);
+      format::kBucketArgument.append(
+          {cost, capacity, l.rate_units(), l.rate_ticks(), core::tag_of(l)}, out);
       break;
     case Family::kInterval:
-      bytes.append(l.limit(), 4);
-      bytes.append(period, 6);
-      bytes.append(core::tag_of(l), 4);
+      format::kIntervalArgument.append({cost, capacity, l.limit(), period, core::tag_of(l)}, out);
       break;
     case Family::kFixedWindow:
-      bytes.append(period, 6);
-      bytes.append(core::tag_of(l), 4);
-      bytes.append(l.align() == Align::kClock, 1);
+      format::kFixedWindowArgument.append(
+          {cost, capacity, period, core::tag_of(l), l.align() == Align::kClock}, out);
       break;
     case Family::kSlidingWindowCounter:
-      bytes.append(period, 6);
-      bytes.append(l.slices(), 2);
-      bytes.append(l.weighting() == Weighting::kNone, 1);
+      format::kSlicesArgument.append(
+          {cost, capacity, period, l.slices(), l.weighting() == Weighting::kNone}, out);
       break;
     case Family::kSlidingWindowLog:
+      format::kLogArgument.append({cost, capacity, period, 0}, out);
+      break;
     case Family::kSlidingWindowHybrid:
-      bytes.append(period, 6);
-      bytes.append(family() == Family::kSlidingWindowHybrid ? l.slices() : 0, 2);
+      format::kLogArgument.append({cost, capacity, period, l.slices()}, out);
       break;
   }
 }
 
 void Counter::append_undo_argument(int number, std::string& out) const {
   append_argument(number, out);
-  Bytes(out).append(static_cast<std::uint64_t>(at_), 7);
+  format::kInstant.append({static_cast<std::uint64_t>(at_)}, out);
 }
 
-// --- what it says ---
+// --- what it returns ---
 
 bool Counter::read(std::string_view said, core::Ticks now) noexcept {
   now_ = at_ = now;
@@ -101,57 +80,54 @@ bool Counter::read(std::string_view said, core::Ticks now) noexcept {
 }
 
 bool Counter::read_state(std::string_view said) noexcept {
-  if (said.size() != kStateBytes) return false;
-  ByteReader reader(said);
-  const auto magic = family() == Family::kFixedWindow ? kStateOfFixedWindow : kStateOfBucket;
-  if (reader.take(2) != magic) return false;
-  const std::uint64_t last = reader.take(7);
-  state_.last = static_cast<core::Ticks>(last);
-  state_.aux = reader.take(6);
-  state_.units = static_cast<std::uint32_t>(reader.take(4));
-  state_.tag = static_cast<std::uint32_t>(reader.take(4));
-  forgotten_ = Forgotten(static_cast<std::uint32_t>(reader.take(4)));
-  return last < kEndOfInstants && state_.aux < kEndOfTicks && state_.last <= forgotten_.from();
+  if (said.size() != format::kFixedState.size()) return false;
+  const format::FixedState state = format::kFixedState.read(said);
+  const bool is_window = family() == Family::kFixedWindow;
+  state_.last = static_cast<core::Ticks>(state.changed);
+  state_.aux = state.aux;
+  state_.units = static_cast<std::uint32_t>(state.units);
+  state_.tag = static_cast<std::uint32_t>(state.checksum);
+  forgotten_ = Forgotten(static_cast<std::uint32_t>(state.forgotten));
+  return state.kind == (is_window ? format::kFixedWindowKind : format::kBucketKind) &&
+         state.changed < format::kEndOfInstants && state.aux < format::kEndOfSpans &&
+         state_.last <= forgotten_.from();
 }
 
 bool Counter::read_slices(std::string_view said) noexcept {
-  if (said.size() < kSlicesHeader || (said.size() - kSlicesHeader) % 4 != 0) return false;
-  ByteReader reader(said);
-  if (reader.take(2) != kStateOfSlices) return false;
-  const std::uint64_t last = reader.take(7);
-  const std::uint64_t period = reader.take(6);
-  const std::uint64_t count = reader.take(2);
-  forgotten_ = Forgotten(static_cast<std::uint32_t>(reader.take(4)));
-  const std::size_t held = (said.size() - kSlicesHeader) / 4;
-  if (last >= kEndOfInstants || period >= kEndOfTicks || Duration{period} < kMinPeriod ||
-      count < 1 || count > kMaxSlices || held > count + 1) {
+  constexpr std::size_t kHead = format::kSlicesHead.size();
+  constexpr std::size_t kCount = format::kSliceCount.size();
+  if (said.size() < kHead || (said.size() - kHead) % kCount != 0) return false;
+  const format::SlicesHead head = format::kSlicesHead.take(said);
+  const std::size_t held = said.size() / kCount;
+  if (head.kind != format::kSlicesKind || head.changed >= format::kEndOfInstants ||
+      head.period >= format::kEndOfSpans || Duration{head.period} < kMinPeriod || head.slices < 1 ||
+      head.slices > kMaxSlices || held > head.slices + 1) {
     return false;
   }
-  last_ = static_cast<core::Ticks>(last);
+  forgotten_ = Forgotten(static_cast<std::uint32_t>(head.forgotten));
+  last_ = static_cast<core::Ticks>(head.changed);
   if (last_ > forgotten_.from()) return false;
-  grid_ = slices::Grid(period, count);
+  grid_ = slices::Grid(head.period, head.slices);
   counts_.resize(held);
-  for (std::uint32_t& c : counts_) c = static_cast<std::uint32_t>(reader.take(4));
+  for (std::uint32_t& count : counts_) {
+    count = static_cast<std::uint32_t>(format::kSliceCount.take(said).value);
+  }
   return true;
 }
 
 bool Counter::read_log(std::string_view said) noexcept {
-  if (said.size() != kLogBytes) return false;
-  ByteReader reader(said);
-  const std::uint64_t at = reader.take(7);
-  log_units_ = reader.take(5);
-  const std::uint64_t newest = reader.take(7);
-  forgotten_ = Forgotten(static_cast<std::uint32_t>(reader.take(4)));
-  const std::uint64_t wait = reader.take(7);
-  const std::uint64_t flags = reader.take(1);
-  has_changed_ = (flags & 1) != 0;
+  if (said.size() != format::kLogReply.size()) return false;
+  const format::LogReply reply = format::kLogReply.read(said);
+  log_units_ = reply.units;
+  forgotten_ = Forgotten(static_cast<std::uint32_t>(reply.forgotten));
+  has_changed_ = (reply.changed & 1) != 0;
   is_known_ = true;
-  at_ = static_cast<core::Ticks>(at);
-  log_newest_ = static_cast<core::Ticks>(newest);
-  log_wait_ = static_cast<core::Ticks>(wait);
+  at_ = static_cast<core::Ticks>(reply.at);
+  log_newest_ = static_cast<core::Ticks>(reply.newest);
+  log_wait_ = static_cast<core::Ticks>(reply.wait);
   const auto period = static_cast<std::uint64_t>(limit().period().count());
-  const bool is_live = newest <= at && at - newest < period;
-  return at < kEndOfInstants && at_ >= now_ && (log_units_ == 0 || is_live);
+  const bool is_live = reply.newest <= reply.at && reply.at - reply.newest < period;
+  return reply.at < format::kEndOfInstants && at_ >= now_ && (log_units_ == 0 || is_live);
 }
 
 // --- what it means ---

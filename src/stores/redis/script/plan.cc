@@ -5,25 +5,20 @@
 #include <algorithm>
 
 #include "limiter/combine.h"
-#include "stores/redis/script/bytes.h"
+#include "stores/redis/script/format.h"
 
 namespace sluice::redis {
 namespace {
 
-// As request.lua knows the verbs.
 constexpr std::uint64_t number_of(Verb verb) noexcept {
   switch (verb) {
-    case Verb::kTake: return 0;
-    case Verb::kPeek: return 1;
-    case Verb::kRefund: return 2;
+    case Verb::kTake: return format::kTake;
+    case Verb::kPeek: return format::kPeek;
+    case Verb::kRefund: return format::kRefund;
     case Verb::kReset: break;
   }
-  return 3;
+  return format::kReset;
 }
-constexpr std::uint64_t kUndo = 4;
-constexpr std::uint64_t kServerTime = (std::uint64_t{1} << 56) - 1;
-constexpr std::uint64_t kAdmits = std::uint64_t{1} << 52;
-constexpr std::size_t kInstantBytes = 7;
 
 // In the order of the enumerators.
 constexpr std::string_view kLetters = "flchbtg";
@@ -132,7 +127,7 @@ void Plan::write(std::size_t index, Command& command) const {
 
 void Plan::write_undo(std::size_t index, Command& command) const {
   write_keys(index, command);
-  write_request(index, kUndo, &Counter::append_undo_argument, command);
+  write_request(index, format::kGiveBack, &Counter::append_undo_argument, command);
 }
 
 // What follows the keys of any request.
@@ -141,11 +136,9 @@ void Plan::write_request(std::size_t index, std::uint64_t verb, ArgumentOf argum
   const Families families = parts_[index].families;
   command.script = &script_for(families);
   std::string argument;
-  Bytes bytes(argument);
-  bytes.append(verb, 1);
-  bytes.append(now_ ? static_cast<std::uint64_t>(now_->time_since_epoch().count()) : kServerTime,
-               kInstantBytes);
-  bytes.append(stated_expiry_ms_, 6);
+  const std::uint64_t instant =
+      now_ ? static_cast<std::uint64_t>(now_->time_since_epoch().count()) : format::kServerTime;
+  format::kRequest.append({verb, instant, stated_expiry_ms_}, argument);
   command.append(argument);
   for (std::size_t i = 0; i < count_; ++i) {
     if (asked_[i].part != index) continue;
@@ -159,13 +152,13 @@ void Plan::write_request(std::size_t index, std::uint64_t verb, ArgumentOf argum
 // --- replies ---
 
 Plan::Read Plan::read(std::size_t index, const redisReply& reply) {
-  if (reply.type != REDIS_REPLY_STRING || reply.len < kInstantBytes) return Read::kMalformed;
+  if (reply.type != REDIS_REPLY_STRING || reply.len < format::kInstant.size())
+    return Read::kMalformed;
   std::string_view said(reply.str, reply.len);
-  const std::uint64_t head = ByteReader(said).take(kInstantBytes);
-  said.remove_prefix(kInstantBytes);
-  const bool admits = (head & kAdmits) != 0;
-  const std::uint64_t now = head & ~kAdmits;
-  if (now >= kAdmits) return Read::kMalformed;
+  const std::uint64_t head = format::kInstant.take(said).value;
+  const bool admits = (head & format::kAdmits) != 0;
+  const std::uint64_t now = head & ~format::kAdmits;
+  if (now >= format::kEndOfInstants) return Read::kMalformed;
   if (now_ && now != static_cast<std::uint64_t>(now_->time_since_epoch().count())) {
     return Read::kMalformed;
   }
@@ -182,9 +175,8 @@ bool Plan::read_counters(std::size_t index, std::string_view said, core::Ticks n
     if (asked_[i].part != index) continue;
     std::size_t size = said.size();
     if (!is_alone) {
-      if (said.size() < 2) return false;
-      size = ByteReader(said).take(2);
-      said.remove_prefix(2);
+      if (said.size() < format::kValueSize.size()) return false;
+      size = format::kValueSize.take(said).value;
       if (said.size() < size) return false;
     }
     if (!asked_[i].counter.read(said.substr(0, size), now)) return false;

@@ -5,32 +5,12 @@
 #include <cstdio>
 
 #include "core/period.h"
+#include "stores/redis/script/format.h"
 
 namespace sluice::redis {
 namespace {
 
-constexpr std::uint64_t kTickBits = 48;  // of the instants within a log
-constexpr std::uint64_t kGrid = std::uint64_t{1} << 20;
-constexpr std::uint64_t kNever = 0xFFFFFFFE;
 constexpr std::size_t kMostDetails = 100;
-
-// Little-endian numbers, one behind the other, in a text that is long enough.
-class Fields {
- public:
-  explicit Fields(std::string_view bytes) : bytes_(bytes) {}
-
-  std::uint64_t next(std::size_t size) noexcept {
-    std::uint64_t number = 0;
-    for (std::size_t i = size; i-- > 0;) {
-      number = number << 8 | static_cast<unsigned char>(bytes_[i]);
-    }
-    bytes_.remove_prefix(size);
-    return number;
-  }
-
- private:
-  std::string_view bytes_;
-};
 
 std::string count_of(std::uint64_t n, std::string_view noun) {
   return std::to_string(n) + " " + std::string(noun) + (n == 1 ? "" : "s");
@@ -44,10 +24,12 @@ Instant instant_of(std::uint64_t ticks) {
   return Instant{Duration{static_cast<std::int64_t>(ticks)}};
 }
 
-// What every state begins with, behind its first two bytes.
+// Returns false if no state can have changed at that instant.
 bool set_times(CounterState& state, std::uint64_t changed, std::uint64_t forgotten) {
   state.changed = instant_of(changed);
-  if (forgotten < kNever) state.forgotten_from = instant_of(forgotten * kGrid);
+  if (forgotten < format::kNeverForgotten) {
+    state.forgotten_from = instant_of(forgotten * format::kForgottenUnit);
+  }
   return state.changed <= kLastInstant;
 }
 
@@ -60,151 +42,139 @@ void add_detail(CounterState& state, std::size_t index, std::size_t count, std::
 
 // --- one reader for each layout ---
 
-constexpr std::size_t kFixedSize = 27;
+using FixedState = format::FixedState;
+
+std::optional<FixedState> read_fixed_state(std::string_view value, CounterState& state) {
+  if (value.size() != format::kFixedState.size()) return std::nullopt;
+  const FixedState fixed = format::kFixedState.read(value);
+  if (!set_times(state, fixed.changed, fixed.forgotten)) return std::nullopt;
+  return fixed.aux < format::kEndOfSpans ? std::optional(fixed) : std::nullopt;
+}
 
 std::optional<CounterState> read_bucket(std::string_view value) {
-  if (value.size() != kFixedSize) return std::nullopt;
-  Fields fields(value.substr(2));
   CounterState state;
-  const std::uint64_t changed = fields.next(7);
-  const std::uint64_t aux = fields.next(6);
-  const std::uint64_t units = fields.next(4);
-  const bool by_interval = (fields.next(4) & 1) != 0;
-  if (!set_times(state, changed, fields.next(4)) || aux >> 45 != 0) return std::nullopt;
-  state.summary = count_of(units, "unit") + " spent";
+  const std::optional<FixedState> bucket = read_fixed_state(value, state);
+  if (!bucket) return std::nullopt;
+  const bool by_interval = (bucket->checksum & 1) != 0;
+  state.summary = count_of(bucket->units, "unit") + " spent";
   if (by_interval) {
-    if (units > 0) state.details.push_back(duration_text(aux) + " since the last refill");
-  } else if (aux > 0) {
+    if (bucket->units > 0) {
+      state.details.push_back(duration_text(bucket->aux) + " since the last refill");
+    }
+  } else if (bucket->aux > 0) {
     state.summary += " and a part of one";
   }
   return state;
 }
 
 std::optional<CounterState> read_window(std::string_view value) {
-  if (value.size() != kFixedSize) return std::nullopt;
-  Fields fields(value.substr(2));
   CounterState state;
-  const std::uint64_t changed = fields.next(7);
-  const std::uint64_t since = fields.next(6);
-  const std::uint64_t units = fields.next(4);
-  fields.next(4);
-  if (!set_times(state, changed, fields.next(4)) || since >> 45 != 0) return std::nullopt;
-  state.summary = count_of(units, "unit") + " used";
-  if (units > 0 && since <= changed) {
-    state.summary += " in the window since " + to_text(instant_of(changed - since));
+  const std::optional<FixedState> window = read_fixed_state(value, state);
+  if (!window) return std::nullopt;
+  state.summary = count_of(window->units, "unit") + " used";
+  if (window->units > 0 && window->aux <= window->changed) {
+    state.summary += " in the window since " + to_text(instant_of(window->changed - window->aux));
   }
   return state;
 }
-
-constexpr std::size_t kSlicesHead = 21;
-constexpr std::size_t kMostSlices = kMaxSlices + 1;
 
 std::optional<CounterState> read_slices(std::string_view value) {
-  if (value.size() < kSlicesHead || (value.size() - kSlicesHead) % 4 != 0) return std::nullopt;
-  const std::size_t count = (value.size() - kSlicesHead) / 4;
-  Fields fields(value.substr(2));
+  constexpr std::size_t kHead = format::kSlicesHead.size();
+  constexpr std::size_t kCount = format::kSliceCount.size();
+  if (value.size() < kHead || (value.size() - kHead) % kCount != 0) return std::nullopt;
+  const format::SlicesHead head = format::kSlicesHead.take(value);
+  const std::size_t held = value.size() / kCount;
   CounterState state;
-  const std::uint64_t changed = fields.next(7);
-  const std::uint64_t period = fields.next(6);
-  const std::uint64_t slices = fields.next(2);
-  const std::uint64_t forgotten = fields.next(4);
-  const bool is_ours = slices >= 1 && slices <= kMaxSlices && period >= 1000 && period >> 45 == 0 &&
-                       count <= slices + 1 && count <= kMostSlices;
-  if (!set_times(state, changed, forgotten) || !is_ours) return std::nullopt;
+  const bool is_ours = head.slices >= 1 && head.slices <= kMaxSlices &&
+                       head.period >= static_cast<std::uint64_t>(kMinPeriod.count()) &&
+                       head.period < format::kEndOfSpans && held <= head.slices + 1;
+  if (!set_times(state, head.changed, head.forgotten) || !is_ours) return std::nullopt;
   std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint64_t units = fields.next(4);
+  for (std::size_t i = 0; i < held; ++i) {
+    const std::uint64_t units = format::kSliceCount.take(value).value;
     sum += units;
     const std::string age = i == 0 ? "newest slice" : count_of(i, "slice") + " before";
-    add_detail(state, i, count, age + ": " + count_of(units, "unit"));
+    add_detail(state, i, held, age + ": " + count_of(units, "unit"));
   }
-  state.summary = count_of(sum, "unit") + " in the " + count_of(slices, "slice") + " of " +
-                  duration_text(period) + ", and the one before them";
+  state.summary = count_of(sum, "unit") + " in the " + count_of(head.slices, "slice") + " of " +
+                  duration_text(head.period) + ", and the one before them";
   return state;
 }
 
-constexpr std::size_t kLogHead = 64;
-constexpr std::size_t kBlocksSize = 320;
-constexpr std::size_t kSummarySize = 16;
-constexpr std::size_t kEntrySize = 10;
+// The parts of a log's value, whose layout format::LogHead describes.
+class LogParts {
+ public:
+  explicit LogParts(std::string_view value) : value_(value), head_(format::kLogHead.read(value)) {}
 
-// The head of a log. Behind it lie, in a long one, two blocks, of which the first holds the `back`
-// newest entries; `space` summaries; and a ring of `room` entries, which holds the others.
-struct LogHead {
-  std::uint64_t changed, forgotten, space, summaries, room, head, count, before, after;
-  std::uint64_t blocks, back;
-
-  explicit LogHead(std::string_view value) {
-    Fields fields(value.substr(2));
-    changed = fields.next(7);
-    forgotten = fields.next(4);
-    fields.next(7);
-    space = fields.next(2);
-    summaries = fields.next(2);
-    room = fields.next(4);
-    head = fields.next(4);
-    count = fields.next(4);
-    before = fields.next(4);
-    after = fields.next(4);
-    fields.next(6 + 6 + 4);
-    blocks = fields.next(1);
-    fields.next(2);
-    back = fields.next(1);
+  const format::LogHead& head() const noexcept { return head_; }
+  bool fit() const noexcept {
+    return head_.summaries <= head_.space && head_.blocks <= 1 &&
+           head_.back <= format::kBlockEntries * head_.blocks && head_.back <= head_.count &&
+           head_.count - head_.back <= head_.room && head_.head <= head_.room &&
+           value_.size() == ring() + head_.room * kEntry;
   }
-
-  bool is_of(std::string_view value) const noexcept {
-    return summaries <= space && blocks <= 1 && back <= 16 * blocks && back <= count &&
-           count - back <= room && head <= room && value.size() == ring() + room * kEntrySize;
+  // The oldest is 0.
+  format::LogEntry entry(std::uint64_t i) const noexcept {
+    const std::uint64_t in_ring = head_.count - head_.back;
+    const std::size_t at = i < in_ring ? ring() + (head_.head + i) % head_.room * kEntry
+                                       : format::kLogHead.size() + (i - in_ring) * kEntry;
+    return format::kLogEntry.read(value_.substr(at));
   }
-  std::size_t ring() const noexcept { return summary() + space * kSummarySize; }
-  std::size_t summary() const noexcept { return kLogHead + blocks * kBlocksSize; }
-  // Where entry i lies; 0 is the oldest.
-  std::size_t entry(std::uint64_t i) const noexcept {
-    const std::uint64_t in_ring = count - back;
-    if (i >= in_ring) return kLogHead + (i - in_ring) * kEntrySize;
-    return ring() + (head + i) % room * kEntrySize;
+  format::Summary summary(std::uint64_t i) const noexcept {
+    return format::kSummary.read(value_.substr(summaries() + i * format::kSummary.size()));
   }
-  // An instant of which the value has the lowest bits: at most a period before the last change.
+  // From its low bits: no instant of a log is a modulus or more before the last change.
   Instant instant(std::uint64_t low) const {
-    const std::uint64_t mask = (std::uint64_t{1} << kTickBits) - 1;
-    return instant_of(changed - ((changed - low) & mask));
+    return instant_of(head_.changed - (head_.changed - low) % format::kInstantModulus);
   }
+  static std::uint64_t difference(std::uint64_t after, std::uint64_t before) noexcept {
+    return (after - before) % format::kSumModulus;
+  }
+
+ private:
+  static constexpr std::size_t kEntry = format::kLogEntry.size();
+
+  std::size_t summaries() const noexcept {
+    return format::kLogHead.size() + head_.blocks * format::kBlocksSize;
+  }
+  std::size_t ring() const noexcept { return summaries() + head_.space * format::kSummary.size(); }
+
+  std::string_view value_;
+  format::LogHead head_;
 };
 
-std::uint64_t read_summaries(std::string_view value, const LogHead& head, CounterState& state) {
-  Fields fields(value.substr(head.summary()));
+std::uint64_t read_summaries(const LogParts& log, CounterState& state) {
   std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < head.summaries; ++i) {
-    const Instant first = head.instant(fields.next(6));
-    const Instant last = head.instant(fields.next(6));
-    const std::uint64_t units = fields.next(4);
-    sum += units;
-    add_detail(state, i, head.summaries,
-               to_text(first) + " to " + to_text(last) + ": " + count_of(units, "unit"));
+  for (std::size_t i = 0; i < log.head().summaries; ++i) {
+    const format::Summary summary = log.summary(i);
+    sum += summary.units;
+    add_detail(state, i, log.head().summaries,
+               to_text(log.instant(summary.first)) + " to " + to_text(log.instant(summary.last)) +
+                   ": " + count_of(summary.units, "unit"));
   }
   return sum;
 }
 
-void read_entries(std::string_view value, const LogHead& head, CounterState& state) {
-  std::uint64_t before = head.before;
-  for (std::size_t i = 0; i < head.count; ++i) {
-    Fields fields(value.substr(head.entry(i)));
-    const Instant at = head.instant(fields.next(6));
-    const std::uint64_t sum = fields.next(4);
-    const std::uint64_t units = (sum - before) & 0xFFFFFFFF;
-    before = sum;
-    add_detail(state, i, head.count, to_text(at) + ": " + count_of(units, "unit"));
+void read_entries(const LogParts& log, CounterState& state) {
+  std::uint64_t before = log.head().before;
+  for (std::size_t i = 0; i < log.head().count; ++i) {
+    const format::LogEntry entry = log.entry(i);
+    const std::uint64_t units = LogParts::difference(entry.sum, before);
+    before = entry.sum;
+    add_detail(state, i, log.head().count,
+               to_text(log.instant(entry.instant)) + ": " + count_of(units, "unit"));
   }
 }
 
 std::optional<CounterState> read_log(std::string_view value) {
-  if (value.size() < kLogHead) return std::nullopt;
-  const LogHead head(value);
+  if (value.size() < format::kLogHead.size()) return std::nullopt;
+  const LogParts log(value);
+  const format::LogHead& head = log.head();
   CounterState state;
-  if (!set_times(state, head.changed, head.forgotten) || !head.is_of(value)) return std::nullopt;
-  const std::uint64_t older = read_summaries(value, head, state);
-  read_entries(value, head, state);
-  const std::uint64_t units = ((head.after - head.before) & 0xFFFFFFFF) + older;
+  if (!set_times(state, head.changed, head.forgotten) || !log.fit()) return std::nullopt;
+  const std::uint64_t older = read_summaries(log, state);
+  read_entries(log, state);
+  const std::uint64_t units = LogParts::difference(head.after, head.before) + older;
   state.summary = count_of(units, "unit") + " in " + std::to_string(head.count) +
                   (head.count == 1 ? " entry" : " entries");
   if (head.summaries > 0) {
@@ -245,14 +215,13 @@ std::optional<Algorithm> algorithm_of(char letter) {
   }
 }
 
-// The second byte of a state: version and layout.
-char layout_of(Algorithm algorithm) {
+std::uint64_t kind_of(Algorithm algorithm) {
   switch (algorithm) {
-    case Algorithm::kFixedWindow: return '\x12';
-    case Algorithm::kSlidingWindowLog: return '\x13';
-    case Algorithm::kSlidingWindowCounter: return '\x14';
-    case Algorithm::kSlidingWindowHybrid: return '\x15';
-    default: return '\x11';
+    case Algorithm::kFixedWindow: return format::kFixedWindowKind;
+    case Algorithm::kSlidingWindowLog: return format::kLogKind;
+    case Algorithm::kSlidingWindowCounter: return format::kSlicesKind;
+    case Algorithm::kSlidingWindowHybrid: return format::kHybridKind;
+    default: return format::kBucketKind;
   }
 }
 
@@ -269,9 +238,8 @@ std::optional<CounterName> read_counter_name(std::string_view redis_key) {
 }
 
 std::optional<CounterState> read_counter_state(Algorithm algorithm, std::string_view value) {
-  if (value.size() < 2 || value[0] != '\xC1' || value[1] != layout_of(algorithm)) {
-    return std::nullopt;
-  }
+  if (value.size() < format::kKind.size()) return std::nullopt;
+  if (format::kKind.read(value).value != kind_of(algorithm)) return std::nullopt;
   switch (algorithm) {
     case Algorithm::kFixedWindow: return read_window(value);
     case Algorithm::kSlidingWindowCounter: return read_slices(value);
