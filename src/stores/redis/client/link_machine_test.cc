@@ -1,0 +1,168 @@
+#include "stores/redis/client/link_machine.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <string>
+
+#include "stores/redis/client/test_command.h"
+
+namespace sluice::redis {
+namespace {
+
+using namespace std::chrono_literals;
+using Kind = LinkMachine::Action::Kind;
+
+constexpr Script kScript = {.name = "one", .text = "return 1", .sha1 = "aa"};
+constexpr std::string_view kSetName = "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$6\r\nsluice\r\n";
+
+// A connection that speaks RESP2 without a password, so that its handshake is CLIENT SETNAME.
+class LinkMachineTest : public testing::Test {
+ protected:
+  static LinkMachine::Options options() {
+    return {.handshake = {.protocol = 2},
+            .max_pending = 3,
+            .connect_timeout = 1s,
+            .longest_silence = 300ms};
+  }
+  TestCommand& make(std::initializer_list<std::string_view> words,
+                    LinkMachine::Duration deadline = 100ms) {
+    TestCommand& command = commands.emplace_back(words);
+    command.deadline = now + deadline;
+    return command;
+  }
+  std::string submit(TestCommand& command, bool asking = false) {
+    return std::string(machine.submit(command, asking, now));
+  }
+  // Executes the actions, and describes them: "ready PING=+PONG close ended(why) ".
+  std::string actions() {
+    std::string out;
+    for (;;) {
+      const LinkMachine::Action action = machine.next();
+      auto* const command = static_cast<TestCommand*>(action.command);
+      switch (action.kind) {
+        case Kind::kNothing: return out;
+        case Kind::kReady: out += "ready "; break;
+        case Kind::kFinish:
+        case Kind::kError:
+          command->done(action.answer);
+          out += command->name + "=" + command->said + " ";
+          break;
+        case Kind::kScriptSent: out += command->name + ":script "; break;
+        case Kind::kClose: out += "close "; break;
+        case Kind::kEnded: out += "ended(" + machine.why() + ") "; break;
+      }
+    }
+  }
+  std::string hears(std::string_view bytes) {
+    const auto room = machine.room();
+    std::copy(bytes.begin(), bytes.end(), room.begin());
+    machine.on_input(bytes.size(), now);
+    return actions();
+  }
+  std::string sends() {
+    std::string out;
+    if (!machine.has_output()) return out;
+    machine.take_output(out);
+    machine.on_output(out.size());
+    return out;
+  }
+  // Moves the time, and runs the timer whenever it is due.
+  std::string wait(LinkMachine::Duration time) {
+    const LinkMachine::Time end = now + time;
+    std::string out;
+    while (machine.wake_at() <= end) {
+      now = machine.wake_at();
+      machine.on_timer(now);
+      out += actions();
+    }
+    now = end;
+    return out;
+  }
+  void become_ready() {
+    machine.on_connected(now);
+    ASSERT_EQ(sends(), kSetName);
+    ASSERT_EQ(hears("+OK\r\n"), "ready ");
+  }
+
+  LinkMachine::Time now{1h};
+  std::deque<TestCommand> commands;
+  LinkMachine machine{options()};
+};
+
+TEST_F(LinkMachineTest, SendsTheHandshakeFirstAndThenWhatHasWaitedForIt) {
+  submit(make({"PING"}));
+  EXPECT_FALSE(machine.has_output());
+  machine.on_connected(now);
+  EXPECT_EQ(sends(), kSetName);
+  EXPECT_FALSE(machine.is_ready());
+  EXPECT_EQ(hears("+OK\r\n"), "ready ");
+  EXPECT_TRUE(machine.is_ready());
+  EXPECT_EQ(sends(), "*1\r\n$4\r\nPING\r\n");
+  EXPECT_EQ(hears("+PONG\r\n"), "PING=+PONG ");
+}
+
+TEST_F(LinkMachineTest, SendsAllCommandsOfATurnInOnePieceAndAnswersThemInOrder) {
+  become_ready();
+  for (const char* name : {"A", "B", "C"}) submit(make({name}));
+  EXPECT_EQ(sends(), "*1\r\n$1\r\nA\r\n*1\r\n$1\r\nB\r\n*1\r\n$1\r\nC\r\n");
+  EXPECT_EQ(hears(":1\r\n:2\r\n:3\r\n"), "A=1 B=2 C=3 ");
+  EXPECT_EQ(machine.pending(), 0u);
+}
+
+TEST_F(LinkMachineTest, WaitsForTheRestOfHalfAReply) {
+  become_ready();
+  submit(make({"A"}));
+  submit(make({"B"}));
+  sends();
+  EXPECT_EQ(hears("$5\r\nhe"), "");
+  EXPECT_EQ(hears("llo\r\n*2\r\n:1\r"), "A=\"hello\" ");
+  EXPECT_EQ(hears("\n:2\r\n"), "B=[1 2] ");
+}
+
+TEST_F(LinkMachineTest, AcceptsACommandThatIsSubmittedAgainFromItsAnswer) {
+  become_ready();
+  TestCommand& again = make({"INCR"});
+  again.then = [&] {
+    if (again.times < 3) submit(again);
+  };
+  submit(again);
+  EXPECT_EQ(hears(":1\r\n:2\r\n:3\r\n"), "INCR=1 INCR=2 INCR=3 ");
+  EXPECT_EQ(again.times, 3);
+}
+
+TEST_F(LinkMachineTest, SendsAScriptAsTextIfTheServerDoesNotKnowIt) {
+  become_ready();
+  TestCommand script(kScript, {"0"});
+  script.deadline = now + 1s;
+  submit(script);
+  EXPECT_EQ(sends(), "*3\r\n$7\r\nEVALSHA\r\n$2\r\naa\r\n$1\r\n0\r\n");
+  EXPECT_EQ(hears("-NOSCRIPT No matching script.\r\n"), "0:script ");
+  EXPECT_EQ(sends(), "*3\r\n$4\r\nEVAL\r\n$8\r\nreturn 1\r\n$1\r\n0\r\n");
+  EXPECT_EQ(hears(":1\r\n"), "0=1 ");
+}
+
+TEST_F(LinkMachineTest, ReportsMovedToWhoeverCanFollowIt) {
+  become_ready();
+  submit(make({"GET"}));
+  EXPECT_EQ(hears("-MOVED 42 10.0.0.2:6379\r\n"), "GET=!MOVED 42 10.0.0.2:6379 ");
+  EXPECT_EQ(machine.pending(), 0u);
+}
+
+TEST_F(LinkMachineTest, SendsAskingBeforeARedirectedCommand) {
+  become_ready();
+  submit(make({"GET"}), true);
+  EXPECT_EQ(sends(), "*1\r\n$6\r\nASKING\r\n*1\r\n$3\r\nGET\r\n");
+  EXPECT_EQ(hears("+OK\r\n:1\r\n"), "GET=1 ");
+}
+
+TEST_F(LinkMachineTest, RefusesMoreThanMayBeUnderWay) {
+  become_ready();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(submit(make({"A"})), "");
+  EXPECT_EQ(submit(make({"B"})), "too many requests are under way");
+  EXPECT_EQ(hears(":1\r\n"), "A=1 ");
+  EXPECT_EQ(submit(make({"B"})), "");
+}
+
+}  // namespace
+}  // namespace sluice::redis
