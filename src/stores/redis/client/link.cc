@@ -1,31 +1,23 @@
 #include "stores/redis/client/link.h"
 
-#include <algorithm>
 #include <boost/asio/defer.hpp>
 #include <chrono>
 #include <utility>
-#include <vector>
 
-#include "stores/redis/client/handshake.h"
-#include "stores/redis/client/pipeline.h"
-#include "stores/redis/client/reply_reader.h"
+#include "stores/redis/client/link_machine.h"
 #include "stores/redis/client/socket.h"
 #include "stores/redis/client/target.h"
 #include "stores/redis/client/timers.h"
-#include "stores/redis/client/words.h"
 
 namespace sluice::redis {
 namespace {
 
 namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
+using Action = LinkMachine::Action;
 using std::chrono::milliseconds;
 
-constexpr std::size_t kReadSize = 16 << 10;
-// How late a deadline may be noticed, so that those of one moment are noticed together.
-constexpr auto kDeadlineGrain = std::chrono::microseconds{500};
-
-// There is one writer, so that no locked instruction is needed.
+// Only the loop's thread writes, so that no locked instruction is needed.
 template <typename T>
 void add(std::atomic<T>& counter, T change) noexcept {
   counter.store(counter.load(std::memory_order_relaxed) + change, std::memory_order_relaxed);
@@ -45,9 +37,12 @@ Handshake::Options handshake_options(const Target& target, Link::Purpose purpose
           .only_master = target.kind == Target::Kind::kSentinel};
 }
 
-// Nothing answered for so long, with requests under way: the server is stalled, or gone.
-milliseconds longest_silence(const RedisOptions& options) {
-  return std::max(milliseconds{1'000}, 3 * options.deadline);
+LinkMachine::Options machine_options(const Target& target, Link::Purpose purpose) {
+  const RedisOptions& options = target.options;
+  return {.handshake = handshake_options(target, purpose),
+          .max_pending = options.max_pending,
+          .connect_timeout = options.connect_timeout,
+          .longest_silence = std::max(milliseconds{1'000}, 3 * options.deadline)};
 }
 
 }  // namespace
@@ -62,197 +57,161 @@ class Link::Impl final : public Socket::User {
         owner_(&owner),
         link_(link),
         counters_(counters != nullptr ? *counters : own_counters_),
-        handshake_(handshake_options(*target_, purpose)),
-        pipeline_(target_->options.max_pending),
+        machine_(machine_options(*target_, purpose)),
         timer_(loop),
         socket_(std::make_shared<Socket>(loop, target_, address_, *this)) {}
 
   void start() { socket_->connect(target_->options.connect_timeout); }
-  // Where there is no memory to send anything, the process ends.
+  // Ends the process if there is no memory to send anything.
   void submit(Command& command, bool asking) noexcept;  // NOLINT(bugprone-exception-escape)
-  // Without a word to the owner.
+  // Ends the connection without calling the owner.
   void close() noexcept;
 
-  bool ready() const noexcept { return phase_ == Phase::kReady; }
-  const Pipeline& pipeline() const noexcept { return pipeline_; }
-  std::uint64_t scripts_sent() const noexcept { return scripts_sent_.load(); }
-  std::uint64_t timeouts() const noexcept { return timeouts_.load(); }
+  const LinkMachine& machine() const noexcept { return machine_; }
   const ServerAddress& address() const noexcept { return address_; }
 
   void on_connected() override;
-  std::span<char> room() override { return reader_.prepare(kReadSize); }
+  std::span<char> room() override { return machine_.room(); }
   void on_input(std::size_t bytes) override;
   void on_output(std::size_t bytes) override;
-  void on_closed(const std::string& why) override { end(why); }
+  void on_closed(const std::string& why) override;
 
  private:
-  enum class Phase : std::uint8_t { kConnecting, kHandshake, kReady, kEnded };
-
   std::shared_ptr<Impl> self() { return std::static_pointer_cast<Impl>(shared_from_this()); }
-  void on_handshake_step(Handshake::Step step);
-  void continue_handshake();
-  void become_ready();
-  void answer_commands();
-  void on_server_error(Command& command, const redisReply& reply);
-  void on_script_sent(const Script& script);
+  void execute();
+  void on_ready();
   void finish(Command& command, const Answer& answer) noexcept;
-  void finish_all(const std::vector<Pipeline::Ended>& ended, std::string_view why) noexcept;
-
-  void flush_soon();
+  void on_server_error(const Action& action);
+  void close_socket() noexcept;
+  void settle();
   void flush();
-  void wake_by(Clock::time_point at);
   void on_timer();
-  void expire(Clock::time_point now);
-  void end(const std::string& why);
-  void shut(std::string_view why) noexcept;
 
   asio::io_context& loop_;
   std::shared_ptr<const Target> target_;
   ServerAddress address_;
-  Owner* owner_;
+  Owner* owner_;  // null: it is not called any more
   Link& link_;
   LinkCounters own_counters_;
   LinkCounters& counters_;
-  std::atomic<std::uint64_t> scripts_sent_{0};
-  std::atomic<std::uint64_t> timeouts_{0};
 
-  Phase phase_ = Phase::kConnecting;
-  Handshake handshake_;
-  Pipeline pipeline_;
-  ReplyReader reader_;
+  LinkMachine machine_;
   asio::basic_waitable_timer<Clock, asio::wait_traits<Clock>, asio::io_context::executor_type>
       timer_;
-  bool timer_set_ = false;
-  Clock::time_point timer_at_ = {};
-  Clock::time_point last_heard_ = {};  // or began to wait for something
+  Clock::time_point timer_at_ = Clock::time_point::max();
   std::shared_ptr<Socket> socket_;
-  std::string output_;
+  std::string output_;  // what the socket writes
   bool flush_is_coming_ = false;
-  std::vector<Pipeline::Ended> ended_;
 };
+
+// --- events -----------------------------------------------------------------------------------
 
 // NOLINTNEXTLINE(bugprone-exception-escape)
 void Link::Impl::submit(Command& command, bool asking) noexcept {
   add(counters_.pending, std::size_t{1});
-  if (phase_ == Phase::kEnded) {
-    return finish(command, {.failure = Failure::kUnavailable, .text = "the connection has ended"});
-  }
-  const bool was_idle = pipeline_.in_flight() == 0;
-  if (!pipeline_.submit(command, asking)) {
-    return finish(command,
-                  {.failure = Failure::kUnavailable, .text = "too many requests are under way"});
+  const std::string_view refusal = machine_.submit(command, asking, Clock::now());
+  if (!refusal.empty()) {
+    return finish(command, {.failure = Failure::kUnavailable, .text = refusal});
   }
   add(counters_.requests, std::uint64_t{1});
-  if (was_idle) last_heard_ = Clock::now();
-  if (!timer_set_ || command.deadline < timer_at_) wake_by(command.deadline);
-  if (phase_ == Phase::kReady) flush_soon();
+  settle();
 }
 
 void Link::Impl::close() noexcept {
-  if (phase_ == Phase::kEnded) return;
-  shut("the connection is closed");
+  owner_ = nullptr;
+  machine_.on_closed("the connection is closed");
+  execute();
 }
-
-// --- from connecting to ready ---------------------------------------------------------------
 
 void Link::Impl::on_connected() {
-  phase_ = Phase::kHandshake;
-  last_heard_ = Clock::now();
-  wake_by(last_heard_ + target_->options.connect_timeout);
+  machine_.on_connected(Clock::now());
   socket_->read();
-  on_handshake_step(handshake_.begin());
+  execute();
 }
 
-void Link::Impl::on_handshake_step(Handshake::Step step) {
-  switch (step) {
-    case Handshake::Step::kSend: output_ = handshake_.output(); return socket_->write(output_);
-    case Handshake::Step::kReady: return become_ready();
-    case Handshake::Step::kFailed: return end(handshake_.why());
-  }
+void Link::Impl::on_input(std::size_t bytes) {
+  machine_.on_input(bytes, Clock::now());
+  execute();
 }
 
-void Link::Impl::continue_handshake() {
-  while (phase_ == Phase::kHandshake) {
-    switch (reader_.next()) {
-      case ReplyReader::Progress::kMore: return;
-      case ReplyReader::Progress::kBad: return end(std::string(reader_.why()));
-      case ReplyReader::Progress::kReply: on_handshake_step(handshake_.on_reply(reader_.reply()));
+void Link::Impl::on_output(std::size_t bytes) {
+  machine_.on_output(bytes);
+  settle();
+}
+
+void Link::Impl::on_closed(const std::string& why) {
+  machine_.on_closed(why);
+  execute();
+}
+
+void Link::Impl::on_timer() {
+  timer_at_ = Clock::time_point::max();
+  machine_.on_timer(Clock::now());
+  execute();
+}
+
+// --- actions ----------------------------------------------------------------------------------
+
+void Link::Impl::execute() {
+  const auto kept = self();  // the owner may destroy the link
+  for (;;) {
+    const Action action = machine_.next();
+    switch (action.kind) {
+      case Action::Kind::kNothing: return settle();
+      case Action::Kind::kReady: on_ready(); break;
+      case Action::Kind::kFinish: finish(*action.command, action.answer); break;
+      case Action::Kind::kError: on_server_error(action); break;
+      case Action::Kind::kScriptSent:
+        add(counters_.scripts_sent, std::uint64_t{1});
+        owner_->on_script_sent(link_, *action.command->script);
+        break;
+      case Action::Kind::kClose: close_socket(); break;
+      case Action::Kind::kEnded:
+        if (owner_ != nullptr) owner_->on_ended(link_, machine_.why(), machine_.was_ready());
+        return;
     }
   }
 }
 
-void Link::Impl::become_ready() {
-  phase_ = Phase::kReady;
+void Link::Impl::on_ready() {
   add(counters_.connects, std::uint64_t{1});
   add(counters_.connected, std::size_t{1});
-  pipeline_.open();
-  if (pipeline_.has_output()) flush_soon();
   owner_->on_ready(link_);
 }
 
-// --- commands -------------------------------------------------------------------------------
-
-void Link::Impl::on_input(std::size_t bytes) {
-  const auto kept = self();
-  reader_.commit(bytes);
-  last_heard_ = Clock::now();
-  continue_handshake();
-  answer_commands();
-}
-
-void Link::Impl::answer_commands() {
-  while (phase_ == Phase::kReady) {
-    const Pipeline::Event event = pipeline_.next(reader_);
-    switch (event.kind) {
-      case Pipeline::Kind::kNothing: return;
-      case Pipeline::Kind::kBroken: return end(shown(event.why));
-      case Pipeline::Kind::kAnswer: finish(*event.command, {.reply = event.reply}); break;
-      case Pipeline::Kind::kError: on_server_error(*event.command, *event.reply); break;
-      case Pipeline::Kind::kScript: on_script_sent(*event.command->script); break;
-    }
-    if (phase_ == Phase::kReady && pipeline_.has_output()) flush_soon();
+void Link::Impl::on_server_error(const Action& action) {
+  if (!owner_->on_error(link_, *action.command, action.answer.text)) {
+    return finish(*action.command, action.answer);
   }
-}
-
-void Link::Impl::on_server_error(Command& command, const redisReply& reply) {
-  const std::string_view text(reply.str, reply.len);
-  if (owner_->on_error(link_, command, text)) {
-    add(counters_.pending, ~std::size_t{0});
-    return;
-  }
-  finish(command, {.failure = Failure::kError, .text = text, .reply = &reply});
-}
-
-void Link::Impl::on_script_sent(const Script& script) {
-  add(counters_.scripts_sent, std::uint64_t{1});
-  add(scripts_sent_, std::uint64_t{1});
-  owner_->on_script_sent(link_, script);
+  add(counters_.pending, ~std::size_t{0});
 }
 
 void Link::Impl::finish(Command& command, const Answer& answer) noexcept {
   add(counters_.pending, ~std::size_t{0});
   if (answer.failure == Failure::kTimeout) {
     add(counters_.timeouts, std::uint64_t{1});
-    add(timeouts_, std::uint64_t{1});
   } else if (answer.failure != Failure::kNone) {
     add(counters_.errors, std::uint64_t{1});
   }
   command.done(answer);
 }
 
-void Link::Impl::finish_all(const std::vector<Pipeline::Ended>& ended,
-                            std::string_view why) noexcept {
-  for (const Pipeline::Ended& one : ended) {
-    finish(*one.command,
-           {.failure = one.sent ? Failure::kLost : Failure::kUnavailable, .text = why});
-  }
+void Link::Impl::close_socket() noexcept {
+  if (machine_.was_ready()) add(counters_.connected, ~std::size_t{0});
+  stop_timer(timer_);
+  socket_->close();
 }
 
-// --- output ---------------------------------------------------------------------------------
-
-// Once for all that is submitted in this turn of the loop.
-void Link::Impl::flush_soon() {
-  if (flush_is_coming_ || socket_->writing()) return;
+// Sets the timer, and sends once for all commands of this turn of the loop.
+void Link::Impl::settle() {
+  if (machine_.wake_at() < timer_at_) {
+    timer_at_ = machine_.wake_at();
+    set_timer(timer_, timer_at_);
+    timer_.async_wait([self = self()](const boost::system::error_code& error) {
+      if (!error) self->on_timer();
+    });
+  }
+  if (flush_is_coming_ || socket_->writing() || !machine_.has_output()) return;
   flush_is_coming_ = true;
   asio::defer(loop_, [self = self()] {
     self->flush_is_coming_ = false;
@@ -261,78 +220,9 @@ void Link::Impl::flush_soon() {
 }
 
 void Link::Impl::flush() {
-  if (phase_ != Phase::kReady || socket_->writing() || !pipeline_.has_output()) return;
-  pipeline_.take_output(output_);
+  if (socket_->writing() || !machine_.has_output()) return;
+  machine_.take_output(output_);
   socket_->write(output_);
-}
-
-void Link::Impl::on_output(std::size_t bytes) {
-  if (phase_ != Phase::kReady) return;
-  pipeline_.handed(bytes);
-  if (!socket_->writing() && pipeline_.has_output()) flush_soon();
-}
-
-// --- time -----------------------------------------------------------------------------------
-
-void Link::Impl::wake_by(Clock::time_point at) {
-  if (timer_set_ && timer_at_ <= at) return;
-  timer_set_ = true;
-  timer_at_ = at;
-  set_timer(timer_, at);
-  timer_.async_wait([self = self()](const boost::system::error_code& error) {
-    if (!error && self->phase_ != Phase::kEnded) self->on_timer();
-  });
-}
-
-void Link::Impl::on_timer() {
-  timer_set_ = false;
-  const Clock::time_point now = Clock::now();
-  expire(now);
-  if (phase_ == Phase::kEnded) return;
-  std::optional<Clock::time_point> next = pipeline_.next_deadline();
-  std::optional<Clock::time_point> silent_at;
-  if (phase_ == Phase::kHandshake) silent_at = last_heard_ + target_->options.connect_timeout;
-  if (pipeline_.in_flight() > 0) silent_at = last_heard_ + longest_silence(target_->options);
-  if (silent_at && now >= *silent_at) {
-    const auto silence = std::chrono::duration_cast<milliseconds>(now - last_heard_);
-    return end("the server has not answered for " + std::to_string(silence.count()) + " ms");
-  }
-  if (silent_at) next = next ? std::min(*next, *silent_at) : silent_at;
-  if (next) wake_by(std::max(*next, now + kDeadlineGrain));
-}
-
-void Link::Impl::expire(Clock::time_point now) {
-  std::vector<Pipeline::Ended> ended;
-  ended.swap(ended_);  // its capacity; done() may come back here
-  ended.clear();
-  pipeline_.expire(now, ended);
-  for (const Pipeline::Ended& one : ended) {
-    finish(*one.command,
-           one.sent ? Answer{.failure = Failure::kTimeout, .text = "no answer by the deadline"}
-                    : Answer{.failure = Failure::kUnavailable, .text = "not sent by the deadline"});
-  }
-  ended_.swap(ended);
-}
-
-// --- the end --------------------------------------------------------------------------------
-
-// Afterwards this may be gone, if nobody holds it.
-void Link::Impl::end(const std::string& why) {
-  if (phase_ == Phase::kEnded) return;
-  const auto kept = self();
-  const bool was_ready = phase_ == Phase::kReady;
-  shut(why);
-  owner_->on_ended(link_, why, was_ready);
-}
-
-void Link::Impl::shut(std::string_view why) noexcept {
-  if (phase_ == Phase::kReady) add(counters_.connected, ~std::size_t{0});
-  std::vector<Pipeline::Ended> ended;
-  pipeline_.abandon(ended);
-  phase_ = Phase::kEnded;
-  stop_timer(timer_);
-  socket_->close();
-  finish_all(ended, why);
 }
 
 // --- Link -----------------------------------------------------------------------------------
@@ -348,10 +238,8 @@ Link::~Link() { impl_->close(); }
 
 // NOLINTNEXTLINE(bugprone-exception-escape)
 void Link::submit(Command& command, bool asking) noexcept { impl_->submit(command, asking); }
-bool Link::ready() const noexcept { return impl_->ready(); }
-std::size_t Link::pending() const noexcept { return impl_->pipeline().live(); }
-std::uint64_t Link::scripts_sent() const noexcept { return impl_->scripts_sent(); }
-std::uint64_t Link::timeouts() const noexcept { return impl_->timeouts(); }
+bool Link::ready() const noexcept { return impl_->machine().is_ready(); }
+std::size_t Link::pending() const noexcept { return impl_->machine().pending(); }
 const ServerAddress& Link::address() const noexcept { return impl_->address(); }
 
 }  // namespace sluice::redis

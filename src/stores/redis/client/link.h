@@ -77,8 +77,6 @@ class Link {
 
   bool ready() const noexcept;
   std::size_t pending() const noexcept;
-  std::uint64_t scripts_sent() const noexcept;  // from any thread
-  std::uint64_t timeouts() const noexcept;      // from any thread
   const ServerAddress& address() const noexcept;
 
  private:

@@ -164,5 +164,119 @@ TEST_F(LinkMachineTest, RefusesMoreThanMayBeUnderWay) {
   EXPECT_EQ(submit(make({"B"})), "");
 }
 
+TEST_F(LinkMachineTest, EndsACommandAtItsDeadlineAndDropsItsReply) {
+  become_ready();
+  submit(make({"A"}));
+  EXPECT_EQ(wait(100ms - 1us), "");
+  EXPECT_EQ(wait(1us), "A=timeout: no answer by the deadline ");
+  submit(make({"B"}));
+  EXPECT_EQ(hears(":1\r\n:2\r\n"), "B=2 ");
+}
+
+TEST_F(LinkMachineTest, EndsCommandsThatWaitForTheConnectionAtTheirDeadlines) {
+  submit(make({"A"}, 20ms));
+  submit(make({"B"}, 10ms));
+  EXPECT_EQ(wait(15ms), "B=unavailable: not sent by the deadline ");
+  EXPECT_EQ(wait(15ms), "A=unavailable: not sent by the deadline ");
+  become_ready();
+  EXPECT_EQ(sends(), "");
+}
+
+TEST_F(LinkMachineTest, EndsDeadlinesCloseToEachOtherTogether) {
+  become_ready();
+  submit(make({"A"}, 10ms));
+  submit(make({"B"}, 10ms + 100us));
+  submit(make({"C"}, 10ms + 200us));
+  EXPECT_EQ(wait(10ms), "A=timeout: no answer by the deadline ");
+  EXPECT_EQ(machine.wake_at(), now + 500us);
+}
+
+TEST_F(LinkMachineTest, GivesUpAServerThatIsSilentWhileRepliesAreOutstanding) {
+  become_ready();
+  submit(make({"A"}));
+  EXPECT_EQ(wait(299ms), "A=timeout: no answer by the deadline ");
+  submit(make({"B"}));
+  sends();
+  EXPECT_EQ(wait(1ms),
+            "close B=lost: the server has not answered for 300 ms "
+            "ended(the server has not answered for 300 ms) ");
+}
+
+TEST_F(LinkMachineTest, DoesNotTakeAnIdleConnectionForASilentOne) {
+  become_ready();
+  EXPECT_EQ(wait(1h), "");
+  submit(make({"A"}));
+  EXPECT_EQ(wait(200ms), "A=timeout: no answer by the deadline ");
+  EXPECT_TRUE(machine.is_ready());
+}
+
+TEST_F(LinkMachineTest, GivesUpAServerThatDoesNotAnswerTheHandshake) {
+  machine.on_connected(now);
+  EXPECT_EQ(wait(999ms), "");
+  EXPECT_EQ(wait(1ms), "close ended(the server has not answered for 1000 ms) ");
+  EXPECT_FALSE(machine.was_ready());
+}
+
+TEST_F(LinkMachineTest, EndsWithTheReasonOfARefusedHandshake) {
+  submit(make({"A"}));
+  machine.on_connected(now);
+  EXPECT_EQ(hears("-NOAUTH Authentication required.\r\n"),
+            "close A=unavailable: the server wants a password (it says: NOAUTH Authentication "
+            "required.) ended(the server wants a password (it says: NOAUTH Authentication "
+            "required.)) ");
+}
+
+TEST_F(LinkMachineTest, TellsCommandsThatWereSentFromThoseThatWereNot) {
+  become_ready();
+  submit(make({"A"}));
+  sends();
+  submit(make({"B"}));
+  machine.on_closed("the server closed the connection");
+  EXPECT_EQ(actions(),
+            "close A=lost: the server closed the connection "
+            "B=unavailable: the server closed the connection "
+            "ended(the server closed the connection) ");
+  EXPECT_TRUE(machine.was_ready());
+}
+
+TEST_F(LinkMachineTest, DoesNotCountTheHandshakeAsACommandThatWasSent) {
+  submit(make({"A"}));
+  machine.on_connected(now);
+  std::string greeting;
+  machine.take_output(greeting);
+  ASSERT_EQ(hears("+OK\r\n"), "ready ");
+  machine.on_output(greeting.size());  // reported late
+  machine.on_closed("lost");
+  EXPECT_EQ(actions(), "close A=unavailable: lost ended(lost) ");
+}
+
+TEST_F(LinkMachineTest, RefusesCommandsOnceItHasEnded) {
+  become_ready();
+  TestCommand& first = make({"A"});
+  std::string refusal;
+  first.then = [&] { refusal = submit(first); };
+  submit(first);
+  machine.on_closed("lost");
+  EXPECT_EQ(actions(), "close A=unavailable: lost ended(lost) ");
+  EXPECT_EQ(refusal, "the connection has ended");
+  machine.on_closed("again");
+  EXPECT_EQ(actions(), "") << "it ends once";
+  EXPECT_EQ(machine.wake_at(), LinkMachine::Time::max());
+}
+
+TEST_F(LinkMachineTest, EndsWhenTheServerSaysSomethingThatNobodyAskedFor) {
+  become_ready();
+  EXPECT_EQ(hears("+HELLO\r\n"),
+            "close ended(the server sent a reply that nothing had asked for) ");
+}
+
+TEST_F(LinkMachineTest, EndsWhenTheServerDoesNotSpeakTheProtocol) {
+  become_ready();
+  submit(make({"A"}));
+  sends();
+  EXPECT_EQ(hears("HTTP/1.1 400 Bad Request\r\n").find("close A=lost: the server does not speak"),
+            0u);
+}
+
 }  // namespace
 }  // namespace sluice::redis
