@@ -7,28 +7,16 @@
 #include <string>
 #include <string_view>
 
+#include "sluice/algorithm.h"
 #include "sluice/clock.h"
 #include "sluice/expected.h"
 
 namespace sluice {
 
-enum class Algorithm : std::uint8_t {
-  kFixedWindow,
-  kSlidingWindowLog,
-  kSlidingWindowCounter,
-  kSlidingWindowHybrid,
-  kLeakyBucket,
-  kTokenBucket,
-  kGcra,
-};
 enum class Align : std::uint8_t { kFirstRequest, kClock };    // where a fixed window opens
 enum class Weighting : std::uint8_t { kLinear, kNone };       // how the oldest slice counts
 enum class LeakyMode : std::uint8_t { kMeter, kQueue };       // reject only, or also say a delay
 enum class Refill : std::uint8_t { kContinuous, kInterval };  // drop by drop, or all at once
-
-// "token_bucket" and so on, as rules and doors spell it.
-std::string_view to_string(Algorithm algorithm) noexcept;
-std::optional<Algorithm> algorithm_from(std::string_view name) noexcept;
 
 inline constexpr std::uint64_t kMaxUnits = 0xFFFFFFFFu;  // limit, burst and cost: 2^32 - 1
 inline constexpr Duration kMinPeriod = std::chrono::milliseconds{1};
@@ -137,25 +125,22 @@ class LimitOf : public Limit {
  public:
   constexpr explicit LimitOf(const LimitSpec& spec) : Limit(checked(spec)), spec_(spec) {}
 
-  constexpr LimitOf burst(std::uint64_t units) const
-      requires(A == Algorithm::kTokenBucket || A == Algorithm::kLeakyBucket ||
-               A == Algorithm::kGcra) {
+  constexpr LimitOf burst(std::uint64_t units) const requires(applies(LimitOption::kBurst, A)) {
     return with([=](LimitSpec& spec) { spec.burst = units; });
   }
-  constexpr LimitOf slices(std::uint64_t count) const
-      requires(A == Algorithm::kSlidingWindowCounter || A == Algorithm::kSlidingWindowHybrid) {
+  constexpr LimitOf slices(std::uint64_t count) const requires(applies(LimitOption::kSlices, A)) {
     return with([=](LimitSpec& spec) { spec.slices = count; });
   }
-  constexpr LimitOf aligned_to_clock() const requires(A == Algorithm::kFixedWindow) {
+  constexpr LimitOf aligned_to_clock() const requires(applies(LimitOption::kAlign, A)) {
     return with([](LimitSpec& spec) { spec.align = Align::kClock; });
   }
-  constexpr LimitOf counting_oldest_whole() const requires(A == Algorithm::kSlidingWindowCounter) {
+  constexpr LimitOf counting_oldest_whole() const requires(applies(LimitOption::kWeighting, A)) {
     return with([](LimitSpec& spec) { spec.weighting = Weighting::kNone; });
   }
-  constexpr LimitOf queueing() const requires(A == Algorithm::kLeakyBucket) {
+  constexpr LimitOf queueing() const requires(applies(LimitOption::kMode, A)) {
     return with([](LimitSpec& spec) { spec.mode = LeakyMode::kQueue; });
   }
-  constexpr LimitOf refilled_at_intervals() const requires(A == Algorithm::kTokenBucket) {
+  constexpr LimitOf refilled_at_intervals() const requires(applies(LimitOption::kRefill, A)) {
     return with([](LimitSpec& spec) { spec.refill = Refill::kInterval; });
   }
   using Limit::slices;

@@ -9,12 +9,8 @@
 namespace sluice {
 namespace detail {
 
-constexpr bool is_bucket(Algorithm a) noexcept {
-  return a == Algorithm::kTokenBucket || a == Algorithm::kLeakyBucket || a == Algorithm::kGcra;
-}
-constexpr bool is_sliced(Algorithm a) noexcept {
-  return a == Algorithm::kSlidingWindowCounter || a == Algorithm::kSlidingWindowHybrid;
-}
+constexpr bool is_bucket(Algorithm a) noexcept { return info(a).state == StateKind::kBucket; }
+constexpr bool is_sliced(Algorithm a) noexcept { return applies(LimitOption::kSlices, a); }
 
 constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) noexcept {
   return a / b + (a % b != 0);
@@ -22,9 +18,8 @@ constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) noexcept {
 
 // The capacity of a spec whose numbers are in range.
 constexpr std::uint64_t capacity_of(const LimitSpec& spec) noexcept {
-  if (spec.limit == 0 || !is_bucket(spec.algorithm)) return spec.limit;
-  if (spec.algorithm == Algorithm::kGcra) return spec.burst.value_or(spec.limit - 1) + 1;
-  return spec.burst.value_or(spec.limit);
+  if (spec.limit == 0 || !applies(LimitOption::kBurst, spec.algorithm)) return spec.limit;
+  return spec.burst ? *spec.burst + info(spec.algorithm).burst_excludes_first : spec.limit;
 }
 
 // Whether an emptied bucket is full again within kMaxWait, in 64-bit arithmetic: its factors are
@@ -50,29 +45,28 @@ constexpr std::uint64_t mix(std::uint64_t h, std::uint64_t value) noexcept {
 }  // namespace detail
 
 constexpr LimitError find_error(const LimitSpec& spec) noexcept {
-  using detail::is_bucket;
-  const Algorithm a = spec.algorithm;
+  const AlgorithmInfo& row = info(spec.algorithm);
+  const auto applies_here = [&](LimitOption option) { return applies(option, row.algorithm); };
   if (spec.limit > kMaxUnits) return LimitError::kLimitTooLarge;
   if (spec.per < kMinPeriod || spec.per > kMaxPeriod) return LimitError::kPeriodOutOfRange;
-  if (spec.burst && !is_bucket(a)) return LimitError::kBurstDoesNotApply;
+  if (spec.burst && !applies_here(LimitOption::kBurst)) return LimitError::kBurstDoesNotApply;
   if (spec.burst) {
-    const bool counts_beyond_first = a == Algorithm::kGcra;
-    const std::uint64_t least = counts_beyond_first ? 0 : 1;
-    if (*spec.burst < least || *spec.burst > kMaxUnits - counts_beyond_first) {
+    const std::uint64_t least = row.burst_excludes_first ? 0 : 1;
+    if (*spec.burst < least || *spec.burst > kMaxUnits - row.burst_excludes_first) {
       return LimitError::kBurstOutOfRange;
     }
   }
-  if (spec.align && a != Algorithm::kFixedWindow) return LimitError::kAlignDoesNotApply;
-  if (spec.slices && !detail::is_sliced(a)) return LimitError::kSlicesDoNotApply;
+  if (spec.align && !applies_here(LimitOption::kAlign)) return LimitError::kAlignDoesNotApply;
+  if (spec.slices && !applies_here(LimitOption::kSlices)) return LimitError::kSlicesDoNotApply;
   if (spec.slices && (*spec.slices < 1 || *spec.slices > kMaxSlices)) {
     return LimitError::kSlicesOutOfRange;
   }
-  if (spec.weighting && a != Algorithm::kSlidingWindowCounter) {
+  if (spec.weighting && !applies_here(LimitOption::kWeighting)) {
     return LimitError::kWeightingDoesNotApply;
   }
-  if (spec.mode && a != Algorithm::kLeakyBucket) return LimitError::kModeDoesNotApply;
-  if (spec.refill && a != Algorithm::kTokenBucket) return LimitError::kRefillDoesNotApply;
-  if (is_bucket(a) && spec.limit > 0 && !detail::refills_in_time(spec)) {
+  if (spec.mode && !applies_here(LimitOption::kMode)) return LimitError::kModeDoesNotApply;
+  if (spec.refill && !applies_here(LimitOption::kRefill)) return LimitError::kRefillDoesNotApply;
+  if (detail::is_bucket(row.algorithm) && spec.limit > 0 && !detail::refills_in_time(spec)) {
     return LimitError::kRefillsTooSlowly;
   }
   return LimitError::kNone;

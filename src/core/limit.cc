@@ -1,26 +1,26 @@
 #include "sluice/limit.h"
 
-#include <array>
 #include <stdexcept>
 #include <string>
 
+#include "core/limit_options.h"
 #include "core/period.h"
 
 namespace sluice {
 namespace {
 
-constexpr std::array<std::string_view, 7> kAlgorithmNames = {"fixed_window",
-                                                             "sliding_window_log",
-                                                             "sliding_window_counter",
-                                                             "sliding_window_hybrid",
-                                                             "leaky_bucket",
-                                                             "token_bucket",
-                                                             "gcra"};
+constexpr bool is_in_order() {
+  for (std::size_t i = 0; i < kAlgorithms.size(); ++i) {
+    if (kAlgorithms[i].algorithm != static_cast<Algorithm>(i)) return false;
+  }
+  return true;
+}
+static_assert(is_in_order(), "kAlgorithms must be indexed by Algorithm");
 
-std::string does_not_apply(std::string_view option, const LimitSpec& spec,
-                           std::string_view applies_to) {
-  return std::string(option) + " does not apply to " + std::string(to_string(spec.algorithm)) +
-         "; it applies to " + std::string(applies_to);
+std::string does_not_apply(LimitOption option, const LimitSpec& spec) {
+  return std::string(core::info(option).name) + " does not apply to " +
+         std::string(to_string(spec.algorithm)) + "; it applies to " +
+         core::list_of(core::algorithms_with(option), "and");
 }
 
 std::string out_of_range(std::string_view name, std::uint64_t value, std::uint64_t least,
@@ -30,20 +30,18 @@ std::string out_of_range(std::string_view name, std::uint64_t value, std::uint64
 }
 
 std::string explain_burst(const LimitSpec& spec) {
-  const bool beyond_first = spec.algorithm == Algorithm::kGcra;
-  return out_of_range("burst", spec.burst.value_or(0), beyond_first ? 0 : 1,
-                      kMaxUnits - beyond_first);
+  const bool excludes_first = info(spec.algorithm).burst_excludes_first;
+  return out_of_range("burst", spec.burst.value_or(0), excludes_first ? 0 : 1,
+                      kMaxUnits - excludes_first);
 }
 
 }  // namespace
 
-std::string_view to_string(Algorithm algorithm) noexcept {
-  return kAlgorithmNames[static_cast<std::size_t>(algorithm)];
-}
+std::string_view to_string(Algorithm algorithm) noexcept { return info(algorithm).name; }
 
 std::optional<Algorithm> algorithm_from(std::string_view name) noexcept {
-  for (std::size_t i = 0; i < kAlgorithmNames.size(); ++i) {
-    if (kAlgorithmNames[i] == name) return static_cast<Algorithm>(i);
+  for (const AlgorithmInfo& row : kAlgorithms) {
+    if (row.name == name) return row.algorithm;
   }
   return std::nullopt;
 }
@@ -54,18 +52,15 @@ std::string explain(LimitError error, const LimitSpec& spec) {
     case LimitError::kLimitTooLarge: return out_of_range("limit", spec.limit, 0, kMaxUnits);
     case LimitError::kPeriodOutOfRange:
       return "per " + core::format_period(spec.per) + " is out of range; it must be 1ms to 366d";
-    case LimitError::kBurstDoesNotApply:
-      return does_not_apply("burst", spec, "token_bucket, leaky_bucket and gcra");
+    case LimitError::kBurstDoesNotApply: return does_not_apply(LimitOption::kBurst, spec);
     case LimitError::kBurstOutOfRange: return explain_burst(spec);
-    case LimitError::kAlignDoesNotApply: return does_not_apply("align", spec, "fixed_window");
-    case LimitError::kSlicesDoNotApply:
-      return does_not_apply("slices", spec, "sliding_window_counter and sliding_window_hybrid");
+    case LimitError::kAlignDoesNotApply: return does_not_apply(LimitOption::kAlign, spec);
+    case LimitError::kSlicesDoNotApply: return does_not_apply(LimitOption::kSlices, spec);
     case LimitError::kSlicesOutOfRange:
       return out_of_range("slices", spec.slices.value_or(0), 1, kMaxSlices);
-    case LimitError::kWeightingDoesNotApply:
-      return does_not_apply("weighting", spec, "sliding_window_counter");
-    case LimitError::kModeDoesNotApply: return does_not_apply("mode", spec, "leaky_bucket");
-    case LimitError::kRefillDoesNotApply: return does_not_apply("refill", spec, "token_bucket");
+    case LimitError::kWeightingDoesNotApply: return does_not_apply(LimitOption::kWeighting, spec);
+    case LimitError::kModeDoesNotApply: return does_not_apply(LimitOption::kMode, spec);
+    case LimitError::kRefillDoesNotApply: return does_not_apply(LimitOption::kRefill, spec);
     case LimitError::kRefillsTooSlowly:
       return "a burst of " + std::to_string(detail::capacity_of(spec)) + " at " +
              std::to_string(spec.limit) + " per " + core::format_period(spec.per) +

@@ -217,7 +217,7 @@ TEST(Limit, RefusesEveryOptionThatDoesNotApply) {
   spec.burst = 5;
   EXPECT_EQ(
       error_of(spec),
-      "burst does not apply to fixed_window; it applies to token_bucket, leaky_bucket and gcra");
+      "burst does not apply to fixed_window; it applies to leaky_bucket, token_bucket and gcra");
   spec = spec_of(Algorithm::kGcra);
   spec.align = Align::kClock;
   EXPECT_EQ(error_of(spec), "align does not apply to gcra; it applies to fixed_window");

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/limit.h"
+
+namespace sluice::core {
+
+// One row of kLimitOptions: an option of limits as people write it. Its value is a number, or one
+// of several words.
+struct OptionInfo {
+  LimitOption option;
+  std::string_view name;
+  std::string_view unit = {};                    // what a number counts; empty for words
+  std::span<const std::string_view> words = {};  // in the order of their enumerators
+  std::uint64_t least = 0;                       // of a number
+  std::uint64_t most = 0;
+  std::string_view otherwise;  // the default, as Markdown
+  std::string_view help;
+};
+
+inline constexpr std::array<std::string_view, 2> kAlignWords{"first_request", "clock"};
+inline constexpr std::array<std::string_view, 2> kWeightingWords{"linear", "none"};
+inline constexpr std::array<std::string_view, 2> kModeWords{"meter", "queue"};
+inline constexpr std::array<std::string_view, 2> kRefillWords{"continuous", "interval"};
+
+// The options of limits, indexed by LimitOption.
+inline constexpr std::array<OptionInfo, 6> kLimitOptions{{
+    {.option = LimitOption::kBurst,
+     .name = "burst",
+     .unit = "units",
+     .most = kMaxUnits,
+     .otherwise = "`limit`; gcra: `limit` - 1",
+     .help =
+         "Units that may pass at once, at least 1. For gcra: units beyond the first, at least 0."},
+    {.option = LimitOption::kAlign,
+     .name = "align",
+     .words = kAlignWords,
+     .otherwise = "`first_request`",
+     .help = "When a window begins: at its first request, or at multiples of the period (UTC)."},
+    {.option = LimitOption::kSlices,
+     .name = "slices",
+     .unit = "count",
+     .least = 1,
+     .most = kMaxSlices,
+     .otherwise = "10",
+     .help =
+         "The number of parts of the window. More parts are more accurate and take more memory."},
+    {.option = LimitOption::kWeighting,
+     .name = "weighting",
+     .words = kWeightingWords,
+     .otherwise = "`linear`",
+     .help = "How the oldest slice counts: by its share that is inside the window, or as a whole."},
+    {.option = LimitOption::kMode,
+     .name = "mode",
+     .words = kModeWords,
+     .otherwise = "`meter`",
+     .help = "`meter` only denies. `queue` also reports how long an admitted request must wait."},
+    {.option = LimitOption::kRefill,
+     .name = "refill",
+     .words = kRefillWords,
+     .otherwise = "`continuous`",
+     .help = "Tokens return one by one, or all at once every period."},
+}};
+
+constexpr const OptionInfo& info(LimitOption option) noexcept {
+  return kLimitOptions[static_cast<std::size_t>(option)];
+}
+
+// The names of all algorithms, indexed by Algorithm.
+inline constexpr auto kAlgorithmNames = [] {
+  std::array<std::string_view, kAlgorithms.size()> names;
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = kAlgorithms[i].name;
+  return names;
+}();
+
+// Joins names: "a, b or c" with the conjunction "or".
+std::string list_of(std::span<const std::string_view> names, std::string_view conjunction);
+
+// Returns the names of the algorithms that an option applies to.
+std::vector<std::string_view> algorithms_with(LimitOption option);
+
+// Reads, sets and clears one option of a spec. The value of a word is its index.
+std::optional<std::uint64_t> value_of(const LimitSpec& spec, LimitOption option) noexcept;
+void set_value(LimitSpec& spec, LimitOption option, std::optional<std::uint64_t> value) noexcept;
+
+// Returns the option that an error is about; absent if it is about `limit` or `per`.
+std::optional<LimitOption> option_of(LimitError error, const LimitSpec& spec) noexcept;
+
+// Replaces the field that an error is about by one that is right, so that the next error is found.
+void drop_wrong_field(LimitSpec& spec, LimitError error) noexcept;
+
+// Returns the spec from which Limit::make() makes this limit, with every option that applies.
+LimitSpec spec_of(const Limit& limit) noexcept;
+
+}  // namespace sluice::core

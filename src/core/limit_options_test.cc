@@ -1,0 +1,84 @@
+#include "core/limit_options.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <set>
+
+namespace sluice::core {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(AlgorithmTable, HasUniqueNamesAndLettersAndASummaryInEachRow) {
+  std::set<std::string_view> names;
+  std::set<char> letters;
+  for (const AlgorithmInfo& row : kAlgorithms) {
+    names.insert(row.name);
+    letters.insert(row.letter);
+    EXPECT_TRUE(row.summary.ends_with('.')) << row.name;
+    EXPECT_FALSE(row.burst_excludes_first && !applies(LimitOption::kBurst, row.algorithm));
+  }
+  EXPECT_EQ(names.size(), kAlgorithms.size());
+  EXPECT_EQ(letters.size(), kAlgorithms.size());
+}
+
+TEST(LimitOptions, HaveWordsOrARangeOfNumbers) {
+  for (const OptionInfo& option : kLimitOptions) {
+    EXPECT_NE(option.words.empty(), option.unit.empty()) << option.name;
+    EXPECT_EQ(option.most > option.least, option.words.empty()) << option.name;
+    EXPECT_FALSE(algorithms_with(option.option).empty()) << option.name;
+  }
+}
+
+TEST(LimitOptions, ListsNamesWithAConjunction) {
+  EXPECT_EQ(list_of(std::array<std::string_view, 1>{"a"}, "or"), "a");
+  EXPECT_EQ(list_of(std::array<std::string_view, 2>{"a", "b"}, "or"), "a or b");
+  EXPECT_EQ(list_of(algorithms_with(LimitOption::kBurst), "and"),
+            "leaky_bucket, token_bucket and gcra");
+}
+
+TEST(LimitOptions, ReadBackTheValueThatWasSet) {
+  for (const OptionInfo& option : kLimitOptions) {
+    LimitSpec spec;
+    EXPECT_EQ(value_of(spec, option.option), std::nullopt) << option.name;
+    set_value(spec, option.option, 1);
+    for (const OptionInfo& other : kLimitOptions) {
+      EXPECT_EQ(value_of(spec, other.option).has_value(), &other == &option) << other.name;
+    }
+    EXPECT_EQ(value_of(spec, option.option), 1u) << option.name;
+    set_value(spec, option.option, std::nullopt);
+    EXPECT_EQ(value_of(spec, option.option), std::nullopt) << option.name;
+  }
+}
+
+TEST(LimitOptions, AreNamedByTheErrorThatTheyCause) {
+  for (const OptionInfo& option : kLimitOptions) {
+    for (const AlgorithmInfo& row : kAlgorithms) {
+      LimitSpec spec{.algorithm = row.algorithm, .limit = 1, .per = 1s};
+      set_value(spec, option.option, 1);
+      const LimitError error = find_error(spec);
+      EXPECT_EQ(error == LimitError::kNone, applies(option.option, row.algorithm));
+      if (error == LimitError::kNone) continue;
+      EXPECT_EQ(option_of(error, spec), option.option);
+    }
+  }
+  EXPECT_EQ(option_of(LimitError::kPeriodOutOfRange, {}), std::nullopt);
+  EXPECT_EQ(option_of(LimitError::kRefillsTooSlowly, {.burst = 1}), LimitOption::kBurst);
+  EXPECT_EQ(option_of(LimitError::kRefillsTooSlowly, {}), std::nullopt);
+}
+
+TEST(LimitOptions, SpecOfALimitMakesTheSameLimit) {
+  const Limit limits[] = {token_bucket(5).per(1s).burst(9).refilled_at_intervals(),
+                          leaky_bucket(5).per(7s).queueing(),
+                          gcra(5).per(1s).burst(0),
+                          gcra(0).per(1s),
+                          fixed_window(0).per(1s).aligned_to_clock(),
+                          sliding_window_log(3).per(1h),
+                          sliding_window_counter(8).per(1s).slices(3).counting_oldest_whole(),
+                          sliding_window_hybrid(8).per(1s).slices(1)};
+  for (const Limit& limit : limits) EXPECT_EQ(Limit::make(spec_of(limit)).value(), limit);
+}
+
+}  // namespace
+}  // namespace sluice::core
