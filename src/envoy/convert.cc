@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "core/limit_options.h"
 #include "core/period.h"
 #include "rules/attribute_table.h"
 
@@ -191,17 +192,16 @@ void Converter::write_limit(const Path& path) {
   out += ", algorithm: " + std::string(to_string(limit.algorithm()));
   out += ", limit: " + std::to_string(limit.limit());
   out += ", per: " + core::format_period(limit.period());
-  const bool has_burst =
-      limit.algorithm() == Algorithm::kTokenBucket || limit.algorithm() == Algorithm::kLeakyBucket;
-  if (limit.limit() > 0 && has_burst) out += ", burst: " + std::to_string(limit.capacity());
-  if (limit.limit() > 0 && limit.algorithm() == Algorithm::kGcra) {
-    out += ", burst: " + std::to_string(limit.capacity() - 1);
+  const LimitSpec spec = core::spec_of(limit);
+  for (const core::OptionInfo& option : core::kLimitOptions) {
+    const auto value = core::value_of(spec, option.option);
+    if (!value) continue;
+    if (option.words.empty()) {
+      out.append(", ").append(option.name).append(": ") += std::to_string(*value);
+    } else if (*value != 0) {  // the first word is the default
+      out.append(", ").append(option.name).append(": ").append(option.words[*value]);
+    }
   }
-  if (limit.algorithm() == Algorithm::kSlidingWindowCounter ||
-      limit.algorithm() == Algorithm::kSlidingWindowHybrid) {
-    out += ", slices: " + std::to_string(limit.slices());
-  }
-  if (limit.algorithm() == Algorithm::kFixedWindow) out += ", align: clock";
   out += " }\n";
 }
 

@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "core/limit_options.h"
 #include "core/period.h"
 #include "envoy/config.h"
 #include "envoy/go_yaml.h"
@@ -46,23 +47,8 @@ Fields read_fields(const Node& node, const rules::schema::Map& map, Diagnostics&
 
 // Returns the key of `rate_limit` that the error of a limit is about.
 std::string_view field_of(LimitError error, const LimitSpec& spec) {
-  switch (error) {
-    case LimitError::kPeriodOutOfRange: return "period";
-    case LimitError::kBurstDoesNotApply:
-    case LimitError::kBurstOutOfRange: return "burst";
-    case LimitError::kSlicesDoNotApply:
-    case LimitError::kSlicesOutOfRange: return "slices";
-    case LimitError::kRefillsTooSlowly: return spec.burst ? "burst" : "requests_per_unit";
-    default: return "requests_per_unit";
-  }
-}
-
-// Removes the wrong field, so that the next error is found too.
-void forget(std::string_view field, LimitSpec& spec) {
-  if (field == "period") spec.per = std::chrono::seconds{1};
-  if (field == "requests_per_unit") spec.limit = 1;
-  if (field == "burst") spec.burst.reset();
-  if (field == "slices") spec.slices.reset();
+  if (const auto option = core::option_of(error, spec)) return core::info(*option).name;
+  return error == LimitError::kPeriodOutOfRange ? "period" : "requests_per_unit";
 }
 
 std::string place_of(const Diagnostics& file, std::size_t at) {
@@ -258,11 +244,11 @@ std::optional<Limit> Loader::read_numbers(const Fields& fields, Duration period)
                  .per = period,
                  .burst = fields.integer("burst"),
                  .slices = fields.integer("slices")};
-  if (algorithm == Algorithm::kFixedWindow) spec.align = Align::kClock;
+  if (applies(LimitOption::kAlign, algorithm)) spec.align = Align::kClock;
   for (LimitError error = find_error(spec); error != LimitError::kNone; error = find_error(spec)) {
     const std::string_view field = field_of(error, spec);
     diagnostics_->add_message(fields.at(field), explain(error, spec));
-    forget(field, spec);
+    core::drop_wrong_field(spec, error);
   }
   const auto limit = Limit::make(spec);
   if (!limit) return std::nullopt;

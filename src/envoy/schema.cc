@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "sluice/limit.h"
+#include "core/limit_options.h"
 
 namespace sluice::envoy::schema {
 namespace {
@@ -14,13 +14,6 @@ using rules::schema::Map;
 using rules::schema::Type;
 
 // In the order of their enumerators; the loader relies on it.
-constexpr std::array<std::string_view, 7> kAlgorithms{"fixed_window",
-                                                      "sliding_window_log",
-                                                      "sliding_window_counter",
-                                                      "sliding_window_hybrid",
-                                                      "leaky_bucket",
-                                                      "token_bucket",
-                                                      "gcra"};
 constexpr std::array<std::string_view, 4> kOnStoreError{"allow", "deny", "local", "error"};
 
 constexpr std::uint64_t kLongestText = 65536;
@@ -47,7 +40,7 @@ constexpr std::array<Key, 10> kRateLimitKeys{
     flag("unlimited"),
     text("name", false, 0),
     Key{.name = "replaces", .type = Type::kList, .most = kMostItems, .map = &kReplacement},
-    Key{.name = "algorithm", .type = Type::kChoice, .values = kAlgorithms},
+    Key{.name = "algorithm", .type = Type::kChoice, .values = core::kAlgorithmNames},
     integer("burst", 0, kMaxUnits),
     Key{.name = "period", .type = Type::kPeriod},
     integer("slices", 1, kMaxSlices),

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "core/limit_options.h"
 #include "replay/report.h"
 #include "replay/text.h"
 
@@ -204,15 +205,10 @@ class TextReport {
 
 std::string options_text(const Limit& limit) {
   if (limit.limit() == 0) return ", a ban";
-  switch (limit.algorithm()) {
-    case Algorithm::kTokenBucket:
-    case Algorithm::kLeakyBucket:
-      return limit.capacity() == limit.limit() ? "" : ", burst " + grouped(limit.capacity());
-    case Algorithm::kGcra: return ", burst " + grouped(limit.capacity() - 1);
-    case Algorithm::kFixedWindow:
-      return limit.align() == Align::kClock ? ", aligned to the clock" : "";
-    default: return "";
-  }
+  const LimitSpec spec = core::spec_of(limit);
+  const bool has_default_burst = limit.capacity() == limit.limit() && spec.burst == spec.limit;
+  if (spec.burst && !has_default_burst) return ", burst " + grouped(*spec.burst);
+  return spec.align == Align::kClock ? ", aligned to the clock" : "";
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "core/limit_options.h"
 #include "limiter/without_scripts.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
@@ -26,33 +27,8 @@ using schema::child;
 
 // Returns the schema key that the error of a limit is about.
 std::string_view field_of(LimitError error, const LimitSpec& spec) {
-  switch (error) {
-    case LimitError::kPeriodOutOfRange: return "per";
-    case LimitError::kBurstDoesNotApply:
-    case LimitError::kBurstOutOfRange: return "burst";
-    case LimitError::kAlignDoesNotApply: return "align";
-    case LimitError::kSlicesDoNotApply:
-    case LimitError::kSlicesOutOfRange: return "slices";
-    case LimitError::kWeightingDoesNotApply: return "weighting";
-    case LimitError::kModeDoesNotApply: return "mode";
-    case LimitError::kRefillDoesNotApply: return "refill";
-    case LimitError::kRefillsTooSlowly: return spec.burst ? "burst" : "limit";
-    case LimitError::kLimitTooLarge:
-    case LimitError::kNone: break;
-  }
-  return "limit";
-}
-
-// Removes the wrong field, so that the next error is found too.
-void forget(std::string_view field, LimitSpec& spec) {
-  if (field == "per") spec.per = std::chrono::seconds{1};
-  if (field == "limit") spec.limit = 1;
-  if (field == "burst") spec.burst.reset();
-  if (field == "align") spec.align.reset();
-  if (field == "slices") spec.slices.reset();
-  if (field == "weighting") spec.weighting.reset();
-  if (field == "mode") spec.mode.reset();
-  if (field == "refill") spec.refill.reset();
+  if (const auto option = core::option_of(error, spec)) return core::info(*option).name;
+  return error == LimitError::kPeriodOutOfRange ? "per" : "limit";
 }
 
 // Returns whether a header field can carry the text and it has the form TYPE/SUBTYPE.
@@ -253,17 +229,16 @@ std::optional<Limit> Loader::read_numbers(const Fields& fields) {
   if (algorithm == nullptr) return std::nullopt;
   LimitSpec spec{.algorithm = *algorithm_from(algorithm->text),
                  .limit = fields.integer("limit").value_or(1),
-                 .per = fields.period("per").value_or(std::chrono::seconds{1}),
-                 .burst = fields.integer("burst"),
-                 .align = fields.choice<Align>("align"),
-                 .slices = fields.integer("slices"),
-                 .weighting = fields.choice<Weighting>("weighting"),
-                 .mode = fields.choice<LeakyMode>("mode"),
-                 .refill = fields.choice<Refill>("refill")};
+                 .per = fields.period("per").value_or(std::chrono::seconds{1})};
+  for (const core::OptionInfo& option : core::kLimitOptions) {
+    core::set_value(spec, option.option,
+                    option.words.empty() ? fields.integer(option.name)
+                                         : fields.choice<std::uint64_t>(option.name));
+  }
   for (LimitError error = find_error(spec); error != LimitError::kNone; error = find_error(spec)) {
     const std::string_view field = field_of(error, spec);
     diagnostics_->add_message(fields.at(field), explain(error, spec));
-    forget(field, spec);
+    core::drop_wrong_field(spec, error);
   }
   const auto limit = Limit::make(spec);
   if (!limit) return std::nullopt;
@@ -276,7 +251,7 @@ void Loader::check_terms(const Fields& fields, const Limit& limit) {
   const bool window = limit.algorithm() == Algorithm::kFixedWindow;
   const std::string_view place = window && fields.node("align") != nullptr ? "align" : "algorithm";
   diagnostics_->add(fields.at(place),
-                    in_quotes(window ? "fixed_window" : to_string(limit.algorithm())) +
+                    in_quotes(to_string(limit.algorithm())) +
                         (window ? " that opens at its first request" : "") +
                         " cannot be kept without scripts (scripting: off)",
                     window ? "expected 'align: clock'"

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "core/limit_options.h"
 #include "core/period.h"
 #include "rules/diagnostics.h"
 #include "sluice/limit.h"
@@ -13,17 +14,6 @@ namespace sluice::rules::schema {
 namespace {
 
 // In the order of their enumerators; the loader relies on it.
-constexpr std::array<std::string_view, 7> kAlgorithms{"fixed_window",
-                                                      "sliding_window_log",
-                                                      "sliding_window_counter",
-                                                      "sliding_window_hybrid",
-                                                      "leaky_bucket",
-                                                      "token_bucket",
-                                                      "gcra"};
-constexpr std::array<std::string_view, 2> kAligns{"first_request", "clock"};
-constexpr std::array<std::string_view, 2> kWeightings{"linear", "none"};
-constexpr std::array<std::string_view, 2> kLeakyModes{"meter", "queue"};
-constexpr std::array<std::string_view, 2> kRefills{"continuous", "interval"};
 constexpr std::array<std::string_view, 2> kOnMissing{"skip", "deny"};
 constexpr std::array<std::string_view, 3> kOnStoreError{"allow", "deny", "local"};
 constexpr std::array<std::string_view, 2> kRuleModes{"enforce", "shadow"};
@@ -90,27 +80,32 @@ constexpr Key text(std::string_view name, std::string_view otherwise, std::uint6
 }
 
 constexpr Key integer(std::string_view name, bool required, std::string_view otherwise,
-                      std::uint64_t least, std::uint64_t most, std::string_view only_for,
-                      std::string_view help) {
+                      std::uint64_t least, std::uint64_t most, std::string_view help) {
   return {.name = name,
           .type = Type::kInteger,
           .required = required,
           .otherwise = otherwise,
           .least = least,
           .most = most,
-          .only_for = only_for,
           .help = help};
 }
 
 constexpr Key option(std::string_view name, std::string_view otherwise,
-                     std::span<const std::string_view> values, std::string_view only_for,
-                     std::string_view help) {
-  return {.name = name,
-          .type = Type::kChoice,
-          .otherwise = otherwise,
-          .values = values,
-          .only_for = only_for,
-          .help = help};
+                     std::span<const std::string_view> values, std::string_view help) {
+  return {
+      .name = name, .type = Type::kChoice, .otherwise = otherwise, .values = values, .help = help};
+}
+
+constexpr Key limit_option(LimitOption which) {
+  const core::OptionInfo& row = core::info(which);
+  return {.name = row.name,
+          .type = row.words.empty() ? Type::kInteger : Type::kChoice,
+          .otherwise = row.otherwise,
+          .values = row.words,
+          .least = row.least,
+          .most = row.most,
+          .only_for = which,
+          .help = row.help};
 }
 
 constexpr std::array<Key, 12> kLimitKeys{
@@ -126,34 +121,25 @@ constexpr std::array<Key, 12> kLimitKeys{
     Key{.name = "algorithm",
         .type = Type::kChoice,
         .required = true,
-        .values = kAlgorithms,
+        .values = core::kAlgorithmNames,
         .help = "How requests are counted."},
-    integer("limit", true, "", 0, kMaxUnits, "", "Units per period; 0 denies every request."),
+    integer("limit", true, "", 0, kMaxUnits, "Units per period; 0 denies every request."),
     Key{.name = "per",
         .type = Type::kPeriod,
         .required = true,
         .help = "The period, 1ms to 366d: a whole number and `ms`, `s`, `m`, `h` or `d`."},
-    integer(
-        "burst", false, "`limit`; gcra: `limit` - 1", 0, kMaxUnits,
-        "token_bucket, leaky_bucket, gcra",
-        "Units that may pass at once, at least 1. For gcra: units beyond the first, at least 0."),
-    option("align", "`first_request`", kAligns, "fixed_window",
-           "When a window begins: at its first request, or at multiples of the period (UTC)."),
-    integer(
-        "slices", false, "10", 1, kMaxSlices, "sliding_window_counter, sliding_window_hybrid",
-        "The number of parts of the window. More parts are more accurate and take more memory."),
-    option("weighting", "`linear`", kWeightings, "sliding_window_counter",
-           "How the oldest slice counts: by its share that is inside the window, or as a whole."),
-    option("mode", "`meter`", kLeakyModes, "leaky_bucket",
-           "`meter` only denies. `queue` also reports how long an admitted request must wait."),
-    option("refill", "`continuous`", kRefills, "token_bucket",
-           "Tokens return one by one, or all at once every period."),
+    limit_option(LimitOption::kBurst),
+    limit_option(LimitOption::kAlign),
+    limit_option(LimitOption::kSlices),
+    limit_option(LimitOption::kWeighting),
+    limit_option(LimitOption::kMode),
+    limit_option(LimitOption::kRefill),
     with_default(kMissing, "from `defaults`"),
 };
 constexpr Map kLimit{"limit", "each of `limits`", kLimitKeys};
 
 constexpr std::array<Key, 3> kRejectKeys{
-    integer("status", false, "429", 400, 599, "", "The HTTP status of a denial."),
+    integer("status", false, "429", 400, 599, "The HTTP status of a denial."),
     text("body", "from the front end", 0, 65536,
          "The body of a denial. Sluice sends it unchanged."),
     text("content_type", "JSON if the body begins with { or [, else text/plain", 1, 128,
@@ -181,7 +167,7 @@ constexpr std::array<Key, 9> kRuleKeys{
         .otherwise = "429 and the body of the front end",
         .map = &kReject,
         .help = "The response to a denied request."},
-    option("mode", "`enforce`", kRuleModes, "",
+    option("mode", "`enforce`", kRuleModes,
            "`shadow`: the rule is decided and counted, but never denies a request."),
     Key{.name = "continue",
         .type = Type::kFlag,
@@ -202,7 +188,7 @@ constexpr std::array<Key, 3> kDefaultsKeys{kStoreError, kMissing, kHeaders};
 constexpr Map kDefaults{"defaults", "`defaults`", kDefaultsKeys};
 
 constexpr std::array<Key, 4> kFileKeys{
-    integer("version", true, "", 1, 1, "", "The version of this format: 1."),
+    integer("version", true, "", 1, 1, "The version of this format: 1."),
     text("domain", "`default`", 1, 128,
          "Separates the counters of these rules from those of other rules in the same store."),
     Key{.name = "defaults",

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "sluice/algorithm.h"
 #include "sluice/clock.h"
 
 namespace sluice::rules::schema {
@@ -34,8 +36,8 @@ struct Key {
   std::uint64_t least = 0;
   std::uint64_t most = 0;
   const Map* map = nullptr;
-  bool is_secret = false;          // the value may contain a password: messages do not repeat it
-  std::string_view only_for = {};  // the algorithms that it applies to; empty: all
+  bool is_secret = false;  // the value may contain a password: messages do not repeat it
+  std::optional<LimitOption> only_for = {};  // applies only to algorithms with this option
   std::string_view help = {};
 };
 

@@ -1,6 +1,7 @@
 #include <string>
 #include <vector>
 
+#include "core/limit_options.h"
 #include "core/period.h"
 #include "rules/schema.h"
 
@@ -14,6 +15,12 @@ std::string json_string(std::string_view text) {
     out += c;
   }
   return out + '"';
+}
+
+// Names the algorithms that a key applies to; empty if it applies to all.
+std::string only_for(const Key& key) {
+  if (!key.only_for) return {};
+  return " Only for " + core::list_of(core::algorithms_with(*key.only_for), "and") + ".";
 }
 
 // Writes JSON, indented by two spaces per level.
@@ -67,7 +74,7 @@ std::string plain(std::string_view text) {
 
 std::string description(const Key& key) {
   std::string out = plain(key.help);
-  if (!key.only_for.empty()) out += " Only for " + std::string(key.only_for) + ".";
+  out += only_for(key);
   if (!key.otherwise.empty()) out += " Default: " + plain(key.otherwise) + ".";
   return out;
 }
@@ -186,8 +193,7 @@ void write_table(std::string& out, const Map& map) {
   for (const Key& key : map.keys) {
     out.append("| `").append(key.name).append("` | ").append(value_column(key)).append(" | ");
     out.append(key.required ? "**required**" : key.otherwise).append(" | ").append(key.help);
-    if (!key.only_for.empty()) out.append(" Only for ").append(key.only_for).append(".");
-    out += " |\n";
+    out.append(only_for(key)).append(" |\n");
   }
   out += "\n";
   for (const Key& key : map.keys) {

@@ -75,7 +75,7 @@ void DenyCache::Impl::look(const Charge& charge, Instant now, Asked& asked) noex
   const Duration since = now - denial.told_at;
   if (since >= std::min(denial.retry_after, longest_)) return;
   asked.may_make_room = found == DenyTable::Found::kOther ||
-                        charge.limit.algorithm() == Algorithm::kSlidingWindowHybrid;
+                        info(charge.limit.algorithm()).state == StateKind::kLogAndSummaries;
   // Another thread may have read the clock later and put it in sooner.
   if (found != DenyTable::Found::kDenial || charge.cost < denial.cost || since < Duration{0})
     return;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <new>
 
+#include "core/limit_options.h"
 #include "sluice/failure_policy.h"
 
 namespace sluice {
@@ -12,25 +13,12 @@ std::uint64_t part_of(std::uint64_t units, std::uint32_t nodes) noexcept {
   return units == 0 ? 0 : std::max<std::uint64_t>(units / nodes, 1);
 }
 
-bool is_bucket(Algorithm algorithm) noexcept {
-  return algorithm == Algorithm::kTokenBucket || algorithm == Algorithm::kLeakyBucket ||
-         algorithm == Algorithm::kGcra;
-}
-
-// The numbers of a limit, at a share of its rate; a bucket of this capacity.
-LimitSpec spec_of(const Limit& limit, std::uint64_t units, std::uint64_t capacity) noexcept {
-  LimitSpec spec{.algorithm = limit.algorithm(), .limit = units, .per = limit.period()};
-  switch (limit.algorithm()) {
-    case Algorithm::kFixedWindow: spec.align = limit.align(); break;
-    case Algorithm::kSlidingWindowLog: break;
-    case Algorithm::kSlidingWindowCounter: spec.weighting = limit.weighting(); [[fallthrough]];
-    case Algorithm::kSlidingWindowHybrid: spec.slices = limit.slices(); break;
-    case Algorithm::kLeakyBucket: spec.mode = limit.mode(); break;
-    case Algorithm::kTokenBucket: spec.refill = limit.refill(); break;
-    case Algorithm::kGcra: break;
-  }
-  if (is_bucket(limit.algorithm()) && units > 0) {
-    spec.burst = limit.algorithm() == Algorithm::kGcra ? capacity - 1 : capacity;
+// Returns the spec of a limit at a share of its rate, with that capacity if it is a bucket.
+LimitSpec share_of(const Limit& limit, std::uint64_t units, std::uint64_t capacity) noexcept {
+  LimitSpec spec = core::spec_of(limit);
+  spec.limit = units;
+  if (spec.burst && units > 0) {
+    spec.burst = capacity - info(limit.algorithm()).burst_excludes_first;
   }
   return spec;
 }
@@ -59,10 +47,10 @@ class SharedOut {
 Limit share_of(const Limit& limit, std::uint32_t nodes) noexcept {
   if (nodes <= 1) return limit;
   const std::uint64_t units = part_of(limit.limit(), nodes);
-  LimitSpec spec = spec_of(limit, units, part_of(limit.capacity(), nodes));
+  LimitSpec spec = share_of(limit, units, part_of(limit.capacity(), nodes));
   // Rounded down, a rate may refill the share of a very large burst too slowly to be counted; then
   // the burst is one period's.
-  if (find_error(spec) != LimitError::kNone) spec = spec_of(limit, units, units);
+  if (find_error(spec) != LimitError::kNone) spec = share_of(limit, units, units);
   const auto share = Limit::make(spec);
   return share ? *share : limit;
 }

@@ -20,9 +20,6 @@ constexpr std::uint64_t number_of(Verb verb) noexcept {
   return format::kReset;
 }
 
-// In the order of the enumerators.
-constexpr std::string_view kLetters = "flchbtg";
-
 bool is_in_range(const std::optional<Instant>& now) noexcept {
   return !now || (*now >= kFirstInstant && *now <= kLastInstant);
 }
@@ -69,7 +66,7 @@ Plan::Asked& Plan::add_counter(const Charge& charge) {
 
 void Plan::make_key(const Charge& charge, std::string& key) const {
   key = prefix_;
-  key += kLetters[static_cast<std::size_t>(charge.limit.algorithm())];
+  key += info(charge.limit.algorithm()).letter;
   key += '{';
   for (const char c : charge.tag) {
     if (c == '%') {

@@ -203,26 +203,21 @@ std::optional<std::string> decoded_tag(std::string_view text) {
 }
 
 std::optional<Algorithm> algorithm_of(char letter) {
-  switch (letter) {
-    case 'f': return Algorithm::kFixedWindow;
-    case 'l': return Algorithm::kSlidingWindowLog;
-    case 'c': return Algorithm::kSlidingWindowCounter;
-    case 'h': return Algorithm::kSlidingWindowHybrid;
-    case 'b': return Algorithm::kLeakyBucket;
-    case 't': return Algorithm::kTokenBucket;
-    case 'g': return Algorithm::kGcra;
-    default: return std::nullopt;
+  for (const AlgorithmInfo& row : kAlgorithms) {
+    if (row.letter == letter) return row.algorithm;
   }
+  return std::nullopt;
 }
 
-std::uint64_t kind_of(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::kFixedWindow: return format::kFixedWindowKind;
-    case Algorithm::kSlidingWindowLog: return format::kLogKind;
-    case Algorithm::kSlidingWindowCounter: return format::kSlicesKind;
-    case Algorithm::kSlidingWindowHybrid: return format::kHybridKind;
-    default: return format::kBucketKind;
+std::uint64_t number_of(StateKind kind) {
+  switch (kind) {
+    case StateKind::kBucket: return format::kBucketKind;
+    case StateKind::kWindow: return format::kFixedWindowKind;
+    case StateKind::kLog: return format::kLogKind;
+    case StateKind::kSlices: return format::kSlicesKind;
+    case StateKind::kLogAndSummaries: return format::kHybridKind;
   }
+  return 0;
 }
 
 }  // namespace
@@ -238,15 +233,17 @@ std::optional<CounterName> read_counter_name(std::string_view redis_key) {
 }
 
 std::optional<CounterState> read_counter_state(Algorithm algorithm, std::string_view value) {
+  const StateKind kind = info(algorithm).state;
   if (value.size() < format::kKind.size()) return std::nullopt;
-  if (format::kKind.read(value).value != kind_of(algorithm)) return std::nullopt;
-  switch (algorithm) {
-    case Algorithm::kFixedWindow: return read_window(value);
-    case Algorithm::kSlidingWindowCounter: return read_slices(value);
-    case Algorithm::kSlidingWindowLog:
-    case Algorithm::kSlidingWindowHybrid: return read_log(value);
-    default: return read_bucket(value);
+  if (format::kKind.read(value).value != number_of(kind)) return std::nullopt;
+  switch (kind) {
+    case StateKind::kBucket: return read_bucket(value);
+    case StateKind::kWindow: return read_window(value);
+    case StateKind::kSlices: return read_slices(value);
+    case StateKind::kLog:
+    case StateKind::kLogAndSummaries: return read_log(value);
   }
+  return std::nullopt;
 }
 
 std::string to_text(Instant instant) {
