@@ -9,17 +9,9 @@
 
 #include "stores/redis/client/client.h"
 #include "stores/redis/client/command.h"
+#include "stores/redis/client/server_address.h"
 
 namespace sluice::redis {
-
-// Where one server listens.
-struct ServerAddress {
-  std::string host;  // a name, an address, or the path of a Unix socket ('/...')
-  std::uint16_t port = 6379;
-
-  std::string to_string() const;  // "127.0.0.1:6379", "[::1]:6379", "/run/redis.sock"
-  friend bool operator==(const ServerAddress&, const ServerAddress&) = default;
-};
 
 // What the links of one event loop have done and are doing. Written by the loop's thread, read from
 // any.
