@@ -2,7 +2,7 @@
 
 #include "server/config/config.h"
 #include "server/config/secret.h"
-#include "stores/redis/client/client.h"
+#include "stores/redis/client/target.h"
 
 namespace sluice::server {
 

@@ -1,19 +1,13 @@
 #pragma once
 
-#include <boost/asio/io_context.hpp>
-#include <memory>
 #include <string>
 
-#include "sluice/expected.h"
 #include "sluice/redis_store.h"
 #include "stores/redis/client/command.h"
 
 namespace sluice::redis {
 
 struct Target;  // target.h
-
-// Checks the options. Errors: what is wrong, and what would be right.
-Expected<std::shared_ptr<const Target>> make_target(const RedisOptions& options);
 
 // The connections to Redis of one event loop: standalone, through Sentinels, or to a cluster.
 //

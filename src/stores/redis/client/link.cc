@@ -1,19 +1,15 @@
 #include "stores/redis/client/link.h"
 
-#include <boost/asio/defer.hpp>
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "stores/redis/client/link_machine.h"
-#include "stores/redis/client/socket.h"
 #include "stores/redis/client/target.h"
-#include "stores/redis/client/timers.h"
 
 namespace sluice::redis {
 namespace {
 
-namespace asio = boost::asio;
-using Clock = std::chrono::steady_clock;
 using Action = LinkMachine::Action;
 using std::chrono::milliseconds;
 
@@ -47,23 +43,21 @@ LinkMachine::Options machine_options(const Target& target, Link::Purpose purpose
 
 }  // namespace
 
-class Link::Impl final : public Socket::User {
+class Link::Impl final : public Transport::User {
  public:
-  Impl(asio::io_context& loop, std::shared_ptr<const Target> target, ServerAddress address,
-       Purpose purpose, Owner& owner, LinkCounters* counters, Link& link)
+  Impl(EventLoop& loop, const Target& target, ServerAddress address, Purpose purpose, Owner& owner,
+       LinkCounters& counters, Link& link)
       : loop_(loop),
-        target_(std::move(target)),
         address_(std::move(address)),
         owner_(&owner),
         link_(link),
-        counters_(counters != nullptr ? *counters : own_counters_),
-        machine_(machine_options(*target_, purpose)),
-        timer_(loop),
-        socket_(std::make_shared<Socket>(loop, target_, address_, *this)) {}
+        counters_(counters),
+        machine_(machine_options(target, purpose)),
+        timer_(loop.make_timer([this] { on_timer(); })),
+        transport_(loop.make_transport(address_, *this)) {}
 
-  void start() { socket_->connect(target_->options.connect_timeout); }
-  // Ends the process if there is no memory to send anything.
-  void submit(Command& command, bool asking) noexcept;  // NOLINT(bugprone-exception-escape)
+  void start(milliseconds timeout) { transport_->connect(timeout); }
+  void submit(Command& command, Time now, bool asking) noexcept;
   // Ends the connection without calling the owner.
   void close() noexcept;
 
@@ -73,6 +67,7 @@ class Link::Impl final : public Socket::User {
   void on_connected() override;
   std::span<char> room() override { return machine_.room(); }
   void on_input(std::size_t bytes) override;
+  void take_output(std::string& bytes) override { machine_.take_output(bytes); }
   void on_output(std::size_t bytes) override;
   void on_closed(const std::string& why) override;
 
@@ -84,32 +79,26 @@ class Link::Impl final : public Socket::User {
   void on_server_error(const Action& action);
   void close_socket() noexcept;
   void settle();
-  void flush();
   void on_timer();
 
-  asio::io_context& loop_;
-  std::shared_ptr<const Target> target_;
+  EventLoop& loop_;
   ServerAddress address_;
   Owner* owner_;  // null: it is not called any more
   Link& link_;
-  LinkCounters own_counters_;
   LinkCounters& counters_;
 
   LinkMachine machine_;
-  asio::basic_waitable_timer<Clock, asio::wait_traits<Clock>, asio::io_context::executor_type>
-      timer_;
-  Clock::time_point timer_at_ = Clock::time_point::max();
-  std::shared_ptr<Socket> socket_;
-  std::string output_;  // what the socket writes
-  bool flush_is_coming_ = false;
+  std::unique_ptr<Timer> timer_;
+  Time timer_at_ = Time::max();
+  std::shared_ptr<Transport> transport_;
 };
 
 // --- events -----------------------------------------------------------------------------------
 
 // NOLINTNEXTLINE(bugprone-exception-escape)
-void Link::Impl::submit(Command& command, bool asking) noexcept {
+void Link::Impl::submit(Command& command, Time now, bool asking) noexcept {
   add(counters_.pending, std::size_t{1});
-  const std::string_view refusal = machine_.submit(command, asking, Clock::now());
+  const std::string_view refusal = machine_.submit(command, asking, now);
   if (!refusal.empty()) {
     return finish(command, {.failure = Failure::kUnavailable, .text = refusal});
   }
@@ -124,13 +113,12 @@ void Link::Impl::close() noexcept {
 }
 
 void Link::Impl::on_connected() {
-  machine_.on_connected(Clock::now());
-  socket_->read();
+  machine_.on_connected(loop_.now());
   execute();
 }
 
 void Link::Impl::on_input(std::size_t bytes) {
-  machine_.on_input(bytes, Clock::now());
+  machine_.on_input(bytes, loop_.now());
   execute();
 }
 
@@ -145,8 +133,8 @@ void Link::Impl::on_closed(const std::string& why) {
 }
 
 void Link::Impl::on_timer() {
-  timer_at_ = Clock::time_point::max();
-  machine_.on_timer(Clock::now());
+  timer_at_ = Time::max();
+  machine_.on_timer(loop_.now());
   execute();
 }
 
@@ -198,46 +186,33 @@ void Link::Impl::finish(Command& command, const Answer& answer) noexcept {
 
 void Link::Impl::close_socket() noexcept {
   if (machine_.was_ready()) add(counters_.connected, ~std::size_t{0});
-  stop_timer(timer_);
-  socket_->close();
+  timer_->stop();
+  transport_->close();
 }
 
-// Sets the timer, and sends once for all commands of this turn of the loop.
 void Link::Impl::settle() {
   if (machine_.wake_at() < timer_at_) {
     timer_at_ = machine_.wake_at();
-    set_timer(timer_, timer_at_);
-    timer_.async_wait([self = self()](const boost::system::error_code& error) {
-      if (!error) self->on_timer();
-    });
+    timer_->set(timer_at_);
   }
-  if (flush_is_coming_ || socket_->writing() || !machine_.has_output()) return;
-  flush_is_coming_ = true;
-  asio::defer(loop_, [self = self()] {
-    self->flush_is_coming_ = false;
-    self->flush();
-  });
+  if (machine_.has_output()) transport_->flush();
 }
 
-void Link::Impl::flush() {
-  if (socket_->writing() || !machine_.has_output()) return;
-  machine_.take_output(output_);
-  socket_->write(output_);
-}
+// --- Link -------------------------------------------------------------------------------------
 
-// --- Link -----------------------------------------------------------------------------------
-
-Link::Link(asio::io_context& loop, std::shared_ptr<const Target> target, ServerAddress address,
-           Purpose purpose, Owner& owner, LinkCounters* counters)
-    : impl_(std::make_shared<Impl>(loop, std::move(target), std::move(address), purpose, owner,
-                                   counters, *this)) {
-  impl_->start();
+Link::Link(EventLoop& loop, std::shared_ptr<const Target> target, ServerAddress address,
+           Purpose purpose, Owner& owner, LinkCounters& counters)
+    : impl_(std::make_shared<Impl>(loop, *target, std::move(address), purpose, owner, counters,
+                                   *this)) {
+  impl_->start(target->options.connect_timeout);
 }
 
 Link::~Link() { impl_->close(); }
 
 // NOLINTNEXTLINE(bugprone-exception-escape)
-void Link::submit(Command& command, bool asking) noexcept { impl_->submit(command, asking); }
+void Link::submit(Command& command, Time now, bool asking) noexcept {
+  impl_->submit(command, now, asking);
+}
 bool Link::ready() const noexcept { return impl_->machine().is_ready(); }
 std::size_t Link::pending() const noexcept { return impl_->machine().pending(); }
 const ServerAddress& Link::address() const noexcept { return impl_->address(); }

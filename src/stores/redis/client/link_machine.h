@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "stores/redis/client/command.h"
+#include "stores/redis/client/event_loop.h"
 #include "stores/redis/client/handshake.h"
 #include "stores/redis/client/pipeline.h"
 #include "stores/redis/client/reply_reader.h"
@@ -28,7 +29,6 @@ namespace sluice::redis {
 // per command once its buffers have grown.
 class LinkMachine {
  public:
-  using Time = std::chrono::steady_clock::time_point;
   using Duration = std::chrono::steady_clock::duration;
 
   struct Options {

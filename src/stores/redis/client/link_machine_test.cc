@@ -69,7 +69,7 @@ class LinkMachineTest : public testing::Test {
   }
   // Moves the time, and runs the timer whenever it is due.
   std::string wait(LinkMachine::Duration time) {
-    const LinkMachine::Time end = now + time;
+    const Time end = now + time;
     std::string out;
     while (machine.wake_at() <= end) {
       now = machine.wake_at();
@@ -85,7 +85,7 @@ class LinkMachineTest : public testing::Test {
     ASSERT_EQ(hears("+OK\r\n"), "ready ");
   }
 
-  LinkMachine::Time now{1h};
+  Time now{1h};
   std::deque<TestCommand> commands;
   LinkMachine machine{options()};
 };
@@ -261,7 +261,7 @@ TEST_F(LinkMachineTest, RefusesCommandsOnceItHasEnded) {
   EXPECT_EQ(refusal, "the connection has ended");
   machine.on_closed("again");
   EXPECT_EQ(actions(), "") << "it ends once";
-  EXPECT_EQ(machine.wake_at(), LinkMachine::Time::max());
+  EXPECT_EQ(machine.wake_at(), Time::max());
 }
 
 TEST_F(LinkMachineTest, EndsWhenTheServerSaysSomethingThatNobodyAskedFor) {

@@ -30,6 +30,7 @@ MasterClient::MasterClient(boost::asio::io_context& loop, std::shared_ptr<const 
                            StoreObserver* observer)
     : loop_(loop),
       target_(std::move(target)),
+      events_(make_asio_event_loop(loop, target_)),
       observer_(observer),
       backoff_(target_->options.first_backoff, target_->options.longest_backoff),
       random_(std::random_device{}()),
@@ -53,8 +54,11 @@ MasterClient::~MasterClient() {
 // --- commands -------------------------------------------------------------------------------
 
 void MasterClient::submit(Command& command) noexcept {
-  command.deadline = Clock::now() + target_->options.deadline;
-  if (link_ != nullptr && (hopeful_ || link_->ready()) && !leaving_) return link_->submit(command);
+  const Time now = events_->now();
+  command.deadline = now + target_->options.deadline;
+  if (link_ != nullptr && (hopeful_ || link_->ready()) && !leaving_) {
+    return link_->submit(command, now);
+  }
   if (link_ == nullptr && hopeful_) return keep_waiting(command);
   add(counters_.pending, std::size_t{1});
   refuse(command, why_);
@@ -122,11 +126,11 @@ void MasterClient::switch_to(const ServerAddress& address, bool hopeful) {
   retire_link();
   stop_timer(retry_timer_);
   hopeful_ = hopeful_ || hopeful;
-  link_ = std::make_unique<Link>(loop_, target_, address, Link::Purpose::kServer,
-                                 static_cast<Link::Owner&>(*this), &counters_);
+  link_ = std::make_unique<Link>(*events_, target_, address, Link::Purpose::kServer,
+                                 static_cast<Link::Owner&>(*this), counters_);
   stop_timer(waiting_timer_);
   add(counters_.pending, ~waiting_.size() + 1);  // the link counts them anew
-  while (!waiting_.empty()) link_->submit(*waiting_.pop_front());
+  while (!waiting_.empty()) link_->submit(*waiting_.pop_front(), events_->now());
 }
 
 void MasterClient::attempt_failed(std::string_view endpoint, std::string_view why) {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "stores/redis/client/asio_event_loop.h"
 #include "stores/redis/client/backoff.h"
 #include "stores/redis/client/client.h"
 #include "stores/redis/client/link.h"
@@ -38,8 +39,8 @@ class MasterClient : public Client, protected Link::Owner {
   RedisStoreStats stats() const noexcept final;
 
  protected:
-  using Timer = boost::asio::basic_waitable_timer<Clock, boost::asio::wait_traits<Clock>,
-                                                  boost::asio::io_context::executor_type>;
+  using AsioTimer = boost::asio::basic_waitable_timer<Clock, boost::asio::wait_traits<Clock>,
+                                                      boost::asio::io_context::executor_type>;
 
   // Begins to find out which server; switch_to() or attempt_failed() must follow, perhaps later.
   virtual void find_server() = 0;
@@ -54,6 +55,7 @@ class MasterClient : public Client, protected Link::Owner {
   bool on_error(Link& link, Command& command, std::string_view error) override;
   void on_script_sent(Link& link, const Script& script) override;
 
+  EventLoop& events() noexcept { return *events_; }
   boost::asio::io_context& loop() noexcept { return loop_; }
   const std::shared_ptr<const Target>& target() const noexcept { return target_; }
   const Link* link() const noexcept { return link_.get(); }
@@ -87,13 +89,14 @@ class MasterClient : public Client, protected Link::Owner {
 
   boost::asio::io_context& loop_;
   std::shared_ptr<const Target> target_;
+  std::unique_ptr<EventLoop> events_;
   StoreObserver* observer_;
   LinkCounters counters_;
   Backoff backoff_;
   std::minstd_rand random_;
-  Timer retry_timer_;
-  Timer waiting_timer_;
-  Timer retired_timer_;
+  AsioTimer retry_timer_;
+  AsioTimer waiting_timer_;
+  AsioTimer retired_timer_;
   Ring<Command*> waiting_;
   bool hopeful_ = true;   // nothing speaks against the attempt that is under way
   bool leaving_ = false;  // the link is to be retired when this turn is over

@@ -69,9 +69,10 @@ class SentinelClient final : public MasterClient {
   Asking asking_{*this};
   Question others_question_{*this, &SentinelClient::on_others};
   Question master_question_{*this, &SentinelClient::on_master};
+  LinkCounters sentinel_counters_;
   std::unique_ptr<Link> sentinel_;
   std::optional<ServerAddress> master_;
-  Timer poll_timer_;
+  AsioTimer poll_timer_;
   bool searching_ = false;  // find_server() has no result yet
   bool asked_ = false;      // the questions are under way
   bool giving_up_ = false;  // pass_on() will come
@@ -92,14 +93,15 @@ void SentinelClient::ask() {
   }
   const RedisOptions& options = target()->options;
   if (sentinel_ == nullptr) {
-    sentinel_ = std::make_unique<Link>(loop(), target(), *address, Link::Purpose::kSentinel,
-                                       static_cast<Link::Owner&>(asking_));
+    sentinel_ = std::make_unique<Link>(events(), target(), *address, Link::Purpose::kSentinel,
+                                       static_cast<Link::Owner&>(asking_), sentinel_counters_);
   }
   asked_ = true;
-  master_question_.deadline = Clock::now() + std::max(options.connect_timeout, options.deadline);
+  const Time now = events().now();
+  master_question_.deadline = now + std::max(options.connect_timeout, options.deadline);
   others_question_.deadline = master_question_.deadline;
-  sentinel_->submit(others_question_);  // first, so that it has ended when the other has
-  sentinel_->submit(master_question_);
+  sentinel_->submit(others_question_, now);  // first, so that it has ended when the other has
+  sentinel_->submit(master_question_, now);
 }
 
 void SentinelClient::on_others(const Answer& answer) {

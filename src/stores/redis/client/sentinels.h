@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "stores/redis/client/link.h"
+#include "stores/redis/client/server_address.h"
 
 namespace sluice::redis {
 

@@ -3,6 +3,7 @@
 #include <netinet/tcp.h>
 
 #include <boost/asio/connect.hpp>
+#include <boost/asio/defer.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/ssl/error.hpp>
@@ -14,7 +15,6 @@ namespace {
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
-using Clock = std::chrono::steady_clock;
 
 // A peer that vanished is noticed on an idle connection after 15 + 3 * 5 seconds.
 constexpr int kKeepaliveIdle = 15;
@@ -28,16 +28,17 @@ using KeepProbes = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPCNT
 }  // namespace
 
 Socket::Socket(asio::io_context& loop, std::shared_ptr<const Target> target,
-               const ServerAddress& address, User& user)
+               const ServerAddress& address, User& user, const Clock& clock)
     : target_(std::move(target)),
       address_(address),
       user_(&user),
+      clock_(clock),
       plain_(loop),
       resolver_(loop),
-      timer_(loop) {}
+      timer_(loop, [this] { end_attempt(); }) {}
 
 void Socket::connect(std::chrono::milliseconds timeout) {
-  connect_by_ = Clock::now() + timeout;
+  connect_by_ = now() + timeout;
   if (find_endpoints()) {
     asio::post(plain_.get_executor(), [self = shared_from_this()] { self->try_next(); });
   } else {
@@ -70,18 +71,18 @@ void Socket::look_up() {
 
 // Each address has an equal share of the time that is left.
 void Socket::limit_attempt(std::size_t attempts_left) {
-  const auto now = Clock::now();
-  const auto left = std::max(connect_by_ - now, Clock::duration::zero());
+  const Time start = now();
+  const auto left = std::max(connect_by_ - start, Time::duration::zero());
   timed_out_ = false;
-  timer_.expires_at(now + left / static_cast<int>(attempts_left));
-  timer_.async_wait([self = shared_from_this()](const Error& error) {
-    if (error || self->user_ == nullptr || self->connected_) return;
-    self->timed_out_ = true;
-    Error ignored;
-    self->resolver_.cancel();
-    self->plain_.close(ignored);
-    if (self->endpoints_.empty()) self->fail("the name cannot be looked up in time");
-  });
+  timer_.set(start + left / static_cast<int>(attempts_left));
+}
+
+void Socket::end_attempt() {
+  timed_out_ = true;
+  Error ignored;
+  resolver_.cancel();
+  plain_.close(ignored);
+  if (endpoints_.empty()) fail("the name cannot be looked up in time");
 }
 
 void Socket::try_next() {
@@ -139,8 +140,9 @@ void Socket::begin_tls() {
 
 void Socket::connected() {
   connected_ = true;
-  timer_.cancel();
+  timer_.stop();
   user_->on_connected();
+  if (user_ != nullptr) read();
 }
 
 void Socket::close() noexcept {
@@ -148,8 +150,8 @@ void Socket::close() noexcept {
   user_ = nullptr;
   try {
     Error ignored;
+    timer_.stop();
     resolver_.cancel();
-    timer_.cancel();
     plain_.close(ignored);
   } catch (...) {  // NOLINT(bugprone-empty-catch): says that it may throw, and does not
   }
@@ -179,7 +181,7 @@ void Socket::read() {
           self->on_read(error, bytes);
         });
   } else {
-    // Waiting first: a read at once would find nothing, as the answers have yet to be made.
+    // Waits first: the server has not answered yet, so that an immediate read would find nothing.
     plain_.async_wait(Plain::wait_read, [self](const Error& error) { self->on_readable(error); });
   }
 }
@@ -201,17 +203,28 @@ void Socket::on_read(const Error& error, std::size_t bytes) {
   if (user_ != nullptr) read();
 }
 
-void Socket::write(std::string_view bytes) {
-  output_ = bytes;
-  writing_ = !bytes.empty();
+void Socket::flush() {
+  flush_again_ = writing_;
+  if (flush_is_coming_ || writing_ || !connected_) return;
+  flush_is_coming_ = true;
+  asio::defer(plain_.get_executor(), [self = shared_from_this()] {
+    self->flush_is_coming_ = false;
+    self->write_next();
+  });
+}
+
+void Socket::write_next() {
+  if (user_ == nullptr) return;
+  user_->take_output(buffer_);
+  output_ = buffer_;
+  writing_ = !output_.empty();
   if (writing_) write_some();
 }
 
 void Socket::write_some() {
   auto self = shared_from_this();
-  if (broken_output_) return;
   if (tls_) {
-    // Handed over as a whole: how much of it has left is TLS's secret.
+    // Counts as accepted as a whole: TLS does not say how much of it has left.
     user_->on_output(output_.size());
     asio::async_write(
         *tls_, asio::buffer(output_.data(), output_.size()),
@@ -232,15 +245,14 @@ void Socket::write_some() {
 
 void Socket::on_written(const Error& error, std::size_t bytes) {
   if (user_ == nullptr) return;
-  if (error) {
-    // Why is better learnt by reading: a server that refuses a connection says so, then closes it.
-    broken_output_ = true;
-    return;
-  }
+  // Reading finds the reason: a server that refuses a connection says so, then closes it.
+  if (error) return;
   output_.remove_prefix(bytes);
   writing_ = !output_.empty();
   user_->on_output(tls_ ? 0 : bytes);
-  if (user_ != nullptr && writing_) write_some();
+  if (user_ == nullptr) return;
+  if (writing_) return write_some();
+  if (flush_again_) flush();
 }
 
 }  // namespace sluice::redis

@@ -4,8 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "sluice/expected.h"
 #include "sluice/redis_store.h"
-#include "stores/redis/client/link.h"
+#include "stores/redis/client/server_address.h"
 
 namespace boost::asio::ssl {
 class context;
@@ -25,5 +26,8 @@ struct Target {
   std::shared_ptr<boost::asio::ssl::context> tls;  // null: plain
   std::string shown;  // the URL without passwords, for logs and status pages
 };
+
+// Checks the options. Errors: what is wrong, and what would be right.
+Expected<std::shared_ptr<const Target>> make_target(const RedisOptions& options);
 
 }  // namespace sluice::redis

@@ -30,6 +30,7 @@ ClusterClient::ClusterClient(boost::asio::io_context& loop, std::shared_ptr<cons
                              StoreObserver* observer)
     : loop_(loop),
       target_(std::move(target)),
+      events_(make_asio_event_loop(loop, target_)),
       observer_(observer),
       random_(std::random_device()()),
       topology_(target_->servers, topology_options(target_->options), [this] { return random_(); }),
@@ -149,7 +150,7 @@ Node& ClusterClient::node_at(const ServerAddress& address) {
     if (node->address() == address) return *node;
   }
   nodes_.push_back(std::make_unique<Node>(
-      Node::Parts{loop_, target_, counters_, *this, [this] { return random_(); }}, address));
+      Node::Parts{*events_, target_, counters_, *this, [this] { return random_(); }}, address));
   arm(Clock::now() + kKeptUnused);
   return *nodes_.back();
 }

@@ -39,8 +39,8 @@ class ClusterClient final : public Client, private Node::Owner {
  private:
   using Clock = std::chrono::steady_clock;
   using Time = Clock::time_point;
-  using Timer = boost::asio::basic_waitable_timer<Clock, boost::asio::wait_traits<Clock>,
-                                                  boost::asio::io_context::executor_type>;
+  using AsioTimer = boost::asio::basic_waitable_timer<Clock, boost::asio::wait_traits<Clock>,
+                                                      boost::asio::io_context::executor_type>;
 
   // CLUSTER SLOTS on its way to one server.
   struct Question final : public Command {
@@ -83,6 +83,7 @@ class ClusterClient final : public Client, private Node::Owner {
 
   boost::asio::io_context& loop_;
   std::shared_ptr<const Target> target_;
+  std::unique_ptr<EventLoop> events_;
   StoreObserver* observer_;
   std::mt19937_64 random_;
   bool is_closing_ = false;
@@ -101,7 +102,7 @@ class ClusterClient final : public Client, private Node::Owner {
   Parked paused_;   // until they are sent again
   std::string why_ = "not connected yet";
 
-  Timer timer_;
+  AsioTimer timer_;
   Time armed_ = Time::max();
   // The timer's handler may be on its way when this is destroyed.
   std::shared_ptr<ClusterClient*> self_;

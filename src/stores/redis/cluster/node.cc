@@ -16,7 +16,7 @@ bool Node::submit(Command& command, Kind kind, Time now) {
   if (!link_ && (kind == Kind::kUrgent || reconnect_.is_due(now))) make_link();
   const bool is_refused = !link_ || (reconnect_.is_failing() && kind != Kind::kUrgent);
   if (is_refused && !is_ready()) return false;
-  link_->submit(command, kind == Kind::kAsking);
+  link_->submit(command, now, kind == Kind::kAsking);
   return true;
 }
 
@@ -27,17 +27,17 @@ void Node::connect(Time now) {
 void Node::make_link() {
   reconnect_.connecting();
   link_ = std::make_unique<Link>(parts_.loop, parts_.target, address_, Link::Purpose::kServer,
-                                 static_cast<Link::Owner&>(*this), &parts_.counters);
+                                 static_cast<Link::Owner&>(*this), parts_.counters);
 }
 
 void Node::on_ready(Link&) {
-  reconnect_.ready(std::chrono::steady_clock::now());
+  reconnect_.ready(parts_.loop.now());
   parts_.owner.on_ready(*this);
 }
 
 void Node::on_ended(Link&, std::string_view why, bool was_ready) {
   why_ = address_.to_string() + ": " + std::string(why);  // before the link, whose text it may be
-  reconnect_.ended(std::chrono::steady_clock::now());
+  reconnect_.ended(parts_.loop.now());
   link_.reset();
   parts_.owner.on_ended(*this, why_, was_ready);
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "stores/redis/client/asio_event_loop.h"
 #include "stores/redis/client/link.h"
 #include "stores/redis/cluster/reconnect.h"
 
@@ -29,7 +30,7 @@ class Node final : private Link::Owner {
     virtual void on_script_sent(Node& node, const Script& script) = 0;
   };
   struct Parts {
-    boost::asio::io_context& loop;
+    EventLoop& loop;
     std::shared_ptr<const Target> target;
     LinkCounters& counters;
     Owner& owner;

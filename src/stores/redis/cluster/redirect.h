@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "stores/redis/client/link.h"
+#include "stores/redis/client/server_address.h"
 
 namespace sluice::redis {
 

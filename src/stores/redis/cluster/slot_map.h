@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "sluice/expected.h"
-#include "stores/redis/client/link.h"
+#include "stores/redis/client/server_address.h"
 
 struct redisReply;
 
