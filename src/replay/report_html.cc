@@ -28,7 +28,7 @@ class Page {
       overview();
       for (std::size_t i = 0; i < report_.tally.rules.size(); ++i) rule(i);
     }
-    out_ += "<footer>Times are UTC. Decided by sluice at the log's own instants in " +
+    out_ += "<footer>Times are UTC. Sluice decided the requests at the times in the log, in " +
             grouped(static_cast<std::uint64_t>(report_.elapsed.count())) + " ms.</footer>\n";
     out_ += "</main>\n<script>" + std::string(kPageScript) + "</script>\n</body>\n</html>\n";
     return std::move(out_);
@@ -71,11 +71,11 @@ class Page {
     const Tally& tally = report_.tally;
     out_ += "<dl class=\"numbers\">\n";
     number("Requests", tally.requests,
-           report_.late == 0 ? "in order" : grouped(report_.late) + " late");
+           report_.late == 0 ? "in order" : grouped(report_.late) + " out of order");
     number("Allowed", report_.allowed(), percent(report_.allowed(), tally.requests));
     number("Denied", tally.denied, percent(tally.denied, tally.requests), tally.denied > 0);
     number("Unmatched", tally.unmatched, "no rule; allowed");
-    if (report_.skipped > 0) number("Skipped", report_.skipped, "lines that are no requests");
+    if (report_.skipped > 0) number("Skipped", report_.skipped, "not access log lines");
     out_ += "</dl>\n";
   }
 
@@ -83,22 +83,22 @@ class Page {
 
   void cautions() {
     if (report_.evictions > 0) {
-      caution("These results are approximate: " + plural(report_.evictions, "live counter") +
-              " were lost to <code>--max-keys</code>. Raise it.");
+      caution("These results are approximate: " + plural(report_.evictions, "counter") +
+              " in use were evicted. Raise <code>--max-keys</code>.");
     } else if (report_.approximate()) {
-      caution(
-          "The numbers of keys are lower bounds: there were more than <code>--max-keys</code>.");
+      caution("The numbers of keys are lower bounds. Raise <code>--max-keys</code>.");
     }
     if (report_.tally.undecided > 0) {
       caution(plural(report_.tally.undecided, "request") +
-              " could not be counted for want of memory; the failure policy decided them.");
+              " could not be counted because memory ran out; the failure policy decided them.");
     }
-    if (report_.failed) caution("Not all logs could be read. This is what was read.");
+    if (report_.failed)
+      caution("Some logs could not be read to the end. The report covers what was read.");
     if (report_.tally.requests == 0) caution("There was no request to decide.");
   }
 
   void legend(const std::string& denied_name) {
-    out_ += "<ul class=\"legend\"><li><i class=\"a\"></i>let through</li><li><i class=\"d\"></i>" +
+    out_ += "<ul class=\"legend\"><li><i class=\"a\"></i>allowed</li><li><i class=\"d\"></i>" +
             denied_name + "</li><li>requests in steps of " + duration_text(series_.width()) +
             "</li></ul>\n";
   }
@@ -110,7 +110,7 @@ class Page {
     Chart chart{series_, Tally::kRequests, Tally::kDenied, "all", "All requests over time"};
     out_ += chart_html(chart);
     if (report_.tally.denied > 0) {
-      out_ += "<h3>Denied, at a scale of their own</h3>\n";
+      out_ += "<h3>Denied requests, on their own scale</h3>\n";
       chart.id = "denials";
       chart.title = "Denied requests over time";
       chart.denied_only = chart.low = true;
@@ -118,9 +118,9 @@ class Page {
     }
     out_ +=
         "</section>\n<section aria-labelledby=\"cost\">\n"
-        "<h2 id=\"cost\">What each limit cost</h2>\n";
+        "<h2 id=\"cost\">Results of each limit</h2>\n";
     open_table("Each limit of each rule",
-               {"Limit", "Asked", "Denied", "Share", "Keys", "Keys denied"});
+               {"Limit", "Requests", "Denied", "Share", "Keys", "Keys denied"});
     for (const RuleTally& rule : report_.tally.rules) {
       for (const LimitTally& limit : rule.limits) overview_row(rule, limit);
     }
@@ -130,7 +130,7 @@ class Page {
 
   void overview_row(const RuleTally& rule, const LimitTally& limit) {
     out_ += "<tr><th scope=\"row\"><strong>" + html_text(full_name(*rule.rule, *limit.limit)) +
-            "</strong>" + trial_badge(*rule.rule) + "<br><span class=\"soft\">" +
+            "</strong>" + shadow_badge(*rule.rule) + "<br><span class=\"soft\">" +
             html_text(limit_text(limit.limit->limit)) + "</span></th>";
     cell(grouped(limit.requests));
     cell(grouped(limit.denied));
@@ -140,7 +140,7 @@ class Page {
     out_ += "</tr>\n";
   }
 
-  // "rule / limit"; a limit without a name is called after its rule already.
+  // "rule / limit". The default name of a limit already contains the name of its rule.
   static std::string full_name(const Rule& rule, const RuleLimit& limit) {
     return limit.name.starts_with(rule.name + "/") ? limit.name : rule.name + " / " + limit.name;
   }
@@ -149,21 +149,21 @@ class Page {
     return (keys.overflowed() ? "≥ " : "") + grouped(keys.keys());
   }
 
-  static std::string trial_badge(const Rule& rule) {
-    return rule.mode == RuleMode::kShadow ? "<span class=\"badge\">on trial</span>" : "";
+  static std::string shadow_badge(const Rule& rule) {
+    return rule.mode == RuleMode::kShadow ? "<span class=\"badge\">shadow mode</span>" : "";
   }
 
   void rule(std::size_t index) {
     const RuleTally& rule = report_.tally.rules[index];
-    const bool trial = rule.rule->mode == RuleMode::kShadow;
+    const bool shadow = rule.rule->mode == RuleMode::kShadow;
     const std::string id = "rule-" + std::to_string(index);
-    const std::string denied_name = trial ? "would be denied" : "denied";
+    const std::string denied_name = shadow ? "would be denied" : "denied";
     out_ += "<section aria-labelledby=\"" + id + "\">\n<h2 id=\"" + id + "\">Rule " +
-            html_text(rule.rule->name) + trial_badge(*rule.rule) +
+            html_text(rule.rule->name) + shadow_badge(*rule.rule) +
             "</h2>\n<p class=\"soft\">Matched " + plural(rule.matched, "request") + " (" +
             percent(rule.matched, report_.tally.requests) + "); " + grouped(rule.denied) +
             " of them (" + percent(rule.denied, rule.matched) + ") " +
-            (trial ? "would have been denied, and were let pass" : "were denied") + ".</p>\n";
+            (shadow ? "would have been denied" : "were denied") + ".</p>\n";
     if (rule.matched > 0) {
       legend(denied_name);
       const std::size_t channel = Tally::rule_channel(index);
@@ -184,12 +184,12 @@ class Page {
     out_ += "<h3>Limit " + html_text(limit.limit->name) + "</h3>\n<p class=\"soft small\">" +
             html_text(limit_text(limit.limit->limit)) + "; " +
             (limit.limit->key.empty()
-                 ? "one counter for all"
+                 ? "one counter for all requests"
                  : "a counter for each <code>" + html_text(limit.limit->key) + "</code>") +
             ".</p>\n";
     const auto keys = limit.keys.most_denied(kMostKeys);
     if (keys.empty()) {
-      out_ += "<p class=\"small\">Denied nobody, of " + key_count(limit.keys) + " keys.</p>\n";
+      out_ += "<p class=\"small\">Denied no request; " + key_count(limit.keys) + " keys.</p>\n";
       return;
     }
     open_table(keys.size() < limit.keys.keys_denied()

@@ -118,7 +118,7 @@ TEST(LimitText, NamesTheNumbers) {
             "token_bucket, 1,000 per 1 s, burst 2,000");
   EXPECT_EQ(limit_text(gcra(30).per(60s).burst(15)), "gcra, 30 per 1 min, burst 15");
   EXPECT_EQ(limit_text(fixed_window(5).per(250ms)), "fixed_window, 5 per 250 ms");
-  EXPECT_EQ(limit_text(gcra(0).per(1s)), "gcra, 0 per 1 s, a ban");
+  EXPECT_EQ(limit_text(gcra(0).per(1s)), "gcra, 0 per 1 s, denies every request");
 }
 
 }  // namespace

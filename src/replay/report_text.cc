@@ -14,7 +14,7 @@ constexpr std::size_t kTopDenied = 10;
 constexpr std::size_t kChartColumns = 64;
 constexpr std::size_t kLabelColumns = 35;
 
-// Colours for meaning, none where they are off.
+// Adds terminal colours, unless they are off.
 class Paint {
  public:
   explicit Paint(bool on) : on_(on) {}
@@ -30,7 +30,7 @@ class Paint {
   bool on_;
 };
 
-// One line of bars, each an eighth of a line high or more wherever there is something to show.
+// Returns one bar per value. A value above 0 has a bar of at least an eighth of the line height.
 std::string sparkline(const std::vector<std::uint64_t>& values) {
   constexpr std::array<const char*, 9> kBars = {"·", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   const std::uint64_t most = values.empty() ? 0 : *std::max_element(values.begin(), values.end());
@@ -98,9 +98,9 @@ class TextReport {
     total("unmatched", tally.unmatched,
           pad_left(percent(tally.unmatched, tally.requests), 9) + "  no rule matched; allowed");
     if (report_.skipped > 0)
-      total("skipped", report_.skipped, "lines that are not of an access log");
+      total("skipped", report_.skipped, "lines that are not access log lines");
     if (report_.late > 0)
-      total("late", report_.late, "lines decided at the clock, which never goes back");
+      total("late", report_.late, "out-of-order lines, decided at the latest time read so far");
   }
 
   void chart() {
@@ -113,7 +113,7 @@ class TextReport {
     const std::size_t ends = columns_of(from) + columns_of(to);
     const std::size_t gap = series_.buckets() > ends + 2 ? series_.buckets() - ends : 4;
     line("  " + pad_right("", 12) + paint_.dim(from + std::string(gap, ' ') + to));
-    line("  " + pad_right("", 12) + paint_.dim("a column is " + duration_text(series_.width())));
+    line("  " + pad_right("", 12) + paint_.dim("one column is " + duration_text(series_.width())));
   }
 
   void bars(const std::string& name, std::size_t channel, bool denials) {
@@ -125,27 +125,28 @@ class TextReport {
          (most == 0 ? paint_.dim(line_of_bars)
           : denials ? paint_.red(line_of_bars)
                     : line_of_bars) +
-         "  at most " + grouped(most));
+         "  maximum " + grouped(most));
   }
 
   void rule(std::size_t index) {
     const RuleTally& rule = report_.tally.rules[index];
-    const bool trial = rule.rule->mode == RuleMode::kShadow;
+    const bool shadow = rule.rule->mode == RuleMode::kShadow;
     line("");
     line(paint_.bold("rule " + printable(rule.rule->name)) +
-         (trial ? paint_.yellow("  on trial: it lets pass what it would deny") : ""));
+         (shadow ? paint_.yellow("  shadow mode: it denies no request") : ""));
     if (rule.matched == 0) return line("  matched no request");
     total("matched", rule.matched,
           pad_left(percent(rule.matched, report_.tally.requests), 9) + "  of all requests");
     const std::string share = pad_left(percent(rule.denied, rule.matched), 9);
-    total(trial ? "would deny" : "denied", rule.denied,
-          (rule.denied > 0 ? paint_.red(share) : share) + "  of those");
+    total(shadow ? "would deny" : "denied", rule.denied,
+          (rule.denied > 0 ? paint_.red(share) : share) + "  of matched requests");
     if (rule.denied > 0) bars("when", Tally::rule_channel(index) + 1, true);
     for (const LimitTally& each : rule.limits) limit(each);
   }
 
   void limit(const LimitTally& limit) {
-    const std::string key = limit.limit->key.empty() ? "one counter for all" : limit.limit->key;
+    const std::string key =
+        limit.limit->key.empty() ? "one counter for all requests" : limit.limit->key;
     line("");
     line("  limit " + paint_.bold(printable(limit.limit->name)) + "  " +
          limit_text(limit.limit->limit) + "; " + printable(key));
@@ -172,7 +173,7 @@ class TextReport {
     }
   }
 
-  // The first denial and the last: with the time where both are of one day.
+  // The times of the first and last denial. Without hours if they are on different days.
   static std::string when(const DeniedKey& key) {
     std::string first = plain_time(key.first).substr(0, 16);
     const std::string last = plain_time(key.last).substr(0, 16);
@@ -186,15 +187,17 @@ class TextReport {
     if (report_.approximate() || report_.tally.undecided > 0 || report_.failed) line("");
     if (report_.evictions > 0) {
       caution("results are approximate: " + grouped(report_.evictions) +
-              " live counters were lost to --max-keys; raise it");
+              " counters in use were evicted; raise --max-keys");
     } else if (report_.approximate()) {
-      caution("numbers of keys are lower bounds: there were more than --max-keys; raise it");
+      caution("numbers of keys are lower bounds; raise --max-keys");
     }
     if (report_.tally.undecided > 0) {
-      caution(grouped(report_.tally.undecided) +
-              " requests could not be counted for want of memory; the failure policy decided them");
+      caution(
+          grouped(report_.tally.undecided) +
+          " requests could not be counted because memory ran out; the failure policy decided them");
     }
-    if (report_.failed) caution("not all logs could be read; this is what was read");
+    if (report_.failed)
+      caution("some logs could not be read to the end; the report covers what was read");
   }
 
   const ReplayReport& report_;
@@ -204,7 +207,7 @@ class TextReport {
 };
 
 std::string options_text(const Limit& limit) {
-  if (limit.limit() == 0) return ", a ban";
+  if (limit.limit() == 0) return ", denies every request";
   const LimitSpec spec = core::spec_of(limit);
   const bool has_default_burst = limit.capacity() == limit.limit() && spec.burst == spec.limit;
   if (spec.burst && !has_default_burst) return ", burst " + grouped(*spec.burst);

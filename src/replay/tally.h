@@ -81,7 +81,7 @@ struct LimitTally {
 struct RuleTally {
   const Rule* rule = nullptr;
   std::uint64_t matched = 0;
-  std::uint64_t denied = 0;  // by this rule; on trial: would have been
+  std::uint64_t denied = 0;  // by this rule; in shadow mode: would have been denied
   std::vector<LimitTally> limits;
 };
 
