@@ -8,7 +8,7 @@ namespace sluice::cli {
 
 void add_commands(CLI::App& app, int& status) {
   CLI::App* command =
-      app.add_subcommand("commands", "Prints what clients of Redis can ask: docs/commands.md");
+      app.add_subcommand("commands", "Prints the commands for Redis clients, docs/commands.md");
   command->callback([&status] {
     std::cout << server::resp::commands_page() << std::flush;
     status = std::cout ? 0 : 1;

@@ -23,7 +23,7 @@ Expected<std::string, std::vector<RuleError>> check(std::string_view text,
 
 void add_config(CLI::App& app, int& status) {
   add_file_commands(
-      *app.add_subcommand("config", "Checks and explains configuration files of the server"),
+      *app.add_subcommand("config", "Checks and documents configuration files of the server"),
       status,
       {.files = "configuration files",
        .guide_file = "docs/config.md",

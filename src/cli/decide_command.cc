@@ -24,33 +24,30 @@ constexpr std::size_t kMaxKeys = std::size_t{1} << 24;
 constexpr std::size_t kMaxLogBytes = std::size_t{1} << 30;
 
 constexpr const char* kHelp =
-    "Reads one request a line from stdin, writes one decision a line to stdout, in JSON. Instants\n"
-    "are stated, in microseconds since the epoch, so that the same input always gives the same\n"
-    "output.\n"
-    "\n"
-    "  {\"at_us\":0,\"charges\":[{\"key\":\"u1\",\"cost\":1,\"limit\":\n"
-    "      {\"algorithm\":\"token_bucket\",\"limit\":10,\"per\":\"1s\",\"burst\":20}}]}\n"
-    "  {\"outcome\":\"allowed\",\"reason\":\"ok\",\"limits\":\n"
-    "      [{\"limit\":20,\"remaining\":19,\"reset_after_us\":100000}]}\n"
-    "\n"
-    "verb: take (default), peek, refund, reset. cost: default 1. limit: algorithm, limit, per, "
-    "and\n"
-    "where they apply burst, align, slices, weighting, mode, refill. All charges of a line are "
-    "taken,\n"
-    "or none. Denied adds retry_after_us, to the line the longest, and to each limit that denied;\n"
-    "it is absent when reason is never. A queueing leaky_bucket adds delay_us.\n"
-    "\n"
-    "A line that is not valid, or that the store could not decide, gets "
-    "{\"error\":\"...\",\"line\":n} in\n"
-    "its place, and the exit status is 1 at the end.\n"
-    "\n"
-    "Without --store the counters are kept in memory. In Redis they are kept as a server keeps "
-    "them,\n"
-    "for 24 hours, under --prefix: give one of its own to what is but tried out.\n"
-    "  sluice decide --store redis://127.0.0.1:6379 --prefix trial: < requests.jsonl";
+    R"(Reads one request per line from stdin and writes one decision per line to stdout, in JSON.
+Each request contains an explicit timestamp, in microseconds since the epoch, so the same input
+always gives the same output.
 
-// Reads up to and over a line break. False at the end of the input; a line over the bound is cut
-// and read to its end.
+  {"at_us":0,"charges":[{"key":"u1","cost":1,"limit":
+      {"algorithm":"token_bucket","limit":10,"per":"1s","burst":20}}]}
+  {"outcome":"allowed","reason":"ok","limits":
+      [{"limit":20,"remaining":19,"reset_after_us":100000}]}
+
+verb: take (default), peek, refund, reset. cost: default 1. limit: algorithm, limit, per, and the
+options of the algorithm: burst, align, slices, weighting, mode, refill. Sluice takes all charges
+of a line or none. A denied line and each limit that denied it contain retry_after_us; that of the
+line is the longest. It is absent if the reason is never. A leaky bucket in queue mode adds
+delay_us.
+
+For a line that is not valid, or that the store could not decide, the output is
+{"error":"...","line":n}, and the exit status is 1 at the end.
+
+Without --store the counters are in memory. In Redis they use the format of the server and expire
+after 24 hours. Use a separate --prefix for experiments:
+  sluice decide --store redis://127.0.0.1:6379 --prefix trial: < requests.jsonl)";
+
+// Reads a line and its line break. Truncates a line that is too long. Returns false at the end of
+// the input.
 bool read_line(std::istream& in, std::string& line, bool& too_long) {
   line.clear();
   too_long = false;
@@ -73,14 +70,14 @@ int decide(std::istream& in, std::ostream& out, DecisionFilter& filter) {
   bool too_long = false;
   while (out && read_line(in, line, too_long)) {
     out << (too_long ? filter.refuse_long_line() : filter.answer(line)) << '\n';
-    // Whoever waits for this answer before asking the next question gets it.
+    // Flushes if no input is waiting: the caller may wait for this decision.
     if (in.rdbuf()->in_avail() <= 0) out.flush();
   }
   out.flush();
   return filter.had_errors() ? kFailed : 0;
 }
 
-// Remembers why the store failed last.
+// Records the reason of the latest store failure.
 class Reasons final : public StoreObserver {
  public:
   void on(const StoreEvent& event) noexcept override {
@@ -88,7 +85,7 @@ class Reasons final : public StoreObserver {
     const std::lock_guard lock(mutex_);
     why_ = event.why;
   }
-  // And forgets it.
+  // Returns the reason and clears it.
   std::string take() {
     const std::lock_guard lock(mutex_);
     return std::exchange(why_, {});
@@ -113,13 +110,13 @@ int decide_in_memory() {
 int decide_in_redis(const server::Config& config) {
   auto options = redis_options_of(config);
   if (!options) return fail(options.error());
-  // A file that is read wants answers rather than haste.
+  // For a batch of requests, a decision matters more than a short deadline.
   options->deadline = std::max(options->deadline, kPatience);
   Reasons reasons;
   const auto store = RedisStore::open(*options, &reasons);
   if (!store) return fail({store.error(), kUsage});
   if (const auto ready = (*store)->wait_until_ready(kPatience); !ready) {
-    return fail({"the store cannot be asked: " + ready.error(), kFailed});
+    return fail({"the store is not available: " + ready.error(), kFailed});
   }
   DecisionFilter filter(**store, [&] { return reasons.take(); });
   return decide(std::cin, std::cout, filter);
@@ -136,7 +133,7 @@ int decide_with(const StoreFlags& flags) {
 
 void add_decide(CLI::App& app, int& status) {
   CLI::App* const command =
-      app.add_subcommand("decide", "Decides requests from stdin at the instants they state");
+      app.add_subcommand("decide", "Decides requests from stdin at explicit timestamps");
   const auto flags = add_store_flags(*command);
   command->footer(kHelp);
   command->callback([flags, &status] { status = decide_with(*flags); });

@@ -13,14 +13,14 @@ using Errors = std::vector<RuleError>;
 
 Expected<std::string, Errors> read(const std::string& file) {
   if (file != "-") return rules::read_file(file);
-  // One byte more than is allowed, so that it shows.
+  // Reads one byte more than the maximum, so that the check reports a file that is too long.
   std::string text(rules::kMaxFileBytes + 1, '\0');
   std::cin.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(std::cin.gcount()));
   return text;
 }
 
-// Whether the file is right; says so, or what is wrong with it.
+// Prints that the file is valid, or its errors. Returns whether it is valid.
 bool check(const std::string& file, const FileKind& kind) {
   auto result = read(file);
   if (result) result = kind.check(*result, file);
@@ -33,10 +33,10 @@ bool check(const std::string& file, const FileKind& kind) {
 }
 
 void add_check(CLI::App& app, int& status, const FileKind& kind) {
-  CLI::App* command = app.add_subcommand(
-      "check", "Says whether " + kind.files + " are right, or all that is wrong");
+  CLI::App* command =
+      app.add_subcommand("check", "Checks " + kind.files + " and prints every error");
   auto files = std::make_shared<std::vector<std::string>>();
-  command->add_option("FILE", *files, "The files; - is the standard input")->required();
+  command->add_option("FILE", *files, "The files; - is standard input")->required();
   command->callback([files, kind, &status] {
     status = 0;
     for (const std::string& file : *files) {
@@ -58,7 +58,7 @@ void add_print(CLI::App& app, int& status, const std::string& name, const std::s
 void add_file_commands(CLI::App& command, int& status, const FileKind& kind) {
   command.require_subcommand(1);
   add_check(command, status, kind);
-  add_print(command, status, "schema", "Prints the JSON Schema of " + kind.files + ", for editors",
+  add_print(command, status, "schema", "Prints a JSON Schema of " + kind.files + " for editors",
             kind.schema);
   add_print(command, status, "docs", "Prints the manual of " + kind.files + ", " + kind.guide_file,
             kind.guide);

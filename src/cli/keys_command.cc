@@ -17,22 +17,21 @@ namespace sluice::cli {
 namespace {
 
 constexpr const char* kHelp =
-    "Prints what the counters in Redis hold, a line each: the algorithm, the key as the rules "
-    "spell "
-    "it\n(docs/rules.md), what was counted, and when Redis forgets it. What lies there and is no "
-    "counter is\nnamed as such. The limits are not in Redis, so what is left of them is not said.\n"
-    "\n"
-    "PATTERN is of keys, with `*`, `?` and `[a-z]`, and `\\` before these where they are meant. A "
-    "key\nwithout any of them is shown in full. Keys are found by SCAN, which does not hold up the "
-    "server;\nthose that come and go meanwhile may be missed.\n"
-    "\n"
-    "Exit status: 0 they were printed; 1 the store could not be asked, or there is no such key; 2 "
-    "usage.\n"
-    "\n"
-    "Examples:\n"
-    "  sluice keys --store redis://127.0.0.1:6379\n"
-    "  sluice keys --store redis://127.0.0.1:6379 'shop|login|*'\n"
-    "  sluice keys --config /etc/sluice/sluice.yaml --json 'shop|order|user|*'";
+    R"(Prints one line per counter in Redis: the algorithm, the key as written in rules
+(docs/rules.md), the units counted, and the time until Redis deletes the counter. Values that are
+not counters are marked as foreign. Redis does not contain the limits, so the output cannot say
+what remains.
+
+PATTERN matches keys. It may contain `*`, `?` and `[a-z]`; write `\` before these characters to
+match them literally. A key without wildcards is shown with all details. The command finds keys
+with SCAN, which does not block the server. It may miss keys that are created or deleted meanwhile.
+
+Exit status: 0 success; 1 the store is not available, or the key does not exist; 2 wrong usage.
+
+Examples:
+  sluice keys --store redis://127.0.0.1:6379
+  sluice keys --store redis://127.0.0.1:6379 'shop|login|*'
+  sluice keys --config /etc/sluice/sluice.yaml --json 'shop|order|user|*')";
 
 struct Flags {
   std::shared_ptr<StoreFlags> store;
@@ -41,7 +40,7 @@ struct Flags {
   bool json = false;
 };
 
-// With `\xNN` for bytes that could disturb a terminal.
+// Replaces bytes that could disturb a terminal by `\xNN`.
 std::string printable(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string out;
@@ -56,7 +55,7 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-// As people say it, in the two largest units: "23h 59m", "1s 200ms".
+// Formats a duration in its two largest units: "23h 59m", "1s 200ms".
 std::string duration(std::int64_t ms) {
   constexpr std::array<std::pair<std::int64_t, const char*>, 5> kUnits{
       {{86'400'000, "d"}, {3'600'000, "h"}, {60'000, "m"}, {1'000, "s"}, {1, "ms"}}};
@@ -154,7 +153,7 @@ Expected<int, Failed> list(const Flags& flags) {
     std::cerr << "sluice: keys: there are more than " << flags.most << "; --most N shows more\n";
   }
   if (!any && whole)
-    return Unexpected{Failed{"there is no counter of that key in " + (*session)->shown()}};
+    return Unexpected{Failed{"there is no counter with this key in " + (*session)->shown()}};
   return 0;
 }
 
@@ -168,13 +167,13 @@ int run_list(const Flags& flags) {
 }  // namespace
 
 void add_keys(CLI::App& app, int& status) {
-  CLI::App* const command = app.add_subcommand("keys", "Prints what the counters in Redis hold");
+  CLI::App* const command = app.add_subcommand("keys", "Prints the counters in Redis");
   auto flags = std::make_shared<Flags>();
   flags->store = add_store_flags(*command);
-  command->add_option("PATTERN", flags->pattern, "Of keys; all where there is none");
-  command->add_option("--most", flags->most, "How many at most [1000]")
+  command->add_option("PATTERN", flags->pattern, "A pattern of keys [all keys]");
+  command->add_option("--most", flags->most, "The maximum number of keys [1000]")
       ->check(CLI::Range(1, 100'000'000));
-  command->add_flag("--json", flags->json, "A JSON object a line");
+  command->add_flag("--json", flags->json, "Print one JSON object per line");
   command->footer(kHelp);
   command->callback([flags, &status] { status = run_list(*flags); });
 }

@@ -23,7 +23,7 @@ std::string text_of(const redisReply& reply) {
   return has_text ? std::string(reply.str, reply.len) : std::string();
 }
 
-// A slot of each master of a cluster, by which the client finds it.
+// Returns one slot of each master of a cluster, so that the client can address each master.
 Expected<std::vector<Slot>> slots_of_masters(RedisSession& session) {
   std::vector<Slot> slots;
   std::vector<std::string> masters;
@@ -50,7 +50,7 @@ Expected<std::vector<Slot>> slots_of_masters(RedisSession& session) {
   return slots;
 }
 
-// One after the other: all keys of a server that match.
+// Iterates over the matching keys of one server.
 class Scan {
  public:
   Scan(RedisSession& session, Slot slot, std::string pattern)
@@ -101,11 +101,11 @@ std::optional<Name> read_name(std::string_view redis_key) {
   return std::nullopt;
 }
 
-// What a value says of a counter of that name, or that it is none.
+// Describes the value of a counter with this name, or says that it is not a counter.
 void read_value(const Name& name, const std::string& value, FoundKey& found) {
   if (name.slice) {
     if (value.empty() || value.find_first_not_of("-0123456789") != value.npos) {
-      found.summary = "a text that is no count";
+      found.summary = "a string that is not a count";
       return;
     }
     found.algorithm = name.algorithm;
@@ -115,7 +115,7 @@ void read_value(const Name& name, const std::string& value, FoundKey& found) {
   }
   auto state = redis::read_counter_state(name.algorithm, value);
   if (!state) {
-    found.summary = "a text that is no state of ours";
+    found.summary = "a string that is not a counter state";
     return;
   }
   found.algorithm = name.algorithm;
@@ -125,7 +125,7 @@ void read_value(const Name& name, const std::string& value, FoundKey& found) {
   if (state->forgotten_from) found.forgotten = redis::to_text(*state->forgotten_from);
 }
 
-// Reads the values of some keys, and tells them.
+// Reads the values of keys and reports them.
 class Reader {
  public:
   using Found = std::function<void(const FoundKey&)>;
@@ -158,7 +158,7 @@ class Reader {
       if (number % 3 == 1) one.ttl_ms = reply.integer;
       if (number % 3 == 2 && reply.type == REDIS_REPLY_STRING) one.value = text_of(reply);
     };
-    // Of another type: TYPE says which.
+    // GET fails for a value of another type, which TYPE reports.
     const auto refused = [](std::size_t, std::string_view) {};
     if (auto asked = session_.ask(commands, take, refused); !asked) return asked;
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -180,7 +180,7 @@ class Reader {
     found.ttl_ms = raw.ttl_ms;
     const auto name = read_name(std::string_view(redis_key).substr(query_.prefix.size()));
     if (!name) {
-      found.summary = "a " + raw.type + " under a name that is no counter's";
+      found.summary = "a " + raw.type + " under a key that is not a counter's";
       return found;
     }
     found.tag = name->tag;
@@ -188,7 +188,7 @@ class Reader {
     if (raw.value) {
       read_value(*name, *raw.value, found);
     } else {
-      found.summary = "a " + raw.type + ", and no counter";
+      found.summary = "a " + raw.type + ", not a counter";
     }
     return found;
   }
@@ -198,14 +198,14 @@ class Reader {
   const Found& found_;
 };
 
-// Of at least all keys that are asked for, which their names then say.
+// Returns a pattern that matches at least the requested keys; is_wanted() decides exactly.
 std::string wide_pattern(const KeyQuery& query) {
   std::string pattern = as_glob(query.prefix) + "*";
   const bool is_plain = query.pattern && query.pattern->find_first_of("[\\%}") == std::string::npos;
   return is_plain ? pattern + *query.pattern + "*" : pattern;
 }
 
-// Those of the keys that are asked for and were not seen before.
+// Keeps the requested keys that were not seen before.
 void keep_new(std::vector<std::string>& keys, const Reader& reader,
               std::unordered_set<std::string>& seen) {
   std::erase_if(keys, [&](const std::string& key) {
@@ -227,7 +227,7 @@ std::string decoded(std::string_view text) {
   return out;
 }
 
-// Takes what is behind the last such byte off the end.
+// Removes the part after the last separator from the end. Returns it if it is a number.
 std::optional<std::string_view> take_last(std::string_view& text, char separator) {
   const std::size_t at = text.rfind(separator);
   if (at == text.npos) return std::nullopt;
@@ -274,7 +274,7 @@ Expected<bool> find_keys(RedisSession& session, const KeyQuery& query,
     slots = *std::move(masters);
   }
   Reader reader(session, query, found);
-  std::unordered_set<std::string> seen;  // SCAN may tell a key twice
+  std::unordered_set<std::string> seen;  // SCAN may return a key twice
   std::size_t left = query.most;
   for (const Slot slot : slots) {
     for (Scan scan(session, slot, wide_pattern(query)); !scan.ended();) {

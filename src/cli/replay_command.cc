@@ -25,34 +25,27 @@ constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
 constexpr const char* kHelp =
-    "Requests are decided at the log's own instants: the clock is the running maximum of all\n"
-    "timestamps, and a late line is decided at the clock's instant. Rules see method, path "
-    "(without\n"
-    "query), query.NAME, ip, header.user-agent, header.referer and status. A line that is not one "
-    "of\n"
-    "an access log is counted, the first five of each log are shown on stderr, and it stops "
-    "nothing.\n"
-    "Logs are read one after the other, in any size; .gz is recognised by its content. NO_COLOR\n"
-    "turns colours off.\n"
-    "\n"
-    "JSON: lines = parsed + skipped; parsed = allowed + denied (unmatched requests are allowed, "
-    "and\n"
-    "so are those that only a rule on trial would deny). Within a rule, matched = allowed + "
-    "denied;\n"
-    "for a rule on trial (mode: shadow) denied is what it would have denied. A limit's denied "
-    "counts\n"
-    "the requests that this limit denied; several limits may deny one request. keys are the "
-    "distinct\n"
-    "counters the limit was asked about.\n"
-    "\n"
-    "Exit status: 0 success; 1 a log could not be opened or read to its end (what was read is\n"
-    "reported), or the rules are wrong; 2 usage.\n"
-    "\n"
-    "Examples:\n"
-    "  sluice replay --rules rules.yaml access.log\n"
-    "  sluice replay --rules rules.yaml access.log.2.gz access.log.1 access.log\n"
-    "  sluice replay --rules rules.yaml --html report.html access.log.gz\n"
-    "  zstd -dc access.log.zst | sluice replay --rules rules.yaml --json - | jq .denied";
+    R"(Sluice decides each request at the time in the log. The clock never goes back: an
+out-of-order line is decided at the latest time read so far. Rules can use the attributes method,
+path (without the query), query.NAME, ip, header.user-agent, header.referer and status. Lines
+that are not access log lines are counted and skipped; the first five of each log are printed to
+stderr. Logs of any size are read one after the other. Compressed logs are recognized by their
+content. NO_COLOR turns off colours.
+
+JSON: lines = parsed + skipped; parsed = allowed + denied. Unmatched requests are allowed, and so
+are requests that only a shadow rule would deny. Within a rule, matched = allowed + denied; for a
+shadow rule (mode: shadow), denied counts the requests that it would have denied. The denied of a
+limit counts the requests that this limit denied; several limits may deny one request. keys is the
+number of distinct counters of the limit.
+
+Exit status: 0 success; 1 the rules are wrong, or a log could not be opened or read to its end
+(the report then covers what was read); 2 wrong usage.
+
+Examples:
+  sluice replay --rules rules.yaml access.log
+  sluice replay --rules rules.yaml access.log.2.gz access.log.1 access.log
+  sluice replay --rules rules.yaml --html report.html access.log.gz
+  zstd -dc access.log.zst | sluice replay --rules rules.yaml --json - | jq .denied)";
 
 struct Arguments {
   std::string rules;
@@ -68,7 +61,7 @@ int fail(const std::string& text, int status = kFailed) {
   return status;
 }
 
-// A page must not be written over a log or the rules.
+// Returns whether the page would overwrite a log or the rules.
 bool is_an_input(const Arguments& arguments) {
   std::error_code ignored;
   const auto same = [&](const std::string& input) {
@@ -112,7 +105,7 @@ int report_on(const Arguments& arguments, const replay::ReplayReport& report) {
   if (arguments.json) {
     std::cout << replay::json_report(report);
     if (report.approximate()) {
-      std::cerr << "sluice: results are approximate: more keys than --max-keys; raise it\n";
+      std::cerr << "sluice: results are approximate; raise --max-keys\n";
     }
     return status;
   }
@@ -122,13 +115,14 @@ int report_on(const Arguments& arguments, const replay::ReplayReport& report) {
     return written;
   }
   if (!arguments.quiet)
-    std::cout << "\npage written to " << replay::printable(arguments.html) << "\n";
+    std::cout << "\nwrote the page " << replay::printable(arguments.html) << "\n";
   return status;
 }
 
 int work(const Arguments& arguments) {
   if (!arguments.html.empty() && is_an_input(arguments)) {
-    return fail("--html " + arguments.html + " is one of the inputs; name another file", kUsage);
+    return fail("--html " + arguments.html + " is one of the inputs; expected another file",
+                kUsage);
   }
   const auto rules = RuleSet::load(arguments.rules);
   if (!rules) {
@@ -142,21 +136,22 @@ int work(const Arguments& arguments) {
 
 void add_replay(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand(
-      "replay", "Decides every request of access logs (Common or Combined Log Format) by rules");
+      "replay", "Applies rules to the requests of access logs (Common or Combined Log Format)");
   command->footer(kHelp);
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("--rules", arguments->rules, "The rules, a YAML file")->required();
-  command->add_option("LOG", arguments->logs, "Access logs, plain or .gz, in order; - is stdin")
+  command->add_option("--rules", arguments->rules, "The rules file")->required();
+  command
+      ->add_option("LOG", arguments->logs,
+                   "Access logs, plain or .gz, in order; - is standard input")
       ->required();
   CLI::Option* json = command->add_flag("--json", arguments->json, "Print one JSON object");
   command
       ->add_option("--html", arguments->html,
-                   "Also write a page of charts and tables to this file; it needs no network")
+                   "Also write a page with charts and tables to this file")
       ->excludes(json);
   command
-      ->add_option(
-          "--max-keys", arguments->max_keys,
-          "The most counters kept; past it results are approximate, and the report says so")
+      ->add_option("--max-keys", arguments->max_keys,
+                   "The maximum number of counters; beyond it the results are approximate")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 28))
       ->capture_default_str();
   command->add_flag("--quiet", arguments->quiet, "No progress line on the terminal");

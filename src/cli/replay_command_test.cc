@@ -64,7 +64,7 @@ TEST_F(ReplayCommand, WritesAPageAndTheSummary) {
   const std::string page = files_.path("page.html");
   EXPECT_EQ(run_replay({"--html", page, log_}), 0);
   EXPECT_TRUE(replay::TemporaryFiles::read(page).starts_with("<!DOCTYPE html>"));
-  EXPECT_NE(out_.find("page written to " + page), std::string::npos);
+  EXPECT_NE(out_.find("wrote the page " + page), std::string::npos);
 }
 
 TEST_F(ReplayCommand, FailsWhenThePageCannotBeWritten) {

@@ -27,7 +27,7 @@ Expected<std::string, std::vector<RuleError>> check(std::string_view text,
   return std::to_string(rules->rules().size()) + " rules, " + std::to_string(limits) + " limits";
 }
 
-// Prints Envoy's file as native rules; what they do otherwise goes to standard error.
+// Prints Envoy's file as native rules. Prints differences in behaviour to standard error.
 int convert(const std::string& file) {
   auto text = rules::read_file(file);
   if (text) {
@@ -49,7 +49,7 @@ int convert(const std::string& file) {
 
 void add_convert(CLI::App& command, int& status) {
   CLI::App* app = command.add_subcommand(
-      "convert", "Prints a file of Envoy's rate limit service as rules, as near as they can be");
+      "convert", "Converts a file of Envoy's rate limit service to native rules");
   auto file = std::make_shared<std::string>();
   app->add_option("FILE", *file, "Envoy's file")->required();
   app->callback([file, &status] { status = convert(*file); });
@@ -58,12 +58,13 @@ void add_convert(CLI::App& command, int& status) {
 }  // namespace
 
 void add_rules(CLI::App& app, int& status) {
-  CLI::App& command = *app.add_subcommand("rules", "Checks, explains and publishes files of rules");
+  CLI::App& command =
+      *app.add_subcommand("rules", "Checks, documents, converts and publishes rules files");
   add_push(command, status);
   add_show(command, status);
   add_convert(command, status);
   add_file_commands(command, status,
-                    {.files = "files of rules",
+                    {.files = "rules files",
                      .guide_file = "docs/rules.md",
                      .check = check,
                      .schema = rules::schema::json_schema,

@@ -24,27 +24,26 @@ using server::PublishedRules;
 using server::RulesText;
 
 constexpr const char* kPushHelp =
-    "Checks the files as one set, and puts them in the place of the rules in Redis, all at once. "
-    "Every\nserver with `rules: redis` on that store has them in force within a second. Prints the "
-    "new version.\n"
-    "\n"
-    "Two pushes at once do not lose one silently: the later one fails. --expect fails also where\n"
-    "somebody has pushed since you looked.\n"
-    "\n"
-    "Exit status: 0 they are there; 1 they are wrong, or could not be pushed; 2 usage.\n"
-    "\n"
-    "Examples:\n"
-    "  sluice rules push rules.yaml --store redis://127.0.0.1:6379\n"
-    "  sluice rules push rules.d --config /etc/sluice/sluice.yaml --expect 7";
+    R"(Checks the files as one set and replaces the rules in Redis with them, in one step. Every
+server with `rules: redis` on this store uses them within a second. Prints the new version.
+
+If two pushes happen at the same time, the later one fails. With --expect, a push also fails if
+the version in Redis is another one.
+
+Exit status: 0 pushed; 1 the rules are wrong or could not be pushed; 2 wrong usage.
+
+Examples:
+  sluice rules push rules.yaml --store redis://127.0.0.1:6379
+  sluice rules push rules.d --config /etc/sluice/sluice.yaml --expect 7)";
 
 constexpr const char* kShowHelp =
-    "Prints the rules in Redis: the text of each file, after a line that says which. Right input "
-    "for\n`sluice rules check -` where they are one file.\n"
-    "\n"
-    "Example:\n"
-    "  sluice rules show --store redis://127.0.0.1:6379";
+    R"(Prints the rules in Redis: the text of each file, after a comment with its name. If there
+is one file, the output is valid input for `sluice rules check -`.
 
-// What all of these do, and may fail at.
+Example:
+  sluice rules show --store redis://127.0.0.1:6379)";
+
+// The exit status, or the failure.
 using Result = Expected<int, Failed>;
 
 int finish(const char* command, const Result& result) {
@@ -62,12 +61,12 @@ std::string now_as_text() {
   return text;
 }
 
-// Where rules are in Redis.
+// The location of rules in Redis.
 struct Place {
   std::unique_ptr<RedisSession> session;
   std::string key;
 
-  // Absent where there are none.
+  // Returns nullopt if there are no rules.
   Expected<std::optional<PublishedRules>, Failed> read() const {
     Expected<std::optional<PublishedRules>> found = Unexpected{"no answer"};
     const auto asked =
@@ -97,13 +96,13 @@ struct PushFlags {
   bool dry_run = false;
 };
 
-// The texts of the files, and how much is in them ("2 rules, 3 limits").
+// The texts of the files and a summary ("2 rules, 3 limits").
 struct Checked {
   std::vector<RulesText> texts;
   std::string summary;
 };
 
-// Absent where they are wrong: then all that is wrong has been said.
+// Returns nullopt after printing all errors.
 std::optional<Checked> check(const std::vector<std::string>& paths, const RuleTerms& terms) {
   server::FilesRead read = server::read_files(paths);
   std::vector<RuleText> texts;
@@ -123,7 +122,7 @@ std::string version_of(const std::optional<PublishedRules>& rules) {
   return rules ? "version " + std::to_string(rules->version) : "no rules";
 }
 
-// Whether they were put in the place of `old`.
+// Returns whether the rules replaced those with the id `old`.
 Expected<bool, Failed> put(const Place& place, const PublishedRules& rules, const std::string& old,
                            bool scripting) {
   Expected<bool> pushed = true;
@@ -164,8 +163,8 @@ Result push_to(const Place& place, const PushFlags& flags, Checked checked, bool
   const auto pushed = put(place, *rules, *old ? (*old)->id : "", scripting);
   if (!pushed) return Unexpected{pushed.error()};
   if (!*pushed) {
-    return Unexpected{Failed{place.key + ": somebody else pushed rules meanwhile. Nothing was "
-                                         "pushed; look at theirs (sluice rules show), then push "
+    return Unexpected{Failed{place.key + ": other rules were pushed at the same time. Nothing was "
+                                         "pushed. Check those rules (sluice rules show), then push "
                                          "again"}};
   }
   std::cout << place.key << ": version " << done << '\n';
@@ -210,24 +209,25 @@ Result show(const StoreFlags& flags, const std::string& key) {
 
 void add_push(CLI::App& rules, int& status) {
   CLI::App* const command =
-      rules.add_subcommand("push", "Puts files of rules into Redis, for all servers at once");
+      rules.add_subcommand("push", "Publishes rules files in Redis for all servers");
   auto flags = std::make_shared<PushFlags>();
   flags->store = add_store_flags(*command);
-  command->add_option("FILE", flags->files, "The files, and directories of them")->required();
-  command->add_option("--key", flags->key, "Where the rules are in Redis [PREFIXrules]");
-  command->add_option("--expect", flags->expect, "Only in the place of that version; 0: of none")
+  command->add_option("FILE", flags->files, "Rules files and directories")->required();
+  command->add_option("--key", flags->key, "The key of the rules in Redis [PREFIXrules]");
+  command
+      ->add_option("--expect", flags->expect, "Push only if this version is in Redis; 0: no rules")
       ->type_name("VERSION")
       ->check(CLI::NonNegativeNumber);
-  command->add_flag("--dry-run", flags->dry_run, "Says what would be done, and does not do it");
+  command->add_flag("--dry-run", flags->dry_run, "Print what would change without pushing");
   command->footer(kPushHelp);
   command->callback([flags, &status] { status = finish("push", push(*flags)); });
 }
 
 void add_show(CLI::App& rules, int& status) {
-  CLI::App* const command = rules.add_subcommand("show", "Prints the rules that are in Redis");
+  CLI::App* const command = rules.add_subcommand("show", "Prints the rules in Redis");
   const auto store = add_store_flags(*command);
   auto key = std::make_shared<std::string>();
-  command->add_option("--key", *key, "Where the rules are in Redis [PREFIXrules]");
+  command->add_option("--key", *key, "The key of the rules in Redis [PREFIXrules]");
   command->footer(kShowHelp);
   command->callback([store, key, &status] { status = finish("show", show(*store, *key)); });
 }

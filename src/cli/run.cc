@@ -20,23 +20,24 @@ constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
 constexpr const char* kAbout =
-    "Rate limiting: serves decisions (HTTP, gRPC, RESP), tries rules on yesterday's traffic, "
-    "checks them.";
+    "A rate limiter: serves decisions over HTTP, gRPC and RESP, checks rules, and tries rules on "
+    "access logs.";
 constexpr const char* kExamples =
-    "Exit status: 0 success, 1 the work failed, 2 usage. Data goes to stdout, errors to stderr.\n"
-    "\n"
-    "Examples:\n"
-    "  sluice serve --rules rules.yaml\n"
-    "  sluice rules check rules.yaml\n"
-    "  sluice replay --rules rules.yaml access.log.gz\n"
-    "  sluice replay --rules rules.yaml --html report.html access.log\n"
-    "  sluice decide < requests.jsonl\n"
-    "  sluice keys --store redis://127.0.0.1:6379\n"
-    "\n"
-    "`sluice SUBCOMMAND --help` says everything about one of them.";
+    R"(Exit status: 0 success, 1 the work failed, 2 wrong usage. Data goes to stdout, errors to
+stderr.
 
-// A closed standard stream would hand its number to the next file that is opened, and what is
-// printed would go there. Gives it to /dev/null, the wrong way round, so that writing still fails.
+Examples:
+  sluice serve --rules rules.yaml
+  sluice rules check rules.yaml
+  sluice replay --rules rules.yaml access.log.gz
+  sluice replay --rules rules.yaml --html report.html access.log
+  sluice decide < requests.jsonl
+  sluice keys --store redis://127.0.0.1:6379
+
+`sluice SUBCOMMAND --help` describes one subcommand.)";
+
+// If a standard stream is closed, the next file that is opened gets its number, and the output
+// would go into that file. Opens /dev/null instead, in the wrong mode, so that writing still fails.
 void occupy_closed_streams() {
   constexpr std::array<int, 3> kModes = {O_WRONLY, O_RDONLY, O_RDONLY};
   for (int stream = 0; stream < 3; ++stream) {

@@ -17,24 +17,22 @@ constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
 constexpr const char* kHelp =
-    "ADDR is host:port, [v6]:port or unix:PATH; port 0 picks a free one; off closes a door. The "
-    "first\n"
-    "line on stdout, once every listener accepts, is `ready http=ADDR grpc=ADDR resp=ADDR "
-    "admin=ADDR`\n"
-    "with the real ports. Flags override the configuration file (docs/config.md). Without rules a\n"
-    "small built-in example is in force. docs/envoy.md is about gRPC, docs/commands.md about "
-    "RESP.\n"
-    "\n"
-    "SIGHUP reads the rules, Envoy's files and gRPC's certificate again; files of rules are also "
-    "read\n"
-    "when they change. SIGTERM stops accepting, finishes what was accepted, and exits with 0.\n"
-    "\n"
-    "Exit status: 0 it was told to end; 1 it could not start; 2 usage.\n"
-    "\n"
-    "Examples:\n"
-    "  sluice serve --rules rules.yaml\n"
-    "  sluice serve --config /etc/sluice/sluice.yaml --http 0.0.0.0:8080\n"
-    "  sluice serve --store redis://127.0.0.1:6379 --rules redis";
+    R"(ADDR is host:port, [v6]:port or unix:PATH. Port 0 selects a free port; off closes a
+listener. When all listeners accept connections, the server prints one line to stdout with the
+real ports: `ready http=ADDR grpc=ADDR resp=ADDR admin=ADDR`. Flags override the configuration
+file (docs/config.md). Without rules the server uses a small built-in example. docs/http.md
+describes HTTP, docs/envoy.md gRPC and docs/commands.md RESP.
+
+SIGHUP reloads the rules, Envoy's files, the administration token and the gRPC certificate. The
+server also reloads rules when their files change. On SIGTERM it stops accepting connections,
+finishes open requests and exits with status 0.
+
+Exit status: 0 stopped by a signal; 1 the server could not start; 2 wrong usage.
+
+Examples:
+  sluice serve --rules rules.yaml
+  sluice serve --config /etc/sluice/sluice.yaml --http 0.0.0.0:8080
+  sluice serve --store redis://127.0.0.1:6379 --rules redis)";
 
 struct Flags {
   std::string config;
@@ -65,7 +63,7 @@ void override_with(const Flags& flags, server::Config& config) {
   if (flags.threads > 0) config.threads = flags.threads;
 }
 
-// What is wrong with the flags, or nothing.
+// Returns the first error in the flags, or an empty string.
 std::string find_mistake(const Flags& flags) {
   for (const auto& [name, value] :
        {std::pair("--http", &flags.http), std::pair("--grpc", &flags.grpc),
@@ -96,7 +94,7 @@ int serve(const Flags& flags) {
     config = std::move(*loaded);
   }
   override_with(flags, config);
-  // The URL is not repeated: it may hold a password.
+  // The message does not repeat the URL, because it may contain a password.
   if (const auto wrong = server::find_store_error(config.store, config.redis); !wrong.empty()) {
     return fail("--store: " + wrong, kUsage);
   }
@@ -115,30 +113,31 @@ int serve(const Flags& flags) {
 
 void add_serve(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand(
-      "serve", "Serves decisions over HTTP, gRPC (Envoy) and RESP (clients of Redis)");
+      "serve", "Serves decisions over HTTP, gRPC (Envoy) and RESP (Redis clients)");
   auto flags = std::make_shared<Flags>();
   command->add_option("--config", flags->config, "The configuration file")->type_name("FILE");
   command
       ->add_option("--rules", flags->rules,
-                   "A file of rules, or a directory; may stand again. redis: those of the store")
+                   "A rules file or directory; may be repeated. redis: the rules in the store")
       ->type_name("FILE");
   command
       ->add_option("--envoy", flags->envoy,
-                   "A file of Envoy's rate limit service, or a directory; may stand again")
+                   "A file or directory of Envoy's rate limit service; may be repeated")
       ->type_name("FILE");
-  command->add_option("--http", flags->http, "Where to speak HTTP [127.0.0.1:8080]")
+  command->add_option("--http", flags->http, "The address for HTTP [127.0.0.1:8080]")
       ->type_name("ADDR");
-  command->add_option("--grpc", flags->grpc, "Where to speak gRPC [127.0.0.1:8081]")
+  command->add_option("--grpc", flags->grpc, "The address for gRPC [127.0.0.1:8081]")
       ->type_name("ADDR");
-  command->add_option("--resp", flags->resp, "Where to speak RESP [127.0.0.1:6380]")
+  command->add_option("--resp", flags->resp, "The address for RESP [127.0.0.1:6380]")
       ->type_name("ADDR");
-  command->add_option("--admin", flags->admin, "Where to be administered [127.0.0.1:6070]")
+  command->add_option("--admin", flags->admin, "The address for administration [127.0.0.1:6070]")
       ->type_name("ADDR");
   command
       ->add_option("--store", flags->store,
-                   "Where counters are kept: memory, or redis://HOST:PORT [memory]")
+                   "The store of the counters: memory, or redis://HOST:PORT [memory]")
       ->type_name("URL");
-  command->add_option("--threads", flags->threads, "Event loops [as many as processors]")
+  command
+      ->add_option("--threads", flags->threads, "The number of event loops [number of processors]")
       ->type_name("N")
       ->check(CLI::Range(1, 1024));
   command->footer(kHelp);

@@ -14,17 +14,18 @@ constexpr int kUsage = 2;
 
 std::shared_ptr<StoreFlags> add_store_flags(CLI::App& command) {
   auto flags = std::make_shared<StoreFlags>();
-  command.add_option("--store", flags->store, "Where counters are kept: redis://HOST:PORT, ...")
+  command.add_option("--store", flags->store, "The store of the counters: redis://HOST:PORT, ...")
       ->type_name("URL");
-  command.add_option("--config", flags->config, "A server's configuration file, for its store")
-      ->type_name("FILE");
-  command.add_option("--prefix", flags->prefix, "Before every key in Redis [sluice:]")
-      ->type_name("TEXT");
-  command.add_option("--tls-ca", flags->tls_ca, "The authorities for rediss://, PEM")
-      ->type_name("FILE");
   command
-      .add_option("--password-file", flags->password_file,
-                  "Holds the password, so that no URL does")
+      .add_option("--config", flags->config, "The configuration file of a server, for its store")
+      ->type_name("FILE");
+  command.add_option("--prefix", flags->prefix, "The prefix of every key in Redis [sluice:]")
+      ->type_name("TEXT");
+  command
+      .add_option("--tls-ca", flags->tls_ca,
+                  "The file of certificate authorities for rediss://, PEM")
+      ->type_name("FILE");
+  command.add_option("--password-file", flags->password_file, "The file of the password for Redis")
       ->type_name("FILE");
   return flags;
 }
@@ -51,7 +52,7 @@ Expected<server::Config, Failed> config_of(const StoreFlags& flags) {
   }
   if (flags.prefix.find_first_of("{}") != std::string::npos) {
     return Unexpected{
-        Failed{"--prefix has braces; expected text without, as they belong to tags", kUsage}};
+        Failed{"--prefix contains braces; expected text without braces, which mark tags", kUsage}};
   }
   if (const auto wrong = server::find_store_error(config.store, config.redis); !wrong.empty()) {
     return Unexpected{Failed{"--store: " + wrong, kUsage}};
@@ -62,7 +63,7 @@ Expected<server::Config, Failed> config_of(const StoreFlags& flags) {
 Expected<RedisOptions, Failed> redis_options_of(const server::Config& config) {
   if (config.store == "memory") {
     return Unexpected{
-        Failed{"no store in Redis is named; expected --store URL, such as "
+        Failed{"there is no store in Redis; expected --store URL, such as "
                "redis://127.0.0.1:6379, or --config FILE",
                kUsage}};
   }

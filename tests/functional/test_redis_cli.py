@@ -52,7 +52,7 @@ class Decide(RedisTest):
         done = sluice("decide", "--store", "redis+unix:///nonexistent/redis.sock", text=line("a"))
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertEqual(done.stderr.count("\n"), 1)
-        self.assertIn("the store cannot be asked: ", done.stderr)
+        self.assertIn("the store is not available: ", done.stderr)
 
     def test_logs_in_with_a_password_out_of_a_file(self):
         self.server.command("ACL", "SETUSER", "sluice", "on", ">s3cret word", "~*", "+@all")
@@ -114,7 +114,7 @@ class Keys(RedisTest):
         self.assertIn("\nalgorithm   token_bucket\n", text)
         self.assertIn("\nin Redis    sluice:t{}one\n", text)
         self.assertIn("\nchanged     2023-11-14T22:13:20", text)
-        self.assertIn("there is no counter of that key", self.keys("none", status=1))
+        self.assertIn("there is no counter with this key", self.keys("none", status=1))
 
     def test_names_what_is_no_counter(self):
         self.server.command("SET", "sluice:t{}text", "abc")
@@ -124,9 +124,9 @@ class Keys(RedisTest):
         self.server.command("HSET", "sluice:rules", "a", "b")
         found = {one["redis_key"]: one["foreign"] for one in self.json_keys()}
         self.assertEqual(found, {
-            "sluice:t{}text": "a text that is no state of ours",
-            "sluice:g{}list": "a list, and no counter",
-            "sluice:whatever": "a string under a name that is no counter's",
+            "sluice:t{}text": "a string that is not a counter state",
+            "sluice:g{}list": "a list, not a counter",
+            "sluice:whatever": "a string under a key that is not a counter's",
         })
 
     def test_says_that_there_are_more(self):

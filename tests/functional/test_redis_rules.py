@@ -146,7 +146,7 @@ class RedisRules(RedisTest):
         versions = sorted(int(d.stdout.split("version ")[1].split(",")[0]) for d in taken)
         self.assertEqual(versions, list(range(1, len(taken) + 1)))
         for refused in (d for d in done if d.returncode != 0):
-            self.assertIn("somebody else pushed rules meanwhile", refused.stderr)
+            self.assertIn("other rules were pushed at the same time", refused.stderr)
         self.assertEqual(self.server.command("HGET", "sluice:rules", "version").decode(),
                          str(len(taken)))
 
