@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Checks that each snippet of the docs is the region of the example that it names:
+# Compares each snippet in the docs with the example that it names:
 #
-#   <!-- snippet: examples/quickstart.cc quickstart -->     right above a fenced block
-#   // [start quickstart] ... // [end quickstart]           in the example
-#   <!-- output: example_burst -->                          what the program of that name prints
+#   <!-- snippet: examples/quickstart.cc quickstart -->     directly above a fenced block
+#   // [start quickstart] ... // [end quickstart]           marks the region in the example
+#   <!-- output: example_quickstart -->                     the output of this program
 #
-# C++ in the docs has to be such a snippet. A region is compared without its indentation.
+# C++ code in the docs must be such a snippet. The indentation of a region is removed.
 #
-# Usage: check_snippets.sh ROOT PROGRAMS [FILE.md...], where PROGRAMS is the folder of the built
-# examples (default: README.md and docs/*.md). Exit status 1 where one differs.
+# Usage: check_snippets.sh ROOT PROGRAMS [FILE.md...]. PROGRAMS is the folder of the built examples.
+# The default files are README.md and docs/*.md. Exit status 1 if a snippet differs.
 set -euo pipefail
 programs=$(readlink -f -- "$2")
 cd "$1"
@@ -16,7 +16,7 @@ shift 2
 shopt -s nullglob
 [ $# -gt 0 ] || set -- README.md docs/*.md
 
-# The lines between the marks of region $2 in file $1, less the indentation of the first mark.
+# Prints the lines of region $2 in file $1, without the indentation of the first mark.
 region() {
   awk -v name="$2" '
     { mark = $0; sub(/^[ \t]*(\/\/|#) */, "", mark) }
@@ -25,12 +25,12 @@ region() {
     mark == "[start " name "]" { inside = 1; indent = $0; sub(/[^ \t].*/, "", indent) }' "$1"
 }
 
-# The lines of the fenced block after line $2 of file $1.
+# Prints the lines of the fenced block after line $2 of file $1.
 block() {
   awk -v from="$2" 'NR <= from { next } /^```/ { if (open) exit; open = 1; next } open' "$1"
 }
 
-# What stands at the mark "KIND: SOURCE [NAME]".
+# Prints what the mark "KIND: SOURCE [NAME]" refers to.
 source_of() {
   case $1 in
     snippet:) [ ! -e "$2" ] || region "$2" "$3" ;;
@@ -46,7 +46,7 @@ check() {
   checked=$((checked + 1))
   wanted=$(source_of "$1" "$2" "${3-}")
   if ! sed -n "$((line + 1))p" "$page" | grep -q '^```'; then
-    echo "$page:$line: no fenced block right below the mark of a snippet" >&2
+    echo "$page:$line: no fenced block directly below the mark of a snippet" >&2
   elif [ -z "$wanted" ]; then
     echo "$page:$line: there is no ${1%:} of $2 ${3-}" >&2
   elif diff -u --label "$2 ${3-}" --label "$page:$line" \
@@ -58,7 +58,7 @@ check() {
 
 for page in "$@"; do
   [ -e "$page" ] || continue
-  if ! awk '/^```cpp/ && last !~ /^<!-- snippet: / { print FILENAME ":" NR ": C++ that is no snippet of an example"; bad = 1 }
+  if ! awk '/^```cpp/ && last !~ /^<!-- snippet: / { print FILENAME ":" NR ": C++ code without a snippet mark"; bad = 1 }
             { last = $0 } END { exit bad }' "$page" >&2; then
     failed=1
   fi
@@ -72,5 +72,5 @@ if [ "$checked" -eq 0 ]; then
   echo "no snippets found in: $*" >&2
   exit 1
 fi
-[ "$failed" -ne 0 ] || echo "$checked snippets are as in their examples"
+[ "$failed" -ne 0 ] || echo "$checked snippets match their examples"
 exit "$failed"
