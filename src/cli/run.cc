@@ -23,8 +23,7 @@ constexpr const char* kAbout =
     "A rate limiter: serves decisions over HTTP, gRPC and RESP, checks rules, and tries rules on "
     "access logs.";
 constexpr const char* kExamples =
-    R"(Exit status: 0 success, 1 the work failed, 2 wrong usage. Data goes to stdout, errors to
-stderr.
+    R"(Exit status: 0 success, 1 failure, 2 wrong usage. Data goes to stdout, errors to stderr.
 
 Examples:
   sluice serve --rules rules.yaml
