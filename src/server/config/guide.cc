@@ -8,8 +8,8 @@ constexpr std::string_view kGuide = R"guide(# Configuration of the server
 <!-- Written by `sluice config docs` from the program's own schema. Change it there. -->
 
 `sluice serve --config FILE` reads the configuration of the server from a YAML file. This page is
-for everyone who runs `sluice serve`. Every key has a default, so the smallest file is `version:
-1`. Command-line flags override the file.
+for everyone who runs `sluice serve`. Every key has a default, so the smallest file is
+`version: 1`. Command-line flags override the file.
 
 ```yaml
 version: 1
