@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <boost/json.hpp>
-#include <initializer_list>
+#include <span>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "cli/json_keys.h"
+#include "core/limit_options.h"
 #include "core/period.h"
 #include "core/quoted.h"
 
@@ -26,27 +27,19 @@ struct Mistake : std::runtime_error {
   throw Mistake(where.empty() ? what : where + ": " + what);
 }
 
-std::string list(std::initializer_list<std::string_view> names) {
-  std::string text;
-  for (const std::string_view name : names) {
-    if (!text.empty()) text += ", ";
-    text += name;
-  }
-  return text;
-}
-
 std::string child(const std::string& where, std::string_view name) {
   return where.empty() ? std::string(name) : where + "." + std::string(name);
 }
 
 const json::object& object_at(const json::value& value, const std::string& where,
-                              std::initializer_list<std::string_view> keys) {
+                              std::span<const std::string_view> keys) {
   const json::object* const object = value.if_object();
   if (object == nullptr) fail(where, "must be an object");
   for (const auto& member : *object) {
     const std::string_view name(member.key().data(), member.key().size());
     if (std::find(keys.begin(), keys.end(), name) == keys.end()) {
-      fail(where, "unknown key " + core::in_quotes(name) + "; expected one of: " + list(keys));
+      fail(where,
+           "unknown key " + core::in_quotes(name) + "; expected one of: " + core::list_of(keys));
     }
   }
   return *object;
@@ -79,21 +72,6 @@ const json::value& required(const json::object& object, const std::string& where
   return *value;
 }
 
-// Reads an optional member whose text is one of two names.
-template <typename Enum>
-std::optional<Enum> choice(const json::object& object, const std::string& where,
-                           std::string_view name,
-                           const std::array<std::pair<std::string_view, Enum>, 2>& names) {
-  const json::value* const value = object.if_contains(name);
-  if (value == nullptr) return std::nullopt;
-  const std::string_view text = text_at(*value, child(where, name));
-  for (const auto& [spelling, meaning] : names) {
-    if (text == spelling) return meaning;
-  }
-  fail(child(where, name), core::in_quotes(text) + " is unknown; expected " +
-                               std::string(names[0].first) + " or " + std::string(names[1].first));
-}
-
 std::optional<std::uint64_t> optional_integer(const json::object& object, const std::string& where,
                                               std::string_view name) {
   const json::value* const value = object.if_contains(name);
@@ -104,10 +82,8 @@ std::optional<std::uint64_t> optional_integer(const json::object& object, const 
 Algorithm algorithm_at(const json::value& value, const std::string& where) {
   const std::string_view name = text_at(value, where);
   if (const auto algorithm = algorithm_from(name)) return *algorithm;
-  fail(where,
-       core::in_quotes(name) +
-           " is unknown; expected fixed_window, sliding_window_log, "
-           "sliding_window_counter, sliding_window_hybrid, leaky_bucket, token_bucket or gcra");
+  fail(where, core::in_quotes(name) + " is unknown; expected " +
+                  core::list_of(core::kAlgorithmNames, "or"));
 }
 
 Duration period_at(const json::value& value, const std::string& where) {
@@ -117,32 +93,47 @@ Duration period_at(const json::value& value, const std::string& where) {
   return *period;
 }
 
+// Returns the index of a word, which is the value of its enumerator.
+std::uint64_t word_at(const json::value& value, const std::string& where,
+                      const core::OptionInfo& option) {
+  const std::string_view text = text_at(value, where);
+  const auto found = std::find(option.words.begin(), option.words.end(), text);
+  if (found == option.words.end()) {
+    fail(where,
+         core::in_quotes(text) + " is unknown; expected " + core::list_of(option.words, "or"));
+  }
+  return static_cast<std::uint64_t>(found - option.words.begin());
+}
+
+std::vector<std::string_view> limit_keys() {
+  std::vector<std::string_view> keys{"algorithm", "limit", "per"};
+  for (const core::OptionInfo& option : core::kLimitOptions) keys.push_back(option.name);
+  return keys;
+}
+
 Limit limit_at(const json::value& value, const std::string& where) {
-  const json::object& object = object_at(
-      value, where,
-      {"algorithm", "limit", "per", "burst", "align", "slices", "weighting", "mode", "refill"});
+  static const std::vector<std::string_view> keys = limit_keys();
+  const json::object& object = object_at(value, where, keys);
   LimitSpec spec;
   spec.algorithm = algorithm_at(required(object, where, "algorithm"), child(where, "algorithm"));
   spec.limit = integer_at(required(object, where, "limit"), child(where, "limit"), kMaxUnits);
   spec.per = period_at(required(object, where, "per"), child(where, "per"));
-  spec.burst = optional_integer(object, where, "burst");
-  spec.slices = optional_integer(object, where, "slices");
-  spec.align = choice<Align>(object, where, "align",
-                             {{{"first_request", Align::kFirstRequest}, {"clock", Align::kClock}}});
-  spec.weighting = choice<Weighting>(
-      object, where, "weighting", {{{"linear", Weighting::kLinear}, {"none", Weighting::kNone}}});
-  spec.mode = choice<LeakyMode>(object, where, "mode",
-                                {{{"meter", LeakyMode::kMeter}, {"queue", LeakyMode::kQueue}}});
-  spec.refill =
-      choice<Refill>(object, where, "refill",
-                     {{{"continuous", Refill::kContinuous}, {"interval", Refill::kInterval}}});
+  for (const core::OptionInfo& option : core::kLimitOptions) {
+    const json::value* const member = object.if_contains(option.name);
+    if (member == nullptr) continue;
+    const std::string place = child(where, option.name);
+    core::set_value(spec, option.option,
+                    option.words.empty() ? integer_at(*member, place, kMaxUnits)
+                                         : word_at(*member, place, option));
+  }
   const Expected<Limit> limit = Limit::make(spec);
   if (!limit) fail(where, limit.error());
   return *limit;
 }
 
 Charge charge_at(const json::value& value, const std::string& where) {
-  const json::object& object = object_at(value, where, {"key", "cost", "limit"});
+  const json::object& object =
+      object_at(value, where, std::array<std::string_view, 3>{"key", "cost", "limit"});
   const std::string_view key = text_at(required(object, where, "key"), child(where, "key"));
   const Limit limit = limit_at(required(object, where, "limit"), child(where, "limit"));
   return {key, limit, optional_integer(object, where, "cost").value_or(1)};
@@ -239,7 +230,8 @@ std::string DecisionFilter::answer(std::string_view line) {
   ++line_;
   try {
     const json::value value = parse(line);
-    const json::object& request = object_at(value, "", {"at_us", "verb", "charges"});
+    const json::object& request =
+        object_at(value, "", std::array<std::string_view, 3>{"at_us", "verb", "charges"});
     const auto last = static_cast<std::uint64_t>(kLastInstant.time_since_epoch().count());
     const std::uint64_t at_us = integer_at(required(request, "", "at_us"), "at_us", last);
     const Verb verb = verb_at(request);

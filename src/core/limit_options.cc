@@ -28,7 +28,7 @@ void set_enum(std::optional<Enum>& field, std::optional<std::uint64_t> value) no
 std::string list_of(std::span<const std::string_view> names, std::string_view conjunction) {
   std::string list;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    if (i > 0 && i + 1 == names.size()) {
+    if (i > 0 && i + 1 == names.size() && !conjunction.empty()) {
       list.append(" ").append(conjunction).append(" ");
     } else if (i > 0) {
       list += ", ";

@@ -5,10 +5,14 @@
 #include <chrono>
 #include <set>
 
+#include "core/fixed_text.h"
+
 namespace sluice::core {
 namespace {
 
 using namespace std::chrono_literals;
+
+static_assert(FixedText<8>().append("a-").append_upper("b_c").view() == "a-B_C");
 
 TEST(AlgorithmTable, HasUniqueNamesAndLettersAndASummaryInEachRow) {
   std::set<std::string_view> names;
@@ -34,6 +38,7 @@ TEST(LimitOptions, HaveWordsOrARangeOfNumbers) {
 TEST(LimitOptions, ListsNamesWithAConjunction) {
   EXPECT_EQ(list_of(std::array<std::string_view, 1>{"a"}, "or"), "a");
   EXPECT_EQ(list_of(std::array<std::string_view, 2>{"a", "b"}, "or"), "a or b");
+  EXPECT_EQ(list_of(std::array<std::string_view, 3>{"a", "b", "c"}), "a, b, c");
   EXPECT_EQ(list_of(algorithms_with(LimitOption::kBurst), "and"),
             "leaky_bucket, token_bucket and gcra");
 }

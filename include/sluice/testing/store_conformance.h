@@ -11,6 +11,12 @@
 
 namespace sluice::testing {
 
+inline std::vector<Algorithm> all_algorithms() {
+  std::vector<Algorithm> all;
+  for (const AlgorithmInfo& row : kAlgorithms) all.push_back(row.algorithm);
+  return all;
+}
+
 // What check_store() may ask of a store.
 struct StoreConformance {
   // Makes a store that holds nothing. The clock, which the suite moves, outlives the store; a store
@@ -21,15 +27,7 @@ struct StoreConformance {
   // asked with an instant every time.
   bool follows_clock = true;
   // The algorithms that the store knows. Default: all.
-  std::vector<Algorithm> algorithms = {
-      Algorithm::kFixedWindow,
-      Algorithm::kSlidingWindowLog,
-      Algorithm::kSlidingWindowCounter,
-      Algorithm::kSlidingWindowHybrid,
-      Algorithm::kLeakyBucket,
-      Algorithm::kTokenBucket,
-      Algorithm::kGcra,
-  };
+  std::vector<Algorithm> algorithms = all_algorithms();
   // The longest key that is tried, in bytes.
   std::size_t longest_key = std::size_t{1} << 20;
   // Threads that ask at once, and requests of each. More find races sooner.

@@ -1,5 +1,7 @@
 #include <array>
 
+#include "core/fixed_text.h"
+#include "core/limit_options.h"
 #include "server/resp/command.h"
 #include "server/resp/desk.h"
 
@@ -12,9 +14,21 @@ constexpr std::string_view kConnection = "connection";
 constexpr std::string_view kServer = "server";
 
 constexpr std::string_view kRuleAddress = "rule [attribute value]... [COST units]";
-constexpr std::string_view kLimitAddress =
-    "key algorithm limit period [BURST units] [SLICES count] [ALIGN first_request|clock] "
-    "[WEIGHTING linear|none] [MODE meter|queue] [REFILL continuous|interval] [COST units]";
+
+// The syntax of a limit, with the options of the table.
+constexpr auto kLimitSyntax = [] {
+  core::FixedText<512> text;
+  text.append("key algorithm limit period");
+  for (const core::OptionInfo& option : core::kLimitOptions) {
+    text.append(" [").append_upper(option.name).append(" ").append(option.unit);
+    for (const std::string_view word : option.words) {
+      text.append(word == option.words.front() ? "" : "|").append(word);
+    }
+    text.append("]");
+  }
+  return text.append(" [COST units]");
+}();
+constexpr std::string_view kLimitAddress = kLimitSyntax.view();
 
 // The two forms of a command: for a rule and for a limit in the arguments.
 constexpr std::array<Command, 2> at_addresses(Command::Handle check, Command::Handle limit,
@@ -122,15 +136,21 @@ cost and not an attribute; the default cost is 1.
 > RL.CHECK * method POST path /login ip 203.0.113.9
 ```)";
 
-constexpr std::string_view kLimitText =
-    R"(The arguments define the limit; no rule takes part. `algorithm` is one of `fixed_window`,
-`sliding_window_log`, `sliding_window_counter`, `sliding_window_hybrid`, `leaky_bucket`,
-`token_bucket` and `gcra` (`docs/algorithms.md`). `period` is a whole number and a unit: `500ms`,
-`60s`, `5m`, `1h` or `7d`. An option that does not apply to the algorithm is an error.
+constexpr auto kLimitPage = [] {
+  core::FixedText<2048> text;
+  text.append("The arguments define the limit; no rule takes part. `algorithm` is one of:\n\n");
+  for (const AlgorithmInfo& row : kAlgorithms) {
+    text.append("- `").append(row.name).append("`: ").append(row.summary).append("\n");
+  }
+  return text.append(R"(
+`docs/algorithms.md` describes them. `period` is a whole number and a unit: `500ms`, `60s`, `5m`,
+`1h` or `7d`. An option that does not apply to the algorithm is an error.
 
 ```
 > RL.LIMIT user:42 token_bucket 100 60s BURST 200 COST 3
-```)";
+```)");
+}();
+constexpr std::string_view kLimitText = kLimitPage.view();
 
 constexpr std::array<Command, 16> kAll{{
     {.name = "cl.throttle",

@@ -1,8 +1,8 @@
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "core/limit_options.h"
 #include "core/period.h"
 #include "server/resp/arguments.h"
 #include "server/resp/decision_reply.h"
@@ -20,51 +20,52 @@ struct Asked {
   std::uint64_t cost = 1;
 };
 
-// An option whose value is one of two words, the first of which is the first enumerator.
-template <typename Enum>
-bool read_choice(std::string_view name, std::string_view value,
-                 const std::array<std::string_view, 2>& words, std::optional<Enum>& out,
-                 Reply& reply) {
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (!same_word(value, words[i])) continue;
-    out = static_cast<Enum>(i);
-    return true;
-  }
-  reply.error("ERR " + std::string(name) + ": there is no " + shown(value) + "; expected " +
-              std::string(words[0]) + " or " + std::string(words[1]));
-  return false;
+std::string upper(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+  return out;
 }
 
-bool read_units(std::string_view name, std::string_view value, std::int64_t least,
-                std::optional<std::uint64_t>& out, Reply& reply) {
-  const auto number = read_number(value, {name, least, kMost}, reply);
-  if (number) out = static_cast<std::uint64_t>(*number);
-  return number.has_value();
+std::optional<std::uint64_t> read_units(std::string_view name, std::string_view value,
+                                        std::uint64_t least, Reply& reply) {
+  const auto number = read_number(value, {name, static_cast<std::int64_t>(least), kMost}, reply);
+  return number ? std::optional(static_cast<std::uint64_t>(*number)) : std::nullopt;
+}
+
+// Returns the index of a word, which is the value of its enumerator.
+std::optional<std::uint64_t> read_word(const core::OptionInfo& option, std::string_view value,
+                                       Reply& reply) {
+  for (std::size_t i = 0; i < option.words.size(); ++i) {
+    if (same_word(value, option.words[i])) return i;
+  }
+  reply.error("ERR " + upper(option.name) + ": there is no " + shown(value) + "; expected " +
+              core::list_of(option.words, "or"));
+  return std::nullopt;
+}
+
+void refuse_option(std::string_view name, Reply& reply) {
+  std::string names;
+  for (const core::OptionInfo& option : core::kLimitOptions) {
+    names.append(names.empty() ? "" : ", ").append(upper(option.name));
+  }
+  reply.error("ERR there is no option " + shown(name) + "; expected " + names + " or COST");
 }
 
 bool read_option(std::string_view name, std::string_view value, Asked& asked, Reply& reply) {
-  LimitSpec& spec = asked.spec;
   if (same_word(name, "cost")) {
-    const auto cost = read_number(value, {"COST", 0, kMost}, reply);
-    if (cost) asked.cost = static_cast<std::uint64_t>(*cost);
+    const auto cost = read_units("COST", value, 0, reply);
+    if (cost) asked.cost = *cost;
     return cost.has_value();
   }
-  if (same_word(name, "burst")) return read_units("BURST", value, 0, spec.burst, reply);
-  if (same_word(name, "slices")) return read_units("SLICES", value, 1, spec.slices, reply);
-  if (same_word(name, "align")) {
-    return read_choice<Align>("ALIGN", value, {"first_request", "clock"}, spec.align, reply);
+  for (const core::OptionInfo& option : core::kLimitOptions) {
+    if (!same_word(name, option.name)) continue;
+    const auto read = option.words.empty()
+                          ? read_units(upper(option.name), value, option.least, reply)
+                          : read_word(option, value, reply);
+    if (read) core::set_value(asked.spec, option.option, *read);
+    return read.has_value();
   }
-  if (same_word(name, "weighting")) {
-    return read_choice<Weighting>("WEIGHTING", value, {"linear", "none"}, spec.weighting, reply);
-  }
-  if (same_word(name, "mode")) {
-    return read_choice<LeakyMode>("MODE", value, {"meter", "queue"}, spec.mode, reply);
-  }
-  if (same_word(name, "refill")) {
-    return read_choice<Refill>("REFILL", value, {"continuous", "interval"}, spec.refill, reply);
-  }
-  reply.error("ERR there is no option " + shown(name) +
-              "; expected BURST, SLICES, ALIGN, WEIGHTING, MODE, REFILL or COST");
+  refuse_option(name, reply);
   return false;
 }
 
@@ -90,9 +91,8 @@ std::optional<Limit> read_limit(std::span<const std::string_view> words, std::ui
   Asked asked;
   const auto algorithm = algorithm_from(words[0]);
   if (!algorithm) {
-    reply.error("ERR algorithm: there is no " + shown(words[0]) +
-                "; expected fixed_window, sliding_window_log, sliding_window_counter, "
-                "sliding_window_hybrid, leaky_bucket, token_bucket or gcra");
+    reply.error("ERR algorithm: there is no " + shown(words[0]) + "; expected " +
+                core::list_of(core::kAlgorithmNames, "or"));
     return std::nullopt;
   }
   asked.spec.algorithm = *algorithm;
