@@ -31,8 +31,8 @@ std::string_view to_string(Outcome outcome) noexcept;
 // The reason in lower snake case, as every door spells it: "ok", "limited", "never", ...
 std::string_view to_string(Reason reason) noexcept;
 
-// The answer to one charge, or to a request of several (then `limit`, `remaining` and `reset_after`
-// are those of its tightest limit, `retry_after` and `delay` the longest).
+// The answer to one charge, or to a request of several (then `capacity`, `remaining` and
+// `reset_after` are those of its tightest limit, `retry_after` and `delay` the longest).
 //
 // A plain value: copy it freely, share it between threads that only read. No ownership, no
 // allocation. It must be looked at: a dropped decision is a compiler warning where it is returned.
@@ -40,7 +40,7 @@ struct Decision {
   Outcome outcome = Outcome::kAllowed;
   Reason reason = Reason::kOk;
   // Units the limit holds when untouched: the burst where the algorithm has one, else the limit.
-  std::uint32_t limit = 0;
+  std::uint32_t capacity = 0;
   // Whole units that would pass right now, after this decision; floored.
   std::uint32_t remaining = 0;
   // Until the limit is back to untouched if nothing else arrives; zero when it is.

@@ -194,7 +194,7 @@ std::string to_json(const Decision& all, const std::vector<Decision>& each) {
   out += ",\"limits\":[";
   for (const Decision& d : each) {
     if (&d != each.data()) out += ',';
-    out.append("{\"limit\":").append(std::to_string(d.limit));
+    out.append("{\"limit\":").append(std::to_string(d.capacity));
     append_member(out, "remaining", d.remaining);
     append_wait(out, "reset_after_us", d.reset_after);
     append_wait(out, "retry_after_us", d.retry_after);

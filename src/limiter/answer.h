@@ -10,7 +10,7 @@ inline void answer(const Limit& limit, const Quote& quote, const Numbers& number
                    Decision& d) noexcept {
   d.outcome = quote.admitted ? Outcome::kAllowed : Outcome::kDenied;
   d.reason = quote.admitted ? Reason::kOk : quote.never ? Reason::kNever : Reason::kLimited;
-  d.limit = limit.capacity();
+  d.capacity = limit.capacity();
   d.remaining = numbers.remaining;
   d.reset_after = Duration{numbers.reset_after};
   d.retry_after.reset();

@@ -25,7 +25,7 @@ inline void combine(std::span<const Decision> each, Decision& all) noexcept {
   }
   all.outcome = tightest->outcome;
   all.reason = never ? Reason::kNever : tightest->reason;
-  all.limit = tightest->limit;
+  all.capacity = tightest->capacity;
   all.remaining = tightest->remaining;
   all.reset_after = tightest->reset_after;
   all.retry_after.reset();

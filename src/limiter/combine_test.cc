@@ -12,30 +12,30 @@ namespace {
 using namespace std::chrono_literals;
 
 Decision allowed(std::uint32_t limit, std::uint32_t remaining, Duration reset_after = 0s) {
-  return {.limit = limit, .remaining = remaining, .reset_after = reset_after};
+  return {.capacity = limit, .remaining = remaining, .reset_after = reset_after};
 }
 Decision denied(std::uint32_t limit, std::uint32_t remaining, Duration retry_after) {
   return {.outcome = Outcome::kDenied,
           .reason = Reason::kLimited,
-          .limit = limit,
+          .capacity = limit,
           .remaining = remaining,
           .retry_after = retry_after};
 }
 Decision never(std::uint32_t limit, std::uint32_t remaining) {
   return {.outcome = Outcome::kDenied,
           .reason = Reason::kNever,
-          .limit = limit,
+          .capacity = limit,
           .remaining = remaining};
 }
 Decision queued(std::uint32_t limit, std::uint32_t remaining, Duration delay) {
-  return {.limit = limit, .remaining = remaining, .delay = delay};
+  return {.capacity = limit, .remaining = remaining, .delay = delay};
 }
 
 // Written over an answer that has a value everywhere, of which none may stay.
 Decision combined(const std::vector<Decision>& each) {
   Decision all{.outcome = Outcome::kDenied,
                .reason = Reason::kShadow,
-               .limit = 77,
+               .capacity = 77,
                .remaining = 77,
                .reset_after = 77s,
                .retry_after = 77s,
@@ -71,7 +71,7 @@ TEST(Combine, NeverOfAnyIsNeverOfAllWithoutAWait) {
   const Decision d = combined({denied(10, 0, 9s), never(5, 5), allowed(3, 3)});
   EXPECT_EQ(d.reason, Reason::kNever);
   EXPECT_FALSE(d.retry_after.has_value());
-  EXPECT_EQ(d.limit, 10u);  // the numbers are still those of the tightest denial
+  EXPECT_EQ(d.capacity, 10u);  // the numbers are still those of the tightest denial
 }
 
 TEST(Combine, DelayIsTheLongestAlsoWhereAnotherLimitIsTighter) {
@@ -87,7 +87,9 @@ TEST(Combine, DeniedHasNoDelay) {
 
 TEST(Combine, OrderOfChargesDoesNotMatterToTheAnswer) {
   std::vector<Decision> each = {denied(10, 2, 9s), allowed(30, 0), never(20, 1), queued(5, 4, 1s)};
-  const auto by_limit = [](const Decision& a, const Decision& b) { return a.limit < b.limit; };
+  const auto by_limit = [](const Decision& a, const Decision& b) {
+    return a.capacity < b.capacity;
+  };
   std::sort(each.begin(), each.end(), by_limit);
   const Decision first = combined(each);
   while (std::next_permutation(each.begin(), each.end(), by_limit)) {

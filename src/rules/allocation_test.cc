@@ -39,7 +39,7 @@ class Admitting final : public Store {
  public:
   Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
                  std::span<Decision> each) noexcept override {
-    for (Decision& decision : each) decision = Decision{.limit = 1, .remaining = 1};
+    for (Decision& decision : each) decision = Decision{.capacity = 1, .remaining = 1};
     return each.front();
   }
 };

@@ -406,7 +406,7 @@ void RuleRequest::Impl::answer_all(std::size_t index, const Decision& decision) 
   const Matched& matched = matched_[index];
   for (std::size_t i = matched.first; i < matched.last; ++i) {
     answer_.limits[i].decision = decision;
-    answer_.limits[i].decision.limit = wanted_[i].limit->limit.capacity();
+    answer_.limits[i].decision.capacity = wanted_[i].limit->limit.capacity();
   }
   answer_.matched[index].denied = !decision.allowed();
 }
@@ -417,8 +417,9 @@ void RuleRequest::Impl::settle(const Decision& enforced, const std::optional<Dec
   answer_.decision = enforced;
   const bool shadowed = trial && !trial->allowed() && enforced.allowed();
   if (trial && enforced == Decision{}) {
-    answer_.decision = {
-        .limit = trial->limit, .remaining = trial->remaining, .reset_after = trial->reset_after};
+    answer_.decision = {.capacity = trial->capacity,
+                        .remaining = trial->remaining,
+                        .reset_after = trial->reset_after};
   }
   if (shadowed && enforced.reason == Reason::kOk) answer_.decision.reason = Reason::kShadow;
   answer_.rule = matched_.front().rule;

@@ -181,7 +181,7 @@ TEST_F(RuleRequestTest, TriesRulesOutWithoutDenying) {
   const RuleAnswer& second = decide(rules, {});
   EXPECT_TRUE(second.decision.allowed());
   EXPECT_EQ(second.decision.reason, Reason::kShadow);
-  EXPECT_EQ(second.decision.limit, 2u) << "the numbers are those of the enforced rule";
+  EXPECT_EQ(second.decision.capacity, 2u) << "the numbers are those of the enforced rule";
   EXPECT_EQ(second.rule->name, "t");
   EXPECT_TRUE(second.matched[0].denied);
   EXPECT_FALSE(second.limits[0].decision.allowed());
@@ -196,7 +196,7 @@ TEST_F(RuleRequestTest, TriesOutWhereNothingElseApplies) {
                 limits("algorithm: leaky_bucket, limit: 1, per: 1s, mode: queue")});
   const RuleAnswer& first = decide(rules, {});
   EXPECT_EQ(first.decision.reason, Reason::kOk);
-  EXPECT_EQ(first.decision.limit, 1u);
+  EXPECT_EQ(first.decision.capacity, 1u);
   EXPECT_EQ(first.decision.delay, std::nullopt) << "a rule on trial delays nothing";
   const RuleAnswer& second = decide(rules, {});
   EXPECT_TRUE(second.decision.allowed());
@@ -257,7 +257,7 @@ rules:
   ASSERT_EQ(answer.limits.size(), 1u);
   EXPECT_EQ(answer.limits[0].limit->name, "user");
   EXPECT_EQ(answer.limits[0].decision.reason, Reason::kMissing);
-  EXPECT_EQ(answer.limits[0].decision.limit, 7u);
+  EXPECT_EQ(answer.limits[0].decision.capacity, 7u);
   ASSERT_EQ(answer.matched.size(), 3u);
   EXPECT_FALSE(answer.matched[0].denied);
   EXPECT_FALSE(answer.matched[1].denied);
@@ -310,7 +310,7 @@ TEST_F(RuleRequestTest, DecidesByARuleThatIsNamedMatchingOrNot) {
   const RuleAnswer& answer = request_.decide_by(rules, *rules.find("b"), Attributes{}, 1, kNow);
   EXPECT_EQ(answer.rule->name, "b");
   EXPECT_EQ(answer.matched.size(), 1u);
-  EXPECT_EQ(answer.decision.limit, 2u);
+  EXPECT_EQ(answer.decision.capacity, 2u);
   EXPECT_EQ(request_.decide_by(rules, *rules.find("a"), Attributes{}, 1, kNow).matched.size(), 1u);
 }
 
@@ -373,7 +373,7 @@ Decision when_store_fails(const std::string& policy, Reason reason) {
   const RuleAnswer& answer = request.decide(rules, Attributes{});
   EXPECT_EQ(answer.matched[0].denied, !answer.decision.allowed());
   EXPECT_EQ(answer.limits[0].decision.outcome, answer.decision.outcome);
-  EXPECT_EQ(answer.limits[0].decision.limit, 2u);
+  EXPECT_EQ(answer.limits[0].decision.capacity, 2u);
   return answer.decision;
 }
 

@@ -72,10 +72,12 @@ class RuleStoresTest : public ::testing::Test {
 TEST_F(RuleStoresTest, LocalRulesAreDecidedLocallyWhereTheStoreFails) {
   const RuleSet rules = rules_of({rule("a", "local", {2, 5})});
   const RuleAnswer& first = decide(rules);
-  EXPECT_EQ(first.decision,
-            (Decision{.reason = Reason::kFallback, .limit = 2, .remaining = 1, .reset_after = 1h}));
-  EXPECT_EQ(first.limits[1].decision,
-            (Decision{.reason = Reason::kFallback, .limit = 5, .remaining = 4, .reset_after = 1h}));
+  EXPECT_EQ(
+      first.decision,
+      (Decision{.reason = Reason::kFallback, .capacity = 2, .remaining = 1, .reset_after = 1h}));
+  EXPECT_EQ(
+      first.limits[1].decision,
+      (Decision{.reason = Reason::kFallback, .capacity = 5, .remaining = 4, .reset_after = 1h}));
   EXPECT_TRUE(decide(rules).decision);
   const RuleAnswer& denied = decide(rules);
   EXPECT_FALSE(denied.decision);
@@ -110,11 +112,12 @@ TEST_F(RuleStoresTest, RulesThatAllowAddNothingToLocalOnes) {
   const RuleSet rules =
       rules_of({rule("a", "allow", {7}), rule("b", "local", {1}), rule("c", "allow", {9})});
   const RuleAnswer& first = decide(rules);
-  EXPECT_EQ(first.decision,
-            (Decision{.reason = Reason::kFallback, .limit = 1, .remaining = 0, .reset_after = 1h}));
-  EXPECT_EQ(first.limits[0].decision, (Decision{.reason = Reason::kFallback, .limit = 7}));
+  EXPECT_EQ(
+      first.decision,
+      (Decision{.reason = Reason::kFallback, .capacity = 1, .remaining = 0, .reset_after = 1h}));
+  EXPECT_EQ(first.limits[0].decision, (Decision{.reason = Reason::kFallback, .capacity = 7}));
   EXPECT_EQ(first.limits[1].decision.reset_after, Duration{1h});
-  EXPECT_EQ(first.limits[2].decision, (Decision{.reason = Reason::kFallback, .limit = 9}));
+  EXPECT_EQ(first.limits[2].decision, (Decision{.reason = Reason::kFallback, .capacity = 9}));
   const RuleAnswer& denied = decide(rules);
   EXPECT_FALSE(denied.decision);
   EXPECT_EQ(denied.rule->name, "b");
@@ -128,7 +131,7 @@ TEST_F(RuleStoresTest, NothingIsTakenLocallyWhereAnotherRuleDenies) {
               (Decision{.outcome = Outcome::kDenied, .reason = Reason::kFallback}));
     EXPECT_EQ(answer.rule->name, "b");
     EXPECT_FALSE(answer.matched[0].denied);
-    EXPECT_EQ(answer.limits[0].decision, (Decision{.reason = Reason::kFallback, .limit = 2}));
+    EXPECT_EQ(answer.limits[0].decision, (Decision{.reason = Reason::kFallback, .capacity = 2}));
   }
   const RuleSet alone = rules_of({rule("a", "local", {2})});
   EXPECT_EQ(left(alone), 2u);

@@ -43,7 +43,7 @@ void expect_a_hit_to_be_true(const Step& step, const Answered& hit, const Answer
   for (std::size_t i = 0; i < hit.each.size(); ++i) {
     const Decision& told = hit.each[i];
     EXPECT_EQ(told.reason, Reason::kDenyCache) << to_json(step);
-    EXPECT_EQ(told.limit, truth.each[i].limit) << to_json(step);
+    EXPECT_EQ(told.capacity, truth.each[i].capacity) << to_json(step);
     if (told.allowed()) continue;  // the store was not asked
     ASSERT_TRUE(told.retry_after && truth.each[i].retry_after) << to_json(step);
     EXPECT_GT(*told.retry_after, sluice::Duration{0}) << to_json(step);

@@ -74,7 +74,7 @@ void compare_charge(const std::string& name, const LimitAnswer& expected,
   out.compare(name + ".outcome", std::string(expected.denied ? "denied" : "allowed"),
               std::string(actual.allowed() ? "allowed" : "denied"));
   out.compare(name + ".reason", expected.reason, std::string(name_of(actual.reason)));
-  out.compare(name + ".limit", std::to_string(expected.limit), std::to_string(actual.limit));
+  out.compare(name + ".limit", std::to_string(expected.limit), std::to_string(actual.capacity));
   out.compare(name + ".remaining", std::to_string(expected.remaining),
               std::to_string(actual.remaining));
   out.compare(name + ".reset_after", expected.reset_after_us, actual.reset_after.count());
@@ -91,7 +91,7 @@ bool is_of_a_tightest(const Answer& expected, const sluice::Decision& request) {
   }
   return std::any_of(expected.limits.begin(), expected.limits.end(), [&](const LimitAnswer& limit) {
     return limit.denied == !expected.allowed && limit.remaining == least &&
-           request.remaining == least && request.limit == limit.limit &&
+           request.remaining == least && request.capacity == limit.limit &&
            request.reset_after.count() == limit.reset_after_us;
   });
 }
@@ -173,7 +173,7 @@ std::string difference(const Answer& expected, const Answered& actual) {
   }
   if (!expected.limits.empty() && !is_of_a_tightest(expected, request)) {
     out.compare("numbers of the request", std::string("those of a tightest limit"),
-                "limit " + std::to_string(request.limit) + ", remaining " +
+                "limit " + std::to_string(request.capacity) + ", remaining " +
                     std::to_string(request.remaining) + ", reset_after " +
                     std::to_string(request.reset_after.count()));
   }

@@ -38,9 +38,9 @@ std::string show(const sluice::Decision& d) {
     return wait ? std::to_string(wait->count()) : std::string("none");
   };
   return std::string(to_string(d.outcome)) + " " + std::string(to_string(d.reason)) + " limit " +
-         std::to_string(d.limit) + " remaining " + std::to_string(d.remaining) + " reset_after " +
-         std::to_string(d.reset_after.count()) + " retry_after " + ticks(d.retry_after) +
-         " delay " + ticks(d.delay);
+         std::to_string(d.capacity) + " remaining " + std::to_string(d.remaining) +
+         " reset_after " + std::to_string(d.reset_after.count()) + " retry_after " +
+         ticks(d.retry_after) + " delay " + ticks(d.delay);
 }
 
 // As the memory store, to the last field of the request's own answer.

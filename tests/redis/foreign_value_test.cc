@@ -62,7 +62,7 @@ class ForeignValue : public ScriptTest {
     const bool is_decided = decision.reason == Reason::kOk || decision.reason == Reason::kLimited ||
                             decision.reason == Reason::kNever;
     EXPECT_TRUE(is_decided) << text;
-    EXPECT_EQ(decision.limit, limit.capacity()) << text;
+    EXPECT_EQ(decision.capacity, limit.capacity()) << text;
     EXPECT_LE(decision.remaining, limit.capacity()) << text;
     EXPECT_GE(decision.reset_after.count(), 0) << text;
     EXPECT_EQ(decision.retry_after.has_value(), decision.reason == Reason::kLimited) << text;

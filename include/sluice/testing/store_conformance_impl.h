@@ -100,7 +100,7 @@ inline void check_promises_at(Check& c, const Limit& limit, Duration at) {
     c.expect_allowed(c.peek("key", limit, now.remaining, at), "a cost of all that remains");
   }
   const std::uint64_t more = std::uint64_t{now.remaining} + 1;
-  if (more <= now.limit) {
+  if (more <= now.capacity) {
     const Decision denied = c.peek("key", limit, more, at);
     c.expect_limited(denied, "a cost of one more than remains");
     const Duration wait = denied.retry_after.value_or(Duration{1});

@@ -35,22 +35,24 @@ inline std::string shown(const std::optional<Duration>& wait) {
 }
 inline std::string shown(const Decision& d) {
   return std::string(to_string(d.outcome)) + " (" + std::string(to_string(d.reason)) + ") limit " +
-         std::to_string(d.limit) + " remaining " + std::to_string(d.remaining) + " reset_after " +
-         shown(std::optional(d.reset_after)) + " retry_after " + shown(d.retry_after) + " delay " +
-         shown(d.delay);
+         std::to_string(d.capacity) + " remaining " + std::to_string(d.remaining) +
+         " reset_after " + shown(std::optional(d.reset_after)) + " retry_after " +
+         shown(d.retry_after) + " delay " + shown(d.delay);
 }
 
 // The answers that a check expects.
 inline Decision ok(std::uint32_t limit, std::uint32_t remaining, std::int64_t reset_after,
                    std::optional<Duration> delay = {}) {
-  return {
-      .limit = limit, .remaining = remaining, .reset_after = Duration{reset_after}, .delay = delay};
+  return {.capacity = limit,
+          .remaining = remaining,
+          .reset_after = Duration{reset_after},
+          .delay = delay};
 }
 inline Decision limited(std::uint32_t limit, std::uint32_t remaining, std::int64_t reset_after,
                         std::int64_t retry_after) {
   return {.outcome = Outcome::kDenied,
           .reason = Reason::kLimited,
-          .limit = limit,
+          .capacity = limit,
           .remaining = remaining,
           .reset_after = Duration{reset_after},
           .retry_after = Duration{retry_after}};
@@ -58,7 +60,7 @@ inline Decision limited(std::uint32_t limit, std::uint32_t remaining, std::int64
 inline Decision never(std::uint32_t limit, std::uint32_t remaining, std::int64_t reset_after) {
   return {.outcome = Outcome::kDenied,
           .reason = Reason::kNever,
-          .limit = limit,
+          .capacity = limit,
           .remaining = remaining,
           .reset_after = Duration{reset_after}};
 }

@@ -111,7 +111,7 @@ void write_counter(JsonWriter& json, const RuleCounter& counter, const Decision&
   json.member("key", counter.label).member("counter", counter.key);
   if (!counter.tag.empty()) json.member("tag", counter.tag);
   json.member("algorithm", to_string(counter.limit->limit.algorithm()))
-      .member("limit", std::uint64_t{decision.limit})
+      .member("limit", std::uint64_t{decision.capacity})
       .member("remaining", std::uint64_t{decision.remaining})
       .member("reset_after_ms", milliseconds(decision.reset_after));
 }

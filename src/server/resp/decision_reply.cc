@@ -32,7 +32,7 @@ void put_decision(Reply& reply, const Decision& decision, bool numbers) {
   reply.bulk(to_string(decision.outcome));
   reply.bulk("reason");
   reply.bulk(to_string(decision.reason));
-  put_units(reply, "limit", numbers, decision.limit);
+  put_units(reply, "limit", numbers, decision.capacity);
   put_units(reply, "remaining", numbers, decision.remaining);
   put_wait(reply, "reset_after_ms", numbers ? std::optional(decision.reset_after) : std::nullopt);
   put_wait(reply, "retry_after_ms", decision.allowed() ? std::nullopt : decision.retry_after);

@@ -137,7 +137,7 @@ TEST(AnswerFields, SayOnlyThePolicyOfALimitThatWasNotLookedAt) {
 TEST(AnswerFields, SayOnlyThePolicyOfALimitThatTheDenyCacheDidNotAskFor) {
   TestAnswer test;
   test.rule("r");
-  test.limit("a", kTenASecond, {.reason = Reason::kDenyCache, .limit = 10});
+  test.limit("a", kTenASecond, {.reason = Reason::kDenyCache, .capacity = 10});
   test.limit("b", kTenASecond, denied(0, 2s, 1s, Reason::kDenyCache));
   EXPECT_EQ(value(test.answer, "RateLimit"), "\"b\";r=0;t=2");
   EXPECT_EQ(value(test.answer, "RateLimit-Policy"), "\"b\";q=10;w=1, \"a\";q=10;w=1");

@@ -54,7 +54,7 @@ TEST(MemoryStore, CountsUnderEveryAlgorithm) {
       const Decision d = limiter.try_acquire("k", limit, 1, at(0s));
       EXPECT_TRUE(d.allowed());
       EXPECT_EQ(d.reason, Reason::kOk);
-      EXPECT_EQ(d.limit, 5u);
+      EXPECT_EQ(d.capacity, 5u);
       EXPECT_EQ(d.remaining, 4 - i) << to_string(limit.algorithm());
       EXPECT_FALSE(d.retry_after.has_value());
     }

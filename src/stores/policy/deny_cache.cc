@@ -24,7 +24,7 @@ constexpr bool is_denial(const Decision& decision) noexcept {
 }
 
 Decision not_asked(const Charge& charge) noexcept {
-  return {.reason = Reason::kDenyCache, .limit = charge.limit.capacity()};
+  return {.reason = Reason::kDenyCache, .capacity = charge.limit.capacity()};
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ void DenyCache::Impl::look(const Charge& charge, Instant now, Asked& asked) noex
   asked.is_denied = true;
   asked.decision = {.outcome = Outcome::kDenied,
                     .reason = Reason::kDenyCache,
-                    .limit = charge.limit.capacity(),
+                    .capacity = charge.limit.capacity(),
                     .remaining = denial.remaining,
                     .reset_after = std::max(denial.reset_after - since, Duration{0}),
                     .retry_after = denial.retry_after - since};

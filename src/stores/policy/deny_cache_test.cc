@@ -62,7 +62,7 @@ TEST_F(DenyCacheTest, AnswersWhatTheStoreHasDenied) {
   const Decision denied = limiter_.try_acquire("k", kLimit);
   EXPECT_EQ(denied, (Decision{.outcome = Outcome::kDenied,
                               .reason = Reason::kDenyCache,
-                              .limit = 10,
+                              .capacity = 10,
                               .remaining = 0,
                               .reset_after = 9700ms,
                               .retry_after = Duration{700ms}}));
@@ -204,10 +204,10 @@ TEST_F(DenyCacheTest, DeniesARequestWithOneDeniedCharge) {
   const Decision all = limiter_.check(charges, each);
   EXPECT_TRUE(is_hit(all));
   EXPECT_EQ(all.retry_after, Duration{1s});
-  EXPECT_EQ(all.limit, 10u);
-  EXPECT_EQ(each[0], (Decision{.reason = Reason::kDenyCache, .limit = 7})) << "it was not asked";
+  EXPECT_EQ(all.capacity, 10u);
+  EXPECT_EQ(each[0], (Decision{.reason = Reason::kDenyCache, .capacity = 7})) << "it was not asked";
   EXPECT_EQ(each[1], all);
-  EXPECT_EQ(each[2], (Decision{.reason = Reason::kDenyCache, .limit = 3}));
+  EXPECT_EQ(each[2], (Decision{.reason = Reason::kDenyCache, .capacity = 3}));
   EXPECT_EQ(cache_.hits(), 1u);
   EXPECT_EQ(limiter_.peek("a", fixed_window(7).per(1h), 0).remaining, 7u);
 }

@@ -39,11 +39,11 @@ Decision answer_all(std::span<Decision> each, const Decision& decision) noexcept
 // Allowed or denied, all of it; of the numbers only what the limits hold.
 Decision answer_by_policy(Outcome outcome, std::span<const Charge> charges,
                           std::span<Decision> each) noexcept {
-  Decision all{.outcome = outcome, .reason = Reason::kFallback, .limit = kMaxUnits};
+  Decision all{.outcome = outcome, .reason = Reason::kFallback, .capacity = kMaxUnits};
   for (std::size_t i = 0; i < charges.size(); ++i) {
     const std::uint32_t capacity = charges[i].limit.capacity();
-    each[i] = {.outcome = outcome, .reason = Reason::kFallback, .limit = capacity};
-    all.limit = std::min(all.limit, capacity);
+    each[i] = {.outcome = outcome, .reason = Reason::kFallback, .capacity = capacity};
+    all.capacity = std::min(all.capacity, capacity);
   }
   return all;
 }

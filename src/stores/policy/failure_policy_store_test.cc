@@ -35,13 +35,13 @@ struct Fixture {
 };
 
 constexpr Decision fallback(Outcome outcome) {
-  return {.outcome = outcome, .reason = Reason::kFallback, .limit = 20};
+  return {.outcome = outcome, .reason = Reason::kFallback, .capacity = 20};
 }
 
 TEST(FailurePolicyStore, PassesOnWhatTheStoreAnswers) {
   Fixture f(FailurePolicy::kAllow);
   for (const Reason reason : {Reason::kOk, Reason::kLimited, Reason::kNever, Reason::kInvalid}) {
-    f.inner.answer = {.outcome = Outcome::kDenied, .reason = reason, .limit = 7, .remaining = 3};
+    f.inner.answer = {.outcome = Outcome::kDenied, .reason = reason, .capacity = 7, .remaining = 3};
     EXPECT_EQ(f.limiter.try_acquire("k", kLimit), f.inner.answer);
     EXPECT_EQ(f.limiter.check(std::array{Charge{"k", kLimit}}), f.inner.answer);
   }
@@ -103,8 +103,9 @@ TEST(FailurePolicyStore, LimitsLocallyAtTheShare) {
   Fixture f(FailurePolicy::kLocal);
   f.open();
   const Decision first = f.limiter.try_acquire("k", kLimit, 2);
-  EXPECT_EQ(first,
-            (Decision{.reason = Reason::kFallback, .limit = 5, .remaining = 3, .reset_after = 1s}));
+  EXPECT_EQ(
+      first,
+      (Decision{.reason = Reason::kFallback, .capacity = 5, .remaining = 3, .reset_after = 1s}));
   EXPECT_TRUE(f.limiter.try_acquire("k", kLimit, 3));
   const Decision denied = f.limiter.try_acquire("k", kLimit);
   EXPECT_FALSE(denied);
@@ -144,7 +145,7 @@ TEST(FailurePolicyStore, AnswersEveryChargeByPolicyWithWhatItsLimitHolds) {
   std::array<Decision, 2> each;
   const std::array charges{Charge{"a", fixed_window(40).per(1h)}, Charge{"b", kLimit, 5}};
   EXPECT_EQ(f.limiter.check(charges, each), fallback(Outcome::kDenied));
-  EXPECT_EQ(each[0].limit, 40u);
+  EXPECT_EQ(each[0].capacity, 40u);
   EXPECT_EQ(each[0].reason, Reason::kFallback);
   EXPECT_EQ(each[1], fallback(Outcome::kDenied));
 }

@@ -71,7 +71,7 @@ TEST(LocalShareStore, AdmitsItsShare) {
   LocalShareStore store({.nodes = 4}, clock);
   Limiter limiter(store);
   const auto limit = fixed_window(10).per(1h);
-  EXPECT_EQ(limiter.try_acquire("k", limit).limit, 2u);
+  EXPECT_EQ(limiter.try_acquire("k", limit).capacity, 2u);
   EXPECT_TRUE(limiter.try_acquire("k", limit));
   EXPECT_EQ(limiter.try_acquire("k", limit).retry_after, Duration{1h});
   EXPECT_EQ(store.stats().keys, 1u);
@@ -88,7 +88,7 @@ TEST(LocalShareStore, DecidesManyChargesAsOne) {
   const Decision first = store.apply(Verb::kTake, charges, {}, each);
   EXPECT_TRUE(first);
   EXPECT_EQ(first.remaining, 36u);
-  EXPECT_EQ(each[63].limit, 100u);
+  EXPECT_EQ(each[63].capacity, 100u);
   EXPECT_FALSE(store.apply(Verb::kTake, charges, {}, each));
 }
 

@@ -311,7 +311,7 @@ TEST(PlanReplies, SayWhatWasFoundAndTheNumbersFollow) {
 
   ASSERT_EQ(read_text(plan, 0, bytes(kNowTicks + kAdmits, 7) + bytes(0, 2)), Plan::Read::kAllowed);
   plan.answer(each, all);
-  EXPECT_EQ(all, (Decision{.limit = 10, .remaining = 7, .reset_after = 18s}));
+  EXPECT_EQ(all, (Decision{.capacity = 10, .remaining = 7, .reset_after = 18s}));
   EXPECT_EQ(each[0], all);
 
   const std::string found = bucket_state(9, kBucket);
@@ -320,7 +320,7 @@ TEST(PlanReplies, SayWhatWasFoundAndTheNumbersFollow) {
   plan.answer(each, all);
   EXPECT_EQ(all, (Decision{.outcome = Outcome::kDenied,
                            .reason = Reason::kLimited,
-                           .limit = 10,
+                           .capacity = 10,
                            .remaining = 1,
                            .reset_after = 54s,
                            .retry_after = 12s}));
@@ -377,7 +377,7 @@ TEST(PlanReplies, OfPartsThatAdmittedWhileAnotherDeniedAreAnsweredAsUntouched) {
   std::array<Decision, 2> each;
   Decision all;
   plan.answer(each, all);
-  EXPECT_EQ(each[0], (Decision{.limit = 10, .remaining = 10}));
+  EXPECT_EQ(each[0], (Decision{.capacity = 10, .remaining = 10}));
   EXPECT_EQ(each[1].retry_after, Duration{12s});
   EXPECT_EQ(all, each[1]);
 }
@@ -421,7 +421,7 @@ TEST(PlanReplies, OfRandomNumbersAndBytesAreReadSafely) {
     Decision all;
     plan.answer(each, all);
     for (std::size_t c = 0; c < charges.size(); ++c) {
-      EXPECT_EQ(each[c].limit, charges[c].limit.capacity());
+      EXPECT_EQ(each[c].capacity, charges[c].limit.capacity());
       EXPECT_LE(each[c].remaining, charges[c].limit.capacity());
       EXPECT_GE(each[c].reset_after.count(), 0);
     }
