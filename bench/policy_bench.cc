@@ -33,7 +33,7 @@ class Gone final : public Store {
  public:
   Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
                  std::span<Decision> each) noexcept override {
-    const Decision failed{.outcome = Outcome::kDenied, .reason = Reason::kStoreError};
+    const Decision failed = Decision::refused(Reason::kStoreError);
     std::fill(each.begin(), each.end(), failed);
     return failed;
   }

@@ -8,7 +8,12 @@
 
 namespace sluice {
 
-enum class Outcome : std::uint8_t { kAllowed, kDenied };
+// What a store decided. Only kAllowed lets the request pass.
+enum class Outcome : std::uint8_t {
+  kAllowed,  // the request passes
+  kDenied,   // a limit or a failure policy denies the request
+  kFailed,   // the store could not decide, and no failure policy answered
+};
 
 // Why the outcome is what it is. `kOk`, `kLimited` and `kNever` are the limit's own answers; the
 // others say that something else answered in its place.
@@ -26,10 +31,17 @@ enum class Reason : std::uint8_t {
   kInvalid,       // the request itself is at fault (see Store::apply); nothing was counted
 };
 
-// "allowed" and "denied".
+// "allowed", "denied" and "failed".
 std::string_view to_string(Outcome outcome) noexcept;
-// The reason in lower snake case, as every door spells it: "ok", "limited", "never", ...
+// The reason in lower snake case, as every wire format spells it: "ok", "limited", "never", ...
 std::string_view to_string(Reason reason) noexcept;
+
+// Returns whether the reason says that a store could not decide. Whether it counted the request is
+// unknown after kStoreTimeout.
+constexpr bool store_failed(Reason reason) noexcept {
+  return reason == Reason::kStoreTimeout || reason == Reason::kStoreError ||
+         reason == Reason::kForeignValue;
+}
 
 // The answer to one charge, or to a request of several (then `capacity`, `remaining` and
 // `reset_after` are those of its tightest limit, `retry_after` and `delay` the longest).
@@ -52,9 +64,35 @@ struct Decision {
   // proceeds, so that admitted requests leave evenly. Absent for every other limit.
   std::optional<Duration> delay = {};
 
-  bool allowed() const noexcept { return outcome == Outcome::kAllowed; }
-  explicit operator bool() const noexcept { return allowed(); }
+  // A decision without numbers: kFailed if the reason says that a store failed, else kDenied.
+  static constexpr Decision refused(Reason reason) noexcept {
+    return {.outcome = store_failed(reason) ? Outcome::kFailed : Outcome::kDenied,
+            .reason = reason};
+  }
+
+  // Whether the request passes: true for kAllowed only, so a failed store is not a full bucket.
+  constexpr bool allowed() const noexcept { return outcome == Outcome::kAllowed; }
+  constexpr explicit operator bool() const noexcept { return allowed(); }
   friend bool operator==(const Decision&, const Decision&) = default;
 };
+
+// Returns whether a limit's own counter answered, so that `remaining` and the waits are its
+// numbers. A failure policy, a failed store and a charge that the deny cache let pass have none.
+constexpr bool has_numbers(const Decision& decision) noexcept {
+  switch (decision.reason) {
+    case Reason::kOk:
+    case Reason::kLimited:
+    case Reason::kNever:
+    case Reason::kShadow: return true;
+    case Reason::kDenyCache: return !decision.allowed();
+    case Reason::kFallback:
+    case Reason::kStoreTimeout:
+    case Reason::kStoreError:
+    case Reason::kForeignValue:
+    case Reason::kMissing:
+    case Reason::kInvalid: break;
+  }
+  return false;
+}
 
 }  // namespace sluice

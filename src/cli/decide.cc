@@ -12,6 +12,7 @@
 #include "core/limit_options.h"
 #include "core/period.h"
 #include "core/quoted.h"
+#include "core/wire_outcome.h"
 
 namespace sluice::cli {
 namespace {
@@ -187,7 +188,9 @@ void append_wait(std::string& out, std::string_view name, std::optional<Duration
 
 std::string to_json(const Decision& all, const std::vector<Decision>& each) {
   std::string out = "{\"outcome\":\"";
-  out.append(to_string(all.outcome)).append("\",\"reason\":\"").append(to_string(all.reason));
+  out.append(core::wire_outcome(all.outcome))
+      .append("\",\"reason\":\"")
+      .append(to_string(all.reason));
   out += '"';
   append_wait(out, "retry_after_us", all.retry_after);
   append_wait(out, "delay_us", all.delay);
@@ -201,11 +204,6 @@ std::string to_json(const Decision& all, const std::vector<Decision>& each) {
     out += '}';
   }
   return out + "]}";
-}
-
-bool store_failed(Reason reason) noexcept {
-  return reason == Reason::kStoreError || reason == Reason::kStoreTimeout ||
-         reason == Reason::kForeignValue;
 }
 
 json::value parse(std::string_view line) {

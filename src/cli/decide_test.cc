@@ -194,7 +194,7 @@ class FailingStore final : public Store {
   explicit FailingStore(Reason reason) : reason_(reason) {}
   Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
                  std::span<Decision> each) noexcept override {
-    const Decision denied{.outcome = Outcome::kDenied, .reason = reason_};
+    const Decision denied = Decision::refused(reason_);
     std::fill(each.begin(), each.end(), denied);
     return denied;
   }

@@ -3,7 +3,12 @@
 namespace sluice {
 
 std::string_view to_string(Outcome outcome) noexcept {
-  return outcome == Outcome::kAllowed ? "allowed" : "denied";
+  switch (outcome) {
+    case Outcome::kAllowed: return "allowed";
+    case Outcome::kDenied: return "denied";
+    case Outcome::kFailed: return "failed";
+  }
+  return "unknown";
 }
 
 std::string_view to_string(Reason reason) noexcept {

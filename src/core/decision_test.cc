@@ -5,6 +5,8 @@
 #include <set>
 #include <type_traits>
 
+#include "core/wire_outcome.h"
+
 namespace sluice {
 namespace {
 
@@ -13,6 +15,29 @@ static_assert(std::is_trivially_copyable_v<Decision>);
 TEST(Decision, IsTrueWhereItAllows) {
   EXPECT_TRUE(Decision{});
   EXPECT_FALSE((Decision{.outcome = Outcome::kDenied}));
+  EXPECT_FALSE((Decision{.outcome = Outcome::kFailed}));
+}
+
+TEST(Decision, RefusedHasFailedExactlyIfTheStoreFailed) {
+  for (int i = 0; i <= static_cast<int>(Reason::kInvalid); ++i) {
+    const auto reason = static_cast<Reason>(i);
+    const Decision refused = Decision::refused(reason);
+    const bool failed = reason == Reason::kStoreTimeout || reason == Reason::kStoreError ||
+                        reason == Reason::kForeignValue;
+    EXPECT_EQ(refused.outcome, failed ? Outcome::kFailed : Outcome::kDenied) << to_string(reason);
+    EXPECT_EQ(refused.reason, reason);
+    EXPECT_FALSE(refused.allowed());
+  }
+}
+
+TEST(Decision, HasNumbersIfTheCounterAnswered) {
+  std::set<std::string_view> with, without;
+  for (int i = 0; i <= static_cast<int>(Reason::kInvalid); ++i) {
+    const Decision denied{.outcome = Outcome::kDenied, .reason = static_cast<Reason>(i)};
+    (has_numbers(denied) ? with : without).insert(to_string(denied.reason));
+  }
+  EXPECT_EQ(with, (std::set<std::string_view>{"ok", "limited", "never", "shadow", "deny_cache"}));
+  EXPECT_FALSE(has_numbers(Decision{.reason = Reason::kDenyCache})) << "the store was not asked";
 }
 
 TEST(Decision, EveryReasonHasANameOfItsOwn) {
@@ -25,6 +50,13 @@ TEST(Decision, EveryReasonHasANameOfItsOwn) {
                                                "foreign_value", "missing", "invalid"}));
   EXPECT_EQ(to_string(Outcome::kAllowed), "allowed");
   EXPECT_EQ(to_string(Outcome::kDenied), "denied");
+  EXPECT_EQ(to_string(Outcome::kFailed), "failed");
+}
+
+TEST(WireOutcome, OfAFailureIsDenied) {
+  EXPECT_EQ(core::wire_outcome(Outcome::kAllowed), "allowed");
+  EXPECT_EQ(core::wire_outcome(Outcome::kDenied), "denied");
+  EXPECT_EQ(core::wire_outcome(Outcome::kFailed), "denied");
 }
 
 }  // namespace

@@ -5,18 +5,6 @@
 namespace sluice::envoy {
 namespace {
 
-bool store_failed(const Decision& decision) noexcept {
-  return decision.reason == Reason::kStoreError || decision.reason == Reason::kStoreTimeout ||
-         decision.reason == Reason::kForeignValue;
-}
-
-// Whether a limit has answered with its numbers, rather than somebody else for it.
-bool has_numbers(const Decision& decision) noexcept {
-  if (decision.reason == Reason::kDenyCache) return !decision.allowed();
-  return decision.reason == Reason::kOk || decision.reason == Reason::kLimited ||
-         decision.reason == Reason::kNever;
-}
-
 Decision fallback(Outcome outcome) noexcept {
   return {.outcome = outcome, .reason = Reason::kFallback};
 }
@@ -275,7 +263,7 @@ void Request::Impl::take() {
     charge([](const Wanted& wanted) { return wanted.kind == Kind::kTake && !wanted.left_out; });
     if (charges_.empty()) return;
     const Decision decision = ask(limiter_, Verb::kTake);
-    if (store_failed(decision)) return stand_in(decision.reason);
+    if (store_failed(decision.reason)) return stand_in(decision.reason);
     if (decision.reason == Reason::kInvalid) return fail(decision.reason);
     take_answers();
     if (decision.allowed()) break;
@@ -326,7 +314,7 @@ void Request::Impl::take_each() {
     Wanted& wanted = wanted_[i];
     Charge charge{key_of(wanted), wanted.limit, wanted.cost};
     Decision decision = limiter_.store().apply_one(Verb::kTake, charge, {});
-    if (store_failed(decision)) return stand_in(decision.reason);
+    if (store_failed(decision.reason)) return stand_in(decision.reason);
     if (!decision.allowed() && decision.remaining > 0 && has_numbers(decision)) {
       charge.cost = decision.remaining;
       const Decision rest = limiter_.store().apply_one(Verb::kTake, charge, {});
@@ -369,7 +357,7 @@ void Request::Impl::ask_local() {
   if (charges_.empty()) return;
   Limiter local(*local_);
   const Decision decision = ask(local, Verb::kTake);
-  if (store_failed(decision) || decision.reason == Reason::kInvalid) return;
+  if (store_failed(decision.reason) || decision.reason == Reason::kInvalid) return;
   take_answers();
   for (const std::size_t i : charged_) wanted_[i].decision.reason = Reason::kFallback;
 }
@@ -377,7 +365,7 @@ void Request::Impl::ask_local() {
 void Request::Impl::try_out(Wanted& wanted) {
   const Charge charge{key_of(wanted), wanted.limit, wanted.cost};
   wanted.decision = trial_.store().apply_one(Verb::kTake, charge, {});
-  if (store_failed(wanted.decision)) wanted.decision = fallback(Outcome::kAllowed);
+  if (store_failed(wanted.decision.reason)) wanted.decision = fallback(Outcome::kAllowed);
   wanted.known = has_numbers(wanted.decision);
 }
 
@@ -388,7 +376,7 @@ void Request::Impl::give_back() {
   const bool denied = answer_.overall == Code::kOverLimit && !consume_on_reject_;
   for (Charge& charge : charges_) charge.cost = denied ? 0 : std::min(charge.cost, kMaxUnits);
   const Decision decision = ask(limiter_, denied ? Verb::kPeek : Verb::kRefund);
-  if (store_failed(decision) || decision.reason == Reason::kInvalid) {
+  if (store_failed(decision.reason) || decision.reason == Reason::kInvalid) {
     return undone(decision.reason);
   }
   take_answers();

@@ -36,9 +36,7 @@ class TestStore final : public Store {
   int asked = 0;
 
  private:
-  static Decision failure() {
-    return {.outcome = Outcome::kDenied, .reason = Reason::kStoreTimeout};
-  }
+  static Decision failure() { return Decision::refused(Reason::kStoreTimeout); }
   Store& store_;
 };
 

@@ -365,8 +365,8 @@ class DeadStore final : public Store {
  public:
   Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
                  std::span<Decision> each) noexcept override {
-    for (Decision& d : each) d = {.outcome = Outcome::kDenied, .reason = Reason::kStoreTimeout};
-    return {.outcome = Outcome::kDenied, .reason = Reason::kStoreTimeout};
+    for (Decision& d : each) d = Decision::refused(Reason::kStoreTimeout);
+    return Decision::refused(Reason::kStoreTimeout);
   }
 };
 

@@ -28,7 +28,7 @@ Decision Limiter::apply(Verb verb, std::span<const Charge> charges, std::span<De
     return store_->apply(verb, charges, now, each.first(charges.size()));
   }
   const bool is_short = !each.empty() || charges.size() > kMaxCharges;
-  if (is_short) return Decision{.outcome = Outcome::kDenied, .reason = Reason::kInvalid};
+  if (is_short) return Decision::refused(Reason::kInvalid);
   if (charges.size() <= 4) return apply_unread<4>(*store_, verb, charges, now);
   return apply_unread<kMaxCharges>(*store_, verb, charges, now);
 }

@@ -31,12 +31,12 @@ class Count {
   std::atomic<std::uint64_t> value_{0};
 };
 
-inline constexpr std::size_t kOutcomes = 2;
+inline constexpr std::size_t kOutcomes = 2;  // allowed, and denied or failed
 inline constexpr std::size_t kReasons = static_cast<std::size_t>(Reason::kInvalid) + 1;
 inline constexpr std::size_t kCacheLine = 64;
 
 constexpr std::size_t cell_of(Outcome outcome, Reason reason) noexcept {
-  return static_cast<std::size_t>(outcome) * kReasons + static_cast<std::size_t>(reason);
+  return (outcome == Outcome::kAllowed ? 0 : kReasons) + static_cast<std::size_t>(reason);
 }
 inline constexpr std::size_t kShadowCell = kOutcomes * kReasons;  // denials of a rule on trial
 inline constexpr std::size_t kCells = kShadowCell + 1;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "core/wire_outcome.h"
 #include "metrics/counts.h"
 #include "metrics/process.h"
 
@@ -57,7 +58,7 @@ void add_outcomes(Family& family, const Labels& names, const Total& total, bool 
                                                            : limited && reason == Reason::kLimited;
       if (value == 0 && !from_start) continue;
       Labels labels = names;
-      labels.push_back({"outcome", std::string(to_string(outcome))});
+      labels.push_back({"outcome", std::string(core::wire_outcome(outcome))});
       labels.push_back({"reason", std::string(to_string(reason))});
       family.add(std::move(labels), value);
     }

@@ -11,21 +11,16 @@ using rules::AttributeValues;
 using rules::CompiledLimit;
 using rules::CompiledRule;
 
-bool store_failed(const Decision& decision) noexcept {
-  return decision.reason == Reason::kStoreError || decision.reason == Reason::kStoreTimeout ||
-         decision.reason == Reason::kForeignValue;
-}
-
 // Whether a store has answered each charge by itself, and not the request as a whole.
 bool answers_each(const Decision& decision) noexcept {
   return decision.reason != Reason::kMissing && decision.reason != Reason::kInvalid &&
-         !store_failed(decision);
+         !store_failed(decision.reason);
 }
 
 // Whether a policy may answer: what was to be given back or forgotten was not.
 bool is_question(Verb verb) noexcept { return verb == Verb::kTake || verb == Verb::kPeek; }
 
-Decision denied(Reason reason) noexcept { return {.outcome = Outcome::kDenied, .reason = reason}; }
+Decision denied(Reason reason) noexcept { return Decision::refused(reason); }
 Decision fallback(Outcome outcome) noexcept {
   return {.outcome = outcome, .reason = Reason::kFallback};
 }
@@ -280,7 +275,7 @@ Decision RuleRequest::Impl::enforce(const Terms& terms) {
 
 // Gives every enforced rule its part of the store's answer.
 Decision RuleRequest::Impl::share_out(const Decision& said, const Terms& terms) {
-  if (store_failed(said)) {
+  if (store_failed(said.reason)) {
     return is_question(terms.verb) ? stand_in(said.reason, terms)
                                    : leave_undone(said.reason, terms);
   }
@@ -372,7 +367,7 @@ Decision RuleRequest::Impl::try_out(std::size_t index, const Terms& terms) {
     decision = ask(trial_, terms);
     answers = answers_each(decision);
   }
-  if (store_failed(decision)) {
+  if (store_failed(decision.reason)) {
     const Reason failed = decision.reason;
     decision = is_local(*matched.rule) ? ask_local(terms) : by_policy(*matched.rule, failed);
     answers = is_local(*matched.rule) && answers_each(decision);

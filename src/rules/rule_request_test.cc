@@ -355,7 +355,7 @@ class Failing final : public Store {
   Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
                  std::span<Decision> each) noexcept override {
     ++asked;
-    const Decision failed{.outcome = Outcome::kDenied, .reason = reason_};
+    const Decision failed = Decision::refused(reason_);
     for (Decision& decision : each) decision = failed;
     return failed;
   }
@@ -382,8 +382,7 @@ TEST(RuleRequest, AnswersByPolicyWhenTheStoreCannotDecide) {
     EXPECT_EQ(when_store_fails("allow", reason), (Decision{.reason = Reason::kFallback}));
     EXPECT_EQ(when_store_fails("deny", reason),
               (Decision{.outcome = Outcome::kDenied, .reason = Reason::kFallback}));
-    EXPECT_EQ(when_store_fails("local", reason),
-              (Decision{.outcome = Outcome::kDenied, .reason = reason}));
+    EXPECT_EQ(when_store_fails("local", reason), Decision::refused(reason));
   }
 }
 

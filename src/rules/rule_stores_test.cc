@@ -42,7 +42,7 @@ class Faulty final : public Store {
                  std::span<Decision> each) noexcept override {
     ++asked;
     if (works) return memory_.apply(verb, charges, now, each);
-    const Decision failed{.outcome = Outcome::kDenied, .reason = Reason::kStoreTimeout};
+    const Decision failed = Decision::refused(Reason::kStoreTimeout);
     std::fill(each.begin(), each.end(), failed);
     return failed;
   }
@@ -143,9 +143,7 @@ TEST_F(RuleStoresTest, RefundsAndResetsAreNotAnsweredByPolicyButDoneLocally) {
     decide(rules, 2);
     for (const Verb verb : {Verb::kRefund, Verb::kReset}) {
       const RuleAnswer& answer = decide(rules, 1, verb);
-      EXPECT_EQ(answer.decision,
-                (Decision{.outcome = Outcome::kDenied, .reason = Reason::kStoreTimeout}))
-          << policy;
+      EXPECT_EQ(answer.decision, Decision::refused(Reason::kStoreTimeout)) << policy;
       if (policy == std::string("local")) {
         EXPECT_EQ(left(rules), verb == Verb::kRefund ? 1u : 2u);
       }
@@ -156,8 +154,7 @@ TEST_F(RuleStoresTest, RefundsAndResetsAreNotAnsweredByPolicyButDoneLocally) {
 TEST_F(RuleStoresTest, WithoutALocalStoreLocalRulesDeny) {
   RuleRequest request(limiter_);
   const RuleSet rules = rules_of({rule("a", "local", {2})});
-  EXPECT_EQ(request.decide(rules, Attributes{}).decision,
-            (Decision{.outcome = Outcome::kDenied, .reason = Reason::kStoreTimeout}));
+  EXPECT_EQ(request.decide(rules, Attributes{}).decision, Decision::refused(Reason::kStoreTimeout));
 }
 
 TEST_F(RuleStoresTest, ALocalStoreThatFailsDenies) {

@@ -35,7 +35,7 @@ class WaitingStore final : public Store {
     ++asked;
     if (!stopped_ && fiber::current() != nullptr) wait();
     if (!stopped_ && fiber::current() != nullptr) return memory_.apply(verb, charges, now, each);
-    const Decision refusal{.outcome = Outcome::kDenied, .reason = Reason::kStoreError};
+    const Decision refusal = Decision::refused(Reason::kStoreError);
     std::fill(each.begin(), each.end(), refusal);
     return refusal;
   }

@@ -19,7 +19,7 @@ std::string bulk(std::string_view bytes) {
 }
 
 void refuse(Reason reason, std::span<Decision> each, Decision& all) {
-  all = Decision{.outcome = Outcome::kDenied, .reason = reason};
+  all = Decision::refused(reason);
   std::fill(each.begin(), each.end(), all);
 }
 

@@ -189,7 +189,7 @@ class BrokenStore final : public Store {
  public:
   Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
                  std::span<Decision> each) noexcept override {
-    const Decision failed{.outcome = Outcome::kDenied, .reason = Reason::kStoreTimeout};
+    const Decision failed = Decision::refused(Reason::kStoreTimeout);
     for (Decision& one : each) one = failed;
     return failed;
   }

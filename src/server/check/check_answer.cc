@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/wire_outcome.h"
 #include "server/service/answer_fields.h"
 
 namespace sluice::server {
@@ -49,7 +50,7 @@ void put_limit(TextBuffer& out, const LimitAnswer& limit, const Rule* deciding) 
 
 void put_check_answer(TextBuffer& out, const RuleAnswer& answer) {
   out.put("{\"outcome\":\"");
-  out.put_text(to_string(answer.decision.outcome));
+  out.put_text(core::wire_outcome(answer.decision.outcome));
   out.put("\",\"rule\":");
   if (answer.rule != nullptr) {
     out.put_json(answer.rule->name);

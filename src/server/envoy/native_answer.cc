@@ -11,11 +11,6 @@ using envoy::Answer;
 using envoy::Code;
 using envoy::Question;
 
-bool store_failed(Reason reason) noexcept {
-  return reason == Reason::kStoreError || reason == Reason::kStoreTimeout ||
-         reason == Reason::kForeignValue;
-}
-
 // Whether `a` says more of a part than `b`: denies while that admits, or leaves less.
 bool is_tighter(const LimitAnswer& a, const LimitAnswer& b) noexcept {
   if (a.decision.allowed() != b.decision.allowed()) return !a.decision.allowed();

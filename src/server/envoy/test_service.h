@@ -36,9 +36,7 @@ class ServiceTest : public ::testing::Test {
     bool fails = false;
 
    private:
-    static Decision failure() {
-      return {.outcome = Outcome::kDenied, .reason = Reason::kStoreTimeout};
-    }
+    static Decision failure() { return Decision::refused(Reason::kStoreTimeout); }
     Store& store_;
   };
 

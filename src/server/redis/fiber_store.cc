@@ -23,7 +23,7 @@ class Waker final : public redis::Operation::Owner {
 Decision FiberStore::apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
                            std::span<Decision> each) noexcept {
   if (client_ == nullptr || fiber::current() == nullptr) {
-    const Decision refusal{.outcome = Outcome::kDenied, .reason = Reason::kStoreError};
+    const Decision refusal = Decision::refused(Reason::kStoreError);
     std::fill(each.begin(), each.end(), refusal);
     return refusal;
   }

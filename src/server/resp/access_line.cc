@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/wire_outcome.h"
 #include "server/logging/log_line.h"
 #include "server/resp/command.h"
 #include "sluice/clock.h"
@@ -39,7 +40,7 @@ void log_access(Log& log, const Answered& answered) noexcept {
     std::vector<LogField> fields;
     fields.emplace_back("command", name);
     fields.emplace_back("status", status_of(answered.reply));
-    if (answered.outcome) fields.emplace_back("outcome", to_string(*answered.outcome));
+    if (answered.outcome) fields.emplace_back("outcome", core::wire_outcome(*answered.outcome));
     fields.emplace_back("peer", host_of(client.peer));
     if (client.user != nullptr) fields.emplace_back("user", std::string_view(client.user->name));
     fields.emplace_back("duration_us", std::chrono::floor<Duration>(answered.took).count());

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <optional>
 
+#include "core/wire_outcome.h"
 #include "server/service/answer_fields.h"
 
 namespace sluice::server::resp {
@@ -29,7 +30,7 @@ void put_decision(Reply& reply, const Decision& decision) {
 
 void put_decision(Reply& reply, const Decision& decision, bool numbers) {
   reply.bulk("outcome");
-  reply.bulk(to_string(decision.outcome));
+  reply.bulk(core::wire_outcome(decision.outcome));
   reply.bulk("reason");
   reply.bulk(to_string(decision.reason));
   put_units(reply, "limit", numbers, decision.capacity);

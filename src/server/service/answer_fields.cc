@@ -44,23 +44,6 @@ HeaderFields wanted_fields(const RuleAnswer& answer, const LimitAnswer& tightest
 
 }  // namespace
 
-bool has_numbers(const Decision& decision) noexcept {
-  switch (decision.reason) {
-    case Reason::kOk:
-    case Reason::kLimited:
-    case Reason::kNever:
-    case Reason::kShadow: return true;
-    case Reason::kDenyCache: return !decision.allowed();  // else it was not asked
-    case Reason::kFallback:
-    case Reason::kStoreTimeout:
-    case Reason::kStoreError:
-    case Reason::kForeignValue:
-    case Reason::kMissing:
-    case Reason::kInvalid: break;
-  }
-  return false;
-}
-
 void put_policy_name(TextBuffer& out, std::span<const LimitAnswer> limits, std::size_t index) {
   const LimitAnswer& limit = limits[index];
   out.put('"');

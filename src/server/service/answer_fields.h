@@ -42,9 +42,6 @@ class AnswerFields {
   std::vector<AnswerField> fields_;
 };
 
-// Whether a limit's numbers are those of its counter, and not only a reason why there are none.
-bool has_numbers(const Decision& decision) noexcept;
-
 // Puts the name of the limit at `index` as the fields spell it, within quotes: `"user"`, or
 // `"RULE/NAME"` where another limit of the answer has that name. Each limit of an answer gets
 // another name.

@@ -34,12 +34,8 @@ std::size_t shard_count(const MemoryStoreOptions& options) {
   return std::min(std::bit_ceil(std::min(shards, kMaxShards)), std::bit_floor(most));
 }
 
-Decision refusal(Reason reason) noexcept {
-  return Decision{.outcome = Outcome::kDenied, .reason = reason};
-}
-
 void refuse(Reason reason, std::span<Decision> each, Decision& all) noexcept {
-  all = refusal(reason);
+  all = Decision::refused(reason);
   std::fill(each.begin(), each.end(), all);
 }
 
@@ -85,7 +81,7 @@ class MemoryStore::Impl {
     const Instant at = instant ? *instant : clock_.now();
     const core::Ticks now = at.time_since_epoch().count();
     if (!is_in_range(at)) {
-      decision = refusal(Reason::kInvalid);
+      decision = Decision::refused(Reason::kInvalid);
     } else if (verb != Verb::kTake || !take_one_in_place(charge, now, decision)) {
       apply_to_one(verb, charge, now, decision);
     }
@@ -122,7 +118,7 @@ class MemoryStore::Impl {
     if (memory::carry_out(verb, {&c, 1})) {
       c.answer(decision);
     } else {
-      decision = refusal(Reason::kStoreError);
+      decision = Decision::refused(Reason::kStoreError);
     }
   }
 

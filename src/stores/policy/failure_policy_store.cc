@@ -5,11 +5,6 @@
 namespace sluice {
 namespace {
 
-constexpr bool could_not_decide(Reason reason) noexcept {
-  return reason == Reason::kStoreTimeout || reason == Reason::kStoreError ||
-         reason == Reason::kForeignValue;
-}
-
 bool same_counter(const Charge& a, const Charge& b) noexcept {
   return a.limit.algorithm() == b.limit.algorithm() && a.key == b.key && a.tag == b.tag;
 }
@@ -50,7 +45,7 @@ Decision answer_by_policy(Outcome outcome, std::span<const Charge> charges,
 
 // What the local store says, in the name of the policy.
 Decision in_its_place(const Decision& local, std::span<Decision> each) noexcept {
-  if (could_not_decide(local.reason) || local.reason == Reason::kInvalid) return local;
+  if (store_failed(local.reason) || local.reason == Reason::kInvalid) return local;
   for (Decision& decision : each) decision.reason = Reason::kFallback;
   Decision all = local;
   all.reason = Reason::kFallback;
@@ -75,7 +70,7 @@ Decision FailurePolicyStore::apply(Verb verb, std::span<const Charge> charges,
   if (!pass) return stand_in(verb, charges, now, each, Reason::kStoreError);
   const Decision said = store_->apply(verb, charges, now, each);
   breaker_->tell(pass, said.reason);
-  if (!could_not_decide(said.reason)) return said;
+  if (!store_failed(said.reason)) return said;
   return stand_in(verb, charges, now, each, said.reason);
 }
 
@@ -85,7 +80,7 @@ Decision FailurePolicyStore::apply_one(Verb verb, const Charge& charge,
   if (const CircuitBreaker::Pass pass = breaker_->try_pass()) {
     const Decision said = store_->apply_one(verb, charge, now);
     breaker_->tell(pass, said.reason);
-    if (!could_not_decide(said.reason)) return said;
+    if (!store_failed(said.reason)) return said;
     failed = said.reason;
   }
   Decision one;
@@ -95,17 +90,14 @@ Decision FailurePolicyStore::apply_one(Verb verb, const Charge& charge,
 Decision FailurePolicyStore::stand_in(Verb verb, std::span<const Charge> charges,
                                       std::optional<Instant> now, std::span<Decision> each,
                                       Reason failed) noexcept {
-  const auto refusal = [](Reason reason) {
-    return Decision{.outcome = Outcome::kDenied, .reason = reason};
-  };
-  if (!is_valid(charges, now, each)) return answer_all(each, refusal(Reason::kInvalid));
-  if (!fallback_) return answer_all(each, refusal(failed));
+  if (!is_valid(charges, now, each)) return answer_all(each, Decision::refused(Reason::kInvalid));
+  if (!fallback_) return answer_all(each, Decision::refused(failed));
   const bool decides = verb == Verb::kTake || verb == Verb::kPeek;
   if (*fallback_ == FailurePolicy::kLocal) {
     const Decision local = local_->apply(verb, charges, now, each);
     if (decides) return in_its_place(local, each);
   }
-  if (!decides) return answer_all(each, refusal(failed));
+  if (!decides) return answer_all(each, Decision::refused(failed));
   return answer_by_policy(
       *fallback_ == FailurePolicy::kAllow ? Outcome::kAllowed : Outcome::kDenied, charges, each);
 }

@@ -68,7 +68,7 @@ TEST(FailurePolicyStore, KeepsTheStoresReasonWithoutAPolicy) {
   EXPECT_EQ(f.limiter.try_acquire("k", kLimit).reason, Reason::kForeignValue);
   f.open();
   const Decision refused = f.limiter.try_acquire("k", kLimit);
-  EXPECT_EQ(refused, (Decision{.outcome = Outcome::kDenied, .reason = Reason::kStoreError}));
+  EXPECT_EQ(refused, Decision::refused(Reason::kStoreError));
   EXPECT_EQ(f.inner.asked, 0);
 }
 
@@ -155,7 +155,7 @@ TEST(FailurePolicyStore, SaysThatARefundOrAResetWasNotDone) {
        {FailurePolicy::kAllow, FailurePolicy::kDeny, FailurePolicy::kLocal}) {
     Fixture f(policy);
     f.inner.fail(Reason::kStoreTimeout);
-    const Decision undone{.outcome = Outcome::kDenied, .reason = Reason::kStoreTimeout};
+    const Decision undone = Decision::refused(Reason::kStoreTimeout);
     EXPECT_EQ(f.limiter.refund("k", kLimit), undone);
     EXPECT_EQ(f.limiter.reset("k", kLimit), undone);
     EXPECT_EQ(f.limiter.apply(Verb::kReset, std::array{Charge{"a", kLimit}, Charge{"b", kLimit}}),

@@ -24,7 +24,7 @@ class TestStore final : public Store {
     std::fill(each.begin(), each.end(), answer);
     return answer;
   }
-  void fail(Reason reason) { answer = {.outcome = Outcome::kDenied, .reason = reason}; }
+  void fail(Reason reason) { answer = Decision::refused(reason); }
   void work() { answer = {}; }
 
   Decision answer;

@@ -18,7 +18,7 @@ OperationOptions operation_options(const Target& target) {
 }
 
 void Operation::refuse(Reason reason, std::span<Decision> each) noexcept {
-  decision_ = Decision{.outcome = Outcome::kDenied, .reason = reason};
+  decision_ = Decision::refused(reason);
   std::fill(each.begin(), each.end(), decision_);
 }
 

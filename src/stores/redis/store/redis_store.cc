@@ -165,7 +165,7 @@ class RedisStore::Impl {
   Decision apply(const Operation::Request& request) noexcept {
     const Callers::Guard inside(callers_);
     Waiter* const waiter = spares_.get();
-    Decision decision{.outcome = Outcome::kDenied, .reason = Reason::kStoreError};
+    Decision decision = Decision::refused(Reason::kStoreError);
     if (waiter == nullptr) {
       std::fill(request.each.begin(), request.each.end(), decision);
       return decision;
