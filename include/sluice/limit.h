@@ -99,7 +99,7 @@ class Limit {
 
  private:
   template <Algorithm>
-  friend class LimitOf;
+  friend class LimitBuilder;
 
   constexpr explicit Limit(const LimitSpec& spec) noexcept;
 
@@ -117,45 +117,54 @@ class Limit {
   Refill refill_;
 };
 
-// A Limit of a known algorithm, whose options are those that apply to it, so that a wrong one does
-// not compile. Errors: a number out of range does not compile in a constant expression, and throws
+// Makes a Limit of a known algorithm. Its options are those that apply to the algorithm, so that a
+// wrong one does not compile. It converts to a Limit wherever one is expected.
+//
+// An immutable value that borrows nothing: use it from any thread. Each option returns another
+// builder. Errors: a number out of range does not compile in a constant expression, and throws
 // std::invalid_argument (with the text of explain()) at run time.
 template <Algorithm A>
-class LimitOf : public Limit {
+class LimitBuilder {
  public:
-  constexpr explicit LimitOf(const LimitSpec& spec) : Limit(checked(spec)), spec_(spec) {}
+  constexpr explicit LimitBuilder(const LimitSpec& spec) : spec_(spec), limit_(checked(spec)) {}
 
-  constexpr LimitOf burst(std::uint64_t units) const requires(applies(LimitOption::kBurst, A)) {
+  // The limit. Cost: a copy of 40 bytes; it was checked when the builder was made.
+  constexpr operator Limit() const noexcept { return limit_; }
+
+  constexpr LimitBuilder burst(std::uint64_t units) const
+      requires(applies(LimitOption::kBurst, A)) {
     return with([=](LimitSpec& spec) { spec.burst = units; });
   }
-  constexpr LimitOf slices(std::uint64_t count) const requires(applies(LimitOption::kSlices, A)) {
+  constexpr LimitBuilder slices(std::uint64_t count) const
+      requires(applies(LimitOption::kSlices, A)) {
     return with([=](LimitSpec& spec) { spec.slices = count; });
   }
-  constexpr LimitOf aligned_to_clock() const requires(applies(LimitOption::kAlign, A)) {
+  constexpr LimitBuilder aligned_to_clock() const requires(applies(LimitOption::kAlign, A)) {
     return with([](LimitSpec& spec) { spec.align = Align::kClock; });
   }
-  constexpr LimitOf counting_oldest_whole() const requires(applies(LimitOption::kWeighting, A)) {
+  constexpr LimitBuilder counting_oldest_whole() const
+      requires(applies(LimitOption::kWeighting, A)) {
     return with([](LimitSpec& spec) { spec.weighting = Weighting::kNone; });
   }
-  constexpr LimitOf queueing() const requires(applies(LimitOption::kMode, A)) {
+  constexpr LimitBuilder queueing() const requires(applies(LimitOption::kMode, A)) {
     return with([](LimitSpec& spec) { spec.mode = LeakyMode::kQueue; });
   }
-  constexpr LimitOf refilled_at_intervals() const requires(applies(LimitOption::kRefill, A)) {
+  constexpr LimitBuilder refilled_at_intervals() const requires(applies(LimitOption::kRefill, A)) {
     return with([](LimitSpec& spec) { spec.refill = Refill::kInterval; });
   }
-  using Limit::slices;
 
  private:
   static constexpr const LimitSpec& checked(const LimitSpec& spec);
 
   template <typename Change>
-  constexpr LimitOf with(Change change) const {
+  constexpr LimitBuilder with(Change change) const {
     LimitSpec spec = spec_;
     change(spec);
-    return LimitOf(spec);
+    return LimitBuilder(spec);
   }
 
   LimitSpec spec_;
+  Limit limit_;
 };
 
 // The first half of the sentence: `token_bucket(100)` waits for its `.per(1s)`.
@@ -163,8 +172,8 @@ template <Algorithm A>
 struct Units {
   std::uint64_t limit;
 
-  constexpr LimitOf<A> per(Duration period) const {
-    return LimitOf<A>(LimitSpec{.algorithm = A, .limit = limit, .per = period});
+  constexpr LimitBuilder<A> per(Duration period) const {
+    return LimitBuilder<A>(LimitSpec{.algorithm = A, .limit = limit, .per = period});
   }
 };
 

@@ -94,7 +94,7 @@ constexpr Limit::Limit(const LimitSpec& spec) noexcept
 }
 
 template <Algorithm A>
-constexpr const LimitSpec& LimitOf<A>::checked(const LimitSpec& spec) {
+constexpr const LimitSpec& LimitBuilder<A>::checked(const LimitSpec& spec) {
   const LimitError error = find_error(spec);
   if (error != LimitError::kNone) detail::throw_limit_error(error, spec);
   return spec;
