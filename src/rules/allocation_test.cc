@@ -4,7 +4,9 @@
 #include <cstdlib>
 #include <new>
 
-#include "sluice/rules.h"
+#include "sluice/attributes.h"
+#include "sluice/rule_decider.h"
+#include "sluice/rule_set.h"
 
 // Counts what this program allocates while a test looks.
 namespace {
@@ -44,7 +46,7 @@ class Admitting final : public Store {
   }
 };
 
-TEST(RuleRequest, AllocatesNothingOnceItsBuffersHaveGrown) {
+TEST(RuleDecider, AllocatesNothingOnceItsBuffersHaveGrown) {
   const auto rules = RuleSet::parse(R"(
 version: 1
 rules:
@@ -68,7 +70,7 @@ rules:
                            {"ip", "2001:db8:1:2:3:4:5:6"}};
   Admitting store;
   Limiter limiter(store);
-  RuleRequest decider(limiter);
+  RuleDecider decider(limiter);
   ASSERT_EQ(decider.decide(*rules, request).limits.size(), 4u);
   g_allocations = 0;
   g_counting = true;

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "sluice/rules.h"
+#include "sluice/attributes.h"
 
 namespace sluice::rules {
 

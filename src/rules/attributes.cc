@@ -2,7 +2,7 @@
 
 #include "rules/attribute_table.h"
 #include "rules/source_text.h"
-#include "sluice/rules.h"
+#include "sluice/attributes.h"
 
 namespace sluice {
 

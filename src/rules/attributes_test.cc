@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "rules/attribute_table.h"
-#include "sluice/rules.h"
+#include "sluice/attributes.h"
 
 namespace sluice {
 namespace {

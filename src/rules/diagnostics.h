@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "rules/source_text.h"
-#include "sluice/rules.h"
+#include "sluice/rule_set.h"
 
 namespace sluice::rules {
 

@@ -9,7 +9,7 @@
 
 #include "rules/diagnostics.h"
 #include "rules/rule_set.h"
-#include "sluice/rules.h"
+#include "sluice/rule_set.h"
 
 namespace sluice {
 namespace {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "rules/attribute_table.h"
+#include "sluice/rule_decider.h"
 
 namespace sluice {
 namespace {
@@ -50,7 +51,7 @@ std::vector<const RuleLimit*> limits_that_apply(const RuleSet& rules, const Rule
                                                 const RuleNeeds& needs) {
   NoStore store;
   Limiter limiter(store);
-  RuleRequest request(limiter);
+  RuleDecider request(limiter);
   std::vector<const RuleLimit*> out;
   for (const LimitAnswer& answer :
        request.decide_by(rules, rule, Probe(needs.attributes), 0, {}, Verb::kPeek).limits) {
@@ -146,7 +147,7 @@ struct alignas(64) RuleDoor::Slot {
   std::uint64_t version = 0;
   std::optional<RuleSet> rules;
   const Rule* rule = nullptr;
-  std::optional<RuleRequest> request;
+  std::optional<RuleDecider> request;
   const RuleAnswer* answer = nullptr;
 
   void renew(const LiveRules::Impl& live, const std::string& name) {

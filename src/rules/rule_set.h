@@ -9,7 +9,7 @@
 #include "rules/attribute_table.h"
 #include "rules/key_template.h"
 #include "rules/pattern.h"
-#include "sluice/rules.h"
+#include "sluice/rule_set.h"
 
 namespace sluice::rules {
 

@@ -6,8 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "sluice/attributes.h"
 #include "sluice/memory_store.h"
-#include "sluice/rules.h"
+#include "sluice/rule_answer.h"
+#include "sluice/rule_decider.h"
+#include "sluice/rule_set.h"
 #include "sluice/testing/manual_clock.h"
 
 namespace sluice {
@@ -66,7 +69,7 @@ class RuleStoresTest : public ::testing::Test {
   Faulty store_{clock_};
   MemoryStore local_{{}, clock_};
   Limiter limiter_{store_};
-  RuleRequest request_{limiter_, {.local = &local_}};
+  RuleDecider request_{limiter_, {.local = &local_}};
 };
 
 TEST_F(RuleStoresTest, LocalRulesAreDecidedLocallyWhereTheStoreFails) {
@@ -152,14 +155,14 @@ TEST_F(RuleStoresTest, RefundsAndResetsAreNotAnsweredByPolicyButDoneLocally) {
 }
 
 TEST_F(RuleStoresTest, WithoutALocalStoreLocalRulesDeny) {
-  RuleRequest request(limiter_);
+  RuleDecider request(limiter_);
   const RuleSet rules = rules_of({rule("a", "local", {2})});
   EXPECT_EQ(request.decide(rules, Attributes{}).decision, Decision::refused(Reason::kStoreTimeout));
 }
 
 TEST_F(RuleStoresTest, ALocalStoreThatFailsDenies) {
   Faulty local(clock_);
-  RuleRequest request(limiter_, {.local = &local});
+  RuleDecider request(limiter_, {.local = &local});
   const RuleSet rules = rules_of({rule("a", "local", {2}), rule("b", "allow", {2})});
   const RuleAnswer& answer = request.decide(rules, Attributes{});
   EXPECT_EQ(answer.decision.reason, Reason::kStoreTimeout);
@@ -171,7 +174,7 @@ TEST_F(RuleStoresTest, RulesOnTrialAreAskedOfTheirStore) {
   Faulty trial(clock_);
   trial.works = true;
   store_.works = true;
-  RuleRequest request(limiter_, {.trial = &trial});
+  RuleDecider request(limiter_, {.trial = &trial});
   const RuleSet rules =
       rules_of({rule("t", "allow", {1}, "mode: shadow, continue: true"), rule("a", "allow", {5})});
   EXPECT_EQ(request.decide(rules, Attributes{}).decision.remaining, 4u);

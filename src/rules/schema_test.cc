@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "sluice/limit.h"
-#include "sluice/rules.h"
+#include "sluice/rule_set.h"
 
 namespace sluice::rules::schema {
 namespace {

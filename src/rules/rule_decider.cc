@@ -2,7 +2,10 @@
 #include <functional>
 
 #include "rules/rule_set.h"
-#include "sluice/rules.h"
+#include "sluice/attributes.h"
+#include "sluice/rule_answer.h"
+#include "sluice/rule_decider.h"
+#include "sluice/rule_set.h"
 
 namespace sluice {
 namespace {
@@ -27,7 +30,7 @@ Decision fallback(Outcome outcome) noexcept {
 
 }  // namespace
 
-class RuleRequest::Impl {
+class RuleDecider::Impl {
  public:
   Impl(Limiter& limiter, const RuleStores& stores)
       : limiter_(&limiter),
@@ -105,7 +108,7 @@ class RuleRequest::Impl {
   RuleAnswer answer_;
 };
 
-void RuleRequest::Impl::begin() {
+void RuleDecider::Impl::begin() {
   text_.clear();
   wanted_.clear();
   matched_.clear();
@@ -115,7 +118,7 @@ void RuleRequest::Impl::begin() {
   answer_.matched.clear();
 }
 
-void RuleRequest::Impl::begin_part(const RuleSet::Impl& set, const AttributeSource& attributes,
+void RuleDecider::Impl::begin_part(const RuleSet::Impl& set, const AttributeSource& attributes,
                                    std::size_t part, std::uint64_t cost) {
   values_.begin(set.attributes, attributes);
   part_ = part;
@@ -123,7 +126,7 @@ void RuleRequest::Impl::begin_part(const RuleSet::Impl& set, const AttributeSour
 }
 
 // `domain`: of the rules that are tried; null: all.
-void RuleRequest::Impl::match_rules(const RuleSet::Impl& set, const std::string_view* domain) {
+void RuleDecider::Impl::match_rules(const RuleSet::Impl& set, const std::string_view* domain) {
   for (std::size_t i = 0; i < set.rules.size(); ++i) {
     if (domain != nullptr && set.rules[i].domain != *domain) continue;
     if (!set.compiled[i].matches(values_)) continue;
@@ -132,7 +135,7 @@ void RuleRequest::Impl::match_rules(const RuleSet::Impl& set, const std::string_
   }
 }
 
-const RuleAnswer& RuleRequest::Impl::decide(const RuleSet::Impl& set,
+const RuleAnswer& RuleDecider::Impl::decide(const RuleSet::Impl& set,
                                             const AttributeSource& attributes, const Terms& terms) {
   begin();
   begin_part(set, attributes, 0, terms.cost);
@@ -140,7 +143,7 @@ const RuleAnswer& RuleRequest::Impl::decide(const RuleSet::Impl& set,
   return answer(terms);
 }
 
-const RuleAnswer& RuleRequest::Impl::decide_parts(const RuleSet::Impl& set, std::string_view domain,
+const RuleAnswer& RuleDecider::Impl::decide_parts(const RuleSet::Impl& set, std::string_view domain,
                                                   std::span<const RequestPart> parts,
                                                   const Terms& terms) {
   begin();
@@ -151,7 +154,7 @@ const RuleAnswer& RuleRequest::Impl::decide_parts(const RuleSet::Impl& set, std:
   return answer(terms);
 }
 
-const RuleAnswer& RuleRequest::Impl::decide_by(const RuleSet::Impl& set, const Rule& rule,
+const RuleAnswer& RuleDecider::Impl::decide_by(const RuleSet::Impl& set, const Rule& rule,
                                                const AttributeSource& attributes,
                                                const Terms& terms) {
   begin();
@@ -167,7 +170,7 @@ const RuleAnswer& RuleRequest::Impl::decide_by(const RuleSet::Impl& set, const R
 }
 
 // Fills in the key of a limit. False where the request has to be denied for want of an attribute.
-bool RuleRequest::Impl::want(const RuleLimit& limit, const CompiledLimit& compiled) {
+bool RuleDecider::Impl::want(const RuleLimit& limit, const CompiledLimit& compiled) {
   Wanted wanted{&limit, text_.size(), 0, 0, 0};
   text_.append(compiled.prefix);
   if (const auto label = compiled.key.fill(values_, text_, wanted.key_end, scratch_)) {
@@ -180,7 +183,7 @@ bool RuleRequest::Impl::want(const RuleLimit& limit, const CompiledLimit& compil
   return limit.on_missing == OnMissing::kSkip;
 }
 
-void RuleRequest::Impl::match(const Rule& rule, const CompiledRule& compiled) {
+void RuleDecider::Impl::match(const Rule& rule, const CompiledRule& compiled) {
   Matched matched{&rule, wanted_.size(), 0, false, part_, cost_};
   for (std::size_t i = 0; i < rule.limits.size(); ++i) {
     if (want(rule.limits[i], compiled.limits[i])) continue;
@@ -196,7 +199,7 @@ void RuleRequest::Impl::match(const Rule& rule, const CompiledRule& compiled) {
   matched_.push_back(matched);
 }
 
-const RuleAnswer& RuleRequest::Impl::answer(const Terms& terms) {
+const RuleAnswer& RuleDecider::Impl::answer(const Terms& terms) {
   if (matched_.empty()) return answer_;
   const bool insists = std::any_of(matched_.begin(), matched_.end(), [](const Matched& matched) {
     return matched.missing && matched.enforced();
@@ -216,7 +219,7 @@ const RuleAnswer& RuleRequest::Impl::answer(const Terms& terms) {
 }
 
 // An enforced rule denies for want of an attribute: nothing is asked of the store for any rule.
-void RuleRequest::Impl::keep_missing() {
+void RuleDecider::Impl::keep_missing() {
   std::size_t kept = 0;
   for (Matched& matched : matched_) {
     const std::size_t first = kept;
@@ -228,7 +231,7 @@ void RuleRequest::Impl::keep_missing() {
 }
 
 // The text has its final place now: hands out views of it.
-void RuleRequest::Impl::publish() {
+void RuleDecider::Impl::publish() {
   const std::string_view text = text_;
   for (const Matched& matched : matched_) {
     answer_.matched.push_back({matched.rule, false});
@@ -242,21 +245,21 @@ void RuleRequest::Impl::publish() {
   }
 }
 
-void RuleRequest::Impl::charge(const Matched& matched) {
+void RuleDecider::Impl::charge(const Matched& matched) {
   for (std::size_t i = matched.first; i < matched.last; ++i) {
     const LimitAnswer& answer = answer_.limits[i];
     charges_.push_back({answer.counter, wanted_[i].limit->limit, matched.cost, answer.tag});
   }
 }
 
-Decision RuleRequest::Impl::ask(Limiter& limiter, const Terms& terms) {
+Decision RuleDecider::Impl::ask(Limiter& limiter, const Terms& terms) {
   if (charges_.size() > kMaxCharges) return denied(Reason::kInvalid);
   each_.resize(charges_.size());  // the store writes every one of them
   return limiter.apply(terms.verb, charges_, each_, terms.now);
 }
 
 // All enforced rules as one request. Where nothing applies, the answer is allowed.
-Decision RuleRequest::Impl::enforce(const Terms& terms) {
+Decision RuleDecider::Impl::enforce(const Terms& terms) {
   charges_.clear();
   bool missing = false;
   for (std::size_t i = 0; i < matched_.size(); ++i) {
@@ -274,7 +277,7 @@ Decision RuleRequest::Impl::enforce(const Terms& terms) {
 }
 
 // Gives every enforced rule its part of the store's answer.
-Decision RuleRequest::Impl::share_out(const Decision& said, const Terms& terms) {
+Decision RuleDecider::Impl::share_out(const Decision& said, const Terms& terms) {
   if (store_failed(said.reason)) {
     return is_question(terms.verb) ? stand_in(said.reason, terms)
                                    : leave_undone(said.reason, terms);
@@ -292,7 +295,7 @@ Decision RuleRequest::Impl::share_out(const Decision& said, const Terms& terms) 
 }
 
 // What was to be given back or forgotten was not. What was taken locally is, as far as it goes.
-Decision RuleRequest::Impl::leave_undone(Reason failed, const Terms& terms) {
+Decision RuleDecider::Impl::leave_undone(Reason failed, const Terms& terms) {
   ask_local_rules(terms);
   for (std::size_t i = 0; i < matched_.size(); ++i) {
     if (matched_[i].enforced() && !matched_[i].empty()) answer_all(i, denied(failed));
@@ -300,12 +303,12 @@ Decision RuleRequest::Impl::leave_undone(Reason failed, const Terms& terms) {
   return denied(failed);
 }
 
-bool RuleRequest::Impl::is_local(const Rule& rule) const noexcept {
+bool RuleDecider::Impl::is_local(const Rule& rule) const noexcept {
   return rule.on_store_error == FailurePolicy::kLocal && local_ != nullptr;
 }
 
 // What a rule's policy says without the local store.
-Decision RuleRequest::Impl::by_policy(const Rule& rule, Reason failed) const noexcept {
+Decision RuleDecider::Impl::by_policy(const Rule& rule, Reason failed) const noexcept {
   switch (rule.on_store_error) {
     case FailurePolicy::kAllow: return fallback(Outcome::kAllowed);
     case FailurePolicy::kDeny: return fallback(Outcome::kDenied);
@@ -316,7 +319,7 @@ Decision RuleRequest::Impl::by_policy(const Rule& rule, Reason failed) const noe
 
 // Says of every enforced rule what its policy says; the strictest holds for the request. Local
 // limits are one all-or-nothing request, which is not made where another rule denies anyway.
-Decision RuleRequest::Impl::stand_in(Reason failed, const Terms& terms) {
+Decision RuleDecider::Impl::stand_in(Reason failed, const Terms& terms) {
   const bool denies = std::any_of(matched_.begin(), matched_.end(), [&](const Matched& matched) {
     return matched.enforced() && !matched.empty() && !by_policy(*matched.rule, failed).allowed();
   });
@@ -338,7 +341,7 @@ Decision RuleRequest::Impl::stand_in(Reason failed, const Terms& terms) {
 }
 
 // The enforced rules that want it, of the local store. Where there are none, it is allowed.
-Decision RuleRequest::Impl::ask_local_rules(const Terms& terms) {
+Decision RuleDecider::Impl::ask_local_rules(const Terms& terms) {
   charges_.clear();
   for (const Matched& matched : matched_) {
     if (matched.enforced() && is_local(*matched.rule)) charge(matched);
@@ -347,7 +350,7 @@ Decision RuleRequest::Impl::ask_local_rules(const Terms& terms) {
 }
 
 // What the charges get of the local store, in the name of the policy.
-Decision RuleRequest::Impl::ask_local(const Terms& terms) {
+Decision RuleDecider::Impl::ask_local(const Terms& terms) {
   each_.resize(charges_.size());
   Decision all = local_->apply(terms.verb, charges_, terms.now, each_);
   if (!answers_each(all)) return all;
@@ -357,7 +360,7 @@ Decision RuleRequest::Impl::ask_local(const Terms& terms) {
 }
 
 // A rule on trial, by itself.
-Decision RuleRequest::Impl::try_out(std::size_t index, const Terms& terms) {
+Decision RuleDecider::Impl::try_out(std::size_t index, const Terms& terms) {
   const Matched& matched = matched_[index];
   Decision decision = denied(Reason::kMissing);
   bool answers = false;
@@ -386,7 +389,7 @@ Decision RuleRequest::Impl::try_out(std::size_t index, const Terms& terms) {
 }
 
 // The answers of a rule's limits, from `next` in what the store said.
-void RuleRequest::Impl::take_answers(std::size_t index, std::size_t& next) {
+void RuleDecider::Impl::take_answers(std::size_t index, std::size_t& next) {
   const Matched& matched = matched_[index];
   bool any_denied = false;
   for (std::size_t i = matched.first; i < matched.last; ++i) {
@@ -397,7 +400,7 @@ void RuleRequest::Impl::take_answers(std::size_t index, std::size_t& next) {
 }
 
 // One answer for all limits of a rule, each with what it could hold.
-void RuleRequest::Impl::answer_all(std::size_t index, const Decision& decision) {
+void RuleDecider::Impl::answer_all(std::size_t index, const Decision& decision) {
   const Matched& matched = matched_[index];
   for (std::size_t i = matched.first; i < matched.last; ++i) {
     answer_.limits[i].decision = decision;
@@ -408,7 +411,7 @@ void RuleRequest::Impl::answer_all(std::size_t index, const Decision& decision) 
 
 // `trial`: of the first rule on trial that would have denied, else of the first that was tried;
 // none where none was.
-void RuleRequest::Impl::settle(const Decision& enforced, const std::optional<Decision>& trial) {
+void RuleDecider::Impl::settle(const Decision& enforced, const std::optional<Decision>& trial) {
   answer_.decision = enforced;
   const bool shadowed = trial && !trial->allowed() && enforced.allowed();
   if (trial && enforced == Decision{}) {
@@ -427,24 +430,24 @@ void RuleRequest::Impl::settle(const Decision& enforced, const std::optional<Dec
   }
 }
 
-RuleRequest::RuleRequest(Limiter& limiter, const RuleStores& stores)
+RuleDecider::RuleDecider(Limiter& limiter, const RuleStores& stores)
     : impl_(std::make_unique<Impl>(limiter, stores)) {}
-RuleRequest::~RuleRequest() = default;
-RuleRequest::RuleRequest(RuleRequest&&) noexcept = default;
-RuleRequest& RuleRequest::operator=(RuleRequest&&) noexcept = default;
+RuleDecider::~RuleDecider() = default;
+RuleDecider::RuleDecider(RuleDecider&&) noexcept = default;
+RuleDecider& RuleDecider::operator=(RuleDecider&&) noexcept = default;
 
-const RuleAnswer& RuleRequest::decide(const RuleSet& rules, const AttributeSource& attributes,
+const RuleAnswer& RuleDecider::decide(const RuleSet& rules, const AttributeSource& attributes,
                                       std::uint64_t cost, std::optional<Instant> now, Verb verb) {
   return impl_->decide(rules.impl(), attributes, {cost, now, verb});
 }
 
-const RuleAnswer& RuleRequest::decide_parts(const RuleSet& rules, std::string_view domain,
+const RuleAnswer& RuleDecider::decide_parts(const RuleSet& rules, std::string_view domain,
                                             std::span<const RequestPart> parts,
                                             std::optional<Instant> now, Verb verb) {
   return impl_->decide_parts(rules.impl(), domain, parts, {1, now, verb});
 }
 
-const RuleAnswer& RuleRequest::decide_by(const RuleSet& rules, const Rule& rule,
+const RuleAnswer& RuleDecider::decide_by(const RuleSet& rules, const Rule& rule,
                                          const AttributeSource& attributes, std::uint64_t cost,
                                          std::optional<Instant> now, Verb verb) {
   return impl_->decide_by(rules.impl(), rule, attributes, {cost, now, verb});

@@ -3,8 +3,11 @@
 #include <string>
 #include <vector>
 
+#include "sluice/attributes.h"
 #include "sluice/memory_store.h"
-#include "sluice/rules.h"
+#include "sluice/rule_answer.h"
+#include "sluice/rule_decider.h"
+#include "sluice/rule_set.h"
 
 namespace sluice {
 namespace {
@@ -30,7 +33,7 @@ constexpr const char* kOne = "algorithm: fixed_window, limit: 1, per: 1h";
 std::string limits(const std::string& keys) { return "limits: [ { " + keys + " } ]"; }
 
 // Decides on a memory store at a fixed instant.
-class RuleRequestTest : public testing::Test {
+class RuleDeciderTest : public testing::Test {
  protected:
   const RuleAnswer& decide(const RuleSet& rules, const Attributes& request, std::uint64_t cost = 1,
                            Verb verb = Verb::kTake) {
@@ -40,10 +43,10 @@ class RuleRequestTest : public testing::Test {
 
   MemoryStore store_;
   Limiter limiter_{store_};
-  RuleRequest request_{limiter_};
+  RuleDecider request_{limiter_};
 };
 
-TEST_F(RuleRequestTest, AllowsWhatNoRuleMatches) {
+TEST_F(RuleDeciderTest, AllowsWhatNoRuleMatches) {
   const RuleSet rules = rules_of({"name: a, match: { path: /a }, " + limits(kOne)});
   const RuleAnswer& answer = decide(rules, {{"path", "/b"}});
   EXPECT_EQ(answer.decision, Decision{});
@@ -52,7 +55,7 @@ TEST_F(RuleRequestTest, AllowsWhatNoRuleMatches) {
   EXPECT_TRUE(answer.matched.empty());
 }
 
-TEST_F(RuleRequestTest, DecidesByTheFirstRuleThatMatches) {
+TEST_F(RuleDeciderTest, DecidesByTheFirstRuleThatMatches) {
   const RuleSet rules =
       rules_of({"name: a, match: { path: /a }, " + limits(kOne), "name: b, " + limits(kTwo)});
   EXPECT_EQ(decide(rules, {{"path", "/a"}}).rule->name, "a");
@@ -65,7 +68,7 @@ TEST_F(RuleRequestTest, DecidesByTheFirstRuleThatMatches) {
   EXPECT_TRUE(answer.matched[0].denied);
 }
 
-TEST_F(RuleRequestTest, MatchesWhereAllAttributesAreThereAndMatch) {
+TEST_F(RuleDeciderTest, MatchesWhereAllAttributesAreThereAndMatch) {
   const RuleSet rules =
       rules_of({"name: a, match: { method: [GET, HEAD], header.X-Kind: \"*\" }, " + limits(kTwo)});
   EXPECT_NE(decide(rules, {{"method", "HEAD"}, {"header.x-kind", "k"}}).rule, nullptr);
@@ -98,7 +101,7 @@ TEST(RuleTags, AreThoseOfTheRuleOnEachOfItsCharges) {
            limits("name: x, " + std::string(kOne))});
   Witness store;
   Limiter limiter(store);
-  RuleRequest request(limiter);
+  RuleDecider request(limiter);
   const RuleAnswer& answer = request.decide(rules, Attributes{{"ip", "i"}, {"header.x-t", "4|2"}});
   const std::vector<std::pair<std::string, std::string>> expected{
       {"header.x-t=4%7C2", "d|a|x|ip=i"},
@@ -116,7 +119,7 @@ TEST(RuleTags, AreThoseOfTheRuleOnEachOfItsCharges) {
   EXPECT_EQ(store.asked.front().first, "header.x-t=");
 }
 
-TEST_F(RuleRequestTest, SaysTheCounterAndItsLabel) {
+TEST_F(RuleDeciderTest, SaysTheCounterAndItsLabel) {
   const RuleSet rules = rules_of(
       {"name: a, " + limits("name: per user, key: \"{header.x-user|ip}\", " + std::string(kTwo))});
   const RuleAnswer& answer = decide(rules, {{"ip", "a|b"}});
@@ -128,7 +131,7 @@ TEST_F(RuleRequestTest, SaysTheCounterAndItsLabel) {
   EXPECT_EQ(answer.limits[0].decision.remaining, 1u);
 }
 
-TEST_F(RuleRequestTest, AnswersOutliveTheRequestsAttributes) {
+TEST_F(RuleDeciderTest, AnswersOutliveTheRequestsAttributes) {
   const RuleSet rules = rules_of({"name: a, " + limits("key: \"{ip}\", " + std::string(kTwo))});
   const RuleAnswer* answer = nullptr;
   {
@@ -138,14 +141,14 @@ TEST_F(RuleRequestTest, AnswersOutliveTheRequestsAttributes) {
   EXPECT_EQ(answer->limits[0].label, "a value that is long enough for the heap");
 }
 
-TEST_F(RuleRequestTest, CountsDifferentUsersApart) {
+TEST_F(RuleDeciderTest, CountsDifferentUsersApart) {
   const RuleSet rules = rules_of({"name: a, " + limits("key: \"{ip}\", " + std::string(kOne))});
   EXPECT_TRUE(decide(rules, {{"ip", "1"}}).decision.allowed());
   EXPECT_FALSE(decide(rules, {{"ip", "1"}}).decision.allowed());
   EXPECT_TRUE(decide(rules, {{"ip", "2"}}).decision.allowed());
 }
 
-TEST_F(RuleRequestTest, TakesFromAllLimitsOrNone) {
+TEST_F(RuleDeciderTest, TakesFromAllLimitsOrNone) {
   const RuleSet rules = parse(R"(
 version: 1
 rules:
@@ -162,7 +165,7 @@ rules:
   EXPECT_EQ(decide(rules, {{"ip", "2"}}).limits[0].decision.remaining, 8u);
 }
 
-TEST_F(RuleRequestTest, GoesOnWhereARuleSaysContinue) {
+TEST_F(RuleDeciderTest, GoesOnWhereARuleSaysContinue) {
   const RuleSet rules = rules_of({"name: a, continue: true, " + limits(kTwo),
                                   "name: b, " + limits(kOne), "name: c, " + limits(kOne)});
   EXPECT_EQ(decide(rules, {}).matched.size(), 2u);
@@ -174,7 +177,7 @@ TEST_F(RuleRequestTest, GoesOnWhereARuleSaysContinue) {
   EXPECT_EQ(answer.limits[0].decision.remaining, 1u) << "a denied request took from the first rule";
 }
 
-TEST_F(RuleRequestTest, TriesRulesOutWithoutDenying) {
+TEST_F(RuleDeciderTest, TriesRulesOutWithoutDenying) {
   const RuleSet rules = rules_of(
       {"name: t, mode: shadow, continue: true, " + limits(kOne), "name: b, " + limits(kTwo)});
   EXPECT_EQ(decide(rules, {}).decision.reason, Reason::kOk);
@@ -190,7 +193,7 @@ TEST_F(RuleRequestTest, TriesRulesOutWithoutDenying) {
   EXPECT_EQ(third.rule->name, "b") << "only an enforced rule denies";
 }
 
-TEST_F(RuleRequestTest, TriesOutWhereNothingElseApplies) {
+TEST_F(RuleDeciderTest, TriesOutWhereNothingElseApplies) {
   const RuleSet rules =
       rules_of({"name: t, mode: shadow, " +
                 limits("algorithm: leaky_bucket, limit: 1, per: 1s, mode: queue")});
@@ -205,7 +208,7 @@ TEST_F(RuleRequestTest, TriesOutWhereNothingElseApplies) {
   EXPECT_EQ(second.limits[0].decision.retry_after, Duration{1s});
 }
 
-TEST_F(RuleRequestTest, TriesOutApartFromWhatIsDenied) {
+TEST_F(RuleDeciderTest, TriesOutApartFromWhatIsDenied) {
   const RuleSet rules = rules_of(
       {"name: b, continue: true, " + limits(kOne), "name: t, mode: shadow, " + limits(kTwo)});
   EXPECT_TRUE(decide(rules, {}).decision.allowed());
@@ -214,7 +217,7 @@ TEST_F(RuleRequestTest, TriesOutApartFromWhatIsDenied) {
   EXPECT_EQ(second.limits[1].decision.remaining, 0u) << "a rule on trial counts by itself";
 }
 
-TEST_F(RuleRequestTest, SkipsLimitsWhoseAttributeIsMissing) {
+TEST_F(RuleDeciderTest, SkipsLimitsWhoseAttributeIsMissing) {
   const RuleSet rules = parse(R"(
 version: 1
 rules:
@@ -233,7 +236,7 @@ rules:
   EXPECT_EQ(none.matched.size(), 1u);
 }
 
-TEST_F(RuleRequestTest, DeniesForAMissingAttributeBeforeTakingAnything) {
+TEST_F(RuleDeciderTest, DeniesForAMissingAttributeBeforeTakingAnything) {
   const RuleSet rules = parse(R"(
 version: 1
 rules:
@@ -265,7 +268,7 @@ rules:
   EXPECT_EQ(store_.stats().keys, 0u);
 }
 
-TEST_F(RuleRequestTest, ARuleOnTrialThatMissesAnAttributeOnlySaysSo) {
+TEST_F(RuleDeciderTest, ARuleOnTrialThatMissesAnAttributeOnlySaysSo) {
   const RuleSet rules = parse(R"(
 version: 1
 rules:
@@ -284,7 +287,7 @@ rules:
   EXPECT_EQ(answer.limits[1].decision.remaining, 1u);
 }
 
-TEST_F(RuleRequestTest, PassesCostsAndVerbsOn) {
+TEST_F(RuleDeciderTest, PassesCostsAndVerbsOn) {
   const RuleSet rules = rules_of({"name: a, " + limits(kTwo)});
   EXPECT_EQ(decide(rules, {}, 3).decision.reason, Reason::kNever);
   EXPECT_EQ(decide(rules, {}, 2, Verb::kPeek).decision.remaining, 0u);
@@ -293,7 +296,7 @@ TEST_F(RuleRequestTest, PassesCostsAndVerbsOn) {
   EXPECT_EQ(decide(rules, {}, 0, Verb::kReset).decision.remaining, 2u);
 }
 
-TEST_F(RuleRequestTest, KeepsCountersWhenNumbersChange) {
+TEST_F(RuleDeciderTest, KeepsCountersWhenNumbersChange) {
   const Attributes request{{"ip", "1"}};
   const auto with = [](const std::string& keys) {
     return rules_of({"name: a, " + limits("key: \"{ip}\", " + keys)});
@@ -304,7 +307,7 @@ TEST_F(RuleRequestTest, KeepsCountersWhenNumbersChange) {
   EXPECT_FALSE(after.decision.allowed());
 }
 
-TEST_F(RuleRequestTest, DecidesByARuleThatIsNamedMatchingOrNot) {
+TEST_F(RuleDeciderTest, DecidesByARuleThatIsNamedMatchingOrNot) {
   const RuleSet rules = rules_of({"name: a, match: { path: /a }, continue: true, " + limits(kOne),
                                   "name: b, match: { path: /b }, " + limits(kTwo)});
   const RuleAnswer& answer = request_.decide_by(rules, *rules.find("b"), Attributes{}, 1, kNow);
@@ -314,7 +317,7 @@ TEST_F(RuleRequestTest, DecidesByARuleThatIsNamedMatchingOrNot) {
   EXPECT_EQ(request_.decide_by(rules, *rules.find("a"), Attributes{}, 1, kNow).matched.size(), 1u);
 }
 
-TEST_F(RuleRequestTest, ARuleOfAnotherSetIsInvalid) {
+TEST_F(RuleDeciderTest, ARuleOfAnotherSetIsInvalid) {
   const RuleSet rules = rules_of({"name: a, " + limits(kOne)});
   const RuleSet others = rules_of({"name: a, " + limits(kOne)});
   const RuleAnswer& answer = request_.decide_by(rules, *others.find("a"), Attributes{}, 1, kNow);
@@ -322,7 +325,7 @@ TEST_F(RuleRequestTest, ARuleOfAnotherSetIsInvalid) {
   EXPECT_FALSE(answer.decision.allowed());
 }
 
-TEST_F(RuleRequestTest, SwitchesBetweenSetsOfRules) {
+TEST_F(RuleDeciderTest, SwitchesBetweenSetsOfRules) {
   const RuleSet one =
       rules_of({"name: a, match: { path: /a }, " + limits("key: \"{ip}\", " + std::string(kTwo))});
   const RuleSet two = rules_of({"name: b, match: { host: h, path: /a, method: GET }, " +
@@ -333,7 +336,7 @@ TEST_F(RuleRequestTest, SwitchesBetweenSetsOfRules) {
   EXPECT_EQ(decide(one, request).limits[0].label, "1");
 }
 
-TEST_F(RuleRequestTest, DeniesAsInvalidWhatMoreThan64LimitsApplyTo) {
+TEST_F(RuleDeciderTest, DeniesAsInvalidWhatMoreThan64LimitsApplyTo) {
   std::string forty = "limits: [ ";
   for (int i = 0; i < 40; ++i) forty += "{ algorithm: fixed_window, limit: 2, per: 1h }, ";
   forty += "]";
@@ -368,7 +371,7 @@ class Failing final : public Store {
 Decision when_store_fails(const std::string& policy, Reason reason) {
   Failing store(reason);
   Limiter limiter(store);
-  RuleRequest request(limiter);
+  RuleDecider request(limiter);
   const RuleSet rules = rules_of({"name: a, on_store_error: " + policy + ", " + limits(kTwo)});
   const RuleAnswer& answer = request.decide(rules, Attributes{});
   EXPECT_EQ(answer.matched[0].denied, !answer.decision.allowed());
@@ -377,7 +380,7 @@ Decision when_store_fails(const std::string& policy, Reason reason) {
   return answer.decision;
 }
 
-TEST(RuleRequest, AnswersByPolicyWhenTheStoreCannotDecide) {
+TEST(RuleDecider, AnswersByPolicyWhenTheStoreCannotDecide) {
   for (const Reason reason : {Reason::kStoreError, Reason::kStoreTimeout, Reason::kForeignValue}) {
     EXPECT_EQ(when_store_fails("allow", reason), (Decision{.reason = Reason::kFallback}));
     EXPECT_EQ(when_store_fails("deny", reason),
@@ -386,10 +389,10 @@ TEST(RuleRequest, AnswersByPolicyWhenTheStoreCannotDecide) {
   }
 }
 
-TEST(RuleRequest, TheStrictestPolicyHoldsWhenTheStoreCannotDecide) {
+TEST(RuleDecider, TheStrictestPolicyHoldsWhenTheStoreCannotDecide) {
   Failing store(Reason::kStoreTimeout);
   Limiter limiter(store);
-  RuleRequest request(limiter);
+  RuleDecider request(limiter);
   const RuleSet rules =
       rules_of({"name: a, on_store_error: allow, continue: true, " + limits(kTwo),
                 "name: t, mode: shadow, on_store_error: deny, continue: true, " + limits(kTwo),
@@ -403,11 +406,11 @@ TEST(RuleRequest, TheStrictestPolicyHoldsWhenTheStoreCannotDecide) {
   EXPECT_EQ(store.asked, 2) << "once for the enforced rules, once for that on trial";
 }
 
-TEST(RuleRequest, CanBeMoved) {
+TEST(RuleDecider, CanBeMoved) {
   MemoryStore store;
   Limiter limiter(store);
-  RuleRequest first(limiter);
-  RuleRequest second(std::move(first));
+  RuleDecider first(limiter);
+  RuleDecider second(std::move(first));
   const RuleSet rules = rules_of({"name: a, " + limits(kTwo)});
   EXPECT_EQ(second.decide(rules, Attributes{}).decision.remaining, 1u);
 }
