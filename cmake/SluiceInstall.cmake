@@ -14,15 +14,16 @@ install(TARGETS sluice_core sluice_limiter sluice_memory sluice_policy sluice_sl
 install(EXPORT sluiceTargets NAMESPACE sluice:: DESTINATION ${config_dir})
 
 install(DIRECTORY include/sluice DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  FILES_MATCHING PATTERN "*.h" PATTERN rule*.h EXCLUDE PATTERN redis*.h EXCLUDE)
+  FILES_MATCHING PATTERN "*.h"
+  PATTERN attributes.h EXCLUDE PATTERN rule*.h EXCLUDE PATTERN redis*.h EXCLUDE)
 
 if(TARGET sluice_rules)
   install(TARGETS sluice_rules EXPORT sluiceRulesTargets
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
     INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT sluiceRulesTargets NAMESPACE sluice:: DESTINATION ${config_dir})
-  install(FILES include/sluice/rules.h include/sluice/rule_guard.h
-    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice)
+  install(DIRECTORY include/sluice DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+    FILES_MATCHING PATTERN attributes.h PATTERN rule*.h)
   install(FILES cmake/Findre2.cmake DESTINATION ${config_dir})
 endif()
 

@@ -1,4 +1,5 @@
 // Limits that stand in a file of rules.
+#include <sluice/rule_decider.h>
 #include <sluice/rule_guard.h>
 #include <sluice/sluice.h>
 
@@ -19,7 +20,7 @@ rules:
 
 // [start decide]
 bool decide(const sluice::RuleSet& rules, sluice::Limiter& limiter, const char* address) {
-  sluice::RuleRequest request(limiter);  // one for a thread; it keeps its buffers
+  sluice::RuleDecider request(limiter);  // one for a thread; it keeps its buffers
   const sluice::Attributes attributes{
       {"method", "POST"}, {"path", "/send/code"}, {"email.address", address}};
   const sluice::RuleAnswer& answer = request.decide(rules, attributes);

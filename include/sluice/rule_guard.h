@@ -14,8 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "sluice/attributes.h"
 #include "sluice/guard.h"
-#include "sluice/rules.h"
+#include "sluice/rule_set.h"
 
 // Rules on functions: the limits stand in a file, by the rule's name.
 //
@@ -174,7 +175,7 @@ struct RuleNeeds {
   bool waits = false;                   // for a queue's delay
 };
 
-// A rule's guard at work: its rules, and a request (rules.h) for each thread that is inside.
+// A rule's guard at work: its rules, and a request (rule_decider.h) for each thread that is inside.
 //
 // Thread-safe. Cost: finding a free request; none is allocated while no more threads are inside
 // than twice the processors.
@@ -283,7 +284,7 @@ class RuleGate {
 // std::invalid_argument where there is no such rule or one of its keys lacks an attribute.
 //
 // `limiter` is borrowed and outlives what is made of the guard. Cost of a guarded call: that of a
-// RuleRequest; nothing is allocated once its buffers have grown.
+// RuleDecider; nothing is allocated once its buffers have grown.
 inline auto guarded(LiveRules rules, Limiter& limiter, std::string_view rule) {
   using Gate = detail::RuleGate<>;
   return Guard<Gate>(Gate(std::move(rules), limiter, rule, {}));

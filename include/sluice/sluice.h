@@ -1,8 +1,8 @@
 #pragma once
 
 // Everything for limits in this process, and what stands before a store outside of it. Rules
-// (sluice/rules.h) are a library of their own, as they need yaml-cpp and RE2; so is the store on
-// Redis (sluice/redis_store.h).
+// (sluice/rule_decider.h) are a library of their own, as they need yaml-cpp and RE2; so is the
+// store on Redis (sluice/redis_store.h).
 
 #include "sluice/circuit_breaker.h"
 #include "sluice/clock.h"

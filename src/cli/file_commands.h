@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "sluice/expected.h"
-#include "sluice/rules.h"
+#include "sluice/rule_set.h"
 
 namespace CLI {
 class App;

@@ -13,7 +13,7 @@
 #include "envoy/convert.h"
 #include "rules/schema.h"
 #include "rules/yaml_tree.h"
-#include "sluice/rules.h"
+#include "sluice/rule_set.h"
 
 namespace sluice::cli {
 namespace {

@@ -14,7 +14,7 @@
 #include "envoy/unit.h"
 #include "sluice/expected.h"
 #include "sluice/limit.h"
-#include "sluice/rules.h"
+#include "sluice/rule_set.h"
 
 namespace sluice::envoy {
 

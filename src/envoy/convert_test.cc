@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "envoy/test_config.h"
+#include "sluice/attributes.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
-#include "sluice/rules.h"
+#include "sluice/rule_answer.h"
+#include "sluice/rule_decider.h"
+#include "sluice/rule_set.h"
 #include "sluice/testing/manual_clock.h"
 
 namespace sluice::envoy {
@@ -31,7 +34,7 @@ Converted converted() { return convert(*config_of(kEnvoy).domains().front()); }
 std::string decided_by(const RuleSet& rules, const Attributes& attributes) {
   MemoryStore store;
   Limiter limiter(store);
-  RuleRequest request(limiter);
+  RuleDecider request(limiter);
   const RuleAnswer& answer = request.decide(rules, attributes);
   return answer.rule != nullptr ? answer.rule->name : "";
 }

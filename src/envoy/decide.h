@@ -12,7 +12,7 @@
 #include "envoy/config.h"
 #include "sluice/clock.h"
 #include "sluice/limiter.h"
-#include "sluice/rules.h"
+#include "sluice/rule_decider.h"
 
 namespace sluice::envoy {
 

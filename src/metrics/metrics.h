@@ -9,7 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "sluice/rules.h"
+#include "sluice/rule_answer.h"
+#include "sluice/rule_set.h"
 
 namespace sluice::metrics {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "replay/log_line.h"
-#include "sluice/rules.h"
+#include "sluice/attributes.h"
 
 namespace sluice::replay {
 

@@ -5,6 +5,7 @@
 #include "replay/log_attributes.h"
 #include "replay/text.h"
 #include "sluice/limiter.h"
+#include "sluice/rule_decider.h"
 #include "sluice/memory_store.h"
 
 namespace sluice::replay {
@@ -101,7 +102,7 @@ class Replay {
   const ReplayOptions& options_;
   MemoryStore store_;
   Limiter limiter_{store_};
-  RuleRequest request_{limiter_};
+  RuleDecider request_{limiter_};
   LogAttributes attributes_;
   ReplayReport report_;
   Instant clock_ = kFirstInstant;

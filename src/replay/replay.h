@@ -11,7 +11,7 @@
 
 #include "replay/log_reader.h"
 #include "replay/tally.h"
-#include "sluice/rules.h"
+#include "sluice/rule_set.h"
 
 namespace sluice::replay {
 

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "replay/time_series.h"
-#include "sluice/rules.h"
+#include "sluice/rule_answer.h"
+#include "sluice/rule_set.h"
 
 namespace sluice::replay {
 

@@ -8,7 +8,7 @@
 
 #include "envoy/config.h"
 #include "envoy/convert.h"
-#include "sluice/rules.h"
+#include "sluice/rule_set.h"
 
 namespace {
 

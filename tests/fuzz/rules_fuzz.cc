@@ -3,7 +3,10 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "sluice/rules.h"
+#include "sluice/attributes.h"
+#include "sluice/rule_answer.h"
+#include "sluice/rule_decider.h"
+#include "sluice/rule_set.h"
 
 namespace {
 
@@ -29,7 +32,7 @@ void check(std::string_view text) {
     }
   } store;
   sluice::Limiter limiter(store);
-  sluice::RuleRequest request(limiter);
+  sluice::RuleDecider request(limiter);
   const sluice::Attributes attributes{{"path", "/a/b/c"}, {"ip", "2001:db8::1"}, {"method", "GET"}};
   const sluice::RuleAnswer& answer = request.decide(*rules, attributes);
   for (const sluice::LimitAnswer& limit : answer.limits) {

@@ -7,7 +7,7 @@
 #include "rules/counter_key.h"
 #include "rules/key_template.h"
 #include "rules/pattern.h"
-#include "sluice/rules.h"
+#include "sluice/attributes.h"
 
 namespace {
 

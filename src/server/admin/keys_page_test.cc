@@ -1,5 +1,8 @@
 #include "server/admin/test_door.h"
 
+#include "sluice/attributes.h"
+#include "sluice/rule_decider.h"
+
 namespace sluice::server {
 namespace {
 
@@ -37,7 +40,7 @@ class KeysPage : public TestDoor {
     return get(target).json().at("limits").at(limit).at("remaining").as_int64();
   }
 
-  RuleRequest requests_{limiter_};
+  RuleDecider requests_{limiter_};
 };
 
 TEST_F(KeysPage, ShowsACounterWithoutTakingFromIt) {

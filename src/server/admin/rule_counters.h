@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "sluice/rules.h"
+#include "sluice/attributes.h"
+#include "sluice/rule_set.h"
 
 namespace sluice::server {
 

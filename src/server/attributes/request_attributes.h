@@ -10,7 +10,7 @@
 #include "server/attributes/request_target.h"
 #include "server/attributes/trusted_proxies.h"
 #include "server/http/message.h"
-#include "sluice/rules.h"
+#include "sluice/attributes.h"
 
 namespace sluice::server {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "server/service/text_buffer.h"
-#include "sluice/rules.h"
+#include "sluice/rule_answer.h"
 
 namespace sluice::server {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sluice/rules.h"
+#include "sluice/attributes.h"
 #include "sluice/store.h"
 
 namespace sluice::server {

@@ -12,7 +12,7 @@
 #include "sluice/deny_cache.h"
 #include "sluice/expected.h"
 #include "sluice/redis_store.h"
-#include "sluice/rules.h"
+#include "sluice/rule_set.h"
 
 namespace sluice::server {
 

@@ -13,7 +13,7 @@
 #include "server/envoy/envoy_status.h"
 #include "server/rules/rules_files.h"
 #include "sluice/expected.h"
-#include "sluice/rules.h"
+#include "sluice/rule_set.h"
 
 namespace sluice::server {
 

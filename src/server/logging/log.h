@@ -12,7 +12,7 @@
 #include <variant>
 
 #include "sluice/clock.h"
-#include "sluice/rules.h"
+#include "sluice/rule_answer.h"
 
 namespace sluice::server {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/rules.h"
+#include "sluice/rule_set.h"
 
 namespace sluice::server {
 

@@ -12,7 +12,7 @@
 #include "server/rules/rules_files.h"
 #include "sluice/clock.h"
 #include "sluice/expected.h"
-#include "sluice/rules.h"
+#include "sluice/rule_set.h"
 
 namespace sluice::server {
 

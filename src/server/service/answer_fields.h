@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "server/service/text_buffer.h"
-#include "sluice/rules.h"
+#include "sluice/rule_answer.h"
 
 namespace sluice::server {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "sluice/rules.h"
+#include "sluice/rule_answer.h"
 
 namespace sluice::server {
 

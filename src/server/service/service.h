@@ -8,8 +8,11 @@
 #include "metrics/metrics.h"
 #include "server/logging/log.h"
 #include "server/rules/rules_keeper.h"
+#include "sluice/attributes.h"
 #include "sluice/limiter.h"
-#include "sluice/rules.h"
+#include "sluice/rule_answer.h"
+#include "sluice/rule_decider.h"
+#include "sluice/rule_set.h"
 
 namespace sluice::server {
 
@@ -54,7 +57,7 @@ class Session {
   const RulesKeeper* keeper_;
   metrics::Recorder* recorder_;
   DenialLog* denials_;
-  RuleRequest request_;
+  RuleDecider request_;
   std::uint64_t version_;
   RuleSet rules_;
   RuleAnswer without_rule_;  // never of any limit

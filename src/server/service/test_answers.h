@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/rules.h"
+#include "sluice/rule_answer.h"
 
 namespace sluice::server {
 

@@ -2,7 +2,9 @@
 
 #include <cstdio>
 
-#include "sluice/rules.h"
+#include "sluice/attributes.h"
+#include "sluice/rule_decider.h"
+#include "sluice/rule_set.h"
 #include "sluice/sluice.h"
 
 constexpr const char* kRules = R"(
@@ -23,7 +25,7 @@ int main() {
   }
   sluice::MemoryStore store;
   sluice::Limiter limiter(store);
-  sluice::RuleRequest request(limiter);
+  sluice::RuleDecider request(limiter);
   const sluice::Attributes attributes{{"path", "/api/x"}, {"ip", "192.0.2.1"}};
   const bool first = request.decide(*rules, attributes).decision.allowed();
   const bool second = request.decide(*rules, attributes).decision.allowed();
