@@ -1,4 +1,4 @@
-#include "server/fiber/fiber.h"
+#include "server/net/fiber.h"
 
 #include <gtest/gtest.h>
 
@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-namespace sluice::server::fiber {
+namespace sluice::server::net {
 namespace {
 
-class Does final : public Job {
+class Does final : public FiberJob {
  public:
   explicit Does(
       std::function<void()> what, std::function<void()> then = [] {})
@@ -27,7 +27,7 @@ class Does final : public Job {
 };
 
 TEST(FiberPool, RunsAJobThatDoesNotWaitBeforeItReturns) {
-  Pool pool({});
+  FiberPool pool({});
   std::string said;
   Does job([&] { said += "run,"; }, [&] { said += "done,"; });
   EXPECT_TRUE(pool.run(job));
@@ -35,12 +35,12 @@ TEST(FiberPool, RunsAJobThatDoesNotWaitBeforeItReturns) {
 }
 
 TEST(FiberPool, ReturnsFromAJobThatWaitsAndEndsItInFinish) {
-  Pool pool({});
+  FiberPool pool({});
   std::string said;
-  Wait* waits = nullptr;
+  FiberWait* waits = nullptr;
   Does job(
       [&] {
-        Wait wait;
+        FiberWait wait;
         waits = &wait;
         said += "run,";
         wait.wait();
@@ -54,22 +54,22 @@ TEST(FiberPool, ReturnsFromAJobThatWaitsAndEndsItInFinish) {
 }
 
 TEST(FiberPool, KnowsTheFiberThatRunsAndNoneOnTheLoopsStack) {
-  Pool pool({});
+  FiberPool pool({});
   Fiber* inside = nullptr;
   Fiber* in_done = inside;
-  Does job([&] { inside = current(); }, [&] { in_done = current(); });
-  EXPECT_EQ(current(), nullptr);
+  Does job([&] { inside = current_fiber(); }, [&] { in_done = current_fiber(); });
+  EXPECT_EQ(current_fiber(), nullptr);
   pool.run(job);
   EXPECT_NE(inside, nullptr);
   EXPECT_EQ(in_done, nullptr);
-  EXPECT_EQ(current(), nullptr);
+  EXPECT_EQ(current_fiber(), nullptr);
 }
 
 TEST(FiberPool, HasNoMoreFibersThanItMayAndUsesThemAgain) {
-  Pool pool({.most = 2});
-  std::vector<Wait*> waits;
+  FiberPool pool({.most = 2});
+  std::vector<FiberWait*> waits;
   Does waiting([&] {
-    Wait wait;
+    FiberWait wait;
     waits.push_back(&wait);
     wait.wait();
   });
@@ -86,7 +86,7 @@ TEST(FiberPool, HasNoMoreFibersThanItMayAndUsesThemAgain) {
 }
 
 TEST(FiberPool, RunsAJobWithinTheDoneOfAnother) {
-  Pool pool({.most = 1});
+  FiberPool pool({.most = 1});
   bool ran = false;
   Does second([&] { ran = true; });
   std::unique_ptr<Does> first;
@@ -102,8 +102,8 @@ TEST(FiberPool, RunsAJobWithinTheDoneOfAnother) {
 TEST(FiberPool, KeepsTheStacksOfManyApart) {
   constexpr std::size_t kFibers = 100;
   constexpr std::size_t kWaits = 20;
-  Pool pool({.most = kFibers, .stack_bytes = 64 << 10});
-  std::vector<Wait*> waits(kFibers);
+  FiberPool pool({.most = kFibers, .stack_bytes = 64 << 10});
+  std::vector<FiberWait*> waits(kFibers);
   std::vector<std::size_t> sums(kFibers);
   std::vector<std::unique_ptr<Does>> jobs;
   for (std::size_t i = 0; i < kFibers; ++i) {
@@ -111,7 +111,7 @@ TEST(FiberPool, KeepsTheStacksOfManyApart) {
       std::size_t own[512] = {};
       for (std::size_t turn = 0; turn < kWaits; ++turn) {
         for (std::size_t& cell : own) cell += i;
-        Wait wait;
+        FiberWait wait;
         waits[i] = &wait;
         wait.wait();
       }
@@ -126,10 +126,10 @@ TEST(FiberPool, KeepsTheStacksOfManyApart) {
 }
 
 TEST(FiberPool, KeepsExceptionsThatAreCaughtInTheFiber) {
-  Pool pool({});
+  FiberPool pool({});
   std::string caught;
   Does job([&] {
-    Wait wait;
+    FiberWait wait;
     try {
       throw std::runtime_error("inside");
     } catch (const std::exception& error) {
@@ -148,7 +148,7 @@ TEST(FiberPool, KeepsExceptionsThatAreCaughtInTheFiber) {
 }
 
 TEST(FiberPoolDeathTest, EndsTheProcessByAnExceptionThatLeavesAJob) {
-  Pool pool({});
+  FiberPool pool({});
   Does job([] { throw std::runtime_error("nobody catches this"); });
   EXPECT_DEATH(pool.run(job), "");
 }
@@ -161,18 +161,18 @@ int sink(int depth) {  // NOLINT(misc-no-recursion)
 }
 
 TEST(FiberPoolDeathTest, EndsTheProcessByAStackThatGrowsTooLong) {
-  Pool pool({});
+  FiberPool pool({});
   volatile int depth = 1000;
   Does job([&] { depth = sink(depth); });
   EXPECT_DEATH(pool.run(job), "");
 }
 
 TEST(FiberWait, DoesNotWaitForWhatIsThereAlready) {
-  Pool pool({});
+  FiberPool pool({});
   bool done = false;
   Does job(
       [&] {
-        Wait wait;
+        FiberWait wait;
         wait.finish();
         wait.wait();
       },
@@ -182,17 +182,17 @@ TEST(FiberWait, DoesNotWaitForWhatIsThereAlready) {
 }
 
 TEST(FiberWait, FinishedOnAnotherFiberGoesOnOnceThatLetsGo) {
-  Pool pool({.most = 3});
+  FiberPool pool({.most = 3});
   std::string said;
-  Wait* waits[2] = {};
+  FiberWait* waits[2] = {};
   Does first([&] {
-    Wait wait;
+    FiberWait wait;
     waits[0] = &wait;
     wait.wait();
     said += "first,";
   });
   Does second([&] {
-    Wait wait;
+    FiberWait wait;
     waits[1] = &wait;
     wait.wait();
     said += "second,";
@@ -210,11 +210,11 @@ TEST(FiberWait, FinishedOnAnotherFiberGoesOnOnceThatLetsGo) {
 
 TEST(FiberPool, IsOneForEachThread) {
   const auto live = [] {
-    Pool pool({.most = 4});
-    Wait* waits = nullptr;
+    FiberPool pool({.most = 4});
+    FiberWait* waits = nullptr;
     int turns = 0;
     Does job([&] {
-      Wait wait;
+      FiberWait wait;
       waits = &wait;
       wait.wait();
       ++turns;
@@ -231,4 +231,4 @@ TEST(FiberPool, IsOneForEachThread) {
 }
 
 }  // namespace
-}  // namespace sluice::server::fiber
+}  // namespace sluice::server::net

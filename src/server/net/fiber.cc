@@ -1,4 +1,4 @@
-#include "server/fiber/fiber.h"
+#include "server/net/fiber.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -10,15 +10,15 @@
 #include <new>
 #include <utility>
 
-#include "server/fiber/switch_notes.h"
+#include "server/net/switch_notes.h"
 
-namespace sluice::server::fiber {
+namespace sluice::server::net {
 namespace {
 
 namespace context = boost::context;
 
-// Each thread has its own; read by current() alone, as no code may keep its address while it waits.
-// NOLINTNEXTLINE(*-avoid-non-const-global-variables)
+// Each thread has its own; read by current_fiber() alone, as no code may keep its address while it
+// waits. NOLINTNEXTLINE(*-avoid-non-const-global-variables)
 thread_local constinit Fiber* t_current = nullptr;
 
 // Wider than any frame, as a function need not touch all of its own.
@@ -61,12 +61,12 @@ struct KeepsStack {
 
 }  // namespace
 
-Fiber* current() noexcept { return t_current; }
+Fiber* current_fiber() noexcept { return t_current; }
 
 // A stack and what runs on it: one job after the other.
 class Fiber {
  public:
-  Fiber(Pool& of, std::size_t stack_bytes)
+  Fiber(FiberPool& of, std::size_t stack_bytes)
       : pool(of), stack_(stack_bytes), notes_(stack_.bottom(), stack_.size()) {
     context::stack_context place;
     place.sp = stack_.top();
@@ -102,8 +102,8 @@ class Fiber {
     notes_.own_arrival();
   }
 
-  Pool& pool;
-  Job* job = nullptr;
+  FiberPool& pool;
+  FiberJob* job = nullptr;
   bool done = false;
 
  private:
@@ -125,12 +125,12 @@ class Fiber {
   context::fiber outside_;  // while it is
 };
 
-Pool::Pool(const Options& options) : options_(options) {
+FiberPool::FiberPool(const Options& options) : options_(options) {
   all_.push_back(std::make_unique<Fiber>(*this, options_.stack_bytes));
   free_.push_back(all_.back().get());
 }
 
-Pool::~Pool() {
+FiberPool::~FiberPool() {
   assert(free_.size() == all_.size());
   // What has a job yet is left where it is: whatever it waits for may still come.
   for (std::unique_ptr<Fiber>& fiber : all_) {
@@ -139,7 +139,7 @@ Pool::~Pool() {
 }
 
 // A fiber without a job; null where there is none, nor memory for another.
-Fiber* Pool::take() {
+Fiber* FiberPool::take() {
   if (!free_.empty()) {
     Fiber* const fiber = free_.back();
     free_.pop_back();
@@ -155,8 +155,8 @@ Fiber* Pool::take() {
   }
 }
 
-bool Pool::run(Job& job) {
-  assert(current() == nullptr);
+bool FiberPool::run(FiberJob& job) {
+  assert(current_fiber() == nullptr);
   Fiber* const fiber = take();
   if (fiber == nullptr) return false;
   fiber->job = &job;
@@ -164,8 +164,8 @@ bool Pool::run(Job& job) {
   return true;
 }
 
-void Pool::enter(Fiber& fiber) {
-  if (current() != nullptr) return ready_.push_back(&fiber);
+void FiberPool::enter(Fiber& fiber) {
+  if (current_fiber() != nullptr) return ready_.push_back(&fiber);
   switch_to(fiber);
   while (!ready_.empty()) {
     Fiber* const next = ready_.front();
@@ -174,24 +174,24 @@ void Pool::enter(Fiber& fiber) {
   }
 }
 
-void Pool::switch_to(Fiber& fiber) {
+void FiberPool::switch_to(Fiber& fiber) {
   fiber.enter();
   if (!std::exchange(fiber.done, false)) return;
-  Job& job = *std::exchange(fiber.job, nullptr);
+  FiberJob& job = *std::exchange(fiber.job, nullptr);
   free_.push_back(&fiber);
   job.done();
 }
 
-void Wait::wait() {
+void FiberWait::wait() {
   if (finished_) return;
   waiting_ = true;
   fiber_->leave();
 }
 
-void Wait::finish() {
+void FiberWait::finish() {
   finished_ = true;
   if (!waiting_) return;
-  fiber_->pool.enter(*fiber_);  // this Wait may be gone afterwards
+  fiber_->pool.enter(*fiber_);  // this FiberWait may be gone afterwards
 }
 
-}  // namespace sluice::server::fiber
+}  // namespace sluice::server::net

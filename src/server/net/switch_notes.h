@@ -24,7 +24,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-namespace sluice::server::fiber {
+namespace sluice::server::net {
 
 // What there is to note of one fiber. Its own members are called on the fiber's stack, the others
 // on that of whoever enters it. Cost: nothing without a sanitizer.
@@ -98,4 +98,4 @@ class SwitchNotes {
 
 #endif
 
-}  // namespace sluice::server::fiber
+}  // namespace sluice::server::net

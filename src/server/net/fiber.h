@@ -5,12 +5,12 @@
 #include <vector>
 
 // Code that is written as if it could block, and lets its event loop go on while it waits.
-namespace sluice::server::fiber {
+namespace sluice::server::net {
 
 // What a fiber does. Ownership: the caller's; stays where it is until done().
-class Job {
+class FiberJob {
  public:
-  virtual ~Job() = default;
+  virtual ~FiberJob() = default;
   // On the fiber; may wait. An exception that leaves it ends the process.
   virtual void run() = 0;
   // After run(), on the stack of the loop, with the fiber free again. May destroy the job.
@@ -20,7 +20,7 @@ class Job {
 class Fiber;
 
 // The fiber that is running in this thread; null on the thread's own stack.
-Fiber* current() noexcept;
+Fiber* current_fiber() noexcept;
 
 // The fibers of one event loop: stacks of their own, kept from job to job, with memory below
 // them that ends the process rather than let them grow into something else.
@@ -28,7 +28,7 @@ Fiber* current() noexcept;
 // Thread-safety: one thread only. Ownership: owns the fibers; none is under way when it is
 // destroyed. Cost: some 50 ns for a job that does not wait. A stack takes memory as it is used, and
 // keeps it.
-class Pool {
+class FiberPool {
  public:
   struct Options {
     std::size_t most = 512;                            // fibers at once; at least 1
@@ -36,17 +36,17 @@ class Pool {
   };
 
   // Makes the first fiber. Errors: std::bad_alloc.
-  explicit Pool(const Options& options);
-  ~Pool();
-  Pool(const Pool&) = delete;
-  Pool& operator=(const Pool&) = delete;
+  explicit FiberPool(const Options& options);
+  ~FiberPool();
+  FiberPool(const FiberPool&) = delete;
+  FiberPool& operator=(const FiberPool&) = delete;
 
   // Runs the job until it waits or is done; false, and does nothing, where no fiber is free. Not to
   // be called on a fiber.
-  bool run(Job& job);
+  bool run(FiberJob& job);
 
  private:
-  friend class Wait;
+  friend class FiberWait;
 
   Fiber* take();
   void enter(Fiber& fiber);
@@ -60,16 +60,16 @@ class Pool {
 
 // A fiber's wait for one thing, which may be there before it waits:
 //
-//   Wait wait;
+//   FiberWait wait;
 //   submit(command, [&] { wait.finish(); });   // perhaps at once
 //   wait.wait();
 //
 // Made on a fiber. Never wait inside of a catch block. Thread-safety: the fiber's thread only.
-class Wait {
+class FiberWait {
  public:
-  Wait() noexcept : fiber_(current()) {}
-  Wait(const Wait&) = delete;
-  Wait& operator=(const Wait&) = delete;
+  FiberWait() noexcept : fiber_(current_fiber()) {}
+  FiberWait(const FiberWait&) = delete;
+  FiberWait& operator=(const FiberWait&) = delete;
 
   // Lets the loop go on until finish().
   void wait();
@@ -83,4 +83,4 @@ class Wait {
   bool waiting_ = false;
 };
 
-}  // namespace sluice::server::fiber
+}  // namespace sluice::server::net

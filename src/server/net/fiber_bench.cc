@@ -1,11 +1,11 @@
 #include <benchmark/benchmark.h>
 
-#include "server/fiber/fiber.h"
+#include "server/net/fiber.h"
 
-namespace sluice::server::fiber {
+namespace sluice::server::net {
 namespace {
 
-class Counting final : public Job {
+class Counting final : public FiberJob {
  public:
   void run() override { benchmark::DoNotOptimize(++runs_); }
   void done() override {}
@@ -14,10 +14,10 @@ class Counting final : public Job {
   int runs_ = 0;
 };
 
-class Waiting final : public Job {
+class Waiting final : public FiberJob {
  public:
   void run() override {
-    Wait wait;
+    FiberWait wait;
     wait_ = &wait;
     wait.wait();
   }
@@ -25,28 +25,28 @@ class Waiting final : public Job {
   void go_on() { wait_->finish(); }
 
  private:
-  Wait* wait_ = nullptr;
+  FiberWait* wait_ = nullptr;
 };
 
 // The baseline: a virtual call.
 void call(benchmark::State& state) {
   Counting job;
-  Job* const behind = &job;
-  benchmark::DoNotOptimize(behind);
+  FiberJob* const base = &job;
+  benchmark::DoNotOptimize(base);
   for (auto _ : state) {
-    behind->run();
-    behind->done();
+    base->run();
+    base->done();
   }
 }
 
 void run_without_waiting(benchmark::State& state) {
-  Pool pool({});
+  FiberPool pool({});
   Counting job;
   for (auto _ : state) pool.run(job);
 }
 
 void run_with_one_wait(benchmark::State& state) {
-  Pool pool({});
+  FiberPool pool({});
   Waiting job;
   for (auto _ : state) {
     pool.run(job);
@@ -59,4 +59,4 @@ BENCHMARK(run_without_waiting)->Name("fiber/run");
 BENCHMARK(run_with_one_wait)->Name("fiber/run_and_wait");
 
 }  // namespace
-}  // namespace sluice::server::fiber
+}  // namespace sluice::server::net
