@@ -28,13 +28,13 @@ class AlwaysOk final : public grpc::Handler {
 
 int main(int count, char** arguments) {
   const auto address = parse_address(count > 1 ? arguments[1] : "127.0.0.1:0");
-  auto listening = http::listen_at(address.value(), 1);
+  auto listening = net::listen_at(address.value(), 1);
   if (!listening) {
     std::fprintf(stderr, "%s\n", listening.error().c_str());
     return 1;
   }
-  std::shared_ptr<const grpc::TlsContext> tls;
-  if (count > 3) tls = grpc::TlsContext::open({arguments[2], arguments[3], {}}).value();
+  std::shared_ptr<const net::TlsContext> tls;
+  if (count > 3) tls = net::TlsContext::open({arguments[2], arguments[3], {}}).value();
   boost::asio::io_context loop{1};
   sluice::metrics::Registry registry;
   Log log{{}};

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "server/config/address.h"
 #include "server/config/config.h"
+#include "server/net/address.h"
 #include "server/server.h"
 
 namespace sluice::cli {

@@ -29,7 +29,7 @@ class AdminWaits : public ::testing::Test {
  protected:
   void SetUp() override {
     stores_.store.waits = WaitingStore::Waits::kForTest;
-    auto listening = http::listen_at(parse_address("unix:" + path_).value(), 1);
+    auto listening = net::listen_at(parse_address("unix:" + path_).value(), 1);
     ASSERT_TRUE(listening) << listening.error();
     const AdminHandler::Parts parts{{.rules = *keeper_,
                                      .limiter = stores_.limiter(),
@@ -39,7 +39,7 @@ class AdminWaits : public ::testing::Test {
                                     recorder_,
                                     log_};
     workers_.emplace([parts] { return std::make_unique<AdminHandler>(parts); },
-                     fiber::Pool::Options{.most = 4, .stack_bytes = std::size_t{8} << 20});
+                     net::FiberPool::Options{.most = 4, .stack_bytes = std::size_t{8} << 20});
     listener_.emplace(
         http::Listener::Parts{main_, bounds_, *workers_, recorder_, log_, connections_},
         std::move(listening->sockets[0]));

@@ -12,10 +12,10 @@
 #include <thread>
 #include <utility>
 
-#include "server/fiber/fiber.h"
 #include "server/grpc/door.h"
 #include "server/http/listener.h"
 #include "server/http/workers.h"
+#include "server/net/fiber.h"
 #include "server/public_handler.h"
 #include "server/resp/door.h"
 #include "server/rls_handler.h"
@@ -23,7 +23,7 @@
 namespace sluice::server {
 
 // The stores that an event loop has for itself, as they wait for something outside of the process:
-// inside of their apply() they suspend the fiber that they are called on (fiber::Wait), and the
+// inside of their apply() they suspend the fiber that they are called on (net::FiberWait), and the
 // loop goes on with other requests. Each wait has an end of its own, the store's deadline.
 //
 // Thread-safety: the loop's thread only, but for making and destroying it.
@@ -52,7 +52,7 @@ class LoopStores {
 //   admin_stores.emplace(redis_stores.make(main));
 //   AdminHandler::Parts parts{{.limiter = (*admin_stores)->limiter(), ...}, ...};
 //   admin_workers.emplace([parts] { return std::make_unique<AdminHandler>(parts); },
-//                         fiber::Pool::Options{.most = 4, .stack_bytes = std::size_t{8} << 20});
+//                         net::FiberPool::Options{.most = 4, .stack_bytes = std::size_t{8} << 20});
 //   admin_listener.emplace(http::Listener::Parts{main, bounds, *admin_workers, ...}, socket);
 //
 // (some workers, so that /healthz does not wait for a page that asks the store; stacks as long as a
@@ -75,7 +75,7 @@ class Loop {
     EnvoyKeeper& envoy;
     // Where the store waits: called once, before the loop runs.
     std::function<std::unique_ptr<LoopStores>(boost::asio::io_context&)> make_stores = {};
-    fiber::Pool::Options fibers = {};  // `most`: requests under way at once; others wait in turn
+    net::FiberPool::Options fibers = {};  // `most`: requests under way at once; others wait in turn
   };
 
   explicit Loop(const Parts& parts) : parts_(parts) {
@@ -100,18 +100,18 @@ class Loop {
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  void listen(http::ListeningSocket socket) {
+  void listen(net::ListeningSocket socket) {
     listener_.emplace(http::Listener::Parts{context_, parts_.bounds, behind(), parts_.recorder,
                                             parts_.log, parts_.connections},
                       std::move(socket));
   }
-  void listen_resp(http::ListeningSocket socket, resp::Common& common) {
+  void listen_resp(net::ListeningSocket socket, resp::Common& common) {
     resp_.emplace(
         resp::Door::Parts{context_, parts_.bounds, parts_.recorder, parts_.log, common,
                           [this] { return session_parts(); }, stores_ != nullptr, parts_.fibers},
         std::move(socket));
   }
-  void listen_grpc(http::ListeningSocket socket, grpc::Common& common,
+  void listen_grpc(net::ListeningSocket socket, grpc::Common& common,
                    const std::atomic<bool>& serving) {
     grpc_.emplace(
         grpc::Door::Parts{context_, parts_.bounds, parts_.recorder, parts_.log, common, serving,

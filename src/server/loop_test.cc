@@ -89,7 +89,7 @@ class LoopTest : public ::testing::Test {
   void start_without_waiting() { run(parts()); }
   void run(const Loop::Parts& parts) {
     loop_.emplace(parts);
-    auto listening = http::listen_at(parse_address("unix:" + path_).value(), 1);
+    auto listening = net::listen_at(parse_address("unix:" + path_).value(), 1);
     ASSERT_TRUE(listening) << listening.error();
     loop_->listen(std::move(listening->sockets[0]));
     loop_->start();

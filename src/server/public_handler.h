@@ -1,12 +1,12 @@
 #pragma once
 
 #include "metrics/metrics.h"
-#include "server/attributes/trusted_proxies.h"
 #include "server/auth/auth_door.h"
 #include "server/check/check_door.h"
 #include "server/envoy/json_door.h"
 #include "server/http/message.h"
 #include "server/logging/log.h"
+#include "server/net/trusted_proxies.h"
 #include "server/operations.h"
 #include "server/service/service.h"
 

@@ -28,7 +28,7 @@ using boost::system::error_code;
 constexpr auto kHousekeeping = std::chrono::milliseconds(500);
 // Some, so that /healthz does not wait for a page that asks the store. With stacks as long as a
 // thread's, which take no memory before they are used: rules are parsed there.
-constexpr fiber::Pool::Options kAdminFibers{.most = 4, .stack_bytes = std::size_t{8} << 20};
+constexpr net::FiberPool::Options kAdminFibers{.most = 4, .stack_bytes = std::size_t{8} << 20};
 
 std::string joined(const std::vector<RuleError>& errors) {
   std::string out;
@@ -44,11 +44,11 @@ std::size_t thread_count(const Config& config) {
 }
 
 // A door that listens, or is off.
-Expected<std::optional<http::Listening>> open_door(const std::string& text, std::size_t loops) {
+Expected<std::optional<net::Listening>> open_door(const std::string& text, std::size_t loops) {
   const auto address = parse_address(text);
   if (!address) return Unexpected{text + ": " + address.error()};
-  if (address->kind == Address::Kind::kOff) return std::optional<http::Listening>{};
-  auto listening = http::listen_at(*address, loops);
+  if (address->kind == Address::Kind::kOff) return std::optional<net::Listening>{};
+  auto listening = net::listen_at(*address, loops);
   if (!listening) return Unexpected{listening.error()};
   return std::optional(std::move(*listening));
 }
@@ -83,9 +83,7 @@ std::vector<metrics::Registry::Row> envoy_rows(const EnvoyKeeper& envoy) {
   return rows;
 }
 
-std::string name_of(const std::optional<http::Listening>& door) {
-  return door ? door->name : "off";
-}
+std::string name_of(const std::optional<net::Listening>& door) { return door ? door->name : "off"; }
 
 }  // namespace
 
@@ -147,10 +145,10 @@ class Server::Impl {
   std::atomic<std::size_t> admin_connections_{0};
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 
-  std::optional<http::Listening> http_;
-  std::optional<http::Listening> grpc_;
-  std::optional<http::Listening> resp_;
-  std::optional<http::Listening> admin_;
+  std::optional<net::Listening> http_;
+  std::optional<net::Listening> grpc_;
+  std::optional<net::Listening> resp_;
+  std::optional<net::Listening> admin_;
   boost::asio::io_context main_{1};
   boost::asio::signal_set signals_{main_, SIGTERM, SIGINT, SIGHUP};
   boost::asio::steady_timer housekeeping_{main_};
@@ -255,7 +253,7 @@ Expected<bool> Server::Impl::open_grpc() {
   grpc_common_.most_streams = grpc.streams;
   grpc_common_.ages.most = grpc.max_age;
   if (!grpc.cert_file.empty()) {
-    auto tls = grpc::TlsContext::open({grpc.cert_file, grpc.key_file, grpc.client_ca_file});
+    auto tls = net::TlsContext::open({grpc.cert_file, grpc.key_file, grpc.client_ca_file});
     if (!tls) return Unexpected{"gRPC: " + tls.error()};
     grpc_common_.tls = std::move(*tls);
   }

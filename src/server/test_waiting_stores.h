@@ -10,8 +10,8 @@
 #include <optional>
 #include <random>
 
-#include "server/fiber/fiber.h"
 #include "server/loop.h"
+#include "server/net/fiber.h"
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
 
@@ -33,8 +33,9 @@ class WaitingStore final : public Store {
   Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override {
     ++asked;
-    if (!stopped_ && fiber::current() != nullptr) wait();
-    if (!stopped_ && fiber::current() != nullptr) return memory_.apply(verb, charges, now, each);
+    if (!stopped_ && net::current_fiber() != nullptr) wait();
+    if (!stopped_ && net::current_fiber() != nullptr)
+      return memory_.apply(verb, charges, now, each);
     const Decision refusal = Decision::refused(Reason::kStoreError);
     std::fill(each.begin(), each.end(), refusal);
     return refusal;
@@ -57,7 +58,7 @@ class WaitingStore final : public Store {
 
  private:
   void wait() {
-    fiber::Wait wait;
+    net::FiberWait wait;
     const std::uint64_t id = next_++;
     waiting_.emplace(id, &wait);
     most_under_way = std::max<std::size_t>(most_under_way, ++under_way);
@@ -74,7 +75,7 @@ class WaitingStore final : public Store {
   void finish(std::uint64_t id) {
     const auto found = waiting_.find(id);
     if (found == waiting_.end()) return;  // ended by stop()
-    fiber::Wait& wait = *found->second;
+    net::FiberWait& wait = *found->second;
     waiting_.erase(found);
     --under_way;
     wait.finish();
@@ -83,7 +84,7 @@ class WaitingStore final : public Store {
   boost::asio::io_context& loop_;
   testing::ManualClock clock_;
   MemoryStore memory_{{}, clock_};
-  std::map<std::uint64_t, fiber::Wait*> waiting_;
+  std::map<std::uint64_t, net::FiberWait*> waiting_;
   std::uint64_t next_ = 0;
   std::minstd_rand random_;
   bool stopped_ = false;

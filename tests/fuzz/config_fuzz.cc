@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "server/config/address.h"
 #include "server/config/config.h"
+#include "server/net/address.h"
 
 namespace {
 

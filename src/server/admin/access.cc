@@ -5,7 +5,7 @@
 
 #include "server/attributes/fields.h"
 #include "server/attributes/host.h"
-#include "server/attributes/ip_address.h"
+#include "server/net/ip_address.h"
 
 namespace sluice::server {
 namespace {

@@ -3,8 +3,8 @@
 #include <string_view>
 
 #include "rules/ip_prefix.h"
-#include "server/attributes/trusted_proxies.h"
 #include "server/http/message.h"
+#include "server/net/trusted_proxies.h"
 
 namespace sluice::server {
 

@@ -8,8 +8,8 @@
 #include "rules/ip_prefix.h"
 #include "server/attributes/fields.h"
 #include "server/attributes/request_target.h"
-#include "server/attributes/trusted_proxies.h"
 #include "server/http/message.h"
+#include "server/net/trusted_proxies.h"
 #include "sluice/attributes.h"
 
 namespace sluice::server {

@@ -9,11 +9,11 @@
 
 #include "rules/fields.h"
 #include "rules/yaml_tree.h"
-#include "server/attributes/trusted_proxies.h"
-#include "server/config/address.h"
 #include "server/config/redis_reader.h"
 #include "server/config/resp_reader.h"
 #include "server/config/schema.h"
+#include "server/net/address.h"
+#include "server/net/trusted_proxies.h"
 
 namespace sluice::server {
 namespace {

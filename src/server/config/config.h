@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/logging/log.h"
+#include "server/net/bounds.h"
 #include "sluice/circuit_breaker.h"
 #include "sluice/deny_cache.h"
 #include "sluice/expected.h"
@@ -15,19 +16,6 @@
 #include "sluice/rule_set.h"
 
 namespace sluice::server {
-
-// The bounds of every listener.
-struct Bounds {
-  std::size_t header_bytes = std::size_t{32} << 10;
-  std::size_t body_bytes = std::size_t{1} << 20;
-  std::chrono::milliseconds header_timeout{
-      10'000};  // from a request's first byte to the end of its header
-  std::chrono::milliseconds body_timeout{10'000};   // and from there to the end of its body
-  std::chrono::milliseconds write_timeout{10'000};  // a client that does not read its answers
-  std::chrono::milliseconds idle_timeout{75'000};   // between requests
-  std::size_t connections = 10'000;                 // at once, on each listener
-  std::size_t requests_per_connection = 0;          // 0: any number
-};
 
 // How a store in Redis is reached and used.
 struct RedisConfig {

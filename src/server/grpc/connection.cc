@@ -24,8 +24,8 @@ bool would_block(const error_code& why) { return why == boost::asio::error::woul
 
 }  // namespace
 
-Connection::Connection(Wire::Socket socket, const TlsContext* tls, std::string peer, Shared& shared,
-                       const Ages& ages, Owner& owner)
+Connection::Connection(net::Wire::Socket socket, const net::TlsContext* tls, std::string peer,
+                       Shared& shared, const Ages& ages, Owner& owner)
     : wire_(std::move(socket), tls),
       peer_(std::move(peer)),
       shared_(shared),
@@ -39,7 +39,7 @@ void Connection::start(SteadyTime now) {
 }
 
 template <typename Then>
-void Connection::wait(Wire::Socket::wait_type what, bool& waits, Then then) {
+void Connection::wait(net::Wire::Socket::wait_type what, bool& waits, Then then) {
   if (std::exchange(waits, true)) return;
   wire_.socket().async_wait(what, [this, &waits, then](const error_code& why) {
     waits = false;
@@ -50,11 +50,11 @@ void Connection::wait(Wire::Socket::wait_type what, bool& waits, Then then) {
 }
 
 void Connection::wait_for_input() {
-  wait(Wire::Socket::wait_read, reading_, [this] { read(); });
+  wait(net::Wire::Socket::wait_read, reading_, [this] { read(); });
 }
 
 void Connection::wait_for_room() {
-  wait(Wire::Socket::wait_write, writing_, [this] {
+  wait(net::Wire::Socket::wait_write, writing_, [this] {
     flush();
     if (!dead_ && !writing_) read();
   });

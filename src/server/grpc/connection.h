@@ -7,7 +7,7 @@
 #include <string>
 
 #include "server/grpc/protocol.h"
-#include "server/grpc/tls.h"
+#include "server/net/tls.h"
 
 namespace sluice::server::grpc {
 
@@ -33,7 +33,7 @@ class Connection final : private Protocol::Owner {
     virtual void wants_flush(Connection& connection) = 0;
   };
 
-  Connection(Wire::Socket socket, const TlsContext* tls, std::string peer, Shared& shared,
+  Connection(net::Wire::Socket socket, const net::TlsContext* tls, std::string peer, Shared& shared,
              const Ages& ages, Owner& owner);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -56,7 +56,7 @@ class Connection final : private Protocol::Owner {
   void wait_for_input();
   void wait_for_room();
   template <typename Then>
-  void wait(Wire::Socket::wait_type what, bool& waits, Then then);
+  void wait(net::Wire::Socket::wait_type what, bool& waits, Then then);
   void read();
   bool take(std::size_t size);
   void discard();
@@ -68,7 +68,7 @@ class Connection final : private Protocol::Owner {
   void close();
   void let_go();
 
-  Wire wire_;
+  net::Wire wire_;
   const std::string peer_;
   Shared& shared_;
   const Ages& ages_;

@@ -4,7 +4,7 @@
 
 namespace sluice::server::grpc {
 
-Door::Door(const Parts& parts, http::ListeningSocket socket) {
+Door::Door(const Parts& parts, net::ListeningSocket socket) {
   if (parts.waits) {
     workers_.emplace(parts.make, parts.fibers);
   } else {

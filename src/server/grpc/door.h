@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "server/fiber/fiber.h"
 #include "server/grpc/listener.h"
+#include "server/net/fiber.h"
 
 namespace sluice::server::grpc {
 
@@ -18,7 +18,7 @@ struct Common {
   std::vector<std::string_view> paths;  // see Listener::Parts
   std::size_t most_streams = 1024;
   Ages ages;
-  std::shared_ptr<TlsContext> tls;  // null: plaintext
+  std::shared_ptr<net::TlsContext> tls;  // null: plaintext
   std::atomic<std::size_t> connections{0};
 };
 
@@ -37,10 +37,10 @@ class Door {
     const std::atomic<bool>& serving;  // what Health says
     Workers::Make make;                // of a handler
     bool waits = false;                // each on a fiber
-    fiber::Pool::Options fibers = {};
+    net::FiberPool::Options fibers = {};
   };
 
-  Door(const Parts& parts, http::ListeningSocket socket);
+  Door(const Parts& parts, net::ListeningSocket socket);
 
   // The rules have changed; see Handler.
   void follow_rules();

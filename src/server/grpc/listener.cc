@@ -19,27 +19,31 @@ constexpr auto kTick = std::chrono::milliseconds(250);
 
 }  // namespace
 
-Listener::Listener(const Parts& parts, http::ListeningSocket socket)
+Listener::Listener(const Parts& parts, net::ListeningSocket socket)
     : parts_(parts),
       shared_{parts.bounds, parts.most_streams, parts.behind,
               parts.paths,  parts.recorder,     parts.serving},
       ticker_(parts.loop),
-      acceptor_(
-          {parts.loop, parts.recorder, parts.log, parts.connections, parts.bounds.connections, {}},
-          std::move(socket), *this) {
+      acceptor_({parts.loop,
+                 parts.recorder,
+                 warning_writer(parts.log),
+                 parts.connections,
+                 parts.bounds.connections,
+                 {}},
+                std::move(socket), *this) {
   shared_.input.resize(kInputBytes);
 }
 
 Listener::~Listener() = default;
 
-void Listener::accepted(int descriptor, const http::SocketAddress& peer) {
+void Listener::accepted(int descriptor, const net::SocketAddress& peer) {
   const int family = acceptor_.family();
   if (family != AF_UNIX) {
     const int on = 1;
     ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   }
   error_code why;
-  Wire::Socket socket(parts_.loop);
+  net::Wire::Socket socket(parts_.loop);
   socket.assign({family, family == AF_UNIX ? 0 : IPPROTO_TCP}, descriptor, why);
   if (why) {  // the loop has no room for it
     ::close(descriptor);

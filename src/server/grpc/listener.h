@@ -10,15 +10,15 @@
 #include <vector>
 
 #include "server/grpc/connection.h"
-#include "server/http/acceptor.h"
-#include "server/http/listening_socket.h"
+#include "server/net/acceptor.h"
+#include "server/net/listening_socket.h"
 
 namespace sluice::server::grpc {
 
 // One listening address in one event loop: accepts connections that speak gRPC, and owns them.
 //
 // All members by the loop's thread, but for the constructor. Destroy it when the loop has stopped.
-class Listener final : private http::Acceptor::Owner, public Connection::Owner {
+class Listener final : private net::Acceptor::Owner, public Connection::Owner {
  public:
   struct Parts {
     boost::asio::io_context& loop;
@@ -34,10 +34,10 @@ class Listener final : private http::Acceptor::Owner, public Connection::Owner {
     const std::atomic<bool>& serving;
     std::size_t most_streams = 1024;  // calls at once of each connection
     Ages ages = {};
-    std::shared_ptr<const TlsContext> tls = nullptr;  // null: plaintext
+    std::shared_ptr<const net::TlsContext> tls = nullptr;  // null: plaintext
   };
 
-  Listener(const Parts& parts, http::ListeningSocket socket);
+  Listener(const Parts& parts, net::ListeningSocket socket);
   ~Listener() override;
 
   // Stops accepting, takes what the kernel has accepted already, and lets calls that are on their
@@ -45,7 +45,7 @@ class Listener final : private http::Acceptor::Owner, public Connection::Owner {
   void drain(std::function<void()> drained);
 
  private:
-  void accepted(int descriptor, const http::SocketAddress& peer) override;
+  void accepted(int descriptor, const net::SocketAddress& peer) override;
   void closed(Connection& connection) override;
   void wants_flush(Connection& connection) override;
   void flush_all();
@@ -62,7 +62,7 @@ class Listener final : private http::Acceptor::Owner, public Connection::Owner {
   bool ticking_ = false;
   bool draining_ = false;
   std::function<void()> drained_;
-  http::Acceptor acceptor_;
+  net::Acceptor acceptor_;
 };
 
 }  // namespace sluice::server::grpc

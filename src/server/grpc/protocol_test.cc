@@ -5,8 +5,8 @@
 #include <functional>
 #include <optional>
 
-#include "server/fiber/fiber.h"
 #include "server/grpc/test_client.h"
+#include "server/net/fiber.h"
 
 namespace sluice::server::grpc {
 namespace {
@@ -22,10 +22,10 @@ constexpr const char* kReflection = "/grpc.reflection.v1.ServerReflection/Server
 // Answers with the message; "fail" with an error; "wait" once it is let go.
 class Echo final : public Handler {
  public:
-  explicit Echo(std::vector<fiber::Wait*>* waits = nullptr) : waits_(waits) {}
+  explicit Echo(std::vector<net::FiberWait*>* waits = nullptr) : waits_(waits) {}
   void handle(const Call& call, Reply& reply) override {
     if (waits_ != nullptr && call.message == "wait") {
-      fiber::Wait wait;
+      net::FiberWait wait;
       waits_->push_back(&wait);
       wait.wait();
     }
@@ -36,7 +36,7 @@ class Echo final : public Handler {
   int finished_ = 0;
 
  private:
-  std::vector<fiber::Wait*>* waits_;
+  std::vector<net::FiberWait*>* waits_;
 };
 
 std::string frame(int type, int flags, int stream, std::string_view payload) {
@@ -104,7 +104,7 @@ class ProtocolTest : public ::testing::Test, public Protocol::Owner {
   void start_with_workers(std::size_t most) {
     protocol_.reset();
     workers_.emplace([this] { return std::make_unique<Echo>(&waits_); },
-                     fiber::Pool::Options{.most = most});
+                     net::FiberPool::Options{.most = most});
     start(*workers_);
   }
   void TearDown() override {
@@ -127,7 +127,7 @@ class ProtocolTest : public ::testing::Test, public Protocol::Owner {
     }
   }
   void release() {
-    fiber::Wait* const wait = waits_.front();
+    net::FiberWait* const wait = waits_.front();
     waits_.erase(waits_.begin());
     wait->finish();
   }
@@ -155,7 +155,7 @@ class ProtocolTest : public ::testing::Test, public Protocol::Owner {
   metrics::Recorder& recorder_ = registry_.make_recorder();
   std::atomic<bool> serving_ = true;
   std::unique_ptr<Echo> handler_ = std::make_unique<Echo>();
-  std::vector<fiber::Wait*> waits_;
+  std::vector<net::FiberWait*> waits_;
   std::optional<Workers> workers_;
   std::optional<Shared> shared_;
   std::optional<Protocol> protocol_;

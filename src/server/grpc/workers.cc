@@ -14,7 +14,7 @@ constexpr std::size_t kMostKept = std::size_t{64} << 10;
 }  // namespace
 
 // A handler, and the call that it is at.
-class Workers::Worker final : public fiber::Job {
+class Workers::Worker final : public net::FiberJob {
  public:
   Worker(Workers& owner, std::unique_ptr<Handler> made, std::uint64_t when)
       : generation(when), handler(std::move(made)), owner_(owner) {}
@@ -36,7 +36,7 @@ class Workers::Worker final : public fiber::Job {
   Workers& owner_;
 };
 
-Workers::Workers(Make make, const fiber::Pool::Options& fibers)
+Workers::Workers(Make make, const net::FiberPool::Options& fibers)
     : make_(std::move(make)), most_(std::max<std::size_t>(fibers.most, 1)), fibers_(fibers) {
   add();
 }

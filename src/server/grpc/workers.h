@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "server/fiber/fiber.h"
 #include "server/grpc/message.h"
+#include "server/net/fiber.h"
 
 namespace sluice::server::grpc {
 
@@ -35,7 +35,7 @@ class Workers {
   using Make = std::function<std::unique_ptr<Handler>()>;
 
   // Makes the first handler. Errors: std::bad_alloc, and what `make` throws.
-  Workers(Make make, const fiber::Pool::Options& fibers);
+  Workers(Make make, const net::FiberPool::Options& fibers);
   ~Workers();
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
@@ -58,7 +58,7 @@ class Workers {
 
   const Make make_;
   const std::size_t most_;
-  fiber::Pool fibers_;
+  net::FiberPool fibers_;
   std::vector<std::unique_ptr<Worker>> all_;
   std::vector<Worker*> free_;  // the one that was used last is the next
   std::deque<Asker*> waiting_;

@@ -25,11 +25,11 @@ constexpr std::string_view kTooMany =
 
 }  // namespace
 
-Listener::Listener(const Parts& parts, ListeningSocket socket)
+Listener::Listener(const Parts& parts, net::ListeningSocket socket)
     : parts_(parts),
       shared_{parts.bounds, parts.behind, parts.recorder, {}, false, {}, {}, {}},
-      acceptor_({parts.loop, parts.recorder, parts.log, parts.connections, parts.bounds.connections,
-                 kTooMany},
+      acceptor_({parts.loop, parts.recorder, warning_writer(parts.log), parts.connections,
+                 parts.bounds.connections, kTooMany},
                 std::move(socket), *this),
       ticker_(parts.loop) {
   shared_.input.resize(kInputBytes);
@@ -37,7 +37,7 @@ Listener::Listener(const Parts& parts, ListeningSocket socket)
 
 Listener::~Listener() = default;
 
-void Listener::accepted(int descriptor, const SocketAddress& peer) {
+void Listener::accepted(int descriptor, const net::SocketAddress& peer) {
   const int family = acceptor_.family();
   if (family != AF_UNIX) {
     const int on = 1;

@@ -10,17 +10,17 @@
 #include <vector>
 
 #include "server/config/config.h"
-#include "server/http/acceptor.h"
 #include "server/http/connection.h"
-#include "server/http/listening_socket.h"
 #include "server/logging/log.h"
+#include "server/net/acceptor.h"
+#include "server/net/listening_socket.h"
 
 namespace sluice::server::http {
 
 // One listening address in one event loop: accepts connections and owns them.
 //
 // All members by the loop's thread, but for the constructor. Destroy it when the loop has stopped.
-class Listener final : public Connection::Owner, private Acceptor::Owner {
+class Listener final : public Connection::Owner, private net::Acceptor::Owner {
  public:
   struct Parts {
     boost::asio::io_context& loop;
@@ -32,7 +32,7 @@ class Listener final : public Connection::Owner, private Acceptor::Owner {
     std::atomic<std::size_t>& connections;
   };
 
-  Listener(const Parts& parts, ListeningSocket socket);
+  Listener(const Parts& parts, net::ListeningSocket socket);
   ~Listener() override;
 
   // Stops accepting, takes what the kernel has accepted already, and lets each connection finish
@@ -40,7 +40,7 @@ class Listener final : public Connection::Owner, private Acceptor::Owner {
   void drain(std::function<void()> drained);
 
  private:
-  void accepted(int descriptor, const SocketAddress& peer) override;
+  void accepted(int descriptor, const net::SocketAddress& peer) override;
   void closed(Connection& connection) override;
   void tick();
   void set_date();
@@ -48,7 +48,7 @@ class Listener final : public Connection::Owner, private Acceptor::Owner {
 
   Parts parts_;
   Shared shared_;
-  Acceptor acceptor_;
+  net::Acceptor acceptor_;
   std::vector<std::unique_ptr<Connection>> connections_;
   boost::asio::steady_timer ticker_;
   bool ticking_ = false;

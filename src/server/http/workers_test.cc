@@ -12,18 +12,18 @@ namespace {
 
 // What handlers have been asked for and wait for, in turn.
 struct Desk {
-  std::deque<fiber::Wait*> waits;
+  std::deque<net::FiberWait*> waits;
   std::vector<std::string> begun;
   int made = 0;
   int alive = 0;
 
   void finish_first() {
-    fiber::Wait* const first = waits.front();
+    net::FiberWait* const first = waits.front();
     waits.pop_front();
     first->finish();
   }
   void finish_last() {
-    fiber::Wait* const last = waits.back();
+    net::FiberWait* const last = waits.back();
     waits.pop_back();
     last->finish();
   }
@@ -38,7 +38,7 @@ class DeskHandler final : public Handler {
   void handle(const Request& request, Response& response) override {
     desk_.begun.emplace_back(request.target);
     if (request.target != "/now") {
-      fiber::Wait wait;
+      net::FiberWait wait;
       desk_.waits.push_back(&wait);
       wait.wait();
     }

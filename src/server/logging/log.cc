@@ -88,4 +88,11 @@ std::uint64_t Log::dropped() const noexcept {
   return impl_->threads->overrun_counter() + impl_->writer->unwritten();
 }
 
+std::function<void(std::string_view, std::string_view)> warning_writer(Log& log) {
+  return [&log](std::string_view what, std::string_view why) {
+    if (why.empty()) return log.warning(what);
+    log.warning(what, {{"why", why}});
+  };
+}
+
 }  // namespace sluice::server

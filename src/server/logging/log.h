@@ -3,6 +3,7 @@
 #include <chrono>
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <memory>
@@ -109,6 +110,10 @@ class Log {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// Returns a function that writes a warning with the field `why`, unless that is empty: for code
+// that does not depend on the log. Borrows the log.
+std::function<void(std::string_view what, std::string_view why)> warning_writer(Log& log);
 
 // A line for each denial, at a bounded rate for the process: message "denied"; rule; limit and key
 // of the limit that denied, of several the one with the longest wait; reason; retry_after_ms unless

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/fiber/fiber.h"
+#include "server/net/fiber.h"
 
 namespace sluice::server {
 namespace {
@@ -15,14 +15,14 @@ class Waker final : public redis::Operation::Owner {
   void finished(redis::Operation&) noexcept override { wait_.finish(); }
 
  private:
-  fiber::Wait wait_;
+  net::FiberWait wait_;
 };
 
 }  // namespace
 
 Decision FiberStore::apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
                            std::span<Decision> each) noexcept {
-  if (client_ == nullptr || fiber::current() == nullptr) {
+  if (client_ == nullptr || net::current_fiber() == nullptr) {
     const Decision refusal = Decision::refused(Reason::kStoreError);
     std::fill(each.begin(), each.end(), refusal);
     return refusal;

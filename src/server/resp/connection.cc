@@ -73,7 +73,7 @@ bool Connection::start(SteadyTime now) {
   now_ = now;
   enter(Phase::kIdle);
   if (shared_.poller.add(descriptor_, *this)) return true;
-  waits_for_ = Poller::For::kNothing;
+  waits_for_ = net::Poller::For::kNothing;
   return false;
 }
 
@@ -96,7 +96,7 @@ void Connection::enter(Phase phase) {
   deadline_ = time.count() > 0 ? now_ + time : SteadyTime::max();
 }
 
-void Connection::wait_for(Poller::For what) {
+void Connection::wait_for(net::Poller::For what) {
   if (std::exchange(waits_for_, what) != what) shared_.poller.change(descriptor_, *this, what);
 }
 
@@ -107,7 +107,7 @@ void Connection::ready() {
     case Phase::kRequest: return receive();
     case Phase::kWriting: return go_on();
     case Phase::kLingering: return discard();
-    case Phase::kDeciding: return wait_for(Poller::For::kNothing);  // what comes has to wait
+    case Phase::kDeciding: return wait_for(net::Poller::For::kNothing);  // what comes has to wait
   }
 }
 
@@ -211,7 +211,7 @@ void Connection::answer_one(Desk& desk) {
 void Connection::go_on() {
   for (;;) {
     const int why = flush();
-    if (would_block(why)) return wait_for(Poller::For::kRoom);
+    if (would_block(why)) return wait_for(net::Poller::For::kRoom);
     if (why != 0) return close();
     if (closing_) return linger();
     if (!paused_) break;
@@ -222,7 +222,7 @@ void Connection::go_on() {
   const Phase next = pending_.empty() ? Phase::kIdle : Phase::kRequest;
   // The time of a request runs from its first byte.
   if (next == Phase::kIdle || next != phase_) enter(next);
-  wait_for(Poller::For::kInput);
+  wait_for(net::Poller::For::kInput);
 }
 
 // Sends what it can of the replies, those that waited first. 0, or the error.
@@ -256,7 +256,7 @@ void Connection::linger() {
   ::shutdown(descriptor_, SHUT_WR);
   release(pending_);
   enter(Phase::kLingering);
-  wait_for(Poller::For::kInput);
+  wait_for(net::Poller::For::kInput);
 }
 
 void Connection::discard() {

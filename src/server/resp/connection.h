@@ -9,10 +9,10 @@
 #include "metrics/metrics.h"
 #include "server/config/config.h"
 #include "server/logging/log.h"
+#include "server/net/poller.h"
 #include "server/resp/client.h"
 #include "server/resp/crew.h"
 #include "server/resp/desk.h"
-#include "server/resp/poller.h"
 #include "server/resp/request_reader.h"
 
 namespace sluice::server::resp {
@@ -41,7 +41,7 @@ struct Shared {
   const Users& users;
   metrics::Recorder& recorder;
   Log& log;
-  Poller& poller;
+  net::Poller& poller;
   std::chrono::milliseconds idle_timeout{0};  // 0: none
   bool draining = false;  // connections end when what they have sent is answered
   std::string input;      // room to read into, for whoever is reading
@@ -55,7 +55,7 @@ struct Shared {
 // until the client has taken these, and if it does not, the connection is closed. Waits for one
 // thing at a time. Cost: some 400 bytes while idle; a system call to read and one to write for what
 // arrives together.
-class Connection final : private Poller::Source, private Crew::Client {
+class Connection final : private net::Poller::Source, private Crew::Client {
  public:
   // Who owns it; told when it has come to its end, which destroys it.
   class Owner {
@@ -96,14 +96,14 @@ class Connection final : private Poller::Source, private Crew::Client {
   void linger();
   void discard();
   void enter(Phase phase);
-  void wait_for(Poller::For what);
+  void wait_for(net::Poller::For what);
   void close() { owner_.closed(*this); }
 
   Shared& shared_;
   Owner& owner_;
   const int descriptor_;
   Phase phase_ = Phase::kIdle;
-  Poller::For waits_for_ = Poller::For::kInput;
+  net::Poller::For waits_for_ = net::Poller::For::kInput;
   bool closing_ = false;  // once everything is sent
   bool paused_ = false;   // until the replies before are sent
   std::uint32_t lingered_ = 0;

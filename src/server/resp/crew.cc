@@ -7,7 +7,7 @@
 namespace sluice::server::resp {
 
 // A desk, and the client that it works for.
-class Crew::Worker final : public fiber::Job {
+class Crew::Worker final : public net::FiberJob {
  public:
   Worker(Crew& owner, std::unique_ptr<Desk> made, std::uint64_t when)
       : generation(when), desk(std::move(made)), owner_(owner) {}
@@ -24,7 +24,7 @@ class Crew::Worker final : public fiber::Job {
   Crew& owner_;
 };
 
-Crew::Crew(Make make, const fiber::Pool::Options& fibers)
+Crew::Crew(Make make, const net::FiberPool::Options& fibers)
     : make_(std::move(make)), most_(std::max<std::size_t>(fibers.most, 1)), fibers_(fibers) {
   add();
 }

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "server/fiber/fiber.h"
+#include "server/net/fiber.h"
 #include "server/resp/desk.h"
 
 namespace sluice::server::resp {
@@ -32,7 +32,7 @@ class Crew {
   using Make = std::function<std::unique_ptr<Desk>()>;
 
   // Makes the first desk. Errors: std::bad_alloc, and what `make` throws.
-  Crew(Make make, const fiber::Pool::Options& fibers);
+  Crew(Make make, const net::FiberPool::Options& fibers);
   ~Crew();
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
@@ -55,7 +55,7 @@ class Crew {
 
   const Make make_;
   const std::size_t most_;
-  fiber::Pool fibers_;
+  net::FiberPool fibers_;
   std::vector<std::unique_ptr<Worker>> all_;
   std::vector<Worker*> free_;  // the one that was used last is the next
   std::deque<Client*> waiting_;

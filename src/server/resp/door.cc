@@ -4,7 +4,7 @@
 
 namespace sluice::server::resp {
 
-Door::Door(const Parts& parts, http::ListeningSocket socket) {
+Door::Door(const Parts& parts, net::ListeningSocket socket) {
   Common& common = parts.common;
   const auto make = [session = parts.session, &common] {
     return std::make_unique<Desk>(Desk::Parts{session(), common.users, common.about});

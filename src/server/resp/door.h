@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "server/fiber/fiber.h"
+#include "server/net/fiber.h"
 #include "server/resp/crew.h"
 #include "server/resp/desk.h"
 #include "server/resp/listener.h"
@@ -41,10 +41,10 @@ class Door {
     // What a desk asks. Called for each of them.
     std::function<Session::Parts()> session;
     bool waits = false;  // each on a fiber
-    fiber::Pool::Options fibers = {};
+    net::FiberPool::Options fibers = {};
   };
 
-  Door(const Parts& parts, http::ListeningSocket socket);
+  Door(const Parts& parts, net::ListeningSocket socket);
 
   // See Session.
   void follow_rules();

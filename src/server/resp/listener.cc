@@ -34,7 +34,7 @@ void set_up(int descriptor) {
 
 }  // namespace
 
-Listener::Listener(const Parts& parts, http::ListeningSocket socket)
+Listener::Listener(const Parts& parts, net::ListeningSocket socket)
     : parts_(parts),
       poller_(parts.loop),
       shared_{.bounds = parts.bounds,
@@ -45,14 +45,14 @@ Listener::Listener(const Parts& parts, http::ListeningSocket socket)
               .poller = poller_,
               .idle_timeout = parts.idle_timeout,
               .input = std::string(kInputBytes, '\0')},
-      acceptor_({parts.loop, parts.recorder, parts.log, parts.connections, parts.bounds.connections,
-                 kTooMany},
+      acceptor_({parts.loop, parts.recorder, warning_writer(parts.log), parts.connections,
+                 parts.bounds.connections, kTooMany},
                 std::move(socket), *this),
       ticker_(parts.loop) {}
 
 Listener::~Listener() = default;
 
-void Listener::accepted(int descriptor, const http::SocketAddress& peer) {
+void Listener::accepted(int descriptor, const net::SocketAddress& peer) {
   const bool is_unix = acceptor_.family() == AF_UNIX;
   if (!is_unix) set_up(descriptor);
   Client client;

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "server/config/config.h"
-#include "server/http/acceptor.h"
-#include "server/http/listening_socket.h"
 #include "server/logging/log.h"
+#include "server/net/acceptor.h"
+#include "server/net/listening_socket.h"
+#include "server/net/poller.h"
 #include "server/resp/connection.h"
-#include "server/resp/poller.h"
 
 namespace sluice::server::resp {
 
@@ -22,7 +22,7 @@ namespace sluice::server::resp {
 //
 // All members by the loop's thread, but for the constructor. Destroy it when the loop has stopped,
 // and before what is behind it.
-class Listener final : public Connection::Owner, private http::Acceptor::Owner {
+class Listener final : public Connection::Owner, private net::Acceptor::Owner {
  public:
   struct Parts {
     boost::asio::io_context& loop;
@@ -39,7 +39,7 @@ class Listener final : public Connection::Owner, private http::Acceptor::Owner {
     std::chrono::milliseconds idle_timeout{0};  // 0: none, as Redis has it
   };
 
-  Listener(const Parts& parts, http::ListeningSocket socket);
+  Listener(const Parts& parts, net::ListeningSocket socket);
   ~Listener() override;
 
   // Stops accepting, takes what the kernel has accepted already, and lets each connection have the
@@ -47,15 +47,15 @@ class Listener final : public Connection::Owner, private http::Acceptor::Owner {
   void drain(std::function<void()> drained);
 
  private:
-  void accepted(int descriptor, const http::SocketAddress& peer) override;
+  void accepted(int descriptor, const net::SocketAddress& peer) override;
   void closed(Connection& connection) override;
   void tick();
   void finish_drain();
 
   Parts parts_;
-  Poller poller_;
+  net::Poller poller_;
   Shared shared_;
-  http::Acceptor acceptor_;
+  net::Acceptor acceptor_;
   std::vector<std::unique_ptr<Connection>> connections_;
   boost::asio::steady_timer ticker_;
   bool ticking_ = false;

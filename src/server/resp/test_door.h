@@ -40,7 +40,7 @@ class TestDoor {
       stores.emplace(loop);
       stores->store.waits = *options.waits;
     }
-    auto listening = http::listen_at({Address::Kind::kUnix, {}, 0, path}, 1).value();
+    auto listening = net::listen_at({Address::Kind::kUnix, {}, 0, path}, 1).value();
     door.emplace(Door::Parts{.loop = loop,
                              .bounds = bounds,
                              .recorder = parts.registry.make_recorder(),

@@ -1,4 +1,4 @@
-#include "server/http/listening_socket.h"
+#include "server/net/listening_socket.h"
 
 #include <fcntl.h>
 #include <netdb.h>
@@ -15,9 +15,9 @@
 #include <memory>
 #include <utility>
 
-#include "server/http/socket_address.h"
+#include "server/net/socket_address.h"
 
-namespace sluice::server::http {
+namespace sluice::server::net {
 namespace {
 
 std::string why(int error) { return std::strerror(error); }  // NOLINT: called before threads start
@@ -146,4 +146,4 @@ Expected<Listening> listen_at(const Address& address, std::size_t loops) {
                                               : listen_at_tcp(address, loops);
 }
 
-}  // namespace sluice::server::http
+}  // namespace sluice::server::net

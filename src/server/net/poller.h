@@ -9,7 +9,7 @@
 
 struct epoll_event;
 
-namespace sluice::server::resp {
+namespace sluice::server::net {
 
 // Tells many sockets of one event loop when they are ready, as long as they are: an epoll of its
 // own, which is one descriptor to the loop. So a socket that is read and waited for again costs no
@@ -59,4 +59,4 @@ class Poller {
   std::chrono::steady_clock::time_point now_;
 };
 
-}  // namespace sluice::server::resp
+}  // namespace sluice::server::net

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "server/config/address.h"
+#include "server/net/address.h"
 #include "sluice/expected.h"
 
-namespace sluice::server::http {
+namespace sluice::server::net {
 
 // A socket that listens, or is about to. Owns its descriptor; below 0 where there is none.
 class ListeningSocket {
@@ -39,4 +39,4 @@ struct Listening {
 // nobody listens at any more is replaced. Errors: "cannot listen at ADDRESS: WHY".
 Expected<Listening> listen_at(const Address& address, std::size_t loops);
 
-}  // namespace sluice::server::http
+}  // namespace sluice::server::net

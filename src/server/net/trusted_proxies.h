@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/attributes/ip_address.h"
+#include "server/net/ip_address.h"
 #include "sluice/expected.h"
 
 namespace sluice::server {

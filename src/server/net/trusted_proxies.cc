@@ -1,4 +1,4 @@
-#include "server/attributes/trusted_proxies.h"
+#include "server/net/trusted_proxies.h"
 
 #include <algorithm>
 #include <charconv>

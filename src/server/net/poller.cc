@@ -1,4 +1,4 @@
-#include "server/resp/poller.h"
+#include "server/net/poller.h"
 
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <system_error>
 
-namespace sluice::server::resp {
+namespace sluice::server::net {
 namespace {
 
 int open_epoll() {
@@ -99,4 +99,4 @@ void Poller::forget(const Source& source) {
   }
 }
 
-}  // namespace sluice::server::resp
+}  // namespace sluice::server::net

@@ -1,4 +1,4 @@
-#include "server/config/address.h"
+#include "server/net/address.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "server/http/acceptor.h"
+#include "server/net/acceptor.h"
 
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -11,7 +11,7 @@
 #include <system_error>
 #include <utility>
 
-namespace sluice::server::http {
+namespace sluice::server::net {
 namespace {
 
 using boost::system::error_code;
@@ -127,8 +127,8 @@ void Acceptor::complain(std::string_view what, int error) {
   const auto now = std::chrono::steady_clock::now();
   if (now - complained_ < kComplaintEvery) return;
   complained_ = now;
-  if (error == 0) return parts_.log.warning(what);
-  parts_.log.warning(what, {{"why", std::error_code(error, std::generic_category()).message()}});
+  if (error == 0) return parts_.warn(what, {});
+  parts_.warn(what, std::error_code(error, std::generic_category()).message());
 }
 
 void Acceptor::stop(std::function<void()> done) {
@@ -143,4 +143,4 @@ void Acceptor::stop(std::function<void()> done) {
   });
 }
 
-}  // namespace sluice::server::http
+}  // namespace sluice::server::net

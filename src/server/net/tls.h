@@ -12,7 +12,7 @@
 struct ssl_ctx_st;
 struct ssl_st;
 
-namespace sluice::server::grpc {
+namespace sluice::server::net {
 
 // What a listener needs for TLS.
 struct TlsFiles {
@@ -83,4 +83,4 @@ class Wire {
   bool agreed_ = false;  // on HTTP/2
 };
 
-}  // namespace sluice::server::grpc
+}  // namespace sluice::server::net

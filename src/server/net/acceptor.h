@@ -10,11 +10,10 @@
 #include <string_view>
 
 #include "metrics/metrics.h"
-#include "server/http/listening_socket.h"
-#include "server/http/socket_address.h"
-#include "server/logging/log.h"
+#include "server/net/listening_socket.h"
+#include "server/net/socket_address.h"
 
-namespace sluice::server::http {
+namespace sluice::server::net {
 
 // Accepts connections at one listening socket in one event loop, whatever they speak: up to a
 // number of them, and also when the process has run out of descriptors.
@@ -33,7 +32,8 @@ class Acceptor {
   struct Parts {
     boost::asio::io_context& loop;
     metrics::Recorder& recorder;
-    Log& log;
+    // Logs a warning. `why` is empty if there is nothing to add.
+    std::function<void(std::string_view what, std::string_view why)> warn;
     // Connections of this address in all loops, at most `most`.
     std::atomic<std::size_t>& connections;
     std::size_t most;
@@ -69,4 +69,4 @@ class Acceptor {
   int reserve_;  // given up for a moment when there is no other descriptor
 };
 
-}  // namespace sluice::server::http
+}  // namespace sluice::server::net

@@ -1,4 +1,4 @@
-#include "server/attributes/ip_address.h"
+#include "server/net/ip_address.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "server/http/socket_address.h"
+#include "server/net/socket_address.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-namespace sluice::server::http {
+namespace sluice::server::net {
 namespace {
 
 const sockaddr_in& v4(const sockaddr_storage& storage) {
@@ -76,4 +76,4 @@ std::string SocketAddress::text() const {
   return family() == AF_INET6 ? "[" + host() + "]" + end : host() + end;
 }
 
-}  // namespace sluice::server::http
+}  // namespace sluice::server::net

@@ -1,4 +1,4 @@
-#include "server/grpc/tls.h"
+#include "server/net/tls.h"
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -11,7 +11,7 @@
 #include <new>
 #include <utility>
 
-namespace sluice::server::grpc {
+namespace sluice::server::net {
 namespace {
 
 using boost::system::error_code;
@@ -215,4 +215,4 @@ void Wire::finish() {
   socket_.shutdown(Socket::shutdown_send, ignored);
 }
 
-}  // namespace sluice::server::grpc
+}  // namespace sluice::server::net

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace sluice::server::http {
+namespace sluice::server::net {
 
 // An address as the kernel takes and gives it.
 class SocketAddress {
@@ -38,4 +38,4 @@ class SocketAddress {
   socklen_t size_ = sizeof storage_;
 };
 
-}  // namespace sluice::server::http
+}  // namespace sluice::server::net

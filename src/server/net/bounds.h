@@ -1,0 +1,23 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+namespace sluice::server {
+
+// The bounds of one listener.
+struct Bounds {
+  std::size_t header_bytes = std::size_t{32} << 10;
+  std::size_t body_bytes = std::size_t{1} << 20;
+  // From the first byte of a request to the end of its header.
+  std::chrono::milliseconds header_timeout{10'000};
+  // From the end of the header to the end of the body.
+  std::chrono::milliseconds body_timeout{10'000};
+  // For a client that does not read its responses.
+  std::chrono::milliseconds write_timeout{10'000};
+  std::chrono::milliseconds idle_timeout{75'000};  // between requests
+  std::size_t connections = 10'000;                // open at the same time, on each listener
+  std::size_t requests_per_connection = 0;         // 0: any number
+};
+
+}  // namespace sluice::server
