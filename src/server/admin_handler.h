@@ -4,9 +4,9 @@
 
 #include "metrics/metrics.h"
 #include "server/admin/admin_door.h"
-#include "server/http/message.h"
 #include "server/logging/log.h"
 #include "server/operations.h"
+#include "server/protocol/http/message.h"
 
 namespace sluice::server {
 

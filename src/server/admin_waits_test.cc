@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "server/admin_handler.h"
-#include "server/http/listener.h"
-#include "server/http/workers.h"
+#include "server/protocol/http/listener.h"
+#include "server/protocol/http/workers.h"
 #include "server/rules/test_folder.h"
 #include "server/test_client.h"
 #include "server/test_waiting_stores.h"

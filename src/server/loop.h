@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "server/grpc/door.h"
-#include "server/http/listener.h"
-#include "server/http/workers.h"
 #include "server/net/fiber.h"
+#include "server/protocol/http/listener.h"
+#include "server/protocol/http/workers.h"
 #include "server/public_handler.h"
 #include "server/resp/door.h"
 #include "server/rls_handler.h"

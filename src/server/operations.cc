@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "server/service/problem.h"
+#include "server/protocol/http/problem.h"
 
 namespace sluice::server {
 namespace {

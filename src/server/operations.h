@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "metrics/metrics.h"
-#include "server/http/message.h"
+#include "server/protocol/http/message.h"
 
 namespace sluice::server {
 

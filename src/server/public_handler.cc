@@ -1,6 +1,6 @@
 #include "server/public_handler.h"
 
-#include "server/attributes/request_target.h"
+#include "server/protocol/http/request_target.h"
 
 namespace sluice::server {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/attributes/request_target.h"
+#include "server/protocol/http/request_target.h"
 
 namespace {
 

@@ -3,9 +3,9 @@
 #include <string>
 #include <string_view>
 
-#include "server/attributes/fields.h"
-#include "server/attributes/host.h"
 #include "server/net/ip_address.h"
+#include "server/protocol/http/fields.h"
+#include "server/protocol/http/host.h"
 
 namespace sluice::server {
 namespace {

@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "server/admin/admin_token.h"
-#include "server/http/message.h"
-#include "server/service/problem.h"
+#include "server/protocol/http/message.h"
+#include "server/protocol/http/problem.h"
 
 namespace sluice::server {
 

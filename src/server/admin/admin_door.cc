@@ -7,7 +7,7 @@
 
 #include "server/admin/access.h"
 #include "server/admin/pages.h"
-#include "server/attributes/request_target.h"
+#include "server/protocol/http/request_target.h"
 
 namespace sluice::server {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "server/admin/admin_token.h"
 #include "server/admin/status_page.h"
-#include "server/http/message.h"
+#include "server/protocol/http/message.h"
 #include "server/rules/rules_keeper.h"
 #include "sluice/limiter.h"
 

@@ -4,8 +4,8 @@
 
 #include "server/admin/pages.h"
 #include "server/admin/rule_counters.h"
-#include "server/attributes/fields.h"
-#include "server/attributes/request_target.h"
+#include "server/protocol/http/fields.h"
+#include "server/protocol/http/request_target.h"
 
 namespace sluice::server::pages {
 namespace {

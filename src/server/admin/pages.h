@@ -4,8 +4,8 @@
 
 #include "server/admin/admin_door.h"
 #include "server/admin/json_writer.h"
-#include "server/http/message.h"
-#include "server/service/problem.h"
+#include "server/protocol/http/message.h"
+#include "server/protocol/http/problem.h"
 
 // What the administration's paths do, each with a request that was let in.
 namespace sluice::server::pages {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "server/admin/pages.h"
-#include "server/attributes/fields.h"
-#include "server/attributes/request_target.h"
+#include "server/protocol/http/fields.h"
+#include "server/protocol/http/request_target.h"
 
 namespace sluice::server::pages {
 namespace {

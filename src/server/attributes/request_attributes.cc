@@ -1,7 +1,7 @@
 #include "server/attributes/request_attributes.h"
 
-#include "server/attributes/client_address.h"
-#include "server/attributes/host.h"
+#include "server/protocol/http/client_address.h"
+#include "server/protocol/http/host.h"
 
 namespace sluice::server {
 namespace {

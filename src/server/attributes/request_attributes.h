@@ -6,10 +6,10 @@
 #include <string_view>
 
 #include "rules/ip_prefix.h"
-#include "server/attributes/fields.h"
-#include "server/attributes/request_target.h"
-#include "server/http/message.h"
 #include "server/net/trusted_proxies.h"
+#include "server/protocol/http/fields.h"
+#include "server/protocol/http/message.h"
+#include "server/protocol/http/request_target.h"
 #include "sluice/attributes.h"
 
 namespace sluice::server {

@@ -2,8 +2,8 @@
 
 #include <string_view>
 
-#include "server/attributes/request_target.h"
-#include "server/service/problem.h"
+#include "server/protocol/http/problem.h"
+#include "server/protocol/http/request_target.h"
 #include "server/service/rejection.h"
 
 namespace sluice::server {

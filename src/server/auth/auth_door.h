@@ -1,8 +1,8 @@
 #pragma once
 
 #include "server/attributes/request_attributes.h"
-#include "server/http/message.h"
 #include "server/net/trusted_proxies.h"
+#include "server/protocol/http/message.h"
 #include "server/service/answer_fields.h"
 #include "server/service/service.h"
 

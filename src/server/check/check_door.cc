@@ -1,7 +1,7 @@
 #include "server/check/check_door.h"
 
 #include "server/check/check_answer.h"
-#include "server/service/problem.h"
+#include "server/protocol/http/problem.h"
 #include "server/service/rejection.h"
 
 namespace sluice::server {

@@ -1,10 +1,10 @@
 #pragma once
 
 #include "server/check/check_request.h"
-#include "server/http/message.h"
+#include "server/protocol/http/message.h"
 #include "server/service/answer_fields.h"
 #include "server/service/service.h"
-#include "server/service/text_buffer.h"
+#include "server/text/text_buffer.h"
 
 namespace sluice::server {
 

@@ -6,7 +6,7 @@
 #include "envoy/service/ratelimit/v3/rls.pb.h"
 #include "rules/source_text.h"
 #include "server/envoy/json_syntax.h"
-#include "server/service/problem.h"
+#include "server/protocol/http/problem.h"
 
 namespace sluice::server {
 namespace {

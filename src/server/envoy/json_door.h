@@ -3,7 +3,7 @@
 #include <string>
 
 #include "server/envoy/rls_service.h"
-#include "server/http/message.h"
+#include "server/protocol/http/message.h"
 
 namespace sluice::server {
 

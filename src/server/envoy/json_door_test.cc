@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "server/envoy/test_service.h"
-#include "server/service/problem.h"
+#include "server/protocol/http/problem.h"
 
 namespace sluice::server {
 namespace {

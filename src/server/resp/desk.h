@@ -15,7 +15,7 @@
 #include "server/resp/limit_cache.h"
 #include "server/resp/users.h"
 #include "server/service/service.h"
-#include "server/service/text_buffer.h"
+#include "server/text/text_buffer.h"
 
 namespace sluice::server::resp {
 

@@ -1,0 +1,109 @@
+#include "server/protocol/http/request_target.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "server/protocol/http/percent.h"
+
+namespace sluice::server {
+namespace {
+
+constexpr bool is_letter(char c) noexcept { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
+constexpr bool is_scheme_byte(char c) noexcept {
+  return is_letter(c) || (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
+}
+
+// "http://host" off "http://host/path"; nothing off "/path" and what has no scheme.
+void remove_authority(std::string_view& target) noexcept {
+  if (target.empty() || !is_letter(target.front())) return;
+  const auto* const scheme_end = std::find_if_not(target.begin(), target.end(), is_scheme_byte);
+  const auto scheme = static_cast<std::size_t>(scheme_end - target.begin());
+  constexpr std::string_view kMark = "://";
+  if (!target.substr(scheme).starts_with(kMark)) return;
+  target.remove_prefix(scheme + kMark.size());
+  target.remove_prefix(std::min(target.find_first_of("/?"), target.size()));
+}
+
+// Whether a path is its own normal form, as nearly all are.
+bool is_normal(std::string_view path) noexcept {
+  char before = 0;
+  for (const char c : path) {
+    if (c == '%' || (before == '/' && (c == '/' || c == '.'))) return false;
+    before = c;
+  }
+  return path.starts_with('/');
+}
+
+// Resolves segments in place. What has been written always ends with the slash that the next
+// segment follows, so it is never longer than what has been read.
+std::size_t resolve(std::string& path) noexcept {
+  std::size_t written = 1;
+  std::size_t read = 1;
+  while (read < path.size()) {
+    const std::size_t slash = std::min(path.find('/', read), path.size());
+    const std::string_view segment(path.data() + read, slash - read);
+    if (segment == "..") {
+      if (written > 1) written = path.rfind('/', written - 2) + 1;
+    } else if (!segment.empty() && segment != ".") {
+      std::copy(segment.begin(), segment.end(),
+                path.begin() + static_cast<std::ptrdiff_t>(written));
+      written += segment.size();
+      if (slash < path.size()) path[written++] = '/';
+    }
+    read = slash + 1;
+  }
+  return written;
+}
+
+char take_query_byte(std::string_view& rest) noexcept {
+  if (rest.front() != '+') return take_decoded(rest);
+  rest.remove_prefix(1);
+  return ' ';
+}
+
+bool decodes_to(std::string_view encoded, std::string_view plain) noexcept {
+  for (const char c : plain) {
+    if (encoded.empty() || take_query_byte(encoded) != c) return false;
+  }
+  return encoded.empty();
+}
+
+std::string_view decoded(std::string_view encoded, Buffers& buffers) {
+  if (encoded.find_first_of("%+") == encoded.npos) return encoded;
+  std::string& out = buffers.next();
+  while (!encoded.empty()) out.push_back(take_query_byte(encoded));
+  return out;
+}
+
+}  // namespace
+
+RequestTarget split_target(std::string_view target) noexcept {
+  target = target.substr(0, target.find('#'));
+  remove_authority(target);
+  const std::size_t mark = target.find('?');
+  if (mark == target.npos) return {target, {}};
+  return {target.substr(0, mark), target.substr(mark + 1)};
+}
+
+std::string_view normalized_path(std::string_view sent, std::string& buffer) {
+  if (is_normal(sent)) return sent;
+  buffer.assign(1, '/');
+  while (!sent.empty()) buffer.push_back(take_decoded(sent));
+  buffer.resize(resolve(buffer));
+  return buffer;
+}
+
+std::optional<std::string_view> find_query(std::string_view query, std::string_view name,
+                                           Buffers& buffers) {
+  while (!query.empty()) {
+    const std::size_t end = std::min(query.find('&'), query.size());
+    const std::string_view pair = query.substr(0, end);
+    query.remove_prefix(std::min(end + 1, query.size()));
+    const std::size_t equals = std::min(pair.find('='), pair.size());
+    if (pair.empty() || !decodes_to(pair.substr(0, equals), name)) continue;
+    return decoded(pair.substr(std::min(equals + 1, pair.size())), buffers);
+  }
+  return std::nullopt;
+}
+
+}  // namespace sluice::server
