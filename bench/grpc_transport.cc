@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <string>
 
-#include "server/grpc/listener.h"
+#include "server/protocol/grpc/listener.h"
 
 namespace {
 

@@ -12,8 +12,8 @@
 #include <thread>
 #include <utility>
 
-#include "server/grpc/door.h"
 #include "server/net/fiber.h"
+#include "server/protocol/grpc/door.h"
 #include "server/protocol/http/listener.h"
 #include "server/protocol/http/workers.h"
 #include "server/public_handler.h"

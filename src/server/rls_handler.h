@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "server/envoy/rls_service.h"
-#include "server/grpc/message.h"
+#include "server/protocol/grpc/message.h"
 
 namespace sluice::server {
 

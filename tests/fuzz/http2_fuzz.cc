@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/grpc/protocol.h"
+#include "server/protocol/grpc/protocol.h"
 
 namespace {
 

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "server/protocol/resp/request_reader.h"
 #include "server/resp/desk.h"
-#include "server/resp/request_reader.h"
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/resp/request_reader.h"
+#include "server/protocol/resp/request_reader.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "server/resp/request_reader.h"
+#include "server/protocol/resp/request_reader.h"
 #include "server/resp/test_desk.h"
 
 // Counts what this program allocates while a test looks.

@@ -1,7 +1,7 @@
 #include "server/resp/arguments.h"
 
 #include "core/quoted.h"
-#include "server/resp/number.h"
+#include "server/protocol/resp/number.h"
 
 namespace sluice::server::resp {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/resp/reply.h"
+#include "server/protocol/resp/reply.h"
 
 namespace sluice::server::resp {
 

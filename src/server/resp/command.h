@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "server/protocol/resp/reply.h"
 #include "server/resp/client.h"
-#include "server/resp/reply.h"
 
 namespace sluice::server::resp {
 

@@ -10,10 +10,10 @@
 #include "server/config/config.h"
 #include "server/logging/log.h"
 #include "server/net/poller.h"
+#include "server/protocol/resp/request_reader.h"
 #include "server/resp/client.h"
 #include "server/resp/crew.h"
 #include "server/resp/desk.h"
-#include "server/resp/request_reader.h"
 
 namespace sluice::server::resp {
 

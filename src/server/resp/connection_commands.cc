@@ -2,8 +2,8 @@
 #include <optional>
 #include <string>
 
+#include "server/protocol/resp/number.h"
 #include "server/resp/desk.h"
-#include "server/resp/number.h"
 
 // What clients say of themselves before they ask for decisions.
 namespace sluice::server::resp::commands {

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "server/resp/reply.h"
+#include "server/protocol/resp/reply.h"
 #include "sluice/decision.h"
 
 namespace sluice::server::resp {

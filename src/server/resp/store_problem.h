@@ -1,6 +1,6 @@
 #pragma once
 
-#include "server/resp/reply.h"
+#include "server/protocol/resp/reply.h"
 #include "sluice/decision.h"
 
 namespace sluice::server::resp {

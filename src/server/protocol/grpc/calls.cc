@@ -1,0 +1,331 @@
+// The half of Protocol that knows gRPC: what a call has to be, and how it is answered.
+
+#include <nghttp2/nghttp2.h>
+
+#include <algorithm>
+#include <array>
+
+#include "server/protocol/grpc/framing.h"
+#include "server/protocol/grpc/gzip.h"
+#include "server/protocol/grpc/health.h"
+#include "server/protocol/grpc/protocol.h"
+#include "server/protocol/grpc/reflection.h"
+
+namespace sluice::server::grpc {
+namespace {
+
+using std::chrono::steady_clock;
+
+// Messages that are not whole yet, and answers that were not read: of all connections of a loop
+// together. More is not taken in then.
+constexpr std::size_t kMostBuffered = std::size_t{64} << 20;
+// What each call earns of what a client may send that brings no work; see protocol.cc.
+constexpr int kCalmPerCall = 4;
+// Replies of a stream that its client does not read.
+constexpr std::size_t kMostUnread = std::size_t{256} << 10;
+
+constexpr std::string_view kHealthCheckPath = "/grpc.health.v1.Health/Check";
+constexpr std::string_view kHealthWatchPath = "/grpc.health.v1.Health/Watch";
+constexpr std::array<std::string_view, 2> kReflectionPaths = {
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"};
+
+// A field whose value outlives the call of nghttp2, or is a number of a status.
+nghttp2_nv field(std::string_view name, std::string_view value) {
+  const auto bytes = [](std::string_view text) {
+    return reinterpret_cast<std::uint8_t*>(const_cast<char*>(text.data()));
+  };
+  return {bytes(name), bytes(value), name.size(), value.size(),
+          NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
+}
+
+std::string_view number(Code code) {
+  constexpr std::array<std::string_view, 17> kNumbers = {
+      "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"};
+  return kNumbers[static_cast<std::size_t>(code)];
+}
+
+// The status of a call; its text lies in the stream until that is closed.
+std::size_t add_status(const Stream& stream, nghttp2_nv* fields) {
+  fields[0] = field("grpc-status", number(stream.code));
+  if (stream.text.empty()) return 1;
+  fields[1] = field("grpc-message", stream.text);
+  return 2;
+}
+
+std::string too_large(std::size_t most) {
+  std::string text = "the message is larger than ";
+  return text.append(std::to_string(most)).append(" bytes");
+}
+
+ssize_t read_messages(nghttp2_session* session, std::int32_t id, std::uint8_t* to, std::size_t room,
+                      std::uint32_t* flags, nghttp2_data_source* source, void*) {
+  Stream& stream = *static_cast<Stream*>(source->ptr);
+  const std::size_t size = std::min(room, stream.out.size() - stream.out_done);
+  stream.out.copy(reinterpret_cast<char*>(to), size, stream.out_done);
+  stream.out_done += size;
+  if (stream.out_done < stream.out.size()) return static_cast<ssize_t>(size);
+  if (!stream.ended) {
+    stream.out.clear();
+    stream.out_done = 0;
+    return size > 0 ? static_cast<ssize_t>(size) : ssize_t{NGHTTP2_ERR_DEFERRED};
+  }
+  *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+  nghttp2_nv fields[2];
+  const std::size_t count = add_status(stream, fields);
+  if (nghttp2_submit_trailer(session, id, fields, count) != 0) return NGHTTP2_ERR_CALLBACK_FAILURE;
+  return static_cast<ssize_t>(size);
+}
+
+}  // namespace
+
+void Protocol::find(Stream& stream, std::string_view path) const {
+  for (const std::string_view own : shared_.paths) {
+    if (path != own) continue;
+    stream.method = Method::kUnary;
+    stream.asked.path = own;
+    return;
+  }
+  if (path == kHealthCheckPath) stream.method = Method::kHealthCheck;
+  if (path == kHealthWatchPath) stream.method = Method::kHealthWatch;
+  if (path == kReflectionPaths[0] || path == kReflectionPaths[1]) {
+    stream.method = Method::kReflection;
+  }
+}
+
+void Protocol::on_grpc_header(Stream& stream, std::string_view name, std::string_view value) {
+  if (name == "content-type") {
+    stream.is_grpc = parse_content_type(value) == ContentType::kProto;
+  } else if (name == "grpc-timeout") {
+    const auto timeout = parse_timeout(value);
+    stream.bad_timeout = !timeout;
+    if (timeout) stream.deadline = now_ + *timeout;
+  } else if (name == "grpc-encoding") {
+    stream.gzip = value == "gzip";
+    stream.bad_encoding = !stream.gzip && value != "identity";
+  }
+}
+
+// The header of the call is whole.
+void Protocol::opened(Stream& stream) {
+  stream.opened = true;
+  if (!stream.is_post) return refuse(stream, "405", "calls are made by POST");
+  if (!stream.is_grpc) return refuse(stream, "415", "expected content-type: application/grpc");
+  if (stream.method == Method::kNone) {
+    return end(stream, Code::kUnimplemented, "there is no such method here");
+  }
+  if (stream.bad_timeout) return end(stream, Code::kInternal, "grpc-timeout is malformed");
+  if (stream.bad_encoding) {
+    return end(stream, Code::kUnimplemented, "grpc-encoding: expected identity or gzip");
+  }
+  if (now_ >= stream.deadline) {
+    return end(stream, Code::kDeadlineExceeded, "the call's own deadline has passed");
+  }
+}
+
+void Protocol::on_data(Stream& stream, std::string_view bytes) {
+  if (shared_.buffered + bytes.size() > kMostBuffered) {
+    return end(stream, Code::kResourceExhausted, "too many bytes of calls that are not finished");
+  }
+  stream.in.append(bytes);
+  stream.buffered += bytes.size();
+  shared_.buffered += bytes.size();
+  if (!check_prefix(stream)) return;
+  if (stream.method == Method::kReflection) reflect(stream);
+}
+
+void Protocol::forget_input(Stream& stream) {
+  shared_.buffered -= stream.buffered;
+  stream.buffered = 0;
+}
+
+// False where what arrived is no beginning of a message that may be; the call has ended then.
+bool Protocol::check_prefix(Stream& stream) {
+  if (stream.in.size() < kPrefixBytes) return true;
+  const Prefix prefix = read_prefix(stream.in);
+  if (prefix.size > shared_.bounds.body_bytes) {
+    end(stream, Code::kResourceExhausted, too_large(shared_.bounds.body_bytes));
+  } else if (prefix.compressed > 1 || (prefix.compressed == 1 && !stream.gzip)) {
+    end(stream, Code::kInternal, "a message is compressed, and grpc-encoding does not say how");
+  } else if (stream.method != Method::kReflection &&
+             stream.in.size() > kPrefixBytes + prefix.size) {
+    end(stream, Code::kInternal, "expected one message");
+  }
+  return !stream.ended;
+}
+
+// The first message, without its prefix and decompressed; false where there is none, and the call
+// has ended where there never will be.
+bool Protocol::take_message(Stream& stream, std::string_view& message) {
+  const std::string_view in = stream.in;
+  if (in.size() < kPrefixBytes) return false;
+  const Prefix prefix = read_prefix(in);
+  if (in.size() < kPrefixBytes + prefix.size) return false;
+  message = in.substr(kPrefixBytes, prefix.size);
+  if (prefix.compressed == 0) return true;
+  const Gunzip result = gunzip(message, shared_.bounds.body_bytes, stream.inflated);
+  if (result == Gunzip::kTooLarge) {
+    end(stream, Code::kResourceExhausted, too_large(shared_.bounds.body_bytes));
+  } else if (result == Gunzip::kMalformed) {
+    end(stream, Code::kInternal, "the message is no gzip");
+  }
+  message = stream.inflated;
+  return result == Gunzip::kOk;
+}
+
+void Protocol::on_whole(Stream& stream) {
+  if (stream.method == Method::kReflection) {
+    if (!stream.in.empty()) return end(stream, Code::kInternal, "a message is not whole");
+    return end(stream, Code::kOk, {});
+  }
+  std::string_view message;
+  if (!take_message(stream, message)) {
+    if (stream.ended) return;
+    return end(stream, Code::kInternal,
+               stream.in.empty() ? "expected one message" : "the message is not whole");
+  }
+  call(stream, message);
+}
+
+void Protocol::call(Stream& stream, std::string_view message) {
+  stream.asked.message = message;
+  ++calls_;
+  earn(kCalmPerCall);
+  switch (stream.method) {
+    case Method::kUnary: return ask(stream);
+    case Method::kHealthCheck: {
+      Reply& reply = shared_.reply;
+      reply.clear();
+      check_health(message, shared_.serving, reply);
+      if (reply.code != Code::kOk) return end(stream, reply.code, reply.text);
+      append_message(stream.out, reply.bytes);
+      return end(stream, Code::kOk, {});
+    }
+    case Method::kHealthWatch: return watch(stream, message);
+    case Method::kReflection:
+    case Method::kNone: break;
+  }
+}
+
+void Protocol::ask(Stream& stream) {
+  stream.asked.deadline = stream.deadline;
+  if (Workers* const workers = shared_.behind.workers()) {
+    stream.peer = peer_;
+    stream.asked.peer = stream.peer;
+    stream.asking = true;
+    return workers->ask(stream);
+  }
+  stream.asked.peer = peer_;
+  if (answered_ < now_) answered_ = now_;
+  Handler& handler = *shared_.behind.handler();
+  Reply& reply = shared_.reply;
+  reply.clear();
+  handler.handle(stream.asked, reply);
+  answered(stream, reply, handler);
+}
+
+void Protocol::answered(Stream& stream, const Reply& reply, Handler& handler) {
+  const SteadyTime end_time = steady_clock::now();
+  const SteadyTime began = shared_.behind.workers() != nullptr ? stream.began : answered_;
+  answered_ = end_time;
+  if (!stream.ended) {
+    if (end_time >= stream.deadline) {
+      end(stream, Code::kDeadlineExceeded, "the call's own deadline has passed");
+    } else if (reply.code != Code::kOk) {
+      end(stream, reply.code, reply.text);
+    } else {
+      append_message(stream.out, reply.bytes);
+      end(stream, Code::kOk, {});
+    }
+  }
+  handler.finished(stream.asked, reply, end_time - began);
+  if (!inside_) owner_.has_output();
+}
+
+// Answers the messages that are whole.
+void Protocol::reflect(Stream& stream) {
+  std::size_t done = 0;
+  std::string_view message;
+  while (!stream.ended && take_message(stream, message)) {
+    const std::size_t size = kPrefixBytes + read_prefix(stream.in).size;
+    Reply& reply = shared_.reply;
+    reply.clear();
+    answer_reflection(message, shared_.paths, reply);
+    if (reply.code != Code::kOk) return end(stream, reply.code, reply.text);
+    append_message(stream.out, reply.bytes);
+    stream.in.erase(0, size);
+    done += size;
+    respond(stream);
+    if (stream.out.size() - stream.out_done > kMostUnread || shared_.buffered > kMostBuffered) {
+      return end(stream, Code::kResourceExhausted, "the replies are not read");
+    }
+    if (!check_prefix(stream)) return;
+  }
+  stream.buffered -= done;
+  shared_.buffered -= done;
+}
+
+void Protocol::watch(Stream& stream, std::string_view message) {
+  Reply& reply = shared_.reply;
+  reply.clear();
+  check_health(message, shared_.serving, reply);
+  stream.known = reply.code != Code::kNotFound;
+  if (reply.code != Code::kOk && stream.known) return end(stream, reply.code, reply.text);
+  stream.serving_seen = !shared_.serving;
+  if (stream.known) return tell_health(stream);
+  append_message(stream.out, health_message(Health::kServiceUnknown));
+  respond(stream);
+}
+
+// Tells a Watch what has changed.
+void Protocol::tell_health(Stream& stream) {
+  const bool serving = shared_.serving;
+  if (!stream.known || stream.serving_seen == serving) return;
+  stream.serving_seen = serving;
+  append_message(stream.out, health_message(serving ? Health::kServing : Health::kNotServing));
+  respond(stream);
+}
+
+// Begins the response, or goes on with it.
+void Protocol::respond(Stream& stream) {
+  shared_.buffered += stream.out.size() - stream.unread;
+  stream.unread = stream.out.size();
+  if (stream.begun) {
+    nghttp2_session_resume_data(session_, stream.id);
+    return;
+  }
+  stream.begun = true;
+  const nghttp2_nv fields[] = {field(":status", "200"), field("content-type", "application/grpc")};
+  nghttp2_data_provider source{};
+  source.source.ptr = &stream;
+  source.read_callback = read_messages;
+  nghttp2_submit_response(session_, stream.id, fields, std::size(fields), &source);
+}
+
+// Ends the call after the messages of `out`.
+void Protocol::end(Stream& stream, Code code, std::string_view text) {
+  if (stream.ended) return;
+  stream.ended = true;
+  stream.code = code;
+  stream.began = now_;  // for who does not read it
+  append_percent_encoded(stream.text, text);
+  forget_input(stream);
+  if (stream.begun || !stream.out.empty()) return respond(stream);
+  stream.begun = true;
+  nghttp2_nv fields[4] = {field(":status", "200"), field("content-type", "application/grpc")};
+  const std::size_t count = 2 + add_status(stream, fields + 2);
+  nghttp2_submit_response(session_, stream.id, fields, count, nullptr);
+}
+
+// Answers what is no call of gRPC.
+void Protocol::refuse(Stream& stream, std::string_view status, std::string_view text) {
+  stream.ended = stream.begun = true;
+  stream.code = Code::kInternal;
+  stream.text = text;
+  nghttp2_nv fields[4] = {field(":status", status), field("content-type", "application/grpc")};
+  const std::size_t count = 2 + add_status(stream, fields + 2);
+  nghttp2_submit_response(session_, stream.id, fields, count, nullptr);
+  shared_.recorder.add(metrics::Event::kBadRequest);
+}
+
+}  // namespace sluice::server::grpc

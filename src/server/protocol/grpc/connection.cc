@@ -1,0 +1,205 @@
+#include "server/protocol/grpc/connection.h"
+
+#include <boost/asio/error.hpp>
+#include <utility>
+
+namespace sluice::server::grpc {
+namespace {
+
+using boost::system::error_code;
+using std::chrono::steady_clock;
+
+// Made before it is sent; and what is kept, but for a frame, of what a client does not read.
+constexpr std::size_t kMostAtOnce = std::size_t{64} << 10;
+// Between the first word of the end and the last call that is taken.
+constexpr auto kNotice = std::chrono::milliseconds(500);
+// How long a client that has calls may stay silent once it was asked for a sign of life.
+constexpr auto kSignOfLife = std::chrono::seconds(20);
+// After the end: how long, and how much, is read and thrown away, so that the client sees why and
+// not a reset.
+constexpr auto kLingerTime = std::chrono::seconds(2);
+constexpr std::size_t kLingerBytes = std::size_t{16} << 20;
+
+bool would_block(const error_code& why) { return why == boost::asio::error::would_block; }
+
+}  // namespace
+
+Connection::Connection(net::Wire::Socket socket, const net::TlsContext* tls, std::string peer,
+                       Shared& shared, const Ages& ages, Owner& owner)
+    : wire_(std::move(socket), tls),
+      peer_(std::move(peer)),
+      shared_(shared),
+      ages_(ages),
+      owner_(owner),
+      protocol_(shared, peer_, *this) {}
+
+void Connection::start(SteadyTime now) {
+  started_ = heard_ = worked_ = progress_ = now;
+  wait_for_input();
+}
+
+template <typename Then>
+void Connection::wait(net::Wire::Socket::wait_type what, bool& waits, Then then) {
+  if (std::exchange(waits, true)) return;
+  wire_.socket().async_wait(what, [this, &waits, then](const error_code& why) {
+    waits = false;
+    if (dead_) return let_go();
+    if (why) return close();
+    then();
+  });
+}
+
+void Connection::wait_for_input() {
+  wait(net::Wire::Socket::wait_read, reading_, [this] { read(); });
+}
+
+void Connection::wait_for_room() {
+  wait(net::Wire::Socket::wait_write, writing_, [this] {
+    flush();
+    if (!dead_ && !writing_) read();
+  });
+}
+
+void Connection::read() {
+  if (lingering_) return discard();
+  if (writing_) return;  // until the client reads what it was told
+  heard_ = steady_clock::now();
+  error_code why;
+  bool more = true;
+  while (more && !dead_) {
+    const std::size_t size = wire_.read(shared_.input.data(), shared_.input.size(), why);
+    if (would_block(why)) break;
+    if (why) return close();
+    more = take(size);
+  }
+  if (dead_ || lingering_) return;
+  if (wire_.read_waits_for_room()) return wait_for_room();
+  if (!writing_) wait_for_input();
+}
+
+// Whether to read on at once.
+bool Connection::take(std::size_t size) {
+  pinged_ = false;
+  protocol_.take({shared_.input.data(), size}, heard_);
+  flush();
+  return !writing_ && !lingering_ && wire_.may_have_more();
+}
+
+void Connection::discard() {
+  error_code why;
+  lingered_ += wire_.read(shared_.input.data(), shared_.input.size(), why);
+  if ((why && !would_block(why)) || lingered_ > kLingerBytes) return close();
+  wait_for_input();
+}
+
+void Connection::has_output() {
+  if (!std::exchange(flushing_, true)) owner_.wants_flush(*this);
+}
+
+void Connection::flush_now() {
+  flushing_ = false;
+  if (dead_) return let_go();
+  flush();
+}
+
+// Sends what there is to send, as far as it goes.
+void Connection::flush() {
+  if (dead_ || writing_ || lingering_) return;
+  std::string& out = shared_.output;
+  for (;;) {
+    out.clear();
+    if (!unsent_.empty()) out.append(std::exchange(unsent_, {}));
+    protocol_.write(out, kMostAtOnce);
+    if (out.empty()) break;
+    const error_code why = send(out);
+    if (would_block(why)) return wait_for_room();
+    if (why) return close();
+  }
+  if (protocol_.ended()) linger();
+}
+
+error_code Connection::send(std::string& out) {
+  std::size_t sent = 0;
+  error_code why;
+  while (sent < out.size() && !why) {
+    sent += wire_.write(out.data() + sent, out.size() - sent, why);
+  }
+  if (would_block(why)) {
+    progress_ = steady_clock::now();
+    unsent_.assign(out, sent);
+  }
+  return why;
+}
+
+void Connection::tick(SteadyTime now) {
+  if (dead_) return;
+  if (expired(now)) return close();
+  if (lingering_) return;
+  protocol_.tick(now);
+  grow_old(now);
+  flush();
+}
+
+// Whether it took too long for what it is at.
+bool Connection::expired(SteadyTime now) {
+  if (lingering_) return now - ending_ >= kLingerTime;
+  const bool stuck = writing_ && now - progress_ >= shared_.bounds.write_timeout;
+  const bool mute = !protocol_.greeted() && now - started_ >= shared_.bounds.header_timeout;
+  if (stuck || mute) shared_.recorder.add(metrics::Event::kTimedOut);
+  const bool gone = pinged_ && now - heard_ >= shared_.bounds.idle_timeout + kSignOfLife;
+  return stuck || mute || gone;
+}
+
+void Connection::grow_old(SteadyTime now) {
+  const Bounds& bounds = shared_.bounds;
+  if (protocol_.open_streams() > 0 || protocol_.calls() != calls_) worked_ = now;
+  calls_ = protocol_.calls();
+  if (end_ == End::kNot) {
+    const std::size_t most = bounds.requests_per_connection;
+    const bool old = ages_.most.count() > 0 && now - started_ >= ages_.most;
+    if (old || now - worked_ >= bounds.idle_timeout || (most > 0 && calls_ >= most)) {
+      return begin_end(now);
+    }
+    if (!pinged_ && protocol_.open_streams() > 0 && now - heard_ >= bounds.idle_timeout) {
+      pinged_ = true;
+      protocol_.ping();
+    }
+  } else if (end_ == End::kNoticed && now - ending_ >= kNotice) {
+    end_ = End::kFinished;
+    protocol_.finish();
+  }
+}
+
+void Connection::begin_end(SteadyTime now) {
+  end_ = End::kNoticed;
+  ending_ = now;
+  protocol_.notice();
+}
+
+void Connection::drain(SteadyTime now) {
+  if (dead_ || lingering_ || end_ != End::kNot) return;
+  begin_end(now);
+  flush();
+}
+
+// Half closes, and reads until the client has closed too.
+void Connection::linger() {
+  lingering_ = true;
+  ending_ = steady_clock::now();
+  wire_.finish();
+  wait_for_input();
+}
+
+void Connection::close() {
+  if (std::exchange(dead_, true)) return;
+  error_code ignored;
+  wire_.socket().close(ignored);
+  let_go();
+}
+
+// Nothing may come back to it once it has gone.
+void Connection::let_go() {
+  if (!reading_ && !writing_ && !flushing_) owner_.closed(*this);
+}
+
+}  // namespace sluice::server::grpc

@@ -1,0 +1,94 @@
+#include "server/protocol/grpc/framing.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice::server::grpc {
+
+Prefix read_prefix(std::string_view bytes) noexcept {
+  Prefix out;
+  out.compressed = static_cast<std::uint8_t>(bytes[0]);
+  for (std::size_t i = 1; i < kPrefixBytes; ++i) {
+    out.size = out.size << 8 | static_cast<std::uint8_t>(bytes[i]);
+  }
+  return out;
+}
+
+void append_message(std::string& out, std::string_view message) {
+  const auto size = static_cast<std::uint32_t>(message.size());
+  const char prefix[kPrefixBytes] = {0, static_cast<char>(size >> 24),
+                                     static_cast<char>(size >> 16), static_cast<char>(size >> 8),
+                                     static_cast<char>(size)};
+  out.append(prefix, kPrefixBytes).append(message);
+}
+
+int FrameCount::take(std::string_view bytes) noexcept {
+  constexpr std::uint8_t kSizeBytes = 3;
+  constexpr std::uint8_t kHeadBytes = 9;
+  const auto byte = [&](std::size_t at) {
+    return std::uint32_t{static_cast<std::uint8_t>(bytes[at])};
+  };
+  int heads = 0;
+  for (std::size_t at = 0; at < bytes.size();) {
+    const auto skipped = std::min<std::size_t>(skip_, bytes.size() - at);
+    skip_ -= static_cast<std::uint32_t>(skipped);
+    at += skipped;
+    if (have_ == 0 && bytes.size() - at >= kHeadBytes) {  // at once, as nearly always
+      skip_ = byte(at) << 16 | byte(at + 1) << 8 | byte(at + 2);
+      at += kHeadBytes;
+      ++heads;
+      continue;
+    }
+    for (; have_ < kHeadBytes && at < bytes.size(); ++have_, ++at) {
+      if (have_ < kSizeBytes) size_ = size_ << 8 | byte(at);
+    }
+    if (have_ < kHeadBytes) break;
+    skip_ = std::exchange(size_, 0);
+    have_ = 0;
+    ++heads;
+  }
+  return heads;
+}
+
+void append_percent_encoded(std::string& out, std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte <= 0x7e && byte != '%') {
+      out.push_back(c);
+    } else {
+      out.append({'%', kDigits[byte >> 4], kDigits[byte & 15U]});
+    }
+  }
+}
+
+std::optional<std::chrono::nanoseconds> parse_timeout(std::string_view text) noexcept {
+  constexpr std::size_t kMostDigits = 8;
+  constexpr std::int64_t kMostHours = 2'000'000;  // whose nanoseconds fit
+  if (text.size() < 2 || text.size() > kMostDigits + 1) return std::nullopt;
+  std::int64_t value = 0;
+  for (const char c : text.substr(0, text.size() - 1)) {
+    if (c < '0' || c > '9') return std::nullopt;
+    value = value * 10 + (c - '0');
+  }
+  switch (text.back()) {
+    case 'H': return std::chrono::hours(std::min(value, kMostHours));
+    case 'M': return std::chrono::minutes(value);
+    case 'S': return std::chrono::seconds(value);
+    case 'm': return std::chrono::milliseconds(value);
+    case 'u': return std::chrono::microseconds(value);
+    case 'n': return std::chrono::nanoseconds(value);
+    default: return std::nullopt;
+  }
+}
+
+ContentType parse_content_type(std::string_view text) noexcept {
+  constexpr std::string_view kGrpc = "application/grpc";
+  constexpr std::string_view kProto = "+proto";
+  if (!text.starts_with(kGrpc)) return ContentType::kOther;
+  text.remove_prefix(kGrpc.size());
+  if (text.starts_with(kProto)) text.remove_prefix(kProto.size());
+  return text.empty() || text.front() == ';' ? ContentType::kProto : ContentType::kOther;
+}
+
+}  // namespace sluice::server::grpc

@@ -1,0 +1,176 @@
+#include "server/protocol/resp/request_reader.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "server/protocol/resp/inline_words.h"
+#include "server/protocol/resp/number.h"
+
+namespace sluice::server::resp {
+namespace {
+
+// What somebody without a password may send.
+constexpr std::int64_t kMostUnknownArguments = 10;
+constexpr std::int64_t kMostUnknownBytes = 16384;
+// Room for more of either is given back.
+constexpr std::size_t kMostPlacesKept = 32;
+constexpr std::size_t kMostTextKept = 256;
+
+constexpr std::int64_t kMostCount = std::numeric_limits<int>::max();
+
+struct Length {
+  std::int64_t number = 0;
+  std::uint32_t bytes = 0;  // of its line; 0: it has to be read with care
+};
+
+// A line that tells a length as nearly all do: `kind`, up to seven digits without a leading zero,
+// and its end.
+Length plain_length(std::string_view input, char kind) noexcept {
+  constexpr std::size_t kMostDigits = 7;
+  if (input.size() < 4 || input[0] != kind) return {};
+  const char* const digits = input.data() + 1;
+  const std::size_t most = std::min(input.size() - 3, kMostDigits);
+  std::uint32_t number = 0;
+  std::size_t count = 0;
+  for (; count < most; ++count) {
+    const auto digit = static_cast<std::uint32_t>(digits[count] - '0');
+    if (digit > 9) break;
+    number = number * 10 + digit;
+  }
+  const bool plain = count > 0 && digits[count] == '\r' && (digits[0] != '0' || count == 1);
+  return plain ? Length{number, static_cast<std::uint32_t>(count + 3)} : Length{};
+}
+
+}  // namespace
+
+RequestReader::Progress RequestReader::read(std::string_view input, bool authenticated) {
+  if (left_ > 0) return read_bulks(input, authenticated);
+  if (input.empty()) return Progress::kMore;
+  return input.front() == '*' ? read_count(input, authenticated) : read_inline(input);
+}
+
+void RequestReader::arguments(std::string_view input, std::vector<std::string_view>& out) const {
+  const std::string_view text = inline_ ? std::string_view(text_) : input;
+  out.clear();
+  for (const Place& place : places_) out.push_back(text.substr(place.begin, place.size));
+}
+
+void RequestReader::next() {
+  position_ = 0;
+  left_ = 0;
+  bulk_ = -1;
+  inline_ = false;
+  places_.clear();
+  text_.clear();
+  if (places_.capacity() > kMostPlacesKept) places_.shrink_to_fit();
+  if (text_.capacity() > kMostTextKept) text_.shrink_to_fit();
+}
+
+RequestReader::Progress RequestReader::bad(std::string_view why) {
+  text_.assign("Protocol error: ").append(why);
+  return Progress::kBad;
+}
+
+// The line that begins at `position_`: it ends before a '\r', behind which one more byte is part of
+// it, whatever it is. A NUL byte hides what is behind it.
+RequestReader::Line RequestReader::find_line(std::string_view input) {
+  const std::string_view rest = input.substr(position_);
+  std::size_t end = 0;
+  while (end < rest.size() && rest[end] != '\r' && rest[end] != '\0') ++end;
+  if (end > kMostLine) return Line::kTooLong;
+  if (end >= rest.size() || rest[end] == '\0') {
+    return rest.size() > kMostLine ? Line::kTooLong : Line::kMore;
+  }
+  if (end + 2 > rest.size()) return Line::kMore;
+  line_ = rest.substr(0, end);
+  return Line::kWhole;
+}
+
+RequestReader::Progress RequestReader::read_count(std::string_view input, bool authenticated) {
+  Length count = plain_length(input, '*');
+  if (count.bytes == 0) {
+    const Line found = find_line(input);
+    if (found == Line::kMore) return Progress::kMore;
+    if (found == Line::kTooLong) return bad("too big mbulk count string");
+    const auto number = whole_number(line_.substr(1));
+    if (!number || *number > kMostCount) return bad("invalid multibulk length");
+    count = {*number, static_cast<std::uint32_t>(line_.size() + 2)};
+  }
+  if (!authenticated && count.number > kMostUnknownArguments) {
+    return bad("unauthenticated multibulk length");
+  }
+  if (count.number > static_cast<std::int64_t>(bounds_.arguments)) {
+    return bad("invalid multibulk length");
+  }
+  position_ = count.bytes;
+  if (count.number <= 0) return Progress::kReady;
+  left_ = static_cast<std::uint32_t>(count.number);
+  return read_bulks(input, authenticated);
+}
+
+RequestReader::Progress RequestReader::read_bulks(std::string_view input, bool authenticated) {
+  while (left_ > 0) {
+    if (bulk_ < 0) {
+      const Progress progress = read_bulk_size(input, authenticated);
+      if (progress != Progress::kReady) return progress;
+    }
+    const auto size = static_cast<std::uint32_t>(bulk_);
+    if (input.size() - position_ < std::size_t{size} + 2) return Progress::kMore;
+    places_.push_back({position_, size});
+    position_ += size + 2;  // the two bytes at its end are not looked at
+    bulk_ = -1;
+    --left_;
+  }
+  return Progress::kReady;
+}
+
+RequestReader::Progress RequestReader::read_bulk_size(std::string_view input, bool authenticated) {
+  Length size = plain_length(input.substr(position_), '$');
+  if (size.bytes == 0) {
+    const Line found = find_line(input);
+    if (found == Line::kMore) return Progress::kMore;
+    if (found == Line::kTooLong) return bad("too big bulk count string");
+    if (line_.empty() || line_.front() != '$') {
+      const char got = line_.empty() ? ' ' : line_.front();
+      return bad(std::string("expected '$', got '") + (got == '\n' ? ' ' : got) + "'");
+    }
+    const auto number = whole_number(line_.substr(1));
+    if (!number || *number < 0) return bad("invalid bulk length");
+    size = {*number, static_cast<std::uint32_t>(line_.size() + 2)};
+  }
+  if (size.number > static_cast<std::int64_t>(bounds_.frame_bytes)) {
+    return bad("invalid bulk length");
+  }
+  if (!authenticated && size.number > kMostUnknownBytes) return bad("unauthenticated bulk length");
+  const std::size_t whole = position_ + size.bytes + static_cast<std::size_t>(size.number) + 2;
+  if (whole > bounds_.frame_bytes) return bad("too big request");
+  position_ += size.bytes;
+  bulk_ = static_cast<std::int32_t>(size.number);
+  return Progress::kReady;
+}
+
+RequestReader::Progress RequestReader::read_inline(std::string_view input) {
+  const std::size_t end = input.substr(0, input.find('\0')).find('\n');
+  if (end == input.npos) {
+    return input.size() > kMostLine ? bad("too big inline request") : Progress::kMore;
+  }
+  if (end > kMostLine) return bad("too big inline request");
+  std::string_view line = input.substr(0, end);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  inline_ = true;
+  text_.clear();
+  InlineWords words(line);
+  for (;;) {
+    const std::size_t begin = text_.size();
+    const auto found = words.next(text_);
+    if (found == InlineWords::Next::kEnd) break;
+    if (found == InlineWords::Next::kUnbalanced) return bad("unbalanced quotes in request");
+    if (places_.size() == bounds_.arguments) return bad("invalid multibulk length");
+    places_.push_back(
+        {static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(text_.size() - begin)});
+  }
+  position_ = static_cast<std::uint32_t>(end + 1);
+  return Progress::kReady;
+}
+
+}  // namespace sluice::server::resp

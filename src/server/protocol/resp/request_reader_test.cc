@@ -1,0 +1,130 @@
+#include "server/protocol/resp/request_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "server/protocol/resp/number.h"
+
+namespace sluice::server::resp {
+namespace {
+
+using Progress = RequestReader::Progress;
+constexpr RequestReader::Bounds kBounds{.frame_bytes = 4096, .arguments = 20};
+
+// What becomes of these bytes, arriving so many at a time: the words of each request in brackets,
+// and at last the error, if any.
+std::string read(std::string_view bytes, std::size_t piece, bool authenticated = true,
+                 const RequestReader::Bounds& bounds = kBounds) {
+  RequestReader reader(bounds);
+  std::vector<std::string_view> words;
+  std::string out;
+  std::size_t begin = 0;
+  for (std::size_t end = 0; end < bytes.size();) {
+    end = std::min(bytes.size(), end + piece);
+    for (;;) {
+      const std::string_view input = bytes.substr(begin, end - begin);
+      const Progress progress = reader.read(input, authenticated);
+      if (progress == Progress::kMore) break;
+      if (progress == Progress::kBad) return out + reader.why();
+      reader.arguments(input, words);
+      out += '[';
+      for (const std::string_view word : words) out.append(word).append(",");
+      out += ']';
+      begin += reader.size();
+      reader.next();
+      if (begin == end) break;
+    }
+  }
+  return out;
+}
+
+std::string read(std::string_view bytes) {
+  const std::string whole = read(bytes, bytes.size() + 1);
+  for (const std::size_t piece : {1, 2, 3, 7}) EXPECT_EQ(read(bytes, piece), whole);
+  return whole;
+}
+
+TEST(RequestReader, ReadsArraysOfBulkStringsInWhateverPieces) {
+  EXPECT_EQ(read("*1\r\n$4\r\nPING\r\n*2\r\n$4\r\nECHO\r\n$3\r\na\r\n\r\n"),
+            "[PING,][ECHO,a\r\n,]");
+  EXPECT_EQ(read("*1\r\n$0\r\n\r\n"), "[,]");
+}
+
+TEST(RequestReader, ReadsInlineCommandsAmongThem) {
+  EXPECT_EQ(read("PING\r\n*1\r\n$4\r\nPING\r\nECHO 'a b'\n"), "[PING,][PING,][ECHO,a b,]");
+}
+
+TEST(RequestReader, EmptyRequestsHaveNoWords) {
+  EXPECT_EQ(read("*0\r\n*-1\r\n\r\n  \r\n"), "[][][][]");
+}
+
+TEST(RequestReader, KeysAreAnyBytes) {
+  const std::string key("a\0\r\n$*b", 7);
+  EXPECT_EQ(read("*2\r\n$1\r\nk\r\n$7\r\n" + key + "\r\n"), "[k," + key + ",]");
+}
+
+// Redis does not look at the two bytes behind an argument, nor at the one behind a '\r'.
+TEST(RequestReader, IsAsLenientAsRedis) { EXPECT_EQ(read("*1\rX$4\rYPINGZZ*0\r\n"), "[PING,][]"); }
+
+TEST(RequestReader, RefusesInTheWordsOfRedis) {
+  const std::string error = "Protocol error: ";
+  EXPECT_EQ(read("*x\r\n"), error + "invalid multibulk length");
+  EXPECT_EQ(read("*\r\n"), error + "invalid multibulk length");
+  EXPECT_EQ(read("*01\r\n"), error + "invalid multibulk length");
+  EXPECT_EQ(read("*+1\r\n"), error + "invalid multibulk length");
+  EXPECT_EQ(read("*2147483648\r\n"), error + "invalid multibulk length");
+  EXPECT_EQ(read("*99999999999999999999\r\n"), error + "invalid multibulk length");
+  EXPECT_EQ(read("*1\r\nPING\r\n"), error + "expected '$', got 'P'");
+  EXPECT_EQ(read("*1\r\n\r\n"), error + "expected '$', got ' '");
+  EXPECT_EQ(read("*1\r\n$-1\r\n"), error + "invalid bulk length");
+  EXPECT_EQ(read("*1\r\n$x\r\n"), error + "invalid bulk length");
+  EXPECT_EQ(read("*1\r\n$9223372036854775808\r\n"), error + "invalid bulk length");
+  EXPECT_EQ(read("\"a\r\n"), error + "unbalanced quotes in request");
+}
+
+TEST(RequestReader, WhatIsReadBeforeAnErrorStands) {
+  EXPECT_EQ(read("PING\r\n*x\r\n"), "[PING,]Protocol error: invalid multibulk length");
+}
+
+TEST(RequestReader, BoundsArgumentsAndBytes) {
+  EXPECT_EQ(read("*21\r\n"), "Protocol error: invalid multibulk length");
+  EXPECT_EQ(read("*1\r\n$4097\r\n"), "Protocol error: invalid bulk length");
+  EXPECT_EQ(read("*2\r\n$3000\r\n" + std::string(3000, 'a') + "\r\n$3000\r\n"),
+            "Protocol error: too big request");
+  std::string words;
+  for (int i = 0; i < 21; ++i) words += "a ";
+  EXPECT_EQ(read(words + "\r\n"), "Protocol error: invalid multibulk length");
+}
+
+TEST(RequestReader, BoundsLines) {
+  const std::string most(RequestReader::kMostLine, 'a');
+  EXPECT_EQ(read(most, 4096), "");
+  EXPECT_EQ(read(most + "a", 4096), "Protocol error: too big inline request");
+  EXPECT_EQ(read(most + "a\n", most.size() + 2), "Protocol error: too big inline request");
+  EXPECT_EQ(read("*" + most, 4096), "Protocol error: too big mbulk count string");
+  EXPECT_EQ(read("*1\r\n$" + most, 4096), "Protocol error: too big bulk count string");
+}
+
+TEST(RequestReader, WhoHasShownNoPasswordMaySendLittle) {
+  EXPECT_EQ(read("*11\r\n", 100, false), "Protocol error: unauthenticated multibulk length");
+  EXPECT_EQ(read("*10\r\n", 100, false), "");
+  const RequestReader::Bounds bounds{.frame_bytes = 1 << 20};
+  EXPECT_EQ(read("*1\r\n$16385\r\n", 100, false, bounds),
+            "Protocol error: unauthenticated bulk length");
+  EXPECT_EQ(read("*1\r\n$16384\r\n", 100, false, bounds), "");
+}
+
+TEST(WholeNumber, IsReadAsRedisReadsIt) {
+  EXPECT_EQ(whole_number("0"), 0);
+  EXPECT_EQ(whole_number("-9223372036854775808"), INT64_MIN);
+  EXPECT_EQ(whole_number("9223372036854775807"), INT64_MAX);
+  for (const std::string_view text :
+       {"", "-", "-0", "01", "+1", " 1", "1 ", "1.0", "a", "9223372036854775808", "--1"}) {
+    EXPECT_EQ(whole_number(text), std::nullopt) << text;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::server::resp
