@@ -15,7 +15,7 @@
 #include "server/rules/published_rules.h"
 #include "server/rules/redis_rules.h"
 #include "server/rules/rules_files.h"
-#include "server/rules/rules_keeper.h"
+#include "server/rules/rules_manager.h"
 
 namespace sluice::cli {
 namespace {

@@ -3,12 +3,12 @@
 #include "metrics/metrics.h"
 #include "server/auth/auth_door.h"
 #include "server/check/check_door.h"
+#include "server/decide/session.h"
 #include "server/envoy/json_door.h"
 #include "server/logging/log.h"
 #include "server/net/trusted_proxies.h"
 #include "server/operations.h"
 #include "server/protocol/http/message.h"
-#include "server/service/service.h"
 
 namespace sluice::server {
 

@@ -6,7 +6,7 @@
 #include "server/admin/admin_token.h"
 #include "server/admin/status_page.h"
 #include "server/protocol/http/message.h"
-#include "server/rules/rules_keeper.h"
+#include "server/rules/rules_manager.h"
 #include "sluice/limiter.h"
 
 namespace sluice::server {

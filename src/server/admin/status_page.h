@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/envoy/envoy_status.h"
+#include "server/rules/envoy_status.h"
 
 namespace sluice::server {
 

@@ -2,9 +2,9 @@
 
 #include <string_view>
 
+#include "server/decide/rejection.h"
 #include "server/protocol/http/problem.h"
 #include "server/protocol/http/request_target.h"
-#include "server/service/rejection.h"
 
 namespace sluice::server {
 namespace {

@@ -1,10 +1,10 @@
 #pragma once
 
 #include "server/attributes/request_attributes.h"
+#include "server/decide/answer_fields.h"
+#include "server/decide/session.h"
 #include "server/net/trusted_proxies.h"
 #include "server/protocol/http/message.h"
-#include "server/service/answer_fields.h"
-#include "server/service/service.h"
 
 namespace sluice::server {
 

@@ -1,8 +1,8 @@
 #include "server/check/check_door.h"
 
 #include "server/check/check_answer.h"
+#include "server/decide/rejection.h"
 #include "server/protocol/http/problem.h"
-#include "server/service/rejection.h"
 
 namespace sluice::server {
 namespace {

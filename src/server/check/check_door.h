@@ -1,9 +1,9 @@
 #pragma once
 
 #include "server/check/check_request.h"
+#include "server/decide/answer_fields.h"
+#include "server/decide/session.h"
 #include "server/protocol/http/message.h"
-#include "server/service/answer_fields.h"
-#include "server/service/service.h"
 #include "server/text/text_buffer.h"
 
 namespace sluice::server {

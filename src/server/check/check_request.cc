@@ -43,38 +43,6 @@ std::string syntax_mistake(const json::error_code& error) {
 
 }  // namespace
 
-std::optional<std::string_view> CheckAttributes::finish() {
-  if (values_.size() > kFew) {
-    std::sort(values_.begin(), values_.end(),
-              [](const Value& a, const Value& b) { return a.name < b.name; });
-    const auto twice =
-        std::adjacent_find(values_.begin(), values_.end(),
-                           [](const Value& a, const Value& b) { return a.name == b.name; });
-    if (twice != values_.end()) return twice->name;
-    return std::nullopt;
-  }
-  for (std::size_t i = 1; i < values_.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j) {
-      if (values_[i].name == values_[j].name) return values_[i].name;
-    }
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string_view> CheckAttributes::find(std::string_view name) const {
-  if (values_.size() > kFew) {
-    const auto found =
-        std::lower_bound(values_.begin(), values_.end(), name,
-                         [](const Value& value, std::string_view n) { return value.name < n; });
-    if (found == values_.end() || found->name != name) return std::nullopt;
-    return found->value;
-  }
-  for (const Value& value : values_) {
-    if (value.name == name) return value.value;
-  }
-  return std::nullopt;
-}
-
 // Hears of every part of a body as it is read. The names of its members are those that
 // basic_parser calls; one that returns false ends the reading.
 class CheckReader::Handler {
@@ -318,7 +286,7 @@ bool CheckReader::Handler::on_member(std::string_view name, json::error_code& er
 
 bool CheckReader::Handler::on_attribute_name(std::string_view name, json::error_code& error) {
   const std::size_t prefix = place_ == Place::kBody ? prefix_.size() : 0;
-  if (prefix + name.size() > CheckAttributes::kMostNameBytes) {
+  if (prefix + name.size() > NamedAttributes::kMostNameBytes) {
     return fail(error, "attributes", "the name " + core::in_quotes(name) + " is too long",
                 "expected at most 256 bytes, with its dots and the members that it is in");
   }
@@ -337,7 +305,7 @@ bool CheckReader::Handler::on_attribute_name(std::string_view name, json::error_
 }
 
 bool CheckReader::Handler::add(std::optional<std::string_view> value, json::error_code& error) {
-  if (request_.attributes.size() == CheckAttributes::kMost) {
+  if (request_.attributes.size() == NamedAttributes::kMost) {
     return fail(error, "attributes", "over 1000 of them", "expected at most 1000");
   }
   request_.attributes.add(name_, value);
@@ -377,7 +345,7 @@ CheckReader::Outcome CheckReader::read(std::string_view body, CheckListener& lis
   // All that was escaped, and the names that are put together, those up to the one too many: so
   // `text_` does not move. Pages that nothing is written to cost nothing.
   text_.clear();
-  text_.reserve(body.size() + (CheckAttributes::kMost + 1) * CheckAttributes::kMostNameBytes);
+  text_.reserve(body.size() + (NamedAttributes::kMost + 1) * NamedAttributes::kMostNameBytes);
   json::parse_options options;
   options.max_depth = kMostDepth;
   Outcome outcome;

@@ -2,45 +2,18 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "server/decide/named_attributes.h"
 #include "sluice/attributes.h"
 #include "sluice/store.h"
 
 namespace sluice::server {
 
-// The attributes of one request, by name; the texts lie elsewhere. Finds in linear time where they
-// are few, else by bisection.
-class CheckAttributes final : public AttributeSource {
- public:
-  static constexpr std::size_t kMost = 1000;
-  static constexpr std::size_t kMostNameBytes = 256;
-
-  void clear() noexcept { values_.clear(); }
-  std::size_t size() const noexcept { return values_.size(); }
-  // An absent value only keeps its name from being given again.
-  void add(std::string_view name, std::optional<std::string_view> value) {
-    values_.push_back({name, value});
-  }
-  // After the last add(), before the first find(). A name that was given twice, if any.
-  std::optional<std::string_view> finish();
-  std::optional<std::string_view> find(std::string_view name) const override;
-
- private:
-  static constexpr std::size_t kFew = 16;
-  struct Value {
-    std::string_view name;
-    std::optional<std::string_view> value;
-  };
-  std::vector<Value> values_;
-};
-
 // What one request of POST /v1/check asks.
 struct CheckRequest {
-  CheckAttributes attributes;
+  NamedAttributes attributes;
   std::uint64_t cost = 1;
   Verb verb = Verb::kTake;
 };

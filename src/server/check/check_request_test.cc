@@ -167,7 +167,7 @@ TEST(CheckReader, RefusesAnAttributeThatIsGivenTwice) {
 
 TEST(CheckReader, FindsOneOfManyAttributes) {
   std::string members;
-  for (std::size_t i = 0; i < CheckAttributes::kMost; ++i) {
+  for (std::size_t i = 0; i < NamedAttributes::kMost; ++i) {
     members += (i > 0 ? ",\"a" : "\"a") + std::to_string(i) + "\":\"v" + std::to_string(i) + '"';
   }
   EXPECT_EQ(attributes(members, {"a0", "a500", "a999", "a1000", "", "b"}),

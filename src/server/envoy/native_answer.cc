@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "server/service/answer_fields.h"
+#include "server/decide/answer_fields.h"
 
 namespace sluice::server {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "envoy/decide.h"
-#include "server/service/service.h"
+#include "server/decide/session.h"
 #include "sluice/clock.h"
 
 namespace sluice::server {

@@ -10,7 +10,7 @@
 
 #include "envoy/decide.h"
 #include "envoy/service/ratelimit/v3/rls.pb.h"
-#include "server/envoy/envoy_keeper.h"
+#include "server/rules/envoy_manager.h"
 #include "sluice/clock.h"
 #include "sluice/wire_request.pb.h"
 

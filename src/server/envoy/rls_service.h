@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "server/envoy/envoy_keeper.h"
-#include "server/service/service.h"
+#include "server/decide/session.h"
+#include "server/rules/envoy_manager.h"
 #include "sluice/clock.h"
 
 namespace sluice::server {

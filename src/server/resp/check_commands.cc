@@ -3,11 +3,11 @@
 #include <optional>
 #include <string>
 
+#include "server/decide/answer_fields.h"
 #include "server/resp/arguments.h"
 #include "server/resp/decision_reply.h"
 #include "server/resp/desk.h"
 #include "server/resp/store_problem.h"
-#include "server/service/answer_fields.h"
 
 // RL.CHECK and its like: decisions by the rules.
 namespace sluice::server::resp::commands {
@@ -33,7 +33,7 @@ bool read_attributes(std::span<const std::string_view> words, Desk& desk, Reply&
     reply.error("ERR the attribute " + shown(words.back()) + " lacks its value");
     return false;
   }
-  if (words.size() / 2 > CheckAttributes::kMost) {
+  if (words.size() / 2 > NamedAttributes::kMost) {
     reply.error("ERR too many attributes; expected at most 1000");
     return false;
   }
@@ -43,7 +43,7 @@ bool read_attributes(std::span<const std::string_view> words, Desk& desk, Reply&
   desk.text.reserve(bytes);  // so that it does not move
   desk.attributes.clear();
   for (std::size_t i = 0; i < words.size(); i += 2) {
-    if (words[i].size() > CheckAttributes::kMostNameBytes) {
+    if (words[i].size() > NamedAttributes::kMostNameBytes) {
       reply.error("ERR the attribute " + shown(words[i]) +
                   " has too long a name; expected at most 256 bytes");
       return false;

@@ -9,12 +9,12 @@
 #include <string_view>
 #include <vector>
 
-#include "server/check/check_request.h"
+#include "server/decide/named_attributes.h"
+#include "server/decide/session.h"
 #include "server/resp/client.h"
 #include "server/resp/command.h"
 #include "server/resp/limit_cache.h"
 #include "server/resp/users.h"
-#include "server/service/service.h"
 #include "server/text/text_buffer.h"
 
 namespace sluice::server::resp {
@@ -67,7 +67,7 @@ class Desk {
   const Users& users;
   const About& about;
   LimitCache limits;           // of CL.THROTTLE
-  CheckAttributes attributes;  // of RL.CHECK
+  NamedAttributes attributes;  // of RL.CHECK
   std::string text;            // names of attributes that are spelled anew
 };
 

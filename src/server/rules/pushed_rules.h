@@ -7,7 +7,7 @@
 
 #include "server/logging/log.h"
 #include "server/rules/redis_rules.h"
-#include "server/rules/rules_keeper.h"
+#include "server/rules/rules_manager.h"
 
 namespace sluice::server {
 

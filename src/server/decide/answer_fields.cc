@@ -1,4 +1,4 @@
-#include "server/service/answer_fields.h"
+#include "server/decide/answer_fields.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "server/service/service.h"
+#include "server/decide/session.h"
 
 namespace sluice::server {
 

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/rules/rules_keeper.h"
+#include "server/rules/rules_manager.h"
 #include "server/rules/test_folder.h"
 
 namespace sluice::server {

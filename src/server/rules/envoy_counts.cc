@@ -1,4 +1,4 @@
-#include "server/envoy/envoy_counts.h"
+#include "server/rules/envoy_counts.h"
 
 #include "rules/source_text.h"
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "envoy/config.h"
-#include "server/envoy/envoy_counts.h"
-#include "server/envoy/envoy_status.h"
+#include "server/rules/envoy_counts.h"
+#include "server/rules/envoy_status.h"
 #include "server/rules/rules_files.h"
 #include "sluice/expected.h"
 #include "sluice/rule_set.h"

@@ -1,4 +1,4 @@
-#include "server/rules/rules_keeper.h"
+#include "server/rules/rules_manager.h"
 
 #include <gtest/gtest.h>
 

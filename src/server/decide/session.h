@@ -7,7 +7,7 @@
 
 #include "metrics/metrics.h"
 #include "server/logging/log.h"
-#include "server/rules/rules_keeper.h"
+#include "server/rules/rules_manager.h"
 #include "sluice/attributes.h"
 #include "sluice/limiter.h"
 #include "sluice/rule_answer.h"

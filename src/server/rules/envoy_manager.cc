@@ -1,4 +1,4 @@
-#include "server/envoy/envoy_keeper.h"
+#include "server/rules/envoy_manager.h"
 
 #include <utility>
 

@@ -1,7 +1,7 @@
-#include "server/service/rejection.h"
+#include "server/decide/rejection.h"
 
+#include "server/decide/answer_fields.h"
 #include "server/protocol/http/problem.h"
-#include "server/service/answer_fields.h"
 
 namespace sluice::server {
 namespace {

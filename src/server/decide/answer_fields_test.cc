@@ -1,8 +1,8 @@
-#include "server/service/answer_fields.h"
+#include "server/decide/answer_fields.h"
 
 #include <gtest/gtest.h>
 
-#include "server/service/test_answers.h"
+#include "server/decide/test_answers.h"
 
 namespace sluice::server {
 namespace {

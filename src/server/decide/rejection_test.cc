@@ -1,8 +1,8 @@
-#include "server/service/rejection.h"
+#include "server/decide/rejection.h"
 
 #include <gtest/gtest.h>
 
-#include "server/service/test_answers.h"
+#include "server/decide/test_answers.h"
 
 namespace sluice::server {
 namespace {
