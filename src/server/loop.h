@@ -19,25 +19,9 @@
 #include "server/public_handler.h"
 #include "server/resp/door.h"
 #include "server/rls_handler.h"
+#include "server/storage/loop_stores.h"
 
 namespace sluice::server {
-
-// The stores that an event loop has for itself, as they wait for something outside of the process:
-// inside of their apply() they suspend the fiber that they are called on (net::FiberWait), and the
-// loop goes on with other requests. Each wait has an end of its own, the store's deadline.
-//
-// Thread-safety: the loop's thread only, but for making and destroying it.
-class LoopStores {
- public:
-  virtual ~LoopStores() = default;
-  // What rules ask.
-  virtual Limiter& limiter() = 0;
-  // What rules on trial ask, and what answers for `on_store_error: local`; see RuleStores.
-  virtual Store* trial() = 0;
-  virtual Store* local() = 0;
-  // Ends every wait before it returns; from then on nothing waits, but is answered at once.
-  virtual void stop() = 0;
-};
 
 // A thread with its event loop, and what the public listener needs in it.
 //

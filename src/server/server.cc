@@ -17,7 +17,7 @@
 #include "server/loop.h"
 #include "server/notify.h"
 #include "server/rules/pushed_rules.h"
-#include "server/stores.h"
+#include "server/storage/stores.h"
 #include "stores/redis/client/target.h"
 
 namespace sluice::server {
@@ -432,7 +432,7 @@ ServerStatus Server::Impl::status() const {
   out.doors.push_back({"grpc", name_of(grpc_), grpc_common_.connections});
   out.doors.push_back({"resp", name_of(resp_), resp_common_.connections});
   out.doors.push_back({"admin", name_of(admin_), admin_connections_});
-  stores_->describe(out);
+  out.store = stores_->status();
   if (envoy_->has_files()) out.envoy = envoy_->status();
   return out;
 }

@@ -19,9 +19,9 @@ void write_server(JsonWriter& json, const ServerStatus& status) {
         .member("connections", std::uint64_t{door.connections})
         .end_object();
   }
-  json.end_array().key("store").begin_object().member("kind", status.store);
-  if (!status.store_at.empty()) json.member("at", status.store_at);
-  for (const auto& [name, number] : status.store_numbers) json.member(name, number);
+  json.end_array().key("store").begin_object().member("kind", status.store.kind);
+  if (!status.store.address.empty()) json.member("at", status.store.address);
+  for (const auto& [name, number] : status.store.numbers) json.member(name, number);
   json.end_object();
 }
 

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "server/rules/envoy_status.h"
+#include "server/storage/store_status.h"
 
 namespace sluice::server {
 
@@ -26,9 +26,7 @@ struct ServerStatus {
   bool draining = false;
   std::size_t threads = 0;
   std::vector<Door> doors = {};
-  std::string store = {};     // "memory" or "redis"
-  std::string store_at = {};  // its URL, without passwords; empty for memory
-  std::vector<std::pair<std::string, std::uint64_t>> store_numbers = {};  // {"keys", 12}, ...
+  StoreStatus store = {};
   std::optional<EnvoyStatus> envoy = {};  // where Envoy's files were given
 };
 

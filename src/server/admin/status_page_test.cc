@@ -16,8 +16,7 @@ TEST_F(StatusPage, TellsOfTheServerAndItsRules) {
              .draining = false,
              .threads = 2,
              .doors = {{"http", "127.0.0.1:8080", 3}},
-             .store = "memory",
-             .store_numbers = {{"keys", 12}, {"evictions", 0}}};
+             .store = {.kind = "memory", .numbers = {{"keys", 12}, {"evictions", 0}}}};
   const Answered answered = get("/v1/status");
   EXPECT_EQ(answered.status, 200);
   EXPECT_EQ(answered.type, "application/json");

@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "metrics/metrics.h"
-#include "server/store/store_log.h"
+#include "server/storage/store_log.h"
 #include "sluice/circuit_breaker.h"
 #include "sluice/deny_cache.h"
 #include "sluice/memory_store.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "server/config/config.h"
-#include "server/loop.h"
+#include "server/storage/loop_stores.h"
 #include "sluice/circuit_breaker.h"
 #include "sluice/deny_cache.h"
 #include "sluice/failure_policy.h"

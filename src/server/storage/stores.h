@@ -5,10 +5,10 @@
 #include <memory>
 
 #include "metrics/metrics.h"
-#include "server/admin/status_page.h"
 #include "server/config/config.h"
 #include "server/logging/log.h"
-#include "server/loop.h"
+#include "server/storage/loop_stores.h"
+#include "server/storage/store_status.h"
 #include "sluice/expected.h"
 #include "sluice/limiter.h"
 
@@ -34,7 +34,7 @@ class Stores {
   virtual std::unique_ptr<LoopStores> make(boost::asio::io_context& loop) = 0;
 
   virtual void add_metrics(metrics::Registry& registry) = 0;
-  virtual void describe(ServerStatus& status) const = 0;
+  virtual StoreStatus status() const = 0;
 };
 
 }  // namespace sluice::server

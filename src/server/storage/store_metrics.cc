@@ -1,4 +1,4 @@
-#include "server/store/store_metrics.h"
+#include "server/storage/store_metrics.h"
 
 #include <string>
 #include <utility>

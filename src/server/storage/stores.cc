@@ -1,10 +1,10 @@
-#include "server/stores.h"
+#include "server/storage/stores.h"
 
 #include <utility>
 
-#include "server/redis/redis_stores.h"
-#include "server/store/store_log.h"
-#include "server/store/store_metrics.h"
+#include "server/storage/redis_stores.h"
+#include "server/storage/store_log.h"
+#include "server/storage/store_metrics.h"
 #include "sluice/memory_store.h"
 #include "stores/redis/client/target.h"
 
@@ -26,12 +26,15 @@ class InMemory final : public Stores {
   void add_metrics(metrics::Registry& registry) override {
     add_memory_metrics(registry, [this] { return store_.stats(); });
   }
-  void describe(ServerStatus& status) const override {
+  StoreStatus status() const override {
     const MemoryStoreStats stats = store_.stats();
-    status.store = "memory";
-    status.store_numbers = {{"keys", stats.keys},           {"max_keys", max_keys_},
-                            {"log_bytes", stats.log_bytes}, {"max_log_bytes", max_log_bytes_},
-                            {"evictions", stats.evictions}, {"swept", stats.swept}};
+    return {.kind = "memory",
+            .numbers = {{"keys", stats.keys},
+                        {"max_keys", max_keys_},
+                        {"log_bytes", stats.log_bytes},
+                        {"max_log_bytes", max_log_bytes_},
+                        {"evictions", stats.evictions},
+                        {"swept", stats.swept}}};
   }
 
  private:
@@ -65,18 +68,22 @@ class InRedis final : public Stores {
                                  .stats = [this] { return stores_->stats(); }});
     add_memory_metrics(registry, [this] { return stores_->local().stats(); });
   }
-  void describe(ServerStatus& status) const override {
+  StoreStatus status() const override {
     const RedisStoreStats stats = stores_->stats();
     const bool asks = stores_->breaker().state() == CircuitBreaker::State::kClosed;
-    status.store = "redis";
-    status.store_numbers = {{"connections", stats.connected}, {"under_way", stats.pending},
-                            {"requests", stats.requests},     {"timeouts", stats.timeouts},
-                            {"errors", stats.errors},         {"gave_back", stats.gave_back},
-                            {"breaker_open", asks ? 0U : 1U}};
-    status.store_at = stores_->target().shown;
+    StoreStatus status{.kind = "redis",
+                       .address = stores_->target().shown,
+                       .numbers = {{"connections", stats.connected},
+                                   {"under_way", stats.pending},
+                                   {"requests", stats.requests},
+                                   {"timeouts", stats.timeouts},
+                                   {"errors", stats.errors},
+                                   {"gave_back", stats.gave_back},
+                                   {"breaker_open", asks ? 0U : 1U}}};
     if (const DenyCache* cache = stores_->deny_cache()) {
-      status.store_numbers.emplace_back("deny_cache_hits", cache->hits());
+      status.numbers.emplace_back("deny_cache_hits", cache->hits());
     }
+    return status;
   }
 
  private:

@@ -1,9 +1,9 @@
-#include "server/redis/redis_stores.h"
+#include "server/storage/redis_stores.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "server/redis/fiber_store.h"
+#include "server/storage/fiber_store.h"
 #include "stores/redis/client/target.h"
 
 namespace sluice::server {

@@ -1,4 +1,4 @@
-#include "server/redis/fiber_store.h"
+#include "server/storage/fiber_store.h"
 
 #include <algorithm>
 #include <utility>

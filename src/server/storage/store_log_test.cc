@@ -1,4 +1,4 @@
-#include "server/store/store_log.h"
+#include "server/storage/store_log.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "sluice/limiter.h"
+#include "sluice/store.h"
+
+namespace sluice::server {
+
+// The stores of one event loop that wait for something outside the process. Their apply() suspends
+// the fiber that calls it (net::FiberWait), so that the loop can serve other requests meanwhile.
+// The store's deadline ends each wait.
+//
+// Thread-safety: the loop's thread only, except for construction and destruction.
+class LoopStores {
+ public:
+  virtual ~LoopStores() = default;
+  // Decides for rules.
+  virtual Limiter& limiter() = 0;
+  // Decides for shadow rules, and for `on_store_error: local`; see RuleStores.
+  virtual Store* trial() = 0;
+  virtual Store* local() = 0;
+  // Ends every wait before it returns. From then on nothing waits: every request fails at once.
+  virtual void stop() = 0;
+};
+
+}  // namespace sluice::server
