@@ -2,7 +2,7 @@
 #include <iostream>
 
 #include "cli/commands.h"
-#include "server/resp/command.h"
+#include "server/api/resp/command.h"
 
 namespace sluice::cli {
 

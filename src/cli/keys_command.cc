@@ -11,7 +11,7 @@
 #include "cli/glob.h"
 #include "cli/redis_keys.h"
 #include "cli/store_flags.h"
-#include "server/admin/json_writer.h"
+#include "server/api/admin/json_writer.h"
 
 namespace sluice::cli {
 namespace {

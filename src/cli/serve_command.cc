@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "server/config/config.h"
 #include "server/net/address.h"
-#include "server/server.h"
+#include "server/runtime/server.h"
 
 namespace sluice::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/check/check_request.h"
+#include "server/api/check/check_request.h"
 
 namespace {
 

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "server/api/resp/command_handler.h"
 #include "server/protocol/resp/request_reader.h"
-#include "server/resp/desk.h"
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
 

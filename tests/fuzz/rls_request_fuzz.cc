@@ -7,8 +7,8 @@
 
 #include "envoy/service/ratelimit/v3/rls.pb.h"
 #include "metrics/metrics.h"
-#include "server/envoy/json_door.h"
-#include "server/envoy/rls_service.h"
+#include "server/api/envoy/json_endpoint.h"
+#include "server/api/envoy/rls_service.h"
 #include "sluice/memory_store.h"
 
 namespace {

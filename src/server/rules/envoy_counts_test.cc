@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/envoy/test_service.h"
+#include "server/api/envoy/test_service.h"
 
 namespace sluice::server {
 namespace {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "server/logging/log.h"
 #include "server/net/acceptor.h"
 #include "server/net/listening_socket.h"
 #include "server/protocol/grpc/connection.h"

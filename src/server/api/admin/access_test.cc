@@ -1,0 +1,119 @@
+#include "server/api/admin/access.h"
+
+#include "server/api/admin/test_endpoint.h"
+
+namespace sluice::server {
+namespace {
+
+class Access : public TestDoor {
+ protected:
+  void SetUp() override { open({}); }
+  int with(std::string_view name, std::string_view value) {
+    return call("GET", "/v1/status", {{name, value}}).status;
+  }
+};
+
+class AccessByToken : public Access {
+ protected:
+  void SetUp() override {
+    token_ = *AdminToken::from(folder_.write("token", "s3cret-of-the-house\n"), "");
+    Access::SetUp();
+  }
+};
+
+TEST_F(AccessByToken, NeedsTheToken) {
+  EXPECT_EQ(with("Authorization", "Bearer s3cret-of-the-house"), 200);
+  EXPECT_EQ(with("authorization", "bearer  s3cret-of-the-house "), 200);
+  for (const char* wrong :
+       {"", "Bearer", "Bearer ", "Bearer s3cret-of-the-hous", "Bearer s3cret-of-the-house1",
+        "Basic s3cret-of-the-house", "s3cret-of-the-house", "Bearer S3cret-of-the-house"}) {
+    EXPECT_EQ(with("Authorization", wrong), 401) << wrong;
+  }
+}
+
+TEST_F(AccessByToken, SaysHowToPresentOne) {
+  const Answered without = call("GET", "/v1/status");
+  EXPECT_EQ(without.status, 401);
+  EXPECT_TRUE(without.has("WWW-Authenticate", "Bearer realm=\"sluice\""));
+  EXPECT_EQ(without.type, "application/problem+json");
+  EXPECT_EQ(without.detail(), "a token is needed; expected the field Authorization: Bearer TOKEN");
+  const Answered wrong = call("GET", "/v1/status", {{"Authorization", "Bearer x"}});
+  EXPECT_TRUE(wrong.has("WWW-Authenticate", "Bearer realm=\"sluice\""));
+  EXPECT_EQ(wrong.detail(), "the token is not the one that is configured");
+}
+
+TEST_F(AccessByToken, IsRefusedForPathsThatAreNotThereToo) {
+  EXPECT_EQ(call("GET", "/nothing").status, 401);
+  EXPECT_EQ(call("PUT", "/v1/rules", {}, rules_named("r")).status, 401);
+  EXPECT_EQ(keeper_->version(), 1U);
+}
+
+TEST_F(AccessByToken, DoesNotLookAtHostAndOrigin) {
+  const Fields fields{{"Authorization", "Bearer s3cret-of-the-house"},
+                      {"Host", "sluice.example.com"},
+                      {"Origin", "https://console.example.com"}};
+  EXPECT_EQ(call("GET", "/v1/status", fields).status, 200);
+}
+
+TEST_F(AccessByToken, TakesNoTwoTokens) {
+  const Fields fields{{"Authorization", "Bearer s3cret-of-the-house"},
+                      {"Authorization", "Bearer x"}};
+  EXPECT_EQ(call("GET", "/v1/status", fields).status, 401);
+}
+
+TEST_F(Access, WithoutATokenTakesAddressesAndLocalhostForHosts) {
+  for (const char* host : {"127.0.0.1", "127.0.0.1:6070", "localhost", "LocalHost:6070", "[::1]",
+                           "[::1]:6070", "192.0.2.1:80"}) {
+    EXPECT_EQ(with("Host", host), 200) << host;
+  }
+  EXPECT_EQ(call("GET", "/v1/status").status, 200) << "HTTP/1.0 needs no host";
+}
+
+TEST_F(Access, WithoutATokenRefusesNamesThatCouldBePointedHere) {
+  for (const char* host : {"evil.example", "evil.example:6070", "localhost.evil.example",
+                           "127.0.0.1.evil.example", "", "evil@127.0.0.1"}) {
+    EXPECT_EQ(with("Host", host), 403) << host;
+  }
+  EXPECT_EQ(call("GET", "http://evil.example/v1/status", {{"Host", "localhost"}}).status, 403);
+  EXPECT_EQ(call("GET", "http://localhost:6070/v1/status", {{"Host", "localhost"}}).status, 200);
+  EXPECT_EQ(call("GET", "/v1/status", {{"Host", "localhost"}, {"Host", "evil.example"}}).status,
+            403);
+}
+
+TEST_F(Access, WithoutATokenRefusesWhatWebPagesMade) {
+  EXPECT_EQ(with("Origin", "http://localhost:3000"), 403);
+  EXPECT_EQ(with("Origin", "null"), 403);
+  EXPECT_EQ(with("Sec-Fetch-Site", "cross-site"), 403);
+  EXPECT_EQ(with("Sec-Fetch-Site", "none"), 200) << "typed into the address bar";
+}
+
+TEST_F(Access, PathsThatAreNotThereSayWhichAre) {
+  const Answered answered = get("/v1/rule");
+  EXPECT_EQ(answered.status, 404);
+  EXPECT_NE(answered.detail().find("expected /v1/rules, "), std::string::npos);
+  EXPECT_EQ(get("/v1/rules/").status, 404);
+  EXPECT_EQ(call("OPTIONS", "*").status, 404);
+}
+
+TEST_F(Access, MethodsThatAreNotThereSayWhichAre) {
+  const Answered answered = call("POST", "/v1/rules?x=y");
+  EXPECT_EQ(answered.status, 405);
+  EXPECT_TRUE(answered.has("Allow", "GET, HEAD, PUT"));
+  EXPECT_EQ(answered.detail(), "POST is not for /v1/rules; expected GET, HEAD, PUT");
+  EXPECT_TRUE(call("GET", "/v1/rules/reload").has("Allow", "POST"));
+  EXPECT_TRUE(call("PUT", "/v1/keys").has("Allow", "GET, HEAD, DELETE"));
+  EXPECT_TRUE(call("DELETE", "/v1/status").has("Allow", "GET, HEAD"));
+}
+
+TEST_F(Access, HeadIsAnsweredAsGet) {
+  const Answered head = call("HEAD", "/v1/rules");
+  EXPECT_EQ(head.status, 200);
+  EXPECT_EQ(head.body, get("/v1/rules").body);
+}
+
+TEST_F(Access, NothingIsToBeKeptByCaches) {
+  EXPECT_TRUE(get("/v1/status").has("Cache-Control", "no-store"));
+}
+
+}  // namespace
+}  // namespace sluice::server

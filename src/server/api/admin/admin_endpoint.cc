@@ -1,0 +1,111 @@
+#include "server/api/admin/admin_endpoint.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "server/api/admin/access.h"
+#include "server/api/admin/pages.h"
+#include "server/protocol/http/request_target.h"
+
+namespace sluice::server {
+namespace {
+
+struct Route {
+  std::string_view path;
+  std::string_view method;
+  void (*page)(const pages::Call&);
+};
+
+constexpr std::array<Route, 7> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
+                                        {"/v1/rules", "PUT", pages::replace_rules},
+                                        {"/v1/rules/validate", "POST", pages::validate_rules},
+                                        {"/v1/rules/reload", "POST", pages::reload_rules},
+                                        {"/v1/keys", "GET", pages::show_keys},
+                                        {"/v1/keys", "DELETE", pages::reset_keys},
+                                        {"/v1/status", "GET", pages::show_status}}};
+
+// The methods of a path, "GET, HEAD, PUT"; empty where there is no such path.
+std::string allowed_at(std::string_view path) {
+  std::string methods;
+  for (const Route& route : kRoutes) {
+    if (route.path != path) continue;
+    methods.append(methods.empty() ? "" : ", ").append(route.method);
+    if (route.method == "GET") methods.append(", HEAD");
+  }
+  return methods;
+}
+
+void answer_no_route(std::string_view path, const http::Request& request,
+                     http::Response& response) {
+  const std::string allowed = allowed_at(path);
+  if (allowed.empty()) {
+    return pages::answer(response, {404,
+                                    "there is no such path; expected /v1/rules, "
+                                    "/v1/rules/validate, /v1/rules/reload, /v1/keys or "
+                                    "/v1/status"});
+  }
+  response.add("Allow", allowed);
+  const std::string detail =
+      std::string(request.method) + " is not for " + std::string(path) + "; expected " + allowed;
+  pages::answer(response, {405, detail});
+}
+
+}  // namespace
+
+AdminDoor::AdminDoor(Parts parts) : parts_(std::move(parts)) {}
+
+void AdminDoor::handle(const http::Request& request, http::Response& response) {
+  response.add("Cache-Control", "no-store");
+  if (const auto refusal = find_refusal(request, parts_.token)) {
+    if (refusal->status == 401) response.add("WWW-Authenticate", "Bearer realm=\"sluice\"");
+    return pages::answer(response, *refusal);
+  }
+  const RequestTarget target = split_target(request.target);
+  const std::string_view method = request.method == "HEAD" ? "GET" : request.method;
+  for (const Route& route : kRoutes) {
+    if (route.path != target.path || route.method != method) continue;
+    return route.page({parts_, request, target.query, response});
+  }
+  answer_no_route(target.path, request, response);
+}
+
+namespace pages {
+
+void Call::done(std::string_view what) const {
+  if (parts.done) parts.done(what, request.peer);
+}
+
+void answer(http::Response& response, int status, const JsonWriter& json) {
+  response.text = json.view();
+  response.text.push_back('\n');
+  response.answer_text(status, "application/json");
+}
+
+void answer(http::Response& response, const Problem& problem, std::string_view members) {
+  const std::string detail = as_utf8(problem.detail);
+  Problem clean = problem;
+  clean.detail = detail;
+  response.text.clear();
+  append_problem(response.text, clean, members);
+  response.text.push_back('\n');
+  response.answer_text(problem.status, kProblemType);
+}
+
+void write_errors(JsonWriter& json, const std::vector<RuleError>& errors) {
+  json.begin_array();
+  for (const RuleError& error : errors) {
+    json.begin_object()
+        .member("file", error.file)
+        .member("line", static_cast<std::uint64_t>(error.line))
+        .member("column", static_cast<std::uint64_t>(error.column))
+        .member("what", error.what)
+        .member("expected", error.expected)
+        .end_object();
+  }
+  json.end_array();
+}
+
+}  // namespace pages
+}  // namespace sluice::server

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include "server/api/admin/admin_token.h"
+#include "server/api/admin/status_page.h"
+#include "server/protocol/http/message.h"
+#include "server/rules/rules_manager.h"
+#include "sluice/limiter.h"
+
+namespace sluice::server {
+
+// The administration over HTTP (docs/admin.md): the rules in force, counters, and the status.
+//
+// Thread-safety: handle() from one thread, that of AdminToken::reload(). Ownership: borrows all
+// that it is given. Cost: checking rules takes milliseconds, a second for the largest: no loop that
+// decides should do it.
+class AdminDoor {
+ public:
+  struct Parts {
+    RulesKeeper& rules;
+    Limiter& limiter;
+    const AdminToken& token;
+    std::function<ServerStatus()> status;
+    // What POST /v1/rules/reload does; without one, rules.reload().
+    std::function<Expected<bool, RulesKeeper::Errors>()> reload = {};
+    // Is told what was done, and the peer's address: for the log.
+    std::function<void(std::string_view what, std::string_view peer)> done = {};
+  };
+  explicit AdminDoor(Parts parts);
+
+  void handle(const http::Request& request, http::Response& response);
+
+ private:
+  Parts parts_;
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,100 @@
+#include "server/api/admin/admin_token.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+namespace sluice::server {
+namespace {
+
+constexpr std::size_t kLongest = 4096;
+constexpr std::size_t kShortestWise = 16;
+
+std::string because_of(int error) { return std::system_category().message(error); }
+
+// The file's content, at most one byte more than is allowed.
+Expected<std::string> read_file(const std::string& path, std::string& warning) {
+  const std::string file = "token file " + path;
+  struct stat found {};
+  if (::stat(path.c_str(), &found) != 0) {
+    return Unexpected{file + " cannot be opened: " + because_of(errno)};
+  }
+  if (!S_ISREG(found.st_mode)) return Unexpected{file + " is no regular file"};
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) return Unexpected{file + " cannot be opened: " + because_of(errno)};
+  std::string text(kLongest + 3, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  if ((found.st_mode & S_IROTH) != 0) {
+    warning = file + " can be read by every user; expected chmod o-r";
+  }
+  return text;
+}
+
+// What a header field can carry as a token, or what is wrong with it.
+Expected<std::string> checked(std::string text, const std::string& source) {
+  while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
+  if (text.empty()) return Unexpected{source + " is empty; expected a token"};
+  if (text.size() > kLongest) {
+    return Unexpected{source + " is too long; expected a token of at most 4096 bytes"};
+  }
+  if (!std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; })) {
+    return Unexpected{source + " is no token; expected one line of printable ASCII, no spaces"};
+  }
+  return text;
+}
+
+}  // namespace
+
+Expected<AdminToken> AdminToken::from(std::string file, std::string variable) {
+  if (!file.empty() && !variable.empty()) {
+    return Unexpected{"a token file and a token variable are given; expected one of the two"};
+  }
+  AdminToken token;
+  token.file_ = std::move(file);
+  token.variable_ = std::move(variable);
+  if (auto read = token.reload(); !read) return Unexpected{std::move(read.error())};
+  return token;
+}
+
+Expected<bool> AdminToken::reload() {
+  if (file_.empty() && variable_.empty()) return false;
+  std::string warning;
+  auto read = this->read(warning);
+  if (!read) return Unexpected{std::move(read.error())};
+  if (warning.empty() && read->size() < kShortestWise) {
+    warning = "the administration's token is short; expected at least 16 characters";
+  }
+  warning_ = std::move(warning);
+  return std::exchange(token_, *read) != *read;
+}
+
+Expected<std::string> AdminToken::read(std::string& warning) const {
+  if (!file_.empty()) {
+    auto text = read_file(file_, warning);
+    if (!text) return text;
+    return checked(*std::move(text), "token file " + file_);
+  }
+  const char* const value = std::getenv(variable_.c_str());
+  if (value == nullptr) return Unexpected{"environment variable " + variable_ + " is not set"};
+  return checked(value, "environment variable " + variable_);
+}
+
+bool AdminToken::matches(std::string_view presented) const noexcept {
+  if (token_.empty()) return false;
+  // Volatile, so that no compiler finds a way to stop early.
+  volatile unsigned difference = presented.size() == token_.size() ? 0U : 1U;
+  for (std::size_t i = 0; i < presented.size(); ++i) {
+    const auto a = static_cast<unsigned char>(presented[i]);
+    const auto b = static_cast<unsigned char>(token_[i % token_.size()]);
+    difference = difference | (static_cast<unsigned>(a) ^ b);
+  }
+  return difference == 0;
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,33 @@
+#include "server/api/admin/json_writer.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice::server {
+namespace {
+
+TEST(JsonWriter, PutsCommasWhereTheyBelong) {
+  JsonWriter json;
+  json.begin_object().key("a").begin_array().end_array().member("b", true).key("c").begin_array();
+  json.value(std::uint64_t{1}).value("x").begin_object().end_object().end_array();
+  json.key("d").begin_object().member("e", false).end_object().end_object();
+  EXPECT_EQ(json.view(), R"({"a":[],"b":true,"c":[1,"x",{}],"d":{"e":false}})");
+}
+
+TEST(JsonWriter, EscapesTextAndMendsWhatIsNotUtf8) {
+  JsonWriter json;
+  json.value("\"\\\n\xE4\xB8\xAD\xFFx\xE4\xB8");
+  EXPECT_EQ(json.view(), "\"\\\"\\\\\\u000A\xE4\xB8\xAD\xEF\xBF\xBDx\xEF\xBF\xBD\xEF\xBF\xBD\"");
+}
+
+TEST(JsonWriter, WritesInstantsAsRfc3339) {
+  const auto written = [](Duration since) {
+    JsonWriter json;
+    return std::string(json.value(Instant{since}).view());
+  };
+  EXPECT_EQ(written(Duration{0}), "\"1970-01-01T00:00:00.000000Z\"");
+  EXPECT_EQ(written(std::chrono::seconds{1709251199} + Duration{5}),
+            "\"2024-02-29T23:59:59.000005Z\"");
+}
+
+}  // namespace
+}  // namespace sluice::server

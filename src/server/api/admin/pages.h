@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string_view>
+
+#include "server/api/admin/admin_endpoint.h"
+#include "server/api/admin/json_writer.h"
+#include "server/protocol/http/message.h"
+#include "server/protocol/http/problem.h"
+
+// What the administration's paths do, each with a request that was let in.
+namespace sluice::server::pages {
+
+struct Call {
+  const AdminDoor::Parts& parts;
+  const http::Request& request;
+  std::string_view query;
+  http::Response& response;
+
+  // Tells what was done.
+  void done(std::string_view what) const;
+};
+
+// Answers. The detail need not be UTF-8.
+void answer(http::Response& response, int status, const JsonWriter& json);
+void answer(http::Response& response, const Problem& problem, std::string_view members = {});
+// "[{"file":...,"line":...,"column":...,"what":...,"expected":...},...]"
+void write_errors(JsonWriter& json, const std::vector<RuleError>& errors);
+
+void show_rules(const Call& call);
+void replace_rules(const Call& call);
+void validate_rules(const Call& call);
+void reload_rules(const Call& call);
+void show_keys(const Call& call);
+void reset_keys(const Call& call);
+void show_status(const Call& call);
+
+}  // namespace sluice::server::pages

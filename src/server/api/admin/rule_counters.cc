@@ -1,0 +1,88 @@
+#include "server/api/admin/rule_counters.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "rules/rule_set.h"
+
+namespace sluice::server {
+namespace {
+
+// What stands between the braces of a checked template, one after another.
+class Braces {
+ public:
+  explicit Braces(std::string_view key) : rest_(key) {}
+
+  // Empty at the end.
+  std::string_view next() {
+    for (;;) {
+      const std::size_t open = rest_.find('{');
+      if (open == rest_.npos) return {};
+      rest_.remove_prefix(open + 1);
+      if (rest_.starts_with('{')) {
+        rest_.remove_prefix(1);
+        continue;
+      }
+      const std::string_view inner = rest_.substr(0, rest_.find('}'));
+      rest_.remove_prefix(inner.size());
+      return inner;
+    }
+  }
+
+ private:
+  std::string_view rest_;
+};
+
+// "header.x-user-id or ip" where none of "header.x-user-id|ip/64" is there, else nothing.
+std::string find_missing(std::string_view alternatives, const AttributeSource& attributes) {
+  std::string names;
+  while (!alternatives.empty()) {
+    const std::string_view written = alternatives.substr(0, alternatives.find('|'));
+    alternatives.remove_prefix(std::min(written.size() + 1, alternatives.size()));
+    const std::string name = rules::normalized(written.substr(0, written.find('/')));
+    if (const auto value = attributes.find(name); value && !value->empty()) return {};
+    names.append(names.empty() ? "" : " or ").append(name);
+  }
+  return names;
+}
+
+std::vector<std::string> missing_of(std::string_view key, const AttributeSource& attributes) {
+  std::vector<std::string> missing;
+  Braces braces(key);
+  for (std::string_view inner = braces.next(); !inner.empty(); inner = braces.next()) {
+    if (std::string names = find_missing(inner, attributes); !names.empty()) {
+      missing.push_back(std::move(names));
+    }
+  }
+  return missing;
+}
+
+}  // namespace
+
+std::vector<RuleCounter> counters_of(const RuleSet& rules, const Rule& rule,
+                                     const AttributeSource& attributes) {
+  const RuleSet::Impl& set = rules.impl();
+  const auto& compiled = set.compiled[static_cast<std::size_t>(&rule - set.rules.data())];
+  rules::AttributeValues values;
+  values.begin(set.attributes, attributes);
+  std::vector<RuleCounter> counters;
+  std::string tag;
+  compiled.tag.fill_tag(values, tag);
+  std::string scratch;
+  for (std::size_t i = 0; i < rule.limits.size(); ++i) {
+    RuleCounter counter{&rule.limits[i], {}, {}, tag, {}};
+    std::string text = compiled.limits[i].prefix;
+    std::size_t end = 0;
+    if (const auto label = compiled.limits[i].key.fill(values, text, end, scratch)) {
+      counter.key = text.substr(0, end);
+      counter.label = text.substr(label->at, label->size);
+    } else {
+      counter.missing = missing_of(rule.limits[i].key, attributes);
+    }
+    counters.push_back(std::move(counter));
+  }
+  return counters;
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,201 @@
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "server/api/admin/pages.h"
+#include "server/protocol/http/fields.h"
+#include "server/protocol/http/request_target.h"
+
+namespace sluice::server::pages {
+namespace {
+
+using Errors = RulesKeeper::Errors;
+
+// "VERSION-CONTENT": versions begin anew with each process, and its rules may be others then.
+std::string tag_of(const RulesInForce& rules) {
+  const std::hash<std::string_view> hash;
+  std::size_t content = 0;
+  for (const RulesText& text : *rules.texts) {
+    content = content * 31 + hash(text.name) * 7 + hash(text.text);
+  }
+  return std::to_string(rules.version) + "-" + std::to_string(content);
+}
+
+void add_version(const RulesInForce& rules, http::Response& response) {
+  response.add("ETag", "\"" + tag_of(rules) + "\"");
+  response.add("X-Sluice-Rules-Version", std::to_string(rules.version));
+}
+
+void write_counts(JsonWriter& json, const RuleSet& rules) {
+  json.member("rules", std::uint64_t{rules.rules().size()})
+      .member("limits", std::uint64_t{count_limits(rules)});
+}
+
+void answer_errors(int status, const Errors& errors, http::Response& response) {
+  JsonWriter json;
+  write_errors(json, errors);
+  const std::string detail = errors.front().to_string();
+  answer(response, {status, detail}, "\"errors\":" + std::string(json.view()));
+}
+
+// The text of that name, or of the only one with that name at the end of its path.
+const RulesText* find_text(const std::vector<RulesText>& texts, std::string_view name) {
+  const RulesText* found = nullptr;
+  for (const RulesText& text : texts) {
+    if (text.name == name) return &text;
+    if (!text.name.ends_with("/" + std::string(name))) continue;
+    if (found != nullptr) return nullptr;
+    found = &text;
+  }
+  return found;
+}
+
+void list_texts(const RulesInForce& rules, http::Response& response) {
+  JsonWriter json;
+  json.begin_object().member("version", rules.version).key("files").begin_array();
+  for (const RulesText& text : *rules.texts) {
+    json.begin_object()
+        .member("name", text.name)
+        .member("bytes", std::uint64_t{text.text.size()})
+        .end_object();
+  }
+  answer(response, 200, json.end_array().end_object());
+}
+
+// Whether a body may be YAML, by what it says it is.
+bool is_yaml(const http::Request& request) {
+  Buffers buffers;
+  const auto field = find_header(request.fields, "content-type", buffers);
+  if (!field) return true;
+  const http::Field type{trimmed(field->substr(0, field->find(';'))), {}};
+  for (const std::string_view known : {"application/yaml", "application/x-yaml", "text/yaml",
+                                       "text/x-yaml", "text/vnd.yaml", "text/plain"}) {
+    if (has_name(type, known)) return true;
+  }
+  return false;
+}
+
+bool refuses_type(const Call& call) {
+  if (is_yaml(call.request)) return false;
+  call.response.add("Accept", "application/yaml");
+  answer(call.response, {415,
+                         "rules are YAML; expected Content-Type: application/yaml, or none "
+                         "(curl -T FILE sends none)"});
+  return true;
+}
+
+// Whether the list of If-Match names these rules: "*", their ETag, or their version alone.
+bool names_rules(std::string_view list, const RulesInForce& rules) {
+  const std::string tag = tag_of(rules);
+  const std::string version = std::to_string(rules.version);
+  while (!list.empty()) {
+    const std::size_t end = std::min(list.find(','), list.size());
+    std::string_view one = trimmed(list.substr(0, end));
+    list.remove_prefix(std::min(end + 1, list.size()));
+    if (one.size() > 1 && one.starts_with('"') && one.ends_with('"')) {
+      one = one.substr(1, one.size() - 2);
+    }
+    if (one == "*" || one == tag || one == version) return true;
+  }
+  return false;
+}
+
+// All rules are replaced, so where they are of several files that has to be said.
+bool refuses_file(const Call& call) {
+  Buffers buffers;
+  const auto file = find_query(call.query, "file", buffers);
+  if (file == "*") return false;
+  if (file) {
+    answer(call.response, {400,
+                           "rules are replaced as a whole, not by the file; expected file=* "
+                           "or no file="});
+    return true;
+  }
+  const std::size_t files = call.parts.rules.in_force().texts->size();
+  if (files == 1) return false;
+  const std::string detail = "the rules in force are of " + std::to_string(files) +
+                             " files, and these would take the place of all; expected ?file=* to "
+                             "say so";
+  answer(call.response, {409, detail});
+  return true;
+}
+
+void answer_other_version(const Call& call) {
+  const RulesInForce now = call.parts.rules.in_force();
+  add_version(now, call.response);
+  const std::string detail = "If-Match names other rules than those in force; expected version " +
+                             std::to_string(now.version) + ", or its ETag of GET /v1/rules";
+  answer(call.response, {412, detail, "Precondition Failed"});
+}
+
+}  // namespace
+
+void show_rules(const Call& call) {
+  const RulesInForce rules = call.parts.rules.in_force();
+  Buffers buffers;
+  const auto name = find_query(call.query, "file", buffers);
+  const RulesText* const text = name                       ? find_text(*rules.texts, *name)
+                                : rules.texts->size() == 1 ? &rules.texts->front()
+                                                           : nullptr;
+  if (name && text == nullptr) {
+    const std::string detail = "the rules in force have no one file '" + std::string(*name) +
+                               "'; GET /v1/status lists their files as sources";
+    return answer(call.response, {404, detail});
+  }
+  add_version(rules, call.response);
+  if (text == nullptr) return list_texts(rules, call.response);
+  call.response.text = text->text;
+  call.response.answer_text(200, "application/yaml");
+}
+
+void replace_rules(const Call& call) {
+  if (refuses_type(call) || refuses_file(call)) return;
+  Buffers buffers;
+  std::optional<std::uint64_t> expected;
+  if (const auto condition = find_header(call.request.fields, "if-match", buffers)) {
+    const RulesInForce now = call.parts.rules.in_force();
+    if (!names_rules(*condition, now)) return answer_other_version(call);
+    expected = now.version;
+  }
+  const auto replaced =
+      call.parts.rules.replace(std::string(call.request.body), "PUT /v1/rules", expected);
+  if (!replaced && replaced.error().empty()) return answer_other_version(call);
+  if (!replaced) return answer_errors(400, replaced.error(), call.response);
+  call.done("rules replaced: version " + std::to_string(replaced->version));
+  add_version(*replaced, call.response);
+  JsonWriter json;
+  json.begin_object().member("version", replaced->version);
+  write_counts(json, replaced->rules);
+  answer(call.response, 200, json.end_object());
+}
+
+void validate_rules(const Call& call) {
+  if (refuses_type(call)) return;
+  const auto rules = RuleSet::parse(call.request.body, "POST /v1/rules/validate");
+  if (!rules) return answer_errors(400, rules.error(), call.response);
+  JsonWriter json;
+  json.begin_object().member("version", call.parts.rules.version());
+  write_counts(json, *rules);
+  answer(call.response, 200, json.end_object());
+}
+
+void reload_rules(const Call& call) {
+  if (call.parts.rules.built_in()) {
+    return answer(call.response, {409,
+                                  "the server was started without files of rules, so there "
+                                  "is nothing to reload; expected --rules FILE at its start"});
+  }
+  const auto changed = call.parts.reload ? call.parts.reload() : call.parts.rules.reload();
+  if (!changed) return answer_errors(409, changed.error(), call.response);
+  const RulesInForce now = call.parts.rules.in_force();
+  call.done("rules reloaded: version " + std::to_string(now.version));
+  add_version(now, call.response);
+  JsonWriter json;
+  json.begin_object().member("version", now.version).member("changed", *changed);
+  write_counts(json, now.rules);
+  answer(call.response, 200, json.end_object());
+}
+
+}  // namespace sluice::server::pages

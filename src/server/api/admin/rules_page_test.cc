@@ -1,0 +1,203 @@
+#include <filesystem>
+
+#include "server/api/admin/test_endpoint.h"
+
+namespace sluice::server {
+namespace {
+
+class RulesPage : public TestDoor {};
+
+TEST_F(RulesPage, ShowsTheTextAsItWasRead) {
+  const std::string text = "# a comment\n" + rules_named("r");
+  open({text});
+  const Answered answered = get("/v1/rules");
+  EXPECT_EQ(answered.status, 200);
+  EXPECT_EQ(answered.type, "application/yaml");
+  EXPECT_EQ(answered.body, text);
+  EXPECT_TRUE(answered.has("X-Sluice-Rules-Version", "1"));
+  EXPECT_EQ(answered.field("ETag").find("\"1-"), 0U);
+}
+
+TEST_F(RulesPage, ShowsTheBuiltInExampleWhichCanBePutBack) {
+  open({});
+  const Answered answered = get("/v1/rules");
+  EXPECT_NE(answered.body.find("name: login"), std::string::npos);
+  EXPECT_EQ(put(answered.body).status, 200);
+}
+
+TEST_F(RulesPage, ListsSeveralFilesAndShowsEach) {
+  open({rules_named("first"), rules_named("second")});
+  const Answered list = get("/v1/rules");
+  EXPECT_EQ(list.status, 200);
+  EXPECT_EQ(list.type, "application/json");
+  EXPECT_EQ(list.json().at("version"), 1);
+  EXPECT_EQ(list.json().at("files").at(1).at("name").as_string(), folder_ / "1.yaml");
+  EXPECT_EQ(list.json().at("files").at(1).at("bytes"), rules_named("second").size());
+  EXPECT_EQ(get("/v1/rules?file=1.yaml").body, rules_named("second"));
+  EXPECT_EQ(get("/v1/rules?file=" + folder_ / "0.yaml").body, rules_named("first"));
+  EXPECT_EQ(get("/v1/rules?file=1.yaml").field("ETag"), list.field("ETag"));
+  const Answered none = get("/v1/rules?file=yaml");
+  EXPECT_EQ(none.status, 404);
+  EXPECT_NE(none.detail().find("no one file 'yaml'"), std::string::npos);
+}
+
+TEST_F(RulesPage, AFileNameThatSeveralHaveNeedsItsPath) {
+  std::filesystem::create_directory(folder_ / "a");
+  std::filesystem::create_directory(folder_ / "b");
+  folder_.write("a/x.yaml", rules_named("a"));
+  folder_.write("b/x.yaml", rules_named("b"));
+  keeper_ = *RulesKeeper::open({folder_ / "a", folder_ / "b"});
+  reopen();
+  EXPECT_EQ(get("/v1/rules?file=x.yaml").status, 404);
+  EXPECT_EQ(get("/v1/rules?file=b/x.yaml").body, rules_named("b"));
+}
+
+TEST_F(RulesPage, PutReplacesTheRulesAndTellsTheirNumbers) {
+  open({rules_named("r")});
+  const Answered answered = put(rules_named("new"));
+  EXPECT_EQ(answered.status, 200);
+  EXPECT_EQ(answered.body, "{\"version\":2,\"rules\":1,\"limits\":1}\n");
+  EXPECT_TRUE(answered.has("X-Sluice-Rules-Version", "2"));
+  EXPECT_NE(keeper_->current().find("new"), nullptr);
+  EXPECT_EQ(get("/v1/rules").body, rules_named("new"));
+  EXPECT_EQ(get("/v1/rules").field("ETag"), answered.field("ETag"));
+  EXPECT_EQ(done_, std::vector<std::string>{"rules replaced: version 2 by 127.0.0.1"});
+}
+
+TEST_F(RulesPage, CountersLiveOnUnderNewNumbers) {
+  open({rules_named("r", 5)});
+  const Limit limit = keeper_->current().find("r")->limits[0].limit;
+  EXPECT_TRUE(limiter_.try_acquire("default|r|all", limit, 3));
+  EXPECT_EQ(put(rules_named("r", 4)).status, 200);
+  EXPECT_EQ(get("/v1/keys?rule=r").json().at("limits").at(0).at("remaining"), 1);
+}
+
+TEST_F(RulesPage, PutRefusesBadRulesWithTheirPlaces) {
+  open({rules_named("r")});
+  const Answered answered = put("version: 1\nrules:\n  - nam: x\n    limits: 7\n");
+  EXPECT_EQ(answered.status, 400);
+  EXPECT_EQ(answered.type, "application/problem+json");
+  const auto json = answered.json();
+  EXPECT_EQ(json.at("status"), 400);
+  const auto& errors = json.at("errors").as_array();
+  ASSERT_GE(errors.size(), 2U);
+  EXPECT_EQ(answered.detail().find("PUT /v1/rules:3:5: error: "), 0U) << answered.detail();
+  for (const auto& error : errors) {
+    EXPECT_EQ(error.at("file"), "PUT /v1/rules");
+    EXPECT_GE(error.at("line").as_int64(), 3);
+    EXPECT_FALSE(error.at("what").as_string().empty());
+    EXPECT_TRUE(error.at("expected").is_string());
+    EXPECT_GE(error.at("column").as_int64(), 5);
+  }
+  EXPECT_EQ(keeper_->version(), 1U);
+  EXPECT_TRUE(done_.empty());
+  EXPECT_EQ(put("").status, 400);
+  EXPECT_EQ(put("\xFF").json().at("errors").as_array().size(), 1U);
+}
+
+TEST_F(RulesPage, PutGoesByIfMatch) {
+  open({rules_named("r")});
+  const std::string tag = get("/v1/rules").field("ETag");
+  EXPECT_EQ(put(rules_named("a"), {{"If-Match", tag}}).status, 200);
+  const Answered stale = put(rules_named("b"), {{"If-Match", tag}});
+  EXPECT_EQ(stale.status, 412);
+  EXPECT_EQ(stale.json().at("title"), "Precondition Failed");
+  EXPECT_TRUE(stale.has("X-Sluice-Rules-Version", "2"));
+  EXPECT_EQ(keeper_->version(), 2U);
+  EXPECT_EQ(put(rules_named("b"), {{"If-Match", "1"}}).status, 412);
+  EXPECT_EQ(put(rules_named("b"), {{"If-Match", "\"\""}}).status, 412);
+  EXPECT_EQ(put(rules_named("b"), {{"If-Match", "2"}}).status, 200);
+  EXPECT_EQ(put(rules_named("c"), {{"If-Match", "\"7\" , \"3\""}}).status, 200);
+  EXPECT_EQ(put(rules_named("d"), {{"If-Match", "*"}}).status, 200);
+}
+
+TEST_F(RulesPage, TagsOfOtherRulesDifferAlsoAtTheSameVersion) {
+  open({rules_named("a")});
+  const std::string tag = get("/v1/rules").field("ETag");
+  open({rules_named("b")});
+  EXPECT_NE(get("/v1/rules").field("ETag"), tag);
+  EXPECT_EQ(put(rules_named("c"), {{"If-Match", tag}}).status, 412);
+}
+
+TEST_F(RulesPage, PutOverSeveralFilesHasToSaySo) {
+  open({rules_named("first"), rules_named("second")});
+  EXPECT_EQ(put(rules_named("r")).status, 409);
+  EXPECT_EQ(call("PUT", "/v1/rules?file=0.yaml", {}, rules_named("r")).status, 400);
+  EXPECT_EQ(keeper_->version(), 1U);
+  EXPECT_EQ(call("PUT", "/v1/rules?file=*", {}, rules_named("r")).status, 200);
+  EXPECT_EQ(keeper_->current().rules().size(), 1U);
+}
+
+TEST_F(RulesPage, TakesYamlByAnyOfItsNames) {
+  open({rules_named("r")});
+  for (const char* type :
+       {"application/yaml", "Application/YAML; charset=utf-8", "text/x-yaml", "text/plain"}) {
+    EXPECT_EQ(put(rules_named("a"), {{"Content-Type", type}}).status, 200) << type;
+  }
+  for (const char* type : {"application/x-www-form-urlencoded", "multipart/form-data", ""}) {
+    const Answered refused = put(rules_named("b"), {{"Content-Type", type}});
+    EXPECT_EQ(refused.status, 415) << type;
+    EXPECT_TRUE(refused.has("Accept", "application/yaml"));
+    EXPECT_EQ(call("POST", "/v1/rules/validate", {{"Content-Type", type}}, "").status, 415);
+  }
+}
+
+TEST_F(RulesPage, ValidateSaysTheSameAndSwapsNothing) {
+  open({rules_named("r")});
+  const Answered good = call("POST", "/v1/rules/validate", {}, rules_named("new"));
+  EXPECT_EQ(good.status, 200);
+  EXPECT_EQ(good.body, "{\"version\":1,\"rules\":1,\"limits\":1}\n");
+  const Answered bad = call("POST", "/v1/rules/validate", {}, "version: 3\nrules: []\n");
+  EXPECT_EQ(bad.status, 400);
+  EXPECT_EQ(bad.detail().find("POST /v1/rules/validate:1:10: error: "), 0U) << bad.detail();
+  EXPECT_EQ(keeper_->version(), 1U);
+  EXPECT_TRUE(done_.empty());
+}
+
+TEST_F(RulesPage, ReloadReadsTheFiles) {
+  open({rules_named("r")});
+  EXPECT_EQ(call("POST", "/v1/rules/reload").json().at("changed"), false);
+  folder_.write("0.yaml", rules_named("new"));
+  const Answered changed = call("POST", "/v1/rules/reload");
+  EXPECT_EQ(changed.status, 200);
+  EXPECT_EQ(changed.body, "{\"version\":2,\"changed\":true,\"rules\":1,\"limits\":1}\n");
+  EXPECT_NE(keeper_->current().find("new"), nullptr);
+}
+
+TEST_F(RulesPage, ReloadOfBadFilesKeepsTheRulesAndSaysWhatIsWrong) {
+  open({rules_named("r")});
+  folder_.write("0.yaml", "version: 1\nrules: 7\n");
+  const Answered answered = call("POST", "/v1/rules/reload");
+  EXPECT_EQ(answered.status, 409);
+  EXPECT_EQ(answered.json().at("errors").at(0).at("file").as_string(), folder_ / "0.yaml");
+  EXPECT_EQ(answered.json().at("errors").at(0).at("line"), 2);
+  EXPECT_EQ(answered.detail().find(folder_ / "0.yaml" + ":2:8: error: "), 0U);
+  EXPECT_NE(keeper_->current().find("r"), nullptr);
+  EXPECT_EQ(get("/v1/status").json().at("rules").at("failures"), 1);
+}
+
+TEST_F(RulesPage, ReloadWithoutFilesSaysThatThereAreNone) {
+  open({});
+  EXPECT_EQ(call("POST", "/v1/rules/reload").status, 409);
+}
+
+TEST_F(RulesPage, ReloadDoesWhatTheServerDoes) {
+  open({rules_named("r")});
+  int reloads = 0;
+  AdminDoor door(
+      {.rules = *keeper_,
+       .limiter = limiter_,
+       .token = token_,
+       .status = {},
+       .reload = [&]() -> Expected<bool, RulesKeeper::Errors> { return ++reloads > 0; }});
+  http::Request request;
+  request.method = "POST";
+  request.target = "/v1/rules/reload";
+  http::Response response;
+  door.handle(request, response);
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(reloads, 1);
+}
+
+}  // namespace
+}  // namespace sluice::server

@@ -1,0 +1,66 @@
+#include "server/api/admin/status_page.h"
+
+#include "server/api/admin/pages.h"
+
+namespace sluice::server::pages {
+namespace {
+
+void write_server(JsonWriter& json, const ServerStatus& status) {
+  json.member("version", status.version)
+      .member("uptime_s", static_cast<std::uint64_t>(status.uptime.count()))
+      .member("ready", status.ready)
+      .member("draining", status.draining)
+      .member("threads", std::uint64_t{status.threads});
+  json.key("doors").begin_array();
+  for (const ServerStatus::Door& door : status.doors) {
+    json.begin_object()
+        .member("name", door.name)
+        .member("address", door.address)
+        .member("connections", std::uint64_t{door.connections})
+        .end_object();
+  }
+  json.end_array().key("store").begin_object().member("kind", status.store.kind);
+  if (!status.store.address.empty()) json.member("at", status.store.address);
+  for (const auto& [name, number] : status.store.numbers) json.member(name, number);
+  json.end_object();
+}
+
+void write_rules(JsonWriter& json, const RulesStatus& rules) {
+  json.key("rules").begin_object().member("version", rules.version).key("sources").begin_array();
+  for (const std::string& source : rules.sources) json.value(source);
+  json.end_array()
+      .member("loaded_at", rules.loaded_at)
+      .member("rules", std::uint64_t{rules.rules})
+      .member("limits", std::uint64_t{rules.limits})
+      .member("reloads", rules.reloads)
+      .member("failures", rules.failures);
+  if (rules.failures > 0) json.member("last_failure_at", rules.last_failure_at);
+  write_errors(json.key("last_errors"), rules.last_errors);
+  json.end_object();
+}
+
+void write_envoy(JsonWriter& json, const EnvoyStatus& envoy) {
+  json.key("envoy").begin_object().key("sources").begin_array();
+  for (const std::string& source : envoy.sources) json.value(source);
+  json.end_array()
+      .member("domains", std::uint64_t{envoy.domains})
+      .member("limits", std::uint64_t{envoy.limits})
+      .member("reloads", envoy.reloads)
+      .member("failures", envoy.failures);
+  write_errors(json.key("last_errors"), envoy.last_errors);
+  json.end_object();
+}
+
+}  // namespace
+
+void show_status(const Call& call) {
+  JsonWriter json;
+  json.begin_object();
+  const ServerStatus status = call.parts.status();
+  write_server(json, status);
+  write_rules(json, call.parts.rules.status());
+  if (status.envoy) write_envoy(json, *status.envoy);
+  answer(call.response, 200, json.end_object());
+}
+
+}  // namespace sluice::server::pages

@@ -1,0 +1,74 @@
+#include "server/api/admin/status_page.h"
+
+#include "server/api/admin/test_endpoint.h"
+
+namespace sluice::server {
+namespace {
+
+class StatusPage : public TestDoor {};
+
+TEST_F(StatusPage, TellsOfTheServerAndItsRules) {
+  clock_.set(Instant{std::chrono::seconds{1'700'000'000}});
+  open({rules_named("r")});
+  status_ = {.version = "1.2.3",
+             .uptime = std::chrono::seconds{7},
+             .ready = true,
+             .draining = false,
+             .threads = 2,
+             .doors = {{"http", "127.0.0.1:8080", 3}},
+             .store = {.kind = "memory", .numbers = {{"keys", 12}, {"evictions", 0}}}};
+  const Answered answered = get("/v1/status");
+  EXPECT_EQ(answered.status, 200);
+  EXPECT_EQ(answered.type, "application/json");
+  EXPECT_EQ(answered.body,
+            R"({"version":"1.2.3","uptime_s":7,"ready":true,"draining":false,"threads":2,)"
+            R"("doors":[{"name":"http","address":"127.0.0.1:8080","connections":3}],)"
+            R"("store":{"kind":"memory","keys":12,"evictions":0},)"
+            R"("rules":{"version":1,"sources":[")" +
+                folder_ / "0.yaml" +
+                R"("],"loaded_at":"2023-11-14T22:13:20.000000Z","rules":1,"limits":1,)"
+                R"("reloads":0,"failures":0,"last_errors":[]}})"
+                "\n");
+}
+
+TEST_F(StatusPage, TellsOfEnvoysFilesWhereThereAreAny) {
+  open({rules_named("r")});
+  status_.envoy = EnvoyStatus{.sources = {"/etc/envoy"},
+                              .domains = 2,
+                              .limits = 3,
+                              .reloads = 1,
+                              .failures = 1,
+                              .last_errors = {{"/etc/envoy/a.yaml", 1, 2, "wrong", "right"}}};
+  const Answered answered = get("/v1/status");
+  const auto json = answered.json();
+  const auto& envoy = json.at("envoy");
+  EXPECT_EQ(envoy.at("sources").at(0).as_string(), "/etc/envoy");
+  EXPECT_EQ(envoy.at("domains"), 2);
+  EXPECT_EQ(envoy.at("limits"), 3);
+  EXPECT_EQ(envoy.at("reloads"), 1);
+  EXPECT_EQ(envoy.at("failures"), 1);
+  EXPECT_EQ(envoy.at("last_errors").at(0).at("column"), 2);
+}
+
+TEST_F(StatusPage, TellsWhyTheFilesWereRefusedUntilTheyAreRight) {
+  open({rules_named("r")});
+  folder_.write("0.yaml", "version: 9\nrules: []\n");
+  EXPECT_FALSE(keeper_->reload());
+  auto rules = get("/v1/status").json().at("rules");
+  EXPECT_EQ(rules.at("failures"), 1);
+  EXPECT_EQ(rules.at("version"), 1);
+  EXPECT_TRUE(rules.at("last_failure_at").is_string());
+  ASSERT_EQ(rules.at("last_errors").as_array().size(), 1U);
+  EXPECT_EQ(rules.at("last_errors").at(0).at("line"), 1);
+  EXPECT_EQ(rules.at("last_errors").at(0).at("file").as_string(), folder_ / "0.yaml");
+
+  folder_.write("0.yaml", rules_named("other"));
+  EXPECT_TRUE(*keeper_->reload());
+  rules = get("/v1/status").json().at("rules");
+  EXPECT_TRUE(rules.at("last_errors").as_array().empty());
+  EXPECT_EQ(rules.at("failures"), 1);
+  EXPECT_EQ(rules.at("reloads"), 1);
+}
+
+}  // namespace
+}  // namespace sluice::server

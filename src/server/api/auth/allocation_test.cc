@@ -1,0 +1,105 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "server/api/auth/auth_endpoint.h"
+#include "server/rules/test_folder.h"
+#include "sluice/memory_store.h"
+
+// Counts what this program allocates while a test looks.
+namespace {
+// operator new has no object to keep them in. NOLINTBEGIN(*-avoid-non-const-global-variables)
+std::atomic<bool> g_counting{false};
+std::atomic<std::size_t> g_allocations{0};
+// NOLINTEND(*-avoid-non-const-global-variables)
+
+void* counted(std::size_t size) {
+  if (g_counting) ++g_allocations;
+  if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
+  throw std::bad_alloc();
+}
+}  // namespace
+
+void* operator new(std::size_t size) { return counted(size); }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  try {
+    return ::operator new(size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+
+namespace sluice::server {
+namespace {
+
+constexpr std::string_view kRules = R"(
+version: 1
+rules:
+  - name: all
+    match: { path: "/api/**", host: "*.example" }
+    limits:
+      - name: user
+        key: "{header.x-user} {query.q} {cookie.sid}"
+        algorithm: gcra
+        limit: 5
+        per: 1h
+      - { name: ip, key: "{ip/64}", algorithm: gcra, limit: 5, per: 1h }
+)";
+
+TEST(AuthDoor, AllocatesNothingOnceItsBuffersHaveGrown) {
+  const TestFolder folder;
+  const auto keeper = RulesKeeper::open({folder.write("rules.yaml", kRules)}).value();
+  const std::vector<std::string> networks{"10.0.0.0/8"};
+  const auto trusted = TrustedProxies::parse(networks).value();
+  MemoryStore store;
+  Limiter limiter(store);
+  metrics::Registry registry;
+  Log log({.level = LogLevel::kOff});
+  DenialLog denials(log);
+  Session session({limiter, *keeper, registry.make_recorder(), denials});
+  AuthDoor door(session, trusted);
+
+  const std::vector<http::Field> fields{
+      {"Host", "A-HOST-THAT-IS-LONG-ENOUGH-FOR-THE-HEAP.EXAMPLE:80"},
+      {"X-Original-URI",
+       "//api/a%20path/that%20is/../long%20enough/for%20the/heap?q=it%20is+long+too"},
+      {"X-Original-Method", "POST"},
+      {"Cookie", "a=b; sid=of-a-session-that-is-long-enough-too"},
+      {"X-User", "a user that is long enough"},
+      {"X-User", "and has two fields"},
+      {"X-Forwarded-For", "2001:DB8::1, 10.0.0.2"}};
+  http::Request request;
+  request.method = "GET";
+  request.target = "/v1/auth?deny=403";
+  request.fields = fields;
+  request.peer = "10.0.0.1";
+  http::Response response;
+  const auto ask = [&] {
+    response.clear();
+    door.handle(request, response);
+  };
+  ask();
+  ASSERT_EQ(response.status, 200);
+  ASSERT_NE(response.fields.find("\"ip\";r=4"), response.fields.npos) << response.fields;
+  for (int i = 0; i < 10; ++i) ask();
+  ASSERT_EQ(response.status, 403);
+  g_allocations = 0;
+  g_counting = true;
+  for (int i = 0; i < 100; ++i) ask();
+  g_counting = false;
+  EXPECT_EQ(g_allocations, 0u);
+  g_counting = true;
+  const std::string allocates(1000, 'x');
+  g_counting = false;
+  EXPECT_EQ(g_allocations, 1u) << "the count itself does not work";
+}
+
+}  // namespace
+}  // namespace sluice::server

@@ -1,0 +1,50 @@
+#include "server/api/auth/auth_endpoint.h"
+
+#include <string_view>
+
+#include "server/decide/rejection.h"
+#include "server/protocol/http/problem.h"
+#include "server/protocol/http/request_target.h"
+
+namespace sluice::server {
+namespace {
+
+constexpr std::string_view kDenyBy403 = "deny=403";
+
+constexpr std::string_view kMissing =
+    "no X-Original-URI or X-Forwarded-Uri says which request is to be judged; expected a gateway "
+    "that sets one of them";
+constexpr std::string_view kUnclear =
+    "X-Original-URI and X-Forwarded-Uri are both given, or one of the fields that describe the "
+    "request is given twice; expected a gateway that sets X-Original-URI and X-Original-Method and "
+    "clears the others, or sets X-Forwarded-Uri and X-Forwarded-Method and clears the others";
+constexpr std::string_view kWrongQuery =
+    "an unknown query of /v1/auth; expected none, or deny=403 to be denied with that status";
+
+void refuse(http::Response& response, std::string_view detail) {
+  append_problem(response.text, {.detail = detail});
+  response.answer_text(400, kProblemType);
+}
+
+}  // namespace
+
+void AuthDoor::handle(const http::Request& request, http::Response& response) {
+  const std::string_view query = split_target(request.target).query;
+  if (!query.empty() && query != kDenyBy403) return refuse(response, kWrongQuery);
+  const Description description = attributes_.begin(request);
+  if (description == Description::kMissing) return refuse(response, kMissing);
+  if (description == Description::kUnclear) return refuse(response, kUnclear);
+
+  const RuleAnswer& answer = session_.decide(attributes_);
+  response.fields.append(fields_.lines(answer));
+  response.status = http_status(answer);
+  if (answer.decision.allowed()) return;
+  if (answer.rule != nullptr && !answer.rule->reject.body.empty()) {
+    const Rejection rejection = rejection_of(answer, response.text);
+    response.content_type = rejection.content_type;
+    response.body = rejection.body;
+  }
+  if (!query.empty()) response.status = 403;
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,160 @@
+#include "server/api/auth/auth_endpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/rules/test_folder.h"
+#include "sluice/memory_store.h"
+#include "sluice/testing/manual_clock.h"
+
+namespace sluice::server {
+namespace {
+
+using Fields = std::vector<http::Field>;
+
+constexpr std::string_view kRules = R"(
+version: 1
+rules:
+  - name: code
+    match: { method: POST, path: /send/code }
+    limits: [ { name: code, key: "{query.phone}", algorithm: fixed_window, limit: 1, per: 60s } ]
+    reject: { status: 430, body: '{"message":"请求过于频繁"}' }
+  - name: bare
+    match: { path: "/bare/**" }
+    headers: none
+    limits: [ { name: all, key: "{path}", algorithm: fixed_window, limit: 1, per: 60s } ]
+  - name: banned
+    match: { path: /banned }
+    limits: [ { name: none, algorithm: gcra, limit: 0, per: 1s } ]
+  - name: order
+    match: { path: "/api/order/**" }
+    limits:
+      - { name: user, key: "{header.x-user|ip}", algorithm: token_bucket, limit: 2, per: 4s }
+)";
+
+class AuthDoorTest : public ::testing::Test {
+ protected:
+  const http::Response& ask(Fields fields, std::string_view target = "/v1/auth") {
+    http::Request request;
+    request.method = "GET";
+    request.target = target;
+    request.fields = fields;
+    request.peer = "192.0.2.1";
+    response_.clear();
+    door_->handle(request, response_);
+    return response_;
+  }
+  const http::Response& ask_for(std::string_view uri, std::string_view target = "/v1/auth",
+                                std::string_view method = "GET") {
+    return ask({{"X-Original-URI", uri}, {"X-Original-Method", method}}, target);
+  }
+  bool has_line(std::string_view line) const {
+    return response_.fields.find(std::string(line) + "\r\n") != std::string::npos;
+  }
+
+  testing::ManualClock clock_;
+
+ private:
+  TestFolder folder_;
+  MemoryStore store_{{}, clock_};
+  Limiter limiter_{store_};
+  std::unique_ptr<RulesKeeper> keeper_ =
+      RulesKeeper::open({folder_.write("rules.yaml", kRules)}, clock_).value();
+  metrics::Registry registry_;
+  Log log_{{.level = LogLevel::kOff}};
+  DenialLog denials_{log_, &clock_};
+  Session session_{{limiter_, *keeper_, registry_.make_recorder(), denials_}};
+  const TrustedProxies trusted_{};
+  std::unique_ptr<AuthDoor> door_ = std::make_unique<AuthDoor>(session_, trusted_);
+  http::Response response_;
+};
+
+TEST_F(AuthDoorTest, AllowsWithTheFieldsOfTheAnswerAndNoBody) {
+  const auto& response = ask_for("/api/order/1");
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.body, "");
+  EXPECT_TRUE(has_line("RateLimit: \"user\";r=1;t=2")) << response.fields;
+  EXPECT_TRUE(has_line("X-RateLimit-Remaining: 1")) << response.fields;
+  EXPECT_EQ(response.fields.find("Retry-After"), std::string::npos);
+}
+
+TEST_F(AuthDoorTest, DeniesWithoutABodyWhereTheRuleHasNone) {
+  ask_for("/api/order/1");
+  ask_for("/api/order/2");
+  const auto& response = ask_for("/api/order/3");
+  EXPECT_EQ(response.status, 429);
+  EXPECT_EQ(response.body, "");
+  EXPECT_EQ(response.content_type, "");
+  EXPECT_TRUE(has_line("Retry-After: 2")) << response.fields;
+  clock_.advance(std::chrono::seconds(2));
+  EXPECT_EQ(ask_for("/api/order/3").status, 200);
+}
+
+TEST_F(AuthDoorTest, DeniesWithTheStatusAndTheBodyOfTheRule) {
+  ask_for("/send/code?phone=1", "/v1/auth", "POST");
+  EXPECT_EQ(ask_for("/send/code?phone=2", "/v1/auth", "POST").status, 200);
+  const auto& response = ask_for("/send/code?phone=1", "/v1/auth", "POST");
+  EXPECT_EQ(response.status, 430);
+  EXPECT_EQ(response.body, "{\"message\":\"请求过于频繁\"}");
+  EXPECT_EQ(response.content_type, "application/json; charset=utf-8");
+}
+
+TEST_F(AuthDoorTest, DeniesWith403WhereTheGatewayWantsIt) {
+  EXPECT_EQ(ask_for("/send/code?phone=1", "/v1/auth?deny=403", "POST").status, 200);
+  const auto& response = ask_for("/send/code?phone=1", "/v1/auth?deny=403", "POST");
+  EXPECT_EQ(response.status, 403);
+  EXPECT_EQ(response.body, "{\"message\":\"请求过于频繁\"}");
+  EXPECT_TRUE(has_line("Retry-After: 60")) << response.fields;
+}
+
+TEST_F(AuthDoorTest, WritesNoFieldsWhereTheRuleWantsNone) {
+  EXPECT_EQ(ask_for("/bare/1").fields, "");
+}
+
+TEST_F(AuthDoorTest, SaysNoWaitWhereNoneHelps) {
+  EXPECT_EQ(ask_for("/banned").status, 429);
+  EXPECT_EQ(ask_for("/banned").fields.find("Retry-After"), std::string::npos);
+}
+
+TEST_F(AuthDoorTest, AllowsWhatNoRuleMatches) {
+  const auto& response = ask_for("/");
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.fields, "");
+}
+
+TEST_F(AuthDoorTest, IsNotDodgedByAnotherSpellingOfThePath) {
+  ask_for("/banned");
+  for (const char* path : {"//banned", "/%62anned", "/x/../banned", "/x/%2e%2e/banned?a=b",
+                           "http://host/banned", "/.//banned#x", "%2Fbanned"}) {
+    EXPECT_EQ(ask_for(path).status, 429) << path;
+  }
+}
+
+TEST_F(AuthDoorTest, RefusesToJudgeWithoutADescription) {
+  const auto& response = ask({{"Host", "sluice"}});
+  EXPECT_EQ(response.status, 400);
+  EXPECT_EQ(response.content_type, "application/problem+json");
+  EXPECT_NE(response.body.find("no X-Original-URI or X-Forwarded-Uri"), response.body.npos);
+}
+
+TEST_F(AuthDoorTest, RefusesToChooseBetweenTwoDescriptions) {
+  const auto& response = ask({{"X-Original-URI", "/"}, {"X-Forwarded-Uri", "/banned"}});
+  EXPECT_EQ(response.status, 400);
+  EXPECT_NE(response.body.find("clears the others"), response.body.npos);
+}
+
+TEST_F(AuthDoorTest, RefusesAQueryThatItDoesNotKnow) {
+  for (const char* target : {"/v1/auth?deny=429", "/v1/auth?deny=403&x", "/v1/auth?deny",
+                             "/v1/auth?Deny=403", "/v1/auth?cost=2"}) {
+    const auto& response = ask_for("/", target);
+    EXPECT_EQ(response.status, 400) << target;
+    EXPECT_NE(response.body.find("expected none, or deny=403"), response.body.npos);
+  }
+  EXPECT_EQ(ask_for("/", "/v1/auth?").status, 200);
+}
+
+}  // namespace
+}  // namespace sluice::server

@@ -1,0 +1,72 @@
+#include "server/api/check/check_answer.h"
+
+#include <algorithm>
+
+#include "server/decide/answer_fields.h"
+#include "core/wire_outcome.h"
+
+namespace sluice::server {
+namespace {
+
+// Rounded up: who waits for so long is not early.
+std::uint64_t milliseconds(Duration duration) noexcept {
+  const auto ticks = static_cast<std::uint64_t>(std::max<Duration::rep>(duration.count(), 0));
+  return (ticks + 999) / 1000;
+}
+
+void put_waits(TextBuffer& out, const Decision& decision) {
+  if (!decision.allowed() && decision.retry_after) {
+    out.put(",\"retry_after_ms\":");
+    out.put_number(milliseconds(*decision.retry_after));
+  }
+  if (decision.allowed() && decision.delay) {
+    out.put(",\"delay_ms\":");
+    out.put_number(milliseconds(*decision.delay));
+  }
+}
+
+void put_limit(TextBuffer& out, const LimitAnswer& limit, const Rule* deciding) {
+  const Rule& rule = *limit.rule;
+  out.put("{\"name\":");
+  out.put_json(limit.limit->name);
+  if (deciding == nullptr || &rule != deciding) {
+    out.put(",\"rule\":");
+    out.put_json(rule.name);
+  }
+  if (rule.mode == RuleMode::kShadow) out.put(",\"shadow\":true");
+  out.put(",\"limit\":");
+  out.put_number(limit.limit->limit.capacity());
+  if (has_numbers(limit.decision)) {
+    out.put(",\"remaining\":");
+    out.put_number(limit.decision.remaining);
+    out.put(",\"reset_after_ms\":");
+    out.put_number(milliseconds(limit.decision.reset_after));
+  }
+  put_waits(out, limit.decision);
+  out.put('}');
+}
+
+}  // namespace
+
+void put_check_answer(TextBuffer& out, const RuleAnswer& answer) {
+  out.put("{\"outcome\":\"");
+  out.put_text(core::wire_outcome(answer.decision.outcome));
+  out.put("\",\"rule\":");
+  if (answer.rule != nullptr) {
+    out.put_json(answer.rule->name);
+  } else {
+    out.put("null");
+  }
+  out.put(",\"reason\":\"");
+  out.put_text(to_string(answer.decision.reason));
+  out.put('"');
+  put_waits(out, answer.decision);
+  out.put(",\"limits\":[");
+  for (const LimitAnswer& limit : answer.limits) {
+    if (&limit != answer.limits.data()) out.put(',');
+    put_limit(out, limit, answer.rule);
+  }
+  out.put("]}");
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,65 @@
+#include "server/api/check/check_endpoint.h"
+
+#include "server/api/check/check_answer.h"
+#include "server/decide/rejection.h"
+#include "server/protocol/http/problem.h"
+
+namespace sluice::server {
+namespace {
+
+constexpr std::string_view kJson = "application/json";
+// A buffer that has grown past this is given back.
+constexpr std::size_t kMostKept = std::size_t{64} << 10;
+
+void refuse(http::Response& response, int status, std::string_view detail) {
+  append_problem(response.text, {.status = status, .detail = detail});
+  response.answer_text(status, kProblemType);
+}
+
+}  // namespace
+
+// Decides the requests of a body one after the other, and puts their answers together.
+class CheckDoor::Decider final : public CheckListener {
+ public:
+  Decider(CheckDoor& door, http::Response& response) : door_(door), response_(response) {}
+
+  void on_request(const CheckRequest& request, bool alone) override {
+    const RuleAnswer& answer =
+        door_.session_.decide(request.attributes, request.cost, request.verb);
+    if (alone) {
+      response_.status = http_status(answer);
+      response_.fields.append(door_.fields_.lines(answer));
+      if (answer.decision.reason == Reason::kInvalid) {
+        response_.content_type = rejection_of(answer, response_.text).content_type;
+        return;
+      }
+    }
+    if (door_.text_.size() > 0) door_.text_.put(',');
+    put_check_answer(door_.text_, answer);
+  }
+
+ private:
+  CheckDoor& door_;
+  http::Response& response_;
+};
+
+void CheckDoor::handle(const http::Request& request, http::Response& response) {
+  if (request.method != "POST") {
+    response.add("Allow", "POST");
+    return refuse(response, 405, "/v1/check is asked by POST, with JSON as its body");
+  }
+  text_.clear();
+  Decider decider(*this, response);
+  const CheckReader::Outcome outcome = reader_.read(request.body, decider);
+  if (!outcome.error.empty()) return refuse(response, 400, outcome.error);
+  if (!response.content_type.empty()) {
+    return response.answer_text(response.status, response.content_type);
+  }
+  if (outcome.is_array) response.text += '[';
+  response.text.append(text_.view());
+  if (outcome.is_array) response.text += ']';
+  response.answer_text(response.status, kJson);
+  if (text_.size() > kMostKept) text_ = TextBuffer();
+}
+
+}  // namespace sluice::server

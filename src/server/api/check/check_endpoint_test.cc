@@ -1,0 +1,234 @@
+#include "server/api/check/check_endpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <boost/json.hpp>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include "server/rules/test_folder.h"
+#include "sluice/memory_store.h"
+#include "sluice/testing/manual_clock.h"
+
+// Counts what this program allocates while a test looks.
+namespace {
+// operator new has no object to keep them in. NOLINTBEGIN(*-avoid-non-const-global-variables)
+std::atomic<bool> g_counting{false};
+std::atomic<std::size_t> g_allocations{0};
+// NOLINTEND(*-avoid-non-const-global-variables)
+
+void* counted(std::size_t size) {
+  if (g_counting) ++g_allocations;
+  if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
+  throw std::bad_alloc();
+}
+}  // namespace
+
+void* operator new(std::size_t size) { return counted(size); }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  try {
+    return ::operator new(size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+
+namespace sluice::server {
+namespace {
+
+namespace json = boost::json;
+using namespace std::chrono_literals;
+
+constexpr std::string_view kRules = R"(
+version: 1
+rules:
+  - name: code
+    match: { path: /send/code }
+    limits: [ { name: email, key: "{body.email}", algorithm: fixed_window, limit: 1, per: 60s, on_missing: deny } ]
+    reject: { status: 503, body: '{"message":"请求过于频繁"}' }
+  - name: queue
+    match: { path: /queue }
+    limits: [ { name: q, algorithm: leaky_bucket, limit: 2, per: 1s, burst: 3, mode: queue } ]
+  - name: order
+    match: { path: "/api/**" }
+    limits:
+      - { name: global, algorithm: token_bucket, limit: 1000, per: 1s, burst: 10000 }
+      - { name: api, key: "{path}", algorithm: token_bucket, limit: 100, per: 1s, burst: 1000 }
+      - { name: user, key: "{header.x-user-id|ip}", algorithm: token_bucket, limit: 1, per: 1s, burst: 3 }
+)";
+
+constexpr std::string_view kOrder =
+    R"({"attributes":{"path":"/api/order","header.X-User-Id":"u1","ip":"203.0.113.9"}})";
+
+class CheckDoorTest : public ::testing::Test {
+ protected:
+  const http::Response& ask(std::string_view body, std::string_view method = "POST") {
+    http::Request request;
+    request.method = method;
+    request.target = "/v1/check";
+    request.body = body;
+    response_.clear();
+    door_->handle(request, response_);
+    return response_;
+  }
+  // With more rules: `count` more, all of which apply to "/many".
+  void add_rules(int count) {
+    std::string yaml(kRules);
+    for (int i = 0; i < count; ++i) {
+      yaml += "  - { name: m" + std::to_string(i) +
+              ", match: { path: /many }, continue: true, limits: [ { algorithm: gcra, limit: 1, "
+              "per: 1s } ] }\n";
+    }
+    ASSERT_TRUE(keeper_->replace(yaml, "test"));
+  }
+  bool has_line(std::string_view line) const {
+    return response_.fields.find(std::string(line) + "\r\n") != std::string::npos;
+  }
+
+  testing::ManualClock clock_;
+
+ private:
+  TestFolder folder_;
+  MemoryStore store_{{}, clock_};
+  Limiter limiter_{store_};
+  std::unique_ptr<RulesKeeper> keeper_ =
+      RulesKeeper::open({folder_.write("rules.yaml", kRules)}, clock_).value();
+  metrics::Registry registry_;
+  Log log_{{.level = LogLevel::kOff}};
+  DenialLog denials_{log_, &clock_};
+  Session session_{{limiter_, *keeper_, registry_.make_recorder(), denials_}};
+  std::unique_ptr<CheckDoor> door_ = std::make_unique<CheckDoor>(session_);
+  http::Response response_;
+};
+
+TEST_F(CheckDoorTest, AnswersInJsonWithTheFieldsOfEveryDoor) {
+  const auto& response = ask(kOrder);
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.content_type, "application/json");
+  EXPECT_EQ(response.body,
+            "{\"outcome\":\"allowed\",\"rule\":\"order\",\"reason\":\"ok\",\"limits\":["
+            "{\"name\":\"global\",\"limit\":10000,\"remaining\":9999,\"reset_after_ms\":1},"
+            "{\"name\":\"api\",\"limit\":1000,\"remaining\":999,\"reset_after_ms\":10},"
+            "{\"name\":\"user\",\"limit\":3,\"remaining\":2,\"reset_after_ms\":1000}]}");
+  EXPECT_TRUE(has_line("RateLimit: \"user\";r=2;t=1, \"api\";r=999;t=1, \"global\";r=9999;t=1"))
+      << response.fields;
+  EXPECT_TRUE(has_line("X-RateLimit-Remaining: 2")) << response.fields;
+}
+
+TEST_F(CheckDoorTest, DeniesInTheSameShapeWithTheRulesStatusAndNotItsBody) {
+  const std::string_view body = R"({"attributes":{"path":"/send/code","body":{"email":"a@b"}}})";
+  EXPECT_EQ(ask(body).status, 200);
+  clock_.advance(1us);
+  EXPECT_EQ(ask(body).status, 503);
+  EXPECT_EQ(ask(body).body,
+            "{\"outcome\":\"denied\",\"rule\":\"code\",\"reason\":\"limited\","
+            "\"retry_after_ms\":60000,\"limits\":[{\"name\":\"email\",\"limit\":1,\"remaining\":0,"
+            "\"reset_after_ms\":60000,\"retry_after_ms\":60000}]}");
+  EXPECT_EQ(ask(body).content_type, "application/json");
+  EXPECT_TRUE(has_line("Retry-After: 60"));
+}
+
+TEST_F(CheckDoorTest, AnswersWithoutARuleWhereNoneMatches) {
+  EXPECT_EQ(ask(R"({"attributes":{}})").body,
+            "{\"outcome\":\"allowed\",\"rule\":null,\"reason\":\"ok\",\"limits\":[]}");
+  EXPECT_EQ(ask(R"({"attributes":{}})").status, 200);
+  EXPECT_EQ(ask(R"({"attributes":{}})").fields, "");
+}
+
+TEST_F(CheckDoorTest, SaysThatAnAttributeIsMissing) {
+  const auto& response = ask(R"({"attributes":{"path":"/send/code","body":{"email":null}}})");
+  EXPECT_EQ(response.status, 503);
+  EXPECT_NE(response.body.find("\"reason\":\"missing\""), std::string_view::npos);
+}
+
+TEST_F(CheckDoorTest, DoesWhatTheVerbSays) {
+  const auto with = [](std::string_view more) {
+    return std::string(kOrder.substr(0, kOrder.size() - 1)).append(",").append(more) + "}";
+  };
+  const auto remaining = [&](const std::string& body) {
+    const std::string text(ask(body).body);
+    return text.substr(text.rfind("\"remaining\":") + 12, 1);
+  };
+  EXPECT_EQ(remaining(with("\"cost\":2")), "1");
+  EXPECT_EQ(remaining(with("\"verb\":\"peek\"")), "0");
+  EXPECT_EQ(remaining(with("\"cost\":0")), "1");
+  EXPECT_EQ(remaining(with("\"verb\":\"refund\"")), "2");
+  EXPECT_EQ(remaining(with("\"verb\":\"reset\"")), "3");
+  EXPECT_EQ(ask(with("\"cost\":4")).status, 429);
+  EXPECT_NE(ask(with("\"cost\":4")).body.find("\"reason\":\"never\""), std::string_view::npos);
+}
+
+TEST_F(CheckDoorTest, SaysTheDelayOfAQueue) {
+  ask(R"({"attributes":{"path":"/queue"}})");
+  EXPECT_NE(ask(R"({"attributes":{"path":"/queue"}})").body.find("\"delay_ms\":500,"),
+            std::string_view::npos);
+}
+
+TEST_F(CheckDoorTest, DecidesEachOfAnArrayOnItsOwn) {
+  const std::string one(kOrder);
+  const auto& response = ask("[" + one + "," + one + "," + one + "," + one + "]");
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.fields, "");
+  const json::array answers = json::parse({response.body.data(), response.body.size()}).as_array();
+  ASSERT_EQ(answers.size(), 4u);
+  EXPECT_EQ(answers[2].at("outcome").as_string(), "allowed");
+  EXPECT_EQ(answers[3].at("outcome").as_string(), "denied");
+  EXPECT_EQ(answers[3].at("retry_after_ms").as_int64(), 1000);
+  EXPECT_EQ(ask("[]").body, "[]");
+}
+
+TEST_F(CheckDoorTest, AnswersAThousandAtOnce) {
+  std::string body = "[";
+  for (int i = 0; i < 1000; ++i) body.append(kOrder) += i < 999 ? ',' : ']';
+  const auto& response = ask(body);
+  EXPECT_EQ(json::parse({response.body.data(), response.body.size()}).as_array().size(), 1000u);
+}
+
+TEST_F(CheckDoorTest, DecidesNothingOfAnArrayWithAnError) {
+  const std::string one(kOrder);
+  const auto& response = ask("[" + one + ",{}]");
+  EXPECT_EQ(response.status, 400);
+  EXPECT_EQ(response.content_type, "application/problem+json");
+  EXPECT_EQ(response.body,
+            "{\"type\":\"about:blank\",\"title\":\"Bad Request\",\"status\":400,\"detail\":\"at "
+            "[1].attributes: missing; expected an object whose members are texts\"}");
+  EXPECT_NE(ask(kOrder).body.find("\"remaining\":2"), std::string_view::npos);
+}
+
+TEST_F(CheckDoorTest, RefusesOtherMethods) {
+  for (const char* method : {"GET", "HEAD", "PUT", "post"}) {
+    const auto& response = ask(kOrder, method);
+    EXPECT_EQ(response.status, 405);
+    EXPECT_TRUE(has_line("Allow: POST"));
+    EXPECT_EQ(response.content_type, "application/problem+json");
+  }
+}
+
+TEST_F(CheckDoorTest, RefusesARequestThatTooManyLimitsApplyTo) {
+  add_rules(65);
+  const std::string_view body = R"({"attributes":{"path":"/many"}})";
+  EXPECT_EQ(ask(body).status, 400);
+  EXPECT_EQ(ask(body).content_type, "application/problem+json");
+  EXPECT_EQ(ask(body).body.find("{\"type\":\"about:blank\""), 0u);
+  const std::string answer(ask("[" + std::string(body) + "]").body);
+  EXPECT_EQ(answer.find("[{\"outcome\":\"denied\",\"rule\":\"m0\",\"reason\":\"invalid\""), 0u);
+}
+
+TEST_F(CheckDoorTest, AllocatesNothingOnceItsBuffersHaveGrown) {
+  const std::string_view body =
+      R"({"attributes":{"path":"/api/\u006frder","header.X-User-Id":"u1","body":{"a":{"b":1}}}})";
+  for (int i = 0; i < 5; ++i) ask(body);
+  g_allocations = 0;
+  g_counting = true;
+  ask(body);
+  g_counting = false;
+  EXPECT_EQ(g_allocations, 0u);
+}
+
+}  // namespace
+}  // namespace sluice::server

@@ -1,0 +1,374 @@
+#include "server/api/check/check_request.h"
+
+#include <algorithm>
+#include <boost/json/basic_parser_impl.hpp>
+#include <functional>
+#include <limits>
+
+#include "core/quoted.h"
+
+namespace sluice::server {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::string_view kMembers = "expected one of: attributes, cost, verb";
+constexpr std::string_view kWholeCost = "expected a whole number from 0 to 4294967295";
+constexpr std::string_view kVerbs = "expected check, peek, refund or reset";
+constexpr std::string_view kObjectOfTexts = "expected an object whose members are texts";
+constexpr std::string_view kRequest = "expected a request, {\"attributes\":{...}}";
+
+std::optional<Verb> verb_from(std::string_view name) noexcept {
+  if (name == "check") return Verb::kTake;
+  if (name == "peek") return Verb::kPeek;
+  if (name == "refund") return Verb::kRefund;
+  if (name == "reset") return Verb::kReset;
+  return std::nullopt;
+}
+
+// "LINE:COLUMN", counted from 1; columns in bytes.
+std::string place(std::string_view text, std::size_t at) {
+  const std::string_view before = text.substr(0, at);
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  const std::size_t start = before.rfind('\n');
+  const std::size_t column = start == before.npos ? at + 1 : at - start;
+  return std::to_string(line) + ":" + std::to_string(column);
+}
+
+std::string syntax_mistake(const json::error_code& error) {
+  if (error == json::error::too_deep) return "nested too deep; expected at most 32 levels";
+  return "not valid JSON in UTF-8 (" + error.message() + "); " + std::string(kRequest) +
+         ", or an array of them";
+}
+
+}  // namespace
+
+// Hears of every part of a body as it is read. The names of its members are those that
+// basic_parser calls; one that returns false ends the reading.
+class CheckReader::Handler {
+ public:
+  static constexpr std::size_t max_object_size = std::numeric_limits<std::size_t>::max();
+  static constexpr std::size_t max_array_size = std::numeric_limits<std::size_t>::max();
+  static constexpr std::size_t max_key_size = std::numeric_limits<std::size_t>::max();
+  static constexpr std::size_t max_string_size = std::numeric_limits<std::size_t>::max();
+
+  // Without a listener it only checks.
+  Handler(CheckReader& reader, std::string_view body, CheckListener* listener)
+      : request_(reader.request_),
+        text_(reader.text_),
+        prefix_(reader.prefix_),
+        body_(body),
+        listener_(listener) {}
+
+  bool is_array() const noexcept { return is_array_; }
+  const std::string& mistake() const noexcept { return mistake_; }
+
+  bool on_document_begin(json::error_code&) { return true; }
+  bool on_document_end(json::error_code&) { return true; }
+  bool on_object_begin(json::error_code& error);
+  bool on_object_end(std::size_t, json::error_code& error);
+  bool on_array_begin(json::error_code& error);
+  bool on_array_end(std::size_t, json::error_code&) { return true; }
+  bool on_key_part(json::string_view text, std::size_t, json::error_code&) { return part(text); }
+  bool on_key(json::string_view text, std::size_t, json::error_code& error);
+  bool on_string_part(json::string_view text, std::size_t, json::error_code&) { return part(text); }
+  bool on_string(json::string_view text, std::size_t, json::error_code& error);
+  bool on_number_part(json::string_view text, json::error_code&) { return part(text); }
+  bool on_int64(std::int64_t number, json::string_view text, json::error_code& error) {
+    return on_number(whole(text), number, error);
+  }
+  bool on_uint64(std::uint64_t, json::string_view text, json::error_code& error) {
+    return on_number(whole(text), std::nullopt, error);
+  }
+  bool on_double(double, json::string_view text, json::error_code& error) {
+    return on_number(whole(text), std::nullopt, error);
+  }
+  bool on_bool(bool value, json::error_code& error) {
+    return on_other(value ? "true" : "false", value ? "true" : "false", error);
+  }
+  bool on_null(json::error_code& error) { return on_other("null", std::nullopt, error); }
+  bool on_comment_part(json::string_view, json::error_code&) { return true; }
+  bool on_comment(json::string_view, json::error_code&) { return true; }
+
+ private:
+  enum class Place : std::uint8_t { kTop, kArray, kRequest, kAttributes, kBody };
+  enum class Member : std::uint8_t { kAttributes, kCost, kVerb };
+
+  bool part(json::string_view text) {
+    text_.append(text.data(), text.size());
+    return true;
+  }
+  std::string_view whole(json::string_view text);
+  bool fail(json::error_code& error, std::string_view where, std::string_view what,
+            std::string_view right);
+  bool wrong_value(json::error_code& error, std::string_view what);
+  bool begin_request(json::error_code& error);
+  bool end_request(json::error_code& error);
+  bool on_member(std::string_view name, json::error_code& error);
+  bool on_attribute_name(std::string_view name, json::error_code& error);
+  bool on_number(std::string_view text, std::optional<std::int64_t> number,
+                 json::error_code& error);
+  bool on_other(std::string_view text, std::optional<std::string_view> value,
+                json::error_code& error);
+  bool open_body(json::error_code& error);
+  bool add(std::optional<std::string_view> value, json::error_code& error);
+
+  CheckRequest& request_;
+  std::string& text_;
+  std::string& prefix_;
+  std::string_view body_;
+  CheckListener* listener_;
+
+  Place place_ = Place::kTop;
+  bool is_array_ = false;
+  Member member_ = Member::kAttributes;
+  unsigned members_ = 0;        // bits of those that were given
+  std::size_t count_ = 0;       // of requests begun
+  std::size_t unfinished_ = 0;  // where in `text_` the parts of a string begin
+  std::string_view name_;       // of the attribute that is being read
+  std::size_t body_depth_ = 0;  // of objects within "body", itself included
+  std::size_t prefix_sizes_[CheckReader::kMostDepth + 1] = {};
+  std::string mistake_;
+};
+
+// A string of which on_..._part() may have heard the beginning. `text_` never moves while a request
+// is read: it has room for all that can come.
+std::string_view CheckReader::Handler::whole(json::string_view text) {
+  if (text_.size() == unfinished_) {
+    const std::less_equal<const char*> before;
+    const bool in_body = before(body_.data(), text.data()) &&
+                         before(text.data() + text.size(), body_.data() + body_.size());
+    if (in_body) return {text.data(), text.size()};
+  }
+  text_.append(text.data(), text.size());
+  const std::string_view all = std::string_view(text_).substr(unfinished_);
+  unfinished_ = text_.size();
+  return all;
+}
+
+bool CheckReader::Handler::fail(json::error_code& error, std::string_view where,
+                                std::string_view what, std::string_view right) {
+  mistake_ = "at ";
+  if (is_array_ && count_ > 0) {
+    mistake_.append("[").append(std::to_string(count_ - 1)).append("]");
+    if (!where.empty()) mistake_ += '.';
+  }
+  mistake_.append(where);
+  if (mistake_.size() == 3) mistake_ += "the top";
+  mistake_.append(": ").append(what).append("; ").append(right);
+  error = json::error::extra_data;  // ends the reading; never told
+  return false;
+}
+
+// A value of a wrong type, at the place that is being read.
+bool CheckReader::Handler::wrong_value(json::error_code& error, std::string_view what) {
+  const std::string found = "found " + std::string(what);
+  switch (place_) {
+    case Place::kTop:
+      return fail(error, {}, found, std::string(kRequest) + ", or an array of them");
+    case Place::kArray: ++count_; return fail(error, {}, found, kRequest);
+    case Place::kRequest: break;
+    case Place::kAttributes:
+    case Place::kBody:
+      return fail(error, "attributes", core::in_quotes(name_) + " is " + std::string(what),
+                  place_ == Place::kBody ? "expected text, a number, true, false, null or an object"
+                  : name_ == "body"      ? "expected text or an object"
+                                         : "expected text");
+  }
+  switch (member_) {
+    case Member::kAttributes: return fail(error, "attributes", found, kObjectOfTexts);
+    case Member::kCost: return fail(error, "cost", found, kWholeCost);
+    case Member::kVerb: break;
+  }
+  return fail(error, "verb", found, kVerbs);
+}
+
+bool CheckReader::Handler::begin_request(json::error_code& error) {
+  if (++count_ > CheckReader::kMostRequests) {
+    is_array_ = false;  // the array is at fault, not its member
+    return fail(error, {}, "over 1000 requests",
+                "expected at most 1000, the others in another array");
+  }
+  place_ = Place::kRequest;
+  members_ = 0;
+  request_.attributes.clear();
+  request_.cost = 1;
+  request_.verb = Verb::kTake;
+  text_.clear();
+  unfinished_ = 0;
+  return true;
+}
+
+bool CheckReader::Handler::end_request(json::error_code& error) {
+  place_ = is_array_ ? Place::kArray : Place::kTop;
+  if ((members_ & 1U << static_cast<unsigned>(Member::kAttributes)) == 0) {
+    return fail(error, "attributes", "missing", kObjectOfTexts);
+  }
+  if (const auto twice = request_.attributes.finish()) {
+    return fail(error, "attributes", core::in_quotes(*twice) + " is given twice",
+                "expected each attribute once");
+  }
+  if (listener_ != nullptr) listener_->on_request(request_, false);
+  return true;
+}
+
+bool CheckReader::Handler::on_object_begin(json::error_code& error) {
+  switch (place_) {
+    case Place::kTop:
+    case Place::kArray: return begin_request(error);
+    case Place::kRequest:
+      if (member_ != Member::kAttributes) return wrong_value(error, "an object");
+      place_ = Place::kAttributes;
+      return true;
+    case Place::kAttributes:
+      if (name_ != "body") return wrong_value(error, "an object");
+      body_depth_ = 0;
+      prefix_.clear();
+      return open_body(error);
+    case Place::kBody: return open_body(error);
+  }
+  return false;
+}
+
+bool CheckReader::Handler::open_body(json::error_code& error) {
+  if (!add(std::nullopt, error)) return false;
+  place_ = Place::kBody;
+  prefix_sizes_[body_depth_++] = prefix_.size();
+  prefix_ = name_;
+  prefix_ += '.';
+  return true;
+}
+
+bool CheckReader::Handler::on_object_end(std::size_t, json::error_code& error) {
+  switch (place_) {
+    case Place::kTop:
+    case Place::kArray: return false;
+    case Place::kRequest: return end_request(error);
+    case Place::kAttributes: place_ = Place::kRequest; return true;
+    case Place::kBody:
+      prefix_.resize(prefix_sizes_[--body_depth_]);
+      if (body_depth_ == 0) place_ = Place::kAttributes;
+      return true;
+  }
+  return false;
+}
+
+bool CheckReader::Handler::on_array_begin(json::error_code& error) {
+  if (place_ != Place::kTop) return wrong_value(error, "an array");
+  place_ = Place::kArray;
+  is_array_ = true;
+  return true;
+}
+
+bool CheckReader::Handler::on_key(json::string_view text, std::size_t, json::error_code& error) {
+  const std::string_view name = whole(text);
+  return place_ == Place::kRequest ? on_member(name, error) : on_attribute_name(name, error);
+}
+
+bool CheckReader::Handler::on_member(std::string_view name, json::error_code& error) {
+  if (name == "attributes") {
+    member_ = Member::kAttributes;
+  } else if (name == "cost") {
+    member_ = Member::kCost;
+  } else if (name == "verb") {
+    member_ = Member::kVerb;
+  } else {
+    return fail(error, {}, "unknown member " + core::in_quotes(name), kMembers);
+  }
+  const unsigned bit = 1U << static_cast<unsigned>(member_);
+  if ((members_ & bit) != 0) {
+    return fail(error, {}, "the member " + core::in_quotes(name) + " is given twice",
+                "expected it once");
+  }
+  members_ |= bit;
+  return true;
+}
+
+bool CheckReader::Handler::on_attribute_name(std::string_view name, json::error_code& error) {
+  const std::size_t prefix = place_ == Place::kBody ? prefix_.size() : 0;
+  if (prefix + name.size() > NamedAttributes::kMostNameBytes) {
+    return fail(error, "attributes", "the name " + core::in_quotes(name) + " is too long",
+                "expected at most 256 bytes, with its dots and the members that it is in");
+  }
+  const std::size_t start = text_.size();
+  if (prefix > 0) {
+    name_ = std::string_view(text_.append(prefix_).append(name)).substr(start);
+  } else if (name.substr(0, 7) == "header." &&
+             std::any_of(name.begin(), name.end(), [](char c) { return c >= 'A' && c <= 'Z'; })) {
+    for (const char c : name) text_ += c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
+    name_ = std::string_view(text_).substr(start);
+  } else {
+    name_ = name;
+  }
+  unfinished_ = text_.size();
+  return true;
+}
+
+bool CheckReader::Handler::add(std::optional<std::string_view> value, json::error_code& error) {
+  if (request_.attributes.size() == NamedAttributes::kMost) {
+    return fail(error, "attributes", "over 1000 of them", "expected at most 1000");
+  }
+  request_.attributes.add(name_, value);
+  return true;
+}
+
+bool CheckReader::Handler::on_string(json::string_view text, std::size_t, json::error_code& error) {
+  const std::string_view value = whole(text);
+  if (place_ == Place::kAttributes || place_ == Place::kBody) return add(value, error);
+  if (place_ != Place::kRequest || member_ != Member::kVerb) return wrong_value(error, "text");
+  const auto verb = verb_from(value);
+  if (!verb) return wrong_value(error, core::in_quotes(value));
+  request_.verb = *verb;
+  return true;
+}
+
+// `number` where it is one of 64 bits.
+bool CheckReader::Handler::on_number(std::string_view text, std::optional<std::int64_t> number,
+                                     json::error_code& error) {
+  if (place_ != Place::kRequest || member_ != Member::kCost) {
+    return on_other("a number", text, error);
+  }
+  if (!number || *number < 0 || static_cast<std::uint64_t>(*number) > kMaxUnits) {
+    return wrong_value(error, std::string(text.substr(0, 40)));
+  }
+  request_.cost = static_cast<std::uint64_t>(*number);
+  return true;
+}
+
+// A value that only a member of "body" may have.
+bool CheckReader::Handler::on_other(std::string_view text, std::optional<std::string_view> value,
+                                    json::error_code& error) {
+  return place_ == Place::kBody ? add(value, error) : wrong_value(error, text);
+}
+
+CheckReader::Outcome CheckReader::read(std::string_view body, CheckListener& listener) {
+  // All that was escaped, and the names that are put together, those up to the one too many: so
+  // `text_` does not move. Pages that nothing is written to cost nothing.
+  text_.clear();
+  text_.reserve(body.size() + (NamedAttributes::kMost + 1) * NamedAttributes::kMostNameBytes);
+  json::parse_options options;
+  options.max_depth = kMostDepth;
+  Outcome outcome;
+  const auto pass = [&](CheckListener* heard) {
+    json::basic_parser<Handler> parser(options, *this, body, heard);
+    json::error_code error;
+    const std::size_t at = parser.write_some(false, body.data(), body.size(), error);
+    outcome.is_array = parser.handler().is_array();
+    if (!error && at < body.size()) error = json::error::extra_data;
+    if (!error) return true;
+    outcome.error = parser.handler().mistake();
+    if (outcome.error.empty()) {
+      outcome.error = "at " + place(body, at) + " (line:column): " + syntax_mistake(error);
+    }
+    return false;
+  };
+  if (!pass(nullptr)) return outcome;
+  if (outcome.is_array) {
+    pass(&listener);
+  } else {
+    listener.on_request(request_, true);
+  }
+  return outcome;
+}
+
+}  // namespace sluice::server

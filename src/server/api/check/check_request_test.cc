@@ -1,0 +1,282 @@
+#include "server/api/check/check_request.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace sluice::server {
+namespace {
+
+// What a reader says of a body: its error, or its requests as "verb cost name=value ...;" with the
+// values of the names that are asked for.
+class Reading : public CheckListener {
+ public:
+  explicit Reading(std::vector<std::string_view> names = {}) : names_(std::move(names)) {}
+
+  void on_request(const CheckRequest& request, bool alone) override {
+    ++requests;
+    alone_ = alone;
+    text_ += std::to_string(static_cast<int>(request.verb)) + ' ' + std::to_string(request.cost);
+    for (const std::string_view name : names_) {
+      const auto value = request.attributes.find(name);
+      text_.append(" ").append(name).append(value ? "=" + std::string(*value) : " absent");
+    }
+    text_ += ';';
+  }
+  std::string of(std::string_view body) {
+    text_.clear();
+    requests = 0;
+    // A copy of exact size, so that a sanitizer sees what is read beyond it.
+    const std::unique_ptr<char[]> copy(new char[body.size()]);
+    std::copy(body.begin(), body.end(), copy.get());
+    const CheckReader::Outcome outcome = reader_.read({copy.get(), body.size()}, *this);
+    if (!outcome.error.empty()) {
+      EXPECT_EQ(requests, 0u) << "something was decided before the error was found";
+      return outcome.error;
+    }
+    if (!outcome.is_array) {
+      EXPECT_EQ(requests, 1u);
+      EXPECT_TRUE(alone_);
+    } else if (requests > 0) {
+      EXPECT_FALSE(alone_);
+    }
+    return outcome.is_array ? "[" + text_ + "]" : text_;
+  }
+
+  std::size_t requests = 0;
+
+ private:
+  std::vector<std::string_view> names_;
+  CheckReader reader_;
+  bool alone_ = false;
+  std::string text_;
+};
+
+std::string read(std::string_view body, std::vector<std::string_view> names = {}) {
+  return Reading(std::move(names)).of(body);
+}
+// With "body" or another attribute of this JSON.
+std::string attributes(std::string_view members, std::vector<std::string_view> names = {}) {
+  return read("{\"attributes\":{" + std::string(members) + "}}", std::move(names));
+}
+
+TEST(CheckReader, ReadsARequest) {
+  EXPECT_EQ(read(R"({"attributes":{"method":"POST","ip":"203.0.113.9"},"cost":3,"verb":"peek"})",
+                 {"ip", "method", "host"}),
+            "1 3 ip=203.0.113.9 method=POST host absent;");
+}
+
+TEST(CheckReader, TakesOneUnitUnlessItIsTold) { EXPECT_EQ(read(R"({"attributes":{}})"), "0 1;"); }
+
+TEST(CheckReader, KnowsTheVerbs) {
+  const auto verb = [](std::string_view name) {
+    return read("{\"verb\":\"" + std::string(name) + "\",\"attributes\":{}}");
+  };
+  EXPECT_EQ(verb("check"), std::to_string(static_cast<int>(Verb::kTake)) + " 1;");
+  EXPECT_EQ(verb("peek"), std::to_string(static_cast<int>(Verb::kPeek)) + " 1;");
+  EXPECT_EQ(verb("refund"), std::to_string(static_cast<int>(Verb::kRefund)) + " 1;");
+  EXPECT_EQ(verb("reset"), std::to_string(static_cast<int>(Verb::kReset)) + " 1;");
+  EXPECT_EQ(verb("take"), "at verb: found 'take'; expected check, peek, refund or reset");
+}
+
+TEST(CheckReader, TakesCostsOf32Bits) {
+  const auto cost = [](const std::string& text) {
+    return read("{\"attributes\":{},\"cost\":" + text + "}");
+  };
+  EXPECT_EQ(cost("0"), "0 0;");
+  EXPECT_EQ(cost("4294967295"), "0 4294967295;");
+  for (const char* wrong :
+       {"4294967296", "-1", "1.0", "1e2", "9223372036854775808", "99999999999999999999999"}) {
+    EXPECT_EQ(cost(wrong), "at cost: found " + std::string(wrong) +
+                               "; expected a whole number from 0 to 4294967295");
+  }
+  const std::string right = "; expected a whole number from 0 to 4294967295";
+  EXPECT_EQ(cost("\"1\""), "at cost: found text" + right);
+  EXPECT_EQ(cost("null"), "at cost: found null" + right);
+  EXPECT_EQ(cost("{}"), "at cost: found an object" + right);
+  EXPECT_EQ(cost("[1]"), "at cost: found an array" + right);
+}
+
+TEST(CheckReader, LowersTheNamesOfHeadersOnly) {
+  EXPECT_EQ(attributes(R"("header.X-User-ID":"A","Query.Q":"B")",
+                       {"header.x-user-id", "header.X-User-ID", "Query.Q"}),
+            "0 1 header.x-user-id=A header.X-User-ID absent Query.Q=B;");
+}
+
+TEST(CheckReader, TakesTextInEveryLanguageAndEscape) {
+  EXPECT_EQ(attributes(R"("手机":"请求过于频繁","a\u002eb":"\u8bf7\ud83d\ude00\n\u0000x")",
+                       {"手机", "a.b"}),
+            "0 1 手机=请求过于频繁 a.b=请😀\n" + std::string(1, '\0') + "x;");
+  EXPECT_EQ(attributes(R"("a":"","b":"\t","c":"")", {"a", "b", "c"}), "0 1 a= b=\t c=;");
+}
+
+TEST(CheckReader, FlattensTheBody) {
+  EXPECT_EQ(attributes(R"("body":{"email":"a@b","n":-1.50e+3,"big":18446744073709551615,
+                          "yes":true,"no":false,"none":null,"in":{"ner":{"x":"1"},"y":"\u0032"},
+                          "last":7},"ip":"::1")",
+                       {"body.email", "body.n", "body.big", "body.yes", "body.no", "body.none",
+                        "body.in.ner.x", "body.in.y", "body.last", "ip", "body"}),
+            "0 1 body.email=a@b body.n=-1.50e+3 body.big=18446744073709551615 body.yes=true "
+            "body.no=false body.none absent body.in.ner.x=1 body.in.y=2 body.last=7 ip=::1 "
+            "body absent;");
+  EXPECT_EQ(attributes(R"("body":"plain","body.email":"x")", {"body", "body.email"}),
+            "0 1 body=plain body.email=x;");
+}
+
+TEST(CheckReader, SaysWhichAttributeIsNoText) {
+  EXPECT_EQ(attributes(R"("ip":1)"), "at attributes: 'ip' is a number; expected text");
+  EXPECT_EQ(attributes(R"("ip":null)"), "at attributes: 'ip' is null; expected text");
+  EXPECT_EQ(attributes(R"("ip":true)"), "at attributes: 'ip' is true; expected text");
+  EXPECT_EQ(attributes(R"("ip":{})"), "at attributes: 'ip' is an object; expected text");
+  EXPECT_EQ(attributes(R"("ip":[])"), "at attributes: 'ip' is an array; expected text");
+  EXPECT_EQ(attributes(R"("body":1)"),
+            "at attributes: 'body' is a number; expected text or an object");
+  EXPECT_EQ(attributes(R"("body":{"a":{"b":[]}})"),
+            "at attributes: 'body.a.b' is an array; expected text, a number, true, false, null or "
+            "an object");
+}
+
+TEST(CheckReader, SaysWhichMemberIsWrong) {
+  EXPECT_EQ(read(R"({"cost":1})"),
+            "at attributes: missing; expected an object whose members are texts");
+  EXPECT_EQ(read(R"({"attributes":[]})"),
+            "at attributes: found an array; expected an object whose members are texts");
+  EXPECT_EQ(read(R"({"attributes":"x"})"),
+            "at attributes: found text; expected an object whose members are texts");
+  EXPECT_EQ(read(R"({"atributes":{}})"),
+            "at the top: unknown member 'atributes'; expected one of: attributes, cost, verb");
+  EXPECT_EQ(read(R"({"attributes":{},"cost":1,"cost":1})"),
+            "at the top: the member 'cost' is given twice; expected it once");
+  EXPECT_EQ(read(R"({"verb":5,"attributes":{}})"),
+            "at verb: found a number; expected check, peek, refund or reset");
+}
+
+TEST(CheckReader, RefusesAnAttributeThatIsGivenTwice) {
+  const std::string right = " is given twice; expected each attribute once";
+  EXPECT_EQ(attributes(R"("ip":"1","ip":"1")"), "at attributes: 'ip'" + right);
+  EXPECT_EQ(attributes(R"("header.A":"1","header.a":"1")"), "at attributes: 'header.a'" + right);
+  EXPECT_EQ(attributes(R"("body":{"a":1,"\u0061":2})"), "at attributes: 'body.a'" + right);
+  EXPECT_EQ(attributes(R"("body":{"a":null,"a":1})"), "at attributes: 'body.a'" + right);
+  EXPECT_EQ(attributes(R"("body":{"a":{},"a":{}})"), "at attributes: 'body.a'" + right);
+  EXPECT_EQ(attributes(R"("body":{"a":{"b":1},"a.b":1})"), "at attributes: 'body.a.b'" + right);
+  EXPECT_EQ(attributes(R"("body.a":"1","body":{"a":1})"), "at attributes: 'body.a'" + right);
+  std::string many;
+  for (int i = 0; i < 40; ++i) many += "\"a" + std::to_string(i) + "\":\"\",";
+  EXPECT_EQ(attributes(many + "\"a7\":\"\""), "at attributes: 'a7'" + right);
+}
+
+TEST(CheckReader, FindsOneOfManyAttributes) {
+  std::string members;
+  for (std::size_t i = 0; i < NamedAttributes::kMost; ++i) {
+    members += (i > 0 ? ",\"a" : "\"a") + std::to_string(i) + "\":\"v" + std::to_string(i) + '"';
+  }
+  EXPECT_EQ(attributes(members, {"a0", "a500", "a999", "a1000", "", "b"}),
+            "0 1 a0=v0 a500=v500 a999=v999 a1000 absent  absent b absent;");
+  EXPECT_EQ(attributes(members + ",\"x\":\"\""),
+            "at attributes: over 1000 of them; expected at most 1000");
+}
+
+TEST(CheckReader, BoundsNames) {
+  const std::string name(256, 'n');
+  EXPECT_EQ(attributes('"' + name + "\":\"1\"", {name}), "0 1 " + name + "=1;");
+  const std::string right =
+      "' is too long; expected at most 256 bytes, with its dots and the members that it is in";
+  EXPECT_EQ(attributes("\"n" + name + "\":\"1\""),
+            "at attributes: the name '" + std::string(40, 'n') + "..." + right);
+  EXPECT_EQ(attributes("\"body\":{\"" + std::string(251, 'n') + "\":\"1\"}"), "0 1;");
+  EXPECT_EQ(attributes("\"body\":{\"" + std::string(252, 'n') + "\":\"1\"}"),
+            "at attributes: the name '" + std::string(40, 'n') + "..." + right);
+}
+
+// All names are made of two, and all values are escaped: what has to be copied is the most.
+TEST(CheckReader, HasRoomForTheMostThatItHasToCopy) {
+  std::string members;
+  const std::string name(245, 'n');
+  for (int i = 1000; i < 1999; ++i) {
+    members += (i > 1000 ? ",\"" : "\"") + std::to_string(i) + name + "\":\"\\n" +
+               std::string(500, 'v') + '"';
+  }
+  EXPECT_EQ(attributes("\"body\":{" + members + "}", {"body.1000" + name, "body.1998" + name}),
+            "0 1 body.1000" + name + "=\n" + std::string(500, 'v') + " body.1998" + name + "=\n" +
+                std::string(500, 'v') + ";");
+}
+
+TEST(CheckReader, ReadsArraysInTheirOrder) {
+  EXPECT_EQ(read("[]"), "[]");
+  EXPECT_EQ(read(R"([{"attributes":{"a":"1"},"cost":5},{"attributes":{"b":"2"}}])", {"a", "b"}),
+            "[0 5 a=1 b absent;0 1 a absent b=2;]");
+}
+
+TEST(CheckReader, TakesAThousandRequestsAtOnceAndNoMore) {
+  std::string array = "[{\"attributes\":{}}";
+  for (int i = 1; i < 1000; ++i) array += ",{\"attributes\":{}}";
+  Reading reading;
+  reading.of(array + "]");
+  EXPECT_EQ(reading.requests, 1000u);
+  EXPECT_EQ(reading.of(array + ",{\"attributes\":{}}]"),
+            "at the top: over 1000 requests; expected at most 1000, the others in another array");
+}
+
+TEST(CheckReader, NamesTheRequestOfAnArrayThatIsWrong) {
+  const std::string first = R"([{"attributes":{}},)";
+  EXPECT_EQ(read(first + R"({"attributes":{},"cost":-1}])"),
+            "at [1].cost: found -1; expected a whole number from 0 to 4294967295");
+  EXPECT_EQ(read(first + "7]"),
+            "at [1]: found a number; expected a request, {\"attributes\":{...}}");
+  EXPECT_EQ(read(first + "[]]"),
+            "at [1]: found an array; expected a request, {\"attributes\":{...}}");
+  EXPECT_EQ(read(first + "{}]"),
+            "at [1].attributes: missing; expected an object whose members are texts");
+  EXPECT_EQ(read(first + R"({"x":1}])"),
+            "at [1]: unknown member 'x'; expected one of: attributes, cost, verb");
+}
+
+TEST(CheckReader, WantsAnObjectOrAnArray) {
+  const std::string right = "; expected a request, {\"attributes\":{...}}, or an array of them";
+  EXPECT_EQ(read("7"), "at the top: found a number" + right);
+  EXPECT_EQ(read("\"x\""), "at the top: found text" + right);
+  EXPECT_EQ(read("null"), "at the top: found null" + right);
+}
+
+TEST(CheckReader, SaysWhereTheJsonEnds) {
+  const auto where = [](std::string_view body) {
+    const std::string error = read(body);
+    EXPECT_NE(error.find(" (line:column): not valid JSON in UTF-8 ("), std::string::npos) << error;
+    return error.substr(0, error.find(" (line"));
+  };
+  EXPECT_EQ(where(""), "at 1:1");
+  EXPECT_EQ(where("{"), "at 1:2");
+  EXPECT_EQ(where("{\"attributes\":{}} x"), "at 1:19");
+  EXPECT_EQ(where("{\"attributes\":{}}{}"), "at 1:18");
+  EXPECT_EQ(where("{\n  \"attributes\": {\n    \"a\" \"b\"}}"), "at 3:9");
+  EXPECT_EQ(where("{\"attributes\":{},}"), "at 1:18");
+  EXPECT_EQ(where("{'attributes':{}}"), "at 1:2");
+  EXPECT_EQ(where("[{\"attributes\":{}},]"), "at 1:20");
+  EXPECT_EQ(where("{\"attributes\":{\"a\":\"\xff\"}}"), "at 1:21");
+  EXPECT_EQ(where("{\"attributes\":{\"a\":\"\xed\xa0\x80\"}}"), "at 1:21");
+  EXPECT_EQ(where("{\"attributes\":{\"a\":\"\\ud800\"}}").substr(0, 5), "at 1:");
+  EXPECT_EQ(where("{\"attributes\":{\"a\":\"\n\"}}"), "at 1:21");
+  EXPECT_EQ(where("\xef\xbb\xbf{}"), "at 1:1");
+}
+
+TEST(CheckReader, BoundsTheDepth) {
+  const auto nested = [](std::size_t depth) {
+    std::string text = "{\"attributes\":{\"body\":";
+    for (std::size_t i = 2; i < depth; ++i) text += "{\"a\":";
+    text += "1" + std::string(depth, '}');
+    return text;
+  };
+  EXPECT_EQ(read(nested(32)), "0 1;");
+  EXPECT_NE(read(nested(33)).find("nested too deep; expected at most 32 levels"),
+            std::string::npos);
+  EXPECT_NE(read(std::string(100000, '[')).find("an array; expected"), std::string::npos);
+}
+
+TEST(CheckReader, ReadsOnAfterAnError) {
+  Reading reading({"a"});
+  EXPECT_NE(reading.of(R"({"attributes":{"a":"1","body":{"b":[)"), "");
+  EXPECT_EQ(reading.of(R"({"attributes":{"a":"2"}})"), "0 1 a=2;");
+}
+
+}  // namespace
+}  // namespace sluice::server

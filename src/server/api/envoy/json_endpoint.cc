@@ -1,0 +1,64 @@
+#include "server/api/envoy/json_endpoint.h"
+
+#include <google/protobuf/stubs/logging.h>
+#include <google/protobuf/util/json_util.h>
+
+#include "envoy/service/ratelimit/v3/rls.pb.h"
+#include "rules/source_text.h"
+#include "server/api/envoy/json_syntax.h"
+#include "server/protocol/http/problem.h"
+
+namespace sluice::server {
+namespace {
+
+namespace rls = ::envoy::service::ratelimit::v3;
+namespace util = ::google::protobuf::util;
+
+constexpr std::string_view kJson = "application/json";
+
+void refuse(http::Response& response, int status, std::string_view detail) {
+  append_problem(response.text, {.status = status, .detail = detail});
+  response.answer_text(status, kProblemType);
+}
+
+std::string read_message(std::string_view json, std::string& message) {
+  if (const std::string mistake = find_json_mistake(json); !mistake.empty()) {
+    return "the body is not right: " + mistake +
+           "; expected a RateLimitRequest: {\"domain\": \"...\", \"descriptors\": [...]}";
+  }
+  rls::RateLimitRequest request;
+  const auto read = util::JsonStringToMessage({json.data(), json.size()}, &request);
+  if (!read.ok()) {
+    const std::string why = read.message().ToString();
+    return "the body is not a RateLimitRequest in JSON: " + rules::in_quotes(why);
+  }
+  request.SerializeToString(&message);
+  return {};
+}
+
+}  // namespace
+
+void JsonDoor::handle(const http::Request& request, http::Response& response) {
+  if (request.method != "POST") {
+    response.add("Allow", "POST");
+    return refuse(response, 405,
+                  "/json is asked by POST, with a RateLimitRequest in JSON as its body");
+  }
+  const google::protobuf::LogSilencer quiet;  // about what a client sends
+  if (const std::string error = read_message(request.body, message_); !error.empty()) {
+    return refuse(response, 400, error);
+  }
+  const RlsStatus status = service_.call(message_, reply_);
+  if (status.code != RlsStatus::kOk) {
+    return refuse(response, status.code == RlsStatus::kUnavailable ? 503 : 400, status.message);
+  }
+  rls::RateLimitResponse answer;
+  if (!answer.ParseFromString(reply_) || !util::MessageToJsonString(answer, &response.text).ok()) {
+    response.text.clear();
+    return refuse(response, 500, "the answer cannot be written as JSON");
+  }
+  response.answer_text(answer.overall_code() == rls::RateLimitResponse::OVER_LIMIT ? 429 : 200,
+                       kJson);
+}
+
+}  // namespace sluice::server

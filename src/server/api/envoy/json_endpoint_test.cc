@@ -1,0 +1,133 @@
+#include "server/api/envoy/json_endpoint.h"
+
+#include <gtest/gtest.h>
+
+#include "server/api/envoy/test_service.h"
+#include "server/protocol/http/problem.h"
+
+namespace sluice::server {
+namespace {
+
+constexpr std::string_view kEnvoy =
+    "domain: d\ndescriptors: [ { key: a, rate_limit: { unit: minute, requests_per_unit: 1 } } ]\n";
+
+class JsonDoorTest : public ServiceTest {
+ protected:
+  const http::Response& post(std::string_view body, std::string_view method = "POST") {
+    response_.clear();
+    JsonDoor door(*service_);
+    http::Request request;
+    request.method = method;
+    request.body = body;
+    door.handle(request, response_);
+    return response_;
+  }
+
+  http::Response response_;
+};
+
+TEST_F(JsonDoorTest, AnswersAsTheServiceDoes) {
+  open(kEnvoy);
+  constexpr std::string_view kAsk =
+      R"({"domain":"d","descriptors":[{"entries":[{"key":"a","value":"x"}]}]})";
+  EXPECT_EQ(post(kAsk).status, 200);
+  EXPECT_EQ(response_.content_type, "application/json");
+  EXPECT_EQ(response_.body,
+            R"({"overallCode":"OK","statuses":[{"code":"OK","currentLimit":{"requestsPerUnit":1,)"
+            R"("unit":"MINUTE"},"durationUntilReset":"30s"}]})");
+  EXPECT_EQ(post(kAsk).status, 429);
+  EXPECT_EQ(response_.body,
+            R"({"overallCode":"OVER_LIMIT","statuses":[{"code":"OVER_LIMIT","currentLimit":)"
+            R"({"requestsPerUnit":1,"unit":"MINUTE"},"durationUntilReset":"30s"}]})");
+}
+
+TEST_F(JsonDoorTest, ReadsNamesOfFieldsInEitherSpelling) {
+  open(kEnvoy);
+  EXPECT_EQ(
+      post(R"({"domain":"d","hitsAddend":2,"descriptors":[{"entries":[{"key":"a"}]}]})").status,
+      429);
+  EXPECT_EQ(
+      post(R"({"domain":"d","hits_addend":2,"descriptors":[{"entries":[{"key":"a"}]}]})").status,
+      429);
+  EXPECT_EQ(
+      post(R"({"domain":"d","descriptors":[{"entries":[{"key":"a"}],"hitsAddend":"0"}]})").status,
+      200);
+}
+
+TEST_F(JsonDoorTest, RefusesWhatIsNoRequest) {
+  open(kEnvoy);
+  for (const std::string_view body :
+       {"", "x", "[]", "{", R"({"domain":1,"x":2})", R"({"domain":"d"})", R"({"descriptors":[{}]})",
+        R"({"domain":"d","descriptors":[{"entries":[{"key":""}]}]})", "{\"domain\":\"\xff\"}"}) {
+    EXPECT_EQ(post(body).status, 400) << body;
+    EXPECT_EQ(response_.content_type, kProblemType) << body;
+  }
+}
+
+TEST_F(JsonDoorTest, RefusesWhatOnlyLooksLikeJson) {
+  open(kEnvoy);
+  for (const std::string_view body :
+       {R"({'domain':'d','descriptors':[{'entries':[{'key':'a'}]}]})",
+        R"({"domain":"d","descriptors":[{"entries":[{"key":"a"}]}]}{})",
+        R"({"domain":"d","descriptors":[{"entries":[{"key":"a"},]}]})",
+        R"({domain:"d","descriptors":[{"entries":[{"key":"a"}]}]})",
+        R"({"domain":"d","descriptors":[{"entries":[{"key":"\x61"}]}]})",
+        R"({"domain":"d","descriptors":[{"entries":[{"key":"a","value":"\ud800"}]}]})"}) {
+    EXPECT_EQ(post(body).status, 400) << body;
+    EXPECT_NE(response_.text.find("not valid JSON in UTF-8"), std::string::npos) << body;
+  }
+}
+
+TEST_F(JsonDoorTest, RefusesAMemberThatIsThereTwice) {
+  open(kEnvoy);
+  EXPECT_EQ(post(R"({"domain":"x","domain":"d","descriptors":[{"entries":[{"key":"a"}]}]})").status,
+            400);
+  EXPECT_NE(response_.text.find("'domain' stands there twice"), std::string::npos);
+}
+
+TEST_F(JsonDoorTest, SaysWhichMemberIsNotRight) {
+  open(kEnvoy);
+  const std::pair<std::string_view, std::string_view> wrong[] = {
+      {R"({"domain":"d","hitsAddend":-1})", "hits_addend"},
+      {R"({"domain":"d","descriptors":[{"entries":[{"key":"a","value":7}]}]})",
+       "descriptors[0].entries[0].value"},
+      {R"({"domain":"d","what":1})", "what"},
+  };
+  for (const auto& [body, place] : wrong) {
+    EXPECT_EQ(post(body).status, 400) << body;
+    EXPECT_NE(response_.text.find(place), std::string::npos) << response_.text;
+  }
+}
+
+// What anybody can send would fill the log.
+TEST_F(JsonDoorTest, WritesNothingOfABadBodyToStandardError) {
+  open(kEnvoy);
+  ::testing::internal::CaptureStderr();
+  for (const std::string_view body :
+       {"\xff", "{\"domain\":\"\xff\"}", R"({"domain":"\ud800","descriptors":[{}]})",
+        R"({"domain":"d","descriptors":[{"entries":[{"key":"\udc00\ud800"}]}]})", "[[[[[[[["}) {
+    EXPECT_EQ(post(body).status, 400) << body;
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(JsonDoorTest, RefusesWhatIsNestedTooDeeply) {
+  open(kEnvoy);
+  std::string body(100000, '[');
+  EXPECT_EQ(post("{\"descriptors\":" + body).status, 400);
+}
+
+TEST_F(JsonDoorTest, SaysThatTheStoreCannotDecide) {
+  open(kEnvoy);
+  store_.fails = true;
+  EXPECT_EQ(post(R"({"domain":"d","descriptors":[{"entries":[{"key":"a"}]}]})").status, 503);
+}
+
+TEST_F(JsonDoorTest, IsAskedByPost) {
+  open(kEnvoy);
+  EXPECT_EQ(post("", "GET").status, 405);
+  EXPECT_EQ(response_.fields, "Allow: POST\r\n");
+}
+
+}  // namespace
+}  // namespace sluice::server

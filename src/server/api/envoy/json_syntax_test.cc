@@ -1,0 +1,47 @@
+#include "server/api/envoy/json_syntax.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace sluice::server {
+namespace {
+
+TEST(JsonSyntax, TakesWhatIsJson) {
+  for (const std::string_view text :
+       {"{}", "[]", " null ",
+        R"({"a":1,"b":[{"a":-1.5e3},{"a":true}],"c":{"a":"\u00e9\ud83d\ude00"}})",
+        R"({"a":{"a":{"a":""}}})", "\"\xc3\xa9\""}) {
+    EXPECT_EQ(find_json_mistake(text), "") << text;
+  }
+}
+
+TEST(JsonSyntax, RefusesWhatOnlyLooksLikeIt) {
+  for (const std::string_view text :
+       {"", " ", "{", "{}{}", "{'a':1}", "{a:1}", "[1,]", "{\"a\":1,}", "[01]", "[1] // one",
+        "\"\xff\"", R"("\ud800")", R"("\x61")", "nan", "[\"\n\"]"}) {
+    EXPECT_NE(find_json_mistake(text), "") << text;
+  }
+}
+
+TEST(JsonSyntax, RefusesAMemberTwiceInOneObject) {
+  EXPECT_EQ(find_json_mistake(R"({"a":1,"b":{"a":1,"a":2}})"), "the member 'a' stands there twice");
+  EXPECT_EQ(find_json_mistake(R"({"hitsAddend":1,"hits_addend":2})"),
+            "the member 'hits_addend' stands there twice");
+  EXPECT_EQ(find_json_mistake(R"([{"a":1},{"a":2}])"), "");
+}
+
+TEST(JsonSyntax, RefusesWhatIsNestedTooDeeply) {
+  EXPECT_EQ(find_json_mistake(std::string(30, '[') + std::string(30, ']')), "");
+  EXPECT_NE(find_json_mistake(std::string(1000000, '[')), "");
+}
+
+// The parser is handed the text whole, so no part is read twice.
+TEST(JsonSyntax, ReadsLongNamesWhole) {
+  const std::string name(100000, 'x');
+  EXPECT_EQ(find_json_mistake("{\"" + name + "\":1,\"" + name + "y\":2}"), "");
+  EXPECT_NE(find_json_mistake("{\"" + name + "\":1,\"" + name + "\":2}"), "");
+}
+
+}  // namespace
+}  // namespace sluice::server

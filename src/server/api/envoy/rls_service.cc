@@ -1,0 +1,208 @@
+#include "server/api/envoy/rls_service.h"
+
+#include <google/protobuf/arena.h>
+
+#include <array>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "envoy/decide.h"
+#include "server/api/envoy/native_answer.h"
+#include "server/api/envoy/rls_messages.h"
+
+namespace sluice::server {
+namespace {
+
+using envoy::Answer;
+using google::protobuf::Arena;
+
+// Of the arena that every call has anew: what a usual call takes.
+constexpr std::size_t kFirstBlock = 8192;
+
+google::protobuf::ArenaOptions options_with(std::span<char> block) {
+  google::protobuf::ArenaOptions options;
+  options.initial_block = block.data();
+  options.initial_block_size = block.size();
+  return options;
+}
+
+}  // namespace
+
+class RlsService::Impl {
+ public:
+  explicit Impl(const Parts& parts)
+      : session_(parts.session),
+        native_(session_, parts.clock),
+        keeper_(parts.envoy),
+        denials_(parts.session.denials),
+        clock_(parts.clock),
+        request_({parts.session.limiter, parts.session.stores, parts.clock}),
+        stripe_(keeper_.next_stripe()),
+        version_(keeper_.version()),
+        in_force_(keeper_.current()) {}
+
+  RlsStatus call(std::string_view message, std::string& reply);
+  void follow_rules();
+
+ private:
+  RlsStatus refuse(std::string_view why) const { return {RlsStatus::kInvalidArgument, why}; }
+  RlsStatus status_of(const Answer& answer) const;
+  RlsStatus answer(const wire::Request& request, rls::RateLimitResponse& response);
+  RlsStatus answer_envoy(const wire::Request& request, const envoy::Domain& domain,
+                         rls::RateLimitResponse& response);
+  RlsStatus answer_native(const wire::Request& request, rls::RateLimitResponse& response);
+  google::protobuf::Struct& metadata_of(rls::RateLimitResponse& response) const;
+  void finish(const wire::Request& request, RlsAnswer& out, rls::RateLimitResponse& response);
+  void take_note(const Answer& answer);
+
+  Session session_;
+  NativeAnswer native_;
+  EnvoyKeeper& keeper_;
+  DenialLog& denials_;
+  const Clock& clock_;
+  envoy::Request request_;
+  const std::size_t stripe_;
+  std::uint64_t version_;
+  std::shared_ptr<EnvoyInForce> in_force_;
+  RlsQuestions asked_;
+  std::vector<std::size_t> quota_over_;
+  RuleAnswer denial_;
+  alignas(std::max_align_t) std::array<char, kFirstBlock> block_;
+  Arena arena_{options_with(block_)};
+};
+
+void RlsService::Impl::follow_rules() {
+  session_.follow_rules();
+  const std::uint64_t version = keeper_.version();
+  if (version == version_) return;
+  version_ = version;  // read before the files: a change between the two is followed once more
+  in_force_ = keeper_.current();
+}
+
+RlsStatus RlsService::Impl::call(std::string_view message, std::string& reply) {
+  reply.clear();
+  if (message.size() > std::size_t{64} << 20) return refuse("the message is too long");
+  follow_rules();
+  arena_.Reset();
+  auto& request = *Arena::CreateMessage<wire::Request>(&arena_);
+  if (!request.ParseFromArray(message.data(), static_cast<int>(message.size()))) {
+    return refuse("the message is not a RateLimitRequest");
+  }
+  auto& response = *Arena::CreateMessage<rls::RateLimitResponse>(&arena_);
+  const RlsStatus status = answer(request, response);
+  if (status.code == RlsStatus::kOk) response.SerializeToString(&reply);
+  return status;
+}
+
+RlsStatus RlsService::Impl::answer(const wire::Request& request, rls::RateLimitResponse& response) {
+  if (request.domain().empty()) return refuse("domain is empty; expected its name");
+  if (request.descriptors().empty()) {
+    return refuse("descriptors are missing; expected at least one");
+  }
+  if (request.descriptors_size() > static_cast<int>(envoy::kMaxDescriptors)) {
+    return refuse("too many descriptors; expected at most 1024");
+  }
+  asked_.read(request);
+  quota_over_.clear();
+  const envoy::Domain* domain = in_force_->config.find(request.domain());
+  return domain != nullptr ? answer_envoy(request, *domain, response)
+                           : answer_native(request, response);
+}
+
+RlsStatus RlsService::Impl::status_of(const Answer& answer) const {
+  if (answer.failure == Answer::Failure::kNone) return {};
+  return {answer.failure == Answer::Failure::kInvalid ? RlsStatus::kInvalidArgument
+                                                      : RlsStatus::kUnavailable,
+          answer.message};
+}
+
+// Under a name of its own where the request is told beside it, as by Envoy's service.
+google::protobuf::Struct& RlsService::Impl::metadata_of(rls::RateLimitResponse& response) const {
+  auto& all = *response.mutable_dynamic_metadata();
+  if (!keeper_.options().request_metadata) return all;
+  return *(*all.mutable_fields())["metadata"].mutable_struct_value();
+}
+
+RlsStatus RlsService::Impl::answer_envoy(const wire::Request& request, const envoy::Domain& domain,
+                                         rls::RateLimitResponse& response) {
+  const EnvoyOptions& options = keeper_.options();
+  const Answer& answer = request_.decide(domain, asked_.questions, options.consume_on_reject);
+  if (answer.failure != Answer::Failure::kNone) return status_of(answer);
+  take_note(answer);
+  const bool lets_pass = answer.overall == envoy::Code::kOk || options.shadow_mode;
+  response.set_overall_code(lets_pass ? rls::RateLimitResponse::OK
+                                      : rls::RateLimitResponse::OVER_LIMIT);
+  RlsAnswer out(response, clock_);
+  for (std::size_t i = 0; i < answer.statuses.size(); ++i) {
+    const envoy::Status& status = answer.statuses[i];
+    const envoy::Descriptor* descriptor = status.descriptor;
+    const bool limited = descriptor != nullptr && status.limit;
+    const bool quota = limited && descriptor->quota_mode;
+    out.add(status, limited ? descriptor->rate_limit->name : std::string_view(), quota);
+    if (quota && status.code == envoy::Code::kOverLimit) quota_over_.push_back(i);
+    const bool passes = status.code == envoy::Code::kOk;
+    if (passes && descriptor != nullptr && !descriptor->metadata.members.empty()) {
+      merge_metadata(descriptor->metadata, metadata_of(response));
+    }
+  }
+  finish(request, out, response);
+  return {};
+}
+
+RlsStatus RlsService::Impl::answer_native(const wire::Request& request,
+                                          rls::RateLimitResponse& response) {
+  const Answer& answer = native_.decide(request.domain(), asked_.questions);
+  if (answer.failure != Answer::Failure::kNone) return status_of(answer);
+  const bool lets_pass = answer.overall == envoy::Code::kOk || keeper_.options().shadow_mode;
+  response.set_overall_code(lets_pass ? rls::RateLimitResponse::OK
+                                      : rls::RateLimitResponse::OVER_LIMIT);
+  RlsAnswer out(response, clock_);
+  for (std::size_t i = 0; i < answer.statuses.size(); ++i) {
+    out.add(answer.statuses[i], native_.names()[i], false);
+  }
+  finish(request, out, response);
+  return {};
+}
+
+void RlsService::Impl::finish(const wire::Request& request, RlsAnswer& out,
+                              rls::RateLimitResponse& response) {
+  const EnvoyOptions& options = keeper_.options();
+  if (options.headers) out.add_headers(options);
+  if (options.request_metadata) {
+    tell_request(request, quota_over_, *response.mutable_dynamic_metadata());
+  }
+}
+
+// Counts the answers of limits, and logs a denial as other doors do.
+void RlsService::Impl::take_note(const Answer& answer) {
+  for (std::size_t i = 0; i < answer.statuses.size(); ++i) {
+    const envoy::Question& question = asked_.questions[i];
+    if (question.gives_back) continue;
+    in_force_->counts.count(answer.statuses[i], question.entries, stripe_);
+  }
+  if (answer.overall == envoy::Code::kOk || keeper_.options().shadow_mode) return;
+  denial_.limits.clear();
+  denial_.rule = nullptr;
+  for (const envoy::Status& status : answer.statuses) {
+    if (status.code != envoy::Code::kOverLimit) continue;
+    denial_.decision = status.decision;
+    denial_.decision.outcome = Outcome::kDenied;
+    if (status.descriptor == nullptr) continue;
+    const Rule& rule = status.descriptor->rule;
+    denial_.rule = &rule;
+    denial_.limits.push_back(
+        {&rule, &rule.limits.front(), status.counter, status.counter, denial_.decision});
+  }
+  denials_.write(denial_);
+}
+
+RlsService::RlsService(const Parts& parts) : impl_(std::make_unique<Impl>(parts)) {}
+RlsService::~RlsService() = default;
+
+RlsStatus RlsService::call(std::string_view message, std::string& reply) {
+  return impl_->call(message, reply);
+}
+void RlsService::follow_rules() { impl_->follow_rules(); }
+
+}  // namespace sluice::server

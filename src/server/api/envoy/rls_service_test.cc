@@ -1,0 +1,368 @@
+#include "server/api/envoy/rls_service.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "server/api/envoy/test_service.h"
+
+namespace sluice::server {
+namespace {
+
+using rls::RateLimitResponse;
+
+constexpr std::string_view kEnvoy = R"(
+domain: shop
+descriptors:
+  - { key: user, rate_limit: { name: per-user, unit: minute, requests_per_unit: 2 } }
+  - { key: path, value: "/api/*", rate_limit: { unit: week, requests_per_unit: 5 } }
+  - { key: free, rate_limit: { unlimited: true } }
+  - { key: ok, metadata: { ok: true } }
+  - { key: q, quota_mode: true, rate_limit: { unit: hour, requests_per_unit: 3 } }
+  - { key: once, metadata: { once: 1 }, rate_limit: { unit: hour, requests_per_unit: 1 } }
+  - key: m1
+    metadata: { tier: gold, n: 1, deep: { a: 1 } }
+    rate_limit: { unit: hour, requests_per_unit: 9 }
+  - key: m2
+    metadata: { tier: { a: 2 }, deep: { a: 3, b: [ true ] } }
+    rate_limit: { unit: hour, requests_per_unit: 9 }
+)";
+
+constexpr std::string_view kNative = R"(
+version: 1
+domain: native
+rules:
+  - name: both
+    match: { user: "**", path: "**" }
+    limits:
+      - { name: user, key: "{user}", algorithm: fixed_window, limit: 3, per: 1m, align: clock }
+      - { name: path, key: "{path}", algorithm: token_bucket, limit: 9, per: 1m }
+  - name: user
+    match: { user: "**" }
+    limits:
+      - { name: user, key: "{user}", algorithm: fixed_window, limit: 1, per: 1m, align: clock }
+)";
+
+TEST_F(ServiceTest, FillsInEveryStatusInTheOrderOfTheRequest) {
+  open(kEnvoy);
+  const RateLimitResponse response =
+      ask("shop", {"user=anna", "ok=1", "path=/api/x", "free=", "unknown=1"});
+  EXPECT_EQ(status_.code, RlsStatus::kOk);
+  EXPECT_EQ(response.overall_code(), RateLimitResponse::OK);
+  ASSERT_EQ(response.statuses_size(), 5);
+  const auto& user = response.statuses(0);
+  EXPECT_EQ(user.code(), RateLimitResponse::OK);
+  EXPECT_EQ(user.current_limit().requests_per_unit(), 2U);
+  EXPECT_EQ(user.current_limit().unit(), RateLimitResponse::RateLimit::MINUTE);
+  EXPECT_EQ(user.current_limit().name(), "per-user");
+  EXPECT_EQ(user.limit_remaining(), 1U);
+  EXPECT_EQ(user.duration_until_reset().seconds(), 30);
+  EXPECT_FALSE(response.statuses(1).has_current_limit());
+  EXPECT_EQ(response.statuses(2).current_limit().unit(), RateLimitResponse::RateLimit::WEEK);
+  EXPECT_FALSE(response.statuses(3).has_current_limit());
+  EXPECT_EQ(response.statuses(3).limit_remaining(), std::numeric_limits<std::uint32_t>::max());
+  EXPECT_EQ(response.statuses(4).code(), RateLimitResponse::OK);
+  EXPECT_FALSE(response.statuses(4).has_current_limit());
+}
+
+TEST_F(ServiceTest, AnswersOverLimit) {
+  open(kEnvoy);
+  ask("shop", {"user=anna"});
+  ask("shop", {"user=anna"});
+  const RateLimitResponse response = ask("shop", {"path=/api/x", "user=anna"});
+  EXPECT_EQ(response.overall_code(), RateLimitResponse::OVER_LIMIT);
+  EXPECT_EQ(response.statuses(0).code(), RateLimitResponse::OK);
+  EXPECT_EQ(response.statuses(0).limit_remaining(), 5U);
+  EXPECT_EQ(response.statuses(1).code(), RateLimitResponse::OVER_LIMIT);
+  EXPECT_EQ(response.statuses(1).limit_remaining(), 0U);
+  EXPECT_EQ(response.statuses(1).duration_until_reset().seconds(), 30);
+}
+
+TEST_F(ServiceTest, TakesTheHitsOfTheRequestWhereADescriptorSaysNone) {
+  open(kEnvoy);
+  auto request = request_of("shop", {"path=/api/x", "path=/api/y", "path=/api/z"});
+  request.set_hits_addend(3);
+  request.mutable_descriptors(1)->mutable_hits_addend()->set_value(2);
+  request.mutable_descriptors(2)->mutable_hits_addend()->set_value(0);
+  const RateLimitResponse response = ask(request);
+  EXPECT_EQ(response.statuses(0).limit_remaining(), 2U);
+  EXPECT_EQ(response.statuses(1).limit_remaining(), 3U);
+  EXPECT_EQ(response.statuses(2).limit_remaining(), 5U);
+}
+
+TEST_F(ServiceTest, GivesBackNegativeHits) {
+  open(kEnvoy);
+  ask("shop", {"user=anna"});
+  auto request = request_of("shop", {"user=anna"});
+  request.mutable_descriptors(0)->set_is_negative_hits(true);
+  EXPECT_EQ(ask(request).statuses(0).limit_remaining(), 2U);
+}
+
+TEST_F(ServiceTest, GoesByTheLimitOfTheRequest) {
+  open(kEnvoy);
+  auto request = request_of("shop", {"user=anna"});
+  request.mutable_descriptors(0)->mutable_limit()->set_requests_per_unit(7);
+  request.mutable_descriptors(0)->mutable_limit()->set_unit(::envoy::type::v3::DAY);
+  const RateLimitResponse response = ask(request);
+  EXPECT_EQ(response.statuses(0).current_limit().requests_per_unit(), 7U);
+  EXPECT_EQ(response.statuses(0).current_limit().unit(), RateLimitResponse::RateLimit::DAY);
+  EXPECT_EQ(response.statuses(0).limit_remaining(), 6U);
+  request.set_domain("of no file");
+  EXPECT_FALSE(ask(request).statuses(0).has_current_limit());
+}
+
+TEST_F(ServiceTest, RefusesALimitOfTheRequestWithAUnitThatIsNone) {
+  open(kEnvoy);
+  for (const int unit : {-1, 0, 7, 100}) {  // those of requests have no week
+    auto request = request_of("shop", {"user=anna"});
+    request.mutable_descriptors(0)->mutable_limit()->set_requests_per_unit(7);
+    request.mutable_descriptors(0)->mutable_limit()->set_unit(
+        static_cast<::envoy::type::v3::RateLimitUnit>(unit));
+    ask(request);
+    EXPECT_EQ(status_.code, RlsStatus::kInvalidArgument) << unit;
+    EXPECT_EQ(status_.message, "descriptors[0].limit.unit is unknown; expected SECOND to YEAR");
+  }
+}
+
+TEST_F(ServiceTest, RefusesWhatIsNoRequest) {
+  open(kEnvoy);
+  ask("", {"user=anna"});
+  EXPECT_EQ(status_.code, RlsStatus::kInvalidArgument);
+  EXPECT_EQ(status_.message, "domain is empty; expected its name");
+  ask("shop", {});
+  EXPECT_EQ(status_.code, RlsStatus::kInvalidArgument);
+  EXPECT_EQ(status_.message, "descriptors are missing; expected at least one");
+  ask("shop", {"=x"});
+  EXPECT_EQ(status_.code, RlsStatus::kInvalidArgument);
+  ask("of no file", {"=x"});
+  EXPECT_EQ(status_.code, RlsStatus::kInvalidArgument);
+  ask("shop", std::vector<std::string_view>(1025, "ok=1"));
+  EXPECT_EQ(status_.code, RlsStatus::kInvalidArgument);
+  EXPECT_EQ(service_->call("\xff\xff", reply_).code, RlsStatus::kInvalidArgument);
+  EXPECT_TRUE(reply_.empty());
+}
+
+// A client that could send what cannot be read would not be limited.
+TEST_F(ServiceTest, LimitsValuesThatAreNotUtf8) {
+  open(kEnvoy);
+  wire::Request request;
+  request.set_domain("shop");
+  auto& entry = *request.add_descriptors()->add_entries();
+  entry.set_key("user");
+  entry.set_value("\xff\x00\xfe");
+  RateLimitResponse response;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(service_->call(request.SerializeAsString(), reply_).code, RlsStatus::kOk);
+    ASSERT_TRUE(response.ParseFromString(reply_));
+  }
+  EXPECT_EQ(response.overall_code(), RateLimitResponse::OVER_LIMIT);
+}
+
+// Protobuf would tell of each on standard error, which anybody could fill.
+TEST_F(ServiceTest, WritesNothingOfWhatIsNotUtf8ToStandardError) {
+  open(kEnvoy, kNative, {.headers = true, .request_metadata = true});
+  ::testing::internal::CaptureStderr();
+  for (const std::string_view domain : {"shop", "native", "\xff"}) {
+    for (const std::string_view key : {"user", "q", "\xfe"}) {
+      wire::Request request;
+      request.set_domain(std::string(domain));
+      auto& entry = *request.add_descriptors()->add_entries();
+      entry.set_key(std::string(key));
+      entry.set_value("\xff\xc3");
+      EXPECT_EQ(service_->call(request.SerializeAsString(), reply_).code, RlsStatus::kOk);
+      EXPECT_TRUE(RateLimitResponse().ParseFromString(reply_));
+    }
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(ServiceTest, GrantsAQuotaInQuotaMode) {
+  open(kEnvoy);
+  const RateLimitResponse response = ask("shop", {"q=1"});
+  const auto& quota = response.statuses(0).quota();
+  EXPECT_EQ(quota.requests(), 2U);
+  EXPECT_EQ(quota.valid_until().seconds(), 365 * 24 * 3600 + 3600);
+  EXPECT_EQ(quota.id(), "shop||q=1");
+  EXPECT_FALSE(ask("shop", {"user=1"}).statuses(0).has_quota());
+  ask("shop", {"q=1"});
+  EXPECT_FALSE(ask("shop", {"q=1"}).statuses(0).has_quota());
+}
+
+TEST_F(ServiceTest, MergesTheMetadataOfWhatMatched) {
+  open(kEnvoy);
+  EXPECT_FALSE(ask("shop", {"user=1"}).has_dynamic_metadata());
+  EXPECT_TRUE(ask("shop", {"ok=1"}).dynamic_metadata().fields().at("ok").bool_value());
+  const RateLimitResponse response = ask("shop", {"m1=1", "m2=1"});
+  const auto& fields = response.dynamic_metadata().fields();
+  EXPECT_EQ(fields.at("n").number_value(), 1.0);
+  EXPECT_EQ(fields.at("tier").string_value(), "gold") << "the first of two that differ stays";
+  const auto& both = fields.at("deep").struct_value().fields();
+  EXPECT_EQ(both.at("a").number_value(), 1.0);
+  EXPECT_TRUE(both.at("b").list_value().values(0).bool_value());
+}
+
+// So that traffic goes where a quota is left.
+TEST_F(ServiceTest, CarriesNoMetadataOfWhatIsOverItsLimit) {
+  open(kEnvoy);
+  EXPECT_TRUE(ask("shop", {"once=1", "m1=1"}).dynamic_metadata().fields().contains("once"));
+  const RateLimitResponse response = ask("shop", {"once=1", "m1=1"});
+  EXPECT_EQ(response.statuses(0).code(), RateLimitResponse::OVER_LIMIT);
+  EXPECT_FALSE(response.dynamic_metadata().fields().contains("once"));
+  EXPECT_TRUE(response.dynamic_metadata().fields().contains("tier"));
+}
+
+TEST_F(ServiceTest, TellsTheTightestLimitInHeadersWhereItIsToldTo) {
+  open(kEnvoy);
+  EXPECT_EQ(ask("shop", {"user=1"}).response_headers_to_add_size(), 0);
+  open(kEnvoy, kNative, {.headers = true, .limit_header = "X-Limit"});
+  const RateLimitResponse response = ask("shop", {"path=/api/x", "user=1", "ok=1"});
+  ASSERT_EQ(response.response_headers_to_add_size(), 3);
+  EXPECT_EQ(response.response_headers_to_add(0).key(), "X-Limit");
+  EXPECT_EQ(response.response_headers_to_add(0).value(), "2");
+  EXPECT_EQ(response.response_headers_to_add(1).key(), "RateLimit-Remaining");
+  EXPECT_EQ(response.response_headers_to_add(1).value(), "0");
+  EXPECT_EQ(response.response_headers_to_add(2).value(), "30");
+  EXPECT_EQ(ask("shop", {"ok=1"}).response_headers_to_add_size(), 0);
+}
+
+TEST_F(ServiceTest, TellsTheRequestInMetadataWhereItIsToldTo) {
+  open(kEnvoy, kNative, {.request_metadata = true});
+  for (int i = 0; i < 3; ++i) ask("shop", {"q=1"});
+  const RateLimitResponse response = ask("shop", {"user=1", "q=1", "q=2", "m1=1"});
+  const auto& fields = response.dynamic_metadata().fields();
+  EXPECT_EQ(fields.at("domain").string_value(), "shop");
+  EXPECT_FALSE(fields.contains("hitsAddend"));
+  EXPECT_EQ(fields.at("descriptors").list_value().values_size(), 4);
+  const auto& first = fields.at("descriptors").list_value().values(0).struct_value().fields();
+  EXPECT_EQ(first.at("entries").list_value().values(0).string_value(), "user=1");
+  EXPECT_EQ(first.size(), 1U);
+  EXPECT_EQ(fields.at("quotaModeViolations").list_value().values(0).number_value(), 1.0);
+  EXPECT_EQ(fields.at("metadata").struct_value().fields().at("tier").string_value(), "gold");
+  EXPECT_FALSE(fields.contains("tier"));
+}
+
+TEST_F(ServiceTest, TellsWhatARequestBringsAlong) {
+  open(kEnvoy, kNative, {.request_metadata = true});
+  wire::Request request;
+  request.set_domain("shop");
+  request.set_hits_addend(3);
+  auto& descriptor = *request.add_descriptors();
+  auto& entry = *descriptor.add_entries();
+  entry.set_key("x");
+  entry.set_value("y");
+  descriptor.mutable_limit()->set_requests_per_unit(5);
+  descriptor.mutable_limit()->set_unit(3);
+  descriptor.mutable_hits_addend()->set_value(2);
+  ASSERT_EQ(service_->call(request.SerializeAsString(), reply_).code, RlsStatus::kOk);
+  RateLimitResponse response;
+  ASSERT_TRUE(response.ParseFromString(reply_));
+  const auto& fields = response.dynamic_metadata().fields();
+  EXPECT_EQ(fields.at("hitsAddend").number_value(), 3.0);
+  const auto& told = fields.at("descriptors").list_value().values(0).struct_value().fields();
+  EXPECT_EQ(told.at("limit").string_value(), "requests_per_unit:5 unit:HOUR");
+  EXPECT_EQ(told.at("hitsAddend").number_value(), 2.0);
+}
+
+// As Envoy's own service, for those who rely on it.
+TEST_F(ServiceTest, TakesOfEachByItselfWhereItConsumesOnReject) {
+  open(kEnvoy, kNative, {.consume_on_reject = true});
+  ask("shop", {"user=1", "user=1"});
+  const RateLimitResponse denied = ask("shop", {"path=/api/x", "user=1"});
+  EXPECT_EQ(denied.overall_code(), RateLimitResponse::OVER_LIMIT);
+  EXPECT_EQ(denied.statuses(0).limit_remaining(), 4U);
+  auto request = request_of("shop", {"path=/api/x"});
+  request.set_hits_addend(5);
+  EXPECT_EQ(ask(request).overall_code(), RateLimitResponse::OVER_LIMIT);
+  EXPECT_EQ(ask("shop", {"path=/api/x"}).overall_code(), RateLimitResponse::OVER_LIMIT);
+}
+
+// Native rules have one way to decide.
+TEST_F(ServiceTest, TakesAllOrNothingByNativeRulesAlsoWhereItConsumesOnReject) {
+  open(kEnvoy, kNative, {.consume_on_reject = true});
+  ask("native", {"user=a"});
+  ask("native", {"user=a,path=/x", "user=a"});
+  EXPECT_EQ(ask("native", {"user=a,path=/x"}).statuses(0).limit_remaining(), 2U);
+}
+
+TEST_F(ServiceTest, AnswersOkToAllInShadowMode) {
+  open(kEnvoy, kNative, {.shadow_mode = true});
+  RateLimitResponse response;
+  for (int i = 0; i < 3; ++i) response = ask("shop", {"user=1"});
+  EXPECT_EQ(response.overall_code(), RateLimitResponse::OK);
+  EXPECT_EQ(response.statuses(0).code(), RateLimitResponse::OVER_LIMIT);
+}
+
+TEST_F(ServiceTest, IsUnavailableWhereTheStoreCannotDecideAndNobodyElseDoes) {
+  open(kEnvoy);
+  store_.fails = true;
+  ask("shop", {"user=1"});
+  EXPECT_EQ(status_.code, RlsStatus::kUnavailable);
+  EXPECT_EQ(status_.message, "the store could not decide: store_timeout");
+  EXPECT_EQ(ask("shop", {"ok=1"}).overall_code(), RateLimitResponse::OK);
+}
+
+TEST_F(ServiceTest, DecidesADomainThatNoFileOfEnvoyHasByNativeRules) {
+  open(kEnvoy, kNative);
+  const RateLimitResponse response = ask("native", {"user=a,path=/x", "user=a", "other=1"});
+  EXPECT_EQ(response.overall_code(), RateLimitResponse::OK);
+  ASSERT_EQ(response.statuses_size(), 3);
+  EXPECT_EQ(response.statuses(0).current_limit().name(), "user");
+  EXPECT_EQ(response.statuses(0).current_limit().requests_per_unit(), 3U);
+  EXPECT_EQ(response.statuses(0).current_limit().unit(), RateLimitResponse::RateLimit::MINUTE);
+  EXPECT_EQ(response.statuses(0).limit_remaining(), 2U);
+  EXPECT_EQ(response.statuses(0).duration_until_reset().seconds(), 30);
+  EXPECT_EQ(response.statuses(1).limit_remaining(), 0U);
+  EXPECT_FALSE(response.statuses(2).has_current_limit());
+}
+
+TEST_F(ServiceTest, TakesAllOrNothingByNativeRulesToo) {
+  open(kEnvoy, kNative);
+  ask("native", {"user=a"});
+  const RateLimitResponse denied = ask("native", {"user=a,path=/x", "user=a"});
+  EXPECT_EQ(denied.overall_code(), RateLimitResponse::OVER_LIMIT);
+  EXPECT_EQ(denied.statuses(0).code(), RateLimitResponse::OK);
+  EXPECT_EQ(denied.statuses(1).code(), RateLimitResponse::OVER_LIMIT);
+  EXPECT_EQ(ask("native", {"user=a,path=/x"}).statuses(0).limit_remaining(), 2U);
+}
+
+TEST_F(ServiceTest, LooksAndGivesBackByNativeRules) {
+  open(kEnvoy, kNative);
+  ask("native", {"user=a"});
+  auto request = request_of("native", {"user=a"});
+  request.mutable_descriptors(0)->mutable_hits_addend()->set_value(0);
+  EXPECT_EQ(ask(request).statuses(0).limit_remaining(), 0U);
+  request.mutable_descriptors(0)->mutable_hits_addend()->set_value(1);
+  request.mutable_descriptors(0)->set_is_negative_hits(true);
+  EXPECT_EQ(ask(request).statuses(0).limit_remaining(), 1U);
+  EXPECT_EQ(ask(request).overall_code(), RateLimitResponse::OK);
+}
+
+TEST_F(ServiceTest, AsksNoRulesOfOtherDomains) {
+  open(kEnvoy, kNative);
+  for (int i = 0; i < 3; ++i) {
+    const RateLimitResponse response = ask("default", {"user=a"});
+    EXPECT_EQ(response.overall_code(), RateLimitResponse::OK);
+    EXPECT_FALSE(response.statuses(0).has_current_limit());
+  }
+}
+
+TEST_F(ServiceTest, FollowsTheFiles) {
+  open(kEnvoy);
+  EXPECT_TRUE(ask("shop", {"user=1"}).statuses(0).has_current_limit());
+  folder_.write("envoy.yaml", "domain: shop\n");
+  ASSERT_TRUE(*envoy_->reload());
+  EXPECT_FALSE(ask("shop", {"user=1"}).statuses(0).has_current_limit());
+}
+
+TEST_F(ServiceTest, KeepsWhatWasTakenWhenNumbersChange) {
+  open(kEnvoy);
+  ask("shop", {"user=1"});
+  folder_.write("envoy.yaml",
+                "domain: shop\ndescriptors: [ { key: user, rate_limit: { unit: "
+                "minute, requests_per_unit: 10 } } ]\n");
+  ASSERT_TRUE(*envoy_->reload());
+  EXPECT_EQ(ask("shop", {"user=1"}).statuses(0).limit_remaining(), 8U);
+}
+
+}  // namespace
+}  // namespace sluice::server

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "envoy/service/ratelimit/v3/rls.pb.h"
+#include "metrics/metrics.h"
+#include "server/api/envoy/rls_service.h"
+#include "server/rules/test_folder.h"
+#include "sluice/memory_store.h"
+#include "sluice/testing/manual_clock.h"
+#include "sluice/wire_request.pb.h"
+
+namespace sluice::server {
+
+namespace rls = ::envoy::service::ratelimit::v3;
+
+// The service on the memory store, 30 s behind a full minute, with a file of Envoy's and a native
+// one.
+class ServiceTest : public ::testing::Test {
+ protected:
+  // A store that fails where it is told to.
+  class MayFail final : public Store {
+   public:
+    explicit MayFail(Store& store) : store_(store) {}
+    Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+                   std::span<Decision> each) noexcept override {
+      if (!fails) return store_.apply(verb, charges, now, each);
+      std::fill(each.begin(), each.end(), failure());
+      return failure();
+    }
+    bool fails = false;
+
+   private:
+    static Decision failure() { return Decision::refused(Reason::kStoreTimeout); }
+    Store& store_;
+  };
+
+  void open(std::string_view envoy, std::string_view native = "version: 1\nrules: []\n",
+            EnvoyOptions options = {}) {
+    auto keeper = EnvoyKeeper::open({folder_.write("envoy.yaml", envoy)}, std::move(options));
+    ASSERT_TRUE(keeper) << keeper.error().front().to_string();
+    envoy_ = std::move(*keeper);
+    auto rules = RulesKeeper::open({folder_.write("rules.yaml", native)}, clock_);
+    ASSERT_TRUE(rules) << rules.error().front().to_string();
+    rules_ = std::move(*rules);
+    service_ = std::make_unique<RlsService>(
+        RlsService::Parts{{limiter_, *rules_, recorder_, denials_}, *envoy_, clock_});
+  }
+
+  // "KEY=VALUE,KEY=VALUE" for each descriptor.
+  static rls::RateLimitRequest request_of(std::string_view domain,
+                                          const std::vector<std::string_view>& descriptors) {
+    rls::RateLimitRequest request;
+    request.set_domain(std::string(domain));
+    for (std::string_view text : descriptors) {
+      auto& descriptor = *request.add_descriptors();
+      while (!text.empty()) {
+        const std::string_view pair = text.substr(0, text.find(','));
+        text.remove_prefix(std::min(text.size(), pair.size() + 1));
+        auto& entry = *descriptor.add_entries();
+        entry.set_key(std::string(pair.substr(0, pair.find('='))));
+        entry.set_value(std::string(pair.substr(pair.find('=') + 1)));
+      }
+    }
+    return request;
+  }
+
+  rls::RateLimitResponse ask(const rls::RateLimitRequest& request) {
+    status_ = service_->call(request.SerializeAsString(), reply_);
+    rls::RateLimitResponse response;
+    EXPECT_TRUE(response.ParseFromString(reply_));
+    return response;
+  }
+  rls::RateLimitResponse ask(std::string_view domain,
+                             const std::vector<std::string_view>& descriptors) {
+    return ask(request_of(domain, descriptors));
+  }
+
+  TestFolder folder_;
+  testing::ManualClock clock_{Instant{std::chrono::hours{365 * 24} + std::chrono::seconds{30}}};
+  MemoryStore memory_{{}, clock_};
+  MayFail store_{memory_};
+  Limiter limiter_{store_};
+  metrics::Registry registry_;
+  metrics::Recorder& recorder_ = registry_.make_recorder();
+  Log log_{{.level = LogLevel::kOff}};
+  DenialLog denials_{log_};
+  std::unique_ptr<EnvoyKeeper> envoy_;
+  std::unique_ptr<RulesKeeper> rules_;
+  std::unique_ptr<RlsService> service_;
+  RlsStatus status_;
+  std::string reply_;
+};
+
+}  // namespace sluice::server

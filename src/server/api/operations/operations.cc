@@ -1,0 +1,43 @@
+#include "server/api/operations/operations.h"
+
+#include <string>
+
+#include "server/protocol/http/problem.h"
+
+namespace sluice::server {
+namespace {
+
+void answer_word(http::Response& response, int status, std::string_view word) {
+  response.text.assign(word);
+  response.add("Cache-Control", "no-store");
+  response.answer_text(status, "text/plain; charset=utf-8");
+}
+
+}  // namespace
+
+void answer_problem(http::Response& response, int status, std::string_view detail) {
+  append_problem(response.text, {.status = status, .detail = detail});
+  response.answer_text(status, kProblemType);
+}
+
+void Operations::handle(std::string_view path, const http::Request& request,
+                        http::Response& response) const {
+  const bool known = path == "/healthz" || path == "/readyz" || path == "/metrics";
+  if (!known) {
+    return answer_problem(response, 404,
+                          "there is nothing at this path; docs/http.md lists what is");
+  }
+  if (request.method != "GET" && request.method != "HEAD") {
+    response.add("Allow", "GET, HEAD");
+    return answer_problem(response, 405, "expected GET or HEAD");
+  }
+  if (path == "/healthz") return answer_word(response, 200, "ok\n");
+  if (path == "/readyz") {
+    const bool ready = ready_->load(std::memory_order_relaxed);
+    return answer_word(response, ready ? 200 : 503, ready ? "ready\n" : "draining\n");
+  }
+  response.text = registry_->text();
+  response.answer_text(200, "text/plain; version=0.0.4; charset=utf-8");
+}
+
+}  // namespace sluice::server

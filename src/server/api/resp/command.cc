@@ -1,0 +1,69 @@
+#include "server/api/resp/command.h"
+
+#include <array>
+
+namespace sluice::server::resp {
+namespace {
+
+constexpr auto kLower = [] {
+  std::array<unsigned char, 256> lower{};
+  for (std::size_t c = 0; c < lower.size(); ++c) {
+    lower[c] = static_cast<unsigned char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
+  }
+  return lower;
+}();
+
+constexpr unsigned char lower(char c) noexcept { return kLower[static_cast<unsigned char>(c)]; }
+
+const Command* find_in(std::span<const Command> commands, std::string_view name) noexcept {
+  for (const Command& command : commands) {
+    if (same_word(command.name, name)) return &command;
+  }
+  return nullptr;
+}
+
+// As Redis does: a container without any argument is itself.
+Found find(std::string_view name, bool has_part, std::string_view part) noexcept {
+  Found found{.command = find_in(all_commands(), name)};
+  if (found.command == nullptr || found.command->parts.empty() || !has_part) return found;
+  found.part = find_in(found.command->parts, part);
+  found.no_such_part = found.part == nullptr;
+  return found;
+}
+
+}  // namespace
+
+bool same_word(std::string_view a, std::string_view b) noexcept {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (lower(a[i]) != lower(b[i])) return false;
+  }
+  return true;
+}
+
+Found find_command(std::span<const std::string_view> arguments) noexcept {
+  const bool has_part = arguments.size() > 1;
+  return find(arguments[0], has_part, has_part ? arguments[1] : std::string_view());
+}
+
+Found find_command(std::string_view name) noexcept {
+  const std::size_t bar = name.find('|');
+  const bool has_part = bar != name.npos;
+  Found found =
+      find(name.substr(0, bar), has_part, has_part ? name.substr(bar + 1) : std::string_view());
+  if (has_part && found.part == nullptr) found.command = nullptr;
+  return found;
+}
+
+std::string full_name(const Found& found) {
+  std::string name(found.command->name);
+  if (found.part != nullptr) name.append("|").append(found.part->name);
+  return name;
+}
+
+std::int64_t arity(const Command& command) noexcept {
+  const auto least = static_cast<std::int64_t>(command.least);
+  return command.least == command.most ? least : -least;
+}
+
+}  // namespace sluice::server::resp

@@ -1,0 +1,87 @@
+#include "server/api/resp/command_handler.h"
+
+#include <algorithm>
+#include <string>
+
+namespace sluice::server::resp {
+namespace {
+
+// What Redis tells of words that it does not know.
+constexpr std::size_t kMostTold = 128;
+
+// As printf has it: up to a NUL byte.
+std::string_view told(std::string_view word, std::size_t most = kMostTold) {
+  return word.substr(0, std::min(word.find('\0'), most));
+}
+
+void refuse_unknown(std::span<const std::string_view> request, Reply& reply) {
+  std::string words;
+  for (const std::string_view word : request.subspan(1)) {
+    if (words.size() >= kMostTold) break;
+    const std::string_view shown = told(word, kMostTold - words.size());
+    words.append("'").append(shown).append("' ");
+  }
+  reply.error("ERR unknown command '" + std::string(told(request[0])) +
+              "', with args beginning with: " + words);
+}
+
+void put_help(const Command& command, Reply& reply) {
+  std::string name(command.name);
+  for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c & ~0x20) : c;
+  reply.array(3 + 2 * command.parts.size());
+  reply.simple(name + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+  for (const Command& part : command.parts) {
+    std::string line(part.name);
+    for (char& c : line) c = c >= 'a' && c <= 'z' ? static_cast<char>(c & ~0x20) : c;
+    if (!part.synopsis.empty()) line.append(" ").append(part.synopsis);
+    reply.simple(line);
+    reply.simple("    " + std::string(part.summary));
+  }
+  reply.simple("HELP");
+  reply.simple("    Prints this help.");
+}
+
+void refuse_part(const Command& command, std::span<const std::string_view> request, Reply& reply) {
+  std::string name(command.name);
+  for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c & ~0x20) : c;
+  reply.error("ERR unknown subcommand '" + std::string(told(request[1])) + "'. Try " + name +
+              " HELP.");
+}
+
+// Whether the request may be handed over; else the reply is why not.
+bool may_pass(const Found& found, std::span<const std::string_view> request, const Client& client,
+              Reply& reply) {
+  const Command& command = found.part != nullptr ? *found.part : *found.command;
+  const std::size_t count = request.size();
+  const bool fits = count >= command.least && (command.most == 0 || count <= command.most);
+  if (!fits || command.handle == nullptr) {
+    reply.error("ERR wrong number of arguments for '" + full_name(found) + "' command");
+    return false;
+  }
+  if (client.role >= command.role) return true;
+  if (client.role == Role::kNobody) {
+    reply.error("NOAUTH Authentication required.");
+  } else {
+    reply.error("NOPERM this user has no permissions to run the '" + full_name(found) +
+                "' command");
+  }
+  return false;
+}
+
+}  // namespace
+
+void Desk::answer(Client& client) {
+  Reply reply(output, client.protocol);
+  const Found found = find_command(request);
+  if (found.command == nullptr) return refuse_unknown(request, reply);
+  if (found.no_such_part) {
+    const bool help = request.size() == 2 && same_word(request[1], "help");
+    if (help && client.role != Role::kNobody) return put_help(*found.command, reply);
+    return refuse_part(*found.command, request, reply);
+  }
+  if (!may_pass(found, request, client, reply)) return;
+  const Command& command = found.part != nullptr ? *found.part : *found.command;
+  command.handle(*this, {request, client, reply});
+}
+
+}  // namespace sluice::server::resp

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/api/resp/client.h"
+#include "server/api/resp/command.h"
+#include "server/api/resp/limit_cache.h"
+#include "server/api/resp/users.h"
+#include "server/decide/named_attributes.h"
+#include "server/decide/session.h"
+#include "server/text/text_buffer.h"
+
+namespace sluice::server::resp {
+
+// What INFO and HELLO tell of the server.
+struct About {
+  std::string_view version;
+  std::chrono::steady_clock::time_point started;
+  // Of this door, in all loops.
+  const std::atomic<std::size_t>& connections;
+};
+
+// The Redis whose protocol and errors the door follows, as HELLO and INFO tell it: some clients
+// choose by it what they send.
+inline constexpr std::string_view kRedisVersion = "7.0.15";
+
+// Answers requests: finds the command, sees whether the client may, and hands over to it.
+//
+// One for an event loop, or where the store may wait, one for each client that is being answered in
+// it. Ownership: borrows all parts. Cost: nothing is allocated once its buffers have grown, unless
+// a request is refused.
+class Desk {
+ public:
+  struct Parts {
+    Session::Parts session;
+    const Users& users;
+    const About& about;
+  };
+  explicit Desk(const Parts& parts)
+      : limiter(parts.session.limiter),
+        session(parts.session),
+        users(parts.users),
+        about(parts.about) {}
+  Desk(const Desk&) = delete;
+  Desk& operator=(const Desk&) = delete;
+
+  // Appends the reply to `request`, which is not empty, to `output`.
+  void answer(Client& client);
+  // See Session.
+  void follow_rules() { session.follow_rules(); }
+
+  // Of whom it works for: the request, and replies that are not sent yet.
+  std::vector<std::string_view> request;
+  TextBuffer output;
+  std::optional<Outcome> outcome;  // of the last decision; whoever wants to know resets it
+
+  // Of the commands.
+  Limiter& limiter;
+  Session session;
+  const Users& users;
+  const About& about;
+  LimitCache limits;           // of CL.THROTTLE
+  NamedAttributes attributes;  // of RL.CHECK
+  std::string text;            // names of attributes that are spelled anew
+};
+
+// The commands, by their groups.
+namespace commands {
+
+void throttle(Desk& desk, const Call& call);
+
+void check(Desk& desk, const Call& call);
+void limit(Desk& desk, const Call& call);
+void peek_check(Desk& desk, const Call& call);
+void peek_limit(Desk& desk, const Call& call);
+void refund_check(Desk& desk, const Call& call);
+void refund_limit(Desk& desk, const Call& call);
+void reset_check(Desk& desk, const Call& call);
+void reset_limit(Desk& desk, const Call& call);
+
+void hello(Desk& desk, const Call& call);
+void auth(Desk& desk, const Call& call);
+void ping(Desk& desk, const Call& call);
+void echo(Desk& desk, const Call& call);
+void select(Desk& desk, const Call& call);
+void reset(Desk& desk, const Call& call);
+void quit(Desk& desk, const Call& call);
+
+void client_getname(Desk& desk, const Call& call);
+void client_id(Desk& desk, const Call& call);
+void client_info(Desk& desk, const Call& call);
+void client_setinfo(Desk& desk, const Call& call);
+void client_setname(Desk& desk, const Call& call);
+void client_switch(Desk& desk, const Call& call);  // NO-EVICT and NO-TOUCH
+
+void command(Desk& desk, const Call& call);
+void command_count(Desk& desk, const Call& call);
+void command_docs(Desk& desk, const Call& call);
+void command_info(Desk& desk, const Call& call);
+void info(Desk& desk, const Call& call);
+
+}  // namespace commands
+
+}  // namespace sluice::server::resp

@@ -1,0 +1,111 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "server/api/resp/command.h"
+#include "server/api/resp/synopsis.h"
+#include "server/api/resp/test_handler.h"
+
+namespace sluice::server::resp {
+namespace {
+
+TEST(Commands, AreWhatTheManualSays) {
+  std::ifstream file(std::filesystem::path(SLUICE_SOURCE_DIR) / "docs/commands.md",
+                     std::ios::binary);
+  const std::string manual{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_TRUE(manual == commands_page())
+      << "docs/commands.md differs from what `sluice commands` prints";
+}
+
+TEST(Commands, AreSpelledInLowerCaseOnceAndHaveAHandlerOrParts) {
+  for (const Command& command : all_commands()) {
+    EXPECT_EQ(&command, find_command(command.name).command);
+    EXPECT_TRUE(command.handle != nullptr || !command.parts.empty()) << command.name;
+    EXPECT_FALSE(command.summary.empty());
+    EXPECT_TRUE(command.most == 0 || command.most >= command.least);
+    for (const Command& part : command.parts) {
+      const std::string name = std::string(command.name) + "|" + std::string(part.name);
+      EXPECT_EQ(&part, find_command(name).part) << name;
+      EXPECT_NE(part.handle, nullptr);
+    }
+  }
+}
+
+TEST(Commands, AreFoundInAnyCase) {
+  EXPECT_EQ(find_command("Cl.ThRoTtLe").command->name, "cl.throttle");
+  EXPECT_EQ(find_command("CLIENT|SetName").part->name, "setname");
+  EXPECT_EQ(find_command("get").command, nullptr);
+  EXPECT_EQ(find_command("client|kill").command, nullptr);
+}
+
+TEST(Commands, CountTheirArgumentsAsRedisDoes) {
+  EXPECT_EQ(arity(*find_command("echo").command), 2);
+  EXPECT_EQ(arity(*find_command("cl.throttle").command), -5);
+  EXPECT_EQ(arity(*find_command("client|setinfo").part), 4);
+}
+
+TEST(Synopsis, IsReadAsItIsWritten) {
+  const auto parts = read_synopsis("key [COST units] [attribute value]... [name]...");
+  ASSERT_EQ(parts.size(), 5u);
+  EXPECT_EQ(parts[0].name, "key");
+  EXPECT_FALSE(parts[0].optional);
+  EXPECT_EQ(parts[1].name, "units");
+  EXPECT_EQ(parts[1].token, "COST");
+  EXPECT_TRUE(parts[1].optional);
+  EXPECT_EQ(parts[2].name, "attribute");
+  EXPECT_EQ(parts[3].name, "value");
+  EXPECT_TRUE(parts[3].multiple);
+  EXPECT_TRUE(parts[4].optional && parts[4].multiple);
+}
+
+// Each element of a reply is where it says: as many as its head tells.
+std::size_t skip(std::string_view reply, std::size_t at) {
+  const std::size_t end = reply.find("\r\n", at);
+  if (end == reply.npos) throw std::runtime_error("no line");
+  const long count =
+      std::strtol(std::string(reply.substr(at + 1, end - at - 1)).c_str(), nullptr, 10);
+  std::size_t next = end + 2;
+  switch (reply[at]) {
+    case '$':
+    case '=': return count < 0 ? next : next + static_cast<std::size_t>(count) + 2;
+    case '%':
+    case '*':
+    case '~':
+      for (long i = 0; i < count * (reply[at] == '%' ? 2 : 1); ++i) next = skip(reply, next);
+      return next;
+    default: return next;
+  }
+}
+
+TEST(CommandCommand, RepliesAreWholeInBothProtocols) {
+  for (const int protocol : {2, 3}) {
+    TestDesk desk;
+    desk.client.protocol = static_cast<std::uint8_t>(protocol);
+    for (const auto& words : std::vector<std::vector<std::string_view>>{
+             {"COMMAND"},
+             {"COMMAND", "DOCS"},
+             {"COMMAND", "DOCS", "ping", "nothing", "client|id"},
+             {"COMMAND", "INFO"},
+             {"COMMAND", "INFO", "ping", "nothing"},
+             {"INFO"},
+             {"HELLO"},
+             {"CLIENT", "INFO"},
+             {"CLIENT", "HELP"},
+             {"RL.CHECK", "*", "path", "/login", "ip", "a"},
+             {"RL.LIMIT", "k", "gcra", "5", "1s"}}) {
+      const std::string reply = desk.ask(words);
+      EXPECT_EQ(skip(reply, 0), reply.size()) << words[0] << reply;
+    }
+  }
+}
+
+TEST(CommandCommand, TellsHowMany) {
+  TestDesk desk;
+  EXPECT_EQ(desk.ask({"COMMAND", "COUNT"}), ":" + std::to_string(all_commands().size()) + "\r\n");
+}
+
+}  // namespace
+}  // namespace sluice::server::resp

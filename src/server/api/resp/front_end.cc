@@ -1,0 +1,29 @@
+#include "server/api/resp/front_end.h"
+
+#include <utility>
+
+namespace sluice::server::resp {
+
+Door::Door(const Parts& parts, net::ListeningSocket socket) {
+  Common& common = parts.common;
+  const auto make = [session = parts.session, &common] {
+    return std::make_unique<Desk>(Desk::Parts{session(), common.users, common.about});
+  };
+  if (parts.waits) {
+    crew_ = std::make_unique<Crew>(make, parts.fibers);
+  } else {
+    desk_ = make();
+  }
+  listener_.emplace(
+      Listener::Parts{parts.loop, parts.bounds, crew_ ? Behind(*crew_) : Behind(*desk_),
+                      common.users, parts.recorder, parts.log, common.connections, common.last_id,
+                      common.unix_path, common.idle_timeout},
+      std::move(socket));
+}
+
+void Door::follow_rules() {
+  if (crew_) return crew_->renew();
+  desk_->follow_rules();
+}
+
+}  // namespace sluice::server::resp

@@ -1,0 +1,140 @@
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/limit_options.h"
+#include "core/period.h"
+#include "server/api/resp/arguments.h"
+#include "server/api/resp/command_handler.h"
+#include "server/api/resp/decision_reply.h"
+#include "server/api/resp/store_problem.h"
+
+// RL.LIMIT and its like: decisions by what the request says alone.
+namespace sluice::server::resp::commands {
+namespace {
+
+constexpr auto kMost = static_cast<std::int64_t>(kMaxUnits);
+
+struct Asked {
+  LimitSpec spec;
+  std::uint64_t cost = 1;
+};
+
+std::string upper(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+  return out;
+}
+
+std::optional<std::uint64_t> read_units(std::string_view name, std::string_view value,
+                                        std::uint64_t least, Reply& reply) {
+  const auto number = read_number(value, {name, static_cast<std::int64_t>(least), kMost}, reply);
+  return number ? std::optional(static_cast<std::uint64_t>(*number)) : std::nullopt;
+}
+
+// Returns the index of a word, which is the value of its enumerator.
+std::optional<std::uint64_t> read_word(const core::OptionInfo& option, std::string_view value,
+                                       Reply& reply) {
+  for (std::size_t i = 0; i < option.words.size(); ++i) {
+    if (same_word(value, option.words[i])) return i;
+  }
+  reply.error("ERR " + upper(option.name) + ": there is no " + shown(value) + "; expected " +
+              core::list_of(option.words, "or"));
+  return std::nullopt;
+}
+
+void refuse_option(std::string_view name, Reply& reply) {
+  std::string names;
+  for (const core::OptionInfo& option : core::kLimitOptions) {
+    names.append(names.empty() ? "" : ", ").append(upper(option.name));
+  }
+  reply.error("ERR there is no option " + shown(name) + "; expected " + names + " or COST");
+}
+
+bool read_option(std::string_view name, std::string_view value, Asked& asked, Reply& reply) {
+  if (same_word(name, "cost")) {
+    const auto cost = read_units("COST", value, 0, reply);
+    if (cost) asked.cost = *cost;
+    return cost.has_value();
+  }
+  for (const core::OptionInfo& option : core::kLimitOptions) {
+    if (!same_word(name, option.name)) continue;
+    const auto read = option.words.empty()
+                          ? read_units(upper(option.name), value, option.least, reply)
+                          : read_word(option, value, reply);
+    if (read) core::set_value(asked.spec, option.option, *read);
+    return read.has_value();
+  }
+  refuse_option(name, reply);
+  return false;
+}
+
+bool read_options(std::span<const std::string_view> words, Asked& asked, Reply& reply) {
+  for (std::size_t i = 0; i < words.size(); i += 2) {
+    if (i + 1 == words.size()) {
+      reply.error("ERR the option " + shown(words[i]) + " lacks its value");
+      return false;
+    }
+    for (std::size_t before = 0; before < i; before += 2) {
+      if (!same_word(words[before], words[i])) continue;
+      reply.error("ERR the option " + shown(words[i]) + " is given twice");
+      return false;
+    }
+    if (!read_option(words[i], words[i + 1], asked, reply)) return false;
+  }
+  return true;
+}
+
+// Of: algorithm limit period [option value]...
+std::optional<Limit> read_limit(std::span<const std::string_view> words, std::uint64_t& cost,
+                                Reply& reply) {
+  Asked asked;
+  const auto algorithm = algorithm_from(words[0]);
+  if (!algorithm) {
+    reply.error("ERR algorithm: there is no " + shown(words[0]) + "; expected " +
+                core::list_of(core::kAlgorithmNames, "or"));
+    return std::nullopt;
+  }
+  asked.spec.algorithm = *algorithm;
+  const auto units = read_number(words[1], {"limit", 0, kMost}, reply);
+  if (!units) return std::nullopt;
+  asked.spec.limit = static_cast<std::uint64_t>(*units);
+  const auto period = core::parse_period(words[2]);
+  if (!period) {
+    reply.error("ERR period: " + period.error());
+    return std::nullopt;
+  }
+  asked.spec.per = *period;
+  if (!read_options(words.subspan(3), asked, reply)) return std::nullopt;
+  const auto limit = Limit::make(asked.spec);
+  if (!limit) {
+    const std::string& why = limit.error();
+    reply.error(why.starts_with("per ") ? "ERR period" + why.substr(3) : "ERR " + why);
+    return std::nullopt;
+  }
+  cost = asked.cost;
+  return *limit;
+}
+
+// `at`: where the key stands among the arguments.
+void decide(Desk& desk, const Call& call, Verb verb, std::size_t at) {
+  std::uint64_t cost = 1;
+  const auto limit = read_limit(call.arguments.subspan(at + 1), cost, call.reply);
+  if (!limit) return;
+  const Decision decision =
+      desk.limiter.store().apply_one(verb, {call.arguments[at], *limit, cost}, {});
+  desk.outcome = decision.outcome;
+  if (verb == Verb::kTake) desk.session.tell(call.arguments[at], decision);
+  if (is_store_problem(decision)) return answer_store_problem(call.reply, decision);
+  call.reply.map(kDecisionPairs);
+  put_decision(call.reply, decision);
+}
+
+}  // namespace
+
+void limit(Desk& desk, const Call& call) { decide(desk, call, Verb::kTake, 1); }
+void peek_limit(Desk& desk, const Call& call) { decide(desk, call, Verb::kPeek, 2); }
+void refund_limit(Desk& desk, const Call& call) { decide(desk, call, Verb::kRefund, 2); }
+void reset_limit(Desk& desk, const Call& call) { decide(desk, call, Verb::kReset, 2); }
+
+}  // namespace sluice::server::resp::commands

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/api/resp/command_handler.h"
+#include "server/rules/test_folder.h"
+#include "sluice/memory_store.h"
+#include "sluice/testing/manual_clock.h"
+
+namespace sluice::server::resp {
+
+inline constexpr std::string_view kTestRules = R"(version: 1
+rules:
+  - name: login
+    match: { path: /login }
+    limits: [ { name: ip, key: "{ip}", algorithm: fixed_window, limit: 2, per: 60s } ]
+  - name: trial
+    match: { path: /trial }
+    mode: shadow
+    limits: [ { name: all, algorithm: fixed_window, limit: 1, per: 60s } ]
+  - name: header
+    match: { path: /header }
+    limits: [ { name: user, key: "{header.x-user}", algorithm: gcra, limit: 5, per: 60s } ]
+)";
+
+// A desk with a store of its own, whose clock the test moves.
+class TestDesk {
+ public:
+  explicit TestDesk(std::vector<User> known = {}) : users(std::move(known)) {
+    client.role = users.at_first();
+    client.id = 7;
+    client.peer = "127.0.0.1:1";
+  }
+
+  // The reply to these words, as it is sent.
+  std::string ask(std::vector<std::string_view> words) {
+    desk.request = std::move(words);
+    desk.output.clear();
+    desk.answer(client);
+    return std::string(desk.output.view());
+  }
+
+  testing::ManualClock clock;
+  MemoryStore store{{}, clock};
+  Limiter limiter{store};
+  TestFolder folder;
+  std::unique_ptr<RulesKeeper> keeper =
+      RulesKeeper::open({folder.write("rules.yaml", kTestRules)}).value();
+  metrics::Registry registry;
+  Log log{{.level = LogLevel::kOff}};
+  DenialLog denials{log};
+  std::atomic<std::size_t> connections{3};
+  Users users;
+  About about{"0.1.0", std::chrono::steady_clock::now(), connections};
+  Desk desk{{{limiter, *keeper, registry.make_recorder(), denials}, users, about}};
+  Client client;
+};
+
+}  // namespace sluice::server::resp

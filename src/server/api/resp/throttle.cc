@@ -1,0 +1,97 @@
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "server/api/resp/arguments.h"
+#include "server/api/resp/command_handler.h"
+#include "server/api/resp/store_problem.h"
+
+// CL.THROTTLE, as redis-cell has it.
+namespace sluice::server::resp::commands {
+namespace {
+
+constexpr std::int64_t kMostCount = static_cast<std::int64_t>(kMaxUnits);
+constexpr std::int64_t kMostSeconds =
+    std::chrono::duration_cast<std::chrono::seconds>(kMaxPeriod).count();
+constexpr std::int64_t kAnyNumber = std::numeric_limits<std::int64_t>::max();
+
+constexpr NumberArgument kBurst{"max_burst", 0, kMostCount - 1};
+constexpr NumberArgument kCount{"count", 1, kMostCount};
+constexpr NumberArgument kPeriod{"period_seconds", 1, kMostSeconds};
+constexpr NumberArgument kQuantity{"quantity", -kAnyNumber, kAnyNumber};
+
+// Rounded up, so that who is limited never reads 0.
+std::int64_t seconds(Duration duration) noexcept {
+  return std::chrono::ceil<std::chrono::seconds>(duration).count();
+}
+
+// The limit of these numbers; null where the reply has become an error.
+const Limit* limit_of(Desk& desk, const Call& call) {
+  const auto burst = read_number(call.arguments[2], kBurst, call.reply);
+  if (!burst) return nullptr;
+  const auto count = read_number(call.arguments[3], kCount, call.reply);
+  if (!count) return nullptr;
+  const auto period = read_number(call.arguments[4], kPeriod, call.reply);
+  if (!period) return nullptr;
+  const LimitCache::Numbers numbers{static_cast<std::uint64_t>(*burst),
+                                    static_cast<std::uint64_t>(*count),
+                                    static_cast<std::uint64_t>(*period)};
+  if (const Limit* known = desk.limits.find(numbers)) return known;
+  const auto limit = Limit::make({.algorithm = Algorithm::kGcra,
+                                  .limit = numbers.count,
+                                  .per = std::chrono::seconds(*period),
+                                  .burst = numbers.burst});
+  if (limit) return &desk.limits.keep(numbers, *limit);
+  call.reply.error("ERR count and period_seconds with this max_burst: " + limit.error());
+  return nullptr;
+}
+
+Decision decide(Desk& desk, std::string_view key, const Limit& limit, std::int64_t quantity) {
+  Store& store = desk.limiter.store();
+  if (quantity < 0) {
+    const auto units = std::min<std::uint64_t>(0 - static_cast<std::uint64_t>(quantity), kMaxUnits);
+    return store.apply_one(Verb::kRefund, {key, limit, units}, {});
+  }
+  const auto units = static_cast<std::uint64_t>(quantity);
+  if (units <= limit.capacity()) {
+    return store.apply_one(units == 0 ? Verb::kPeek : Verb::kTake, {key, limit, units}, {});
+  }
+  // What never fits is not asked for, but how things stand is.
+  Decision decision = store.apply_one(Verb::kPeek, {key, limit, 0}, {});
+  if (decision.allowed()) {
+    decision.outcome = Outcome::kDenied;
+    decision.reason = Reason::kNever;
+  }
+  return decision;
+}
+
+}  // namespace
+
+void throttle(Desk& desk, const Call& call) {
+  const Limit* const limit = limit_of(desk, call);
+  if (limit == nullptr) return;
+  std::int64_t quantity = 1;
+  if (call.arguments.size() > 5) {
+    const auto read = read_number(call.arguments[5], kQuantity, call.reply);
+    if (!read) return;
+    quantity = *read;
+  }
+  if (quantity < 0 && call.client.role < Role::kAdmin) {
+    return call.reply.error("NOPERM this user may not give back: quantity is negative");
+  }
+  const Decision decision = decide(desk, call.arguments[1], *limit, quantity);
+  desk.outcome = decision.outcome;
+  if (quantity > 0) desk.session.tell(call.arguments[1], decision);
+  if (is_store_problem(decision)) return answer_store_problem(call.reply, decision);
+  Reply& reply = call.reply;
+  reply.array(5);
+  reply.integer(decision.allowed() ? 0 : 1);
+  reply.integer(limit->capacity());
+  reply.integer(decision.remaining);
+  const bool waits = !decision.allowed() && decision.retry_after;
+  reply.integer(waits ? seconds(*decision.retry_after) : -1);
+  reply.integer(seconds(decision.reset_after));
+}
+
+}  // namespace sluice::server::resp::commands

@@ -1,0 +1,185 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "server/api/resp/test_handler.h"
+
+namespace sluice::server::resp {
+namespace {
+
+using Reply = std::array<int, 5>;
+
+std::string sent(const Reply& reply) {
+  std::string out = "*5\r\n";
+  for (const int number : reply) out += ":" + std::to_string(number) + "\r\n";
+  return out;
+}
+
+struct Known {
+  std::vector<std::string_view> words;
+  std::vector<Reply> replies;
+};
+
+TEST(Throttle, AnswersWhatTheContractKnows) {
+  const std::vector<Known> known{
+      {{"15", "30", "60"}, {{0, 16, 15, -1, 2}, {0, 16, 14, -1, 4}, {0, 16, 13, -1, 6}}},
+      {{"4", "1", "1"},
+       {{0, 5, 4, -1, 1},
+        {0, 5, 3, -1, 2},
+        {0, 5, 2, -1, 3},
+        {0, 5, 1, -1, 4},
+        {0, 5, 0, -1, 5},
+        {1, 5, 0, 1, 5},
+        {1, 5, 0, 1, 5}}},
+      {{"0", "1", "2"}, {{0, 1, 0, -1, 2}, {1, 1, 0, 2, 2}}},
+      {{"4", "1", "1", "6"}, {{1, 5, 5, -1, 0}}},
+  };
+  for (const Known& one : known) {
+    TestDesk desk;
+    std::vector<std::string_view> words{"CL.THROTTLE", "user123"};
+    words.insert(words.end(), one.words.begin(), one.words.end());
+    for (const Reply& reply : one.replies) EXPECT_EQ(desk.ask(words), sent(reply));
+  }
+}
+
+TEST(Throttle, ANegativeQuantityGivesBackNeverBeyondUntouched) {
+  TestDesk desk;
+  const auto ask = [&](std::string_view quantity) {
+    return desk.ask({"cl.throttle", "k", "4", "1", "1", quantity});
+  };
+  EXPECT_EQ(ask("3"), sent({0, 5, 2, -1, 3}));
+  EXPECT_EQ(ask("-1"), sent({0, 5, 3, -1, 2}));
+  EXPECT_EQ(ask("-1"), sent({0, 5, 4, -1, 1}));
+  EXPECT_EQ(ask("-1"), sent({0, 5, 5, -1, 0}));
+  EXPECT_EQ(ask("5"), sent({0, 5, 0, -1, 5}));
+  EXPECT_EQ(ask("-9223372036854775807"), sent({0, 5, 5, -1, 0}));
+}
+
+struct Step {
+  double now;
+  std::string_view quantity;
+  Reply reply;
+};
+
+// The contract's table has exact seconds; on the wire they are rounded up.
+TEST(Throttle, FollowsTheContractsTableThroughTime) {
+  const std::vector<Step> steps{
+      {0, "6", {1, 5, 5, -1, 0}},   {0, "1", {0, 5, 4, -1, 1}},   {0, "1", {0, 5, 3, -1, 2}},
+      {0, "1", {0, 5, 2, -1, 3}},   {0, "1", {0, 5, 1, -1, 4}},   {0, "1", {0, 5, 0, -1, 5}},
+      {0, "1", {1, 5, 0, 1, 5}},    {3.0, "1", {0, 5, 2, -1, 3}}, {3.1, "1", {0, 5, 1, -1, 4}},
+      {4.0, "1", {0, 5, 1, -1, 4}}, {8.0, "1", {0, 5, 4, -1, 1}}, {9.5, "1", {0, 5, 4, -1, 1}},
+      {9.5, "0", {0, 5, 4, -1, 1}}, {9.5, "2", {0, 5, 2, -1, 3}}, {9.5, "5", {1, 5, 2, 3, 3}},
+  };
+  TestDesk desk;
+  const Instant start = desk.clock.now();
+  for (const Step& step : steps) {
+    desk.clock.set(start + Duration{static_cast<std::int64_t>(step.now * 1e6 + 0.5)});
+    EXPECT_EQ(desk.ask({"CL.THROTTLE", "k", "4", "1", "1", step.quantity}), sent(step.reply))
+        << "at " << step.now;
+  }
+}
+
+TEST(Throttle, SecondsAreRoundedUpSoThatWhoIsLimitedNeverReadsZero) {
+  TestDesk desk;
+  EXPECT_EQ(desk.ask({"CL.THROTTLE", "k", "0", "2000000", "1"}), sent({0, 1, 0, -1, 1}));
+  EXPECT_EQ(desk.ask({"CL.THROTTLE", "k", "0", "2000000", "1"}), sent({1, 1, 0, 1, 1}));
+}
+
+TEST(Throttle, AQuantityOfZeroIsNeverLimitedAndChangesNothing) {
+  TestDesk desk;
+  desk.ask({"CL.THROTTLE", "k", "0", "1", "60"});
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(desk.ask({"CL.THROTTLE", "k", "0", "1", "60", "0"}), sent({0, 1, 0, -1, 60}));
+  }
+}
+
+TEST(Throttle, WhatNeverFitsIsNotStored) {
+  TestDesk desk;
+  for (const std::string_view most : {"6", "4294967296", "9223372036854775807"}) {
+    EXPECT_EQ(desk.ask({"CL.THROTTLE", "k", "4", "1", "1", most}), sent({1, 5, 5, -1, 0}));
+  }
+  EXPECT_EQ(desk.store.stats().keys, 0u);
+}
+
+TEST(Throttle, TheLargestNumbersNeitherWrapNorAbort) {
+  TestDesk desk;
+  const std::string reply =
+      desk.ask({"CL.THROTTLE", "k", "4294967294", "4294967295", "31622400", "4294967295"});
+  EXPECT_EQ(reply, "*5\r\n:0\r\n:4294967295\r\n:0\r\n:-1\r\n:31622400\r\n");
+}
+
+TEST(Throttle, ErrorsNameTheArgumentAndLeaveTheCounterAlone) {
+  TestDesk desk;
+  desk.ask({"CL.THROTTLE", "k", "4", "1", "1"});
+  const std::vector<std::pair<std::vector<std::string_view>, std::string>> wrong{
+      {{"x", "1", "1"}, "-ERR max_burst is not an integer: 'x'"},
+      {{"-1", "1", "1"}, "-ERR max_burst is out of range: '-1'"},
+      {{"01", "1", "1"}, "-ERR max_burst is not an integer: '01'"},
+      {{"-", "1", "1"}, "-ERR max_burst is not an integer: '-'"},
+      {{"4294967295", "1", "1"}, "-ERR max_burst is out of range"},
+      {{"4", "0", "1"}, "-ERR count is out of range: '0'"},
+      {{"4", "-1", "1"}, "-ERR count is out of range: '-1'"},
+      {{"4", "1.5", "1"}, "-ERR count is not an integer: '1.5'"},
+      {{"4", "1", "0"}, "-ERR period_seconds is out of range: '0'"},
+      {{"4", "1", "31622401"}, "-ERR period_seconds is out of range"},
+      {{"4", "1", ""}, "-ERR period_seconds is not an integer: ''"},
+      {{"4", "1", "1", "1e3"}, "-ERR quantity is not an integer: '1e3'"},
+      {{"4", "1", "1", "9223372036854775808"}, "-ERR quantity is out of range"},
+      {{"4", "1", "1", "-9223372036854775808"}, "-ERR quantity is out of range"},
+      {{"4294967294", "1", "31622400"}, "-ERR count and period_seconds with this max_burst: "},
+      {{"4", "1"}, "-ERR wrong number of arguments for 'cl.throttle' command\r\n"},
+      {{"4", "1", "1", "1", "1"}, "-ERR wrong number of arguments for 'cl.throttle' command\r\n"},
+  };
+  for (const auto& [numbers, error] : wrong) {
+    std::vector<std::string_view> words{"CL.THROTTLE", "k"};
+    words.insert(words.end(), numbers.begin(), numbers.end());
+    EXPECT_EQ(desk.ask(words).substr(0, error.size()), error);
+  }
+  EXPECT_EQ(desk.ask({"CL.THROTTLE", "k", "4", "1", "1", "0"}), sent({0, 5, 4, -1, 1}));
+}
+
+TEST(Throttle, KeysAreAnyBytes) {
+  TestDesk desk;
+  using namespace std::string_view_literals;
+  EXPECT_EQ(desk.ask({"CL.THROTTLE", "a\0b"sv, "0", "1", "1"}), sent({0, 1, 0, -1, 1}));
+  EXPECT_EQ(desk.ask({"CL.THROTTLE", "a\0c"sv, "0", "1", "1"}), sent({0, 1, 0, -1, 1}));
+  EXPECT_EQ(desk.ask({"CL.THROTTLE", "", "0", "1", "1"}), sent({0, 1, 0, -1, 1}));
+  EXPECT_EQ(desk.ask({"CL.THROTTLE", "a\0b"sv, "0", "1", "1"}), sent({1, 1, 0, 1, 1}));
+}
+
+// A store whose answer is given.
+class Failing final : public Store {
+ public:
+  Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
+                 std::span<Decision> each) noexcept override {
+    std::fill(each.begin(), each.end(), answer);
+    return answer;
+  }
+  Decision answer{.outcome = Outcome::kDenied};
+};
+
+TEST(Throttle, AStoreThatCannotDecideIsAnErrorAndNoDenial) {
+  Failing store;
+  Limiter limiter(store);
+  TestDesk other;
+  Desk desk({{limiter, *other.keeper, other.registry.make_recorder(), other.denials},
+             other.users,
+             other.about});
+  const auto ask = [&](Reason reason, std::string_view quantity) {
+    store.answer.reason = reason;
+    desk.request = {"CL.THROTTLE", "k", "4", "1", "1", quantity};
+    desk.output.clear();
+    desk.answer(other.client);
+    return std::string(desk.output.view());
+  };
+  for (const std::string_view quantity : {"1", "0", "-1", "9"}) {
+    EXPECT_TRUE(ask(Reason::kStoreTimeout, quantity).starts_with("-ERR the store did not answer"));
+    EXPECT_TRUE(ask(Reason::kStoreError, quantity).starts_with("-ERR the store could not"));
+    EXPECT_TRUE(ask(Reason::kForeignValue, quantity).starts_with("-WRONGTYPE "));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::server::resp

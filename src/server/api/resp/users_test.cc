@@ -1,0 +1,25 @@
+#include "server/api/resp/users.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice::server::resp {
+namespace {
+
+TEST(Users, AreFoundByNameAndPasswordTogether) {
+  const Users users({{"a", "one", Role::kCheckOnly}, {"b", "two", Role::kAdmin}});
+  ASSERT_NE(users.find("a", "one"), nullptr);
+  EXPECT_EQ(users.find("b", "two")->role, Role::kAdmin);
+  EXPECT_EQ(users.find("a", "two"), nullptr);
+  EXPECT_EQ(users.find("a", "oneone"), nullptr);
+  EXPECT_EQ(users.find("a", "on"), nullptr);
+  EXPECT_EQ(users.find("a", ""), nullptr);
+  EXPECT_EQ(users.find("c", "one"), nullptr);
+}
+
+TEST(Users, WithoutAnyEverybodyMayDoEverything) {
+  EXPECT_EQ(Users().at_first(), Role::kAdmin);
+  EXPECT_EQ(Users({{"a", "b", Role::kAdmin}}).at_first(), Role::kNobody);
+}
+
+}  // namespace
+}  // namespace sluice::server::resp

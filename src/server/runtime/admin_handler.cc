@@ -1,0 +1,20 @@
+#include "server/runtime/admin_handler.h"
+
+#include "server/protocol/http/request_target.h"
+
+namespace sluice::server {
+
+void AdminHandler::handle(const http::Request& request, http::Response& response) {
+  const std::string_view path = split_target(request.target).path;
+  if (path.starts_with("/v1/")) return door_.handle(request, response);
+  operations_.handle(path, request, response);
+}
+
+void AdminHandler::finished(const http::Request& request, const http::Response& response,
+                            std::chrono::nanoseconds took) {
+  recorder_.observe(metrics::Door::kOther, took);
+  if (!log_.options().access) return;
+  log_.access({request.method, request.target, response.status, request.peer, took, "admin"});
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <utility>
+
+#include "metrics/metrics.h"
+#include "server/api/admin/admin_endpoint.h"
+#include "server/api/operations/operations.h"
+#include "server/logging/log.h"
+#include "server/protocol/http/message.h"
+
+namespace sluice::server {
+
+// What stands behind the administration's listener: the operations, which need no token, and the
+// administration. Ownership: borrows its parts.
+class AdminHandler final : public http::Handler {
+ public:
+  struct Parts {
+    AdminDoor::Parts door;
+    Operations operations;
+    metrics::Recorder& recorder;
+    Log& log;
+  };
+  explicit AdminHandler(Parts parts)
+      : operations_(parts.operations),
+        recorder_(parts.recorder),
+        log_(parts.log),
+        door_(std::move(parts.door)) {}
+
+  void handle(const http::Request& request, http::Response& response) override;
+  void finished(const http::Request& request, const http::Response& response,
+                std::chrono::nanoseconds took) override;
+
+ private:
+  Operations operations_;
+  metrics::Recorder& recorder_;
+  Log& log_;
+  AdminDoor door_;
+};
+
+}  // namespace sluice::server

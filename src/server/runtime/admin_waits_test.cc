@@ -1,0 +1,108 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "server/protocol/http/listener.h"
+#include "server/protocol/http/workers.h"
+#include "server/rules/test_folder.h"
+#include "server/runtime/admin_handler.h"
+#include "server/runtime/test_client.h"
+#include "server/runtime/test_waiting_stores.h"
+
+namespace sluice::server {
+namespace {
+
+constexpr const char* kRules = R"(version: 1
+rules:
+  - name: order
+    limits:
+      - { name: a, algorithm: fixed_window, limit: 7, per: 1h }
+      - { name: b, algorithm: gcra, limit: 3, per: 1h }
+)";
+
+// The administration in a loop of its own, wired as loop.h says.
+class AdminWaits : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    stores_.store.waits = WaitingStore::Waits::kForTest;
+    auto listening = net::listen_at(parse_address("unix:" + path_).value(), 1);
+    ASSERT_TRUE(listening) << listening.error();
+    const AdminHandler::Parts parts{{.rules = *keeper_,
+                                     .limiter = stores_.limiter(),
+                                     .token = token_,
+                                     .status = [] { return ServerStatus{}; }},
+                                    {registry_, ready_},
+                                    recorder_,
+                                    log_};
+    workers_.emplace([parts] { return std::make_unique<AdminHandler>(parts); },
+                     net::FiberPool::Options{.most = 4, .stack_bytes = std::size_t{8} << 20});
+    listener_.emplace(
+        http::Listener::Parts{main_, bounds_, *workers_, recorder_, log_, connections_},
+        std::move(listening->sockets[0]));
+    thread_ = std::thread([this] {
+      main_.run();
+      stores_.stop();
+    });
+  }
+  void TearDown() override {
+    main_.stop();
+    thread_.join();
+    listener_.reset();
+  }
+  bool waits_for_one() {
+    for (int i = 0; i < 30'000 && stores_.store.under_way != 1; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return stores_.store.under_way == 1;
+  }
+  void release() {
+    boost::asio::post(main_, [this] { stores_.store.release(); });
+    while (stores_.store.under_way == 1) std::this_thread::yield();
+  }
+
+  TestFolder folder_;
+  const std::string path_ = folder_ / "socket";
+  std::unique_ptr<RulesKeeper> keeper_ =
+      RulesKeeper::open({folder_.write("rules.yaml", kRules)}).value();
+  AdminToken token_ = AdminToken::from("", "").value();
+  metrics::Registry registry_;
+  metrics::Recorder& recorder_ = registry_.make_recorder();
+  Log log_{{.level = LogLevel::kOff}};
+  Bounds bounds_;
+  std::atomic<bool> ready_ = true;
+  std::atomic<std::size_t> connections_ = 0;
+  boost::asio::io_context main_{1};
+  WaitingStores stores_{main_};
+  std::optional<http::Workers> workers_;
+  std::optional<http::Listener> listener_;
+  std::thread thread_;
+};
+
+TEST_F(AdminWaits, ForTheStoreWhileItsLoopGoesOn) {
+  TestClient client(path_);
+  client.send(get("/v1/keys?rule=order"));
+  ASSERT_TRUE(waits_for_one());
+  TestClient other(path_);
+  EXPECT_EQ(other.ask(get("/healthz")).status, 200);
+  EXPECT_EQ(other.ask(post("/v1/rules/validate", kRules)).status, 200);
+  stores_.store.waits = WaitingStore::Waits::kNot;
+  release();
+  const Answer answer = client.read();
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_NE(answer.body.find(R"("remaining":7)"), std::string::npos) << answer.body;
+  EXPECT_NE(answer.body.find(R"("remaining":3)"), std::string::npos) << answer.body;
+  EXPECT_EQ(stores_.store.asked, 2U);
+}
+
+TEST_F(AdminWaits, AndEndsWhileItDoes) {
+  TestClient client(path_);
+  client.send(get("/v1/keys?rule=order"));
+  ASSERT_TRUE(waits_for_one());
+}
+
+}  // namespace
+}  // namespace sluice::server

@@ -1,0 +1,52 @@
+#pragma once
+
+#include "metrics/metrics.h"
+#include "server/api/auth/auth_endpoint.h"
+#include "server/api/check/check_endpoint.h"
+#include "server/api/envoy/json_endpoint.h"
+#include "server/api/operations/operations.h"
+#include "server/decide/session.h"
+#include "server/logging/log.h"
+#include "server/net/trusted_proxies.h"
+#include "server/protocol/http/message.h"
+
+namespace sluice::server {
+
+// What stands behind the public listener: hands each request to its door, and counts.
+//
+// One for an event loop, or where the store may wait, one for each request that is under way in it;
+// these share a recorder. Ownership: borrows its parts.
+class PublicHandler final : public http::Handler {
+ public:
+  struct Parts {
+    Session::Parts session;
+    EnvoyKeeper& envoy;
+    const TrustedProxies& trusted;
+    metrics::Recorder& recorder;
+    Log& log;
+    Operations operations;
+  };
+  explicit PublicHandler(const Parts& parts);
+
+  void handle(const http::Request& request, http::Response& response) override;
+  void finished(const http::Request& request, const http::Response& response,
+                std::chrono::nanoseconds took) override;
+  // See Session.
+  void follow_rules() {
+    session_.follow_rules();
+    rls_.follow_rules();
+  }
+
+ private:
+  metrics::Recorder& recorder_;
+  Log& log_;
+  Operations operations_;
+  Session session_;
+  AuthDoor auth_;
+  CheckDoor check_;
+  RlsService rls_;
+  JsonDoor json_;
+  metrics::Door door_ = metrics::Door::kOther;
+};
+
+}  // namespace sluice::server

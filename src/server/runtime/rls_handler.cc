@@ -1,0 +1,37 @@
+#include "server/runtime/rls_handler.h"
+
+namespace sluice::server {
+namespace {
+
+class RlsHandler final : public grpc::Handler {
+ public:
+  explicit RlsHandler(const RlsService::Parts& parts)
+      : service_(parts), recorder_(parts.session.recorder) {}
+
+  void handle(const grpc::Call& call, grpc::Reply& reply) override {
+    const RlsStatus status = service_.call(call.message, reply.bytes);
+    if (status.code != RlsStatus::kOk) {
+      reply.fail(static_cast<grpc::Code>(status.code), status.message);
+    }
+  }
+  void finished(const grpc::Call&, const grpc::Reply&, std::chrono::nanoseconds took) override {
+    recorder_.observe(metrics::Door::kGrpc, took);
+  }
+  void follow_rules() override { service_.follow_rules(); }
+
+ private:
+  RlsService service_;
+  metrics::Recorder& recorder_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Handler> make_rls_handler(const RlsService::Parts& parts) {
+  return std::make_unique<RlsHandler>(parts);
+}
+
+std::vector<std::string_view> rls_paths() {
+  return {"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"};
+}
+
+}  // namespace sluice::server
