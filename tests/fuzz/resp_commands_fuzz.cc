@@ -58,13 +58,13 @@ struct World {
   World() {
     const auto file = std::filesystem::temp_directory_path() / "sluice_resp_commands_fuzz.yaml";
     std::ofstream(file) << kRules;
-    keeper = RulesKeeper::open({file.string()}).value();
+    keeper = RulesManager::open({file.string()}).value();
   }
 
   testing::ManualClock clock;
   MemoryStore store{{.max_keys = 1024}, clock};
   Limiter limiter{store};
-  std::unique_ptr<RulesKeeper> keeper;
+  std::unique_ptr<RulesManager> keeper;
   metrics::Registry registry;
   Log log{{.level = LogLevel::kOff}};
   DenialLog denials{log};

@@ -38,13 +38,13 @@ struct Services {
   metrics::Registry registry;
   server::Log log{{.level = server::LogLevel::kOff}};
   server::DenialLog denials{log};
-  std::unique_ptr<server::EnvoyKeeper> plain =
-      std::move(*server::EnvoyKeeper::open_texts({{"f", std::string(kEnvoy)}}));
-  std::unique_ptr<server::EnvoyKeeper> all = std::move(*server::EnvoyKeeper::open_texts(
+  std::unique_ptr<server::EnvoyManager> plain =
+      std::move(*server::EnvoyManager::open_texts({{"f", std::string(kEnvoy)}}));
+  std::unique_ptr<server::EnvoyManager> all = std::move(*server::EnvoyManager::open_texts(
       {{"f", std::string(kEnvoy)}},
       {.consume_on_reject = true, .shadow_mode = true, .headers = true, .request_metadata = true}));
-  std::unique_ptr<server::RulesKeeper> rules =
-      std::move(*server::RulesKeeper::open_source({{"n", kNative}}));
+  std::unique_ptr<server::RulesManager> rules =
+      std::move(*server::RulesManager::open_source({{"n", kNative}}));
   server::Session::Parts session{limiter, *rules, registry.make_recorder(), denials};
   server::RlsService services[2]{server::RlsService({session, *plain}),
                                  server::RlsService({session, *all})};

@@ -27,7 +27,7 @@ class Session {
  public:
   struct Parts {
     Limiter& limiter;
-    const RulesKeeper& rules;
+    const RulesManager& rules;
     metrics::Recorder& recorder;
     DenialLog& denials;
     RuleStores stores = {};
@@ -54,7 +54,7 @@ class Session {
   void tell(const RuleAnswer& answer);
   void count(const RuleAnswer& answer);
 
-  const RulesKeeper* keeper_;
+  const RulesManager* keeper_;
   metrics::Recorder* recorder_;
   DenialLog* denials_;
   RuleDecider request_;

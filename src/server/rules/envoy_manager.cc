@@ -4,24 +4,25 @@
 
 namespace sluice::server {
 
-Expected<std::unique_ptr<EnvoyKeeper>, EnvoyKeeper::Errors> EnvoyKeeper::open(
+Expected<std::unique_ptr<EnvoyManager>, EnvoyManager::Errors> EnvoyManager::open(
     std::vector<std::string> paths, EnvoyOptions options, const RuleTerms& terms) {
-  std::unique_ptr<EnvoyKeeper> keeper(new EnvoyKeeper(std::move(paths), std::move(options), terms));
+  std::unique_ptr<EnvoyManager> keeper(
+      new EnvoyManager(std::move(paths), std::move(options), terms));
   if (!keeper->has_files()) return keeper;
   auto read = keeper->adopt(read_files(keeper->paths_));
   if (!read) return Unexpected{std::move(read.error())};
   return keeper;
 }
 
-Expected<std::unique_ptr<EnvoyKeeper>, EnvoyKeeper::Errors> EnvoyKeeper::open_texts(
+Expected<std::unique_ptr<EnvoyManager>, EnvoyManager::Errors> EnvoyManager::open_texts(
     std::vector<RulesText> texts, EnvoyOptions options, const RuleTerms& terms) {
-  std::unique_ptr<EnvoyKeeper> keeper(new EnvoyKeeper({}, std::move(options), terms));
+  std::unique_ptr<EnvoyManager> keeper(new EnvoyManager({}, std::move(options), terms));
   auto read = keeper->adopt({.picture = {}, .texts = std::move(texts), .errors = {}});
   if (!read) return Unexpected{std::move(read.error())};
   return keeper;
 }
 
-Expected<bool, EnvoyKeeper::Errors> EnvoyKeeper::reload() {
+Expected<bool, EnvoyManager::Errors> EnvoyManager::reload() {
   const std::lock_guard changing(change_mutex_);
   if (!has_files()) return false;
   auto changed = adopt(read_files(paths_));
@@ -32,7 +33,7 @@ Expected<bool, EnvoyKeeper::Errors> EnvoyKeeper::reload() {
   return changed;
 }
 
-Expected<bool, EnvoyKeeper::Errors> EnvoyKeeper::adopt(FilesRead read) {
+Expected<bool, EnvoyManager::Errors> EnvoyManager::adopt(FilesRead read) {
   known_ = last_look_ = std::move(read.picture);
   if (!read.errors.empty()) return Unexpected{std::move(read.errors)};
   if (read.texts == texts_) return false;
@@ -50,7 +51,7 @@ Expected<bool, EnvoyKeeper::Errors> EnvoyKeeper::adopt(FilesRead read) {
   return true;
 }
 
-bool EnvoyKeeper::changed_on_disk() {
+bool EnvoyManager::changed_on_disk() {
   const std::lock_guard changing(change_mutex_);
   if (!has_files()) return false;
   Picture look = look_at(paths_);
@@ -61,19 +62,19 @@ bool EnvoyKeeper::changed_on_disk() {
   return true;
 }
 
-std::shared_ptr<EnvoyInForce> EnvoyKeeper::current() const {
+std::shared_ptr<EnvoyInForce> EnvoyManager::current() const {
   const std::lock_guard lock(mutex_);
   return in_force_;
 }
 
-EnvoyStatus EnvoyKeeper::status() const {
+EnvoyStatus EnvoyManager::status() const {
   const std::lock_guard lock(mutex_);
   const envoy::Config& config = in_force_->config;
   return {paths_,      config.domains().size(), config.limited().size(), reloads_, failures_,
           last_errors_};
 }
 
-std::vector<EnvoyCounts::Row> EnvoyKeeper::counted() const {
+std::vector<EnvoyCounts::Row> EnvoyManager::counted() const {
   const std::lock_guard lock(mutex_);
   std::erase_if(retired_, [this](const std::shared_ptr<EnvoyInForce>& one) {
     if (one.use_count() > 1) return false;

@@ -41,24 +41,24 @@ struct EnvoyInForce {
 //
 // Thread-safety: any member from any thread. Cost: version() is one atomic load, current() a lock
 // and a counted pointer.
-class EnvoyKeeper {
+class EnvoyManager {
  public:
   using Errors = std::vector<RuleError>;
 
   // Files, and directories of *.yaml and *.yml; without any, there are no domains. Errors: all that
   // is wrong with them.
-  static Expected<std::unique_ptr<EnvoyKeeper>, Errors> open(std::vector<std::string> paths,
-                                                             EnvoyOptions options = {},
-                                                             const RuleTerms& terms = {});
+  static Expected<std::unique_ptr<EnvoyManager>, Errors> open(std::vector<std::string> paths,
+                                                              EnvoyOptions options = {},
+                                                              const RuleTerms& terms = {});
 
   // The same of texts that stay as they are.
-  static Expected<std::unique_ptr<EnvoyKeeper>, Errors> open_texts(std::vector<RulesText> texts,
-                                                                   EnvoyOptions options = {},
-                                                                   const RuleTerms& terms = {});
+  static Expected<std::unique_ptr<EnvoyManager>, Errors> open_texts(std::vector<RulesText> texts,
+                                                                    EnvoyOptions options = {},
+                                                                    const RuleTerms& terms = {});
 
   // Reads the files again. Answers whether they had changed. Errors: all that is wrong.
   Expected<bool, Errors> reload();
-  // As RulesKeeper::changed_on_disk().
+  // As RulesManager::changed_on_disk().
   bool changed_on_disk();
 
   std::shared_ptr<EnvoyInForce> current() const;
@@ -73,7 +73,7 @@ class EnvoyKeeper {
   std::size_t next_stripe() noexcept { return stripes_.fetch_add(1); }
 
  private:
-  EnvoyKeeper(std::vector<std::string> paths, EnvoyOptions options, const RuleTerms& terms)
+  EnvoyManager(std::vector<std::string> paths, EnvoyOptions options, const RuleTerms& terms)
       : paths_(std::move(paths)), options_(std::move(options)), terms_(terms) {}
   Expected<bool, Errors> adopt(FilesRead read);
 

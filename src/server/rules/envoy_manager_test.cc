@@ -11,37 +11,37 @@ std::string domain_of(std::string_view name) {
   return "domain: " + std::string(name) + "\ndescriptors: []\n";
 }
 
-TEST(EnvoyKeeper, HasNoDomainsWithoutFiles) {
-  const auto keeper = EnvoyKeeper::open({});
+TEST(EnvoyManager, HasNoDomainsWithoutFiles) {
+  const auto keeper = EnvoyManager::open({});
   ASSERT_TRUE(keeper);
   EXPECT_TRUE((*keeper)->current()->config.domains().empty());
   EXPECT_FALSE(*(*keeper)->reload());
   EXPECT_FALSE((*keeper)->changed_on_disk());
 }
 
-TEST(EnvoyKeeper, ReadsADirectoryOneDomainAFile) {
+TEST(EnvoyManager, ReadsADirectoryOneDomainAFile) {
   TestFolder folder;
   folder.write("a.yaml", domain_of("a"));
   folder.write("b.yml", domain_of("b"));
   folder.write("c.txt", "not read");
-  const auto keeper = EnvoyKeeper::open({folder.path()});
+  const auto keeper = EnvoyManager::open({folder.path()});
   ASSERT_TRUE(keeper);
   EXPECT_EQ((*keeper)->current()->config.domains().size(), 2U);
 }
 
-TEST(EnvoyKeeper, RefusesADirectoryInWhichTwoFilesHaveOneDomain) {
+TEST(EnvoyManager, RefusesADirectoryInWhichTwoFilesHaveOneDomain) {
   TestFolder folder;
   folder.write("a.yaml", domain_of("a"));
   folder.write("b.yaml", domain_of("a"));
-  const auto keeper = EnvoyKeeper::open({folder.path()});
+  const auto keeper = EnvoyManager::open({folder.path()});
   ASSERT_FALSE(keeper);
   EXPECT_EQ(keeper.error()[0].file, folder / "b.yaml");
 }
 
-TEST(EnvoyKeeper, KeepsWhatIsInForceWhereNewFilesAreWrong) {
+TEST(EnvoyManager, KeepsWhatIsInForceWhereNewFilesAreWrong) {
   TestFolder folder;
   folder.write("a.yaml", domain_of("a"));
-  const auto keeper = EnvoyKeeper::open({folder.path()});
+  const auto keeper = EnvoyManager::open({folder.path()});
   ASSERT_TRUE(keeper);
   folder.write("a.yaml", "domain: ''\n");
   EXPECT_FALSE((*keeper)->reload());
@@ -55,10 +55,10 @@ TEST(EnvoyKeeper, KeepsWhatIsInForceWhereNewFilesAreWrong) {
   EXPECT_EQ((*keeper)->status().reloads, 1U);
 }
 
-TEST(EnvoyKeeper, SeesFilesThatChangeOnceTheyHaveStoodStill) {
+TEST(EnvoyManager, SeesFilesThatChangeOnceTheyHaveStoodStill) {
   TestFolder folder;
   folder.write("a.yaml", domain_of("a"));
-  const auto keeper = EnvoyKeeper::open({folder.path()});
+  const auto keeper = EnvoyManager::open({folder.path()});
   EXPECT_FALSE((*keeper)->changed_on_disk());
   folder.write("b.yaml", domain_of("b"));
   EXPECT_FALSE((*keeper)->changed_on_disk());

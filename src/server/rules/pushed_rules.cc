@@ -13,7 +13,7 @@ std::vector<RulesText> named(std::vector<RulesText> texts) {
   return texts;
 }
 
-std::string joined(const RulesKeeper::Errors& errors) {
+std::string joined(const RulesManager::Errors& errors) {
   std::string out;
   for (const RuleError& error : errors) {
     out.append(out.empty() ? "" : "\n").append(error.to_string());
@@ -28,13 +28,13 @@ Expected<std::unique_ptr<PushedRules>> PushedRules::open(RedisRulesSource source
   auto found = RedisRules::wait_for(source, kLongestStart);
   if (!found) return Unexpected{found.error()};
   auto keeper =
-      RulesKeeper::open_source(named(std::move(found->texts)), SystemClock::instance(), terms);
+      RulesManager::open_source(named(std::move(found->texts)), SystemClock::instance(), terms);
   if (!keeper) return Unexpected{joined(keeper.error())};
   return std::unique_ptr<PushedRules>(
       new PushedRules(std::move(source), std::move(found->id), std::move(*keeper)));
 }
 
-void PushedRules::follow(boost::asio::io_context& loop, RulesKeeper& keeper, Log& log,
+void PushedRules::follow(boost::asio::io_context& loop, RulesManager& keeper, Log& log,
                          std::function<void()> changed) {
   keeper_ = &keeper;
   log_ = &log;

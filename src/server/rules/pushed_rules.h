@@ -24,13 +24,13 @@ class PushedRules final : public RedisRules::Owner {
                                                      const RuleTerms& terms = {});
 
   // The rules in force. Once.
-  std::unique_ptr<RulesKeeper> take_keeper() { return std::move(opened_); }
+  std::unique_ptr<RulesManager> take_keeper() { return std::move(opened_); }
   // Follows pushes from now on; `changed` is called when other rules are in force.
-  void follow(boost::asio::io_context& loop, RulesKeeper& keeper, Log& log,
+  void follow(boost::asio::io_context& loop, RulesManager& keeper, Log& log,
               std::function<void()> changed);
 
  private:
-  PushedRules(RedisRulesSource source, std::string known, std::unique_ptr<RulesKeeper> keeper)
+  PushedRules(RedisRulesSource source, std::string known, std::unique_ptr<RulesManager> keeper)
       : source_(std::move(source)), known_(std::move(known)), opened_(std::move(keeper)) {}
 
   void on_rules(PublishedRules rules) override;
@@ -38,8 +38,8 @@ class PushedRules final : public RedisRules::Owner {
 
   const RedisRulesSource source_;
   const std::string known_;
-  std::unique_ptr<RulesKeeper> opened_;
-  RulesKeeper* keeper_ = nullptr;
+  std::unique_ptr<RulesManager> opened_;
+  RulesManager* keeper_ = nullptr;
   Log* log_ = nullptr;
   std::function<void()> changed_;
   std::unique_ptr<RedisRules> rules_;

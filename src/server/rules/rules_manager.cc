@@ -7,8 +7,8 @@
 namespace sluice::server {
 namespace {
 
-Expected<RuleSet, RulesKeeper::Errors> parse(const std::vector<RulesText>& texts,
-                                             const RuleTerms& terms) {
+Expected<RuleSet, RulesManager::Errors> parse(const std::vector<RulesText>& texts,
+                                              const RuleTerms& terms) {
   std::vector<RuleText> files;
   files.reserve(texts.size());
   for (const RulesText& text : texts) files.push_back({text.name, text.text});
@@ -16,7 +16,7 @@ Expected<RuleSet, RulesKeeper::Errors> parse(const std::vector<RulesText>& texts
 }
 
 // The rules of what was read, or all that stands against them.
-Expected<RuleSet, RulesKeeper::Errors> parse(FilesRead& read, const RuleTerms& terms) {
+Expected<RuleSet, RulesManager::Errors> parse(FilesRead& read, const RuleTerms& terms) {
   auto rules = parse(read.texts, terms);
   if (read.errors.empty()) return rules;
   if (!rules) {
@@ -33,15 +33,15 @@ std::size_t count_limits(const RuleSet& rules) noexcept {
   return limits;
 }
 
-RulesKeeper::RulesKeeper(Origin origin, const Clock& clock, const RuleTerms& terms, RuleSet rules,
-                         Texts texts)
+RulesManager::RulesManager(Origin origin, const Clock& clock, const RuleTerms& terms, RuleSet rules,
+                           Texts texts)
     : origin_(origin),
       clock_(&clock),
       terms_(terms),
       in_force_{1, std::move(rules), std::make_shared<const Texts>(std::move(texts))},
       loaded_at_(clock.now()) {}
 
-Expected<std::unique_ptr<RulesKeeper>, RulesKeeper::Errors> RulesKeeper::open(
+Expected<std::unique_ptr<RulesManager>, RulesManager::Errors> RulesManager::open(
     std::vector<std::string> paths, const Clock& clock, const RuleTerms& terms) {
   const Origin origin = paths.empty() ? Origin::kBuiltIn : Origin::kFiles;
   FilesRead read = read_files(paths);
@@ -49,25 +49,25 @@ Expected<std::unique_ptr<RulesKeeper>, RulesKeeper::Errors> RulesKeeper::open(
     read.texts.push_back({std::string(kBuiltInName), std::string(built_in_rules())});
   auto rules = parse(read, terms);
   if (!rules) return Unexpected{std::move(rules.error())};
-  std::unique_ptr<RulesKeeper> keeper(
-      new RulesKeeper(origin, clock, terms, *std::move(rules), std::move(read.texts)));
+  std::unique_ptr<RulesManager> keeper(
+      new RulesManager(origin, clock, terms, *std::move(rules), std::move(read.texts)));
   keeper->paths_ = std::move(paths);
   keeper->known_ = std::move(read.picture);
   keeper->last_look_ = keeper->known_;
   return keeper;
 }
 
-Expected<std::unique_ptr<RulesKeeper>, RulesKeeper::Errors> RulesKeeper::open_source(
+Expected<std::unique_ptr<RulesManager>, RulesManager::Errors> RulesManager::open_source(
     std::vector<RulesText> texts, const Clock& clock, const RuleTerms& terms) {
   auto rules = parse(texts, terms);
   if (!rules) return Unexpected{std::move(rules.error())};
-  std::unique_ptr<RulesKeeper> keeper(
-      new RulesKeeper(Origin::kSource, clock, terms, *std::move(rules), texts));
+  std::unique_ptr<RulesManager> keeper(
+      new RulesManager(Origin::kSource, clock, terms, *std::move(rules), texts));
   keeper->brought_ = std::move(texts);
   return keeper;
 }
 
-Expected<bool, RulesKeeper::Errors> RulesKeeper::reload() {
+Expected<bool, RulesManager::Errors> RulesManager::reload() {
   if (built_in()) return false;
   const std::lock_guard changing(change_mutex_);
   if (origin_ == Origin::kSource) return adopt({.picture = {}, .texts = brought_, .errors = {}});
@@ -77,7 +77,7 @@ Expected<bool, RulesKeeper::Errors> RulesKeeper::reload() {
   return adopt(std::move(read));
 }
 
-Expected<bool, RulesKeeper::Errors> RulesKeeper::follow(std::vector<RulesText> texts) {
+Expected<bool, RulesManager::Errors> RulesManager::follow(std::vector<RulesText> texts) {
   const std::lock_guard changing(change_mutex_);
   if (texts == brought_) return false;
   brought_ = texts;
@@ -85,7 +85,7 @@ Expected<bool, RulesKeeper::Errors> RulesKeeper::follow(std::vector<RulesText> t
 }
 
 // Under change_mutex_.
-Expected<bool, RulesKeeper::Errors> RulesKeeper::adopt(FilesRead read) {
+Expected<bool, RulesManager::Errors> RulesManager::adopt(FilesRead read) {
   if (read.errors.empty() && *in_force().texts == read.texts) {
     const std::lock_guard lock(mutex_);
     last_errors_.clear();
@@ -100,7 +100,7 @@ Expected<bool, RulesKeeper::Errors> RulesKeeper::adopt(FilesRead read) {
   return true;
 }
 
-Expected<RulesInForce, RulesKeeper::Errors> RulesKeeper::replace(
+Expected<RulesInForce, RulesManager::Errors> RulesManager::replace(
     std::string yaml, std::string name, std::optional<std::uint64_t> expected) {
   const std::lock_guard changing(change_mutex_);
   if (expected && *expected != version()) return Unexpected{Errors{}};
@@ -112,7 +112,7 @@ Expected<RulesInForce, RulesKeeper::Errors> RulesKeeper::replace(
 }
 
 // Under change_mutex_.
-RulesInForce RulesKeeper::put_in_force(RuleSet rules, Texts texts) {
+RulesInForce RulesManager::put_in_force(RuleSet rules, Texts texts) {
   RulesInForce next{version() + 1, std::move(rules),
                     std::make_shared<const Texts>(std::move(texts))};
   RulesInForce old = next;  // ends after the lock
@@ -124,7 +124,7 @@ RulesInForce RulesKeeper::put_in_force(RuleSet rules, Texts texts) {
   return next;
 }
 
-Unexpected<RulesKeeper::Errors> RulesKeeper::refuse(Errors errors) {
+Unexpected<RulesManager::Errors> RulesManager::refuse(Errors errors) {
   const std::lock_guard lock(mutex_);
   last_errors_ = errors;
   last_failure_at_ = clock_->now();
@@ -132,7 +132,7 @@ Unexpected<RulesKeeper::Errors> RulesKeeper::refuse(Errors errors) {
   return {std::move(errors)};
 }
 
-bool RulesKeeper::changed_on_disk() {
+bool RulesManager::changed_on_disk() {
   if (origin_ != Origin::kFiles) return false;
   const std::lock_guard changing(change_mutex_);
   Picture now = look_at(paths_);
@@ -143,17 +143,17 @@ bool RulesKeeper::changed_on_disk() {
   return true;
 }
 
-RuleSet RulesKeeper::current() const {
+RuleSet RulesManager::current() const {
   const std::lock_guard lock(mutex_);
   return in_force_.rules;
 }
 
-RulesInForce RulesKeeper::in_force() const {
+RulesInForce RulesManager::in_force() const {
   const std::lock_guard lock(mutex_);
   return in_force_;
 }
 
-RulesStatus RulesKeeper::status() const {
+RulesStatus RulesManager::status() const {
   const std::lock_guard lock(mutex_);
   RulesStatus status{.version = in_force_.version,
                      .sources = {},

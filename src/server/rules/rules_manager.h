@@ -44,17 +44,17 @@ std::size_t count_limits(const RuleSet& rules) noexcept;
 //
 // Thread-safety: any member from any thread; readers never wait for files or parsing. Ownership:
 // borrows the clock. Cost: version() is one atomic load, current() a lock and a counted pointer.
-class RulesKeeper {
+class RulesManager {
  public:
   using Errors = std::vector<RuleError>;
 
   // Rules from files or directories (of *.yaml, *.yml in the order of their names) as one set, or
   // the built-in example where there are none. Errors: all that is wrong with them.
-  static Expected<std::unique_ptr<RulesKeeper>, Errors> open(
+  static Expected<std::unique_ptr<RulesManager>, Errors> open(
       std::vector<std::string> paths, const Clock& clock = SystemClock::instance(),
       const RuleTerms& terms = {});
   // Rules from another source: what it has now. Errors: as above.
-  static Expected<std::unique_ptr<RulesKeeper>, Errors> open_source(
+  static Expected<std::unique_ptr<RulesManager>, Errors> open_source(
       std::vector<RulesText> texts, const Clock& clock = SystemClock::instance(),
       const RuleTerms& terms = {});
 
@@ -84,8 +84,8 @@ class RulesKeeper {
   using Texts = std::vector<RulesText>;
   enum class Origin : std::uint8_t { kBuiltIn, kFiles, kSource };
 
-  RulesKeeper(Origin origin, const Clock& clock, const RuleTerms& terms, RuleSet rules,
-              Texts texts);
+  RulesManager(Origin origin, const Clock& clock, const RuleTerms& terms, RuleSet rules,
+               Texts texts);
   Expected<bool, Errors> adopt(FilesRead read);
   RulesInForce put_in_force(RuleSet rules, Texts texts);
   Unexpected<Errors> refuse(Errors errors);

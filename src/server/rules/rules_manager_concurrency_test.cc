@@ -12,7 +12,7 @@ namespace sluice::server {
 namespace {
 
 // Reads as an event loop does until told to end; answers how many versions it followed.
-void follow(const RulesKeeper& keeper, const std::atomic<bool>& end) {
+void follow(const RulesManager& keeper, const std::atomic<bool>& end) {
   std::uint64_t seen = 0;
   while (!end.load(std::memory_order_relaxed)) {
     const std::uint64_t version = keeper.version();
@@ -27,10 +27,10 @@ void follow(const RulesKeeper& keeper, const std::atomic<bool>& end) {
   }
 }
 
-TEST(RulesKeeperConcurrency, ReadersSeeWholeRulesWhileTheyAreSwapped) {
+TEST(RulesManagerConcurrency, ReadersSeeWholeRulesWhileTheyAreSwapped) {
   const TestFolder folder;
   const std::string file = folder.write("r.yaml", rules_named("r1"));
-  const auto keeper = *RulesKeeper::open({file});
+  const auto keeper = *RulesManager::open({file});
   std::atomic<bool> end{false};
   std::vector<std::thread> readers;
   for (int i = 0; i < 3; ++i) readers.emplace_back([&] { follow(*keeper, end); });
@@ -54,8 +54,8 @@ TEST(RulesKeeperConcurrency, ReadersSeeWholeRulesWhileTheyAreSwapped) {
   EXPECT_EQ(keeper->version(), 100U);
 }
 
-TEST(RulesKeeperConcurrency, OfWritersThatExpectOneVersionOneWins) {
-  const auto keeper = *RulesKeeper::open({});
+TEST(RulesManagerConcurrency, OfWritersThatExpectOneVersionOneWins) {
+  const auto keeper = *RulesManager::open({});
   std::atomic<int> won{0};
   std::vector<std::thread> writers;
   for (int i = 0; i < 8; ++i) {

@@ -18,15 +18,15 @@ namespace fs = std::filesystem;
 using testing::ManualClock;
 
 // Opens what has to be right.
-std::unique_ptr<RulesKeeper> opened(std::vector<std::string> paths,
-                                    const Clock& clock = SystemClock::instance()) {
-  auto keeper = RulesKeeper::open(std::move(paths), clock);
+std::unique_ptr<RulesManager> opened(std::vector<std::string> paths,
+                                     const Clock& clock = SystemClock::instance()) {
+  auto keeper = RulesManager::open(std::move(paths), clock);
   if (keeper) return *std::move(keeper);
   for (const RuleError& error : keeper.error()) ADD_FAILURE() << error.to_string();
   return nullptr;
 }
 
-std::vector<std::string> rules_of(const RulesKeeper& keeper) {
+std::vector<std::string> rules_of(const RulesManager& keeper) {
   std::vector<std::string> names;
   const RuleSet rules = keeper.current();
   for (const Rule& rule : rules.rules()) names.push_back(rule.name);
@@ -35,13 +35,13 @@ std::vector<std::string> rules_of(const RulesKeeper& keeper) {
 using Names = std::vector<std::string>;
 
 // Two looks, as the server takes them.
-bool settled_change(RulesKeeper& keeper) {
+bool settled_change(RulesManager& keeper) {
   const bool at_once = keeper.changed_on_disk();
   EXPECT_FALSE(at_once) << "reported before it was seen to have settled";
   return keeper.changed_on_disk();
 }
 
-TEST(RulesKeeper, HasTheBuiltInRulesWhereNoneAreGiven) {
+TEST(RulesManager, HasTheBuiltInRulesWhereNoneAreGiven) {
   const auto keeper = opened({});
   ASSERT_TRUE(keeper);
   EXPECT_TRUE(keeper->built_in());
@@ -53,7 +53,7 @@ TEST(RulesKeeper, HasTheBuiltInRulesWhereNoneAreGiven) {
   EXPECT_FALSE(keeper->changed_on_disk());
 }
 
-TEST(RulesKeeper, MakesOneSetOfSeveralFiles) {
+TEST(RulesManager, MakesOneSetOfSeveralFiles) {
   const TestFolder folder;
   folder.write("a.yaml", rules_named("first"));
   folder.write("b.yaml", rules_named("second"));
@@ -70,17 +70,17 @@ TEST(RulesKeeper, MakesOneSetOfSeveralFiles) {
   EXPECT_EQ(keeper->in_force().texts->at(1).text, rules_named("second"));
 }
 
-TEST(RulesKeeper, SaysAllThatIsWrongAtTheStart) {
+TEST(RulesManager, SaysAllThatIsWrongAtTheStart) {
   const TestFolder folder;
   const std::string bad = folder.write("bad.yaml", "version: 2\n");
-  const auto keeper = RulesKeeper::open({folder / "none", bad});
+  const auto keeper = RulesManager::open({folder / "none", bad});
   ASSERT_FALSE(keeper);
   ASSERT_GE(keeper.error().size(), 2U);
   EXPECT_EQ(keeper.error().front().file, folder / "none");
   EXPECT_EQ(keeper.error().back().file, bad);
 }
 
-TEST(RulesKeeper, SwapsWhenTheTextIsAnother) {
+TEST(RulesManager, SwapsWhenTheTextIsAnother) {
   const TestFolder folder;
   ManualClock clock;
   const std::string file = folder.write("r.yaml", rules_named("old"));
@@ -98,7 +98,7 @@ TEST(RulesKeeper, SwapsWhenTheTextIsAnother) {
   EXPECT_EQ(keeper->status().reloads, 1U);
 }
 
-TEST(RulesKeeper, KeepsTheRulesWhenOneFileOfManyIsBad) {
+TEST(RulesManager, KeepsTheRulesWhenOneFileOfManyIsBad) {
   const TestFolder folder;
   ManualClock clock;
   folder.write("a.yaml", rules_named("first"));
@@ -127,7 +127,7 @@ TEST(RulesKeeper, KeepsTheRulesWhenOneFileOfManyIsBad) {
   EXPECT_EQ(status.failures, 1U);
 }
 
-TEST(RulesKeeper, ReportsAChangeOnceAndOnlyWhenItHasSettled) {
+TEST(RulesManager, ReportsAChangeOnceAndOnlyWhenItHasSettled) {
   const TestFolder folder;
   const std::string file = folder.write("r.yaml", rules_named("r"));
   const auto keeper = opened({file});
@@ -142,7 +142,7 @@ TEST(RulesKeeper, ReportsAChangeOnceAndOnlyWhenItHasSettled) {
   EXPECT_FALSE(settled_change(*keeper));
 }
 
-TEST(RulesKeeper, WhatReloadHasReadIsNoChange) {
+TEST(RulesManager, WhatReloadHasReadIsNoChange) {
   const TestFolder folder;
   const std::string file = folder.write("r.yaml", rules_named("r"));
   const auto keeper = opened({file});
@@ -152,7 +152,7 @@ TEST(RulesKeeper, WhatReloadHasReadIsNoChange) {
   EXPECT_FALSE(settled_change(*keeper));
 }
 
-TEST(RulesKeeper, NoticesFilesThatComeAndGo) {
+TEST(RulesManager, NoticesFilesThatComeAndGo) {
   const TestFolder folder;
   folder.write("a.yaml", rules_named("first"));
   const auto keeper = opened({folder.path()});
@@ -170,7 +170,7 @@ TEST(RulesKeeper, NoticesFilesThatComeAndGo) {
   EXPECT_EQ(rules_of(*keeper), Names{"second"}) << "an empty folder is a mistake";
 }
 
-TEST(RulesKeeper, KeepsTheRulesOfAFileThatVanishedAndNoticesItsReturn) {
+TEST(RulesManager, KeepsTheRulesOfAFileThatVanishedAndNoticesItsReturn) {
   const TestFolder folder;
   const std::string file = folder.write("r.yaml", rules_named("r"));
   const auto keeper = opened({file});
@@ -185,7 +185,7 @@ TEST(RulesKeeper, KeepsTheRulesOfAFileThatVanishedAndNoticesItsReturn) {
   EXPECT_TRUE(keeper->status().last_errors.empty());
 }
 
-TEST(RulesKeeper, NoticesTheCorrectionOfABadFile) {
+TEST(RulesManager, NoticesTheCorrectionOfABadFile) {
   const TestFolder folder;
   const std::string file = folder.write("r.yaml", rules_named("r"));
   const auto keeper = opened({file});
@@ -198,7 +198,7 @@ TEST(RulesKeeper, NoticesTheCorrectionOfABadFile) {
   EXPECT_EQ(rules_of(*keeper), Names{"corrected"});
 }
 
-TEST(RulesKeeper, FollowsTheSwapOfAConfigMap) {
+TEST(RulesManager, FollowsTheSwapOfAConfigMap) {
   const TestFolder folder;
   const auto publish = [&](const std::string& generation, const std::string& rule) {
     fs::create_directory(folder / generation);
@@ -216,14 +216,14 @@ TEST(RulesKeeper, FollowsTheSwapOfAConfigMap) {
   const auto by_file = opened({folder / "rules.yaml"});
   publish("..2024_02_02", "behind");  // of the same size
   fs::remove_all(folder / "..2024_01_01");
-  for (RulesKeeper* keeper : {by_folder.get(), by_file.get()}) {
+  for (RulesManager* keeper : {by_folder.get(), by_file.get()}) {
     EXPECT_TRUE(settled_change(*keeper));
     EXPECT_TRUE(*keeper->reload());
     EXPECT_EQ(rules_of(*keeper), Names{"behind"});
   }
 }
 
-TEST(RulesKeeper, ReplacedRulesHoldUntilTheFilesChange) {
+TEST(RulesManager, ReplacedRulesHoldUntilTheFilesChange) {
   const TestFolder folder;
   const std::string file = folder.write("r.yaml", rules_named("file"));
   const auto keeper = opened({file});
@@ -240,7 +240,7 @@ TEST(RulesKeeper, ReplacedRulesHoldUntilTheFilesChange) {
   EXPECT_EQ(rules_of(*keeper), Names{"file-again"});
 }
 
-TEST(RulesKeeper, ReloadBringsTheFilesBackAfterAReplacement) {
+TEST(RulesManager, ReloadBringsTheFilesBackAfterAReplacement) {
   const TestFolder folder;
   const auto keeper = opened({folder.write("r.yaml", rules_named("file"))});
   ASSERT_TRUE(keeper->replace(rules_named("put"), "PUT /v1/rules"));
@@ -249,7 +249,7 @@ TEST(RulesKeeper, ReloadBringsTheFilesBackAfterAReplacement) {
   EXPECT_EQ(keeper->version(), 3U);
 }
 
-TEST(RulesKeeper, RefusesWhatTheTermsForbidWhereverItComesFrom) {
+TEST(RulesManager, RefusesWhatTheTermsForbidWhereverItComesFrom) {
   const TestFolder folder;
   const RuleTerms no_scripts{.scripting = false};
   const Clock& clock = SystemClock::instance();
@@ -257,20 +257,20 @@ TEST(RulesKeeper, RefusesWhatTheTermsForbidWhereverItComesFrom) {
       "version: 1\nrules:\n  - name: a\n    limits: [ { algorithm: sliding_window_counter, limit: "
       "1, "
       "per: 1s } ]\n";
-  EXPECT_FALSE(RulesKeeper::open({folder.write("a.yaml", rules_named("a"))}, clock, no_scripts));
-  const auto keeper = RulesKeeper::open({folder.write("a.yaml", right)}, clock, no_scripts);
+  EXPECT_FALSE(RulesManager::open({folder.write("a.yaml", rules_named("a"))}, clock, no_scripts));
+  const auto keeper = RulesManager::open({folder.write("a.yaml", right)}, clock, no_scripts);
   ASSERT_TRUE(keeper);
   EXPECT_FALSE((*keeper)->replace(rules_named("a"), "PUT /v1/rules"));
   folder.write("a.yaml", rules_named("b"));
   EXPECT_FALSE((*keeper)->reload());
-  EXPECT_FALSE(RulesKeeper::open_source({{"r", rules_named("a")}}, clock, no_scripts));
+  EXPECT_FALSE(RulesManager::open_source({{"r", rules_named("a")}}, clock, no_scripts));
   EXPECT_EQ(rules_of(**keeper), Names{"a"});
 }
 
-TEST(RulesKeeper, FollowsASource) {
-  const auto opened = RulesKeeper::open_source({{"r.yaml", rules_named("one")}});
+TEST(RulesManager, FollowsASource) {
+  const auto opened = RulesManager::open_source({{"r.yaml", rules_named("one")}});
   ASSERT_TRUE(opened);
-  RulesKeeper& keeper = **opened;
+  RulesManager& keeper = **opened;
   EXPECT_FALSE(keeper.built_in());
   EXPECT_EQ(keeper.status().sources, Names{"r.yaml"});
   EXPECT_FALSE(*keeper.follow({{"r.yaml", rules_named("one")}}));
@@ -282,10 +282,10 @@ TEST(RulesKeeper, FollowsASource) {
   EXPECT_FALSE(*keeper.reload());
 }
 
-TEST(RulesKeeper, KeepsItsRulesWhereTheSourceIsWrongAndSaysSoUntilItIsRight) {
-  const auto opened = RulesKeeper::open_source({{"r.yaml", rules_named("one")}});
+TEST(RulesManager, KeepsItsRulesWhereTheSourceIsWrongAndSaysSoUntilItIsRight) {
+  const auto opened = RulesManager::open_source({{"r.yaml", rules_named("one")}});
   ASSERT_TRUE(opened);
-  RulesKeeper& keeper = **opened;
+  RulesManager& keeper = **opened;
   const auto wrong = keeper.follow({{"r.yaml", "version: 1\nrules: 7\n"}});
   ASSERT_FALSE(wrong);
   EXPECT_EQ(wrong.error().front().to_string().find("r.yaml:2:8: error: "), 0U);
@@ -297,10 +297,10 @@ TEST(RulesKeeper, KeepsItsRulesWhereTheSourceIsWrongAndSaysSoUntilItIsRight) {
   EXPECT_TRUE(keeper.status().last_errors.empty());
 }
 
-TEST(RulesKeeper, KeepsAReplacementUntilTheSourceChangesOrIsReloaded) {
-  const auto opened = RulesKeeper::open_source({{"r.yaml", rules_named("one")}});
+TEST(RulesManager, KeepsAReplacementUntilTheSourceChangesOrIsReloaded) {
+  const auto opened = RulesManager::open_source({{"r.yaml", rules_named("one")}});
   ASSERT_TRUE(opened);
-  RulesKeeper& keeper = **opened;
+  RulesManager& keeper = **opened;
   ASSERT_TRUE(keeper.replace(rules_named("put"), "PUT /v1/rules"));
   EXPECT_FALSE(*keeper.follow({{"r.yaml", rules_named("one")}}));
   EXPECT_EQ(rules_of(keeper), Names{"put"});
@@ -311,20 +311,20 @@ TEST(RulesKeeper, KeepsAReplacementUntilTheSourceChangesOrIsReloaded) {
   EXPECT_EQ(rules_of(keeper), Names{"two"});
 }
 
-TEST(RulesKeeper, ReplacesBuiltInRules) {
+TEST(RulesManager, ReplacesBuiltInRules) {
   const auto keeper = opened({});
   ASSERT_TRUE(keeper->replace(rules_named("put"), "PUT /v1/rules"));
   EXPECT_FALSE(*keeper->reload());
   EXPECT_EQ(rules_of(*keeper), Names{"put"});
 }
 
-TEST(RulesKeeper, TheSameReplacementTwiceIsOneSwap) {
+TEST(RulesManager, TheSameReplacementTwiceIsOneSwap) {
   const auto keeper = opened({});
   EXPECT_EQ(keeper->replace(rules_named("put"), "PUT /v1/rules")->version, 2U);
   EXPECT_EQ(keeper->replace(rules_named("put"), "PUT /v1/rules")->version, 2U);
 }
 
-TEST(RulesKeeper, ABadReplacementLeavesRulesAndStatusAsTheyAre) {
+TEST(RulesManager, ABadReplacementLeavesRulesAndStatusAsTheyAre) {
   const auto keeper = opened({});
   const auto replaced = keeper->replace("version: 1\nrules: 7\n", "PUT /v1/rules");
   ASSERT_FALSE(replaced);
@@ -334,7 +334,7 @@ TEST(RulesKeeper, ABadReplacementLeavesRulesAndStatusAsTheyAre) {
   EXPECT_TRUE(keeper->status().last_errors.empty());
 }
 
-TEST(RulesKeeper, ReplacesOnlyTheVersionThatIsExpected) {
+TEST(RulesManager, ReplacesOnlyTheVersionThatIsExpected) {
   const auto keeper = opened({});
   const auto stale = keeper->replace(rules_named("put"), "PUT /v1/rules", 7);
   ASSERT_FALSE(stale);

@@ -66,8 +66,8 @@ class AdminWaits : public ::testing::Test {
 
   TestFolder folder_;
   const std::string path_ = folder_ / "socket";
-  std::unique_ptr<RulesKeeper> keeper_ =
-      RulesKeeper::open({folder_.write("rules.yaml", kRules)}).value();
+  std::unique_ptr<RulesManager> keeper_ =
+      RulesManager::open({folder_.write("rules.yaml", kRules)}).value();
   AdminToken token_ = AdminToken::from("", "").value();
   metrics::Registry registry_;
   metrics::Recorder& recorder_ = registry_.make_recorder();

@@ -48,7 +48,7 @@ class Loop {
  public:
   struct Parts {
     Limiter& limiter;
-    const RulesKeeper& rules;
+    const RulesManager& rules;
     metrics::Recorder& recorder;
     DenialLog& denials;
     Log& log;
@@ -56,7 +56,7 @@ class Loop {
     const Bounds& bounds;
     Operations operations;
     std::atomic<std::size_t>& connections;
-    EnvoyKeeper& envoy;
+    EnvoyManager& envoy;
     // Where the store waits: called once, before the loop runs.
     std::function<std::unique_ptr<LoopStores>(boost::asio::io_context&)> make_stores = {};
     net::FiberPool::Options fibers = {};  // `most`: requests under way at once; others wait in turn

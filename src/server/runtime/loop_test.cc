@@ -125,9 +125,9 @@ class LoopTest : public ::testing::Test {
   testing::ManualClock clock_;
   MemoryStore memory_{{}, clock_};
   Limiter limiter_{memory_};
-  std::unique_ptr<EnvoyKeeper> envoy_ = std::move(*EnvoyKeeper::open({}));
-  std::unique_ptr<RulesKeeper> keeper_ =
-      RulesKeeper::open({folder_.write("rules.yaml", kRules)}).value();
+  std::unique_ptr<EnvoyManager> envoy_ = std::move(*EnvoyManager::open({}));
+  std::unique_ptr<RulesManager> keeper_ =
+      RulesManager::open({folder_.write("rules.yaml", kRules)}).value();
   metrics::Registry registry_;
   metrics::Recorder& recorder_ = registry_.make_recorder();
   Log log_{{.level = LogLevel::kOff}};

@@ -20,7 +20,7 @@ class PublicHandler final : public http::Handler {
  public:
   struct Parts {
     Session::Parts session;
-    EnvoyKeeper& envoy;
+    EnvoyManager& envoy;
     const TrustedProxies& trusted;
     metrics::Recorder& recorder;
     Log& log;

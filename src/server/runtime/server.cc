@@ -72,7 +72,7 @@ Expected<resp::Users> read_users(const RespConfig& config) {
   return resp::Users(std::move(users));
 }
 
-std::vector<metrics::Registry::Row> envoy_rows(const EnvoyKeeper& envoy) {
+std::vector<metrics::Registry::Row> envoy_rows(const EnvoyManager& envoy) {
   std::vector<metrics::Registry::Row> rows;
   for (const EnvoyCounts::Row& of : envoy.counted()) {
     for (std::size_t i = 0; i < of.cells.size(); ++i) {
@@ -91,8 +91,8 @@ class Server::Impl {
  public:
   // What a server is made of, once it has been read.
   struct Parts {
-    std::unique_ptr<RulesKeeper> keeper;
-    std::unique_ptr<EnvoyKeeper> envoy;
+    std::unique_ptr<RulesManager> keeper;
+    std::unique_ptr<EnvoyManager> envoy;
     std::unique_ptr<PushedRules> pushed;  // null: the rules are in files
     TrustedProxies trusted;
     AdminToken token;
@@ -118,8 +118,8 @@ class Server::Impl {
   void wait_for_signal();
   void on_signal(int signal);
   void keep_house();
-  Expected<bool, RulesKeeper::Errors> reload();
-  void reload_envoy(Expected<bool, RulesKeeper::Errors>& changed);
+  Expected<bool, RulesManager::Errors> reload();
+  void reload_envoy(Expected<bool, RulesManager::Errors>& changed);
   ServerStatus status() const;
   std::size_t connections() const;
   void follow_rules();
@@ -131,8 +131,8 @@ class Server::Impl {
   const Config config_;
   const Bounds admin_bounds_ = bounds_for_rules(config_.bounds);
   Log log_;
-  std::unique_ptr<RulesKeeper> keeper_;
-  std::unique_ptr<EnvoyKeeper> envoy_;
+  std::unique_ptr<RulesManager> keeper_;
+  std::unique_ptr<EnvoyManager> envoy_;
   const TrustedProxies trusted_;
   AdminToken token_;
   std::unique_ptr<Stores> stores_;
@@ -376,7 +376,7 @@ void Server::Impl::keep_house() {
   });
 }
 
-Expected<bool, RulesKeeper::Errors> Server::Impl::reload() {
+Expected<bool, RulesManager::Errors> Server::Impl::reload() {
   notify_reloading();
   if (const auto read = token_.reload(); !read) {
     log_.error("the token stays as it is", {{"why", read.error()}});
@@ -402,7 +402,7 @@ Expected<bool, RulesKeeper::Errors> Server::Impl::reload() {
 }
 
 // Adds to what the rules' files came to.
-void Server::Impl::reload_envoy(Expected<bool, RulesKeeper::Errors>& changed) {
+void Server::Impl::reload_envoy(Expected<bool, RulesManager::Errors>& changed) {
   auto read = envoy_->reload();
   if (read) {
     if (*read) log_.info("new files of Envoy's are in force", {{"version", envoy_->version()}});
@@ -489,11 +489,11 @@ Server::~Server() = default;
 namespace {
 
 // The rules to start with, and where they are in Redis, what goes on to follow them.
-Expected<std::unique_ptr<RulesKeeper>> open_rules(const Config& config,
-                                                  std::unique_ptr<PushedRules>& pushed) {
+Expected<std::unique_ptr<RulesManager>> open_rules(const Config& config,
+                                                   std::unique_ptr<PushedRules>& pushed) {
   const RuleTerms terms = rule_terms(config);
   if (!config.rules_in_redis) {
-    auto keeper = RulesKeeper::open(config.rules, SystemClock::instance(), terms);
+    auto keeper = RulesManager::open(config.rules, SystemClock::instance(), terms);
     if (!keeper) return Unexpected{joined(keeper.error())};
     return std::move(*keeper);
   }
@@ -508,17 +508,17 @@ Expected<std::unique_ptr<RulesKeeper>> open_rules(const Config& config,
   return pushed->take_keeper();
 }
 
-Expected<std::unique_ptr<EnvoyKeeper>> open_envoy(const Config& config) {
+Expected<std::unique_ptr<EnvoyManager>> open_envoy(const Config& config) {
   const EnvoyConfig& envoy = config.envoy;
-  auto keeper = EnvoyKeeper::open(envoy.files,
-                                  {.consume_on_reject = envoy.consume_on_reject,
-                                   .shadow_mode = envoy.shadow_mode,
-                                   .headers = envoy.headers,
-                                   .limit_header = envoy.limit_header,
-                                   .remaining_header = envoy.remaining_header,
-                                   .reset_header = envoy.reset_header,
-                                   .request_metadata = envoy.request_metadata},
-                                  rule_terms(config));
+  auto keeper = EnvoyManager::open(envoy.files,
+                                   {.consume_on_reject = envoy.consume_on_reject,
+                                    .shadow_mode = envoy.shadow_mode,
+                                    .headers = envoy.headers,
+                                    .limit_header = envoy.limit_header,
+                                    .remaining_header = envoy.remaining_header,
+                                    .reset_header = envoy.reset_header,
+                                    .request_metadata = envoy.request_metadata},
+                                   rule_terms(config));
   if (!keeper) return Unexpected{joined(keeper.error())};
   return std::move(*keeper);
 }

@@ -19,12 +19,12 @@ namespace sluice::server {
 class AdminDoor {
  public:
   struct Parts {
-    RulesKeeper& rules;
+    RulesManager& rules;
     Limiter& limiter;
     const AdminToken& token;
     std::function<ServerStatus()> status;
     // What POST /v1/rules/reload does; without one, rules.reload().
-    std::function<Expected<bool, RulesKeeper::Errors>()> reload = {};
+    std::function<Expected<bool, RulesManager::Errors>()> reload = {};
     // Is told what was done, and the peer's address: for the log.
     std::function<void(std::string_view what, std::string_view peer)> done = {};
   };

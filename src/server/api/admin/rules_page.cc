@@ -11,7 +11,7 @@
 namespace sluice::server::pages {
 namespace {
 
-using Errors = RulesKeeper::Errors;
+using Errors = RulesManager::Errors;
 
 // "VERSION-CONTENT": versions begin anew with each process, and its rules may be others then.
 std::string tag_of(const RulesInForce& rules) {

@@ -46,7 +46,7 @@ TEST_F(RulesPage, AFileNameThatSeveralHaveNeedsItsPath) {
   std::filesystem::create_directory(folder_ / "b");
   folder_.write("a/x.yaml", rules_named("a"));
   folder_.write("b/x.yaml", rules_named("b"));
-  keeper_ = *RulesKeeper::open({folder_ / "a", folder_ / "b"});
+  keeper_ = *RulesManager::open({folder_ / "a", folder_ / "b"});
   reopen();
   EXPECT_EQ(get("/v1/rules?file=x.yaml").status, 404);
   EXPECT_EQ(get("/v1/rules?file=b/x.yaml").body, rules_named("b"));
@@ -189,7 +189,7 @@ TEST_F(RulesPage, ReloadDoesWhatTheServerDoes) {
        .limiter = limiter_,
        .token = token_,
        .status = {},
-       .reload = [&]() -> Expected<bool, RulesKeeper::Errors> { return ++reloads > 0; }});
+       .reload = [&]() -> Expected<bool, RulesManager::Errors> { return ++reloads > 0; }});
   http::Request request;
   request.method = "POST";
   request.target = "/v1/rules/reload";

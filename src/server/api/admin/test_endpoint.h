@@ -49,7 +49,7 @@ class TestDoor : public ::testing::Test {
     for (const std::string& text : texts) {
       paths.push_back(folder_.write(std::to_string(paths.size()) + ".yaml", text));
     }
-    auto keeper = RulesKeeper::open(paths, clock_);
+    auto keeper = RulesManager::open(paths, clock_);
     ASSERT_TRUE(keeper) << keeper.error().front().to_string();
     keeper_ = *std::move(keeper);
     reopen();
@@ -90,7 +90,7 @@ class TestDoor : public ::testing::Test {
   AdminToken token_ = *AdminToken::from("", "");
   ServerStatus status_;
   std::vector<std::string> done_;
-  std::unique_ptr<RulesKeeper> keeper_;
+  std::unique_ptr<RulesManager> keeper_;
   std::unique_ptr<AdminDoor> door_;
 };
 

@@ -55,7 +55,7 @@ rules:
 
 TEST(AuthDoor, AllocatesNothingOnceItsBuffersHaveGrown) {
   const TestFolder folder;
-  const auto keeper = RulesKeeper::open({folder.write("rules.yaml", kRules)}).value();
+  const auto keeper = RulesManager::open({folder.write("rules.yaml", kRules)}).value();
   const std::vector<std::string> networks{"10.0.0.0/8"};
   const auto trusted = TrustedProxies::parse(networks).value();
   MemoryStore store;

@@ -96,8 +96,8 @@ class CheckDoorTest : public ::testing::Test {
   TestFolder folder_;
   MemoryStore store_{{}, clock_};
   Limiter limiter_{store_};
-  std::unique_ptr<RulesKeeper> keeper_ =
-      RulesKeeper::open({folder_.write("rules.yaml", kRules)}, clock_).value();
+  std::unique_ptr<RulesManager> keeper_ =
+      RulesManager::open({folder_.write("rules.yaml", kRules)}, clock_).value();
   metrics::Registry registry_;
   Log log_{{.level = LogLevel::kOff}};
   DenialLog denials_{log_, &clock_};

@@ -39,8 +39,8 @@ struct Bench {
   metrics::Registry registry;
   Log log{{.level = LogLevel::kOff}};
   DenialLog denials{log};
-  std::unique_ptr<EnvoyKeeper> envoy = std::move(*EnvoyKeeper::open_texts({{"f", kEnvoy}}));
-  std::unique_ptr<RulesKeeper> rules = std::move(*RulesKeeper::open_source({{"n", kNative}}));
+  std::unique_ptr<EnvoyManager> envoy = std::move(*EnvoyManager::open_texts({{"f", kEnvoy}}));
+  std::unique_ptr<RulesManager> rules = std::move(*RulesManager::open_source({{"n", kNative}}));
   RlsService service{{{limiter, *rules, registry.make_recorder(), denials}, *envoy}};
 };
 

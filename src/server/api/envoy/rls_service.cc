@@ -58,7 +58,7 @@ class RlsService::Impl {
 
   Session session_;
   NativeAnswer native_;
-  EnvoyKeeper& keeper_;
+  EnvoyManager& keeper_;
   DenialLog& denials_;
   const Clock& clock_;
   envoy::Request request_;

@@ -32,7 +32,7 @@ class RlsService {
  public:
   struct Parts {
     Session::Parts session;
-    EnvoyKeeper& envoy;
+    EnvoyManager& envoy;
     const Clock& clock = SystemClock::instance();
   };
   explicit RlsService(const Parts& parts);

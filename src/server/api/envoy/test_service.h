@@ -42,10 +42,10 @@ class ServiceTest : public ::testing::Test {
 
   void open(std::string_view envoy, std::string_view native = "version: 1\nrules: []\n",
             EnvoyOptions options = {}) {
-    auto keeper = EnvoyKeeper::open({folder_.write("envoy.yaml", envoy)}, std::move(options));
+    auto keeper = EnvoyManager::open({folder_.write("envoy.yaml", envoy)}, std::move(options));
     ASSERT_TRUE(keeper) << keeper.error().front().to_string();
     envoy_ = std::move(*keeper);
-    auto rules = RulesKeeper::open({folder_.write("rules.yaml", native)}, clock_);
+    auto rules = RulesManager::open({folder_.write("rules.yaml", native)}, clock_);
     ASSERT_TRUE(rules) << rules.error().front().to_string();
     rules_ = std::move(*rules);
     service_ = std::make_unique<RlsService>(
@@ -90,8 +90,8 @@ class ServiceTest : public ::testing::Test {
   metrics::Recorder& recorder_ = registry_.make_recorder();
   Log log_{{.level = LogLevel::kOff}};
   DenialLog denials_{log_};
-  std::unique_ptr<EnvoyKeeper> envoy_;
-  std::unique_ptr<RulesKeeper> rules_;
+  std::unique_ptr<EnvoyManager> envoy_;
+  std::unique_ptr<RulesManager> rules_;
   std::unique_ptr<RlsService> service_;
   RlsStatus status_;
   std::string reply_;

@@ -49,8 +49,8 @@ class TestDesk {
   MemoryStore store{{}, clock};
   Limiter limiter{store};
   TestFolder folder;
-  std::unique_ptr<RulesKeeper> keeper =
-      RulesKeeper::open({folder.write("rules.yaml", kTestRules)}).value();
+  std::unique_ptr<RulesManager> keeper =
+      RulesManager::open({folder.write("rules.yaml", kTestRules)}).value();
   metrics::Registry registry;
   Log log{{.level = LogLevel::kOff}};
   DenialLog denials{log};
