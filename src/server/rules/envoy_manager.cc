@@ -41,11 +41,11 @@ Expected<bool, EnvoyManager::Errors> EnvoyManager::adopt(FilesRead read) {
   for (const RulesText& text : read.texts) files.push_back({text.name, text.text});
   auto config = envoy::Config::parse(files, terms_);
   if (!config) return Unexpected{std::move(config.error())};
-  auto next = std::make_shared<EnvoyInForce>(std::move(*config));
+  auto next = std::make_shared<ActiveEnvoyFiles>(std::move(*config));
   texts_ = std::move(read.texts);
   {
     const std::lock_guard lock(mutex_);
-    retired_.push_back(std::exchange(in_force_, std::move(next)));
+    retired_.push_back(std::exchange(active_, std::move(next)));
   }
   version_.fetch_add(1, std::memory_order_release);
   return true;
@@ -62,28 +62,28 @@ bool EnvoyManager::changed_on_disk() {
   return true;
 }
 
-std::shared_ptr<EnvoyInForce> EnvoyManager::current() const {
+std::shared_ptr<ActiveEnvoyFiles> EnvoyManager::current() const {
   const std::lock_guard lock(mutex_);
-  return in_force_;
+  return active_;
 }
 
 EnvoyStatus EnvoyManager::status() const {
   const std::lock_guard lock(mutex_);
-  const envoy::Config& config = in_force_->config;
+  const envoy::Config& config = active_->config;
   return {paths_,      config.domains().size(), config.limited().size(), reloads_, failures_,
           last_errors_};
 }
 
 std::vector<EnvoyCounts::Row> EnvoyManager::counted() const {
   const std::lock_guard lock(mutex_);
-  std::erase_if(retired_, [this](const std::shared_ptr<EnvoyInForce>& one) {
+  std::erase_if(retired_, [this](const std::shared_ptr<ActiveEnvoyFiles>& one) {
     if (one.use_count() > 1) return false;
     one->counts.add_to(kept_);
     return true;
   });
   EnvoyCounts::Sums sums = kept_;
   for (const auto& one : retired_) one->counts.add_to(sums);
-  in_force_->counts.add_to(sums);
+  active_->counts.add_to(sums);
   std::vector<EnvoyCounts::Row> rows;
   for (auto& [name, cells] : sums) rows.push_back({name, cells});
   return rows;

@@ -29,8 +29,8 @@ struct EnvoyOptions {
 };
 
 // Envoy's files in force, with what is counted by them.
-struct EnvoyInForce {
-  explicit EnvoyInForce(envoy::Config read) : config(std::move(read)), counts(config) {}
+struct ActiveEnvoyFiles {
+  explicit ActiveEnvoyFiles(envoy::Config read) : config(std::move(read)), counts(config) {}
 
   envoy::Config config;
   EnvoyCounts counts;
@@ -61,7 +61,7 @@ class EnvoyManager {
   // As RulesManager::changed_on_disk().
   bool changed_on_disk();
 
-  std::shared_ptr<EnvoyInForce> current() const;
+  std::shared_ptr<ActiveEnvoyFiles> current() const;
   EnvoyStatus status() const;
   std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
   const EnvoyOptions& options() const noexcept { return options_; }
@@ -87,9 +87,10 @@ class EnvoyManager {
   std::uint64_t reloads_ = 0;
   std::uint64_t failures_ = 0;
   Errors last_errors_;
-  std::shared_ptr<EnvoyInForce> in_force_ = std::make_shared<EnvoyInForce>(envoy::Config());
-  mutable std::vector<std::shared_ptr<EnvoyInForce>> retired_;  // that somebody may still count by
-  mutable EnvoyCounts::Sums kept_;                              // of those that nobody does
+  std::shared_ptr<ActiveEnvoyFiles> active_ = std::make_shared<ActiveEnvoyFiles>(envoy::Config());
+  mutable std::vector<std::shared_ptr<ActiveEnvoyFiles>>
+      retired_;                     // that somebody may still count by
+  mutable EnvoyCounts::Sums kept_;  // of those that nobody does
 
   std::mutex change_mutex_;  // held by whoever reads the files; taken first
   Picture known_;            // when they were last read or reported

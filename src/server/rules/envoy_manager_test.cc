@@ -12,11 +12,11 @@ std::string domain_of(std::string_view name) {
 }
 
 TEST(EnvoyManager, HasNoDomainsWithoutFiles) {
-  const auto keeper = EnvoyManager::open({});
-  ASSERT_TRUE(keeper);
-  EXPECT_TRUE((*keeper)->current()->config.domains().empty());
-  EXPECT_FALSE(*(*keeper)->reload());
-  EXPECT_FALSE((*keeper)->changed_on_disk());
+  const auto manager = EnvoyManager::open({});
+  ASSERT_TRUE(manager);
+  EXPECT_TRUE((*manager)->current()->config.domains().empty());
+  EXPECT_FALSE(*(*manager)->reload());
+  EXPECT_FALSE((*manager)->changed_on_disk());
 }
 
 TEST(EnvoyManager, ReadsADirectoryOneDomainAFile) {
@@ -24,49 +24,49 @@ TEST(EnvoyManager, ReadsADirectoryOneDomainAFile) {
   folder.write("a.yaml", domain_of("a"));
   folder.write("b.yml", domain_of("b"));
   folder.write("c.txt", "not read");
-  const auto keeper = EnvoyManager::open({folder.path()});
-  ASSERT_TRUE(keeper);
-  EXPECT_EQ((*keeper)->current()->config.domains().size(), 2U);
+  const auto manager = EnvoyManager::open({folder.path()});
+  ASSERT_TRUE(manager);
+  EXPECT_EQ((*manager)->current()->config.domains().size(), 2U);
 }
 
 TEST(EnvoyManager, RefusesADirectoryInWhichTwoFilesHaveOneDomain) {
   TestFolder folder;
   folder.write("a.yaml", domain_of("a"));
   folder.write("b.yaml", domain_of("a"));
-  const auto keeper = EnvoyManager::open({folder.path()});
-  ASSERT_FALSE(keeper);
-  EXPECT_EQ(keeper.error()[0].file, folder / "b.yaml");
+  const auto manager = EnvoyManager::open({folder.path()});
+  ASSERT_FALSE(manager);
+  EXPECT_EQ(manager.error()[0].file, folder / "b.yaml");
 }
 
 TEST(EnvoyManager, KeepsWhatIsInForceWhereNewFilesAreWrong) {
   TestFolder folder;
   folder.write("a.yaml", domain_of("a"));
-  const auto keeper = EnvoyManager::open({folder.path()});
-  ASSERT_TRUE(keeper);
+  const auto manager = EnvoyManager::open({folder.path()});
+  ASSERT_TRUE(manager);
   folder.write("a.yaml", "domain: ''\n");
-  EXPECT_FALSE((*keeper)->reload());
-  EXPECT_NE((*keeper)->current()->config.find("a"), nullptr);
-  EXPECT_EQ((*keeper)->version(), 2U);
-  EXPECT_EQ((*keeper)->status().failures, 1U);
-  EXPECT_EQ((*keeper)->status().last_errors.size(), 1U);
+  EXPECT_FALSE((*manager)->reload());
+  EXPECT_NE((*manager)->current()->config.find("a"), nullptr);
+  EXPECT_EQ((*manager)->version(), 2U);
+  EXPECT_EQ((*manager)->status().failures, 1U);
+  EXPECT_EQ((*manager)->status().last_errors.size(), 1U);
   folder.write("a.yaml", domain_of("b"));
-  EXPECT_TRUE(*(*keeper)->reload());
-  EXPECT_TRUE((*keeper)->status().last_errors.empty());
-  EXPECT_EQ((*keeper)->status().reloads, 1U);
+  EXPECT_TRUE(*(*manager)->reload());
+  EXPECT_TRUE((*manager)->status().last_errors.empty());
+  EXPECT_EQ((*manager)->status().reloads, 1U);
 }
 
 TEST(EnvoyManager, SeesFilesThatChangeOnceTheyHaveStoodStill) {
   TestFolder folder;
   folder.write("a.yaml", domain_of("a"));
-  const auto keeper = EnvoyManager::open({folder.path()});
-  EXPECT_FALSE((*keeper)->changed_on_disk());
+  const auto manager = EnvoyManager::open({folder.path()});
+  EXPECT_FALSE((*manager)->changed_on_disk());
   folder.write("b.yaml", domain_of("b"));
-  EXPECT_FALSE((*keeper)->changed_on_disk());
-  EXPECT_TRUE((*keeper)->changed_on_disk());
-  EXPECT_FALSE((*keeper)->changed_on_disk());
-  EXPECT_TRUE(*(*keeper)->reload());
-  EXPECT_FALSE(*(*keeper)->reload());
-  EXPECT_NE((*keeper)->current()->config.find("b"), nullptr);
+  EXPECT_FALSE((*manager)->changed_on_disk());
+  EXPECT_TRUE((*manager)->changed_on_disk());
+  EXPECT_FALSE((*manager)->changed_on_disk());
+  EXPECT_TRUE(*(*manager)->reload());
+  EXPECT_FALSE(*(*manager)->reload());
+  EXPECT_NE((*manager)->current()->config.find("b"), nullptr);
 }
 
 }  // namespace

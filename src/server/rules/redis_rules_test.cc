@@ -205,11 +205,11 @@ TEST(PushedRules, AreInForceWithinASecondAndStayWhereOthersAreWrong) {
   ASSERT_TRUE(publisher.push(1, "one"));
   auto pushed = PushedRules::open({target_of(server), kKey, milliseconds(10)});
   ASSERT_TRUE(pushed) << pushed.error();
-  const auto keeper = (*pushed)->take_keeper();
-  EXPECT_EQ(keeper->status().sources, std::vector<std::string>{"redis:a.yaml"});
+  const auto manager = (*pushed)->take_manager();
+  EXPECT_EQ(manager->status().sources, std::vector<std::string>{"redis:a.yaml"});
   Log log({.level = LogLevel::kOff});
   int changes = 0;
-  (*pushed)->follow(loop, *keeper, log, [&] { ++changes; });
+  (*pushed)->follow(loop, *manager, log, [&] { ++changes; });
   const auto until = [&](const std::function<bool()>& so) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (!so() && std::chrono::steady_clock::now() < end) loop.run_one_for(milliseconds(10));
@@ -217,15 +217,15 @@ TEST(PushedRules, AreInForceWithinASecondAndStayWhereOthersAreWrong) {
   };
   ASSERT_TRUE(publisher.push(2, "two", publisher.last_id));
   EXPECT_TRUE(until([&] { return changes == 1; }));
-  EXPECT_NE(keeper->current().find("two"), nullptr);
+  EXPECT_NE(manager->current().find("two"), nullptr);
   publisher.overwrite(3, "version: 1\nrules: 7\n");
-  EXPECT_TRUE(until([&] { return keeper->status().failures == 1; }));
-  EXPECT_EQ(keeper->status().last_errors.front().file, "redis:a.yaml");
-  EXPECT_NE(keeper->current().find("two"), nullptr);
+  EXPECT_TRUE(until([&] { return manager->status().failures == 1; }));
+  EXPECT_EQ(manager->status().last_errors.front().file, "redis:a.yaml");
+  EXPECT_NE(manager->current().find("two"), nullptr);
   publisher.overwrite(4, rules_named("four"));
   EXPECT_TRUE(until([&] { return changes == 2; }));
-  EXPECT_NE(keeper->current().find("four"), nullptr);
-  EXPECT_TRUE(keeper->status().last_errors.empty());
+  EXPECT_NE(manager->current().find("four"), nullptr);
+  EXPECT_TRUE(manager->status().last_errors.empty());
 }
 
 TEST(PushedRules, RefuseToStartWithRulesThatAreWrong) {

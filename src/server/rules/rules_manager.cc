@@ -38,7 +38,7 @@ RulesManager::RulesManager(Origin origin, const Clock& clock, const RuleTerms& t
     : origin_(origin),
       clock_(&clock),
       terms_(terms),
-      in_force_{1, std::move(rules), std::make_shared<const Texts>(std::move(texts))},
+      active_{1, std::move(rules), std::make_shared<const Texts>(std::move(texts))},
       loaded_at_(clock.now()) {}
 
 Expected<std::unique_ptr<RulesManager>, RulesManager::Errors> RulesManager::open(
@@ -86,38 +86,38 @@ Expected<bool, RulesManager::Errors> RulesManager::follow(std::vector<RulesText>
 
 // Under change_mutex_.
 Expected<bool, RulesManager::Errors> RulesManager::adopt(FilesRead read) {
-  if (read.errors.empty() && *in_force().texts == read.texts) {
+  if (read.errors.empty() && *active().texts == read.texts) {
     const std::lock_guard lock(mutex_);
     last_errors_.clear();
     return false;
   }
   auto rules = parse(read, terms_);
   if (!rules) return refuse(std::move(rules.error()));
-  static_cast<void>(put_in_force(*std::move(rules), std::move(read.texts)));
+  static_cast<void>(activate(*std::move(rules), std::move(read.texts)));
   const std::lock_guard lock(mutex_);
   last_errors_.clear();
   ++reloads_;
   return true;
 }
 
-Expected<RulesInForce, RulesManager::Errors> RulesManager::replace(
+Expected<ActiveRules, RulesManager::Errors> RulesManager::replace(
     std::string yaml, std::string name, std::optional<std::uint64_t> expected) {
   const std::lock_guard changing(change_mutex_);
   if (expected && *expected != version()) return Unexpected{Errors{}};
   Texts texts{{std::move(name), std::move(yaml)}};
-  if (RulesInForce now = in_force(); *now.texts == texts) return now;
+  if (ActiveRules now = active(); *now.texts == texts) return now;
   auto rules = parse(texts, terms_);
   if (!rules) return Unexpected{std::move(rules.error())};
-  return put_in_force(*std::move(rules), std::move(texts));
+  return activate(*std::move(rules), std::move(texts));
 }
 
 // Under change_mutex_.
-RulesInForce RulesManager::put_in_force(RuleSet rules, Texts texts) {
-  RulesInForce next{version() + 1, std::move(rules),
-                    std::make_shared<const Texts>(std::move(texts))};
-  RulesInForce old = next;  // ends after the lock
+ActiveRules RulesManager::activate(RuleSet rules, Texts texts) {
+  ActiveRules next{version() + 1, std::move(rules),
+                   std::make_shared<const Texts>(std::move(texts))};
+  ActiveRules old = next;  // ends after the lock
   const std::lock_guard lock(mutex_);
-  std::swap(old, in_force_);
+  std::swap(old, active_);
   loaded_at_ = clock_->now();
   // Last: who sees the new version finds the new rules.
   version_.store(next.version, std::memory_order_release);
@@ -145,26 +145,26 @@ bool RulesManager::changed_on_disk() {
 
 RuleSet RulesManager::current() const {
   const std::lock_guard lock(mutex_);
-  return in_force_.rules;
+  return active_.rules;
 }
 
-RulesInForce RulesManager::in_force() const {
+ActiveRules RulesManager::active() const {
   const std::lock_guard lock(mutex_);
-  return in_force_;
+  return active_;
 }
 
 RulesStatus RulesManager::status() const {
   const std::lock_guard lock(mutex_);
-  RulesStatus status{.version = in_force_.version,
+  RulesStatus status{.version = active_.version,
                      .sources = {},
                      .loaded_at = loaded_at_,
-                     .rules = in_force_.rules.rules().size(),
-                     .limits = count_limits(in_force_.rules),
+                     .rules = active_.rules.rules().size(),
+                     .limits = count_limits(active_.rules),
                      .reloads = reloads_,
                      .failures = failures_,
                      .last_errors = last_errors_,
                      .last_failure_at = last_failure_at_};
-  for (const RulesText& text : *in_force_.texts) status.sources.push_back(text.name);
+  for (const RulesText& text : *active_.texts) status.sources.push_back(text.name);
   return status;
 }
 

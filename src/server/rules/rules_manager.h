@@ -30,7 +30,7 @@ struct RulesStatus {
 };
 
 // Rules together with what they were read from.
-struct RulesInForce {
+struct ActiveRules {
   std::uint64_t version;
   RuleSet rules;
   std::shared_ptr<const std::vector<RulesText>> texts;  // in the order of the files
@@ -66,8 +66,8 @@ class RulesManager {
   Expected<bool, Errors> follow(std::vector<RulesText> texts);
   // Checks `yaml`, called `name` in errors, and puts it in the place of all files' rules. Errors:
   // what is wrong with it; none where rules other than those of version `expected` are in force.
-  Expected<RulesInForce, Errors> replace(std::string yaml, std::string name,
-                                         std::optional<std::uint64_t> expected = {});
+  Expected<ActiveRules, Errors> replace(std::string yaml, std::string name,
+                                        std::optional<std::uint64_t> expected = {});
 
   // Whether the files look other than when they were last read or reported, and have not changed
   // since the call before: so what is half written is not read. Reports a change once; then
@@ -76,7 +76,7 @@ class RulesManager {
 
   RuleSet current() const;
   std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
-  RulesInForce in_force() const;
+  ActiveRules active() const;
   RulesStatus status() const;
   bool built_in() const noexcept { return origin_ == Origin::kBuiltIn; }
 
@@ -87,7 +87,7 @@ class RulesManager {
   RulesManager(Origin origin, const Clock& clock, const RuleTerms& terms, RuleSet rules,
                Texts texts);
   Expected<bool, Errors> adopt(FilesRead read);
-  RulesInForce put_in_force(RuleSet rules, Texts texts);
+  ActiveRules activate(RuleSet rules, Texts texts);
   Unexpected<Errors> refuse(Errors errors);
 
   const Origin origin_;
@@ -97,7 +97,7 @@ class RulesManager {
   std::atomic<std::uint64_t> version_{1};
 
   mutable std::mutex mutex_;  // held for moments; all that readers see
-  RulesInForce in_force_;
+  ActiveRules active_;
   Instant loaded_at_;
   std::uint64_t reloads_ = 0;
   std::uint64_t failures_ = 0;

@@ -14,7 +14,7 @@ namespace {
 using Errors = RulesManager::Errors;
 
 // "VERSION-CONTENT": versions begin anew with each process, and its rules may be others then.
-std::string tag_of(const RulesInForce& rules) {
+std::string tag_of(const ActiveRules& rules) {
   const std::hash<std::string_view> hash;
   std::size_t content = 0;
   for (const RulesText& text : *rules.texts) {
@@ -23,7 +23,7 @@ std::string tag_of(const RulesInForce& rules) {
   return std::to_string(rules.version) + "-" + std::to_string(content);
 }
 
-void add_version(const RulesInForce& rules, http::Response& response) {
+void add_version(const ActiveRules& rules, http::Response& response) {
   response.add("ETag", "\"" + tag_of(rules) + "\"");
   response.add("X-Sluice-Rules-Version", std::to_string(rules.version));
 }
@@ -52,7 +52,7 @@ const RulesText* find_text(const std::vector<RulesText>& texts, std::string_view
   return found;
 }
 
-void list_texts(const RulesInForce& rules, http::Response& response) {
+void list_texts(const ActiveRules& rules, http::Response& response) {
   JsonWriter json;
   json.begin_object().member("version", rules.version).key("files").begin_array();
   for (const RulesText& text : *rules.texts) {
@@ -87,7 +87,7 @@ bool refuses_type(const Call& call) {
 }
 
 // Whether the list of If-Match names these rules: "*", their ETag, or their version alone.
-bool names_rules(std::string_view list, const RulesInForce& rules) {
+bool names_rules(std::string_view list, const ActiveRules& rules) {
   const std::string tag = tag_of(rules);
   const std::string version = std::to_string(rules.version);
   while (!list.empty()) {
@@ -113,7 +113,7 @@ bool refuses_file(const Call& call) {
                            "or no file="});
     return true;
   }
-  const std::size_t files = call.parts.rules.in_force().texts->size();
+  const std::size_t files = call.parts.rules.active().texts->size();
   if (files == 1) return false;
   const std::string detail = "the rules in force are of " + std::to_string(files) +
                              " files, and these would take the place of all; expected ?file=* to "
@@ -123,7 +123,7 @@ bool refuses_file(const Call& call) {
 }
 
 void answer_other_version(const Call& call) {
-  const RulesInForce now = call.parts.rules.in_force();
+  const ActiveRules now = call.parts.rules.active();
   add_version(now, call.response);
   const std::string detail = "If-Match names other rules than those in force; expected version " +
                              std::to_string(now.version) + ", or its ETag of GET /v1/rules";
@@ -133,7 +133,7 @@ void answer_other_version(const Call& call) {
 }  // namespace
 
 void show_rules(const Call& call) {
-  const RulesInForce rules = call.parts.rules.in_force();
+  const ActiveRules rules = call.parts.rules.active();
   Buffers buffers;
   const auto name = find_query(call.query, "file", buffers);
   const RulesText* const text = name                       ? find_text(*rules.texts, *name)
@@ -155,7 +155,7 @@ void replace_rules(const Call& call) {
   Buffers buffers;
   std::optional<std::uint64_t> expected;
   if (const auto condition = find_header(call.request.fields, "if-match", buffers)) {
-    const RulesInForce now = call.parts.rules.in_force();
+    const ActiveRules now = call.parts.rules.active();
     if (!names_rules(*condition, now)) return answer_other_version(call);
     expected = now.version;
   }
@@ -189,7 +189,7 @@ void reload_rules(const Call& call) {
   }
   const auto changed = call.parts.reload ? call.parts.reload() : call.parts.rules.reload();
   if (!changed) return answer_errors(409, changed.error(), call.response);
-  const RulesInForce now = call.parts.rules.in_force();
+  const ActiveRules now = call.parts.rules.active();
   call.done("rules reloaded: version " + std::to_string(now.version));
   add_version(now, call.response);
   JsonWriter json;

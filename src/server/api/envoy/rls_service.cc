@@ -40,7 +40,7 @@ class RlsService::Impl {
         request_({parts.session.limiter, parts.session.stores, parts.clock}),
         stripe_(keeper_.next_stripe()),
         version_(keeper_.version()),
-        in_force_(keeper_.current()) {}
+        active_(keeper_.current()) {}
 
   RlsStatus call(std::string_view message, std::string& reply);
   void follow_rules();
@@ -64,7 +64,7 @@ class RlsService::Impl {
   envoy::Request request_;
   const std::size_t stripe_;
   std::uint64_t version_;
-  std::shared_ptr<EnvoyInForce> in_force_;
+  std::shared_ptr<ActiveEnvoyFiles> active_;
   RlsQuestions asked_;
   std::vector<std::size_t> quota_over_;
   RuleAnswer denial_;
@@ -77,7 +77,7 @@ void RlsService::Impl::follow_rules() {
   const std::uint64_t version = keeper_.version();
   if (version == version_) return;
   version_ = version;  // read before the files: a change between the two is followed once more
-  in_force_ = keeper_.current();
+  active_ = keeper_.current();
 }
 
 RlsStatus RlsService::Impl::call(std::string_view message, std::string& reply) {
@@ -105,7 +105,7 @@ RlsStatus RlsService::Impl::answer(const wire::Request& request, rls::RateLimitR
   }
   asked_.read(request);
   quota_over_.clear();
-  const envoy::Domain* domain = in_force_->config.find(request.domain());
+  const envoy::Domain* domain = active_->config.find(request.domain());
   return domain != nullptr ? answer_envoy(request, *domain, response)
                            : answer_native(request, response);
 }
@@ -179,7 +179,7 @@ void RlsService::Impl::take_note(const Answer& answer) {
   for (std::size_t i = 0; i < answer.statuses.size(); ++i) {
     const envoy::Question& question = asked_.questions[i];
     if (question.gives_back) continue;
-    in_force_->counts.count(answer.statuses[i], question.entries, stripe_);
+    active_->counts.count(answer.statuses[i], question.entries, stripe_);
   }
   if (answer.overall == envoy::Code::kOk || keeper_.options().shadow_mode) return;
   denial_.limits.clear();
