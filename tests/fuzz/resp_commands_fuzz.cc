@@ -58,13 +58,13 @@ struct World {
   World() {
     const auto file = std::filesystem::temp_directory_path() / "sluice_resp_commands_fuzz.yaml";
     std::ofstream(file) << kRules;
-    keeper = RulesManager::open({file.string()}).value();
+    manager = RulesManager::open({file.string()}).value();
   }
 
   testing::ManualClock clock;
   MemoryStore store{{.max_keys = 1024}, clock};
   Limiter limiter{store};
-  std::unique_ptr<RulesManager> keeper;
+  std::unique_ptr<RulesManager> manager;
   metrics::Registry registry;
   Log log{{.level = LogLevel::kOff}};
   DenialLog denials{log};
@@ -82,7 +82,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const resp::Users& known = data[0] % 4 == 0 ? users : nobody;
   resp::Desk desk(
-      {{world.limiter, *world.keeper, world.recorder, world.denials}, known, world.about});
+      {{world.limiter, *world.manager, world.recorder, world.denials}, known, world.about});
   resp::Client client{.id = 1, .peer = "p", .role = known.at_first()};
   std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
   resp::RequestReader reader({.frame_bytes = 1 << 16, .arguments = 100});

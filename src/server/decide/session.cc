@@ -3,7 +3,7 @@
 namespace sluice::server {
 
 Session::Session(const Parts& parts)
-    : keeper_(&parts.rules),
+    : manager_(&parts.rules),
       recorder_(&parts.recorder),
       denials_(&parts.denials),
       request_(parts.limiter, parts.stores),
@@ -13,10 +13,10 @@ Session::Session(const Parts& parts)
 }
 
 void Session::follow_rules() {
-  const std::uint64_t version = keeper_->version();
+  const std::uint64_t version = manager_->version();
   if (version == version_) return;
   version_ = version;  // read before the rules: a change between the two is followed once more
-  rules_ = keeper_->current();
+  rules_ = manager_->current();
   recorder_->use(rules_);
 }
 

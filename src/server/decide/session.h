@@ -54,7 +54,7 @@ class Session {
   void tell(const RuleAnswer& answer);
   void count(const RuleAnswer& answer);
 
-  const RulesManager* keeper_;
+  const RulesManager* manager_;
   metrics::Recorder* recorder_;
   DenialLog* denials_;
   RuleDecider request_;

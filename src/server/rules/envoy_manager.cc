@@ -6,20 +6,20 @@ namespace sluice::server {
 
 Expected<std::unique_ptr<EnvoyManager>, EnvoyManager::Errors> EnvoyManager::open(
     std::vector<std::string> paths, EnvoyOptions options, const RuleTerms& terms) {
-  std::unique_ptr<EnvoyManager> keeper(
+  std::unique_ptr<EnvoyManager> manager(
       new EnvoyManager(std::move(paths), std::move(options), terms));
-  if (!keeper->has_files()) return keeper;
-  auto read = keeper->adopt(read_files(keeper->paths_));
+  if (!manager->has_files()) return manager;
+  auto read = manager->adopt(read_files(manager->paths_));
   if (!read) return Unexpected{std::move(read.error())};
-  return keeper;
+  return manager;
 }
 
 Expected<std::unique_ptr<EnvoyManager>, EnvoyManager::Errors> EnvoyManager::open_texts(
     std::vector<RulesText> texts, EnvoyOptions options, const RuleTerms& terms) {
-  std::unique_ptr<EnvoyManager> keeper(new EnvoyManager({}, std::move(options), terms));
-  auto read = keeper->adopt({.picture = {}, .texts = std::move(texts), .errors = {}});
+  std::unique_ptr<EnvoyManager> manager(new EnvoyManager({}, std::move(options), terms));
+  auto read = manager->adopt({.picture = {}, .texts = std::move(texts), .errors = {}});
   if (!read) return Unexpected{std::move(read.error())};
-  return keeper;
+  return manager;
 }
 
 Expected<bool, EnvoyManager::Errors> EnvoyManager::reload() {

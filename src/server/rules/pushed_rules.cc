@@ -27,16 +27,16 @@ Expected<std::unique_ptr<PushedRules>> PushedRules::open(RedisRulesSource source
                                                          const RuleTerms& terms) {
   auto found = RedisRules::wait_for(source, kLongestStart);
   if (!found) return Unexpected{found.error()};
-  auto keeper =
+  auto manager =
       RulesManager::open_source(named(std::move(found->texts)), SystemClock::instance(), terms);
-  if (!keeper) return Unexpected{joined(keeper.error())};
+  if (!manager) return Unexpected{joined(manager.error())};
   return std::unique_ptr<PushedRules>(
-      new PushedRules(std::move(source), std::move(found->id), std::move(*keeper)));
+      new PushedRules(std::move(source), std::move(found->id), std::move(*manager)));
 }
 
-void PushedRules::follow(boost::asio::io_context& loop, RulesManager& keeper, Log& log,
+void PushedRules::follow(boost::asio::io_context& loop, RulesManager& manager, Log& log,
                          std::function<void()> changed) {
-  keeper_ = &keeper;
+  manager_ = &manager;
   log_ = &log;
   changed_ = std::move(changed);
   rules_ = std::make_unique<RedisRules>(loop, source_, known_, *this);
@@ -44,7 +44,7 @@ void PushedRules::follow(boost::asio::io_context& loop, RulesManager& keeper, Lo
 
 void PushedRules::on_rules(PublishedRules rules) {
   const std::uint64_t pushed = rules.version;
-  const auto changed = keeper_->follow(named(std::move(rules.texts)));
+  const auto changed = manager_->follow(named(std::move(rules.texts)));
   if (!changed) {
     for (const RuleError& error : changed.error()) {
       log_->error("the rules stay as they are", {{"why", error.to_string()}, {"pushed", pushed}});
@@ -53,7 +53,7 @@ void PushedRules::on_rules(PublishedRules rules) {
   }
   log_->info(
       *changed ? "new rules are in force" : "the rules are as they were",
-      {{"version", keeper_->version()}, {"rules", keeper_->status().rules}, {"pushed", pushed}});
+      {{"version", manager_->version()}, {"rules", manager_->status().rules}, {"pushed", pushed}});
   if (*changed) changed_();
 }
 

@@ -14,7 +14,7 @@ namespace sluice::server {
 // A server's rules out of Redis: those that it starts with, and then every push. What is pushed and
 // wrong, and a Redis that cannot be reached, leave the rules in force as they are, and are logged.
 //
-// Thread-safety: the loop's thread, once follow() was called. Ownership: has the keeper; borrows
+// Thread-safety: the loop's thread, once follow() was called. Ownership: has the manager; borrows
 // the loop and the log.
 class PushedRules final : public RedisRules::Owner {
  public:
@@ -24,14 +24,14 @@ class PushedRules final : public RedisRules::Owner {
                                                      const RuleTerms& terms = {});
 
   // The rules in force. Once.
-  std::unique_ptr<RulesManager> take_keeper() { return std::move(opened_); }
+  std::unique_ptr<RulesManager> take_manager() { return std::move(opened_); }
   // Follows pushes from now on; `changed` is called when other rules are in force.
-  void follow(boost::asio::io_context& loop, RulesManager& keeper, Log& log,
+  void follow(boost::asio::io_context& loop, RulesManager& manager, Log& log,
               std::function<void()> changed);
 
  private:
-  PushedRules(RedisRulesSource source, std::string known, std::unique_ptr<RulesManager> keeper)
-      : source_(std::move(source)), known_(std::move(known)), opened_(std::move(keeper)) {}
+  PushedRules(RedisRulesSource source, std::string known, std::unique_ptr<RulesManager> manager)
+      : source_(std::move(source)), known_(std::move(known)), opened_(std::move(manager)) {}
 
   void on_rules(PublishedRules rules) override;
   void on_trouble(std::string_view why) override;
@@ -39,7 +39,7 @@ class PushedRules final : public RedisRules::Owner {
   const RedisRulesSource source_;
   const std::string known_;
   std::unique_ptr<RulesManager> opened_;
-  RulesManager* keeper_ = nullptr;
+  RulesManager* manager_ = nullptr;
   Log* log_ = nullptr;
   std::function<void()> changed_;
   std::unique_ptr<RedisRules> rules_;

@@ -49,22 +49,22 @@ Expected<std::unique_ptr<RulesManager>, RulesManager::Errors> RulesManager::open
     read.texts.push_back({std::string(kBuiltInName), std::string(built_in_rules())});
   auto rules = parse(read, terms);
   if (!rules) return Unexpected{std::move(rules.error())};
-  std::unique_ptr<RulesManager> keeper(
+  std::unique_ptr<RulesManager> manager(
       new RulesManager(origin, clock, terms, *std::move(rules), std::move(read.texts)));
-  keeper->paths_ = std::move(paths);
-  keeper->known_ = std::move(read.picture);
-  keeper->last_look_ = keeper->known_;
-  return keeper;
+  manager->paths_ = std::move(paths);
+  manager->known_ = std::move(read.picture);
+  manager->last_look_ = manager->known_;
+  return manager;
 }
 
 Expected<std::unique_ptr<RulesManager>, RulesManager::Errors> RulesManager::open_source(
     std::vector<RulesText> texts, const Clock& clock, const RuleTerms& terms) {
   auto rules = parse(texts, terms);
   if (!rules) return Unexpected{std::move(rules.error())};
-  std::unique_ptr<RulesManager> keeper(
+  std::unique_ptr<RulesManager> manager(
       new RulesManager(Origin::kSource, clock, terms, *std::move(rules), texts));
-  keeper->brought_ = std::move(texts);
-  return keeper;
+  manager->brought_ = std::move(texts);
+  return manager;
 }
 
 Expected<bool, RulesManager::Errors> RulesManager::reload() {

@@ -31,7 +31,7 @@ class AdminWaits : public ::testing::Test {
     stores_.store.waits = WaitingStore::Waits::kForTest;
     auto listening = net::listen_at(parse_address("unix:" + path_).value(), 1);
     ASSERT_TRUE(listening) << listening.error();
-    const AdminHandler::Parts parts{{.rules = *keeper_,
+    const AdminHandler::Parts parts{{.rules = *manager_,
                                      .limiter = stores_.limiter(),
                                      .token = token_,
                                      .status = [] { return ServerStatus{}; }},
@@ -66,7 +66,7 @@ class AdminWaits : public ::testing::Test {
 
   TestFolder folder_;
   const std::string path_ = folder_ / "socket";
-  std::unique_ptr<RulesManager> keeper_ =
+  std::unique_ptr<RulesManager> manager_ =
       RulesManager::open({folder_.write("rules.yaml", kRules)}).value();
   AdminToken token_ = AdminToken::from("", "").value();
   metrics::Registry registry_;

@@ -65,7 +65,7 @@ class LoopTest : public ::testing::Test {
 
   Loop::Parts parts() {
     return {.limiter = limiter_,
-            .rules = *keeper_,
+            .rules = *manager_,
             .recorder = recorder_,
             .denials = denials_,
             .log = log_,
@@ -126,7 +126,7 @@ class LoopTest : public ::testing::Test {
   MemoryStore memory_{{}, clock_};
   Limiter limiter_{memory_};
   std::unique_ptr<EnvoyManager> envoy_ = std::move(*EnvoyManager::open({}));
-  std::unique_ptr<RulesManager> keeper_ =
+  std::unique_ptr<RulesManager> manager_ =
       RulesManager::open({folder_.write("rules.yaml", kRules)}).value();
   metrics::Registry registry_;
   metrics::Recorder& recorder_ = registry_.make_recorder();
@@ -338,7 +338,7 @@ TEST_F(LoopTest, GoesOverToNewRulesWhileRequestsWait) {
   ASSERT_TRUE(waits_for(1));
   const std::string changed =
       std::string(kRules).replace(std::string_view(kRules).find("100000"), 6, "500000");
-  ASSERT_TRUE(keeper_->replace(changed, "test"));
+  ASSERT_TRUE(manager_->replace(changed, "test"));
   loop_->follow_rules();
   in_loop([] {});
   TestClient after = connect();

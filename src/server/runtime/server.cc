@@ -91,7 +91,7 @@ class Server::Impl {
  public:
   // What a server is made of, once it has been read.
   struct Parts {
-    std::unique_ptr<RulesManager> keeper;
+    std::unique_ptr<RulesManager> manager;
     std::unique_ptr<EnvoyManager> envoy;
     std::unique_ptr<PushedRules> pushed;  // null: the rules are in files
     TrustedProxies trusted;
@@ -131,7 +131,7 @@ class Server::Impl {
   const Config config_;
   const Bounds admin_bounds_ = bounds_for_rules(config_.bounds);
   Log log_;
-  std::unique_ptr<RulesManager> keeper_;
+  std::unique_ptr<RulesManager> manager_;
   std::unique_ptr<EnvoyManager> envoy_;
   const TrustedProxies trusted_;
   AdminToken token_;
@@ -168,7 +168,7 @@ class Server::Impl {
 Server::Impl::Impl(const Config& config, Parts parts)
     : config_(config),
       log_(config.log),
-      keeper_(std::move(parts.keeper)),
+      manager_(std::move(parts.manager)),
       envoy_(std::move(parts.envoy)),
       trusted_(std::move(parts.trusted)),
       token_(std::move(parts.token)),
@@ -188,16 +188,16 @@ void Server::Impl::add_metrics() {
   const auto number = [](auto value) { return static_cast<double>(value); };
   stores_->add_metrics(registry_);
   registry_.add_gauge("sluice_rules_version", "Counts every change of the rules in force, from 1.",
-                      [this, number] { return number(keeper_->version()); });
+                      [this, number] { return number(manager_->version()); });
   registry_.add_counter(
       "sluice_rules_reloads_total", "Reloads that changed the rules.",
-      [this, number] { return number(keeper_->status().reloads + envoy_->status().reloads); });
+      [this, number] { return number(manager_->status().reloads + envoy_->status().reloads); });
   registry_.add_counter(
       "sluice_rules_reload_failures_total", "Reloads that were refused; the rules in force stayed.",
-      [this, number] { return number(keeper_->status().failures + envoy_->status().failures); });
+      [this, number] { return number(manager_->status().failures + envoy_->status().failures); });
   registry_.add_gauge("sluice_rules_last_reload_successful",
                       "0 while the newest reading of the rules was refused, else 1.", [this] {
-                        const bool right = keeper_->status().last_errors.empty() &&
+                        const bool right = manager_->status().last_errors.empty() &&
                                            envoy_->status().last_errors.empty();
                         return right ? 1. : 0.;
                       });
@@ -241,7 +241,7 @@ Expected<bool> Server::Impl::listen() {
   const Operations operations(registry_, ready_);
   start_loops(operations);
   if (admin_) start_administration(operations);
-  followed_version_ = keeper_->version();
+  followed_version_ = manager_->version();
   followed_envoy_ = envoy_->version();
   ready_ = true;
   return true;
@@ -289,7 +289,7 @@ void Server::Impl::start_loops(const Operations& operations) {
   }
   const std::size_t threads = thread_count(config_);
   for (std::size_t i = 0; i < threads; ++i) {
-    loops_.emplace_back(Loop::Parts{stores_->limiter(), *keeper_, registry_.make_recorder(),
+    loops_.emplace_back(Loop::Parts{stores_->limiter(), *manager_, registry_.make_recorder(),
                                     denials_, log_, trusted_, config_.bounds, operations,
                                     connections_, *envoy_, make_stores});
     if (http_) loops_.back().listen(std::move(http_->sockets[i]));
@@ -306,7 +306,7 @@ void Server::Impl::start_administration(const Operations& operations) {
     log_.info("administration", {{"what", what}, {"peer", peer}});
     follow_rules();
   };
-  const AdminHandler::Parts parts{{.rules = *keeper_,
+  const AdminHandler::Parts parts{{.rules = *manager_,
                                    .limiter = limiter,
                                    .token = token_,
                                    .status = [this] { return status(); },
@@ -329,7 +329,7 @@ void Server::Impl::start_administration(const Operations& operations) {
 }
 
 std::string Server::Impl::hint() const {
-  if (!keeper_->built_in() || envoy_->has_files() || !http_) return {};
+  if (!manager_->built_in() || envoy_->has_files() || !http_) return {};
   const std::string at = http_->unix_path.empty()
                              ? "http://" + http_->name + "/v1/check"
                              : "--unix-socket " + http_->unix_path + " http://localhost/v1/check";
@@ -342,7 +342,7 @@ void Server::Impl::run() {
   for (Loop& loop : loops_) loop.start();
   wait_for_signal();
   keep_house();
-  if (pushed_) pushed_->follow(main_, *keeper_, log_, [this] { follow_rules(); });
+  if (pushed_) pushed_->follow(main_, *manager_, log_, [this] { follow_rules(); });
   notify_manager("READY=1");
   main_.run();
   if (admin_stores_) admin_stores_->stop();
@@ -366,7 +366,7 @@ void Server::Impl::on_signal(int signal) {
 // Follows changes of the files, and of the rules by the administration.
 void Server::Impl::keep_house() {
   if (config_.watch) {
-    const bool rules = keeper_->changed_on_disk();
+    const bool rules = manager_->changed_on_disk();
     if (const bool envoy = envoy_->changed_on_disk(); rules || envoy) static_cast<void>(reload());
   }
   follow_rules();
@@ -386,14 +386,14 @@ Expected<bool, RulesManager::Errors> Server::Impl::reload() {
       log_.error("gRPC's certificate stays as it is", {{"why", read.error()}});
     }
   }
-  auto changed = keeper_->reload();
+  auto changed = manager_->reload();
   if (!changed) {
     for (const RuleError& error : changed.error()) {
       log_.error("the rules stay as they are", {{"why", error.to_string()}});
     }
   } else {
     log_.info(*changed ? "new rules are in force" : "the rules are as they were",
-              {{"version", keeper_->version()}, {"rules", keeper_->status().rules}});
+              {{"version", manager_->version()}, {"rules", manager_->status().rules}});
   }
   reload_envoy(changed);
   follow_rules();
@@ -438,7 +438,7 @@ ServerStatus Server::Impl::status() const {
 }
 
 void Server::Impl::follow_rules() {
-  const std::uint64_t version = keeper_->version();
+  const std::uint64_t version = manager_->version();
   const std::uint64_t envoy = envoy_->version();
   const bool same = std::exchange(followed_version_, version) == version;
   if (std::exchange(followed_envoy_, envoy) == envoy && same) return;
@@ -493,9 +493,9 @@ Expected<std::unique_ptr<RulesManager>> open_rules(const Config& config,
                                                    std::unique_ptr<PushedRules>& pushed) {
   const RuleTerms terms = rule_terms(config);
   if (!config.rules_in_redis) {
-    auto keeper = RulesManager::open(config.rules, SystemClock::instance(), terms);
-    if (!keeper) return Unexpected{joined(keeper.error())};
-    return std::move(*keeper);
+    auto manager = RulesManager::open(config.rules, SystemClock::instance(), terms);
+    if (!manager) return Unexpected{joined(manager.error())};
+    return std::move(*manager);
   }
   const auto options = redis_options(config);
   if (!options) return Unexpected{options.error()};
@@ -505,31 +505,31 @@ Expected<std::unique_ptr<RulesManager>> open_rules(const Config& config,
       PushedRules::open({.target = std::move(*target), .key = rules_key(config.redis)}, terms);
   if (!opened) return Unexpected{opened.error()};
   pushed = std::move(*opened);
-  return pushed->take_keeper();
+  return pushed->take_manager();
 }
 
 Expected<std::unique_ptr<EnvoyManager>> open_envoy(const Config& config) {
   const EnvoyConfig& envoy = config.envoy;
-  auto keeper = EnvoyManager::open(envoy.files,
-                                   {.consume_on_reject = envoy.consume_on_reject,
-                                    .shadow_mode = envoy.shadow_mode,
-                                    .headers = envoy.headers,
-                                    .limit_header = envoy.limit_header,
-                                    .remaining_header = envoy.remaining_header,
-                                    .reset_header = envoy.reset_header,
-                                    .request_metadata = envoy.request_metadata},
-                                   rule_terms(config));
-  if (!keeper) return Unexpected{joined(keeper.error())};
-  return std::move(*keeper);
+  auto manager = EnvoyManager::open(envoy.files,
+                                    {.consume_on_reject = envoy.consume_on_reject,
+                                     .shadow_mode = envoy.shadow_mode,
+                                     .headers = envoy.headers,
+                                     .limit_header = envoy.limit_header,
+                                     .remaining_header = envoy.remaining_header,
+                                     .reset_header = envoy.reset_header,
+                                     .request_metadata = envoy.request_metadata},
+                                    rule_terms(config));
+  if (!manager) return Unexpected{joined(manager.error())};
+  return std::move(*manager);
 }
 
 }  // namespace
 
 Expected<std::unique_ptr<Server>> Server::start(const Config& config) {
   Impl::Parts parts;
-  auto keeper = open_rules(config, parts.pushed);
-  if (!keeper) return Unexpected{keeper.error()};
-  parts.keeper = std::move(*keeper);
+  auto manager = open_rules(config, parts.pushed);
+  if (!manager) return Unexpected{manager.error()};
+  parts.manager = std::move(*manager);
   auto envoy = open_envoy(config);
   if (!envoy) return Unexpected{envoy.error()};
   parts.envoy = std::move(*envoy);

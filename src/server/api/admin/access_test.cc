@@ -45,7 +45,7 @@ TEST_F(AccessByToken, SaysHowToPresentOne) {
 TEST_F(AccessByToken, IsRefusedForPathsThatAreNotThereToo) {
   EXPECT_EQ(call("GET", "/nothing").status, 401);
   EXPECT_EQ(call("PUT", "/v1/rules", {}, rules_named("r")).status, 401);
-  EXPECT_EQ(keeper_->version(), 1U);
+  EXPECT_EQ(manager_->version(), 1U);
 }
 
 TEST_F(AccessByToken, DoesNotLookAtHostAndOrigin) {

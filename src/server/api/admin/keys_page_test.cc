@@ -32,7 +32,7 @@ class KeysPage : public TestDoor {
   void SetUp() override { open({kRules}); }
   // Takes from all limits of a rule, as a door does.
   bool take(std::string_view rule, const Attributes& attributes, std::uint64_t cost) {
-    const RuleSet rules = keeper_->current();
+    const RuleSet rules = manager_->current();
     return requests_.decide_by(rules, *rules.find(rule), attributes, cost).decision.allowed();
   }
   Answered remove(std::string_view target) { return call("DELETE", target); }

@@ -46,7 +46,7 @@ TEST_F(RulesPage, AFileNameThatSeveralHaveNeedsItsPath) {
   std::filesystem::create_directory(folder_ / "b");
   folder_.write("a/x.yaml", rules_named("a"));
   folder_.write("b/x.yaml", rules_named("b"));
-  keeper_ = *RulesManager::open({folder_ / "a", folder_ / "b"});
+  manager_ = *RulesManager::open({folder_ / "a", folder_ / "b"});
   reopen();
   EXPECT_EQ(get("/v1/rules?file=x.yaml").status, 404);
   EXPECT_EQ(get("/v1/rules?file=b/x.yaml").body, rules_named("b"));
@@ -58,7 +58,7 @@ TEST_F(RulesPage, PutReplacesTheRulesAndTellsTheirNumbers) {
   EXPECT_EQ(answered.status, 200);
   EXPECT_EQ(answered.body, "{\"version\":2,\"rules\":1,\"limits\":1}\n");
   EXPECT_TRUE(answered.has("X-Sluice-Rules-Version", "2"));
-  EXPECT_NE(keeper_->current().find("new"), nullptr);
+  EXPECT_NE(manager_->current().find("new"), nullptr);
   EXPECT_EQ(get("/v1/rules").body, rules_named("new"));
   EXPECT_EQ(get("/v1/rules").field("ETag"), answered.field("ETag"));
   EXPECT_EQ(done_, std::vector<std::string>{"rules replaced: version 2 by 127.0.0.1"});
@@ -66,7 +66,7 @@ TEST_F(RulesPage, PutReplacesTheRulesAndTellsTheirNumbers) {
 
 TEST_F(RulesPage, CountersLiveOnUnderNewNumbers) {
   open({rules_named("r", 5)});
-  const Limit limit = keeper_->current().find("r")->limits[0].limit;
+  const Limit limit = manager_->current().find("r")->limits[0].limit;
   EXPECT_TRUE(limiter_.try_acquire("default|r|all", limit, 3));
   EXPECT_EQ(put(rules_named("r", 4)).status, 200);
   EXPECT_EQ(get("/v1/keys?rule=r").json().at("limits").at(0).at("remaining"), 1);
@@ -89,7 +89,7 @@ TEST_F(RulesPage, PutRefusesBadRulesWithTheirPlaces) {
     EXPECT_TRUE(error.at("expected").is_string());
     EXPECT_GE(error.at("column").as_int64(), 5);
   }
-  EXPECT_EQ(keeper_->version(), 1U);
+  EXPECT_EQ(manager_->version(), 1U);
   EXPECT_TRUE(done_.empty());
   EXPECT_EQ(put("").status, 400);
   EXPECT_EQ(put("\xFF").json().at("errors").as_array().size(), 1U);
@@ -103,7 +103,7 @@ TEST_F(RulesPage, PutGoesByIfMatch) {
   EXPECT_EQ(stale.status, 412);
   EXPECT_EQ(stale.json().at("title"), "Precondition Failed");
   EXPECT_TRUE(stale.has("X-Sluice-Rules-Version", "2"));
-  EXPECT_EQ(keeper_->version(), 2U);
+  EXPECT_EQ(manager_->version(), 2U);
   EXPECT_EQ(put(rules_named("b"), {{"If-Match", "1"}}).status, 412);
   EXPECT_EQ(put(rules_named("b"), {{"If-Match", "\"\""}}).status, 412);
   EXPECT_EQ(put(rules_named("b"), {{"If-Match", "2"}}).status, 200);
@@ -123,9 +123,9 @@ TEST_F(RulesPage, PutOverSeveralFilesHasToSaySo) {
   open({rules_named("first"), rules_named("second")});
   EXPECT_EQ(put(rules_named("r")).status, 409);
   EXPECT_EQ(call("PUT", "/v1/rules?file=0.yaml", {}, rules_named("r")).status, 400);
-  EXPECT_EQ(keeper_->version(), 1U);
+  EXPECT_EQ(manager_->version(), 1U);
   EXPECT_EQ(call("PUT", "/v1/rules?file=*", {}, rules_named("r")).status, 200);
-  EXPECT_EQ(keeper_->current().rules().size(), 1U);
+  EXPECT_EQ(manager_->current().rules().size(), 1U);
 }
 
 TEST_F(RulesPage, TakesYamlByAnyOfItsNames) {
@@ -150,7 +150,7 @@ TEST_F(RulesPage, ValidateSaysTheSameAndSwapsNothing) {
   const Answered bad = call("POST", "/v1/rules/validate", {}, "version: 3\nrules: []\n");
   EXPECT_EQ(bad.status, 400);
   EXPECT_EQ(bad.detail().find("POST /v1/rules/validate:1:10: error: "), 0U) << bad.detail();
-  EXPECT_EQ(keeper_->version(), 1U);
+  EXPECT_EQ(manager_->version(), 1U);
   EXPECT_TRUE(done_.empty());
 }
 
@@ -161,7 +161,7 @@ TEST_F(RulesPage, ReloadReadsTheFiles) {
   const Answered changed = call("POST", "/v1/rules/reload");
   EXPECT_EQ(changed.status, 200);
   EXPECT_EQ(changed.body, "{\"version\":2,\"changed\":true,\"rules\":1,\"limits\":1}\n");
-  EXPECT_NE(keeper_->current().find("new"), nullptr);
+  EXPECT_NE(manager_->current().find("new"), nullptr);
 }
 
 TEST_F(RulesPage, ReloadOfBadFilesKeepsTheRulesAndSaysWhatIsWrong) {
@@ -172,7 +172,7 @@ TEST_F(RulesPage, ReloadOfBadFilesKeepsTheRulesAndSaysWhatIsWrong) {
   EXPECT_EQ(answered.json().at("errors").at(0).at("file").as_string(), folder_ / "0.yaml");
   EXPECT_EQ(answered.json().at("errors").at(0).at("line"), 2);
   EXPECT_EQ(answered.detail().find(folder_ / "0.yaml" + ":2:8: error: "), 0U);
-  EXPECT_NE(keeper_->current().find("r"), nullptr);
+  EXPECT_NE(manager_->current().find("r"), nullptr);
   EXPECT_EQ(get("/v1/status").json().at("rules").at("failures"), 1);
 }
 
@@ -185,7 +185,7 @@ TEST_F(RulesPage, ReloadDoesWhatTheServerDoes) {
   open({rules_named("r")});
   int reloads = 0;
   AdminDoor door(
-      {.rules = *keeper_,
+      {.rules = *manager_,
        .limiter = limiter_,
        .token = token_,
        .status = {},

@@ -53,7 +53,7 @@ TEST_F(StatusPage, TellsOfEnvoysFilesWhereThereAreAny) {
 TEST_F(StatusPage, TellsWhyTheFilesWereRefusedUntilTheyAreRight) {
   open({rules_named("r")});
   folder_.write("0.yaml", "version: 9\nrules: []\n");
-  EXPECT_FALSE(keeper_->reload());
+  EXPECT_FALSE(manager_->reload());
   auto rules = get("/v1/status").json().at("rules");
   EXPECT_EQ(rules.at("failures"), 1);
   EXPECT_EQ(rules.at("version"), 1);
@@ -63,7 +63,7 @@ TEST_F(StatusPage, TellsWhyTheFilesWereRefusedUntilTheyAreRight) {
   EXPECT_EQ(rules.at("last_errors").at(0).at("file").as_string(), folder_ / "0.yaml");
 
   folder_.write("0.yaml", rules_named("other"));
-  EXPECT_TRUE(*keeper_->reload());
+  EXPECT_TRUE(*manager_->reload());
   rules = get("/v1/status").json().at("rules");
   EXPECT_TRUE(rules.at("last_errors").as_array().empty());
   EXPECT_EQ(rules.at("failures"), 1);

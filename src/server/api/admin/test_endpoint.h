@@ -49,14 +49,14 @@ class TestDoor : public ::testing::Test {
     for (const std::string& text : texts) {
       paths.push_back(folder_.write(std::to_string(paths.size()) + ".yaml", text));
     }
-    auto keeper = RulesManager::open(paths, clock_);
-    ASSERT_TRUE(keeper) << keeper.error().front().to_string();
-    keeper_ = *std::move(keeper);
+    auto manager = RulesManager::open(paths, clock_);
+    ASSERT_TRUE(manager) << manager.error().front().to_string();
+    manager_ = *std::move(manager);
     reopen();
   }
   void reopen() {
     door_ = std::make_unique<AdminDoor>(
-        AdminDoor::Parts{.rules = *keeper_,
+        AdminDoor::Parts{.rules = *manager_,
                          .limiter = limiter_,
                          .token = token_,
                          .status = [this] { return status_; },
@@ -90,7 +90,7 @@ class TestDoor : public ::testing::Test {
   AdminToken token_ = *AdminToken::from("", "");
   ServerStatus status_;
   std::vector<std::string> done_;
-  std::unique_ptr<RulesManager> keeper_;
+  std::unique_ptr<RulesManager> manager_;
   std::unique_ptr<AdminDoor> door_;
 };
 

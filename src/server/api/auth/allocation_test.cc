@@ -55,7 +55,7 @@ rules:
 
 TEST(AuthDoor, AllocatesNothingOnceItsBuffersHaveGrown) {
   const TestFolder folder;
-  const auto keeper = RulesManager::open({folder.write("rules.yaml", kRules)}).value();
+  const auto manager = RulesManager::open({folder.write("rules.yaml", kRules)}).value();
   const std::vector<std::string> networks{"10.0.0.0/8"};
   const auto trusted = TrustedProxies::parse(networks).value();
   MemoryStore store;
@@ -63,7 +63,7 @@ TEST(AuthDoor, AllocatesNothingOnceItsBuffersHaveGrown) {
   metrics::Registry registry;
   Log log({.level = LogLevel::kOff});
   DenialLog denials(log);
-  Session session({limiter, *keeper, registry.make_recorder(), denials});
+  Session session({limiter, *manager, registry.make_recorder(), denials});
   AuthDoor door(session, trusted);
 
   const std::vector<http::Field> fields{

@@ -61,12 +61,12 @@ class AuthDoorTest : public ::testing::Test {
   TestFolder folder_;
   MemoryStore store_{{}, clock_};
   Limiter limiter_{store_};
-  std::unique_ptr<RulesManager> keeper_ =
+  std::unique_ptr<RulesManager> manager_ =
       RulesManager::open({folder_.write("rules.yaml", kRules)}, clock_).value();
   metrics::Registry registry_;
   Log log_{{.level = LogLevel::kOff}};
   DenialLog denials_{log_, &clock_};
-  Session session_{{limiter_, *keeper_, registry_.make_recorder(), denials_}};
+  Session session_{{limiter_, *manager_, registry_.make_recorder(), denials_}};
   const TrustedProxies trusted_{};
   std::unique_ptr<AuthDoor> door_ = std::make_unique<AuthDoor>(session_, trusted_);
   http::Response response_;

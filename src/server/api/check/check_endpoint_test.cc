@@ -84,7 +84,7 @@ class CheckDoorTest : public ::testing::Test {
               ", match: { path: /many }, continue: true, limits: [ { algorithm: gcra, limit: 1, "
               "per: 1s } ] }\n";
     }
-    ASSERT_TRUE(keeper_->replace(yaml, "test"));
+    ASSERT_TRUE(manager_->replace(yaml, "test"));
   }
   bool has_line(std::string_view line) const {
     return response_.fields.find(std::string(line) + "\r\n") != std::string::npos;
@@ -96,12 +96,12 @@ class CheckDoorTest : public ::testing::Test {
   TestFolder folder_;
   MemoryStore store_{{}, clock_};
   Limiter limiter_{store_};
-  std::unique_ptr<RulesManager> keeper_ =
+  std::unique_ptr<RulesManager> manager_ =
       RulesManager::open({folder_.write("rules.yaml", kRules)}, clock_).value();
   metrics::Registry registry_;
   Log log_{{.level = LogLevel::kOff}};
   DenialLog denials_{log_, &clock_};
-  Session session_{{limiter_, *keeper_, registry_.make_recorder(), denials_}};
+  Session session_{{limiter_, *manager_, registry_.make_recorder(), denials_}};
   std::unique_ptr<CheckDoor> door_ = std::make_unique<CheckDoor>(session_);
   http::Response response_;
 };

@@ -34,13 +34,13 @@ class RlsService::Impl {
   explicit Impl(const Parts& parts)
       : session_(parts.session),
         native_(session_, parts.clock),
-        keeper_(parts.envoy),
+        manager_(parts.envoy),
         denials_(parts.session.denials),
         clock_(parts.clock),
         request_({parts.session.limiter, parts.session.stores, parts.clock}),
-        stripe_(keeper_.next_stripe()),
-        version_(keeper_.version()),
-        active_(keeper_.current()) {}
+        stripe_(manager_.next_stripe()),
+        version_(manager_.version()),
+        active_(manager_.current()) {}
 
   RlsStatus call(std::string_view message, std::string& reply);
   void follow_rules();
@@ -58,7 +58,7 @@ class RlsService::Impl {
 
   Session session_;
   NativeAnswer native_;
-  EnvoyManager& keeper_;
+  EnvoyManager& manager_;
   DenialLog& denials_;
   const Clock& clock_;
   envoy::Request request_;
@@ -74,10 +74,10 @@ class RlsService::Impl {
 
 void RlsService::Impl::follow_rules() {
   session_.follow_rules();
-  const std::uint64_t version = keeper_.version();
+  const std::uint64_t version = manager_.version();
   if (version == version_) return;
   version_ = version;  // read before the files: a change between the two is followed once more
-  active_ = keeper_.current();
+  active_ = manager_.current();
 }
 
 RlsStatus RlsService::Impl::call(std::string_view message, std::string& reply) {
@@ -120,13 +120,13 @@ RlsStatus RlsService::Impl::status_of(const Answer& answer) const {
 // Under a name of its own where the request is told beside it, as by Envoy's service.
 google::protobuf::Struct& RlsService::Impl::metadata_of(rls::RateLimitResponse& response) const {
   auto& all = *response.mutable_dynamic_metadata();
-  if (!keeper_.options().request_metadata) return all;
+  if (!manager_.options().request_metadata) return all;
   return *(*all.mutable_fields())["metadata"].mutable_struct_value();
 }
 
 RlsStatus RlsService::Impl::answer_envoy(const wire::Request& request, const envoy::Domain& domain,
                                          rls::RateLimitResponse& response) {
-  const EnvoyOptions& options = keeper_.options();
+  const EnvoyOptions& options = manager_.options();
   const Answer& answer = request_.decide(domain, asked_.questions, options.consume_on_reject);
   if (answer.failure != Answer::Failure::kNone) return status_of(answer);
   take_note(answer);
@@ -154,7 +154,7 @@ RlsStatus RlsService::Impl::answer_native(const wire::Request& request,
                                           rls::RateLimitResponse& response) {
   const Answer& answer = native_.decide(request.domain(), asked_.questions);
   if (answer.failure != Answer::Failure::kNone) return status_of(answer);
-  const bool lets_pass = answer.overall == envoy::Code::kOk || keeper_.options().shadow_mode;
+  const bool lets_pass = answer.overall == envoy::Code::kOk || manager_.options().shadow_mode;
   response.set_overall_code(lets_pass ? rls::RateLimitResponse::OK
                                       : rls::RateLimitResponse::OVER_LIMIT);
   RlsAnswer out(response, clock_);
@@ -167,7 +167,7 @@ RlsStatus RlsService::Impl::answer_native(const wire::Request& request,
 
 void RlsService::Impl::finish(const wire::Request& request, RlsAnswer& out,
                               rls::RateLimitResponse& response) {
-  const EnvoyOptions& options = keeper_.options();
+  const EnvoyOptions& options = manager_.options();
   if (options.headers) out.add_headers(options);
   if (options.request_metadata) {
     tell_request(request, quota_over_, *response.mutable_dynamic_metadata());
@@ -181,7 +181,7 @@ void RlsService::Impl::take_note(const Answer& answer) {
     if (question.gives_back) continue;
     active_->counts.count(answer.statuses[i], question.entries, stripe_);
   }
-  if (answer.overall == envoy::Code::kOk || keeper_.options().shadow_mode) return;
+  if (answer.overall == envoy::Code::kOk || manager_.options().shadow_mode) return;
   denial_.limits.clear();
   denial_.rule = nullptr;
   for (const envoy::Status& status : answer.statuses) {

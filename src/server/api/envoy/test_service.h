@@ -42,9 +42,9 @@ class ServiceTest : public ::testing::Test {
 
   void open(std::string_view envoy, std::string_view native = "version: 1\nrules: []\n",
             EnvoyOptions options = {}) {
-    auto keeper = EnvoyManager::open({folder_.write("envoy.yaml", envoy)}, std::move(options));
-    ASSERT_TRUE(keeper) << keeper.error().front().to_string();
-    envoy_ = std::move(*keeper);
+    auto manager = EnvoyManager::open({folder_.write("envoy.yaml", envoy)}, std::move(options));
+    ASSERT_TRUE(manager) << manager.error().front().to_string();
+    envoy_ = std::move(*manager);
     auto rules = RulesManager::open({folder_.write("rules.yaml", native)}, clock_);
     ASSERT_TRUE(rules) << rules.error().front().to_string();
     rules_ = std::move(*rules);

@@ -215,7 +215,7 @@ TEST(Door, NewRulesHoldForTheNextRequestAlsoWhereOneWaits) {
       door.stores->store.waits = Waits::kNot;
     }
     door.parts.folder.write("rules.yaml", rules_named("fresh"));
-    ASSERT_TRUE(door.parts.keeper->reload());
+    ASSERT_TRUE(door.parts.manager->reload());
     door.on_loop([&] { door.door->follow_rules(); });
     const TestPeer peer(door.path);
     peer.send(frame({"RL.CHECK", "fresh"}));

@@ -71,9 +71,9 @@ class TestDoor {
   }
   Session::Parts session() {
     metrics::Recorder& recorder = parts.registry.make_recorder();
-    if (!stores) return {parts.limiter, *parts.keeper, recorder, parts.denials};
+    if (!stores) return {parts.limiter, *parts.manager, recorder, parts.denials};
     return {stores->limiter(),
-            *parts.keeper,
+            *parts.manager,
             recorder,
             parts.denials,
             {stores->trial(), stores->local()}};

@@ -49,7 +49,7 @@ class TestDesk {
   MemoryStore store{{}, clock};
   Limiter limiter{store};
   TestFolder folder;
-  std::unique_ptr<RulesManager> keeper =
+  std::unique_ptr<RulesManager> manager =
       RulesManager::open({folder.write("rules.yaml", kTestRules)}).value();
   metrics::Registry registry;
   Log log{{.level = LogLevel::kOff}};
@@ -57,7 +57,7 @@ class TestDesk {
   std::atomic<std::size_t> connections{3};
   Users users;
   About about{"0.1.0", std::chrono::steady_clock::now(), connections};
-  Desk desk{{{limiter, *keeper, registry.make_recorder(), denials}, users, about}};
+  Desk desk{{{limiter, *manager, registry.make_recorder(), denials}, users, about}};
   Client client;
 };
 

@@ -164,7 +164,7 @@ TEST(Throttle, AStoreThatCannotDecideIsAnErrorAndNoDenial) {
   Failing store;
   Limiter limiter(store);
   TestDesk other;
-  Desk desk({{limiter, *other.keeper, other.registry.make_recorder(), other.denials},
+  Desk desk({{limiter, *other.manager, other.registry.make_recorder(), other.denials},
              other.users,
              other.about});
   const auto ask = [&](Reason reason, std::string_view quantity) {
