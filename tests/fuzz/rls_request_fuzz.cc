@@ -48,7 +48,7 @@ struct Services {
   server::Session::Parts session{limiter, *rules, registry.make_recorder(), denials};
   server::RlsService services[2]{server::RlsService({session, *plain}),
                                  server::RlsService({session, *all})};
-  server::JsonDoor json{services[1]};
+  server::JsonEndpoint json{services[1]};
 };
 
 // An answer has one status per descriptor; a refused request has no answer.

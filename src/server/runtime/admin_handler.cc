@@ -6,7 +6,7 @@ namespace sluice::server {
 
 void AdminHandler::handle(const http::Request& request, http::Response& response) {
   const std::string_view path = split_target(request.target).path;
-  if (path.starts_with("/v1/")) return door_.handle(request, response);
+  if (path.starts_with("/v1/")) return endpoint_.handle(request, response);
   operations_.handle(path, request, response);
 }
 

@@ -15,7 +15,7 @@ namespace sluice::server {
 class AdminHandler final : public http::Handler {
  public:
   struct Parts {
-    AdminDoor::Parts door;
+    AdminEndpoint::Parts endpoint;
     Operations operations;
     metrics::Recorder& recorder;
     Log& log;
@@ -24,7 +24,7 @@ class AdminHandler final : public http::Handler {
       : operations_(parts.operations),
         recorder_(parts.recorder),
         log_(parts.log),
-        door_(std::move(parts.door)) {}
+        endpoint_(std::move(parts.endpoint)) {}
 
   void handle(const http::Request& request, http::Response& response) override;
   void finished(const http::Request& request, const http::Response& response,
@@ -34,7 +34,7 @@ class AdminHandler final : public http::Handler {
   Operations operations_;
   metrics::Recorder& recorder_;
   Log& log_;
-  AdminDoor door_;
+  AdminEndpoint endpoint_;
 };
 
 }  // namespace sluice::server

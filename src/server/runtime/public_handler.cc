@@ -17,26 +17,26 @@ PublicHandler::PublicHandler(const Parts& parts)
 void PublicHandler::handle(const http::Request& request, http::Response& response) {
   const std::string_view path = split_target(request.target).path;
   if (path == "/v1/auth") {
-    door_ = metrics::Door::kAuth;
+    endpoint_ = metrics::Door::kAuth;
     auth_.handle(request, response);
   } else if (path == "/v1/check") {
-    door_ = metrics::Door::kCheck;
+    endpoint_ = metrics::Door::kCheck;
     check_.handle(request, response);
   } else if (path == "/json") {
-    door_ = metrics::Door::kJson;
+    endpoint_ = metrics::Door::kJson;
     json_.handle(request, response);
   } else {
-    door_ = metrics::Door::kOther;
+    endpoint_ = metrics::Door::kOther;
     operations_.handle(path, request, response);
   }
 }
 
 void PublicHandler::finished(const http::Request& request, const http::Response& response,
                              std::chrono::nanoseconds took) {
-  recorder_.observe(door_, took);
+  recorder_.observe(endpoint_, took);
   if (!log_.options().access) return;
   log_.access({request.method, request.target, response.status, request.peer, took,
-               metrics::to_string(door_)});
+               metrics::to_string(endpoint_)});
 }
 
 }  // namespace sluice::server

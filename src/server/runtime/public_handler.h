@@ -12,7 +12,7 @@
 
 namespace sluice::server {
 
-// What stands behind the public listener: hands each request to its door, and counts.
+// What stands behind the public listener: hands each request to its endpoint, and counts.
 //
 // One for an event loop, or where the store may wait, one for each request that is under way in it;
 // these share a recorder. Ownership: borrows its parts.
@@ -42,11 +42,11 @@ class PublicHandler final : public http::Handler {
   Log& log_;
   Operations operations_;
   Session session_;
-  AuthDoor auth_;
-  CheckDoor check_;
+  AuthEndpoint auth_;
+  CheckEndpoint check_;
   RlsService rls_;
-  JsonDoor json_;
-  metrics::Door door_ = metrics::Door::kOther;
+  JsonEndpoint json_;
+  metrics::Door endpoint_ = metrics::Door::kOther;
 };
 
 }  // namespace sluice::server

@@ -44,7 +44,7 @@ std::size_t thread_count(const Config& config) {
 }
 
 // A door that listens, or is off.
-Expected<std::optional<net::Listening>> open_door(const std::string& text, std::size_t loops) {
+Expected<std::optional<net::Listening>> open_listener(const std::string& text, std::size_t loops) {
   const auto address = parse_address(text);
   if (!address) return Unexpected{text + ": " + address.error()};
   if (address->kind == Address::Kind::kOff) return std::optional<net::Listening>{};
@@ -83,7 +83,9 @@ std::vector<metrics::Registry::Row> envoy_rows(const EnvoyManager& envoy) {
   return rows;
 }
 
-std::string name_of(const std::optional<net::Listening>& door) { return door ? door->name : "off"; }
+std::string name_of(const std::optional<net::Listening>& listening) {
+  return listening ? listening->name : "off";
+}
 
 }  // namespace
 
@@ -179,8 +181,8 @@ Server::Impl::Impl(const Config& config, Parts parts)
 
 Server::Impl::~Impl() {
   loops_.clear();
-  for (const auto* door : {&http_, &grpc_, &resp_, &admin_}) {
-    if (*door && !(*door)->unix_path.empty()) ::unlink((*door)->unix_path.c_str());
+  for (const auto* listening : {&http_, &grpc_, &resp_, &admin_}) {
+    if (*listening && !(*listening)->unix_path.empty()) ::unlink((*listening)->unix_path.c_str());
   }
 }
 
@@ -208,9 +210,9 @@ void Server::Impl::add_metrics() {
                         [this, number] { return number(log_.dropped()); });
   registry_.add_gauge("sluice_connections_max", "Connections that all listeners may have at once.",
                       [this, number] {
-                        const int doors = int{http_.has_value()} + int{grpc_.has_value()} +
-                                          int{resp_.has_value()} + int{admin_.has_value()};
-                        return number(config_.bounds.connections) * doors;
+                        const int listeners = int{http_.has_value()} + int{grpc_.has_value()} +
+                                              int{resp_.has_value()} + int{admin_.has_value()};
+                        return number(config_.bounds.connections) * listeners;
                       });
   registry_.add_gauge("sluice_ready", "Whether /readyz says so.",
                       [this] { return ready_.load() ? 1.0 : 0.0; });
@@ -225,12 +227,12 @@ Expected<bool> Server::Impl::open_stores() {
 }
 
 Expected<bool> Server::Impl::listen() {
-  auto http = open_door(config_.http, thread_count(config_));
+  auto http = open_listener(config_.http, thread_count(config_));
   if (!http) return Unexpected{http.error()};
   http_ = std::move(*http);
   if (auto grpc = open_grpc(); !grpc) return Unexpected{grpc.error()};
   if (auto resp = open_resp(); !resp) return Unexpected{resp.error()};
-  auto admin = open_door(config_.admin, 1);
+  auto admin = open_listener(config_.admin, 1);
   if (!admin) return Unexpected{admin.error()};
   admin_ = std::move(*admin);
   if (admin_ && !admin_->loopback && !token_.is_set()) {
@@ -257,14 +259,14 @@ Expected<bool> Server::Impl::open_grpc() {
     if (!tls) return Unexpected{"gRPC: " + tls.error()};
     grpc_common_.tls = std::move(*tls);
   }
-  auto listening = open_door(config_.grpc, thread_count(config_));
+  auto listening = open_listener(config_.grpc, thread_count(config_));
   if (!listening) return Unexpected{listening.error()};
   grpc_ = std::move(*listening);
   return true;
 }
 
 Expected<bool> Server::Impl::open_resp() {
-  auto resp = open_door(config_.resp, thread_count(config_));
+  auto resp = open_listener(config_.resp, thread_count(config_));
   if (!resp) return Unexpected{resp.error()};
   resp_ = std::move(*resp);
   if (!resp_) return true;
@@ -428,10 +430,10 @@ ServerStatus Server::Impl::status() const {
                    .ready = ready_,
                    .draining = draining_,
                    .threads = loops_.size()};
-  out.doors.push_back({"http", name_of(http_), connections_});
-  out.doors.push_back({"grpc", name_of(grpc_), grpc_common_.connections});
-  out.doors.push_back({"resp", name_of(resp_), resp_common_.connections});
-  out.doors.push_back({"admin", name_of(admin_), admin_connections_});
+  out.listeners.push_back({"http", name_of(http_), connections_});
+  out.listeners.push_back({"grpc", name_of(grpc_), grpc_common_.connections});
+  out.listeners.push_back({"resp", name_of(resp_), resp_common_.connections});
+  out.listeners.push_back({"admin", name_of(admin_), admin_connections_});
   out.store = stores_->status();
   if (envoy_->has_files()) out.envoy = envoy_->status();
   return out;
@@ -458,8 +460,8 @@ void Server::Impl::drain() {
 
 void Server::Impl::begin_drain() {
   // Who comes now is refused by the file system; who is in the queue is taken.
-  for (const auto* door : {&http_, &grpc_, &resp_}) {
-    if (*door && !(*door)->unix_path.empty()) ::unlink((*door)->unix_path.c_str());
+  for (const auto* listening : {&http_, &grpc_, &resp_}) {
+    if (*listening && !(*listening)->unix_path.empty()) ::unlink((*listening)->unix_path.c_str());
   }
   draining_loops_ = loops_.size();
   for (Loop& loop : loops_) {

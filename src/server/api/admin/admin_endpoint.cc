@@ -54,9 +54,9 @@ void answer_no_route(std::string_view path, const http::Request& request,
 
 }  // namespace
 
-AdminDoor::AdminDoor(Parts parts) : parts_(std::move(parts)) {}
+AdminEndpoint::AdminEndpoint(Parts parts) : parts_(std::move(parts)) {}
 
-void AdminDoor::handle(const http::Request& request, http::Response& response) {
+void AdminEndpoint::handle(const http::Request& request, http::Response& response) {
   response.add("Cache-Control", "no-store");
   if (const auto refusal = find_refusal(request, parts_.token)) {
     if (refusal->status == 401) response.add("WWW-Authenticate", "Bearer realm=\"sluice\"");

@@ -16,7 +16,7 @@ namespace sluice::server {
 // Thread-safety: handle() from one thread, that of AdminToken::reload(). Ownership: borrows all
 // that it is given. Cost: checking rules takes milliseconds, a second for the largest: no loop that
 // decides should do it.
-class AdminDoor {
+class AdminEndpoint {
  public:
   struct Parts {
     RulesManager& rules;
@@ -28,7 +28,7 @@ class AdminDoor {
     // Is told what was done, and the peer's address: for the log.
     std::function<void(std::string_view what, std::string_view peer)> done = {};
   };
-  explicit AdminDoor(Parts parts);
+  explicit AdminEndpoint(Parts parts);
 
   void handle(const http::Request& request, http::Response& response);
 

@@ -30,7 +30,7 @@ rules:
 class KeysPage : public TestDoor {
  protected:
   void SetUp() override { open({kRules}); }
-  // Takes from all limits of a rule, as a door does.
+  // Takes from all limits of a rule, as a endpoint does.
   bool take(std::string_view rule, const Attributes& attributes, std::uint64_t cost) {
     const RuleSet rules = manager_->current();
     return requests_.decide_by(rules, *rules.find(rule), attributes, cost).decision.allowed();

@@ -11,7 +11,7 @@
 namespace sluice::server::pages {
 
 struct Call {
-  const AdminDoor::Parts& parts;
+  const AdminEndpoint::Parts& parts;
   const http::Request& request;
   std::string_view query;
   http::Response& response;

@@ -184,7 +184,7 @@ TEST_F(RulesPage, ReloadWithoutFilesSaysThatThereAreNone) {
 TEST_F(RulesPage, ReloadDoesWhatTheServerDoes) {
   open({rules_named("r")});
   int reloads = 0;
-  AdminDoor door(
+  AdminEndpoint endpoint(
       {.rules = *manager_,
        .limiter = limiter_,
        .token = token_,
@@ -194,7 +194,7 @@ TEST_F(RulesPage, ReloadDoesWhatTheServerDoes) {
   request.method = "POST";
   request.target = "/v1/rules/reload";
   http::Response response;
-  door.handle(request, response);
+  endpoint.handle(request, response);
   EXPECT_EQ(response.status, 200);
   EXPECT_EQ(reloads, 1);
 }

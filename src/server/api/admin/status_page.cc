@@ -11,12 +11,12 @@ void write_server(JsonWriter& json, const ServerStatus& status) {
       .member("ready", status.ready)
       .member("draining", status.draining)
       .member("threads", std::uint64_t{status.threads});
-  json.key("doors").begin_array();
-  for (const ServerStatus::Door& door : status.doors) {
+  json.key("listeners").begin_array();
+  for (const ServerStatus::Listener& listener : status.listeners) {
     json.begin_object()
-        .member("name", door.name)
-        .member("address", door.address)
-        .member("connections", std::uint64_t{door.connections})
+        .member("name", listener.name)
+        .member("address", listener.address)
+        .member("connections", std::uint64_t{listener.connections})
         .end_object();
   }
   json.end_array().key("store").begin_object().member("kind", status.store.kind);

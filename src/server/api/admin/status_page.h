@@ -14,7 +14,7 @@ namespace sluice::server {
 
 // What GET /v1/status tells beside the rules.
 struct ServerStatus {
-  struct Door {
+  struct Listener {
     std::string name;     // "http"
     std::string address;  // "127.0.0.1:8080"
     std::size_t connections = 0;
@@ -25,7 +25,7 @@ struct ServerStatus {
   bool ready = false;
   bool draining = false;
   std::size_t threads = 0;
-  std::vector<Door> doors = {};
+  std::vector<Listener> listeners = {};
   StoreStatus store = {};
   std::optional<EnvoyStatus> envoy = {};  // where Envoy's files were given
 };

@@ -16,7 +16,7 @@
 
 namespace sluice::server {
 
-// An answer of the door, as a client has it.
+// An answer of the endpoint, as a client has it.
 struct Answered {
   int status = 0;
   std::string fields;
@@ -37,7 +37,7 @@ struct Answered {
   }
 };
 
-// A door before a memory store, with rules of some files.
+// A endpoint before a memory store, with rules of some files.
 class TestDoor : public ::testing::Test {
  protected:
   using Fields = std::vector<http::Field>;
@@ -55,15 +55,15 @@ class TestDoor : public ::testing::Test {
     reopen();
   }
   void reopen() {
-    door_ = std::make_unique<AdminDoor>(
-        AdminDoor::Parts{.rules = *manager_,
-                         .limiter = limiter_,
-                         .token = token_,
-                         .status = [this] { return status_; },
-                         .done =
-                             [this](std::string_view what, std::string_view peer) {
-                               done_.push_back(std::string(what) + " by " + std::string(peer));
-                             }});
+    endpoint_ = std::make_unique<AdminEndpoint>(
+        AdminEndpoint::Parts{.rules = *manager_,
+                             .limiter = limiter_,
+                             .token = token_,
+                             .status = [this] { return status_; },
+                             .done =
+                                 [this](std::string_view what, std::string_view peer) {
+                                   done_.push_back(std::string(what) + " by " + std::string(peer));
+                                 }});
   }
   Answered call(std::string_view method, std::string_view target, const Fields& fields = {},
                 std::string_view body = {}) {
@@ -74,7 +74,7 @@ class TestDoor : public ::testing::Test {
     request.body = body;
     request.peer = "127.0.0.1";
     http::Response response;
-    door_->handle(request, response);
+    endpoint_->handle(request, response);
     return {response.status, response.fields, std::string(response.content_type),
             std::string(response.body)};
   }
@@ -91,7 +91,7 @@ class TestDoor : public ::testing::Test {
   ServerStatus status_;
   std::vector<std::string> done_;
   std::unique_ptr<RulesManager> manager_;
-  std::unique_ptr<AdminDoor> door_;
+  std::unique_ptr<AdminEndpoint> endpoint_;
 };
 
 }  // namespace sluice::server

@@ -53,7 +53,7 @@ rules:
       - { name: ip, key: "{ip/64}", algorithm: gcra, limit: 5, per: 1h }
 )";
 
-TEST(AuthDoor, AllocatesNothingOnceItsBuffersHaveGrown) {
+TEST(AuthEndpoint, AllocatesNothingOnceItsBuffersHaveGrown) {
   const TestFolder folder;
   const auto manager = RulesManager::open({folder.write("rules.yaml", kRules)}).value();
   const std::vector<std::string> networks{"10.0.0.0/8"};
@@ -64,7 +64,7 @@ TEST(AuthDoor, AllocatesNothingOnceItsBuffersHaveGrown) {
   Log log({.level = LogLevel::kOff});
   DenialLog denials(log);
   Session session({limiter, *manager, registry.make_recorder(), denials});
-  AuthDoor door(session, trusted);
+  AuthEndpoint endpoint(session, trusted);
 
   const std::vector<http::Field> fields{
       {"Host", "A-HOST-THAT-IS-LONG-ENOUGH-FOR-THE-HEAP.EXAMPLE:80"},
@@ -83,7 +83,7 @@ TEST(AuthDoor, AllocatesNothingOnceItsBuffersHaveGrown) {
   http::Response response;
   const auto ask = [&] {
     response.clear();
-    door.handle(request, response);
+    endpoint.handle(request, response);
   };
   ask();
   ASSERT_EQ(response.status, 200);

@@ -28,7 +28,7 @@ void refuse(http::Response& response, std::string_view detail) {
 
 }  // namespace
 
-void AuthDoor::handle(const http::Request& request, http::Response& response) {
+void AuthEndpoint::handle(const http::Request& request, http::Response& response) {
   const std::string_view query = split_target(request.target).query;
   if (!query.empty() && query != kDenyBy403) return refuse(response, kWrongQuery);
   const Description description = attributes_.begin(request);

@@ -14,9 +14,9 @@ namespace sluice::server {
 // One for an event loop. Ownership: borrows its parts; the answer's body is valid until the
 // session's next decision. Cost: that of the decision; nothing is allocated once its buffers have
 // grown.
-class AuthDoor {
+class AuthEndpoint {
  public:
-  AuthDoor(Session& session, const TrustedProxies& trusted)
+  AuthEndpoint(Session& session, const TrustedProxies& trusted)
       : session_(session), attributes_(trusted) {}
 
   void handle(const http::Request& request, http::Response& response);

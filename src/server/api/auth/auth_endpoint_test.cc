@@ -35,7 +35,7 @@ rules:
       - { name: user, key: "{header.x-user|ip}", algorithm: token_bucket, limit: 2, per: 4s }
 )";
 
-class AuthDoorTest : public ::testing::Test {
+class AuthEndpointTest : public ::testing::Test {
  protected:
   const http::Response& ask(Fields fields, std::string_view target = "/v1/auth") {
     http::Request request;
@@ -44,7 +44,7 @@ class AuthDoorTest : public ::testing::Test {
     request.fields = fields;
     request.peer = "192.0.2.1";
     response_.clear();
-    door_->handle(request, response_);
+    endpoint_->handle(request, response_);
     return response_;
   }
   const http::Response& ask_for(std::string_view uri, std::string_view target = "/v1/auth",
@@ -68,11 +68,11 @@ class AuthDoorTest : public ::testing::Test {
   DenialLog denials_{log_, &clock_};
   Session session_{{limiter_, *manager_, registry_.make_recorder(), denials_}};
   const TrustedProxies trusted_{};
-  std::unique_ptr<AuthDoor> door_ = std::make_unique<AuthDoor>(session_, trusted_);
+  std::unique_ptr<AuthEndpoint> endpoint_ = std::make_unique<AuthEndpoint>(session_, trusted_);
   http::Response response_;
 };
 
-TEST_F(AuthDoorTest, AllowsWithTheFieldsOfTheAnswerAndNoBody) {
+TEST_F(AuthEndpointTest, AllowsWithTheFieldsOfTheAnswerAndNoBody) {
   const auto& response = ask_for("/api/order/1");
   EXPECT_EQ(response.status, 200);
   EXPECT_EQ(response.body, "");
@@ -81,7 +81,7 @@ TEST_F(AuthDoorTest, AllowsWithTheFieldsOfTheAnswerAndNoBody) {
   EXPECT_EQ(response.fields.find("Retry-After"), std::string::npos);
 }
 
-TEST_F(AuthDoorTest, DeniesWithoutABodyWhereTheRuleHasNone) {
+TEST_F(AuthEndpointTest, DeniesWithoutABodyWhereTheRuleHasNone) {
   ask_for("/api/order/1");
   ask_for("/api/order/2");
   const auto& response = ask_for("/api/order/3");
@@ -93,7 +93,7 @@ TEST_F(AuthDoorTest, DeniesWithoutABodyWhereTheRuleHasNone) {
   EXPECT_EQ(ask_for("/api/order/3").status, 200);
 }
 
-TEST_F(AuthDoorTest, DeniesWithTheStatusAndTheBodyOfTheRule) {
+TEST_F(AuthEndpointTest, DeniesWithTheStatusAndTheBodyOfTheRule) {
   ask_for("/send/code?phone=1", "/v1/auth", "POST");
   EXPECT_EQ(ask_for("/send/code?phone=2", "/v1/auth", "POST").status, 200);
   const auto& response = ask_for("/send/code?phone=1", "/v1/auth", "POST");
@@ -102,7 +102,7 @@ TEST_F(AuthDoorTest, DeniesWithTheStatusAndTheBodyOfTheRule) {
   EXPECT_EQ(response.content_type, "application/json; charset=utf-8");
 }
 
-TEST_F(AuthDoorTest, DeniesWith403WhereTheGatewayWantsIt) {
+TEST_F(AuthEndpointTest, DeniesWith403WhereTheGatewayWantsIt) {
   EXPECT_EQ(ask_for("/send/code?phone=1", "/v1/auth?deny=403", "POST").status, 200);
   const auto& response = ask_for("/send/code?phone=1", "/v1/auth?deny=403", "POST");
   EXPECT_EQ(response.status, 403);
@@ -110,22 +110,22 @@ TEST_F(AuthDoorTest, DeniesWith403WhereTheGatewayWantsIt) {
   EXPECT_TRUE(has_line("Retry-After: 60")) << response.fields;
 }
 
-TEST_F(AuthDoorTest, WritesNoFieldsWhereTheRuleWantsNone) {
+TEST_F(AuthEndpointTest, WritesNoFieldsWhereTheRuleWantsNone) {
   EXPECT_EQ(ask_for("/bare/1").fields, "");
 }
 
-TEST_F(AuthDoorTest, SaysNoWaitWhereNoneHelps) {
+TEST_F(AuthEndpointTest, SaysNoWaitWhereNoneHelps) {
   EXPECT_EQ(ask_for("/banned").status, 429);
   EXPECT_EQ(ask_for("/banned").fields.find("Retry-After"), std::string::npos);
 }
 
-TEST_F(AuthDoorTest, AllowsWhatNoRuleMatches) {
+TEST_F(AuthEndpointTest, AllowsWhatNoRuleMatches) {
   const auto& response = ask_for("/");
   EXPECT_EQ(response.status, 200);
   EXPECT_EQ(response.fields, "");
 }
 
-TEST_F(AuthDoorTest, IsNotDodgedByAnotherSpellingOfThePath) {
+TEST_F(AuthEndpointTest, IsNotDodgedByAnotherSpellingOfThePath) {
   ask_for("/banned");
   for (const char* path : {"//banned", "/%62anned", "/x/../banned", "/x/%2e%2e/banned?a=b",
                            "http://host/banned", "/.//banned#x", "%2Fbanned"}) {
@@ -133,20 +133,20 @@ TEST_F(AuthDoorTest, IsNotDodgedByAnotherSpellingOfThePath) {
   }
 }
 
-TEST_F(AuthDoorTest, RefusesToJudgeWithoutADescription) {
+TEST_F(AuthEndpointTest, RefusesToJudgeWithoutADescription) {
   const auto& response = ask({{"Host", "sluice"}});
   EXPECT_EQ(response.status, 400);
   EXPECT_EQ(response.content_type, "application/problem+json");
   EXPECT_NE(response.body.find("no X-Original-URI or X-Forwarded-Uri"), response.body.npos);
 }
 
-TEST_F(AuthDoorTest, RefusesToChooseBetweenTwoDescriptions) {
+TEST_F(AuthEndpointTest, RefusesToChooseBetweenTwoDescriptions) {
   const auto& response = ask({{"X-Original-URI", "/"}, {"X-Forwarded-Uri", "/banned"}});
   EXPECT_EQ(response.status, 400);
   EXPECT_NE(response.body.find("clears the others"), response.body.npos);
 }
 
-TEST_F(AuthDoorTest, RefusesAQueryThatItDoesNotKnow) {
+TEST_F(AuthEndpointTest, RefusesAQueryThatItDoesNotKnow) {
   for (const char* target : {"/v1/auth?deny=429", "/v1/auth?deny=403&x", "/v1/auth?deny",
                              "/v1/auth?Deny=403", "/v1/auth?cost=2"}) {
     const auto& response = ask_for("/", target);

@@ -19,31 +19,32 @@ void refuse(http::Response& response, int status, std::string_view detail) {
 }  // namespace
 
 // Decides the requests of a body one after the other, and puts their answers together.
-class CheckDoor::Decider final : public CheckListener {
+class CheckEndpoint::Decider final : public CheckListener {
  public:
-  Decider(CheckDoor& door, http::Response& response) : door_(door), response_(response) {}
+  Decider(CheckEndpoint& endpoint, http::Response& response)
+      : endpoint_(endpoint), response_(response) {}
 
   void on_request(const CheckRequest& request, bool alone) override {
     const RuleAnswer& answer =
-        door_.session_.decide(request.attributes, request.cost, request.verb);
+        endpoint_.session_.decide(request.attributes, request.cost, request.verb);
     if (alone) {
       response_.status = http_status(answer);
-      response_.fields.append(door_.fields_.lines(answer));
+      response_.fields.append(endpoint_.fields_.lines(answer));
       if (answer.decision.reason == Reason::kInvalid) {
         response_.content_type = rejection_of(answer, response_.text).content_type;
         return;
       }
     }
-    if (door_.text_.size() > 0) door_.text_.put(',');
-    put_check_answer(door_.text_, answer);
+    if (endpoint_.text_.size() > 0) endpoint_.text_.put(',');
+    put_check_answer(endpoint_.text_, answer);
   }
 
  private:
-  CheckDoor& door_;
+  CheckEndpoint& endpoint_;
   http::Response& response_;
 };
 
-void CheckDoor::handle(const http::Request& request, http::Response& response) {
+void CheckEndpoint::handle(const http::Request& request, http::Response& response) {
   if (request.method != "POST") {
     response.add("Allow", "POST");
     return refuse(response, 405, "/v1/check is asked by POST, with JSON as its body");

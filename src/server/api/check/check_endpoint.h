@@ -9,13 +9,13 @@
 namespace sluice::server {
 
 // POST /v1/check, where programs ask in JSON (docs/http.md): one request and its answer, with the
-// status and the fields of any other door, or an array of them and 200.
+// status and the fields of any other endpoint, or an array of them and 200.
 //
 // One for an event loop. Ownership: borrows the session. Cost: that of the decisions, and some
 // instructions a byte; nothing is allocated once its buffers have grown, unless it is refused.
-class CheckDoor {
+class CheckEndpoint {
  public:
-  explicit CheckDoor(Session& session) : session_(session) {}
+  explicit CheckEndpoint(Session& session) : session_(session) {}
 
   void handle(const http::Request& request, http::Response& response);
 

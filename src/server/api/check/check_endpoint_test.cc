@@ -65,7 +65,7 @@ rules:
 constexpr std::string_view kOrder =
     R"({"attributes":{"path":"/api/order","header.X-User-Id":"u1","ip":"203.0.113.9"}})";
 
-class CheckDoorTest : public ::testing::Test {
+class CheckEndpointTest : public ::testing::Test {
  protected:
   const http::Response& ask(std::string_view body, std::string_view method = "POST") {
     http::Request request;
@@ -73,7 +73,7 @@ class CheckDoorTest : public ::testing::Test {
     request.target = "/v1/check";
     request.body = body;
     response_.clear();
-    door_->handle(request, response_);
+    endpoint_->handle(request, response_);
     return response_;
   }
   // With more rules: `count` more, all of which apply to "/many".
@@ -102,11 +102,11 @@ class CheckDoorTest : public ::testing::Test {
   Log log_{{.level = LogLevel::kOff}};
   DenialLog denials_{log_, &clock_};
   Session session_{{limiter_, *manager_, registry_.make_recorder(), denials_}};
-  std::unique_ptr<CheckDoor> door_ = std::make_unique<CheckDoor>(session_);
+  std::unique_ptr<CheckEndpoint> endpoint_ = std::make_unique<CheckEndpoint>(session_);
   http::Response response_;
 };
 
-TEST_F(CheckDoorTest, AnswersInJsonWithTheFieldsOfEveryDoor) {
+TEST_F(CheckEndpointTest, AnswersInJsonWithTheFieldsOfEveryDoor) {
   const auto& response = ask(kOrder);
   EXPECT_EQ(response.status, 200);
   EXPECT_EQ(response.content_type, "application/json");
@@ -120,7 +120,7 @@ TEST_F(CheckDoorTest, AnswersInJsonWithTheFieldsOfEveryDoor) {
   EXPECT_TRUE(has_line("X-RateLimit-Remaining: 2")) << response.fields;
 }
 
-TEST_F(CheckDoorTest, DeniesInTheSameShapeWithTheRulesStatusAndNotItsBody) {
+TEST_F(CheckEndpointTest, DeniesInTheSameShapeWithTheRulesStatusAndNotItsBody) {
   const std::string_view body = R"({"attributes":{"path":"/send/code","body":{"email":"a@b"}}})";
   EXPECT_EQ(ask(body).status, 200);
   clock_.advance(1us);
@@ -133,20 +133,20 @@ TEST_F(CheckDoorTest, DeniesInTheSameShapeWithTheRulesStatusAndNotItsBody) {
   EXPECT_TRUE(has_line("Retry-After: 60"));
 }
 
-TEST_F(CheckDoorTest, AnswersWithoutARuleWhereNoneMatches) {
+TEST_F(CheckEndpointTest, AnswersWithoutARuleWhereNoneMatches) {
   EXPECT_EQ(ask(R"({"attributes":{}})").body,
             "{\"outcome\":\"allowed\",\"rule\":null,\"reason\":\"ok\",\"limits\":[]}");
   EXPECT_EQ(ask(R"({"attributes":{}})").status, 200);
   EXPECT_EQ(ask(R"({"attributes":{}})").fields, "");
 }
 
-TEST_F(CheckDoorTest, SaysThatAnAttributeIsMissing) {
+TEST_F(CheckEndpointTest, SaysThatAnAttributeIsMissing) {
   const auto& response = ask(R"({"attributes":{"path":"/send/code","body":{"email":null}}})");
   EXPECT_EQ(response.status, 503);
   EXPECT_NE(response.body.find("\"reason\":\"missing\""), std::string_view::npos);
 }
 
-TEST_F(CheckDoorTest, DoesWhatTheVerbSays) {
+TEST_F(CheckEndpointTest, DoesWhatTheVerbSays) {
   const auto with = [](std::string_view more) {
     return std::string(kOrder.substr(0, kOrder.size() - 1)).append(",").append(more) + "}";
   };
@@ -163,13 +163,13 @@ TEST_F(CheckDoorTest, DoesWhatTheVerbSays) {
   EXPECT_NE(ask(with("\"cost\":4")).body.find("\"reason\":\"never\""), std::string_view::npos);
 }
 
-TEST_F(CheckDoorTest, SaysTheDelayOfAQueue) {
+TEST_F(CheckEndpointTest, SaysTheDelayOfAQueue) {
   ask(R"({"attributes":{"path":"/queue"}})");
   EXPECT_NE(ask(R"({"attributes":{"path":"/queue"}})").body.find("\"delay_ms\":500,"),
             std::string_view::npos);
 }
 
-TEST_F(CheckDoorTest, DecidesEachOfAnArrayOnItsOwn) {
+TEST_F(CheckEndpointTest, DecidesEachOfAnArrayOnItsOwn) {
   const std::string one(kOrder);
   const auto& response = ask("[" + one + "," + one + "," + one + "," + one + "]");
   EXPECT_EQ(response.status, 200);
@@ -182,14 +182,14 @@ TEST_F(CheckDoorTest, DecidesEachOfAnArrayOnItsOwn) {
   EXPECT_EQ(ask("[]").body, "[]");
 }
 
-TEST_F(CheckDoorTest, AnswersAThousandAtOnce) {
+TEST_F(CheckEndpointTest, AnswersAThousandAtOnce) {
   std::string body = "[";
   for (int i = 0; i < 1000; ++i) body.append(kOrder) += i < 999 ? ',' : ']';
   const auto& response = ask(body);
   EXPECT_EQ(json::parse({response.body.data(), response.body.size()}).as_array().size(), 1000u);
 }
 
-TEST_F(CheckDoorTest, DecidesNothingOfAnArrayWithAnError) {
+TEST_F(CheckEndpointTest, DecidesNothingOfAnArrayWithAnError) {
   const std::string one(kOrder);
   const auto& response = ask("[" + one + ",{}]");
   EXPECT_EQ(response.status, 400);
@@ -200,7 +200,7 @@ TEST_F(CheckDoorTest, DecidesNothingOfAnArrayWithAnError) {
   EXPECT_NE(ask(kOrder).body.find("\"remaining\":2"), std::string_view::npos);
 }
 
-TEST_F(CheckDoorTest, RefusesOtherMethods) {
+TEST_F(CheckEndpointTest, RefusesOtherMethods) {
   for (const char* method : {"GET", "HEAD", "PUT", "post"}) {
     const auto& response = ask(kOrder, method);
     EXPECT_EQ(response.status, 405);
@@ -209,7 +209,7 @@ TEST_F(CheckDoorTest, RefusesOtherMethods) {
   }
 }
 
-TEST_F(CheckDoorTest, RefusesARequestThatTooManyLimitsApplyTo) {
+TEST_F(CheckEndpointTest, RefusesARequestThatTooManyLimitsApplyTo) {
   add_rules(65);
   const std::string_view body = R"({"attributes":{"path":"/many"}})";
   EXPECT_EQ(ask(body).status, 400);
@@ -219,7 +219,7 @@ TEST_F(CheckDoorTest, RefusesARequestThatTooManyLimitsApplyTo) {
   EXPECT_EQ(answer.find("[{\"outcome\":\"denied\",\"rule\":\"m0\",\"reason\":\"invalid\""), 0u);
 }
 
-TEST_F(CheckDoorTest, AllocatesNothingOnceItsBuffersHaveGrown) {
+TEST_F(CheckEndpointTest, AllocatesNothingOnceItsBuffersHaveGrown) {
   const std::string_view body =
       R"({"attributes":{"path":"/api/\u006frder","header.X-User-Id":"u1","body":{"a":{"b":1}}}})";
   for (int i = 0; i < 5; ++i) ask(body);

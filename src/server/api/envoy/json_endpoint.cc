@@ -38,7 +38,7 @@ std::string read_message(std::string_view json, std::string& message) {
 
 }  // namespace
 
-void JsonDoor::handle(const http::Request& request, http::Response& response) {
+void JsonEndpoint::handle(const http::Request& request, http::Response& response) {
   if (request.method != "POST") {
     response.add("Allow", "POST");
     return refuse(response, 405,

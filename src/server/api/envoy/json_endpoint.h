@@ -12,9 +12,9 @@ namespace sluice::server {
 // its policy is `error`.
 //
 // One for an event loop, as its service. Ownership: borrows the service.
-class JsonDoor {
+class JsonEndpoint {
  public:
-  explicit JsonDoor(RlsService& service) : service_(service) {}
+  explicit JsonEndpoint(RlsService& service) : service_(service) {}
 
   void handle(const http::Request& request, http::Response& response);
 

@@ -11,22 +11,22 @@ namespace {
 constexpr std::string_view kEnvoy =
     "domain: d\ndescriptors: [ { key: a, rate_limit: { unit: minute, requests_per_unit: 1 } } ]\n";
 
-class JsonDoorTest : public ServiceTest {
+class JsonEndpointTest : public ServiceTest {
  protected:
   const http::Response& post(std::string_view body, std::string_view method = "POST") {
     response_.clear();
-    JsonDoor door(*service_);
+    JsonEndpoint endpoint(*service_);
     http::Request request;
     request.method = method;
     request.body = body;
-    door.handle(request, response_);
+    endpoint.handle(request, response_);
     return response_;
   }
 
   http::Response response_;
 };
 
-TEST_F(JsonDoorTest, AnswersAsTheServiceDoes) {
+TEST_F(JsonEndpointTest, AnswersAsTheServiceDoes) {
   open(kEnvoy);
   constexpr std::string_view kAsk =
       R"({"domain":"d","descriptors":[{"entries":[{"key":"a","value":"x"}]}]})";
@@ -41,7 +41,7 @@ TEST_F(JsonDoorTest, AnswersAsTheServiceDoes) {
             R"({"requestsPerUnit":1,"unit":"MINUTE"},"durationUntilReset":"30s"}]})");
 }
 
-TEST_F(JsonDoorTest, ReadsNamesOfFieldsInEitherSpelling) {
+TEST_F(JsonEndpointTest, ReadsNamesOfFieldsInEitherSpelling) {
   open(kEnvoy);
   EXPECT_EQ(
       post(R"({"domain":"d","hitsAddend":2,"descriptors":[{"entries":[{"key":"a"}]}]})").status,
@@ -54,7 +54,7 @@ TEST_F(JsonDoorTest, ReadsNamesOfFieldsInEitherSpelling) {
       200);
 }
 
-TEST_F(JsonDoorTest, RefusesWhatIsNoRequest) {
+TEST_F(JsonEndpointTest, RefusesWhatIsNoRequest) {
   open(kEnvoy);
   for (const std::string_view body :
        {"", "x", "[]", "{", R"({"domain":1,"x":2})", R"({"domain":"d"})", R"({"descriptors":[{}]})",
@@ -64,7 +64,7 @@ TEST_F(JsonDoorTest, RefusesWhatIsNoRequest) {
   }
 }
 
-TEST_F(JsonDoorTest, RefusesWhatOnlyLooksLikeJson) {
+TEST_F(JsonEndpointTest, RefusesWhatOnlyLooksLikeJson) {
   open(kEnvoy);
   for (const std::string_view body :
        {R"({'domain':'d','descriptors':[{'entries':[{'key':'a'}]}]})",
@@ -78,14 +78,14 @@ TEST_F(JsonDoorTest, RefusesWhatOnlyLooksLikeJson) {
   }
 }
 
-TEST_F(JsonDoorTest, RefusesAMemberThatIsThereTwice) {
+TEST_F(JsonEndpointTest, RefusesAMemberThatIsThereTwice) {
   open(kEnvoy);
   EXPECT_EQ(post(R"({"domain":"x","domain":"d","descriptors":[{"entries":[{"key":"a"}]}]})").status,
             400);
   EXPECT_NE(response_.text.find("'domain' stands there twice"), std::string::npos);
 }
 
-TEST_F(JsonDoorTest, SaysWhichMemberIsNotRight) {
+TEST_F(JsonEndpointTest, SaysWhichMemberIsNotRight) {
   open(kEnvoy);
   const std::pair<std::string_view, std::string_view> wrong[] = {
       {R"({"domain":"d","hitsAddend":-1})", "hits_addend"},
@@ -100,7 +100,7 @@ TEST_F(JsonDoorTest, SaysWhichMemberIsNotRight) {
 }
 
 // What anybody can send would fill the log.
-TEST_F(JsonDoorTest, WritesNothingOfABadBodyToStandardError) {
+TEST_F(JsonEndpointTest, WritesNothingOfABadBodyToStandardError) {
   open(kEnvoy);
   ::testing::internal::CaptureStderr();
   for (const std::string_view body :
@@ -111,19 +111,19 @@ TEST_F(JsonDoorTest, WritesNothingOfABadBodyToStandardError) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
-TEST_F(JsonDoorTest, RefusesWhatIsNestedTooDeeply) {
+TEST_F(JsonEndpointTest, RefusesWhatIsNestedTooDeeply) {
   open(kEnvoy);
   std::string body(100000, '[');
   EXPECT_EQ(post("{\"descriptors\":" + body).status, 400);
 }
 
-TEST_F(JsonDoorTest, SaysThatTheStoreCannotDecide) {
+TEST_F(JsonEndpointTest, SaysThatTheStoreCannotDecide) {
   open(kEnvoy);
   store_.fails = true;
   EXPECT_EQ(post(R"({"domain":"d","descriptors":[{"entries":[{"key":"a"}]}]})").status, 503);
 }
 
-TEST_F(JsonDoorTest, IsAskedByPost) {
+TEST_F(JsonEndpointTest, IsAskedByPost) {
   open(kEnvoy);
   EXPECT_EQ(post("", "GET").status, 405);
   EXPECT_EQ(response_.fields, "Allow: POST\r\n");
