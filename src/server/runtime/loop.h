@@ -14,7 +14,7 @@
 
 #include "server/api/resp/front_end.h"
 #include "server/net/fiber.h"
-#include "server/protocol/grpc/door.h"
+#include "server/protocol/grpc/front_end.h"
 #include "server/protocol/http/listener.h"
 #include "server/protocol/http/workers.h"
 #include "server/runtime/public_handler.h"
@@ -90,19 +90,19 @@ class Loop {
                       std::move(socket));
   }
   void listen_resp(net::ListeningSocket socket, resp::Common& common) {
-    resp_.emplace(
-        resp::Door::Parts{context_, parts_.bounds, parts_.recorder, parts_.log, common,
-                          [this] { return session_parts(); }, stores_ != nullptr, parts_.fibers},
-        std::move(socket));
+    resp_.emplace(resp::FrontEnd::Parts{context_, parts_.bounds, parts_.recorder, parts_.log,
+                                        common, [this] { return session_parts(); },
+                                        stores_ != nullptr, parts_.fibers},
+                  std::move(socket));
   }
   void listen_grpc(net::ListeningSocket socket, grpc::Common& common,
                    const std::atomic<bool>& serving) {
     grpc_.emplace(
-        grpc::Door::Parts{context_, parts_.bounds, parts_.recorder, parts_.log, common, serving,
-                          [this] {
-                            return make_rls_handler({session_parts(), parts_.envoy});
-                          },
-                          stores_ != nullptr, parts_.fibers},
+        grpc::FrontEnd::Parts{context_, parts_.bounds, parts_.recorder, parts_.log, common, serving,
+                              [this] {
+                                return make_rls_handler({session_parts(), parts_.envoy});
+                              },
+                              stores_ != nullptr, parts_.fibers},
         std::move(socket));
   }
   void start() {
@@ -166,8 +166,8 @@ class Loop {
   std::unique_ptr<PublicHandler> handler_;  // this, or the workers
   std::optional<http::Workers> workers_;
   std::optional<http::Listener> listener_;
-  std::optional<grpc::Door> grpc_;
-  std::optional<resp::Door> resp_;
+  std::optional<grpc::FrontEnd> grpc_;
+  std::optional<resp::FrontEnd> resp_;
   std::thread thread_;
 };
 

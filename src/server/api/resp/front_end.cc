@@ -4,7 +4,7 @@
 
 namespace sluice::server::resp {
 
-Door::Door(const Parts& parts, net::ListeningSocket socket) {
+FrontEnd::FrontEnd(const Parts& parts, net::ListeningSocket socket) {
   Common& common = parts.common;
   const auto make = [session = parts.session, &common] {
     return std::make_unique<Desk>(Desk::Parts{session(), common.users, common.about});
@@ -21,7 +21,7 @@ Door::Door(const Parts& parts, net::ListeningSocket socket) {
       std::move(socket));
 }
 
-void Door::follow_rules() {
+void FrontEnd::follow_rules() {
   if (crew_) return crew_->renew();
   desk_->follow_rules();
 }

@@ -30,7 +30,7 @@ struct Common {
 //
 // All members by the loop's thread, but for the constructor. Ownership: borrows the parts. Where
 // the store waits, its waits are ended before the door is destroyed.
-class Door {
+class FrontEnd {
  public:
   struct Parts {
     boost::asio::io_context& loop;
@@ -44,7 +44,7 @@ class Door {
     net::FiberPool::Options fibers = {};
   };
 
-  Door(const Parts& parts, net::ListeningSocket socket);
+  FrontEnd(const Parts& parts, net::ListeningSocket socket);
 
   // See Session.
   void follow_rules();

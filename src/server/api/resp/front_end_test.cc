@@ -27,9 +27,9 @@ void wait_until(const std::function<bool()>& condition) {
   EXPECT_TRUE(condition());
 }
 
-TEST(Door, AnswersFramesThatComeByteByByte) {
-  TestDoor door;
-  const TestPeer peer(door.path);
+TEST(FrontEnd, AnswersFramesThatComeByteByByte) {
+  TestFrontEnd front_end;
+  const TestPeer peer(front_end.path);
   for (const char c : "PING\r\n" + frame({"ECHO", "a\r\nb"}) + "ECHO 'c d'\r\n" + kThrottle) {
     ASSERT_EQ(peer.send({&c, 1}), 1u);
   }
@@ -38,12 +38,12 @@ TEST(Door, AnswersFramesThatComeByteByByte) {
 }
 
 // Deeper than any buffer between the two.
-TEST(Door, AnswersPipelinesOfAnyDepthInTheirOrder) {
+TEST(FrontEnd, AnswersPipelinesOfAnyDepthInTheirOrder) {
   for (const bool waits : {false, true}) {
-    TestDoor::Options options;
+    TestFrontEnd::Options options;
     if (waits) options.waits = Waits::kNot;
-    TestDoor door(options);
-    const TestPeer peer(door.path);
+    TestFrontEnd front_end(options);
+    const TestPeer peer(front_end.path);
     std::string requests;
     std::string expected;
     for (int i = 0; i < 20000; ++i) {
@@ -57,11 +57,11 @@ TEST(Door, AnswersPipelinesOfAnyDepthInTheirOrder) {
   }
 }
 
-TEST(Door, AClientThatDoesNotReadIsPausedAndThenClosed) {
-  TestDoor::Options options;
+TEST(FrontEnd, AClientThatDoesNotReadIsPausedAndThenClosed) {
+  TestFrontEnd::Options options;
   options.bounds.write_timeout = milliseconds(300);
-  TestDoor door(options);
-  const TestPeer peer(door.path);
+  TestFrontEnd front_end(options);
+  const TestPeer peer(front_end.path);
   const std::string request = frame({"ECHO", std::string(60000, 'x')});
   std::size_t sent = 0;
   std::size_t once = 0;
@@ -70,22 +70,22 @@ TEST(Door, AClientThatDoesNotReadIsPausedAndThenClosed) {
     sent += once;
     ASSERT_LT(sent, std::size_t{20} << 20) << "it was not paused";
   } while (once == request.size());
-  wait_until([&] { return door.common.connections == 0; });
+  wait_until([&] { return front_end.common.connections == 0; });
 }
 
-TEST(Door, AnswersAProtocolErrorAfterWhatCameBeforeAndCloses) {
-  TestDoor door;
-  const TestPeer peer(door.path);
+TEST(FrontEnd, AnswersAProtocolErrorAfterWhatCameBeforeAndCloses) {
+  TestFrontEnd front_end;
+  const TestPeer peer(front_end.path);
   peer.send("PING\r\n*1\r\nPING\r\nPING\r\n");
   EXPECT_EQ(peer.read_to_end(), "+PONG\r\n-ERR Protocol error: expected '$', got 'P'\r\n");
 }
 
 // Else any web page could have a browser reset counters.
-TEST(Door, CarriesOutNothingOfWhatABrowserSends) {
+TEST(FrontEnd, CarriesOutNothingOfWhatABrowserSends) {
   for (const std::string head :
        {"POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: a\r\n", "host: a\r\n"}) {
-    TestDoor door;
-    const TestPeer peer(door.path);
+    TestFrontEnd front_end;
+    const TestPeer peer(front_end.path);
     peer.send("PING\r\n" + head + "\r\nECHO body\r\n");
     const std::string replies = peer.read_to_end();
     EXPECT_EQ(replies.substr(0, 7), "+PONG\r\n");
@@ -93,63 +93,63 @@ TEST(Door, CarriesOutNothingOfWhatABrowserSends) {
   }
 }
 
-TEST(Door, ClosesBehindTheReplyToQuit) {
-  TestDoor door;
-  const TestPeer peer(door.path);
+TEST(FrontEnd, ClosesBehindTheReplyToQuit) {
+  TestFrontEnd front_end;
+  const TestPeer peer(front_end.path);
   peer.send("QUIT\r\nPING\r\n");
   EXPECT_EQ(peer.read_to_end(), "+OK\r\n");
 }
 
-TEST(Door, RequestsOverTheBoundsAreRefusedAndTheConnectionCloses) {
-  TestDoor::Options options;
+TEST(FrontEnd, RequestsOverTheBoundsAreRefusedAndTheConnectionCloses) {
+  TestFrontEnd::Options options;
   options.bounds.body_bytes = 1024;
-  TestDoor door(options);
-  const TestPeer long_one(door.path);
+  TestFrontEnd front_end(options);
+  const TestPeer long_one(front_end.path);
   long_one.send("*2\r\n$4\r\nECHO\r\n$1025\r\n");
   EXPECT_EQ(long_one.read_to_end(), "-ERR Protocol error: invalid bulk length\r\n");
-  const TestPeer wide(door.path);
+  const TestPeer wide(front_end.path);
   wide.send("*4097\r\n");
   EXPECT_EQ(wide.read_to_end(), "-ERR Protocol error: invalid multibulk length\r\n");
 }
 
-TEST(Door, ConnectionsOverTheCapAreToldSo) {
-  TestDoor::Options options;
+TEST(FrontEnd, ConnectionsOverTheCapAreToldSo) {
+  TestFrontEnd::Options options;
   options.bounds.connections = 1;
-  TestDoor door(options);
-  const TestPeer first(door.path);
+  TestFrontEnd front_end(options);
+  const TestPeer first(front_end.path);
   EXPECT_EQ(first.ask("PING\r\n", 7), "+PONG\r\n");
-  const TestPeer second(door.path);
+  const TestPeer second(front_end.path);
   EXPECT_EQ(second.read_to_end(), "-ERR max number of clients reached\r\n");
   EXPECT_EQ(first.ask("PING\r\n", 7), "+PONG\r\n");
 }
 
-TEST(Door, WhoShowsNoPasswordIsClosed) {
-  TestDoor::Options options;
+TEST(FrontEnd, WhoShowsNoPasswordIsClosed) {
+  TestFrontEnd::Options options;
   options.bounds.header_timeout = milliseconds(100);
   options.users = {{"default", "secret", Role::kCheckOnly}};
-  TestDoor door(options);
-  const TestPeer silent(door.path);
-  const TestPeer known(door.path);
+  TestFrontEnd front_end(options);
+  const TestPeer silent(front_end.path);
+  const TestPeer known(front_end.path);
   EXPECT_EQ(known.ask("AUTH secret\r\n", 5), "+OK\r\n");
   EXPECT_EQ(silent.read_to_end(), "");
   EXPECT_EQ(known.ask("PING\r\n", 7), "+PONG\r\n");
 }
 
-TEST(Door, ARequestThatDoesNotEndIsClosed) {
-  TestDoor::Options options;
+TEST(FrontEnd, ARequestThatDoesNotEndIsClosed) {
+  TestFrontEnd::Options options;
   options.bounds.body_timeout = milliseconds(100);
-  TestDoor door(options);
-  const TestPeer peer(door.path);
+  TestFrontEnd front_end(options);
+  const TestPeer peer(front_end.path);
   EXPECT_EQ(peer.ask("PING\r\n*2\r\n$4\r\nEC", 7), "+PONG\r\n");
   EXPECT_EQ(peer.read_to_end(), "");
 }
 
-TEST(Door, RepliesKeepTheirOrderWhereTheStoreWaits) {
-  TestDoor::Options options;
+TEST(FrontEnd, RepliesKeepTheirOrderWhereTheStoreWaits) {
+  TestFrontEnd::Options options;
   options.waits = Waits::kForMs;
-  TestDoor door(options);
+  TestFrontEnd front_end(options);
   std::vector<std::unique_ptr<TestPeer>> peers;
-  for (int i = 0; i < 20; ++i) peers.push_back(std::make_unique<TestPeer>(door.path));
+  for (int i = 0; i < 20; ++i) peers.push_back(std::make_unique<TestPeer>(front_end.path));
   for (int i = 0; i < 20; ++i) {
     const std::string key = std::to_string(i);
     std::string requests;
@@ -167,83 +167,83 @@ TEST(Door, RepliesKeepTheirOrderWhereTheStoreWaits) {
     }
     EXPECT_EQ(peers[static_cast<std::size_t>(i)]->read(expected.size()), expected);
   }
-  EXPECT_GT(door.stores->store.most_under_way, 1u);
-  EXPECT_LE(door.stores->store.most_under_way, 8u);
+  EXPECT_GT(front_end.stores->store.most_under_way, 1u);
+  EXPECT_LE(front_end.stores->store.most_under_way, 8u);
 }
 
-TEST(Door, AClientThatLeavesWhileItsRequestWaitsDisturbsNobody) {
-  TestDoor::Options options;
+TEST(FrontEnd, AClientThatLeavesWhileItsRequestWaitsDisturbsNobody) {
+  TestFrontEnd::Options options;
   options.waits = Waits::kForTest;
-  TestDoor door(options);
-  auto gone = std::make_unique<TestPeer>(door.path);
+  TestFrontEnd front_end(options);
+  auto gone = std::make_unique<TestPeer>(front_end.path);
   gone->send(kThrottle + kThrottle);
-  wait_until([&] { return door.stores->store.under_way == 1; });
-  const TestPeer stays(door.path);
+  wait_until([&] { return front_end.stores->store.under_way == 1; });
+  const TestPeer stays(front_end.path);
   stays.send(kThrottle);
-  wait_until([&] { return door.stores->store.under_way == 2; });
+  wait_until([&] { return front_end.stores->store.under_way == 2; });
   gone.reset();
-  door.stores->store.waits = Waits::kNot;
-  door.on_loop([&] { door.stores->store.release(true); });
+  front_end.stores->store.waits = Waits::kNot;
+  front_end.on_loop([&] { front_end.stores->store.release(true); });
   EXPECT_EQ(stays.read(5), "*5\r\n:");
-  door.on_loop([&] { door.stores->store.release(); });
-  wait_until([&] { return door.common.connections == 1; });
+  front_end.on_loop([&] { front_end.stores->store.release(); });
+  wait_until([&] { return front_end.common.connections == 1; });
 }
 
-TEST(Door, WhatComesWhileItWaitsIsAnsweredBehindIt) {
-  TestDoor::Options options;
+TEST(FrontEnd, WhatComesWhileItWaitsIsAnsweredBehindIt) {
+  TestFrontEnd::Options options;
   options.waits = Waits::kForTest;
-  TestDoor door(options);
-  const TestPeer peer(door.path);
+  TestFrontEnd front_end(options);
+  const TestPeer peer(front_end.path);
   peer.send(kThrottle);
-  wait_until([&] { return door.stores->store.under_way == 1; });
+  wait_until([&] { return front_end.stores->store.under_way == 1; });
   peer.send("PING\r\n");
   peer.send("PING\r\n");
-  door.on_loop([&] { door.stores->store.release(); });
+  front_end.on_loop([&] { front_end.stores->store.release(); });
   const std::string expected = throttled(99999, 1000) + "+PONG\r\n+PONG\r\n";
   EXPECT_EQ(peer.read(expected.size()), expected);
 }
 
-TEST(Door, NewRulesHoldForTheNextRequestAlsoWhereOneWaits) {
+TEST(FrontEnd, NewRulesHoldForTheNextRequestAlsoWhereOneWaits) {
   for (const bool waits : {false, true}) {
-    TestDoor::Options options;
+    TestFrontEnd::Options options;
     if (waits) options.waits = Waits::kForTest;
-    TestDoor door(options);
-    const TestPeer waiting(door.path);
+    TestFrontEnd front_end(options);
+    const TestPeer waiting(front_end.path);
     if (waits) {
       waiting.send(kThrottle);
-      wait_until([&] { return door.stores->store.under_way == 1; });
-      door.stores->store.waits = Waits::kNot;
+      wait_until([&] { return front_end.stores->store.under_way == 1; });
+      front_end.stores->store.waits = Waits::kNot;
     }
-    door.parts.folder.write("rules.yaml", rules_named("fresh"));
-    ASSERT_TRUE(door.parts.manager->reload());
-    door.on_loop([&] { door.door->follow_rules(); });
-    const TestPeer peer(door.path);
+    front_end.parts.folder.write("rules.yaml", rules_named("fresh"));
+    ASSERT_TRUE(front_end.parts.manager->reload());
+    front_end.on_loop([&] { front_end.front_end->follow_rules(); });
+    const TestPeer peer(front_end.path);
     peer.send(frame({"RL.CHECK", "fresh"}));
     EXPECT_NE(peer.read(60).find("allowed"), std::string::npos);
     if (!waits) continue;
-    door.on_loop([&] { door.stores->store.release(); });
+    front_end.on_loop([&] { front_end.stores->store.release(); });
     EXPECT_EQ(waiting.read(5), "*5\r\n:");
   }
 }
 
-TEST(Door, DrainsWhatHasBeenAskedAndThenCloses) {
+TEST(FrontEnd, DrainsWhatHasBeenAskedAndThenCloses) {
   for (const bool waits : {false, true}) {
-    TestDoor::Options options;
+    TestFrontEnd::Options options;
     if (waits) options.waits = Waits::kForTest;
-    TestDoor door(options);
-    const TestPeer idle(door.path);
+    TestFrontEnd front_end(options);
+    const TestPeer idle(front_end.path);
     EXPECT_EQ(idle.ask("PING\r\n", 7), "+PONG\r\n");
-    const TestPeer busy(door.path);
+    const TestPeer busy(front_end.path);
     if (waits) {
       busy.send(kThrottle);
-      wait_until([&] { return door.stores->store.under_way == 1; });
+      wait_until([&] { return front_end.stores->store.under_way == 1; });
     } else {
       EXPECT_EQ(busy.ask("PING\r\n", 7), "+PONG\r\n");
     }
     std::promise<void> drained;
-    door.on_loop([&] { door.door->drain([&] { drained.set_value(); }); });
+    front_end.on_loop([&] { front_end.front_end->drain([&] { drained.set_value(); }); });
     if (waits) {
-      door.on_loop([&] { door.stores->store.release(); });
+      front_end.on_loop([&] { front_end.stores->store.release(); });
     } else {
       busy.send(kThrottle);
     }
@@ -252,19 +252,19 @@ TEST(Door, DrainsWhatHasBeenAskedAndThenCloses) {
     const TestPeer* const both[] = {&busy, &idle};
     for (const TestPeer* peer : both) const_cast<TestPeer*>(peer)->close();  // NOLINT
     drained.get_future().wait();
-    EXPECT_EQ(door.common.connections, 0u);
+    EXPECT_EQ(front_end.common.connections, 0u);
   }
 }
 
-TEST(Door, CountsWhatBefallsIt) {
-  TestDoor door;
+TEST(FrontEnd, CountsWhatBefallsIt) {
+  TestFrontEnd front_end;
   {
-    const TestPeer peer(door.path);
+    const TestPeer peer(front_end.path);
     peer.send("PING\r\nPING\r\n*x\r\n");
     peer.read_to_end();
   }
-  wait_until([&] { return door.common.connections == 0; });
-  const std::string text = door.parts.registry.text();
+  wait_until([&] { return front_end.common.connections == 0; });
+  const std::string text = front_end.parts.registry.text();
   EXPECT_NE(text.find("door=\"resp\"} 2\n"), std::string::npos) << text.substr(0, 3000);
 }
 

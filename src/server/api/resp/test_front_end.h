@@ -24,7 +24,7 @@
 namespace sluice::server::resp {
 
 // The door at a Unix socket, in a loop of its own.
-class TestDoor {
+class TestFrontEnd {
  public:
   struct Options {
     Bounds bounds = {};
@@ -33,26 +33,26 @@ class TestDoor {
     std::size_t fibers = 8;
   };
 
-  TestDoor() : TestDoor(Options{}) {}
-  explicit TestDoor(const Options& options) : bounds(options.bounds) {
+  TestFrontEnd() : TestFrontEnd(Options{}) {}
+  explicit TestFrontEnd(const Options& options) : bounds(options.bounds) {
     common.users = Users(options.users);
     if (options.waits) {
       stores.emplace(loop);
       stores->store.waits = *options.waits;
     }
     auto listening = net::listen_at({Address::Kind::kUnix, {}, 0, path}, 1).value();
-    door.emplace(Door::Parts{.loop = loop,
-                             .bounds = bounds,
-                             .recorder = parts.registry.make_recorder(),
-                             .log = parts.log,
-                             .common = common,
-                             .session = [this] { return session(); },
-                             .waits = stores.has_value(),
-                             .fibers = {.most = options.fibers}},
-                 std::move(listening.sockets[0]));
+    front_end.emplace(FrontEnd::Parts{.loop = loop,
+                                      .bounds = bounds,
+                                      .recorder = parts.registry.make_recorder(),
+                                      .log = parts.log,
+                                      .common = common,
+                                      .session = [this] { return session(); },
+                                      .waits = stores.has_value(),
+                                      .fibers = {.most = options.fibers}},
+                      std::move(listening.sockets[0]));
     thread = std::thread([this] { loop.run(); });
   }
-  ~TestDoor() {
+  ~TestFrontEnd() {
     on_loop([this] {
       if (stores) stores->stop();
       loop.stop();
@@ -87,7 +87,7 @@ class TestDoor {
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work{
       loop.get_executor()};
   std::optional<WaitingStores> stores;
-  std::optional<Door> door;
+  std::optional<FrontEnd> front_end;
   std::thread thread;
 };
 

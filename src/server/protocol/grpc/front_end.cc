@@ -1,10 +1,10 @@
-#include "server/protocol/grpc/door.h"
+#include "server/protocol/grpc/front_end.h"
 
 #include <utility>
 
 namespace sluice::server::grpc {
 
-Door::Door(const Parts& parts, net::ListeningSocket socket) {
+FrontEnd::FrontEnd(const Parts& parts, net::ListeningSocket socket) {
   if (parts.waits) {
     workers_.emplace(parts.make, parts.fibers);
   } else {
@@ -25,7 +25,7 @@ Door::Door(const Parts& parts, net::ListeningSocket socket) {
                     std::move(socket));
 }
 
-void Door::follow_rules() {
+void FrontEnd::follow_rules() {
   if (workers_) return workers_->renew();
   handler_->follow_rules();
 }

@@ -13,7 +13,7 @@
 
 namespace sluice::server::grpc {
 
-// What the gRPC doors of all loops share.
+// What the gRPC front ends of all loops share.
 struct Common {
   std::vector<std::string_view> paths;  // see Listener::Parts
   std::size_t most_streams = 1024;
@@ -22,11 +22,11 @@ struct Common {
   std::atomic<std::size_t> connections{0};
 };
 
-// The gRPC door of one event loop: a listener, and the handler or the workers behind it.
+// The gRPC front end of one event loop: a listener, and the handler or the workers behind it.
 //
 // All members by the loop's thread, but for the constructor. Ownership: borrows the parts. Where
 // the store waits, its waits are ended before the door is destroyed.
-class Door {
+class FrontEnd {
  public:
   struct Parts {
     boost::asio::io_context& loop;
@@ -40,7 +40,7 @@ class Door {
     net::FiberPool::Options fibers = {};
   };
 
-  Door(const Parts& parts, net::ListeningSocket socket);
+  FrontEnd(const Parts& parts, net::ListeningSocket socket);
 
   // The rules have changed; see Handler.
   void follow_rules();
