@@ -15,7 +15,7 @@ namespace {
 using std::chrono::nanoseconds;
 
 // What is logged of a request of this client, without the time.
-std::string line_of(std::vector<std::string_view> words, TestDesk& desk) {
+std::string line_of(std::vector<std::string_view> words, TestCommands& desk) {
   TestingPipe pipe;
   {
     Log log({.access = true}, pipe.writing());
@@ -28,7 +28,7 @@ std::string line_of(std::vector<std::string_view> words, TestDesk& desk) {
 }
 
 TEST(AccessLine, TellsTheDecisionOfACommandInAnyCase) {
-  TestDesk desk;
+  TestCommands desk;
   EXPECT_EQ(line_of({"Cl.Throttle", "k", "0", "1", "60"}, desk),
             "info request command=cl.throttle status=ok outcome=allowed peer=127.0.0.1 "
             "duration_us=1 door=resp");
@@ -38,7 +38,7 @@ TEST(AccessLine, TellsTheDecisionOfACommandInAnyCase) {
 }
 
 TEST(AccessLine, TellsPartsAndErrorsAndUsersButNoPassword) {
-  TestDesk desk({{"ops", "secret", Role::kAdmin}});
+  TestCommands desk({{"ops", "secret", Role::kAdmin}});
   EXPECT_EQ(line_of({"PING"}, desk),
             "info request command=ping status=NOAUTH peer=127.0.0.1 duration_us=1 door=resp");
   EXPECT_EQ(line_of({"AUTH", "ops", "secret"}, desk),
@@ -49,7 +49,7 @@ TEST(AccessLine, TellsPartsAndErrorsAndUsersButNoPassword) {
 }
 
 TEST(AccessLine, CutsWhatIsNoCommand) {
-  TestDesk desk;
+  TestCommands desk;
   const std::string word(5000, 'x');
   EXPECT_EQ(line_of({word, "secret"}, desk), "info request command=" + word.substr(0, 64) +
                                                  "… status=ERR peer=127.0.0.1 duration_us=1 "
@@ -57,7 +57,7 @@ TEST(AccessLine, CutsWhatIsNoCommand) {
 }
 
 TEST(AccessLine, TellsHostsWithoutPortsAndNoPathOfASocket) {
-  TestDesk desk;
+  TestCommands desk;
   desk.client.peer = "[2001:db8::1]:50000";
   EXPECT_NE(line_of({"PING"}, desk).find(" peer=2001:db8::1 "), std::string::npos);
   desk.client.peer = "/run/sluice/resp.sock:0";

@@ -49,8 +49,8 @@ std::string framed(const std::vector<std::string_view>& words) {
   return out;
 }
 
-TEST(Desk, AllocatesNothingOnceItsBuffersHaveGrown) {
-  TestDesk desk;
+TEST(CommandHandler, AllocatesNothingOnceItsBuffersHaveGrown) {
+  TestCommands desk;
   desk.client.protocol = 3;
   const std::string key = "a key that is long enough for the heap, with some more";
   const std::vector<std::string> frames{

@@ -28,7 +28,7 @@ std::string_view spelled(std::string_view name, std::string& text) {
 }
 
 // Of: attribute value [attribute value]... False where the reply has become an error.
-bool read_attributes(std::span<const std::string_view> words, Desk& desk, Reply& reply) {
+bool read_attributes(std::span<const std::string_view> words, CommandHandler& desk, Reply& reply) {
   if (words.size() % 2 != 0) {
     reply.error("ERR the attribute " + shown(words.back()) + " lacks its value");
     return false;
@@ -83,7 +83,7 @@ void put_answer(Reply& reply, const RuleAnswer& answer) {
 }
 
 // `at`: where the rule stands among the arguments.
-void decide(Desk& desk, const Call& call, Verb verb, std::size_t at) {
+void decide(CommandHandler& desk, const Call& call, Verb verb, std::size_t at) {
   const std::string_view rule = call.arguments[at];
   auto words = call.arguments.subspan(at + 1);
   std::uint64_t cost = 1;
@@ -114,9 +114,9 @@ void decide(Desk& desk, const Call& call, Verb verb, std::size_t at) {
 
 }  // namespace
 
-void check(Desk& desk, const Call& call) { decide(desk, call, Verb::kTake, 1); }
-void peek_check(Desk& desk, const Call& call) { decide(desk, call, Verb::kPeek, 2); }
-void refund_check(Desk& desk, const Call& call) { decide(desk, call, Verb::kRefund, 2); }
-void reset_check(Desk& desk, const Call& call) { decide(desk, call, Verb::kReset, 2); }
+void check(CommandHandler& desk, const Call& call) { decide(desk, call, Verb::kTake, 1); }
+void peek_check(CommandHandler& desk, const Call& call) { decide(desk, call, Verb::kPeek, 2); }
+void refund_check(CommandHandler& desk, const Call& call) { decide(desk, call, Verb::kRefund, 2); }
+void reset_check(CommandHandler& desk, const Call& call) { decide(desk, call, Verb::kReset, 2); }
 
 }  // namespace sluice::server::resp::commands

@@ -11,7 +11,7 @@
 
 namespace sluice::server::resp {
 
-class Desk;
+class CommandHandler;
 
 // A request that is being answered. The first argument is the command's name.
 struct Call {
@@ -22,7 +22,7 @@ struct Call {
 
 // A command, or a part of one: what is said of it here is what COMMAND and docs/commands.md say.
 struct Command {
-  using Handle = void (*)(Desk& desk, const Call& call);
+  using Handle = void (*)(CommandHandler& desk, const Call& call);
 
   std::string_view name;      // lower case
   std::size_t least;          // arguments, the name (and the part's) among them

@@ -70,7 +70,7 @@ bool may_pass(const Found& found, std::span<const std::string_view> request, con
 
 }  // namespace
 
-void Desk::answer(Client& client) {
+void CommandHandler::answer(Client& client) {
   Reply reply(output, client.protocol);
   const Found found = find_command(request);
   if (found.command == nullptr) return refuse_unknown(request, reply);

@@ -36,20 +36,20 @@ inline constexpr std::string_view kRedisVersion = "7.0.15";
 // One for an event loop, or where the store may wait, one for each client that is being answered in
 // it. Ownership: borrows all parts. Cost: nothing is allocated once its buffers have grown, unless
 // a request is refused.
-class Desk {
+class CommandHandler {
  public:
   struct Parts {
     Session::Parts session;
     const Users& users;
     const About& about;
   };
-  explicit Desk(const Parts& parts)
+  explicit CommandHandler(const Parts& parts)
       : limiter(parts.session.limiter),
         session(parts.session),
         users(parts.users),
         about(parts.about) {}
-  Desk(const Desk&) = delete;
-  Desk& operator=(const Desk&) = delete;
+  CommandHandler(const CommandHandler&) = delete;
+  CommandHandler& operator=(const CommandHandler&) = delete;
 
   // Appends the reply to `request`, which is not empty, to `output`.
   void answer(Client& client);
@@ -74,37 +74,37 @@ class Desk {
 // The commands, by their groups.
 namespace commands {
 
-void throttle(Desk& desk, const Call& call);
+void throttle(CommandHandler& desk, const Call& call);
 
-void check(Desk& desk, const Call& call);
-void limit(Desk& desk, const Call& call);
-void peek_check(Desk& desk, const Call& call);
-void peek_limit(Desk& desk, const Call& call);
-void refund_check(Desk& desk, const Call& call);
-void refund_limit(Desk& desk, const Call& call);
-void reset_check(Desk& desk, const Call& call);
-void reset_limit(Desk& desk, const Call& call);
+void check(CommandHandler& desk, const Call& call);
+void limit(CommandHandler& desk, const Call& call);
+void peek_check(CommandHandler& desk, const Call& call);
+void peek_limit(CommandHandler& desk, const Call& call);
+void refund_check(CommandHandler& desk, const Call& call);
+void refund_limit(CommandHandler& desk, const Call& call);
+void reset_check(CommandHandler& desk, const Call& call);
+void reset_limit(CommandHandler& desk, const Call& call);
 
-void hello(Desk& desk, const Call& call);
-void auth(Desk& desk, const Call& call);
-void ping(Desk& desk, const Call& call);
-void echo(Desk& desk, const Call& call);
-void select(Desk& desk, const Call& call);
-void reset(Desk& desk, const Call& call);
-void quit(Desk& desk, const Call& call);
+void hello(CommandHandler& desk, const Call& call);
+void auth(CommandHandler& desk, const Call& call);
+void ping(CommandHandler& desk, const Call& call);
+void echo(CommandHandler& desk, const Call& call);
+void select(CommandHandler& desk, const Call& call);
+void reset(CommandHandler& desk, const Call& call);
+void quit(CommandHandler& desk, const Call& call);
 
-void client_getname(Desk& desk, const Call& call);
-void client_id(Desk& desk, const Call& call);
-void client_info(Desk& desk, const Call& call);
-void client_setinfo(Desk& desk, const Call& call);
-void client_setname(Desk& desk, const Call& call);
-void client_switch(Desk& desk, const Call& call);  // NO-EVICT and NO-TOUCH
+void client_getname(CommandHandler& desk, const Call& call);
+void client_id(CommandHandler& desk, const Call& call);
+void client_info(CommandHandler& desk, const Call& call);
+void client_setinfo(CommandHandler& desk, const Call& call);
+void client_setname(CommandHandler& desk, const Call& call);
+void client_switch(CommandHandler& desk, const Call& call);  // NO-EVICT and NO-TOUCH
 
-void command(Desk& desk, const Call& call);
-void command_count(Desk& desk, const Call& call);
-void command_docs(Desk& desk, const Call& call);
-void command_info(Desk& desk, const Call& call);
-void info(Desk& desk, const Call& call);
+void command(CommandHandler& desk, const Call& call);
+void command_count(CommandHandler& desk, const Call& call);
+void command_docs(CommandHandler& desk, const Call& call);
+void command_info(CommandHandler& desk, const Call& call);
+void info(CommandHandler& desk, const Call& call);
 
 }  // namespace commands
 

@@ -82,7 +82,7 @@ std::size_t skip(std::string_view reply, std::size_t at) {
 
 TEST(CommandCommand, RepliesAreWholeInBothProtocols) {
   for (const int protocol : {2, 3}) {
-    TestDesk desk;
+    TestCommands desk;
     desk.client.protocol = static_cast<std::uint8_t>(protocol);
     for (const auto& words : std::vector<std::vector<std::string_view>>{
              {"COMMAND"},
@@ -103,7 +103,7 @@ TEST(CommandCommand, RepliesAreWholeInBothProtocols) {
 }
 
 TEST(CommandCommand, TellsHowMany) {
-  TestDesk desk;
+  TestCommands desk;
   EXPECT_EQ(desk.ask({"COMMAND", "COUNT"}), ":" + std::to_string(all_commands().size()) + "\r\n");
 }
 

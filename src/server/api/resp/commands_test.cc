@@ -27,8 +27,8 @@ std::string value_of(const std::string& reply, std::string_view name) {
   return reply.substr(begin, end - begin);
 }
 
-TEST(Desk, RefusesInTheWordsOfRedis) {
-  TestDesk desk;
+TEST(CommandHandler, RefusesInTheWordsOfRedis) {
+  TestCommands desk;
   EXPECT_EQ(desk.ask({"GET", "a", "b"}),
             "-ERR unknown command 'GET', with args beginning with: 'a' 'b' \r\n");
   EXPECT_EQ(desk.ask({"a\r\nb"}), "-ERR unknown command 'a  b', with args beginning with: \r\n");
@@ -39,14 +39,14 @@ TEST(Desk, RefusesInTheWordsOfRedis) {
   EXPECT_EQ(desk.ask({"client", "kill"}), "-ERR unknown subcommand 'kill'. Try CLIENT HELP.\r\n");
 }
 
-TEST(Desk, CutsWhatItTellsOfUnknownCommands) {
-  TestDesk desk;
+TEST(CommandHandler, CutsWhatItTellsOfUnknownCommands) {
+  TestCommands desk;
   const std::string big(1000, 'x');
   EXPECT_LT(desk.ask({big, big, big}).size(), 400u);
 }
 
-TEST(Desk, AnswersTheHandshakeOfClients) {
-  TestDesk desk;
+TEST(CommandHandler, AnswersTheHandshakeOfClients) {
+  TestCommands desk;
   EXPECT_EQ(desk.ask({"ping"}), "+PONG\r\n");
   EXPECT_EQ(desk.ask({"PING", "a"}), "$1\r\na\r\n");
   EXPECT_EQ(desk.ask({"ECHO", ""}), "$0\r\n\r\n");
@@ -67,15 +67,15 @@ TEST(Desk, AnswersTheHandshakeOfClients) {
   EXPECT_EQ(desk.ask({"CLIENT", "NO-TOUCH", "maybe"}), "-ERR syntax error\r\n");
 }
 
-TEST(Desk, NamesAreBounded) {
-  TestDesk desk;
+TEST(CommandHandler, NamesAreBounded) {
+  TestCommands desk;
   EXPECT_EQ(desk.ask({"CLIENT", "SETNAME", std::string(1025, 'a')}),
             "-ERR Client names cannot be longer than 1024 bytes.\r\n");
   EXPECT_EQ(desk.ask({"CLIENT", "SETNAME", std::string(1024, 'a')}), "+OK\r\n");
 }
 
 TEST(Hello, ChoosesTheProtocol) {
-  TestDesk desk;
+  TestCommands desk;
   EXPECT_TRUE(desk.ask({"HELLO"}).starts_with("*14\r\n"));
   EXPECT_TRUE(desk.ask({"HELLO", "3", "SETNAME", "me"}).starts_with("%7\r\n"));
   EXPECT_EQ(desk.client.name, "me");
@@ -92,13 +92,13 @@ TEST(Hello, ChoosesTheProtocol) {
 }
 
 TEST(Quit, IsAnsweredBeforeTheConnectionCloses) {
-  TestDesk desk(kUsers);
+  TestCommands desk(kUsers);
   EXPECT_EQ(desk.ask({"QUIT"}), "+OK\r\n");
   EXPECT_TRUE(desk.client.leaves);
 }
 
 TEST(Auth, NothingIsAnsweredBeforeThePassword) {
-  TestDesk desk(kUsers);
+  TestCommands desk(kUsers);
   for (const auto& words :
        std::vector<std::vector<std::string_view>>{{"PING"},
                                                   {"CL.THROTTLE", "a", "1", "1", "1"},
@@ -122,21 +122,21 @@ TEST(Auth, NothingIsAnsweredBeforeThePassword) {
 }
 
 TEST(Auth, AWrongPasswordLeavesTheUserThatThereIs) {
-  TestDesk desk(kUsers);
+  TestCommands desk(kUsers);
   desk.ask({"AUTH", "secret"});
   EXPECT_EQ(desk.ask({"AUTH", "ops", "wrong"}), kWrongPass);
   EXPECT_EQ(desk.ask({"PING"}), "+PONG\r\n");
 }
 
 TEST(Auth, WithoutUsersAPasswordIsAMistakeAsInRedis) {
-  TestDesk desk;
+  TestCommands desk;
   EXPECT_TRUE(desk.ask({"AUTH", "x"}).starts_with("-ERR AUTH <password> called without any"));
   EXPECT_EQ(desk.ask({"AUTH", "default", "x"}), "+OK\r\n");
   EXPECT_EQ(desk.ask({"AUTH", "other", "x"}), kWrongPass);
 }
 
 TEST(Roles, CheckOnlyMayNotGiveBackNorForget) {
-  TestDesk desk(kUsers);
+  TestCommands desk(kUsers);
   desk.ask({"AUTH", "secret"});
   EXPECT_EQ(desk.ask({"RL.RESET", "LIMIT", "k", "gcra", "1", "1s"}),
             "-NOPERM this user has no permissions to run the 'rl.reset|limit' command\r\n");
@@ -149,7 +149,7 @@ TEST(Roles, CheckOnlyMayNotGiveBackNorForget) {
 }
 
 TEST(Limit, DecidesByEveryAlgorithm) {
-  TestDesk desk;
+  TestCommands desk;
   for (const std::string_view algorithm :
        {"fixed_window", "sliding_window_log", "sliding_window_counter", "sliding_window_hybrid",
         "leaky_bucket", "token_bucket"}) {
@@ -165,7 +165,7 @@ TEST(Limit, DecidesByEveryAlgorithm) {
 }
 
 TEST(Limit, TakesOptionsInAnyOrderAndCase) {
-  TestDesk desk;
+  TestCommands desk;
   const std::string reply = desk.ask(
       {"rl.limit", "k", "leaky_bucket", "1", "1s", "cost", "2", "Mode", "QUEUE", "BURST", "5"});
   EXPECT_EQ(value_of(reply, "limit"), ":5");
@@ -177,14 +177,14 @@ TEST(Limit, TakesOptionsInAnyOrderAndCase) {
 }
 
 TEST(Limit, WaitsAreMillisecondsRoundedUp) {
-  TestDesk desk;
+  TestCommands desk;
   desk.ask({"RL.LIMIT", "k", "token_bucket", "3", "10ms"});
   const std::string reply = desk.ask({"RL.LIMIT", "k", "token_bucket", "3", "10ms", "COST", "3"});
   EXPECT_EQ(value_of(reply, "retry_after_ms"), ":4");
 }
 
 TEST(Limit, PeekRefundAndResetAreForTheSameCounter) {
-  TestDesk desk;
+  TestCommands desk;
   const auto ask = [&](std::vector<std::string_view> verb) {
     verb.insert(verb.end(), {"k", "gcra", "5", "60s"});
     return value_of(desk.ask(verb), "remaining");
@@ -199,7 +199,7 @@ TEST(Limit, PeekRefundAndResetAreForTheSameCounter) {
 }
 
 TEST(Limit, SharesItsCounterWithThrottle) {
-  TestDesk desk;
+  TestCommands desk;
   desk.ask({"CL.THROTTLE", "k", "15", "30", "60", "6"});
   const std::string reply =
       desk.ask({"RL.PEEK", "LIMIT", "k", "gcra", "30", "60s", "BURST", "15", "COST", "0"});
@@ -207,7 +207,7 @@ TEST(Limit, SharesItsCounterWithThrottle) {
 }
 
 TEST(Limit, ErrorsNameWhatIsWrong) {
-  TestDesk desk;
+  TestCommands desk;
   const std::vector<std::pair<std::vector<std::string_view>, std::string_view>> wrong{
       {{"no_bucket", "1", "1s"}, "-ERR algorithm: there is no 'no_bucket'; expected "},
       {{"gcra", "x", "1s"}, "-ERR limit is not an integer: 'x'"},
@@ -232,7 +232,7 @@ TEST(Limit, ErrorsNameWhatIsWrong) {
 }
 
 TEST(Check, DecidesByTheRulesThatMatch) {
-  TestDesk desk;
+  TestCommands desk;
   const std::vector<std::string_view> words{"RL.CHECK", "*", "path", "/login", "ip", "203.0.113.9"};
   std::string reply = desk.ask(words);
   EXPECT_EQ(value_of(reply, "rule"), "login");
@@ -250,7 +250,7 @@ TEST(Check, DecidesByTheRulesThatMatch) {
 }
 
 TEST(Check, DecidesByANamedRuleMatchingOrNot) {
-  TestDesk desk;
+  TestCommands desk;
   EXPECT_EQ(value_of(desk.ask({"RL.CHECK", "login", "ip", "a", "COST", "2"}), "remaining"), ":0");
   EXPECT_EQ(value_of(desk.ask({"RL.CHECK", "login", "ip", "a"}), "outcome"), "denied");
   EXPECT_TRUE(desk.ask({"RL.CHECK", "other", "ip", "a"})
@@ -258,7 +258,7 @@ TEST(Check, DecidesByANamedRuleMatchingOrNot) {
 }
 
 TEST(Check, ARuleOnTrialIsToldAsSuch) {
-  TestDesk desk;
+  TestCommands desk;
   desk.ask({"RL.CHECK", "*", "path", "/trial"});
   const std::string reply = desk.ask({"RL.CHECK", "*", "path", "/trial"});
   EXPECT_EQ(value_of(reply, "outcome"), "allowed");
@@ -267,7 +267,7 @@ TEST(Check, ARuleOnTrialIsToldAsSuch) {
 }
 
 TEST(Check, NamesOfHeadersCountInAnyCase) {
-  TestDesk desk;
+  TestCommands desk;
   desk.ask({"RL.CHECK", "*", "path", "/header", "header.X-User", "me"});
   const std::string reply =
       desk.ask({"RL.PEEK", "CHECK", "*", "path", "/header", "header.x-user", "me", "COST", "0"});
@@ -275,7 +275,7 @@ TEST(Check, NamesOfHeadersCountInAnyCase) {
 }
 
 TEST(Check, RefundAndResetAreForTheSameCounters) {
-  TestDesk desk;
+  TestCommands desk;
   const auto ask = [&](std::vector<std::string_view> verb) {
     verb.insert(verb.end(), {"*", "path", "/login", "ip", "b"});
     return value_of(desk.ask(verb), "remaining");
@@ -287,7 +287,7 @@ TEST(Check, RefundAndResetAreForTheSameCounters) {
 }
 
 TEST(Check, ErrorsNameWhatIsWrong) {
-  TestDesk desk;
+  TestCommands desk;
   EXPECT_EQ(desk.ask({"RL.CHECK", "*", "path"}), "-ERR the attribute 'path' lacks its value\r\n");
   EXPECT_EQ(desk.ask({"RL.CHECK", "*", "a", "1", "a", "2"}),
             "-ERR the attribute 'a' is given twice\r\n");
@@ -298,7 +298,7 @@ TEST(Check, ErrorsNameWhatIsWrong) {
 }
 
 TEST(Limits, OfRequestsAreCountedUnderNoRuleByTakesAlone) {
-  TestDesk desk;
+  TestCommands desk;
   const auto count = [&](std::string_view outcome, std::string_view reason) {
     const std::string text = desk.registry.text();
     const std::string series = "sluice_requests_total{rule=\"\",outcome=\"" + std::string(outcome) +
@@ -323,7 +323,7 @@ TEST(Limits, OfRequestsAreCountedUnderNoRuleByTakesAlone) {
 }
 
 TEST(Info, TellsWhatClientsLookFor) {
-  TestDesk desk;
+  TestCommands desk;
   const std::string reply = desk.ask({"INFO"});
   for (const std::string_view line :
        {"redis_version:7.0.15\r\n", "sluice_version:0.1.0\r\n", "loading:0\r\n",

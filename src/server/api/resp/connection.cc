@@ -120,7 +120,7 @@ void Connection::receive() {
 }
 
 void Connection::take(std::string_view bytes) {
-  Desk* const desk = shared_.behind.desk();
+  CommandHandler* const desk = shared_.behind.desk();
   if (desk == nullptr || !pending_.empty()) {
     pending_.append(bytes);
     answer_pending();
@@ -133,7 +133,7 @@ void Connection::take(std::string_view bytes) {
 
 // May have to wait for the answers: then worked() follows.
 void Connection::answer_pending() {
-  if (Desk* const desk = shared_.behind.desk()) {
+  if (CommandHandler* const desk = shared_.behind.desk()) {
     return drop_answered(answer_all(pending_, *desk, std::max(now_, shared_.handled)));
   }
   enter(Phase::kDeciding);
@@ -142,7 +142,7 @@ void Connection::answer_pending() {
   drop_answered(done_);
 }
 
-void Connection::work(Desk& desk) {
+void Connection::work(CommandHandler& desk) {
   done_ = answer_all(pending_, desk, steady_clock::now());
   unsent_.append(desk.output.view());
   desk.output.clear();
@@ -162,7 +162,7 @@ void Connection::drop_answered(std::size_t done) {
 
 // Answers the requests that are whole, until enough replies wait to be sent. How many bytes are
 // done then.
-std::size_t Connection::answer_all(std::string_view input, Desk& desk, SteadyTime begun) {
+std::size_t Connection::answer_all(std::string_view input, CommandHandler& desk, SteadyTime begun) {
   std::size_t done = 0;
   std::size_t requests = 0;
   paused_ = false;
@@ -197,7 +197,7 @@ std::size_t Connection::answer_all(std::string_view input, Desk& desk, SteadyTim
   return closing_ ? input.size() : done;
 }
 
-void Connection::answer_one(Desk& desk) {
+void Connection::answer_one(CommandHandler& desk) {
   if (!shared_.log.options().access) return desk.answer(client_);
   const std::size_t begin = desk.output.size();
   const auto begun = steady_clock::now();
@@ -229,7 +229,7 @@ void Connection::go_on() {
 int Connection::flush() {
   std::size_t sent = 0;
   int why = 0;
-  Desk* const desk = shared_.behind.desk();
+  CommandHandler* const desk = shared_.behind.desk();
   if (desk != nullptr && unsent_.empty()) {
     TextBuffer& fresh = desk->output;
     const std::string_view bytes = fresh.view();

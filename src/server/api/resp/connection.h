@@ -22,15 +22,15 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 // What answers in one event loop: a desk whose store never waits, or a crew of those that may.
 class Behind {
  public:
-  Behind(Desk& desk) : desk_(&desk) {}
+  Behind(CommandHandler& desk) : desk_(&desk) {}
   Behind(Crew& crew) : crew_(&crew) {}
 
   // One of the two; null: the other.
-  Desk* desk() const { return desk_; }
+  CommandHandler* desk() const { return desk_; }
   Crew* crew() const { return crew_; }
 
  private:
-  Desk* desk_ = nullptr;
+  CommandHandler* desk_ = nullptr;
   Crew* crew_ = nullptr;
 };
 
@@ -83,13 +83,13 @@ class Connection final : private net::Poller::Source, private Crew::Client {
   enum class Phase : std::uint8_t { kIdle, kRequest, kDeciding, kWriting, kLingering };
 
   void ready() override;
-  void work(Desk& desk) override;
+  void work(CommandHandler& desk) override;
   void worked() override;
   void receive();
   void take(std::string_view bytes);
   void answer_pending();
-  std::size_t answer_all(std::string_view input, Desk& desk, SteadyTime begun);
-  void answer_one(Desk& desk);
+  std::size_t answer_all(std::string_view input, CommandHandler& desk, SteadyTime begun);
+  void answer_one(CommandHandler& desk);
   void drop_answered(std::size_t done);
   void go_on();
   int flush();

@@ -86,7 +86,7 @@ void put(Reply& reply, std::string_view name, std::string_view value) {
 
 }  // namespace
 
-void hello(Desk& desk, const Call& call) {
+void hello(CommandHandler& desk, const Call& call) {
   Greeting greeting;
   if (!read_greeting(call, greeting)) return;
   Client& client = call.client;
@@ -118,7 +118,7 @@ void hello(Desk& desk, const Call& call) {
   reply.array(0);
 }
 
-void auth(Desk& desk, const Call& call) {
+void auth(CommandHandler& desk, const Call& call) {
   const auto& words = call.arguments;
   if (words.size() > 3) return call.reply.error("ERR syntax error");
   if (words.size() == 2 && desk.users.none()) {
@@ -133,7 +133,7 @@ void auth(Desk& desk, const Call& call) {
   call.reply.ok();
 }
 
-void ping(Desk&, const Call& call) {
+void ping(CommandHandler&, const Call& call) {
   if (call.arguments.size() == 1) return call.reply.simple("PONG");
   if (call.arguments.size() > 2) {
     return call.reply.error("ERR wrong number of arguments for 'ping' command");
@@ -141,16 +141,16 @@ void ping(Desk&, const Call& call) {
   call.reply.bulk(call.arguments[1]);
 }
 
-void echo(Desk&, const Call& call) { call.reply.bulk(call.arguments[1]); }
+void echo(CommandHandler&, const Call& call) { call.reply.bulk(call.arguments[1]); }
 
-void select(Desk&, const Call& call) {
+void select(CommandHandler&, const Call& call) {
   const auto number = whole_number(call.arguments[1]);
   if (!number) return call.reply.error("ERR value is not an integer or out of range");
   if (*number != 0) return call.reply.error("ERR DB index is out of range");
   call.reply.ok();
 }
 
-void reset(Desk& desk, const Call& call) {
+void reset(CommandHandler& desk, const Call& call) {
   Client& client = call.client;
   become(desk.users, client, nullptr);
   client.protocol = 2;
@@ -159,21 +159,21 @@ void reset(Desk& desk, const Call& call) {
   call.reply.simple("RESET");
 }
 
-void quit(Desk&, const Call& call) {
+void quit(CommandHandler&, const Call& call) {
   call.client.leaves = true;
   call.reply.ok();
 }
 
-void client_getname(Desk&, const Call& call) {
+void client_getname(CommandHandler&, const Call& call) {
   if (call.client.name.empty()) return call.reply.null();
   call.reply.bulk(call.client.name);
 }
 
-void client_id(Desk&, const Call& call) {
+void client_id(CommandHandler&, const Call& call) {
   call.reply.integer(static_cast<std::int64_t>(call.client.id));
 }
 
-void client_info(Desk&, const Call& call) {
+void client_info(CommandHandler&, const Call& call) {
   const Client& client = call.client;
   std::string text = "id=" + std::to_string(client.id) + " addr=" + client.peer +
                      " name=" + client.name + " db=0 user=";
@@ -184,7 +184,7 @@ void client_info(Desk&, const Call& call) {
   call.reply.verbatim(text);
 }
 
-void client_setinfo(Desk&, const Call& call) {
+void client_setinfo(CommandHandler&, const Call& call) {
   const std::string_view option = call.arguments[2];
   const std::string_view value = call.arguments[3];
   const bool is_name = same_word(option, "lib-name");
@@ -201,14 +201,14 @@ void client_setinfo(Desk&, const Call& call) {
   call.reply.ok();
 }
 
-void client_setname(Desk&, const Call& call) {
+void client_setname(CommandHandler&, const Call& call) {
   const std::string_view error = find_name_error(call.arguments[2]);
   if (!error.empty()) return call.reply.error(error);
   call.client.name = call.arguments[2];
   call.reply.ok();
 }
 
-void client_switch(Desk&, const Call& call) {
+void client_switch(CommandHandler&, const Call& call) {
   const std::string_view word = call.arguments[2];
   if (!same_word(word, "on") && !same_word(word, "off")) {
     return call.reply.error("ERR syntax error");

@@ -7,7 +7,8 @@ namespace sluice::server::resp {
 FrontEnd::FrontEnd(const Parts& parts, net::ListeningSocket socket) {
   Common& common = parts.common;
   const auto make = [session = parts.session, &common] {
-    return std::make_unique<Desk>(Desk::Parts{session(), common.users, common.about});
+    return std::make_unique<CommandHandler>(
+        CommandHandler::Parts{session(), common.users, common.about});
   };
   if (parts.waits) {
     crew_ = std::make_unique<Crew>(make, parts.fibers);

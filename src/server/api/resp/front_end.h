@@ -52,7 +52,7 @@ class FrontEnd {
   void drain(std::function<void()> drained) { listener_->drain(std::move(drained)); }
 
  private:
-  std::unique_ptr<Desk> desk_;  // this, or the crew
+  std::unique_ptr<CommandHandler> desk_;  // this, or the crew
   std::unique_ptr<Crew> crew_;
   std::optional<Listener> listener_;
 };

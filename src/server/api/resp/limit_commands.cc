@@ -117,7 +117,7 @@ std::optional<Limit> read_limit(std::span<const std::string_view> words, std::ui
 }
 
 // `at`: where the key stands among the arguments.
-void decide(Desk& desk, const Call& call, Verb verb, std::size_t at) {
+void decide(CommandHandler& desk, const Call& call, Verb verb, std::size_t at) {
   std::uint64_t cost = 1;
   const auto limit = read_limit(call.arguments.subspan(at + 1), cost, call.reply);
   if (!limit) return;
@@ -132,9 +132,9 @@ void decide(Desk& desk, const Call& call, Verb verb, std::size_t at) {
 
 }  // namespace
 
-void limit(Desk& desk, const Call& call) { decide(desk, call, Verb::kTake, 1); }
-void peek_limit(Desk& desk, const Call& call) { decide(desk, call, Verb::kPeek, 2); }
-void refund_limit(Desk& desk, const Call& call) { decide(desk, call, Verb::kRefund, 2); }
-void reset_limit(Desk& desk, const Call& call) { decide(desk, call, Verb::kReset, 2); }
+void limit(CommandHandler& desk, const Call& call) { decide(desk, call, Verb::kTake, 1); }
+void peek_limit(CommandHandler& desk, const Call& call) { decide(desk, call, Verb::kPeek, 2); }
+void refund_limit(CommandHandler& desk, const Call& call) { decide(desk, call, Verb::kRefund, 2); }
+void reset_limit(CommandHandler& desk, const Call& call) { decide(desk, call, Verb::kReset, 2); }
 
 }  // namespace sluice::server::resp::commands

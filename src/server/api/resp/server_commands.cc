@@ -91,10 +91,10 @@ const Command* of_name(std::string_view name) {
 
 struct Section {
   std::string_view name;
-  std::string (*text)(const Desk& desk);
+  std::string (*text)(const CommandHandler& desk);
 };
 
-std::string about_server(const Desk& desk) {
+std::string about_server(const CommandHandler& desk) {
   const auto up = std::chrono::duration_cast<std::chrono::seconds>(
       std::chrono::steady_clock::now() - desk.about.started);
   return "# Server\r\nredis_version:" + std::string(kRedisVersion) +
@@ -104,16 +104,16 @@ std::string about_server(const Desk& desk) {
          "\r\n";
 }
 
-std::string about_clients(const Desk& desk) {
+std::string about_clients(const CommandHandler& desk) {
   return "# Clients\r\nconnected_clients:" + std::to_string(desk.about.connections.load()) + "\r\n";
 }
 
 // What clients look for before they ask for anything else.
-std::string about_data(const Desk&) { return "# Persistence\r\nloading:0\r\n"; }
-std::string about_replication(const Desk&) {
+std::string about_data(const CommandHandler&) { return "# Persistence\r\nloading:0\r\n"; }
+std::string about_replication(const CommandHandler&) {
   return "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n";
 }
-std::string about_cluster(const Desk&) { return "# Cluster\r\ncluster_enabled:0\r\n"; }
+std::string about_cluster(const CommandHandler&) { return "# Cluster\r\ncluster_enabled:0\r\n"; }
 
 constexpr Section kSections[] = {{"server", about_server},
                                  {"clients", about_clients},
@@ -123,17 +123,17 @@ constexpr Section kSections[] = {{"server", about_server},
 
 }  // namespace
 
-void command(Desk&, const Call& call) {
+void command(CommandHandler&, const Call& call) {
   const auto all = all_commands();
   call.reply.array(all.size());
   for (const Command& one : all) put_info(call.reply, one, std::string(one.name));
 }
 
-void command_count(Desk&, const Call& call) {
+void command_count(CommandHandler&, const Call& call) {
   call.reply.integer(static_cast<std::int64_t>(all_commands().size()));
 }
 
-void command_docs(Desk&, const Call& call) {
+void command_docs(CommandHandler&, const Call& call) {
   const auto names = call.arguments.subspan(2);
   if (names.empty()) {
     call.reply.map(all_commands().size());
@@ -154,7 +154,7 @@ void command_docs(Desk&, const Call& call) {
   }
 }
 
-void command_info(Desk& desk, const Call& call) {
+void command_info(CommandHandler& desk, const Call& call) {
   const auto names = call.arguments.subspan(2);
   if (names.empty()) return command(desk, call);
   call.reply.array(names.size());
@@ -168,7 +168,7 @@ void command_info(Desk& desk, const Call& call) {
   }
 }
 
-void info(Desk& desk, const Call& call) {
+void info(CommandHandler& desk, const Call& call) {
   const auto wanted = call.arguments.subspan(1);
   const auto asked_for = [&](std::string_view section) {
     return wanted.empty() || std::any_of(wanted.begin(), wanted.end(), [&](std::string_view word) {

@@ -79,7 +79,7 @@ class TestFrontEnd {
             {stores->trial(), stores->local()}};
   }
 
-  TestDesk parts;
+  TestCommands parts;
   const Bounds bounds;
   std::string path = parts.folder / "resp.sock";
   Common common;

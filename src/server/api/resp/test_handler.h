@@ -29,9 +29,9 @@ rules:
 )";
 
 // A desk with a store of its own, whose clock the test moves.
-class TestDesk {
+class TestCommands {
  public:
-  explicit TestDesk(std::vector<User> known = {}) : users(std::move(known)) {
+  explicit TestCommands(std::vector<User> known = {}) : users(std::move(known)) {
     client.role = users.at_first();
     client.id = 7;
     client.peer = "127.0.0.1:1";
@@ -57,7 +57,7 @@ class TestDesk {
   std::atomic<std::size_t> connections{3};
   Users users;
   About about{"0.1.0", std::chrono::steady_clock::now(), connections};
-  Desk desk{{{limiter, *manager, registry.make_recorder(), denials}, users, about}};
+  CommandHandler desk{{{limiter, *manager, registry.make_recorder(), denials}, users, about}};
   Client client;
 };
 

@@ -27,7 +27,7 @@ std::int64_t seconds(Duration duration) noexcept {
 }
 
 // The limit of these numbers; null where the reply has become an error.
-const Limit* limit_of(Desk& desk, const Call& call) {
+const Limit* limit_of(CommandHandler& desk, const Call& call) {
   const auto burst = read_number(call.arguments[2], kBurst, call.reply);
   if (!burst) return nullptr;
   const auto count = read_number(call.arguments[3], kCount, call.reply);
@@ -47,7 +47,8 @@ const Limit* limit_of(Desk& desk, const Call& call) {
   return nullptr;
 }
 
-Decision decide(Desk& desk, std::string_view key, const Limit& limit, std::int64_t quantity) {
+Decision decide(CommandHandler& desk, std::string_view key, const Limit& limit,
+                std::int64_t quantity) {
   Store& store = desk.limiter.store();
   if (quantity < 0) {
     const auto units = std::min<std::uint64_t>(0 - static_cast<std::uint64_t>(quantity), kMaxUnits);
@@ -68,7 +69,7 @@ Decision decide(Desk& desk, std::string_view key, const Limit& limit, std::int64
 
 }  // namespace
 
-void throttle(Desk& desk, const Call& call) {
+void throttle(CommandHandler& desk, const Call& call) {
   const Limit* const limit = limit_of(desk, call);
   if (limit == nullptr) return;
   std::int64_t quantity = 1;

@@ -37,7 +37,7 @@ TEST(Throttle, AnswersWhatTheContractKnows) {
       {{"4", "1", "1", "6"}, {{1, 5, 5, -1, 0}}},
   };
   for (const Known& one : known) {
-    TestDesk desk;
+    TestCommands desk;
     std::vector<std::string_view> words{"CL.THROTTLE", "user123"};
     words.insert(words.end(), one.words.begin(), one.words.end());
     for (const Reply& reply : one.replies) EXPECT_EQ(desk.ask(words), sent(reply));
@@ -45,7 +45,7 @@ TEST(Throttle, AnswersWhatTheContractKnows) {
 }
 
 TEST(Throttle, ANegativeQuantityGivesBackNeverBeyondUntouched) {
-  TestDesk desk;
+  TestCommands desk;
   const auto ask = [&](std::string_view quantity) {
     return desk.ask({"cl.throttle", "k", "4", "1", "1", quantity});
   };
@@ -72,7 +72,7 @@ TEST(Throttle, FollowsTheContractsTableThroughTime) {
       {4.0, "1", {0, 5, 1, -1, 4}}, {8.0, "1", {0, 5, 4, -1, 1}}, {9.5, "1", {0, 5, 4, -1, 1}},
       {9.5, "0", {0, 5, 4, -1, 1}}, {9.5, "2", {0, 5, 2, -1, 3}}, {9.5, "5", {1, 5, 2, 3, 3}},
   };
-  TestDesk desk;
+  TestCommands desk;
   const Instant start = desk.clock.now();
   for (const Step& step : steps) {
     desk.clock.set(start + Duration{static_cast<std::int64_t>(step.now * 1e6 + 0.5)});
@@ -82,13 +82,13 @@ TEST(Throttle, FollowsTheContractsTableThroughTime) {
 }
 
 TEST(Throttle, SecondsAreRoundedUpSoThatWhoIsLimitedNeverReadsZero) {
-  TestDesk desk;
+  TestCommands desk;
   EXPECT_EQ(desk.ask({"CL.THROTTLE", "k", "0", "2000000", "1"}), sent({0, 1, 0, -1, 1}));
   EXPECT_EQ(desk.ask({"CL.THROTTLE", "k", "0", "2000000", "1"}), sent({1, 1, 0, 1, 1}));
 }
 
 TEST(Throttle, AQuantityOfZeroIsNeverLimitedAndChangesNothing) {
-  TestDesk desk;
+  TestCommands desk;
   desk.ask({"CL.THROTTLE", "k", "0", "1", "60"});
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(desk.ask({"CL.THROTTLE", "k", "0", "1", "60", "0"}), sent({0, 1, 0, -1, 60}));
@@ -96,7 +96,7 @@ TEST(Throttle, AQuantityOfZeroIsNeverLimitedAndChangesNothing) {
 }
 
 TEST(Throttle, WhatNeverFitsIsNotStored) {
-  TestDesk desk;
+  TestCommands desk;
   for (const std::string_view most : {"6", "4294967296", "9223372036854775807"}) {
     EXPECT_EQ(desk.ask({"CL.THROTTLE", "k", "4", "1", "1", most}), sent({1, 5, 5, -1, 0}));
   }
@@ -104,14 +104,14 @@ TEST(Throttle, WhatNeverFitsIsNotStored) {
 }
 
 TEST(Throttle, TheLargestNumbersNeitherWrapNorAbort) {
-  TestDesk desk;
+  TestCommands desk;
   const std::string reply =
       desk.ask({"CL.THROTTLE", "k", "4294967294", "4294967295", "31622400", "4294967295"});
   EXPECT_EQ(reply, "*5\r\n:0\r\n:4294967295\r\n:0\r\n:-1\r\n:31622400\r\n");
 }
 
 TEST(Throttle, ErrorsNameTheArgumentAndLeaveTheCounterAlone) {
-  TestDesk desk;
+  TestCommands desk;
   desk.ask({"CL.THROTTLE", "k", "4", "1", "1"});
   const std::vector<std::pair<std::vector<std::string_view>, std::string>> wrong{
       {{"x", "1", "1"}, "-ERR max_burst is not an integer: 'x'"},
@@ -141,7 +141,7 @@ TEST(Throttle, ErrorsNameTheArgumentAndLeaveTheCounterAlone) {
 }
 
 TEST(Throttle, KeysAreAnyBytes) {
-  TestDesk desk;
+  TestCommands desk;
   using namespace std::string_view_literals;
   EXPECT_EQ(desk.ask({"CL.THROTTLE", "a\0b"sv, "0", "1", "1"}), sent({0, 1, 0, -1, 1}));
   EXPECT_EQ(desk.ask({"CL.THROTTLE", "a\0c"sv, "0", "1", "1"}), sent({0, 1, 0, -1, 1}));
@@ -163,10 +163,10 @@ class Failing final : public Store {
 TEST(Throttle, AStoreThatCannotDecideIsAnErrorAndNoDenial) {
   Failing store;
   Limiter limiter(store);
-  TestDesk other;
-  Desk desk({{limiter, *other.manager, other.registry.make_recorder(), other.denials},
-             other.users,
-             other.about});
+  TestCommands other;
+  CommandHandler desk({{limiter, *other.manager, other.registry.make_recorder(), other.denials},
+                       other.users,
+                       other.about});
   const auto ask = [&](Reason reason, std::string_view quantity) {
     store.answer.reason = reason;
     desk.request = {"CL.THROTTLE", "k", "4", "1", "1", quantity};

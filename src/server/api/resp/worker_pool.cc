@@ -9,14 +9,14 @@ namespace sluice::server::resp {
 // A desk, and the client that it works for.
 class Crew::Worker final : public net::FiberJob {
  public:
-  Worker(Crew& owner, std::unique_ptr<Desk> made, std::uint64_t when)
+  Worker(Crew& owner, std::unique_ptr<CommandHandler> made, std::uint64_t when)
       : generation(when), desk(std::move(made)), owner_(owner) {}
 
   void run() override { client->work(*desk); }
   void done() override { owner_.finished(*this); }
 
   const std::uint64_t generation;
-  const std::unique_ptr<Desk> desk;
+  const std::unique_ptr<CommandHandler> desk;
   Client* client = nullptr;
   bool* at_once = nullptr;  // set if it is done while ask() still looks
 

@@ -24,12 +24,12 @@ class Crew {
    public:
     virtual ~Client() = default;
     // On a fiber; may wait.
-    virtual void work(Desk& desk) = 0;
+    virtual void work(CommandHandler& desk) = 0;
     // After work(), where ask() had returned before: goes on. May ask again, and may destroy the
     // client.
     virtual void worked() = 0;
   };
-  using Make = std::function<std::unique_ptr<Desk>()>;
+  using Make = std::function<std::unique_ptr<CommandHandler>()>;
 
   // Makes the first desk. Errors: std::bad_alloc, and what `make` throws.
   Crew(Make make, const net::FiberPool::Options& fibers);
