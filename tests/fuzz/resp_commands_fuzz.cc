@@ -81,18 +81,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const resp::Users nobody;
   if (size == 0) return 0;
   const resp::Users& known = data[0] % 4 == 0 ? users : nobody;
-  resp::CommandHandler desk(
+  resp::CommandHandler handler(
       {{world.limiter, *world.manager, world.recorder, world.denials}, known, world.about});
   resp::Client client{.id = 1, .peer = "p", .role = known.at_first()};
   std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
   resp::RequestReader reader({.frame_bytes = 1 << 16, .arguments = 100});
   while (reader.read(input, client.role != resp::Role::kNobody) ==
          resp::RequestReader::Progress::kReady) {
-    reader.arguments(input, desk.request);
-    desk.output.clear();
-    if (!desk.request.empty()) {
-      desk.answer(client);
-      require(skip(desk.output.view(), 0) == desk.output.size());
+    reader.arguments(input, handler.request);
+    handler.output.clear();
+    if (!handler.request.empty()) {
+      handler.answer(client);
+      require(skip(handler.output.view(), 0) == handler.output.size());
     }
     input.remove_prefix(reader.size());
     reader.next();

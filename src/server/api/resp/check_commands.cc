@@ -28,7 +28,8 @@ std::string_view spelled(std::string_view name, std::string& text) {
 }
 
 // Of: attribute value [attribute value]... False where the reply has become an error.
-bool read_attributes(std::span<const std::string_view> words, CommandHandler& desk, Reply& reply) {
+bool read_attributes(std::span<const std::string_view> words, CommandHandler& handler,
+                     Reply& reply) {
   if (words.size() % 2 != 0) {
     reply.error("ERR the attribute " + shown(words.back()) + " lacks its value");
     return false;
@@ -39,18 +40,18 @@ bool read_attributes(std::span<const std::string_view> words, CommandHandler& de
   }
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < words.size(); i += 2) bytes += words[i].size();
-  desk.text.clear();
-  desk.text.reserve(bytes);  // so that it does not move
-  desk.attributes.clear();
+  handler.text.clear();
+  handler.text.reserve(bytes);  // so that it does not move
+  handler.attributes.clear();
   for (std::size_t i = 0; i < words.size(); i += 2) {
     if (words[i].size() > NamedAttributes::kMostNameBytes) {
       reply.error("ERR the attribute " + shown(words[i]) +
                   " has too long a name; expected at most 256 bytes");
       return false;
     }
-    desk.attributes.add(spelled(words[i], desk.text), words[i + 1]);
+    handler.attributes.add(spelled(words[i], handler.text), words[i + 1]);
   }
-  const auto twice = desk.attributes.finish();
+  const auto twice = handler.attributes.finish();
   if (twice) reply.error("ERR the attribute " + shown(*twice) + " is given twice");
   return !twice;
 }
@@ -83,7 +84,7 @@ void put_answer(Reply& reply, const RuleAnswer& answer) {
 }
 
 // `at`: where the rule stands among the arguments.
-void decide(CommandHandler& desk, const Call& call, Verb verb, std::size_t at) {
+void decide(CommandHandler& handler, const Call& call, Verb verb, std::size_t at) {
   const std::string_view rule = call.arguments[at];
   auto words = call.arguments.subspan(at + 1);
   std::uint64_t cost = 1;
@@ -94,15 +95,15 @@ void decide(CommandHandler& desk, const Call& call, Verb verb, std::size_t at) {
     cost = static_cast<std::uint64_t>(*read);
     words = words.first(words.size() - 2);
   }
-  if (!read_attributes(words, desk, call.reply)) return;
-  const RuleAnswer* const answer = rule == "*"
-                                       ? &desk.session.decide(desk.attributes, cost, verb)
-                                       : desk.session.decide_by(rule, desk.attributes, cost, verb);
+  if (!read_attributes(words, handler, call.reply)) return;
+  const RuleAnswer* const answer =
+      rule == "*" ? &handler.session.decide(handler.attributes, cost, verb)
+                  : handler.session.decide_by(rule, handler.attributes, cost, verb);
   if (answer == nullptr) {
     return call.reply.error("ERR rule: there is no " + shown(rule) +
                             "; expected the name of a rule, or * for those that match");
   }
-  desk.outcome = answer->decision.outcome;
+  handler.outcome = answer->decision.outcome;
   // What a refund or a reset could not carry out is nothing that a rule could answer for.
   const bool undecided = answer->decision.reason == Reason::kInvalid ||
                          (verb == Verb::kRefund || verb == Verb::kReset);
@@ -114,9 +115,15 @@ void decide(CommandHandler& desk, const Call& call, Verb verb, std::size_t at) {
 
 }  // namespace
 
-void check(CommandHandler& desk, const Call& call) { decide(desk, call, Verb::kTake, 1); }
-void peek_check(CommandHandler& desk, const Call& call) { decide(desk, call, Verb::kPeek, 2); }
-void refund_check(CommandHandler& desk, const Call& call) { decide(desk, call, Verb::kRefund, 2); }
-void reset_check(CommandHandler& desk, const Call& call) { decide(desk, call, Verb::kReset, 2); }
+void check(CommandHandler& handler, const Call& call) { decide(handler, call, Verb::kTake, 1); }
+void peek_check(CommandHandler& handler, const Call& call) {
+  decide(handler, call, Verb::kPeek, 2);
+}
+void refund_check(CommandHandler& handler, const Call& call) {
+  decide(handler, call, Verb::kRefund, 2);
+}
+void reset_check(CommandHandler& handler, const Call& call) {
+  decide(handler, call, Verb::kReset, 2);
+}
 
 }  // namespace sluice::server::resp::commands

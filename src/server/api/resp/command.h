@@ -22,7 +22,7 @@ struct Call {
 
 // A command, or a part of one: what is said of it here is what COMMAND and docs/commands.md say.
 struct Command {
-  using Handle = void (*)(CommandHandler& desk, const Call& call);
+  using Handle = void (*)(CommandHandler& handler, const Call& call);
 
   std::string_view name;      // lower case
   std::size_t least;          // arguments, the name (and the part's) among them

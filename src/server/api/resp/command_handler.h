@@ -74,37 +74,37 @@ class CommandHandler {
 // The commands, by their groups.
 namespace commands {
 
-void throttle(CommandHandler& desk, const Call& call);
+void throttle(CommandHandler& handler, const Call& call);
 
-void check(CommandHandler& desk, const Call& call);
-void limit(CommandHandler& desk, const Call& call);
-void peek_check(CommandHandler& desk, const Call& call);
-void peek_limit(CommandHandler& desk, const Call& call);
-void refund_check(CommandHandler& desk, const Call& call);
-void refund_limit(CommandHandler& desk, const Call& call);
-void reset_check(CommandHandler& desk, const Call& call);
-void reset_limit(CommandHandler& desk, const Call& call);
+void check(CommandHandler& handler, const Call& call);
+void limit(CommandHandler& handler, const Call& call);
+void peek_check(CommandHandler& handler, const Call& call);
+void peek_limit(CommandHandler& handler, const Call& call);
+void refund_check(CommandHandler& handler, const Call& call);
+void refund_limit(CommandHandler& handler, const Call& call);
+void reset_check(CommandHandler& handler, const Call& call);
+void reset_limit(CommandHandler& handler, const Call& call);
 
-void hello(CommandHandler& desk, const Call& call);
-void auth(CommandHandler& desk, const Call& call);
-void ping(CommandHandler& desk, const Call& call);
-void echo(CommandHandler& desk, const Call& call);
-void select(CommandHandler& desk, const Call& call);
-void reset(CommandHandler& desk, const Call& call);
-void quit(CommandHandler& desk, const Call& call);
+void hello(CommandHandler& handler, const Call& call);
+void auth(CommandHandler& handler, const Call& call);
+void ping(CommandHandler& handler, const Call& call);
+void echo(CommandHandler& handler, const Call& call);
+void select(CommandHandler& handler, const Call& call);
+void reset(CommandHandler& handler, const Call& call);
+void quit(CommandHandler& handler, const Call& call);
 
-void client_getname(CommandHandler& desk, const Call& call);
-void client_id(CommandHandler& desk, const Call& call);
-void client_info(CommandHandler& desk, const Call& call);
-void client_setinfo(CommandHandler& desk, const Call& call);
-void client_setname(CommandHandler& desk, const Call& call);
-void client_switch(CommandHandler& desk, const Call& call);  // NO-EVICT and NO-TOUCH
+void client_getname(CommandHandler& handler, const Call& call);
+void client_id(CommandHandler& handler, const Call& call);
+void client_info(CommandHandler& handler, const Call& call);
+void client_setinfo(CommandHandler& handler, const Call& call);
+void client_setname(CommandHandler& handler, const Call& call);
+void client_switch(CommandHandler& handler, const Call& call);  // NO-EVICT and NO-TOUCH
 
-void command(CommandHandler& desk, const Call& call);
-void command_count(CommandHandler& desk, const Call& call);
-void command_docs(CommandHandler& desk, const Call& call);
-void command_info(CommandHandler& desk, const Call& call);
-void info(CommandHandler& desk, const Call& call);
+void command(CommandHandler& handler, const Call& call);
+void command_count(CommandHandler& handler, const Call& call);
+void command_docs(CommandHandler& handler, const Call& call);
+void command_info(CommandHandler& handler, const Call& call);
+void info(CommandHandler& handler, const Call& call);
 
 }  // namespace commands
 

@@ -120,12 +120,12 @@ void Connection::receive() {
 }
 
 void Connection::take(std::string_view bytes) {
-  CommandHandler* const desk = shared_.behind.desk();
-  if (desk == nullptr || !pending_.empty()) {
+  CommandHandler* const handler = shared_.behind.handler();
+  if (handler == nullptr || !pending_.empty()) {
     pending_.append(bytes);
     answer_pending();
   } else {
-    const std::size_t done = answer_all(bytes, *desk, std::max(now_, shared_.handled));
+    const std::size_t done = answer_all(bytes, *handler, std::max(now_, shared_.handled));
     if (done < bytes.size()) pending_.assign(bytes.substr(done));
   }
   if (phase_ != Phase::kDeciding) go_on();
@@ -133,8 +133,8 @@ void Connection::take(std::string_view bytes) {
 
 // May have to wait for the answers: then worked() follows.
 void Connection::answer_pending() {
-  if (CommandHandler* const desk = shared_.behind.desk()) {
-    return drop_answered(answer_all(pending_, *desk, std::max(now_, shared_.handled)));
+  if (CommandHandler* const handler = shared_.behind.handler()) {
+    return drop_answered(answer_all(pending_, *handler, std::max(now_, shared_.handled)));
   }
   enter(Phase::kDeciding);
   if (!shared_.behind.crew()->ask(*this)) return;
@@ -142,10 +142,10 @@ void Connection::answer_pending() {
   drop_answered(done_);
 }
 
-void Connection::work(CommandHandler& desk) {
-  done_ = answer_all(pending_, desk, steady_clock::now());
-  unsent_.append(desk.output.view());
-  desk.output.clear();
+void Connection::work(CommandHandler& handler) {
+  done_ = answer_all(pending_, handler, steady_clock::now());
+  unsent_.append(handler.output.view());
+  handler.output.clear();
 }
 
 void Connection::worked() {
@@ -162,31 +162,32 @@ void Connection::drop_answered(std::size_t done) {
 
 // Answers the requests that are whole, until enough replies wait to be sent. How many bytes are
 // done then.
-std::size_t Connection::answer_all(std::string_view input, CommandHandler& desk, SteadyTime begun) {
+std::size_t Connection::answer_all(std::string_view input, CommandHandler& handler,
+                                   SteadyTime begun) {
   std::size_t done = 0;
   std::size_t requests = 0;
   paused_ = false;
   while (done < input.size() && !closing_) {
-    paused_ = desk.output.size() + unsent_.size() >= kMostWaiting;
+    paused_ = handler.output.size() + unsent_.size() >= kMostWaiting;
     if (paused_) break;
     const auto rest = input.substr(done);
     const auto progress = reader_.read(rest, client_.role != Role::kNobody);
     if (progress == RequestReader::Progress::kMore) break;
     if (progress == RequestReader::Progress::kBad) {
-      Reply(desk.output, client_.protocol).error("ERR " + reader_.why());
+      Reply(handler.output, client_.protocol).error("ERR " + reader_.why());
       shared_.recorder.add(metrics::Event::kBadRequest);
       closing_ = true;
       break;
     }
-    reader_.arguments(rest, desk.request);
+    reader_.arguments(rest, handler.request);
     done += reader_.size();
-    if (!desk.request.empty() && is_http(desk.request[0])) {
+    if (!handler.request.empty() && is_http(handler.request[0])) {
       shared_.recorder.add(metrics::Event::kBadRequest);
       closing_ = true;
       break;
     }
-    if (!desk.request.empty()) {
-      answer_one(desk);
+    if (!handler.request.empty()) {
+      answer_one(handler);
       ++requests;
       closing_ = client_.leaves;
     }
@@ -197,14 +198,14 @@ std::size_t Connection::answer_all(std::string_view input, CommandHandler& desk,
   return closing_ ? input.size() : done;
 }
 
-void Connection::answer_one(CommandHandler& desk) {
-  if (!shared_.log.options().access) return desk.answer(client_);
-  const std::size_t begin = desk.output.size();
+void Connection::answer_one(CommandHandler& handler) {
+  if (!shared_.log.options().access) return handler.answer(client_);
+  const std::size_t begin = handler.output.size();
   const auto begun = steady_clock::now();
-  desk.outcome.reset();
-  desk.answer(client_);
-  log_access(shared_.log, {desk.request, desk.output.view().substr(begin), desk.outcome, client_,
-                           steady_clock::now() - begun});
+  handler.outcome.reset();
+  handler.answer(client_);
+  log_access(shared_.log, {handler.request, handler.output.view().substr(begin), handler.outcome,
+                           client_, steady_clock::now() - begun});
 }
 
 // Sends the replies, and goes on with requests that waited until these were sent.
@@ -229,18 +230,18 @@ void Connection::go_on() {
 int Connection::flush() {
   std::size_t sent = 0;
   int why = 0;
-  CommandHandler* const desk = shared_.behind.desk();
-  if (desk != nullptr && unsent_.empty()) {
-    TextBuffer& fresh = desk->output;
+  CommandHandler* const handler = shared_.behind.handler();
+  if (handler != nullptr && unsent_.empty()) {
+    TextBuffer& fresh = handler->output;
     const std::string_view bytes = fresh.view();
     why = send_some(descriptor_, bytes, sent);
     if (sent < bytes.size()) unsent_.assign(bytes.substr(sent));
     if (bytes.size() > kMostOutputKept) fresh = TextBuffer();
     fresh.clear();
   } else {
-    if (desk != nullptr) {
-      unsent_.append(desk->output.view());
-      desk->output.clear();
+    if (handler != nullptr) {
+      unsent_.append(handler->output.view());
+      handler->output.clear();
     }
     why = send_some(descriptor_, unsent_, sent);
     unsent_.erase(0, sent);

@@ -19,18 +19,18 @@ namespace sluice::server::resp {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 
-// What answers in one event loop: a desk whose store never waits, or a crew of those that may.
+// What answers in one event loop: a handler whose store never waits, or a crew of those that may.
 class Behind {
  public:
-  Behind(CommandHandler& desk) : desk_(&desk) {}
+  Behind(CommandHandler& handler) : handler_(&handler) {}
   Behind(Crew& crew) : crew_(&crew) {}
 
   // One of the two; null: the other.
-  CommandHandler* desk() const { return desk_; }
+  CommandHandler* handler() const { return handler_; }
   Crew* crew() const { return crew_; }
 
  private:
-  CommandHandler* desk_ = nullptr;
+  CommandHandler* handler_ = nullptr;
   Crew* crew_ = nullptr;
 };
 
@@ -83,13 +83,13 @@ class Connection final : private net::Poller::Source, private Crew::Client {
   enum class Phase : std::uint8_t { kIdle, kRequest, kDeciding, kWriting, kLingering };
 
   void ready() override;
-  void work(CommandHandler& desk) override;
+  void work(CommandHandler& handler) override;
   void worked() override;
   void receive();
   void take(std::string_view bytes);
   void answer_pending();
-  std::size_t answer_all(std::string_view input, CommandHandler& desk, SteadyTime begun);
-  void answer_one(CommandHandler& desk);
+  std::size_t answer_all(std::string_view input, CommandHandler& handler, SteadyTime begun);
+  void answer_one(CommandHandler& handler);
   void drop_answered(std::size_t done);
   void go_on();
   int flush();
@@ -112,7 +112,7 @@ class Connection final : private net::Poller::Source, private Crew::Client {
   resp::Client client_;
   RequestReader reader_;
   std::string pending_;   // of requests that are not answered yet
-  std::size_t done_ = 0;  // bytes of `pending_` that a desk of the crew has answered
+  std::size_t done_ = 0;  // bytes of `pending_` that a handler of the crew has answered
   std::string unsent_;
 };
 

@@ -86,11 +86,11 @@ void put(Reply& reply, std::string_view name, std::string_view value) {
 
 }  // namespace
 
-void hello(CommandHandler& desk, const Call& call) {
+void hello(CommandHandler& handler, const Call& call) {
   Greeting greeting;
   if (!read_greeting(call, greeting)) return;
   Client& client = call.client;
-  if (greeting.user && !log_in(desk.users, client, *greeting.user, greeting.password)) {
+  if (greeting.user && !log_in(handler.users, client, *greeting.user, greeting.password)) {
     return call.reply.error(kWrongPassword);
   }
   if (client.role == Role::kNobody) {
@@ -118,16 +118,16 @@ void hello(CommandHandler& desk, const Call& call) {
   reply.array(0);
 }
 
-void auth(CommandHandler& desk, const Call& call) {
+void auth(CommandHandler& handler, const Call& call) {
   const auto& words = call.arguments;
   if (words.size() > 3) return call.reply.error("ERR syntax error");
-  if (words.size() == 2 && desk.users.none()) {
+  if (words.size() == 2 && handler.users.none()) {
     return call.reply.error(
         "ERR AUTH <password> called without any password configured for the default user. Are you "
         "sure your configuration is correct?");
   }
   const std::string_view name = words.size() == 3 ? words[1] : Users::kDefault;
-  if (!log_in(desk.users, call.client, name, words.back())) {
+  if (!log_in(handler.users, call.client, name, words.back())) {
     return call.reply.error(kWrongPassword);
   }
   call.reply.ok();
@@ -150,9 +150,9 @@ void select(CommandHandler&, const Call& call) {
   call.reply.ok();
 }
 
-void reset(CommandHandler& desk, const Call& call) {
+void reset(CommandHandler& handler, const Call& call) {
   Client& client = call.client;
-  become(desk.users, client, nullptr);
+  become(handler.users, client, nullptr);
   client.protocol = 2;
   client.name.clear();
   call.reply.speak(2);

@@ -13,10 +13,10 @@ FrontEnd::FrontEnd(const Parts& parts, net::ListeningSocket socket) {
   if (parts.waits) {
     crew_ = std::make_unique<Crew>(make, parts.fibers);
   } else {
-    desk_ = make();
+    handler_ = make();
   }
   listener_.emplace(
-      Listener::Parts{parts.loop, parts.bounds, crew_ ? Behind(*crew_) : Behind(*desk_),
+      Listener::Parts{parts.loop, parts.bounds, crew_ ? Behind(*crew_) : Behind(*handler_),
                       common.users, parts.recorder, parts.log, common.connections, common.last_id,
                       common.unix_path, common.idle_timeout},
       std::move(socket));
@@ -24,7 +24,7 @@ FrontEnd::FrontEnd(const Parts& parts, net::ListeningSocket socket) {
 
 void FrontEnd::follow_rules() {
   if (crew_) return crew_->renew();
-  desk_->follow_rules();
+  handler_->follow_rules();
 }
 
 }  // namespace sluice::server::resp

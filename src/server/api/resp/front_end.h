@@ -26,7 +26,7 @@ struct Common {
   About about{"", std::chrono::steady_clock::now(), connections};
 };
 
-// The RESP door of one event loop: a listener, and the desk or the crew behind it.
+// The RESP door of one event loop: a listener, and the handler or the crew behind it.
 //
 // All members by the loop's thread, but for the constructor. Ownership: borrows the parts. Where
 // the store waits, its waits are ended before the door is destroyed.
@@ -38,7 +38,7 @@ class FrontEnd {
     metrics::Recorder& recorder;
     Log& log;
     Common& common;
-    // What a desk asks. Called for each of them.
+    // What a handler asks. Called for each of them.
     std::function<Session::Parts()> session;
     bool waits = false;  // each on a fiber
     net::FiberPool::Options fibers = {};
@@ -52,7 +52,7 @@ class FrontEnd {
   void drain(std::function<void()> drained) { listener_->drain(std::move(drained)); }
 
  private:
-  std::unique_ptr<CommandHandler> desk_;  // this, or the crew
+  std::unique_ptr<CommandHandler> handler_;  // this, or the crew
   std::unique_ptr<Crew> crew_;
   std::optional<Listener> listener_;
 };

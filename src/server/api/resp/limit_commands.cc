@@ -117,14 +117,14 @@ std::optional<Limit> read_limit(std::span<const std::string_view> words, std::ui
 }
 
 // `at`: where the key stands among the arguments.
-void decide(CommandHandler& desk, const Call& call, Verb verb, std::size_t at) {
+void decide(CommandHandler& handler, const Call& call, Verb verb, std::size_t at) {
   std::uint64_t cost = 1;
   const auto limit = read_limit(call.arguments.subspan(at + 1), cost, call.reply);
   if (!limit) return;
   const Decision decision =
-      desk.limiter.store().apply_one(verb, {call.arguments[at], *limit, cost}, {});
-  desk.outcome = decision.outcome;
-  if (verb == Verb::kTake) desk.session.tell(call.arguments[at], decision);
+      handler.limiter.store().apply_one(verb, {call.arguments[at], *limit, cost}, {});
+  handler.outcome = decision.outcome;
+  if (verb == Verb::kTake) handler.session.tell(call.arguments[at], decision);
   if (is_store_problem(decision)) return answer_store_problem(call.reply, decision);
   call.reply.map(kDecisionPairs);
   put_decision(call.reply, decision);
@@ -132,9 +132,15 @@ void decide(CommandHandler& desk, const Call& call, Verb verb, std::size_t at) {
 
 }  // namespace
 
-void limit(CommandHandler& desk, const Call& call) { decide(desk, call, Verb::kTake, 1); }
-void peek_limit(CommandHandler& desk, const Call& call) { decide(desk, call, Verb::kPeek, 2); }
-void refund_limit(CommandHandler& desk, const Call& call) { decide(desk, call, Verb::kRefund, 2); }
-void reset_limit(CommandHandler& desk, const Call& call) { decide(desk, call, Verb::kReset, 2); }
+void limit(CommandHandler& handler, const Call& call) { decide(handler, call, Verb::kTake, 1); }
+void peek_limit(CommandHandler& handler, const Call& call) {
+  decide(handler, call, Verb::kPeek, 2);
+}
+void refund_limit(CommandHandler& handler, const Call& call) {
+  decide(handler, call, Verb::kRefund, 2);
+}
+void reset_limit(CommandHandler& handler, const Call& call) {
+  decide(handler, call, Verb::kReset, 2);
+}
 
 }  // namespace sluice::server::resp::commands

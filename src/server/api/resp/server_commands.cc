@@ -91,21 +91,22 @@ const Command* of_name(std::string_view name) {
 
 struct Section {
   std::string_view name;
-  std::string (*text)(const CommandHandler& desk);
+  std::string (*text)(const CommandHandler& handler);
 };
 
-std::string about_server(const CommandHandler& desk) {
+std::string about_server(const CommandHandler& handler) {
   const auto up = std::chrono::duration_cast<std::chrono::seconds>(
-      std::chrono::steady_clock::now() - desk.about.started);
+      std::chrono::steady_clock::now() - handler.about.started);
   return "# Server\r\nredis_version:" + std::string(kRedisVersion) +
-         "\r\nsluice_version:" + std::string(desk.about.version) +
+         "\r\nsluice_version:" + std::string(handler.about.version) +
          "\r\nredis_mode:standalone\r\nos:Linux\r\narch_bits:64\r\nprocess_id:" +
          std::to_string(::getpid()) + "\r\nuptime_in_seconds:" + std::to_string(up.count()) +
          "\r\n";
 }
 
-std::string about_clients(const CommandHandler& desk) {
-  return "# Clients\r\nconnected_clients:" + std::to_string(desk.about.connections.load()) + "\r\n";
+std::string about_clients(const CommandHandler& handler) {
+  return "# Clients\r\nconnected_clients:" + std::to_string(handler.about.connections.load()) +
+         "\r\n";
 }
 
 // What clients look for before they ask for anything else.
@@ -154,9 +155,9 @@ void command_docs(CommandHandler&, const Call& call) {
   }
 }
 
-void command_info(CommandHandler& desk, const Call& call) {
+void command_info(CommandHandler& handler, const Call& call) {
   const auto names = call.arguments.subspan(2);
-  if (names.empty()) return command(desk, call);
+  if (names.empty()) return command(handler, call);
   call.reply.array(names.size());
   for (const std::string_view name : names) {
     const Command* const found = of_name(name);
@@ -168,7 +169,7 @@ void command_info(CommandHandler& desk, const Call& call) {
   }
 }
 
-void info(CommandHandler& desk, const Call& call) {
+void info(CommandHandler& handler, const Call& call) {
   const auto wanted = call.arguments.subspan(1);
   const auto asked_for = [&](std::string_view section) {
     return wanted.empty() || std::any_of(wanted.begin(), wanted.end(), [&](std::string_view word) {
@@ -180,7 +181,7 @@ void info(CommandHandler& desk, const Call& call) {
   for (const Section& section : kSections) {
     if (!asked_for(section.name)) continue;
     if (!text.empty()) text += "\r\n";
-    text += section.text(desk);
+    text += section.text(handler);
   }
   call.reply.verbatim(text);
 }

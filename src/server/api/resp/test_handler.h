@@ -28,7 +28,7 @@ rules:
     limits: [ { name: user, key: "{header.x-user}", algorithm: gcra, limit: 5, per: 60s } ]
 )";
 
-// A desk with a store of its own, whose clock the test moves.
+// A handler with a store of its own, whose clock the test moves.
 class TestCommands {
  public:
   explicit TestCommands(std::vector<User> known = {}) : users(std::move(known)) {
@@ -39,10 +39,10 @@ class TestCommands {
 
   // The reply to these words, as it is sent.
   std::string ask(std::vector<std::string_view> words) {
-    desk.request = std::move(words);
-    desk.output.clear();
-    desk.answer(client);
-    return std::string(desk.output.view());
+    handler.request = std::move(words);
+    handler.output.clear();
+    handler.answer(client);
+    return std::string(handler.output.view());
   }
 
   testing::ManualClock clock;
@@ -57,7 +57,7 @@ class TestCommands {
   std::atomic<std::size_t> connections{3};
   Users users;
   About about{"0.1.0", std::chrono::steady_clock::now(), connections};
-  CommandHandler desk{{{limiter, *manager, registry.make_recorder(), denials}, users, about}};
+  CommandHandler handler{{{limiter, *manager, registry.make_recorder(), denials}, users, about}};
   Client client;
 };
 

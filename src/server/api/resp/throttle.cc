@@ -27,7 +27,7 @@ std::int64_t seconds(Duration duration) noexcept {
 }
 
 // The limit of these numbers; null where the reply has become an error.
-const Limit* limit_of(CommandHandler& desk, const Call& call) {
+const Limit* limit_of(CommandHandler& handler, const Call& call) {
   const auto burst = read_number(call.arguments[2], kBurst, call.reply);
   if (!burst) return nullptr;
   const auto count = read_number(call.arguments[3], kCount, call.reply);
@@ -37,19 +37,19 @@ const Limit* limit_of(CommandHandler& desk, const Call& call) {
   const LimitCache::Numbers numbers{static_cast<std::uint64_t>(*burst),
                                     static_cast<std::uint64_t>(*count),
                                     static_cast<std::uint64_t>(*period)};
-  if (const Limit* known = desk.limits.find(numbers)) return known;
+  if (const Limit* known = handler.limits.find(numbers)) return known;
   const auto limit = Limit::make({.algorithm = Algorithm::kGcra,
                                   .limit = numbers.count,
                                   .per = std::chrono::seconds(*period),
                                   .burst = numbers.burst});
-  if (limit) return &desk.limits.keep(numbers, *limit);
+  if (limit) return &handler.limits.keep(numbers, *limit);
   call.reply.error("ERR count and period_seconds with this max_burst: " + limit.error());
   return nullptr;
 }
 
-Decision decide(CommandHandler& desk, std::string_view key, const Limit& limit,
+Decision decide(CommandHandler& handler, std::string_view key, const Limit& limit,
                 std::int64_t quantity) {
-  Store& store = desk.limiter.store();
+  Store& store = handler.limiter.store();
   if (quantity < 0) {
     const auto units = std::min<std::uint64_t>(0 - static_cast<std::uint64_t>(quantity), kMaxUnits);
     return store.apply_one(Verb::kRefund, {key, limit, units}, {});
@@ -69,8 +69,8 @@ Decision decide(CommandHandler& desk, std::string_view key, const Limit& limit,
 
 }  // namespace
 
-void throttle(CommandHandler& desk, const Call& call) {
-  const Limit* const limit = limit_of(desk, call);
+void throttle(CommandHandler& handler, const Call& call) {
+  const Limit* const limit = limit_of(handler, call);
   if (limit == nullptr) return;
   std::int64_t quantity = 1;
   if (call.arguments.size() > 5) {
@@ -81,9 +81,9 @@ void throttle(CommandHandler& desk, const Call& call) {
   if (quantity < 0 && call.client.role < Role::kAdmin) {
     return call.reply.error("NOPERM this user may not give back: quantity is negative");
   }
-  const Decision decision = decide(desk, call.arguments[1], *limit, quantity);
-  desk.outcome = decision.outcome;
-  if (quantity > 0) desk.session.tell(call.arguments[1], decision);
+  const Decision decision = decide(handler, call.arguments[1], *limit, quantity);
+  handler.outcome = decision.outcome;
+  if (quantity > 0) handler.session.tell(call.arguments[1], decision);
   if (is_store_problem(decision)) return answer_store_problem(call.reply, decision);
   Reply& reply = call.reply;
   reply.array(5);

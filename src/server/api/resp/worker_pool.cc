@@ -6,17 +6,17 @@
 
 namespace sluice::server::resp {
 
-// A desk, and the client that it works for.
+// A handler, and the client that it works for.
 class Crew::Worker final : public net::FiberJob {
  public:
   Worker(Crew& owner, std::unique_ptr<CommandHandler> made, std::uint64_t when)
-      : generation(when), desk(std::move(made)), owner_(owner) {}
+      : generation(when), handler(std::move(made)), owner_(owner) {}
 
-  void run() override { client->work(*desk); }
+  void run() override { client->work(*handler); }
   void done() override { owner_.finished(*this); }
 
   const std::uint64_t generation;
-  const std::unique_ptr<CommandHandler> desk;
+  const std::unique_ptr<CommandHandler> handler;
   Client* client = nullptr;
   bool* at_once = nullptr;  // set if it is done while ask() still looks
 

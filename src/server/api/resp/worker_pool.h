@@ -15,8 +15,8 @@ namespace sluice::server::resp {
 // Desks that may wait for the store, in one event loop: each with a fiber to wait on. They are made
 // as they are needed; who finds none free waits for one in turn.
 //
-// Thread-safety: the loop's thread only, but for the constructor. Ownership: owns the desks; none
-// is at work when it is destroyed.
+// Thread-safety: the loop's thread only, but for the constructor. Ownership: owns the handlers;
+// none is at work when it is destroyed.
 class Crew {
  public:
   // Who has work to do: a connection.
@@ -24,14 +24,14 @@ class Crew {
    public:
     virtual ~Client() = default;
     // On a fiber; may wait.
-    virtual void work(CommandHandler& desk) = 0;
+    virtual void work(CommandHandler& handler) = 0;
     // After work(), where ask() had returned before: goes on. May ask again, and may destroy the
     // client.
     virtual void worked() = 0;
   };
   using Make = std::function<std::unique_ptr<CommandHandler>()>;
 
-  // Makes the first desk. Errors: std::bad_alloc, and what `make` throws.
+  // Makes the first handler. Errors: std::bad_alloc, and what `make` throws.
   Crew(Make make, const net::FiberPool::Options& fibers);
   ~Crew();
   Crew(const Crew&) = delete;
@@ -40,7 +40,7 @@ class Crew {
   // Whether it is done already. If not, the client stays where it is until worked().
   bool ask(Client& client);
 
-  // Makes the desks anew, as the rules have changed: those at work when they are done. At least
+  // Makes the handlers anew, as the rules have changed: those at work when they are done. At least
   // one there always is.
   void renew();
 
