@@ -50,8 +50,8 @@ std::string framed(const std::vector<std::string_view>& words) {
 }
 
 TEST(CommandHandler, AllocatesNothingOnceItsBuffersHaveGrown) {
-  TestCommands desk;
-  desk.client.protocol = 3;
+  TestCommands handler;
+  handler.client.protocol = 3;
   const std::string key = "a key that is long enough for the heap, with some more";
   const std::vector<std::string> frames{
       framed({"CL.THROTTLE", key, "15", "30", "60"}),
@@ -62,11 +62,11 @@ TEST(CommandHandler, AllocatesNothingOnceItsBuffersHaveGrown) {
       framed({"HELLO", "3"})};
   RequestReader reader({});
   const auto ask = [&] {
-    desk.desk.output.clear();
+    handler.handler.output.clear();
     for (const std::string& one : frames) {
       ASSERT_EQ(reader.read(one, true), RequestReader::Progress::kReady);
-      reader.arguments(one, desk.desk.request);
-      desk.desk.answer(desk.client);
+      reader.arguments(one, handler.handler.request);
+      handler.handler.answer(handler.client);
       reader.next();
     }
   };

@@ -82,8 +82,8 @@ std::size_t skip(std::string_view reply, std::size_t at) {
 
 TEST(CommandCommand, RepliesAreWholeInBothProtocols) {
   for (const int protocol : {2, 3}) {
-    TestCommands desk;
-    desk.client.protocol = static_cast<std::uint8_t>(protocol);
+    TestCommands handler;
+    handler.client.protocol = static_cast<std::uint8_t>(protocol);
     for (const auto& words : std::vector<std::vector<std::string_view>>{
              {"COMMAND"},
              {"COMMAND", "DOCS"},
@@ -96,15 +96,16 @@ TEST(CommandCommand, RepliesAreWholeInBothProtocols) {
              {"CLIENT", "HELP"},
              {"RL.CHECK", "*", "path", "/login", "ip", "a"},
              {"RL.LIMIT", "k", "gcra", "5", "1s"}}) {
-      const std::string reply = desk.ask(words);
+      const std::string reply = handler.ask(words);
       EXPECT_EQ(skip(reply, 0), reply.size()) << words[0] << reply;
     }
   }
 }
 
 TEST(CommandCommand, TellsHowMany) {
-  TestCommands desk;
-  EXPECT_EQ(desk.ask({"COMMAND", "COUNT"}), ":" + std::to_string(all_commands().size()) + "\r\n");
+  TestCommands handler;
+  EXPECT_EQ(handler.ask({"COMMAND", "COUNT"}),
+            ":" + std::to_string(all_commands().size()) + "\r\n");
 }
 
 }  // namespace

@@ -28,77 +28,81 @@ std::string value_of(const std::string& reply, std::string_view name) {
 }
 
 TEST(CommandHandler, RefusesInTheWordsOfRedis) {
-  TestCommands desk;
-  EXPECT_EQ(desk.ask({"GET", "a", "b"}),
+  TestCommands handler;
+  EXPECT_EQ(handler.ask({"GET", "a", "b"}),
             "-ERR unknown command 'GET', with args beginning with: 'a' 'b' \r\n");
-  EXPECT_EQ(desk.ask({"a\r\nb"}), "-ERR unknown command 'a  b', with args beginning with: \r\n");
-  EXPECT_EQ(desk.ask({"ECHO"}), "-ERR wrong number of arguments for 'echo' command\r\n");
-  EXPECT_EQ(desk.ask({"CLIENT"}), "-ERR wrong number of arguments for 'client' command\r\n");
-  EXPECT_EQ(desk.ask({"client", "SETNAME"}),
+  EXPECT_EQ(handler.ask({"a\r\nb"}), "-ERR unknown command 'a  b', with args beginning with: \r\n");
+  EXPECT_EQ(handler.ask({"ECHO"}), "-ERR wrong number of arguments for 'echo' command\r\n");
+  EXPECT_EQ(handler.ask({"CLIENT"}), "-ERR wrong number of arguments for 'client' command\r\n");
+  EXPECT_EQ(handler.ask({"client", "SETNAME"}),
             "-ERR wrong number of arguments for 'client|setname' command\r\n");
-  EXPECT_EQ(desk.ask({"client", "kill"}), "-ERR unknown subcommand 'kill'. Try CLIENT HELP.\r\n");
+  EXPECT_EQ(handler.ask({"client", "kill"}),
+            "-ERR unknown subcommand 'kill'. Try CLIENT HELP.\r\n");
 }
 
 TEST(CommandHandler, CutsWhatItTellsOfUnknownCommands) {
-  TestCommands desk;
+  TestCommands handler;
   const std::string big(1000, 'x');
-  EXPECT_LT(desk.ask({big, big, big}).size(), 400u);
+  EXPECT_LT(handler.ask({big, big, big}).size(), 400u);
 }
 
 TEST(CommandHandler, AnswersTheHandshakeOfClients) {
-  TestCommands desk;
-  EXPECT_EQ(desk.ask({"ping"}), "+PONG\r\n");
-  EXPECT_EQ(desk.ask({"PING", "a"}), "$1\r\na\r\n");
-  EXPECT_EQ(desk.ask({"ECHO", ""}), "$0\r\n\r\n");
-  EXPECT_EQ(desk.ask({"SELECT", "0"}), "+OK\r\n");
-  EXPECT_EQ(desk.ask({"SELECT", "1"}), "-ERR DB index is out of range\r\n");
-  EXPECT_EQ(desk.ask({"SELECT", "x"}), "-ERR value is not an integer or out of range\r\n");
-  EXPECT_EQ(desk.ask({"CLIENT", "ID"}), ":7\r\n");
-  EXPECT_EQ(desk.ask({"CLIENT", "GETNAME"}), "$-1\r\n");
-  EXPECT_EQ(desk.ask({"CLIENT", "SETNAME", "me"}), "+OK\r\n");
-  EXPECT_EQ(desk.ask({"CLIENT", "GETNAME"}), "$2\r\nme\r\n");
-  EXPECT_EQ(desk.ask({"CLIENT", "SETNAME", "a b"}),
+  TestCommands handler;
+  EXPECT_EQ(handler.ask({"ping"}), "+PONG\r\n");
+  EXPECT_EQ(handler.ask({"PING", "a"}), "$1\r\na\r\n");
+  EXPECT_EQ(handler.ask({"ECHO", ""}), "$0\r\n\r\n");
+  EXPECT_EQ(handler.ask({"SELECT", "0"}), "+OK\r\n");
+  EXPECT_EQ(handler.ask({"SELECT", "1"}), "-ERR DB index is out of range\r\n");
+  EXPECT_EQ(handler.ask({"SELECT", "x"}), "-ERR value is not an integer or out of range\r\n");
+  EXPECT_EQ(handler.ask({"CLIENT", "ID"}), ":7\r\n");
+  EXPECT_EQ(handler.ask({"CLIENT", "GETNAME"}), "$-1\r\n");
+  EXPECT_EQ(handler.ask({"CLIENT", "SETNAME", "me"}), "+OK\r\n");
+  EXPECT_EQ(handler.ask({"CLIENT", "GETNAME"}), "$2\r\nme\r\n");
+  EXPECT_EQ(handler.ask({"CLIENT", "SETNAME", "a b"}),
             "-ERR Client names cannot contain spaces, newlines or special characters.\r\n");
-  EXPECT_EQ(desk.ask({"CLIENT", "SETINFO", "LIB-NAME", "x"}), "+OK\r\n");
-  EXPECT_EQ(desk.ask({"CLIENT", "SETINFO", "lib-ver", "1.0"}), "+OK\r\n");
-  EXPECT_EQ(desk.ask({"CLIENT", "SETINFO", "what", "1.0"}), "-ERR Unrecognized option 'what'\r\n");
-  EXPECT_NE(desk.ask({"CLIENT", "INFO"}).find("lib-name=x lib-ver=1.0 resp=2"), std::string::npos);
-  EXPECT_EQ(desk.ask({"CLIENT", "NO-EVICT", "on"}), "+OK\r\n");
-  EXPECT_EQ(desk.ask({"CLIENT", "NO-TOUCH", "maybe"}), "-ERR syntax error\r\n");
+  EXPECT_EQ(handler.ask({"CLIENT", "SETINFO", "LIB-NAME", "x"}), "+OK\r\n");
+  EXPECT_EQ(handler.ask({"CLIENT", "SETINFO", "lib-ver", "1.0"}), "+OK\r\n");
+  EXPECT_EQ(handler.ask({"CLIENT", "SETINFO", "what", "1.0"}),
+            "-ERR Unrecognized option 'what'\r\n");
+  EXPECT_NE(handler.ask({"CLIENT", "INFO"}).find("lib-name=x lib-ver=1.0 resp=2"),
+            std::string::npos);
+  EXPECT_EQ(handler.ask({"CLIENT", "NO-EVICT", "on"}), "+OK\r\n");
+  EXPECT_EQ(handler.ask({"CLIENT", "NO-TOUCH", "maybe"}), "-ERR syntax error\r\n");
 }
 
 TEST(CommandHandler, NamesAreBounded) {
-  TestCommands desk;
-  EXPECT_EQ(desk.ask({"CLIENT", "SETNAME", std::string(1025, 'a')}),
+  TestCommands handler;
+  EXPECT_EQ(handler.ask({"CLIENT", "SETNAME", std::string(1025, 'a')}),
             "-ERR Client names cannot be longer than 1024 bytes.\r\n");
-  EXPECT_EQ(desk.ask({"CLIENT", "SETNAME", std::string(1024, 'a')}), "+OK\r\n");
+  EXPECT_EQ(handler.ask({"CLIENT", "SETNAME", std::string(1024, 'a')}), "+OK\r\n");
 }
 
 TEST(Hello, ChoosesTheProtocol) {
-  TestCommands desk;
-  EXPECT_TRUE(desk.ask({"HELLO"}).starts_with("*14\r\n"));
-  EXPECT_TRUE(desk.ask({"HELLO", "3", "SETNAME", "me"}).starts_with("%7\r\n"));
-  EXPECT_EQ(desk.client.name, "me");
-  EXPECT_EQ(desk.ask({"CLIENT", "NO-TOUCH", "off"}), "+OK\r\n");
-  EXPECT_EQ(desk.ask({"HELLO", "4"}), "-NOPROTO unsupported protocol version\r\n");
-  EXPECT_EQ(desk.ask({"HELLO", "x"}),
+  TestCommands handler;
+  EXPECT_TRUE(handler.ask({"HELLO"}).starts_with("*14\r\n"));
+  EXPECT_TRUE(handler.ask({"HELLO", "3", "SETNAME", "me"}).starts_with("%7\r\n"));
+  EXPECT_EQ(handler.client.name, "me");
+  EXPECT_EQ(handler.ask({"CLIENT", "NO-TOUCH", "off"}), "+OK\r\n");
+  EXPECT_EQ(handler.ask({"HELLO", "4"}), "-NOPROTO unsupported protocol version\r\n");
+  EXPECT_EQ(handler.ask({"HELLO", "x"}),
             "-ERR Protocol version is not an integer or out of range\r\n");
-  EXPECT_EQ(desk.ask({"HELLO", "2", "WHAT"}), "-ERR Syntax error in HELLO option 'WHAT'\r\n");
-  EXPECT_EQ(desk.ask({"HELLO", "2", "AUTH", "x"}), "-ERR Syntax error in HELLO option 'AUTH'\r\n");
-  EXPECT_EQ(desk.client.protocol, 3);
-  EXPECT_EQ(desk.ask({"RESET"}), "+RESET\r\n");
-  EXPECT_EQ(desk.client.protocol, 2);
-  EXPECT_EQ(desk.ask({"CLIENT", "GETNAME"}), "$-1\r\n");
+  EXPECT_EQ(handler.ask({"HELLO", "2", "WHAT"}), "-ERR Syntax error in HELLO option 'WHAT'\r\n");
+  EXPECT_EQ(handler.ask({"HELLO", "2", "AUTH", "x"}),
+            "-ERR Syntax error in HELLO option 'AUTH'\r\n");
+  EXPECT_EQ(handler.client.protocol, 3);
+  EXPECT_EQ(handler.ask({"RESET"}), "+RESET\r\n");
+  EXPECT_EQ(handler.client.protocol, 2);
+  EXPECT_EQ(handler.ask({"CLIENT", "GETNAME"}), "$-1\r\n");
 }
 
 TEST(Quit, IsAnsweredBeforeTheConnectionCloses) {
-  TestCommands desk(kUsers);
-  EXPECT_EQ(desk.ask({"QUIT"}), "+OK\r\n");
-  EXPECT_TRUE(desk.client.leaves);
+  TestCommands handler(kUsers);
+  EXPECT_EQ(handler.ask({"QUIT"}), "+OK\r\n");
+  EXPECT_TRUE(handler.client.leaves);
 }
 
 TEST(Auth, NothingIsAnsweredBeforeThePassword) {
-  TestCommands desk(kUsers);
+  TestCommands handler(kUsers);
   for (const auto& words :
        std::vector<std::vector<std::string_view>>{{"PING"},
                                                   {"CL.THROTTLE", "a", "1", "1", "1"},
@@ -106,56 +110,56 @@ TEST(Auth, NothingIsAnsweredBeforeThePassword) {
                                                   {"INFO"},
                                                   {"CLIENT", "ID"},
                                                   {"RL.CHECK", "*"}}) {
-    EXPECT_EQ(desk.ask(words), kNoAuth) << words[0];
+    EXPECT_EQ(handler.ask(words), kNoAuth) << words[0];
   }
-  EXPECT_TRUE(desk.ask({"HELLO", "3"}).starts_with("-NOAUTH HELLO must be called"));
-  EXPECT_EQ(desk.client.protocol, 2);
-  EXPECT_EQ(desk.ask({"AUTH", "wrong"}), kWrongPass);
-  EXPECT_EQ(desk.ask({"AUTH", "ops", "secret"}), kWrongPass);
-  EXPECT_EQ(desk.ask({"AUTH", "a", "b", "c"}), "-ERR syntax error\r\n");
-  EXPECT_EQ(desk.ask({"AUTH", "secret"}), "+OK\r\n");
-  EXPECT_EQ(desk.ask({"PING"}), "+PONG\r\n");
-  desk.ask({"RESET"});
-  EXPECT_EQ(desk.ask({"PING"}), kNoAuth);
-  EXPECT_TRUE(desk.ask({"HELLO", "3", "AUTH", "ops", "more-secret"}).starts_with("%7\r\n"));
-  EXPECT_EQ(desk.client.role, Role::kAdmin);
+  EXPECT_TRUE(handler.ask({"HELLO", "3"}).starts_with("-NOAUTH HELLO must be called"));
+  EXPECT_EQ(handler.client.protocol, 2);
+  EXPECT_EQ(handler.ask({"AUTH", "wrong"}), kWrongPass);
+  EXPECT_EQ(handler.ask({"AUTH", "ops", "secret"}), kWrongPass);
+  EXPECT_EQ(handler.ask({"AUTH", "a", "b", "c"}), "-ERR syntax error\r\n");
+  EXPECT_EQ(handler.ask({"AUTH", "secret"}), "+OK\r\n");
+  EXPECT_EQ(handler.ask({"PING"}), "+PONG\r\n");
+  handler.ask({"RESET"});
+  EXPECT_EQ(handler.ask({"PING"}), kNoAuth);
+  EXPECT_TRUE(handler.ask({"HELLO", "3", "AUTH", "ops", "more-secret"}).starts_with("%7\r\n"));
+  EXPECT_EQ(handler.client.role, Role::kAdmin);
 }
 
 TEST(Auth, AWrongPasswordLeavesTheUserThatThereIs) {
-  TestCommands desk(kUsers);
-  desk.ask({"AUTH", "secret"});
-  EXPECT_EQ(desk.ask({"AUTH", "ops", "wrong"}), kWrongPass);
-  EXPECT_EQ(desk.ask({"PING"}), "+PONG\r\n");
+  TestCommands handler(kUsers);
+  handler.ask({"AUTH", "secret"});
+  EXPECT_EQ(handler.ask({"AUTH", "ops", "wrong"}), kWrongPass);
+  EXPECT_EQ(handler.ask({"PING"}), "+PONG\r\n");
 }
 
 TEST(Auth, WithoutUsersAPasswordIsAMistakeAsInRedis) {
-  TestCommands desk;
-  EXPECT_TRUE(desk.ask({"AUTH", "x"}).starts_with("-ERR AUTH <password> called without any"));
-  EXPECT_EQ(desk.ask({"AUTH", "default", "x"}), "+OK\r\n");
-  EXPECT_EQ(desk.ask({"AUTH", "other", "x"}), kWrongPass);
+  TestCommands handler;
+  EXPECT_TRUE(handler.ask({"AUTH", "x"}).starts_with("-ERR AUTH <password> called without any"));
+  EXPECT_EQ(handler.ask({"AUTH", "default", "x"}), "+OK\r\n");
+  EXPECT_EQ(handler.ask({"AUTH", "other", "x"}), kWrongPass);
 }
 
 TEST(Roles, CheckOnlyMayNotGiveBackNorForget) {
-  TestCommands desk(kUsers);
-  desk.ask({"AUTH", "secret"});
-  EXPECT_EQ(desk.ask({"RL.RESET", "LIMIT", "k", "gcra", "1", "1s"}),
+  TestCommands handler(kUsers);
+  handler.ask({"AUTH", "secret"});
+  EXPECT_EQ(handler.ask({"RL.RESET", "LIMIT", "k", "gcra", "1", "1s"}),
             "-NOPERM this user has no permissions to run the 'rl.reset|limit' command\r\n");
-  EXPECT_TRUE(desk.ask({"RL.REFUND", "CHECK", "*", "path", "/a"}).starts_with("-NOPERM "));
-  EXPECT_TRUE(desk.ask({"CL.THROTTLE", "k", "1", "1", "1", "-1"}).starts_with("-NOPERM "));
-  EXPECT_TRUE(desk.ask({"CL.THROTTLE", "k", "1", "1", "1"}).starts_with("*5\r\n:0"));
-  EXPECT_TRUE(desk.ask({"RL.PEEK", "LIMIT", "k", "gcra", "1", "1s"}).starts_with("*14\r\n"));
-  desk.ask({"AUTH", "ops", "more-secret"});
-  EXPECT_TRUE(desk.ask({"CL.THROTTLE", "k", "1", "1", "1", "-1"}).starts_with("*5\r\n:0"));
+  EXPECT_TRUE(handler.ask({"RL.REFUND", "CHECK", "*", "path", "/a"}).starts_with("-NOPERM "));
+  EXPECT_TRUE(handler.ask({"CL.THROTTLE", "k", "1", "1", "1", "-1"}).starts_with("-NOPERM "));
+  EXPECT_TRUE(handler.ask({"CL.THROTTLE", "k", "1", "1", "1"}).starts_with("*5\r\n:0"));
+  EXPECT_TRUE(handler.ask({"RL.PEEK", "LIMIT", "k", "gcra", "1", "1s"}).starts_with("*14\r\n"));
+  handler.ask({"AUTH", "ops", "more-secret"});
+  EXPECT_TRUE(handler.ask({"CL.THROTTLE", "k", "1", "1", "1", "-1"}).starts_with("*5\r\n:0"));
 }
 
 TEST(Limit, DecidesByEveryAlgorithm) {
-  TestCommands desk;
+  TestCommands handler;
   for (const std::string_view algorithm :
        {"fixed_window", "sliding_window_log", "sliding_window_counter", "sliding_window_hybrid",
         "leaky_bucket", "token_bucket"}) {
     const std::vector<std::string_view> words{"RL.LIMIT", algorithm, algorithm, "1", "60s"};
-    EXPECT_EQ(value_of(desk.ask(words), "outcome"), "allowed") << algorithm;
-    const std::string reply = desk.ask(words);
+    EXPECT_EQ(value_of(handler.ask(words), "outcome"), "allowed") << algorithm;
+    const std::string reply = handler.ask(words);
     EXPECT_EQ(value_of(reply, "outcome"), "denied") << algorithm;
     EXPECT_EQ(value_of(reply, "reason"), "limited");
     EXPECT_EQ(value_of(reply, "limit"), ":1");
@@ -165,29 +169,30 @@ TEST(Limit, DecidesByEveryAlgorithm) {
 }
 
 TEST(Limit, TakesOptionsInAnyOrderAndCase) {
-  TestCommands desk;
-  const std::string reply = desk.ask(
+  TestCommands handler;
+  const std::string reply = handler.ask(
       {"rl.limit", "k", "leaky_bucket", "1", "1s", "cost", "2", "Mode", "QUEUE", "BURST", "5"});
   EXPECT_EQ(value_of(reply, "limit"), ":5");
   EXPECT_EQ(value_of(reply, "remaining"), ":3");
   EXPECT_EQ(value_of(reply, "delay_ms"), ":0");
-  const std::string second = desk.ask(
+  const std::string second = handler.ask(
       {"RL.LIMIT", "k", "leaky_bucket", "1", "1s", "MODE", "queue", "BURST", "5", "COST", "1"});
   EXPECT_EQ(value_of(second, "delay_ms"), ":2000");
 }
 
 TEST(Limit, WaitsAreMillisecondsRoundedUp) {
-  TestCommands desk;
-  desk.ask({"RL.LIMIT", "k", "token_bucket", "3", "10ms"});
-  const std::string reply = desk.ask({"RL.LIMIT", "k", "token_bucket", "3", "10ms", "COST", "3"});
+  TestCommands handler;
+  handler.ask({"RL.LIMIT", "k", "token_bucket", "3", "10ms"});
+  const std::string reply =
+      handler.ask({"RL.LIMIT", "k", "token_bucket", "3", "10ms", "COST", "3"});
   EXPECT_EQ(value_of(reply, "retry_after_ms"), ":4");
 }
 
 TEST(Limit, PeekRefundAndResetAreForTheSameCounter) {
-  TestCommands desk;
+  TestCommands handler;
   const auto ask = [&](std::vector<std::string_view> verb) {
     verb.insert(verb.end(), {"k", "gcra", "5", "60s"});
-    return value_of(desk.ask(verb), "remaining");
+    return value_of(handler.ask(verb), "remaining");
   };
   EXPECT_EQ(ask({"RL.LIMIT"}), ":4");
   EXPECT_EQ(ask({"RL.PEEK", "LIMIT"}), ":3");
@@ -195,19 +200,19 @@ TEST(Limit, PeekRefundAndResetAreForTheSameCounter) {
   EXPECT_EQ(ask({"RL.LIMIT"}), ":3");
   EXPECT_EQ(ask({"RL.REFUND", "LIMIT"}), ":4");
   EXPECT_EQ(ask({"RL.RESET", "LIMIT"}), ":5");
-  EXPECT_EQ(desk.store.stats().keys, 0u);
+  EXPECT_EQ(handler.store.stats().keys, 0u);
 }
 
 TEST(Limit, SharesItsCounterWithThrottle) {
-  TestCommands desk;
-  desk.ask({"CL.THROTTLE", "k", "15", "30", "60", "6"});
+  TestCommands handler;
+  handler.ask({"CL.THROTTLE", "k", "15", "30", "60", "6"});
   const std::string reply =
-      desk.ask({"RL.PEEK", "LIMIT", "k", "gcra", "30", "60s", "BURST", "15", "COST", "0"});
+      handler.ask({"RL.PEEK", "LIMIT", "k", "gcra", "30", "60s", "BURST", "15", "COST", "0"});
   EXPECT_EQ(value_of(reply, "remaining"), ":10");
 }
 
 TEST(Limit, ErrorsNameWhatIsWrong) {
-  TestCommands desk;
+  TestCommands handler;
   const std::vector<std::pair<std::vector<std::string_view>, std::string_view>> wrong{
       {{"no_bucket", "1", "1s"}, "-ERR algorithm: there is no 'no_bucket'; expected "},
       {{"gcra", "x", "1s"}, "-ERR limit is not an integer: 'x'"},
@@ -226,59 +231,60 @@ TEST(Limit, ErrorsNameWhatIsWrong) {
   for (const auto& [rest, error] : wrong) {
     std::vector<std::string_view> words{"RL.LIMIT", "k"};
     words.insert(words.end(), rest.begin(), rest.end());
-    EXPECT_TRUE(desk.ask(words).starts_with(error)) << desk.ask(words);
+    EXPECT_TRUE(handler.ask(words).starts_with(error)) << handler.ask(words);
   }
-  EXPECT_EQ(desk.store.stats().keys, 0u);
+  EXPECT_EQ(handler.store.stats().keys, 0u);
 }
 
 TEST(Check, DecidesByTheRulesThatMatch) {
-  TestCommands desk;
+  TestCommands handler;
   const std::vector<std::string_view> words{"RL.CHECK", "*", "path", "/login", "ip", "203.0.113.9"};
-  std::string reply = desk.ask(words);
+  std::string reply = handler.ask(words);
   EXPECT_EQ(value_of(reply, "rule"), "login");
   EXPECT_EQ(value_of(reply, "outcome"), "allowed");
   EXPECT_EQ(value_of(reply, "remaining"), ":1");
   EXPECT_EQ(value_of(reply, "name"), "ip");
-  desk.ask(words);
-  reply = desk.ask(words);
+  handler.ask(words);
+  reply = handler.ask(words);
   EXPECT_EQ(value_of(reply, "outcome"), "denied");
   EXPECT_EQ(value_of(reply, "retry_after_ms"), ":60000");
-  reply = desk.ask({"RL.CHECK", "*", "path", "/none"});
+  reply = handler.ask({"RL.CHECK", "*", "path", "/none"});
   EXPECT_EQ(value_of(reply, "rule"), "$-1");
   EXPECT_EQ(value_of(reply, "outcome"), "allowed");
   EXPECT_EQ(value_of(reply, "limit"), "$-1");
 }
 
 TEST(Check, DecidesByANamedRuleMatchingOrNot) {
-  TestCommands desk;
-  EXPECT_EQ(value_of(desk.ask({"RL.CHECK", "login", "ip", "a", "COST", "2"}), "remaining"), ":0");
-  EXPECT_EQ(value_of(desk.ask({"RL.CHECK", "login", "ip", "a"}), "outcome"), "denied");
-  EXPECT_TRUE(desk.ask({"RL.CHECK", "other", "ip", "a"})
+  TestCommands handler;
+  EXPECT_EQ(value_of(handler.ask({"RL.CHECK", "login", "ip", "a", "COST", "2"}), "remaining"),
+            ":0");
+  EXPECT_EQ(value_of(handler.ask({"RL.CHECK", "login", "ip", "a"}), "outcome"), "denied");
+  EXPECT_TRUE(handler.ask({"RL.CHECK", "other", "ip", "a"})
                   .starts_with("-ERR rule: there is no 'other'; expected "));
 }
 
 TEST(Check, ARuleOnTrialIsToldAsSuch) {
-  TestCommands desk;
-  desk.ask({"RL.CHECK", "*", "path", "/trial"});
-  const std::string reply = desk.ask({"RL.CHECK", "*", "path", "/trial"});
+  TestCommands handler;
+  handler.ask({"RL.CHECK", "*", "path", "/trial"});
+  const std::string reply = handler.ask({"RL.CHECK", "*", "path", "/trial"});
   EXPECT_EQ(value_of(reply, "outcome"), "allowed");
   EXPECT_EQ(value_of(reply, "reason"), "shadow");
   EXPECT_EQ(value_of(reply, "mode"), "shadow");
 }
 
 TEST(Check, NamesOfHeadersCountInAnyCase) {
-  TestCommands desk;
-  desk.ask({"RL.CHECK", "*", "path", "/header", "header.X-User", "me"});
+  TestCommands handler;
+  handler.ask({"RL.CHECK", "*", "path", "/header", "header.X-User", "me"});
   const std::string reply =
-      desk.ask({"RL.PEEK", "CHECK", "*", "path", "/header", "header.x-user", "me", "COST", "0"});
+      handler.ask({"RL.PEEK", "CHECK", "*", "path", "/header", "header.x-user", "me", "COST", "0"});
   EXPECT_EQ(value_of(reply, "remaining"), ":4");
 }
 
 TEST(Check, RefundAndResetAreForTheSameCounters) {
-  TestCommands desk;
+  TestCommands handler;
   const auto ask = [&](std::vector<std::string_view> verb) {
     verb.insert(verb.end(), {"*", "path", "/login", "ip", "b"});
-    return value_of(desk.ask(verb), "remaining");
+    return value_of(handler.ask(verb), "remaining");
   };
   EXPECT_EQ(ask({"RL.CHECK"}), ":1");
   EXPECT_EQ(ask({"RL.CHECK"}), ":0");
@@ -287,51 +293,52 @@ TEST(Check, RefundAndResetAreForTheSameCounters) {
 }
 
 TEST(Check, ErrorsNameWhatIsWrong) {
-  TestCommands desk;
-  EXPECT_EQ(desk.ask({"RL.CHECK", "*", "path"}), "-ERR the attribute 'path' lacks its value\r\n");
-  EXPECT_EQ(desk.ask({"RL.CHECK", "*", "a", "1", "a", "2"}),
+  TestCommands handler;
+  EXPECT_EQ(handler.ask({"RL.CHECK", "*", "path"}),
+            "-ERR the attribute 'path' lacks its value\r\n");
+  EXPECT_EQ(handler.ask({"RL.CHECK", "*", "a", "1", "a", "2"}),
             "-ERR the attribute 'a' is given twice\r\n");
-  EXPECT_TRUE(desk.ask({"RL.CHECK", "*", "a", "1", "COST", "x"})
+  EXPECT_TRUE(handler.ask({"RL.CHECK", "*", "a", "1", "COST", "x"})
                   .starts_with("-ERR COST is not an integer: 'x'"));
   EXPECT_TRUE(
-      desk.ask({"RL.CHECK", "*", std::string(257, 'a'), "1"}).starts_with("-ERR the attri"));
+      handler.ask({"RL.CHECK", "*", std::string(257, 'a'), "1"}).starts_with("-ERR the attri"));
 }
 
 TEST(Limits, OfRequestsAreCountedUnderNoRuleByTakesAlone) {
-  TestCommands desk;
+  TestCommands handler;
   const auto count = [&](std::string_view outcome, std::string_view reason) {
-    const std::string text = desk.registry.text();
+    const std::string text = handler.registry.text();
     const std::string series = "sluice_requests_total{rule=\"\",outcome=\"" + std::string(outcome) +
                                "\",reason=\"" + std::string(reason) + "\"} ";
     const std::size_t at = text.find(series);
     return at == text.npos ? -1 : std::stoi(text.substr(at + series.size()));
   };
-  for (int i = 0; i < 3; ++i) desk.ask({"CL.THROTTLE", "k", "0", "1", "60"});
+  for (int i = 0; i < 3; ++i) handler.ask({"CL.THROTTLE", "k", "0", "1", "60"});
   EXPECT_EQ(count("allowed", "ok"), 1);
   EXPECT_EQ(count("denied", "limited"), 2);
-  desk.ask({"RL.LIMIT", "l", "token_bucket", "10", "60s"});
-  desk.ask({"RL.LIMIT", "l", "token_bucket", "10", "60s", "COST", "11"});
-  desk.ask({"CL.THROTTLE", "k", "0", "1", "60", "2"});
+  handler.ask({"RL.LIMIT", "l", "token_bucket", "10", "60s"});
+  handler.ask({"RL.LIMIT", "l", "token_bucket", "10", "60s", "COST", "11"});
+  handler.ask({"CL.THROTTLE", "k", "0", "1", "60", "2"});
   EXPECT_EQ(count("allowed", "ok"), 2);
   EXPECT_EQ(count("denied", "never"), 2);
-  desk.ask({"CL.THROTTLE", "k", "0", "1", "60", "0"});
-  desk.ask({"CL.THROTTLE", "k", "0", "1", "60", "-1"});
-  desk.ask({"RL.PEEK", "LIMIT", "l", "token_bucket", "10", "60s"});
-  desk.ask({"CL.THROTTLE", "k", "x", "1", "60"});
+  handler.ask({"CL.THROTTLE", "k", "0", "1", "60", "0"});
+  handler.ask({"CL.THROTTLE", "k", "0", "1", "60", "-1"});
+  handler.ask({"RL.PEEK", "LIMIT", "l", "token_bucket", "10", "60s"});
+  handler.ask({"CL.THROTTLE", "k", "x", "1", "60"});
   EXPECT_EQ(count("allowed", "ok"), 2);
   EXPECT_EQ(count("denied", "limited"), 2);
 }
 
 TEST(Info, TellsWhatClientsLookFor) {
-  TestCommands desk;
-  const std::string reply = desk.ask({"INFO"});
+  TestCommands handler;
+  const std::string reply = handler.ask({"INFO"});
   for (const std::string_view line :
        {"redis_version:7.0.15\r\n", "sluice_version:0.1.0\r\n", "loading:0\r\n",
         "connected_clients:3\r\n", "role:master\r\n", "cluster_enabled:0\r\n"}) {
     EXPECT_NE(reply.find(line), std::string::npos) << line;
   }
-  EXPECT_EQ(desk.ask({"INFO", "CLIENTS"}), "$32\r\n# Clients\r\nconnected_clients:3\r\n\r\n");
-  EXPECT_EQ(desk.ask({"INFO", "nothing"}), "$0\r\n\r\n");
+  EXPECT_EQ(handler.ask({"INFO", "CLIENTS"}), "$32\r\n# Clients\r\nconnected_clients:3\r\n\r\n");
+  EXPECT_EQ(handler.ask({"INFO", "nothing"}), "$0\r\n\r\n");
 }
 
 }  // namespace

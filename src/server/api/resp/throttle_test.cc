@@ -37,17 +37,17 @@ TEST(Throttle, AnswersWhatTheContractKnows) {
       {{"4", "1", "1", "6"}, {{1, 5, 5, -1, 0}}},
   };
   for (const Known& one : known) {
-    TestCommands desk;
+    TestCommands handler;
     std::vector<std::string_view> words{"CL.THROTTLE", "user123"};
     words.insert(words.end(), one.words.begin(), one.words.end());
-    for (const Reply& reply : one.replies) EXPECT_EQ(desk.ask(words), sent(reply));
+    for (const Reply& reply : one.replies) EXPECT_EQ(handler.ask(words), sent(reply));
   }
 }
 
 TEST(Throttle, ANegativeQuantityGivesBackNeverBeyondUntouched) {
-  TestCommands desk;
+  TestCommands handler;
   const auto ask = [&](std::string_view quantity) {
-    return desk.ask({"cl.throttle", "k", "4", "1", "1", quantity});
+    return handler.ask({"cl.throttle", "k", "4", "1", "1", quantity});
   };
   EXPECT_EQ(ask("3"), sent({0, 5, 2, -1, 3}));
   EXPECT_EQ(ask("-1"), sent({0, 5, 3, -1, 2}));
@@ -72,47 +72,47 @@ TEST(Throttle, FollowsTheContractsTableThroughTime) {
       {4.0, "1", {0, 5, 1, -1, 4}}, {8.0, "1", {0, 5, 4, -1, 1}}, {9.5, "1", {0, 5, 4, -1, 1}},
       {9.5, "0", {0, 5, 4, -1, 1}}, {9.5, "2", {0, 5, 2, -1, 3}}, {9.5, "5", {1, 5, 2, 3, 3}},
   };
-  TestCommands desk;
-  const Instant start = desk.clock.now();
+  TestCommands handler;
+  const Instant start = handler.clock.now();
   for (const Step& step : steps) {
-    desk.clock.set(start + Duration{static_cast<std::int64_t>(step.now * 1e6 + 0.5)});
-    EXPECT_EQ(desk.ask({"CL.THROTTLE", "k", "4", "1", "1", step.quantity}), sent(step.reply))
+    handler.clock.set(start + Duration{static_cast<std::int64_t>(step.now * 1e6 + 0.5)});
+    EXPECT_EQ(handler.ask({"CL.THROTTLE", "k", "4", "1", "1", step.quantity}), sent(step.reply))
         << "at " << step.now;
   }
 }
 
 TEST(Throttle, SecondsAreRoundedUpSoThatWhoIsLimitedNeverReadsZero) {
-  TestCommands desk;
-  EXPECT_EQ(desk.ask({"CL.THROTTLE", "k", "0", "2000000", "1"}), sent({0, 1, 0, -1, 1}));
-  EXPECT_EQ(desk.ask({"CL.THROTTLE", "k", "0", "2000000", "1"}), sent({1, 1, 0, 1, 1}));
+  TestCommands handler;
+  EXPECT_EQ(handler.ask({"CL.THROTTLE", "k", "0", "2000000", "1"}), sent({0, 1, 0, -1, 1}));
+  EXPECT_EQ(handler.ask({"CL.THROTTLE", "k", "0", "2000000", "1"}), sent({1, 1, 0, 1, 1}));
 }
 
 TEST(Throttle, AQuantityOfZeroIsNeverLimitedAndChangesNothing) {
-  TestCommands desk;
-  desk.ask({"CL.THROTTLE", "k", "0", "1", "60"});
+  TestCommands handler;
+  handler.ask({"CL.THROTTLE", "k", "0", "1", "60"});
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(desk.ask({"CL.THROTTLE", "k", "0", "1", "60", "0"}), sent({0, 1, 0, -1, 60}));
+    EXPECT_EQ(handler.ask({"CL.THROTTLE", "k", "0", "1", "60", "0"}), sent({0, 1, 0, -1, 60}));
   }
 }
 
 TEST(Throttle, WhatNeverFitsIsNotStored) {
-  TestCommands desk;
+  TestCommands handler;
   for (const std::string_view most : {"6", "4294967296", "9223372036854775807"}) {
-    EXPECT_EQ(desk.ask({"CL.THROTTLE", "k", "4", "1", "1", most}), sent({1, 5, 5, -1, 0}));
+    EXPECT_EQ(handler.ask({"CL.THROTTLE", "k", "4", "1", "1", most}), sent({1, 5, 5, -1, 0}));
   }
-  EXPECT_EQ(desk.store.stats().keys, 0u);
+  EXPECT_EQ(handler.store.stats().keys, 0u);
 }
 
 TEST(Throttle, TheLargestNumbersNeitherWrapNorAbort) {
-  TestCommands desk;
+  TestCommands handler;
   const std::string reply =
-      desk.ask({"CL.THROTTLE", "k", "4294967294", "4294967295", "31622400", "4294967295"});
+      handler.ask({"CL.THROTTLE", "k", "4294967294", "4294967295", "31622400", "4294967295"});
   EXPECT_EQ(reply, "*5\r\n:0\r\n:4294967295\r\n:0\r\n:-1\r\n:31622400\r\n");
 }
 
 TEST(Throttle, ErrorsNameTheArgumentAndLeaveTheCounterAlone) {
-  TestCommands desk;
-  desk.ask({"CL.THROTTLE", "k", "4", "1", "1"});
+  TestCommands handler;
+  handler.ask({"CL.THROTTLE", "k", "4", "1", "1"});
   const std::vector<std::pair<std::vector<std::string_view>, std::string>> wrong{
       {{"x", "1", "1"}, "-ERR max_burst is not an integer: 'x'"},
       {{"-1", "1", "1"}, "-ERR max_burst is out of range: '-1'"},
@@ -135,18 +135,18 @@ TEST(Throttle, ErrorsNameTheArgumentAndLeaveTheCounterAlone) {
   for (const auto& [numbers, error] : wrong) {
     std::vector<std::string_view> words{"CL.THROTTLE", "k"};
     words.insert(words.end(), numbers.begin(), numbers.end());
-    EXPECT_EQ(desk.ask(words).substr(0, error.size()), error);
+    EXPECT_EQ(handler.ask(words).substr(0, error.size()), error);
   }
-  EXPECT_EQ(desk.ask({"CL.THROTTLE", "k", "4", "1", "1", "0"}), sent({0, 5, 4, -1, 1}));
+  EXPECT_EQ(handler.ask({"CL.THROTTLE", "k", "4", "1", "1", "0"}), sent({0, 5, 4, -1, 1}));
 }
 
 TEST(Throttle, KeysAreAnyBytes) {
-  TestCommands desk;
+  TestCommands handler;
   using namespace std::string_view_literals;
-  EXPECT_EQ(desk.ask({"CL.THROTTLE", "a\0b"sv, "0", "1", "1"}), sent({0, 1, 0, -1, 1}));
-  EXPECT_EQ(desk.ask({"CL.THROTTLE", "a\0c"sv, "0", "1", "1"}), sent({0, 1, 0, -1, 1}));
-  EXPECT_EQ(desk.ask({"CL.THROTTLE", "", "0", "1", "1"}), sent({0, 1, 0, -1, 1}));
-  EXPECT_EQ(desk.ask({"CL.THROTTLE", "a\0b"sv, "0", "1", "1"}), sent({1, 1, 0, 1, 1}));
+  EXPECT_EQ(handler.ask({"CL.THROTTLE", "a\0b"sv, "0", "1", "1"}), sent({0, 1, 0, -1, 1}));
+  EXPECT_EQ(handler.ask({"CL.THROTTLE", "a\0c"sv, "0", "1", "1"}), sent({0, 1, 0, -1, 1}));
+  EXPECT_EQ(handler.ask({"CL.THROTTLE", "", "0", "1", "1"}), sent({0, 1, 0, -1, 1}));
+  EXPECT_EQ(handler.ask({"CL.THROTTLE", "a\0b"sv, "0", "1", "1"}), sent({1, 1, 0, 1, 1}));
 }
 
 // A store whose answer is given.
@@ -164,15 +164,15 @@ TEST(Throttle, AStoreThatCannotDecideIsAnErrorAndNoDenial) {
   Failing store;
   Limiter limiter(store);
   TestCommands other;
-  CommandHandler desk({{limiter, *other.manager, other.registry.make_recorder(), other.denials},
-                       other.users,
-                       other.about});
+  CommandHandler handler({{limiter, *other.manager, other.registry.make_recorder(), other.denials},
+                          other.users,
+                          other.about});
   const auto ask = [&](Reason reason, std::string_view quantity) {
     store.answer.reason = reason;
-    desk.request = {"CL.THROTTLE", "k", "4", "1", "1", quantity};
-    desk.output.clear();
-    desk.answer(other.client);
-    return std::string(desk.output.view());
+    handler.request = {"CL.THROTTLE", "k", "4", "1", "1", quantity};
+    handler.output.clear();
+    handler.answer(other.client);
+    return std::string(handler.output.view());
   };
   for (const std::string_view quantity : {"1", "0", "-1", "9"}) {
     EXPECT_TRUE(ask(Reason::kStoreTimeout, quantity).starts_with("-ERR the store did not answer"));
