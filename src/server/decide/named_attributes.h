@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sluice/rules.h"
+#include "sluice/attributes.h"
 
 namespace sluice::server {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "server/decide/answer_fields.h"
 #include "core/wire_outcome.h"
+#include "server/decide/answer_fields.h"
 
 namespace sluice::server {
 namespace {

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "server/api/resp/command.h"
 #include "core/wire_outcome.h"
+#include "server/api/resp/command.h"
 #include "server/logging/log_line.h"
 #include "sluice/clock.h"
 

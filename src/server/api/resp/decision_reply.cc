@@ -3,8 +3,8 @@
 #include <chrono>
 #include <optional>
 
-#include "server/decide/answer_fields.h"
 #include "core/wire_outcome.h"
+#include "server/decide/answer_fields.h"
 
 namespace sluice::server::resp {
 namespace {
