@@ -1,11 +1,12 @@
--- Asks sluice about a request: http-request lua.sluice WHEN_GONE [USER]
---   WHEN_GONE   open: requests pass unlimited while sluice cannot be asked; closed: 503
---   USER        a variable that says who the user is, such as txn.user
--- Denials are answered here, as sluice says: status, fields and body. For requests that pass, the
--- RateLimit fields wait in txn.sluice_* for http-after-response.
+-- Sends a request to Sluice: http-request lua.sluice WHEN_GONE [USER]
+--   WHEN_GONE   open: requests pass without limits while Sluice is unreachable; closed: 503
+--   USER        a variable that contains the user, such as txn.user
+-- If Sluice denies the request, this action responds with the status, fields and body of Sluice. For
+-- allowed requests it stores the RateLimit fields in txn.sluice_* for http-after-response.
 --
--- In `global`: lua-load sluice.lua, and before it, if need be, setenv SLUICE_URL http://HOST:PORT.
--- A backend `sluice` with a health check says whether sluice is there.
+-- In `global`: lua-load sluice.lua. If Sluice has another address, add before that line:
+-- setenv SLUICE_URL http://HOST:PORT.
+-- A backend `sluice` with a health check reports whether Sluice is reachable.
 
 local url = (os.getenv("SLUICE_URL") or "http://127.0.0.1:8080") .. "/v1/auth"
 local timeout_ms = 500
@@ -18,7 +19,7 @@ local fields = {
   ["x-ratelimit-reset"] = "txn.sluice_reset",
 }
 
--- Not passed on: what belongs to the connection or the body, and what sluice is to learn from
+-- Headers that are not forwarded: those of the connection and the body, and those that must come from
 -- HAProxy and not from the client.
 local dropped = {
   "connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade", "expect",
@@ -71,7 +72,7 @@ core.register_action("sluice", { "http-req" }, function(txn, when_gone, user)
       url = url, headers = question(txn, user), timeout = timeout_ms })
   end
   local status = answer and answer.status or 0
-  if status == 0 or status >= 500 then  -- HAProxy's own 503 and 504 say that it was not reached
+  if status == 0 or status >= 500 then  -- HAProxy itself returns 503 or 504 if Sluice is unreachable
     if when_gone ~= "open" then unavailable(txn) end
     return
   end
