@@ -44,7 +44,7 @@ void returning(sluice::Limiter& limiter, const Request& request) {
                         .returning(send_code);
   for (int i = 0; i < 2; ++i) {
     const sluice::Expected<Receipt, sluice::Decision> receipt = send(request);
-    std::puts(receipt ? receipt->text.c_str() : "not again within the hour");
+    std::puts(receipt ? receipt->text.c_str() : "only once per hour");
   }
   // [end returning]
 }

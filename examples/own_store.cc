@@ -1,4 +1,4 @@
-// A store of one's own, and the suite that says whether it means what every store means.
+// A store that wraps another one, and the suite that tests stores.
 #include <sluice/sluice.h>
 #include <sluice/testing/store_conformance.h>
 

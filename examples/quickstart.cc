@@ -1,4 +1,4 @@
-// The shortest program that limits something.
+// The shortest program with a limit.
 // [start quickstart]
 #include <sluice/sluice.h>
 

@@ -1,5 +1,5 @@
-// Limits that all machines share, through Redis: who is asked, what happens when it is gone, and
-// which counters lie together in a cluster.
+// Limits that all machines share through Redis: the stores, what happens if Redis fails, and which
+// counters share a slot of a cluster.
 //
 //   example_redis [URL]     default redis://127.0.0.1:6379
 
@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 namespace {
 
 // [start tags]
-// One atomic step also in a cluster: both counters lie where the tenant's do.
+// One atomic step even in a cluster: both counters share the slot of the tenant.
 sluice::Decision decide(sluice::Limiter& limiter, std::string_view tenant, std::string_view user) {
   constexpr auto kPerTenant = sluice::token_bucket(1000).per(1s);
   constexpr auto kPerUser = sluice::gcra(10).per(1s);
@@ -36,13 +36,13 @@ sluice::Decision decide(sluice::Limiter& limiter, std::string_view tenant, std::
 int main(int argc, char** argv) {
   const auto redis = sluice::RedisStore::open({
       .url = argc > 1 ? argv[1] : "redis://127.0.0.1:6379",
-      .deadline = 250ms,  // the longest that a request waits; 50 ms where nothing is said
+      .deadline = 250ms,  // the maximum time that a request waits; default 50 ms
   });
   if (!redis) {
     std::puts(redis.error().c_str());  // the URL or an option is wrong
     return 1;
   }
-  sluice::CircuitBreaker breaker;  // one for each Redis, shared by all stores that ask it
+  sluice::CircuitBreaker breaker;  // one per Redis, shared by all its stores
   sluice::FailurePolicyStore store(**redis, breaker,
                                    {.fallback = sluice::FailurePolicy::kLocal, .nodes = 4});
   sluice::DenyCache cache;
@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
   sluice::Limiter limiter(cached);
 
   const auto ready = (*redis)->wait_until_ready(1s);
-  if (!ready) std::puts(ready.error().c_str());  // no reason to stop: it connects when it can
+  if (!ready) std::puts(ready.error().c_str());  // go on: the store connects when it can
 
   constexpr auto kPerUser = sluice::token_bucket(100).per(1h).burst(3);
   for (int i = 0; i < 5; ++i) {

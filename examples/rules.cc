@@ -1,4 +1,4 @@
-// Limits that stand in a file of rules.
+// Limits from a rules file.
 #include <sluice/rule_decider.h>
 #include <sluice/rule_guard.h>
 #include <sluice/sluice.h>
@@ -20,10 +20,10 @@ rules:
 
 // [start decide]
 bool decide(const sluice::RuleSet& rules, sluice::Limiter& limiter, const char* address) {
-  sluice::RuleDecider request(limiter);  // one for a thread; it keeps its buffers
+  sluice::RuleDecider decider(limiter);  // one per thread; it reuses its buffers
   const sluice::Attributes attributes{
       {"method", "POST"}, {"path", "/send/code"}, {"email.address", address}};
-  const sluice::RuleAnswer& answer = request.decide(rules, attributes);
+  const sluice::RuleAnswer& answer = decider.decide(rules, attributes);
   for (const sluice::LimitAnswer& limit : answer.limits) {
     std::printf("%s for %.*s: %u left\n", limit.limit->name.c_str(), int(limit.label.size()),
                 limit.label.data(), limit.decision.remaining);

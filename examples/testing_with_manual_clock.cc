@@ -1,4 +1,4 @@
-// A test that needs no sleep.
+// A test that does not sleep.
 // [start test]
 #include <sluice/sluice.h>
 #include <sluice/testing/manual_clock.h>
