@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "sluice/redis_store.h"
+#include "stores/redis/client/asio_event_loop.h"
 #include "stores/redis/client/clients.h"
 #include "stores/redis/client/target.h"
 
@@ -77,8 +78,9 @@ class Probe : public sluice::StoreObserver {
     auto target = sluice::redis::make_target(options);
     if (!target) throw std::runtime_error(target.error());
     const bool sentinel = (*target)->kind == sluice::redis::Target::Kind::kSentinel;
-    client = sentinel ? make_sentinel_client(loop, *target, this)
-                      : make_standalone_client(loop, *target, this);
+    auto events_of_loop = sluice::redis::make_asio_event_loop(loop, *target);
+    client = sentinel ? make_sentinel_client(std::move(events_of_loop), *target, this)
+                      : make_standalone_client(std::move(events_of_loop), *target, this);
   }
   ~Probe() override { client.reset(); }
 

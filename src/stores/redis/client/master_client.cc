@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <array>
 
-#include "stores/redis/client/timers.h"
 #include "stores/redis/client/words.h"
 
 namespace sluice::redis {
 namespace {
 
-// Errors that say that this connection, or this server, will not do any more.
+// Errors after which this connection, or this server, is of no use any more.
 constexpr std::array<std::string_view, 4> kLeaving = {"READONLY", "MASTERDOWN", "NOAUTH",
                                                       "WRONGPASS"};
 
@@ -18,7 +17,7 @@ bool says_leave(std::string_view error) noexcept {
                      [error](std::string_view one) { return error.starts_with(one); });
 }
 
-// There is one writer.
+// Only the loop's thread writes.
 template <typename T>
 void add(std::atomic<T>& counter, T change) noexcept {
   counter.store(counter.load(std::memory_order_relaxed) + change, std::memory_order_relaxed);
@@ -26,26 +25,25 @@ void add(std::atomic<T>& counter, T change) noexcept {
 
 }  // namespace
 
-MasterClient::MasterClient(boost::asio::io_context& loop, std::shared_ptr<const Target> target,
+MasterClient::MasterClient(std::unique_ptr<EventLoop> loop, std::shared_ptr<const Target> target,
                            StoreObserver* observer)
-    : loop_(loop),
+    : loop_(std::move(loop)),
       target_(std::move(target)),
-      events_(make_asio_event_loop(loop, target_)),
       observer_(observer),
       backoff_(target_->options.first_backoff, target_->options.longest_backoff),
-      random_(std::random_device{}()),
-      retry_timer_(loop),
-      waiting_timer_(loop),
-      retired_timer_(loop),
-      why_("not connected yet"),
-      alive_(std::make_shared<MasterClient*>(this)) {
+      retry_timer_(loop_->make_timer([this] {
+        if (link_ == nullptr) find_server();
+      })),
+      waiting_timer_(loop_->make_timer([this] { expire_waiting(); })),
+      retired_timer_(loop_->make_timer([this] { retired_.reset(); })),
+      leave_timer_(loop_->make_timer([this] { leave(); })),
+      why_("not connected yet") {
   try_after(Backoff::Duration::zero());
 }
 
 MasterClient::~MasterClient() {
-  *alive_ = nullptr;
   hopeful_ = false;
-  // Callers may submit again while theirs end; they find nothing.
+  // Commands may be submitted again when they end: they find no link and are refused.
   const auto link = std::move(link_);
   const auto retired = std::move(retired_);
   end_waiting("the client is closed");
@@ -54,7 +52,7 @@ MasterClient::~MasterClient() {
 // --- commands -------------------------------------------------------------------------------
 
 void MasterClient::submit(Command& command) noexcept {
-  const Time now = events_->now();
+  const Time now = loop_->now();
   command.deadline = now + target_->options.deadline;
   if (link_ != nullptr && (hopeful_ || link_->ready()) && !leaving_) {
     return link_->submit(command, now);
@@ -70,26 +68,15 @@ void MasterClient::keep_waiting(Command& command) noexcept {
     return refuse(command, "too many requests are under way");
   }
   waiting_.push_back(&command);
-  if (waiting_.size() == 1) arm_waiting();
+  if (waiting_.size() == 1) waiting_timer_->set(command.deadline);
 }
 
 void MasterClient::expire_waiting() {
-  const auto now = Clock::now();
+  const Time now = loop_->now();
   while (!waiting_.empty() && waiting_.front()->deadline <= now) {
     refuse(*waiting_.pop_front(), "no connection by the deadline");
   }
-  if (!waiting_.empty()) arm_waiting();
-}
-
-void MasterClient::arm_waiting() noexcept {
-  try {
-    set_timer(waiting_timer_, waiting_.front()->deadline);
-    waiting_timer_.async_wait(guarded([this](const boost::system::error_code& error) {
-      if (!error) expire_waiting();
-    }));
-  } catch (...) {
-    end_waiting("out of memory");
-  }
+  if (!waiting_.empty()) waiting_timer_->set(waiting_.front()->deadline);
 }
 
 void MasterClient::end_waiting(std::string_view why) noexcept {
@@ -115,22 +102,17 @@ RedisStoreStats MasterClient::stats() const noexcept {
 
 // --- the link -------------------------------------------------------------------------------
 
-void MasterClient::try_after(Backoff::Duration delay) {
-  retry_timer_.expires_after(delay);
-  retry_timer_.async_wait(guarded([this](const boost::system::error_code& error) {
-    if (!error && link_ == nullptr) find_server();
-  }));
-}
+void MasterClient::try_after(Backoff::Duration delay) { retry_timer_->set(loop_->now() + delay); }
 
 void MasterClient::switch_to(const ServerAddress& address, bool hopeful) {
   retire_link();
-  stop_timer(retry_timer_);
+  retry_timer_->stop();
   hopeful_ = hopeful_ || hopeful;
-  link_ = std::make_unique<Link>(*events_, target_, address, Link::Purpose::kServer,
+  link_ = std::make_unique<Link>(*loop_, target_, address, Link::Purpose::kServer,
                                  static_cast<Link::Owner&>(*this), counters_);
-  stop_timer(waiting_timer_);
-  add(counters_.pending, ~waiting_.size() + 1);  // the link counts them anew
-  while (!waiting_.empty()) link_->submit(*waiting_.pop_front(), events_->now());
+  waiting_timer_->stop();
+  add(counters_.pending, ~waiting_.size() + 1);  // the link counts them again
+  while (!waiting_.empty()) link_->submit(*waiting_.pop_front(), loop_->now());
 }
 
 void MasterClient::attempt_failed(std::string_view endpoint, std::string_view why) {
@@ -138,7 +120,7 @@ void MasterClient::attempt_failed(std::string_view endpoint, std::string_view wh
   set_why(endpoint, why);
   emit(StoreEventKind::kConnectFailed, endpoint, why);
   end_waiting(why_);
-  try_after(backoff_.after_failure(random_()));
+  try_after(backoff_.after_failure(loop_->random()));
 }
 
 void MasterClient::retire_link() {
@@ -147,14 +129,11 @@ void MasterClient::retire_link() {
   auto link = std::exchange(link_, nullptr);
   if (!link->ready()) return;  // nothing was sent
   retired_ = std::move(link);
-  retired_timer_.expires_after(2 * target_->options.deadline);
-  retired_timer_.async_wait(guarded([this](const boost::system::error_code& error) {
-    if (!error) retired_.reset();
-  }));
+  retired_timer_->set(loop_->now() + 2 * target_->options.deadline);
 }
 
 void MasterClient::on_ready(Link& link) {
-  ready_since_ = Clock::now();
+  ready_since_ = loop_->now();
   hopeful_ = true;
   why_.clear();
   emit(StoreEventKind::kConnected, link.address().to_string(), {});
@@ -171,7 +150,7 @@ void MasterClient::on_ended(Link& link, std::string_view why, bool was_ready) {
 void MasterClient::lost(std::string_view endpoint, std::string_view why) {
   leaving_ = false;
   set_why(endpoint, why);
-  const auto delay = backoff_.after_loss(Clock::now() - ready_since_, random_());
+  const auto delay = backoff_.after_loss(loop_->now() - ready_since_, loop_->random());
   hopeful_ = delay == Backoff::Duration::zero();
   emit(StoreEventKind::kConnectionLost, endpoint, why);
   try_after(delay);
@@ -183,17 +162,17 @@ bool MasterClient::on_error(Link& link, Command&, std::string_view error) {
   }
   if (&link != link_.get() || leaving_ || !says_leave(error)) return false;
   leaving_ = true;
-  set_why(link.address().to_string(), shown(error));
-  // The answers that came with this one are given first.
-  later([this, why = shown(error)] { leave(why); });
+  leaving_why_ = shown(error);
+  set_why(link.address().to_string(), leaving_why_);
+  leave_timer_->set(loop_->now());  // the answers that came with this one are given first
   return false;
 }
 
-void MasterClient::leave(std::string_view why) {
+void MasterClient::leave() {
   if (!leaving_) return;  // the link has ended meanwhile
   const std::string endpoint = link_->address().to_string();
   retire_link();
-  lost(endpoint, why);
+  lost(endpoint, leaving_why_);
 }
 
 void MasterClient::set_why(std::string_view endpoint, std::string_view why) {

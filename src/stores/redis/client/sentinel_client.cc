@@ -9,17 +9,19 @@
 namespace sluice::redis {
 namespace {
 
-// How often a Sentinel is asked whether the master is another now.
+// How often the client asks a Sentinel whether the master has changed.
 constexpr std::chrono::seconds kPoll{1};
 
-// A master client that asks Sentinels where the master is: before it connects, and all the while.
+// A master client that asks Sentinels for the master's address, before it connects and once a
+// second.
 class SentinelClient final : public MasterClient {
  public:
-  SentinelClient(boost::asio::io_context& loop, std::shared_ptr<const Target> target,
+  SentinelClient(std::unique_ptr<EventLoop> the_loop, std::shared_ptr<const Target> target,
                  StoreObserver* observer)
-      : MasterClient(loop, std::move(target), observer),
+      : MasterClient(std::move(the_loop), std::move(target), observer),
         sentinels_(this->target()->servers, this->target()->master),
-        poll_timer_(loop) {
+        poll_timer_(loop().make_timer([this] { poll(); })),
+        pass_on_timer_(loop().make_timer([this] { pass_on(); })) {
     for (const std::string_view word : {"SENTINEL", "SENTINELS"}) others_question_.append(word);
     for (const std::string_view word : {"SENTINEL", "GET-MASTER-ADDR-BY-NAME"}) {
       master_question_.append(word);
@@ -28,7 +30,7 @@ class SentinelClient final : public MasterClient {
     master_question_.append(this->target()->master);
   }
   ~SentinelClient() override {
-    giving_up_ = true;  // what the questions end with is of no interest any more
+    giving_up_ = true;  // ignore the answers of the questions that end now
     sentinel_.reset();
   }
 
@@ -59,7 +61,7 @@ class SentinelClient final : public MasterClient {
   void on_others(const Answer& answer);
   void on_master(const Answer& answer);
   void on_found(const ServerAddress& address);
-  // This Sentinel will not do; on to another.
+  // This Sentinel cannot help: another one is asked.
   void give_up(std::string_view why);
   void pass_on();
   void poll_soon();
@@ -72,7 +74,8 @@ class SentinelClient final : public MasterClient {
   LinkCounters sentinel_counters_;
   std::unique_ptr<Link> sentinel_;
   std::optional<ServerAddress> master_;
-  AsioTimer poll_timer_;
+  std::unique_ptr<Timer> poll_timer_;
+  std::unique_ptr<Timer> pass_on_timer_;
   bool searching_ = false;  // find_server() has no result yet
   bool asked_ = false;      // the questions are under way
   bool giving_up_ = false;  // pass_on() will come
@@ -85,7 +88,7 @@ void SentinelClient::find_server() {
 }
 
 void SentinelClient::ask() {
-  if (asked_ || giving_up_) return;  // what is under way will do
+  if (asked_ || giving_up_) return;  // the question that is under way is enough
   const ServerAddress* const address = sentinels_.to_ask();
   if (address == nullptr) {
     if (!std::exchange(searching_, false)) return poll_soon();
@@ -93,14 +96,14 @@ void SentinelClient::ask() {
   }
   const RedisOptions& options = target()->options;
   if (sentinel_ == nullptr) {
-    sentinel_ = std::make_unique<Link>(events(), target(), *address, Link::Purpose::kSentinel,
+    sentinel_ = std::make_unique<Link>(loop(), target(), *address, Link::Purpose::kSentinel,
                                        static_cast<Link::Owner&>(asking_), sentinel_counters_);
   }
   asked_ = true;
-  const Time now = events().now();
+  const Time now = loop().now();
   master_question_.deadline = now + std::max(options.connect_timeout, options.deadline);
   others_question_.deadline = master_question_.deadline;
-  sentinel_->submit(others_question_, now);  // first, so that it has ended when the other has
+  sentinel_->submit(others_question_, now);  // first, so that it ends before the other does
   sentinel_->submit(master_question_, now);
 }
 
@@ -114,7 +117,7 @@ void SentinelClient::on_master(const Answer& answer) {
   if (answer.failure != Failure::kNone) return give_up(answer.text);
   if (const auto address = sentinels_.on_master(*answer.reply)) return on_found(*address);
   giving_up_ = true;
-  later([this] { pass_on(); });
+  pass_on_timer_->set(loop().now());
 }
 
 void SentinelClient::on_found(const ServerAddress& address) {
@@ -130,7 +133,7 @@ void SentinelClient::give_up(std::string_view why) {
   if (giving_up_) return;
   sentinels_.on_failed(why);
   giving_up_ = true;
-  later([this] { pass_on(); });
+  pass_on_timer_->set(loop().now());
 }
 
 void SentinelClient::pass_on() {
@@ -140,19 +143,15 @@ void SentinelClient::pass_on() {
   poll_soon();
 }
 
-// A server that is named but will not do, no master for instance: perhaps others know better.
+// The named server cannot be used, for instance because it is no master: another Sentinel may name
+// a better one.
 void SentinelClient::on_ended(Link& link, std::string_view why, bool was_ready) {
   const bool in_vain = !was_ready && &link == this->link();
   if (in_vain) give_up("it names a master that cannot be used");
   MasterClient::on_ended(link, why, was_ready);
 }
 
-void SentinelClient::poll_soon() {
-  poll_timer_.expires_after(kPoll);
-  poll_timer_.async_wait(guarded([this](const boost::system::error_code& error) {
-    if (!error) poll();
-  }));
-}
+void SentinelClient::poll_soon() { poll_timer_->set(loop().now() + kPoll); }
 
 void SentinelClient::poll() {
   if (searching_) return;
@@ -162,10 +161,10 @@ void SentinelClient::poll() {
 
 }  // namespace
 
-std::unique_ptr<Client> make_sentinel_client(boost::asio::io_context& loop,
+std::unique_ptr<Client> make_sentinel_client(std::unique_ptr<EventLoop> loop,
                                              std::shared_ptr<const Target> target,
                                              StoreObserver* observer) {
-  return std::make_unique<SentinelClient>(loop, std::move(target), observer);
+  return std::make_unique<SentinelClient>(std::move(loop), std::move(target), observer);
 }
 
 }  // namespace sluice::redis

@@ -14,10 +14,10 @@ class StandaloneClient final : public MasterClient {
 
 }  // namespace
 
-std::unique_ptr<Client> make_standalone_client(boost::asio::io_context& loop,
+std::unique_ptr<Client> make_standalone_client(std::unique_ptr<EventLoop> loop,
                                                std::shared_ptr<const Target> target,
                                                StoreObserver* observer) {
-  return std::make_unique<StandaloneClient>(loop, std::move(target), observer);
+  return std::make_unique<StandaloneClient>(std::move(loop), std::move(target), observer);
 }
 
 }  // namespace sluice::redis

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "stores/redis/client/asio_event_loop.h"
 #include "stores/redis/client/clients.h"
 #include "stores/redis/client/target.h"
 #include "stores/redis/cluster/cluster_client.h"
@@ -29,12 +30,14 @@ std::unique_ptr<Operation> make_operation(const OperationOptions& options) {
 
 std::unique_ptr<Client> make_client(boost::asio::io_context& loop,
                                     std::shared_ptr<const Target> target, StoreObserver* observer) {
+  auto events = make_asio_event_loop(loop, target);
   switch (target->kind) {
-    case Target::Kind::kSentinel: return make_sentinel_client(loop, std::move(target), observer);
+    case Target::Kind::kSentinel:
+      return make_sentinel_client(std::move(events), std::move(target), observer);
     case Target::Kind::kCluster: return make_cluster_client(loop, std::move(target), observer);
     case Target::Kind::kStandalone: break;
   }
-  return make_standalone_client(loop, std::move(target), observer);
+  return make_standalone_client(std::move(events), std::move(target), observer);
 }
 
 }  // namespace sluice::redis
