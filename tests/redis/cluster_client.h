@@ -22,6 +22,7 @@
 
 #include <hiredis/hiredis.h>
 
+#include "stores/redis/client/asio_event_loop.h"
 #include "stores/redis/client/target.h"
 #include "stores/redis/cluster/cluster_client.h"
 
@@ -64,7 +65,8 @@ class ClusterCaller {
     options.deadline = deadline;
     auto target = sluice::redis::make_target(options);
     if (!target) throw std::runtime_error(target.error());
-    client_ = sluice::redis::make_cluster_client(loop_, *target, &events);
+    client_ = sluice::redis::make_cluster_client(
+        sluice::redis::make_asio_event_loop(loop_, *target), *target, &events);
     thread_ = std::thread([this] { loop_.run(); });
   }
   ~ClusterCaller() {

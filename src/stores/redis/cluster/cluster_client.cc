@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "stores/redis/client/timers.h"
 #include "stores/redis/client/words.h"
 #include "stores/redis/cluster/cluster_client_impl.h"
 
@@ -12,9 +11,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// For an answer to CLUSTER SLOTS; that of a request may be too short for a large map.
+// The shortest deadline of CLUSTER SLOTS: that of requests may be too short for a large map.
 constexpr std::chrono::milliseconds kLeastTimeForAMap = 250ms;
-// That a server is kept which is master of no slot: it may be about to get some.
+// How long the client keeps a server that is master of no slot: it may get some soon.
 constexpr std::chrono::seconds kKeptUnused = 10s;
 
 TopologyOptions topology_options(const RedisOptions& options) {
@@ -26,32 +25,29 @@ TopologyOptions topology_options(const RedisOptions& options) {
 
 }  // namespace
 
-ClusterClient::ClusterClient(boost::asio::io_context& loop, std::shared_ptr<const Target> target,
+ClusterClient::ClusterClient(std::unique_ptr<EventLoop> loop, std::shared_ptr<const Target> target,
                              StoreObserver* observer)
-    : loop_(loop),
+    : loop_(std::move(loop)),
       target_(std::move(target)),
-      events_(make_asio_event_loop(loop, target_)),
       observer_(observer),
-      random_(std::random_device()()),
-      topology_(target_->servers, topology_options(target_->options), [this] { return random_(); }),
-      timer_(loop),
-      self_(std::make_shared<ClusterClient*>(this)) {
+      topology_(target_->servers, topology_options(target_->options),
+                [this] { return loop_->random(); }),
+      timer_(loop_->make_timer([this] { turn(); })) {
   arm(Time::min());
 }
 
 ClusterClient::~ClusterClient() {
   is_closing_ = true;
-  *self_ = nullptr;
   for (Parked* parked : {&waiting_, &paused_}) {
     while (Command* const command = parked->take(Time::max())) refuse(*command, "shutting down");
   }
-  nodes_.clear();  // ends what is under way
+  nodes_.clear();  // ends the commands that are under way
 }
 
 // --- commands ---------------------------------------------------------------------------------
 
 void ClusterClient::submit(Command& command) noexcept {
-  const Time now = Clock::now();
+  const Time now = loop_->now();
   command.deadline = now + target_->options.deadline;
   command.redirects = 0;
   if (is_closing_) return refuse(command, "shutting down");
@@ -93,14 +89,14 @@ void ClusterClient::refuse(Command& command, std::string_view why) noexcept {
 
 bool ClusterClient::on_error(Node& node, Command& command, std::string_view error) {
   if (is_question(command)) return false;
-  const Time now = Clock::now();
+  const Time now = loop_->now();
   const Step step = next_step({error, node.address(), command.redirects, command.deadline}, now);
   if (step.moved) topology_.moved(*step.moved, step.address);
   if (step.refresh) arm(topology_.hint(now));
   command.redirects = step.redirects;
   switch (step.kind) {
     case Step::Kind::kEnd:
-      tell(StoreEventKind::kRequestFailed, node.address(), shown(error));
+      emit(StoreEventKind::kRequestFailed, node.address(), shown(error));
       return false;
     case Step::Kind::kPause: park(command, step.until, paused_); return true;
     case Step::Kind::kSend: break;
@@ -124,7 +120,7 @@ Node* ClusterClient::node_of(std::uint16_t slot) {
   return owner == SlotMap::kNobody ? nullptr : &master(owner);
 }
 
-// One that is ready, taking turns; else one that may become so.
+// Returns the masters that are ready in turn; if none is, one that may become ready.
 Node* ClusterClient::any_node() {
   const std::size_t known = topology_.map().masters().size();
   if (known == 0) return nullptr;
@@ -149,34 +145,33 @@ Node& ClusterClient::node_at(const ServerAddress& address) {
   for (const auto& node : nodes_) {
     if (node->address() == address) return *node;
   }
-  nodes_.push_back(std::make_unique<Node>(
-      Node::Parts{*events_, target_, counters_, *this, [this] { return random_(); }}, address));
-  arm(Clock::now() + kKeptUnused);
+  nodes_.push_back(std::make_unique<Node>(Node::Parts{*loop_, target_, counters_, *this}, address));
+  arm(loop_->now() + kKeptUnused);
   return *nodes_.back();
 }
 
 void ClusterClient::on_ready(Node& node) {
   topology_.set_reachable(node.address(), true);
-  tell(StoreEventKind::kConnected, node.address(), {});
+  emit(StoreEventKind::kConnected, node.address(), {});
 }
 
 void ClusterClient::on_ended(Node& node, std::string_view why, bool was_ready) {
-  const Time now = Clock::now();
+  const Time now = loop_->now();
   topology_.set_reachable(node.address(), false);
   why_ = why;
   if (node.is_master) {
     arm(topology_.hint(now));
     arm(node.due());
   }
-  tell(was_ready ? StoreEventKind::kConnectionLost : StoreEventKind::kConnectFailed, node.address(),
+  emit(was_ready ? StoreEventKind::kConnectionLost : StoreEventKind::kConnectFailed, node.address(),
        why);
 }
 
 void ClusterClient::on_script_sent(Node& node, const Script& script) {
-  tell(StoreEventKind::kScriptLoaded, node.address(), script.name);
+  emit(StoreEventKind::kScriptLoaded, node.address(), script.name);
 }
 
-void ClusterClient::tell(StoreEventKind kind, const ServerAddress& address,
+void ClusterClient::emit(StoreEventKind kind, const ServerAddress& address,
                          std::string_view why) noexcept {
   if (observer_ == nullptr || is_closing_) return;
   observer_->on({kind, address.to_string(), why});
@@ -184,8 +179,8 @@ void ClusterClient::tell(StoreEventKind kind, const ServerAddress& address,
 
 // --- the map ----------------------------------------------------------------------------------
 
-// Returns until when there is nobody to ask.
-ClusterClient::Time ClusterClient::ask_around(Time now) {
+// Returns when to ask again.
+Time ClusterClient::ask_around(Time now) {
   for (;;) {
     const Topology::Action action = topology_.next(now);
     if (action.kind == Topology::Action::Kind::kWait) return action.until;
@@ -214,7 +209,7 @@ void ClusterClient::ask(const Topology::Action& action, Time now) {
 
 void ClusterClient::answered(Question& question, const Answer& answer) noexcept {
   if (is_closing_) return;
-  const Time now = Clock::now();
+  const Time now = loop_->now();
   const ServerAddress by = question.asked;
   const bool is_other = take_answer(question, answer, now);
   std::erase_if(questions_, [&](const auto& other) { return other.get() == &question; });
@@ -235,7 +230,7 @@ bool ClusterClient::take_answer(const Question& question, const Answer& answer, 
   return topology_.failed(question.number, why_, now);
 }
 
-// Those that are masters no longer keep what is under way to its end.
+// Servers that are no longer masters finish the commands that are under way.
 void ClusterClient::map_changed(const ServerAddress& by, Time now) {
   const SlotMap& map = topology_.map();
   masters_.assign(map.masters().size(), nullptr);
@@ -251,12 +246,12 @@ void ClusterClient::map_changed(const ServerAddress& by, Time now) {
     }
   }
   if (!has_link) any_node()->connect(now);
-  tell(StoreEventKind::kTopologyChanged, by,
+  emit(StoreEventKind::kTopologyChanged, by,
        std::to_string(map.masters().size()) + " masters serve " + std::to_string(map.covered()) +
            " of 16384 slots");
 }
 
-// They waited for the first map, or for nobody to know it.
+// Sends or ends the commands that waited for the first map.
 void ClusterClient::send_waiting(Time now) {
   if (!topology_.is_known() && !topology_.is_failing()) return;
   while (Command* const command = waiting_.take(Time::max())) {
@@ -274,19 +269,11 @@ void ClusterClient::send_waiting(Time now) {
 void ClusterClient::arm(Time due) noexcept {
   if (due >= armed_ || is_closing_) return;
   armed_ = due;
-  set_timer(timer_, std::max(due, Time{}));
-  try {
-    timer_.async_wait([self = self_](const boost::system::error_code& error) {
-      ClusterClient* const client = *self;
-      if (client == nullptr || error == boost::asio::error::operation_aborted) return;
-      client->turn(Clock::now());
-    });
-  } catch (...) {
-    armed_ = Time::max();  // there is no memory for it; the next call tries again
-  }
+  timer_->set(std::max(due, Time{}));
 }
 
-void ClusterClient::turn(Time now) {
+void ClusterClient::turn() {
+  const Time now = loop_->now();
   armed_ = Time::max();
   end_overdue(now);
   tend_nodes(now);
@@ -296,13 +283,13 @@ void ClusterClient::turn(Time now) {
 
 void ClusterClient::end_overdue(Time now) {
   while (Command* const command = waiting_.take(now)) {
-    refuse(*command, "nobody has told the map of the slots yet");
+    refuse(*command, "no server has sent the map of the slots yet");
   }
   while (Command* const command = paused_.take(now)) {
     if (now < command->deadline) {
       send(*command, now);
     } else {
-      refuse(*command, "its keys are just moving to another server");
+      refuse(*command, "its keys are moving to another server");
     }
   }
   parked_.store(waiting_.size() + paused_.size(), std::memory_order_relaxed);
@@ -320,7 +307,7 @@ void ClusterClient::tend_nodes(Time now) {
   }
 }
 
-ClusterClient::Time ClusterClient::next_turn(Time now) const {
+Time ClusterClient::next_turn(Time now) const {
   Time due = std::min(waiting_.due(), paused_.due());
   for (const auto& node : nodes_) {
     due = std::min(due, node->is_master ? node->due() : std::max(node->used_until, now + 1s));
@@ -328,7 +315,7 @@ ClusterClient::Time ClusterClient::next_turn(Time now) const {
   return due;
 }
 
-// --- what is asked of it ----------------------------------------------------------------------
+// --- state ------------------------------------------------------------------------------------
 
 bool ClusterClient::ready() const noexcept {
   return topology_.is_known() && std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
@@ -352,10 +339,10 @@ RedisStoreStats ClusterClient::stats() const noexcept {
   return stats;
 }
 
-std::unique_ptr<Client> make_cluster_client(boost::asio::io_context& loop,
+std::unique_ptr<Client> make_cluster_client(std::unique_ptr<EventLoop> loop,
                                             std::shared_ptr<const Target> target,
                                             StoreObserver* observer) {
-  return std::make_unique<ClusterClient>(loop, std::move(target), observer);
+  return std::make_unique<ClusterClient>(std::move(loop), std::move(target), observer);
 }
 
 }  // namespace sluice::redis

@@ -1,16 +1,13 @@
 #pragma once
 
 #include <atomic>
-#include <boost/asio/basic_waitable_timer.hpp>
-#include <boost/asio/io_context.hpp>
-#include <chrono>
 #include <memory>
-#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "stores/redis/client/client.h"
+#include "stores/redis/client/event_loop.h"
 #include "stores/redis/client/target.h"
 #include "stores/redis/cluster/node.h"
 #include "stores/redis/cluster/parked.h"
@@ -19,13 +16,13 @@
 
 namespace sluice::redis {
 
-// What make_cluster_client() makes: the shell around Topology, next_step(), Parked and Node.
+// What make_cluster_client() makes: executes what Topology, next_step(), Parked and Node decide.
 //
-// One timer serves all that waits. What a server's answer leads to may make nodes, but only the
-// timer's turn takes any away: a link must not be destroyed from within.
+// One timer serves everything that waits. An answer of a server may lead to new nodes, but only the
+// timer removes any, because a link must not be destroyed from within one of its calls.
 class ClusterClient final : public Client, private Node::Owner {
  public:
-  ClusterClient(boost::asio::io_context& loop, std::shared_ptr<const Target> target,
+  ClusterClient(std::unique_ptr<EventLoop> loop, std::shared_ptr<const Target> target,
                 StoreObserver* observer);
   ~ClusterClient() override;
   ClusterClient(const ClusterClient&) = delete;
@@ -37,12 +34,7 @@ class ClusterClient final : public Client, private Node::Owner {
   RedisStoreStats stats() const noexcept override;
 
  private:
-  using Clock = std::chrono::steady_clock;
-  using Time = Clock::time_point;
-  using AsioTimer = boost::asio::basic_waitable_timer<Clock, boost::asio::wait_traits<Clock>,
-                                                      boost::asio::io_context::executor_type>;
-
-  // CLUSTER SLOTS on its way to one server.
+  // CLUSTER SLOTS, asked of one server.
   struct Question final : public Command {
     void done(const Answer& answer) noexcept override { client->answered(*this, answer); }
 
@@ -73,19 +65,17 @@ class ClusterClient final : public Client, private Node::Owner {
   void on_ended(Node& node, std::string_view why, bool was_ready) override;
   bool on_error(Node& node, Command& command, std::string_view error) override;
   void on_script_sent(Node& node, const Script& script) override;
-  void tell(StoreEventKind kind, const ServerAddress& address, std::string_view why) noexcept;
+  void emit(StoreEventKind kind, const ServerAddress& address, std::string_view why) noexcept;
 
   void arm(Time due) noexcept;
-  void turn(Time now);
+  void turn();
   void end_overdue(Time now);
   void tend_nodes(Time now);
   Time next_turn(Time now) const;
 
-  boost::asio::io_context& loop_;
+  std::unique_ptr<EventLoop> loop_;
   std::shared_ptr<const Target> target_;
-  std::unique_ptr<EventLoop> events_;
   StoreObserver* observer_;
-  std::mt19937_64 random_;
   bool is_closing_ = false;
 
   LinkCounters counters_;
@@ -96,16 +86,14 @@ class ClusterClient final : public Client, private Node::Owner {
   Topology topology_;
   std::vector<std::unique_ptr<Question>> questions_;
   std::vector<std::unique_ptr<Node>> nodes_;
-  std::vector<Node*> masters_;  // by their numbers in the map; null: not needed until now
+  std::vector<Node*> masters_;  // by their numbers in the map; null: not needed yet
   std::size_t next_master_ = 0;
-  Parked waiting_;  // for the first map, until their deadlines
-  Parked paused_;   // until they are sent again
+  Parked waiting_;  // commands that wait for the first map, until their deadlines
+  Parked paused_;   // commands that are sent again later
   std::string why_ = "not connected yet";
 
-  AsioTimer timer_;
+  std::unique_ptr<Timer> timer_;
   Time armed_ = Time::max();
-  // The timer's handler may be on its way when this is destroyed.
-  std::shared_ptr<ClusterClient*> self_;
 };
 
 }  // namespace sluice::redis

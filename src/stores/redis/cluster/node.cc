@@ -10,7 +10,7 @@ Node::Node(Parts parts, ServerAddress address)
     : parts_(std::move(parts)),
       address_(std::move(address)),
       reconnect_(parts_.target->options.first_backoff, parts_.target->options.longest_backoff,
-                 parts_.random) {}
+                 [this] { return parts_.loop.random(); }) {}
 
 bool Node::submit(Command& command, Kind kind, Time now) {
   if (!link_ && (kind == Kind::kUrgent || reconnect_.is_due(now))) make_link();
@@ -36,7 +36,7 @@ void Node::on_ready(Link&) {
 }
 
 void Node::on_ended(Link&, std::string_view why, bool was_ready) {
-  why_ = address_.to_string() + ": " + std::string(why);  // before the link, whose text it may be
+  why_ = address_.to_string() + ": " + std::string(why);  // before the link, which may own the text
   reconnect_.ended(parts_.loop.now());
   link_.reset();
   parts_.owner.on_ended(*this, why_, was_ready);

@@ -1,31 +1,28 @@
 #pragma once
 
-#include <boost/asio/io_context.hpp>
-#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
 
-#include "stores/redis/client/asio_event_loop.h"
+#include "stores/redis/client/event_loop.h"
 #include "stores/redis/client/link.h"
 #include "stores/redis/cluster/reconnect.h"
 
 namespace sluice::redis {
 
-// One server of a cluster: its link, made when there is something to send, and made again.
+// One server of a cluster: makes a link when there is something to send, and another one when it
+// ends.
 //
-// Used by its loop's thread only. Not to be destroyed from within a call to its owner, but for what
-// its destruction itself ends.
+// Thread-safety: the loop's thread only. Must not be destroyed from within a call to its owner,
+// except for calls that its destruction causes.
 class Node final : private Link::Owner {
  public:
-  using Time = Reconnect::Time;
-
   class Owner {
    public:
     virtual ~Owner() = default;
     virtual void on_ready(Node& node) = 0;
     virtual void on_ended(Node& node, std::string_view why, bool was_ready) = 0;
-    // As that of Link::Owner.
+    // As in Link::Owner.
     virtual bool on_error(Node& node, Command& command, std::string_view error) = 0;
     virtual void on_script_sent(Node& node, const Script& script) = 0;
   };
@@ -34,17 +31,16 @@ class Node final : private Link::Owner {
     std::shared_ptr<const Target> target;
     LinkCounters& counters;
     Owner& owner;
-    Reconnect::Random random;
   };
 
   Node(Parts parts, ServerAddress address);
 
-  // False: refused, as the last attempt to connect has failed (why()); the command is its owner's
-  // still. A command of `urgent` kind connects at once nevertheless.
+  // False: refused, because the last attempt to connect failed (why()); the caller keeps the
+  // command. kUrgent connects at once all the same.
   enum class Kind : std::uint8_t { kPlain, kAsking, kUrgent };
   [[nodiscard]] bool submit(Command& command, Kind kind, Time now);
 
-  // Connects, where nothing is in the way.
+  // Connects if there is no link and the backoff has passed.
   void connect(Time now);
   Time due() const noexcept { return reconnect_.due(); }
 
@@ -54,9 +50,9 @@ class Node final : private Link::Owner {
   const ServerAddress& address() const noexcept { return address_; }
   const std::string& why() const noexcept { return why_; }
 
-  // Whether it is master of a slot; connects again by itself then. Of the client.
+  // Whether it is master of a slot; the client then connects to it again. Set by the client.
   bool is_master = false;
-  // Where it is not: from then on it may go.
+  // Until when the client keeps it if it is not.
   Time used_until = {};
 
  private:

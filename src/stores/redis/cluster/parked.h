@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "stores/redis/client/command.h"
+#include "stores/redis/client/event_loop.h"
 
 namespace sluice::redis {
 
@@ -13,8 +14,6 @@ namespace sluice::redis {
 // they came. Borrows them. Knows no clock.
 class Parked {
  public:
-  using Time = std::chrono::steady_clock::time_point;
-
   bool is_empty() const noexcept { return heap_.empty(); }
   std::size_t size() const noexcept { return heap_.size(); }
   // Of the earliest; Time::max() where there is none.

@@ -14,10 +14,10 @@ struct Silent final : Command {
 };
 
 TEST(Parked, GivesEachCommandWhenItIsDueTheEarliestFirst) {
-  const Parked::Time start{1000s};
+  const Time start{1000s};
   std::array<Silent, 3> commands;
   Parked parked;
-  EXPECT_EQ(parked.due(), Parked::Time::max());
+  EXPECT_EQ(parked.due(), Time::max());
   parked.add(commands[0], start + 3ms);
   parked.add(commands[1], start + 1ms);
   parked.add(commands[2], start + 2ms);
@@ -31,7 +31,7 @@ TEST(Parked, GivesEachCommandWhenItIsDueTheEarliestFirst) {
 }
 
 TEST(Parked, KeepsTheOrderOfCommandsThatAreDueTogether) {
-  const Parked::Time start{1000s};
+  const Time start{1000s};
   std::array<Silent, 100> commands;
   Parked parked;
   for (Silent& command : commands) parked.add(command, start);

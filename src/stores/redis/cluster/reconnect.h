@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "stores/redis/client/backoff.h"
+#include "stores/redis/client/event_loop.h"
 
 namespace sluice::redis {
 
@@ -12,7 +13,6 @@ namespace sluice::redis {
 // after a failure when a backoff has passed. After a connection that has lasted: at once.
 class Reconnect {
  public:
-  using Time = std::chrono::steady_clock::time_point;
   using Duration = std::chrono::steady_clock::duration;
   using Random = std::function<std::uint64_t()>;  // of 64 bits
 

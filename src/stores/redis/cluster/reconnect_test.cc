@@ -7,7 +7,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Reconnect::Time kNow{1000s};
+constexpr Time kNow{1000s};
 
 Reconnect make(std::uint64_t random) {
   return Reconnect(20ms, 100ms, [random] { return random; });
@@ -18,7 +18,7 @@ TEST(Reconnect, IsDueAtOnceAndThenNotWhileThereIsALink) {
   EXPECT_TRUE(reconnect.is_due(kNow));
   reconnect.connecting();
   EXPECT_FALSE(reconnect.is_due(kNow));
-  EXPECT_EQ(reconnect.due(), Reconnect::Time::max());
+  EXPECT_EQ(reconnect.due(), Time::max());
   reconnect.ready(kNow);
   EXPECT_FALSE(reconnect.is_due(kNow));
   EXPECT_FALSE(reconnect.is_failing());

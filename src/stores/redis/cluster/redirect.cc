@@ -59,7 +59,7 @@ Redirect read_redirect(std::string_view error, const ServerAddress& from) {
   return {};
 }
 
-Step next_step(const Refused& command, std::chrono::steady_clock::time_point now) {
+Step next_step(const Refused& command, Time now) {
   Redirect redirect = read_redirect(command.error, command.from);
   Step step;
   const bool is_moved = redirect.kind == Redirect::Kind::kMoved;

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "stores/redis/client/server_address.h"
+#include "stores/redis/client/event_loop.h"
 
 namespace sluice::redis {
 
@@ -31,7 +31,7 @@ struct Refused {
   std::string_view error;
   const ServerAddress& from;
   std::uint8_t redirects = 0;  // that it has followed until now
-  std::chrono::steady_clock::time_point deadline = {};
+  Time deadline = {};
 };
 
 // What becomes of it.
@@ -44,7 +44,7 @@ struct Step {
   Kind kind = Kind::kEnd;
   ServerAddress address = {};  // also of `moved`
   bool asking = false;
-  std::chrono::steady_clock::time_point until = {};
+  Time until = {};
   std::uint8_t redirects = 0;
   std::optional<std::uint16_t> moved = {};  // the slot that is served at `address` from now on
   bool refresh = false;                     // the map is out of date
@@ -56,6 +56,6 @@ inline constexpr std::chrono::milliseconds kPause{5};
 
 // Follows MOVED and ASK, pauses at TRYAGAIN, and ends what has been redirected too often or has no
 // time left.
-Step next_step(const Refused& command, std::chrono::steady_clock::time_point now);
+Step next_step(const Refused& command, Time now);
 
 }  // namespace sluice::redis

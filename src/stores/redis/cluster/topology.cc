@@ -26,7 +26,7 @@ void add_rotated(std::vector<ServerAddress>& to, const std::vector<ServerAddress
 Topology::Topology(std::vector<ServerAddress> seeds, TopologyOptions options, Random random)
     : seeds_(std::move(seeds)), options_(options), random_(std::move(random)) {}
 
-Topology::Time Topology::drawn(Time from, TopologyOptions::Duration wait) {
+Time Topology::drawn(Time from, TopologyOptions::Duration wait) {
   const auto half = static_cast<std::uint64_t>(wait.count() / 2);
   const std::uint64_t more = random_() % (static_cast<std::uint64_t>(wait.count()) - half + 1);
   return from + TopologyOptions::Duration(static_cast<std::int64_t>(half + more));
@@ -85,7 +85,7 @@ bool Topology::end_if_exhausted(Time now) {
   return best_ && adopt(std::move(*best_));
 }
 
-Topology::Time Topology::hint(Time now) {
+Time Topology::hint(Time now) {
   is_hinted_ = true;
   if (in_round_) return Time::max();
   due_ = std::min(due_, std::max(now, earliest_));

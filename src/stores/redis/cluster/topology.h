@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "stores/redis/client/link.h"
+#include "stores/redis/client/event_loop.h"
 #include "stores/redis/cluster/slot_map.h"
 
 namespace sluice::redis {
@@ -32,7 +32,6 @@ struct TopologyOptions {
 // drawn from half of it to all of it, so that many clients do not ask at once.
 class Topology {
  public:
-  using Time = std::chrono::steady_clock::time_point;
   using Random = std::function<std::uint64_t()>;  // of 64 bits, for the waits
 
   struct Action {

@@ -35,7 +35,7 @@ class TopologyTest : public testing::Test {
     EXPECT_EQ(action.kind, Kind::kAsk);
     return action;
   }
-  Topology::Time wait(Topology& topology) {
+  Time wait(Topology& topology) {
     const Topology::Action action = topology.next(now_);
     EXPECT_EQ(action.kind, Kind::kWait) << action.address.host;
     return action.until;
@@ -48,7 +48,7 @@ class TopologyTest : public testing::Test {
                       range(8192, 16383, {node(kB.host, 7000)})});
   }
 
-  Topology::Time now_{1000s};
+  Time now_{1000s};
 };
 
 TEST_F(TopologyTest, AsksTheFirstSeedAtOnceAndIsContentWithAWholeMap) {
@@ -75,7 +75,7 @@ TEST_F(TopologyTest, AsksTheNextTooWhereOneIsSilentAndTakesTheFirstAnswer) {
   now_ += 50ms;
   const auto second = ask(topology);
   EXPECT_EQ(second.address, kB);
-  EXPECT_EQ(wait(topology), Topology::Time::max());  // there is nobody else
+  EXPECT_EQ(wait(topology), Time::max());  // there is nobody else
   EXPECT_TRUE(topology.answered(second.question, whole_map("10.0.0.9"), now_));
   EXPECT_FALSE(topology.answered(first.question, whole_map("10.0.0.8"), now_));  // too late
   EXPECT_EQ(topology.map().masters().front().host, "10.0.0.9");
@@ -84,7 +84,7 @@ TEST_F(TopologyTest, AsksTheNextTooWhereOneIsSilentAndTakesTheFirstAnswer) {
 TEST_F(TopologyTest, AsksAtMostThreeAtOnce) {
   Topology topology = make({kA, kB, kC, {"10.0.0.4", 1}});
   for (int i = 0; i < 3; ++i, now_ += 50ms) ask(topology);
-  EXPECT_EQ(wait(topology), Topology::Time::max());
+  EXPECT_EQ(wait(topology), Time::max());
 }
 
 TEST_F(TopologyTest, BacksOffAfterRoundsWithoutAnAnswerUpToTheLongest) {
@@ -125,7 +125,7 @@ TEST_F(TopologyTest, AsksSoonAfterAHintButNotTooOften) {
 TEST_F(TopologyTest, AsksAgainWhereAHintCameDuringTheRound) {
   Topology topology = make({kA});
   const auto question = ask(topology);
-  EXPECT_EQ(topology.hint(now_), Topology::Time::max());
+  EXPECT_EQ(topology.hint(now_), Time::max());
   topology.answered(question.question, whole_map("10.0.0.1"), now_);
   EXPECT_EQ(wait(topology), now_ + 50ms);
 }

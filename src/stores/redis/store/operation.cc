@@ -34,7 +34,8 @@ std::unique_ptr<Client> make_client(boost::asio::io_context& loop,
   switch (target->kind) {
     case Target::Kind::kSentinel:
       return make_sentinel_client(std::move(events), std::move(target), observer);
-    case Target::Kind::kCluster: return make_cluster_client(loop, std::move(target), observer);
+    case Target::Kind::kCluster:
+      return make_cluster_client(std::move(events), std::move(target), observer);
     case Target::Kind::kStandalone: break;
   }
   return make_standalone_client(std::move(events), std::move(target), observer);
