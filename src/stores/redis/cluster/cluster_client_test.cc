@@ -1,0 +1,209 @@
+#include "stores/redis/cluster/cluster_client.h"
+
+#include <gtest/gtest.h>
+
+#include "stores/redis/client/test_client.h"
+
+namespace sluice::redis {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string range(int first, int last, std::string_view host, int port) {
+  return "*3\r\n:" + std::to_string(first) + "\r\n:" + std::to_string(last) + "\r\n*2\r\n" +
+         bulk(host) + ":" + std::to_string(port) + "\r\n";
+}
+// Server a:1 serves the slots 0 to 8191, server b:2 the others.
+std::string map_of_two() { return "*2\r\n" + range(0, 8191, "a", 1) + range(8192, 16383, "b", 2); }
+
+const std::string kAskForMap = list({"CLUSTER", "SLOTS"});
+const std::string kAsking = list({"ASKING"});
+
+class ClusterClientTest : public testing::Test {
+ protected:
+  ClusterClientTest() { test.loop().turn(); }
+
+  TestCommand& submit(std::initializer_list<std::string_view> words, std::uint16_t slot) {
+    TestCommand& command = test.commands.emplace_back(words);
+    command.slot = slot;
+    test.client->submit(command);
+    return command;
+  }
+  // Both servers are connected, and the client knows the map.
+  void connect_both() {
+    const TestCommand& to_a = submit({"A"}, 0);
+    const TestCommand& to_b = submit({"B"}, 9000);
+    answer_map(map_of_two());
+    become_ready(test.to("b:2"));
+    answer("a:1", list({"A"}), "+OK\r\n");
+    answer("b:2", list({"B"}), "+OK\r\n");
+    ASSERT_EQ(to_a.said + to_b.said, "+OK+OK");
+  }
+  void answer_map(const std::string& map) {
+    become_ready(test.to("a:1"));
+    answer("a:1", kAskForMap, map);
+  }
+  // The server received exactly this, and answers.
+  void answer(std::string_view server, const std::string& received, std::string_view said) {
+    EXPECT_EQ(test.to(server).sent(), received) << server;
+    test.to(server).says(said);
+  }
+
+  TestClient test{make_cluster_client,
+                  {.url = "redis+cluster://a:1",
+                   .deadline = 50ms,
+                   .first_backoff = 20ms,
+                   .longest_backoff = 100ms,
+                   .max_pending = 4}};
+};
+
+TEST_F(ClusterClientTest, SendsCommandsByTheirSlotsOnceItHasAMap) {
+  const TestCommand& to_a = submit({"A"}, 0);
+  const TestCommand& to_b = submit({"B"}, 8192);
+  answer_map(map_of_two());
+  EXPECT_EQ(test.events.back(), "topology_changed a:1 2 masters serve 16384 of 16384 slots");
+  become_ready(test.to("b:2"));
+  answer("a:1", list({"A"}), "+A\r\n");
+  answer("b:2", list({"B"}), "+B\r\n");
+  EXPECT_EQ(to_a.said + to_b.said, "+A+B");
+  EXPECT_TRUE(test.client->ready());
+}
+
+TEST_F(ClusterClientTest, EndsCommandsThatWaitForTheMapAtTheirDeadline) {
+  const TestCommand& command = submit({"A"}, 0);
+  test.loop().wait(50ms);
+  EXPECT_EQ(command.said, "unavailable: no server has sent the map of the slots yet");
+}
+
+TEST_F(ClusterClientTest, RefusesCommandsOnceNoServerCouldBeAsked) {
+  const TestCommand& waiting = submit({"A"}, 0);
+  test.last().ends("Connection refused");
+  EXPECT_EQ(waiting.said, "unavailable: a:1: Connection refused");
+  EXPECT_EQ(submit({"A"}, 0).said, "unavailable: a:1: Connection refused");
+  test.loop().wait(20ms);
+  EXPECT_EQ(test.connections(), 2u) << "and asks again after a backoff";
+}
+
+TEST_F(ClusterClientTest, FollowsMovedAndRemembersIt) {
+  connect_both();
+  const TestCommand& command = submit({"GET"}, 42);
+  answer("a:1", list({"GET"}), "-MOVED 42 b:2\r\n");
+  answer("b:2", list({"GET"}), "+OK\r\n");
+  EXPECT_EQ(command.said, "+OK");
+  EXPECT_EQ(test.client->stats().redirects, 1u);
+  submit({"SET"}, 42);
+  EXPECT_EQ(test.to("b:2").sent(), list({"SET"})) << "without asking a:1 first";
+}
+
+TEST_F(ClusterClientTest, AsksForTheMapAgainAfterMoved) {
+  connect_both();
+  test.loop().wait(100ms);
+  submit({"GET"}, 42);
+  answer("a:1", list({"GET"}), "-MOVED 42 b:2\r\n");
+  test.loop().turn();
+  const std::string to_a = test.to("a:1").sent();
+  const std::string to_b = test.to("b:2").sent();
+  EXPECT_NE((to_a + to_b).find(kAskForMap), std::string::npos);
+}
+
+TEST_F(ClusterClientTest, ConnectsToAServerThatOnlyMovedNames) {
+  connect_both();
+  const TestCommand& command = submit({"GET"}, 42);
+  answer("a:1", list({"GET"}), "-MOVED 42 c:3\r\n");
+  become_ready(test.to("c:3"));
+  answer("c:3", list({"GET"}), "+OK\r\n");
+  EXPECT_EQ(command.said, "+OK");
+}
+
+TEST_F(ClusterClientTest, FollowsAskOnceWithAskingFirst) {
+  connect_both();
+  const TestCommand& command = submit({"GET"}, 42);
+  answer("a:1", list({"GET"}), "-ASK 42 b:2\r\n");
+  answer("b:2", kAsking + list({"GET"}), "+OK\r\n+OK\r\n");
+  EXPECT_EQ(command.said, "+OK");
+  submit({"SET"}, 42);
+  EXPECT_EQ(test.to("a:1").sent(), list({"SET"}));
+}
+
+TEST_F(ClusterClientTest, GivesUpAfterFiveRedirects) {
+  connect_both();
+  const TestCommand& command = submit({"GET"}, 42);
+  for (int i = 0; i < 3; ++i) {
+    answer("a:1", list({"GET"}), "-MOVED 42 b:2\r\n");
+    if (i < 2 || command.times == 0) answer("b:2", list({"GET"}), "-MOVED 42 a:1\r\n");
+  }
+  EXPECT_EQ(command.said, "!MOVED 42 a:1");
+  EXPECT_EQ(command.times, 1);
+}
+
+TEST_F(ClusterClientTest, SendsAgainAfterTryAgainUntilTheDeadline) {
+  connect_both();
+  const TestCommand& command = submit({"MGET"}, 42);
+  int attempts = 0;
+  while (command.times == 0 && attempts < 100) {
+    answer("a:1", list({"MGET"}), "-TRYAGAIN Multiple keys request during rehashing of slot\r\n");
+    ++attempts;
+    test.loop().wait(5ms);
+  }
+  EXPECT_EQ(command.said, "!TRYAGAIN Multiple keys request during rehashing of slot");
+  EXPECT_EQ(attempts, 10) << "every 5 ms for 50 ms";
+}
+
+TEST_F(ClusterClientTest, NeverSendsACommandAgainWhoseConnectionWasLost) {
+  connect_both();
+  const TestCommand& command = submit({"INCR"}, 42);
+  EXPECT_EQ(test.to("a:1").sent(), list({"INCR"}));
+  test.to("a:1").ends();
+  EXPECT_EQ(command.said, "lost: the server closed the connection");
+}
+
+TEST_F(ClusterClientTest, FollowsAFailoverThatTheMapShows) {
+  connect_both();
+  test.loop().wait(1s);
+  test.to("a:1").ends("Connection reset");
+  test.loop().turn();
+  answer("b:2", kAskForMap, "*2\r\n" + range(0, 8191, "c", 3) + range(8192, 16383, "b", 2));
+  const TestCommand& command = submit({"GET"}, 42);
+  become_ready(test.to("c:3"));
+  answer("c:3", list({"GET"}), "+OK\r\n");
+  EXPECT_EQ(command.said, "+OK");
+}
+
+TEST_F(ClusterClientTest, EndsACommandAtItsDeadlineOnASilentServer) {
+  connect_both();
+  const TestCommand& command = submit({"GET"}, 42);
+  test.to("a:1").sent();
+  test.loop().wait(50ms);
+  EXPECT_EQ(command.said, "timeout: no answer by the deadline");
+  EXPECT_EQ(test.client->stats().timeouts, 1u);
+}
+
+TEST_F(ClusterClientTest, RefusesASlotThatNoMasterServes) {
+  answer_map("*1\r\n" + range(0, 8191, "a", 1));
+  EXPECT_EQ(submit({"GET"}, 9000).said, "unavailable: no master serves slot 9000");
+}
+
+TEST_F(ClusterClientTest, ReportsAnAnswerThatIsNoMap) {
+  const TestCommand& waiting = submit({"A"}, 0);
+  answer_map("-ERR This instance has cluster support disabled\r\n");
+  EXPECT_EQ(waiting.said, "unavailable: a:1: ERR This instance has cluster support disabled");
+}
+
+TEST_F(ClusterClientTest, BoundsTheCommandsThatWaitForTheMap) {
+  for (int i = 0; i < 4; ++i) submit({"A"}, 0);
+  EXPECT_EQ(submit({"A"}, 0).said, "unavailable: too many requests are waiting");
+  EXPECT_EQ(test.client->stats().pending, 5u) << "with the question for the map";
+}
+
+TEST_F(ClusterClientTest, EndsEachCommandOnceWhenItIsDestroyed) {
+  connect_both();
+  const TestCommand& sent = submit({"GET"}, 42);
+  test.to("a:1").sent();
+  const TestCommand& unsent = submit({"GET"}, 42);
+  test.client.reset();
+  EXPECT_EQ(sent.said, "lost: the connection is closed");
+  EXPECT_EQ(unsent.said, "unavailable: the connection is closed");
+}
+
+}  // namespace
+}  // namespace sluice::redis
