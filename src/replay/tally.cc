@@ -6,14 +6,6 @@
 #include <algorithm>
 
 namespace sluice::replay {
-namespace {
-
-bool is_undecided(Reason reason) noexcept {
-  return reason == Reason::kStoreError || reason == Reason::kStoreTimeout ||
-         reason == Reason::kForeignValue || reason == Reason::kFallback;
-}
-
-}  // namespace
 
 void KeyTally::count(const LimitAnswer& answer, Instant at) {
   Entry* entry = entry_of(answer.counter);
@@ -87,7 +79,8 @@ void Tally::count(const RuleAnswer& answer, Instant at) {
     ++denied;
     series_.add(kDenied);
   }
-  if (is_undecided(answer.decision.reason)) ++undecided;
+  const Reason reason = answer.decision.reason;
+  if (store_failed(reason) || reason == Reason::kFallback) ++undecided;
   for (const RuleAnswer::Matched& matched : answer.matched) {
     const auto index = static_cast<std::size_t>(matched.rule - file_order_.data());
     RuleTally& tally = rules[index];
