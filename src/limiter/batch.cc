@@ -1,0 +1,265 @@
+#include "limiter/batch.h"
+
+#include <algorithm>
+
+namespace sluice {
+namespace {
+
+Decision fallback(Outcome outcome) noexcept {
+  return {.outcome = outcome, .reason = Reason::kFallback};
+}
+
+// Whether the store has answered each charge, and not the request as a whole.
+bool answers_each(const Decision& decision) noexcept {
+  return decision.reason != Reason::kInvalid && !store_failed(decision.reason);
+}
+
+// Whether a policy may answer for the store.
+bool is_question(Verb verb) noexcept { return verb == Verb::kTake || verb == Verb::kPeek; }
+
+}  // namespace
+
+void Batch::clear() noexcept {
+  modes_ = 0;
+  has_missing_ = false;
+  charges_.clear();
+  entries_.clear();
+}
+
+void Batch::add_missing(const Limit& limit, const ChargeTerms& terms) {
+  add({{}, limit}, terms);
+  entries_.back().missing = true;
+  has_missing_ |= is_enforced(entries_.back());
+}
+
+Decision Batch::decide(const BatchTerms& terms) {
+  terms_ = terms;
+  failed_ = false;
+  shadow_.reset();
+  decisions_.assign(charges_.size(), Decision{});
+  if (has_missing_) return deny_missing();
+  Decision all = decide_enforced();
+  if (failed_ || all.reason == Reason::kInvalid) return all;
+  if (has(ChargeMode::kShadow)) decide_shadow();
+  if (has(ChargeMode::kRefund)) give_back(!all.allowed() && !terms_.consume_on_reject, all);
+  return all;
+}
+
+template <typename Chosen>
+Batch::Indices Batch::select(const Chosen& chosen) {
+  selected_.resize(entries_.size());
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    selected_[count] = i;
+    count += chosen(entries_[i]) ? 1 : 0;
+  }
+  return Indices(selected_).first(count);
+}
+
+// Enforced charges.
+
+Decision Batch::deny_missing() {
+  return answer_all(Decision::refused(Reason::kMissing),
+                    select([](const Entry& entry) { return entry.missing && is_enforced(entry); }));
+}
+
+Decision Batch::decide_enforced() {
+  for (;;) {
+    const Indices indices =
+        select([](const Entry& entry) { return is_enforced(entry) && !entry.left_out; });
+    if (indices.empty()) return {};
+    const Decision said = ask(stores_.store, terms_.verb, indices);
+    if (store_failed(said.reason)) return settle(fall_back(said.reason, terms_.verb, indices));
+    if (said.reason == Reason::kInvalid || is_simple()) return said;
+    if (terms_.consume_on_reject) return settle(said.allowed() ? said : take_separately(indices));
+    if (said.allowed() || !leave_out_quotas(indices)) return settle(said);
+  }
+}
+
+// Leaves out the exhausted quotas if only quotas are exhausted, and not all of them.
+bool Batch::leave_out_quotas(Indices asked) {
+  bool any_left = false;
+  bool any_out = false;
+  for (const std::size_t i : asked) {
+    const bool is_quota = entries_[i].terms.mode == ChargeMode::kQuota;
+    const bool is_over = !decisions_[i].allowed();
+    if (is_over && !is_quota) return false;
+    any_left |= is_quota && !is_over;
+    any_out |= is_over;
+  }
+  if (!any_left || !any_out) return false;
+  for (const std::size_t i : asked) entries_[i].left_out = !decisions_[i].allowed();
+  return true;
+}
+
+// Takes each charge on its own; a denied charge takes what is left.
+Decision Batch::take_separately(Indices indices) {
+  for (const std::size_t i : indices) {
+    Charge charge = charges_[i];
+    Decision decision = stores_.store.apply_one(terms_.verb, charge, terms_.now);
+    if (store_failed(decision.reason)) return fall_back(decision.reason, terms_.verb, indices);
+    if (!decision.allowed() && decision.remaining > 0 && has_numbers(decision)) {
+      charge.cost = decision.remaining;
+      const Decision rest = stores_.store.apply_one(terms_.verb, charge, terms_.now);
+      if (rest.allowed()) {
+        decision.remaining = rest.remaining;
+        decision.reset_after = rest.reset_after;
+      }
+    }
+    decisions_[i] = decision;
+  }
+  return Decision::refused(Reason::kLimited);
+}
+
+// Corrects the answer to the request where it does not follow from the answers to its charges.
+Decision Batch::settle(const Decision& said) {
+  if (failed_ || is_simple()) return said;
+  bool denies = false;
+  bool any_quota = false;
+  bool all_quotas_denied = true;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (!is_enforced(entries_[i])) continue;
+    if (terms_.consume_on_reject) deny_exhausted_peek(i);
+    const bool is_quota = entries_[i].terms.mode == ChargeMode::kQuota;
+    const bool is_denied = !decisions_[i].allowed();
+    denies |= is_denied && !is_quota;
+    any_quota |= is_quota;
+    all_quotas_denied &= is_denied || !is_quota;
+  }
+  denies |= any_quota && all_quotas_denied;
+  if (denies != said.allowed()) return said;
+  if (denies) return Decision::refused(Reason::kLimited);
+  return {.reason = said.reason == Reason::kFallback ? Reason::kFallback : Reason::kOk};
+}
+
+void Batch::deny_exhausted_peek(std::size_t index) {
+  Decision& decision = decisions_[index];
+  if (charges_[index].cost > 0 || decision.remaining > 0 || !has_numbers(decision)) return;
+  decision.outcome = Outcome::kDenied;
+  decision.reason = Reason::kLimited;
+}
+
+// Shadow charges and refunds.
+
+void Batch::decide_shadow() {
+  std::size_t next = 0;
+  for (std::size_t first = 0; first < entries_.size(); first = next) {
+    const ChargeTerms& terms = entries_[first].terms;
+    next = first + 1;
+    if (terms.mode != ChargeMode::kShadow) continue;
+    selected_.assign(1, first);
+    for (; next < entries_.size(); ++next) {
+      const ChargeTerms& other = entries_[next].terms;
+      if (other.mode != ChargeMode::kShadow || other.group != terms.group) break;
+      selected_.push_back(next);
+    }
+    const Decision decision = decide_group(selected_);
+    if (!shadow_ || (shadow_->allowed() && !decision.allowed())) shadow_ = decision;
+  }
+}
+
+Decision Batch::decide_group(Indices indices) {
+  if (entries_[indices.front()].missing)
+    return answer_all(Decision::refused(Reason::kMissing), indices);
+  Store& store = stores_.shadow != nullptr ? *stores_.shadow : stores_.store;
+  const Decision said = ask(store, terms_.verb, indices);
+  return store_failed(said.reason) ? fall_back(said.reason, terms_.verb, indices) : said;
+}
+
+// A denied batch changes nothing: its refunds become peeks.
+void Batch::give_back(bool denied, Decision& all) {
+  const Indices indices =
+      select([](const Entry& entry) { return entry.terms.mode == ChargeMode::kRefund; });
+  for (const std::size_t i : indices) {
+    charges_[i].cost = denied ? 0 : std::min(charges_[i].cost, kMaxUnits);
+  }
+  const Verb verb = denied ? Verb::kPeek : Verb::kRefund;
+  const Decision said = ask(stores_.store, verb, indices);
+  if (!store_failed(said.reason)) return;
+  const Decision undone = fall_back(said.reason, verb, indices);
+  if (failed_ && !denied) all = undone;
+}
+
+// Requests to a store.
+
+Decision Batch::ask(Store& store, Verb verb, Indices indices) {
+  if (indices.size() > kMaxCharges) return answer_all(Decision::refused(Reason::kInvalid), indices);
+  Decision said;
+  if (indices.size() == 1) {
+    Decision& only = decisions_[indices.front()];
+    said = only = store.apply_one(verb, charges_[indices.front()], terms_.now);
+  } else {
+    said = ask_several(store, verb, indices);
+  }
+  return answers_each(said) ? said : answer_all(said, indices);
+}
+
+Decision Batch::ask_several(Store& store, Verb verb, Indices indices) {
+  const std::size_t first = indices.front();
+  const std::size_t count = indices.size();
+  if (indices.back() - first + 1 == count) {
+    return store.apply(verb, std::span(charges_).subspan(first, count), terms_.now,
+                       std::span(decisions_).subspan(first, count));
+  }
+  asked_.clear();
+  for (const std::size_t i : indices) asked_.push_back(charges_[i]);
+  answers_.resize(count);
+  const Decision said = store.apply(verb, asked_, terms_.now, answers_);
+  for (std::size_t i = 0; i < count; ++i) decisions_[indices[i]] = answers_[i];
+  return said;
+}
+
+// Gives charges the same answer, each with its own capacity.
+Decision Batch::answer_all(const Decision& decision, Indices indices) {
+  for (const std::size_t i : indices) {
+    decisions_[i] = decision;
+    decisions_[i].capacity = charges_[i].limit.capacity();
+  }
+  return decision;
+}
+
+// Answers charges by their policies because a store could not decide. The strictest policy decides.
+Decision Batch::fall_back(Reason failed, Verb verb, Indices indices) {
+  const bool lacks_policy = std::any_of(indices.begin(), indices.end(), [this](std::size_t i) {
+    return !entries_[i].terms.on_store_error;
+  });
+  failed_ |= lacks_policy && entries_[indices.front()].terms.mode != ChargeMode::kShadow;
+  if (lacks_policy) return answer_all(Decision::refused(failed), indices);
+  if (!is_question(verb)) {
+    ask_local(verb, indices);
+    return answer_all(Decision::refused(failed), indices);
+  }
+  Decision all = fallback(Outcome::kAllowed);
+  for (const std::size_t i : indices) {
+    const Decision own = answer_all(by_policy(entries_[i], failed), {&i, 1});
+    if (all.allowed()) all = own;
+  }
+  return all.allowed() ? ask_local(verb, indices) : all;
+}
+
+// What the policy of a charge answers. Where the local store is to answer, it is allowed until
+// then.
+Decision Batch::by_policy(const Entry& entry, Reason failed) const noexcept {
+  switch (*entry.terms.on_store_error) {
+    case FailurePolicy::kAllow: return fallback(Outcome::kAllowed);
+    case FailurePolicy::kDeny: return fallback(Outcome::kDenied);
+    case FailurePolicy::kLocal: break;
+  }
+  return stores_.local != nullptr ? fallback(Outcome::kAllowed) : Decision::refused(failed);
+}
+
+// Asks the local store for those of the charges that want it. Allowed if there are none.
+Decision Batch::ask_local(Verb verb, Indices indices) {
+  local_.clear();
+  for (const std::size_t i : indices) {
+    if (entries_[i].terms.on_store_error == FailurePolicy::kLocal) local_.push_back(i);
+  }
+  if (local_.empty() || stores_.local == nullptr) return fallback(Outcome::kAllowed);
+  Decision all = ask(*stores_.local, verb, local_);
+  if (!answers_each(all)) return all;
+  for (const std::size_t i : local_) decisions_[i].reason = Reason::kFallback;
+  all.reason = Reason::kFallback;
+  return all;
+}
+
+}  // namespace sluice

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "sluice/decision.h"
+#include "sluice/store.h"
+
+namespace sluice {
+
+// How a charge takes part in the decision of its batch.
+enum class ChargeMode : std::uint8_t {
+  kEnforced,  // all enforced charges and quotas are taken together, or none of them
+  kQuota,     // as kEnforced, but an exhausted quota denies only if all quotas are exhausted
+  kShadow,    // decided separately; never denies
+  kRefund,    // given back after the others are admitted
+};
+
+// What a batch knows about a charge in addition to the charge.
+struct ChargeTerms {
+  ChargeMode mode = ChargeMode::kEnforced;
+  // What answers if the store cannot decide. Absent: nothing, so the batch fails.
+  std::optional<FailurePolicy> on_store_error = {};
+  // Adjacent shadow charges with the same group are one all-or-nothing request.
+  std::uint32_t group = 0;
+};
+
+// How a batch is decided.
+struct BatchTerms {
+  Verb verb = Verb::kTake;  // of all charges except refunds
+  std::optional<Instant> now = {};
+  // Takes each charge separately if the batch is denied. A denied charge takes what is left, and a
+  // peek at an exhausted limit is denied. Refunds are carried out even if the batch is denied.
+  bool consume_on_reject = false;
+};
+
+// Decides the charges of one request: rules, Envoy descriptors and commands name the charges, and
+// the batch asks the stores, applies failure policies and shadow mode, and answers each charge.
+//
+// Enforced charges and quotas are one all-or-nothing request to the store. If it denies only
+// quotas, and some quotas have units left, the exhausted ones are left out and the others are asked
+// again. Each group of shadow charges is its own request. Refunds are one request, which becomes a
+// peek if the batch is denied.
+//
+// If a store cannot decide, the policies of the charges answer with `kFallback`, and the strictest
+// policy decides. All `kLocal` charges are one request to the local store, unless another policy
+// denies. Without a local store they have failed, with the store's reason. If a charge has no
+// policy, the whole batch has failed, and nothing else is asked. A refund or a reset that the store
+// did not carry out has failed, whatever the policy, after the local store has carried it out for
+// `kLocal`.
+//
+// Thread-safety: one thread at a time. Ownership: borrows the stores, and the bytes of keys and
+// tags until clear(). Cost: that of the stores; nothing is allocated once its buffers have grown.
+class Batch {
+ public:
+  struct Stores {
+    Store& store;
+    Store* shadow = nullptr;  // for shadow charges; null: `store`
+    Store* local = nullptr;   // for FailurePolicy::kLocal; null: such charges fail
+  };
+  explicit Batch(const Stores& stores) noexcept : stores_(stores) {}
+
+  void clear() noexcept;
+  void add(const Charge& charge, const ChargeTerms& terms) {
+    charges_.push_back(charge);
+    entries_.push_back({terms});
+    modes_ |= bit(terms.mode);
+  }
+  // Adds a charge that has no key because an attribute is missing. It is denied with `kMissing`. If
+  // it is enforced, so is the batch, and no store is asked.
+  void add_missing(const Limit& limit, const ChargeTerms& terms);
+
+  // The answer to the enforced charges: that of the store, or of the policies. Allowed if there are
+  // none. `kInvalid` if there are more than kMaxCharges; then nothing else is decided.
+  Decision decide(const BatchTerms& terms = {});
+
+  std::size_t size() const noexcept { return charges_.size(); }
+  const Charge& charge(std::size_t index) const noexcept { return charges_[index]; }
+  // The answers after decide(). A charge that was not decided has a default Decision.
+  const Decision& decision(std::size_t index) const noexcept { return decisions_[index]; }
+  // The answer of the first shadow group that would deny, or else of the first one.
+  const std::optional<Decision>& shadow() const noexcept { return shadow_; }
+
+ private:
+  struct Entry {
+    ChargeTerms terms;
+    bool missing = false;
+    bool left_out = false;  // an exhausted quota that the request goes on without
+  };
+  using Indices = std::span<const std::size_t>;  // indices of charges, ascending
+
+  static constexpr unsigned bit(ChargeMode mode) noexcept {
+    return 1U << static_cast<unsigned>(mode);
+  }
+  bool has(ChargeMode mode) const noexcept { return (modes_ & bit(mode)) != 0; }
+  // Whether the answer to the request follows from the store's alone.
+  bool is_simple() const noexcept { return !has(ChargeMode::kQuota) && !terms_.consume_on_reject; }
+  static bool is_enforced(const Entry& entry) noexcept {
+    return entry.terms.mode == ChargeMode::kEnforced || entry.terms.mode == ChargeMode::kQuota;
+  }
+  template <typename Chosen>
+  Indices select(const Chosen& chosen);
+
+  Decision deny_missing();
+  Decision decide_enforced();
+  bool leave_out_quotas(Indices asked);
+  Decision take_separately(Indices indices);
+  Decision settle(const Decision& said);
+  void deny_exhausted_peek(std::size_t index);
+  void decide_shadow();
+  Decision decide_group(Indices indices);
+  void give_back(bool denied, Decision& all);
+
+  Decision ask(Store& store, Verb verb, Indices indices);
+  Decision ask_several(Store& store, Verb verb, Indices indices);
+  Decision answer_all(const Decision& decision, Indices indices);
+  Decision fall_back(Reason failed, Verb verb, Indices indices);
+  Decision by_policy(const Entry& entry, Reason failed) const noexcept;
+  Decision ask_local(Verb verb, Indices indices);
+
+  Stores stores_;
+  BatchTerms terms_;
+  unsigned modes_ = 0;  // those of the charges, a bit each
+  bool has_missing_ = false;
+  bool failed_ = false;  // the store could not decide, and a charge has no policy
+  std::vector<Charge> charges_;
+  std::vector<Decision> decisions_;
+  std::vector<Entry> entries_;
+  std::optional<Decision> shadow_;
+  std::vector<std::size_t> selected_, local_;
+  std::vector<Charge> asked_;  // a request that is not a run of `charges_`
+  std::vector<Decision> answers_;
+};
+
+}  // namespace sluice
