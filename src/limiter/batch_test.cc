@@ -1,0 +1,471 @@
+#include "limiter/batch.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "sluice/memory_store.h"
+#include "sluice/testing/manual_clock.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Decision kFallbackAllowed{.reason = Reason::kFallback};
+constexpr Decision kFallbackDenied{.outcome = Outcome::kDenied, .reason = Reason::kFallback};
+constexpr Decision kTimedOut = Decision::refused(Reason::kStoreTimeout);
+
+Limit per_hour(std::uint64_t units) { return fixed_window(units).per(1h); }
+
+// A memory store that counts its requests and can be made to fail.
+class TestStore final : public Store {
+ public:
+  explicit TestStore(const Clock& clock) : memory_({}, clock) {}
+  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+                 std::span<Decision> each) noexcept override {
+    ++asked;
+    if (works) return memory_.apply(verb, charges, now, each);
+    std::fill(each.begin(), each.end(), kTimedOut);
+    return kTimedOut;
+  }
+  std::uint32_t left(std::string_view key, std::uint64_t limit) {
+    return memory_.apply_one(Verb::kPeek, {key, per_hour(limit), 0}, {}).remaining;
+  }
+
+  bool works = true;
+  int asked = 0;
+
+ private:
+  MemoryStore memory_;
+};
+
+class BatchTest : public ::testing::Test {
+ protected:
+  void add(std::string_view key, std::uint64_t limit, const ChargeTerms& terms = {},
+           std::uint64_t cost = 1) {
+    batch_.add({key, per_hour(limit), cost}, terms);
+  }
+  // Decides the charges that were added since the last call.
+  Decision decide(const BatchTerms& terms = {}) {
+    const Decision decision = batch_.decide(terms);
+    each_.clear();
+    for (std::size_t i = 0; i < batch_.size(); ++i) each_.push_back(batch_.decision(i));
+    batch_.clear();
+    return decision;
+  }
+
+  testing::ManualClock clock_;
+  TestStore store_{clock_};
+  TestStore shadow_{clock_};
+  TestStore local_{clock_};
+  Batch batch_{{store_, &shadow_, &local_}};
+  std::vector<Decision> each_;
+};
+
+constexpr ChargeTerms kAllow{.on_store_error = FailurePolicy::kAllow};
+constexpr ChargeTerms kDeny{.on_store_error = FailurePolicy::kDeny};
+constexpr ChargeTerms kLocal{.on_store_error = FailurePolicy::kLocal};
+
+ChargeTerms shadow(std::uint32_t group,
+                   std::optional<FailurePolicy> policy = FailurePolicy::kAllow) {
+  return {ChargeMode::kShadow, policy, group};
+}
+
+TEST_F(BatchTest, WithoutChargesIsAllowed) {
+  EXPECT_EQ(decide(), Decision{});
+  EXPECT_EQ(store_.asked, 0);
+}
+
+TEST_F(BatchTest, TakesAllEnforcedChargesInOneRequestOrNone) {
+  add("many", 10);
+  add("few", 1);
+  EXPECT_EQ(decide(), (Decision{.capacity = 1, .remaining = 0, .reset_after = 1h}));
+  EXPECT_EQ(store_.asked, 1);
+  add("many", 10);
+  add("few", 1);
+  EXPECT_EQ(decide().reason, Reason::kLimited);
+  EXPECT_TRUE(each_[0].allowed());
+  EXPECT_FALSE(each_[1].allowed());
+  EXPECT_EQ(store_.left("many", 10), 9U);
+}
+
+TEST_F(BatchTest, AnswersASingleChargeAsTheStoreDoes) {
+  add("k", 2, {}, 2);
+  const Decision first = decide();
+  EXPECT_EQ(first, (Decision{.capacity = 2, .remaining = 0, .reset_after = 1h}));
+  EXPECT_EQ(each_[0], first);
+  add("k", 2);
+  EXPECT_EQ(decide().retry_after, Duration{1h});
+}
+
+TEST_F(BatchTest, DecidesAtTheGivenInstantByTheGivenVerb) {
+  const Instant later = clock_.now() + 2h;
+  add("k", 2, {}, 2);
+  decide({.now = later});
+  add("k", 2, {}, 0);
+  EXPECT_EQ(decide({.verb = Verb::kPeek, .now = later}).remaining, 0U);
+  add("k", 2);
+  EXPECT_EQ(decide({.verb = Verb::kRefund, .now = later}).remaining, 1U);
+  add("k", 2);
+  EXPECT_EQ(decide({.verb = Verb::kReset, .now = later}).remaining, 2U);
+}
+
+TEST_F(BatchTest, EnforcedChargesNeedNotBeAdjacent) {
+  add("a", 1);
+  add("s", 5, shadow(0));
+  add("b", 3);
+  add("t", 6, shadow(1));
+  add("c", 2);
+  EXPECT_TRUE(decide());
+  EXPECT_EQ(store_.asked, 1);
+  std::vector<std::uint32_t> remaining;
+  for (const Decision& decision : each_) remaining.push_back(decision.remaining);
+  EXPECT_EQ(remaining, (std::vector<std::uint32_t>{0, 4, 2, 5, 1}));
+}
+
+TEST_F(BatchTest, IsInvalidWithMoreThan64EnforcedCharges) {
+  for (int i = 0; i < 65; ++i) add("k", 100);
+  add("s", 1, shadow(0));
+  EXPECT_EQ(decide(), Decision::refused(Reason::kInvalid));
+  EXPECT_EQ(each_[0].reason, Reason::kInvalid);
+  EXPECT_EQ(each_[0].capacity, 100U);
+  EXPECT_EQ(each_[65], Decision{});
+  EXPECT_EQ(store_.asked + shadow_.asked, 0);
+}
+
+TEST_F(BatchTest, AnEnforcedChargeWithoutAKeyDeniesBeforeAnyStoreIsAsked) {
+  add("a", 1);
+  add("s", 1, shadow(0));
+  batch_.add_missing(per_hour(7), kAllow);
+  EXPECT_EQ(decide(), Decision::refused(Reason::kMissing));
+  EXPECT_EQ(each_[0], Decision{});
+  EXPECT_EQ(each_[2].reason, Reason::kMissing);
+  EXPECT_EQ(each_[2].capacity, 7U);
+  EXPECT_EQ(store_.asked + shadow_.asked, 0);
+  add("a", 1);
+  EXPECT_TRUE(decide()) << "clear() forgets the missing key";
+}
+
+TEST_F(BatchTest, ShadowChargesNeverDeny) {
+  for (int i = 0; i < 2; ++i) {
+    add("s", 1, shadow(0));
+    add("a", 5);
+    EXPECT_EQ(decide().remaining, static_cast<std::uint32_t>(4 - i));
+    EXPECT_EQ(each_[0].allowed(), i == 0);
+    EXPECT_EQ(batch_.shadow()->allowed(), i == 0);
+  }
+  EXPECT_EQ(shadow_.asked, 2);
+  EXPECT_EQ(store_.asked, 2);
+}
+
+TEST_F(BatchTest, ShadowChargesAreDecidedEvenIfTheBatchIsDenied) {
+  add("banned", 0);
+  add("s", 2, shadow(0));
+  EXPECT_FALSE(decide());
+  EXPECT_EQ(shadow_.left("s", 2), 1U);
+}
+
+TEST_F(BatchTest, AGroupOfShadowChargesIsOneRequest) {
+  add("many", 10, shadow(1));
+  add("none", 0, shadow(1));
+  add("other", 3, shadow(2));
+  EXPECT_TRUE(decide());
+  EXPECT_EQ(shadow_.asked, 2);
+  EXPECT_EQ(shadow_.left("many", 10), 10U);
+  EXPECT_EQ(shadow_.left("other", 3), 2U);
+}
+
+TEST_F(BatchTest, ReportsTheFirstShadowGroupThatWouldDeny) {
+  add("a", 9, shadow(1));
+  EXPECT_TRUE(decide());
+  EXPECT_EQ(batch_.shadow()->capacity, 9U);
+  add("a", 9, shadow(1));
+  add("b", 0, shadow(2));
+  batch_.add_missing(per_hour(7), shadow(3));
+  EXPECT_TRUE(decide());
+  EXPECT_EQ(batch_.shadow()->reason, Reason::kNever);
+  add("a", 9, shadow(1));
+  batch_.add_missing(per_hour(7), shadow(3));
+  add("b", 0, shadow(2));
+  EXPECT_TRUE(decide());
+  EXPECT_EQ(batch_.shadow()->reason, Reason::kMissing);
+  add("x", 1);
+  decide();
+  EXPECT_FALSE(batch_.shadow().has_value());
+}
+
+TEST_F(BatchTest, WithoutAShadowStoreShadowChargesAskTheStore) {
+  Batch batch({store_});
+  batch.add({"s", per_hour(2)}, shadow(0));
+  EXPECT_TRUE(batch.decide());
+  EXPECT_EQ(store_.left("s", 2), 1U);
+}
+
+// Failure policies.
+
+TEST_F(BatchTest, ThePolicyAnswersIfTheStoreFails) {
+  store_.works = false;
+  add("a", 3, kAllow);
+  EXPECT_EQ(decide(), kFallbackAllowed);
+  EXPECT_EQ(each_[0], (Decision{.reason = Reason::kFallback, .capacity = 3}));
+  add("a", 3, kDeny);
+  EXPECT_EQ(decide(), kFallbackDenied);
+  EXPECT_EQ(each_[0].capacity, 3U);
+}
+
+TEST_F(BatchTest, EveryReasonOfAFailedStoreFallsBack) {
+  class Failing final : public Store {
+   public:
+    Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
+                   std::span<Decision> each) noexcept override {
+      std::fill(each.begin(), each.end(), failure);
+      return failure;
+    }
+    Decision failure;
+  };
+  for (const Reason reason : {Reason::kStoreError, Reason::kStoreTimeout, Reason::kForeignValue}) {
+    Failing failing;
+    failing.failure = Decision::refused(reason);
+    Batch batch({failing});
+    batch.add({"k", per_hour(1)}, kAllow);
+    EXPECT_EQ(batch.decide(), kFallbackAllowed);
+    batch.clear();
+    batch.add({"k", per_hour(1)}, kLocal);
+    EXPECT_EQ(batch.decide(), failing.failure) << "there is no local store";
+  }
+}
+
+TEST_F(BatchTest, LocalChargesAreOneRequestToTheLocalStore) {
+  store_.works = false;
+  add("many", 5, kLocal);
+  add("a", 7, kAllow);
+  add("few", 1, kLocal);
+  EXPECT_EQ(decide(), (Decision{.reason = Reason::kFallback, .capacity = 1, .reset_after = 1h}));
+  EXPECT_EQ(
+      each_[0],
+      (Decision{.reason = Reason::kFallback, .capacity = 5, .remaining = 4, .reset_after = 1h}));
+  EXPECT_EQ(each_[1], (Decision{.reason = Reason::kFallback, .capacity = 7}));
+  add("many", 5, kLocal);
+  add("few", 1, kLocal);
+  const Decision denied = decide();
+  EXPECT_FALSE(denied);
+  EXPECT_EQ(denied.reason, Reason::kFallback);
+  EXPECT_EQ(denied.retry_after, Duration{1h});
+  EXPECT_TRUE(each_[0].allowed());
+  EXPECT_EQ(local_.left("many", 5), 4U) << "a denied request takes nothing";
+}
+
+TEST_F(BatchTest, TheLocalStoreIsNotAskedWhileTheStoreAnswers) {
+  add("a", 2, kLocal);
+  EXPECT_EQ(decide().reason, Reason::kOk);
+  EXPECT_EQ(local_.asked, 0);
+}
+
+TEST_F(BatchTest, NothingIsTakenLocallyIfAnotherPolicyDenies) {
+  store_.works = false;
+  add("a", 2, kLocal);
+  add("b", 9, kDeny);
+  EXPECT_EQ(decide(), kFallbackDenied);
+  EXPECT_EQ(each_[0], (Decision{.reason = Reason::kFallback, .capacity = 2}));
+  EXPECT_EQ(local_.asked, 0);
+}
+
+TEST_F(BatchTest, ALocalStoreThatFailsDenies) {
+  store_.works = false;
+  local_.works = false;
+  add("a", 2, kLocal);
+  add("b", 2, kAllow);
+  EXPECT_EQ(decide(), kTimedOut);
+  EXPECT_EQ(each_[0].reason, Reason::kStoreTimeout);
+  EXPECT_EQ(each_[1].reason, Reason::kFallback);
+}
+
+TEST_F(BatchTest, AChargeWithoutAPolicyFailsTheBatch) {
+  store_.works = false;
+  add("a", 2, kAllow);
+  add("b", 2);
+  add("c", 2, kLocal);
+  add("s", 2, shadow(0));
+  add("r", 2, {ChargeMode::kRefund});
+  EXPECT_EQ(decide(), kTimedOut);
+  for (const std::size_t i : {0U, 1U, 2U}) EXPECT_EQ(each_[i].reason, Reason::kStoreTimeout);
+  EXPECT_EQ(store_.asked, 1);
+  EXPECT_EQ(shadow_.asked + local_.asked, 0);
+}
+
+TEST_F(BatchTest, AShadowGroupFallsBackByItself) {
+  shadow_.works = false;
+  add("s", 1, shadow(0, FailurePolicy::kLocal));
+  add("t", 1, shadow(1, FailurePolicy::kDeny));
+  add("u", 1, shadow(2, std::nullopt));
+  add("a", 5);
+  EXPECT_EQ(decide().remaining, 4U);
+  EXPECT_EQ(each_[0], (Decision{.reason = Reason::kFallback, .capacity = 1, .reset_after = 1h}));
+  EXPECT_FALSE(each_[1].allowed());
+  EXPECT_EQ(each_[2].reason, Reason::kStoreTimeout);
+  EXPECT_EQ(batch_.shadow()->reason, Reason::kFallback);
+  EXPECT_EQ(local_.left("s", 1), 0U);
+}
+
+TEST_F(BatchTest, NoPolicyAnswersForARefundOrAReset) {
+  store_.works = false;
+  for (const ChargeTerms& terms : {kAllow, kDeny, kLocal, ChargeTerms{}}) {
+    for (const Verb verb : {Verb::kRefund, Verb::kReset}) {
+      add("a", 2, terms);
+      EXPECT_EQ(decide({.verb = verb}), kTimedOut);
+      EXPECT_EQ(each_[0].reason, Reason::kStoreTimeout);
+    }
+  }
+}
+
+TEST_F(BatchTest, RefundsAndResetsAreCarriedOutLocallyIfTheStoreFails) {
+  store_.works = false;
+  add("a", 3, kLocal, 3);
+  decide();
+  add("a", 3, kLocal, 1);
+  decide({.verb = Verb::kRefund});
+  EXPECT_EQ(local_.left("a", 3), 1U);
+  add("a", 3, kLocal);
+  decide({.verb = Verb::kReset});
+  EXPECT_EQ(local_.left("a", 3), 3U);
+}
+
+// Refunds within a batch.
+
+constexpr ChargeTerms kRefund{.mode = ChargeMode::kRefund};
+
+TEST_F(BatchTest, GivesBackAfterTheOthersAreAdmitted) {
+  add("a", 5, {}, 5);
+  decide();
+  add("a", 5, kRefund, 2);
+  add("b", 5);
+  EXPECT_EQ(decide().remaining, 4U);
+  EXPECT_EQ(each_[0].remaining, 2U);
+  EXPECT_EQ(store_.left("a", 5), 2U);
+  add("a", 5, kRefund, UINT64_MAX);
+  EXPECT_TRUE(decide());
+  EXPECT_EQ(store_.left("a", 5), 5U);
+}
+
+TEST_F(BatchTest, GivesNothingBackIfTheBatchIsDenied) {
+  add("a", 5, {}, 5);
+  decide();
+  add("a", 5, kRefund, 2);
+  add("banned", 0);
+  EXPECT_FALSE(decide());
+  EXPECT_TRUE(each_[0].allowed());
+  EXPECT_EQ(each_[0].remaining, 0U);
+  EXPECT_EQ(store_.left("a", 5), 0U);
+}
+
+TEST_F(BatchTest, ARefundThatFailsWithoutAPolicyFailsTheBatch) {
+  store_.works = false;
+  add("a", 5, kRefund);
+  EXPECT_EQ(decide(), kTimedOut);
+  for (const FailurePolicy policy :
+       {FailurePolicy::kAllow, FailurePolicy::kDeny, FailurePolicy::kLocal}) {
+    add("a", 5, {ChargeMode::kRefund, policy});
+    EXPECT_EQ(decide(), Decision{});
+    EXPECT_EQ(each_[0].reason, Reason::kStoreTimeout);
+  }
+}
+
+// Quotas.
+
+constexpr ChargeTerms kQuota{.mode = ChargeMode::kQuota};
+
+TEST_F(BatchTest, AnExhaustedQuotaDeniesOnlyIfAllQuotasAreExhausted) {
+  const auto ask = [this] {
+    add("q1", 1, kQuota);
+    add("q2", 2, kQuota);
+    add("hard", 9);
+    return decide();
+  };
+  EXPECT_TRUE(ask());
+  EXPECT_EQ(ask().reason, Reason::kOk);
+  EXPECT_FALSE(each_[0].allowed());
+  EXPECT_EQ(each_[1].remaining, 0U);
+  EXPECT_EQ(store_.asked, 3) << "the second request is repeated without the exhausted quota";
+  EXPECT_FALSE(ask());
+  EXPECT_EQ(store_.left("hard", 9), 7U) << "a denied request takes nothing";
+}
+
+TEST_F(BatchTest, TakesNoQuotaIfAnotherLimitDenies) {
+  add("q1", 0, kQuota);
+  add("q2", 2, kQuota);
+  add("hard", 0);
+  EXPECT_FALSE(decide());
+  EXPECT_EQ(store_.left("q2", 2), 2U);
+}
+
+TEST_F(BatchTest, APolicyThatDeniesAQuotaLeavesTheOthers) {
+  store_.works = false;
+  const ChargeTerms denied{ChargeMode::kQuota, FailurePolicy::kDeny};
+  const ChargeTerms allowed{ChargeMode::kQuota, FailurePolicy::kAllow};
+  add("q1", 1, denied);
+  add("q2", 1, allowed);
+  EXPECT_EQ(decide(), kFallbackAllowed);
+  add("q1", 1, denied);
+  add("q2", 1, denied);
+  EXPECT_EQ(decide(), kFallbackDenied);
+}
+
+// Consuming on reject.
+
+constexpr BatchTerms kConsume{.consume_on_reject = true};
+
+TEST_F(BatchTest, ConsumesOnRejectWhatIsLeft) {
+  add("a", 2, {}, 2);
+  decide();
+  add("a", 2);
+  add("b", 3, {}, 5);
+  add("c", 4);
+  EXPECT_FALSE(decide(kConsume));
+  EXPECT_FALSE(each_[0].allowed());
+  EXPECT_FALSE(each_[1].allowed());
+  EXPECT_EQ(each_[1].remaining, 0U);
+  EXPECT_TRUE(each_[2].allowed());
+  EXPECT_EQ(store_.left("b", 3), 0U);
+  EXPECT_EQ(store_.left("c", 4), 3U);
+}
+
+TEST_F(BatchTest, ConsumesOnRejectEvenIfQuotasAreLeft) {
+  add("q1", 0, kQuota);
+  add("q2", 2, kQuota);
+  EXPECT_TRUE(decide(kConsume));
+  EXPECT_FALSE(each_[0].allowed());
+  EXPECT_EQ(each_[1].remaining, 1U);
+}
+
+TEST_F(BatchTest, DeniesAPeekAtAnExhaustedLimitIfItConsumesOnReject) {
+  add("a", 1, {}, 0);
+  EXPECT_TRUE(decide(kConsume));
+  add("a", 1);
+  EXPECT_TRUE(decide(kConsume));
+  add("a", 1, {}, 0);
+  EXPECT_EQ(decide(kConsume).reason, Reason::kLimited);
+  EXPECT_FALSE(each_[0].allowed());
+  add("a", 1, {}, 0);
+  EXPECT_TRUE(decide());
+}
+
+TEST_F(BatchTest, GivesBackInAnyCaseIfItConsumesOnReject) {
+  add("a", 5, {}, 5);
+  decide();
+  add("a", 5, kRefund, 2);
+  add("banned", 0);
+  EXPECT_FALSE(decide(kConsume));
+  EXPECT_EQ(store_.left("a", 5), 2U);
+}
+
+TEST_F(BatchTest, FallsBackIfTheStoreFailsWhileItConsumesOnReject) {
+  store_.works = false;
+  add("a", 5, kAllow);
+  EXPECT_EQ(decide(kConsume), kFallbackAllowed);
+}
+
+}  // namespace
+}  // namespace sluice
