@@ -1,427 +1,243 @@
 #include <algorithm>
 #include <functional>
 
+#include "limiter/batch.h"
 #include "rules/rule_set.h"
-#include "sluice/attributes.h"
-#include "sluice/rule_answer.h"
 #include "sluice/rule_decider.h"
-#include "sluice/rule_set.h"
 
+// A request is decided in four steps: match the rules, name their counters, decide the batch of
+// charges, and fill in the answer.
 namespace sluice {
-namespace {
 
 using rules::AttributeValues;
 using rules::CompiledLimit;
 using rules::CompiledRule;
 
-// Whether a store has answered each charge by itself, and not the request as a whole.
-bool answers_each(const Decision& decision) noexcept {
-  return decision.reason != Reason::kMissing && decision.reason != Reason::kInvalid &&
-         !store_failed(decision.reason);
-}
-
-// Whether a policy may answer: what was to be given back or forgotten was not.
-bool is_question(Verb verb) noexcept { return verb == Verb::kTake || verb == Verb::kPeek; }
-
-Decision denied(Reason reason) noexcept { return Decision::refused(reason); }
-Decision fallback(Outcome outcome) noexcept {
-  return {.outcome = outcome, .reason = Reason::kFallback};
-}
-
-}  // namespace
-
 class RuleDecider::Impl {
  public:
   Impl(Limiter& limiter, const RuleStores& stores)
-      : limiter_(&limiter),
-        trial_(stores.trial != nullptr ? *stores.trial : limiter.store()),
-        local_(stores.local) {}
+      : batch_({limiter.store(), stores.trial, stores.local}) {}
 
-  // What decides one request, beside its rules and attributes.
-  struct Terms {
-    std::uint64_t cost = 1;
-    std::optional<Instant> now = {};
-    Verb verb = Verb::kTake;
-  };
   const RuleAnswer& decide(const RuleSet::Impl& set, const AttributeSource& attributes,
-                           const Terms& terms);
+                           std::uint64_t cost, const BatchTerms& terms);
   const RuleAnswer& decide_parts(const RuleSet::Impl& set, std::string_view domain,
-                                 std::span<const RequestPart> parts, const Terms& terms);
+                                 std::span<const RequestPart> parts, const BatchTerms& terms);
   const RuleAnswer& decide_by(const RuleSet::Impl& set, const Rule& rule,
-                              const AttributeSource& attributes, const Terms& terms);
+                              const AttributeSource& attributes, std::uint64_t cost,
+                              const BatchTerms& terms);
 
  private:
-  // A limit that applies; its places are in `text_`.
-  struct Wanted {
+  // A limit that applies to the request. Its key and label are in `text_`.
+  struct NamedLimit {
     const RuleLimit* limit;
-    std::size_t key_at, key_end, label_at, label_size;
+    std::size_t key_at = 0, key_end = 0, label_at = 0, label_size = 0;
   };
-  // A rule that matched, and its limits: `first` to `last` of `wanted_` and of the answer's.
-  struct Matched {
+  // A rule that matched. Its limits are `first` to `last` of `limits_`, the batch and the answer.
+  struct MatchedRule {
     const Rule* rule;
-    std::size_t first, last;
-    bool missing;  // an attribute that it insists on; then its limits are that one alone
     std::size_t part;
     std::uint64_t cost;
+    std::size_t first = 0, last = 0;
     std::size_t tag_at = 0, tag_end = 0;  // in `text_`
+    bool lacks_key = false;               // because of `on_missing: deny`; has only that limit then
 
     bool enforced() const noexcept { return rule->mode == RuleMode::kEnforce; }
-    bool empty() const noexcept { return first == last; }
   };
 
   void begin();
-  void begin_part(const RuleSet::Impl& set, const AttributeSource& attributes, std::size_t part,
-                  std::uint64_t cost);
-  void match_rules(const RuleSet::Impl& set, const std::string_view* domain);
-  void match(const Rule& rule, const CompiledRule& compiled);
-  bool want(const RuleLimit& limit, const CompiledLimit& compiled);
-  const RuleAnswer& answer(const Terms& terms);
-  void keep_missing();
-  void publish();
-  Decision enforce(const Terms& terms);
-  Decision share_out(const Decision& said, const Terms& terms);
-  Decision stand_in(Reason failed, const Terms& terms);
-  Decision ask_local_rules(const Terms& terms);
-  Decision ask_local(const Terms& terms);
-  Decision leave_undone(Reason failed, const Terms& terms);
-  bool is_local(const Rule& rule) const noexcept;
-  Decision by_policy(const Rule& rule, Reason failed) const noexcept;
-  Decision try_out(std::size_t index, const Terms& terms);
-  void charge(const Matched& matched);
-  Decision ask(Limiter& limiter, const Terms& terms);
-  void take_answers(std::size_t index, std::size_t& next);
-  void answer_all(std::size_t index, const Decision& decision);
-  void settle(const Decision& enforced, const std::optional<Decision>& trial);
+  void match_part(const RuleSet::Impl& set, const std::string_view* domain,
+                  const RequestPart& request, std::size_t part);
+  void name_limits(const Rule& rule, const CompiledRule& compiled, std::size_t part,
+                   std::uint64_t cost);
+  bool name_limit(const RuleLimit& limit, const CompiledLimit& compiled);
+  const RuleAnswer& answer(const BatchTerms& terms);
+  void keep_limits_without_key();
+  void fill_batch();
+  void fill_limits();
+  void fill_decision(const Decision& enforced);
 
-  Limiter* limiter_;
-  Limiter trial_;  // of the store for rules on trial
-  Store* local_;
   AttributeValues values_;
-  std::size_t part_ = 0;  // that is being matched, and its cost
-  std::uint64_t cost_ = 1;
   std::string text_;
   std::string scratch_;
-  std::vector<Wanted> wanted_;
-  std::vector<Matched> matched_;
-  std::vector<Charge> charges_;
-  std::vector<Decision> each_;
+  std::vector<NamedLimit> limits_;
+  std::vector<MatchedRule> matched_;
+  Batch batch_;
   RuleAnswer answer_;
 };
 
+const RuleAnswer& RuleDecider::Impl::decide(const RuleSet::Impl& set,
+                                            const AttributeSource& attributes, std::uint64_t cost,
+                                            const BatchTerms& terms) {
+  begin();
+  match_part(set, nullptr, {&attributes, cost}, 0);
+  return answer(terms);
+}
+
+const RuleAnswer& RuleDecider::Impl::decide_parts(const RuleSet::Impl& set, std::string_view domain,
+                                                  std::span<const RequestPart> parts,
+                                                  const BatchTerms& terms) {
+  begin();
+  for (std::size_t i = 0; i < parts.size(); ++i) match_part(set, &domain, parts[i], i);
+  return answer(terms);
+}
+
+const RuleAnswer& RuleDecider::Impl::decide_by(const RuleSet::Impl& set, const Rule& rule,
+                                               const AttributeSource& attributes,
+                                               std::uint64_t cost, const BatchTerms& terms) {
+  begin();
+  const std::less<const Rule*> before;
+  const Rule* first = set.rules.data();
+  if (before(&rule, first) || !before(&rule, first + set.rules.size())) {
+    answer_.decision = Decision::refused(Reason::kInvalid);
+    return answer_;
+  }
+  values_.begin(set.attributes, attributes);
+  name_limits(rule, set.compiled[static_cast<std::size_t>(&rule - first)], 0, cost);
+  return answer(terms);
+}
+
 void RuleDecider::Impl::begin() {
   text_.clear();
-  wanted_.clear();
+  limits_.clear();
   matched_.clear();
+  batch_.clear();
   answer_.decision = Decision{};
   answer_.rule = nullptr;
   answer_.limits.clear();
   answer_.matched.clear();
 }
 
-void RuleDecider::Impl::begin_part(const RuleSet::Impl& set, const AttributeSource& attributes,
-                                   std::size_t part, std::uint64_t cost) {
-  values_.begin(set.attributes, attributes);
-  part_ = part;
-  cost_ = cost;
-}
+// Step 1: match.
 
-// `domain`: of the rules that are tried; null: all.
-void RuleDecider::Impl::match_rules(const RuleSet::Impl& set, const std::string_view* domain) {
+// Tries the rules of one domain, or all rules if `domain` is null.
+void RuleDecider::Impl::match_part(const RuleSet::Impl& set, const std::string_view* domain,
+                                   const RequestPart& request, std::size_t part) {
+  values_.begin(set.attributes, *request.attributes);
   for (std::size_t i = 0; i < set.rules.size(); ++i) {
-    if (domain != nullptr && set.rules[i].domain != *domain) continue;
+    const Rule& rule = set.rules[i];
+    if (domain != nullptr && rule.domain != *domain) continue;
     if (!set.compiled[i].matches(values_)) continue;
-    match(set.rules[i], set.compiled[i]);
-    if (!set.rules[i].continues) break;
+    name_limits(rule, set.compiled[i], part, request.cost);
+    if (!rule.continues) break;
   }
 }
 
-const RuleAnswer& RuleDecider::Impl::decide(const RuleSet::Impl& set,
-                                            const AttributeSource& attributes, const Terms& terms) {
-  begin();
-  begin_part(set, attributes, 0, terms.cost);
-  match_rules(set, nullptr);
-  return answer(terms);
-}
+// Step 2: name.
 
-const RuleAnswer& RuleDecider::Impl::decide_parts(const RuleSet::Impl& set, std::string_view domain,
-                                                  std::span<const RequestPart> parts,
-                                                  const Terms& terms) {
-  begin();
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    begin_part(set, *parts[i].attributes, i, parts[i].cost);
-    match_rules(set, &domain);
-  }
-  return answer(terms);
-}
-
-const RuleAnswer& RuleDecider::Impl::decide_by(const RuleSet::Impl& set, const Rule& rule,
-                                               const AttributeSource& attributes,
-                                               const Terms& terms) {
-  begin();
-  begin_part(set, attributes, 0, terms.cost);
-  const std::less<const Rule*> before;
-  const Rule* first = set.rules.data();
-  if (before(&rule, first) || !before(&rule, first + set.rules.size())) {
-    answer_.decision = denied(Reason::kInvalid);
-    return answer_;
-  }
-  match(rule, set.compiled[static_cast<std::size_t>(&rule - first)]);
-  return answer(terms);
-}
-
-// Fills in the key of a limit. False where the request has to be denied for want of an attribute.
-bool RuleDecider::Impl::want(const RuleLimit& limit, const CompiledLimit& compiled) {
-  Wanted wanted{&limit, text_.size(), 0, 0, 0};
-  text_.append(compiled.prefix);
-  if (const auto label = compiled.key.fill(values_, text_, wanted.key_end, scratch_)) {
-    wanted.label_at = label->at;
-    wanted.label_size = label->size;
-    wanted_.push_back(wanted);
-    return true;
-  }
-  text_.resize(wanted.key_at);
-  return limit.on_missing == OnMissing::kSkip;
-}
-
-void RuleDecider::Impl::match(const Rule& rule, const CompiledRule& compiled) {
-  Matched matched{&rule, wanted_.size(), 0, false, part_, cost_};
+void RuleDecider::Impl::name_limits(const Rule& rule, const CompiledRule& compiled,
+                                    std::size_t part, std::uint64_t cost) {
+  MatchedRule matched{&rule, part, cost, limits_.size()};
   for (std::size_t i = 0; i < rule.limits.size(); ++i) {
-    if (want(rule.limits[i], compiled.limits[i])) continue;
-    matched.missing = true;
-    wanted_.resize(matched.first);
-    wanted_.push_back({&rule.limits[i], 0, 0, 0, 0});
+    if (name_limit(rule.limits[i], compiled.limits[i])) continue;
+    matched.lacks_key = true;
+    limits_.resize(matched.first);
+    limits_.push_back({&rule.limits[i]});
     break;
   }
-  matched.last = wanted_.size();
+  matched.last = limits_.size();
   matched.tag_at = text_.size();
   compiled.tag.fill_tag(values_, text_);
   matched.tag_end = text_.size();
   matched_.push_back(matched);
 }
 
-const RuleAnswer& RuleDecider::Impl::answer(const Terms& terms) {
-  if (matched_.empty()) return answer_;
-  const bool insists = std::any_of(matched_.begin(), matched_.end(), [](const Matched& matched) {
-    return matched.missing && matched.enforced();
-  });
-  if (insists) keep_missing();
-  publish();
-  const Decision enforced = enforce(terms);
-  std::optional<Decision> trial;
-  for (std::size_t i = 0; i < matched_.size(); ++i) {
-    if (matched_[i].enforced() || matched_[i].empty() || enforced.reason == Reason::kInvalid)
-      continue;
-    const Decision decision = try_out(i, terms);
-    if (!trial || (trial->allowed() && !decision.allowed())) trial = decision;
+// Fills in the key of a limit, or skips the limit. Returns false if an attribute is missing and the
+// limit denies for that.
+bool RuleDecider::Impl::name_limit(const RuleLimit& limit, const CompiledLimit& compiled) {
+  NamedLimit named{&limit, text_.size()};
+  text_.append(compiled.prefix);
+  if (const auto label = compiled.key.fill(values_, text_, named.key_end, scratch_)) {
+    named.label_at = label->at;
+    named.label_size = label->size;
+    limits_.push_back(named);
+    return true;
   }
-  settle(enforced, trial);
+  text_.resize(named.key_at);
+  return limit.on_missing == OnMissing::kSkip;
+}
+
+// Step 3: decide.
+
+const RuleAnswer& RuleDecider::Impl::answer(const BatchTerms& terms) {
+  if (matched_.empty()) return answer_;
+  if (std::any_of(matched_.begin(), matched_.end(), [](const MatchedRule& matched) {
+        return matched.lacks_key && matched.enforced();
+      })) {
+    keep_limits_without_key();
+  }
+  fill_batch();
+  const Decision enforced = batch_.decide(terms);
+  fill_limits();
+  fill_decision(enforced);
   return answer_;
 }
 
-// An enforced rule denies for want of an attribute: nothing is asked of the store for any rule.
-void RuleDecider::Impl::keep_missing() {
+// An enforced rule denies because of a missing attribute. The other limits do not matter then.
+void RuleDecider::Impl::keep_limits_without_key() {
   std::size_t kept = 0;
-  for (Matched& matched : matched_) {
+  for (MatchedRule& matched : matched_) {
     const std::size_t first = kept;
-    if (matched.missing && matched.enforced()) wanted_[kept++] = wanted_[matched.first];
+    if (matched.lacks_key && matched.enforced()) limits_[kept++] = limits_[matched.first];
     matched.first = first;
     matched.last = kept;
   }
-  wanted_.resize(kept);
+  limits_.resize(kept);
 }
 
-// The text has its final place now: hands out views of it.
-void RuleDecider::Impl::publish() {
+void RuleDecider::Impl::fill_batch() {
   const std::string_view text = text_;
-  for (const Matched& matched : matched_) {
-    answer_.matched.push_back({matched.rule, false});
+  ChargeTerms terms;
+  for (const MatchedRule& matched : matched_) {
+    terms.mode = matched.enforced() ? ChargeMode::kEnforced : ChargeMode::kShadow;
+    terms.on_store_error = matched.rule->on_store_error;
+    ++terms.group;
+    const std::string_view tag = text.substr(matched.tag_at, matched.tag_end - matched.tag_at);
     for (std::size_t i = matched.first; i < matched.last; ++i) {
-      const Wanted& wanted = wanted_[i];
-      answer_.limits.push_back(
-          {matched.rule, wanted.limit, text.substr(wanted.key_at, wanted.key_end - wanted.key_at),
-           text.substr(wanted.label_at, wanted.label_size), Decision{},
-           text.substr(matched.tag_at, matched.tag_end - matched.tag_at), matched.part});
+      const NamedLimit& named = limits_[i];
+      const Limit& limit = named.limit->limit;
+      if (matched.lacks_key) {
+        batch_.add_missing(limit, terms);
+      } else {
+        const std::string_view key = text.substr(named.key_at, named.key_end - named.key_at);
+        batch_.add({key, limit, matched.cost, tag}, terms);
+      }
     }
   }
 }
 
-void RuleDecider::Impl::charge(const Matched& matched) {
-  for (std::size_t i = matched.first; i < matched.last; ++i) {
-    const LimitAnswer& answer = answer_.limits[i];
-    charges_.push_back({answer.counter, wanted_[i].limit->limit, matched.cost, answer.tag});
-  }
-}
+// Step 4: answer.
 
-Decision RuleDecider::Impl::ask(Limiter& limiter, const Terms& terms) {
-  if (charges_.size() > kMaxCharges) return denied(Reason::kInvalid);
-  each_.resize(charges_.size());  // the store writes every one of them
-  return limiter.apply(terms.verb, charges_, each_, terms.now);
-}
-
-// All enforced rules as one request. Where nothing applies, the answer is allowed.
-Decision RuleDecider::Impl::enforce(const Terms& terms) {
-  charges_.clear();
-  bool missing = false;
-  for (std::size_t i = 0; i < matched_.size(); ++i) {
-    if (!matched_[i].enforced()) continue;
-    if (!matched_[i].missing) {
-      charge(matched_[i]);
-      continue;
+void RuleDecider::Impl::fill_limits() {
+  const std::string_view text = text_;
+  for (const MatchedRule& matched : matched_) {
+    bool denied = false;
+    for (std::size_t i = matched.first; i < matched.last; ++i) {
+      const NamedLimit& named = limits_[i];
+      const Decision& decision = batch_.decision(i);
+      const Charge& charge = batch_.charge(i);
+      answer_.limits.push_back({matched.rule, named.limit, charge.key,
+                                text.substr(named.label_at, named.label_size), decision, charge.tag,
+                                matched.part});
+      denied |= !decision.allowed();
     }
-    answer_all(i, denied(Reason::kMissing));
-    missing = true;
+    answer_.matched.push_back({matched.rule, denied});
   }
-  if (missing) return denied(Reason::kMissing);
-  if (charges_.empty()) return Decision{};
-  return share_out(ask(*limiter_, terms), terms);
 }
 
-// Gives every enforced rule its part of the store's answer.
-Decision RuleDecider::Impl::share_out(const Decision& said, const Terms& terms) {
-  if (store_failed(said.reason)) {
-    return is_question(terms.verb) ? stand_in(said.reason, terms)
-                                   : leave_undone(said.reason, terms);
-  }
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < matched_.size(); ++i) {
-    if (!matched_[i].enforced() || matched_[i].empty()) continue;
-    if (answers_each(said)) {
-      take_answers(i, next);
-    } else {
-      answer_all(i, said);
-    }
-  }
-  return said;
-}
-
-// What was to be given back or forgotten was not. What was taken locally is, as far as it goes.
-Decision RuleDecider::Impl::leave_undone(Reason failed, const Terms& terms) {
-  ask_local_rules(terms);
-  for (std::size_t i = 0; i < matched_.size(); ++i) {
-    if (matched_[i].enforced() && !matched_[i].empty()) answer_all(i, denied(failed));
-  }
-  return denied(failed);
-}
-
-bool RuleDecider::Impl::is_local(const Rule& rule) const noexcept {
-  return rule.on_store_error == FailurePolicy::kLocal && local_ != nullptr;
-}
-
-// What a rule's policy says without the local store.
-Decision RuleDecider::Impl::by_policy(const Rule& rule, Reason failed) const noexcept {
-  switch (rule.on_store_error) {
-    case FailurePolicy::kAllow: return fallback(Outcome::kAllowed);
-    case FailurePolicy::kDeny: return fallback(Outcome::kDenied);
-    case FailurePolicy::kLocal: break;
-  }
-  return local_ != nullptr ? fallback(Outcome::kAllowed) : denied(failed);
-}
-
-// Says of every enforced rule what its policy says; the strictest holds for the request. Local
-// limits are one all-or-nothing request, which is not made where another rule denies anyway.
-Decision RuleDecider::Impl::stand_in(Reason failed, const Terms& terms) {
-  const bool denies = std::any_of(matched_.begin(), matched_.end(), [&](const Matched& matched) {
-    return matched.enforced() && !matched.empty() && !by_policy(*matched.rule, failed).allowed();
-  });
-  const Decision local = denies ? fallback(Outcome::kAllowed) : ask_local_rules(terms);
-  Decision all = fallback(Outcome::kAllowed);
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < matched_.size(); ++i) {
-    const Matched& matched = matched_[i];
-    if (!matched.enforced() || matched.empty()) continue;
-    const Decision own = is_local(*matched.rule) ? local : by_policy(*matched.rule, failed);
-    if (is_local(*matched.rule) && !denies && answers_each(local)) {
-      take_answers(i, next);
-    } else {
-      answer_all(i, own);
-    }
-    if (all.allowed() && (is_local(*matched.rule) || !own.allowed())) all = own;
-  }
-  return all;
-}
-
-// The enforced rules that want it, of the local store. Where there are none, it is allowed.
-Decision RuleDecider::Impl::ask_local_rules(const Terms& terms) {
-  charges_.clear();
-  for (const Matched& matched : matched_) {
-    if (matched.enforced() && is_local(*matched.rule)) charge(matched);
-  }
-  return charges_.empty() ? fallback(Outcome::kAllowed) : ask_local(terms);
-}
-
-// What the charges get of the local store, in the name of the policy.
-Decision RuleDecider::Impl::ask_local(const Terms& terms) {
-  each_.resize(charges_.size());
-  Decision all = local_->apply(terms.verb, charges_, terms.now, each_);
-  if (!answers_each(all)) return all;
-  for (Decision& decision : each_) decision.reason = Reason::kFallback;
-  all.reason = Reason::kFallback;
-  return all;
-}
-
-// A rule on trial, by itself.
-Decision RuleDecider::Impl::try_out(std::size_t index, const Terms& terms) {
-  const Matched& matched = matched_[index];
-  Decision decision = denied(Reason::kMissing);
-  bool answers = false;
-  if (!matched.missing) {
-    charges_.clear();
-    charge(matched);
-    decision = ask(trial_, terms);
-    answers = answers_each(decision);
-  }
-  if (store_failed(decision.reason)) {
-    const Reason failed = decision.reason;
-    decision = is_local(*matched.rule) ? ask_local(terms) : by_policy(*matched.rule, failed);
-    answers = is_local(*matched.rule) && answers_each(decision);
-    if (!is_question(terms.verb)) {
-      decision = denied(failed);
-      answers = false;
-    }
-  }
-  std::size_t next = 0;
-  if (answers) {
-    take_answers(index, next);
-  } else {
-    answer_all(index, decision);
-  }
-  return decision;
-}
-
-// The answers of a rule's limits, from `next` in what the store said.
-void RuleDecider::Impl::take_answers(std::size_t index, std::size_t& next) {
-  const Matched& matched = matched_[index];
-  bool any_denied = false;
-  for (std::size_t i = matched.first; i < matched.last; ++i) {
-    answer_.limits[i].decision = each_[next++];
-    any_denied |= !answer_.limits[i].decision.allowed();
-  }
-  answer_.matched[index].denied = any_denied;
-}
-
-// One answer for all limits of a rule, each with what it could hold.
-void RuleDecider::Impl::answer_all(std::size_t index, const Decision& decision) {
-  const Matched& matched = matched_[index];
-  for (std::size_t i = matched.first; i < matched.last; ++i) {
-    answer_.limits[i].decision = decision;
-    answer_.limits[i].decision.capacity = wanted_[i].limit->limit.capacity();
-  }
-  answer_.matched[index].denied = !decision.allowed();
-}
-
-// `trial`: of the first rule on trial that would have denied, else of the first that was tried;
-// none where none was.
-void RuleDecider::Impl::settle(const Decision& enforced, const std::optional<Decision>& trial) {
+// A shadow rule changes the answer only if the enforced rules allow. Its numbers are reported if no
+// enforced rule has any.
+void RuleDecider::Impl::fill_decision(const Decision& enforced) {
+  const std::optional<Decision>& shadow = batch_.shadow();
+  const bool shadow_denies = shadow && !shadow->allowed() && enforced.allowed();
   answer_.decision = enforced;
-  const bool shadowed = trial && !trial->allowed() && enforced.allowed();
-  if (trial && enforced == Decision{}) {
-    answer_.decision = {.capacity = trial->capacity,
-                        .remaining = trial->remaining,
-                        .reset_after = trial->reset_after};
+  if (shadow && enforced == Decision{}) {
+    answer_.decision = {.capacity = shadow->capacity,
+                        .remaining = shadow->remaining,
+                        .reset_after = shadow->reset_after};
   }
-  if (shadowed && enforced.reason == Reason::kOk) answer_.decision.reason = Reason::kShadow;
+  if (shadow_denies && enforced.reason == Reason::kOk) answer_.decision.reason = Reason::kShadow;
   answer_.rule = matched_.front().rule;
-  if (enforced.allowed() && !shadowed) return;
+  if (enforced.allowed() && !shadow_denies) return;
   const RuleMode decisive = enforced.allowed() ? RuleMode::kShadow : RuleMode::kEnforce;
   for (const RuleAnswer::Matched& matched : answer_.matched) {
     if (!matched.denied || matched.rule->mode != decisive) continue;
@@ -438,19 +254,19 @@ RuleDecider& RuleDecider::operator=(RuleDecider&&) noexcept = default;
 
 const RuleAnswer& RuleDecider::decide(const RuleSet& rules, const AttributeSource& attributes,
                                       std::uint64_t cost, std::optional<Instant> now, Verb verb) {
-  return impl_->decide(rules.impl(), attributes, {cost, now, verb});
+  return impl_->decide(rules.impl(), attributes, cost, {verb, now});
 }
 
 const RuleAnswer& RuleDecider::decide_parts(const RuleSet& rules, std::string_view domain,
                                             std::span<const RequestPart> parts,
                                             std::optional<Instant> now, Verb verb) {
-  return impl_->decide_parts(rules.impl(), domain, parts, {1, now, verb});
+  return impl_->decide_parts(rules.impl(), domain, parts, {verb, now});
 }
 
 const RuleAnswer& RuleDecider::decide_by(const RuleSet& rules, const Rule& rule,
                                          const AttributeSource& attributes, std::uint64_t cost,
                                          std::optional<Instant> now, Verb verb) {
-  return impl_->decide_by(rules.impl(), rule, attributes, {cost, now, verb});
+  return impl_->decide_by(rules.impl(), rule, attributes, cost, {verb, now});
 }
 
 }  // namespace sluice
