@@ -2,20 +2,41 @@
 
 #include <algorithm>
 
+#include "limiter/batch.h"
+
+// A request is decided in four steps: check it, name the limits of its descriptors, decide the
+// batch of charges, and fill in the statuses.
 namespace sluice::envoy {
 namespace {
 
-Decision fallback(Outcome outcome) noexcept {
-  return {.outcome = outcome, .reason = Reason::kFallback};
-}
-
-// Beyond what any limit holds, more makes no difference.
+// No limit holds more, so larger costs make no difference.
 std::uint64_t cost_of(const Question& question) noexcept {
   return std::min(question.hits, kMaxUnits + 1);
 }
 
 std::string about(std::size_t question, std::string_view what) {
   return "descriptors[" + std::to_string(question) + "]" + std::string(what);
+}
+
+ChargeMode mode_of(const Question& question, const Descriptor& matched) noexcept {
+  if (question.gives_back) return ChargeMode::kRefund;
+  if (matched.shadow_mode) return ChargeMode::kShadow;
+  return matched.quota_mode ? ChargeMode::kQuota : ChargeMode::kEnforced;
+}
+
+bool takes(ChargeMode mode) noexcept {
+  return mode == ChargeMode::kEnforced || mode == ChargeMode::kQuota;
+}
+
+// Absent: the call fails.
+std::optional<FailurePolicy> policy_of(OnStoreError policy) noexcept {
+  switch (policy) {
+    case OnStoreError::kAllow: return FailurePolicy::kAllow;
+    case OnStoreError::kDeny: return FailurePolicy::kDeny;
+    case OnStoreError::kLocal: return FailurePolicy::kLocal;
+    case OnStoreError::kError: break;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -36,174 +57,146 @@ Duration until_reset(const Limit& limit, const Decision& decision, bool known,
 class Request::Impl {
  public:
   explicit Impl(const Parts& parts)
-      : limiter_(parts.limiter),
-        trial_(parts.stores.trial != nullptr ? *parts.stores.trial : parts.limiter.store()),
-        local_(parts.stores.local),
+      : batch_({parts.limiter.store(), parts.stores.trial, parts.stores.local}),
+        has_local_(parts.stores.local != nullptr),
         clock_(parts.clock) {}
 
   const Answer& decide(const Domain& domain, std::span<const Question> questions,
                        bool consume_on_reject);
 
  private:
-  enum class Kind : std::uint8_t { kTake, kShadow, kRefund };
-  // A limit that applies to a question.
-  struct Wanted {
+  // The limit that applies to a question. Its key is in `text_`.
+  struct NamedLimit {
     std::size_t question;
     Limit limit;
-    std::uint64_t cost;
-    Kind kind;
-    bool quota;
-    OnStoreError on_store_error;
-    std::size_t key_at, key_end;  // in `text_`
-    Decision decision = {};
-    bool known = false;  // whether the decision has numbers
-    bool over = false;
-    bool left_out = false;  // over, in quota mode, while the request goes on without it
+    ChargeMode mode;
+    std::optional<FailurePolicy> on_store_error;
+    std::size_t key_at, key_end;
   };
 
-  bool begin(std::span<const Question> questions);
-  bool check(const Question& question, std::size_t index);
-  void want(const Domain& domain, const Question& question, std::size_t index);
-  void want_limit(const Question& question, std::size_t index, const Descriptor& matched);
+  void begin();
+  bool check(std::span<const Question> questions);
+  bool check_descriptor(const Question& question, std::size_t index);
+  void name_limit(const Domain& domain, const Question& question, std::size_t index);
+  void name_own_limit(const Domain& domain, const Question& question, std::size_t index);
   void drop_replaced();
   bool check_counters();
-  std::string_view key_of(const Wanted& wanted) const noexcept {
-    return std::string_view(text_).substr(wanted.key_at, wanted.key_end - wanted.key_at);
+  std::string_view key_of(const NamedLimit& named) const noexcept {
+    return std::string_view(text_).substr(named.key_at, named.key_end - named.key_at);
   }
+  void fill_batch(std::span<const Question> questions);
+  void fail(const Decision& decision);
+  void fill_statuses();
+  void fill_status(std::size_t index, Instant now);
+  bool refuse(std::string message);
 
-  // Puts the charges of those wanted that `chosen` says together.
-  template <typename Chosen>
-  void charge(const Chosen& chosen);
-  Decision ask(Limiter& limiter, Verb verb);
-  void take_answers();
-
-  void take();
-  bool leave_out_quota();
-  void settle();
-  void take_each();
-  void stand_in(Reason failed);
-  void ask_local();
-  void try_out(Wanted& wanted);
-  void give_back();
-  void undone(Reason failed);
-  void fail(Reason reason);
-
-  void publish();
-  void fill(const Wanted& wanted, Status& status, Instant now) const;
-
-  Limiter& limiter_;
-  Limiter trial_;
-  Store* local_;
+  Batch batch_;
+  const bool has_local_;
   const Clock& clock_;
-  bool consume_on_reject_ = false;
   std::string text_;
-  std::vector<Wanted> wanted_;
+  std::vector<NamedLimit> limits_;  // in the order of the batch
   std::vector<std::string_view> replaced_;
-  std::vector<std::size_t> charged_;  // places in `wanted_`, of each charge
-  std::vector<Charge> charges_;
-  std::vector<Decision> each_;
   Answer answer_;
 };
 
 const Answer& Request::Impl::decide(const Domain& domain, std::span<const Question> questions,
                                     bool consume_on_reject) {
-  consume_on_reject_ = consume_on_reject;
-  if (!begin(questions)) return answer_;
-  for (std::size_t i = 0; i < questions.size(); ++i) {
-    if (!check(questions[i], i)) return answer_;
-    want(domain, questions[i], i);
-  }
+  begin();
+  if (!check(questions)) return answer_;
+  answer_.statuses.resize(questions.size());
+  for (std::size_t i = 0; i < questions.size(); ++i) name_limit(domain, questions[i], i);
   drop_replaced();
   if (!check_counters()) return answer_;
-  take();
-  if (answer_.failure != Answer::Failure::kNone) return answer_;
-  for (Wanted& wanted : wanted_) {
-    if (wanted.kind == Kind::kShadow) try_out(wanted);
+  fill_batch(questions);
+  const Decision decision = batch_.decide({.consume_on_reject = consume_on_reject});
+  if (store_failed(decision.reason) || decision.reason == Reason::kInvalid) {
+    fail(decision);
+  } else {
+    answer_.overall = decision.allowed() ? Code::kOk : Code::kOverLimit;
+    fill_statuses();
   }
-  give_back();
-  if (answer_.failure == Answer::Failure::kNone) publish();
   return answer_;
 }
 
-bool Request::Impl::begin(std::span<const Question> questions) {
+void Request::Impl::begin() {
   text_.clear();
-  wanted_.clear();
+  limits_.clear();
   replaced_.clear();
+  batch_.clear();
   answer_.failure = Answer::Failure::kNone;
   answer_.message.clear();
   answer_.overall = Code::kOk;
   answer_.statuses.clear();
-  if (questions.empty()) {
-    answer_.message = "descriptors are missing; expected at least one";
-  } else if (questions.size() > kMaxDescriptors) {
-    answer_.message = std::to_string(questions.size()) + " descriptors; expected at most " +
-                      std::to_string(kMaxDescriptors);
-  }
-  if (!answer_.message.empty()) answer_.failure = Answer::Failure::kInvalid;
-  answer_.statuses.resize(answer_.message.empty() ? questions.size() : 0);
-  return answer_.message.empty();
 }
 
-bool Request::Impl::check(const Question& question, std::size_t index) {
-  for (std::size_t i = 0; i < question.entries.size(); ++i) {
-    if (!question.entries[i].key.empty()) continue;
-    answer_.message =
-        about(index, ".entries[" + std::to_string(i) + "].key is empty; expected a key");
-  }
-  if (question.limit && length_of(question.limit->unit) == Duration{0}) {
-    answer_.message = about(index, ".limit.unit is unknown; expected SECOND to YEAR");
-  }
-  if (answer_.message.empty()) return true;
+// Step 1: check.
+
+bool Request::Impl::refuse(std::string message) {
   answer_.failure = Answer::Failure::kInvalid;
+  answer_.message = std::move(message);
   return false;
 }
 
-void Request::Impl::want(const Domain& domain, const Question& question, std::size_t index) {
-  if (question.entries.empty()) return;
-  const std::uint64_t cost = cost_of(question);
-  const std::size_t key_at = text_.size();
-  if (question.limit) {
-    append_counter(text_, domain, question.entries, question.limit->unit);
-    const Limit& limit = fixed_window(question.limit->requests_per_unit)
-                             .per(length_of(question.limit->unit))
-                             .aligned_to_clock();
-    answer_.statuses[index].unit = question.limit->unit;
-    wanted_.push_back({index, limit, cost, question.gives_back ? Kind::kRefund : Kind::kTake, false,
-                       OnStoreError::kError, key_at, text_.size()});
-    return;
+bool Request::Impl::check(std::span<const Question> questions) {
+  if (questions.empty()) return refuse("descriptors are missing; expected at least one");
+  if (questions.size() > kMaxDescriptors) {
+    return refuse(std::to_string(questions.size()) + " descriptors; expected at most " +
+                  std::to_string(kMaxDescriptors));
   }
-  const Descriptor* matched = match(domain, question.entries);
-  answer_.statuses[index].descriptor = matched;
-  if (matched == nullptr || !matched->rate_limit) return;
-  append_counter(text_, domain, question.entries, *matched);
-  want_limit(question, index, *matched);
-  if (!wanted_.empty() && wanted_.back().question == index) {
-    wanted_.back().key_at = key_at;
-    wanted_.back().key_end = text_.size();
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    if (!check_descriptor(questions[i], i)) return false;
   }
+  return true;
 }
 
-void Request::Impl::want_limit(const Question& question, std::size_t index,
-                               const Descriptor& matched) {
-  const RateLimit& limit = *matched.rate_limit;
-  Status& status = answer_.statuses[index];
-  status.unit = limit.unit;
-  replaced_.insert(replaced_.end(), limit.replaces.begin(), limit.replaces.end());
-  if (!limit.limit) {
-    status.unlimited = true;
-    return;
+bool Request::Impl::check_descriptor(const Question& question, std::size_t index) {
+  for (std::size_t i = 0; i < question.entries.size(); ++i) {
+    if (!question.entries[i].key.empty()) continue;
+    return refuse(about(index, ".entries[" + std::to_string(i) + "].key is empty; expected a key"));
   }
-  const Kind kind = question.gives_back   ? Kind::kRefund
-                    : matched.shadow_mode ? Kind::kShadow
-                                          : Kind::kTake;
-  wanted_.push_back({index, *limit.limit, cost_of(question), kind,
-                     matched.quota_mode && !matched.shadow_mode, limit.on_store_error, 0, 0});
+  if (question.limit && length_of(question.limit->unit) == Duration{0}) {
+    return refuse(about(index, ".limit.unit is unknown; expected SECOND to YEAR"));
+  }
+  return true;
+}
+
+// Step 2: name.
+
+void Request::Impl::name_limit(const Domain& domain, const Question& question, std::size_t index) {
+  if (question.entries.empty()) return;
+  if (question.limit) return name_own_limit(domain, question, index);
+  const Descriptor* matched = match(domain, question.entries);
+  Status& status = answer_.statuses[index];
+  status.descriptor = matched;
+  if (matched == nullptr || !matched->rate_limit) return;
+  const RateLimit& rate_limit = *matched->rate_limit;
+  status.unit = rate_limit.unit;
+  status.unlimited = !rate_limit.limit;
+  replaced_.insert(replaced_.end(), rate_limit.replaces.begin(), rate_limit.replaces.end());
+  if (status.unlimited) return;
+  const std::size_t key_at = text_.size();
+  append_counter(text_, domain, question.entries, *matched);
+  limits_.push_back({index, *rate_limit.limit, mode_of(question, *matched),
+                     policy_of(rate_limit.on_store_error), key_at, text_.size()});
+}
+
+// Names the limit that the request itself gives.
+void Request::Impl::name_own_limit(const Domain& domain, const Question& question,
+                                   std::size_t index) {
+  const Unit unit = question.limit->unit;
+  const std::size_t key_at = text_.size();
+  append_counter(text_, domain, question.entries, unit);
+  const Limit& limit =
+      fixed_window(question.limit->requests_per_unit).per(length_of(unit)).aligned_to_clock();
+  answer_.statuses[index].unit = unit;
+  const ChargeMode mode = question.gives_back ? ChargeMode::kRefund : ChargeMode::kEnforced;
+  limits_.push_back({index, limit, mode, std::nullopt, key_at, text_.size()});
 }
 
 void Request::Impl::drop_replaced() {
   if (replaced_.empty()) return;
-  std::erase_if(wanted_, [&](const Wanted& wanted) {
-    Status& status = answer_.statuses[wanted.question];
+  std::erase_if(limits_, [&](const NamedLimit& named) {
+    Status& status = answer_.statuses[named.question];
     if (status.descriptor == nullptr) return false;
     const std::string_view name = status.descriptor->rate_limit->name;
     if (name.empty() || std::count(replaced_.begin(), replaced_.end(), name) == 0) return false;
@@ -212,217 +205,68 @@ void Request::Impl::drop_replaced() {
   });
 }
 
-// One counter cannot have two limits in one request, which only overrides could give it.
+// Checks that no counter has two limits, which only limits of the request itself can give it.
 bool Request::Impl::check_counters() {
-  if (wanted_.size() > kMaxCharges) {
-    answer_.message = std::to_string(wanted_.size()) +
-                      " descriptors with a limit; expected at most " + std::to_string(kMaxCharges);
+  if (limits_.size() > kMaxCharges) {
+    return refuse(std::to_string(limits_.size()) + " descriptors with a limit; expected at most " +
+                  std::to_string(kMaxCharges));
   }
-  for (std::size_t i = 0; i < wanted_.size() && answer_.message.empty(); ++i) {
+  for (std::size_t i = 0; i < limits_.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
-      if (wanted_[i].limit == wanted_[j].limit || key_of(wanted_[i]) != key_of(wanted_[j]))
+      if (limits_[i].limit == limits_[j].limit || key_of(limits_[i]) != key_of(limits_[j])) {
         continue;
-      answer_.message = about(wanted_[i].question, ".limit differs from that of ") +
-                        about(wanted_[j].question, " with the same entries; expected the same");
-      break;
+      }
+      return refuse(about(limits_[i].question, ".limit differs from that of ") +
+                    about(limits_[j].question, " with the same entries; expected the same"));
     }
   }
-  if (answer_.message.empty()) return true;
-  answer_.failure = Answer::Failure::kInvalid;
-  return false;
-}
-
-template <typename Chosen>
-void Request::Impl::charge(const Chosen& chosen) {
-  charges_.clear();
-  charged_.clear();
-  for (std::size_t i = 0; i < wanted_.size(); ++i) {
-    const Wanted& wanted = wanted_[i];
-    if (!chosen(wanted)) continue;
-    charged_.push_back(i);
-    charges_.push_back({key_of(wanted), wanted.limit, wanted.cost});
-  }
-}
-
-Decision Request::Impl::ask(Limiter& limiter, Verb verb) {
-  each_.resize(charges_.size());  // the store writes every one of them
-  return limiter.apply(verb, charges_, each_);
-}
-
-void Request::Impl::take_answers() {
-  for (std::size_t i = 0; i < charged_.size(); ++i) {
-    Wanted& wanted = wanted_[charged_[i]];
-    wanted.decision = each_[i];
-    wanted.known = has_numbers(each_[i]);
-    wanted.over = !each_[i].allowed();
-  }
-}
-
-void Request::Impl::take() {
-  for (;;) {
-    charge([](const Wanted& wanted) { return wanted.kind == Kind::kTake && !wanted.left_out; });
-    if (charges_.empty()) return;
-    const Decision decision = ask(limiter_, Verb::kTake);
-    if (store_failed(decision.reason)) return stand_in(decision.reason);
-    if (decision.reason == Reason::kInvalid) return fail(decision.reason);
-    take_answers();
-    if (decision.allowed()) break;
-    if (consume_on_reject_) {
-      take_each();
-      break;
-    }
-    if (!leave_out_quota()) break;
-  }
-  settle();
-}
-
-// Whether the request may go on without those in quota mode that are over.
-bool Request::Impl::leave_out_quota() {
-  bool is_over = false;
-  bool any_left = false;
-  bool any_out = false;
-  for (const std::size_t i : charged_) {
-    const Wanted& wanted = wanted_[i];
-    is_over |= wanted.over && !wanted.quota;
-    any_left |= !wanted.over && wanted.quota;
-    any_out |= wanted.over;
-  }
-  if (is_over || !any_left || !any_out) return false;
-  for (const std::size_t i : charged_) wanted_[i].left_out = wanted_[i].over;
   return true;
 }
 
-// Over where any is that is not in quota mode, or all that are.
-void Request::Impl::settle() {
-  bool any_quota = false;
-  bool all_quota_over = true;
-  for (Wanted& wanted : wanted_) {
-    if (wanted.kind != Kind::kTake) continue;
-    if (consume_on_reject_ && wanted.cost == 0 && wanted.known && wanted.decision.remaining == 0) {
-      wanted.over = true;
+// Step 3: decide.
+
+// Shadow charges never deny, so they are allowed if their store fails.
+void Request::Impl::fill_batch(std::span<const Question> questions) {
+  ChargeTerms terms;
+  for (const NamedLimit& named : limits_) {
+    terms.mode = named.mode;
+    terms.on_store_error = named.on_store_error;
+    ++terms.group;
+    if (named.mode == ChargeMode::kShadow) terms.on_store_error = FailurePolicy::kAllow;
+    if (takes(named.mode) && terms.on_store_error == FailurePolicy::kLocal && !has_local_) {
+      terms.on_store_error.reset();
     }
-    if (wanted.over && !wanted.quota) answer_.overall = Code::kOverLimit;
-    any_quota |= wanted.quota;
-    all_quota_over &= wanted.over || !wanted.quota;
-  }
-  if (any_quota && all_quota_over) answer_.overall = Code::kOverLimit;
-}
-
-// Each by itself; who is denied takes what is left.
-void Request::Impl::take_each() {
-  for (const std::size_t i : charged_) {
-    Wanted& wanted = wanted_[i];
-    Charge charge{key_of(wanted), wanted.limit, wanted.cost};
-    Decision decision = limiter_.store().apply_one(Verb::kTake, charge, {});
-    if (store_failed(decision.reason)) return stand_in(decision.reason);
-    if (!decision.allowed() && decision.remaining > 0 && has_numbers(decision)) {
-      charge.cost = decision.remaining;
-      const Decision rest = limiter_.store().apply_one(Verb::kTake, charge, {});
-      if (rest.allowed()) {
-        decision.remaining = rest.remaining;
-        decision.reset_after = rest.reset_after;
-      }
-    }
-    wanted.decision = decision;
-    wanted.known = has_numbers(decision);
-    wanted.over = !decision.allowed();
+    batch_.add({key_of(named), named.limit, cost_of(questions[named.question])}, terms);
   }
 }
 
-// The strictest policy of those that were to take holds.
-void Request::Impl::stand_in(Reason failed) {
-  bool denies = false;
-  for (const Wanted& wanted : wanted_) {
-    if (wanted.kind != Kind::kTake || wanted.left_out) continue;
-    const bool no_local = wanted.on_store_error == OnStoreError::kLocal && local_ == nullptr;
-    if (no_local || wanted.on_store_error == OnStoreError::kError) return fail(failed);
-    denies |= wanted.on_store_error == OnStoreError::kDeny;
-  }
-  for (Wanted& wanted : wanted_) {
-    if (wanted.kind != Kind::kTake || wanted.left_out) continue;
-    wanted.over = wanted.on_store_error == OnStoreError::kDeny;
-    wanted.known = false;
-    wanted.decision = fallback(wanted.over ? Outcome::kDenied : Outcome::kAllowed);
-  }
-  if (!denies) ask_local();
-  settle();
+void Request::Impl::fail(const Decision& decision) {
+  const bool is_invalid = decision.reason == Reason::kInvalid;
+  answer_.failure = is_invalid ? Answer::Failure::kInvalid : Answer::Failure::kUnavailable;
+  answer_.message = "the store could not decide: " + std::string(to_string(decision.reason));
 }
 
-// Those that want it, as one request of the local store.
-void Request::Impl::ask_local() {
-  charge([](const Wanted& wanted) {
-    return wanted.kind == Kind::kTake && !wanted.left_out &&
-           wanted.on_store_error == OnStoreError::kLocal;
-  });
-  if (charges_.empty()) return;
-  Limiter local(*local_);
-  const Decision decision = ask(local, Verb::kTake);
-  if (store_failed(decision.reason) || decision.reason == Reason::kInvalid) return;
-  take_answers();
-  for (const std::size_t i : charged_) wanted_[i].decision.reason = Reason::kFallback;
-}
+// Step 4: answer.
 
-void Request::Impl::try_out(Wanted& wanted) {
-  const Charge charge{key_of(wanted), wanted.limit, wanted.cost};
-  wanted.decision = trial_.store().apply_one(Verb::kTake, charge, {});
-  if (store_failed(wanted.decision.reason)) wanted.decision = fallback(Outcome::kAllowed);
-  wanted.known = has_numbers(wanted.decision);
-}
-
-// Unless the request was denied: then what there is is only told.
-void Request::Impl::give_back() {
-  charge([](const Wanted& wanted) { return wanted.kind == Kind::kRefund; });
-  if (charges_.empty()) return;
-  const bool denied = answer_.overall == Code::kOverLimit && !consume_on_reject_;
-  for (Charge& charge : charges_) charge.cost = denied ? 0 : std::min(charge.cost, kMaxUnits);
-  const Decision decision = ask(limiter_, denied ? Verb::kPeek : Verb::kRefund);
-  if (store_failed(decision.reason) || decision.reason == Reason::kInvalid) {
-    return undone(decision.reason);
-  }
-  take_answers();
-  for (const std::size_t i : charged_) wanted_[i].over = false;
-}
-
-// What was not given back counts on. What was taken locally is given back there.
-void Request::Impl::undone(Reason failed) {
-  const bool denied = answer_.overall == Code::kOverLimit && !consume_on_reject_;
-  for (const std::size_t i : charged_) {
-    Wanted& wanted = wanted_[i];
-    wanted.decision = fallback(Outcome::kAllowed);
-    if (wanted.on_store_error == OnStoreError::kError && !denied) fail(failed);
-  }
-  if (denied || answer_.failure != Answer::Failure::kNone || local_ == nullptr) return;
-  charge([](const Wanted& wanted) {
-    return wanted.kind == Kind::kRefund && wanted.on_store_error == OnStoreError::kLocal;
-  });
-  if (charges_.empty()) return;
-  for (Charge& charge : charges_) charge.cost = std::min(charge.cost, kMaxUnits);
-  Limiter local(*local_);
-  ask(local, Verb::kRefund);
-}
-
-void Request::Impl::fail(Reason reason) {
-  answer_.failure =
-      reason == Reason::kInvalid ? Answer::Failure::kInvalid : Answer::Failure::kUnavailable;
-  answer_.message = "the store could not decide: " + std::string(to_string(reason));
-}
-
-void Request::Impl::publish() {
-  if (wanted_.empty()) return;
+void Request::Impl::fill_statuses() {
+  if (limits_.empty()) return;
   const Instant now = clock_.now();
-  for (const Wanted& wanted : wanted_) fill(wanted, answer_.statuses[wanted.question], now);
+  for (std::size_t i = 0; i < limits_.size(); ++i) fill_status(i, now);
 }
 
-// What nobody knows is told as of a limit that is untouched; of one that denied, as used up.
-void Request::Impl::fill(const Wanted& wanted, Status& status, Instant now) const {
-  status.code = wanted.over && wanted.kind == Kind::kTake ? Code::kOverLimit : Code::kOk;
-  status.limit = wanted.limit;
-  status.remaining = wanted.known  ? wanted.decision.remaining
-                     : wanted.over ? 0
-                                   : wanted.limit.capacity();
-  status.until_reset = until_reset(wanted.limit, wanted.decision, wanted.known, now);
-  status.counter = key_of(wanted);
-  status.decision = wanted.decision;
+// If the numbers of a limit are unknown, it is reported as untouched, or as exhausted if it denied.
+void Request::Impl::fill_status(std::size_t index, Instant now) {
+  const NamedLimit& named = limits_[index];
+  const Decision& decision = batch_.decision(index);
+  const bool known = has_numbers(decision);
+  const bool over = takes(named.mode) && !decision.allowed();
+  Status& status = answer_.statuses[named.question];
+  status.code = over ? Code::kOverLimit : Code::kOk;
+  status.limit = named.limit;
+  status.remaining = known ? decision.remaining : over ? 0 : named.limit.capacity();
+  status.until_reset = until_reset(named.limit, decision, known, now);
+  status.counter = key_of(named);
+  status.decision = decision;
 }
 
 Request::Request(const Parts& parts) : impl_(std::make_unique<Impl>(parts)) {}
