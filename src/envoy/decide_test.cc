@@ -97,7 +97,7 @@ TEST_F(DecideTest, FillsInTheStatusOfALimit) {
   EXPECT_EQ(status.counter, "d||user=anna");
 }
 
-TEST_F(DecideTest, SaysNothingOfALimitWhereNoneApplies) {
+TEST_F(DecideTest, ReportsNoLimitIfNoneApplies) {
   use(kUserAndPath);
   const Answer& answer = decide({{{{"free", "x"}}}, {{{"unknown", "x"}}}, {{}}});
   ASSERT_EQ(answer.statuses.size(), 3U);
@@ -108,7 +108,7 @@ TEST_F(DecideTest, SaysNothingOfALimitWhereNoneApplies) {
   EXPECT_EQ(store_.asked, 0);
 }
 
-TEST_F(DecideTest, CountsAnewAtTheFullMinute) {
+TEST_F(DecideTest, StartsANewWindowAtTheFullMinute) {
   use(kUserAndPath);
   EXPECT_TRUE(passes({{{{"path", "/"}}, 2}}));
   EXPECT_FALSE(passes({{{{"path", "/"}}}}));
@@ -121,7 +121,7 @@ TEST_F(DecideTest, CountsAnewAtTheFullMinute) {
   EXPECT_EQ(answer.statuses[0].until_reset, 60s);
 }
 
-TEST_F(DecideTest, TellsTheTimeToTheEndOfEveryUnitSinceTheEpoch) {
+TEST_F(DecideTest, ReportsTheTimeUntilTheWindowEndsForEveryUnit) {
   const Instant now{1234567890s + 123456us};
   clock_.set(now);
   for (const Unit unit : {Unit::kSecond, Unit::kMinute, Unit::kHour, Unit::kDay, Unit::kMonth,
@@ -137,7 +137,7 @@ TEST_F(DecideTest, TellsTheTimeToTheEndOfEveryUnitSinceTheEpoch) {
   }
 }
 
-TEST_F(DecideTest, TakesNothingAnywhereWhereOneDescriptorIsOver) {
+TEST_F(DecideTest, TakesNothingIfOneDescriptorIsOverItsLimit) {
   use(kUserAndPath);
   EXPECT_TRUE(passes({{{{"path", "/"}}, 2}}));
   const Answer& answer = decide({{{{"user", "anna"}}}, {{{"path", "/"}}}});
@@ -157,13 +157,7 @@ TEST_F(DecideTest, CountsTheSameDescriptorTwiceInOneRequest) {
   EXPECT_EQ(left({{"user", "anna"}}), 1U);
 }
 
-TEST_F(DecideTest, IsOneRequestOfTheStore) {
-  use(kUserAndPath);
-  EXPECT_TRUE(passes({{{{"user", "a"}}}, {{{"path", "/"}}}, {{{"user", "b"}}, 0}}));
-  EXPECT_EQ(store_.asked, 1);
-}
-
-TEST_F(DecideTest, LooksOnlyWithHitsOfZeroAndIsNeverOver) {
+TEST_F(DecideTest, APeekTakesNothingAndIsNeverOverTheLimit) {
   use(kUserAndPath);
   EXPECT_TRUE(passes({{{{"path", "/"}}, 2}}));
   const Answer& answer = decide({{{{"path", "/"}}, 0}});
@@ -178,7 +172,7 @@ TEST_F(DecideTest, TakesTheHitsOfEachDescriptor) {
   EXPECT_EQ(left({{"path", "/"}}), 1U);
 }
 
-TEST_F(DecideTest, NeverTakesMoreHitsThanALimitHoldsHoweverMany) {
+TEST_F(DecideTest, DeniesAnyNumberOfHitsAboveTheLimit) {
   use("domain: d\ndescriptors: [ { key: k, rate_limit: { unit: day, requests_per_unit: "
       "4294967295 } } ]");
   for (const std::uint64_t hits : {std::uint64_t{1} << 32, std::uint64_t{1} << 63, UINT64_MAX}) {
@@ -197,7 +191,7 @@ TEST_F(DecideTest, GivesBackNegativeHits) {
   EXPECT_EQ(decide({{{{"user", "a"}}, UINT64_MAX, true}}).statuses[0].remaining, 3U);
 }
 
-TEST_F(DecideTest, GivesBackNothingWhereTheRequestIsDenied) {
+TEST_F(DecideTest, GivesNothingBackIfTheRequestIsDenied) {
   use(kUserAndPath);
   EXPECT_TRUE(passes({{{{"user", "a"}}, 3}, {{{"path", "/"}}, 2}}));
   const Answer& answer = decide({{{{"user", "a"}}, 2, true}, {{{"path", "/"}}}});
@@ -214,7 +208,7 @@ TEST_F(DecideTest, BansWithALimitOfZero) {
   EXPECT_EQ(answer.statuses[0].until_reset, 30s);
 }
 
-TEST_F(DecideTest, LetsUnlimitedPassUncounted) {
+TEST_F(DecideTest, AllowsUnlimitedDescriptorsWithoutCounting) {
   use("domain: d\ndescriptors: [ { key: k, rate_limit: { unlimited: true } } ]");
   const Answer& answer = decide({{{{"k", ""}}, UINT64_MAX}});
   EXPECT_EQ(answer.overall, Code::kOk);
@@ -222,7 +216,7 @@ TEST_F(DecideTest, LetsUnlimitedPassUncounted) {
   EXPECT_EQ(store_.asked, 0);
 }
 
-TEST_F(DecideTest, DropsALimitThatAnotherOneOfTheRequestReplaces) {
+TEST_F(DecideTest, DropsALimitThatAnotherLimitOfTheRequestReplaces) {
   use(R"(
 domain: d
 descriptors:
@@ -242,7 +236,7 @@ descriptors:
 }
 
 // As in Envoy's service, a limit that is itself dropped still replaces others.
-TEST_F(DecideTest, DropsWhatAReplacedLimitReplacesToo) {
+TEST_F(DecideTest, DropsTheLimitsThatAReplacedLimitReplaces) {
   use(R"(
 domain: d
 descriptors:
@@ -260,7 +254,7 @@ descriptors:
   EXPECT_FALSE(answer.statuses[2].limit.has_value());
 }
 
-TEST_F(DecideTest, CountsAndLetsPassInShadowMode) {
+TEST_F(DecideTest, CountsAndAllowsInShadowMode) {
   use(R"(
 domain: d
 descriptors:
@@ -287,7 +281,7 @@ descriptors:
   - { key: hard, rate_limit: { unit: minute, requests_per_unit: 3 } }
 )";
 
-TEST_F(DecideTest, IsOverInQuotaModeOnlyWhereAllAre) {
+TEST_F(DecideTest, IsOverInQuotaModeOnlyIfAllQuotasAre) {
   use(kQuota);
   EXPECT_TRUE(passes({{{{"q1", ""}}}, {{{"q2", ""}}}}));
   const Answer& answer = decide({{{{"q1", ""}}}, {{{"q2", ""}}}});
@@ -299,26 +293,7 @@ TEST_F(DecideTest, IsOverInQuotaModeOnlyWhereAllAre) {
   EXPECT_FALSE(passes({{{{"q1", ""}}}}));
 }
 
-TEST_F(DecideTest, TakesOfNoQuotaWhereAHardLimitIsOver) {
-  use(kQuota);
-  EXPECT_TRUE(passes({{{{"hard", ""}}, 3}}));
-  EXPECT_FALSE(passes({{{{"q1", ""}}}, {{{"q2", ""}}}, {{{"hard", ""}}}}));
-  EXPECT_EQ(left({{"q1", ""}}), 1U);
-  EXPECT_EQ(left({{"q2", ""}}), 2U);
-}
-
-TEST_F(DecideTest, TakesOfTheHardLimitWhereSomeQuotaIsLeft) {
-  use(kQuota);
-  EXPECT_TRUE(passes({{{{"q1", ""}}}}));
-  EXPECT_TRUE(passes({{{{"q1", ""}}}, {{{"q2", ""}}}, {{{"hard", ""}}}}));
-  EXPECT_EQ(left({{"hard", ""}}), 2U);
-  EXPECT_EQ(left({{"q2", ""}}), 1U);
-  EXPECT_TRUE(passes({{{{"q1", ""}}}, {{{"q2", ""}}}, {{{"hard", ""}}}}));
-  EXPECT_FALSE(passes({{{{"q1", ""}}}, {{{"q2", ""}}}, {{{"hard", ""}}}}));
-  EXPECT_EQ(left({{"hard", ""}}), 1U);
-}
-
-TEST_F(DecideTest, GoesByALimitOfTheRequestInThePlaceOfThatOfTheFile) {
+TEST_F(DecideTest, UsesTheLimitOfTheRequestInsteadOfTheFiles) {
   use(kUserAndPath);
   const Question::Override one{1, Unit::kHour};
   const Answer& answer = decide({{{{"path", "/"}}, 1, false, one}});
@@ -332,7 +307,7 @@ TEST_F(DecideTest, GoesByALimitOfTheRequestInThePlaceOfThatOfTheFile) {
   EXPECT_FALSE(passes({{{{"of no file", "/"}}, 1, false, one}}));
 }
 
-TEST_F(DecideTest, KeepsWhatWasTakenWhereALimitOfTheRequestChanges) {
+TEST_F(DecideTest, KeepsTheCounterIfTheLimitOfTheRequestChanges) {
   use(kUserAndPath);
   EXPECT_TRUE(passes({{{{"x", ""}}, 2, false, Question::Override{4, Unit::kDay}}}));
   const auto three = Question::Override{3, Unit::kDay};
@@ -352,7 +327,7 @@ TEST_F(DecideTest, RefusesTwoLimitsOnOneCounterInOneRequest) {
                       {{{"x", ""}}, 1, false, Question::Override{4, Unit::kHour}}}));
 }
 
-TEST_F(DecideTest, RefusesWhatIsNoRequest) {
+TEST_F(DecideTest, RefusesInvalidRequests) {
   use(kUserAndPath);
   EXPECT_EQ(decide({}).message, "descriptors are missing; expected at least one");
   EXPECT_EQ(decide({{{{"a", ""}, {"", "x"}}}}).message,
@@ -366,7 +341,7 @@ TEST_F(DecideTest, RefusesWhatIsNoRequest) {
   EXPECT_EQ(store_.asked, 0);
 }
 
-TEST_F(DecideTest, ConsumesOnRejectWhereItIsToldTo) {
+TEST_F(DecideTest, ConsumesOnRejectIfConfigured) {
   use(kUserAndPath);
   consume_on_reject_ = true;
   EXPECT_TRUE(passes({{{{"path", "/"}}, 2}}));
@@ -377,19 +352,8 @@ TEST_F(DecideTest, ConsumesOnRejectWhereItIsToldTo) {
   EXPECT_EQ(answer.statuses[0].remaining, 0U);
 }
 
-TEST_F(DecideTest, GivesBackBesideWhatIsOverWhereItConsumesOnReject) {
-  use(kUserAndPath);
-  EXPECT_TRUE(passes({{{{"user", "a"}}}, {{{"path", "/"}}, 2}}));
-  const std::vector<Ask> asks{{{{"path", "/"}}}, {.entries = {{"user", "a"}}, .gives_back = true}};
-  EXPECT_FALSE(passes(asks));
-  EXPECT_EQ(left({{"user", "a"}}), 2U) << "a denied request changes nothing";
-  consume_on_reject_ = true;
-  EXPECT_FALSE(passes(asks));
-  EXPECT_EQ(left({{"user", "a"}}), 3U);
-}
-
 // A client that charges at the end of a stream and peeks before the next one.
-TEST_F(DecideTest, IsOverForWhoLooksAtWhatIsUsedUpWhereItConsumesOnReject) {
+TEST_F(DecideTest, APeekAtAnExhaustedLimitIsOverIfItConsumesOnReject) {
   use(kUserAndPath);
   consume_on_reject_ = true;
   EXPECT_TRUE(passes({{{{"user", "a"}}, 0}}));
@@ -407,7 +371,7 @@ descriptors:
   - { key: trial, shadow_mode: true, rate_limit: { unit: minute, requests_per_unit: 1 } }
 )";
 
-TEST_F(DecideTest, AnswersForAStoreThatFailsByPolicy) {
+TEST_F(DecideTest, FallsBackByPolicyIfTheStoreFails) {
   use(kPolicies);
   store_.fails = true;
   for (int i = 0; i < 3; ++i) {
@@ -423,7 +387,7 @@ TEST_F(DecideTest, AnswersForAStoreThatFailsByPolicy) {
   EXPECT_FALSE(passes({{{{"local", ""}}}}));
 }
 
-TEST_F(DecideTest, CannotLimitLocallyWithoutALocalStore) {
+TEST_F(DecideTest, TheLocalPolicyIsUnavailableWithoutALocalStore) {
   use(kPolicies);
   store_.fails = true;
   Request request({limiter_, {}, clock_});
@@ -433,13 +397,13 @@ TEST_F(DecideTest, CannotLimitLocallyWithoutALocalStore) {
             Answer::Failure::kUnavailable);
 }
 
-TEST_F(DecideTest, DoesNotFailARequestThatNeedsNoStore) {
+TEST_F(DecideTest, ARequestThatNeedsNoStoreDoesNotFail) {
   use(kPolicies);
   store_.fails = true;
   EXPECT_TRUE(passes({{{{"unknown", ""}}}}));
 }
 
-TEST_F(DecideTest, TellsARefundThatWasNotCarriedOutByPolicy) {
+TEST_F(DecideTest, AFailedRefundIsAnErrorOnlyByPolicy) {
   use(kPolicies);
   store_.fails = true;
   EXPECT_TRUE(passes({{{{"allow", ""}}, 1, true}}));
