@@ -19,7 +19,7 @@ namespace {
 
 namespace json = boost::json;
 
-// A line that is not valid: where, what, and what would be right. Stays within this file.
+// Reports an invalid line: where, what, and what would be right. Caught in this file.
 struct Mistake : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -186,7 +186,7 @@ void append_wait(std::string& out, std::string_view name, std::optional<Duration
   if (wait) append_member(out, name, static_cast<std::uint64_t>(wait->count()));
 }
 
-std::string to_json(const Decision& all, const std::vector<Decision>& each) {
+std::string to_json(const Decision& all, const Batch& batch) {
   std::string out = "{\"outcome\":\"";
   out.append(core::wire_outcome(all.outcome))
       .append("\",\"reason\":\"")
@@ -195,8 +195,9 @@ std::string to_json(const Decision& all, const std::vector<Decision>& each) {
   append_wait(out, "retry_after_us", all.retry_after);
   append_wait(out, "delay_us", all.delay);
   out += ",\"limits\":[";
-  for (const Decision& d : each) {
-    if (&d != each.data()) out += ',';
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const Decision& d = batch.decision(i);
+    if (i > 0) out += ',';
     out.append("{\"limit\":").append(std::to_string(d.capacity));
     append_member(out, "remaining", d.remaining);
     append_wait(out, "reset_after_us", d.reset_after);
@@ -234,11 +235,12 @@ std::string DecisionFilter::answer(std::string_view line) {
     const std::uint64_t at_us = integer_at(required(request, "", "at_us"), "at_us", last);
     const Verb verb = verb_at(request);
     const std::vector<Charge> charges = charges_at(required(request, "", "charges"));
-    std::vector<Decision> each(charges.size());
     const Instant at{Duration{static_cast<Duration::rep>(at_us)}};
-    const Decision all = store_.apply(verb, charges, at, each);
+    batch_.clear();
+    for (const Charge& charge : charges) batch_.add(charge, {});
+    const Decision all = batch_.decide({verb, at});
     if (store_failed(all.reason)) return error(failure(all.reason));
-    return to_json(all, each);
+    return to_json(all, batch_);
   } catch (const Mistake& mistake) {
     return error(mistake.what());
   }

@@ -6,25 +6,27 @@
 #include <string_view>
 #include <utility>
 
+#include "limiter/batch.h"
 #include "sluice/store.h"
 
 namespace sluice::cli {
 
-// The work of `sluice decide`: one request in JSON in, one decision in JSON out. What a line may
-// say and what comes back is in the subcommand's help.
+// Answers the lines of `sluice decide`: one request in JSON in, one decision in JSON out. The
+// subcommand's help describes both.
 //
-// Not thread-safe. Borrows the store. Cost: the store's and a few microseconds of JSON.
+// Thread-safety: one thread at a time. Ownership: borrows the store. Cost: that of the store, and a
+// few microseconds of JSON.
 class DecisionFilter {
  public:
-  // `why` says why the store could not decide, for errors: in words, or nothing.
+  // `why` returns why the store could not decide, for error messages, or an empty text.
   explicit DecisionFilter(Store& store, std::function<std::string()> why = {})
-      : store_(store), why_(std::move(why)) {}
+      : batch_({store}), why_(std::move(why)) {}
 
-  // Answers one line, without its line break. A line that is not valid gets
-  // `{"error":"WHERE: WHAT; WHAT WOULD BE RIGHT","line":n}`, and changes nothing. So does one that
-  // the store could not decide, or not in time; that may have been counted.
+  // Answers one line, without its line break. An invalid line gets
+  // `{"error":"WHERE: WHAT; WHAT WOULD BE RIGHT","line":n}` and changes nothing. If the store could
+  // not decide, the line gets an error too; the store may have counted it.
   std::string answer(std::string_view line);
-  // As answer(), for a line of over kMaxLine bytes, which was not read whole.
+  // Answers a line of more than kMaxLine bytes, which was not read completely.
   std::string refuse_long_line();
 
   bool had_errors() const noexcept { return had_errors_; }
@@ -35,7 +37,7 @@ class DecisionFilter {
   std::string error(const std::string& text);
   std::string failure(Reason reason) const;
 
-  Store& store_;
+  Batch batch_;
   std::function<std::string()> why_;
   std::size_t line_ = 0;
   bool had_errors_ = false;
