@@ -16,7 +16,8 @@ constexpr std::size_t kWaitingLines = 1024;
 constexpr std::size_t kLongestTarget = 1024;
 constexpr std::size_t kLongestMethod = 32;
 
-// Signals are for other threads; a reader that went away is an error of write(), not the end.
+// Other threads handle signals. A reader that has gone makes write() fail instead of raising
+// SIGPIPE.
 void block_signals() {
   sigset_t all{};
   sigfillset(&all);
@@ -35,7 +36,7 @@ class Log::Impl {
             "sluice", writer, threads, spdlog::async_overflow_policy::overrun_oldest)) {
     writer->follow([pool = threads.get()] { return pool->overrun_counter(); });
     logger->set_level(spdlog::level::trace);
-    // What spdlog does with an error otherwise is to write to stderr.
+    // By default, spdlog writes errors to stderr.
     logger->set_error_handler([this](const std::string&) { writer->count_unwritten(); });
   }
   ~Impl() {

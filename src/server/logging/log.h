@@ -19,17 +19,17 @@ namespace sluice::server {
 
 enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError, kOff };
 enum class LogFormat : std::uint8_t { kText, kJson };
-enum class LogKeys : std::uint8_t { kPlain, kHash, kNone };  // how keys of denied requests are told
+enum class LogKeys : std::uint8_t { kPlain, kHash, kNone };  // how keys of denied requests appear
 
 struct LogOptions {
   LogLevel level = LogLevel::kInfo;
   LogFormat format = LogFormat::kText;
   LogKeys keys = LogKeys::kPlain;
   std::uint32_t denials_per_second = 10;  // 0: none
-  bool access = false;                    // a line for every request
+  bool access = false;                    // write a line for every request
 };
 
-// A named value of a log line. The name is of letters, digits and underscores.
+// A named value of a log line. The name consists of letters, digits and underscores.
 struct LogField {
   using Value = std::variant<std::string_view, std::int64_t, double, bool>;
 
@@ -37,7 +37,7 @@ struct LogField {
   LogField(std::string_view called, double number) : name(called), value(number) {}
   template <std::same_as<bool> T>
   LogField(std::string_view called, T truth) : name(called), value(truth) {}
-  // What exceeds 2^63 - 1 is written as that.
+  // Values over 2^63 - 1 are written as 2^63 - 1.
   template <std::integral T>
   requires(!std::same_as<T, bool>) LogField(std::string_view called, T number)
       : name(called), value(to_int64(number)) {}
@@ -56,30 +56,30 @@ struct LogField {
 // One request, for the access log. A Unix socket has no peer.
 struct AccessLine {
   std::string_view method;
-  std::string_view target;  // as it was sent: with its query
+  std::string_view target;  // as sent, with its query
   int status = 0;
   std::string_view peer;
   std::chrono::nanoseconds took{0};
   std::string_view door;
 };
 
-// The log of the server: one line an event, in UTF-8 whatever it is given, written by a thread of
-// its own, so that a slow reader never holds up a loop: the oldest lines waiting are dropped
-// instead, and counted. No value can make a line look like two, or like another.
+// The server's log: one line per event, always valid UTF-8. A separate thread writes it, so a slow
+// reader never blocks an event loop; instead, the oldest waiting lines are dropped and counted. No
+// value can make one line look like two, or like another line.
 //
 //   text: 2026-11-21T01:02:03.456Z info message key=value key="with spaces"
 //   JSON: {"time":"2026-11-21T01:02:03.456Z","level":"info","message":"message","key":"value"}
 //
 // Thread-safety: any member from any thread. Cost of a line: a few µs, with a lock that is held
-// for a moment; of one below the level: a comparison.
+// briefly; of a line below the level: one comparison.
 class Log {
  public:
-  // Writes to the descriptor, which outlives the log and is not closed.
+  // Writes to the descriptor. It must outlive the log, and the log does not close it.
   explicit Log(const LogOptions& options, int descriptor = 2);
-  // Writes what is waiting, for at most a second if the reader is stuck.
+  // Writes the waiting lines. If the reader does not read, it waits for at most a second.
   ~Log();
 
-  // Never throws: what cannot be written is dropped and counted.
+  // Does not throw: lines that cannot be written are dropped and counted.
   void write(LogLevel level, std::string_view message,
              std::initializer_list<LogField> fields = {}) noexcept {
     write_all(level, message, {fields.begin(), fields.size()});
@@ -98,12 +98,12 @@ class Log {
   void error(std::string_view message, std::initializer_list<LogField> fields = {}) noexcept {
     write(LogLevel::kError, message, fields);
   }
-  // A line for a request, where the options ask for them: message "request", method, target (of a
-  // longer one the first KiB and "…"), status, peer, duration_us, door.
+  // Writes a line for a request if the options ask for it: message "request", method, target (at
+  // most 1 KiB, then "…"), status, peer, duration_us, door.
   void access(const AccessLine& line) noexcept;
 
   const LogOptions& options() const noexcept;
-  // Lines that were not written.
+  // Returns the number of lines that were not written.
   std::uint64_t dropped() const noexcept;
 
  private:
@@ -111,7 +111,7 @@ class Log {
   std::unique_ptr<Impl> impl_;
 };
 
-// Returns a function that writes a warning with the field `why`, unless that is empty: for code
+// Returns a function that writes a warning with the field `why` unless `why` is empty, for code
 // that does not depend on the log. Borrows the log.
 std::function<void(std::string_view what, std::string_view why)> warning_writer(Log& log);
 

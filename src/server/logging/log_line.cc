@@ -15,8 +15,7 @@ struct Character {
   std::size_t size = 1;
 };
 
-// The character that the text begins with, by the ranges of well-formed UTF-8; none if it is
-// broken.
+// Returns the first character of the text, or nothing if the text is not well-formed UTF-8 there.
 std::optional<Character> first_character(std::string_view text) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const auto lead = byte(0);
@@ -38,7 +37,7 @@ std::optional<Character> first_character(std::string_view text) noexcept {
   return Character{code, size};
 }
 
-// Controls, separators of lines, and what turns the direction of text.
+// Control characters, line separators, and characters that change the direction of text.
 bool is_hidden(char32_t code) noexcept {
   return code < 0x20 || (code >= 0x7F && code < 0xA0) || (code >= 0x200E && code <= 0x200F) ||
          (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069) || code == 0xFEFF;
@@ -58,7 +57,7 @@ void append_escaped(std::string& to, char32_t code) {
   to += hex.data();
 }
 
-// As inside the quotes of a JSON string.
+// Appends text as inside the quotes of a JSON string.
 void append_text(std::string& to, std::string_view text) {
   while (!text.empty()) {
     const auto* const plain = std::find_if_not(text.begin(), text.end(), [](char c) {
@@ -97,7 +96,7 @@ void append_value(std::string& to, LogFormat format, const LogField::Value& valu
   if (const auto* text = std::get_if<std::string_view>(&value)) {
     const std::size_t start = to.size();
     append_quoted(to, *text);
-    // Plain is what a reader can split at spaces: nothing was escaped, nothing needs the quotes.
+    // A value is plain if nothing was escaped and a reader can split the line at spaces.
     const auto written = std::string_view(to).substr(start);
     if (format == LogFormat::kText && written.size() > 2 &&
         written.find_first_of(" =\\") == written.npos) {
@@ -113,7 +112,7 @@ void append_value(std::string& to, LogFormat format, const LogField::Value& valu
   }
 }
 
-// 2026-11-21T01:02:03.456Z
+// Appends a time such as 2026-11-21T01:02:03.456Z.
 void append_time(std::string& to, std::chrono::system_clock::time_point at) {
   const auto day = std::chrono::floor<std::chrono::days>(at);
   const std::chrono::year_month_day date(day);
@@ -159,7 +158,7 @@ std::string log_line(LogFormat format, std::chrono::system_clock::time_point at,
 
 std::string cut(std::string_view text, std::size_t size) {
   if (text.size() <= size) return std::string(text);
-  // Back over the rest of a character: at most three bytes.
+  // Go back to the start of a character: at most three bytes.
   std::size_t end = size;
   while (end > 0 && size - end < 3 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   return std::string(text.substr(0, end)) + "…";

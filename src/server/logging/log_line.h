@@ -9,14 +9,13 @@
 
 namespace sluice::server {
 
-// The line of an event, with its newline. For any bytes whatever one line of valid UTF-8, which
-// shows neither control characters nor those that turn the direction of text (they are escaped as
-// in JSON), nor broken UTF-8 (U+FFFD in its place). In text a value that is not plain is quoted.
+// Formats an event as one line with its newline, valid UTF-8 for any input. Control characters and
+// characters that change the direction of text are escaped as in JSON; invalid UTF-8 becomes
+// U+FFFD. In the text format, values that are not plain are quoted.
 std::string log_line(LogFormat format, std::chrono::system_clock::time_point at, LogLevel level,
                      std::string_view message, std::span<const LogField> fields);
 
-// What is longer than `size` bytes cut there, or a little before so that no character is split,
-// and ended with "…".
+// Shortens text of more than `size` bytes at a character boundary, and appends "…" to it.
 std::string cut(std::string_view text, std::size_t size);
 
 }  // namespace sluice::server

@@ -25,7 +25,7 @@ std::string json(std::string_view message, const std::vector<LogField>& fields =
   return log_line(LogFormat::kJson, kAt, LogLevel::kInfo, message, fields);
 }
 
-// The value as text writes it.
+// Returns the value as the text format writes it.
 std::string value(std::string_view of) {
   const std::string line = text("m", {{"k", of}});
   const auto from = line.find("k=") + 2;
@@ -102,7 +102,7 @@ TEST(LogLine, WritesNumbersThatJsonKnows) {
   EXPECT_NE(json("m", {{"x", most}}).find("\"x\":9223372036854775807}"), std::string::npos);
 }
 
-// Of any bytes: one line, without a byte below a space or a quote that is not escaped inside.
+// For any bytes: one line without control bytes, and without an unescaped quote inside.
 TEST(LogLine, OfRandomBytesIsOneLineOfOneString) {
   std::mt19937 random(1);
   for (int round = 0; round < 20000; ++round) {
@@ -119,7 +119,7 @@ TEST(LogLine, OfRandomBytesIsOneLineOfOneString) {
       ASSERT_NE(line[i], '"');
       if (line[i] == '\\') ++i;
     }
-    // What was made valid stays as it is when it is written once more.
+    // Text that is valid already stays unchanged when it is written again.
     const std::string made = line.substr(start.size(), line.size() - 3 - start.size());
     if (made.find('\\') == made.npos) {
       ASSERT_EQ(json("m", {{"k", made}}), line);

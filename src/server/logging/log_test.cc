@@ -12,7 +12,7 @@
 namespace sluice::server {
 namespace {
 
-// Without the time.
+// Returns the line without its time.
 std::string rest(const std::string& line) { return line.substr(line.find(' ') + 1); }
 
 std::vector<std::string> lines_of(TestingPipe& pipe) {

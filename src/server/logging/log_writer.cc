@@ -14,7 +14,7 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// So much a pipe that is writable takes without blocking.
+// A writable pipe accepts this many bytes without blocking.
 constexpr std::size_t kPiece = 4096;
 
 }  // namespace
@@ -44,7 +44,7 @@ bool LogWriter::write(std::string_view text) noexcept {
   return true;
 }
 
-// Until the descriptor takes something (an error, too); false: no more is to be waited for.
+// Waits until the descriptor is writable or has an error. Returns false if the time is up.
 bool LogWriter::wait() const noexcept {
   constexpr int kLookAgainMs = 100;
   for (;;) {

@@ -20,7 +20,7 @@ namespace sluice::server {
 // Thread-safety: log() from one thread, give_up_soon() and unwritten() from any.
 class LogWriter final : public spdlog::sinks::sink {
  public:
-  // `overrun` tells how many lines were dropped before they came here.
+  // `overrun` counts the lines that were dropped before they reached this writer.
   LogWriter(LogFormat format, int descriptor) : format_(format), descriptor_(descriptor) {}
   void follow(std::function<std::uint64_t()> overrun) { overrun_ = std::move(overrun); }
 
@@ -29,7 +29,7 @@ class LogWriter final : public spdlog::sinks::sink {
   void set_pattern(const std::string& /*pattern*/) override {}
   void set_formatter(std::unique_ptr<spdlog::formatter> /*formatter*/) override {}
 
-  // From a second after this on nothing waits for the descriptor.
+  // One second after this call, nothing waits for the descriptor any more.
   void give_up_soon() noexcept;
   std::uint64_t unwritten() const noexcept { return unwritten_.load(std::memory_order_relaxed); }
   void count_unwritten() noexcept { unwritten_.fetch_add(1, std::memory_order_relaxed); }

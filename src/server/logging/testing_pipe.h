@@ -10,7 +10,7 @@
 
 namespace sluice::server {
 
-// A pipe for a log to write into, and a test to read from. Of what nobody reads it holds 64 KiB.
+// A pipe that a log writes and a test reads. It holds 64 KiB of unread text.
 class TestingPipe {
  public:
   TestingPipe() {
@@ -27,14 +27,14 @@ class TestingPipe {
   void close_reading() { close_end(0); }
   void close_writing() { close_end(1); }
 
-  // Up to `most` bytes; none at the end.
+  // Reads up to `most` bytes; returns none at the end.
   std::string read_some(std::size_t most) {
     std::string text(most, '\0');
     const auto size = read(ends_[0], text.data(), text.size());
     text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
     return text;
   }
-  // All that was written, by lines; nobody writes any more.
+  // Returns all lines written. Call it when nobody writes any more.
   std::vector<std::string> lines() {
     close_writing();
     std::string text;

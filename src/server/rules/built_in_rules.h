@@ -4,10 +4,10 @@
 
 namespace sluice::server {
 
-// How the rules are called that hold where none are given.
+// The name of the built-in rules, which are active if no rules are configured.
 inline constexpr std::string_view kBuiltInName = "built-in";
 
-// Their text: something to try, and an example of a rules file.
+// The text of these rules: an example to try.
 std::string_view built_in_rules() noexcept;
 
 }  // namespace sluice::server

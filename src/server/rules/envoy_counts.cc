@@ -16,7 +16,7 @@ bool wants_values(const Descriptor& descriptor) {
   return false;
 }
 
-// A value of a request, fit to be a label.
+// Appends a value of a request in a form that is valid for a label.
 void append_value(std::string& out, std::string_view value) {
   value = value.substr(0, EnvoyCounts::kLongestValue);
   while (!value.empty()) {
@@ -28,7 +28,7 @@ void append_value(std::string& out, std::string_view value) {
   }
 }
 
-// As Descriptor::rule names it, with the request's values where they are asked for.
+// Appends the name as in Descriptor::rule, with the request's values if the descriptor asks for it.
 void append_name(std::string& out, const Descriptor& descriptor, std::span<const Entry> entries,
                  bool detailed) {
   if (descriptor.parent != nullptr) {

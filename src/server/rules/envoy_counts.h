@@ -18,12 +18,12 @@
 
 namespace sluice::server {
 
-// What the limits of Envoy's files have answered, by their names (Descriptor::rule). For those that
-// ask for it (`detailed_metric`, `value_to_metric`) also by the values of requests, of which each
-// limit keeps a bounded number apart; the others count as "other".
+// Counts the answers of the limits of Envoy's files by limit name (Descriptor::rule). Limits with
+// `detailed_metric` or `value_to_metric` are also counted by the values of requests: a bounded
+// number of values per limit, and "other" for the rest.
 //
-// Thread-safety: any member from any thread. Cost of count(): an atomic addition, to memory that
-// few threads share; with values, a lock.
+// Thread-safety: any member from any thread. Cost of count(): one atomic addition to memory that
+// few threads share; with values, also a lock.
 class EnvoyCounts {
  public:
   enum Cell : std::size_t { kWithinLimit, kOverLimit, kShadow };
@@ -34,12 +34,12 @@ class EnvoyCounts {
     Cells cells;
   };
 
-  static constexpr std::size_t kMostValues = 100;  // of a limit
+  static constexpr std::size_t kMostValues = 100;  // per limit
   static constexpr std::size_t kLongestValue = 64;
 
   explicit EnvoyCounts(const envoy::Config& config);
 
-  // `entries` are those that led to the status' descriptor.
+  // `entries` are the entries that matched the descriptor of the status.
   void count(const envoy::Status& status, std::span<const envoy::Entry> entries,
              std::size_t stripe);
   void add_to(Sums& sums) const;
@@ -51,7 +51,7 @@ class EnvoyCounts {
   struct Tally {
     std::array<std::atomic<std::uint64_t>, 3> cells{};
   };
-  // Of one limit, by the values of requests.
+  // The counts of one limit by the values of requests.
   struct ByValue {
     std::unordered_map<std::string, Cells> values;
   };
@@ -61,8 +61,8 @@ class EnvoyCounts {
 
   const envoy::Config config_;
   std::array<std::unique_ptr<Tally[]>, kStripes> stripes_;
-  std::vector<bool> by_values_;  // of each limit: whether it is counted by values
-  mutable std::mutex mutex_;     // of what is below
+  std::vector<bool> by_values_;  // by limit: whether values are counted
+  mutable std::mutex mutex_;     // guards the members below
   std::unordered_map<std::size_t, ByValue> values_;
 };
 

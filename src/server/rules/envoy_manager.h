@@ -17,18 +17,18 @@
 
 namespace sluice::server {
 
-// How Envoy's requests are answered, beside what its files say.
+// Settings for answers to Envoy that are not in its files.
 struct EnvoyOptions {
   bool consume_on_reject = false;  // as Envoy's own service; see envoy::Request
-  bool shadow_mode = false;        // the answer to every request is OK; its descriptors' are told
-  bool headers = false;            // tell clients the tightest limit in the fields below
+  bool shadow_mode = false;        // answer OK to every request; descriptors keep their own answer
+  bool headers = false;            // add the tightest limit in the fields below
   std::string limit_header = "RateLimit-Limit";
   std::string remaining_header = "RateLimit-Remaining";
   std::string reset_header = "RateLimit-Reset";
-  bool request_metadata = false;  // tell the request itself in dynamic_metadata
+  bool request_metadata = false;  // add the request itself to dynamic_metadata
 };
 
-// Envoy's files in force, with what is counted by them.
+// The active files of Envoy, with their counts.
 struct ActiveEnvoyFiles {
   explicit ActiveEnvoyFiles(envoy::Config read) : config(std::move(read)), counts(config) {}
 
@@ -36,29 +36,29 @@ struct ActiveEnvoyFiles {
   EnvoyCounts counts;
 };
 
-// Envoy's files, and their change: validated as a whole, swapped at once; a bad file leaves those
-// in force as they are.
+// Holds Envoy's files and replaces them: a set is validated as a whole and swapped at once; an
+// invalid file leaves the active files unchanged.
 //
-// Thread-safety: any member from any thread. Cost: version() is one atomic load, current() a lock
-// and a counted pointer.
+// Thread-safety: any member from any thread. Cost: version() is one atomic load; current() is a
+// lock and a reference count.
 class EnvoyManager {
  public:
   using Errors = std::vector<RuleError>;
 
-  // Files, and directories of *.yaml and *.yml; without any, there are no domains. Errors: all that
-  // is wrong with them.
+  // Opens files, and directories of *.yaml and *.yml. Without any, there are no domains. Errors:
+  // all errors of the files.
   static Expected<std::unique_ptr<EnvoyManager>, Errors> open(std::vector<std::string> paths,
                                                               EnvoyOptions options = {},
                                                               const RuleTerms& terms = {});
 
-  // The same of texts that stay as they are.
+  // The same for texts that never change.
   static Expected<std::unique_ptr<EnvoyManager>, Errors> open_texts(std::vector<RulesText> texts,
                                                                     EnvoyOptions options = {},
                                                                     const RuleTerms& terms = {});
 
-  // Reads the files again. Answers whether they had changed. Errors: all that is wrong.
+  // Reads the files again. Returns whether they had changed. Errors: all errors of the files.
   Expected<bool, Errors> reload();
-  // As RulesManager::changed_on_disk().
+  // See RulesManager::changed_on_disk().
   bool changed_on_disk();
 
   std::shared_ptr<ActiveEnvoyFiles> current() const;
@@ -67,9 +67,9 @@ class EnvoyManager {
   const EnvoyOptions& options() const noexcept { return options_; }
   bool has_files() const noexcept { return !paths_.empty(); }
 
-  // What was counted since the start, also by files that are no longer in force.
+  // Returns the counts since the start, including those of files that are no longer active.
   std::vector<EnvoyCounts::Row> counted() const;
-  // Tells services apart that count at once.
+  // Returns a different number for each service, so that services count in different memory.
   std::size_t next_stripe() noexcept { return stripes_.fetch_add(1); }
 
  private:
@@ -83,17 +83,17 @@ class EnvoyManager {
   std::atomic<std::uint64_t> version_{1};
   std::atomic<std::size_t> stripes_{0};
 
-  mutable std::mutex mutex_;  // held for moments
+  mutable std::mutex mutex_;  // held briefly
   std::uint64_t reloads_ = 0;
   std::uint64_t failures_ = 0;
   Errors last_errors_;
   std::shared_ptr<ActiveEnvoyFiles> active_ = std::make_shared<ActiveEnvoyFiles>(envoy::Config());
   mutable std::vector<std::shared_ptr<ActiveEnvoyFiles>>
-      retired_;                     // that somebody may still count by
-  mutable EnvoyCounts::Sums kept_;  // of those that nobody does
+      retired_;                     // files that are still in use somewhere
+  mutable EnvoyCounts::Sums kept_;  // counts of files that are no longer used
 
-  std::mutex change_mutex_;  // held by whoever reads the files; taken first
-  Picture known_;            // when they were last read or reported
+  std::mutex change_mutex_;  // held while files are read; locked before mutex_
+  Picture known_;            // the files when last read or reported
   Picture last_look_;
   std::vector<RulesText> texts_;
 };

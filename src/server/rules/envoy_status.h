@@ -9,14 +9,14 @@
 
 namespace sluice::server {
 
-// How Envoy's files are.
+// The state of Envoy's files.
 struct EnvoyStatus {
-  std::vector<std::string> sources;  // files, and directories of them, as they were given
+  std::vector<std::string> sources;  // files and directories, as configured
   std::size_t domains = 0;
   std::size_t limits = 0;
-  std::uint64_t reloads = 0;           // that changed what is in force
-  std::uint64_t failures = 0;          // that were refused; what was in force stayed
-  std::vector<RuleError> last_errors;  // of the newest reading; empty where it went well
+  std::uint64_t reloads = 0;           // reloads that changed the active files
+  std::uint64_t failures = 0;          // reloads that were refused
+  std::vector<RuleError> last_errors;  // of the latest reading; empty if it succeeded
 };
 
 }  // namespace sluice::server

@@ -7,7 +7,7 @@
 #include <charconv>
 #include <utility>
 
-// The preprocessor's part of xxHash's interface: all of it here, none of it linked.
+// Only xxHash's inline header is used; nothing is linked.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -39,7 +39,7 @@ std::optional<std::uint64_t> number_of(std::string_view text) noexcept {
   return number;
 }
 
-// Of names and texts, each with its size, so that none is taken for another.
+// Hashes names and texts, each with its size, so that their boundaries count.
 std::string id_of(std::uint64_t version, const std::vector<RulesText>& texts) {
   std::string all;
   for (const RulesText& text : texts) {
@@ -55,7 +55,7 @@ std::string id_of(std::uint64_t version, const std::vector<RulesText>& texts) {
   return std::to_string(version) + "-" + std::string(digits.data(), digits.size());
 }
 
-// The fields of the hash, each a name and a value.
+// Calls `append` for each field of the hash: a name and a value.
 template <typename Append>
 void for_each_field(const PublishedRules& rules, const Append& append) {
   append("format", kFormat);

@@ -8,7 +8,7 @@
 namespace sluice::server {
 namespace {
 
-// A reply, read by hiredis from what a server would send.
+// A reply, parsed by hiredis from the bytes of a server.
 class Reply {
  public:
   explicit Reply(const std::string& bytes) : reader_(redisReaderCreate()) {
@@ -40,7 +40,7 @@ PublishedRules published(std::uint64_t version, const std::vector<RulesText>& te
   return *std::move(rules);
 }
 
-// What HGETALL answers once these were pushed: the fields as they were sent, as an array.
+// Returns the reply of HGETALL after these rules were pushed: their fields as an array.
 std::string stored(const PublishedRules& rules) {
   Sent sent;
   ask_to_overwrite(sent, "k", rules);

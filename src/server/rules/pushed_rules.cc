@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kLongestStart{5'000};
 
-// Their names say where they are from.
+// Adds the source to the names.
 std::vector<RulesText> named(std::vector<RulesText> texts) {
   for (RulesText& text : texts) text.name.insert(0, "redis:");
   return texts;

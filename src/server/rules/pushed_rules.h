@@ -11,11 +11,11 @@
 
 namespace sluice::server {
 
-// A server's rules out of Redis: those that it starts with, and then every push. What is pushed and
-// wrong, and a Redis that cannot be reached, leave the rules in force as they are, and are logged.
+// The rules of a server that reads them from Redis: the rules at its start, and then every push.
+// Invalid pushes and an unreachable Redis are logged and leave the active rules unchanged.
 //
-// Thread-safety: the loop's thread, once follow() was called. Ownership: has the manager; borrows
-// the loop and the log.
+// Thread-safety: the loop's thread only, once follow() was called. Ownership: owns the manager;
+// borrows the loop and the log.
 class PushedRules final : public RedisRules::Owner {
  public:
   // Waits at most 5 s for rules. Errors: lines that say why there are none, or what is wrong with
@@ -23,9 +23,9 @@ class PushedRules final : public RedisRules::Owner {
   static Expected<std::unique_ptr<PushedRules>> open(RedisRulesSource source,
                                                      const RuleTerms& terms = {});
 
-  // The rules in force. Once.
+  // Returns the manager of the active rules. Call it once.
   std::unique_ptr<RulesManager> take_manager() { return std::move(opened_); }
-  // Follows pushes from now on; `changed` is called when other rules are in force.
+  // Follows pushes from now on. Calls `changed` when other rules are active.
   void follow(boost::asio::io_context& loop, RulesManager& manager, Log& log,
               std::function<void()> changed);
 

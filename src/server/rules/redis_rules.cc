@@ -13,7 +13,7 @@
 namespace sluice::server {
 namespace {
 
-// Nobody waits for rules, and they may be long.
+// No request waits for rules, and rules may be long.
 constexpr std::chrono::milliseconds kPatience{5'000};
 
 std::shared_ptr<const redis::Target> patient(const redis::Target& target) {
@@ -40,7 +40,7 @@ RedisRules::RedisRules(boost::asio::io_context& loop, RedisRulesSource source, s
 
 RedisRules::~RedisRules() {
   ended_ = true;
-  client_.reset();  // ends the look that is under way
+  client_.reset();  // ends the poll in progress
 }
 
 void RedisRules::look() {
@@ -59,7 +59,7 @@ void RedisRules::wait() {
 void RedisRules::Look::done(const redis::Answer& answer) noexcept try {
   rules_.looked(answer);
 } catch (const std::exception&) {
-  std::terminate();  // no memory: rules that nobody follows any more would go unnoticed
+  std::terminate();  // out of memory: nobody would notice that rules are no longer followed
 }
 
 void RedisRules::looked(const redis::Answer& answer) {
@@ -78,7 +78,7 @@ void RedisRules::looked(const redis::Answer& answer) {
 }
 
 void RedisRules::see_id(const redisReply& reply) {
-  // A hash without an id is read as well, for its error.
+  // A hash without an id is read as well, to report its error.
   const std::string_view id =
       reply.type == REDIS_REPLY_STRING ? std::string_view(reply.str, reply.len) : "";
   if (!id.empty() && id == known_) return fine();

@@ -13,44 +13,45 @@
 
 namespace sluice::server {
 
-// Where rules are published.
+// The place where rules are published.
 struct RedisRulesSource {
   std::shared_ptr<const redis::Target> target;
   std::string key;
-  std::chrono::milliseconds every{250};  // between two looks
+  std::chrono::milliseconds every{250};  // between two polls
 };
 
-// Follows the rules that are published in Redis: looks every 250 ms whether they are others, and
-// then reads them. It has a connection of its own, and may wait longer for it than requests do.
+// Follows the rules published in Redis: polls their id every 250 ms, and reads the rules when it
+// has changed. It has its own connection, and may wait longer for it than requests do.
 //
-// Used by its loop's thread only. Ownership: borrows loop and owner. Cost: a look is one small
-// command.
+// Thread-safety: the loop's thread only. Ownership: borrows the loop and the owner. Cost: a poll is
+// one small command.
 class RedisRules {
  public:
   class Owner {
    public:
     virtual ~Owner() = default;
-    // Other rules are there, not yet checked.
+    // Called with other rules, which are not yet validated.
     virtual void on_rules(PublishedRules rules) = 0;
-    // They cannot be read, and why; empty when they can be read again. Once for each trouble.
+    // Called with the reason when rules cannot be read, once per problem, and with an empty text
+    // when they can be read again.
     virtual void on_trouble(std::string_view why) = 0;
   };
 
-  // `known`: the id of the rules that are in force.
+  // `known`: the id of the active rules.
   RedisRules(boost::asio::io_context& loop, RedisRulesSource source, std::string known,
              Owner& owner);
   ~RedisRules();
   RedisRules(const RedisRules&) = delete;
   RedisRules& operator=(const RedisRules&) = delete;
 
-  // The rules that are there now, or are pushed before `at_most` has passed. Errors: why there are
-  // none. Has a loop of its own.
+  // Returns the rules that are there now, or that are pushed before `at_most` has passed. Errors:
+  // why there are none. Runs its own event loop.
   static Expected<PublishedRules> wait_for(const RedisRulesSource& source,
                                            std::chrono::milliseconds at_most);
 
  private:
   enum class State { kFine, kUnreachable, kNone, kWrong };
-  // Looks at the id, or reads the rules.
+  // Polls the id, or reads the rules.
   class Look final : public redis::Command {
    public:
     explicit Look(RedisRules& rules) : rules_(rules) {}
@@ -79,7 +80,7 @@ class RedisRules {
   std::unique_ptr<redis::Client> client_;
 };
 
-// What to say of rules that are not there: "there are no rules at KEY; push some: ..."
+// The message if there are no rules: "there are no rules at KEY; push some: ..."
 std::string no_rules_at(std::string_view key);
 
 }  // namespace sluice::server

@@ -22,12 +22,12 @@ std::string rules_named(const std::string& name) {
          "\n    limits: [ { algorithm: gcra, limit: 1, per: 1s, burst: 1 } ]\n";
 }
 
-// Sends a command as it is written for a client.
+// Sends commands as a client writes them.
 class Publisher {
  public:
   explicit Publisher(const RedisServer& server) : connection_(server) {}
 
-  // Whether it was taken.
+  // Returns whether the push was accepted.
   bool push(std::uint64_t version, const std::string& name, const std::string& expected = "") {
     const auto rules = publish(version, "2026-11-21T07:48:59Z", {{"a.yaml", rules_named(name)}});
     Sent sent;
@@ -72,7 +72,7 @@ std::shared_ptr<const redis::Target> target_of(const RedisServer& server) {
   return *target;
 }
 
-// A loop that follows, and what it was told.
+// A loop that follows the rules, and records the callbacks.
 class Follower final : public RedisRules::Owner {
  public:
   explicit Follower(const RedisServer& server, std::string known = "")
@@ -81,7 +81,7 @@ class Follower final : public RedisRules::Owner {
   void on_rules(PublishedRules rules) override { seen.push_back(rules.version); }
   void on_trouble(std::string_view why) override { troubles.emplace_back(why); }
 
-  // Runs until it is so; false where it is not within 10 s.
+  // Runs the loop until the condition holds; returns false after 10 s.
   bool until(const std::function<bool()>& so) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (!so() && std::chrono::steady_clock::now() < end) loop_.run_one_for(milliseconds(10));

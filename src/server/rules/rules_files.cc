@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How often files that change while they are read are read.
+// The number of attempts to read files that change meanwhile.
 constexpr int kReadings = 3;
 
 std::int64_t nanoseconds(const timespec& time) noexcept {
@@ -37,7 +37,7 @@ FileLook look_at_file(std::string path) {
 bool is_directory(const FileLook& look) noexcept { return look.error == 0 && S_ISDIR(look.mode); }
 bool is_regular(const FileLook& look) noexcept { return look.error == 0 && S_ISREG(look.mode); }
 
-// A directory without rules stays in the picture, as itself, and so does one that cannot be read.
+// A directory that is empty or cannot be read appears in the picture itself.
 void look_into(FileLook directory, Picture& picture) {
   std::vector<std::string> paths;
   std::error_code failed;

@@ -8,7 +8,7 @@
 
 namespace sluice::server {
 
-// The text that rules were read from.
+// A text that rules were read from.
 struct RulesText {
   std::string name;  // the file, or "built-in", or "PUT /v1/rules"
   std::string text;
@@ -16,11 +16,11 @@ struct RulesText {
   friend bool operator==(const RulesText&, const RulesText&) = default;
 };
 
-// What a file looked like, seen through symbolic links. Another content looks different, whether it
-// was written in place, moved there, or a link on the way was turned.
+// The attributes of a file, with symbolic links followed. They differ after the file was written in
+// place or replaced, and after a link on the way was changed.
 struct FileLook {
   std::string path;
-  int error = 0;  // errno where it cannot be seen; then the rest is zero
+  int error = 0;  // errno if the file cannot be examined; the other members are then zero
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   std::uint64_t mode = 0;
@@ -32,18 +32,18 @@ struct FileLook {
 };
 using Picture = std::vector<FileLook>;
 
-// Looks at files, and into directories: their *.yaml and *.yml in the order of their names, hidden
-// files and folders left out (so of a Kubernetes ConfigMap the links to its files, each once).
+// Examines files, and the *.yaml and *.yml files of directories in the order of their names. Hidden
+// files and folders are skipped, so each file of a Kubernetes ConfigMap appears once.
 Picture look_at(const std::vector<std::string>& paths);
 
-// The files of one picture, read.
+// The contents of the files of one picture.
 struct FilesRead {
   Picture picture;
   std::vector<RulesText> texts;
-  std::vector<RuleError> errors;  // where any file cannot be read
+  std::vector<RuleError> errors;  // if any file cannot be read
 };
-// Each file is read once, at most a byte more than rules may have. Files that change meanwhile are
-// read again, so that the texts belong together.
+// Reads each file once, at most one byte more than rules may have. If files change meanwhile, reads
+// them again, so that all texts belong together.
 FilesRead read_files(const std::vector<std::string>& paths);
 
 }  // namespace sluice::server

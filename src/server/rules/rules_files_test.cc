@@ -101,7 +101,7 @@ TEST(RulesFiles, OverTheBoundAreNotReadWhole) {
   EXPECT_FALSE(RuleSet::parse(read.texts[0].text, big));
 }
 
-// Whether the picture of the folder is another after `change`.
+// Returns whether the picture of the folder differs after `change`.
 template <typename Change>
 bool shows(const TestFolder& folder, const Change& change) {
   const Picture before = look_at({folder.path()});
@@ -115,7 +115,7 @@ TEST(Picture, ShowsEveryKindOfChange) {
   EXPECT_TRUE(shows(folder, [&] { folder.write("a.yaml", "1"); }));
   EXPECT_FALSE(shows(folder, [&] { folder.write("a.txt", "1"); }));
   EXPECT_TRUE(shows(folder, [&] { folder.write("a.yaml", "12"); }));
-  EXPECT_TRUE(shows(folder, [&] {  // same size, same time of change
+  EXPECT_TRUE(shows(folder, [&] {  // same size, same modification time
     const auto time = fs::last_write_time(folder / "a.yaml");
     folder.write("new", "21");
     fs::last_write_time(folder / "new", time);

@@ -15,7 +15,7 @@ Expected<RuleSet, RulesManager::Errors> parse(const std::vector<RulesText>& text
   return RuleSet::parse(files, terms);
 }
 
-// The rules of what was read, or all that stands against them.
+// Parses the rules. Errors: all errors of all files.
 Expected<RuleSet, RulesManager::Errors> parse(FilesRead& read, const RuleTerms& terms) {
   auto rules = parse(read.texts, terms);
   if (read.errors.empty()) return rules;
@@ -84,7 +84,7 @@ Expected<bool, RulesManager::Errors> RulesManager::follow(std::vector<RulesText>
   return adopt({.picture = {}, .texts = std::move(texts), .errors = {}});
 }
 
-// Under change_mutex_.
+// Requires change_mutex_.
 Expected<bool, RulesManager::Errors> RulesManager::adopt(FilesRead read) {
   if (read.errors.empty() && *active().texts == read.texts) {
     const std::lock_guard lock(mutex_);
@@ -111,15 +111,15 @@ Expected<ActiveRules, RulesManager::Errors> RulesManager::replace(
   return activate(*std::move(rules), std::move(texts));
 }
 
-// Under change_mutex_.
+// Requires change_mutex_.
 ActiveRules RulesManager::activate(RuleSet rules, Texts texts) {
   ActiveRules next{version() + 1, std::move(rules),
                    std::make_shared<const Texts>(std::move(texts))};
-  ActiveRules old = next;  // ends after the lock
+  ActiveRules old = next;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
   std::swap(old, active_);
   loaded_at_ = clock_->now();
-  // Last: who sees the new version finds the new rules.
+  // Last: a thread that sees the new version also finds the new rules.
   version_.store(next.version, std::memory_order_release);
   return next;
 }

@@ -11,14 +11,14 @@
 namespace sluice::server {
 namespace {
 
-// Reads as an event loop does until told to end; answers how many versions it followed.
+// Reads the rules as an event loop does until `end`. Returns how many versions it followed.
 void follow(const RulesManager& manager, const std::atomic<bool>& end) {
   std::uint64_t seen = 0;
   while (!end.load(std::memory_order_relaxed)) {
     const std::uint64_t version = manager.version();
     ASSERT_GE(version, seen);
     const RuleSet rules = manager.current();
-    // Rule "rN" came with version N, or a later one is there by now.
+    // Version N brought rule "rN", or a later version is active by now.
     ASSERT_GE(std::stoull(rules.rules()[0].name.substr(1)), version);
     const ActiveRules whole = manager.active();
     ASSERT_EQ(whole.rules.rules()[0].name, "r" + std::to_string(whole.version));

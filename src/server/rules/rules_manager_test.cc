@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::ManualClock;
 
-// Opens what has to be right.
+// Opens rules that must be valid.
 std::unique_ptr<RulesManager> opened(std::vector<std::string> paths,
                                      const Clock& clock = SystemClock::instance()) {
   auto manager = RulesManager::open(std::move(paths), clock);
@@ -34,7 +34,7 @@ std::vector<std::string> rules_of(const RulesManager& manager) {
 }
 using Names = std::vector<std::string>;
 
-// Two looks, as the server takes them.
+// Checks twice for a change, as the server does.
 bool settled_change(RulesManager& manager) {
   const bool at_once = manager.changed_on_disk();
   EXPECT_FALSE(at_once) << "reported before it was seen to have settled";

@@ -10,7 +10,7 @@
 
 namespace sluice::server {
 
-// A fresh folder for a test's files, gone with it.
+// A temporary folder for the files of a test.
 class TestFolder {
  public:
   TestFolder() {
@@ -24,7 +24,7 @@ class TestFolder {
 
   const std::string& path() const { return path_; }
   std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
-  // Writes a file in place, and answers its path.
+  // Writes a file in place and returns its path.
   std::string write(std::string_view name, std::string_view text) const {
     const std::string file = *this / name;
     std::ofstream(file, std::ios::binary) << text;
@@ -35,7 +35,7 @@ class TestFolder {
   std::string path_;
 };
 
-// Rules with one rule of that name, and one limit of `limit` a second for all.
+// Returns rules with one rule of that name and one limit of `limit` per second for all requests.
 inline std::string rules_named(std::string_view name, int limit = 5) {
   return "version: 1\nrules:\n  - name: " + std::string(name) +
          "\n    limits: [ { name: all, algorithm: token_bucket, limit: " + std::to_string(limit) +

@@ -9,19 +9,19 @@
 
 namespace sluice::server {
 
-// Text that is put together for an answer, and thrown away with clear().
+// A buffer in which an answer is assembled; clear() empties it.
 //
-// Not thread-safe. Cost: a few instructions beside the copying; keeps its memory, so that nothing
-// is allocated once it has grown.
+// Not thread-safe. Cost: a few instructions besides copying. Keeps its memory, so it allocates
+// nothing once it has grown.
 class TextBuffer {
  public:
   std::string_view view() const noexcept { return {data_.get(), size_}; }
   std::size_t size() const noexcept { return size_; }
   void clear() noexcept { size_ = 0; }
-  // Takes back what lies behind the first `size` bytes.
+  // Removes everything after the first `size` bytes.
   void shorten(std::size_t size) noexcept { size_ = size; }
 
-  // A literal.
+  // Appends a literal.
   template <std::size_t N>
   void put(const char (&text)[N]) {
     std::memcpy(room(N - 1), text, N - 1);
@@ -40,11 +40,11 @@ class TextBuffer {
     char* const at = room(20);
     size_ += static_cast<std::size_t>(std::to_chars(at, at + 20, number).ptr - at);
   }
-  // As a JSON string, in its quotes. The text is UTF-8.
+  // Appends a JSON string with its quotes. The text must be UTF-8.
   void put_json(std::string_view text);
-  // As the content of a structured-field string (RFC 9651): printable ASCII as it is, with a
-  // backslash before '"' and '\'; other bytes, '%' and those of `also` as %XX. So different texts
-  // stay different. The outcome may stand in a JSON string as well.
+  // Appends the content of a structured-field string (RFC 9651): printable ASCII, with a backslash
+  // before '"' and '\'. Other bytes, '%' and the bytes of `also` become %XX, so different texts
+  // stay different. The result is also valid inside a JSON string.
   void put_field_text(std::string_view text, char also = '%');
 
  private:
