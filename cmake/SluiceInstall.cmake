@@ -33,7 +33,8 @@ if(TARGET sluice_redis)
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
     INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT sluiceRedisTargets NAMESPACE sluice:: DESTINATION ${config_dir})
-  install(FILES include/sluice/redis_store.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice)
+  install(FILES include/sluice/redis_chain.h include/sluice/redis_store.h
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice)
   install(FILES cmake/Findhiredis.cmake DESTINATION ${config_dir})
 endif()
 

@@ -4,7 +4,7 @@
 //   example_redis [URL]     default redis://127.0.0.1:6379
 
 // [start redis]
-#include <sluice/redis_store.h>
+#include <sluice/redis_chain.h>
 #include <sluice/sluice.h>
 
 #include <cstdio>
@@ -34,23 +34,20 @@ sluice::Decision decide(sluice::Limiter& limiter, std::string_view tenant, std::
 
 // [start redis]
 int main(int argc, char** argv) {
-  const auto redis = sluice::RedisStore::open({
-      .url = argc > 1 ? argv[1] : "redis://127.0.0.1:6379",
-      .deadline = 250ms,  // the maximum time that a request waits; default 50 ms
-  });
+  sluice::RedisChainOptions options;
+  options.redis.url = argc > 1 ? argv[1] : "redis://127.0.0.1:6379";
+  options.redis.deadline = 250ms;  // the maximum time that a request waits; default 50 ms
+  options.on_store_error = sluice::FailurePolicy::kLocal;
+  options.local.nodes = 4;  // each of 4 processes admits a quarter if Redis fails
+  const auto redis = sluice::RedisChain::open(options);
   if (!redis) {
     std::puts(redis.error().c_str());  // the URL or an option is wrong
     return 1;
   }
-  sluice::CircuitBreaker breaker;  // one per Redis, shared by all its stores
-  sluice::FailurePolicyStore store(**redis, breaker,
-                                   {.fallback = sluice::FailurePolicy::kLocal, .nodes = 4});
-  sluice::DenyCache cache;
-  sluice::DenyCacheStore cached(store, cache);
-  sluice::Limiter limiter(cached);
+  sluice::Limiter limiter(**redis);
 
   const auto ready = (*redis)->wait_until_ready(1s);
-  if (!ready) std::puts(ready.error().c_str());  // go on: the store connects when it can
+  if (!ready) std::puts(ready.error().c_str());  // go on: it connects when it can
 
   constexpr auto kPerUser = sluice::token_bucket(100).per(1h).burst(3);
   for (int i = 0; i < 5; ++i) {

@@ -59,9 +59,9 @@ struct FailurePolicyOptions {
 //   auto redis = RedisStore::open({.url = "redis://10.0.0.5"}).value();
 //   CircuitBreaker breaker;
 //   FailurePolicyStore store(*redis, breaker, {.fallback = FailurePolicy::kLocal, .nodes = 4});
-//   DenyCache cache;
-//   DenyCacheStore cached(store, cache);  // deny_cache.h
-//   Limiter limiter(cached);
+//   Limiter limiter(store);
+//
+// RedisChain (redis_chain.h) opens and owns all of these.
 //
 // A request is asked of the store if the breaker lets it pass. Where it does not, or the answer is
 // kStoreTimeout, kStoreError or kForeignValue, takes and peeks are answered with kFallback:

@@ -18,6 +18,15 @@ void add_counts(RedisStoreStats& sum, const RedisStoreStats& one) {
   sum.redirects += one.redirects;
 }
 
+policy::Shared::Options shared_options(const Config& config) {
+  policy::Shared::Options options{
+      .breaker = config.redis.breaker,
+      .local = {.nodes = static_cast<std::uint32_t>(config.redis.nodes),
+                .memory = {.max_keys = config.max_keys, .max_log_bytes = config.max_log_bytes}}};
+  if (config.redis.deny_cache_enabled) options.deny_cache = config.redis.deny_cache;
+  return options;
+}
+
 }  // namespace
 
 // The stores of one loop.
@@ -27,19 +36,15 @@ class RedisStores::Chain final : public LoopStores {
       : all_(all),
         client_(redis::make_client(loop, all.target_, all.observer_)),
         redis_(*client_, all.options_),
-        guarded_(redis_, all.breaker_),
-        limiter_(guarded_) {
-    if (all.deny_cache_) {
-      cached_.emplace(guarded_, *all.deny_cache_);
-      limiter_ = Limiter(*cached_);
-    }
+        chain_(redis_, all.shared_),
+        limiter_(chain_.store()) {
     all_.add(*client_);
   }
   ~Chain() override { stop(); }
 
   Limiter& limiter() override { return limiter_; }
-  Store* trial() override { return &guarded_; }
-  Store* local() override { return &all_.local_; }
+  Store* trial() override { return &chain_.uncached(); }
+  Store* local() override { return &all_.shared_.local; }
   void stop() override {
     if (!client_) return;
     redis_.stop();
@@ -51,8 +56,7 @@ class RedisStores::Chain final : public LoopStores {
   RedisStores& all_;
   std::unique_ptr<redis::Client> client_;
   FiberStore redis_;
-  FailurePolicyStore guarded_;
-  std::optional<DenyCacheStore> cached_;
+  policy::Chain chain_;
   Limiter limiter_;
 };
 
@@ -70,11 +74,8 @@ RedisStores::RedisStores(const Config& config, std::shared_ptr<const redis::Targ
     : target_(std::move(target)),
       observer_(observer),
       options_(redis::operation_options(*target_)),
-      breaker_(config.redis.breaker, observer),
-      local_({.nodes = static_cast<std::uint32_t>(config.redis.nodes),
-              .memory = {.max_keys = config.max_keys, .max_log_bytes = config.max_log_bytes}}) {
+      shared_(shared_options(config), observer) {
   options_.gave_back = &gave_back_;
-  if (config.redis.deny_cache_enabled) deny_cache_.emplace(config.redis.deny_cache);
 }
 
 std::unique_ptr<LoopStores> RedisStores::make(boost::asio::io_context& loop) {

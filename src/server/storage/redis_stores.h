@@ -4,15 +4,12 @@
 #include <boost/asio/io_context.hpp>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include "server/config/config.h"
 #include "server/storage/loop_stores.h"
-#include "sluice/circuit_breaker.h"
-#include "sluice/deny_cache.h"
-#include "sluice/failure_policy.h"
 #include "sluice/store_events.h"
+#include "stores/policy/chain.h"
 #include "stores/redis/store/operation.h"
 
 namespace sluice::server {
@@ -35,10 +32,12 @@ class RedisStores {
 
   const redis::Target& target() const noexcept { return *target_; }
   const std::shared_ptr<const redis::Target>& shared_target() const noexcept { return target_; }
-  const CircuitBreaker& breaker() const noexcept { return breaker_; }
+  const CircuitBreaker& breaker() const noexcept { return shared_.breaker; }
   // Null where it is off.
-  const DenyCache* deny_cache() const noexcept { return deny_cache_ ? &*deny_cache_ : nullptr; }
-  const LocalShareStore& local() const noexcept { return local_; }
+  const DenyCache* deny_cache() const noexcept {
+    return shared_.deny_cache ? &*shared_.deny_cache : nullptr;
+  }
+  const LocalShareStore& local() const noexcept { return shared_.local; }
   // Of all loops together.
   RedisStoreStats stats() const;
 
@@ -54,9 +53,7 @@ class RedisStores {
   StoreObserver* const observer_;
   redis::OperationOptions options_;
   std::atomic<std::uint64_t> gave_back_{0};
-  CircuitBreaker breaker_;
-  std::optional<DenyCache> deny_cache_;
-  LocalShareStore local_;
+  policy::Shared shared_;
   mutable std::mutex mutex_;  // of the two below
   std::vector<const redis::Client*> clients_;
   RedisStoreStats past_;  // of clients that are gone

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "sluice/redis_chain.h"
 #include "sluice/redis_store.h"
 #include "sluice/sluice.h"
 
@@ -17,5 +18,14 @@ int main() {
       limiter.try_acquire("user:42", sluice::token_bucket(100).per(std::chrono::seconds(1)));
   const bool could_not_decide = decision.reason == sluice::Reason::kStoreError ||
                                 decision.reason == sluice::Reason::kStoreTimeout;
-  return could_not_decide ? 0 : 3;
+  if (!could_not_decide) return 3;
+
+  sluice::RedisChainOptions options;
+  options.redis.url = "redis+unix:///nonexistent/redis.sock";
+  options.on_store_error = sluice::FailurePolicy::kDeny;
+  const auto chain = sluice::RedisChain::open(options);
+  if (!chain) return 4;
+  const auto answered = sluice::Limiter(**chain).try_acquire(
+      "user:42", sluice::token_bucket(100).per(std::chrono::seconds(1)));
+  return answered.reason == sluice::Reason::kFallback ? 0 : 5;
 }

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <optional>
+
+#include "sluice/circuit_breaker.h"
+#include "sluice/deny_cache.h"
+#include "sluice/failure_policy.h"
+
+namespace sluice::policy {
+
+// What all stores of a process that ask one server share.
+//
+// Thread-safety: the members are thread-safe. Ownership: borrows the observer and the clock.
+struct Shared {
+  struct Options {
+    CircuitBreakerOptions breaker = {};
+    std::optional<DenyCacheOptions> deny_cache = {};
+    LocalShareOptions local = {};
+  };
+  explicit Shared(const Options& options, StoreObserver* observer,
+                  const Clock& clock = SteadyClock::instance())
+      : breaker(options.breaker, observer, clock), local(options.local) {
+    if (options.deny_cache) deny_cache.emplace(*options.deny_cache, clock);
+  }
+
+  CircuitBreaker breaker;
+  std::optional<DenyCache> deny_cache;
+  LocalShareStore local;
+};
+
+// Deny cache, then circuit breaker and failure policy, then a store.
+//
+// Thread-safety: that of the store. Ownership: borrows the store and the shared parts.
+class Chain {
+ public:
+  Chain(Store& store, Shared& shared, std::optional<FailurePolicy> fallback = {})
+      : guarded_(store, shared.breaker, {.fallback = fallback, .local = &shared.local}) {
+    if (shared.deny_cache) cached_.emplace(guarded_, *shared.deny_cache);
+  }
+  Chain(const Chain&) = delete;
+  Chain& operator=(const Chain&) = delete;
+
+  Store& store() noexcept { return cached_ ? static_cast<Store&>(*cached_) : guarded_; }
+  // Without the deny cache.
+  Store& uncached() noexcept { return guarded_; }
+
+ private:
+  FailurePolicyStore guarded_;
+  std::optional<DenyCacheStore> cached_;
+};
+
+}  // namespace sluice::policy

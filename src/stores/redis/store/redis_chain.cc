@@ -1,0 +1,74 @@
+#include "sluice/redis_chain.h"
+
+#include <string>
+#include <utility>
+
+#include "stores/policy/chain.h"
+
+namespace sluice {
+
+namespace {
+
+policy::Shared::Options shared_options(const RedisChainOptions& options) {
+  policy::Shared::Options shared{.breaker = options.breaker, .local = options.local};
+  if (options.deny_cache.longest > Duration{0}) shared.deny_cache = options.deny_cache;
+  return shared;
+}
+
+}  // namespace
+
+class RedisChain::Impl {
+ public:
+  Impl(const RedisChainOptions& options, std::unique_ptr<RedisStore> opened,
+       StoreObserver* observer)
+      : redis(std::move(opened)),
+        shared(shared_options(options), observer),
+        chain(*redis, shared, options.on_store_error) {}
+
+  std::unique_ptr<RedisStore> redis;
+  policy::Shared shared;
+  policy::Chain chain;
+};
+
+RedisChain::RedisChain(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+RedisChain::~RedisChain() = default;
+
+Expected<std::unique_ptr<RedisChain>> RedisChain::open(const RedisChainOptions& options,
+                                                       StoreObserver* observer) {
+  auto redis = RedisStore::open(options.redis, observer);
+  if (!redis) return Unexpected{redis.error()};
+  return std::unique_ptr<RedisChain>(
+      new RedisChain(std::make_unique<Impl>(options, std::move(*redis), observer)));
+}
+
+Expected<std::unique_ptr<RedisChain>> RedisChain::open(std::string_view url,
+                                                       StoreObserver* observer) {
+  RedisChainOptions options;
+  options.redis.url = url;
+  return open(options, observer);
+}
+
+Decision RedisChain::apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+                           std::span<Decision> each) noexcept {
+  return impl_->chain.store().apply(verb, charges, now, each);
+}
+
+Decision RedisChain::apply_one(Verb verb, const Charge& charge,
+                               std::optional<Instant> now) noexcept {
+  return impl_->chain.store().apply_one(verb, charge, now);
+}
+
+Expected<bool> RedisChain::wait_until_ready(std::chrono::milliseconds at_most) {
+  return impl_->redis->wait_until_ready(at_most);
+}
+
+RedisChainStatus RedisChain::status() const {
+  const policy::Shared& shared = impl_->shared;
+  return {.redis = impl_->redis->stats(),
+          .breaker = shared.breaker.state(),
+          .refused = shared.breaker.refused(),
+          .deny_cache_hits = shared.deny_cache ? shared.deny_cache->hits() : 0,
+          .local = shared.local.stats()};
+}
+
+}  // namespace sluice
