@@ -111,7 +111,7 @@ bool CounterOperation::prepare(const Request& request) noexcept try {
   steps_.clear();
   failure_ = Reason::kOk;
   is_changing_ = false;
-  const Instant at = request.now ? *request.now : SystemClock::instance().now();
+  const Instant at = request.now ? *request.now : options_.clock->now();
   now_ = at.time_since_epoch().count();
   bool is_valid = !request.charges.empty() && request.charges.size() <= kMaxCharges &&
                   request.each.size() == request.charges.size() && at >= kFirstInstant &&
@@ -231,7 +231,7 @@ bool CounterOperation::take_counts(Counter& counter, const redisReply& reply) no
     return read_count(one, counter.counts[age]);
   };
   if (reply.type != REDIS_REPLY_ARRAY) return take(0, reply);
-  if (reply.elements + 1 != counter.counts.size()) return false;
+  if (reply.elements == 0 || reply.elements + 1 != counter.counts.size()) return false;
   for (std::size_t i = 0; i < reply.elements; ++i) {
     if (!take(i + 1, *reply.element[i])) return false;
   }

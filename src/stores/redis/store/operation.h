@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "sluice/clock.h"
 #include "sluice/redis_store.h"
 #include "sluice/store.h"
 #include "stores/redis/client/client.h"
@@ -20,15 +21,17 @@ struct OperationOptions {
   bool scripting = true;
   std::uint64_t stated_expiry_ms = 0;
   std::atomic<std::uint64_t>* gave_back = nullptr;  // counts requests that were undone
+  // The time of requests without scripts; with scripts it is the server's.
+  const Clock* clock = &SystemClock::instance();
 };
 OperationOptions operation_options(const Target& target);
 
-// One request from beginning to end: what to send, what the answers mean, what has to be given
-// back. It waits for nothing and locks nothing: prepare() anywhere, then start() in the client's
-// thread, then finished() is called there, perhaps before start() has returned.
+// One request from beginning to end: what to send, what the answers mean, what must be given back.
+// It neither waits nor locks: call prepare() in any thread, then start() in the client's thread,
+// which calls finished(), perhaps before start() returns.
 //
-// Serves one request after the other, and keeps its buffers. Ownership: borrows what it is given
-// until finished().
+// Serves one request after the other, and keeps its buffers. Ownership: borrows its arguments until
+// finished().
 class Operation {
  public:
   struct Request {
@@ -45,24 +48,26 @@ class Operation {
 
   virtual ~Operation() = default;
 
-  // False: there is nothing to start, and decision() says why.
+  // False: there is nothing to start; decision() has the reason.
   virtual bool prepare(const Request& request) noexcept = 0;
   virtual void start(Client& client, Owner& owner) noexcept = 0;
 
   const Decision& decision() const noexcept { return decision_; }
 
  protected:
-  // Answers the whole request, and each charge, with a reason of this process.
+  // Answers the request and each charge with a reason of this process.
   void refuse(Reason reason, std::span<Decision> each) noexcept;
 
   Decision decision_;
 };
 
-// By scripts, or without them.
+// With scripts or without them, as the options say.
 std::unique_ptr<Operation> make_operation(const OperationOptions& options);
 
-// Standalone, through Sentinels or to a cluster, as the target says.
+// A client of one server, of a master that Sentinels watch, or of a cluster, as the target says.
+// `clock`: see make_asio_event_loop().
 std::unique_ptr<Client> make_client(boost::asio::io_context& loop,
-                                    std::shared_ptr<const Target> target, StoreObserver* observer);
+                                    std::shared_ptr<const Target> target, StoreObserver* observer,
+                                    const Clock& clock = SteadyClock::instance());
 
 }  // namespace sluice::redis

@@ -146,7 +146,7 @@ class RedisStore::Impl {
   Impl(std::shared_ptr<const redis::Target> target, StoreObserver* observer)
       : options_(redis::operation_options(*target)), spares_(options_) {
     options_.gave_back = &gave_back_;
-    client_ = redis::make_client(loop_, std::move(target), observer);
+    client_ = redis::make_client(loop_, std::move(target), observer, clock_);
     thread_ = std::thread([this] { loop_.run(); });
   }
 
@@ -181,7 +181,7 @@ class RedisStore::Impl {
 
   Expected<bool> wait_until_ready(std::chrono::milliseconds at_most) {
     const Callers::Guard inside(callers_);
-    const auto end = std::chrono::steady_clock::now() + at_most;
+    const Instant end = clock_.now() + at_most;
     for (;;) {
       std::promise<std::string> said;
       boost::asio::post(loop_, [&] {
@@ -191,7 +191,7 @@ class RedisStore::Impl {
       const std::string why = said.get_future().get();
       if (why.empty()) return true;
       const bool is_closing = is_closing_.load(std::memory_order_relaxed);
-      if (is_closing || std::chrono::steady_clock::now() >= end) {
+      if (is_closing || clock_.now() >= end) {
         return Unexpected{why.size() > 1 ? why.substr(1) : "it has not answered yet"};
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -220,6 +220,7 @@ class RedisStore::Impl {
     }
   }
 
+  const Clock& clock_ = SteadyClock::instance();
   redis::OperationOptions options_;
   std::atomic<std::uint64_t> gave_back_{0};
   std::atomic<bool> is_closing_{false};

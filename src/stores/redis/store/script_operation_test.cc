@@ -1,0 +1,148 @@
+#include "stores/redis/store/script_operation.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "stores/redis/store/test_client.h"
+
+namespace sluice::redis {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Instant kNow{Duration{1700000000123456}};
+const Limit kBucket = token_bucket(10).per(1min);
+
+// A number in bytes, the least significant first.
+std::string bytes(std::uint64_t number, std::size_t size) {
+  std::string text;
+  for (std::size_t i = 0; i < size; ++i) text += static_cast<char>(number >> (8 * i));
+  return text;
+}
+constexpr std::uint64_t kNowTicks = 1700000000123456;
+constexpr std::uint64_t kAdmits = std::uint64_t{1} << 52;
+
+// What the script says of an untouched counter that admits, and of one that is empty and denies.
+std::string admitted() { return bulk(bytes(kNowTicks + kAdmits, 7) + bytes(0, 2)); }
+std::string denied() {
+  const Limit& limit = kBucket;
+  const std::string state = "\xC1\x11" + bytes(kNowTicks, 7) + bytes(0, 6) + bytes(10, 4) +
+                            bytes(limit.tag() << 1, 4) + bytes((kNowTicks >> 20) + 100, 4);
+  return bulk(bytes(kNowTicks, 7) + bytes(state.size(), 2) + state);
+}
+
+class ScriptOperationTest : public ::testing::Test {
+ protected:
+  TestRequest& ask(std::vector<Charge> charges, Verb verb = Verb::kTake) {
+    request = std::make_unique<TestRequest>(operation, std::move(charges), verb, kNow);
+    if (request->is_prepared) request->start(client);
+    return *request;
+  }
+  // Two charges in two slots.
+  TestRequest& ask_two(Verb verb = Verb::kTake) {
+    return ask({{"a", kBucket, 1, "x"}, {"b", kBucket, 1, "y"}}, verb);
+  }
+
+  std::atomic<std::uint64_t> gave_back{0};
+  OperationOptions options{
+      .prefix = "p:", .by_slot = true, .stated_expiry_ms = 1000, .gave_back = &gave_back};
+  ScriptOperation operation{options};
+  AnsweredClient client;
+  std::unique_ptr<TestRequest> request;
+};
+
+TEST_F(ScriptOperationTest, DecidesARequestInOneCall) {
+  const TestRequest& take = ask({{"a", kBucket, 1, "x"}, {"a", kBucket, 2, "x"}});
+  EXPECT_EQ(client.waiting(), 1u);
+  EXPECT_TRUE(client.answer(admitted()));
+  EXPECT_EQ(take.times_finished, 1);
+  EXPECT_EQ(take.decision().reason, Reason::kOk);
+  EXPECT_EQ(take.decision().remaining, 7u);
+}
+
+TEST_F(ScriptOperationTest, AsksEachSlotAtOnceAndWaitsForAll) {
+  const TestRequest& take = ask_two();
+  EXPECT_EQ(client.waiting(), 2u);
+  client.answer(admitted());
+  EXPECT_EQ(take.times_finished, 0);
+  client.answer(admitted());
+  EXPECT_EQ(take.times_finished, 1);
+  EXPECT_EQ(take.decision().outcome, Outcome::kAllowed);
+  EXPECT_EQ(gave_back, 0u);
+}
+
+TEST_F(ScriptOperationTest, GivesBackWhatOneSlotTookIfAnotherDenies) {
+  const TestRequest& take = ask_two();
+  client.answer(admitted());
+  client.answer(denied());
+  EXPECT_EQ(take.decision().reason, Reason::kLimited);
+  EXPECT_EQ(take.each[0].remaining, 10u);
+  EXPECT_EQ(gave_back, 1u);
+  ASSERT_EQ(client.waiting(), 1u);
+  EXPECT_NE(client.next().find("p:t{x}a"), std::string::npos);
+  EXPECT_TRUE(client.answer("$0\r\n\r\n"));
+}
+
+TEST_F(ScriptOperationTest, GivesBackWhatOneSlotTookIfAnotherTimesOut) {
+  const TestRequest& take = ask_two();
+  client.fail(Failure::kTimeout);
+  client.answer(admitted());
+  EXPECT_EQ(take.decision(), Decision::refused(Reason::kStoreTimeout));
+  EXPECT_EQ(gave_back, 1u);
+  ASSERT_EQ(client.waiting(), 1u) << "the slot that timed out is left as it is";
+  EXPECT_NE(client.next().find("p:t{y}b"), std::string::npos);
+  client.fail(Failure::kLost);  // nobody waits for it
+}
+
+TEST_F(ScriptOperationTest, GivesNothingBackForAPeek) {
+  ask_two(Verb::kPeek);
+  client.answer(admitted());
+  client.answer(denied());
+  EXPECT_EQ(client.waiting(), 0u);
+  EXPECT_EQ(gave_back, 0u);
+}
+
+TEST_F(ScriptOperationTest, ReportsTheGravestFailureOfSeveralSlots) {
+  const auto reason_of = [&](const std::function<void()>& first,
+                             const std::function<void()>& second) {
+    const TestRequest& take = ask_two();
+    first();
+    second();
+    return take.decision().reason;
+  };
+  const auto timeout = [&] { client.fail(Failure::kTimeout); };
+  const auto unavailable = [&] { client.fail(Failure::kUnavailable); };
+  const auto error = [&] { client.answer("-OOM command not allowed\r\n"); };
+  const auto wrong_type = [&] { client.answer("-WRONGTYPE Operation against a key\r\n"); };
+  EXPECT_EQ(reason_of(timeout, wrong_type), Reason::kStoreTimeout);
+  EXPECT_EQ(reason_of(wrong_type, timeout), Reason::kStoreTimeout);
+  EXPECT_EQ(reason_of(error, wrong_type), Reason::kForeignValue);
+  EXPECT_EQ(reason_of(unavailable, error), Reason::kStoreError);
+}
+
+TEST_F(ScriptOperationTest, DoesNotAcceptAReplyThatNoScriptGives) {
+  ask({{"a", kBucket}});
+  EXPECT_FALSE(client.answer("+PONG\r\n")) << "the connection is out of step";
+}
+
+TEST_F(ScriptOperationTest, RefusesARequestThatIsInvalid) {
+  EXPECT_FALSE(ask({}).is_prepared);
+  EXPECT_EQ(request->decision().reason, Reason::kInvalid);
+  EXPECT_FALSE(ask({{"a", kBucket}, {"a", token_bucket(11).per(1min)}}).is_prepared);
+  EXPECT_EQ(request->each[1].reason, Reason::kInvalid);
+  EXPECT_EQ(client.waiting(), 0u);
+}
+
+TEST_F(ScriptOperationTest, ServesOneRequestAfterTheOther) {
+  for (int i = 0; i < 3; ++i) {
+    const TestRequest& take = ask_two();
+    client.answer(admitted());
+    client.answer(admitted());
+    EXPECT_EQ(take.times_finished, 1);
+    EXPECT_TRUE(take.decision());
+  }
+}
+
+}  // namespace
+}  // namespace sluice::redis
