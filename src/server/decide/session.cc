@@ -6,7 +6,8 @@ Session::Session(const Parts& parts)
     : manager_(&parts.rules),
       recorder_(&parts.recorder),
       denials_(&parts.denials),
-      request_(parts.limiter, parts.stores),
+      decider_(parts.limiter, parts.stores),
+      batch_({parts.limiter.store()}),
       version_(parts.rules.version()),
       rules_(parts.rules.current()) {
   recorder_->use(rules_);
@@ -15,7 +16,7 @@ Session::Session(const Parts& parts)
 void Session::follow_rules() {
   const std::uint64_t version = manager_->version();
   if (version == version_) return;
-  version_ = version;  // read before the rules: a change between the two is followed once more
+  version_ = version;  // read before the rules, so a change in between is followed next time
   rules_ = manager_->current();
   recorder_->use(rules_);
 }
@@ -23,16 +24,16 @@ void Session::follow_rules() {
 const RuleAnswer& Session::decide(const AttributeSource& attributes, std::uint64_t cost,
                                   Verb verb) {
   follow_rules();
-  const RuleAnswer& answer = request_.decide(rules_, attributes, cost, {}, verb);
-  if (verb == Verb::kTake) tell(answer);
+  const RuleAnswer& answer = decider_.decide(rules_, attributes, cost, {}, verb);
+  if (verb == Verb::kTake) record(answer);
   return answer;
 }
 
 const RuleAnswer& Session::decide_parts(std::string_view domain, std::span<const RequestPart> parts,
                                         Verb verb) {
   follow_rules();
-  const RuleAnswer& answer = request_.decide_parts(rules_, domain, parts, {}, verb);
-  if (verb == Verb::kTake) tell(answer);
+  const RuleAnswer& answer = decider_.decide_parts(rules_, domain, parts, {}, verb);
+  if (verb == Verb::kTake) record(answer);
   return answer;
 }
 
@@ -41,23 +42,29 @@ const RuleAnswer* Session::decide_by(std::string_view rule, const AttributeSourc
   follow_rules();
   const Rule* const found = rules_.find(rule);
   if (found == nullptr) return nullptr;
-  const RuleAnswer& answer = request_.decide_by(rules_, *found, attributes, cost, {}, verb);
-  if (verb == Verb::kTake) tell(answer);
+  const RuleAnswer& answer = decider_.decide_by(rules_, *found, attributes, cost, {}, verb);
+  if (verb == Verb::kTake) record(answer);
   return &answer;
 }
 
-void Session::tell(std::string_view key, const Decision& decision) {
+Decision Session::decide(const Charge& charge, Verb verb) {
+  batch_.clear();
+  batch_.add(charge, {});
+  const Decision decision = batch_.decide({verb});
+  if (verb != Verb::kTake) return decision;
   without_rule_.decision = decision;
   recorder_->count(without_rule_);
-  if (!decision.allowed()) denials_->write(key, decision);
+  if (!decision.allowed()) denials_->write(charge.key, decision);
+  return decision;
 }
 
-void Session::tell(const RuleAnswer& answer) {
+void Session::record(const RuleAnswer& answer) {
   count(answer);
   if (!answer.decision.allowed()) denials_->write(answer);
 }
 
-// While it waited for the answer, another session of the loop may have gone over to new rules.
+// While this session waited for the store, another session of the loop may have switched to new
+// rules.
 void Session::count(const RuleAnswer& answer) {
   if (recorder_->uses(rules_)) {
     recorder_->count(answer);

@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "limiter/batch.h"
 #include "metrics/metrics.h"
 #include "server/logging/log.h"
 #include "server/rules/rules_manager.h"
@@ -16,13 +17,12 @@
 
 namespace sluice::server {
 
-// What every door asks for decisions, whatever it speaks: attributes in, a decision out, counted
-// and logged. Its answer is put into words by answer_fields.h and rejection.h.
+// Decides the requests of all front ends by the active rules, counts them, and logs denials.
+// answer_fields.h and rejection.h write the answers.
 //
-// One Session for each event loop, used by that loop's thread only, or where the store waits, for
-// each request that is under way in it; the store, the rules and the metrics behind it are shared.
-// Ownership: borrows all that it is given. Cost: one atomic load
-// beside the decision; nothing is allocated once its buffers have grown.
+// Thread-safety: one thread at a time. Each event loop has a session; if the store may wait, each
+// request that is being decided has one. Ownership: borrows its parts. Cost: that of the decision
+// and one atomic load; nothing is allocated once its buffers have grown.
 class Session {
  public:
   struct Parts {
@@ -34,33 +34,34 @@ class Session {
   };
   explicit Session(const Parts& parts);
 
-  // By the rules in force now. The answer is valid until the next call.
+  // Decides by the active rules that match. The answer is valid until the next call.
   const RuleAnswer& decide(const AttributeSource& attributes, std::uint64_t cost = 1,
                            Verb verb = Verb::kTake);
-  // By the rule of that name, matching or not; null where none of the rules in force has it.
+  // Decides by the active rule with that name, whether it matches or not. Null if there is none.
   const RuleAnswer* decide_by(std::string_view rule, const AttributeSource& attributes,
                               std::uint64_t cost = 1, Verb verb = Verb::kTake);
-  // The same of a request of several parts, by the rules of one domain.
+  // Decides a request of several parts by the rules of one domain.
   const RuleAnswer& decide_parts(std::string_view domain, std::span<const RequestPart> parts,
                                  Verb verb = Verb::kTake);
-  // Of a take that no rule decided, as the request told its limit and its key itself: counts and
-  // logs it like the others.
-  void tell(std::string_view key, const Decision& decision);
-  // Goes over to the rules in force, if they are others. decide() does so by itself; a loop without
-  // requests is told to, so that it lets go of the old ones.
+  // Decides by the limit of the request itself. There is no failure policy, so the decision has
+  // failed if the store could not decide.
+  Decision decide(const Charge& charge, Verb verb = Verb::kTake);
+  // Switches to the active rules. The functions above do so too; without requests, a call releases
+  // the old rules.
   void follow_rules();
 
  private:
-  void tell(const RuleAnswer& answer);
+  void record(const RuleAnswer& answer);
   void count(const RuleAnswer& answer);
 
   const RulesManager* manager_;
   metrics::Recorder* recorder_;
   DenialLog* denials_;
-  RuleDecider request_;
+  RuleDecider decider_;
+  Batch batch_;  // for a charge without a rule
   std::uint64_t version_;
   RuleSet rules_;
-  RuleAnswer without_rule_;  // never of any limit
+  RuleAnswer without_rule_;  // has no limits
 };
 
 }  // namespace sluice::server

@@ -44,10 +44,7 @@ class CommandHandler {
     const About& about;
   };
   explicit CommandHandler(const Parts& parts)
-      : limiter(parts.session.limiter),
-        session(parts.session),
-        users(parts.users),
-        about(parts.about) {}
+      : session(parts.session), users(parts.users), about(parts.about) {}
   CommandHandler(const CommandHandler&) = delete;
   CommandHandler& operator=(const CommandHandler&) = delete;
 
@@ -62,7 +59,6 @@ class CommandHandler {
   std::optional<Outcome> outcome;  // of the last decision; whoever wants to know resets it
 
   // Of the commands.
-  Limiter& limiter;
   Session session;
   const Users& users;
   const About& about;

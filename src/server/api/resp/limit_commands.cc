@@ -121,10 +121,8 @@ void decide(CommandHandler& handler, const Call& call, Verb verb, std::size_t at
   std::uint64_t cost = 1;
   const auto limit = read_limit(call.arguments.subspan(at + 1), cost, call.reply);
   if (!limit) return;
-  const Decision decision =
-      handler.limiter.store().apply_one(verb, {call.arguments[at], *limit, cost}, {});
+  const Decision decision = handler.session.decide({call.arguments[at], *limit, cost}, verb);
   handler.outcome = decision.outcome;
-  if (verb == Verb::kTake) handler.session.tell(call.arguments[at], decision);
   if (is_store_problem(decision)) return answer_store_problem(call.reply, decision);
   call.reply.map(kDecisionPairs);
   put_decision(call.reply, decision);

@@ -47,24 +47,14 @@ const Limit* limit_of(CommandHandler& handler, const Call& call) {
   return nullptr;
 }
 
-Decision decide(CommandHandler& handler, std::string_view key, const Limit& limit,
-                std::int64_t quantity) {
-  Store& store = handler.limiter.store();
+// A negative quantity is a refund and 0 a peek. No limit holds more than kMaxUnits.
+Decision decide(Session& session, std::string_view key, const Limit& limit, std::int64_t quantity) {
   if (quantity < 0) {
-    const auto units = std::min<std::uint64_t>(0 - static_cast<std::uint64_t>(quantity), kMaxUnits);
-    return store.apply_one(Verb::kRefund, {key, limit, units}, {});
+    const std::uint64_t units = 0 - static_cast<std::uint64_t>(quantity);
+    return session.decide({key, limit, std::min(units, kMaxUnits)}, Verb::kRefund);
   }
-  const auto units = static_cast<std::uint64_t>(quantity);
-  if (units <= limit.capacity()) {
-    return store.apply_one(units == 0 ? Verb::kPeek : Verb::kTake, {key, limit, units}, {});
-  }
-  // What never fits is not asked for, but how things stand is.
-  Decision decision = store.apply_one(Verb::kPeek, {key, limit, 0}, {});
-  if (decision.allowed()) {
-    decision.outcome = Outcome::kDenied;
-    decision.reason = Reason::kNever;
-  }
-  return decision;
+  const auto units = std::min(static_cast<std::uint64_t>(quantity), kMaxUnits + 1);
+  return session.decide({key, limit, units}, units == 0 ? Verb::kPeek : Verb::kTake);
 }
 
 }  // namespace
@@ -81,9 +71,8 @@ void throttle(CommandHandler& handler, const Call& call) {
   if (quantity < 0 && call.client.role < Role::kAdmin) {
     return call.reply.error("NOPERM this user may not give back: quantity is negative");
   }
-  const Decision decision = decide(handler, call.arguments[1], *limit, quantity);
+  const Decision decision = decide(handler.session, call.arguments[1], *limit, quantity);
   handler.outcome = decision.outcome;
-  if (quantity > 0) handler.session.tell(call.arguments[1], decision);
   if (is_store_problem(decision)) return answer_store_problem(call.reply, decision);
   Reply& reply = call.reply;
   reply.array(5);
