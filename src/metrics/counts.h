@@ -119,7 +119,7 @@ struct Recorder::State {
 
   Shared& shared;
   std::unique_ptr<RuleCounts> rules;  // replaced by the recorder's thread, under the lock
-  std::array<Durations, kDoors> durations;
+  std::array<Durations, kFrontEnds> durations;
   std::array<Count, kEvents> events;
 };
 
@@ -130,7 +130,7 @@ struct Sums {
     std::uint64_t sum_ns = 0;
   };
   Totals totals;
-  std::array<Duration, kDoors> durations;
+  std::array<Duration, kFrontEnds> durations;
   std::array<std::uint64_t, kEvents> events{};
 
   void add(const Recorder::State& recorder);

@@ -15,10 +15,10 @@
 namespace sluice::metrics {
 
 // The doors that requests come in by.
-enum class Door : std::uint8_t { kCheck, kAuth, kOther, kResp, kGrpc, kJson };
-inline constexpr std::size_t kDoors = 6;
-// As the label `door` spells it: "check", "auth", "other", "resp", "grpc", "json".
-std::string_view to_string(Door door) noexcept;
+enum class FrontEnd : std::uint8_t { kCheck, kAuth, kOther, kResp, kGrpc, kJson };
+inline constexpr std::size_t kFrontEnds = 6;
+// As the label `front_end` spells it: "check", "auth", "other", "resp", "grpc", "json".
+std::string_view to_string(FrontEnd front_end) noexcept;
 
 // What befalls listeners.
 enum class Event : std::uint8_t {
@@ -54,9 +54,10 @@ class Recorder final {
   // The same of an answer by other rules, as one that had to be waited for while they changed: as
   // far as their names are still used. Cost: that of use().
   void count_late(const RuleSet& rules, const RuleAnswer& answer);
-  void observe(Door door, std::chrono::nanoseconds took) noexcept;
+  void observe(FrontEnd front_end, std::chrono::nanoseconds took) noexcept;
   // Requests that arrived together and took that long in all: each counts as an equal part of it.
-  void observe_many(Door door, std::uint64_t requests, std::chrono::nanoseconds took) noexcept;
+  void observe_many(FrontEnd front_end, std::uint64_t requests,
+                    std::chrono::nanoseconds took) noexcept;
   void add(Event event, std::uint64_t n = 1) noexcept;
 
   struct State;  // src/metrics only

@@ -41,7 +41,7 @@ void observe(benchmark::State& state) {
   std::int64_t ns = 1;
   for (auto _ : state) {
     ns = (ns * 7) & 0xFFFFF;
-    recorder.observe(Door::kAuth, std::chrono::nanoseconds(ns));
+    recorder.observe(FrontEnd::kAuth, std::chrono::nanoseconds(ns));
   }
 }
 BENCHMARK(observe);

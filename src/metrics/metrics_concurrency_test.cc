@@ -41,7 +41,7 @@ void follow_and_count(Recorder& recorder, const std::array<RuleSet, 2>& rules) {
     answer.limits.push_back({answer.rule, answer.rule->limits.data(), {}, {}, {}});
     for (int n = 0; n < kCountsPerRound; ++n) {
       recorder.count(answer);
-      recorder.observe(Door::kAuth, std::chrono::microseconds(n));
+      recorder.observe(FrontEnd::kAuth, std::chrono::microseconds(n));
       recorder.add(Event::kAccepted);
       recorder.add(Event::kClosed);
     }
@@ -53,7 +53,7 @@ TEST(MetricsConcurrency, CountersNeverGoBackWhileRulesChangeAndTextsAreRead) {
   const std::array<std::string, 3> series = {
       "sluice_requests_total{rule=\"stays\",outcome=\"allowed\",reason=\"ok\"}",
       "sluice_decisions_total{rule=\"stays\",limit=\"l\",outcome=\"allowed\",reason=\"ok\"}",
-      "sluice_request_duration_seconds_count{door=\"auth\"}"};
+      "sluice_request_duration_seconds_count{front_end=\"auth\"}"};
   Registry registry;
   std::atomic<int> running = kThreads;
   std::vector<std::thread> threads;

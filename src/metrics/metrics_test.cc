@@ -226,43 +226,43 @@ TEST_F(Metrics, EscapeLabelsOfOddNames) {
 
 TEST_F(Metrics, PutDurationsIntoBucketsThatIncludeTheirBound) {
   const auto bucket = [&](const std::string& bound) {
-    return value("sluice_request_duration_seconds_bucket{door=\"auth\",le=\"" + bound + "\"}");
+    return value("sluice_request_duration_seconds_bucket{front_end=\"auth\",le=\"" + bound + "\"}");
   };
-  recorder_.observe(Door::kAuth, nanoseconds(-5));
-  recorder_.observe(Door::kAuth, nanoseconds(0));
-  recorder_.observe(Door::kAuth, nanoseconds(1000));
+  recorder_.observe(FrontEnd::kAuth, nanoseconds(-5));
+  recorder_.observe(FrontEnd::kAuth, nanoseconds(0));
+  recorder_.observe(FrontEnd::kAuth, nanoseconds(1000));
   EXPECT_EQ(bucket("1e-06"), "3");
-  recorder_.observe(Door::kAuth, nanoseconds(1001));
-  recorder_.observe(Door::kAuth, nanoseconds(2000));
+  recorder_.observe(FrontEnd::kAuth, nanoseconds(1001));
+  recorder_.observe(FrontEnd::kAuth, nanoseconds(2000));
   EXPECT_EQ(bucket("1e-06"), "3");
   EXPECT_EQ(bucket("2e-06"), "5");
-  recorder_.observe(Door::kAuth, nanoseconds(2001));
-  recorder_.observe(Door::kAuth, nanoseconds(1'048'576'000));
+  recorder_.observe(FrontEnd::kAuth, nanoseconds(2001));
+  recorder_.observe(FrontEnd::kAuth, nanoseconds(1'048'576'000));
   EXPECT_EQ(bucket("2e-06"), "5");
   EXPECT_EQ(bucket("4e-06"), "6");
   EXPECT_EQ(bucket("0.524288"), "6");
   EXPECT_EQ(bucket("1.048576"), "7");
-  recorder_.observe(Door::kAuth, nanoseconds(1'048'576'001));
+  recorder_.observe(FrontEnd::kAuth, nanoseconds(1'048'576'001));
   EXPECT_EQ(bucket("1.048576"), "7");
   EXPECT_EQ(bucket("+Inf"), "8");
-  EXPECT_EQ(value("sluice_request_duration_seconds_count{door=\"auth\"}"), "8");
-  EXPECT_EQ(value("sluice_request_duration_seconds_count{door=\"check\"}"), "0");
+  EXPECT_EQ(value("sluice_request_duration_seconds_count{front_end=\"auth\"}"), "8");
+  EXPECT_EQ(value("sluice_request_duration_seconds_count{front_end=\"check\"}"), "0");
 }
 
 TEST_F(Metrics, SumDurationsInSecondsByDoor) {
-  recorder_.observe(Door::kCheck, std::chrono::milliseconds(1500));
-  registry_.make_recorder().observe(Door::kCheck, std::chrono::seconds(1));
-  recorder_.observe(Door::kOther, std::chrono::hours(1));
-  EXPECT_EQ(value("sluice_request_duration_seconds_sum{door=\"check\"}"), "2.5");
-  EXPECT_EQ(value("sluice_request_duration_seconds_sum{door=\"other\"}"), "3600");
+  recorder_.observe(FrontEnd::kCheck, std::chrono::milliseconds(1500));
+  registry_.make_recorder().observe(FrontEnd::kCheck, std::chrono::seconds(1));
+  recorder_.observe(FrontEnd::kOther, std::chrono::hours(1));
+  EXPECT_EQ(value("sluice_request_duration_seconds_sum{front_end=\"check\"}"), "2.5");
+  EXPECT_EQ(value("sluice_request_duration_seconds_sum{front_end=\"other\"}"), "3600");
 }
 
 TEST_F(Metrics, CountRequestsThatArrivedTogetherAsEqualParts) {
-  recorder_.observe_many(Door::kResp, 0, nanoseconds(5000));
-  recorder_.observe_many(Door::kResp, 5, nanoseconds(4999));
-  EXPECT_EQ(value("sluice_request_duration_seconds_bucket{door=\"resp\",le=\"1e-06\"}"), "5");
-  EXPECT_EQ(value("sluice_request_duration_seconds_count{door=\"resp\"}"), "5");
-  EXPECT_EQ(value("sluice_request_duration_seconds_sum{door=\"resp\"}"), "4.999e-06");
+  recorder_.observe_many(FrontEnd::kResp, 0, nanoseconds(5000));
+  recorder_.observe_many(FrontEnd::kResp, 5, nanoseconds(4999));
+  EXPECT_EQ(value("sluice_request_duration_seconds_bucket{front_end=\"resp\",le=\"1e-06\"}"), "5");
+  EXPECT_EQ(value("sluice_request_duration_seconds_count{front_end=\"resp\"}"), "5");
+  EXPECT_EQ(value("sluice_request_duration_seconds_sum{front_end=\"resp\"}"), "4.999e-06");
 }
 
 TEST_F(Metrics, CountConnectionsAndWhatBefallsThem) {

@@ -4,10 +4,10 @@
 
 namespace sluice::metrics {
 
-std::string_view to_string(Door door) noexcept {
-  static constexpr std::array<std::string_view, kDoors> kNames = {"check", "auth", "other",
-                                                                  "resp",  "grpc", "json"};
-  return kNames[static_cast<std::size_t>(door)];
+std::string_view to_string(FrontEnd front_end) noexcept {
+  static constexpr std::array<std::string_view, kFrontEnds> kNames = {"check", "auth", "other",
+                                                                      "resp",  "grpc", "json"};
+  return kNames[static_cast<std::size_t>(front_end)];
 }
 
 void Total::add(const Tally& tally) noexcept {
@@ -95,12 +95,12 @@ void Shared::forget_unknown_names() {
 
 void Sums::add(const Recorder::State& recorder) {
   recorder.rules->add_to(totals);
-  for (std::size_t door = 0; door < kDoors; ++door) {
-    const Durations& from = recorder.durations[door];
+  for (std::size_t front_end = 0; front_end < kFrontEnds; ++front_end) {
+    const Durations& from = recorder.durations[front_end];
     for (std::size_t i = 0; i < from.buckets.size(); ++i) {
-      durations[door].buckets[i] += from.buckets[i].get();
+      durations[front_end].buckets[i] += from.buckets[i].get();
     }
-    durations[door].sum_ns += from.sum_ns.get();
+    durations[front_end].sum_ns += from.sum_ns.get();
   }
   for (std::size_t i = 0; i < kEvents; ++i) events[i] += recorder.events[i].get();
 }
@@ -131,14 +131,14 @@ void Recorder::count_late(const RuleSet& rules, const RuleAnswer& answer) {
   state_->shared.forget_unknown_names();
 }
 
-void Recorder::observe(Door door, std::chrono::nanoseconds took) noexcept {
-  state_->durations[static_cast<std::size_t>(door)].add(took);
+void Recorder::observe(FrontEnd front_end, std::chrono::nanoseconds took) noexcept {
+  state_->durations[static_cast<std::size_t>(front_end)].add(took);
 }
 
-void Recorder::observe_many(Door door, std::uint64_t requests,
+void Recorder::observe_many(FrontEnd front_end, std::uint64_t requests,
                             std::chrono::nanoseconds took) noexcept {
   if (requests == 0) return;
-  state_->durations[static_cast<std::size_t>(door)].add_many(requests, took);
+  state_->durations[static_cast<std::size_t>(front_end)].add_many(requests, took);
 }
 
 void Recorder::add(Event event, std::uint64_t n) noexcept {

@@ -108,9 +108,9 @@ ClientMetric::Histogram histogram_of(const Sums::Duration& duration) {
 
 MetricFamily durations_of(const Sums& sums) {
   Family family(MetricType::Histogram, "sluice_request_duration_seconds",
-                "Time from a request read to its answer written into a buffer, by door.");
-  for (std::size_t i = 0; i < kDoors; ++i) {
-    family.add({{"door", std::string(to_string(static_cast<Door>(i)))}},
+                "Time from a request read to its answer written into a buffer, by front_end.");
+  for (std::size_t i = 0; i < kFrontEnds; ++i) {
+    family.add({{"front_end", std::string(to_string(static_cast<FrontEnd>(i)))}},
                histogram_of(sums.durations[i]));
   }
   return family.take();

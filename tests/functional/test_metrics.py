@@ -70,8 +70,8 @@ class Metrics(ServerTest):
             ],
             3,
         )
-        self.assertEqual(metrics['sluice_request_duration_seconds_count{door="check"}'], 6)
-        self.assertEqual(metrics['sluice_request_duration_seconds_count{door="auth"}'], 1)
+        self.assertEqual(metrics['sluice_request_duration_seconds_count{front_end="check"}'], 6)
+        self.assertEqual(metrics['sluice_request_duration_seconds_count{front_end="auth"}'], 1)
         self.assertEqual(metrics["sluice_store_keys"], 1)
         self.assertEqual(metrics["sluice_rules_version"], 1)
         self.assertEqual(metrics["sluice_ready"], 1)

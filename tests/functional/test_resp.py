@@ -64,7 +64,7 @@ class Decisions(ServerTest):
         denied = [v for name, v in samples.items() if "login" in name and "limited" in name]
         self.assertGreaterEqual(max(denied), 1)
         self.assertGreater(
-            next(v for n, v in samples.items() if "_count" in n and 'door="resp"' in n), 5
+            next(v for n, v in samples.items() if "_count" in n and 'front_end="resp"' in n), 5
         )
 
     def test_frames_come_byte_by_byte(self):

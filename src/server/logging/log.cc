@@ -77,7 +77,7 @@ void Log::access(const AccessLine& line) noexcept {
                      {"status", line.status},
                      {"peer", line.peer},
                      {"duration_us", std::chrono::floor<Duration>(line.took).count()},
-                     {"door", line.door}});
+                     {"front_end", line.front_end}});
   } catch (...) {
     impl_->writer->count_unwritten();
   }

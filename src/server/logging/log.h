@@ -60,7 +60,7 @@ struct AccessLine {
   int status = 0;
   std::string_view peer;
   std::chrono::nanoseconds took{0};
-  std::string_view door;
+  std::string_view front_end;
 };
 
 // The server's log: one line per event, always valid UTF-8. A separate thread writes it, so a slow
@@ -99,7 +99,7 @@ class Log {
     write(LogLevel::kError, message, fields);
   }
   // Writes a line for a request if the options ask for it: message "request", method, target (at
-  // most 1 KiB, then "…"), status, peer, duration_us, door.
+  // most 1 KiB, then "…"), status, peer, duration_us, front_end.
   void access(const AccessLine& line) noexcept;
 
   const LogOptions& options() const noexcept;

@@ -52,7 +52,7 @@ TEST(Log, IsSilentWhenItIsOff) {
     Log log({.level = LogLevel::kOff, .access = true}, pipe.writing());
     log.error("a");
     log.write(LogLevel::kOff, "b");
-    log.access({.method = "GET", .target = "/", .peer = "", .door = ""});
+    log.access({.method = "GET", .target = "/", .peer = "", .front_end = ""});
   }
   EXPECT_TRUE(lines_of(pipe).empty());
 }
@@ -75,7 +75,7 @@ TEST(Log, WritesAccessLinesOnlyWhenAsked) {
   { Log({.access = true}, with.writing()).access(line); }
   EXPECT_EQ(lines_of(with),
             (std::vector<std::string>{"info request method=GET target=\"/a?b=c\" status=429 "
-                                      "peer=203.0.113.9 duration_us=1 door=auth"}));
+                                      "peer=203.0.113.9 duration_us=1 front_end=auth"}));
 }
 
 TEST(Log, CutsLongTargets) {
@@ -86,11 +86,11 @@ TEST(Log, CutsLongTargets) {
                 .target = "/" + std::string(5000, 'a'),
                 .status = 200,
                 .peer = "::1",
-                .door = "auth"});
+                .front_end = "auth"});
   }
   EXPECT_EQ(lines_of(pipe),
             (std::vector<std::string>{"info request method=GET target=/" + std::string(1023, 'a') +
-                                      "… status=200 peer=::1 duration_us=0 door=auth"}));
+                                      "… status=200 peer=::1 duration_us=0 front_end=auth"}));
 }
 
 TEST(Log, DropsTheOldestAndTellsHowManyWhileItsReaderIsStuck) {

@@ -12,7 +12,7 @@ void AdminHandler::handle(const http::Request& request, http::Response& response
 
 void AdminHandler::finished(const http::Request& request, const http::Response& response,
                             std::chrono::nanoseconds took) {
-  recorder_.observe(metrics::Door::kOther, took);
+  recorder_.observe(metrics::FrontEnd::kOther, took);
   if (!log_.options().access) return;
   log_.access({request.method, request.target, response.status, request.peer, took, "admin"});
 }

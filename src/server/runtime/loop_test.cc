@@ -363,7 +363,7 @@ TEST_F(LoopTest, CountsTheWaitIntoTheDuration) {
   release();
   EXPECT_EQ(client.read().status, 200);
   const std::string text = registry_.text();
-  EXPECT_NE(text.find(R"(door="check",le="0.016384"} 0)"), std::string::npos) << text;
+  EXPECT_NE(text.find(R"(front_end="check",le="0.016384"} 0)"), std::string::npos) << text;
 }
 
 TEST_F(LoopTest, AsksTheStoresThatRulesName) {

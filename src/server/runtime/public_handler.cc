@@ -17,16 +17,16 @@ PublicHandler::PublicHandler(const Parts& parts)
 void PublicHandler::handle(const http::Request& request, http::Response& response) {
   const std::string_view path = split_target(request.target).path;
   if (path == "/v1/auth") {
-    endpoint_ = metrics::Door::kAuth;
+    endpoint_ = metrics::FrontEnd::kAuth;
     auth_.handle(request, response);
   } else if (path == "/v1/check") {
-    endpoint_ = metrics::Door::kCheck;
+    endpoint_ = metrics::FrontEnd::kCheck;
     check_.handle(request, response);
   } else if (path == "/json") {
-    endpoint_ = metrics::Door::kJson;
+    endpoint_ = metrics::FrontEnd::kJson;
     json_.handle(request, response);
   } else {
-    endpoint_ = metrics::Door::kOther;
+    endpoint_ = metrics::FrontEnd::kOther;
     operations_.handle(path, request, response);
   }
 }

@@ -46,7 +46,7 @@ class PublicHandler final : public http::Handler {
   CheckEndpoint check_;
   RlsService rls_;
   JsonEndpoint json_;
-  metrics::Door endpoint_ = metrics::Door::kOther;
+  metrics::FrontEnd endpoint_ = metrics::FrontEnd::kOther;
 };
 
 }  // namespace sluice::server

@@ -15,7 +15,7 @@ class RlsHandler final : public grpc::Handler {
     }
   }
   void finished(const grpc::Call&, const grpc::Reply&, std::chrono::nanoseconds took) override {
-    recorder_.observe(metrics::Door::kGrpc, took);
+    recorder_.observe(metrics::FrontEnd::kGrpc, took);
   }
   void follow_rules() override { service_.follow_rules(); }
 

@@ -44,7 +44,7 @@ void log_access(Log& log, const Answered& answered) noexcept {
     fields.emplace_back("peer", host_of(client.peer));
     if (client.user != nullptr) fields.emplace_back("user", std::string_view(client.user->name));
     fields.emplace_back("duration_us", std::chrono::floor<Duration>(answered.took).count());
-    fields.emplace_back("door", std::string_view("resp"));
+    fields.emplace_back("front_end", std::string_view("resp"));
     log.write_all(LogLevel::kInfo, "request", fields);
   } catch (...) {  // out of memory: a line less
   }

@@ -22,8 +22,8 @@ struct Answered {
 
 // A line "request": command (of one that has parts with the part; of one that there is not, what
 // the client called it); status, which is "ok" or the first word of the error; outcome, where there
-// is a decision; peer, unless it is a Unix socket; user; duration_us; door. Arguments are not told:
-// they may be passwords, and keys are told by the denial log alone.
+// is a decision; peer, unless it is a Unix socket; user; duration_us; front_end. Arguments are not
+// told: they may be passwords, and keys are told by the denial log alone.
 void log_access(Log& log, const Answered& answered) noexcept;
 
 }  // namespace sluice::server::resp

@@ -31,21 +31,22 @@ TEST(AccessLine, TellsTheDecisionOfACommandInAnyCase) {
   TestCommands handler;
   EXPECT_EQ(line_of({"Cl.Throttle", "k", "0", "1", "60"}, handler),
             "info request command=cl.throttle status=ok outcome=allowed peer=127.0.0.1 "
-            "duration_us=1 door=resp");
+            "duration_us=1 front_end=resp");
   EXPECT_EQ(line_of({"CL.THROTTLE", "k", "0", "1", "60"}, handler),
             "info request command=cl.throttle status=ok outcome=denied peer=127.0.0.1 "
-            "duration_us=1 door=resp");
+            "duration_us=1 front_end=resp");
 }
 
 TEST(AccessLine, TellsPartsAndErrorsAndUsersButNoPassword) {
   TestCommands handler({{"ops", "secret", Role::kAdmin}});
   EXPECT_EQ(line_of({"PING"}, handler),
-            "info request command=ping status=NOAUTH peer=127.0.0.1 duration_us=1 door=resp");
-  EXPECT_EQ(line_of({"AUTH", "ops", "secret"}, handler),
-            "info request command=auth status=ok peer=127.0.0.1 user=ops duration_us=1 door=resp");
+            "info request command=ping status=NOAUTH peer=127.0.0.1 duration_us=1 front_end=resp");
+  EXPECT_EQ(
+      line_of({"AUTH", "ops", "secret"}, handler),
+      "info request command=auth status=ok peer=127.0.0.1 user=ops duration_us=1 front_end=resp");
   EXPECT_EQ(line_of({"CLIENT", "GETNAME"}, handler),
             "info request command=client|getname status=ok peer=127.0.0.1 user=ops duration_us=1 "
-            "door=resp");
+            "front_end=resp");
 }
 
 TEST(AccessLine, CutsWhatIsNoCommand) {
@@ -53,7 +54,7 @@ TEST(AccessLine, CutsWhatIsNoCommand) {
   const std::string word(5000, 'x');
   EXPECT_EQ(line_of({word, "secret"}, handler), "info request command=" + word.substr(0, 64) +
                                                     "… status=ERR peer=127.0.0.1 duration_us=1 "
-                                                    "door=resp");
+                                                    "front_end=resp");
 }
 
 TEST(AccessLine, TellsHostsWithoutPortsAndNoPathOfASocket) {

@@ -87,8 +87,8 @@ answer in time, it may have counted the request.
 and `RL.LIMIT` count there with an empty `rule` label, because no rule decides them. Denials are
 logged like those of other front ends; `log.keys` controls whether the log contains the key. With
 `log.access: true` each request is logged with `command`, `status` (`ok` or the first word of the
-error), the `outcome` of a decision, `peer`, `user`, `duration_us` and `door=resp`. The log does
-not contain arguments, because they may be passwords.
+error), the `outcome` of a decision, `peer`, `user`, `duration_us` and `front_end=resp`. The log
+does not contain arguments, because they may be passwords.
 )page";
 
 struct Group {

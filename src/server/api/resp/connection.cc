@@ -194,7 +194,7 @@ std::size_t Connection::answer_all(std::string_view input, CommandHandler& handl
     reader_.next();
   }
   shared_.handled = steady_clock::now();
-  shared_.recorder.observe_many(metrics::Door::kResp, requests, shared_.handled - begun);
+  shared_.recorder.observe_many(metrics::FrontEnd::kResp, requests, shared_.handled - begun);
   return closing_ ? input.size() : done;
 }
 

@@ -265,7 +265,7 @@ TEST(FrontEnd, CountsWhatBefallsIt) {
   }
   wait_until([&] { return front_end.common.connections == 0; });
   const std::string text = front_end.parts.registry.text();
-  EXPECT_NE(text.find("door=\"resp\"} 2\n"), std::string::npos) << text.substr(0, 3000);
+  EXPECT_NE(text.find("front_end=\"resp\"} 2\n"), std::string::npos) << text.substr(0, 3000);
 }
 
 }  // namespace
