@@ -7,17 +7,17 @@
 
 namespace sluice::replay {
 
-// A chart of requests over time as HTML: those that were let through, and stacked on them those
-// that were denied, with axes, a legend of numbers in each column's title, and a description.
+// A chart of requests over time as HTML: allowed requests with denied requests stacked on top,
+// axes, the numbers in the title of each column, and a description.
 struct Chart {
   const TimeSeries& series;
-  std::size_t requests = 0;  // the channel of all requests, and of those denied among them
+  std::size_t requests = 0;  // the channels of all requests and of denied requests
   std::size_t denied = 0;
   std::string id;     // unique in the page
   std::string title;  // plain text
   std::string denied_name = "denied";
-  bool denied_only = false;  // leave out those let through, for a scale that shows few denials
-  bool low = false;          // less high than usual
+  bool denied_only = false;  // omits allowed requests, for a scale that shows few denials
+  bool low = false;          // a lower chart than usual
 };
 std::string chart_html(const Chart& chart);
 

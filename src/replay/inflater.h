@@ -6,9 +6,9 @@
 
 namespace sluice::replay {
 
-// Inflates gzip members, one after the other, and checks the sum and the size at the end of each.
+// Inflates consecutive gzip members and verifies the checksum and the size of each.
 //
-// ISA-L where it is available, else zlib; both behind this. Not thread-safe; holds about 150 KiB.
+// Uses ISA-L if it is available, otherwise zlib. Not thread-safe. Takes about 150 KiB.
 class Inflater {
  public:
   enum class State { kGoing, kMemberEnded, kCorrupt };
@@ -23,9 +23,9 @@ class Inflater {
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
 
-  // Makes ready for the first byte of a member.
+  // Prepares for the first byte of a member.
   void begin_member();
-  // Inflates until `in` is used up, `out` is full or the member ends.
+  // Inflates until `in` is empty, `out` is full, or the member ends.
   Step inflate(std::span<const char> in, std::span<char> out);
 
  private:

@@ -12,13 +12,13 @@
 
 namespace sluice::replay {
 
-// What a logged request is to the rules: method, path, query.NAME, ip, header.user-agent,
-// header.referer and status, as the server saw them: the log's escapes are undone. A path stays as
-// it was sent, escapes of the URL included; query values are decoded ("%41" and "+"), the first of
-// a name counts, and "?name" is an empty value.
+// The attributes of a logged request: method, path, query.NAME, ip, header.user-agent,
+// header.referer and status. Escapes of the log are decoded. The path stays as it was sent,
+// including escapes of the URL. Query values are decoded ("%41" and "+"). The first parameter of a
+// name counts, and "?name" has an empty value.
 //
-// Not thread-safe. Borrows the line that it was last shown; what find() returns is valid until the
-// next. Finding costs no allocation unless an escape has to be undone.
+// Not thread-safe. Borrows the line of the last show(). The result of find() is valid until the
+// next show(). find() allocates only to decode an escape.
 class LogAttributes final : public AttributeSource {
  public:
   void show(const LogLine& line) noexcept {
@@ -33,12 +33,13 @@ class LogAttributes final : public AttributeSource {
   std::string& fresh_buffer() const;
 
   const LogLine* line_ = nullptr;
-  // Buffers of undone escapes, kept from line to line; a deque, as views into them must stay.
+  // Buffers for decoded text, reused for each line. A deque, because views into them must stay
+  // valid.
   mutable std::deque<std::string> decoded_;
   mutable std::size_t decoded_used_ = 0;
 };
 
-// Decodes %HH and '+' of a query into `out`; a '%' without two hex digits stays.
+// Decodes %HH and '+' of a query into `out`. A '%' without two hexadecimal digits stays.
 void decode_query(std::string_view encoded, std::string& out);
 
 }  // namespace sluice::replay

@@ -9,21 +9,21 @@
 
 namespace sluice::replay {
 
-// One request as a line of an access log tells it. A field that the log leaves out ("-") has a null
-// data(); an empty one does not. The views point into the line, as it was logged: with the log's
-// escapes (undo_log_escapes) and the URL's.
+// One request of an access log. A field that the log omits ("-") has a null data(); an empty field
+// does not. The views point into the line and contain the escapes of the log (undo_log_escapes) and
+// of the URL.
 struct LogLine {
   Instant at;
   std::string_view client;  // an address or a host name
   std::string_view method;
-  std::string_view path;   // of the target, without an absolute target's scheme and host
+  std::string_view path;   // of the target, without scheme and host of an absolute target
   std::string_view query;  // of the target, without '?'
   std::string_view status;
   std::string_view referer;
   std::string_view user_agent;
 };
 
-// Why a line is not one of an access log.
+// The reason why a line is not an access log line.
 enum class LineFault : std::uint8_t {
   kNone,
   kEmpty,
@@ -42,26 +42,26 @@ enum class LineFault : std::uint8_t {
   kTooLong,
 };
 
-// What is wrong, and what would be right.
+// Returns what is wrong and what is expected.
 std::string_view explain(LineFault fault) noexcept;
 
 // Reads lines of the Common and the Combined Log Format:
 //
 //   client ident user [20/Feb/2016:00:00:45 -0500] "GET /a?b=c HTTP/1.1" 200 187 "referer" "agent"
 //
-// A request line that is not one of HTTP leaves method and path out. What follows the user agent,
-// or the size when no quote does, is ignored. Not thread-safe; allocates nothing.
+// If the request line is not HTTP, method and path are omitted. The reader ignores text after the
+// user agent, or after the size if no quote follows. Not thread-safe. Allocates nothing.
 class LineReader {
  public:
-  // `line` comes without its line end; a '\r' at its end is not part of it.
+  // Reads `line` without its line end. A '\r' at the end is ignored.
   LineFault read(std::string_view line, LogLine& out) noexcept;
 
  private:
   TimestampReader timestamps_;
 };
 
-// Undoes what servers do to odd bytes when they log a field (\" \\ \n \r \t \b \v \f and \xHH),
-// into `out`. Other backslashes stay.
+// Decodes the escapes of servers in a logged field (\" \\ \n \r \t \b \v \f and \xHH) into `out`.
+// Other backslashes stay.
 void undo_log_escapes(std::string_view logged, std::string& out);
 
 }  // namespace sluice::replay

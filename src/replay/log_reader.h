@@ -16,39 +16,39 @@
 namespace sluice::replay {
 
 struct LogReaderOptions {
-  // Longer lines are skipped whole and counted once. Bytes, at least 1.
+  // The maximum length of a line in bytes, at least 1. Longer lines are skipped and counted once.
   std::size_t longest_line = std::size_t{1} << 20;
-  // Bytes taken from the source at once, at least 1. More: fewer hand-overs, more memory.
+  // Bytes per batch, at least 1. A larger batch needs fewer handovers and more memory.
   std::size_t block = std::size_t{256} << 10;
 };
 
-// A line that is not one of an access log.
+// A line that is not an access log line.
 struct SkippedLine {
   std::uint64_t number = 0;  // in its file, from 1
   LineFault fault = LineFault::kNone;
   std::string begins;  // its first bytes
 };
 
-// Some neighbouring lines of one log.
+// Consecutive lines of one log.
 struct LogBatch {
   std::size_t log = 0;                     // the index of the log's path
-  std::vector<LogLine> lines;              // those that parsed, in order; they point into `bytes`
-  std::uint64_t skipped = 0;               // those that did not
-  std::vector<SkippedLine> first_skipped;  // of each log, the first kMostShown
-  bool opened = false;                     // the log could be opened
-  bool last = false;                       // the last batch of its log
-  std::string error;                       // why the log ends here; empty: its regular end
+  std::vector<LogLine> lines;              // the parsed lines, in order; they point into `bytes`
+  std::uint64_t skipped = 0;               // the number of other lines
+  std::vector<SkippedLine> first_skipped;  // the first kMostShown of each log
+  bool opened = false;                     // whether the log could be opened
+  bool last = false;                       // whether this is the last batch of its log
+  std::string error;                       // why the log ends here; empty at its regular end
   FileProgress progress;
   std::uint64_t inflated = 0;  // bytes of text so far, over all logs
 
   std::unique_ptr<char[]> bytes;
 };
 
-// Reads logs one after the other in a thread of its own: inflates, splits and parses ahead of the
-// caller, by at most a few batches, so that memory stays the same for logs of any size.
+// Reads logs one after the other in a separate thread. The thread inflates, splits and parses at
+// most a few batches ahead of the caller, so that memory does not depend on the size of the logs.
 //
-// next() and release() are for one thread. The destructor stops reading and waits for the thread,
-// which may be waiting for input.
+// One thread may call next() and release(). The destructor stops reading and waits for the thread,
+// which may wait for input.
 class LogReader {
  public:
   static constexpr std::size_t kMostShown = 5;
@@ -58,9 +58,9 @@ class LogReader {
   LogReader(const LogReader&) = delete;
   LogReader& operator=(const LogReader&) = delete;
 
-  // The next batch, or null after the last of the last log. Valid until released.
+  // Returns the next batch, or null after the last batch of the last log. Valid until release().
   LogBatch* next();
-  // Gives a batch back, to be filled again.
+  // Returns a batch to the reader, which fills it again.
   void release(LogBatch* batch);
 
  private:
@@ -76,7 +76,7 @@ class LogReader {
   const std::vector<std::string> paths_;
   const LogReaderOptions options_;
   std::vector<LogBatch> batches_;
-  std::uint64_t inflated_ = 0;  // the reading thread's
+  std::uint64_t inflated_ = 0;  // used only by the reading thread
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -84,7 +84,7 @@ class LogReader {
   std::deque<LogBatch*> ready_;
   bool ended_ = false;
   bool stopped_ = false;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // declared last, because it uses the other members
 };
 
 }  // namespace sluice::replay

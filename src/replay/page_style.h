@@ -4,7 +4,7 @@
 
 namespace sluice::replay {
 
-// What makes the report's page look and answer to the pointer; report_html.cc writes the rest.
+// The style and the script of the report page; report_html.cc writes its content.
 inline constexpr std::string_view kPageStyle = R"css(
 :root { color-scheme: light dark;
   --page: #f6f7f9; --card: #ffffff; --ink: #1b2230; --soft: #586174; --line: #dfe3ea;
@@ -91,7 +91,7 @@ footer { margin-top: 1.5rem; color: var(--soft); font-size: .8125rem; }
 @media print { section { break-inside: avoid; } #tip { display: none; } }
 )css";
 
-// The page is complete without it: it shows the columns' titles at once instead of after a while.
+// Shows the titles of columns without a delay. The page is complete without this script.
 inline constexpr std::string_view kPageScript = R"js(
 (function () {
   var tip = document.createElement('div');

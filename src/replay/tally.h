@@ -16,17 +16,17 @@ namespace sluice::replay {
 
 // A key that a limit denied.
 struct DeniedKey {
-  std::string label;  // the key as a person reads it, its first kLongestLabel bytes
+  std::string label;  // the readable key, its first kLongestLabel bytes
   std::uint64_t requests = 0;
   std::uint64_t denied = 0;
   Instant first{};  // denial
   Instant last{};
 };
 
-// Counts what one limit did to each of its keys.
+// Counts the requests and denials of each key of one limit.
 //
-// Not thread-safe. Remembers a key by a 128-bit hash: about 60 bytes a key, and its label once it
-// has been denied. At `most_keys` it stops taking in new ones, and says so.
+// Not thread-safe. Stores a 128-bit hash per key (about 60 bytes), and the label of denied keys. At
+// `most_keys` it ignores new keys and sets overflowed().
 class KeyTally {
  public:
   static constexpr std::size_t kLongestLabel = 1024;
@@ -39,9 +39,9 @@ class KeyTally {
 
   std::uint64_t keys() const noexcept { return keys_.size(); }
   std::uint64_t keys_denied() const noexcept { return denied_.size(); }
-  // Some keys were left out: the numbers of keys are lower bounds.
+  // Returns whether keys were ignored, so that the numbers of keys are lower bounds.
   bool overflowed() const noexcept { return overflowed_; }
-  // The most denied keys: by denials, most first, then by label.
+  // Returns the keys with the most denials, ordered by denials and then by label.
   std::vector<DeniedKey> most_denied(std::size_t count) const;
 
  private:
@@ -68,14 +68,14 @@ class KeyTally {
   boost::unordered_flat_map<Hash, Entry, LowBits> keys_;
   std::vector<DeniedKey> denied_;  // `requests` is filled in by most_denied()
   std::vector<Hash> denied_hashes_;
-  std::string last_counter_;  // neighbouring requests often share a counter
+  std::string last_counter_;  // consecutive requests often share a counter
   Entry* last_entry_ = nullptr;
 };
 
 struct LimitTally {
   const RuleLimit* limit = nullptr;
-  std::uint64_t requests = 0;  // that it was asked about
-  std::uint64_t denied = 0;    // by this limit itself
+  std::uint64_t requests = 0;  // to which the limit applied
+  std::uint64_t denied = 0;    // by this limit
   KeyTally keys;
 };
 
@@ -89,21 +89,21 @@ struct RuleTally {
 // All counts of a replay. Not thread-safe; borrows the rules.
 class Tally {
  public:
-  // Channels of series(): all requests, those denied, then for rule i at rule_channel(i) those
-  // matched, and behind it those denied.
+  // The channels of series(): all requests, denied requests, and for rule i at rule_channel(i) the
+  // matched requests, followed by the denied ones.
   static constexpr std::size_t kRequests = 0;
   static constexpr std::size_t kDenied = 1;
   static constexpr std::size_t rule_channel(std::size_t rule) { return 2 + 2 * rule; }
 
   Tally(const RuleSet& rules, std::size_t most_keys);
 
-  // Counts a request that was decided at `at`; instants never go back.
+  // Counts a request that was decided at `at`. Times never go back.
   void count(const RuleAnswer& answer, Instant at);
 
   std::uint64_t requests = 0;
   std::uint64_t denied = 0;     // by enforced rules
-  std::uint64_t unmatched = 0;  // by no rule; they are allowed
-  std::uint64_t undecided = 0;  // the store could not decide; the rule's failure policy did
+  std::uint64_t unmatched = 0;  // no rule matched; allowed
+  std::uint64_t undecided = 0;  // the store could not decide; the failure policy did
   std::vector<RuleTally> rules;
 
   const TimeSeries& series() const noexcept { return series_; }

@@ -15,11 +15,11 @@
 
 namespace sluice::replay {
 
-// A fresh directory of files, gone with the test.
+// A new directory of files, deleted after the test.
 class TemporaryFiles {
  public:
   TemporaryFiles() {
-    const std::string wild(6, 'X');  // for mkdtemp to fill in
+    const std::string wild(6, 'X');  // replaced by mkdtemp
     std::string name = (std::filesystem::temp_directory_path() / ("sluice-" + wild)).string();
     if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "no temporary directory";
     directory_ = name;
@@ -43,7 +43,7 @@ class TemporaryFiles {
   std::string directory_;
 };
 
-// A line of a log at a second after midnight.
+// Returns a log line at a number of seconds after midnight.
 inline std::string line_at(int second, std::string_view client, std::string_view request = "GET /",
                            std::string_view agent = "agent") {
   std::array<char, 16> time{};
@@ -57,7 +57,7 @@ inline void append_little_endian(std::string& out, std::uint32_t value, int byte
   for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i) & 0xFF);
 }
 
-// A gzip member that holds the text as it is, in stored blocks of at most `block` bytes.
+// Returns a gzip member with the text in stored blocks of at most `block` bytes.
 inline std::string gzip_stored(std::string_view text, std::size_t block = 65535) {
   std::string out("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10);
   std::uint32_t sum = 0xFFFFFFFFu;
@@ -79,7 +79,7 @@ inline std::string gzip_stored(std::string_view text, std::size_t block = 65535)
   return out;
 }
 
-// 500 times kCompressedLine, compressed by gzip -9.
+// 500 times kCompressedLine, compressed with gzip -9.
 inline constexpr std::string_view kCompressedLine =
     "10.0.0.1 - - [20/Feb/2016:00:00:45 -0500] \"GET /a HTTP/1.1\" 200 1\n";
 inline std::string gzip_compressed() {

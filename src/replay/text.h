@@ -9,25 +9,25 @@
 
 namespace sluice::replay {
 
-// Text of any origin on its way to a person or a parser. All pure functions, safe from any thread.
+// Formats text of any origin for people and parsers. Pure functions, thread-safe.
 
-// For a terminal or an error message: control characters as \xHH, what is not UTF-8 as U+FFFD.
+// For a terminal or an error message: control characters become \xHH, invalid UTF-8 becomes U+FFFD.
 std::string printable(std::string_view bytes);
-// The same, of at most `columns` characters, the last an ellipsis where it was longer.
+// The same with at most `columns` characters. Longer text ends with an ellipsis.
 std::string printable(std::string_view bytes, std::size_t columns);
-// A JSON string with its quotes; what is not UTF-8 as U+FFFD.
+// A JSON string with quotes. Invalid UTF-8 becomes U+FFFD.
 std::string json_string(std::string_view bytes);
-// For HTML text and quoted attributes; what is not UTF-8 as U+FFFD.
+// For HTML text and quoted attributes. Invalid UTF-8 becomes U+FFFD.
 std::string html_text(std::string_view bytes);
 
-// Characters of UTF-8 text, which for what is printed here are columns.
+// Returns the number of characters of UTF-8 text, each of which is one column here.
 std::size_t columns_of(std::string_view text);
 std::string pad_left(std::string_view text, std::size_t columns);
 std::string pad_right(std::string_view text, std::size_t columns);
 
 // 1234567 → "1,234,567"
 std::string grouped(std::uint64_t number);
-// 0.1234 → "12.3 %"; tiny shares that are not zero "< 0.1 %", and nothing of nothing "–".
+// 0.1234 → "12.3 %". Small shares above zero are "< 0.1 %". If `whole` is 0, the result is "–".
 std::string percent(std::uint64_t part, std::uint64_t whole);
 // "1.5 KB", "36.2 MB": decimal units.
 std::string bytes_text(std::uint64_t bytes);
@@ -36,7 +36,7 @@ std::string iso_time(Instant at);
 std::string plain_time(Instant at);
 // "45 s", "1 min 30 s", "1 s 500 ms": exact.
 std::string duration_text(Duration duration);
-// The two or so largest units, for spans: "149 d 11 h".
+// Rounded to its largest units: "149 d 11 h".
 std::string rough_duration_text(Duration duration);
 
 }  // namespace sluice::replay
