@@ -19,7 +19,7 @@
 
 namespace sluice::metrics {
 
-// A number that one thread writes and any may read.
+// A number that one thread writes and any thread may read.
 class Count {
  public:
   void add(std::uint64_t n) noexcept {
@@ -38,15 +38,15 @@ inline constexpr std::size_t kCacheLine = 64;
 constexpr std::size_t cell_of(Outcome outcome, Reason reason) noexcept {
   return (outcome == Outcome::kAllowed ? 0 : kReasons) + static_cast<std::size_t>(reason);
 }
-inline constexpr std::size_t kShadowCell = kOutcomes * kReasons;  // denials of a rule on trial
+inline constexpr std::size_t kShadowCell = kOutcomes * kReasons;  // denials by a shadow rule
 inline constexpr std::size_t kCells = kShadowCell + 1;
 
-// What is counted of one limit, or of the requests that one rule decided.
+// The counts of one limit, or of the requests that one rule decided.
 struct alignas(kCacheLine) Tally {
   std::array<Count, kCells> cells;
 };
 
-// Sums of tallies, and whether a rule in use counts for them and is on trial.
+// Sums of tallies, and whether an active rule counts for them and is a shadow rule.
 struct Total {
   std::array<std::uint64_t, kCells> cells{};
   bool shadow = false;
@@ -58,20 +58,20 @@ struct Total {
 // Totals by the names of rules and of limits.
 struct Totals {
   std::map<std::pair<std::string, std::string>, Total> limits;
-  std::map<std::string, Total> requests;  // under "": those that no rule decided
+  std::map<std::string, Total> requests;  // "": requests that no rule decided
 };
 
-// The tallies of one set of rules, found by where a rule and a limit stand in it.
+// The tallies of one set of rules, indexed by the positions of rule and limit.
 class RuleCounts {
  public:
-  RuleCounts();  // of no rules
+  RuleCounts();  // for no rules
   explicit RuleCounts(const RuleSet& rules);
 
   void count(const RuleAnswer& answer) noexcept;
   void add_to(Totals& totals) const;
   bool knows(const std::string& rule, const std::string& limit) const noexcept;
   bool knows(const std::string& rule) const noexcept;
-  // Tells sets of rules apart; null: none.
+  // Identifies the set of rules; null: no rules.
   const RuleSet::Impl* id() const noexcept { return rules_ ? &rules_->impl() : nullptr; }
 
  private:
@@ -79,18 +79,17 @@ class RuleCounts {
 
   std::optional<RuleSet> rules_;
   std::span<const Rule> all_;
-  std::vector<std::size_t> first_limit_;  // of each rule, among `limits_`
+  std::vector<std::size_t> first_limit_;  // of each rule, in `limits_`
   std::unique_ptr<Tally[]> limits_;
-  std::unique_ptr<Tally[]> requests_;  // of each rule, and of none
+  std::unique_ptr<Tally[]> requests_;  // of each rule, and of no rule
 };
 
-// Durations, by powers of two of a microsecond: bucket k holds what is at most 2^k µs, the last one
-// everything else.
+// A histogram of durations: bucket k counts those of at most 2^k µs, the last bucket all others.
 struct alignas(kCacheLine) Durations {
   static constexpr std::size_t kBounds = 21;  // 1 µs to 1.048576 s
 
   void add(std::chrono::nanoseconds took) noexcept { add_many(1, took); }
-  // Of `n` that took so long together, at least one.
+  // Counts `n` durations, at least 1, with this sum.
   void add_many(std::uint64_t n, std::chrono::nanoseconds took) noexcept {
     const auto all = took.count() > 0 ? static_cast<std::uint64_t>(took.count()) : 0;
     const std::uint64_t ns = n == 1 ? all : all / n;
@@ -103,9 +102,9 @@ struct alignas(kCacheLine) Durations {
   Count sum_ns;
 };
 
-// What recorders of one registry share. The lock is held while a recorder changes its rules and
-// while what all have counted is collected; what recorders have counted by earlier rules is kept
-// here, as long as any of them has rules with these names.
+// The state that the recorders of a registry share. The lock is held while a recorder changes its
+// rules and while all counts are collected. The counts of earlier rules are kept here as long as a
+// recorder has rules with these names.
 struct Shared {
   std::mutex mutex;
   Totals kept;

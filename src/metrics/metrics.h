@@ -14,53 +14,55 @@
 
 namespace sluice::metrics {
 
-// The doors that requests come in by.
+// The front ends and HTTP endpoints that receive requests.
 enum class FrontEnd : std::uint8_t { kCheck, kAuth, kOther, kResp, kGrpc, kJson };
 inline constexpr std::size_t kFrontEnds = 6;
-// As the label `front_end` spells it: "check", "auth", "other", "resp", "grpc", "json".
+// The value of the label `front_end`: "check", "auth", "other", "resp", "grpc", "json".
 std::string_view to_string(FrontEnd front_end) noexcept;
 
-// What befalls listeners.
+// Events of listeners.
 enum class Event : std::uint8_t {
-  kAccepted,          // a connection, which will be kClosed
-  kClosed,            // a connection that was kAccepted
-  kRefused,           // a connection over the cap: neither kAccepted nor kClosed
-  kOutOfDescriptors,  // a connection could not be accepted, as no descriptor was free
-  kBadRequest,        // a request that is none: what the parser answers with 400 and the like
-  kTimedOut,          // a client that was too slow to send or to read
+  kAccepted,  // a connection was accepted; kClosed follows
+  kClosed,    // an accepted connection was closed
+  kRefused,   // a connection was refused because of the maximum: neither kAccepted nor kClosed
+  kOutOfDescriptors,  // a connection could not be accepted because no file descriptor was free
+  kBadRequest,        // the parser answered a malformed request with 400 or a similar status
+  kTimedOut,          // a client was too slow to send or to read
 };
 inline constexpr std::size_t kEvents = 6;
 
-// What one event loop counts.
+// The counts of one event loop.
 //
-// Thread-safety: one thread writes (any member); Registry::text() reads meanwhile. Ownership: the
-// registry's; shares the rules given to use(). Cost: count(), observe() and add() are some plain
-// loads and stores: no lock, no allocation, no read-modify-write.
+// Thread-safety: one thread calls the members; Registry::text() may read at the same time.
+// Ownership: the registry owns it; it shares the rules passed to use(). Cost: count(), observe()
+// and add() are a few plain loads and stores, without locks, allocations or atomic
+// read-modify-write operations.
 class Recorder final {
  public:
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
   ~Recorder();
 
-  // The rules that the answers to come are made by. What is counted for names of rules and limits
-  // goes on as long as any recorder of the registry uses rules with these names, and is forgotten
-  // then; so each loop should follow a change of the rules soon, an idle one too. Allocates, and
-  // waits for a text() that is collecting; nothing of that where they are in use already.
+  // Sets the rules of the following decisions. The counts of a rule or limit continue as long as a
+  // recorder of the registry uses rules with its name, and are deleted afterwards. Each loop should
+  // therefore follow a change of rules soon, even if it is idle. Allocates and waits for a running
+  // text(), unless these rules are already set.
   void use(const RuleSet& rules);
   bool uses(const RuleSet& rules) const noexcept;
-  // Of a take: each limit of the answer by its outcome and reason, and the request by its. The
-  // answer was made by the rules in use (limits of others are not counted).
+  // Counts a take: each limit of the answer and the request, by outcome and reason. The answer must
+  // be by the rules of use(); limits of other rules are not counted.
   void count(const RuleAnswer& answer) noexcept;
-  // The same of an answer by other rules, as one that had to be waited for while they changed: as
-  // far as their names are still used. Cost: that of use().
+  // Counts an answer by other rules, such as one that waited while the rules changed, if the names
+  // of its rules and limits are still in use. Cost: that of use().
   void count_late(const RuleSet& rules, const RuleAnswer& answer);
   void observe(FrontEnd front_end, std::chrono::nanoseconds took) noexcept;
-  // Requests that arrived together and took that long in all: each counts as an equal part of it.
+  // Records requests that arrived together, with their total duration: each counts as an equal
+  // part.
   void observe_many(FrontEnd front_end, std::uint64_t requests,
                     std::chrono::nanoseconds took) noexcept;
   void add(Event event, std::uint64_t n = 1) noexcept;
 
-  struct State;  // src/metrics only
+  struct State;  // used only in src/metrics
 
  private:
   friend class Registry;
@@ -70,37 +72,37 @@ class Recorder final {
 
 // All metrics of the process; docs/metrics.md lists them.
 //
-// Thread-safety: any member from any thread. Cost: two descriptors held open (so that it can tell
-// how many are open when none is left); 192 bytes a limit for each recorder. The number of series
-// is bounded by the rules and the recorders' functions: no label is taken from a request.
+// Thread-safety: any member from any thread. Cost: two open file descriptors (so that it can report
+// the number of open descriptors when none is free) and 192 bytes per limit and recorder. The rules
+// and the functions bound the number of series: no label comes from a request.
 class Registry {
  public:
   Registry();
   ~Registry();
-  // A recorder for one thread, which lives as long as the registry.
+  // Creates a recorder for one thread. It lives as long as the registry.
   Recorder& make_recorder();
-  // A value that is asked for by text(), in its thread; `value` is safe to call from any thread and
-  // does not use the registry. A counter never goes back, and its name ends in "_total". Errors:
-  // std::invalid_argument for a name that is malformed or was added before.
+  // Adds a value that text() reads in its thread. `value` must be thread-safe and must not use the
+  // registry. A counter never decreases, and its name ends with "_total". Errors:
+  // std::invalid_argument for a malformed or repeated name.
   void add_gauge(std::string name, std::string help, std::function<double()> value);
   void add_counter(std::string name, std::string help, std::function<double()> value);
-  // Counters of one name that differ in one label: the values of that.
+  // Adds counters with one name that differ in the value of one label.
   struct Series {
     std::string label;
     std::function<double()> value;
   };
   void add_counters(std::string name, std::string help, std::string label,
                     std::vector<Series> series);
-  // Counters of one name whose labels come and go: `rows` is asked for them, each with as many
-  // values as there are labels, and no two alike.
+  // Adds counters with one name whose labels can change. text() calls `rows`. Each row has a value
+  // for each label, and no two rows are equal.
   struct Row {
     std::vector<std::string> values;
     double count = 0;
   };
   void add_table(std::string name, std::string help, std::vector<std::string> labels,
                  std::function<std::vector<Row>()> rows);
-  // Prometheus text, version 0.0.4: "text/plain; version=0.0.4; charset=utf-8". Counters never go
-  // back from one text to the next. Cost: some 50 µs, and 4 µs for each limit.
+  // Returns Prometheus text, version 0.0.4: "text/plain; version=0.0.4; charset=utf-8". Counters
+  // never decrease between two texts. Cost: about 50 µs, and 4 µs per limit.
   std::string text() const;
 
  private:

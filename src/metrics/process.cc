@@ -19,7 +19,8 @@ double seconds_of(clockid_t clock) noexcept {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-// The fields of /proc/self/stat from the third on (proc(5)); the second may hold anything.
+// Returns the fields of /proc/self/stat from the third on (proc(5)). The second can contain any
+// text.
 constexpr std::size_t kFirstField = 3, kUserTime = 14, kSystemTime = 15, kStartTime = 22,
                       kVirtualBytes = 23, kResidentPages = 24;
 

@@ -7,7 +7,7 @@
 
 namespace sluice::metrics {
 
-// What the system tells of this process. Absent: it does not tell.
+// What the system reports about this process. Absent: the system does not report it.
 struct ProcessFacts {
   std::optional<double> start_time_seconds;  // since 1970
   std::optional<double> cpu_seconds;
@@ -17,8 +17,7 @@ struct ProcessFacts {
   std::optional<double> max_descriptors;
 };
 
-// Reads /proc/self. It holds what it reads open, as it has to answer most of all when no descriptor
-// is left.
+// Reads /proc/self. It keeps its files open, so that it works when no file descriptor is free.
 //
 // Thread-safety: any member from any thread.
 class Process {
@@ -33,10 +32,10 @@ class Process {
   void read_stat(ProcessFacts& facts) const;
   std::optional<double> open_descriptors() const;
 
-  int stat_;       // negative: could not be opened
-  double booted_;  // when the system was, since 1970
+  int stat_;       // negative if it could not be opened
+  double booted_;  // start of the system, in seconds since 1970
   DIR* descriptors_;
-  mutable std::mutex mutex_;  // of the place in `descriptors_`
+  mutable std::mutex mutex_;  // protects the position in `descriptors_`
 };
 
 }  // namespace sluice::metrics

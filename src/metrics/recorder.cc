@@ -31,7 +31,7 @@ RuleCounts::RuleCounts(const RuleSet& rules) : rules_(rules), all_(rules_->rules
   requests_ = std::make_unique<Tally[]>(all_.size() + 1);
 }
 
-// Where the rule stands; behind the last, if it is null or of other rules.
+// Returns the position of the rule, or the number of rules if it is null or not one of them.
 std::size_t RuleCounts::index_of(const Rule* rule) const noexcept {
   if (rule == nullptr) return all_.size();
   const auto index = static_cast<std::size_t>(rule - all_.data());

@@ -18,7 +18,7 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 using Labels = std::vector<ClientMetric::Label>;
 
-// A family, to which series are added.
+// A metric family under construction.
 class Family {
  public:
   Family(MetricType type, std::string name, std::string help) {
@@ -47,8 +47,8 @@ class Family {
   MetricFamily family_;
 };
 
-// The series of a total by outcome and reason: what was counted, and from the start those two that
-// rates are asked of. Requests that no rule decided are never limited.
+// Adds the series of a total by outcome and reason: those with counts, and the two that exist from
+// the start for rate(). Requests that no rule decided are never limited.
 void add_outcomes(Family& family, const Labels& names, const Total& total, bool limited) {
   for (const auto outcome : {Outcome::kAllowed, Outcome::kDenied}) {
     for (std::size_t i = 0; i < kReasons; ++i) {
@@ -67,7 +67,7 @@ void add_outcomes(Family& family, const Labels& names, const Total& total, bool 
 
 MetricFamily requests_of(const Totals& totals) {
   Family family(MetricType::Counter, "sluice_requests_total",
-                "Requests decided, by the rule that decided (empty: none matched).");
+                "Decided requests by the rule that decided (empty: no rule matched).");
   for (const auto& [rule, total] : totals.requests) {
     add_outcomes(family, {{"rule", rule}}, total, !rule.empty());
   }
@@ -76,7 +76,7 @@ MetricFamily requests_of(const Totals& totals) {
 
 MetricFamily decisions_of(const Totals& totals) {
   Family family(MetricType::Counter, "sluice_decisions_total",
-                "Answers of limits, also of rules on trial.");
+                "Decisions of limits, including those of shadow rules.");
   for (const auto& [names, total] : totals.limits) {
     add_outcomes(family, {{"rule", names.first}, {"limit", names.second}}, total, true);
   }
@@ -85,7 +85,7 @@ MetricFamily decisions_of(const Totals& totals) {
 
 MetricFamily shadow_denials_of(const Totals& totals) {
   Family family(MetricType::Counter, "sluice_shadow_denials_total",
-                "Requests that limits of rules on trial would have denied.");
+                "Requests that limits of shadow rules would have denied.");
   for (const auto& [names, total] : totals.limits) {
     const auto value = total.cells[kShadowCell];
     if (value == 0 && !total.shadow) continue;
@@ -108,7 +108,7 @@ ClientMetric::Histogram histogram_of(const Sums::Duration& duration) {
 
 MetricFamily durations_of(const Sums& sums) {
   Family family(MetricType::Histogram, "sluice_request_duration_seconds",
-                "Time from a request read to its answer written into a buffer, by front_end.");
+                "Time from reading a request to writing its response into a buffer.");
   for (std::size_t i = 0; i < kFrontEnds; ++i) {
     family.add({{"front_end", std::string(to_string(static_cast<FrontEnd>(i)))}},
                histogram_of(sums.durations[i]));
@@ -119,22 +119,23 @@ MetricFamily durations_of(const Sums& sums) {
 void add_events(std::vector<MetricFamily>& families, const Sums& sums) {
   const auto of = [&](Event event) { return sums.events[static_cast<std::size_t>(event)]; };
   const auto accepted = of(Event::kAccepted);
-  // What a recorder counts meanwhile may make it look as if more were closed.
+  // A recorder that counts at the same time can make the number of closed connections larger.
   const auto closed = std::min(of(Event::kClosed), accepted);
   families.push_back(
-      Family(MetricType::Counter, "sluice_connections_accepted_total", "Connections accepted.")
+      Family(MetricType::Counter, "sluice_connections_accepted_total", "Accepted connections.")
           .add({}, accepted)
           .take());
-  families.push_back(Family(MetricType::Gauge, "sluice_connections", "Connections open now.")
+  families.push_back(Family(MetricType::Gauge, "sluice_connections", "Open connections.")
                          .add({}, accepted - closed)
                          .take());
-  families.push_back(Family(MetricType::Counter, "sluice_connections_refused_total",
-                            "Connections not served: over the cap, or no descriptor was free.")
-                         .add({{"reason", "cap"}}, of(Event::kRefused))
-                         .add({{"reason", "out_of_descriptors"}}, of(Event::kOutOfDescriptors))
-                         .take());
+  families.push_back(
+      Family(MetricType::Counter, "sluice_connections_refused_total",
+             "Refused connections: over the maximum, or no file descriptor was free.")
+          .add({{"reason", "cap"}}, of(Event::kRefused))
+          .add({{"reason", "out_of_descriptors"}}, of(Event::kOutOfDescriptors))
+          .take());
   families.push_back(Family(MetricType::Counter, "sluice_request_errors_total",
-                            "Requests that never became one: malformed, or too slow.")
+                            "Malformed requests, and requests of slow clients.")
                          .add({{"reason", "bad_request"}}, of(Event::kBadRequest))
                          .add({{"reason", "timed_out"}}, of(Event::kTimedOut))
                          .take());
@@ -152,18 +153,18 @@ void add_process(std::vector<MetricFamily>& families, const ProcessFacts& facts)
   add(MetricType::Gauge, "process_resident_memory_bytes", "Resident memory.", facts.resident_bytes);
   add(MetricType::Gauge, "process_virtual_memory_bytes", "Virtual memory.", facts.virtual_bytes);
   add(MetricType::Gauge, "process_open_fds", "Open file descriptors.", facts.open_descriptors);
-  add(MetricType::Gauge, "process_max_fds", "Most file descriptors that may be open.",
+  add(MetricType::Gauge, "process_max_fds", "Maximum number of open file descriptors.",
       facts.max_descriptors);
 }
 
-// Values that are asked for: of one name, each with its label where there is one.
+// Values with one name that text() reads, each with its label if there is one.
 struct Asked {
   MetricType type;
   std::string name;
   std::string help;
   std::string label;
   std::vector<Registry::Series> series;
-  std::vector<std::string> labels = {};  // of the rows, where there are any
+  std::vector<std::string> labels = {};  // of the rows
   std::function<std::vector<Registry::Row>()> rows = {};
 
   MetricFamily read() const {
@@ -204,7 +205,7 @@ void Registry::Impl::add(Asked asked) {
   if (!prometheus::CheckMetricName(asked.name)) {
     throw std::invalid_argument("'" + asked.name + "' is no name of a metric");
   }
-  // What may name a metric may name a label, but for colons.
+  // A valid metric name is a valid label name, except for colons.
   if (!asked.label.empty() && !prometheus::CheckMetricName(asked.label)) {
     throw std::invalid_argument("'" + asked.label + "' is no name of a label");
   }
