@@ -1,4 +1,4 @@
-// The library's store on Redis alone, as the server's doors on it are measured against: 64 threads
+// The library's store on Redis alone, the baseline of the server's front ends on Redis: 64 threads
 // that wait for each answer, through one store, on processor 1.
 //
 //   store_callers URL SECONDS     prints decisions a second, and processor us that each cost

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures the doors of `sluice serve` for Envoy and for Redis clients, each against its like.
+"""Measures the gRPC and RESP front ends of `sluice serve`, each against a baseline.
 
-    doors_bench.py SLUICE PROGRAMS [--smoke]
+    front_ends_bench.py SLUICE PROGRAMS [--smoke]
 
-PROGRAMS is the folder of grpc_baseline and store_callers. Each pair runs in turns; the median of
-the rounds' ratios counts. bench/README.md has the legend.
+PROGRAMS is the folder of grpc_baseline and store_callers. Each pair runs alternately; the ratio is the
+median of the rounds. bench/README.md defines the measurements.
 """
 
 import argparse
@@ -59,7 +59,7 @@ class Process:
                                         text=True, preexec_fn=pinned(core))
         self.line = self.process.stdout.readline()
         if not self.line.startswith(ready):
-            sys.exit(f"doors_bench: {command[0]} did not start")
+            sys.exit(f"front_ends_bench: {command[0]} did not start")
 
     def resident_mb(self):
         with open(f"/proc/{self.process.pid}/status") as file:
@@ -93,7 +93,7 @@ class Redis:
                 return
             except OSError:
                 time.sleep(0.05)
-        sys.exit("doors_bench: redis-server did not start")
+        sys.exit("front_ends_bench: redis-server did not start")
 
 
 def per_request(server, run):
@@ -113,7 +113,7 @@ def h2load(server, streams, seconds, request):
             preexec_fn=pinned(LOAD_CORE), capture_output=True, text=True, check=True).stdout
         done = re.search(r"(\d+) succeeded, (\d+) failed, (\d+) errored", text)
         if not done or int(done[2]) or int(done[3]):
-            sys.exit(f"doors_bench: {text}")
+            sys.exit(f"front_ends_bench: {text}")
         return float(re.search(r"([\d.]+) req/s", text)[1]), int(done[1])
     return per_request(server, run)
 
@@ -125,7 +125,7 @@ def redis_benchmark(server, words, depth, count, clients=50, keys=100_000):
              "-r", str(keys), "--csv", *words],
             preexec_fn=pinned(LOAD_CORE), capture_output=True, text=True, check=True).stdout
         if "rror" in text:
-            sys.exit(f"doors_bench: {text}")
+            sys.exit(f"front_ends_bench: {text}")
         return float(text.strip().splitlines()[-1].split('","')[1].strip('"')), count
     return per_request(server, run)
 
@@ -178,14 +178,14 @@ def settle_resp(link):
     link.settimeout(10)
     link.sendall(b"PING\r\n")
     if link.recv(64) != b"+PONG\r\n":
-        sys.exit("doors_bench: no answer to PING")
+        sys.exit("front_ends_bench: no answer to PING")
 
 
 def idle(binary, smoke):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = 100 if smoke else IDLE_CONNECTIONS
     if hard != resource.RLIM_INFINITY and hard < count + 100:
-        sys.exit(f"doors_bench: {count} connections need more descriptors than this machine's {hard}")
+        sys.exit(f"front_ends_bench: {count} connections need more descriptors than this machine's {hard}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count + 100), hard))
     for name, connect, settle in (
             ("grpc", lambda server: greet_http2(server.grpc), settle_http2),
@@ -228,7 +228,7 @@ def resp(options, folder, servers, count, rounds):
         promise(f"resp-throttle-P{depth}-over-incr", f"{ratio:.2f}", ">=1", ratio >= 1)
 
 
-def doors_on_redis(options, folder, servers, seconds, rounds, request):
+def front_ends_on_redis(options, folder, servers, seconds, rounds, request):
     rules = os.path.join(folder, "envoy_on_redis.yaml")
     with open(rules, "w") as file:
         file.write(ENVOY_ON_REDIS)
@@ -259,19 +259,19 @@ def main():
     options = parser.parse_args()
     for tool in ("h2load", "redis-benchmark", "redis-server"):
         if shutil.which(tool) is None:
-            sys.exit(f"doors_bench: {tool} is missing")
+            sys.exit(f"front_ends_bench: {tool} is missing")
     if (os.cpu_count() or 1) < 2:
-        sys.exit("doors_bench: needs two cores")
+        sys.exit("front_ends_bench: needs two cores")
     seconds, rounds = (1, 1) if options.smoke else (3, 7)
     with tempfile.TemporaryDirectory() as folder:
         request = os.path.join(folder, "request")
         with open(request, "wb") as file:
             file.write(rls_request(b"bench", b"user", b"alice"))
-        print("\n== doors: gRPC and RESP")
+        print("\n== front_ends: gRPC and RESP")
         print(f"{'case':34} {'ratio':>6}  {'quartiles':12} {'sluice':>12} {'base':>12}", flush=True)
         for part in (lambda servers: grpc(options, folder, servers, seconds, rounds, request),
                      lambda servers: resp(options, folder, servers, 10_000 if options.smoke else 300_000, rounds),
-                     lambda servers: doors_on_redis(options, folder, servers, seconds, rounds, request)):
+                     lambda servers: front_ends_on_redis(options, folder, servers, seconds, rounds, request)):
             servers = []
             try:
                 part(servers)
