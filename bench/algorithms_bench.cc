@@ -1,4 +1,4 @@
-// The arithmetic of a decision alone: no key, no lock, no table. What a store adds is the rest.
+// The arithmetic of a decision, without key, lock or table, which a store adds.
 
 #include <benchmark/benchmark.h>
 

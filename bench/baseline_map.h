@@ -15,15 +15,13 @@
 
 namespace sluice::bench {
 
-// How many shards a memory store of default options has on this machine.
+// Returns the number of shards of a memory store with default options on this machine.
 inline std::size_t default_shards() { return MemoryStore().stats().shards; }
 
-// What there would be without a limiter: a counter for each key in a sharded hash map, one mutex
-// for each shard. It hashes a key once, for the shard and the map, and allocates nothing to look it
-// up.
+// The baseline without a limiter: a counter per key in a sharded hash map, with one mutex per
+// shard. It hashes a key once, for the shard and the map, and looks it up without an allocation.
 //
-// It forgets nothing, has no bound, knows no time, and its hash has no secret: the least that
-// counts.
+// It forgets nothing, has no bound and no clock, and its hash has no secret.
 class BaselineMap {
  public:
   explicit BaselineMap(std::size_t shards = default_shards())
@@ -31,7 +29,7 @@ class BaselineMap {
 
   std::uint64_t increment(std::string_view key) {
     const Hashed hashed{key, XXH3_64bits(key.data(), key.size())};
-    // The map uses the highest bits and the lowest.
+    // The map uses the highest and the lowest bits.
     Shard& shard = shards_[(hashed.hash >> 24) & mask_];
     const std::lock_guard lock(shard.mutex);
     const auto found = shard.counts.find(hashed);

@@ -1,4 +1,4 @@
-// What the gRPC door is measured against: a callback server of grpc++ that always answers OK.
+// The baseline of the gRPC front end: a grpc++ callback server that always answers OK.
 //
 //   grpc_baseline 127.0.0.1:8082
 //   h2load -n 200000 -c 8 -m 32 -t 1 -d request.bin -H 'content-type: application/grpc'

@@ -1,4 +1,4 @@
-// The gRPC transport alone: answers every call with the same OK. For h2load; see grpc_baseline.cc.
+// Only the gRPC transport: answers every call with the same OK. For h2load, see grpc_baseline.cc.
 //
 //   grpc_transport 127.0.0.1:8081 [CERT KEY]
 

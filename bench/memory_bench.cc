@@ -1,4 +1,4 @@
-// Resident memory for each key of a memory store, all in.
+// The resident memory of a memory store per key.
 
 #include <unistd.h>
 
@@ -53,7 +53,7 @@ Limit limit_of(const std::string& name) {
   return *Limit::make(spec);
 }
 
-// The process of one case: prints "KEYS BYTES-PER-KEY" at each of ten sizes up to `keys`.
+// Runs in the process of one case. Prints "KEYS BYTES-PER-KEY" at ten sizes up to `keys`.
 template <typename Insert>
 void grow(std::size_t keys, Insert insert) {
   const std::size_t before = resident_bytes();
@@ -86,7 +86,7 @@ int run_case(const std::string& name, std::size_t keys) {
   return 1;
 }
 
-// Runs this program as the process of a case, and prints what it says.
+// Runs this program as the process of a case and prints its output.
 void measure(const std::string& program, const Subject& subject, std::size_t keys) {
   const std::string command =
       "'" + program + "' --case " + subject.name + " " + std::to_string(keys);

@@ -10,7 +10,7 @@
 
 namespace sluice::bench {
 
-// What a pair of cases measured: medians over all blocks, and the ratio of neighbours.
+// The result of a pair of cases: medians over all blocks, and the ratio of adjacent blocks.
 struct Ratio {
   double base_ns = 0;     // per operation
   double subject_ns = 0;  // per operation
@@ -20,8 +20,8 @@ struct Ratio {
   double more_ns = 0;  // the median of subject - base
 };
 
-// Which time counts. A thread's own leaves out the moments in which the system runs something else
-// in its place; it also leaves out what the thread waits for, so that several need the wall's.
+// The clock of a measurement. The processor time of a thread excludes the time in which the system
+// runs other programs, and the time in which the thread waits. Several threads need wall time.
 enum class TimeOf { kThread, kWall };
 
 inline double now_ns(TimeOf what) {
@@ -32,9 +32,10 @@ inline double now_ns(TimeOf what) {
 
 struct PairedOptions {
   std::size_t pairs = 41;
-  std::chrono::nanoseconds block{std::chrono::milliseconds{10}};  // about the length of one block
+  std::chrono::nanoseconds block{
+      std::chrono::milliseconds{10}};  // the approximate length of a block
   TimeOf time = TimeOf::kThread;
-  bool reciprocal = false;  // base/subject instead: a throughput, where more is better
+  bool reciprocal = false;  // base/subject instead, for a throughput
 };
 
 inline double median(std::vector<double> values, double share = 0.5) {
@@ -45,11 +46,12 @@ inline double median(std::vector<double> values, double share = 0.5) {
   return *nth;
 }
 
-// Runs two cases in short blocks, one beside the other (A B, B A, A B, ...), so that whatever else
-// the machine does in the meantime meets both.
+// Runs two cases alternately in short blocks (A B, B A, A B, ...), so that other load on the
+// machine affects both.
 //
-// A case is `void(std::size_t first, std::size_t count)`: that many operations, from that one on.
-// Both are given the same ones in each pair. One that returns a double has taken its time itself.
+// A case is `void(std::size_t first, std::size_t count)`: `count` operations from `first` on. Both
+// cases of a pair receive the same arguments. A case that returns a double has measured its own
+// time.
 class Paired {
  public:
   explicit Paired(const PairedOptions& options) : options_(options) {}
@@ -86,7 +88,7 @@ class Paired {
     }
   }
 
-  // The operations of a block: so many that the slower of the two takes about options.block.
+  // Returns the operations per block, for which the slower case takes about options.block.
   template <typename Base, typename Subject>
   std::size_t calibrate(Base& base, Subject& subject) const {
     const auto wanted = static_cast<double>(options_.block.count());

@@ -1,5 +1,5 @@
-// What stands before a store that is slow or gone: the circuit breaker, open and closed, and the
-// deny cache, against a take on the memory store.
+// Stores that protect from a slow or dead store: the circuit breaker, open and closed, and the deny
+// cache, compared with a take on the memory store.
 
 #include <benchmark/benchmark.h>
 
@@ -28,7 +28,7 @@ constexpr std::size_t kStream = 1 << 14;
 constexpr auto kFree = token_bucket(1'000'000'000).per(std::chrono::seconds{1});
 constexpr auto kFull = fixed_window(1).per(std::chrono::days{300});
 
-// A store that is gone.
+// A store that always fails.
 class Gone final : public Store {
  public:
   Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
@@ -85,7 +85,7 @@ class PolicyBench {
         });
       };
     };
-    for (int i = 0; i < 2; ++i) {  // taken, and denied
+    for (int i = 0; i < 2; ++i) {  // admitted, then denied
       take(base)(0, kStream);
       take(subject)(0, kStream);
     }

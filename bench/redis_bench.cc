@@ -1,5 +1,4 @@
-// Sluice's scripts on Redis against scripts of the common kind: redis_server.h has the server,
-// redis/*.lua the common scripts.
+// The scripts of Sluice on Redis compared with common scripts (redis/*.lua).
 
 #include <chrono>
 #include <cstdio>
@@ -24,7 +23,7 @@ constexpr const char* kLegend =
     "processor\n"
     "time for a decision, Sluice's and the common one's, and the share that was denied.";
 
-// In a row 70 % of a limit is used, if Redis decides about 100,000 requests a second.
+// Each case uses 70 % of a limit if Redis decides about 100,000 requests per second.
 constexpr std::size_t kKeys = 1000;
 constexpr std::uint64_t kPerSecond = 150;  // of one key
 
@@ -116,7 +115,7 @@ class RedisBench {
     compare("token_bucket/hot denied", base_denied, own_denied);
   }
 
-  // One request against a global limit, one of an interface and one of a user.
+  // One request with a global limit, a limit per API and a limit per user.
   void three_limits() {
     const Limit all = token_bucket(kPerSecond * kKeys).per(std::chrono::seconds{1});
     const Limit api = token_bucket(kPerSecond * kKeys / 10).per(std::chrono::seconds{1});
@@ -145,7 +144,7 @@ class RedisBench {
     promise_at_least("redis-three-limits", ratio.ratio, 2.0);
   }
 
-  // Logs that are full: a request is denied, and writes nothing.
+  // Full logs: each request is denied and writes nothing.
   void full_logs() {
     const std::chrono::hours window{1};
     const std::uint64_t limit = options_.smoke ? 100 : 10'000;
@@ -156,7 +155,7 @@ class RedisBench {
     compare("window log, 10k entries, full", base, own);
   }
 
-  // Logs of `keys` keys that hold about so many entries each, all the time.
+  // The logs of `keys` keys, each with about this number of entries at all times.
   void logs(std::uint64_t entries, std::size_t keys, double promised) {
     std::chrono::duration<double> window{static_cast<double>(entries * keys) / 50'000};
     const std::uint64_t limit = 2 * entries;
@@ -179,13 +178,13 @@ class RedisBench {
     std::string base_prefix;
   };
 
-  // A log for every key on both sides, each as full as it gets.
+  // A log per key on both sides, as full as possible.
   std::unique_ptr<Logs> make_logs(std::uint64_t limit, std::chrono::duration<double> window,
                                   std::size_t keys) {
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(window);
     const std::string own = "own" + std::to_string(cases_ + 1) + ":";
     const std::string base = "common" + std::to_string(cases_ + 2) + ":";
-    // As an aggregate: a case stays where it was made.
+    // An aggregate, because a case cannot move.
     std::unique_ptr<Logs> logs(new Logs{own_case(sliding_window_log(limit).per(ms), keys),
                                         common_log(limit, ms, keys), own, base});
     run_for(logs->base, logs->own, ms + ms / 2);
@@ -203,7 +202,7 @@ class RedisBench {
             }};
   }
 
-  // The same number of requests in turns, so that logs of both sides fill alike.
+  // Both sides receive the same number of requests alternately, so that their logs grow equally.
   void run_for(Case& base, Case& own, std::chrono::milliseconds time) {
     const double end = now_ns(TimeOf::kWall) + static_cast<double>(time.count()) * 1e6;
     for (std::size_t first = 0; now_ns(TimeOf::kWall) < end; first += 1024) {

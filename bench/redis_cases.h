@@ -13,7 +13,7 @@
 
 namespace sluice::bench {
 
-// How many requests a case has asked, how many replies denied, and what it all cost the server.
+// The requests of a case, the denied replies, and the processor time of the server.
 struct Told {
   std::uint64_t asked = 0;
   std::uint64_t denied = 0;
@@ -26,7 +26,7 @@ struct Told {
   }
 };
 
-// Requests that are made beforehand, and asked in a circle: 16 on the way on each connection.
+// Requests that are prepared before the run and sent in a cycle, 16 pending per connection.
 class Case {
  public:
   virtual ~Case() = default;
@@ -45,12 +45,12 @@ class Case {
   const RedisServer& server_;
 };
 
-inline constexpr std::size_t kRequests = 1 << 14;  // that are made beforehand
+inline constexpr std::size_t kRequests = 1 << 14;  // prepared before the run
 
-// Requests to Sluice's scripts, at the server's own time.
+// Requests to the scripts of Sluice, at the server's time.
 class OwnCase final : public Case {
  public:
-  // Fills in the charges of the i-th request; they have to stay until the next call.
+  // Sets the charges of the i-th request. They must stay valid until the next call.
   using Fill = std::function<void(std::size_t request, std::vector<Charge>& charges)>;
   OwnCase(const RedisServer& server, const std::string& prefix, const Fill& fill);
 
@@ -58,23 +58,23 @@ class OwnCase final : public Case {
   bool read(const redisReply& reply);
 
   std::vector<std::string> requests_;
-  redis::Plan plan_;  // begun: reads each reply, as all requests are of one shape
+  redis::Plan plan_;  // started once: it reads each reply, because all requests have the same shape
   std::vector<Charge> charges_;
   std::vector<Decision> each_;
 };
 
-// Calls of a common script, with the client's clock written into each when it is sent.
+// Calls of a common script. Each contains the client's time when it is sent.
 class BaselineCase final : public Case {
  public:
-  // A call of the i-th request: its key, and the arguments before and after the time.
+  // The call of the i-th request: its key, and the arguments before and after the time.
   struct Call {
     std::string key;
     std::vector<std::string> before;
     std::vector<std::string> after;
-    bool unique = false;  // another argument at the end: 12 digits that are like no other call's
+    bool unique = false;  // adds a last argument of 12 digits that differ in each call
   };
   using Calls = std::function<std::vector<Call>(std::size_t request)>;
-  // `script`: a file of bench/redis.
+  // `script` is a file of bench/redis.
   BaselineCase(const RedisServer& server, const std::string& script, const Calls& calls);
 
  private:

@@ -12,10 +12,9 @@ struct redisContext;
 
 namespace sluice::bench {
 
-inline constexpr std::size_t kDepth =
-    16;  // commands that leave in one write, as with redis-benchmark -P
+inline constexpr std::size_t kDepth = 16;  // commands per write, like redis-benchmark -P
 
-// Writes elements as a command in RESP.
+// Appends a command in RESP.
 class RespCommand {
  public:
   RespCommand& add(std::string_view element);
@@ -26,16 +25,16 @@ class RespCommand {
   std::string body_;
 };
 
-// One connection whose caller waits.
+// A connection whose caller waits for each reply.
 class RedisLink {
  public:
-  // Ends the program where there is no server.
+  // Exits if there is no server.
   explicit RedisLink(const std::string& socket);
   ~RedisLink();
   RedisLink(const RedisLink&) = delete;
   RedisLink& operator=(const RedisLink&) = delete;
 
-  // The integer or text of the reply; ends the program at an error.
+  // Returns the integer or text of the reply. Exits at an error.
   std::string ask(const std::vector<std::string>& words);
   std::string load_script(const std::string& text) { return ask({"SCRIPT", "LOAD", text}); }
 
@@ -43,14 +42,13 @@ class RedisLink {
   redisContext* context_;
 };
 
-// Several connections in one thread, each sending 16 commands in one write whenever the 16 replies
-// to those before are there.
+// Several connections in one thread. Each sends 16 commands in one write when it has the 16 replies
+// to the previous ones.
 class RedisLoad {
  public:
-  // Appends the command for the i-th operation to `out`: one, or as many as
-  // `commands_per_operation`.
+  // Appends the commands of the i-th operation to `out`: `commands_per_operation` of them.
   using Writer = std::function<void(std::size_t operation, std::string& out)>;
-  // Looks at each reply; false ends the program (it says the reply).
+  // Checks each reply. If it returns false, the program prints the reply and exits.
   using Reader = std::function<bool(const redisReply& reply)>;
 
   RedisLoad(const std::string& socket, Writer write, Reader read,
@@ -59,7 +57,7 @@ class RedisLoad {
   RedisLoad(const RedisLoad&) = delete;
   RedisLoad& operator=(const RedisLoad&) = delete;
 
-  // Runs these operations, and waits for the last reply.
+  // Runs these operations and waits for the last reply.
   void operator()(std::size_t first, std::size_t count);
 
  private:

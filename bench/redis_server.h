@@ -8,11 +8,11 @@
 
 namespace sluice::bench {
 
-// A redis-server on a Unix socket in a fresh folder, tied to one processor, without persistence. It
-// ends with this object, and also when this process is killed.
+// A redis-server on a Unix socket in a new folder, pinned to one processor, without persistence. It
+// stops with this object, and also if this process is killed.
 class RedisServer {
  public:
-  // Ends the program with status 1 where there is no redis-server, or only one processor.
+  // Exits with status 1 if there is no redis-server or only one processor.
   RedisServer();
   ~RedisServer();
   RedisServer(const RedisServer&) = delete;
@@ -20,7 +20,7 @@ class RedisServer {
 
   const std::string& socket() const noexcept { return socket_; }
   std::string url() const { return "redis+unix://" + socket_; }
-  // Processor time that it has used so far, in nanoseconds.
+  // Returns the processor time of the server so far in nanoseconds.
   double cpu_ns() const;
 
   void signal(int number) const;  // SIGSTOP, SIGCONT, SIGKILL

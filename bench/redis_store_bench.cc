@@ -1,5 +1,4 @@
-// Callers of the library's store on Redis: many at once, of a limit that is reached, and without a
-// Redis.
+// Callers of RedisStore: many at the same time, at a limit that is reached, and without a Redis.
 
 #include <sys/resource.h>
 #include <time.h>
@@ -63,7 +62,7 @@ std::unique_ptr<RedisStore> open_store(const RedisServer& server,
   return std::move(*store);
 }
 
-// Of the processes that were waited for.
+// Returns the processor time of the processes that have ended.
 double children_cpu_ns() {
   rusage used{};
   getrusage(RUSAGE_CHILDREN, &used);
@@ -73,7 +72,7 @@ double children_cpu_ns() {
   return ns(used.ru_utime) + ns(used.ru_stime);
 }
 
-// The elements of a command behind its name, out of RESP.
+// Returns the elements of a RESP command after its name.
 std::vector<std::string> elements_of(const redis::Command& command) {
   std::vector<std::string> elements;
   std::string_view rest = command.tail;
@@ -86,7 +85,7 @@ std::vector<std::string> elements_of(const redis::Command& command) {
   return elements;
 }
 
-// redis-benchmark with the script of the store, on random keys.
+// Runs redis-benchmark with the script of the store on random keys.
 class RedisBenchmark {
  public:
   RedisBenchmark(const RedisServer& server, const Limit& limit, std::size_t least) : least_(least) {
@@ -107,7 +106,7 @@ class RedisBenchmark {
     words_ = " EVALSHA " + sha1 + " 1 'benchmark:user:__rand_int__'";
   }
 
-  // In nanoseconds, as it measures itself.
+  // Returns nanoseconds, as redis-benchmark measures them.
   double operator()(std::size_t, std::size_t count) {
     const std::size_t asked = std::max(count, least_);
     cost.ns -= children_cpu_ns();
@@ -126,7 +125,7 @@ class RedisBenchmark {
   Cost cost;
 
  private:
-  // The script with its argument in it, as redis-benchmark cannot send bytes that are zero.
+  // Returns the script with its argument inside, because redis-benchmark cannot send zero bytes.
   static std::string with_argument(const std::string& argument, const redis::Script& script) {
     std::string text = "local ARGV = {'";
     for (const char c : argument) {
@@ -136,7 +135,7 @@ class RedisBenchmark {
     }
     return text + "'}\n" + std::string(script.text);
   }
-  // A line of names and one of numbers, each "in","quotes": the seventh from the end.
+  // Reads a line of names and a line of "quoted","numbers": the seventh from the end.
   static double requests_per_second(const std::string& csv) {
     std::size_t at = csv.size();
     for (int i = 0; i < 7 && at != std::string::npos; ++i) {
@@ -147,7 +146,7 @@ class RedisBenchmark {
     return found;
   }
 
-  std::size_t least_;  // fewer requests it cannot measure
+  std::size_t least_;  // the minimum number of requests for a measurement
   std::string line_;
   std::string words_;
 };
@@ -197,7 +196,7 @@ void denied_callers(const Options& options) {
   promise_at_least("redis-deny-cache", ratio.ratio, 20);
 }
 
-// What one thread's decisions cost, a thousand at a time, and the longest wait of any.
+// The cost of the decisions of one thread, in batches of a thousand, and the longest wait.
 struct Unanswered {
   double ns_each = 0;  // the median
   double longest_ms = 0;

@@ -1,4 +1,4 @@
-// `sluice replay` against the least that a shell can do with the same log.
+// `sluice replay` compared with a minimal shell pipeline for the same log.
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -45,7 +45,7 @@ constexpr const char* kRules =
 constexpr const char* kCount =
     "{ n[$1 \" \" substr($4, 2, 17)]++ } END { for (k in n) print n[k], k }";
 
-// A log four times over, each time four years later: longer than any log, and leap years stay so.
+// Repeats a log four times, each time four years later, so that leap days stay valid.
 constexpr const char* kRepeat =
     "for years in 0 4 8 12; do zcat -f -- \"$1\" | mawk -v years=$years '"
     "match($0, /\\/[0-9][0-9][0-9][0-9]:/) {"
@@ -59,7 +59,7 @@ constexpr const char* kRepeat =
 
 struct Arguments {
   std::string sluice;
-  std::string log;  // empty: one is made
+  std::string log;  // empty: generates a log
   bool smoke = false;
 
   static Arguments from(int argc, char** argv) {
@@ -87,7 +87,7 @@ struct Run {
   double peak_mib = 0;
 };
 
-// Runs a program with its output thrown away; ends this one where that one fails.
+// Runs a program without its output. Exits if the program fails.
 Run run(const std::vector<std::string>& command) {
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
@@ -110,7 +110,7 @@ Run run(const std::vector<std::string>& command) {
           static_cast<double>(used.ru_maxrss) / 1024};
 }
 
-// A folder that goes when the program is done.
+// A folder that is deleted at the end of the program.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

@@ -9,13 +9,13 @@
 
 namespace sluice::bench {
 
-// What every benchmark here is told on its command line.
+// The command-line options of every benchmark.
 struct Options {
-  bool smoke = false;    // a moment for each case: proves that it runs, measures nothing
+  bool smoke = false;    // runs each case briefly, without a meaningful measurement
   bool quick = false;    // without the cases of ten million keys
-  std::size_t keys = 0;  // only the cases of so many keys; 0: all
+  std::size_t keys = 0;  // only the cases with this number of keys; 0: all
 
-  // Ends the program with status 2 on a word that it does not know.
+  // Exits with status 2 at an unknown option.
   static Options from(int argc, char** argv) {
     Options options;
     for (int i = 1; i < argc; ++i) {
@@ -50,7 +50,7 @@ inline void row(const std::string& name, const Ratio& r, const std::string& note
   std::fflush(stdout);
 }
 
-// The lines that bench/run collects: `promise NAME MEASURED TARGET met|short`.
+// Prints the lines that bench/run collects: `promise NAME MEASURED TARGET met|short`.
 inline void promise(const std::string& name, double measured, const char* target, bool met) {
   std::printf("promise %s %.2f %s %s\n", name.c_str(), measured, target, met ? "met" : "short");
   std::fflush(stdout);

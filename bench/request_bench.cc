@@ -1,4 +1,4 @@
-// What a request costs that is more than one take: three limits at once, a guard.
+// The cost of requests that are more than one take: three limits, and a guard.
 
 #include <benchmark/benchmark.h>
 
@@ -23,7 +23,7 @@ MemoryStoreOptions options_for(std::size_t keys) {
   return {.max_keys = std::max(2 * keys, MemoryStoreOptions{}.max_keys)};
 }
 
-// 20 % above the rate at which requests come, one every microsecond.
+// 20 % above the rate of the requests, which is one per microsecond.
 const Limit kGlobal = token_bucket(1'200'007).per(std::chrono::seconds{1});
 const Limit kApi = token_bucket(14'009).per(std::chrono::seconds{1});
 
@@ -45,7 +45,7 @@ void check_three(const Options& options, std::size_t users) {
   const auto take_three = [&](std::size_t from, std::size_t count) {
     asked += count;
     stream.each(from, count, [&](std::string_view key) {
-      // The last two digits name the API; as a prefix it is a key of its own.
+      // The last two digits name the API, which is a key of its own.
       const std::string_view api = key.substr(kKeyBytes - 2);
       const Charge charges[] = {{"global", kGlobal}, {api, kApi}, {key, per_user}};
       denied += !three.check(charges, {}, three_time.next()).allowed();
@@ -72,7 +72,7 @@ constexpr const char* kGuardLegend =
     "cost\n"
     "both as much again. Processor time; the promise is the median of the differences, in ns.";
 
-// Guards bind to member pointers, so that this is what a program has.
+// Guards read keys through member pointers, like a program would.
 struct Request {
   std::string_view user;
   std::uint64_t size = 1;

@@ -36,7 +36,7 @@ http {{
 }}
 """
 
-# High enough that (as nginx's) they admit all.
+# High enough to admit all requests, like those of nginx.
 RULES = """
 version: 1
 rules:
@@ -112,7 +112,7 @@ class Sluice:
 
 
 def wrk(server, path, seconds, script=None, headers=()):
-    """Requests a second, and processor µs of the server for each; any answer but 2xx ends it all."""
+    """Returns requests per second and processor µs of the server per request. Exits at any status but 2xx."""
     url = f"http://127.0.0.1:{server.port}{path}"
     before = cpu_seconds(server)
     command = ["wrk", "-t1", "-c50", f"-d{seconds}"]
@@ -130,7 +130,7 @@ def wrk(server, path, seconds, script=None, headers=()):
 
 
 def p99_ms(server, path, rate, seconds, folder, headers=()):
-    """The 99th percentile at a constant rate over 50 connections."""
+    """Returns the 99th percentile at a constant rate over 50 connections."""
     url = f"http://127.0.0.1:{server.port}{path}"
     log = os.path.join(folder, "h2load.log")
     if os.path.exists(log):

@@ -1,4 +1,4 @@
-"""What the benchmarks of servers share: cores, processor time, pairs of cases in turns, promises."""
+"""Shared by the server benchmarks: cores, processor time, alternating pairs of cases, promises."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ def pinned(core):
 
 
 def cpu_seconds(server):
-    """Processor time of the server and its children so far."""
+    """Returns the processor time of the server and its children so far."""
     pid = server.process.pid
     with open(f"/proc/{pid}/task/{pid}/children") as file:
         pids = [pid, *map(int, file.read().split())]
@@ -60,7 +60,7 @@ def in_turns(own, base, rounds):
 
 
 def compare(name, own, base, rounds):
-    """The median ratio of requests a second of own() over base(), and the base's median."""
+    """Returns the median ratio of own() to base() in requests per second, and the median of base()."""
     owns, bases = in_turns(own, base, rounds)
     for column, unit in ((0, "requests/s"), (1, "processor us/request")):
         a, b = [row[column] for row in owns], [row[column] for row in bases]

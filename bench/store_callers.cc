@@ -1,7 +1,7 @@
-// The library's store on Redis alone, the baseline of the server's front ends on Redis: 64 threads
-// that wait for each answer, through one store, on processor 1.
+// RedisStore alone, the baseline of the front ends on Redis: 64 threads that share one store and
+// wait for each answer, on processor 1.
 //
-//   store_callers URL SECONDS     prints decisions a second, and processor us that each cost
+//   store_callers URL SECONDS     prints decisions per second and processor us per decision
 
 #include <chrono>
 #include <cstdio>

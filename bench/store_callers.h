@@ -31,7 +31,7 @@ inline const std::vector<std::string>& keys() {
   return all;
 }
 
-// The processor time that requests have cost who asked.
+// The processor time of the callers.
 struct Cost {
   double ns = 0;
   std::size_t asked = 0;
@@ -45,7 +45,7 @@ inline double process_cpu_ns() {
   return static_cast<double>(used.tv_sec) * 1e9 + static_cast<double>(used.tv_nsec);
 }
 
-// Threads that ask one limiter, each for itself, and wait for every answer.
+// Threads that use one limiter; each waits for every answer.
 class Callers {
  public:
   Callers(Store& store, const Limit& limit, std::size_t key_count)

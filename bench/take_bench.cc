@@ -1,4 +1,4 @@
-// One take on the memory store, against the same keys incremented in a bare hash map.
+// One take on the memory store, compared with an increment of the same key in a plain hash map.
 
 #include <benchmark/benchmark.h>
 
@@ -28,7 +28,7 @@ constexpr std::size_t kKeyCounts[] = {1, 1'000, 1'000'000, 10'000'000};
 struct Subject {
   std::string name;
   Limit limit;
-  double near = 0;  // the promised ratio up to 1,000 keys, and from 1,000,000 on; 0: none
+  double near = 0;  // the promised ratios up to 1,000 keys and from 1,000,000 keys on; 0: none
   double far = 0;
 };
 
@@ -86,7 +86,7 @@ class TakeBench {
     MemoryStore store(options_for(keys));
     Limiter limiter(store);
     Timeline time;
-    // All at one instant, so that none is untouched before the last is there.
+    // All at one time, so that no counter is fully replenished before the last one is inserted.
     const Instant first = time.next();
     each_key(keys, [&](std::string_view key) {
       benchmark::DoNotOptimize(limiter.try_acquire(key, subject.limit, 1, first));

@@ -8,8 +8,7 @@
 
 namespace sluice::bench {
 
-// Ties the calling thread to one of the processors it may use. False where the system does not let
-// it.
+// Pins the calling thread to one of its allowed processors. Returns false if the system refuses.
 inline bool pin_to_cpu(std::size_t which) {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return false;
@@ -24,8 +23,8 @@ inline bool pin_to_cpu(std::size_t which) {
   return false;
 }
 
-// A thread that sleeps. While a process has one thread the C library's mutexes do without atomic
-// instructions; no program that shares a limiter between threads sees that, so no benchmark does.
+// A sleeping thread. The mutexes of the C library omit atomic instructions while a process has one
+// thread. A program that shares a limiter between threads never has only one.
 class IdleThread {
  public:
   IdleThread()

@@ -1,4 +1,4 @@
-// Two threads against one, on a memory store.
+// Two threads compared with one on a memory store.
 
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
@@ -30,19 +30,19 @@ constexpr const char* kLegend =
     "threads at this moment.";
 
 constexpr std::size_t kThreads = 2;
-// Of each thread: what fits into the caches, and what does not.
+// Keys per thread: a number that fits into the caches, and one that does not.
 constexpr std::uint64_t kKeyCounts[] = {10'000, 1'000'000};
 
-// What one round of work took: from the first thread's start to the last one's end, and of the
-// processors for the thread that used the most. Disturbed where the system ran something else in a
-// thread's place in the meantime.
+// The duration of one round: the time from the start of the first thread to the end of the last
+// one, and the maximum processor time of a thread. Disturbed if the system ran another program in
+// place of a thread.
 struct Round {
   double wall_ns = 0;
   double processor_ns = 0;
   bool disturbed = false;
 };
 
-// Threads that sleep until work is handed to them, and then start together.
+// Threads that sleep until they receive work and then start together.
 class Crew {
  public:
   // void(state, thread, first, count)
@@ -60,7 +60,7 @@ class Crew {
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
-  // The first `active` threads do `count` operations each; returns when all have.
+  // Lets the first `active` threads do `count` operations each, and returns when all are done.
   Round run(std::size_t active, Work work, void* state, std::size_t first, std::size_t count) {
     work_ = work;
     state_ = state;
@@ -111,7 +111,7 @@ class Crew {
     wait_for_all(active_);
     Share share;
     share.preemptions = -preemptions();
-    // Once more, so that nothing comes in between for one of them only and is not seen.
+    // Checks again, to notice a disturbance that affected only one of the threads.
     wait_for_all(2 * active_);
     share.processor_ns = -now_ns(TimeOf::kThread);
     share.start_ns = now_ns(TimeOf::kWall);
@@ -148,7 +148,7 @@ class Crew {
   std::array<std::thread, kThreads> threads_;
 };
 
-// Measures the same operations done by one thread and shared between two.
+// Measures the same operations in one thread and shared between two threads.
 class Scaling {
  public:
   Scaling(Crew& crew, const Options& options) : crew_(crew), options_(options.paired()) {
@@ -171,11 +171,12 @@ class Scaling {
         [&](std::size_t first, std::size_t count) { return timed(kThreads, first, count); });
   }
 
-  // Blocks that could not be had undisturbed.
+  // The number of blocks that were always disturbed.
   std::size_t disturbed() const { return disturbed_; }
 
  private:
-  static constexpr std::chrono::microseconds kBlock{500};  // short, so that most are undisturbed
+  static constexpr std::chrono::microseconds kBlock{
+      500};  // short, so that most blocks are undisturbed
   static constexpr int kAttempts = 40;
 
   Round undisturbed(std::size_t active, Crew::Work work, void* state, std::size_t first,

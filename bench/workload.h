@@ -11,7 +11,7 @@
 
 namespace sluice::bench {
 
-// "user:0000000042": 15 bytes, the most that a std::string of libstdc++ holds without allocating.
+// "user:0000000042": 15 bytes, the maximum for a std::string of libstdc++ without an allocation.
 inline constexpr std::size_t kKeyBytes = 15;
 
 inline void write_key(char* to, std::uint64_t number) {
@@ -22,8 +22,8 @@ inline void write_key(char* to, std::uint64_t number) {
   }
 }
 
-// The keys of a run of requests in the order in which they are asked for, uniformly random and
-// beforehand, one after the other in memory: reading a key costs next to nothing, for whoever asks.
+// The uniformly random keys of a run, prepared before it and stored in the order of their use, so
+// that reading a key costs almost nothing.
 class KeyStream {
  public:
   // Keys `lowest` to `lowest + keys - 1`.
@@ -35,7 +35,7 @@ class KeyStream {
     for (std::size_t i = 0; i < length; ++i) write_key(&bytes_[i * kKeyBytes], pick(random));
   }
 
-  // Calls `use(key)` for `count` requests from the first on, starting over at the end.
+  // Calls `use(key)` for `count` requests from `first` on, and starts again at the end.
   template <typename Use>
   void each(std::size_t first, std::size_t count, Use use) const {
     std::size_t at = first % length_;
@@ -50,7 +50,7 @@ class KeyStream {
   std::size_t length_;
 };
 
-// Calls `use(key)` for each of `keys` keys once.
+// Calls `use(key)` once for each of `keys` keys.
 template <typename Use>
 void each_key(std::uint64_t keys, Use use) {
   char key[kKeyBytes];
@@ -60,7 +60,7 @@ void each_key(std::uint64_t keys, Use use) {
   }
 }
 
-// Time that passes by a microsecond with every request.
+// A clock that advances by one microsecond per request.
 class Timeline {
  public:
   Instant next() { return Instant{Duration{ticks_++}}; }
@@ -69,8 +69,8 @@ class Timeline {
   std::int64_t ticks_ = 1'767'225'600'000'000;  // 2026
 };
 
-// Numbers under which requests that come every microsecond on uniformly random keys fill about 70 %
-// of each limit, so that nearly all are admitted, and no division comes out even.
+// Numbers for which one request per microsecond on uniformly random keys uses about 70 % of each
+// limit. Nearly all requests are admitted, and no division has an integer result.
 struct Numbers {
   std::uint64_t limit;
   Duration per;
