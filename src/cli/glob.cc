@@ -5,13 +5,14 @@
 namespace sluice::cli {
 namespace {
 
-// One element of a pattern, and what is behind it.
+// One element of a pattern, and the rest of the pattern.
 struct Element {
   std::string_view text;  // "a", "\a", "?", "*", "[...]"
   std::string_view rest;
 };
 
-// Of a pattern that is not empty. A class that does not end reaches to the end.
+// Reads the first element of a pattern that is not empty. An unterminated class ends with the
+// pattern.
 Element first_of(std::string_view pattern) noexcept {
   std::size_t size = 1;
   if (pattern[0] == '\\' && pattern.size() > 1) size = 2;
@@ -24,7 +25,7 @@ Element first_of(std::string_view pattern) noexcept {
   return {pattern.substr(0, size), pattern.substr(size)};
 }
 
-// Takes a byte of a class off its front.
+// Removes the first byte of a class.
 unsigned char take(std::string_view& members) noexcept {
   if (members.size() > 1 && members[0] == '\\') members.remove_prefix(1);
   const auto byte = static_cast<unsigned char>(members[0]);
@@ -60,7 +61,8 @@ bool matches_byte(std::string_view element, char c) noexcept {
 }  // namespace
 
 bool glob_matches(std::string_view pattern, std::string_view text) noexcept {
-  // Where to go on when what follows the last star does not match: that star takes a byte more.
+  // Where to continue if the text after the last star does not match: that star matches one byte
+  // more.
   std::string_view behind_star;
   std::string_view retry;
   bool starred = false;

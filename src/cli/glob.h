@@ -5,14 +5,15 @@
 
 namespace sluice::cli {
 
-// Whether a pattern as Redis knows them matches the whole text: `*`, `?`, `[a-z]`, `[^a]`, and `\`
-// before what is meant as it is. Bytes are compared. Cost: at worst pattern times text.
+// Returns whether a pattern in the syntax of Redis matches the whole text: `*`, `?`, `[a-z]`,
+// `[^a]`, and
+// `\` before a literal character. Compares bytes. Cost: at worst the product of both lengths.
 bool glob_matches(std::string_view pattern, std::string_view text) noexcept;
 
-// Whether it can match one text only.
+// Returns whether the pattern matches only one text.
 bool is_literal(std::string_view pattern) noexcept;
 
-// The pattern that matches this text and no other.
+// Returns the pattern that matches only this text.
 std::string as_glob(std::string_view text);
 
 }  // namespace sluice::cli

@@ -11,8 +11,8 @@ namespace {
 
 namespace json = boost::json;
 
-// Hears of every part of a text as it is read, and stops at the first duplicate key. The names of
-// its members are those that basic_parser calls.
+// A parser handler that stops at the first duplicate key. basic_parser defines the names of its
+// members.
 class KeyListener {
  public:
   static constexpr std::size_t max_object_size = std::numeric_limits<std::size_t>::max();
@@ -37,7 +37,7 @@ class KeyListener {
     key_.clear();
     if (object.keys.insert(object.key).second) return true;
     duplicate = {path(), object.key};
-    error = json::error::extra_data;  // ends the reading; never told
+    error = json::error::extra_data;  // stops the parser; never reported
     return false;
   }
   bool on_string_part(json::string_view, std::size_t, json::error_code&) { return true; }
@@ -54,12 +54,12 @@ class KeyListener {
   std::optional<DuplicateKey> duplicate;
 
  private:
-  // An object or array whose end is yet to come.
+  // An object or array that has not ended.
   struct Container {
     bool is_array = false;
-    std::size_t index = 0;       // array: of the element that is being read
-    std::string key;             // object: of the member that is being read
-    std::set<std::string> keys;  // object: all until now
+    std::size_t index = 0;       // array: the index of the current element
+    std::string key;             // object: the key of the current member
+    std::set<std::string> keys;  // object: all keys so far
   };
 
   bool open(bool is_array) {
@@ -75,7 +75,7 @@ class KeyListener {
     return true;
   }
 
-  // Of the innermost object.
+  // The innermost object.
   std::string path() const {
     std::string path;
     for (std::size_t i = 0; i + 1 < open_.size(); ++i) {

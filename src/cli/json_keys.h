@@ -6,17 +6,17 @@
 
 namespace sluice::cli {
 
-// A key that an object in JSON gives twice, and the object: "charges[0].limit", or nothing for the
-// outermost.
+// A key that a JSON object contains twice, and the object: "charges[0].limit", or empty for the
+// outermost object.
 struct DuplicateKey {
   std::string where;
   std::string key;
 };
 
-// The first key, in the order of reading, that an object of `json` gives twice; parsers keep one of
-// the two values without a word. Nothing also where the text is not valid JSON.
+// Returns the first key that an object of `json` contains twice. Parsers silently keep one of the
+// two values. Returns nothing if the text is not valid JSON.
 //
-// Cost: linear in the text, and a small set for each object that is open.
+// Cost: linear in the text, and a small set per open object.
 std::optional<DuplicateKey> find_duplicate_key(std::string_view json);
 
 }  // namespace sluice::cli

@@ -6,9 +6,9 @@
 
 namespace sluice::cli {
 
-// One line on stderr that says how far a replay is, redrawn ten times a second.
+// A line on stderr with the progress of a replay, redrawn ten times per second.
 //
-// Not thread-safe. The destructor leaves the line empty.
+// Not thread-safe. The destructor clears the line.
 class ProgressLine {
  public:
   explicit ProgressLine(bool shown) : shown_(shown) {}
@@ -18,7 +18,7 @@ class ProgressLine {
 
   bool shown() const noexcept { return shown_; }
   void show(const replay::Progress& progress);
-  // Makes room for other text on stderr.
+  // Clears the line before other text on stderr.
   void clear();
 
  private:

@@ -13,21 +13,21 @@
 
 namespace sluice::cli {
 
-// What lies under a key that begins with the prefix of the counters.
+// The value of a key that begins with the prefix of the counters.
 struct FoundKey {
   std::string redis_key;
-  // Empty: what lies there is none of ours; then `summary` says what it is.
+  // Empty if the value is not a counter; `summary` then describes it.
   std::optional<Algorithm> algorithm;
   std::string tag;
-  std::string key;      // as the rules spell it
+  std::string key;      // as written in rules
   std::string summary;  // "12 units spent"
   std::vector<std::string> details;
   std::string changed;       // a date, or empty
-  std::string forgotten;     // likewise
-  std::int64_t ttl_ms = -1;  // until it expires; below 0: never
+  std::string forgotten;     // a date, or empty
+  std::int64_t ttl_ms = -1;  // time until it expires; below 0: never
 };
 
-// The name in a key of a counter without scripts: of one slice of its window.
+// The parts of the key of one slice of a window, for counters without scripts.
 struct SliceName {
   Algorithm algorithm;
   std::string tag;
@@ -36,18 +36,18 @@ struct SliceName {
   std::string slices;
   std::string slice;
 };
-// From a key without the prefix: "F{key}!:60000000/1:29384". Absent: it is no such key.
+// Parses a key without the prefix: "F{key}!:60000000/1:29384". Returns nothing for other keys.
 std::optional<SliceName> read_slice_name(std::string_view redis_key);
 
 struct KeyQuery {
   std::string prefix;
-  std::optional<std::string> pattern;  // of counters' keys
-  std::string except;                  // a key of Redis that is none of the counters: the rules
+  std::optional<std::string> pattern;  // a pattern for the keys of counters
+  std::string except;                  // a key in Redis that is not a counter: the rules
   std::size_t most = 1000;
 };
 
-// Goes through all servers with SCAN and tells each key that was found. Answers whether it saw all
-// that there are; false: there are more than `most`. Keys that come and go meanwhile may be missed.
+// Scans all servers and reports each key. Returns false if there are more than `most` keys. It may
+// miss keys that are created or deleted during the scan.
 Expected<bool> find_keys(RedisSession& session, const KeyQuery& query,
                          const std::function<void(const FoundKey&)>& found);
 

@@ -10,7 +10,7 @@
 namespace sluice::cli {
 namespace {
 
-// People wait longer than requests do, and ask for more.
+// A person can wait longer than a request, and reads more data.
 constexpr std::chrono::milliseconds kDeadline{10'000};
 
 }  // namespace

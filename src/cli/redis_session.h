@@ -14,12 +14,12 @@
 
 namespace sluice::cli {
 
-// A conversation with Redis in which the program waits for every answer.
+// A connection to Redis whose caller waits for every reply.
 //
-// Not thread-safe. Never repeats a command that may have been done.
+// Not thread-safe. Never repeats a command that Redis may have carried out.
 class RedisSession {
  public:
-  // Errors: options that are wrong, or why the server cannot be asked within `at_most`.
+  // Errors: wrong options, or the reason why the server is not available within `at_most`.
   static Expected<std::unique_ptr<RedisSession>> open(
       RedisOptions options, std::chrono::milliseconds at_most = std::chrono::seconds{2});
   ~RedisSession();
@@ -27,15 +27,14 @@ class RedisSession {
   using Fill = std::function<void(redis::Command&)>;
   // `reply` of the command of that number; it is valid for the call.
   using Take = std::function<void(std::size_t number, const redisReply& reply)>;
-  // Sends `count` commands in one write, each as `fill` says, and waits for all answers. Errors:
-  // the first thing that went wrong; what the server answers with an error goes to `refused`, or is
-  // an error where that is empty.
+  // Sends commands in one write and waits for all replies. Errors: the first failure. An error
+  // reply of the server goes to `refused`, or is an error if `refused` is empty.
   using Refused = std::function<void(std::size_t number, std::string_view error)>;
   Expected<bool> ask(const std::vector<Fill>& commands, const Take& take,
                      const Refused& refused = {});
   Expected<bool> ask(const Fill& command, const std::function<void(const redisReply&)>& take);
 
-  // The URL without passwords.
+  // Returns the URL without passwords.
   const std::string& shown() const noexcept;
   const redis::Target& target() const noexcept { return *target_; }
 

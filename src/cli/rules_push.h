@@ -6,7 +6,7 @@ class App;
 
 namespace sluice::cli {
 
-// Gives `rules` the subcommands push and show: rules out of files into Redis, and what is there.
+// Adds the subcommands push and show to `rules`: publish rules files in Redis, and print them.
 void add_push(CLI::App& rules, int& status);
 void add_show(CLI::App& rules, int& status);
 

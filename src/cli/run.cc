@@ -45,14 +45,13 @@ void occupy_closed_streams() {
   }
 }
 
-// Whether the reader of standard output has gone away, as `| head` does when it has enough.
+// Returns whether the reader of standard output is gone, such as `| head` after its last line.
 bool reader_has_left() {
   pollfd standard_output{STDOUT_FILENO, POLLOUT, 0};
   return ::poll(&standard_output, 1, 0) == 1 && (standard_output.revents & POLLERR) != 0;
 }
 
-// Writes out what is buffered. Data that could not be written is a failure, unless nobody is left
-// who wants it.
+// Flushes standard output. Unwritten data is a failure, unless the reader is gone.
 int flush_output(int status) {
   errno = 0;
   std::cout.flush();
@@ -65,7 +64,7 @@ int flush_output(int status) {
   return status == 0 ? kFailed : status;
 }
 
-// Help and version go to stdout with 0; what is wrong with the arguments to stderr with 2.
+// Prints help and version to stdout with status 0, and errors in arguments to stderr with status 2.
 int finish_parse(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error, std::cout, std::cerr);
   std::cerr << "sluice: " << error.what() << "; see `sluice --help`\n";
@@ -97,7 +96,7 @@ int parse_and_work(int argc, const char* const* argv) {
 
 int run(int argc, const char* const* argv) {
   occupy_closed_streams();
-  std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe is an error to handle, not the end
+  std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe returns an error
   int status = kFailed;
   try {
     status = parse_and_work(argc, argv);

@@ -13,9 +13,9 @@ class App;
 
 namespace sluice::cli {
 
-// The flags of a subcommand that say where counters are kept, and how that is reached.
+// The flags of a subcommand that select the store of the counters.
 struct StoreFlags {
-  std::string store;   // "memory", or a URL; empty: that of the configuration file
+  std::string store;   // "memory" or a URL; empty: from the configuration file
   std::string config;  // a configuration file, for its `store` and `redis`
   std::string prefix;
   std::string tls_ca;
@@ -25,16 +25,16 @@ struct StoreFlags {
 // Adds --store, --config, --prefix, --tls-ca and --password-file.
 std::shared_ptr<StoreFlags> add_store_flags(CLI::App& command);
 
-// What is wrong, as a line for people, and the exit status that it calls for.
+// An error message and its exit status.
 struct Failed {
   std::string what;
   int status = 1;
 };
 
-// The configuration that the flags make of their file, or of none. Errors: also of the URL, which
-// is not repeated, as it may hold a password.
+// Returns the configuration from the file and the flags. Error messages do not repeat the URL,
+// because it may contain a password.
 Expected<server::Config, Failed> config_of(const StoreFlags& flags);
-// How Redis is reached. Errors: also that the store is none in Redis.
+// Returns the options for Redis. An error if the store is not in Redis.
 Expected<RedisOptions, Failed> redis_options_of(const server::Config& config);
 
 }  // namespace sluice::cli
