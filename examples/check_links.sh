@@ -9,37 +9,45 @@ shift
 shopt -s nullglob
 [ $# -gt 0 ] || set -- *.md docs/*.md {bench,deploy,examples,examples/logs,tests/vectors}/README.md
 
-# Prints the lines of a page outside of fenced blocks.
-prose() { awk '/^[ \t]*```/ { fenced = !fenced; next } !fenced' "$1"; }
-
-# Prints the anchors of the headings of a page, as GitHub builds them.
-anchors() {
-  prose "$1" | sed -n 's/^##* //p' | tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9 _-]//g; s/ /-/g'
-}
-
-# Prints the relative links of a page, without those in code.
+# Prints PAGE, LINK, FILE and whether the heading of the link exists, for each relative link outside of code.
+# The first pass collects the anchors of headings, as GitHub builds them.
 links_of() {
   # shellcheck disable=SC2016
-  prose "$1" | sed 's/`[^`]*`//g' | grep -oE '\]\([^) ]+\)' | sed 's/^](//; s/)$//' | grep -v '^[a-z]*:'
+  awk '
+    FNR == 1 { fenced = 0; folder = FILENAME; if (!sub(/\/[^\/]*$/, "", folder)) folder = "." }
+    /^[ \t]*```/ { fenced = !fenced; next }
+    fenced { next }
+    pass == 1 && sub(/^#+ /, "") {
+      name = tolower($0); gsub(/[^a-z0-9 _-]/, "", name); gsub(/ /, "-", name)
+      anchors[FILENAME "#" name] = 1
+    }
+    pass == 2 {
+      gsub(/`[^`]*`/, "")
+      while (match($0, /\]\([^) ]+\)/)) {
+        link = substr($0, RSTART + 2, RLENGTH - 3)
+        $0 = substr($0, RSTART + RLENGTH)
+        if (link ~ /^[a-z]+:/) continue
+        target = link; anchor = ""
+        if (i = index(link, "#")) { target = substr(link, 1, i - 1); anchor = substr(link, i + 1) }
+        file = target == "" ? FILENAME : folder "/" target
+        while (sub(/[^\/.]+\/\.\.\//, "", file) || sub(/^\.\//, "", file)) { }
+        print FILENAME, link, file, anchor == "" || (file "#" anchor) in anchors
+      }
+    }' pass=1 "$@" pass=2 "$@"
 }
 
 failed=0
 links=0
-for page in "$@"; do
-  while IFS= read -r link; do
-    links=$((links + 1))
-    target=${link%%#*}
-    file=${target:+$(dirname "$page")/$target}
-    file=${file:-$page}
-    if [ ! -e "$file" ]; then
-      echo "$page: $link: no such file" >&2
-      failed=1
-    elif [[ $link == *'#'* ]] && ! anchors "$file" | grep -qxF -- "${link#*#}"; then
-      echo "$page: $link: no such heading" >&2
-      failed=1
-    fi
-  done < <(links_of "$page")
-done
+while read -r page link file found; do
+  links=$((links + 1))
+  if [ ! -e "$file" ]; then
+    echo "$page: $link: no such file" >&2
+    failed=1
+  elif ((!found)); then
+    echo "$page: $link: no such heading" >&2
+    failed=1
+  fi
+done < <(links_of "$@")
 [ "$failed" -ne 0 ] || echo "$links links are valid"
 [ "$links" -gt 0 ] || echo "no links found" >&2
 exit "$((failed || links == 0))"
