@@ -5,6 +5,8 @@
 #   sluice_test(NAME SOURCES files... [LIBS libs...] [LABELS labels...] [TIMEOUT seconds])
 #   sluice_bench(NAME SOURCES files... [LIBS libs...])
 
+include(SluiceUnity)
+
 set(SLUICE_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wconversion)
 # A test with one of these labels talks to something outside of its process; the others are hermetic.
 set(SLUICE_OUTSIDE_LABELS redis server install)
@@ -14,6 +16,7 @@ function(sluice_compile_options target)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
   if(PROJECT_IS_TOP_LEVEL)
     target_compile_options(${target} PRIVATE ${SLUICE_WARNINGS})
+    sluice_unity_groups(${target})
   endif()
 endfunction()
 
