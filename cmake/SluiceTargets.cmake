@@ -2,7 +2,8 @@
 #
 #   sluice_library(NAME SOURCES files... [PUBLIC libs...] [PRIVATE libs...])
 #   sluice_program(NAME SOURCES files... [LIBS libs...])
-#   sluice_test(NAME SOURCES files... [LIBS libs...] [LABELS labels...] [TIMEOUT seconds])
+#   sluice_test(NAME SOURCES files... [LIBS libs...] [LABELS labels...] [TIMEOUT seconds]
+#     [SHARDS count])
 #   sluice_bench(NAME SOURCES files... [LIBS libs...])
 
 include(SluiceUnity)
@@ -43,13 +44,13 @@ function(sluice_program name)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS})
 endfunction()
 
-# A GoogleTest program, each of its tests a ctest. The target `concurrency_tests` builds those that
-# are labelled so, which are the ones to run under ThreadSanitizer.
+# A GoogleTest program; it is one ctest, or SHARDS of them that each run a part of its tests. The
+# target `concurrency_tests` builds the programs with that label, which also run under ThreadSanitizer.
 function(sluice_test name)
   if(NOT SLUICE_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "TIMEOUT;SHARDS" "SOURCES;LIBS;LABELS")
   add_executable(${name} ${ARG_SOURCES})
   sluice_compile_options(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
@@ -58,16 +59,20 @@ function(sluice_test name)
     add_dependencies(concurrency_tests ${name})
   endif()
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
+    set(ARG_TIMEOUT 300)
   endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT ${ARG_TIMEOUT})
-  # gtest_discover_tests() loses all but the first of several labels, so they are set after it.
-  sluice_test_labels(labels ${ARG_LABELS})
-  set(script ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
-  file(CONFIGURE OUTPUT ${script} @ONLY CONTENT
-    "if(@name@_TESTS)\n  set_tests_properties(\${@name@_TESTS} PROPERTIES LABELS \"@labels@\")\nendif()\n")
-  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${script})
+  sluice_test_labels(labels gtest ${ARG_LABELS})
+  if(NOT ARG_SHARDS)
+    add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${labels}")
+    return()
+  endif()
+  foreach(shard RANGE 1 ${ARG_SHARDS})
+    math(EXPR index "${shard} - 1")
+    add_test(NAME ${name}.${shard} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${name}.${shard} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${labels}" COST 100
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index}")
+  endforeach()
 endfunction()
 
 # The labels of a test: its own, and `hermetic` unless one of them says otherwise.
