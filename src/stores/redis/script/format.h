@@ -88,6 +88,9 @@ inline constexpr Layout<LogHead, 18> kLogHead({{"kind", &LogHead::kind, 2},
                                                {"cached", &LogHead::cached, 1},
                                                {"back", &LogHead::back, 1}});
 
+// The scripts compute with doubles: whole numbers below this one, and sums of two, are exact.
+inline constexpr std::uint64_t kExact = std::uint64_t{1} << 52;
+
 // Within a log an instant is stored as its low 48 bits, and a running sum as its low 32 bits.
 inline constexpr std::uint64_t kInstantModulus = std::uint64_t{1} << 48;
 inline constexpr std::uint64_t kSumModulus = std::uint64_t{1} << 32;
@@ -107,10 +110,19 @@ inline constexpr Layout<Summary, 3> kSummary({{"first", &Summary::first, 6},
                                               {"last", &Summary::last, 6},
                                               {"units", &Summary::units, 4}});
 
-// A long log has two blocks of so many entries: the front with copies of the ring's oldest entries,
-// and the back with the newest entries, which are not in the ring yet.
+// A long log has two blocks of so many entries after its head: the back with the newest entries,
+// which are not in the ring yet, and the front with copies of the oldest entries of the ring. Most
+// requests need only the head and the blocks.
 inline constexpr std::uint64_t kBlockEntries = 16;
 inline constexpr std::uint64_t kBlocksSize = 2 * kBlockEntries * kLogEntry.size();
+inline constexpr std::uint64_t kFrontBlock = kLogHead.size() + kBlocksSize / 2;
+inline constexpr std::uint64_t kLongHeadSize = kLogHead.size() + kBlocksSize;
+
+// A hybrid, and the log of a limit of at most kWholeLogUnits, is long if it exceeds this size; any
+// other log if it exceeds kLongHeadSize. A value that is not long is written as a whole.
+inline constexpr std::uint64_t kWholeLogSize = 1088;
+inline constexpr std::uint64_t kWholeLogUnits =
+    (kWholeLogSize - kLogHead.size()) / kLogEntry.size();
 
 // --- calls ---
 

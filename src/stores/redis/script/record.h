@@ -24,26 +24,19 @@ template <typename T, std::size_t N>
 class Layout {
  public:
   constexpr explicit Layout(const Field<T> (&fields)[N]) {
-    for (std::size_t i = 0; i < N; ++i) fields_[i] = fields[i];
+    for (std::size_t i = 0; i < N; ++i) {
+      fields_[i] = fields[i];
+      size_ += fields[i].size;
+      format_[1 + 2 * i] = 'I';
+      format_[2 + 2 * i] = static_cast<char>('0' + fields[i].size);
+    }
   }
 
   // In bytes.
-  constexpr std::size_t size() const noexcept {
-    std::size_t sum = 0;
-    for (const Field<T>& field : fields_) sum += field.size;
-    return sum;
-  }
+  constexpr std::size_t size() const noexcept { return size_; }
   constexpr std::span<const Field<T>> fields() const noexcept { return fields_; }
-
-  // "<I2I7I4" for numbers of 2, 7 and 4 bytes.
-  constexpr std::array<char, 1 + 2 * N> format() const noexcept {
-    std::array<char, 1 + 2 * N> text{'<'};
-    for (std::size_t i = 0; i < N; ++i) {
-      text[1 + 2 * i] = 'I';
-      text[2 + 2 * i] = static_cast<char>('0' + fields_[i].size);
-    }
-    return text;
-  }
+  // "<I2I7I4" for numbers of 2, 7 and 4 bytes. Refers to this layout.
+  constexpr std::string_view format() const noexcept { return {format_.data(), format_.size()}; }
 
   // Reads the first size() of the bytes. The caller makes sure that there are as many.
   constexpr T read(std::string_view bytes) const noexcept {
@@ -74,6 +67,8 @@ class Layout {
 
  private:
   std::array<Field<T>, N> fields_{};
+  std::array<char, 1 + 2 * N> format_{'<'};
+  std::size_t size_ = 0;
 };
 
 }  // namespace sluice::redis

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "stores/redis/script/lua.h"
+#include "stores/redis/script/lua_text.h"
 
 namespace sluice::redis {
 namespace {
@@ -20,49 +21,61 @@ struct Piece {
   Families families;
 };
 
-constexpr Families kOnlyBucket = bit_of(Family::kBucket);
-constexpr Families kOnlyCounter = bit_of(Family::kSlidingWindowCounter);
-constexpr Families kOnlyHybrid = bit_of(Family::kSlidingWindowHybrid);
-constexpr Families kAnyLog = static_cast<Families>(bit_of(Family::kSlidingWindowLog) | kOnlyHybrid);
+constexpr Families set_of(std::initializer_list<Family> families) {
+  Families set = 0;
+  for (const Family family : families) set = static_cast<Families>(set | bit_of(family));
+  return set;
+}
+constexpr Families kAll = kSets - 1;
+constexpr Families kWide =
+    set_of({Family::kBucket, Family::kSlidingWindowCounter, Family::kSlidingWindowHybrid});
+constexpr Families kSliced = set_of({Family::kSlidingWindowCounter, Family::kSlidingWindowHybrid});
+constexpr Families kAnyLog = set_of({Family::kSlidingWindowLog, Family::kSlidingWindowHybrid});
 
-// The functions for logs are many, and made at each call: inside of one, they are made only when it
-// is called.
-constexpr std::string_view kAnyLogBegins = "local function any_log(key, arg, now, verb, value)\n";
+// A script makes its functions at each call. Those for logs are many, so they are within a
+// function, and are made only when it is called.
+constexpr std::string_view kAnyLogBegins = "local function any_log(key, arg, now, verb, state)\n";
 constexpr std::string_view kAnyLogEnds =
-    "return window_log(key, arg, now, verb, value)\n"
+    "return window_log(key, arg, now, verb, state)\n"
     "end\n";
 
-// In an order in which each piece finds those that it uses.
-constexpr std::array<Piece, 13> kPieces = {{
-    {lua::kForeign, static_cast<Families>(kSets - 1)},
-    {lua::kWide, static_cast<Families>(kOnlyBucket | kOnlyCounter | kOnlyHybrid)},
-    {lua::kSlice, static_cast<Families>(kOnlyCounter | kOnlyHybrid)},
+// Each piece uses only those before it.
+constexpr Piece kPieces[] = {
+    {lua::kWithConstants<lua::kForeign>, kAll},
+    {lua::kWithConstants<lua::kWide>, kWide},
+    {lua::kWithConstants<lua::kSlice>, kSliced},
     {kAnyLogBegins, kAnyLog},
-    {lua::kEntries, kAnyLog},
-    {lua::kSummaries, kOnlyHybrid},
-    {lua::kWindowLog, kAnyLog},
+    {lua::kWithConstants<lua::kEntries>, kAnyLog},
+    {lua::kWithConstants<lua::kSummaries>, bit_of(Family::kSlidingWindowHybrid)},
+    {lua::kWithConstants<lua::kWindowLog>, kAnyLog},
     {kAnyLogEnds, kAnyLog},
-    {lua::kShortLog, bit_of(Family::kSlidingWindowLog)},
-    {lua::kBucket, kOnlyBucket},
-    {lua::kInterval, bit_of(Family::kInterval)},
-    {lua::kFixedWindow, bit_of(Family::kFixedWindow)},
-    {lua::kSlidingWindowCounter, kOnlyCounter},
-}};
+    {lua::kWithConstants<lua::kShortLog>, bit_of(Family::kSlidingWindowLog)},
+    {lua::kWithConstants<lua::kBucket>, bit_of(Family::kBucket)},
+    {lua::kWithConstants<lua::kInterval>, bit_of(Family::kInterval)},
+    {lua::kWithConstants<lua::kFixedWindow>, bit_of(Family::kFixedWindow)},
+    {lua::kWithConstants<lua::kSlidingWindowCounter>, bit_of(Family::kSlidingWindowCounter)},
+};
 
-constexpr std::array<std::string_view, kFamilies> kLooks = {
-    "bucket", "interval", "fixed_window", "sliding_window_counter", "short_log", "any_log"};
-constexpr std::array<std::string_view, kFamilies> kNames = {"bucket",
-                                                            "interval",
-                                                            "fixed_window",
-                                                            "sliding_window_counter",
-                                                            "sliding_window_log",
-                                                            "sliding_window_hybrid"};
+// The name of a family, and of the function that decides for it.
+struct Named {
+  std::string_view name;
+  std::string_view function;
+};
+// In the order of the enumerators.
+constexpr std::array<Named, kFamilies> kNames = {{
+    {"bucket", "bucket"},
+    {"interval", "interval"},
+    {"fixed_window", "fixed_window"},
+    {"sliding_window_counter", "sliding_window_counter"},
+    {"sliding_window_log", "short_log"},
+    {"sliding_window_hybrid", "any_log"},
+}};
 
 std::string list_of(Families families) {
   std::string list;
   for (std::size_t i = 0; i < kFamilies; ++i) {
     if ((families >> i & 1) == 0) continue;
-    list.append(list.empty() ? "" : "+").append(kNames[i]);
+    list.append(list.empty() ? "" : "+").append(kNames[i].name);
   }
   return list;
 }
@@ -72,9 +85,9 @@ std::string compose(Families families, std::string_view frame) {
   for (const Piece& piece : kPieces) {
     if ((piece.families & families) != 0) text.append(piece.text).append("\n");
   }
-  text += "local look = {";
-  for (int i = 0; i < kFamilies; ++i) {
-    if ((families >> i & 1) != 0) text.append(kLooks[static_cast<std::size_t>(i)]).append(", ");
+  text += "local decide = {";
+  for (std::size_t i = 0; i < kFamilies; ++i) {
+    if ((families >> i & 1) != 0) text.append(kNames[i].function).append(", ");
   }
   text += "}\nlocal reads_whole = ";
   return text.append((families & kAnyLog) == 0 ? "true\n" : "false\n").append(frame);
@@ -130,12 +143,12 @@ int number_of(Family family, Families families) noexcept {
 }
 
 const Script& script_for_one(Family family) {
-  static Table table("single", lua::kSingle);
+  static Table table("single", lua::kWithConstants<lua::kSingle>);
   return table[bit_of(family)];
 }
 
 const Script& script_for(Families families) {
-  static Table table("request", lua::kRequest);
+  static Table table("request", lua::kWithConstants<lua::kRequest>);
   return table[families];
 }
 

@@ -1,6 +1,6 @@
--- floor((a * m + add) / d) and its remainder, exactly, although doubles hold whole numbers only up
--- to 2^53: digit by digit of 7 bits. For a < 2^35, m < 2^53, add and d < 2^45; a quotient beyond
--- 2^53 is far beyond it.
+-- Returns floor((a * m + add) / d) and the remainder. Doubles hold whole numbers only up to 2^53;
+-- this is exact because it goes digit by digit of 7 bits. For a < 2^35, m < 2^53, add and d < 2^45.
+-- A quotient beyond 2^53 is not exact, but is beyond 2^53.
 local function wide(a, m, add, d)
   local rest = m % d
   local far = (m - rest) / d * a

@@ -1,0 +1,165 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <stdexcept>
+#include <string_view>
+
+#include "stores/redis/script/format.h"
+
+// The .lua files use constants of format.h by their names. The compiler replaces each name by its
+// value; a name that is not in kConstants does not compile.
+namespace sluice::redis::lua {
+
+// A number or a quoted text, as Lua spells it.
+class Literal {
+ public:
+  constexpr explicit Literal(std::uint64_t number) {
+    std::uint64_t unit = 1;
+    while (number / unit >= 10) unit *= 10;
+    for (; unit > 0; unit /= 10) append(static_cast<char>('0' + number / unit % 10));
+  }
+  constexpr Literal(std::initializer_list<std::string_view> parts) {
+    append('\'');
+    for (const std::string_view part : parts) {
+      for (const char c : part) append(c);
+    }
+    append('\'');
+  }
+  constexpr std::string_view text() const noexcept { return {chars_.data(), size_}; }
+
+ private:
+  constexpr void append(char c) { chars_[size_++] = c; }
+
+  std::array<char, 48> chars_{};
+  std::size_t size_ = 0;
+};
+
+struct Constant {
+  constexpr Constant(std::string_view its_name, std::uint64_t number)
+      : name(its_name), literal(number) {}
+  constexpr Constant(std::string_view its_name, Literal its_literal)
+      : name(its_name), literal(its_literal) {}
+  // A record's format, for struct.pack() and struct.unpack().
+  template <typename T, std::size_t N>
+  constexpr Constant(std::string_view its_name, const Layout<T, N>& layout)
+      : name(its_name), literal({layout.format()}) {}
+
+  std::string_view name;
+  Literal literal;
+};
+
+inline constexpr Constant kConstants[] = {
+    // Calls.
+    {"kTake", format::kTake},
+    {"kPeek", format::kPeek},
+    {"kRefund", format::kRefund},
+    {"kReset", format::kReset},
+    {"kGiveBack", format::kGiveBack},
+    {"kServerTime", format::kServerTime},
+    {"kRequest", format::kRequest},
+    {"kBucketArgument", format::kBucketArgument},
+    {"kBucketArgumentSize", format::kBucketArgument.size()},
+    {"kIntervalArgument", format::kIntervalArgument},
+    {"kIntervalArgumentSize", format::kIntervalArgument.size()},
+    {"kFixedWindowArgument", format::kFixedWindowArgument},
+    {"kFixedWindowArgumentSize", format::kFixedWindowArgument.size()},
+    {"kSlicesArgument", format::kSlicesArgument},
+    {"kSlicesArgumentSize", format::kSlicesArgument.size()},
+    {"kLogArgument", format::kLogArgument},
+    {"kLogArgumentSize", format::kLogArgument.size()},
+    {"kInstant", format::kInstant},
+    // Replies.
+    {"kAdmits", format::kAdmits},
+    {"kLogReply", format::kLogReply},
+    {"kSingleReply", Literal({format::kInstant.format(), "c0"})},
+    {"kCounterReply", Literal({format::kValueSize.format().substr(1), "c0"})},
+    // Stored values.
+    {"kEndOfInstants", format::kEndOfInstants},
+    {"kEndOfSpans", format::kEndOfSpans},
+    {"kMaxWait", static_cast<std::uint64_t>(kMaxWait.count())},
+    {"kMinPeriod", static_cast<std::uint64_t>(kMinPeriod.count())},
+    {"kMaxSlices", kMaxSlices},
+    {"kMaxUnits", kMaxUnits},
+    {"kExact", format::kExact},
+    {"kForgottenUnit", format::kForgottenUnit},
+    {"kNeverForgotten", format::kNeverForgotten},
+    {"kBucketKind", format::kBucketKind},
+    {"kFixedWindowKind", format::kFixedWindowKind},
+    {"kFixedState", format::kFixedState},
+    {"kFixedStateSize", format::kFixedState.size()},
+    {"kSlicesKind", format::kSlicesKind},
+    {"kSlicesHead", format::kSlicesHead},
+    {"kSlicesHeadSize", format::kSlicesHead.size()},
+    {"kSliceCount", Literal({format::kSliceCount.format().substr(1)})},
+    {"kSliceCountSize", format::kSliceCount.size()},
+    // Logs and hybrids.
+    {"kLogKind", format::kLogKind},
+    {"kHybridKind", format::kHybridKind},
+    {"kLogHead", format::kLogHead},
+    {"kLogHeadSize", format::kLogHead.size()},
+    {"kLogEntry", format::kLogEntry},
+    {"kLogEntrySize", format::kLogEntry.size()},
+    {"kSummary", format::kSummary},
+    {"kSummarySize", format::kSummary.size()},
+    {"kInstantModulus", format::kInstantModulus},
+    {"kSumModulus", format::kSumModulus},
+    {"kBlockEntries", format::kBlockEntries},
+    {"kBlocksSize", format::kBlocksSize},
+    {"kFrontBlock", format::kFrontBlock},
+    {"kLongHeadSize", format::kLongHeadSize},
+    {"kLongHeadEnd", Literal({Literal(format::kLongHeadSize - 1).text()})},
+    {"kWholeLogSize", format::kWholeLogSize},
+    {"kWholeLogEnd", Literal({Literal(format::kWholeLogSize - 1).text()})},
+    {"kWholeLogUnits", format::kWholeLogUnits},
+};
+
+constexpr bool is_word(char c) noexcept {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+// The constants' names, and nothing else in the .lua files, begin with a k and a capital letter.
+constexpr std::string_view value_of(std::string_view word) {
+  if (word.size() < 2 || word[0] != 'k' || word[1] < 'A' || word[1] > 'Z') return word;
+  for (const Constant& constant : kConstants) {
+    if (constant.name == word) return constant.literal.text();
+  }
+  throw std::invalid_argument("no constant of this name");
+}
+
+// Calls use(part) for each part of the text with the values of its constants.
+template <typename Use>
+constexpr void replace_constants(std::string_view text, const Use& use) {
+  while (!text.empty()) {
+    std::size_t size = 1;
+    while (size < text.size() && is_word(text[size]) == is_word(text[0])) ++size;
+    use(value_of(text.substr(0, size)));
+    text.remove_prefix(size);
+  }
+}
+
+template <const std::string_view& kText>
+inline constexpr std::size_t kSizeWithConstants = [] {
+  std::size_t size = 0;
+  replace_constants(kText, [&](std::string_view part) { size += part.size(); });
+  return size;
+}();
+
+template <const std::string_view& kText>
+inline constexpr auto kCharsWithConstants = [] {
+  std::array<char, kSizeWithConstants<kText>> chars{};
+  std::size_t size = 0;
+  replace_constants(kText, [&](std::string_view part) {
+    for (const char c : part) chars[size++] = c;
+  });
+  return chars;
+}();
+
+// The text of a .lua file with the values of its constants.
+template <const std::string_view& kText>
+inline constexpr std::string_view kWithConstants{kCharsWithConstants<kText>.data(),
+                                                 kCharsWithConstants<kText>.size()};
+
+}  // namespace sluice::redis::lua

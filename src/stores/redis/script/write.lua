@@ -1,0 +1,16 @@
+-- Writes a counter. In: key, and value, keep_for and others as its function has returned them;
+-- explicit_ms, how long keys are kept if the request has an explicit timestamp; call, redis.call.
+local ms = keep_for
+if ms then
+  -- Rounded up, and 1 more: Redis counts from the last whole millisecond of its clock.
+  ms = explicit_ms or (ms < 0 and 1 or (ms + -ms % 1000) / 1000 + 1)
+end
+if others then
+  call('SETRANGE', key, '0', value)
+  if others ~= true then
+    for _, command in ipairs(others) do call(unpack(command)) end
+  end
+  if ms then call('PEXPIRE', key, ms) end
+elseif value then
+  call('SET', key, value, 'PX', ms)
+end
