@@ -43,7 +43,7 @@ constexpr std::string_view kAnyLogEnds =
 constexpr Piece kPieces[] = {
     {lua::kWithConstants<lua::kForeign>, kAll},
     {lua::kWithConstants<lua::kWide>, kWide},
-    {lua::kWithConstants<lua::kSlice>, kSliced},
+    {lua::kWithConstants<lua::kSlices>, kSliced},
     {kAnyLogBegins, kAnyLog},
     {lua::kWithConstants<lua::kEntries>, kAnyLog},
     {lua::kWithConstants<lua::kSummaries>, bit_of(Family::kSlidingWindowHybrid)},
