@@ -1,29 +1,29 @@
--- What is left of older slices, for sliding_window_hybrid: see core/sliding_window_hybrid.h. Each is
--- 16 bytes: the low 48 bits of its first instant and of its last, and its units.
+-- Older slices, for sliding_window_hybrid: see core/sliding_window_hybrid.h. The value has a
+-- summary of each: its first instant, its last, and its units. Here a summary is a list of {units
+-- that count, age of the first instant, age of the last, units}, ages as of the last change.
 
--- Of a summary, {_, age of its first instant, of its last, units}, the units that count.
+-- Returns the units of a summary that count, if what is `age` old does not.
 local function live_units(summary, age)
   local first, last, units = summary[2], summary[3], summary[4]
   if first < age then return units end
   local product = units * (age - last)
-  if product < 4503599627370496 then
+  if product < kExact then
     return (product + -product % (first - last)) / (first - last)
   end
   local floor, rest = wide(units, age - last, 0, first - last)
   return rest > 0 and floor + 1 or floor
 end
 
--- Those of which anything counts where what is `age` old at the last change does not: a list, oldest
--- first, of {units that count, age of the first instant, of the last, units}; and their sum.
+-- Returns the summaries that count, the oldest first, and the sum of their units that do.
 local function live_summaries(log, age)
   local live, sum = {}, 0
   local value = log.value
-  if log.summaries * 16 + 64 > #value then
+  if kLogHeadSize + log.summaries * kSummarySize > #value then
     value = redis.call('GETRANGE', log.key, 0, log.base - 1)
     if #value ~= log.base then damaged(log) end
   end
-  for at = 65, 49 + log.summaries * 16, 16 do
-    local first, last, units = struct.unpack('<I6I6I4', value, at)
+  for i = 0, log.summaries - 1 do
+    local first, last, units = struct.unpack(kSummary, value, kLogHeadSize + 1 + i * kSummarySize)
     local oldest, newest = age_of(log, first), age_of(log, last)
     if newest < age then
       local summary = {0, oldest, newest, units}
@@ -35,11 +35,11 @@ local function live_summaries(log, age)
   return live, sum
 end
 
--- Until `units` of a summary have left, no more than count of it.
+-- Returns the ticks until `units` of those of a summary that count have expired.
 local function wait_for_summary(summary, age, units)
   local spread, stay = summary[2] - summary[3], summary[1] - units
   local share = stay * spread
-  if share < 4503599627370496 then
+  if share < kExact then
     share = (share - share % summary[4]) / summary[4]
   else
     share = wide(stay, spread, 0, summary[4])
@@ -50,13 +50,13 @@ end
 local function summary_bytes(log, live)
   local parts = {}
   for i, s in ipairs(live) do
-    parts[i] = struct.pack('<I6I6I4', (log.last - s[2]) % 281474976710656,
-                           (log.last - s[3]) % 281474976710656, s[4])
+    parts[i] = struct.pack(kSummary, (log.last - s[2]) % kInstantModulus,
+                           (log.last - s[3]) % kInstantModulus, s[4])
   end
   return table.concat(parts)
 end
 
--- Takes units back, the newest first; a summary keeps its instants.
+-- Takes units back, the newest first. A summary keeps its instants.
 local function give_back_summaries(live, units)
   while units > 0 and #live > 0 do
     local newest = live[#live]
