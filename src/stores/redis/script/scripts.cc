@@ -52,7 +52,7 @@ constexpr Piece kPieces[] = {
     {lua::kWithConstants<lua::kLogChanges>, kAnyLog},
     {lua::kWithConstants<lua::kLogDecide>, kAnyLog},
     {kAnyLogEnds, kAnyLog},
-    {lua::kWithConstants<lua::kShortLog>, bit_of(Family::kSlidingWindowLog)},
+    {lua::kWithConstants<lua::kLogShortTake>, bit_of(Family::kSlidingWindowLog)},
     {lua::kWithConstants<lua::kBucket>, bit_of(Family::kBucket)},
     {lua::kWithConstants<lua::kInterval>, bit_of(Family::kInterval)},
     {lua::kWithConstants<lua::kFixedWindow>, bit_of(Family::kFixedWindow)},
