@@ -124,7 +124,7 @@ void Acceptor::closed() {
 }
 
 void Acceptor::complain(std::string_view what, int error) {
-  const auto now = std::chrono::steady_clock::now();
+  const SteadyTime now = parts_.clock.now();
   if (now - complained_ < kComplaintEvery) return;
   complained_ = now;
   if (error == 0) return parts_.warn(what, {});

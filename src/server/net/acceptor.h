@@ -11,6 +11,7 @@
 
 #include "metrics/metrics.h"
 #include "server/net/listening_socket.h"
+#include "server/net/loop_clock.h"
 #include "server/net/socket_address.h"
 
 namespace sluice::server::net {
@@ -37,7 +38,8 @@ class Acceptor {
     // Connections of this address in all loops, at most `most`.
     std::atomic<std::size_t>& connections;
     std::size_t most;
-    std::string_view refusal;  // what who comes past it is sent, or nothing; a literal
+    const LoopClock& clock = LoopClock::system();
+    std::string_view refusal = {};  // sent to a connection over the cap; a literal
   };
 
   Acceptor(const Parts& parts, ListeningSocket socket, Owner& owner);
@@ -65,7 +67,7 @@ class Acceptor {
   boost::asio::posix::stream_descriptor socket_;
   int family_;
   boost::asio::steady_timer closer_;
-  std::chrono::steady_clock::time_point complained_{};
+  SteadyTime complained_{};
   int reserve_;  // given up for a moment when there is no other descriptor
 };
 

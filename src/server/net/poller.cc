@@ -25,7 +25,8 @@ epoll_event event_for(Poller::For what, Poller::Source& source) {
 
 }  // namespace
 
-Poller::Poller(boost::asio::io_context& loop) : descriptor_(loop, open_epoll()) {
+Poller::Poller(boost::asio::io_context& loop, const LoopClock& clock)
+    : descriptor_(loop, open_epoll()), clock_(clock) {
   boost::asio::post(loop, [this] { wait(); });
 }
 
@@ -59,7 +60,7 @@ int Poller::tell() {
     ready_[static_cast<std::size_t>(i)] =
         static_cast<Source*>(events[static_cast<std::size_t>(i)].data.ptr);
   }
-  now_ = std::chrono::steady_clock::now();
+  now_ = clock_.now();
   found_ = found;
   for (told_ = 0; told_ < found_;) {
     Source* const source = ready_[static_cast<std::size_t>(told_++)];

@@ -3,9 +3,10 @@
 #include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
+
+#include "server/net/loop_clock.h"
 
 struct epoll_event;
 
@@ -29,7 +30,7 @@ class Poller {
   };
 
   // Errors: std::system_error if there is no descriptor left.
-  explicit Poller(boost::asio::io_context& loop);
+  explicit Poller(boost::asio::io_context& loop, const LoopClock& clock = LoopClock::system());
   ~Poller();
   Poller(const Poller&) = delete;
   Poller& operator=(const Poller&) = delete;
@@ -42,7 +43,7 @@ class Poller {
   void remove(int descriptor, Source& source, For what);
 
   // When those that are being told were found to be ready.
-  std::chrono::steady_clock::time_point now() const noexcept { return now_; }
+  SteadyTime now() const noexcept { return now_; }
 
  private:
   void wait();
@@ -53,10 +54,11 @@ class Poller {
   static constexpr int kMostAtOnce = 128;
 
   boost::asio::posix::stream_descriptor descriptor_;
+  const LoopClock& clock_;
   std::array<Source*, kMostAtOnce> ready_{};  // found, and not told yet
   int told_ = 0;
   int found_ = 0;
-  std::chrono::steady_clock::time_point now_;
+  SteadyTime now_;
 };
 
 }  // namespace sluice::server::net

@@ -1,0 +1,165 @@
+#pragma once
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/system/error_code.hpp>
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "server/net/acceptor.h"
+#include "server/net/listening_socket.h"
+#include "server/net/loop_clock.h"
+#include "server/net/socket_address.h"
+
+namespace sluice::server::net {
+
+// A connection that was accepted. The descriptor does not block; whoever gets this owns it.
+struct Accepted {
+  boost::asio::io_context& loop;
+  int descriptor;
+  int family;
+  const SocketAddress& peer;
+};
+
+// What owns a connection.
+template <typename Connection>
+class ConnectionOwner {
+ public:
+  virtual ~ConnectionOwner() = default;
+  // The connection has ended. It is destroyed in a later turn of the loop; from now on nothing may
+  // call it.
+  virtual void closed(Connection& connection) = 0;
+};
+
+// What a protocol's connection offers to its listener.
+//
+//   Shared           what the connections of a listener share in one event loop
+//   kRefusal         sent to a connection over the cap; may be empty
+//   open()           starts a connection, or returns null and sets the error
+//   tick()           closes the connection if it exceeds a timeout; called four times a second
+//   drain()          makes the connection end soon, but not before its requests are answered
+//   place            for the listener
+template <typename C>
+concept ListenedConnection = requires(C& connection, typename C::Shared& shared,
+                                      const Accepted& accepted, ConnectionOwner<C>& owner,
+                                      SteadyTime now, boost::system::error_code& why) {
+  { C::kRefusal } -> std::convertible_to<std::string_view>;
+  { C::open(accepted, shared, owner, now, why) } -> std::same_as<std::unique_ptr<C>>;
+  { connection.tick(now) } -> std::same_as<void>;
+  { connection.drain(now) } -> std::same_as<void>;
+  { connection.place } -> std::same_as<std::size_t&>;
+  { shared.draining } -> std::same_as<bool&>;
+};
+
+// One listening address in one event loop: accepts connections and owns them.
+//
+// Thread-safety: the loop's thread only, except for the constructor. Ownership: borrows its parts.
+// Destroy it after the loop has stopped.
+template <ListenedConnection Connection>
+class Listener final : private Acceptor::Owner, private ConnectionOwner<Connection> {
+ public:
+  using Shared = typename Connection::Shared;
+
+  Listener(const Acceptor::Parts& parts, ListeningSocket socket, Shared& shared)
+      : loop_(parts.loop),
+        clock_(parts.clock),
+        shared_(shared),
+        ticker_(parts.loop),
+        acceptor_(with_refusal(parts), std::move(socket), *this) {}
+
+  // Stops accepting, takes the connections that the kernel has accepted already, and lets all
+  // connections finish their requests. Calls `drained` after the last one has closed.
+  void drain(std::function<void()> drained) {
+    drained_ = std::move(drained);
+    shared_.draining = true;
+    const SteadyTime now = clock_.now();
+    for (std::size_t i = connections_.size(); i-- > 0;) connections_[i]->drain(now);
+    acceptor_.stop([this] { finish_drain(); });
+  }
+
+ private:
+  static Acceptor::Parts with_refusal(Acceptor::Parts parts) {
+    parts.refusal = Connection::kRefusal;
+    return parts;
+  }
+
+  static constexpr auto kTick = std::chrono::milliseconds(250);
+
+  void accepted(int descriptor, const SocketAddress& peer) override {
+    const int family = acceptor_.family();
+    if (family != AF_UNIX) {
+      const int on = 1;
+      ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    }
+    const SteadyTime now = clock_.now();
+    if constexpr (requires { shared_.tick(); }) shared_.tick();
+    boost::system::error_code why;
+    auto connection = Connection::open({loop_, descriptor, family, peer}, shared_, *this, now, why);
+    if (!connection) {  // the system has no room for it
+      acceptor_.closed();
+      return acceptor_.complain("a connection was dropped", why.value());
+    }
+    connection->place = connections_.size();
+    connections_.push_back(std::move(connection));
+    if (shared_.draining) connections_.back()->drain(now);
+    tick();
+  }
+
+  void closed(Connection& connection) override {
+    const std::size_t place = connection.place;
+    std::swap(connections_[place], connections_.back());
+    connections_[place]->place = place;
+    closed_.push_back(std::move(connections_.back()));
+    connections_.pop_back();
+    acceptor_.closed();
+    if (closed_.size() > 1) return;
+    boost::asio::post(loop_, [this] {
+      closed_.clear();
+      finish_drain();
+    });
+  }
+
+  // Runs while there are connections.
+  void tick() {
+    if (std::exchange(ticking_, true)) return;
+    ticker_.expires_after(kTick);
+    ticker_.async_wait([this](const boost::system::error_code& why) {
+      ticking_ = false;
+      if (why || connections_.empty()) return;
+      if constexpr (requires { shared_.tick(); }) shared_.tick();
+      const SteadyTime now = clock_.now();
+      // A connection that closes leaves its place to the last one, which has had its tick.
+      for (std::size_t i = connections_.size(); i-- > 0;) connections_[i]->tick(now);
+      tick();
+    });
+  }
+
+  void finish_drain() {
+    if (!drained_ || acceptor_.open() || !connections_.empty()) return;
+    ticker_.cancel();
+    boost::asio::post(loop_, std::exchange(drained_, nullptr));
+  }
+
+  boost::asio::io_context& loop_;
+  const LoopClock& clock_;
+  Shared& shared_;
+  std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<std::unique_ptr<Connection>> closed_;  // destroyed in the next turn of the loop
+  boost::asio::steady_timer ticker_;
+  bool ticking_ = false;
+  std::function<void()> drained_;
+  Acceptor acceptor_;
+};
+
+}  // namespace sluice::server::net

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <functional>
+
+namespace sluice::server::net {
+
+// A front end in one event loop: a listener and the handlers of its requests.
+//
+// Thread-safety: the loop's thread only, except for the constructor. Destroy it after the loop has
+// stopped and the waits of the store have ended.
+class LoopFrontEnd {
+ public:
+  virtual ~LoopFrontEnd() = default;
+  // Releases rules that are no longer active.
+  virtual void follow_rules() = 0;
+  // Stops accepting, lets all connections finish their requests, and calls `drained` after the last
+  // one has closed.
+  virtual void drain(std::function<void()> drained) = 0;
+};
+
+}  // namespace sluice::server::net
