@@ -66,6 +66,8 @@ class Handler {
   // The answer has been written, `took` after the request was read.
   virtual void finished(const Request& request, const Response& response,
                         std::chrono::nanoseconds took) = 0;
+  // Releases rules that are no longer active, while there are no requests.
+  virtual void follow_rules() {}
 };
 
 }  // namespace sluice::server::http

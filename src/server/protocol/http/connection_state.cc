@@ -1,0 +1,237 @@
+#include "server/protocol/http/connection_state.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "server/protocol/http/problem.h"
+#include "server/protocol/http/response_writer.h"
+
+namespace sluice::server::http {
+namespace {
+
+using net::SteadyTime;
+
+// When this many bytes of responses wait, later requests are not answered.
+constexpr std::size_t kMostWaiting = std::size_t{64} << 10;
+// Larger buffers are released when they are empty.
+constexpr std::size_t kMostKept = std::size_t{16} << 10;
+// After the last response the connection reads and discards input for this long and this much, so
+// that the client sees the response and not a reset.
+constexpr auto kLingerTime = std::chrono::seconds(2);
+constexpr std::size_t kLingerBytes = std::size_t{16} << 20;
+// How long an idle connection stays open while the server drains.
+constexpr auto kDrainIdle = std::chrono::seconds(1);
+
+void release(std::string& text) {
+  text.clear();
+  if (text.capacity() > kMostKept) text.shrink_to_fit();
+}
+
+}  // namespace
+
+void SharedState::tick() {
+  const std::time_t now = clock.date();
+  if (now == date_second_) return;
+  date_second_ = now;
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[40];
+  date.assign(text, std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &parts));
+}
+
+ConnectionState::ConnectionState(std::string peer, SharedState& shared, Owner& owner,
+                                 SteadyTime now)
+    : shared_(shared),
+      owner_(owner),
+      peer_(std::move(peer)),
+      reader_({shared.bounds.header_bytes, shared.bounds.body_bytes}),
+      now_(now) {
+  enter(Phase::kIdle);
+}
+
+ConnectionState::~ConnectionState() { assert(phase_ != Phase::kAnswering); }
+
+std::chrono::milliseconds ConnectionState::time_for(Phase phase) const {
+  switch (phase) {
+    case Phase::kIdle: return shared_.draining ? kDrainIdle : shared_.bounds.idle_timeout;
+    case Phase::kHeader: return shared_.bounds.header_timeout;
+    case Phase::kBody: return shared_.bounds.body_timeout;
+    case Phase::kSending: return shared_.bounds.write_timeout;
+    case Phase::kAnswering:
+    case Phase::kLingering: break;
+  }
+  return kLingerTime;
+}
+
+void ConnectionState::enter(Phase phase) {
+  phase_ = phase;
+  deadline_ = phase == Phase::kAnswering ? SteadyTime::max() : now_ + time_for(phase);
+}
+
+ConnectionState::Action ConnectionState::on_input(std::string_view bytes, SteadyTime now) {
+  now_ = now;
+  if (phase_ == Phase::kLingering) {
+    lingered_ += bytes.size();
+    return lingered_ > kLingerBytes ? Action::kClose : Action::kReceive;
+  }
+  answer_input(bytes);
+  return Action::kSend;
+}
+
+void ConnectionState::answer_input(std::string_view bytes) {
+  answered_ = now_;
+  // A connection that may wait for an answer keeps the request, because the input buffer is shared.
+  if (pending_.empty() && !shared_.handlers.waits()) {
+    pending_.assign(bytes.substr(answer_all(bytes, 0)));
+    return;
+  }
+  pending_.append(bytes);
+  answer_pending(0);
+}
+
+void ConnectionState::answer_pending(std::size_t done) {
+  done_ = answer_all(pending_, done);
+  if (phase_ == Phase::kAnswering) return;
+  pending_.erase(0, done_);
+  if (pending_.empty()) release(pending_);
+}
+
+// Answers the complete requests after the first `done` bytes, until a request has to wait for its
+// answer or too many responses wait. Returns how many bytes are done then.
+std::size_t ConnectionState::answer_all(std::string_view input, std::size_t done) {
+  paused_ = false;
+  while (done < input.size() && !closing_) {
+    paused_ = responses().size() >= kMostWaiting;
+    if (paused_ || !read_next(input.substr(done))) break;
+    if (closing_) break;
+    enter(Phase::kAnswering);
+    if (!shared_.handlers.ask(*this)) return done;
+    done += reader_.size();
+    reader_.next();
+    continued_ = false;
+  }
+  return closing_ ? input.size() : done;
+}
+
+// Returns whether the next request is complete, or refused: then the connection is closing.
+bool ConnectionState::read_next(std::string_view input) {
+  const auto progress = reader_.read(input);
+  if (progress == RequestReader::Progress::kBad) refuse(reader_.bad());
+  if (progress != RequestReader::Progress::kMore) return true;
+  if (reader_.has_header() && reader_.expects_continue() && !continued_) {
+    responses().append("HTTP/1.1 100 Continue\r\n\r\n");
+    continued_ = true;
+  }
+  return false;
+}
+
+void ConnectionState::work(Worker& worker) {
+  worker.request = reader_.request();
+  worker.request.peer = peer_;
+  worker.handler->handle(worker.request, worker.response);
+}
+
+bool ConnectionState::finish(Worker& worker) {
+  const Request& request = worker.request;
+  const std::size_t most = shared_.bounds.requests_per_connection;
+  closing_ = !request.keep_alive || shared_.draining || ++requests_ == most;
+  append_response(responses(), worker.response,
+                  {request.version, request.method == "HEAD", !closing_, shared_.date});
+  phase_ = Phase::kIdle;  // the time of the next phase starts with it
+  const SteadyTime before = std::exchange(answered_, shared_.clock.now());
+  worker.handler->finished(request, worker.response, answered_ - before);
+  return true;
+}
+
+// The request that had to wait is answered.
+void ConnectionState::resume() {
+  now_ = answered_;
+  if (broken_) return owner_.act(Action::kClose);
+  const std::size_t done = done_ + reader_.size();
+  reader_.next();
+  continued_ = false;
+  answer_pending(done);
+  owner_.act(Action::kSend);
+}
+
+void ConnectionState::refuse(const BadRequest& why) {
+  Response& response = shared_.refusal;
+  response.clear();
+  append_problem(response.text, {.status = why.status, .detail = why.detail});
+  response.answer_text(why.status, kProblemType);
+  append_response(responses(), response, {.keep_alive = false, .date = shared_.date});
+  shared_.recorder.add(why.status == 408 ? metrics::Event::kTimedOut : metrics::Event::kBadRequest);
+  closing_ = true;
+}
+
+std::string_view ConnectionState::output() {
+  if (unsent_.empty()) return shared_.output;
+  unsent_.append(shared_.output);
+  shared_.output.clear();
+  return unsent_;
+}
+
+ConnectionState::Action ConnectionState::on_sent(std::size_t size, bool broken) {
+  const std::string_view out = output();
+  const bool all = size == out.size();
+  if (unsent_.empty()) {
+    if (!all) unsent_.assign(out.substr(size));
+    shared_.output.clear();
+  } else {
+    unsent_.erase(0, size);
+    if (unsent_.empty()) release(unsent_);
+  }
+  if (phase_ == Phase::kAnswering) {
+    broken_ = broken;
+    return Action::kWait;
+  }
+  if (broken) return Action::kClose;
+  if (all) return settle();
+  if (size > 0 || phase_ != Phase::kSending) enter(Phase::kSending);
+  return Action::kWaitToSend;
+}
+
+ConnectionState::Action ConnectionState::on_room(SteadyTime now) {
+  now_ = now;
+  return Action::kSend;
+}
+
+// Everything is sent.
+ConnectionState::Action ConnectionState::settle() {
+  if (closing_) return linger();
+  if (paused_) {
+    answer_input({});
+    return Action::kSend;
+  }
+  const Phase next = !reader_.started()     ? Phase::kIdle
+                     : reader_.has_header() ? Phase::kBody
+                                            : Phase::kHeader;
+  // The time of a phase starts with the phase.
+  if (next == Phase::kIdle || next != phase_) enter(next);
+  return Action::kReceive;
+}
+
+// Ends the stream, and reads until the client has ended it too: otherwise the kernel would answer
+// further input by a reset, which may overtake the response.
+ConnectionState::Action ConnectionState::linger() {
+  enter(Phase::kLingering);
+  return Action::kHalfClose;
+}
+
+ConnectionState::Action ConnectionState::on_expired(SteadyTime now) {
+  now_ = now;
+  if (phase_ != Phase::kHeader && phase_ != Phase::kBody) {
+    if (phase_ == Phase::kSending) shared_.recorder.add(metrics::Event::kTimedOut);
+    return Action::kClose;
+  }
+  refuse({408, phase_ == Phase::kHeader ? "the header of the request did not arrive in time"
+                                        : "the body of the request did not arrive in time"});
+  return Action::kSend;
+}
+
+void ConnectionState::on_drain(SteadyTime now) {
+  if (phase_ == Phase::kIdle) deadline_ = std::min(deadline_, now + kDrainIdle);
+}
+
+}  // namespace sluice::server::http

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+#include <string>
+#include <string_view>
+
+#include "metrics/metrics.h"
+#include "server/net/bounds.h"
+#include "server/net/loop_clock.h"
+#include "server/protocol/http/handlers.h"
+#include "server/protocol/http/message.h"
+#include "server/protocol/http/request_reader.h"
+
+namespace sluice::server::http {
+
+// What the connections of one listener share in one event loop. Used by that loop's thread only.
+struct SharedState {
+  SharedState(const Bounds& of_listener, Handlers& of_loop, metrics::Recorder& to,
+              const net::LoopClock& loop_clock)
+      : bounds(of_listener), handlers(of_loop), recorder(to), clock(loop_clock) {}
+
+  // Keeps the date. Call it a few times a second, and before the first connection.
+  void tick();
+
+  const Bounds& bounds;
+  Handlers& handlers;
+  metrics::Recorder& recorder;
+  const net::LoopClock& clock;
+  std::string date;       // the value of the field Date
+  bool draining = false;  // the next response of a connection is its last
+  std::string output;     // responses that are not sent yet, if the handlers never wait
+  Response refusal;
+
+ private:
+  std::time_t date_second_ = -1;  // of `date`
+};
+
+// A connection that speaks HTTP/1.1, without its socket: takes events, returns actions.
+//
+// Requests are answered in their order. Responses to requests that arrive together are sent
+// together. When 64 KiB of responses wait, later requests are not answered until these are sent.
+// Must not be destroyed while it waits for a handler, which nothing cuts short: the store's
+// deadline bounds that wait. Cost: about 1 KiB while idle.
+class ConnectionState final : private Handlers::Task {
+ public:
+  // What the socket must do next.
+  enum class Action : std::uint8_t {
+    kReceive,     // wait for input, then on_input()
+    kSend,        // send output(), as far as it goes without waiting, then on_sent()
+    kWaitToSend,  // wait for room, then on_room()
+    kWait,        // wait for Owner::act()
+    kHalfClose,   // send the end of the stream, then as kReceive
+    kClose,
+  };
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // The request that had to wait is answered. May destroy the connection.
+    virtual void act(Action action) = 0;
+  };
+
+  ConnectionState(std::string peer, SharedState& shared, Owner& owner, net::SteadyTime now);
+  ~ConnectionState() override;
+
+  Action on_input(std::string_view bytes, net::SteadyTime now);
+  Action on_room(net::SteadyTime now);
+  // The responses to send. Valid until the next event.
+  std::string_view output();
+  // `size` bytes of output() were sent. If that is not all of it, the socket has no room, or is
+  // broken.
+  Action on_sent(std::size_t size, bool broken);
+  // Whether the connection takes too long. If so, stop waiting and call on_expired().
+  bool expired(net::SteadyTime now) const noexcept { return now >= deadline_; }
+  Action on_expired(net::SteadyTime now);
+  // The server drains.
+  void on_drain(net::SteadyTime now);
+
+ private:
+  enum class Phase : std::uint8_t { kIdle, kHeader, kBody, kAnswering, kSending, kLingering };
+
+  void work(Worker& worker) override;
+  bool finish(Worker& worker) override;
+  void resume() override;
+  void answer_input(std::string_view bytes);
+  void answer_pending(std::size_t done);
+  std::size_t answer_all(std::string_view input, std::size_t done);
+  bool answer_next(std::string_view input);
+  bool read_next(std::string_view input);
+  void refuse(const BadRequest& why);
+  Action settle();
+  Action linger();
+  void enter(Phase phase);
+  std::chrono::milliseconds time_for(Phase phase) const;
+  std::string& responses() { return shared_.handlers.waits() ? unsent_ : shared_.output; }
+
+  SharedState& shared_;
+  Owner& owner_;
+  std::string peer_;
+  RequestReader reader_;
+  std::string pending_;   // of requests that are not complete or not answered
+  std::size_t done_ = 0;  // bytes of `pending_` before the request that is being answered
+  std::string unsent_;
+  net::SteadyTime now_;
+  net::SteadyTime deadline_;
+  net::SteadyTime answered_;  // when the previous response was written
+  std::size_t requests_ = 0;
+  std::size_t lingered_ = 0;
+  Phase phase_ = Phase::kIdle;
+  bool closing_ = false;    // after the responses are sent
+  bool paused_ = false;     // until the responses are sent
+  bool continued_ = false;  // 100 Continue was sent
+  bool broken_ = false;     // nothing can be sent; closes after the current request is answered
+};
+
+}  // namespace sluice::server::http
