@@ -1,0 +1,251 @@
+#include "server/protocol/http/connection_state.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace sluice::server::http {
+namespace {
+
+using Action = ConnectionState::Action;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class ManualLoopClock final : public net::LoopClock {
+ public:
+  net::SteadyTime now() const noexcept override { return time; }
+  std::time_t date() const noexcept override { return date_seconds; }
+
+  net::SteadyTime time{std::chrono::hours(1)};
+  std::time_t date_seconds = 784'111'777;  // 1994-11-06T08:49:37Z
+};
+
+// Answers with the target. Waits before, if `waits` is given.
+class EchoHandler final : public Handler {
+ public:
+  explicit EchoHandler(std::deque<net::FiberWait*>* waits) : waits_(waits) {}
+
+  void handle(const Request& request, Response& response) override {
+    if (waits_ != nullptr) {
+      net::FiberWait wait;
+      waits_->push_back(&wait);
+      wait.wait();
+    }
+    response.text = std::string(request.target) + std::string(request.body);
+    response.answer_text(200, "text/plain");
+  }
+  void finished(const Request&, const Response&, std::chrono::nanoseconds) override {}
+
+ private:
+  std::deque<net::FiberWait*>* const waits_;
+};
+
+std::string get(std::string_view target) {
+  return "GET " + std::string(target) + " HTTP/1.1\r\nHost: a\r\n\r\n";
+}
+
+// A connection and what it told its socket to do.
+class HttpConnectionState : public ::testing::Test, public ConnectionState::Owner {
+ protected:
+  void SetUp() override { start(false); }
+  void TearDown() override {
+    while (!waits_.empty()) finish_first();
+    state_.reset();
+  }
+  void start(bool waits) {
+    state_.reset();
+    shared_.reset();
+    const auto make = [this, waits] {
+      return std::make_unique<Worker>(std::make_unique<EchoHandler>(waits ? &waits_ : nullptr));
+    };
+    handlers_.emplace(make, waits ? std::optional(net::FiberPool::Options{}) : std::nullopt);
+    shared_.emplace(bounds_, *handlers_, registry_.make_recorder(), clock_);
+    shared_->tick();
+    state_.emplace("192.0.2.1", *shared_, *this, clock_.time);
+  }
+  // With a socket that has room for everything.
+  Action input(std::string_view bytes) { return run(state_->on_input(bytes, clock_.time)); }
+  Action run(Action action) {
+    while (action == Action::kSend) {
+      const std::string_view out = state_->output();
+      sent_.append(out);
+      action = state_->on_sent(out.size(), false);
+    }
+    return action;
+  }
+  void act(Action action) override { resumed_ = run(action); }
+  void finish_first() {
+    net::FiberWait* const first = waits_.front();
+    waits_.pop_front();
+    first->finish();
+  }
+  bool sent(std::string_view text) const { return sent_.find(text) != std::string::npos; }
+
+  Bounds bounds_{.header_timeout = seconds(1),
+                 .body_timeout = seconds(2),
+                 .write_timeout = seconds(3),
+                 .idle_timeout = seconds(4)};
+  ManualLoopClock clock_;
+  metrics::Registry registry_;
+  std::deque<net::FiberWait*> waits_;
+  std::optional<Handlers> handlers_;
+  std::optional<SharedState> shared_;
+  std::optional<ConnectionState> state_;
+  std::string sent_;
+  std::optional<Action> resumed_;
+};
+
+TEST_F(HttpConnectionState, AnswersARequestAndWaitsForTheNext) {
+  EXPECT_EQ(input(get("/a")), Action::kReceive);
+  EXPECT_EQ(sent_,
+            "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
+            "Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n/a");
+}
+
+TEST_F(HttpConnectionState, AnswersARequestThatArrivesByteByByte) {
+  const std::string request = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nxy";
+  for (std::size_t i = 0; i + 1 < request.size(); ++i) {
+    ASSERT_EQ(input(request.substr(i, 1)), Action::kReceive);
+    ASSERT_EQ(sent_, "");
+  }
+  EXPECT_EQ(input("y"), Action::kReceive);
+  EXPECT_TRUE(sent_.ends_with("\r\n\r\n/axy"));
+}
+
+TEST_F(HttpConnectionState, SendsTheResponsesOfPipelinedRequestsTogetherAndInOrder) {
+  const Action first = state_->on_input(get("/a") + get("/b") + get("/c"), clock_.time);
+  ASSERT_EQ(first, Action::kSend);
+  const std::string out(state_->output());
+  EXPECT_LT(out.find("/a"), out.find("/b"));
+  EXPECT_LT(out.find("/b"), out.find("/c"));
+  EXPECT_EQ(state_->on_sent(out.size(), false), Action::kReceive);
+}
+
+TEST_F(HttpConnectionState, SendsTheRestWhenTheSocketHasRoomAgain) {
+  ASSERT_EQ(state_->on_input(get("/a"), clock_.time), Action::kSend);
+  const std::string out(state_->output());
+  EXPECT_EQ(state_->on_sent(10, false), Action::kWaitToSend);
+  EXPECT_TRUE(shared_->output.empty()) << "the buffer belongs to all connections";
+  EXPECT_EQ(state_->on_room(clock_.time), Action::kSend);
+  EXPECT_EQ(state_->output(), out.substr(10));
+  EXPECT_EQ(state_->on_sent(out.size() - 10, false), Action::kReceive);
+}
+
+TEST_F(HttpConnectionState, DoesNotAnswerMoreWhile64KiBWait) {
+  std::string requests;
+  for (int i = 0; i < 2000; ++i) requests += get("/" + std::string(50, 'x'));
+  ASSERT_EQ(state_->on_input(requests, clock_.time), Action::kSend);
+  EXPECT_LT(state_->output().size(), std::size_t{80} << 10);
+  EXPECT_EQ(run(Action::kSend), Action::kReceive);
+  std::size_t responses = 0;
+  for (std::size_t at = 0; (at = sent_.find("HTTP/1.1 200", at)) != sent_.npos; ++at) ++responses;
+  EXPECT_EQ(responses, 2000U);
+}
+
+TEST_F(HttpConnectionState, RefusesWhatItCannotReadAndHalfCloses) {
+  EXPECT_EQ(input("nonsense\r\n\r\n" + get("/a")), Action::kHalfClose);
+  EXPECT_TRUE(sent_.starts_with("HTTP/1.1 400 Bad Request\r\n"));
+  EXPECT_TRUE(sent("Connection: close"));
+  EXPECT_FALSE(sent("HTTP/1.1 200")) << "later requests are not answered";
+  EXPECT_EQ(input("more"), Action::kReceive) << "it is discarded";
+}
+
+TEST_F(HttpConnectionState, ClosesWhenAClientSendsTooMuchAfterTheLastResponse) {
+  ASSERT_EQ(input("nonsense\r\n\r\n"), Action::kHalfClose);
+  const std::string megabyte(std::size_t{1} << 20, 'x');
+  for (int i = 0; i < 16; ++i) ASSERT_EQ(input(megabyte), Action::kReceive);
+  EXPECT_EQ(input("x"), Action::kClose);
+}
+
+TEST_F(HttpConnectionState, EndsAfterARequestThatSaysClose) {
+  EXPECT_EQ(input("GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" + get("/b")),
+            Action::kHalfClose);
+  EXPECT_FALSE(sent("/b"));
+}
+
+TEST_F(HttpConnectionState, EndsAfterTheConfiguredNumberOfRequests) {
+  bounds_.requests_per_connection = 2;
+  EXPECT_EQ(input(get("/a")), Action::kReceive);
+  EXPECT_EQ(input(get("/b")), Action::kHalfClose);
+  EXPECT_TRUE(sent("Connection: close"));
+}
+
+TEST_F(HttpConnectionState, SendsContinueOnceBeforeTheBody) {
+  EXPECT_EQ(
+      input("POST /a HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"),
+      Action::kReceive);
+  EXPECT_EQ(sent_, "HTTP/1.1 100 Continue\r\n\r\n");
+  EXPECT_EQ(input("x"), Action::kReceive);
+  EXPECT_EQ(sent_, "HTTP/1.1 100 Continue\r\n\r\n");
+}
+
+TEST_F(HttpConnectionState, ClosesAnIdleConnectionAtItsTimeout) {
+  EXPECT_FALSE(state_->expired(clock_.time + milliseconds(3999)));
+  EXPECT_TRUE(state_->expired(clock_.time + seconds(4)));
+  EXPECT_EQ(state_->on_expired(clock_.time + seconds(4)), Action::kClose);
+}
+
+TEST_F(HttpConnectionState, Answers408WhenAHeaderOrABodyTakesTooLong) {
+  ASSERT_EQ(input("GET / HT"), Action::kReceive);
+  clock_.time += milliseconds(600);
+  ASSERT_EQ(input("TP/1.1\r\n"), Action::kReceive);
+  EXPECT_FALSE(state_->expired(clock_.time + milliseconds(399)));
+  EXPECT_TRUE(state_->expired(clock_.time + milliseconds(400))) << "from the first byte on";
+  EXPECT_EQ(run(state_->on_expired(clock_.time + milliseconds(400))), Action::kHalfClose);
+  EXPECT_TRUE(sent_.starts_with("HTTP/1.1 408 "));
+  EXPECT_TRUE(sent("the header of the request did not arrive in time"));
+
+  start(false);
+  sent_.clear();
+  ASSERT_EQ(input("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx"), Action::kReceive);
+  EXPECT_FALSE(state_->expired(clock_.time + milliseconds(1999)));
+  EXPECT_EQ(run(state_->on_expired(clock_.time + seconds(2))), Action::kHalfClose);
+  EXPECT_TRUE(sent("the body of the request did not arrive in time"));
+}
+
+TEST_F(HttpConnectionState, ClosesWhenAClientDoesNotReadItsResponse) {
+  ASSERT_EQ(state_->on_input(get("/a"), clock_.time), Action::kSend);
+  ASSERT_EQ(state_->on_sent(0, false), Action::kWaitToSend);
+  EXPECT_FALSE(state_->expired(clock_.time + milliseconds(2999)));
+  EXPECT_TRUE(state_->expired(clock_.time + seconds(3)));
+  EXPECT_EQ(state_->on_expired(clock_.time + seconds(3)), Action::kClose);
+}
+
+TEST_F(HttpConnectionState, WhileDrainingEndsWithTheNextResponseOrAfterASecond) {
+  shared_->draining = true;
+  state_->on_drain(clock_.time);
+  EXPECT_FALSE(state_->expired(clock_.time + milliseconds(999)));
+  EXPECT_TRUE(state_->expired(clock_.time + seconds(1)));
+  EXPECT_EQ(input(get("/a")), Action::kHalfClose);
+  EXPECT_TRUE(sent("Connection: close"));
+}
+
+TEST_F(HttpConnectionState, WaitsForHandlersAndKeepsTheOrderOfPipelinedRequests) {
+  start(true);
+  EXPECT_EQ(input(get("/a") + get("/b")), Action::kWait);
+  EXPECT_FALSE(state_->expired(clock_.time + std::chrono::hours(9))) << "the store has a deadline";
+  finish_first();
+  EXPECT_EQ(resumed_, Action::kWait) << "for the second request";
+  EXPECT_TRUE(sent_.ends_with("/a"));
+  finish_first();
+  EXPECT_EQ(resumed_, Action::kReceive);
+  EXPECT_TRUE(sent_.ends_with("/b"));
+}
+
+TEST_F(HttpConnectionState, ClosesAfterTheAnswerIfTheSocketBrokeMeanwhile) {
+  start(true);
+  ASSERT_EQ(state_->on_input(get("/a"), clock_.time), Action::kSend);
+  ASSERT_EQ(state_->on_sent(0, true), Action::kWait);
+  finish_first();
+  EXPECT_EQ(resumed_, Action::kClose);
+  EXPECT_EQ(sent_, "");
+}
+
+}  // namespace
+}  // namespace sluice::server::http
