@@ -5,8 +5,8 @@
 #include <span>
 #include <string_view>
 
-#include "server/api/resp/client.h"
 #include "server/logging/log.h"
+#include "server/protocol/resp/client.h"
 #include "sluice/decision.h"
 
 namespace sluice::server::resp {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/api/resp/client.h"
+#include "server/protocol/resp/client.h"
 #include "server/protocol/resp/reply.h"
 
 namespace sluice::server::resp {

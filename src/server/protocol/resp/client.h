@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/api/resp/users.h"
+#include "server/protocol/resp/users.h"
 
 namespace sluice::server::resp {
 

@@ -1,4 +1,4 @@
-#include "server/api/resp/users.h"
+#include "server/protocol/resp/users.h"
 
 #include <gtest/gtest.h>
 
