@@ -75,7 +75,7 @@ Config Reader::read(const Node& root) {
   if (const auto grpc = part(file, "grpc")) read_grpc(*grpc);
   if (const auto envoy = part(file, "envoy")) read_envoy(*envoy);
   if (const auto resp = part(file, "resp")) {
-    config_.resp_door = read_resp(*resp, folder_, diagnostics_);
+    config_.resp_options = read_resp(*resp, folder_, diagnostics_);
   }
   read_rules(file);
   config_.watch = file.flag("watch").value_or(config_.watch);

@@ -96,7 +96,7 @@ struct Config {
       trusted_proxies;  // addresses and CIDR networks, and "unix" for Unix sockets; checked
   std::string admin_token_file;  // path; re-read on SIGHUP
   std::string admin_token_env;   // the name of an environment variable
-  RespConfig resp_door;
+  RespConfig resp_options;
   Bounds bounds;
   std::chrono::milliseconds drain_delay{
       0};  // on SIGTERM: /readyz says 503 for so long before anything closes

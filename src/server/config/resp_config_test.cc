@@ -31,7 +31,7 @@ resp:
 )",
                                    "/etc/sluice/sluice.yaml");
   ASSERT_TRUE(config.has_value());
-  const RespConfig& resp = config->resp_door;
+  const RespConfig& resp = config->resp_options;
   ASSERT_EQ(resp.users.size(), 2u);
   EXPECT_EQ(resp.users[0].name, "default");
   EXPECT_EQ(resp.users[0].role, RespRole::kCheckOnly);
@@ -44,8 +44,8 @@ resp:
 TEST(RespConfig, HasNoUsersAndNoIdleTimeoutUnlessItSaysSo) {
   const auto config = parse_config("version: 1\n", "f");
   ASSERT_TRUE(config.has_value());
-  EXPECT_TRUE(config->resp_door.users.empty());
-  EXPECT_EQ(config->resp_door.idle_timeout, 0ms);
+  EXPECT_TRUE(config->resp_options.users.empty());
+  EXPECT_EQ(config->resp_options.idle_timeout, 0ms);
 }
 
 TEST(RespConfig, SaysWhatIsWrongWithAUser) {

@@ -152,8 +152,8 @@ void expect_equal(const Config& a, const Config& b) {
   EXPECT_EQ(a.admin_token_file, b.admin_token_file);
   EXPECT_EQ(a.admin_token_env, b.admin_token_env);
   expect_equal(a.bounds, b.bounds);
-  EXPECT_EQ(a.resp_door.users.size(), b.resp_door.users.size());
-  EXPECT_EQ(a.resp_door.idle_timeout, b.resp_door.idle_timeout);
+  EXPECT_EQ(a.resp_options.users.size(), b.resp_options.users.size());
+  EXPECT_EQ(a.resp_options.idle_timeout, b.resp_options.idle_timeout);
   EXPECT_EQ(a.drain_delay, b.drain_delay);
   EXPECT_EQ(a.drain_timeout, b.drain_timeout);
   expect_equal(a.log, b.log);
