@@ -7,7 +7,10 @@
 #include <cstdio>
 #include <string>
 
-#include "server/protocol/grpc/listener.h"
+#include "server/logging/log.h"
+#include "server/net/address.h"
+#include "server/net/tls.h"
+#include "server/protocol/grpc/front_end.h"
 
 namespace {
 
@@ -38,23 +41,18 @@ int main(int count, char** arguments) {
   boost::asio::io_context loop{1};
   sluice::metrics::Registry registry;
   Log log{{}};
-  AlwaysOk handler;
   Bounds bounds;
   bounds.connections = 20'000;
   std::atomic<std::size_t> connections{0};
   const std::atomic<bool> serving{true};
-  grpc::Listener listener({loop,
-                           bounds,
-                           handler,
-                           {"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"},
-                           registry.make_recorder(),
-                           log,
-                           connections,
-                           serving,
-                           1024,
-                           {},
-                           tls},
-                          std::move(listening->sockets[0]));
+  grpc::FrontEnd front_end(
+      {.bounds = bounds,
+       .paths = {"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"},
+       .tls = tls,
+       .serving = serving,
+       .make = [] { return std::make_unique<AlwaysOk>(); }},
+      {loop, registry.make_recorder(), warning_writer(log), connections, bounds.connections},
+      std::move(listening->sockets[0]));
   std::printf("ready %s\n", listening->name.c_str());
   std::fflush(stdout);
   loop.run();

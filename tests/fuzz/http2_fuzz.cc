@@ -50,9 +50,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static sluice::metrics::Registry registry;
   static sluice::metrics::Recorder& recorder = registry.make_recorder();
   const std::atomic<bool> serving{true};
-  Echo handler;
+  grpc::Handlers handlers([] { return std::make_unique<grpc::Worker>(std::make_unique<Echo>()); },
+                          {});
   Owner owner;
-  grpc::Shared shared{bounds, 8, handler, {"/a.B/C"}, recorder, serving};
+  grpc::ProtocolShared shared{bounds, 8, handlers, {"/a.B/C"}, recorder, serving};
   grpc::SteadyTime now{std::chrono::hours(1)};
   {
     grpc::Protocol protocol(shared, "192.0.2.1", owner);

@@ -14,8 +14,6 @@
 namespace sluice::server::grpc {
 namespace {
 
-using std::chrono::steady_clock;
-
 // Messages that are not whole yet, and answers that were not read: of all connections of a loop
 // together. More is not taken in then.
 constexpr std::size_t kMostBuffered = std::size_t{64} << 20;
@@ -209,24 +207,20 @@ void Protocol::call(Stream& stream, std::string_view message) {
 
 void Protocol::ask(Stream& stream) {
   stream.asked.deadline = stream.deadline;
-  if (Workers* const workers = shared_.behind.workers()) {
+  if (shared_.handlers.waits()) {  // the call may outlive the connection
     stream.peer = peer_;
     stream.asked.peer = stream.peer;
     stream.asking = true;
-    return workers->ask(stream);
+  } else {
+    stream.asked.peer = peer_;
+    if (answered_ < now_) answered_ = now_;
   }
-  stream.asked.peer = peer_;
-  if (answered_ < now_) answered_ = now_;
-  Handler& handler = *shared_.behind.handler();
-  Reply& reply = shared_.reply;
-  reply.clear();
-  handler.handle(stream.asked, reply);
-  answered(stream, reply, handler);
+  static_cast<void>(shared_.handlers.ask(stream));
 }
 
 void Protocol::answered(Stream& stream, const Reply& reply, Handler& handler) {
-  const SteadyTime end_time = steady_clock::now();
-  const SteadyTime began = shared_.behind.workers() != nullptr ? stream.began : answered_;
+  const SteadyTime end_time = shared_.clock.now();
+  const SteadyTime began = shared_.handlers.waits() ? stream.began : answered_;
   answered_ = end_time;
   if (!stream.ended) {
     if (end_time >= stream.deadline) {

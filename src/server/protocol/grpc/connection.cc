@@ -1,13 +1,17 @@
 #include "server/protocol/grpc/connection.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <boost/asio/error.hpp>
+#include <boost/asio/post.hpp>
 #include <utility>
 
 namespace sluice::server::grpc {
 namespace {
 
 using boost::system::error_code;
-using std::chrono::steady_clock;
 
 // Made before it is sent; and what is kept, but for a frame, of what a client does not read.
 constexpr std::size_t kMostAtOnce = std::size_t{64} << 10;
@@ -24,19 +28,32 @@ bool would_block(const error_code& why) { return why == boost::asio::error::woul
 
 }  // namespace
 
-Connection::Connection(net::Wire::Socket socket, const net::TlsContext* tls, std::string peer,
-                       Shared& shared, const Ages& ages, Owner& owner)
-    : wire_(std::move(socket), tls),
+std::unique_ptr<Connection> Connection::open(const net::Accepted& accepted, Shared& shared,
+                                             Owner& owner, SteadyTime now, error_code& why) {
+  net::Wire::Socket socket(accepted.loop);
+  socket.assign({accepted.family, accepted.family == AF_UNIX ? 0 : IPPROTO_TCP},
+                accepted.descriptor, why);
+  if (why) {  // the loop has no room for it
+    ::close(accepted.descriptor);
+    return nullptr;
+  }
+  std::unique_ptr<Connection> connection(
+      new Connection(std::move(socket), accepted.peer.host(), shared, owner, now));
+  connection->wait_for_input();
+  return connection;
+}
+
+Connection::Connection(net::Wire::Socket socket, std::string peer, Shared& shared, Owner& owner,
+                       SteadyTime now)
+    : wire_(std::move(socket), shared.tls.get()),
       peer_(std::move(peer)),
       shared_(shared),
-      ages_(ages),
       owner_(owner),
-      protocol_(shared, peer_, *this) {}
-
-void Connection::start(SteadyTime now) {
-  started_ = heard_ = worked_ = progress_ = now;
-  wait_for_input();
-}
+      protocol_(shared, peer_, *this),
+      started_(now),
+      heard_(now),
+      worked_(now),
+      progress_(now) {}
 
 template <typename Then>
 void Connection::wait(net::Wire::Socket::wait_type what, bool& waits, Then then) {
@@ -63,7 +80,7 @@ void Connection::wait_for_room() {
 void Connection::read() {
   if (lingering_) return discard();
   if (writing_) return;  // until the client reads what it was told
-  heard_ = steady_clock::now();
+  heard_ = shared_.clock.now();
   error_code why;
   bool more = true;
   while (more && !dead_) {
@@ -93,7 +110,17 @@ void Connection::discard() {
 }
 
 void Connection::has_output() {
-  if (!std::exchange(flushing_, true)) owner_.wants_flush(*this);
+  if (std::exchange(flushing_, true)) return;
+  shared_.to_flush.push_back(this);
+  if (shared_.to_flush.size() > 1) return;
+  boost::asio::post(shared_.loop, [&shared = shared_] { flush_all(shared); });
+}
+
+// Replies that are made in one turn of the loop are sent together.
+void Connection::flush_all(Shared& shared) {
+  shared.flushing.swap(shared.to_flush);
+  for (Connection* const connection : shared.flushing) connection->flush_now();
+  shared.flushing.clear();
 }
 
 void Connection::flush_now() {
@@ -125,7 +152,7 @@ error_code Connection::send(std::string& out) {
     sent += wire_.write(out.data() + sent, out.size() - sent, why);
   }
   if (would_block(why)) {
-    progress_ = steady_clock::now();
+    progress_ = shared_.clock.now();
     unsent_.assign(out, sent);
   }
   return why;
@@ -156,7 +183,7 @@ void Connection::grow_old(SteadyTime now) {
   calls_ = protocol_.calls();
   if (end_ == End::kNot) {
     const std::size_t most = bounds.requests_per_connection;
-    const bool old = ages_.most.count() > 0 && now - started_ >= ages_.most;
+    const bool old = shared_.ages.most.count() > 0 && now - started_ >= shared_.ages.most;
     if (old || now - worked_ >= bounds.idle_timeout || (most > 0 && calls_ >= most)) {
       return begin_end(now);
     }
@@ -185,7 +212,7 @@ void Connection::drain(SteadyTime now) {
 // Half closes, and reads until the client has closed too.
 void Connection::linger() {
   lingering_ = true;
-  ending_ = steady_clock::now();
+  ending_ = shared_.clock.now();
   wire_.finish();
   wait_for_input();
 }

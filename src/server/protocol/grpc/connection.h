@@ -1,57 +1,69 @@
 #pragma once
 
+#include <boost/asio/io_context.hpp>
 #include <boost/system/error_code.hpp>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "server/net/listener.h"
 #include "server/net/tls.h"
 #include "server/protocol/grpc/protocol.h"
 
 namespace sluice::server::grpc {
 
-// How long connections may live, beside what Bounds says.
+// How long a connection may live, in addition to Bounds.
 struct Ages {
-  std::chrono::milliseconds most{0};  // after which calls are to come by another one; 0: any
+  std::chrono::milliseconds most{0};  // then it takes no more calls; 0: no limit
 };
 
-// A connection that speaks gRPC: the shell of a socket and timeouts around a Protocol.
+// A connection that speaks gRPC: the socket and the timeouts of a Protocol.
 //
-// Cost: about 7 KiB while idle, 10 KiB once there were calls, more where a client fills its table
-// of header fields (4 KiB at most, by their own measure) or had answers that are larger than half a
-// KiB; with TLS, what OpenSSL takes. For what arrives together one wait, one read and one write.
+// Cost: about 7 KiB while idle, 10 KiB after the first call, more if a client fills its table of
+// header fields (at most 4 KiB by its own count) or had replies larger than 512 bytes; with TLS,
+// the memory of OpenSSL. For everything that arrives together it makes one wait, one read and one
+// write.
 class Connection final : private Protocol::Owner {
  public:
-  // Who owns it.
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    // It has come to its end: to be destroyed soon, once it has returned.
-    virtual void closed(Connection& connection) = 0;
-    // flush_now() is to be called soon.
-    virtual void wants_flush(Connection& connection) = 0;
+  struct Shared : ProtocolShared {
+    boost::asio::io_context& loop;
+    Ages ages = {};
+    std::shared_ptr<const net::TlsContext> tls = nullptr;  // null: plaintext
+    bool draining = false;
+    // Whoever reads, reads into it; likewise for what is sent next.
+    std::string input = std::string(std::size_t{64} << 10, '\0');
+    std::string output = {};
+    std::vector<Connection*> to_flush = {};  // in this turn of the loop
+    std::vector<Connection*> flushing = {};
   };
+  using Owner = net::ConnectionOwner<Connection>;
+  static constexpr std::string_view kRefusal = {};
 
-  Connection(net::Wire::Socket socket, const net::TlsContext* tls, std::string peer, Shared& shared,
-             const Ages& ages, Owner& owner);
+  // See net::Listener.
+  static std::unique_ptr<Connection> open(const net::Accepted& accepted, Shared& shared,
+                                          Owner& owner, SteadyTime now,
+                                          boost::system::error_code& why);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  void start(SteadyTime now);
-  // Ends what takes too long. Called some times a second.
   void tick(SteadyTime now);
   // Takes no more calls after those that are on their way, and ends after the last.
   void drain(SteadyTime now);
-  // Sends what there is to send. After wants_flush().
-  void flush_now();
 
-  std::size_t place = 0;  // the owner's
+  std::size_t place = 0;
 
  private:
   enum class End : std::uint8_t { kNot, kNoticed, kFinished };
 
+  Connection(net::Wire::Socket socket, std::string peer, Shared& shared, Owner& owner,
+             SteadyTime now);
+  static void flush_all(Shared& shared);
   void has_output() override;
+  void flush_now();
   void flush();
   void wait_for_input();
   void wait_for_room();
@@ -71,7 +83,6 @@ class Connection final : private Protocol::Owner {
   net::Wire wire_;
   const std::string peer_;
   Shared& shared_;
-  const Ages& ages_;
   Owner& owner_;
   Protocol protocol_;
   std::string unsent_;
@@ -88,7 +99,7 @@ class Connection final : private Protocol::Owner {
   bool pinged_ = false;
   bool lingering_ = false;
   bool dead_ = false;
-  bool flushing_ = false;  // wants_flush() was told
+  bool flushing_ = false;  // waits in Shared::to_flush
 };
 
 }  // namespace sluice::server::grpc

@@ -1,56 +1,52 @@
 #pragma once
 
 #include <atomic>
-#include <boost/asio/io_context.hpp>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "server/net/acceptor.h"
 #include "server/net/fiber.h"
-#include "server/protocol/grpc/listener.h"
+#include "server/net/listener.h"
+#include "server/net/loop_front_end.h"
+#include "server/protocol/grpc/connection.h"
+#include "server/protocol/grpc/handlers.h"
 
 namespace sluice::server::grpc {
 
-// What the gRPC front ends of all loops share.
-struct Common {
-  std::vector<std::string_view> paths;  // see Listener::Parts
-  std::size_t most_streams = 1024;
-  Ages ages;
-  std::shared_ptr<net::TlsContext> tls;  // null: plaintext
-  std::atomic<std::size_t> connections{0};
-};
-
-// The gRPC front end of one event loop: a listener, and the handler or the workers behind it.
-//
-// All members by the loop's thread, but for the constructor. Ownership: borrows the parts. Where
-// the store waits, its waits are ended before the door is destroyed.
-class FrontEnd {
+// gRPC in one event loop. Ownership: borrows its parts.
+class FrontEnd final : public net::LoopFrontEnd {
  public:
   struct Parts {
-    boost::asio::io_context& loop;
     const Bounds& bounds;
-    metrics::Recorder& recorder;
-    Log& log;
-    Common& common;
-    const std::atomic<bool>& serving;  // what Health says
-    Workers::Make make;                // of a handler
-    bool waits = false;                // each on a fiber
-    net::FiberPool::Options fibers = {};
+    std::vector<std::string_view> paths;  // of the handler's methods; literals
+    std::size_t most_streams = 1024;      // calls of a connection at the same time
+    Ages ages = {};
+    std::shared_ptr<const net::TlsContext> tls = nullptr;  // null: plaintext
+    const std::atomic<bool>& serving;                      // what Health reports
+    std::function<std::unique_ptr<Handler>()> make;
+    std::optional<net::FiberPool::Options> fibers = {};  // if handlers may wait
   };
 
-  FrontEnd(const Parts& parts, net::ListeningSocket socket);
+  FrontEnd(const Parts& parts, const net::Acceptor::Parts& accept, net::ListeningSocket socket)
+      : handlers_([make = parts.make] { return std::make_unique<Worker>(make()); }, parts.fibers),
+        shared_{{parts.bounds, parts.most_streams, handlers_, parts.paths, accept.recorder,
+                 parts.serving, accept.clock},
+                accept.loop,
+                parts.ages,
+                parts.tls},
+        listener_(accept, std::move(socket), shared_) {}
 
-  // The rules have changed; see Handler.
-  void follow_rules();
-  // See Listener.
-  void drain(std::function<void()> drained) { listener_->drain(std::move(drained)); }
+  void follow_rules() override { handlers_.follow_rules(); }
+  void drain(std::function<void()> drained) override { listener_.drain(std::move(drained)); }
 
  private:
-  std::unique_ptr<Handler> handler_;  // this, or the workers
-  std::optional<Workers> workers_;
-  std::optional<Listener> listener_;
+  Handlers handlers_;
+  Connection::Shared shared_;
+  net::Listener<Connection> listener_;
 };
 
 }  // namespace sluice::server::grpc

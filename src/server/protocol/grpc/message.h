@@ -5,9 +5,11 @@
 #include <string>
 #include <string_view>
 
+#include "server/net/loop_clock.h"
+
 namespace sluice::server::grpc {
 
-using SteadyTime = std::chrono::steady_clock::time_point;
+using net::SteadyTime;
 
 // The status of a call, by gRPC's numbers.
 enum class Code : std::uint8_t {

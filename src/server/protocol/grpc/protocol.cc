@@ -9,8 +9,6 @@
 namespace sluice::server::grpc {
 namespace {
 
-using std::chrono::steady_clock;
-
 // What a client may send that brings no work (PING, SETTINGS, frames of unknown types, DATA of next
 // to nothing or of calls that are over, resets of calls that were not whole): so much at once, so
 // much again with each tick, and some with each call.
@@ -162,7 +160,7 @@ nghttp2_session* Callbacks::make(Protocol& protocol) {
   return session;
 }
 
-Protocol::Protocol(Shared& shared, std::string_view peer, Owner& owner)
+Protocol::Protocol(ProtocolShared& shared, std::string_view peer, Owner& owner)
     : shared_(shared), owner_(owner), peer_(peer), calm_(kMostCalm) {}
 
 Protocol::~Protocol() {

@@ -11,46 +11,29 @@
 #include "metrics/metrics.h"
 #include "server/net/bounds.h"
 #include "server/protocol/grpc/framing.h"
+#include "server/protocol/grpc/handlers.h"
 #include "server/protocol/grpc/memory.h"
 #include "server/protocol/grpc/message.h"
 #include "server/protocol/grpc/stream.h"
-#include "server/protocol/grpc/workers.h"
 
 struct nghttp2_session;
 
 namespace sluice::server::grpc {
 
-// What stands behind a listener in one event loop: a handler that never waits, or workers, which
-// may.
-class Behind {
- public:
-  Behind(Handler& handler) : handler_(&handler) {}
-  Behind(Workers& workers) : workers_(&workers) {}
-
-  // One of the two; null: the other.
-  Handler* handler() const { return handler_; }
-  Workers* workers() const { return workers_; }
-
- private:
-  Handler* handler_ = nullptr;
-  Workers* workers_ = nullptr;
-};
-
 // What the connections of one listener share in one event loop. Used by that loop's thread only.
-struct Shared {
+struct ProtocolShared {
   const Bounds& bounds;
-  std::size_t most_streams;  // calls at once of each connection
-  Behind behind;
-  std::vector<std::string_view> paths;  // of the methods behind; literals
+  std::size_t most_streams;  // calls of a connection at the same time
+  Handlers& handlers;
+  std::vector<std::string_view> paths;  // of the handler's methods; literals
   metrics::Recorder& recorder;
-  const std::atomic<bool>& serving;                             // what Health says
+  const std::atomic<bool>& serving;  // what Health reports
+  const net::LoopClock& clock = net::LoopClock::system();
   std::unique_ptr<Memory> memory = std::make_unique<Memory>();  // of the sessions
   Streams streams = {};
   // Bytes of calls that are not whole yet, and of answers that were not read, of all connections.
   std::size_t buffered = 0;
   Reply reply = {};
-  std::string input = {};   // room to read into, for whoever is reading
-  std::string output = {};  // and for what is about to be sent
 };
 
 // One connection that speaks gRPC over HTTP/2, without its socket: bytes in, bytes out.
@@ -67,7 +50,7 @@ class Protocol {
     virtual void has_output() = 0;
   };
 
-  Protocol(Shared& shared, std::string_view peer, Owner& owner);
+  Protocol(ProtocolShared& shared, std::string_view peer, Owner& owner);
   ~Protocol();
   Protocol(const Protocol&) = delete;
   Protocol& operator=(const Protocol&) = delete;
@@ -122,7 +105,7 @@ class Protocol {
   void spend(int cost);
   void earn(int gain);
 
-  Shared& shared_;
+  ProtocolShared& shared_;
   Owner& owner_;
   std::string_view peer_;
   nghttp2_session* session_ = nullptr;  // from the first byte

@@ -94,19 +94,22 @@ class Raw {
 class ProtocolTest : public ::testing::Test, public Protocol::Owner {
  protected:
   ProtocolTest() { bounds_.body_bytes = 100'000; }
-  void SetUp() override { start(*handler_); }
+  void SetUp() override { start({}); }
 
-  void start(Behind behind, std::size_t streams = 100) {
+  void start(const std::optional<net::FiberPool::Options>& fibers, std::size_t streams = 100) {
     protocol_.reset();
-    shared_.emplace(Shared{bounds_, streams, behind, {kEcho}, recorder_, serving_});
+    shared_.reset();
+    handlers_.emplace(
+        [this, waits = fibers.has_value()] {
+          auto made = waits ? std::make_unique<Echo>(&waits_) : std::make_unique<Echo>();
+          handler_ = made.get();
+          return std::make_unique<Worker>(std::move(made));
+        },
+        fibers);
+    shared_.emplace(ProtocolShared{bounds_, streams, *handlers_, {kEcho}, recorder_, serving_});
     protocol_.emplace(*shared_, "192.0.2.1", *this);
   }
-  void start_with_workers(std::size_t most) {
-    protocol_.reset();
-    workers_.emplace([this] { return std::make_unique<Echo>(&waits_); },
-                     net::FiberPool::Options{.most = most});
-    start(*workers_);
-  }
+  void start_with_workers(std::size_t most) { start(net::FiberPool::Options{.most = most}); }
   void TearDown() override {
     while (!waits_.empty()) release();
     protocol_.reset();
@@ -154,10 +157,10 @@ class ProtocolTest : public ::testing::Test, public Protocol::Owner {
   metrics::Registry registry_;
   metrics::Recorder& recorder_ = registry_.make_recorder();
   std::atomic<bool> serving_ = true;
-  std::unique_ptr<Echo> handler_ = std::make_unique<Echo>();
+  Echo* handler_ = nullptr;  // the newest
   std::vector<net::FiberWait*> waits_;
-  std::optional<Workers> workers_;
-  std::optional<Shared> shared_;
+  std::optional<Handlers> handlers_;
+  std::optional<ProtocolShared> shared_;
   std::optional<Protocol> protocol_;
   TestClient client_;
   SteadyTime now_ = std::chrono::steady_clock::now();
@@ -356,7 +359,7 @@ TEST_F(ProtocolTest, AnswersTooLateWithTheDeadline) {
 
 TEST_F(ProtocolTest, StopsPingsAndResetsThatNeverEnd) {
   for (const bool resets : {false, true}) {
-    start(*handler_);
+    start({});
     TestClient client;
     for (int i = 0; i < 5000 && client.goaways.empty(); ++i) {
       if (resets) {
@@ -442,7 +445,7 @@ TEST_F(ProtocolTest, TakesNoMoreInWhileTooMuchIsUnread) {
 
 TEST_F(ProtocolTest, EndsHeadersThatDoNotEnd) {
   for (const char* path : {kEcho, kReflection}) {
-    start(*handler_);
+    start({});
     Raw raw(*protocol_, now_);
     // A header without the flag that says that it is whole.
     raw.send(frame(NGHTTP2_HEADERS, 0, 1, fields_of(path)));
@@ -490,7 +493,7 @@ TEST_F(ProtocolTest, StopsFloodsOfFramesThatBringNoWork) {
        frame(NGHTTP2_CONTINUATION, 0, 1, "")},
   };
   for (const Flood& flood : floods) {
-    start(*handler_);
+    start({});
     Raw raw(*protocol_, now_);
     raw.send(flood.before);
     int sent = 0;
@@ -513,8 +516,7 @@ TEST_F(ProtocolTest, LetsWhatIsUsualBetweenCallsBe) {
 }
 
 TEST_F(ProtocolTest, GivesNoMoreCallsAtOnceThanItSaid) {
-  start_with_workers(1);
-  start(*workers_, 3);
+  start(net::FiberPool::Options{.most = 1}, 3);
   Raw raw(*protocol_, now_);
   for (int i = 0; i < 100; ++i) {
     raw.send(frame(NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 2 * i + 1, fields_of(kEcho)));

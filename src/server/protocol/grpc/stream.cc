@@ -17,10 +17,19 @@ void release(std::string& text, std::size_t most) {
 
 }  // namespace
 
-void Stream::answered(const Reply* reply, Handler* handler) {
+bool Stream::finish(Worker& worker) {
   asking = false;
-  if (protocol == nullptr) return home->give_back(*this);
-  if (reply != nullptr) protocol->answered(*this, *reply, *handler);
+  if (protocol != nullptr) {
+    protocol->answered(*this, worker.reply, *worker.handler);
+  } else {
+    home->give_back(*this);
+  }
+  return false;
+}
+
+void Stream::dropped() {
+  asking = false;
+  if (protocol == nullptr) home->give_back(*this);
 }
 
 void Stream::clear(std::size_t most_kept) {

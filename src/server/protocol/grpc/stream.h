@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/protocol/grpc/workers.h"
+#include "server/protocol/grpc/handlers.h"
 
 namespace sluice::server::grpc {
 
@@ -18,7 +18,7 @@ struct Stream;
 // What a call is for.
 enum class Method : std::uint8_t {
   kNone,   // no such method
-  kUnary,  // of the handler behind the listener
+  kUnary,  // answered by the handler
   kHealthCheck,
   kHealthWatch,
   kReflection,
@@ -54,10 +54,11 @@ struct StreamState {
 };
 
 // One call of a connection, with its buffers. Streams are kept and used again: see Streams.
-struct Stream final : Asker, StreamState {
-  const Call& call() const override { return asked; }
+struct Stream final : Handlers::Task, StreamState {
+  void work(Worker& worker) override { worker.handler->handle(asked, worker.reply); }
+  bool finish(Worker& worker) override;
   bool wanted() const override { return protocol != nullptr && !ended; }
-  void answered(const Reply* reply, Handler* handler) override;
+  void dropped() override;
   // Buffers that are larger are given back.
   void clear(std::size_t most_kept);
 
