@@ -1,0 +1,64 @@
+#pragma once
+
+#include <atomic>
+#include <boost/system/error_code.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "server/net/listener.h"
+#include "server/net/poller.h"
+#include "server/protocol/resp/client.h"
+#include "server/protocol/resp/connection_state.h"
+
+namespace sluice::server::resp {
+
+// A connection that speaks RESP: the socket of a ConnectionState. Cost: about 400 bytes while idle;
+// one system call to read and one to write for everything that arrives together.
+class Connection final : private net::Poller::Source, private ConnectionState::Owner {
+ public:
+  struct Shared : SharedState {
+    net::Poller& poller;
+    const Users& users;
+    std::atomic<std::uint64_t>& last_id;  // of the connections of all loops
+    std::string unix_path = {};           // of the listening socket, if it is a Unix socket
+    std::string input = std::string(std::size_t{64} << 10, '\0');  // whoever reads, reads into it
+  };
+  using Owner = net::ConnectionOwner<Connection>;
+  static constexpr std::string_view kRefusal = "-ERR max number of clients reached\r\n";
+
+  // See net::Listener.
+  static std::unique_ptr<Connection> open(const net::Accepted& accepted, Shared& shared,
+                                          Owner& owner, net::SteadyTime now,
+                                          boost::system::error_code& why);
+  ~Connection() override;
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  void tick(net::SteadyTime now);
+  void drain(net::SteadyTime now) { state_.on_drain(now); }
+
+  std::size_t place = 0;
+
+ private:
+  using Action = ConnectionState::Action;
+
+  Connection(int descriptor, Client client, Shared& shared, Owner& owner, net::SteadyTime now);
+  void ready() override;
+  void act(Action action) override;
+  void receive();
+  Action send();
+  void wait_for(net::Poller::For what);
+  void close();
+
+  Shared& shared_;
+  Owner& owner_;
+  int descriptor_;  // below 0 once it is closed
+  net::Poller::For waits_for_ = net::Poller::For::kInput;
+  bool answering_ = false;
+  ConnectionState state_;
+};
+
+}  // namespace sluice::server::resp
