@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "server/api/resp/access_line.h"
+
 namespace sluice::server::resp {
 namespace {
 
@@ -71,6 +73,16 @@ bool may_pass(const Found& found, std::span<const std::string_view> request, con
 }  // namespace
 
 void CommandHandler::answer(Client& client) {
+  if (access_log_ == nullptr) return run_command(client);
+  const std::size_t begin = output.size();
+  const net::SteadyTime begun = clock.now();
+  outcome.reset();
+  run_command(client);
+  log_access(*access_log_,
+             {request, output.view().substr(begin), outcome, client, clock.now() - begun});
+}
+
+void CommandHandler::run_command(Client& client) {
   Reply reply(output, client.protocol);
   const Found found = find_command(request);
   if (found.command == nullptr) return refuse_unknown(request, reply);

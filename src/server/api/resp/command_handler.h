@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -9,20 +8,22 @@
 #include <string_view>
 #include <vector>
 
-#include "server/api/resp/client.h"
 #include "server/api/resp/command.h"
 #include "server/api/resp/limit_cache.h"
-#include "server/api/resp/users.h"
 #include "server/decide/named_attributes.h"
 #include "server/decide/session.h"
-#include "server/text/text_buffer.h"
+#include "server/logging/log.h"
+#include "server/net/loop_clock.h"
+#include "server/protocol/resp/client.h"
+#include "server/protocol/resp/handler.h"
+#include "server/protocol/resp/users.h"
 
 namespace sluice::server::resp {
 
 // What INFO and HELLO tell of the server.
 struct About {
   std::string_view version;
-  std::chrono::steady_clock::time_point started;
+  net::SteadyTime started;
   // Of this door, in all loops.
   const std::atomic<std::size_t>& connections;
 };
@@ -36,35 +37,42 @@ inline constexpr std::string_view kRedisVersion = "7.0.15";
 // One for an event loop, or where the store may wait, one for each client that is being answered in
 // it. Ownership: borrows all parts. Cost: nothing is allocated once its buffers have grown, unless
 // a request is refused.
-class CommandHandler {
+class CommandHandler final : public Handler {
  public:
   struct Parts {
     Session::Parts session;
     const Users& users;
     const About& about;
+    Log* access_log = nullptr;  // if each request is logged
+    const net::LoopClock& clock = net::LoopClock::system();
   };
   explicit CommandHandler(const Parts& parts)
-      : session(parts.session), users(parts.users), about(parts.about) {}
+      : session(parts.session),
+        users(parts.users),
+        about(parts.about),
+        clock(parts.clock),
+        access_log_(parts.access_log) {}
   CommandHandler(const CommandHandler&) = delete;
   CommandHandler& operator=(const CommandHandler&) = delete;
 
-  // Appends the reply to `request`, which is not empty, to `output`.
-  void answer(Client& client);
-  // See Session.
-  void follow_rules() { session.follow_rules(); }
+  void answer(Client& client) override;
+  void follow_rules() override { session.follow_rules(); }
 
-  // Of whom it works for: the request, and replies that are not sent yet.
-  std::vector<std::string_view> request;
-  TextBuffer output;
-  std::optional<Outcome> outcome;  // of the last decision; whoever wants to know resets it
+  std::optional<Outcome> outcome;  // of the current request's decision
 
   // Of the commands.
   Session session;
   const Users& users;
   const About& about;
+  const net::LoopClock& clock;
   LimitCache limits;           // of CL.THROTTLE
   NamedAttributes attributes;  // of RL.CHECK
   std::string text;            // names of attributes that are spelled anew
+
+ private:
+  void run_command(Client& client);
+
+  Log* const access_log_;
 };
 
 // The commands, by their groups.

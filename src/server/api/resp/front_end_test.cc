@@ -1,4 +1,4 @@
-#include "server/api/resp/front_end.h"
+#include "server/protocol/resp/front_end.h"
 
 #include <gtest/gtest.h>
 
@@ -70,7 +70,7 @@ TEST(FrontEnd, AClientThatDoesNotReadIsPausedAndThenClosed) {
     sent += once;
     ASSERT_LT(sent, std::size_t{20} << 20) << "it was not paused";
   } while (once == request.size());
-  wait_until([&] { return front_end.common.connections == 0; });
+  wait_until([&] { return front_end.connections == 0; });
 }
 
 TEST(FrontEnd, AnswersAProtocolErrorAfterWhatCameBeforeAndCloses) {
@@ -186,7 +186,7 @@ TEST(FrontEnd, AClientThatLeavesWhileItsRequestWaitsDisturbsNobody) {
   front_end.on_loop([&] { front_end.stores->store.release(true); });
   EXPECT_EQ(stays.read(5), "*5\r\n:");
   front_end.on_loop([&] { front_end.stores->store.release(); });
-  wait_until([&] { return front_end.common.connections == 1; });
+  wait_until([&] { return front_end.connections == 1; });
 }
 
 TEST(FrontEnd, WhatComesWhileItWaitsIsAnsweredBehindIt) {
@@ -252,7 +252,7 @@ TEST(FrontEnd, DrainsWhatHasBeenAskedAndThenCloses) {
     const TestPeer* const both[] = {&busy, &idle};
     for (const TestPeer* peer : both) const_cast<TestPeer*>(peer)->close();  // NOLINT
     drained.get_future().wait();
-    EXPECT_EQ(front_end.common.connections, 0u);
+    EXPECT_EQ(front_end.connections, 0u);
   }
 }
 
@@ -263,7 +263,7 @@ TEST(FrontEnd, CountsWhatBefallsIt) {
     peer.send("PING\r\nPING\r\n*x\r\n");
     peer.read_to_end();
   }
-  wait_until([&] { return front_end.common.connections == 0; });
+  wait_until([&] { return front_end.connections == 0; });
   const std::string text = front_end.parts.registry.text();
   EXPECT_NE(text.find("front_end=\"resp\"} 2\n"), std::string::npos) << text.substr(0, 3000);
 }

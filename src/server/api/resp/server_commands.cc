@@ -95,8 +95,8 @@ struct Section {
 };
 
 std::string about_server(const CommandHandler& handler) {
-  const auto up = std::chrono::duration_cast<std::chrono::seconds>(
-      std::chrono::steady_clock::now() - handler.about.started);
+  const auto up =
+      std::chrono::duration_cast<std::chrono::seconds>(handler.clock.now() - handler.about.started);
   return "# Server\r\nredis_version:" + std::string(kRedisVersion) +
          "\r\nsluice_version:" + std::string(handler.about.version) +
          "\r\nredis_mode:standalone\r\nos:Linux\r\narch_bits:64\r\nprocess_id:" +

@@ -17,13 +17,14 @@
 #include <thread>
 #include <utility>
 
-#include "server/api/resp/front_end.h"
 #include "server/api/resp/test_handler.h"
+#include "server/net/address.h"
+#include "server/protocol/resp/front_end.h"
 #include "server/runtime/test_waiting_stores.h"
 
 namespace sluice::server::resp {
 
-// The door at a Unix socket, in a loop of its own.
+// RESP at a Unix socket, in a loop of its own.
 class TestFrontEnd {
  public:
   struct Options {
@@ -35,21 +36,22 @@ class TestFrontEnd {
 
   TestFrontEnd() : TestFrontEnd(Options{}) {}
   explicit TestFrontEnd(const Options& options) : bounds(options.bounds) {
-    common.users = Users(options.users);
+    users = Users(options.users);
     if (options.waits) {
       stores.emplace(loop);
       stores->store.waits = *options.waits;
     }
     auto listening = net::listen_at({Address::Kind::kUnix, {}, 0, path}, 1).value();
-    front_end.emplace(FrontEnd::Parts{.loop = loop,
-                                      .bounds = bounds,
-                                      .recorder = parts.registry.make_recorder(),
-                                      .log = parts.log,
-                                      .common = common,
-                                      .session = [this] { return session(); },
-                                      .waits = stores.has_value(),
-                                      .fibers = {.most = options.fibers}},
-                      std::move(listening.sockets[0]));
+    FrontEnd::Parts of_front_end{
+        .bounds = bounds, .users = users, .last_id = last_id, .make = [this] {
+          return std::make_unique<CommandHandler>(CommandHandler::Parts{session(), users, about});
+        }};
+    if (stores) of_front_end.fibers = net::FiberPool::Options{.most = options.fibers};
+    front_end.emplace(
+        of_front_end,
+        net::Acceptor::Parts{loop, parts.registry.make_recorder(), warning_writer(parts.log),
+                             connections, bounds.connections},
+        std::move(listening.sockets[0]));
     thread = std::thread([this] { loop.run(); });
   }
   ~TestFrontEnd() {
@@ -82,7 +84,10 @@ class TestFrontEnd {
   TestCommands parts;
   const Bounds bounds;
   std::string path = parts.folder / "resp.sock";
-  Common common;
+  Users users;
+  std::atomic<std::uint64_t> last_id{0};
+  std::atomic<std::size_t> connections{0};
+  const About about{"", net::LoopClock::system().now(), connections};
   boost::asio::io_context loop{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work{
       loop.get_executor()};

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -56,7 +55,7 @@ class TestCommands {
   DenialLog denials{log};
   std::atomic<std::size_t> connections{3};
   Users users;
-  About about{"0.1.0", std::chrono::steady_clock::now(), connections};
+  About about{"0.1.0", net::LoopClock::system().now(), connections};
   CommandHandler handler{{{limiter, *manager, registry.make_recorder(), denials}, users, about}};
   Client client;
 };
