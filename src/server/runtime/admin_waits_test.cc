@@ -6,8 +6,8 @@
 #include <string>
 #include <thread>
 
-#include "server/protocol/http/listener.h"
-#include "server/protocol/http/workers.h"
+#include "server/net/address.h"
+#include "server/protocol/http/front_end.h"
 #include "server/rules/test_folder.h"
 #include "server/runtime/admin_handler.h"
 #include "server/runtime/test_client.h"
@@ -24,7 +24,7 @@ rules:
       - { name: b, algorithm: gcra, limit: 3, per: 1h }
 )";
 
-// The administration in a loop of its own, wired as loop.h says.
+// The administration in a loop of its own.
 class AdminWaits : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -38,10 +38,12 @@ class AdminWaits : public ::testing::Test {
                                     {registry_, ready_},
                                     recorder_,
                                     log_};
-    workers_.emplace([parts] { return std::make_unique<AdminHandler>(parts); },
-                     net::FiberPool::Options{.most = 4, .stack_bytes = std::size_t{8} << 20});
-    listener_.emplace(
-        http::Listener::Parts{main_, bounds_, *workers_, recorder_, log_, connections_},
+    front_end_.emplace(
+        http::FrontEnd::Parts{
+            bounds_, [parts] { return std::make_unique<AdminHandler>(parts); },
+            net::FiberPool::Options{.most = 4, .stack_bytes = std::size_t{8} << 20}},
+        net::Acceptor::Parts{main_, recorder_, warning_writer(log_), connections_,
+                             bounds_.connections},
         std::move(listening->sockets[0]));
     thread_ = std::thread([this] {
       main_.run();
@@ -51,7 +53,7 @@ class AdminWaits : public ::testing::Test {
   void TearDown() override {
     main_.stop();
     thread_.join();
-    listener_.reset();
+    front_end_.reset();
   }
   bool waits_for_one() {
     for (int i = 0; i < 30'000 && stores_.store.under_way != 1; ++i) {
@@ -77,8 +79,7 @@ class AdminWaits : public ::testing::Test {
   std::atomic<std::size_t> connections_ = 0;
   boost::asio::io_context main_{1};
   WaitingStores stores_{main_};
-  std::optional<http::Workers> workers_;
-  std::optional<http::Listener> listener_;
+  std::optional<http::FrontEnd> front_end_;
   std::thread thread_;
 };
 

@@ -8,7 +8,10 @@
 #include <thread>
 #include <vector>
 
+#include "server/net/address.h"
+#include "server/protocol/http/front_end.h"
 #include "server/rules/test_folder.h"
+#include "server/runtime/public_handler.h"
 #include "server/runtime/test_client.h"
 #include "server/runtime/test_waiting_stores.h"
 
@@ -64,16 +67,7 @@ class LoopTest : public ::testing::Test {
   void TearDown() override { loop_.reset(); }
 
   Loop::Parts parts() {
-    return {.limiter = limiter_,
-            .rules = *manager_,
-            .recorder = recorder_,
-            .denials = denials_,
-            .log = log_,
-            .trusted = trusted_,
-            .bounds = bounds_,
-            .operations = {registry_, ready_},
-            .connections = connections_,
-            .envoy = *envoy_};
+    return {.limiter = limiter_, .rules = *manager_, .recorder = recorder_, .denials = denials_};
   }
   void start(Waits waits, std::size_t most = 512) {
     Loop::Parts all = parts();
@@ -91,7 +85,16 @@ class LoopTest : public ::testing::Test {
     loop_.emplace(parts);
     auto listening = net::listen_at(parse_address("unix:" + path_).value(), 1);
     ASSERT_TRUE(listening) << listening.error();
-    loop_->listen(std::move(listening->sockets[0]));
+    const LoopServices& services = loop_->services();
+    const auto make = [this, &services] {
+      return std::make_unique<PublicHandler>(PublicHandler::Parts{
+          services.session(), *envoy_, trusted_, recorder_, log_, {registry_, ready_}});
+    };
+    loop_->add(std::make_unique<http::FrontEnd>(
+        http::FrontEnd::Parts{bounds_, make, services.fibers},
+        net::Acceptor::Parts{services.context, recorder_, warning_writer(log_), connections_,
+                             bounds_.connections},
+        std::move(listening->sockets[0])));
     loop_->start();
   }
 

@@ -31,8 +31,7 @@ class PublicHandler final : public http::Handler {
   void handle(const http::Request& request, http::Response& response) override;
   void finished(const http::Request& request, const http::Response& response,
                 std::chrono::nanoseconds took) override;
-  // See Session.
-  void follow_rules() {
+  void follow_rules() override {
     session_.follow_rules();
     rls_.follow_rules();
   }

@@ -1,0 +1,36 @@
+#include "server/runtime/front_end.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "server/net/address.h"
+
+namespace sluice::server {
+
+Expected<bool> FrontEnd::open(std::size_t loops) {
+  if (auto prepared = prepare(); !prepared) return prepared;
+  const auto address = parse_address(configured_);
+  if (!address) return Unexpected{configured_ + ": " + address.error()};
+  if (address->kind == Address::Kind::kOff) return true;
+  auto listening = net::listen_at(*address, loops);
+  if (!listening) return Unexpected{listening.error()};
+  listening_ = std::move(*listening);
+  return check();
+}
+
+std::unique_ptr<net::LoopFrontEnd> FrontEnd::start(const LoopServices& loop, std::size_t number) {
+  const net::Acceptor::Parts accept{.loop = loop.context,
+                                    .recorder = loop.recorder,
+                                    .warn = warning_writer(parts_.log),
+                                    .connections = connections_,
+                                    .most = bounds().connections,
+                                    .clock = loop.clock};
+  return make(loop, accept, std::move(listening_->sockets[number]));
+}
+
+void FrontEnd::unlink() noexcept {
+  if (listening_ && !listening_->unix_path.empty()) ::unlink(listening_->unix_path.c_str());
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "server/api/operations/operations.h"
+#include "server/config/config.h"
+#include "server/logging/log.h"
+#include "server/net/acceptor.h"
+#include "server/net/listening_socket.h"
+#include "server/net/loop_front_end.h"
+#include "server/net/trusted_proxies.h"
+#include "server/rules/envoy_manager.h"
+#include "server/runtime/loop.h"
+#include "sluice/expected.h"
+
+namespace sluice::server {
+
+// What a server gives to its front ends.
+struct FrontEndParts {
+  const Config& config;
+  Log& log;
+  EnvoyManager& envoy;
+  const TrustedProxies& trusted;
+  Operations operations;
+  const std::atomic<bool>& ready;
+};
+
+// A protocol at a listening address, in all loops.
+//
+// Thread-safety: the thread that made it; address() and connections() from any thread. Ownership:
+// borrows the parts and outlives the loops. Its Unix socket is removed with it.
+class FrontEnd {
+ public:
+  // `address` as in the configuration.
+  FrontEnd(std::string_view name, std::string address, const FrontEndParts& parts)
+      : parts_(parts), name_(name), configured_(std::move(address)) {}
+  virtual ~FrontEnd() { unlink(); }
+  FrontEnd(const FrontEnd&) = delete;
+  FrontEnd& operator=(const FrontEnd&) = delete;
+
+  // Listens with a socket for each loop, unless the address is "off". Errors: one line.
+  Expected<bool> open(std::size_t loops);
+  bool is_open() const noexcept { return listening_.has_value(); }
+  // Starts the front end, which is open, in the loop of that number.
+  std::unique_ptr<net::LoopFrontEnd> start(const LoopServices& loop, std::size_t number);
+  // Removes the Unix socket, so that no client can connect any more.
+  void unlink() noexcept;
+  // Reads files again (SIGHUP). Errors: what stays as it is, and why.
+  virtual Expected<bool> reload() { return true; }
+  // A command that tries the built-in rules, or nothing.
+  virtual std::string example() const { return {}; }
+
+  std::string_view name() const noexcept { return name_; }
+  // "127.0.0.1:8080", "unix:/run/sluice.sock" or "off".
+  std::string address() const { return listening_ ? listening_->name : "off"; }
+  std::size_t connections() const noexcept { return connections_; }
+
+ protected:
+  // Reads what the front end needs before it listens, and checks the address that it listens at.
+  virtual Expected<bool> prepare() { return true; }
+  virtual Expected<bool> check() { return true; }
+  virtual std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
+                                                  const net::Acceptor::Parts& accept,
+                                                  net::ListeningSocket socket) = 0;
+  virtual const Bounds& bounds() const { return parts_.config.bounds; }
+
+  const net::Listening& listening() const { return *listening_; }
+  const FrontEndParts& parts() const noexcept { return parts_; }
+  std::atomic<std::size_t> connections_{0};  // in all loops
+
+ private:
+  const FrontEndParts parts_;
+  const std::string name_;
+  const std::string configured_;
+  std::optional<net::Listening> listening_;
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,63 @@
+#include "server/runtime/loop.h"
+
+#include <boost/asio/post.hpp>
+#include <cstdlib>
+#include <exception>
+#include <utility>
+
+namespace sluice::server {
+
+Loop::Loop(const Parts& parts)
+    : stores_(parts.make_stores ? parts.make_stores(context_) : nullptr),
+      services_{.context = context_,
+                .recorder = parts.recorder,
+                .session = [parts, stores = stores_.get()]() -> Session::Parts {
+                  if (stores == nullptr) {
+                    return {parts.limiter, parts.rules, parts.recorder, parts.denials, {}};
+                  }
+                  return {stores->limiter(),
+                          parts.rules,
+                          parts.recorder,
+                          parts.denials,
+                          {stores->trial(), stores->local()}};
+                }} {
+  if (stores_) services_.fibers = parts.fibers;
+}
+
+Loop::~Loop() {
+  try {
+    stop();
+  } catch (const std::exception&) {
+    std::abort();  // no memory to tell the thread, which uses this object, to end
+  }
+}
+
+void Loop::start() {
+  thread_ = std::thread([this] { context_.run(); });
+}
+
+void Loop::follow_rules() {
+  boost::asio::post(context_, [this] {
+    for (const auto& front_end : front_ends_) front_end->follow_rules();
+  });
+}
+
+void Loop::drain(std::function<void()> drained) {
+  boost::asio::post(context_, [this, drained = std::move(drained)]() mutable {
+    // The last front end to release `last` calls `drained`.
+    const std::shared_ptr<void> last(nullptr, [all = std::move(drained)](void*) { all(); });
+    for (const auto& front_end : front_ends_) front_end->drain([last] {});
+  });
+}
+
+void Loop::stop() {
+  if (!stores_) context_.stop();
+  if (!thread_.joinable()) return;
+  boost::asio::post(context_, [this] {
+    if (stores_) stores_->stop();
+    context_.stop();
+  });
+  thread_.join();
+}
+
+}  // namespace sluice::server

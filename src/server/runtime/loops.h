@@ -1,0 +1,29 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <cstddef>
+#include <deque>
+#include <functional>
+
+#include "server/runtime/loop.h"
+
+namespace sluice::server {
+
+// The event loops of a server. Thread-safety: the thread that made it.
+class Loops {
+ public:
+  Loop& add(const Loop::Parts& parts) { return all_.emplace_back(parts); }
+  std::size_t size() const noexcept { return all_.size(); }
+
+  void start();
+  void follow_rules();
+  // Calls `drained` in the loop `main` after all loops have drained.
+  void drain(boost::asio::io_context& main, std::function<void()> drained);
+  void stop();
+
+ private:
+  std::deque<Loop> all_;
+  std::size_t draining_ = 0;
+};
+
+}  // namespace sluice::server
