@@ -447,7 +447,7 @@ class Tls(harness.ServerTest):
             self.assertEqual(unary(old, HEALTH + "Check"), SERVING)
             (self.files / "reread.crt").write_text("no certificate")
             server.signal(signal.SIGHUP)
-            harness.wait_for(lambda: "certificate stays as it is" in server.log(), what="the log")
+            harness.wait_for(lambda: "certificate was not replaced" in server.log(), what="the log")
             self.assertIn("reread.crt", server.log())
             self.assertEqual(self.ask(address), SERVING)
 

@@ -1,0 +1,84 @@
+#include "server/runtime/front_ends.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/runtime/grpc_front_end.h"
+#include "server/runtime/http_front_end.h"
+#include "server/runtime/resp_front_end.h"
+
+namespace sluice::server {
+
+FrontEnds::FrontEnds(const FrontEndParts& parts, AdminParts admin)
+    : admin_(make_admin_front_end(parts, std::move(admin))) {
+  all_.push_back(make_http_front_end(parts));
+  all_.push_back(make_grpc_front_end(parts));
+  all_.push_back(make_resp_front_end(parts));
+}
+
+Expected<bool> FrontEnds::open(std::size_t loops) {
+  for (const auto& one : all_) {
+    if (auto opened = one->open(loops); !opened) return opened;
+  }
+  return admin_->open(1);
+}
+
+void FrontEnds::start(Loop& loop, std::size_t number) {
+  for (const auto& one : all_) {
+    if (one->is_open()) loop.add(one->start(loop.services(), number));
+  }
+}
+
+std::unique_ptr<net::LoopFrontEnd> FrontEnds::start_administration(const LoopServices& loop) {
+  return admin_->is_open() ? admin_->start(loop, 0) : nullptr;
+}
+
+void FrontEnds::unlink() noexcept {
+  for (const auto& one : all_) one->unlink();
+}
+
+void FrontEnds::reload(Log& log) {
+  for (const auto& one : all_) {
+    if (const auto read = one->reload(); !read) {
+      log.error("the files of a front end were not read again",
+                {{"front_end", one->name()}, {"why", read.error()}});
+    }
+  }
+}
+
+std::string FrontEnds::ready_line() const {
+  std::string line = "ready";
+  for (const ServerStatus::Listener& one : status()) line += " " + one.name + "=" + one.address;
+  return line;
+}
+
+std::string FrontEnds::example() const {
+  for (const auto& one : all_) {
+    if (std::string example = one->example(); !example.empty()) return example;
+  }
+  return {};
+}
+
+std::size_t FrontEnds::connections() const noexcept {
+  std::size_t sum = 0;
+  for (const auto& one : all_) sum += one->connections();
+  return sum;
+}
+
+std::size_t FrontEnds::open_count() const noexcept {
+  const auto open =
+      std::count_if(all_.begin(), all_.end(), [](auto& one) { return one->is_open(); });
+  return static_cast<std::size_t>(open) + (admin_->is_open() ? 1 : 0);
+}
+
+std::vector<ServerStatus::Listener> FrontEnds::status() const {
+  std::vector<ServerStatus::Listener> out;
+  const auto add = [&](const FrontEnd& one) {
+    out.push_back({std::string(one.name()), one.address(), one.connections()});
+  };
+  for (const auto& one : all_) add(*one);
+  add(*admin_);
+  return out;
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,44 @@
+#include "server/runtime/http_front_end.h"
+
+#include <utility>
+
+#include "server/protocol/http/front_end.h"
+#include "server/runtime/public_handler.h"
+
+namespace sluice::server {
+namespace {
+
+class HttpFrontEnd final : public FrontEnd {
+ public:
+  explicit HttpFrontEnd(const FrontEndParts& parts) : FrontEnd("http", parts.config.http, parts) {}
+
+  std::string example() const override {
+    if (!is_open()) return {};
+    const std::string at =
+        listening().unix_path.empty()
+            ? "http://" + listening().name + "/v1/check"
+            : "--unix-socket " + listening().unix_path + " http://localhost/v1/check";
+    return "curl -i " + at +
+           R"( -d '{"attributes":{"method":"POST","path":"/login","ip":"203.0.113.9"}}')";
+  }
+
+ protected:
+  std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
+                                          const net::Acceptor::Parts& accept,
+                                          net::ListeningSocket socket) override {
+    const auto make_handler = [parts = parts(), loop] {
+      return std::make_unique<PublicHandler>(PublicHandler::Parts{
+          loop.session(), parts.envoy, parts.trusted, loop.recorder, parts.log, parts.operations});
+    };
+    return std::make_unique<http::FrontEnd>(
+        http::FrontEnd::Parts{bounds(), make_handler, loop.fibers}, accept, std::move(socket));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<FrontEnd> make_http_front_end(const FrontEndParts& parts) {
+  return std::make_unique<HttpFrontEnd>(parts);
+}
+
+}  // namespace sluice::server

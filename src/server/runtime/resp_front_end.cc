@@ -1,0 +1,72 @@
+#include "server/runtime/resp_front_end.h"
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "server/api/resp/command_handler.h"
+#include "server/config/secret.h"
+#include "server/protocol/resp/front_end.h"
+
+namespace sluice::server {
+namespace {
+
+// The configured users with their passwords.
+Expected<resp::Users> read_users(const RespConfig& config) {
+  std::vector<resp::User> users;
+  for (const RespUser& user : config.users) {
+    auto password = read_secret(user.password_file, user.password_env);
+    if (!password) return Unexpected{"resp.users: " + password.error()};
+    const auto role = user.role == RespRole::kAdmin ? resp::Role::kAdmin : resp::Role::kCheckOnly;
+    users.push_back({user.name, std::move(*password), role});
+  }
+  return resp::Users(std::move(users));
+}
+
+class RespFrontEnd final : public FrontEnd {
+ public:
+  explicit RespFrontEnd(const FrontEndParts& parts) : FrontEnd("resp", parts.config.resp, parts) {}
+
+ protected:
+  Expected<bool> check() override {
+    auto users = read_users(parts().config.resp_options);
+    if (!users) return Unexpected{users.error()};
+    users_ = std::move(*users);
+    if (listening().loopback || !users_.none()) return true;
+    return Unexpected{"RESP at " + listening().name +
+                      " needs users with passwords, as other machines reach it; set resp.users in "
+                      "the configuration file, or listen on 127.0.0.1"};
+  }
+  std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
+                                          const net::Acceptor::Parts& accept,
+                                          net::ListeningSocket socket) override {
+    Log& log = parts().log;
+    const auto make_handler = [this, loop, access = log.options().access ? &log : nullptr] {
+      return std::make_unique<resp::CommandHandler>(
+          resp::CommandHandler::Parts{loop.session(), users_, about_, access, loop.clock});
+    };
+    return std::make_unique<resp::FrontEnd>(
+        resp::FrontEnd::Parts{.bounds = bounds(),
+                              .users = users_,
+                              .last_id = last_id_,
+                              .unix_path = listening().unix_path,
+                              .idle_timeout = parts().config.resp_options.idle_timeout,
+                              .make = make_handler,
+                              .fibers = loop.fibers},
+        accept, std::move(socket));
+  }
+
+ private:
+  resp::Users users_;
+  std::atomic<std::uint64_t> last_id_{0};
+  const resp::About about_{SLUICE_VERSION, net::LoopClock::system().now(), connections_};
+};
+
+}  // namespace
+
+std::unique_ptr<FrontEnd> make_resp_front_end(const FrontEndParts& parts) {
+  return std::make_unique<RespFrontEnd>(parts);
+}
+
+}  // namespace sluice::server
