@@ -1,0 +1,25 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+
+#include "metrics/metrics.h"
+#include "server/logging/log.h"
+#include "server/rules/envoy_manager.h"
+#include "server/rules/rules_manager.h"
+
+namespace sluice::server {
+
+struct ServerMetricsParts {
+  const RulesManager& rules;
+  const EnvoyManager& envoy;
+  const Log& log;
+  const std::atomic<bool>& ready;
+  std::function<std::size_t()> connections_max;
+};
+
+// Adds the metrics of the server as a whole. Ownership: the registry borrows the parts.
+void add_server_metrics(metrics::Registry& registry, const ServerMetricsParts& parts);
+
+}  // namespace sluice::server

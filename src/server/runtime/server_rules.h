@@ -1,0 +1,51 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "server/config/config.h"
+#include "server/logging/log.h"
+#include "server/rules/envoy_manager.h"
+#include "server/rules/pushed_rules.h"
+#include "server/rules/rules_manager.h"
+#include "sluice/expected.h"
+
+namespace sluice::server {
+
+// All rules of a server: its own, from files or from Redis, and those of Envoy's files.
+//
+// Thread-safety: one thread only; the managers from any thread.
+class ServerRules {
+ public:
+  using Reloaded = Expected<bool, RulesManager::Errors>;
+
+  // Reads the rules. Errors: one line for each.
+  static Expected<ServerRules> open(const Config& config);
+
+  RulesManager& manager() const noexcept { return *manager_; }
+  EnvoyManager& envoy() const noexcept { return *envoy_; }
+  bool only_built_in() const { return manager_->built_in() && !envoy_->has_files(); }
+
+  // Reads all files again and logs the outcome. Returns whether any rules changed. Errors: all that
+  // is wrong; the active rules stay.
+  Reloaded reload(Log& log);
+  // Whether files have changed since they were read. Call it about twice a second.
+  bool changed_on_disk();
+  // Whether the active rules are others than at the last call.
+  bool changed();
+  // Follows the rules in Redis, if they are there. Calls `changed` after each change.
+  void follow_pushes(boost::asio::io_context& loop, Log& log, std::function<void()> changed);
+
+ private:
+  void reload_envoy(Log& log, Reloaded& result);
+
+  std::unique_ptr<RulesManager> manager_;
+  std::unique_ptr<EnvoyManager> envoy_;
+  std::unique_ptr<PushedRules> pushed_;  // null: the rules are in files
+  std::uint64_t followed_version_ = 1;
+  std::uint64_t followed_envoy_ = 1;
+};
+
+}  // namespace sluice::server
