@@ -5,7 +5,7 @@
 namespace sluice::server {
 namespace {
 
-class Access : public TestDoor {
+class Access : public TestAdmin {
  protected:
   void SetUp() override { open({}); }
   int with(std::string_view name, std::string_view value) {

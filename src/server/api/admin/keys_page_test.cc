@@ -27,7 +27,7 @@ rules:
       - { key: "{ip}", algorithm: token_bucket, limit: 5, per: 1m, burst: 5 }
 )";
 
-class KeysPage : public TestDoor {
+class KeysPage : public TestAdmin {
  protected:
   void SetUp() override { open({kRules}); }
   // Takes from all limits of a rule, as a endpoint does.

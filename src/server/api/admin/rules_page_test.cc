@@ -5,7 +5,7 @@
 namespace sluice::server {
 namespace {
 
-class RulesPage : public TestDoor {};
+class RulesPage : public TestAdmin {};
 
 TEST_F(RulesPage, ShowsTheTextAsItWasRead) {
   const std::string text = "# a comment\n" + rules_named("r");

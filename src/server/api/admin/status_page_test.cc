@@ -5,7 +5,7 @@
 namespace sluice::server {
 namespace {
 
-class StatusPage : public TestDoor {};
+class StatusPage : public TestAdmin {};
 
 TEST_F(StatusPage, TellsOfTheServerAndItsRules) {
   clock_.set(Instant{std::chrono::seconds{1'700'000'000}});

@@ -38,7 +38,7 @@ struct Answered {
 };
 
 // A endpoint before a memory store, with rules of some files.
-class TestDoor : public ::testing::Test {
+class TestAdmin : public ::testing::Test {
  protected:
   using Fields = std::vector<http::Field>;
 

@@ -137,7 +137,7 @@ std::size_t ConnectionState::answer_all(std::string_view input, Handler& handler
     reader_.next();
   }
   shared_.answered = shared_.clock.now();
-  shared_.recorder.observe_many(metrics::Door::kResp, requests, shared_.answered - begun);
+  shared_.recorder.observe_many(metrics::FrontEnd::kResp, requests, shared_.answered - begun);
   return closing_ ? input.size() : done;
 }
 
