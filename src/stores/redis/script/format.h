@@ -126,6 +126,24 @@ inline constexpr std::uint64_t kWholeLogUnits =
 
 // --- calls ---
 
+// The contract of a script, with the size of each number in bytes. docs/state-format.md quotes it.
+//
+//   KEYS[i]      the key of counter i
+//   ARGV[1]      the request: verb (1), instant (7), expiry_ms (6)
+//   ARGV[1 + i]  counter i: family (1), then by family
+//     bucket     cost (6), capacity (4), rate_units (4), rate_ticks (6), checksum (4)
+//     interval   cost (6), capacity (4), limit (4), period (6), checksum (4)
+//     window     cost (6), capacity (4), period (6), checksum (4), by_clock (1)
+//     slices     cost (6), capacity (4), period (6), slices (2), oldest_whole (1)
+//     log        cost (6), capacity (4), period (6), slices (2)
+//                and to give back, of the take: instant (7)
+//   reply        instant (7), plus 2^52 if all counters admit; then for each counter: size (2)
+//                and so many bytes, the value that was found, empty if there was none; or of a
+//     log        at (7), units (5), newest (7), forgotten (4), wait (7), changed (1)
+//   verb         0 take, 1 peek, 2 refund, 3 reset, 4 give back
+//
+// The script for a take of one charge at the server's time omits the request and the size.
+
 inline constexpr std::uint64_t kTake = 0;
 inline constexpr std::uint64_t kPeek = 1;
 inline constexpr std::uint64_t kRefund = 2;
