@@ -11,34 +11,35 @@
 
 namespace sluice {
 
+// When a CircuitBreaker opens, and for how long.
 struct CircuitBreakerOptions {
-  // Failures in a row that open it; 0 counts as 1. Fewer: opens sooner, also at a hiccup that many
-  // requests wait through together.
+  // The number of failures in a row that opens the breaker; 0 counts as 1. A lower number opens it
+  // sooner, but also if many requests fail together in a short disturbance.
   std::uint32_t failures = 5;
-  // Percent of failures that opens it too, of at least `least_requests` asked since a first
-  // failure, at most `window` ago. 0: only failures in a row do.
+  // The percentage of failed requests that also opens the breaker, out of at least
+  // `least_requests` since a first failure at most `window` ago. 0: only failures in a row open it.
   std::uint32_t failed_percent = 50;
   std::uint32_t least_requests = 20;
   Duration window = std::chrono::seconds{1};
-  // From opening to the first probe; at least 1 ms. Doubled after each probe that fails, up to
-  // `longest_open`; each time is drawn at random from half of it to all of it.
+  // The time from opening to the first probe, at least 1 ms. It doubles after each probe that
+  // fails, up to `longest_open`. The breaker waits a random time between half of it and all of it.
   Duration open_for = std::chrono::seconds{1};
   Duration longest_open = std::chrono::seconds{10};
 };
 
-// Knows whether a store is worth asking, so that not every request waits for one that is gone.
+// Decides whether to ask a store, so that requests do not wait for a store that fails.
 //
-//   closed   every request is asked. Opens by failures in a row, or by their share.
-//   open     none is asked, until it is time for a probe.
-//   probing  one request is asked, the others are not. Its answer closes, its failure opens again.
+//   closed   All requests go to the store. Failures in a row, or their share, open the breaker.
+//   open     No request goes to the store until the next probe is due.
+//   probing  One request goes to the store. Its success closes the breaker, its failure opens it.
 //
-// Failures are kStoreTimeout and kStoreError. kForeignValue is an answer: the store is well.
-// Answers to what was asked before a change of state do not count.
+// kStoreTimeout and kStoreError are failures. kForeignValue is not: the store works. Answers to
+// requests from before a change of state do not count.
 //
 // Thread-safety: any member from any thread. Ownership: borrows the observer and the clock, which
-// should be a steady one; share one breaker between the stores that ask one server. Cost: closed,
-// one load for a request, and some ns more for the first 1000 successes after a failure; open, a
-// load and the clock. No lock is held while the observer is told.
+// should be steady; share one breaker between the stores that ask one server. Cost: closed, one
+// load per request, and a few ns more for the first 1000 successes after a failure; open, a load
+// and a clock reading. No lock is held while the observer is called.
 class CircuitBreaker {
  public:
   // The constructor throws std::exception if the system has no randomness to give.
@@ -49,9 +50,10 @@ class CircuitBreaker {
   CircuitBreaker(const CircuitBreaker&) = delete;
   CircuitBreaker& operator=(const CircuitBreaker&) = delete;
 
+  // What the breaker does with requests; see above.
   enum class State : std::uint8_t { kClosed, kOpen, kProbing };
 
-  // Whether to ask the store. Who may has to tell() how it went.
+  // The answer of try_pass(): true if the caller may ask the store. It must then call record().
   class Pass {
    public:
     explicit operator bool() const noexcept { return may_ask_; }
@@ -61,23 +63,25 @@ class CircuitBreaker {
     std::uint64_t seen_ = 0;
     bool may_ask_ = false;
   };
+  // Returns whether to ask the store for this request.
   Pass try_pass() noexcept {
     Pass pass;
     pass.seen_ = state_.load(std::memory_order_relaxed);
     pass.may_ask_ = mode_of(pass.seen_) == State::kClosed;
     return pass.may_ask_ ? pass : try_probe(pass.seen_);
   }
-  // What the store answered. kInvalid says nothing of the store.
-  void tell(const Pass& pass, Reason reason) noexcept;
+  // Records the reason of the store's answer. kInvalid does not count.
+  void record(const Pass& pass, Reason reason) noexcept;
 
+  // Returns the state now.
   State state() const noexcept { return mode_of(state_.load(std::memory_order_relaxed)); }
-  // Requests that were not asked of the store.
+  // Returns the number of requests that it kept from the store.
   std::uint64_t refused() const noexcept;
 
  private:
-  // A state and an instant in one word, so that each state is another word than all before it:
-  // closed, since when; open, until when; probing, until when the probe may take, as who probes
-  // might never tell.
+  // A state and an instant in one word, so that no state has the same word as an earlier one.
+  // kClosed: when it closed. kOpen: when the next probe is due. kProbing: the probe's deadline, in
+  // case the probe never returns.
   static constexpr State mode_of(std::uint64_t word) noexcept {
     return static_cast<State>(word & 3);
   }
@@ -97,10 +101,10 @@ class CircuitBreaker {
   StoreObserver* const observer_;
   const Clock& clock_;
   std::atomic<std::uint64_t> state_;
-  std::atomic<bool> watching_{false};  // whether successes count: there has been a failure
+  std::atomic<bool> watching_{false};  // there was a failure, so that successes are counted
   std::atomic<std::uint32_t> successes_{0};
   std::atomic<std::uint32_t> in_row_{0};  // failures
-  std::mutex mutex_;                      // of failures: the two below
+  std::mutex mutex_;                      // guards failed_ and window_start_
   std::uint32_t failed_ = 0;
   Instant window_start_{};
   std::atomic<std::uint32_t> probes_failed_{0};

@@ -9,21 +9,23 @@
 
 namespace sluice {
 
+// How many denials a DenyCache remembers, and for how long.
 struct DenyCacheOptions {
-  // The most denied counters remembered; rounded up to whole groups of 7, 512 bytes each. Past it
-  // the one that ends soonest is forgotten. Raise it while many keys are over their limits at once.
+  // The maximum number of denied counters, rounded up to whole groups of 7, 512 bytes each. Beyond
+  // it the cache drops the denial that ends first. Raise it if many keys exceed their limits at
+  // the same time.
   std::size_t max_keys = 65'536;
-  // The longest that a denial is believed without asking again. Longer: fewer questions; shorter:
-  // what other machines give back or reset, and a store that was emptied, are seen sooner. 0: off.
+  // The maximum time for which a denial is reused. Longer: fewer requests to the store. Shorter:
+  // refunds and resets by other machines take effect sooner, as does emptying the store. 0: off.
   Duration longest = std::chrono::seconds{1};
 };
 
 // Remembers which counters a store has denied, and until when.
 //
-// Thread-safety: any member from any thread; share one between the stores of a process that ask one
-// server with one prefix. Ownership: borrows the clock, which should be a steady one. Cost: 73
-// bytes a key, all of it at the start; counters go by a 128-bit hash keyed afresh in each process.
-// Bounded: it never grows.
+// Thread-safety: any member from any thread; share one cache between the stores of a process that
+// ask one server with one prefix. Ownership: borrows the clock, which should be steady. Cost: 73
+// bytes per key, allocated at the start; the cache never grows. It identifies counters by a 128-bit
+// hash with a random key per process.
 class DenyCache {
  public:
   // Throws std::bad_alloc, and std::system_error if the system has no randomness to give.
@@ -33,7 +35,7 @@ class DenyCache {
   DenyCache(const DenyCache&) = delete;
   DenyCache& operator=(const DenyCache&) = delete;
 
-  // Requests that were denied from it.
+  // Returns the number of requests that it denied.
   std::uint64_t hits() const noexcept;
 
  private:
@@ -42,27 +44,30 @@ class DenyCache {
   std::unique_ptr<Impl> impl_;
 };
 
-// A store that answers what was denied a moment ago by itself, and asks another one for the rest.
+// A store that repeats recent denials of another store without asking it.
 //
-// A counter that was denied with `kLimited` is denied here until its `retry_after`, at most for
-// `longest`, for the same limit (all numbers equal) and the same or a larger cost, with reason
-// `kDenyCache`: what the store would say, if nobody elsewhere resets the counter or gives units
-// back. `retry_after` is what is left of the wait (of the smaller cost that was denied, so at most
-// that of a larger one), `limit` and `remaining` are as told then. A request of many charges is
-// denied if any of them is; the charges that were not asked are then allowed, with reason
-// `kDenyCache`, `limit` the capacity, and no other numbers: not looked at.
+// After a denial with `kLimited` it denies requests on that counter until its `retry_after`, at
+// most for `longest`, for the same limit (all numbers equal) and the same or a larger cost, with
+// reason `kDenyCache`. The store would do the same, unless another machine resets the counter or
+// refunds units. `retry_after` is the rest of the wait (of the smaller cost that was denied, so at
+// most that of a larger one); `capacity` and `remaining` are those of the denial. A request of
+// several charges is denied if any charge is. The other charges are then allowed with reason
+// `kDenyCache` and their capacity, without other numbers, because nobody looked at their counters.
 //
-// Only for takes at the store's own time. Peeks, stated instants, costs beyond the capacity and
-// requests with two charges on one counter are always asked. A refund or a reset through any store
-// on this cache forgets the counter, also when it fails, as does an admitted take that may make
-// room (under other numbers; of a sliding_window_hybrid).
+// This holds for takes at the store's own time. Peeks, explicit timestamps, costs beyond the
+// capacity and requests with two charges on one counter always go to the store. A refund or a
+// reset through any store on this cache removes the denial, even if it fails. So does an admitted
+// take that may make room (under other numbers; of a sliding_window_hybrid).
 //
 // Thread-safety: any member from any thread. Ownership: borrows the store and the cache. Cost of a
-// hit: a hash, the clock and two cache lines, no lock. No lock is held while the store is asked.
+// hit: a hash, a clock reading and two cache lines, no lock. No lock is held during a request to
+// the store.
 class DenyCacheStore final : public Store {
  public:
+  // Puts the cache in front of the store.
   DenyCacheStore(Store& store, DenyCache& cache) noexcept;
 
+  // See Store.
   Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override;
   Decision apply_one(Verb verb, const Charge& charge, std::optional<Instant> now) noexcept override;

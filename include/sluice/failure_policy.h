@@ -10,29 +10,33 @@
 
 namespace sluice {
 
+// How a LocalShareStore divides limits, and the memory for its counters.
 struct LocalShareOptions {
-  // Processes that share the limits. More: each admits less. 0 counts as 1.
+  // The number of processes that share the limits: each admits 1/nodes. 0 counts as 1.
   std::uint32_t nodes = 1;
   MemoryStoreOptions memory = {};
 };
 
 // One process's share of limits, in its memory: each limit at limit/nodes and capacity/nodes,
-// rounded down, but at least 1 where it was above 0.
+// rounded down, but at least 1 if it was above 0.
 //
-// So `nodes` processes together admit no more than the limit does, or than one unit each where the
-// limit is smaller than `nodes`. A cost beyond the share is denied, also where the limit could hold
-// it. Counters go by the same names as elsewhere; answers tell the numbers of the share.
+// `nodes` processes together admit no more than the limit, or one unit each if the limit is smaller
+// than `nodes`. A cost beyond the share is denied even if the whole limit could hold it. Counters
+// have the same names as in other stores; answers contain the numbers of the share.
 //
-// Thread-safety, ownership, cost: as MemoryStore, and some 20 ns for each charge.
+// Thread-safety and ownership: as MemoryStore. Cost: as MemoryStore, and about 20 ns per charge.
 class LocalShareStore final : public Store {
  public:
+  // Borrows the clock.
   explicit LocalShareStore(const LocalShareOptions& options = {},
                            const Clock& clock = SystemClock::instance());
 
+  // See Store.
   Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override;
   Decision apply_one(Verb verb, const Charge& charge, std::optional<Instant> now) noexcept override;
 
+  // Returns the counts of the memory store.
   MemoryStoreStats stats() const { return store_.stats(); }
 
  private:
@@ -40,21 +44,22 @@ class LocalShareStore final : public Store {
   MemoryStore store_;
 };
 
-// The share of 1/nodes of a limit.
+// Returns the share of 1/nodes of a limit.
 Limit share_of(const Limit& limit, std::uint32_t nodes) noexcept;
 
+// What a FailurePolicyStore answers if its store fails.
 struct FailurePolicyOptions {
-  // What answers for the store; absent: its own reason does (rules then answer, each by its
-  // `on_store_error`).
+  // The answer to requests that the store could not decide. Absent: Outcome::kFailed with the
+  // store's reason (rules then apply their own `on_store_error`).
   std::optional<FailurePolicy> fallback = {};
-  // For kLocal: the processes that share the limits; see LocalShareOptions.
+  // For kLocal: the number of processes that share the limits; see LocalShareOptions.
   std::uint32_t nodes = 1;
-  // For kLocal: asked in the place of a LocalShareStore of its own. Give one and the same to all
-  // stores of a process that share limits, or each admits the whole share. Borrowed.
+  // For kLocal: used instead of a LocalShareStore of its own. Pass the same one to all stores of a
+  // process that share limits; otherwise each admits the whole share. Borrowed.
   Store* local = nullptr;
 };
 
-// A store that answers at once, by policy, where another one cannot decide.
+// A store that answers at once, by a policy, if another store cannot decide.
 //
 //   auto redis = RedisStore::open({.url = "redis://10.0.0.5"}).value();
 //   CircuitBreaker breaker;
@@ -63,29 +68,32 @@ struct FailurePolicyOptions {
 //
 // RedisChain (redis_chain.h) opens and owns all of these.
 //
-// A request is asked of the store if the breaker lets it pass. Where it does not, or the answer is
-// kStoreTimeout, kStoreError or kForeignValue, takes and peeks are answered with kFallback:
-//   kAllow, kDeny  with `limit`, and no other number: nobody knows them
-//   kLocal         with the answer of the local share, taken there
-// A request that is kInvalid stays so. Refunds and resets are never answered by policy: one that
-// was not carried out is denied with the store's reason, or kStoreError where it was not asked;
-// with kLocal they are carried out locally as well. What timed out may have been counted by the
-// store all the same: it then counts once more than it was admitted, never less.
+// A request goes to the store if the breaker lets it pass. If the breaker does not, or the store
+// answers kStoreTimeout, kStoreError or kForeignValue, takes and peeks get the reason kFallback:
+//   kAllow, kDeny  with the capacity and no other numbers, because nobody knows them
+//   kLocal         with the answer of the local share, which the request is charged to
+// A request that is kInvalid stays so. The policy never answers refunds and resets: one that was
+// not executed fails with the store's reason, or with kStoreError if the store was not asked. With
+// kLocal it is also executed in the local share. A request that timed out may have been counted by
+// the store: units are then counted once more than they were admitted, never less.
 //
-// Thread-safety: any member from any thread. Ownership: borrows the store, the breaker, and
-// `local`. Cost: while closed, a load; open, some 30 ns, with kLocal those of its store as well.
+// Thread-safety: any member from any thread. Ownership: borrows the store, the breaker and
+// `local`. Cost: a load while the breaker is closed; about 30 ns while it is open, with kLocal in
+// addition that of its store.
 class FailurePolicyStore final : public Store {
  public:
+  // Puts the breaker and the policy in front of the store.
   FailurePolicyStore(Store& store, CircuitBreaker& breaker,
                      const FailurePolicyOptions& options = {});
 
+  // See Store.
   Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override;
   Decision apply_one(Verb verb, const Charge& charge, std::optional<Instant> now) noexcept override;
 
  private:
-  Decision stand_in(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
-                    std::span<Decision> each, Reason failed) noexcept;
+  Decision fall_back(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+                     std::span<Decision> each, Reason failed) noexcept;
 
   Store* store_;
   CircuitBreaker* breaker_;

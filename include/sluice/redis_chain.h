@@ -76,6 +76,7 @@ class RedisChain final : public Store {
   // Errors: why it cannot, as far as is known.
   Expected<bool> wait_until_ready(std::chrono::milliseconds at_most);
 
+  // Returns the counts and the state now.
   RedisChainStatus status() const;
 
  private:

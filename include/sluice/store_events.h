@@ -5,36 +5,38 @@
 
 namespace sluice {
 
-// What befalls a store that lies outside of this process.
+// An event of a store outside of this process.
 enum class StoreEventKind : std::uint8_t {
   kConnected,        // a connection is ready
   kConnectionLost,   // a connection that was ready has ended
-  kConnectFailed,    // none could be made; it will be tried again
+  kConnectFailed,    // no connection could be made; the store tries again
   kTopologyChanged,  // another master, or another map of slots
   kRequestFailed,    // the server answered a request with an error
-  kScriptLoaded,     // a script was sent anew, as the server did not know it
-  kBreakerOpened,    // requests are answered by policy from now on
-  kBreakerProbing,   // one request is let through, to see
-  kBreakerClosed,    // requests are asked of the store again
+  kScriptLoaded,     // a script was sent again, because the server did not know it
+  kBreakerOpened,    // from now on requests do not go to the store
+  kBreakerProbing,   // one request goes to the store as a probe
+  kBreakerClosed,    // requests go to the store again
 };
 inline constexpr std::size_t kStoreEventKinds = 9;
 
 // "connected", "connection_lost", ...
 std::string_view to_string(StoreEventKind kind) noexcept;
 
+// What happened, where and why. A plain value that borrows its texts.
 struct StoreEvent {
   StoreEventKind kind = StoreEventKind::kConnected;
-  std::string_view endpoint;  // "127.0.0.1:6379", "/run/redis.sock"; empty where there is none
-  std::string_view why;       // in words, for the log; empty where there is nothing to say
+  std::string_view endpoint;  // "127.0.0.1:6379", "/run/redis.sock"; empty if there is none
+  std::string_view why;       // the reason, for the log; empty if there is none
 };
 
-// Is told what befalls a store, for logs and metrics.
+// Receives the events of stores, for logs and metrics.
 //
-// on() is called from any thread, also from several at once, and must not wait. Ownership: whoever
-// is given an observer borrows it; the event's texts are valid for the call.
+// Thread-safety: on() is called from any thread, also from several at the same time, and must not
+// block. Ownership: stores borrow their observer.
 class StoreObserver {
  public:
   virtual ~StoreObserver() = default;
+  // Called for each event. The texts of the event are valid during the call.
   virtual void on(const StoreEvent& event) noexcept = 0;
 };
 

@@ -59,7 +59,7 @@ TEST(StoreMetrics, TellTheStateOfTheStore) {
   EXPECT_EQ(value(registry, "sluice_store_breaker_open"), "0");
   EXPECT_EQ(value(registry, "sluice_store_events_total{event=\"breaker_opened\"}"), "0");
 
-  breaker.tell(breaker.try_pass(), Reason::kStoreError);
+  breaker.record(breaker.try_pass(), Reason::kStoreError);
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(breaker.try_pass());
   EXPECT_EQ(value(registry, "sluice_store_breaker_open"), "1");
   EXPECT_EQ(value(registry, "sluice_store_not_asked_total"), "3");

@@ -86,7 +86,7 @@ CircuitBreaker::Pass CircuitBreaker::try_probe(std::uint64_t seen) noexcept {
   return pass;
 }
 
-void CircuitBreaker::tell(const Pass& pass, Reason reason) noexcept {
+void CircuitBreaker::record(const Pass& pass, Reason reason) noexcept {
   if (!pass) return;
   if (mode_of(pass.seen_) == State::kProbing) return end_probe(pass.seen_, reason);
   if (is_failure(reason)) return count_failure(pass.seen_, reason);

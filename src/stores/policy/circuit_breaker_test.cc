@@ -17,7 +17,7 @@ class CircuitBreakerTest : public ::testing::Test {
   // One request that ends so, if it may be asked.
   bool ask(Reason reason) {
     const auto pass = breaker_.try_pass();
-    breaker_.tell(pass, reason);
+    breaker_.record(pass, reason);
     return static_cast<bool>(pass);
   }
   void ask_times(int times, Reason reason) {
@@ -107,7 +107,7 @@ TEST_F(CircuitBreakerTest, CountsOnlyFailuresInARowWhereNoShareIsSet) {
   CircuitBreaker breaker({.failed_percent = 0}, nullptr, clock_);
   for (int i = 0; i < 1000; ++i) {
     for (const Reason reason : {Reason::kStoreError, Reason::kStoreError, Reason::kOk}) {
-      breaker.tell(breaker.try_pass(), reason);
+      breaker.record(breaker.try_pass(), reason);
     }
   }
   EXPECT_EQ(breaker.state(), State::kClosed);
@@ -128,7 +128,7 @@ TEST_F(CircuitBreakerTest, LetsOneProbePassAfterItsTime) {
   EXPECT_EQ(breaker_.state(), State::kProbing);
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(breaker_.try_pass());
   EXPECT_EQ(observer_.kinds(), (std::vector{kBreakerOpened, kBreakerProbing}));
-  breaker_.tell(probe, Reason::kLimited);
+  breaker_.record(probe, Reason::kLimited);
   EXPECT_EQ(breaker_.state(), State::kClosed);
   EXPECT_EQ(observer_.kinds(), (std::vector{kBreakerOpened, kBreakerProbing, kBreakerClosed}));
   EXPECT_TRUE(ask(Reason::kOk));
@@ -187,14 +187,14 @@ TEST_F(CircuitBreakerTest, DrawsItsTimesAtRandom) {
 TEST_F(CircuitBreakerTest, DoesNotCountAnswersFromBeforeItOpened) {
   const auto early = breaker_.try_pass();
   open();
-  breaker_.tell(early, Reason::kOk);
+  breaker_.record(early, Reason::kOk);
   EXPECT_EQ(breaker_.state(), State::kOpen);
   clock_.advance(1s);
   const auto probe = breaker_.try_pass();
-  breaker_.tell(early, Reason::kOk);
+  breaker_.record(early, Reason::kOk);
   EXPECT_EQ(breaker_.state(), State::kProbing);
-  breaker_.tell(probe, Reason::kOk);
-  for (int i = 0; i < 10; ++i) breaker_.tell(early, Reason::kStoreTimeout);
+  breaker_.record(probe, Reason::kOk);
+  for (int i = 0; i < 10; ++i) breaker_.record(early, Reason::kStoreTimeout);
   EXPECT_EQ(breaker_.state(), State::kClosed) << "these failed in an earlier time";
 }
 
@@ -208,9 +208,9 @@ TEST_F(CircuitBreakerTest, LetsAnotherProbePassWhereOneNeverTells) {
   clock_.advance(1us);
   const auto next = breaker_.try_pass();
   EXPECT_TRUE(next);
-  breaker_.tell(lost, Reason::kStoreTimeout);
+  breaker_.record(lost, Reason::kStoreTimeout);
   EXPECT_EQ(breaker_.state(), State::kProbing) << "only the newest probe counts";
-  breaker_.tell(next, Reason::kOk);
+  breaker_.record(next, Reason::kOk);
   EXPECT_EQ(breaker_.state(), State::kClosed);
 }
 
@@ -225,7 +225,7 @@ TEST_F(CircuitBreakerTest, ProbesWithTheNextRequestWhereThatOfTheProbeWasInvalid
 
 TEST_F(CircuitBreakerTest, NeedsNoObserver) {
   CircuitBreaker breaker({.failures = 0}, nullptr, clock_);
-  breaker.tell(breaker.try_pass(), Reason::kStoreError);
+  breaker.record(breaker.try_pass(), Reason::kStoreError);
   EXPECT_EQ(breaker.state(), State::kOpen) << "0 failures count as 1";
 }
 

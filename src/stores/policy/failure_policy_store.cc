@@ -44,7 +44,7 @@ Decision answer_by_policy(Outcome outcome, std::span<const Charge> charges,
 }
 
 // What the local store says, in the name of the policy.
-Decision in_its_place(const Decision& local, std::span<Decision> each) noexcept {
+Decision as_fallback(const Decision& local, std::span<Decision> each) noexcept {
   if (store_failed(local.reason) || local.reason == Reason::kInvalid) return local;
   for (Decision& decision : each) decision.reason = Reason::kFallback;
   Decision all = local;
@@ -67,11 +67,11 @@ FailurePolicyStore::FailurePolicyStore(Store& store, CircuitBreaker& breaker,
 Decision FailurePolicyStore::apply(Verb verb, std::span<const Charge> charges,
                                    std::optional<Instant> now, std::span<Decision> each) noexcept {
   const CircuitBreaker::Pass pass = breaker_->try_pass();
-  if (!pass) return stand_in(verb, charges, now, each, Reason::kStoreError);
+  if (!pass) return fall_back(verb, charges, now, each, Reason::kStoreError);
   const Decision said = store_->apply(verb, charges, now, each);
-  breaker_->tell(pass, said.reason);
+  breaker_->record(pass, said.reason);
   if (!store_failed(said.reason)) return said;
-  return stand_in(verb, charges, now, each, said.reason);
+  return fall_back(verb, charges, now, each, said.reason);
 }
 
 Decision FailurePolicyStore::apply_one(Verb verb, const Charge& charge,
@@ -79,23 +79,23 @@ Decision FailurePolicyStore::apply_one(Verb verb, const Charge& charge,
   Reason failed = Reason::kStoreError;
   if (const CircuitBreaker::Pass pass = breaker_->try_pass()) {
     const Decision said = store_->apply_one(verb, charge, now);
-    breaker_->tell(pass, said.reason);
+    breaker_->record(pass, said.reason);
     if (!store_failed(said.reason)) return said;
     failed = said.reason;
   }
   Decision one;
-  return stand_in(verb, {&charge, 1}, now, {&one, 1}, failed);
+  return fall_back(verb, {&charge, 1}, now, {&one, 1}, failed);
 }
 
-Decision FailurePolicyStore::stand_in(Verb verb, std::span<const Charge> charges,
-                                      std::optional<Instant> now, std::span<Decision> each,
-                                      Reason failed) noexcept {
+Decision FailurePolicyStore::fall_back(Verb verb, std::span<const Charge> charges,
+                                       std::optional<Instant> now, std::span<Decision> each,
+                                       Reason failed) noexcept {
   if (!is_valid(charges, now, each)) return answer_all(each, Decision::refused(Reason::kInvalid));
   if (!fallback_) return answer_all(each, Decision::refused(failed));
   const bool decides = verb == Verb::kTake || verb == Verb::kPeek;
   if (*fallback_ == FailurePolicy::kLocal) {
     const Decision local = local_->apply(verb, charges, now, each);
-    if (decides) return in_its_place(local, each);
+    if (decides) return as_fallback(local, each);
   }
   if (!decides) return answer_all(each, Decision::refused(failed));
   return answer_by_policy(

@@ -52,7 +52,7 @@ TEST(CircuitBreakerConcurrency, OneOfAllThreadsProbes) {
     testing::ManualClock clock;
     Counts counts;
     CircuitBreaker breaker({.failures = 1}, &counts, clock);
-    breaker.tell(breaker.try_pass(), Reason::kStoreError);
+    breaker.record(breaker.try_pass(), Reason::kStoreError);
     clock.advance(1s);
     std::atomic<int> passed = 0;
     run_on_threads([&](int) { passed += static_cast<bool>(breaker.try_pass()); });
@@ -70,7 +70,7 @@ TEST(CircuitBreakerConcurrency, OpensOnceHoweverManyFailAtOnce) {
     run_on_threads([&](int) {
       std::vector<CircuitBreaker::Pass> passes(8);
       for (auto& pass : passes) pass = breaker.try_pass();
-      for (const auto& pass : passes) breaker.tell(pass, Reason::kStoreTimeout);
+      for (const auto& pass : passes) breaker.record(pass, Reason::kStoreTimeout);
     });
     EXPECT_EQ(counts.of(StoreEventKind::kBreakerOpened), 1);
     EXPECT_EQ(breaker.state(), CircuitBreaker::State::kOpen);
@@ -85,7 +85,7 @@ TEST(CircuitBreakerConcurrency, OpeningsProbesAndClosingsAlternate) {
     for (int i = 0; i < 20'000; ++i) {
       const auto pass = breaker.try_pass();
       const bool fails = (i / 100 + thread) % 3 != 0;
-      breaker.tell(pass, fails ? Reason::kStoreTimeout : Reason::kOk);
+      breaker.record(pass, fails ? Reason::kStoreTimeout : Reason::kOk);
       clock.advance(1us);
     }
   });
