@@ -6,9 +6,9 @@
 
 namespace sluice::redis {
 
-// How long to wait before the next attempt to connect: twice as long after each failure, up to a
-// longest, each time drawn from the upper half, so that many that lost one server do not come back
-// to it at one moment.
+// How long to wait before the next attempt to connect. The wait doubles after each failure up to a
+// maximum. The actual wait is random between half of it and all of it, so that clients that lost
+// the same server do not all return at the same time.
 class Backoff {
  public:
   using Duration = std::chrono::nanoseconds;
@@ -22,8 +22,8 @@ class Backoff {
     return next_ - Duration(static_cast<std::int64_t>(random % (half + 1)));
   }
 
-  // After a connection that was ready for so long. One that lasted was no failure, and the next may
-  // be tried at once.
+  // After the end of a connection that was ready for that long. If it lasted for the longest wait,
+  // it was no failure, and the client may connect again at once.
   Duration after_loss(Duration lasted, std::uint64_t random) noexcept {
     if (lasted < longest_) return after_failure(random);
     next_ = Duration::zero();
@@ -33,7 +33,7 @@ class Backoff {
  private:
   Duration first_;
   Duration longest_;
-  Duration next_ = Duration::zero();  // what was waited last
+  Duration next_ = Duration::zero();  // the last wait
 };
 
 }  // namespace sluice::redis

@@ -11,18 +11,18 @@ struct Target;  // target.h
 
 // The connections to Redis of one event loop: standalone, through Sentinels, or to a cluster.
 //
-// Thread-safety: the loop's thread only, but for stats(). Ownership: borrows loop and observer; the
-// commands under way are their owners'. Destroying it ends them all with kUnavailable or kLost. It
-// connects by itself when it is made, and again whenever it has to.
+// Thread-safety: the loop's thread only, except for stats(). Ownership: borrows the observer and
+// the commands under way. The destructor ends these with kUnavailable or kLost. A client connects
+// when it is made, and again whenever it must.
 class Client {
  public:
   virtual ~Client() = default;
 
-  // Sends the command with all others of this turn of the loop in one write. It ends by the
-  // deadline of the options, counted from now: with its answer or without.
+  // Sends the command in one write with all others of this turn of the loop. It ends by the
+  // deadline of the options, counted from now, with or without its answer.
   virtual void submit(Command& command) noexcept = 0;
 
-  // Whether a command would be sent now. `why`: the last thing that went wrong, in words.
+  // Whether a command would be sent now. `why`: the last failure, as text.
   virtual bool ready() const noexcept = 0;
   virtual std::string why() const = 0;
 

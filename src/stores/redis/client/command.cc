@@ -29,7 +29,7 @@ std::uint16_t crc16(std::string_view bytes) noexcept {
   return static_cast<std::uint16_t>(crc);
 }
 
-// What lies between the first { and the next }; all of the key where that is nothing.
+// Returns the text between the first { and the next }; the whole key if there is none.
 std::string_view hashed_part(std::string_view key) noexcept {
   const std::size_t open = key.find('{');
   if (open == key.npos) return key;

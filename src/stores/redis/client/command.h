@@ -10,7 +10,8 @@ struct redisReply;
 
 namespace sluice::redis {
 
-// A script as it is sent: EVALSHA by its hash, EVAL by its text where the server does not know it.
+// A script. The client sends EVALSHA with the hash, or EVAL with the text if the server does not
+// know the script.
 struct Script {
   std::string_view name;
   std::string_view text;
@@ -20,10 +21,10 @@ struct Script {
 // How a command ended.
 enum class Failure : std::uint8_t {
   kNone,         // `reply` is the server's, and no error
-  kError,        // the server answered with an error, `text`: nothing was done
-  kTimeout,      // no answer by the deadline: unknown whether it was done
-  kLost,         // the connection ended before the answer: unknown whether it was done
-  kUnavailable,  // it was not sent: no connection, or too many commands under way
+  kError,        // the server answered with the error `text`: the command was not executed
+  kTimeout,      // no answer by the deadline: the command may have been executed
+  kLost,         // the connection ended before the answer: the command may have been executed
+  kUnavailable,  // not sent: no connection, or too many commands under way
 };
 
 struct Answer {
@@ -32,21 +33,21 @@ struct Answer {
   const redisReply* reply = nullptr;  // kNone and kError; valid for the call
 };
 
-// One command on its way to Redis. Its owner keeps it where it is from Client::submit() to done().
+// One command for Redis. Its owner must not move it from Client::submit() to done().
 //
-// With a script: `tail` holds what follows EVALSHA and its hash: numkeys, keys, arguments. Without:
-// `tail` is the whole command. Written in RESP, each element as "$<size>\r\n<bytes>\r\n"
-// (append()).
+// With a script, `tail` contains what follows EVALSHA and the hash: numkeys, keys, arguments.
+// Without one, `tail` is the whole command. It is written in RESP, each element as
+// "$<size>\r\n<bytes>\r\n" (append()).
 class Command {
  public:
   virtual ~Command() = default;
 
-  // Called once, by the client's thread, and perhaps before submit() has returned. May submit
-  // others, this one again, and may destroy this one.
+  // Called once, by the client's thread, perhaps before submit() returns. May submit this command
+  // or others, and may destroy this one.
   virtual void done(const Answer& answer) noexcept = 0;
-  // Before done(), of a reply that is no error: whether it can be this command's. If not, replies
-  // have come out of step with commands, and the connection is ended: no request may be told the
-  // answer of another.
+  // Called before done() with a reply that is no error: returns whether it can belong to this
+  // command. If not, replies and commands are out of step, and the client ends the connection, so
+  // that no request gets the answer of another.
   virtual bool expects(const redisReply&) noexcept { return true; }
 
   void append(std::string_view element);
@@ -55,18 +56,18 @@ class Command {
   const Script* script = nullptr;
   std::uint32_t elements = 0;  // in `tail`
   std::string tail;
-  // The slot of its keys, 0 to 16383, in a cluster; absent: any server will do.
+  // In a cluster the slot of its keys, 0 to 16383. Absent: any server can execute it.
   std::optional<std::uint16_t> slot = {};
-  // A command that may be sent again although it may have been done before: it has no effect that
-  // counts (GET, CLUSTER SLOTS, ...).
+  // Whether the command may be executed twice, because it changes nothing (GET, CLUSTER SLOTS,
+  // ...).
   bool repeatable = false;
-  // When it ends without an answer. Set by Client::submit(), and kept from server to server.
+  // When it ends without an answer. Set by Client::submit(); redirects do not change it.
   std::chrono::steady_clock::time_point deadline = {};
-  // How many MOVED and ASK it has followed. Of the cluster's client, set by its submit().
+  // How many MOVED and ASK it has followed. Set by the cluster client.
   std::uint8_t redirects = 0;
 };
 
-// The slot of a key in a cluster: CRC16 of its hash tag, or of all of it, modulo 16384.
+// Returns the slot of a key in a cluster: CRC16 of its hash tag, or of the whole key, modulo 16384.
 std::uint16_t slot_of(std::string_view key) noexcept;
 
 }  // namespace sluice::redis

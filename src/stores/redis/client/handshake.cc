@@ -15,7 +15,7 @@ std::string_view text_of(const redisReply& reply) noexcept {
   return text ? std::string_view(reply.str, reply.len) : std::string_view();
 }
 
-// A value of HELLO's map, which comes as keys and values in turn.
+// Returns a value of HELLO's map, which is a list of keys and values.
 std::string_view value_of(const redisReply& map, std::string_view name) noexcept {
   if (map.type != REDIS_REPLY_ARRAY) return {};
   for (std::size_t i = 0; i + 1 < map.elements; i += 2) {
@@ -30,7 +30,7 @@ struct Meaning {
   std::string_view what;
 };
 
-// Errors that end a handshake wherever they come.
+// Errors that end a handshake at any stage.
 constexpr std::array<Meaning, 9> kFatal = {{
     {"WRONGPASS", "", "wrong user name or password"},
     {"ERR invalid password", "", "wrong password"},
@@ -143,8 +143,8 @@ Handshake::Step Handshake::on_error(std::string_view error) {
   if (stage_ == Stage::kHello) return on_hello_refused(error);
   if (error.starts_with("NOAUTH")) return fail("the server wants a password", error);
   switch (stage_) {
-    case Stage::kName: return after_name();          // its name is a courtesy
-    case Stage::kRole: return enter(Stage::kReady);  // it may not ask; a write will tell
+    case Stage::kName: return after_name();          // the name is optional
+    case Stage::kRole: return enter(Stage::kReady);  // no permission; a write will show the role
     case Stage::kAuth: return fail("the server refuses the password", error);
     case Stage::kSelect:
       if (error.find("out of range") != error.npos) {

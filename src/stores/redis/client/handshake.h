@@ -9,8 +9,8 @@
 
 namespace sluice::redis {
 
-// What a new connection says before its first command, without I/O: HELLO 3 with user, password and
-// name; where the server knows no HELLO, AUTH and CLIENT SETNAME in RESP2; then SELECT.
+// The first messages of a new connection, without I/O: HELLO 3 with user, password and name, or
+// AUTH and CLIENT SETNAME in RESP2 if the server does not know HELLO; then SELECT and ROLE.
 //
 //   begin() -> send output() -> on_reply() -> [kSend: the same again] -> kReady or kFailed
 class Handshake {
@@ -18,14 +18,14 @@ class Handshake {
   struct Options {
     std::string username = {};
     std::string password = {};
-    int protocol = 0;  // 2, 3, or 0: 3 where the server speaks it
+    int protocol = 0;  // 2, 3, or 0: 3 if the server speaks it
     int database = 0;
-    bool only_master = false;  // a server that says it is a replica will not do
+    bool only_master = false;  // refuse a server that is a replica
   };
   enum class Step : std::uint8_t {
-    kSend,    // output() is to be sent; a reply will come
+    kSend,    // send output(), and wait for the reply
     kReady,   // commands may be sent
-    kFailed,  // why() says why
+    kFailed,  // why() has the reason
   };
 
   explicit Handshake(Options options) : options_(std::move(options)) {}

@@ -11,7 +11,7 @@ constexpr std::string_view kUnknownScript = "NOSCRIPT";
 constexpr std::string_view kAsking = "*1\r\n$6\r\nASKING\r\n";
 constexpr std::string_view kEvalSha = "$7\r\nEVALSHA\r\n";
 constexpr std::string_view kEval = "$4\r\nEVAL\r\n";
-// A buffer beyond this, left behind by a burst, is let go of.
+// Releases a larger buffer, which a burst has needed.
 constexpr std::size_t kKeptOutput = 1 << 20;
 
 bool says_unknown_script(const redisReply& reply) noexcept {
@@ -112,8 +112,8 @@ Pipeline::Event Pipeline::next(ReplyReader& reader) {
       --slots_.front().ignored;
       continue;
     }
-    Command* const asker = slots_.front().command;
-    if (!error && asker != nullptr && !asker->expects(reply)) {
+    Command* const command_in_front = slots_.front().command;
+    if (!error && command_in_front != nullptr && !command_in_front->expects(reply)) {
       return {.kind = Kind::kBroken, .why = "the server sent a reply to something else"};
     }
     const Slot slot = slots_.pop_front();

@@ -15,10 +15,10 @@ namespace sluice::redis {
 
 // The commands under way on one connection, in the order of their replies, without I/O.
 //
-// While it is closed (no handshake yet) commands wait; from open() on each is written to output()
-// as it is submitted. What the server answers comes out of next(), one event a call, so that
-// whoever executes them may submit others in between. A script that the server does not know
-// (NOSCRIPT) is sent again with its text; nothing else is ever sent twice.
+// Commands wait until open(), which is called after the handshake; from then on submit() writes
+// each command to the output. next() returns the server's answers, one event per call, so that the
+// caller may submit commands in between. A script that the server does not know (NOSCRIPT) is sent
+// again as text; nothing else is ever sent twice.
 //
 // Ownership: borrows the commands from submit() until it hands them back.
 class Pipeline {
@@ -29,12 +29,11 @@ class Pipeline {
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
-  // False: as many are under way as may be. Preceded by ASKING where `asking`.
+  // False: the maximum number of commands is under way. `asking`: sends ASKING first.
   bool submit(Command& command, bool asking);
   void open();
 
-  // Bytes to be sent, in order: output() is emptied into `bytes`, which should be empty. They count
-  // as sent when handed() is told.
+  // Replaces `bytes` by the bytes to send next. They count as sent from handed() on.
   bool has_output() const noexcept { return !output_.empty(); }
   void take_output(std::string& bytes);
   void handed(std::size_t bytes) noexcept { handed_ += bytes; }
@@ -43,8 +42,8 @@ class Pipeline {
     kNothing,  // more bytes are needed
     kAnswer,   // `command` has `reply`, which is no error
     kError,    // `command` has `reply`, which is one
-    kScript,   // `command` was sent anew with the text of its script
-    kBroken,   // the connection is of no use any more: `why`
+    kScript,   // `command` was sent again with the text of its script
+    kBroken,   // the connection must be closed: `why`
   };
   struct Event {
     Kind kind = Kind::kNothing;
@@ -56,44 +55,44 @@ class Pipeline {
 
   struct Ended {
     Command* command = nullptr;
-    bool sent = false;  // it may have been done, or may be yet
+    bool sent = false;  // it may have been executed, or may be later
   };
-  // Those whose deadline has come are appended, and forgotten; their replies will be dropped.
+  // Appends the commands whose deadlines have passed, and forgets them; drops their replies later.
   void expire(Time now, std::vector<Ended>& ended);
   std::optional<Time> next_deadline() const noexcept;
-  // All that are left, and forgets everything.
+  // Appends all other commands, and forgets everything.
   void abandon(std::vector<Ended>& ended);
 
-  // Commands, and commands whose replies are still to come though they have ended.
+  // The number of commands; and the number of replies to come, also to commands that have ended.
   std::size_t live() const noexcept { return live_; }
   std::size_t in_flight() const noexcept { return open_ ? slots_.size() : 0; }
 
  private:
-  // How a command was written, and so what NOSCRIPT to it means.
+  // How a command was written, which decides what NOSCRIPT means.
   enum class Form : std::uint8_t {
     kPlain,
     kHash,       // EVALSHA
-    kHashAgain,  // EVALSHA behind an EVAL of the same script that is under way
+    kHashAgain,  // EVALSHA after an EVAL of the same script that is under way
     kText,       // EVAL
   };
   struct Slot {
     Command* command = nullptr;  // null: ended; its reply is dropped
     Time deadline = {};
-    std::uint64_t begin = 0;  // of its bytes among all that were ever written
+    std::uint64_t begin = 0;  // the position of its bytes in all output
     Form form = Form::kPlain;
     bool asking = false;
-    std::uint8_t ignored = 0;  // replies before its own: that to ASKING
+    std::uint8_t ignored = 0;  // replies before its own, such as that to ASKING
   };
   struct SentText {
     const Script* script = nullptr;
-    std::uint64_t number = 0;  // of its slot, counted from the first that ever was
+    std::uint64_t number = 0;  // of its slot, counted from the first one
   };
 
   void push(Slot slot);
   void write(Slot& slot);
   void write_head(std::size_t elements);
   void write_element(std::string_view element);
-  // True: its text was sent, rather than its hash once more.
+  // True: sent as text. False: sent as hash again.
   bool send_anew(Slot slot);
   bool text_is_under_way(const Script* script) noexcept;
   bool was_sent(const Slot& slot) const noexcept { return open_ && slot.begin < handed_; }
@@ -103,7 +102,7 @@ class Pipeline {
   Ring<Slot> slots_;
   std::uint64_t first_ = 0;  // number of the slot at the front
   std::size_t live_ = 0;
-  Time latest_ = {};        // deadline of those under way, unless:
+  Time latest_ = {};        // the latest deadline of the commands under way
   bool unordered_ = false;  // a command under way has an earlier deadline than one before it
   std::string output_;
   std::uint64_t written_ = 0;

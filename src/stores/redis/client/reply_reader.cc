@@ -10,7 +10,7 @@ namespace sluice::redis {
 namespace {
 
 constexpr std::size_t kFirstCapacity = 16 << 10;
-// A buffer or an arena beyond this is let go of when a large reply has been read.
+// Releases a larger buffer or arena after a large reply.
 constexpr std::size_t kKeptCapacity = 1 << 20;
 constexpr std::size_t kFirstNodes = 16;
 constexpr std::size_t kKeptNodes = 16 << 10;
@@ -36,7 +36,7 @@ void set_text(redisReply& node, int type, std::span<char> text) noexcept {
   node.type = type;
   node.str = text.data();
   node.len = text.size();
-  text.data()[text.size()] = '\0';  // the '\r' behind it
+  text.data()[text.size()] = '\0';  // replaces the '\r' after it
 }
 
 }  // namespace
@@ -168,7 +168,7 @@ bool ReplyReader::scan_aggregate(char type, std::int64_t length) {
   }
   elements_ += static_cast<std::size_t>(inside);
   wanted_ += inside;
-  if (type != '|') --wanted_;  // an attribute stands before an element, and is none
+  if (type != '|') --wanted_;  // an attribute precedes an element and does not count
   return true;
 }
 

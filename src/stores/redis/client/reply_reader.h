@@ -14,13 +14,13 @@ namespace sluice::redis {
 
 // Bytes of RESP2 and RESP3 in, replies out, in the form of hiredis' redisReply.
 //
-// What RESP3 adds comes as RESP2 would have said it: null as nil; booleans as integers 1 and 0;
+// The types of RESP3 are returned as those of RESP2: null as nil; booleans as integers 1 and 0;
 // doubles, big numbers and verbatim strings (without their "txt:") as strings; sets as arrays; maps
-// as arrays of keys and values in turn; blob errors as errors. Attributes and pushes are skipped.
+// as arrays of keys and values; blob errors as errors. Attributes and pushes are skipped.
 //
-// Nothing is copied: the strings of a reply lie in the reader's buffer, with a NUL behind each, and
-// its nodes in an arena, so that reading allocates nothing once both have grown. Bounded: in bytes,
-// elements and depth of one reply; what goes beyond is refused when its head is read.
+// Nothing is copied: the strings of a reply are in the reader's buffer, each followed by a NUL, and
+// its nodes in an arena, so that reading allocates nothing once both have grown. Bytes, elements
+// and depth of one reply are bounded; a larger reply is refused when its head is read.
 class ReplyReader {
  public:
   struct Bounds {
@@ -32,7 +32,7 @@ class ReplyReader {
   enum class Progress : std::uint8_t {
     kReply,  // reply() is valid until the next call of a member
     kMore,   // more bytes are needed
-    kBad,    // what came is no reply: why(); for good
+    kBad,    // the bytes are no reply: why(); the reader stays in this state
   };
 
   ReplyReader() = default;
@@ -40,7 +40,7 @@ class ReplyReader {
   ReplyReader(const ReplyReader&) = delete;
   ReplyReader& operator=(const ReplyReader&) = delete;
 
-  // Room for bytes that arrive, at least `at_least`; then how many have come.
+  // Returns a buffer of at least `at_least` bytes; then the number of bytes that were read into it.
   std::span<char> prepare(std::size_t at_least);
   void commit(std::size_t bytes) noexcept { end_ += bytes; }
   void feed(std::string_view bytes);  // both at once
@@ -53,13 +53,13 @@ class ReplyReader {
   std::string_view unread() const noexcept { return {data_.get() + begin_, end_ - begin_}; }
   void start_over() noexcept;
   Progress bad(std::string_view why);
-  // Finds the end of the reply, from where it has been looked for before.
+  // Looks for the end of the reply, from where the last search ended.
   Progress scan();
   bool scan_head(std::string_view head);
   bool scan_bulk(std::int64_t length);
   bool scan_aggregate(char type, std::int64_t length);
   void make_room();
-  // Makes nodes of a reply that is whole.
+  // Builds the nodes of a complete reply.
   bool build(redisReply& node, std::size_t depth);
   bool build_scalar(redisReply& node, char type, std::span<char> text);
   bool build_bulk(redisReply& node, char type, std::int64_t length);
@@ -70,12 +70,12 @@ class ReplyReader {
   Bounds bounds_ = {};
   std::unique_ptr<char[]> data_;
   std::size_t capacity_ = 0;
-  std::size_t begin_ = 0;  // of the reply that is read
-  std::size_t end_ = 0;    // of the bytes that have come
+  std::size_t begin_ = 0;  // of the current reply
+  std::size_t end_ = 0;    // of the bytes that were read
 
-  std::size_t scanned_ = 0;   // bytes of the reply that are understood; may lie beyond the end
-  std::size_t searched_ = 0;  // bytes behind those that hold no end of a line
-  std::uint64_t wanted_ = 1;  // elements until the reply is whole
+  std::size_t scanned_ = 0;   // bytes of the reply that were scanned; may be beyond the end
+  std::size_t searched_ = 0;  // bytes after those that contain no end of a line
+  std::uint64_t wanted_ = 1;  // elements until the reply is complete
   std::size_t elements_ = 1;
   std::size_t reply_end_ = 0;  // of the last reply, relative to begin_
 

@@ -5,7 +5,7 @@
 
 namespace sluice::redis {
 
-// A queue in one block that grows and is kept, so that a steady flow through it allocates nothing.
+// A queue in one block that only grows, so that a steady flow allocates nothing.
 template <typename T>
 class Ring {
  public:

@@ -20,12 +20,12 @@ std::optional<ServerAddress> address_of(std::string_view host, std::string_view 
   ServerAddress out{.host = std::string(host), .port = 0};
   const auto result = std::from_chars(port.data(), port.data() + port.size(), out.port);
   const bool whole = result.ec == std::errc{} && result.ptr == port.data() + port.size();
-  // A path would be taken for a Unix socket's.
+  // A path would mean a Unix socket.
   if (!whole || out.port == 0 || host.empty() || host.starts_with('/')) return {};
   return out;
 }
 
-// One of SENTINEL SENTINELS: names and values in turn.
+// One entry of SENTINEL SENTINELS: a list of names and values.
 std::optional<ServerAddress> sentinel_of(const redisReply& fields) {
   if (fields.type != REDIS_REPLY_ARRAY) return {};
   std::string_view host;
@@ -80,7 +80,7 @@ void Sentinels::on_others(const redisReply& reply) {
     const bool known = std::find(all_.begin(), all_.end(), one) != all_.end();
     if (!known && all_.size() < std::max(kMost, seeds_ + 1)) all_.push_back(one);
   };
-  learn(asked);  // it does not name itself
+  learn(asked);  // it does not report itself
   for (std::size_t i = 0; i < reply.elements; ++i) {
     if (const auto one = sentinel_of(*reply.element[i])) learn(*one);
   }

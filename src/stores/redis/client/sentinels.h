@@ -12,8 +12,8 @@
 
 namespace sluice::redis {
 
-// Whom to ask for the master, in turn, without I/O: those that the options name, and those that
-// they name themselves. The one that answered last is asked first.
+// Which Sentinel to ask for the master, without I/O: first those that the options name, then those
+// that Sentinels report. The one that answered last is asked first.
 //
 //   begin() -> ask to_ask() -> on_master(), or on_failed() -> ask to_ask() ... until there is none
 class Sentinels {
@@ -22,22 +22,22 @@ class Sentinels {
   Sentinels(std::vector<ServerAddress> seeds, std::string master);
 
   void begin();
-  // Null: all have been asked in vain since begin(). Valid until the next call of a member.
+  // Null: no Sentinel has helped since begin(). Valid until the next call of a member.
   const ServerAddress* to_ask() const noexcept;
-  // The one that was to be asked did not help: another is next.
+  // The Sentinel that was asked did not help: another is next.
   void on_failed(std::string_view why);
-  // Its reply to SENTINEL GET-MASTER-ADDR-BY-NAME. Nothing: it knows no such master, and another is
-  // next.
+  // Reads its reply to SENTINEL GET-MASTER-ADDR-BY-NAME. Empty: it knows no such master, and
+  // another one is next.
   std::optional<ServerAddress> on_master(const redisReply& reply);
-  // Its reply to SENTINEL SENTINELS: which others there are.
+  // Reads its reply to SENTINEL SENTINELS: the other Sentinels.
   void on_others(const redisReply& reply);
 
-  // Why each one that was asked since begin() did not help.
+  // Why each Sentinel since begin() did not help.
   const std::string& why() const noexcept { return why_; }
 
  private:
   std::vector<ServerAddress> all_;
-  std::size_t seeds_;  // as many at the front are never forgotten
+  std::size_t seeds_;  // this many at the front are never removed
   std::string master_;
   std::size_t next_ = 0;
   std::size_t asked_ = 0;

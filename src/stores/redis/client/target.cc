@@ -162,7 +162,7 @@ Expected<std::shared_ptr<const Target>> make_target(const RedisOptions& options)
   auto target = std::make_shared<Target>();
   target->kind = kind_of(url->scheme);
   target->options = options;
-  target->options.url = url->shown;  // nobody needs the password in it any more
+  target->options.url = url->shown;  // without the password, which is not needed any more
   target->shown = url->shown;
   if (auto ok = take_servers(*url, *target); !ok) return Unexpected{ok.error()};
   if (auto ok = take_path(*url, *target); !ok) return Unexpected{ok.error()};

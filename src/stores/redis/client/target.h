@@ -14,12 +14,12 @@ class context;
 
 namespace sluice::redis {
 
-// RedisOptions with their URL taken apart and checked.
+// RedisOptions with a parsed and checked URL.
 struct Target {
   enum class Kind : std::uint8_t { kStandalone, kSentinel, kCluster };
 
   Kind kind = Kind::kStandalone;
-  RedisOptions options;                // username and password also where the URL gave them
+  RedisOptions options;                // with username and password of the URL
   std::vector<ServerAddress> servers;  // one; the Sentinels; or the seeds of the cluster
   std::string master;                  // the Sentinels' name for it
   int database = 0;
@@ -27,7 +27,7 @@ struct Target {
   std::string shown;  // the URL without passwords, for logs and status pages
 };
 
-// Checks the options. Errors: what is wrong, and what would be right.
+// Checks the options. Errors: what is wrong and what would be right.
 Expected<std::shared_ptr<const Target>> make_target(const RedisOptions& options);
 
 }  // namespace sluice::redis

@@ -22,7 +22,7 @@ Unexpected<std::string> cannot_use(std::string_view option, const std::string& f
   return {std::string(option) + ": " + core::in_quotes(file) + ": " + std::string(why)};
 }
 
-// OpenSSL's words for a file that is missing are not for people.
+// OpenSSL's message for a missing file is hard to understand.
 Expected<bool> check_readable(std::string_view option, const std::string& file) {
   if (std::ifstream(file).good()) return true;
   return cannot_use(option, file, "cannot be read: " + std::generic_category().message(errno));
@@ -49,7 +49,7 @@ Expected<bool> use_own_certificate(ssl::context& context, const RedisOptions& op
   context.use_certificate_chain_file(options.tls_cert_file, error);
   if (error)
     return cannot_use("tls_cert_file", options.tls_cert_file, "holds no certificate in PEM");
-  // Else OpenSSL would ask the terminal.
+  // Without this OpenSSL would ask on the terminal.
   context.set_password_callback([](std::size_t, ssl::context::password_purpose) { return ""; },
                                 error);
   context.use_private_key_file(options.tls_key_file, ssl::context::pem, error);

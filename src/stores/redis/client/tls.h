@@ -9,16 +9,16 @@
 
 namespace sluice::redis {
 
-// What all connections by TLS share: TLS 1.2 or newer, the authorities, this client's certificate.
-// Errors: a file that cannot be read or used, with its name and why.
+// Makes what all TLS connections share: TLS 1.2 or newer, the authorities, the client's
+// certificate. Errors: a file that cannot be read or used, with its name and why.
 Expected<std::shared_ptr<boost::asio::ssl::context>> make_tls(const RedisOptions& options);
 
-// Before the handshake: sends `name` for SNI and, where `verify`, has the certificate be for it. An
-// IP address is not sent, and is compared with the certificate's addresses. Errors: out of memory,
-// or no possible name.
+// Prepares the handshake: sends `name` for SNI and, if `verify`, checks that the certificate is for
+// it. An IP address is not sent, and is compared with the certificate's addresses. False: out of
+// memory, or not a possible name.
 bool expect_server(SSL& session, const std::string& name, bool verify) noexcept;
 
-// Why a handshake failed, in words: what is wrong with the certificate, where it is that.
+// Returns why a handshake failed, in particular what is wrong with the certificate.
 std::string why_tls_failed(SSL& session, const boost::system::error_code& error);
 
 }  // namespace sluice::redis

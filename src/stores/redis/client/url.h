@@ -12,15 +12,15 @@ namespace sluice::redis {
 // A URL of Redis taken apart, by RedisOptions::url's forms; what its parts mean is target.cc's.
 struct Url {
   std::string scheme;    // "redis", "rediss+sentinel", ...
-  std::string username;  // decoded; empty where there is none
+  std::string username;  // decoded; empty if there is none
   std::string password;
-  std::vector<ServerAddress> servers;  // one or more; port 0 where none is written
-  std::string path;                    // as written, with its '/'; decoded where it is a socket's
+  std::vector<ServerAddress> servers;  // one or more; port 0 if none is written
+  std::string path;                    // as written, with its '/'; decoded if it is a socket
   std::string query;                   // as written, without '?'
   std::string shown;                   // as written, without the password
 };
 
-// Errors: what is wrong, and what would be right; never with a part of the password.
+// Errors: what is wrong and what would be right, without any part of the password.
 Expected<Url> parse_url(std::string_view text);
 
 // Each %XX as its byte. Errors: a '%' that two hexadecimal digits do not follow.

@@ -6,8 +6,8 @@
 
 namespace sluice::redis {
 
-// What a server said, as logs may show it: without the arguments that an error about an unknown
-// command repeats (a password may be among them), without control characters, and not too long.
+// Returns a server's text for logs: shortened, without control characters, and without the
+// arguments that an error about an unknown command repeats, which may contain a password.
 inline std::string shown(std::string_view said) {
   constexpr std::size_t kMost = 200;
   std::string out(said.substr(0, said.find(", with args beginning with")));
