@@ -11,7 +11,7 @@ namespace sluice {
 namespace {
 
 constexpr Duration kLeastOpen = std::chrono::milliseconds{1};
-// So many successes since the first failure of a window, and the store is well.
+// The number of successes since the first failure of a window that ends the counting.
 constexpr std::uint32_t kWellAgain = 1000;
 
 constexpr bool is_failure(Reason reason) noexcept {
@@ -145,7 +145,7 @@ void CircuitBreaker::forget_counts() noexcept {
 
 void CircuitBreaker::end_probe(std::uint64_t seen, Reason reason) noexcept {
   const Instant now = clock_.now();
-  if (reason == Reason::kInvalid) {  // it was not asked: the next request is the probe
+  if (reason == Reason::kInvalid) {  // the store was not asked: the next request is the probe
     state_.compare_exchange_strong(seen, word_of(State::kOpen, now));
     return;
   }
@@ -160,8 +160,8 @@ void CircuitBreaker::end_probe(std::uint64_t seen, Reason reason) noexcept {
   report(StoreEventKind::kBreakerOpened, Why().probe(reason));
 }
 
-// At random from half of it to all of it, so that the processes that lost one server together do
-// not all come back together.
+// Random between half of it and all of it, so that processes that lost the same server do not all
+// return at the same time.
 Duration CircuitBreaker::next_wait(std::uint32_t probes_failed) noexcept {
   Duration whole = options_.open_for;
   for (std::uint32_t i = 0; i < probes_failed && whole < options_.longest_open; ++i) whole *= 2;

@@ -15,10 +15,10 @@ using policy::Denial;
 using policy::DenyTable;
 using policy::PackedNumbers;
 
-// Requests of up to so many charges keep what is known of them in a small frame.
+// Requests of up to this many charges need only a small stack frame.
 constexpr std::size_t kFewCharges = 4;
 
-// Whether a limit has denied, so that nothing was taken.
+// Returns whether a limit has denied, so that nothing was taken.
 constexpr bool is_denial(const Decision& decision) noexcept {
   return decision.reason == Reason::kLimited || decision.reason == Reason::kNever;
 }
@@ -50,8 +50,8 @@ class DenyCache::Impl {
     DenyTable::Group* group = nullptr;
     std::uint64_t forgotten = 0;
     bool is_denied = false;
-    bool may_make_room = false;  // admitted, it may make a denial that is here untrue
-    Decision decision = {};      // where it is denied
+    bool may_make_room = false;  // if admitted, it may invalidate a cached denial
+    Decision decision = {};      // if it is denied
   };
 
   void look(const Charge& charge, Instant now, Asked& asked) noexcept;
@@ -72,11 +72,11 @@ void DenyCache::Impl::look(const Charge& charge, Instant now, Asked& asked) noex
   Denial denial;
   const auto found = DenyTable::find(*asked.group, asked.key, PackedNumbers(charge.limit), denial);
   if (found == DenyTable::Found::kNothing) return;
-  const Duration since = now - denial.told_at;
+  const Duration since = now - denial.denied_at;
   if (since >= std::min(denial.retry_after, longest_)) return;
   asked.may_make_room = found == DenyTable::Found::kOther ||
                         info(charge.limit.algorithm()).state == StateKind::kLogAndSummaries;
-  // Another thread may have read the clock later and put it in sooner.
+  // Another thread may have read the clock later and stored its denial earlier.
   if (found != DenyTable::Found::kDenial || charge.cost < denial.cost || since < Duration{0})
     return;
   asked.is_denied = true;
@@ -88,11 +88,11 @@ void DenyCache::Impl::look(const Charge& charge, Instant now, Asked& asked) noex
                     .retry_after = denial.retry_after - since};
 }
 
-// `now` is from before the store was asked, so that no wait ends too late.
+// `now` is from before the request to the store, so that no wait ends too late.
 void DenyCache::Impl::learn(const Charge& charge, Instant now, const Asked& asked,
                             const Decision& request, const Decision& own) noexcept {
   if (own.reason == Reason::kLimited && own.retry_after) {
-    const Denial denial{.told_at = now,
+    const Denial denial{.denied_at = now,
                         .retry_after = *own.retry_after,
                         .reset_after = own.reset_after,
                         .cost = static_cast<std::uint32_t>(charge.cost),

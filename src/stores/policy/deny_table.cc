@@ -10,7 +10,7 @@ using memory::Fingerprint;
 constexpr std::size_t kWays = 7;
 constexpr std::size_t kNowhere = kWays;
 constexpr std::uint64_t kMostGroups = std::uint64_t{1} << 32;
-// A group is read again when it was written meanwhile; that often, then it counts as not there.
+// How often a group is read again if it is being written; then its denials are ignored.
 constexpr int kTries = 4;
 
 // Acquire and release, so that the number of a group is read and written around its words.
@@ -28,7 +28,7 @@ struct Slot {
   Word units;
   Word rest;
   Word cost_and_remaining;
-  Word told_at;
+  Word denied_at;
   Word retry_after;
   Word reset_after;
 
@@ -37,7 +37,7 @@ struct Slot {
     units.set(numbers.units);
     rest.set(numbers.rest);
     cost_and_remaining.set(std::uint64_t{denial.cost} << 32 | denial.remaining);
-    told_at.set(static_cast<std::uint64_t>(denial.told_at.time_since_epoch().count()));
+    denied_at.set(static_cast<std::uint64_t>(denial.denied_at.time_since_epoch().count()));
     retry_after.set(static_cast<std::uint64_t>(denial.retry_after.count()));
     reset_after.set(static_cast<std::uint64_t>(denial.reset_after.count()));
   }
@@ -46,20 +46,20 @@ struct Slot {
       return Duration{static_cast<Duration::rep>(word.get())};
     };
     const std::uint64_t both = cost_and_remaining.get();
-    return {.told_at = Instant{ticks(told_at)},
+    return {.denied_at = Instant{ticks(denied_at)},
             .retry_after = ticks(retry_after),
             .reset_after = ticks(reset_after),
             .cost = static_cast<std::uint32_t>(both >> 32),
             .remaining = static_cast<std::uint32_t>(both)};
   }
-  std::uint64_t ends() const noexcept { return told_at.get() + retry_after.get(); }
+  std::uint64_t ends() const noexcept { return denied_at.get() + retry_after.get(); }
 };
 
 }  // namespace
 
 struct alignas(64) DenyTable::Group {
   std::atomic<std::uint64_t> number{0};
-  std::array<Word, kWays> low;  // of each slot's key; 0: free
+  std::array<Word, kWays> low;  // half of each slot's key; 0: free
   std::array<Slot, kWays> slots;
   Word forgotten;
 
@@ -69,7 +69,7 @@ struct alignas(64) DenyTable::Group {
     }
     return kNowhere;
   }
-  // A free one, else the one that ends soonest.
+  // Returns a free slot, or the one that ends first.
   std::size_t place_for_another() const noexcept {
     std::size_t best = 0;
     for (std::size_t i = 0; i < kWays; ++i) {

@@ -12,7 +12,7 @@
 
 namespace sluice::policy {
 
-// The numbers of a limit in two words: equal where the limits are, of one algorithm.
+// The numbers of a limit in two words, for comparing limits of one algorithm.
 struct PackedNumbers {
   explicit PackedNumbers(const Limit& limit) noexcept;
   friend bool operator==(const PackedNumbers&, const PackedNumbers&) = default;
@@ -21,9 +21,9 @@ struct PackedNumbers {
   std::uint64_t rest;   // period, slices, options
 };
 
-// A denial: of this cost and all above, until so long after `told_at`.
+// A denial of this cost and all larger ones, from `denied_at` for `retry_after`.
 struct Denial {
-  Instant told_at;
+  Instant denied_at;
   Duration retry_after;
   Duration reset_after;
   std::uint32_t cost;
@@ -31,8 +31,8 @@ struct Denial {
 };
 
 // Denials by counter, in groups of 7 that fill eight cache lines. Reading takes no lock and writes
-// nothing: a group has a number that is odd while it is written, and another one after that; who
-// reads between two equal even ones has read one state of it.
+// nothing: the number of a group is odd while it is written, and larger afterwards. A reader that
+// finds the same even number before and after has read one consistent state.
 //
 // Thread-safety: any member from any thread.
 class DenyTable {
@@ -40,20 +40,20 @@ class DenyTable {
   explicit DenyTable(std::size_t max_keys);
   ~DenyTable();
 
-  // Where a counter's denial is, or would be.
+  // The group where the denial of a counter is stored.
   struct Group;
   Group& group_of(const memory::Fingerprint& key) noexcept;
 
   enum class Found : std::uint8_t {
     kNothing,
     kDenial,
-    kOther,  // a denial under other numbers
+    kOther,  // a denial for other numbers
   };
   static Found find(const Group& group, const memory::Fingerprint& key,
                     const PackedNumbers& numbers, Denial& denial) noexcept;
 
-  // How often a counter of the group was forgotten. Read it before the store is asked: a denial
-  // that is older than the last forgetting is not put in.
+  // How often a counter of the group was forgotten. Read it before asking the store: put() drops a
+  // denial that is older than the last forget().
   static std::uint64_t forgotten(const Group& group) noexcept;
   void put(Group& group, std::uint64_t forgotten_before, const memory::Fingerprint& key,
            const PackedNumbers& numbers, const Denial& denial) noexcept;
@@ -66,7 +66,7 @@ class DenyTable {
 
   std::uint64_t groups_count_;
   std::unique_ptr<Group[]> groups_;
-  std::array<std::mutex, kLocks> locks_;  // of who writes
+  std::array<std::mutex, kLocks> locks_;  // for writers
 };
 
 }  // namespace sluice::policy

@@ -46,7 +46,7 @@ TEST(DenyTable, FindsWhatWasPutAndNothingElse) {
   DenyTable table(100);
   const Fingerprint key{.low = 5, .high = 6};
   const PackedNumbers numbers(kLimit);
-  const Denial put{.told_at = Instant{7us},
+  const Denial put{.denied_at = Instant{7us},
                    .retry_after = 8us,
                    .reset_after = 9us,
                    .cost = 0xFFFFFFFF,
@@ -56,7 +56,7 @@ TEST(DenyTable, FindsWhatWasPutAndNothingElse) {
   EXPECT_EQ(DenyTable::find(group, key, numbers, found), DenyTable::Found::kNothing);
   table.put(group, DenyTable::forgotten(group), key, numbers, put);
   EXPECT_EQ(DenyTable::find(group, key, numbers, found), DenyTable::Found::kDenial);
-  EXPECT_EQ(found.told_at, put.told_at);
+  EXPECT_EQ(found.denied_at, put.denied_at);
   EXPECT_EQ(found.retry_after, put.retry_after);
   EXPECT_EQ(found.reset_after, put.reset_after);
   EXPECT_EQ(found.cost, put.cost);

@@ -9,7 +9,7 @@ bool same_counter(const Charge& a, const Charge& b) noexcept {
   return a.limit.algorithm() == b.limit.algorithm() && a.key == b.key && a.tag == b.tag;
 }
 
-// As Store::apply says it.
+// The conditions of Store::apply().
 bool is_valid(std::span<const Charge> charges, std::optional<Instant> now,
               std::span<const Decision> each) noexcept {
   if (charges.empty() || charges.size() > kMaxCharges || each.size() != charges.size()) {
@@ -31,7 +31,7 @@ Decision answer_all(std::span<Decision> each, const Decision& decision) noexcept
   return decision;
 }
 
-// Allowed or denied, all of it; of the numbers only what the limits hold.
+// Allows or denies all charges, with the capacities of their limits and no other numbers.
 Decision answer_by_policy(Outcome outcome, std::span<const Charge> charges,
                           std::span<Decision> each) noexcept {
   Decision all{.outcome = outcome, .reason = Reason::kFallback, .capacity = kMaxUnits};
@@ -43,7 +43,7 @@ Decision answer_by_policy(Outcome outcome, std::span<const Charge> charges,
   return all;
 }
 
-// What the local store says, in the name of the policy.
+// Returns the answer of the local store with the reason of a fallback.
 Decision as_fallback(const Decision& local, std::span<Decision> each) noexcept {
   if (store_failed(local.reason) || local.reason == Reason::kInvalid) return local;
   for (Decision& decision : each) decision.reason = Reason::kFallback;

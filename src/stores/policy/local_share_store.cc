@@ -23,7 +23,7 @@ LimitSpec share_of(const Limit& limit, std::uint64_t units, std::uint64_t capaci
   return spec;
 }
 
-// Charges at their shares, in memory that is not cleared first.
+// Charges at their shares, in memory that is not initialized.
 class SharedOut {
  public:
   SharedOut(std::span<const Charge> charges, std::uint32_t nodes) noexcept : size_(charges.size()) {

@@ -115,7 +115,7 @@ TEST(DenyTableConcurrency, ReadsOneStateOfADenial) {
       DenyTable::Group& group = table.group_of(key);
       const auto n = static_cast<std::uint32_t>(i);
       table.put(group, DenyTable::forgotten(group), key, numbers,
-                {.told_at = Instant{Duration{n}},
+                {.denied_at = Instant{Duration{n}},
                  .retry_after = Duration{n},
                  .reset_after = Duration{n},
                  .cost = n,
@@ -132,7 +132,7 @@ TEST(DenyTableConcurrency, ReadsOneStateOfADenial) {
     }
     ++found_count;
     const Duration ticks{denial.cost};
-    ASSERT_EQ(denial.told_at, Instant{ticks});
+    ASSERT_EQ(denial.denied_at, Instant{ticks});
     ASSERT_EQ(denial.retry_after, ticks);
     ASSERT_EQ(denial.reset_after, ticks);
     ASSERT_EQ(denial.remaining, denial.cost);

@@ -9,8 +9,8 @@
 
 namespace sluice::policy {
 
-// A count that many threads add to: each mostly to a slot of its own, so that they do not wait for
-// one another's cache line.
+// A count that many threads increment, each mostly in a slot of its own, so that they do not share
+// a cache line.
 class SpreadCount {
  public:
   void add_one() noexcept { slots_[own_slot()].count.fetch_add(1, std::memory_order_relaxed); }

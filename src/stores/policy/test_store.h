@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// A store that answers what it is told to, and counts what it was asked.
+// A store that returns a given answer and counts its requests.
 class TestStore final : public Store {
  public:
   Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
@@ -35,7 +35,7 @@ class TestStore final : public Store {
   std::size_t last_charges = 0;
 };
 
-// Remembers what it was told.
+// Records the events.
 class TestObserver final : public StoreObserver {
  public:
   void on(const StoreEvent& event) noexcept override {

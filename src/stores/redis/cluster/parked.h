@@ -10,17 +10,17 @@
 
 namespace sluice::redis {
 
-// Commands that wait for an instant, the earliest first, and among equals in the order in which
-// they came. Borrows them. Knows no clock.
+// Commands that wait for a time, the earliest first, equal ones in the order of add(). Borrows
+// them.
 class Parked {
  public:
   bool is_empty() const noexcept { return heap_.empty(); }
   std::size_t size() const noexcept { return heap_.size(); }
-  // Of the earliest; Time::max() where there is none.
+  // The time of the earliest; Time::max() if there is none.
   Time due() const noexcept { return heap_.empty() ? Time::max() : heap_.front().due; }
 
   void add(Command& command, Time due);
-  // The earliest, where it is due by then; else null.
+  // Removes and returns the earliest if it is due; else null.
   Command* take(Time now) noexcept;
 
  private:

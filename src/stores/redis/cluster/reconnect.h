@@ -9,21 +9,21 @@
 
 namespace sluice::redis {
 
-// When one server of a cluster is connected to, without I/O: with the first command for it, and
-// after a failure when a backoff has passed. After a connection that has lasted: at once.
+// When to connect to one server of a cluster, without I/O: with the first command for it, after a
+// backoff if an attempt failed, and at once after a connection that had lasted.
 class Reconnect {
  public:
   using Duration = std::chrono::steady_clock::duration;
-  using Random = std::function<std::uint64_t()>;  // of 64 bits
+  using Random = std::function<std::uint64_t()>;  // 64 random bits
 
   Reconnect(Duration first_backoff, Duration longest_backoff, Random random);
 
-  // Whether a connection is to be made now, if one is wanted.
+  // Whether a connection may be made now.
   bool is_due(Time now) const noexcept { return !has_link_ && now >= earliest_; }
-  // From when on. Time::max(): there is one, or it is being made.
+  // When one may be made. Time::max(): there is one, or it is being made.
   Time due() const noexcept { return has_link_ ? Time::max() : earliest_; }
-  // The last attempt has failed, or its connection did not last, and none is ready since: commands
-  // are refused at once, rather than to wait for what is likely to fail again.
+  // The last attempt failed or its connection did not last, and none has been ready since. Commands
+  // are refused at once, because another attempt would probably fail too.
   bool is_failing() const noexcept { return is_failing_; }
 
   void connecting() noexcept { has_link_ = true; }

@@ -10,7 +10,7 @@
 namespace sluice::redis {
 namespace {
 
-// Cuts off what stands before the first space, and the space.
+// Removes and returns the text before the first space.
 std::string_view take_word(std::string_view& text) noexcept {
   const std::size_t end = text.find(' ');
   const std::string_view word = text.substr(0, end);
@@ -38,7 +38,7 @@ std::optional<ServerAddress> read_endpoint(std::string_view text, const ServerAd
   return ServerAddress{host.empty() ? from.host : std::string(host), *port};
 }
 
-// "<slot> <endpoint>". One that cannot be followed says at least that the map is stale.
+// Reads "<slot> <endpoint>". If it cannot be read, the map is stale.
 Redirect read_target(Redirect::Kind kind, std::string_view rest, const ServerAddress& from) {
   const auto slot = read_number(take_word(rest), SlotMap::kSlots - 1);
   auto address = read_endpoint(take_word(rest), from);
@@ -72,7 +72,7 @@ Step next_step(const Refused& command, Time now) {
     step.asking = !is_moved;
     step.redirects = static_cast<std::uint8_t>(command.redirects + 1);
   } else if (redirect.kind == Redirect::Kind::kTryAgain && now + kPause < command.deadline) {
-    step.kind = Step::Kind::kPause;  // bounded by its deadline, and so begins to count anew
+    step.kind = Step::Kind::kPause;  // only the deadline bounds it, so the count starts again
     step.until = now + kPause;
   }
   return step;

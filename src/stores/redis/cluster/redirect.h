@@ -9,37 +9,37 @@
 
 namespace sluice::redis {
 
-// What an error of a cluster's server says of where its command belongs.
+// What an error of a cluster server says about the place of its command.
 struct Redirect {
   enum class Kind : std::uint8_t {
-    kNone,      // nothing: an error like any other
+    kNone,      // nothing: another error
     kMoved,     // the slot is served at `address` from now on
-    kAsk,       // this once, ask at `address`, by ASKING
-    kTryAgain,  // the slot is just moving, and not all of the keys are in one place
-    kStale,     // the server is not what the map says: not ready, replica, or no part of it
+    kAsk,       // send this command once to `address`, after ASKING
+    kTryAgain,  // the slot is moving, and the keys are not all on one server
+    kStale,     // the map is wrong about the server: it is not ready, a replica, or has left
   };
   Kind kind = Kind::kNone;
   std::uint16_t slot = 0;
   ServerAddress address = {};
 };
 
-// `from`: the server that answered; a redirect that names no host means the same one.
+// `from`: the server that answered; a redirect without a host means the same one.
 Redirect read_redirect(std::string_view error, const ServerAddress& from);
 
-// A command that a server has refused with an error, having done nothing.
+// A command that a server has refused with an error, without executing it.
 struct Refused {
   std::string_view error;
   const ServerAddress& from;
-  std::uint8_t redirects = 0;  // that it has followed until now
+  std::uint8_t redirects = 0;  // that it has followed
   Time deadline = {};
 };
 
-// What becomes of it.
+// What to do with it.
 struct Step {
   enum class Kind : std::uint8_t {
     kEnd,    // the error is its answer
     kSend,   // to `address`
-    kPause,  // until `until`; then to whom the map says
+    kPause,  // until `until`; then send it by the map
   };
   Kind kind = Kind::kEnd;
   ServerAddress address = {};  // also of `moved`
@@ -51,11 +51,11 @@ struct Step {
 };
 
 inline constexpr std::uint8_t kMostRedirects = 5;
-// Until a command is sent again that was told TRYAGAIN.
+// The wait before a command is sent again after TRYAGAIN.
 inline constexpr std::chrono::milliseconds kPause{5};
 
-// Follows MOVED and ASK, pauses at TRYAGAIN, and ends what has been redirected too often or has no
-// time left.
+// Follows MOVED and ASK, pauses at TRYAGAIN, and ends a command that was redirected too often or
+// has no time left.
 Step next_step(const Refused& command, Time now);
 
 }  // namespace sluice::redis

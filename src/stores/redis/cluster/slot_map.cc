@@ -29,7 +29,7 @@ std::optional<std::uint16_t> number_of(const redisReply& reply, long long most) 
   return static_cast<std::uint16_t>(reply.integer);
 }
 
-// ["ip", "127.0.0.1", "hostname", ...]: the value of `name`, empty where it is not there.
+// ["ip", "127.0.0.1", "hostname", ...]: returns the value of `name`; empty if there is none.
 std::string_view look_up(const redisReply& fields, std::string_view name) noexcept {
   const auto elements = elements_of(fields);
   for (std::size_t i = 0; i + 1 < elements.size(); i += 2) {
@@ -38,8 +38,8 @@ std::string_view look_up(const redisReply& fields, std::string_view name) noexce
   return {};
 }
 
-// [host, port, id, further fields]. The host may be null or empty: where the question went; or "?":
-// its name is preferred, but it has none, and its address stands in the further fields.
+// Reads [host, port, id, further fields]. A null or empty host is the server that was asked. "?" is
+// a server without its preferred name, whose address is in the further fields.
 std::optional<ServerAddress> read_address(const redisReply& node, const ServerAddress& asked) {
   const auto elements = elements_of(node);
   if (elements.size() < 2) return std::nullopt;
@@ -78,7 +78,7 @@ Expected<SlotMap> SlotMap::read(const redisReply& reply, const ServerAddress& as
   return map;
 }
 
-// [first slot, last slot, master, replica...]. A master whose address nobody knows serves nothing.
+// Reads [first slot, last slot, master, replica...]. A master without an address serves nothing.
 bool SlotMap::read_range(const redisReply& range, const ServerAddress& asked) {
   const auto elements = elements_of(range);
   if (elements.size() < 3) return false;
@@ -100,7 +100,7 @@ std::uint16_t SlotMap::find(const ServerAddress& address) const noexcept {
   return found == masters_.end() ? kNobody : static_cast<std::uint16_t>(found - masters_.begin());
 }
 
-// There are at most as many as ranges and moved slots, so the numbers do not run out.
+// There are at most as many masters as ranges and moved slots, so the numbers suffice.
 std::uint16_t SlotMap::number_of(const ServerAddress& address) {
   const std::uint16_t known = find(address);
   if (known != kNobody) return known;
@@ -121,7 +121,7 @@ void SlotMap::move(std::uint16_t slot, const ServerAddress& address) {
 
 bool SlotMap::serves_as(const SlotMap& other) const noexcept {
   if (covered_ != other.covered_) return false;
-  std::uint16_t last = kNobody;  // neighbours are mostly one master's
+  std::uint16_t last = kNobody;  // neighbours mostly have the same master
   std::uint16_t last_of_other = kNobody;
   for (std::size_t slot = 0; slot < kSlots; ++slot) {
     const std::uint16_t owner = owners_[slot];

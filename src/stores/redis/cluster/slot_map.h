@@ -13,9 +13,9 @@ struct redisReply;
 
 namespace sluice::redis {
 
-// Which master serves which slot of a cluster, as one of its servers has told.
+// Which master serves which slot of a cluster, as reported by one of its servers.
 //
-// A value: 32 KiB and the addresses. Servers are numbered in the order in which they were told of.
+// A value of 32 KiB and the addresses. Masters are numbered in the order of the report.
 class SlotMap {
  public:
   static constexpr std::size_t kSlots = 16'384;
@@ -23,21 +23,21 @@ class SlotMap {
 
   SlotMap() { owners_.fill(kNobody); }
 
-  // Reads the answer to CLUSTER SLOTS. A server that does not say where it is reached is where it
-  // was asked. Errors: an answer that is none, or serves no slot at all.
+  // Reads the answer to CLUSTER SLOTS. A server without an address is the one that was asked.
+  // Errors: not such an answer, or no slot is served.
   static Expected<SlotMap> read(const redisReply& reply, const ServerAddress& asked);
 
-  // The number of the slot's master; kNobody: none serves it, or it is not known.
+  // The number of the slot's master; kNobody: none, or unknown.
   std::uint16_t owner_of(std::uint16_t slot) const noexcept { return owners_[slot % kSlots]; }
   const std::vector<ServerAddress>& masters() const noexcept { return masters_; }
-  // Never asked by key, but they know the map as well.
+  // They know the map too, but get no commands.
   const std::vector<ServerAddress>& replicas() const noexcept { return replicas_; }
   // How many slots are served: 0 to 16384.
   std::size_t covered() const noexcept { return covered_; }
 
-  // The number of the master there; kNobody where there is none.
+  // The number of the master at the address; kNobody if there is none.
   std::uint16_t find(const ServerAddress& address) const noexcept;
-  // The slot has moved there. Numbers of masters stay.
+  // Enters that the slot has moved to the address. The numbers of masters do not change.
   void move(std::uint16_t slot, const ServerAddress& address);
 
   // Whether the same slots are served at the same addresses.

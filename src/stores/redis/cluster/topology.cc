@@ -6,16 +6,16 @@
 namespace sluice::redis {
 namespace {
 
-// At once, while one does not answer.
+// Questions at the same time, while servers do not answer.
 constexpr std::size_t kMostAsked = 3;
-// In one round; the next begins elsewhere.
+// Servers asked in one round; the next round begins with others.
 constexpr std::size_t kMostCandidates = 16;
 
 void add_once(std::vector<ServerAddress>& to, const ServerAddress& address) {
   if (std::find(to.begin(), to.end(), address) == to.end()) to.push_back(address);
 }
 
-// All of `from`, beginning with another one in each round.
+// Adds all of `from`, beginning with another one in each round.
 void add_rotated(std::vector<ServerAddress>& to, const std::vector<ServerAddress>& from,
                  std::uint64_t round) {
   for (std::size_t i = 0; i < from.size(); ++i) add_once(to, from[(round + i) % from.size()]);
@@ -78,7 +78,7 @@ void Topology::end_round(bool is_answered, Time now) {
   earliest_ = due_ = drawn(now, std::min(wait, options_.longest_backoff));
 }
 
-// All have been asked. True: the map is another now.
+// Ends the round if all servers were asked. True: the map has changed.
 bool Topology::end_if_exhausted(Time now) {
   if (asked_ > 0 || next_candidate_ < candidates_.size()) return false;
   end_round(is_answered_, now);
@@ -97,7 +97,7 @@ void Topology::set_reachable(const ServerAddress& address, bool reachable) {
   std::erase(reachable_, address);
 }
 
-// False: of a round that has ended.
+// False: the question belongs to an earlier round.
 bool Topology::take_back(std::uint64_t question) noexcept {
   if (!in_round_ || question < first_question_) return false;
   --asked_;
@@ -121,7 +121,7 @@ bool Topology::answered(std::uint64_t question, SlotMap map, Time now) {
     end_round(true, now);
     return adopt(std::move(map));
   }
-  // Who knows of fewer slots than before may have been cut off: the others are heard first.
+  // A server that reports fewer slots than before may be cut off: the others are asked first.
   bool is_other = false;
   if (!is_known_ || covered >= map_.covered()) {
     is_other = adopt(std::move(map));

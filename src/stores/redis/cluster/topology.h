@@ -19,49 +19,49 @@ struct TopologyOptions {
 
   Duration first_backoff = std::chrono::milliseconds(20);  // after a round without an answer
   Duration longest_backoff = std::chrono::seconds(2);
-  Duration shortest_interval = std::chrono::milliseconds(100);  // between rounds, whatever happens
-  Duration longest_interval = std::chrono::seconds(60);         // also where nothing happens
-  Duration patience = std::chrono::milliseconds(100);  // with one server, before another is asked
+  Duration shortest_interval = std::chrono::milliseconds(100);  // between two rounds
+  Duration longest_interval = std::chrono::seconds(60);         // between two rounds without a hint
+  Duration patience = std::chrono::milliseconds(100);  // before another server is asked too
 };
 
-// When to ask whom for the map of the slots, and what is known of it. Knows neither sockets nor
-// clocks: it is told what happens and when, and says what to do.
+// When to ask which server for the map of the slots, and the map. A state machine without sockets
+// and clocks: events and times in, actions out.
 //
-// It asks in rounds: servers that can be reached first, then those that are known, then the seeds,
-// one after the other and none twice, until one knows of a master for every slot. Every wait is
-// drawn from half of it to all of it, so that many clients do not ask at once.
+// It asks in rounds: first servers that are connected, then those that are known, then the seeds,
+// each once, until one reports a master for every slot. Every wait is random between half of it and
+// all of it, so that many clients do not ask at the same time.
 class Topology {
  public:
-  using Random = std::function<std::uint64_t()>;  // of 64 bits, for the waits
+  using Random = std::function<std::uint64_t()>;  // 64 random bits
 
   struct Action {
     enum class Kind : std::uint8_t { kAsk, kWait };
     Kind kind = Kind::kWait;
-    ServerAddress address = {};  // whom to ask
-    std::uint64_t question = 0;  // its number, to come back with the answer
-    Time until = Time::max();    // what to wait for, if nothing else happens
+    ServerAddress address = {};  // the server to ask
+    std::uint64_t question = 0;  // its number, to report the answer with
+    Time until = Time::max();    // when to call next() again, without another event
   };
 
   Topology(std::vector<ServerAddress> seeds, TopologyOptions options, Random random);
 
-  // What is to be done now. Ask again until it says kWait.
+  // What to do now. Call it again until it returns kWait.
   Action next(Time now);
 
-  // A sign that the map is out of date. Returns when the next round begins: soon, and Time::max()
-  // while there is one.
+  // Reports that the map seems out of date. Returns when the next round begins; Time::max() during
+  // a round.
   Time hint(Time now);
-  // The server can be asked without connecting first, or no longer.
+  // Reports whether the server can be asked without connecting first.
   void set_reachable(const ServerAddress& address, bool reachable);
-  // What came of a question. True: the slots are served differently than was told before.
+  // Report the result of a question. True: the slots are served by other masters than before.
   bool answered(std::uint64_t question, SlotMap map, Time now);
   bool failed(std::uint64_t question, std::string_view why, Time now);
 
   const SlotMap& map() const noexcept { return map_; }
-  // Enters a MOVED in the map; a hint should follow, as others may have moved too.
+  // Enters a MOVED in the map. A hint should follow, because other slots may have moved too.
   void moved(std::uint16_t slot, const ServerAddress& address);
 
   bool is_known() const noexcept { return is_known_; }
-  // The last round brought no answer. `why`: of the last question that failed.
+  // The last round had no answer. `why`: the reason of the last question that failed.
   bool is_failing() const noexcept { return failures_ > 0; }
   const std::string& why() const noexcept { return why_; }
 
@@ -80,15 +80,15 @@ class Topology {
 
   SlotMap map_;
   bool is_known_ = false;
-  bool has_moved_ = false;  // since the map was told
+  bool has_moved_ = false;  // since the map was received
 
   bool in_round_ = false;
-  bool is_hinted_ = false;       // during the round
-  bool is_answered_ = false;     // by anyone in this round
-  std::optional<SlotMap> best_;  // of this round, where nobody has told as much as is known
+  bool is_hinted_ = false;       // during this round
+  bool is_answered_ = false;     // by any server in this round
+  std::optional<SlotMap> best_;  // of this round, if every map has fewer slots than map_
   std::vector<ServerAddress> candidates_;
   std::size_t next_candidate_ = 0;
-  std::size_t asked_ = 0;  // without an answer yet
+  std::size_t asked_ = 0;  // questions without an answer
   Time ask_next_at_ = {};
   std::uint64_t first_question_ = 0;  // of this round
   std::uint64_t next_question_ = 0;

@@ -19,16 +19,16 @@ namespace {
 
 namespace slices = core::sliding_window_counter;
 
-// A slice is kept for so long after it has left the window: clocks of servers differ.
+// How long a slice is kept after it has left the window, because clocks of servers differ.
 constexpr std::uint64_t kSlackMs = 10'000;
 
-// One command that nobody waits for.
+// A command whose answer is ignored.
 class Detached final : public Command {
  public:
   void done(const Answer&) noexcept override { delete this; }
 };
 
-// Where the slice is not there, it is there from now on, and not for ever.
+// Creates the slice, with an expiry, if it does not exist.
 void write_create(Command& command, std::string_view key, std::uint64_t expiry_ms) {
   command.append("SET");
   command.append(key);
@@ -57,7 +57,8 @@ void append_encoded(std::string& out, std::string_view text) {
   }
 }
 
-// "sluice:F{key}!:60000000/1:": what all slices of a counter share, so that they lie together.
+// "sluice:F{key}!:60000000/1:": what the keys of a counter have in common, so that they share a
+// slot.
 std::string base_of(std::string_view prefix, const Charge& charge) {
   const Limit& limit = charge.limit;
   std::string base(prefix);
@@ -74,7 +75,7 @@ std::string base_of(std::string_view prefix, const Charge& charge) {
   return base;
 }
 
-// A count as Redis holds it: below zero where a refund came too late, and as much as fits.
+// Clamps a count of Redis, which is negative after a late refund, to the range of a counter.
 std::uint32_t count_of(std::int64_t value) noexcept {
   return static_cast<std::uint32_t>(
       std::clamp<std::int64_t>(value, 0, std::numeric_limits<std::uint32_t>::max()));
@@ -97,7 +98,7 @@ bool is_same_counter(const Charge& a, const Charge& b) noexcept {
   return a.limit.algorithm() == b.limit.algorithm() && a.key == b.key && a.tag == b.tag;
 }
 
-// How many slices count: with the oldest, of which a share does, for the sliding window.
+// How many slices count. In a sliding window a share of the oldest one does.
 std::uint64_t live_slices(const Limit& limit) noexcept {
   return limit.algorithm() == Algorithm::kFixedWindow ? 1 : limit.slices() + 1;
 }
@@ -130,7 +131,7 @@ bool CounterOperation::prepare(const Request& request) noexcept try {
   return false;
 }
 
-// A charge that the counters cannot take is false.
+// False: the limit needs scripts, or contradicts another charge on its counter.
 bool CounterOperation::add(const Charge& charge) {
   if (!works_without_scripts(charge.limit)) return false;
   for (std::size_t i = 0; i < counters_.size(); ++i) {
@@ -153,13 +154,13 @@ bool CounterOperation::add(const Charge& charge) {
 }
 
 void CounterOperation::begin(Counter& counter) {
-  // A cost that never fits is not worth counting, and could make the count overflow.
+  // A cost that never fits is not counted: the count could overflow.
   if (request_.verb == Verb::kTake && counter.cost > 0 &&
       counter.cost <= counter.charge->limit.capacity()) {
     increment(counter);
   } else {
     Step& newest = add_step(counter, Kind::kRead);
-    newest.append("GET");  // which says where it is no string; MGET does not
+    newest.append("GET");  // unlike MGET it reports a value that is no string
     newest.append(key_of(counter, 0));
   }
   if (counter.counts.size() > 1) read_older(counter);
@@ -178,7 +179,7 @@ std::string CounterOperation::key_of(const Counter& counter, std::uint64_t age) 
   return counter.base + std::to_string(counter.slice - age);
 }
 
-// Until the slice has left the window, and a while longer.
+// Until the slice has left the window, plus kSlackMs.
 std::uint64_t CounterOperation::expiry_ms(const Counter& counter,
                                           std::uint64_t age) const noexcept {
   if (request_.now) return options_.stated_expiry_ms;
@@ -195,8 +196,8 @@ void CounterOperation::read_older(Counter& counter) {
   }
 }
 
-// Creates the slice with its expiry, and only then counts: a connection that ends in between leaves
-// no key that never dies.
+// Creates the slice with its expiry first, so that a connection that ends in between leaves no key
+// without an expiry.
 void CounterOperation::increment(Counter& counter) {
   const std::string key = key_of(counter, 0);
   write_create(add_step(counter, Kind::kCreate), key, expiry_ms(counter, 0));
@@ -224,7 +225,7 @@ void CounterOperation::step_done(Step& step, const Answer& answer) noexcept {
   if (--under_way_ == 0) next();
 }
 
-// The newest of a counter, or all the others.
+// Reads the count of the newest slice, or those of all others.
 bool CounterOperation::take_counts(Counter& counter, const redisReply& reply) noexcept {
   const auto take = [&](std::size_t age, const redisReply& one) {
     counter.is_there[age] = one.type != REDIS_REPLY_NIL;
@@ -264,8 +265,7 @@ void CounterOperation::failed(const Answer& answer) noexcept {
   if (is_foreign && failure_ == Reason::kStoreError) failure_ = Reason::kForeignValue;
 }
 
-// What comes after all steps under way are done. What a refund and a reset change is known only
-// now.
+// Called when all steps are done. A refund or a reset knows its changes only now.
 void CounterOperation::next() noexcept try {
   const bool has_changes = request_.verb == Verb::kRefund || request_.verb == Verb::kReset;
   if (failure_ != Reason::kOk || !has_changes || is_changing_) return finish();
@@ -281,7 +281,7 @@ void CounterOperation::next() noexcept try {
   finish();
 }
 
-// Newest slices first. Others may take meanwhile: what they took stays.
+// Gives back units of the newest slices first. Units that others take meanwhile stay.
 void CounterOperation::refund(Counter& counter) {
   std::uint64_t left = counter.cost;
   for (std::size_t age = 0; age < counter.counts.size(); ++age) {
@@ -290,13 +290,13 @@ void CounterOperation::refund(Counter& counter) {
     left -= given;
     counter.counts[age] -= static_cast<std::uint32_t>(given);
     const std::string key = key_of(counter, age);
-    // It may be gone by now, and would come back to stay for ever.
+    // The slice may have expired, and DECRBY would create it without an expiry.
     write_create(add_step(counter, Kind::kCreate), key, expiry_ms(counter, age));
     write_change(add_step(counter, Kind::kWrite), "DECRBY", key, given);
   }
 }
 
-// Only what was read and is a count.
+// Deletes only slices that were read and are counts.
 void CounterOperation::forget(Counter& counter) {
   const bool has_any =
       std::find(counter.is_there.begin(), counter.is_there.end(), true) != counter.is_there.end();
@@ -325,7 +325,7 @@ void CounterOperation::decide(Counter& counter, bool with_cost) noexcept {
   counter.numbers = slices::describe(limit, view, counter.quote.admitted ? cost : 0);
 }
 
-// Takes back what the increments of this request have added.
+// Gives back what the increments of this request have added.
 void CounterOperation::give_back() noexcept {
   bool has_any = false;
   for (const Step& step : steps_) {
@@ -349,12 +349,12 @@ void CounterOperation::give_back(const Step& step) noexcept try {
   client_->submit(*create.release());
   client_->submit(*change.release());
 } catch (const std::bad_alloc&) {
-  return;  // less is admitted than might be; never more
+  return;  // fewer units are admitted than possible, never more
 }
 
 void CounterOperation::finish() noexcept {
   if (failure_ != Reason::kOk) {
-    give_back();  // what is unknown is not given back: it may not be there
+    give_back();  // except for units that may not have been counted
     refuse(failure_, request_.each);
     return owner_->finished(*this);
   }

@@ -10,10 +10,10 @@
 
 namespace sluice::redis {
 
-// A request without scripts (`scripting: off`): a key for each slice of the clock (a fixed window
-// is one slice), SET NX PX and INCRBY on the newest and MGET of the others in one write, and DECRBY
-// where a limit denied. A refund and a reset read first. What this gives up stands in
-// docs/state-format.md.
+// A request without scripts (`scripting: off`). Each slice of the clock has a key; a fixed window
+// is one slice. A take sends SET NX PX and INCRBY for the newest slice and MGET for the others in
+// one write, and DECRBY if a limit denies. A refund and a reset read first. docs/state-format.md
+// describes what is lost compared with scripts.
 class CounterOperation final : public Operation {
  public:
   explicit CounterOperation(const OperationOptions& options) : options_(options) {}
@@ -26,10 +26,10 @@ class CounterOperation final : public Operation {
   struct Counter {
     const Charge* charge = nullptr;
     std::uint64_t cost = 0;
-    std::string base;  // of its keys, all but the slice's number
+    std::string base;  // its keys without the number of the slice
     std::uint64_t slice = 0;
     std::vector<std::uint32_t> counts;  // newest slice first, without this request's cost
-    std::vector<bool> is_there;         // each of them, where it was read
+    std::vector<bool> is_there;         // whether each slice exists, if it was read
     core::Quote quote;
     core::Numbers numbers;
   };
@@ -67,8 +67,8 @@ class CounterOperation final : public Operation {
   Request request_;
   core::Ticks now_ = 0;
   std::deque<Counter> counters_;
-  std::vector<std::size_t> counter_of_;  // each charge
-  std::deque<Step> steps_;  // emptied by the next prepare(): borrowed until they are done
+  std::vector<std::size_t> counter_of_;  // of each charge
+  std::deque<Step> steps_;               // cleared by the next prepare(): the client borrows them
   std::size_t under_way_ = 0;
   bool is_changing_ = false;  // the second round of a refund or reset
   Reason failure_ = Reason::kOk;

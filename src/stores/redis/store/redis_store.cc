@@ -21,7 +21,7 @@ namespace {
 
 using redis::Operation;
 
-// One caller that waits. Kept by the store for the next one.
+// One waiting caller. The store reuses it for later callers.
 class Waiter final : public Operation::Owner {
  public:
   explicit Waiter(std::unique_ptr<Operation> operation) : operation_(std::move(operation)) {
@@ -30,8 +30,8 @@ class Waiter final : public Operation::Owner {
   ~Waiter() override { ::sem_destroy(&done_); }
 
   Operation& operation() noexcept { return *operation_; }
-  // Sleeps at once: a round trip is long, and std::atomic::wait() spins and yields first, which
-  // with many callers takes as much time as all the rest.
+  // Sleeps at once. A round trip is long, and std::atomic::wait() spins and yields first, which
+  // takes as much time as everything else if there are many callers.
   void wait() noexcept {
     while (::sem_wait(&done_) != 0) {
     }
@@ -45,10 +45,10 @@ class Waiter final : public Operation::Owner {
   ::sem_t done_;
 };
 
-// From many threads to one, newest first.
+// A queue from many threads to one.
 class Queue {
  public:
-  // Whether it was empty: then the reader has to be told.
+  // Returns whether it was empty, so that the reader must be woken.
   bool push(Waiter& waiter) noexcept {
     Waiter* head = newest_.load(std::memory_order_relaxed);
     do {
@@ -57,7 +57,7 @@ class Queue {
                                             std::memory_order_relaxed));
     return head == nullptr;
   }
-  // All of it, oldest first.
+  // Removes and returns all, oldest first.
   Waiter* take() noexcept {
     Waiter* newest = newest_.exchange(nullptr, std::memory_order_acquire);
     Waiter* oldest = nullptr;
@@ -72,7 +72,7 @@ class Queue {
   std::atomic<Waiter*> newest_{nullptr};
 };
 
-// Waiters that nobody uses at the moment.
+// Waiters that are not in use.
 class Spares {
  public:
   explicit Spares(const redis::OperationOptions& options) : options_(options) {}
@@ -103,7 +103,7 @@ class Spares {
   std::vector<Waiter*> free_;
 };
 
-// Takes the client's place when the store is closed: those who came too late are told so.
+// Replaces the client when the store is closed, and refuses all commands.
 class Closed final : public redis::Client {
  public:
   void submit(redis::Command& command) noexcept override {
@@ -114,7 +114,7 @@ class Closed final : public redis::Client {
   RedisStoreStats stats() const noexcept override { return {}; }
 };
 
-// Who is inside of a store, which waits for them before it goes.
+// Counts the calls that are under way in a store; the destructor waits for them.
 class Callers {
  public:
   class Guard {
@@ -150,11 +150,11 @@ class RedisStore::Impl {
     thread_ = std::thread([this] { loop_.run(); });
   }
 
-  // Those inside are answered first, also those who are just about to ask.
-  ~Impl() {  // NOLINT(bugprone-exception-escape): without memory for it, the process ends
+  // Answers all calls that are under way first, also those that have not been submitted yet.
+  ~Impl() {  // NOLINT(bugprone-exception-escape): without memory the process ends
     is_closing_.store(true, std::memory_order_relaxed);
     boost::asio::post(loop_, [this] {
-      // Ends whatever is under way.
+      // Ends the commands that are under way.
       const auto client = std::exchange(client_, std::make_unique<Closed>());
     });
     callers_.wait_until_gone();
@@ -209,12 +209,12 @@ class RedisStore::Impl {
     for (;;) try {
         return boost::asio::post(loop_, [this] { start_all(); });
       } catch (const std::bad_alloc&) {
-        std::this_thread::yield();  // what is queued would wait for ever
+        std::this_thread::yield();  // otherwise the queued requests would wait forever
       }
   }
   void start_all() noexcept {
     for (Waiter* waiter = queue_.take(); waiter != nullptr;) {
-      Waiter* const next = waiter->next;  // it may be used again once it is started
+      Waiter* const next = waiter->next;  // it may be reused as soon as it is started
       waiter->operation().start(*client_, *waiter);
       waiter = next;
     }

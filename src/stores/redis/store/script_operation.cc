@@ -8,13 +8,13 @@
 namespace sluice::redis {
 namespace {
 
-// Gives back what one part took. Nobody waits for it: what comes after it on the same connection
-// finds it done.
+// Gives back what one part took. Its answer is ignored: later commands on the same connection are
+// executed after it.
 class GiveBack final : public Command {
  public:
   static void send(Client& client, const Plan& plan, std::size_t part) noexcept {
     auto* const command = new (std::nothrow) GiveBack;
-    if (command == nullptr) return;  // less is admitted than might be; never more
+    if (command == nullptr) return;  // fewer units are admitted than possible, never more
     plan.write_undo(part, *command);
     client.submit(*command);
   }
@@ -55,7 +55,7 @@ void ScriptOperation::start(Client& client, Owner& owner) noexcept {
   owner_ = &owner;
   failure_ = Reason::kOk;
   under_way_ = used_;
-  // The last one done may end this request, and begin another before submit() has returned.
+  // The last answer may end this request and begin another before submit() returns.
   const std::size_t count = used_;
   for (std::size_t i = 0; i < count; ++i) client.submit(parts_[i]);
 }
@@ -87,7 +87,7 @@ void ScriptOperation::part_failed(Part& part, const Answer& answer) noexcept {
   }
 }
 
-// What may have been counted weighs most, then what is the request's own fault.
+// A failure after which units may have been counted is the gravest, then a foreign value.
 void ScriptOperation::failed(Reason reason) noexcept {
   const auto weight = [](Reason r) {
     if (r == Reason::kStoreTimeout) return 3;

@@ -7,8 +7,8 @@
 
 namespace sluice::redis {
 
-// A request as one script call, or in a cluster as one for each slot: all at once, and what was
-// taken in one is given back where another denies or fails.
+// A request as one script call; in a cluster as one call per slot, all at the same time. Units that
+// one call took are given back if another denies or fails.
 class ScriptOperation final : public Operation {
  public:
   explicit ScriptOperation(const OperationOptions& options) : options_(options) {}
@@ -31,7 +31,7 @@ class ScriptOperation final : public Operation {
   };
 
   void part_done(Part& part, const Answer& answer) noexcept;
-  // Whether it is a reply of our scripts.
+  // Returns whether the reply can be one of our scripts.
   bool read(Part& part, const redisReply& reply) noexcept;
   void part_failed(Part& part, const Answer& answer) noexcept;
   void failed(Reason reason) noexcept;
