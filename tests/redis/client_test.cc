@@ -278,7 +278,7 @@ TEST_F(RedisClient, SaysThatTheServerWantsAPassword) {
   RedisConnection(server).run({"CONFIG", "SET", "requirepass", "secret"});
   Probe probe(options);
   const std::string said = probe.ask({"PING"});
-  EXPECT_EQ(said.find("unavailable: the server wants a password"), 0u) << said;
+  EXPECT_EQ(said.find("unavailable: the server requires a password"), 0u) << said;
 }
 
 TEST_F(RedisClient, SaysThatTheServerHasAsManyClientsAsItTakes) {

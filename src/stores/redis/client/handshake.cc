@@ -104,7 +104,7 @@ Handshake::Step Handshake::on_reply(const redisReply& reply) {
   switch (stage_) {
     case Stage::kHello: {
       if (value_of(reply, "server").empty() && value_of(reply, "version").empty()) {
-        return fail("what answered HELLO is no Redis server");
+        return fail("the server is not Redis: its answer to HELLO is unknown");
       }
       const std::string_view role = value_of(reply, "role");
       if (!role.empty() && options_.only_master) {
@@ -119,13 +119,13 @@ Handshake::Step Handshake::on_reply(const redisReply& reply) {
       return enter(options_.only_master && !role_known_ ? Stage::kRole : Stage::kReady);
     case Stage::kRole:
       if (reply.type != REDIS_REPLY_ARRAY || reply.elements == 0) {
-        return fail("what answered ROLE is no Redis server");
+        return fail("the server is not Redis: its answer to ROLE is unknown");
       }
       if (on_role(text_of(*reply.element[0])) == Step::kFailed) return Step::kFailed;
       return enter(Stage::kReady);
     case Stage::kReady: break;
   }
-  return fail("the server sent a reply that nothing had asked for");
+  return fail("the server sent a reply without a command");
 }
 
 Handshake::Step Handshake::after_name() {
@@ -135,13 +135,13 @@ Handshake::Step Handshake::after_name() {
 
 Handshake::Step Handshake::on_role(std::string_view role) {
   if (role == "master") return Step::kReady;
-  return fail("the server is no master but a " + shown(role));
+  return fail("the server is not a master but a " + shown(role));
 }
 
 Handshake::Step Handshake::on_error(std::string_view error) {
   if (const std::string_view what = fatal_meaning(error); !what.empty()) return fail(what, error);
   if (stage_ == Stage::kHello) return on_hello_refused(error);
-  if (error.starts_with("NOAUTH")) return fail("the server wants a password", error);
+  if (error.starts_with("NOAUTH")) return fail("the server requires a password", error);
   switch (stage_) {
     case Stage::kName: return after_name();          // the name is optional
     case Stage::kRole: return enter(Stage::kReady);  // no permission; a write will show the role
@@ -157,7 +157,7 @@ Handshake::Step Handshake::on_error(std::string_view error) {
 
 Handshake::Step Handshake::on_hello_refused(std::string_view error) {
   if (error.starts_with("NOAUTH") && options_.password.empty()) {
-    return fail("the server wants a password", error);
+    return fail("the server requires a password", error);
   }
   if (options_.protocol == 0) return begin_resp2();
   return fail("the server does not speak RESP3 (protocol 3); 0 or 2 would do", error);

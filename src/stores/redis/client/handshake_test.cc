@@ -119,11 +119,11 @@ TEST(Handshake, SaysThatAPasswordIsWanted) {
     EXPECT_EQ(
         talk.hears("-NOAUTH HELLO must be called with the client already authenticated\r\n").step,
         Step::kFailed);
-    EXPECT_EQ(talk.handshake.why().find("the server wants a password (it says: NOAUTH"), 0u);
+    EXPECT_EQ(talk.handshake.why().find("the server requires a password (it says: NOAUTH"), 0u);
   }
   Talk old({.protocol = 2});
   EXPECT_EQ(old.hears("-NOAUTH Authentication required.\r\n").step, Step::kFailed);
-  EXPECT_EQ(old.handshake.why().find("the server wants a password"), 0u);
+  EXPECT_EQ(old.handshake.why().find("the server requires a password"), 0u);
 }
 
 TEST(Handshake, DoesNotShowAPasswordThatTheServerRepeats) {
@@ -146,7 +146,7 @@ TEST(Handshake, SaysThatThereIsNoSuchDatabase) {
 TEST(Handshake, RefusesAReplicaWhereOnlyAMasterWillDo) {
   Talk talk({.only_master = true});
   EXPECT_EQ(talk.hears(hello("replica")).step, Step::kFailed);
-  EXPECT_EQ(talk.handshake.why(), "the server is no master but a replica");
+  EXPECT_EQ(talk.handshake.why(), "the server is not a master but a replica");
   EXPECT_EQ(Talk({}).hears(hello("replica")).step, Step::kReady);
   EXPECT_EQ(Talk({.only_master = true}).hears(hello("master")).step, Step::kReady);
 }

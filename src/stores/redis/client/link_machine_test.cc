@@ -221,8 +221,8 @@ TEST_F(LinkMachineTest, EndsWithTheReasonOfARefusedHandshake) {
   submit(make({"A"}));
   machine.on_connected(now);
   EXPECT_EQ(hears("-NOAUTH Authentication required.\r\n"),
-            "close A=unavailable: the server wants a password (it says: NOAUTH Authentication "
-            "required.) ended(the server wants a password (it says: NOAUTH Authentication "
+            "close A=unavailable: the server requires a password (it says: NOAUTH Authentication "
+            "required.) ended(the server requires a password (it says: NOAUTH Authentication "
             "required.)) ");
 }
 
@@ -266,8 +266,7 @@ TEST_F(LinkMachineTest, RefusesCommandsOnceItHasEnded) {
 
 TEST_F(LinkMachineTest, EndsWhenTheServerSaysSomethingThatNobodyAskedFor) {
   become_ready();
-  EXPECT_EQ(hears("+HELLO\r\n"),
-            "close ended(the server sent a reply that nothing had asked for) ");
+  EXPECT_EQ(hears("+HELLO\r\n"), "close ended(the server sent a reply without a command) ");
 }
 
 TEST_F(LinkMachineTest, EndsWhenTheServerDoesNotSpeakTheProtocol) {

@@ -106,7 +106,7 @@ Pipeline::Event Pipeline::next(ReplyReader& reader) {
     if (!open_ || slots_.empty()) {
       return {.kind = Kind::kBroken,
               .why = error ? std::string_view(reply.str, reply.len)
-                           : "the server sent a reply that nothing had asked for"};
+                           : "the server sent a reply without a command"};
     }
     if (slots_.front().ignored > 0) {
       --slots_.front().ignored;
@@ -114,7 +114,8 @@ Pipeline::Event Pipeline::next(ReplyReader& reader) {
     }
     Command* const command_in_front = slots_.front().command;
     if (!error && command_in_front != nullptr && !command_in_front->expects(reply)) {
-      return {.kind = Kind::kBroken, .why = "the server sent a reply to something else"};
+      return {.kind = Kind::kBroken,
+              .why = "the server sent a reply that does not fit its command"};
     }
     const Slot slot = slots_.pop_front();
     ++first_;

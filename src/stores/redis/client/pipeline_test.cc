@@ -269,7 +269,7 @@ TEST_F(PipelineTest, TellsWhatWasSentFromWhatWasNotAtTheEnd) {
 
 TEST_F(PipelineTest, IsBrokenByAReplyThatNothingHadAskedFor) {
   pipeline.open();
-  EXPECT_EQ(hears("+OK\r\n"), "broken: the server sent a reply that nothing had asked for");
+  EXPECT_EQ(hears("+OK\r\n"), "broken: the server sent a reply without a command");
 }
 
 TEST_F(PipelineTest, IsBrokenByTheErrorThatAServerSaysUnasked) {

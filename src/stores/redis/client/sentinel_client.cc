@@ -125,7 +125,8 @@ void SentinelClient::on_found(const ServerAddress& address) {
   const bool changed = master_ && *master_ != address;
   const bool searching = std::exchange(searching_, false);
   master_ = address;
-  if (changed) emit(StoreEventKind::kTopologyChanged, address.to_string(), "the Sentinels say so");
+  if (changed)
+    emit(StoreEventKind::kTopologyChanged, address.to_string(), "reported by the Sentinels");
   if (searching || changed) switch_to(address, changed);
 }
 

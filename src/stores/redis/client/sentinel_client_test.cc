@@ -95,7 +95,7 @@ TEST_F(SentinelClientTest, FollowsAFailoverThatASentinelReports) {
   EXPECT_EQ(test.to("s1:1").sent(), "");
   test.loop().wait(1us);
   names(test.to("s1:1"), address("b", "8"));
-  EXPECT_EQ(test.events.back(), "topology_changed b:8 the Sentinels say so");
+  EXPECT_EQ(test.events.back(), "topology_changed b:8 reported by the Sentinels");
   const TestCommand& after = test.submit({"B"});
   become_ready_as(test.to("b:8"), "master");
   EXPECT_EQ(test.to("b:8").sent(), list({"B"}));
@@ -117,7 +117,7 @@ TEST_F(SentinelClientTest, AsksAnotherSentinelIfTheNamedServerIsAReplica) {
   become_ready(test.to("s1:1"));
   names(test.to("s1:1"), address("a", "7"));
   become_ready_as(test.to("a:7"), "slave");
-  EXPECT_EQ(test.events.back(), "connect_failed a:7 the server is no master but a slave");
+  EXPECT_EQ(test.events.back(), "connect_failed a:7 the server is not a master but a slave");
   test.loop().wait(20ms);
   become_ready(test.to("s2:2"));
   names(test.to("s2:2"), address("b", "8"));

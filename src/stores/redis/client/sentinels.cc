@@ -68,7 +68,7 @@ std::optional<ServerAddress> Sentinels::on_master(const redisReply& reply) {
   if (reply.type == REDIS_REPLY_ARRAY && reply.elements == 2) {
     out = address_of(text_of(*reply.element[0]), text_of(*reply.element[1]));
   }
-  if (!out) on_failed("what it says is no address of a master");
+  if (!out) on_failed("its answer is not an address");
   return out;
 }
 

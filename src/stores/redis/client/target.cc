@@ -33,8 +33,8 @@ Expected<bool> take_database(std::string_view text, Target& target) {
 Expected<bool> take_query(std::string_view query, Target& target) {
   constexpr std::string_view kDatabase = "db=";
   if (!query.starts_with(kDatabase) || query.size() == kDatabase.size()) {
-    return wrong("the URL of a Unix socket has " + in_quotes(query) + " behind its '?'",
-                 "only ?db=N may stand there");
+    return wrong("the URL of a Unix socket has " + in_quotes(query) + " after its '?'",
+                 "only ?db=N is allowed");
   }
   return take_database(query.substr(kDatabase.size()), target);
 }
@@ -46,7 +46,7 @@ Expected<bool> take_master(std::string_view path, Target& target) {
   auto name = percent_decoded(path.substr(0, slash), "master");
   if (!name) return Unexpected{name.error()};
   if (name->empty()) {
-    return wrong("the URL does not say which master the Sentinels are to be asked for",
+    return wrong("the URL does not name the master that the Sentinels watch",
                  "redis+sentinel://host:port,host:port/NAME, as `sentinel monitor` calls it");
   }
   target.master = std::move(*name);
@@ -59,7 +59,7 @@ Expected<bool> take_path(const Url& url, Target& target) {
   }
   if (!url.query.empty()) {
     return wrong("the URL has " + in_quotes("?" + url.query),
-                 "nothing of the kind may stand there; see the options beside the URL");
+                 "no query; use the options next to the URL");
   }
   if (target.kind == Target::Kind::kSentinel) return take_master(url.path, target);
   auto taken = take_database(url.path.empty() ? "" : url.path.substr(1), target);
@@ -87,7 +87,7 @@ Expected<bool> take_credentials(const Url& url, Target& target) {
   if (options.password.empty()) options.password = url.password;
   if (!options.username.empty() && options.password.empty()) {
     return wrong("there is a user name but no password",
-                 "user:password@ in the URL, or `username` and `password` beside it; a password "
+                 "user:password@ in the URL, or `username` and `password` next to it; a password "
                  "without a user is :password@");
   }
   if (!options.sentinel_username.empty() && options.sentinel_password.empty()) {

@@ -68,8 +68,7 @@ Expected<ServerAddress> parse_v6(std::string_view text) {
   const std::string_view rest = text.substr(close + 1);
   if (rest.empty()) return address;
   if (rest.front() != ':') {
-    return wrong("the URL has " + in_quotes(rest) + " behind an IPv6 address",
-                 "a port: [::1]:6379");
+    return wrong("the URL has " + in_quotes(rest) + " after an IPv6 address", "a port: [::1]:6379");
   }
   const auto port = parse_port(rest.substr(1));
   if (!port) return Unexpected{port.error()};
@@ -83,7 +82,7 @@ Expected<ServerAddress> parse_server(std::string_view text) {
   const std::string_view host = text.substr(0, colon);
   if (colon != text.npos && text.find(':', colon + 1) != text.npos) {
     return wrong("the URL has more than one ':' in " + in_quotes(text),
-                 "an IPv6 address stands in brackets, such as [::1]:6379");
+                 "an IPv6 address is written in brackets, such as [::1]:6379");
   }
   if (!is_name(host)) {
     return wrong("the URL has no host " + in_quotes(host),
@@ -192,7 +191,7 @@ Expected<Url> parse_url(std::string_view text) {
   std::string_view authority = rest.substr(0, slash);
   rest.remove_prefix(slash);
   if (rest.find('@') != rest.npos) {
-    return wrong("the URL has an '@' behind a '/' or '?'",
+    return wrong("the URL has an '@' after a '/' or '?'",
                  "in a password these are written as %40, %2F and %3F");
   }
   if (const std::size_t at = authority.rfind('@'); at != authority.npos) {

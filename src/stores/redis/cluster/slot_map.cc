@@ -64,16 +64,16 @@ void add_once(std::vector<ServerAddress>& to, ServerAddress address) {
 
 Expected<SlotMap> SlotMap::read(const redisReply& reply, const ServerAddress& asked) {
   if (reply.type != REDIS_REPLY_ARRAY || reply.elements > kSlots) {
-    return Unexpected{"its answer to CLUSTER SLOTS is no list of ranges"};
+    return Unexpected{"its answer to CLUSTER SLOTS is not a list of ranges"};
   }
   SlotMap map;
   for (const redisReply* const range : elements_of(reply)) {
     if (!map.read_range(*range, asked)) {
-      return Unexpected{"its answer to CLUSTER SLOTS has a range that is none"};
+      return Unexpected{"its answer to CLUSTER SLOTS has an invalid range"};
     }
   }
   if (map.covered_ == 0) {
-    return Unexpected{"it knows of no master that serves a slot: it may not have joined a cluster"};
+    return Unexpected{"it knows no master that serves a slot: it may not be in a cluster"};
   }
   return map;
 }
