@@ -43,22 +43,22 @@ struct Round {
 };
 
 // Threads that sleep until they receive work and then start together.
-class Crew {
+class Workers {
  public:
   // void(state, thread, first, count)
   using Work = void (*)(void*, std::size_t, std::size_t, std::size_t);
 
-  Crew() {
+  Workers() {
     for (std::size_t i = 0; i < kThreads; ++i) {
       threads_[i] = std::thread([this, i] { serve(i); });
     }
   }
-  ~Crew() {
+  ~Workers() {
     run(0, nullptr, nullptr, 0, 0);
     for (std::thread& t : threads_) t.join();
   }
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
 
   // Lets the first `active` threads do `count` operations each, and returns when all are done.
   Round run(std::size_t active, Work work, void* state, std::size_t first, std::size_t count) {
@@ -151,15 +151,16 @@ class Crew {
 // Measures the same operations in one thread and shared between two threads.
 class Scaling {
  public:
-  Scaling(Crew& crew, const Options& options) : crew_(crew), options_(options.paired()) {
+  Scaling(Workers& workers, const Options& options)
+      : workers_(workers), options_(options.paired()) {
     options_.reciprocal = true;
     options_.block = std::min<std::chrono::nanoseconds>(options_.block, kBlock);
   }
 
   template <typename Case>
   Ratio measure(TimeOf time, Case& run) {
-    const Crew::Work work = [](void* state, std::size_t self, std::size_t first,
-                               std::size_t count) {
+    const Workers::Work work = [](void* state, std::size_t self, std::size_t first,
+                                  std::size_t count) {
       (*static_cast<Case*>(state))(self, first, count);
     };
     const auto timed = [&](std::size_t active, std::size_t first, std::size_t count) {
@@ -179,17 +180,17 @@ class Scaling {
       500};  // short, so that most blocks are undisturbed
   static constexpr int kAttempts = 40;
 
-  Round undisturbed(std::size_t active, Crew::Work work, void* state, std::size_t first,
+  Round undisturbed(std::size_t active, Workers::Work work, void* state, std::size_t first,
                     std::size_t count) {
     for (int i = 1; i < kAttempts; ++i) {
-      const Round round = crew_.run(active, work, state, first, count / active);
+      const Round round = workers_.run(active, work, state, first, count / active);
       if (!round.disturbed) return round;
     }
     ++disturbed_;
-    return crew_.run(active, work, state, first, count / active);
+    return workers_.run(active, work, state, first, count / active);
   }
 
-  Crew& crew_;
+  Workers& workers_;
   PairedOptions options_;
   std::size_t disturbed_ = 0;
 };
@@ -207,7 +208,7 @@ class ThreadsBench {
       }
     };
     tell("arithmetic", run);
-    if (!crew_.pinned()) std::printf("  (the threads could not be tied to processors)\n");
+    if (!workers_.pinned()) std::printf("  (the threads could not be pinned to processors)\n");
   }
 
   double map(const std::array<KeyStream, kThreads>& streams, const std::string& name,
@@ -243,7 +244,7 @@ class ThreadsBench {
  private:
   template <typename Case>
   double tell(const std::string& name, Case& run) {
-    Scaling scaling(crew_, options_);
+    Scaling scaling(workers_, options_);
     row(name + ", processor time", scaling.measure(TimeOf::kThread, run));
     const Ratio ratio = scaling.measure(TimeOf::kWall, run);
     const std::size_t lost = scaling.disturbed();
@@ -252,7 +253,7 @@ class ThreadsBench {
   }
 
   Options options_;
-  Crew crew_;
+  Workers workers_;
 };
 
 void run(const Options& options) {
