@@ -1,5 +1,5 @@
--- A log of the window's requests in a sorted set, as it is commonly written, by the client's clock.
--- KEYS: the log. ARGV: limit, window in seconds, now in seconds, a member that is like no other.
+-- A log of the window's requests in a sorted set, as it is commonly written. Uses the client's
+-- clock. KEYS: the log. ARGV: limit, window in seconds, now in seconds, a unique member.
 local key = KEYS[1]
 local limit = tonumber(ARGV[1])
 local window = tonumber(ARGV[2])

@@ -13,11 +13,11 @@
 
 namespace sluice::redis {
 
-// One counter of a request: what all charges on it ask together, how that is told to a script, and
-// what the reply means.
+// One counter of a request: the sum of the charges on it, the argument for the script, and the
+// decision that follows from the reply.
 //
-// A script says what it found: the state as it was, for most algorithms; the numbers here come from
-// the same core/ as in every other store. For a log, which may be long, it says what is needed.
+// A script returns the state that it found, and this class computes the decision from it with core/,
+// as every other store does. For a log, which may be long, the script returns a few numbers.
 class Counter {
  public:
   void begin(const Charge& charge);
@@ -29,12 +29,12 @@ class Counter {
   Family family() const noexcept { return family_of(limit()); }
   std::uint64_t cost() const noexcept { return cost_; }
 
-  // What is the counter's of ARGV; `number`: of its family in the script.
+  // Appends the counter's argument for a script that knows its family by `number`.
   void append_argument(int number, std::string& out) const;
-  // As above, to give back what the take of the reply took.
+  // As above, to give back what the take took whose reply was read.
   void append_undo_argument(int number, std::string& out) const;
 
-  // What the reply says of the counter at the instant `now`. False: no script of ours says that.
+  // Reads the counter's part of a reply made at `now`. Returns false if it is malformed.
   bool read(std::string_view said, core::Ticks now) noexcept;
 
   // After read(): what a verb answers. look() is for kTake and kPeek.

@@ -13,15 +13,15 @@
 
 namespace sluice::redis {
 
-// How requests become script calls.
+// Options for the calls of scripts.
 struct PlanOptions {
   std::string_view prefix;  // of every key
   bool by_slot = false;     // a cluster: one call for the counters of each slot
   std::uint64_t stated_expiry_ms = 86'400'000;
 };
 
-// One request on its way to Redis and back, without I/O: its counters (charges on one counter count
-// together), the script call for those of each slot, and what the replies say.
+// One request to Redis, without I/O: its counters (charges on one counter count together), the
+// script call for the counters of each slot, and the decisions that follow from the replies.
 //
 //   begin() -> write() each part -> read() each part's reply -> [write_undo() where another part
 //   denied or failed] -> answer()
@@ -33,7 +33,7 @@ class Plan {
   bool begin(const PlanOptions& options, Verb verb, std::span<const Charge> charges,
              std::optional<Instant> now);
 
-  // How many script calls: one, but in a cluster. At most kMaxCharges.
+  // The number of script calls: one except in a cluster, at most kMaxCharges.
   std::size_t parts() const noexcept;
   // Fills in script, elements, tail and slot. Clears what was there.
   void write(std::size_t part, Command& command) const;
@@ -54,7 +54,7 @@ class Plan {
   // admitted while another denied are answered as untouched.
   void answer(std::span<Decision> each, Decision& all);
 
-  // Whether an error reply's text says that a key holds something that is not ours.
+  // Returns whether the text of an error reply means that a key holds a foreign value.
   static bool is_foreign_value(std::string_view error) noexcept;
 
  private:
@@ -94,7 +94,7 @@ class Plan {
   std::vector<std::uint8_t> counter_of_;  // of each charge
 };
 
-// All scripts, for loading them ahead.
+// Returns all scripts, for loading them in advance.
 std::span<const Script> scripts();
 
 }  // namespace sluice::redis

@@ -7,8 +7,8 @@
 
 namespace sluice::redis {
 
-// Which algorithms are decided alike. A script holds what is needed for the families of its
-// charges.
+// Algorithms that one function of a script decides. A script contains the functions that the
+// families of its charges need.
 enum class Family : std::uint8_t {
   kBucket,
   kInterval,
@@ -37,11 +37,11 @@ using Families = std::uint8_t;
 constexpr Families bit_of(Family family) noexcept {
   return static_cast<Families>(1u << static_cast<unsigned>(family));
 }
-// The number by which a script for `families` knows one of them, from 1.
+// The number of a family in a script for `families`, from 1.
 int number_of(Family family, Families families) noexcept;
 
-// The script for a take of one charge at the server's time, and the one for any request. They live
-// as long as the program. Thread-safe; put together when first asked for.
+// Return the script for a take of one charge at the server's time, and the script for any request.
+// The first call composes a script, which then lives as long as the program. Thread-safe.
 const Script& script_for_one(Family family);
 const Script& script_for(Families families);
 
