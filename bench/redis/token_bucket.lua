@@ -1,4 +1,5 @@
--- A token bucket as it is commonly written. Uses the client's clock; a denied request takes nothing.
+-- A token bucket as it is commonly written. Uses the client's clock; a denied request takes
+-- nothing.
 -- KEYS: the bucket. ARGV: capacity, tokens a second, now in seconds, tokens wanted.
 local key = KEYS[1]
 local capacity = tonumber(ARGV[1])

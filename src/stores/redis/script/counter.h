@@ -16,8 +16,8 @@ namespace sluice::redis {
 // One counter of a request: the sum of the charges on it, the argument for the script, and the
 // decision that follows from the reply.
 //
-// A script returns the state that it found, and this class computes the decision from it with core/,
-// as every other store does. For a log, which may be long, the script returns a few numbers.
+// A script returns the state that it found, and this class computes the decision from it with
+// core/, as every other store does. For a log, which may be long, it returns a few numbers.
 class Counter {
  public:
   void begin(const Charge& charge);
