@@ -148,7 +148,7 @@ class TheWayThere(FaultTest):
             callers.wait_for_all("ok")
 
     def test_latency_within_the_deadline_only_takes_its_time(self):
-        server = self.serve_gate(deadline="600ms")
+        server = self.serve_gate(deadline="5s")
         with Callers(self, server) as callers:
             self.gate.open(latency=0.2)
             since = time.monotonic() + 0.3
@@ -229,12 +229,15 @@ class WhileOthersWait(FaultTest):
 class ThePolicies(FaultTest):
     """Of rules, while the store is gone."""
 
+    DEADLINE = 5
+
     @classmethod
     def setUpClass(cls):
         cls.store = cls.redis()
         cls.gate = SteeredGate(cls.store.address)
         cls.addClassCleanup(cls.gate.stop)
-        cls.server = cls.serve_store(cls.gate.url, nodes=4)
+        # A lost store is a refused connection here, never a deadline that a busy machine misses.
+        cls.server = cls.serve_store(cls.gate.url, nodes=4, deadline=f"{cls.DEADLINE}s")
 
     def setUp(self):
         self.gate.open()
@@ -285,7 +288,7 @@ class ThePolicies(FaultTest):
         self.lose_store()
         said = [ask(self.server, "/allow", "fast") for _ in range(200)]
         quick = sorted(s.seconds for s in said)[len(said) // 2]
-        self.assertLess(quick, DEADLINE / 4, "the middle one of many")
+        self.assertLess(quick, self.DEADLINE / 4, "the middle one of many")
         self.assertEqual(self.server.metrics()["sluice_store_breaker_open"], 1)
         wait_for(lambda: self.events("connect_failed") > 0, what="an attempt to connect")
         self.gate.open()
