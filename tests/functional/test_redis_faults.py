@@ -2,6 +2,7 @@
 they see the store's own answers again without a restart."""
 
 import concurrent.futures
+import os
 import signal
 import time
 import unittest
@@ -157,6 +158,7 @@ class TheWayThere(FaultTest):
         self.assertEqual(set(callers.reasons(since, until)), {"ok"})
         self.assertGreaterEqual(min(s.seconds for s in callers.said(since, until)), 0.15)
 
+    @unittest.skipUnless(os.environ.get("SLUICE_LONG_TESTS"), "./dev test --long runs it")
     def test_loss_of_one_percent(self):
         server = self.serve_gate()
         with Callers(self, server, pause=0.01) as callers:
