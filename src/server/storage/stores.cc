@@ -19,7 +19,6 @@ class InMemory final : public Stores {
         store_({.max_keys = config.max_keys, .max_log_bytes = config.max_log_bytes}),
         limiter_(store_) {}
 
-  bool waits() const noexcept override { return false; }
   Limiter& limiter() override { return limiter_; }
   std::unique_ptr<LoopStores> make(boost::asio::io_context&) override { return nullptr; }
 
@@ -55,7 +54,6 @@ class InRedis final : public Stores {
   }
   explicit InRedis(Log& log) : events_(log) {}
 
-  bool waits() const noexcept override { return true; }
   Limiter& limiter() override { return nowhere_; }
   std::unique_ptr<LoopStores> make(boost::asio::io_context& loop) override {
     return stores_->make(loop);

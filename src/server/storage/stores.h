@@ -25,12 +25,9 @@ class Stores {
   static Expected<std::unique_ptr<Stores>> open(const Config& config, Log& log);
 
   virtual ~Stores() = default;
-  // Whether a decision may have to wait, so that each loop has stores of its own; if not, all
-  // share limiter().
-  virtual bool waits() const noexcept = 0;
-  // Where it does not wait.
+  // Decides if the store never waits.
   virtual Limiter& limiter() = 0;
-  // Where it waits: those of one loop.
+  // The stores of one loop if they may wait, else null.
   virtual std::unique_ptr<LoopStores> make(boost::asio::io_context& loop) = 0;
 
   virtual void add_metrics(metrics::Registry& registry) = 0;
