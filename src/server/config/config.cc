@@ -1,7 +1,6 @@
 #include "server/config/config.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -99,12 +98,7 @@ std::optional<Fields> Reader::part(const Fields& file, std::string_view name) {
 }
 
 void Reader::read_listen(const Fields& fields) {
-  constexpr std::array<std::pair<std::string_view, Text>, 4> kListeners{
-      {{"http", &Config::http},
-       {"grpc", &Config::grpc},
-       {"resp", &Config::resp},
-       {"admin", &Config::admin}}};
-  for (const auto& [name, member] : kListeners) read_address(fields, name, member);
+  for (const ListenAddress& one : kListenAddresses) read_address(fields, one.key, one.address);
 }
 
 // Reads one listener's, or takes its default, and compares it with those before it.
@@ -232,19 +226,16 @@ void Reader::read_log(const Fields& fields) {
 }  // namespace
 
 std::string find_conflict(const Config& config) {
-  const auto http = parse_address(config.http);
-  const auto resp = parse_address(config.resp);
-  const auto admin = parse_address(config.admin);
-  const auto both = [](std::string_view a, std::string_view b, const std::string& address) {
-    return std::string(a) + " and " + std::string(b) + " cannot both listen at " + address +
-           "; expected another address for one of them";
-  };
-  if (http && admin && collide(*http, *admin)) {
-    return both("HTTP", "the administration", config.http);
-  }
-  if (http && resp && collide(*http, *resp)) return both("HTTP", "RESP", config.http);
-  if (resp && admin && collide(*resp, *admin)) {
-    return both("RESP", "the administration", config.resp);
+  for (std::size_t i = 0; i < kListenAddresses.size(); ++i) {
+    const ListenAddress& a = kListenAddresses[i];
+    const auto address = parse_address(config.*a.address);
+    for (std::size_t j = i + 1; j < kListenAddresses.size(); ++j) {
+      const ListenAddress& b = kListenAddresses[j];
+      const auto other = parse_address(config.*b.address);
+      if (!address || !other || !collide(*address, *other)) continue;
+      return std::string(a.title) + " and " + std::string(b.title) + " cannot both listen at " +
+             config.*a.address + "; expected another address for one of them";
+    }
   }
   if (config.rules_in_redis && config.store == "memory") {
     return "rules in Redis need a store in Redis, and the store is memory; expected --store URL, "

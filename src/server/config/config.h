@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -104,6 +105,18 @@ struct Config {
       10'000};  // then connections may finish for at most this long
   LogOptions log;
 };
+
+// The listening addresses by their keys below `listen`.
+struct ListenAddress {
+  std::string_view key;
+  std::string_view title;  // in messages
+  std::string Config::*address;
+};
+inline constexpr auto kListenAddresses =
+    std::to_array<ListenAddress>({{"http", "HTTP", &Config::http},
+                                  {"grpc", "gRPC", &Config::grpc},
+                                  {"resp", "RESP", &Config::resp},
+                                  {"admin", "the administration", &Config::admin}});
 
 // Reads the YAML of a configuration file. Errors as for rules: file:line:column, what, and what
 // would be right.
