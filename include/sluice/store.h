@@ -7,6 +7,7 @@
 
 #include "sluice/decision.h"
 #include "sluice/limit.h"
+#include "sluice/verb.h"
 
 namespace sluice {
 
@@ -21,13 +22,6 @@ struct Charge {
   // Where a store spreads counters over several servers (a Redis Cluster), those with one tag lie
   // together, so that a request on them is one atomic step. Empty: each lies by its own key.
   std::string_view tag = {};
-};
-
-enum class Verb : std::uint8_t {
-  kTake,    // take all charges, or none
-  kPeek,    // decide as kTake would, and change nothing
-  kRefund,  // give back the newest `cost` units of each charge; never beyond untouched
-  kReset,   // forget each charge's counter; its cost does not matter
 };
 
 // What answers where a store cannot decide.

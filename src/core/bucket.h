@@ -6,26 +6,26 @@
 
 namespace sluice::core::bucket {
 
-// The arithmetic of every bucket that drains evenly: an amount of units spent, kept as
-// units + aux/p, loses l/p units each tick (l = rate_units, p = rate_ticks). Source: the leaky
-// bucket as a meter, Turner 1986; as an integer level it neither drifts nor needs a date.
+// A bucket that drains evenly. The amount of units spent, stored as units + aux/p, loses l/p units
+// each tick (l = rate_units, p = rate_ticks). Source: the leaky bucket as a meter, Turner 1986. An
+// integer level has no drift and is exact on every date.
 
 constexpr bool kept_by_interval(const State& s) noexcept { return (s.tag & 1) != 0; }
 
-// The most whole units that drain within kMaxWait.
+// Returns the most whole units that drain within kMaxWait.
 constexpr std::uint32_t most_units(const Limit& limit) noexcept {
   const Wide most =
       Wide{static_cast<std::uint64_t>(kMaxWait.count())} * limit.rate_units() / limit.rate_ticks();
   return static_cast<std::uint32_t>(std::min<Wide>(most, kMaxUnits));
 }
 
-// Units spent, rounded up, whatever numbers they were counted under.
+// Returns the units spent, rounded up, for any numbers that they were counted under.
 constexpr std::uint32_t units_rounded_up(const State& s) noexcept {
   const bool fraction = !kept_by_interval(s) && s.aux != 0 && s.units != kMaxUnits;
   return s.units + fraction;
 }
 
-// The state under changed numbers, at the instant of its last change.
+// Returns the state under changed numbers, at the instant of its last change.
 constexpr State renumbered(const Limit& limit, const State& s) noexcept {
   State next = s;
   next.units = units_rounded_up(s);
@@ -35,7 +35,7 @@ constexpr State renumbered(const Limit& limit, const State& s) noexcept {
   return next;
 }
 
-// `s` with what drains in `ticks`, where the level overflows 64 bits.
+// Drains `ticks` if the level does not fit in 64 bits.
 constexpr void drain_wide(const Limit& limit, State& s, std::uint64_t ticks) noexcept {
   const std::uint64_t p = limit.rate_ticks();
   const Wide level = Wide{s.units} * p + s.aux;
@@ -54,13 +54,12 @@ constexpr void drain(const Limit& limit, State& s, std::uint64_t ticks) noexcept
   }
   std::uint64_t drained = 0;
   const bool all = __builtin_mul_overflow(ticks, std::uint64_t{limit.rate_units()}, &drained);
-  // Without a branch: whether anything is left is as good as random from key to key.
+  // Without a branch: whether anything is left is unpredictable from key to key.
   level = (level - drained) & -static_cast<std::uint64_t>(!all & (drained < level));
   s.units = static_cast<std::uint32_t>(level / p);
   s.aux = level % p;
 }
 
-// The state at `now`, under the limit's numbers.
 constexpr State advance(const Limit& limit, const State& stored, Ticks now) noexcept {
   const Ticks at = effective(now, stored.last);
   if (stored.units == 0 && stored.aux == 0) return {.last = at, .tag = tag_of(limit)};
@@ -78,13 +77,13 @@ constexpr Quote quote(const Limit& limit, const State& s, std::uint64_t cost) no
   return denied_for(ceil_mul_div(excess, limit.rate_ticks(), s.aux, limit.rate_units()));
 }
 
-constexpr State give_back(State s, std::uint64_t cost) noexcept {
+constexpr State give_back(const Limit&, State s, std::uint64_t cost) noexcept {
   if (cost > s.units) return {.last = s.last, .tag = s.tag};
   s.units -= static_cast<std::uint32_t>(cost);
   return s;
 }
 
-// Until everything spent has drained.
+// Returns the time until everything spent has drained.
 constexpr Ticks time_to_drain(const Limit& limit, const State& s) noexcept {
   if (limit.rate_units() == 0) return 0;
   return static_cast<Ticks>(ceil_mul_div(s.units, limit.rate_ticks(), s.aux, limit.rate_units()));
@@ -95,5 +94,11 @@ constexpr Numbers describe(const Limit& limit, const State& s) noexcept {
   const std::uint64_t remaining = spent < limit.capacity() ? limit.capacity() - spent : 0;
   return {static_cast<std::uint32_t>(remaining), time_to_drain(limit, s)};
 }
+
+constexpr Step<State> step(Verb verb, const Limit& limit, const Kept<State>& kept, Ticks now,
+                           std::uint64_t cost) noexcept {
+  return step_of_fixed_size<advance, quote, give_back, describe>(verb, limit, kept, now, cost);
+}
+static_assert(StepFunction<decltype(step), State, State>);
 
 }  // namespace sluice::core::bucket

@@ -4,14 +4,14 @@
 
 namespace sluice::core::fixed_window {
 
-// At most L units in each window of P. Windows open at the first admitted request
-// (`align: first_request`) or lie on multiples of P since the Unix epoch (`align: clock`).
+// At most L units in each window of P. A window opens at the first admitted request
+// (`align: first_request`) or at a multiple of P since the Unix epoch (`align: clock`).
 
 constexpr std::uint64_t period(const Limit& limit) noexcept {
   return static_cast<std::uint64_t>(limit.period().count());
 }
 
-// Ticks from the opening of the clock's window to `now`; a window of its own opens at once.
+// Returns an empty window: that of the clock at `now`, or one that opens at `now`.
 constexpr State closed_at(const Limit& limit, Ticks now) noexcept {
   const bool by_clock = limit.align() == Align::kClock;
   return {.last = now,
@@ -25,7 +25,8 @@ constexpr State advance(const Limit& limit, const State& stored, Ticks now) noex
   if (stored.units == 0) return closed_at(limit, at);
   const auto last = static_cast<std::uint64_t>(stored.last);
   const bool by_clock = limit.align() == Align::kClock;
-  // Under a shorter period than it was written under, a window starts with its last change.
+  // If the period is now shorter than the time since the opening, the window restarts at its last
+  // change.
   const std::uint64_t into = by_clock ? last % p : (stored.aux < p ? stored.aux : 0);
   const std::uint64_t since = into + static_cast<std::uint64_t>(at - stored.last);
   if (since >= p) return closed_at(limit, at);
@@ -49,5 +50,18 @@ constexpr Numbers describe(const Limit& limit, const State& s) noexcept {
   if (s.units == 0 || limit.capacity() == 0) return {remaining, 0};
   return {remaining, static_cast<Ticks>(period(limit) - s.aux)};
 }
+
+// Returns the state of the clock's window at `now` with so many units used.
+constexpr Kept<State> clock_window(const Limit& limit, Ticks now, std::uint32_t units) noexcept {
+  State state = closed_at(limit, now);
+  state.units = units;
+  return {state, Forgotten::after(now + describe(limit, state).reset_after)};
+}
+
+constexpr Step<State> step(Verb verb, const Limit& limit, const Kept<State>& kept, Ticks now,
+                           std::uint64_t cost) noexcept {
+  return step_of_fixed_size<advance, quote, give_back, describe>(verb, limit, kept, now, cost);
+}
+static_assert(StepFunction<decltype(step), State, State>);
 
 }  // namespace sluice::core::fixed_window

@@ -4,14 +4,16 @@
 
 namespace sluice::core::gcra {
 
-// The generic cell rate algorithm (ITU-T I.371): a cell conforms when it comes no earlier than its
-// theoretical arrival time less the tolerance; with capacity = burst + 1 that is bucket.h, and the
-// state kept is the bucket's. A bare arrival time could neither honour a clock that steps back nor
-// keep what was consumed when the rate changes; it follows from the bucket where it is wanted:
+// The generic cell rate algorithm (ITU-T I.371): a cell conforms if it comes no earlier than its
+// theoretical arrival time less the tolerance. With capacity = burst + 1 that is a bucket, and the
+// theoretical arrival time is the instant at which the bucket has drained. The stored state is the
+// bucket's: an arrival time alone could not follow a clock that goes back, nor keep what was
+// consumed if the rate changes.
 
-// The theoretical arrival time of the next cell, rounded up to a tick.
-constexpr Ticks theoretical_arrival_time(const Limit& limit, const State& s) noexcept {
-  return s.last + bucket::time_to_drain(limit, s);
+constexpr Step<State> step(Verb verb, const Limit& limit, const Kept<State>& kept, Ticks now,
+                           std::uint64_t cost) noexcept {
+  return bucket::step(verb, limit, kept, now, cost);
 }
+static_assert(StepFunction<decltype(step), State, State>);
 
 }  // namespace sluice::core::gcra

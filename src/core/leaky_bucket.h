@@ -4,13 +4,21 @@
 
 namespace sluice::core::leaky_bucket {
 
-// A level that drains at L/P; a cost passes when the level has room for it below B. The meter is
-// bucket.h as it stands. As a queue it admits by the same test and says how long the admitted one
-// has to wait until what is ahead of it has drained, so that they leave evenly at L/P.
+// A level that drains at L/P. A cost is admitted if the level plus the cost is at most B. The meter
+// is bucket.h. The queue admits by the same test and answers a delay, the time until everything
+// ahead has drained, so that admitted requests leave evenly at L/P.
 
-// `before`: the state at the instant of the decision, without the request's own cost.
-constexpr Ticks delay(const Limit& limit, const State& before) noexcept {
-  return bucket::time_to_drain(limit, before);
+constexpr Step<State> step(Verb verb, const Limit& limit, const Kept<State>& kept, Ticks now,
+                           std::uint64_t cost) noexcept {
+  Step<State> step = bucket::step(verb, limit, kept, now, cost);
+  const bool decides = verb == Verb::kTake || verb == Verb::kPeek;
+  if (limit.mode() == LeakyMode::kQueue && decides && step.answer.admitted) {
+    State ahead = step.next;
+    ahead.units -= static_cast<std::uint32_t>(cost);
+    step.answer.delay = bucket::time_to_drain(limit, ahead);
+  }
+  return step;
 }
+static_assert(StepFunction<decltype(step), State, State>);
 
 }  // namespace sluice::core::leaky_bucket

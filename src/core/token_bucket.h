@@ -4,9 +4,10 @@
 
 namespace sluice::core::token_bucket {
 
-// Tokens refill at L/P up to B, full at first; a cost passes when the tokens cover it. Continuous
-// refill is bucket.h (tokens = B - spent). What follows is `refill: interval`: L tokens at once,
-// every P from the bucket's first use; when it is full again the next use is a first one.
+// Tokens refill at L/P up to B; the bucket is full at first. A cost is admitted if the tokens cover
+// it. Continuous refill is bucket.h (tokens = B - spent). The code below is `refill: interval`: L
+// tokens at once, every P from the bucket's first use. Once it is full, the next use is a first
+// one.
 
 namespace interval {
 
@@ -14,7 +15,7 @@ constexpr std::uint64_t period(const Limit& limit) noexcept {
   return static_cast<std::uint64_t>(limit.period().count());
 }
 
-// The most units that come back within kMaxWait.
+// Returns the most units that come back within kMaxWait.
 constexpr std::uint32_t most_units(const Limit& limit) noexcept {
   const std::uint64_t refills = static_cast<std::uint64_t>(kMaxWait.count()) / period(limit);
   return static_cast<std::uint32_t>(std::min<Wide>(Wide{refills} * limit.limit(), kMaxUnits));
@@ -47,7 +48,7 @@ constexpr State advance(const Limit& limit, const State& stored, Ticks now) noex
   return s;
 }
 
-// Until `units` of those spent have come back.
+// Returns the time until `units` of the spent units have come back.
 constexpr std::uint64_t time_to_refill(const Limit& limit, const State& s,
                                        std::uint64_t units) noexcept {
   return ceil_div(units, std::uint64_t{limit.limit()}) * period(limit) - s.aux;
@@ -71,24 +72,18 @@ constexpr Numbers describe(const Limit& limit, const State& s) noexcept {
   return {remaining, static_cast<Ticks>(time_to_refill(limit, s, s.units))};
 }
 
+constexpr Step<State> step(Verb verb, const Limit& limit, const Kept<State>& kept, Ticks now,
+                           std::uint64_t cost) noexcept {
+  return step_of_fixed_size<advance, quote, give_back, describe>(verb, limit, kept, now, cost);
+}
+
 }  // namespace interval
 
-constexpr bool by_interval(const Limit& limit) noexcept {
-  return limit.refill() == Refill::kInterval;
+constexpr Step<State> step(Verb verb, const Limit& limit, const Kept<State>& kept, Ticks now,
+                           std::uint64_t cost) noexcept {
+  return limit.refill() == Refill::kInterval ? interval::step(verb, limit, kept, now, cost)
+                                             : bucket::step(verb, limit, kept, now, cost);
 }
-
-constexpr State advance(const Limit& limit, const State& stored, Ticks now) noexcept {
-  return by_interval(limit) ? interval::advance(limit, stored, now)
-                            : bucket::advance(limit, stored, now);
-}
-constexpr Quote quote(const Limit& limit, const State& s, std::uint64_t cost) noexcept {
-  return by_interval(limit) ? interval::quote(limit, s, cost) : bucket::quote(limit, s, cost);
-}
-constexpr State give_back(const Limit& limit, const State& s, std::uint64_t cost) noexcept {
-  return by_interval(limit) ? interval::give_back(limit, s, cost) : bucket::give_back(s, cost);
-}
-constexpr Numbers describe(const Limit& limit, const State& s) noexcept {
-  return by_interval(limit) ? interval::describe(limit, s) : bucket::describe(limit, s);
-}
+static_assert(StepFunction<decltype(step), State, State>);
 
 }  // namespace sluice::core::token_bucket
