@@ -78,6 +78,7 @@ class Limit {
   static Expected<Limit> make(const LimitSpec& spec);
 
   constexpr Algorithm algorithm() const noexcept { return algorithm_; }
+  constexpr StateKind state_kind() const noexcept { return state_kind_; }
   constexpr std::uint32_t limit() const noexcept { return limit_; }
   constexpr Duration period() const noexcept { return Duration{period_}; }
   // Units it holds when untouched: the burst, burst + 1 for gcra, the limit for windows.
@@ -111,6 +112,7 @@ class Limit {
   std::uint32_t tag_ = 0;
   std::uint16_t slices_;
   Algorithm algorithm_;
+  StateKind state_kind_;
   Align align_;
   Weighting weighting_;
   LeakyMode mode_;

@@ -81,6 +81,7 @@ constexpr Limit::Limit(const LimitSpec& spec) noexcept
       slices_(static_cast<std::uint16_t>(
           detail::is_sliced(spec.algorithm) ? spec.slices.value_or(kDefaultSlices) : 1)),
       algorithm_(spec.algorithm),
+      state_kind_(info(spec.algorithm).state),
       align_(spec.align.value_or(Align::kFirstRequest)),
       weighting_(spec.weighting.value_or(Weighting::kLinear)),
       mode_(spec.mode.value_or(LeakyMode::kMeter)),

@@ -8,60 +8,63 @@
 
 namespace sluice::core {
 
-// Units by slice of period/slices, newest slice first, as of `last`. Borrowed from the caller's
-// buffer of slices + 1 counts; what lies beyond a shorter span is zero.
-struct Slices {
-  std::span<const std::uint32_t> counts;
-  Ticks last = 0;  // of the last change: in the newest slice
-};
-
-namespace sliding_window_counter {
-
-// About L units in any window of P, from counts of n slices aligned to the clock: the n newest
-// whole and the one before by the share of it that the window still covers. With one slice it is
-// the two-window estimate. Exact for arrivals that are even within the oldest slice.
-
 // Slice k covers the ticks t with ⌊t·n/P⌋ = k. Products stay below 2^62: t < 2^52, n ≤ 1000.
-struct Grid {
+struct SliceGrid {
   std::uint64_t period;
   std::uint64_t slices;
 
-  constexpr explicit Grid(const Limit& limit) noexcept
+  constexpr explicit SliceGrid(const Limit& limit) noexcept
       : period(static_cast<std::uint64_t>(limit.period().count())), slices(limit.slices()) {}
-  constexpr Grid(std::uint64_t period_ticks, std::uint64_t slice_count) noexcept
+  constexpr SliceGrid(std::uint64_t period_ticks, std::uint64_t slice_count) noexcept
       : period(period_ticks), slices(slice_count) {}
 
   constexpr std::uint64_t slice_of(Ticks at) const noexcept {
     return static_cast<std::uint64_t>(at) * slices / period;
   }
-  // The first tick at or after that phase of slice k; a phase counts 1/period of a slice.
+  // Returns the first tick at or after that phase of slice k. A phase counts 1/period of a slice.
   constexpr Ticks tick_at(std::uint64_t k, std::uint64_t phase) const noexcept {
     return static_cast<Ticks>(ceil_div(k * period + phase, slices));
   }
-  friend constexpr bool operator==(const Grid&, const Grid&) = default;
+  friend constexpr bool operator==(const SliceGrid&, const SliceGrid&) = default;
 };
 
-// ⌈w·oldest⌉, w = 1 − phase/P: the share of the oldest slice still inside the window.
+// A view of a sliding counter in the caller's memory: units by slice of the grid, newest slice
+// first. Counts beyond the end of a span shorter than slices + 1 are zero.
+struct Slices {
+  std::span<const std::uint32_t> counts;
+  Ticks last = 0;  // of the last change: in the newest slice
+  SliceGrid grid{1, 1};
+};
+
+namespace sliding_window_counter {
+
+// About L units in any window of P, from counts of n slices aligned to the clock. The n newest
+// slices count as a whole, the one before them by its share that is inside the window. One slice is
+// the estimate from two windows. Exact if arrivals are evenly spread within the oldest slice.
+
+using Grid = SliceGrid;
+
+// Returns ⌈w·oldest⌉, w = 1 − phase/P: the share of the oldest slice still inside the window.
 constexpr std::uint64_t weighted(const Grid& grid, Weighting weighting, std::uint64_t oldest,
                                  std::uint64_t phase) noexcept {
   if (weighting == Weighting::kNone || oldest == 0) return oldest;
   return ceil_mul_div(oldest, grid.period - phase, 0, grid.period);
 }
 
-// The counts as seen from an instant.
+// The counts, seen from an instant.
 struct View {
   std::span<const std::uint32_t> counts;
   Ticks at = 0;
-  std::uint64_t slice = 0;  // that of `at`
+  std::uint64_t slice = 0;  // of `at`
   std::uint64_t shift = 0;  // slices since the counts' newest
   std::uint64_t used = 0;   // units that count
 
-  // The count of slice `slice - age`.
+  // Returns the count of slice `slice - age`.
   constexpr std::uint64_t count(std::uint64_t age) const noexcept {
     if (age < shift || age - shift >= counts.size()) return 0;
     return counts[age - shift];
   }
-  // Of the slices that are `age` slices old or younger.
+  // Returns the sum of the slices of that age and of newer ones.
   constexpr std::uint64_t sum_to(std::uint64_t age) const noexcept {
     std::uint64_t sum = 0;
     const std::uint64_t end = age < shift ? 0 : std::min(age - shift + 1, counts.size());
@@ -83,8 +86,8 @@ constexpr View advance(const Grid& grid, Weighting weighting, const Slices& slic
   return view;
 }
 
-// The earliest phase at which an oldest slice counts for `room` units at most; P where it must
-// have left.
+// Returns the earliest phase at which the oldest slice counts at most `room` units; P if it must
+// leave first.
 constexpr std::uint64_t phase_to_fit(const Grid& grid, Weighting weighting, std::uint64_t oldest,
                                      std::uint64_t room) noexcept {
   if (oldest <= room) return 0;
@@ -92,12 +95,12 @@ constexpr std::uint64_t phase_to_fit(const Grid& grid, Weighting weighting, std:
   return grid.period - floor_mul_div(room, grid.period, oldest);
 }
 
-// The first tick from the view's instant on at which no more than `room` units count.
+// Returns the first tick, not before the view's instant, at which at most `room` units count.
 constexpr Ticks first_tick_with(const Grid& grid, Weighting weighting, const View& view,
                                 std::uint64_t room) noexcept {
   const std::uint64_t n = grid.slices;
   std::uint64_t newer = view.sum_to(n - 1);
-  // Slice by slice the oldest leaves and the next becomes the oldest: `passed` have left.
+  // Slice by slice the oldest leaves and the next becomes the oldest. `passed` slices have left.
   for (std::uint64_t passed = 0; passed <= n; ++passed) {
     if (newer <= room) {
       const std::uint64_t phase =
@@ -119,7 +122,7 @@ constexpr Quote quote(const Limit& limit, const View& view, std::uint64_t cost) 
   return denied_for(static_cast<std::uint64_t>(first - view.at));
 }
 
-// Until the newest slice that holds anything has left the window.
+// Returns the time until the newest slice with units has left the window.
 constexpr Ticks time_to_empty(const Grid& grid, const View& view, std::uint64_t cost) noexcept {
   if (cost > 0) return grid.tick_at(view.slice + grid.slices + 1, 0) - view.at;
   for (std::uint64_t age = view.shift; age <= grid.slices; ++age) {
@@ -128,7 +131,7 @@ constexpr Ticks time_to_empty(const Grid& grid, const View& view, std::uint64_t 
   return 0;
 }
 
-// With `cost` units more at the view's instant, where they were admitted.
+// Describes the counter with `cost` more units at the view's instant.
 constexpr Numbers describe(const Limit& limit, const View& view, std::uint64_t cost) noexcept {
   if (limit.capacity() == 0) return {};
   const std::uint64_t used = view.used + cost;
@@ -136,25 +139,94 @@ constexpr Numbers describe(const Limit& limit, const View& view, std::uint64_t c
   return {static_cast<std::uint32_t>(remaining), time_to_empty(Grid(limit), view, cost)};
 }
 
-// Writes the view's counts, newest first, into `out` of slices + 1 (which may be the same buffer),
-// with `cost` units more in the newest.
-constexpr void take(const View& view, std::uint64_t cost, std::span<std::uint32_t> out) noexcept {
-  if (view.shift > 0 || view.counts.data() != out.data()) {
-    for (std::uint64_t age = out.size(); age-- > 0;) {
-      out[age] = static_cast<std::uint32_t>(view.count(age));
+}  // namespace sliding_window_counter
+
+// The next counts: the stored ones, moved to older slices, with units added to the newest slice or
+// given back, the newest first.
+struct NextSlices {
+  std::span<const std::uint32_t> counts;
+  std::uint64_t shift = 0;
+  std::uint64_t added = 0;
+  std::uint64_t given_back = 0;
+
+  // Writes slices + 1 counts, newest first. `out` may be the memory of `counts`.
+  constexpr void write(std::span<std::uint32_t> out) const noexcept {
+    if (shift > 0 || counts.data() != out.data()) {
+      for (std::uint64_t age = out.size(); age-- > 0;) {
+        out[age] = age < shift || age - shift >= counts.size() ? 0 : counts[age - shift];
+      }
+    }
+    out[0] += static_cast<std::uint32_t>(added);
+    std::uint64_t left = given_back;
+    for (std::size_t i = 0; left > 0 && i < out.size(); ++i) {
+      const std::uint64_t given = std::min<std::uint64_t>(out[i], left);
+      out[i] -= static_cast<std::uint32_t>(given);
+      left -= given;
     }
   }
-  out[0] += static_cast<std::uint32_t>(cost);
+};
+
+namespace sliding_window_counter {
+
+// Returns the slices on the limit's grid. If their grid is another one, all units that counted at
+// the last change count in the slice of that change; `converted` then stores them.
+constexpr Slices on_grid(const Limit& limit, const Slices& slices,
+                         std::uint32_t& converted) noexcept {
+  const Grid grid(limit);
+  if (slices.grid == grid) return slices;
+  const View then = advance(slices.grid, limit.weighting(), slices, slices.last);
+  converted = static_cast<std::uint32_t>(std::min(then.used, kMaxUnits));
+  return {{&converted, 1}, slices.last, grid};
 }
 
-// Takes `cost` units back, newest slices first.
-constexpr void give_back(std::span<std::uint32_t> counts, std::uint64_t cost) noexcept {
-  for (std::uint32_t& count : counts) {
-    const std::uint64_t given = std::min<std::uint64_t>(count, cost);
-    count -= static_cast<std::uint32_t>(given);
-    cost -= given;
+// Describes the counter without the newest `units`.
+constexpr Numbers describe_without(const Limit& limit, const View& view,
+                                   std::uint64_t units) noexcept {
+  const Grid grid(limit);
+  const std::uint64_t begin = view.slice * grid.period;
+  const std::uint64_t phase = static_cast<std::uint64_t>(view.at) * grid.slices - begin;
+  std::uint64_t used = 0;
+  Ticks reset_after = 0;
+  for (std::uint64_t age = 0; age <= grid.slices; ++age) {
+    const std::uint64_t given = std::min(view.count(age), units);
+    const std::uint64_t left = view.count(age) - given;
+    units -= given;
+    used += age < grid.slices ? left : weighted(grid, limit.weighting(), left, phase);
+    if (left > 0 && reset_after == 0) {
+      reset_after = grid.tick_at(view.slice - age + grid.slices + 1, 0) - view.at;
+    }
   }
+  const std::uint64_t remaining = used < limit.capacity() ? limit.capacity() - used : 0;
+  return {static_cast<std::uint32_t>(remaining), reset_after};
 }
+
+// The slices must be on the limit's grid.
+[[gnu::always_inline]] constexpr Step<NextSlices> step(Verb verb, const Limit& limit,
+                                                       const Kept<Slices>& kept, Ticks now,
+                                                       std::uint64_t cost) noexcept {
+  if (verb == Verb::kReset) return {untouched(limit), Change::kErase, now, {}};
+  const bool is_known = !kept.forgotten.is_past(now);
+  const Slices stored = is_known ? kept.state : Slices{.counts = {}, .last = now};
+  const View view = advance(Grid(limit), limit.weighting(), stored, now);
+  if (verb == Verb::kRefund) {
+    if (can_give_back(limit, describe(limit, view, 0), cost)) {
+      return {{admitted(), describe_without(limit, view, cost)},
+              Change::kWrite,
+              view.at,
+              {view.counts, view.shift, 0, cost}};
+    }
+    cost = 0;
+  }
+  const Quote quoted = cost == 0 ? admitted() : quote(limit, view, cost);
+  const std::uint64_t added = quoted.admitted ? cost : 0;
+  Step<NextSlices> step{{quoted, describe(limit, view, added)},
+                        added > 0 && verb == Verb::kTake ? Change::kWrite : Change::kNone,
+                        view.at,
+                        {view.counts, view.shift, added, 0}};
+  if (is_known && added == 0) kept.forgotten.end(view.at, step.answer);
+  return step;
+}
+static_assert(StepFunction<decltype(step), Slices, NextSlices>);
 
 }  // namespace sliding_window_counter
 }  // namespace sluice::core

@@ -5,22 +5,20 @@
 #include <chrono>
 #include <vector>
 
-#include "core/test_fixed_size_steps.h"
+#include "core/test_counters.h"
 
 namespace sluice {
 namespace {
 
-using core::Answer;
+using core::expect_exact_wait;
 using core::ok;
-using core::Quote;
 using core::refused;
-using core::Slices;
+using core::SliceCounter;
 using core::Ticks;
 using core::wait;
 using namespace std::chrono_literals;
 
-namespace algorithm = core::sliding_window_counter;
-using algorithm::Grid;
+using Grid = core::SliceGrid;
 
 constexpr std::uint64_t kMost = 4294967295;
 constexpr Ticks kSecond = 1000000;
@@ -36,59 +34,6 @@ static_assert(kThirds.tick_at(0, 5000000) == 1666667);
 constexpr Grid kFinest(1000, 1000);
 static_assert(kFinest.slice_of(kLast) == std::uint64_t{kLast});
 static_assert(kFinest.tick_at(std::uint64_t{kLast} + 1001, 0) == kLast + 1001);
-
-// Counts in a vector, stepped as a store steps them.
-class SliceCounter {
- public:
-  explicit SliceCounter(const Limit& limit) : limit_(limit), counts_(limit.slices() + 1) {}
-
-  Answer take(Ticks now, std::uint64_t cost = 1) {
-    const algorithm::View seen = view(now);
-    const Quote quoted = quote(seen, cost);
-    const Answer answer = this->answer(quoted, seen, cost);
-    if (quoted.admitted && cost > 0) {
-      algorithm::take(seen, cost, counts_);
-      last_ = seen.at;
-    }
-    return answer;
-  }
-  Answer peek(Ticks now, std::uint64_t cost = 0) const {
-    return answer(quote(view(now), cost), view(now), cost);
-  }
-  void refund(Ticks now, std::uint64_t cost) {
-    const algorithm::View seen = view(now);
-    algorithm::take(seen, 0, counts_);
-    algorithm::give_back(counts_, cost);
-    last_ = seen.at;
-  }
-  // Of limit and weighting alone: other slices are other counts.
-  void become(const Limit& limit) { limit_ = limit; }
-  const std::vector<std::uint32_t>& counts() const { return counts_; }
-
- private:
-  algorithm::View view(Ticks now) const {
-    return algorithm::advance(Grid(limit_), limit_.weighting(), Slices{counts_, last_}, now);
-  }
-  Quote quote(const algorithm::View& seen, std::uint64_t cost) const {
-    return cost == 0 ? core::admitted() : algorithm::quote(limit_, seen, cost);
-  }
-  Answer answer(const Quote& quoted, const algorithm::View& seen, std::uint64_t cost) const {
-    const auto numbers = algorithm::describe(limit_, seen, quoted.admitted ? cost : 0);
-    return {quoted.admitted, quoted.never, quoted.wait, numbers.remaining, numbers.reset_after};
-  }
-
-  Limit limit_;
-  std::vector<std::uint32_t> counts_;
-  Ticks last_ = 0;
-};
-
-void expect_exact_wait(const SliceCounter& counter, Ticks now, std::uint64_t cost) {
-  const Answer denied = counter.peek(now, cost);
-  ASSERT_FALSE(denied.admitted || denied.never) << now << " " << cost;
-  EXPECT_GT(denied.wait, 0);
-  EXPECT_FALSE(counter.peek(now + denied.wait - 1, cost).admitted) << now << " " << cost;
-  EXPECT_TRUE(counter.peek(now + denied.wait, cost).admitted) << now << " " << cost;
-}
 
 TEST(SlidingWindowCounter, WeighsTheOldestSliceByWhatTheWindowStillCovers) {
   // One slice: the estimate from two windows.

@@ -74,8 +74,8 @@ void DenyCache::Impl::look(const Charge& charge, Instant now, Asked& asked) noex
   if (found == DenyTable::Found::kNothing) return;
   const Duration since = now - denial.denied_at;
   if (since >= std::min(denial.retry_after, longest_)) return;
-  asked.may_make_room = found == DenyTable::Found::kOther ||
-                        info(charge.limit.algorithm()).state == StateKind::kLogAndSummaries;
+  asked.may_make_room =
+      found == DenyTable::Found::kOther || charge.limit.state_kind() == StateKind::kLogAndSummaries;
   // Another thread may have read the clock later and stored its denial earlier.
   if (found != DenyTable::Found::kDenial || charge.cost < denial.cost || since < Duration{0})
     return;
