@@ -1,0 +1,179 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/step.h"
+
+namespace sluice::core {
+
+// Units admitted at one instant: 12 bytes, so that a log of 100 entries takes 1.2 kB.
+class LogEntry {
+ public:
+  constexpr LogEntry() = default;
+  constexpr LogEntry(Ticks at, std::uint32_t units) noexcept
+      : low_(static_cast<std::uint32_t>(at)),
+        high_(static_cast<std::uint32_t>(static_cast<std::uint64_t>(at) >> 32)),
+        units_(units) {}
+
+  constexpr Ticks at() const noexcept {
+    return static_cast<Ticks>(std::uint64_t{high_} << 32 | low_);
+  }
+  constexpr std::uint32_t units() const noexcept { return units_; }
+
+ private:
+  std::uint32_t low_ = 0;
+  std::uint32_t high_ = 0;
+  std::uint32_t units_ = 0;
+};
+
+// An older slice of a log: so many units between two instants.
+struct Summary {
+  Ticks first = 0;
+  Ticks last = 0;
+  std::uint32_t units = 0;
+};
+
+// A view of a log in the caller's memory, oldest first. A plain log has no summaries.
+struct Log {
+  std::span<const Summary> older;
+  std::span<const LogEntry> entries;  // at increasing instants, after the summaries
+  std::uint64_t units = 0;            // of all entries
+  Ticks last = 0;                     // of the last change: at or after the newest entry
+};
+
+// The next log, in the order in which LogBuffer::write() makes it.
+struct NextLog {
+  std::size_t expired_summaries = 0;  // to drop
+  std::size_t expired_entries = 0;
+  std::uint64_t units = 0;       // of the entries that are left
+  bool summarizes = false;       // the entries that are left become a summary
+  std::uint32_t added = 0;       // units of a new entry, or of the newest at the same instant
+  std::uint64_t given_back = 0;  // units, the newest first
+};
+
+// What a verdict needs to know of a log, but for the wait.
+struct LogDigest {
+  Ticks at = 0;             // the instant of the decision
+  std::uint64_t units = 0;  // that count
+  Ticks newest = 0;         // the newest instant that counts; ignored if no units count
+};
+
+// Returns the verdict on a log. `time_to_expire(n)` returns the time until n units have left.
+template <typename TimeToExpire>
+constexpr Answer answer_from(const Limit& limit, const LogDigest& log, std::uint64_t cost,
+                             TimeToExpire time_to_expire) noexcept {
+  const std::uint64_t capacity = limit.capacity();
+  Quote quote = admitted();
+  if (cost > capacity) {
+    quote = never();
+  } else if (cost > 0 && log.units + cost > capacity) {
+    quote = denied_for(static_cast<std::uint64_t>(time_to_expire(log.units + cost - capacity)));
+  }
+  const std::uint64_t taken = quote.admitted ? cost : 0;
+  const std::uint64_t used = log.units + taken;
+  Numbers numbers{static_cast<std::uint32_t>(used < capacity ? capacity - used : 0), 0};
+  if (used > 0 && capacity > 0) {
+    numbers.reset_after = (taken > 0 ? log.at : log.newest) + limit.period().count() - log.at;
+  }
+  return {quote, numbers};
+}
+
+// The step of a log, from what counts at the instant of the decision.
+//   next                   the log without what has expired
+//   begins_slice()         whether a new entry begins a slice
+//   digest_without(n)      the digest after a refund of n units
+//   time_to_expire(n)      the time until n units have left
+template <typename BeginsSlice, typename DigestWithout, typename TimeToExpire>
+constexpr Step<NextLog> step_of_log(Verb verb, const Limit& limit, const Kept<Log>& kept,
+                                    bool is_known, std::uint64_t cost, NextLog next,
+                                    BeginsSlice begins_slice, DigestWithout digest_without,
+                                    TimeToExpire time_to_expire) noexcept {
+  const LogDigest digest = digest_without(0);
+  if (verb == Verb::kReset) return {untouched(limit), Change::kErase, digest.at, next};
+  if (verb == Verb::kRefund) {
+    if (cost > 0 && limit.capacity() > 0 && digest.units > 0) {
+      next.given_back = cost;
+      const Answer answer = answer_from(limit, digest_without(cost), 0, time_to_expire);
+      return {answer, Change::kWrite, digest.at, next};
+    }
+    cost = 0;
+  }
+  Step<NextLog> step{answer_from(limit, digest, cost, time_to_expire), Change::kNone, digest.at,
+                     next};
+  if (step.answer.admitted && cost > 0) {
+    step.next.added = static_cast<std::uint32_t>(cost);
+    step.next.summarizes = begins_slice();
+    if (verb == Verb::kTake) step.change = Change::kWrite;
+  } else if (is_known) {
+    kept.forgotten.end(digest.at, step.answer);
+  }
+  return step;
+}
+
+// What the owner of a log elsewhere reports of it, after the verb.
+struct LogReport {
+  LogDigest digest;
+  Ticks wait = 0;         // if the cost is denied
+  bool refunded = false;  // whether a refund has changed the log
+};
+
+// Answers from a report. The owner makes the change.
+constexpr Step<LogReport> step(Verb verb, const Limit& limit, const Kept<LogReport>& kept,
+                               Ticks now, std::uint64_t cost) noexcept {
+  if (verb == Verb::kReset) return {untouched(limit), Change::kErase, now, {}};
+  const bool is_known = !kept.forgotten.is_past(now);
+  const LogReport report = is_known ? kept.state : LogReport{.digest = {.at = now}};
+  if (verb == Verb::kRefund) cost = 0;
+  const auto wait = [&](std::uint64_t) { return report.wait; };
+  Step<LogReport> step{answer_from(limit, report.digest, cost, wait), Change::kNone,
+                       report.digest.at, report};
+  const bool is_changed = report.refunded || (step.answer.admitted && cost > 0);
+  if (is_known && !is_changed) kept.forgotten.end(report.digest.at, step.answer);
+  return step;
+}
+static_assert(StepFunction<decltype(step), LogReport, LogReport>);
+
+// A log in one piece of the caller's memory: this header, then room for summaries, then room for
+// entries. Entries start at `head`, so that old ones leave without a move. Plain memory without a
+// destructor.
+struct LogBuffer {
+  Ticks last = 0;               // instant of the last change
+  std::uint64_t log_units = 0;  // of all entries
+  std::uint32_t summary_room = 0;
+  std::uint32_t summaries = 0;
+  std::uint32_t entry_room = 0;
+  std::uint32_t entries = 0;
+  std::uint32_t head = 0;
+
+  static std::size_t bytes_for(std::size_t summary_count, std::size_t entry_count) noexcept {
+    return sizeof(LogBuffer) + summary_count * sizeof(Summary) + entry_count * sizeof(LogEntry);
+  }
+  std::size_t bytes() const noexcept { return bytes_for(summary_room, entry_room); }
+
+  Summary* summary_begin() noexcept { return reinterpret_cast<Summary*>(this + 1); }
+  LogEntry* entry_begin() noexcept {
+    return reinterpret_cast<LogEntry*>(summary_begin() + summary_room);
+  }
+  Log view() noexcept {
+    return {{summary_begin(), summaries}, {entry_begin() + head, entries}, log_units, last};
+  }
+
+  // Copies a log that fits.
+  void copy(LogBuffer& from) noexcept;
+  // Whether write() has room. If the entries reach the end of their room, write() moves them to the
+  // front only if a quarter is free there, so that its cost is O(1) on average.
+  bool has_room(const NextLog& next) const noexcept;
+  // Makes the next log, which was decided at `at`. There must be room for it.
+  void write(const NextLog& next, Ticks at) noexcept;
+
+ private:
+  void drop_expired(const NextLog& next) noexcept;
+  void summarize() noexcept;
+  void add(Ticks at, std::uint32_t units) noexcept;
+  void give_back(std::uint64_t units) noexcept;
+};
+static_assert(sizeof(LogBuffer) == 40);
+
+}  // namespace sluice::core
