@@ -5,16 +5,14 @@
 #include <chrono>
 #include <vector>
 
-#include "core/test_fixed_size_steps.h"
+#include "core/test_counters.h"
 
 namespace sluice {
 namespace {
 
-using core::Answer;
-using core::Hybrid;
-using core::LogEntry;
+using core::expect_exact_wait;
+using core::LogCounter;
 using core::ok;
-using core::Quote;
 using core::refused;
 using core::Summary;
 using core::Ticks;
@@ -37,66 +35,8 @@ constexpr Summary kAtOnce{100, 100, 10};
 static_assert(algorithm::live_units(kAtOnce, 99) == 10 && algorithm::live_units(kAtOnce, 100) == 0);
 static_assert(algorithm::horizon_with(kAtOnce, 9) == 100);
 
-// Summaries and a log in vectors, stepped as a store steps them.
-class HybridCounter {
- public:
-  explicit HybridCounter(const Limit& limit) : limit_(limit) {}
-
-  Answer take(Ticks now, std::uint64_t cost = 1) {
-    const algorithm::View view = algorithm::advance(limit_, held(now), now);
-    const Answer answer = this->answer(view, now, cost);
-    if (answer.admitted && cost > 0) write(view, now, cost);
-    return answer;
-  }
-  Answer peek(Ticks now, std::uint64_t cost = 0) const {
-    return answer(algorithm::advance(limit_, held(now), now), now, cost);
-  }
-  void become(const Limit& limit) { limit_ = limit; }
-  const std::vector<Summary>& older() const { return older_; }
-  std::size_t entries() const { return entries_.size(); }
-
- private:
-  Hybrid held(Ticks now) const {
-    std::uint64_t units = 0;
-    for (const LogEntry& entry : entries_) units += entry.units();
-    return {older_, {entries_, units, entries_.empty() && older_.empty() ? now : last_}};
-  }
-  void write(const algorithm::View& view, Ticks now, std::uint64_t cost) {
-    const bool begins = algorithm::begins_slice(limit_, held(now), view);
-    const Summary summary = begins ? algorithm::summarize(held(now), view) : Summary{};
-    older_.erase(older_.begin(), older_.begin() + static_cast<long>(view.expired));
-    entries_.erase(entries_.begin(), entries_.begin() + static_cast<long>(view.log.expired));
-    if (begins) {
-      older_.push_back(summary);
-      entries_.clear();
-    }
-    entries_.emplace_back(view.at(), static_cast<std::uint32_t>(cost));
-    last_ = view.at();
-  }
-  Answer answer(const algorithm::View& view, Ticks now, std::uint64_t cost) const {
-    const Hybrid hybrid = held(now);
-    const Quote quoted =
-        cost == 0 ? core::admitted() : algorithm::quote(limit_, hybrid, view, cost);
-    const auto numbers = algorithm::describe(limit_, hybrid, view, quoted.admitted ? cost : 0);
-    return {quoted.admitted, quoted.never, quoted.wait, numbers.remaining, numbers.reset_after};
-  }
-
-  Limit limit_;
-  std::vector<Summary> older_;
-  std::vector<LogEntry> entries_;
-  Ticks last_ = 0;
-};
-
-void expect_exact_wait(const HybridCounter& counter, Ticks now, std::uint64_t cost) {
-  const Answer denied = counter.peek(now, cost);
-  ASSERT_FALSE(denied.admitted || denied.never) << now << " " << cost;
-  EXPECT_GT(denied.wait, 0);
-  EXPECT_FALSE(counter.peek(now + denied.wait - 1, cost).admitted) << now << " " << cost;
-  EXPECT_TRUE(counter.peek(now + denied.wait, cost).admitted) << now << " " << cost;
-}
-
 TEST(SlidingWindowHybrid, WithinOneSliceIsTheLog) {
-  HybridCounter counter(sliding_window_hybrid(3).per(1s).slices(1));
+  LogCounter counter(sliding_window_hybrid(3).per(1s).slices(1));
   EXPECT_EQ(counter.take(100000), ok(2, kSecond));
   EXPECT_EQ(counter.take(200000, 2), ok(0, kSecond));
   EXPECT_EQ(counter.take(300000), wait(800000, 0, 900000));
@@ -105,7 +45,7 @@ TEST(SlidingWindowHybrid, WithinOneSliceIsTheLog) {
 }
 
 TEST(SlidingWindowHybrid, AnOlderSliceBecomesASummaryWhenANewerOneBegins) {
-  HybridCounter counter(sliding_window_hybrid(10).per(1s).slices(2));
+  LogCounter counter(sliding_window_hybrid(10).per(1s).slices(2));
   for (const Ticks now : {100000, 200000, 300000, 400000}) counter.take(now);
   EXPECT_TRUE(counter.older().empty());
   counter.take(700000);
@@ -117,7 +57,7 @@ TEST(SlidingWindowHybrid, AnOlderSliceBecomesASummaryWhenANewerOneBegins) {
 }
 
 TEST(SlidingWindowHybrid, TakesAnOlderSliceAsEvenlySpread) {
-  HybridCounter counter(sliding_window_hybrid(10).per(1s).slices(2));
+  LogCounter counter(sliding_window_hybrid(10).per(1s).slices(2));
   for (const Ticks now : {100000, 200000, 300000, 400000}) counter.take(now);
   counter.take(700000);
   EXPECT_EQ(counter.peek(1100000), ok(5, 600000));  // all 4 as horizon is not past the first
@@ -129,7 +69,7 @@ TEST(SlidingWindowHybrid, TakesAnOlderSliceAsEvenlySpread) {
 }
 
 TEST(SlidingWindowHybrid, IsAdmittedExactlyAtRetryAfter) {
-  HybridCounter counter(sliding_window_hybrid(5).per(1s).slices(2));
+  LogCounter counter(sliding_window_hybrid(5).per(1s).slices(2));
   for (const Ticks now : {100000, 200000, 300000, 400000}) counter.take(now);
   counter.take(700000);
   EXPECT_EQ(counter.peek(700000, 1), wait(475000, 0, kSecond));
@@ -139,7 +79,7 @@ TEST(SlidingWindowHybrid, IsAdmittedExactlyAtRetryAfter) {
 }
 
 TEST(SlidingWindowHybrid, WaitsOverSeveralSummaries) {
-  HybridCounter counter(sliding_window_hybrid(12).per(1s).slices(5));
+  LogCounter counter(sliding_window_hybrid(12).per(1s).slices(5));
   // Two entries in each of slices 0 to 4, and one of two units in slice 5, after none has left.
   for (Ticks slice = 0; slice < 5; ++slice) {
     counter.take(slice * 200000 + 30001);
@@ -152,7 +92,7 @@ TEST(SlidingWindowHybrid, WaitsOverSeveralSummaries) {
 }
 
 TEST(SlidingWindowHybrid, DropsWhatHasExpiredWhenItWrites) {
-  HybridCounter counter(sliding_window_hybrid(10).per(1s).slices(2));
+  LogCounter counter(sliding_window_hybrid(10).per(1s).slices(2));
   counter.take(0);
   counter.take(500000);
   counter.take(1000000);  // the entry at 0 s has gone by now, as has its summary
@@ -163,7 +103,7 @@ TEST(SlidingWindowHybrid, DropsWhatHasExpiredWhenItWrites) {
 }
 
 TEST(SlidingWindowHybrid, EntriesThatExpireTogetherLeaveNoSummary) {
-  HybridCounter counter(sliding_window_hybrid(10).per(1s).slices(2));
+  LogCounter counter(sliding_window_hybrid(10).per(1s).slices(2));
   counter.take(0, 4);
   counter.take(2 * kSecond, 1);
   EXPECT_TRUE(counter.older().empty());
@@ -172,7 +112,7 @@ TEST(SlidingWindowHybrid, EntriesThatExpireTogetherLeaveNoSummary) {
 TEST(SlidingWindowHybrid, ErrsByLessThanAnOlderSliceHolds) {
   // 1 at 100000 and 3 at 400000 count as if even: at a horizon of 250000, 2 of 4, where the log has
   // 3; at 399999, 1, where it has 3. So the estimate may be low by less than the slice holds.
-  HybridCounter counter(sliding_window_hybrid(10).per(1s).slices(2));
+  LogCounter counter(sliding_window_hybrid(10).per(1s).slices(2));
   counter.take(100000);
   counter.take(400000, 3);
   counter.take(600000);
@@ -181,7 +121,7 @@ TEST(SlidingWindowHybrid, ErrsByLessThanAnOlderSliceHolds) {
 }
 
 TEST(SlidingWindowHybrid, ClockGoingBackIsReadAsTheLastChange) {
-  HybridCounter counter(sliding_window_hybrid(2).per(1s).slices(2));
+  LogCounter counter(sliding_window_hybrid(2).per(1s).slices(2));
   counter.take(5 * kSecond);
   EXPECT_EQ(counter.take(0), ok(0, kSecond));
   EXPECT_EQ(counter.take(4 * kSecond), wait(kSecond, 0, kSecond));
@@ -189,13 +129,13 @@ TEST(SlidingWindowHybrid, ClockGoingBackIsReadAsTheLastChange) {
 }
 
 TEST(SlidingWindowHybrid, HoldsTheExtremes) {
-  HybridCounter most(sliding_window_hybrid(kMost).per(1ms).slices(1000));
+  LogCounter most(sliding_window_hybrid(kMost).per(1ms).slices(1000));
   EXPECT_EQ(most.take(kLast - 1, kMost - 1), ok(1, 1000));
   EXPECT_EQ(most.take(kLast, 1), ok(0, 1000));
   EXPECT_EQ(most.take(kLast, 1), wait(999, 0, 1000));
   EXPECT_EQ(most.take(kLast, kMost), wait(1000, 0, 1000));
   EXPECT_EQ(most.take(kLast, kMost + 1), refused(0, 1000));
-  HybridCounter year(sliding_window_hybrid(kMost).per(kMaxPeriod).slices(1));
+  LogCounter year(sliding_window_hybrid(kMost).per(kMaxPeriod).slices(1));
   const Ticks p = kMaxPeriod.count();
   year.take(0, 1);
   year.take(p - 1, kMost - 1);
@@ -204,13 +144,13 @@ TEST(SlidingWindowHybrid, HoldsTheExtremes) {
 }
 
 TEST(SlidingWindowHybrid, BanIsNever) {
-  HybridCounter counter(sliding_window_hybrid(0).per(1s));
+  LogCounter counter(sliding_window_hybrid(0).per(1s));
   EXPECT_EQ(counter.take(0), refused(0, 0));
   EXPECT_EQ(counter.take(0, 0), ok(0, 0));
 }
 
 TEST(SlidingWindowHybrid, ChangedNumbersReadTheSameState) {
-  HybridCounter counter(sliding_window_hybrid(10).per(10s).slices(2));
+  LogCounter counter(sliding_window_hybrid(10).per(10s).slices(2));
   counter.take(0, 4);
   counter.take(6 * kSecond, 4);
   counter.become(sliding_window_hybrid(5).per(10s).slices(7));

@@ -1,44 +1,15 @@
 #pragma once
 
-#include <cstddef>
-#include <span>
+#include <algorithm>
 
-#include "core/state.h"
+#include "core/log.h"
 
-namespace sluice::core {
+namespace sluice::core::sliding_window_log {
 
-// Units admitted at one instant: 12 bytes, so that a log of 100 takes 1.2 kB.
-class LogEntry {
- public:
-  constexpr LogEntry() = default;
-  constexpr LogEntry(Ticks at, std::uint32_t units) noexcept
-      : low_(static_cast<std::uint32_t>(at)),
-        high_(static_cast<std::uint32_t>(static_cast<std::uint64_t>(at) >> 32)),
-        units_(units) {}
+// At most L units in any (now − P, now], exactly. Admitted instants are stored until they are P
+// old.
 
-  constexpr Ticks at() const noexcept {
-    return static_cast<Ticks>(std::uint64_t{high_} << 32 | low_);
-  }
-  constexpr std::uint32_t units() const noexcept { return units_; }
-
- private:
-  std::uint32_t low_ = 0;
-  std::uint32_t high_ = 0;
-  std::uint32_t units_ = 0;
-};
-
-// What a log holds, oldest first, at increasing instants. Borrowed from the caller's buffer.
-struct Log {
-  std::span<const LogEntry> entries;
-  std::uint64_t units = 0;  // of all entries
-  Ticks last = 0;           // of the last change: at or after the newest entry
-};
-
-namespace sliding_window_log {
-
-// At most L units in any (now − P, now]: exact. Admitted instants are kept until they are P old.
-
-// The part of a log that still counts at `at`: entries[expired...], of `units` in all.
+// The entries of a log that still count at `at`: entries[expired...], with `units` in all.
 struct View {
   Ticks at = 0;
   std::size_t expired = 0;
@@ -55,7 +26,7 @@ constexpr View advance(const Limit& limit, const Log& log, Ticks now) noexcept {
   return view;
 }
 
-// Until the oldest live entries have left that hold `units` between them.
+// Returns the time until the oldest live entries with `units` in all have left.
 constexpr Ticks time_to_expire(const Limit& limit, std::span<const LogEntry> live, Ticks at,
                                std::uint64_t units) noexcept {
   for (const LogEntry& entry : live) {
@@ -65,24 +36,33 @@ constexpr Ticks time_to_expire(const Limit& limit, std::span<const LogEntry> liv
   return 0;
 }
 
-constexpr Quote quote(const Limit& limit, const Log& log, const View& view,
-                      std::uint64_t cost) noexcept {
-  if (cost > limit.capacity()) return never();
-  if (view.units + cost <= limit.capacity()) return admitted();
-  const Ticks wait = time_to_expire(limit, log.entries.subspan(view.expired), view.at,
-                                    view.units + cost - limit.capacity());
-  return denied_for(static_cast<std::uint64_t>(wait));
+// Returns the newest instant after the newest `units`, fewer than the entries have, were given
+// back.
+constexpr Ticks newest_without(std::span<const LogEntry> live, std::uint64_t units) noexcept {
+  std::size_t i = live.size() - 1;
+  for (; live[i].units() <= units; --i) units -= live[i].units();
+  return live[i].at();
 }
 
-// With `cost` units more at the view's instant, where they were admitted.
-constexpr Numbers describe(const Limit& limit, const Log& log, const View& view,
-                           std::uint64_t cost) noexcept {
-  const std::uint64_t used = view.units + cost;
-  const std::uint64_t remaining = used < limit.capacity() ? limit.capacity() - used : 0;
-  if (used == 0 || limit.capacity() == 0) return {static_cast<std::uint32_t>(remaining), 0};
-  const Ticks newest = cost > 0 ? view.at : log.entries.back().at();
-  return {static_cast<std::uint32_t>(remaining), newest + limit.period().count() - view.at};
+// Describes the log after a refund of `units`.
+constexpr LogDigest digest_without(const Log& log, const View& view, std::uint64_t units) noexcept {
+  LogDigest digest{.at = view.at, .units = view.units - std::min(view.units, units)};
+  if (digest.units > 0) digest.newest = newest_without(log.entries.subspan(view.expired), units);
+  return digest;
 }
 
-}  // namespace sliding_window_log
-}  // namespace sluice::core
+constexpr Step<NextLog> step(Verb verb, const Limit& limit, const Kept<Log>& kept, Ticks now,
+                             std::uint64_t cost) noexcept {
+  const bool is_known = !kept.forgotten.is_past(now);
+  const Log log = is_known ? kept.state : Log{.older = {}, .entries = {}, .last = now};
+  const View view = advance(limit, log, now);
+  return step_of_log(
+      verb, limit, kept, is_known, cost, {.expired_entries = view.expired, .units = view.units},
+      [] { return false; }, [&](std::uint64_t units) { return digest_without(log, view, units); },
+      [&](std::uint64_t units) {
+        return time_to_expire(limit, log.entries.subspan(view.expired), view.at, units);
+      });
+}
+static_assert(StepFunction<decltype(step), Log, NextLog>);
+
+}  // namespace sluice::core::sliding_window_log

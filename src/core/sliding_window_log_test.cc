@@ -6,22 +6,19 @@
 #include <chrono>
 #include <vector>
 
-#include "core/test_fixed_size_steps.h"
+#include "core/test_counters.h"
 
 namespace sluice {
 namespace {
 
-using core::Answer;
 using core::Log;
+using core::LogCounter;
 using core::LogEntry;
 using core::ok;
-using core::Quote;
 using core::refused;
 using core::Ticks;
 using core::wait;
 using namespace std::chrono_literals;
-
-namespace algorithm = core::sliding_window_log;
 
 constexpr std::uint64_t kMost = 4294967295;
 constexpr Ticks kSecond = 1000000;
@@ -31,55 +28,10 @@ static_assert(sizeof(LogEntry) == 12);
 static_assert(LogEntry(kLast, 7).at() == kLast && LogEntry(kLast, 7).units() == 7);
 
 constexpr std::array<LogEntry, 2> kTwoEntries = {LogEntry(0, 2), LogEntry(400000, 1)};
-constexpr Log kTwo{kTwoEntries, 3, 400000};
+constexpr core::Kept<Log> kTwo{{{}, kTwoEntries, 3, 400000}, core::kNeverForgotten};
 constexpr Limit kThree = sliding_window_log(3).per(1s);
-static_assert(algorithm::advance(kThree, kTwo, 999999).units == 3);
-static_assert(algorithm::advance(kThree, kTwo, 1000000).units == 1);
-static_assert(algorithm::quote(kThree, kTwo, algorithm::advance(kThree, kTwo, 500000), 1).wait ==
-              500000);
-
-// A log in a vector, stepped as a store steps it.
-class LogCounter {
- public:
-  explicit LogCounter(const Limit& limit) : limit_(limit) {}
-
-  Answer take(Ticks now, std::uint64_t cost = 1) {
-    const algorithm::View view = algorithm::advance(limit_, log(now), now);
-    const Quote quoted = quote(view, now, cost);
-    const Answer answer = this->answer(quoted, view, now, cost);
-    if (quoted.admitted && cost > 0) {
-      entries_.erase(entries_.begin(), entries_.begin() + static_cast<long>(view.expired));
-      entries_.emplace_back(view.at, static_cast<std::uint32_t>(cost));
-      last_ = view.at;
-    }
-    return answer;
-  }
-  Answer peek(Ticks now, std::uint64_t cost = 0) const {
-    const algorithm::View view = algorithm::advance(limit_, log(now), now);
-    return answer(quote(view, now, cost), view, now, cost);
-  }
-  void become(const Limit& limit) { limit_ = limit; }
-  std::size_t entries() const { return entries_.size(); }
-
- private:
-  Log log(Ticks now) const {
-    std::uint64_t units = 0;
-    for (const LogEntry& entry : entries_) units += entry.units();
-    return {entries_, units, entries_.empty() ? now : last_};
-  }
-  Quote quote(const algorithm::View& view, Ticks now, std::uint64_t cost) const {
-    return cost == 0 ? core::admitted() : algorithm::quote(limit_, log(now), view, cost);
-  }
-  Answer answer(const Quote& quoted, const algorithm::View& view, Ticks now,
-                std::uint64_t cost) const {
-    const auto numbers = algorithm::describe(limit_, log(now), view, quoted.admitted ? cost : 0);
-    return {quoted.admitted, quoted.never, quoted.wait, numbers.remaining, numbers.reset_after};
-  }
-
-  Limit limit_;
-  std::vector<LogEntry> entries_;
-  Ticks last_ = 0;
-};
+static_assert(core::step(Verb::kTake, kThree, kTwo, 500000, 1).answer == wait(500000, 0, 900000));
+static_assert(core::step(Verb::kTake, kThree, kTwo, 1000000, 1).next.expired_entries == 1);
 
 TEST(SlidingWindowLog, EntryExactlyOnePeriodOldNoLongerCounts) {
   LogCounter log(sliding_window_log(2).per(1s));
