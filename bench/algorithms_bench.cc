@@ -5,40 +5,36 @@
 #include <array>
 
 #include "bench/workload.h"
-#include "core/fixed_size.h"
-#include "core/sliding_window_counter.h"
+#include "core/algorithms.h"
 
 namespace sluice::bench {
 namespace {
+
+constexpr core::Forgotten kNever{core::Forgotten::kNever};
 
 void decide_fixed_size(benchmark::State& state, const Limit& limit) {
   Timeline time;
   core::State held{.last = time.next().time_since_epoch().count()};
   for (auto _ : state) {
-    const core::State at = core::advance(limit, held, time.next().time_since_epoch().count());
-    const core::Quote quote = core::quote(limit, at, 1);
-    if (quote.admitted) held = core::take(at, 1);
-    core::Numbers numbers = core::describe(limit, quote.admitted ? held : at);
-    benchmark::DoNotOptimize(numbers);
+    const core::Ticks now = time.next().time_since_epoch().count();
+    auto step = core::step(Verb::kTake, limit, core::Kept{held, kNever}, now, 1);
+    if (step.change == core::Change::kWrite) held = step.next;
+    benchmark::DoNotOptimize(step.answer);
   }
 }
 
 void decide_counter(benchmark::State& state, const Limit& limit) {
-  namespace counter = core::sliding_window_counter;
   Timeline time;
   std::array<std::uint32_t, kDefaultSlices + 1> held{};
   const std::span counts(held.data(), limit.slices() + 1);
-  core::Ticks last = time.next().time_since_epoch().count();
+  core::Slices slices{counts, time.next().time_since_epoch().count(), core::SliceGrid(limit)};
   for (auto _ : state) {
     const core::Ticks now = time.next().time_since_epoch().count();
-    const auto view =
-        counter::advance(counter::Grid(limit), limit.weighting(), {counts, last}, now);
-    const core::Quote quote = counter::quote(limit, view, 1);
-    core::Numbers numbers = counter::describe(limit, view, quote.admitted ? 1 : 0);
-    benchmark::DoNotOptimize(numbers);
-    if (!quote.admitted) continue;
-    counter::take(view, 1, counts);
-    last = now;
+    auto step = core::step(Verb::kTake, limit, core::Kept{slices, kNever}, now, 1);
+    benchmark::DoNotOptimize(step.answer);
+    if (step.change != core::Change::kWrite) continue;
+    step.next.write(counts);
+    slices.last = step.at;
   }
 }
 

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "core/test_fixed_size_steps.h"
+#include "core/test_counters.h"
 
 namespace sluice {
 namespace {
@@ -12,7 +12,6 @@ namespace {
 using core::FixedSize;
 using core::ok;
 using core::refused;
-using core::State;
 using core::Ticks;
 using core::wait;
 using namespace std::chrono_literals;
@@ -20,18 +19,15 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t kMost = 4294967295;
 constexpr Ticks kSecond = 1000000;
 
-// The delay that a queue tells a request of that cost, or nothing where it is denied.
-std::optional<Ticks> delay_of(const Limit& limit, State& state, Ticks now, std::uint64_t cost) {
-  const State at = core::advance(limit, state, now);
-  if (!core::quote(limit, at, cost).admitted) return std::nullopt;
-  state = core::take(at, cost);
-  return core::leaky_bucket::delay(limit, at);
+// Takes a cost from a queue and returns its delay; absent if it is denied.
+std::optional<Ticks> delay_of(FixedSize& queue, Ticks now, std::uint64_t cost) {
+  const core::Answer answer = queue.take(now, cost);
+  EXPECT_EQ(answer.admitted, answer.delay != core::Answer::kNoDelay);
+  return answer.admitted ? std::optional(answer.delay) : std::nullopt;
 }
 
 static_assert(FixedSize(leaky_bucket(10).per(1s).burst(5)).take(0, 5) == ok(0, 500000));
-static_assert(core::is_queue(leaky_bucket(1).per(1s).queueing()));
-static_assert(!core::is_queue(leaky_bucket(1).per(1s)));
-static_assert(!core::is_queue(token_bucket(1).per(1s)));
+static_assert(FixedSize(leaky_bucket(1).per(1s)).take(0).delay == core::Answer::kNoDelay);
 
 TEST(LeakyBucket, MeterRejectsOnOverflow) {
   FixedSize bucket(leaky_bucket(10).per(1s).burst(2));
@@ -52,47 +48,43 @@ TEST(LeakyBucket, MeterAnswersAsATokenBucket) {
 }
 
 TEST(LeakyBucket, QueueDelaysUntilWhatIsAheadHasDrained) {
-  const Limit limit = leaky_bucket(10).per(1s).burst(4).queueing();
-  State state;
-  EXPECT_EQ(delay_of(limit, state, 0, 1), 0);
-  EXPECT_EQ(delay_of(limit, state, 0, 2), 100000);
-  EXPECT_EQ(delay_of(limit, state, 0, 1), 300000);
-  EXPECT_EQ(delay_of(limit, state, 0, 1), std::nullopt);
-  EXPECT_EQ(delay_of(limit, state, 100000, 1), 300000);
-  EXPECT_EQ(delay_of(limit, state, 600000, 1), 0);
+  FixedSize queue(leaky_bucket(10).per(1s).burst(4).queueing());
+  EXPECT_EQ(delay_of(queue, 0, 1), 0);
+  EXPECT_EQ(delay_of(queue, 0, 2), 100000);
+  EXPECT_EQ(delay_of(queue, 0, 1), 300000);
+  EXPECT_EQ(delay_of(queue, 0, 1), std::nullopt);
+  EXPECT_EQ(delay_of(queue, 100000, 1), 300000);
+  EXPECT_EQ(delay_of(queue, 600000, 1), 0);
 }
 
 TEST(LeakyBucket, QueueLetsGoEvenlyUnderABurst) {
-  const Limit limit = leaky_bucket(3).per(1s).burst(100).queueing();
-  State state;
+  FixedSize queue(leaky_bucket(3).per(1s).burst(100).queueing());
   for (Ticks i = 0; i < 100; ++i) {
     const Ticks departure = (i * kSecond + 2) / 3;  // ⌈i/3 s⌉
-    EXPECT_EQ(delay_of(limit, state, 0, 1), departure) << i;
+    EXPECT_EQ(delay_of(queue, 0, 1), departure) << i;
   }
 }
 
 TEST(LeakyBucket, QueueDelayIsRoundedUpToATick) {
-  const Limit limit = leaky_bucket(3).per(1s).burst(2).queueing();
-  State state;
-  delay_of(limit, state, 0, 1);
-  EXPECT_EQ(delay_of(limit, state, 1, 1), 333333);  // 333332 1/3
+  FixedSize queue(leaky_bucket(3).per(1s).burst(2).queueing());
+  delay_of(queue, 0, 1);
+  EXPECT_EQ(delay_of(queue, 1, 1), 333333);  // 333332 1/3
 }
 
 TEST(LeakyBucket, QueueOfCostZeroWaitsForAllThatIsAhead) {
-  const Limit limit = leaky_bucket(10).per(1s).burst(4).queueing();
-  State state;
-  delay_of(limit, state, 0, 4);
-  EXPECT_EQ(delay_of(limit, state, 0, 0), 400000);
-  EXPECT_EQ(delay_of(leaky_bucket(0).per(1s).queueing(), state, 0, 0), 0);
+  FixedSize queue(leaky_bucket(10).per(1s).burst(4).queueing());
+  delay_of(queue, 0, 4);
+  EXPECT_EQ(delay_of(queue, 0, 0), 400000);
+  queue.become(leaky_bucket(0).per(1s).queueing());
+  EXPECT_EQ(delay_of(queue, 0, 0), 0);
 }
 
 TEST(LeakyBucket, QueueHoldsTheExtremes) {
-  const Limit limit = leaky_bucket(1).per(Duration{1 << 20}).burst(kMost).queueing();
-  State state;
+  FixedSize queue(leaky_bucket(1).per(Duration{1 << 20}).burst(kMost).queueing());
   const Ticks last = (Ticks{1} << 52) - 1;
-  EXPECT_EQ(delay_of(limit, state, last, kMost - 1), 0);
-  EXPECT_EQ(delay_of(limit, state, last, 1), Ticks{kMost - 1} << 20);
-  EXPECT_EQ(delay_of(limit, state, last, 1), std::nullopt);
+  EXPECT_EQ(delay_of(queue, last, kMost - 1), 0);
+  EXPECT_EQ(delay_of(queue, last, 1), Ticks{kMost - 1} << 20);
+  EXPECT_EQ(delay_of(queue, last, 1), std::nullopt);
 }
 
 TEST(LeakyBucket, RefundLowersTheLevel) {

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "core/test_fixed_size_steps.h"
+#include "core/test_counters.h"
 
 namespace sluice {
 namespace {

@@ -1,21 +1,22 @@
 #pragma once
 
-#include "core/state.h"
+#include "core/answer.h"
 #include "sluice/decision.h"
+#include "sluice/limit.h"
 
 namespace sluice::core {
 
 // Writes the answer of a limit, field by field: see combine.h.
-inline void answer(const Limit& limit, const Quote& quote, const Numbers& numbers,
-                   Decision& d) noexcept {
-  d.outcome = quote.admitted ? Outcome::kAllowed : Outcome::kDenied;
-  d.reason = quote.admitted ? Reason::kOk : quote.never ? Reason::kNever : Reason::kLimited;
+inline void write(const Limit& limit, const Answer& answer, Decision& d) noexcept {
+  d.outcome = answer.admitted ? Outcome::kAllowed : Outcome::kDenied;
+  d.reason = answer.admitted ? Reason::kOk : answer.never ? Reason::kNever : Reason::kLimited;
   d.capacity = limit.capacity();
-  d.remaining = numbers.remaining;
-  d.reset_after = Duration{numbers.reset_after};
+  d.remaining = answer.remaining;
+  d.reset_after = Duration{answer.reset_after};
   d.retry_after.reset();
-  if (!quote.admitted && !quote.never) d.retry_after = Duration{quote.wait};
+  if (!answer.admitted && !answer.never) d.retry_after = Duration{answer.wait};
   d.delay.reset();
+  if (answer.delay != Answer::kNoDelay) d.delay = Duration{answer.delay};
 }
 
 }  // namespace sluice::core

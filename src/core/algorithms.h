@@ -1,0 +1,59 @@
+#pragma once
+
+#include "core/fixed_window.h"
+#include "core/gcra.h"
+#include "core/leaky_bucket.h"
+#include "core/log.h"
+#include "core/sliding_window_counter.h"
+#include "core/sliding_window_hybrid.h"
+#include "core/sliding_window_log.h"
+#include "core/state.h"
+#include "core/token_bucket.h"
+
+namespace sluice::core {
+
+// The step of every algorithm, by the kind of its state. Stores call these. A limit must be of an
+// algorithm with that kind of state: see Limit::state_kind().
+
+constexpr bool has_fixed_size(const Limit& limit) noexcept {
+  return limit.state_kind() == StateKind::kBucket || limit.state_kind() == StateKind::kWindow;
+}
+constexpr bool has_log(const Limit& limit) noexcept {
+  return limit.state_kind() == StateKind::kLog || limit.state_kind() == StateKind::kLogAndSummaries;
+}
+
+[[gnu::always_inline]] constexpr Step<State> step(Verb verb, const Limit& limit,
+                                                  const Kept<State>& kept, Ticks now,
+                                                  std::uint64_t cost) noexcept {
+  switch (limit.algorithm()) {
+    case Algorithm::kFixedWindow: return fixed_window::step(verb, limit, kept, now, cost);
+    case Algorithm::kLeakyBucket: return leaky_bucket::step(verb, limit, kept, now, cost);
+    case Algorithm::kGcra: return gcra::step(verb, limit, kept, now, cost);
+    default: return token_bucket::step(verb, limit, kept, now, cost);
+  }
+}
+
+// The slices must be on the limit's grid: see sliding_window_counter::on_grid().
+[[gnu::always_inline]] constexpr Step<NextSlices> step(Verb verb, const Limit& limit,
+                                                       const Kept<Slices>& kept, Ticks now,
+                                                       std::uint64_t cost) noexcept {
+  return sliding_window_counter::step(verb, limit, kept, now, cost);
+}
+
+constexpr Step<NextLog> step(Verb verb, const Limit& limit, const Kept<Log>& kept, Ticks now,
+                             std::uint64_t cost) noexcept {
+  if (limit.algorithm() == Algorithm::kSlidingWindowLog) {
+    return sliding_window_log::step(verb, limit, kept, now, cost);
+  }
+  return sliding_window_hybrid::step(verb, limit, kept, now, cost);
+}
+
+// Describes a counter with nothing taken, for a request that another limit denies.
+template <typename State>
+constexpr Answer untaken(const Limit& limit, const Kept<State>& kept, Ticks now) noexcept {
+  Answer answer = step(Verb::kPeek, limit, kept, now, 0).answer;
+  answer.delay = Answer::kNoDelay;
+  return answer;
+}
+
+}  // namespace sluice::core

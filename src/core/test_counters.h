@@ -1,0 +1,134 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <ostream>
+#include <vector>
+
+#include "core/algorithms.h"
+
+// For tests: single counters that take core's steps as a store does, but are never forgotten.
+namespace sluice::core {
+
+inline std::ostream& operator<<(std::ostream& out, const Answer& a) {
+  out << (a.admitted ? "ok" : a.never ? "never" : "wait " + std::to_string(a.wait));
+  out << ", remaining " << a.remaining << ", reset after " << a.reset_after;
+  return a.delay == Answer::kNoDelay ? out : out << ", delay " << a.delay;
+}
+
+constexpr Answer ok(std::uint32_t remaining, Ticks reset_after) {
+  return {admitted(), {remaining, reset_after}};
+}
+constexpr Answer wait(std::uint64_t wait, std::uint32_t remaining, Ticks reset_after) {
+  return {denied_for(wait), {remaining, reset_after}};
+}
+constexpr Answer refused(std::uint32_t remaining, Ticks reset_after) {
+  return {never(), {remaining, reset_after}};
+}
+
+inline constexpr Forgotten kNeverForgotten{Forgotten::kNever};
+
+class FixedSize {
+ public:
+  constexpr explicit FixedSize(const Limit& limit) : limit_(limit) {}
+
+  constexpr Answer take(Ticks now, std::uint64_t cost = 1) { return apply(Verb::kTake, now, cost); }
+  constexpr Answer refund(Ticks now, std::uint64_t cost) { return apply(Verb::kRefund, now, cost); }
+  constexpr Answer peek(Ticks now, std::uint64_t cost = 0) const {
+    return step(Verb::kPeek, limit_, {state_, kNeverForgotten}, now, cost).answer;
+  }
+  // Changes the numbers of the limit; the consumed units stay.
+  constexpr void become(const Limit& limit) { limit_ = limit; }
+  constexpr const State& state() const { return state_; }
+
+ private:
+  constexpr Answer apply(Verb verb, Ticks now, std::uint64_t cost) {
+    const Step<State> step = core::step(verb, limit_, {state_, kNeverForgotten}, now, cost);
+    if (step.change == Change::kWrite) state_ = step.next;
+    return step.answer;
+  }
+
+  Limit limit_;
+  State state_;
+};
+
+// Counts by slice in a vector.
+class SliceCounter {
+ public:
+  explicit SliceCounter(const Limit& limit) : limit_(limit), counts_(limit.slices() + 1) {}
+
+  Answer take(Ticks now, std::uint64_t cost = 1) { return apply(Verb::kTake, now, cost); }
+  Answer refund(Ticks now, std::uint64_t cost) { return apply(Verb::kRefund, now, cost); }
+  Answer peek(Ticks now, std::uint64_t cost = 0) const {
+    return step(Verb::kPeek, limit_, kept(), now, cost).answer;
+  }
+  // For a limit with the same slices.
+  void become(const Limit& limit) { limit_ = limit; }
+  const std::vector<std::uint32_t>& counts() const { return counts_; }
+
+ private:
+  Kept<Slices> kept() const { return {{counts_, last_, SliceGrid(limit_)}, kNeverForgotten}; }
+  Answer apply(Verb verb, Ticks now, std::uint64_t cost) {
+    const Step<NextSlices> step = core::step(verb, limit_, kept(), now, cost);
+    if (step.change == Change::kWrite) {
+      step.next.write(counts_);
+      last_ = step.at;
+    }
+    return step.answer;
+  }
+
+  Limit limit_;
+  std::vector<std::uint32_t> counts_;
+  Ticks last_ = 0;
+};
+
+// A log in a buffer with room for 100 summaries and 10,000 entries.
+class LogCounter {
+ public:
+  explicit LogCounter(const Limit& limit)
+      : limit_(limit),
+        memory_(LogBuffer::bytes_for(kSummaries, kEntries) / sizeof(std::max_align_t) + 1),
+        buffer_(new (memory_.data()) LogBuffer) {
+    buffer_->summary_room = kSummaries;
+    buffer_->entry_room = kEntries;
+  }
+
+  Answer take(Ticks now, std::uint64_t cost = 1) { return apply(Verb::kTake, now, cost); }
+  Answer refund(Ticks now, std::uint64_t cost) { return apply(Verb::kRefund, now, cost); }
+  Answer peek(Ticks now, std::uint64_t cost = 0) const {
+    return step(Verb::kPeek, limit_, {buffer_->view(), kNeverForgotten}, now, cost).answer;
+  }
+  void become(const Limit& limit) { limit_ = limit; }
+  std::span<const Summary> older() const { return buffer_->view().older; }
+  std::size_t entries() const { return buffer_->entries; }
+
+ private:
+  static constexpr std::uint32_t kSummaries = 100;
+  static constexpr std::uint32_t kEntries = 10000;
+
+  Answer apply(Verb verb, Ticks now, std::uint64_t cost) {
+    const Step<NextLog> step =
+        core::step(verb, limit_, {buffer_->view(), kNeverForgotten}, now, cost);
+    if (step.change == Change::kWrite) buffer_->write(step.next, step.at);
+    return step.answer;
+  }
+
+  Limit limit_;
+  std::vector<std::max_align_t> memory_;
+  LogBuffer* buffer_;
+};
+
+// Asserts that a cost is denied one tick before its wait has passed, and admitted then.
+template <typename Counter>
+void expect_exact_wait(const Counter& counter, Ticks now, std::uint64_t cost) {
+  const Answer denied = counter.peek(now, cost);
+  ASSERT_FALSE(denied.admitted || denied.never) << now << " " << cost;
+  EXPECT_GT(denied.wait, 0);
+  EXPECT_FALSE(counter.peek(now + denied.wait - 1, cost).admitted) << now << " " << cost;
+  EXPECT_TRUE(counter.peek(now + denied.wait, cost).admitted) << now << " " << cost;
+}
+
+}  // namespace sluice::core
