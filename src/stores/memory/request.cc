@@ -12,81 +12,47 @@ bool all_admit(std::span<const Counter> counters) noexcept {
 
 bool all_ready(std::span<const Counter> counters) noexcept {
   return std::all_of(counters.begin(), counters.end(),
-                     [](const Counter& c) { return !c.is_charged() || c.is_ready(); });
+                     [](const Counter& c) { return c.is_ready(); });
 }
 
-// Makes every write certain; throws or answers false where one is not.
+// Ensures that no write can fail. If that is impossible, throws or returns false.
 bool prepare_writes(std::span<Counter> counters) {
   for (Counter& c : counters) {
-    if (c.is_charged() && c.is_found()) c.pin();
+    if (c.writes() && c.is_found()) c.pin();
   }
   for (Counter& c : counters) {
-    if (c.is_charged() && !c.is_found()) c.insert();
+    if (c.writes() && !c.is_found()) c.insert();
   }
   for (Counter& c : counters) {
-    if (c.is_charged() && !c.make_window()) return false;
+    if (c.writes() && !c.make_room()) return false;
   }
   return true;
 }
 
-// As prepare_writes(), or leaves everything as it was and answers false.
+// As prepare_writes(), but if that is impossible, leaves everything as it was and returns false.
 bool prepare_or_undo(std::span<Counter> counters) noexcept {
   try {
     if (prepare_writes(counters)) return true;
   } catch (const std::bad_alloc&) {
-    // Told by the answer.
+    // The result reports it.
   }
   for (Counter& c : counters) c.unpin();
   return false;
 }
 
-bool take_all(std::span<Counter> counters) noexcept {
-  if (!all_admit(counters)) {
-    for (Counter& c : counters) c.describe_untaken();
-    return true;
-  }
-  if (!all_ready(counters) && !prepare_or_undo(counters)) return false;
-  for (Counter& c : counters) {
-    if (c.is_charged()) c.write();
-  }
-  return true;
-}
-
-// Makes every refund certain, or answers false.
-bool prepare_refunds(std::span<Counter> counters) noexcept {
-  for (Counter& c : counters) {
-    c.find();
-    if (c.gives_back()) c.pin();
-  }
-  bool is_certain = true;
-  try {
-    for (Counter& c : counters) is_certain = is_certain && (!c.is_pinned() || c.make_grid());
-  } catch (const std::bad_alloc&) {
-    is_certain = false;
-  }
-  for (Counter& c : counters) c.unpin();
-  return is_certain;
-}
-
-void begin(Verb verb, Counter& c) noexcept {
-  c.find();
-  switch (verb) {
-    case Verb::kTake:
-    case Verb::kPeek: return c.look();
-    case Verb::kRefund: return c.give_back();
-    case Verb::kReset: return c.forget();
-  }
-}
-
 }  // namespace
 
 bool carry_out(Verb verb, std::span<Counter> counters) noexcept {
-  if (verb == Verb::kRefund && !prepare_refunds(counters)) return false;
-  for (Counter& c : counters) begin(verb, c);
-  if (verb == Verb::kTake) return take_all(counters);
-  if (verb == Verb::kPeek && !all_admit(counters)) {
-    for (Counter& c : counters) c.describe_untaken();
+  for (Counter& c : counters) {
+    c.find();
+    c.look(verb);
   }
+  if (!all_admit(counters)) {
+    for (Counter& c : counters) c.leave_untaken();
+    return true;
+  }
+  if (!all_ready(counters) && !prepare_or_undo(counters)) return false;
+  for (Counter& c : counters) c.write();
   return true;
 }
 
