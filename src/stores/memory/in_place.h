@@ -4,95 +4,82 @@
 
 namespace sluice::memory {
 
-// A counter that is known already and has room for what comes, taken from where it is: Counter in
-// short, for the requests of which there are most. All algorithms but the two that keep a log.
+// A counter that exists and has room for a take. Most requests have only such counters; they are
+// decided and written where they are. Logs are left to Counter.
 //
-// Its members have no values before begin() and look(). Those are inlined by force: a request of
-// one charge then keeps them in registers.
+// The members have no values before begin() and look(). Both are inlined by force: a request of one
+// charge then keeps the members in registers.
 struct InPlace {
   Fingerprint key;
   Shard* shard;
   Slot* slot;
-  core::State at;                           // fixed size: the state at the instant
-  core::sliding_window_counter::View view;  // sliding counter: likewise
-  core::Quote quote;
-  bool is_ending;  // whether what the slot holds ends early, as it is of other numbers
+  core::Change change;
+  core::Ticks at;  // slices: the instant of the next counts
+  union {
+    core::Answer answer;
+  };
+  union {
+    core::State next_state;
+    core::NextSlices next_slices;
+  };
 
-  static bool serves(Algorithm algorithm) noexcept {
-    return core::has_fixed_size(algorithm) || algorithm == Algorithm::kSlidingWindowCounter;
-  }
+  InPlace() noexcept {}
+
+  static bool serves(const Limit& limit) noexcept { return !core::has_log(limit); }
 
   void begin(Fingerprint fingerprint, Shard& home) noexcept {
     key = fingerprint;
     shard = &home;
   }
 
-  // Whether the cost fits at `now` is in `quote`. False where there is more to do than that.
+  // Decides a take. Returns false if the counter is missing or needs memory.
   [[gnu::always_inline]] bool look(const Charge& charge, core::Ticks now) noexcept {
     slot = shard->find(key);
     if (slot == nullptr) return false;
-    if (!core::has_fixed_size(charge.limit.algorithm())) return look_at_slices(charge, now);
-    core::State stored = slot->state.state();
-    // What is forgotten is untouched by its own numbers, and needs no look at the time under them;
-    // that would be a branch as good as random, on memory that has just been fetched.
-    is_ending = stored.tag != core::tag_of(charge.limit);
-    if (is_ending && slot->state.is_forgotten(now)) {
-      is_ending = false;
-      stored = core::State{.last = now};
+    if (core::has_fixed_size(charge.limit)) {
+      keep(core::step(Verb::kTake, charge.limit, kept_state(), now, charge.cost), next_state);
+      return true;
     }
-    at = core::advance(charge.limit, stored, now);
-    quote = core::quote(charge.limit, at, charge.cost);
+    SliceBlob* const blob = slot->state.slices();
+    if (blob == nullptr || blob->grid() != core::SliceGrid(charge.limit)) return false;
+    keep(core::step(Verb::kTake, charge.limit, kept_slices(), now, charge.cost), next_slices);
     return true;
   }
 
-  // Takes the cost, if the request is `admitted`, and answers.
-  [[gnu::always_inline]] void finish(const Charge& charge, bool admitted,
+  // Writes the next state if the whole request is `admitted`, and the answer.
+  [[gnu::always_inline]] void finish(const Charge& charge, core::Ticks now, bool admitted,
                                      Decision& decision) noexcept {
-    const bool is_state = core::has_fixed_size(charge.limit.algorithm());
-    const bool takes = admitted && charge.cost > 0;
-    const core::Numbers numbers =
-        is_state ? finish_state(charge, takes) : finish_slices(charge, takes);
-    answer(charge.limit, quote, numbers, decision);
-    if (admitted && core::is_queue(charge.limit)) {
-      decision.delay = Duration{core::leaky_bucket::delay(charge.limit, at)};
+    if (!admitted && answer.admitted) {
+      answer = core::has_fixed_size(charge.limit) ? core::untaken(charge.limit, kept_state(), now)
+                                                  : core::untaken(charge.limit, kept_slices(), now);
+    } else if (change == core::Change::kWrite) {
+      write(charge.limit);
     }
+    core::write(charge.limit, answer, decision);
   }
 
  private:
-  bool look_at_slices(const Charge& charge, core::Ticks now) noexcept {
-    namespace counter = core::sliding_window_counter;
-    const counter::Grid grid(charge.limit);
+  core::Kept<core::State> kept_state() const noexcept {
+    return {slot->state.state(), slot->state.forgotten()};
+  }
+  core::Kept<core::Slices> kept_slices() const noexcept {
+    return {slot->state.slices()->view(), slot->state.forgotten()};
+  }
+
+  template <typename Next>
+  [[gnu::always_inline]] void keep(const core::Step<Next>& step, Next& next) noexcept {
+    answer = step.answer;
+    change = step.change;
+    at = step.at;
+    next = step.next;
+  }
+
+  [[gnu::always_inline]] void write(const Limit& limit) noexcept {
+    slot->state.set_forgotten(core::Forgotten::after(at + answer.reset_after));
+    if (core::has_fixed_size(limit)) return slot->state.set_state(next_state);
     SliceBlob* const blob = slot->state.slices();
-    if (blob == nullptr || blob->grid() != grid || slot->state.is_forgotten(now)) return false;
-    is_ending = true;  // its limit may have been another
-    view = counter::advance(grid, charge.limit.weighting(), {blob->counts(), blob->last}, now);
-    quote = charge.cost == 0 ? core::admitted() : counter::quote(charge.limit, view, charge.cost);
-    return true;
-  }
-
-  [[gnu::always_inline]] core::Numbers finish_state(const Charge& charge, bool takes) noexcept {
-    if (!takes) return unchanged(core::describe(charge.limit, at), at.last);
-    const core::State next = core::take(at, charge.cost);
-    const core::Numbers numbers = core::describe(charge.limit, next);
-    slot->state.set_state(next);
-    slot->state.set_expiry(next.last + numbers.reset_after);
-    return numbers;
-  }
-
-  core::Numbers finish_slices(const Charge& charge, bool takes) noexcept {
-    namespace counter = core::sliding_window_counter;
-    if (!takes) return unchanged(counter::describe(charge.limit, view, 0), view.at);
-    const core::Numbers numbers = counter::describe(charge.limit, view, charge.cost);
-    SliceBlob* const blob = slot->state.slices();
-    counter::take(view, charge.cost, blob->counts());
-    blob->last = view.at;
-    slot->state.set_expiry(view.at + numbers.reset_after);
-    return numbers;
-  }
-
-  core::Numbers unchanged(core::Numbers numbers, core::Ticks now) noexcept {
-    if (is_ending) slot->state.forgotten().end(now, quote, numbers);
-    return numbers;
+    next_slices.write(blob->counts());
+    blob->last = at;
   }
 };
 

@@ -124,13 +124,13 @@ class MemoryStore::Impl {
 
   // take_in_place() for one charge, without the loops.
   bool take_one_in_place(const Charge& charge, core::Ticks now, Decision& decision) noexcept {
-    if (!memory::InPlace::serves(charge.limit.algorithm())) return false;
+    if (!memory::InPlace::serves(charge.limit)) return false;
     memory::InPlace counter;
     const memory::Fingerprint key = fingerprint_(charge.tag, charge.key, charge.limit.algorithm());
     counter.begin(key, shard_of(key));
     const std::lock_guard lock(counter.shard->mutex);
     if (!counter.look(charge, now)) return false;
-    counter.finish(charge, counter.quote.admitted, decision);
+    counter.finish(charge, now, counter.answer.admitted, decision);
     return true;
   }
 
@@ -143,7 +143,7 @@ class MemoryStore::Impl {
     std::array<memory::InPlace, N> counters;
     const std::span used(counters.data(), N == 1 ? 1 : charges.size());
     for (std::size_t i = 0; i < used.size(); ++i) {
-      if (!memory::InPlace::serves(charges[i].limit.algorithm())) return false;
+      if (!memory::InPlace::serves(charges[i].limit)) return false;
       const memory::Fingerprint key =
           fingerprint_(charges[i].tag, charges[i].key, charges[i].limit.algorithm());
       for (std::size_t j = 0; j < i; ++j) {
@@ -155,9 +155,11 @@ class MemoryStore::Impl {
     bool all_admit = true;
     for (std::size_t i = 0; i < used.size(); ++i) {
       if (!used[i].look(charges[i], now)) return false;
-      all_admit &= used[i].quote.admitted;
+      all_admit &= used[i].answer.admitted;
     }
-    for (std::size_t i = 0; i < used.size(); ++i) used[i].finish(charges[i], all_admit, each[i]);
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      used[i].finish(charges[i], now, all_admit, each[i]);
+    }
     return true;
   }
 

@@ -2,17 +2,15 @@
 
 #include <cstdint>
 
+#include "core/log.h"
 #include "core/state.h"
-#include "limiter/forgotten.h"
 
 namespace sluice::memory {
 
 struct SliceBlob;
-struct LogBlob;
 
-// A core::State in 20 bytes, or a pointer to a window's blob, and when the counter is forgotten: at
-// the first multiple of 2^20 µs from which on it is untouched by the numbers it was last written
-// under.
+// A core::State in 20 bytes, or a pointer to a window's memory, and when the counter is forgotten
+// (core::Forgotten).
 //
 //   word a: last (52 bits) | low 12 bits of tag      or the pointer
 //   word b: aux (45) | high 17 bits of tag | 0 | 0   or 1 << 63 (slices), 3 << 62 (log)
@@ -23,7 +21,7 @@ struct PackedState {
   std::uint32_t units = 0;
   std::uint32_t expiry = 0;
 
-  // The expiry of a counter that a request is about to write: neither swept nor evicted.
+  // The expiry of a counter that a request is about to write. It is neither swept nor evicted.
   static constexpr std::uint32_t kPinned = 0xFFFFFFFF;
 
   static constexpr std::uint64_t kSlices = std::uint64_t{2} << 62;
@@ -32,12 +30,14 @@ struct PackedState {
   SliceBlob* slices() const noexcept {
     return b == kSlices ? reinterpret_cast<SliceBlob*>(a) : nullptr;
   }
-  LogBlob* log() const noexcept { return b == kLog ? reinterpret_cast<LogBlob*>(a) : nullptr; }
+  core::LogBuffer* log() const noexcept {
+    return b == kLog ? reinterpret_cast<core::LogBuffer*>(a) : nullptr;
+  }
   void set(SliceBlob* blob) noexcept {
     a = reinterpret_cast<std::uint64_t>(blob);
     b = kSlices;
   }
-  void set(LogBlob* blob) noexcept {
+  void set(core::LogBuffer* blob) noexcept {
     a = reinterpret_cast<std::uint64_t>(blob);
     b = kLog;
   }
@@ -54,14 +54,12 @@ struct PackedState {
     units = s.units;
   }
 
-  static constexpr std::uint32_t kNever = Forgotten::kNever;  // pinned is later
+  static constexpr std::uint32_t kNever = core::Forgotten::kNever;  // pinned is later
   static_assert(kPinned > kNever);
 
-  void set_expiry(core::Ticks untouched_from) noexcept {
-    expiry = Forgotten::after(untouched_from).multiple();
-  }
-  bool is_forgotten(core::Ticks now) const noexcept { return Forgotten(expiry).is_past(now); }
-  Forgotten forgotten() const noexcept { return Forgotten(expiry); }
+  void set_forgotten(core::Forgotten forgotten) noexcept { expiry = forgotten.multiple(); }
+  bool is_forgotten(core::Ticks now) const noexcept { return forgotten().is_past(now); }
+  core::Forgotten forgotten() const noexcept { return core::Forgotten(expiry); }
 };
 static_assert(sizeof(PackedState) == 24);
 

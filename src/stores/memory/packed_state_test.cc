@@ -38,7 +38,7 @@ TEST(PackedState, IsUntouchedWhereItIsZero) {
 
 TEST(PackedState, KeepsWhichKindOfBlobItPointsTo) {
   SliceBlob slices;
-  LogBlob log;
+  core::LogBuffer log;
   PackedState packed;
   packed.set(&slices);
   EXPECT_EQ(packed.slices(), &slices);
@@ -55,12 +55,12 @@ TEST(PackedState, IsForgottenFromTheNextMultipleOf2To20Ticks) {
   constexpr core::Ticks kUnit = core::Ticks{1} << 20;
   PackedState packed;
   for (const core::Ticks untouched_from : {kUnit + 1, kUnit + 7, 2 * kUnit}) {
-    packed.set_expiry(untouched_from);
+    packed.set_forgotten(core::Forgotten::after(untouched_from));
     EXPECT_FALSE(packed.is_forgotten(2 * kUnit - 1));
     EXPECT_TRUE(packed.is_forgotten(2 * kUnit));
     EXPECT_EQ(packed.forgotten().from(), 2 * kUnit);
   }
-  packed.set_expiry(2 * kUnit + 1);
+  packed.set_forgotten(core::Forgotten::after(2 * kUnit + 1));
   EXPECT_FALSE(packed.is_forgotten(2 * kUnit));
 }
 
@@ -68,7 +68,7 @@ TEST(PackedState, IsNeverForgottenBeforeItIsUntouchedAlsoAtTheEndOfTime) {
   PackedState packed;
   for (const core::Ticks left :
        {core::Ticks{1}, core::Ticks{1000}, core::Ticks{1} << 45, core::Ticks{1} << 52}) {
-    packed.set_expiry(kLast + left);
+    packed.set_forgotten(core::Forgotten::after(kLast + left));
     EXPECT_FALSE(packed.is_forgotten(kLast)) << left;
     EXPECT_GT(packed.forgotten().from(), kLast);
   }
@@ -79,8 +79,14 @@ TEST(PackedState, PinnedIsNotForgottenAtTheLastInstant) {
   packed.expiry = PackedState::kPinned;
   EXPECT_FALSE(packed.is_forgotten(kLast));
   EXPECT_EQ(packed.forgotten().from(), std::numeric_limits<core::Ticks>::max());
-  packed.set_expiry(std::numeric_limits<core::Ticks>::max() / 2);
+  packed.set_forgotten(core::Forgotten::after(std::numeric_limits<core::Ticks>::max() / 2));
   EXPECT_NE(packed.expiry, PackedState::kPinned);
+}
+
+TEST(SliceBlob, TakesTwentyBytesAndFourForEachCount) {
+  EXPECT_EQ(SliceBlob::bytes_for(1), 28u);
+  EXPECT_EQ(SliceBlob::bytes_for(10), 64u);
+  EXPECT_EQ(SliceBlob::bytes_for(1000), 4024u);
 }
 
 }  // namespace

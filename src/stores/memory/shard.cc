@@ -12,7 +12,7 @@ constexpr std::size_t kGroupsLookedAt = 2;
 // As far as the sizes in a blob's header count.
 constexpr std::size_t kMaxBlobBytes = std::size_t{8} << 30;
 
-std::size_t entry_room_for(const Limit& limit, const LogBlob* old) noexcept {
+std::size_t entry_room_for(const Limit& limit, const core::LogBuffer* old) noexcept {
   const std::size_t held = old == nullptr ? 0 : old->entries;
   const std::size_t grown = held + std::max<std::size_t>(held / 2, 4);
   // A log of so few units never holds more entries, but may from before its numbers changed.
@@ -20,8 +20,8 @@ std::size_t entry_room_for(const Limit& limit, const LogBlob* old) noexcept {
   return std::min(grown, most + most / 3 + 1);
 }
 
-std::size_t summary_room_for(const Limit& limit, const LogBlob* old) noexcept {
-  if (limit.algorithm() != Algorithm::kSlidingWindowHybrid) return old ? old->summaries : 0;
+std::size_t summary_room_for(const Limit& limit, const core::LogBuffer* old) noexcept {
+  if (limit.state_kind() != StateKind::kLogAndSummaries) return old ? old->summaries : 0;
   const std::size_t held = old == nullptr ? 0 : old->summaries;
   return std::max<std::size_t>(held + 1, std::min<std::size_t>(held * 2, limit.slices() + 1));
 }
@@ -153,7 +153,7 @@ void Shard::free(void* blob, std::size_t bytes) noexcept {
 void Shard::free_blob(PackedState& state) noexcept {
   if (SliceBlob* const slices = state.slices()) {
     free(slices, slices->bytes());
-  } else if (LogBlob* const log = state.log()) {
+  } else if (core::LogBuffer* const log = state.log()) {
     free(log, log->bytes());
   }
 }
@@ -173,16 +173,15 @@ SliceBlob* Shard::make_slices(Slot& slot, const Limit& limit, core::Ticks now) {
   return blob;
 }
 
-LogBlob* Shard::make_room_in_log(Slot& slot, const Limit& limit, core::Ticks now) {
-  LogBlob* const old = slot.state.log();
+core::LogBuffer* Shard::make_room_in_log(Slot& slot, const Limit& limit, core::Ticks now) {
+  core::LogBuffer* const old = slot.state.log();
   const std::size_t summary_room = summary_room_for(limit, old);
   const std::size_t entry_room = entry_room_for(limit, old);
-  const std::size_t bytes = LogBlob::bytes_for(summary_room, entry_room);
+  const std::size_t bytes = core::LogBuffer::bytes_for(summary_room, entry_room);
   void* const memory = allocate(bytes, old == nullptr ? 0 : old->bytes());
   if (memory == nullptr) return nullptr;
-  auto* const blob = new (memory) LogBlob;
+  auto* const blob = new (memory) core::LogBuffer;
   blob->last = now;
-  blob->size = static_cast<std::uint32_t>(bytes / 4);
   blob->summary_room = static_cast<std::uint32_t>(summary_room);
   blob->entry_room = static_cast<std::uint32_t>(entry_room);
   if (old != nullptr) blob->copy(*old);

@@ -49,7 +49,7 @@ class alignas(64) Shard {
   SliceBlob* make_slices(Slot& slot, const Limit& limit, core::Ticks now);
   // Gives the slot a log with room for one more entry (and summary), with what it held before; null
   // where the bytes are exhausted.
-  LogBlob* make_room_in_log(Slot& slot, const Limit& limit, core::Ticks now);
+  core::LogBuffer* make_room_in_log(Slot& slot, const Limit& limit, core::Ticks now);
 
   std::size_t size() const noexcept { return table_.size(); }
   std::size_t blob_bytes() const noexcept { return blob_bytes_; }

@@ -28,7 +28,7 @@ struct Rig {
 
   Slot& add(std::uint64_t i, core::Ticks untouched_from, core::Ticks now = 0) {
     Slot& slot = shard.find_or_insert(key_of(i), now);
-    slot.state.set_expiry(untouched_from);
+    slot.state.set_forgotten(core::Forgotten::after(untouched_from));
     return slot;
   }
   bool has(std::uint64_t i) { return shard.find(key_of(i)) != nullptr; }
@@ -121,10 +121,10 @@ TEST(Shard, CountsTheBytesOfItsBlobs) {
   ASSERT_NE(slices, nullptr);
   EXPECT_EQ(slices->counts().size(), 11u);
   EXPECT_EQ(rig.shard.blob_bytes(), 64u);
-  LogBlob* const log = rig.shard.make_room_in_log(rig.add(2, kUnit), kLog, 5);
+  core::LogBuffer* const log = rig.shard.make_room_in_log(rig.add(2, kUnit), kLog, 5);
   ASSERT_NE(log, nullptr);
   EXPECT_EQ(rig.shard.blob_bytes(), 64u + log->bytes());
-  EXPECT_EQ(log->bytes(), LogBlob::bytes_for(log->summary_room, log->entry_room));
+  EXPECT_EQ(log->bytes(), core::LogBuffer::bytes_for(log->summary_room, log->entry_room));
   rig.shard.erase(*rig.shard.find(key_of(1)));
   rig.shard.erase(*rig.shard.find(key_of(2)));
   EXPECT_EQ(rig.shard.blob_bytes(), 0u);
@@ -146,9 +146,9 @@ TEST(Shard, ReplacedBlobsAreNotCountedTwice) {
   EXPECT_EQ(rig.shard.blob_bytes(), SliceBlob::bytes_for(20));
   Slot& other = rig.add(2, kUnit);
   for (int i = 0; i < 20; ++i) {
-    LogBlob* const log = rig.shard.make_room_in_log(other, kLog, 5);
+    core::LogBuffer* const log = rig.shard.make_room_in_log(other, kLog, 5);
     while (log->head + log->entries < log->entry_room) {
-      log->push_units(log->last + 1, 1);
+      log->write({.units = log->log_units, .added = 1}, log->last + 1);
     }
   }
   EXPECT_EQ(rig.shard.blob_bytes(), SliceBlob::bytes_for(20) + other.state.log()->bytes());
@@ -157,18 +157,18 @@ TEST(Shard, ReplacedBlobsAreNotCountedTwice) {
 TEST(Shard, GrownLogHoldsWhatItHeld) {
   Rig rig(1000);
   Slot& slot = rig.add(1, kUnit);
-  LogBlob* log = rig.shard.make_room_in_log(slot, kLog, 0);
+  core::LogBuffer* log = rig.shard.make_room_in_log(slot, kLog, 0);
   for (core::Ticks at = 1; at <= 500; ++at) {
     if (log->head + log->entries == log->entry_room) {
       log = rig.shard.make_room_in_log(slot, kLog, 0);
     }
-    log->push_units(at, static_cast<std::uint32_t>(at));
+    log->write({.units = log->log_units, .added = static_cast<std::uint32_t>(at)}, at);
   }
-  const core::Hybrid held = log->view();
-  ASSERT_EQ(held.log.entries.size(), 500u);
-  EXPECT_EQ(held.log.units, 500u * 501 / 2);
+  const core::Log held = log->view();
+  ASSERT_EQ(held.entries.size(), 500u);
+  EXPECT_EQ(held.units, 500u * 501 / 2);
   for (core::Ticks at = 1; at <= 500; ++at) {
-    const core::LogEntry& entry = held.log.entries[static_cast<std::size_t>(at) - 1];
+    const core::LogEntry& entry = held.entries[static_cast<std::size_t>(at) - 1];
     ASSERT_EQ(entry.at(), at);
     ASSERT_EQ(entry.units(), static_cast<std::uint32_t>(at));
   }
@@ -192,7 +192,7 @@ TEST(Shard, EvictsOtherBlobsWhereBytesRunOutButNeverPinnedOnes) {
     Slot& slot = rig.add(i, 9 * kUnit);
     slot.state.expiry = PackedState::kPinned;
     ASSERT_NE(rig.shard.make_slices(slot, kSlices, 5), nullptr);
-    slot.state.set_expiry(9 * kUnit);
+    slot.state.set_forgotten(core::Forgotten::after(9 * kUnit));
     ASSERT_LE(rig.shard.blob_bytes(), 640u);
   }
   EXPECT_EQ(rig.shard.evictions(), 91u);
@@ -235,7 +235,7 @@ TEST(Shard, ReturnsAllSharedBytesAtItsEnd) {
     Shard shard(1000, 0, shared);
     for (std::uint64_t i = 0; i < 100; ++i) {
       Slot& slot = shard.find_or_insert(key_of(i), 0);
-      slot.state.set_expiry(kUnit);
+      slot.state.set_forgotten(core::Forgotten::after(kUnit));
       ASSERT_NE(shard.make_slices(slot, kSlices, 0), nullptr);
     }
     EXPECT_EQ(shared.left(), 100000u - 6400);
