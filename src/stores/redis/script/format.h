@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "limiter/forgotten.h"
+#include "core/forgotten.h"
 #include "sluice/limit.h"
 #include "stores/redis/script/record.h"
 
@@ -31,8 +31,8 @@ inline constexpr std::uint64_t kEndOfInstants = std::uint64_t{1} << 52;
 inline constexpr std::uint64_t kEndOfSpans = std::uint64_t{1} << 45;
 
 // `forgotten` counts units of 2^20 us. From this number on a state is never forgotten.
-inline constexpr std::uint64_t kForgottenUnit = std::uint64_t{1} << Forgotten::kShift;
-inline constexpr std::uint64_t kNeverForgotten = Forgotten::kNever;
+inline constexpr std::uint64_t kForgottenUnit = std::uint64_t{1} << core::Forgotten::kShift;
+inline constexpr std::uint64_t kNeverForgotten = core::Forgotten::kNever;
 
 // A bucket or a fixed window. `aux` is a fraction of a unit in 1/rate_ticks, or the ticks since the
 // last refill, or since the window opened.

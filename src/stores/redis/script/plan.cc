@@ -187,12 +187,7 @@ bool Plan::look(std::size_t index) {
   for (std::size_t i = 0; i < count_; ++i) {
     if (asked_[i].part != index) continue;
     Counter& counter = asked_[i].counter;
-    switch (verb_) {
-      case Verb::kTake:
-      case Verb::kPeek: counter.look(); break;
-      case Verb::kRefund: counter.refund(); break;
-      case Verb::kReset: counter.reset(); break;
-    }
+    counter.look(verb_);
     all_admit = all_admit && counter.admits();
   }
   return all_admit;
@@ -202,7 +197,7 @@ void Plan::answer(std::span<Decision> each, Decision& all) {
   const bool all_admit =
       std::all_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.admits; });
   if (!all_admit) {
-    for (std::size_t i = 0; i < count_; ++i) asked_[i].counter.describe_untaken();
+    for (std::size_t i = 0; i < count_; ++i) asked_[i].counter.leave_untaken();
   }
   for (std::size_t i = 0; i < each.size(); ++i) asked_[counter_of_[i]].counter.answer(each[i]);
   combine(each, all);

@@ -62,7 +62,8 @@ void append_encoded(std::string& out, std::string_view text) {
 std::string base_of(std::string_view prefix, const Charge& charge) {
   const Limit& limit = charge.limit;
   std::string base(prefix);
-  base += limit.algorithm() == Algorithm::kFixedWindow ? "F{" : "C{";
+  base += static_cast<char>(info(limit.algorithm()).letter - 'a' + 'A');
+  base += '{';
   if (!charge.tag.empty()) {
     append_encoded(base, charge.tag);
     base.append("}.").append(charge.key);
@@ -100,7 +101,18 @@ bool is_same_counter(const Charge& a, const Charge& b) noexcept {
 
 // How many slices count. In a sliding window a share of the oldest one does.
 std::uint64_t live_slices(const Limit& limit) noexcept {
-  return limit.algorithm() == Algorithm::kFixedWindow ? 1 : limit.slices() + 1;
+  return limit.state_kind() == StateKind::kWindow ? 1 : limit.slices() + 1;
+}
+
+core::Kept<core::State> window_of(const Limit& limit, std::span<const std::uint32_t> counts,
+                                  core::Ticks now) noexcept {
+  return core::fixed_window::clock_window(limit, now, counts[0]);
+}
+
+core::Kept<core::Slices> slices_of(const Limit& limit, std::span<const std::uint32_t> counts,
+                                   core::Ticks now) noexcept {
+  const core::Slices slices{counts, now, core::SliceGrid(limit)};
+  return {slices, core::Forgotten(core::Forgotten::kNever)};
 }
 
 }  // namespace
@@ -283,17 +295,15 @@ void CounterOperation::next() noexcept try {
 
 // Gives back units of the newest slices first. Units that others take meanwhile stay.
 void CounterOperation::refund(Counter& counter) {
-  std::uint64_t left = counter.cost;
-  for (std::size_t age = 0; age < counter.counts.size(); ++age) {
-    const std::uint64_t given = std::min<std::uint64_t>(left, counter.counts[age]);
-    if (given == 0) continue;
-    left -= given;
-    counter.counts[age] -= static_cast<std::uint32_t>(given);
+  const std::vector<std::uint32_t> after = counts_after_refund(counter);
+  for (std::size_t age = 0; age < after.size(); ++age) {
+    if (after[age] == counter.counts[age]) continue;
     const std::string key = key_of(counter, age);
     // The slice may have expired, and DECRBY would create it without an expiry.
     write_create(add_step(counter, Kind::kCreate), key, expiry_ms(counter, age));
-    write_change(add_step(counter, Kind::kWrite), "DECRBY", key, given);
+    write_change(add_step(counter, Kind::kWrite), "DECRBY", key, counter.counts[age] - after[age]);
   }
+  counter.counts = after;
 }
 
 // Deletes only slices that were read and are counts.
@@ -309,20 +319,29 @@ void CounterOperation::forget(Counter& counter) {
   }
 }
 
-void CounterOperation::decide(Counter& counter, bool with_cost) noexcept {
+void CounterOperation::decide(Counter& counter, std::uint64_t cost) noexcept {
   const Limit& limit = counter.charge->limit;
-  const std::uint64_t cost = with_cost ? counter.cost : 0;
-  if (limit.algorithm() == Algorithm::kFixedWindow) {
-    core::State at = core::fixed_window::closed_at(limit, now_);
-    at.units = counter.counts[0];
-    counter.quote = core::quote(limit, at, cost);
-    counter.numbers = core::describe(limit, counter.quote.admitted ? core::take(at, cost) : at);
-    return;
+  counter.answer =
+      limit.state_kind() == StateKind::kWindow
+          ? core::step(Verb::kPeek, limit, window_of(limit, counter.counts, now_), now_, cost)
+                .answer
+          : core::step(Verb::kPeek, limit, slices_of(limit, counter.counts, now_), now_, cost)
+                .answer;
+}
+
+std::vector<std::uint32_t> CounterOperation::counts_after_refund(const Counter& counter) const {
+  const Limit& limit = counter.charge->limit;
+  std::vector<std::uint32_t> after = counter.counts;
+  if (limit.state_kind() == StateKind::kWindow) {
+    const auto step =
+        core::step(Verb::kRefund, limit, window_of(limit, after, now_), now_, counter.cost);
+    after[0] = step.next.units;
+  } else {
+    const auto step = core::step(Verb::kRefund, limit, slices_of(limit, counter.counts, now_), now_,
+                                 counter.cost);
+    if (step.change == core::Change::kWrite) step.next.write(after);
   }
-  const slices::View view =
-      slices::advance(slices::Grid(limit), limit.weighting(), {counter.counts, now_}, now_);
-  counter.quote = cost == 0 ? core::admitted() : slices::quote(limit, view, cost);
-  counter.numbers = slices::describe(limit, view, counter.quote.admitted ? cost : 0);
+  return after;
 }
 
 // Gives back what the increments of this request have added.
@@ -358,20 +377,21 @@ void CounterOperation::finish() noexcept {
     refuse(failure_, request_.each);
     return owner_->finished(*this);
   }
+  const bool decides = request_.verb == Verb::kTake || request_.verb == Verb::kPeek;
   bool all_admit = true;
   for (Counter& counter : counters_) {
-    decide(counter, request_.verb == Verb::kTake || request_.verb == Verb::kPeek);
-    all_admit &= counter.quote.admitted;
+    decide(counter, decides ? counter.cost : 0);
+    all_admit &= counter.answer.admitted;
   }
   if (!all_admit) {
     give_back();
     for (Counter& counter : counters_) {
-      if (counter.quote.admitted) decide(counter, false);
+      if (counter.answer.admitted) decide(counter, 0);
     }
   }
   for (std::size_t i = 0; i < request_.each.size(); ++i) {
     const Counter& counter = counters_[counter_of_[i]];
-    core::answer(counter.charge->limit, counter.quote, counter.numbers, request_.each[i]);
+    core::write(counter.charge->limit, counter.answer, request_.each[i]);
   }
   combine(request_.each, decision_);
   owner_->finished(*this);

@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/fixed_size.h"
-#include "core/sliding_window_counter.h"
+#include "core/algorithms.h"
 #include "stores/redis/store/operation.h"
 
 namespace sluice::redis {
@@ -30,8 +29,7 @@ class CounterOperation final : public Operation {
     std::uint64_t slice = 0;
     std::vector<std::uint32_t> counts;  // newest slice first, without this request's cost
     std::vector<bool> is_there;         // whether each slice exists, if it was read
-    core::Quote quote;
-    core::Numbers numbers;
+    core::Answer answer;
   };
   enum class Kind : std::uint8_t { kCreate, kIncrement, kRead, kWrite };
   struct Step final : public Command {
@@ -60,7 +58,8 @@ class CounterOperation final : public Operation {
   void next() noexcept;
   void give_back() noexcept;
   void give_back(const Step& step) noexcept;
-  void decide(Counter& counter, bool with_cost) noexcept;
+  void decide(Counter& counter, std::uint64_t cost) noexcept;
+  std::vector<std::uint32_t> counts_after_refund(const Counter& counter) const;
   void finish() noexcept;
 
   const OperationOptions& options_;
