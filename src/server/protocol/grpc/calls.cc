@@ -1,4 +1,4 @@
-// The half of Protocol that knows gRPC: what a call has to be, and how it is answered.
+// The gRPC part of Protocol: checks calls and answers them. protocol.cc has the HTTP/2 part.
 
 #include <nghttp2/nghttp2.h>
 
@@ -14,12 +14,12 @@
 namespace sluice::server::grpc {
 namespace {
 
-// Messages that are not whole yet, and answers that were not read: of all connections of a loop
-// together. More is not taken in then.
+// The most bytes of incomplete messages and unread replies of all connections of a loop. Beyond it,
+// Protocol accepts no more data.
 constexpr std::size_t kMostBuffered = std::size_t{64} << 20;
-// What each call earns of what a client may send that brings no work; see protocol.cc.
+// What each call adds to a client's budget of frames that carry no work; see protocol.cc.
 constexpr int kCalmPerCall = 4;
-// Replies of a stream that its client does not read.
+// The most bytes of replies that a client leaves unread in one stream.
 constexpr std::size_t kMostUnread = std::size_t{256} << 10;
 
 constexpr std::string_view kHealthCheckPath = "/grpc.health.v1.Health/Check";
@@ -28,7 +28,8 @@ constexpr std::array<std::string_view, 2> kReflectionPaths = {
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"};
 
-// A field whose value outlives the call of nghttp2, or is a number of a status.
+// Returns a field that is not copied. `value` must outlive the call of nghttp2, or be a status
+// number.
 nghttp2_nv field(std::string_view name, std::string_view value) {
   const auto bytes = [](std::string_view text) {
     return reinterpret_cast<std::uint8_t*>(const_cast<char*>(text.data()));
@@ -43,7 +44,7 @@ std::string_view number(Code code) {
   return kNumbers[static_cast<std::size_t>(code)];
 }
 
-// The status of a call; its text lies in the stream until that is closed.
+// Adds the status of a call. Its text stays in the stream until the stream is closed.
 std::size_t add_status(const Stream& stream, nghttp2_nv* fields) {
   fields[0] = field("grpc-status", number(stream.code));
   if (stream.text.empty()) return 1;
@@ -104,7 +105,7 @@ void Protocol::on_grpc_header(Stream& stream, std::string_view name, std::string
   }
 }
 
-// The header of the call is whole.
+// Checks a call after its header is complete.
 void Protocol::opened(Stream& stream) {
   stream.opened = true;
   if (!stream.is_post) return refuse(stream, "405", "calls are made by POST");
@@ -137,7 +138,7 @@ void Protocol::forget_input(Stream& stream) {
   stream.buffered = 0;
 }
 
-// False where what arrived is no beginning of a message that may be; the call has ended then.
+// Returns false if the input does not begin with an acceptable message. The call has then ended.
 bool Protocol::check_prefix(Stream& stream) {
   if (stream.in.size() < kPrefixBytes) return true;
   const Prefix prefix = read_prefix(stream.in);
@@ -152,8 +153,8 @@ bool Protocol::check_prefix(Stream& stream) {
   return !stream.ended;
 }
 
-// The first message, without its prefix and decompressed; false where there is none, and the call
-// has ended where there never will be.
+// Returns the first message, decompressed and without its prefix. Returns false if the message is
+// not complete yet or is malformed; a malformed message ends the call.
 bool Protocol::take_message(Stream& stream, std::string_view& message) {
   const std::string_view in = stream.in;
   if (in.size() < kPrefixBytes) return false;
@@ -236,7 +237,7 @@ void Protocol::answered(Stream& stream, const Reply& reply, Handler& handler) {
   if (!inside_) owner_.has_output();
 }
 
-// Answers the messages that are whole.
+// Answers the complete messages.
 void Protocol::reflect(Stream& stream) {
   std::size_t done = 0;
   std::string_view message;
@@ -271,7 +272,7 @@ void Protocol::watch(Stream& stream, std::string_view message) {
   respond(stream);
 }
 
-// Tells a Watch what has changed.
+// Reports a changed status to a client of Watch.
 void Protocol::tell_health(Stream& stream) {
   const bool serving = shared_.serving;
   if (!stream.known || stream.serving_seen == serving) return;
@@ -280,7 +281,7 @@ void Protocol::tell_health(Stream& stream) {
   respond(stream);
 }
 
-// Begins the response, or goes on with it.
+// Starts the response or continues it.
 void Protocol::respond(Stream& stream) {
   shared_.buffered += stream.out.size() - stream.unread;
   stream.unread = stream.out.size();
@@ -296,12 +297,12 @@ void Protocol::respond(Stream& stream) {
   nghttp2_submit_response(session_, stream.id, fields, std::size(fields), &source);
 }
 
-// Ends the call after the messages of `out`.
+// Ends the call after the messages in `out`.
 void Protocol::end(Stream& stream, Code code, std::string_view text) {
   if (stream.ended) return;
   stream.ended = true;
   stream.code = code;
-  stream.began = now_;  // for who does not read it
+  stream.began = now_;  // starts the timeout of a client that does not read
   append_percent_encoded(stream.text, text);
   forget_input(stream);
   if (stream.begun || !stream.out.empty()) return respond(stream);
@@ -311,7 +312,7 @@ void Protocol::end(Stream& stream, Code code, std::string_view text) {
   nghttp2_submit_response(session_, stream.id, fields, count, nullptr);
 }
 
-// Answers what is no call of gRPC.
+// Answers a request that is not a gRPC call.
 void Protocol::refuse(Stream& stream, std::string_view status, std::string_view text) {
   stream.ended = stream.begun = true;
   stream.code = Code::kInternal;

@@ -13,14 +13,15 @@ namespace {
 
 using boost::system::error_code;
 
-// Made before it is sent; and what is kept, but for a frame, of what a client does not read.
+// The most bytes of output that are made before they are sent. At most one frame more is kept for a
+// client that does not read.
 constexpr std::size_t kMostAtOnce = std::size_t{64} << 10;
-// Between the first word of the end and the last call that is taken.
+// The time between the notice of the end and the last accepted call.
 constexpr auto kNotice = std::chrono::milliseconds(500);
-// How long a client that has calls may stay silent once it was asked for a sign of life.
+// How long a client with open calls may stay silent after a PING.
 constexpr auto kSignOfLife = std::chrono::seconds(20);
-// After the end: how long, and how much, is read and thrown away, so that the client sees why and
-// not a reset.
+// After the end, the connection reads and discards input for this long and this much, so that the
+// client sees the reason and not a reset.
 constexpr auto kLingerTime = std::chrono::seconds(2);
 constexpr std::size_t kLingerBytes = std::size_t{16} << 20;
 
@@ -79,7 +80,7 @@ void Connection::wait_for_room() {
 
 void Connection::read() {
   if (lingering_) return discard();
-  if (writing_) return;  // until the client reads what it was told
+  if (writing_) return;  // until the client reads what was sent
   heard_ = shared_.clock.now();
   error_code why;
   bool more = true;
@@ -94,7 +95,7 @@ void Connection::read() {
   if (!writing_) wait_for_input();
 }
 
-// Whether to read on at once.
+// Returns whether to read on at once.
 bool Connection::take(std::size_t size) {
   pinged_ = false;
   protocol_.take({shared_.input.data(), size}, heard_);
@@ -116,7 +117,7 @@ void Connection::has_output() {
   boost::asio::post(shared_.loop, [&shared = shared_] { flush_all(shared); });
 }
 
-// Replies that are made in one turn of the loop are sent together.
+// Sends the replies that one turn of the loop made, together.
 void Connection::flush_all(Shared& shared) {
   shared.flushing.swap(shared.to_flush);
   for (Connection* const connection : shared.flushing) connection->flush_now();
@@ -129,7 +130,7 @@ void Connection::flush_now() {
   flush();
 }
 
-// Sends what there is to send, as far as it goes.
+// Sends the output as far as the socket has room.
 void Connection::flush() {
   if (dead_ || writing_ || lingering_) return;
   std::string& out = shared_.output;
@@ -167,7 +168,7 @@ void Connection::tick(SteadyTime now) {
   flush();
 }
 
-// Whether it took too long for what it is at.
+// Returns whether the connection exceeded the timeout of its current phase.
 bool Connection::expired(SteadyTime now) {
   if (lingering_) return now - ending_ >= kLingerTime;
   const bool stuck = writing_ && now - progress_ >= shared_.bounds.write_timeout;
@@ -209,7 +210,7 @@ void Connection::drain(SteadyTime now) {
   flush();
 }
 
-// Half closes, and reads until the client has closed too.
+// Closes the sending half, and reads until the client has closed too.
 void Connection::linger() {
   lingering_ = true;
   ending_ = shared_.clock.now();
@@ -224,7 +225,7 @@ void Connection::close() {
   let_go();
 }
 
-// Nothing may come back to it once it has gone.
+// Reports the end of the connection when no event can arrive any more.
 void Connection::let_go() {
   if (!reading_ && !writing_ && !flushing_) owner_.closed(*this);
 }

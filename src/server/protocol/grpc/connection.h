@@ -16,16 +16,16 @@
 
 namespace sluice::server::grpc {
 
-// How long a connection may live, in addition to Bounds.
+// The most time that a connection may live, in addition to Bounds.
 struct Ages {
-  std::chrono::milliseconds most{0};  // then it takes no more calls; 0: no limit
+  std::chrono::milliseconds most{0};  // then it accepts no more calls; 0: no limit
 };
 
 // A connection that speaks gRPC: the socket and the timeouts of a Protocol.
 //
 // Cost: about 7 KiB while idle, 10 KiB after the first call, more if a client fills its table of
-// header fields (at most 4 KiB by its own count) or had replies larger than 512 bytes; with TLS,
-// the memory of OpenSSL. For everything that arrives together it makes one wait, one read and one
+// header fields (at most 4 KiB as HTTP/2 counts them) or had replies larger than 512 bytes; with
+// TLS, also the memory of OpenSSL. Bytes that arrive together cost one wait, one read and one
 // write.
 class Connection final : private Protocol::Owner {
  public:
@@ -34,7 +34,7 @@ class Connection final : private Protocol::Owner {
     Ages ages = {};
     std::shared_ptr<const net::TlsContext> tls = nullptr;  // null: plaintext
     bool draining = false;
-    // Whoever reads, reads into it; likewise for what is sent next.
+    // The buffers that connections read into and send from, one connection at a time.
     std::string input = std::string(std::size_t{64} << 10, '\0');
     std::string output = {};
     std::vector<Connection*> to_flush = {};  // in this turn of the loop
@@ -51,7 +51,7 @@ class Connection final : private Protocol::Owner {
   Connection& operator=(const Connection&) = delete;
 
   void tick(SteadyTime now);
-  // Takes no more calls after those that are on their way, and ends after the last.
+  // Accepts no more calls after those that are on their way, and ends after the last one.
   void drain(SteadyTime now);
 
   std::size_t place = 0;
@@ -87,10 +87,10 @@ class Connection final : private Protocol::Owner {
   Protocol protocol_;
   std::string unsent_;
   SteadyTime started_{};
-  SteadyTime heard_{};     // when something arrived
-  SteadyTime worked_{};    // when there was a call
-  SteadyTime progress_{};  // when something was sent
-  SteadyTime ending_{};    // when the end that goes on began
+  SteadyTime heard_{};     // when input last arrived
+  SteadyTime worked_{};    // when there last was a call
+  SteadyTime progress_{};  // when output was last sent
+  SteadyTime ending_{};    // when the current ending began
   std::size_t calls_ = 0;
   std::size_t lingered_ = 0;
   End end_ = End::kNot;
@@ -99,7 +99,7 @@ class Connection final : private Protocol::Owner {
   bool pinged_ = false;
   bool lingering_ = false;
   bool dead_ = false;
-  bool flushing_ = false;  // waits in Shared::to_flush
+  bool flushing_ = false;  // is in Shared::to_flush
 };
 
 }  // namespace sluice::server::grpc

@@ -33,7 +33,7 @@ int FrameCount::take(std::string_view bytes) noexcept {
     const auto skipped = std::min<std::size_t>(skip_, bytes.size() - at);
     skip_ -= static_cast<std::uint32_t>(skipped);
     at += skipped;
-    if (have_ == 0 && bytes.size() - at >= kHeadBytes) {  // at once, as nearly always
+    if (have_ == 0 && bytes.size() - at >= kHeadBytes) {  // the usual case
       skip_ = byte(at) << 16 | byte(at + 1) << 8 | byte(at + 2);
       at += kHeadBytes;
       ++heads;
@@ -64,7 +64,7 @@ void append_percent_encoded(std::string& out, std::string_view text) {
 
 std::optional<std::chrono::nanoseconds> parse_timeout(std::string_view text) noexcept {
   constexpr std::size_t kMostDigits = 8;
-  constexpr std::int64_t kMostHours = 2'000'000;  // whose nanoseconds fit
+  constexpr std::int64_t kMostHours = 2'000'000;  // as many hours as fit into 64-bit nanoseconds
   if (text.size() < 2 || text.size() > kMostDigits + 1) return std::nullopt;
   std::int64_t value = 0;
   for (const char c : text.substr(0, text.size() - 1)) {

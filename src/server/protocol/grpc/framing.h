@@ -7,44 +7,44 @@
 #include <string>
 #include <string_view>
 
-// What gRPC puts on top of HTTP/2: how messages, texts and times are written.
+// The formats that gRPC adds to HTTP/2: messages, texts and times.
 namespace sluice::server::grpc {
 
-// Before each message: whether it is compressed, and how long it is.
+// The prefix of each message: whether it is compressed, and its length.
 struct Prefix {
-  std::uint8_t compressed = 0;  // 0 or 1; others are no prefix of ours
+  std::uint8_t compressed = 0;  // 0 or 1; other values are invalid
   std::uint32_t size = 0;
 };
 inline constexpr std::size_t kPrefixBytes = 5;
 
-// `bytes` has kPrefixBytes at least.
+// `bytes` has at least kPrefixBytes.
 Prefix read_prefix(std::string_view bytes) noexcept;
-// Appends a message that is not compressed. It is shorter than 4 GiB.
+// Appends an uncompressed message, which must be shorter than 4 GiB.
 void append_message(std::string& out, std::string_view message);
 
-// Counts frames of HTTP/2, whatever they are, in what a client sends.
+// Counts the HTTP/2 frames of any type that a client sends.
 class FrameCount {
  public:
-  // How many heads of frames end in these bytes, which follow those of the last call.
+  // Returns how many frame headers end in `bytes`, which follow the bytes of the last call.
   int take(std::string_view bytes) noexcept;
 
  private:
-  std::uint32_t skip_ = 24;  // the client's greeting, or what remains of a frame
-  std::uint32_t size_ = 0;   // as far as it is known
-  std::uint8_t have_ = 0;    // bytes of a head
+  std::uint32_t skip_ = 24;  // of the client's connection preface, or the rest of a frame
+  std::uint32_t size_ = 0;   // the frame size, as far as it is known
+  std::uint8_t have_ = 0;    // bytes of a frame header
 };
 
-// Appends a text as the field grpc-message has it: printable ASCII but for '%', the other bytes as
-// %XX.
+// Appends a text in the encoding of grpc-message: printable ASCII except for '%' stays, other bytes
+// become %XX.
 void append_percent_encoded(std::string& out, std::string_view text);
 
-// Reads the field grpc-timeout: one to eight digits and one of H M S m u n. Nothing where it is
-// malformed.
+// Reads the field grpc-timeout: one to eight digits and one of H M S m u n. Returns nothing if it
+// is malformed.
 std::optional<std::chrono::nanoseconds> parse_timeout(std::string_view text) noexcept;
 
-// What a field content-type says of a request.
+// The content-type of a request.
 enum class ContentType : std::uint8_t {
-  kProto,  // application/grpc, application/grpc+proto; with parameters or without
+  kProto,  // application/grpc, application/grpc+proto; with or without parameters
   kOther,
 };
 ContentType parse_content_type(std::string_view text) noexcept;

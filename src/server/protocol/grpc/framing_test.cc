@@ -34,7 +34,7 @@ TEST(Framing, ReadsThePrefixThatItWrites) {
   EXPECT_EQ(read_prefix(std::string_view("\1\xff\xff\xff\xff", 5)).compressed, 1);
 }
 
-TEST(FrameCount, SeesEachHeadHoweverItIsCut) {
+TEST(FrameCount, CountsEachFrameHeaderHoweverItIsSplit) {
   std::string bytes(24, 'g');
   for (const std::size_t size : {0U, 1U, 8U, 9U, 300U, 70'000U}) {
     bytes.append({static_cast<char>(size >> 16), static_cast<char>(size >> 8),
@@ -52,7 +52,7 @@ TEST(FrameCount, SeesEachHeadHoweverItIsCut) {
   }
 }
 
-TEST(Timeout, IsReadInEveryUnit) {
+TEST(Timeout, ReadsEveryUnit) {
   EXPECT_EQ(parse_timeout("1H"), 1h);
   EXPECT_EQ(parse_timeout("2M"), 2min);
   EXPECT_EQ(parse_timeout("3S"), 3s);
@@ -81,7 +81,7 @@ TEST(Gunzip, StopsAtTheBound) {
   EXPECT_EQ(gunzip(gzip("a"), 0, out), Gunzip::kTooLarge);
 }
 
-TEST(Gunzip, RefusesAnythingElse) {
+TEST(Gunzip, RefusesMalformedInput) {
   std::string out;
   const std::string whole = gzip("hello");
   for (std::size_t size = 0; size < whole.size(); ++size) {

@@ -17,13 +17,13 @@
 
 namespace sluice::server::grpc {
 
-// gRPC in one event loop. Ownership: borrows its parts.
+// gRPC in one event loop. Ownership: borrows what its Parts refer to.
 class FrontEnd final : public net::LoopFrontEnd {
  public:
   struct Parts {
     const Bounds& bounds;
-    std::vector<std::string_view> paths;  // of the handler's methods; literals
-    std::size_t most_streams = 1024;      // calls of a connection at the same time
+    std::vector<std::string_view> paths;  // the handler's methods; literals
+    std::size_t most_streams = 1024;      // concurrent calls of a connection
     Ages ages = {};
     std::shared_ptr<const net::TlsContext> tls = nullptr;  // null: plaintext
     const std::atomic<bool>& serving;                      // what Health reports

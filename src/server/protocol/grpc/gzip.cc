@@ -13,7 +13,8 @@ constexpr std::size_t kStep = std::size_t{16} << 10;
 Gunzip inflate_all(z_stream& stream, std::size_t most, std::string& out) {
   for (;;) {
     const std::size_t before = out.size();
-    const std::size_t room = std::min(kStep, most - before + 1);  // one more tells that it is more
+    const std::size_t room =
+        std::min(kStep, most - before + 1);  // one byte more shows that the output is too large
     out.resize(before + room);
     stream.next_out = reinterpret_cast<Bytef*>(out.data() + before);
     stream.avail_out = static_cast<uInt>(room);

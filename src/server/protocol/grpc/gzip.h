@@ -9,11 +9,11 @@ namespace sluice::server::grpc {
 
 enum class Gunzip : std::uint8_t {
   kOk,
-  kMalformed,  // not one whole gzip member and nothing else
+  kMalformed,  // not exactly one complete gzip member
   kTooLarge,   // more than `most` bytes
 };
 
-// Decompresses `bytes` into `out`, which never holds more than `most` bytes, whatever `bytes` says.
+// Decompresses `bytes` into `out`. `out` never holds more than `most` bytes.
 Gunzip gunzip(std::string_view bytes, std::size_t most, std::string& out);
 
 }  // namespace sluice::server::grpc

@@ -10,7 +10,7 @@
 
 namespace sluice::server::grpc {
 
-// A handler with the buffers of its reply.
+// A handler and the buffers of its reply.
 class Worker {
  public:
   explicit Worker(std::unique_ptr<Handler> made) : handler(std::move(made)) {}

@@ -7,7 +7,7 @@
 namespace sluice::server::grpc {
 
 std::string_view health_message(Health health) noexcept {
-  // The field `status`, an enumeration.
+  // Each text is the field `status`, an enumeration.
   switch (health) {
     case Health::kServing: return "\x08\x01";
     case Health::kNotServing: return "\x08\x02";
@@ -17,7 +17,7 @@ std::string_view health_message(Health health) noexcept {
 }
 
 void check_health(std::string_view request, bool serving, Reply& reply) {
-  const google::protobuf::LogSilencer quiet;  // about what a client sends
+  const google::protobuf::LogSilencer quiet;  // no log lines about a client's input
   ::grpc::health::v1::HealthCheckRequest asked;
   if (!asked.ParseFromArray(request.data(), static_cast<int>(request.size()))) {
     return reply.fail(Code::kInvalidArgument, "the message is no HealthCheckRequest");

@@ -25,12 +25,13 @@ constexpr bool kOwn = true;
 #endif
 
 constexpr std::size_t kChunk = std::size_t{64} << 10;
-// Of a slot: the session and the room behind it take five pages, the table the sixth.
+// The layout of a slot: five pages for the session and the buffer that follows it, one for the
+// table.
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kTable = 5 * kPage;
 constexpr std::size_t kSlot = 6 * kPage;
-constexpr std::size_t kSlots = 42;  // of a region
-// How large the parts of a session are, by which they are known.
+constexpr std::size_t kSlots = 42;  // slots of a region
+// The sizes that identify the parts of a session.
 constexpr std::size_t kLeastSession = 2000;
 constexpr std::size_t kMostSession = 3800;
 constexpr std::size_t kLeastRoom = std::size_t{16} << 10;
@@ -39,13 +40,13 @@ Memory& memory_of(void* user) { return *static_cast<Memory*>(user); }
 
 }  // namespace
 
-// Before each block; of a slot's table, where it is always zero, as nothing writes there.
+// Precedes each block. The head of a slot's table is always zero, because nothing writes there.
 struct alignas(std::max_align_t) Memory::Head {
   enum Kind : std::uint32_t { kTableOfSlot, kSession, kRoom, kSmall, kHeap };
   Kind kind;
-  std::uint32_t size;   // of the block; of a small one: its list
-  std::uint32_t where;  // of a room: its place in the slot
-  std::uint32_t parts;  // of a session: how many of its slot are in use
+  std::uint32_t size;   // of the block; of a small block: the index of its list
+  std::uint32_t where;  // of a buffer: its place in the slot
+  std::uint32_t parts;  // of a session: how many parts of its slot are in use
 
   static Head& of(void* block) noexcept { return *(static_cast<Head*>(block) - 1); }
   void* block() noexcept { return this + 1; }
@@ -71,7 +72,7 @@ Memory::~Memory() = default;
 nghttp2_mem* Memory::get() noexcept { return kOwn ? &interface_ : nullptr; }
 
 void* Memory::allocate(std::size_t size) noexcept {
-  size = std::max<std::size_t>(size, 1);  // a free block holds a pointer
+  size = std::max<std::size_t>(size, 1);  // a free block must have room for a pointer
   if (size <= kMostSmall - sizeof(Head)) return take_small((size + sizeof(Head) - 1) / kStep);
   if (void* const part = take_part(size, false)) return part;
   return take_from_heap(size);
@@ -115,8 +116,8 @@ void* Memory::take_from_heap(std::size_t size) noexcept {
   return (new (at) Head{Head::kHeap, static_cast<std::uint32_t>(size), 0, 0})->block();
 }
 
-// The block of a session that is being made; null where it is none. Slots are zeros when they are
-// taken.
+// Returns a block for a part of the session that is being created, or null if there is no such
+// session. A slot is all zeros when it is taken.
 void* Memory::take_part(std::size_t size, bool zeros) noexcept {
   if (zeros && size >= kLeastSession && size <= kMostSession) return take_slot(size);
   if (young_ == nullptr) return nullptr;
@@ -151,7 +152,7 @@ std::byte* Memory::new_slot() noexcept {
     void* const at = ::mmap(nullptr, kSlots * kSlot, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) return nullptr;
-    ::madvise(at, kSlots * kSlot, MADV_NOHUGEPAGE);  // which would take what is not used, too
+    ::madvise(at, kSlots * kSlot, MADV_NOHUGEPAGE);  // huge pages would occupy unused memory
     std::unique_ptr<void, FreeUnmapped> own(at);
     try {
       slots_.reserve((regions_.size() + 1) * kSlots);
@@ -210,7 +211,7 @@ void Memory::idle(nghttp2_session* session) noexcept {
   Head& head = Head::of(session);
   if (head.kind != Head::kSession || head.where == 0) return;
   std::byte* const table = reinterpret_cast<std::byte*>(&head) + kTable;
-  // What holds zeros alone is the same once it has been given back.
+  // A page of zeros reads as zeros after it has been given back, too.
   if (*table == std::byte{0} && std::memcmp(table, table + 1, kPage - 1) == 0) {
     ::madvise(table, kPage, MADV_DONTNEED);
   }

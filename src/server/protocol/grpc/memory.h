@@ -10,17 +10,19 @@
 
 namespace sluice::server::grpc {
 
-// The memory that nghttp2 asks for, of the sessions of one event loop: small blocks are kept and
-// used again, and the large ones of a session lie where its idle parts take no memory at all.
+// The memory of the nghttp2 sessions of one event loop. Small blocks are kept and used again. The
+// large blocks of a session are placed so that the parts an idle session does not use take no
+// memory.
 //
-// A session asks at once for itself (some 3 KB), a table of its streams (4 KB) and a frame's room
-// (16 KB), of which an idle one needs the first alone. They get six pages of their own: the session
-// with the head of the room behind it, the rest of the room, and the table. Pages that were never
-// written cost nothing. Whatever asks for other sizes gets blocks of its own: all this changes what
-// a session costs, not whether it works.
+// A session allocates itself (about 3 KB), a table of its streams (4 KB) and a frame buffer (16 KB)
+// at once. An idle session needs only the first. The three blocks share a slot of six pages: the
+// session with the beginning of the buffer, the rest of the buffer, and the table. Pages that were
+// never written take no memory. Allocations of other sizes get blocks of their own. This layout
+// changes only the memory that a session takes, not its behaviour.
 //
-// Thread-safety: the loop's thread only. Ownership: outlives the sessions. Small blocks are given
-// back with the destruction, sessions at once. Cost: some ten instructions a block.
+// Thread-safety: the loop's thread only. Ownership: must outlive the sessions. Small blocks are
+// returned to the system when the object is destroyed, sessions at once. Cost: about ten
+// instructions for a block.
 class Memory {
  public:
   Memory();
@@ -28,14 +30,15 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // For nghttp2_session_server_new3(). Null, nghttp2's own, where a sanitizer is to see each block.
+  // For nghttp2_session_server_new3(). Returns null, which selects nghttp2's own allocator, in
+  // builds with a sanitizer that should see each block.
   nghttp2_mem* get() noexcept;
 
-  // The session has nothing to do: gives back a table that holds nothing. Cost: a call of the
-  // kernel at most.
+  // Call it when the session has nothing to do. Returns an unused table to the system. Cost: at
+  // most one system call.
   static void idle(nghttp2_session* session) noexcept;
 
-  // What nghttp2 calls; null where there is no memory.
+  // The allocation functions of nghttp2. They return null if there is no memory.
   void* allocate(std::size_t size) noexcept;
   void* allocate_zeros(std::size_t size) noexcept;
   void* reallocate(void* block, std::size_t size) noexcept;
@@ -57,13 +60,13 @@ class Memory {
   std::byte* new_slot() noexcept;
   void drop_part(std::byte* slot) noexcept;
 
-  std::array<void*, kMostSmall / kStep + 1> free_{};  // the first of each list
-  std::byte* next_ = nullptr;                         // of the chunk of small blocks
+  std::array<void*, kMostSmall / kStep + 1> free_{};  // the head of each list
+  std::byte* next_ = nullptr;                         // in the chunk of small blocks
   std::size_t left_ = 0;
   std::vector<std::unique_ptr<std::byte[]>> chunks_;
   std::vector<std::unique_ptr<void, FreeUnmapped>> regions_;  // of slots
-  std::vector<std::byte*> slots_;                             // that are free
-  std::byte* young_ = nullptr;  // the slot whose session asks for its parts
+  std::vector<std::byte*> slots_;                             // the free slots
+  std::byte* young_ = nullptr;  // the slot of the session that is being created
   nghttp2_mem interface_;
 };
 

@@ -11,7 +11,7 @@
 namespace sluice::server::grpc {
 namespace {
 
-TEST(Memory, GivesBlocksThatDoNotMeet) {
+TEST(Memory, GivesBlocksThatDoNotOverlap) {
   struct Block {
     unsigned char* at;
     std::size_t size;
@@ -53,7 +53,7 @@ TEST(Memory, GivesBlocksThatDoNotMeet) {
   for (const Block& block : blocks) memory.release(block.at);
 }
 
-TEST(Memory, GivesZerosWhereASessionWas) {
+TEST(Memory, GivesZerosAfterASessionWasFreed) {
   Memory memory;
   for (int i = 0; i < 200; ++i) {
     void* const parts[] = {memory.allocate_zeros(2880), memory.allocate_zeros(4096),
@@ -70,7 +70,7 @@ TEST(Memory, GivesZerosWhereASessionWas) {
   }
 }
 
-TEST(Memory, RefusesWhatCannotBe) {
+TEST(Memory, RefusesImpossibleSizes) {
   Memory memory;
   EXPECT_EQ(memory.allocate(SIZE_MAX), nullptr);
   EXPECT_EQ(memory.allocate(SIZE_MAX - 8), nullptr);

@@ -11,7 +11,7 @@ namespace sluice::server::grpc {
 
 using net::SteadyTime;
 
-// The status of a call, by gRPC's numbers.
+// The status of a call. The values are gRPC's numbers.
 enum class Code : std::uint8_t {
   kOk = 0,
   kCancelled = 1,
@@ -32,8 +32,8 @@ enum class Code : std::uint8_t {
   kUnauthenticated = 16,
 };
 
-// One call of a unary method, read whole. All views lie in the transport's buffers, and end with
-// the handler's return.
+// One complete call of a unary method. All views are of the transport's buffers and are valid until
+// the handler returns.
 struct Call {
   std::string_view path;     // "/package.Service/Method"
   std::string_view message;  // decompressed, without its prefix
@@ -41,11 +41,11 @@ struct Call {
   SteadyTime deadline = SteadyTime::max();
 };
 
-// What is answered. A handler fills in one that is empty; its buffers are used again.
+// The reply to a call. The handler fills in an empty one; its buffers are reused.
 struct Reply {
   Code code = Code::kOk;
-  std::string bytes;  // the message, where the code is kOk
-  std::string text;   // what went wrong, where it is not; any bytes
+  std::string bytes;  // the message if the code is kOk
+  std::string text;   // the error text otherwise; any bytes
 
   void fail(Code why, std::string_view what) {
     code = why;
@@ -58,16 +58,16 @@ struct Reply {
   }
 };
 
-// What stands behind a listener: one for each event loop, called by that loop's thread only; or one
-// for each call that is under way, where it may wait (see workers.h).
+// Answers the calls of a listener. There is one handler for each event loop, called by that loop's
+// thread only, or one for each call in progress if it may wait (see handlers.h).
 class Handler {
  public:
   virtual ~Handler() = default;
-  // Answers a call of a path that the listener was told of.
+  // Answers a call whose path is one of the listener's paths.
   virtual void handle(const Call& call, Reply& reply) = 0;
-  // The answer was handed over, `took` after the call was read.
+  // The reply was handed over, `took` after the call was read.
   virtual void finished(const Call& call, const Reply& reply, std::chrono::nanoseconds took) = 0;
-  // Lets go of rules that are no longer in force, while there are no calls.
+  // Releases rules that are no longer active. Called while there are no calls.
   virtual void follow_rules() {}
 };
 

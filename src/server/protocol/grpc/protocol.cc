@@ -9,22 +9,22 @@
 namespace sluice::server::grpc {
 namespace {
 
-// What a client may send that brings no work (PING, SETTINGS, frames of unknown types, DATA of next
-// to nothing or of calls that are over, resets of calls that were not whole): so much at once, so
-// much again with each tick, and some with each call.
+// The budget of frames that carry no work: PING, SETTINGS, unknown types, DATA of a few bytes or
+// for finished calls, resets of incomplete calls. A client may send kMostCalm of them at once; each
+// tick and each call replenish the budget.
 constexpr int kMostCalm = 2000;
 constexpr int kCalmPerTick = 125;
-// Data in smaller pieces, but for the last, brings no work either.
+// DATA in smaller pieces, except for the last piece of a call, carries no work either.
 constexpr std::size_t kSmallData = 64;
-// Calls at once of all connections of a loop, as each takes memory until its answer is read.
+// Concurrent calls of all connections of a loop. Each takes memory until its reply is read.
 constexpr std::size_t kMostCalls = std::size_t{64} << 10;
-// Ticks in which nothing arrives, until a connection counts as idle.
+// The number of ticks without input after which a connection counts as idle.
 constexpr int kQuiet = 4;
 constexpr std::int32_t kStreamWindow = 256 << 10;
 constexpr std::int32_t kConnectionWindow = 1 << 20;
-// The longest list of fields that is read to its end, as how often the bound is.
+// The longest list of fields that is read to its end, as a multiple of the configured bound.
 constexpr std::size_t kHopeless = 4;
-constexpr std::size_t kFieldOverhead = 32;  // of each field, by HTTP/2's measure
+constexpr std::size_t kFieldOverhead = 32;  // of each field, as HTTP/2 counts it
 
 constexpr std::string_view kGreeting = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 constexpr std::string_view kNotHttp1 =
@@ -48,10 +48,10 @@ std::string_view view(nghttp2_rcbuf* buffer) {
 
 }  // namespace
 
-// What nghttp2 calls.
+// The callbacks of nghttp2.
 struct Callbacks {
   static Stream* stream(nghttp2_session* session, std::int32_t id, void* user) {
-    Stream*& recent = protocol_of(user).recent_;  // as calls of one stream come in a row
+    Stream*& recent = protocol_of(user).recent_;  // successive callbacks often have the same stream
     if (recent != nullptr && recent->id == id) return recent;
     auto* const found = static_cast<Stream*>(nghttp2_session_get_stream_user_data(session, id));
     if (found != nullptr) recent = found;
@@ -116,7 +116,7 @@ struct Callbacks {
     if (frame->hd.type != NGHTTP2_HEADERS) return 0;
     const Stream* const of = stream(session, frame->hd.stream_id, user);
     if (of == nullptr || of->whole) return 0;
-    // The answer came before the end of the call, of which nothing more is wanted.
+    // The reply was complete before the call was. The rest of the call is not needed.
     return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, of->id, NGHTTP2_NO_ERROR);
   }
 
@@ -151,7 +151,8 @@ nghttp2_session* Callbacks::make(Protocol& protocol) {
   nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(calls, invalid_frame);
   nghttp2_session_callbacks_set_on_stream_close_callback(calls, stream_closed);
   nghttp2_option_set_no_closed_streams(option, 1);
-  // Resets are counted here, by what they cost: those of whole calls are the client's deadlines.
+  // nghttp2's bound on resets is off: Protocol counts them by their cost, because resets of
+  // complete calls are the client's deadlines.
   constexpr std::uint64_t kAny = 1U << 30;
   nghttp2_option_set_stream_reset_rate_limit(option, kAny, kAny);
   nghttp2_session* session = nullptr;
@@ -168,7 +169,7 @@ Protocol::~Protocol() {
   nghttp2_session_del(session_);
 }
 
-// False where these are no bytes of HTTP/2.
+// Returns false if the bytes are not HTTP/2.
 bool Protocol::begin(std::string_view bytes) {
   if (bytes.substr(0, kGreeting.size()) != kGreeting.substr(0, bytes.size())) {
     raw_ = kNotHttp1;
@@ -197,7 +198,8 @@ bool Protocol::take(std::string_view bytes, SteadyTime now) {
     broken_ = true;
     return false;
   }
-  // Frames cost when they come, and the useful ones are given back when nghttp2 tells of them.
+  // Each frame costs one when it arrives. nghttp2 reports the useful frames later, and these earn
+  // their cost back.
   spend(frames_.take(bytes));
   inside_ = true;
   const auto taken = nghttp2_session_mem_recv(
@@ -235,7 +237,7 @@ bool Protocol::ended() const {
   return nghttp2_session_want_write(session_) == 0 && nghttp2_session_want_read(session_) == 0;
 }
 
-// Whether it has spent too much is seen once all that came together has been taken.
+// take() checks the budget after it has processed all bytes that came together.
 void Protocol::spend(int cost) { calm_ -= cost; }
 
 void Protocol::earn(int gain) { calm_ = std::min(calm_ + gain, kMostCalm); }
@@ -252,7 +254,7 @@ void Protocol::tick(SteadyTime now) {
       if (now - stream->began < bounds.write_timeout) continue;
       shared_.recorder.add(metrics::Event::kTimedOut);
       nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_CANCEL);
-      stream->began = SteadyTime::max() - bounds.write_timeout;  // once
+      stream->began = SteadyTime::max() - bounds.write_timeout;  // only once
     } else if (now >= stream->deadline) {
       end(*stream, Code::kDeadlineExceeded, "the call's own deadline has passed");
     } else if (late(*stream)) {
@@ -264,7 +266,7 @@ void Protocol::tick(SteadyTime now) {
   }
 }
 
-// Whether what is to come of the call takes too long.
+// Returns whether the rest of the call takes too long to arrive.
 bool Protocol::late(const Stream& stream) const {
   if (!stream.opened) return now_ - stream.began >= shared_.bounds.header_timeout;
   if (stream.whole || stream.method == Method::kReflection) return false;
@@ -319,7 +321,7 @@ void Protocol::close(Stream& stream) {
   if (!stream.asking) shared_.streams.give_back(stream);
 }
 
-// False where the stream is to be reset.
+// Returns false if the stream must be reset.
 bool Protocol::on_header(Stream& stream, std::string_view name, std::string_view value) {
   stream.header_bytes += name.size() + value.size() + kFieldOverhead;
   if (stream.header_bytes > shared_.bounds.header_bytes) {

@@ -20,33 +20,35 @@ struct nghttp2_session;
 
 namespace sluice::server::grpc {
 
-// What the connections of one listener share in one event loop. Used by that loop's thread only.
+// The state that the connections of one listener share in one event loop. Used by that loop's
+// thread only.
 struct ProtocolShared {
   const Bounds& bounds;
-  std::size_t most_streams;  // calls of a connection at the same time
+  std::size_t most_streams;  // concurrent calls of a connection
   Handlers& handlers;
-  std::vector<std::string_view> paths;  // of the handler's methods; literals
+  std::vector<std::string_view> paths;  // the handler's methods; literals
   metrics::Recorder& recorder;
   const std::atomic<bool>& serving;  // what Health reports
   const net::LoopClock& clock = net::LoopClock::system();
   std::unique_ptr<Memory> memory = std::make_unique<Memory>();  // of the sessions
   Streams streams = {};
-  // Bytes of calls that are not whole yet, and of answers that were not read, of all connections.
+  // Bytes of incomplete calls and of unread replies, of all connections.
   std::size_t buffered = 0;
   Reply reply = {};
 };
 
-// One connection that speaks gRPC over HTTP/2, without its socket: bytes in, bytes out.
+// One connection that speaks gRPC over HTTP/2, without its socket: takes bytes and returns bytes.
 //
-// Thread-safety: the loop's thread only. Ownership: borrows what is shared; calls that are under
-// way may outlive it. Bounds: calls at once, bytes of a header, of a message, of all messages that
-// are not whole, frames that bring no work. Cost: some 1.5 µs a call beside the handler's.
+// Thread-safety: the loop's thread only. Ownership: borrows the shared state; calls in progress may
+// outlive the connection. Bounds: concurrent calls, bytes of a header, of a message and of all
+// incomplete messages, frames that carry no work. Cost: about 1.5 µs for a call in addition to the
+// handler.
 class Protocol {
  public:
   class Owner {
    public:
     virtual ~Owner() = default;
-    // There is output, of an answer that came outside of take().
+    // There is output that was not made by take().
     virtual void has_output() = 0;
   };
 
@@ -55,23 +57,24 @@ class Protocol {
   Protocol(const Protocol&) = delete;
   Protocol& operator=(const Protocol&) = delete;
 
-  // Takes what arrived at `now`. False where the connection is to end once the output is sent.
+  // Processes input that arrived at `now`. Returns false if the connection must end after its
+  // output is sent.
   bool take(std::string_view bytes, SteadyTime now);
-  // Appends what is to be sent, until there is no more or `out` has `most` bytes.
+  // Appends output until there is no more or `out` has `most` bytes.
   void write(std::string& out, std::size_t most);
-  // Whether nothing more will be said or heard.
+  // Returns whether nothing more will be sent or received.
   bool ended() const;
 
-  // Ends calls whose time is over. Called some times a second.
+  // Ends calls that have timed out. Called a few times a second.
   void tick(SteadyTime now);
-  // Asks for a sign of life.
+  // Sends a PING to check whether the client is alive.
   void ping();
-  // The client is to take its next calls elsewhere: first notice(), then, when the client may be
-  // expected to know, finish(); the calls that there are go on.
+  // Asks the client to send its next calls elsewhere. Call notice() first, then, after the client
+  // has had time to read it, finish(). Calls in progress continue.
   void notice();
   void finish();
 
-  // Whether the client has said what it speaks.
+  // Returns whether the client has sent its connection preface.
   bool greeted() const noexcept { return greeted_; }
   std::size_t open_streams() const noexcept { return open_; }
   std::size_t calls() const noexcept { return calls_; }
@@ -108,12 +111,12 @@ class Protocol {
   ProtocolShared& shared_;
   Owner& owner_;
   std::string_view peer_;
-  nghttp2_session* session_ = nullptr;  // from the first byte
+  nghttp2_session* session_ = nullptr;  // created with the first byte
   Stream* first_ = nullptr;             // open streams
-  Stream* recent_ = nullptr;            // the one that was asked for last
-  std::string raw_;                     // what is said to who speaks something else
+  Stream* recent_ = nullptr;            // the last one that was looked up
+  std::string raw_;                     // the reply to a client that speaks another protocol
   SteadyTime now_{};
-  SteadyTime answered_{};  // when the answer before this one was made
+  SteadyTime answered_{};  // when the previous reply was made
   std::size_t open_ = 0;
   std::size_t calls_ = 0;
   int calm_;
@@ -122,7 +125,7 @@ class Protocol {
   bool greeted_ = false;
   bool inside_ = false;
   bool broken_ = false;
-  bool upset_ = false;  // has told a client to calm down
+  bool upset_ = false;  // has sent ENHANCE_YOUR_CALM
 };
 
 }  // namespace sluice::server::grpc

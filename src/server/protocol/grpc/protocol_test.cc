@@ -19,7 +19,7 @@ constexpr const char* kCheck = "/grpc.health.v1.Health/Check";
 constexpr const char* kWatch = "/grpc.health.v1.Health/Watch";
 constexpr const char* kReflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 
-// Answers with the message; "fail" with an error; "wait" once it is let go.
+// Answers with the message. "fail" answers with an error; "wait" answers once it is released.
 class Echo final : public Handler {
  public:
   explicit Echo(std::vector<net::FiberWait*>* waits = nullptr) : waits_(waits) {}
@@ -71,7 +71,7 @@ std::string fields_of(const char* path) {
   return out;
 }
 
-// A client that greets, and then sends what it is told.
+// A client that sends its connection preface and then the given bytes.
 class Raw {
  public:
   Raw(Protocol& protocol, SteadyTime now) : protocol_(protocol), now_(now) {
@@ -84,7 +84,7 @@ class Raw {
     protocol_.write(out, std::size_t{1} << 20);
     said += out.size();
   }
-  std::size_t said = 0;  // by the server
+  std::size_t said = 0;  // sent by the server
 
  private:
   Protocol& protocol_;
@@ -118,7 +118,7 @@ class ProtocolTest : public ::testing::Test, public Protocol::Owner {
   }
   void has_output() override { ++told_; }
 
-  // Lets both talk until neither has anything to say.
+  // Passes bytes between both sides until neither has output.
   void talk() {
     for (;;) {
       const std::string words = client_.output();
@@ -211,7 +211,7 @@ TEST_F(ProtocolTest, EncodesTheTextOfAnError) {
   EXPECT_EQ(answer.data, "");
 }
 
-TEST_F(ProtocolTest, RefusesWhatIsNoCall) {
+TEST_F(ProtocolTest, RefusesRequestsThatAreNoCalls) {
   using Fields = TestClient::Fields;
   const auto with = [](Fields more) { return TestClient::fields(kEcho, std::move(more)); };
   EXPECT_EQ(ask_raw(with({{":method", "GET"}}), "").fields[":status"], "405");
@@ -227,7 +227,7 @@ TEST_F(ProtocolTest, RefusesWhatIsNoCall) {
   EXPECT_EQ(status(ask_raw(with({{"grpc-timeout", "0m"}}), message("a"))), "4");
 }
 
-TEST_F(ProtocolTest, RefusesMessagesThatAreNone) {
+TEST_F(ProtocolTest, RefusesMalformedMessages) {
   using namespace std::string_literals;
   const auto fields = TestClient::fields(kEcho);
   for (const std::string& body : {""s, "\0"s, "\0\0\0\0"s, "\0\0\0\0\5abcd"s, "\0\0\0\0\1ab"s,
@@ -238,14 +238,14 @@ TEST_F(ProtocolTest, RefusesMessagesThatAreNone) {
   EXPECT_EQ(handler_->finished_, 0);
 }
 
-TEST_F(ProtocolTest, RefusesGzipThatIsNone) {
+TEST_F(ProtocolTest, RefusesMalformedGzip) {
   const auto fields = TestClient::fields(kEcho, {{"grpc-encoding", "gzip"}});
   using namespace std::string_literals;
   EXPECT_EQ(status(ask_raw(fields, "\1\0\0\0\4abcd"s)), "13");
   EXPECT_EQ(status(ask_raw(fields, message("plain"))), "0");
 }
 
-TEST_F(ProtocolTest, TellsWatchersOfHealth) {
+TEST_F(ProtocolTest, ReportsHealthToWatchers) {
   using namespace std::string_literals;
   auto& answer = ask(kWatch, "");
   EXPECT_EQ(answer.data, message("\x08\x01"));
@@ -262,7 +262,7 @@ TEST_F(ProtocolTest, TellsWatchersOfHealth) {
   EXPECT_TRUE(protocol_->ended());
 }
 
-TEST_F(ProtocolTest, AnswersReflectionAsItComes) {
+TEST_F(ProtocolTest, AnswersEachReflectionRequestAsItArrives) {
   using namespace std::string_literals;
   auto& answer =
       ask_raw(TestClient::fields(kReflection), message("\x3a\x01*") + message("\x3a\0"s));
@@ -270,7 +270,7 @@ TEST_F(ProtocolTest, AnswersReflectionAsItComes) {
   EXPECT_EQ(status(answer), "0");
 }
 
-TEST_F(ProtocolTest, AnswersWhenItHasBeenIdle) {
+TEST_F(ProtocolTest, AnswersAfterItHasBeenIdle) {
   for (int i = 0; i < 3; ++i) {
     for (int k = 0; k < 300; ++k) EXPECT_EQ(ask(kEcho, "hello").data, message("hello"));
     for (int k = 0; k < 20; ++k) protocol_->tick(now_);
@@ -288,7 +288,7 @@ TEST_F(ProtocolTest, EndsCallsThatDoNotArriveInTime) {
   EXPECT_EQ(status(answer), "4");
 }
 
-TEST_F(ProtocolTest, TakesNoMoreCallsOnceItIsFinished) {
+TEST_F(ProtocolTest, AcceptsNoMoreCallsOnceItIsFinished) {
   start_with_workers(4);
   auto& answer = ask(kEcho, "wait");
   const auto id = client_.call(kEcho, "more");
@@ -308,7 +308,7 @@ TEST_F(ProtocolTest, TakesNoMoreCallsOnceItIsFinished) {
   EXPECT_EQ(client_.goaways, (std::vector<std::uint32_t>{0, 0}));
 }
 
-TEST_F(ProtocolTest, AnswersInTheOrderInWhichTheyAreThere) {
+TEST_F(ProtocolTest, AnswersInTheOrderInWhichRepliesAreReady) {
   start_with_workers(4);
   auto& first = ask(kEcho, "wait");
   EXPECT_EQ(ask(kEcho, "second").data, message("second"));
@@ -320,7 +320,7 @@ TEST_F(ProtocolTest, AnswersInTheOrderInWhichTheyAreThere) {
   EXPECT_EQ(first.data, message("wait"));
 }
 
-TEST_F(ProtocolTest, ForgetsWhatNobodyWaitsFor) {
+TEST_F(ProtocolTest, DiscardsRepliesOfCallsThatWereReset) {
   start_with_workers(2);
   std::vector<std::int32_t> ids;
   for (int i = 0; i < 5; ++i) ids.push_back(client_.call(kEcho, "wait"));
@@ -345,7 +345,7 @@ TEST_F(ProtocolTest, MayEndBeforeItsCalls) {
   EXPECT_EQ(shared_->streams.in_use(), 0U);
 }
 
-TEST_F(ProtocolTest, AnswersTooLateWithTheDeadline) {
+TEST_F(ProtocolTest, AnswersWithDeadlineExceededIfTheReplyIsTooLate) {
   start_with_workers(1);
   auto& answer = ask(kEcho, "wait", {{"grpc-timeout", "20m"}});
   now_ += milliseconds(30);
@@ -357,7 +357,7 @@ TEST_F(ProtocolTest, AnswersTooLateWithTheDeadline) {
   EXPECT_EQ(answer.data, "");
 }
 
-TEST_F(ProtocolTest, StopsPingsAndResetsThatNeverEnd) {
+TEST_F(ProtocolTest, StopsEndlessPingsAndResets) {
   for (const bool resets : {false, true}) {
     start({});
     TestClient client;
@@ -379,7 +379,7 @@ TEST_F(ProtocolTest, StopsPingsAndResetsThatNeverEnd) {
   }
 }
 
-TEST_F(ProtocolTest, LetsResetsOfWholeCallsBe) {
+TEST_F(ProtocolTest, AllowsResetsOfCompleteCalls) {
   start_with_workers(4);
   for (int i = 0; i < 5000; ++i) {
     const auto id = client_.call(kEcho, "wait");
@@ -392,7 +392,7 @@ TEST_F(ProtocolTest, LetsResetsOfWholeCallsBe) {
   EXPECT_EQ(ask(kEcho, "on").data, message("on"));
 }
 
-TEST_F(ProtocolTest, TellsWhoSpeaksAnotherProtocol) {
+TEST_F(ProtocolTest, AnswersAClientOfAnotherProtocol) {
   EXPECT_FALSE(protocol_->take("GET / HTTP/1.1\r\n", now_));
   std::string out;
   protocol_->write(out, 1 << 20);
@@ -400,7 +400,7 @@ TEST_F(ProtocolTest, TellsWhoSpeaksAnotherProtocol) {
   EXPECT_TRUE(protocol_->ended());
 }
 
-TEST_F(ProtocolTest, CutsAnswersThatTheirReadersOpenNoWindowFor) {
+TEST_F(ProtocolTest, ResetsRepliesThatTheClientDoesNotRead) {
   TestClient reader(0);
   const auto id = reader.call(kEcho, std::string(90'000, 'x'));
   const auto talk_at = [&](SteadyTime when) {
@@ -426,7 +426,7 @@ TEST_F(ProtocolTest, CutsAnswersThatTheirReadersOpenNoWindowFor) {
   EXPECT_EQ(shared_->buffered, 0U);
 }
 
-TEST_F(ProtocolTest, TakesNoMoreInWhileTooMuchIsUnread) {
+TEST_F(ProtocolTest, AcceptsNoMoreDataWhileTooMuchIsUnread) {
   bounds_.body_bytes = std::size_t{32} << 20;
   TestClient reader(0);
   std::vector<std::int32_t> ids;
@@ -447,7 +447,7 @@ TEST_F(ProtocolTest, EndsHeadersThatDoNotEnd) {
   for (const char* path : {kEcho, kReflection}) {
     start({});
     Raw raw(*protocol_, now_);
-    // A header without the flag that says that it is whole.
+    // A header without the flag END_HEADERS.
     raw.send(frame(NGHTTP2_HEADERS, 0, 1, fields_of(path)));
     EXPECT_EQ(protocol_->open_streams(), 1U);
     for (int i = 0; i < 5; ++i) raw.send(frame(NGHTTP2_CONTINUATION, 0, 1, literal("a", "b")));
@@ -466,7 +466,7 @@ struct Flood {
   std::string again;  // and again
 };
 
-TEST_F(ProtocolTest, StopsFloodsOfFramesThatBringNoWork) {
+TEST_F(ProtocolTest, StopsFloodsOfFramesThatCarryNoWork) {
   const std::string open = frame(NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 1, fields_of(kEcho));
   const std::string over = open + frame(NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, 1, message("a"));
   const std::string one("\0\0\0\1", 4);
@@ -507,7 +507,7 @@ TEST_F(ProtocolTest, StopsFloodsOfFramesThatBringNoWork) {
   }
 }
 
-TEST_F(ProtocolTest, LetsWhatIsUsualBetweenCallsBe) {
+TEST_F(ProtocolTest, AllowsUsualFramesBetweenCalls) {
   for (int i = 0; i < 5000; ++i) {
     client_.ping();
     EXPECT_EQ(status(ask(kEcho, "fail")), "3");
@@ -515,7 +515,7 @@ TEST_F(ProtocolTest, LetsWhatIsUsualBetweenCallsBe) {
   EXPECT_TRUE(client_.goaways.empty());
 }
 
-TEST_F(ProtocolTest, GivesNoMoreCallsAtOnceThanItSaid) {
+TEST_F(ProtocolTest, AllowsOnlyTheAnnouncedNumberOfConcurrentCalls) {
   start(net::FiberPool::Options{.most = 1}, 3);
   Raw raw(*protocol_, now_);
   for (int i = 0; i < 100; ++i) {

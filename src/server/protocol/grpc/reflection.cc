@@ -24,7 +24,7 @@ using ::grpc::reflection::v1::ServerReflectionRequest;
 using ::grpc::reflection::v1::ServerReflectionResponse;
 
 const DescriptorPool& pool() {
-  // Names them, so that their descriptions are linked in.
+  // Refers to the types so that their descriptors are linked in.
   ::grpc::health::v1::HealthCheckRequest::descriptor();
   ::grpc::reflection::v1alpha::ServerReflectionRequest::descriptor();
   return *DescriptorPool::generated_pool();
@@ -44,7 +44,7 @@ void add_file(const FileDescriptor& file, std::set<std::string>& added,
   for (int i = 0; i < file.dependency_count(); ++i) add_file(*file.dependency(i), added, out);
 }
 
-// The file, and all that it needs.
+// Adds the file and all files that it imports.
 void tell_file(const FileDescriptor* file, const std::string& what, ServerReflectionResponse& out) {
   if (file == nullptr) return not_found(out, what);
   std::set<std::string> added;
@@ -82,7 +82,7 @@ void tell_services(std::span<const std::string_view> paths, ServerReflectionResp
 
 void answer_reflection(std::string_view request, std::span<const std::string_view> paths,
                        Reply& reply) {
-  const google::protobuf::LogSilencer quiet;  // about what a client sends
+  const google::protobuf::LogSilencer quiet;  // no log lines about a client's input
   ServerReflectionRequest asked;
   if (!asked.ParseFromArray(request.data(), static_cast<int>(request.size()))) {
     return reply.fail(Code::kInvalidArgument, "the message is no ServerReflectionRequest");

@@ -5,8 +5,8 @@
 namespace sluice::server::grpc {
 namespace {
 
-// A buffer that has grown past this is given back, and so are all, where there are more streams
-// than that which nobody uses.
+// A buffer that is larger than this is released. If there are more than kMostWarm unused streams,
+// all buffers of further ones are released.
 constexpr std::size_t kMostKept = std::size_t{4} << 10;
 constexpr std::size_t kMostWarm = 2048;
 

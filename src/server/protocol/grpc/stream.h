@@ -15,7 +15,7 @@ class Protocol;
 class Streams;
 struct Stream;
 
-// What a call is for.
+// The kind of a call's method.
 enum class Method : std::uint8_t {
   kNone,   // no such method
   kUnary,  // answered by the handler
@@ -24,53 +24,53 @@ enum class Method : std::uint8_t {
   kReflection,
 };
 
-// What is forgotten of a stream when it is used again.
+// The state of a stream that is cleared before the stream is used again.
 struct StreamState {
   Protocol* protocol = nullptr;  // null: the stream has been closed
   Stream* next = nullptr;        // of the connection's open streams
   Stream* previous = nullptr;
   std::int32_t id = 0;
   Method method = Method::kNone;
-  Code code = Code::kOk;  // how it ended
+  Code code = Code::kOk;  // the call's final status
   bool is_post = false;
-  bool is_grpc = false;       // by its content-type
+  bool is_grpc = false;       // according to its content-type
   bool bad_timeout = false;   // grpc-timeout is malformed
-  bool gzip = false;          // grpc-encoding says so
-  bool bad_encoding = false;  // grpc-encoding says something else
-  bool opened = false;        // its header is whole
+  bool gzip = false;          // grpc-encoding is gzip
+  bool bad_encoding = false;  // grpc-encoding is something else
+  bool opened = false;        // the header is complete
   bool whole = false;         // the client has sent everything
-  bool asking = false;        // a handler is at it, or will be
+  bool asking = false;        // a handler answers it, or will
   bool begun = false;         // a response was submitted
-  bool ended = false;         // and nothing comes after what `out` holds
-  bool known = false;         // of a Watch: a service that is there
-  bool serving_seen = false;  // and what it was told last
+  bool ended = false;         // nothing follows what `out` holds
+  bool known = false;         // of a Watch: the service exists
+  bool serving_seen = false;  // of a Watch: the status that was last reported
   std::size_t header_bytes = 0;
-  std::size_t buffered = 0;  // how much of `in` is counted
-  std::size_t unread = 0;    // and of `out`
-  std::size_t out_done = 0;  // how much of `out` has been sent
+  std::size_t buffered = 0;  // the counted bytes of `in`
+  std::size_t unread = 0;    // the counted bytes of `out`
+  std::size_t out_done = 0;  // the sent bytes of `out`
   SteadyTime began{};
-  SteadyTime deadline = SteadyTime::max();  // the client's
+  SteadyTime deadline = SteadyTime::max();  // set by the client
   Call asked;
 };
 
-// One call of a connection, with its buffers. Streams are kept and used again: see Streams.
+// One call of a connection, with its buffers. Streams are kept and used again; see Streams.
 struct Stream final : Handlers::Task, StreamState {
   void work(Worker& worker) override { worker.handler->handle(asked, worker.reply); }
   bool finish(Worker& worker) override;
   bool wanted() const override { return protocol != nullptr && !ended; }
   void dropped() override;
-  // Buffers that are larger are given back.
+  // Releases larger buffers.
   void clear(std::size_t most_kept);
 
-  std::string in;        // what arrived
-  std::string inflated;  // its message, where it was compressed
+  std::string in;        // the input
+  std::string inflated;  // the decompressed message
   std::string out;       // messages with their prefixes
   std::string text;      // grpc-message, encoded
   std::string peer;      // for a call that may outlive its connection
   Streams* home = nullptr;
 };
 
-// Streams that are not in use. One for an event loop.
+// The unused streams of one event loop.
 class Streams {
  public:
   Stream& take();

@@ -15,7 +15,7 @@
 
 namespace sluice::server::grpc {
 
-// The client's side of HTTP/2, by nghttp2, without a socket. For tests.
+// The client's side of HTTP/2 without a socket, based on nghttp2. For tests.
 class TestClient {
  public:
   using Fields = std::vector<std::pair<std::string, std::string>>;
@@ -26,8 +26,8 @@ class TestClient {
     std::uint32_t error = 0;  // of a reset
   };
 
-  // `window`: how many bytes of each answer it takes before it asks for more, which it does unless
-  // that is 0.
+  // `window`: how many bytes of each reply the client accepts before it asks for more. With 0 it
+  // never asks for more.
   explicit TestClient(std::uint32_t window = 65'535) {
     nghttp2_session_callbacks* calls = nullptr;
     nghttp2_session_callbacks_new(&calls);
@@ -59,7 +59,7 @@ class TestClient {
     }
     return out;
   }
-  // Begins a stream with that header and that body; `whole` false: it stays open.
+  // Opens a stream with that header and that body. With `whole` false the stream stays open.
   std::int32_t send(const Fields& fields, std::string body, bool whole = true) {
     std::vector<nghttp2_nv> all;
     for (const auto& [name, value] : fields) {
@@ -81,7 +81,7 @@ class TestClient {
   }
   void ping() { nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, nullptr); }
 
-  // What it has to say.
+  // Returns the client's output.
   std::string output() {
     std::string out;
     const std::uint8_t* data = nullptr;
@@ -91,7 +91,7 @@ class TestClient {
     }
     return out;
   }
-  // False where it makes no sense.
+  // Returns false if the input is not valid HTTP/2.
   bool take(std::string_view input) {
     return nghttp2_session_mem_recv(session_, reinterpret_cast<const std::uint8_t*>(input.data()),
                                     input.size()) >= 0;
