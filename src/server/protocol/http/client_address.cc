@@ -5,12 +5,12 @@
 namespace sluice::server {
 namespace {
 
-// Walks X-Forwarded-For from its right end, over all its fields.
+// Walks all X-Forwarded-For fields from right to left.
 class Hops {
  public:
   explicit Hops(std::span<const http::Field> fields) : left_(fields) {}
 
-  // The next element that is not empty; empty at the end.
+  // Returns the next element that is not empty, or an empty text at the end.
   std::string_view next() noexcept {
     while (more_ || find_field()) {
       const std::size_t comma = value_.rfind(',');
@@ -35,12 +35,13 @@ class Hops {
     return false;
   }
 
-  std::span<const http::Field> left_;  // not looked at
-  std::string_view value_;             // what is left of the field
-  bool more_ = false;                  // of it
+  std::span<const http::Field> left_;  // fields that are not read yet
+  std::string_view value_;             // the unread part of the current field
+  bool more_ = false;                  // the current field has an unread part
 };
 
-// The one X-Real-IP; where there are several, nobody knows whose each is.
+// Returns the value of X-Real-IP if there is exactly one. With several fields nobody knows which is
+// right.
 std::string_view real_ip(std::span<const http::Field> fields) noexcept {
   std::string_view found;
   for (const http::Field& field : fields) {

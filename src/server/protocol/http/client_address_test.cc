@@ -9,7 +9,7 @@ namespace {
 
 using Fields = std::vector<http::Field>;
 
-// As seen behind the proxies 10.0.0.0/8 and whatever comes by a Unix socket.
+// Trusts the proxies 10.0.0.0/8 and every peer on a Unix socket.
 std::string client(std::string_view peer, const Fields& fields) {
   const std::vector<std::string> networks{"10.0.0.0/8", "unix"};
   const auto trusted = TrustedProxies::parse(networks).value();
@@ -24,7 +24,7 @@ std::string forwarded(std::string_view value) {
   return client("10.0.0.1", {{"X-Forwarded-For", value}});
 }
 
-TEST(ClientAddress, IsThePeersWhereThePeerIsNotTrusted) {
+TEST(ClientAddress, IsThePeersIfThePeerIsNotTrusted) {
   EXPECT_EQ(client("192.0.2.9", {{"X-Forwarded-For", "1.1.1.1"}, {"X-Real-IP", "2.2.2.2"}}),
             "192.0.2.9");
 }
@@ -35,36 +35,36 @@ TEST(ClientAddress, IsTheRightmostThatIsNotTrusted) {
   EXPECT_EQ(client("", {{"X-Forwarded-For", "203.0.113.9"}}), "203.0.113.9");
 }
 
-TEST(ClientAddress, IsLookedForInAllFieldsInTheirOrder) {
+TEST(ClientAddress, IsSearchedInAllFieldsInTheirOrder) {
   EXPECT_EQ(client("10.0.0.1", {{"X-Forwarded-For", "1.1.1.1, 2.2.2.2"},
                                 {"X-Other", "9.9.9.9"},
                                 {"x-forwarded-for", "10.9.9.9"}}),
             "2.2.2.2");
 }
 
-TEST(ClientAddress, IsTheLeftmostWhereAllAreTrusted) {
+TEST(ClientAddress, IsTheLeftmostIfAllAreTrusted) {
   EXPECT_EQ(forwarded("10.0.0.3, 10.0.0.2"), "10.0.0.3");
 }
 
-TEST(ClientAddress, IsThatOfTheProxyToTheRightOfWhatIsNoAddress) {
+TEST(ClientAddress, IsTheProxyToTheRightOfAMalformedElement) {
   EXPECT_EQ(forwarded("1.1.1.1, unknown, 10.0.0.2"), "10.0.0.2");
   EXPECT_EQ(forwarded("1.1.1.1, unknown"), "10.0.0.1");
   EXPECT_EQ(forwarded("1.1.1.1, 1.2.3.4.5"), "10.0.0.1");
   EXPECT_EQ(client("", {{"X-Forwarded-For", "unknown"}}), "");
 }
 
-TEST(ClientAddress, PassesOverEmptyElements) {
+TEST(ClientAddress, SkipsEmptyElements) {
   EXPECT_EQ(forwarded("1.1.1.1,,10.0.0.2, ,"), "1.1.1.1");
   EXPECT_EQ(forwarded(" ,"), "10.0.0.1");
 }
 
-TEST(ClientAddress, MayCarryAPort) {
+TEST(ClientAddress, MayHaveAPort) {
   EXPECT_EQ(forwarded("1.2.3.4:567"), "1.2.3.4");
   EXPECT_EQ(forwarded("[2001:db8::1]:80"), "2001:db8::1");
   EXPECT_EQ(forwarded("1.1.1.1, 10.0.0.2:99"), "1.1.1.1");
 }
 
-TEST(ClientAddress, IsSpelledAsUsual) {
+TEST(ClientAddress, IsInCanonicalSpelling) {
   EXPECT_EQ(forwarded("2001:DB8:0:0::1"), "2001:db8::1");
   EXPECT_EQ(forwarded("::ffff:192.0.2.1"), "192.0.2.1");
 }

@@ -18,7 +18,8 @@ class Connection final : private ConnectionState::Owner {
  public:
   struct Shared : SharedState {
     using SharedState::SharedState;
-    std::string input = std::string(std::size_t{64} << 10, '\0');  // whoever reads, reads into it
+    std::string input = std::string(std::size_t{64} << 10,
+                                    '\0');  // shared by the connections, which read one at a time
   };
   using Owner = net::ConnectionOwner<Connection>;
   static constexpr std::string_view kRefusal =

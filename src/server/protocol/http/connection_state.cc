@@ -114,7 +114,7 @@ std::size_t ConnectionState::answer_all(std::string_view input, std::size_t done
   return closing_ ? input.size() : done;
 }
 
-// Returns whether the next request is complete, or refused: then the connection is closing.
+// Returns whether the next request is complete or refused. A refused request closes the connection.
 bool ConnectionState::read_next(std::string_view input) {
   const auto progress = reader_.read(input);
   if (progress == RequestReader::Progress::kBad) refuse(reader_.bad());
@@ -138,13 +138,13 @@ bool ConnectionState::finish(Worker& worker) {
   closing_ = !request.keep_alive || shared_.draining || ++requests_ == most;
   append_response(responses(), worker.response,
                   {request.version, request.method == "HEAD", !closing_, shared_.date});
-  phase_ = Phase::kIdle;  // the time of the next phase starts with it
+  phase_ = Phase::kIdle;  // the time of the next phase starts now
   const SteadyTime before = std::exchange(answered_, shared_.clock.now());
   worker.handler->finished(request, worker.response, answered_ - before);
   return true;
 }
 
-// The request that had to wait is answered.
+// Continues after a request that had to wait is answered.
 void ConnectionState::resume() {
   now_ = answered_;
   if (broken_) return owner_.act(Action::kClose);
@@ -197,7 +197,7 @@ ConnectionState::Action ConnectionState::on_room(SteadyTime now) {
   return Action::kSend;
 }
 
-// Everything is sent.
+// Chooses the next action after everything is sent.
 ConnectionState::Action ConnectionState::settle() {
   if (closing_) return linger();
   if (paused_) {

@@ -72,10 +72,10 @@ class ConnectionState final : private Handlers::Task {
   // `size` bytes of output() were sent. If that is not all of it, the socket has no room, or is
   // broken.
   Action on_sent(std::size_t size, bool broken);
-  // Whether the connection takes too long. If so, stop waiting and call on_expired().
+  // Returns whether the connection takes too long. If so, stop waiting and call on_expired().
   bool expired(net::SteadyTime now) const noexcept { return now >= deadline_; }
   Action on_expired(net::SteadyTime now);
-  // The server drains.
+  // The server is draining.
   void on_drain(net::SteadyTime now);
 
  private:

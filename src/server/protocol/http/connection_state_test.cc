@@ -26,7 +26,7 @@ class ManualLoopClock final : public net::LoopClock {
   std::time_t date_seconds = 784'111'777;  // 1994-11-06T08:49:37Z
 };
 
-// Answers with the target. Waits before, if `waits` is given.
+// Answers with the target. Waits first if `waits` is given.
 class EchoHandler final : public Handler {
  public:
   explicit EchoHandler(std::deque<net::FiberWait*>* waits) : waits_(waits) {}
@@ -50,7 +50,7 @@ std::string get(std::string_view target) {
   return "GET " + std::string(target) + " HTTP/1.1\r\nHost: a\r\n\r\n";
 }
 
-// A connection and what it told its socket to do.
+// A connection and the actions that it returned.
 class HttpConnectionState : public ::testing::Test, public ConnectionState::Owner {
  protected:
   void SetUp() override { start(false); }
@@ -163,7 +163,7 @@ TEST_F(HttpConnectionState, ClosesWhenAClientSendsTooMuchAfterTheLastResponse) {
   EXPECT_EQ(input("x"), Action::kClose);
 }
 
-TEST_F(HttpConnectionState, EndsAfterARequestThatSaysClose) {
+TEST_F(HttpConnectionState, EndsAfterARequestWithConnectionClose) {
   EXPECT_EQ(input("GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" + get("/b")),
             Action::kHalfClose);
   EXPECT_FALSE(sent("/b"));
@@ -217,7 +217,7 @@ TEST_F(HttpConnectionState, ClosesWhenAClientDoesNotReadItsResponse) {
   EXPECT_EQ(state_->on_expired(clock_.time + seconds(3)), Action::kClose);
 }
 
-TEST_F(HttpConnectionState, WhileDrainingEndsWithTheNextResponseOrAfterASecond) {
+TEST_F(HttpConnectionState, WhileDrainingEndsAfterTheNextResponseOrOneSecond) {
   shared_->draining = true;
   state_->on_drain(clock_.time);
   EXPECT_FALSE(state_->expired(clock_.time + milliseconds(999)));

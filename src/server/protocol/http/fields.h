@@ -11,10 +11,10 @@
 
 namespace sluice::server {
 
-// Strings that are kept from request to request. What was written to one stays until clear().
+// Strings that are reused from request to request. A string keeps its value until clear().
 class Buffers {
  public:
-  // An empty one.
+  // Returns an empty string.
   std::string& next() {
     if (used_ == strings_.size()) strings_.emplace_back();
     std::string& string = strings_[used_++];
@@ -28,23 +28,23 @@ class Buffers {
   std::size_t used_ = 0;
 };
 
-// Of two names of the same length.
+// Compares two names of the same length.
 bool same_letters(std::string_view sent, std::string_view lower_case_name) noexcept;
 
 inline bool has_name(const http::Field& field, std::string_view lower_case_name) noexcept {
   return field.name.size() == lower_case_name.size() && same_letters(field.name, lower_case_name);
 }
 
-// The values of all fields of that name, joined by ", " ("; " for cookies): one field and several
-// mean the same. Absent where there is none.
+// Returns the values of all fields of that name, joined by ", " ("; " for cookies), because one
+// field with all values means the same. Returns nothing if there is no such field.
 std::optional<std::string_view> find_header(std::span<const http::Field> fields,
                                             std::string_view lower_case_name, Buffers& buffers);
 
-// The value of the first cookie of that name in all fields Cookie, as it was sent.
+// Returns the value of the first cookie of that name in all Cookie fields, as it was sent.
 std::optional<std::string_view> find_cookie(std::span<const http::Field> fields,
                                             std::string_view name) noexcept;
 
-// Without spaces and tabs at its ends.
+// Returns `text` without spaces and tabs at both ends.
 std::string_view trimmed(std::string_view text) noexcept;
 
 }  // namespace sluice::server

@@ -9,16 +9,16 @@ namespace {
 
 using Fields = std::vector<http::Field>;
 
-TEST(Header, NameCountsInEitherCase) {
+TEST(Header, NameIsCaseInsensitive) {
   Buffers buffers;
   const Fields fields{{"X-USER-Id", "7"}, {"Empty", ""}};
   EXPECT_EQ(find_header(fields, "x-user-id", buffers), "7");
   EXPECT_EQ(find_header(fields, "x-user-ic", buffers), std::nullopt);
   EXPECT_EQ(find_header(fields, "empty", buffers), "");
-  EXPECT_FALSE(has_name({"x@", ""}, "x`"));  // apart by the bit that tells the case of letters
+  EXPECT_FALSE(has_name({"x@", ""}, "x`"));  // differs in the bit of a letter's case
 }
 
-TEST(Header, OfSeveralFieldsIsJoined) {
+TEST(Header, JoinsSeveralFields) {
   Buffers buffers;
   const Fields fields{{"X", "a, b"}, {"Y", "1"},        {"x", ""},
                       {"X", "c"},    {"Cookie", "a=1"}, {"cookie", "b=2"}};
@@ -27,7 +27,7 @@ TEST(Header, OfSeveralFieldsIsJoined) {
   EXPECT_EQ(joined, "a, b, , c");
 }
 
-TEST(Header, OfOneFieldIsTheRequestsOwn) {
+TEST(Header, OfOneFieldIsAViewOfTheRequest) {
   Buffers buffers;
   const Fields fields{{"X", "a"}};
   EXPECT_EQ(find_header(fields, "x", buffers)->data(), fields[0].value.data());
@@ -42,7 +42,7 @@ TEST(Cookie, IsTheFirstOfItsNameInAllFields) {
   EXPECT_EQ(find_cookie(fields, "B"), std::nullopt);
 }
 
-TEST(Cookie, ValueIsAsItWasSentWithoutSpacesAround) {
+TEST(Cookie, ValueIsAsItWasSentWithoutSurroundingSpaces) {
   const Fields fields{{"Cookie", " a = \"x y\" ;; b;c==%41+;\td=;e"}};
   EXPECT_EQ(find_cookie(fields, "a"), "\"x y\"");
   EXPECT_EQ(find_cookie(fields, "b"), std::nullopt);
@@ -50,7 +50,7 @@ TEST(Cookie, ValueIsAsItWasSentWithoutSpacesAround) {
   EXPECT_EQ(find_cookie(fields, "d"), "");
 }
 
-TEST(Buffers, GiveTheSameStringsAgainAfterAClear) {
+TEST(Buffers, ReuseTheSameStringsAfterClear) {
   Buffers buffers;
   std::string& first = buffers.next();
   first = "text";

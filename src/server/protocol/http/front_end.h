@@ -14,7 +14,7 @@
 
 namespace sluice::server::http {
 
-// HTTP in one event loop. Ownership: borrows its parts.
+// HTTP in one event loop. Ownership: borrows what its Parts refer to.
 class FrontEnd final : public net::LoopFrontEnd {
  public:
   struct Parts {

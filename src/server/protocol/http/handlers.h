@@ -10,7 +10,7 @@
 
 namespace sluice::server::http {
 
-// A handler with the request that it answers and the buffers of its response.
+// A handler, the request that it answers and the buffers of its response.
 class Worker {
  public:
   explicit Worker(std::unique_ptr<Handler> made) : handler(std::move(made)) {}

@@ -19,7 +19,7 @@ TEST(Host, IsInLowerCaseWithoutPortAndTrailingDot) {
   EXPECT_EQ(name_of(""), "");
 }
 
-TEST(Host, IsNotMadeAnotherByWhatStandsInThePlaceOfAPort) {
+TEST(Host, IgnoresAMalformedPort) {
   EXPECT_EQ(name_of("example.com:80:x"), "example.com");
   EXPECT_EQ(name_of("example.com:evil"), "example.com");
 }
@@ -30,7 +30,7 @@ TEST(Host, OfAnAddressInBracketsIsTheAddress) {
   EXPECT_EQ(name_of("[::1"), "[");
 }
 
-TEST(Host, WithoutUpperCaseIsTheRequestsOwn) {
+TEST(Host, WithoutUpperCaseIsAViewOfTheRequest) {
   const std::string_view sent = "example.com:80";
   std::string buffer;
   EXPECT_EQ(host_name(sent, buffer).data(), sent.data());

@@ -5,15 +5,15 @@
 
 namespace sluice::server {
 
-// The value of a hex digit, or a negative number.
+// Returns the value of a hex digit, or a negative number.
 constexpr int hex_digit(char c) noexcept {
   if (c >= '0' && c <= '9') return c - '0';
   const int lower = c | 0x20;
   return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
-// Takes the first byte of what is left, decoded if it is a %XX; any other % stands for itself.
-// `rest` is not empty.
+// Removes the first byte of `rest` and returns it, decoded if it begins a %XX. A % that begins no
+// escape is returned as it is. `rest` must not be empty.
 constexpr char take_decoded(std::string_view& rest) noexcept {
   const char first = rest.front();
   const int high = first == '%' && rest.size() >= 3 ? hex_digit(rest[1]) : -1;

@@ -11,7 +11,7 @@ std::string text_of(const Problem& problem, std::string_view members = {}) {
   return out;
 }
 
-TEST(Problem, IsOfTypeAboutBlankWithTheTitleOfItsStatus) {
+TEST(Problem, DefaultsToAboutBlankAndTheTitleOfItsStatus) {
   EXPECT_EQ(text_of({.status = 404, .detail = "no \"such\" path"}),
             "{\"type\":\"about:blank\",\"title\":\"Not Found\",\"status\":404,"
             "\"detail\":\"no \\\"such\\\" path\"}");
@@ -19,7 +19,7 @@ TEST(Problem, IsOfTypeAboutBlankWithTheTitleOfItsStatus) {
             "{\"type\":\"about:blank\",\"title\":\"Error\",\"status\":499}");
 }
 
-TEST(Problem, SaysTypeTitleAndMoreMembers) {
+TEST(Problem, HasTypeTitleAndMoreMembers) {
   EXPECT_EQ(text_of({.status = 429, .title = "T", .type = "x:y"}, "\"a\":1"),
             "{\"type\":\"x:y\",\"title\":\"T\",\"status\":429,\"a\":1}");
 }

@@ -15,7 +15,7 @@ using boost::beast::string_view;
 
 std::string_view view(string_view text) noexcept { return {text.data(), text.size()}; }
 
-// A part of the message, whose bytes may move.
+// A part of the message, as an offset, because the bytes may move.
 struct Piece {
   std::uint32_t at = 0;
   std::uint32_t size = 0;
@@ -36,10 +36,10 @@ BadRequest bad_request(const error_code& why) {
     case error::bad_field: return {400, "the name of a field is not a token"};
     case error::bad_value: return {400, "the value of a field is not right"};
     case error::bad_content_length:
-      return {400, "Content-Length is not a number, or stands beside Transfer-Encoding"};
-    case error::multiple_content_length: return {400, "several fields Content-Length that differ"};
+      return {400, "Content-Length is not a number, or is combined with Transfer-Encoding"};
+    case error::multiple_content_length: return {400, "several Content-Length fields differ"};
     case error::bad_transfer_encoding:
-      return {400, "Transfer-Encoding stands twice, or beside Content-Length"};
+      return {400, "Transfer-Encoding is repeated, or is combined with Content-Length"};
     case error::bad_chunk:
     case error::bad_chunk_extension: return {400, "a chunk of the body is not right"};
     default: return {400, "this is not HTTP/1.1"};
@@ -47,17 +47,17 @@ BadRequest bad_request(const error_code& why) {
 }
 
 constexpr std::size_t kLastChunkBytes = 5;
-// Bytes that chunks may have around their content before they count as an attack.
+// The most bytes of chunk headers and trailers. More count as an attack.
 constexpr std::size_t kMostChunkBytes = std::size_t{64} << 10;
 
 }  // namespace
 
-// What a message consists of, as places in its bytes.
+// The parts of a message, as offsets into its bytes.
 struct RequestReader::Parts {
   std::string_view message;
   std::vector<FieldPieces> fields;
-  std::string chunks;  // the body, where it came in chunks
-  std::size_t at = 0;  // read up to here
+  std::string chunks;  // the body if it came in chunks
+  std::size_t at = 0;  // the bytes that are read
   Piece method, target, body;
   int version = 11;
   bool expects = false;
@@ -83,7 +83,7 @@ struct RequestReader::Parts {
   }
 };
 
-// Beast's parser of one message, telling the parts what it finds.
+// Beast's parser of one message. It records in `parts` what it finds.
 class RequestReader::Parser final : public beast_http::basic_parser<true> {
  public:
   Parser(const ReaderBounds& bounds, Parts& parts)
@@ -107,10 +107,10 @@ class RequestReader::Parser final : public beast_http::basic_parser<true> {
   }
   void on_field_impl(beast_http::field field, string_view name, string_view value,
                      error_code& why) override {
-    if (is_header_done()) return;  // a trailer
+    if (is_header_done()) return;  // a trailer field
     if (!parts_.holds(view(value))) return refuse(400, "a field is folded over several lines", why);
     const Piece place = parts_.place(view(value));
-    // Beast bounds the first line and the fields each for themselves.
+    // Beast bounds the first line and the fields separately.
     if (place.at + place.size > header_bytes_) {
       why = make_error_code(error::header_limit);
       return;
@@ -120,7 +120,7 @@ class RequestReader::Parser final : public beast_http::basic_parser<true> {
   }
   void check_field(beast_http::field field, std::string_view value, error_code& why) {
     if (field == beast_http::field::host) {
-      if (has_host_) return refuse(400, "the field Host stands twice", why);
+      if (has_host_) return refuse(400, "the field Host is repeated", why);
       has_host_ = true;
     } else if (field == beast_http::field::transfer_encoding) {
       if (parts_.version < 11) return refuse(400, "Transfer-Encoding in HTTP/1.0", why);
@@ -183,8 +183,9 @@ RequestReader::Progress RequestReader::Impl::read(std::string_view message) {
   }
   const std::string_view rest = message.substr(parts.at);
   if (rest.empty() || (rest == "\r" && !parser->got_some())) return more();
-  // Beast asserts that it is shown the last chunk, "0\r\n\r\n" at least, in no smaller pieces; as
-  // every body ends in it, waiting for that much never waits in vain.
+  // Beast asserts that it gets the last chunk, "0\r
+  // \r
+  // " or longer, in one piece. Every chunked body ends with it, so that many bytes always arrive.
   if (parser->is_header_done() && parser->chunked() && rest.size() < kLastChunkBytes) return more();
   error_code why;
   parts.at += parser->put({rest.data(), rest.size()}, why);
@@ -193,7 +194,7 @@ RequestReader::Progress RequestReader::Impl::read(std::string_view message) {
   return parser->is_done() ? Progress::kWhole : more();
 }
 
-// The parser bounds what it has not understood yet; this bounds the whole.
+// The parser bounds only its unparsed input. This bounds the whole message.
 RequestReader::Progress RequestReader::Impl::more() {
   const std::size_t size = parts.message.size();
   if (!parser->is_header_done()) {

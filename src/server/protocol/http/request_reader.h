@@ -15,19 +15,19 @@ struct ReaderBounds {
   std::size_t body_bytes;
 };
 
-// Why a request cannot be taken, as the client is told. The connection ends with it.
+// The reason why a request is refused, as the client sees it. The connection ends after it.
 struct BadRequest {
   int status = 400;
   std::string_view detail;
 };
 
-// Reads one HTTP/1.0 or 1.1 request after another out of bytes as they arrive; no input or output
-// of its own. Refuses what two readers could understand differently: Content-Length together with
+// Reads HTTP/1.0 and 1.1 requests from bytes as they arrive. Does no input or output. Refuses
+// requests that two readers could understand differently: Content-Length together with
 // Transfer-Encoding, codings other than `chunked`, folded fields, a request without Host.
 //
-// Not thread-safe. Ownership: a whole request is views of the bytes that were given last. Cost:
-// each byte is looked at once, but for a header that arrives in pieces; bodies are copied only
-// where they come in chunks.
+// Not thread-safe. Ownership: a complete request consists of views of the bytes that were passed
+// last. Cost: reads each byte once, except for a header that arrives in pieces; copies a body only
+// if it comes in chunks.
 class RequestReader {
  public:
   enum class Progress { kMore, kWhole, kBad };
@@ -37,22 +37,23 @@ class RequestReader {
   RequestReader(const RequestReader&) = delete;
   RequestReader& operator=(const RequestReader&) = delete;
 
-  // Goes on with `message`: all bytes from the first of the request on, those that were shown
-  // before included (they may have moved). After kWhole: request() and size(), then next().
+  // Continues with `message`: all bytes from the first byte of the request on, including those that
+  // were passed before. They may have moved. After kWhole use request() and size(), then call
+  // next().
   Progress read(std::string_view message);
-  // How many bytes of the message the whole request took.
+  // Returns how many bytes the complete request took.
   std::size_t size() const noexcept;
-  // The request; its `peer` is left to the caller.
+  // Returns the request. The caller sets its `peer`.
   Request request() const;
   const BadRequest& bad() const noexcept;
 
-  // Whether bytes of a request have arrived; whether its header is whole.
+  // Return whether bytes of a request have arrived, and whether its header is complete.
   bool started() const noexcept;
   bool has_header() const noexcept;
-  // Whether the client waits to be told to go on (Expect: 100-continue) before it sends the body.
+  // Returns whether the client waits for 100 Continue before it sends the body.
   bool expects_continue() const noexcept;
 
-  // Makes ready for the next request.
+  // Prepares for the next request.
   void next();
 
  private:

@@ -12,13 +12,13 @@ using Progress = RequestReader::Progress;
 
 constexpr ReaderBounds kBounds{.header_bytes = 1024, .body_bytes = 100};
 
-// The status that a message is refused with; 0 where it is taken or not whole.
+// Returns the status of the refusal, or 0 if the message is accepted or incomplete.
 int refusal(std::string_view message) {
   RequestReader reader(kBounds);
   return reader.read(message) == Progress::kBad ? reader.bad().status : 0;
 }
 
-TEST(RequestReader, ReadsARequestAsViewsOfItsBytes) {
+TEST(RequestReader, ReturnsARequestAsViewsOfItsBytes) {
   RequestReader reader(kBounds);
   const std::string message =
       "POST /v1/check?a=b HTTP/1.1\r\nHost: x\r\nX-User: 42 \r\nContent-Length: 3\r\n\r\nabcNEXT";
@@ -35,7 +35,7 @@ TEST(RequestReader, ReadsARequestAsViewsOfItsBytes) {
   EXPECT_EQ(message.substr(reader.size()), "NEXT");
 }
 
-TEST(RequestReader, UnderstandsAMessageCutAnywhereAlike) {
+TEST(RequestReader, ReadsTheSameRequestHoweverTheMessageIsSplit) {
   const std::string message =
       "\r\nPOST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
       "3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nTrailer: z\r\n\r\n";
@@ -51,11 +51,11 @@ TEST(RequestReader, UnderstandsAMessageCutAnywhereAlike) {
   }
 }
 
-TEST(RequestReader, UnderstandsAMessageByteByByte) {
+TEST(RequestReader, ReadsAMessageByteByByte) {
   const std::string message = "GET /abc HTTP/1.0\r\nA: b\r\nContent-Length: 5\r\n\r\n12345";
   RequestReader reader(kBounds);
   for (std::size_t size = 1; size < message.size(); ++size) {
-    // In a new place each time, as a buffer that grows.
+    // At a new address each time, like a buffer that grows.
     ASSERT_EQ(reader.read(std::string(message, 0, size)), Progress::kMore) << size;
   }
   ASSERT_EQ(reader.read(message), Progress::kWhole);
@@ -65,7 +65,7 @@ TEST(RequestReader, UnderstandsAMessageByteByByte) {
   EXPECT_FALSE(reader.request().keep_alive);
 }
 
-TEST(RequestReader, UnderstandsALastChunkByteByByte) {
+TEST(RequestReader, ReadsTheLastChunkByteByByte) {
   const std::string message =
       "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: b\r\n\r\n";
   RequestReader reader(kBounds);
@@ -77,7 +77,7 @@ TEST(RequestReader, UnderstandsALastChunkByteByByte) {
   EXPECT_EQ(reader.size(), message.size());
 }
 
-TEST(RequestReader, BeginsAnewForTheNextRequest) {
+TEST(RequestReader, ReadsTheNextRequest) {
   RequestReader reader(kBounds);
   ASSERT_EQ(reader.read("GET /1 HTTP/1.1\r\nHost: a\r\nB: c\r\n\r\n"), Progress::kWhole);
   reader.next();
@@ -87,7 +87,7 @@ TEST(RequestReader, BeginsAnewForTheNextRequest) {
   EXPECT_EQ(reader.request().fields.size(), 1u);
 }
 
-TEST(RequestReader, TellsWhatHasArrived) {
+TEST(RequestReader, ReportsHowMuchHasArrived) {
   RequestReader reader(kBounds);
   EXPECT_FALSE(reader.started());
   EXPECT_EQ(reader.read("PUT / HTTP/1.1\r\nHost: a\r\n"), Progress::kMore);
@@ -137,7 +137,7 @@ TEST(RequestReader, RefusesAHeaderAboveItsBound) {
   EXPECT_EQ(refusal("GET /" + std::string(700, 'a') +
                     " HTTP/1.1\r\nHost: a\r\nA: " + std::string(700, 'a') + "\r\n\r\n"),
             431);
-  // Whole fields, one at a time.
+  // Complete fields, one at a time.
   RequestReader reader(kBounds);
   std::string message = "GET / HTTP/1.1\r\nHost: a\r\n";
   Progress progress = Progress::kMore;

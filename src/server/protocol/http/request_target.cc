@@ -13,7 +13,8 @@ constexpr bool is_scheme_byte(char c) noexcept {
   return is_letter(c) || (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
 }
 
-// "http://host" off "http://host/path"; nothing off "/path" and what has no scheme.
+// Removes "http://host" from "http://host/path". Leaves "/path" and targets without a scheme
+// unchanged.
 void remove_authority(std::string_view& target) noexcept {
   if (target.empty() || !is_letter(target.front())) return;
   const auto* const scheme_end = std::find_if_not(target.begin(), target.end(), is_scheme_byte);
@@ -24,7 +25,7 @@ void remove_authority(std::string_view& target) noexcept {
   target.remove_prefix(std::min(target.find_first_of("/?"), target.size()));
 }
 
-// Whether a path is its own normal form, as nearly all are.
+// Returns whether a path is already in normal form, as nearly all are.
 bool is_normal(std::string_view path) noexcept {
   char before = 0;
   for (const char c : path) {
@@ -34,8 +35,8 @@ bool is_normal(std::string_view path) noexcept {
   return path.starts_with('/');
 }
 
-// Resolves segments in place. What has been written always ends with the slash that the next
-// segment follows, so it is never longer than what has been read.
+// Resolves segments in place. The output always ends with the slash before the next segment, so it
+// is never longer than the input read so far.
 std::size_t resolve(std::string& path) noexcept {
   std::size_t written = 1;
   std::size_t read = 1;

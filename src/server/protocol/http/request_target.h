@@ -14,7 +14,7 @@ struct RequestTarget {
   std::string_view query;  // without the '?'
 };
 
-// Of any form: "/a?b", "http://host/a?b", "*". A fragment is dropped.
+// Splits a target of any form: "/a?b", "http://host/a?b", "*". Drops a fragment.
 RequestTarget split_target(std::string_view target) noexcept;
 
 // The path that a rule is matched with, which begins with '/':
@@ -29,9 +29,9 @@ RequestTarget split_target(std::string_view target) noexcept;
 // Cost: linear.
 std::string_view normalized_path(std::string_view sent, std::string& buffer);
 
-// The value of the first parameter of that name, both decoded: %XX, and '+' for a space. "?name"
-// is an empty value; ';' is a character as any. Cost: linear; a buffer where there is something to
-// decode.
+// Returns the value of the first parameter of that name. Both are decoded: %XX, and '+' for a
+// space. "?name" has an empty value; ';' is an ordinary character. Cost: linear. Uses a buffer if
+// there is something to decode.
 std::optional<std::string_view> find_query(std::string_view query, std::string_view name,
                                            Buffers& buffers);
 

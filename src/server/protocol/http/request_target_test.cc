@@ -26,7 +26,7 @@ TEST(RequestTarget, LosesItsFragment) {
   EXPECT_EQ(split_target("/a?b#c").query, "b");
 }
 
-TEST(RequestTarget, InAbsoluteFormHasAPathBehindItsHost) {
+TEST(RequestTarget, InAbsoluteFormHasAPathAfterItsHost) {
   EXPECT_EQ(split_target("http://host:80/a/b?c").path, "/a/b");
   EXPECT_EQ(split_target("HTTPS://host/a//b").path, "/a//b");
   EXPECT_EQ(split_target("a+b-c.1://host/a").path, "/a");
@@ -43,7 +43,7 @@ TEST(RequestTarget, ThatOnlyLooksAbsoluteIsAPath) {
   EXPECT_EQ(split_target("//host/a").path, "//host/a");
 }
 
-TEST(Path, ThatIsNormalIsTheRequestsOwn) {
+TEST(Path, ThatIsNormalIsAViewOfTheRequest) {
   const std::string sent = "/api/order.json/..a/b.../";
   std::string buffer;
   EXPECT_EQ(normalized_path("/", buffer), "/");
@@ -74,7 +74,8 @@ TEST(Path, KeepsAPercentSignThatBeginsNoEscape) {
   EXPECT_EQ(path_of("/%4"), "/%4");
   EXPECT_EQ(path_of("/%zz/%4g"), "/%zz/%4g");
   EXPECT_EQ(path_of("/%%41"), "/%A");
-  EXPECT_EQ(path_of("/%C0%AF"), "/\xC0\xAF");  // no slash, though an overlong spelling of one
+  EXPECT_EQ(path_of("/%C0%AF"),
+            "/\xC0\xAF");  // an overlong encoding of a slash
 }
 
 TEST(Path, KeepsBytesOfAnyKind) {
@@ -114,7 +115,7 @@ class Query : public ::testing::Test {
   Buffers buffers_;
 };
 
-TEST_F(Query, GivesTheFirstOfAName) {
+TEST_F(Query, ReturnsTheFirstValueOfAName) {
   EXPECT_EQ(find("a=1&b=2&a=3", "a"), "1");
   EXPECT_EQ(find("a=1&b=2&a=3", "b"), "2");
   EXPECT_EQ(find("a=1", "A"), std::nullopt);
@@ -122,7 +123,7 @@ TEST_F(Query, GivesTheFirstOfAName) {
   EXPECT_EQ(find("aa=1&b", "a"), std::nullopt);
 }
 
-TEST_F(Query, NameWithoutValueIsEmpty) {
+TEST_F(Query, NameWithoutAValueHasAnEmptyOne) {
   EXPECT_EQ(find("a&b=", "a"), "");
   EXPECT_EQ(find("a&b=", "b"), "");
   EXPECT_EQ(find("&&a=1&", "a"), "1");
@@ -138,7 +139,7 @@ TEST_F(Query, IsDecodedInNamesAndValues) {
 
 TEST_F(Query, DoesNotEndAPairAtASemicolon) { EXPECT_EQ(find("a=1;b=2", "a"), "1;b=2"); }
 
-TEST_F(Query, ValuesStayWhileOthersAreAskedFor) {
+TEST_F(Query, ValuesStayValidDuringFurtherLookups) {
   const auto a = find("a=%41&b=%42", "a");
   const auto b = find("a=%41&b=%42", "b");
   EXPECT_EQ(a, "A");

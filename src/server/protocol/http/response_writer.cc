@@ -3,7 +3,7 @@
 #include <boost/beast/http/status.hpp>
 #include <charconv>
 #include <cstddef>
-#include <ostream>  // Beast lacks it
+#include <ostream>  // Beast does not include it
 
 namespace sluice::server::http {
 namespace {
@@ -15,7 +15,7 @@ void append_number(std::string& out, std::size_t number) {
 }
 
 void append_status_line(std::string& out, int status) {
-  if (status == 200) {  // what most answers are
+  if (status == 200) {  // the usual case
     out.append("HTTP/1.1 200 OK\r\n");
     return;
   }

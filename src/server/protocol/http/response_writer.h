@@ -7,18 +7,18 @@
 
 namespace sluice::server::http {
 
-// How an answer goes out.
+// The properties of a response that depend on its request and connection.
 struct Sending {
   int version = 11;   // of the request
-  bool head = false;  // answers HEAD: the body's length without the body
+  bool head = false;  // answers HEAD: writes the body's length without the body
   bool keep_alive = true;
-  std::string_view date = {};  // as Date wants it
+  std::string_view date = {};  // the value of Date
 };
 
-// Appends the answer's bytes.
+// Appends the bytes of the response.
 void append_response(std::string& out, const Response& response, const Sending& sending);
 
-// "OK", "Too Many Requests", ...; empty where the status has no usual phrase.
+// Returns "OK", "Too Many Requests", ...; empty if the status has no usual phrase.
 std::string_view reason_phrase(int status) noexcept;
 
 }  // namespace sluice::server::http

@@ -21,14 +21,14 @@ TEST(ResponseWriter, WritesStatusFieldsAndBody) {
             "Content-Length: 2\r\nRetry-After: 3\r\n\r\nno");
 }
 
-TEST(ResponseWriter, AnswersHeadWithTheLengthAlone) {
+TEST(ResponseWriter, AnswersHeadWithTheLengthOnly) {
   Response response;
   response.body = "body";
   EXPECT_EQ(written(response, {.head = true, .date = "D"}),
             "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 4\r\n\r\n");
 }
 
-TEST(ResponseWriter, SaysWhatBecomesOfTheConnection) {
+TEST(ResponseWriter, WritesConnectionIfItDiffersFromTheDefaultOfTheVersion) {
   const Response response;
   EXPECT_NE(written(response, {.keep_alive = false}).find("\r\nConnection: close\r\n"),
             std::string::npos);
