@@ -8,16 +8,16 @@
 
 namespace sluice::server::resp {
 
-// What a connection has said of itself.
+// The properties of a connection and the settings that its client made.
 struct Client {
-  std::uint64_t id = 0;        // of all connections since the start of the server
+  std::uint64_t id = 0;        // unique among all connections since the server started
   std::string peer;            // "203.0.113.9:50121"; the path of a Unix socket and ":0"
-  const User* user = nullptr;  // null: has shown no password
+  const User* user = nullptr;  // null: not logged in
   Role role = Role::kNobody;
   std::uint8_t protocol = 2;
-  bool leaves = false;  // has said QUIT: closes behind its reply
-  std::string name;     // by CLIENT SETNAME
-  std::string library;  // by CLIENT SETINFO
+  bool leaves = false;  // has sent QUIT: the connection closes after the reply
+  std::string name;     // set by CLIENT SETNAME
+  std::string library;  // set by CLIENT SETINFO
   std::string library_version;
 };
 

@@ -24,7 +24,8 @@ class Connection final : private net::Poller::Source, private ConnectionState::O
     const Users& users;
     std::atomic<std::uint64_t>& last_id;  // of the connections of all loops
     std::string unix_path = {};           // of the listening socket, if it is a Unix socket
-    std::string input = std::string(std::size_t{64} << 10, '\0');  // whoever reads, reads into it
+    std::string input = std::string(std::size_t{64} << 10,
+                                    '\0');  // shared by the connections, which read one at a time
   };
   using Owner = net::ConnectionOwner<Connection>;
   static constexpr std::string_view kRefusal = "-ERR max number of clients reached\r\n";

@@ -28,8 +28,8 @@ bool same_word(std::string_view word, std::string_view lower_case) {
                     [](char a, char b) { return (a >= 'A' && a <= 'Z' ? (a | 0x20) : a) == b; });
 }
 
-// Whether a request is a line of HTTP: a web page made a browser send it, and its body would be
-// read as commands. Redis closes the connection for the same two.
+// Returns whether a request is a line of HTTP. In that case a web page made a browser send it, and
+// the body would be read as commands. Redis closes the connection for the same two.
 bool is_http(std::string_view command) {
   return same_word(command, "post") || same_word(command, "host:");
 }
@@ -192,7 +192,7 @@ ConnectionState::Action ConnectionState::on_room(SteadyTime now) {
   return Action::kSend;
 }
 
-// Everything is sent.
+// Chooses the next action after everything is sent.
 ConnectionState::Action ConnectionState::settle() {
   if (closing_) return linger();
   if (paused_) return answer_pending();

@@ -60,7 +60,7 @@ class ConnectionState final : private Handlers::Task {
   Action on_sent(std::size_t size);
   // Returns whether the connection must be closed because it takes too long.
   bool on_tick(net::SteadyTime now);
-  // The server drains.
+  // The server is draining.
   void on_drain(net::SteadyTime now);
 
  private:

@@ -27,7 +27,7 @@ class ManualLoopClock final : public net::LoopClock {
   net::SteadyTime time{std::chrono::hours(1)};
 };
 
-// Answers with the second word; "QUIT" leaves, "AUTH" logs in. Waits before, if `waits` is given.
+// Answers with the second word. "QUIT" leaves, "AUTH" logs in. Waits first if `waits` is given.
 class EchoHandler final : public Handler {
  public:
   explicit EchoHandler(std::deque<net::FiberWait*>* waits) : waits_(waits) {}
@@ -50,7 +50,7 @@ class EchoHandler final : public Handler {
   std::deque<net::FiberWait*>* const waits_;
 };
 
-// A connection and what it told its socket to do.
+// A connection and the actions that it returned.
 class RespConnectionState : public ::testing::Test, public ConnectionState::Owner {
  protected:
   void SetUp() override { start(false); }

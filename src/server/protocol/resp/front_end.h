@@ -17,7 +17,7 @@
 
 namespace sluice::server::resp {
 
-// RESP in one event loop. Ownership: borrows its parts.
+// RESP in one event loop. Ownership: borrows what its Parts refer to.
 class FrontEnd final : public net::LoopFrontEnd {
  public:
   struct Parts {

@@ -5,9 +5,9 @@
 namespace sluice::server::resp {
 namespace {
 
-// As isspace() in the C locale, whatever the locale is.
+// Like isspace() in the C locale, whatever the current locale is.
 constexpr bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
-// What ends a word outside of quotes.
+// Returns whether a byte ends a word outside of quotes.
 constexpr bool ends_word(char c) noexcept {
   return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
@@ -83,7 +83,7 @@ InlineWords::Quotes InlineWords::take_single(std::string& out) {
   return Quotes::kUnbalanced;
 }
 
-// The closing quote has to be followed by a blank, or by nothing.
+// The closing quote must be followed by a blank or by the end.
 InlineWords::Quotes InlineWords::close() {
   rest_.remove_prefix(1);
   return rest_.empty() || is_space(rest_.front()) ? Quotes::kClosed : Quotes::kUnbalanced;

@@ -6,8 +6,8 @@
 
 namespace sluice::server::resp {
 
-// Splits an inline command into words, as redis-cli and Redis do: at blanks; "..." with \n \r \t \b
-// \a \xHH and other escapes; '...' with \' alone. A quote ends a word. Ends at a NUL byte.
+// Splits an inline command into words at blanks, like redis-cli and Redis. In "..." the escapes are
+//  \r \t \b \a \xHH and others; in '...' only \'. A quote ends a word. A NUL byte ends the command.
 class InlineWords {
  public:
   explicit InlineWords(std::string_view line) : rest_(line.substr(0, line.find('\0'))) {}

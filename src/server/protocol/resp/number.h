@@ -7,7 +7,8 @@
 
 namespace sluice::server::resp {
 
-// A whole number of a few digits without a sign or leading zeros, as most are; else nothing.
+// Reads a whole number of a few digits without a sign or leading zeros, the usual case. Returns
+// nothing for any other text.
 constexpr std::optional<std::int64_t> small_number(std::string_view text) noexcept {
   constexpr std::size_t kMostDigits = 9;
   if (text.empty() || text.size() > kMostDigits || text.front() == '0') return {};
@@ -19,8 +20,8 @@ constexpr std::optional<std::int64_t> small_number(std::string_view text) noexce
   return number;
 }
 
-// A whole number as Redis reads one: no sign but '-', no leading zeros, no spaces; absent where it
-// is none or needs more than 64 bits.
+// Reads a whole number like Redis: no sign except '-', no leading zeros, no spaces. Returns nothing
+// if the text is not such a number or needs more than 64 bits.
 inline std::optional<std::int64_t> whole_number(std::string_view text) noexcept {
   if (const auto small = small_number(text)) return small;
   const bool negative = !text.empty() && text.front() == '-';

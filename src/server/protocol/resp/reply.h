@@ -8,18 +8,19 @@
 
 namespace sluice::server::resp {
 
-// Writes replies into a buffer, in RESP2 or RESP3 as the client has asked for.
+// Writes replies into a buffer, in RESP2 or RESP3 as the client asked for.
 //
-// Who opens an array, map or set of n elements writes these next (of a map a key and a value each).
-// In RESP2 maps are flat arrays, sets are arrays, and what is absent is a null bulk string. Cost:
-// some instructions beside the copying; nothing is allocated once the buffer has grown.
+// After the head of an array, map or set of n elements the caller writes the elements; for a map, n
+// keys and values. In RESP2 a map is a flat array, a set is an array, and a null is a null bulk
+// string. Cost: a few instructions in addition to the copy. Allocates nothing once the buffer has
+// grown.
 class Reply {
  public:
   Reply(TextBuffer& out, int protocol) : out_(out), resp3_(protocol == 3) {}
 
   void ok() { out_.put("+OK\r\n"); }
   void simple(std::string_view text) { line('+', text); }
-  // `text` begins with its prefix, such as "ERR "; what would end the line becomes a space.
+  // `text` begins with its prefix, such as "ERR ". Line breaks in it become spaces.
   void error(std::string_view text);
   void integer(std::int64_t number);
   void bulk(std::string_view bytes);
@@ -39,7 +40,7 @@ class Reply {
   }
   void set(std::size_t elements) { head(resp3_ ? '~' : '*', elements); }
 
-  // From now on.
+  // Sets the protocol of the next replies.
   void speak(int protocol) { resp3_ = protocol == 3; }
 
  private:

@@ -38,7 +38,7 @@ TEST(Reply, WritesEveryInteger) {
   EXPECT_EQ(number(INT64_MIN), ":-9223372036854775808\r\n");
 }
 
-TEST(Reply, AnErrorIsOneLineWhateverItTells) {
+TEST(Reply, AnErrorIsOneLineEvenIfItsTextHasLineBreaks) {
   EXPECT_EQ(written(2, [](Reply& reply) { reply.error("ERR a\r\nb\n"); }), "-ERR a  b\r\n");
 }
 

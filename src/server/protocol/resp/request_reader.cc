@@ -9,10 +9,10 @@
 namespace sluice::server::resp {
 namespace {
 
-// What somebody without a password may send.
+// The most that a client may send before it has logged in.
 constexpr std::int64_t kMostUnknownArguments = 10;
 constexpr std::int64_t kMostUnknownBytes = 16384;
-// Room for more of either is given back.
+// Larger buffers are released.
 constexpr std::size_t kMostPlacesKept = 32;
 constexpr std::size_t kMostTextKept = 256;
 
@@ -20,11 +20,11 @@ constexpr std::int64_t kMostCount = std::numeric_limits<int>::max();
 
 struct Length {
   std::int64_t number = 0;
-  std::uint32_t bytes = 0;  // of its line; 0: it has to be read with care
+  std::uint32_t bytes = 0;  // of the line; 0: the fast path does not apply
 };
 
-// A line that tells a length as nearly all do: `kind`, up to seven digits without a leading zero,
-// and its end.
+// Reads a line with a length in its usual form: `kind`, up to seven digits without a leading zero,
+// and the end of the line.
 Length plain_length(std::string_view input, char kind) noexcept {
   constexpr std::size_t kMostDigits = 7;
   if (input.size() < 4 || input[0] != kind) return {};
@@ -71,8 +71,8 @@ RequestReader::Progress RequestReader::bad(std::string_view why) {
   return Progress::kBad;
 }
 
-// The line that begins at `position_`: it ends before a '\r', behind which one more byte is part of
-// it, whatever it is. A NUL byte hides what is behind it.
+// Finds the line that begins at `position_`. It ends with a '\r' and one more byte, which may be
+// any byte. The text after a NUL byte is ignored.
 RequestReader::Line RequestReader::find_line(std::string_view input) {
   const std::string_view rest = input.substr(position_);
   std::size_t end = 0;
@@ -117,7 +117,7 @@ RequestReader::Progress RequestReader::read_bulks(std::string_view input, bool a
     const auto size = static_cast<std::uint32_t>(bulk_);
     if (input.size() - position_ < std::size_t{size} + 2) return Progress::kMore;
     places_.push_back({position_, size});
-    position_ += size + 2;  // the two bytes at its end are not looked at
+    position_ += size + 2;  // skips the two bytes at the end without reading them
     bulk_ = -1;
     --left_;
   }

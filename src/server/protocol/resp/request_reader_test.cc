@@ -13,8 +13,8 @@ namespace {
 using Progress = RequestReader::Progress;
 constexpr RequestReader::Bounds kBounds{.frame_bytes = 4096, .arguments = 20};
 
-// What becomes of these bytes, arriving so many at a time: the words of each request in brackets,
-// and at last the error, if any.
+// Reads `bytes` in pieces of `piece` bytes. Returns the words of each request in brackets, followed
+// by the error, if any.
 std::string read(std::string_view bytes, std::size_t piece, bool authenticated = true,
                  const RequestReader::Bounds& bounds = kBounds) {
   RequestReader reader(bounds);
@@ -46,13 +46,13 @@ std::string read(std::string_view bytes) {
   return whole;
 }
 
-TEST(RequestReader, ReadsArraysOfBulkStringsInWhateverPieces) {
+TEST(RequestReader, ReadsArraysOfBulkStringsHoweverTheyAreSplit) {
   EXPECT_EQ(read("*1\r\n$4\r\nPING\r\n*2\r\n$4\r\nECHO\r\n$3\r\na\r\n\r\n"),
             "[PING,][ECHO,a\r\n,]");
   EXPECT_EQ(read("*1\r\n$0\r\n\r\n"), "[,]");
 }
 
-TEST(RequestReader, ReadsInlineCommandsAmongThem) {
+TEST(RequestReader, ReadsInlineCommandsBetweenArrays) {
   EXPECT_EQ(read("PING\r\n*1\r\n$4\r\nPING\r\nECHO 'a b'\n"), "[PING,][PING,][ECHO,a b,]");
 }
 
@@ -60,15 +60,15 @@ TEST(RequestReader, EmptyRequestsHaveNoWords) {
   EXPECT_EQ(read("*0\r\n*-1\r\n\r\n  \r\n"), "[][][][]");
 }
 
-TEST(RequestReader, KeysAreAnyBytes) {
+TEST(RequestReader, ArgumentsMayHaveAnyBytes) {
   const std::string key("a\0\r\n$*b", 7);
   EXPECT_EQ(read("*2\r\n$1\r\nk\r\n$7\r\n" + key + "\r\n"), "[k," + key + ",]");
 }
 
-// Redis does not look at the two bytes behind an argument, nor at the one behind a '\r'.
+// Redis does not check the two bytes after an argument, nor the byte after a '\r'.
 TEST(RequestReader, IsAsLenientAsRedis) { EXPECT_EQ(read("*1\rX$4\rYPINGZZ*0\r\n"), "[PING,][]"); }
 
-TEST(RequestReader, RefusesInTheWordsOfRedis) {
+TEST(RequestReader, RefusesWithTheTextsOfRedis) {
   const std::string error = "Protocol error: ";
   EXPECT_EQ(read("*x\r\n"), error + "invalid multibulk length");
   EXPECT_EQ(read("*\r\n"), error + "invalid multibulk length");
@@ -84,7 +84,7 @@ TEST(RequestReader, RefusesInTheWordsOfRedis) {
   EXPECT_EQ(read("\"a\r\n"), error + "unbalanced quotes in request");
 }
 
-TEST(RequestReader, WhatIsReadBeforeAnErrorStands) {
+TEST(RequestReader, RequestsBeforeAnErrorAreAnswered) {
   EXPECT_EQ(read("PING\r\n*x\r\n"), "[PING,]Protocol error: invalid multibulk length");
 }
 
@@ -107,7 +107,7 @@ TEST(RequestReader, BoundsLines) {
   EXPECT_EQ(read("*1\r\n$" + most, 4096), "Protocol error: too big bulk count string");
 }
 
-TEST(RequestReader, WhoHasShownNoPasswordMaySendLittle) {
+TEST(RequestReader, AClientThatIsNotLoggedInMaySendLittle) {
   EXPECT_EQ(read("*11\r\n", 100, false), "Protocol error: unauthenticated multibulk length");
   EXPECT_EQ(read("*10\r\n", 100, false), "");
   const RequestReader::Bounds bounds{.frame_bytes = 1 << 20};

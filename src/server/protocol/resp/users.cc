@@ -7,10 +7,10 @@
 namespace sluice::server::resp {
 namespace {
 
-// In a time that depends on what is presented alone.
+// Compares in a time that depends only on `presented`.
 bool equal(std::string_view presented, std::string_view secret) noexcept {
   if (secret.empty()) return false;
-  // Volatile, so that no compiler finds a way to stop early.
+  // Volatile, so that the compiler cannot make the loop stop early.
   volatile unsigned difference = presented.size() == secret.size() ? 0U : 1U;
   for (std::size_t i = 0; i < presented.size(); ++i) {
     const auto a = static_cast<unsigned char>(presented[i]);

@@ -8,11 +8,11 @@
 
 namespace sluice::server::resp {
 
-// What somebody may do. Each may do what those before it may.
+// The permissions of a client. Each role includes the roles before it.
 enum class Role : std::uint8_t {
-  kNobody,     // has shown no password: may show one, and leave
-  kCheckOnly,  // may ask for decisions
-  kAdmin,      // may also give back and forget: what makes room where a limit has left none
+  kNobody,     // not logged in: may log in and leave
+  kCheckOnly,  // may request decisions
+  kAdmin,      // may also refund and reset, which make room in a limit
 };
 // "nobody", "check-only" and "admin".
 std::string_view to_string(Role role) noexcept;
@@ -23,22 +23,23 @@ struct User {
   Role role = Role::kCheckOnly;
 };
 
-// Who may use the door, and by which password. Without any user, everybody may do everything.
+// The users of the RESP front end and their passwords. Without any user, every client may do
+// everything.
 //
-// Thread-safety: const, so any thread. Cost of a password: a comparison with those of all users,
-// which takes as long for a wrong one as for a right one.
+// Thread-safety: const, so any thread. Cost of a password check: a comparison with the passwords of
+// all users, which takes as long for a wrong password as for a right one.
 class Users {
  public:
-  // The name that AUTH means where it is given a password alone.
+  // The user that AUTH uses if it gets only a password.
   static constexpr std::string_view kDefault = "default";
 
   Users() = default;
   explicit Users(std::vector<User> users) : users_(std::move(users)) {}
 
   bool none() const noexcept { return users_.empty(); }
-  // The role of a client that has said nothing yet.
+  // Returns the role of a client before it logs in.
   Role at_first() const noexcept { return none() ? Role::kAdmin : Role::kNobody; }
-  // The user, or null where there is none of that name with that password.
+  // Returns the user with that name and password, or null if there is none.
   const User* find(std::string_view name, std::string_view password) const noexcept;
 
  private:

@@ -16,7 +16,7 @@ TEST(Users, AreFoundByNameAndPasswordTogether) {
   EXPECT_EQ(users.find("c", "one"), nullptr);
 }
 
-TEST(Users, WithoutAnyEverybodyMayDoEverything) {
+TEST(Users, WithoutAnyEveryClientMayDoEverything) {
   EXPECT_EQ(Users().at_first(), Role::kAdmin);
   EXPECT_EQ(Users({{"a", "b", Role::kAdmin}}).at_first(), Role::kNobody);
 }
