@@ -17,9 +17,9 @@ namespace {
 using boost::system::error_code;
 using metrics::Event;
 
-// Accepted in one go before the connections that there are get their turn.
+// The most connections that are accepted before open connections get their turn.
 constexpr int kAcceptedAtOnce = 64;
-// Once it stops, handshakes that have begun may take so long to end.
+// The time that begun handshakes may take to end after the listener stops.
 constexpr auto kHandshakesEnd = std::chrono::milliseconds(50);
 constexpr auto kComplaintEvery = std::chrono::seconds(1);
 
@@ -27,15 +27,15 @@ int open_reserve() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
 bool out_of_descriptors(int error) { return error == EMFILE || error == ENFILE; }
 
-// Of what the kernel tells by accept(), the errors that concern only the connection.
+// Returns whether an error of accept() concerns the listener and not only one connection.
 bool is_about_listener(int error) {
   return error != EAGAIN && error != ECONNABORTED && error != EINTR && error != EPROTO;
 }
 
-// Lets no new handshake begin, while those that have begun can still end, and be accepted. A client
-// whose first packet is dropped sends it again after a second, and finds the port closed.
+// Lets no new handshake begin. Handshakes that have begun can still end and be accepted. A client
+// whose first packet is dropped sends it again after a second and finds the port closed.
 void stop_handshakes(int descriptor) {
-  constexpr std::uint32_t kFlags = 13;  // their byte in the TCP header
+  constexpr std::uint32_t kFlags = 13;  // offset of the flags in the TCP header
   constexpr std::uint32_t kSyn = 0x02;
   constexpr std::uint32_t kWhole = 0xffffffff;
   sock_filter drop_syn[] = {
@@ -73,7 +73,7 @@ void Acceptor::wait() {
                      });
 }
 
-// Whether there may be more.
+// Returns whether there may be more connections to accept.
 bool Acceptor::accept_one() {
   SocketAddress peer;
   const int descriptor = ::accept4(socket_.native_handle(), peer.get(), peer.size_to_fill(),
@@ -93,8 +93,8 @@ bool Acceptor::accept_one() {
   return true;
 }
 
-// Takes the connection by the descriptor in reserve and drops it at once: left where it is, it
-// would wake the loop without end.
+// Accepts the connection with the reserved descriptor and closes it at once. If the connection
+// stayed in the queue, it would wake the loop again and again.
 bool Acceptor::drop_without_descriptors() {
   parts_.recorder.add(Event::kOutOfDescriptors);
   complain("out of file descriptors: a connection was dropped; raise the limit (ulimit -n)", 0);

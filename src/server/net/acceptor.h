@@ -16,18 +16,19 @@
 
 namespace sluice::server::net {
 
-// Accepts connections at one listening socket in one event loop, whatever they speak: up to a
-// number of them, and also when the process has run out of descriptors.
+// Accepts the connections of one listening socket in one event loop, for any protocol. It bounds
+// the number of connections and keeps working when the process has run out of descriptors.
 //
-// All members by the loop's thread, but for the constructor. Destroy it when the loop has stopped.
+// Thread-safety: the loop's thread only, except for the constructor. Destroy it after the loop has
+// stopped.
 class Acceptor {
  public:
-  // Whose connections they are.
+  // Receives the connections.
   class Owner {
    public:
     virtual ~Owner() = default;
-    // Takes the descriptor, which does not block. The connection is counted; closed() counts it
-    // off.
+    // Takes ownership of the descriptor, which does not block. The acceptor counts the connection
+    // as open until closed() is called.
     virtual void accepted(int descriptor, const SocketAddress& peer) = 0;
   };
   struct Parts {
@@ -35,7 +36,7 @@ class Acceptor {
     metrics::Recorder& recorder;
     // Logs a warning. `why` is empty if there is nothing to add.
     std::function<void(std::string_view what, std::string_view why)> warn;
-    // Connections of this address in all loops, at most `most`.
+    // The open connections of this address in all loops, at most `most`.
     std::atomic<std::size_t>& connections;
     std::size_t most;
     const LoopClock& clock = LoopClock::system();
@@ -48,12 +49,13 @@ class Acceptor {
   Acceptor& operator=(const Acceptor&) = delete;
 
   int family() const noexcept { return family_; }
-  // A connection has ended.
+  // Call it when a connection has ended.
   void closed();
-  // Stops accepting, takes what the kernel has accepted already, closes, and calls `done`.
+  // Stops accepting new connections, accepts those that the kernel has queued, closes the socket
+  // and calls `done`.
   void stop(std::function<void()> done);
   bool open() const { return socket_.is_open(); }
-  // Logs it, once a second at most; with the error, unless that is 0.
+  // Logs the problem, at most once a second, with the error unless it is 0.
   void complain(std::string_view what, int error);
 
  private:
@@ -68,7 +70,7 @@ class Acceptor {
   int family_;
   boost::asio::steady_timer closer_;
   SteadyTime complained_{};
-  int reserve_;  // given up for a moment when there is no other descriptor
+  int reserve_;  // closed for a moment when there is no other descriptor
 };
 
 }  // namespace sluice::server::net

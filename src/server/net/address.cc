@@ -33,7 +33,8 @@ bool is_label(std::string_view label) {
          std::all_of(label.begin(), label.end(), fits);
 }
 
-// A name whose last label is digits is a mistaken address.
+// Returns whether a text is a host name. A name whose last label has only digits is a mistyped
+// address.
 bool is_host_name(std::string_view host) {
   if (host.size() > 253) return false;
   while (true) {

@@ -8,24 +8,24 @@
 
 namespace sluice::server {
 
-// Where a listener listens.
+// The address that a listener listens at.
 struct Address {
   enum class Kind : std::uint8_t { kOff, kTcp, kUnix };
 
   Kind kind = Kind::kOff;
   std::string host;        // of kTcp: an IP address, without brackets, or a host name
-  std::uint16_t port = 0;  // 0: one that the system picks
+  std::uint16_t port = 0;  // 0: the system picks a free port
   std::string path;        // of kUnix
 
   friend bool operator==(const Address&, const Address&) = default;
 };
 
-// Reads "host:port", "[v6]:port", "unix:PATH" or "off". Host names are not looked up. Errors: "WHAT
-// IS WRONG; WHAT WOULD BE RIGHT".
+// Reads "host:port", "[v6]:port", "unix:PATH" or "off". Does not resolve host names. Errors:
+// "PROBLEM; EXPECTED".
 Expected<Address> parse_address(std::string_view text);
 
-// Whether two listeners would stand at the same place, where each would take connections that are
-// meant for the other.
+// Returns whether two listeners would share an address, so that each would accept connections for
+// the other.
 bool collide(const Address& a, const Address& b) noexcept;
 
 }  // namespace sluice::server

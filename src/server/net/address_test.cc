@@ -31,7 +31,7 @@ std::string error_of(std::string_view text) {
   return address ? "ok" : address.error();
 }
 
-TEST(Address, SaysWhatWouldBeRight) {
+TEST(Address, ErrorsSayWhatIsExpected) {
   const std::string form = "; expected host:port, [v6]:port, unix:PATH or off";
   for (const std::string text : {"", "8080", "Off", "localhost", "a::1", "::"}) {
     EXPECT_EQ(error_of(text), "'" + text + "' is no address" + form);

@@ -16,7 +16,7 @@ struct Bounds {
   // For a client that does not read its responses.
   std::chrono::milliseconds write_timeout{10'000};
   std::chrono::milliseconds idle_timeout{75'000};  // between requests
-  std::size_t connections = 10'000;                // open at the same time, on each listener
+  std::size_t connections = 10'000;                // open connections on each listener
   std::size_t requests_per_connection = 0;         // 0: any number
 };
 

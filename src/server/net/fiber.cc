@@ -17,14 +17,14 @@ namespace {
 
 namespace context = boost::context;
 
-// Each thread has its own; read by current_fiber() alone, as no code may keep its address while it
-// waits. NOLINTNEXTLINE(*-avoid-non-const-global-variables)
+// The fiber of each thread. Only current_fiber() may read it, because no code may keep its address
+// across a wait. NOLINTNEXTLINE(*-avoid-non-const-global-variables)
 thread_local constinit Fiber* t_current = nullptr;
 
-// Wider than any frame, as a function need not touch all of its own.
+// Larger than any frame, because a function need not touch its whole frame.
 constexpr std::size_t kGuardBytes = std::size_t{64} << 10;
 
-// Memory for a stack, above some that nothing may touch.
+// The memory of a stack, above a guard area that nothing may touch.
 class Stack {
  public:
   explicit Stack(std::size_t bytes) {
@@ -54,7 +54,7 @@ class Stack {
   std::size_t bytes_ = 0;
 };
 
-// The stack is the fiber's, and outlives what runs on it.
+// Does not free the stack: the fiber owns it, and it outlives the code that runs on it.
 struct KeepsStack {
   void deallocate(context::stack_context&) noexcept {}
 };
@@ -63,7 +63,7 @@ struct KeepsStack {
 
 Fiber* current_fiber() noexcept { return t_current; }
 
-// A stack and what runs on it: one job after the other.
+// A stack that runs one job after the other.
 class Fiber {
  public:
   Fiber(FiberPool& of, std::size_t stack_bytes)
@@ -71,7 +71,7 @@ class Fiber {
     context::stack_context place;
     place.sp = stack_.top();
     place.size = stack_.size();
-    notes_.before_enter();  // it goes there for a moment
+    notes_.before_enter();  // the constructor below switches to the fiber for a moment
     inside_ = context::fiber(std::allocator_arg, context::preallocated(place.sp, place.size, place),
                              KeepsStack{},
                              [this](context::fiber&& outside) { return live(std::move(outside)); });
@@ -79,15 +79,15 @@ class Fiber {
     notes_.own_leave();
     notes_.after_enter();
   }
-  // Not while it has a job.
+  // The fiber must not have a job.
   ~Fiber() {
     job = nullptr;
-    enter();  // ends it
+    enter();  // ends the fiber
   }
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Runs it until it leaves, or its job is done.
+  // Runs the fiber until it leaves or its job is done.
   void enter() {
     t_current = this;
     notes_.before_enter();
@@ -95,7 +95,7 @@ class Fiber {
     notes_.after_enter();
     t_current = nullptr;
   }
-  // On the fiber: goes back to where it was entered, until it is entered again.
+  // Called on the fiber: switches back to the caller of enter(), until the next enter().
   void leave() {
     notes_.own_leave();
     outside_ = std::move(outside_).resume();
@@ -121,8 +121,8 @@ class Fiber {
 
   Stack stack_;
   SwitchNotes notes_;
-  context::fiber inside_;   // while it is not running
-  context::fiber outside_;  // while it is
+  context::fiber inside_;   // valid while the fiber is not running
+  context::fiber outside_;  // valid while the fiber is running
 };
 
 FiberPool::FiberPool(const Options& options) : options_(options) {
@@ -132,13 +132,13 @@ FiberPool::FiberPool(const Options& options) : options_(options) {
 
 FiberPool::~FiberPool() {
   assert(free_.size() == all_.size());
-  // What has a job yet is left where it is: whatever it waits for may still come.
+  // A fiber that still has a job is not freed, because the event that it waits for may still come.
   for (std::unique_ptr<Fiber>& fiber : all_) {
     if (fiber->job != nullptr) static_cast<void>(fiber.release());
   }
 }
 
-// A fiber without a job; null where there is none, nor memory for another.
+// Returns a fiber without a job, or null if none is free and there is no memory for another.
 Fiber* FiberPool::take() {
   if (!free_.empty()) {
     Fiber* const fiber = free_.back();

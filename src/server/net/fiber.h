@@ -4,35 +4,35 @@
 #include <memory>
 #include <vector>
 
-// Code that is written as if it could block, and lets its event loop go on while it waits.
+// Fibers run code that is written as if it blocked, while the event loop continues.
 namespace sluice::server::net {
 
-// What a fiber does. Ownership: the caller's; stays where it is until done().
+// The work of a fiber. Ownership: the caller's. It must not move before done().
 class FiberJob {
  public:
   virtual ~FiberJob() = default;
-  // On the fiber; may wait. An exception that leaves it ends the process.
+  // Called on the fiber; may wait. An exception that leaves it ends the process.
   virtual void run() = 0;
-  // After run(), on the stack of the loop, with the fiber free again. May destroy the job.
+  // Called after run() on the loop's stack, when the fiber is free again. May destroy the job.
   virtual void done() = 0;
 };
 
 class Fiber;
 
-// The fiber that is running in this thread; null on the thread's own stack.
+// Returns the fiber that is running in this thread, or null on the thread's own stack.
 Fiber* current_fiber() noexcept;
 
-// The fibers of one event loop: stacks of their own, kept from job to job, with memory below
-// them that ends the process rather than let them grow into something else.
+// The fibers of one event loop. Each fiber keeps its stack from job to job. A guard area below each
+// stack ends the process if the stack overflows.
 //
-// Thread-safety: one thread only. Ownership: owns the fibers; none is under way when it is
-// destroyed. Cost: some 50 ns for a job that does not wait. A stack takes memory as it is used, and
-// keeps it.
+// Thread-safety: one thread only. Ownership: owns the fibers; no job may be in progress when the
+// pool is destroyed. Cost: about 50 ns for a job that does not wait. A stack takes memory as it is
+// used, and keeps it.
 class FiberPool {
  public:
   struct Options {
-    std::size_t most = 512;                            // fibers at once; at least 1
-    std::size_t stack_bytes = std::size_t{128} << 10;  // of each; rounded up to pages
+    std::size_t most = 512;                            // concurrent fibers; at least 1
+    std::size_t stack_bytes = std::size_t{128} << 10;  // of each fiber; rounded up to pages
   };
 
   // Makes the first fiber. Errors: std::bad_alloc.
@@ -41,8 +41,8 @@ class FiberPool {
   FiberPool(const FiberPool&) = delete;
   FiberPool& operator=(const FiberPool&) = delete;
 
-  // Runs the job until it waits or is done; false, and does nothing, where no fiber is free. Not to
-  // be called on a fiber.
+  // Runs the job until it waits or is done. Returns false and does nothing if no fiber is free.
+  // Must not be called on a fiber.
   bool run(FiberJob& job);
 
  private:
@@ -54,27 +54,28 @@ class FiberPool {
 
   const Options options_;
   std::vector<std::unique_ptr<Fiber>> all_;
-  std::vector<Fiber*> free_;   // the one that was used last is the next
-  std::vector<Fiber*> ready_;  // to go on once the fiber that is running lets go
+  std::vector<Fiber*> free_;   // the most recently used one is taken first
+  std::vector<Fiber*> ready_;  // fibers to resume when the running fiber leaves
 };
 
-// A fiber's wait for one thing, which may be there before it waits:
+// The wait of a fiber for one event, which may happen before the wait begins:
 //
 //   FiberWait wait;
 //   submit(command, [&] { wait.finish(); });   // perhaps at once
 //   wait.wait();
 //
-// Made on a fiber. Never wait inside of a catch block. Thread-safety: the fiber's thread only.
+// Constructed on a fiber. Never wait inside a catch block. Thread-safety: the fiber's thread only.
 class FiberWait {
  public:
   FiberWait() noexcept : fiber_(current_fiber()) {}
   FiberWait(const FiberWait&) = delete;
   FiberWait& operator=(const FiberWait&) = delete;
 
-  // Lets the loop go on until finish().
+  // Lets the loop run other work until finish().
   void wait();
-  // Once; from anywhere in the thread. Goes on with a fiber that waits, and returns when that waits
-  // again or is done; called on another fiber, it leaves that to the moment when this one lets go.
+  // Call it once, anywhere in the thread. Resumes the waiting fiber and returns when that fiber
+  // waits again or is done. If it is called on another fiber, the waiting fiber resumes when that
+  // fiber leaves.
   void finish();
 
  private:

@@ -53,7 +53,7 @@ TEST(FiberPool, ReturnsFromAJobThatWaitsAndEndsItInFinish) {
   EXPECT_EQ(said, "run,waited,done,");
 }
 
-TEST(FiberPool, KnowsTheFiberThatRunsAndNoneOnTheLoopsStack) {
+TEST(FiberPool, ReportsTheRunningFiberAndNoneOnTheLoopsStack) {
   FiberPool pool({});
   Fiber* inside = nullptr;
   Fiber* in_done = inside;
@@ -65,7 +65,7 @@ TEST(FiberPool, KnowsTheFiberThatRunsAndNoneOnTheLoopsStack) {
   EXPECT_EQ(current_fiber(), nullptr);
 }
 
-TEST(FiberPool, HasNoMoreFibersThanItMayAndUsesThemAgain) {
+TEST(FiberPool, HasAtMostTheConfiguredFibersAndReusesThem) {
   FiberPool pool({.most = 2});
   std::vector<FiberWait*> waits;
   Does waiting([&] {
@@ -85,7 +85,7 @@ TEST(FiberPool, HasNoMoreFibersThanItMayAndUsesThemAgain) {
   waits[1]->finish();
 }
 
-TEST(FiberPool, RunsAJobWithinTheDoneOfAnother) {
+TEST(FiberPool, RunsAJobInsideDoneOfAnother) {
   FiberPool pool({.most = 1});
   bool ran = false;
   Does second([&] { ran = true; });
@@ -93,13 +93,13 @@ TEST(FiberPool, RunsAJobWithinTheDoneOfAnother) {
   first = std::make_unique<Does>([] {},
                                  [&] {
                                    EXPECT_TRUE(pool.run(second));
-                                   first.reset();  // which it may
+                                   first.reset();  // this is allowed
                                  });
   pool.run(*first);
   EXPECT_TRUE(ran);
 }
 
-TEST(FiberPool, KeepsTheStacksOfManyApart) {
+TEST(FiberPool, KeepsTheStacksOfManyFibersSeparate) {
   constexpr std::size_t kFibers = 100;
   constexpr std::size_t kWaits = 20;
   FiberPool pool({.most = kFibers, .stack_bytes = 64 << 10});
@@ -147,27 +147,27 @@ TEST(FiberPool, KeepsExceptionsThatAreCaughtInTheFiber) {
   EXPECT_EQ(caught, "inside");
 }
 
-TEST(FiberPoolDeathTest, EndsTheProcessByAnExceptionThatLeavesAJob) {
+TEST(FiberPoolDeathTest, AnExceptionThatLeavesAJobEndsTheProcess) {
   FiberPool pool({});
   Does job([] { throw std::runtime_error("nobody catches this"); });
   EXPECT_DEATH(pool.run(job), "");
 }
 
-// Deeper than any stack here; `depth` keeps each call's frame.
+// Recurses deeper than any stack. `depth` keeps each call's frame.
 int sink(int depth) {  // NOLINT(misc-no-recursion)
   volatile char frame[4096] = {};
   frame[0] = static_cast<char>(depth);
   return depth == 0 ? 0 : sink(depth - 1) + frame[0];
 }
 
-TEST(FiberPoolDeathTest, EndsTheProcessByAStackThatGrowsTooLong) {
+TEST(FiberPoolDeathTest, AStackOverflowEndsTheProcess) {
   FiberPool pool({});
   volatile int depth = 1000;
   Does job([&] { depth = sink(depth); });
   EXPECT_DEATH(pool.run(job), "");
 }
 
-TEST(FiberWait, DoesNotWaitForWhatIsThereAlready) {
+TEST(FiberWait, DoesNotWaitForAnEventThatHasHappened) {
   FiberPool pool({});
   bool done = false;
   Does job(
@@ -181,7 +181,7 @@ TEST(FiberWait, DoesNotWaitForWhatIsThereAlready) {
   EXPECT_TRUE(done);
 }
 
-TEST(FiberWait, FinishedOnAnotherFiberGoesOnOnceThatLetsGo) {
+TEST(FiberWait, FinishedOnAnotherFiberResumesWhenThatFiberLeaves) {
   FiberPool pool({.most = 3});
   std::string said;
   FiberWait* waits[2] = {};
@@ -208,7 +208,7 @@ TEST(FiberWait, FinishedOnAnotherFiberGoesOnOnceThatLetsGo) {
   EXPECT_EQ(said, "third,first,second,");
 }
 
-TEST(FiberPool, IsOneForEachThread) {
+TEST(FiberPool, IsSeparateForEachThread) {
   const auto live = [] {
     FiberPool pool({.most = 4});
     FiberWait* waits = nullptr;

@@ -18,8 +18,8 @@ bool is_port(std::string_view text) noexcept {
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// Four decimal numbers without leading zeros. Much faster than inet_pton(), and there is only one
-// spelling of an address.
+// Reads four decimal numbers without leading zeros. This is much faster than inet_pton(), and
+// accepts only one spelling of an address.
 bool parse_v4(std::string_view text, std::span<std::uint8_t, 4> out) noexcept {
   const char* at = text.data();
   const char* const end = at + text.size();

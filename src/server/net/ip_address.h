@@ -13,19 +13,20 @@ struct IpAddress {
 
   static constexpr unsigned kMappedBits = 96;  // of the prefix of IPv4 addresses
 
-  // Absent where the text is not exactly an address. Of IPv4 there is one spelling only.
+  // Returns nothing if the text is not exactly an address. An IPv4 address has only one valid
+  // spelling.
   static std::optional<IpAddress> parse(std::string_view text) noexcept;
   bool is_v4() const noexcept;
-  // Whether the first `bits` are the same.
+  // Returns whether the first `bits` are equal.
   bool shares_prefix(const IpAddress& other, unsigned bits) const noexcept;
 
-  // Whether any bit is set behind the first `bits`.
+  // Returns whether any bit after the first `bits` is set.
   bool has_bits_from(unsigned bits) const noexcept;
 
   friend bool operator==(const IpAddress&, const IpAddress&) = default;
 };
 
-// The address in "1.2.3.4:567", "[::1]:80" or "[::1]"; any other text as it is.
+// Returns the address in "1.2.3.4:567", "[::1]:80" or "[::1]". Returns any other text unchanged.
 std::string_view without_port(std::string_view text) noexcept;
 
 }  // namespace sluice::server

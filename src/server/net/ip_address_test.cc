@@ -9,14 +9,14 @@
 namespace sluice::server {
 namespace {
 
-TEST(IpAddress, Ipv4IsTheSameMapped) {
+TEST(IpAddress, Ipv4EqualsItsMappedForm) {
   EXPECT_EQ(IpAddress::parse("192.0.2.1"), IpAddress::parse("::ffff:192.0.2.1"));
   EXPECT_EQ(IpAddress::parse("192.0.2.1"), IpAddress::parse("::FFFF:C000:0201"));
   EXPECT_TRUE(IpAddress::parse("192.0.2.1")->is_v4());
   EXPECT_FALSE(IpAddress::parse("::192.0.2.1")->is_v4());
 }
 
-TEST(IpAddress, IsNothingButAnAddress) {
+TEST(IpAddress, RefusesAnythingButAnAddress) {
   for (const std::string& text :
        {std::string(), std::string("1.2.3"), std::string("1.2.3.4 "), std::string("01.2.3.4"),
         std::string("1.2.3.4:80"), std::string("[::1]"), std::string("fe80::1%eth0"),
@@ -25,7 +25,7 @@ TEST(IpAddress, IsNothingButAnAddress) {
   }
 }
 
-TEST(IpAddress, IsReadAsTheSystemReadsIt) {
+TEST(IpAddress, IsParsedLikeTheSystemParsesIt) {
   for (const char* text :
        {"0.0.0.0", "255.255.255.255", "256.0.0.1", "1.2.3.4.", ".1.2.3.4", "1..2.3", "1.2.3.4.5",
         "1.2.3.04", "1.2.3.00", "1.2.3.-4", "1.2.3.+4", "1.2.3", "1.2.3.4000000000", "0x1.2.3.4",
@@ -48,7 +48,7 @@ TEST(IpAddress, SharesAPrefixBitByBit) {
   EXPECT_TRUE(a.shares_prefix(*IpAddress::parse("8000::1"), 127));
 }
 
-TEST(IpAddress, LosesOnlyAPort) {
+TEST(IpAddress, WithoutPortRemovesOnlyAPort) {
   EXPECT_EQ(without_port("1.2.3.4:567"), "1.2.3.4");
   EXPECT_EQ(without_port("[::1]:80"), "::1");
   EXPECT_EQ(without_port("[::1]"), "::1");

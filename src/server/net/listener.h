@@ -24,7 +24,7 @@
 
 namespace sluice::server::net {
 
-// A connection that was accepted. The descriptor does not block; whoever gets this owns it.
+// An accepted connection. The descriptor does not block; the receiver owns it.
 struct Accepted {
   boost::asio::io_context& loop;
   int descriptor;
@@ -32,12 +32,12 @@ struct Accepted {
   const SocketAddress& peer;
 };
 
-// What owns a connection.
+// Owns connections.
 template <typename Connection>
 class ConnectionOwner {
  public:
   virtual ~ConnectionOwner() = default;
-  // The connection has ended. It is destroyed in a later turn of the loop; from now on nothing may
+  // The connection has ended. It is destroyed in a later turn of the loop. From now on, nothing may
   // call it.
   virtual void closed(Connection& connection) = 0;
 };
@@ -49,7 +49,7 @@ class ConnectionOwner {
 //   open()           starts a connection, or returns null and sets the error
 //   tick()           closes the connection if it exceeds a timeout; called four times a second
 //   drain()          makes the connection end soon, but not before its requests are answered
-//   place            for the listener
+//   place            for use by the listener
 template <typename C>
 concept ListenedConnection = requires(C& connection, typename C::Shared& shared,
                                       const Accepted& accepted, ConnectionOwner<C>& owner,
@@ -64,8 +64,8 @@ concept ListenedConnection = requires(C& connection, typename C::Shared& shared,
 
 // One listening address in one event loop: accepts connections and owns them.
 //
-// Thread-safety: the loop's thread only, except for the constructor. Ownership: borrows its parts.
-// Destroy it after the loop has stopped.
+// Thread-safety: the loop's thread only, except for the constructor. Ownership: borrows what its
+// Parts refer to. Destroy it after the loop has stopped.
 template <ListenedConnection Connection>
 class Listener final : private Acceptor::Owner, private ConnectionOwner<Connection> {
  public:
@@ -106,7 +106,7 @@ class Listener final : private Acceptor::Owner, private ConnectionOwner<Connecti
     if constexpr (requires { shared_.tick(); }) shared_.tick();
     boost::system::error_code why;
     auto connection = Connection::open({loop_, descriptor, family, peer}, shared_, *this, now, why);
-    if (!connection) {  // the system has no room for it
+    if (!connection) {  // the system is out of resources
       acceptor_.closed();
       return acceptor_.complain("a connection was dropped", why.value());
     }
@@ -139,7 +139,8 @@ class Listener final : private Acceptor::Owner, private ConnectionOwner<Connecti
       if (why || connections_.empty()) return;
       if constexpr (requires { shared_.tick(); }) shared_.tick();
       const SteadyTime now = clock_.now();
-      // A connection that closes leaves its place to the last one, which has had its tick.
+      // A connection that closes leaves its place to the last one, whose tick() has been called
+      // already.
       for (std::size_t i = connections_.size(); i-- > 0;) connections_[i]->tick(now);
       tick();
     });

@@ -42,7 +42,7 @@ void set_flag(int descriptor, int level, int option) {
   ::setsockopt(descriptor, level, option, &on, sizeof on);
 }
 
-// 0, or the error.
+// Returns 0 or the error.
 int bind_to(int descriptor, const SocketAddress& address) {
   return ::bind(descriptor, address.get(), address.size()) == 0 ? 0 : errno;
 }
@@ -60,7 +60,7 @@ Expected<SocketAddress> resolve(const Address& address) {
   return out;
 }
 
-// Binds and listens. With `shared`, others of this process may too.
+// Binds and listens. With `shared`, other sockets of this process may listen at the same address.
 Expected<ListeningSocket> listen_tcp(const SocketAddress& address, bool shared) {
   ListeningSocket socket = open_socket(address);
   const int descriptor = socket.descriptor();
@@ -73,7 +73,8 @@ Expected<ListeningSocket> listen_tcp(const SocketAddress& address, bool shared) 
   return socket;
 }
 
-// With SO_REUSEPORT alone a second server of the same user would share the port without a word.
+// Checks that no other server listens. With SO_REUSEPORT alone, a second server of the same user
+// would silently share the port.
 Expected<bool> find_free(const SocketAddress& address) {
   if (address.port() == 0) return true;
   const ListeningSocket socket = open_socket(address);
@@ -102,7 +103,7 @@ Expected<Listening> listen_at_tcp(const Address& wanted, std::size_t loops) {
   return out;
 }
 
-// Removes the socket's file where nobody listens at it; another kind of file stays.
+// Removes the socket file if no process listens at it. Does not remove other kinds of files.
 void remove_stale(const SocketAddress& address, const std::string& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;

@@ -9,7 +9,8 @@
 
 namespace sluice::server::net {
 
-// A socket that listens, or is about to. Owns its descriptor; below 0 where there is none.
+// A listening socket, or one that will listen. Owns its descriptor, which is negative if there is
+// none.
 class ListeningSocket {
  public:
   ListeningSocket(int descriptor, int family) : descriptor_(descriptor), family_(family) {}
@@ -26,17 +27,17 @@ class ListeningSocket {
   int family_;
 };
 
-// An address that is listened at, once for each event loop.
+// A listening address with one socket for each event loop.
 struct Listening {
   std::vector<ListeningSocket> sockets;
-  std::string name;       // the real one: "127.0.0.1:8080", "unix:/run/sluice.sock"
-  std::string unix_path;  // to be removed at the end
-  bool loopback = false;  // only this machine reaches it
+  std::string name;       // the actual address: "127.0.0.1:8080", "unix:/run/sluice.sock"
+  std::string unix_path;  // removed when the server ends
+  bool loopback = false;  // only this machine can connect
 };
 
-// Listens at `address` with `loops` sockets: with TCP the kernel spreads connections over them
-// (SO_REUSEPORT); on a Unix socket they are one. Port 0 takes a free one. A Unix socket that
-// nobody listens at any more is replaced. Errors: "cannot listen at ADDRESS: WHY".
+// Listens at `address` with `loops` sockets. With TCP, the kernel distributes connections over the
+// sockets (SO_REUSEPORT); with a Unix socket, all loops share one. Port 0 picks a free port.
+// Replaces a Unix socket that no process listens at. Errors: "cannot listen at ADDRESS: WHY".
 Expected<Listening> listen_at(const Address& address, std::size_t loops);
 
 }  // namespace sluice::server::net

@@ -16,7 +16,7 @@ class LoopClock {
   // Seconds since the Unix epoch, for dates.
   virtual std::time_t date() const noexcept = 0;
 
-  // The clock of the system.
+  // Returns the system's clock.
   static const LoopClock& system() noexcept;
 };
 

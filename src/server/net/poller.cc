@@ -41,8 +41,9 @@ void Poller::wait() {
                          });
 }
 
-// By the time that those are told which were ready, others often are: to ask for them at once is
-// one system call, and the way through the loop three. Its other sockets wait meanwhile.
+// Reports ready sockets until there are no more. While sources run, other sockets often become
+// ready: another epoll_wait() is one system call, a turn of the loop takes three. The bound lets
+// the loop's other sockets have their turn.
 void Poller::tell_all() {
   constexpr int kMostInTurn = 256;
   for (int all = 0; all < kMostInTurn;) {
@@ -52,7 +53,7 @@ void Poller::tell_all() {
   }
 }
 
-// How many there were.
+// Returns how many sockets were ready.
 int Poller::tell() {
   std::array<epoll_event, kMostAtOnce> events;
   const int found = ::epoll_wait(descriptor_.native_handle(), events.data(), kMostAtOnce, 0);
@@ -75,7 +76,8 @@ bool Poller::add(int descriptor, Source& source) {
   return ::epoll_ctl(descriptor_.native_handle(), EPOLL_CTL_ADD, descriptor, &event) == 0;
 }
 
-// A socket that is asked for nothing is taken out: it would still be told that its peer is gone.
+// Removes a socket that waits for nothing from the epoll, which would otherwise still report that
+// its peer is gone.
 void Poller::change(int descriptor, Source& source, For what) {
   epoll_event event = event_for(what, source);
   if (what == For::kNothing) {
@@ -92,7 +94,7 @@ void Poller::remove(int descriptor, Source& source, For what) {
   if (what != For::kNothing) change(descriptor, source, For::kNothing);
 }
 
-// It may be among those that were found with one that is being told.
+// The source may be in the same batch of ready sources that is being reported.
 void Poller::forget(const Source& source) {
   for (int i = told_; i < found_; ++i) {
     auto& one = ready_[static_cast<std::size_t>(i)];

@@ -12,11 +12,11 @@ struct epoll_event;
 
 namespace sluice::server::net {
 
-// Tells many sockets of one event loop when they are ready, as long as they are: an epoll of its
-// own, which is one descriptor to the loop. So a socket that is read and waited for again costs no
-// system call beside its read and write, and no memory in the loop.
+// Reports which of many sockets of one event loop are ready, for as long as they are. It uses an
+// epoll of its own, which is one descriptor in the loop. A socket that is read and waited for again
+// needs no system call except for its read and write, and no memory in the loop.
 //
-// Thread-safety: the loop's thread only, but for the constructor. Ownership: borrows the loop.
+// Thread-safety: the loop's thread only, except for the constructor. Ownership: borrows the loop.
 class Poller {
  public:
   enum class For : std::uint8_t { kNothing, kInput, kRoom };
@@ -25,7 +25,7 @@ class Poller {
   class Source {
    public:
     virtual ~Source() = default;
-    // What it waits for is there, or the peer is gone. May destroy the source.
+    // The socket is ready, or the peer is gone. May destroy the source.
     virtual void ready() = 0;
   };
 
@@ -35,14 +35,14 @@ class Poller {
   Poller(const Poller&) = delete;
   Poller& operator=(const Poller&) = delete;
 
-  // Waits until it is told otherwise. False: the system has no room for it.
+  // Waits for input until change(). Returns false if the system has no resources for it.
   [[nodiscard]] bool add(int descriptor, Source& source);
-  // From then on `source` is not called but for what is asked for; for nothing, it has to be
-  // nothing while it is.
+  // From then on, the poller calls `source` only for `what`. With kNothing it does not call
+  // `source` at all.
   void change(int descriptor, Source& source, For what);
   void remove(int descriptor, Source& source, For what);
 
-  // When those that are being told were found to be ready.
+  // Returns the time at which the sockets that are being reported were found to be ready.
   SteadyTime now() const noexcept { return now_; }
 
  private:
@@ -55,7 +55,7 @@ class Poller {
 
   boost::asio::posix::stream_descriptor descriptor_;
   const LoopClock& clock_;
-  std::array<Source*, kMostAtOnce> ready_{};  // found, and not told yet
+  std::array<Source*, kMostAtOnce> ready_{};  // found and not reported yet
   int told_ = 0;
   int found_ = 0;
   SteadyTime now_;

@@ -8,12 +8,12 @@
 
 namespace sluice::server::net {
 
-// An address as the kernel takes and gives it.
+// An address in the kernel's format.
 class SocketAddress {
  public:
   SocketAddress() = default;
   SocketAddress(const sockaddr* address, socklen_t size);
-  // Absent where the path is too long for one.
+  // Returns nothing if the path is too long.
   static std::optional<SocketAddress> of_unix(const std::string& path);
 
   const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&storage_); }
@@ -24,13 +24,14 @@ class SocketAddress {
 
   std::uint16_t port() const noexcept;
   void set_port(std::uint16_t port) noexcept;
-  // Becomes the address that the socket is bound to.
+  // Sets this to the address that the socket is bound to.
   void read_name_of(int descriptor) noexcept;
   bool is_loopback() const noexcept;
 
-  // The IP address; empty for a Unix socket's. IPv4-mapped IPv6 is IPv4.
+  // Returns the IP address, or an empty text for a Unix socket. IPv4-mapped IPv6 is returned as
+  // IPv4.
   std::string host() const;
-  // "127.0.0.1:8080", "[::1]:8080".
+  // Returns "127.0.0.1:8080" or "[::1]:8080".
   std::string text() const;
 
  private:

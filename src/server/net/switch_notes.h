@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
-// Tells AddressSanitizer and ThreadSanitizer, where one of them is compiled in, that a thread goes
-// over to another stack.
+// Reports to AddressSanitizer or ThreadSanitizer, if one is compiled in, that a thread switches to
+// another stack.
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -26,8 +26,8 @@
 
 namespace sluice::server::net {
 
-// What there is to note of one fiber. Its own members are called on the fiber's stack, the others
-// on that of whoever enters it. Cost: nothing without a sanitizer.
+// The sanitizer's state of one fiber. The functions own_*() are called on the fiber's stack, the
+// others on the stack that enters it. Cost: nothing without a sanitizer.
 #if defined(SLUICE_FIBER_ASAN)
 
 class SwitchNotes {
@@ -41,11 +41,11 @@ class SwitchNotes {
   void after_enter() { __sanitizer_finish_switch_fiber(outer_, nullptr, nullptr); }
   void own_arrival() { __sanitizer_finish_switch_fiber(own_, &outer_stack_, &outer_size_); }
   void own_leave() { __sanitizer_start_switch_fiber(&own_, outer_stack_, outer_size_); }
-  void own_end() { own_leave(); }  // whose own frames are in use yet: see forget()
+  void own_end() { own_leave(); }  // its own frames are still in use: see forget()
 
  private:
-  // Gives back what the sanitizer keeps for the fiber's frames, once it has none: as if it were
-  // entered once more, without going there.
+  // Releases what the sanitizer keeps for the fiber's frames, when it has no more frames. It
+  // reports another switch to the fiber without making one.
   __attribute__((no_sanitize_address, noinline)) void forget() {
     __sanitizer_start_switch_fiber(&outer_, stack_, size_);
     __sanitizer_finish_switch_fiber(own_, &outer_stack_, &outer_size_);

@@ -18,7 +18,7 @@ using boost::system::error_code;
 
 constexpr unsigned char kH2[] = {2, 'h', '2'};
 
-// What OpenSSL says is wrong, the newest first; and forgets it.
+// Returns the newest error of OpenSSL and clears its error queue.
 std::string why_not() {
   char text[256] = "no reason given";
   if (const auto code = ::ERR_peek_last_error(); code != 0) {
@@ -36,7 +36,7 @@ int choose_h2(SSL*, const unsigned char** out, unsigned char* out_size, const un
   return result == OPENSSL_NPN_NEGOTIATED ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
-// A BIO over a socket that raises no SIGPIPE.
+// Returns the socket of a BIO. Writing to it raises no SIGPIPE.
 int bio_descriptor(BIO* bio) {
   return static_cast<int>(reinterpret_cast<std::intptr_t>(::BIO_get_data(bio)));
 }
@@ -93,7 +93,7 @@ SSL_CTX* new_context() {
   ::SSL_CTX_set_mode(made, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                                SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   ::SSL_CTX_set_alpn_select_cb(made, choose_h2, nullptr);
-  // HTTP/2 wants forward secrecy and authenticated encryption of TLS 1.2.
+  // HTTP/2 requires forward secrecy and authenticated encryption with TLS 1.2.
   ::SSL_CTX_set_cipher_list(made, "ECDHE+AESGCM:ECDHE+CHACHA20");
   return made;
 }
@@ -117,7 +117,7 @@ Expected<bool> TlsContext::reload() {
   auto context = read(files_);
   if (!context) return Unexpected{std::move(context.error())};
   const std::lock_guard lock(mutex_);
-  context_.swap(*context);  // connections that there are keep the one that they began with
+  context_.swap(*context);  // open connections keep their context
   return true;
 }
 
@@ -198,7 +198,7 @@ std::size_t Wire::outcome(int result, error_code& why) {
   return 0;
 }
 
-// By ALPN, which whoever means HTTP/2 sends.
+// Returns whether the client asked for HTTP/2 by ALPN.
 bool Wire::understands_http2() const {
   const unsigned char* name = nullptr;
   unsigned int size = 0;

@@ -14,26 +14,25 @@ struct ssl_st;
 
 namespace sluice::server::net {
 
-// What a listener needs for TLS.
+// The TLS files of a listener.
 struct TlsFiles {
-  std::string cert_file;       // the server's certificate and those above it, PEM
-  std::string key_file;        // its key, PEM
-  std::string client_ca_file;  // who vouches for clients, PEM; empty: these need no certificate
+  std::string cert_file;       // the server's certificate and its chain, PEM
+  std::string key_file;        // the certificate's key, PEM
+  std::string client_ca_file;  // the CA of client certificates, PEM; empty: needs none
 };
 
-// TLS 1.2 and later, for HTTP/2 alone (ALPN "h2"). Thread-safety: any thread, once it is made.
+// TLS 1.2 and later, only for HTTP/2 (ALPN "h2"). Thread-safety: any thread after construction.
 class TlsContext {
  public:
-  // Errors: which file, and why.
+  // Errors: the file and the reason.
   static Expected<std::shared_ptr<TlsContext>> open(const TlsFiles& files);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
 
-  // Reads the files again, for connections that come from now on. Errors: as open(); what it had
-  // stays then.
+  // Reads the files again, for new connections. Errors: as open(); the previous certificate stays.
   Expected<bool> reload();
-  // What one connection needs, to be freed by SSL_free(). Errors: std::bad_alloc.
+  // Returns the TLS state of one connection. Free it with SSL_free(). Errors: std::bad_alloc.
   ssl_st* make() const;
 
  private:
@@ -50,26 +49,26 @@ class TlsContext {
   Context context_;
 };
 
-// A connected socket, perhaps with TLS on it, whose handshake comes by itself with the first
-// read(). Never blocks. Ownership: owns the socket.
+// A connected socket, optionally with TLS. The first read() does the handshake. Never blocks.
+// Ownership: owns the socket.
 class Wire {
  public:
   using Socket = boost::asio::generic::stream_protocol::socket;
 
-  // Null: plaintext.
+  // `tls` is null for plaintext.
   Wire(Socket socket, const TlsContext* tls);
   ~Wire();
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
 
-  // As read_some() and write_some(): would_block where there is nothing to read, or no room.
+  // Like read_some() and write_some(): would_block if there is nothing to read or no room.
   std::size_t read(char* to, std::size_t room, boost::system::error_code& why);
   std::size_t write(const char* bytes, std::size_t size, boost::system::error_code& why);
-  // After would_block of read(): TLS has something to write before, so wait for room.
+  // After would_block from read(): returns whether TLS has to write first, so wait for room.
   bool read_waits_for_room() const noexcept { return wants_room_; }
-  // Whether there may be more to read, which no wait would tell.
+  // Returns whether there may be more to read that no wait would report.
   bool may_have_more() const noexcept { return tls_ != nullptr; }
-  // Says that nothing more will be written.
+  // Announces that nothing more will be written.
   void finish();
   Socket& socket() noexcept { return socket_; }
 
@@ -80,7 +79,7 @@ class Wire {
   Socket socket_;
   ssl_st* tls_ = nullptr;
   bool wants_room_ = false;
-  bool agreed_ = false;  // on HTTP/2
+  bool agreed_ = false;  // the client agreed to HTTP/2
 };
 
 }  // namespace sluice::server::net

@@ -12,7 +12,7 @@ constexpr unsigned kAllBits = 128;
 
 std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
 
-// The length of a prefix, in plain digits.
+// Reads the length of a prefix, written in plain digits.
 std::optional<unsigned> read_bits(std::string_view text, unsigned least, unsigned most) noexcept {
   unsigned bits = 0;
   const char* const end = text.data() + text.size();
@@ -32,7 +32,7 @@ Expected<TrustedProxies> TrustedProxies::parse(std::span<const std::string> netw
   return proxies;
 }
 
-// What is wrong with it, or nothing.
+// Adds a network. Returns the error, or an empty text.
 std::string TrustedProxies::add(std::string_view text) {
   if (text == "unix") {
     unix_ = true;
@@ -45,8 +45,8 @@ std::string TrustedProxies::add(std::string_view text) {
     return quoted(text) +
            " is no address; expected one such as 10.0.0.1, a network such as 10.0.0.0/8, or unix";
   }
-  // The bits of "10.0.0.0/8" count from behind the mapped prefix, those of "::ffff:10.0.0.0/104"
-  // from before it.
+  // The prefix length of "10.0.0.0/8" counts from the end of the mapped prefix, that of
+  // "::ffff:10.0.0.0/104" from its beginning.
   const unsigned skipped = host.find(':') == host.npos ? IpAddress::kMappedBits : 0;
   const unsigned least = address->is_v4() ? IpAddress::kMappedBits - skipped : 0;
   const unsigned most = kAllBits - skipped;
@@ -73,7 +73,7 @@ bool TrustedProxies::contains(std::string_view address) const noexcept {
   return parsed && contains(*parsed);
 }
 
-// A short prefix of IPv6 is no network of IPv4 addresses, though these are written as IPv6 here.
+// A short prefix of IPv6 does not contain IPv4 addresses, although these are stored as IPv6.
 bool TrustedProxies::contains(const IpAddress& address) const noexcept {
   const bool v4 = address.is_v4();
   return std::any_of(networks_.begin(), networks_.end(), [&](const Network& network) {

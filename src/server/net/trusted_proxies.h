@@ -10,14 +10,14 @@
 
 namespace sluice::server {
 
-// The networks whose word about the client's address is believed. None by default.
+// The networks of proxies that may report the client's address. None by default.
 //
 // Thread-safety: const, so any thread. Cost: linear in the networks; nothing is allocated.
 class TrustedProxies {
  public:
   TrustedProxies() = default;
-  // Of addresses ("10.0.0.1"), networks ("10.0.0.0/8", "fd00::/8"), and "unix" for peers on a Unix
-  // socket. Errors: which one is none, and what would be right.
+  // Reads addresses ("10.0.0.1"), networks ("10.0.0.0/8", "fd00::/8"), and "unix" for peers on a
+  // Unix socket. Errors: the invalid entry and what is expected.
   static Expected<TrustedProxies> parse(std::span<const std::string> networks);
 
   // `address` is a textual address, or empty for a Unix socket's peer.

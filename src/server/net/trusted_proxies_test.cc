@@ -31,13 +31,13 @@ TEST(TrustedProxies, AreAddressesAndNetworks) {
   }
 }
 
-TEST(TrustedProxies, TakeMappedAddressesForIpv4) {
+TEST(TrustedProxies, TreatMappedAddressesAsIpv4) {
   EXPECT_TRUE(proxies({"10.0.0.0/8"}).contains("::ffff:10.1.2.3"));
   EXPECT_TRUE(proxies({"::ffff:10.0.0.0/104"}).contains("10.1.2.3"));
   EXPECT_FALSE(proxies({"::ffff:10.0.0.0/104"}).contains("11.1.2.3"));
 }
 
-TEST(TrustedProxies, OfAllOfOneFamilyAreNotThoseOfTheOther) {
+TEST(TrustedProxies, AllOfOneFamilyExcludeTheOtherFamily) {
   EXPECT_TRUE(proxies({"0.0.0.0/0"}).contains("1.2.3.4"));
   EXPECT_FALSE(proxies({"0.0.0.0/0"}).contains("::1"));
   EXPECT_TRUE(proxies({"::/0"}).contains("::1"));
@@ -49,7 +49,7 @@ TEST(TrustedProxies, OnAUnixSocketAreTrustedByName) {
   EXPECT_FALSE(proxies({"unix"}).contains("127.0.0.1"));
 }
 
-TEST(TrustedProxies, ThatAreNoneSayWhatWouldBeRight) {
+TEST(TrustedProxies, ErrorsSayWhatIsExpected) {
   EXPECT_EQ(error_of("localhost"),
             "'localhost' is no address; expected one such as 10.0.0.1, a network such as "
             "10.0.0.0/8, or unix");

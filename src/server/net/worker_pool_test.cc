@@ -11,7 +11,7 @@
 namespace sluice::server::net {
 namespace {
 
-// What the workers of a test do, and what they wait for.
+// The log of a test's workers, and what they wait for.
 struct Record {
   std::deque<FiberWait*> waits;
   std::vector<std::string> begun;
@@ -113,7 +113,7 @@ TEST_F(WorkerPoolTest, WithoutFibersAnswersOnTheCallersStack) {
   EXPECT_EQ(record_.recycled, 2);
 }
 
-TEST_F(WorkerPoolTest, WithoutFibersTellsItsWorkerThatTheRulesChanged) {
+TEST_F(WorkerPoolTest, WithoutFibersReportsNewRulesToItsWorker) {
   Pool pool(make(), {});
   pool.follow_rules();
   EXPECT_EQ(record_.followed, 1);

@@ -74,8 +74,7 @@ TEST(Path, KeepsAPercentSignThatBeginsNoEscape) {
   EXPECT_EQ(path_of("/%4"), "/%4");
   EXPECT_EQ(path_of("/%zz/%4g"), "/%zz/%4g");
   EXPECT_EQ(path_of("/%%41"), "/%A");
-  EXPECT_EQ(path_of("/%C0%AF"),
-            "/\xC0\xAF");  // an overlong encoding of a slash
+  EXPECT_EQ(path_of("/%C0%AF"), "/\xC0\xAF");  // an overlong encoding of a slash
 }
 
 TEST(Path, KeepsBytesOfAnyKind) {
