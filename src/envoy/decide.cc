@@ -123,7 +123,7 @@ void Request::Impl::begin() {
   limits_.clear();
   replaced_.clear();
   batch_.clear();
-  answer_.failure = Answer::Failure::kNone;
+  answer_.failure = Reason::kOk;
   answer_.message.clear();
   answer_.overall = Code::kOk;
   answer_.statuses.clear();
@@ -132,7 +132,7 @@ void Request::Impl::begin() {
 // Step 1: check.
 
 bool Request::Impl::refuse(std::string message) {
-  answer_.failure = Answer::Failure::kInvalid;
+  answer_.failure = Reason::kInvalid;
   answer_.message = std::move(message);
   return false;
 }
@@ -241,8 +241,7 @@ void Request::Impl::fill_batch(std::span<const Question> questions) {
 }
 
 void Request::Impl::fail(const Decision& decision) {
-  const bool is_invalid = decision.reason == Reason::kInvalid;
-  answer_.failure = is_invalid ? Answer::Failure::kInvalid : Answer::Failure::kUnavailable;
+  answer_.failure = decision.reason;
   answer_.message = "the store could not decide: " + std::string(to_string(decision.reason));
 }
 

@@ -53,9 +53,9 @@ struct Status {
 
 // The answer to a request.
 struct Answer {
-  enum class Failure : std::uint8_t { kNone, kInvalid, kUnavailable };
-
-  Failure failure = Failure::kNone;  // otherwise only `message` is set
+  // Why the call fails: `kInvalid`, or the reason of the store. Then only `message` is set. `kOk`
+  // if it does not fail.
+  Reason failure = Reason::kOk;
   std::string message;
   Code overall = Code::kOk;
   std::vector<Status> statuses;  // one for each descriptor of the request

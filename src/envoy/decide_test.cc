@@ -86,7 +86,7 @@ descriptors:
 TEST_F(DecideTest, FillsInTheStatusOfALimit) {
   use(kUserAndPath);
   const Answer& answer = decide({{{{"user", "anna"}}}});
-  EXPECT_EQ(answer.failure, Answer::Failure::kNone);
+  EXPECT_EQ(answer.failure, Reason::kOk);
   EXPECT_EQ(answer.overall, Code::kOk);
   const Status& status = answer.statuses.at(0);
   EXPECT_EQ(status.code, Code::kOk);
@@ -319,7 +319,7 @@ TEST_F(DecideTest, RefusesTwoLimitsOnOneCounterInOneRequest) {
   use(kUserAndPath);
   const Answer& answer = decide({{{{"x", ""}}, 1, false, Question::Override{4, Unit::kDay}},
                                  {{{"x", ""}}, 1, false, Question::Override{5, Unit::kDay}}});
-  EXPECT_EQ(answer.failure, Answer::Failure::kInvalid);
+  EXPECT_EQ(answer.failure, Reason::kInvalid);
   EXPECT_EQ(answer.message,
             "descriptors[1].limit differs from that of descriptors[0] with the same entries; "
             "expected the same");
@@ -337,7 +337,7 @@ TEST_F(DecideTest, RefusesInvalidRequests) {
   EXPECT_EQ(decide(std::vector<Ask>(1025)).message, "1025 descriptors; expected at most 1024");
   EXPECT_EQ(decide(std::vector<Ask>(65, {{{"user", "a"}}})).message,
             "65 descriptors with a limit; expected at most 64");
-  EXPECT_EQ(request_.decide(*config_.find("d"), {}).failure, Answer::Failure::kInvalid);
+  EXPECT_EQ(request_.decide(*config_.find("d"), {}).failure, Reason::kInvalid);
   EXPECT_EQ(store_.asked, 0);
 }
 
@@ -380,7 +380,7 @@ TEST_F(DecideTest, FallsBackByPolicyIfTheStoreFails) {
     EXPECT_FALSE(passes({{{{"deny", ""}}}, {{{"local", ""}}}}));
     EXPECT_TRUE(passes({{{{"trial", ""}}}}));
     const Answer& answer = decide({{{{"allow", ""}}}, {{{"error", ""}}}, {{{"deny", ""}}}});
-    EXPECT_EQ(answer.failure, Answer::Failure::kUnavailable);
+    EXPECT_EQ(answer.failure, Reason::kStoreTimeout);
     EXPECT_EQ(answer.message, "the store could not decide: store_timeout");
   }
   EXPECT_TRUE(passes({{{{"local", ""}}}}));
@@ -393,8 +393,7 @@ TEST_F(DecideTest, TheLocalPolicyIsUnavailableWithoutALocalStore) {
   Request request({limiter_, {}, clock_});
   const std::vector<Entry> entries{{"local", ""}};
   const Question question{.entries = entries};
-  EXPECT_EQ(request.decide(*config_.find("d"), {&question, 1}).failure,
-            Answer::Failure::kUnavailable);
+  EXPECT_EQ(request.decide(*config_.find("d"), {&question, 1}).failure, Reason::kStoreTimeout);
 }
 
 TEST_F(DecideTest, ARequestThatNeedsNoStoreDoesNotFail) {
@@ -407,7 +406,7 @@ TEST_F(DecideTest, AFailedRefundIsAnErrorOnlyByPolicy) {
   use(kPolicies);
   store_.fails = true;
   EXPECT_TRUE(passes({{{{"allow", ""}}, 1, true}}));
-  EXPECT_EQ(decide({{{{"error", ""}}, 1, true}}).failure, Answer::Failure::kUnavailable);
+  EXPECT_EQ(decide({{{{"error", ""}}, 1, true}}).failure, Reason::kStoreTimeout);
 }
 
 TEST_F(DecideTest, LimitsByOtherAlgorithms) {

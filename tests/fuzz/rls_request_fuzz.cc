@@ -55,7 +55,7 @@ struct Services {
 void check(server::RlsService& service, std::string_view message) {
   std::string reply;
   const server::RlsStatus status = service.call(message, reply);
-  if (status.code != server::RlsStatus::kOk) {
+  if (status.reason != Reason::kOk) {
     if (!reply.empty() || status.message.empty()) std::abort();
     return;
   }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "server/decide/reason_report.h"
 #include "server/decide/test_answers.h"
 
 namespace sluice::server {
@@ -11,7 +12,7 @@ using namespace std::chrono_literals;
 
 const Limit kTenASecond = token_bucket(10).per(1s);
 
-// The body for a request that is denied for this reason by a rule without a body of its own.
+// Returns the body for a request that a rule without a body denies for this reason.
 std::string problem_for(Reason reason) {
   TestAnswer test;
   test.rule("r");
@@ -56,7 +57,7 @@ TEST(Rejection, NeedsNoRule) {
   RuleAnswer answer;
   answer.decision = denied(0, 0s, {}, Reason::kInvalid);
   EXPECT_EQ(http_status(answer), 400);
-  answer.decision.reason = Reason::kStoreError;
+  answer.decision.reason = Reason::kLimited;
   EXPECT_EQ(http_status(answer), 429);
   std::string text;
   EXPECT_NE(rejection_of(answer, text).body.find("\"violated-policies\":[]"), std::string::npos);
@@ -92,22 +93,14 @@ TEST(Rejection, NamesThePoliciesThatDeny) {
             "\"violated-policies\":[\"%E7%94%A8\\\"%E6%88%B7\",\"r/user\"]}");
 }
 
-TEST(Rejection, SaysWhatKindOfProblemItIs) {
-  const auto type = [](Reason reason) {
+TEST(Rejection, IsTheProblemOfItsReason) {
+  for (const Reason reason : {Reason::kLimited, Reason::kNever, Reason::kFallback,
+                              Reason::kStoreError, Reason::kMissing, Reason::kInvalid}) {
+    const ReasonReport& report = report_of(reason);
+    const std::string type(report.type.empty() ? "about:blank" : report.type);
     const std::string text = problem_for(reason);
-    const std::size_t at = text.find("\"type\":\"") + 8;
-    const std::string uri = text.substr(at, text.find('"', at) - at);
-    return uri.substr(uri.find('#') + 1);
-  };
-  for (const Reason reason : {Reason::kLimited, Reason::kNever, Reason::kDenyCache}) {
-    EXPECT_EQ(type(reason), "quota-exceeded") << to_string(reason);
-  }
-  for (const Reason reason :
-       {Reason::kFallback, Reason::kStoreTimeout, Reason::kStoreError, Reason::kForeignValue}) {
-    EXPECT_EQ(type(reason), "temporary-reduced-capacity") << to_string(reason);
-  }
-  for (const Reason reason : {Reason::kMissing, Reason::kInvalid}) {
-    EXPECT_EQ(type(reason), "about:blank") << to_string(reason);
+    EXPECT_NE(text.find("\"type\":\"" + type + "\""), std::string::npos) << text;
+    EXPECT_NE(text.find(report.detail), std::string::npos) << text;
   }
 }
 

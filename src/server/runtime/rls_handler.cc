@@ -1,5 +1,7 @@
 #include "server/runtime/rls_handler.h"
 
+#include "server/decide/reason_report.h"
+
 namespace sluice::server {
 namespace {
 
@@ -10,8 +12,8 @@ class RlsHandler final : public grpc::Handler {
 
   void handle(const grpc::Call& call, grpc::Reply& reply) override {
     const RlsStatus status = service_.call(call.message, reply.bytes);
-    if (status.code != RlsStatus::kOk) {
-      reply.fail(static_cast<grpc::Code>(status.code), status.message);
+    if (status.reason != Reason::kOk) {
+      reply.fail(static_cast<grpc::Code>(report_of(status.reason).grpc), status.message);
     }
   }
   void finished(const grpc::Call&, const grpc::Reply&, std::chrono::nanoseconds took) override {

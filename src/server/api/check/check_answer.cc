@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/wire_outcome.h"
-#include "server/decide/answer_fields.h"
 
 namespace sluice::server {
 namespace {

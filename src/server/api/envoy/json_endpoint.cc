@@ -6,6 +6,7 @@
 #include "envoy/service/ratelimit/v3/rls.pb.h"
 #include "rules/source_text.h"
 #include "server/api/envoy/json_syntax.h"
+#include "server/decide/reason_report.h"
 #include "server/protocol/http/problem.h"
 
 namespace sluice::server {
@@ -49,8 +50,8 @@ void JsonEndpoint::handle(const http::Request& request, http::Response& response
     return refuse(response, 400, error);
   }
   const RlsStatus status = service_.call(message_, reply_);
-  if (status.code != RlsStatus::kOk) {
-    return refuse(response, status.code == RlsStatus::kUnavailable ? 503 : 400, status.message);
+  if (status.reason != Reason::kOk) {
+    return refuse(response, report_of(status.reason).http, status.message);
   }
   rls::RateLimitResponse answer;
   if (!answer.ParseFromString(reply_) || !util::MessageToJsonString(answer, &response.text).ok()) {

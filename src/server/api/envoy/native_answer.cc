@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "server/decide/answer_fields.h"
 
 namespace sluice::server {
 namespace {
@@ -34,7 +33,7 @@ const Answer& NativeAnswer::decide(std::string_view domain, std::span<const Ques
 }
 
 bool NativeAnswer::begin(std::span<const Question> questions) {
-  answer_.failure = Answer::Failure::kNone;
+  answer_.failure = Reason::kOk;
   answer_.message.clear();
   answer_.overall = Code::kOk;
   answer_.statuses.assign(questions.size(), envoy::Status{});
@@ -44,7 +43,7 @@ bool NativeAnswer::begin(std::span<const Question> questions) {
     const bool empty = std::any_of(entries.begin(), entries.end(),
                                    [](const envoy::Entry& entry) { return entry.key.empty(); });
     if (!empty) continue;
-    answer_.failure = Answer::Failure::kInvalid;
+    answer_.failure = Reason::kInvalid;
     answer_.message = "descriptors[" + std::to_string(i) + "] has an empty key; expected a key";
     return false;
   }
@@ -106,7 +105,7 @@ void NativeAnswer::take_answers(const RuleAnswer& answer, bool giving_back) {
 
 void NativeAnswer::fail(Reason reason) {
   const bool invalid = reason == Reason::kInvalid;
-  answer_.failure = invalid ? Answer::Failure::kInvalid : Answer::Failure::kUnavailable;
+  answer_.failure = reason;
   answer_.message = invalid ? "the request is not valid: over " + std::to_string(kMaxCharges) +
                                   " limits apply to it, or its hits are too many"
                             : "the store could not decide: " + std::string(to_string(reason));

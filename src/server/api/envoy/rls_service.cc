@@ -46,8 +46,7 @@ class RlsService::Impl {
   void follow_rules();
 
  private:
-  RlsStatus refuse(std::string_view why) const { return {RlsStatus::kInvalidArgument, why}; }
-  RlsStatus status_of(const Answer& answer) const;
+  RlsStatus refuse(std::string_view why) const { return {Reason::kInvalid, why}; }
   RlsStatus answer(const wire::Request& request, rls::RateLimitResponse& response);
   RlsStatus answer_envoy(const wire::Request& request, const envoy::Domain& domain,
                          rls::RateLimitResponse& response);
@@ -91,7 +90,7 @@ RlsStatus RlsService::Impl::call(std::string_view message, std::string& reply) {
   }
   auto& response = *Arena::CreateMessage<rls::RateLimitResponse>(&arena_);
   const RlsStatus status = answer(request, response);
-  if (status.code == RlsStatus::kOk) response.SerializeToString(&reply);
+  if (status.reason == Reason::kOk) response.SerializeToString(&reply);
   return status;
 }
 
@@ -110,13 +109,6 @@ RlsStatus RlsService::Impl::answer(const wire::Request& request, rls::RateLimitR
                            : answer_native(request, response);
 }
 
-RlsStatus RlsService::Impl::status_of(const Answer& answer) const {
-  if (answer.failure == Answer::Failure::kNone) return {};
-  return {answer.failure == Answer::Failure::kInvalid ? RlsStatus::kInvalidArgument
-                                                      : RlsStatus::kUnavailable,
-          answer.message};
-}
-
 // Under a name of its own where the request is told beside it, as by Envoy's service.
 google::protobuf::Struct& RlsService::Impl::metadata_of(rls::RateLimitResponse& response) const {
   auto& all = *response.mutable_dynamic_metadata();
@@ -128,7 +120,7 @@ RlsStatus RlsService::Impl::answer_envoy(const wire::Request& request, const env
                                          rls::RateLimitResponse& response) {
   const EnvoyOptions& options = manager_.options();
   const Answer& answer = request_.decide(domain, asked_.questions, options.consume_on_reject);
-  if (answer.failure != Answer::Failure::kNone) return status_of(answer);
+  if (answer.failure != Reason::kOk) return {answer.failure, answer.message};
   take_note(answer);
   const bool lets_pass = answer.overall == envoy::Code::kOk || options.shadow_mode;
   response.set_overall_code(lets_pass ? rls::RateLimitResponse::OK
@@ -153,7 +145,7 @@ RlsStatus RlsService::Impl::answer_envoy(const wire::Request& request, const env
 RlsStatus RlsService::Impl::answer_native(const wire::Request& request,
                                           rls::RateLimitResponse& response) {
   const Answer& answer = native_.decide(request.domain(), asked_.questions);
-  if (answer.failure != Answer::Failure::kNone) return status_of(answer);
+  if (answer.failure != Reason::kOk) return {answer.failure, answer.message};
   const bool lets_pass = answer.overall == envoy::Code::kOk || manager_.options().shadow_mode;
   response.set_overall_code(lets_pass ? rls::RateLimitResponse::OK
                                       : rls::RateLimitResponse::OVER_LIMIT);

@@ -11,14 +11,10 @@
 
 namespace sluice::server {
 
-// How a call ended, by gRPC's numbers.
+// The end of a call: kOk, or why it failed (reason_report.h).
 struct RlsStatus {
-  static constexpr int kOk = 0;
-  static constexpr int kInvalidArgument = 3;
-  static constexpr int kUnavailable = 14;
-
-  int code = kOk;
-  std::string_view message = {};  // why not kOk; valid until the next call
+  Reason reason = Reason::kOk;
+  std::string_view message = {};  // of a failure; valid until the next call
 };
 
 // Envoy's rate limit service: a RateLimitRequest in, a RateLimitResponse out, as protobuf has them

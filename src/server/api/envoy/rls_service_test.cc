@@ -47,7 +47,7 @@ TEST_F(ServiceTest, FillsInEveryStatusInTheOrderOfTheRequest) {
   open(kEnvoy);
   const RateLimitResponse response =
       ask("shop", {"user=anna", "ok=1", "path=/api/x", "free=", "unknown=1"});
-  EXPECT_EQ(status_.code, RlsStatus::kOk);
+  EXPECT_EQ(status_.reason, Reason::kOk);
   EXPECT_EQ(response.overall_code(), RateLimitResponse::OK);
   ASSERT_EQ(response.statuses_size(), 5);
   const auto& user = response.statuses(0);
@@ -119,7 +119,7 @@ TEST_F(ServiceTest, RefusesALimitOfTheRequestWithAUnitThatIsNone) {
     request.mutable_descriptors(0)->mutable_limit()->set_unit(
         static_cast<::envoy::type::v3::RateLimitUnit>(unit));
     ask(request);
-    EXPECT_EQ(status_.code, RlsStatus::kInvalidArgument) << unit;
+    EXPECT_EQ(status_.reason, Reason::kInvalid) << unit;
     EXPECT_EQ(status_.message, "descriptors[0].limit.unit is unknown; expected SECOND to YEAR");
   }
 }
@@ -127,18 +127,18 @@ TEST_F(ServiceTest, RefusesALimitOfTheRequestWithAUnitThatIsNone) {
 TEST_F(ServiceTest, RefusesWhatIsNoRequest) {
   open(kEnvoy);
   ask("", {"user=anna"});
-  EXPECT_EQ(status_.code, RlsStatus::kInvalidArgument);
+  EXPECT_EQ(status_.reason, Reason::kInvalid);
   EXPECT_EQ(status_.message, "domain is empty; expected its name");
   ask("shop", {});
-  EXPECT_EQ(status_.code, RlsStatus::kInvalidArgument);
+  EXPECT_EQ(status_.reason, Reason::kInvalid);
   EXPECT_EQ(status_.message, "descriptors are missing; expected at least one");
   ask("shop", {"=x"});
-  EXPECT_EQ(status_.code, RlsStatus::kInvalidArgument);
+  EXPECT_EQ(status_.reason, Reason::kInvalid);
   ask("of no file", {"=x"});
-  EXPECT_EQ(status_.code, RlsStatus::kInvalidArgument);
+  EXPECT_EQ(status_.reason, Reason::kInvalid);
   ask("shop", std::vector<std::string_view>(1025, "ok=1"));
-  EXPECT_EQ(status_.code, RlsStatus::kInvalidArgument);
-  EXPECT_EQ(service_->call("\xff\xff", reply_).code, RlsStatus::kInvalidArgument);
+  EXPECT_EQ(status_.reason, Reason::kInvalid);
+  EXPECT_EQ(service_->call("\xff\xff", reply_).reason, Reason::kInvalid);
   EXPECT_TRUE(reply_.empty());
 }
 
@@ -152,7 +152,7 @@ TEST_F(ServiceTest, LimitsValuesThatAreNotUtf8) {
   entry.set_value("\xff\x00\xfe");
   RateLimitResponse response;
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(service_->call(request.SerializeAsString(), reply_).code, RlsStatus::kOk);
+    EXPECT_EQ(service_->call(request.SerializeAsString(), reply_).reason, Reason::kOk);
     ASSERT_TRUE(response.ParseFromString(reply_));
   }
   EXPECT_EQ(response.overall_code(), RateLimitResponse::OVER_LIMIT);
@@ -169,7 +169,7 @@ TEST_F(ServiceTest, WritesNothingOfWhatIsNotUtf8ToStandardError) {
       auto& entry = *request.add_descriptors()->add_entries();
       entry.set_key(std::string(key));
       entry.set_value("\xff\xc3");
-      EXPECT_EQ(service_->call(request.SerializeAsString(), reply_).code, RlsStatus::kOk);
+      EXPECT_EQ(service_->call(request.SerializeAsString(), reply_).reason, Reason::kOk);
       EXPECT_TRUE(RateLimitResponse().ParseFromString(reply_));
     }
   }
@@ -253,7 +253,7 @@ TEST_F(ServiceTest, TellsWhatARequestBringsAlong) {
   descriptor.mutable_limit()->set_requests_per_unit(5);
   descriptor.mutable_limit()->set_unit(3);
   descriptor.mutable_hits_addend()->set_value(2);
-  ASSERT_EQ(service_->call(request.SerializeAsString(), reply_).code, RlsStatus::kOk);
+  ASSERT_EQ(service_->call(request.SerializeAsString(), reply_).reason, Reason::kOk);
   RateLimitResponse response;
   ASSERT_TRUE(response.ParseFromString(reply_));
   const auto& fields = response.dynamic_metadata().fields();
@@ -296,7 +296,7 @@ TEST_F(ServiceTest, IsUnavailableWhereTheStoreCannotDecideAndNobodyElseDoes) {
   open(kEnvoy);
   store_.fails = true;
   ask("shop", {"user=1"});
-  EXPECT_EQ(status_.code, RlsStatus::kUnavailable);
+  EXPECT_EQ(status_.reason, Reason::kStoreTimeout);
   EXPECT_EQ(status_.message, "the store could not decide: store_timeout");
   EXPECT_EQ(ask("shop", {"ok=1"}).overall_code(), RateLimitResponse::OK);
 }

@@ -6,8 +6,7 @@
 #include "server/api/resp/arguments.h"
 #include "server/api/resp/command_handler.h"
 #include "server/api/resp/decision_reply.h"
-#include "server/api/resp/store_problem.h"
-#include "server/decide/answer_fields.h"
+#include "server/decide/reason_report.h"
 
 // RL.CHECK and its like: decisions by the rules.
 namespace sluice::server::resp::commands {
@@ -104,12 +103,11 @@ void decide(CommandHandler& handler, const Call& call, Verb verb, std::size_t at
                             "; expected the name of a rule, or * for those that match");
   }
   handler.outcome = answer->decision.outcome;
-  // What a refund or a reset could not carry out is nothing that a rule could answer for.
-  const bool undecided = answer->decision.reason == Reason::kInvalid ||
-                         (verb == Verb::kRefund || verb == Verb::kReset);
-  if (undecided && is_store_problem(answer->decision)) {
-    return answer_store_problem(call.reply, answer->decision);
-  }
+  // A rule answers for a store that could not decide, but not for a refund or a reset.
+  const Reason reason = answer->decision.reason;
+  const bool by_rule = (verb == Verb::kTake || verb == Verb::kPeek) && reason != Reason::kInvalid;
+  const std::string_view error = report_of(reason).resp_error;
+  if (!by_rule && !error.empty()) return call.reply.error(error);
   put_answer(call.reply, *answer);
 }
 

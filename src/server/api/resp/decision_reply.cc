@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "core/wire_outcome.h"
-#include "server/decide/answer_fields.h"
 
 namespace sluice::server::resp {
 namespace {

@@ -7,7 +7,7 @@
 #include "server/api/resp/arguments.h"
 #include "server/api/resp/command_handler.h"
 #include "server/api/resp/decision_reply.h"
-#include "server/api/resp/store_problem.h"
+#include "server/decide/reason_report.h"
 
 // RL.LIMIT and its like: decisions by what the request says alone.
 namespace sluice::server::resp::commands {
@@ -123,7 +123,8 @@ void decide(CommandHandler& handler, const Call& call, Verb verb, std::size_t at
   if (!limit) return;
   const Decision decision = handler.session.decide({call.arguments[at], *limit, cost}, verb);
   handler.outcome = decision.outcome;
-  if (is_store_problem(decision)) return answer_store_problem(call.reply, decision);
+  const std::string_view error = report_of(decision.reason).resp_error;
+  if (!error.empty()) return call.reply.error(error);
   call.reply.map(kDecisionPairs);
   put_decision(call.reply, decision);
 }

@@ -5,7 +5,7 @@
 
 #include "server/api/resp/arguments.h"
 #include "server/api/resp/command_handler.h"
-#include "server/api/resp/store_problem.h"
+#include "server/decide/reason_report.h"
 
 // CL.THROTTLE, as redis-cell has it.
 namespace sluice::server::resp::commands {
@@ -73,7 +73,8 @@ void throttle(CommandHandler& handler, const Call& call) {
   }
   const Decision decision = decide(handler.session, call.arguments[1], *limit, quantity);
   handler.outcome = decision.outcome;
-  if (is_store_problem(decision)) return answer_store_problem(call.reply, decision);
+  const std::string_view error = report_of(decision.reason).resp_error;
+  if (!error.empty()) return call.reply.error(error);
   Reply& reply = call.reply;
   reply.array(5);
   reply.integer(decision.allowed() ? 0 : 1);

@@ -1,0 +1,70 @@
+#include "server/decide/reason_report.h"
+
+namespace sluice::server {
+namespace {
+
+constexpr int kGrpcInvalidArgument = 3;
+constexpr int kGrpcUnavailable = 14;
+
+constexpr ReasonReport kLimited{
+    .type = "https://iana.org/assignments/http-problem-types#quota-exceeded",
+    .title = "Quota exceeded",
+    .detail = "The request exceeds what these policies allow for now."};
+
+constexpr ReasonReport kNever{
+    .type = kLimited.type,
+    .title = kLimited.title,
+    .detail = "The request costs more than these policies ever allow at once."};
+
+constexpr ReasonReport kFallback{
+    .type = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+    .title = "Temporarily reduced capacity",
+    .detail = "It could not be decided whether the request is within its limits."};
+
+constexpr ReasonReport store_failure(std::string_view resp_error) {
+  ReasonReport report = kFallback;
+  report.http = 503;
+  report.grpc = kGrpcUnavailable;
+  report.resp_error = resp_error;
+  return report;
+}
+
+constexpr ReasonReport kStoreTimeout =
+    store_failure("ERR the store did not answer in time; whether it counted is unknown");
+constexpr ReasonReport kStoreError =
+    store_failure("ERR the store could not be asked; nothing was counted");
+constexpr ReasonReport kForeignValue =
+    store_failure("WRONGTYPE the store holds something else under this key");
+
+constexpr ReasonReport kMissing{.detail = "The request lacks what these policies count it by."};
+
+constexpr ReasonReport kInvalid{
+    .http = 400,
+    .grpc = kGrpcInvalidArgument,
+    .resp_error =
+        "ERR the request names one counter twice with different numbers, or more limits "
+        "than a request may have",
+    .detail =
+        "The request cannot be decided: over 64 limits apply to it, or its cost is out of "
+        "range."};
+
+}  // namespace
+
+const ReasonReport& report_of(Reason reason) noexcept {
+  switch (reason) {
+    case Reason::kOk:
+    case Reason::kShadow:
+    case Reason::kLimited:
+    case Reason::kDenyCache: return kLimited;
+    case Reason::kNever: return kNever;
+    case Reason::kFallback: return kFallback;
+    case Reason::kStoreTimeout: return kStoreTimeout;
+    case Reason::kStoreError: return kStoreError;
+    case Reason::kForeignValue: return kForeignValue;
+    case Reason::kMissing: return kMissing;
+    case Reason::kInvalid: break;
+  }
+  return kInvalid;
+}
+
+}  // namespace sluice::server
