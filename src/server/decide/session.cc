@@ -2,6 +2,24 @@
 
 namespace sluice::server {
 
+namespace {
+
+// Returns the enforced limit that denied with the longest wait, which is never for some. Null if
+// something else denied.
+const LimitAnswer* longest_wait(const RuleAnswer& answer) noexcept {
+  const auto wait = [](const LimitAnswer& limit) {
+    return limit.decision.retry_after.value_or(Duration::max());
+  };
+  const LimitAnswer* longest = nullptr;
+  for (const LimitAnswer& limit : answer.limits) {
+    if (limit.decision.allowed() || limit.rule->mode == RuleMode::kShadow) continue;
+    if (longest == nullptr || wait(limit) > wait(*longest)) longest = &limit;
+  }
+  return longest;
+}
+
+}  // namespace
+
 Session::Session(const Parts& parts)
     : manager_(&parts.rules),
       recorder_(&parts.recorder),
@@ -54,13 +72,19 @@ Decision Session::decide(const Charge& charge, Verb verb) {
   if (verb != Verb::kTake) return decision;
   without_rule_.decision = decision;
   recorder_->count(without_rule_);
-  if (!decision.allowed()) denials_->write(charge.key, decision);
+  denials_->write({}, charge.key, decision);
   return decision;
 }
 
 void Session::record(const RuleAnswer& answer) {
   count(answer);
-  if (!answer.decision.allowed()) denials_->write(answer);
+  if (answer.decision.allowed()) return;
+  if (const LimitAnswer* limit = longest_wait(answer)) {
+    denials_->write({limit->rule->name, limit->limit->name}, limit->label, limit->decision);
+  } else {
+    denials_->write({answer.rule != nullptr ? answer.rule->name : std::string_view()}, {},
+                    answer.decision);
+  }
 }
 
 // While this session waited for the store, another session of the loop may have switched to new

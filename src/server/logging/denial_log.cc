@@ -34,8 +34,8 @@ class CoarseClock final : public Clock {
   }
 };
 
-// A count that many threads add to: each mostly to a slot of its own, so that they do not wait for
-// one another's cache line.
+// A count that many threads add to. Most threads use their own slot, so they do not wait for the
+// cache line of another thread.
 class SpreadCount {
  public:
   void add_one() noexcept { slot().fetch_add(1, std::memory_order_relaxed); }
@@ -58,7 +58,7 @@ class SpreadCount {
   std::array<Slot, kSlots> slots_;
 };
 
-// At most so many in each second of a clock.
+// Admits up to a maximum in each second of a clock.
 class PerSecond {
  public:
   explicit PerSecond(std::uint32_t most) : most_(most) {}
@@ -79,19 +79,6 @@ class PerSecond {
   std::atomic<std::uint64_t> state_{~std::uint64_t{0} << 32};  // the second, and how many in it
 };
 
-// Of the limits that denied the one with the longest wait; null where something else did.
-const LimitAnswer* longest_wait(const RuleAnswer& answer) noexcept {
-  const auto wait = [](const LimitAnswer& of) {
-    return of.decision.retry_after.value_or(Duration::max());
-  };
-  const LimitAnswer* longest = nullptr;
-  for (const LimitAnswer& of : answer.limits) {
-    if (of.decision.allowed() || of.rule->mode == RuleMode::kShadow) continue;
-    if (longest == nullptr || wait(of) > wait(*longest)) longest = &of;
-  }
-  return longest;
-}
-
 std::int64_t milliseconds_up(Duration wait) noexcept {
   return std::chrono::ceil<std::chrono::milliseconds>(wait).count();
 }
@@ -110,19 +97,12 @@ class DenialLog::Impl {
     }
   }
 
-  void write(const RuleAnswer& answer) {
-    if (admits(answer.decision)) write_line(answer);
-  }
-  void write(std::string_view key, const Decision& decision) {
-    if (!admits(decision)) return;
-    std::vector<LogField> fields;
-    const std::string told = told_key(key);
-    if (!told.empty()) fields.emplace_back("key", told);
-    write_fields(fields, decision.reason, decision.retry_after);
+  void write(const DenialName& name, std::string_view key, const Decision& decision) {
+    if (admits(decision)) write_line(name, key, decision);
   }
 
  private:
-  // Whether it is to be written now.
+  // Whether to write a line now.
   bool admits(const Decision& decision) noexcept {
     if (!wanted_ || decision.allowed()) return false;
     const auto now = std::chrono::floor<std::chrono::seconds>(clock_.now());
@@ -130,9 +110,8 @@ class DenialLog::Impl {
     suppressed_.add_one();
     return false;
   }
-  void write_line(const RuleAnswer& answer);
-  void write_fields(std::vector<LogField>& fields, Reason reason, std::optional<Duration> wait);
-  std::string told_key(std::string_view key) const;
+  void write_line(const DenialName& name, std::string_view key, const Decision& decision);
+  std::string shown_key(std::string_view key) const;
 
   Log& log_;
   CoarseClock coarse_clock_;
@@ -143,8 +122,8 @@ class DenialLog::Impl {
   std::array<unsigned char, XXH3_SECRET_SIZE_MIN> secret_{};
 };
 
-// Empty where keys are not told.
-std::string DenialLog::Impl::told_key(std::string_view key) const {
+// Empty if keys are not logged.
+std::string DenialLog::Impl::shown_key(std::string_view key) const {
   if (log_.options().keys == LogKeys::kNone) return {};
   if (log_.options().keys == LogKeys::kPlain) return cut(key, kLongestKey);
   const XXH64_hash_t hash =
@@ -154,23 +133,18 @@ std::string DenialLog::Impl::told_key(std::string_view key) const {
   return hex.data();
 }
 
-void DenialLog::Impl::write_line(const RuleAnswer& answer) {
-  const LimitAnswer* limit = longest_wait(answer);
-  const Rule* rule = limit != nullptr ? limit->rule : answer.rule;
-  const auto wait = limit != nullptr ? limit->decision.retry_after : answer.decision.retry_after;
-  const std::string key = limit != nullptr && !limit->label.empty() ? told_key(limit->label) : "";
-  std::vector<LogField> fields;
-  if (rule != nullptr) fields.emplace_back("rule", rule->name);
-  if (limit != nullptr) fields.emplace_back("limit", limit->limit->name);
-  if (!key.empty()) fields.emplace_back("key", key);
-  write_fields(fields, answer.decision.reason, wait);
-}
-
-void DenialLog::Impl::write_fields(std::vector<LogField>& fields, Reason reason,
-                                   std::optional<Duration> wait) {
+void DenialLog::Impl::write_line(const DenialName& name, std::string_view key,
+                                 const Decision& decision) {
   const std::uint64_t suppressed = suppressed_.take();
-  fields.emplace_back("reason", to_string(reason));
-  if (wait) fields.emplace_back("retry_after_ms", milliseconds_up(*wait));
+  const std::string shown = key.empty() ? std::string() : shown_key(key);
+  std::vector<LogField> fields;
+  if (!name.rule.empty()) fields.emplace_back("rule", name.rule);
+  if (!name.limit.empty()) fields.emplace_back("limit", name.limit);
+  if (!shown.empty()) fields.emplace_back("key", shown);
+  fields.emplace_back("reason", to_string(decision.reason));
+  if (decision.retry_after) {
+    fields.emplace_back("retry_after_ms", milliseconds_up(*decision.retry_after));
+  }
   if (suppressed > 0) fields.emplace_back("suppressed", suppressed);
   log_.write_all(LogLevel::kInfo, "denied", fields);
 }
@@ -179,17 +153,11 @@ DenialLog::DenialLog(Log& log, const Clock* clock) : impl_(std::make_unique<Impl
 
 DenialLog::~DenialLog() = default;
 
-void DenialLog::write(const RuleAnswer& answer) noexcept {
+void DenialLog::write(const DenialName& name, std::string_view key,
+                      const Decision& decision) noexcept {
   try {
-    impl_->write(answer);
-  } catch (...) {  // out of memory: a line less
-  }
-}
-
-void DenialLog::write(std::string_view key, const Decision& decision) noexcept {
-  try {
-    impl_->write(key, decision);
-  } catch (...) {  // likewise
+    impl_->write(name, key, decision);
+  } catch (...) {  // Without memory, the line is lost.
   }
 }
 

@@ -12,9 +12,8 @@ void suppressed(benchmark::State& state) {
   static const int descriptor = open("/dev/null", O_WRONLY | O_CLOEXEC);
   static Log log({.denials_per_second = 1}, descriptor);
   static DenialLog denials(log);
-  RuleAnswer answer;
-  answer.decision.outcome = Outcome::kDenied;
-  for (auto _ : state) denials.write(answer);
+  const Decision denied{.outcome = Outcome::kDenied, .reason = Reason::kLimited};
+  for (auto _ : state) denials.write({"rule", "limit"}, "key", denied);
 }
 BENCHMARK(suppressed)->ThreadRange(1, 2);
 

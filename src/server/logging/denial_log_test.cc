@@ -16,22 +16,6 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::seconds;
 
-RuleSet three_limits() {
-  return RuleSet::parse(
-             "version: 1\n"
-             "rules:\n"
-             "  - name: trial\n"
-             "    mode: shadow\n"
-             "    continue: true\n"
-             "    limits: [{ name: x, algorithm: gcra, limit: 1, per: 1s }]\n"
-             "  - name: order\n"
-             "    limits:\n"
-             "      - { name: global, algorithm: gcra, limit: 1, per: 1s }\n"
-             "      - { name: user, algorithm: gcra, limit: 1, per: 1s }\n",
-             "test")
-      .value();
-}
-
 Decision denied(Reason reason, std::optional<Duration> wait) {
   Decision decision;
   decision.outcome = Outcome::kDenied;
@@ -40,15 +24,10 @@ Decision denied(Reason reason, std::optional<Duration> wait) {
   return decision;
 }
 
+constexpr DenialName kUser{"order", "user"};
+
 class Denials : public ::testing::Test {
  protected:
-  Denials() { answer_.rule = &order_; }
-
-  // The limit `index` of a rule denies (or allows), with this key.
-  void add(const Rule& rule, std::size_t index, std::string_view key, const Decision& decision) {
-    answer_.limits.push_back({&rule, &rule.limits[index], {}, key, decision});
-    if (!decision.allowed()) answer_.decision = decision;
-  }
   // The lines without time and level, after `write` has written to a denial log.
   template <class Write>
   std::vector<std::string> lines(const LogOptions& options, Write write) {
@@ -62,43 +41,36 @@ class Denials : public ::testing::Test {
     for (auto& line : found) line = line.substr(line.find(" info ") + 6);
     return found;
   }
-  std::string line(const LogOptions& options = {}) {
-    const auto found = lines(options, [&](DenialLog& denials) { denials.write(answer_); });
+  std::string line(const DenialName& name, std::string_view key, const Decision& decision,
+                   const LogOptions& options = {}) {
+    const auto found =
+        lines(options, [&](DenialLog& denials) { denials.write(name, key, decision); });
     return found.size() == 1 ? found[0] : std::to_string(found.size()) + " lines";
   }
 
-  const RuleSet rules_ = three_limits();
-  const Rule& trial_ = rules_.rules()[0];
-  const Rule& order_ = rules_.rules()[1];
-  RuleAnswer answer_;
   testing::ManualClock clock_;
 };
 
 const Decision kLimited = denied(Reason::kLimited, microseconds{1500});
 
-TEST_F(Denials, TellRuleLimitKeyReasonAndWaitRoundedUp) {
-  add(order_, 1, "u1", denied(Reason::kLimited, microseconds{1001}));
-  EXPECT_EQ(line(), "denied rule=order limit=user key=u1 reason=limited retry_after_ms=2");
+TEST_F(Denials, NameRuleLimitKeyReasonAndTheWaitRoundedUp) {
+  EXPECT_EQ(line(kUser, "u1", denied(Reason::kLimited, microseconds{1001})),
+            "denied rule=order limit=user key=u1 reason=limited retry_after_ms=2");
 }
 
-TEST_F(Denials, WithoutARuleTellKeyReasonAndWait) {
-  const auto write = [&](DenialLog& denials) {
-    denials.write("a key", kLimited);
-    denials.write("another", Decision{});
-    denials.write("third", denied(Reason::kNever, {}));
-    denials.write("fourth", kLimited);
-  };
-  EXPECT_EQ(lines({.denials_per_second = 2}, write),
-            (std::vector<std::string>{"denied key=\"a key\" reason=limited retry_after_ms=2",
-                                      "denied key=third reason=never"}));
-  EXPECT_EQ(lines({.keys = LogKeys::kNone, .denials_per_second = 1}, write),
-            (std::vector<std::string>{"denied reason=limited retry_after_ms=2"}));
+TEST_F(Denials, LeaveOutWhatIsEmpty) {
+  EXPECT_EQ(line({}, "a key", kLimited), "denied key=\"a key\" reason=limited retry_after_ms=2");
+  EXPECT_EQ(line({"order"}, {}, denied(Reason::kFallback, {})),
+            "denied rule=order reason=fallback");
+  EXPECT_EQ(line({}, {}, denied(Reason::kInvalid, {})), "denied reason=invalid");
+  EXPECT_EQ(line(kUser, "u1", denied(Reason::kNever, {})),
+            "denied rule=order limit=user key=u1 reason=never");
 }
 
 TEST_F(Denials, AreOneObjectALineInJson) {
-  add(order_, 1, "a \"b\"\n\xff", kLimited);
-  const auto found =
-      lines({.format = LogFormat::kJson}, [&](DenialLog& denials) { denials.write(answer_); });
+  const auto found = lines({.format = LogFormat::kJson}, [&](DenialLog& denials) {
+    denials.write(kUser, "a \"b\"\n\xff", kLimited);
+  });
   ASSERT_EQ(found.size(), 1U);
   EXPECT_TRUE(found[0].ends_with(
       "\"level\":\"info\",\"message\":\"denied\",\"rule\":\"order\",\"limit\":\"user\","
@@ -106,103 +78,70 @@ TEST_F(Denials, AreOneObjectALineInJson) {
       << found[0];
 }
 
-TEST_F(Denials, TellTheLimitWithTheLongestWaitOfThoseThatDenied) {
-  add(order_, 0, "", Decision{});
-  add(order_, 0, "", denied(Reason::kLimited, seconds{1}));
-  add(order_, 1, "u1", denied(Reason::kLimited, seconds{2}));
-  add(trial_, 0, "t", denied(Reason::kLimited, seconds{3}));
-  EXPECT_EQ(line().substr(0, 31), "denied rule=order limit=user ke");
-}
-
-TEST_F(Denials, CountNeverAsTheLongest) {
-  add(order_, 0, "", denied(Reason::kLimited, seconds{100000}));
-  add(order_, 1, "u1", denied(Reason::kNever, {}));
-  EXPECT_EQ(line(), "denied rule=order limit=user key=u1 reason=never");
-}
-
-TEST_F(Denials, AreToldAlsoWhereNoLimitDenied) {
-  answer_.decision = denied(Reason::kFallback, {});
-  EXPECT_EQ(line(), "denied rule=order reason=fallback");
-  answer_.rule = nullptr;
-  answer_.decision = denied(Reason::kInvalid, {});
-  EXPECT_EQ(line(), "denied reason=invalid");
-}
-
 TEST_F(Denials, HashKeysOrLeaveThemOut) {
-  add(order_, 1, "secret", kLimited);
-  EXPECT_EQ(line({.keys = LogKeys::kNone}),
+  EXPECT_EQ(line(kUser, "secret", kLimited, {.keys = LogKeys::kNone}),
             "denied rule=order limit=user reason=limited retry_after_ms=2");
   const auto found = lines({.keys = LogKeys::kHash}, [&](DenialLog& denials) {
-    denials.write(answer_);
-    denials.write(answer_);
-    answer_.limits[0].label = "other";
-    denials.write(answer_);
+    for (const char* key : {"secret", "secret", "other"}) denials.write(kUser, key, kLimited);
   });
   ASSERT_EQ(found.size(), 3U);
   const std::string start = "denied rule=order limit=user key=";
   ASSERT_TRUE(found[0].starts_with(start));
   EXPECT_EQ(found[0].find(" reason="), start.size() + 16) << "16 digits";
   EXPECT_EQ(found[0].find("secret"), std::string::npos);
-  EXPECT_EQ(found[0], found[1]) << "so that one can tell who is denied again and again";
+  EXPECT_EQ(found[0], found[1]) << "repeated denials of one key are recognizable";
   EXPECT_NE(found[0], found[2]);
-  answer_.limits[0].label = "secret";
-  EXPECT_NE(line({.keys = LogKeys::kHash}), found[0]) << "the secret is new";
+  EXPECT_NE(line(kUser, "secret", kLimited, {.keys = LogKeys::kHash}), found[0])
+      << "each process has its own secret";
 }
 
 TEST_F(Denials, CutLongKeys) {
-  const std::string key(40'000, 'k');
-  add(order_, 1, key, kLimited);
-  EXPECT_EQ(line(), "denied rule=order limit=user key=" + std::string(1024, 'k') +
-                        "… reason=limited retry_after_ms=2");
+  EXPECT_EQ(line(kUser, std::string(40'000, 'k'), kLimited),
+            "denied rule=order limit=user key=" + std::string(1024, 'k') +
+                "… reason=limited retry_after_ms=2");
 }
 
-TEST_F(Denials, LeaveOutAllowedRequestsAndThoseOfRulesOnTrial) {
-  add(trial_, 0, "t", kLimited);
-  answer_.decision = Decision{};
-  answer_.decision.reason = Reason::kShadow;
-  EXPECT_EQ(line(), "0 lines");
+TEST_F(Denials, AreNotWrittenForAllowedRequests) {
+  EXPECT_EQ(line(kUser, "u1", {.reason = Reason::kShadow}), "0 lines");
 }
 
-TEST_F(Denials, ComeAtABoundedRateAndTheNextTellsHowManyWereSuppressed) {
-  add(order_, 1, "u1", kLimited);
+TEST_F(Denials, AreWrittenAtABoundedRateWithTheNumberSuppressed) {
   clock_.set(Instant{seconds{1'000'000}});
   const auto found = lines({.denials_per_second = 3}, [&](DenialLog& denials) {
-    for (int i = 0; i < 10; ++i) denials.write(answer_);
+    for (int i = 0; i < 10; ++i) denials.write(kUser, "u1", kLimited);
     clock_.advance(microseconds{999'999});
-    for (int i = 0; i < 5; ++i) denials.write(answer_);
+    for (int i = 0; i < 5; ++i) denials.write(kUser, "u1", kLimited);
     clock_.advance(microseconds{1});
-    for (int i = 0; i < 4; ++i) denials.write(answer_);
+    for (int i = 0; i < 4; ++i) denials.write(kUser, "u1", kLimited);
     clock_.advance(seconds{1});
-    denials.write(answer_);
+    denials.write(kUser, "u1", kLimited);
     clock_.advance(seconds{1});
-    denials.write(answer_);
+    denials.write(kUser, "u1", kLimited);
   });
   const std::string plain = "denied rule=order limit=user key=u1 reason=limited retry_after_ms=2";
   EXPECT_EQ(found, (std::vector<std::string>{plain, plain, plain, plain + " suppressed=12", plain,
                                              plain, plain + " suppressed=1", plain}));
 }
 
-TEST_F(Denials, AreNotToldWhereTheRateIsNoneOrTheLevelIsHigher) {
-  add(order_, 1, "u1", kLimited);
-  EXPECT_EQ(line({.denials_per_second = 0}), "0 lines");
-  EXPECT_EQ(line({.level = LogLevel::kWarning}), "0 lines");
+TEST_F(Denials, AreNotWrittenIfTheRateIsZeroOrTheLevelIsHigher) {
+  EXPECT_EQ(line(kUser, "u1", kLimited, {.denials_per_second = 0}), "0 lines");
+  EXPECT_EQ(line(kUser, "u1", kLimited, {.level = LogLevel::kWarning}), "0 lines");
 }
 
-TEST_F(Denials, OfSeveralThreadsAreToldOrCountedOnce) {
+TEST_F(Denials, OfSeveralThreadsAreWrittenOrCountedOnce) {
   constexpr int kThreads = 4;
   constexpr int kEach = 1000;
-  add(order_, 1, "u1", kLimited);
   const auto found = lines({.denials_per_second = 7}, [&](DenialLog& denials) {
     std::vector<std::thread> threads;
     threads.reserve(kThreads);
     for (int i = 0; i < kThreads; ++i) {
       threads.emplace_back([&] {
-        for (int n = 0; n < kEach; ++n) denials.write(answer_);
+        for (int n = 0; n < kEach; ++n) denials.write(kUser, "u1", kLimited);
       });
     }
     for (auto& thread : threads) thread.join();
     clock_.advance(seconds{1});
-    denials.write(answer_);
+    denials.write(kUser, "u1", kLimited);
   });
   ASSERT_EQ(found.size(), 8U);
   int suppressed = 0;

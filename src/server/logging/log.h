@@ -13,7 +13,7 @@
 #include <variant>
 
 #include "sluice/clock.h"
-#include "sluice/rule_answer.h"
+#include "sluice/decision.h"
 
 namespace sluice::server {
 
@@ -115,21 +115,26 @@ class Log {
 // that does not depend on the log. Borrows the log.
 std::function<void(std::string_view what, std::string_view why)> warning_writer(Log& log);
 
-// A line for each denial, at a bounded rate for the process: message "denied"; rule; limit and key
-// of the limit that denied, of several the one with the longest wait; reason; retry_after_ms unless
-// it would never pass; suppressed: how many denials since the last line went without one.
+// The rule and the limit that denied a request. Empty: none.
+struct DenialName {
+  std::string_view rule = {};
+  std::string_view limit = {};
+};
+
+// Writes a line for each denied request, at a bounded rate for the process: message "denied"; rule;
+// limit; key; reason; retry_after_ms, absent for never; suppressed: the number of denials without a
+// line since the last line.
 //
-// Thread-safety: write() from any thread. Ownership: borrows the log and the clock. Cost where the
-// rate is exhausted: some ns: no lock, a coarse clock, nothing written that another loop writes.
+// Thread-safety: write() from any thread. Ownership: borrows the log and the clock. Cost if the
+// rate is exhausted: some ns, without a lock and without a write to memory that another loop
+// writes.
 class DenialLog {
  public:
-  // The clock counts seconds; without one it is a coarse monotonic clock.
+  // The clock counts seconds. Without one, a coarse monotonic clock does.
   explicit DenialLog(Log& log, const Clock* clock = nullptr);
   ~DenialLog();
-  // An answer that allows is not written.
-  void write(const RuleAnswer& answer) noexcept;
-  // The same of a decision that no rule made: key, reason, retry_after_ms, suppressed.
-  void write(std::string_view key, const Decision& decision) noexcept;
+  // Does nothing if the decision allows. `key` is the text that people read; empty: none.
+  void write(const DenialName& name, std::string_view key, const Decision& decision) noexcept;
 
  private:
   class Impl;

@@ -53,7 +53,8 @@ class RlsService::Impl {
   RlsStatus answer_native(const wire::Request& request, rls::RateLimitResponse& response);
   google::protobuf::Struct& metadata_of(rls::RateLimitResponse& response) const;
   void finish(const wire::Request& request, RlsAnswer& out, rls::RateLimitResponse& response);
-  void take_note(const Answer& answer);
+  void record(const Answer& answer);
+  void log_denial(const Answer& answer);
 
   Session session_;
   NativeAnswer native_;
@@ -66,7 +67,6 @@ class RlsService::Impl {
   std::shared_ptr<ActiveEnvoyFiles> active_;
   RlsQuestions asked_;
   std::vector<std::size_t> quota_over_;
-  RuleAnswer denial_;
   alignas(std::max_align_t) std::array<char, kFirstBlock> block_;
   Arena arena_{options_with(block_)};
 };
@@ -121,7 +121,7 @@ RlsStatus RlsService::Impl::answer_envoy(const wire::Request& request, const env
   const EnvoyOptions& options = manager_.options();
   const Answer& answer = request_.decide(domain, asked_.questions, options.consume_on_reject);
   if (answer.failure != Reason::kOk) return {answer.failure, answer.message};
-  take_note(answer);
+  record(answer);
   const bool lets_pass = answer.overall == envoy::Code::kOk || options.shadow_mode;
   response.set_overall_code(lets_pass ? rls::RateLimitResponse::OK
                                       : rls::RateLimitResponse::OVER_LIMIT);
@@ -167,26 +167,30 @@ void RlsService::Impl::finish(const wire::Request& request, RlsAnswer& out,
 }
 
 // Counts the answers of limits, and logs a denial as other doors do.
-void RlsService::Impl::take_note(const Answer& answer) {
+void RlsService::Impl::record(const Answer& answer) {
   for (std::size_t i = 0; i < answer.statuses.size(); ++i) {
     const envoy::Question& question = asked_.questions[i];
     if (question.gives_back) continue;
     active_->counts.count(answer.statuses[i], question.entries, stripe_);
   }
   if (answer.overall == envoy::Code::kOk || manager_.options().shadow_mode) return;
-  denial_.limits.clear();
-  denial_.rule = nullptr;
+  log_denial(answer);
+}
+
+// Logs the limit with the longest wait. A limit that the request gives has no name.
+void RlsService::Impl::log_denial(const Answer& answer) {
+  const auto wait = [](const envoy::Status& status) {
+    return status.decision.retry_after.value_or(Duration::max());
+  };
+  const envoy::Status* longest = nullptr;
   for (const envoy::Status& status : answer.statuses) {
     if (status.code != envoy::Code::kOverLimit) continue;
-    denial_.decision = status.decision;
-    denial_.decision.outcome = Outcome::kDenied;
-    if (status.descriptor == nullptr) continue;
-    const Rule& rule = status.descriptor->rule;
-    denial_.rule = &rule;
-    denial_.limits.push_back(
-        {&rule, &rule.limits.front(), status.counter, status.counter, denial_.decision});
+    if (longest == nullptr || wait(status) > wait(*longest)) longest = &status;
   }
-  denials_.write(denial_);
+  if (longest == nullptr) return;
+  if (longest->descriptor == nullptr) return denials_.write({}, {}, longest->decision);
+  const Rule& rule = longest->descriptor->rule;
+  denials_.write({rule.name, rule.limits.front().name}, longest->counter, longest->decision);
 }
 
 RlsService::RlsService(const Parts& parts) : impl_(std::make_unique<Impl>(parts)) {}

@@ -1,0 +1,102 @@
+#include "server/decide/session.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "server/logging/testing_pipe.h"
+#include "server/rules/test_folder.h"
+#include "sluice/memory_store.h"
+#include "sluice/testing/manual_clock.h"
+
+namespace sluice::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::string_view kRules = R"(version: 1
+rules:
+  - name: trial
+    mode: shadow
+    continue: true
+    limits: [ { name: none, algorithm: gcra, limit: 0, per: 1s } ]
+  - name: order
+    match: { path: /order }
+    limits:
+      - { name: global, algorithm: gcra, limit: 1, per: 1s }
+      - { name: user, key: "{header.x-user}", algorithm: gcra, limit: 1, per: 2s }
+  - name: banned
+    match: { path: /banned }
+    limits:
+      - { name: hour, algorithm: gcra, limit: 1, per: 1h }
+      - { name: never, algorithm: gcra, limit: 0, per: 1s }
+  - name: insists
+    match: { path: /insists }
+    limits: [ { name: user, key: "{ip}", algorithm: gcra, limit: 1, per: 1s, on_missing: deny } ]
+)";
+
+// Returns the lines of the denial log, without time and level, that `use` causes.
+template <typename Use>
+std::vector<std::string> denials_of(const Use& use) {
+  testing::ManualClock clock;
+  MemoryStore store{{}, clock};
+  Limiter limiter{store};
+  TestFolder folder;
+  const auto manager = RulesManager::open({folder.write("rules.yaml", kRules)}).value();
+  metrics::Registry registry;
+  TestingPipe pipe;
+  {
+    Log log({}, pipe.writing());
+    DenialLog denials(log, &clock);
+    Session session({limiter, *manager, registry.make_recorder(), denials});
+    use(session);
+  }
+  auto found = pipe.lines();
+  for (auto& line : found) line = line.substr(line.find(" info ") + 6);
+  return found;
+}
+
+using Lines = std::vector<std::string>;
+
+TEST(SessionDenials, NameTheLimitWithTheLongestWait) {
+  const Attributes order{{"path", "/order"}, {"header.x-user", "u1"}};
+  EXPECT_EQ(denials_of([&](Session& session) {
+              session.decide(order);
+              session.decide(order);
+            }),
+            Lines{"denied rule=order limit=user key=u1 reason=limited retry_after_ms=2000"});
+}
+
+TEST(SessionDenials, TakeNeverForTheLongestWait) {
+  const Attributes banned{{"path", "/banned"}};
+  EXPECT_EQ(denials_of([&](Session& session) { session.decide(banned); }),
+            Lines{"denied rule=banned limit=never reason=never"});
+}
+
+TEST(SessionDenials, LeaveOutShadowRules) {
+  EXPECT_EQ(denials_of([](Session& session) {
+              session.decide(Attributes{{"path", "/other"}});
+            }),
+            Lines{});
+}
+
+TEST(SessionDenials, NameTheLimitWhoseAttributeIsMissing) {
+  EXPECT_EQ(denials_of([](Session& session) {
+              session.decide(Attributes{{"path", "/insists"}});
+            }),
+            Lines{"denied rule=insists limit=user reason=missing"});
+}
+
+TEST(SessionDenials, OfALimitOfTheRequestHaveItsKey) {
+  const Charge charge{"a key", gcra(1).per(1s)};
+  EXPECT_EQ(denials_of([&](Session& session) {
+              EXPECT_TRUE(session.decide(charge));
+              EXPECT_FALSE(session.decide(charge, Verb::kPeek));
+              EXPECT_FALSE(session.decide(charge));
+            }),
+            Lines{"denied key=\"a key\" reason=limited retry_after_ms=1000"});
+}
+
+}  // namespace
+}  // namespace sluice::server
