@@ -10,7 +10,7 @@
 namespace sluice::server {
 namespace {
 
-// A file of rules must fit into a body.
+// Returns bounds under which a file of rules fits into a body.
 Bounds bounds_for_rules(Bounds bounds) {
   constexpr std::size_t kMostRules = std::size_t{4} << 20;
   bounds.body_bytes = std::max(bounds.body_bytes, kMostRules);

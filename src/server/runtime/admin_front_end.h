@@ -12,7 +12,7 @@ namespace sluice::server {
 inline constexpr net::FiberPool::Options kAdminFibers{.most = 4,
                                                       .stack_bytes = std::size_t{8} << 20};
 
-// What the administration needs in addition.
+// What the administration needs in addition to FrontEndParts.
 struct AdminParts {
   RulesManager& rules;
   const AdminToken& token;

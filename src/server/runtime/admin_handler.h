@@ -10,8 +10,8 @@
 
 namespace sluice::server {
 
-// What stands behind the administration's listener: the operations, which need no token, and the
-// administration. Ownership: borrows its parts.
+// Answers the requests of the administration's listener: the operations, which need no token, and
+// the administration. Ownership: borrows its parts.
 class AdminHandler final : public http::Handler {
  public:
   struct Parts {

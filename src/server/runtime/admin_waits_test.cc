@@ -24,7 +24,7 @@ rules:
       - { name: b, algorithm: gcra, limit: 3, per: 1h }
 )";
 
-// The administration in a loop of its own.
+// Runs the administration in a loop of its own.
 class AdminWaits : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -83,7 +83,7 @@ class AdminWaits : public ::testing::Test {
   std::thread thread_;
 };
 
-TEST_F(AdminWaits, ForTheStoreWhileItsLoopGoesOn) {
+TEST_F(AdminWaits, WaitsForTheStoreWhileItsLoopContinues) {
   TestClient client(path_);
   client.send(get("/v1/keys?rule=order"));
   ASSERT_TRUE(waits_for_one());
@@ -99,7 +99,7 @@ TEST_F(AdminWaits, ForTheStoreWhileItsLoopGoesOn) {
   EXPECT_EQ(stores_.store.asked, 2U);
 }
 
-TEST_F(AdminWaits, AndEndsWhileItDoes) {
+TEST_F(AdminWaits, EndsWhileARequestWaits) {
   TestClient client(path_);
   client.send(get("/v1/keys?rule=order"));
   ASSERT_TRUE(waits_for_one());

@@ -20,7 +20,7 @@
 
 namespace sluice::server {
 
-// What a server gives to its front ends.
+// What a server passes to its front ends.
 struct FrontEndParts {
   const Config& config;
   Log& log;

@@ -28,7 +28,7 @@ Loop::~Loop() {
   try {
     stop();
   } catch (const std::exception&) {
-    std::abort();  // no memory to tell the thread, which uses this object, to end
+    std::abort();  // no memory for the message that ends the thread, which uses this object
   }
 }
 

@@ -48,14 +48,14 @@ const std::string& order() {
   return request;
 }
 
-// Without the field that tells the time.
+// Returns the answer without the field Date.
 std::string without_date(const Answer& answer) {
   std::string text = answer.head + "\r\n" + answer.body;
   const std::size_t at = text.find("Date: ");
   return at == std::string::npos ? text : text.erase(at, text.find("\r\n", at) + 2 - at);
 }
 
-// How many are left of the limit of "order", by the answer.
+// Returns the remaining quota of the limit of "order" according to the answer.
 long remaining_of(const Answer& answer) {
   const std::string_view name = "\"remaining\":";
   const std::size_t at = answer.body.find(name);
@@ -100,7 +100,7 @@ class LoopTest : public ::testing::Test {
 
   WaitingStore& store() { return stores_->store; }
   TestClient connect() const { return TestClient(path_); }
-  // Does it in the loop's thread.
+  // Runs `what` in the loop's thread.
   void in_loop(const std::function<void()>& what) {
     std::promise<void> done;
     boost::asio::post(stores_->loop, [&] {
@@ -114,7 +114,7 @@ class LoopTest : public ::testing::Test {
       for (std::size_t i = 0; i < n; ++i) store().release(newest);
     });
   }
-  // Until it is so; false after half a minute.
+  // Waits until `so` returns true. Returns false after 30 seconds.
   static bool becomes(const std::function<bool()>& so) {
     for (int i = 0; i < 30'000 && !so(); ++i) std::this_thread::sleep_for(milliseconds(1));
     return so();
@@ -203,7 +203,7 @@ TEST_F(LoopTest, SendsTheAnswersOfManyPipelinedRequestsInTurns) {
   sender.join();
 }
 
-TEST_F(LoopTest, LetsHundredsOfConnectionsWaitAtOnce) {
+TEST_F(LoopTest, HundredsOfConnectionsMayWaitAtOnce) {
   start(Waits::kForTest);
   std::vector<TestClient> clients;
   for (int i = 0; i < 200; ++i) {
@@ -217,7 +217,7 @@ TEST_F(LoopTest, LetsHundredsOfConnectionsWaitAtOnce) {
   for (TestClient& client : clients) EXPECT_EQ(client.read().status, 200);
 }
 
-TEST_F(LoopTest, HasNoMoreRequestsUnderWayThanItMay) {
+TEST_F(LoopTest, HasAtMostTheConfiguredRequestsInProgress) {
   start(Waits::kForTest, 2);
   std::vector<TestClient> clients;
   for (int i = 0; i < 7; ++i) {
@@ -254,7 +254,7 @@ TEST_F(LoopTest, WaitsForEachDecisionOfAnArrayInTurn) {
   }
 }
 
-TEST_F(LoopTest, OutlivesClientsThatGoWhileTheyWait) {
+TEST_F(LoopTest, OutlivesClientsThatLeaveWhileTheyWait) {
   start(Waits::kForTest);
   for (int i = 0; i < 20; ++i) connect().send(i % 2 == 0 ? order() : order() + order() + "GET ");
   ASSERT_TRUE(waits_for(20));
@@ -281,7 +281,7 @@ TEST_F(LoopTest, AsksNothingMoreForAClientThatIsGone) {
   EXPECT_EQ(store().asked, 2U) << "it is noticed when the first answer cannot be sent";
 }
 
-TEST_F(LoopTest, AnswersWhatIsUnderWayBeforeItHasDrained) {
+TEST_F(LoopTest, AnswersRequestsInProgressBeforeItHasDrained) {
   start(Waits::kForTest);
   TestClient client = connect();
   TestClient idle = connect();
@@ -302,7 +302,7 @@ TEST_F(LoopTest, AnswersWhatIsUnderWayBeforeItHasDrained) {
   drained.wait();
 }
 
-TEST_F(LoopTest, CutsSlowClientsAndNotThoseThatWait) {
+TEST_F(LoopTest, ClosesSlowClientsButNotThoseThatWait) {
   bounds_.header_timeout = bounds_.body_timeout = milliseconds(20);
   start(Waits::kForTest);
   TestClient waiting = connect();
@@ -317,7 +317,7 @@ TEST_F(LoopTest, CutsSlowClientsAndNotThoseThatWait) {
   EXPECT_EQ(waiting.ask(get("/healthz")).status, 200);
 }
 
-TEST_F(LoopTest, CutsAClientThatTakesNoAnswers) {
+TEST_F(LoopTest, ClosesAClientThatDoesNotReadItsAnswers) {
   bounds_.write_timeout = milliseconds(20);
   start(Waits::kForTest);
   const std::string one = R"({"attributes":{"path":"/order"}})";
@@ -326,7 +326,7 @@ TEST_F(LoopTest, CutsAClientThatTakesNoAnswers) {
   array += "]";
   TestClient client = connect();
   client.send(order());
-  for (int i = 0; i < 14; ++i) client.send(post("/v1/check", array));  // answers of some 400 KB
+  for (int i = 0; i < 14; ++i) client.send(post("/v1/check", array));  // answers of about 400 KB
   ASSERT_TRUE(waits_for(1));
   store().waits = Waits::kNot;
   release();
@@ -334,7 +334,7 @@ TEST_F(LoopTest, CutsAClientThatTakesNoAnswers) {
   EXPECT_EQ(client.read().status, 200) << "what was sent before is there";
 }
 
-TEST_F(LoopTest, GoesOverToNewRulesWhileRequestsWait) {
+TEST_F(LoopTest, SwitchesToNewRulesWhileRequestsWait) {
   start(Waits::kForTest);
   TestClient before = connect();
   before.send(order());
@@ -357,7 +357,7 @@ TEST_F(LoopTest, GoesOverToNewRulesWhileRequestsWait) {
       << registry_.text();
 }
 
-TEST_F(LoopTest, CountsTheWaitIntoTheDuration) {
+TEST_F(LoopTest, DurationIncludesTheWait) {
   start(Waits::kForTest);
   TestClient client = connect();
   client.send(order());
@@ -393,7 +393,7 @@ TEST_F(LoopTest, StopsWhileRequestsWait) {
   EXPECT_EQ(store().under_way, 0U);
 }
 
-TEST_F(LoopTest, StopsWithoutHavingRun) {
+TEST_F(LoopTest, StopsIfItNeverRan) {
   Loop::Parts all = parts();
   all.make_stores = [](boost::asio::io_context& in) { return std::make_unique<WaitingStores>(in); };
   const Loop loop(all);

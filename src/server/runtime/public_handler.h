@@ -12,10 +12,10 @@
 
 namespace sluice::server {
 
-// What stands behind the public listener: hands each request to its endpoint, and counts.
+// Answers the requests of the public listener: passes each request to its endpoint, and counts it.
 //
-// One for an event loop, or where the store may wait, one for each request that is under way in it;
-// these share a recorder. Ownership: borrows its parts.
+// There is one handler for each event loop. If the store may wait, there is one for each request in
+// progress; the handlers of a loop share a recorder. Ownership: borrows its parts.
 class PublicHandler final : public http::Handler {
  public:
   struct Parts {

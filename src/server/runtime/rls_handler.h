@@ -9,9 +9,9 @@
 
 namespace sluice::server {
 
-// What stands behind the gRPC door: Envoy's rate limit service.
+// Answers the calls of the gRPC front end: Envoy's rate limit service.
 std::unique_ptr<grpc::Handler> make_rls_handler(const RlsService::Parts& parts);
-// Its methods.
+// Returns the paths of its methods.
 std::vector<std::string_view> rls_paths();
 
 }  // namespace sluice::server

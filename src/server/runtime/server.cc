@@ -159,7 +159,7 @@ void Server::Impl::wait_for_signal() {
   });
 }
 
-// Follows changes of the files, and of the rules by the administration.
+// Detects changed files, and rules that the administration has changed.
 void Server::Impl::keep_house() {
   if (config_.watch && rules_.changed_on_disk()) static_cast<void>(reload());
   follow_rules();

@@ -8,22 +8,24 @@
 
 namespace sluice::server {
 
-// `sluice serve`: the listeners, their event loops, the rules and their reloading, and the end.
+// `sluice serve`: the listeners, their event loops, the rules and their reloading, and the
+// shutdown.
 //
-// SIGTERM and SIGINT drain it: nothing new is accepted, what was accepted is answered. A second
-// one ends it at once. SIGHUP reads the rules, the token and gRPC's certificate again. One in a
-// process, as it takes its signals. Ownership: owns its threads, which end with run().
+// SIGTERM and SIGINT start draining: the server accepts no new connections and answers the requests
+// that it has accepted. A second signal ends the server at once. SIGHUP reads the rules, the token
+// and gRPC's certificate again. Create at most one in a process, because it handles the process's
+// signals. Ownership: owns its threads, which end with run().
 class Server {
  public:
-  // Reads the rules and listens. Errors: lines that say what is wrong.
+  // Reads the rules and listens. Errors: one line for each problem.
   static Expected<std::unique_ptr<Server>> start(const Config& config);
   ~Server();
 
   // "ready http=127.0.0.1:8080 grpc=off resp=off admin=127.0.0.1:6070"
   std::string ready_line() const;
-  // Where no rules were given: what to know and to try; else empty.
+  // Returns what to know and to try if no rules were given; else an empty text.
   std::string hint() const;
-  // Serves until it is told to end.
+  // Serves until a signal ends the server.
   void run();
 
  private:

@@ -14,7 +14,7 @@
 
 namespace sluice::server {
 
-// All rules of a server: its own, from files or from Redis, and those of Envoy's files.
+// All rules of a server: its own, from files or from Redis, and those from Envoy's files.
 //
 // Thread-safety: one thread only; the managers from any thread.
 class ServerRules {
@@ -28,12 +28,12 @@ class ServerRules {
   EnvoyManager& envoy() const noexcept { return *envoy_; }
   bool only_built_in() const { return manager_->built_in() && !envoy_->has_files(); }
 
-  // Reads all files again and logs the outcome. Returns whether any rules changed. Errors: all that
-  // is wrong; the active rules stay.
+  // Reads all files again and logs the result. Returns whether any rules changed. If there are
+  // errors, returns all of them and keeps the active rules.
   Reloaded reload(Log& log);
-  // Whether files have changed since they were read. Call it about twice a second.
+  // Returns whether files have changed since they were read. Call it about twice a second.
   bool changed_on_disk();
-  // Whether the active rules are others than at the last call.
+  // Returns whether the active rules have changed since the last call.
   bool changed();
   // Follows the rules in Redis, if they are there. Calls `changed` after each change.
   void follow_pushes(boost::asio::io_context& loop, Log& log, std::function<void()> changed);

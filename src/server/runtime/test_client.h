@@ -14,14 +14,14 @@
 
 namespace sluice::server {
 
-// What a client was answered.
+// The answer to a client's request.
 struct Answer {
-  int status = 0;  // 0: the connection ended before
+  int status = 0;  // 0: the connection ended first
   std::string head;
   std::string body;
 };
 
-// A client on a Unix socket that blocks, for half a minute at most.
+// A blocking client on a Unix socket. Each operation takes at most 30 seconds.
 class TestClient {
  public:
   explicit TestClient(const std::string& path) : descriptor_(::socket(AF_UNIX, SOCK_STREAM, 0)) {
@@ -53,7 +53,7 @@ class TestClient {
       text.remove_prefix(static_cast<std::size_t>(sent));
     }
   }
-  // The next answer.
+  // Reads the next answer.
   Answer read() {
     std::size_t end = 0;
     while ((end = read_.find("\r\n\r\n")) == read_.npos) {

@@ -17,14 +17,14 @@
 
 namespace sluice::server {
 
-// A store in memory that waits before it decides, as one on the network does.
+// A memory store that waits before it decides, like a store on the network.
 //
-// Thread-safety: the loop's thread only, but for the numbers.
+// Thread-safety: the loop's thread only, except for the numbers.
 class WaitingStore final : public Store {
  public:
   enum class Waits {
-    kNot,      // has the answer before it waits for it
-    kForMs,    // 1 to 20 of them
+    kNot,      // has the answer before the request waits
+    kForMs,    // 1 to 20 ms
     kForTest,  // until release()
   };
 
@@ -41,7 +41,7 @@ class WaitingStore final : public Store {
     return refusal;
   }
 
-  // Goes on with the request that has waited longest, or with the one that came last.
+  // Resumes the request that has waited longest, or the newest one.
   void release(bool newest = false) {
     if (waiting_.empty()) return;
     finish(newest ? waiting_.rbegin()->first : waiting_.begin()->first);
@@ -90,7 +90,8 @@ class WaitingStore final : public Store {
   bool stopped_ = false;
 };
 
-// Three of them for a loop; the one for rules on trial and the local one never wait for the test.
+// The three stores of a loop. Those for shadow rules and for the local share never wait for the
+// test.
 class WaitingStores final : public LoopStores {
  public:
   explicit WaitingStores(boost::asio::io_context& in)
