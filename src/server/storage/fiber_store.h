@@ -9,12 +9,12 @@
 
 namespace sluice::server {
 
-// The store on Redis as the fibers of one event loop ask it: a request waits for its answer, and
-// the loop goes on meanwhile. What all fibers ask in one turn of the loop leaves in one write.
+// The Redis store for the fibers of one event loop. A request waits for its answer while the loop
+// continues. All requests of one turn of the loop are sent in one write.
 //
-// Thread-safety: the loop's thread only, and on its fibers: a request from elsewhere is answered
-// with kStoreError. Ownership: borrows the client and the options. Cost: keeps the buffers of as
-// many requests as were under way at once.
+// Thread-safety: the loop's thread only, and only on its fibers; any other request returns
+// kStoreError. Ownership: borrows the client and the options. Cost: keeps the buffers of as many
+// requests as were in progress at the same time.
 class FiberStore final : public Store {
  public:
   FiberStore(redis::Client& client, const redis::OperationOptions& options)
@@ -23,8 +23,8 @@ class FiberStore final : public Store {
   Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override;
 
-  // From now on everything is answered with kStoreError: the client is about to go, which ends what
-  // is under way.
+  // From now on, all requests return kStoreError. Call it before the client is destroyed, which
+  // ends the requests in progress.
   void stop() noexcept { client_ = nullptr; }
 
  private:

@@ -14,18 +14,18 @@
 
 namespace sluice::server {
 
-// The stores on Redis of all event loops of a server, and what these have in common: one circuit
-// breaker, one deny cache, one local share. Each loop has a connection of its own.
+// The Redis stores of all event loops of a server, and what they share: a circuit breaker, a deny
+// cache and a local share. Each loop has its own connection.
 //
-//   limiter   deny cache -> circuit breaker -> Redis      what rules ask
-//   trial                   circuit breaker -> Redis      what rules on trial ask
+//   limiter   deny cache -> circuit breaker -> Redis      used by rules
+//   trial                   circuit breaker -> Redis      used by shadow rules
 //   local     this process's share of the limits          `on_store_error: local`
 //
 // Thread-safety: make() by the thread that makes the loops; the rest from any thread. Ownership:
-// borrows the observer; outlives what it makes.
+// borrows the observer; outlives the stores that it makes.
 class RedisStores {
  public:
-  // Errors: what is wrong with the configuration, or a file of it that cannot be read.
+  // Errors: a mistake in the configuration, or a file of it that cannot be read.
   static Expected<std::unique_ptr<RedisStores>> open(const Config& config, StoreObserver* observer);
 
   std::unique_ptr<LoopStores> make(boost::asio::io_context& loop);
@@ -33,12 +33,12 @@ class RedisStores {
   const redis::Target& target() const noexcept { return *target_; }
   const std::shared_ptr<const redis::Target>& shared_target() const noexcept { return target_; }
   const CircuitBreaker& breaker() const noexcept { return shared_.breaker; }
-  // Null where it is off.
+  // Null if it is off.
   const DenyCache* deny_cache() const noexcept {
     return shared_.deny_cache ? &*shared_.deny_cache : nullptr;
   }
   const LocalShareStore& local() const noexcept { return shared_.local; }
-  // Of all loops together.
+  // The sum of all loops.
   RedisStoreStats stats() const;
 
  private:
@@ -54,9 +54,9 @@ class RedisStores {
   redis::OperationOptions options_;
   std::atomic<std::uint64_t> gave_back_{0};
   policy::Shared shared_;
-  mutable std::mutex mutex_;  // of the two below
+  mutable std::mutex mutex_;  // protects the two members below
   std::vector<const redis::Client*> clients_;
-  RedisStoreStats past_;  // of clients that are gone
+  RedisStoreStats past_;  // the statistics of destroyed clients
 };
 
 }  // namespace sluice::server

@@ -22,14 +22,14 @@ Line line_of(StoreEventKind kind) noexcept {
     case StoreEventKind::kRequestFailed:
       return {LogLevel::kWarning, "the store answered with an error"};
     case StoreEventKind::kScriptLoaded:
-      return {LogLevel::kInfo, "a script was sent to the store anew"};
+      return {LogLevel::kInfo, "a script was sent to the store again"};
     case StoreEventKind::kBreakerOpened:
       return {LogLevel::kError, "the store is not asked; requests are answered by policy"};
     case StoreEventKind::kBreakerProbing:
-      return {LogLevel::kInfo, "one request is asked of the store, to see"};
+      return {LogLevel::kInfo, "one request is sent to the store to test it"};
     case StoreEventKind::kBreakerClosed: return {LogLevel::kInfo, "the store is asked again"};
   }
-  return {LogLevel::kWarning, "something befell the store"};
+  return {LogLevel::kWarning, "an unknown event of the store"};
 }
 
 constexpr std::uint64_t kLinesMask = 0xFFFF;
@@ -37,7 +37,7 @@ static_assert(StoreLog::kLines < kLinesMask);
 
 }  // namespace
 
-// The windows are those of the clock, from one multiple of kEvery to the next.
+// The time windows begin at the multiples of kEvery.
 bool StoreLog::admit(Kind& kind) noexcept {
   const auto since = clock_.now().time_since_epoch();
   const std::uint64_t window = (static_cast<std::uint64_t>(since / kEvery) + 1) << 16;

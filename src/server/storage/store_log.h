@@ -10,12 +10,13 @@
 
 namespace sluice::server {
 
-// Counts what befalls the store, and writes it to the log: a line for each event, of each kind at
-// most kLines in any kEvery; `suppressed` says how many of the kind went without one since its last
-// line. Fields: event, its kind; endpoint and why, where there is something to say.
+// Counts the events of the store and writes them to the log. For each kind of event it writes at
+// most kLines lines in kEvery. The field `suppressed` is the number of events of that kind that
+// were not written since its last line. Other fields: event (the kind), and endpoint and why if
+// they are known.
 //
-// Thread-safety: any member from any thread; no lock but the log's. Ownership: borrows the log and
-// the clock, which should be a steady one.
+// Thread-safety: any member from any thread; takes no lock except for the log's. Ownership: borrows
+// the log and the clock, which should be steady.
 class StoreLog final : public StoreObserver {
  public:
   static constexpr std::uint32_t kLines = 5;
@@ -25,13 +26,13 @@ class StoreLog final : public StoreObserver {
       : log_(log), clock_(clock) {}
 
   void on(const StoreEvent& event) noexcept override;
-  // Events of that kind so far, with a line or without.
+  // Returns the number of events of that kind so far, whether written or not.
   std::uint64_t count(StoreEventKind kind) const noexcept;
 
  private:
   struct Kind {
     std::atomic<std::uint64_t> count{0};
-    std::atomic<std::uint64_t> window{0};  // which of kEvery, and the lines in it
+    std::atomic<std::uint64_t> window{0};  // the number of the time window, and the lines in it
     std::atomic<std::uint64_t> suppressed{0};
   };
   bool admit(Kind& kind) noexcept;

@@ -17,7 +17,7 @@ using enum StoreEventKind;
 
 class StoreLogTest : public ::testing::Test {
  protected:
-  // The lines without their time, after `tell` has told events.
+  // Returns the lines without their time, after `tell` has reported events.
   template <class Tell>
   std::vector<std::string> lines(Tell tell, LogLevel level = LogLevel::kDebug) {
     TestingPipe pipe;
@@ -34,7 +34,7 @@ class StoreLogTest : public ::testing::Test {
   testing::ManualClock clock_;
 };
 
-TEST_F(StoreLogTest, WritesWhatWhereAndWhy) {
+TEST_F(StoreLogTest, WritesEventEndpointAndReason) {
   EXPECT_EQ(
       lines([](StoreLog& events) {
         events.on({kConnectionLost, "10.0.0.5:6379", "end of file"});
@@ -48,7 +48,7 @@ TEST_F(StoreLogTest, WritesWhatWhereAndWhy) {
                                 "info the store is asked again event=breaker_closed"}));
 }
 
-TEST_F(StoreLogTest, HasALineOfItsOwnForEachKind) {
+TEST_F(StoreLogTest, LimitsTheLinesOfEachKindSeparately) {
   const auto found = lines([](StoreLog& events) {
     for (std::size_t i = 0; i < kStoreEventKinds; ++i) {
       events.on({static_cast<StoreEventKind>(i), "", ""});
@@ -58,7 +58,7 @@ TEST_F(StoreLogTest, HasALineOfItsOwnForEachKind) {
   for (const std::string& line : found) EXPECT_EQ(line.find("something"), line.npos) << line;
 }
 
-TEST_F(StoreLogTest, WritesAFewLinesOfAKindAndThenHowManyWereNotWritten) {
+TEST_F(StoreLogTest, WritesAFewLinesOfAKindAndThenHowManyWereSuppressed) {
   const auto found = lines([&](StoreLog& events) {
     for (int i = 0; i < 100; ++i) events.on({kRequestFailed, "", "OOM"});
     events.on({kConnected, "", ""});
@@ -75,7 +75,7 @@ TEST_F(StoreLogTest, WritesAFewLinesOfAKindAndThenHowManyWereNotWritten) {
             "warning the store answered with an error event=request_failed why=OOM");
 }
 
-TEST_F(StoreLogTest, CountsAlsoWhatIsBelowTheLevelOfTheLog) {
+TEST_F(StoreLogTest, CountsEventsBelowTheLogLevel) {
   const auto found = lines(
       [](StoreLog& events) {
         events.on({kConnected, "", ""});

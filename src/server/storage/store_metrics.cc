@@ -7,7 +7,7 @@
 namespace sluice::server {
 namespace {
 
-// One number of those that a store tells.
+// Adds one number of a store's statistics.
 template <typename Stats, typename Number>
 std::function<double()> one_of(const std::function<Stats()>& stats, Number Stats::*number) {
   return [stats, number] { return static_cast<double>(stats().*number); };
@@ -43,7 +43,7 @@ void add_store_metrics(metrics::Registry& registry, const StoreSources& sources)
                        return static_cast<double>(events->count(kind));
                      }});
   }
-  registry.add_counters("sluice_store_events_total", "What befell the store, by kind.", "event",
+  registry.add_counters("sluice_store_events_total", "Events of the store, by kind.", "event",
                         std::move(kinds));
   const CircuitBreaker* const breaker = &sources.breaker;
   registry.add_gauge(

@@ -11,8 +11,8 @@
 
 namespace sluice::server {
 
-// What the metrics of a store outside of the process are taken from. All borrowed; `stats` is
-// called from any thread.
+// The sources of the metrics of a store outside the process. All are borrowed; `stats` is called
+// from any thread.
 struct StoreSources {
   const StoreLog& events;
   const CircuitBreaker& breaker;
@@ -20,10 +20,11 @@ struct StoreSources {
   std::function<RedisStoreStats()> stats;
 };
 
-// Adds them to the registry, once; docs/metrics.md lists them.
+// Adds the metrics to the registry, which docs/metrics.md lists. Call it once.
 void add_store_metrics(metrics::Registry& registry, const StoreSources& sources);
 
-// Those of counters in the memory of this process: of the store, or of what stands in for it. Once.
+// Adds the metrics of counters in this process's memory: those of the memory store or of the
+// fallback. Call it once.
 void add_memory_metrics(metrics::Registry& registry,
                         const std::function<MemoryStoreStats()>& stats);
 

@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The value of a series in the registry's text.
+// Returns the value of a series in the registry's text.
 std::string value(const metrics::Registry& registry, const std::string& series) {
   const std::string text = "\n" + registry.text();
   const auto at = text.find("\n" + series + " ");
@@ -20,7 +20,7 @@ std::string value(const metrics::Registry& registry, const std::string& series) 
   return text.substr(from, text.find('\n', from) - from);
 }
 
-// Denies for a minute.
+// Denies every request for a minute.
 class Denying final : public Store {
  public:
   Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
@@ -32,7 +32,7 @@ class Denying final : public Store {
   }
 };
 
-TEST(StoreMetrics, TellTheStateOfTheStore) {
+TEST(StoreMetrics, ReportTheStateOfTheStore) {
   testing::ManualClock clock;
   Log log({.level = LogLevel::kOff}, STDERR_FILENO);
   StoreLog events(log, clock);
@@ -81,7 +81,7 @@ TEST(StoreMetrics, NeedNoDenyCache) {
   EXPECT_EQ(value(registry, "sluice_deny_cache_hits_total"), "0");
 }
 
-TEST(StoreMetrics, TellWhatMemoryHolds) {
+TEST(StoreMetrics, ReportTheNumbersOfTheMemoryStore) {
   metrics::Registry registry;
   add_memory_metrics(registry, [] {
     return MemoryStoreStats{.keys = 1, .log_bytes = 2, .evictions = 3, .swept = 4};

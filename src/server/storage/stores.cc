@@ -88,7 +88,7 @@ class InRedis final : public Stores {
   StoreLog events_;
   std::unique_ptr<RedisStores> stores_;
   MemoryStore nothing_{{.max_keys = 1, .max_log_bytes = 1}};
-  Limiter nowhere_{nothing_};  // of a loop that has stores of its own
+  Limiter nowhere_{nothing_};  // for loops that have stores of their own
 };
 
 }  // namespace

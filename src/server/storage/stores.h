@@ -14,20 +14,20 @@
 
 namespace sluice::server {
 
-// Where the counters of a server are: in its memory, or in Redis, as `store` in its configuration
-// says.
+// The place of a server's counters: its memory or Redis, as `store` in its configuration says.
 //
-// Thread-safety: any member from any thread. Ownership: borrows the log; outlives what it makes.
+// Thread-safety: any member from any thread. Ownership: borrows the log; outlives the stores that
+// it makes.
 class Stores {
  public:
-  // Errors: what is wrong with the configuration of Redis, or a file of it that cannot be read.
-  // That the server of it is not there is none: it is connected to when it is.
+  // Errors: a mistake in the configuration of Redis, or a file of it that cannot be read. It is no
+  // error if Redis cannot be reached: the server connects when it can.
   static Expected<std::unique_ptr<Stores>> open(const Config& config, Log& log);
 
   virtual ~Stores() = default;
-  // Decides if the store never waits.
+  // Used if the store never waits.
   virtual Limiter& limiter() = 0;
-  // The stores of one loop if they may wait, else null.
+  // Returns the stores of one loop if they may wait, else null.
   virtual std::unique_ptr<LoopStores> make(boost::asio::io_context& loop) = 0;
 
   virtual void add_metrics(metrics::Registry& registry) = 0;
