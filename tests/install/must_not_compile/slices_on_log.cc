@@ -1,5 +1,5 @@
 // gcc: no matching function for call to .*kSlidingWindowLog>::slices
-// clang: no matching member function for call to 'slices'
+// clang: reference to function 'slices': constraints not satisfied
 #include "sluice/limiter.h"
 
 using namespace std::chrono_literals;
