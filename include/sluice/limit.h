@@ -1,8 +1,6 @@
 #pragma once
 
-#include <compare>
 #include <cstdint>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,45 +8,48 @@
 #include "sluice/algorithm.h"
 #include "sluice/clock.h"
 #include "sluice/expected.h"
+#include "sluice/limit_options.h"
 
 namespace sluice {
 
-enum class Align : std::uint8_t { kFirstRequest, kClock };    // where a fixed window opens
-enum class Weighting : std::uint8_t { kLinear, kNone };       // how the oldest slice counts
-enum class LeakyMode : std::uint8_t { kMeter, kQueue };       // reject only, or also say a delay
-enum class Refill : std::uint8_t { kContinuous, kInterval };  // drop by drop, or all at once
-
-inline constexpr std::uint64_t kMaxUnits = 0xFFFFFFFFu;  // limit, burst and cost: 2^32 - 1
+// The largest limit, burst and cost: 2^32 - 1 units.
+inline constexpr std::uint64_t kMaxUnits = 0xFFFFFFFFu;
 inline constexpr Duration kMinPeriod = std::chrono::milliseconds{1};
 inline constexpr Duration kMaxPeriod = std::chrono::days{366};
 inline constexpr std::uint32_t kMaxSlices = 1000;
 inline constexpr std::uint32_t kDefaultSlices = 10;
-// The longest wait a limit may lead to (142 years); one that refills more slowly is refused.
+// The longest wait that a limit can cause: 142 years. A bucket that refills more slowly is an
+// error.
 inline constexpr Duration kMaxWait{std::int64_t{1} << 52};
 
-// A limit as it comes in at run time: every field that is set must apply to the algorithm.
+// The numbers of a limit that are known at run time only. Limit::make checks them: each option that
+// is set must apply to the algorithm.
+//
+// A plain value. An option that is absent has the algorithm's default.
 struct LimitSpec {
   Algorithm algorithm = Algorithm::kTokenBucket;
-  // Units per period, 0 to kMaxUnits; 0 bans.
+  // Units per period, 0 to kMaxUnits. With 0 every cost above 0 is denied for ever (kNever).
   std::uint64_t limit = 0;
-  // kMinPeriod to kMaxPeriod.
+  // The period: kMinPeriod to kMaxPeriod.
   Duration per{0};
-  // token_bucket, leaky_bucket: the capacity, 1 to kMaxUnits, default limit. gcra: units beyond the
-  // first, 0 to kMaxUnits - 1, default limit - 1.
+  // token_bucket, leaky_bucket: the capacity in units, 1 to kMaxUnits; default: `limit`. gcra: the
+  // units after the first, 0 to kMaxUnits - 1; default: `limit` - 1. Raise it to admit more units
+  // at once; the rate stays the same.
   std::optional<std::uint64_t> burst = {};
-  // fixed_window; default kFirstRequest.
+  // fixed_window; default: kFirstRequest.
   std::optional<Align> align = {};
-  // sliding_window_counter and _hybrid: 1 to kMaxSlices, default 10. More: smoother, more memory.
+  // sliding_window_counter, sliding_window_hybrid: 1 to kMaxSlices; default: kDefaultSlices. More
+  // slices are more exact and take more memory.
   std::optional<std::uint64_t> slices = {};
-  // sliding_window_counter; default kLinear.
+  // sliding_window_counter; default: kLinear.
   std::optional<Weighting> weighting = {};
-  // leaky_bucket; default kMeter.
+  // leaky_bucket; default: kMeter.
   std::optional<LeakyMode> mode = {};
-  // token_bucket; default kContinuous.
+  // token_bucket; default: kContinuous.
   std::optional<Refill> refill = {};
 };
 
-// What is wrong with a LimitSpec, or nothing.
+// What is wrong with a LimitSpec; kNone if nothing is.
 enum class LimitError : std::uint8_t {
   kNone,
   kLimitTooLarge,
@@ -63,27 +64,35 @@ enum class LimitError : std::uint8_t {
   kRefillDoesNotApply,
   kRefillsTooSlowly,
 };
+// Returns the first error of a spec.
 constexpr LimitError find_error(const LimitSpec& spec) noexcept;
-// A sentence that says what is wrong and what would be right, for a spec with that error.
+// Returns a sentence that says what is wrong with a spec that has this error, and what is right.
 std::string explain(LimitError error, const LimitSpec& spec);
 
-// A checked limit: an algorithm and its numbers, with the period reduced to lowest terms.
+// A checked limit: an algorithm and its numbers. Make one with a builder (limit_builder.h), such as
+// `token_bucket(100).per(1s)`, or from numbers known at run time with make().
 //
-// Made by the builders below, or from run-time input by make(). An immutable value of 40 bytes:
-// copy it freely, use it from any thread. Making one costs a greatest common divisor; no
-// allocation.
+// An immutable value of 40 bytes that borrows nothing: copy it freely, use it from any thread.
+// Cost of making one: a greatest common divisor; no allocation.
 class Limit {
  public:
-  // Errors: explain() of the first thing wrong.
+  // Checks the numbers. Errors: explain() of the first error.
   static Expected<Limit> make(const LimitSpec& spec);
 
+  // How it counts.
   constexpr Algorithm algorithm() const noexcept { return algorithm_; }
+  // What a counter of it stores.
   constexpr StateKind state_kind() const noexcept { return state_kind_; }
+  // Units per period.
   constexpr std::uint32_t limit() const noexcept { return limit_; }
+  // The period.
   constexpr Duration period() const noexcept { return Duration{period_}; }
-  // Units it holds when untouched: the burst, burst + 1 for gcra, the limit for windows.
+  // Units that an untouched counter admits at once: the burst (burst + 1 for gcra), or the limit.
   constexpr std::uint32_t capacity() const noexcept { return capacity_; }
+  // The slices of a period; 1 for algorithms without slices.
   constexpr std::uint32_t slices() const noexcept { return slices_; }
+
+  // The options. One that does not apply to the algorithm has its default.
   constexpr Align align() const noexcept { return align_; }
   constexpr Weighting weighting() const noexcept { return weighting_; }
   constexpr LeakyMode mode() const noexcept { return mode_; }
@@ -119,87 +128,7 @@ class Limit {
   Refill refill_;
 };
 
-// Makes a Limit of a known algorithm. Its options are those that apply to the algorithm, so that a
-// wrong one does not compile. It converts to a Limit wherever one is expected.
-//
-// An immutable value that borrows nothing: use it from any thread. Each option returns another
-// builder. Errors: a number out of range does not compile in a constant expression, and throws
-// std::invalid_argument (with the text of explain()) at run time.
-template <Algorithm A>
-class LimitBuilder {
- public:
-  constexpr explicit LimitBuilder(const LimitSpec& spec) : spec_(spec), limit_(checked(spec)) {}
-
-  // The limit. Cost: a copy of 40 bytes; it was checked when the builder was made.
-  constexpr operator Limit() const noexcept { return limit_; }
-
-  constexpr LimitBuilder burst(std::uint64_t units) const
-      requires(applies(LimitOption::kBurst, A)) {
-    return with([=](LimitSpec& spec) { spec.burst = units; });
-  }
-  constexpr LimitBuilder slices(std::uint64_t count) const
-      requires(applies(LimitOption::kSlices, A)) {
-    return with([=](LimitSpec& spec) { spec.slices = count; });
-  }
-  constexpr LimitBuilder aligned_to_clock() const requires(applies(LimitOption::kAlign, A)) {
-    return with([](LimitSpec& spec) { spec.align = Align::kClock; });
-  }
-  constexpr LimitBuilder counting_oldest_whole() const
-      requires(applies(LimitOption::kWeighting, A)) {
-    return with([](LimitSpec& spec) { spec.weighting = Weighting::kNone; });
-  }
-  constexpr LimitBuilder queueing() const requires(applies(LimitOption::kMode, A)) {
-    return with([](LimitSpec& spec) { spec.mode = LeakyMode::kQueue; });
-  }
-  constexpr LimitBuilder refilled_at_intervals() const requires(applies(LimitOption::kRefill, A)) {
-    return with([](LimitSpec& spec) { spec.refill = Refill::kInterval; });
-  }
-
- private:
-  static constexpr const LimitSpec& checked(const LimitSpec& spec);
-
-  template <typename Change>
-  constexpr LimitBuilder with(Change change) const {
-    LimitSpec spec = spec_;
-    change(spec);
-    return LimitBuilder(spec);
-  }
-
-  LimitSpec spec_;
-  Limit limit_;
-};
-
-// The first half of the sentence: `token_bucket(100)` waits for its `.per(1s)`.
-template <Algorithm A>
-struct Units {
-  std::uint64_t limit;
-
-  constexpr LimitBuilder<A> per(Duration period) const {
-    return LimitBuilder<A>(LimitSpec{.algorithm = A, .limit = limit, .per = period});
-  }
-};
-
-// token_bucket(100).per(1s).burst(200)
-constexpr Units<Algorithm::kTokenBucket> token_bucket(std::uint64_t limit) { return {limit}; }
-// leaky_bucket(10).per(1s).burst(50).queueing()
-constexpr Units<Algorithm::kLeakyBucket> leaky_bucket(std::uint64_t limit) { return {limit}; }
-// gcra(30).per(60s).burst(15): 16 at once, then one every 2 s
-constexpr Units<Algorithm::kGcra> gcra(std::uint64_t limit) { return {limit}; }
-// fixed_window(1000).per(1h).aligned_to_clock()
-constexpr Units<Algorithm::kFixedWindow> fixed_window(std::uint64_t limit) { return {limit}; }
-// sliding_window_log(3).per(60s)
-constexpr Units<Algorithm::kSlidingWindowLog> sliding_window_log(std::uint64_t limit) {
-  return {limit};
-}
-// sliding_window_counter(1000).per(1min).slices(6)
-constexpr Units<Algorithm::kSlidingWindowCounter> sliding_window_counter(std::uint64_t limit) {
-  return {limit};
-}
-// sliding_window_hybrid(1000).per(1min).slices(6)
-constexpr Units<Algorithm::kSlidingWindowHybrid> sliding_window_hybrid(std::uint64_t limit) {
-  return {limit};
-}
-
 }  // namespace sluice
 
-#include "sluice/limit_impl.h"
+#include "sluice/detail/limit_impl.h"
+#include "sluice/limit_builder.h"

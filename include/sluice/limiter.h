@@ -15,49 +15,57 @@ namespace sluice {
 //
 //   sluice::MemoryStore store;
 //   sluice::Limiter limiter(store);
-//   constexpr auto kPerUser = sluice::token_bucket(100).per(1s).burst(200);
-//   if (auto decision = limiter.try_acquire("user:42", kPerUser); !decision) {
-//     return retry_later(*decision.retry_after);
-//   }
+//   constexpr sluice::Limit kPerUser = sluice::token_bucket(100).per(1s).burst(200);
+//   const sluice::Decision decision = limiter.try_acquire("user:42", kPerUser);
+//   if (decision) return serve();
+//   if (decision.retry_after) return retry_later(*decision.retry_after);
+//   return decision.outcome == sluice::Outcome::kFailed ? unavailable() : never_allowed();
 //
-// Thread-safety: any member from any thread. Ownership: borrows the store, which outlives it.
-// Cost: the store's. Nothing here throws or allocates. Every verb takes an instant to decide at;
-// without one it is decided at the store's own time. Costs are units, and what a verb does with
-// them is said at Verb (store.h).
+// `retry_after` is absent if the request can never pass, and if the store failed.
+//
+// Thread-safety: any member from any thread. Ownership: borrows the store, which must outlive the
+// limiter. Cost: the store's; nothing here throws or allocates. A cost is in units, 0 to kMaxUnits;
+// Verb says what each verb does with it. Every verb may be given the time to decide at, from
+// kFirstInstant to kLastInstant; without one the store decides at its own time. A request that is
+// itself wrong is denied with Reason::kInvalid.
 class Limiter {
  public:
+  // A limiter that asks `store`.
   explicit Limiter(Store& store) noexcept : store_(&store) {}
 
+  // Takes `cost` units of the counter of this key, or denies and takes nothing.
   [[nodiscard]] Decision try_acquire(std::string_view key, const Limit& limit,
                                      std::uint64_t cost = 1,
                                      std::optional<Instant> now = {}) noexcept {
     return one(Verb::kTake, key, limit, cost, now);
   }
-  // What try_acquire would answer, without taking.
+  // Returns what try_acquire would return, and takes nothing. A cost of 0 shows the numbers.
   [[nodiscard]] Decision peek(std::string_view key, const Limit& limit, std::uint64_t cost = 1,
                               std::optional<Instant> now = {}) noexcept {
     return one(Verb::kPeek, key, limit, cost, now);
   }
-  // Gives back the newest `cost` units; what was not taken is not given.
+  // Gives back the newest `cost` units, and never more than was taken. kFailed: perhaps nothing was
+  // given back.
   Decision refund(std::string_view key, const Limit& limit, std::uint64_t cost = 1,
                   std::optional<Instant> now = {}) noexcept {
     return one(Verb::kRefund, key, limit, cost, now);
   }
-  // Forgets the counter.
+  // Forgets the counter, so that the key is untouched again.
   Decision reset(std::string_view key, const Limit& limit) noexcept {
     return one(Verb::kReset, key, limit, 0, {});
   }
 
-  // Many limits as one request: all admit, or nothing is taken. `each`, if given, has one element
-  // for every charge and receives its answer; where it has fewer, the request is `kInvalid`.
+  // Takes every charge, or denies the request and takes nothing. `each`, if given, must have an
+  // element for every charge and receives its decision; with fewer the request is kInvalid.
   [[nodiscard]] Decision check(std::span<const Charge> charges, std::span<Decision> each = {},
                                std::optional<Instant> now = {}) noexcept {
     return apply(Verb::kTake, charges, each, now);
   }
-  // Any verb on many charges.
+  // Applies any verb to 1 to kMaxCharges charges, as check() does for kTake.
   Decision apply(Verb verb, std::span<const Charge> charges, std::span<Decision> each = {},
                  std::optional<Instant> now = {}) noexcept;
 
+  // The store that it asks.
   Store& store() const noexcept { return *store_; }
 
  private:

@@ -1,5 +1,5 @@
-// gcc: cannot convert 'sluice::Units<.*' to 'const sluice::Limit&'
-// clang: no viable conversion from 'Units<.*' to 'const sluice::Limit'
+// gcc: cannot convert 'sluice::LimitUnits<.*' to 'const sluice::Limit&'
+// clang: no viable conversion from 'LimitUnits<.*' to 'const sluice::Limit'
 #include "sluice/limiter.h"
 
 using namespace std::chrono_literals;

@@ -1,8 +1,8 @@
 #pragma once
 
-// The constexpr half of limit.h; include that instead.
+// The constexpr part of limit.h. Include limit.h instead.
 
-#include <stdexcept>
+#include <numeric>
 
 #include "sluice/limit.h"
 
@@ -40,10 +40,9 @@ constexpr std::uint64_t mix(std::uint64_t h, std::uint64_t value) noexcept {
   return h ^ (h >> 29);
 }
 
-[[noreturn]] void throw_limit_error(LimitError error, const LimitSpec& spec);
-
 }  // namespace detail
 
+// See limit.h: the first error of a spec.
 constexpr LimitError find_error(const LimitSpec& spec) noexcept {
   const AlgorithmInfo& row = info(spec.algorithm);
   const auto applies_here = [&](LimitOption option) { return applies(option, row.algorithm); };
@@ -72,6 +71,7 @@ constexpr LimitError find_error(const LimitSpec& spec) noexcept {
   return LimitError::kNone;
 }
 
+// Makes a limit of a spec that has no error.
 constexpr Limit::Limit(const LimitSpec& spec) noexcept
     : period_(static_cast<std::uint64_t>(spec.per.count())),
       rate_ticks_(period_ / std::gcd(spec.limit, period_)),
@@ -92,13 +92,6 @@ constexpr Limit::Limit(const LimitSpec& spec) noexcept
   h = detail::mix(h, static_cast<std::uint64_t>(refill_));
   h = detail::mix(h, static_cast<std::uint64_t>(align_));
   tag_ = static_cast<std::uint32_t>(h >> 36);
-}
-
-template <Algorithm A>
-constexpr const LimitSpec& LimitBuilder<A>::checked(const LimitSpec& spec) {
-  const LimitError error = find_error(spec);
-  if (error != LimitError::kNone) detail::throw_limit_error(error, spec);
-  return spec;
 }
 
 }  // namespace sluice

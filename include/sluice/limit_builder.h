@@ -1,0 +1,148 @@
+#pragma once
+
+#include <cstdint>
+
+#include "sluice/limit.h"
+
+// Builders of limits: one function for each algorithm, to be read as a sentence.
+//
+//   constexpr sluice::Limit kPerUser = sluice::token_bucket(100).per(1s).burst(200);
+//
+// An option that does not apply to the algorithm does not compile. A number out of range does not
+// compile in a constant expression; at run time it throws std::invalid_argument with the text of
+// explain(). The cost that a function states is that of a counter in the memory store: bytes for
+// each key, and the time of a decision beyond one hash look-up. docs/algorithms.md defines each
+// algorithm exactly.
+namespace sluice {
+namespace detail {
+
+// Throws std::invalid_argument with the text of explain().
+[[noreturn]] void throw_limit_error(LimitError error, const LimitSpec& spec);
+
+}  // namespace detail
+
+// A builder with its limit and period, which converts to a Limit wherever one is expected. The
+// options return another builder.
+//
+// An immutable value that borrows nothing: use it from any thread. Cost of the conversion: a copy
+// of 40 bytes; the numbers were checked when the builder was made.
+template <Algorithm A>
+class LimitBuilder {
+ public:
+  // Errors: throws std::invalid_argument for a number out of range.
+  constexpr explicit LimitBuilder(const LimitSpec& spec) : spec_(spec), limit_(checked(spec)) {}
+
+  // The limit.
+  constexpr operator Limit() const noexcept { return limit_; }
+
+  // token_bucket, leaky_bucket: the capacity in units, at least 1; default: the limit. gcra: the
+  // units after the first; default: the limit - 1.
+  constexpr LimitBuilder burst(std::uint64_t units) const
+      requires(applies(LimitOption::kBurst, A)) {
+    return with([=](LimitSpec& spec) { spec.burst = units; });
+  }
+  // sliding_window_counter, sliding_window_hybrid: 1 to kMaxSlices slices; default: 10.
+  constexpr LimitBuilder slices(std::uint64_t count) const
+      requires(applies(LimitOption::kSlices, A)) {
+    return with([=](LimitSpec& spec) { spec.slices = count; });
+  }
+  // fixed_window: windows open at multiples of the period since the Unix epoch (Align::kClock).
+  constexpr LimitBuilder aligned_to_clock() const requires(applies(LimitOption::kAlign, A)) {
+    return with([](LimitSpec& spec) { spec.align = Align::kClock; });
+  }
+  // sliding_window_counter: never admits more than the limit (Weighting::kNone).
+  constexpr LimitBuilder counting_oldest_whole() const
+      requires(applies(LimitOption::kWeighting, A)) {
+    return with([](LimitSpec& spec) { spec.weighting = Weighting::kNone; });
+  }
+  // leaky_bucket: reports in Decision::delay how long a request has to wait (LeakyMode::kQueue).
+  constexpr LimitBuilder queueing() const requires(applies(LimitOption::kMode, A)) {
+    return with([](LimitSpec& spec) { spec.mode = LeakyMode::kQueue; });
+  }
+  // token_bucket: refills the whole limit at once, every period (Refill::kInterval).
+  constexpr LimitBuilder refilled_at_intervals() const requires(applies(LimitOption::kRefill, A)) {
+    return with([](LimitSpec& spec) { spec.refill = Refill::kInterval; });
+  }
+
+ private:
+  static constexpr const LimitSpec& checked(const LimitSpec& spec) {
+    const LimitError error = find_error(spec);
+    if (error != LimitError::kNone) detail::throw_limit_error(error, spec);
+    return spec;
+  }
+  template <typename Change>
+  constexpr LimitBuilder with(Change change) const {
+    LimitSpec spec = spec_;
+    change(spec);
+    return LimitBuilder(spec);
+  }
+
+  LimitSpec spec_;
+  Limit limit_;
+};
+
+// The units of a limit that has no period yet: `token_bucket(100)`.
+template <Algorithm A>
+struct LimitUnits {
+  std::uint64_t units;
+
+  // Completes the limit with its period, 1 ms to 366 days, in any std::chrono unit that converts to
+  // microseconds. Errors: throws std::invalid_argument for a number out of range.
+  constexpr LimitBuilder<A> per(Duration period) const {
+    return LimitBuilder<A>(LimitSpec{.algorithm = A, .limit = units, .per = period});
+  }
+};
+
+// Admits `burst` units at once; tokens refill evenly at the rate. Exact.
+// Cost: 60 bytes a key; constant time. The usual choice: a rate that allows bursts.
+//   token_bucket(100).per(1s).burst(200)
+constexpr LimitUnits<Algorithm::kTokenBucket> token_bucket(std::uint64_t units) { return {units}; }
+
+// A bucket of `burst` units that drains evenly at the rate. Exact. With queueing() a decision says
+// how long an admitted request must wait, so that requests leave evenly spaced.
+// Cost: 60 bytes a key; constant time. Choose it to protect a service that needs an even load.
+//   leaky_bucket(10).per(1s).burst(50).queueing()
+constexpr LimitUnits<Algorithm::kLeakyBucket> leaky_bucket(std::uint64_t units) { return {units}; }
+
+// Decides as a token bucket of `burst` + 1 units. Exact.
+// Cost: 60 bytes a key; constant time. Choose it if you think in the terms of redis-cell's
+// CL.THROTTLE, or of cell rates: one unit every period / limit, and `burst` more at once.
+//   gcra(30).per(60s).burst(15): 16 at once, then one every 2 s
+constexpr LimitUnits<Algorithm::kGcra> gcra(std::uint64_t units) { return {units}; }
+
+// Admits at most `units` in each window of one period. Up to twice as many pass across the boundary
+// of two windows.
+// Cost: 60 bytes a key; constant time. Choose it for quotas, such as 1000 a day: it is easy to
+// explain.
+//   fixed_window(1000).per(24h).aligned_to_clock()
+constexpr LimitUnits<Algorithm::kFixedWindow> fixed_window(std::uint64_t units) { return {units}; }
+
+// Admits at most `units` in any window of one period. Exact: it stores every admitted request.
+// Cost: 60 bytes a key and 12 for each request in the window; time in proportion to the requests
+// that have left the window, and of a denial to those that have to leave. Choose it for small
+// limits that must hold exactly, such as codes sent or logins.
+//   sliding_window_log(3).per(60s)
+constexpr LimitUnits<Algorithm::kSlidingWindowLog> sliding_window_log(std::uint64_t units) {
+  return {units};
+}
+
+// Admits about `units` in any window of one period. It counts by slices of the period; the error is
+// at most the units of the oldest slice, and none with counting_oldest_whole().
+// Cost: 60 bytes a key and about 4 for each slice; time in proportion to the slices. Choose it for
+// large limits over a sliding window, in fixed memory.
+//   sliding_window_counter(1000).per(1min).slices(6)
+constexpr LimitUnits<Algorithm::kSlidingWindowCounter> sliding_window_counter(std::uint64_t units) {
+  return {units};
+}
+
+// As sliding_window_log for the newest slice of the period; the requests of an older slice are
+// assumed to be evenly spread. The error is at most the units of the oldest slice.
+// Cost: 60 bytes a key, 12 for each request in the newest slice and 24 for each older slice; time
+// in proportion to the slices. Choose it if recent requests must count exactly and a log needs too
+// much memory.
+//   sliding_window_hybrid(1000).per(1min).slices(6)
+constexpr LimitUnits<Algorithm::kSlidingWindowHybrid> sliding_window_hybrid(std::uint64_t units) {
+  return {units};
+}
+
+}  // namespace sluice
