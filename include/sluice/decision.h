@@ -15,25 +15,24 @@ enum class Outcome : std::uint8_t {
   kFailed,   // the store could not decide, and no failure policy answered
 };
 
-// Why the outcome is what it is. `kOk`, `kLimited` and `kNever` are the limit's own answers; the
-// others say that something else answered in its place.
+// Why a decision has its outcome. The limit itself answers kOk, kLimited and kNever.
 enum class Reason : std::uint8_t {
-  kOk,            // it fits
-  kLimited,       // it does not fit now; it will after retry_after
+  kOk,            // the cost fits
+  kLimited,       // the cost does not fit now; it will after `retry_after`
   kNever,         // the cost exceeds what the limit can ever hold
-  kShadow,        // a rule on trial would have denied it, and let it pass
-  kDenyCache,     // denied from memory of a recent denial, without asking the store
-  kFallback,      // the store could not be asked; the rule's failure policy answered
-  kStoreTimeout,  // the store did not answer in time; whether it counted is unknown
-  kStoreError,    // the store answered with an error; nothing was counted
-  kForeignValue,  // the store holds something else under that key; nothing was counted or touched
-  kMissing,       // an attribute that the rule insists on was absent (`on_missing: deny`)
-  kInvalid,       // the request itself is at fault (see Store::apply); nothing was counted
+  kShadow,        // allowed; a rule in shadow mode would have denied the request
+  kDenyCache,     // the deny cache answered: this counter denied a moment ago
+  kFallback,      // the store could not decide; the failure policy answered
+  kStoreTimeout,  // the store did not answer in time; it may have counted the request
+  kStoreError,    // the store could not be asked or answered with an error; nothing was counted
+  kForeignValue,  // another program's value is under the key; nothing was counted or changed
+  kMissing,       // an attribute that the rule requires is absent (`on_missing: deny`)
+  kInvalid,       // the request itself is wrong (Store::apply); nothing was counted
 };
 
-// "allowed", "denied" and "failed".
+// Returns "allowed", "denied" or "failed".
 std::string_view to_string(Outcome outcome) noexcept;
-// The reason in lower snake case, as every wire format spells it: "ok", "limited", "never", ...
+// Returns the reason as every wire format spells it, in lower snake case: "ok", "store_timeout".
 std::string_view to_string(Reason reason) noexcept;
 
 // Returns whether the reason says that a store could not decide. Whether it counted the request is
@@ -43,25 +42,25 @@ constexpr bool store_failed(Reason reason) noexcept {
          reason == Reason::kForeignValue;
 }
 
-// The answer to one charge, or to a request of several (then `capacity`, `remaining` and
-// `reset_after` are those of its tightest limit, `retry_after` and `delay` the longest).
+// The answer to one charge, or to a request of several charges. Then `capacity`, `remaining` and
+// `reset_after` are those of the tightest limit; `retry_after` and `delay` are the longest.
 //
-// A plain value: copy it freely, share it between threads that only read. No ownership, no
-// allocation. It must be looked at: a dropped decision is a compiler warning where it is returned.
+// A plain value that borrows nothing and allocates nothing: copy it freely, read it from any
+// thread. A function that returns one warns if the caller drops it.
 struct Decision {
   Outcome outcome = Outcome::kAllowed;
   Reason reason = Reason::kOk;
-  // Units the limit holds when untouched: the burst where the algorithm has one, else the limit.
+  // Units that the limit holds when untouched: the burst if the algorithm has one, else the limit.
   std::uint32_t capacity = 0;
-  // Whole units that would pass right now, after this decision; floored.
+  // Whole units that would pass right now, after this decision; rounded down.
   std::uint32_t remaining = 0;
-  // Until the limit is back to untouched if nothing else arrives; zero when it is.
+  // The time until the limit is untouched again if nothing else arrives.
   Duration reset_after{0};
-  // Until this same cost would pass if nothing else arrives: denied one tick before, admitted at
-  // it. Absent when allowed, and when it never would.
+  // The time until this same cost would pass if nothing else arrives: denied one microsecond
+  // earlier, admitted then. Absent if allowed, if it can never pass, and if the store failed.
   std::optional<Duration> retry_after = {};
-  // Shaping only (leaky_bucket in queue mode): how long an admitted request has to wait before it
-  // proceeds, so that admitted requests leave evenly. Absent for every other limit.
+  // leaky_bucket in queue mode only: how long an admitted request must wait, so that admitted
+  // requests leave evenly.
   std::optional<Duration> delay = {};
 
   // A decision without numbers: kFailed if the reason says that a store failed, else kDenied.

@@ -7,34 +7,40 @@
 
 namespace sluice {
 
-// Wraps the error that an Expected is built from: `return Unexpected{"burst must be at least 1"};`
+// Wraps the error that an Expected is made from: `return Unexpected{"burst must be at least 1"};`.
+// A plain value that holds its error.
 template <typename E>
 struct Unexpected {
   E error;
 };
+// A text literal becomes a std::string.
 template <typename E>
 Unexpected(E) -> Unexpected<E>;
 Unexpected(const char*)->Unexpected<std::string>;
 
-// A value, or the reason why there is none. The subset of C++23's std::expected that Sluice needs.
+// A value, or the error that explains why there is none: the subset of C++23's std::expected that
+// Sluice needs. Check it before you read the value.
 //
-// Thread-safety: that of T and E. Ownership: holds its T or E by value.
-// Cost: one T or E and a discriminator; no allocation of its own.
-// Errors: asking the wrong side ends the program (std::abort), as it is a bug of the caller.
+// Thread-safety: that of T and E. Ownership: holds its T or E by value. Cost: one T or E and a
+// discriminator; no allocation of its own. Errors: reading the side that is absent is a bug of the
+// caller and ends the program (std::abort).
 template <typename T, typename E = std::string>
 class [[nodiscard]] Expected {
  public:
   using value_type = T;
   using error_type = E;
 
+  // Made implicitly, so that a function returns a value or an Unexpected.
   Expected(T value) : state_(std::in_place_index<0>, std::move(value)) {}
   template <typename G>
   Expected(Unexpected<G> unexpected)
       : state_(std::in_place_index<1>, std::move(unexpected.error)) {}
 
+  // Whether there is a value.
   bool has_value() const noexcept { return state_.index() == 0; }
   explicit operator bool() const noexcept { return has_value(); }
 
+  // The value. Aborts if there is an error instead.
   T& value() & { return *checked(std::get_if<0>(&state_)); }
   const T& value() const& { return *checked(std::get_if<0>(&state_)); }
   T&& value() && { return std::move(*checked(std::get_if<0>(&state_))); }
@@ -44,6 +50,7 @@ class [[nodiscard]] Expected {
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
 
+  // The error. Aborts if there is a value instead.
   E& error() & { return *checked(std::get_if<1>(&state_)); }
   const E& error() const& { return *checked(std::get_if<1>(&state_)); }
 

@@ -7,50 +7,53 @@
 
 namespace sluice {
 
+// The bounds of a memory store. A plain value with defaults for about a million keys.
 struct MemoryStoreOptions {
-  // The most counters kept; past it an untouched one is dropped, else one near to it is evicted
-  // and counted. Raise it until evictions stay at zero; each costs about 60 bytes. At least 128.
+  // The most counters that it holds, at least 128; each takes about 60 bytes. Beyond it the store
+  // drops an untouched counter, or else evicts another one and counts that. Raise it until
+  // evictions stay at zero.
   std::size_t max_keys = std::size_t{1} << 20;
-  // The most bytes kept for window logs and slices, which have no fixed size (the three sliding
-  // windows); past it others are evicted. Each log entry is 12 bytes. At least 4096.
+  // The most bytes for the logs and slices of the three sliding windows, at least 4096; a log entry
+  // takes 12. Beyond it the store evicts other counters with logs. Raise it for many large logs.
   std::size_t max_log_bytes = std::size_t{256} << 20;
-  // Shards, each with its own lock; rounded up to a power of two, at most 1024. 0: by the number
-  // of processors and max_keys. More: less contention, a little more memory.
+  // Shards, each with its own lock; rounded up to a power of two, at most 1024. 0, the default: the
+  // store chooses by the processors and max_keys. More shards cause less contention and take a
+  // little more memory.
   std::size_t shards = 0;
 };
 
-// What a memory store holds at about this moment.
+// What a memory store holds. A plain value; its fields are read at slightly different times.
 struct MemoryStoreStats {
   std::size_t shards = 0;
-  std::size_t keys = 0;
-  std::size_t log_bytes = 0;
+  std::size_t keys = 0;         // counters
+  std::size_t log_bytes = 0;    // bytes of logs and slices
   std::uint64_t evictions = 0;  // live counters lost to a bound since the start
   std::uint64_t swept = 0;      // untouched counters dropped since the start
 };
 
-// Counters in the memory of this process, lost with it.
+// Counters in the memory of this process. They are lost when it ends.
 //
-// Thread-safety: any member from any thread; exact under concurrency. Ownership: borrows the clock.
-// Cost: one lock and one hash look-up for each counter of a request; about 60 bytes a key (fixed
-// window and buckets), and beyond them 12 bytes for each log entry or 4 for each slice. Keys are
-// remembered by a 128-bit hash keyed afresh in each process: nobody can aim keys at one another.
-// Bounded: it never grows past its options, and has no thread of its own.
+// Thread-safety: any member from any thread; exact under concurrency. Ownership: borrows the clock,
+// which must outlive it. Cost: one lock and one hash look-up for each counter of a request; about
+// 60 bytes a key, and 12 for each log entry or 4 for each slice. It never grows beyond its options
+// and has no thread of its own. It stores a 128-bit hash of each key, with a random seed for each
+// process, so that nobody can choose keys that share a shard.
 class MemoryStore final : public Store {
  public:
-  // The options' bounds are raised to their minima. Throws std::bad_alloc only here.
+  // A bound below its minimum is raised to it. Errors: throws std::bad_alloc, and only here.
   explicit MemoryStore(const MemoryStoreOptions& options = {},
                        const Clock& clock = SystemClock::instance());
   ~MemoryStore() override;
   MemoryStore(const MemoryStore&) = delete;
   MemoryStore& operator=(const MemoryStore&) = delete;
 
-  // See Store::apply. Answers kStoreError, and changes nothing, where memory is exhausted, or a
-  // window's state does not fit into max_log_bytes, while it grows together with what it had
-  // before.
+  // See Store::apply. Returns kStoreError, and changes nothing, if memory is exhausted or if a log
+  // and its larger copy do not both fit into max_log_bytes.
   Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override;
   Decision apply_one(Verb verb, const Charge& charge, std::optional<Instant> now) noexcept override;
 
+  // What it holds now. Cost: locks each shard in turn.
   MemoryStoreStats stats() const;
 
  private:

@@ -11,49 +11,53 @@
 
 namespace sluice {
 
-// One (key, limit, cost) of a request.
+// What a request asks of one counter: a key, a limit and a cost. A counter is named by its tag, its
+// key and the limit's algorithm.
 //
-// A plain value that borrows the bytes of key and tag: any bytes, NUL included, of any length, also
-// none. A counter is named by its tag, its key and the limit's algorithm.
+// A plain value that borrows the bytes of key and tag. They may be any bytes, NUL included, of any
+// length, also none. To make a key of several parts, use KeyBuilder.
 struct Charge {
   std::string_view key;
   Limit limit;
-  std::uint64_t cost = 1;  // units; 0 looks without taking, and is never denied
-  // Where a store spreads counters over several servers (a Redis Cluster), those with one tag lie
-  // together, so that a request on them is one atomic step. Empty: each lies by its own key.
+  std::uint64_t cost = 1;  // units; 0 takes nothing and is never denied
+  // For stores that spread counters over several servers, such as a Redis Cluster: counters with
+  // the same tag are stored together, so that a request on them is one atomic step. Empty: the key
+  // alone chooses the server.
   std::string_view tag = {};
 };
 
-// What answers where a store cannot decide.
+// What answers if a store cannot decide.
 enum class FailurePolicy : std::uint8_t {
-  kAllow,  // let pass
-  kDeny,   // deny
-  kLocal,  // limit in this process's memory, each limit at its share of 1/nodes
+  kAllow,  // allow the request
+  kDeny,   // deny the request
+  kLocal,  // decide in this process's memory, with each limit at its share of 1/nodes
 };
 
 // The most charges that one request may carry.
 inline constexpr std::size_t kMaxCharges = 64;
 
-// Keeps counters, and makes one request on them atomic.
+// Stores counters and makes one request on them atomic. Derive from it to store counters elsewhere;
+// sluice/testing/store_conformance.h checks a store of your own.
 //
 // Thread-safety: apply() may be called from any thread. Ownership: borrows its arguments for the
-// call. Cost: see the store. A store does not throw from apply().
+// call. Cost: that of the store. apply() does not throw.
 class Store {
  public:
   virtual ~Store() = default;
 
-  // Decides a request of one or more charges at `now` (absent: at the store's own time), all or
-  // nothing, writes the answer to charge i into `each[i]`, and returns the answer to the request:
-  // denied if any limit denies, `retry_after` and `delay` the longest, `kNever` if any says never,
-  // and the numbers of the tightest limit (least remaining; of the denying ones, if any).
+  // Decides a request of 1 to kMaxCharges charges at `now` (absent: at the store's own time), all
+  // or nothing. Writes the decision on charge i to `each[i]` and returns that on the request:
+  // denied if any limit denies; kNever if any says so; the longest `retry_after` and `delay`; the
+  // numbers of the tightest limit (the least remaining, of those that deny if any does).
   //
-  // `each` has one element for every charge. Two charges on one counter count together. Answers
-  // `kInvalid`, and changes nothing, where there are no charges or over kMaxCharges, `now` lies
-  // outside kFirstInstant..kLastInstant, or two charges name one counter with different numbers.
+  // `each` must have one element for every charge. Two charges on one counter count together.
+  // Returns kInvalid, and changes nothing, if the number of charges is wrong, if `now` is outside
+  // kFirstInstant..kLastInstant, or if two charges name one counter with different numbers. Returns
+  // kFailed if the store cannot decide.
   virtual Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
                          std::span<Decision> each) noexcept = 0;
 
-  // As apply() of one charge, which is what most requests are: a store may have a shorter way.
+  // As apply() of one charge, without `each`. Most requests have one; a store may be faster here.
   virtual Decision apply_one(Verb verb, const Charge& charge, std::optional<Instant> now) noexcept;
 };
 

@@ -262,6 +262,7 @@ inline void check_threads(Check& c, Algorithm algorithm) {
 
 }  // namespace detail
 
+// See store_conformance.h.
 inline std::vector<std::string> check_store(const StoreConformance& conformance) {
   using detail::Check;
   std::vector<std::string> failures;
