@@ -9,28 +9,31 @@
 
 namespace sluice {
 
+// Whether a rule denies requests, or only counts and reports what it would deny.
 enum class RuleMode : std::uint8_t { kEnforce, kShadow };
-// Which header fields tell a client its limits: RateLimit and RateLimit-Policy, X-RateLimit-*, ...
+
+// Which header fields report its limits to a client: RateLimit and RateLimit-Policy (kDraft),
+// X-RateLimit-* (kLegacy), both, or none.
 enum class HeaderFields : std::uint8_t { kDraft, kLegacy, kBoth, kNone };
 
-// What a rule answers in the place of the default when it denies.
+// The HTTP response of a rule that denies. A plain value.
 struct Reject {
   int status = 429;
-  std::string body;               // empty: the door's own
-  std::string content_type = {};  // of `body`; printable ASCII; empty where there is no body
+  std::string body;               // empty: the default body of the front end
+  std::string content_type = {};  // of `body`, in printable ASCII; empty without a body
 };
 
-// One rule of a file, in file order.
+// One rule of a file. A plain value that owns its texts; a RuleSet holds its rules in file order.
 struct Rule {
   std::string name;
   std::vector<RuleLimit> limits;
   RuleMode mode = RuleMode::kEnforce;
   FailurePolicy on_store_error = FailurePolicy::kAllow;
-  bool continues = false;  // `continue: true`: the rules after it are tried too
+  bool continues = false;  // `continue: true`: later rules can match too
   Reject reject;
   HeaderFields headers = HeaderFields::kBoth;
-  std::string domain = {};  // that of its file
-  std::string tag = {};     // the template as written; empty: none (Charge::tag)
+  std::string domain = {};  // the domain of its file
+  std::string tag = {};     // the template of Charge::tag as written; empty: none
 };
 
 }  // namespace sluice

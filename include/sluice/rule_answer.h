@@ -9,26 +9,31 @@
 
 namespace sluice {
 
-// The answer of one limit of one matched rule.
+// The decision of one limit of a rule that matched. A plain value that borrows everything: it is
+// valid as long as the RuleAnswer that holds it.
 struct LimitAnswer {
   const Rule* rule = nullptr;
   const RuleLimit* limit = nullptr;
-  std::string_view counter;   // the counter's key in the store (unambiguous, docs/rules.md)
-  std::string_view label;     // the key as a person reads it: the template filled in
-  Decision decision;          // the limit's own answer, also under a shadow rule
-  std::string_view tag = {};  // of the counter, where the rule has one (docs/rules.md)
-  std::size_t part = 0;       // of a request of several parts: the one that it was asked for
+  std::string_view counter;   // the counter's key in the store (docs/rules.md)
+  std::string_view label;     // the key as a person reads it: the template with its values
+  Decision decision;          // the limit's own decision, also for a rule in shadow mode
+  std::string_view tag = {};  // the counter's tag, if the rule has one (docs/rules.md)
+  std::size_t part = 0;       // the index of the request's part that the limit applied to
 };
 
-// The answer of a set of rules to one request.
+// What a set of rules answers to one request.
+//
+// A RuleDecider owns it and reuses its buffers: it is valid until the decider's next request, and
+// as long as the RuleSet.
 struct RuleAnswer {
-  // What to do. Allowed with `kOk` and no rule when none matched; `kShadow` when only rules on
-  // trial would have denied.
+  // What to do. Allowed with kOk and no rule if none matched; kShadow if only rules in shadow mode
+  // would have denied.
   Decision decision;
-  const Rule* rule = nullptr;  // the rule that decided: the first that denied, else that matched
-  // Of every limit that applied, in the order of the rules. The views live until the next request.
+  // The rule that decided: the first that denied, else the first that matched.
+  const Rule* rule = nullptr;
+  // Every limit that applied, in the order of the rules.
   std::vector<LimitAnswer> limits;
-  // Of every rule that matched: whether it denied (for a rule on trial: would have).
+  // A rule that matched, and whether it denied (in shadow mode: would have denied).
   struct Matched {
     const Rule* rule = nullptr;
     bool denied = false;

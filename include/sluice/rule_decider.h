@@ -13,52 +13,60 @@
 
 namespace sluice {
 
-// Stores beside that of the limiter. Both are borrowed.
+// More stores for rules, besides the limiter's. A plain value that borrows both.
 struct RuleStores {
-  // For rules on trial, such as the one below a deny cache; null: the limiter's.
+  // For rules in shadow mode, such as the store below a deny cache. Null: the limiter's.
   Store* trial = nullptr;
-  // For `on_store_error: local`, such as a LocalShareStore; null: such rules deny.
+  // For `on_store_error: local`, such as a LocalShareStore. Null: such rules fail with the store.
   Store* local = nullptr;
 };
 
-// One of several sets of attributes that are one request together. Borrows them.
+// One of several sets of attributes that are one request. A plain value that borrows them.
 struct RequestPart {
   const AttributeSource* attributes = nullptr;
-  std::uint64_t cost = 1;  // 0 looks only
+  std::uint64_t cost = 1;  // units; 0 takes nothing
 };
 
-// Decides requests by rules: matches them, fills in the keys, asks the limiter.
+// Decides requests by rules: finds the rules that match, makes the keys, asks the limiter.
 //
-// All enforced rules that match are one all-or-nothing request; each rule on trial (shadow) is
-// decided by itself, whatever the others say, and never denies or delays. Limits whose attributes
-// are missing are skipped, or deny the request with `kMissing` before any store is asked
-// (`on_missing`; then only they are in `limits`). More limits than kMaxCharges are `kInvalid`.
+//   sluice::RuleDecider decider(limiter);
+//   const sluice::Attributes attributes{{"method", "POST"}, {"path", "/send/code"}};
+//   if (!decider.decide(rules, attributes).decision) return too_many_requests();
 //
-// A store that cannot decide is answered for by `on_store_error` with `kFallback`, of several rules
-// by the strictest. All that say `local` are asked of the local store as one all-or-nothing
-// request, and tell its numbers, unless another rule denies; without a local store they deny, with
-// the store's reason. A refund or a reset that the store did not carry out is denied with the
-// store's reason, whatever the policy, after the local store has carried it out for `local`.
+// All enforced rules that match are one all-or-nothing request. Each rule in shadow mode is decided
+// separately and never denies or delays. A limit whose attributes are missing does not apply, or
+// denies the request with kMissing before any store is asked (OnMissing); then `limits` has only
+// such limits. More limits than kMaxCharges are kInvalid.
 //
-// Thread-safety: one RuleDecider for a thread. Ownership: borrows the limiter and the stores; keeps
-// its buffers, so that a request allocates nothing once they have grown.
+// If the store cannot decide, each rule's `on_store_error` answers with kFallback, and the
+// strictest of them decides. All limits with `local` are one all-or-nothing request to the local
+// store, unless another rule denies; without a local store they fail with the store's reason. A
+// refund or a reset that the store did not carry out fails with the store's reason, whatever the
+// policy.
+//
+// Thread-safety: one RuleDecider for each thread. Ownership: borrows the limiter and the stores.
+// Cost: that of the store; it keeps its buffers, so that a request allocates nothing once they have
+// grown.
 class RuleDecider {
  public:
+  // A decider that asks this limiter, and these stores if given.
   explicit RuleDecider(Limiter& limiter, const RuleStores& stores = {});
   ~RuleDecider();
+  // Movable, not copyable.
   RuleDecider(RuleDecider&&) noexcept;
   RuleDecider& operator=(RuleDecider&&) noexcept;
 
-  // By the rules that match. Valid until the next call, and while `rules` lives.
+  // Decides by the rules that match. The answer is valid until the next call, and while `rules` is.
+  // `now` absent: at the store's own time.
   const RuleAnswer& decide(const RuleSet& rules, const AttributeSource& attributes,
                            std::uint64_t cost = 1, std::optional<Instant> now = {},
                            Verb verb = Verb::kTake);
-  // By the rules of one domain that match, of several parts: each is matched by itself, what all
-  // want is one all-or-nothing request. The answer has the limits of one part after the other.
+  // Decides several parts by the rules of one domain. Each part is matched separately; the limits
+  // of all are one all-or-nothing request, and the answer has them in the order of the parts.
   const RuleAnswer& decide_parts(const RuleSet& rules, std::string_view domain,
                                  std::span<const RequestPart> parts,
                                  std::optional<Instant> now = {}, Verb verb = Verb::kTake);
-  // By one rule of the set, matching or not: what guards use.
+  // Decides by one rule of the set, whether it matches or not. Guards use it.
   const RuleAnswer& decide_by(const RuleSet& rules, const Rule& rule,
                               const AttributeSource& attributes, std::uint64_t cost = 1,
                               std::optional<Instant> now = {}, Verb verb = Verb::kTake);

@@ -7,12 +7,14 @@
 
 namespace sluice {
 
-enum class OnMissing : std::uint8_t { kSkip, kDeny };  // when a key's attribute is absent
+// What a limit does if an attribute that its key reads is absent or empty: it does not apply, or it
+// denies the request.
+enum class OnMissing : std::uint8_t { kSkip, kDeny };
 
-// One limit of a rule. `name` is the file's, or "RULE/INDEX" where it gives none.
+// One limit of a rule. A plain value that owns its texts.
 struct RuleLimit {
-  std::string name;
-  std::string key;  // the template as written; empty: one counter for all
+  std::string name;  // "RULE/INDEX" if the file has none
+  std::string key;   // the template as written; empty: one counter for all requests
   Limit limit;
   OnMissing on_missing = OnMissing::kSkip;
 };

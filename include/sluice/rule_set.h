@@ -12,7 +12,11 @@
 
 namespace sluice {
 
-// One thing wrong with a rules file, at its place (line and column from 1).
+namespace rules {
+struct Access;
+}
+
+// One error of a rules file, with its line and column, both counted from 1. A plain value.
 struct RuleError {
   std::string file;
   int line = 1;
@@ -20,53 +24,55 @@ struct RuleError {
   std::string what;      // "unknown key 'limt'"
   std::string expected;  // "expected one of: name, key, algorithm, ..."
 
-  // "FILE:LINE:COLUMN: error: WHAT; EXPECTED"
+  // Returns "FILE:LINE:COLUMN: error: WHAT; EXPECTED".
   std::string to_string() const;
 };
 
-// A file of rules that has been read.
+// The text of a rules file. A plain value that borrows both texts.
 struct RuleText {
-  std::string_view file;  // its name, for errors
+  std::string_view file;  // the name for errors
   std::string_view yaml;
 };
 
-// What rules have to keep to beside their format, as the store that they are for asks it of them.
+// What the store requires of the rules besides their format. A plain value.
 struct RuleTerms {
-  // False: limits that a Redis store without scripts cannot keep are errors (RedisOptions): all
-  // but fixed windows that are aligned to the clock, and sliding window counters.
+  // False: limits that a Redis store without scripts does not support are errors (RedisOptions).
+  // It supports fixed windows that are aligned to the clock, and sliding window counters.
   bool scripting = true;
 };
 
-// A checked, immutable set of rules.
+// The checked rules of one or several files. Give it to a RuleDecider or to a guard.
 //
-// Thread-safety: const, so any thread. Ownership: a cheap handle that shares the rules; pointers
-// into them live as long as a copy does. Cost: matching is linear in the rules tried.
+// Immutable: use it from any thread. Ownership: a handle; copies share the rules, and pointers to
+// them are valid as long as a copy. Cost: two words a copy; a request is matched with one rule
+// after another.
 class RuleSet {
  public:
-  // Reads YAML (docs/rules.md). `file` names it in errors. Errors: all that is wrong with it.
+  // Reads YAML (docs/rules.md); `file` is its name for errors. Errors: everything that is wrong.
   static Expected<RuleSet, std::vector<RuleError>> parse(std::string_view yaml,
                                                          std::string_view file,
                                                          const RuleTerms& terms = {});
-  // Reads a file, at most 4 MiB of it. Errors: also that it cannot be read.
+  // Reads a file of at most 4 MiB. Errors: everything that is wrong, or that it cannot be read.
   static Expected<RuleSet, std::vector<RuleError>> load(const std::string& path,
                                                         const RuleTerms& terms = {});
-  // Several files as one set: their rules in the order of the files, each with the domain and the
-  // defaults of its own file; the names of rules differ over all. Errors: those of every file.
+  // Reads several files as one set: the rules in the order of the files, each with the domain and
+  // the defaults of its own file. A rule's name must be unique. Errors: those of every file.
   static Expected<RuleSet, std::vector<RuleError>> parse(std::span<const RuleText> files,
                                                          const RuleTerms& terms = {});
   static Expected<RuleSet, std::vector<RuleError>> load(std::span<const std::string> paths,
                                                         const RuleTerms& terms = {});
 
-  // Of the first file.
+  // The domain of the first file.
   const std::string& domain() const noexcept;
+  // The rules, in the order of the files.
   std::span<const Rule> rules() const noexcept;
   // The rule of that name, or null.
   const Rule* find(std::string_view name) const noexcept;
 
-  class Impl;  // src/rules only
-  const Impl& impl() const noexcept { return *impl_; }
+  class Impl;  // defined by the library
 
  private:
+  friend struct rules::Access;
   explicit RuleSet(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
   std::shared_ptr<const Impl> impl_;
 };

@@ -72,7 +72,7 @@ class RuleCounts {
   bool knows(const std::string& rule, const std::string& limit) const noexcept;
   bool knows(const std::string& rule) const noexcept;
   // Identifies the set of rules; null: no rules.
-  const RuleSet::Impl* id() const noexcept { return rules_ ? &rules_->impl() : nullptr; }
+  const Rule* id() const noexcept { return rules_ ? rules_->rules().data() : nullptr; }
 
  private:
   std::size_t index_of(const Rule* rule) const noexcept;

@@ -109,7 +109,7 @@ Recorder::Recorder(std::unique_ptr<State> state) noexcept : state_(std::move(sta
 Recorder::~Recorder() = default;
 
 bool Recorder::uses(const RuleSet& rules) const noexcept {
-  return state_->rules->id() == &rules.impl();
+  return state_->rules->id() == rules.rules().data();
 }
 
 void Recorder::use(const RuleSet& rules) {

@@ -254,19 +254,19 @@ RuleDecider& RuleDecider::operator=(RuleDecider&&) noexcept = default;
 
 const RuleAnswer& RuleDecider::decide(const RuleSet& rules, const AttributeSource& attributes,
                                       std::uint64_t cost, std::optional<Instant> now, Verb verb) {
-  return impl_->decide(rules.impl(), attributes, cost, {verb, now});
+  return impl_->decide(rules::Access::impl(rules), attributes, cost, {verb, now});
 }
 
 const RuleAnswer& RuleDecider::decide_parts(const RuleSet& rules, std::string_view domain,
                                             std::span<const RequestPart> parts,
                                             std::optional<Instant> now, Verb verb) {
-  return impl_->decide_parts(rules.impl(), domain, parts, {verb, now});
+  return impl_->decide_parts(rules::Access::impl(rules), domain, parts, {verb, now});
 }
 
 const RuleAnswer& RuleDecider::decide_by(const RuleSet& rules, const Rule& rule,
                                          const AttributeSource& attributes, std::uint64_t cost,
                                          std::optional<Instant> now, Verb verb) {
-  return impl_->decide_by(rules.impl(), rule, attributes, cost, {verb, now});
+  return impl_->decide_by(rules::Access::impl(rules), rule, attributes, cost, {verb, now});
 }
 
 }  // namespace sluice

@@ -52,4 +52,9 @@ class RuleSet::Impl {
   std::unordered_map<std::string_view, std::size_t> by_name;  // views into `rules`
 };
 
+// Opens a RuleSet for this library.
+struct rules::Access {
+  static const RuleSet::Impl& impl(const RuleSet& rules) noexcept { return *rules.impl_; }
+};
+
 }  // namespace sluice

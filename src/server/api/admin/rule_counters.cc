@@ -62,7 +62,7 @@ std::vector<std::string> missing_of(std::string_view key, const AttributeSource&
 
 std::vector<RuleCounter> counters_of(const RuleSet& rules, const Rule& rule,
                                      const AttributeSource& attributes) {
-  const RuleSet::Impl& set = rules.impl();
+  const RuleSet::Impl& set = rules::Access::impl(rules);
   const auto& compiled = set.compiled[static_cast<std::size_t>(&rule - set.rules.data())];
   rules::AttributeValues values;
   values.begin(set.attributes, attributes);
