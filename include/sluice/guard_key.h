@@ -13,6 +13,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "sluice/path.h"
+
 // What guards (guard.h) make their keys from.
 namespace sluice {
 namespace detail {
@@ -139,51 +141,6 @@ class KeyBuffer {
   std::unique_ptr<char[]> heap_;
   char in_place_[kInPlace];
 };
-
-// A way into nested values: `path(&Request::email, &Email::address)` takes a request to its e-mail
-// address, by members and by functions of one argument.
-//
-// Thread-safety: that of its steps. Cost: their own; it copies only what it takes out of something
-// that a step returned by value.
-template <typename First, typename... Rest>
-class Path {
- public:
-  constexpr explicit Path(First first, Rest... rest)
-      : first_(std::move(first)), rest_(std::move(rest)...) {}
-
-  template <typename T>
-  requires std::invocable<const First&, const T&> && std::invocable < const Path<Rest...>
-  &, std::invoke_result_t < const First&,
-      const T& >> constexpr decltype(auto) operator()(const T& object) const {
-    using Step = std::invoke_result_t<const First&, const T&>;
-    using End = std::invoke_result_t<const Path<Rest...>&, Step>;
-    using Result =
-        std::conditional_t<std::is_lvalue_reference_v<Step>, End, std::remove_cvref_t<End>>;
-    return static_cast<Result>(rest_(std::invoke(first_, object)));
-  }
-
- private:
-  First first_;
-  Path<Rest...> rest_;
-};
-
-template <typename Last>
-class Path<Last> {
- public:
-  constexpr explicit Path(Last last) : last_(std::move(last)) {}
-
-  template <typename T>
-  requires std::invocable<const Last&, const T&>
-  constexpr decltype(auto) operator()(const T& object) const { return std::invoke(last_, object); }
-
- private:
-  Last last_;
-};
-
-template <typename... Steps>
-requires(sizeof...(Steps) > 0) constexpr Path<std::decay_t<Steps>...> path(Steps&&... steps) {
-  return Path<std::decay_t<Steps>...>(std::forward<Steps>(steps)...);
-}
 
 namespace detail {
 
