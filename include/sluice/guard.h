@@ -10,9 +10,10 @@
 #include <tuple>
 #include <utility>
 
+#include "sluice/detail/guard_values.h"
 #include "sluice/guard_call.h"
-#include "sluice/guard_key.h"
 #include "sluice/limiter.h"
+#include "sluice/path.h"
 
 // Limits on functions: what annotations do elsewhere.
 //
@@ -22,7 +23,7 @@
 //   send(request);  // send_code(request), or throws RateLimited
 //
 // A guard's counters are named by the guard's name, the limit's label (or place among its limits),
-// and the key's values, so that no two of these share a counter (KeyBuffer, guard_key.h). Two
+// and the key's values, so that no two of these share a counter (KeyBuilder). Two
 // guards of one name share theirs. What a store could not decide is denied with the store's reason,
 // unless the store itself says otherwise.
 namespace sluice {
@@ -73,7 +74,7 @@ void check_guard(std::string_view name, std::span<const LimitName> limits, bool 
                                      std::span<const Decision> each, const Decision& decision);
 
 // The start of the keys of a guard's limit.
-inline void begin_key(KeyBuffer& key, std::string_view name, std::string_view label,
+inline void begin_key(KeyBuilder& key, std::string_view name, std::string_view label,
                       std::size_t place) {
   key.add(name);
   label.empty() ? key.add(place) : key.add(label);
@@ -146,7 +147,7 @@ class LimitGate {
     Decision decision_;
     std::array<Decision, kCount == 1 ? 0 : kCount> each_;
     std::array<std::size_t, kCount> ends_;
-    KeyBuffer keys_;
+    KeyBuilder keys_;
   };
 
   template <typename... Args>
@@ -165,14 +166,14 @@ class LimitGate {
   template <std::size_t... I>
   void compose_prefixes(std::index_sequence<I...>) {
     const auto prefix = [this](std::string_view label, std::size_t place) {
-      KeyBuffer key;
+      KeyBuilder key;
       begin_key(key, name_, label, place);
       return std::string(key.view());
     };
     prefixes_ = {prefix(std::get<I>(limits_).label, I)...};
   }
   template <std::size_t... I, typename... Args>
-  void compose(KeyBuffer& keys, std::array<std::size_t, kCount>& ends, std::index_sequence<I...>,
+  void compose(KeyBuilder& keys, std::array<std::size_t, kCount>& ends, std::index_sequence<I...>,
                const Args&... args) const {
     const auto one = [&](const std::string& prefix, const auto& values) {
       keys.add_composed(prefix);
@@ -224,7 +225,7 @@ class Site {
 
   Limiter& limiter() const noexcept { return *limiter_; }
   std::string_view name() const noexcept { return name_; }
-  void begin_key(KeyBuffer& key, std::string_view label, std::size_t place) const {
+  void begin_key(KeyBuilder& key, std::string_view label, std::size_t place) const {
     if (!file_.empty()) {
       key.add(file_.substr(file_.find_last_of('/') + 1));
       key.add_composed("@");
@@ -242,7 +243,7 @@ namespace detail {
 
 template <typename... Limits>
 Decision ask(const Site& site, std::span<Decision> each, const Limits&... limits) {
-  KeyBuffer keys;
+  KeyBuilder keys;
   std::array<std::size_t, sizeof...(Limits) + 1> ends{};
   std::size_t place = 0;
   const auto compose = [&](const auto& limit) {

@@ -10,8 +10,9 @@
 #include <variant>
 
 #include "sluice/decision.h"
+#include "sluice/detail/guard_values.h"
 #include "sluice/expected.h"
-#include "sluice/guard_key.h"
+#include "sluice/path.h"
 
 // What limit guards (guard.h) and rule guards (rule_guard.h) have in common: how a call goes on.
 namespace sluice {

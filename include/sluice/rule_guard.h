@@ -16,6 +16,7 @@
 
 #include "sluice/attributes.h"
 #include "sluice/guard.h"
+#include "sluice/path.h"
 #include "sluice/rule_set.h"
 
 // Rules on functions: the limits stand in a file, by the rule's name.

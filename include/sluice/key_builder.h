@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -13,9 +12,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "sluice/path.h"
-
-// What guards (guard.h) make their keys from.
 namespace sluice {
 namespace detail {
 
@@ -34,37 +30,42 @@ inline constexpr bool kIsKeyValue<std::pair<A, B>> = kIsKeyValue<std::tuple<A, B
 }  // namespace detail
 
 // A value that a key can hold: an integer, an enumeration, text (what converts to std::string_view;
-// a `const char*` ends at its first NUL), an optional of one, and a tuple or pair of them
-// (std::tie).
+// a `const char*` ends at its first NUL), an optional of one, and a tuple or pair of them.
 template <typename T>
 concept KeyValue = detail::kIsKeyValue<std::remove_cvref_t<T>>;
 
-// A key under composition: values one after another, so that what was added can be read back in one
-// way only and no two sequences of values make the same bytes.
+// Makes a key of several values, such as a user and a path. Each sequence of values has a key of
+// its own; if you join texts yourself, ("a", "b_c") and ("a_b", "c") can share a counter.
 //
+//   const sluice::KeyBuilder key(request.user, request.path);
+//   const sluice::Decision decision = limiter.try_acquire(key.view(), kPerUserAndPath);
+//
+// The bytes of each value:
 //   integer, enumeration    its decimal digits and ';'     42;
-//   text, char              length ':' bytes               5:alice
+//   text, char              its length, ':', its bytes     5:alice
 //   optional                '+' and the value, or '~'      a null `const char*` is '~' too
 //   tuple, pair             its elements
 //
-// Not thread-safe. Holds its bytes: 256 of them without an allocation; beyond, on the heap.
-class KeyBuffer {
+// Thread-safety: one thread at a time. Ownership: copies the values. Cost: a copy of the bytes; it
+// holds 256 of them without an allocation. Errors: throws std::bad_alloc.
+class KeyBuilder {
  public:
-  KeyBuffer() noexcept = default;
-  KeyBuffer(const KeyBuffer&) = delete;
-  KeyBuffer& operator=(const KeyBuffer&) = delete;
+  // An empty key.
+  KeyBuilder() noexcept = default;
+  // The key of these values.
+  template <KeyValue... T>
+  requires(sizeof...(T) > 0) explicit KeyBuilder(const T&... values) { (add(values), ...); }
+  KeyBuilder(const KeyBuilder&) = delete;
+  KeyBuilder& operator=(const KeyBuilder&) = delete;
 
+  // The key. It is valid until a value is added or the builder ends.
   std::string_view view() const noexcept { return {data_, size_}; }
+  // The length of the key in bytes.
   std::size_t size() const noexcept { return size_; }
 
-  // Bytes that are themselves a sequence of values.
-  void add_composed(std::string_view bytes) {
-    reserve(bytes.size());
-    append(bytes);
-  }
-
+  // Appends a value.
   template <KeyValue T>
-  void add(const T& value) {
+  KeyBuilder& add(const T& value) {
     if constexpr (std::same_as<T, char>) {
       add_text({&value, 1});
     } else if constexpr (std::is_enum_v<T>) {
@@ -78,6 +79,13 @@ class KeyBuffer {
     } else {
       add_compound(value);
     }
+    return *this;
+  }
+  // Appends the key of another builder.
+  KeyBuilder& add_composed(std::string_view key) {
+    reserve(key.size());
+    append(key);
+    return *this;
   }
 
  private:
@@ -142,47 +150,4 @@ class KeyBuffer {
   char in_place_[kInPlace];
 };
 
-namespace detail {
-
-template <typename>
-inline constexpr bool kNever = false;
-
-// What `of` (a projection) makes of the arguments of a call: given all of them where it takes all,
-// else given the first one that it takes.
-template <typename Of>
-constexpr decltype(auto) project(const Of&) {
-  static_assert(
-      kNever<Of>,
-      "sluice: a key, cost or attribute of a guard must be callable with all arguments of "
-      "the guarded call, or with one of them (as const references)");
-}
-template <typename Of, typename First, typename... Rest>
-constexpr decltype(auto) project_one(const Of& of, const First& first, const Rest&... rest) {
-  if constexpr (std::invocable<const Of&, const First&>) {
-    return std::invoke(of, first);
-  } else if constexpr (sizeof...(Rest) > 0) {
-    return project_one(of, rest...);
-  } else {
-    return project(of);
-  }
-}
-template <typename Of, typename... Args>
-requires(sizeof...(Args) > 0 || std::invocable<const Of&>) constexpr decltype(auto)
-    project(const Of& of, const Args&... args) {
-  if constexpr (std::invocable<const Of&, const Args&...>) {
-    return std::invoke(of, args...);
-  } else {
-    return project_one(of, args...);
-  }
-}
-
-template <typename T>
-void add_to_key(KeyBuffer& key, const T& value) {
-  static_assert(KeyValue<T>,
-                "sluice: a key is an integer, an enumeration, text, or an optional, tuple or pair "
-                "of these");
-  if constexpr (KeyValue<T>) key.add(value);
-}
-
-}  // namespace detail
 }  // namespace sluice

@@ -1,4 +1,4 @@
-#include "sluice/guard_key.h"
+#include "sluice/key_builder.h"
 
 #include <gtest/gtest.h>
 
@@ -6,6 +6,8 @@
 #include <set>
 #include <string>
 #include <vector>
+
+#include "sluice/path.h"
 
 namespace sluice {
 namespace {
@@ -16,12 +18,12 @@ enum class Colour : std::uint8_t { kRed = 1, kBlue = 2 };
 
 template <typename... Values>
 std::string key_of(const Values&... values) {
-  KeyBuffer key;
+  KeyBuilder key;
   (key.add(values), ...);
   return std::string(key.view());
 }
 
-TEST(KeyBuffer, WritesWhatItsGrammarSays) {
+TEST(KeyBuilder, WritesWhatItsGrammarSays) {
   EXPECT_EQ(key_of(42), "42;");
   EXPECT_EQ(key_of(-42), "-42;");
   EXPECT_EQ(key_of(true), "1;");
@@ -37,12 +39,18 @@ TEST(KeyBuffer, WritesWhatItsGrammarSays) {
   EXPECT_EQ(key_of(std::pair("a"s, 2)), "1:a2;");
 }
 
-TEST(KeyBuffer, HoldsTheExtremesOfIntegers) {
+TEST(KeyBuilder, MakesTheKeyOfItsArguments) {
+  EXPECT_EQ(KeyBuilder("alice", 42).view(), "5:alice42;");
+  EXPECT_EQ(KeyBuilder("alice").add(42).add_composed("1;").view(), "5:alice42;1;");
+  EXPECT_EQ(KeyBuilder().view(), "");
+}
+
+TEST(KeyBuilder, HoldsTheExtremesOfIntegers) {
   EXPECT_EQ(key_of(std::numeric_limits<std::int64_t>::min()), "-9223372036854775808;");
   EXPECT_EQ(key_of(std::numeric_limits<std::uint64_t>::max()), "18446744073709551615;");
 }
 
-TEST(KeyBuffer, TellsEverySequenceOfHostileTextsFromEveryOther) {
+TEST(KeyBuilder, TellsEverySequenceOfHostileTextsFromEveryOther) {
   const std::vector<std::string> texts{
       "",  "a", "b",    "ab",   ":",   "1:", "1:a", "0:", ";",    "1;",     "-1",
       "~", "+", "+1:a", "a\0"s, "\0"s, "a:", "%",   "|",  "a1:b", "1:a1:b", "0:0:0:0:"};
@@ -68,14 +76,14 @@ TEST(KeyBuffer, TellsEverySequenceOfHostileTextsFromEveryOther) {
   EXPECT_EQ(keys.size(), made);
 }
 
-TEST(KeyBuffer, TellsNestedAbsenceApart) {
+TEST(KeyBuilder, TellsNestedAbsenceApart) {
   using Inner = std::optional<int>;
   EXPECT_NE(key_of(std::optional<Inner>()), key_of(std::optional<Inner>(Inner())));
 }
 
-TEST(KeyBuffer, GrowsBeyondItsPlaceAndKeepsEveryByte) {
+TEST(KeyBuilder, GrowsBeyondItsPlaceAndKeepsEveryByte) {
   std::string expected;
-  KeyBuffer key;
+  KeyBuilder key;
   for (int i = 0; i < 200; ++i) {
     const std::string text(static_cast<std::size_t>(i), static_cast<char>('a' + i % 26));
     key.add(text);
@@ -84,7 +92,7 @@ TEST(KeyBuffer, GrowsBeyondItsPlaceAndKeepsEveryByte) {
   EXPECT_EQ(key.view(), expected);
 }
 
-TEST(KeyBuffer, FillsItsPlaceToTheLastByteAndOneMore) {
+TEST(KeyBuilder, FillsItsPlaceToTheLastByteAndOneMore) {
   for (std::size_t size = 225; size < 265; ++size) {
     const std::string text(size, 'x');
     EXPECT_EQ(key_of(text, 'y'), std::to_string(size) + ":" + text + "1:y");
