@@ -3,193 +3,30 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
-#include <stdexcept>
-#include <string_view>
 #include <type_traits>
 #include <utility>
-#include <variant>
 
-#include "sluice/decision.h"
-#include "sluice/detail/guard_values.h"
-#include "sluice/expected.h"
-#include "sluice/path.h"
+#include "sluice/detail/guard_terms.h"
 
-// What limit guards (guard.h) and rule guards (rule_guard.h) have in common: how a call goes on.
+// The parts that limit guards (guard.h) and rule guards (rule_guard.h) share.
 namespace sluice {
 
-// Thrown where a guard that throws denies.
+// A guarded function. Call it like the function itself.
 //
-// what() says which limit and how long: "send_code: limited to 3 per 1m (sliding_window_log); retry
-// after 12.5 s". Copies share their text. Thread-safe to read.
-class RateLimited : public std::runtime_error {
- public:
-  // `cause` is the part of what() between the guard's name and the wait.
-  RateLimited(std::string_view name, std::string_view cause, const Decision& decision);
-
-  // The guard's name. Valid as long as the exception.
-  std::string_view name() const noexcept { return {what(), name_size_}; }
-  // Why, and when to come back. Its reason tells a limit's answer from a store's failure.
-  const Decision& decision() const noexcept { return decision_; }
-
- private:
-  std::size_t name_size_;
-  Decision decision_;
-};
-
-namespace detail {
-
-// The result of a guarded function as the value of an Expected: void is std::monostate, a reference
-// a std::reference_wrapper.
-template <typename R>
-struct Boxed {
-  using Type = R;
-};
-template <typename R>
-struct Boxed<R&> {
-  using Type = std::reference_wrapper<R>;
-};
-template <typename R>
-struct Boxed<R&&> {
-  using Type = R;
-};
-template <>
-struct Boxed<void> {
-  using Type = std::monostate;
-};
-
-}  // namespace detail
-
-// What a function of result R gives under a guard that returns: the result, or why there is none.
-template <typename R>
-using OrDecision = Expected<typename detail::Boxed<R>::Type, Decision>;
-
-namespace detail {
-
-// What a guard does when it denies, and with the result when it does not.
-struct Throws {
-  template <typename R, typename... Args>
-  using Result = R;
-
-  template <typename R, typename Pass, typename... Args>
-  [[noreturn]] R deny(const Pass& pass, Args&&...) const {
-    pass.fail();
-  }
-  template <typename R, typename Call>
-  static R admit(Call&& call) {
-    return call();
-  }
-};
-
-struct Returns {
-  template <typename R, typename... Args>
-  using Result = OrDecision<R>;
-
-  template <typename R, typename Pass, typename... Args>
-  OrDecision<R> deny(const Pass& pass, Args&&...) const {
-    return Unexpected{pass.decision()};
-  }
-  template <typename R, typename Call>
-  static OrDecision<R> admit(Call&& call) {
-    if constexpr (std::is_void_v<R>) {
-      call();
-      return std::monostate{};
-    } else {
-      return OrDecision<R>(call());
-    }
-  }
-};
-
-template <typename Handler>
-struct Hands {
-  template <typename R, typename... Args>
-  using Result = R;
-
-  Handler handler;
-
-  template <typename R, typename Pass, typename... Args>
-  R deny(const Pass& pass, Args&&... args) const {
-    if constexpr (std::invocable<const Handler&, const Decision&, Args...>) {
-      return converted<R>([&]() -> decltype(auto) {
-        return std::invoke(handler, pass.decision(), std::forward<Args>(args)...);
-      });
-    } else {
-      static_assert(std::invocable<const Handler&, const Decision&>,
-                    "sluice: a guard's handler must be callable with a const Decision&, alone or "
-                    "followed by the arguments of the guarded call");
-      return converted<R>(
-          [&]() -> decltype(auto) { return std::invoke(handler, pass.decision()); });
-    }
-  }
-  template <typename R, typename Call>
-  static R admit(Call&& call) {
-    return call();
-  }
-
- private:
-  template <typename R, typename Call>
-  static R converted(Call&& call) {
-    using Given = std::invoke_result_t<Call&>;
-    if constexpr (std::is_void_v<R>) {
-      static_cast<void>(call());
-    } else {
-      static_assert(
-          std::convertible_to<Given, R> && (!std::is_reference_v<R> || std::is_reference_v<Given>),
-          "sluice: a guard's handler must return what the guarded function returns");
-      return call();
-    }
-  }
-};
-
-// A cost that is the same for every call.
-struct FixedCost {
-  std::uint64_t units = 1;
-  template <typename... Args>
-  constexpr std::uint64_t of(const Args&...) const noexcept {
-    return units;
-  }
-};
-// A cost that the arguments tell. A negative one is beyond every limit.
-template <typename Units>
-struct CostOf {
-  Units units;
-  template <typename... Args>
-  std::uint64_t of(const Args&... args) const {
-    static_assert(std::integral<std::remove_cvref_t<decltype(project(units, args...))>>,
-                  "sluice: the cost of a call is an integer");
-    return static_cast<std::uint64_t>(project(units, args...));
-  }
-};
-
-struct NoWait {
-  void operator()(Duration) const noexcept {}
-};
-
-// What every kind of guard is made of, beside its gate.
-template <typename Cost, typename Wait>
-struct Terms {
-  Cost cost;
-  Wait wait;
-  bool refunds_on_exception = false;
-
-  static constexpr bool kWaits = !std::same_as<Wait, NoWait>;
-};
-
-}  // namespace detail
-
-// A function behind a guard: call it as the function itself.
-//
-// Made by a guard's throwing(), returning() and otherwise(). Thread-safety: that of the function.
-// Ownership: holds the function; borrows what the guard borrows. Arguments are forwarded as they
-// are, after the key has been read from them.
+// Made by throwing(), returning() and otherwise() of a guard. Thread-safety: that of the function.
+// Ownership: holds the function; borrows what the guard borrows. Cost: that of the decision. It
+// reads key, cost and attributes from the arguments, and then forwards them unchanged.
 template <typename Gate, typename Terms, typename OnDenial, typename Function>
 class Guarded {
  public:
+  // Guards call this.
   Guarded(Gate gate, Terms terms, OnDenial on_denial, Function function)
       : gate_(std::move(gate)),
         terms_(std::move(terms)),
         on_denial_(std::move(on_denial)),
         function_(std::move(function)) {}
 
+  // Calls the function, if the limits admit the call.
   template <typename... Args>
   requires std::invocable<Function&, Args...>
   auto operator()(Args&&... args) ->
@@ -235,40 +72,43 @@ class Guarded {
   [[no_unique_address]] Function function_;
 };
 
-// A guard without its function yet: what it asks (the gate), and how a call goes on.
+// A guard without its function: the limits that it asks, and what a call costs. Made by guarded().
 //
-// Made by guarded(). A value: each step gives another guard. Keys, costs and attributes are member
-// pointers or callables over the arguments of the guarded call, which they see as const references:
-// one is given all arguments where it takes all, else the first one that it takes.
+// An immutable value; each option returns another guard. Keys, costs and attributes are member
+// pointers or callables that receive the arguments of the call as const references: all of them if
+// they accept all, else the first one that they accept. Thread-safety: that of these callables.
+// Ownership: copies them; borrows the limiter. Cost: none until a guarded function is called.
 template <typename Gate, typename Cost = detail::FixedCost, typename Wait = detail::NoWait>
 class Guard {
  public:
   using Terms = detail::Terms<Cost, Wait>;
 
+  // guarded() calls this.
   explicit Guard(Gate gate, Terms terms = {}) : gate_(std::move(gate)), terms_(std::move(terms)) {}
 
-  // Limit guards: the values that a counter is for, such as `.key(&Request::email)`. Calls with
-  // other values have another counter. For a guard of one limit that has none yet.
+  // Limit guards of one limit: gives each value its own counter, as in `.key(&Request::email)`.
+  // Several values are one key.
   template <typename... Values>
   requires requires(Gate gate, Values... values) { gate.with_key(values...); }
   auto key(Values... values) const { return with_gate(gate_.with_key(std::move(values)...)); }
 
-  // Rule guards: an attribute by the name that key templates read it by (rule_guard.h).
+  // Rule guards: an attribute for the key templates of the rule, by its name (rule_guard.h).
   template <typename... Attribute>
   requires requires(Gate gate, Attribute... attribute) { gate.with_attribute(attribute...); }
   auto with(Attribute... attribute) const {
     return with_gate(gate_.with_attribute(std::move(attribute)...));
   }
 
-  // Units that a call costs: a number, or one that the arguments tell. Default 1; 0 is never
-  // denied.
+  // The units that a call costs: a number, or one that depends on the arguments. Default: 1; 0 is
+  // never denied.
   auto costing(std::uint64_t units) const { return with_cost(detail::FixedCost{units}); }
+  // The units that a call costs, from its arguments.
   template <typename Units>
   requires(!std::convertible_to<Units, std::uint64_t>) auto costing(Units units) const {
     return with_cost(detail::CostOf<Units>{std::move(units)});
   }
 
-  // For a leaky bucket in queue mode: what waits before an admitted call goes on, such as
+  // For a leaky bucket in queue mode: waits before an admitted call continues, such as
   // `[](Duration d) { std::this_thread::sleep_for(d); }`.
   template <std::invocable<Duration> Waiting>
   auto delaying(Waiting waiting) const {
@@ -276,27 +116,28 @@ class Guard {
         gate_, {terms_.cost, std::move(waiting), terms_.refunds_on_exception});
   }
 
-  // Gives back what a call took when the function throws.
+  // Gives back what a call took if the function throws.
   Guard refunding_on_exception() const {
     Guard guard = *this;
     guard.terms_.refunds_on_exception = true;
     return guard;
   }
 
-  // The function, guarded. All three throw std::invalid_argument for a guard that cannot work, and
-  // say why. When a call is denied, the function is not called, and
-  //   throwing    throws RateLimited,
-  //   returning   gives the Decision in an Expected (OrDecision) in place of the function's result,
-  //   otherwise   gives what the handler returns, called with the Decision and then the arguments
-  //               (or with the Decision alone).
+  // Guards a function. A denied call throws RateLimited.
+  //
+  // All three functions throw std::invalid_argument if the guard cannot work, and say why. They do
+  // not call the function of a denied call.
   template <typename Function>
   auto throwing(Function function) const {
     return finish(detail::Throws{}, std::move(function));
   }
+  // Guards a function. A call returns OrDecision of its result: a denied call, the Decision.
   template <typename Function>
   auto returning(Function function) const {
     return finish(detail::Returns{}, std::move(function));
   }
+  // Guards a function. A denied call returns what the handler returns, which is called with the
+  // Decision and the arguments, or with the Decision alone.
   template <typename Handler, typename Function>
   auto otherwise(Handler handler, Function function) const {
     return finish(detail::Hands<Handler>{std::move(handler)}, std::move(function));
