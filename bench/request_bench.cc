@@ -5,6 +5,7 @@
 #include "bench/report.h"
 #include "bench/threads.h"
 #include "bench/workload.h"
+#include "sluice/acquire.h"
 #include "sluice/guard.h"
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"

@@ -1,9 +1,11 @@
 #pragma once
 
-// Everything for limits in this process, and what stands before a store outside of it. Rules
-// (sluice/rule_decider.h) are a library of their own, as they need yaml-cpp and RE2; so is the
-// store on Redis (sluice/redis_store.h).
+// Everything for limits in this process, and the stores that answer if a remote one fails. Two
+// parts are libraries of their own because of what they need: rules (sluice/rule_decider.h,
+// sluice/rule_guard.h; yaml-cpp and RE2) and the store on Redis (sluice/redis_store.h; Boost,
+// OpenSSL and hiredis).
 
+#include "sluice/acquire.h"
 #include "sluice/circuit_breaker.h"
 #include "sluice/clock.h"
 #include "sluice/decision.h"
@@ -11,7 +13,9 @@
 #include "sluice/expected.h"
 #include "sluice/failure_policy.h"
 #include "sluice/guard.h"
+#include "sluice/key_builder.h"
 #include "sluice/limit.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
+#include "sluice/path.h"
 #include "sluice/store.h"

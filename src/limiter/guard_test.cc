@@ -7,7 +7,9 @@
 #include <thread>
 #include <vector>
 
+#include "sluice/acquire.h"
 #include "sluice/memory_store.h"
+#include "sluice/path.h"
 #include "sluice/testing/manual_clock.h"
 
 namespace sluice {
