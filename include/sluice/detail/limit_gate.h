@@ -1,0 +1,147 @@
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "sluice/detail/guard_values.h"
+#include "sluice/limit_per.h"
+#include "sluice/limiter.h"
+
+namespace sluice::detail {
+
+// The name of a limit in messages: its label, or its index if it has none.
+struct LimitName {
+  const Limit* limit;
+  std::string_view label;
+};
+// Throws std::invalid_argument for a guard without a name, for two limits with one label, and for a
+// limit in queue mode if the guard does not wait.
+void check_guard(std::string_view name, std::span<const LimitName> limits, bool waits);
+// Throws RateLimited. It names the limit with the longest wait.
+[[noreturn]] void throw_rate_limited(std::string_view name, std::span<const LimitName> limits,
+                                     std::span<const Decision> each, const Decision& decision);
+
+// Begins a key of a guard's limit.
+inline void begin_key(KeyBuilder& key, std::string_view name, std::string_view label,
+                      std::size_t place) {
+  key.add(name);
+  label.empty() ? key.add(place) : key.add(label);
+}
+
+// The limits of a guard, which are one decision.
+template <typename... Limits>
+class LimitGate {
+ public:
+  static constexpr std::size_t kCount = sizeof...(Limits);
+  static_assert(kCount > 0, "sluice: a guard needs a limit");
+  static_assert(kCount <= kMaxCharges, "sluice: too many limits for one request");
+
+  LimitGate(Limiter& limiter, std::string_view name, std::tuple<Limits...> limits)
+      : limiter_(&limiter), name_(name), limits_(std::move(limits)) {}
+
+  template <typename... Values>
+  requires(kCount == 1 && sizeof...(Values) > 0 &&
+           (std::same_as<Limits, LimitPer<>> && ...)) auto with_key(Values... values) const {
+    const auto& first = std::get<0>(limits_);
+    using Keyed = LimitPer<Values...>;
+    return LimitGate<Keyed>(*limiter_, name_,
+                            {Keyed{first.limit, {std::move(values)...}, first.label}});
+  }
+
+  LimitGate checked(bool waits) const {
+    check_guard(name_, names(), waits);
+    LimitGate gate = *this;
+    gate.compose_prefixes(std::make_index_sequence<kCount>());
+    return gate;
+  }
+
+  // One call: its keys and its decisions. Borrows the gate.
+  class Pass {
+   public:
+    template <typename... Args>
+    Pass(const LimitGate& gate, std::uint64_t cost, const Args&... args)
+        : gate_(gate), cost_(cost) {
+      gate.compose(keys_, ends_, std::make_index_sequence<kCount>(), args...);
+      if constexpr (kCount == 1) {
+        decision_ = gate.limiter_->try_acquire(key(0), std::get<0>(gate.limits_).limit, cost);
+      } else {
+        decision_ = gate.limiter_->check(charges(std::make_index_sequence<kCount>()), each_);
+      }
+    }
+
+    const Decision& decision() const noexcept { return decision_; }
+    void close() const noexcept {}
+    [[noreturn]] void fail() const {
+      const std::span<const Decision> one(&decision_, 1);
+      throw_rate_limited(gate_.name_, gate_.names(), kCount == 1 ? one : each_, decision_);
+    }
+    void refund() const noexcept {
+      const auto all = charges(std::make_index_sequence<kCount>());
+      gate_.limiter_->apply(Verb::kRefund, all);
+    }
+
+   private:
+    std::string_view key(std::size_t i) const noexcept {
+      const std::size_t begin = i == 0 ? 0 : ends_[i - 1];
+      return keys_.view().substr(begin, ends_[i] - begin);
+    }
+    template <std::size_t... I>
+    std::array<Charge, kCount> charges(std::index_sequence<I...>) const noexcept {
+      return {Charge{key(I), std::get<I>(gate_.limits_).limit, cost_}...};
+    }
+
+    const LimitGate& gate_;
+    std::uint64_t cost_;
+    Decision decision_;
+    std::array<Decision, kCount == 1 ? 0 : kCount> each_;
+    std::array<std::size_t, kCount> ends_;
+    KeyBuilder keys_;
+  };
+
+  template <typename... Args>
+  Pass enter(std::uint64_t cost, const Args&... args) const {
+    return Pass(*this, cost, args...);
+  }
+
+ private:
+  std::array<LimitName, kCount> names() const noexcept {
+    return std::apply(
+        [](const auto&... l) {
+          return std::array{LimitName{&l.limit, l.label}...};
+        },
+        limits_);
+  }
+  template <std::size_t... I>
+  void compose_prefixes(std::index_sequence<I...>) {
+    const auto prefix = [this](std::string_view label, std::size_t place) {
+      KeyBuilder key;
+      begin_key(key, name_, label, place);
+      return std::string(key.view());
+    };
+    prefixes_ = {prefix(std::get<I>(limits_).label, I)...};
+  }
+  template <std::size_t... I, typename... Args>
+  void compose(KeyBuilder& keys, std::array<std::size_t, kCount>& ends, std::index_sequence<I...>,
+               const Args&... args) const {
+    const auto one = [&](const std::string& prefix, const auto& values) {
+      keys.add_composed(prefix);
+      std::apply([&](const auto&... of) { (add_to_key(keys, project(of, args...)), ...); }, values);
+      return keys.size();
+    };
+    ((ends[I] = one(prefixes_[I], std::get<I>(limits_).values)), ...);
+  }
+
+  Limiter* limiter_;
+  std::string name_;
+  std::tuple<Limits...> limits_;
+  std::array<std::string, kCount> prefixes_;
+};
+
+}  // namespace sluice::detail
