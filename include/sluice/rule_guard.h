@@ -16,6 +16,7 @@
 
 #include "sluice/attributes.h"
 #include "sluice/guard.h"
+#include "sluice/live_rules.h"
 #include "sluice/path.h"
 #include "sluice/rule_set.h"
 
@@ -28,28 +29,6 @@
 // The rule's key templates read the attributes that the guard gives: `{email}`. What the rule
 // matches plays no part. Its mode, failure policy and on_missing apply as everywhere.
 namespace sluice {
-
-// Rules that may be replaced while guards use them. Give guards one of these, or a RuleSet that
-// stays as it is.
-//
-// Thread-safety: any member from any thread. Ownership: a handle; copies share the rules, and each
-// guard holds one. Cost: a guard looks at one atomic number to see that its rules are current.
-class LiveRules {
- public:
-  LiveRules(RuleSet rules);
-
-  RuleSet current() const;
-  // Guards go by `next` from their next call on. Answers what stands against it, where a guard that
-  // is alive could not go on (its rule is gone, or reads an attribute that the guard does not
-  // give); then the rules stay as they are. Empty: done.
-  [[nodiscard]] std::vector<std::string> replace(RuleSet next);
-
-  class Impl;  // src/rules only
-  Impl& impl() const noexcept { return *impl_; }
-
- private:
-  std::shared_ptr<Impl> impl_;
-};
 
 // A part of an attribute's value, for `{email.address}` and `{email.domain}`:
 //   .with("email", &Request::email, field("address", &Email::address), field("domain", ...))
@@ -180,13 +159,13 @@ struct RuleNeeds {
 //
 // Thread-safe. Cost: finding a free request; none is allocated while no more threads are inside
 // than twice the processors.
-class RuleDoor {
+class RuleDeciders {
  public:
   // Throws std::invalid_argument where the rules do not serve the needs.
-  RuleDoor(LiveRules rules, Limiter& limiter, RuleNeeds needs);
-  ~RuleDoor();
-  RuleDoor(const RuleDoor&) = delete;
-  RuleDoor& operator=(const RuleDoor&) = delete;
+  RuleDeciders(LiveRules rules, Limiter& limiter, RuleNeeds needs);
+  ~RuleDeciders();
+  RuleDeciders(const RuleDeciders&) = delete;
+  RuleDeciders& operator=(const RuleDeciders&) = delete;
 
   std::span<const std::string> attributes() const noexcept { return needs_->attributes; }
 
@@ -207,7 +186,7 @@ class RuleDoor {
 // A request by a rule. Borrows the door.
 class RulePass {
  public:
-  RulePass(RuleDoor& door, const AttributeSource& attributes, std::uint64_t cost);
+  RulePass(RuleDeciders& deciders, const AttributeSource& attributes, std::uint64_t cost);
 
   const Decision& decision() const noexcept { return decision_; }
   void close() noexcept { slot_.reset(); }
@@ -216,13 +195,13 @@ class RulePass {
 
  private:
   struct Leave {
-    void operator()(RuleDoor::Slot* slot) const noexcept { RuleDoor::leave(slot); }
+    void operator()(RuleDeciders::Slot* slot) const noexcept { RuleDeciders::leave(slot); }
   };
 
   const Decision& ask(const AttributeSource& attributes);
 
-  RuleDoor& door_;
-  std::unique_ptr<RuleDoor::Slot, Leave> slot_;
+  RuleDeciders& deciders_;
+  std::unique_ptr<RuleDeciders::Slot, Leave> slot_;
   std::uint64_t cost_;
   Decision decision_;
 };
@@ -248,7 +227,7 @@ class RuleGate {
     RuleNeeds needs{rule_, {}, waits};
     std::apply([&](const auto&... a) { (needs.attributes.push_back(a.name), ...); }, attributes_);
     RuleGate gate = *this;
-    gate.door_ = std::make_shared<RuleDoor>(rules_, *limiter_, std::move(needs));
+    gate.deciders_ = std::make_shared<RuleDeciders>(rules_, *limiter_, std::move(needs));
     return gate;
   }
 
@@ -256,9 +235,9 @@ class RuleGate {
   RulePass enter(std::uint64_t cost, const Args&... args) const {
     return std::apply(
         [&](const auto&... a) {
-          return RulePass(*door_,
+          return RulePass(*deciders_,
                           CallAttributes<decltype(held(project(a.of, args...)))...>(
-                              door_->attributes(), held(project(a.of, args...))...),
+                              deciders_->attributes(), held(project(a.of, args...))...),
                           cost);
         },
         attributes_);
@@ -274,7 +253,7 @@ class RuleGate {
   Limiter* limiter_;
   std::string rule_;
   std::tuple<NamedAttribute<Of>...> attributes_;
-  std::shared_ptr<RuleDoor> door_;
+  std::shared_ptr<RuleDeciders> deciders_;
 };
 
 }  // namespace detail

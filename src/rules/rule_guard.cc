@@ -51,10 +51,10 @@ std::vector<const RuleLimit*> limits_that_apply(const RuleSet& rules, const Rule
                                                 const RuleNeeds& needs) {
   NoStore store;
   Limiter limiter(store);
-  RuleDecider request(limiter);
+  RuleDecider decider(limiter);
   std::vector<const RuleLimit*> out;
   for (const LimitAnswer& answer :
-       request.decide_by(rules, rule, Probe(needs.attributes), 0, {}, Verb::kPeek).limits) {
+       decider.decide_by(rules, rule, Probe(needs.attributes), 0, {}, Verb::kPeek).limits) {
     if (answer.decision.reason != Reason::kMissing) out.push_back(answer.limit);
   }
   return out;
@@ -141,25 +141,25 @@ std::vector<std::string> LiveRules::replace(RuleSet next) {
 namespace detail {
 
 // The decider of one thread. It copies the rules again when their version has changed.
-struct alignas(64) RuleDoor::Slot {
+struct alignas(64) RuleDeciders::Slot {
   std::atomic<bool> is_busy = false;
   bool is_extra = false;  // created because all others were busy
   std::uint64_t version = 0;
   std::optional<RuleSet> rules;
   const Rule* rule = nullptr;
-  std::optional<RuleDecider> request;
+  std::optional<RuleDecider> decider;
   const RuleAnswer* answer = nullptr;
 
-  void renew(const LiveRules::Impl& live, const std::string& name) {
-    if (version == live.version()) return;
-    auto current = live.current();
+  void renew(const LiveRules& live, const std::string& name) {
+    if (version == live.impl_->version()) return;
+    auto current = live.impl_->current();
     rules = std::move(current.first);
     rule = rules->find(name);
     version = current.second;
   }
 };
 
-RuleDoor::RuleDoor(LiveRules rules, Limiter& limiter, RuleNeeds needs)
+RuleDeciders::RuleDeciders(LiveRules rules, Limiter& limiter, RuleNeeds needs)
     : rules_(std::move(rules)),
       limiter_(&limiter),
       slot_count_(2 * std::max<std::size_t>(std::thread::hardware_concurrency(), 2)),
@@ -172,13 +172,13 @@ RuleDoor::RuleDoor(LiveRules rules, Limiter& limiter, RuleNeeds needs)
                                 " twice; expected it once");
   }
   needs_ = std::make_shared<const RuleNeeds>(std::move(needs));
-  if (const auto problem = rules_.impl().admit(needs_)) throw std::invalid_argument(*problem);
-  for (std::size_t i = 0; i < slot_count_; ++i) slots_[i].request.emplace(limiter);
+  if (const auto problem = rules_.impl_->admit(needs_)) throw std::invalid_argument(*problem);
+  for (std::size_t i = 0; i < slot_count_; ++i) slots_[i].decider.emplace(limiter);
 }
 
-RuleDoor::~RuleDoor() = default;
+RuleDeciders::~RuleDeciders() = default;
 
-RuleDoor::Slot& RuleDoor::enter() {
+RuleDeciders::Slot& RuleDeciders::enter() {
   const std::size_t first = std::hash<std::thread::id>()(std::this_thread::get_id());
   for (std::size_t i = 0; i < slot_count_; ++i) {
     Slot& slot = slots_[(first + i) % slot_count_];
@@ -187,11 +187,11 @@ RuleDoor::Slot& RuleDoor::enter() {
   }
   auto extra = std::make_unique<Slot>();
   extra->is_extra = true;
-  extra->request.emplace(*limiter_);
+  extra->decider.emplace(*limiter_);
   return *extra.release();
 }
 
-void RuleDoor::leave(Slot* slot) noexcept {
+void RuleDeciders::leave(Slot* slot) noexcept {
   if (slot->is_extra) {
     delete slot;
   } else {
@@ -199,12 +199,12 @@ void RuleDoor::leave(Slot* slot) noexcept {
   }
 }
 
-RulePass::RulePass(RuleDoor& door, const AttributeSource& attributes, std::uint64_t cost)
-    : door_(door), slot_(&door.enter()), cost_(cost), decision_(ask(attributes)) {}
+RulePass::RulePass(RuleDeciders& deciders, const AttributeSource& attributes, std::uint64_t cost)
+    : deciders_(deciders), slot_(&deciders.enter()), cost_(cost), decision_(ask(attributes)) {}
 
 const Decision& RulePass::ask(const AttributeSource& attributes) {
-  slot_->renew(door_.rules_.impl(), door_.needs_->rule);
-  slot_->answer = &slot_->request->decide_by(*slot_->rules, *slot_->rule, attributes, cost_);
+  slot_->renew(deciders_.rules_, deciders_.needs_->rule);
+  slot_->answer = &slot_->decider->decide_by(*slot_->rules, *slot_->rule, attributes, cost_);
   return slot_->answer->decision;
 }
 
@@ -215,7 +215,7 @@ void RulePass::fail() const {
     limits.push_back({&answer.limit->limit, answer.limit->name});
     each.push_back(answer.decision);
   }
-  throw_rate_limited(door_.needs_->rule, limits, each, decision_);
+  throw_rate_limited(deciders_.needs_->rule, limits, each, decision_);
 }
 
 // If a shadow rule would have denied or a failure policy admitted the call, nothing was taken.
@@ -223,7 +223,7 @@ void RulePass::refund() noexcept {
   if (decision_.reason != Reason::kOk) return;
   for (const LimitAnswer& answer : slot_->answer->limits) {
     const Charge charge{answer.counter, answer.limit->limit, cost_, answer.tag};
-    door_.limiter_->apply(Verb::kRefund, {&charge, 1});
+    deciders_.limiter_->apply(Verb::kRefund, {&charge, 1});
   }
 }
 
