@@ -1,270 +1,48 @@
 #pragma once
 
-#include <array>
-#include <charconv>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
-#include <type_traits>
 #include <utility>
-#include <vector>
 
-#include "sluice/attributes.h"
-#include "sluice/guard.h"
+#include "sluice/detail/rule_gate.h"
+#include "sluice/guard_call.h"
 #include "sluice/live_rules.h"
-#include "sluice/path.h"
-#include "sluice/rule_set.h"
 
-// Rules on functions: the limits stand in a file, by the rule's name.
+// Rules on functions: the limits are in a file of rules, under the rule's name.
 //
 //   auto send = sluice::guarded(rules, limiter, "send-code")
 //                   .with("email", &Request::email)
 //                   .throwing(send_code);
 //
-// The rule's key templates read the attributes that the guard gives: `{email}`. What the rule
-// matches plays no part. Its mode, failure policy and on_missing apply as everywhere.
+// The rule's key templates read the attributes that the guard provides: `{email}`. The rule's
+// `match` is not used. Its mode, failure policy and `on_missing` are.
 namespace sluice {
 
 // A part of an attribute's value, for `{email.address}` and `{email.domain}`:
 //   .with("email", &Request::email, field("address", &Email::address), field("domain", ...))
-// A field may have fields of its own.
+// A field can have fields of its own. A plain value that holds its name and its projection.
 template <typename Of, typename... Fields>
 struct Field {
   std::string name;
   Of of;
   std::tuple<Fields...> fields;
 };
+// Returns a field by its name, its projection and its own fields.
 template <typename Of, typename... Fields>
 Field<Of, Fields...> field(std::string_view name, Of of, Fields... fields) {
   return {std::string(name), std::move(of), {std::move(fields)...}};
 }
 
-namespace detail {
-
-template <typename Of>
-struct NamedAttribute {
-  std::string name;
-  Of of;
-};
-
-template <typename Of, typename... Fields>
-auto flatten(const std::string& name, const Of& of, const std::tuple<Fields...>& fields) {
-  if constexpr (sizeof...(Fields) == 0) {
-    return std::tuple(NamedAttribute<Of>{name, of});
-  } else {
-    const auto one = [&]<typename F>(const F& f) {
-      return flatten(name + "." + f.name, Path<Of, decltype(f.of)>(of, f.of), f.fields);
-    };
-    return std::apply([&](const auto&... f) { return std::tuple_cat(one(f)...); }, fields);
-  }
-}
-
-// Digits of a number, or one character.
-struct ShortText {
-  std::array<char, 20> bytes;
-  std::uint8_t size = 0;
-  operator std::string_view() const noexcept { return {bytes.data(), size}; }
-};
-template <typename T>
-ShortText digits_of(T number) noexcept {
-  static_assert(sizeof(T) <= 8);
-  ShortText text;
-  char* const begin = text.bytes.data();
-  const char* const end = std::to_chars(begin, begin + text.bytes.size(), number).ptr;
-  text.size = static_cast<std::uint8_t>(end - begin);
-  return text;
-}
-
-template <typename>
-inline constexpr bool kIsOptional = false;
-template <typename T>
-inline constexpr bool kIsOptional<std::optional<T>> = true;
-
-// An attribute's value for the time of a call, so that its text can be looked at: text is borrowed
-// from what lives on, and kept where it was made for this.
-template <typename P>
-auto held(P&& value) {
-  using T = std::remove_cvref_t<P>;
-  if constexpr (kIsOptional<T>) {
-    using Inner = decltype(held(*std::forward<P>(value)));
-    return value ? std::optional<Inner>(held(*std::forward<P>(value))) : std::nullopt;
-  } else if constexpr (std::same_as<T, bool>) {
-    return std::string_view(value ? "true" : "false");
-  } else if constexpr (std::same_as<T, char>) {
-    return ShortText{{value}, 1};
-  } else if constexpr (std::is_enum_v<T>) {
-    return digits_of(static_cast<std::underlying_type_t<T>>(value));
-  } else if constexpr (std::integral<T>) {
-    return digits_of(value);
-  } else if constexpr (std::is_pointer_v<T> && kIsText<T>) {
-    return value ? std::optional<std::string_view>(value) : std::nullopt;
-  } else {
-    static_assert(kIsText<T>,
-                  "sluice: an attribute of a rule is text, an integer, an enumeration, or an "
-                  "optional of these; for a struct, name its fields");
-    if constexpr (std::is_lvalue_reference_v<P> || std::same_as<T, std::string_view>) {
-      return std::string_view(value);
-    } else {
-      return T(std::forward<P>(value));
-    }
-  }
-}
-
-template <typename T>
-std::optional<std::string_view> text_of(const T& value) noexcept {
-  if constexpr (kIsOptional<T>) {
-    return value ? text_of(*value) : std::nullopt;
-  } else {
-    return std::string_view(value);
-  }
-}
-
-// The attributes of one call, read from its arguments.
-template <typename... Held>
-class CallAttributes final : public AttributeSource {
- public:
-  CallAttributes(std::span<const std::string> names, Held... values)
-      : names_(names), values_(std::move(values)...) {}
-
-  std::optional<std::string_view> find(std::string_view name) const override {
-    return find(name, std::index_sequence_for<Held...>());
-  }
-
- private:
-  template <std::size_t... I>
-  std::optional<std::string_view> find([[maybe_unused]] std::string_view name,
-                                       std::index_sequence<I...>) const {
-    std::optional<std::string_view> text;
-    static_cast<void>(((names_[I] == name && (text = text_of(std::get<I>(values_)), true)) || ...));
-    return text;
-  }
-
-  std::span<const std::string> names_;
-  std::tuple<Held...> values_;
-};
-
-// What a guard needs of its rules.
-struct RuleNeeds {
-  std::string rule;
-  std::vector<std::string> attributes;  // that the guard gives
-  bool waits = false;                   // for a queue's delay
-};
-
-// A rule's guard at work: its rules, and a request (rule_decider.h) for each thread that is inside.
+// Returns a guard with the limits of the rule of that name; `rules` is a RuleSet or a LiveRules.
+// Continue with `.with(NAME, VALUE)` for each attribute that the rule's keys read (text, an
+// integer, an enumeration, or an optional of one; an empty value is a missing one), with options,
+// and with the function (Guard in guard_call.h).
 //
-// Thread-safe. Cost: finding a free request; none is allocated while no more threads are inside
-// than twice the processors.
-class RuleDeciders {
- public:
-  // Throws std::invalid_argument where the rules do not serve the needs.
-  RuleDeciders(LiveRules rules, Limiter& limiter, RuleNeeds needs);
-  ~RuleDeciders();
-  RuleDeciders(const RuleDeciders&) = delete;
-  RuleDeciders& operator=(const RuleDeciders&) = delete;
-
-  std::span<const std::string> attributes() const noexcept { return needs_->attributes; }
-
- private:
-  friend class RulePass;
-  struct Slot;
-
-  Slot& enter();
-  static void leave(Slot* slot) noexcept;
-
-  LiveRules rules_;
-  Limiter* limiter_;
-  std::shared_ptr<const RuleNeeds> needs_;
-  std::size_t slot_count_;
-  std::unique_ptr<Slot[]> slots_;
-};
-
-// A request by a rule. Borrows the door.
-class RulePass {
- public:
-  RulePass(RuleDeciders& deciders, const AttributeSource& attributes, std::uint64_t cost);
-
-  const Decision& decision() const noexcept { return decision_; }
-  void close() noexcept { slot_.reset(); }
-  [[noreturn]] void fail() const;
-  void refund() noexcept;
-
- private:
-  struct Leave {
-    void operator()(RuleDeciders::Slot* slot) const noexcept { RuleDeciders::leave(slot); }
-  };
-
-  const Decision& ask(const AttributeSource& attributes);
-
-  RuleDeciders& deciders_;
-  std::unique_ptr<RuleDeciders::Slot, Leave> slot_;
-  std::uint64_t cost_;
-  Decision decision_;
-};
-
-// What a rule guard asks: a rule by its name, with these attributes.
-template <typename... Of>
-class RuleGate {
- public:
-  RuleGate(LiveRules rules, Limiter& limiter, std::string_view rule,
-           std::tuple<NamedAttribute<Of>...> attributes)
-      : rules_(std::move(rules)),
-        limiter_(&limiter),
-        rule_(rule),
-        attributes_(std::move(attributes)) {}
-
-  template <typename New, typename... Fields>
-  auto with_attribute(std::string_view name, New of, Fields... fields) const {
-    return extended(std::tuple_cat(
-        attributes_, flatten(std::string(name), of, std::tuple<Fields...>(std::move(fields)...))));
-  }
-
-  RuleGate checked(bool waits) const {
-    RuleNeeds needs{rule_, {}, waits};
-    std::apply([&](const auto&... a) { (needs.attributes.push_back(a.name), ...); }, attributes_);
-    RuleGate gate = *this;
-    gate.deciders_ = std::make_shared<RuleDeciders>(rules_, *limiter_, std::move(needs));
-    return gate;
-  }
-
-  template <typename... Args>
-  RulePass enter(std::uint64_t cost, const Args&... args) const {
-    return std::apply(
-        [&](const auto&... a) {
-          return RulePass(*deciders_,
-                          CallAttributes<decltype(held(project(a.of, args...)))...>(
-                              deciders_->attributes(), held(project(a.of, args...))...),
-                          cost);
-        },
-        attributes_);
-  }
-
- private:
-  template <typename... More>
-  RuleGate<More...> extended(std::tuple<NamedAttribute<More>...> attributes) const {
-    return {rules_, *limiter_, rule_, std::move(attributes)};
-  }
-
-  LiveRules rules_;
-  Limiter* limiter_;
-  std::string rule_;
-  std::tuple<NamedAttribute<Of>...> attributes_;
-  std::shared_ptr<RuleDeciders> deciders_;
-};
-
-}  // namespace detail
-
-// A guard by the rule of that name: `rules` is a RuleSet or a LiveRules. Next: `.with(NAME, VALUE)`
-// for each attribute that its keys read (text, an integer, an enumeration, or an optional of one;
-// absent or empty is missing), options, and the function (Guard, guard_call.h), which throws
-// std::invalid_argument where there is no such rule or one of its keys lacks an attribute.
-//
-// `limiter` is borrowed and outlives what is made of the guard. Cost of a guarded call: that of a
-// RuleDecider; nothing is allocated once its buffers have grown.
+// Errors: the last step throws std::invalid_argument if there is no such rule or if one of its keys
+// reads an attribute that the guard does not provide. Ownership: borrows the limiter, which must
+// outlive the guard and its functions. Cost of a guarded call: that of RuleDecider::decide_by;
+// nothing is allocated once its buffers have grown.
 inline auto guarded(LiveRules rules, Limiter& limiter, std::string_view rule) {
   using Gate = detail::RuleGate<>;
   return Guard<Gate>(Gate(std::move(rules), limiter, rule, {}));

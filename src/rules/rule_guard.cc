@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "rules/attribute_table.h"
+#include "sluice/detail/limit_gate.h"
 #include "sluice/rule_decider.h"
 
 namespace sluice {

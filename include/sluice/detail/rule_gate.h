@@ -1,0 +1,238 @@
+#pragma once
+
+#include <array>
+#include <charconv>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "sluice/attributes.h"
+#include "sluice/detail/guard_values.h"
+#include "sluice/limiter.h"
+#include "sluice/live_rules.h"
+#include "sluice/path.h"
+
+namespace sluice::detail {
+
+// An attribute of a guard: its name, and how to read it from the arguments.
+template <typename Of>
+struct NamedAttribute {
+  std::string name;
+  Of of;
+};
+
+// Returns the attributes of a value and of its fields.
+template <typename Of, typename... Fields>
+auto flatten(const std::string& name, const Of& of, const std::tuple<Fields...>& fields) {
+  if constexpr (sizeof...(Fields) == 0) {
+    return std::tuple(NamedAttribute<Of>{name, of});
+  } else {
+    const auto one = [&]<typename F>(const F& f) {
+      return flatten(name + "." + f.name, Path<Of, decltype(f.of)>(of, f.of), f.fields);
+    };
+    return std::apply([&](const auto&... f) { return std::tuple_cat(one(f)...); }, fields);
+  }
+}
+
+// Digits of a number, or one character.
+struct ShortText {
+  std::array<char, 20> bytes;
+  std::uint8_t size = 0;
+  operator std::string_view() const noexcept { return {bytes.data(), size}; }
+};
+template <typename T>
+ShortText digits_of(T number) noexcept {
+  static_assert(sizeof(T) <= 8);
+  ShortText text;
+  char* const begin = text.bytes.data();
+  const char* const end = std::to_chars(begin, begin + text.bytes.size(), number).ptr;
+  text.size = static_cast<std::uint8_t>(end - begin);
+  return text;
+}
+
+template <typename>
+inline constexpr bool kIsOptional = false;
+template <typename T>
+inline constexpr bool kIsOptional<std::optional<T>> = true;
+
+// Returns an attribute's value for the time of a call: text of an argument is borrowed, text that a
+// projection returned by value is held.
+template <typename P>
+auto held(P&& value) {
+  using T = std::remove_cvref_t<P>;
+  if constexpr (kIsOptional<T>) {
+    using Inner = decltype(held(*std::forward<P>(value)));
+    return value ? std::optional<Inner>(held(*std::forward<P>(value))) : std::nullopt;
+  } else if constexpr (std::same_as<T, bool>) {
+    return std::string_view(value ? "true" : "false");
+  } else if constexpr (std::same_as<T, char>) {
+    return ShortText{{value}, 1};
+  } else if constexpr (std::is_enum_v<T>) {
+    return digits_of(static_cast<std::underlying_type_t<T>>(value));
+  } else if constexpr (std::integral<T>) {
+    return digits_of(value);
+  } else if constexpr (std::is_pointer_v<T> && kIsText<T>) {
+    return value ? std::optional<std::string_view>(value) : std::nullopt;
+  } else {
+    static_assert(kIsText<T>,
+                  "sluice: an attribute of a rule is text, an integer, an enumeration, or an "
+                  "optional of these; for a struct, name its fields");
+    if constexpr (std::is_lvalue_reference_v<P> || std::same_as<T, std::string_view>) {
+      return std::string_view(value);
+    } else {
+      return T(std::forward<P>(value));
+    }
+  }
+}
+
+template <typename T>
+std::optional<std::string_view> text_of(const T& value) noexcept {
+  if constexpr (kIsOptional<T>) {
+    return value ? text_of(*value) : std::nullopt;
+  } else {
+    return std::string_view(value);
+  }
+}
+
+// The attributes of one call, read from its arguments.
+template <typename... Held>
+class CallAttributes final : public AttributeSource {
+ public:
+  CallAttributes(std::span<const std::string> names, Held... values)
+      : names_(names), values_(std::move(values)...) {}
+
+  std::optional<std::string_view> find(std::string_view name) const override {
+    return find(name, std::index_sequence_for<Held...>());
+  }
+
+ private:
+  template <std::size_t... I>
+  std::optional<std::string_view> find([[maybe_unused]] std::string_view name,
+                                       std::index_sequence<I...>) const {
+    std::optional<std::string_view> text;
+    static_cast<void>(((names_[I] == name && (text = text_of(std::get<I>(values_)), true)) || ...));
+    return text;
+  }
+
+  std::span<const std::string> names_;
+  std::tuple<Held...> values_;
+};
+
+// What a guard needs of its rules.
+struct RuleNeeds {
+  std::string rule;
+  std::vector<std::string> attributes;  // the names of those that the guard provides
+  bool waits = false;                   // whether the guard waits for a queue's delay
+};
+
+// The rules of a guard, and a RuleDecider for each thread that is inside a call.
+//
+// Thread-safe. Cost: finding a free decider; none is allocated while at most twice as many threads
+// are inside as there are processors.
+class RuleDeciders {
+ public:
+  // Throws std::invalid_argument if the rules do not meet the needs.
+  RuleDeciders(LiveRules rules, Limiter& limiter, RuleNeeds needs);
+  ~RuleDeciders();
+  RuleDeciders(const RuleDeciders&) = delete;
+  RuleDeciders& operator=(const RuleDeciders&) = delete;
+
+  std::span<const std::string> attributes() const noexcept { return needs_->attributes; }
+
+ private:
+  friend class RulePass;
+  struct Slot;
+
+  Slot& enter();
+  static void leave(Slot* slot) noexcept;
+
+  LiveRules rules_;
+  Limiter* limiter_;
+  std::shared_ptr<const RuleNeeds> needs_;
+  std::size_t slot_count_;
+  std::unique_ptr<Slot[]> slots_;
+};
+
+// One call that a rule decides. Borrows the gate's deciders.
+class RulePass {
+ public:
+  RulePass(RuleDeciders& deciders, const AttributeSource& attributes, std::uint64_t cost);
+
+  const Decision& decision() const noexcept { return decision_; }
+  void close() noexcept { slot_.reset(); }
+  [[noreturn]] void fail() const;
+  void refund() noexcept;
+
+ private:
+  struct Leave {
+    void operator()(RuleDeciders::Slot* slot) const noexcept { RuleDeciders::leave(slot); }
+  };
+
+  const Decision& ask(const AttributeSource& attributes);
+
+  RuleDeciders& deciders_;
+  std::unique_ptr<RuleDeciders::Slot, Leave> slot_;
+  std::uint64_t cost_;
+  Decision decision_;
+};
+
+// The rule of a guard, by its name, and the attributes that the guard provides.
+template <typename... Of>
+class RuleGate {
+ public:
+  RuleGate(LiveRules rules, Limiter& limiter, std::string_view rule,
+           std::tuple<NamedAttribute<Of>...> attributes)
+      : rules_(std::move(rules)),
+        limiter_(&limiter),
+        rule_(rule),
+        attributes_(std::move(attributes)) {}
+
+  template <typename New, typename... Fields>
+  auto with_attribute(std::string_view name, New of, Fields... fields) const {
+    return extended(std::tuple_cat(
+        attributes_, flatten(std::string(name), of, std::tuple<Fields...>(std::move(fields)...))));
+  }
+
+  RuleGate checked(bool waits) const {
+    RuleNeeds needs{rule_, {}, waits};
+    std::apply([&](const auto&... a) { (needs.attributes.push_back(a.name), ...); }, attributes_);
+    RuleGate gate = *this;
+    gate.deciders_ = std::make_shared<RuleDeciders>(rules_, *limiter_, std::move(needs));
+    return gate;
+  }
+
+  template <typename... Args>
+  RulePass enter(std::uint64_t cost, const Args&... args) const {
+    return std::apply(
+        [&](const auto&... a) {
+          return RulePass(*deciders_,
+                          CallAttributes<decltype(held(project(a.of, args...)))...>(
+                              deciders_->attributes(), held(project(a.of, args...))...),
+                          cost);
+        },
+        attributes_);
+  }
+
+ private:
+  template <typename... More>
+  RuleGate<More...> extended(std::tuple<NamedAttribute<More>...> attributes) const {
+    return {rules_, *limiter_, rule_, std::move(attributes)};
+  }
+
+  LiveRules rules_;
+  Limiter* limiter_;
+  std::string rule_;
+  std::tuple<NamedAttribute<Of>...> attributes_;
+  std::shared_ptr<RuleDeciders> deciders_;
+};
+
+}  // namespace sluice::detail
