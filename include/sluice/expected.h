@@ -32,6 +32,7 @@ class [[nodiscard]] Expected {
 
   // Made implicitly, so that a function returns a value or an Unexpected.
   Expected(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  // Made implicitly from an error that converts to E.
   template <typename G>
   Expected(Unexpected<G> unexpected)
       : state_(std::in_place_index<1>, std::move(unexpected.error)) {}
@@ -42,7 +43,9 @@ class [[nodiscard]] Expected {
 
   // The value. Aborts if there is an error instead.
   T& value() & { return *checked(std::get_if<0>(&state_)); }
+  // As above, of a constant.
   const T& value() const& { return *checked(std::get_if<0>(&state_)); }
+  // As above, to move from.
   T&& value() && { return std::move(*checked(std::get_if<0>(&state_))); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
@@ -52,6 +55,7 @@ class [[nodiscard]] Expected {
 
   // The error. Aborts if there is a value instead.
   E& error() & { return *checked(std::get_if<1>(&state_)); }
+  // As above, of a constant.
   const E& error() const& { return *checked(std::get_if<1>(&state_)); }
 
  private:

@@ -89,12 +89,12 @@ class Guard {
   // Limit guards of one limit: gives each value its own counter, as in `.key(&Request::email)`.
   // Several values are one key.
   template <typename... Values>
-  requires requires(Gate gate, Values... values) { gate.with_key(values...); }
+  requires detail::TakesKey<Gate, Values...>
   auto key(Values... values) const { return with_gate(gate_.with_key(std::move(values)...)); }
 
   // Rule guards: an attribute for the key templates of the rule, by its name (rule_guard.h).
   template <typename... Attribute>
-  requires requires(Gate gate, Attribute... attribute) { gate.with_attribute(attribute...); }
+  requires detail::TakesAttribute<Gate, Attribute...>
   auto with(Attribute... attribute) const {
     return with_gate(gate_.with_attribute(std::move(attribute)...));
   }

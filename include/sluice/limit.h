@@ -92,10 +92,13 @@ class Limit {
   // The slices of a period; 1 for algorithms without slices.
   constexpr std::uint32_t slices() const noexcept { return slices_; }
 
-  // The options. One that does not apply to the algorithm has its default.
+  // When a fixed window opens.
   constexpr Align align() const noexcept { return align_; }
+  // How a sliding window counter counts its oldest slice.
   constexpr Weighting weighting() const noexcept { return weighting_; }
+  // Whether a leaky bucket reports a delay.
   constexpr LeakyMode mode() const noexcept { return mode_; }
+  // How a token bucket refills.
   constexpr Refill refill() const noexcept { return refill_; }
 
   // limit/period in lowest terms: `rate_units` units each `rate_ticks` ticks. {0, 1} for a ban.

@@ -1,9 +1,9 @@
 #pragma once
 
-// Everything for limits in this process, and the stores that answer if a remote one fails. Two parts
-// are libraries of their own because of what they need: rules (sluice/rule_decider.h,
-// sluice/rule_guard.h; yaml-cpp and RE2) and the store on Redis (sluice/redis_store.h; Boost, OpenSSL
-// and hiredis).
+// Everything for limits in this process, and the stores that answer if a remote one fails. Two
+// parts are libraries of their own because of what they need: rules (sluice/rule_decider.h,
+// sluice/rule_guard.h; yaml-cpp and RE2) and the store on Redis (sluice/redis_store.h; Boost,
+// OpenSSL and hiredis).
 
 #include "sluice/acquire.h"
 #include "sluice/circuit_breaker.h"

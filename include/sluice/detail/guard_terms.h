@@ -13,6 +13,16 @@
 // How the call of a guarded function continues: what it costs, and what a denied call returns.
 namespace sluice::detail {
 
+// A gate that accepts a key, or an attribute.
+template <typename Gate, typename... Values>
+concept TakesKey = requires(const Gate& gate, Values... values) {
+  gate.with_key(values...);
+};
+template <typename Gate, typename... Attribute>
+concept TakesAttribute = requires(const Gate& gate, Attribute... attribute) {
+  gate.with_attribute(attribute...);
+};
+
 // Throws RateLimited if the guard denies.
 struct Throws {
   template <typename R, typename... Args>
