@@ -1,7 +1,8 @@
-// Preloaded into a program: moves its wall clock by the whole seconds that stand, as 8 bytes, in
-// the file named by CLOCK_SHIFT_FILE. Where 8 more bytes follow, and are not 0, the clock stands
-// still at so many microseconds since the epoch. Monotonic clocks stay. (Debian's libfaketime
-// cannot be loaded beside redis-server's jemalloc, which asks for the time while it starts.)
+// A library to preload into a program. It moves the wall clock by a number of whole seconds, which
+// it reads as 8 bytes from the file named by CLOCK_SHIFT_FILE. If 8 more bytes follow and are not
+// 0, the clock stops at that many microseconds since the epoch. Monotonic clocks do not change.
+// (Debian's libfaketime does not work together with redis-server's jemalloc, which reads the time
+// while it starts.)
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -27,11 +28,11 @@ __attribute__((constructor)) void open_shift() {
 time_t shifted(time_t seconds) { return shift ? seconds + *shift : seconds; }
 
 void read_clock(timespec& now) {
-  const std::int64_t stands = shift ? shift[1] : 0;  // what a page has behind its file is 0
-  if (stands == 0) {
+  const std::int64_t stopped_at = shift ? shift[1] : 0;  // a page is 0 after the file's end
+  if (stopped_at == 0) {
     now.tv_sec = shifted(now.tv_sec);
   } else {
-    now = {stands / 1000000, stands % 1000000 * 1000};
+    now = {stopped_at / 1000000, stopped_at % 1000000 * 1000};
   }
 }
 

@@ -1,7 +1,7 @@
-"""A gate between a client and a server, which does to their bytes what a network or a broken server
-does: a program of its own, so that a busy test does not slow it down.
+"""A proxy between a client and a server that simulates faults of the network or of the server.
+It is a separate program, so that a busy test does not slow it down.
 
-    gate.py HOST:PORT | PATH      prints its own port, and then does what stdin's lines of JSON say
+    gate.py HOST:PORT | PATH      prints its own port, then obeys the lines of JSON on stdin
 """
 
 import asyncio
@@ -17,12 +17,12 @@ OPEN = {"way": "open", "latency": 0.0, "loss": 0.0}
 
 
 class Line:
-    """One direction of a connection: keeps the order of its bytes, as TCP does, however late."""
+    """One direction of a connection. Keeps the order of delayed bytes, as TCP does."""
 
     def __init__(self, gate, reader, writer, is_reply):
         self.gate, self.reader, self.writer, self.is_reply = gate, reader, writer, is_reply
-        self.free_at = 0.0  # when what was sent so far has arrived
-        self.late = collections.deque()  # what has not: (when, bytes)
+        self.free_at = 0.0  # when all bytes sent so far have arrived
+        self.late = collections.deque()  # bytes that have not arrived: (when, bytes)
 
     async def run(self):
         loop = asyncio.get_running_loop()
@@ -33,7 +33,7 @@ class Line:
                 data = self.gate.spoil(data)
             late = way["latency"] / 2
             if random.random() < way["loss"]:
-                late += random.uniform(0.2, 0.4)  # sent again after a timeout, what follows waits
+                late += random.uniform(0.2, 0.4)  # sent again after a timeout; later bytes wait
             self.free_at = max(self.free_at, loop.time() + late)
             if self.late or self.free_at > loop.time():
                 self.late.append((self.free_at, data))
@@ -63,7 +63,7 @@ class Gate:
         self.passable.set()
 
     def spoil(self, data):
-        """What becomes of a reply, or of some; counts down those that are left to be spoilt."""
+        """Returns the spoiled reply and counts down the replies still to be spoiled."""
         way = self.state
         if way["times"]:
             way["times"] -= 1
@@ -128,7 +128,7 @@ async def main(target):
 
 
 class SteeredGate:
-    """A running gate before "host:port" or the path of a Unix socket, as the tests steer it."""
+    """A running gate in front of "host:port" or a Unix socket's path, controlled by a test."""
 
     def __init__(self, target):
         self.child = subprocess.Popen(
@@ -149,25 +149,25 @@ class SteeredGate:
         return json.loads(self._line())
 
     def open(self, latency=0.0, loss=0.0):
-        """Lets all pass, `latency` seconds late there and back, and a share of segments lost: sent
-        again after 200 to 400 ms, as TCP does."""
+        """Lets all bytes pass with a round-trip delay of `latency` seconds. A share of segments is
+        lost and sent again after 200 to 400 ms, as with TCP."""
         self._order(way="open", latency=latency, loss=loss)
 
     def cut_replies(self, bytes=3, times=1):
-        """The next replies (0: all) end after so many bytes, and the connections with them."""
+        """Ends the next replies (0: all) after so many bytes, and their connections too."""
         self._order(way="cut", bytes=bytes, times=times)
 
     def garble_replies(self, garbage=b"\x16\x03\x01 HTTP/1.1 400 ?!\r\n", times=1):
-        """In the place of the next replies (0: all) comes something else."""
+        """Sends garbage instead of the next replies (0: all)."""
         self._order(way="garbage", garbage=garbage.hex(), times=times)
 
     def swallow(self):
-        """A black hole: connections stay and are accepted, no byte passes until it opens again (as
-        TCP sends again what is lost)."""
+        """A black hole: connections stay open and new ones are accepted, but no byte passes until
+        the gate opens again. Then all bytes arrive, as TCP retransmits them."""
         self._order(way="hole")
 
     def refuse(self):
-        """Ends all connections, and refuses new ones."""
+        """Ends all connections and refuses new ones."""
         self._order(way="refuse")
 
     def end_connections(self):
@@ -175,7 +175,7 @@ class SteeredGate:
         self._order(way="open", end=True)
 
     def accepted(self):
-        """Connections so far. Lets all pass."""
+        """Lets all bytes pass. Returns the number of connections so far."""
         return self._order(way="open")["accepted"]
 
     def stop(self):

@@ -1,7 +1,7 @@
 """Starts the real program, and gateways in front of it, for the tests of this folder.
 
-Whatever is started is stopped by its process group, also when a test fails. The program is named
-by the environment variable SLUICE_BINARY.
+The harness stops every process group that it started, also when a test fails. The environment
+variable SLUICE_BINARY contains the path of the program.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ def binary():
 
 
 def tool(name):
-    """The path of a program from a Debian package; a test that lacks it fails."""
+    """Returns the path of a program from a Debian package. Fails the test if it is missing."""
     path = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
     if not path:
         raise AssertionError(f"{name} is missing: apt-get install {PACKAGES[name]}")
@@ -49,7 +49,7 @@ def tool(name):
 
 
 def wait_for(condition, seconds=5, what="the condition"):
-    """The condition's first true value."""
+    """Returns the condition's first true value."""
     end = time.monotonic() + seconds
     while True:
         value = condition()
@@ -61,7 +61,7 @@ def wait_for(condition, seconds=5, what="the condition"):
 
 
 def connect(address, timeout=5):
-    """A socket to "host:port", "[v6]:port", "unix:PATH" or a (host, port)."""
+    """Returns a socket connected to "host:port", "[v6]:port", "unix:PATH" or (host, port)."""
     if isinstance(address, str) and address.startswith("unix:"):
         made = socket.socket(socket.AF_UNIX)
         made.settimeout(timeout)
@@ -88,7 +88,7 @@ def free_port():
 
 
 class Answer:
-    """An answer; fields are looked up in any case."""
+    """An HTTP response. The lookup of fields ignores case."""
 
     def __init__(self, status, fields, body, version="HTTP/1.1"):
         self.status, self.body, self.version = status, body, version
@@ -109,7 +109,7 @@ class Answer:
 
 
 class Raw:
-    """A connection that sends what it is told, byte for byte."""
+    """A connection that sends the given bytes unchanged."""
 
     def __init__(self, address, timeout=5):
         self.socket = connect(address, timeout)
@@ -130,7 +130,7 @@ class Raw:
         return self
 
     def answer(self, head=False):
-        """The next answer. EOFError where the connection ended instead."""
+        """Returns the next response. Raises EOFError if the connection ended instead."""
         line = self.reader.readline()
         if not line.endswith(b"\r\n"):
             raise EOFError(f"no status line but {line!r}")
@@ -149,7 +149,7 @@ class Raw:
         return found
 
     def ended(self):
-        """Whether the peer closes without another byte (waits for it)."""
+        """Waits, and returns whether the peer closes without sending another byte."""
         try:
             return self.reader.read(1) == b""
         except ConnectionResetError:
@@ -159,7 +159,7 @@ class Raw:
 
 
 def exchange(address, data, timeout=5):
-    """One answer to these bytes."""
+    """Sends these bytes on a new connection and returns one response."""
     with Raw(address, timeout) as raw:
         return raw.send(data).answer()
 
@@ -218,7 +218,7 @@ class Process:
         return self.child.wait(seconds)
 
     def stop(self):
-        """Ends it, and answers its exit status."""
+        """Ends the process and returns its exit status."""
         try:
             if self.child.poll() is None:
                 self.signal(signal.SIGCONT)
@@ -228,7 +228,7 @@ class Process:
             pass
         finally:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)  # what it left behind
+                os.killpg(self.pid, signal.SIGKILL)  # its remaining children
             self.child.wait()
             if self.child.stdout:
                 self.child.stdout.close()
@@ -246,7 +246,8 @@ class Process:
 class Sluice(Process):
     """`sluice serve` on free ports of the loopback, from a configuration file in `folder`.
 
-    `config` goes over the harness's own, key by key; `rules` is the text of a rules file.
+    `config` overrides the harness's own configuration, key by key. `rules` is the text of a rules
+    file.
     """
 
     def __init__(self, folder, rules=None, config=None, flags=(), **options):
@@ -277,8 +278,8 @@ class Sluice(Process):
         except BaseException:
             self.stop()
             raise
-        doors = dict(word.split("=", 1) for word in self.ready_line.split()[1:])
-        self.http, self.admin = doors.get("http"), doors.get("admin")
+        front_ends = dict(word.split("=", 1) for word in self.ready_line.split()[1:])
+        self.http, self.admin = front_ends.get("http"), front_ends.get("admin")
 
     def _read_ready_line(self):
         line, end = b"", time.monotonic() + READY_SECONDS
@@ -299,7 +300,7 @@ class Sluice(Process):
         return request(self.http, "GET", target, headers=headers)
 
     def check(self, body, headers=None):
-        """POST /v1/check: of attributes (a dict), or of a text as it is."""
+        """Sends POST /v1/check with a JSON value, or with a text unchanged."""
         if not isinstance(body, (str, bytes)):
             body = json.dumps(body)
         return request(
@@ -311,7 +312,7 @@ class Sluice(Process):
         )
 
     def auth(self, method, uri, ip="192.0.2.1", deny=None, **headers):
-        """Asks as a trusted gateway does."""
+        """Sends GET /v1/auth as a trusted gateway does."""
         target = "/v1/auth" + (f"?deny={deny}" if deny else "")
         fields = {"X-Original-Method": method, "X-Original-URI": uri, "X-Forwarded-For": ip}
         fields.update((name.replace("_", "-"), value) for name, value in headers.items())
@@ -321,7 +322,7 @@ class Sluice(Process):
         return request(self.admin, method, target, body, headers)
 
     def metrics(self):
-        """The samples of /metrics: text of name and labels → value."""
+        """Returns the samples of /metrics, from the text of name and labels to the value."""
         lines = self.get("/metrics").body.decode().splitlines()
         pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
         return {name: float(value) for name, value in pairs}
@@ -335,14 +336,14 @@ class Sluice(Process):
 
 
 class ServerTest(unittest.TestCase):
-    """Tests that share the servers of their class, which all have to stop with status 0."""
+    """Tests that share the servers of their class. Every server must stop with status 0."""
 
     @classmethod
     def folder(cls):
-        """A new folder. What is started in it later is stopped before it goes."""
+        """Creates a folder. Processes started in it stop before it is removed."""
         made = tempfile.TemporaryDirectory(prefix="sluice-test-")
         cls.addClassCleanup(made.cleanup)
-        os.chmod(made.name, 0o755)  # gateways give up being root
+        os.chmod(made.name, 0o755)  # gateways drop root privileges
         return pathlib.Path(made.name)
 
     @classmethod
@@ -366,8 +367,8 @@ class ServerTest(unittest.TestCase):
 
 
 class Application:
-    """Stands for the application behind a gateway: answers 200, or what X-Answer says, and remembers
-    what reached it."""
+    """The application that a gateway protects. Answers with the status in X-Answer, or 200, and
+    records the requests that reached it."""
 
     def __init__(self):
         seen = self.seen = []
@@ -395,7 +396,7 @@ class Application:
             daemon_threads = True
 
             def handle_error(self, *_):
-                pass  # gateways reset connections that they have no more use for
+                pass  # gateways reset connections that they no longer need
 
         self.server = Server(("127.0.0.1", 0), Handler)
         self.address = f"127.0.0.1:{self.server.server_address[1]}"

@@ -1,7 +1,7 @@
 """Starts real Redis servers for the tests of this folder: alone, with Sentinels, as a cluster.
 
-Every server has a fresh folder, is stopped by its process id, and dies with the test's process also
-where that is killed. Start them from the main thread: they die with the thread that started them.
+Every server has a new folder and is stopped by its process id. It also dies if the test's process
+is killed. Start servers from the main thread: they die with the thread that started them.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import time
 
 from harness import Process, ServerTest, wait_for
 
-LOW_PORT, HIGH_PORT = 12000, 22000  # below those of outgoing connections, as are those 10,000 above
+LOW_PORT, HIGH_PORT = 12000, 22000  # these, and those 10,000 above, are below the outgoing ports
 PACKAGES = {
     "redis-server": "redis-server",
     "redis-sentinel": "redis-sentinel",
@@ -30,7 +30,7 @@ _random = random.Random(os.getpid() ^ time.monotonic_ns())
 
 
 def tool(name):
-    """The path of a program from a Debian package; a test that lacks it fails."""
+    """Returns the path of a program from a Debian package. Fails the test if it is missing."""
     path = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
     if not path:
         raise AssertionError(f"{name} is missing: apt-get install {PACKAGES[name]}")
@@ -38,7 +38,7 @@ def tool(name):
 
 
 def die_with_parent():
-    """To be run in a child between fork and exec."""
+    """Runs in the child between fork and exec."""
     _libc.prctl(1, signal.SIGKILL)
 
 
@@ -52,7 +52,7 @@ def is_free(port):
 
 
 def pick_port():
-    """A port that is free, as is that 10,000 above, and that no outgoing connection will take."""
+    """Returns a port that no outgoing connection uses. It and the port 10,000 above are free."""
     for _ in range(1000):
         port = _random.randrange(LOW_PORT, HIGH_PORT)
         if is_free(port) and is_free(port + 10000):
@@ -61,7 +61,7 @@ def pick_port():
 
 
 class RedisError(Exception):
-    """A server's answer that is an error."""
+    """An error reply of a server."""
 
 
 class Resp:
@@ -97,7 +97,7 @@ class Resp:
         return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)
 
     def read(self):
-        """The next reply; raises RedisError where it is an error."""
+        """Returns the next reply. Raises RedisError if it is an error."""
         line = self.reader.readline()
         if not line.endswith(b"\r\n"):
             raise EOFError(f"no reply but {line!r}")
@@ -128,8 +128,8 @@ class Resp:
 class Redis:
     """A redis-server (or redis-sentinel) on a Unix socket and, unless `tcp` is false, a port.
 
-    `options` are lines of its configuration: {"maxmemory": "10mb"}; a list makes several lines.
-    With `faked_clock` set_clock() moves its clock.
+    `options` are lines of the configuration: {"maxmemory": "10mb"}. A list makes several lines.
+    With `faked_clock`, set_clock() moves the server's clock.
     """
 
     def __init__(self, folder, options=None, name="redis", tcp=True, faked_clock=False,
@@ -143,10 +143,10 @@ class Redis:
         if faked_clock:
             self._shift_clock()
         self.process = None
-        self.user, self.password = "default", None  # what this harness itself logs in with
+        self.user, self.password = "default", None  # this harness's own login
 
     def start(self):
-        """Starts it, or starts it again with what it had been started with."""
+        """Starts the server, or restarts it with the same options."""
         for left in (2, 1, 0):
             if self.tcp and self.port is None:
                 self.port = pick_port()
@@ -165,7 +165,7 @@ class Redis:
 
     def _configuration(self):
         file = self.folder / "redis.conf"
-        if file.exists():  # Sentinels and cluster nodes write into it: kept for a restart
+        if file.exists():  # Sentinels and cluster nodes write into it: keep it for a restart
             return file
         lines = {
             "bind": "127.0.0.1",
@@ -226,7 +226,7 @@ class Redis:
         return made
 
     def command(self, *words, timeout=5):
-        """The reply to one command on a connection of its own."""
+        """Returns the reply to one command on a new connection."""
         with self.connection(timeout) as connection:
             return connection(*words)
 
@@ -259,7 +259,7 @@ class Redis:
         self.process.signal(signal.SIGCONT)
 
     def set_clock(self, seconds):
-        """Moves the clock away from the machine's by so many seconds, from now on."""
+        """Sets the difference from the machine's clock, in seconds."""
         with open(self.clock, "r+b", buffering=0) as file:  # in place: the server has it mapped
             file.write(seconds.to_bytes(8, "little", signed=True))
 
@@ -269,8 +269,8 @@ class Redis:
 
 
 class Certificates:
-    """A certificate authority of its own, a certificate of `localhost` and one of a client; as
-    ca_crt, server_crt, server_key, client_crt, client_key: paths."""
+    """A new certificate authority, a certificate of `localhost` and one of a client. The paths are
+    ca_crt, server_crt, server_key, client_crt and client_key."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder) / "certificates"
@@ -297,7 +297,7 @@ class Certificates:
         raise AttributeError(name)
 
     def server_options(self, port, ask_clients=False):
-        """Lines of a server's configuration that let it speak TLS at a port."""
+        """Returns the lines of a server's configuration for TLS at a port."""
         return {
             "tls-port": port,
             "tls-cert-file": self.server_crt,
@@ -355,7 +355,7 @@ class SentinelSet:
         return f"redis+sentinel://{','.join(s.address for s in self.sentinels)}/{self.name}"
 
     def master(self):
-        """The server that most Sentinels call master."""
+        """Returns the server that most Sentinels report as the master."""
         ports = [int(s.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.name)[1])
                  for s in self.sentinels if s.alive()]
         port = max(ports, key=ports.count)
@@ -383,7 +383,7 @@ def crc16(data):
 
 
 def slot_of(key):
-    """The slot of a Redis key in a cluster."""
+    """Returns the slot of a Redis key in a cluster."""
     key = key if isinstance(key, bytes) else key.encode()
     start = key.find(b"{")
     end = key.find(b"}", start + 1)
@@ -393,7 +393,7 @@ def slot_of(key):
 
 
 class RedisCluster:
-    """Three masters and, unless `replicas` is 0, a replica of each."""
+    """A cluster of three masters and, unless `replicas` is 0, a replica of each."""
 
     def __init__(self, folder, masters=3, replicas=1, node_timeout_ms=1500, options=None):
         self.masters, self.replicas = masters, replicas
@@ -420,7 +420,7 @@ class RedisCluster:
         return self
 
     def complete(self):
-        """Whether every living node calls the cluster ok and every replica follows its master."""
+        """Returns whether all running nodes report "ok" and all replicas follow their masters."""
         for server in self.living():
             if b"cluster_state:ok" not in server.command("CLUSTER", "INFO"):
                 return False
@@ -442,14 +442,14 @@ class RedisCluster:
         return next(server for server in self.servers if server.port == port)
 
     def owner(self, slot):
-        """The master of a slot, as the first living node has it."""
+        """Returns the master of a slot according to the first running node."""
         for first, last, master, *_ in self.living()[0].command("CLUSTER", "SLOTS"):
             if first <= slot <= last:
                 return self.by_port(master[1])
         return None
 
     def replica_of(self, master):
-        """A replica of it, or None."""
+        """Returns a replica of the master, or None."""
         mine = self._id(master)
         for line in self.living()[0].command("CLUSTER", "NODES").decode().splitlines():
             words = line.split()
@@ -462,8 +462,8 @@ class RedisCluster:
         return server.command("CLUSTER", "MYID").decode()
 
     def move_slot(self, slot, to, pause=0.0, batch=10):
-        """Moves a slot while it is in use, as `redis-cli --cluster reshard` does; waits `pause`
-        seconds in each state that others may see."""
+        """Moves a slot while it is in use, as `redis-cli --cluster reshard` does. Waits `pause`
+        seconds in each state that clients may see."""
         source = self.owner(slot)
         from_id, to_id = self._id(source), self._id(to)
         to.command("CLUSTER", "SETSLOT", slot, "IMPORTING", from_id)
@@ -482,7 +482,7 @@ class RedisCluster:
 
 
 class RedisTest(ServerTest):
-    """Tests that start Redis servers: these outlive the servers of ours that use them."""
+    """Tests that start Redis servers, which outlive the Sluice servers that use them."""
 
     @classmethod
     def redis(cls, options=None, **more):

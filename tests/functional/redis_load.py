@@ -1,5 +1,5 @@
-"""Callers that ask servers of ours all the time, while something befalls the Redis behind them, and
-what can be said of the answers whatever befell it."""
+"""Callers that send requests to Sluice servers continuously while their Redis fails, and checks of
+the answers that hold for every kind of failure."""
 
 import collections
 import json
@@ -10,13 +10,13 @@ from harness import Raw, wait_for
 from redis_harness import RedisTest
 
 DEADLINE = 0.1  # the servers' `deadline` here
-LONGEST = 0.7  # a caller's wait: it, and what a busy machine adds
+LONGEST = 0.7  # the longest wait of a caller on a busy machine
 LIMIT = 100_000_000
-BASE = 10_000  # units apart that callers begin, so that each knows its own answers
+BASE = 10_000  # the callers' counters start this far apart, to detect mixed-up answers
 
 
 def rule(name, policy, limit, algorithm="fixed_window", per="24h"):
-    """A rule by itself: {"path": "/NAME"} counts units for each user."""
+    """Returns a rule that counts the units of each user for {"path": "/NAME"}."""
     return f"""
   - name: {name}
     match: {{ path: /{name} }}
@@ -45,8 +45,8 @@ def question(path, user, **more):
     return {"attributes": {"path": path, "header.x-user": user}, **more}
 
 
-class Asker:
-    """One connection to a server of ours that asks /v1/check."""
+class Client:
+    """One connection to a Sluice server that sends requests to /v1/check."""
 
     def __init__(self, address):
         self.raw = Raw(address, timeout=15)
@@ -73,13 +73,13 @@ class Asker:
 
 
 def ask(server, path, user, **more):
-    """One question on a connection of its own."""
-    with Asker(server.http) as asker:
-        return asker.ask(question(path, user, **more))
+    """Sends one request on a new connection."""
+    with Client(server.http) as client:
+        return client.ask(question(path, user, **more))
 
 
 class Caller(threading.Thread):
-    """Asks for one unit after the other, of a counter that nobody else uses."""
+    """Takes one unit after the other from a counter that no other caller uses."""
 
     def __init__(self, address, user, base, pause, path="/deny"):
         super().__init__(daemon=True)
@@ -89,25 +89,25 @@ class Caller(threading.Thread):
     def run(self):
         try:
             body = question(self.path, self.user)
-            with Asker(self.address) as asker:
+            with Client(self.address) as client:
                 while not self.ends.is_set():
-                    self.said.append(asker.ask(body))
+                    self.said.append(client.ask(body))
                     self.ends.wait(self.pause)
-        except Exception as error:  # shown by the test
+        except Exception as error:  # the test reports it
             self.error = error
 
 
 class Callers:
     """Several callers, while the body of a `with` runs.
 
-    At its end all are known to have been answered in time and with 200 or 429, and no counter holds
-    less than was admitted (unless `forgets`: the counters were lost meanwhile), nor more than was
-    asked.
+    At the end, checks that every request was answered in time with 200 or 429, that no counter is
+    below the admitted units (unless `forgets` says that the counters were lost), and that none is
+    above the requested units.
     """
 
     def __init__(self, test, server, count=6, pause=0.002, forgets=False, path="/deny"):
         self.test, self.server, self.forgets, self.path = test, server, forgets, path
-        self.note = ""  # of the test: what it is about
+        self.note = ""  # the test's own note
         self.callers = [Caller(server.http, f"caller{i}", (i + 1) * BASE, pause, path)
                         for i in range(count)]
 
@@ -131,7 +131,7 @@ class Callers:
                 self._examine(caller)
 
     def wait_for_all(self, reason, seconds=8, times=3):
-        """Until every caller has been answered so a few times in a row, from now on."""
+        """Waits until every caller has received this answer a few times in a row."""
         since = time.monotonic()
 
         def all_are():
@@ -150,7 +150,7 @@ class Callers:
                                  f"{self.server.log()[-3000:]}") from None
 
     def said(self, since=0.0, until=float("inf")):
-        """What was asked in this time and answered until now."""
+        """Returns the answers so far to requests sent in this period."""
         return [said for caller in self.callers for said in list(caller.said)
                 if since <= said.at < until]
 
@@ -179,7 +179,7 @@ class Callers:
 
 
 class FaultTest(RedisTest):
-    """Has servers of ours that answer soon when the store fails, and soon ask it again."""
+    """Tests with Sluice servers that detect a failure of the store, and its end, quickly."""
 
     @classmethod
     def serve_store(cls, url, rules=RULES, threads=2, wait=True, **redis):
@@ -195,7 +195,7 @@ class FaultTest(RedisTest):
 
     @staticmethod
     def wait_until_decided(server, seconds=8):
-        """Until the store decides, and not a policy: by every thread's connection."""
+        """Waits until the store, not a policy, decides on every thread's connection."""
         def decided():
             return all(ask(server, "/allow", "whether it is there", cost=0).reason == "ok"
                        for _ in range(12))
@@ -208,15 +208,15 @@ class FaultTest(RedisTest):
 
     @staticmethod
     def used(server, user):
-        """The units that the store has counted for a caller."""
+        """Returns the units that the store has counted for a caller."""
         said = wait_for(lambda: (s := ask(server, "/deny", user, cost=0)).reason == "ok" and s,
                         what="an answer of the store")
         return LIMIT - said.remaining
 
     def take(self, server, path, user, times):
-        """The units admitted by the store of so many asked one by one."""
-        with Asker(server.http) as asker:
-            said = [asker.ask(question(path, user)) for _ in range(times)]
+        """Requests units one by one and returns how many the store admitted."""
+        with Client(server.http) as client:
+            said = [client.ask(question(path, user)) for _ in range(times)]
         for one in said:
             self.assertIn(one.reason, ("ok", "limited", "deny_cache"), one)
         return sum(one.outcome == "allowed" for one in said)

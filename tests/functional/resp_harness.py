@@ -1,4 +1,4 @@
-"""Speaks RESP, byte for byte, to a server of Redis or to Sluice."""
+"""Sends RESP requests to a Redis server or to Sluice, byte for byte."""
 
 import contextlib
 import pathlib
@@ -9,13 +9,13 @@ from harness import Process, connect, free_port
 
 
 def frame(*words):
-    """A request as clients send it."""
+    """Returns the bytes of a request as clients send it."""
     parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts)
 
 
 class Resp:
-    """A connection that reads replies of either protocol. Errors come as RespError."""
+    """A connection that reads replies of either protocol and returns errors as RespError."""
 
     def __init__(self, address, timeout=10):
         self.socket = connect(address, timeout)
@@ -62,7 +62,7 @@ class Resp:
         raise AssertionError(f"what is {line!r}")
 
     def read_to_end(self, seconds=5):
-        """All bytes until the peer closes; TimeoutError if it does not."""
+        """Returns all bytes until the peer closes. Raises TimeoutError if it does not."""
         self.socket.settimeout(seconds)
         return self.reader.read()
 
@@ -73,7 +73,7 @@ class RespError(str):
 
 
 def everything(address, data, pieces=None, seconds=1.0):
-    """What is answered to these bytes, and whether the connection is closed then."""
+    """Returns the reply to these bytes and whether the server then closes the connection."""
     made = connect(address, seconds)
     with contextlib.closing(made):
         with contextlib.suppress(ConnectionError):
@@ -95,7 +95,7 @@ def everything(address, data, pieces=None, seconds=1.0):
 
 
 class RedisServer(Process):
-    """Debian's own, for comparison."""
+    """Debian's Redis server, for comparison."""
 
     def __init__(self, folder, *flags):
         program = shutil.which("redis-server")

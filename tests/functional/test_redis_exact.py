@@ -1,4 +1,4 @@
-"""Several servers of ours and many connections to each share limits on one Redis, exactly."""
+"""Several Sluice servers, with many connections to each, share limits on one Redis exactly."""
 
 import concurrent.futures
 import json
@@ -9,7 +9,7 @@ import unittest
 
 from harness import binary
 from redis_harness import Resp, die_with_parent
-from redis_load import Asker, FaultTest, ask, question
+from redis_load import Client, FaultTest, ask, question
 
 SERVERS, PROCESSES, CONNECTIONS, ROUNDS = 8, 8, 6, 25
 RULES = """
@@ -38,15 +38,15 @@ def rules(algorithm, more=""):
 
 
 def load(number, addresses, path, users, answers):
-    """A process of its own: several connections, each to another server, that ask at once."""
+    """Runs in its own process: several connections, each to another server, send concurrently."""
     die_with_parent()
 
     def run(connection):
         at, admitted, reasons = number * CONNECTIONS + connection, {}, set()
-        with Asker(addresses[at % len(addresses)]) as asker:
+        with Client(addresses[at % len(addresses)]) as client:
             for i in range(ROUNDS):
                 user = f"user{(at * 7 + i) % users}"
-                said = asker.ask(question(path, user))
+                said = client.ask(question(path, user))
                 reasons.add(said.reason)
                 admitted[user] = admitted.get(user, 0) + (said.outcome == "allowed")
         return admitted, reasons
@@ -58,7 +58,7 @@ def load(number, addresses, path, users, answers):
 
 class Exact(FaultTest):
     def ask_all(self, servers, path, users):
-        """What was admitted for each user, of all that the processes asked together."""
+        """Returns how many requests of all processes were admitted for each user."""
         fork = multiprocessing.get_context("fork")
         answers = fork.Queue()
         addresses = [server.http for server in servers]
@@ -88,13 +88,13 @@ class Exact(FaultTest):
         self.assertEqual(sum(both.values()), 300)
         self.assertLessEqual(max(both.values()), 11)
 
-    def test_eight_servers_on_a_standalone_redis(self):
+    def test_eight_servers_on_a_standalone_redis_are_exact(self):
         self.share_exactly(self.redis().url)
 
-    def test_eight_servers_on_a_cluster(self):
+    def test_eight_servers_on_a_cluster_are_exact(self):
         self.share_exactly(self.cluster(replicas=0).url)
 
-    def test_two_servers_by_every_algorithm(self):
+    def test_two_servers_are_exact_with_every_algorithm(self):
         redis = self.redis()
         for algorithm, more in (("fixed_window", ""), ("sliding_window_log", ""),
                                 ("sliding_window_counter", ""), ("sliding_window_hybrid", ""),
@@ -116,7 +116,7 @@ rules:
 """
         first, second = (self.serve_store(redis.url, text, deadline="5s") for _ in range(2))
         admitted = []
-        with Asker(first.http) as one, Asker(second.http) as other:
+        with Client(first.http) as one, Client(second.http) as other:
             for i in range(60):
                 said = (one if i % 2 else other).ask(question("/allow", "shared"))
                 admitted.append(said.outcome == "allowed")
@@ -135,10 +135,10 @@ rules:
 
 
 class Library(FaultTest):
-    """`sluice decide` asks by the library's store."""
+    """`sluice decide`, which uses the library's store."""
 
     def decide(self, url):
-        """Eight processes that ask at once admit exactly what the limits hold."""
+        """Checks that eight concurrent processes admit exactly the units of the limits."""
         folder = self.folder()
         config = folder / "sluice.yaml"
         config.write_text(json.dumps({"version": 1, "store": url, "redis": {"deadline": "5s"}}))
@@ -167,15 +167,15 @@ class Library(FaultTest):
                 admitted[key] += json.loads(answer)["outcome"] == "allowed"
         self.assertEqual(admitted, limits)
 
-    def test_eight_processes_on_a_standalone_redis(self):
+    def test_eight_processes_on_a_standalone_redis_are_exact(self):
         self.decide(self.redis().url)
 
-    def test_eight_processes_on_a_cluster(self):
+    def test_eight_processes_on_a_cluster_are_exact(self):
         self.decide(self.cluster(replicas=0).url)
 
 
 class Sharing(FaultTest):
-    def test_a_prefix_a_database_and_a_socket_say_who_shares(self):
+    def test_servers_share_counters_by_prefix_and_database(self):
         redis = self.redis()
         text = rules("token_bucket")
         urls = {"tcp": redis.url, "socket": f"redis+unix://{redis.path}",
@@ -191,7 +191,7 @@ class Sharing(FaultTest):
         self.assertEqual({name: left(name) for name in servers},
                          {"tcp": 5, "socket": 5, "database": 3, "socket database": 3, "prefix": 7})
 
-    def test_a_reset_at_one_server_is_seen_at_another_within_a_second(self):
+    def test_a_reset_reaches_other_servers_within_a_second(self):
         redis = self.redis()
         one, other = (self.serve_store(redis.url, rules("token_bucket")) for _ in range(2))
         self.assertEqual(self.take(one, "/many", "u", 20), 7)
@@ -201,7 +201,7 @@ class Sharing(FaultTest):
         time.sleep(1.1)
         self.assertEqual(ask(other, "/many", "u").reason, "ok")
 
-    def test_keys_expire_when_they_are_as_good_as_new(self):
+    def test_keys_expire_when_they_are_fully_replenished(self):
         redis = self.redis()
         server = self.serve_store(redis.url, rules("token_bucket").replace("24h", "2s"))
         self.take(server, "/many", "u", 5)

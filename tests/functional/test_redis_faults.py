@@ -1,5 +1,5 @@
-"""What callers see while the Redis behind a server of ours dies, stops, or is far away, and that
-they see the store's own answers again without a restart."""
+"""What callers observe while the Redis of a Sluice server crashes, stops, or is slow, and that the
+store decides again afterwards without a restart of Sluice."""
 
 import concurrent.futures
 import os
@@ -10,11 +10,11 @@ import unittest
 from gate import SteeredGate
 from harness import wait_for
 from redis_harness import Redis, pick_port
-from redis_load import DEADLINE, Asker, Callers, FaultTest, ask, question
+from redis_load import DEADLINE, Client, Callers, FaultTest, ask, question
 
 
 class AProcess(FaultTest):
-    def test_kill_9_and_restart_of_a_redis_that_keeps_nothing(self):
+    def test_callers_recover_from_kill_9_of_a_redis_without_persistence(self):
         redis = self.redis()
         server = self.serve_store(redis.url)
         with Callers(self, server, forgets=True) as callers:
@@ -23,7 +23,7 @@ class AProcess(FaultTest):
             redis.start()
             began_anew = time.monotonic()
             callers.wait_for_all("ok")
-        for caller in callers.callers:  # what is admitted from then on is counted
+        for caller in callers.callers:  # units admitted from now on are counted
             admitted = sum(s.outcome == "allowed" for s in caller.said if s.at > began_anew)
             self.assertGreaterEqual(self.used(server, caller.user), admitted)
 
@@ -36,7 +36,7 @@ class AProcess(FaultTest):
             redis.start()
             callers.wait_for_all("ok")
 
-    def test_a_limit_is_kept_exactly_over_kill_9_and_restart(self):
+    def test_a_limit_is_exact_across_kill_9_and_restart(self):
         redis = self.redis({"appendonly": "yes", "appendfsync": "always"})
         server = self.serve_store(redis.url)
         self.assertEqual(self.take(server, "/refuse", "u", 12), 12)
@@ -47,7 +47,7 @@ class AProcess(FaultTest):
         self.wait_until_decided(server)
         self.assertEqual(self.take(server, "/refuse", "u", 20), 8)
 
-    def test_a_redis_that_stops_for_five_seconds(self):
+    def test_callers_recover_from_a_redis_that_stops_for_five_seconds(self):
         redis = self.redis()
         server = self.serve_store(redis.url)
         with Callers(self, server) as callers:
@@ -62,7 +62,7 @@ class AProcess(FaultTest):
         answered = callers.said(opened, stopped + 5)
         self.assertLess(len(waited), len(answered) / 20, "only probes wait with an open breaker")
 
-    def test_a_server_that_starts_before_its_redis(self):
+    def test_a_server_may_start_before_its_redis(self):
         redis = Redis(self.folder())
         redis.port = pick_port()
         server = self.serve_store(redis.url, wait=False)
@@ -82,7 +82,7 @@ class TheWayThere(FaultTest):
     def serve_gate(self, **redis):
         return self.serve_store(self.gate.url, **redis)
 
-    def test_connections_that_are_cut_within_a_reply(self):
+    def test_callers_recover_from_connections_that_end_within_a_reply(self):
         server = self.serve_gate()
         with Callers(self, server) as callers:
             for size in (0, 1, 3, 11):
@@ -94,9 +94,9 @@ class TheWayThere(FaultTest):
             self.gate.open()
             callers.wait_for_all("ok")
 
-    def test_replies_that_are_garbage(self):
+    def test_callers_recover_from_garbage_replies(self):
         server = self.serve_gate()
-        garbage = [  # and no error: one in the place of several replies looks like any other
+        garbage = [  # no error replies: these are valid even if they replace several replies
             b"\x16\x03\x01 HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00" * 100, b"\r\n", b"+OK\r\n",
             b":1\r\n", b"*0\r\n", b"*-1\r\n", b"$-1\r\n", b"*2\r\n:1\r\n$1\r\nx\r\n",
             b"$999999999999\r\n", b"*2147483647\r\n", b"*1\r\n" * 50, b"%1\r\n+a\r\n:1\r\n",
@@ -113,7 +113,7 @@ class TheWayThere(FaultTest):
             self.gate.open()
             callers.wait_for_all("ok")
 
-    def test_a_black_hole(self):
+    def test_callers_recover_from_a_black_hole(self):
         server = self.serve_gate()
         with Callers(self, server) as callers:
             self.gate.swallow()
@@ -122,7 +122,7 @@ class TheWayThere(FaultTest):
             self.gate.open()
             callers.wait_for_all("ok")
 
-    def test_a_refused_connection(self):
+    def test_callers_recover_from_refused_connections(self):
         server = self.serve_gate()
         with Callers(self, server) as callers:
             self.gate.refuse()
@@ -131,7 +131,7 @@ class TheWayThere(FaultTest):
             self.gate.open()
             callers.wait_for_all("ok")
 
-    def test_connections_that_end_again_and_again(self):
+    def test_callers_recover_from_connections_that_end_repeatedly(self):
         server = self.serve_gate()
         with Callers(self, server) as callers:
             for _ in range(10):
@@ -139,7 +139,7 @@ class TheWayThere(FaultTest):
                 time.sleep(0.1)
             callers.wait_for_all("ok")
 
-    def test_latency_beyond_the_deadline(self):
+    def test_latency_beyond_the_deadline_causes_fallback(self):
         server = self.serve_gate()
         with Callers(self, server) as callers:
             self.gate.open(latency=0.2)
@@ -148,7 +148,7 @@ class TheWayThere(FaultTest):
             self.gate.open()
             callers.wait_for_all("ok")
 
-    def test_latency_within_the_deadline_only_takes_its_time(self):
+    def test_latency_within_the_deadline_only_delays_answers(self):
         server = self.serve_gate(deadline="5s")
         with Callers(self, server) as callers:
             self.gate.open(latency=0.2)
@@ -159,23 +159,23 @@ class TheWayThere(FaultTest):
         self.assertGreaterEqual(min(s.seconds for s in callers.said(since, until)), 0.15)
 
     @unittest.skipUnless(os.environ.get("SLUICE_LONG_TESTS"), "./dev test --long runs it")
-    def test_loss_of_one_percent(self):
+    def test_most_requests_are_decided_with_one_percent_packet_loss(self):
         server = self.serve_gate()
         with Callers(self, server, pause=0.01) as callers:
             since = time.monotonic()
             self.gate.open(loss=0.01)
-            time.sleep(15)  # some dozen losses, so that the share is no matter of luck
+            time.sleep(15)  # dozens of losses, so that the share depends little on chance
             reasons = callers.reasons(since)
             self.gate.open()
             callers.wait_for_all("ok")
-        # A lost segment holds up all that is behind it for 200 to 400 ms, and each five failures in
-        # a row keep Redis from being asked for up to a second; all that is answered then is by policy.
+        # A lost segment delays all later ones by 200 to 400 ms. Five failures in a row open the
+        # breaker for up to a second. The policy answers all requests in these periods.
         self.assertEqual(set(reasons), {"ok", "fallback"})
         self.assertGreater(reasons["ok"], 0.3 * sum(reasons.values()), reasons)
 
 
 class WhileOthersWait(FaultTest):
-    """For a Redis that says nothing, with a long deadline and one thread."""
+    """Other requests wait for a Redis that does not answer; long deadline, one thread."""
 
     DEADLINE = 3
 
@@ -186,13 +186,13 @@ class WhileOthersWait(FaultTest):
         self.addCleanup(self.pool.shutdown)
 
     def ask_many(self):
-        """Twenty requests that wait."""
+        """Returns twenty requests that wait."""
         waiting = [self.pool.submit(ask, self.server, "/allow", f"u{i}") for i in range(20)]
         time.sleep(0.3)
         self.assertFalse(any(one.done() for one in waiting))
         return waiting
 
-    def test_doors_that_need_no_store_answer_at_once(self):
+    def test_endpoints_without_the_store_answer_at_once(self):
         self.store.pause()
         waiting = self.ask_many()
         waiting.append(self.pool.submit(
@@ -207,18 +207,18 @@ class WhileOthersWait(FaultTest):
         self.assertEqual({one.result().status for one in waiting}, {200})
         self.assertEqual({one.result().reason for one in waiting[:-1]}, {"ok"})
 
-    def test_a_client_that_leaves_takes_nobody_with_it(self):
+    def test_a_client_that_disconnects_does_not_affect_others(self):
         self.store.pause()
-        asker = Asker(self.server.http)
-        asker.send(question("/allow", "leaves"))
+        client = Client(self.server.http)
+        client.send(question("/allow", "leaves"))
         waiting = self.ask_many()
-        asker.raw.close()
+        client.raw.close()
         time.sleep(0.3)
         self.store.resume()
         self.assertEqual({one.result().reason for one in waiting}, {"ok"})
         self.assertEqual(ask(self.server, "/allow", "stays").reason, "ok")
 
-    def test_a_server_that_is_stopped_answers_those_who_wait_and_ends(self):
+    def test_a_server_that_stops_answers_the_waiting_requests(self):
         self.store.pause()
         waiting = self.ask_many()
         self.server.signal(signal.SIGTERM)
@@ -229,7 +229,7 @@ class WhileOthersWait(FaultTest):
 
 
 class ThePolicies(FaultTest):
-    """Of rules, while the store is gone."""
+    """The policies of rules while the store is unavailable."""
 
     DEADLINE = 5
 
@@ -238,7 +238,7 @@ class ThePolicies(FaultTest):
         cls.store = cls.redis()
         cls.gate = SteeredGate(cls.store.address)
         cls.addClassCleanup(cls.gate.stop)
-        # A lost store is a refused connection here, never a deadline that a busy machine misses.
+        # The store fails by a refused connection, so no deadline can fail on a busy machine.
         cls.server = cls.serve_store(cls.gate.url, nodes=4, deadline=f"{cls.DEADLINE}s")
 
     def setUp(self):
@@ -249,13 +249,13 @@ class ThePolicies(FaultTest):
         self.gate.refuse()
         self.wait_for_fallback(self.server)
 
-    def test_allow_lets_pass_and_says_so(self):
+    def test_allow_admits_and_reports_the_fallback(self):
         self.lose_store()
         said = [ask(self.server, "/allow", "allow") for _ in range(50)]
         self.assertEqual({(s.status, s.outcome, s.reason) for s in said},
                          {(200, "allowed", "fallback")})
 
-    def test_deny_denies_and_says_so(self):
+    def test_deny_denies_and_reports_the_fallback(self):
         self.lose_store()
         said = [ask(self.server, "/refuse", "deny") for _ in range(50)]
         self.assertEqual({(s.status, s.outcome, s.reason) for s in said},
@@ -267,7 +267,7 @@ class ThePolicies(FaultTest):
         self.assertEqual({s.reason for s in said}, {"fallback"})
         self.assertEqual([s.status for s in said], [200] * 5 + [429] * 45)
 
-    def test_a_refund_or_reset_that_cannot_be_done_is_not_said_to_be_done(self):
+    def test_a_failed_refund_or_reset_is_reported(self):
         self.assertEqual(self.take(self.server, "/allow", "back", 3), 3)
         self.lose_store()
         for verb in ("refund", "reset"):
@@ -277,7 +277,7 @@ class ThePolicies(FaultTest):
         self.wait_until_decided(self.server)
         self.assertEqual(ask(self.server, "/allow", "back", cost=0).remaining, 17)
 
-    def test_what_was_used_before_counts_after(self):
+    def test_units_used_before_the_failure_count_after_it(self):
         self.assertEqual(self.take(self.server, "/allow", "over", 15), 15)
         self.lose_store()
         for _ in range(30):
@@ -286,7 +286,7 @@ class ThePolicies(FaultTest):
         self.wait_until_decided(self.server)
         self.assertEqual(self.take(self.server, "/allow", "over", 20), 5)
 
-    def test_an_open_breaker_answers_at_once_and_its_state_is_in_log_and_metrics(self):
+    def test_an_open_breaker_answers_at_once_and_is_logged_and_counted(self):
         self.lose_store()
         said = [ask(self.server, "/allow", "fast") for _ in range(200)]
         quick = sorted(s.seconds for s in said)[len(said) // 2]

@@ -1,6 +1,6 @@
-"""One history of requests through every door, on both stores: the same decisions at every instant.
+"""Sends one history of requests through every front end, with each store, and compares decisions.
 
-The clocks of the server and of Redis stand still at the instants of the history.
+The tests stop the clocks of the server and of Redis at the times of the history.
 """
 
 import collections
@@ -19,7 +19,7 @@ import harness
 import redis_harness
 from resp_harness import Resp, RespError
 
-# What a limit is called in each of its places. CL.THROTTLE can tell those of GCRA.
+# The limits by name. CL.THROTTLE supports only those with the algorithm gcra.
 LIMITS = {
     "gcra": {"algorithm": "gcra", "limit": 30, "per": "60s", "burst": 15},
     "window": {"algorithm": "fixed_window", "limit": 9, "per": "60s", "align": "clock"},
@@ -31,9 +31,9 @@ LIMITS = {
     "table": {"algorithm": "gcra", "limit": 1, "per": "1s", "burst": 4},
     "slow": {"algorithm": "gcra", "limit": 1, "per": "31536000s", "burst": 8},
 }
-# Those of which much comes back within a history.
+# The limits that regain many units within a history.
 FAST = ("gcra", "window", "token", "counter", "log", "hybrid", "leaky")
-# Known answers of "table": the second, the cost; allowed, what remains, the reset and the wait.
+# Known answers of "table": time in seconds, cost, allowed, remaining units, reset, retry.
 TABLE = [
     (0, 6, False, 5, 0, None),
     (0, 1, True, 4, 1, None),
@@ -51,24 +51,23 @@ TABLE = [
     (9.5, 2, True, 2, 3.0, None),
     (9.5, 5, False, 2, 3.0, 3.0),
 ]
-# What one request takes of, all or nothing: of the first for its user, of the second for its path.
+# The two limits of one request, all or nothing: the first for its user, the second for its path.
 BOTH = ("window", "token")
 MINUTE = 60_000_000
 START = 1_700_000_000_000_000 // MINUTE * MINUTE + 7_000_123
 STEPS = 300
 KEYS = 4
-# What remembers denials goes by the monotonic clock, which does not stand.
+# The cache of denials uses the monotonic clock, which the tests cannot stop.
 WITHOUT_CACHE = {"deny_cache": {"enabled": False}}
 
-# At `at` microseconds `cost` units are taken, or given back. What costs nothing only looks.
+# Takes or gives back `cost` units at `at` microseconds. A cost of 0 only reads the state.
 Ask = collections.namedtuple("Ask", "at key cost gives_back", defaults=(False,))
-# Waits are in microseconds as far as a door tells them. `retry` is None where it is allowed, or
-# never would be.
+# Times are in the front end's unit. `retry` is None if the request is allowed or can never be.
 Said = collections.namedtuple("Said", "allowed remaining reset retry")
 
 
 def history(seed, steps=STEPS):
-    """Asks in the order of their instants, some of them exactly at a full minute or next to it."""
+    """Returns requests in order of time, some of them exactly at a full minute or next to it."""
     choose = random.Random(seed)
     asks, now = [], START
     for _ in range(steps):
@@ -86,7 +85,7 @@ def history(seed, steps=STEPS):
 
 
 class Clock:
-    """The clock of whoever has `environment`: stands still once it is set."""
+    """Controls the clock of the programs that run with `environment`. set() stops it."""
 
     def __init__(self, folder):
         folder = pathlib.Path(folder)
@@ -104,7 +103,7 @@ class Clock:
         os.pwrite(self.file.fileno(), microseconds.to_bytes(8, "little"), 8)
 
 
-# A door: its name, the microseconds of the unit in which it tells waits, and what asks it.
+# One class for each front end: its name, its unit of time in microseconds, and its client.
 
 
 class Check:
@@ -116,7 +115,7 @@ class Check:
 
     def post(self, asked, **attributes):
         body = {
-            "attributes": {"door": self.name, **attributes},
+            "attributes": {"front_end": self.name, **attributes},
             "cost": asked.cost,
             "verb": "refund" if asked.gives_back else "check",
         }
@@ -135,7 +134,7 @@ class Check:
 
 
 class Json:
-    """By Envoy's configuration. Its answers do not say when to come again."""
+    """Uses Envoy's configuration. Its answers do not contain a retry time."""
 
     name, unit = "json", 1_000_000
 
@@ -171,7 +170,7 @@ class Json:
 
 
 class Grpc:
-    """By Envoy's configuration."""
+    """Uses Envoy's configuration."""
 
     name, unit = "grpc", 1_000_000
 
@@ -208,7 +207,7 @@ class GrpcByRules(Grpc):
     name = "native"
 
     def entries(self, limit, key):
-        return {"limit": limit, "door": self.name, "key": key}
+        return {"limit": limit, "front_end": self.name, "key": key}
 
 
 class Throttle:
@@ -228,7 +227,7 @@ class Throttle:
 
 
 class Command:
-    """RL.* by RESP3."""
+    """The RL.* commands by RESP3."""
 
     unit = 1000
 
@@ -250,11 +249,11 @@ class RlCheck(Command):
     name = "rl.check"
 
     def address(self, key):
-        return "CHECK", "*", "limit", self.limit, "door", self.name, "key", key
+        return "CHECK", "*", "limit", self.limit, "front_end", self.name, "key", key
 
     def ask_both(self, asked, path):
         verb = ("RL.REFUND", "CHECK") if asked.gives_back else ("RL.CHECK",)
-        answer = self.resp.ask(*verb, "*", "both", "yes", "door", self.name, "user", asked.key,
+        answer = self.resp.ask(*verb, "*", "both", "yes", "front_end", self.name, "user", asked.key,
                                "path", path, "COST", asked.cost)  # fmt: skip
         return answer[b"outcome"] == b"allowed", [one[b"remaining"] for one in answer[b"limits"]]
 
@@ -271,12 +270,12 @@ class RlLimit(Command):
         return "LIMIT", f"{self.name} {self.limit} {key}", *words
 
 
-DOORS = (Check, Json, Grpc, GrpcByRules, Throttle, RlCheck, RlLimit)
+FRONT_ENDS = (Check, Json, Grpc, GrpcByRules, Throttle, RlCheck, RlLimit)
 
 
 def decided(asks, limits, *flags):
-    """What the library answers, by `sluice decide` at the asks' instants. Each is of some limits,
-    whose names and keys are in `limits`."""
+    """Returns the library's answers, from `sluice decide`, at the times of the requests. `limits`
+    has the names and keys of each request's limits."""
     lines = [json.dumps({
         "at_us": asked.at,
         "verb": "refund" if asked.gives_back else "take",
@@ -298,9 +297,9 @@ def decide(limit, asks, *flags):
 def native_rules():
     rules = [{
         "name": name, "match": {"limit": name},
-        "limits": [{"name": name, "key": "{door} {key}", **limit}],
+        "limits": [{"name": name, "key": "{front_end} {key}", **limit}],
     } for name, limit in LIMITS.items()]  # fmt: skip
-    keys = ("{door} {user}", "{door} {path}")
+    keys = ("{front_end} {user}", "{front_end} {path}")
     both = [{"name": name, "key": key, **LIMITS[name]} for name, key in zip(BOTH, keys)]
     rules.append({"name": "both", "match": {"both": "yes"}, "limits": both})
     return json.dumps({"version": 1, "domain": "native", "rules": rules})
@@ -315,14 +314,14 @@ def envoy_file(domain):
     return json.dumps({"domain": domain, "descriptors": descriptors})
 
 
-def as_told_by(door, limit, asked, said):
-    """What that door is to say where the library says `said`."""
+def expected_from(front_end, limit, asked, said):
+    """Returns the answer expected from the front end if the library answers `said`."""
     retry, reset = said.retry, said.reset
-    if isinstance(door, (Json, Grpc)):
+    if isinstance(front_end, (Json, Grpc)):
         retry = None
         if reset == 0 and LIMITS[limit].get("align") == "clock":
-            reset = MINUTE - asked.at % MINUTE  # a window ends whether or not it was begun
-    up = lambda wait: None if wait is None else math.ceil(wait / door.unit)
+            reset = MINUTE - asked.at % MINUTE  # an aligned window ends even if it is unused
+    up = lambda wait: None if wait is None else math.ceil(wait / front_end.unit)
     return Said(said.allowed, said.remaining, up(reset), up(retry))
 
 
@@ -331,7 +330,7 @@ def setUpModule():
     rls = envoy_harness.messages()
 
 
-class Doors(redis_harness.RedisTest):
+class FrontEnds(redis_harness.RedisTest):
     @classmethod
     def setUpClass(cls):
         cls.clock = Clock(cls.folder())
@@ -339,7 +338,7 @@ class Doors(redis_harness.RedisTest):
         cls.clock.set(START)
 
     def serve_all(self, **more):
-        """A server with every door, and no counters."""
+        """Starts a server with all front ends and no counters."""
         folder = self.folder()
         for domain in ("grpc", "json"):
             (folder / f"{domain}.yaml").write_text(envoy_file(domain))
@@ -349,8 +348,8 @@ class Doors(redis_harness.RedisTest):
             **more,
         }
         server = self.serve(native_rules(), config, env=self.clock.environment)
-        doors = dict(word.split("=", 1) for word in server.ready_line.split()[1:])
-        server.resp, server.grpc = doors["resp"], doors["grpc"]
+        front_ends = dict(word.split("=", 1) for word in server.ready_line.split()[1:])
+        server.resp, server.grpc = front_ends["resp"], front_ends["grpc"]
         return server
 
     def serve_redis(self, **more):
@@ -360,12 +359,13 @@ class Doors(redis_harness.RedisTest):
         self.started(redis)
         return self.serve_all(store=redis.url, redis={"deadline": "5s", **more})
 
-    def walk(self, door, limit, asks, expected):
-        with contextlib.closing(door):
+    def walk(self, front_end, limit, asks, expected):
+        with contextlib.closing(front_end):
             for step, (asked, said) in enumerate(zip(asks, expected, strict=True)):
                 self.clock.set(asked.at)
-                told = as_told_by(door, limit, asked, said)
-                self.assertEqual(door.ask(asked), told, f"{door.name}, {limit}, {step}: {asked}")
+                correct = expected_from(front_end, limit, asked, said)
+                self.assertEqual(front_end.ask(asked), correct,
+                                 f"{front_end.name}, {limit}, {step}: {asked}")
 
     def walk_all(self, server, seed):
         for limit in FAST:
@@ -376,14 +376,14 @@ class Doors(redis_harness.RedisTest):
             self.walk_by_each(server, limit, asks, expected)
 
     def walk_by_each(self, server, limit, asks, expected):
-        for door in DOORS:
-            if door is Throttle and LIMITS[limit]["algorithm"] != "gcra":
+        for front_end in FRONT_ENDS:
+            if front_end is Throttle and LIMITS[limit]["algorithm"] != "gcra":
                 continue
-            with self.subTest(limit=limit, door=door.name):
-                self.walk(door(server, limit), limit, asks, expected)
+            with self.subTest(limit=limit, front_end=front_end.name):
+                self.walk(front_end(server, limit), limit, asks, expected)
 
     def walk_both(self, server, seed):
-        """Two limits at once."""
+        """Compares the front ends for requests with two limits."""
         asks = history(f"both {seed}")
         paths = [f"path {random.Random(i).randrange(3)}" for i in range(STEPS)]
         limits = [list(zip(BOTH, ("b" + asked.key, path)))
@@ -392,10 +392,11 @@ class Doors(redis_harness.RedisTest):
                     for answer in decided(asks, limits)]  # fmt: skip
         self.assertTrue(STEPS / 10 < sum(not allowed for allowed, _ in expected) < STEPS / 1.5)
         for kind in (Check, Json, Grpc, GrpcByRules, RlCheck):
-            with self.subTest(door=kind.name), contextlib.closing(kind(server, "both")) as door:
+            front_end = kind(server, "both")
+            with self.subTest(front_end=kind.name), contextlib.closing(front_end):
                 for step, asked in enumerate(asks):
                     self.clock.set(asked.at)
-                    said = door.ask_both(asked._replace(key="b" + asked.key), paths[step])
+                    said = front_end.ask_both(asked._replace(key="b" + asked.key), paths[step])
                     self.assertEqual(said, expected[step], f"{kind.name}, {step}: {asked}")
 
     def walk_table(self, server):
@@ -406,50 +407,51 @@ class Doors(redis_harness.RedisTest):
         self.assertEqual(list(decide("table", asks)), expected)
         self.walk_by_each(server, "table", asks, expected)
 
-    def test_the_memory_store(self):
+    def test_all_front_ends_agree_with_the_memory_store(self):
         server = self.serve_all()
         self.walk_all(server, seed=1)
         self.walk_both(server, seed=1)
         self.walk_table(server)
 
-    def test_a_redis_store(self):
+    def test_all_front_ends_agree_with_a_redis_store(self):
         server = self.serve_redis(**WITHOUT_CACHE)
         self.walk_all(server, seed=2)
         self.walk_both(server, seed=2)
         self.walk_table(server)
         for limit in FAST:
-            with self.subTest(limit=limit, door="decide --config"):
+            with self.subTest(limit=limit, front_end="decide --config"):
                 asks = history(f"{limit} 2")
                 config = str(server.folder / "sluice.yaml")
                 self.assertEqual(list(decide(limit, asks, "--config", config)),
                                  list(decide(limit, asks)))
 
-    def test_a_redis_store_whose_denials_are_remembered(self):
-        """At instants as they come, with a limit of which nothing comes back meanwhile."""
+    def test_all_front_ends_agree_with_a_redis_store_and_the_deny_cache(self):
+        """Uses the real clock and a limit that regains no unit during the test."""
         server = self.serve_redis()
         self.clock.set(0)
         asks = [asked._replace(at=START) for asked in history("slow")]
-        # What a remembered denial tells to remain is what did then.
-        told = lambda said: said.remaining if said.allowed else "denied"
-        expected = [told(said) for said in decide("slow", asks)]
+        # A cached denial reports the remaining units at the time of the denial.
+        outcome = lambda said: said.remaining if said.allowed else "denied"
+        expected = [outcome(said) for said in decide("slow", asks)]
         self.assertTrue(STEPS / 4 < expected.count("denied") < STEPS / 1.2)
-        for kind in DOORS:
-            with self.subTest(door=kind.name), contextlib.closing(kind(server, "slow")) as door:
-                self.assertEqual([told(door.ask(asked)) for asked in asks], expected)
+        for kind in FRONT_ENDS:
+            front_end = kind(server, "slow")
+            with self.subTest(front_end=kind.name), contextlib.closing(front_end):
+                self.assertEqual([outcome(front_end.ask(asked)) for asked in asks], expected)
         hits = server.metrics()["sluice_deny_cache_hits_total"]
         self.assertGreater(hits, STEPS / 4)
 
-    def test_the_clock_stands(self):
-        """Else the others prove less than they say."""
+    def test_the_clock_is_stopped(self):
+        """The other tests depend on this."""
         server = self.serve_all()
-        door = Check(server, "gcra")
-        with contextlib.closing(door):
+        front_end = Check(server, "gcra")
+        with contextlib.closing(front_end):
             self.clock.set(START)
-            self.assertEqual(door.ask(Ask(START, "clock", 4)), Said(True, 12, 8000, None))
+            self.assertEqual(front_end.ask(Ask(START, "clock", 4)), Said(True, 12, 8000, None))
             self.clock.set(START + 8_000_000 - 1)
-            self.assertEqual(door.ask(Ask(START, "clock", 0)), Said(True, 15, 1, None))
+            self.assertEqual(front_end.ask(Ask(START, "clock", 0)), Said(True, 15, 1, None))
             self.clock.set(START + 8_000_000)
-            self.assertEqual(door.ask(Ask(START, "clock", 0)), Said(True, 16, 0, None))
+            self.assertEqual(front_end.ask(Ask(START, "clock", 0)), Said(True, 16, 0, None))
 
 
 if __name__ == "__main__":
