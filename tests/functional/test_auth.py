@@ -1,4 +1,4 @@
-"""GET /v1/auth over the wire, as gateways ask it."""
+"""GET /v1/auth over the wire, as gateways call it."""
 
 import socket
 import unittest
@@ -64,7 +64,7 @@ class TrustedGateway(ServerTest):
         self.assertRegex(answer["ratelimit"], r'^"hour";r=0;t=\d+$')
         self.assertEqual(answer.body, b"")
 
-    def test_deny_403_denies_with_403_whatever_the_rule_rejects_with(self):
+    def test_deny_403_overrides_the_status_of_the_rule(self):
         for uri in ("/page", "/strict"):
             for _ in range(3):
                 answer = self.sluice.auth("GET", uri, ip="192.0.2.3", deny=403)
@@ -81,17 +81,17 @@ class TrustedGateway(ServerTest):
         self.sluice.auth("GET", "/strict", ip="192.0.2.4")
         self.assertEqual(self.sluice.auth("GET", "/strict", ip="192.0.2.4").status, 503)
 
-    def test_the_method_is_the_one_that_the_gateway_names(self):
+    def test_the_method_is_that_of_x_original_method(self):
         for _ in range(3):
             self.assertEqual(self.sluice.auth("GET", "/send/code", ip="192.0.2.5").status, 200)
 
-    def test_any_method_may_ask_and_a_body_is_ignored(self):
+    def test_any_method_is_accepted_and_a_body_is_ignored(self):
         fields = {"X-Original-URI": "/trial", "X-Original-Method": "GET"}
         for method in ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"):
             answer = request(self.sluice.http, method, "/v1/auth", "ignored", fields)
             self.assertEqual(answer.status, 200, method)
 
-    def test_the_fields_of_traefik_and_caddy_say_the_same(self):
+    def test_the_fields_of_traefik_and_caddy_have_the_same_meaning(self):
         fields = {
             "X-Forwarded-Method": "POST",
             "X-Forwarded-Uri": "/send/code?a=b",
@@ -131,17 +131,17 @@ class TrustedGateway(ServerTest):
                 self.assertEqual(self.sluice.auth("POST", "/send/code", ip=ip).status, 200)
                 self.assertEqual(self.sluice.auth("POST", uri, ip=ip).status, 429)
 
-    def test_two_descriptions_or_none_are_refused(self):
+    def test_two_descriptions_of_a_request_or_none_are_refused(self):
         both = {"X-Original-URI": "/page", "X-Forwarded-Uri": "/trial"}
         for headers in (both, {}):
             answer = self.sluice.get("/v1/auth", headers)
             self.assertEqual(answer.status, 400)
             self.assertIn("X-Original-URI", answer.json["detail"])
 
-    def test_a_rule_on_trial_lets_pass(self):
+    def test_a_shadow_rule_allows_the_request(self):
         self.assertEqual(self.sluice.auth("GET", "/trial").status, 200)
 
-    def test_the_rightmost_untrusted_address_is_the_clients(self):
+    def test_the_rightmost_untrusted_address_is_that_of_the_client(self):
         def status(chain):
             return self.sluice.auth("POST", "/send/code", ip=chain).status
 
@@ -152,7 +152,7 @@ class TrustedGateway(ServerTest):
         self.assertEqual(status("203.0.113.1, 9.9.9.9"), 200)
         self.assertEqual(status("::ffff:203.0.113.1"), 429)
 
-    def test_several_fields_x_forwarded_for_are_one_list(self):
+    def test_repeated_x_forwarded_for_fields_are_one_list(self):
         head = (
             "GET /v1/auth HTTP/1.1\r\nHost: a\r\nX-Original-Method: POST\r\n"
             "X-Original-URI: /send/code\r\nX-Forwarded-For: {}\r\nX-Forwarded-For: {}\r\n\r\n"
@@ -177,7 +177,7 @@ class Stranger(ServerTest):
     def setUpClass(cls):
         cls.sluice = cls.serve(RULES)
 
-    def test_a_strangers_word_about_the_address_is_not_believed(self):
+    def test_addresses_from_untrusted_peers_are_ignored(self):
         statuses = [
             self.sluice.auth(
                 "POST",
@@ -202,7 +202,7 @@ class Ipv6(ServerTest):
             raise unittest.SkipTest(f"there is no ::1 here: {error}")
         cls.sluice = cls.serve(RULES, {"listen": {"http": "[::1]:0"}, "trusted_proxies": ["::1"]})
 
-    def test_listens_on_ipv6_and_says_so(self):
+    def test_listens_on_ipv6_and_reports_the_address(self):
         self.assertRegex(self.sluice.http, r"^\[::1\]:\d+$")
         self.assertEqual(self.sluice.get("/healthz").status, 200)
 

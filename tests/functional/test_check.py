@@ -49,7 +49,7 @@ class Check(ServerTest):
     def setUpClass(cls):
         cls.sluice = cls.serve(RULES)
 
-    def test_says_outcome_rule_and_each_limit(self):
+    def test_the_answer_has_the_outcome_the_rule_and_each_limit(self):
         answer = self.sluice.check(page("192.0.2.1"))
         self.assertEqual(answer.status, 200)
         self.assertTrue(answer["content-type"].startswith("application/json"))
@@ -60,7 +60,7 @@ class Check(ServerTest):
         self.assertEqual((limit["name"], limit["limit"], limit["remaining"]), ("hour", 5, 4))
         self.assertTrue(3_590_000 < limit["reset_after_ms"] <= 3_600_000, limit)
 
-    def test_the_request_over_the_limit_gets_429_and_when_to_come_back(self):
+    def test_a_request_over_the_limit_gets_429_and_a_retry_time(self):
         attributes = {"method": "POST", "path": "/send/code", "body.email": "a@example.org"}
         for left in (2, 1, 0):
             answer = self.sluice.check({"attributes": attributes})
@@ -88,19 +88,19 @@ class Check(ServerTest):
         quiet = self.sluice.check({"attributes": {"path": "/quiet"}})
         self.assertFalse([n for n, _ in quiet.fields if "ratelimit" in n], quiet)
 
-    def test_the_tightest_limit_stands_first_in_the_fields(self):
+    def test_the_tightest_limit_is_first_in_the_fields(self):
         answer = self.sluice.check({"attributes": {"path": "/order", "ip": "192.0.2.9"}})
         self.assertTrue(answer["ratelimit"].startswith('"user";r=1'), answer["ratelimit"])
         self.assertIn('"all"', answer["ratelimit"])
         self.assertEqual(answer["x-ratelimit-limit"], "2")
 
-    def test_no_rule_is_null_and_allowed(self):
+    def test_a_request_without_a_rule_is_allowed(self):
         answer = self.sluice.check({"attributes": {"path": "/nowhere"}})
         self.assertEqual(answer.status, 200)
         self.assertIsNone(answer.json["rule"])
         self.assertEqual(answer.json["outcome"], "allowed")
 
-    def test_a_limit_of_zero_never_says_when_to_come_back(self):
+    def test_a_limit_of_zero_has_no_retry_time(self):
         answer = self.sluice.check({"attributes": {"path": "/closed"}})
         self.assertEqual(answer.json["outcome"], "denied")
         self.assertEqual(answer.json["reason"], "never")
@@ -120,7 +120,7 @@ class Check(ServerTest):
         self.assertEqual([order("greedy").status for _ in range(3)], [429] * 3)
         self.assertEqual(left_of_all(order("modest")), before - 1)
 
-    def test_cost_takes_so_many_units_and_zero_takes_none(self):
+    def test_a_request_takes_its_cost(self):
         self.assertEqual(
             self.sluice.check(page("192.0.2.3", cost=4)).json["limits"][0]["remaining"], 1
         )
@@ -132,7 +132,7 @@ class Check(ServerTest):
             self.sluice.check(page("192.0.2.3", cost=1)).json["limits"][0]["remaining"], 0
         )
 
-    def test_peek_takes_nothing_refund_gives_back_reset_forgets(self):
+    def test_peek_refund_and_reset_change_the_counter_as_documented(self):
         def left(**more):
             return self.sluice.check(page("192.0.2.4", **more)).json["limits"][0]["remaining"]
 
@@ -144,7 +144,7 @@ class Check(ServerTest):
         self.assertEqual(left(verb="reset"), 5)
         self.assertEqual(left(), 4)
 
-    def test_an_array_decides_each_on_its_own(self):
+    def test_each_element_of_an_array_is_decided_separately(self):
         wishes = [
             page("192.0.2.5", cost=5),
             page("192.0.2.5"),
@@ -164,13 +164,13 @@ class Check(ServerTest):
         self.assertEqual(self.sluice.check([nowhere] * 1001).status, 400)
         self.assertEqual(self.sluice.check([]).json, [])
 
-    def test_one_bad_element_refuses_the_array_before_anything_is_taken(self):
+    def test_one_bad_element_refuses_the_whole_array(self):
         answer = self.sluice.check([page("192.0.2.7", cost=5), {"attributes": 3}])
         self.assertEqual(answer.status, 400)
         self.assertIn("1", answer.json["detail"])
         self.assertEqual(self.sluice.check(page("192.0.2.7", cost=5)).status, 200)
 
-    def test_what_is_wrong_is_refused_with_where(self):
+    def test_errors_are_refused_with_their_position(self):
         for body, where in [
             ("", ""),
             ("{", ""),
@@ -203,13 +203,13 @@ class Check(ServerTest):
                 self.assertEqual(first.status, 200)
                 json.loads(first.body)
 
-    def test_only_post_is_allowed_and_the_answer_says_so(self):
+    def test_methods_other_than_post_get_405_and_allow(self):
         for method in ("GET", "PUT", "DELETE", "PATCH"):
             answer = request(self.sluice.http, method, "/v1/check")
             self.assertEqual(answer.status, 405)
             self.assertIn("POST", answer["allow"])
 
-    def test_health_and_readiness(self):
+    def test_a_running_server_is_healthy_and_ready(self):
         self.assertEqual(self.sluice.get("/healthz").status, 200)
         self.assertEqual(self.sluice.get("/readyz").status, 200)
 

@@ -1,4 +1,4 @@
-"""SIGTERM under load: what was accepted is answered, and the server ends in time."""
+"""SIGTERM under load: the server answers the accepted requests and ends in time."""
 
 import signal
 import subprocess
@@ -22,16 +22,16 @@ HEALTH = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
 
 class Client(threading.Thread):
     """Sends `depth` requests at a time on one connection until an answer says `Connection: close`.
-    A request before that one that gets no answer is lost."""
+    An unanswered request before that one is lost."""
 
     def __init__(self, address, depth):
         super().__init__(daemon=True)
         self.raw = Raw(address, timeout=15)
-        self.depth, self.answered, self.why, self.told = depth, 0, None, False
+        self.depth, self.answered, self.error, self.is_closing = depth, 0, None, False
 
     def run(self):
         try:
-            while not self.told:
+            while not self.is_closing:
                 self.raw.send(REQUEST * self.depth)
                 for i in range(self.depth):
                     answer = self.raw.answer()
@@ -39,10 +39,10 @@ class Client(threading.Thread):
                         raise AssertionError(answer)
                     self.answered += 1
                     if answer["connection"] == "close":
-                        self.told = True
+                        self.is_closing = True
                         break
         except (EOFError, OSError, AssertionError) as error:
-            self.why = error
+            self.error = error
         finally:
             self.raw.close()
 
@@ -52,7 +52,7 @@ class Newcomer(threading.Thread):
 
     def __init__(self, address):
         super().__init__(daemon=True)
-        self.address, self.answered, self.why = address, 0, None
+        self.address, self.answered, self.error = address, 0, None
 
     def run(self):
         while True:
@@ -66,15 +66,15 @@ class Newcomer(threading.Thread):
                     raise AssertionError("not 200")
                 self.answered += 1
             except (EOFError, OSError, AssertionError) as error:
-                self.why = error
+                self.error = error
                 return
             finally:
                 raw.close()
 
 
 class Drain(ServerTest):
-    def test_who_connects_anew_for_each_request_is_answered_or_refused(self):
-        # A connection whose handshake ends while the server stops to listen was once reset.
+    def test_clients_that_connect_for_each_request_are_answered_or_refused(self):
+        # A connection was once reset if its handshake ended while the server stopped listening.
         for _ in range(5):
             sluice = self.serve(RULES)
             clients = [Newcomer(sluice.http) for _ in range(6)]
@@ -85,7 +85,7 @@ class Drain(ServerTest):
             self.assertEqual(sluice.wait(), 0)
             for client in clients:
                 client.join(10)
-            self.assertFalse([str(client.why) for client in clients if client.why])
+            self.assertFalse([str(client.error) for client in clients if client.error])
             self.assertTrue(all(client.answered for client in clients))
 
     def test_no_request_is_lost_under_load(self):
@@ -100,11 +100,11 @@ class Drain(ServerTest):
         self.assertLess(time.monotonic() - begin, 8)
         for client in clients:
             client.join(10)
-        self.assertFalse([str(client.why) for client in clients if client.why])
-        self.assertTrue(all(client.told for client in clients))
+        self.assertFalse([str(client.error) for client in clients if client.error])
+        self.assertTrue(all(client.is_closing for client in clients))
         self.assertGreater(sum(client.answered for client in clients), 200)
 
-    def test_what_the_kernel_had_accepted_is_answered(self):
+    def test_connections_that_only_the_kernel_has_accepted_are_answered(self):
         sluice = self.serve(RULES, flags=["--threads", "1"])
         sluice.signal(signal.SIGSTOP)
         waiting = [Raw(sluice.http).send(REQUEST) for _ in range(20)]
@@ -116,7 +116,7 @@ class Drain(ServerTest):
             raw.close()
         self.assertEqual(sluice.wait(), 0)
 
-    def test_a_request_on_its_way_is_finished(self):
+    def test_a_request_in_progress_is_finished(self):
         sluice = self.serve(RULES)
         with Raw(sluice.http) as raw:
             raw.send(REQUEST[:60])
@@ -127,7 +127,7 @@ class Drain(ServerTest):
             self.assertTrue(raw.ended())
         self.assertEqual(sluice.wait(), 0)
 
-    def test_during_the_delay_it_serves_and_says_that_it_is_not_ready(self):
+    def test_during_the_delay_the_server_answers_and_readyz_reports_503(self):
         sluice = self.serve(RULES, {"drain": {"delay": "1s"}})
         self.assertEqual(sluice.get("/readyz").status, 200)
         begin = time.monotonic()
@@ -139,7 +139,7 @@ class Drain(ServerTest):
         self.assertEqual(sluice.wait(), 0)
         self.assertGreaterEqual(time.monotonic() - begin, 1)
 
-    def test_idle_connections_do_not_hold_it_up(self):
+    def test_idle_connections_do_not_delay_the_end(self):
         sluice = self.serve(RULES, {"drain": {"timeout": "10s"}})
         idle = [Raw(sluice.http) for _ in range(10)]
         for raw in idle[:5]:
@@ -152,7 +152,7 @@ class Drain(ServerTest):
             self.assertTrue(raw.ended())
             raw.close()
 
-    def test_who_never_finishes_is_cut_at_the_timeout_and_the_log_says_so(self):
+    def test_unfinished_requests_are_closed_at_the_timeout_and_logged(self):
         sluice = self.serve(RULES, {"drain": {"timeout": "500ms"}})
         with Raw(sluice.http) as raw:
             raw.send(REQUEST[:60])
@@ -163,7 +163,7 @@ class Drain(ServerTest):
             self.assertLess(time.monotonic() - begin, 3)
         self.assertIn("did not end in time", sluice.log())
 
-    def test_a_second_signal_ends_it_at_once(self):
+    def test_a_second_signal_ends_the_server_at_once(self):
         sluice = self.serve(RULES, {"drain": {"delay": "60s"}})
         sluice.signal(signal.SIGTERM)
         wait_for(lambda: sluice.get("/readyz").status == 503)

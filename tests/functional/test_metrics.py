@@ -1,4 +1,4 @@
-"""/metrics: well formed, true, and bounded whatever clients send."""
+"""/metrics is well-formed and correct, and clients cannot add series."""
 
 import subprocess
 import unittest
@@ -31,7 +31,7 @@ class Metrics(ServerTest):
     def setUp(self):
         self.sluice = self.serve(RULES)
 
-    def test_promtool_finds_nothing_to_say(self):
+    def test_promtool_reports_no_problem(self):
         self.sluice.check([page("192.0.2.1")] * 5 + [{"attributes": {"path": "/odd"}}] * 3)
         answer = self.sluice.get("/metrics")
         self.assertTrue(answer["content-type"].startswith("text/plain; version=0.0.4"))
@@ -43,7 +43,7 @@ class Metrics(ServerTest):
         )
         self.assertEqual((done.returncode, done.stdout + done.stderr), (0, b""))
 
-    def test_counts_what_happened(self):
+    def test_counts_requests_and_decisions(self):
         for _ in range(5):
             self.sluice.check(page("192.0.2.1"))
         self.sluice.auth("GET", "/nowhere")
@@ -88,7 +88,7 @@ class Metrics(ServerTest):
             )
             self.assertEqual(during['sluice_request_errors_total{reason="bad_request"}'], 1)
 
-    def test_nothing_that_a_client_sends_makes_a_series(self):
+    def test_clients_cannot_add_series(self):
         self.sluice.check(page("192.0.2.1"))
         self.sluice.auth("GET", "/page")
         self.sluice.get("/unknown")

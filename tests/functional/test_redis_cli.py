@@ -1,4 +1,4 @@
-"""`sluice keys` and `sluice decide` on a store in Redis."""
+"""`sluice keys` and `sluice decide` with a store in Redis."""
 
 import json
 import subprocess
@@ -29,7 +29,7 @@ class Decide(RedisTest):
         done = sluice("decide", "--store", self.server.url, *more, text=text)
         return done, [json.loads(one) for one in done.stdout.splitlines()]
 
-    def test_counts_on_from_one_run_to_the_next(self):
+    def test_counters_continue_from_one_run_to_the_next(self):
         for remaining in (9, 8):
             done, answers = self.decide(line("on", "fixed_window"))
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -37,7 +37,7 @@ class Decide(RedisTest):
         _, answers = self.decide(line("on", "fixed_window"), "--prefix", "other:")
         self.assertEqual(answers[0]["limits"][0]["remaining"], 9)
 
-    def test_tells_a_foreign_value_in_its_line_and_goes_on(self):
+    def test_reports_a_foreign_value_for_its_line_and_continues(self):
         self.decide(line("own"))
         key = self.server.command("KEYS", "sluice:*own")[0]
         self.server.command("SET", key, "theirs")
@@ -48,13 +48,13 @@ class Decide(RedisTest):
         self.assertEqual(answers[1]["outcome"], "allowed")
         self.assertEqual(self.server.command("GET", key), b"theirs")
 
-    def test_ends_with_one_line_where_there_is_no_server(self):
+    def test_reports_a_missing_server_in_one_line(self):
         done = sluice("decide", "--store", "redis+unix:///nonexistent/redis.sock", text=line("a"))
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertEqual(done.stderr.count("\n"), 1)
         self.assertIn("the store is not available: ", done.stderr)
 
-    def test_logs_in_with_a_password_out_of_a_file(self):
+    def test_logs_in_with_a_password_from_a_file(self):
         self.server.command("ACL", "SETUSER", "sluice", "on", ">s3cret word", "~*", "+@all")
         file = self.folder() / "password"
         file.write_text("s3cret word\n")
@@ -100,14 +100,14 @@ class Keys(RedisTest):
         for text in lines:
             self.assertRegex(text, r"^[a-z_]+ a\|[a-z_]+: .+; expires in ")
 
-    def test_finds_by_a_pattern_of_keys(self):
+    def test_finds_keys_by_a_pattern(self):
         self.decide(line("shop|a"), line("shop|b"), line("other|a"), line("[x]*"))
         names = [one["key"] for one in self.json_keys("shop|*")]
         self.assertEqual(sorted(names), ["shop|a", "shop|b"])
         self.assertEqual([one["key"] for one in self.json_keys(r"\[x]\*")], ["[x]*"])
         self.assertEqual(self.json_keys("nothing*"), [])
 
-    def test_shows_one_key_in_full_or_that_there_is_none(self):
+    def test_shows_one_key_in_full_and_reports_a_missing_key(self):
         self.decide(line("one", "token_bucket", cost=2), line("one two"))
         text = self.keys("one")
         self.assertRegex(text, r"\Akey         one\n")
@@ -116,7 +116,7 @@ class Keys(RedisTest):
         self.assertIn("\nchanged     2023-11-14T22:13:20", text)
         self.assertIn("there is no counter with this key", self.keys("none", status=1))
 
-    def test_names_what_is_no_counter(self):
+    def test_reports_values_that_are_not_counters(self):
         self.server.command("SET", "sluice:t{}text", "abc")
         self.server.command("RPUSH", "sluice:g{}list", "a")
         self.server.command("SET", "sluice:whatever", "a")
@@ -129,14 +129,14 @@ class Keys(RedisTest):
             "sluice:whatever": "a string under a key that is not a counter's",
         })
 
-    def test_says_that_there_are_more(self):
+    def test_reports_that_there_are_more_keys(self):
         self.decide(*(line(f"k{i}") for i in range(2500)))
         done = sluice("keys", "--store", self.server.url)
         self.assertEqual(len(done.stdout.splitlines()), 1000)
         self.assertEqual(done.stderr, "sluice: keys: there are more than 1000; --most N shows more\n")
         self.assertEqual(len(set(self.keys("--most", 9999).splitlines())), 2500)
 
-    def test_escapes_what_would_disturb_a_terminal(self):
+    def test_escapes_control_characters(self):
         self.decide(line("a\x1b[31m\nb"))
         self.assertIn(r"gcra a\x1b[31m\x0ab: ", self.keys())
 
@@ -146,7 +146,7 @@ class Keys(RedisTest):
         found = [one["key"] for one in self.json_keys(url=cluster.url)]
         self.assertEqual(sorted(found), sorted(f"k{i}" for i in range(50)))
 
-    def test_reads_counters_that_were_kept_without_scripts(self):
+    def test_reads_counters_that_were_stored_without_scripts(self):
         folder = self.folder()
         (folder / "sluice.yaml").write_text(
             f"version: 1\nstore: {self.server.url}\nredis: {{ scripting: off }}\n")

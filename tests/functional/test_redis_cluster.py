@@ -1,4 +1,4 @@
-"""Servers of ours on a Redis Cluster: while its slots move, and while its masters change."""
+"""Sluice servers with a Redis Cluster, while its slots move and its masters change."""
 
 import concurrent.futures
 import contextlib
@@ -32,7 +32,7 @@ THREE_LIMITS = RULES + """
 class ClusterTest(FaultTest):
     @classmethod
     def keys(cls):
-        """Every key of the cluster."""
+        """Returns all keys of the cluster."""
         return {key for server in cls.nodes.living()
                 if server.info("replication")["role"] == "master"
                 for key in server.command("KEYS", "*")}
@@ -54,7 +54,7 @@ class Slots(ClusterTest):
 
     @contextlib.contextmanager
     def moving(self, slot, **how):
-        """The slot goes from master to master meanwhile."""
+        """Moves the slot from master to master while the body runs."""
         ends = threading.Event()
 
         def move():
@@ -73,10 +73,10 @@ class Slots(ClusterTest):
         owner = self.nodes.owner(slot)
         return next(s for s in self.nodes.servers if s is not owner)
 
-    def test_slots_that_move_under_load_are_not_noticed_by_callers(self):
+    def test_callers_do_not_notice_slots_that_move_under_load(self):
         with Callers(self, self.server) as callers:
             slots = self.slots_of_callers(callers)
-            self.assertGreater(len(slots), 3, "callers' counters lie in several slots")
+            self.assertGreater(len(slots), 3, "callers' counters are in several slots")
             for _ in range(2):
                 for slot in slots:
                     self.nodes.move_slot(slot, self.other_master(slot), pause=0.05)
@@ -106,9 +106,9 @@ class Slots(ClusterTest):
             body = {"attributes": {"path": "/apart", "header.x-user": "u2", **headers}, "cost": 0}
             return [limit["remaining"] for limit in self.server.check(body).json["limits"]]
 
-        wait_for(lambda: left() == [990, 490, 10], what=f"what was given back: {left()}")
+        wait_for(lambda: left() == [990, 490, 10], what=f"the refund of {left()}")
 
-    def test_limits_with_a_tag_lie_in_one_slot(self):
+    def test_limits_with_a_tag_are_in_one_slot(self):
         for group in ("g1", "g}2{", "组", ""):
             with self.subTest(group):
                 before = self.keys()
@@ -167,7 +167,7 @@ class Masters(ClusterTest):
         with Callers(self, self.server) as callers:
             slot = next(iter(self.slots_of_callers(callers)))
             replica = self.nodes.replica_of(self.nodes.owner(slot))
-            # Redis gives a failover up by itself if it takes over five seconds: then again.
+            # Redis aborts a failover that takes over five seconds. The test then starts another.
             for _ in range(3):
                 replica.command("CLUSTER", "FAILOVER")
                 if self.becomes_master(replica):
@@ -178,9 +178,9 @@ class Masters(ClusterTest):
 
 
 class Down(ClusterTest):
-    """A cluster that has lost some of its slots answers for none."""
+    """A cluster that has lost some of its slots serves no slot."""
 
-    def test_recovers_when_the_slots_are_back(self):
+    def test_servers_recover_when_the_slots_are_back(self):
         type(self).nodes = self.cluster(replicas=0)
         server = self.serve_store(self.nodes.url)
         victim = self.nodes.servers[2]

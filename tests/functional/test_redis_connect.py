@@ -1,4 +1,4 @@
-"""How a server of ours reaches a Redis: TLS, users, protocols; and what of it may be read where."""
+"""How a Sluice server connects to Redis: TLS, users and protocols; and which commands it sends."""
 
 import concurrent.futures
 import os
@@ -29,29 +29,29 @@ class Tls(FaultTest):
         said = ask(server, "/refuse", "u")
         self.assertEqual((said.status, said.reason), (429, "fallback"))
 
-    def test_a_server_whose_authority_is_known_is_believed(self):
+    def test_a_redis_with_a_known_authority_is_trusted(self):
         self.redis_by_tls()
         for host in ("localhost", "127.0.0.1"):
             server = self.serve_store(self.url(host), tls={"ca_file": self.own.ca_crt})
             self.assertEqual(self.take(server, "/refuse", host, 25), 20)
 
-    def test_a_server_of_another_authority_or_name_is_not(self):
+    def test_a_redis_with_another_authority_or_name_is_not_trusted(self):
         self.redis_by_tls()
         self.cannot_connect(self.url(), "certificate", tls={"ca_file": self.foreign.ca_crt})
         self.cannot_connect(self.url(), "certificate")
         self.cannot_connect(self.url(), "certificate", tls={
             "ca_file": self.own.ca_crt, "server_name": "redis.example.org"})
 
-    def test_the_name_that_is_expected_may_be_another_than_the_hosts(self):
+    def test_the_expected_name_may_differ_from_the_host(self):
         self.redis_by_tls()
         self.serve_store(self.url("127.0.0.1"), tls={
             "ca_file": self.own.ca_crt, "server_name": "localhost"})
 
-    def test_any_server_is_believed_where_that_is_said(self):
+    def test_without_verification_any_certificate_is_accepted(self):
         self.redis_by_tls()
         self.serve_store(self.url(), tls={"verify": False})
 
-    def test_a_redis_that_asks_for_certificates_gets_ours(self):
+    def test_a_redis_that_requires_a_client_certificate_receives_one(self):
         self.redis_by_tls(ask_clients=True)
         tls = {"ca_file": self.own.ca_crt}
         server = self.serve_store(self.url(), wait=False, tls=tls)
@@ -60,14 +60,14 @@ class Tls(FaultTest):
             **tls, "cert_file": self.own.client_crt, "key_file": self.own.client_key})
         self.assertEqual(self.take(server, "/refuse", "u", 25), 20)
 
-    def test_a_redis_without_tls_is_not_talked_to(self):
+    def test_a_redis_without_tls_is_refused(self):
         redis = self.redis()
         server = self.serve_store(f"rediss://localhost:{redis.port}", wait=False,
                                   tls={"ca_file": self.own.ca_crt})
         time.sleep(0.5)
         self.assertEqual(ask(server, "/refuse", "u").reason, "fallback")
 
-    def test_a_connection_by_tls_that_is_lost_is_made_again(self):
+    def test_a_lost_tls_connection_is_restored(self):
         redis = self.redis_by_tls()
         server = self.serve_store(self.url(), tls={"ca_file": self.own.ca_crt})
         for _ in range(3):
@@ -81,7 +81,7 @@ ALGORITHMS = ["fixed_window", "sliding_window_log", "sliding_window_counter",
 
 class Users(FaultTest):
     PASSWORD = "hunter2-hunter2"
-    # What docs/state-format.md says that its user needs, and what connecting takes.
+    # The rights listed in docs/state-format.md, and those that connecting needs.
     COMMANDS = ("evalsha eval script time get mget set getrange setrange strlen exists pexpire del "
                 "hello auth select")
 
@@ -96,7 +96,7 @@ class Users(FaultTest):
         file.chmod(0o600)
         return str(file)
 
-    def test_a_user_with_few_rights_is_enough(self):
+    def test_a_user_with_the_documented_rights_is_enough(self):
         rules = HEAD + rule("allow", "allow", 20) + "".join(
             rule(name, "deny", 20, name) for name in ALGORITHMS)
         server = self.serve_store(self.store.url + "/3", rules, username="sluice",
@@ -109,7 +109,7 @@ class Users(FaultTest):
                     self.assertIn(said.reason, ("ok", "limited"), (verb, said))
                 self.assertEqual(self.take(server, f"/{name}", "u", 25), 20)
 
-    def test_a_password_may_stand_in_the_url_or_the_environment(self):
+    def test_a_password_may_come_from_the_url_or_the_environment(self):
         url = self.store.url.replace("redis://", f"redis://sluice:{self.PASSWORD}@")
         server = self.serve_store(url)
         self.assertEqual(self.take(server, "/refuse", "u", 25), 20)
@@ -124,7 +124,7 @@ class Users(FaultTest):
             shown += one.get("/metrics").body.decode()
             self.assertNotIn(self.PASSWORD, shown)
 
-    def test_a_wrong_password_is_said_in_the_log_without_it(self):
+    def test_a_wrong_password_is_logged_without_its_value(self):
         server = self.serve_store(self.store.url, wait=False, username="sluice",
                                   password_file=self.file("wrong-wrong"))
         wait_for(lambda: "WRONGPASS" in server.log(), 5, "the reason in the log")
@@ -133,26 +133,26 @@ class Users(FaultTest):
 
 
 class Protocols(FaultTest):
-    def test_both_protocols_do(self):
+    def test_both_protocols_work(self):
         redis = self.redis()
         for protocol in (0, 2, 3):
             server = self.serve_store(redis.url, protocol=protocol, prefix=f"p{protocol}:")
             self.assertEqual(self.take(server, "/refuse", "u", 25), 20)
 
-    def test_a_redis_that_knows_no_hello_is_spoken_to_in_the_older_protocol(self):
+    def test_a_redis_without_hello_is_used_by_the_older_protocol(self):
         redis = self.redis({"rename-command": 'HELLO ""'})
         server = self.serve_store(redis.url)
         self.assertEqual(self.take(server, "/refuse", "u", 25), 20)
 
 
 class Work(FaultTest):
-    """What the server asks of Redis."""
+    """The commands that the server sends to Redis."""
 
     def setUp(self):
         self.store = self.redis()
 
     def calls(self):
-        """The commands that clients called, without those that scripts did."""
+        """Returns the counts of commands from clients, without the commands that scripts called."""
         lines = self.store.info("commandstats")
         return {name.removeprefix("cmdstat_"): int(line.split("calls=")[1].split(",")[0])
                 for name, line in lines.items()}
@@ -166,7 +166,7 @@ class Work(FaultTest):
         self.assertEqual(after["evalsha"] - before["evalsha"], 10)
         self.assertEqual(after.get("eval", 0), before.get("eval", 0))
 
-    def test_what_was_denied_is_denied_again_without_asking(self):
+    def test_a_repeated_denial_comes_from_the_cache(self):
         server = self.serve_store(self.store.url, threads=1)
         self.assertEqual(self.take(server, "/refuse", "u", 25), 20)
         before = self.calls()["evalsha"]
@@ -174,14 +174,14 @@ class Work(FaultTest):
         self.assertLessEqual(self.calls()["evalsha"] - before, 5)
         self.assertEqual(ask(server, "/refuse", "u").reason, "deny_cache")
 
-    def test_without_the_cache_every_request_is_asked(self):
+    def test_without_the_cache_every_request_reaches_redis(self):
         server = self.serve_store(self.store.url, threads=1, deny_cache={"enabled": False})
         self.assertEqual(self.take(server, "/refuse", "u", 25), 20)
         before = self.calls()["evalsha"]
         self.assertEqual(self.take(server, "/refuse", "u", 100), 0)
         self.assertEqual(self.calls()["evalsha"] - before, 100)
 
-    def test_requests_wait_for_a_slow_redis_together_and_not_one_after_the_other(self):
+    def test_requests_wait_for_a_slow_redis_concurrently(self):
         gate = SteeredGate(self.store.address)
         self.addClassCleanup(gate.stop)
         server = self.serve_store(gate.url, threads=1, deadline="2s")

@@ -1,5 +1,5 @@
-"""What callers see while the Redis behind a server of ours refuses, has lost or holds the wrong
-data, knows another password, or has another time."""
+"""What callers observe while the Redis of a Sluice server refuses commands, has lost data, has
+foreign data, has another password, or has another time."""
 
 import time
 import unittest
@@ -16,7 +16,7 @@ EACH_ALGORITHM = HEAD + rule("allow", "allow", 20) + "".join(
 
 
 class Refusals(FaultTest):
-    """Redis answers, but not with a decision."""
+    """Redis replies, but not with a decision."""
 
     def setUp(self):
         self.store = self.redis()
@@ -31,22 +31,22 @@ class Refusals(FaultTest):
             end()
             callers.wait_for_all("ok")
 
-    def test_oom_with_noeviction(self):
+    def test_callers_recover_from_oom_with_noeviction(self):
         self.store.config("maxmemory-policy", "noeviction")
         self.refused_and_recovers(lambda: self.store.config("maxmemory", "1"),
                                   lambda: self.store.config("maxmemory", "0"))
 
-    def test_readonly_as_it_became_a_replica(self):
+    def test_callers_recover_from_a_redis_that_became_a_replica(self):
         nobody = pick_port()
         self.refused_and_recovers(
             lambda: self.store.command("REPLICAOF", "127.0.0.1", nobody),
             lambda: self.store.command("REPLICAOF", "NO", "ONE"))
 
-    def test_too_few_replicas_to_write(self):
+    def test_callers_recover_from_too_few_replicas_to_write(self):
         self.refused_and_recovers(lambda: self.store.config("min-replicas-to-write", "1"),
                                   lambda: self.store.config("min-replicas-to-write", "0"))
 
-    def test_a_redis_that_is_busy_with_anothers_script(self):
+    def test_callers_recover_from_a_redis_that_runs_another_script(self):
         self.store.config("busy-reply-threshold", "50")
 
         def begin():
@@ -61,13 +61,13 @@ class Refusals(FaultTest):
 
         self.refused_and_recovers(begin, end)
 
-    def test_a_redis_that_is_loading_its_data(self):
+    def test_callers_recover_from_a_redis_that_loads_its_data(self):
         self.store.config("loading-process-events-interval-bytes", "1024")
         for i in range(100):
             self.store.command("SET", f"other{i}", "x" * 1000)
 
         def begin():
-            self.store.config("key-load-delay", "100000")  # microseconds a key
+            self.store.config("key-load-delay", "100000")  # microseconds per key
             self.busy = self.store.connection(timeout=15)
             self.busy.socket.sendall(Resp.encode(["DEBUG", "RELOAD"]))
 
@@ -84,14 +84,14 @@ class LostData(FaultTest):
         self.store = self.redis()
         self.server = self.serve_store(self.store.url)
 
-    def test_script_flush_is_not_noticed_by_callers(self):
+    def test_callers_do_not_notice_script_flush(self):
         with Callers(self, self.server) as callers:
             for i in range(20):
                 self.store.command("SCRIPT", "FLUSH", "SYNC" if i % 2 else "ASYNC")
                 time.sleep(0.05)
         self.assertEqual(set(callers.reasons()), {"ok"})
 
-    def test_flushall_begins_all_limits_anew_and_no_more(self):
+    def test_flushall_resets_all_limits_and_nothing_else(self):
         for _ in range(3):
             self.assertEqual(self.take(self.server, "/refuse", "flushed", 15), 15)
             self.store.command("FLUSHALL")
@@ -107,14 +107,14 @@ class LostData(FaultTest):
         self.assertEqual(set(callers.reasons()), {"ok"})
         self.assertGreater(ask(self.server, "/deny", "caller0", cost=0).remaining, LIMIT - 10_000)
 
-    def test_functions_and_scripts_of_others_stay(self):
+    def test_functions_and_scripts_of_others_are_kept(self):
         sha = self.store.command("SCRIPT", "LOAD", "return 7")
         self.take(self.server, "/allow", "u", 3)
         self.assertEqual(self.store.command("EVALSHA", sha, 0), 7)
 
 
 class ForeignValues(FaultTest):
-    """Something else lies under our keys."""
+    """Sluice's keys contain foreign values."""
 
     @classmethod
     def setUpClass(cls):
@@ -122,7 +122,7 @@ class ForeignValues(FaultTest):
         cls.server = cls.serve_store(cls.store.url, rules=EACH_ALGORITHM)
 
     def key_of(self, algorithm):
-        """The Redis key of a counter that is made for this."""
+        """Creates a counter and returns its Redis key."""
         before = set(self.store.command("KEYS", "*"))
         said = ask(self.server, f"/{algorithm}", self.id())
         self.assertEqual(said.reason, "ok")
@@ -130,7 +130,7 @@ class ForeignValues(FaultTest):
         return key
 
     def is_refused(self, algorithm, key):
-        """Is answered by the rule's policy, and the value stays what it is."""
+        """Checks that the rule's policy answers and that the value is unchanged."""
         value = self.store.command("DUMP", key)
         for verb in ("check", "peek"):
             said = ask(self.server, f"/{algorithm}", self.id(), verb=verb)
@@ -156,7 +156,7 @@ class ForeignValues(FaultTest):
                     self.is_refused(algorithm, key)
                 self.is_usable(algorithm, key)
 
-    def test_a_text_that_is_no_counter_is_left_alone(self):
+    def test_a_text_that_is_not_a_counter_is_left_alone(self):
         for algorithm in ALGORITHMS:
             with self.subTest(algorithm):
                 key = self.key_of(algorithm)
@@ -173,7 +173,7 @@ class ForeignValues(FaultTest):
             self.assertEqual(ask(self.server, "/allow", self.id(), cost=0).reason, "ok")
         self.is_usable("gcra", key)
 
-    def test_a_counter_cut_short_crashes_nothing(self):
+    def test_the_server_survives_truncated_counters(self):
         for algorithm in ALGORITHMS:
             with self.subTest(algorithm):
                 key = self.key_of(algorithm)
@@ -185,8 +185,8 @@ class ForeignValues(FaultTest):
                 self.is_usable(algorithm, key)
 
 
-class Entrance(FaultTest):
-    """Who may connect."""
+class Access(FaultTest):
+    """Passwords, users and the limit of connections."""
 
     def setUp(self):
         self.store = self.redis()
@@ -199,7 +199,7 @@ class Entrance(FaultTest):
         file.chmod(0o600)
         return str(file)
 
-    def test_a_password_that_is_changed_and_changed_back(self):
+    def test_callers_recover_when_a_changed_password_is_restored(self):
         self.store.config("requirepass", "first-secret")
         self.store.password = "first-secret"
         server = self.serve_store(self.gate.url, password_file=self.password_file("first-secret"))
@@ -215,7 +215,7 @@ class Entrance(FaultTest):
         self.assertIn("WRONGPASS", server.log())
         self.assertNotIn("secret", server.log())
 
-    def test_a_user_that_may_run_no_scripts_for_a_while(self):
+    def test_callers_recover_when_the_right_to_run_scripts_is_restored(self):
         self.store.command("ACL", "SETUSER", "sluice", "on", ">pass-word", "~sluice:*", "+@all")
         server = self.serve_store(self.gate.url, username="sluice",
                                   password_file=self.password_file("pass-word"))
@@ -225,7 +225,7 @@ class Entrance(FaultTest):
             self.store.command("ACL", "SETUSER", "sluice", "+evalsha", "+eval")
             callers.wait_for_all("ok")
 
-    def test_a_user_that_is_deleted_and_made_again(self):
+    def test_callers_recover_when_a_deleted_user_is_restored(self):
         def make():
             self.store.command("ACL", "SETUSER", "sluice", "on", ">pass-word", "~sluice:*", "+@all")
 
@@ -238,7 +238,7 @@ class Entrance(FaultTest):
             make()
             callers.wait_for_all("ok")
 
-    def test_maxclients(self):
+    def test_callers_recover_from_maxclients(self):
         server = self.serve_store(self.gate.url)
         with Callers(self, server) as callers:
             self.gate.refuse()
@@ -267,14 +267,14 @@ RULES_OF_TIME = HEAD + "".join([
 
 
 class Clock(FaultTest):
-    """The clock of Redis is stepped."""
+    """The clock of Redis jumps."""
 
     def setUp(self):
         self.store = self.redis(faked_clock=True)
         self.server = self.serve_store(self.store.url, rules=RULES_OF_TIME,
                                        deny_cache={"enabled": False})
 
-    def test_an_hour_ahead_gives_what_an_hour_gives_and_no_more(self):
+    def test_an_hour_ahead_restores_the_units_of_an_hour(self):
         for path in ("/day", "/log", "/bucket"):
             self.assertEqual(self.take(self.server, path, "u", 15), 15)
         self.store.set_clock(3600)
@@ -282,7 +282,7 @@ class Clock(FaultTest):
         self.assertEqual(self.take(self.server, "/log", "u", 30), 5)
         self.assertEqual(self.take(self.server, "/bucket", "u", 30), 20)
 
-    def test_an_hour_back_gives_nothing_anew(self):
+    def test_an_hour_back_restores_no_units(self):
         for path in ("/day", "/log", "/bucket"):
             self.assertEqual(self.take(self.server, path, "u", 15), 15)
         self.store.set_clock(-3600)
@@ -292,9 +292,9 @@ class Clock(FaultTest):
         self.store.set_clock(0)
         self.assertEqual(self.take(self.server, "/day", "u", 5), 0)
         self.assertEqual(self.take(self.server, "/log", "u", 5), 0)
-        self.assertEqual(self.take(self.server, "/bucket", "new", 40), 20)  # an hour later for it
+        self.assertEqual(self.take(self.server, "/bucket", "new", 40), 20)  # one hour later
 
-    def test_steps_back_and_forth_are_no_failures(self):
+    def test_jumps_back_and_forth_are_not_failures(self):
         for path in ("/day", "/log"):
             admitted = 0
             for hours in (0, 1, -1, 0, -1, 1, 0):

@@ -1,4 +1,4 @@
-"""Rules in Redis: servers follow a push, and keep what they have where they cannot."""
+"""Rules in Redis: servers follow a push, and keep their rules if they cannot."""
 
 import concurrent.futures
 import subprocess
@@ -74,13 +74,13 @@ class RedisRules(RedisTest):
         self.assertEqual(self.limit_of(server), 5)
         self.assertEqual(self.names(server), (["redis:rules.yaml"], 1))
 
-    def test_they_share_the_counters_of_what_was_pushed(self):
+    def test_servers_share_the_counters_of_pushed_rules(self):
         self.pushed(rules("shared", 20))
         servers = [self.follow(), self.follow()]
         allowed = sum(s.check({"attributes": {}}).status == 200 for s in servers * 15)
         self.assertEqual(allowed, 20)
 
-    def test_rules_that_are_wrong_for_a_server_leave_it_as_it_is(self):
+    def test_a_server_keeps_its_rules_if_it_cannot_use_the_pushed_ones(self):
         self.pushed(rules("one", 5))
         fine, without_scripts = self.follow(), self.follow(scripting="off")
         self.pushed(rules("two", 7, "gcra"))
@@ -92,7 +92,7 @@ class RedisRules(RedisTest):
         for server in (fine, without_scripts):
             wait_for(lambda s=server: self.limit_of(s) == 9, 5, "the next push")
 
-    def test_rules_stay_while_redis_is_away_and_are_followed_when_it_is_back(self):
+    def test_rules_stay_active_while_redis_is_away_and_follow_it_later(self):
         self.pushed(rules("one", 5))
         server = self.follow()
         self.server.kill()
@@ -101,7 +101,7 @@ class RedisRules(RedisTest):
         self.assertEqual(answer.status, 200, "by on_store_error")
         self.assertEqual(self.names(server)[1], 1)
         self.server.start()
-        self.pushed(rules("two", 7))  # version 1 again: it has forgotten all
+        self.pushed(rules("two", 7))  # version 1 again: Redis has lost all data
         wait_for(lambda: self.limit_of(server) == 7, 10, "the push after the restart")
 
     def test_a_server_does_not_start_without_rules_or_without_redis(self):
@@ -125,7 +125,7 @@ class RedisRules(RedisTest):
             pushed.result()
         self.assertEqual(self.limit_of(server), 3)
 
-    def test_what_the_administration_puts_holds_until_the_next_push(self):
+    def test_rules_put_by_the_administration_are_active_until_the_next_push(self):
         self.pushed(rules("one", 5))
         server = self.follow()
         put = server.admin_request("PUT", "/v1/rules", rules("put", 6))
@@ -135,7 +135,7 @@ class RedisRules(RedisTest):
         self.pushed(rules("two", 7))
         wait_for(lambda: self.limit_of(server) == 7, 5, "the push")
 
-    def test_pushes_at_once_get_lost_never_silently(self):
+    def test_concurrent_pushes_are_never_lost_silently(self):
         for i in range(24):
             (self.texts / f"{i}.yaml").write_text(rules(f"rule-{i}"))
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -150,7 +150,7 @@ class RedisRules(RedisTest):
         self.assertEqual(self.server.command("HGET", "sluice:rules", "version").decode(),
                          str(len(taken)))
 
-    def test_a_push_may_insist_on_the_version_before(self):
+    def test_a_push_may_require_the_previous_version(self):
         self.assertEqual(self.push(rules("a"), "--expect", 1).returncode, 1)
         self.pushed(rules("a"), "--expect", 0)
         refused = self.push(rules("b"), "--expect", 0)
@@ -159,7 +159,7 @@ class RedisRules(RedisTest):
                                          "version 0 there. Nothing was pushed\n")
         self.pushed(rules("b"), "--expect", 1)
 
-    def test_pushes_nothing_that_is_wrong_or_there_already_or_dry(self):
+    def test_invalid_unchanged_and_dry_run_rules_are_not_pushed(self):
         wrong = self.push("version: 1\nrules: 7\n")
         self.assertEqual(wrong.returncode, 1)
         self.assertTrue(wrong.stderr.startswith("rules.yaml:2:8: error: "), wrong.stderr)
@@ -169,7 +169,7 @@ class RedisRules(RedisTest):
         self.assertEqual(self.pushed(rules("a")),
                          "sluice:rules: version 1 has these rules already\n")
 
-    def test_shows_what_was_pushed(self):
+    def test_shows_the_pushed_rules(self):
         empty = sluice("rules", "show", "--store", self.server.url)
         self.assertEqual(empty.returncode, 1)
         self.assertIn("there are no rules at sluice:rules", empty.stderr)
@@ -178,7 +178,7 @@ class RedisRules(RedisTest):
         self.assertRegex(shown.stdout, r"\A# a\.yaml \(version 1, pushed 20..-..-..T..:..:..Z\)\n")
         self.assertTrue(shown.stdout.endswith(rules("a")))
 
-    def test_pushes_without_scripts_where_the_configuration_says_so(self):
+    def test_pushes_without_scripts_if_configured(self):
         (self.texts / "sluice.yaml").write_text(
             f"version: 1\nstore: {self.server.url}\nredis: {{ scripting: off }}\n")
         self.server.command("ACL", "SETUSER", "default", "-@scripting")
@@ -194,7 +194,7 @@ class RedisRules(RedisTest):
 
 
 class ClusterRules(RedisTest):
-    def test_are_pushed_to_a_cluster_and_followed_and_shown_from_it(self):
+    def test_rules_are_pushed_to_a_cluster_followed_and_shown(self):
         cluster = self.cluster(replicas=0)
         texts = self.folder()
         (texts / "a.yaml").write_text(rules("a"))

@@ -1,4 +1,4 @@
-"""Servers of ours that find their Redis through Sentinels, while another becomes the master."""
+"""Sluice servers that find their Redis through Sentinels, while the master changes."""
 
 import time
 import unittest
@@ -36,7 +36,7 @@ class Failover(FaultTest):
             self.assertGreaterEqual(self.used(self.server, caller.user),
                                     caller.base + len(admitted) - unsure)
 
-    def test_a_limit_that_was_replicated_is_kept_exactly_by_the_next_master(self):
+    def test_a_replicated_limit_is_exact_on_the_next_master(self):
         self.assertEqual(self.take(self.server, "/refuse", "u", 12), 12)
         self.wait_until_replicated()
         master = self.redis_set.master()
@@ -45,20 +45,20 @@ class Failover(FaultTest):
         self.wait_until_decided(self.server)
         self.assertEqual(self.take(self.server, "/refuse", "u", 20), 8)
 
-    def test_a_master_that_stops_and_comes_back_is_not_asked_any_more(self):
+    def test_a_former_master_that_comes_back_is_not_used(self):
         master = self.redis_set.master()
         with Callers(self, self.server, forgets=True) as callers:
             master.pause()
             callers.wait_for_all("fallback")
             self.redis_set.wait_for_master_other_than(master)
             callers.wait_for_all("ok", seconds=10)
-            master.resume()  # and calls itself a master still, until the Sentinels tell it
+            master.resume()  # still reports itself as a master until the Sentinels demote it
             asked = self.scripts_run(master)
             time.sleep(2)
             callers.wait_for_all("ok")
             self.assertEqual(self.scripts_run(master), asked)
 
-    def test_a_failover_by_command_is_followed_while_the_old_master_still_answers(self):
+    def test_servers_follow_a_failover_while_the_old_master_still_answers(self):
         self.redis_set.sentinels[0].command("SENTINEL", "FAILOVER", self.redis_set.name)
         with Callers(self, self.server, forgets=True) as callers:
             old = self.redis_set.servers[0]
@@ -71,15 +71,15 @@ class Failover(FaultTest):
 
     @staticmethod
     def scripts_run(redis):
-        """How many scripts clients have run there."""
+        """Returns how many scripts clients have run on the server."""
         line = redis.info("commandstats").get("cmdstat_evalsha", "calls=0,")
         return int(line.split("calls=")[1].split(",")[0])
 
 
 class Sentinels(FaultTest):
-    """They are needed to connect, and for nothing else."""
+    """Servers need Sentinels only to connect."""
 
-    def test_a_connection_is_kept_without_them_and_made_by_any_of_them(self):
+    def test_any_sentinel_is_enough_to_connect_and_none_to_stay_connected(self):
         redis_set = self.sentinels()
         first, second, third = redis_set.sentinels
         first.kill()

@@ -1,4 +1,4 @@
-"""The rules change while the server serves: SIGHUP, files, a ConfigMap's links, administration."""
+"""Changes of the rules at run time: SIGHUP, files, a ConfigMap's links, administration."""
 
 import os
 import shutil
@@ -49,7 +49,7 @@ class Reload(ServerTest):
         return self.sluice.admin_request("GET", "/v1/status").json["rules"]
 
     def write(self, text):
-        """As a careful editor does: never half a file."""
+        """Replaces the file atomically."""
         fresh = self.sluice.folder / "fresh"
         fresh.write_text(text)
         os.replace(fresh, self.sluice.rules_file)
@@ -59,7 +59,7 @@ class ByFilesAndSignals(Reload):
     def setUp(self):
         self.sluice = self.serve(rules(5), {"watch": False})
 
-    def test_sighup_reads_the_rules_again_and_keeps_what_was_used(self):
+    def test_sighup_reloads_the_rules_and_keeps_the_counters(self):
         self.use(3)
         self.assertEqual(self.limit_and_left(), (5, 2))
         self.write(rules(10))
@@ -71,7 +71,7 @@ class ByFilesAndSignals(Reload):
         self.wait_for_limit(4)
         self.assertEqual(self.limit_and_left(), (4, 1))
 
-    def test_a_bad_file_changes_nothing_and_is_seen_in_status_metrics_and_log(self):
+    def test_a_bad_file_changes_nothing_and_is_reported(self):
         self.use(3)
         self.write(BAD)
         self.sluice.signal(signal.SIGHUP)
@@ -85,7 +85,7 @@ class ByFilesAndSignals(Reload):
         metrics = self.sluice.metrics()
         self.assertEqual(metrics["sluice_rules_reload_failures_total"], 1)
         self.assertEqual(metrics["sluice_rules_last_reload_successful"], 0)
-        wait_for(lambda: "rules.yaml:7:" in self.sluice.log(), what="the place in the log")
+        wait_for(lambda: "rules.yaml:7:" in self.sluice.log(), what="the line number in the log")
 
         self.write(rules(6))
         self.sluice.signal(signal.SIGHUP)
@@ -94,7 +94,7 @@ class ByFilesAndSignals(Reload):
         self.assertEqual(self.status()["last_errors"], [])
         self.assertEqual(self.sluice.metrics()["sluice_rules_last_reload_successful"], 1)
 
-    def test_a_file_that_is_gone_changes_nothing(self):
+    def test_a_missing_file_changes_nothing(self):
         self.sluice.rules_file.unlink()
         self.sluice.signal(signal.SIGHUP)
         wait_for(lambda: self.status()["failures"] == 1)
@@ -106,7 +106,7 @@ class ByFilesAndSignals(Reload):
         self.wait_for_limit(7)
         self.assertEqual(self.status()["reloads"], 1)
 
-    def test_a_hundred_signals_are_survived(self):
+    def test_the_server_survives_a_hundred_signals(self):
         for _ in range(100):
             self.sluice.signal(signal.SIGHUP)
         self.assertEqual(self.limit_and_left(), (5, 5))
@@ -127,7 +127,7 @@ class ByWatching(Reload):
         self.write(rules(9))
         self.wait_for_limit(9)
 
-    def test_the_links_of_a_configmap_are_followed_when_they_turn(self):
+    def test_changed_links_of_a_configmap_are_followed(self):
         mount = self.folder()
 
         def publish(name, text):
@@ -146,7 +146,7 @@ class ByWatching(Reload):
         self.assertEqual(self.limit_and_left(), (10, 7))
         self.assertEqual(self.status()["rules"], 1)
 
-    def test_a_file_that_joins_a_directory_is_read(self):
+    def test_a_file_added_to_a_directory_is_read(self):
         folder = self.folder()
         (folder / "a.yaml").write_text(rules(5))
         self.sluice = self.serve(config={"rules": [str(folder)]})
@@ -161,7 +161,7 @@ class ByAdministration(Reload):
     def put(self, text, headers=None):
         return self.sluice.admin_request("PUT", "/v1/rules", text, headers)
 
-    def test_what_is_put_holds_for_every_door_and_keeps_what_was_used(self):
+    def test_put_rules_are_active_and_keep_the_counters(self):
         self.use(3)
         before = self.sluice.admin_request("GET", "/v1/rules")
         self.assertEqual(before.body.decode(), rules(5))
@@ -171,7 +171,7 @@ class ByAdministration(Reload):
         self.assertEqual(self.sluice.admin_request("GET", "/v1/rules").body.decode(), rules(10))
         self.assertEqual(self.sluice.metrics()["sluice_rules_version"], 2)
 
-    def test_bad_rules_are_refused_with_their_place(self):
+    def test_bad_rules_are_refused_with_line_numbers(self):
         self.use(3)
         answer = self.put(BAD)
         self.assertEqual(answer.status, 400)
@@ -179,7 +179,7 @@ class ByAdministration(Reload):
         self.assertIn("fixed_windw", answer.json["detail"])
         self.assertEqual(self.limit_and_left(), (5, 2))
 
-    def test_two_who_change_at_once_do_not_overwrite_each_other(self):
+    def test_if_match_prevents_overwriting_a_concurrent_change(self):
         tag = self.sluice.admin_request("GET", "/v1/rules")["etag"]
         self.assertEqual(self.put(rules(6), {"If-Match": tag}).status, 200)
         self.assertEqual(self.put(rules(7), {"If-Match": tag}).status, 412)
@@ -194,14 +194,14 @@ class ByAdministration(Reload):
         self.assertEqual(self.sluice.admin_request("DELETE", key).status, 200)
         self.assertEqual(self.limit_and_left(), (5, 5))
 
-    def test_the_administration_has_no_place_on_the_public_door_nor_the_reverse(self):
+    def test_administration_and_public_endpoints_are_separate(self):
         for path in ("/v1/rules", "/v1/status", "/v1/keys"):
             self.assertEqual(self.sluice.get(path).status, 404)
         self.assertEqual(self.sluice.admin_request("POST", "/v1/check", "{}").status, 404)
 
 
 class WithAToken(Reload):
-    def test_only_who_has_the_token_is_let_in_and_a_new_token_holds_after_sighup(self):
+    def test_the_token_is_required_and_sighup_reloads_it(self):
         folder = self.folder()
         token = folder / "token"
         token.write_text("s3cret-s3cret-s3cret\n")

@@ -1,4 +1,4 @@
-"""`sluice serve` as a command: flags, the ready line, errors, and what it tells systemd."""
+"""`sluice serve` as a command: flags, the ready line, errors, and its notifications to systemd."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ def run(*flags):
 
 
 class Serving(ServerTest):
-    def test_the_ready_line_names_the_real_ports_of_every_door(self):
+    def test_the_ready_line_contains_the_real_ports(self):
         sluice = self.serve(RULES)
         self.assertRegex(
             sluice.ready_line,
@@ -39,7 +39,7 @@ class Serving(ServerTest):
         self.assertEqual(sluice.get("/healthz").status, 200)
         self.assertEqual(sluice.get("/readyz").status, 200)
 
-    def test_flags_go_before_the_file(self):
+    def test_flags_override_the_file(self):
         folder = self.folder()
         (folder / "other.yaml").write_text(RULES.replace("/page", "/other"))
         sluice = self.serve(
@@ -66,7 +66,7 @@ class Serving(ServerTest):
         path = folder / "http.sock"
         dead = socket.socket(socket.AF_UNIX)
         dead.bind(str(path))
-        dead.close()  # as a crash leaves it behind
+        dead.close()  # as after a crash
         sluice = self.serve(
             RULES,
             {"trusted_proxies": ["unix"]},
@@ -89,12 +89,12 @@ class Serving(ServerTest):
             sluice.check({"attributes": {"path": "/page", "ip": "a"}}).json["rule"], "first"
         )
 
-    def test_without_rules_it_says_aloud_that_an_example_is_in_force(self):
+    def test_without_rules_it_logs_that_the_built_in_example_is_active(self):
         sluice = self.serve()
-        wait_for(lambda: "built-in" in sluice.log(), what="a word about the built-in rules")
+        wait_for(lambda: "built-in" in sluice.log(), what="the log line about the built-in rules")
         self.assertIn("curl", sluice.log())
 
-    def test_starts_with_nothing_but_flags(self):
+    def test_starts_without_a_configuration_file(self):
         folder = self.folder()
         child = Process(
             [binary(), "serve", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
@@ -106,7 +106,7 @@ class Serving(ServerTest):
         self.assertTrue(child.child.stdout.readline().startswith(b"ready http=127.0.0.1:"))
         self.assertEqual(child.stop(), 0)
 
-    def test_nothing_but_the_ready_line_goes_to_stdout(self):
+    def test_stdout_contains_only_the_ready_line(self):
         sluice = self.serve(RULES, {"log": {"access": True, "level": "debug"}})
         sluice.get("/healthz")
         sluice.signal(signal.SIGTERM)
@@ -156,7 +156,7 @@ class Errors(ServerTest):
             "fixed_window",
         )
 
-    def test_a_missing_rules_file_exits_1_naming_it(self):
+    def test_a_missing_rules_file_exits_1_and_is_named(self):
         self.assert_fails(
             run("--rules", str(self.dir / "none.yaml"), "--admin", "off"), 1, "none.yaml"
         )
@@ -168,7 +168,7 @@ class Errors(ServerTest):
         self.assert_fails(run("--config", path), 1, f"{path}:2:", "75")
         self.assert_fails(run("--config", str(self.dir / "none.yaml")), 1, "none.yaml")
 
-    def test_a_port_in_use_exits_1_saying_which(self):
+    def test_a_port_in_use_exits_1_and_is_named(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             self.assert_fails(
@@ -194,10 +194,10 @@ class Errors(ServerTest):
         self.assert_fails(run("--http", path, "--admin", "off"), 1, "taken.sock")
         self.assertEqual(request(first.http, "GET", "/healthz").status, 200)
 
-    def test_administration_for_other_machines_needs_a_token(self):
+    def test_administration_on_other_addresses_needs_a_token(self):
         self.assert_fails(run("--http", "127.0.0.1:0", "--admin", "0.0.0.0:0"), 1, "token")
 
-    def test_help_says_everything(self):
+    def test_help_lists_flags_addresses_and_signals(self):
         done = run("--help")
         self.assertEqual(done.returncode, 0)
         for word in (
@@ -231,7 +231,7 @@ class Systemd(ServerTest):
             if word in text.split("\n"):
                 return text
 
-    def test_tells_when_it_is_ready_reloading_and_stopping(self):
+    def test_notifies_systemd_when_ready_reloading_and_stopping(self):
         listener, path = self.notify_socket()
         sluice = self.serve(RULES, env={**os.environ, "NOTIFY_SOCKET": path})
         self.next_with(listener, "READY=1")
@@ -241,7 +241,7 @@ class Systemd(ServerTest):
         sluice.signal(signal.SIGTERM)
         self.next_with(listener, "STOPPING=1")
 
-    def test_an_abstract_socket_does_as_well(self):
+    def test_notifies_systemd_on_an_abstract_socket(self):
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.addCleanup(listener.close)
         name = f"sluice-test-{os.getpid()}"
@@ -250,8 +250,8 @@ class Systemd(ServerTest):
         self.serve(RULES, env={**os.environ, "NOTIFY_SOCKET": f"@{name}"})
         self.next_with(listener, "READY=1")
 
-    @unittest.skipUnless(shutil.which("systemd-analyze"), "there is no systemd-analyze here")
-    def test_the_unit_is_sound_and_locked_down(self):
+    @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is missing")
+    def test_the_unit_is_valid_and_restricted(self):
         folder = self.folder()
         unit = folder / "sluice.service"
         text = (ROOT / "deploy/systemd/sluice.service").read_text()

@@ -1,5 +1,5 @@
-"""Load while the rules reload every second: nothing is lost, nothing leaks. Long, so only where
-SLUICE_LONG_TESTS is set; SLUICE_SOAK_SECONDS says how long (600)."""
+"""Load while the rules reload every second: no request is lost and no resource leaks. Runs only if
+SLUICE_LONG_TESTS is set, for SLUICE_SOAK_SECONDS (default 600)."""
 
 import os
 import re
@@ -47,7 +47,7 @@ end
 @unittest.skipUnless(os.environ.get("SLUICE_LONG_TESTS"), "SLUICE_LONG_TESTS is not set")
 class Soak(ServerTest):
     def load(self, seconds):
-        """wrk for so long, while the rules change every second."""
+        """Runs wrk for so many seconds while the rules change every second."""
         folder = self.sluice.folder
         (folder / "load.lua").write_text(SCRIPT)
         wrk = subprocess.Popen(
