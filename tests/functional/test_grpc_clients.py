@@ -1,5 +1,5 @@
-"""Clients of gRPC and HTTP/2 that others wrote, against the gRPC door: npm's @grpc/grpc-js, grpc++,
-Debian's python3-grpcio, h2load and nghttp; and the call as Envoy makes it, byte for byte."""
+"""Independent clients of gRPC and HTTP/2 with the gRPC front end: npm's @grpc/grpc-js, grpc++,
+Debian's python3-grpcio, h2load and nghttp; and Envoy's call, byte for byte."""
 
 import ctypes
 import json
@@ -30,8 +30,8 @@ SERVICES = [
     "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection",
 ]
-# What every client tells, but for the time until the limit counts anew.
-TOLD = {
+# The output of every client, without the time until the limit resets.
+EXPECTED = {
     "codes": ["OK", "OK", "OVER_LIMIT"],
     "status": {"code": "OVER_LIMIT", "limit": 2, "unit": "DAY", "name": "user", "remaining": 0},
     "free": 2**32 - 1,
@@ -78,13 +78,13 @@ def unframed(data):
 class Clients(redis_harness.RedisTest):
     @classmethod
     def setUpClass(cls):
-        cls.door = cls.serve_grpc()
+        cls.server = cls.serve_grpc()
         cls.redis_server = cls.redis()
         patient = {"deadline": "20s", "connect_timeout": "60s"}
         cls.stuck = cls.serve_grpc(store=cls.redis_server.url, redis=patient)
         cls.redis_server.pause()
         cls.addClassCleanup(cls.redis_server.resume)
-        cls.doors = (envoy_harness.address_of(cls.door), envoy_harness.address_of(cls.stuck))
+        cls.addresses = (envoy_harness.address_of(cls.server), envoy_harness.address_of(cls.stuck))
 
     @classmethod
     def serve_grpc(cls, **more):
@@ -93,23 +93,24 @@ class Clients(redis_harness.RedisTest):
         files = {"files": str(folder / "shop.yaml")}
         return cls.serve(config={"listen": {"grpc": "127.0.0.1:0"}, "envoy": files, **more})
 
-    def told_by(self, *argv, **options):
+    def check_output_of(self, *argv, **options):
         ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, **options)
         self.assertEqual(ran.returncode, 0, ran.stderr)
-        told = json.loads(ran.stdout)
-        self.assertAlmostEqual(told.pop("reset"), 86400 - time.time() % 86400, delta=10)
-        self.assertEqual(told, TOLD)
+        printed = json.loads(ran.stdout)
+        self.assertAlmostEqual(printed.pop("reset"), 86400 - time.time() % 86400, delta=10)
+        self.assertEqual(printed, EXPECTED)
 
     @unittest.skipUnless(os.environ.get("GRPC_CLIENTS"), "the packages of npm are not installed")
-    def test_node(self):
-        self.told_by("node", "check.mjs", *self.doors, str(PROTO), cwd=os.environ["GRPC_CLIENTS"])
+    def test_node_client_works(self):
+        self.check_output_of("node", "check.mjs", *self.addresses, str(PROTO),
+                             cwd=os.environ["GRPC_CLIENTS"])  # fmt: skip
 
     @unittest.skipUnless(os.environ.get("GRPC_CLIENT"), "grpc++ was not found: libgrpc++-dev")
-    def test_cpp(self):
-        self.told_by(os.environ["GRPC_CLIENT"], *self.doors)
+    def test_cpp_client_works(self):
+        self.check_output_of(os.environ["GRPC_CLIENT"], *self.addresses)
 
-    def test_python(self):
-        channels = [envoy_harness.channel_to(server) for server in (self.door, self.stuck)]
+    def test_python_client_works(self):
+        channels = [envoy_harness.channel_to(server) for server in (self.server, self.stuck)]
         for channel in channels:
             self.addCleanup(channel.close)
         ask, ask_stuck = (envoy_harness.caller(rls, channel) for channel in channels)
@@ -121,11 +122,11 @@ class Clients(redis_harness.RedisTest):
         self.assertEqual(raised.exception.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
         self.assertLess(time.monotonic() - begun, 2)
 
-    def test_a_deadline_is_kept_by_the_server_too(self):
-        """Which tells so, rather than leave it to the client."""
+    def test_the_server_enforces_the_deadline(self):
+        """The server sends DEADLINE_EXCEEDED itself, independently of the client."""
         hpack = Hpack()
         self.addCleanup(hpack.close)
-        with Frames(self.doors[1]) as peer:
+        with Frames(self.addresses[1]) as peer:
             header = peer.header(METHOD, te="trailers", grpc_timeout="150m")
             begun = time.monotonic()
             peer.send(peer.HEADERS, header, flags=4, stream=1)
@@ -141,27 +142,27 @@ class Clients(redis_harness.RedisTest):
         file.write_bytes(framed(request(key, value)))
         return str(file)
 
-    def test_h2load(self):
+    def test_h2load_calls_are_all_counted(self):
         body = self.body_file("many", "h2load")
         ran = subprocess.run(
             [tool("h2load"), "-n", "1500", "-c", "5", "-m", "32", "-d", body, "-H", "te: trailers",
-             "-H", "content-type: application/grpc", f"http://{self.doors[0]}{METHOD}"],
+             "-H", "content-type: application/grpc", f"http://{self.addresses[0]}{METHOD}"],
             capture_output=True, text=True, timeout=60,
         )  # fmt: skip
         self.assertEqual(ran.returncode, 0, ran.stderr)
         self.assertIn("1500 succeeded, 0 failed, 0 errored", ran.stdout)
         self.assertIn("1500 2xx", ran.stdout)
-        # Each was counted, and no other.
-        channel = envoy_harness.channel_to(self.door)
+        # Every call was counted exactly once.
+        channel = envoy_harness.channel_to(self.server)
         self.addCleanup(channel.close)
         answer = envoy_harness.caller(rls, channel)(request("many", "h2load"), timeout=5)
         self.assertEqual(answer.overall_code, rls.RateLimitResponse.OVER_LIMIT)
         self.assertEqual(answer.statuses[0].limit_remaining, 0)
 
-    def test_nghttp(self):
+    def test_nghttp_receives_answers_and_errors(self):
         argv = [tool("nghttp"), "-H", "te: trailers", "-H", "content-type: application/grpc", "-d",
                 self.body_file("user", "nghttp")]  # fmt: skip
-        url = f"http://{self.doors[0]}{METHOD}"
+        url = f"http://{self.addresses[0]}{METHOD}"
         ran = subprocess.run([*argv, url], capture_output=True, timeout=60)
         self.assertEqual(unframed(ran.stdout).statuses[0].limit_remaining, 1)
         ran = subprocess.run([*argv, "-nv", url], capture_output=True, text=True, timeout=60)
@@ -173,7 +174,7 @@ class Clients(redis_harness.RedisTest):
 
 
 class Hpack:
-    """The table of one direction of a connection, of nghttp2, which Envoy has its codec from."""
+    """The HPACK coder and decoder of nghttp2, which Envoy uses too."""
 
     class Field(ctypes.Structure):
         _fields_ = [("name", ctypes.c_char_p), ("value", ctypes.c_char_p),
@@ -201,7 +202,7 @@ class Hpack:
         return out.raw[:size]
 
     def inflate(self, block):
-        """The fields, as a dict."""
+        """Returns the fields as a dict."""
         fields, at = {}, 0
         while True:
             field, flags = self.Field(), ctypes.c_int(0)
@@ -220,7 +221,7 @@ class Hpack:
 class EnvoysCall(harness.ServerTest):
     """A connection as Envoy opens and uses it."""
 
-    # No push, 1024 streams, 2^24 bytes for a stream; and below 2^28 for the connection.
+    # No push, 1024 streams, a window of 2^24 bytes per stream.
     SETTINGS = struct.pack(">HIHIHI", 2, 0, 3, 1024, 4, 1 << 24)
     CALL = [
         (":method", "POST"),
@@ -259,15 +260,15 @@ class EnvoysCall(harness.ServerTest):
                 + frame(Frames.WINDOW, window))  # fmt: skip
 
     def call(self, message, fields=()):
-        """The frames of the next call."""
+        """Returns the frames of the next call."""
         self.stream += 2
         header = self.hpack.deflate([*self.CALL, *fields])
         return (Frames.frame(Frames.HEADERS, header, flags=4, stream=self.stream)
                 + Frames.frame(Frames.DATA, framed(message), flags=1, stream=self.stream))
 
     def answer(self, stream):
-        """The message of that stream, and its header and trailers together. The settings and pings
-        of the server are answered meanwhile."""
+        """Returns the stream's message, and its header and trailers in one dict. Answers settings
+        and pings of the server meanwhile."""
         data, fields = b"", {}
         while True:
             kind, flags, on, payload = self.frames.read()
@@ -286,7 +287,7 @@ class EnvoysCall(harness.ServerTest):
             if flags & 1:
                 return unframed(data), fields
 
-    def test_is_answered(self):
+    def test_a_call_is_answered(self):
         self.frames.socket.sendall(self.greet() + self.call(request("user", "envoy")))
         message, fields = self.answer(1)
         self.assertEqual(fields[":status"], "200")
@@ -295,8 +296,8 @@ class EnvoysCall(harness.ServerTest):
         self.assertEqual(message.overall_code, rls.RateLimitResponse.OK)
         self.assertEqual(message.statuses[0].limit_remaining, 1)
 
-    def test_is_answered_on_the_same_connection_again(self):
-        """Most of its header is then indices of one byte."""
+    def test_a_second_call_on_the_connection_is_answered(self):
+        """Most of its header fields are then indices of one byte."""
         self.frames.socket.sendall(self.greet())
         sizes, codes = [], []
         for _ in range(3):
@@ -307,12 +308,12 @@ class EnvoysCall(harness.ServerTest):
         self.assertEqual(codes, [1, 1, 2])
         self.assertLess(sizes[2], sizes[0] / 3)
 
-    def test_is_answered_in_pieces_of_one_byte(self):
+    def test_a_call_in_pieces_of_one_byte_is_answered(self):
         for byte in self.greet() + self.call(request("user", "bytes")):
             self.frames.socket.sendall(bytes([byte]))
         self.assertEqual(self.answer(1)[0].overall_code, rls.RateLimitResponse.OK)
 
-    def test_is_answered_beside_others_and_a_ping(self):
+    def test_concurrent_calls_and_a_ping_are_answered(self):
         calls = b"".join(self.call(request("many", "beside")) for _ in range(100))
         ping = Frames.frame(Frames.PING, b"envoy-ka")
         self.frames.socket.sendall(self.greet() + calls + ping)
@@ -327,8 +328,8 @@ class EnvoysCall(harness.ServerTest):
             pinged |= kind == Frames.PING and flags & 1 and payload == b"envoy-ka"
         self.assertEqual(sorted(left.values()), list(range(1400, 1500)))
 
-    def test_is_forgotten_where_envoy_gives_it_up(self):
-        """It resets a stream whose time is over, and goes on with others."""
+    def test_a_reset_stream_does_not_affect_others(self):
+        """Envoy resets a stream after its timeout and continues with other streams."""
         call = self.call(request("many", "reset"))
         reset = Frames.frame(Frames.RST, struct.pack(">I", 8), stream=1)
         again = self.call(request("user", "reset"))

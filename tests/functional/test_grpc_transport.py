@@ -1,4 +1,4 @@
-"""The gRPC door as gRPC's own client sees it, whatever the service behind it answers."""
+"""The transport of the gRPC front end, tested with gRPC's own client and with single frames."""
 
 import contextlib
 import shutil
@@ -19,7 +19,7 @@ SERVING, NOT_SERVING, SERVICE_UNKNOWN = b"\x08\x01", b"\x08\x02", b"\x08\x03"
 
 
 def field(number, value):
-    """A field of bytes of a message, as protobuf writes it."""
+    """Returns a bytes field of a message in the format of protobuf."""
     value = value.encode() if isinstance(value, str) else value
     size, out = len(value), b""
     while size > 127:
@@ -40,7 +40,7 @@ def unary(over, path, message=b"", timeout=5, **options):
 
 
 def status_of(over, path, message=b"", **options):
-    """The status code and the text of a call that fails."""
+    """Returns the status code and the text of a call that fails."""
     try:
         unary(over, path, message, **options)
     except grpc.RpcError as error:
@@ -49,7 +49,7 @@ def status_of(over, path, message=b"", **options):
 
 
 class Frames:
-    """A connection that sends frames of HTTP/2 as it is told, right or wrong."""
+    """A connection that sends any frames of HTTP/2, valid or invalid."""
 
     GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     DATA, HEADERS, PRIORITY, RST, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION = range(10)
@@ -73,7 +73,7 @@ class Frames:
 
     @staticmethod
     def literal(name, value):
-        """A field without compression or index."""
+        """Returns a header field without compression or index."""
         name, value = name.encode(), value.encode()
         return b"\x00" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
@@ -102,13 +102,13 @@ class Frames:
         return data
 
     def read(self):
-        """(type, flags, stream, payload)"""
+        """Returns (type, flags, stream, payload)."""
         head = self.read_exactly(9)
         size = int.from_bytes(head[:3], "big")
         return head[3], head[4], int.from_bytes(head[5:], "big"), self.read_exactly(size)
 
     def goaway(self):
-        """The error code of the GOAWAY that comes; None where the connection just ends."""
+        """Returns the error code of the GOAWAY frame, or None if the connection ends without one."""
         try:
             while True:
                 kind, _, _, payload = self.read()
@@ -131,24 +131,24 @@ class Transport(harness.ServerTest):
     def alive(self):
         self.assertEqual(unary(self.channel, HEALTH + "Check"), SERVING)
 
-    def test_health_tells_of_the_server_and_its_service(self):
+    def test_health_reports_the_server_and_its_service(self):
         for name in ("", "ratelimit"):
             self.assertEqual(unary(self.channel, HEALTH + "Check", field(1, name)), SERVING)
         code, _ = status_of(self.channel, HEALTH + "Check", field(1, "other"))
         self.assertEqual(code, grpc.StatusCode.NOT_FOUND)
 
-    def test_health_is_watched(self):
+    def test_health_can_be_watched(self):
         for name, first in (("ratelimit", SERVING), ("other", SERVICE_UNKNOWN)):
             watch = self.channel.unary_stream(HEALTH + "Watch")(field(1, name), timeout=5)
             self.assertEqual(next(watch), first)
             watch.cancel()
 
-    def test_a_path_that_is_none_is_unimplemented(self):
+    def test_an_unknown_path_is_unimplemented(self):
         for path in ("/nowhere/Nothing", HEALTH + "Other", RATE_LIMIT + "/"):
             code, _ = status_of(self.channel, path, request())
             self.assertEqual(code, grpc.StatusCode.UNIMPLEMENTED)
 
-    def test_a_text_of_an_error_comes_through(self):
+    def test_error_messages_reach_the_client(self):
         code, text = status_of(self.channel, HEALTH + "Check", field(1, "other"))
         self.assertEqual(text, 'unknown service; expected "" or "ratelimit"')
 
@@ -169,14 +169,14 @@ class Transport(harness.ServerTest):
         )
         self.assertEqual(code, grpc.StatusCode.UNIMPLEMENTED)
 
-    def test_a_bomb_of_gzip_is_refused(self):
+    def test_a_gzip_bomb_is_refused(self):
         message = b"\x7a" + b"\x80\x80\x80\x08" + b"\0" * (1 << 24)
         code, _ = status_of(
             self.channel, HEALTH + "Check", message, compression=grpc.Compression.Gzip
         )
         self.assertEqual(code, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
-    def test_reflection_lists_and_describes(self):
+    def test_reflection_lists_and_describes_services(self):
         for version in ("v1", "v1alpha"):
             asks = [field(7, ""), field(4, "grpc.health.v1.Health"), field(4, "no.such.thing")]
             call = self.channel.stream_stream(REFLECTION.format(version))(iter(asks), timeout=5)
@@ -186,13 +186,13 @@ class Transport(harness.ServerTest):
             self.assertIn(b"HealthCheckRequest", file)
             self.assertIn(b"is not known here", unknown)
 
-    def test_hundreds_of_calls_at_once(self):
+    def test_hundreds_of_concurrent_calls_are_answered(self):
         calls = [
             self.channel.unary_unary(HEALTH + "Check").future(b"", timeout=20) for _ in range(500)
         ]
         self.assertEqual({call.result() for call in calls}, {SERVING})
 
-    def test_a_deadline_that_has_passed(self):
+    def test_an_expired_deadline_is_reported(self):
         with Frames(self.address) as peer:
             header = peer.header(HEALTH + "Check", grpc_timeout="0n")
             peer.send(peer.HEADERS, header, flags=5, stream=1)
@@ -201,19 +201,19 @@ class Transport(harness.ServerTest):
             self.assertEqual(seen[1] & 1, 1)
             self.assertIn(b"\x01\x34", seen[3].replace(b"\x81\x69", b"\x014"))
 
-    def test_http1_is_told_what_this_is(self):
+    def test_http1_gets_400_that_mentions_grpc(self):
         answer = harness.exchange(self.address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         self.assertEqual(answer.status, 400)
         self.assertIn(b"gRPC", answer.body)
 
-    def test_who_says_nothing_is_sent_away(self):
+    def test_silent_clients_are_disconnected(self):
         for words in (b"", Frames.GREETING[:10], Frames.GREETING):
             with harness.Raw(self.address) as raw:
                 raw.send(words)
                 raw.reader.read()
         self.alive()
 
-    def test_one_byte_at_a_time(self):
+    def test_a_call_may_arrive_one_byte_at_a_time(self):
         with Frames(self.address, greet=False) as peer:
             header = peer.header(HEALTH + "Check")
             words = (
@@ -262,7 +262,7 @@ class Transport(harness.ServerTest):
                 self.assertNotEqual(peer.goaway(), 0)
                 self.alive()
 
-    def test_who_does_not_read_is_paused_and_then_cut(self):
+    def test_a_client_that_does_not_read_is_paused_and_disconnected(self):
         server = self.serve(
             config={"listen": {"grpc": "127.0.0.1:0"}, "bounds": {"write_timeout": "2s"}}
         )
@@ -283,7 +283,7 @@ class Transport(harness.ServerTest):
                     peer.socket.sendall(calls)
                 except TimeoutError:
                     time.sleep(0.2)
-                    # Half a frame may have gone: nothing sensible can follow it, nor need it.
+                    # Half a frame may have been sent, so no valid frame can follow.
                     self.assertLess(server.resident_bytes() - before, 32 << 20)
                 except ConnectionError as error:
                     reset = error
@@ -291,7 +291,7 @@ class Transport(harness.ServerTest):
         with channel(address) as over:
             self.assertEqual(unary(over, HEALTH + "Check"), SERVING)
 
-    def test_a_header_that_never_ends_is_cut(self):
+    def test_an_endless_header_ends_the_connection(self):
         with Frames(self.address) as peer:
             peer.send(peer.HEADERS, peer.header(HEALTH + "Check"), stream=1)
             seen = []
@@ -301,7 +301,7 @@ class Transport(harness.ServerTest):
             self.assertEqual(stream, 1)
         self.alive()
 
-    def test_empty_data_is_a_flood(self):
+    def test_empty_data_frames_are_a_flood(self):
         with Frames(self.address) as peer:
             peer.send(peer.HEADERS, peer.header(), flags=4, stream=1)
             try:
@@ -311,7 +311,7 @@ class Transport(harness.ServerTest):
             self.assertNotEqual(peer.goaway(), 0)
         self.alive()
 
-    def test_a_header_over_the_bound_ends_its_call_alone(self):
+    def test_a_header_over_the_bound_ends_only_its_call(self):
         with Frames(self.address) as peer:
             long = b"".join(peer.literal(f"x{i}", "y" * 100) for i in range(300))
             peer.send(peer.HEADERS, peer.header()[:0] + peer.header() + long[:8000], stream=1)
@@ -327,7 +327,7 @@ class Transport(harness.ServerTest):
             self.assertEqual(kinds[peer.RST], 1)
             self.assertEqual(kinds[peer.DATA], 3)
 
-    def test_what_is_no_call_is_refused(self):
+    def test_invalid_calls_are_refused(self):
         for fields, status in (
             ({":method": "GET"}, "405"),
             ({"content-type": "application/json"}, "415"),
@@ -341,11 +341,11 @@ class Transport(harness.ServerTest):
 
     @staticmethod
     def unhuffed(block):
-        """The field :status, whose digits HPACK may have packed."""
+        """Returns the field :status, whose digits HPACK may have compressed."""
         packed = {b"\x08\x02": b"405", b"\x0b\x82": b"415"}
         return block + b"".join(v for k, v in packed.items() if k in block) + repr(block).encode()
 
-    def test_resources_are_given_back(self):
+    def test_resources_are_released(self):
         before = self.server.descriptors()
         for _ in range(200):
             with Frames(self.address) as peer:
@@ -354,7 +354,7 @@ class Transport(harness.ServerTest):
 
 
 class Drain(harness.ServerTest):
-    def test_calls_finish_and_watchers_are_told(self):
+    def test_calls_finish_and_watchers_are_notified(self):
         server = self.serve(config={"listen": {"grpc": "127.0.0.1:0"}, "drain": {"delay": "1s"}})
         address = dict(w.split("=", 1) for w in server.ready_line.split()[1:])["grpc"]
         with channel(address) as over:
@@ -367,7 +367,7 @@ class Drain(harness.ServerTest):
                 next(watch)
         self.assertEqual(server.wait(), 0)
 
-    def test_an_idle_connection_is_told_to_go(self):
+    def test_an_idle_connection_receives_goaway(self):
         server = self.serve(
             config={"listen": {"grpc": "127.0.0.1:0"}, "bounds": {"idle_timeout": "1s"}}
         )
@@ -418,7 +418,7 @@ class Tls(harness.ServerTest):
     def channel(self, address, *own, authority="ca.crt"):
         read = lambda name: (self.files / name).read_bytes()
         credentials = grpc.ssl_channel_credentials(read(authority), *map(read, own))
-        # A pool of connections of its own: grpcio would share them with channels of old.
+        # A separate pool of connections: otherwise grpcio shares them with earlier channels.
         options = [("grpc.use_local_subchannel_pool", 1)]
         return grpc.secure_channel(address, credentials, options)
 
@@ -426,16 +426,16 @@ class Tls(harness.ServerTest):
         with self.channel(address, *own, **options) as over:
             return unary(over, HEALTH + "Check", timeout=5)
 
-    def test_is_spoken(self):
+    def test_tls_is_supported(self):
         self.assertEqual(self.ask(self.plain), SERVING)
 
-    def test_wants_a_certificate_where_it_says_so(self):
+    def test_a_client_certificate_is_required_if_configured(self):
         self.assertEqual(self.ask(self.mutual, "client.key", "client.crt"), SERVING)
         for own in ((), ("other.key", "other.crt")):
             with self.assertRaises(grpc.RpcError):
                 self.ask(self.mutual, *own)
 
-    def test_reads_its_files_again_on_sighup(self):
+    def test_sighup_reloads_the_certificate(self):
         def renew(name):
             for end in ("crt", "key"):
                 shutil.copy(self.files / f"{name}.{end}", self.files / f"reread.{end}")
@@ -463,7 +463,7 @@ class Tls(harness.ServerTest):
         except grpc.RpcError:
             return False
 
-    def test_wants_http2(self):
+    def test_alpn_http2_is_required(self):
         context = ssl.create_default_context(cafile=str(self.files / "ca.crt"))
         for protocols in (["http/1.1"], []):
             if protocols:
@@ -476,11 +476,11 @@ class Tls(harness.ServerTest):
                     if over.recv(1) == b"":
                         raise EOFError
 
-    def test_survives_what_is_no_tls(self):
+    def test_survives_input_that_is_not_tls(self):
         with harness.Raw(self.plain) as raw:
             raw.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
             with contextlib.suppress(ConnectionError):
-                while raw.reader.read(1):  # an alert
+                while raw.reader.read(1):  # a TLS alert
                     pass
         self.assertEqual(self.ask(self.plain), SERVING)
 

@@ -1,10 +1,10 @@
-// Asks the gRPC door at argv[2] as a program with the messages in argv[4] does, and a door at
-// argv[3] that does not answer in time. Writes what was answered as one JSON object; ends with 1 at
-// the first surprise.
+// Calls the gRPC server at argv[2], and the server at argv[3], which does not answer in time, with
+// the messages in the folder argv[4]. Prints the answers as one JSON object. Exits with 1 at the
+// first unexpected error.
 import grpc from "@grpc/grpc-js";
 import loader from "@grpc/proto-loader";
 
-const [door, stuck, folder] = process.argv.slice(2);
+const [server, stuck, folder] = process.argv.slice(2);
 const loaded = grpc.loadPackageDefinition(
   loader.loadSync(
     [
@@ -17,7 +17,7 @@ const loaded = grpc.loadPackageDefinition(
   ),
 );
 const clients = [];
-function client(Service, address = door) {
+function client(Service, address = server) {
   const made = new Service(address, grpc.credentials.createInsecure());
   clients.push(made);
   return made;
@@ -30,7 +30,7 @@ const health = client(Health);
 function within(milliseconds) {
   return { deadline: new Date(Date.now() + milliseconds) };
 }
-// The answer of a call, or the number of its error.
+// Returns the answer of a call, or the number of its error.
 function call(of, method, message, milliseconds = 5000) {
   return new Promise((resolve) => {
     of[method](message, within(milliseconds), (error, answer) =>
@@ -42,7 +42,7 @@ function ask(domain, ...keys) {
   const descriptors = keys.map((key) => ({ entries: [{ key, value: "node" }] }));
   return { domain, descriptors };
 }
-// The first message of a stream, which is then left.
+// Returns the first message of a stream and cancels the stream.
 function first(stream) {
   return new Promise((resolve, reject) => {
     stream.once("data", (message) => {

@@ -1,6 +1,5 @@
-// Asks the gRPC door named by the first argument as a program with the stubs of proto/ does, and a
-// door, the second argument, that does not answer in time. Writes what was answered as one JSON
-// object.
+// Calls the gRPC server at the first argument, and the server at the second argument, which does
+// not answer in time, with the stubs of proto/. Prints the answers as one JSON object.
 
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -52,7 +51,7 @@ int ask(rls::RateLimitService::Stub& stub, const rls::RateLimitRequest& request,
   return code_of(stub.ShouldRateLimit(&context, request, &response));
 }
 
-void tell_limits(rls::RateLimitService::Stub& stub) {
+void print_limits(rls::RateLimitService::Stub& stub) {
   rls::RateLimitResponse response;
   std::printf("\"codes\":[");
   for (int i = 0; i < 3; ++i) {
@@ -91,7 +90,7 @@ int call_unknown(const std::shared_ptr<grpc::Channel>& channel) {
   return code_of(status);
 }
 
-void tell_health(const std::shared_ptr<grpc::Channel>& channel) {
+void print_health(const std::shared_ptr<grpc::Channel>& channel) {
   const auto stub = health::Health::NewStub(channel);
   health::HealthCheckRequest request;
   health::HealthCheckResponse response;
@@ -116,7 +115,7 @@ void tell_health(const std::shared_ptr<grpc::Channel>& channel) {
 }
 
 template <typename Service, typename Request, typename Response>
-void tell_services(const char* version, const std::shared_ptr<grpc::Channel>& channel) {
+void print_services(const char* version, const std::shared_ptr<grpc::Channel>& channel) {
   const auto stub = Service::NewStub(channel);
   grpc::ClientContext context;
   wait_for(context, kLong);
@@ -146,20 +145,20 @@ int main(int count, char** arguments) {
   const auto stuck = rls::RateLimitService::NewStub(channel_to(arguments[2]));
   rls::RateLimitResponse response;
   std::printf("{");
-  tell_limits(*stub);
+  print_limits(*stub);
   std::printf(",\"invalid\":%d", ask(*stub, request_of("", {"user"}), response));
   std::printf(",\"unknown\":%d", call_unknown(channel));
   std::printf(",\"deadline\":%d",
               ask(*stuck, request_of("shop", {"user"}), response, std::chrono::milliseconds{150}));
-  tell_health(channel);
+  print_health(channel);
   std::printf(",\"services\":{");
   namespace v1 = grpc::reflection::v1;
   namespace alpha = grpc::reflection::v1alpha;
-  tell_services<v1::ServerReflection, v1::ServerReflectionRequest, v1::ServerReflectionResponse>(
+  print_services<v1::ServerReflection, v1::ServerReflectionRequest, v1::ServerReflectionResponse>(
       "v1", channel);
   std::printf(",");
-  tell_services<alpha::ServerReflection, alpha::ServerReflectionRequest,
-                alpha::ServerReflectionResponse>("v1alpha", channel);
+  print_services<alpha::ServerReflection, alpha::ServerReflectionRequest,
+                 alpha::ServerReflectionResponse>("v1alpha", channel);
   std::printf("}}\n");
   return 0;
 }
