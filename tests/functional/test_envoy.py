@@ -1,4 +1,4 @@
-"""Envoy's rate limit service as gRPC's own client asks it, with the messages of proto/."""
+"""Envoy's rate limit service with gRPC's own client and the messages of proto/."""
 
 import json
 import os
@@ -78,7 +78,7 @@ class Envoy(harness.ServerTest):
         self.assertEqual(free.limit_remaining, 2**32 - 1)
         self.assertFalse(unknown.HasField("current_limit"))
 
-    def test_takes_all_or_nothing(self):
+    def test_a_request_takes_all_limits_or_none(self):
         self.assertEqual(
             self.ask({"path": "/api/a"}, {"path": "/api/b"}).overall_code, rls.RateLimitResponse.OK
         )
@@ -86,18 +86,18 @@ class Envoy(harness.ServerTest):
         self.assertEqual(answer.overall_code, rls.RateLimitResponse.OVER_LIMIT)
         self.assertEqual(answer.statuses[0].limit_remaining, 3)
 
-    def test_refuses_what_is_no_request(self):
+    def test_refuses_invalid_requests(self):
         for wrong in (request({"user": "x"}, domain=""), request(), request({"": "x"})):
             with self.assertRaises(grpc.RpcError) as raised:
                 type(self).call(wrong, timeout=5)
             self.assertEqual(raised.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
             self.assertIn("expected", raised.exception.details())
 
-    def test_asks_native_rules_of_other_domains(self):
+    def test_uses_native_rules_for_other_domains(self):
         codes = [self.ask({"user": "n"}, domain="native").overall_code for _ in range(2)]
         self.assertEqual(codes, [rls.RateLimitResponse.OK, rls.RateLimitResponse.OVER_LIMIT])
 
-    def test_counts_by_json_as_by_grpc(self):
+    def test_json_and_grpc_share_counters(self):
         self.ask({"user": "twin"}, hits=2)
         body = {"domain": "shop", "descriptors": [{"entries": [{"key": "user", "value": "twin"}]}]}
         answers = [
@@ -107,8 +107,8 @@ class Envoy(harness.ServerTest):
         self.assertEqual(answers[1].json["overallCode"], "OVER_LIMIT")
         self.assertEqual(harness.request(self.server.http, "POST", "/json", "x").status, 400)
 
-    def test_logs_nothing_of_what_is_no_text(self):
-        """Protobuf would, for each request, on standard error."""
+    def test_invalid_utf_8_is_not_logged(self):
+        """Protobuf would log each such request to standard error."""
         said = self.server.log()
         with envoy_harness.channel_to(self.server) as channel:
             call = channel.unary_unary(envoy_harness.METHOD)
@@ -121,13 +121,13 @@ class Envoy(harness.ServerTest):
             self.assertEqual(answer.status, 400)
         self.assertEqual(self.server.log(), said)
 
-    def test_counts_in_metrics(self):
+    def test_requests_are_counted_in_metrics(self):
         for _ in range(4):
             self.ask({"user": "metric"})
         name = 'sluice_envoy_decisions_total{descriptor="shop/user",outcome="over_limit"}'
         self.assertGreaterEqual(self.server.metrics()[name], 1)
 
-    def test_reads_its_files_again(self):
+    def test_files_are_reloaded(self):
         new = self.files / "new.yaml"
         new.write_text("domain: new\ndescriptors: [ { key: a, rate_limit: { unit: day } } ]\n")
         self.addCleanup(os.unlink, new)
@@ -144,7 +144,7 @@ class Envoy(harness.ServerTest):
 
 
 class Settings(harness.ServerTest):
-    """What `envoy:` of the server's configuration asks for."""
+    """The settings in `envoy:` of the server's configuration."""
 
     def serve_envoy(self, **envoy):
         file = self.folder() / "shop.yaml"
@@ -156,7 +156,7 @@ class Settings(harness.ServerTest):
         call = envoy_harness.caller(rls, channel)
         return lambda *descriptors, **options: call(request(*descriptors, **options), timeout=5)
 
-    def test_compat_consume_on_reject(self):
+    def test_compat_consume_on_reject_charges_denied_requests(self):
         ask = self.serve_envoy(compat="consume_on_reject")
         self.assertEqual(ask({"path": "/api/a"}, hits=2).overall_code, rls.RateLimitResponse.OK)
         answer = ask({"user": "anna"}, {"path": "/api/b"})
@@ -166,23 +166,23 @@ class Settings(harness.ServerTest):
             answer = ask({"user": "anna"}, hits=hits)
             self.assertEqual(answer.overall_code, rls.RateLimitResponse.OVER_LIMIT)
 
-    def test_shadow_mode(self):
+    def test_shadow_mode_admits_all_requests(self):
         ask = self.serve_envoy(shadow_mode=True)
         answer = ask({"user": "anna"}, hits=4)
         self.assertEqual(answer.overall_code, rls.RateLimitResponse.OK)
         self.assertEqual(answer.statuses[0].code, rls.RateLimitResponse.OVER_LIMIT)
 
-    def test_headers(self):
+    def test_headers_are_configurable(self):
         ask = self.serve_envoy(headers=True, limit_header="X-Limit")
         headers = ask({"user": "anna"}).response_headers_to_add
-        told = {header.key: header.value for header in headers}
-        self.assertEqual(told.pop("X-Limit"), "3")
-        self.assertEqual(told.pop("RateLimit-Remaining"), "2")
-        self.assertAlmostEqual(int(told["RateLimit-Reset"]), 86400 - time.time() % 86400, delta=10)
+        values = {header.key: header.value for header in headers}
+        self.assertEqual(values.pop("X-Limit"), "3")
+        self.assertEqual(values.pop("RateLimit-Remaining"), "2")
+        self.assertAlmostEqual(int(values["RateLimit-Reset"]), 86400 - time.time() % 86400, delta=10)
 
 
 class Convert(unittest.TestCase):
-    def test_prints_rules_that_are_right(self):
+    def test_convert_prints_valid_rules(self):
         sluice = harness.binary()
         converted = subprocess.run(
             [sluice, "rules", "convert", ROOT / "deploy/envoy/ratelimit.yaml"],

@@ -1,4 +1,4 @@
-"""Envoy's rate limit service with its counters in Redis, and without that Redis."""
+"""Envoy's rate limit service with counters in Redis, and while Redis is unavailable."""
 
 import concurrent.futures
 import contextlib
@@ -65,7 +65,7 @@ class RedisTest(redis_harness.RedisTest):
         return server
 
     def request(self, *descriptors, domain="shop"):
-        """Each descriptor: "KEY", "KEY+HITS" or "KEY-HITS"; the value is the test's name."""
+        """Sends descriptors "KEY", "KEY+HITS" or "KEY-HITS". The value is the test's name."""
         out = rls.RateLimitRequest(domain=domain)
         for text in descriptors:
             key, sign, hits = text.partition("-") if "-" in text else text.partition("+")
@@ -76,7 +76,7 @@ class RedisTest(redis_harness.RedisTest):
         return out
 
     def ask(self, server, *descriptors, **options):
-        """The code of the whole, the code and what is left of each."""
+        """Returns the overall code, and the code and remaining units of each descriptor."""
         answer = server.ask(self.request(*descriptors, **options), timeout=10)
         return answer.overall_code, [(one.code, one.limit_remaining) for one in answer.statuses]
 
@@ -87,7 +87,7 @@ class Decisions(RedisTest):
         redis = cls.redis()
         cls.servers = [cls.serve_grpc(redis, redis={"deadline": "5s"}) for _ in range(2)]
 
-    def test_all_or_nothing(self):
+    def test_a_request_takes_all_limits_or_none(self):
         first, other = self.servers
         self.assertEqual(self.ask(first, "path+2", "user"), (OK, [(OK, 0), (OK, 2)]))
         denied = (OVER, [(OK, 2), (OVER, 0), (OK, 5)])
@@ -95,19 +95,19 @@ class Decisions(RedisTest):
         self.assertEqual(self.ask(first, "user", "path", "bucket"), denied)
         self.assertEqual(self.ask(other, "user+2", "bucket"), (OK, [(OK, 0), (OK, 4)]))
 
-    def test_looking_and_giving_back(self):
+    def test_peeks_and_refunds(self):
         first, other = self.servers
         self.assertEqual(self.ask(first, "user+0"), (OK, [(OK, 3)]))
         self.assertEqual(self.ask(first, "user+3", "bucket+4"), (OK, [(OK, 0), (OK, 1)]))
         self.assertEqual(self.ask(other, "user+0", "bucket+0"), (OK, [(OK, 0), (OK, 1)]))
         self.assertEqual(self.ask(other, "user-2", "bucket-1"), (OK, [(OK, 2), (OK, 2)]))
         self.assertEqual(self.ask(first, "user-9", "bucket-9"), (OK, [(OK, 3), (OK, 5)]))
-        # With one that takes, and with one that cannot.
+        # Together with a descriptor that takes units, and with one that cannot.
         self.assertEqual(self.ask(first, "user+3", "path+2"), (OK, [(OK, 0), (OK, 0)]))
         self.assertEqual(self.ask(other, "user-1", "path"), (OVER, [(OK, 0), (OVER, 0)]))
         self.assertEqual(self.ask(other, "path-1", "bucket"), (OK, [(OK, 1), (OK, 4)]))
 
-    def test_quotas(self):
+    def test_quotas_are_charged_while_they_last(self):
         first, other = self.servers
         self.assertEqual(self.ask(first, "q1", "q2", "user"), (OK, [(OK, 0), (OK, 1), (OK, 2)]))
         self.assertEqual(self.ask(other, "q1", "q2", "user"), (OK, [(OVER, 0), (OK, 0), (OK, 1)]))
@@ -115,12 +115,12 @@ class Decisions(RedisTest):
         self.assertEqual(self.ask(first, "q1", "q2", "user"), over)
         self.assertEqual(self.ask(first, "user+0"), (OK, [(OK, 1)]))
 
-    def test_a_limit_on_trial(self):
+    def test_a_limit_in_shadow_mode_denies_nothing(self):
         first, other = self.servers
         self.assertEqual(self.ask(first, "trial", "user"), (OK, [(OK, 0), (OK, 2)]))
         self.assertEqual(self.ask(other, "trial", "user"), (OK, [(OK, 0), (OK, 1)]))
 
-    def test_a_limit_of_the_request(self):
+    def test_a_request_may_override_the_limit(self):
         first, other = self.servers
         request = self.request("no descriptor of the file", "user")
         request.descriptors[0].limit.requests_per_unit = 1
@@ -129,8 +129,8 @@ class Decisions(RedisTest):
         self.assertEqual(codes, [OK, OVER])
         self.assertEqual(self.ask(first, "user+0"), (OK, [(OK, 2)]))
 
-    def test_many_at_once(self):
-        """Of 300 calls for two limits each exactly as many pass as the tighter one holds."""
+    def test_concurrent_calls_are_exact(self):
+        """Of 300 calls with two limits, exactly as many pass as the tighter limit allows."""
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
             futures = [
                 pool.submit(self.ask, self.servers[i % 2], "hot", "user" if i % 2 else "path+0")
@@ -147,7 +147,7 @@ class WithoutStore(RedisTest):
         self.server = self.serve_grpc(self.store, redis={"deadline": "500ms"})
 
     def code_of(self, *descriptors):
-        """Of the whole answer; of a call that fails, gRPC's."""
+        """Returns the overall code, or the gRPC status of a call that fails."""
         try:
             return self.ask(self.server, *descriptors)[0]
         except grpc.RpcError as error:
@@ -160,7 +160,7 @@ class WithoutStore(RedisTest):
         return self.server.ask(request, timeout=5).overall_code
 
     def answers_by_policy(self):
-        for _ in range(8):  # beyond what opens the breaker
+        for _ in range(8):  # more failures than the breaker needs to open
             self.assertEqual(self.code_of("allow"), OK)
             self.assertEqual(self.code_of("allow+0"), OK)
             self.assertEqual(self.code_of("allow-1"), OK)
@@ -171,7 +171,7 @@ class WithoutStore(RedisTest):
             self.assertEqual(self.code_of("allow", "deny", "user"), UNAVAILABLE)
             self.assertEqual(self.code_of("user-1"), UNAVAILABLE)
             self.assertEqual([self.by_rules(user) for user in ("allow", "deny")], [OK, OVER])
-        # Each server by itself.
+        # Each server counts locally.
         self.assertEqual([self.code_of("local") for _ in range(3)], [OK, OK, OVER])
 
     def answers_again(self):
@@ -180,10 +180,10 @@ class WithoutStore(RedisTest):
                 return self.ask(self.server, "user+0") == (OK, [(OK, 3)])
 
         harness.wait_for(decides, 25, "an answer of the store")
-        # Nothing was taken of the store, and the local counters no longer count.
+        # The store was not charged, and the local counters are no longer used.
         self.assertEqual(self.ask(self.server, "local+0"), (OK, [(OK, 2)]))
 
-    def test_that_is_gone(self):
+    def test_a_stopped_redis_causes_fallback(self):
         self.assertEqual(self.ask(self.server, "user+0"), (OK, [(OK, 3)]))
         self.store.kill()
         self.answers_by_policy()
@@ -193,7 +193,7 @@ class WithoutStore(RedisTest):
         self.store.start()
         self.answers_again()
 
-    def test_that_does_not_answer(self):
+    def test_a_redis_that_does_not_answer_causes_fallback(self):
         self.assertEqual(self.ask(self.server, "user+0"), (OK, [(OK, 3)]))
         self.store.pause()
         self.addCleanup(self.store.resume)

@@ -1,5 +1,5 @@
-"""The files of deploy/ as docs/gateway.md tells to use them, with the real gateways and the real
-program; only ports, sockets and temporary folders are put in."""
+"""The files of deploy/, used as docs/gateway.md describes, with the real gateways and the real
+program. The tests replace only ports, sockets and temporary folders."""
 
 import os
 import re
@@ -32,14 +32,14 @@ def replaced(text, *pairs):
 
 
 class Recipes:
-    """What every recipe does. `gateway` is its address; start_gateway() starts it."""
+    """Tests of every recipe. `gateway` is the gateway's address; start_gateway() starts it."""
 
     @classmethod
     def setUpClass(cls):
         cls.app = Application()
         cls.addClassCleanup(cls.app.stop)
         cls.gateway = f"127.0.0.1:{free_port()}"
-        # Kept over a restart, in which sluice gets the same port.
+        # Kept across a restart, so that sluice gets the same port.
         cls.sluice_address = f"127.0.0.1:{free_port()}"
         cls.start_sluice()
         cls.start_gateway()
@@ -53,7 +53,7 @@ class Recipes:
 
     @classmethod
     def settle(cls):
-        """Waits until the gateway knows that sluice is there."""
+        """Waits until the gateway uses sluice."""
 
     def ask(self, method, target, user=None, body=None, **headers):
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -62,11 +62,11 @@ class Recipes:
         return request(self.gateway, method, target, body, fields)
 
     def send_code(self, **headers):
-        """Requests for a code: 3 in 60 s pass for a network."""
+        """Requests a code. The limit is 3 requests in 60 s for each network."""
         return self.ask("POST", "/send/code", body="email=a", **headers)
 
     def counter_of(self, **attributes):
-        """What is left, for the user of the rule `order`."""
+        """Returns the remaining units of each limit of the rule `order`."""
         wish = {"attributes": {"method": "GET", **attributes}, "cost": 0}
         limits = self.sluice.check(wish).json["limits"]
         return {limit["name"]: limit["remaining"] for limit in limits}
@@ -83,7 +83,7 @@ class Recipes:
                 return i, answer
         self.fail(f"{most} requests passed")
 
-    def test_an_allowed_request_reaches_the_application_and_its_answer_tells_the_limits(self):
+    def test_an_allowed_request_reaches_the_application_and_has_limit_fields(self):
         answer = self.ask("GET", "/api/order/1?x=1&y=%2F", user="fields")
         self.assertEqual(
             (answer.status, answer.body), (200, b"application: GET /api/order/1?x=1&y=%2F\n")
@@ -96,7 +96,7 @@ class Recipes:
         self.assertEqual(len(answer.all("ratelimit")), 1)
         self.assertIsNone(answer["retry-after"])
 
-    def test_the_denied_request_gets_429_with_retry_after_and_goes_no_further(self):
+    def test_a_denied_request_gets_429_and_does_not_reach_the_application(self):
         passed, answer = self.until_denied(lambda: self.ask("GET", "/api/order/1", user="denied"))
         self.assertTrue(10 <= passed <= 14, passed)
         self.assertEqual(answer.status, 429)
@@ -110,12 +110,12 @@ class Recipes:
             self.ask("GET", "/api/order/1", user="denied").status, 200, "after the wait"
         )
 
-    def test_each_user_has_a_limit_of_their_own(self):
+    def test_each_user_has_a_separate_limit(self):
         self.until_denied(lambda: self.ask("GET", "/api/order/1", user="greedy"))
         self.assertEqual(self.ask("GET", "/api/order/1", user="modest").status, 200)
 
     def test_a_denied_request_consumes_nothing_of_the_api_and_global_limits(self):
-        # Of 1000 a path for the api; refilled by 100 a second: full after what stands here.
+        # The api limit is 1000 per path, refilled by 100 a second. Wait until it is full.
         self.until_denied(lambda: self.ask("GET", "/api/order/all-or-nothing", user="alone"))
         before = self.sluice.metrics()
         wait_for(
@@ -131,7 +131,7 @@ class Recipes:
         name = 'sluice_requests_total{rule="order",outcome="denied",reason="limited"}'
         self.assertEqual(self.sluice.metrics()[name] - before[name], denied)
 
-    def test_the_second_route_has_its_own_limit_whatever_the_client_claims(self):
+    def test_the_second_route_has_its_own_limit_despite_forged_headers(self):
         self.restart_sluice()
         answers = [
             self.send_code(X_Forwarded_For=f"198.51.100.{i}", User_Agent=f"agent {i}")
@@ -158,14 +158,14 @@ class Recipes:
         [got] = [one for one in self.app.seen if one[1] == "/api/order/body"]
         self.assertEqual(got[3], body.encode())
 
-    def test_an_error_of_the_application_stays_its_own(self):
+    def test_an_error_of_the_application_is_unchanged(self):
         for status in (403, 404, 429, 500, 503):
             answer = self.ask("GET", "/api/order/own", user=f"own{status}", X_Answer=str(status))
             self.assertEqual(
                 (answer.status, answer.body), (status, b"application: GET /api/order/own\n")
             )
 
-    def test_a_rule_on_trial_lets_pass_and_is_counted(self):
+    def test_a_shadow_rule_allows_and_is_counted(self):
         name = 'sluice_shadow_denials_total{rule="crawlers",limit="agent"}'
         before = self.sluice.metrics()[name]
         for i in range(6):
@@ -175,7 +175,7 @@ class Recipes:
             self.assertEqual(answer.status, 200)
         self.assertGreaterEqual(self.sluice.metrics()[name] - before, 4)
 
-    def test_without_sluice_one_route_stays_open_and_the_other_closes(self):
+    def test_without_sluice_one_route_is_open_and_the_other_closed(self):
         self.assertEqual(self.sluice.stop(), 0)
         try:
             wait_for(lambda: self.send_code().status == 503, what="503 of the closed route")
@@ -197,7 +197,7 @@ class Recipes:
             lambda: self.ask("GET", "/api/order/1", user="again")["ratelimit"], 10, "limits again"
         )
 
-    def test_a_sluice_that_hangs_counts_as_gone_soon(self):
+    def test_a_sluice_that_hangs_is_soon_treated_as_unavailable(self):
         self.sluice.signal(signal.SIGSTOP)
         try:
             begin = time.monotonic()
@@ -242,7 +242,7 @@ class Nginx(Recipes, ServerTest):
             cls.gateway,
         )
 
-    def test_a_denial_has_the_body_that_nginx_was_given(self):
+    def test_a_denial_has_the_body_configured_in_nginx(self):
         _, answer = self.until_denied(lambda: self.ask("GET", "/api/order/1", user="problem"))
         self.assertEqual(answer["content-type"], "application/problem+json")
         self.assertEqual(answer.json["status"], 429)
@@ -250,17 +250,17 @@ class Nginx(Recipes, ServerTest):
         self.assertEqual((answer.status, answer.body), (429, CHINESE.encode("utf-8")))
         self.assertEqual(answer["content-type"], "application/json; charset=utf-8")
 
-    def test_a_location_that_turns_it_off_is_not_limited(self):
+    def test_a_location_that_disables_limits_is_not_limited(self):
         for _ in range(15):
             answer = self.ask("GET", "/status.html")
             self.assertEqual((answer.status, answer["ratelimit"]), (200, None))
 
-    def test_a_path_without_rules_passes_without_fields(self):
+    def test_a_path_without_rules_is_allowed_without_fields(self):
         answer = self.ask("GET", "/other")
         self.assertEqual((answer.status, answer["ratelimit"]), (200, None))
 
-    def test_what_sluice_refuses_is_not_let_pass(self):
-        # With what nginx adds, this header is longer than sluice takes.
+    def test_requests_that_sluice_refuses_are_not_allowed(self):
+        # With the fields that nginx adds, this header exceeds the bound of sluice.
         long = {f"X-Long-{i}": "x" * 8000 for i in range(4)}
         answer = self.ask("GET", "/api/order/1", user="long", **long)
         self.assertIn(answer.status, (200, 400, 503))
@@ -298,7 +298,7 @@ class Caddy(Recipes, ServerTest):
 
 
 class CaddyForwardAuth(ServerTest):
-    """The plain directive, as the page shows it."""
+    """The plain directive from the page."""
 
     @classmethod
     def setUpClass(cls):
@@ -336,7 +336,7 @@ class CaddyForwardAuth(ServerTest):
             cls.gateway,
         )
 
-    def test_passes_and_denies_with_429_and_retry_after(self):
+    def test_allows_and_denies_with_429_and_retry_after(self):
         answers = [
             request(self.gateway, "POST", "/send/code?a=b", "body", FORGED if i % 2 else {})
             for i in range(4)

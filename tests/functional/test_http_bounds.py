@@ -1,4 +1,4 @@
-"""What the HTTP door does with bytes that are too many, too slow, wrong, or unusual."""
+"""The HTTP front end with input that is too large, too slow, invalid, or unusual."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def wish(**attributes):
 
 
 class Messages(ServerTest):
-    """Requests as they may be spelled; a server with the default bounds."""
+    """Valid and invalid requests to a server with the default bounds."""
 
     @classmethod
     def setUpClass(cls):
@@ -53,7 +53,7 @@ class Messages(ServerTest):
         self.assertEqual(exchange(self.sluice.http, HEALTH).status, 200, "the server goes on")
 
     def refused(self, data, *statuses):
-        """The bytes are answered with one of the statuses, and the connection ends."""
+        """Checks that the answer has one of the statuses and that the connection ends."""
         with Raw(self.sluice.http) as raw:
             answer = raw.send(data).answer()
             self.assertIn(answer.status, statuses)
@@ -68,7 +68,7 @@ class Messages(ServerTest):
         self.assertEqual(answer.status, status, answer)
         return answer
 
-    def test_a_header_of_32_kib_passes_and_a_longer_one_gets_431(self):
+    def test_a_header_of_32_kib_is_accepted_and_a_longer_one_gets_431(self):
         fits = "x" * (32 * 1024 - 200)
         self.answered(f"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Long: {fits}\r\n\r\n")
         self.refused(f"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Long: {fits}{fits}\r\n\r\n", 431)
@@ -76,7 +76,7 @@ class Messages(ServerTest):
         many = "".join(f"X-{i}: y\r\n" for i in range(5000))
         self.refused(f"GET /healthz HTTP/1.1\r\nHost: a\r\n{many}\r\n", 431)
 
-    def test_a_body_of_1_mib_is_read_and_a_longer_one_gets_413(self):
+    def test_a_body_of_1_mib_is_accepted_and_a_longer_one_gets_413(self):
         def padded(size):
             return wish(path="/page", ip="x").ljust(size)
 
@@ -85,7 +85,7 @@ class Messages(ServerTest):
         self.refused(post("", "Content-Length: 99999999999"), 413)
         self.refused(chunked(*[b" " * 65536] * 20), 413)
 
-    def test_a_length_that_is_no_number_gets_400(self):
+    def test_a_length_that_is_not_a_number_gets_400(self):
         for length in ("-1", "1x", "", "0x10", "99999999999999999999999", "+5", "1 1"):
             with self.subTest(length=length):
                 self.refused(post("", f"Content-Length: {length}"), 400, 413)
@@ -103,18 +103,18 @@ class Messages(ServerTest):
             with self.subTest(fields=fields):
                 self.refused(post("0\r\n\r\n", *fields), 400, 501)
 
-    def test_two_lengths_that_differ_get_400(self):
+    def test_different_lengths_get_400(self):
         self.refused(post("abc", "Content-Length: 3", "Content-Length: 4"), 400)
         self.refused(post("abc", "Content-Length: 3, 4"), 400)
 
     def test_transfer_encoding_in_http_1_0_gets_400(self):
         self.refused(post("0\r\n\r\n", "Transfer-Encoding: chunked", version="1.0"), 400)
 
-    def test_a_body_in_chunks_is_one_body(self):
+    def test_chunks_form_one_body(self):
         body = wish(path="/page", ip="chunks").encode()
         answer = self.answered(chunked(body[:1], body[1:7], body[7:]))
         self.assertEqual(answer.json["rule"], "page")
-        # With an extension, a trailer, and another request behind it.
+        # With an extension, a trailer, and another request after it.
         data = (
             post(
                 b"%X;a=b\r\n%s\r\n0\r\nX-Trailer: y\r\n\r\n" % (len(body), body),
@@ -126,7 +126,7 @@ class Messages(ServerTest):
             self.assertEqual(raw.send(data).answer().json["rule"], "page")
             self.assertEqual(raw.answer().body, b"ok\n")
 
-    def test_wrong_chunks_get_400(self):
+    def test_invalid_chunks_get_400(self):
         for body in (
             "x\r\n",
             "-1\r\n\r\n",
@@ -137,7 +137,7 @@ class Messages(ServerTest):
             with self.subTest(body=body):
                 self.refused(post(body, "Transfer-Encoding: chunked"), 400, 413)
 
-    def test_bytes_that_are_no_http_get_400(self):
+    def test_bytes_that_are_not_http_get_400(self):
         for data in (
             b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 64,
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
@@ -160,7 +160,7 @@ class Messages(ServerTest):
         self.refused("GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400)
         self.answered("GET /healthz HTTP/1.0\r\n\r\n")
 
-    def test_http_1_0_closes_unless_it_asks_to_stay(self):
+    def test_http_1_0_closes_unless_keep_alive_is_requested(self):
         with Raw(self.sluice.http) as raw:
             self.assertEqual(raw.send("GET /healthz HTTP/1.0\r\n\r\n").answer().status, 200)
             self.assertTrue(raw.ended())
@@ -169,7 +169,7 @@ class Messages(ServerTest):
                 raw.send("GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
                 self.assertEqual(raw.answer()["connection"].lower(), "keep-alive")
 
-    def test_http_1_1_stays_unless_it_asks_to_close(self):
+    def test_http_1_1_keeps_the_connection_unless_close_is_requested(self):
         with Raw(self.sluice.http) as raw:
             for _ in range(3):
                 self.assertEqual(raw.send(HEALTH).answer().status, 200)
@@ -196,7 +196,7 @@ class Messages(ServerTest):
                 raw.send(bytes([byte]))
             self.assertEqual(raw.answer().json["rule"], "page")
 
-    def test_half_a_request_then_a_close_disturbs_nobody(self):
+    def test_half_a_request_and_a_close_do_not_affect_others(self):
         for data in (
             b"GET /he",
             b"POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{",
@@ -215,7 +215,7 @@ class Messages(ServerTest):
             self.assertEqual(raw.answer().status, 200)
             self.assertTrue(raw.ended())
 
-    def test_absolute_form_is_the_path_in_it(self):
+    def test_the_path_of_the_absolute_form_is_used(self):
         self.answered("GET http://shop.example.org/healthz HTTP/1.1\r\nHost: a\r\n\r\n")
         self.answered("GET http://shop.example.org:80/nothing?x HTTP/1.1\r\nHost: a\r\n\r\n", 404)
         self.answered("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", 404)
@@ -234,14 +234,14 @@ class Messages(ServerTest):
             answer = self.answered(f"{method} {path} HTTP/1.1\r\nHost: a\r\n\r\n", 405)
             self.assertTrue(answer["allow"])
 
-    def test_who_expects_100_continue_is_told_to_go_on(self):
+    def test_expect_100_continue_gets_100(self):
         body = wish(path="/page", ip="polite")
         with Raw(self.sluice.http) as raw:
             raw.send(post("", f"Content-Length: {len(body)}", "Expect: 100-continue"))
             self.assertEqual(raw.answer().status, 100)
             self.assertEqual(raw.send(body).answer().json["rule"], "page")
 
-    def test_bad_json_gets_400_with_where_and_the_connection_stays(self):
+    def test_bad_json_gets_400_with_detail_and_keeps_the_connection(self):
         with Raw(self.sluice.http) as raw:
             for body in (
                 '{"attributes":{"a":}}',
@@ -265,7 +265,7 @@ class Messages(ServerTest):
 
 
 class TightBounds(ServerTest):
-    """A server whose bounds can be reached within moments."""
+    """A server with bounds that a test can reach quickly."""
 
     @classmethod
     def setUpClass(cls):
@@ -287,7 +287,7 @@ class TightBounds(ServerTest):
         return self.sluice.metrics()['sluice_request_errors_total{reason="timed_out"}']
 
     def late(self, data, *slowly):
-        """Sends the data and then slowly one byte after another; the answer, and after how long."""
+        """Sends the data, then `slowly` one by one. Returns the answer and the seconds until it."""
         begin = time.monotonic()
         with Raw(self.sluice.http) as raw:
             raw.send(data)
@@ -301,8 +301,8 @@ class TightBounds(ServerTest):
             self.assertTrue(raw.ended())
             return answer, time.monotonic() - begin
 
-    def test_each_request_has_its_own_time_however_they_are_cut(self):
-        # Every write ends in the middle of a request; the time of the first was once that of all.
+    def test_each_request_has_its_own_timeout_however_the_bytes_are_split(self):
+        # Every write ends in the middle of a request. All requests once shared the first's timeout.
         with Raw(self.sluice.http) as raw:
             raw.send(HEALTH[:10])
             for _ in range(8):
@@ -321,20 +321,20 @@ class TightBounds(ServerTest):
         self.assertEqual((answer.status, answer["connection"]), (408, "close"))
         self.assertLess(took, 3)
 
-    def test_an_idle_connection_is_closed_without_a_word(self):
+    def test_an_idle_connection_is_closed_without_a_response(self):
         with Raw(self.sluice.http) as fresh, Raw(self.sluice.http) as used:
             used.send(HEALTH).answer()
             begin = time.monotonic()
             self.assertTrue(fresh.ended() and used.ended())
             self.assertLess(time.monotonic() - begin, 3)
 
-    def test_who_stays_busy_is_not_idle(self):
+    def test_a_busy_connection_is_not_idle(self):
         with Raw(self.sluice.http) as raw:
             for _ in range(8):
                 time.sleep(0.15)
                 self.assertEqual(raw.send(HEALTH).answer().status, 200)
 
-    def test_a_client_that_does_not_read_its_answers_is_cut(self):
+    def test_a_client_that_does_not_read_is_disconnected(self):
         before = self.timed_out()
         with Raw(self.sluice.http) as raw:
             raw.socket.settimeout(0.2)
@@ -346,15 +346,15 @@ class TightBounds(ServerTest):
                 pass
             wait_for(lambda: self.timed_out() > before, what="the timeout in the metrics")
 
-    def test_a_connection_ends_after_its_requests(self):
+    def test_a_connection_ends_after_its_maximum_of_requests(self):
         with Raw(self.sluice.http) as raw:
             raw.send(HEALTH * 600)
             closes = [raw.answer()["connection"] for _ in range(500)]
             self.assertEqual(closes, [None] * 499 + ["close"])
             self.assertTrue(raw.ended())
 
-    def test_connections_over_the_cap_are_refused_at_once_and_the_others_go_on(self):
-        wait_for(lambda: self.sluice.metrics()["sluice_connections"] <= 1, what="room")
+    def test_connections_over_the_cap_are_refused_and_others_continue(self):
+        wait_for(lambda: self.sluice.metrics()["sluice_connections"] <= 1, what="a free connection")
         held = [Raw(self.sluice.http) for _ in range(20)]
         try:
             for raw in held:
@@ -366,29 +366,29 @@ class TightBounds(ServerTest):
                     self.assertEqual(answer.status, 503)
                     self.assertTrue(one_more.ended())
                 except (EOFError, ConnectionError):
-                    pass  # closed without a word
+                    pass  # closed without a response
             self.assertLess(time.monotonic() - begin, 0.5)
             for raw in held:
                 self.assertEqual(raw.send(HEALTH).answer().status, 200)
         finally:
             for raw in held:
                 raw.close()
-        wait_for(lambda: exchange_or_none(self.sluice.http), what="being served again")
+        wait_for(lambda: exchange_or_none(self.sluice.http), what="an answer again")
         self.assertGreaterEqual(
             self.sluice.metrics()['sluice_connections_refused_total{reason="cap"}'], 1
         )
 
-    def test_slowhttptest_does_not_take_the_server_away(self):
+    def test_slowhttptest_does_not_make_the_server_unavailable(self):
         before = self.timed_out()
         host, port = self.sluice.http.split(":")
         options = f"-c 15 -r 15 -H -i 1 -l 3 -p 2 -x 10 -u http://{host}:{port}/healthz"
         done = subprocess.run(
             [tool("slowhttptest"), *options.split()], capture_output=True, text=True, timeout=30
         )
-        text = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)  # without its colours
+        text = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)  # without color codes
         available = re.findall(r"service available:\s+(\w+)", text)
         self.assertTrue(available and set(available) == {"YES"}, text)
-        self.assertGreaterEqual(self.timed_out(), before + 15, "the slow ones were not cut")
+        self.assertGreaterEqual(self.timed_out(), before + 15, "slow connections stayed open")
         self.assertEqual(wait_for(lambda: exchange_or_none(self.sluice.http)).status, 200)
 
 
@@ -408,16 +408,16 @@ class FewDescriptors(ServerTest):
 
         cls.sluice = cls.serve(RULES, preexec_fn=limit)
 
-    def test_out_of_descriptors_it_goes_on_says_so_and_serves_again(self):
+    def test_without_descriptors_the_server_logs_it_and_continues(self):
         first = Raw(self.sluice.http)
         first.send(HEALTH).answer()
         others = []
         try:
             for _ in range(80):
                 others.append(Raw(self.sluice.http))
-            wait_for(lambda: "descriptor" in self.sluice.log(), what="a word about descriptors")
-            self.assertEqual(first.send(HEALTH).answer().status, 200, "who was there goes on")
-            self.assertLess(len(self.sluice.log()), 20_000, "it says so at a bounded rate")
+            wait_for(lambda: "descriptor" in self.sluice.log(), what="a log line about descriptors")
+            self.assertEqual(first.send(HEALTH).answer().status, 200, "the first connection")
+            self.assertLess(len(self.sluice.log()), 20_000, "it logs at a bounded rate")
         finally:
             for raw in others:
                 raw.close()

@@ -1,4 +1,4 @@
-"""The RESP door from outside: its decisions, who may, hostile peers, and the end."""
+"""The RESP front end from outside: decisions, users, hostile peers, and draining."""
 
 import os
 import resource
@@ -19,7 +19,7 @@ rules:
 """
 
 
-def door(server):
+def front_end(server):
     return dict(word.split("=", 1) for word in server.ready_line.split()[1:])["resp"]
 
 
@@ -27,13 +27,13 @@ class Decisions(ServerTest):
     @classmethod
     def setUpClass(cls):
         cls.server = cls.serve(RULES, {"listen": {"resp": "127.0.0.1:0"}})
-        cls.address = door(cls.server)
+        cls.address = front_end(cls.server)
 
     def setUp(self):
         self.resp = Resp(self.address)
         self.addCleanup(self.resp.close)
 
-    def test_throttle_answers_what_redis_cell_does(self):
+    def test_throttle_replies_as_redis_cell_does(self):
         ask = lambda *words: self.resp.ask("CL.THROTTLE", *words)
         self.assertEqual(ask("user123", 15, 30, 60), [0, 16, 15, -1, 2])
         self.assertEqual(ask("user123", 15, 30, 60), [0, 16, 14, -1, 4])
@@ -44,15 +44,15 @@ class Decisions(ServerTest):
         self.assertEqual(ask("d", 4, 1, 3600, 3)[2], 2)
         self.assertEqual([ask("d", 4, 1, 3600, -1)[2] for _ in range(3)], [3, 4, 5])
 
-    def test_one_counter_behind_every_door(self):
+    def test_all_front_ends_share_one_counter(self):
         for _ in range(3):
             self.server.check({"attributes": {"path": "/login", "ip": "192.0.2.7"}})
         reply = self.resp.ask("RL.CHECK", "*", "path", "/login", "ip", "192.0.2.7")
-        told = dict(zip(reply[::2], reply[1::2]))
-        self.assertEqual((told[b"rule"], told[b"remaining"]), (b"login", 1))
+        reply = dict(zip(reply[::2], reply[1::2]))
+        self.assertEqual((reply[b"rule"], reply[b"remaining"]), (b"login", 1))
         self.resp.ask("HELLO", "3")
-        told = self.resp.ask("RL.RESET", "CHECK", "login", "ip", "192.0.2.7")
-        self.assertEqual(told[b"outcome"], b"allowed")
+        reply = self.resp.ask("RL.RESET", "CHECK", "login", "ip", "192.0.2.7")
+        self.assertEqual(reply[b"outcome"], b"allowed")
         answer = self.server.check({"attributes": {"path": "/login", "ip": "192.0.2.7"}}).json
         self.assertEqual(answer["limits"][0]["remaining"], 4)
 
@@ -67,7 +67,7 @@ class Decisions(ServerTest):
             next(v for n, v in samples.items() if "_count" in n and 'front_end="resp"' in n), 5
         )
 
-    def test_frames_come_byte_by_byte(self):
+    def test_a_request_may_arrive_byte_by_byte(self):
         sent = frame("PING") + b"ECHO 'a b'\r\n" + frame("ECHO", b"\0\r\n")
         pieces = [sent[i : i + 1] for i in range(len(sent))]
         got, closed = everything(self.address, None, pieces)
@@ -82,7 +82,7 @@ class Decisions(ServerTest):
             self.assertEqual(self.resp.reply(), str(i).encode())
         writer.join()
 
-    def test_huge_and_negative_lengths_get_an_error_and_the_end(self):
+    def test_huge_and_negative_lengths_get_an_error_and_close(self):
         for sent in (
             b"*2147483647\r\n",
             b"*5000\r\n",
@@ -99,9 +99,9 @@ class Decisions(ServerTest):
 
 
 class Log(ServerTest):
-    def test_requests_and_denials_are_lines(self):
+    def test_requests_and_denials_are_logged(self):
         server = self.serve(RULES, {"listen": {"resp": "127.0.0.1:0"}, "log": {"access": True}})
-        with Resp(door(server)) as resp:
+        with Resp(front_end(server)) as resp:
             for _ in range(2):
                 resp.ask("CL.THROTTLE", "k", 0, 1, 3600)
             resp.ask("AUTH", "mistaken")
@@ -123,7 +123,7 @@ class Log(ServerTest):
 
     @staticmethod
     def without_rule(server):
-        """Of sluice_requests_total those that no rule decided."""
+        """Returns the values of sluice_requests_total without a rule."""
         found = {}
         for name, value in server.metrics().items():
             if name.startswith('sluice_requests_total{rule="",'):
@@ -133,10 +133,10 @@ class Log(ServerTest):
 
 
 class Readers(ServerTest):
-    def test_who_does_not_read_costs_bounded_memory_and_is_closed(self):
+    def test_a_client_that_does_not_read_uses_bounded_memory(self):
         self.check_who_does_not_read("memory", frame("COMMAND", "DOCS") * 500)
 
-    def test_who_does_not_read_costs_as_little_where_the_store_is_asked(self):
+    def test_a_client_that_does_not_read_uses_bounded_memory_with_redis(self):
         redis = RedisServer(self.folder())
         self.addClassCleanup(redis.stop)
         decision = frame("RL.CHECK", "*", "path", "/login", "ip", "192.0.2.1")
@@ -152,7 +152,7 @@ class Readers(ServerTest):
                 "store": store,
             },
         )
-        address = door(server)
+        address = front_end(server)
         with Resp(address) as resp:
             resp.send(request)
             resp.reply()
@@ -174,7 +174,7 @@ class Readers(ServerTest):
         for one in sockets:
             one.close()
 
-    def test_10000_idle_connections_take_less_than_100_mb(self):
+    def test_10000_idle_connections_use_less_than_100_mb(self):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if hard < 10_300:
             self.skipTest("too few descriptors")
@@ -183,7 +183,7 @@ class Readers(ServerTest):
         server = self.serve(
             RULES, {"listen": {"resp": "127.0.0.1:0"}, "bounds": {"connections": 10_100}}
         )
-        address = door(server)
+        address = front_end(server)
         host, port = address.rsplit(":", 1)
         sockets = []
         try:
@@ -201,7 +201,7 @@ class Readers(ServerTest):
 
 
 class Users(ServerTest):
-    def test_with_users_nothing_is_answered_before_the_password(self):
+    def test_with_users_commands_require_the_password(self):
         folder = self.folder()
         (folder / "secret").write_text("of the many\n")
         users = [
@@ -213,7 +213,7 @@ class Users(ServerTest):
             {"listen": {"resp": "0.0.0.0:0"}, "resp": {"users": users}},
             env={**os.environ, "RESP_OPS": "of the few"},
         )
-        address = door(server).replace("0.0.0.0", "127.0.0.1")
+        address = front_end(server).replace("0.0.0.0", "127.0.0.1")
         with Resp(address) as resp:
             self.assertTrue(resp.ask("CL.THROTTLE", "k", 1, 1, 1).startswith("NOAUTH "))
             self.assertTrue(resp.ask("AUTH", "of the few").startswith("WRONGPASS "))
@@ -223,7 +223,7 @@ class Users(ServerTest):
             self.assertEqual(resp.ask("HELLO", 3, "AUTH", "ops", "of the few")[b"proto"], 3)
             self.assertEqual(resp.ask("CL.THROTTLE", "k", 1, 1, 1, -1)[0], 0)
 
-    def test_without_users_only_this_machine_may_connect(self):
+    def test_without_users_only_local_clients_may_connect(self):
         with self.assertRaisesRegex(AssertionError, "needs users with passwords"):
             self.serve(RULES, {"listen": {"resp": "0.0.0.0:0"}})
 
@@ -235,16 +235,16 @@ class Users(ServerTest):
         self.assertEqual(server.stop(), 0)
         self.assertFalse(path.exists())
 
-    def test_a_password_that_cannot_be_read_is_told(self):
+    def test_an_unreadable_password_is_reported(self):
         users = [{"name": "default", "password_file": "/nowhere/secret"}]
         with self.assertRaisesRegex(AssertionError, "resp.users: password file /nowhere/secret"):
             self.serve(RULES, {"resp": {"users": users}, "listen": {"resp": "127.0.0.1:0"}})
 
 
 class End(ServerTest):
-    def test_what_was_asked_before_sigterm_is_answered(self):
+    def test_requests_before_sigterm_are_answered(self):
         server = self.serve(RULES, {"listen": {"resp": "127.0.0.1:0"}})
-        resp = Resp(door(server))
+        resp = Resp(front_end(server))
         self.addCleanup(resp.close)
         self.assertEqual(resp.ask("PING"), "PONG")
         server.signal(signal.SIGTERM)

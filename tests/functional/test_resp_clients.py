@@ -1,5 +1,5 @@
-"""Stock clients of Redis against the RESP door: redis-cli, redis-benchmark, python3-redis, and from
-npm ioredis and redis."""
+"""Independent Redis clients with the RESP front end: redis-cli, redis-benchmark, python3-redis,
+and ioredis and redis from npm."""
 
 import json
 import os
@@ -42,7 +42,7 @@ class Clients(ServerTest):
         self.assertEqual(ran.returncode, 0, ran.stderr)
         return ran.stdout
 
-    def test_redis_cli(self):
+    def test_redis_cli_works(self):
         cli = (tool("redis-cli"), "-p", self.ports[None])
         got = self.run_tool(*cli, "CL.THROTTLE", "user123", "15", "30", "60")
         self.assertEqual(got.split(), ["0", "16", "15", "-1", "2"])
@@ -53,7 +53,7 @@ class Clients(ServerTest):
         self.assertEqual(self.run_tool(*cli, "-a", "pass word", "PING"), "PONG\n")
         self.assertIn("NOAUTH", self.run_tool(*cli, "PING"))
 
-    def test_redis_benchmark(self):
+    def test_redis_benchmark_works(self):
         benchmark = (tool("redis-benchmark"), "-p", self.ports[None], "-q", "-n", "20000")
         for depth in ("1", "16"):
             got = self.run_tool(
@@ -65,7 +65,7 @@ class Clients(ServerTest):
         got = self.run_tool(*benchmark, "-t", "ping")
         self.assertEqual(got.count("requests per second"), 2)
 
-    def test_redis_cli_pipe(self):
+    def test_redis_cli_pipe_works(self):
         cli = (tool("redis-cli"), "-p", self.ports[None])
         sent = frame("CL.THROTTLE", "piped", 10**6, 1, 3600) * 20_000
         got = self.run_tool(*cli, "--pipe", given=sent.decode())
@@ -85,15 +85,15 @@ class Clients(ServerTest):
             ],
         )
 
-    def test_what_clients_say_first(self):
+    def test_the_first_commands_of_clients_are_answered(self):
         for secret, port in self.ports.items():
             shown = ("AUTH", "default", secret) if secret else ()
             with Resp(f"127.0.0.1:{port}") as resp:
-                told = resp.ask("HELLO", 3, *shown, "SETNAME", "checks")
-                self.assertEqual((told[b"proto"], told[b"role"]), (3, b"master"))
+                hello = resp.ask("HELLO", 3, *shown, "SETNAME", "checks")
+                self.assertEqual((hello[b"proto"], hello[b"role"]), (3, b"master"))
                 self.assertEqual(resp.ask("CLIENT", "SETINFO", "LIB-NAME", "some-client"), "OK")
                 self.assertEqual(resp.ask("CLIENT", "SETINFO", "LIB-VER", "1.2.3"), "OK")
-                self.assertEqual(resp.ask("CLIENT", "ID"), told[b"id"])
+                self.assertEqual(resp.ask("CLIENT", "ID"), hello[b"id"])
                 self.assertEqual(resp.ask("CLIENT", "GETNAME"), b"checks")
                 self.assertEqual(resp.ask("SELECT", "0"), "OK")
                 self.assertEqual(resp.ask("PING"), "PONG")
@@ -103,7 +103,7 @@ class Clients(ServerTest):
                 self.assertEqual(len(docs), resp.ask("COMMAND", "COUNT"))
                 self.assertEqual(docs[b"cl.throttle"][b"group"], b"limits")
 
-    def test_python(self):
+    def test_python_client_works(self):
         try:
             import redis
         except ImportError:
@@ -125,7 +125,7 @@ class Clients(ServerTest):
             client.close()
 
     @unittest.skipUnless(os.environ.get("RESP_CLIENTS"), "the packages of npm are not installed")
-    def test_node(self):
+    def test_node_clients_work(self):
         for secret, port in self.ports.items():
             argv = ["node", "check.mjs", port] + ([secret] if secret else [])
             ran = subprocess.run(

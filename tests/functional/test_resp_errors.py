@@ -1,4 +1,4 @@
-"""What is no request gets from the RESP door the bytes that a real Redis answers, and the same end."""
+"""The RESP front end answers invalid requests as a real Redis does, and closes as Redis does."""
 
 import concurrent.futures
 
@@ -98,10 +98,10 @@ class SameAsRedis(ServerTest):
     def setUpClass(cls):
         cls.redis = RedisServer(cls.folder())
         cls.addClassCleanup(cls.redis.stop)
-        cls.resp = cls.door({})
+        cls.resp = cls.front_end({})
 
     @classmethod
-    def door(cls, config):
+    def front_end(cls, config):
         server = cls.serve("version: 1\nrules: []\n", {"listen": {"resp": "127.0.0.1:0"}, **config})
         return dict(word.split("=", 1) for word in server.ready_line.split()[1:])["resp"]
 
@@ -119,17 +119,17 @@ class SameAsRedis(ServerTest):
                 with self.subTest(name):
                     self.assertEqual(found.result(), expected.result())
 
-    def test_what_is_no_request(self):
+    def test_invalid_requests_are_answered_as_by_redis(self):
         self.compare(CASES, self.redis.address, self.resp)
 
-    def test_byte_by_byte(self):
+    def test_invalid_requests_byte_by_byte_are_answered_as_by_redis(self):
         short = {name: sent for name, sent in CASES.items() if len(sent) <= 1000}
         self.compare(short, self.redis.address, self.resp, byte_by_byte=True)
 
-    def test_without_the_password(self):
+    def test_requests_without_the_password_are_answered_as_by_redis(self):
         folder = self.folder()
         (folder / "secret").write_text("secret")
         redis = RedisServer(folder, "--requirepass", "secret")
         self.addCleanup(redis.stop)
         users = [{"name": "default", "password_file": str(folder / "secret")}]
-        self.compare(UNKNOWN_CASES, redis.address, self.door({"resp": {"users": users}}))
+        self.compare(UNKNOWN_CASES, redis.address, self.front_end({"resp": {"users": users}}))

@@ -1,6 +1,6 @@
 // Connects with ioredis and with redis of two major versions to the port in argv[2], with the password in
-// argv[3] if there is one, and asks CL.THROTTLE and RL.LIMIT as a program does. Writes what was
-// answered as one JSON object; ends with 1 at the first surprise.
+// argv[3] if it is given, and calls CL.THROTTLE and RL.LIMIT. Prints the replies as one JSON object.
+// Exits with 1 at the first unexpected error.
 import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { createClient as createClient5 } from "redis5";

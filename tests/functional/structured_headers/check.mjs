@@ -1,11 +1,11 @@
-// Reads fields of answers, one a line, as {"name":"RateLimit","value":"...","policies":["..."]},
-// and writes each as it was understood: [{"name":"...","r":9,"t":1}]. Ends with 1 at the first that
-// is no list of strings with the parameters of its kind, or names other policies than those given.
+// Reads response fields, one per line, as {"name":"RateLimit","value":"...","policies":["..."]}, and
+// prints each parsed field: [{"name":"...","r":9,"t":1}]. Exits with 1 at the first field that is not
+// a list of strings with the expected parameters, or that has other policies than those given.
 import { createInterface } from "node:readline";
 import { parseList } from "structured-headers";
 
 const PARAMETERS = {
-  "ratelimit-policy": { q: 0, w: 1 }, // and the least that each may be
+  "ratelimit-policy": { q: 0, w: 1 }, // and the minimum of each
   "ratelimit": { r: 0, t: 0 },
 };
 
@@ -24,7 +24,7 @@ function read({ name, value, policies }) {
   });
   const names = items.map((item) => item.name);
   if (names.length === 0) throw new Error("the list is empty");
-  if (new Set(names).size < names.length) throw new Error(`a name stands twice: ${names}`);
+  if (new Set(names).size < names.length) throw new Error(`a name is repeated: ${names}`);
   if (policies && names.join("\n") !== policies.join("\n")) {
     throw new Error(`names ${JSON.stringify(names)}, not ${JSON.stringify(policies)}`);
   }
