@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr double kWidth = 1000;  // of the drawing, which stretches to its box
+constexpr double kWidth = 1000;  // of the drawing, which is scaled to its box
 constexpr double kHeight = 100;
 
 std::string number(double value) {
@@ -26,7 +26,8 @@ std::string number(double value) {
   return digits;
 }
 
-// 1, 2 or 5 times a power of ten, for about four steps up to `most`, in whole requests.
+// Returns the step of an axis: 1, 2 or 5 times a power of ten, at least 1, with about four steps
+// up to `most`.
 std::uint64_t grid_step(std::uint64_t most) {
   std::uint64_t power = 1;
   while (true) {
@@ -37,14 +38,14 @@ std::uint64_t grid_step(std::uint64_t most) {
   }
 }
 
-// 1,500,000 is "1.5M" at an axis.
+// Returns the label of an axis: 1,500,000 is "1.5M".
 std::string short_number(std::uint64_t value) {
   const auto scaled = static_cast<double>(value);
   if (value >= 1'000'000) return number(scaled / 1e6) + "M";
   return value >= 10'000 ? number(scaled / 1e3) + "k" : grouped(value);
 }
 
-// The labels of a time axis: instants that people count in, at most about eight of them.
+// Returns the labels of a time axis: at most about eight round times.
 std::vector<Instant> even_labels(Instant begin, Instant end) {
   using std::chrono::days;
   constexpr std::array<std::chrono::seconds, 18> kSteps = {
@@ -64,7 +65,7 @@ std::vector<Instant> even_labels(Instant begin, Instant end) {
   return labels;
 }
 
-// The same where the span is of months or years: the first of a month.
+// Returns the labels of a span of months or years: the first days of months.
 std::vector<Instant> month_labels(Instant begin, Instant end) {
   const int months = static_cast<int>((end - begin) / std::chrono::days{30});
   int step = 1;
@@ -81,8 +82,8 @@ std::vector<Instant> month_labels(Instant begin, Instant end) {
   return labels;
 }
 
-// "12:30", "Feb 20" or "Feb 2016", whichever tells the labels apart; with what it leaves out where
-// that is `new_day` (or year) since the label before.
+// Returns "12:30", "Feb 20" or "Feb 2016", whichever distinguishes the labels. With `new_day`
+// (or a new year) the label also contains the date (or year).
 std::string axis_label(Instant at, Duration step, bool new_day) {
   constexpr std::array<const char*, 12> kMonths = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                                    "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
@@ -170,7 +171,7 @@ class Drawing {
     out_ += "\"/>\n";
   }
 
-  // A step for every column. Runs of nothing are left out, so that no line is drawn along zero.
+  // One step per column. Runs of zeros are omitted, so that no line is drawn along zero.
   void area(const std::string& name, Count count) {
     std::string path;
     const auto draw = [&path](char verb, const std::string& where) {
@@ -193,7 +194,7 @@ class Drawing {
     if (!path.empty()) out_ += "<path class=\"" + name + "\" d=\"" + path + "\"/>\n";
   }
 
-  // An invisible column over each visible one tells its numbers.
+  // An invisible column over each visible one shows its numbers.
   void columns() {
     for (std::size_t i = 0; i < series_.buckets(); ++i) {
       if (drawn(i) == 0) continue;

@@ -15,7 +15,7 @@ constexpr std::size_t kRequests = 0;
 constexpr std::size_t kDenied = 1;
 const Instant kStart = std::chrono::sys_days{std::chrono::year{2016} / 2 / 20} + 5h;
 
-// Two channels: each entry of `requests` is one bucket of a second, of which `denied` were denied.
+// Each entry of `requests` is a bucket of one second, of which `denied` were denied.
 struct Series {
   TimeSeries series{2};
 

@@ -9,7 +9,7 @@
 namespace sluice::replay {
 namespace {
 
-// ISA-L writes up to some bytes of its input pointer's type, but does not change the input.
+// ISA-L takes a non-const input pointer, but does not change the input.
 std::uint8_t* bytes(const char* text) {
   return reinterpret_cast<std::uint8_t*>(const_cast<char*>(text));
 }

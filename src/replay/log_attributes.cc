@@ -5,7 +5,7 @@
 namespace sluice::replay {
 namespace {
 
-// The byte of the two hex digits at `text`, or a negative number.
+// Returns the byte of the two hex digits at `text`, or a negative number.
 int hex_byte(std::string_view text) noexcept {
   unsigned value = 0;
   if (text.size() < 2) return -1;

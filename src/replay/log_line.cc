@@ -12,7 +12,7 @@ constexpr std::string_view kAbsent{};
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 bool is_alpha(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// A line, read from its front to its end.
+// Reads a line from its front to its end.
 class Cursor {
  public:
   explicit Cursor(std::string_view line) noexcept
@@ -28,7 +28,8 @@ class Cursor {
     return true;
   }
 
-  // Up to the next space or the end, and past that space; empty where there is nothing.
+  // Returns the text up to the next space or the end, and skips the space. Returns an empty text at
+  // the end.
   std::string_view word() noexcept {
     const char* space = find(at_, ' ');
     const char* stop = space == nullptr ? end_ : space;
@@ -37,8 +38,8 @@ class Cursor {
     return found;
   }
 
-  // After an opening quote: what it encloses. The closing quote is not escaped, and a space or the
-  // end follows it, so that clients who put bare quotes into their names are still read.
+  // Returns the quoted text after an opening quote. The closing quote is not escaped, and a space
+  // or the end follows it, so unescaped quotes in the names of clients are part of the text.
   bool quoted(std::string_view& inside) noexcept {
     for (const char* quote = find(at_, '"'); quote != nullptr; quote = find(quote + 1, '"')) {
       if ((quote + 1 == end_ || quote[1] == ' ') && !escaped(quote)) {
@@ -78,8 +79,8 @@ bool looks_like_address(std::string_view word) noexcept {
          std::all_of(word.begin(), word.end(), part_of_address);
 }
 
-// The words between the client and the timestamp: ident and user, of which the user may hold
-// spaces and brackets. Leaves the cursor behind the timestamp's bracket.
+// Skips the words between the client and the timestamp: ident and user. The user may contain spaces
+// and brackets. Leaves the cursor after the timestamp's bracket.
 LineFault skip_to_timestamp(Cursor& cursor) noexcept {
   if (cursor.eat("- - [")) return LineFault::kNone;
   const std::string_view ident = cursor.word();
@@ -89,7 +90,7 @@ LineFault skip_to_timestamp(Cursor& cursor) noexcept {
   if (bracket == rest.npos || bracket == 0) return LineFault::kNoTimestamp;
   constexpr std::size_t kToClosing = 2 + TimestampReader::kLength;
   while (bracket + kToClosing >= rest.size() || rest[bracket + kToClosing] != ']') {
-    bracket = rest.find(" [", bracket + 2);  // this one is part of the user's name
+    bracket = rest.find(" [", bracket + 2);  // this bracket is part of the user's name
     if (bracket == rest.npos) return LineFault::kMalformedTimestamp;
   }
   cursor.skip(bracket + 2);
@@ -106,7 +107,7 @@ LineFault line_fault_of(TimestampFault fault) noexcept {
   return LineFault::kMalformedTimestamp;
 }
 
-// The bytes of a method's name: tokens of RFC 9110.
+// The bytes allowed in a method's name: tokens of RFC 9110.
 constexpr std::array<bool, 256> kMethodBytes = [] {
   std::array<bool, 256> table{};
   for (const char c : std::string_view("!#$%&'*+-.^_`|~0123456789")) {
@@ -116,7 +117,7 @@ constexpr std::array<bool, 256> kMethodBytes = [] {
   return table;
 }();
 
-// How many bytes at the front are a method, which a space follows; or 0.
+// Returns the length of the method at the front that a space follows, or 0.
 std::size_t method_length(std::string_view request) noexcept {
   constexpr std::size_t kLongest = 32;
   std::size_t length = 0;
@@ -127,7 +128,7 @@ std::size_t method_length(std::string_view request) noexcept {
   return ended && length <= kLongest ? length : 0;
 }
 
-// Without a protocol at the end.
+// Returns the target without a protocol at its end.
 std::string_view without_protocol(std::string_view target) noexcept {
   constexpr std::string_view kUsual = " HTTP/1.1";
   constexpr std::string_view kFamily = " HTTP/";
@@ -161,7 +162,7 @@ void read_target(std::string_view target, LogLine& out) noexcept {
   if (mark != target.npos) out.query = target.substr(mark + 1);
 }
 
-// METHOD TARGET [PROTOCOL]; a target may hold spaces that its client forgot to encode.
+// Reads METHOD TARGET [PROTOCOL]. A target may contain spaces that the client did not encode.
 void read_request(std::string_view request, LogLine& out) noexcept {
   const std::size_t length = method_length(request);
   if (length == 0) return;
@@ -171,7 +172,7 @@ void read_request(std::string_view request, LogLine& out) noexcept {
   read_target(target, out);
 }
 
-// Three digits or a dash, and the space behind them unless the line ends.
+// Reads three digits or a dash, and the space after them unless the line ends.
 bool read_status(Cursor& cursor, LogLine& out) noexcept {
   const std::string_view rest = cursor.rest();
   if (rest.size() < 3 || !is_digit(rest[0]) || !is_digit(rest[1]) || !is_digit(rest[2])) {
@@ -183,7 +184,7 @@ bool read_status(Cursor& cursor, LogLine& out) noexcept {
   return true;
 }
 
-// A number or a dash, and the space behind it unless the line ends.
+// Reads a number or a dash, and the space after it unless the line ends.
 bool read_size(Cursor& cursor) noexcept {
   const std::string_view rest = cursor.rest();
   std::size_t length = 0;
@@ -194,10 +195,10 @@ bool read_size(Cursor& cursor) noexcept {
   return true;
 }
 
-// What the Combined Log Format adds: nothing, or a referer, or both.
+// Reads the fields added by the Combined Log Format: none, the referer, or both.
 LineFault read_combined(Cursor& cursor, LogLine& out) noexcept {
   std::string_view field;
-  if (!cursor.eat("\"-\" \"")) {  // most have no referer
+  if (!cursor.eat("\"-\" \"")) {  // most lines have no referer
     if (!cursor.eat("\"")) return LineFault::kNone;
     if (!cursor.quoted(field)) return LineFault::kOpenReferer;
     out.referer = unless_dash(field);
@@ -214,7 +215,7 @@ int hex_value(char c) noexcept {
   return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-// The byte that an escape of two characters stands for, or 0.
+// Returns the byte that an escape of two characters represents, or 0.
 char simple_escape(char c) noexcept {
   constexpr std::string_view kLetters = "\"\\nrtbvf";
   constexpr std::string_view kBytes = "\"\\\n\r\t\b\v\f";

@@ -12,7 +12,7 @@ const std::string kAt = "[20/Feb/2016:00:00:45 -0500]";
 const std::string kFront = "10.0.0.1 - - " + kAt;
 const std::string kCommon = kFront + " \"GET / HTTP/1.1\" 200 187";
 
-// The line as LineReader sees it, which has to stay while it is looked at.
+// Keeps the bytes of the line for as long as its parts are used.
 struct Parsed {
   explicit Parsed(std::string logged) : text(std::move(logged)) { fault = reader.read(text, line); }
   Parsed(const Parsed&) = delete;

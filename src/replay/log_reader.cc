@@ -9,23 +9,23 @@
 namespace sluice::replay {
 namespace {
 
-constexpr std::size_t kBatches = 4;  // one is decided, one is read, two smooth the pace
+constexpr std::size_t kBatches = 4;  // one is decided, one is read, two are buffers between them
 constexpr std::size_t kExcerpt = 60;
 
 }  // namespace
 
-// Cuts one log's text into lines across its blocks.
+// Splits one log's text into lines across its blocks.
 class LogReader::Splitter {
  public:
   explicit Splitter(const LogReaderOptions& options) : options_(options) {}
 
-  // Where the next block's text is to be put: behind what is carried over, which it copies there.
+  // Copies the carried text to the batch and returns the space after it, for the next block.
   std::span<char> room(LogBatch& batch) {
     std::copy(carried_.begin(), carried_.end(), batch.bytes.get());
     return {batch.bytes.get() + carried_.size(), options_.block};
   }
 
-  // Parses the lines that `fresh` bytes of text complete.
+  // Parses the lines that `fresh` new bytes complete.
   void split(LogBatch& batch, std::size_t fresh) {
     const char* line = batch.bytes.get();
     const char* scan = line + carried_.size();
@@ -38,7 +38,7 @@ class LogReader::Splitter {
     carry();
   }
 
-  // At the log's end, after its last split(): what is left over is its last line.
+  // Call this at the log's end, after the last split(). Parses the remaining text as the last line.
   void finish(LogBatch& batch) {
     if (!rest_.empty() || too_long_) take(batch, rest_);
   }
@@ -63,7 +63,7 @@ class LogReader::Splitter {
     batch.first_skipped.push_back({number_, fault, std::string(line.substr(0, kExcerpt))});
   }
 
-  // Keeps an unfinished line for the next block, unless it is over the bound already.
+  // Keeps an unfinished line for the next block, unless it exceeds the bound.
   void carry() {
     too_long_ = too_long_ || rest_.size() > options_.longest_line;
     carried_.assign(too_long_ ? std::string_view{} : rest_);
@@ -73,7 +73,7 @@ class LogReader::Splitter {
   LineReader lines_;
   std::string_view rest_;  // the unfinished line at the end of the last split's text
   std::string carried_;    // the same, for the next block
-  bool too_long_ = false;  // the line that the text is in is over the bound
+  bool too_long_ = false;  // the current line exceeds the bound
   std::uint64_t number_ = 0;
   std::size_t shown_ = 0;
 };
@@ -128,7 +128,7 @@ void LogReader::read_log(std::size_t index) {
   for (bool last = false; !last;) {
     LogBatch* batch = free_batch(index);
     if (batch == nullptr) return;
-    try {  // memory may run out, and a thread must not throw
+    try {  // memory may be exhausted, and a thread must not throw
       if (source == nullptr) {
         source = open(index, *batch);
         splitter = std::make_unique<Splitter>(options_);
@@ -143,7 +143,7 @@ void LogReader::read_log(std::size_t index) {
   }
 }
 
-// The log's source; or null, and the batch says why.
+// Returns the log's source, or null and the error in the batch.
 std::unique_ptr<LogSource> LogReader::open(std::size_t index, LogBatch& batch) {
   auto source = open_log(paths_[index]);
   if (source) return std::move(*source);
@@ -169,7 +169,7 @@ void LogReader::fill(LogBatch& batch, LogSource& source, Splitter& splitter) {
   batch.inflated = inflated_;
 }
 
-// A batch to fill, emptied; null when reading is to stop.
+// Returns an empty batch to fill, or null if reading must stop.
 LogBatch* LogReader::free_batch(std::size_t index) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !free_.empty() || stopped_; });

@@ -20,7 +20,7 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr std::size_t kCompressedBlock = std::size_t{128} << 10;
-constexpr std::size_t kPeek = 6;  // enough for every magic below
+constexpr std::size_t kPeek = 6;  // enough for every magic number below
 constexpr std::string_view kGzipMagic = "\x1f\x8b"sv;
 
 struct Foreign {
@@ -40,7 +40,7 @@ std::string system_error(std::string_view what) {
   return std::string(what) + ": " + std::strerror(errno);
 }
 
-// An open file descriptor with the first bytes put back.
+// An open file descriptor. read() returns the peeked first bytes again.
 class File {
  public:
   File(int descriptor, bool owned, std::optional<std::uint64_t> size)
@@ -53,7 +53,7 @@ class File {
 
   const FileProgress& progress() const { return progress_; }
 
-  // The first bytes, up to kPeek, which read() hands out again.
+  // Returns the first bytes, up to kPeek. read() returns them again.
   Expected<std::string_view> peek() {
     while (peeked_ < kPeek) {
       const auto got = from_descriptor({peek_.data() + peeked_, kPeek - peeked_});
@@ -101,8 +101,8 @@ class PlainSource final : public LogSource {
   std::unique_ptr<File> file_;
 };
 
-// Members of a gzip file one after the other, as `cat a.gz b.gz` makes them. Zeros after the last
-// one are padding; anything else there is an error, as it may be a member whose head is damaged.
+// Reads the members of a gzip file, as in the output of `cat a.gz b.gz`. Zeros after the last
+// member are padding. Other bytes are an error, because they may be a member with a damaged header.
 class GzipSource final : public LogSource {
  public:
   explicit GzipSource(std::unique_ptr<File> file) : file_(std::move(file)) {}
@@ -143,7 +143,7 @@ class GzipSource final : public LogSource {
     return true;
   }
 
-  // Looks at what follows a member: false at the end of the file.
+  // Examines the bytes after a member. Returns false at the end of the file.
   Expected<bool> next_member() {
     while (!input_.empty() && input_.front() == '\0' && !at_first_) {
       padding_ = true;

@@ -14,7 +14,7 @@ struct Content {
   std::string error;
 };
 
-// All of a source, read in pieces of `piece` bytes.
+// Returns all of a source, read in pieces of `piece` bytes.
 Content read_all(const std::string& path, std::size_t piece = 1000) {
   auto source = open_log(path);
   if (!source) return {"", source.error()};

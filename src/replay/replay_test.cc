@@ -65,7 +65,7 @@ TEST_F(ReplayTest, DecidesAtTheInstantsOfTheLog) {
   std::string text;
   for (const int second : {0, 1, 2, 3, 9, 10, 11, 12, 13}) text += line_at(second, "x", "GET /a/b");
   const ReplayReport report = replay_text(text, rules_);
-  // 3 and 9 are denied; at 10 the request of 0 has left the window, and so on.
+  // The requests at 3 and 9 are denied. At 10 the request of 0 has left the window, and so on.
   EXPECT_EQ(report.tally.denied, 3u);
   EXPECT_EQ(report.allowed(), 6u);
   EXPECT_EQ(report.parsed(), 9u);
@@ -76,7 +76,7 @@ TEST_F(ReplayTest, DecidesLateLinesAtTheRunningMaximum) {
                            line_at(5, "x", "GET /a") + line_at(6, "x", "GET /a") +
                            line_at(101, "x", "GET /a") + line_at(7, "x", "GET /a");
   const ReplayReport report = replay_text(text, rules_);
-  // x at 0 has left the window when the late ones come at 100, 100, 101 and 101: one too many.
+  // x at 0 has left the window when the late requests come at 100, 100, 101 and 101: one too many.
   EXPECT_EQ(report.tally.denied, 1u);
   EXPECT_EQ(report.late, 3u);
   EXPECT_EQ(iso_time(report.first.value()), "2016-02-20T00:00:00Z");
@@ -104,7 +104,7 @@ TEST_F(ReplayTest, LetsPassWhatNoRuleMatchesAndWhatIsOnTrial) {
   EXPECT_EQ(report.tally.rules[1].denied, 10u);
 }
 
-// Decides as the rules above, in the plainest way.
+// Decides by the rules above in the simplest way.
 class Naive {
  public:
   void add(int second, const std::string& client, bool post, const std::string& path) {

@@ -17,7 +17,7 @@ bool continues(std::string_view bytes, std::size_t at, unsigned low, unsigned hi
   return byte >= low && byte <= high;
 }
 
-// The length of the well-formed UTF-8 character at the front, or 0 (Unicode, table 3-7).
+// Returns the length of the well-formed UTF-8 character at the front, or 0 (Unicode, table 3-7).
 std::size_t character_length(std::string_view bytes) {
   const auto lead = static_cast<unsigned char>(bytes[0]);
   if (lead < 0x80) return 1;
@@ -42,7 +42,7 @@ void for_each_character(std::string_view bytes, Put put) {
   }
 }
 
-// Also the controls of 0x80 to 0x9F, which terminals obey as well.
+// Includes the control characters 0x80 to 0x9F, which terminals also obey.
 bool is_control(std::string_view character) {
   const auto lead = static_cast<unsigned char>(character[0]);
   return lead < 0x20 || lead == 0x7F ||

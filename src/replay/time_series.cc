@@ -11,14 +11,14 @@ using namespace std::chrono_literals;
 using std::chrono::days;
 using std::chrono::seconds;
 
-// Widths that people count in.
+// Widths that are easy to read.
 constexpr std::array<seconds, 31> kWidths = {
     1s,      2s,       5s,       10s,      15s,       20s,       30s,      1min,
     2min,    5min,     10min,    15min,    20min,     30min,     1h,       2h,
     3h,      4h,       6h,       12h,      days{1},   days{2},   days{3},  days{4},
     days{7}, days{14}, days{28}, days{56}, days{112}, days{224}, days{448}};
 
-// The next of them that is wider than `width` and that whole buckets of `bucket` fill.
+// Returns the next of these widths above `width` that is a multiple of `bucket`.
 Duration wider_than(Duration width, Duration bucket) {
   for (const Duration wider : kWidths) {
     if (wider > width && wider % bucket == Duration{0}) return wider;
@@ -27,7 +27,7 @@ Duration wider_than(Duration width, Duration bucket) {
 }
 
 Instant floor_to(Instant at, Duration width) {
-  return at - at.time_since_epoch() % width;  // instants are never before the epoch
+  return at - at.time_since_epoch() % width;  // times are never before the epoch
 }
 
 std::size_t buckets_between(Instant start, Instant at, Duration width) {

@@ -8,14 +8,14 @@
 namespace sluice::replay {
 namespace {
 
-// The number of two digits, or a negative one.
+// Returns the number of two digits, or a negative number.
 int two_digits(const char* text) noexcept {
   const unsigned tens = static_cast<unsigned char>(text[0]) - unsigned{'0'};
   const unsigned ones = static_cast<unsigned char>(text[1]) - unsigned{'0'};
   return tens > 9 || ones > 9 ? -1 : static_cast<int>(tens * 10 + ones);
 }
 
-// 1 to 12, or 0.
+// Returns 1 to 12, or 0.
 unsigned month_of(const char* text) noexcept {
   constexpr std::string_view kMonths = "JanFebMarAprMayJunJulAugSepOctNovDec";
   for (std::size_t i = 0; i < 12; ++i) {

@@ -7,7 +7,7 @@
 namespace sluice::replay {
 namespace {
 
-// Seconds since the epoch, or -1 with the fault in `fault`.
+// Returns seconds since the epoch, or -1 with the error in `fault`.
 std::int64_t seconds_of(const std::string& text, TimestampFault* fault = nullptr) {
   TimestampReader reader;
   Instant at;
