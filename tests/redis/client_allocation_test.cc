@@ -1,4 +1,4 @@
-// What the client allocates for a command: nothing, once its buffers have grown.
+// Checks that the client allocates nothing for a command once its buffers have grown.
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "tests/redis/client_probe.h"
 #include "tests/redis/redis_server.h"
 
-// Counts what this program allocates while a test looks.
+// Counts the allocations of this program while a test measures them.
 namespace {
 // operator new has no object to keep them in. NOLINTBEGIN(*-avoid-non-const-global-variables)
 std::atomic<bool> g_counting{false};
@@ -39,7 +39,7 @@ void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(m
 namespace sluice_redis {
 namespace {
 
-// Submits itself again, so often in all.
+// Submits itself repeatedly, this many times in total.
 class Repeated final : public Command {
  public:
   Repeated(sluice::redis::Client& client, std::size_t& left, std::size_t& answered)

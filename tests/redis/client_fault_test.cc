@@ -1,4 +1,4 @@
-// The client against something that pretends to be a Redis server, and behaves as no server should.
+// The client with a fake Redis server that misbehaves.
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -24,8 +24,8 @@ namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using namespace std::string_literals;
 
-// Answers what it reads on its Unix socket by a function; on the loop of the client. Each answer is
-// what is sent next; without one the connection is closed.
+// A server on a Unix socket, on the loop of the client. A function returns the bytes to send for
+// the bytes that were read. If it returns none, the server closes the connection.
 class FakeServer {
  public:
   using Answer = std::function<std::optional<std::string>(std::string_view read)>;
@@ -67,7 +67,7 @@ class FakeServer {
         asio::buffer(session->buffer), [this, session](const auto& error, std::size_t bytes) {
           if (error) return;
           const auto said = answer_(std::string_view(session->buffer.data(), bytes));
-          if (!said) return;  // and so the session ends
+          if (!said) return;  // this ends the session
           boost::system::error_code ignored;
           asio::write(session->socket, asio::buffer(*said), ignored);
           read(session);
@@ -79,10 +79,10 @@ class FakeServer {
   std::unique_ptr<Acceptor> acceptor_;
 };
 
-// The handshake is CLIENT SETNAME alone, as protocol 2 and no password are asked for.
+// The handshake is only CLIENT SETNAME, because protocol 2 and no password are configured.
 class OddServer : public testing::Test {
  protected:
-  // What is said to commands, after a handshake as it should be.
+  // The answers to commands after a valid handshake.
   Probe& says(FakeServer::Answer answer) {
     return answers([answer = std::move(answer)](std::string_view read) {
       return read.find("SETNAME") != read.npos ? std::optional("+OK\r\n"s) : answer(read);
@@ -112,7 +112,7 @@ TEST_F(OddServer, ThatSaysGarbageInsteadOfAReplyLosesTheConnection) {
             "lost: the server does not speak the protocol of Redis: it sent 'HTTP/1.1 400 Bad "
             "Request?"
             "?'");
-  EXPECT_TRUE(client.run_until([&] { return server->connections == 2; }));  // and tries again
+  EXPECT_TRUE(client.run_until([&] { return server->connections == 2; }));  // the client reconnects
 }
 
 TEST_F(OddServer, ThatIsAWebServerIsNamedSo) {
@@ -143,7 +143,7 @@ TEST_F(OddServer, ThatClosesInTheMiddleOfAReplyEndsAllThatIsUnderWay) {
 
 TEST_F(OddServer, ThatAnswersByteByByteIsUnderstood) {
   std::string left = "*2\r\n$2\r\n\r\n\r\n:-7\r\n";
-  // Each command that is read has one more byte of the answer to the first sent.
+  // For each command it reads, the server sends one more byte of the first answer.
   Probe& client = says([&left](std::string_view) {
     std::string next = left.substr(0, 1);
     left.erase(0, 1);
@@ -159,7 +159,7 @@ TEST_F(OddServer, ThatAnswersByteByByteIsUnderstood) {
   }
   ASSERT_TRUE(client.run_until([&] { return asks[0].times > 0; }));
   EXPECT_EQ(asks[0].said, "[\r\n -7]");
-  probe->client.reset();  // the others are under way
+  probe->client.reset();  // the others are in progress
 }
 
 TEST_F(OddServer, ThatNeverAnswersTheHandshakeIsGivenUp) {
@@ -198,7 +198,7 @@ TEST_F(OddServer, ThatForgetsAScriptWhileItIsSentHasItSentOnce) {
   std::vector<std::string> commands;
   Probe& client = says([&](std::string_view read) {
     commands.emplace_back(read);
-    return "-NOSCRIPT No matching script.\r\n"s;  // to EVAL as well, which no server says
+    return "-NOSCRIPT No matching script.\r\n"s;  // also to EVAL, unlike a real server
   });
   Ask one(script, {"0"});
   EXPECT_EQ(client.ask(one), "error: NOSCRIPT No matching script.");

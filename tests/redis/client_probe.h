@@ -26,14 +26,14 @@
 #include "stores/redis/client/clients.h"
 #include "stores/redis/client/target.h"
 
-// A client of Redis on a loop of its own, for tests.
+// A client of Redis on its own loop, for tests.
 namespace sluice_redis {
 
 using sluice::redis::Answer;
 using sluice::redis::Command;
 using sluice::redis::Failure;
 
-// What a reply says: "PONG", "7", "nil", "[a b]".
+// Returns a reply as text: "PONG", "7", "nil", "[a b]".
 inline std::string words_of(const redisReply& reply) {
   switch (reply.type) {
     case REDIS_REPLY_INTEGER: return std::to_string(reply.integer);
@@ -48,7 +48,7 @@ inline std::string words_of(const redisReply& reply) {
   return out + "]";
 }
 
-// A command that remembers how it ended, and how often.
+// A command that records how it ended, and how often.
 class Ask : public Command {
  public:
   Ask() = default;
@@ -84,7 +84,7 @@ class Probe : public sluice::StoreObserver {
   }
   ~Probe() override { client.reset(); }
 
-  // False: not within `at_most`.
+  // Returns false if the condition does not become true within `at_most`.
   bool run_until(const std::function<bool()>& holds,
                  std::chrono::milliseconds at_most = std::chrono::seconds{20}) {
     const auto end = std::chrono::steady_clock::now() + at_most;
@@ -100,14 +100,14 @@ class Probe : public sluice::StoreObserver {
   bool run_until_ready() {
     return run_until([this] { return client->ready(); });
   }
-  // Submits them all in one turn, and runs until each has ended.
+  // Submits all commands in one turn and runs until each has ended.
   void ask_all(std::vector<Ask>& asks) {
     for (Ask& one : asks) client->submit(one);
     run_until([&] {
       return std::all_of(asks.begin(), asks.end(), [](const Ask& one) { return one.times > 0; });
     });
   }
-  // "PONG", or "error: ...", "timeout: ...", "lost: ...", "unavailable: ...".
+  // Returns "PONG", or "error: ...", "timeout: ...", "lost: ...", "unavailable: ...".
   std::string ask(std::initializer_list<std::string_view> words) {
     Ask one(words);
     return ask(one);
@@ -117,7 +117,7 @@ class Probe : public sluice::StoreObserver {
     if (!run_until([&] { return one.times > 0; })) throw std::runtime_error("it never ended");
     return name_of(one.failure) + one.said;
   }
-  // Asks until it is answered.
+  // Repeats the command until it is answered.
   bool works_again(std::initializer_list<std::string_view> words) {
     return run_until([&] {
       Ask one(words);
@@ -152,7 +152,7 @@ class Probe : public sluice::StoreObserver {
   std::unique_ptr<sluice::redis::Client> client;
 };
 
-// A port of 127.0.0.1 that is free now; it stays so unless somebody else is quick.
+// Returns a port of 127.0.0.1 that is free now. Another process may take it later.
 inline std::uint16_t free_port() {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};

@@ -61,7 +61,7 @@ TEST(RedisUser, WithoutRightToACommandIsAnsweredWithTheError) {
   EXPECT_EQ(said.find("error: NOPERM"), 0u) << said;
 }
 
-// Authorities and certificates, made by openssl in a fresh folder.
+// Authorities and certificates, created by openssl in a new folder.
 class Certificates {
  public:
   Certificates() {
@@ -102,7 +102,7 @@ class Certificates {
 
 class RedisTls : public testing::Test {
  protected:
-  // With the certificate of this name.
+  // Starts a server with the certificate of this name.
   void start(const std::string& name, const std::string& auth_clients = "no") {
     for (int attempt = 0; server == nullptr; ++attempt) {
       port = std::to_string(free_port());

@@ -1,5 +1,4 @@
-// The client of one server, against a real one: what each command ends with, and that the client
-// comes back by itself.
+// The client with a real server: the result of each command, and automatic recovery.
 
 #include <gtest/gtest.h>
 
@@ -17,7 +16,7 @@ using namespace std::chrono_literals;
 using sluice::RedisOptions;
 using sluice::redis::Script;
 
-// sha1 of the text, as redis-cli SCRIPT LOAD tells it.
+// The sha1 of the text, as printed by redis-cli SCRIPT LOAD.
 constexpr Script kSum = {.name = "sum",
                          .text = "return tonumber(ARGV[1]) + tonumber(ARGV[2])",
                          .sha1 = "189758df5f16d279fa4852c3ee51f702e4ea0414"};
@@ -25,7 +24,7 @@ constexpr Script kSum = {.name = "sum",
 RedisOptions options_of(const std::string& url) {
   RedisOptions options;
   options.url = url;
-  options.deadline = 2s;  // of tests that are not about it: a busy machine is no failure
+  options.deadline = 2s;  // long, so that a busy machine does not fail tests of other things
   return options;
 }
 

@@ -26,14 +26,14 @@
 #include "stores/redis/client/target.h"
 #include "stores/redis/cluster/cluster_client.h"
 
-// A cluster's client as tests use it: from their own thread, with its loop on another.
+// A cluster's client for tests: they use it from their thread, and its loop runs on another.
 namespace sluice_redis {
 
 using sluice::redis::Answer;
 using sluice::redis::Command;
 using sluice::redis::Failure;
 
-// INCR of each key, all or none. Returns the last count.
+// Runs INCR on each key, all or none. Returns the last count.
 inline constexpr sluice::redis::Script kCountAll = {
     "count_all", "local n for _, key in ipairs(KEYS) do n = redis.call('INCR', key) end return n",
     "6bca8dca9bf8c0b5b1a5b20c613f8212d95c07a2"};
@@ -53,7 +53,7 @@ class EventCounter final : public sluice::StoreObserver {
 
 struct Outcome {
   Failure failure = Failure::kNone;
-  std::string text;  // of a failure, or the reply's
+  std::string text;  // the failure's or the reply's text
   long long number = 0;
 };
 
@@ -77,7 +77,7 @@ class ClusterCaller {
   ClusterCaller(const ClusterCaller&) = delete;
   ClusterCaller& operator=(const ClusterCaller&) = delete;
 
-  // Both wait for the answer. The keys are in one slot, but for those who want to see what happens.
+  // Both wait for the answer. The keys are in one slot, except in tests of that error.
   Outcome run(std::initializer_list<std::string_view> words, std::optional<std::uint16_t> slot) {
     Call call;
     for (const std::string_view word : words) call.append(word);
@@ -125,7 +125,7 @@ class ClusterCaller {
       } else if (answer.failure == Failure::kNone && answer.reply->str != nullptr) {
         out.text = std::string(answer.reply->str, answer.reply->len);
       }
-      auto kept = std::move(outcome);  // whoever waits for it takes this away
+      auto kept = std::move(outcome);  // the waiting caller destroys this object
       kept.set_value(std::move(out));
     }
     std::promise<Outcome> outcome;
@@ -144,16 +144,16 @@ class ClusterCaller {
   std::thread thread_;
 };
 
-// Counts on each of its keys without a pause, one request of each under way, until it is stopped.
+// Counts on each of its keys continuously, with one request per key in progress, until stopped.
 class Load {
  public:
   struct Count {
     std::string key;
     std::uint64_t done = 0;     // acknowledged
-    std::uint64_t refused = 0;  // known not to have been done
+    std::uint64_t refused = 0;  // certainly not executed
     std::uint64_t unknown = 0;  // without an answer
-    long long last = 0;         // what the last answer said
-    std::string why;            // of the last failure
+    long long last = 0;         // the last answer
+    std::string why;            // the last failure
   };
 
   Load(ClusterCaller& caller, const std::vector<std::string>& keys) : caller_(caller) {

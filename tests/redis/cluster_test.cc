@@ -1,4 +1,4 @@
-// The client of a Redis Cluster against real ones: what callers see when slots move and servers go.
+// The client with real Redis Clusters, while slots move and servers fail.
 
 #include <gtest/gtest.h>
 
@@ -18,10 +18,10 @@ using namespace std::chrono_literals;
 using sluice::StoreEventKind;
 using sluice::redis::slot_of;
 
-// So long that nothing of what is waited for here comes too late on a busy machine.
+// Long enough for every event in these tests, even on a busy machine.
 constexpr auto kPatient = 10s;
 
-// As many keys as asked for whose slots lie from `first` to `last`, each in another slot.
+// Returns the requested number of keys with slots from `first` to `last`, each in a different slot.
 std::vector<std::string> keys_in(int first, int last, std::size_t count) {
   std::vector<std::string> keys;
   std::set<int> slots;
@@ -39,8 +39,8 @@ long long stored(RedisCluster& cluster, const std::string& key, std::size_t aske
   return text.empty() ? 0 : std::stoll(text);
 }
 
-// Nothing is lost, and nothing counted twice: what is stored is what was acknowledged, and at most
-// what nobody knows of besides.
+// Checks that no count is lost or counted twice: the stored count is at least the acknowledged
+// count and at most that plus the unanswered requests.
 void expect_exact(RedisCluster& cluster, const Load::Count& count, std::size_t asked = 0) {
   const auto value = static_cast<std::uint64_t>(stored(cluster, count.key, asked));
   EXPECT_GE(value, count.done) << count.key << ": " << count.why;
@@ -55,13 +55,13 @@ bool comes_true(const std::function<bool()>& is_true) {
   return false;
 }
 
-// Whether the load goes on at this key.
+// Returns whether the load on this key continues.
 bool advances(Load& load, const std::string& key) {
   const std::uint64_t before = load.done(key);
   return comes_true([&] { return load.done(key) > before + 10; });
 }
 
-// Returns who serves the key when `victim` does no longer, as `witness` sees it.
+// Waits until another server than `victim` serves the key, according to `witness`. Returns it.
 std::size_t wait_for_promotion(RedisCluster& cluster, const std::string& key, std::size_t victim,
                                std::size_t witness) {
   std::size_t master = victim;
@@ -165,9 +165,9 @@ TEST(RedisClusterClient, AsksTheOtherServerOnceForEachRequestWhileASlotIsMoving)
   const std::size_t to = (from + 1) % 3;
   EXPECT_EQ(caller.count({here}).number, 1);
   cluster.begin_move(slot, from, to);
-  EXPECT_EQ(caller.count({here}).number, 2);  // is there still
+  EXPECT_EQ(caller.count({here}).number, 2);  // this key has not moved yet
   EXPECT_EQ(caller.stats().redirects, 0u);
-  EXPECT_EQ(caller.count({fresh}).number, 1);  // is made where the slot goes
+  EXPECT_EQ(caller.count({fresh}).number, 1);  // this key is created on the new server
   EXPECT_EQ(caller.count({fresh}).number, 2);
   EXPECT_EQ(caller.stats().redirects, 2u);
   cluster.move_key(here, from, to);
@@ -180,7 +180,7 @@ TEST(RedisClusterClient, AsksTheOtherServerOnceForEachRequestWhileASlotIsMoving)
   EXPECT_EQ(caller.stats().errors, 0u);
 }
 
-// Ends the move of a slot whose keys are in two places, while somebody asks for both of them.
+// Ends the move of a slot whose keys are on two servers, while a request uses both keys.
 TEST(RedisClusterClient, WaitsAtTryAgainUntilTheKeysAreInOnePlace) {
   RedisCluster cluster;
   ClusterCaller caller(cluster.url(), kPatient);
@@ -215,7 +215,7 @@ TEST(RedisClusterClient, EndsWithTryAgainAndNothingCountedWhereTheKeysStayApart)
   const long long b = stored(cluster, "b{t}");
   cluster.begin_move(slot, from, to);
   cluster.move_key("a{t}", from, to);
-  // On a busy machine the last attempt may be under way when the deadline comes.
+  // On a busy machine the last attempt may be in progress at the deadline.
   Outcome outcome;
   ASSERT_TRUE(comes_true([&] {
     outcome = caller.count({"a{t}", "b{t}"});
@@ -270,7 +270,7 @@ TEST(RedisClusterClient, GoesOnAtTheReplicaThatWasPromotedWhenAMasterIsKilled) {
   for (const Load::Count& count : load.counts()) {
     if (count.key == kept) {
       expect_exact(cluster, count, witness);
-    } else {  // what the replica had not heard of is lost; nothing is counted twice
+    } else {  // unreplicated units are lost; nothing is counted twice
       EXPECT_GT(count.refused + count.unknown, 0u);
       EXPECT_LE(static_cast<std::uint64_t>(stored(cluster, lost, witness)),
                 count.done + count.unknown);
@@ -345,7 +345,7 @@ TEST(RedisClusterClient, AnswersByTheDeadlineWhileAServerStandsStillAndRecovers)
   EXPECT_TRUE(advances(load, other));
   load.stop();
   for (Load::Count count : load.counts()) {
-    if (count.key == still) count.unknown += 20;  // those from outside of the load
+    if (count.key == still) count.unknown += 20;  // units taken outside of the load
     expect_exact(cluster, count, witness);
   }
 }

@@ -4,7 +4,7 @@
 #include "sluice/memory_store.h"
 #include "tests/redis/store_test.h"
 
-// RedisStore without scripts: what lies in Redis is in docs/state-format.md, "Without scripts".
+// RedisStore without scripts. docs/state-format.md, "Without scripts", specifies the stored values.
 namespace sluice_redis {
 namespace {
 
@@ -18,7 +18,7 @@ using sluice::RedisOptions;
 using sluice::Verb;
 
 constexpr std::int64_t kNow = 1700000100000000;
-constexpr auto kYear = std::chrono::days{366};  // whose windows seldom end while a test runs
+constexpr auto kYear = std::chrono::days{366};  // windows rarely end while a test runs
 
 RedisOptions without_scripts(const std::string& url) {
   RedisOptions options = patient(url);
@@ -41,7 +41,7 @@ Verb random_verb(std::mt19937& random) {
   return random() % 3 == 0 ? kVerbs[random() % 7] : Verb::kTake;
 }
 
-// One after the other, at instants that do not go back, both stores answer the same.
+// Both stores give the same answers to sequential requests whose times do not decrease.
 void expect_as_in_memory(const std::string& url) {
   const auto store = open_ready(without_scripts(url));
   std::mt19937 random(20240229);
@@ -49,7 +49,7 @@ void expect_as_in_memory(const std::string& url) {
   for (const Limit& limit : counted_limits()) {
     const auto period = static_cast<std::uint64_t>(limit.period().count());
     sluice::MemoryStore memory;
-    now += 86'400'000'000;  // nothing is left of the limit before
+    now += 86'400'000'000;  // the previous limit has no effect any more
     for (int i = 0; i < 400; ++i) {
       now += static_cast<std::int64_t>(random() % 4 == 0 ? random() % (period / 2) : random() % 3);
       if (random() % 50 == 0) now += static_cast<std::int64_t>(period * 2);
@@ -193,8 +193,8 @@ TEST(WithoutScripts, EveryKeyExpires) {
   }
 }
 
-// A denied request gives back what somebody else has reset meanwhile: the key must not come back
-// for good.
+// A denied request gives back units of a counter that was reset meanwhile. The key must not stay
+// forever.
 TEST(WithoutScripts, WhatIsGivenBackToAKeyThatIsGoneExpiresToo) {
   RedisServer server;
   const auto store = open_ready(without_scripts(server.url()));

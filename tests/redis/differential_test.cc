@@ -12,10 +12,11 @@
 #include "tests/property/history.h"
 #include "tests/redis/plan_store.h"
 
-// The scripts in a real Redis, the memory store and the oracle: one history, one set of answers.
+// The scripts in a real Redis, the memory store and the oracle give the same answers to a history.
 //
-// The same 105,000 steps in every run. SLUICE_DIFFERENTIAL_MINUTES=N runs other ones for N minutes,
-// in every test here, until one differs; SLUICE_DIFFERENTIAL_SEED=S begins with those of S.
+// Every run has the same 105,000 steps. With SLUICE_DIFFERENTIAL_MINUTES=N every test here runs
+// other steps for N minutes, until an answer differs. SLUICE_DIFFERENTIAL_SEED=S sets the first
+// seed.
 namespace sluice_redis {
 namespace {
 
@@ -43,7 +44,7 @@ std::string show(const sluice::Decision& d) {
          ticks(d.retry_after) + " delay " + ticks(d.delay);
 }
 
-// As the memory store, to the last field of the request's own answer.
+// Checks that every field of the answer equals that of the memory store.
 std::string difference(const Answered& memory, const Answered& redis) {
   std::string text;
   const auto compare = [&](const std::string& name, const sluice::Decision& expected,
@@ -63,7 +64,7 @@ class Differential : public testing::TestWithParam<std::uint64_t> {
   static void SetUpTestSuite() { server_ = std::make_unique<RedisServer>(); }
   static void TearDownTestSuite() { server_.reset(); }
 
-  // Runs so many histories, or for as long as is asked for.
+  // Runs this many histories, or runs for the configured time.
   template <typename RunOne>
   void run(std::uint64_t seed, std::size_t histories, const RunOne& run_one) {
     const char* const minutes = std::getenv("SLUICE_DIFFERENTIAL_MINUTES");
@@ -126,10 +127,10 @@ TEST_P(Differential, ScriptsAnswerEveryStepAsTheOracleAndTheMemoryStore) {
       [this](Dice& dice) { compare(sluice_property::random_history(dice, kSteps)); });
 }
 
-// Five, so that they can run side by side.
+// Five instances, so that they can run in parallel.
 INSTANTIATE_TEST_SUITE_P(Histories, Differential, testing::Values(1, 2, 3, 4, 5));
 
-// --- numbers at the ends of what is allowed ---
+// --- numbers at the ends of their ranges ---
 
 constexpr std::uint64_t kMaxUnits = sluice::kMaxUnits;
 constexpr std::int64_t kMillisecond = 1000;
@@ -172,8 +173,8 @@ std::int64_t extreme_move(Dice& dice, const sluice_oracle::Spec& spec) {
        static_cast<std::int64_t>(dice.magnitude(std::uint64_t{1} << 52)), 1 << 20});
 }
 
-// The first tick of a later slice, and one where that tick lies as good as on the slice's edge, so
-// that any rounding puts it on the wrong side.
+// The first tick of a later slice, and a slice whose edge is so close to a tick that any rounding
+// puts the tick on the wrong side.
 std::int64_t sharp_edge(const sluice_oracle::Spec& spec, std::int64_t now) {
   __extension__ using Wide = __int128;
   const Wide per = spec.per_us;
@@ -219,7 +220,7 @@ TEST_P(Extremes, NumbersAtTheirEndsAreAnsweredAsByTheOracleAndTheMemoryStore) {
 }
 INSTANTIATE_TEST_SUITE_P(Histories, Extremes, testing::Values(6));
 
-// What counts at a change of grid is more than one slice holds.
+// At a change of the grid more units count than one slice can contain.
 TEST_F(Extremes, AChangeOfGridCarriesWhatTheLargestLimitHolds) {
   using sluice_oracle::Verb;
   constexpr std::int64_t kDay = std::int64_t{86400} * 1000 * kMillisecond;
@@ -239,14 +240,14 @@ TEST_F(Extremes, AChangeOfGridCarriesWhatTheLargestLimitHolds) {
   compare(told);
 }
 
-// --- logs of thousands of entries, which the scripts keep in another form than short ones ---
+// --- logs of thousands of entries, which the scripts store in another form than short logs ---
 
 struct LongHistory {
   History steps;
-  std::vector<Answered> answers;  // of the memory store
+  std::vector<Answered> answers;  // from the memory store
 };
 
-// Takes of one unit and a few, faster than they expire, until the log is full, and then as they do.
+// Takes one or a few units, faster than they expire until the log is full, then as they expire.
 class LongLogTeller {
  public:
   LongLogTeller(Dice& dice, std::size_t steps) : dice_(dice), steps_(steps) {
@@ -302,7 +303,7 @@ class LongLogTeller {
     sluice_property::Step step;
     if (dice_.chance(12)) step.verb = dice_.any_of({Verb::kPeek, Verb::kRefund});
     now_ += random_move();
-    // What was forgotten is not asked again at an earlier instant.
+    // A forgotten counter is not used again at an earlier time.
     const bool goes_back = dice_.chance(3) && now_ < untouched_at_;
     step.at_us = goes_back ? now_ - dice_.between(0, 1000000) : now_;
     step.charges.push_back({"key", spec_, random_cost(step.verb)});
@@ -311,7 +312,7 @@ class LongLogTeller {
 
   Dice& dice_;
   std::size_t steps_;
-  // Products of large numbers are computed in another way than those of small ones.
+  // Products of large numbers use another computation than products of small ones.
   std::uint64_t unit_ = dice_.any_of<std::uint64_t>({1, 1, 800'000});
   sluice_oracle::Spec spec_;
   std::int64_t now_ = 1700000000123456;

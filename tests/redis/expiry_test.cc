@@ -3,7 +3,7 @@
 
 #include "tests/redis/script_test.h"
 
-// No counter outlives its use by much, and none is gone while it still counts.
+// Counters expire soon after their last effect, and never before it.
 namespace sluice_redis {
 namespace {
 
@@ -11,19 +11,19 @@ using sluice_property::Dice;
 
 constexpr std::int64_t kGrid = std::int64_t{1} << 20;
 
-// When a counter is forgotten that is untouched from `at` on.
+// Returns the time from which a counter is forgotten that is fully replenished at `at`.
 std::int64_t forgotten_from(std::int64_t at) { return (at + kGrid - 1) / kGrid * kGrid; }
 
 class Expiry : public ScriptTest {
  protected:
-  // Of a decision that changed the counter, made between two readings of the server's time.
+  // Checks the expiry after a decision between two readings of the server's time.
   void expect_kept_until_forgotten(const std::string& key, const sluice::Decision& decision,
                                    std::int64_t before, std::int64_t after,
                                    const std::string& spec) {
     const std::int64_t reset = decision.reset_after.count();
     const std::int64_t least = forgotten_from(before + reset);
     const std::int64_t expires_ms = number({"PEXPIRETIME", key});
-    if (expires_ms == -2) {  // gone already
+    if (expires_ms == -2) {  // already expired
       EXPECT_LE(least, server_time()) << spec;
       return;
     }

@@ -4,7 +4,7 @@
 
 #include "tests/redis/script_test.h"
 
-// What lies under a counter's key and is not its state: the request is refused, and it stays.
+// Values under a counter's key that are not its state. The request is refused, the value stays.
 namespace sluice_redis {
 namespace {
 
@@ -12,7 +12,7 @@ using sluice::Decision;
 using sluice::Reason;
 using sluice_property::Dice;
 
-// Every way of asking about one counter.
+// Every kind of request for one counter.
 std::vector<std::function<Decision(sluice::Limiter&, const sluice::Limit&)>> every_request() {
   const sluice::Instant now = instant(1700000100000000);
   return {
@@ -29,7 +29,7 @@ std::vector<std::function<Decision(sluice::Limiter&, const sluice::Limit&)>> eve
 
 class ForeignValue : public ScriptTest {
  protected:
-  // One that lies there is refused whatever is asked, and untouched.
+  // Checks that a foreign value is refused for every request and stays unchanged.
   void expect_refused(const std::string& key, const sluice::Limit& limit) {
     const std::string value = dump(key);
     const std::int64_t expires = number({"PEXPIRETIME", key});
@@ -41,7 +41,7 @@ class ForeignValue : public ScriptTest {
     EXPECT_EQ(number({"PEXPIRETIME", key}), expires);
   }
 
-  // Either it is refused and untouched, or it could be a state and is decided by; nothing else.
+  // Checks that the value is refused and unchanged, or is a valid state and used for a decision.
   void expect_refused_or_decided(const std::string& key, const sluice::Limit& limit,
                                  const std::string& bytes) {
     for (const auto& request : every_request()) {
@@ -72,7 +72,7 @@ class ForeignValue : public ScriptTest {
     }
   }
 
-  // The state of a counter that has been used for a while.
+  // Returns the state of a counter that has been used for a while.
   std::string used_state(Dice& dice, const sluice::Limit& limit) {
     const std::int64_t per = limit.period().count();
     std::int64_t at = kStart;
@@ -202,7 +202,7 @@ TEST_F(ForeignValue, OfADamagedStateIsRefusedOrDecidedBy) {
   }
 }
 
-// Every single byte at its extremes: no number of a state can lead a script astray.
+// Each byte with extreme values: no number in a state makes a script misbehave.
 TEST_F(ForeignValue, OfAStateWithAnyByteReplacedIsRefusedOrDecidedBy) {
   Dice dice(6);
   for (const sluice::Limit& limit : kinds_) {
@@ -218,7 +218,7 @@ TEST_F(ForeignValue, OfAStateWithAnyByteReplacedIsRefusedOrDecidedBy) {
   }
 }
 
-// Logs of over a kilobyte have more in their first bytes, and are read in parts.
+// Logs of over a kilobyte have a longer header and are read in parts.
 TEST_F(ForeignValue, OfADamagedLongLogIsRefusedOrDecidedBy) {
   Dice dice(10);
   for (const sluice::Limit& limit :
@@ -242,7 +242,7 @@ TEST_F(ForeignValue, OfADamagedLongLogIsRefusedOrDecidedBy) {
   }
 }
 
-// A ring that is said to lie far behind the value's end is not written to.
+// The scripts do not write to a ring whose position is far after the value's end.
 TEST_F(ForeignValue, OfALongLogWithAWrongRingIsRefusedOrDecidedBy) {
   const sluice::Limit limit = sluice::sliding_window_log(400).per(std::chrono::hours{2});
   const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
@@ -251,7 +251,7 @@ TEST_F(ForeignValue, OfALongLogWithAWrongRingIsRefusedOrDecidedBy) {
     const std::string state = redis_.text({"GET", key});
     for (std::size_t at = 24; i >= 120 && at < 32; ++at) {
       std::string bytes = state;
-      bytes[at] = '\x10';  // of the ring's size, or where its oldest entry lies
+      bytes[at] = '\x10';  // the ring's size, or the position of its oldest entry
       bytes[27] = '\x20';
       expect_refused_or_decided(key, limit, bytes);
       EXPECT_LT(number({"STRLEN", key}), 10'000);
@@ -291,7 +291,7 @@ TEST_F(ForeignValue, UnderOneCounterKeepsTheOthersFromBeingReset) {
   EXPECT_EQ(limiter_.peek("key", bucket, 0, instant(kStart)).remaining, 2u);
 }
 
-// Sliding counts and logs of all sizes, none of which may keep the server busy.
+// Sliding counts and logs of all sizes. None may keep the server busy.
 TEST_F(ForeignValue, NoneKeptTheServerBusyForASecond) {
   redis_.run({"CONFIG", "SET", "slowlog-log-slower-than", "1000000"});
   redis_.run({"SLOWLOG", "RESET"});

@@ -14,23 +14,22 @@
 
 namespace sluice_redis {
 
-// A command that is sent by ScriptConnection, and whose end nobody waits for.
+// A command for ScriptConnection that ignores its result.
 class PlainCommand final : public sluice::redis::Command {
  public:
   void done(const sluice::redis::Answer&) noexcept override {}
 };
 
-// Script calls over a blocking connection, any number of them under way. A script that was not sent
-// before is loaded first. Throws std::runtime_error where a script's hash is not what it is said to
-// be.
+// Sends script calls over a blocking connection, any number before their replies. Loads a script
+// before its first call. Throws std::runtime_error if a script's hash is wrong.
 class ScriptConnection {
  public:
   explicit ScriptConnection(const RedisServer& server) : connection_(server) {}
 
   void send(const sluice::redis::Command& command);
-  // To the next command that was sent and has not been answered.
+  // Returns the reply to the oldest command that has not been answered.
   Reply next();
-  // Other commands, while none of the above is under way.
+  // Runs another command while none of the above is in progress.
   Reply run(std::initializer_list<std::string_view> words) { return connection_.run(words); }
   std::string text(std::initializer_list<std::string_view> words) {
     return RedisConnection::text(run(words));
@@ -39,11 +38,11 @@ class ScriptConnection {
  private:
   RedisConnection connection_;
   std::set<std::string_view> loaded_;              // hashes
-  std::deque<const sluice::redis::Script*> sent_;  // null: a call; else the loading of that
+  std::deque<const sluice::redis::Script*> sent_;  // null: a call; else a script to load
 };
 
-// The decisions of the scripts in a Redis, by Plan alone, one request after the other. By slot, the
-// parts are sent at once, and what was taken in one is given back where another denies.
+// A store that decides with scripts and Plan only, one request after the other. With `by_slot` it
+// sends the parts of all slots at once, and undoes the takes of the others if one slot denies.
 class PlanStore final : public sluice::Store {
  public:
   PlanStore(ScriptConnection& connection, std::string prefix, bool by_slot = false)
@@ -53,7 +52,7 @@ class PlanStore final : public sluice::Store {
                          std::optional<sluice::Instant> now,
                          std::span<sluice::Decision> each) noexcept override;
 
-  // Of the last request: what Redis said instead of deciding; empty where it did decide.
+  // The error of Redis for the last request. Empty if Redis decided.
   const std::string& error() const noexcept { return error_; }
 
  private:
@@ -67,8 +66,8 @@ class PlanStore final : public sluice::Store {
   std::string error_;
 };
 
-// What the scripts answer to each step of a history, all sent at once to fresh counters under
-// `prefix`. An error reply is answered as store_error or foreign_value.
+// Returns the scripts' answer to each step of a history, all sent at once to new counters under
+// `prefix`. An error reply becomes store_error or foreign_value.
 std::vector<sluice_property::Answered> answers(ScriptConnection& connection,
                                                std::string_view prefix,
                                                const sluice_property::History& history);

@@ -24,10 +24,10 @@
 
 namespace sluice_redis {
 
-// A Redis Cluster of this test alone: masters, each with as many replicas as asked for, on free
-// ports of 127.0.0.1, put together by `redis-cli --cluster create`. A server that does not answer
-// for 1.5 s is taken for dead by the others. Ends with its object, and with this process.
-// Throws std::runtime_error where it cannot be started.
+// A Redis Cluster for one test: masters, each with the requested number of replicas, on free ports
+// of 127.0.0.1, created by `redis-cli --cluster create`. The cluster treats a server as failed if
+// it does not answer for 1.5 s. The servers end with this object, and with this process. Throws
+// std::runtime_error if the cluster cannot be started.
 class RedisCluster {
  public:
   explicit RedisCluster(std::size_t masters = 3, std::size_t replicas_of_each = 0,
@@ -40,7 +40,7 @@ class RedisCluster {
     wait_until("the cluster is up", [&] { return is_up(masters); });
   }
 
-  // Starts one more server, which is no part of the cluster yet. Returns its number.
+  // Starts another server that is not yet part of the cluster. Returns its number.
   std::size_t add_node(const std::vector<std::string>& options = {}) {
     for (int attempt = 0;; ++attempt) {
       const std::uint16_t port = free_port();
@@ -61,7 +61,7 @@ class RedisCluster {
         nodes_.push_back({std::make_unique<RedisServer>(std::move(words)), port});
         return size() - 1;
       } catch (const std::runtime_error&) {
-        if (attempt == 4) throw;  // else somebody else has taken the port meanwhile
+        if (attempt == 4) throw;  // otherwise another process has taken the port
       }
     }
   }
@@ -69,7 +69,7 @@ class RedisCluster {
   std::size_t size() const noexcept { return nodes_.size(); }
   RedisServer& node(std::size_t i) noexcept { return *nodes_.at(i).server; }
   std::uint16_t port(std::size_t i) const noexcept { return nodes_.at(i).port; }
-  // Of all servers.
+  // Returns a URL with the addresses of all servers.
   std::string url() const {
     std::string url = "redis+cluster://";
     for (const Node& node : nodes_) url += "127.0.0.1:" + std::to_string(node.port) + ",";
@@ -87,7 +87,7 @@ class RedisCluster {
   bool is_master(std::size_t i) {
     return text(i, {"INFO", "replication"}).find("role:master") != std::string::npos;
   }
-  // The number of the server that serves the slot, as server `asked` sees it.
+  // Returns the number of the server that serves the slot, according to server `asked`.
   std::size_t master_of(int slot, std::size_t asked = 0) {
     const Reply ranges = run(asked, {"CLUSTER", "SLOTS"});
     for (std::size_t i = 0; i < ranges->elements; ++i) {
@@ -98,7 +98,7 @@ class RedisCluster {
     throw std::runtime_error("nobody serves slot " + std::to_string(slot));
   }
 
-  // A slot on its way from one server to another: begun, its keys moved, ended.
+  // The steps that move a slot to another server: begin, move its keys, end.
   void begin_move(int slot, std::size_t from, std::size_t to) {
     const std::string text = std::to_string(slot);
     run(to, {"CLUSTER", "SETSLOT", text, "IMPORTING", id(from)});
@@ -115,7 +115,7 @@ class RedisCluster {
     run(from, {"CLUSTER", "SETSLOT", std::to_string(slot), "NODE", owner});
   }
 
-  // `redis-cli` with these words. Returns what it prints.
+  // Runs `redis-cli` with these arguments. Returns its output.
   static std::string cli(const std::string& words) {
     std::FILE* const out = popen(("redis-cli " + words + " 2>&1 </dev/null").c_str(), "r");
     if (out == nullptr) throw std::runtime_error("cannot start redis-cli");
@@ -128,7 +128,7 @@ class RedisCluster {
     return text;
   }
 
-  // Throws where it does not come true in 30 s.
+  // Throws if the condition does not become true in 30 s.
   static void wait_until(const std::string& what, const std::function<bool()>& is_true) {
     for (int i = 0; i < 3000; ++i) {
       if (is_true()) return;
@@ -143,7 +143,7 @@ class RedisCluster {
     std::uint16_t port;
   };
 
-  // No port is given twice. It is free now; it stays so unless somebody else is quick.
+  // Returns a port that is free now. Returns no port twice.
   std::uint16_t free_port() {
     for (;;) {
       const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -167,7 +167,7 @@ class RedisCluster {
     throw std::runtime_error("no server listens on " + std::to_string(port));
   }
 
-  // All servers see all slots served, and each replica has its master's data.
+  // Returns whether all servers see all slots served and each replica has its master's data.
   bool is_up(std::size_t masters) {
     std::size_t seen = 0;
     for (std::size_t i = 0; i < size(); ++i) {

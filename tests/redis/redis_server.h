@@ -25,13 +25,13 @@
 // Real Redis servers for tests.
 namespace sluice_redis {
 
-// A redis-server process of this test alone: in a fresh folder, on a Unix socket there (and on a
-// TCP port, where asked), without persistence. Ends with its object, and with this process.
-// Throws std::runtime_error where it cannot be started.
+// A redis-server process for one test: in a new folder, on a Unix socket in it (and on a TCP port
+// if requested), without persistence. It ends with this object, and with this process. Throws
+// std::runtime_error if it cannot be started.
 class RedisServer {
  public:
-  // More options of the server's command line, such as {"--maxmemory", "10mb"}, behind a file of
-  // them where one is given; a Sentinel wants one, and writes to it.
+  // Options of the server's command line, such as {"--maxmemory", "10mb"}. They follow the
+  // configuration file, if given. A Sentinel needs the file and writes to it.
   explicit RedisServer(std::vector<std::string> options = {}, std::string config_file = {})
       : options_(std::move(options)), config_file_(std::move(config_file)) {
     std::string folder = (std::filesystem::temp_directory_path() / "sluice-redis-XXXXXX").string();
@@ -53,7 +53,7 @@ class RedisServer {
   std::string log_file() const { return folder_ + "/redis.log"; }
   pid_t pid() const noexcept { return pid_; }
 
-  // As kill -9.
+  // Has the effect of kill -9.
   void kill_now() noexcept {
     if (pid_ <= 0) return;
     ::kill(pid_, SIGKILL);
@@ -64,7 +64,7 @@ class RedisServer {
   void pause() const noexcept { ::kill(pid_, SIGSTOP); }
   void resume() const noexcept { ::kill(pid_, SIGCONT); }
 
-  // Where it is not running: with the same options, in the same folder, and empty.
+  // Starts a stopped server again, with the same options and folder, and without data.
   void start() {
     const std::string path = socket();
     ::unlink(path.c_str());
@@ -127,8 +127,8 @@ struct FreeReply {
 };
 using Reply = std::unique_ptr<redisReply, FreeReply>;
 
-// A blocking connection to one. Throws std::runtime_error where the connection fails; a server's
-// error is a reply.
+// A blocking connection to a server. Throws std::runtime_error if the connection fails. Returns a
+// server's error as a reply.
 class RedisConnection {
  public:
   explicit RedisConnection(const RedisServer& server)
@@ -152,7 +152,7 @@ class RedisConnection {
     }
     redisAppendCommandArgv(context_, static_cast<int>(at.size()), at.data(), sizes.data());
   }
-  // A command as it goes over the wire.
+  // Returns the bytes of a command.
   void append_raw(std::string_view bytes) {
     redisAppendFormattedCommand(context_, bytes.data(), bytes.size());
   }
@@ -164,7 +164,7 @@ class RedisConnection {
     return Reply(static_cast<redisReply*>(reply));
   }
 
-  // What a reply of bytes says; empty for others.
+  // Returns the text of a string reply, or an empty text for other replies.
   static std::string text(const Reply& reply) {
     return reply->str == nullptr ? std::string() : std::string(reply->str, reply->len);
   }

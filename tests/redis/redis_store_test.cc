@@ -7,7 +7,7 @@
 #include "sluice/testing/store_conformance.h"
 #include "tests/redis/store_test.h"
 
-// RedisStore as its callers see it: what every store means, many threads, and what goes wrong.
+// RedisStore from the caller's view: the semantics of all stores, many threads, and failures.
 namespace sluice_redis {
 namespace {
 
@@ -25,7 +25,7 @@ using sluice::StoreEventKind;
 
 constexpr std::int64_t kNow = 1700000100000000;
 
-// --- what every store means -------------------------------------------------------------------
+// --- semantics of all stores ------------------------------------------------------------------
 
 template <typename Servers>
 void expect_conformance(Servers& servers, int protocol) {
@@ -90,7 +90,7 @@ TEST(RedisStoreThreads, AdmitExactlyTheLimitOfEachOfManyKeys) {
   for (const auto& of_key : admitted) EXPECT_EQ(of_key, 50);
 }
 
-// Requests on pairs of keys that mostly lie in different slots, of different servers.
+// Requests on pairs of keys, mostly in different slots of different servers.
 TEST(RedisStoreThreads, TakeAllOrNothingOverSlotsInTheEnd) {
   RedisCluster cluster;
   const auto store = open_ready(patient(cluster.url()));
@@ -166,7 +166,7 @@ TEST(RedisStoreOverSlots, AsksWhatSharesATagAtOnce) {
   EXPECT_EQ(store->stats().gave_back, 0u);
 }
 
-// --- what goes wrong --------------------------------------------------------------------------
+// --- failures ---------------------------------------------------------------------------------
 
 class Events final : public sluice::StoreObserver {
  public:
@@ -267,7 +267,7 @@ void expect_end_of_all_callers(RedisServer& server, RedisOptions options) {
       told += reason == Reason::kStoreTimeout || reason == Reason::kStoreError ? 1 : 0;
     });
   }
-  const std::size_t commands = options.scripting ? 8 : 16;  // SET and INCRBY of each
+  const std::size_t commands = options.scripting ? 8 : 16;  // one SET and one INCRBY per request
   RedisCluster::wait_until("all are under way", [&] { return store->stats().pending == commands; });
   store.reset();
   for (std::thread& caller : callers) caller.join();  // the deadline would end them in 600 s
@@ -296,7 +296,7 @@ TEST(RedisStoreFaults, EndWaitingForAServerWithTheStore) {
     why = inside.wait_until_ready(600s).error();
   });
   RedisCluster::wait_until("it waits", [&] { return is_waiting.load(); });
-  std::this_thread::sleep_for(100ms);  // it is inside by now
+  std::this_thread::sleep_for(100ms);  // the call is in progress by now
   store.reset();
   waiter.join();
   EXPECT_FALSE(why.empty());

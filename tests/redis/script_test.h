@@ -21,7 +21,7 @@ inline sluice::Instant instant(std::int64_t at_us) {
   return sluice::Instant{sluice::Duration{at_us}};
 }
 
-// A limit of each algorithm and each option that changes how it counts.
+// Returns a limit of each algorithm and of each option that changes how it counts.
 inline std::vector<sluice::Limit> every_kind(std::uint64_t limit, sluice::Duration per) {
   using namespace sluice;
   return {token_bucket(limit).per(per),
@@ -37,7 +37,7 @@ inline std::vector<sluice::Limit> every_kind(std::uint64_t limit, sluice::Durati
           sliding_window_hybrid(limit).per(per).slices(4)};
 }
 
-// Where docs/state-format.md says that a counter lies.
+// Returns the Redis key of a counter, as specified by docs/state-format.md.
 inline std::string redis_key(std::string_view prefix, sluice::Algorithm algorithm,
                              std::string_view key) {
   using sluice::Algorithm;

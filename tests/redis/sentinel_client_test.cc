@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Ports that nobody has taken in the meantime, or else all of it once more.
+// Starts again with other ports if another process has taken one meanwhile.
 template <typename Make>
 auto on_free_port(Make make) {
   for (int attempt = 0;; ++attempt) {
@@ -57,7 +57,7 @@ class Watched {
   std::string role_of(std::size_t i) {
     return RedisConnection::text(RedisConnection(*servers.at(i)).run({"INFO", "replication"}));
   }
-  // Which server the Sentinel names.
+  // Returns the number of the server that the Sentinel reports as the master.
   std::string master(std::size_t sentinel = 1) {
     return words_of(*RedisConnection(*sentinels.at(sentinel))
                          .run({"SENTINEL", "GET-MASTER-ADDR-BY-NAME", "limits"}));
@@ -87,7 +87,7 @@ class Watched {
     ports[i] = port;
   }
   void start_sentinel(std::size_t i, std::uint16_t port) {
-    // A Sentinel keeps what it knows in its file.
+    // A Sentinel stores its state in its file.
     const std::string file = servers[0]->folder() + "/sentinel-" + std::to_string(port) + ".conf";
     std::ofstream(file) << "bind 127.0.0.1\n"
                         << "sentinel monitor limits 127.0.0.1 " << ports[0] << " 2\n"
@@ -137,7 +137,7 @@ TEST_F(RedisSentinel, MovesTheMasterWhileTheOldOneStandsStill) {
   watched.servers[0]->pause();
   ASSERT_TRUE(probe.run_until([&] { return probe.saw("topology_changed"); }));
   ASSERT_TRUE(probe.works_again({"SET", "key", "2"}));
-  watched.servers[0]->resume();  // believes that it is master still, until it is told
+  watched.servers[0]->resume();  // acts as a master until the Sentinels demote it
   EXPECT_TRUE(probe.works_again({"SET", "key", "3"}));
   EXPECT_TRUE(says_master(probe.ask({"INFO", "replication"})));
 }

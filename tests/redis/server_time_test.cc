@@ -4,7 +4,7 @@
 #include "stores/redis/script/state_reader.h"
 #include "tests/redis/script_test.h"
 
-// Requests without an instant are decided at the server's time.
+// Requests without an explicit timestamp use the server's time.
 namespace sluice_redis {
 namespace {
 
@@ -34,7 +34,7 @@ TEST_F(ServerTime, AdmitsTheLimitAndSaysWhenTheNextWouldPass) {
   }
 }
 
-// What was taken at the server's time is found at that instant when it is stated.
+// A request with an explicit timestamp finds the units that were taken at the server's time.
 TEST_F(ServerTime, IsTheUnixTimeInMicroseconds) {
   for (const sluice::Limit& limit : every_kind(5, std::chrono::days{1})) {
     SCOPED_TRACE(to_string(limit.algorithm()));
@@ -42,7 +42,7 @@ TEST_F(ServerTime, IsTheUnixTimeInMicroseconds) {
     const sluice::Decision taken = limiter_.try_acquire("key", limit, 5);
     ASSERT_TRUE(taken);
     const std::int64_t after = server_time();
-    // Until it is untouched, seen from before it, is counted from the instant of the take.
+    // The time until the counter is fully replenished counts from the take.
     const sluice::Decision early = limiter_.peek("key", limit, 0, instant(before));
     EXPECT_EQ(early.reset_after, taken.reset_after);
     const sluice::Decision late = limiter_.peek("key", limit, 0, instant(after));
@@ -52,8 +52,8 @@ TEST_F(ServerTime, IsTheUnixTimeInMicroseconds) {
   }
 }
 
-// A take of one charge at the server's time has a script of its own. What it admits and keeps is
-// what any store does that is told the same instants, which the states tell.
+// A take of one charge at the server's time has its own script. It must admit and store the same as
+// any store with the same timestamps, which the test reads from the states.
 TEST_F(ServerTime, TakesAreThoseOfTheMemoryStoreAtTheSameInstants) {
   sluice_property::Dice dice(21);
   std::size_t compared = 0;
@@ -71,7 +71,7 @@ TEST_F(ServerTime, TakesAreThoseOfTheMemoryStoreAtTheSameInstants) {
       if (!decision.allowed()) continue;
       const auto state =
           sluice::redis::read_counter_state(limit.algorithm(), redis_.text({"GET", key}));
-      if (!state) break;  // it has expired meanwhile
+      if (!state) break;  // it has expired in the meantime
       EXPECT_EQ(decision, expected.try_acquire(name, limit, cost, state->changed))
           << sluice_property::to_json(spec);
       const sluice::Instant later = state->changed + limit.period() / 7;
@@ -132,7 +132,7 @@ TEST_F(ServerTime, TheMostChargesOfARequestAreDecidedTogether) {
   EXPECT_EQ(number({"DBSIZE"}), std::int64_t{sluice::kMaxCharges});
 }
 
-// Redis refuses the whole call while its memory is used up; nothing of it is done.
+// While its memory is exhausted, Redis refuses the whole call and changes nothing.
 TEST_F(ServerTime, WithoutMemoryNothingIsTaken) {
   const std::vector<sluice::Limit> kinds = every_kind(5, std::chrono::days{1});
   redis_.run({"CONFIG", "SET", "maxmemory", "1"});

@@ -7,20 +7,20 @@
 #include "stores/redis/script/state_reader.h"
 #include "tests/redis/script_test.h"
 
-// docs/state-format.md shows, byte by byte, what a real Redis holds.
+// docs/state-format.md shows, byte by byte, the values in a real Redis.
 namespace sluice_redis {
 namespace {
 
 using namespace std::chrono_literals;
 
-// So many bytes of a state, and what they are.
+// A number of bytes of a state, and their meaning.
 struct Field {
   std::size_t size;
   const char* meaning;
 };
 
 struct Take {
-  std::int64_t after_us;  // the first one
+  std::int64_t after_us;  // time of the first request
   std::uint64_t units;
 };
 
@@ -119,7 +119,7 @@ std::string number_in(std::string_view bytes) {
   return std::to_string(number);
 }
 
-// A line for each field: bytes, meaning, number.
+// Returns a line for each field: bytes, meaning, number.
 std::string block_of(const Example& example, std::string_view key, std::string_view value) {
   std::string text = std::string(key) + "\n";
   std::size_t at = 0;
@@ -172,8 +172,8 @@ TEST_F(StateFormat, ChargesOfOneInstantShareAnEntry) {
   }
 }
 
-// Growing, full, and shrinking: at most 12 bytes an entry while there are many, and room for a
-// hundred more where few of them are left.
+// While a log grows, is full, and shrinks: at most 12 bytes per entry of a long log, plus room for
+// a hundred entries if few are left.
 TEST_F(StateFormat, OfALogIsTwelveBytesAnEntry) {
   const sluice::Limit limit = sluice::sliding_window_log(10'000).per(1min);
   const std::string key = redis_key(kPrefix, limit.algorithm(), "key");

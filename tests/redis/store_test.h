@@ -15,10 +15,10 @@
 #include "tests/redis/redis_cluster.h"
 #include "tests/redis/redis_server.h"
 
-// The library's store on real servers.
+// Tests of the library's store with real servers.
 namespace sluice_redis {
 
-// A deadline that no answer misses, however busy the machine.
+// A deadline that every answer meets, even on a busy machine.
 inline sluice::RedisOptions patient(const std::string& url, int protocol = 0) {
   sluice::RedisOptions options;
   options.url = url;

@@ -5,7 +5,7 @@
 #include "sluice/memory_store.h"
 #include "tests/redis/script_test.h"
 
-// What a take of one slot took is given back where another slot denies, and no more than that.
+// A take in one slot is undone exactly if another slot denies the request.
 namespace sluice_redis {
 namespace {
 
@@ -27,8 +27,7 @@ class Undo : public ScriptTest {
 
   std::string fresh_prefix() { return "u" + std::to_string(++prefixes_) + ":"; }
 
-  // One counter for each key, of numbers that stay: all but the hybrid, whose log of an older slice
-  // cannot be had back.
+  // Returns one limit per key. Excludes the hybrid, whose log of an older slice cannot be restored.
   static std::vector<Spec> random_specs(Dice& dice) {
     std::vector<Spec> specs;
     for (std::size_t i = 0; i < kKeys.size(); ++i) {
@@ -64,7 +63,7 @@ class Undo : public ScriptTest {
     return dice.any_of<std::uint64_t>({0, 1, 1, 2, 1 + most / 2, most, 1 + dice.below(most + 1)});
   }
 
-  // Returns how often something was given back.
+  // Returns the number of undone takes.
   template <typename Counter>
   static std::size_t interleave(Dice& dice, Counter& counter, const Spec& spec, std::int64_t now) {
     std::size_t given_back = 0;
@@ -87,7 +86,7 @@ class Undo : public ScriptTest {
   std::size_t prefixes_ = 0;
 };
 
-// Requests on several slots are answered as by a store that has all counters at hand.
+// Requests with several slots have the same answers as from a store with all counters in one place.
 TEST_F(Undo, LeavesHistoriesOfSeveralSlotsAsIfNothingHadBeenTaken) {
   Dice dice(11);
   std::size_t denied = 0;
@@ -111,9 +110,8 @@ TEST_F(Undo, LeavesHistoriesOfSeveralSlotsAsIfNothingHadBeenTaken) {
   EXPECT_GT(denied, 1000u);
 }
 
-// Takes on one counter, some of them given back after others have taken, and a second store that
-// gets what Redis admitted and kept: it must admit all of it, or the two admit more than without
-// both.
+// Takes on one counter, some undone after later takes, and a second store that receives the takes
+// that Redis admitted and kept. If the second store denies one, Redis admitted too much.
 class Interleaving {
  public:
   Interleaving(ScriptConnection& connection, std::string prefix, const Spec& spec)
@@ -143,7 +141,7 @@ class Interleaving {
     }
   }
 
-  // Nowhere does Redis have more left than the store that never saw what was given back.
+  // No counter in Redis has more units left than in the store that never saw the undone takes.
   void compare(std::int64_t now) {
     const Decision here = sluice::Limiter(redis_).peek("key", limit_, 0, instant(now));
     const Decision there = sluice::Limiter(*memory_).peek("key", limit_, 0, instant(now));
@@ -190,8 +188,8 @@ class Interleaving {
   std::string told_;
 };
 
-// The limits for which a state of more consumed never admits more; windows and refills that begin
-// with their first use, and summaries, depend on when that was.
+// The limits for which a state with more consumed units never admits more. Windows and refills that
+// begin with their first use, and summaries, depend on the time of that use.
 Spec random_monotonous_spec(Dice& dice) {
   for (;;) {
     Spec spec = random_spec(
@@ -215,8 +213,8 @@ TEST_F(Undo, NeverLeadsToMoreThanWouldBeAdmittedWithoutBoth) {
   EXPECT_GT(given_back, 500u);
 }
 
-// As above for tokens that come back at intervals, while it is never untouched: the refills come at
-// the same instants then.
+// The same for tokens refilled at intervals, with a counter that is never fully replenished. The
+// refills then come at the same times.
 TEST_F(Undo, OfTokensRefilledAtIntervalsNeverLeadsToMoreEither) {
   Dice dice(14);
   std::size_t given_back = 0;
@@ -233,7 +231,7 @@ TEST_F(Undo, OfTokensRefilledAtIntervalsNeverLeadsToMoreEither) {
   EXPECT_GT(given_back, 500u);
 }
 
-// The log of a slice that has become a summary cannot be had back; within one slice it is.
+// An undo cannot restore the log of a slice that has become a summary, but is exact in one slice.
 TEST_F(Undo, OfAHybridWithinOneSliceLeavesNoTrace) {
   Dice dice(13);
   for (int history = 0; history < 50; ++history) {
@@ -288,8 +286,8 @@ TEST_F(Undo, AtTheServersTimeGivesBackWhatWasTaken) {
     const Decision denied = redis.apply(sluice::Verb::kTake, charges, std::nullopt, each);
     EXPECT_EQ(denied.reason, sluice::Reason::kNever);
     EXPECT_EQ(redis.error(), "");
-    // Drained in between is what drains of ten a day in a few seconds: less than a unit, which
-    // is not given back, as it is not surely there.
+    // A limit of ten a day drains less than a unit in a few seconds. The undo does not give it
+    // back, because the counter may not contain it.
     const std::uint32_t remaining = sluice::Limiter(redis).peek("a", limit, 0).remaining;
     EXPECT_GE(remaining, 6u);
     EXPECT_LE(remaining, 7u);
@@ -317,7 +315,7 @@ TEST_F(Undo, OfWhatIsGoneChangesNothing) {
 
     redis_.run({"SET", key, "not a counter"});
     redis_.send(command);
-    redis_.next();  // an error or not: nobody looks at it
+    redis_.next();  // the result is not used
     EXPECT_EQ(redis_.text({"GET", key}), "not a counter");
     redis_.run({"DEL", key});
   }
