@@ -4,8 +4,9 @@
 
 namespace sluice::server {
 
-// Tells the service manager how the process is ("READY=1"), by the protocol of sd_notify(3); does
-// nothing where there is none (NOTIFY_SOCKET is not set). Errors are not told: nobody would act.
+// Reports the state of the process ("READY=1") to the service manager by the protocol of
+// sd_notify(3). Does nothing if there is no service manager (NOTIFY_SOCKET is not set). Does not
+// report errors, because no caller could act on them.
 void notify_manager(std::string_view state) noexcept;
 // Reports "RELOADING=1" with the time, which the protocol requires.
 void notify_reloading() noexcept;

@@ -17,14 +17,14 @@ using enum StoreEventKind;
 
 class StoreLogTest : public ::testing::Test {
  protected:
-  // Returns the lines without their time, after `tell` has reported events.
-  template <class Tell>
-  std::vector<std::string> lines(Tell tell, LogLevel level = LogLevel::kDebug) {
+  // Returns the lines without their time, after `report` has reported events.
+  template <class Report>
+  std::vector<std::string> lines(Report report, LogLevel level = LogLevel::kDebug) {
     TestingPipe pipe;
     {
       Log log({.level = level}, pipe.writing());
       StoreLog events(log, clock_);
-      tell(events);
+      report(events);
     }
     auto found = pipe.lines();
     for (std::string& line : found) line.erase(0, line.find(' ') + 1);
