@@ -7,7 +7,7 @@
 namespace sluice::server {
 namespace {
 
-// Rounded up: who waits for so long is not early.
+// Rounded up, so that waiting this long is always enough.
 std::uint64_t milliseconds(Duration duration) noexcept {
   const auto ticks = static_cast<std::uint64_t>(std::max<Duration::rep>(duration.count(), 0));
   return (ticks + 999) / 1000;

@@ -5,7 +5,7 @@
 
 namespace sluice::server {
 
-// Puts an answer as POST /v1/check gives it: one JSON object (docs/http.md).
+// Writes an answer of POST /v1/check: one JSON object (docs/http.md).
 void put_check_answer(TextBuffer& out, const RuleAnswer& answer);
 
 }  // namespace sluice::server

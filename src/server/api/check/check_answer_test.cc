@@ -26,7 +26,7 @@ TEST(CheckAnswer, IsAsTheContractSpellsIt) {
             "{\"name\":\"send-code/0\",\"limit\":3,\"remaining\":2,\"reset_after_ms\":60000}]}");
 }
 
-TEST(CheckAnswer, HasNoRuleWhereNoneMatched) {
+TEST(CheckAnswer, HasNoRuleIfNoneMatched) {
   EXPECT_EQ(text_of({}), "{\"outcome\":\"allowed\",\"rule\":null,\"reason\":\"ok\",\"limits\":[]}");
 }
 
@@ -51,7 +51,7 @@ TEST(CheckAnswer, RoundsTimesUpToMilliseconds) {
   EXPECT_NE(text.find("\"retry_after_ms\":2001"), std::string::npos) << text;
 }
 
-TEST(CheckAnswer, SaysNoWaitWhereItWouldNeverPass) {
+TEST(CheckAnswer, HasNoWaitIfWaitingNeverHelps) {
   TestAnswer test;
   test.rule("r");
   test.limit("a", kTenASecond, denied(0, 1s, {}, Reason::kNever));
@@ -71,7 +71,7 @@ TEST(CheckAnswer, SaysHowLongAQueuedRequestWaits) {
             "\"delay_ms\":3}]}");
 }
 
-TEST(CheckAnswer, NamesTheRuleOfALimitWhereItIsAnotherAndMarksTrials) {
+TEST(CheckAnswer, NamesTheRuleOfALimitIfItIsAnotherAndMarksShadowRules) {
   TestAnswer test;
   test.rule("trial").mode = RuleMode::kShadow;
   test.limit("a", kTenASecond, denied(0, 1s, 1s));
@@ -84,7 +84,7 @@ TEST(CheckAnswer, NamesTheRuleOfALimitWhereItIsAnotherAndMarksTrials) {
             "{\"name\":\"a\",\"limit\":10,\"remaining\":1,\"reset_after_ms\":0}]}");
 }
 
-TEST(CheckAnswer, LeavesOutNumbersThatNobodyKnows) {
+TEST(CheckAnswer, OmitsUnknownNumbers) {
   TestAnswer test;
   test.rule("r");
   test.limit("a", kTenASecond, denied(0, 0s, {}, Reason::kMissing));

@@ -8,7 +8,7 @@ namespace sluice::server {
 namespace {
 
 constexpr std::string_view kJson = "application/json";
-// A buffer that has grown past this is given back.
+// A larger buffer is released.
 constexpr std::size_t kMostKept = std::size_t{64} << 10;
 
 void refuse(http::Response& response, int status, std::string_view detail) {
@@ -18,7 +18,7 @@ void refuse(http::Response& response, int status, std::string_view detail) {
 
 }  // namespace
 
-// Decides the requests of a body one after the other, and puts their answers together.
+// Decides the requests of a body one after the other and joins their answers.
 class CheckEndpoint::Decider final : public CheckListener {
  public:
   Decider(CheckEndpoint& endpoint, http::Response& response)

@@ -8,11 +8,13 @@
 
 namespace sluice::server {
 
-// POST /v1/check, where programs ask in JSON (docs/http.md): one request and its answer, with the
-// status and the fields of any other endpoint, or an array of them and 200.
+// POST /v1/check, which answers programs in JSON (docs/http.md). For one request it returns the
+// answer with the status and the header fields of any other endpoint; for an array it returns an
+// array of answers and 200.
 //
-// One for an event loop. Ownership: borrows the session. Cost: that of the decisions, and some
-// instructions a byte; nothing is allocated once its buffers have grown, unless it is refused.
+// There is one for each event loop. Ownership: borrows the session. Cost: the decisions, and a few
+// instructions for each byte. Allocates nothing once its buffers have grown, unless the request is
+// refused.
 class CheckEndpoint {
  public:
   explicit CheckEndpoint(Session& session) : session_(session) {}

@@ -12,7 +12,7 @@
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
 
-// Counts what this program allocates while a test looks.
+// Counts the allocations of this program while a test measures.
 namespace {
 // operator new has no object to keep them in. NOLINTBEGIN(*-avoid-non-const-global-variables)
 std::atomic<bool> g_counting{false};
@@ -76,7 +76,7 @@ class CheckEndpointTest : public ::testing::Test {
     endpoint_->handle(request, response_);
     return response_;
   }
-  // With more rules: `count` more, all of which apply to "/many".
+  // Adds `count` rules, which all apply to "/many".
   void add_rules(int count) {
     std::string yaml(kRules);
     for (int i = 0; i < count; ++i) {
@@ -106,7 +106,7 @@ class CheckEndpointTest : public ::testing::Test {
   http::Response response_;
 };
 
-TEST_F(CheckEndpointTest, AnswersInJsonWithTheFieldsOfEveryDoor) {
+TEST_F(CheckEndpointTest, AnswersInJsonWithTheFieldsOfEveryFrontEnd) {
   const auto& response = ask(kOrder);
   EXPECT_EQ(response.status, 200);
   EXPECT_EQ(response.content_type, "application/json");
@@ -133,20 +133,20 @@ TEST_F(CheckEndpointTest, DeniesInTheSameShapeWithTheRulesStatusAndNotItsBody) {
   EXPECT_TRUE(has_line("Retry-After: 60"));
 }
 
-TEST_F(CheckEndpointTest, AnswersWithoutARuleWhereNoneMatches) {
+TEST_F(CheckEndpointTest, AnswersWithoutARuleIfNoneMatches) {
   EXPECT_EQ(ask(R"({"attributes":{}})").body,
             "{\"outcome\":\"allowed\",\"rule\":null,\"reason\":\"ok\",\"limits\":[]}");
   EXPECT_EQ(ask(R"({"attributes":{}})").status, 200);
   EXPECT_EQ(ask(R"({"attributes":{}})").fields, "");
 }
 
-TEST_F(CheckEndpointTest, SaysThatAnAttributeIsMissing) {
+TEST_F(CheckEndpointTest, ReportsAMissingAttribute) {
   const auto& response = ask(R"({"attributes":{"path":"/send/code","body":{"email":null}}})");
   EXPECT_EQ(response.status, 503);
   EXPECT_NE(response.body.find("\"reason\":\"missing\""), std::string_view::npos);
 }
 
-TEST_F(CheckEndpointTest, DoesWhatTheVerbSays) {
+TEST_F(CheckEndpointTest, FollowsTheVerb) {
   const auto with = [](std::string_view more) {
     return std::string(kOrder.substr(0, kOrder.size() - 1)).append(",").append(more) + "}";
   };

@@ -26,7 +26,7 @@ std::optional<Verb> verb_from(std::string_view name) noexcept {
   return std::nullopt;
 }
 
-// "LINE:COLUMN", counted from 1; columns in bytes.
+// Returns "LINE:COLUMN", counted from 1; columns in bytes.
 std::string place(std::string_view text, std::size_t at) {
   const std::string_view before = text.substr(0, at);
   const auto line = std::count(before.begin(), before.end(), '\n') + 1;
@@ -43,8 +43,8 @@ std::string syntax_mistake(const json::error_code& error) {
 
 }  // namespace
 
-// Hears of every part of a body as it is read. The names of its members are those that
-// basic_parser calls; one that returns false ends the reading.
+// Receives the parts of a body as they are read. basic_parser prescribes the names of the members;
+// reading ends if one returns false.
 class CheckReader::Handler {
  public:
   static constexpr std::size_t max_object_size = std::numeric_limits<std::size_t>::max();
@@ -52,7 +52,7 @@ class CheckReader::Handler {
   static constexpr std::size_t max_key_size = std::numeric_limits<std::size_t>::max();
   static constexpr std::size_t max_string_size = std::numeric_limits<std::size_t>::max();
 
-  // Without a listener it only checks.
+  // Without a listener it only checks the body.
   Handler(CheckReader& reader, std::string_view body, CheckListener* listener)
       : request_(reader.request_),
         text_(reader.text_),
@@ -122,17 +122,17 @@ class CheckReader::Handler {
   Place place_ = Place::kTop;
   bool is_array_ = false;
   Member member_ = Member::kAttributes;
-  unsigned members_ = 0;        // bits of those that were given
-  std::size_t count_ = 0;       // of requests begun
-  std::size_t unfinished_ = 0;  // where in `text_` the parts of a string begin
-  std::string_view name_;       // of the attribute that is being read
-  std::size_t body_depth_ = 0;  // of objects within "body", itself included
+  unsigned members_ = 0;        // bits of the members that were given
+  std::size_t count_ = 0;       // of requests that have begun
+  std::size_t unfinished_ = 0;  // the place in `text_` where the parts of a string begin
+  std::string_view name_;       // of the current attribute
+  std::size_t body_depth_ = 0;  // of objects in "body", including itself
   std::size_t prefix_sizes_[CheckReader::kMostDepth + 1] = {};
   std::string mistake_;
 };
 
-// A string of which on_..._part() may have heard the beginning. `text_` never moves while a request
-// is read: it has room for all that can come.
+// Returns a whole string, whose beginning may have been passed to on_..._part(). `text_` never
+// moves while a request is read, because it has room for everything that can come.
 std::string_view CheckReader::Handler::whole(json::string_view text) {
   if (text_.size() == unfinished_) {
     const std::less_equal<const char*> before;
@@ -156,11 +156,11 @@ bool CheckReader::Handler::fail(json::error_code& error, std::string_view where,
   mistake_.append(where);
   if (mistake_.size() == 3) mistake_ += "the top";
   mistake_.append(": ").append(what).append("; ").append(right);
-  error = json::error::extra_data;  // ends the reading; never told
+  error = json::error::extra_data;  // ends the reading; never reported
   return false;
 }
 
-// A value of a wrong type, at the place that is being read.
+// Reports a value of a wrong type at the current place.
 bool CheckReader::Handler::wrong_value(json::error_code& error, std::string_view what) {
   const std::string found = "found " + std::string(what);
   switch (place_) {
@@ -185,7 +185,7 @@ bool CheckReader::Handler::wrong_value(json::error_code& error, std::string_view
 
 bool CheckReader::Handler::begin_request(json::error_code& error) {
   if (++count_ > CheckReader::kMostRequests) {
-    is_array_ = false;  // the array is at fault, not its member
+    is_array_ = false;  // the error is the array's, not its member's
     return fail(error, {}, "over 1000 requests",
                 "expected at most 1000, the others in another array");
   }
@@ -322,7 +322,7 @@ bool CheckReader::Handler::on_string(json::string_view text, std::size_t, json::
   return true;
 }
 
-// `number` where it is one of 64 bits.
+// Reads a number. `number` is its value if it fits into 64 bits.
 bool CheckReader::Handler::on_number(std::string_view text, std::optional<std::int64_t> number,
                                      json::error_code& error) {
   if (place_ != Place::kRequest || member_ != Member::kCost) {
@@ -335,15 +335,15 @@ bool CheckReader::Handler::on_number(std::string_view text, std::optional<std::i
   return true;
 }
 
-// A value that only a member of "body" may have.
+// Reads a value that only a member of "body" may have.
 bool CheckReader::Handler::on_other(std::string_view text, std::optional<std::string_view> value,
                                     json::error_code& error) {
   return place_ == Place::kBody ? add(value, error) : wrong_value(error, text);
 }
 
 CheckReader::Outcome CheckReader::read(std::string_view body, CheckListener& listener) {
-  // All that was escaped, and the names that are put together, those up to the one too many: so
-  // `text_` does not move. Pages that nothing is written to cost nothing.
+  // Reserves room for everything that was escaped, and for all joined names up to the one over the
+  // bound, so that `text_` does not move. Pages that are never written take no memory.
   text_.clear();
   text_.reserve(body.size() + (NamedAttributes::kMost + 1) * NamedAttributes::kMostNameBytes);
   json::parse_options options;

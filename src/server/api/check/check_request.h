@@ -11,26 +11,27 @@
 
 namespace sluice::server {
 
-// What one request of POST /v1/check asks.
+// One request of POST /v1/check.
 struct CheckRequest {
   NamedAttributes attributes;
   std::uint64_t cost = 1;
   Verb verb = Verb::kTake;
 };
 
-// Hears of the requests of a body, in their order.
+// Receives the requests of a body in their order.
 class CheckListener {
  public:
   virtual ~CheckListener() = default;
-  // Whether it is the body's only one, and not one of an array. Valid until it returns.
+  // `alone` is true for a single request and false in an array. The request is valid until this
+  // returns.
   virtual void on_request(const CheckRequest& request, bool alone) = 0;
 };
 
-// Reads the body of POST /v1/check (docs/http.md): a request, or an array of them. The whole body
-// is checked before the listener hears of its first request.
+// Reads the body of POST /v1/check (docs/http.md): a request, or an array of requests. It checks
+// the whole body before it passes the first request to the listener.
 //
-// One for a thread. Cost: some instructions a byte, twice that for an array; nothing is allocated
-// once its buffers have grown, unless the body is wrong.
+// Use one for each thread. Cost: a few instructions for each byte, twice that for an array.
+// Allocates nothing once its buffers have grown, unless the body has an error.
 class CheckReader {
  public:
   static constexpr std::size_t kMostRequests = 1000;
@@ -38,17 +39,17 @@ class CheckReader {
 
   struct Outcome {
     bool is_array = false;
-    std::string error;  // "WHERE: WHAT; WHAT WOULD BE RIGHT"; empty where it was read
+    std::string error;  // "PLACE: PROBLEM; EXPECTED"; empty if the body was read
   };
-  // Views of the body may be given to the listener.
+  // The listener may receive views of `body`.
   Outcome read(std::string_view body, CheckListener& listener);
 
  private:
   class Handler;
 
   CheckRequest request_;
-  std::string text_;    // what of names and values is not in the body as it is
-  std::string prefix_;  // "body.a" of the object that is being read
+  std::string text_;    // names and values that differ from their bytes in the body
+  std::string prefix_;  // "body.a", the path of the current object
 };
 
 }  // namespace sluice::server

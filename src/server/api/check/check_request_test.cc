@@ -7,8 +7,8 @@
 namespace sluice::server {
 namespace {
 
-// What a reader says of a body: its error, or its requests as "verb cost name=value ...;" with the
-// values of the names that are asked for.
+// The result of reading a body: the error, or the requests as "verb cost name=value ...;" with the
+// values of the wanted names.
 class Reading : public CheckListener {
  public:
   explicit Reading(std::vector<std::string_view> names = {}) : names_(std::move(names)) {}
@@ -26,7 +26,7 @@ class Reading : public CheckListener {
   std::string of(std::string_view body) {
     text_.clear();
     requests = 0;
-    // A copy of exact size, so that a sanitizer sees what is read beyond it.
+    // A copy of exact size, so that a sanitizer detects reads beyond its end.
     const std::unique_ptr<char[]> copy(new char[body.size()]);
     std::copy(body.begin(), body.end(), copy.get());
     const CheckReader::Outcome outcome = reader_.read({copy.get(), body.size()}, *this);
@@ -55,7 +55,7 @@ class Reading : public CheckListener {
 std::string read(std::string_view body, std::vector<std::string_view> names = {}) {
   return Reading(std::move(names)).of(body);
 }
-// With "body" or another attribute of this JSON.
+// Reads a request whose attributes are this JSON.
 std::string attributes(std::string_view members, std::vector<std::string_view> names = {}) {
   return read("{\"attributes\":{" + std::string(members) + "}}", std::move(names));
 }
@@ -66,7 +66,7 @@ TEST(CheckReader, ReadsARequest) {
             "1 3 ip=203.0.113.9 method=POST host absent;");
 }
 
-TEST(CheckReader, TakesOneUnitUnlessItIsTold) { EXPECT_EQ(read(R"({"attributes":{}})"), "0 1;"); }
+TEST(CheckReader, TakesOneUnitByDefault) { EXPECT_EQ(read(R"({"attributes":{}})"), "0 1;"); }
 
 TEST(CheckReader, KnowsTheVerbs) {
   const auto verb = [](std::string_view name) {
@@ -123,7 +123,7 @@ TEST(CheckReader, FlattensTheBody) {
             "0 1 body=plain body.email=x;");
 }
 
-TEST(CheckReader, SaysWhichAttributeIsNoText) {
+TEST(CheckReader, ReportsAnAttributeThatIsNotText) {
   EXPECT_EQ(attributes(R"("ip":1)"), "at attributes: 'ip' is a number; expected text");
   EXPECT_EQ(attributes(R"("ip":null)"), "at attributes: 'ip' is null; expected text");
   EXPECT_EQ(attributes(R"("ip":true)"), "at attributes: 'ip' is true; expected text");
@@ -136,7 +136,7 @@ TEST(CheckReader, SaysWhichAttributeIsNoText) {
             "an object");
 }
 
-TEST(CheckReader, SaysWhichMemberIsWrong) {
+TEST(CheckReader, ReportsTheMemberThatIsWrong) {
   EXPECT_EQ(read(R"({"cost":1})"),
             "at attributes: missing; expected an object whose members are texts");
   EXPECT_EQ(read(R"({"attributes":[]})"),
@@ -151,7 +151,7 @@ TEST(CheckReader, SaysWhichMemberIsWrong) {
             "at verb: found a number; expected check, peek, refund or reset");
 }
 
-TEST(CheckReader, RefusesAnAttributeThatIsGivenTwice) {
+TEST(CheckReader, RefusesARepeatedAttribute) {
   const std::string right = " is given twice; expected each attribute once";
   EXPECT_EQ(attributes(R"("ip":"1","ip":"1")"), "at attributes: 'ip'" + right);
   EXPECT_EQ(attributes(R"("header.A":"1","header.a":"1")"), "at attributes: 'header.a'" + right);
@@ -188,8 +188,8 @@ TEST(CheckReader, BoundsNames) {
             "at attributes: the name '" + std::string(40, 'n') + "..." + right);
 }
 
-// All names are made of two, and all values are escaped: what has to be copied is the most.
-TEST(CheckReader, HasRoomForTheMostThatItHasToCopy) {
+// The largest amount to copy: every name is joined from two, and every value is escaped.
+TEST(CheckReader, HasRoomForTheLargestCopies) {
   std::string members;
   const std::string name(245, 'n');
   for (int i = 1000; i < 1999; ++i) {
@@ -217,7 +217,7 @@ TEST(CheckReader, TakesAThousandRequestsAtOnceAndNoMore) {
             "at the top: over 1000 requests; expected at most 1000, the others in another array");
 }
 
-TEST(CheckReader, NamesTheRequestOfAnArrayThatIsWrong) {
+TEST(CheckReader, ReportsTheRequestOfAnArrayThatIsWrong) {
   const std::string first = R"([{"attributes":{}},)";
   EXPECT_EQ(read(first + R"({"attributes":{},"cost":-1}])"),
             "at [1].cost: found -1; expected a whole number from 0 to 4294967295");
@@ -231,14 +231,14 @@ TEST(CheckReader, NamesTheRequestOfAnArrayThatIsWrong) {
             "at [1]: unknown member 'x'; expected one of: attributes, cost, verb");
 }
 
-TEST(CheckReader, WantsAnObjectOrAnArray) {
+TEST(CheckReader, RequiresAnObjectOrAnArray) {
   const std::string right = "; expected a request, {\"attributes\":{...}}, or an array of them";
   EXPECT_EQ(read("7"), "at the top: found a number" + right);
   EXPECT_EQ(read("\"x\""), "at the top: found text" + right);
   EXPECT_EQ(read("null"), "at the top: found null" + right);
 }
 
-TEST(CheckReader, SaysWhereTheJsonEnds) {
+TEST(CheckReader, ReportsWhereTheJsonEnds) {
   const auto where = [](std::string_view body) {
     const std::string error = read(body);
     EXPECT_NE(error.find(" (line:column): not valid JSON in UTF-8 ("), std::string::npos) << error;
@@ -272,7 +272,7 @@ TEST(CheckReader, BoundsTheDepth) {
   EXPECT_NE(read(std::string(100000, '[')).find("an array; expected"), std::string::npos);
 }
 
-TEST(CheckReader, ReadsOnAfterAnError) {
+TEST(CheckReader, ReadsTheNextBodyAfterAnError) {
   Reading reading({"a"});
   EXPECT_NE(reading.of(R"({"attributes":{"a":"1","body":{"b":[)"), "");
   EXPECT_EQ(reading.of(R"({"attributes":{"a":"2"}})"), "0 1 a=2;");
