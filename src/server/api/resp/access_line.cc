@@ -18,13 +18,14 @@ std::string name_of(std::span<const std::string_view> request) {
   return found.command != nullptr ? full_name(found) : cut(request[0], kLongestName);
 }
 
-// The first word of an error.
+// Returns the first word of an error.
 std::string_view status_of(std::string_view reply) {
   if (!reply.starts_with('-')) return "ok";
   return reply.substr(1, reply.find_first_of(" \r") - 1);
 }
 
-// The address without its port, as other doors tell it; nothing of the path of a Unix socket.
+// Returns the address without its port, as the other front ends log it. Returns an empty text for a
+// Unix socket.
 std::string_view host_of(std::string_view peer) {
   std::string_view host = peer.substr(0, peer.rfind(':'));
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
@@ -46,7 +47,7 @@ void log_access(Log& log, const Answered& answered) noexcept {
     fields.emplace_back("duration_us", std::chrono::floor<Duration>(answered.took).count());
     fields.emplace_back("front_end", std::string_view("resp"));
     log.write_all(LogLevel::kInfo, "request", fields);
-  } catch (...) {  // out of memory: a line less
+  } catch (...) {  // out of memory: the line is lost
   }
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// What is logged of a request of this client, without the time.
+// Returns the log line of a request of this client, without the time.
 std::string line_of(std::vector<std::string_view> words, TestCommands& handler) {
   TestingPipe pipe;
   {
@@ -27,7 +27,7 @@ std::string line_of(std::vector<std::string_view> words, TestCommands& handler) 
   return lines.size() == 1 ? lines[0].substr(lines[0].find(' ') + 1) : "";
 }
 
-TEST(AccessLine, TellsTheDecisionOfACommandInAnyCase) {
+TEST(AccessLine, WritesTheDecisionOfACommandInAnyCase) {
   TestCommands handler;
   EXPECT_EQ(line_of({"Cl.Throttle", "k", "0", "1", "60"}, handler),
             "info request command=cl.throttle status=ok outcome=allowed peer=127.0.0.1 "
@@ -37,7 +37,7 @@ TEST(AccessLine, TellsTheDecisionOfACommandInAnyCase) {
             "duration_us=1 front_end=resp");
 }
 
-TEST(AccessLine, TellsPartsAndErrorsAndUsersButNoPassword) {
+TEST(AccessLine, WritesPartsErrorsAndUsersButNoPassword) {
   TestCommands handler({{"ops", "secret", Role::kAdmin}});
   EXPECT_EQ(line_of({"PING"}, handler),
             "info request command=ping status=NOAUTH peer=127.0.0.1 duration_us=1 front_end=resp");
@@ -49,7 +49,7 @@ TEST(AccessLine, TellsPartsAndErrorsAndUsersButNoPassword) {
             "front_end=resp");
 }
 
-TEST(AccessLine, CutsWhatIsNoCommand) {
+TEST(AccessLine, TruncatesAnUnknownCommand) {
   TestCommands handler;
   const std::string word(5000, 'x');
   EXPECT_EQ(line_of({word, "secret"}, handler), "info request command=" + word.substr(0, 64) +
@@ -57,7 +57,7 @@ TEST(AccessLine, CutsWhatIsNoCommand) {
                                                     "front_end=resp");
 }
 
-TEST(AccessLine, TellsHostsWithoutPortsAndNoPathOfASocket) {
+TEST(AccessLine, WritesHostsWithoutPortsAndNoPathOfASocket) {
   TestCommands handler;
   handler.client.peer = "[2001:db8::1]:50000";
   EXPECT_NE(line_of({"PING"}, handler).find(" peer=2001:db8::1 "), std::string::npos);

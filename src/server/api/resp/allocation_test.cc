@@ -9,7 +9,7 @@
 #include "server/api/resp/test_handler.h"
 #include "server/protocol/resp/request_reader.h"
 
-// Counts what this program allocates while a test looks.
+// Counts the allocations of this program while a test measures.
 namespace {
 // operator new has no object to keep them in. NOLINTBEGIN(*-avoid-non-const-global-variables)
 std::atomic<bool> g_counting{false};
@@ -23,7 +23,7 @@ void* counted(std::size_t size) {
 }
 }  // namespace
 
-// Not inline: a compiler that sees into one of the two alone takes them for no pair.
+// Not inline: a compiler that sees only one of the two operators warns of a mismatch.
 [[gnu::noinline]] void* operator new(std::size_t size) { return counted(size); }
 [[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   try {
@@ -70,7 +70,7 @@ TEST(CommandHandler, AllocatesNothingOnceItsBuffersHaveGrown) {
       reader.next();
     }
   };
-  for (int i = 0; i < 30; ++i) ask();  // by then they are limited
+  for (int i = 0; i < 30; ++i) ask();  // then the limit is exceeded
   g_allocations = 0;
   g_counting = true;
   for (int i = 0; i < 100; ++i) ask();

@@ -11,7 +11,7 @@ std::optional<std::int64_t> read_number(std::string_view text, const NumberArgum
                                         Reply& reply) {
   const auto number = whole_number(text);
   if (number && *number >= argument.least && *number <= argument.most) return number;
-  // A number that 64 bits cannot hold is one all the same.
+  // A number that needs more than 64 bits is still a number.
   const std::string_view unsigned_text = text.substr(text.starts_with('-') ? 1 : 0);
   const bool digits = !unsigned_text.empty() && unsigned_text.front() != '0' &&
                       unsigned_text.find_first_not_of("0123456789") == std::string_view::npos;

@@ -9,17 +9,18 @@
 
 namespace sluice::server::resp {
 
-// The bounds of a number, and what it is called in errors.
+// The bounds of a number, and its name in errors.
 struct NumberArgument {
   std::string_view name;
   std::int64_t least;
   std::int64_t most;
 };
-// The number, or nothing where the reply has become the error that names the argument.
+// Returns the number. If it is invalid, writes an error that names the argument and returns
+// nothing.
 std::optional<std::int64_t> read_number(std::string_view text, const NumberArgument& argument,
                                         Reply& reply);
 
-// An argument as errors show it: in quotes, cut short.
+// Returns an argument as errors show it: in quotes and truncated.
 std::string shown(std::string_view argument);
 
 }  // namespace sluice::server::resp

@@ -8,7 +8,7 @@
 #include "server/api/resp/decision_reply.h"
 #include "server/decide/reason_report.h"
 
-// RL.CHECK and its like: decisions by the rules.
+// The commands that decide by rules, such as RL.CHECK.
 namespace sluice::server::resp::commands {
 namespace {
 
@@ -18,7 +18,7 @@ constexpr std::size_t kAnswerPairs = kDecisionPairs + 2;
 
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 
-// The name as rules ask for it: those of headers in lower case. `text` has room for it.
+// Returns a name as rules spell it: names of headers in lower case. `text` must have room for it.
 std::string_view spelled(std::string_view name, std::string& text) {
   if (!name.starts_with(kHeader) || std::none_of(name.begin(), name.end(), is_upper)) return name;
   const std::size_t begin = text.size();
@@ -26,7 +26,7 @@ std::string_view spelled(std::string_view name, std::string& text) {
   return std::string_view(text).substr(begin);
 }
 
-// Of: attribute value [attribute value]... False where the reply has become an error.
+// Reads "attribute value [attribute value]...". Returns false if the reply has become an error.
 bool read_attributes(std::span<const std::string_view> words, CommandHandler& handler,
                      Reply& reply) {
   if (words.size() % 2 != 0) {
@@ -40,7 +40,7 @@ bool read_attributes(std::span<const std::string_view> words, CommandHandler& ha
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < words.size(); i += 2) bytes += words[i].size();
   handler.text.clear();
-  handler.text.reserve(bytes);  // so that it does not move
+  handler.text.reserve(bytes);  // so that the views stay valid
   handler.attributes.clear();
   for (std::size_t i = 0; i < words.size(); i += 2) {
     if (words[i].size() > NamedAttributes::kMostNameBytes) {
@@ -82,7 +82,7 @@ void put_answer(Reply& reply, const RuleAnswer& answer) {
   for (const LimitAnswer& limit : answer.limits) put_limit(reply, limit);
 }
 
-// `at`: where the rule stands among the arguments.
+// `at` is the index of the rule in the arguments.
 void decide(CommandHandler& handler, const Call& call, Verb verb, std::size_t at) {
   const std::string_view rule = call.arguments[at];
   auto words = call.arguments.subspan(at + 1);

@@ -22,7 +22,7 @@ const Command* find_in(std::span<const Command> commands, std::string_view name)
   return nullptr;
 }
 
-// As Redis does: a container without any argument is itself.
+// Finds a command like Redis: a container without an argument is a command itself.
 Found find(std::string_view name, bool has_part, std::string_view part) noexcept {
   Found found{.command = find_in(all_commands(), name)};
   if (found.command == nullptr || found.command->parts.empty() || !has_part) return found;

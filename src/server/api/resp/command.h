@@ -13,53 +13,53 @@ namespace sluice::server::resp {
 
 class CommandHandler;
 
-// A request that is being answered. The first argument is the command's name.
+// A request that is being answered. Its first argument is the command's name.
 struct Call {
   std::span<const std::string_view> arguments;
   Client& client;
   Reply& reply;
 };
 
-// A command, or a part of one: what is said of it here is what COMMAND and docs/commands.md say.
+// A command, or a part of one. COMMAND and docs/commands.md report these values.
 struct Command {
   using Handle = void (*)(CommandHandler& handler, const Call& call);
 
   std::string_view name;      // lower case
-  std::size_t least;          // arguments, the name (and the part's) among them
+  std::size_t least;          // arguments, including the name (and the part's name)
   std::size_t most;           // 0: any number
-  Role role;                  // the least that may
-  std::string_view synopsis;  // what follows the name
-  std::string_view summary;   // a sentence
+  Role role;                  // the least role that may call it
+  std::string_view synopsis;  // the arguments after the name
+  std::string_view summary;   // one sentence
   std::string_view group;
-  Handle handle;  // null: only its parts can be asked for
+  Handle handle;  // null: only its parts can be called
   std::span<const Command> parts = {};
-  bool has_key = false;        // the first argument behind the name
+  bool has_key = false;        // the first argument after the name
   bool writes = false;         // may change a counter
-  std::string_view text = {};  // more of it, for docs/commands.md
+  std::string_view text = {};  // more text for docs/commands.md
 };
 
-// All commands, in the order of their reference.
+// Returns all commands in the order of their reference.
 std::span<const Command> all_commands() noexcept;
 
-// What a request asks for.
+// The command that a request names.
 struct Found {
-  const Command* command = nullptr;  // null: there is none of that name
+  const Command* command = nullptr;  // null: there is no command of that name
   const Command* part = nullptr;     // null: the command itself
   bool no_such_part = false;
 };
 Found find_command(std::span<const std::string_view> arguments) noexcept;
-// Of a command's name, or "client|setname".
+// Finds a command by its name, or by "client|setname".
 Found find_command(std::string_view name) noexcept;
 
-// Whether two words are the same: ASCII letters count in either case.
+// Returns whether two words are equal. The case of ASCII letters does not matter.
 bool same_word(std::string_view a, std::string_view b) noexcept;
 
-// "client|setname".
+// Returns "client|setname".
 std::string full_name(const Found& found);
-// The number of arguments as Redis tells it: exactly that, or if negative, at least that.
+// Returns the number of arguments as Redis reports it: exact, or, if negative, the minimum.
 std::int64_t arity(const Command& command) noexcept;
 
-// docs/commands.md.
+// Returns the text of docs/commands.md.
 std::string commands_page();
 
 }  // namespace sluice::server::resp

@@ -8,10 +8,10 @@
 namespace sluice::server::resp {
 namespace {
 
-// What Redis tells of words that it does not know.
+// The most bytes of an unknown word that an error repeats, as in Redis.
 constexpr std::size_t kMostTold = 128;
 
-// As printf has it: up to a NUL byte.
+// Returns a word as printf() would print it, up to a NUL byte.
 std::string_view told(std::string_view word, std::size_t most = kMostTold) {
   return word.substr(0, std::min(word.find('\0'), most));
 }
@@ -50,7 +50,7 @@ void refuse_part(const Command& command, std::span<const std::string_view> reque
               " HELP.");
 }
 
-// Whether the request may be handed over; else the reply is why not.
+// Returns whether the request may be executed. If not, the reply has the reason.
 bool may_pass(const Found& found, std::span<const std::string_view> request, const Client& client,
               Reply& reply) {
   const Command& command = found.part != nullptr ? *found.part : *found.command;

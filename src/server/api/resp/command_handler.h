@@ -20,23 +20,23 @@
 
 namespace sluice::server::resp {
 
-// What INFO and HELLO tell of the server.
+// The properties of the server that INFO and HELLO report.
 struct About {
   std::string_view version;
   net::SteadyTime started;
-  // Of this door, in all loops.
+  // Open connections of this front end, in all loops.
   const std::atomic<std::size_t>& connections;
 };
 
-// The Redis whose protocol and errors the door follows, as HELLO and INFO tell it: some clients
-// choose by it what they send.
+// The Redis version whose protocol and errors the front end follows, as HELLO and INFO report it.
+// Some clients choose their commands by it.
 inline constexpr std::string_view kRedisVersion = "7.0.15";
 
-// Answers requests: finds the command, sees whether the client may, and hands over to it.
+// Answers requests: finds the command, checks that the client may use it, and calls its function.
 //
-// One for an event loop, or where the store may wait, one for each client that is being answered in
-// it. Ownership: borrows all parts. Cost: nothing is allocated once its buffers have grown, unless
-// a request is refused.
+// There is one for each event loop. If the store may wait, there is one for each client that is
+// being answered. Ownership: borrows all parts. Cost: allocates nothing once its buffers have
+// grown, unless a request is refused.
 class CommandHandler final : public Handler {
  public:
   struct Parts {
@@ -60,14 +60,14 @@ class CommandHandler final : public Handler {
 
   std::optional<Outcome> outcome;  // of the current request's decision
 
-  // Of the commands.
+  // The members below are for the commands.
   Session session;
   const Users& users;
   const About& about;
   const net::LoopClock& clock;
   LimitCache limits;           // of CL.THROTTLE
   NamedAttributes attributes;  // of RL.CHECK
-  std::string text;            // names of attributes that are spelled anew
+  std::string text;            // names of attributes whose spelling changes
 
  private:
   void run_command(Client& client);
@@ -75,7 +75,7 @@ class CommandHandler final : public Handler {
   Log* const access_log_;
 };
 
-// The commands, by their groups.
+// The functions of the commands, by group.
 namespace commands {
 
 void throttle(CommandHandler& handler, const Call& call);

@@ -12,7 +12,7 @@
 namespace sluice::server::resp {
 namespace {
 
-TEST(Commands, AreWhatTheManualSays) {
+TEST(Commands, MatchTheManual) {
   std::ifstream file(std::filesystem::path(SLUICE_SOURCE_DIR) / "docs/commands.md",
                      std::ios::binary);
   const std::string manual{std::istreambuf_iterator<char>(file), {}};
@@ -47,7 +47,7 @@ TEST(Commands, CountTheirArgumentsAsRedisDoes) {
   EXPECT_EQ(arity(*find_command("client|setinfo").part), 4);
 }
 
-TEST(Synopsis, IsReadAsItIsWritten) {
+TEST(Synopsis, IsParsedIntoItsArguments) {
   const auto parts = read_synopsis("key [COST units] [attribute value]... [name]...");
   ASSERT_EQ(parts.size(), 5u);
   EXPECT_EQ(parts[0].name, "key");
@@ -61,7 +61,7 @@ TEST(Synopsis, IsReadAsItIsWritten) {
   EXPECT_TRUE(parts[4].optional && parts[4].multiple);
 }
 
-// Each element of a reply is where it says: as many as its head tells.
+// Skips one element of a reply, which has as many members as its head announces.
 std::size_t skip(std::string_view reply, std::size_t at) {
   const std::size_t end = reply.find("\r\n", at);
   if (end == reply.npos) throw std::runtime_error("no line");
@@ -80,7 +80,7 @@ std::size_t skip(std::string_view reply, std::size_t at) {
   }
 }
 
-TEST(CommandCommand, RepliesAreWholeInBothProtocols) {
+TEST(CommandCommand, RepliesAreCompleteInBothProtocols) {
   for (const int protocol : {2, 3}) {
     TestCommands handler;
     handler.client.protocol = static_cast<std::uint8_t>(protocol);
@@ -102,7 +102,7 @@ TEST(CommandCommand, RepliesAreWholeInBothProtocols) {
   }
 }
 
-TEST(CommandCommand, TellsHowMany) {
+TEST(CommandCommand, ReturnsTheNumberOfCommands) {
   TestCommands handler;
   EXPECT_EQ(handler.ask({"COMMAND", "COUNT"}),
             ":" + std::to_string(all_commands().size()) + "\r\n");

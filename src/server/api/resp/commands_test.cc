@@ -14,7 +14,7 @@ constexpr std::string_view kNoAuth = "-NOAUTH Authentication required.\r\n";
 constexpr std::string_view kWrongPass =
     "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
 
-// The value behind that name in a flat reply of RESP2, as it is sent without its line ends.
+// Returns the value of that name in a flat RESP2 reply, without line ends.
 std::string value_of(const std::string& reply, std::string_view name) {
   const std::string key = "$" + std::to_string(name.size()) + "\r\n" + std::string(name) + "\r\n";
   const std::size_t at = reply.find(key);
@@ -27,7 +27,7 @@ std::string value_of(const std::string& reply, std::string_view name) {
   return reply.substr(begin, end - begin);
 }
 
-TEST(CommandHandler, RefusesInTheWordsOfRedis) {
+TEST(CommandHandler, RefusesWithTheTextsOfRedis) {
   TestCommands handler;
   EXPECT_EQ(handler.ask({"GET", "a", "b"}),
             "-ERR unknown command 'GET', with args beginning with: 'a' 'b' \r\n");
@@ -40,7 +40,7 @@ TEST(CommandHandler, RefusesInTheWordsOfRedis) {
             "-ERR unknown subcommand 'kill'. Try CLIENT HELP.\r\n");
 }
 
-TEST(CommandHandler, CutsWhatItTellsOfUnknownCommands) {
+TEST(CommandHandler, TruncatesUnknownCommandsInErrors) {
   TestCommands handler;
   const std::string big(1000, 'x');
   EXPECT_LT(handler.ask({big, big, big}).size(), 400u);
@@ -125,7 +125,7 @@ TEST(Auth, NothingIsAnsweredBeforeThePassword) {
   EXPECT_EQ(handler.client.role, Role::kAdmin);
 }
 
-TEST(Auth, AWrongPasswordLeavesTheUserThatThereIs) {
+TEST(Auth, AWrongPasswordKeepsTheCurrentUser) {
   TestCommands handler(kUsers);
   handler.ask({"AUTH", "secret"});
   EXPECT_EQ(handler.ask({"AUTH", "ops", "wrong"}), kWrongPass);
@@ -139,7 +139,7 @@ TEST(Auth, WithoutUsersAPasswordIsAMistakeAsInRedis) {
   EXPECT_EQ(handler.ask({"AUTH", "other", "x"}), kWrongPass);
 }
 
-TEST(Roles, CheckOnlyMayNotGiveBackNorForget) {
+TEST(Roles, CheckOnlyMayNeitherRefundNorReset) {
   TestCommands handler(kUsers);
   handler.ask({"AUTH", "secret"});
   EXPECT_EQ(handler.ask({"RL.RESET", "LIMIT", "k", "gcra", "1", "1s"}),
@@ -211,7 +211,7 @@ TEST(Limit, SharesItsCounterWithThrottle) {
   EXPECT_EQ(value_of(reply, "remaining"), ":10");
 }
 
-TEST(Limit, ErrorsNameWhatIsWrong) {
+TEST(Limit, ErrorsNameTheProblem) {
   TestCommands handler;
   const std::vector<std::pair<std::vector<std::string_view>, std::string_view>> wrong{
       {{"no_bucket", "1", "1s"}, "-ERR algorithm: there is no 'no_bucket'; expected "},
@@ -263,7 +263,7 @@ TEST(Check, DecidesByANamedRuleMatchingOrNot) {
                   .starts_with("-ERR rule: there is no 'other'; expected "));
 }
 
-TEST(Check, ARuleOnTrialIsToldAsSuch) {
+TEST(Check, AShadowRuleIsReportedAsOne) {
   TestCommands handler;
   handler.ask({"RL.CHECK", "*", "path", "/trial"});
   const std::string reply = handler.ask({"RL.CHECK", "*", "path", "/trial"});
@@ -272,7 +272,7 @@ TEST(Check, ARuleOnTrialIsToldAsSuch) {
   EXPECT_EQ(value_of(reply, "mode"), "shadow");
 }
 
-TEST(Check, NamesOfHeadersCountInAnyCase) {
+TEST(Check, NamesOfHeadersAreCaseInsensitive) {
   TestCommands handler;
   handler.ask({"RL.CHECK", "*", "path", "/header", "header.X-User", "me"});
   const std::string reply =
@@ -292,7 +292,7 @@ TEST(Check, RefundAndResetAreForTheSameCounters) {
   EXPECT_EQ(ask({"RL.RESET", "CHECK"}), ":2");
 }
 
-TEST(Check, ErrorsNameWhatIsWrong) {
+TEST(Check, ErrorsNameTheProblem) {
   TestCommands handler;
   EXPECT_EQ(handler.ask({"RL.CHECK", "*", "path"}),
             "-ERR the attribute 'path' lacks its value\r\n");
@@ -304,7 +304,7 @@ TEST(Check, ErrorsNameWhatIsWrong) {
       handler.ask({"RL.CHECK", "*", std::string(257, 'a'), "1"}).starts_with("-ERR the attri"));
 }
 
-TEST(Limits, OfRequestsAreCountedUnderNoRuleByTakesAlone) {
+TEST(Limits, OfRequestsAreCountedUnderNoRuleAndOnlyByTakes) {
   TestCommands handler;
   const auto count = [&](std::string_view outcome, std::string_view reason) {
     const std::string text = handler.registry.text();
@@ -329,7 +329,7 @@ TEST(Limits, OfRequestsAreCountedUnderNoRuleByTakesAlone) {
   EXPECT_EQ(count("denied", "limited"), 2);
 }
 
-TEST(Info, TellsWhatClientsLookFor) {
+TEST(Info, ReportsWhatClientsLookFor) {
   TestCommands handler;
   const std::string reply = handler.ask({"INFO"});
   for (const std::string_view line :

@@ -5,7 +5,7 @@
 #include "server/api/resp/command_handler.h"
 #include "server/protocol/resp/number.h"
 
-// What clients say of themselves before they ask for decisions.
+// The commands that clients send before they ask for decisions.
 namespace sluice::server::resp::commands {
 namespace {
 
@@ -18,7 +18,8 @@ void become(const Users& users, Client& client, const User* user) {
   client.role = user != nullptr ? user->role : users.at_first();
 }
 
-// Whether the client is that user now. Without users, the default one has no password.
+// Logs the client in. Returns whether that succeeded. Without users, the default user has no
+// password.
 bool log_in(const Users& users, Client& client, std::string_view name, std::string_view password) {
   if (users.none()) return name == Users::kDefault;
   const User* const user = users.find(name, password);
@@ -26,7 +27,7 @@ bool log_in(const Users& users, Client& client, std::string_view name, std::stri
   return user != nullptr;
 }
 
-// What stands against a name for a connection, or nothing.
+// Returns the error of a connection name, or an empty text.
 std::string_view find_name_error(std::string_view name) {
   if (name.size() > kMostNameBytes) return "ERR Client names cannot be longer than 1024 bytes.";
   const bool fits =
@@ -36,13 +37,13 @@ std::string_view find_name_error(std::string_view name) {
 }
 
 struct Greeting {
-  int protocol = 0;  // 0: as it is
+  int protocol = 0;  // 0: unchanged
   std::optional<std::string_view> user;
   std::string_view password;
   std::optional<std::string_view> name;
 };
 
-// False where the reply has become an error.
+// Returns false if the reply has become an error.
 bool read_options(const Call& call, Greeting& greeting) {
   const auto& words = call.arguments;
   for (std::size_t i = 2; i < words.size(); ++i) {

@@ -11,7 +11,7 @@ namespace {
 void put_wait(Reply& reply, std::string_view name, std::optional<Duration> wait) {
   reply.bulk(name);
   if (!wait) return reply.null();
-  // Rounded up: who waits for so long is not early.
+  // Rounded up, so that waiting this long is always enough.
   reply.integer(std::chrono::ceil<std::chrono::milliseconds>(*wait).count());
 }
 

@@ -37,7 +37,7 @@ TEST(FrontEnd, AnswersFramesThatComeByteByByte) {
   EXPECT_EQ(peer.read(expected.size()), expected);
 }
 
-// Deeper than any buffer between the two.
+// Deeper than all buffers between client and server.
 TEST(FrontEnd, AnswersPipelinesOfAnyDepthInTheirOrder) {
   for (const bool waits : {false, true}) {
     TestFrontEnd::Options options;
@@ -73,15 +73,15 @@ TEST(FrontEnd, AClientThatDoesNotReadIsPausedAndThenClosed) {
   wait_until([&] { return front_end.connections == 0; });
 }
 
-TEST(FrontEnd, AnswersAProtocolErrorAfterWhatCameBeforeAndCloses) {
+TEST(FrontEnd, AnswersAProtocolErrorAfterEarlierRequestsAndCloses) {
   TestFrontEnd front_end;
   const TestPeer peer(front_end.path);
   peer.send("PING\r\n*1\r\nPING\r\nPING\r\n");
   EXPECT_EQ(peer.read_to_end(), "+PONG\r\n-ERR Protocol error: expected '$', got 'P'\r\n");
 }
 
-// Else any web page could have a browser reset counters.
-TEST(FrontEnd, CarriesOutNothingOfWhatABrowserSends) {
+// Otherwise any web page could make a browser reset counters.
+TEST(FrontEnd, ExecutesNothingThatABrowserSends) {
   for (const std::string head :
        {"POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: a\r\n", "host: a\r\n"}) {
     TestFrontEnd front_end;
@@ -93,7 +93,7 @@ TEST(FrontEnd, CarriesOutNothingOfWhatABrowserSends) {
   }
 }
 
-TEST(FrontEnd, ClosesBehindTheReplyToQuit) {
+TEST(FrontEnd, ClosesAfterTheReplyToQuit) {
   TestFrontEnd front_end;
   const TestPeer peer(front_end.path);
   peer.send("QUIT\r\nPING\r\n");
@@ -112,7 +112,7 @@ TEST(FrontEnd, RequestsOverTheBoundsAreRefusedAndTheConnectionCloses) {
   EXPECT_EQ(wide.read_to_end(), "-ERR Protocol error: invalid multibulk length\r\n");
 }
 
-TEST(FrontEnd, ConnectionsOverTheCapAreToldSo) {
+TEST(FrontEnd, ConnectionsOverTheCapGetAnError) {
   TestFrontEnd::Options options;
   options.bounds.connections = 1;
   TestFrontEnd front_end(options);
@@ -123,7 +123,7 @@ TEST(FrontEnd, ConnectionsOverTheCapAreToldSo) {
   EXPECT_EQ(first.ask("PING\r\n", 7), "+PONG\r\n");
 }
 
-TEST(FrontEnd, WhoShowsNoPasswordIsClosed) {
+TEST(FrontEnd, AClientThatDoesNotLogInIsClosed) {
   TestFrontEnd::Options options;
   options.bounds.header_timeout = milliseconds(100);
   options.users = {{"default", "secret", Role::kCheckOnly}};
@@ -144,7 +144,7 @@ TEST(FrontEnd, ARequestThatDoesNotEndIsClosed) {
   EXPECT_EQ(peer.read_to_end(), "");
 }
 
-TEST(FrontEnd, RepliesKeepTheirOrderWhereTheStoreWaits) {
+TEST(FrontEnd, RepliesKeepTheirOrderIfTheStoreWaits) {
   TestFrontEnd::Options options;
   options.waits = Waits::kForMs;
   TestFrontEnd front_end(options);
@@ -171,7 +171,7 @@ TEST(FrontEnd, RepliesKeepTheirOrderWhereTheStoreWaits) {
   EXPECT_LE(front_end.stores->store.most_under_way, 8u);
 }
 
-TEST(FrontEnd, AClientThatLeavesWhileItsRequestWaitsDisturbsNobody) {
+TEST(FrontEnd, AClientThatLeavesWhileItsRequestWaitsDoesNotAffectOthers) {
   TestFrontEnd::Options options;
   options.waits = Waits::kForTest;
   TestFrontEnd front_end(options);
@@ -189,7 +189,7 @@ TEST(FrontEnd, AClientThatLeavesWhileItsRequestWaitsDisturbsNobody) {
   wait_until([&] { return front_end.connections == 1; });
 }
 
-TEST(FrontEnd, WhatComesWhileItWaitsIsAnsweredBehindIt) {
+TEST(FrontEnd, RequestsThatArriveDuringAWaitAreAnsweredAfterIt) {
   TestFrontEnd::Options options;
   options.waits = Waits::kForTest;
   TestFrontEnd front_end(options);
@@ -203,7 +203,7 @@ TEST(FrontEnd, WhatComesWhileItWaitsIsAnsweredBehindIt) {
   EXPECT_EQ(peer.read(expected.size()), expected);
 }
 
-TEST(FrontEnd, NewRulesHoldForTheNextRequestAlsoWhereOneWaits) {
+TEST(FrontEnd, NewRulesApplyToTheNextRequestEvenIfOneWaits) {
   for (const bool waits : {false, true}) {
     TestFrontEnd::Options options;
     if (waits) options.waits = Waits::kForTest;
@@ -226,7 +226,7 @@ TEST(FrontEnd, NewRulesHoldForTheNextRequestAlsoWhereOneWaits) {
   }
 }
 
-TEST(FrontEnd, DrainsWhatHasBeenAskedAndThenCloses) {
+TEST(FrontEnd, AnswersPendingRequestsWhileDrainingAndThenCloses) {
   for (const bool waits : {false, true}) {
     TestFrontEnd::Options options;
     if (waits) options.waits = Waits::kForTest;
@@ -256,7 +256,7 @@ TEST(FrontEnd, DrainsWhatHasBeenAskedAndThenCloses) {
   }
 }
 
-TEST(FrontEnd, CountsWhatBefallsIt) {
+TEST(FrontEnd, CountsItsEvents) {
   TestFrontEnd front_end;
   {
     const TestPeer peer(front_end.path);

@@ -8,8 +8,8 @@
 
 namespace sluice::server::resp {
 
-// Remembers the limits that were made of numbers of requests, which are mostly the same few: making
-// one costs more than the rest of the request.
+// Remembers the limits that requests give as numbers. Most requests use the same few limits, and
+// creating one costs more than the rest of the request.
 class LimitCache {
  public:
   struct Numbers {
@@ -19,7 +19,7 @@ class LimitCache {
     friend bool operator==(const Numbers&, const Numbers&) = default;
   };
 
-  // The limit of these numbers, or null.
+  // Returns the limit with these numbers, or null.
   const Limit* find(const Numbers& numbers) const noexcept {
     const auto& entry = entries_[place(numbers)];
     return entry && entry->numbers == numbers ? &entry->limit : nullptr;

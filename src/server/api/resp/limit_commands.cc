@@ -9,7 +9,7 @@
 #include "server/api/resp/decision_reply.h"
 #include "server/decide/reason_report.h"
 
-// RL.LIMIT and its like: decisions by what the request says alone.
+// The commands that decide by a limit in the request, such as RL.LIMIT.
 namespace sluice::server::resp::commands {
 namespace {
 
@@ -85,7 +85,7 @@ bool read_options(std::span<const std::string_view> words, Asked& asked, Reply& 
   return true;
 }
 
-// Of: algorithm limit period [option value]...
+// Reads "algorithm limit period [option value]...".
 std::optional<Limit> read_limit(std::span<const std::string_view> words, std::uint64_t& cost,
                                 Reply& reply) {
   Asked asked;
@@ -116,7 +116,7 @@ std::optional<Limit> read_limit(std::span<const std::string_view> words, std::ui
   return *limit;
 }
 
-// `at`: where the key stands among the arguments.
+// `at` is the index of the key in the arguments.
 void decide(CommandHandler& handler, const Call& call, Verb verb, std::size_t at) {
   std::uint64_t cost = 1;
   const auto limit = read_limit(call.arguments.subspan(at + 1), cost, call.reply);

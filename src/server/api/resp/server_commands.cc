@@ -7,7 +7,7 @@
 #include "server/api/resp/command_handler.h"
 #include "server/api/resp/synopsis.h"
 
-// What the server says of itself: COMMAND and INFO.
+// The commands that report on the server: COMMAND and INFO.
 namespace sluice::server::resp::commands {
 namespace {
 
@@ -23,8 +23,8 @@ void put_flag_words(Reply& reply, const Command& command) {
   for (const std::string_view word : words) reply.simple(word);
 }
 
-// As Redis 7: name, arity, flags, first key, last key, step, ACL categories, tips, key
-// specifications, parts.
+// Writes the fields of Redis 7: name, arity, flags, first key, last key, step, ACL categories,
+// tips, key specifications, parts.
 void put_info(Reply& reply, const Command& command, const std::string& name) {
   const std::int64_t key = command.has_key ? 1 : 0;
   reply.array(10);
@@ -109,7 +109,7 @@ std::string about_clients(const CommandHandler& handler) {
          "\r\n";
 }
 
-// What clients look for before they ask for anything else.
+// The section that clients check before they send anything else.
 std::string about_data(const CommandHandler&) { return "# Persistence\r\nloading:0\r\n"; }
 std::string about_replication(const CommandHandler&) {
   return "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n";

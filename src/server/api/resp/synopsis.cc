@@ -3,7 +3,7 @@
 namespace sluice::server::resp {
 namespace {
 
-// Up to the next blank that stands in no brackets.
+// Removes the text up to the next blank outside of brackets and returns it.
 std::string_view take_group(std::string_view& rest) {
   std::size_t end = 0;
   int depth = 0;
@@ -34,7 +34,7 @@ std::vector<SynopsisPart> read_synopsis(std::string_view synopsis) {
     const std::size_t blank = group.rfind(' ');
     const bool has_token = blank != group.npos;
     part.name = has_token ? group.substr(blank + 1) : group;
-    // "[attribute value]..." is two arguments that come again together; the first is no token.
+    // "[attribute value]..." is two arguments that are repeated together; the first is not a token.
     const std::string_view before = has_token ? group.substr(0, blank) : std::string_view();
     if (!before.empty() && before.front() >= 'A' && before.front() <= 'Z') {
       part.token = before;

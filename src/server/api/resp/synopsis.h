@@ -9,13 +9,13 @@ namespace sluice::server::resp {
 // One argument of a synopsis.
 struct SynopsisPart {
   std::string_view name;
-  std::string_view token;  // the word before it, where it has one: COST
+  std::string_view token;  // the word before it, if there is one: COST
   bool optional = false;
   bool multiple = false;
 };
 
-// Reads what follows a command's name in its synopsis: `name`, `[name]`, `[TOKEN name]`, and behind
-// any of them `...` where it may come again.
+// Reads the synopsis of a command's arguments: `name`, `[name]`, `[TOKEN name]`, each followed by
+// `...` if it may be repeated.
 std::vector<SynopsisPart> read_synopsis(std::string_view synopsis);
 
 }  // namespace sluice::server::resp

@@ -24,13 +24,13 @@
 
 namespace sluice::server::resp {
 
-// RESP at a Unix socket, in a loop of its own.
+// A RESP front end at a Unix socket, in a loop of its own.
 class TestFrontEnd {
  public:
   struct Options {
     Bounds bounds = {};
     std::vector<User> users = {};
-    std::optional<WaitingStore::Waits> waits = {};  // else the store does not
+    std::optional<WaitingStore::Waits> waits = {};  // nothing: the store does not wait
     std::size_t fibers = 8;
   };
 
@@ -62,7 +62,7 @@ class TestFrontEnd {
     thread.join();
   }
 
-  // Runs it in the loop, and waits for its end.
+  // Runs `what` in the loop and waits for its end.
   void on_loop(const std::function<void()>& what) {
     std::promise<void> done;
     boost::asio::post(loop, [&] {
@@ -96,7 +96,7 @@ class TestFrontEnd {
   std::thread thread;
 };
 
-// A client that blocks, for half a minute at most.
+// A blocking client. Each operation takes at most 30 seconds.
 class TestPeer {
  public:
   explicit TestPeer(const std::string& path) : descriptor_(::socket(AF_UNIX, SOCK_STREAM, 0)) {
@@ -117,7 +117,7 @@ class TestPeer {
   void close() {
     if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
   }
-  // How much was sent before the peer was gone.
+  // Returns how much was sent before the peer was gone.
   std::size_t send(std::string_view bytes) const {
     std::size_t sent = 0;
     while (sent < bytes.size()) {
@@ -127,7 +127,7 @@ class TestPeer {
     }
     return sent;
   }
-  // So many bytes, or fewer if the peer has closed.
+  // Reads that many bytes, or fewer if the peer has closed.
   std::string read(std::size_t bytes) const {
     std::string out(bytes, '\0');
     std::size_t got = 0;
@@ -139,7 +139,7 @@ class TestPeer {
     out.resize(got);
     return out;
   }
-  // Everything, until the peer closes.
+  // Reads everything until the peer closes.
   std::string read_to_end() const {
     std::string out;
     for (;;) {
@@ -148,7 +148,7 @@ class TestPeer {
       if (more.size() < 4096) return out;
     }
   }
-  // Sends, and reads as many bytes as are expected.
+  // Sends, and reads the expected number of bytes.
   std::string ask(std::string_view bytes, std::size_t expected) const {
     send(bytes);
     return read(expected);

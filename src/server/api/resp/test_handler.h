@@ -27,7 +27,7 @@ rules:
     limits: [ { name: user, key: "{header.x-user}", algorithm: gcra, limit: 5, per: 60s } ]
 )";
 
-// A handler with a store of its own, whose clock the test moves.
+// A handler with a store of its own and a clock that the test moves.
 class TestCommands {
  public:
   explicit TestCommands(std::vector<User> known = {}) : users(std::move(known)) {
@@ -36,7 +36,7 @@ class TestCommands {
     client.peer = "127.0.0.1:1";
   }
 
-  // The reply to these words, as it is sent.
+  // Returns the reply to these words as it is sent.
   std::string ask(std::vector<std::string_view> words) {
     handler.request = std::move(words);
     handler.output.clear();

@@ -7,7 +7,7 @@
 #include "server/api/resp/command_handler.h"
 #include "server/decide/reason_report.h"
 
-// CL.THROTTLE, as redis-cell has it.
+// CL.THROTTLE, compatible with redis-cell.
 namespace sluice::server::resp::commands {
 namespace {
 
@@ -21,12 +21,12 @@ constexpr NumberArgument kCount{"count", 1, kMostCount};
 constexpr NumberArgument kPeriod{"period_seconds", 1, kMostSeconds};
 constexpr NumberArgument kQuantity{"quantity", -kAnyNumber, kAnyNumber};
 
-// Rounded up, so that who is limited never reads 0.
+// Rounded up, so that a limited client never reads 0.
 std::int64_t seconds(Duration duration) noexcept {
   return std::chrono::ceil<std::chrono::seconds>(duration).count();
 }
 
-// The limit of these numbers; null where the reply has become an error.
+// Returns the limit with these numbers, or null if the reply has become an error.
 const Limit* limit_of(CommandHandler& handler, const Call& call) {
   const auto burst = read_number(call.arguments[2], kBurst, call.reply);
   if (!burst) return nullptr;
@@ -47,7 +47,7 @@ const Limit* limit_of(CommandHandler& handler, const Call& call) {
   return nullptr;
 }
 
-// A negative quantity is a refund and 0 a peek. No limit holds more than kMaxUnits.
+// A negative quantity is a refund and 0 is a peek. No limit holds more than kMaxUnits.
 Decision decide(Session& session, std::string_view key, const Limit& limit, std::int64_t quantity) {
   if (quantity < 0) {
     const std::uint64_t units = 0 - static_cast<std::uint64_t>(quantity);

@@ -22,7 +22,7 @@ struct Known {
   std::vector<Reply> replies;
 };
 
-TEST(Throttle, AnswersWhatTheContractKnows) {
+TEST(Throttle, AnswersTheContractsExamples) {
   const std::vector<Known> known{
       {{"15", "30", "60"}, {{0, 16, 15, -1, 2}, {0, 16, 14, -1, 4}, {0, 16, 13, -1, 6}}},
       {{"4", "1", "1"},
@@ -44,7 +44,7 @@ TEST(Throttle, AnswersWhatTheContractKnows) {
   }
 }
 
-TEST(Throttle, ANegativeQuantityGivesBackNeverBeyondUntouched) {
+TEST(Throttle, ANegativeQuantityRefundsAtMostWhatWasTaken) {
   TestCommands handler;
   const auto ask = [&](std::string_view quantity) {
     return handler.ask({"cl.throttle", "k", "4", "1", "1", quantity});
@@ -81,7 +81,7 @@ TEST(Throttle, FollowsTheContractsTableThroughTime) {
   }
 }
 
-TEST(Throttle, SecondsAreRoundedUpSoThatWhoIsLimitedNeverReadsZero) {
+TEST(Throttle, SecondsAreRoundedUpSoThatALimitedClientNeverReadsZero) {
   TestCommands handler;
   EXPECT_EQ(handler.ask({"CL.THROTTLE", "k", "0", "2000000", "1"}), sent({0, 1, 0, -1, 1}));
   EXPECT_EQ(handler.ask({"CL.THROTTLE", "k", "0", "2000000", "1"}), sent({1, 1, 0, 1, 1}));
@@ -95,7 +95,7 @@ TEST(Throttle, AQuantityOfZeroIsNeverLimitedAndChangesNothing) {
   }
 }
 
-TEST(Throttle, WhatNeverFitsIsNotStored) {
+TEST(Throttle, RequestsThatNeverFitAreNotStored) {
   TestCommands handler;
   for (const std::string_view most : {"6", "4294967296", "9223372036854775807"}) {
     EXPECT_EQ(handler.ask({"CL.THROTTLE", "k", "4", "1", "1", most}), sent({1, 5, 5, -1, 0}));
@@ -149,7 +149,7 @@ TEST(Throttle, KeysAreAnyBytes) {
   EXPECT_EQ(handler.ask({"CL.THROTTLE", "a\0b"sv, "0", "1", "1"}), sent({1, 1, 0, 1, 1}));
 }
 
-// A store whose answer is given.
+// A store that returns a given answer.
 class Failing final : public Store {
  public:
   Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
@@ -160,7 +160,7 @@ class Failing final : public Store {
   Decision answer{.outcome = Outcome::kDenied};
 };
 
-TEST(Throttle, AStoreThatCannotDecideIsAnErrorAndNoDenial) {
+TEST(Throttle, AStoreThatCannotDecideIsAnErrorAndNotADenial) {
   Failing store;
   Limiter limiter(store);
   TestCommands other;
