@@ -23,7 +23,7 @@ std::optional<Problem> check_token(const http::Request& request, const AdminToke
   return Problem{401, "the token is not the one that is configured"};
 }
 
-// The host of "http://host/path", or nothing for a target that is a path.
+// Returns the host of "http://host/path", or nothing if the target is a path.
 std::string_view host_of_target(std::string_view target) noexcept {
   const std::size_t scheme = target.find("://");
   if (target.starts_with('/') || scheme == target.npos) return {};

@@ -8,12 +8,12 @@
 
 namespace sluice::server {
 
-// Why a request to the administration is refused, or nothing.
+// Returns why a request to the administration is refused, or nothing.
 //
-// With a token: it has to be presented (401). Without one the listener is bound to loopback, where
-// web pages in a browser of the same machine could still reach it (403): so what such a page made
-// is refused, and so is a host that is a name other than localhost, as it could have been pointed
-// here (DNS rebinding).
+// With a token, the request must present it (401). Without a token, the listener is bound to
+// loopback, but web pages in a browser of the same machine could still reach it (403). Therefore a
+// request from a web page is refused. A host name other than localhost is refused too, because DNS
+// rebinding could have pointed it here.
 std::optional<Problem> find_refusal(const http::Request& request, const AdminToken& token);
 
 }  // namespace sluice::server

@@ -31,7 +31,7 @@ TEST_F(AccessByToken, NeedsTheToken) {
   }
 }
 
-TEST_F(AccessByToken, SaysHowToPresentOne) {
+TEST_F(AccessByToken, NamesTheSchemeOfTheToken) {
   const Answered without = call("GET", "/v1/status");
   EXPECT_EQ(without.status, 401);
   EXPECT_TRUE(without.has("WWW-Authenticate", "Bearer realm=\"sluice\""));
@@ -42,26 +42,26 @@ TEST_F(AccessByToken, SaysHowToPresentOne) {
   EXPECT_EQ(wrong.detail(), "the token is not the one that is configured");
 }
 
-TEST_F(AccessByToken, IsRefusedForPathsThatAreNotThereToo) {
+TEST_F(AccessByToken, IsRefusedForUnknownPathsToo) {
   EXPECT_EQ(call("GET", "/nothing").status, 401);
   EXPECT_EQ(call("PUT", "/v1/rules", {}, rules_named("r")).status, 401);
   EXPECT_EQ(manager_->version(), 1U);
 }
 
-TEST_F(AccessByToken, DoesNotLookAtHostAndOrigin) {
+TEST_F(AccessByToken, IgnoresHostAndOrigin) {
   const Fields fields{{"Authorization", "Bearer s3cret-of-the-house"},
                       {"Host", "sluice.example.com"},
                       {"Origin", "https://console.example.com"}};
   EXPECT_EQ(call("GET", "/v1/status", fields).status, 200);
 }
 
-TEST_F(AccessByToken, TakesNoTwoTokens) {
+TEST_F(AccessByToken, RefusesTwoTokens) {
   const Fields fields{{"Authorization", "Bearer s3cret-of-the-house"},
                       {"Authorization", "Bearer x"}};
   EXPECT_EQ(call("GET", "/v1/status", fields).status, 401);
 }
 
-TEST_F(Access, WithoutATokenTakesAddressesAndLocalhostForHosts) {
+TEST_F(Access, WithoutATokenAcceptsAddressesAndLocalhostAsHosts) {
   for (const char* host : {"127.0.0.1", "127.0.0.1:6070", "localhost", "LocalHost:6070", "[::1]",
                            "[::1]:6070", "192.0.2.1:80"}) {
     EXPECT_EQ(with("Host", host), 200) << host;
@@ -80,14 +80,14 @@ TEST_F(Access, WithoutATokenRefusesNamesThatCouldBePointedHere) {
             403);
 }
 
-TEST_F(Access, WithoutATokenRefusesWhatWebPagesMade) {
+TEST_F(Access, WithoutATokenRefusesRequestsOfWebPages) {
   EXPECT_EQ(with("Origin", "http://localhost:3000"), 403);
   EXPECT_EQ(with("Origin", "null"), 403);
   EXPECT_EQ(with("Sec-Fetch-Site", "cross-site"), 403);
   EXPECT_EQ(with("Sec-Fetch-Site", "none"), 200) << "typed into the address bar";
 }
 
-TEST_F(Access, PathsThatAreNotThereSayWhichAre) {
+TEST_F(Access, UnknownPathsGetAListOfThePaths) {
   const Answered answered = get("/v1/rule");
   EXPECT_EQ(answered.status, 404);
   EXPECT_NE(answered.detail().find("expected /v1/rules, "), std::string::npos);
@@ -95,7 +95,7 @@ TEST_F(Access, PathsThatAreNotThereSayWhichAre) {
   EXPECT_EQ(call("OPTIONS", "*").status, 404);
 }
 
-TEST_F(Access, MethodsThatAreNotThereSayWhichAre) {
+TEST_F(Access, UnknownMethodsGetAListOfTheMethods) {
   const Answered answered = call("POST", "/v1/rules?x=y");
   EXPECT_EQ(answered.status, 405);
   EXPECT_TRUE(answered.has("Allow", "GET, HEAD, PUT"));
@@ -111,7 +111,7 @@ TEST_F(Access, HeadIsAnsweredAsGet) {
   EXPECT_EQ(head.body, get("/v1/rules").body);
 }
 
-TEST_F(Access, NothingIsToBeKeptByCaches) {
+TEST_F(Access, AnswersAreNotCached) {
   EXPECT_TRUE(get("/v1/status").has("Cache-Control", "no-store"));
 }
 

@@ -26,7 +26,7 @@ constexpr std::array<Route, 7> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
                                         {"/v1/keys", "DELETE", pages::reset_keys},
                                         {"/v1/status", "GET", pages::show_status}}};
 
-// The methods of a path, "GET, HEAD, PUT"; empty where there is no such path.
+// Returns the methods of a path, "GET, HEAD, PUT", or an empty text if there is no such path.
 std::string allowed_at(std::string_view path) {
   std::string methods;
   for (const Route& route : kRoutes) {

@@ -11,11 +11,11 @@
 
 namespace sluice::server {
 
-// The administration over HTTP (docs/admin.md): the rules in force, counters, and the status.
+// The administration over HTTP (docs/admin.md): the active rules, counters, and the status.
 //
-// Thread-safety: handle() from one thread, that of AdminToken::reload(). Ownership: borrows all
-// that it is given. Cost: checking rules takes milliseconds, a second for the largest: no loop that
-// decides should do it.
+// Thread-safety: handle() from one thread, which must also be the thread of AdminToken::reload().
+// Ownership: borrows all its parts. Cost: checking rules takes milliseconds, a second for the
+// largest, so no loop that decides should call it.
 class AdminEndpoint {
  public:
   struct Parts {
@@ -23,9 +23,9 @@ class AdminEndpoint {
     Limiter& limiter;
     const AdminToken& token;
     std::function<ServerStatus()> status;
-    // What POST /v1/rules/reload does; without one, rules.reload().
+    // The action of POST /v1/rules/reload. If empty: rules.reload().
     std::function<Expected<bool, RulesManager::Errors>()> reload = {};
-    // Is told what was done, and the peer's address: for the log.
+    // Called after each change with its description and the peer's address, for the log.
     std::function<void(std::string_view what, std::string_view peer)> done = {};
   };
   explicit AdminEndpoint(Parts parts);

@@ -17,7 +17,7 @@ constexpr std::size_t kShortestWise = 16;
 
 std::string because_of(int error) { return std::system_category().message(error); }
 
-// The file's content, at most one byte more than is allowed.
+// Returns the file's content, at most one byte more than the bound.
 Expected<std::string> read_file(const std::string& path, std::string& warning) {
   const std::string file = "token file " + path;
   struct stat found {};
@@ -36,7 +36,7 @@ Expected<std::string> read_file(const std::string& path, std::string& warning) {
   return text;
 }
 
-// What a header field can carry as a token, or what is wrong with it.
+// Returns a token that a header field can carry, or its error.
 Expected<std::string> checked(std::string text, const std::string& source) {
   while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
   if (text.empty()) return Unexpected{source + " is empty; expected a token"};
@@ -87,7 +87,7 @@ Expected<std::string> AdminToken::read(std::string& warning) const {
 
 bool AdminToken::matches(std::string_view presented) const noexcept {
   if (token_.empty()) return false;
-  // Volatile, so that no compiler finds a way to stop early.
+  // Volatile, so that the compiler cannot make the loop stop early.
   volatile unsigned difference = presented.size() == token_.size() ? 0U : 1U;
   for (std::size_t i = 0; i < presented.size(); ++i) {
     const auto a = static_cast<unsigned char>(presented[i]);

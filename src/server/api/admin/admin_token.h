@@ -7,21 +7,21 @@
 
 namespace sluice::server {
 
-// The bearer token of the administration, from a file or an environment variable; or none.
+// The bearer token of the administration, from a file or an environment variable, or no token.
 //
-// Thread-safety: that of a value. Cost: matches() takes time by the length of what is presented,
-// and not by how much of it is right.
+// Thread-safety: that of a value. Cost: the time of matches() depends only on the length of the
+// presented token, not on how much of it is right.
 class AdminToken {
  public:
-  // From the file, or the variable of that name; with neither, none is set. Line ends at the end
-  // are no part of it. Errors: what is wrong with the source, and what would be right.
+  // Reads the file, or the variable of that name. With neither there is no token. Line ends at the
+  // end are not part of the token. Errors: the problem with the source and what is expected.
   static Expected<AdminToken> from(std::string file, std::string variable);
 
-  // Reads the source again; after an error the token stays as it was. Answers whether it changed.
+  // Reads the source again. After an error the token is unchanged. Returns whether it changed.
   Expected<bool> reload();
   bool is_set() const noexcept { return !token_.empty(); }
   bool matches(std::string_view presented) const noexcept;
-  // What is unwise about it ("others may read the file"), or nothing.
+  // Returns a weakness of the token ("others may read the file"), or an empty text.
   const std::string& warning() const noexcept { return warning_; }
 
  private:

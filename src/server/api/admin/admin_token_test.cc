@@ -25,7 +25,7 @@ TEST(AdminToken, IsNoneWithoutASource) {
   EXPECT_FALSE(*token.reload());
 }
 
-TEST(AdminToken, IsTheFilesWithoutLineEnds) {
+TEST(AdminToken, IsTheFilesContentWithoutLineEnds) {
   const TestFolder folder;
   for (const char* end : {"", "\n", "\r\n", "\n\n"}) {
     const auto token = *AdminToken::from(folder.write("t", std::string(kLong) + end), "");
@@ -49,7 +49,7 @@ TEST(AdminToken, MatchesOnlyItself) {
   }
 }
 
-TEST(AdminToken, IsTheVariables) {
+TEST(AdminToken, IsTheVariablesValue) {
   ::setenv(kVariable, kLong.data(), 1);
   EXPECT_TRUE(AdminToken::from("", kVariable)->matches(kLong));
   ::setenv(kVariable, "\n", 1);
@@ -59,7 +59,7 @@ TEST(AdminToken, IsTheVariables) {
   EXPECT_EQ(error_of("", kVariable), "environment variable SLUICE_TEST_ADMIN_TOKEN is not set");
 }
 
-TEST(AdminToken, SaysWhatIsWrongWithItsSource) {
+TEST(AdminToken, ReportsTheProblemWithItsSource) {
   const TestFolder folder;
   const std::string file = folder / "t";
   EXPECT_EQ(error_of(file, ""),
@@ -82,7 +82,7 @@ TEST(AdminToken, SaysWhatIsWrongWithItsSource) {
             "a token file and a token variable are given; expected one of the two");
 }
 
-TEST(AdminToken, IsReadAgainAndStaysWhereThatFails) {
+TEST(AdminToken, IsReadAgainAndKeptIfThatFails) {
   const TestFolder folder;
   auto token = *AdminToken::from(folder.write("t", kLong), "");
   EXPECT_FALSE(*token.reload());
@@ -95,7 +95,7 @@ TEST(AdminToken, IsReadAgainAndStaysWhereThatFails) {
   EXPECT_TRUE(token.matches("another-long-token"));
 }
 
-TEST(AdminToken, WarnsOfAFileThatOthersReadAndOfAShortOne) {
+TEST(AdminToken, WarnsOfAReadableFileAndOfAShortToken) {
   const TestFolder folder;
   const std::string file = folder.write("t", kLong);
   ASSERT_EQ(::chmod(file.c_str(), 0640), 0);

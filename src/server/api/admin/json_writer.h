@@ -9,8 +9,8 @@
 
 namespace sluice::server {
 
-// Writes JSON, member after member, with the commas where they belong. Text that is not UTF-8 has
-// U+FFFD in the place of each byte that is at fault.
+// Writes JSON, member after member, with commas between them. In text that is not UTF-8, U+FFFD
+// replaces each invalid byte.
 class JsonWriter {
  public:
   JsonWriter& begin_object() { return open('{'); }
@@ -22,7 +22,7 @@ class JsonWriter {
   JsonWriter& value(const char* text) { return value(std::string_view(text)); }
   JsonWriter& value(std::uint64_t number);
   JsonWriter& value(bool flag);
-  // RFC 3339, in UTC: "2024-02-29T12:00:00.000001Z".
+  // RFC 3339 in UTC: "2024-02-29T12:00:00.000001Z".
   JsonWriter& value(Instant instant);
   template <typename T>
   JsonWriter& member(std::string_view name, const T& of) {
@@ -37,10 +37,10 @@ class JsonWriter {
   void begin_value();
 
   TextBuffer text_;
-  bool comma_ = false;  // what comes next has one before it
+  bool comma_ = false;  // a comma precedes the next value
 };
 
-// The text, with U+FFFD in the place of each byte that is not UTF-8.
+// Returns the text with U+FFFD instead of each byte that is not UTF-8.
 std::string as_utf8(std::string_view text);
 
 }  // namespace sluice::server

@@ -13,7 +13,7 @@ TEST(JsonWriter, PutsCommasWhereTheyBelong) {
   EXPECT_EQ(json.view(), R"({"a":[],"b":true,"c":[1,"x",{}],"d":{"e":false}})");
 }
 
-TEST(JsonWriter, EscapesTextAndMendsWhatIsNotUtf8) {
+TEST(JsonWriter, EscapesTextAndReplacesInvalidUtf8) {
   JsonWriter json;
   json.value("\"\\\n\xE4\xB8\xAD\xFFx\xE4\xB8");
   EXPECT_EQ(json.view(), "\"\\\"\\\\\\u000A\xE4\xB8\xAD\xEF\xBF\xBDx\xEF\xBF\xBD\xEF\xBF\xBD\"");

@@ -10,8 +10,8 @@
 namespace sluice::server::pages {
 namespace {
 
-// The attributes that a query gives: NAME=VALUE, or attribute.NAME=VALUE for those called as one of
-// the query's own.
+// The attributes in a query: NAME=VALUE, or attribute.NAME=VALUE if the name is one of the query's
+// own parameters.
 class QueryAttributes final : public AttributeSource {
  public:
   explicit QueryAttributes(std::string_view query) : query_(query) {}
@@ -29,7 +29,7 @@ class QueryAttributes final : public AttributeSource {
 
 std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
 
-// "a, b, c, ...": some names of many.
+// Returns "a, b, c, ...": the first of many names.
 template <typename Named>
 std::string names_of(const Named& all) {
   constexpr std::size_t kShown = 20;
@@ -42,10 +42,10 @@ std::string names_of(const Named& all) {
   return names;
 }
 
-// What a request is about: the rule, its limits' counters, and which of these are wanted.
+// The subject of a request: the rule, the counters of its limits, and which of them are wanted.
 class Selection {
  public:
-  // Where there is none, the answer says why.
+  // If there is none, writes the reason into the answer and returns nothing.
   static std::optional<Selection> of(const Call& call) {
     Buffers buffers;
     Selection chosen{call.parts.rules.current()};
@@ -70,7 +70,7 @@ class Selection {
 
   const Rule& rule() const { return *rule_; }
   const std::vector<RuleCounter>& counters() const { return counters_; }
-  // Whether one limit was named, or the rule has but one.
+  // Returns whether one limit was named or the rule has only one.
   bool is_one() const { return rule_->limits.size() == 1 || (limit_ && *limit_ != "*"); }
   bool is_all() const { return limit_ == "*"; }
 
@@ -90,7 +90,7 @@ class Selection {
     return false;
   }
 
-  RuleSet rules_;  // keeps what the others point to
+  RuleSet rules_;  // keeps the other members valid
   const Rule* rule_ = nullptr;
   std::optional<std::string> limit_;
   std::vector<RuleCounter> counters_;
@@ -127,7 +127,7 @@ void write_missing(JsonWriter& json, const RuleCounter& counter) {
   json.end_array();
 }
 
-// Answers with every counter, once `ask` has looked at it or reset it.
+// Answers with every counter, after `ask` has read or reset it.
 template <typename Ask>
 void answer_counters(const Call& call, const Selection& chosen, const Ask& ask) {
   JsonWriter json;
@@ -151,7 +151,7 @@ void answer_counters(const Call& call, const Selection& chosen, const Ask& ask) 
   answer(call.response, 200, json.end_array().end_object());
 }
 
-// Nobody resets the counter that all requests share for want of a word.
+// Refuses to reset the counter that all requests share unless the request says so.
 bool refuses_reset(const Call& call, const Selection& chosen) {
   if (!chosen.is_one() && !chosen.is_all()) {
     const std::string detail =

@@ -30,7 +30,7 @@ rules:
 class KeysPage : public TestAdmin {
  protected:
   void SetUp() override { open({kRules}); }
-  // Takes from all limits of a rule, as a endpoint does.
+  // Takes from all limits of a rule, like an endpoint.
   bool take(std::string_view rule, const Attributes& attributes, std::uint64_t cost) {
     const RuleSet rules = manager_->current();
     return requests_.decide_by(rules, *rules.find(rule), attributes, cost).decision.allowed();
@@ -81,7 +81,7 @@ TEST_F(KeysPage, ShowsAnExhaustedCounter) {
   EXPECT_EQ(remaining("/v1/keys?rule=login&ip=192.0.2.2"), 5);
 }
 
-TEST_F(KeysPage, ShowsEveryLimitAndWhatSomeLack) {
+TEST_F(KeysPage, ShowsEveryLimitAndTheMissingAttributes) {
   EXPECT_TRUE(take("order", {{"header.x-user-id", "42"}, {"method", "GET"}}, 1));
   const auto whole = get("/v1/keys?rule=order&header.x-user-id=42&method=GET").json();
   EXPECT_EQ(whole.at("limits").at(0).at("name"), "global");
@@ -115,7 +115,7 @@ TEST_F(KeysPage, AnswersInUtf8WhateverTheKeyIs) {
   EXPECT_EQ(json.at("limits").at(0).at("key"), "\xEF\xBF\xBDx");
 }
 
-TEST_F(KeysPage, AttributesCalledAsTheQuerysOwnHaveAPrefix) {
+TEST_F(KeysPage, AttributesNamedLikeAParameterHaveAPrefix) {
   const auto missing = get("/v1/keys?rule=odd").json();
   EXPECT_EQ(boost::json::serialize(missing.at("limits").at(0).at("missing")),
             R"(["rule","limit"])");
@@ -123,7 +123,7 @@ TEST_F(KeysPage, AttributesCalledAsTheQuerysOwnHaveAPrefix) {
   EXPECT_EQ(json.at("limits").at(0).at("key"), "{a}-b");
 }
 
-TEST_F(KeysPage, SaysWhatIsWrongWithTheQuestion) {
+TEST_F(KeysPage, ReportsTheProblemOfTheQuery) {
   EXPECT_EQ(get("/v1/keys").status, 400);
   EXPECT_EQ(get("/v1/keys").detail(),
             "a rule is needed; expected ?rule=NAME and the attributes of a request, such as "
@@ -151,7 +151,7 @@ TEST_F(KeysPage, ResetsTheCounterOfARuleWithOneLimit) {
                        "counter reset: shop|login|login/0|ip/64=192.0.2.1 by 127.0.0.1"});
 }
 
-TEST_F(KeysPage, ResetsNoGlobalCounterForWantOfAWord) {
+TEST_F(KeysPage, ResetsNoGlobalCounterUnlessAsked) {
   const Attributes attributes{{"cookie.user", "42"}, {"method", "GET"}};
   EXPECT_TRUE(take("order", attributes, 3));
   const std::string target = "/v1/keys?rule=order&cookie.user=42&method=GET";
@@ -169,7 +169,7 @@ TEST_F(KeysPage, ResetsNoGlobalCounterForWantOfAWord) {
   EXPECT_EQ(remaining(target, 0), 9);
 }
 
-TEST_F(KeysPage, ResetOfAllLeavesOutWhatLacksAttributes) {
+TEST_F(KeysPage, ResetOfAllSkipsLimitsThatLackAttributes) {
   EXPECT_TRUE(take("order", {{"cookie.user", "42"}, {"method", "GET"}}, 3));
   const Answered answered = remove("/v1/keys?rule=order&limit=*");
   EXPECT_EQ(answered.status, 200);
@@ -187,7 +187,7 @@ TEST_F(KeysPage, ResetOfNothingIsAMistake) {
   EXPECT_TRUE(done_.empty());
 }
 
-// Cannot be reached.
+// A store that cannot be reached.
 class BrokenStore final : public Store {
  public:
   Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
@@ -198,7 +198,7 @@ class BrokenStore final : public Store {
   }
 };
 
-TEST_F(KeysPage, SaysThatTheStoreDoesNotAnswer) {
+TEST_F(KeysPage, ReportsThatTheStoreDoesNotAnswer) {
   BrokenStore broken;
   limiter_ = Limiter(broken);
   for (const char* method : {"GET", "DELETE"}) {

@@ -7,7 +7,7 @@
 #include "server/protocol/http/message.h"
 #include "server/protocol/http/problem.h"
 
-// What the administration's paths do, each with a request that was let in.
+// The handlers of the administration's paths. They get only requests that were admitted.
 namespace sluice::server::pages {
 
 struct Call {
@@ -16,11 +16,11 @@ struct Call {
   std::string_view query;
   http::Response& response;
 
-  // Tells what was done.
+  // Reports what was done.
   void done(std::string_view what) const;
 };
 
-// Answers. The detail need not be UTF-8.
+// Write the answer. The detail need not be UTF-8.
 void answer(http::Response& response, int status, const JsonWriter& json);
 void answer(http::Response& response, const Problem& problem, std::string_view members = {});
 // "[{"file":...,"line":...,"column":...,"what":...,"expected":...},...]"

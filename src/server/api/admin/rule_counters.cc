@@ -9,12 +9,12 @@
 namespace sluice::server {
 namespace {
 
-// What stands between the braces of a checked template, one after another.
+// Reads the contents of the braces of a checked template, one after another.
 class Braces {
  public:
   explicit Braces(std::string_view key) : rest_(key) {}
 
-  // Empty at the end.
+  // Returns an empty text at the end.
   std::string_view next() {
     for (;;) {
       const std::size_t open = rest_.find('{');
@@ -34,7 +34,8 @@ class Braces {
   std::string_view rest_;
 };
 
-// "header.x-user-id or ip" where none of "header.x-user-id|ip/64" is there, else nothing.
+// Returns "header.x-user-id or ip" if no attribute of "header.x-user-id|ip/64" is present, else an
+// empty text.
 std::string find_missing(std::string_view alternatives, const AttributeSource& attributes) {
   std::string names;
   while (!alternatives.empty()) {

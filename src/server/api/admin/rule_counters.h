@@ -8,16 +8,17 @@
 
 namespace sluice::server {
 
-// The counter that a limit of a rule has for some attributes.
+// The counter of a limit of a rule for some attributes.
 struct RuleCounter {
   const RuleLimit* limit;
-  std::string key;    // in the store (docs/rules.md); empty where attributes are missing
-  std::string label;  // as a person reads it
-  std::string tag;    // as Charge::tag; a missing attribute in it counts as empty
-  std::vector<std::string> missing;  // what the limit's key lacks: "ip", "header.x-user-id or ip"
+  std::string key;    // the key in the store (docs/rules.md); empty if attributes are missing
+  std::string label;  // the key in a readable form
+  std::string tag;    // like Charge::tag; a missing attribute counts as empty
+  std::vector<std::string> missing;  // "ip", "header.x-user-id or ip"
 };
 
-// Of every limit of the rule, which is one of the set, whether it matches the attributes or not.
+// Returns the counters of all limits of the rule, whether it matches the attributes or not. The
+// rule must be in the set.
 std::vector<RuleCounter> counters_of(const RuleSet& rules, const Rule& rule,
                                      const AttributeSource& attributes);
 

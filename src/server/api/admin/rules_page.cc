@@ -13,7 +13,7 @@ namespace {
 
 using Errors = RulesManager::Errors;
 
-// "VERSION-CONTENT": versions begin anew with each process, and its rules may be others then.
+// Returns "VERSION-CONTENT". Versions start again with each process, whose rules may differ.
 std::string tag_of(const ActiveRules& rules) {
   const std::hash<std::string_view> hash;
   std::size_t content = 0;
@@ -40,7 +40,7 @@ void answer_errors(int status, const Errors& errors, http::Response& response) {
   answer(response, {status, detail}, "\"errors\":" + std::string(json.view()));
 }
 
-// The text of that name, or of the only one with that name at the end of its path.
+// Returns the text of that name, or the only text whose path ends with that name.
 const RulesText* find_text(const std::vector<RulesText>& texts, std::string_view name) {
   const RulesText* found = nullptr;
   for (const RulesText& text : texts) {
@@ -64,7 +64,7 @@ void list_texts(const ActiveRules& rules, http::Response& response) {
   answer(response, 200, json.end_array().end_object());
 }
 
-// Whether a body may be YAML, by what it says it is.
+// Returns whether the content type of a body may be YAML.
 bool is_yaml(const http::Request& request) {
   Buffers buffers;
   const auto field = find_header(request.fields, "content-type", buffers);
@@ -86,7 +86,7 @@ bool refuses_type(const Call& call) {
   return true;
 }
 
-// Whether the list of If-Match names these rules: "*", their ETag, or their version alone.
+// Returns whether the list of If-Match names these rules: "*", their ETag, or only their version.
 bool names_rules(std::string_view list, const ActiveRules& rules) {
   const std::string tag = tag_of(rules);
   const std::string version = std::to_string(rules.version);
@@ -102,7 +102,7 @@ bool names_rules(std::string_view list, const ActiveRules& rules) {
   return false;
 }
 
-// All rules are replaced, so where they are of several files that has to be said.
+// A PUT replaces all rules. If they are in several files, the request must say so.
 bool refuses_file(const Call& call) {
   Buffers buffers;
   const auto file = find_query(call.query, "file", buffers);
@@ -115,9 +115,9 @@ bool refuses_file(const Call& call) {
   }
   const std::size_t files = call.parts.rules.active().texts->size();
   if (files == 1) return false;
-  const std::string detail = "the rules in force are of " + std::to_string(files) +
-                             " files, and these would take the place of all; expected ?file=* to "
-                             "say so";
+  const std::string detail =
+      "the active rules are from " + std::to_string(files) +
+      " files, and the new rules would replace them all; expected ?file=* to confirm";
   answer(call.response, {409, detail});
   return true;
 }
@@ -125,7 +125,7 @@ bool refuses_file(const Call& call) {
 void answer_other_version(const Call& call) {
   const ActiveRules now = call.parts.rules.active();
   add_version(now, call.response);
-  const std::string detail = "If-Match names other rules than those in force; expected version " +
+  const std::string detail = "If-Match does not name the active rules; expected version " +
                              std::to_string(now.version) + ", or its ETag of GET /v1/rules";
   answer(call.response, {412, detail, "Precondition Failed"});
 }
@@ -140,7 +140,7 @@ void show_rules(const Call& call) {
                                 : rules.texts->size() == 1 ? &rules.texts->front()
                                                            : nullptr;
   if (name && text == nullptr) {
-    const std::string detail = "the rules in force have no one file '" + std::string(*name) +
+    const std::string detail = "the active rules have no single file '" + std::string(*name) +
                                "'; GET /v1/status lists their files as sources";
     return answer(call.response, {404, detail});
   }

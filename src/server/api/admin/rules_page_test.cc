@@ -38,10 +38,10 @@ TEST_F(RulesPage, ListsSeveralFilesAndShowsEach) {
   EXPECT_EQ(get("/v1/rules?file=1.yaml").field("ETag"), list.field("ETag"));
   const Answered none = get("/v1/rules?file=yaml");
   EXPECT_EQ(none.status, 404);
-  EXPECT_NE(none.detail().find("no one file 'yaml'"), std::string::npos);
+  EXPECT_NE(none.detail().find("no single file 'yaml'"), std::string::npos);
 }
 
-TEST_F(RulesPage, AFileNameThatSeveralHaveNeedsItsPath) {
+TEST_F(RulesPage, AnAmbiguousFileNameNeedsItsPath) {
   std::filesystem::create_directory(folder_ / "a");
   std::filesystem::create_directory(folder_ / "b");
   folder_.write("a/x.yaml", rules_named("a"));
@@ -52,7 +52,7 @@ TEST_F(RulesPage, AFileNameThatSeveralHaveNeedsItsPath) {
   EXPECT_EQ(get("/v1/rules?file=b/x.yaml").body, rules_named("b"));
 }
 
-TEST_F(RulesPage, PutReplacesTheRulesAndTellsTheirNumbers) {
+TEST_F(RulesPage, PutReplacesTheRulesAndReturnsTheirNumbers) {
   open({rules_named("r")});
   const Answered answered = put(rules_named("new"));
   EXPECT_EQ(answered.status, 200);
@@ -64,7 +64,7 @@ TEST_F(RulesPage, PutReplacesTheRulesAndTellsTheirNumbers) {
   EXPECT_EQ(done_, std::vector<std::string>{"rules replaced: version 2 by 127.0.0.1"});
 }
 
-TEST_F(RulesPage, CountersLiveOnUnderNewNumbers) {
+TEST_F(RulesPage, CountersContinueUnderNewNumbers) {
   open({rules_named("r", 5)});
   const Limit limit = manager_->current().find("r")->limits[0].limit;
   EXPECT_TRUE(limiter_.try_acquire("default|r|all", limit, 3));
@@ -95,7 +95,7 @@ TEST_F(RulesPage, PutRefusesBadRulesWithTheirPlaces) {
   EXPECT_EQ(put("\xFF").json().at("errors").as_array().size(), 1U);
 }
 
-TEST_F(RulesPage, PutGoesByIfMatch) {
+TEST_F(RulesPage, PutFollowsIfMatch) {
   open({rules_named("r")});
   const std::string tag = get("/v1/rules").field("ETag");
   EXPECT_EQ(put(rules_named("a"), {{"If-Match", tag}}).status, 200);
@@ -111,7 +111,7 @@ TEST_F(RulesPage, PutGoesByIfMatch) {
   EXPECT_EQ(put(rules_named("d"), {{"If-Match", "*"}}).status, 200);
 }
 
-TEST_F(RulesPage, TagsOfOtherRulesDifferAlsoAtTheSameVersion) {
+TEST_F(RulesPage, TagsOfOtherRulesDifferEvenAtTheSameVersion) {
   open({rules_named("a")});
   const std::string tag = get("/v1/rules").field("ETag");
   open({rules_named("b")});
@@ -119,7 +119,7 @@ TEST_F(RulesPage, TagsOfOtherRulesDifferAlsoAtTheSameVersion) {
   EXPECT_EQ(put(rules_named("c"), {{"If-Match", tag}}).status, 412);
 }
 
-TEST_F(RulesPage, PutOverSeveralFilesHasToSaySo) {
+TEST_F(RulesPage, PutOverSeveralFilesMustSaySo) {
   open({rules_named("first"), rules_named("second")});
   EXPECT_EQ(put(rules_named("r")).status, 409);
   EXPECT_EQ(call("PUT", "/v1/rules?file=0.yaml", {}, rules_named("r")).status, 400);
@@ -128,7 +128,7 @@ TEST_F(RulesPage, PutOverSeveralFilesHasToSaySo) {
   EXPECT_EQ(manager_->current().rules().size(), 1U);
 }
 
-TEST_F(RulesPage, TakesYamlByAnyOfItsNames) {
+TEST_F(RulesPage, AcceptsEveryContentTypeOfYaml) {
   open({rules_named("r")});
   for (const char* type :
        {"application/yaml", "Application/YAML; charset=utf-8", "text/x-yaml", "text/plain"}) {
@@ -142,7 +142,7 @@ TEST_F(RulesPage, TakesYamlByAnyOfItsNames) {
   }
 }
 
-TEST_F(RulesPage, ValidateSaysTheSameAndSwapsNothing) {
+TEST_F(RulesPage, ValidateReportsTheSameAndChangesNothing) {
   open({rules_named("r")});
   const Answered good = call("POST", "/v1/rules/validate", {}, rules_named("new"));
   EXPECT_EQ(good.status, 200);
@@ -164,7 +164,7 @@ TEST_F(RulesPage, ReloadReadsTheFiles) {
   EXPECT_NE(manager_->current().find("new"), nullptr);
 }
 
-TEST_F(RulesPage, ReloadOfBadFilesKeepsTheRulesAndSaysWhatIsWrong) {
+TEST_F(RulesPage, ReloadOfBadFilesKeepsTheRulesAndReportsTheErrors) {
   open({rules_named("r")});
   folder_.write("0.yaml", "version: 1\nrules: 7\n");
   const Answered answered = call("POST", "/v1/rules/reload");
@@ -176,12 +176,12 @@ TEST_F(RulesPage, ReloadOfBadFilesKeepsTheRulesAndSaysWhatIsWrong) {
   EXPECT_EQ(get("/v1/status").json().at("rules").at("failures"), 1);
 }
 
-TEST_F(RulesPage, ReloadWithoutFilesSaysThatThereAreNone) {
+TEST_F(RulesPage, ReloadWithoutFilesReportsThatThereAreNone) {
   open({});
   EXPECT_EQ(call("POST", "/v1/rules/reload").status, 409);
 }
 
-TEST_F(RulesPage, ReloadDoesWhatTheServerDoes) {
+TEST_F(RulesPage, ReloadCallsTheServersReload) {
   open({rules_named("r")});
   int reloads = 0;
   AdminEndpoint endpoint(

@@ -12,7 +12,7 @@
 
 namespace sluice::server {
 
-// What GET /v1/status tells beside the rules.
+// The part of GET /v1/status that is not about rules.
 struct ServerStatus {
   struct Listener {
     std::string name;     // "http"
@@ -27,7 +27,7 @@ struct ServerStatus {
   std::size_t threads = 0;
   std::vector<Listener> listeners = {};
   StoreStatus store = {};
-  std::optional<EnvoyStatus> envoy = {};  // where Envoy's files were given
+  std::optional<EnvoyStatus> envoy = {};  // set if there are files of Envoy's configuration
 };
 
 }  // namespace sluice::server

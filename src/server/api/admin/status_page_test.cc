@@ -7,7 +7,7 @@ namespace {
 
 class StatusPage : public TestAdmin {};
 
-TEST_F(StatusPage, TellsOfTheServerAndItsRules) {
+TEST_F(StatusPage, ReportsTheServerAndItsRules) {
   clock_.set(Instant{std::chrono::seconds{1'700'000'000}});
   open({rules_named("r")});
   status_ = {.version = "1.2.3",
@@ -31,7 +31,7 @@ TEST_F(StatusPage, TellsOfTheServerAndItsRules) {
                 "\n");
 }
 
-TEST_F(StatusPage, TellsOfEnvoysFilesWhereThereAreAny) {
+TEST_F(StatusPage, ReportsEnvoysFilesIfThereAreAny) {
   open({rules_named("r")});
   status_.envoy = EnvoyStatus{.sources = {"/etc/envoy"},
                               .domains = 2,
@@ -50,7 +50,7 @@ TEST_F(StatusPage, TellsOfEnvoysFilesWhereThereAreAny) {
   EXPECT_EQ(envoy.at("last_errors").at(0).at("column"), 2);
 }
 
-TEST_F(StatusPage, TellsWhyTheFilesWereRefusedUntilTheyAreRight) {
+TEST_F(StatusPage, ReportsWhyTheFilesWereRefusedUntilTheyAreRight) {
   open({rules_named("r")});
   folder_.write("0.yaml", "version: 9\nrules: []\n");
   EXPECT_FALSE(manager_->reload());

@@ -16,7 +16,7 @@
 
 namespace sluice::server {
 
-// An answer of the endpoint, as a client has it.
+// An answer of the endpoint as the client receives it.
 struct Answered {
   int status = 0;
   std::string fields;
@@ -25,7 +25,7 @@ struct Answered {
 
   boost::json::value json() const { return boost::json::parse(body); }
   std::string detail() const { return std::string(json().at("detail").as_string()); }
-  // Whether a field has that value.
+  // Returns whether a field has that value.
   bool has(std::string_view name, std::string_view value) const {
     return fields.find(std::string(name) + ": " + std::string(value) + "\r\n") != fields.npos;
   }
@@ -37,13 +37,12 @@ struct Answered {
   }
 };
 
-// A endpoint before a memory store, with rules of some files.
+// An endpoint with a memory store and with rules from some files.
 class TestAdmin : public ::testing::Test {
  protected:
   using Fields = std::vector<http::Field>;
 
-  // Opens the rules of these texts, "0.yaml", "1.yaml", ...; the built-in ones where there are
-  // none.
+  // Opens rules with these texts, "0.yaml", "1.yaml", ...; without texts, the built-in rules.
   void open(const std::vector<std::string>& texts) {
     std::vector<std::string> paths;
     for (const std::string& text : texts) {

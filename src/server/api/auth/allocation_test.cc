@@ -10,7 +10,7 @@
 #include "server/rules/test_folder.h"
 #include "sluice/memory_store.h"
 
-// Counts what this program allocates while a test looks.
+// Counts the allocations of this program while a test measures.
 namespace {
 // operator new has no object to keep them in. NOLINTBEGIN(*-avoid-non-const-global-variables)
 std::atomic<bool> g_counting{false};

@@ -8,12 +8,12 @@
 
 namespace sluice::server {
 
-// /v1/auth, where gateways ask whether a request may pass (docs/attributes.md): 200 or the rule's
-// status, 403 in its place with `?deny=403`; the fields of the answer; no body but the rule's own.
+// /v1/auth, which answers gateways whether a request may pass (docs/attributes.md): 200 or the
+// rule's status, or 403 instead of it with `?deny=403`; the header fields of the answer; no body
+// except for the rule's own.
 //
-// One for an event loop. Ownership: borrows its parts; the answer's body is valid until the
-// session's next decision. Cost: that of the decision; nothing is allocated once its buffers have
-// grown.
+// There is one for each event loop. Ownership: borrows its parts; the answer's body is valid until
+// the session's next decision. Cost: the decision. Allocates nothing once its buffers have grown.
 class AuthEndpoint {
  public:
   AuthEndpoint(Session& session, const TrustedProxies& trusted)

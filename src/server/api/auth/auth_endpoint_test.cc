@@ -81,7 +81,7 @@ TEST_F(AuthEndpointTest, AllowsWithTheFieldsOfTheAnswerAndNoBody) {
   EXPECT_EQ(response.fields.find("Retry-After"), std::string::npos);
 }
 
-TEST_F(AuthEndpointTest, DeniesWithoutABodyWhereTheRuleHasNone) {
+TEST_F(AuthEndpointTest, DeniesWithoutABodyIfTheRuleHasNone) {
   ask_for("/api/order/1");
   ask_for("/api/order/2");
   const auto& response = ask_for("/api/order/3");
@@ -102,7 +102,7 @@ TEST_F(AuthEndpointTest, DeniesWithTheStatusAndTheBodyOfTheRule) {
   EXPECT_EQ(response.content_type, "application/json; charset=utf-8");
 }
 
-TEST_F(AuthEndpointTest, DeniesWith403WhereTheGatewayWantsIt) {
+TEST_F(AuthEndpointTest, DeniesWith403IfTheGatewayAsksForIt) {
   EXPECT_EQ(ask_for("/send/code?phone=1", "/v1/auth?deny=403", "POST").status, 200);
   const auto& response = ask_for("/send/code?phone=1", "/v1/auth?deny=403", "POST");
   EXPECT_EQ(response.status, 403);
@@ -110,22 +110,22 @@ TEST_F(AuthEndpointTest, DeniesWith403WhereTheGatewayWantsIt) {
   EXPECT_TRUE(has_line("Retry-After: 60")) << response.fields;
 }
 
-TEST_F(AuthEndpointTest, WritesNoFieldsWhereTheRuleWantsNone) {
+TEST_F(AuthEndpointTest, WritesNoFieldsIfTheRuleWantsNone) {
   EXPECT_EQ(ask_for("/bare/1").fields, "");
 }
 
-TEST_F(AuthEndpointTest, SaysNoWaitWhereNoneHelps) {
+TEST_F(AuthEndpointTest, WritesNoWaitIfWaitingNeverHelps) {
   EXPECT_EQ(ask_for("/banned").status, 429);
   EXPECT_EQ(ask_for("/banned").fields.find("Retry-After"), std::string::npos);
 }
 
-TEST_F(AuthEndpointTest, AllowsWhatNoRuleMatches) {
+TEST_F(AuthEndpointTest, AllowsRequestsThatNoRuleMatches) {
   const auto& response = ask_for("/");
   EXPECT_EQ(response.status, 200);
   EXPECT_EQ(response.fields, "");
 }
 
-TEST_F(AuthEndpointTest, IsNotDodgedByAnotherSpellingOfThePath) {
+TEST_F(AuthEndpointTest, AnotherSpellingOfThePathDoesNotEvadeTheRule) {
   ask_for("/banned");
   for (const char* path : {"//banned", "/%62anned", "/x/../banned", "/x/%2e%2e/banned?a=b",
                            "http://host/banned", "/.//banned#x", "%2Fbanned"}) {
@@ -133,7 +133,7 @@ TEST_F(AuthEndpointTest, IsNotDodgedByAnotherSpellingOfThePath) {
   }
 }
 
-TEST_F(AuthEndpointTest, RefusesToJudgeWithoutADescription) {
+TEST_F(AuthEndpointTest, RefusesRequestsWithoutADescription) {
   const auto& response = ask({{"Host", "sluice"}});
   EXPECT_EQ(response.status, 400);
   EXPECT_EQ(response.content_type, "application/problem+json");
@@ -146,7 +146,7 @@ TEST_F(AuthEndpointTest, RefusesToChooseBetweenTwoDescriptions) {
   EXPECT_NE(response.body.find("clears the others"), response.body.npos);
 }
 
-TEST_F(AuthEndpointTest, RefusesAQueryThatItDoesNotKnow) {
+TEST_F(AuthEndpointTest, RefusesAnUnknownQuery) {
   for (const char* target : {"/v1/auth?deny=429", "/v1/auth?deny=403&x", "/v1/auth?deny",
                              "/v1/auth?Deny=403", "/v1/auth?cost=2"}) {
     const auto& response = ask_for("/", target);

@@ -6,7 +6,7 @@
 namespace sluice::server {
 namespace {
 
-// One of the fields that describe a request. An empty one counts as absent.
+// The fields that can describe a request. An empty field counts as absent.
 struct Describing {
   std::string_view name;
   std::string_view value = {};
@@ -34,8 +34,8 @@ std::optional<std::string_view> unless_empty(std::string_view value) noexcept {
 
 }  // namespace
 
-// A client's own fields come along with the gateway's. So only those count that belong to the
-// gateway's URI, and two URIs are refused, as nobody could tell which one is the gateway's.
+// The client's own fields arrive together with the gateway's. Only the fields that belong to the
+// gateway's URI count. Two URIs are refused, because nobody could know which is the gateway's.
 Description ForwardedAttributes::begin(const http::Request& request) {
   Describer original{{"x-original-uri"}, {"x-original-method"}};
   Describer forwarded{{"x-forwarded-uri"}, {"x-forwarded-method"}};
@@ -97,8 +97,8 @@ std::optional<std::string_view> ForwardedAttributes::ip() const {
   return unless_empty(*ip_);
 }
 
-// X-Forwarded-Host where it is part of a trusted proxy's description, and of several the one that
-// stands last, which is that proxy's; else Host.
+// Returns X-Forwarded-Host if a trusted proxy describes the request with it, or else Host. If the
+// field is repeated, the last one is the proxy's.
 std::string_view ForwardedAttributes::authority() const {
   if (description_ == Description::kForwarded && trusted_->contains(request_->peer)) {
     const auto all = find_header(request_->fields, "x-forwarded-host", buffers_);

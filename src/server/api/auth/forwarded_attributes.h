@@ -14,26 +14,26 @@
 
 namespace sluice::server {
 
-// How a gateway described the request that it asks about.
+// How a gateway describes the request that it asks about.
 enum class Description : std::uint8_t {
   kOriginal,   // by X-Original-URI and X-Original-Method
   kForwarded,  // by X-Forwarded-Uri, X-Forwarded-Method and X-Forwarded-Host
-  kMissing,    // by neither: there is nothing to judge
-  kUnclear,    // by both, or by one of these fields twice: one may be the client's own
+  kMissing,    // by neither: there is nothing to decide
+  kUnclear,    // by both, or with a repeated field: one may be the client's own
 };
 
 // The attributes of the request that a gateway asks about by forward-auth (docs/attributes.md):
 // method, path, host, ip, header.*, query.*, cookie.*.
 //
-// One for an event loop, not thread-safe; begin() takes the next request. Values are worked out
-// when they are asked for: path, host and ip once, the others each time. Ownership: borrows the
-// request and the proxies; what find() returns is valid until the next begin(). Cost: nothing is
-// allocated once its buffers have grown.
+// There is one for each event loop; not thread-safe. begin() starts the next request. Values are
+// computed when they are asked for: path, host and ip once, the others each time. Ownership:
+// borrows the request and the proxies. The result of find() is valid until the next begin(). Cost:
+// allocates nothing once its buffers have grown.
 class ForwardedAttributes final : public AttributeSource {
  public:
   explicit ForwardedAttributes(const TrustedProxies& trusted) : trusted_(&trusted) {}
 
-  // Do not decide by a description that is missing or unclear.
+  // Do not decide if the description is missing or unclear.
   [[nodiscard]] Description begin(const http::Request& request);
   std::optional<std::string_view> find(std::string_view name) const override;
 
@@ -49,7 +49,7 @@ class ForwardedAttributes final : public AttributeSource {
   std::string_view method_;
   RequestTarget target_;
 
-  // What has been worked out of this request.
+  // The values of this request that have been computed.
   mutable std::optional<std::string_view> path_;
   mutable std::optional<std::string_view> host_;
   mutable std::optional<std::string_view> ip_;

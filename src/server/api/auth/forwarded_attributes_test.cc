@@ -29,7 +29,7 @@ class ForwardedAttributesTest : public ::testing::Test {
   http::Request request_;
 };
 
-TEST_F(ForwardedAttributesTest, AreOfTheRequestThatXOriginalDescribes) {
+TEST_F(ForwardedAttributesTest, DescribeTheRequestOfXOriginal) {
   ASSERT_EQ(begin({{"Host", "Shop.example:80"},
                    {"X-Original-URI", "/api//order%2F7?user=a%20b"},
                    {"X-Original-Method", "POST"},
@@ -46,7 +46,7 @@ TEST_F(ForwardedAttributesTest, AreOfTheRequestThatXOriginalDescribes) {
   EXPECT_EQ(find("header.x-original-uri"), "/api//order%2F7?user=a%20b");
 }
 
-TEST_F(ForwardedAttributesTest, AreOfTheRequestThatXForwardedDescribes) {
+TEST_F(ForwardedAttributesTest, DescribeTheRequestOfXForwarded) {
   ASSERT_EQ(begin({{"Host", "sluice"},
                    {"X-Forwarded-Uri", "/a?b=c"},
                    {"X-Forwarded-Method", "PUT"},
@@ -61,7 +61,7 @@ TEST_F(ForwardedAttributesTest, AreOfTheRequestThatXForwardedDescribes) {
   EXPECT_EQ(find("query.b"), "c");
 }
 
-TEST_F(ForwardedAttributesTest, AreNothingElse) {
+TEST_F(ForwardedAttributesTest, ContainNothingElse) {
   ASSERT_EQ(begin({{"X-Original-URI", "/"}}), Description::kOriginal);
   for (const char* name : {"", "p", "paths", "status", "body.email", "header", "header.x", "query.",
                            "query.x", "cookie.x", "host", "Method"}) {
@@ -76,7 +76,7 @@ TEST_F(ForwardedAttributesTest, NeedADescription) {
   EXPECT_EQ(begin({{"X-Original-URI", ""}}), Description::kMissing);
 }
 
-TEST_F(ForwardedAttributesTest, BelieveNeitherOfTwoDescriptions) {
+TEST_F(ForwardedAttributesTest, RefuseTwoDescriptions) {
   EXPECT_EQ(begin({{"X-Original-URI", "/a"}, {"X-Forwarded-Uri", "/a"}}), Description::kUnclear);
   EXPECT_EQ(begin({{"X-Original-URI", "/a"}, {"x-original-uri", "/b"}}), Description::kUnclear);
   EXPECT_EQ(begin({{"X-Forwarded-Uri", "/a"}, {"X-Forwarded-Uri", "/a"}}), Description::kUnclear);
@@ -85,7 +85,7 @@ TEST_F(ForwardedAttributesTest, BelieveNeitherOfTwoDescriptions) {
       Description::kUnclear);
 }
 
-TEST_F(ForwardedAttributesTest, TakeAFieldThatTheGatewayEmptiedForAbsent) {
+TEST_F(ForwardedAttributesTest, TreatAnEmptyFieldAsAbsent) {
   EXPECT_EQ(begin({{"X-Original-URI", ""}, {"X-Forwarded-Uri", "/a"}, {"X-Original-URI", ""}}),
             Description::kForwarded);
   EXPECT_EQ(find("path"), "/a");
@@ -102,7 +102,7 @@ TEST_F(ForwardedAttributesTest, DoNotMixTheFieldsOfTwoGateways) {
   EXPECT_EQ(find("method"), "PUT");
 }
 
-TEST_F(ForwardedAttributesTest, TakeXForwardedHostOnlyFromTrustedProxiesThatDescribeByIt) {
+TEST_F(ForwardedAttributesTest, UseXForwardedHostOnlyFromTrustedProxiesThatDescribeByIt) {
   const Fields forwarded{
       {"Host", "h"}, {"X-Forwarded-Uri", "/"}, {"X-Forwarded-Host", "lie, Truth"}};
   ASSERT_EQ(begin(forwarded), Description::kForwarded);
@@ -119,13 +119,13 @@ TEST_F(ForwardedAttributesTest, TakeXForwardedHostOnlyFromTrustedProxiesThatDesc
   EXPECT_EQ(find("host"), "h");
 }
 
-TEST_F(ForwardedAttributesTest, HaveNoIpOfAUnixSocket) {
+TEST_F(ForwardedAttributesTest, HaveNoIpOnAUnixSocket) {
   ASSERT_EQ(begin({{"X-Original-URI", "/"}, {"X-Forwarded-For", "1.1.1.1"}}, ""),
             Description::kOriginal);
   EXPECT_EQ(find("ip"), std::nullopt);
 }
 
-TEST_F(ForwardedAttributesTest, AreThoseOfTheNewestRequest) {
+TEST_F(ForwardedAttributesTest, BelongToTheLatestRequest) {
   ASSERT_EQ(begin({{"X-Original-URI", "/%61?q=%61"}, {"Host", "A"}}), Description::kOriginal);
   EXPECT_EQ(find("path"), "/a");
   EXPECT_EQ(find("host"), "a");
@@ -138,7 +138,7 @@ TEST_F(ForwardedAttributesTest, AreThoseOfTheNewestRequest) {
   EXPECT_EQ(find("query.q"), "b");
 }
 
-TEST_F(ForwardedAttributesTest, StayWhileOthersAreAskedFor) {
+TEST_F(ForwardedAttributesTest, StayValidDuringFurtherLookups) {
   ASSERT_EQ(begin({{"X-Original-URI", "/%61?q=%62&r=%63"}, {"Host", "A"}, {"X", "1"}, {"X", "2"}}),
             Description::kOriginal);
   const auto path = find("path"), q = find("query.q"), r = find("query.r"), host = find("host"),

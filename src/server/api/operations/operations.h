@@ -8,14 +8,14 @@
 
 namespace sluice::server {
 
-// What a listener answers about the process itself: /healthz, /readyz, /metrics, and 404 for
-// anything else. Thread-safety: that of its parts. Ownership: borrows them.
+// Answers requests about the process itself: /healthz, /readyz, /metrics, and 404 for any other
+// path. Thread-safety: that of its parts. Ownership: borrows them.
 class Operations {
  public:
   Operations(const metrics::Registry& registry, const std::atomic<bool>& ready)
       : registry_(&registry), ready_(&ready) {}
 
-  // `path` is the request's, without its query.
+  // `path` is the path of the request without its query.
   void handle(std::string_view path, const http::Request& request, http::Response& response) const;
 
  private:
@@ -23,7 +23,7 @@ class Operations {
   const std::atomic<bool>* ready_;
 };
 
-// Answers with a problem.
+// Answers with a problem document.
 void answer_problem(http::Response& response, int status, std::string_view detail);
 
 }  // namespace sluice::server
