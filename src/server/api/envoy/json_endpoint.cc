@@ -45,7 +45,7 @@ void JsonEndpoint::handle(const http::Request& request, http::Response& response
     return refuse(response, 405,
                   "/json is asked by POST, with a RateLimitRequest in JSON as its body");
   }
-  const google::protobuf::LogSilencer quiet;  // about what a client sends
+  const google::protobuf::LogSilencer quiet;  // no log lines about a client's input
   if (const std::string error = read_message(request.body, message_); !error.empty()) {
     return refuse(response, 400, error);
   }

@@ -7,11 +7,11 @@
 
 namespace sluice::server {
 
-// POST /json: a RateLimitRequest and its answer as protobuf's JSON has them. 200 where the request
-// may pass, 429 where it may not, 400 for one that is none, 503 where the store cannot decide and
-// its policy is `error`.
+// POST /json: a RateLimitRequest and its answer in protobuf's JSON format. Returns 200 if the
+// request may pass, 429 if not, 400 if the body is not a request, and 503 if the store cannot
+// decide and its policy is `error`.
 //
-// One for an event loop, as its service. Ownership: borrows the service.
+// There is one for each event loop, like its service. Ownership: borrows the service.
 class JsonEndpoint {
  public:
   explicit JsonEndpoint(RlsService& service) : service_(service) {}

@@ -26,7 +26,7 @@ class JsonEndpointTest : public ServiceTest {
   http::Response response_;
 };
 
-TEST_F(JsonEndpointTest, AnswersAsTheServiceDoes) {
+TEST_F(JsonEndpointTest, AnswersLikeTheService) {
   open(kEnvoy);
   constexpr std::string_view kAsk =
       R"({"domain":"d","descriptors":[{"entries":[{"key":"a","value":"x"}]}]})";
@@ -54,7 +54,7 @@ TEST_F(JsonEndpointTest, ReadsNamesOfFieldsInEitherSpelling) {
       200);
 }
 
-TEST_F(JsonEndpointTest, RefusesWhatIsNoRequest) {
+TEST_F(JsonEndpointTest, RefusesBodiesThatAreNotARequest) {
   open(kEnvoy);
   for (const std::string_view body :
        {"", "x", "[]", "{", R"({"domain":1,"x":2})", R"({"domain":"d"})", R"({"descriptors":[{}]})",
@@ -64,7 +64,7 @@ TEST_F(JsonEndpointTest, RefusesWhatIsNoRequest) {
   }
 }
 
-TEST_F(JsonEndpointTest, RefusesWhatOnlyLooksLikeJson) {
+TEST_F(JsonEndpointTest, RefusesMalformedJson) {
   open(kEnvoy);
   for (const std::string_view body :
        {R"({'domain':'d','descriptors':[{'entries':[{'key':'a'}]}]})",
@@ -78,14 +78,14 @@ TEST_F(JsonEndpointTest, RefusesWhatOnlyLooksLikeJson) {
   }
 }
 
-TEST_F(JsonEndpointTest, RefusesAMemberThatIsThereTwice) {
+TEST_F(JsonEndpointTest, RefusesARepeatedMember) {
   open(kEnvoy);
   EXPECT_EQ(post(R"({"domain":"x","domain":"d","descriptors":[{"entries":[{"key":"a"}]}]})").status,
             400);
-  EXPECT_NE(response_.text.find("'domain' stands there twice"), std::string::npos);
+  EXPECT_NE(response_.text.find("'domain' is repeated"), std::string::npos);
 }
 
-TEST_F(JsonEndpointTest, SaysWhichMemberIsNotRight) {
+TEST_F(JsonEndpointTest, ReportsTheMemberThatIsWrong) {
   open(kEnvoy);
   const std::pair<std::string_view, std::string_view> wrong[] = {
       {R"({"domain":"d","hitsAddend":-1})", "hits_addend"},
@@ -99,7 +99,7 @@ TEST_F(JsonEndpointTest, SaysWhichMemberIsNotRight) {
   }
 }
 
-// What anybody can send would fill the log.
+// Any client could otherwise fill the log.
 TEST_F(JsonEndpointTest, WritesNothingOfABadBodyToStandardError) {
   open(kEnvoy);
   ::testing::internal::CaptureStderr();
@@ -111,19 +111,19 @@ TEST_F(JsonEndpointTest, WritesNothingOfABadBodyToStandardError) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
-TEST_F(JsonEndpointTest, RefusesWhatIsNestedTooDeeply) {
+TEST_F(JsonEndpointTest, RefusesTooDeepNesting) {
   open(kEnvoy);
   std::string body(100000, '[');
   EXPECT_EQ(post("{\"descriptors\":" + body).status, 400);
 }
 
-TEST_F(JsonEndpointTest, SaysThatTheStoreCannotDecide) {
+TEST_F(JsonEndpointTest, ReportsThatTheStoreCannotDecide) {
   open(kEnvoy);
   store_.fails = true;
   EXPECT_EQ(post(R"({"domain":"d","descriptors":[{"entries":[{"key":"a"}]}]})").status, 503);
 }
 
-TEST_F(JsonEndpointTest, IsAskedByPost) {
+TEST_F(JsonEndpointTest, AcceptsOnlyPost) {
   open(kEnvoy);
   EXPECT_EQ(post("", "GET").status, 405);
   EXPECT_EQ(response_.fields, "Allow: POST\r\n");

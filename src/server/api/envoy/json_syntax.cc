@@ -13,7 +13,7 @@ namespace {
 
 namespace json = boost::json;
 
-// basic_parser calls; one that returns false ends the reading.
+// basic_parser prescribes these names. Reading ends if one of the members returns false.
 class Handler {
  public:
   static constexpr std::size_t max_object_size = std::size_t(-1);
@@ -45,7 +45,7 @@ class Handler {
                    [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
     if (!objects_.back().insert(std::move(one)).second) {
       twice = name_;
-      error = json::error::extra_data;  // ends the reading; never told
+      error = json::error::extra_data;  // ends the reading; never reported
       return false;
     }
     name_.clear();
@@ -62,10 +62,10 @@ class Handler {
   bool on_comment_part(json::string_view, json::error_code&) { return true; }
   bool on_comment(json::string_view, json::error_code&) { return true; }
 
-  std::string twice;  // the name of a member that is
+  std::string twice;  // the name of a repeated member
 
  private:
-  std::vector<std::set<std::string>> objects_;  // the names in those that are open
+  std::vector<std::set<std::string>> objects_;  // the names in the open objects
   std::string name_;
 };
 
@@ -76,7 +76,7 @@ std::string find_json_mistake(std::string_view text) {
   json::error_code error;
   const std::size_t read = parser.write_some(false, text.data(), text.size(), error);
   if (!parser.handler().twice.empty()) {
-    return "the member " + rules::in_quotes(parser.handler().twice) + " stands there twice";
+    return "the member " + rules::in_quotes(parser.handler().twice) + " is repeated";
   }
   if (!error && read < text.size()) error = json::error::extra_data;
   return error ? "it is not valid JSON in UTF-8 (" + error.message() + ")" : std::string();

@@ -5,9 +5,9 @@
 
 namespace sluice::server {
 
-// What keeps a text from being JSON (RFC 8259) in UTF-8, of at most 32 levels, without a member
-// twice in one object; empty: nothing. Protobuf's own reader is not that strict. To it
-// `hits_addend` and `hitsAddend` are one name, so they are here.
+// Returns why a text is not JSON (RFC 8259) in UTF-8 with at most 32 levels and without repeated
+// members in an object, or an empty text. Protobuf's own reader is less strict. As in Protobuf,
+// `hits_addend` and `hitsAddend` are the same name.
 std::string find_json_mistake(std::string_view text);
 
 }  // namespace sluice::server

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-
 namespace sluice::server {
 namespace {
 
@@ -10,7 +9,7 @@ using envoy::Answer;
 using envoy::Code;
 using envoy::Question;
 
-// Whether `a` says more of a part than `b`: denies while that admits, or leaves less.
+// Returns whether `a` is tighter than `b`: it denies and `b` does not, or it leaves less.
 bool is_tighter(const LimitAnswer& a, const LimitAnswer& b) noexcept {
   if (a.decision.allowed() != b.decision.allowed()) return !a.decision.allowed();
   return has_numbers(a.decision) && a.decision.remaining < b.decision.remaining;
@@ -50,7 +49,8 @@ bool NativeAnswer::begin(std::span<const Question> questions) {
   return true;
 }
 
-// Those that take, or those that give back; of a request that was denied these are only told.
+// Asks the questions that take or those that give back. If the request was denied, those that give
+// back are only read.
 bool NativeAnswer::ask(std::string_view domain, std::span<const Question> questions,
                        bool giving_back) {
   const bool denied = answer_.overall == Code::kOverLimit;
@@ -78,7 +78,7 @@ bool NativeAnswer::ask(std::string_view domain, std::span<const Question> questi
   return true;
 }
 
-// Of each part the tightest of its limits.
+// Sets the tightest limit of each part.
 void NativeAnswer::take_answers(const RuleAnswer& answer, bool giving_back) {
   tightest_.assign(asked_.size(), nullptr);
   for (const LimitAnswer& limit : answer.limits) {

@@ -13,21 +13,21 @@
 
 namespace sluice::server {
 
-// Decides requests of Envoy by native rules: of each descriptor the rules of its domain that match
-// its entries. What takes is one all-or-nothing request; what gives back follows where it was
-// admitted (envoy::Request does the same).
+// Decides Envoy's requests by native rules: for each descriptor, the rules of its domain that match
+// its entries. All descriptors that take are one all-or-nothing request. Those that give back are
+// applied after it if it was admitted, as in envoy::Request.
 //
-// One for a thread. Ownership: borrows session and clock.
+// Use one for each thread. Ownership: borrows session and clock.
 class NativeAnswer {
  public:
   NativeAnswer(Session& session, const Clock& clock) : session_(session), clock_(clock) {}
 
-  // Valid until the next call. The name of the limit of each status is in names().
+  // Valid until the next call. names() has the name of the limit of each status.
   const envoy::Answer& decide(std::string_view domain, std::span<const envoy::Question> questions);
   std::span<const std::string_view> names() const noexcept { return names_; }
 
  private:
-  // The entries of one descriptor, as attributes.
+  // The entries of one descriptor as attributes.
   class Entries final : public AttributeSource {
    public:
     explicit Entries(std::span<const envoy::Entry> entries) : entries_(entries) {}
@@ -47,10 +47,10 @@ class NativeAnswer {
   envoy::Answer answer_;
   std::vector<std::string> kept_names_;
   std::vector<std::string_view> names_;
-  std::vector<std::size_t> asked_;  // the question of each part
+  std::vector<std::size_t> asked_;  // the index of the question of each part
   std::vector<Entries> sources_;
   std::vector<RequestPart> parts_;
-  std::vector<const LimitAnswer*> tightest_;  // of each part
+  std::vector<const LimitAnswer*> tightest_;  // the tightest limit of each part
 };
 
 }  // namespace sluice::server

@@ -1,4 +1,4 @@
-// A call of the rate limit service, from its bytes to those of the answer, on the memory store.
+// A call of the rate limit service with the memory store, from the request's bytes to the answer's.
 //
 //   Envoy/N    N descriptors of a file of Envoy's, each with a limit; keys among 100,000
 //   Native/N   the same by native rules

@@ -12,7 +12,7 @@ namespace {
 using google::protobuf::ListValue;
 using google::protobuf::Struct;
 
-// Text of a request as messages can hold it.
+// Returns a request's text in the form that messages can hold.
 std::string as_utf8(std::string_view text) {
   std::string out;
   for (;;) {
@@ -48,7 +48,7 @@ std::optional<envoy::Question::Override> override_of(const wire::Descriptor& des
                                    known ? static_cast<envoy::Unit>(unit) : envoy::Unit::kUnknown};
 }
 
-// In the words of Envoy's own service.
+// The names are those of Envoy's own service.
 void tell_descriptor(const wire::Descriptor& descriptor, Struct& into) {
   auto& fields = *into.mutable_fields();
   ListValue& entries = *fields["entries"].mutable_list_value();
@@ -111,7 +111,7 @@ void RlsAnswer::add(const envoy::Status& status, std::string_view name, bool quo
   if (quota) add_quota(status, out);
 }
 
-// A quota is of at least one request.
+// A quota covers at least one request.
 void RlsAnswer::add_quota(const envoy::Status& status,
                           rls::RateLimitResponse::DescriptorStatus& out) {
   if (status.code != envoy::Code::kOk || status.remaining == 0) return;

@@ -18,24 +18,23 @@ namespace sluice::server {
 
 namespace rls = ::envoy::service::ratelimit::v3;
 
-// What a message asks, as views of it.
+// The questions of a message, as views of it.
 struct RlsQuestions {
   std::vector<envoy::Entry> entries;
   std::vector<envoy::Question> questions;
 
-  // `request` outlives the views. What it asks beyond kMaxDescriptors is left out, but for one
-  // more.
+  // `request` must outlive the views. Reads at most kMaxDescriptors + 1 descriptors.
   void read(const wire::Request& request);
 };
 
-// Where answers for the descriptors of a request go, one after the other.
+// Receives the answers for the descriptors of a request in their order.
 class RlsAnswer {
  public:
   RlsAnswer(rls::RateLimitResponse& response, const Clock& clock)
       : response_(response), clock_(clock) {}
 
   void add(const envoy::Status& status, std::string_view name, bool quota);
-  // The fields that tell clients the tightest limit; none where no limit applied.
+  // Adds the headers that report the tightest limit. Adds none if no limit applied.
   void add_headers(const EnvoyOptions& options);
 
  private:
@@ -45,10 +44,11 @@ class RlsAnswer {
   const Clock& clock_;
 };
 
-// Merges what a descriptor of the file carries along, maps within maps as well; else, of members
-// with the same name, what is there stays.
+// Merges the metadata of a descriptor of the file. Maps are merged recursively. For any other
+// member that is already present, the present value is kept.
 void merge_metadata(const envoy::Value& metadata, google::protobuf::Struct& into);
-// Tells the request itself, and which of its descriptors in quota mode are over.
+// Adds the request itself, and the indexes of its descriptors in quota mode that are over their
+// limit.
 void tell_request(const wire::Request& request, std::span<const std::size_t> quota_over,
                   google::protobuf::Struct& into);
 

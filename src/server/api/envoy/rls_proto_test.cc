@@ -17,12 +17,12 @@ using google::protobuf::FieldDescriptor;
 
 namespace rls = ::envoy::service::ratelimit::v3;
 
-// What Envoy sends and reads; all names are those of its own files.
+// The messages of Envoy. All names are those of its own files.
 struct Field {
   std::string_view message;
   std::string_view name;
   int number;
-  std::string_view type;  // of a message or an enumeration its name; '*' before it: repeated
+  std::string_view type;  // the name of a message or an enumeration; '*' before it: repeated
 };
 constexpr Field kFields[] = {
     {"service.ratelimit.v3.RateLimitRequest", "domain", 1, "string"},
@@ -115,7 +115,7 @@ TEST(RlsProto, HasTheEnumeratorsOfEnvoy) {
   }
 }
 
-// Whether `wire` says of each of its fields what `own` does, with bytes for text.
+// Checks that each field of `wire` is like that of `own`, with bytes instead of text.
 void expect_same(const Descriptor& wire, const Descriptor& own) {
   EXPECT_EQ(wire.field_count(), own.field_count()) << wire.full_name();
   for (int i = 0; i < wire.field_count(); ++i) {
@@ -132,7 +132,7 @@ void expect_same(const Descriptor& wire, const Descriptor& own) {
   }
 }
 
-TEST(RlsProto, IsReadAsTheSameMessageThatNeedNotBeUtf8) {
+TEST(RlsProto, ReadsTheSameMessageEvenIfItIsNotUtf8) {
   expect_same(*wire::Request::descriptor(), *rls::RateLimitRequest::descriptor());
 }
 

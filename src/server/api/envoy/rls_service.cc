@@ -17,7 +17,7 @@ namespace {
 using envoy::Answer;
 using google::protobuf::Arena;
 
-// Of the arena that every call has anew: what a usual call takes.
+// The first block of the arena of each call. A usual call needs no other.
 constexpr std::size_t kFirstBlock = 8192;
 
 google::protobuf::ArenaOptions options_with(std::span<char> block) {
@@ -75,7 +75,7 @@ void RlsService::Impl::follow_rules() {
   session_.follow_rules();
   const std::uint64_t version = manager_.version();
   if (version == version_) return;
-  version_ = version;  // read before the files: a change between the two is followed once more
+  version_ = version;  // read before the files: a change in between causes one more update
   active_ = manager_.current();
 }
 
@@ -109,7 +109,8 @@ RlsStatus RlsService::Impl::answer(const wire::Request& request, rls::RateLimitR
                            : answer_native(request, response);
 }
 
-// Under a name of its own where the request is told beside it, as by Envoy's service.
+// Returns the metadata of the limits. It has a key of its own if the request is reported, too, as
+// in Envoy's service.
 google::protobuf::Struct& RlsService::Impl::metadata_of(rls::RateLimitResponse& response) const {
   auto& all = *response.mutable_dynamic_metadata();
   if (!manager_.options().request_metadata) return all;
@@ -166,7 +167,7 @@ void RlsService::Impl::finish(const wire::Request& request, RlsAnswer& out,
   }
 }
 
-// Counts the answers of limits, and logs a denial as other doors do.
+// Counts the answers of limits, and logs a denial like the other front ends.
 void RlsService::Impl::record(const Answer& answer) {
   for (std::size_t i = 0; i < answer.statuses.size(); ++i) {
     const envoy::Question& question = asked_.questions[i];

@@ -11,18 +11,19 @@
 
 namespace sluice::server {
 
-// The end of a call: kOk, or why it failed (reason_report.h).
+// The end of a call: kOk, or the reason of its failure (reason_report.h).
 struct RlsStatus {
   Reason reason = Reason::kOk;
   std::string_view message = {};  // of a failure; valid until the next call
 };
 
-// Envoy's rate limit service: a RateLimitRequest in, a RateLimitResponse out, as protobuf has them
-// on the wire (docs/envoy.md). A domain is decided by the file of Envoy's that has it, else by the
-// native rules of that domain, whose attributes are the entries of each descriptor.
+// Envoy's rate limit service: takes a RateLimitRequest and returns a RateLimitResponse in
+// protobuf's wire format (docs/envoy.md). If a file of Envoy's configuration has the domain, that
+// file decides; else the native rules of the domain decide, and their attributes are the entries of
+// each descriptor.
 //
-// One for an event loop, or where the store waits, for each call that is under way in it; one call
-// at a time. Ownership: borrows its parts. Cost: that of the decision, and about as much for the
+// There is one for each event loop. If the store may wait, there is one for each call in progress.
+// One call at a time. Ownership: borrows its parts. Cost: the decision, and about as much for the
 // messages, on an arena that keeps its first block.
 class RlsService {
  public:
@@ -36,9 +37,9 @@ class RlsService {
   RlsService(const RlsService&) = delete;
   RlsService& operator=(const RlsService&) = delete;
 
-  // `reply` is overwritten; of a call that fails it is empty. Does not throw for any message.
+  // Overwrites `reply`, which is empty if the call fails. Does not throw for any message.
   RlsStatus call(std::string_view message, std::string& reply);
-  // As Session::follow_rules().
+  // Like Session::follow_rules().
   void follow_rules();
 
  private:

@@ -78,7 +78,7 @@ TEST_F(ServiceTest, AnswersOverLimit) {
   EXPECT_EQ(response.statuses(1).duration_until_reset().seconds(), 30);
 }
 
-TEST_F(ServiceTest, TakesTheHitsOfTheRequestWhereADescriptorSaysNone) {
+TEST_F(ServiceTest, UsesTheHitsOfTheRequestIfADescriptorHasNone) {
   open(kEnvoy);
   auto request = request_of("shop", {"path=/api/x", "path=/api/y", "path=/api/z"});
   request.set_hits_addend(3);
@@ -90,7 +90,7 @@ TEST_F(ServiceTest, TakesTheHitsOfTheRequestWhereADescriptorSaysNone) {
   EXPECT_EQ(response.statuses(2).limit_remaining(), 5U);
 }
 
-TEST_F(ServiceTest, GivesBackNegativeHits) {
+TEST_F(ServiceTest, RefundsNegativeHits) {
   open(kEnvoy);
   ask("shop", {"user=anna"});
   auto request = request_of("shop", {"user=anna"});
@@ -98,7 +98,7 @@ TEST_F(ServiceTest, GivesBackNegativeHits) {
   EXPECT_EQ(ask(request).statuses(0).limit_remaining(), 2U);
 }
 
-TEST_F(ServiceTest, GoesByTheLimitOfTheRequest) {
+TEST_F(ServiceTest, AppliesTheLimitOfTheRequest) {
   open(kEnvoy);
   auto request = request_of("shop", {"user=anna"});
   request.mutable_descriptors(0)->mutable_limit()->set_requests_per_unit(7);
@@ -111,9 +111,9 @@ TEST_F(ServiceTest, GoesByTheLimitOfTheRequest) {
   EXPECT_FALSE(ask(request).statuses(0).has_current_limit());
 }
 
-TEST_F(ServiceTest, RefusesALimitOfTheRequestWithAUnitThatIsNone) {
+TEST_F(ServiceTest, RefusesALimitOfTheRequestWithAnUnknownUnit) {
   open(kEnvoy);
-  for (const int unit : {-1, 0, 7, 100}) {  // those of requests have no week
+  for (const int unit : {-1, 0, 7, 100}) {  // a request's units have no week
     auto request = request_of("shop", {"user=anna"});
     request.mutable_descriptors(0)->mutable_limit()->set_requests_per_unit(7);
     request.mutable_descriptors(0)->mutable_limit()->set_unit(
@@ -124,7 +124,7 @@ TEST_F(ServiceTest, RefusesALimitOfTheRequestWithAUnitThatIsNone) {
   }
 }
 
-TEST_F(ServiceTest, RefusesWhatIsNoRequest) {
+TEST_F(ServiceTest, RefusesMessagesThatAreNotARequest) {
   open(kEnvoy);
   ask("", {"user=anna"});
   EXPECT_EQ(status_.reason, Reason::kInvalid);
@@ -142,7 +142,7 @@ TEST_F(ServiceTest, RefusesWhatIsNoRequest) {
   EXPECT_TRUE(reply_.empty());
 }
 
-// A client that could send what cannot be read would not be limited.
+// A client that could send unreadable values would not be limited.
 TEST_F(ServiceTest, LimitsValuesThatAreNotUtf8) {
   open(kEnvoy);
   wire::Request request;
@@ -158,8 +158,8 @@ TEST_F(ServiceTest, LimitsValuesThatAreNotUtf8) {
   EXPECT_EQ(response.overall_code(), RateLimitResponse::OVER_LIMIT);
 }
 
-// Protobuf would tell of each on standard error, which anybody could fill.
-TEST_F(ServiceTest, WritesNothingOfWhatIsNotUtf8ToStandardError) {
+// Protobuf would log each one to standard error, which any client could fill.
+TEST_F(ServiceTest, WritesNothingAboutInvalidUtf8ToStandardError) {
   open(kEnvoy, kNative, {.headers = true, .request_metadata = true});
   ::testing::internal::CaptureStderr();
   for (const std::string_view domain : {"shop", "native", "\xff"}) {
@@ -188,7 +188,7 @@ TEST_F(ServiceTest, GrantsAQuotaInQuotaMode) {
   EXPECT_FALSE(ask("shop", {"q=1"}).statuses(0).has_quota());
 }
 
-TEST_F(ServiceTest, MergesTheMetadataOfWhatMatched) {
+TEST_F(ServiceTest, MergesTheMetadataOfMatchedDescriptors) {
   open(kEnvoy);
   EXPECT_FALSE(ask("shop", {"user=1"}).has_dynamic_metadata());
   EXPECT_TRUE(ask("shop", {"ok=1"}).dynamic_metadata().fields().at("ok").bool_value());
@@ -201,8 +201,8 @@ TEST_F(ServiceTest, MergesTheMetadataOfWhatMatched) {
   EXPECT_TRUE(both.at("b").list_value().values(0).bool_value());
 }
 
-// So that traffic goes where a quota is left.
-TEST_F(ServiceTest, CarriesNoMetadataOfWhatIsOverItsLimit) {
+// Envoy then routes traffic to where a quota is left.
+TEST_F(ServiceTest, OmitsTheMetadataOfDescriptorsOverTheirLimit) {
   open(kEnvoy);
   EXPECT_TRUE(ask("shop", {"once=1", "m1=1"}).dynamic_metadata().fields().contains("once"));
   const RateLimitResponse response = ask("shop", {"once=1", "m1=1"});
@@ -211,7 +211,7 @@ TEST_F(ServiceTest, CarriesNoMetadataOfWhatIsOverItsLimit) {
   EXPECT_TRUE(response.dynamic_metadata().fields().contains("tier"));
 }
 
-TEST_F(ServiceTest, TellsTheTightestLimitInHeadersWhereItIsToldTo) {
+TEST_F(ServiceTest, ReportsTheTightestLimitInHeadersIfConfigured) {
   open(kEnvoy);
   EXPECT_EQ(ask("shop", {"user=1"}).response_headers_to_add_size(), 0);
   open(kEnvoy, kNative, {.headers = true, .limit_header = "X-Limit"});
@@ -225,7 +225,7 @@ TEST_F(ServiceTest, TellsTheTightestLimitInHeadersWhereItIsToldTo) {
   EXPECT_EQ(ask("shop", {"ok=1"}).response_headers_to_add_size(), 0);
 }
 
-TEST_F(ServiceTest, TellsTheRequestInMetadataWhereItIsToldTo) {
+TEST_F(ServiceTest, ReportsTheRequestInMetadataIfConfigured) {
   open(kEnvoy, kNative, {.request_metadata = true});
   for (int i = 0; i < 3; ++i) ask("shop", {"q=1"});
   const RateLimitResponse response = ask("shop", {"user=1", "q=1", "q=2", "m1=1"});
@@ -241,7 +241,7 @@ TEST_F(ServiceTest, TellsTheRequestInMetadataWhereItIsToldTo) {
   EXPECT_FALSE(fields.contains("tier"));
 }
 
-TEST_F(ServiceTest, TellsWhatARequestBringsAlong) {
+TEST_F(ServiceTest, ReportsTheMetadataOfTheRequest) {
   open(kEnvoy, kNative, {.request_metadata = true});
   wire::Request request;
   request.set_domain("shop");
@@ -263,8 +263,8 @@ TEST_F(ServiceTest, TellsWhatARequestBringsAlong) {
   EXPECT_EQ(told.at("hitsAddend").number_value(), 2.0);
 }
 
-// As Envoy's own service, for those who rely on it.
-TEST_F(ServiceTest, TakesOfEachByItselfWhereItConsumesOnReject) {
+// Like Envoy's own service, for users who rely on it.
+TEST_F(ServiceTest, ChargesEachDescriptorSeparatelyIfItConsumesOnReject) {
   open(kEnvoy, kNative, {.consume_on_reject = true});
   ask("shop", {"user=1", "user=1"});
   const RateLimitResponse denied = ask("shop", {"path=/api/x", "user=1"});
@@ -276,8 +276,8 @@ TEST_F(ServiceTest, TakesOfEachByItselfWhereItConsumesOnReject) {
   EXPECT_EQ(ask("shop", {"path=/api/x"}).overall_code(), RateLimitResponse::OVER_LIMIT);
 }
 
-// Native rules have one way to decide.
-TEST_F(ServiceTest, TakesAllOrNothingByNativeRulesAlsoWhereItConsumesOnReject) {
+// Native rules always decide all or nothing.
+TEST_F(ServiceTest, NativeRulesTakeAllOrNothingEvenIfItConsumesOnReject) {
   open(kEnvoy, kNative, {.consume_on_reject = true});
   ask("native", {"user=a"});
   ask("native", {"user=a,path=/x", "user=a"});
@@ -292,7 +292,7 @@ TEST_F(ServiceTest, AnswersOkToAllInShadowMode) {
   EXPECT_EQ(response.statuses(0).code(), RateLimitResponse::OVER_LIMIT);
 }
 
-TEST_F(ServiceTest, IsUnavailableWhereTheStoreCannotDecideAndNobodyElseDoes) {
+TEST_F(ServiceTest, IsUnavailableIfTheStoreCannotDecideAndThereIsNoFallback) {
   open(kEnvoy);
   store_.fails = true;
   ask("shop", {"user=1"});
@@ -301,7 +301,7 @@ TEST_F(ServiceTest, IsUnavailableWhereTheStoreCannotDecideAndNobodyElseDoes) {
   EXPECT_EQ(ask("shop", {"ok=1"}).overall_code(), RateLimitResponse::OK);
 }
 
-TEST_F(ServiceTest, DecidesADomainThatNoFileOfEnvoyHasByNativeRules) {
+TEST_F(ServiceTest, NativeRulesDecideADomainThatNoFileHas) {
   open(kEnvoy, kNative);
   const RateLimitResponse response = ask("native", {"user=a,path=/x", "user=a", "other=1"});
   EXPECT_EQ(response.overall_code(), RateLimitResponse::OK);
@@ -315,7 +315,7 @@ TEST_F(ServiceTest, DecidesADomainThatNoFileOfEnvoyHasByNativeRules) {
   EXPECT_FALSE(response.statuses(2).has_current_limit());
 }
 
-TEST_F(ServiceTest, TakesAllOrNothingByNativeRulesToo) {
+TEST_F(ServiceTest, NativeRulesTakeAllOrNothing) {
   open(kEnvoy, kNative);
   ask("native", {"user=a"});
   const RateLimitResponse denied = ask("native", {"user=a,path=/x", "user=a"});
@@ -325,7 +325,7 @@ TEST_F(ServiceTest, TakesAllOrNothingByNativeRulesToo) {
   EXPECT_EQ(ask("native", {"user=a,path=/x"}).statuses(0).limit_remaining(), 2U);
 }
 
-TEST_F(ServiceTest, LooksAndGivesBackByNativeRules) {
+TEST_F(ServiceTest, NativeRulesPeekAndRefund) {
   open(kEnvoy, kNative);
   ask("native", {"user=a"});
   auto request = request_of("native", {"user=a"});
@@ -337,7 +337,7 @@ TEST_F(ServiceTest, LooksAndGivesBackByNativeRules) {
   EXPECT_EQ(ask(request).overall_code(), RateLimitResponse::OK);
 }
 
-TEST_F(ServiceTest, AsksNoRulesOfOtherDomains) {
+TEST_F(ServiceTest, UsesNoRulesOfOtherDomains) {
   open(kEnvoy, kNative);
   for (int i = 0; i < 3; ++i) {
     const RateLimitResponse response = ask("default", {"user=a"});
@@ -354,7 +354,7 @@ TEST_F(ServiceTest, FollowsTheFiles) {
   EXPECT_FALSE(ask("shop", {"user=1"}).statuses(0).has_current_limit());
 }
 
-TEST_F(ServiceTest, KeepsWhatWasTakenWhenNumbersChange) {
+TEST_F(ServiceTest, KeepsCountersWhenNumbersChange) {
   open(kEnvoy);
   ask("shop", {"user=1"});
   folder_.write("envoy.yaml",

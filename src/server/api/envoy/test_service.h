@@ -19,11 +19,11 @@ namespace sluice::server {
 
 namespace rls = ::envoy::service::ratelimit::v3;
 
-// The service on the memory store, 30 s behind a full minute, with a file of Envoy's and a native
-// one.
+// The service on a memory store, 30 s after a full minute, with a file of Envoy's configuration and
+// a native file.
 class ServiceTest : public ::testing::Test {
  protected:
-  // A store that fails where it is told to.
+  // A store that fails if the test says so.
   class MayFail final : public Store {
    public:
     explicit MayFail(Store& store) : store_(store) {}
