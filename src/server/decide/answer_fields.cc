@@ -5,7 +5,7 @@
 namespace sluice::server {
 namespace {
 
-// Rounded up: who waits for so long is not early.
+// Rounded up, so that waiting this long is always enough.
 std::uint64_t seconds(Duration duration) noexcept {
   const auto ticks = static_cast<std::uint64_t>(std::max<Duration::rep>(duration.count(), 0));
   return (ticks + 999'999) / 1'000'000;
@@ -21,7 +21,7 @@ bool tighter(const Decision& a, const Decision& b) noexcept {
   return a.remaining < b.remaining;
 }
 
-// "RULE/NAME", put together.
+// Returns whether `text` is "RULE/NAME".
 bool is_joined(std::string_view text, std::string_view rule, std::string_view name) noexcept {
   return text.size() == rule.size() + 1 + name.size() && text.substr(0, rule.size()) == rule &&
          text[rule.size()] == '/' && text.substr(rule.size() + 1) == name;
@@ -58,7 +58,7 @@ void put_policy_name(TextBuffer& out, std::span<const LimitAnswer> limits, std::
   out.put('"');
 }
 
-// The limits that are told, the tightest first; few, so they are inserted one by one.
+// Selects the reported limits, the tightest first. There are few, so insertion is fast.
 void AnswerFields::choose(std::span<const LimitAnswer> limits) {
   shown_.clear();
   for (std::uint32_t i = 0; i < limits.size(); ++i) {

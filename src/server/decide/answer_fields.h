@@ -17,17 +17,18 @@ struct AnswerField {
   std::string_view value;
 };
 
-// Writes an answer as header fields: RateLimit-Policy, RateLimit, X-RateLimit-*, Retry-After, as
-// the deciding rule's `headers` asks for. The same for every door.
+// Writes an answer as header fields, the same for every front end: RateLimit-Policy, RateLimit,
+// X-RateLimit-* and Retry-After, according to the deciding rule's `headers`.
 //
-// Limits of rules on trial are left out; one that the store did not answer for has a policy, but no
-// RateLimit. A list ends before it would exceed 2 KiB, the tightest limits stand first. One for a
-// thread. Cost: some hundred instructions for a limit; keeps its buffers.
+// Omits limits of shadow rules. A limit that the store did not answer for has a policy, but no
+// RateLimit. The tightest limits come first, and a list ends before it would exceed 2 KiB. Use one
+// for each thread. Cost: some hundred instructions for a limit; keeps its buffers.
 class AnswerFields {
  public:
-  // Valid until the next call of either.
+  // Valid until the next call of either function.
   std::span<const AnswerField> of(const RuleAnswer& answer);
-  // The same as whole lines, "Name: value\r\n". Cheaper.
+  // Returns the same fields as complete lines, "Name: value\r
+  // ". Cheaper.
   std::string_view lines(const RuleAnswer& answer);
 
  private:
@@ -38,13 +39,12 @@ class AnswerFields {
   void put_legacy(const LimitAnswer& tightest);
 
   TextBuffer text_;
-  std::vector<std::uint32_t> shown_;  // places in the answer's limits, tightest first
+  std::vector<std::uint32_t> shown_;  // indexes of the answer's limits, tightest first
   std::vector<AnswerField> fields_;
 };
 
-// Puts the name of the limit at `index` as the fields spell it, within quotes: `"user"`, or
-// `"RULE/NAME"` where another limit of the answer has that name. Each limit of an answer gets
-// another name.
+// Writes the name of the limit at `index` as the fields spell it, within quotes: `"user"`, or
+// `"RULE/NAME"` if another limit of the answer has that name. The names of an answer are unique.
 void put_policy_name(TextBuffer& out, std::span<const LimitAnswer> limits, std::size_t index);
 
 }  // namespace sluice::server

@@ -48,7 +48,7 @@ TEST(AnswerFields, AreTheSameByNameAndValue) {
   EXPECT_EQ(fields.of(test.answer).size(), 6u);
 }
 
-TEST(AnswerFields, AreNoneWhereNoLimitApplied) {
+TEST(AnswerFields, AreEmptyIfNoLimitApplied) {
   EXPECT_EQ(lines({}), "");
   TestAnswer test;
   test.rule("without limits");
@@ -65,7 +65,7 @@ TEST(AnswerFields, RoundTimesUpToSeconds) {
   EXPECT_EQ(value(test.answer, "Retry-After"), "3");
 }
 
-TEST(AnswerFields, SayZeroForAnUntouchedLimitButNeverRetryAtOnce) {
+TEST(AnswerFields, ReportZeroForAnUntouchedLimitButNeverRetryAtOnce) {
   TestAnswer test;
   test.rule("r");
   test.limit("a", token_bucket(10).per(1ms), denied(10, 0s, Duration{0}));
@@ -115,7 +115,7 @@ TEST(AnswerFields, AreThoseThatTheRuleWants) {
   EXPECT_EQ(names(HeaderFields::kNone), "Retry-After ");
 }
 
-TEST(AnswerFields, LeaveOutRetryAfterWhereItWouldNeverPassOrNobodyKnows) {
+TEST(AnswerFields, OmitRetryAfterIfWaitingNeverHelpsOrTheWaitIsUnknown) {
   for (const Reason reason : {Reason::kNever, Reason::kMissing, Reason::kStoreTimeout}) {
     TestAnswer test;
     test.rule("r");
@@ -124,7 +124,7 @@ TEST(AnswerFields, LeaveOutRetryAfterWhereItWouldNeverPassOrNobodyKnows) {
   }
 }
 
-TEST(AnswerFields, SayOnlyThePolicyOfALimitThatWasNotLookedAt) {
+TEST(AnswerFields, ReportOnlyThePolicyOfALimitThatWasNotRead) {
   for (const Reason reason : {Reason::kMissing, Reason::kFallback, Reason::kStoreError,
                               Reason::kForeignValue, Reason::kStoreTimeout, Reason::kInvalid}) {
     TestAnswer test;
@@ -134,7 +134,7 @@ TEST(AnswerFields, SayOnlyThePolicyOfALimitThatWasNotLookedAt) {
   }
 }
 
-TEST(AnswerFields, SayOnlyThePolicyOfALimitThatTheDenyCacheDidNotAskFor) {
+TEST(AnswerFields, ReportOnlyThePolicyOfALimitThatTheDenyCacheSkipped) {
   TestAnswer test;
   test.rule("r");
   test.limit("a", kTenASecond, {.reason = Reason::kDenyCache, .capacity = 10});
@@ -145,7 +145,7 @@ TEST(AnswerFields, SayOnlyThePolicyOfALimitThatTheDenyCacheDidNotAskFor) {
   EXPECT_EQ(value(test.answer, "Retry-After"), "1");
 }
 
-TEST(AnswerFields, LeaveOutRulesOnTrial) {
+TEST(AnswerFields, OmitShadowRules) {
   TestAnswer test;
   Rule& trial = test.rule("trial");
   trial.mode = RuleMode::kShadow;
@@ -166,7 +166,7 @@ TEST(AnswerFields, SpellNamesAsStructuredStrings) {
   EXPECT_EQ(value(test.answer, "RateLimit"), "\"%E7%94%A8\\\"\\\\%25\";r=1;t=0");
 }
 
-TEST(AnswerFields, TellLimitsOfTheSameNameApartByTheirRules) {
+TEST(AnswerFields, DistinguishLimitsOfTheSameNameByTheirRules) {
   TestAnswer test;
   test.rule("x/y");
   test.limit("user", kTenASecond, allowed(1, 0s));
@@ -177,7 +177,7 @@ TEST(AnswerFields, TellLimitsOfTheSameNameApartByTheirRules) {
             "\"x%2Fy/user\";r=1;t=0, \"other\";r=2;t=0, \"b/user\";r=3;t=0");
 }
 
-TEST(AnswerFields, KeepANameApartFromARuleAndANameThatSpellIt) {
+TEST(AnswerFields, DistinguishANameFromARuleAndANameThatSpellIt) {
   TestAnswer test;
   test.rule("a");
   test.limit("a/0", kTenASecond, allowed(1, 0s));
