@@ -90,7 +90,7 @@ Config Reader::read(const Node& root) {
   return std::move(config_);
 }
 
-// The map of that name, where there is one.
+// Returns the map of that name, if there is one.
 std::optional<Fields> Reader::part(const Fields& file, std::string_view name) {
   const Node* node = file.node(name);
   if (node == nullptr) return std::nullopt;
@@ -101,7 +101,7 @@ void Reader::read_listen(const Fields& fields) {
   for (const ListenAddress& one : kListenAddresses) read_address(fields, one.key, one.address);
 }
 
-// Reads one listener's, or takes its default, and compares it with those before it.
+// Reads a listener's address or takes its default, and compares it with the previous ones.
 void Reader::read_address(const Fields& fields, std::string_view name, Text member) {
   constexpr std::string_view kUnix = "unix:";
   std::string& text = config_.*member;
@@ -120,7 +120,7 @@ void Reader::read_address(const Fields& fields, std::string_view name, Text memb
   addresses_.emplace_back(name, std::move(address.value()));
 }
 
-// `redis` alone is the source; a file of that name is written ./redis.
+// Only `redis` selects Redis. Write a file of that name as ./redis.
 void Reader::read_rules(const Fields& file) {
   const auto given = file.texts("rules");
   for (const Node* rules : given) {

@@ -18,11 +18,11 @@
 
 namespace sluice::server {
 
-// How a store in Redis is reached and used.
+// The connection to a Redis store and its use.
 struct RedisConfig {
-  // Without the URL and the passwords: those are in redis_options().
+  // Without the URL and the passwords, which redis_options() adds.
   RedisOptions options;
-  // Where the passwords are: files, or names of environment variables. Read at the start.
+  // The sources of the passwords: files, or names of environment variables. Read at the start.
   std::string password_file;
   std::string password_env;
   std::string sentinel_password_file;
@@ -31,24 +31,22 @@ struct RedisConfig {
   bool deny_cache_enabled = true;
   DenyCacheOptions deny_cache;
   CircuitBreakerOptions breaker;
-  std::string rules_key;  // empty: "rules" behind the prefix
+  std::string rules_key;  // empty: "rules" after the prefix
 };
 
-// How gRPC is spoken.
+// The settings of gRPC.
 struct GrpcConfig {
-  std::size_t streams = 1024;            // calls at once of each connection
-  std::chrono::milliseconds max_age{0};  // of a connection, which then ends gracefully; 0: any
-  // For TLS, PEM files; the first two together or not at all, the third where clients have to show
-  // a certificate.
+  std::size_t streams = 1024;            // concurrent calls of each connection
+  std::chrono::milliseconds max_age{0};  // then a connection ends gracefully; 0: no limit
   std::string cert_file;
   std::string key_file;
   std::string client_ca_file;
 };
 
-// How Envoy's requests are answered.
+// The settings for Envoy's requests.
 struct EnvoyConfig {
   std::vector<std::string> files;  // Envoy's configuration files, and directories of them
-  bool consume_on_reject = false;  // as Envoy's own service
+  bool consume_on_reject = false;  // like Envoy's own service
   bool shadow_mode = false;
   bool headers = false;
   std::string limit_header = "RateLimit-Limit";
@@ -57,33 +55,33 @@ struct EnvoyConfig {
   bool request_metadata = false;
 };
 
-// What a user of the RESP door may do.
+// The permissions of a user of the RESP front end.
 enum class RespRole : std::uint8_t {
-  kCheckOnly,  // ask for decisions
-  kAdmin,      // also give back, and reset
+  kCheckOnly,  // may request decisions
+  kAdmin,      // may also refund and reset
 };
 
 struct RespUser {
   std::string name;
   RespRole role = RespRole::kCheckOnly;
-  // Where the password is: a file, or the name of an environment variable. Read at the start.
+  // The source of the password: a file, or the name of an environment variable. Read at the start.
   std::string password_file;
   std::string password_env;
 };
 
 struct RespConfig {
-  std::vector<RespUser> users;                // none: whoever can connect may do everything
+  std::vector<RespUser> users;                // none: every client may do everything
   std::chrono::milliseconds idle_timeout{0};  // between requests; 0: none, as clients expect
 };
 
-// What `sluice serve` is told by its file and its flags.
+// The settings of `sluice serve` from its file and its flags.
 struct Config {
   std::string http = "127.0.0.1:8080";  // host:port, [v6]:port, unix:PATH, off
   std::string grpc = "127.0.0.1:8081";
   std::string resp = "127.0.0.1:6380";
   std::string admin = "127.0.0.1:6070";
-  std::string store = "memory";  // or a URL of Redis, perhaps with a password in it
-  RedisConfig redis;             // where `store` is a URL
+  std::string store = "memory";  // or a Redis URL, which may have a password
+  RedisConfig redis;             // used if `store` is a URL
   GrpcConfig grpc_options;
   EnvoyConfig envoy;
   std::size_t threads = 0;  // 0: as many as processors
@@ -91,7 +89,7 @@ struct Config {
   std::size_t max_log_bytes = std::size_t{256} << 20;
   std::vector<std::string>
       rules;  // files and directories; relative to the configuration file's folder
-  bool rules_in_redis = false;  // `rules: redis`: those that were pushed there; `rules` is empty
+  bool rules_in_redis = false;  // `rules: redis`, the rules pushed there; `rules` is empty
   bool watch = true;            // reload when they change
   std::vector<std::string>
       trusted_proxies;  // addresses and CIDR networks, and "unix" for Unix sockets; checked
@@ -106,7 +104,7 @@ struct Config {
   LogOptions log;
 };
 
-// The listening addresses by their keys below `listen`.
+// The listening addresses by their keys under `listen`.
 struct ListenAddress {
   std::string_view key;
   std::string_view title;  // in messages
@@ -118,27 +116,28 @@ inline constexpr auto kListenAddresses =
                                   {"resp", "RESP", &Config::resp},
                                   {"admin", "the administration", &Config::admin}});
 
-// Reads the YAML of a configuration file. Errors as for rules: file:line:column, what, and what
-// would be right.
+// Reads the YAML of a configuration file. Errors are like those of rules: file:line:column, the
+// problem, and what is expected.
 Expected<Config, std::vector<RuleError>> parse_config(std::string_view yaml, std::string_view file);
 Expected<Config, std::vector<RuleError>> load_config(const std::string& path);
 
-// What is wrong with `store`, or with the URL's place among the options beside it, or nothing:
-// "WHAT; EXPECTED". Looks at no files.
+// Returns the problem of `store`, or of the options that a URL excludes, as "PROBLEM; EXPECTED", or
+// an empty text. Reads no files.
 std::string find_store_error(const std::string& store, const RedisConfig& redis);
 
-// What does not go together in a configuration that flags have been put into, or nothing.
+// Returns a conflict between the settings of a configuration after flags were applied, or an empty
+// text.
 std::string find_conflict(const Config& config);
 
-// What a store in Redis is opened with: the URL, and the passwords out of their files and
-// variables. Errors: of which of them, and why; also that of redis::make_target(). Never tells a
+// Returns the options of a Redis store: the URL, and the passwords from their files and variables.
+// Errors: the source and the reason; also those of redis::make_target(). Errors never contain a
 // password.
 Expected<RedisOptions> redis_options(const Config& config);
 
-// What rules have to keep to, for the store.
+// Returns the bounds that rules must respect because of the store.
 RuleTerms rule_terms(const Config& config) noexcept;
 
-// The key of the rules in Redis.
+// Returns the key of the rules in Redis.
 std::string rules_key(const RedisConfig& redis);
 
 }  // namespace sluice::server

@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Every error of a file, one a line, or "ok".
+// Returns every error of a file, one for each line, or "ok".
 std::string errors_of(std::string_view yaml) {
   const auto config = parse_config(yaml, "f");
   if (config) return "ok";
@@ -24,7 +24,7 @@ std::string errors_of(std::string_view yaml) {
   return out;
 }
 
-// Of a file with this second line.
+// Returns the errors of a file with this second line.
 std::string errors_with(const std::string& line) { return errors_of("version: 1\n" + line + "\n"); }
 
 TEST(Config, ReadsEveryKey) {
@@ -75,14 +75,14 @@ log: { level: warning, format: json, keys: hash, denials_per_second: 0, access: 
   EXPECT_TRUE(config->log.access);
 }
 
-TEST(Config, TakesOnePathAsAListOfOne) {
+TEST(Config, AcceptsOnePathAsAListOfOne) {
   const auto config = parse_config("version: 1\nrules: a.yaml\nadmin: { token_env: TOKEN }\n", "f");
   ASSERT_TRUE(config.has_value());
   EXPECT_EQ(config->rules, std::vector<std::string>{"a.yaml"});
   EXPECT_EQ(config->admin_token_env, "TOKEN");
 }
 
-TEST(Config, SaysAllThatIsWrongWithItsPlace) {
+TEST(Config, ReportsAllErrorsWithTheirPlaces) {
   EXPECT_EQ(errors_of("listen: { http: 80, grcp: off }\nstore: disk\nlog: { level: loud }\n"),
             "f:1:1: error: file lacks 'version'; expected 'version:' with 1\n"
             "f:1:17: error: '80' is no address; expected host:port, [v6]:port, unix:PATH or off\n"
@@ -116,12 +116,12 @@ TEST(Config, ChecksEveryRange) {
             "in quotes");
 }
 
-TEST(Config, PointsAtTheProxyThatIsNone) {
+TEST(Config, ReportsThePlaceOfAnInvalidProxy) {
   EXPECT_EQ(errors_with("trusted_proxies: [10.0.0.0/8, nobody]").substr(0, 14), "f:2:31: error:");
   EXPECT_EQ(errors_with("trusted_proxies: nobody").substr(0, 14), "f:2:18: error:");
 }
 
-TEST(Config, RefusesTwoListenersAtOnePlace) {
+TEST(Config, RefusesTwoListenersAtOneAddress) {
   EXPECT_EQ(errors_with("listen: { http: '127.0.0.1:6070' }"),
             "f:2:9: error: 'admin' has the address of 'http'; expected another address for each "
             "listener");
@@ -132,7 +132,7 @@ TEST(Config, RefusesTwoListenersAtOnePlace) {
   EXPECT_EQ(errors_with("listen: { http: 'a:0', grpc: 'a:0', resp: off, admin: off }"), "ok");
 }
 
-TEST(Config, TakesTheTokenFromOnePlace) {
+TEST(Config, AcceptsOnlyOneSourceOfTheToken) {
   EXPECT_EQ(errors_with("admin: { token_file: a, token_env: B }"),
             "f:2:36: error: both 'token_file' and 'token_env'; expected one of them");
   EXPECT_EQ(errors_with("admin: { token_env: A=B }"),
@@ -140,7 +140,7 @@ TEST(Config, TakesTheTokenFromOnePlace) {
             "such as SLUICE_TOKEN");
 }
 
-TEST(Config, IsLoadedFromAFileAndFindsItsNeighbours) {
+TEST(Config, IsLoadedFromAFileAndFindsFilesNextToIt) {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("sluice-config-test-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);

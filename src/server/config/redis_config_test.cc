@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Every error of a file of these lines below its version, one a line, or "ok".
+// Returns every error of a file with these lines after its version, one for each line, or "ok".
 std::string errors_with(const std::string& lines) {
   const auto config = parse_config("version: 1\n" + lines, "f");
   if (config) return "ok";
@@ -78,7 +78,7 @@ rules: redis
   EXPECT_TRUE(config->rules.empty());
 }
 
-TEST(RedisConfig, KeepsTheRulesBehindThePrefixUnlessToldOtherwise) {
+TEST(RedisConfig, KeepsTheRulesUnderThePrefixByDefault) {
   EXPECT_EQ(rules_key(RedisConfig{}), "sluice:rules");
 }
 
@@ -96,13 +96,13 @@ TEST(RedisConfig, ChecksTheUrlWithItsPlaceAndNeverRepeatsItsPassword) {
   EXPECT_EQ(errors_with("store: redis+unix:///run/redis.sock?db=1\n"), "ok");
 }
 
-TEST(RedisConfig, CountsAPasswordInAFileAsOne) {
+TEST(RedisConfig, CountsAPasswordFileAsAPassword) {
   EXPECT_EQ(errors_with("store: redis://u@a\n").substr(0, 14), "f:2:8: error: ");
   EXPECT_EQ(errors_with("store: redis://u@a\nredis: { password_env: P }\n"), "ok");
   EXPECT_EQ(errors_with("store: redis://a\nredis: { username: u, password_file: p }\n"), "ok");
 }
 
-TEST(RedisConfig, SaysWhatIsWrongWithEachKey) {
+TEST(RedisConfig, ReportsTheErrorOfEachKey) {
   EXPECT_EQ(errors_with("redis: { prefix: \"{a}\" }\n"),
             "f:2:18: error: 'prefix' is the text '{a}'; expected text without braces, which belong "
             "to tags");
@@ -134,7 +134,7 @@ TEST(RedisConfig, TakesRulesFromRedisOrFromFiles) {
   EXPECT_FALSE(file->rules_in_redis);
 }
 
-TEST(RedisConfig, SaysWhatDoesNotGoTogether) {
+TEST(RedisConfig, ReportsConflicts) {
   Config config;
   EXPECT_EQ(find_conflict(config), "");
   config.rules_in_redis = true;
@@ -149,7 +149,7 @@ TEST(RedisConfig, SaysWhatDoesNotGoTogether) {
             "address for one of them");
 }
 
-// Files of secrets in a folder of their own.
+// Files with secrets in a folder of their own.
 class RedisSecrets : public testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directories(folder_); }
@@ -172,7 +172,7 @@ class RedisSecrets : public testing::Test {
                                   ("sluice-redis-config-test-" + std::to_string(::getpid()));
 };
 
-TEST_F(RedisSecrets, AreReadFromFilesWithoutTheEndOfTheLine) {
+TEST_F(RedisSecrets, AreReadFromFilesWithoutTheLineEnd) {
   EXPECT_EQ(password_from(file("hunter 2\r\n")), "hunter 2");
   const std::string path = (folder_ / "secret").string();
   EXPECT_EQ(password_from(file("")), "password file " + path + " is empty; expected a password");
@@ -202,7 +202,7 @@ TEST_F(RedisSecrets, AreReadFromTheEnvironment) {
   EXPECT_EQ(options->url, "redis+sentinel://a/m");
 }
 
-TEST_F(RedisSecrets, DoNotMakeUpForFilesThatAreMissing) {
+TEST_F(RedisSecrets, ReportAMissingFile) {
   Config config;
   config.store = "rediss://a";
   config.redis.options.tls_ca_file = "/nonexistent/ca.pem";

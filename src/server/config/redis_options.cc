@@ -12,7 +12,7 @@ std::string find_store_error(const std::string& store, const RedisConfig& redis)
     return "there is no such store; expected memory, or the URL of a Redis, such as "
            "redis://127.0.0.1:6379";
   }
-  // What is in files is not looked at; that there is a password, is.
+  // Files are not read. It matters only whether there is a password.
   RedisOptions options{.url = store, .username = redis.options.username};
   const auto placeholder = [](const std::string& file, const std::string& variable) {
     return std::string(file.empty() && variable.empty() ? "" : "-");

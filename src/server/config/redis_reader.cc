@@ -84,7 +84,7 @@ void RedisReader::read_options(const Fields& fields) {
   options.scripting = fields.choice<bool>("scripting").value_or(options.scripting);
 }
 
-// Braces in it would steer all keys of a cluster to one slot.
+// Braces in the prefix would put all keys of a cluster into one slot.
 void RedisReader::read_prefix(const Fields& fields) {
   const Node* prefix = fields.node("prefix");
   if (prefix == nullptr) return;

@@ -7,7 +7,7 @@
 
 namespace sluice::server {
 
-// Reads the section `redis` of a configuration file. Paths are found from `folder`.
+// Reads the section `redis` of a configuration file. Paths are relative to `folder`.
 RedisConfig read_redis(const rules::Fields& fields, const std::filesystem::path& folder,
                        rules::Diagnostics& diagnostics);
 

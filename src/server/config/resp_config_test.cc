@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Every error of a file of these lines below its version, one a line, or "ok".
+// Returns every error of a file with these lines after its version, one for each line, or "ok".
 std::string errors_with(const std::string& lines) {
   const auto config = parse_config("version: 1\n" + lines, "f");
   if (config) return "ok";
@@ -41,14 +41,14 @@ resp:
   EXPECT_EQ(resp.idle_timeout, 5min);
 }
 
-TEST(RespConfig, HasNoUsersAndNoIdleTimeoutUnlessItSaysSo) {
+TEST(RespConfig, HasNoUsersAndNoIdleTimeoutByDefault) {
   const auto config = parse_config("version: 1\n", "f");
   ASSERT_TRUE(config.has_value());
   EXPECT_TRUE(config->resp_options.users.empty());
   EXPECT_EQ(config->resp_options.idle_timeout, 0ms);
 }
 
-TEST(RespConfig, SaysWhatIsWrongWithAUser) {
+TEST(RespConfig, ReportsTheErrorOfAUser) {
   EXPECT_EQ(errors_with("resp: { users: [ { name: a } ] }"),
             "f:2:18: error: neither 'password_file' nor 'password_env'; expected one of them");
   EXPECT_EQ(errors_with("resp: { users: [ { name: a, password_file: b, password_env: c } ] }"),

@@ -7,7 +7,7 @@
 
 namespace sluice::server {
 
-// Reads the section `resp` of a configuration file. Paths are found from `folder`.
+// Reads the section `resp` of a configuration file. Paths are relative to `folder`.
 RespConfig read_resp(const rules::Fields& fields, const std::filesystem::path& folder,
                      rules::Diagnostics& diagnostics);
 

@@ -11,7 +11,7 @@ using rules::schema::Key;
 using rules::schema::Map;
 using rules::schema::Type;
 
-// In the order of their enumerators, which the reader relies on.
+// In the order of their enumerators, on which the reader relies.
 constexpr std::array<std::string_view, 5> kLevels{"debug", "info", "warning", "error", "off"};
 constexpr std::array<std::string_view, 2> kFormats{"text", "json"};
 constexpr std::array<std::string_view, 3> kKeys{"plain", "hash", "none"};

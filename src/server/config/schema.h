@@ -6,11 +6,11 @@
 
 namespace sluice::server::config {
 
-// The keys of a configuration file: what checks them, documents them, and completes them in
-// editors. Their defaults are those of Config.
+// The keys of a configuration file. The schema checks and documents them, and editors complete them
+// with it. Their defaults are those of Config.
 const rules::schema::Map& file() noexcept;
 
-// docs/config.schema.json, and docs/config.md as a whole.
+// Return docs/config.schema.json and the whole of docs/config.md.
 std::string json_schema();
 std::string guide();
 

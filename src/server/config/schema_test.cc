@@ -25,17 +25,17 @@ std::string text_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST(ConfigSchema, IsWhatTheManualSays) {
+TEST(ConfigSchema, MatchesTheManual) {
   EXPECT_TRUE(text_of(kSource / "docs/config.md") == guide())
       << "docs/config.md differs from what `sluice config docs` prints";
 }
 
-TEST(ConfigSchema, IsWhatEditorsAreGiven) {
+TEST(ConfigSchema, MatchesTheSchemaForEditors) {
   EXPECT_TRUE(text_of(kSource / "docs/config.schema.json") == json_schema())
       << "docs/config.schema.json differs from what `sluice config schema` prints";
 }
 
-TEST(ConfigSchema, ExamplesOfTheManualAreRight) {
+TEST(ConfigSchema, ExamplesOfTheManualAreValid) {
   const std::string manual = guide();
   const std::string fence = "```yaml\n";
   int examples = 0;
@@ -48,14 +48,14 @@ TEST(ConfigSchema, ExamplesOfTheManualAreRight) {
   EXPECT_EQ(examples, 3);
 }
 
-// A default as the example would write it: that of the reference, without its backquotes.
+// Returns a default as the example writes it: that of the reference without backquotes.
 std::string written(std::string_view otherwise) {
   std::string out(otherwise);
   out.erase(std::remove(out.begin(), out.end(), '`'), out.end());
   return out == "\"\"" ? "" : out;
 }
 
-// The example names every key, each with the default that the reference tells.
+// Checks that the example names every key with the default of the reference.
 void expect_defaults(const rules::Node& node, const Map& map) {
   for (const Key& key : map.keys) {
     const auto found = std::find_if(node.pairs.begin(), node.pairs.end(),
@@ -159,7 +159,7 @@ void expect_equal(const Config& a, const Config& b) {
   expect_equal(a.log, b.log);
 }
 
-TEST(ConfigSchema, ExampleAndNothingAtAllAreTheDefaults) {
+TEST(ConfigSchema, ExampleAndAnEmptyFileAreTheDefaults) {
   const auto example = load_config(kSource / "examples/sluice.yaml");
   ASSERT_TRUE(example.has_value()) << example.error().front().to_string();
   expect_equal(*example, Config{});

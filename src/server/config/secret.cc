@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kLongest = 4096;
 
-// One line, at most kLongest bytes of it, without its end.
+// Returns one line of at most kLongest bytes without its line end.
 Expected<std::string> checked(std::string text, const std::string& source) {
   while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
   if (text.empty()) return Unexpected{source + " is empty; expected a password"};
