@@ -22,7 +22,7 @@ void Counter::add(std::uint64_t cost) noexcept {
   if (__builtin_add_overflow(cost_, cost, &cost_)) cost_ = ~std::uint64_t{0};
 }
 
-// --- what a script is sent ---
+// --- arguments of a script ---
 
 void Counter::append_argument(int number, std::string& out) const {
   const Limit& l = limit();
@@ -60,7 +60,7 @@ void Counter::append_undo_argument(int number, std::string& out) const {
   format::kInstant.append({static_cast<std::uint64_t>(at_)}, out);
 }
 
-// --- what it returns ---
+// --- replies ---
 
 bool Counter::read(std::string_view said, core::Ticks now) noexcept {
   now_ = at_ = now;
@@ -127,7 +127,7 @@ bool Counter::read_log(std::string_view said) noexcept {
   return reply.at < format::kEndOfInstants && at >= now_ && (reply.units == 0 || is_live);
 }
 
-// --- what it means ---
+// --- decisions ---
 
 void Counter::look_for(Verb verb, std::uint64_t cost) noexcept {
   const auto take = [&](const auto& step) {

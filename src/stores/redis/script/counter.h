@@ -29,15 +29,15 @@ class Counter {
 
   // Appends the counter's argument for a script that knows its family by `number`.
   void append_argument(int number, std::string& out) const;
-  // As above, to give back what the take took whose reply was read.
+  // Like the above, to undo the take whose reply was read.
   void append_undo_argument(int number, std::string& out) const;
 
   // Reads the counter's part of a reply made at `now`. Returns false if it is malformed.
   bool read(std::string_view said, core::Ticks now) noexcept;
 
-  // After read(): decides the verb as the script has.
+  // Call this after read(). Decides the verb as the script did.
   void look(Verb verb) noexcept { look_for(verb, cost_); }
-  // Answers with nothing taken, because another limit denies the request.
+  // Answers without taking units, because another limit denies the request.
   void leave_untaken() noexcept;
 
   bool admits() const noexcept { return answer_.admitted; }
@@ -53,7 +53,7 @@ class Counter {
   std::uint64_t cost_ = 0;
   core::Ticks now_ = 0;  // of the request
   core::Ticks at_ = 0;   // of the counter, after look()
-  // What the script found. Of the three states only that of the limit's kind has a value.
+  // The state found by the script. Of the three states only that of the limit's kind has a value.
   core::Forgotten forgotten_;
   core::State state_;
   std::vector<std::uint32_t> counts_;  // of `slices_`

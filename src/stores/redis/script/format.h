@@ -6,8 +6,8 @@
 #include "sluice/limit.h"
 #include "stores/redis/script/record.h"
 
-// The numbers that the scripts and the C++ code share: what is stored in Redis, and what a script
-// is sent and returns. docs/state-format.md describes them for other readers.
+// The numbers that the scripts and the C++ code share: values stored in Redis, and arguments and
+// replies of scripts. docs/state-format.md describes them for other readers.
 namespace sluice::redis::format {
 
 // A single number.
@@ -62,7 +62,7 @@ inline constexpr Layout<Number, 1> kSliceCount({{"count", &Number::value, 4}});
 // `head`.
 struct LogHead {
   std::uint64_t kind, changed, forgotten;
-  std::uint64_t kept_until;        // the key does not expire before
+  std::uint64_t kept_until;        // the key does not expire before this time
   std::uint64_t space, summaries;  // of older slices, in a hybrid
   std::uint64_t room, head, count;
   std::uint64_t before, after;                // running sums, without and with all entries
@@ -153,8 +153,8 @@ inline constexpr std::uint64_t kGiveBack = 4;
 // The instant of a request at the server's time.
 inline constexpr std::uint64_t kServerTime = (std::uint64_t{1} << 56) - 1;
 
-// The first argument of any request but a take of one charge at the server's time. `expiry_ms` is
-// how long keys are kept if the request has an explicit timestamp.
+// The first argument of any request except a take of one charge at the server's time. `expiry_ms`
+// is how long keys are kept if the request has an explicit timestamp.
 struct Request {
   std::uint64_t verb, instant, expiry_ms;
 };
@@ -166,7 +166,7 @@ inline constexpr Layout<Request, 3> kRequest({{"verb", &Request::verb, 1},
 // kGiveBack needs the instant of the take (kInstant) in addition.
 inline constexpr Layout<Number, 1> kFamily({{"family", &Number::value, 1}});
 
-// More than any limit holds. A sum of it and any state is still exact in a script.
+// More than any limit contains. A sum of it and any state is still exact in a script.
 inline constexpr std::uint64_t kCostBeyondAll = std::uint64_t{1} << 40;
 
 struct BucketArgument {
@@ -221,12 +221,12 @@ inline constexpr Layout<LogArgument, 4> kLogArgument({{"cost", &LogArgument::cos
 // --- replies ---
 
 // A reply begins with the instant of the decision (kInstant), plus kAdmits if all counters admit.
-// For each counter follow its value as the script found it, and before it (but for a take of one
+// For each counter follow its value as the script found it, and before it (except for a take of one
 // charge at the server's time) the value's size.
 inline constexpr std::uint64_t kAdmits = std::uint64_t{1} << 52;
 inline constexpr Layout<Number, 1> kValueSize({{"size", &Number::value, 2}});
 
-// What a log or a hybrid returns instead of its value.
+// The reply for a log or a hybrid, instead of its value.
 struct LogReply {
   std::uint64_t at, units;
   std::uint64_t newest;  // the newest instant that counts

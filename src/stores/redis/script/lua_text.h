@@ -13,7 +13,7 @@
 // value; a name that is not in kConstants does not compile.
 namespace sluice::redis::lua {
 
-// A number or a quoted text, as Lua spells it.
+// A number or a quoted text in Lua syntax.
 class Literal {
  public:
   constexpr explicit Literal(std::uint64_t number) {

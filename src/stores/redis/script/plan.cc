@@ -95,7 +95,7 @@ bool Plan::is_single(const Part& part) const noexcept {
   return verb_ == Verb::kTake && !now_ && part.counters == 1;
 }
 
-// Everything up to the keys; the arguments follow.
+// Everything before the arguments, including the keys.
 void Plan::write_keys(std::size_t index, Command& command) const {
   const Part& part = parts_[index];
   command.tail.clear();
@@ -127,7 +127,7 @@ void Plan::write_undo(std::size_t index, Command& command) const {
   write_request(index, format::kGiveBack, &Counter::append_undo_argument, command);
 }
 
-// What follows the keys of any request.
+// The arguments of any request.
 void Plan::write_request(std::size_t index, std::uint64_t verb, ArgumentOf argument_of,
                          Command& command) const {
   const Families families = parts_[index].families;
@@ -160,7 +160,7 @@ Plan::Read Plan::read(std::size_t index, const redisReply& reply) {
     return Read::kMalformed;
   }
   if (!read_counters(index, said, static_cast<core::Ticks>(now))) return Read::kMalformed;
-  // Computed here once more: a script that decided otherwise is not ours.
+  // Repeats the script's decision. If the two differ, the reply is malformed.
   if (look(index) != admits) return Read::kMalformed;
   parts_[index].admits = admits;
   return admits ? Read::kAllowed : Read::kDenied;

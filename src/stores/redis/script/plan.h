@@ -23,13 +23,13 @@ struct PlanOptions {
 // One request to Redis, without I/O: its counters (charges on one counter count together), the
 // script call for the counters of each slot, and the decisions that follow from the replies.
 //
-//   begin() -> write() each part -> read() each part's reply -> [write_undo() where another part
+//   begin() -> write() each part -> read() each part's reply -> [write_undo() if another part
 //   denied or failed] -> answer()
 //
 // Keeps its buffers from one request to the next. Ownership: borrows the charges until answer().
 class Plan {
  public:
-  // False: the request is kInvalid.
+  // Returns false if the request is kInvalid.
   bool begin(const PlanOptions& options, Verb verb, std::span<const Charge> charges,
              std::optional<Instant> now);
 
@@ -40,25 +40,24 @@ class Plan {
 
   enum class Read : std::uint8_t {
     kAllowed,   // this part admits (and has taken, for a take)
-    kDenied,    // it does not; nothing was taken
+    kDenied,    // this part denies; nothing was taken
     kMalformed  // not a reply of our script
   };
   Read read(std::size_t part, const redisReply& reply);
 
-  // The call that gives back exactly what an allowed take of this part has taken, and never more
-  // than is still there of it: after it nothing is admitted that would not have been without both.
-  // Its reply is ignored.
+  // Fills in the call that undoes an allowed take of this part. It never gives back more units than
+  // are still consumed, so take and undo together admit nothing more. Its reply is ignored.
   void write_undo(std::size_t part, Command& command) const;
 
-  // After a read() of every part: the answer to each charge and to the request. Parts that
-  // admitted while another denied are answered as untouched.
+  // Call this after a read() of every part. Returns the answer to each charge and to the request.
+  // If one part denied, the answers of the others are those without the take.
   void answer(std::span<Decision> each, Decision& all);
 
   // Returns whether the text of an error reply means that a key holds a foreign value.
   static bool is_foreign_value(std::string_view error) noexcept;
 
  private:
-  // A counter and where it is asked.
+  // A counter and its place in the calls.
   struct Asked {
     Counter counter;
     std::string key;  // in Redis

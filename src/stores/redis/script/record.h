@@ -9,7 +9,7 @@
 
 namespace sluice::redis {
 
-// A number of a record: its name in the contract, where a T holds it, and its size in bytes.
+// A number of a record: its name in the contract, its member of T, and its size in bytes.
 template <typename T>
 struct Field {
   std::string_view name;
@@ -38,7 +38,7 @@ class Layout {
   // "<I2I7I4" for numbers of 2, 7 and 4 bytes. Refers to this layout.
   constexpr std::string_view format() const noexcept { return {format_.data(), format_.size()}; }
 
-  // Reads the first size() of the bytes. The caller makes sure that there are as many.
+  // Reads the first size() bytes. The caller ensures that there are enough.
   constexpr T read(std::string_view bytes) const noexcept {
     T record{};
     std::size_t at = 0;
@@ -50,7 +50,7 @@ class Layout {
     return record;
   }
 
-  // As read(), and removes what it has read.
+  // Like read(), and removes the bytes it has read.
   constexpr T take(std::string_view& bytes) const noexcept {
     const T record = read(bytes);
     bytes.remove_prefix(size());

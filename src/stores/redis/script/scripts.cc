@@ -32,8 +32,8 @@ constexpr Families kWide =
 constexpr Families kSliced = set_of({Family::kSlidingWindowCounter, Family::kSlidingWindowHybrid});
 constexpr Families kAnyLog = set_of({Family::kSlidingWindowLog, Family::kSlidingWindowHybrid});
 
-// A script makes its functions at each call. Those for logs are many, so they are within a
-// function, and are made only when it is called.
+// A script creates its functions at each call. The many functions for logs are inside another
+// function, so they are created only when it is called.
 constexpr std::string_view kAnyLogBegins = "local function any_log(key, arg, now, verb, state)\n";
 constexpr std::string_view kAnyLogEnds =
     "return window_log(key, arg, now, verb, state)\n"
@@ -109,7 +109,7 @@ std::string sha1_of(std::string_view text) {
   return hex;
 }
 
-// Scripts with one frame, each put together when first asked for.
+// Scripts with one frame. Each is composed at its first use.
 class Table {
  public:
   Table(std::string_view name, std::string_view frame) : name_(name), frame_(frame) {}

@@ -41,7 +41,7 @@ constexpr Families bit_of(Family family) noexcept {
 int number_of(Family family, Families families) noexcept;
 
 // Return the script for a take of one charge at the server's time, and the script for any request.
-// The first call composes a script, which then lives as long as the program. Thread-safe.
+// The first call composes a script, which is kept until the program ends. Thread-safe.
 const Script& script_for_one(Family family);
 const Script& script_for(Families families);
 
