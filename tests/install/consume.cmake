@@ -18,7 +18,7 @@ if(NOT EXISTS "${SOURCE}/uses_rules")
   endif()
 endif()
 
-# As a subdirectory, Sluice adds nothing to what the outer project installs.
+# As a subdirectory, Sluice adds no files to the installation of the outer project.
 if(SLUICE)
   execute_process(COMMAND ${CMAKE_COMMAND} --install "${BUILD}" --prefix "${BUILD}/prefix"
     COMMAND_ERROR_IS_FATAL ANY)

@@ -1,4 +1,4 @@
-# HEADER compiles alone, twice included, with every warning an error, and brings no other library.
+# Checks that HEADER compiles alone, included twice, without warnings, and needs no other library.
 
 string(MAKE_C_IDENTIFIER "${HEADER}" name)
 get_filename_component(compiler_name "${COMPILER}" NAME)

@@ -1,5 +1,5 @@
-# CASE compiles as it is; with -DWRONG it does not, for the reason that stands in its first lines:
-# `// gcc: REGEX` and `// clang: REGEX`, each for what that compiler says.
+# Checks that CASE compiles, and that it does not compile with -DWRONG, for the reason in its first
+# lines: `// gcc: REGEX` and `// clang: REGEX` match the error of each compiler.
 
 set(family gcc)
 if(COMPILER MATCHES "clang")

@@ -1,4 +1,4 @@
-# Builds and runs SOURCE with what pkg-config says of the sluice in PREFIX.
+# Builds and runs SOURCE with the flags of pkg-config for the sluice in PREFIX.
 
 find_program(pkg_config NAMES pkg-config pkgconf REQUIRED)
 file(GLOB_RECURSE description "${PREFIX}/*/sluice.pc")

@@ -1,4 +1,4 @@
-# Installs BUILD to PREFIX, and checks that each public header is there and nothing strange is.
+# Installs BUILD to PREFIX and checks that it contains the public headers and no unexpected file.
 
 file(REMOVE_RECURSE "${PREFIX}")
 execute_process(COMMAND ${CMAKE_COMMAND} --install "${BUILD}" --prefix "${PREFIX}"

@@ -113,8 +113,8 @@ std::string log_head(char layout, int summaries, int room, int head, int count, 
          std::string(16, '\0') + number(blocks, 1) + bytes(0, 2) + number(back, 1);
 }
 
-// Entries of 3, 2 and 4 units, a second apart, in a ring of four whose oldest entry is in slot 2; in
-// the hybrid a summary before them.
+// Entries of 3, 2 and 4 units, a second apart, in a ring of four whose oldest entry is in slot 2;
+// in the hybrid a summary before them.
 std::string log(char layout) {
   const bool is_hybrid = layout == '\x15';
   std::string value = log_head(layout, is_hybrid, 4, 2, 3, 0, 0);
