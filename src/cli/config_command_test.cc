@@ -43,7 +43,7 @@ Outcome run_config(std::vector<std::string> arguments, const std::string& input 
   return {status, out.str(), err.str()};
 }
 
-TEST(ConfigCommand, SaysWhetherAFileIsRight) {
+TEST(ConfigCommand, ReportsWhetherAFileIsValid) {
   const Outcome right = run_config({"check", "-"}, "version: 1\n");
   EXPECT_EQ(right.status, 0);
   EXPECT_EQ(right.out, "-: ok\n");

@@ -50,7 +50,7 @@ TEST(Decide, AnswersTheExampleOfItsHelp) {
       R"({"outcome":"allowed","reason":"ok","limits":[{"limit":20,"remaining":19,"reset_after_us":100000}]})");
 }
 
-TEST(Decide, DeniedSaysWhenAndNeverDoesNot) {
+TEST(Decide, ReportsARetryTimeUnlessTheRequestCanNeverPass) {
   const std::string line = request("0", charge("k", kTen, R"(,"cost":20)"));
   const std::string more = request("0", charge("k", kTen, R"(,"cost":21)"));
   EXPECT_EQ(
@@ -173,7 +173,7 @@ TEST(Decide, SpaceAroundTheObjectDoesNotMatter) {
 
 // --- bad lines ---
 
-TEST(Decide, NumbersItsLinesAndGoesOnAfterAMistake) {
+TEST(Decide, NumbersItsLinesAndContinuesAfterAnError) {
   MemoryStore store;
   DecisionFilter filter(store);
   const std::string good = request("0", charge("k", kTen));
@@ -203,7 +203,7 @@ class FailingStore final : public Store {
   Reason reason_;
 };
 
-TEST(Decide, SaysWhereTheStoreCouldNotDecide) {
+TEST(Decide, ReportsTheLineThatTheStoreCouldNotDecide) {
   for (const Reason reason : {Reason::kStoreError, Reason::kStoreTimeout, Reason::kForeignValue}) {
     FailingStore store(reason);
     DecisionFilter filter(store);
@@ -218,7 +218,7 @@ TEST(Decide, SaysWhereTheStoreCouldNotDecide) {
   }
 }
 
-TEST(Decide, RefusesWhatIsNotJson) {
+TEST(Decide, RefusesInvalidJson) {
   struct Case {
     std::string line;
     std::string error;
@@ -237,7 +237,7 @@ TEST(Decide, RefusesWhatIsNotJson) {
   for (const Case& c : cases) EXPECT_EQ(error_of(c.line), c.error) << c.line;
 }
 
-TEST(Decide, RefusesTextThatIsNotUtf8) {
+TEST(Decide, RefusesInvalidUtf8) {
   for (const char* bytes : {"\xFF", "\xC3", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80"}) {
     const std::string error = error_of(request("0", charge(bytes, kTen)));
     EXPECT_TRUE(error.find("not valid JSON (syntax error)") != std::string::npos) << error;
@@ -369,7 +369,7 @@ TEST(Decide, RefusesTwoLimitsOnOneCounter) {
             "numbers; give each limit a key of its own");
 }
 
-TEST(Decide, ErrorsAreShortAndValidWhateverTheLineHolds) {
+TEST(Decide, ErrorsAreShortAndValidForAnyLine) {
   const std::string long_text(1 << 20, 'x');
   std::string wide;
   for (int i = 0; i < 100; ++i) wide += "\xE8\xAF\xB7";

@@ -19,7 +19,7 @@ TEST(Glob, MatchesAsRedisDoes) {
   EXPECT_TRUE(glob_matches(std::string("a\0*", 3), std::string_view("a\0\xFF", 3)));
 }
 
-TEST(Glob, KnowsClassesAndWhatIsMeantAsItIs) {
+TEST(Glob, SupportsClassesAndEscapes) {
   EXPECT_TRUE(glob_matches("[ac]", "c"));
   EXPECT_FALSE(glob_matches("[ac]", "b"));
   EXPECT_TRUE(glob_matches("[a-c]", "b"));

@@ -11,14 +11,14 @@ std::string duplicate_in(std::string_view text) {
   return found ? found->where + " " + found->key : "none";
 }
 
-TEST(JsonKeys, NoneWhereEachIsGivenOnce) {
+TEST(JsonKeys, AcceptsUniqueKeys) {
   EXPECT_EQ(duplicate_in("{}"), "none");
   EXPECT_EQ(duplicate_in("[]"), "none");
   EXPECT_EQ(duplicate_in("1"), "none");
   EXPECT_EQ(duplicate_in(R"({"a":{"a":{"a":1}},"b":[{"a":1},{"a":2}]})"), "none");
 }
 
-TEST(JsonKeys, SaysWhichObjectGivesItTwice) {
+TEST(JsonKeys, ReportsTheObjectWithARepeatedKey) {
   EXPECT_EQ(duplicate_in(R"({"a":1,"b":2,"a":3})"), " a");
   EXPECT_EQ(duplicate_in(R"({"a":{"b":1,"b":1}})"), "a b");
   EXPECT_EQ(duplicate_in(R"({"x":"s","c":[1,[2],{"d":{}},{"d":{"e":null,"e":true}}]})"),
@@ -36,7 +36,7 @@ TEST(JsonKeys, KeysAreEqualByTheirCharactersNotTheirSpelling) {
   EXPECT_EQ(duplicate_in(R"({"":1,"":2})"), " ");
 }
 
-TEST(JsonKeys, NoneInWhatIsNotJson) {
+TEST(JsonKeys, FindsNoneInInvalidJson) {
   for (const char* text : {"", "{", "{\"a\":1,", "{\"a\" 1}", "\xff"}) {
     EXPECT_EQ(duplicate_in(text), "none") << text;
   }

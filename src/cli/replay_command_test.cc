@@ -80,7 +80,7 @@ TEST_F(ReplayCommand, DoesNotWriteThePageOverItsInputs) {
   EXPECT_EQ(replay::TemporaryFiles::read(log_), three_);
 }
 
-TEST_F(ReplayCommand, ReportsWhatItReadOfADamagedLogAndFails) {
+TEST_F(ReplayCommand, ReportsTheReadablePartOfADamagedLogAndFails) {
   const std::string whole = gzip_stored(three_);
   const std::string cut = files_.write("cut.gz", whole.substr(0, whole.size() - 4));
   EXPECT_EQ(run_replay({"--json", cut}), 1);

@@ -91,7 +91,7 @@ TEST_F(RulesCommand, SaysAllErrorsOfEveryFileAndFails) {
                 "rules; did you mean 'rules'?\n");
 }
 
-TEST_F(RulesCommand, FailsForAFileThatIsNotThere) {
+TEST_F(RulesCommand, FailsForAMissingFile) {
   EXPECT_EQ(run({"check", "/nonexistent/rules.yaml"}), 1);
   EXPECT_EQ(err_.substr(0, 38), "/nonexistent/rules.yaml:1:1: error: th");
 }

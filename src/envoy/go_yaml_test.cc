@@ -70,7 +70,7 @@ TEST(GoYaml, RefusesOtherNumbers) {
   }
 }
 
-TEST(GoYaml, MergesMapsWithWhatStandsThereFirst) {
+TEST(GoYaml, MergesMapsAndKeepsTheExplicitValues) {
   const Config config = config_of(R"(
 domain: d
 descriptors:
@@ -95,7 +95,7 @@ descriptors:
   EXPECT_EQ(all[3]->key, "d");
 }
 
-TEST(GoYaml, RefusesToMergeWhatIsNoMap) {
+TEST(GoYaml, RefusesToMergeValuesOtherThanMaps) {
   EXPECT_EQ(
       errors_of("domain: d\ndescriptors: [ { key: a, <<: 5 } ]\n"),
       Errors{"f.yaml:2:30: error: '<<' merges what is no map; expected a map, or a list of maps"});

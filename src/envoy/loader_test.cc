@@ -95,7 +95,7 @@ TEST(Loader, ReadsOurOwnKeys) {
   EXPECT_EQ(first_limit(slices).unit, Unit::kHour);
 }
 
-TEST(Loader, LeavesAFailureOfTheStoreToEnvoyWhereNothingIsSaid) {
+TEST(Loader, LeavesAFailureOfTheStoreToEnvoyByDefault) {
   EXPECT_EQ(first_limit(config_of(with_limit("unit: day"))).on_store_error, OnStoreError::kError);
 }
 
@@ -118,7 +118,7 @@ TEST(Loader, ReadsTwoHundredLevels) {
   EXPECT_EQ(config.limited().size(), 1U);
 }
 
-TEST(Loader, RefusesWhatIsNestedBeyondAnyUse) {
+TEST(Loader, RefusesExcessiveNesting) {
   std::string yaml = "domain: d\ndescriptors: ";
   for (int i = 0; i < 5000; ++i) yaml += "[ { key: k, descriptors: ";
   yaml += "[]";
@@ -225,7 +225,7 @@ constexpr std::array kRefused{
             "f.yaml:2:59: error: both 'unit' and 'period'; expected one of them"},
 };
 
-TEST(Loader, RefusesWhatTheContractRefusesAtItsPlace) {
+TEST(Loader, ReportsErrorsOfTheContractWithTheirPosition) {
   for (const Refused& refused : kRefused) {
     const Errors errors = errors_of(refused.yaml);
     ASSERT_FALSE(errors.empty()) << refused.yaml;
@@ -260,11 +260,11 @@ TEST(Loader, ReadsManyFilesOneDomainEach) {
   EXPECT_NE(config->find("b"), nullptr);
 }
 
-TEST(Loader, TellsEverythingThatIsWrong) {
+TEST(Loader, ReportsAllErrors) {
   EXPECT_EQ(errors_of("domain: ''\ndescriptors: [ { key: '' }, { kee: b } ]\n").size(), 4U);
 }
 
-TEST(Loader, RefusesWithoutScriptsWhatNeedsThem) {
+TEST(Loader, RefusesWithoutScriptsLimitsThatNeedThem) {
   const std::string yaml = with_limit("unit: day, algorithm: gcra, requests_per_unit: 1");
   const RuleText file{"f.yaml", yaml};
   EXPECT_FALSE(Config::parse({&file, 1}, {.scripting = false}));

@@ -73,7 +73,7 @@ TEST(Match, DoesNotGoBackToALessExactKeyOnceALevelHasDecided) {
   EXPECT_EQ(led_to(config, {{"a", "x"}, {"c", "1"}}), "");
 }
 
-TEST(Match, FindsWhatIsWhitelistedWithoutALimit) {
+TEST(Match, FindsWhitelistedDescriptorsWithoutALimit) {
   const Config config = config_of(
       "domain: d\ndescriptors: [ { key: a, value: ok }, { key: a, "
       "rate_limit: { unit: second, requests_per_unit: 1 } } ]");
@@ -116,7 +116,7 @@ descriptors:
 }
 
 // If keys and values were joined by `_`, some of these would share a counter.
-TEST(Counter, OfOtherEntriesIsAlwaysAnother) {
+TEST(Counter, DiffersForDifferentEntries) {
   const Config config = config_of(R"(
 domain: d
 descriptors:

@@ -115,7 +115,7 @@ TEST_F(Metrics, CountRequestsByTheRuleThatDecided) {
   EXPECT_EQ(value(requests("", "allowed", "ok")), "2");
 }
 
-TEST_F(Metrics, StartAtZeroForWhatRatesAreAskedOfAndAreSilentOfTheRest) {
+TEST_F(Metrics, StartAtZeroIfRatesAreComputedFromThem) {
   recorder_.use(parse(rule("a", {"x"})));
   EXPECT_EQ(value(decisions("a", "x", "allowed", "ok")), "0");
   EXPECT_EQ(value(decisions("a", "x", "denied", "limited")), "0");
@@ -125,7 +125,7 @@ TEST_F(Metrics, StartAtZeroForWhatRatesAreAskedOfAndAreSilentOfTheRest) {
   EXPECT_EQ(value(shadow_denials("a", "x")), "absent");
 }
 
-TEST_F(Metrics, CountShadowDenialsOfRulesOnTrialOnly) {
+TEST_F(Metrics, CountShadowDenialsOfShadowRulesOnly) {
   const RuleSet rules = parse(rule("trial", {"x", "y"}, kOnTrial) + rule("real", {"x"}));
   recorder_.use(rules);
   EXPECT_EQ(value(shadow_denials("trial", "x")), "0");
@@ -137,7 +137,7 @@ TEST_F(Metrics, CountShadowDenialsOfRulesOnTrialOnly) {
   EXPECT_EQ(value(decisions("trial", "x", "denied", "limited")), "1");
 }
 
-TEST_F(Metrics, OfNamesThatContinueGoOnWhereverTheyStand) {
+TEST_F(Metrics, OfRetainedNamesContinueInAnyPosition) {
   const RuleSet before = parse(rule("trial", {"x", "y"}, kOnTrial) + rule("gone", {"x"}));
   recorder_.use(before);
   recorder_.count(answer_of(before.rules()[0], kHeld, {kHeld, kPassed}));
@@ -201,7 +201,7 @@ TEST_F(Metrics, OfSeveralRecordersAreSummedAndShownWhileAnyUsesTheName) {
   EXPECT_EQ(value(decisions("a", "x", "denied", "limited")), "absent");
 }
 
-TEST_F(Metrics, KeepWhatNoRuleDecidedWhenRulesChange) {
+TEST_F(Metrics, KeepCountsWithoutARuleWhenRulesChange) {
   recorder_.count(RuleAnswer{});
   recorder_.use(parse(rule("a", {"x"})));
   recorder_.count(RuleAnswer{});
@@ -249,7 +249,7 @@ TEST_F(Metrics, PutDurationsIntoBucketsThatIncludeTheirBound) {
   EXPECT_EQ(value("sluice_request_duration_seconds_count{front_end=\"check\"}"), "0");
 }
 
-TEST_F(Metrics, SumDurationsInSecondsByDoor) {
+TEST_F(Metrics, SumDurationsInSecondsByFrontEnd) {
   recorder_.observe(FrontEnd::kCheck, std::chrono::milliseconds(1500));
   registry_.make_recorder().observe(FrontEnd::kCheck, std::chrono::seconds(1));
   recorder_.observe(FrontEnd::kOther, std::chrono::hours(1));
@@ -265,7 +265,7 @@ TEST_F(Metrics, CountRequestsThatArrivedTogetherAsEqualParts) {
   EXPECT_EQ(value("sluice_request_duration_seconds_sum{front_end=\"resp\"}"), "4.999e-06");
 }
 
-TEST_F(Metrics, CountConnectionsAndWhatBefallsThem) {
+TEST_F(Metrics, CountConnectionsAndTheirEvents) {
   recorder_.add(Event::kAccepted, 5);
   registry_.make_recorder().add(Event::kAccepted);
   recorder_.add(Event::kClosed, 2);
@@ -311,11 +311,11 @@ TEST_F(Metrics, RefuseNamesThatAreMalformedOrTaken) {
   EXPECT_THROW(registry_.add_gauge("sluice ready", "Ready.", value), std::invalid_argument);
 }
 
-TEST_F(Metrics, TellTheVersion) {
+TEST_F(Metrics, ReportTheVersion) {
   EXPECT_EQ(value("sluice_build_info{version=\"" SLUICE_VERSION "\"}"), "1");
 }
 
-TEST_F(Metrics, TellOfTheProcess) {
+TEST_F(Metrics, DescribeTheProcess) {
   const std::string text = registry_.text();
   const auto number = [&](const std::string& series) {
     return std::strtod(value_of(text, series).c_str(), nullptr);

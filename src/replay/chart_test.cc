@@ -80,7 +80,7 @@ TEST(Chart, ScalesToTheDenialsIfOnlyTheyAreDrawn) {
   EXPECT_TRUE(contains(denied, ">3</span>"));
 }
 
-TEST(Chart, InterruptsAnAreaWhereNothingHappened) {
+TEST(Chart, InterruptsAnAreaAtEmptyColumns) {
   Series series;
   series.add(kStart, 1, 0);
   series.add(kStart + 1s, 0, 0);

@@ -82,7 +82,7 @@ TEST(LineReader, KeepsEscapedAndBareQuotesInsideAField) {
   EXPECT_EQ(bare.line.user_agent, R"(an "agent"of mine)");
 }
 
-TEST(LineReader, IgnoresWhatFollows) {
+TEST(LineReader, IgnoresFurtherFields) {
   const Parsed combined(kCommon + R"( "-" "agent" 0.003 "more" x)");
   ASSERT_EQ(combined.fault, LineFault::kNone);
   EXPECT_EQ(combined.line.user_agent, "agent");
@@ -126,7 +126,7 @@ TEST(LineReader, ReadsRequestsAsClientsSendThem) {
   }
 }
 
-TEST(LineReader, LeavesOutMethodAndPathOfARequestThatIsNoHttp) {
+TEST(LineReader, OmitsMethodAndPathOfARequestThatIsNotHttp) {
   using namespace std::string_literals;
   for (const std::string& request : {""s, "-"s, R"(\x16\x03\x01)"s, "\x16\x03\x01\x02 \xff\0z"s,
                                      "GARBAGE"s, " "s, "GET "s, R"(\x80 /a HTTP/1.1)"s}) {
@@ -139,7 +139,7 @@ TEST(LineReader, LeavesOutMethodAndPathOfARequestThatIsNoHttp) {
   }
 }
 
-TEST(LineReader, SaysWhatIsWrongWithALine) {
+TEST(LineReader, ReportsTheErrorOfALine) {
   using namespace std::string_literals;
   struct Case {
     std::string line;

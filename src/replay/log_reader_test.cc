@@ -34,7 +34,7 @@ class LogReaderTest : public testing::Test {
   TemporaryFiles files_;
 };
 
-TEST_F(LogReaderTest, CutsLinesTheSameWhateverTheBlocks) {
+TEST_F(LogReaderTest, SplitsLinesIndependentlyOfTheBlocks) {
   std::string text;
   std::vector<std::string> clients;
   for (int i = 0; i < 100; ++i) {
@@ -107,7 +107,7 @@ TEST_F(LogReaderTest, ReadsBinaryFilesToTheirEnd) {
   EXPECT_TRUE(read.errors.empty());
 }
 
-TEST_F(LogReaderTest, ReadsLogsInOrderAndGoesOnAfterOneThatFails) {
+TEST_F(LogReaderTest, ReadsLogsInOrderAndContinuesAfterAFailure) {
   const std::string damaged = gzip_stored(line_at(0, "a") + line_at(0, "b"));
   const Read read =
       read_all({files_.write("1.gz", damaged.substr(0, damaged.size() - 8)), files_.path("none"),

@@ -89,7 +89,7 @@ TEST_F(LogSourceTest, ReadsMembersThatEndAtAnyPlaceOfTheBuffer) {
   EXPECT_EQ(content.error, "");
 }
 
-TEST_F(LogSourceTest, NoticesWhereverGzipDataIsCutOff) {
+TEST_F(LogSourceTest, ReportsTruncatedGzipDataAtEveryLength) {
   const std::string whole = gzip_stored("first\n") + gzip_compressed();
   const std::size_t second = gzip_stored("first\n").size();
   for (std::size_t size = 2; size < whole.size(); size += size < 60 ? 1 : 5) {
@@ -103,7 +103,7 @@ TEST_F(LogSourceTest, NoticesWhereverGzipDataIsCutOff) {
   }
 }
 
-TEST_F(LogSourceTest, HandsOutWhatItCouldReadOfCutOffData) {
+TEST_F(LogSourceTest, ReturnsTheReadablePartOfTruncatedData) {
   const std::string whole = gzip_compressed();
   const Content content = read_all(files_.write("log.gz", whole.substr(0, whole.size() - 8)));
   EXPECT_TRUE(content.text == repeated(kCompressedLine, 500));
@@ -126,7 +126,7 @@ TEST_F(LogSourceTest, NoticesADamagedHead) {
   EXPECT_NE(read_all(files_.write("log.gz", damaged)).error, "");
 }
 
-TEST_F(LogSourceTest, AcceptsPaddingButNothingElseBehindTheData) {
+TEST_F(LogSourceTest, AcceptsOnlyPaddingAfterTheData) {
   const std::string member = gzip_stored("text\n");
   const Content padded = read_all(files_.write("padded.gz", member + std::string(1000, '\0')));
   EXPECT_EQ(padded.text, "text\n");
@@ -138,14 +138,14 @@ TEST_F(LogSourceTest, AcceptsPaddingButNothingElseBehindTheData) {
   }
 }
 
-TEST_F(LogSourceTest, SaysWhyAFileCannotBeRead) {
+TEST_F(LogSourceTest, ReportsWhyAFileCannotBeRead) {
   EXPECT_EQ(read_all(files_.path("none")).error, "cannot open: No such file or directory");
   EXPECT_EQ(read_all(files_.directory()).error, "is a directory; expected a log file");
   const std::string zstd = files_.write("log.zst", "\x28\xb5\x2f\xfdrest");
   EXPECT_NE(read_all(zstd).error.find("zstd -dc"), std::string::npos);
 }
 
-TEST_F(LogSourceTest, TellsHowFarItIs) {
+TEST_F(LogSourceTest, ReportsItsProgress) {
   const std::string path = files_.write("log.gz", gzip_compressed());
   auto source = open_log(path);
   ASSERT_TRUE(source.has_value());

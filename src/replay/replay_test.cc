@@ -92,7 +92,7 @@ TEST_F(ReplayTest, KeepsTheClockFromLogToLog) {
   EXPECT_EQ(report.late, 2u);
 }
 
-TEST_F(ReplayTest, LetsPassWhatNoRuleMatchesAndWhatIsOnTrial) {
+TEST_F(ReplayTest, AllowsRequestsWithoutARuleAndInShadowMode) {
   std::string text;
   for (int i = 0; i < 30; ++i) text += line_at(i, "x" + std::to_string(i), "GET /t/x");
   text += line_at(40, "y", "GET /other");
@@ -198,7 +198,7 @@ TEST_F(ReplayTest, PrintsTheNumbersOfANaiveCountAsJson) {
   }
 }
 
-TEST_F(ReplayTest, SaysWhatIsWrongWithLogs) {
+TEST_F(ReplayTest, ReportsTheErrorsOfLogs) {
   const ReplayReport report = replay_logs(
       {files_.write("empty", ""), files_.write("binary", std::string(300, '\x01') + "\n"),
        files_.path("none"), files_.write("log", "x\n" + line_at(0, "a"))},
@@ -224,7 +224,7 @@ TEST_F(ReplayTest, HasNoTimesWithoutRequests) {
   EXPECT_NE(html_report(report).find("There was no request"), std::string::npos);
 }
 
-TEST_F(ReplayTest, SaysWhenTheyWereTooManyKeys) {
+TEST_F(ReplayTest, ReportsTooManyKeys) {
   std::string text;
   for (int i = 0; i < 1000; ++i) text += line_at(0, "x" + std::to_string(i), "GET /a");
   EXPECT_FALSE(replay_text(text, rules_).approximate());

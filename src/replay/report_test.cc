@@ -41,7 +41,7 @@ RuleSet agent_rules() {
   return *rules;
 }
 
-TEST(JsonReport, IsValidWhateverTheKeysAre) {
+TEST(JsonReport, IsValidForAnyKeys) {
   const RuleSet rules = agent_rules();
   const std::string text =
       json_report(report_of(rules, {R"(a\"b\\c)", "\xff\xfe", R"(\x00\x01)", "é"}));
@@ -83,7 +83,7 @@ TEST(HtmlReport, DescribesItsCharts) {
   EXPECT_NE(page.find("<th scope=\"col\">Denied</th>"), std::string::npos);
 }
 
-TEST(HtmlReport, ClosesWhatItOpens) {
+TEST(HtmlReport, ClosesEveryTag) {
   const RuleSet rules = agent_rules();
   const std::string page = html_report(report_of(rules, {"a", "b"}));
   const auto count = [&page](const std::string& text) {

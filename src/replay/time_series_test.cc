@@ -31,7 +31,7 @@ TEST(TimeSeries, CountsBySecondsAtFirst) {
   EXPECT_EQ(series.channel(1), (std::vector<std::uint64_t>{1, 0, 0}));
 }
 
-TEST(TimeSeries, KeepsItsMemoryAndEveryCountAsTimeGoesOn) {
+TEST(TimeSeries, KeepsItsMemoryBoundedAndEveryCount) {
   TimeSeries series(1);
   std::mt19937 random(7);
   Instant at = second(1'455'944'445);

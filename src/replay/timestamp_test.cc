@@ -55,7 +55,7 @@ TEST(TimestampReader, KnowsLeapDays) {
   EXPECT_EQ(fault_of("29/Feb/2100:12:00:00 +0000"), TimestampFault::kNoSuchDate);
 }
 
-TEST(TimestampReader, RefusesWhatDoesNotExist) {
+TEST(TimestampReader, RefusesTimesThatDoNotExist) {
   for (const char* text :
        {"00/Feb/2016:00:00:45 +0000", "31/Apr/2016:00:00:45 +0000", "20/feb/2016:00:00:45 +0000",
         "20/Foo/2016:00:00:45 +0000", "20/Feb/2016:24:00:45 +0000", "20/Feb/2016:00:60:45 +0000",

@@ -6,14 +6,14 @@
 namespace sluice {
 namespace {
 
-TEST(Attributes, FindsWhatWasSetLast) {
+TEST(Attributes, FindsTheLastValue) {
   Attributes attributes{{"path", "/a"}, {"ip", ""}, {"path", "/b"}};
   EXPECT_EQ(attributes.find("path"), "/b");
   attributes.set("path", "/c");
   EXPECT_EQ(attributes.find("path"), "/c");
 }
 
-TEST(Attributes, TellsAnEmptyValueFromNone) {
+TEST(Attributes, DistinguishesAnEmptyValueFromNone) {
   const Attributes attributes{{"ip", ""}};
   EXPECT_EQ(attributes.find("ip"), "");
   EXPECT_EQ(attributes.find("host"), std::nullopt);
@@ -61,7 +61,7 @@ TEST(AttributeValues, AsksOnceForEachRequest) {
   EXPECT_EQ(source.asked, 2);
 }
 
-TEST(AttributeNames, AreRefusedWhereTheyCanNameNothing) {
+TEST(AttributeNames, AreRefusedIfTheyCannotNameAnAttribute) {
   for (const char* name : {"", "header.", "query.", " ip", "ip ", "a\tb"}) {
     EXPECT_TRUE(rules::find_name_error(name).has_value()) << name;
   }

@@ -39,7 +39,7 @@ TEST(IpPrefix, HoldsTheLongestText) {
             "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff");
 }
 
-TEST(IpPrefix, FindsNoneInWhatIsNoAddress) {
+TEST(IpPrefix, FindsNoneInInvalidAddresses) {
   using namespace std::string_view_literals;
   for (const auto text :
        {""sv, "localhost"sv, "1.2.3"sv, "1.2.3.4:80"sv, "fe80::1%eth0"sv, "[::1]"sv, "1.2.3.4\0"sv,

@@ -83,7 +83,7 @@ TEST(KeyTemplate, GroupsAddressesByNetwork) {
   EXPECT_EQ(fill("{header.x|ip/64}", v6).label, "2001:db8::/64");
 }
 
-TEST(KeyTemplate, TakesWhatIsNoAddressAsItIsAndApartFromNetworks) {
+TEST(KeyTemplate, KeepsTextThatIsNotAnAddressAndDistinguishesItFromNetworks) {
   EXPECT_EQ(fill("{ip/64}", Attributes{{"ip", "2001:db8::/64"}}).key, "|ip=2001:db8::/64");
   EXPECT_EQ(fill("{ip/64}", Attributes{{"ip", "2001:db8::1"}}).key, "|ip/64=2001:db8::/64");
 }
@@ -94,7 +94,7 @@ TEST(KeyTemplate, ShowsTheValueAndStoresItEscaped) {
   EXPECT_EQ(filled.label, "x|y%z\n{t}=");
 }
 
-TEST(KeyTemplate, ThatIsWrongSaysWhereAndWhatWouldBeRight) {
+TEST(KeyTemplate, ReportsThePositionOfAnErrorAndTheCorrectSyntax) {
   EXPECT_EQ(error_of("a{ip"),
             "1: '{' without '}'; expected {ATTRIBUTE}, or '{{' for the character itself");
   EXPECT_EQ(error_of("{a{b}"),
@@ -113,7 +113,7 @@ TEST(KeyTemplate, ThatIsWrongSaysWhereAndWhatWouldBeRight) {
             "for IPv6 alone");
 }
 
-TEST(KeyTemplate, RefusesWhatIsNoPrefix) {
+TEST(KeyTemplate, RefusesInvalidPrefixes) {
   for (const char* text : {"{ip/}", "{ip/x}", "{ip/129}", "{ip/33/64}", "{ip/24/129}", "{ip/24/}",
                            "{ip//64}", "{ip/24/64/1}", "{ip/-1}", "{ip/0x40}", "{ip/9999999999}"}) {
     EXPECT_NE(error_of(text).find("is no prefix of an address; expected /64"), std::string::npos)
@@ -201,7 +201,7 @@ std::string tag_of(std::string_view text, const AttributeSource& attributes) {
   return out.substr(7);
 }
 
-TEST(Tag, IsTheKeysPartsAndTakesWhatIsMissingForEmpty) {
+TEST(Tag, ContainsThePartsOfTheKeyAndTreatsMissingOnesAsEmpty) {
   const Attributes request{{"ip", "192.0.2.1"}, {"header.x-a", ""}};
   EXPECT_EQ(tag_of("", request), "");
   EXPECT_EQ(tag_of("all", request), "all");

@@ -102,7 +102,7 @@ rules:
   EXPECT_EQ(rules->find("third"), nullptr);
 }
 
-TEST(Loader, PointsIntoATagThatIsNoTemplate) {
+TEST(Loader, ReportsThePositionOfAnErrorInATag) {
   const std::string limits = "    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n";
   EXPECT_EQ(errors_of(rule("    tag: \"a{ip\"\n" + limits)),
             "f:4:12: error: '{' without '}'; expected {ATTRIBUTE}, or '{{' for the character "
@@ -118,7 +118,7 @@ std::string errors_without_scripts(const std::string& keys) {
   return rules ? "ok" : rules.error().front().to_string();
 }
 
-TEST(Loader, WithoutScriptsTakesOnlyWhatPlainCommandsCanCount) {
+TEST(Loader, AcceptsWithoutScriptsOnlyLimitsThatPlainCommandsCanCount) {
   EXPECT_EQ(errors_without_scripts("algorithm: sliding_window_counter"), "ok");
   EXPECT_EQ(errors_without_scripts("algorithm: sliding_window_counter, slices: 1"), "ok");
   EXPECT_EQ(errors_without_scripts("algorithm: fixed_window, align: clock"), "ok");
@@ -243,7 +243,7 @@ TEST(Loader, RefusesPeriodsWithoutUnit) {
             "f:4:49: error: 'per': '500us' has an unknown unit 'us'" + expected + "500s");
 }
 
-TEST(Loader, PointsAtWhatMakesALimitImpossible) {
+TEST(Loader, ReportsThePositionOfAnImpossibleLimit) {
   EXPECT_EQ(limit_errors("algorithm: gcra, limit: 1, per: 367d"),
             "f:4:49: error: per 367d is out of range; it must be 1ms to 366d");
   EXPECT_EQ(limit_errors("algorithm: token_bucket, limit: 1, per: 1s, burst: 0"),
@@ -382,7 +382,7 @@ unknown: 1
           "rules");
 }
 
-TEST(Loader, ReadsAliasesAsWhatTheyStandForAndSaysTheirErrorsOnce) {
+TEST(Loader, ExpandsAliasesAndReportsTheirErrorsOnce) {
   EXPECT_EQ(errors_of("version: 1\nrules:\n"
                       "  - { name: a, limits: &l [ { algorithm: gcra, limit: 1, per: 1s } ] }\n"
                       "  - { name: b, limits: *l }\n"),
@@ -394,7 +394,7 @@ TEST(Loader, ReadsAliasesAsWhatTheyStandForAndSaysTheirErrorsOnce) {
             "digits");
 }
 
-TEST(Loader, LoadsFilesAndSaysWhenItCannot) {
+TEST(Loader, LoadsFilesAndReportsFailures) {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("sluice-loader-test-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
@@ -428,7 +428,7 @@ Rule read_rule(const std::string& lines) {
   return rules ? rules->rules()[0] : Rule{};
 }
 
-TEST(Loader, TakesTheHeaderFieldsOfTheRuleElseOfItsFile) {
+TEST(Loader, UsesTheHeaderFieldsOfTheRuleOrElseOfItsFile) {
   EXPECT_EQ(read_rule("").headers, HeaderFields::kBoth);
   EXPECT_EQ(read_rule("    headers: draft\n").headers, HeaderFields::kDraft);
   EXPECT_EQ(read_rule("    headers: legacy\n").headers, HeaderFields::kLegacy);
@@ -447,7 +447,7 @@ TEST(Loader, TakesTheHeaderFieldsOfTheRuleElseOfItsFile) {
       "mean 'draft'?");
 }
 
-TEST(Loader, SaysWhatKindOfBodyADenialHas) {
+TEST(Loader, ReadsTheKindOfADenialsBody) {
   const auto type = [](const std::string& reject) {
     return read_rule("    reject: { " + reject + " }\n").reject.content_type;
   };
@@ -504,7 +504,7 @@ TEST(Loader, ReadsSeveralFilesAsOneSet) {
   EXPECT_EQ(RuleSet::parse(std::span<const RuleText>{})->domain(), "default");
 }
 
-TEST(Loader, SaysTheErrorsOfSeveralFilesAndWhereANameStandsTwice) {
+TEST(Loader, ReportsTheErrorsOfSeveralFilesAndRepeatedNames) {
   const std::string first = "version: 1\nrules:\n  - { name: a, " + kOneLimit;
   const std::string second =
       "version: 2\nrules:\n  - { name: b, " + kOneLimit + "  - { name: a, " + kOneLimit;
@@ -533,7 +533,7 @@ TEST(Loader, HandsOutOneSetThatLivesWithItsCopies) {
   EXPECT_EQ(copy->find("r"), first);
 }
 
-TEST(DidYouMean, OffersWhatIsNear) {
+TEST(DidYouMean, SuggestsSimilarWords) {
   using rules::did_you_mean;
   EXPECT_EQ(did_you_mean("algoritm", {"algorithm", "align"}), "; did you mean 'algorithm'?");
   EXPECT_EQ(did_you_mean("On-Missing", {"on_missing"}), "; did you mean 'on_missing'?");

@@ -38,7 +38,7 @@ TEST(Pattern, StarIsOneSegment) {
   expect({"/*", {"/a"}, {"/", "", "a", "/a/b"}});
 }
 
-TEST(Pattern, StarBesideTextMayBeEmpty) {
+TEST(Pattern, StarNextToTextMayMatchNothing) {
   expect({"/img/a*", {"/img/a", "/img/abc"}, {"/img/b", "/img/a/b", "/img/a/"}});
   expect({"/img/*.png", {"/img/a.png", "/img/.png"}, {"/img/a.jpg", "/img/a/b.png"}});
   expect({"/v*/x*y/z", {"/v1/xy/z", "/v/x12y/z"}, {"/v1/x/z", "/v1/xy/z/", "/v1/x/y/z"}});
@@ -64,7 +64,7 @@ TEST(Pattern, TwoStarsBetweenSlashesAreAnyNumberOfSegments) {
   expect({"/a/**/m/**", {"/a/m", "/a/x/m/y/z"}, {"/a/mm"}});
 }
 
-TEST(Pattern, TwoStarsBesideTextCrossSlashes) {
+TEST(Pattern, TwoStarsNextToTextMatchSlashes) {
   expect({"/img/**.png", {"/img/a.png", "/img/a/b.png", "/img/.png"}, {"/img/a.jpg", "/img.png"}});
   expect({"/img**", {"/img", "/imgs", "/img/a/b"}, {"/im"}});
   expect({"/a*/b**c", {"/ax/bc", "/a/b/x/c"}, {"/a/x/bc", "/a/b"}});
@@ -92,7 +92,7 @@ TEST(Pattern, RegexMatchesTheWholeValue) {
   expect({"~", {""}, {"a"}});
 }
 
-TEST(Pattern, RegexIsNotDodgedByLineEndsOrBrokenUtf8) {
+TEST(Pattern, RegexMatchesLineEndsAndInvalidUtf8) {
   expect({"~/api/.*", {"/api/\n", "/api/\xFF", "/api/\xC3/x"}, {"/ap\xFF/"}});
   expect({"/a/**/z", {"/a/\xFF/z", "/a/\n/z"}, {}});
 }
@@ -104,7 +104,7 @@ TEST(Pattern, OfAnyKindTakesBytesOfAnyKind) {
   EXPECT_FALSE(Pattern::compile("/a/")->matches(nul));
 }
 
-TEST(Pattern, ThatIsWrongSaysWhy) {
+TEST(Pattern, ReportsTheErrorOfAnInvalidPattern) {
   EXPECT_EQ(Pattern::compile("~a(").error(),
             "the regex '~a(' is wrong: missing ): a(; expected an RE2 expression after '~'");
   EXPECT_EQ(Pattern::compile("/a/***").error(),

@@ -46,7 +46,7 @@ class RuleDeciderTest : public testing::Test {
   RuleDecider request_{limiter_};
 };
 
-TEST_F(RuleDeciderTest, AllowsWhatNoRuleMatches) {
+TEST_F(RuleDeciderTest, AllowsRequestsWithoutARule) {
   const RuleSet rules = rules_of({"name: a, match: { path: /a }, " + limits(kOne)});
   const RuleAnswer& answer = decide(rules, {{"path", "/b"}});
   EXPECT_EQ(answer.decision, Decision{});
@@ -68,7 +68,7 @@ TEST_F(RuleDeciderTest, DecidesByTheFirstRuleThatMatches) {
   EXPECT_TRUE(answer.matched[0].denied);
 }
 
-TEST_F(RuleDeciderTest, MatchesWhereAllAttributesAreThereAndMatch) {
+TEST_F(RuleDeciderTest, MatchesIfAllAttributesArePresentAndMatch) {
   const RuleSet rules =
       rules_of({"name: a, match: { method: [GET, HEAD], header.X-Kind: \"*\" }, " + limits(kTwo)});
   EXPECT_NE(decide(rules, {{"method", "HEAD"}, {"header.x-kind", "k"}}).rule, nullptr);
@@ -165,7 +165,7 @@ rules:
   EXPECT_EQ(decide(rules, {{"ip", "2"}}).limits[0].decision.remaining, 8u);
 }
 
-TEST_F(RuleDeciderTest, GoesOnWhereARuleSaysContinue) {
+TEST_F(RuleDeciderTest, ContinuesAfterARuleWithContinue) {
   const RuleSet rules = rules_of({"name: a, continue: true, " + limits(kTwo),
                                   "name: b, " + limits(kOne), "name: c, " + limits(kOne)});
   EXPECT_EQ(decide(rules, {}).matched.size(), 2u);
@@ -268,7 +268,7 @@ rules:
   EXPECT_EQ(store_.stats().keys, 0u);
 }
 
-TEST_F(RuleDeciderTest, ARuleOnTrialThatMissesAnAttributeOnlySaysSo) {
+TEST_F(RuleDeciderTest, AShadowRuleWithAMissingAttributeOnlyReportsIt) {
   const RuleSet rules = parse(R"(
 version: 1
 rules:
@@ -336,7 +336,7 @@ TEST_F(RuleDeciderTest, SwitchesBetweenSetsOfRules) {
   EXPECT_EQ(decide(one, request).limits[0].label, "1");
 }
 
-TEST_F(RuleDeciderTest, DeniesAsInvalidWhatMoreThan64LimitsApplyTo) {
+TEST_F(RuleDeciderTest, DeniesRequestsWithMoreThan64LimitsAsInvalid) {
   std::string forty = "limits: [ ";
   for (int i = 0; i < 40; ++i) forty += "{ algorithm: fixed_window, limit: 2, per: 1h }, ";
   forty += "]";

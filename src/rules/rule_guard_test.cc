@@ -62,7 +62,7 @@ class RuleGuardTest : public ::testing::Test {
   Limiter limiter_{store_};
 };
 
-TEST_F(RuleGuardTest, CountsByTheRulesKeyWhateverTheRuleMatches) {
+TEST_F(RuleGuardTest, CountsByTheRulesKeyOnly) {
   const auto guard = guard_of(one_rule(kByUser)).with("user", &Request::user).returning(length);
   EXPECT_TRUE(guard(Request{"bob"}));
   EXPECT_FALSE(guard(Request{"bob"}));
@@ -130,7 +130,7 @@ TEST_F(RuleGuardTest, AnAbsentAttributeIsMissingAsTheRuleSays) {
   EXPECT_FALSE(denies(Request{"a", {}, "t"}));
 }
 
-TEST_F(RuleGuardTest, ARuleOnTrialLetsPass) {
+TEST_F(RuleGuardTest, AShadowRuleAllows) {
   const auto guard = guard_of(one_rule(kByUser, "    mode: shadow\n"))
                          .with("user", &Request::user)
                          .returning(length);
@@ -243,7 +243,7 @@ TEST_F(RuleGuardTest, RulesThatALivingGuardCannotGoByAreRefused) {
   EXPECT_TRUE(live.replace(other).empty());
 }
 
-TEST_F(RuleGuardTest, ManyThreadsAndReloadsAdmitExactlyWhatTheLimitAllows) {
+TEST_F(RuleGuardTest, ManyThreadsAndReloadsAdmitExactlyTheLimit) {
   const auto rules =
       one_rule("      - { key: '{user}', algorithm: fixed_window, limit: 500, per: 1h }\n");
   LiveRules live(rules);

@@ -72,7 +72,7 @@ class RuleStoresTest : public ::testing::Test {
   RuleDecider request_{limiter_, {.local = &local_}};
 };
 
-TEST_F(RuleStoresTest, LocalRulesAreDecidedLocallyWhereTheStoreFails) {
+TEST_F(RuleStoresTest, LocalRulesAreDecidedLocallyIfTheStoreFails) {
   const RuleSet rules = rules_of({rule("a", "local", {2, 5})});
   const RuleAnswer& first = decide(rules);
   EXPECT_EQ(
@@ -92,7 +92,7 @@ TEST_F(RuleStoresTest, LocalRulesAreDecidedLocallyWhereTheStoreFails) {
   EXPECT_EQ(left(rules, 1), 3u) << "what was denied took nothing";
 }
 
-TEST_F(RuleStoresTest, TheLocalStoreIsNotAskedWhileTheStoreAnswers) {
+TEST_F(RuleStoresTest, TheLocalStoreIsUnusedWhileTheStoreAnswers) {
   const RuleSet rules = rules_of({rule("a", "local", {2})});
   store_.works = true;
   EXPECT_EQ(decide(rules).decision.reason, Reason::kOk);
@@ -126,7 +126,7 @@ TEST_F(RuleStoresTest, RulesThatAllowAddNothingToLocalOnes) {
   EXPECT_EQ(denied.rule->name, "b");
 }
 
-TEST_F(RuleStoresTest, NothingIsTakenLocallyWhereAnotherRuleDenies) {
+TEST_F(RuleStoresTest, NothingIsTakenLocallyIfAnotherRuleDenies) {
   const RuleSet rules = rules_of({rule("a", "local", {2}), rule("b", "deny", {9})});
   for (int i = 0; i < 5; ++i) {
     const RuleAnswer& answer = decide(rules);
@@ -170,7 +170,7 @@ TEST_F(RuleStoresTest, ALocalStoreThatFailsDenies) {
   EXPECT_EQ(answer.rule->name, "a");
 }
 
-TEST_F(RuleStoresTest, RulesOnTrialAreAskedOfTheirStore) {
+TEST_F(RuleStoresTest, ShadowRulesUseTheirStore) {
   Faulty trial(clock_);
   trial.works = true;
   store_.works = true;
@@ -186,7 +186,7 @@ TEST_F(RuleStoresTest, RulesOnTrialAreAskedOfTheirStore) {
   EXPECT_EQ(answer.limits[0].decision.reason, Reason::kLimited);
 }
 
-TEST_F(RuleStoresTest, RulesOnTrialAreDecidedLocallyByThemselves) {
+TEST_F(RuleStoresTest, ShadowRulesAreDecidedLocallyOnTheirOwn) {
   const RuleSet rules =
       rules_of({rule("t", "local", {1}, "mode: shadow, continue: true"), rule("a", "local", {2})});
   EXPECT_TRUE(decide(rules).decision);

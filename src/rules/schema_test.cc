@@ -48,12 +48,12 @@ std::string difference(const std::string& on_disk, const std::string& written) {
   return "same";
 }
 
-TEST(Schema, IsWhatTheManualSays) {
+TEST(Schema, AgreesWithTheManual) {
   EXPECT_EQ(difference(text_of(kSource / "docs/rules.md"), guide()), "same")
       << "docs/rules.md differs from what `sluice rules docs` prints";
 }
 
-TEST(Schema, IsWhatEditorsAreGiven) {
+TEST(Schema, AgreesWithTheFileForEditors) {
   EXPECT_EQ(difference(text_of(kSource / "docs/rules.schema.json"), json_schema()), "same")
       << "docs/rules.schema.json differs from what `sluice rules schema` prints";
 }

@@ -42,7 +42,7 @@ TEST(Utf8, IsRefusedAtItsFirstByte) {
   for (const char* text : broken) EXPECT_EQ(find_invalid_utf8(text), 2u) << text;
 }
 
-TEST(Quoted, ShowsWhatCouldDisturbATerminal) {
+TEST(Quoted, EscapesControlCharacters) {
   EXPECT_EQ(in_quotes("a\x1B[2J\n\x7F"), "'a\\x1B[2J\\x0A\\x7F'");
   EXPECT_EQ(in_quotes("é\xFF"), "'é\\xFF'");
 }

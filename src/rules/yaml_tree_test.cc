@@ -72,7 +72,7 @@ TEST(YamlTree, SaysThatNothingIsThere) {
   }
 }
 
-TEST(YamlTree, SaysWhereTheSyntaxIsWrong) {
+TEST(YamlTree, ReportsThePositionOfASyntaxError) {
   EXPECT_EQ(errors_of("a: [1\n").substr(0, 50),
             "f:2:1: error: not YAML: end of sequence flow not f");
   EXPECT_EQ(errors_of("a: é: c\n").substr(0, 40), "f:1:5: error: not YAML: illegal map valu");
@@ -82,7 +82,7 @@ TEST(YamlTree, SaysWhereTheSyntaxIsWrong) {
       "that begins with '*'");
 }
 
-TEST(YamlTree, RefusesWhatIsNotUtf8AtItsPlace) {
+TEST(YamlTree, RefusesInvalidUtf8AndReportsItsPosition) {
   EXPECT_EQ(errors_of("a: 1\nb: é\xFF\n"),
             "f:2:5: error: not UTF-8: the byte '\\xFF'; expected UTF-8 text");
   EXPECT_EQ(errors_of("\xFF\xFE"
@@ -124,7 +124,7 @@ TEST(YamlTree, SurvivesAHundredThousandLevels) {
   }
 }
 
-TEST(YamlTree, CountsAliasesAsWhatTheyStandFor) {
+TEST(YamlTree, CountsAliasesAsTheirExpansion) {
   std::string bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n";
   for (int i = 1; i < 10; ++i) {
     const std::string last = "*a" + std::to_string(i - 1);
@@ -138,7 +138,7 @@ TEST(YamlTree, CountsAliasesAsWhatTheyStandFor) {
   EXPECT_EQ(errors_of("a: &x [1, 2]\nb: *x\nc: [*x, *x]\n"), "ok");
 }
 
-TEST(YamlTree, RefusesAnAliasInsideWhatItStandsFor) {
+TEST(YamlTree, RefusesAnAliasInsideItsOwnExpansion) {
   EXPECT_EQ(
       errors_of("a: &x [*x]\n"),
       "f:1:8: error: an alias to what is not complete here; expected an alias to a value that "
