@@ -5,8 +5,8 @@
 #include "replay/log_attributes.h"
 #include "replay/text.h"
 #include "sluice/limiter.h"
-#include "sluice/rule_decider.h"
 #include "sluice/memory_store.h"
+#include "sluice/rule_decider.h"
 
 namespace sluice::replay {
 namespace {
