@@ -53,7 +53,7 @@ struct NextLog {
   std::uint64_t given_back = 0;  // units, the newest first
 };
 
-// What a verdict needs to know of a log, but for the wait.
+// The facts about a log that a verdict depends on, except for the wait.
 struct LogDigest {
   Ticks at = 0;             // the instant of the decision
   std::uint64_t units = 0;  // that count

@@ -8,8 +8,8 @@
 
 namespace sluice::core {
 
-// Reads a period as rules and doors spell it: a whole number and its unit, ms, s, m, h or d
-// ("500ms", "60s", "7d"). Whether a limit can have such a period is not asked here.
+// Parses a period as rules and front ends write it: a whole number and its unit, ms, s, m, h or d
+// ("500ms", "60s", "7d"). Does not check whether a limit can have such a period.
 //
 // Errors: "WHAT IS WRONG; WHAT WOULD BE RIGHT", with the text in question cut short.
 Expected<Duration> parse_period(std::string_view text);
