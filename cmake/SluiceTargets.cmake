@@ -17,7 +17,6 @@ function(sluice_compile_options target)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
   if(PROJECT_IS_TOP_LEVEL)
     target_compile_options(${target} PRIVATE ${SLUICE_WARNINGS})
-    sluice_unity_groups(${target})
   endif()
 endfunction()
 
@@ -28,6 +27,9 @@ function(sluice_library name)
   add_library(sluice::${name} ALIAS sluice_${name})
   set_target_properties(sluice_${name} PROPERTIES EXPORT_NAME ${name})
   sluice_compile_options(sluice_${name})
+  if(PROJECT_IS_TOP_LEVEL)
+    sluice_unity_groups(sluice_${name})
+  endif()
   target_include_directories(sluice_${name}
     PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
     PRIVATE ${PROJECT_SOURCE_DIR}/src)

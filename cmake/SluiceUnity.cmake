@@ -1,5 +1,6 @@
-# Unity builds: one compilation reads several sources, so headers are parsed and inline functions are
-# compiled once for all of them. With SLUICE_UNITY_BUILD a build takes about half of the processor time.
+# Unity builds of libraries: one compilation reads several sources, so headers are parsed and inline
+# functions are compiled once for all of them. Tests compile apart: some replace operator new, and
+# headers of helpers repeat names. With SLUICE_UNITY_BUILD a build takes about half of the processor time.
 #
 # Two sources that define the same name, at least one of them in an unnamed namespace, cannot share a
 # compilation. Such sources get different groups here, so nobody has to rename anything.
