@@ -80,31 +80,37 @@ constexpr Answer answer_from(const Limit& limit, const LogDigest& log, std::uint
   return {quote, numbers};
 }
 
-// The step of a log, from what counts at the instant of the decision.
-//   next                   the log without what has expired
-//   begins_slice()         whether a new entry begins a slice
-//   digest_without(n)      the digest after a refund of n units
-//   time_to_expire(n)      the time until n units have left
+// The facts about a log at the instant of the decision, each a function.
 template <typename BeginsSlice, typename DigestWithout, typename TimeToExpire>
+struct LogFacts {
+  BeginsSlice begins_slice;      // (): whether a new entry begins a slice
+  DigestWithout digest_without;  // (n): the digest after a refund of n units
+  TimeToExpire time_to_expire;   // (n): the time until n units have left
+};
+template <typename BeginsSlice, typename DigestWithout, typename TimeToExpire>
+LogFacts(BeginsSlice, DigestWithout, TimeToExpire)
+    -> LogFacts<BeginsSlice, DigestWithout, TimeToExpire>;
+
+// The step of a log. `next` is the log without its expired entries.
+template <typename Facts>
 constexpr Step<NextLog> step_of_log(Verb verb, const Limit& limit, const Kept<Log>& kept,
                                     bool is_known, std::uint64_t cost, NextLog next,
-                                    BeginsSlice begins_slice, DigestWithout digest_without,
-                                    TimeToExpire time_to_expire) noexcept {
-  const LogDigest digest = digest_without(0);
+                                    const Facts& facts) noexcept {
+  const LogDigest digest = facts.digest_without(0);
   if (verb == Verb::kReset) return {untouched(limit), Change::kErase, digest.at, next};
   if (verb == Verb::kRefund) {
     if (cost > 0 && limit.capacity() > 0 && digest.units > 0) {
       next.given_back = cost;
-      const Answer answer = answer_from(limit, digest_without(cost), 0, time_to_expire);
+      const Answer answer = answer_from(limit, facts.digest_without(cost), 0, facts.time_to_expire);
       return {answer, Change::kWrite, digest.at, next};
     }
     cost = 0;
   }
-  Step<NextLog> step{answer_from(limit, digest, cost, time_to_expire), Change::kNone, digest.at,
-                     next};
+  Step<NextLog> step{answer_from(limit, digest, cost, facts.time_to_expire), Change::kNone,
+                     digest.at, next};
   if (step.answer.admitted && cost > 0) {
     step.next.added = static_cast<std::uint32_t>(cost);
-    step.next.summarizes = begins_slice();
+    step.next.summarizes = facts.begins_slice();
     if (verb == Verb::kTake) step.change = Change::kWrite;
   } else if (is_known) {
     kept.forgotten.end(digest.at, step.answer);

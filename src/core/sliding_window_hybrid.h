@@ -92,9 +92,9 @@ constexpr Step<NextLog> step(Verb verb, const Limit& limit, const Kept<Log>& kep
       {.expired_summaries = view.expired,
        .expired_entries = view.log.expired,
        .units = view.log.units},
-      [&] { return begins_slice(limit, log, view); },
-      [&](std::uint64_t units) { return digest_without(log, view, units); },
-      [&](std::uint64_t units) { return time_to_expire(limit, log, view, units); });
+      LogFacts{[&] { return begins_slice(limit, log, view); },
+               [&](std::uint64_t units) { return digest_without(log, view, units); },
+               [&](std::uint64_t units) { return time_to_expire(limit, log, view, units); }});
 }
 static_assert(StepFunction<decltype(step), Log, NextLog>);
 

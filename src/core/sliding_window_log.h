@@ -58,10 +58,11 @@ constexpr Step<NextLog> step(Verb verb, const Limit& limit, const Kept<Log>& kep
   const View view = advance(limit, log, now);
   return step_of_log(
       verb, limit, kept, is_known, cost, {.expired_entries = view.expired, .units = view.units},
-      [] { return false; }, [&](std::uint64_t units) { return digest_without(log, view, units); },
-      [&](std::uint64_t units) {
-        return time_to_expire(limit, log.entries.subspan(view.expired), view.at, units);
-      });
+      LogFacts{[] { return false; },
+               [&](std::uint64_t units) { return digest_without(log, view, units); },
+               [&](std::uint64_t units) {
+                 return time_to_expire(limit, log.entries.subspan(view.expired), view.at, units);
+               }});
 }
 static_assert(StepFunction<decltype(step), Log, NextLog>);
 

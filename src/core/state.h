@@ -43,11 +43,11 @@ constexpr Step<State> unchanged(const State& at, const Answer& answer) noexcept 
 }  // namespace detail
 
 // The step of an algorithm whose state has a fixed size, from its four functions:
-//   advance(limit, state, now)       the state at `now`, under the limit's numbers
-//   quote(limit, at, cost)           whether the cost is admitted
-//   give_back(limit, at, cost)       the state without the newest `cost` units
-//   describe(limit, at)              the numbers of a state
-template <auto advance, auto quote, auto give_back, auto describe>
+//   Advance(limit, state, now)       the state at `now`, under the limit's numbers
+//   QuoteCost(limit, at, cost)       whether the cost is admitted
+//   GiveBack(limit, at, cost)        the state without the newest `cost` units
+//   Describe(limit, at)              the numbers of a state
+template <auto Advance, auto QuoteCost, auto GiveBack, auto Describe>
 [[gnu::always_inline]] constexpr Step<State> step_of_fixed_size(Verb verb, const Limit& limit,
                                                                 const Kept<State>& kept, Ticks now,
                                                                 std::uint64_t cost) noexcept {
@@ -60,22 +60,22 @@ template <auto advance, auto quote, auto give_back, auto describe>
     ends = false;
     stored = State{.last = now};
   }
-  const State at = advance(limit, stored, now);
+  const State at = Advance(limit, stored, now);
   if (verb == Verb::kRefund) {
-    const Numbers numbers = describe(limit, at);
+    const Numbers numbers = Describe(limit, at);
     if (can_give_back(limit, numbers, cost)) {
-      const State next = give_back(limit, at, cost);
-      return {{admitted(), describe(limit, next)}, Change::kWrite, at.last, next};
+      const State next = GiveBack(limit, at, cost);
+      return {{admitted(), Describe(limit, next)}, Change::kWrite, at.last, next};
     }
     cost = 0;
   }
-  const Quote quoted = cost == 0 ? admitted() : quote(limit, at, cost);
+  const Quote quoted = cost == 0 ? admitted() : QuoteCost(limit, at, cost);
   if (quoted.admitted && cost > 0) {
     const State next = take(at, cost);
     const Change change = verb == Verb::kTake ? Change::kWrite : Change::kNone;
-    return {{quoted, describe(limit, next)}, change, at.last, next};
+    return {{quoted, Describe(limit, next)}, change, at.last, next};
   }
-  Step<State> step = detail::unchanged(at, {quoted, describe(limit, at)});
+  Step<State> step = detail::unchanged(at, {quoted, Describe(limit, at)});
   if (ends) kept.forgotten.end(at.last, step.answer);
   return step;
 }

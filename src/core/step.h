@@ -17,6 +17,8 @@ struct Kept {
   State state;
   Forgotten forgotten;
 };
+template <typename State>
+Kept(State, Forgotten) -> Kept<State>;
 
 enum class Change : std::uint8_t {
   kNone,
