@@ -3,7 +3,7 @@
 namespace sluice::server {
 
 std::string_view built_in_rules() noexcept {
-  return R"(# The built-in example, in force because no rules were given. See docs/rules.md.
+  return R"(# The built-in example, which is active because no rules were given. See docs/rules.md.
 version: 1
 domain: example
 rules:

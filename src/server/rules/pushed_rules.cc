@@ -52,14 +52,14 @@ void PushedRules::on_rules(PublishedRules rules) {
     return;
   }
   log_->info(
-      *changed ? "new rules are in force" : "the rules are as they were",
+      *changed ? "new rules are active" : "the rules did not change",
       {{"version", manager_->version()}, {"rules", manager_->status().rules}, {"pushed", pushed}});
   if (*changed) changed_();
 }
 
 void PushedRules::on_trouble(std::string_view why) {
   if (why.empty()) return log_->info("the rules in Redis can be read again");
-  log_->warning("the rules in Redis cannot be read; those in force stay", {{"why", why}});
+  log_->warning("the rules in Redis cannot be read; the active rules stay", {{"why", why}});
 }
 
 }  // namespace sluice::server

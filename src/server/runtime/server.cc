@@ -146,6 +146,7 @@ void Server::Impl::run() {
   rules_.follow_pushes(main_, log_, [this] { follow_rules(); });
   notify_manager("READY=1");
   main_.run();
+  rules_.stop_following();
   if (admin_stores_) admin_stores_->stop();
   loops_.stop();
 }

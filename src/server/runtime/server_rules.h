@@ -37,6 +37,8 @@ class ServerRules {
   bool changed();
   // Follows the rules in Redis, if they are there. Calls `changed` after each change.
   void follow_pushes(boost::asio::io_context& loop, Log& log, std::function<void()> changed);
+  // Ends that. Call it before the loop is destroyed.
+  void stop_following() noexcept { pushed_.reset(); }
 
  private:
   void reload_envoy(Log& log, Reloaded& result);
