@@ -140,26 +140,26 @@ constexpr void replace_constants(std::string_view text, const Use& use) {
   }
 }
 
-template <const std::string_view& kText>
+template <const std::string_view& Text>
 inline constexpr std::size_t kSizeWithConstants = [] {
   std::size_t size = 0;
-  replace_constants(kText, [&](std::string_view part) { size += part.size(); });
+  replace_constants(Text, [&](std::string_view part) { size += part.size(); });
   return size;
 }();
 
-template <const std::string_view& kText>
+template <const std::string_view& Text>
 inline constexpr auto kCharsWithConstants = [] {
-  std::array<char, kSizeWithConstants<kText>> chars{};
+  std::array<char, kSizeWithConstants<Text>> chars{};
   std::size_t size = 0;
-  replace_constants(kText, [&](std::string_view part) {
+  replace_constants(Text, [&](std::string_view part) {
     for (const char c : part) chars[size++] = c;
   });
   return chars;
 }();
 
 // The text of a .lua file with the values of its constants.
-template <const std::string_view& kText>
-inline constexpr std::string_view kWithConstants{kCharsWithConstants<kText>.data(),
-                                                 kCharsWithConstants<kText>.size()};
+template <const std::string_view& Text>
+inline constexpr std::string_view kWithConstants{kCharsWithConstants<Text>.data(),
+                                                 kCharsWithConstants<Text>.size()};
 
 }  // namespace sluice::redis::lua
