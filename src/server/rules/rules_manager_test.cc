@@ -121,7 +121,7 @@ TEST(RulesManager, KeepsTheRulesWhenOneFileOfManyIsBad) {
 
   folder.write("a.yaml", rules_named("first"));
   folder.write("b.yaml", rules_named("second"));
-  EXPECT_FALSE(*manager->reload()) << "back to what is in force";
+  EXPECT_FALSE(*manager->reload()) << "the files still have the active rules";
   status = manager->status();
   EXPECT_TRUE(status.last_errors.empty());
   EXPECT_EQ(status.failures, 1U);
@@ -293,7 +293,7 @@ TEST(RulesManager, KeepsItsRulesWhereTheSourceIsWrongAndSaysSoUntilItIsRight) {
   EXPECT_EQ(manager.status().failures, 1U);
   EXPECT_FALSE(manager.reload()) << "what the source had last is still wrong";
   EXPECT_FALSE(manager.status().last_errors.empty());
-  EXPECT_FALSE(*manager.follow({{"r.yaml", rules_named("one")}})) << "as they are in force";
+  EXPECT_FALSE(*manager.follow({{"r.yaml", rules_named("one")}})) << "already active";
   EXPECT_TRUE(manager.status().last_errors.empty());
 }
 
