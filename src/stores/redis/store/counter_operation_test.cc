@@ -70,7 +70,11 @@ TEST_F(CounterOperationTest, GivesBackWhatOneLimitAdmittedIfAnotherDenies) {
   EXPECT_EQ(take.decision().outcome, Outcome::kDenied);
   EXPECT_EQ(take.each[0].outcome, Outcome::kAllowed);
   EXPECT_EQ(take.each[0].remaining, 10u) << "as if it had not been taken";
-  EXPECT_EQ(client.waiting(), 4u) << "both are given back";
+  EXPECT_EQ(next("$-1\r\n"), "SET p:F{a}!:60000000/1:100 0 PX 70001 NX");
+  EXPECT_EQ(next(":0\r\n"), "DECRBY p:F{a}!:60000000/1:100 1");
+  EXPECT_EQ(next("$-1\r\n"), "SET p:F{b}!:60000000/1:100 0 PX 70001 NX");
+  EXPECT_EQ(next(":10\r\n"), "DECRBY p:F{b}!:60000000/1:100 1");
+  EXPECT_EQ(client.waiting(), 0u);
   EXPECT_EQ(gave_back, 1u);
 }
 
