@@ -71,7 +71,7 @@ class ConnectionState final : private Handlers::Task {
   std::string_view output();
   // `size` bytes of output() were sent. If that is not all of it, the socket has no room, or is
   // broken.
-  Action on_sent(std::size_t size, bool broken);
+  Action on_sent(std::size_t size, bool broken = false);
   // Returns whether the connection takes too long. If so, stop waiting and call on_expired().
   bool expired(net::SteadyTime now) const noexcept { return now >= deadline_; }
   Action on_expired(net::SteadyTime now);

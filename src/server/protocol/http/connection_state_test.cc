@@ -3,61 +3,43 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "server/net/test_connection_state.h"
+
 namespace sluice::server::http {
 namespace {
 
-using Action = ConnectionState::Action;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-class ManualLoopClock final : public net::LoopClock {
- public:
-  net::SteadyTime now() const noexcept override { return time; }
-  std::time_t date() const noexcept override { return date_seconds; }
-
-  net::SteadyTime time{std::chrono::hours(1)};
-  std::time_t date_seconds = 784'111'777;  // 1994-11-06T08:49:37Z
-};
 
 // Answers with the target. Waits first if `waits` is given.
 class EchoHandler final : public Handler {
  public:
-  explicit EchoHandler(std::deque<net::FiberWait*>* waits) : waits_(waits) {}
+  explicit EchoHandler(net::TestWaits* waits) : waits_(waits) {}
 
   void handle(const Request& request, Response& response) override {
-    if (waits_ != nullptr) {
-      net::FiberWait wait;
-      waits_->push_back(&wait);
-      wait.wait();
-    }
+    if (waits_ != nullptr) waits_->wait();
     response.text = std::string(request.target) + std::string(request.body);
     response.answer_text(200, "text/plain");
   }
   void finished(const Request&, const Response&, std::chrono::nanoseconds) override {}
 
  private:
-  std::deque<net::FiberWait*>* const waits_;
+  net::TestWaits* const waits_;
 };
 
 std::string get(std::string_view target) {
   return "GET " + std::string(target) + " HTTP/1.1\r\nHost: a\r\n\r\n";
 }
 
-// A connection and the actions that it returned.
-class HttpConnectionState : public ::testing::Test, public ConnectionState::Owner {
+class HttpConnectionState : public net::ConnectionStateTest<ConnectionState> {
  protected:
   void SetUp() override { start(false); }
-  void TearDown() override {
-    while (!waits_.empty()) finish_first();
-    state_.reset();
-  }
   void start(bool waits) {
     state_.reset();
     shared_.reset();
@@ -69,36 +51,13 @@ class HttpConnectionState : public ::testing::Test, public ConnectionState::Owne
     shared_->tick();
     state_.emplace("192.0.2.1", *shared_, *this, clock_.time);
   }
-  // With a socket that has room for everything.
-  Action input(std::string_view bytes) { return run(state_->on_input(bytes, clock_.time)); }
-  Action run(Action action) {
-    while (action == Action::kSend) {
-      const std::string_view out = state_->output();
-      sent_.append(out);
-      action = state_->on_sent(out.size(), false);
-    }
-    return action;
-  }
-  void act(Action action) override { resumed_ = run(action); }
-  void finish_first() {
-    net::FiberWait* const first = waits_.front();
-    waits_.pop_front();
-    first->finish();
-  }
-  bool sent(std::string_view text) const { return sent_.find(text) != std::string::npos; }
 
   Bounds bounds_{.header_timeout = seconds(1),
                  .body_timeout = seconds(2),
                  .write_timeout = seconds(3),
                  .idle_timeout = seconds(4)};
-  ManualLoopClock clock_;
-  metrics::Registry registry_;
-  std::deque<net::FiberWait*> waits_;
   std::optional<Handlers> handlers_;
   std::optional<SharedState> shared_;
-  std::optional<ConnectionState> state_;
-  std::string sent_;
-  std::optional<Action> resumed_;
 };
 
 TEST_F(HttpConnectionState, AnswersARequestAndWaitsForTheNext) {
@@ -124,17 +83,17 @@ TEST_F(HttpConnectionState, SendsTheResponsesOfPipelinedRequestsTogetherAndInOrd
   const std::string out(state_->output());
   EXPECT_LT(out.find("/a"), out.find("/b"));
   EXPECT_LT(out.find("/b"), out.find("/c"));
-  EXPECT_EQ(state_->on_sent(out.size(), false), Action::kReceive);
+  EXPECT_EQ(state_->on_sent(out.size()), Action::kReceive);
 }
 
 TEST_F(HttpConnectionState, SendsTheRestWhenTheSocketHasRoomAgain) {
   ASSERT_EQ(state_->on_input(get("/a"), clock_.time), Action::kSend);
   const std::string out(state_->output());
-  EXPECT_EQ(state_->on_sent(10, false), Action::kWaitToSend);
+  EXPECT_EQ(state_->on_sent(10), Action::kWaitToSend);
   EXPECT_TRUE(shared_->output.empty()) << "the buffer belongs to all connections";
   EXPECT_EQ(state_->on_room(clock_.time), Action::kSend);
   EXPECT_EQ(state_->output(), out.substr(10));
-  EXPECT_EQ(state_->on_sent(out.size() - 10, false), Action::kReceive);
+  EXPECT_EQ(state_->on_sent(out.size() - 10), Action::kReceive);
 }
 
 TEST_F(HttpConnectionState, DoesNotAnswerMoreWhile64KiBWait) {
@@ -211,7 +170,7 @@ TEST_F(HttpConnectionState, Answers408WhenAHeaderOrABodyTakesTooLong) {
 
 TEST_F(HttpConnectionState, ClosesWhenAClientDoesNotReadItsResponse) {
   ASSERT_EQ(state_->on_input(get("/a"), clock_.time), Action::kSend);
-  ASSERT_EQ(state_->on_sent(0, false), Action::kWaitToSend);
+  ASSERT_EQ(state_->on_sent(0), Action::kWaitToSend);
   EXPECT_FALSE(state_->expired(clock_.time + milliseconds(2999)));
   EXPECT_TRUE(state_->expired(clock_.time + seconds(3)));
   EXPECT_EQ(state_->on_expired(clock_.time + seconds(3)), Action::kClose);
@@ -230,10 +189,10 @@ TEST_F(HttpConnectionState, WaitsForHandlersAndKeepsTheOrderOfPipelinedRequests)
   start(true);
   EXPECT_EQ(input(get("/a") + get("/b")), Action::kWait);
   EXPECT_FALSE(state_->expired(clock_.time + std::chrono::hours(9))) << "the store has a deadline";
-  finish_first();
+  waits_.finish_first();
   EXPECT_EQ(resumed_, Action::kWait) << "for the second request";
   EXPECT_TRUE(sent_.ends_with("/a"));
-  finish_first();
+  waits_.finish_first();
   EXPECT_EQ(resumed_, Action::kReceive);
   EXPECT_TRUE(sent_.ends_with("/b"));
 }
@@ -242,7 +201,7 @@ TEST_F(HttpConnectionState, ClosesAfterTheAnswerIfTheSocketBrokeMeanwhile) {
   start(true);
   ASSERT_EQ(state_->on_input(get("/a"), clock_.time), Action::kSend);
   ASSERT_EQ(state_->on_sent(0, true), Action::kWait);
-  finish_first();
+  waits_.finish_first();
   EXPECT_EQ(resumed_, Action::kClose);
   EXPECT_EQ(sent_, "");
 }

@@ -3,41 +3,30 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "server/net/test_connection_state.h"
 #include "server/protocol/resp/reply.h"
 
 namespace sluice::server::resp {
 namespace {
 
-using Action = ConnectionState::Action;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-class ManualLoopClock final : public net::LoopClock {
- public:
-  net::SteadyTime now() const noexcept override { return time; }
-  std::time_t date() const noexcept override { return 0; }
-
-  net::SteadyTime time{std::chrono::hours(1)};
-};
 
 // Answers with the second word. "QUIT" leaves, "AUTH" logs in. Waits first if `waits` is given.
 class EchoHandler final : public Handler {
  public:
-  explicit EchoHandler(std::deque<net::FiberWait*>* waits) : waits_(waits) {}
+  explicit EchoHandler(net::TestWaits* waits) : waits_(waits) {}
 
   void answer(Client& client) override {
     if (waits_ != nullptr) {
       const std::string word(request.back());  // the connection may read more meanwhile
-      net::FiberWait wait;
-      waits_->push_back(&wait);
-      wait.wait();
+      waits_->wait();
       return Reply(output, client.protocol).bulk(word);
     }
     if (request[0] == "QUIT") client.leaves = true;
@@ -47,17 +36,12 @@ class EchoHandler final : public Handler {
   void follow_rules() override {}
 
  private:
-  std::deque<net::FiberWait*>* const waits_;
+  net::TestWaits* const waits_;
 };
 
-// A connection and the actions that it returned.
-class RespConnectionState : public ::testing::Test, public ConnectionState::Owner {
+class RespConnectionState : public net::ConnectionStateTest<ConnectionState> {
  protected:
   void SetUp() override { start(false); }
-  void TearDown() override {
-    while (!waits_.empty()) finish_first();
-    state_.reset();
-  }
   void start(bool waits, Role role = Role::kAdmin) {
     state_.reset();
     shared_.reset();
@@ -70,35 +54,13 @@ class RespConnectionState : public ::testing::Test, public ConnectionState::Owne
     client.role = role;
     state_.emplace(std::move(client), *shared_, *this, clock_.time);
   }
-  // With a socket that has room for everything.
-  Action input(std::string_view bytes) { return run(state_->on_input(bytes, clock_.time)); }
-  Action run(Action action) {
-    while (action == Action::kSend) {
-      const std::string_view out = state_->output();
-      sent_.append(out);
-      action = state_->on_sent(out.size());
-    }
-    return action;
-  }
-  void act(Action action) override { resumed_ = run(action); }
-  void finish_first() {
-    net::FiberWait* const first = waits_.front();
-    waits_.pop_front();
-    first->finish();
-  }
 
   Bounds bounds_{.body_bytes = std::size_t{1} << 20,
                  .header_timeout = seconds(1),
                  .body_timeout = seconds(2),
                  .write_timeout = seconds(3)};
-  ManualLoopClock clock_;
-  metrics::Registry registry_;
-  std::deque<net::FiberWait*> waits_;
   std::optional<Handlers> handlers_;
   std::optional<SharedState> shared_;
-  std::optional<ConnectionState> state_;
-  std::string sent_;
-  std::optional<Action> resumed_;
 };
 
 TEST_F(RespConnectionState, AnswersPipelinedRequestsInOrderAndSendsTheRepliesTogether) {
@@ -207,13 +169,13 @@ TEST_F(RespConnectionState, WaitsForTheStoreAndKeepsTheOrderOfTheReplies) {
   start(true);
   EXPECT_EQ(input("ECHO a\r\nECHO b\r\nECHO"), Action::kWait);
   EXPECT_FALSE(state_->on_tick(clock_.time + std::chrono::hours(9))) << "the store has a deadline";
-  finish_first();
+  waits_.finish_first();
   EXPECT_EQ(resumed_, std::nullopt) << "the second request waits";
-  finish_first();
+  waits_.finish_first();
   EXPECT_EQ(resumed_, Action::kReceive);
   EXPECT_EQ(sent_, "$1\r\na\r\n$1\r\nb\r\n");
   EXPECT_EQ(input(" c\r\n"), Action::kWait);
-  finish_first();
+  waits_.finish_first();
   EXPECT_TRUE(sent_.ends_with("$1\r\nc\r\n"));
 }
 
