@@ -85,7 +85,7 @@ TEST_F(RulesCommand, SaysAllErrorsOfEveryFileAndFails) {
   EXPECT_EQ(err_,
             wrong +
                 ":1:1: error: file lacks 'rules'; expected 'rules:' with a list of rules, "
-                "each begun with '- '\n" +
+                "each starting with '- '\n" +
                 wrong + ":1:10: error: 'version' is '2'; expected 1\n" + wrong +
                 ":2:1: error: unknown key 'rule'; expected one of: version, domain, defaults, "
                 "rules; did you mean 'rules'?\n");

@@ -7,8 +7,8 @@ constexpr std::string_view kGuide = R"guide(# Rules
 
 <!-- Written by `sluice rules docs` from the program's own schema. Change it there. -->
 
-A rules file defines which requests are limited and how. This page is for everyone who writes one.
-It describes the whole format; the last section is a reference of every key.
+A rules file defines which requests are limited and how. This page is for everyone who writes
+rules. It describes the whole format; the last section is a reference of every key.
 
 ```yaml
 version: 1
@@ -33,8 +33,8 @@ sluice rules check rules.yaml
 ```
 
 The command prints every error with its line and column (columns count characters) and exits with
-status 1 if there is one. `sluice replay --rules rules.yaml access.log` shows what the rules would
-have done to the requests of an access log.
+status 1 if there is one. `sluice replay --rules rules.yaml access.log` shows how the rules would
+have decided the requests in an access log.
 
 `sluice rules schema` prints a JSON Schema of the format for editors. The same schema is in
 `docs/rules.schema.json`.
@@ -44,7 +44,7 @@ have done to the requests of an access log.
 A request is a set of named attributes. Over HTTP these are `method`, `path` (without the query),
 `host`, `ip`, `header.NAME`, `query.NAME`, `cookie.NAME` and `body.NAME` (nested names are joined
 by dots). Envoy sends the entries of its descriptors. A C++ program passes any attributes that it
-needs. Header names are lower case; a rule may write them in upper or lower case.
+needs. Header names are in lower case; rules may write them in any case.
 
 Sluice tries the rules in the order of the file. The first rule that matches decides the request.
 If that rule has `continue: true`, Sluice also tries the rules after it. If no rule matches, the
@@ -54,15 +54,15 @@ All limits of all matching rules make one decision: if every limit admits the re
 is charged; otherwise no limit is charged. At most 64 limits can apply to one request. If more
 apply, Sluice denies the request with the reason `invalid`.
 
-**Shadow rules.** A rule with `mode: shadow` is decided and counted on its own, whatever the other
-rules decide, and never denies a request. If only shadow rules would have denied a request, the
-request is allowed with the reason `shadow`.
+**Shadow rules.** A rule with `mode: shadow` is decided and counted separately from the other rules
+and never denies a request. If only shadow rules would have denied a request, the request is
+allowed with the reason `shadow`.
 
 **Store failures.** If the store cannot decide, the `on_store_error` setting of the matching rules
 decides, and the reason is `fallback`. If the rules have different settings, the strictest one
-applies. `local` limits requests within this process; each limit then has a share of its numbers
-(`docs/operations.md` says how much that admits). If no local limiting is configured, `local`
-denies the request with the reason of the store (`store_error`, `store_timeout`).
+applies. `local` limits requests within this process; each process then admits a share of each
+limit (`docs/operations.md` says how much that is in total). If no local limiting is configured,
+`local` denies the request with the reason of the store (`store_error`, `store_timeout`).
 
 ## Matching
 
@@ -74,10 +74,10 @@ does. An absent attribute matches nothing, not even `**`.
 |---|---|
 | `/send/code` | exactly this text; upper and lower case differ |
 | `/img/*` | one segment: one or more characters except `/` (`/img/a.png`, but not `/img/` or `/img/a/b`) |
-| `/img/a*` | next to other characters of a segment, `*` is zero or more characters except `/` |
-| `/api/**` | `/api` and everything below it; `/**` between slashes is zero or more segments |
-| `/img/**.png` | next to other characters, `**` is zero or more characters, including `/` |
-| `*bot*` | in a pattern that does not begin with `/`, `*` is zero or more characters, like `**` |
+| `/img/a*` | next to other characters of a segment, `*` matches zero or more characters except `/` |
+| `/api/**` | `/api` and everything below it; between slashes, `**` matches zero or more segments |
+| `/img/**.png` | next to other characters, `**` matches zero or more characters, including `/` |
+| `*bot*` | in a pattern that does not begin with `/`, `*` matches zero or more characters, like `**` |
 | `~/v[0-9]+/.*` | after a leading `~`: an [RE2](https://github.com/google/re2/wiki/Syntax) regular expression that must match the whole value; `.` also matches line ends |
 
 To match a value that contains `*` or begins with `~`, write a regular expression: `~a\*b`, `~\~a`.
@@ -105,7 +105,7 @@ allocates memory.
 The `key` of a limit is a template. Requests with the same key share one counter. A limit without a
 key has one counter for all requests of its rule.
 
-| template | stands for |
+| template | result |
 |---|---|
 | `{ip}` | the value of an attribute |
 | `{header.x-user-id\|ip}` | the first of these attributes that is present |
@@ -119,9 +119,8 @@ a template asks for a network and the value is not an address, the key contains 
 unchanged.
 
 If an attribute is missing and the template names no alternative, `on_missing` decides. With `skip`
-the limit does not apply, so a client can avoid the limit if it leaves out the header. To prevent
-that, end the list with an attribute that every request has (`{header.x-user-id|ip}`), or use
-`deny`.
+the limit does not apply, so a client can avoid the limit by omitting a header. To prevent this,
+end the list with an attribute that every request has (`{header.x-user-id|ip}`), or use `deny`.
 
 ### Keys in the store
 
@@ -135,15 +134,15 @@ Different attributes therefore never produce the same key.
 
 The numbers of a limit are not part of the key, so counters survive when the numbers change
 (`docs/algorithms.md` says how they are converted). A counter starts again when the algorithm of
-its limit changes. A limit without a name is called `RULE/INDEX`, counted from 0. Name your limits
-before you reorder them.
+its limit changes. A limit without a name is called `RULE/INDEX`; the index begins at 0. Name your
+limits before you reorder them.
 
 ### Tags
 
-On a Redis Cluster the counters of one request can be on several servers. Sluice then decides slot
-by slot. It never admits more than the limits allow, but when one slot denies the request it has to
-give back what the other slots took (`docs/operations.md`). A rule's `tag` puts its counters into
-one slot, so that each request is one atomic step:
+In a Redis Cluster, the counters of one request can be on several servers. Sluice then decides each
+slot separately. It never admits more than the limits allow, but if one slot denies the request, it
+must give back what the other slots took (`docs/operations.md`). The `tag` of a rule puts its
+counters into one slot, so that each request is one atomic step:
 
 ```yaml
 version: 1
@@ -161,7 +160,7 @@ Rules that are joined by `continue` share a slot if their tags are equal.
 
 The tag is part of the counter's name in every store. If you change the tag of a rule, its counters
 start again. A tag without attributes (`tag: all`) puts all counters of the rule on one server.
-Choose an attribute that distributes them.
+Choose an attribute that spreads the counters over the servers.
 
 ## Format of the file
 
@@ -171,7 +170,7 @@ values and 10,000 regular expressions.
 - Numbers are plain digits: no quotes, signs, fractions, exponents, underscores or leading zeros.
 - Flags are `true` and `false`.
 - Periods are a whole number and a unit: `500ms`, `60s`, `5m`, `1h`, `7d`.
-- Where text is expected, a plain number is read as the text that is written.
+- Where text is expected, a number is read as text, exactly as written.
 - A key may appear only once in a map.
 - Anchors and aliases (`&a`, `*a`) work. Merge keys (`<<`) and tags (`!!str`) do not.
 

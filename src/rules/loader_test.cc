@@ -149,17 +149,17 @@ TEST(Loader, HasDefaults) {
 }
 
 TEST(Loader, NeedsAVersionAndRules) {
-  EXPECT_EQ(
-      errors_of("{}"),
-      "f:1:1: error: file lacks 'rules'; expected 'rules:' with a list of rules, each begun with "
-      "'- '\n"
-      "f:1:1: error: file lacks 'version'; expected 'version:' with 1");
+  EXPECT_EQ(errors_of("{}"),
+            "f:1:1: error: file lacks 'rules'; expected 'rules:' with a list of rules, each "
+            "starting with "
+            "'- '\n"
+            "f:1:1: error: file lacks 'version'; expected 'version:' with 1");
   EXPECT_EQ(errors_of("version: 2\nrules: []"), "f:1:10: error: 'version' is '2'; expected 1");
   EXPECT_EQ(errors_of("- version"),
             "f:1:1: error: file is a list; expected a map; its keys are one of: version, domain, "
             "defaults, rules");
   EXPECT_EQ(errors_of("version: 1\nrules:\n"),
-            "f:2:1: error: 'rules' is nothing; expected a list of rules, each begun with '- '");
+            "f:2:1: error: 'rules' is nothing; expected a list of rules, each starting with '- '");
 }
 
 TEST(Loader, RefusesUnknownKeysEverywhere) {
@@ -227,7 +227,7 @@ TEST(Loader, RefusesWrongTypes) {
       "f:4:12: error: 'match' is '/a'; expected a map of attributes and patterns, such as { path: "
       "/api/** }");
   EXPECT_EQ(errors_of(rule("    limits: { algorithm: gcra }\n")),
-            "f:4:13: error: 'limits' is a map; expected a list of limits, each begun with '- '");
+            "f:4:13: error: 'limits' is a map; expected a list of limits, each starting with '- '");
   EXPECT_EQ(
       errors_of(rule("    limits: [ gcra ]\n")),
       "f:4:15: error: limit is 'gcra'; expected a map; its keys are one of: name, key, algorithm, "

@@ -195,7 +195,7 @@ constexpr std::array<Key, 4> kFileKeys{
         .type = Type::kMap,
         .otherwise = "see below",
         .map = &kDefaults,
-        .help = "Settings for rules and limits that have none of their own."},
+        .help = "Defaults for rules and limits that do not set these keys."},
     Key{.name = "rules",
         .type = Type::kList,
         .required = true,
@@ -248,7 +248,7 @@ std::string expectation(const Key& key) {
     case Type::kTemplate: return "a template in quotes, such as \"{ip}\"";
     case Type::kMatch: return "a map of attributes and patterns, such as { path: /api/** }";
     case Type::kMap: return "a map of " + std::string(key.name);
-    case Type::kList: return "a list of " + std::string(key.name) + ", each begun with '- '";
+    case Type::kList: return "a list of " + std::string(key.name) + ", each starting with '- '";
   }
   return {};
 }

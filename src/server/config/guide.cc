@@ -8,8 +8,8 @@ constexpr std::string_view kGuide = R"guide(# Configuration of the server
 <!-- Written by `sluice config docs` from the program's own schema. Change it there. -->
 
 `sluice serve --config FILE` reads the configuration of the server from a YAML file. This page is
-for everyone who runs `sluice serve`. Every key has a default, so the smallest file is
-`version: 1`. Command-line flags override the file.
+for everyone who runs `sluice serve`. Every key except `version` has a default, so the smallest
+file is `version: 1`. Command-line flags override the file.
 
 ```yaml
 version: 1
@@ -63,7 +63,7 @@ URL and the same `prefix` share them.
 | `redis+cluster://host:6379,host2:6379` | a cluster, through any of its servers; use `rediss+cluster://` for TLS |
 
 `user:password@` before the host selects an ACL user. Write characters that a URL cannot contain as
-`%XX`. A file or an environment variable is safer for a password than a URL or a command line:
+`%XX`. A password is safer in a file or an environment variable than in a URL:
 
 ```yaml
 version: 1
@@ -76,8 +76,8 @@ redis:
 ```
 
 Sluice never writes a password to a log, a message or a status page. It reads passwords and
-certificates once, at the start. `docs/operations.md` describes what happens when the store fails.
-`sluice keys --config FILE` prints what the counters contain.
+certificates for Redis once, at the start. `docs/operations.md` describes what happens when the
+store fails. `sluice keys --config FILE` prints the counters.
 
 ## Rules in Redis
 
@@ -92,15 +92,15 @@ rules: redis
 
 ```sh
 sluice rules push rules.yaml --store redis://127.0.0.1:6379             # checks and publishes
-sluice rules push rules.yaml --config sluice.yaml --expect 7            # only if version 7 is there
+sluice rules push rules.yaml --config sluice.yaml --expect 7            # only if it replaces version 7
 sluice rules show --store redis://127.0.0.1:6379                        # prints the published rules
 ```
 
-- All servers follow a push within a second. A server that cannot use the new rules keeps the rules
-  that it has and logs the reason.
-- The rules of a server stay active while Redis is unavailable, and also if they are deleted there.
-- A server that finds no rules in Redis, or no Redis, when it starts tries again for 5 seconds.
-  Then it reports what is missing and exits.
+- All servers activate pushed rules within a second. A server that cannot use the new rules keeps
+  its current rules and logs the reason.
+- A server keeps its rules while Redis is unavailable, and also if the rules in Redis are deleted.
+- If Redis or the rules in it are missing when a server starts, the server tries again for 5
+  seconds. Then it reports what is missing and exits.
 - Rules from `PUT /v1/rules` are active until the next push.
 - To name a file that is called `redis`, write `./redis`.
 

@@ -87,8 +87,8 @@ constexpr Map kListen{"listen", "`listen`", kListenKeys};
 
 constexpr std::array<Key, 2> kMemoryKeys{
     integer("max_keys", "1048576", 128, std::uint64_t{1} << 32,
-            "The maximum number of counters, about 60 bytes each. Beyond it Sluice "
-            "evicts counters and reports that in the metrics."),
+            "The maximum number of counters, about 60 bytes each. If there are more, "
+            "Sluice evicts counters and counts that in the metrics."),
     integer("max_log_bytes", "268435456", 4096, std::uint64_t{1} << 40,
             "The maximum number of bytes for the logs and slices of sliding windows."),
 };
@@ -117,8 +117,8 @@ constexpr std::array<Key, 3> kDenyCacheKeys{
             "The maximum number of denied counters in the cache. Each takes about 73 "
             "bytes, which are allocated at the start."),
     period("longest", "1s", 1,
-           "The maximum time for which a cached denial is valid. After this time Sluice "
-           "sees what other servers reset or give back.",
+           "The maximum time for which a cached denial is valid. After this time "
+           "Sluice notices what other servers reset or refund.",
            kDay),
 };
 constexpr Map kDenyCache{"deny_cache", "`redis.deny_cache`", kDenyCacheKeys};
@@ -152,13 +152,13 @@ constexpr std::array<Key, 17> kRedisKeys{
          "The prefix of every key. It must not contain braces. Servers with the same "
          "prefix share their counters."),
     period("deadline", "50ms", 1,
-           "The maximum time that a request waits for the store. After it, "
+           "The maximum time that a request waits for the store. Then "
            "`on_store_error` decides.",
            kDay),
     period("connect_timeout", "1s", 1, "The maximum time to open a connection.", kDay),
     integer("max_pending", "16384", 1, 1'000'000,
-            "The maximum number of pending requests on one connection. Beyond it, "
-            "`on_store_error` decides at once."),
+            "The maximum number of pending requests on one connection. For further "
+            "requests, `on_store_error` decides at once."),
     integer("protocol", "0", 0, 3,
             "The version of the Redis protocol, 2 or 3. 0: version 3 if the server "
             "supports it, else 2."),
@@ -170,10 +170,9 @@ constexpr std::array<Key, 17> kRedisKeys{
             "The number of servers that share the counters. With `on_store_error: local`, each "
             "server applies 1/`nodes` of each limit while the store fails."),
     map_of("deny_cache", kDenyCache,
-           "The cache of denials: this process denies a denied counter itself until its "
-           "`Retry-After` has passed."),
-    map_of("breaker", kBreaker,
-           "The circuit breaker: when Sluice stops sending requests to a failing store."),
+           "The cache of denials. After a denial, the server denies requests for the same "
+           "counter without Redis until `Retry-After` has passed."),
+    map_of("breaker", kBreaker, "The circuit breaker, which stops requests to a failing store."),
     text("rules_key", "`\"\"`", 1024,
          "The key of the rules for `rules: redis`. If empty, the prefix followed by "
          "`rules`."),
@@ -194,9 +193,9 @@ constexpr std::array<Key, 3> kGrpcKeys{
             "The maximum number of concurrent calls on a connection."),
     period("max_age", "0s", 0,
            "The maximum age of a connection. Then the server asks the client to open a "
-           "new connection, so that clients spread over servers. 0: no maximum."),
+           "new connection, which spreads clients over servers. 0: no maximum."),
     map_of("tls", kGrpcTls,
-           "TLS for gRPC. With a certificate the server accepts only TLS, without one "
+           "TLS for gRPC. With a certificate, the server accepts only TLS; without one, "
            "only plaintext. Sluice reads the files again on SIGHUP."),
 };
 constexpr Map kGrpc{"grpc", "`grpc`", kGrpcKeys};
@@ -228,8 +227,8 @@ constexpr std::array<Key, 2> kRespKeys{
         .help = "The users of the RESP front end. Without users, every client that can "
                 "connect may use every command."},
     period("idle_timeout", "0s", 0,
-           "The maximum idle time of a connection. 0: no maximum, as client pools "
-           "expect."),
+           "The maximum idle time of a connection. 0: no maximum, which connection "
+           "pools expect."),
 };
 constexpr Map kResp{"resp", "`resp`", kRespKeys};
 
@@ -276,7 +275,7 @@ constexpr std::array<Key, 5> kLogKeys{
            "and names: unchanged, as a hash, or not at all."),
     integer("denials_per_second", "10", 0, 1'000'000,
             "The maximum number of log lines per second for denied requests. Sluice "
-            "counts the others. 0: none."),
+            "counts the others and logs their number. 0: none."),
     flag("access", "`false`", "Whether Sluice logs a line for every request."),
 };
 constexpr Map kLog{"log", "`log`", kLogKeys};
@@ -286,8 +285,8 @@ constexpr std::array<Key, 8> kEnvoyKeys{
           "Envoy's configuration files, one domain each, and directories of them "
           "(`*.yaml`, `*.yml`); see docs/envoy.md. Sluice reloads them like `rules`."),
     choice("compat", "`none`", kCompat,
-           "`consume_on_reject`: each limit is charged on its own, and a limit that "
-           "denies is charged with what it has left, as in Envoy's own service."),
+           "`consume_on_reject`: each limit is charged on its own. A limit that denies "
+           "is charged with what it has left, as in Envoy's own service."),
     flag("shadow_mode", "`false`", "Whether every request is allowed and only counted."),
     flag("headers", "`false`",
          "Whether responses report the tightest limit to clients in the three fields "
@@ -331,11 +330,12 @@ constexpr std::array<Key, 16> kFileKeys{
     flag("watch", "`true`", "Whether Sluice reloads rules when their files change."),
     texts("trusted_proxies", 64,
           "Addresses and networks (`10.0.0.0/8`) of proxies that Sluice trusts to "
-          "report the client's address. `unix` stands for peers on a Unix socket."),
+          "report the client's address. `unix` means peers on a Unix socket."),
     integer("threads", "0", 0, 1024,
             "The number of threads that serve requests. 0: the number of processors."),
     map_of("resp", kResp, "Users and settings of the RESP front end."),
-    map_of("admin", kAdmin, "Access to administration. Without a token, only from this machine."),
+    map_of("admin", kAdmin,
+           "Access to administration. Without a token, only this machine has access."),
     map_of("bounds", kBounds,
            "Bounds on the clients of a listener. Each listener counts its own "
            "connections."),
