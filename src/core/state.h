@@ -52,8 +52,14 @@ template <auto Advance, auto QuoteCost, auto GiveBack, auto Describe>
                                                                 const Kept<State>& kept, Ticks now,
                                                                 std::uint64_t cost) noexcept {
   if (verb == Verb::kReset) return {untouched(limit), Change::kErase, now, State{.last = now}};
-  const bool is_known = !kept.forgotten.is_past(now);
-  const State stored = is_known ? kept.state : State{.last = now};
+  State stored = kept.state;
+  // Under its own numbers a state is untouched when it is forgotten, so that only a state of other
+  // numbers needs a look at `forgotten`.
+  bool ends = stored.tag != tag_of(limit);
+  if (ends && kept.forgotten.is_past(now)) {
+    ends = false;
+    stored = State{.last = now};
+  }
   const State at = Advance(limit, stored, now);
   if (verb == Verb::kRefund) {
     const Numbers numbers = Describe(limit, at);
@@ -70,7 +76,7 @@ template <auto Advance, auto QuoteCost, auto GiveBack, auto Describe>
     return {{quoted, Describe(limit, next)}, change, at.last, next};
   }
   Step<State> step = detail::unchanged(at, {quoted, Describe(limit, at)});
-  if (is_known) kept.forgotten.end(at.last, step.answer);
+  if (ends) kept.forgotten.end(at.last, step.answer);
   return step;
 }
 

@@ -243,15 +243,6 @@ TEST(TokenBucket, BanKeepsWhatWasSpentForLater) {
 constexpr Limit kFiveEachSecond = token_bucket(5).per(1s).burst(12).refilled_at_intervals();
 static_assert(FixedSize(kFiveEachSecond).take(0, 12) == ok(0, 3 * kSecond));
 
-// A store whose values others can write may hold such a state.
-TEST(TokenBucket, IsFullOnceItIsForgottenWhateverItsStateSays) {
-  const Limit limit = token_bucket(5).per(1s).burst(12);
-  const core::Forgotten at_2097152(2);
-  const core::State spent{.last = 0, .units = 1'000'000, .tag = core::tag_of(limit)};
-  EXPECT_EQ(core::step(Verb::kPeek, limit, {spent, at_2097152}, 2097151, 1).answer, wait(1, 0, 1));
-  EXPECT_EQ(core::step(Verb::kPeek, limit, {spent, at_2097152}, 2097152, 0).answer, ok(12, 0));
-}
-
 TEST(TokenBucketByInterval, RefillsAllAtOnceEachPeriodFromFirstUse) {
   FixedSize bucket(kFiveEachSecond);
   EXPECT_EQ(bucket.take(300000, 12), ok(0, 3 * kSecond));

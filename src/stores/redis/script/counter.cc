@@ -136,8 +136,19 @@ void Counter::look_for(Verb verb, std::uint64_t cost) noexcept {
   };
   switch (limit().state_kind()) {
     case StateKind::kBucket:
-    case StateKind::kWindow:
-      return take(core::step(verb, limit(), core::Kept{state_, forgotten_}, now_, cost));
+    case StateKind::kWindow: {
+      // Core relies on it that a state is untouched when it is forgotten. A damaged value may not
+      // be.
+      const bool is_known = !forgotten_.is_past(now_);
+      const core::State state = is_known ? state_ : core::State{};
+      const auto step = core::step(verb, limit(), core::Kept{state, forgotten_}, now_, cost);
+      take(step);
+      const bool is_taken = step.answer.admitted && cost > 0;
+      if (is_known && !is_taken && step.change == core::Change::kNone) {
+        forgotten_.end(at_, answer_);
+      }
+      return;
+    }
     case StateKind::kSlices: {
       std::uint32_t converted = 0;
       const core::Slices slices =
