@@ -25,34 +25,8 @@ void Counter::add(std::uint64_t cost) noexcept {
 // --- arguments of a script ---
 
 void Counter::append_argument(int number, std::string& out) const {
-  const Limit& l = limit();
-  const std::uint64_t cost = std::min(cost_, format::kCostBeyondAll);
-  const std::uint64_t capacity = l.capacity();
-  const auto period = static_cast<std::uint64_t>(l.period().count());
   format::kFamily.append({static_cast<std::uint64_t>(number)}, out);
-  switch (family()) {
-    case Family::kBucket:
-      format::kBucketArgument.append(
-          {cost, capacity, l.rate_units(), l.rate_ticks(), core::tag_of(l)}, out);
-      break;
-    case Family::kInterval:
-      format::kIntervalArgument.append({cost, capacity, l.limit(), period, core::tag_of(l)}, out);
-      break;
-    case Family::kFixedWindow:
-      format::kFixedWindowArgument.append(
-          {cost, capacity, period, core::tag_of(l), l.align() == Align::kClock}, out);
-      break;
-    case Family::kSlidingWindowCounter:
-      format::kSlicesArgument.append(
-          {cost, capacity, period, l.slices(), l.weighting() == Weighting::kNone}, out);
-      break;
-    case Family::kSlidingWindowLog:
-      format::kLogArgument.append({cost, capacity, period, 0}, out);
-      break;
-    case Family::kSlidingWindowHybrid:
-      format::kLogArgument.append({cost, capacity, period, l.slices()}, out);
-      break;
-  }
+  family().append_argument(limit(), std::min(cost_, format::kCostBeyondAll), out);
 }
 
 void Counter::append_undo_argument(int number, std::string& out) const {

@@ -7,7 +7,7 @@
 
 #include "core/algorithms.h"
 #include "sluice/store.h"
-#include "stores/redis/script/scripts.h"
+#include "stores/redis/script/families.h"
 
 namespace sluice::redis {
 
@@ -24,7 +24,7 @@ class Counter {
   void add(std::uint64_t cost) noexcept;
 
   const Limit& limit() const noexcept { return charge_->limit; }
-  Family family() const noexcept { return family_of(limit()); }
+  const Family& family() const noexcept { return family_of(limit()); }
   std::uint64_t cost() const noexcept { return cost_; }
 
   // Appends the counter's argument for a script that knows its family by `number`.

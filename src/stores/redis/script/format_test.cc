@@ -8,7 +8,7 @@
 #include <string>
 
 #include "stores/redis/script/lua_text.h"
-#include "stores/redis/script/plan.h"
+#include "stores/redis/script/scripts.h"
 
 namespace sluice::redis {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "limiter/combine.h"
 #include "stores/redis/script/format.h"
+#include "stores/redis/script/scripts.h"
 
 namespace sluice::redis {
 namespace {
@@ -60,7 +61,7 @@ Plan::Asked& Plan::add_counter(const Charge& charge) {
   asked.part = part_of(by_slot_ ? std::optional(slot_of(asked.key)) : std::nullopt);
   Part& part = parts_[asked.part];
   ++part.counters;
-  part.families = static_cast<Families>(part.families | bit_of(asked.counter.family()));
+  part.families = static_cast<FamilySet>(part.families | bit_of(asked.counter.family()));
   return asked;
 }
 
@@ -130,7 +131,7 @@ void Plan::write_undo(std::size_t index, Command& command) const {
 // The arguments of any request.
 void Plan::write_request(std::size_t index, std::uint64_t verb, ArgumentOf argument_of,
                          Command& command) const {
-  const Families families = parts_[index].families;
+  const FamilySet families = parts_[index].families;
   command.script = &script_for(families);
   std::string argument;
   const std::uint64_t instant =
@@ -205,19 +206,6 @@ void Plan::answer(std::span<Decision> each, Decision& all) {
 
 bool Plan::is_foreign_value(std::string_view error) noexcept {
   return error.starts_with("WRONGTYPE") || error.find("FOREIGNVALUE") != error.npos;
-}
-
-std::span<const Script> scripts() {
-  static const std::vector<Script> all = [] {
-    std::vector<Script> made;
-    made.reserve(kFamilies + (std::size_t{1} << kFamilies));
-    for (int i = 0; i < kFamilies; ++i) made.push_back(script_for_one(static_cast<Family>(i)));
-    for (unsigned set = 1; set < 1u << kFamilies; ++set) {
-      made.push_back(script_for(static_cast<Families>(set)));
-    }
-    return made;
-  }();
-  return all;
 }
 
 }  // namespace sluice::redis

@@ -67,7 +67,7 @@ class Plan {
   struct Part {
     std::optional<std::uint16_t> slot;
     std::uint16_t counters = 0;
-    Families families = 0;
+    FamilySet families = 0;
     bool admits = false;
   };
 
@@ -92,8 +92,5 @@ class Plan {
   std::vector<Part> parts_;
   std::vector<std::uint8_t> counter_of_;  // of each charge
 };
-
-// Returns all scripts, for loading them in advance.
-std::span<const Script> scripts();
 
 }  // namespace sluice::redis

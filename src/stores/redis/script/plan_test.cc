@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "stores/redis/script/scripts.h"
+
 namespace sluice::redis {
 namespace {
 
