@@ -10,8 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "stores/redis/script/scripts.h"
-
 namespace sluice::redis {
 namespace {
 
@@ -427,21 +425,6 @@ TEST(PlanReplies, OfRandomNumbersAndBytesAreReadSafely) {
       EXPECT_LE(each[c].remaining, charges[c].limit.capacity());
       EXPECT_GE(each[c].reset_after.count(), 0);
     }
-  }
-}
-
-// --- scripts ---
-
-TEST(Scripts, EachHasANameAHashAndATextOfItsOwn) {
-  std::set<std::string_view> hashes;
-  std::set<std::string_view> names;
-  ASSERT_FALSE(scripts().empty());
-  for (const Script& script : scripts()) {
-    EXPECT_FALSE(script.text.empty());
-    EXPECT_EQ(script.sha1.size(), 40u);
-    EXPECT_EQ(script.sha1.find_first_not_of("0123456789abcdef"), script.sha1.npos);
-    EXPECT_TRUE(hashes.insert(script.sha1).second) << script.name;
-    EXPECT_TRUE(names.insert(script.name).second) << script.name;
   }
 }
 
