@@ -11,6 +11,9 @@
 #include "sluice/limit_options.h"
 
 namespace sluice {
+namespace core {
+struct LimitAccess;
+}  // namespace core
 
 // The largest limit, burst and cost: 2^32 - 1 units.
 inline constexpr std::uint64_t kMaxUnits = 0xFFFFFFFFu;
@@ -101,27 +104,21 @@ class Limit {
   // How a token bucket refills.
   constexpr Refill refill() const noexcept { return refill_; }
 
-  // limit/period in lowest terms: `rate_units` units each `rate_ticks` ticks. {0, 1} for a ban.
-  constexpr std::uint32_t rate_units() const noexcept { return rate_units_; }
-  constexpr std::uint64_t rate_ticks() const noexcept { return rate_ticks_; }
-  // A checksum of 28 bits over limit, period, capacity, refill and align: by it a counter notices
-  // that its numbers have changed (docs/algorithms.md).
-  constexpr std::uint32_t tag() const noexcept { return tag_; }
-
   friend constexpr bool operator==(const Limit&, const Limit&) = default;
 
  private:
   template <Algorithm>
   friend class LimitBuilder;
+  friend struct core::LimitAccess;
 
   constexpr explicit Limit(const LimitSpec& spec) noexcept;
 
   std::uint64_t period_;
-  std::uint64_t rate_ticks_;
+  std::uint64_t rate_ticks_;  // rate_units_ / rate_ticks_ is limit_ / period_ in lowest terms
   std::uint32_t limit_;
   std::uint32_t capacity_;
   std::uint32_t rate_units_;
-  std::uint32_t tag_ = 0;
+  std::uint32_t tag_ = 0;  // a checksum of the numbers
   std::uint16_t slices_;
   Algorithm algorithm_;
   StateKind state_kind_;

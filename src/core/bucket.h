@@ -2,20 +2,21 @@
 
 #include <algorithm>
 
+#include "core/limit_access.h"
 #include "core/state.h"
 
 namespace sluice::core::bucket {
 
 // A bucket that drains evenly. The amount of units spent, stored as units + aux/p, loses l/p units
-// each tick (l = rate_units, p = rate_ticks). Source: the leaky bucket as a meter, Turner 1986. An
+// each tick (l/p is the rate in lowest terms). Source: the leaky bucket as a meter, Turner 1986. An
 // integer level has no drift and is exact on every date.
 
 constexpr bool kept_by_interval(const State& s) noexcept { return (s.tag & 1) != 0; }
 
 // Returns the most whole units that drain within kMaxWait.
 constexpr std::uint32_t most_units(const Limit& limit) noexcept {
-  const Wide most =
-      Wide{static_cast<std::uint64_t>(kMaxWait.count())} * limit.rate_units() / limit.rate_ticks();
+  const Rate rate = LimitAccess::rate(limit);
+  const Wide most = Wide{static_cast<std::uint64_t>(kMaxWait.count())} * rate.units / rate.ticks;
   return static_cast<std::uint32_t>(std::min<Wide>(most, kMaxUnits));
 }
 
@@ -31,29 +32,29 @@ constexpr State renumbered(const Limit& limit, const State& s) noexcept {
   next.units = units_rounded_up(s);
   next.aux = 0;
   next.tag = tag_of(limit);
-  if (limit.rate_units() != 0) next.units = std::min(next.units, most_units(limit));
+  if (LimitAccess::rate(limit).units != 0) next.units = std::min(next.units, most_units(limit));
   return next;
 }
 
 // Drains `ticks` if the level does not fit in 64 bits.
 constexpr void drain_wide(const Limit& limit, State& s, std::uint64_t ticks) noexcept {
-  const std::uint64_t p = limit.rate_ticks();
+  const auto [l, p] = LimitAccess::rate(limit);
   const Wide level = Wide{s.units} * p + s.aux;
-  const Wide drained = Wide{ticks} * limit.rate_units();
+  const Wide drained = Wide{ticks} * l;
   const Wide left = drained < level ? level - drained : 0;
   s.units = static_cast<std::uint32_t>(left / p);
   s.aux = static_cast<std::uint64_t>(left % p);
 }
 
 constexpr void drain(const Limit& limit, State& s, std::uint64_t ticks) noexcept {
-  const std::uint64_t p = limit.rate_ticks();
+  const auto [l, p] = LimitAccess::rate(limit);
   std::uint64_t level = 0;
   if (__builtin_mul_overflow(std::uint64_t{s.units}, p, &level) ||
       __builtin_add_overflow(level, s.aux, &level)) {
     return drain_wide(limit, s, ticks);
   }
   std::uint64_t drained = 0;
-  const bool all = __builtin_mul_overflow(ticks, std::uint64_t{limit.rate_units()}, &drained);
+  const bool all = __builtin_mul_overflow(ticks, std::uint64_t{l}, &drained);
   // Without a branch: whether anything is left is unpredictable from key to key.
   level = (level - drained) & -static_cast<std::uint64_t>(!all & (drained < level));
   s.units = static_cast<std::uint32_t>(level / p);
@@ -74,7 +75,8 @@ constexpr Quote quote(const Limit& limit, const State& s, std::uint64_t cost) no
   const std::uint64_t spent = std::uint64_t{s.units} + (s.aux != 0);
   if (spent + cost <= limit.capacity()) return admitted();
   const std::uint64_t excess = s.units + cost - limit.capacity();
-  return denied_for(ceil_mul_div(excess, limit.rate_ticks(), s.aux, limit.rate_units()));
+  const Rate rate = LimitAccess::rate(limit);
+  return denied_for(ceil_mul_div(excess, rate.ticks, s.aux, rate.units));
 }
 
 constexpr State give_back(const Limit&, State s, std::uint64_t cost) noexcept {
@@ -85,8 +87,9 @@ constexpr State give_back(const Limit&, State s, std::uint64_t cost) noexcept {
 
 // Returns the time until everything spent has drained.
 constexpr Ticks time_to_drain(const Limit& limit, const State& s) noexcept {
-  if (limit.rate_units() == 0) return 0;
-  return static_cast<Ticks>(ceil_mul_div(s.units, limit.rate_ticks(), s.aux, limit.rate_units()));
+  const Rate rate = LimitAccess::rate(limit);
+  if (rate.units == 0) return 0;
+  return static_cast<Ticks>(ceil_mul_div(s.units, rate.ticks, s.aux, rate.units));
 }
 
 constexpr Numbers describe(const Limit& limit, const State& s) noexcept {

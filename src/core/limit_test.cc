@@ -8,6 +8,8 @@
 #include <string>
 #include <type_traits>
 
+#include "core/limit_access.h"
+
 namespace sluice {
 namespace {
 
@@ -120,8 +122,8 @@ TEST(Limit, LimitOfZeroHoldsNothingWhateverItsBurst) {
     const auto limit = Limit::make(spec);
     ASSERT_TRUE(limit) << to_string(algorithm);
     EXPECT_EQ(limit->capacity(), 0u);
-    EXPECT_EQ(limit->rate_units(), 0u);
-    EXPECT_EQ(limit->rate_ticks(), 1u);
+    EXPECT_EQ(core::LimitAccess::rate(*limit).units, 0u);
+    EXPECT_EQ(core::LimitAccess::rate(*limit).ticks, 1u);
   }
   EXPECT_EQ(Limit(token_bucket(0).per(1s).burst(5)).capacity(), 0u);
   EXPECT_EQ(Limit(gcra(0).per(1s).burst(5)).capacity(), 0u);
@@ -148,8 +150,8 @@ TEST(Limit, RateIsInLowestTerms) {
   };
   for (const Case& c : cases) {
     const Limit limit = fixed_window(c.limit).per(c.per);
-    EXPECT_EQ(limit.rate_units(), c.units) << c.limit;
-    EXPECT_EQ(limit.rate_ticks(), c.ticks) << c.limit;
+    EXPECT_EQ(core::LimitAccess::rate(limit).units, c.units) << c.limit;
+    EXPECT_EQ(core::LimitAccess::rate(limit).ticks, c.ticks) << c.limit;
   }
 }
 
@@ -322,25 +324,26 @@ TEST(Limit, AlgorithmNamesAreExact) {
 
 // --- the tag ---
 
+std::uint32_t tag_of(const Limit& limit) { return core::LimitAccess::tag(limit); }
+
 TEST(Limit, TagChangesWithEachNumberAndOnlyThem) {
   const Limit base = token_bucket(10).per(1s).burst(20);
-  EXPECT_EQ(base.tag(), Limit(token_bucket(10).per(1000ms).burst(20)).tag());
-  EXPECT_NE(base.tag(), Limit(token_bucket(11).per(1s).burst(20)).tag());
-  EXPECT_NE(base.tag(), Limit(token_bucket(10).per(2s).burst(20)).tag());
-  EXPECT_NE(base.tag(), Limit(token_bucket(10).per(1s).burst(21)).tag());
-  EXPECT_NE(base.tag(), Limit(token_bucket(10).per(1s).burst(20).refilled_at_intervals()).tag());
+  EXPECT_EQ(tag_of(base), tag_of(token_bucket(10).per(1000ms).burst(20)));
+  EXPECT_NE(tag_of(base), tag_of(token_bucket(11).per(1s).burst(20)));
+  EXPECT_NE(tag_of(base), tag_of(token_bucket(10).per(2s).burst(20)));
+  EXPECT_NE(tag_of(base), tag_of(token_bucket(10).per(1s).burst(21)));
+  EXPECT_NE(tag_of(base), tag_of(token_bucket(10).per(1s).burst(20).refilled_at_intervals()));
   // The same rate in other words is another limit.
-  EXPECT_NE(base.tag(), Limit(token_bucket(20).per(2s).burst(20)).tag());
-  EXPECT_EQ(Limit(leaky_bucket(10).per(1s)).tag(),
-            Limit(leaky_bucket(10).per(1s).queueing()).tag());
+  EXPECT_NE(tag_of(base), tag_of(token_bucket(20).per(2s).burst(20)));
+  EXPECT_EQ(tag_of(leaky_bucket(10).per(1s)), tag_of(leaky_bucket(10).per(1s).queueing()));
 }
 
 TEST(Limit, TagsFitIn28BitsAndSpread) {
   std::set<std::uint32_t> tags;
   for (std::uint64_t units = 1; units <= 1000; ++units) {
     const Limit limit = token_bucket(units).per(1s);
-    EXPECT_LT(limit.tag(), 1u << 28);
-    tags.insert(limit.tag());
+    EXPECT_LT(tag_of(limit), 1u << 28);
+    tags.insert(tag_of(limit));
   }
   EXPECT_EQ(tags.size(), 1000u);
 }

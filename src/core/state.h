@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "core/limit_access.h"
 #include "core/step.h"
 
 namespace sluice::core {
@@ -25,7 +26,7 @@ struct State {
 
 // Identifies the numbers that a state was written under.
 constexpr std::uint32_t tag_of(const Limit& limit) noexcept {
-  return limit.tag() << 1 | (limit.refill() == Refill::kInterval);
+  return LimitAccess::tag(limit) << 1 | (limit.refill() == Refill::kInterval);
 }
 
 // Takes a cost that was admitted.

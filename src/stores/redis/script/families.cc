@@ -4,6 +4,7 @@
 #include <bit>
 #include <stdexcept>
 
+#include "core/limit_access.h"
 #include "core/state.h"
 #include "stores/redis/script/format.h"
 #include "stores/redis/script/lua.h"
@@ -67,8 +68,9 @@ constexpr Family kFamilies[] = {
          },
      .append_argument =
          [](const Limit& l, std::uint64_t cost, std::string& out) {
+           const core::Rate rate = core::LimitAccess::rate(l);
            format::kBucketArgument.append(
-               {cost, l.capacity(), l.rate_units(), l.rate_ticks(), core::tag_of(l)}, out);
+               {cost, l.capacity(), rate.units, rate.ticks, core::tag_of(l)}, out);
          }},
     {.name = "interval",
      .function = "interval",

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "core/limit_access.h"
+
 namespace sluice::redis {
 namespace {
 
@@ -299,7 +301,7 @@ Plan::Read read_text(Plan& plan, std::size_t part, const std::string& text) {
 // A bucket of which so many units were spent at kNow.
 std::string bucket_state(std::uint32_t units, const Limit& limit) {
   return "\xC1\x11" + bytes(kNowTicks, 7) + bytes(0, 6) + bytes(units, 4) +
-         bytes(limit.tag() << 1, 4) + bytes((kNowTicks >> 20) + 100, 4);
+         bytes(core::LimitAccess::tag(limit) << 1, 4) + bytes((kNowTicks >> 20) + 100, 4);
 }
 
 TEST(PlanReplies, SayWhatWasFoundAndTheNumbersFollow) {

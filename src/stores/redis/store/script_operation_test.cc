@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "core/limit_access.h"
 #include "stores/redis/store/test_client.h"
 
 namespace sluice::redis {
@@ -28,7 +29,8 @@ std::string admitted() { return bulk(bytes(kNowTicks + kAdmits, 7) + bytes(0, 2)
 std::string denied() {
   const Limit& limit = kBucket;
   const std::string state = "\xC1\x11" + bytes(kNowTicks, 7) + bytes(0, 6) + bytes(10, 4) +
-                            bytes(limit.tag() << 1, 4) + bytes((kNowTicks >> 20) + 100, 4);
+                            bytes(core::LimitAccess::tag(limit) << 1, 4) +
+                            bytes((kNowTicks >> 20) + 100, 4);
   return bulk(bytes(kNowTicks, 7) + bytes(state.size(), 2) + state);
 }
 
