@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cli/glob.h"
+#include "limiter/without_scripts.h"
 #include "stores/redis/client/target.h"
 #include "stores/redis/script/state_reader.h"
 
@@ -237,24 +238,34 @@ std::optional<std::string_view> take_last(std::string_view& text, char separator
   return is_number ? std::optional(last) : std::nullopt;
 }
 
+// Without scripts the keys of an algorithm begin with its letter in upper case.
+std::optional<Algorithm> algorithm_without_scripts(char letter) {
+  for (const AlgorithmInfo& row : kAlgorithms) {
+    const bool works = works_without_scripts(row.state, Align::kClock);
+    if (works && row.letter - 'a' + 'A' == letter) return row.algorithm;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<SliceName> read_slice_name(std::string_view redis_key) {
-  if (!redis_key.starts_with("F{") && !redis_key.starts_with("C{")) return std::nullopt;
+  if (redis_key.size() < 2 || redis_key[1] != '{') return std::nullopt;
+  const std::optional<Algorithm> algorithm = algorithm_without_scripts(redis_key[0]);
   std::string_view rest = redis_key.substr(2);
   const auto slice = take_last(rest, ':');
   const auto slices = slice ? take_last(rest, '/') : std::nullopt;
   const auto period = slices ? take_last(rest, ':') : std::nullopt;
   const std::size_t brace = rest.find('}');
-  if (!period || brace == rest.npos || brace + 1 == rest.size()) return std::nullopt;
+  if (!algorithm || !period || brace == rest.npos || brace + 1 == rest.size()) return std::nullopt;
   const std::string_view inner = rest.substr(0, brace);
   const std::string_view behind = rest.substr(brace + 2);
-  SliceName name{redis_key[0] == 'F' ? Algorithm::kFixedWindow : Algorithm::kSlidingWindowCounter,
-                 {},
-                 {},
-                 std::string(*period),
-                 std::string(*slices),
-                 std::string(*slice)};
+  SliceName name{.algorithm = *algorithm,
+                 .tag = {},
+                 .key = {},
+                 .period_us = std::string(*period),
+                 .slices = std::string(*slices),
+                 .slice = std::string(*slice)};
   if (rest[brace + 1] == '.') {
     name.tag = decoded(inner);
     name.key = behind;

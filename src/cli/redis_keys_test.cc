@@ -23,7 +23,7 @@ TEST(SliceName, IsReadWithItsTagOrWithout) {
 TEST(SliceName, IsAbsentFromOtherKeys) {
   for (const std::string_view other :
        {"", "F", "F{", "F{}", "F{a}!", "F{a}!:1/1", "F{a}!:1/1:x", "F{a}!:1/:1", "F{a}!x:1/1:0",
-        "F{a}?:1/1:0", "F{a:1/1:0", "f{}a", "F{a}:1/1:0"}) {
+        "F{a}?:1/1:0", "F{a:1/1:0", "f{}a", "F{a}:1/1:0", "T{a}!:1/1:0"}) {
     EXPECT_EQ(read(other), "none") << other;
   }
 }

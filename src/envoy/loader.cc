@@ -261,7 +261,7 @@ void Loader::check_terms(const Fields& fields, const Limit& limit) {
   diagnostics_->add(
       fields.at("algorithm"),
       in_quotes(to_string(limit.algorithm())) + " cannot be kept without scripts (scripting: off)",
-      "expected sliding_window_counter, or fixed_window");
+      "expected " + algorithms_without_scripts(""));
 }
 
 // Sets the name, which includes the ancestors, and the index among descriptors with a limit.

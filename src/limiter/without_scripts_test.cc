@@ -24,5 +24,11 @@ TEST(WithoutScripts, AllOtherLimitsNeedScripts) {
   EXPECT_FALSE(works(gcra(10).per(1s)));
 }
 
+TEST(WithoutScripts, ListsTheAlgorithmsThatWorkAndThenThoseThatMustBeAligned) {
+  EXPECT_EQ(algorithms_without_scripts(" with align: clock"),
+            "sliding_window_counter, or fixed_window with align: clock");
+  EXPECT_EQ(algorithms_without_scripts(""), "sliding_window_counter, or fixed_window");
+}
+
 }  // namespace
 }  // namespace sluice

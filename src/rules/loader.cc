@@ -248,14 +248,15 @@ std::optional<Limit> Loader::read_numbers(const Fields& fields) {
 
 void Loader::check_terms(const Fields& fields, const Limit& limit) {
   if (terms_.scripting || works_without_scripts(limit)) return;
-  const bool window = limit.algorithm() == Algorithm::kFixedWindow;
-  const std::string_view place = window && fields.node("align") != nullptr ? "align" : "algorithm";
-  diagnostics_->add(fields.at(place),
-                    in_quotes(to_string(limit.algorithm())) +
-                        (window ? " that opens at its first request" : "") +
-                        " cannot be kept without scripts (scripting: off)",
-                    window ? "expected 'align: clock'"
-                           : "expected sliding_window_counter, or fixed_window with align: clock");
+  const bool could_be_aligned = works_without_scripts(limit.state_kind(), Align::kClock);
+  const bool has_align = could_be_aligned && fields.node("align") != nullptr;
+  diagnostics_->add(
+      fields.at(has_align ? "align" : "algorithm"),
+      in_quotes(to_string(limit.algorithm())) +
+          (could_be_aligned ? " that opens at its first request" : "") +
+          " cannot be kept without scripts (scripting: off)",
+      "expected " + (could_be_aligned ? std::string("'align: clock'")
+                                      : algorithms_without_scripts(" with align: clock")));
 }
 
 KeyTemplate Loader::read_template(const Node* node) {
