@@ -1,0 +1,244 @@
+#include "server/protocol/grpc/connection_state.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "server/net/test_connection_state.h"
+#include "server/protocol/grpc/test_client.h"
+
+namespace sluice::server::grpc {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr const char* kEcho = "/test.Service/Echo";
+
+// Answers with the message. Waits first if the message is "wait".
+class EchoHandler final : public Handler {
+ public:
+  explicit EchoHandler(net::TestWaits& waits) : waits_(waits) {}
+
+  void handle(const Call& call, Reply& reply) override {
+    reply.bytes = call.message;  // the message is gone after the wait
+    if (call.message == "wait") waits_.wait();
+  }
+  void finished(const Call&, const Reply&, std::chrono::nanoseconds) override {}
+
+ private:
+  net::TestWaits& waits_;
+};
+
+class GrpcConnectionState : public ::testing::Test, public ConnectionState::Owner {
+ protected:
+  using Action = ConnectionState::Action;
+
+  void SetUp() override { start({}); }
+  void TearDown() override {
+    waits_.finish_all();
+    state_.reset();
+  }
+  void start(Ages ages) {
+    shared_.emplace(SharedState{
+        {bounds_, 100, handlers_, {kEcho}, registry_.make_recorder(), serving_, clock_}, ages});
+    state_.emplace("192.0.2.1", *shared_, *this, clock_.time);
+  }
+  void has_output() override { ++outputs_; }
+
+  Action input(std::string_view bytes) {
+    state_->on_ready(clock_.time);
+    return run(state_->on_input(bytes));
+  }
+  // With a socket that has room for everything, and a client that reads it.
+  Action run(Action action) {
+    while (action == Action::kSend) {
+      const std::string_view out = state_->output();
+      sent_.append(out);
+      EXPECT_TRUE(!reads_ || client_.take(out));
+      action = state_->on_sent(out.size());
+    }
+    return action;
+  }
+  Action tick_after(net::SteadyTime::duration time) {
+    clock_.time += time;
+    return run(state_->on_tick(clock_.time));
+  }
+  // Passes the output of both sides on until neither has any.
+  Action talk() {
+    Action last = Action::kReceive;
+    for (std::string words = client_.output(); !words.empty(); words = client_.output()) {
+      last = input(words);
+    }
+    return last;
+  }
+  std::int32_t call(std::string_view message) {
+    const std::int32_t id = client_.call(kEcho, message);
+    talk();
+    return id;
+  }
+
+  Bounds bounds_{.header_timeout = seconds(1),
+                 .body_timeout = hours(1),
+                 .write_timeout = seconds(3),
+                 .idle_timeout = seconds(40)};
+  net::ManualLoopClock clock_;
+  metrics::Registry registry_;
+  const std::atomic<bool> serving_ = true;
+  net::TestWaits waits_;
+  Handlers handlers_{
+      [this] { return std::make_unique<Worker>(std::make_unique<EchoHandler>(waits_)); },
+      net::FiberPool::Options{}};
+  std::optional<SharedState> shared_;
+  std::optional<ConnectionState> state_;
+  TestClient client_;
+  bool reads_ = true;
+  std::string sent_;
+  int outputs_ = 0;
+};
+
+TEST_F(GrpcConnectionState, AnswersACallAndWaitsForTheNext) {
+  const auto id = client_.call(kEcho, "hello");
+  EXPECT_EQ(talk(), Action::kReceive);
+  EXPECT_TRUE(client_.answers[id].ended);
+  EXPECT_EQ(client_.answers[id].fields["grpc-status"], "0");
+}
+
+TEST_F(GrpcConnectionState, SendsTheAnswerOfAHandlerThatWaitedWhenItIsReported) {
+  const auto id = call("wait");
+  EXPECT_FALSE(client_.answers[id].ended);
+  waits_.finish_first();
+  EXPECT_EQ(outputs_, 1);
+  EXPECT_EQ(run(state_->on_output()), Action::kReceive);
+  EXPECT_TRUE(client_.answers[id].ended);
+}
+
+TEST_F(GrpcConnectionState, ExplainsItselfToAClientOfHttp1AndHalfCloses) {
+  reads_ = false;
+  EXPECT_EQ(input("GET / HTTP/1.1\r\n\r\n"), Action::kHalfClose);
+  EXPECT_TRUE(sent_.starts_with("HTTP/1.1 400 Bad Request\r\n"));
+  EXPECT_TRUE(state_->lingers());
+}
+
+TEST_F(GrpcConnectionState, DiscardsInputAfterTheEndForTwoSecondsAnd16MiB) {
+  reads_ = false;
+  ASSERT_EQ(input("GET / HTTP/1.1\r\n\r\n"), Action::kHalfClose);
+  const std::string megabyte(std::size_t{1} << 20, 'x');
+  for (int i = 0; i < 16; ++i) ASSERT_EQ(input(megabyte), Action::kReceive);
+  EXPECT_EQ(state_->on_output(), Action::kReceive) << "nothing follows the end";
+  EXPECT_EQ(tick_after(milliseconds(1999)), Action::kReceive);
+  EXPECT_EQ(tick_after(milliseconds(1)), Action::kClose);
+  EXPECT_EQ(input("x"), Action::kClose);
+}
+
+TEST_F(GrpcConnectionState, SendsTheRestWhenTheSocketHasRoomAgain) {
+  client_.call(kEcho, "hello");
+  state_->on_ready(clock_.time);
+  ASSERT_EQ(state_->on_input(client_.output()), Action::kSend);
+  const std::string out(state_->output());
+  EXPECT_EQ(state_->on_sent(10), Action::kWaitToSend);
+  EXPECT_TRUE(state_->waits_for_room());
+  EXPECT_EQ(state_->on_output(), Action::kWaitToSend) << "it makes no more output meanwhile";
+  EXPECT_EQ(state_->on_room(), Action::kSend);
+  EXPECT_FALSE(state_->waits_for_room());
+  EXPECT_EQ(state_->output(), out.substr(10));
+  EXPECT_EQ(run(state_->on_sent(out.size() - 10)), Action::kReceive);
+}
+
+TEST_F(GrpcConnectionState, ClosesWhenAClientDoesNotReadForTheWriteTimeout) {
+  client_.call(kEcho, "hello");
+  state_->on_ready(clock_.time);
+  ASSERT_EQ(state_->on_input(client_.output()), Action::kSend);
+  ASSERT_GT(state_->output().size(), 1U);
+  ASSERT_EQ(state_->on_sent(0), Action::kWaitToSend);
+  EXPECT_EQ(tick_after(milliseconds(2999)), Action::kWaitToSend);
+  ASSERT_EQ(state_->on_room(), Action::kSend);
+  ASSERT_GT(state_->output().size(), 1U);
+  ASSERT_EQ(state_->on_sent(1), Action::kWaitToSend);
+  EXPECT_EQ(tick_after(milliseconds(2999)), Action::kWaitToSend) << "since it last read something";
+  EXPECT_EQ(tick_after(milliseconds(1)), Action::kClose);
+}
+
+TEST_F(GrpcConnectionState, WaitsForRoomIfTlsNeedsItToRead) {
+  call("hello");
+  EXPECT_EQ(state_->on_read_blocked(), Action::kWaitToSend);
+  EXPECT_TRUE(state_->waits_for_room());
+  EXPECT_EQ(run(state_->on_room()), Action::kReceive);
+}
+
+TEST_F(GrpcConnectionState, ClosesWithoutAPrefaceAfterTheHeaderTimeout) {
+  EXPECT_EQ(input("PRI * HTTP/2.0\r\n"), Action::kReceive);
+  EXPECT_EQ(tick_after(milliseconds(999)), Action::kReceive);
+  EXPECT_EQ(tick_after(milliseconds(1)), Action::kClose);
+}
+
+TEST_F(GrpcConnectionState, AnIdleConnectionEndsWithANoticeFirst) {
+  call("hello");
+  EXPECT_EQ(tick_after(milliseconds(250)), Action::kReceive);  // notices the call
+  EXPECT_EQ(tick_after(milliseconds(39'999)), Action::kReceive);
+  EXPECT_EQ(client_.goaways.size(), 0U);
+  EXPECT_EQ(tick_after(milliseconds(1)), Action::kReceive);
+  EXPECT_EQ(client_.goaways.size(), 1U);
+  EXPECT_EQ(tick_after(milliseconds(499)), Action::kReceive) << "calls on their way are accepted";
+  sent_.clear();
+  EXPECT_EQ(tick_after(milliseconds(1)), Action::kHalfClose);
+  EXPECT_EQ(sent_.size(), 17U) << "the last GOAWAY";
+}
+
+TEST_F(GrpcConnectionState, EndsAtTheMostAge) {
+  start({.most = seconds(30)});
+  call("hello");
+  EXPECT_EQ(tick_after(milliseconds(29'999)), Action::kReceive);
+  EXPECT_EQ(client_.goaways.size(), 0U);
+  tick_after(milliseconds(1));
+  EXPECT_EQ(client_.goaways.size(), 1U);
+}
+
+TEST_F(GrpcConnectionState, EndsAfterTheMostCalls) {
+  bounds_.requests_per_connection = 2;
+  call("a");
+  tick_after(milliseconds(250));
+  EXPECT_EQ(client_.goaways.size(), 0U);
+  call("b");
+  tick_after(milliseconds(250));
+  EXPECT_EQ(client_.goaways.size(), 1U);
+}
+
+TEST_F(GrpcConnectionState, ASilentClientWithOpenCallsMustAnswerAPing) {
+  call("wait");
+  sent_.clear();
+  EXPECT_EQ(tick_after(milliseconds(39'999)), Action::kReceive);
+  EXPECT_EQ(sent_, "");
+  EXPECT_EQ(tick_after(milliseconds(1)), Action::kReceive);
+  EXPECT_EQ(sent_.size(), 17U) << "a PING";
+  EXPECT_EQ(tick_after(milliseconds(19'999)), Action::kReceive);
+  EXPECT_EQ(tick_after(milliseconds(1)), Action::kClose);
+}
+
+TEST_F(GrpcConnectionState, AClientThatAnswersThePingStays) {
+  call("wait");
+  ASSERT_EQ(tick_after(seconds(40)), Action::kReceive);
+  ASSERT_EQ(talk(), Action::kReceive);  // the client's reply to the PING
+  EXPECT_EQ(tick_after(seconds(39)), Action::kReceive);
+}
+
+TEST_F(GrpcConnectionState, WhileDrainingFinishesItsCallsAndEnds) {
+  const auto id = call("wait");
+  EXPECT_EQ(run(state_->on_drain(clock_.time)), Action::kReceive);
+  EXPECT_EQ(client_.goaways.size(), 1U);
+  EXPECT_EQ(run(state_->on_drain(clock_.time)), Action::kReceive);
+  EXPECT_EQ(client_.goaways.size(), 1U) << "one notice is enough";
+  EXPECT_EQ(tick_after(milliseconds(500)), Action::kReceive) << "for the open call";
+  EXPECT_EQ(client_.goaways.size(), 2U);
+  waits_.finish_first();
+  EXPECT_EQ(run(state_->on_output()), Action::kHalfClose);
+  EXPECT_TRUE(client_.answers[id].ended);
+}
+
+}  // namespace
+}  // namespace sluice::server::grpc
