@@ -13,18 +13,6 @@ namespace {
 
 using boost::system::error_code;
 
-// The most bytes of output that are made before they are sent. At most one frame more is kept for a
-// client that does not read.
-constexpr std::size_t kMostAtOnce = std::size_t{64} << 10;
-// The time between the notice of the end and the last accepted call.
-constexpr auto kNotice = std::chrono::milliseconds(500);
-// How long a client with open calls may stay silent after a PING.
-constexpr auto kSignOfLife = std::chrono::seconds(20);
-// After the end, the connection reads and discards input for this long and this much, so that the
-// client sees the reason and not a reset.
-constexpr auto kLingerTime = std::chrono::seconds(2);
-constexpr std::size_t kLingerBytes = std::size_t{16} << 20;
-
 bool would_block(const error_code& why) { return why == boost::asio::error::would_block; }
 
 }  // namespace
@@ -47,21 +35,43 @@ std::unique_ptr<Connection> Connection::open(const net::Accepted& accepted, Shar
 Connection::Connection(net::Wire::Socket socket, std::string peer, Shared& shared, Owner& owner,
                        SteadyTime now)
     : wire_(std::move(socket), shared.tls.get()),
-      peer_(std::move(peer)),
       shared_(shared),
       owner_(owner),
-      protocol_(shared, peer_, *this),
-      started_(now),
-      heard_(now),
-      worked_(now),
-      progress_(now) {}
+      state_(std::move(peer), shared, *this, now) {}
+
+void Connection::act(Action action) {
+  switch (send_all(action)) {
+    case Action::kHalfClose: wire_.finish(); [[fallthrough]];
+    case Action::kSend:
+    case Action::kReceive: return wait_for_input();
+    case Action::kWaitToSend: return wait_for_room();
+    case Action::kClose: return close();
+  }
+}
+
+// Sends as long as the state asks for it. Returns the next action.
+Connection::Action Connection::send_all(Action action) {
+  while (action == Action::kSend) action = send();
+  return action;
+}
+
+// Sends what the socket has room for.
+Connection::Action Connection::send() {
+  const std::string_view out = state_.output();
+  std::size_t sent = 0;
+  error_code why;
+  while (sent < out.size() && !why) {
+    sent += wire_.write(out.data() + sent, out.size() - sent, why);
+  }
+  return why && !would_block(why) ? Action::kClose : state_.on_sent(sent);
+}
 
 template <typename Then>
 void Connection::wait(net::Wire::Socket::wait_type what, bool& waits, Then then) {
   if (std::exchange(waits, true)) return;
   wire_.socket().async_wait(what, [this, &waits, then](const error_code& why) {
     waits = false;
-    if (dead_) return let_go();
+    if (dead_) return report_end();
     if (why) return close();
     then();
   });
@@ -73,41 +83,27 @@ void Connection::wait_for_input() {
 
 void Connection::wait_for_room() {
   wait(net::Wire::Socket::wait_write, writing_, [this] {
-    flush();
-    if (!dead_ && !writing_) read();
+    const Action next = send_all(state_.on_room());
+    if (next == Action::kReceive) return read();
+    act(next);
   });
 }
 
 void Connection::read() {
-  if (lingering_) return discard();
-  if (writing_) return;  // until the client reads what was sent
-  heard_ = shared_.clock.now();
+  if (state_.waits_for_room()) return;
+  state_.on_ready(shared_.clock.now());
   error_code why;
-  bool more = true;
-  while (more && !dead_) {
+  Action next = Action::kReceive;
+  do {
     const std::size_t size = wire_.read(shared_.input.data(), shared_.input.size(), why);
-    if (would_block(why)) break;
+    if (would_block(why)) {
+      if (wire_.read_waits_for_room() && !state_.lingers()) next = state_.on_read_blocked();
+      break;
+    }
     if (why) return close();
-    more = take(size);
-  }
-  if (dead_ || lingering_) return;
-  if (wire_.read_waits_for_room()) return wait_for_room();
-  if (!writing_) wait_for_input();
-}
-
-// Returns whether to read on at once.
-bool Connection::take(std::size_t size) {
-  pinged_ = false;
-  protocol_.take({shared_.input.data(), size}, heard_);
-  flush();
-  return !writing_ && !lingering_ && wire_.may_have_more();
-}
-
-void Connection::discard() {
-  error_code why;
-  lingered_ += wire_.read(shared_.input.data(), shared_.input.size(), why);
-  if ((why && !would_block(why)) || lingered_ > kLingerBytes) return close();
-  wait_for_input();
+    next = send_all(state_.on_input({shared_.input.data(), size}));
+  } while (next == Action::kReceive && !state_.lingers() && wire_.may_have_more());
+  act(next);
 }
 
 void Connection::has_output() {
@@ -120,113 +116,33 @@ void Connection::has_output() {
 // Sends the replies that one turn of the loop made, together.
 void Connection::flush_all(Shared& shared) {
   shared.flushing.swap(shared.to_flush);
-  for (Connection* const connection : shared.flushing) connection->flush_now();
+  for (Connection* const connection : shared.flushing) connection->flush();
   shared.flushing.clear();
 }
 
-void Connection::flush_now() {
-  flushing_ = false;
-  if (dead_) return let_go();
-  flush();
-}
-
-// Sends the output as far as the socket has room.
 void Connection::flush() {
-  if (dead_ || writing_ || lingering_) return;
-  std::string& out = shared_.output;
-  for (;;) {
-    out.clear();
-    if (!unsent_.empty()) out.append(std::exchange(unsent_, {}));
-    protocol_.write(out, kMostAtOnce);
-    if (out.empty()) break;
-    const error_code why = send(out);
-    if (would_block(why)) return wait_for_room();
-    if (why) return close();
-  }
-  if (protocol_.ended()) linger();
-}
-
-error_code Connection::send(std::string& out) {
-  std::size_t sent = 0;
-  error_code why;
-  while (sent < out.size() && !why) {
-    sent += wire_.write(out.data() + sent, out.size() - sent, why);
-  }
-  if (would_block(why)) {
-    progress_ = shared_.clock.now();
-    unsent_.assign(out, sent);
-  }
-  return why;
+  flushing_ = false;
+  if (dead_) return report_end();
+  act(state_.on_output());
 }
 
 void Connection::tick(SteadyTime now) {
-  if (dead_) return;
-  if (expired(now)) return close();
-  if (lingering_) return;
-  protocol_.tick(now);
-  grow_old(now);
-  flush();
-}
-
-// Returns whether the connection exceeded the timeout of its current phase.
-bool Connection::expired(SteadyTime now) {
-  if (lingering_) return now - ending_ >= kLingerTime;
-  const bool stuck = writing_ && now - progress_ >= shared_.bounds.write_timeout;
-  const bool mute = !protocol_.greeted() && now - started_ >= shared_.bounds.header_timeout;
-  if (stuck || mute) shared_.recorder.add(metrics::Event::kTimedOut);
-  const bool gone = pinged_ && now - heard_ >= shared_.bounds.idle_timeout + kSignOfLife;
-  return stuck || mute || gone;
-}
-
-void Connection::grow_old(SteadyTime now) {
-  const Bounds& bounds = shared_.bounds;
-  if (protocol_.open_streams() > 0 || protocol_.calls() != calls_) worked_ = now;
-  calls_ = protocol_.calls();
-  if (end_ == End::kNot) {
-    const std::size_t most = bounds.requests_per_connection;
-    const bool old = shared_.ages.most.count() > 0 && now - started_ >= shared_.ages.most;
-    if (old || now - worked_ >= bounds.idle_timeout || (most > 0 && calls_ >= most)) {
-      return begin_end(now);
-    }
-    if (!pinged_ && protocol_.open_streams() > 0 && now - heard_ >= bounds.idle_timeout) {
-      pinged_ = true;
-      protocol_.ping();
-    }
-  } else if (end_ == End::kNoticed && now - ending_ >= kNotice) {
-    end_ = End::kFinished;
-    protocol_.finish();
-  }
-}
-
-void Connection::begin_end(SteadyTime now) {
-  end_ = End::kNoticed;
-  ending_ = now;
-  protocol_.notice();
+  if (!dead_) act(state_.on_tick(now));
 }
 
 void Connection::drain(SteadyTime now) {
-  if (dead_ || lingering_ || end_ != End::kNot) return;
-  begin_end(now);
-  flush();
-}
-
-// Closes the sending half, and reads until the client has closed too.
-void Connection::linger() {
-  lingering_ = true;
-  ending_ = shared_.clock.now();
-  wire_.finish();
-  wait_for_input();
+  if (!dead_) act(state_.on_drain(now));
 }
 
 void Connection::close() {
   if (std::exchange(dead_, true)) return;
   error_code ignored;
   wire_.socket().close(ignored);
-  let_go();
+  report_end();
 }
 
 // Reports the end of the connection when no event can arrive any more.
-void Connection::let_go() {
+void Connection::report_end() {
   if (!reading_ && !writing_ && !flushing_) owner_.closed(*this);
 }
 

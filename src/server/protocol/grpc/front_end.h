@@ -33,10 +33,10 @@ class FrontEnd final : public net::LoopFrontEnd {
 
   FrontEnd(const Parts& parts, const net::Acceptor::Parts& accept, net::ListeningSocket socket)
       : handlers_([make = parts.make] { return std::make_unique<Worker>(make()); }, parts.fibers),
-        shared_{{parts.bounds, parts.most_streams, handlers_, parts.paths, accept.recorder,
-                 parts.serving, accept.clock},
+        shared_{{{parts.bounds, parts.most_streams, handlers_, parts.paths, accept.recorder,
+                  parts.serving, accept.clock},
+                 parts.ages},
                 accept.loop,
-                parts.ages,
                 parts.tls},
         listener_(accept, std::move(socket), shared_) {}
 
