@@ -1,0 +1,118 @@
+#include "server/net/acceptor.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/net/test_listening.h"
+
+namespace sluice::server::net {
+namespace {
+
+using std::chrono::milliseconds;
+
+class AcceptorTest : public ListeningTest, public Acceptor::Owner {
+ protected:
+  ~AcceptorTest() override {
+    for (const int descriptor : accepted_) ::close(descriptor);
+  }
+  void start(std::size_t most, std::string_view refusal = {}) {
+    Acceptor::Parts all = parts(most);
+    all.refusal = refusal;
+    acceptor_.emplace(all, socket(), *this);
+  }
+  void accepted(int descriptor, const SocketAddress& peer) override {
+    accepted_.push_back(descriptor);
+    peer_ = peer.host();
+  }
+
+  std::vector<int> accepted_;
+  std::string peer_;
+  std::optional<Acceptor> acceptor_;
+};
+
+TEST_F(AcceptorTest, HandsOverANonBlockingDescriptorAndCountsIt) {
+  start(10);
+  const TestSocket client(address_);
+  run_until([&] { return !accepted_.empty(); });
+  EXPECT_EQ(::fcntl(accepted_[0], F_GETFL) & O_NONBLOCK, O_NONBLOCK);
+  EXPECT_EQ(::fcntl(accepted_[0], F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+  EXPECT_EQ(peer_, "127.0.0.1");
+  EXPECT_EQ(acceptor_->family(), AF_INET);
+  EXPECT_EQ(connections_, 1U);
+  EXPECT_TRUE(counts("sluice_connections_accepted_total 1")) << registry_.text();
+  acceptor_->closed();
+  EXPECT_EQ(connections_, 0U);
+  EXPECT_TRUE(counts("sluice_connections 0")) << registry_.text();
+}
+
+TEST_F(AcceptorTest, RefusesAConnectionOverTheMostWithTheText) {
+  start(1, "too many\n");
+  const TestSocket first(address_);
+  const TestSocket second(address_);
+  run_until([&] { return !warnings_.empty(); });
+  EXPECT_EQ(second.read_all(), "too many\n");
+  EXPECT_EQ(accepted_.size(), 1U);
+  EXPECT_EQ(connections_, 1U);
+  EXPECT_EQ(warnings_[0], "too many connections at once: one was refused; see bounds.connections");
+  acceptor_->closed();
+  const TestSocket third(address_);
+  run_until([&] { return accepted_.size() == 2; });
+  EXPECT_EQ(connections_, 1U);
+}
+
+TEST_F(AcceptorTest, WarnsAtMostOnceASecond) {
+  start(1);
+  acceptor_->complain("a", 0);
+  acceptor_->complain("b", 0);
+  clock_.time += milliseconds(999);
+  acceptor_->complain("c", 0);
+  clock_.time += milliseconds(1);
+  acceptor_->complain("d", EMFILE);
+  EXPECT_EQ(warnings_, (std::vector<std::string>{"a", "d: Too many open files"}));
+}
+
+TEST_F(AcceptorTest, WithoutDescriptorsDropsTheConnectionAndAcceptsTheNextOnceThereAreSome) {
+  start(10);
+  run_ready();
+  const TestSocket client(address_);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::dup(0);
+  ASSERT_GE(next, 0);
+  ::close(next);
+  const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  run_until([&] { return !warnings_.empty(); });
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(client.read_all(), "");
+  EXPECT_EQ(warnings_[0],
+            "out of file descriptors: a connection was dropped; raise the limit (ulimit -n)");
+  EXPECT_EQ(connections_, 0U);
+  const TestSocket other(address_);
+  run_until([&] { return !accepted_.empty(); });
+  EXPECT_EQ(connections_, 1U);
+}
+
+TEST_F(AcceptorTest, StopAcceptsWhatTheKernelHasQueuedAndThenClosesThePort) {
+  start(10);
+  run_ready();
+  const TestSocket first(address_);
+  const TestSocket second(address_);
+  bool stopped = false;
+  acceptor_->stop([&] { stopped = true; });
+  EXPECT_TRUE(acceptor_->open());
+  run_until([&] { return stopped; });
+  EXPECT_EQ(accepted_.size(), 2U);
+  EXPECT_FALSE(acceptor_->open());
+  EXPECT_FALSE(TestSocket(address_).connected());
+}
+
+}  // namespace
+}  // namespace sluice::server::net
