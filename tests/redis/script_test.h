@@ -40,20 +40,7 @@ inline std::vector<sluice::Limit> every_kind(std::uint64_t limit, sluice::Durati
 // Returns the Redis key of a counter, as specified by docs/state-format.md.
 inline std::string redis_key(std::string_view prefix, sluice::Algorithm algorithm,
                              std::string_view key) {
-  using sluice::Algorithm;
-  const char letter = [&] {
-    switch (algorithm) {
-      case Algorithm::kFixedWindow: return 'f';
-      case Algorithm::kSlidingWindowLog: return 'l';
-      case Algorithm::kSlidingWindowCounter: return 'c';
-      case Algorithm::kSlidingWindowHybrid: return 'h';
-      case Algorithm::kLeakyBucket: return 'b';
-      case Algorithm::kTokenBucket: return 't';
-      case Algorithm::kGcra: return 'g';
-    }
-    return '?';
-  }();
-  return std::string(prefix) + letter + "{}" + std::string(key);
+  return std::string(prefix) + sluice::info(algorithm).letter + "{}" + std::string(key);
 }
 
 // One server for all tests of a program, emptied before each.
