@@ -1,38 +1,9 @@
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "sluice/attributes.h"
 #include "sluice/rule_decider.h"
 #include "sluice/rule_set.h"
-
-// Counts what this program allocates while a test looks.
-namespace {
-// operator new has no object to keep them in. NOLINTBEGIN(*-avoid-non-const-global-variables)
-std::atomic<bool> g_counting{false};
-std::atomic<std::size_t> g_allocations{0};
-// NOLINTEND(*-avoid-non-const-global-variables)
-
-void* counted(std::size_t size) {
-  if (g_counting) ++g_allocations;
-  if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
-  throw std::bad_alloc();
-}
-}  // namespace
-
-void* operator new(std::size_t size) { return counted(size); }
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-  try {
-    return ::operator new(size);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+#include "tests/support/allocations.h"
 
 namespace sluice {
 namespace {
@@ -72,15 +43,10 @@ rules:
   Limiter limiter(store);
   RuleDecider decider(limiter);
   ASSERT_EQ(decider.decide(*rules, request).limits.size(), 4u);
-  g_allocations = 0;
-  g_counting = true;
-  for (int i = 0; i < 100; ++i) (void)decider.decide(*rules, request);
-  g_counting = false;
-  EXPECT_EQ(g_allocations, 0u);
-  g_counting = true;
-  const std::string allocates(1000, 'x');
-  g_counting = false;
-  EXPECT_EQ(g_allocations, 1u) << "the count itself does not work";
+  const std::size_t allocations = testing::count_allocations([&] {
+    for (int i = 0; i < 100; ++i) (void)decider.decide(*rules, request);
+  });
+  EXPECT_EQ(allocations, 0u);
 }
 
 }  // namespace

@@ -2,39 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
 #include <vector>
 
 #include "tests/redis/client_probe.h"
 #include "tests/redis/redis_server.h"
-
-// Counts the allocations of this program while a test measures them.
-namespace {
-// operator new has no object to keep them in. NOLINTBEGIN(*-avoid-non-const-global-variables)
-std::atomic<bool> g_counting{false};
-std::atomic<std::size_t> g_allocations{0};
-// NOLINTEND(*-avoid-non-const-global-variables)
-
-void* counted(std::size_t size) {
-  if (g_counting) ++g_allocations;
-  if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
-  throw std::bad_alloc();
-}
-}  // namespace
-
-void* operator new(std::size_t size) { return counted(size); }
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-  try {
-    return ::operator new(size);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+#include "tests/support/allocations.h"
 
 namespace sluice_redis {
 namespace {
@@ -76,10 +48,10 @@ TEST(RedisClientMemory, IsNotAllocatedForACommandOnceBuffersHaveGrown) {
   std::vector<Repeated> commands(kDepth, Repeated(*probe.client, left, answered));
   for (Repeated& one : commands) probe.client->submit(one);
   while (answered < kWarmUp) probe.loop.run_one();
-  g_counting = true;
-  while (left > 0) probe.loop.run_one();
-  g_counting = false;
-  EXPECT_EQ(g_allocations, 0u);
+  const std::size_t allocations = sluice::testing::count_allocations([&] {
+    while (left > 0) probe.loop.run_one();
+  });
+  EXPECT_EQ(allocations, 0u);
   ASSERT_TRUE(probe.run_until([&] { return answered == kWarmUp + kCounted; }));
   EXPECT_EQ(probe.client->stats().requests, kWarmUp + kCounted);
 }

@@ -1,40 +1,12 @@
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
 #include <string>
 #include <vector>
 
 #include "server/api/auth/auth_endpoint.h"
 #include "server/rules/test_folder.h"
 #include "sluice/memory_store.h"
-
-// Counts the allocations of this program while a test measures.
-namespace {
-// operator new has no object to keep them in. NOLINTBEGIN(*-avoid-non-const-global-variables)
-std::atomic<bool> g_counting{false};
-std::atomic<std::size_t> g_allocations{0};
-// NOLINTEND(*-avoid-non-const-global-variables)
-
-void* counted(std::size_t size) {
-  if (g_counting) ++g_allocations;
-  if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
-  throw std::bad_alloc();
-}
-}  // namespace
-
-void* operator new(std::size_t size) { return counted(size); }
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-  try {
-    return ::operator new(size);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+#include "tests/support/allocations.h"
 
 namespace sluice::server {
 namespace {
@@ -90,15 +62,10 @@ TEST(AuthEndpoint, AllocatesNothingOnceItsBuffersHaveGrown) {
   ASSERT_NE(response.fields.find("\"ip\";r=4"), response.fields.npos) << response.fields;
   for (int i = 0; i < 10; ++i) ask();
   ASSERT_EQ(response.status, 403);
-  g_allocations = 0;
-  g_counting = true;
-  for (int i = 0; i < 100; ++i) ask();
-  g_counting = false;
-  EXPECT_EQ(g_allocations, 0u);
-  g_counting = true;
-  const std::string allocates(1000, 'x');
-  g_counting = false;
-  EXPECT_EQ(g_allocations, 1u) << "the count itself does not work";
+  const std::size_t allocations = testing::count_allocations([&] {
+    for (int i = 0; i < 100; ++i) ask();
+  });
+  EXPECT_EQ(allocations, 0u);
 }
 
 }  // namespace

@@ -2,41 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <boost/json.hpp>
-#include <cstdlib>
 #include <memory>
-#include <new>
 
 #include "server/rules/test_folder.h"
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
-
-// Counts the allocations of this program while a test measures.
-namespace {
-// operator new has no object to keep them in. NOLINTBEGIN(*-avoid-non-const-global-variables)
-std::atomic<bool> g_counting{false};
-std::atomic<std::size_t> g_allocations{0};
-// NOLINTEND(*-avoid-non-const-global-variables)
-
-void* counted(std::size_t size) {
-  if (g_counting) ++g_allocations;
-  if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
-  throw std::bad_alloc();
-}
-}  // namespace
-
-void* operator new(std::size_t size) { return counted(size); }
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-  try {
-    return ::operator new(size);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+#include "tests/support/allocations.h"
 
 namespace sluice::server {
 namespace {
@@ -223,11 +195,7 @@ TEST_F(CheckEndpointTest, AllocatesNothingOnceItsBuffersHaveGrown) {
   const std::string_view body =
       R"({"attributes":{"path":"/api/\u006frder","header.X-User-Id":"u1","body":{"a":{"b":1}}}})";
   for (int i = 0; i < 5; ++i) ask(body);
-  g_allocations = 0;
-  g_counting = true;
-  ask(body);
-  g_counting = false;
-  EXPECT_EQ(g_allocations, 0u);
+  EXPECT_EQ(testing::count_allocations([&] { ask(body); }), 0u);
 }
 
 }  // namespace

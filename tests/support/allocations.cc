@@ -1,0 +1,54 @@
+#include "tests/support/allocations.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <stdexcept>
+
+namespace {
+// operator new has no object to keep them in. NOLINTBEGIN(*-avoid-non-const-global-variables)
+std::atomic<bool> g_counting{false};
+std::atomic<std::size_t> g_allocations{0};
+// NOLINTEND(*-avoid-non-const-global-variables)
+
+void* allocate(std::size_t size) noexcept {
+  if (g_counting) ++g_allocations;
+  return std::malloc(size > 0 ? size : 1);
+}
+}  // namespace
+
+// Not inline: a compiler that sees only one of the two operators warns of a mismatch.
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  if (void* memory = allocate(size)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return allocate(size);
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, const std::nothrow_t&) noexcept {
+  std::free(memory);
+}
+
+namespace sluice::testing {
+namespace {
+
+std::size_t count(const std::function<void()>& run) {
+  g_allocations = 0;
+  g_counting = true;
+  run();
+  g_counting = false;
+  return g_allocations;
+}
+
+}  // namespace
+
+std::size_t count_allocations(const std::function<void()>& run) {
+  if (count([] { ::operator delete(::operator new(1)); }) != 1) {
+    throw std::logic_error("the program has another operator new");
+  }
+  return count(run);
+}
+
+}  // namespace sluice::testing

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+namespace sluice::testing {
+
+// Returns how often the program calls operator new while `run` runs, in any thread. A program that
+// links sluice_test_allocations has its own operator new for this.
+std::size_t count_allocations(const std::function<void()>& run);
+
+}  // namespace sluice::testing
