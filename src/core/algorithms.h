@@ -33,6 +33,12 @@ constexpr bool has_log(const Limit& limit) noexcept {
   }
 }
 
+constexpr Numbers describe(const Limit& limit, const State& at) noexcept {
+  if (limit.algorithm() == Algorithm::kFixedWindow) return fixed_window::describe(limit, at);
+  return limit.refill() == Refill::kInterval ? token_bucket::interval::describe(limit, at)
+                                             : bucket::describe(limit, at);
+}
+
 // The slices must be on the limit's grid: see sliding_window_counter::on_grid().
 [[gnu::always_inline]] constexpr Step<NextSlices> step(Verb verb, const Limit& limit,
                                                        const Kept<Slices>& kept, Ticks now,
@@ -53,6 +59,18 @@ template <typename State>
 constexpr Answer untaken(const Limit& limit, const Kept<State>& kept, Ticks now) noexcept {
   Answer answer = step(Verb::kPeek, limit, kept, now, 0).answer;
   answer.delay = Answer::kNoDelay;
+  return answer;
+}
+
+// As above, from the step that admitted the cost.
+constexpr Answer untaken(const Limit& limit, const Kept<State>& kept, Ticks now,
+                         const Step<State>& taken, std::uint64_t cost) noexcept {
+  State at = taken.next;
+  at.units -= static_cast<std::uint32_t>(cost);
+  Answer answer{admitted(), describe(limit, at)};
+  if (kept.state.tag != tag_of(limit) && !kept.forgotten.is_past(now)) {
+    kept.forgotten.end(at.last, answer);
+  }
   return answer;
 }
 

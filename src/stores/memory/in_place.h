@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "stores/memory/counter.h"
 
 namespace sluice::memory {
@@ -13,17 +15,14 @@ struct InPlace {
   Fingerprint key;
   Shard* shard;
   Slot* slot;
-  core::Change change;
-  core::Ticks at;  // slices: the instant of the next counts
   union {
-    core::Answer answer;
-  };
-  union {
-    core::State next_state;
-    core::NextSlices next_slices;
+    core::Step<core::State> step;
+    core::Step<core::NextSlices> slices_step;
   };
 
   InPlace() noexcept {}
+
+  bool admits() const noexcept { return step.answer.admitted; }
 
   static bool serves(const Limit& limit) noexcept { return !core::has_log(limit); }
 
@@ -37,25 +36,26 @@ struct InPlace {
     slot = shard->find(key);
     if (slot == nullptr) return false;
     if (core::has_fixed_size(charge.limit)) {
-      keep(core::step(Verb::kTake, charge.limit, kept_state(), now, charge.cost), next_state);
+      ::new (&step) auto(core::step(Verb::kTake, charge.limit, kept_state(), now, charge.cost));
       return true;
     }
     SliceBlob* const blob = slot->state.slices();
     if (blob == nullptr || blob->grid() != core::SliceGrid(charge.limit)) return false;
-    keep(core::step(Verb::kTake, charge.limit, kept_slices(), now, charge.cost), next_slices);
+    slices_step = core::step(Verb::kTake, charge.limit, kept_slices(), now, charge.cost);
     return true;
   }
 
   // Writes the next state if the whole request is `admitted`, and the answer.
   [[gnu::always_inline]] void finish(const Charge& charge, core::Ticks now, bool admitted,
                                      Decision& decision) noexcept {
-    if (!admitted && answer.admitted) {
-      answer = core::has_fixed_size(charge.limit) ? core::untaken(charge.limit, kept_state(), now)
-                                                  : core::untaken(charge.limit, kept_slices(), now);
-    } else if (change == core::Change::kWrite) {
+    if (!admitted && admits()) {
+      step.answer = core::has_fixed_size(charge.limit)
+                        ? core::untaken(charge.limit, kept_state(), now, step, charge.cost)
+                        : core::untaken(charge.limit, kept_slices(), now);
+    } else if (step.change == core::Change::kWrite) {
       write(charge.limit);
     }
-    core::write(charge.limit, answer, decision);
+    core::write(charge.limit, step.answer, decision);
   }
 
  private:
@@ -66,21 +66,16 @@ struct InPlace {
     return {slot->state.slices()->view(), slot->state.forgotten()};
   }
 
-  template <typename Next>
-  [[gnu::always_inline]] void keep(const core::Step<Next>& step, Next& next) noexcept {
-    answer = step.answer;
-    change = step.change;
-    at = step.at;
-    next = step.next;
-  }
-
   [[gnu::always_inline]] void write(const Limit& limit) noexcept {
-    slot->state.set_forgotten(core::Forgotten::after(at + answer.reset_after));
-    if (core::has_fixed_size(limit)) return slot->state.set_state(next_state);
+    slot->state.set_forgotten(step.forgotten());
+    if (core::has_fixed_size(limit)) return slot->state.set_state(step.next);
     SliceBlob* const blob = slot->state.slices();
-    next_slices.write(blob->counts());
-    blob->last = at;
+    slices_step.next.write(blob->counts());
+    blob->last = slices_step.at;
   }
 };
+// So that the members before `next` can be read without asking which step it is.
+static_assert(std::is_standard_layout_v<core::Step<core::State>>);
+static_assert(std::is_standard_layout_v<core::Step<core::NextSlices>>);
 
 }  // namespace sluice::memory

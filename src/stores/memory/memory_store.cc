@@ -130,13 +130,12 @@ class MemoryStore::Impl {
     counter.begin(key, shard_of(key));
     const std::lock_guard lock(counter.shard->mutex);
     if (!counter.look(charge, now)) return false;
-    counter.finish(charge, now, counter.answer.admitted, decision);
+    counter.finish(charge, now, counter.admits(), decision);
     return true;
   }
 
-  // The short way, for what most requests are: charges on different counters, all of them known.
-  // One look-up each, and what there is to write is written where it was found. False where the
-  // request is something else; then nothing has happened.
+  // Serves most requests: charges on different counters that all exist. Looks each counter up once
+  // and writes it where it was found. Returns false, with nothing changed, for any other request.
   template <std::size_t N>
   bool take_in_place(std::span<const Charge> charges, core::Ticks now,
                      std::span<Decision> each) noexcept {
@@ -155,7 +154,7 @@ class MemoryStore::Impl {
     bool all_admit = true;
     for (std::size_t i = 0; i < used.size(); ++i) {
       if (!used[i].look(charges[i], now)) return false;
-      all_admit &= used[i].answer.admitted;
+      all_admit &= used[i].admits();
     }
     for (std::size_t i = 0; i < used.size(); ++i) {
       used[i].finish(charges[i], now, all_admit, each[i]);
