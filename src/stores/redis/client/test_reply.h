@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "stores/redis/client/reply_reader.h"
 
@@ -26,7 +27,16 @@ inline std::string bulk(std::string_view text) {
   return "$" + std::to_string(text.size()) + "\r\n" + std::string(text) + "\r\n";
 }
 
-// A list of strings, as commands are sent and lists answered.
+inline std::string number(long long value) { return ":" + std::to_string(value) + "\r\n"; }
+
+// An array of encoded elements.
+inline std::string array(const std::vector<std::string>& elements) {
+  std::string out = "*" + std::to_string(elements.size()) + "\r\n";
+  for (const std::string& element : elements) out += element;
+  return out;
+}
+
+// A list of strings, the form of commands and of many replies; a map if `type` is '%'.
 inline std::string list(std::initializer_list<std::string_view> elements, char type = '*') {
   const std::size_t size = type == '%' ? elements.size() / 2 : elements.size();
   std::string out = type + std::to_string(size) + "\r\n";
@@ -34,7 +44,7 @@ inline std::string list(std::initializer_list<std::string_view> elements, char t
   return out;
 }
 
-// "text", 7, nil, [...], !error: what a reply holds.
+// "text", 7, nil, [...], !error: the content of a reply.
 inline std::string described(const redisReply& reply) {
   switch (reply.type) {
     case REDIS_REPLY_INTEGER: return std::to_string(reply.integer);

@@ -10,11 +10,10 @@ namespace {
 using namespace std::chrono_literals;
 
 std::string range(int first, int last, std::string_view host, int port) {
-  return "*3\r\n:" + std::to_string(first) + "\r\n:" + std::to_string(last) + "\r\n*2\r\n" +
-         bulk(host) + ":" + std::to_string(port) + "\r\n";
+  return array({number(first), number(last), array({bulk(host), number(port)})});
 }
 // Server a:1 serves the slots 0 to 8191, server b:2 the others.
-std::string map_of_two() { return "*2\r\n" + range(0, 8191, "a", 1) + range(8192, 16383, "b", 2); }
+std::string map_of_two() { return array({range(0, 8191, "a", 1), range(8192, 16383, "b", 2)}); }
 
 const std::string kAskForMap = list({"CLUSTER", "SLOTS"});
 const std::string kAsking = list({"ASKING"});
@@ -162,7 +161,7 @@ TEST_F(ClusterClientTest, FollowsAFailoverThatTheMapShows) {
   test.loop().wait(1s);
   test.to("a:1").ends("Connection reset");
   test.loop().turn();
-  answer("b:2", kAskForMap, "*2\r\n" + range(0, 8191, "c", 3) + range(8192, 16383, "b", 2));
+  answer("b:2", kAskForMap, array({range(0, 8191, "c", 3), range(8192, 16383, "b", 2)}));
   const TestCommand& command = submit({"GET"}, 42);
   become_ready(test.to("c:3"));
   answer("c:3", list({"GET"}), "+OK\r\n");
@@ -179,7 +178,7 @@ TEST_F(ClusterClientTest, EndsACommandAtItsDeadlineOnASilentServer) {
 }
 
 TEST_F(ClusterClientTest, RefusesASlotThatNoMasterServes) {
-  answer_map("*1\r\n" + range(0, 8191, "a", 1));
+  answer_map(array({range(0, 8191, "a", 1)}));
   EXPECT_EQ(submit({"GET"}, 9000).said, "unavailable: no master serves slot 9000");
 }
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "stores/redis/cluster/test_reply.h"
+#include "stores/redis/cluster/test_slot_map.h"
 
 namespace sluice::redis {
 namespace {
@@ -37,7 +37,7 @@ TEST(SlotMap, SaysWhichSlotsNobodyServes) {
 
 TEST(SlotMap, TakesTheAskedHostWhereNoneIsTold) {
   const auto map = read_map({range(0, 9, {node("", 7001)}),
-                             range(10, 19, {list({"$-1\r\n", number(7002), bulk("id")})})});
+                             range(10, 19, {array({"$-1\r\n", number(7002), bulk("id")})})});
   ASSERT_TRUE(map);
   EXPECT_EQ(owner(*map, 0), (ServerAddress{"10.0.0.1", 7001}));
   EXPECT_EQ(owner(*map, 10), (ServerAddress{"10.0.0.1", 7002}));
@@ -53,7 +53,7 @@ TEST(SlotMap, TakesNamesAndIPv6AsTheyAre) {
 
 TEST(SlotMap, TakesTheAddressOfAServerWhosePreferredNameIsNotKnown) {
   const auto unknown = [](std::vector<std::string> fields) {
-    return list({bulk("?"), number(7001), bulk("id"), list(fields)});
+    return array({bulk("?"), number(7001), bulk("id"), array(fields)});
   };
   const auto map = read_map({range(0, 9, {unknown({bulk("ip"), bulk("10.0.0.7")})}),
                              range(10, 19, {unknown({bulk("port"), bulk("10.0.0.7")})})});
@@ -64,9 +64,9 @@ TEST(SlotMap, TakesTheAddressOfAServerWhosePreferredNameIsNotKnown) {
 
 TEST(SlotMap, IsRefusedWhereItServesNothing) {
   EXPECT_FALSE(read_map({}));
-  EXPECT_FALSE(read_map({range(0, 9, {list({bulk("?"), number(7001)})})}));
+  EXPECT_FALSE(read_map({range(0, 9, {array({bulk("?"), number(7001)})})}));
   EXPECT_FALSE(read_map({range(0, 9, {node("10.0.0.1", 0)})}));
-  EXPECT_FALSE(SlotMap::read(*parse("+OK\r\n"), {}));
+  EXPECT_FALSE(SlotMap::read(*TestReply("+OK\r\n"), {}));
 }
 
 TEST(SlotMap, IsRefusedWhereARangeIsNone) {
@@ -77,7 +77,7 @@ TEST(SlotMap, IsRefusedWhereARangeIsNone) {
   EXPECT_FALSE(read_map({range(0, 9, {})}));
   EXPECT_FALSE(read_map({range(0, 9, {bulk("10.0.0.1")})}));
   EXPECT_FALSE(read_map({bulk("0")}));
-  EXPECT_FALSE(read_map({list({bulk("0"), number(9), good})}));
+  EXPECT_FALSE(read_map({array({bulk("0"), number(9), good})}));
   EXPECT_FALSE(read_map({range(0, 9, {good}), number(1)}));
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "stores/redis/cluster/test_reply.h"
+#include "stores/redis/cluster/test_slot_map.h"
 
 namespace sluice::redis {
 namespace {
