@@ -42,7 +42,7 @@ class ClusterClientTest : public testing::Test {
     become_ready(test.to("a:1"));
     answer("a:1", kAskForMap, map);
   }
-  // The server received exactly this, and answers.
+  // Checks what the server has received, and answers.
   void answer(std::string_view server, const std::string& received, std::string_view said) {
     EXPECT_EQ(test.to(server).sent(), received) << server;
     test.to(server).says(said);
@@ -74,7 +74,7 @@ TEST_F(ClusterClientTest, EndsCommandsThatWaitForTheMapAtTheirDeadline) {
   EXPECT_EQ(command.said, "unavailable: no server has sent the map of the slots yet");
 }
 
-TEST_F(ClusterClientTest, RefusesCommandsOnceNoServerCouldBeAsked) {
+TEST_F(ClusterClientTest, RefusesCommandsAfterEveryServerHasFailed) {
   const TestCommand& waiting = submit({"A"}, 0);
   test.last().ends("Connection refused");
   EXPECT_EQ(waiting.said, "unavailable: a:1: Connection refused");
@@ -83,7 +83,7 @@ TEST_F(ClusterClientTest, RefusesCommandsOnceNoServerCouldBeAsked) {
   EXPECT_EQ(test.connections(), 2u) << "and asks again after a backoff";
 }
 
-TEST_F(ClusterClientTest, FollowsMovedAndRemembersIt) {
+TEST_F(ClusterClientTest, FollowsMovedAndSendsLaterCommandsToTheNewMaster) {
   connect_both();
   const TestCommand& command = submit({"GET"}, 42);
   answer("a:1", list({"GET"}), "-MOVED 42 b:2\r\n");
@@ -105,7 +105,7 @@ TEST_F(ClusterClientTest, AsksForTheMapAgainAfterMoved) {
   EXPECT_NE((to_a + to_b).find(kAskForMap), std::string::npos);
 }
 
-TEST_F(ClusterClientTest, ConnectsToAServerThatOnlyMovedNames) {
+TEST_F(ClusterClientTest, ConnectsToAServerThatOnlyMovedHasNamed) {
   connect_both();
   const TestCommand& command = submit({"GET"}, 42);
   answer("a:1", list({"GET"}), "-MOVED 42 c:3\r\n");
@@ -114,7 +114,7 @@ TEST_F(ClusterClientTest, ConnectsToAServerThatOnlyMovedNames) {
   EXPECT_EQ(command.said, "+OK");
 }
 
-TEST_F(ClusterClientTest, FollowsAskOnceWithAskingFirst) {
+TEST_F(ClusterClientTest, FollowsAskForOneCommandAndSendsAskingFirst) {
   connect_both();
   const TestCommand& command = submit({"GET"}, 42);
   answer("a:1", list({"GET"}), "-ASK 42 b:2\r\n");
@@ -148,7 +148,7 @@ TEST_F(ClusterClientTest, SendsAgainAfterTryAgainUntilTheDeadline) {
   EXPECT_EQ(attempts, 10) << "every 5 ms for 50 ms";
 }
 
-TEST_F(ClusterClientTest, NeverSendsACommandAgainWhoseConnectionWasLost) {
+TEST_F(ClusterClientTest, NeverRepeatsACommandWhoseConnectionWasLost) {
   connect_both();
   const TestCommand& command = submit({"INCR"}, 42);
   EXPECT_EQ(test.to("a:1").sent(), list({"INCR"}));
@@ -182,13 +182,13 @@ TEST_F(ClusterClientTest, RefusesASlotThatNoMasterServes) {
   EXPECT_EQ(submit({"GET"}, 9000).said, "unavailable: no master serves slot 9000");
 }
 
-TEST_F(ClusterClientTest, ReportsAnAnswerThatIsNoMap) {
+TEST_F(ClusterClientTest, ReportsAnErrorInsteadOfAMap) {
   const TestCommand& waiting = submit({"A"}, 0);
   answer_map("-ERR This instance has cluster support disabled\r\n");
   EXPECT_EQ(waiting.said, "unavailable: a:1: ERR This instance has cluster support disabled");
 }
 
-TEST_F(ClusterClientTest, BoundsTheCommandsThatWaitForTheMap) {
+TEST_F(ClusterClientTest, RefusesCommandsIfTooManyWaitForTheMap) {
   for (int i = 0; i < 4; ++i) submit({"A"}, 0);
   EXPECT_EQ(submit({"A"}, 0).said, "unavailable: too many requests are waiting");
   EXPECT_EQ(test.client->stats().pending, 5u) << "with the question for the map";

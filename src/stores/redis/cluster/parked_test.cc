@@ -13,7 +13,7 @@ struct Silent final : Command {
   void done(const Answer&) noexcept override {}
 };
 
-TEST(Parked, GivesEachCommandWhenItIsDueTheEarliestFirst) {
+TEST(Parked, ReturnsEachCommandWhenItIsDueEarliestFirst) {
   const Time start{1000s};
   std::array<Silent, 3> commands;
   Parked parked;

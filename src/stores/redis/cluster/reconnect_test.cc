@@ -13,7 +13,7 @@ Reconnect make(std::uint64_t random) {
   return Reconnect(20ms, 100ms, [random] { return random; });
 }
 
-TEST(Reconnect, IsDueAtOnceAndThenNotWhileThereIsALink) {
+TEST(Reconnect, IsDueAtOnceAndNotWhileThereIsALink) {
   Reconnect reconnect = make(0);
   EXPECT_TRUE(reconnect.is_due(kNow));
   reconnect.connecting();
@@ -24,8 +24,8 @@ TEST(Reconnect, IsDueAtOnceAndThenNotWhileThereIsALink) {
   EXPECT_FALSE(reconnect.is_failing());
 }
 
-TEST(Reconnect, BacksOffLongerAfterEachFailureUpToTheLongest) {
-  Reconnect reconnect = make(0);  // the longest of each
+TEST(Reconnect, WaitsLongerAfterEachFailureUpToTheLongestBackoff) {
+  Reconnect reconnect = make(0);  // the longest random wait
   for (const auto backoff : {20ms, 40ms, 80ms, 100ms, 100ms}) {
     reconnect.connecting();
     reconnect.ended(kNow);
@@ -46,7 +46,7 @@ TEST(Reconnect, IsFailingUntilAConnectionIsReady) {
   EXPECT_FALSE(reconnect.is_failing());
 }
 
-TEST(Reconnect, IsDueAtOnceAfterAConnectionThatHasLasted) {
+TEST(Reconnect, IsDueAtOnceAfterALongConnection) {
   Reconnect reconnect = make(0);
   reconnect.connecting();
   reconnect.ended(kNow);
@@ -56,11 +56,11 @@ TEST(Reconnect, IsDueAtOnceAfterAConnectionThatHasLasted) {
   EXPECT_TRUE(reconnect.is_due(kNow + 100ms));
   EXPECT_FALSE(reconnect.is_failing());
   reconnect.connecting();
-  reconnect.ended(kNow);  // and begins anew
+  reconnect.ended(kNow);  // the first backoff again
   EXPECT_EQ(reconnect.due(), kNow + 20ms);
 }
 
-TEST(Reconnect, BacksOffAfterConnectionsThatEndAtOnceAsAfterFailures) {
+TEST(Reconnect, WaitsAfterShortConnectionsAsAfterFailures) {
   Reconnect reconnect = make(0);
   for (const auto backoff : {20ms, 40ms, 80ms, 100ms}) {
     reconnect.connecting();

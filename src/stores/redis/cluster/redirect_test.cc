@@ -18,7 +18,7 @@ Step step_of(std::string_view error, std::uint8_t redirects = 0,
   return next_step({error, kFrom, redirects, kNow + left}, kNow);
 }
 
-TEST(Redirect, OfMovedNamesSlotAndServer) {
+TEST(Redirect, OfAMovedErrorHasTheSlotAndTheServer) {
   const Redirect redirect = read_redirect("MOVED 3999 127.0.0.1:6381", kFrom);
   EXPECT_EQ(redirect.kind, Kind::kMoved);
   EXPECT_EQ(redirect.slot, 3999);
@@ -33,7 +33,7 @@ TEST(Redirect, ReadsNamesIPv6AndAMissingHost) {
   EXPECT_EQ(address("ASK 1 :7001"), (ServerAddress{"10.0.0.1", 7001}));
 }
 
-TEST(Redirect, ThatCannotBeFollowedStillSaysThatTheMapIsStale) {
+TEST(Redirect, WithoutAnAddressStillMarksTheMapAsStale) {
   for (const char* error :
        {"MOVED", "MOVED 1", "MOVED x 10.0.0.2:7001", "MOVED 16384 10.0.0.2:7001",
         "MOVED 1 10.0.0.2", "MOVED 1 10.0.0.2:0", "MOVED 1 10.0.0.2:65536", "MOVED 1 10.0.0.2:70x",
@@ -42,14 +42,14 @@ TEST(Redirect, ThatCannotBeFollowedStillSaysThatTheMapIsStale) {
   }
 }
 
-TEST(Redirect, IsNoneInOtherErrors) {
+TEST(Redirect, IsAbsentFromOtherErrors) {
   for (const char* error : {"", "ERR MOVED 1 a:1", "MOVEDX 1 a:1", "moved 1 a:1", "WRONGTYPE",
                             "CROSSSLOT Keys in request don't hash to the same slot", "OOM x"}) {
     EXPECT_EQ(read_redirect(error, kFrom).kind, Kind::kNone) << error;
   }
 }
 
-TEST(NextStep, AfterMovedIsThereAndForAllThatFollow) {
+TEST(NextStep, AfterMovedSendsToTheNewServerAndChangesTheMap) {
   const Step step = step_of("MOVED 3999 10.0.0.2:7001");
   EXPECT_EQ(step.kind, Step::Kind::kSend);
   EXPECT_EQ(step.address, (ServerAddress{"10.0.0.2", 7001}));
@@ -59,7 +59,7 @@ TEST(NextStep, AfterMovedIsThereAndForAllThatFollow) {
   EXPECT_EQ(step.redirects, 1);
 }
 
-TEST(NextStep, AfterAskIsThereThisOnce) {
+TEST(NextStep, AfterAskSendsToTheOtherServerAndKeepsTheMap) {
   const Step step = step_of("ASK 3999 10.0.0.2:7001");
   EXPECT_EQ(step.kind, Step::Kind::kSend);
   EXPECT_EQ(step.address, (ServerAddress{"10.0.0.2", 7001}));
@@ -69,7 +69,7 @@ TEST(NextStep, AfterAskIsThereThisOnce) {
   EXPECT_EQ(step.redirects, 1);
 }
 
-TEST(NextStep, AfterTryAgainIsAPauseAndCountsAnew) {
+TEST(NextStep, AfterTryAgainWaitsAndResetsTheCountOfRedirects) {
   const Step step = step_of("TRYAGAIN Multiple keys request during rehashing of slot", 5);
   EXPECT_EQ(step.kind, Step::Kind::kPause);
   EXPECT_EQ(step.until, kNow + kPause);
@@ -77,12 +77,12 @@ TEST(NextStep, AfterTryAgainIsAPauseAndCountsAnew) {
   EXPECT_FALSE(step.refresh);
 }
 
-TEST(NextStep, AfterTryAgainWithoutTimeForAPauseIsTheEnd) {
+TEST(NextStep, AfterTryAgainEndsTheCommandIfNoTimeIsLeft) {
   EXPECT_EQ(step_of("TRYAGAIN x", 0, kPause).kind, Step::Kind::kEnd);
   EXPECT_EQ(step_of("TRYAGAIN x", 0, kPause + 1ns).kind, Step::Kind::kPause);
 }
 
-TEST(NextStep, AfterTheDeadlineIsTheEndButTheSlotHasMoved) {
+TEST(NextStep, AfterTheDeadlineEndsTheCommandButChangesTheMap) {
   EXPECT_EQ(step_of("MOVED 1 10.0.0.2:7001", 0, 1ns).kind, Step::Kind::kSend);
   const Step step = step_of("MOVED 1 10.0.0.2:7001", 0, 0ns);
   EXPECT_EQ(step.kind, Step::Kind::kEnd);
@@ -90,14 +90,14 @@ TEST(NextStep, AfterTheDeadlineIsTheEndButTheSlotHasMoved) {
   EXPECT_EQ(step_of("ASK 1 10.0.0.2:7001", 0, 0ns).kind, Step::Kind::kEnd);
 }
 
-TEST(NextStep, AfterFiveRedirectsIsTheEnd) {
+TEST(NextStep, AfterFiveRedirectsEndsTheCommand) {
   EXPECT_EQ(step_of("MOVED 1 10.0.0.2:7001", 4).kind, Step::Kind::kSend);
   EXPECT_EQ(step_of("MOVED 1 10.0.0.2:7001", 4).redirects, 5);
   EXPECT_EQ(step_of("MOVED 1 10.0.0.2:7001", 5).kind, Step::Kind::kEnd);
   EXPECT_EQ(step_of("ASK 1 10.0.0.2:7001", 5).kind, Step::Kind::kEnd);
 }
 
-TEST(NextStep, OfAServerThatIsNotReadyIsTheEndAndARefresh) {
+TEST(NextStep, AfterAnErrorOfAnUnreadyServerEndsTheCommandAndRefreshesTheMap) {
   for (const char* error :
        {"CLUSTERDOWN Hash slot not served", "MASTERDOWN Link with MASTER is down",
         "LOADING Redis is loading the dataset in memory",
@@ -107,7 +107,7 @@ TEST(NextStep, OfAServerThatIsNotReadyIsTheEndAndARefresh) {
   }
 }
 
-TEST(NextStep, OfAnotherErrorIsTheEndAndNothingElse) {
+TEST(NextStep, AfterAnotherErrorOnlyEndsTheCommand) {
   for (const char* error : {"CROSSSLOT Keys in request don't hash to the same slot", "OOM x", ""}) {
     EXPECT_EQ(step_of(error).kind, Step::Kind::kEnd) << error;
     EXPECT_FALSE(step_of(error).refresh) << error;

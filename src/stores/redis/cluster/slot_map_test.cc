@@ -26,7 +26,7 @@ TEST(SlotMap, KnowsTheMasterOfEachSlotAndItsReplicas) {
   EXPECT_EQ(map->covered(), 16384u);
 }
 
-TEST(SlotMap, SaysWhichSlotsNobodyServes) {
+TEST(SlotMap, HasNoOwnerForASlotThatNoMasterServes) {
   const auto map = read_map({range(10, 19, {node("10.0.0.2", 7001)})});
   ASSERT_TRUE(map);
   EXPECT_EQ(map->owner_of(9), SlotMap::kNobody);
@@ -35,7 +35,7 @@ TEST(SlotMap, SaysWhichSlotsNobodyServes) {
   EXPECT_EQ(map->covered(), 10u);
 }
 
-TEST(SlotMap, TakesTheAskedHostWhereNoneIsTold) {
+TEST(SlotMap, UsesTheHostOfTheSenderIfAnEntryHasNone) {
   const auto map = read_map({range(0, 9, {node("", 7001)}),
                              range(10, 19, {array({"$-1\r\n", number(7002), bulk("id")})})});
   ASSERT_TRUE(map);
@@ -43,7 +43,7 @@ TEST(SlotMap, TakesTheAskedHostWhereNoneIsTold) {
   EXPECT_EQ(owner(*map, 10), (ServerAddress{"10.0.0.1", 7002}));
 }
 
-TEST(SlotMap, TakesNamesAndIPv6AsTheyAre) {
+TEST(SlotMap, DoesNotChangeHostNamesAndIPv6Addresses) {
   const auto map =
       read_map({range(0, 9, {node("a.example", 7001)}), range(10, 19, {node("::1", 7002)})});
   ASSERT_TRUE(map);
@@ -51,7 +51,7 @@ TEST(SlotMap, TakesNamesAndIPv6AsTheyAre) {
   EXPECT_EQ(owner(*map, 10), (ServerAddress{"::1", 7002}));
 }
 
-TEST(SlotMap, TakesTheAddressOfAServerWhosePreferredNameIsNotKnown) {
+TEST(SlotMap, UsesTheAddressOfAServerWhosePreferredNameIsUnknown) {
   const auto unknown = [](std::vector<std::string> fields) {
     return array({bulk("?"), number(7001), bulk("id"), array(fields)});
   };
@@ -59,17 +59,17 @@ TEST(SlotMap, TakesTheAddressOfAServerWhosePreferredNameIsNotKnown) {
                              range(10, 19, {unknown({bulk("port"), bulk("10.0.0.7")})})});
   ASSERT_TRUE(map);
   EXPECT_EQ(owner(*map, 0), (ServerAddress{"10.0.0.7", 7001}));
-  EXPECT_EQ(map->owner_of(10), SlotMap::kNobody);  // nobody knows where that one is
+  EXPECT_EQ(map->owner_of(10), SlotMap::kNobody);  // the entry has no address
 }
 
-TEST(SlotMap, IsRefusedWhereItServesNothing) {
+TEST(SlotMap, IsAnErrorIfNoSlotIsServed) {
   EXPECT_FALSE(read_map({}));
   EXPECT_FALSE(read_map({range(0, 9, {array({bulk("?"), number(7001)})})}));
   EXPECT_FALSE(read_map({range(0, 9, {node("10.0.0.1", 0)})}));
   EXPECT_FALSE(SlotMap::read(*TestReply("+OK\r\n"), {}));
 }
 
-TEST(SlotMap, IsRefusedWhereARangeIsNone) {
+TEST(SlotMap, IsAnErrorIfARangeIsMalformed) {
   const std::string good = node("10.0.0.1", 7000);
   EXPECT_FALSE(read_map({range(0, 16384, {good})}));
   EXPECT_FALSE(read_map({range(-1, 9, {good})}));
@@ -81,7 +81,7 @@ TEST(SlotMap, IsRefusedWhereARangeIsNone) {
   EXPECT_FALSE(read_map({range(0, 9, {good}), number(1)}));
 }
 
-TEST(SlotMap, KeepsTheNumbersOfMastersWhereASlotMoves) {
+TEST(SlotMap, KeepsTheNumbersOfMastersIfASlotMoves) {
   SlotMap map = *read_map({range(0, 9, {node("10.0.0.1", 7000)})});
   map.move(5, {"10.0.0.2", 7001});
   EXPECT_EQ(map.owner_of(4), 0);
@@ -94,7 +94,7 @@ TEST(SlotMap, KeepsTheNumbersOfMastersWhereASlotMoves) {
   EXPECT_EQ(map.masters().size(), 2u);
 }
 
-TEST(SlotMap, ServesAsAnotherWhateverTheNumbersOfMasters) {
+TEST(SlotMap, IsTheSameAsAMapWithOtherNumbersForTheMasters) {
   const std::string a = node("10.0.0.1", 7000);
   const std::string b = node("10.0.0.2", 7001);
   const SlotMap map = *read_map({range(0, 9, {a}), range(10, 19, {b})});

@@ -29,7 +29,7 @@ class TopologyTest : public testing::Test {
   Topology make(std::vector<ServerAddress> seeds) {
     return Topology(std::move(seeds), kOptions, [] { return 0; });
   }
-  // Who is asked now.
+  // The server that is asked now.
   Topology::Action ask(Topology& topology) {
     const Topology::Action action = topology.next(now_);
     EXPECT_EQ(action.kind, Kind::kAsk);
@@ -51,7 +51,7 @@ class TopologyTest : public testing::Test {
   Time now_{1000s};
 };
 
-TEST_F(TopologyTest, AsksTheFirstSeedAtOnceAndIsContentWithAWholeMap) {
+TEST_F(TopologyTest, AsksTheFirstSeedAtOnceAndThenWaitsIfTheMapIsComplete) {
   Topology topology = make({kA, kB});
   const auto question = ask(topology);
   EXPECT_EQ(question.address, kA);
@@ -61,33 +61,33 @@ TEST_F(TopologyTest, AsksTheFirstSeedAtOnceAndIsContentWithAWholeMap) {
   EXPECT_EQ(wait(topology), now_ + 30s);  // half of the longest interval
 }
 
-TEST_F(TopologyTest, AsksTheNextAtOnceWhereOneFails) {
+TEST_F(TopologyTest, AsksTheNextServerAtOnceIfOneFails) {
   Topology topology = make({kA, kB});
   EXPECT_FALSE(topology.failed(ask(topology).question, "refused", now_));
   EXPECT_FALSE(topology.is_failing());
   EXPECT_EQ(ask(topology).address, kB);
 }
 
-TEST_F(TopologyTest, AsksTheNextTooWhereOneIsSilentAndTakesTheFirstAnswer) {
+TEST_F(TopologyTest, AsksTheNextServerIfOneIsSilentAndUsesTheFirstAnswer) {
   Topology topology = make({kA, kB});
   const auto first = ask(topology);
   EXPECT_EQ(wait(topology), now_ + 50ms);
   now_ += 50ms;
   const auto second = ask(topology);
   EXPECT_EQ(second.address, kB);
-  EXPECT_EQ(wait(topology), Time::max());  // there is nobody else
+  EXPECT_EQ(wait(topology), Time::max());  // there is no other server
   EXPECT_TRUE(topology.answered(second.question, whole_map("10.0.0.9"), now_));
   EXPECT_FALSE(topology.answered(first.question, whole_map("10.0.0.8"), now_));  // too late
   EXPECT_EQ(topology.map().masters().front().host, "10.0.0.9");
 }
 
-TEST_F(TopologyTest, AsksAtMostThreeAtOnce) {
+TEST_F(TopologyTest, AsksAtMostThreeServersAtOnce) {
   Topology topology = make({kA, kB, kC, {"10.0.0.4", 1}});
   for (int i = 0; i < 3; ++i, now_ += 50ms) ask(topology);
   EXPECT_EQ(wait(topology), Time::max());
 }
 
-TEST_F(TopologyTest, BacksOffAfterRoundsWithoutAnAnswerUpToTheLongest) {
+TEST_F(TopologyTest, WaitsLongerAfterEachRoundWithoutAnAnswer) {
   Topology topology = make({kA});
   for (const auto backoff : {10ms, 20ms, 40ms, 50ms, 50ms}) {
     topology.failed(ask(topology).question, "refused", now_);
@@ -101,7 +101,7 @@ TEST_F(TopologyTest, BacksOffAfterRoundsWithoutAnAnswerUpToTheLongest) {
   EXPECT_FALSE(topology.is_failing());
 }
 
-TEST_F(TopologyTest, BeginsWithAnotherSeedInEachRound) {
+TEST_F(TopologyTest, BeginsEachRoundWithAnotherSeed) {
   Topology topology = make({kA, kB});
   topology.failed(ask(topology).question, "", now_);
   topology.failed(ask(topology).question, "", now_);
@@ -122,7 +122,7 @@ TEST_F(TopologyTest, AsksSoonAfterAHintButNotTooOften) {
   EXPECT_EQ(ask(topology).address, kA);
 }
 
-TEST_F(TopologyTest, AsksAgainWhereAHintCameDuringTheRound) {
+TEST_F(TopologyTest, AsksAgainIfAHintArrivedDuringTheRound) {
   Topology topology = make({kA});
   const auto question = ask(topology);
   EXPECT_EQ(topology.hint(now_), Time::max());
@@ -130,7 +130,7 @@ TEST_F(TopologyTest, AsksAgainWhereAHintCameDuringTheRound) {
   EXPECT_EQ(wait(topology), now_ + 50ms);
 }
 
-TEST_F(TopologyTest, AsksReachableServersFirstThenKnownOnesThenSeeds) {
+TEST_F(TopologyTest, AsksReachableServersThenKnownOnesThenSeeds) {
   const ServerAddress seed{"seed.example", 7000};
   Topology topology = make({seed});
   topology.answered(ask(topology).question, two_masters(), now_);
@@ -157,7 +157,7 @@ TEST_F(TopologyTest, DoesNotPreferAServerThatIsNoLongerReachable) {
   EXPECT_EQ(ask(topology).address, kC);
 }
 
-TEST_F(TopologyTest, TakesAMapWithHolesForNowAndAsksTheOthers) {
+TEST_F(TopologyTest, UsesAnIncompleteMapAndAsksTheOtherServers) {
   Topology topology = make({kA, kB});
   EXPECT_TRUE(topology.answered(ask(topology).question, half_map("10.0.0.1"), now_));
   EXPECT_TRUE(topology.is_known());
@@ -167,7 +167,7 @@ TEST_F(TopologyTest, TakesAMapWithHolesForNowAndAsksTheOthers) {
   EXPECT_EQ(topology.map().covered(), SlotMap::kSlots);
 }
 
-TEST_F(TopologyTest, HearsTheOthersBeforeItForgetsSlots) {
+TEST_F(TopologyTest, AsksTheOtherServersBeforeItForgetsSlots) {
   Topology topology = make({kA, kB});
   topology.answered(ask(topology).question, two_masters(), now_);
   topology.hint(now_);
@@ -180,7 +180,7 @@ TEST_F(TopologyTest, HearsTheOthersBeforeItForgetsSlots) {
   EXPECT_FALSE(topology.is_failing());
 }
 
-TEST_F(TopologyTest, IsAnotherOnlyWhereSlotsAreServedDifferently) {
+TEST_F(TopologyTest, ReportsANewMapOnlyIfASlotHasAnotherMaster) {
   Topology topology = make({kA});
   topology.answered(ask(topology).question, whole_map("10.0.0.1"), now_);
   now_ += 60s;
@@ -189,7 +189,7 @@ TEST_F(TopologyTest, IsAnotherOnlyWhereSlotsAreServedDifferently) {
   EXPECT_TRUE(topology.answered(ask(topology).question, whole_map("10.0.0.2"), now_));
 }
 
-TEST_F(TopologyTest, TakesASlotThatMovedAndTellsItWithTheNextMap) {
+TEST_F(TopologyTest, ChangesASlotThatMovedAndReportsItWithTheNextMap) {
   Topology topology = make({kA});
   topology.answered(ask(topology).question, whole_map("10.0.0.1"), now_);
   topology.moved(7, kB);
@@ -198,10 +198,11 @@ TEST_F(TopologyTest, TakesASlotThatMovedAndTellsItWithTheNextMap) {
   now_ += 50ms;
   SlotMap same = whole_map("10.0.0.1");
   same.move(7, kB);
-  EXPECT_TRUE(topology.answered(ask(topology).question, same, now_));  // than was told before
+  EXPECT_TRUE(topology.answered(ask(topology).question, same,
+                                now_));  // it differs from the last map that was reported
 }
 
-TEST_F(TopologyTest, AsksAtMostSixteenInARoundAndOthersInTheNext) {
+TEST_F(TopologyTest, AsksAtMostSixteenServersInARoundAndOthersInTheNext) {
   std::vector<ServerAddress> seeds;
   for (std::uint16_t port = 1; port <= 20; ++port) seeds.push_back({"10.0.0.1", port});
   Topology topology = make(seeds);
