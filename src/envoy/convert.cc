@@ -68,13 +68,12 @@ int exactness(const Descriptor& descriptor) {
 }
 
 constexpr std::string_view kHeader =
-    "# Made from a configuration of Envoy's rate limit service. The first rule that matches a\n"
-    "# descriptor decides. Beside what was said when this was made, it differs in three ways:\n"
-    "# a descriptor with more entries than a rule asks for matches it too; one whose value is "
-    "empty\n"
-    "# is not limited where that value is part of the key; and one whose first entries are found "
-    "by\n"
-    "# their values, but the next ones not there, is tried by the rules for any value.\n";
+    "# Converted from a configuration of Envoy's rate limit service. The first rule that matches\n"
+    "# a descriptor decides. Besides the differences that the conversion printed, these apply:\n"
+    "# - A rule also matches a descriptor that has more entries than the rule requires.\n"
+    "# - A rule does not limit a descriptor if its key contains a value that is empty.\n"
+    "# - If the first entries of a descriptor match by value, but the next entry does not match\n"
+    "#   there, the rules for any value are tried.\n";
 
 class Converter {
  public:
@@ -109,13 +108,14 @@ class Converter {
   }
 
   void remark_error_policy() {
-    if (std::exchange(said_policy_, true)) return;
-    out_.remarks.push_back(domain_.name +
-                           ": where the store fails, requests pass, in the place of an error");
+    if (std::exchange(remarked_policy_, true)) return;
+    out_.remarks.push_back(
+        domain_.name +
+        ": requests are allowed if the store fails, instead of failing with an error");
   }
 
   void write(const Path& path);
-  bool can_be_said(const Path& path);
+  bool can_convert(const Path& path);
   void remark_differences(const Path& path);
   void write_limit(const Path& path);
   std::string unique_name(const Descriptor& descriptor);
@@ -123,22 +123,22 @@ class Converter {
   const Domain& domain_;
   std::vector<Path> all_;
   std::set<std::string> names_;
-  bool said_policy_ = false;
+  bool remarked_policy_ = false;
   Converted out_;
 };
 
-bool Converter::can_be_said(const Path& path) {
+bool Converter::can_convert(const Path& path) {
   const Descriptor& last = *path.back();
   std::set<std::string> keys;
   for (const Descriptor* descriptor : path) {
     // These characters have a meaning in key templates.
     if (rules::find_name_error(descriptor->key) ||
         descriptor->key.find_first_of("|/{}") != std::string::npos) {
-      remark(last, "left out: its key '" + descriptor->key + "' cannot be an attribute's name");
+      remark(last, "omitted: its key '" + descriptor->key + "' cannot be the name of an attribute");
       return false;
     }
     if (!keys.insert(rules::normalized(descriptor->key)).second) {
-      remark(last, "left out: its key '" + descriptor->key + "' stands twice on the way to it");
+      remark(last, "omitted: its path contains the key '" + descriptor->key + "' more than once");
       return false;
     }
   }
@@ -150,12 +150,12 @@ void Converter::remark_differences(const Path& path) {
   if (!last.rate_limit) return;
   const RateLimit& limit = *last.rate_limit;
   if (!limit.replaces.empty()) {
-    remark(last, "'replaces' is left out: rules do not replace limits of other descriptors");
+    remark(last, "'replaces' is omitted: a rule cannot replace limits of other descriptors");
   }
-  if (last.quota_mode) remark(last, "'quota_mode' is left out: the limit is enforced");
-  if (!last.metadata.members.empty()) remark(last, "'metadata' is left out");
+  if (last.quota_mode) remark(last, "'quota_mode' is omitted: the limit is enforced");
+  if (!last.metadata.members.empty()) remark(last, "'metadata' is omitted");
   if (last.detailed_metric || last.value_to_metric) {
-    remark(last, "metrics of rules have no values of requests");
+    remark(last, "metrics of rules do not contain values of requests");
   }
   if (limit.limit && limit.on_store_error == OnStoreError::kError) {
     remark_error_policy();
@@ -208,7 +208,7 @@ void Converter::write_limit(const Path& path) {
 void Converter::write(const Path& path) {
   const Descriptor& last = *path.back();
   if (!last.rate_limit && !last.children.empty()) return;
-  if (!can_be_said(path)) return;
+  if (!can_convert(path)) return;
   remark_differences(path);
   std::string& out = out_.yaml;
   out += "  - name: " + quoted(unique_name(last)) + "\n    match:\n";
@@ -216,7 +216,7 @@ void Converter::write(const Path& path) {
     out += "      " + quoted(descriptor->key) + ": " + quoted(pattern_of(*descriptor)) + "\n";
   }
   if (!last.rate_limit || !last.rate_limit->limit) {
-    remark(last, "is counted, at 4294967295 a second: a rule has at least one limit");
+    remark(last, "limited to 4294967295 per second, because a rule has at least one limit");
     out +=
         "    limits: [ { name: unlimited, algorithm: fixed_window, limit: 4294967295, per: 1s, "
         "align: clock } ]\n";

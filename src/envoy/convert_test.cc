@@ -63,18 +63,18 @@ TEST(Convert, TriesRulesInTheOrderInWhichEnvoyMatches) {
   EXPECT_EQ(decided_by(*rules, {{"path", "/aXb"}}), "");
 }
 
-TEST(Convert, SaysWhatCannotBe) {
+TEST(Convert, RemarksOnWhatItOmitsOrChanges) {
   const std::vector<std::string> remarks = converted().remarks;
-  const auto says = [&](std::string_view text) {
+  const auto remarked = [&](std::string_view text) {
     for (const std::string& remark : remarks) {
       if (remark.find(text) != remark.npos) return true;
     }
     return false;
   };
-  EXPECT_TRUE(says("user_bot*: 'replaces' is left out"));
-  EXPECT_TRUE(says("user_root: is counted"));
-  EXPECT_TRUE(says("its key 'not|a name' cannot be an attribute's name"));
-  EXPECT_TRUE(says("its key 'path' stands twice"));
+  EXPECT_TRUE(remarked("user_bot*: 'replaces' is omitted"));
+  EXPECT_TRUE(remarked("user_root: limited to 4294967295 per second"));
+  EXPECT_TRUE(remarked("its key 'not|a name' cannot be the name of an attribute"));
+  EXPECT_TRUE(remarked("its path contains the key 'path' more than once"));
 }
 
 TEST(Convert, MakesAnEmptyListOfADomainWithoutDescriptors) {

@@ -188,7 +188,7 @@ class Convert(unittest.TestCase):
             [sluice, "rules", "convert", ROOT / "deploy/envoy/ratelimit.yaml"],
             capture_output=True, text=True, check=True,
         )
-        self.assertIn("note: shop/user_partner-*: is counted", converted.stderr)
+        self.assertIn("note: shop/user_partner-*: limited to 4294967295 per second", converted.stderr)
         checked = subprocess.run(
             [sluice, "rules", "check", "-"], input=converted.stdout, capture_output=True, text=True
         )
