@@ -23,7 +23,7 @@ from serving import (LOAD_CORE, SERVER_CORE, compare, cpu_seconds, free_port, pi
 
 METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 
-# High enough to admit all.
+# These limits admit every request.
 ENVOY = """
 domain: bench
 descriptors:
@@ -52,7 +52,7 @@ def rls_request(domain, key, value):
 
 
 class Process:
-    """A server on a core of its own, which says a line when it is ready."""
+    """A server on its own core. It prints a line when it is ready."""
 
     def __init__(self, command, core, ready):
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -70,8 +70,8 @@ class Sluice(Process):
     def __init__(self, binary, *arguments, core=SERVER_CORE):
         super().__init__([binary, "serve", "--http", "off", "--admin", "off", "--grpc", "127.0.0.1:0",
                           "--resp", "127.0.0.1:0", "--threads", "1", *arguments], core, "ready ")
-        self.grpc, self.port = (int(self.line.split(f"{door}=")[1].split()[0].rsplit(":", 1)[1])
-                                for door in ("grpc", "resp"))
+        self.grpc, self.port = (int(self.line.split(f"{front_end}=")[1].split()[0].rsplit(":", 1)[1])
+                                for front_end in ("grpc", "resp"))
 
 
 class GrpcBaseline(Process):
@@ -97,14 +97,14 @@ class Redis:
 
 
 def per_request(server, run):
-    """What run() returns, calls a second and their count, as calls a second and µs of the server each."""
+    """run() returns calls per second and a count. Returns calls per second and µs of the server per call."""
     before = cpu_seconds(server)
     rate, count = run()
     return rate, (cpu_seconds(server) - before) * 1e6 / count
 
 
 def h2load(server, streams, seconds, request):
-    """8 connections with so many streams each; any call that fails ends it all."""
+    """Uses 8 connections with `streams` streams each. Exits if a call fails."""
     def run():
         text = subprocess.run(
             ["h2load", "-t1", "-c8", f"-m{streams}", f"-D{seconds}", f"-d{request}",
@@ -138,7 +138,7 @@ def store_alone(programs, redis, seconds):
 
 
 def on_redis(redis, run):
-    """Calls a second, and µs of the redis-server for each, of either the store alone or a door."""
+    """Returns the calls per second of run(), and the µs of the redis-server per call."""
     before = cpu_seconds(redis)
     begin = time.monotonic()
     rate = run()
@@ -159,7 +159,7 @@ def settle_http2(link):
 
 
 def idle_mb(server, connect, settle, count):
-    """What so many connections add to the memory of the server."""
+    """Returns the memory that `count` connections add to the server."""
     before = server.resident_mb()
     links = []
     try:
@@ -234,7 +234,7 @@ def front_ends_on_redis(options, folder, servers, seconds, rounds, request):
         file.write(ENVOY_ON_REDIS)
     redis = Redis(folder)
     servers.append(redis)
-    # Redis has a core to itself, and all that asks it the other one, the load included.
+    # Redis has one core to itself. Sluice and the load share the other core.
     own = Sluice(options.sluice, "--envoy", rules, "--store", f"redis://127.0.0.1:{redis.port}",
                  core=LOAD_CORE)
     servers.append(own)

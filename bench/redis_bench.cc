@@ -15,13 +15,13 @@ namespace sluice::bench {
 namespace {
 
 constexpr const char* kLegend =
-    "Requests on one redis-server, which has processor 0 to itself, as the load has processor 1:\n"
-    "one thread, 8 connections over a Unix socket, on each 16 requests in one write. Sluice's\n"
-    "scripts at the server's time against scripts of the common kind by the client's clock\n"
-    "(bench/redis/*.lua), in turns of 50 ms on the same server; ratio = decisions a second over\n"
-    "the common script's, median of the ratios of adjacent turns. Beside it the server's "
-    "processor\n"
-    "time for a decision, Sluice's and the common one's, and the share that was denied.";
+    "Requests on one redis-server. It has processor 0 to itself; the load runs on processor\n"
+    "1: one thread, 8 connections over a Unix socket, 16 requests per write on each. Sluice's\n"
+    "scripts at the time of the server against common scripts with the clock of the client\n"
+    "(bench/redis/*.lua), in alternating turns of 50 ms on the same server. ratio = decisions\n"
+    "per second over those of the common script, median of the ratios of adjacent turns. Each\n"
+    "line also has the processor time of the server per decision and the share of denied\n"
+    "requests, for Sluice and for the common script.";
 
 // Each case uses 70 % of a limit if Redis decides about 100,000 requests per second.
 constexpr std::size_t kKeys = 1000;

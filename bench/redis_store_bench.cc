@@ -1,4 +1,4 @@
-// Callers of RedisStore: many at the same time, at a limit that is reached, and without a Redis.
+// Measures RedisStore: many callers at the same time, a limit that denies, and a dead Redis.
 
 #include <sys/resource.h>
 #include <time.h>
@@ -29,21 +29,17 @@ namespace sluice::bench {
 namespace {
 
 constexpr const char* kLegend =
-    "Decisions a second of 64 threads that wait for each answer, all through one store, whose\n"
-    "process has processor 1 (its own thread included), as the redis-server has processor 0. Over\n"
-    "those of `redis-benchmark -P 16 -c 50` on processor 1 with the same script (of which each\n"
-    "run counts by what it says itself), in turns of half a second; median of the ratios of\n"
-    "adjacent turns. With the deny cache: over those without it. Beside it the processor time that "
-    "a\n"
-    "decision costs who asks.";
+    "Decisions per second of 64 threads that wait for each answer through one store. Its\n"
+    "process, with the thread of the store, has processor 1; the redis-server has processor\n"
+    "0. The baseline is `redis-benchmark -P 16 -c 50` on processor 1 with the same script, as\n"
+    "it reports its own rate. Turns of half a second; median of the ratios of adjacent turns.\n"
+    "With the deny cache, the baseline is the same store without it. Each line also has the\n"
+    "processor time per decision in the process of the callers.";
 constexpr const char* kDeadLegend =
-    "One thread asks a store whose redis-server has stopped without closing its connections, "
-    "behind\n"
-    "a circuit breaker with its defaults; deadline 50 ms. ns/op is the median of ten thousand "
-    "turns\n"
-    "of 1000 decisions, probes included; `longest` is the longest wait of any call, the first "
-    "ones\n"
-    "included.";
+    "One thread uses a store whose redis-server has stopped without closing its connections, with\n"
+    "a circuit breaker with its defaults; deadline 50 ms. ns/op is the median of ten thousand\n"
+    "turns of 1000 decisions, including probes. `longest` is the longest wait of any call,\n"
+    "including the first calls.";
 
 constexpr std::chrono::milliseconds kDeadline{50};
 
@@ -95,7 +91,7 @@ class RedisBenchmark {
     const Charge charge{.key = "", .limit = limit};
     redis::Plan plan;
     if (!plan.begin({.prefix = "benchmark:"}, Verb::kTake, {&charge, 1}, std::nullopt)) {
-      fail("a request that cannot be asked");
+      fail("a request that the script does not support");
     }
     plan.write(0, command);
     const std::vector<std::string> elements = elements_of(command);  // 1, the key, an argument
@@ -142,7 +138,7 @@ class RedisBenchmark {
       at = at == 0 ? std::string::npos : csv.rfind("\",\"", at - 1);
     }
     const double found = at == std::string::npos ? 0 : std::strtod(csv.c_str() + at + 3, nullptr);
-    if (!(found > 0)) fail("redis-benchmark said: " + csv);
+    if (!(found > 0)) fail("redis-benchmark printed: " + csv);
     return found;
   }
 
@@ -224,7 +220,7 @@ Unanswered ask_dead(Store& store, std::size_t turns) {
 }
 
 void without_redis(const Options& options) {
-  std::printf("\n== redis: none that answers\n%s\n", kDeadLegend);
+  std::printf("\n== redis: a server that does not answer\n%s\n", kDeadLegend);
   const struct {
     const char* name;
     FailurePolicy policy;

@@ -22,7 +22,7 @@ RuleSet parse(const std::string& rules) {
   return parsed.value();
 }
 
-// A rule with limits of these names; of names that need it, quoted for YAML.
+// Returns a rule with limits of these names. If YAML needs quotes, the names contain them.
 std::string rule(const std::string& name, const std::vector<std::string>& limits,
                  const std::string& more = "") {
   std::string text = "  - name: " + name + "\n" + more + "    limits:\n";
@@ -32,7 +32,7 @@ std::string rule(const std::string& name, const std::vector<std::string>& limits
   return text;
 }
 
-constexpr const char* kOnTrial = "    mode: shadow\n";
+constexpr const char* kShadowMode = "    mode: shadow\n";
 
 Decision decision(Outcome outcome, Reason reason) {
   Decision made;
@@ -40,10 +40,10 @@ Decision decision(Outcome outcome, Reason reason) {
   made.reason = reason;
   return made;
 }
-const Decision kPassed = decision(Outcome::kAllowed, Reason::kOk);
-const Decision kHeld = decision(Outcome::kDenied, Reason::kLimited);
+const Decision kAllowed = decision(Outcome::kAllowed, Reason::kOk);
+const Decision kDenied = decision(Outcome::kDenied, Reason::kLimited);
 
-// The answer of the rule, with one answer for each of its limits in turn.
+// Returns the answer of the rule, with one answer for each of its limits in order.
 RuleAnswer answer_of(const Rule& rule, const Decision& whole, const std::vector<Decision>& limits) {
   RuleAnswer answer;
   answer.decision = whole;
@@ -54,7 +54,7 @@ RuleAnswer answer_of(const Rule& rule, const Decision& whole, const std::vector<
   return answer;
 }
 
-// The value of a series as it is written, or "absent".
+// Returns the value of a series as text, or "absent".
 std::string value_of(const std::string& text, const std::string& series) {
   const auto at = ("\n" + text).find("\n" + series + " ");
   if (at == std::string::npos) return "absent";
@@ -90,8 +90,8 @@ TEST_F(Metrics, CountEachLimitByOutcomeAndReason) {
   const RuleSet rules = parse(rule("first", {"x"}) + rule("order", {"global", "user"}));
   recorder_.use(rules);
   const Rule& order = rules.rules()[1];
-  recorder_.count(answer_of(order, kPassed, {kPassed, kPassed}));
-  recorder_.count(answer_of(order, kHeld, {kPassed, kHeld}));
+  recorder_.count(answer_of(order, kAllowed, {kAllowed, kAllowed}));
+  recorder_.count(answer_of(order, kDenied, {kAllowed, kDenied}));
   recorder_.count(answer_of(order, decision(Outcome::kAllowed, Reason::kFallback),
                             {decision(Outcome::kAllowed, Reason::kFallback)}));
   EXPECT_EQ(value(decisions("order", "global", "allowed", "ok")), "2");
@@ -104,7 +104,7 @@ TEST_F(Metrics, CountEachLimitByOutcomeAndReason) {
 TEST_F(Metrics, CountRequestsByTheRuleThatDecided) {
   const RuleSet rules = parse(rule("a", {"x"}) + rule("b", {"x"}));
   recorder_.use(rules);
-  recorder_.count(answer_of(rules.rules()[1], kHeld, {kHeld}));
+  recorder_.count(answer_of(rules.rules()[1], kDenied, {kDenied}));
   recorder_.count(answer_of(rules.rules()[1], decision(Outcome::kAllowed, Reason::kShadow), {}));
   recorder_.count(RuleAnswer{});
   recorder_.count(RuleAnswer{});
@@ -126,11 +126,11 @@ TEST_F(Metrics, StartAtZeroIfRatesAreComputedFromThem) {
 }
 
 TEST_F(Metrics, CountShadowDenialsOfShadowRulesOnly) {
-  const RuleSet rules = parse(rule("trial", {"x", "y"}, kOnTrial) + rule("real", {"x"}));
+  const RuleSet rules = parse(rule("trial", {"x", "y"}, kShadowMode) + rule("real", {"x"}));
   recorder_.use(rules);
   EXPECT_EQ(value(shadow_denials("trial", "x")), "0");
-  recorder_.count(answer_of(rules.rules()[0], kPassed, {kHeld, kPassed}));
-  recorder_.count(answer_of(rules.rules()[1], kHeld, {kHeld}));
+  recorder_.count(answer_of(rules.rules()[0], kAllowed, {kDenied, kAllowed}));
+  recorder_.count(answer_of(rules.rules()[1], kDenied, {kDenied}));
   EXPECT_EQ(value(shadow_denials("trial", "x")), "1");
   EXPECT_EQ(value(shadow_denials("trial", "y")), "0");
   EXPECT_EQ(value(shadow_denials("real", "x")), "absent");
@@ -138,16 +138,16 @@ TEST_F(Metrics, CountShadowDenialsOfShadowRulesOnly) {
 }
 
 TEST_F(Metrics, OfRetainedNamesContinueInAnyPosition) {
-  const RuleSet before = parse(rule("trial", {"x", "y"}, kOnTrial) + rule("gone", {"x"}));
+  const RuleSet before = parse(rule("trial", {"x", "y"}, kShadowMode) + rule("gone", {"x"}));
   recorder_.use(before);
-  recorder_.count(answer_of(before.rules()[0], kHeld, {kHeld, kPassed}));
-  recorder_.count(answer_of(before.rules()[1], kHeld, {kHeld}));
+  recorder_.count(answer_of(before.rules()[0], kDenied, {kDenied, kAllowed}));
+  recorder_.count(answer_of(before.rules()[1], kDenied, {kDenied}));
   const RuleSet after = parse(rule("new", {"x"}) + rule("trial", {"z", "x"}));
   recorder_.use(after);
   EXPECT_EQ(value(decisions("trial", "x", "denied", "limited")), "1");
   EXPECT_EQ(value(requests("trial", "denied", "limited")), "1");
   EXPECT_EQ(value(shadow_denials("trial", "x")), "1") << "though the rule is enforced now";
-  recorder_.count(answer_of(after.rules()[1], kHeld, {kHeld, kHeld}));
+  recorder_.count(answer_of(after.rules()[1], kDenied, {kDenied, kDenied}));
   EXPECT_EQ(value(decisions("trial", "x", "denied", "limited")), "2");
   EXPECT_EQ(value(shadow_denials("trial", "x")), "1");
   EXPECT_EQ(value(decisions("trial", "z", "denied", "limited")), "1");
@@ -157,8 +157,8 @@ TEST_F(Metrics, OfRetainedNamesContinueInAnyPosition) {
 TEST_F(Metrics, OfNamesThatAreGoneAreForgotten) {
   const RuleSet before = parse(rule("a", {"x", "y"}) + rule("gone", {"x"}));
   recorder_.use(before);
-  recorder_.count(answer_of(before.rules()[0], kHeld, {kHeld, kHeld}));
-  recorder_.count(answer_of(before.rules()[1], kHeld, {kHeld}));
+  recorder_.count(answer_of(before.rules()[0], kDenied, {kDenied, kDenied}));
+  recorder_.count(answer_of(before.rules()[1], kDenied, {kDenied}));
   recorder_.use(parse(rule("a", {"x"})));
   EXPECT_EQ(value(decisions("a", "x", "denied", "limited")), "1");
   EXPECT_EQ(value(decisions("a", "y", "denied", "limited")), "absent");
@@ -175,8 +175,8 @@ TEST_F(Metrics, OfAnswersThatComeLateCountForTheNamesThatAreStillUsed) {
   EXPECT_TRUE(recorder_.uses(before));
   recorder_.use(after);
   EXPECT_FALSE(recorder_.uses(before));
-  recorder_.count_late(before, answer_of(before.rules()[0], kHeld, {kHeld, kHeld}));
-  recorder_.count_late(before, answer_of(before.rules()[1], kHeld, {kHeld}));
+  recorder_.count_late(before, answer_of(before.rules()[0], kDenied, {kDenied, kDenied}));
+  recorder_.count_late(before, answer_of(before.rules()[1], kDenied, {kDenied}));
   EXPECT_TRUE(recorder_.uses(after));
   EXPECT_EQ(value(decisions("a", "x", "denied", "limited")), "1");
   EXPECT_EQ(value(requests("a", "denied", "limited")), "1");
@@ -191,7 +191,7 @@ TEST_F(Metrics, OfSeveralRecordersAreSummedAndShownWhileAnyUsesTheName) {
   const RuleSet after = parse(rule("b", {"x"}));
   for (Recorder* recorder : {&recorder_, &other}) {
     recorder->use(before);
-    recorder->count(answer_of(before.rules()[0], kHeld, {kHeld}));
+    recorder->count(answer_of(before.rules()[0], kDenied, {kDenied}));
   }
   EXPECT_EQ(value(decisions("a", "x", "denied", "limited")), "2");
   recorder_.use(after);
@@ -212,12 +212,12 @@ TEST_F(Metrics, KeepCountsWithoutARuleWhenRulesChange) {
 TEST_F(Metrics, DoNotCountAnswersOfRulesThatAreNotInUse) {
   recorder_.use(parse(rule("a", {"x"})));
   const RuleSet others = parse(rule("b", {"x"}));
-  recorder_.count(answer_of(others.rules()[0], kHeld, {kHeld}));
+  recorder_.count(answer_of(others.rules()[0], kDenied, {kDenied}));
   EXPECT_EQ(value(decisions("a", "x", "denied", "limited")), "0");
   EXPECT_EQ(value(decisions("b", "x", "denied", "limited")), "absent");
 }
 
-// (Names with control characters are refused by the rules.)
+// A rules file cannot have names with control characters.
 TEST_F(Metrics, EscapeLabelsOfOddNames) {
   recorder_.use(parse(rule(R"("quo\"te")", {R"("back\\slash")"}) + rule("限流", {"'{x=\"y\"}'"})));
   EXPECT_EQ(value(decisions(R"(quo\"te)", R"(back\\slash)", "allowed", "ok")), "0");

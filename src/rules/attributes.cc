@@ -55,7 +55,7 @@ std::optional<std::string> find_name_error(std::string_view name) {
            "; expected a name such as ip";
   }
   if (name.front() == ' ' || name.back() == ' ') {
-    return "a space beside the attribute " + in_quotes(name) + "; expected the name alone";
+    return "a space next to the attribute " + in_quotes(name) + "; expected the name alone";
   }
   for (const std::string_view group : {"header.", "query.", "cookie.", "body."}) {
     if (name == group)

@@ -107,7 +107,7 @@ TEST(KeyTemplate, ReportsThePositionOfAnErrorAndTheCorrectSyntax) {
   EXPECT_EQ(error_of("{|ip}"),
             "1: an attribute without a name; expected one such as ip or header.host");
   EXPECT_EQ(error_of("{header.}"), "1: 'header.' lacks its name; expected header.NAME");
-  EXPECT_EQ(error_of("{a| ip}"), "3: a space beside the attribute ' ip'; expected the name alone");
+  EXPECT_EQ(error_of("{a| ip}"), "3: a space next to the attribute ' ip'; expected the name alone");
   EXPECT_EQ(error_of("{ip/24}"),
             "3: '/24' could mean IPv4 or IPv6; expected both, such as /24/64, or more than 32 bits "
             "for IPv6 alone");

@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Every error of a file, one a line, or "ok".
+// Returns every error of a file, one per line, or "ok".
 std::string errors_of(std::string_view yaml) {
   const auto rules = RuleSet::parse(yaml, "f");
   if (rules) return "ok";
@@ -27,11 +27,11 @@ std::string errors_of(std::string_view yaml) {
   return out;
 }
 
-// A file with one rule of these lines below its name (the first in line 4).
+// Returns a file with one rule that has these lines below its name. The first is line 4.
 std::string rule(const std::string& lines) { return "version: 1\nrules:\n  - name: r\n" + lines; }
 
-// Of a rule with one limit of these keys: the first character of `keys` stands in line 4,
-// column 16.
+// Returns the errors of a rule with one limit of these keys. The first character of `keys` is in
+// line 4, column 16.
 std::string limit_errors(const std::string& keys) {
   return errors_of(rule("    limits: [ { " + keys + " } ]\n"));
 }
@@ -111,7 +111,7 @@ TEST(Loader, ReportsThePositionOfAnErrorInATag) {
             "f:4:10: error: 'tag' is a list; expected a template in quotes, such as \"{ip}\"");
 }
 
-// Of a rule with one limit of these keys, for a store that may not run scripts.
+// Returns the errors of a rule with one limit of these keys, for a store without scripts.
 std::string errors_without_scripts(const std::string& keys) {
   const auto rules = RuleSet::parse(rule("    limits: [ { limit: 1, per: 1s, " + keys + " } ]\n"),
                                     "f", {.scripting = false});
@@ -313,7 +313,7 @@ TEST(Loader, PointsIntoTemplates) {
   EXPECT_EQ(errors_of(rule("    limits:\n      - key: éa}\n        algorithm: gcra\n"
                            "        limit: 1\n        per: 1s\n")),
             "f:5:16: " + alone);
-  // Where escapes hide the place, it is that of the template.
+  // If escapes hide the position, the error has the position of the template.
   EXPECT_EQ(limit_errors("key: \"\\x41}\"" + rest), "f:4:22: " + alone);
 }
 
@@ -420,7 +420,7 @@ TEST(Loader, LoadsFilesAndReportsFailures) {
   std::filesystem::remove_all(folder);
 }
 
-// The rule of one file, with one limit and these lines below its name (the first in line 4).
+// Returns the rule of a file with one limit and these lines below its name. The first is line 4.
 Rule read_rule(const std::string& lines) {
   auto rules =
       RuleSet::parse(rule(lines + "    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n"), "f");

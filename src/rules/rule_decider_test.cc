@@ -20,7 +20,7 @@ RuleSet parse(std::string_view yaml) {
   return *rules;
 }
 
-// A file of rules, each given by its keys beside version and domain.
+// Returns a file with a version, a domain and these rules. Each rule is given by its keys.
 RuleSet rules_of(const std::vector<std::string>& rules) {
   std::string yaml = "version: 1\ndomain: d\nrules:\n";
   for (const std::string& rule : rules) yaml += "  - { " + rule + " }\n";
@@ -77,7 +77,7 @@ TEST_F(RuleDeciderTest, MatchesIfAllAttributesArePresentAndMatch) {
   EXPECT_EQ(decide(rules, {{"method", "POST"}, {"header.x-kind", "k"}}).rule, nullptr);
 }
 
-// Remembers what it was asked for.
+// Records its requests.
 class Witness final : public Store {
  public:
   Decision apply(Verb, std::span<const Charge> charges, std::optional<Instant>,

@@ -1,4 +1,4 @@
-// The stores that stand beside that of the limiter: RuleStores.
+// Tests RuleStores: the stores that a decider uses in addition to that of the limiter.
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ RuleSet rules_of(const std::vector<std::string>& rules) {
   return *parsed;
 }
 
-// "name: a, on_store_error: local, ..." with limits of so many an hour.
+// Returns "name: a, on_store_error: local, ..." with these limits per hour.
 std::string rule(const std::string& name, const std::string& policy, std::vector<int> limits,
                  const std::string& more = "continue: true") {
   std::string out = "name: " + name + ", on_store_error: " + policy + ", " + more + ", limits: [";
@@ -37,7 +37,7 @@ std::string rule(const std::string& name, const std::string& policy, std::vector
   return out + " ]";
 }
 
-// Fails, until it is told to pass on to a memory store.
+// Fails until `works` is true; then it uses a memory store.
 class Faulty final : public Store {
  public:
   explicit Faulty(const Clock& clock) : memory_({}, clock) {}
