@@ -14,8 +14,9 @@ int main() {
   sluice::DenyCacheStore cached(store, cache);
   sluice::Limiter limiter(cached);
   constexpr auto kLimit = sluice::token_bucket(2).per(1s);
+  const sluice::KeyBuilder key("user", 42);
   int admitted = 0;
-  for (int i = 0; i < 5; ++i) admitted += limiter.try_acquire("key", kLimit).allowed() ? 1 : 0;
+  for (int i = 0; i < 5; ++i) admitted += limiter.try_acquire(key.view(), kLimit) ? 1 : 0;
   std::printf("admitted %d of 5\n", admitted);
   return admitted == 2 ? 0 : 1;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "sluice/key_builder.h"
 #include "sluice/redis_chain.h"
 #include "sluice/redis_store.h"
 #include "sluice/sluice.h"
@@ -25,7 +26,11 @@ int main() {
   options.on_store_error = sluice::FailurePolicy::kDeny;
   const auto chain = sluice::RedisChain::open(options);
   if (!chain) return 4;
+  const sluice::KeyBuilder key("user", 42);
   const auto answered = sluice::Limiter(**chain).try_acquire(
-      "user:42", sluice::token_bucket(100).per(std::chrono::seconds(1)));
-  return answered.reason == sluice::Reason::kFallback ? 0 : 5;
+      key.view(), sluice::token_bucket(100).per(std::chrono::seconds(1)));
+  if (answered.reason != sluice::Reason::kFallback) return 5;
+
+  const auto defaults = sluice::RedisChain::open("redis+unix:///nonexistent/redis.sock");
+  return defaults ? 0 : 6;
 }
