@@ -46,7 +46,7 @@ constexpr bool store_failed(Reason reason) noexcept {
 // `reset_after` are those of the tightest limit; `retry_after` and `delay` are the longest.
 //
 // A plain value that borrows nothing and allocates nothing: copy it freely, read it from any
-// thread. A function that returns one warns if the caller drops it.
+// thread. The compiler warns if a caller drops the decision of try_acquire(), peek() or check().
 struct Decision {
   Outcome outcome = Outcome::kAllowed;
   Reason reason = Reason::kOk;
