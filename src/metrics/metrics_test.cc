@@ -1,15 +1,12 @@
 #include "metrics/metrics.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <ctime>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "metrics/test_text.h"
 
 namespace sluice::metrics {
 namespace {
@@ -52,14 +49,6 @@ RuleAnswer answer_of(const Rule& rule, const Decision& whole, const std::vector<
     answer.limits.push_back({&rule, &rule.limits[i], {}, {}, limits[i]});
   }
   return answer;
-}
-
-// Returns the value of a series as text, or "absent".
-std::string value_of(const std::string& text, const std::string& series) {
-  const auto at = ("\n" + text).find("\n" + series + " ");
-  if (at == std::string::npos) return "absent";
-  const auto from = at + series.size() + 1;
-  return text.substr(from, text.find('\n', from) - from);
 }
 
 std::string requests(const std::string& rule, const std::string& outcome,
@@ -279,72 +268,6 @@ TEST_F(Metrics, CountConnectionsAndTheirEvents) {
   EXPECT_EQ(value("sluice_connections_refused_total{reason=\"out_of_descriptors\"}"), "3");
   EXPECT_EQ(value("sluice_request_errors_total{reason=\"bad_request\"}"), "4");
   EXPECT_EQ(value("sluice_request_errors_total{reason=\"timed_out\"}"), "7");
-}
-
-TEST_F(Metrics, AskForValuesWhenTheyAreRead) {
-  double keys = 1;
-  registry_.add_gauge("sluice_store_keys", "Counters in the store.", [&] { return keys; });
-  registry_.add_counter("sluice_store_evictions_total", "Counters evicted.", [] { return 2.0; });
-  EXPECT_EQ(value("sluice_store_keys"), "1");
-  keys = 1234567;
-  const std::string text = registry_.text();
-  EXPECT_EQ(value_of(text, "sluice_store_keys"), "1234567");
-  EXPECT_EQ(value_of(text, "sluice_store_evictions_total"), "2");
-  EXPECT_NE(text.find("# HELP sluice_store_keys Counters in the store.\n"), std::string::npos);
-  EXPECT_NE(text.find("# TYPE sluice_store_keys gauge\n"), std::string::npos);
-  EXPECT_NE(text.find("# TYPE sluice_store_evictions_total counter\n"), std::string::npos);
-}
-
-TEST_F(Metrics, AskForValuesOfOneNameByTheirLabels) {
-  registry_.add_counters("sluice_store_events_total", "What befell the store.", "event",
-                         {{"connected", [] { return 3.0; }}, {"lost", [] { return 4.0; }}});
-  EXPECT_EQ(value("sluice_store_events_total{event=\"connected\"}"), "3");
-  EXPECT_EQ(value("sluice_store_events_total{event=\"lost\"}"), "4");
-}
-
-TEST_F(Metrics, RefuseNamesThatAreMalformedOrTaken) {
-  const auto value = [] { return 0.0; };
-  EXPECT_THROW(registry_.add_counters("sluice_x_total", "X.", "a label", {{"x", value}}),
-               std::invalid_argument);
-  registry_.add_gauge("sluice_ready", "Ready.", value);
-  EXPECT_THROW(registry_.add_counter("sluice_ready", "Ready.", value), std::invalid_argument);
-  EXPECT_THROW(registry_.add_gauge("sluice ready", "Ready.", value), std::invalid_argument);
-}
-
-TEST_F(Metrics, ReportTheVersion) {
-  EXPECT_EQ(value("sluice_build_info{version=\"" SLUICE_VERSION "\"}"), "1");
-}
-
-TEST_F(Metrics, DescribeTheProcess) {
-  const std::string text = registry_.text();
-  const auto number = [&](const std::string& series) {
-    return std::strtod(value_of(text, series).c_str(), nullptr);
-  };
-  EXPECT_GT(number("process_resident_memory_bytes"), 100'000);
-  EXPECT_GT(number("process_virtual_memory_bytes"), number("process_resident_memory_bytes"));
-  EXPECT_GE(number("process_max_fds"), number("process_open_fds"));
-  EXPECT_NE(value_of(text, "process_cpu_seconds_total"), "absent");
-  EXPECT_LE(number("process_start_time_seconds"), static_cast<double>(std::time(nullptr)) + 1);
-  EXPECT_GT(number("process_start_time_seconds"), static_cast<double>(std::time(nullptr)) - 86400);
-  EXPECT_EQ(value("process_start_time_seconds"), value_of(text, "process_start_time_seconds"));
-}
-
-TEST_F(Metrics, CountDescriptorsAlsoWhenNoneIsLeft) {
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  const int at_first = std::stoi(value("process_open_fds"));
-  const rlimit few{static_cast<rlim_t>(at_first + 20), before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  std::vector<int> opened;
-  for (int fd = 0; (fd = open("/dev/null", O_RDONLY)) >= 0;) opened.push_back(fd);
-  const std::string text = registry_.text();
-  for (const int fd : opened) close(fd);
-  setrlimit(RLIMIT_NOFILE, &before);
-  EXPECT_GT(opened.size(), 0U);
-  EXPECT_EQ(value_of(text, "process_open_fds"),
-            std::to_string(static_cast<std::size_t>(at_first) + opened.size()));
-  EXPECT_EQ(value_of(text, "process_max_fds"), std::to_string(at_first + 20));
-  EXPECT_NE(value_of(text, "process_resident_memory_bytes"), "absent");
 }
 
 }  // namespace

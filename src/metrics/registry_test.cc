@@ -1,0 +1,144 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <ctime>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "metrics/metrics.h"
+#include "metrics/test_text.h"
+
+namespace sluice::metrics {
+namespace {
+
+class RegistryTest : public ::testing::Test {
+ protected:
+  std::string value(const std::string& series) const { return value_of(registry_.text(), series); }
+
+  Registry registry_;
+};
+
+TEST_F(RegistryTest, CallsFunctionsWhenItsTextIsRead) {
+  double keys = 1;
+  registry_.add_gauge("sluice_store_keys", "Counters in the store.", [&] { return keys; });
+  registry_.add_counter("sluice_store_evictions_total", "Counters evicted.", [] { return 2.0; });
+  EXPECT_EQ(value("sluice_store_keys"), "1");
+  keys = 1234567;
+  const std::string text = registry_.text();
+  EXPECT_EQ(value_of(text, "sluice_store_keys"), "1234567");
+  EXPECT_EQ(value_of(text, "sluice_store_evictions_total"), "2");
+  EXPECT_NE(text.find("# HELP sluice_store_keys Counters in the store.\n"), std::string::npos);
+  EXPECT_NE(text.find("# TYPE sluice_store_keys gauge\n"), std::string::npos);
+  EXPECT_NE(text.find("# TYPE sluice_store_evictions_total counter\n"), std::string::npos);
+}
+
+TEST_F(RegistryTest, ShowsCountersOfOneNameByTheirLabel) {
+  registry_.add_counters("sluice_store_events_total", "Events of the store.", "event",
+                         {{"connected", [] { return 3.0; }}, {"lost", [] { return 4.0; }}});
+  EXPECT_EQ(value("sluice_store_events_total{event=\"connected\"}"), "3");
+  EXPECT_EQ(value("sluice_store_events_total{event=\"lost\"}"), "4");
+}
+
+TEST_F(RegistryTest, RefusesNamesThatAreMalformedOrRepeated) {
+  const auto value = [] { return 0.0; };
+  const auto rows = [] { return std::vector<Registry::Row>(); };
+  registry_.add_gauge("sluice_ready", "Ready.", value);
+  EXPECT_THROW(registry_.add_gauge("sluice_ready", "Ready.", value), std::invalid_argument);
+  EXPECT_THROW(registry_.add_counter("sluice_ready", "Ready.", value), std::invalid_argument);
+  EXPECT_THROW(registry_.add_table("sluice_ready", "Ready.", {"a"}, rows), std::invalid_argument);
+  for (const char* name : {"", "sluice ready", "9sluice", "sluice-ready", "__name"}) {
+    EXPECT_THROW(registry_.add_gauge(name, "Ready.", value), std::invalid_argument) << name;
+  }
+  for (const char* label : {"a label", "9", "a-b", "__a"}) {
+    EXPECT_THROW(registry_.add_counters("sluice_x_total", "X.", label, {{"x", value}}),
+                 std::invalid_argument)
+        << label;
+  }
+  registry_.add_counters("sluice_x_total", "X.", "label", {{"x", value}});
+  EXPECT_EQ(value_of(registry_.text(), "sluice_x_total{label=\"x\"}"), "0")
+      << "a refused name is not taken";
+}
+
+TEST_F(RegistryTest, ShowsTheRowsOfATableAsTheyAreNow) {
+  std::vector<Registry::Row> rows;
+  registry_.add_table("sluice_rows_total", "Rows.", {"domain", "code"}, [&] { return rows; });
+  EXPECT_EQ(registry_.text().find("sluice_rows_total{"), std::string::npos);
+  rows = {{{"a", "OK"}, 1}, {{"a", "OVER_LIMIT"}, 2}, {{"", "OK"}, 3}};
+  const std::string text = registry_.text();
+  EXPECT_EQ(value_of(text, "sluice_rows_total{domain=\"a\",code=\"OK\"}"), "1");
+  EXPECT_EQ(value_of(text, "sluice_rows_total{domain=\"a\",code=\"OVER_LIMIT\"}"), "2");
+  EXPECT_EQ(value_of(text, "sluice_rows_total{domain=\"\",code=\"OK\"}"), "3");
+  EXPECT_NE(text.find("# TYPE sluice_rows_total counter\n"), std::string::npos);
+  rows = {{{"a", "OK"}, 5}};
+  EXPECT_EQ(value("sluice_rows_total{domain=\"a\",code=\"OK\"}"), "5");
+  EXPECT_EQ(value("sluice_rows_total{domain=\"a\",code=\"OVER_LIMIT\"}"), "absent");
+}
+
+TEST_F(RegistryTest, EscapesTheValuesOfLabels) {
+  registry_.add_table("sluice_odd_total", "Odd.", {"name"}, [] {
+    return std::vector<Registry::Row>{{{"a\"b\\c\nd"}, 1}};
+  });
+  EXPECT_EQ(value(R"(sluice_odd_total{name="a\"b\\c\nd"})"), "1");
+}
+
+TEST_F(RegistryTest, DescribesEachMetricOnce) {
+  registry_.make_recorder().add(Event::kAccepted);
+  registry_.make_recorder().add(Event::kAccepted);
+  std::istringstream lines(registry_.text());
+  std::set<std::string> described;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("# TYPE ")) continue;
+    EXPECT_TRUE(described.insert(line.substr(7, line.rfind(' ') - 7)).second) << line;
+  }
+  EXPECT_TRUE(described.contains("sluice_connections"));
+}
+
+TEST_F(RegistryTest, NeverShowsMoreClosedThanAcceptedConnections) {
+  registry_.make_recorder().add(Event::kClosed, 3);
+  EXPECT_EQ(value("sluice_connections"), "0");
+}
+
+TEST_F(RegistryTest, ReportsTheVersion) {
+  EXPECT_EQ(value("sluice_build_info{version=\"" SLUICE_VERSION "\"}"), "1");
+}
+
+TEST_F(RegistryTest, DescribesTheProcess) {
+  const std::string text = registry_.text();
+  const auto number = [&](const std::string& series) {
+    return std::strtod(value_of(text, series).c_str(), nullptr);
+  };
+  EXPECT_GT(number("process_resident_memory_bytes"), 100'000);
+  EXPECT_GT(number("process_virtual_memory_bytes"), number("process_resident_memory_bytes"));
+  EXPECT_GE(number("process_max_fds"), number("process_open_fds"));
+  EXPECT_NE(value_of(text, "process_cpu_seconds_total"), "absent");
+  EXPECT_LE(number("process_start_time_seconds"), static_cast<double>(std::time(nullptr)) + 1);
+  EXPECT_GT(number("process_start_time_seconds"), static_cast<double>(std::time(nullptr)) - 86400);
+  EXPECT_EQ(value("process_start_time_seconds"), value_of(text, "process_start_time_seconds"));
+}
+
+TEST_F(RegistryTest, CountsDescriptorsEvenIfNoneIsFree) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int at_first = std::stoi(value("process_open_fds"));
+  const rlimit few{static_cast<rlim_t>(at_first + 20), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<int> opened;
+  for (int fd = 0; (fd = open("/dev/null", O_RDONLY)) >= 0;) opened.push_back(fd);
+  const std::string text = registry_.text();
+  for (const int fd : opened) close(fd);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_GT(opened.size(), 0U);
+  EXPECT_EQ(value_of(text, "process_open_fds"),
+            std::to_string(static_cast<std::size_t>(at_first) + opened.size()));
+  EXPECT_EQ(value_of(text, "process_max_fds"), std::to_string(at_first + 20));
+  EXPECT_NE(value_of(text, "process_resident_memory_bytes"), "absent");
+}
+
+}  // namespace
+}  // namespace sluice::metrics
