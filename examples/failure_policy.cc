@@ -7,7 +7,7 @@
 
 using namespace std::chrono_literals;
 
-// A store that is out of order, in place of a Redis that cannot be reached.
+// A store that always fails, like a Redis that is unreachable.
 class BrokenStore final : public sluice::Store {
  public:
   sluice::Decision apply(sluice::Verb, std::span<const sluice::Charge>,
@@ -22,7 +22,7 @@ class BrokenStore final : public sluice::Store {
 // [start policy]
 void ask(const char* name, sluice::FailurePolicy policy) {
   BrokenStore broken;
-  sluice::CircuitBreaker breaker;  // stops asking a store that keeps failing
+  sluice::CircuitBreaker breaker;  // stops requests to a store that keeps failing
   sluice::FailurePolicyStore store(broken, breaker, {.fallback = policy, .nodes = 2});
   sluice::Limiter limiter(store);
   constexpr auto kPerUser = sluice::fixed_window(4).per(1h);  // with 2 nodes: 2 for each process

@@ -17,13 +17,13 @@ void limited_send(sluice::Limiter& limiter, std::string_view user, std::string_v
   } else if (send_message(text)) {
     std::puts("sent");
   } else {
-    limiter.refund(user, kPerUser);  // the user did not get what the limit counts
+    limiter.refund(user, kPerUser);  // nothing was sent, so nothing counts
     std::puts("not sent, not counted");
   }
 }
 
 void show(sluice::Limiter& limiter, std::string_view user) {
-  // A peek answers like a take, but changes nothing. With a cost of 0 it is never denied.
+  // A peek decides like a take, but changes nothing. With a cost of 0 it is never denied.
   std::printf("%u left\n", limiter.peek(user, kPerUser, 0).remaining);
   std::puts(limiter.peek(user, kPerUser, 5) ? "a batch of 5 fits" : "a batch of 5 does not fit");
 }

@@ -38,7 +38,7 @@ struct Row {
   Column& at(std::int64_t column) { return columns[static_cast<std::size_t>(column)]; }
 };
 
-// Shows requests when they arrive, or with kDepartures when a queue lets them go.
+// Shows requests when they arrive, or with kDepartures when a queue releases them.
 enum class Show { kArrivals, kDepartures };
 
 Row decide(const sluice::Limit& limit, Show show) {

@@ -1,4 +1,4 @@
-// A leaky bucket as a queue: admitted requests wait, so that they leave evenly.
+// A leaky bucket as a queue: admitted requests wait, so that they are evenly spaced.
 #include <sluice/sluice.h>
 
 #include <cstdio>

@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
   sluice::Limiter limiter(**redis);
 
   const auto ready = (*redis)->wait_until_ready(1s);
-  if (!ready) std::puts(ready.error().c_str());  // go on: it connects when it can
+  if (!ready) std::puts(ready.error().c_str());  // continue: the store connects later
 
   constexpr auto kPerUser = sluice::token_bucket(100).per(1h).burst(3);
   for (int i = 0; i < 5; ++i) {

@@ -1,4 +1,4 @@
-// Decides requests of the past at their own times, as `sluice replay` does.
+// Decides past requests at their own times, as `sluice replay` does.
 #include <sluice/sluice.h>
 
 #include <chrono>
