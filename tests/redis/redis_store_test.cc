@@ -317,16 +317,6 @@ TEST(RedisStoreFaults, SayWhyItIsNotReadyUntilItIs) {
   EXPECT_TRUE(limiter.try_acquire("key", sluice::token_bucket(5).per(1h)));
 }
 
-TEST(RedisStoreFaults, AreFoundBeforeItIsOpened) {
-  const auto error_of = [](const RedisOptions& options) {
-    const auto store = RedisStore::open(options);
-    return store ? std::string() : store.error();
-  };
-  EXPECT_NE(error_of({.url = "http://127.0.0.1"}), "");
-  EXPECT_NE(error_of({.url = "rediss://127.0.0.1", .tls_ca_file = "/nowhere/ca.pem"}), "");
-  EXPECT_NE(error_of({.protocol = 4}), "");
-}
-
 TEST(RedisStore, CountsWhatItDoes) {
   RedisServer server;
   const auto store = open_ready(patient(server.url()));
