@@ -16,7 +16,7 @@ namespace sluice {
 // More stores for rules, besides the limiter's. A plain value that borrows both.
 struct RuleStores {
   // For rules in shadow mode, such as the store below a deny cache. Null: the limiter's.
-  Store* trial = nullptr;
+  Store* shadow = nullptr;
   // For `on_store_error: local`, such as a LocalShareStore. Null: such rules fail with the store.
   Store* local = nullptr;
 };

@@ -57,7 +57,7 @@ Duration until_reset(const Limit& limit, const Decision& decision, bool known,
 class Request::Impl {
  public:
   explicit Impl(const Parts& parts)
-      : batch_({parts.limiter.store(), parts.stores.trial, parts.stores.local}),
+      : batch_({parts.limiter.store(), parts.stores.shadow, parts.stores.local}),
         has_local_(parts.stores.local != nullptr),
         clock_(parts.clock) {}
 

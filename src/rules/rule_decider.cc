@@ -16,7 +16,7 @@ using rules::CompiledRule;
 class RuleDecider::Impl {
  public:
   Impl(Limiter& limiter, const RuleStores& stores)
-      : batch_({limiter.store(), stores.trial, stores.local}) {}
+      : batch_({limiter.store(), stores.shadow, stores.local}) {}
 
   const RuleAnswer& decide(const RuleSet::Impl& set, const AttributeSource& attributes,
                            std::uint64_t cost, const BatchTerms& terms);

@@ -171,14 +171,14 @@ TEST_F(RuleStoresTest, ALocalStoreThatFailsDenies) {
 }
 
 TEST_F(RuleStoresTest, ShadowRulesUseTheirStore) {
-  Faulty trial(clock_);
-  trial.works = true;
+  Faulty shadow(clock_);
+  shadow.works = true;
   store_.works = true;
-  RuleDecider request(limiter_, {.trial = &trial});
+  RuleDecider request(limiter_, {.shadow = &shadow});
   const RuleSet rules =
       rules_of({rule("t", "allow", {1}, "mode: shadow, continue: true"), rule("a", "allow", {5})});
   EXPECT_EQ(request.decide(rules, Attributes{}).decision.remaining, 4u);
-  EXPECT_EQ(trial.asked, 1);
+  EXPECT_EQ(shadow.asked, 1);
   EXPECT_EQ(store_.asked, 1);
   const RuleAnswer& answer = request.decide(rules, Attributes{});
   EXPECT_TRUE(answer.decision);

@@ -38,8 +38,8 @@ bool is_ambiguous(std::span<const LimitAnswer> limits, std::size_t index) noexce
 }
 
 HeaderFields wanted_fields(const RuleAnswer& answer, const LimitAnswer& tightest) noexcept {
-  const bool on_trial = answer.rule == nullptr || answer.rule->mode == RuleMode::kShadow;
-  return on_trial ? tightest.rule->headers : answer.rule->headers;
+  const bool is_shadow = answer.rule == nullptr || answer.rule->mode == RuleMode::kShadow;
+  return is_shadow ? tightest.rule->headers : answer.rule->headers;
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ std::string_view built_in_rules() noexcept {
 version: 1
 domain: example
 rules:
-  # On trial: decides and counts, and lets everything pass.
+  # In shadow mode: decides and counts, and lets everything pass.
   - name: crawlers
     match: { header.user-agent: "~(?i).*(bot|crawler|spider).*" }
     limits:

@@ -19,7 +19,7 @@ Loop::Loop(const Parts& parts)
                           parts.rules,
                           parts.recorder,
                           parts.denials,
-                          {stores->trial(), stores->local()}};
+                          {stores->shadow(), stores->local()}};
                 }} {
   if (stores_) services_.fibers = parts.fibers;
 }

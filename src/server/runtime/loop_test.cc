@@ -373,7 +373,7 @@ TEST_F(LoopTest, AsksTheStoresThatRulesName) {
   start(Waits::kNot);
   TestClient client = connect();
   EXPECT_EQ(client.ask(check("/trial")).status, 200);
-  EXPECT_EQ(stores_->trial_store.asked, 1U);
+  EXPECT_EQ(stores_->shadow_store.asked, 1U);
   EXPECT_EQ(store().asked, 0U);
   in_loop([&] { store().stop(); });
   EXPECT_EQ(client.ask(check("/local")).status, 200);

@@ -95,18 +95,18 @@ class WaitingStore final : public Store {
 class WaitingStores final : public LoopStores {
  public:
   explicit WaitingStores(boost::asio::io_context& in)
-      : loop(in), store(in), trial_store(in), local_store(in) {}
+      : loop(in), store(in), shadow_store(in), local_store(in) {}
 
   Limiter& limiter() override { return limiter_; }
-  Store* trial() override { return &trial_store; }
+  Store* shadow() override { return &shadow_store; }
   Store* local() override { return &local_store; }
   void stop() override {
-    for (WaitingStore* one : {&store, &trial_store}) one->stop();
+    for (WaitingStore* one : {&store, &shadow_store}) one->stop();
   }
 
   boost::asio::io_context& loop;
   WaitingStore store;
-  WaitingStore trial_store;
+  WaitingStore shadow_store;
   WaitingStore local_store;
 
  private:

@@ -16,7 +16,7 @@ class LoopStores {
   // Decides for rules.
   virtual Limiter& limiter() = 0;
   // Decides for shadow rules, and for `on_store_error: local`; see RuleStores.
-  virtual Store* trial() = 0;
+  virtual Store* shadow() = 0;
   virtual Store* local() = 0;
   // Ends every wait before it returns. From then on nothing waits: every request fails at once.
   virtual void stop() = 0;

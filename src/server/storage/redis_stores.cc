@@ -43,7 +43,7 @@ class RedisStores::Chain final : public LoopStores {
   ~Chain() override { stop(); }
 
   Limiter& limiter() override { return limiter_; }
-  Store* trial() override { return &chain_.uncached(); }
+  Store* shadow() override { return &chain_.uncached(); }
   Store* local() override { return &all_.shared_.local; }
   void stop() override {
     if (!client_) return;

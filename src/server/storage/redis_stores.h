@@ -18,7 +18,7 @@ namespace sluice::server {
 // cache and a local share. Each loop has its own connection.
 //
 //   limiter   deny cache -> circuit breaker -> Redis      used by rules
-//   trial                   circuit breaker -> Redis      used by shadow rules
+//   shadow                  circuit breaker -> Redis      used by shadow rules
 //   local     this process's share of the limits          `on_store_error: local`
 //
 // Thread-safety: make() by the thread that makes the loops; the rest from any thread. Ownership:

@@ -106,7 +106,7 @@ TEST_F(RedisStoresTest, TheLoopsShareTheBreakerAndTheLocalShare) {
   const auto other = stores_->make(loop_);
   EXPECT_EQ(one->local(), other->local());
   EXPECT_EQ(one->local(), &stores_->local());
-  EXPECT_NE(one->trial(), other->trial());
+  EXPECT_NE(one->shadow(), other->shadow());
 
   EXPECT_EQ(ask(one->limiter()).reason, Reason::kStoreError);
   EXPECT_EQ(stores_->breaker().state(), CircuitBreaker::State::kClosed);

@@ -78,7 +78,7 @@ class TestFrontEnd {
             *parts.manager,
             recorder,
             parts.denials,
-            {stores->trial(), stores->local()}};
+            {stores->shadow(), stores->local()}};
   }
 
   TestCommands parts;
