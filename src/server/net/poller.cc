@@ -36,7 +36,7 @@ void Poller::wait() {
   descriptor_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                          [this](const boost::system::error_code& why) {
                            if (why) return;
-                           tell_all();
+                           report_all();
                            wait();
                          });
 }
@@ -44,17 +44,17 @@ void Poller::wait() {
 // Reports ready sockets until there are no more. While sources run, other sockets often become
 // ready: another epoll_wait() is one system call, a turn of the loop takes three. The bound lets
 // the loop's other sockets have their turn.
-void Poller::tell_all() {
+void Poller::report_all() {
   constexpr int kMostInTurn = 256;
   for (int all = 0; all < kMostInTurn;) {
-    const int told = tell();
-    if (told <= 0) return;
-    all += told;
+    const int count = report_ready();
+    if (count <= 0) return;
+    all += count;
   }
 }
 
 // Returns how many sockets were ready.
-int Poller::tell() {
+int Poller::report_ready() {
   std::array<epoll_event, kMostAtOnce> events;
   const int found = ::epoll_wait(descriptor_.native_handle(), events.data(), kMostAtOnce, 0);
   for (int i = 0; i < found; ++i) {
@@ -63,8 +63,8 @@ int Poller::tell() {
   }
   now_ = clock_.now();
   found_ = found;
-  for (told_ = 0; told_ < found_;) {
-    Source* const source = ready_[static_cast<std::size_t>(told_++)];
+  for (reported_ = 0; reported_ < found_;) {
+    Source* const source = ready_[static_cast<std::size_t>(reported_++)];
     if (source != nullptr) source->ready();
   }
   found_ = 0;
@@ -96,7 +96,7 @@ void Poller::remove(int descriptor, Source& source, For what) {
 
 // The source may be in the same batch of ready sources that is being reported.
 void Poller::forget(const Source& source) {
-  for (int i = told_; i < found_; ++i) {
+  for (int i = reported_; i < found_; ++i) {
     auto& one = ready_[static_cast<std::size_t>(i)];
     if (one == &source) one = nullptr;
   }

@@ -47,8 +47,8 @@ class Poller {
 
  private:
   void wait();
-  void tell_all();
-  int tell();
+  void report_all();
+  int report_ready();
   void forget(const Source& source);
 
   static constexpr int kMostAtOnce = 128;
@@ -56,7 +56,7 @@ class Poller {
   boost::asio::posix::stream_descriptor descriptor_;
   const LoopClock& clock_;
   std::array<Source*, kMostAtOnce> ready_{};  // found and not reported yet
-  int told_ = 0;
+  int reported_ = 0;
   int found_ = 0;
   SteadyTime now_;
 };

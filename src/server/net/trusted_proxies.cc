@@ -53,7 +53,7 @@ std::string TrustedProxies::add(std::string_view text) {
   const auto bits = slash < text.size() ? read_bits(text.substr(slash + 1), least, most) : most;
   if (!bits) {
     return quoted(text) + " has a wrong prefix length; expected " + std::to_string(least) + " to " +
-           std::to_string(most) + " behind the '/'";
+           std::to_string(most) + " after the '/'";
   }
   const unsigned all = skipped + *bits;
   if (address->has_bits_from(all)) {

@@ -39,10 +39,10 @@ class WorkerPool {
     // Answers the request. Runs on a fiber and may wait, if the workers do.
     virtual void work(Worker& worker) = 0;
     // Takes the answer: runs after work() on the loop's stack. Returns whether resume() may follow;
-    // false if the request may no longer exist. Must not call ask().
+    // false if the request may no longer exist. Must not call submit().
     virtual bool finish(Worker& worker) = 0;
-    // Runs after finish() with the worker free again, but only if ask() had returned before. May
-    // call ask(), and may destroy the request.
+    // Runs after finish() with the worker free again, but only if submit() had returned before. May
+    // call submit(), and may destroy the request.
     virtual void resume() {}
     // Whether a request in the queue still needs an answer. If not, the pool calls dropped()
     // instead of work().
@@ -66,7 +66,7 @@ class WorkerPool {
 
   // Returns true if the request is finished. Otherwise the request must stay in its place until
   // resume().
-  bool ask(Task& task) {
+  bool submit(Task& task) {
     if (!waits()) {
       Worker& worker = only();
       task.work(worker);
@@ -101,7 +101,7 @@ class WorkerPool {
     const std::uint64_t generation;
     const std::unique_ptr<Worker> worker;
     Task* task = nullptr;
-    bool* at_once = nullptr;  // set if the request is finished before ask() returns
+    bool* at_once = nullptr;  // set if the request is finished before submit() returns
 
    private:
     WorkerPool& owner_;
@@ -152,7 +152,7 @@ class WorkerPool {
     if (all_.empty()) add();
   }
 
-  // Requests in the queue start before those that resume() asks.
+  // Requests in the queue start before those that resume() submits.
   void serve_waiting() {
     if (std::exchange(serving_, true)) return;
     while (!waiting_.empty()) {

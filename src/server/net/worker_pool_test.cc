@@ -68,9 +68,9 @@ class TestTask final : public Pool::Task {
  public:
   explicit TestTask(Pool& pool) : pool_(pool) {}
 
-  bool ask(const std::string& target) {
+  bool submit(const std::string& target) {
     target_ = target;
-    return pool_.ask(*this);
+    return pool_.submit(*this);
   }
   void work(TestWorker& worker) override { worker.answer(target_); }
   bool finish(TestWorker& worker) override {
@@ -80,13 +80,13 @@ class TestTask final : public Pool::Task {
   void resume() override {
     log += "resumed,";
     if (next.empty()) return;
-    EXPECT_FALSE(ask(std::exchange(next, {})));
+    EXPECT_FALSE(submit(std::exchange(next, {})));
   }
   bool wanted() const override { return still_wanted; }
   void dropped() override { log += "dropped,"; }
 
   std::string log;
-  std::string next;  // resume() asks for it
+  std::string next;  // resume() submits it
   bool resumes = true;
   bool still_wanted = true;
 
@@ -107,8 +107,8 @@ TEST_F(WorkerPoolTest, WithoutFibersAnswersOnTheCallersStack) {
   Pool pool(make(), {});
   EXPECT_FALSE(pool.waits());
   TestTask request(pool);
-  EXPECT_TRUE(request.ask("/now"));
-  EXPECT_TRUE(request.ask("/now"));
+  EXPECT_TRUE(request.submit("/now"));
+  EXPECT_TRUE(request.submit("/now"));
   EXPECT_EQ(request.log, "/now by 1,/now by 1,");
   EXPECT_EQ(record_.recycled, 2);
 }
@@ -123,26 +123,26 @@ TEST_F(WorkerPoolTest, WithoutFibersReportsNewRulesToItsWorker) {
 TEST_F(WorkerPoolTest, DoesNotResumeARequestThatAskAnswers) {
   Pool pool(make(), FiberPool::Options{});
   TestTask request(pool);
-  EXPECT_TRUE(request.ask("/now"));
-  EXPECT_TRUE(request.ask("/now"));
+  EXPECT_TRUE(request.submit("/now"));
+  EXPECT_TRUE(request.submit("/now"));
   EXPECT_EQ(request.log, "/now by 1,/now by 1,");
 }
 
 TEST_F(WorkerPoolTest, ResumesARequestThatWaitedAfterItsAnswer) {
   Pool pool(make(), FiberPool::Options{});
   TestTask request(pool);
-  EXPECT_FALSE(request.ask("/a"));
+  EXPECT_FALSE(request.submit("/a"));
   EXPECT_EQ(request.log, "");
   record_.finish_first();
   EXPECT_EQ(request.log, "/a by 1,resumed,");
-  EXPECT_TRUE(request.ask("/now"));
+  EXPECT_TRUE(request.submit("/now"));
 }
 
 TEST_F(WorkerPoolTest, DoesNotResumeARequestThatFinishedForGood) {
   Pool pool(make(), FiberPool::Options{});
   TestTask request(pool);
   request.resumes = false;
-  EXPECT_FALSE(request.ask("/a"));
+  EXPECT_FALSE(request.submit("/a"));
   record_.finish_first();
   EXPECT_EQ(request.log, "/a by 1,");
 }
@@ -151,8 +151,8 @@ TEST_F(WorkerPoolTest, MakesAWorkerForEachRequestThatWaits) {
   Pool pool(make(), FiberPool::Options{.most = 10});
   TestTask a(pool);
   TestTask b(pool);
-  EXPECT_FALSE(a.ask("/a"));
-  EXPECT_FALSE(b.ask("/b"));
+  EXPECT_FALSE(a.submit("/a"));
+  EXPECT_FALSE(b.submit("/b"));
   EXPECT_EQ(record_.alive, 2);
   record_.finish_last();
   EXPECT_EQ(b.log, "/b by 2,resumed,");
@@ -166,7 +166,7 @@ TEST_F(WorkerPoolTest, StartsQueuedRequestsInTheirOrder) {
   std::vector<std::unique_ptr<TestTask>> requests;
   for (const char* target : {"/a", "/b", "/c", "/d", "/e"}) {
     requests.push_back(std::make_unique<TestTask>(pool));
-    EXPECT_FALSE(requests.back()->ask(target));
+    EXPECT_FALSE(requests.back()->submit(target));
   }
   requests[1]->next = "/again";
   while (!record_.waits.empty()) record_.finish_last();
@@ -182,9 +182,9 @@ TEST_F(WorkerPoolTest, ResumesQueuedRequestsThatDoNotWaitThemselves) {
   TestTask b(pool);
   TestTask c(pool);
   a.next = "/a2";
-  EXPECT_FALSE(a.ask("/a"));
-  EXPECT_FALSE(b.ask("/now"));
-  EXPECT_FALSE(c.ask("/now"));
+  EXPECT_FALSE(a.submit("/a"));
+  EXPECT_FALSE(b.submit("/now"));
+  EXPECT_FALSE(c.submit("/now"));
   record_.finish_first();
   EXPECT_EQ(b.log, "/now by 1,resumed,");
   EXPECT_EQ(c.log, "/now by 1,resumed,");
@@ -197,8 +197,8 @@ TEST_F(WorkerPoolTest, DropsAQueuedRequestThatNobodyWants) {
   Pool pool(make(), FiberPool::Options{.most = 1});
   TestTask a(pool);
   TestTask b(pool);
-  EXPECT_FALSE(a.ask("/a"));
-  EXPECT_FALSE(b.ask("/b"));
+  EXPECT_FALSE(a.submit("/a"));
+  EXPECT_FALSE(b.submit("/b"));
   b.still_wanted = false;
   record_.finish_first();
   EXPECT_EQ(b.log, "dropped,");
@@ -209,15 +209,15 @@ TEST_F(WorkerPoolTest, ReplacesItsWorkersWhenTheRulesChangeAndBusyOnesLater) {
   Pool pool(make(), FiberPool::Options{});
   TestTask a(pool);
   TestTask b(pool);
-  EXPECT_FALSE(a.ask("/a"));
-  EXPECT_FALSE(b.ask("/b"));
+  EXPECT_FALSE(a.submit("/a"));
+  EXPECT_FALSE(b.submit("/b"));
   record_.finish_last();
   pool.follow_rules();
   EXPECT_EQ(record_.alive, 1) << "the busy one";
   record_.finish_first();
   EXPECT_EQ(a.log, "/a by 1,resumed,");
   EXPECT_EQ(record_.alive, 1);
-  EXPECT_TRUE(a.ask("/now"));
+  EXPECT_TRUE(a.submit("/now"));
   EXPECT_EQ(a.log, "/a by 1,resumed,/now by 3,");
   pool.follow_rules();
   EXPECT_EQ(record_.alive, 1) << "one that has the active rules";

@@ -18,7 +18,7 @@ namespace {
 // Protocol accepts no more data.
 constexpr std::size_t kMostBuffered = std::size_t{64} << 20;
 // What each call adds to a client's budget of frames that carry no work; see protocol.cc.
-constexpr int kCalmPerCall = 4;
+constexpr int kFramesPerCall = 4;
 // The most bytes of replies that a client leaves unread in one stream.
 constexpr std::size_t kMostUnread = std::size_t{256} << 10;
 
@@ -82,7 +82,7 @@ void Protocol::find(Stream& stream, std::string_view path) const {
   for (const std::string_view own : shared_.paths) {
     if (path != own) continue;
     stream.method = Method::kUnary;
-    stream.asked.path = own;
+    stream.call.path = own;
     return;
   }
   if (path == kHealthCheckPath) stream.method = Method::kHealthCheck;
@@ -187,11 +187,11 @@ void Protocol::on_whole(Stream& stream) {
 }
 
 void Protocol::call(Stream& stream, std::string_view message) {
-  stream.asked.message = message;
+  stream.call.message = message;
   ++calls_;
-  earn(kCalmPerCall);
+  earn(kFramesPerCall);
   switch (stream.method) {
-    case Method::kUnary: return ask(stream);
+    case Method::kUnary: return submit(stream);
     case Method::kHealthCheck: {
       Reply& reply = shared_.reply;
       reply.clear();
@@ -206,17 +206,17 @@ void Protocol::call(Stream& stream, std::string_view message) {
   }
 }
 
-void Protocol::ask(Stream& stream) {
-  stream.asked.deadline = stream.deadline;
+void Protocol::submit(Stream& stream) {
+  stream.call.deadline = stream.deadline;
   if (shared_.handlers.waits()) {  // the call may outlive the connection
     stream.peer = peer_;
-    stream.asked.peer = stream.peer;
-    stream.asking = true;
+    stream.call.peer = stream.peer;
+    stream.in_work = true;
   } else {
-    stream.asked.peer = peer_;
+    stream.call.peer = peer_;
     if (answered_ < now_) answered_ = now_;
   }
-  static_cast<void>(shared_.handlers.ask(stream));
+  static_cast<void>(shared_.handlers.submit(stream));
 }
 
 void Protocol::answered(Stream& stream, const Reply& reply, Handler& handler) {
@@ -233,7 +233,7 @@ void Protocol::answered(Stream& stream, const Reply& reply, Handler& handler) {
       end(stream, Code::kOk, {});
     }
   }
-  handler.finished(stream.asked, reply, end_time - began);
+  handler.finished(stream.call, reply, end_time - began);
   if (!inside_) owner_.has_output();
 }
 
@@ -267,13 +267,13 @@ void Protocol::watch(Stream& stream, std::string_view message) {
   stream.known = reply.code != Code::kNotFound;
   if (reply.code != Code::kOk && stream.known) return end(stream, reply.code, reply.text);
   stream.serving_seen = !shared_.serving;
-  if (stream.known) return tell_health(stream);
+  if (stream.known) return report_health(stream);
   append_message(stream.out, health_message(Health::kServiceUnknown));
   respond(stream);
 }
 
 // Reports a changed status to a client of Watch.
-void Protocol::tell_health(Stream& stream) {
+void Protocol::report_health(Stream& stream) {
   const bool serving = shared_.serving;
   if (!stream.known || stream.serving_seen == serving) return;
   stream.serving_seen = serving;

@@ -91,7 +91,7 @@ bool ConnectionState::expired(SteadyTime now) {
   if (lingers()) return now - ending_ >= kLingerTime;
   const Bounds& bounds = shared_.bounds;
   const bool unread = waits_for_room_ && now - progress_ >= bounds.write_timeout;
-  const bool silent = !protocol_.greeted() && now - started_ >= bounds.header_timeout;
+  const bool silent = !protocol_.has_preface() && now - started_ >= bounds.header_timeout;
   if (unread || silent) shared_.recorder.add(metrics::Event::kTimedOut);
   const bool gone = pinged_ && now - heard_ >= bounds.idle_timeout + kSignOfLife;
   return unread || silent || gone;

@@ -18,11 +18,11 @@ std::string_view health_message(Health health) noexcept {
 
 void check_health(std::string_view request, bool serving, Reply& reply) {
   const google::protobuf::LogSilencer quiet;  // no log lines about a client's input
-  ::grpc::health::v1::HealthCheckRequest asked;
-  if (!asked.ParseFromArray(request.data(), static_cast<int>(request.size()))) {
+  ::grpc::health::v1::HealthCheckRequest message;
+  if (!message.ParseFromArray(request.data(), static_cast<int>(request.size()))) {
     return reply.fail(Code::kInvalidArgument, "the message is no HealthCheckRequest");
   }
-  if (!asked.service().empty() && asked.service() != "ratelimit") {
+  if (!message.service().empty() && message.service() != "ratelimit") {
     return reply.fail(Code::kNotFound, "unknown service; expected \"\" or \"ratelimit\"");
   }
   reply.bytes = health_message(serving ? Health::kServing : Health::kNotServing);

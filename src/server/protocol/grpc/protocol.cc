@@ -10,23 +10,23 @@ namespace sluice::server::grpc {
 namespace {
 
 // The budget of frames that carry no work: PING, SETTINGS, unknown types, DATA of a few bytes or
-// for finished calls, resets of incomplete calls. A client may send kMostCalm of them at once; each
-// tick and each call replenish the budget.
-constexpr int kMostCalm = 2000;
-constexpr int kCalmPerTick = 125;
+// for finished calls, resets of incomplete calls. A client may send kMostFrames of them at once;
+// each tick and each call replenish the budget.
+constexpr int kMostFrames = 2000;
+constexpr int kFramesPerTick = 125;
 // DATA in smaller pieces, except for the last piece of a call, carries no work either.
 constexpr std::size_t kSmallData = 64;
 // Concurrent calls of all connections of a loop. Each takes memory until its reply is read.
 constexpr std::size_t kMostCalls = std::size_t{64} << 10;
 // The number of ticks without input after which a connection counts as idle.
-constexpr int kQuiet = 4;
+constexpr int kIdleTicks = 4;
 constexpr std::int32_t kStreamWindow = 256 << 10;
 constexpr std::int32_t kConnectionWindow = 1 << 20;
-// The longest list of fields that is read to its end, as a multiple of the configured bound.
-constexpr std::size_t kHopeless = 4;
+// The cost of a header that exceeds its bound, in frames.
+constexpr int kOversizeHeaderCost = 4;
 constexpr std::size_t kFieldOverhead = 32;  // of each field, as HTTP/2 counts it
 
-constexpr std::string_view kGreeting = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 constexpr std::string_view kNotHttp1 =
     "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 60\r\n"
     "Connection: close\r\n\r\n"
@@ -84,7 +84,7 @@ struct Callbacks {
 
   static int frame_received(nghttp2_session* session, const nghttp2_frame* frame, void* user) {
     Protocol& protocol = protocol_of(user);
-    if (frame->hd.type == NGHTTP2_SETTINGS) protocol.greeted_ = true;
+    if (frame->hd.type == NGHTTP2_SETTINGS) protocol.has_preface_ = true;
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA &&
         frame->hd.type != NGHTTP2_RST_STREAM) {
       return 0;
@@ -162,7 +162,7 @@ nghttp2_session* Callbacks::make(Protocol& protocol) {
 }
 
 Protocol::Protocol(ProtocolShared& shared, std::string_view peer, Owner& owner)
-    : shared_(shared), owner_(owner), peer_(peer), calm_(kMostCalm) {}
+    : shared_(shared), owner_(owner), peer_(peer), frame_budget_(kMostFrames) {}
 
 Protocol::~Protocol() {
   while (first_ != nullptr) close(*first_);
@@ -171,7 +171,7 @@ Protocol::~Protocol() {
 
 // Returns false if the bytes are not HTTP/2.
 bool Protocol::begin(std::string_view bytes) {
-  if (bytes.substr(0, kGreeting.size()) != kGreeting.substr(0, bytes.size())) {
+  if (bytes.substr(0, kPreface.size()) != kPreface.substr(0, bytes.size())) {
     raw_ = kNotHttp1;
     return false;
   }
@@ -192,7 +192,7 @@ bool Protocol::begin(std::string_view bytes) {
 bool Protocol::take(std::string_view bytes, SteadyTime now) {
   if (broken_) return false;
   now_ = now;
-  quiet_ = 0;
+  idle_ticks_ = 0;
   if (session_ == nullptr && !begin(bytes)) {
     shared_.recorder.add(metrics::Event::kBadRequest);
     broken_ = true;
@@ -211,7 +211,7 @@ bool Protocol::take(std::string_view bytes, SteadyTime now) {
                                                     ? NGHTTP2_PROTOCOL_ERROR
                                                     : NGHTTP2_ENHANCE_YOUR_CALM);
     broken_ = true;
-  } else if (calm_ < 0 && !std::exchange(upset_, true)) {
+  } else if (frame_budget_ < 0 && !std::exchange(over_budget_, true)) {
     shared_.recorder.add(metrics::Event::kBadRequest);
     nghttp2_session_terminate_session(session_, NGHTTP2_ENHANCE_YOUR_CALM);
   }
@@ -238,16 +238,17 @@ bool Protocol::ended() const {
 }
 
 // take() checks the budget after it has processed all bytes that came together.
-void Protocol::spend(int cost) { calm_ -= cost; }
+void Protocol::spend(int cost) { frame_budget_ -= cost; }
 
-void Protocol::earn(int gain) { calm_ = std::min(calm_ + gain, kMostCalm); }
+void Protocol::earn(int gain) { frame_budget_ = std::min(frame_budget_ + gain, kMostFrames); }
 
 void Protocol::tick(SteadyTime now) {
   now_ = now;
-  if (quiet_ <= kQuiet && ++quiet_ == kQuiet && open_ == 0 && session_ != nullptr) {
+  if (idle_ticks_ <= kIdleTicks && ++idle_ticks_ == kIdleTicks && open_ == 0 &&
+      session_ != nullptr) {
     Memory::idle(session_);
   }
-  earn(kCalmPerTick);
+  earn(kFramesPerTick);
   const auto& bounds = shared_.bounds;
   for (Stream* stream = first_; stream != nullptr; stream = stream->next) {
     if (stream->ended) {
@@ -261,7 +262,7 @@ void Protocol::tick(SteadyTime now) {
       shared_.recorder.add(metrics::Event::kTimedOut);
       end(*stream, Code::kDeadlineExceeded, "the call did not arrive in time");
     } else if (stream->method == Method::kHealthWatch && stream->begun) {
-      tell_health(*stream);
+      report_health(*stream);
     }
   }
 }
@@ -318,14 +319,14 @@ void Protocol::close(Stream& stream) {
   forget_input(stream);
   shared_.buffered -= std::exchange(stream.unread, 0);
   stream.protocol = nullptr;
-  if (!stream.asking) shared_.streams.give_back(stream);
+  if (!stream.in_work) shared_.streams.give_back(stream);
 }
 
 // Returns false if the stream must be reset.
 bool Protocol::on_header(Stream& stream, std::string_view name, std::string_view value) {
   stream.header_bytes += name.size() + value.size() + kFieldOverhead;
   if (stream.header_bytes > shared_.bounds.header_bytes) {
-    spend(static_cast<int>(kHopeless));
+    spend(kOversizeHeaderCost);
     return false;
   }
   switch (name.size()) {

@@ -75,7 +75,7 @@ class Protocol {
   void finish();
 
   // Returns whether the client has sent its connection preface.
-  bool greeted() const noexcept { return greeted_; }
+  bool has_preface() const noexcept { return has_preface_; }
   std::size_t open_streams() const noexcept { return open_; }
   std::size_t calls() const noexcept { return calls_; }
 
@@ -95,11 +95,11 @@ class Protocol {
   bool take_message(Stream& stream, std::string_view& message);
   bool check_prefix(Stream& stream);
   void call(Stream& stream, std::string_view message);
-  void ask(Stream& stream);
+  void submit(Stream& stream);
   void answered(Stream& stream, const Reply& reply, Handler& handler);
   void reflect(Stream& stream);
   void watch(Stream& stream, std::string_view message);
-  void tell_health(Stream& stream);
+  void report_health(Stream& stream);
   void respond(Stream& stream);
   void refuse(Stream& stream, std::string_view status, std::string_view text);
   void end(Stream& stream, Code code, std::string_view text);
@@ -119,13 +119,13 @@ class Protocol {
   SteadyTime answered_{};  // when the previous reply was made
   std::size_t open_ = 0;
   std::size_t calls_ = 0;
-  int calm_;
-  int quiet_ = 0;  // ticks since something arrived
+  int frame_budget_;    // frames without work that the client may still send
+  int idle_ticks_ = 0;  // ticks since something arrived
   FrameCount frames_;
-  bool greeted_ = false;
+  bool has_preface_ = false;
   bool inside_ = false;
   bool broken_ = false;
-  bool upset_ = false;  // has sent ENHANCE_YOUR_CALM
+  bool over_budget_ = false;  // has sent ENHANCE_YOUR_CALM
 };
 
 }  // namespace sluice::server::grpc

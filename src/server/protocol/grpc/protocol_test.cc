@@ -116,7 +116,7 @@ class ProtocolTest : public ::testing::Test, public Protocol::Owner {
     EXPECT_TRUE(!shared_ || shared_->streams.in_use() == 0U);
     EXPECT_TRUE(!shared_ || shared_->buffered == 0U);
   }
-  void has_output() override { ++told_; }
+  void has_output() override { ++outputs_; }
 
   // Passes bytes between both sides until neither has output.
   void talk() {
@@ -164,7 +164,7 @@ class ProtocolTest : public ::testing::Test, public Protocol::Owner {
   std::optional<Protocol> protocol_;
   TestClient client_;
   SteadyTime now_ = std::chrono::steady_clock::now();
-  int told_ = 0;
+  int outputs_ = 0;
 };
 
 TEST_F(ProtocolTest, AnswersACall) {
@@ -175,7 +175,7 @@ TEST_F(ProtocolTest, AnswersACall) {
   EXPECT_EQ(status(answer), "0");
   EXPECT_TRUE(answer.ended);
   EXPECT_EQ(handler_->finished_, 1);
-  EXPECT_EQ(told_, 0) << "whoever gave it the call asks for the answer";
+  EXPECT_EQ(outputs_, 0) << "whoever gave it the call asks for the answer";
 }
 
 TEST_F(ProtocolTest, AnswersCallsOfEverySizeUpToTheBound) {
@@ -313,9 +313,9 @@ TEST_F(ProtocolTest, AnswersInTheOrderInWhichRepliesAreReady) {
   auto& first = ask(kEcho, "wait");
   EXPECT_EQ(ask(kEcho, "second").data, message("second"));
   EXPECT_FALSE(first.ended);
-  EXPECT_EQ(told_, 0);
+  EXPECT_EQ(outputs_, 0);
   release();
-  EXPECT_EQ(told_, 1);
+  EXPECT_EQ(outputs_, 1);
   talk();
   EXPECT_EQ(first.data, message("wait"));
 }

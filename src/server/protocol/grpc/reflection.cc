@@ -45,31 +45,31 @@ void add_file(const FileDescriptor& file, std::set<std::string>& added,
 }
 
 // Adds the file and all files that it imports.
-void tell_file(const FileDescriptor* file, const std::string& what, ServerReflectionResponse& out) {
+void add_file(const FileDescriptor* file, const std::string& what, ServerReflectionResponse& out) {
   if (file == nullptr) return not_found(out, what);
   std::set<std::string> added;
   add_file(*file, added, out);
 }
 
-void tell_extension(const ::grpc::reflection::v1::ExtensionRequest& asked,
-                    ServerReflectionResponse& out) {
-  const Descriptor* const type = pool().FindMessageTypeByName(asked.containing_type());
+void add_extension(const ::grpc::reflection::v1::ExtensionRequest& message,
+                   ServerReflectionResponse& out) {
+  const Descriptor* const type = pool().FindMessageTypeByName(message.containing_type());
   const FieldDescriptor* const field =
-      type == nullptr ? nullptr : pool().FindExtensionByNumber(type, asked.extension_number());
-  tell_file(field == nullptr ? nullptr : field->file(), "the extension", out);
+      type == nullptr ? nullptr : pool().FindExtensionByNumber(type, message.extension_number());
+  add_file(field == nullptr ? nullptr : field->file(), "the extension", out);
 }
 
-void tell_extensions(const std::string& name, ServerReflectionResponse& out) {
+void add_extension_numbers(const std::string& name, ServerReflectionResponse& out) {
   const Descriptor* const type = pool().FindMessageTypeByName(name);
   if (type == nullptr) return not_found(out, name);
   std::vector<const FieldDescriptor*> fields;
   pool().FindAllExtensions(type, &fields);
-  auto& told = *out.mutable_all_extension_numbers_response();
-  told.set_base_type_name(name);
-  for (const FieldDescriptor* field : fields) told.add_extension_number(field->number());
+  auto& numbers = *out.mutable_all_extension_numbers_response();
+  numbers.set_base_type_name(name);
+  for (const FieldDescriptor* field : fields) numbers.add_extension_number(field->number());
 }
 
-void tell_services(std::span<const std::string_view> paths, ServerReflectionResponse& out) {
+void add_services(std::span<const std::string_view> paths, ServerReflectionResponse& out) {
   std::set<std::string> names{"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
                               "grpc.reflection.v1alpha.ServerReflection"};
   for (const std::string_view path : paths) names.emplace(path.substr(1, path.rfind('/') - 1));
@@ -83,28 +83,28 @@ void tell_services(std::span<const std::string_view> paths, ServerReflectionResp
 void answer_reflection(std::string_view request, std::span<const std::string_view> paths,
                        Reply& reply) {
   const google::protobuf::LogSilencer quiet;  // no log lines about a client's input
-  ServerReflectionRequest asked;
-  if (!asked.ParseFromArray(request.data(), static_cast<int>(request.size()))) {
+  ServerReflectionRequest message;
+  if (!message.ParseFromArray(request.data(), static_cast<int>(request.size()))) {
     return reply.fail(Code::kInvalidArgument, "the message is no ServerReflectionRequest");
   }
   ServerReflectionResponse out;
-  out.set_valid_host(asked.host());
-  *out.mutable_original_request() = asked;
-  switch (asked.message_request_case()) {
+  out.set_valid_host(message.host());
+  *out.mutable_original_request() = message;
+  switch (message.message_request_case()) {
     case ServerReflectionRequest::kFileByFilename:
-      tell_file(pool().FindFileByName(asked.file_by_filename()), asked.file_by_filename(), out);
+      add_file(pool().FindFileByName(message.file_by_filename()), message.file_by_filename(), out);
       break;
     case ServerReflectionRequest::kFileContainingSymbol:
-      tell_file(pool().FindFileContainingSymbol(asked.file_containing_symbol()),
-                asked.file_containing_symbol(), out);
+      add_file(pool().FindFileContainingSymbol(message.file_containing_symbol()),
+               message.file_containing_symbol(), out);
       break;
     case ServerReflectionRequest::kFileContainingExtension:
-      tell_extension(asked.file_containing_extension(), out);
+      add_extension(message.file_containing_extension(), out);
       break;
     case ServerReflectionRequest::kAllExtensionNumbersOfType:
-      tell_extensions(asked.all_extension_numbers_of_type(), out);
+      add_extension_numbers(message.all_extension_numbers_of_type(), out);
       break;
-    case ServerReflectionRequest::kListServices: tell_services(paths, out); break;
+    case ServerReflectionRequest::kListServices: add_services(paths, out); break;
     case ServerReflectionRequest::MESSAGE_REQUEST_NOT_SET:
       return reply.fail(Code::kInvalidArgument, "the message asks for nothing");
   }

@@ -18,7 +18,7 @@ void release(std::string& text, std::size_t most) {
 }  // namespace
 
 bool Stream::finish(Worker& worker) {
-  asking = false;
+  in_work = false;
   if (protocol != nullptr) {
     protocol->answered(*this, worker.reply, *worker.handler);
   } else {
@@ -28,7 +28,7 @@ bool Stream::finish(Worker& worker) {
 }
 
 void Stream::dropped() {
-  asking = false;
+  in_work = false;
   if (protocol == nullptr) home->give_back(*this);
 }
 

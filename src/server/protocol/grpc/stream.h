@@ -39,7 +39,7 @@ struct StreamState {
   bool bad_encoding = false;  // grpc-encoding is something else
   bool opened = false;        // the header is complete
   bool whole = false;         // the client has sent everything
-  bool asking = false;        // a handler answers it, or will
+  bool in_work = false;       // a handler answers it, or will
   bool begun = false;         // a response was submitted
   bool ended = false;         // nothing follows what `out` holds
   bool known = false;         // of a Watch: the service exists
@@ -50,12 +50,12 @@ struct StreamState {
   std::size_t out_done = 0;  // the sent bytes of `out`
   SteadyTime began{};
   SteadyTime deadline = SteadyTime::max();  // set by the client
-  Call asked;
+  Call call;
 };
 
 // One call of a connection, with its buffers. Streams are kept and used again; see Streams.
 struct Stream final : Handlers::Task, StreamState {
-  void work(Worker& worker) override { worker.handler->handle(asked, worker.reply); }
+  void work(Worker& worker) override { worker.handler->handle(call, worker.reply); }
   bool finish(Worker& worker) override;
   bool wanted() const override { return protocol != nullptr && !ended; }
   void dropped() override;

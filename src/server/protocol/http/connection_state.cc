@@ -106,7 +106,7 @@ std::size_t ConnectionState::answer_all(std::string_view input, std::size_t done
     if (paused_ || !read_next(input.substr(done))) break;
     if (closing_) break;
     enter(Phase::kAnswering);
-    if (!shared_.handlers.ask(*this)) return done;
+    if (!shared_.handlers.submit(*this)) return done;
     done += reader_.size();
     reader_.next();
     continued_ = false;

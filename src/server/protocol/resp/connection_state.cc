@@ -96,7 +96,7 @@ ConnectionState::Action ConnectionState::answer_pending() {
     done_ = answer_all(pending_, shared_.handlers.only(), begun);
   } else {
     enter(Phase::kAnswering);
-    if (!shared_.handlers.ask(*this)) return Action::kWait;
+    if (!shared_.handlers.submit(*this)) return Action::kWait;
     phase_ = Phase::kIdle;
   }
   drop_answered();
