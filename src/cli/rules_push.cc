@@ -70,7 +70,7 @@ struct Place {
   Expected<std::optional<PublishedRules>, Failed> read() const {
     Expected<std::optional<PublishedRules>> found = Unexpected{"no answer"};
     const auto asked =
-        session->ask([&](redis::Command& command) { server::ask_for_rules(command, key); },
+        session->ask([&](redis::Command& command) { server::fill_in_read_rules(command, key); },
                      [&](const redisReply& reply) { found = server::read_rules(reply); });
     if (!asked) return Unexpected{Failed{key + " at " + asked.error()}};
     if (!found) {
@@ -128,8 +128,8 @@ Expected<bool, Failed> put(const Place& place, const PublishedRules& rules, cons
   Expected<bool> pushed = true;
   const auto asked = place.session->ask(
       [&](redis::Command& command) {
-        if (scripting) return server::ask_to_push(command, place.key, rules, old);
-        server::ask_to_overwrite(command, place.key, rules);
+        if (scripting) return server::fill_in_push(command, place.key, rules, old);
+        server::fill_in_overwrite(command, place.key, rules);
       },
       [&](const redisReply& reply) {
         if (scripting) pushed = server::read_pushed(reply);

@@ -102,7 +102,7 @@ class DenialLog::Impl {
   }
 
  private:
-  // Whether to write a line now.
+  // Returns whether to write a line now.
   bool admits(const Decision& decision) noexcept {
     if (!wanted_ || decision.allowed()) return false;
     const auto now = std::chrono::floor<std::chrono::seconds>(clock_.now());
@@ -122,7 +122,7 @@ class DenialLog::Impl {
   std::array<unsigned char, XXH3_SECRET_SIZE_MIN> secret_{};
 };
 
-// Empty if keys are not logged.
+// Returns the key as it is logged; an empty text if keys are not logged.
 std::string DenialLog::Impl::shown_key(std::string_view key) const {
   if (log_.options().keys == LogKeys::kNone) return {};
   if (log_.options().keys == LogKeys::kPlain) return cut(key, kLongestKey);

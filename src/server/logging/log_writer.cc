@@ -20,17 +20,17 @@ constexpr std::size_t kPiece = 4096;
 }  // namespace
 
 void LogWriter::log(const spdlog::details::log_msg& line) {
-  tell_dropped();
+  report_dropped();
   if (!write({line.payload.data(), line.payload.size()})) count_unwritten();
 }
 
-void LogWriter::tell_dropped() {
+void LogWriter::report_dropped() {
   const auto dropped = overrun_() + unwritten();
-  if (dropped == told_) return;
-  const std::array fields = {LogField("lines", dropped - told_)};
+  if (dropped == reported_) return;
+  const std::array fields = {LogField("lines", dropped - reported_)};
   const auto now = std::chrono::system_clock::now();
   if (write(log_line(format_, now, LogLevel::kWarning, "log lines dropped", fields))) {
-    told_ = dropped;
+    reported_ = dropped;
   }
 }
 

@@ -35,14 +35,14 @@ class LogWriter final : public spdlog::sinks::sink {
   void count_unwritten() noexcept { unwritten_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
-  void tell_dropped();
+  void report_dropped();
   bool write(std::string_view text) noexcept;
   bool wait() const noexcept;
 
   LogFormat format_;
   int descriptor_;
   std::function<std::uint64_t()> overrun_;
-  std::uint64_t told_ = 0;
+  std::uint64_t reported_ = 0;
   std::atomic<std::uint64_t> unwritten_{0};
   std::atomic<std::chrono::steady_clock::rep> deadline_{0};  // 0: none
 };

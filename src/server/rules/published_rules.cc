@@ -123,7 +123,7 @@ Expected<PublishedRules> publish(std::uint64_t version, std::string pushed_at,
   return PublishedRules{version, std::move(id), std::move(pushed_at), std::move(texts)};
 }
 
-void ask_for_id(redis::Command& command, std::string_view key) {
+void fill_in_read_id(redis::Command& command, std::string_view key) {
   begin(command, key);
   command.append("HGET");
   command.append(key);
@@ -131,7 +131,7 @@ void ask_for_id(redis::Command& command, std::string_view key) {
   command.repeatable = true;
 }
 
-void ask_for_rules(redis::Command& command, std::string_view key) {
+void fill_in_read_rules(redis::Command& command, std::string_view key) {
   begin(command, key);
   command.append("HGETALL");
   command.append(key);
@@ -168,8 +168,8 @@ Expected<std::optional<PublishedRules>> read_rules(const redisReply& reply) {
   return std::optional(std::move(*rules));
 }
 
-void ask_to_push(redis::Command& command, std::string_view key, const PublishedRules& rules,
-                 std::string_view expected) {
+void fill_in_push(redis::Command& command, std::string_view key, const PublishedRules& rules,
+                  std::string_view expected) {
   begin(command, key);
   command.script = &kPush;
   command.append(1);
@@ -178,7 +178,7 @@ void ask_to_push(redis::Command& command, std::string_view key, const PublishedR
   append_fields(command, rules);
 }
 
-void ask_to_overwrite(redis::Command& command, std::string_view key, const PublishedRules& rules) {
+void fill_in_overwrite(redis::Command& command, std::string_view key, const PublishedRules& rules) {
   begin(command, key);
   command.append("HSET");
   command.append(key);

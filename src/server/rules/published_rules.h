@@ -37,17 +37,17 @@ Expected<PublishedRules> publish(std::uint64_t version, std::string pushed_at,
 
 // Fill in a command: the first asks for the id of the rules (the reply is nil if there are none),
 // the second for the rules themselves.
-void ask_for_id(redis::Command& command, std::string_view key);
-void ask_for_rules(redis::Command& command, std::string_view key);
+void fill_in_read_id(redis::Command& command, std::string_view key);
+void fill_in_read_rules(redis::Command& command, std::string_view key);
 // Returns nothing if there are no rules. Errors: the value is something else, or damaged.
 Expected<std::optional<PublishedRules>> read_rules(const redisReply& reply);
 
 // Fills in the command that replaces the rules with the id `expected` (empty: no rules), all at
 // once or not at all. One script call.
-void ask_to_push(redis::Command& command, std::string_view key, const PublishedRules& rules,
-                 std::string_view expected);
+void fill_in_push(redis::Command& command, std::string_view key, const PublishedRules& rules,
+                  std::string_view expected);
 // The same without a script; replaces any rules.
-void ask_to_overwrite(redis::Command& command, std::string_view key, const PublishedRules& rules);
+void fill_in_overwrite(redis::Command& command, std::string_view key, const PublishedRules& rules);
 // Returns whether the rules were pushed; false if the id was not the expected one. Errors: an
 // unexpected reply.
 Expected<bool> read_pushed(const redisReply& reply);

@@ -43,7 +43,7 @@ PublishedRules published(std::uint64_t version, const std::vector<RulesText>& te
 // Returns the reply of HGETALL after these rules were pushed: their fields as an array.
 std::string stored(const PublishedRules& rules) {
   Sent sent;
-  ask_to_overwrite(sent, "k", rules);
+  fill_in_overwrite(sent, "k", rules);
   const std::string head = "$4\r\nHSET\r\n$1\r\nk\r\n";
   EXPECT_EQ(sent.tail.substr(0, head.size()), head);
   return "*" + std::to_string(sent.elements - 2) + "\r\n" + sent.tail.substr(head.size());
@@ -122,14 +122,14 @@ TEST(PublishedRules, AreBounded) {
 
 TEST(PublishedRules, ArePushedByOneScriptOnTheSlotOfTheirKey) {
   Sent sent;
-  ask_to_push(sent, "sluice:rules", published(1, {{"a", "b"}}), "3-x");
+  fill_in_push(sent, "sluice:rules", published(1, {{"a", "b"}}), "3-x");
   ASSERT_NE(sent.script, nullptr);
   EXPECT_EQ(sent.slot, redis::slot_of("sluice:rules"));
   EXPECT_FALSE(sent.repeatable);
   EXPECT_EQ(sent.elements, 3U + 14U);
   const std::string head = "$1\r\n1\r\n$12\r\nsluice:rules\r\n$3\r\n3-x\r\n$6\r\nformat\r\n";
   EXPECT_EQ(sent.tail.substr(0, head.size()), head);
-  ask_for_id(sent, "sluice:rules");
+  fill_in_read_id(sent, "sluice:rules");
   EXPECT_EQ(sent.script, nullptr);
   EXPECT_EQ(sent.tail, "$4\r\nHGET\r\n$12\r\nsluice:rules\r\n$2\r\nid\r\n");
 }

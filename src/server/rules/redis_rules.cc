@@ -45,7 +45,7 @@ RedisRules::~RedisRules() {
 
 void RedisRules::look() {
   reading_ = false;
-  ask_for_id(look_, source_.key);
+  fill_in_read_id(look_, source_.key);
   client_->submit(look_);
 }
 
@@ -83,7 +83,7 @@ void RedisRules::see_id(const redisReply& reply) {
       reply.type == REDIS_REPLY_STRING ? std::string_view(reply.str, reply.len) : "";
   if (!id.empty() && id == known_) return fine();
   reading_ = true;
-  ask_for_rules(look_, source_.key);
+  fill_in_read_rules(look_, source_.key);
 }
 
 void RedisRules::see_rules(const redisReply& reply) {

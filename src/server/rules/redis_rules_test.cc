@@ -31,7 +31,7 @@ class Publisher {
   bool push(std::uint64_t version, const std::string& name, const std::string& expected = "") {
     const auto rules = publish(version, "2026-11-21T07:48:59Z", {{"a.yaml", rules_named(name)}});
     Sent sent;
-    ask_to_push(sent, kKey, *rules, expected);
+    fill_in_push(sent, kKey, *rules, expected);
     last_id = rules->id;
     const auto reply = run(sent);
     last_error = reply->type == REDIS_REPLY_ERROR ? RedisConnection::text(reply) : "";
@@ -40,7 +40,7 @@ class Publisher {
   void overwrite(std::uint64_t version, const std::string& text) {
     const auto rules = publish(version, "2026-11-21T07:48:59Z", {{"a.yaml", text}});
     Sent sent;
-    ask_to_overwrite(sent, kKey, *rules);
+    fill_in_overwrite(sent, kKey, *rules);
     run(sent);
   }
   RedisConnection& connection() { return connection_; }
@@ -130,7 +130,7 @@ TEST(RedisRules, ScriptIsKnownByItsHash) {
   struct : redis::Command {
     void done(const redis::Answer&) noexcept override {}
   } sent;
-  ask_to_push(sent, kKey, *publish(1, "", {{"a", "b"}}), "");
+  fill_in_push(sent, kKey, *publish(1, "", {{"a", "b"}}), "");
   const std::string loaded =
       RedisConnection::text(connection.run({"SCRIPT", "LOAD", sent.script->text}));
   EXPECT_EQ(loaded, sent.script->sha1);

@@ -23,7 +23,7 @@ namespace {
 
 using boost::system::error_code;
 
-constexpr auto kHousekeeping = std::chrono::milliseconds(500);
+constexpr auto kChangeCheck = std::chrono::milliseconds(500);
 
 std::size_t thread_count(const Config& config) {
   if (config.threads > 0) return config.threads;
@@ -46,7 +46,7 @@ class Server::Impl {
   void start_loops();
   void start_administration();
   void wait_for_signal();
-  void keep_house();
+  void check_for_changes();
   ServerRules::Reloaded reload();
   ServerStatus status() const;
   void follow_rules();
@@ -68,7 +68,7 @@ class Server::Impl {
   FrontEnds front_ends_;
   boost::asio::io_context main_{1};
   boost::asio::signal_set signals_{main_, SIGTERM, SIGINT, SIGHUP};
-  boost::asio::steady_timer housekeeping_{main_};
+  boost::asio::steady_timer change_timer_{main_};
   boost::asio::steady_timer drain_timer_{main_};
   std::unique_ptr<LoopStores> admin_stores_;  // if the store may wait
   std::unique_ptr<net::LoopFrontEnd> administration_;
@@ -142,7 +142,7 @@ std::string Server::Impl::hint() const {
 void Server::Impl::run() {
   loops_.start();
   wait_for_signal();
-  keep_house();
+  check_for_changes();
   rules_.follow_pushes(main_, log_, [this] { follow_rules(); });
   notify_manager("READY=1");
   main_.run();
@@ -161,12 +161,12 @@ void Server::Impl::wait_for_signal() {
 }
 
 // Detects changed files, and rules that the administration has changed.
-void Server::Impl::keep_house() {
+void Server::Impl::check_for_changes() {
   if (config_.watch && rules_.changed_on_disk()) static_cast<void>(reload());
   follow_rules();
-  housekeeping_.expires_after(kHousekeeping);
-  housekeeping_.async_wait([this](const error_code& why) {
-    if (!why) keep_house();
+  change_timer_.expires_after(kChangeCheck);
+  change_timer_.async_wait([this](const error_code& why) {
+    if (!why) check_for_changes();
   });
 }
 

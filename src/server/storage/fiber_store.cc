@@ -8,7 +8,7 @@
 namespace sluice::server {
 namespace {
 
-// Wakes the fiber that asked.
+// Resumes the fiber when its operation is finished.
 class Waker final : public redis::Operation::Owner {
  public:
   void wait() { wait_.wait(); }

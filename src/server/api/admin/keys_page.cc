@@ -116,7 +116,7 @@ void write_counter(JsonWriter& json, const RuleCounter& counter, const Decision&
       .member("reset_after_ms", milliseconds(decision.reset_after));
 }
 
-Decision ask_store(const Call& call, Verb verb, const RuleCounter& counter) {
+Decision apply_to_store(const Call& call, Verb verb, const RuleCounter& counter) {
   const Charge charge{counter.key, counter.limit->limit, 0, counter.tag};
   return call.parts.limiter.store().apply_one(verb, charge, {});
 }
@@ -178,7 +178,7 @@ void show_keys(const Call& call) {
   const auto chosen = Selection::of(call);
   if (!chosen) return;
   answer_counters(call, *chosen, [&](const RuleCounter& counter) {
-    return ask_store(call, Verb::kPeek, counter);
+    return apply_to_store(call, Verb::kPeek, counter);
   });
 }
 
@@ -186,7 +186,7 @@ void reset_keys(const Call& call) {
   const auto chosen = Selection::of(call);
   if (!chosen || refuses_reset(call, *chosen)) return;
   answer_counters(call, *chosen, [&](const RuleCounter& counter) {
-    const Decision decision = ask_store(call, Verb::kReset, counter);
+    const Decision decision = apply_to_store(call, Verb::kReset, counter);
     if (decision.allowed()) call.done("counter reset: " + counter.key);
     return decision;
   });

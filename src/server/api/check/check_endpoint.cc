@@ -47,7 +47,7 @@ class CheckEndpoint::Decider final : public CheckListener {
 void CheckEndpoint::handle(const http::Request& request, http::Response& response) {
   if (request.method != "POST") {
     response.add("Allow", "POST");
-    return refuse(response, 405, "/v1/check is asked by POST, with JSON as its body");
+    return refuse(response, 405, "/v1/check accepts only POST, with JSON as its body");
   }
   text_.clear();
   Decider decider(*this, response);

@@ -43,7 +43,7 @@ void JsonEndpoint::handle(const http::Request& request, http::Response& response
   if (request.method != "POST") {
     response.add("Allow", "POST");
     return refuse(response, 405,
-                  "/json is asked by POST, with a RateLimitRequest in JSON as its body");
+                  "/json accepts only POST, with a RateLimitRequest in JSON as its body");
   }
   const google::protobuf::LogSilencer quiet;  // no log lines about a client's input
   if (const std::string error = read_message(request.body, message_); !error.empty()) {

@@ -49,7 +49,7 @@ std::optional<envoy::Question::Override> override_of(const wire::Descriptor& des
 }
 
 // The names are those of Envoy's own service.
-void tell_descriptor(const wire::Descriptor& descriptor, Struct& into) {
+void write_descriptor(const wire::Descriptor& descriptor, Struct& into) {
   auto& fields = *into.mutable_fields();
   ListValue& entries = *fields["entries"].mutable_list_value();
   for (const wire::Entry& entry : descriptor.entries()) {
@@ -157,14 +157,14 @@ void merge_metadata(const envoy::Value& metadata, Struct& into) {
   }
 }
 
-void tell_request(const wire::Request& request, std::span<const std::size_t> quota_over,
-                  Struct& into) {
+void write_request(const wire::Request& request, std::span<const std::size_t> quota_over,
+                   Struct& into) {
   auto& fields = *into.mutable_fields();
   fields["domain"].set_string_value(as_utf8(request.domain()));
   if (request.hits_addend() != 0) fields["hitsAddend"].set_number_value(request.hits_addend());
   ListValue& descriptors = *fields["descriptors"].mutable_list_value();
   for (const wire::Descriptor& descriptor : request.descriptors()) {
-    tell_descriptor(descriptor, *descriptors.add_values()->mutable_struct_value());
+    write_descriptor(descriptor, *descriptors.add_values()->mutable_struct_value());
   }
   if (quota_over.empty()) return;
   ListValue& over = *fields["quotaModeViolations"].mutable_list_value();

@@ -49,7 +49,7 @@ class RlsAnswer {
 void merge_metadata(const envoy::Value& metadata, google::protobuf::Struct& into);
 // Adds the request itself, and the indexes of its descriptors in quota mode that are over their
 // limit.
-void tell_request(const wire::Request& request, std::span<const std::size_t> quota_over,
-                  google::protobuf::Struct& into);
+void write_request(const wire::Request& request, std::span<const std::size_t> quota_over,
+                   google::protobuf::Struct& into);
 
 }  // namespace sluice::server

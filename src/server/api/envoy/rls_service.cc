@@ -65,7 +65,7 @@ class RlsService::Impl {
   const std::size_t stripe_;
   std::uint64_t version_;
   std::shared_ptr<ActiveEnvoyFiles> active_;
-  RlsQuestions asked_;
+  RlsQuestions input_;
   std::vector<std::size_t> quota_over_;
   alignas(std::max_align_t) std::array<char, kFirstBlock> block_;
   Arena arena_{options_with(block_)};
@@ -102,7 +102,7 @@ RlsStatus RlsService::Impl::answer(const wire::Request& request, rls::RateLimitR
   if (request.descriptors_size() > static_cast<int>(envoy::kMaxDescriptors)) {
     return refuse("too many descriptors; expected at most 1024");
   }
-  asked_.read(request);
+  input_.read(request);
   quota_over_.clear();
   const envoy::Domain* domain = active_->config.find(request.domain());
   return domain != nullptr ? answer_envoy(request, *domain, response)
@@ -120,7 +120,7 @@ google::protobuf::Struct& RlsService::Impl::metadata_of(rls::RateLimitResponse& 
 RlsStatus RlsService::Impl::answer_envoy(const wire::Request& request, const envoy::Domain& domain,
                                          rls::RateLimitResponse& response) {
   const EnvoyOptions& options = manager_.options();
-  const Answer& answer = request_.decide(domain, asked_.questions, options.consume_on_reject);
+  const Answer& answer = request_.decide(domain, input_.questions, options.consume_on_reject);
   if (answer.failure != Reason::kOk) return {answer.failure, answer.message};
   record(answer);
   const bool lets_pass = answer.overall == envoy::Code::kOk || options.shadow_mode;
@@ -145,7 +145,7 @@ RlsStatus RlsService::Impl::answer_envoy(const wire::Request& request, const env
 
 RlsStatus RlsService::Impl::answer_native(const wire::Request& request,
                                           rls::RateLimitResponse& response) {
-  const Answer& answer = native_.decide(request.domain(), asked_.questions);
+  const Answer& answer = native_.decide(request.domain(), input_.questions);
   if (answer.failure != Reason::kOk) return {answer.failure, answer.message};
   const bool lets_pass = answer.overall == envoy::Code::kOk || manager_.options().shadow_mode;
   response.set_overall_code(lets_pass ? rls::RateLimitResponse::OK
@@ -163,14 +163,14 @@ void RlsService::Impl::finish(const wire::Request& request, RlsAnswer& out,
   const EnvoyOptions& options = manager_.options();
   if (options.headers) out.add_headers(options);
   if (options.request_metadata) {
-    tell_request(request, quota_over_, *response.mutable_dynamic_metadata());
+    write_request(request, quota_over_, *response.mutable_dynamic_metadata());
   }
 }
 
 // Counts the answers of limits, and logs a denial like the other front ends.
 void RlsService::Impl::record(const Answer& answer) {
   for (std::size_t i = 0; i < answer.statuses.size(); ++i) {
-    const envoy::Question& question = asked_.questions[i];
+    const envoy::Question& question = input_.questions[i];
     if (question.gives_back) continue;
     active_->counts.count(answer.statuses[i], question.entries, stripe_);
   }

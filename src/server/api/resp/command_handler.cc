@@ -9,21 +9,21 @@ namespace sluice::server::resp {
 namespace {
 
 // The most bytes of an unknown word that an error repeats, as in Redis.
-constexpr std::size_t kMostTold = 128;
+constexpr std::size_t kMostShown = 128;
 
 // Returns a word as printf() would print it, up to a NUL byte.
-std::string_view told(std::string_view word, std::size_t most = kMostTold) {
+std::string_view shown_part(std::string_view word, std::size_t most = kMostShown) {
   return word.substr(0, std::min(word.find('\0'), most));
 }
 
 void refuse_unknown(std::span<const std::string_view> request, Reply& reply) {
   std::string words;
   for (const std::string_view word : request.subspan(1)) {
-    if (words.size() >= kMostTold) break;
-    const std::string_view shown = told(word, kMostTold - words.size());
+    if (words.size() >= kMostShown) break;
+    const std::string_view shown = shown_part(word, kMostShown - words.size());
     words.append("'").append(shown).append("' ");
   }
-  reply.error("ERR unknown command '" + std::string(told(request[0])) +
+  reply.error("ERR unknown command '" + std::string(shown_part(request[0])) +
               "', with args beginning with: " + words);
 }
 
@@ -46,7 +46,7 @@ void put_help(const Command& command, Reply& reply) {
 void refuse_part(const Command& command, std::span<const std::string_view> request, Reply& reply) {
   std::string name(command.name);
   for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c & ~0x20) : c;
-  reply.error("ERR unknown subcommand '" + std::string(told(request[1])) + "'. Try " + name +
+  reply.error("ERR unknown subcommand '" + std::string(shown_part(request[1])) + "'. Try " + name +
               " HELP.");
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr auto kMost = static_cast<std::int64_t>(kMaxUnits);
 
-struct Asked {
+struct LimitRequest {
   LimitSpec spec;
   std::uint64_t cost = 1;
 };
@@ -51,10 +51,11 @@ void refuse_option(std::string_view name, Reply& reply) {
   reply.error("ERR there is no option " + shown(name) + "; expected " + names + " or COST");
 }
 
-bool read_option(std::string_view name, std::string_view value, Asked& asked, Reply& reply) {
+bool read_option(std::string_view name, std::string_view value, LimitRequest& request,
+                 Reply& reply) {
   if (same_word(name, "cost")) {
     const auto cost = read_units("COST", value, 0, reply);
-    if (cost) asked.cost = *cost;
+    if (cost) request.cost = *cost;
     return cost.has_value();
   }
   for (const core::OptionInfo& option : core::kLimitOptions) {
@@ -62,14 +63,14 @@ bool read_option(std::string_view name, std::string_view value, Asked& asked, Re
     const auto read = option.words.empty()
                           ? read_units(upper(option.name), value, option.least, reply)
                           : read_word(option, value, reply);
-    if (read) core::set_value(asked.spec, option.option, *read);
+    if (read) core::set_value(request.spec, option.option, *read);
     return read.has_value();
   }
   refuse_option(name, reply);
   return false;
 }
 
-bool read_options(std::span<const std::string_view> words, Asked& asked, Reply& reply) {
+bool read_options(std::span<const std::string_view> words, LimitRequest& request, Reply& reply) {
   for (std::size_t i = 0; i < words.size(); i += 2) {
     if (i + 1 == words.size()) {
       reply.error("ERR the option " + shown(words[i]) + " lacks its value");
@@ -80,7 +81,7 @@ bool read_options(std::span<const std::string_view> words, Asked& asked, Reply& 
       reply.error("ERR the option " + shown(words[i]) + " is given twice");
       return false;
     }
-    if (!read_option(words[i], words[i + 1], asked, reply)) return false;
+    if (!read_option(words[i], words[i + 1], request, reply)) return false;
   }
   return true;
 }
@@ -88,31 +89,31 @@ bool read_options(std::span<const std::string_view> words, Asked& asked, Reply& 
 // Reads "algorithm limit period [option value]...".
 std::optional<Limit> read_limit(std::span<const std::string_view> words, std::uint64_t& cost,
                                 Reply& reply) {
-  Asked asked;
+  LimitRequest request;
   const auto algorithm = algorithm_from(words[0]);
   if (!algorithm) {
     reply.error("ERR algorithm: there is no " + shown(words[0]) + "; expected " +
                 core::list_of(core::kAlgorithmNames, "or"));
     return std::nullopt;
   }
-  asked.spec.algorithm = *algorithm;
+  request.spec.algorithm = *algorithm;
   const auto units = read_number(words[1], {"limit", 0, kMost}, reply);
   if (!units) return std::nullopt;
-  asked.spec.limit = static_cast<std::uint64_t>(*units);
+  request.spec.limit = static_cast<std::uint64_t>(*units);
   const auto period = core::parse_period(words[2]);
   if (!period) {
     reply.error("ERR period: " + period.error());
     return std::nullopt;
   }
-  asked.spec.per = *period;
-  if (!read_options(words.subspan(3), asked, reply)) return std::nullopt;
-  const auto limit = Limit::make(asked.spec);
+  request.spec.per = *period;
+  if (!read_options(words.subspan(3), request, reply)) return std::nullopt;
+  const auto limit = Limit::make(request.spec);
   if (!limit) {
     const std::string& why = limit.error();
     reply.error(why.starts_with("per ") ? "ERR period" + why.substr(3) : "ERR " + why);
     return std::nullopt;
   }
-  cost = asked.cost;
+  cost = request.cost;
   return *limit;
 }
 
