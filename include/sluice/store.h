@@ -11,8 +11,15 @@
 
 namespace sluice {
 
-// What a request asks of one counter: a key, a limit and a cost. A counter is named by its tag, its
-// key and the limit's algorithm.
+// Separates the counters of rules from those of all other callers: whatever key a caller chooses,
+// it does not name a counter of a rule.
+enum class Keyspace : std::uint8_t {
+  kCallers,  // the request brings its own limit: library calls, guards, RL.LIMIT, CL.THROTTLE
+  kRules,    // the limit is that of a rule, or of Envoy's configuration
+};
+
+// What a request asks of one counter: a key, a limit and a cost. A counter is named by its
+// keyspace, its tag, its key and the limit's algorithm.
 //
 // A plain value that borrows the bytes of key and tag. They may be any bytes, NUL included, of any
 // length, also none. To make a key of several parts, use KeyBuilder.
@@ -24,7 +31,14 @@ struct Charge {
   // the same tag are stored together, so that a request on them is one atomic step. Empty: the key
   // alone chooses the server.
   std::string_view tag = {};
+  Keyspace keyspace = Keyspace::kCallers;
 };
+
+// Whether both charges name the same counter.
+inline bool is_same_counter(const Charge& a, const Charge& b) noexcept {
+  return a.limit.algorithm() == b.limit.algorithm() && a.keyspace == b.keyspace && a.key == b.key &&
+         a.tag == b.tag;
+}
 
 // What answers if a store cannot decide.
 enum class FailurePolicy : std::uint8_t {

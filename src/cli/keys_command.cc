@@ -79,7 +79,7 @@ void print_line(const FoundKey& key) {
   if (!key.algorithm) {
     std::cout << "foreign " << printable(key.redis_key) << ": " << key.summary;
   } else {
-    std::cout << to_string(*key.algorithm) << ' '
+    std::cout << (key.is_of_rule ? "rule " : "") << to_string(*key.algorithm) << ' '
               << (key.tag.empty() ? "" : "{" + printable(key.tag) + "} ") << printable(key.key)
               << ": " << key.summary;
   }
@@ -91,6 +91,7 @@ void print_whole(const FoundKey& key) {
     if (!value.empty()) std::cout << name << printable(value) << '\n';
   };
   std::cout << "key         " << printable(key.key) << '\n';
+  if (key.algorithm) print("named by    ", key.is_of_rule ? "a rule" : "a caller");
   print("tag         ", key.tag);
   print("algorithm   ", std::string(key.algorithm ? to_string(*key.algorithm) : "foreign"));
   print("in Redis    ", key.redis_key);
@@ -106,6 +107,7 @@ void print_json(const FoundKey& key) {
   json.begin_object().member("redis_key", key.redis_key);
   if (key.algorithm) {
     json.member("algorithm", to_string(*key.algorithm)).member("key", key.key);
+    json.member("keyspace", key.is_of_rule ? "rules" : "callers");
     if (!key.tag.empty()) json.member("tag", key.tag);
     json.member("state", key.summary);
   } else {

@@ -86,6 +86,7 @@ class Scan {
 };
 
 struct Name {
+  Keyspace keyspace;
   Algorithm algorithm;
   std::string tag;
   std::string key;
@@ -94,10 +95,10 @@ struct Name {
 
 std::optional<Name> read_name(std::string_view redis_key) {
   if (auto name = redis::read_counter_name(redis_key)) {
-    return Name{name->algorithm, std::move(name->tag), std::move(name->key), {}};
+    return Name{name->keyspace, name->algorithm, std::move(name->tag), std::move(name->key), {}};
   }
   if (auto slice = read_slice_name(redis_key)) {
-    return Name{slice->algorithm, slice->tag, slice->key, std::move(slice)};
+    return Name{slice->keyspace, slice->algorithm, slice->tag, slice->key, std::move(slice)};
   }
   return std::nullopt;
 }
@@ -184,6 +185,7 @@ class Reader {
       found.summary = "a " + raw.type + " under a key that is not a counter's";
       return found;
     }
+    found.is_of_rule = name->keyspace == Keyspace::kRules;
     found.tag = name->tag;
     found.key = name->key;
     if (raw.value) {
@@ -250,6 +252,7 @@ std::optional<Algorithm> algorithm_without_scripts(char letter) {
 }  // namespace
 
 std::optional<SliceName> read_slice_name(std::string_view redis_key) {
+  const Keyspace keyspace = redis::take_keyspace(redis_key);
   if (redis_key.size() < 2 || redis_key[1] != '{') return std::nullopt;
   const std::optional<Algorithm> algorithm = algorithm_without_scripts(redis_key[0]);
   std::string_view rest = redis_key.substr(2);
@@ -260,7 +263,8 @@ std::optional<SliceName> read_slice_name(std::string_view redis_key) {
   if (!algorithm || !period || brace == rest.npos || brace + 1 == rest.size()) return std::nullopt;
   const std::string_view inner = rest.substr(0, brace);
   const std::string_view behind = rest.substr(brace + 2);
-  SliceName name{.algorithm = *algorithm,
+  SliceName name{.keyspace = keyspace,
+                 .algorithm = *algorithm,
                  .tag = {},
                  .key = {},
                  .period_us = std::string(*period),

@@ -10,6 +10,7 @@
 #include "cli/redis_session.h"
 #include "sluice/expected.h"
 #include "sluice/limit.h"
+#include "sluice/store.h"
 
 namespace sluice::cli {
 
@@ -18,6 +19,7 @@ struct FoundKey {
   std::string redis_key;
   // Empty if the value is not a counter; `summary` then describes it.
   std::optional<Algorithm> algorithm;
+  bool is_of_rule = false;
   std::string tag;
   std::string key;      // as written in rules
   std::string summary;  // "12 units spent"
@@ -29,6 +31,7 @@ struct FoundKey {
 
 // The parts of the key of one slice of a window, for counters without scripts.
 struct SliceName {
+  Keyspace keyspace;
   Algorithm algorithm;
   std::string tag;
   std::string key;

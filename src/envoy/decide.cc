@@ -236,7 +236,11 @@ void Request::Impl::fill_batch(std::span<const Question> questions) {
     if (takes(named.mode) && terms.on_store_error == FailurePolicy::kLocal && !has_local_) {
       terms.on_store_error.reset();
     }
-    batch_.add({key_of(named), named.limit, cost_of(questions[named.question])}, terms);
+    batch_.add({.key = key_of(named),
+                .limit = named.limit,
+                .cost = cost_of(questions[named.question]),
+                .keyspace = Keyspace::kRules},
+               terms);
   }
 }
 

@@ -199,7 +199,7 @@ void RuleDecider::Impl::fill_batch() {
         batch_.add_missing(limit, terms);
       } else {
         const std::string_view key = text.substr(named.key_at, named.key_end - named.key_at);
-        batch_.add({key, limit, matched.cost, tag}, terms);
+        batch_.add({key, limit, matched.cost, tag, Keyspace::kRules}, terms);
       }
     }
   }

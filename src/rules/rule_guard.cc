@@ -223,7 +223,7 @@ void RulePass::fail() const {
 void RulePass::refund() noexcept {
   if (decision_.reason != Reason::kOk) return;
   for (const LimitAnswer& answer : slot_->answer->limits) {
-    const Charge charge{answer.counter, answer.limit->limit, cost_, answer.tag};
+    const Charge charge{answer.counter, answer.limit->limit, cost_, answer.tag, Keyspace::kRules};
     deciders_.limiter_->apply(Verb::kRefund, {&charge, 1});
   }
 }

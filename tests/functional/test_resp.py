@@ -8,6 +8,7 @@ import threading
 import time
 
 from harness import ServerTest, connect, wait_for
+from redis_harness import RedisTest
 from resp_harness import RedisServer, Resp, everything, frame
 
 RULES = """
@@ -239,6 +240,56 @@ class Users(ServerTest):
         users = [{"name": "default", "password_file": "/nowhere/secret"}]
         with self.assertRaisesRegex(AssertionError, "resp.users: password file /nowhere/secret"):
             self.serve(RULES, {"resp": {"users": users}, "listen": {"resp": "127.0.0.1:0"}})
+
+
+class Keyspaces(RedisTest):
+    """Commands that bring their own limit do not reach the counters of rules."""
+
+    ALGORITHMS = ("fixed_window", "sliding_window_log", "sliding_window_counter",
+                  "sliding_window_hybrid", "leaky_bucket", "token_bucket", "gcra")
+    IP = "192.0.2.1"
+
+    def rules(self):
+        lines = ["version: 1", "rules:"]
+        for name in self.ALGORITHMS:
+            burst = ", burst: 4" if name == "gcra" else ""
+            lines += [f"  - name: {name}", f"    match: {{ path: /{name} }}",
+                      f"    limits: [{{ name: l, key: 'ip={{ip}}', algorithm: {name}, limit: 5,"
+                      f" per: 1h{burst} }}]"]
+        return "\n".join(lines) + "\n"
+
+    def check(self, server, name):
+        answer = server.check({"attributes": {"path": "/" + name, "ip": self.IP}})
+        return answer.json["outcome"], answer.json["limits"][0]["remaining"]
+
+    def counter_of(self, server, name):
+        page = server.admin_request("GET", f"/v1/keys?rule={name}&ip={self.IP}").json
+        return page["limits"][0]["counter"]
+
+    def attack(self, store):
+        config = {"listen": {"resp": "127.0.0.1:0"}, **store}
+        server = self.serve(self.rules(), config)
+        with Resp(front_end(server)) as resp:
+            for name in self.ALGORITHMS:
+                for _ in range(5):
+                    self.assertEqual(self.check(server, name)[0], "allowed")
+                self.assertEqual(self.check(server, name), ("denied", 0))
+                key = self.counter_of(server, name)
+                for words in ((name, 4294967295, "1ms"), (name, 4294967295, "1h", "COST", 100)):
+                    self.assertIsInstance(resp.ask("RL.LIMIT", key, *words), list)
+                if name == "gcra":
+                    self.assertEqual(resp.ask("CL.THROTTLE", key, 1000, 1000, 1, 1)[0], 0)
+                self.assertEqual(self.check(server, name), ("denied", 0), name)
+                other = {"attributes": {"path": "/" + name, "ip": "192.0.2.2"}}
+                fresh = key.replace(self.IP, "192.0.2.2")
+                resp.ask("RL.LIMIT", fresh, name, 5, "1h", "COST", 5)
+                self.assertEqual(server.check(other).json["limits"][0]["remaining"], 4, name)
+
+    def test_in_memory_a_caller_neither_refills_nor_drains_a_rule(self):
+        self.attack({})
+
+    def test_in_redis_a_caller_neither_refills_nor_drains_a_rule(self):
+        self.attack({"store": self.redis().url})
 
 
 class End(ServerTest):

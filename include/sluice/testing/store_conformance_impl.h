@@ -216,6 +216,23 @@ inline void check_keys(Check& c, const Limit& one) {
   }
 }
 
+inline void check_keyspaces(Check& c, const Limit& five) {
+  const Charge of_rule{"key", five, 2, {}, Keyspace::kRules};
+  const Charge of_caller{"key", five, 3};
+  const std::array both{of_rule, of_caller};
+  c.expect_allowed(c.limiter().check(both, {}, kStart), "one key in two keyspaces");
+  const Limit other = limit_of(five.algorithm(), 1000);
+  std::array<Decision, 1> each;
+  const Charge wide{"key", other, 900};
+  c.expect_allowed(c.limiter().store().apply(Verb::kTake, {&wide, 1}, kStart, each),
+                   "a caller's own numbers");
+  const Charge rest{"key", five, 3, {}, Keyspace::kRules};
+  c.expect_allowed(c.limiter().store().apply(Verb::kTake, {&rest, 1}, kStart, each),
+                   "a rule's counter after others used its key");
+  c.expect_limited(c.limiter().store().apply(Verb::kTake, {&of_rule, 1}, kStart, each),
+                   "a rule's exhausted counter");
+}
+
 inline void check_own_time(Check& c, const Limit& one) {
   c.expect_allowed(c.limiter().try_acquire("key", one), "a take at the store's own time");
   const Decision denied = c.limiter().try_acquire("key", one);
@@ -282,6 +299,7 @@ inline std::vector<std::string> check_store(const StoreConformance& conformance)
     run(algorithm, "one counter twice", 5, detail::check_same_counter);
     run(algorithm, "invalid requests", 5, detail::check_invalid);
     run(algorithm, "keys", 1, detail::check_keys);
+    run(algorithm, "keyspaces", 5, detail::check_keyspaces);
     if (conformance.follows_clock) run(algorithm, "own time", 1, detail::check_own_time);
     run(algorithm, "threads", 1,
         [&](Check& c, const Limit&) { detail::check_threads(c, algorithm); });

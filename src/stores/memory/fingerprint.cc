@@ -18,7 +18,7 @@ FingerprintMaker::FingerprintMaker() {
 }
 
 Fingerprint FingerprintMaker::operator()(std::string_view tag, std::string_view key,
-                                         Algorithm algorithm) const noexcept {
+                                         Algorithm algorithm, Keyspace keyspace) const noexcept {
   XXH128_hash_t hash = XXH3_128bits_withSecret(key.data(), key.size(), secret_, sizeof(secret_));
   if (!tag.empty()) [[unlikely]] {
     // The tag's hash and the key's as one text of fixed size: no two pairs make the same.
@@ -26,7 +26,9 @@ Fingerprint FingerprintMaker::operator()(std::string_view tag, std::string_view 
         XXH3_128bits_withSecret(tag.data(), tag.size(), secret_, sizeof(secret_)), hash};
     hash = XXH3_128bits_withSecret(both, sizeof(both), secret_, sizeof(secret_));
   }
-  const std::uint64_t low = hash.low64 ^ salts_[static_cast<std::size_t>(algorithm)];
+  const std::uint64_t salt =
+      salts_[static_cast<std::size_t>(keyspace)][static_cast<std::size_t>(algorithm)];
+  const std::uint64_t low = hash.low64 ^ salt;
   return {low != 0 ? low : 1, hash.high64};
 }
 

@@ -3,13 +3,13 @@
 #include <cstdint>
 #include <string_view>
 
-#include "sluice/limit.h"
+#include "sluice/store.h"
 
 namespace sluice::memory {
 
-// What a counter is remembered by: 128 bits of a keyed hash of (tag, key, algorithm). Two counters
-// share one with a chance of 2^-128; without the store's secret there is no known way to find two.
-// `low` of a counter's is never 0: that is an empty slot.
+// What a counter is remembered by: 128 bits of a keyed hash of its keyspace, tag, key and
+// algorithm. Two counters share one with a chance of 2^-128; without the store's secret there is no
+// known way to find two. `low` of a counter's is never 0: that is an empty slot.
 struct Fingerprint {
   std::uint64_t low = 0;
   std::uint64_t high = 0;
@@ -25,14 +25,17 @@ class FingerprintMaker {
  public:
   // Throws std::system_error if the system has no randomness to give.
   FingerprintMaker();
-  Fingerprint operator()(std::string_view tag, std::string_view key,
-                         Algorithm algorithm) const noexcept;
+  Fingerprint operator()(const Charge& charge) const noexcept {
+    return (*this)(charge.tag, charge.key, charge.limit.algorithm(), charge.keyspace);
+  }
+  Fingerprint operator()(std::string_view tag, std::string_view key, Algorithm algorithm,
+                         Keyspace keyspace = Keyspace::kCallers) const noexcept;
 
  private:
   static constexpr std::size_t kSecretSize = 192;
 
   alignas(64) unsigned char secret_[kSecretSize];
-  std::uint64_t salts_[8];
+  std::uint64_t salts_[2][8];  // by keyspace and algorithm
 };
 
 }  // namespace sluice::memory

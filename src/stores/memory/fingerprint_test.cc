@@ -32,6 +32,13 @@ TEST(Fingerprint, DiffersWithTheAlgorithm) {
   EXPECT_EQ(seen.size(), 7u);
 }
 
+TEST(Fingerprint, DiffersWithTheKeyspace) {
+  const FingerprintMaker make;
+  for (const Algorithm algorithm : kAllAlgorithms) {
+    EXPECT_FALSE(make("", "key", algorithm) == make("", "key", algorithm, Keyspace::kRules));
+  }
+}
+
 TEST(Fingerprint, SeesEveryByteAndTheLength) {
   const FingerprintMaker make;
   std::set<std::pair<std::uint64_t, std::uint64_t>> seen;

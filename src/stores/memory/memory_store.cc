@@ -107,7 +107,7 @@ class MemoryStore::Impl {
   }
 
   void begin(Counter& c, const Charge& charge, core::Ticks now) noexcept {
-    const memory::Fingerprint key = fingerprint_(charge.tag, charge.key, charge.limit.algorithm());
+    const memory::Fingerprint key = fingerprint_(charge);
     c.begin(key, shard_of(key), charge, now);
   }
 
@@ -126,7 +126,7 @@ class MemoryStore::Impl {
   bool take_one_in_place(const Charge& charge, core::Ticks now, Decision& decision) noexcept {
     if (!memory::InPlace::serves(charge.limit)) return false;
     memory::InPlace counter;
-    const memory::Fingerprint key = fingerprint_(charge.tag, charge.key, charge.limit.algorithm());
+    const memory::Fingerprint key = fingerprint_(charge);
     counter.begin(key, shard_of(key));
     const std::lock_guard lock(counter.shard->mutex);
     if (!counter.look(charge, now)) return false;
@@ -143,8 +143,7 @@ class MemoryStore::Impl {
     const std::span used(counters.data(), N == 1 ? 1 : charges.size());
     for (std::size_t i = 0; i < used.size(); ++i) {
       if (!memory::InPlace::serves(charges[i].limit)) return false;
-      const memory::Fingerprint key =
-          fingerprint_(charges[i].tag, charges[i].key, charges[i].limit.algorithm());
+      const memory::Fingerprint key = fingerprint_(charges[i]);
       for (std::size_t j = 0; j < i; ++j) {
         if (used[j].key == key) return false;
       }

@@ -66,7 +66,7 @@ class DenyCache::Impl {
 };
 
 void DenyCache::Impl::look(const Charge& charge, Instant now, Asked& asked) noexcept {
-  asked.key = fingerprint_(charge.tag, charge.key, charge.limit.algorithm());
+  asked.key = fingerprint_(charge);
   asked.group = &table_.group_of(asked.key);
   asked.forgotten = DenyTable::forgotten(*asked.group);
   Denial denial;
@@ -148,7 +148,7 @@ Decision DenyCache::Impl::take(Store& store, std::span<const Charge> charges,
 
 void DenyCache::Impl::forget(std::span<const Charge> charges) noexcept {
   for (const Charge& charge : charges) {
-    const Fingerprint key = fingerprint_(charge.tag, charge.key, charge.limit.algorithm());
+    const Fingerprint key = fingerprint_(charge);
     table_.forget(table_.group_of(key), key);
   }
 }

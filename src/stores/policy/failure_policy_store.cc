@@ -5,10 +5,6 @@
 namespace sluice {
 namespace {
 
-bool same_counter(const Charge& a, const Charge& b) noexcept {
-  return a.limit.algorithm() == b.limit.algorithm() && a.key == b.key && a.tag == b.tag;
-}
-
 // The conditions of Store::apply().
 bool is_valid(std::span<const Charge> charges, std::optional<Instant> now,
               std::span<const Decision> each) noexcept {
@@ -18,7 +14,7 @@ bool is_valid(std::span<const Charge> charges, std::optional<Instant> now,
   if (now && (*now < kFirstInstant || *now > kLastInstant)) return false;
   for (std::size_t i = 1; i < charges.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
-      if (same_counter(charges[i], charges[j]) && charges[i].limit != charges[j].limit) {
+      if (is_same_counter(charges[i], charges[j]) && charges[i].limit != charges[j].limit) {
         return false;
       }
     }

@@ -117,7 +117,7 @@ void write_counter(JsonWriter& json, const RuleCounter& counter, const Decision&
 }
 
 Decision apply_to_store(const Call& call, Verb verb, const RuleCounter& counter) {
-  const Charge charge{counter.key, counter.limit->limit, 0, counter.tag};
+  const Charge charge{counter.key, counter.limit->limit, 0, counter.tag, Keyspace::kRules};
   return call.parts.limiter.store().apply_one(verb, charge, {});
 }
 

@@ -14,8 +14,7 @@ void Counter::begin(const Charge& charge) {
 }
 
 bool Counter::is_same(const Charge& charge) const noexcept {
-  return charge_->limit.algorithm() == charge.limit.algorithm() && charge_->key == charge.key &&
-         charge_->tag == charge.tag;
+  return is_same_counter(*charge_, charge);
 }
 
 void Counter::add(std::uint64_t cost) noexcept {

@@ -10,6 +10,9 @@
 // replies of scripts. docs/state-format.md describes them for other readers.
 namespace sluice::redis::format {
 
+// Begins the keys of rules' counters, after the prefix. No algorithm has this letter.
+inline constexpr char kOfRules = 'r';
+
 // A single number.
 struct Number {
   std::uint64_t value;

@@ -67,6 +67,7 @@ Plan::Asked& Plan::add_counter(const Charge& charge) {
 
 void Plan::make_key(const Charge& charge, std::string& key) const {
   key = prefix_;
+  if (charge.keyspace == Keyspace::kRules) key += format::kOfRules;
   key += info(charge.limit.algorithm()).letter;
   key += '{';
   for (const char c : charge.tag) {

@@ -222,14 +222,21 @@ std::uint64_t number_of(StateKind kind) {
 
 }  // namespace
 
+Keyspace take_keyspace(std::string_view& redis_key) noexcept {
+  if (!redis_key.starts_with(format::kOfRules)) return Keyspace::kCallers;
+  redis_key.remove_prefix(1);
+  return Keyspace::kRules;
+}
+
 std::optional<CounterName> read_counter_name(std::string_view redis_key) {
+  const Keyspace keyspace = take_keyspace(redis_key);
   if (redis_key.size() < 3 || redis_key[1] != '{') return std::nullopt;
   const std::optional<Algorithm> algorithm = algorithm_of(redis_key[0]);
   const std::size_t end = redis_key.find('}');
   if (!algorithm || end == redis_key.npos) return std::nullopt;
   std::optional<std::string> tag = decoded_tag(redis_key.substr(2, end - 2));
   if (!tag) return std::nullopt;
-  return CounterName{*algorithm, std::move(*tag), std::string(redis_key.substr(end + 1))};
+  return CounterName{*algorithm, std::move(*tag), std::string(redis_key.substr(end + 1)), keyspace};
 }
 
 std::optional<CounterState> read_counter_state(Algorithm algorithm, std::string_view value) {

@@ -7,6 +7,7 @@
 
 #include "sluice/clock.h"
 #include "sluice/limit.h"
+#include "sluice/store.h"
 
 namespace sluice::redis {
 
@@ -15,9 +16,13 @@ struct CounterName {
   Algorithm algorithm = Algorithm::kTokenBucket;
   std::string tag;
   std::string key;
+  Keyspace keyspace = Keyspace::kCallers;
 
   friend bool operator==(const CounterName&, const CounterName&) = default;
 };
+
+// Removes the letter that begins the keys of rules, and returns the keyspace of the key.
+Keyspace take_keyspace(std::string_view& redis_key) noexcept;
 
 // Reads a Redis key without the prefix. Returns nothing if it is not the key of a counter.
 std::optional<CounterName> read_counter_name(std::string_view redis_key);

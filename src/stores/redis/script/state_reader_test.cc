@@ -34,6 +34,8 @@ TEST(CounterName, IsReadFromTheKey) {
   EXPECT_EQ(read_counter_name("f{a}"), (CounterName{Algorithm::kFixedWindow, "a", ""}));
   EXPECT_EQ(read_counter_name("l{a{%7D%25}{b}"),
             (CounterName{Algorithm::kSlidingWindowLog, "a{}%", "{b}"}));
+  EXPECT_EQ(read_counter_name("rt{a}login|ip=::1"),
+            (CounterName{Algorithm::kTokenBucket, "a", "login|ip=::1", Keyspace::kRules}));
   EXPECT_EQ(read_counter_name("c{}"), (CounterName{Algorithm::kSlidingWindowCounter, "", ""}));
   EXPECT_EQ(read_counter_name("h{}"), (CounterName{Algorithm::kSlidingWindowHybrid, "", ""}));
   EXPECT_EQ(read_counter_name("b{}"), (CounterName{Algorithm::kLeakyBucket, "", ""}));

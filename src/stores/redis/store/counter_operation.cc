@@ -13,6 +13,7 @@
 #include "limiter/answer.h"
 #include "limiter/combine.h"
 #include "limiter/without_scripts.h"
+#include "stores/redis/script/format.h"
 
 namespace sluice::redis {
 namespace {
@@ -62,6 +63,7 @@ void append_encoded(std::string& out, std::string_view text) {
 std::string base_of(std::string_view prefix, const Charge& charge) {
   const Limit& limit = charge.limit;
   std::string base(prefix);
+  if (charge.keyspace == Keyspace::kRules) base += format::kOfRules;
   base += static_cast<char>(info(limit.algorithm()).letter - 'a' + 'A');
   base += '{';
   if (!charge.tag.empty()) {
@@ -93,10 +95,6 @@ bool read_count(const redisReply& reply, std::uint32_t& count) noexcept {
   if (error != std::errc() || end != reply.str + reply.len) return false;
   count = count_of(value);
   return true;
-}
-
-bool is_same_counter(const Charge& a, const Charge& b) noexcept {
-  return a.limit.algorithm() == b.limit.algorithm() && a.key == b.key && a.tag == b.tag;
 }
 
 // How many slices count. In a sliding window a share of the oldest one does.
