@@ -204,7 +204,8 @@ ConnectionState::Action ConnectionState::settle() {
     answer_input({});
     return Action::kSend;
   }
-  const Phase next = !reader_.started()     ? Phase::kIdle
+  // Empty lines before a request are a part of it.
+  const Phase next = pending_.empty()       ? Phase::kIdle
                      : reader_.has_header() ? Phase::kBody
                                             : Phase::kHeader;
   // The time of a phase starts with the phase.

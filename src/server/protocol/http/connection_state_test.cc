@@ -150,6 +150,17 @@ TEST_F(HttpConnectionState, ClosesAnIdleConnectionAtItsTimeout) {
   EXPECT_EQ(state_->on_expired(clock_.time + seconds(4)), Action::kClose);
 }
 
+TEST_F(HttpConnectionState, Answers408WhenOnlyEmptyLinesArrive) {
+  for (const std::string_view byte : {"\r", "\n", "\r", "\n"}) {
+    ASSERT_EQ(input(byte), Action::kReceive);
+    clock_.time += milliseconds(200);
+  }
+  EXPECT_FALSE(state_->expired(clock_.time + milliseconds(199)));
+  ASSERT_TRUE(state_->expired(clock_.time + milliseconds(200))) << "from the first byte on";
+  EXPECT_EQ(run(state_->on_expired(clock_.time + milliseconds(200))), Action::kHalfClose);
+  EXPECT_TRUE(sent_.starts_with("HTTP/1.1 408 "));
+}
+
 TEST_F(HttpConnectionState, Answers408WhenAHeaderOrABodyTakesTooLong) {
   ASSERT_EQ(input("GET / HT"), Action::kReceive);
   clock_.time += milliseconds(600);

@@ -1,5 +1,6 @@
 #include "server/protocol/http/request_reader.h"
 
+#include <algorithm>
 #include <boost/beast/http/basic_parser.hpp>
 #include <cstdint>
 #include <new>
@@ -108,7 +109,9 @@ class RequestReader::Parser final : public beast_http::basic_parser<true> {
   void on_field_impl(beast_http::field field, string_view name, string_view value,
                      error_code& why) override {
     if (is_header_done()) return;  // a trailer field
-    if (!parts_.holds(view(value))) return refuse(400, "a field is folded over several lines", why);
+    if (is_folded(view(name), view(value))) {
+      return refuse(400, "a field is folded over several lines", why);
+    }
     const Piece place = parts_.place(view(value));
     // Beast bounds the first line and the fields separately.
     if (place.at + place.size > header_bytes_) {
@@ -117,6 +120,12 @@ class RequestReader::Parser final : public beast_http::basic_parser<true> {
     }
     check_field(field, view(value), why);
     parts_.fields.push_back({parts_.place(view(name)), place});
+  }
+  // Beast joins the lines of a value elsewhere, but only if there is text on the first one.
+  bool is_folded(std::string_view name, std::string_view value) const noexcept {
+    if (!parts_.holds(value)) return true;
+    const char* const name_end = name.data() + name.size();
+    return std::find(name_end, value.data(), '\n') != value.data();
   }
   void check_field(beast_http::field field, std::string_view value, error_code& why) {
     if (field == beast_http::field::host) {
@@ -232,7 +241,6 @@ Request RequestReader::request() const {
 }
 
 const BadRequest& RequestReader::bad() const noexcept { return impl_->parts.bad; }
-bool RequestReader::started() const noexcept { return impl_->parser->got_some(); }
 bool RequestReader::has_header() const noexcept { return impl_->parser->is_header_done(); }
 bool RequestReader::expects_continue() const noexcept { return impl_->parts.expects; }
 void RequestReader::next() { impl_->next(); }

@@ -47,8 +47,7 @@ class RequestReader {
   Request request() const;
   const BadRequest& bad() const noexcept;
 
-  // Return whether bytes of a request have arrived, and whether its header is complete.
-  bool started() const noexcept;
+  // Returns whether the header of the request is complete.
   bool has_header() const noexcept;
   // Returns whether the client waits for 100 Continue before it sends the body.
   bool expects_continue() const noexcept;
