@@ -6,16 +6,37 @@
 
 namespace sluice::core {
 
+// Returns the length of the character at the front of `text` if it could change how the text around
+// it looks, else 0: controls, which a terminal obeys; ends of lines; and the marks that reverse the
+// direction of text, by which a name can look like another one (Unicode TR36, UTS #39).
+constexpr std::size_t control_length(std::string_view text) noexcept {
+  const auto byte = [text](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
+  const unsigned second = byte(1);
+  const unsigned third = byte(2);
+  if (byte(0) < 0x20 || byte(0) == 0x7f) return 1;
+  if (byte(0) == 0xC2 && second >= 0x80 && second < 0xA0) return 2;  // U+0080 to U+009F
+  if (byte(0) == 0xD8 && second == 0x9C) return 2;                   // U+061C
+  if (byte(0) != 0xE2) return 0;
+  const bool is_mark = third == 0x8E || third == 0x8F;  // U+200E, U+200F
+  if (second == 0x80 && (is_mark || (third >= 0xA8 && third <= 0xAE)))
+    return 3;                                                       // U+2028 to U+202E
+  return second == 0x81 && third >= 0xA6 && third <= 0xA9 ? 3 : 0;  // U+2066 to U+2069
+}
+
 // The text in single quotes, as errors show it: cut after 40 bytes, never within a UTF-8 character,
-// and with '?' for bytes that could disturb a terminal.
+// and with '?' for each control character.
 inline std::string in_quotes(std::string_view text) {
   constexpr std::size_t kMost = 40;
   const auto continues = [&](std::size_t i) { return (text[i] & 0xC0) == 0x80; };
   std::size_t end = text.size() <= kMost ? text.size() : kMost;
   while (end < text.size() && end > kMost - 3 && continues(end)) --end;
   std::string out = "'";
-  for (const char c : text.substr(0, end)) {
-    out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  for (std::size_t i = 0; i < end;) {
+    const std::size_t length = control_length(text.substr(i, end - i));
+    out += length > 0 ? '?' : text[i];
+    i += length > 0 ? length : 1;
   }
   return out + (end < text.size() ? "...'" : "'");
 }

@@ -28,6 +28,14 @@ TEST(Quoted, CutsBetweenCharacters) {
 
 TEST(Quoted, ShowsControlCharactersAsQuestionMarks) {
   EXPECT_EQ(in_quotes(std::string("a\0\n\x1b\x7f", 5)), "'a" + std::string(4, '?') + "'");
+  EXPECT_EQ(in_quotes("\u0085\u061c\u200f\u2028\u202e\u2066\u2069."), "'???????.'");
+}
+
+TEST(Quoted, KeepsOtherCharacters) {
+  for (const std::string_view text : {"é", "\u00a0", "\u061b", "\u200d", "\u2027", "\u202f",
+                                      "\u2065", "\u206a", "键", "\xE2", "\xE2\x80", "\xC2"}) {
+    EXPECT_EQ(in_quotes(text), "'" + std::string(text) + "'");
+  }
 }
 
 }  // namespace

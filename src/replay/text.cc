@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstdio>
 
+#include "core/quoted.h"
+
 namespace sluice::replay {
 namespace {
 
@@ -42,16 +44,23 @@ void for_each_character(std::string_view bytes, Put put) {
   }
 }
 
-// Includes the control characters 0x80 to 0x9F, which terminals also obey.
-bool is_control(std::string_view character) {
-  const auto lead = static_cast<unsigned char>(character[0]);
-  return lead < 0x20 || lead == 0x7F ||
-         (lead == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0);
-}
-
 std::string hex_escape(std::string_view prefix, char last) {
   const auto byte = static_cast<unsigned char>(last);
   return std::string(prefix) + kHexDigits[byte >> 4] + kHexDigits[byte & 15];
+}
+
+// Appends a character, or the escape of a control character: \x1b, \u202e.
+void append_visible(std::string& text, std::string_view character) {
+  const std::size_t length = core::control_length(character);
+  if (length == 0) {
+    text += character;
+  } else if (character[0] == '\xD8') {
+    text += "\\u061c";
+  } else if (length == 3) {
+    text += hex_escape("\\u20", static_cast<char>((character[1] & 3) << 6 | (character[2] & 63)));
+  } else {
+    text += hex_escape("\\x", character.back());
+  }
 }
 
 template <typename... Values>
@@ -65,9 +74,7 @@ std::string formatted(const char* format, Values... values) {
 
 std::string printable(std::string_view bytes) {
   std::string text;
-  for_each_character(bytes, [&](std::string_view character) {
-    text += is_control(character) ? hex_escape("\\x", character.back()) : std::string(character);
-  });
+  for_each_character(bytes, [&](std::string_view character) { append_visible(text, character); });
   return text;
 }
 
@@ -106,7 +113,7 @@ std::string html_text(std::string_view bytes) {
       case '>': text += "&gt;"; break;
       case '"': text += "&quot;"; break;
       case '\'': text += "&#39;"; break;
-      default: text += is_control(character) ? hex_escape("\\x", character.back()) : character;
+      default: append_visible(text, character);
     }
   });
   return text;

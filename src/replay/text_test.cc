@@ -30,6 +30,8 @@ TEST(Printable, ShowsControlsInsteadOfObeyingThem) {
   EXPECT_EQ(printable("\x1b[31mred\x7f\n"), "\\x1b[31mred\\x7f\\x0a");
   EXPECT_EQ(printable("\xc2\x9b"), "\\x9b");
   EXPECT_EQ(printable("é"), "é");
+  EXPECT_EQ(printable("user\u202ecod\u2066.\u2069\u200f\u061c\u2028"),
+            "user\\u202ecod\\u2066.\\u2069\\u200f\\u061c\\u2028");
 }
 
 TEST(Printable, CutsAtColumns) {
