@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
 
-TEST(Backoff, DoublesUpToItsLongest) {
+TEST(Backoff, DoublesUpToTheLongestWait) {
   Backoff backoff(20ms, 100ms);
   EXPECT_EQ(backoff.after_failure(0), 20ms);
   EXPECT_EQ(backoff.after_failure(0), 40ms);
@@ -20,7 +20,7 @@ TEST(Backoff, DoublesUpToItsLongest) {
   EXPECT_EQ(backoff.after_failure(0), 100ms);
 }
 
-TEST(Backoff, IsDrawnFromTheUpperHalf) {
+TEST(Backoff, IsARandomTimeFromTheUpperHalf) {
   for (const std::uint64_t random : {std::uint64_t{0}, std::uint64_t{1}, kMost / 3, kMost}) {
     Backoff backoff(20ms, 100ms);
     const auto delay = backoff.after_failure(random);
@@ -33,7 +33,7 @@ TEST(Backoff, IsDrawnFromTheUpperHalf) {
             30ms);  // of 40: what was drawn before does not count
 }
 
-TEST(Backoff, IsNoneAfterAConnectionThatLasted) {
+TEST(Backoff, IsZeroAfterALongConnection) {
   Backoff backoff(20ms, 100ms);
   backoff.after_failure(0);
   backoff.after_failure(0);
@@ -41,7 +41,7 @@ TEST(Backoff, IsNoneAfterAConnectionThatLasted) {
   EXPECT_EQ(backoff.after_failure(0), 20ms);  // from the beginning
 }
 
-TEST(Backoff, GoesOnAfterAConnectionThatDidNotLast) {
+TEST(Backoff, ContinuesAfterAShortConnection) {
   Backoff backoff(20ms, 100ms);
   EXPECT_EQ(backoff.after_failure(0), 20ms);
   EXPECT_EQ(backoff.after_loss(99ms, 0), 40ms);

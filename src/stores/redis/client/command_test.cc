@@ -12,7 +12,7 @@ class Silent final : public Command {
   void done(const Answer&) noexcept override {}
 };
 
-TEST(Command, HoldsItsElementsAsTheyAreSent) {
+TEST(Command, EncodesItsElementsAsTheyAreSent) {
   using namespace std::string_view_literals;
   Silent command;
   command.append("SET");
@@ -25,21 +25,21 @@ TEST(Command, HoldsItsElementsAsTheyAreSent) {
   EXPECT_EQ(command.elements, 5u);
 }
 
-TEST(Slot, IsThatOfTheSpecificationsExamples) {
+TEST(Slot, EqualsTheExamplesOfTheSpecification) {
   EXPECT_EQ(slot_of("123456789"), 0x31C3);
   EXPECT_EQ(slot_of("foo"), 12182);
   EXPECT_EQ(slot_of("bar"), 5061);
   EXPECT_EQ(slot_of(""), 0);
 }
 
-TEST(Slot, IsThatOfTheHashTagAlone) {
+TEST(Slot, DependsOnTheHashTagOnly) {
   EXPECT_EQ(slot_of("{user1000}.following"), slot_of("user1000"));
   EXPECT_EQ(slot_of("{user1000}.followers"), slot_of("user1000"));
   EXPECT_EQ(slot_of("foo{{bar}}zap"), slot_of("{bar"));
   EXPECT_EQ(slot_of("foo{bar}{zap}"), slot_of("bar"));
 }
 
-TEST(Slot, IsThatOfTheWholeKeyWhereTheFirstTagIsEmptyOrOpen) {
+TEST(Slot, DependsOnTheWholeKeyIfTheFirstTagIsEmptyOrNotClosed) {
   // With a tag in front that says so, the key being hashed without its braces would be another.
   EXPECT_EQ(slot_of("foo{}{bar}"), 8363);
   EXPECT_NE(slot_of("foo{}{bar}"), slot_of("bar"));

@@ -35,7 +35,7 @@ class Talk {
   Step step = Step::kSend;
 };
 
-TEST(Handshake, IsOneCommandInResp3) {
+TEST(Handshake, TakesOneCommandInResp3) {
   Talk plain({});
   EXPECT_EQ(plain.sent(), list({"HELLO", "3", "SETNAME", "sluice"}));
   EXPECT_EQ(plain.hears(hello("master")).step, Step::kReady);
@@ -55,7 +55,7 @@ TEST(Handshake, SelectsTheDatabase) {
   EXPECT_EQ(talk.hears(kOk).step, Step::kReady);
 }
 
-TEST(Handshake, FallsBackToResp2WhereHelloIsUnknown) {
+TEST(Handshake, FallsBackToResp2IfTheServerDoesNotKnowHello) {
   for (const std::string refusal : {"-ERR unknown command `HELLO`, with args beginning with: `3`",
                                     "-NOPROTO unsupported protocol version"}) {
     Talk talk({.username = "user", .password = "pass", .database = 1});
@@ -67,14 +67,14 @@ TEST(Handshake, FallsBackToResp2WhereHelloIsUnknown) {
   }
 }
 
-TEST(Handshake, IsInResp2WhereThatIsAskedFor) {
+TEST(Handshake, UsesResp2IfTheOptionsRequireIt) {
   Talk talk({.password = "pass", .protocol = 2});
   EXPECT_EQ(talk.sent(), list({"AUTH", "pass"}));
   EXPECT_EQ(talk.hears(kOk).sent(), list({"CLIENT", "SETNAME", "sluice"}));
   EXPECT_EQ(talk.hears("-ERR unknown command 'CLIENT'\r\n").step, Step::kReady);
 }
 
-TEST(Handshake, FailsWhereResp3AloneWillDo) {
+TEST(Handshake, FailsIfTheOptionsRequireResp3AndTheServerHasOnlyResp2) {
   Talk talk({.protocol = 3});
   EXPECT_EQ(talk.hears("-ERR unknown command 'HELLO'\r\n").step, Step::kFailed);
   EXPECT_EQ(talk.handshake.why(),
@@ -89,7 +89,7 @@ struct Refusal {
 
 class HandshakeRefused : public testing::TestWithParam<Refusal> {};
 
-TEST_P(HandshakeRefused, SaysWhyInEitherProtocol) {
+TEST_P(HandshakeRefused, ReportsTheReasonInBothProtocols) {
   for (const int protocol : {2, 3}) {
     Talk talk({.username = "user", .password = "hush", .protocol = protocol});
     EXPECT_EQ(talk.hears("-" + GetParam().said + "\r\n").step, Step::kFailed);
@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"ERR AUTH <password> called without any password configured for the default user.",
                 "a password is given, but the server has none"}));
 
-TEST(Handshake, SaysThatAPasswordIsWanted) {
+TEST(Handshake, ReportsThatTheServerRequiresAPassword) {
   for (const int protocol : {0, 3}) {
     Talk talk({.protocol = protocol});
     EXPECT_EQ(
@@ -135,7 +135,7 @@ TEST(Handshake, DoesNotShowAPasswordThatTheServerRepeats) {
   EXPECT_EQ(talk.handshake.why().find("hush"), std::string::npos);
 }
 
-TEST(Handshake, SaysThatThereIsNoSuchDatabase) {
+TEST(Handshake, ReportsADatabaseThatDoesNotExist) {
   Talk talk({.database = 99});
   talk.hears(hello("master"));
   EXPECT_EQ(talk.hears("-ERR DB index is out of range\r\n").step, Step::kFailed);
@@ -143,7 +143,7 @@ TEST(Handshake, SaysThatThereIsNoSuchDatabase) {
             "the server has no database 99 (it says: ERR DB index is out of range)");
 }
 
-TEST(Handshake, RefusesAReplicaWhereOnlyAMasterWillDo) {
+TEST(Handshake, RefusesAReplicaIfAMasterIsRequired) {
   Talk talk({.only_master = true});
   EXPECT_EQ(talk.hears(hello("replica")).step, Step::kFailed);
   EXPECT_EQ(talk.handshake.why(), "the server is not a master but a replica");
@@ -151,7 +151,7 @@ TEST(Handshake, RefusesAReplicaWhereOnlyAMasterWillDo) {
   EXPECT_EQ(Talk({.only_master = true}).hears(hello("master")).step, Step::kReady);
 }
 
-TEST(Handshake, AsksForTheRoleWhereHelloDoesNotTellIt) {
+TEST(Handshake, AsksForTheRoleIfTheReplyToHelloHasNone) {
   for (const auto& [role, step] : {std::pair{"slave", Step::kFailed}, {"master", Step::kReady}}) {
     Talk talk({.protocol = 2, .only_master = true});
     EXPECT_EQ(talk.hears(kOk).sent(), list({"ROLE"}));
@@ -159,14 +159,14 @@ TEST(Handshake, AsksForTheRoleWhereHelloDoesNotTellIt) {
   }
 }
 
-TEST(Handshake, DoesNotInsistOnTheRoleThatItMayNotAskFor) {
+TEST(Handshake, AcceptsAServerThatDoesNotPermitRole) {
   Talk talk({.protocol = 2, .only_master = true});
   talk.hears(kOk);
   EXPECT_EQ(talk.hears("-NOPERM this user has no permissions to run the 'role' command\r\n").step,
             Step::kReady);
 }
 
-TEST(Handshake, FailsWhereHelloIsAnsweredWithSomethingElse) {
+TEST(Handshake, FailsIfTheReplyToHelloIsMalformed) {
   for (const std::string reply : {"+OK\r\n", ":1\r\n", "*0\r\n", "$-1\r\n", "*1\r\n+server\r\n"}) {
     EXPECT_EQ(Talk({}).hears(reply).step, Step::kFailed) << reply;
   }

@@ -90,7 +90,7 @@ class LinkMachineTest : public testing::Test {
   LinkMachine machine{options()};
 };
 
-TEST_F(LinkMachineTest, SendsTheHandshakeFirstAndThenWhatHasWaitedForIt) {
+TEST_F(LinkMachineTest, SendsTheHandshakeAndThenTheCommandsThatWaited) {
   submit(make({"PING"}));
   EXPECT_FALSE(machine.has_output());
   machine.on_connected(now);
@@ -110,7 +110,7 @@ TEST_F(LinkMachineTest, SendsAllCommandsOfATurnInOnePieceAndAnswersThemInOrder) 
   EXPECT_EQ(machine.pending(), 0u);
 }
 
-TEST_F(LinkMachineTest, WaitsForTheRestOfHalfAReply) {
+TEST_F(LinkMachineTest, WaitsForTheRestOfAReply) {
   become_ready();
   submit(make({"A"}));
   submit(make({"B"}));
@@ -142,7 +142,7 @@ TEST_F(LinkMachineTest, SendsAScriptAsTextIfTheServerDoesNotKnowIt) {
   EXPECT_EQ(hears(":1\r\n"), "0=1 ");
 }
 
-TEST_F(LinkMachineTest, ReportsMovedToWhoeverCanFollowIt) {
+TEST_F(LinkMachineTest, ReturnsMovedAsAnError) {
   become_ready();
   submit(make({"GET"}));
   EXPECT_EQ(hears("-MOVED 42 10.0.0.2:6379\r\n"), "GET=!MOVED 42 10.0.0.2:6379 ");
@@ -156,7 +156,7 @@ TEST_F(LinkMachineTest, SendsAskingBeforeARedirectedCommand) {
   EXPECT_EQ(hears("+OK\r\n:1\r\n"), "GET=1 ");
 }
 
-TEST_F(LinkMachineTest, RefusesMoreThanMayBeUnderWay) {
+TEST_F(LinkMachineTest, RefusesCommandsIfTooManyAreUnderWay) {
   become_ready();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(submit(make({"A"})), "");
   EXPECT_EQ(submit(make({"B"})), "too many requests are under way");
@@ -191,7 +191,7 @@ TEST_F(LinkMachineTest, EndsDeadlinesCloseToEachOtherTogether) {
   EXPECT_EQ(machine.wake_at(), now + 500us);
 }
 
-TEST_F(LinkMachineTest, GivesUpAServerThatIsSilentWhileRepliesAreOutstanding) {
+TEST_F(LinkMachineTest, ClosesTheConnectionIfTheServerIsSilentWhileRepliesAreDue) {
   become_ready();
   submit(make({"A"}));
   EXPECT_EQ(wait(299ms), "A=timeout: no answer by the deadline ");
@@ -202,7 +202,7 @@ TEST_F(LinkMachineTest, GivesUpAServerThatIsSilentWhileRepliesAreOutstanding) {
             "ended(the server has not answered for 300 ms) ");
 }
 
-TEST_F(LinkMachineTest, DoesNotTakeAnIdleConnectionForASilentOne) {
+TEST_F(LinkMachineTest, KeepsAnIdleConnection) {
   become_ready();
   EXPECT_EQ(wait(1h), "");
   submit(make({"A"}));
@@ -210,7 +210,7 @@ TEST_F(LinkMachineTest, DoesNotTakeAnIdleConnectionForASilentOne) {
   EXPECT_TRUE(machine.is_ready());
 }
 
-TEST_F(LinkMachineTest, GivesUpAServerThatDoesNotAnswerTheHandshake) {
+TEST_F(LinkMachineTest, ClosesTheConnectionIfTheHandshakeIsNotAnswered) {
   machine.on_connected(now);
   EXPECT_EQ(wait(999ms), "");
   EXPECT_EQ(wait(1ms), "close ended(the server has not answered for 1000 ms) ");
@@ -226,7 +226,7 @@ TEST_F(LinkMachineTest, EndsWithTheReasonOfARefusedHandshake) {
             "required.)) ");
 }
 
-TEST_F(LinkMachineTest, TellsCommandsThatWereSentFromThoseThatWereNot) {
+TEST_F(LinkMachineTest, EndsSentAndUnsentCommandsWithDifferentReasons) {
   become_ready();
   submit(make({"A"}));
   sends();
@@ -264,12 +264,12 @@ TEST_F(LinkMachineTest, RefusesCommandsOnceItHasEnded) {
   EXPECT_EQ(machine.wake_at(), Time::max());
 }
 
-TEST_F(LinkMachineTest, EndsWhenTheServerSaysSomethingThatNobodyAskedFor) {
+TEST_F(LinkMachineTest, EndsIfTheServerSendsAReplyWithoutARequest) {
   become_ready();
   EXPECT_EQ(hears("+HELLO\r\n"), "close ended(the server sent a reply without a command) ");
 }
 
-TEST_F(LinkMachineTest, EndsWhenTheServerDoesNotSpeakTheProtocol) {
+TEST_F(LinkMachineTest, EndsIfTheServerSendsAMalformedReply) {
   become_ready();
   submit(make({"A"}));
   sends();

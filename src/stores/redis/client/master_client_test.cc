@@ -25,7 +25,7 @@ class MasterClientTest : public testing::Test {
                    .max_pending = 2}};
 };
 
-TEST_F(MasterClientTest, SendsWhatHasWaitedForTheFirstConnection) {
+TEST_F(MasterClientTest, SendsTheCommandsThatWaitedForTheFirstConnection) {
   const TestCommand& ping = test.submit({"PING"});
   EXPECT_FALSE(test.client->ready());
   become_ready(test.last());
@@ -37,7 +37,7 @@ TEST_F(MasterClientTest, SendsWhatHasWaitedForTheFirstConnection) {
   EXPECT_EQ(test.events, Events{"connected a:1 "});
 }
 
-TEST_F(MasterClientTest, EndsWhatHasWaitedTooLong) {
+TEST_F(MasterClientTest, EndsCommandsThatWaitTooLong) {
   const TestCommand& ping = test.submit({"PING"});
   test.loop().wait(50ms);
   EXPECT_EQ(ping.said, "unavailable: not sent by the deadline");
@@ -67,7 +67,7 @@ TEST_F(MasterClientTest, TriesAgainAfterABackoffThatDoubles) {
   EXPECT_EQ(test.last().sent(), kPing);
 }
 
-TEST_F(MasterClientTest, ConnectsAgainAtOnceAfterAConnectionThatLasted) {
+TEST_F(MasterClientTest, ConnectsAgainAtOnceAfterALongConnection) {
   become_ready(test.last());
   test.loop().wait(100ms);
   test.last().ends();
@@ -79,7 +79,7 @@ TEST_F(MasterClientTest, ConnectsAgainAtOnceAfterAConnectionThatLasted) {
   EXPECT_EQ(test.last().sent(), kPing);
 }
 
-TEST_F(MasterClientTest, BacksOffAfterAConnectionThatDidNotLast) {
+TEST_F(MasterClientTest, WaitsAfterAShortConnection) {
   become_ready(test.last());
   test.last().ends();
   EXPECT_EQ(test.submit({"PING"}).said, "unavailable: a:1: the server closed the connection");
@@ -99,7 +99,7 @@ TEST_F(MasterClientTest, EndsTheCommandsOfAConnectionThatIsLostInTheMiddleOfARep
   EXPECT_EQ(second.times, 1);
 }
 
-TEST_F(MasterClientTest, GivesUpAServerThatDoesNotAnswerForASecond) {
+TEST_F(MasterClientTest, ClosesAConnectionWithoutAnAnswerForASecond) {
   become_ready(test.last());
   const TestCommand& ping = test.submit({"PING"});
   test.last().sent();
@@ -112,7 +112,7 @@ TEST_F(MasterClientTest, GivesUpAServerThatDoesNotAnswerForASecond) {
   EXPECT_EQ(test.client->stats().timeouts, 1u);
 }
 
-TEST_F(MasterClientTest, LeavesAServerThatBecameAReplicaOnceItsAnswersAreGiven) {
+TEST_F(MasterClientTest, LeavesANewReplicaAfterItsLastReply) {
   become_ready(test.last());
   test.loop().wait(1s);
   const TestCommand& write = test.submit({"SET", "a", "1"});
@@ -126,7 +126,7 @@ TEST_F(MasterClientTest, LeavesAServerThatBecameAReplicaOnceItsAnswersAreGiven) 
   EXPECT_EQ(test.events.back().substr(0, 28), "connection_lost a:1 READONLY");
 }
 
-TEST_F(MasterClientTest, LetsCommandsEndOnAConnectionThatItLeaves) {
+TEST_F(MasterClientTest, KeepsAConnectionThatItLeavesUntilItsCommandsEnd) {
   become_ready(test.last());
   test.loop().wait(1s);
   TestTransport& old = test.last();
@@ -143,7 +143,7 @@ TEST_F(MasterClientTest, LetsCommandsEndOnAConnectionThatItLeaves) {
   EXPECT_FALSE(old.is_open()) << "after twice the deadline";
 }
 
-TEST_F(MasterClientTest, StaysAfterAnErrorOfTheCommandItself) {
+TEST_F(MasterClientTest, KeepsTheConnectionAfterAnErrorOfACommand) {
   become_ready(test.last());
   const TestCommand& get = test.submit({"GET", "list"});
   test.last().says("-WRONGTYPE Operation against a key\r\n");
@@ -153,7 +153,7 @@ TEST_F(MasterClientTest, StaysAfterAnErrorOfTheCommandItself) {
   EXPECT_EQ(test.events.back(), "request_failed a:1 WRONGTYPE Operation against a key");
 }
 
-TEST_F(MasterClientTest, RefusesMoreThanMayBeUnderWay) {
+TEST_F(MasterClientTest, RefusesCommandsIfTooManyAreUnderWay) {
   become_ready(test.last());
   test.submit({"PING"});
   test.submit({"PING"});

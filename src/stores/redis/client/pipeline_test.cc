@@ -96,7 +96,7 @@ std::string by_text(std::string_view name, const Script& script) {
   return list({"EVAL", script.text, name});
 }
 
-TEST_F(PipelineTest, SendsWhatWaitedWhenItOpensAndTheRestAtOnce) {
+TEST_F(PipelineTest, SendsWaitingCommandsWhenItOpensAndLaterOnesAtOnce) {
   submit(make("a"));
   submit(make("b", kOne));
   EXPECT_EQ(sent(), "");
@@ -108,7 +108,7 @@ TEST_F(PipelineTest, SendsWhatWaitedWhenItOpensAndTheRestAtOnce) {
   EXPECT_EQ(pipeline.live(), 0u);
 }
 
-TEST_F(PipelineTest, RefusesMoreThanMayBeUnderWay) {
+TEST_F(PipelineTest, RefusesCommandsIfTooManyAreUnderWay) {
   pipeline.open();
   for (int i = 0; i < 8; ++i) EXPECT_TRUE(submit(make("a")));
   EXPECT_FALSE(submit(make("b")));
@@ -116,7 +116,7 @@ TEST_F(PipelineTest, RefusesMoreThanMayBeUnderWay) {
   EXPECT_TRUE(submit(make("b")));
 }
 
-TEST_F(PipelineTest, HandsOverErrorsWithoutRepeatingTheirCommands) {
+TEST_F(PipelineTest, ReturnsErrorsAndDoesNotRepeatTheCommands) {
   pipeline.open();
   for (const std::string error : {"ERR no", "MOVED 1 h:1", "BUSY", "OOM x", "noscript x"}) {
     submit(make("a", kOne));
@@ -135,7 +135,7 @@ TEST_F(PipelineTest, SendsTheTextOfAScriptThatTheServerDoesNotKnow) {
   EXPECT_EQ(hears(":1\r\n"), "a=1 ");
 }
 
-TEST_F(PipelineTest, SendsTheTextOnceForAllThatAreUnderWay) {
+TEST_F(PipelineTest, SendsTheTextOnceForAllCommandsUnderWay) {
   pipeline.open();
   submit(make("a", kOne));
   submit(make("b", kOne));
@@ -148,7 +148,7 @@ TEST_F(PipelineTest, SendsTheTextOnceForAllThatAreUnderWay) {
   EXPECT_EQ(hears(":1\r\n:2\r\n:3\r\n"), "a=1 b=2 c=3 ");
 }
 
-TEST_F(PipelineTest, SendsTheTextAgainWhereTheServerForgotItInBetween) {
+TEST_F(PipelineTest, SendsTheTextAgainIfTheServerHasForgottenIt) {
   pipeline.open();
   submit(make("a", kOne));
   submit(make("b", kOne));
@@ -160,7 +160,7 @@ TEST_F(PipelineTest, SendsTheTextAgainWhereTheServerForgotItInBetween) {
   EXPECT_EQ(hears(":2\r\n"), "b=2 ");
 }
 
-TEST_F(PipelineTest, SendsACommandByItsHashTwiceAtMost) {
+TEST_F(PipelineTest, SendsACommandByItsHashAtMostTwice) {
   pipeline.open();
   for (const std::string_view name : {"a", "b", "c"}) submit(make(name, kOne));
   sent();
@@ -171,7 +171,7 @@ TEST_F(PipelineTest, SendsACommandByItsHashTwiceAtMost) {
   EXPECT_EQ(sent(), by_text("b", kOne) + by_text("c", kOne));
 }
 
-TEST_F(PipelineTest, RepeatsNothingThatWasSentAsTextOrWithoutAScript) {
+TEST_F(PipelineTest, RepeatsNoCommandSentAsTextOrWithoutAScript) {
   pipeline.open();
   submit(make("a"));
   submit(make("b", kOne));
@@ -182,7 +182,7 @@ TEST_F(PipelineTest, RepeatsNothingThatWasSentAsTextOrWithoutAScript) {
   EXPECT_EQ(sent(), "");
 }
 
-TEST_F(PipelineTest, AsksBeforeACommandAndPassesOverTheAnswerToThat) {
+TEST_F(PipelineTest, SendsAskingBeforeACommandAndSkipsItsReply) {
   pipeline.open();
   submit(make("a", kOne), true);
   submit(make("b"));
@@ -207,7 +207,7 @@ TEST_F(PipelineTest, DropsTheReplyToACommandThatHasEnded) {
   EXPECT_EQ(pipeline.next_deadline(), std::nullopt);
 }
 
-TEST_F(PipelineTest, EndsTheNextAtItsDeadlineWhenALateReplyHasCome) {
+TEST_F(PipelineTest, EndsTheNextCommandAtItsDeadlineAfterALateReply) {
   pipeline.open();
   submit(make("a", 10ms));
   submit(make("b", 20ms));
@@ -218,7 +218,7 @@ TEST_F(PipelineTest, EndsTheNextAtItsDeadlineWhenALateReplyHasCome) {
   EXPECT_EQ(expire(20ms), "b:sent ");
 }
 
-TEST_F(PipelineTest, DoesNotSendAScriptAnewForACommandThatHasEnded) {
+TEST_F(PipelineTest, DoesNotSendTheTextForACommandThatHasEnded) {
   pipeline.open();
   submit(make("a", kOne));
   sent();
@@ -227,7 +227,7 @@ TEST_F(PipelineTest, DoesNotSendAScriptAnewForACommandThatHasEnded) {
   EXPECT_EQ(sent(), "");
 }
 
-TEST_F(PipelineTest, NeverSendsWhatHasEndedBeforeItOpened) {
+TEST_F(PipelineTest, NeverSendsCommandsThatEndedBeforeItOpened) {
   submit(make("a", 10ms));
   submit(make("b", 20ms));
   EXPECT_EQ(expire(10ms), "a:unsent ");
@@ -236,7 +236,7 @@ TEST_F(PipelineTest, NeverSendsWhatHasEndedBeforeItOpened) {
   EXPECT_EQ(hears("+OK\r\n"), "b=+OK ");
 }
 
-TEST_F(PipelineTest, TakesWhatLiesInItsOutputForSentAtADeadline) {
+TEST_F(PipelineTest, CountsCommandsInItsOutputAsSentAtADeadline) {
   pipeline.open();
   submit(make("a", 10ms));
   EXPECT_EQ(expire(10ms), "a:sent ");  // for it will be
@@ -244,7 +244,7 @@ TEST_F(PipelineTest, TakesWhatLiesInItsOutputForSentAtADeadline) {
   EXPECT_EQ(hears("+LATE\r\n"), "");
 }
 
-TEST_F(PipelineTest, FindsDeadlinesThatAreNotInOrder) {
+TEST_F(PipelineTest, EndsCommandsWhoseDeadlinesAreNotInOrder) {
   pipeline.open();
   submit(make("a", 30ms));
   submit(make("b", 10ms));
@@ -255,7 +255,7 @@ TEST_F(PipelineTest, FindsDeadlinesThatAreNotInOrder) {
   EXPECT_EQ(hears("+A\r\n+B\r\n+C\r\n"), "a=+A ");
 }
 
-TEST_F(PipelineTest, TellsWhatWasSentFromWhatWasNotAtTheEnd) {
+TEST_F(PipelineTest, EndsSentAndUnsentCommandsWithDifferentReasons) {
   pipeline.open();
   submit(make("a"));
   submit(make("b"));
@@ -267,18 +267,18 @@ TEST_F(PipelineTest, TellsWhatWasSentFromWhatWasNotAtTheEnd) {
   EXPECT_EQ(pipeline.live(), 0u);
 }
 
-TEST_F(PipelineTest, IsBrokenByAReplyThatNothingHadAskedFor) {
+TEST_F(PipelineTest, IsBrokenByAReplyWithoutARequest) {
   pipeline.open();
   EXPECT_EQ(hears("+OK\r\n"), "broken: the server sent a reply without a command");
 }
 
-TEST_F(PipelineTest, IsBrokenByTheErrorThatAServerSaysUnasked) {
+TEST_F(PipelineTest, IsBrokenByAnErrorWithoutARequest) {
   pipeline.open();
   EXPECT_EQ(hears("-ERR max number of clients reached\r\n"),
             "broken: ERR max number of clients reached");
 }
 
-TEST_F(PipelineTest, KeepsItsOrderThroughManyCommands) {
+TEST_F(PipelineTest, KeepsTheOrderOfManyCommands) {
   pipeline.open();
   Pipeline large(1000);
   large.open();

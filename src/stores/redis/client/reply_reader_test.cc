@@ -35,27 +35,27 @@ std::string read_bounded(std::string_view bytes, const ReplyReader::Bounds& boun
   return read_all(reader);
 }
 
-TEST(ReplyReader, ReadsWhatResp2Says) {
+TEST(ReplyReader, ReadsTheTypesOfResp2) {
   EXPECT_EQ(read_all("+OK\r\n-ERR no\r\n:-7\r\n$2\r\nab\r\n$0\r\n\r\n$-1\r\n*-1\r\n*0\r\n"),
             "+OK !ERR no -7 \"ab\" \"\" nil nil [] more");
   EXPECT_EQ(read_all("*3\r\n*2\r\n:1\r\n$1\r\nx\r\n$-1\r\n+s\r\n"), "[[1 \"x\"] nil +s] more");
 }
 
-TEST(ReplyReader, SaysInResp2WhatResp3Adds) {
+TEST(ReplyReader, ReadsTheTypesOfResp3AsTypesOfResp2) {
   EXPECT_EQ(read_all("_\r\n#t\r\n#f\r\n,1.5\r\n,-inf\r\n(12345678901234567890\r\n"),
             "nil 1 0 \"1.5\" \"-inf\" \"12345678901234567890\" more");
   EXPECT_EQ(read_all("=7\r\ntxt:abc\r\n!5\r\nERR x\r\n~1\r\n:1\r\n%1\r\n+k\r\n:2\r\n"),
             "\"abc\" !ERR x [1] [+k 2] more");
 }
 
-TEST(ReplyReader, PassesOverPushesAndAttributes) {
+TEST(ReplyReader, SkipsPushesAndAttributes) {
   EXPECT_EQ(read_all(">2\r\n+message\r\n*1\r\n:1\r\n+OK\r\n>0\r\n"), "+OK more");
   EXPECT_EQ(read_all("|1\r\n+ttl\r\n:1\r\n+OK\r\n"), "+OK more");
   EXPECT_EQ(read_all("*2\r\n|1\r\n+ttl\r\n|1\r\n:1\r\n:2\r\n*1\r\n:1\r\n:3\r\n:4\r\n"),
             "[3 4] more");
 }
 
-TEST(ReplyReader, ReadsTheSameInWhateverPiecesItComes) {
+TEST(ReplyReader, ReadsTheSameRepliesFromPiecesOfAnySize) {
   const std::string bytes =
       "*3\r\n$4\r\na\r\nb\r\n%1\r\n+k\r\n$-1\r\n|1\r\n+x\r\n:0\r\n,2.5\r\n-E\r\n";
   for (std::size_t piece = 1; piece <= bytes.size(); ++piece) {
@@ -76,7 +76,7 @@ TEST(ReplyReader, EndsStringsWithNul) {
   EXPECT_EQ((*reply).str[3], '\0');
 }
 
-TEST(ReplyReader, RefusesWhatIsNoReply) {
+TEST(ReplyReader, RefusesMalformedReplies) {
   for (const std::string bytes : {"x\r\n",
                                   "\r\n",
                                   "HTTP/1.1 200 OK\r\n",
@@ -106,7 +106,7 @@ TEST(ReplyReader, RefusesWhatIsNoReply) {
   }
 }
 
-TEST(ReplyReader, IsOfNoUseAfterGarbage) {
+TEST(ReplyReader, ReadsNothingMoreAfterAMalformedReply) {
   ReplyReader reader;
   reader.feed("x\r\n");
   EXPECT_EQ(reader.next(), Progress::kBad);
@@ -114,7 +114,7 @@ TEST(ReplyReader, IsOfNoUseAfterGarbage) {
   EXPECT_EQ(reader.next(), Progress::kBad);
 }
 
-TEST(ReplyReader, RefusesAReplyBeyondItsBoundsWhenItsHeadIsRead) {
+TEST(ReplyReader, RefusesATooLargeReplyWhenItHasReadItsHead) {
   EXPECT_EQ(read_bounded("$101\r\n", {.reply_bytes = 100}), "bad: a reply is too large");
   EXPECT_EQ(
       read_bounded("*2\r\n$60\r\n" + std::string(60, 'x') + "\r\n$60\r\n", {.reply_bytes = 100}),
@@ -128,7 +128,7 @@ TEST(ReplyReader, RefusesAReplyBeyondItsBoundsWhenItsHeadIsRead) {
 }
 
 // Its '\r' was once counted in.
-TEST(ReplyReader, TakesALineOfFullLengthInPiecesToo) {
+TEST(ReplyReader, AcceptsALineOfTheLargestSizeInPieces) {
   ReplyReader reader({.line_bytes = 3});
   reader.feed("+ab\r");
   EXPECT_EQ(reader.next(), Progress::kMore);
@@ -137,14 +137,14 @@ TEST(ReplyReader, TakesALineOfFullLengthInPiecesToo) {
   EXPECT_EQ(reader.next(), Progress::kBad);
 }
 
-TEST(ReplyReader, RefusesWhatIsNestedTooDeeply) {
+TEST(ReplyReader, RefusesArraysThatAreNestedTooDeeply) {
   std::string bytes;
   for (int i = 0; i < 5; ++i) bytes += "*1\r\n";
   EXPECT_EQ(read_bounded(bytes + ":1\r\n", {.depth = 5}), "[[[[[1]]]]] more");
   EXPECT_EQ(read_bounded(bytes + ":1\r\n", {.depth = 4}), "bad: a reply is nested too deeply");
 }
 
-TEST(ReplyReader, KeepsItsPlaceThroughManyReplies) {
+TEST(ReplyReader, ReadsManyRepliesInARow) {
   ReplyReader reader;
   for (int i = 0; i < 10'000; ++i) {
     const std::string text(static_cast<std::size_t>(i % 100), 'x');

@@ -71,7 +71,7 @@ TEST_F(SentinelClientTest, AsksTheNextSentinelIfOneDoesNotKnowTheMaster) {
   EXPECT_EQ(test.last().address(), "a:7");
 }
 
-TEST_F(SentinelClientTest, SaysWhyNoSentinelHelpedAndTriesAgain) {
+TEST_F(SentinelClientTest, ReportsWhyNoSentinelAnsweredAndTriesAgain) {
   const TestCommand& ping = test.submit({"PING"});
   test.to("s1:1").ends("Connection refused");
   test.loop().turn();
@@ -104,7 +104,7 @@ TEST_F(SentinelClientTest, FollowsAFailoverThatASentinelReports) {
   EXPECT_EQ(before.said, "timeout: no answer by the deadline") << "never sent twice";
 }
 
-TEST_F(SentinelClientTest, StaysWhileTheSentinelsNameTheSameMaster) {
+TEST_F(SentinelClientTest, KeepsItsConnectionWhileTheSentinelsNameTheSameMaster) {
   find_master();
   for (int i = 0; i < 3; ++i) {
     test.loop().wait(1s);
@@ -125,7 +125,7 @@ TEST_F(SentinelClientTest, AsksAnotherSentinelIfTheNamedServerIsAReplica) {
   EXPECT_TRUE(test.client->ready());
 }
 
-TEST_F(SentinelClientTest, EndsItsQuestionsWhenItIsDestroyed) {
+TEST_F(SentinelClientTest, EndsItsRequestsToSentinelsWhenItIsDestroyed) {
   const TestCommand& ping = test.submit({"PING"});
   const auto sentinel = test.loop().connections.front();
   become_ready(*sentinel);

@@ -44,7 +44,7 @@ TEST_F(SentinelsTest, AreAskedInTurnUntilAllHaveFailed) {
   EXPECT_EQ(asked_in_vain(), (std::vector{1, 2, 3}));
 }
 
-TEST_F(SentinelsTest, AreBegunWithTheOneThatAnsweredLast) {
+TEST_F(SentinelsTest, AreAskedFromTheOneThatAnsweredLast) {
   sentinels.begin();
   sentinels.on_failed("gone");
   const auto master = hears(list({"10.0.0.9", "6379"}));
@@ -53,7 +53,7 @@ TEST_F(SentinelsTest, AreBegunWithTheOneThatAnsweredLast) {
   EXPECT_EQ(asked_in_vain(), (std::vector{2, 3, 1}));
 }
 
-TEST_F(SentinelsTest, ArePassedOverWhereTheyKnowNoSuchMaster) {
+TEST_F(SentinelsTest, AreSkippedIfTheyDoNotKnowTheMaster) {
   sentinels.begin();
   EXPECT_FALSE(hears("*-1\r\n"));
   EXPECT_EQ(sentinels.to_ask()->port, 2);
@@ -64,7 +64,7 @@ TEST_F(SentinelsTest, ArePassedOverWhereTheyKnowNoSuchMaster) {
             "Sentinel 10.0.0.1:2: it knows no master 'limits'");
 }
 
-TEST_F(SentinelsTest, ArePassedOverWhereTheySayNoAddress) {
+TEST_F(SentinelsTest, AreSkippedIfTheirReplyIsNoAddress) {
   for (const std::string& reply :
        {list({"10.0.0.9"}), list({"10.0.0.9", "0"}), list({"10.0.0.9", "65536"}),
         list({"10.0.0.9", "6379x"}), list({"", "6379"}), list({"/run/redis.sock", "6379"}),
@@ -75,7 +75,7 @@ TEST_F(SentinelsTest, ArePassedOverWhereTheySayNoAddress) {
   }
 }
 
-TEST_F(SentinelsTest, LearnOfOthersAndForgetThem) {
+TEST_F(SentinelsTest, AreThoseOfTheLatestListAndTheUrl) {
   sentinels.begin();
   sentinels.on_others(*TestReply(others({"2", "7", "8"})));
   EXPECT_EQ(asked_in_vain(), (std::vector{1, 2, 3, 7, 8}));
@@ -84,7 +84,7 @@ TEST_F(SentinelsTest, LearnOfOthersAndForgetThem) {
   EXPECT_EQ(asked_in_vain(), (std::vector{1, 2, 3, 8}));
 }
 
-TEST_F(SentinelsTest, KeepTheOneThatTellsOfOthers) {
+TEST_F(SentinelsTest, KeepTheOneThatSentTheList) {
   sentinels.begin();
   sentinels.on_others(*TestReply(others({"7", "8"})));
   for (int i = 0; i < 4; ++i) sentinels.on_failed("gone");
@@ -94,7 +94,7 @@ TEST_F(SentinelsTest, KeepTheOneThatTellsOfOthers) {
   EXPECT_EQ(asked_in_vain(), (std::vector{8, 7, 9, 1, 2, 3}));
 }
 
-TEST_F(SentinelsTest, LearnNothingFromWhatIsNoListOfSentinels) {
+TEST_F(SentinelsTest, IgnoreAReplyThatIsNoListOfSentinels) {
   sentinels.begin();
   for (const std::string& reply : {std::string("+OK\r\n"), std::string("*1\r\n:1\r\n"),
                                    "*1\r\n" + list({"ip", "10.0.0.1", "port"}),

@@ -56,13 +56,13 @@ TEST(Target, IsACluster) {
   EXPECT_EQ(servers_of(*target), "a:7000 b:6379 ");
 }
 
-TEST(Target, SpeaksTlsWhereTheSchemeSaysSo) {
+TEST(Target, UsesTlsIfTheSchemeSaysSo) {
   for (const std::string scheme : {"rediss://a", "rediss+sentinel://a/m", "rediss+cluster://a"}) {
     EXPECT_NE(of(scheme).value()->tls, nullptr) << scheme;
   }
 }
 
-TEST(Target, DecodesUserAndPasswordAndShowsThemNot) {
+TEST(Target, DecodesUserAndPasswordAndHidesThePassword) {
   const auto target = of("redis://us%40er:p%3A%25%2F@host/1").value();
   EXPECT_EQ(target->options.username, "us@er");
   EXPECT_EQ(target->options.password, "p:%/");
@@ -75,13 +75,13 @@ TEST(Target, DecodesUserAndPasswordAndShowsThemNot) {
   EXPECT_EQ(of("redis+unix://u:secret@/run/r.sock").value()->shown, "redis+unix://u@/run/r.sock");
 }
 
-TEST(Target, PrefersTheOptionsToTheUrl) {
+TEST(Target, UsesTheOptionsInsteadOfTheUrlsPassword) {
   const auto target = of("redis://a:b@host", {.username = "user", .password = "pass"}).value();
   EXPECT_EQ(target->options.username, "user");
   EXPECT_EQ(target->options.password, "pass");
 }
 
-TEST(Target, SaysWhatIsWrongWithAUrlAndWhatWouldBeRight) {
+TEST(Target, ReportsWhatIsWrongWithAUrlAndWhatIsRight) {
   const std::pair<std::string, std::string> wrong[] = {
       {"", "the URL has no scheme; redis://host:port/db, rediss://..."},
       {"localhost:6379", "the URL has no scheme; redis://host:port/db"},
@@ -128,7 +128,7 @@ TEST(Target, NeverShowsAPasswordInAnError) {
   }
 }
 
-TEST(Target, SaysWhatIsWrongWithOptions) {
+TEST(Target, ReportsWhatIsWrongWithOptions) {
   const std::string url = "redis://host";
   EXPECT_EQ(error_of(url, {.deadline = 0ms}), "deadline is 0 ms; from 1 ms to a day");
   EXPECT_EQ(error_of(url, {.first_backoff = 10ms, .longest_backoff = 5ms}),
@@ -142,7 +142,7 @@ TEST(Target, SaysWhatIsWrongWithOptions) {
             "there is a sentinel_username but no sentinel_password; both, or neither");
 }
 
-TEST(Target, SaysWhatIsWrongWithFilesOfTls) {
+TEST(Target, ReportsWhatIsWrongWithFilesOfTls) {
   EXPECT_EQ(error_of("redis://host", {.tls_ca_file = "/x"}),
             "tls_ca_file is set, but the URL is not one of TLS; a URL that begins with rediss, or "
             "leave it out");
