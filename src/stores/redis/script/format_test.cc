@@ -59,14 +59,14 @@ TEST(Contract, ListsTheNumbersOfEachRecord) {
   }
 }
 
-TEST(Contract, IsQuotedByThePageOfTheFormat) {
+TEST(Contract, IsQuotedByTheFormatPage) {
   const std::string text = contract();
   ASSERT_NE(text, "");
   EXPECT_NE(content_of(SLUICE_STATE_FORMAT_PAGE).find("```\n" + text + "```\n"), std::string::npos)
       << text;
 }
 
-TEST(Layout, OfStoredValuesIsThatOfVersion1) {
+TEST(Layout, OfStoredValuesIsVersion1) {
   EXPECT_EQ(format::kFixedState.format(), "<I2I7I6I4I4I4");
   EXPECT_EQ(format::kFixedState.size(), 27u);
   EXPECT_EQ(format::kSlicesHead.format(), "<I2I7I6I2I4");
@@ -96,14 +96,14 @@ std::string with_constants(std::string_view source) {
   return text;
 }
 
-TEST(LuaText, HasTheValuesOfItsConstants) {
+TEST(LuaText, ReplacesConstantsByTheirValues) {
   EXPECT_EQ(with_constants("if verb == kGiveBack then kept = unpack(kSummary, keys) end"),
             "if verb == 4 then kept = unpack('<I6I6I4', keys) end");
   EXPECT_EQ(with_constants("kMaxUnits"), "4294967295");
   EXPECT_THROW(with_constants("x = kMaxUnit"), std::invalid_argument);
 }
 
-TEST(LuaText, OfEachScriptHasNoNamesLeft) {
+TEST(LuaText, ReplacesEveryConstantOfEachScript) {
   for (const Script& script : scripts()) {
     EXPECT_EQ(with_constants(script.text), script.text) << script.name;
     EXPECT_EQ(script.text.find("include '"), script.text.npos) << script.name;

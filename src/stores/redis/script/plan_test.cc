@@ -80,7 +80,7 @@ bool is_valid(std::span<const Charge> charges, std::optional<Instant> now = kNow
 
 using Keys = std::vector<std::string>;
 
-TEST(Plan, NamesACounterByPrefixAlgorithmTagAndKey) {
+TEST(Plan, NamesACounterAfterPrefixAlgorithmTagAndKey) {
   const std::vector<Charge> charges = {{"k", fixed_window(1).per(1s)},
                                        {"k", sliding_window_log(1).per(1s)},
                                        {"k", sliding_window_counter(1).per(1s)},
@@ -93,13 +93,13 @@ TEST(Plan, NamesACounterByPrefixAlgorithmTagAndKey) {
                                     "p:g{}k", "p:g{tag}k"}));
 }
 
-TEST(Plan, WritesKeysByteForByteAndTagsSoThatTheirBracesStay) {
+TEST(Plan, WritesKeysByteForByteAndEscapesBracesInTags) {
   const std::string key("{a}\0\r\n\xFF%", 8);
   const std::vector<Charge> charges = {{key, kBucket, 1, "x{y}%z\n"}, {"", kBucket}};
   EXPECT_EQ(keys_of(charges, ""), (Keys{"t{x{y%7D%25z\n}" + key, "t{}"}));
 }
 
-TEST(Plan, SendsChargesOnOneCounterAsOne) {
+TEST(Plan, SendsOneArgumentForAllChargesOnACounter) {
   const std::vector<Charge> charges = {
       {"a", kBucket}, {"b", kBucket}, {"a", kBucket, 5}, {"a", kBucket, 1, "t"}, {"b", kBucket}};
   EXPECT_EQ(keys_of(charges), (Keys{"p:t{}a", "p:t{}b", "p:t{t}a"}));
@@ -129,7 +129,7 @@ TEST(Plan, IsInvalidWithoutChargesAndWithTooMany) {
   EXPECT_FALSE(is_valid(more));
 }
 
-TEST(Plan, IsInvalidOutsideTheInstantsThereAre) {
+TEST(Plan, IsInvalidBeforeTheFirstAndAfterTheLastInstant) {
   const std::vector<Charge> charges = {{"a", kBucket}};
   EXPECT_TRUE(is_valid(charges, kFirstInstant));
   EXPECT_TRUE(is_valid(charges, kLastInstant));
@@ -138,7 +138,7 @@ TEST(Plan, IsInvalidOutsideTheInstantsThereAre) {
   EXPECT_FALSE(is_valid(charges, kLastInstant + Duration{1}));
 }
 
-TEST(Plan, IsInvalidWhereChargesOnOneCounterNameDifferentNumbers) {
+TEST(Plan, IsInvalidIfChargesOnOneCounterHaveDifferentLimits) {
   const auto valid = [](const Limit& one, const Limit& other) {
     const std::vector<Charge> charges = {{"a", one}, {"b", kBucket}, {"a", other}};
     return is_valid(charges);
@@ -154,7 +154,7 @@ TEST(Plan, IsInvalidWhereChargesOnOneCounterNameDifferentNumbers) {
   EXPECT_TRUE(valid(kBucket, gcra(9).per(1s)));
 }
 
-TEST(Plan, IsAsFreshForEachRequest) {
+TEST(Plan, KeepsNothingOfThePreviousRequest) {
   Plan plan;
   const std::vector<Charge> many(5, Charge{"a", kBucket, 3, "t"});
   ASSERT_TRUE(plan.begin({.prefix = "long prefix:"}, Verb::kReset, many, std::nullopt));
@@ -189,14 +189,14 @@ TEST(PlanBySlot, MakesOneCallForTheCountersOfEachSlot) {
   EXPECT_EQ(keys, (std::set<std::string>{"p:t{x}a", "p:t{y}b", "p:t{x}c", "p:g{y}d"}));
 }
 
-TEST(PlanBySlot, BracesInKeysSteerNothing) {
+TEST(PlanBySlot, IgnoresBracesInKeys) {
   const std::vector<Charge> charges = {{"{same}1", kBucket}, {"{same}2", kBucket}};
   Plan plan;
   ASSERT_TRUE(plan.begin({.prefix = "p:", .by_slot = true}, Verb::kTake, charges, kNow));
   EXPECT_EQ(plan.parts(), 2u);
 }
 
-TEST(PlanBySlot, SixtyFourSlotsAreSixtyFourCalls) {
+TEST(PlanBySlot, MakesACallForEachOfManySlots) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < kMaxCharges; ++i) names.push_back("key" + std::to_string(i));
   std::vector<Charge> charges;
@@ -210,7 +210,7 @@ TEST(PlanBySlot, SixtyFourSlotsAreSixtyFourCalls) {
   EXPECT_EQ(plan.parts(), slots.size());
 }
 
-TEST(PlanBySlot, WithoutItThereIsOneCallAndNoSlot) {
+TEST(PlanBySlot, IsOneCallWithoutASlotIfItIsOff) {
   const std::vector<Charge> charges = {{"a", kBucket}, {"b", kBucket}};
   Plan plan;
   ASSERT_TRUE(plan.begin({.prefix = "p:"}, Verb::kTake, charges, kNow));
@@ -272,7 +272,7 @@ std::vector<BuiltReply> strange_replies() {
   return replies;
 }
 
-TEST(PlanReplies, ThatNoScriptGivesAreMalformed) {
+TEST(PlanReplies, OfOtherTypesAreMalformed) {
   const std::vector<Charge> charges = {{"a", kBucket}, {"b", fixed_window(3).per(1s)}};
   for (const std::size_t count : {1u, 2u}) {
     for (BuiltReply& reply : strange_replies()) {
@@ -304,7 +304,7 @@ std::string bucket_state(std::uint32_t units, const Limit& limit) {
          bytes(core::LimitAccess::tag(limit) << 1, 4) + bytes((kNowTicks >> 20) + 100, 4);
 }
 
-TEST(PlanReplies, SayWhatWasFoundAndTheNumbersFollow) {
+TEST(PlanReplies, ContainTheStateFromWhichThePlanComputesTheNumbers) {
   const std::vector<Charge> charges = {{"a", kBucket, 3}};
   Plan plan;
   ASSERT_TRUE(plan.begin({.prefix = "p:"}, Verb::kTake, charges, kNow));
@@ -356,7 +356,7 @@ TEST(PlanReplies, ThatContradictThemselvesAreMalformed) {
   }
 }
 
-TEST(PlanReplies, OfATakeAtTheServersTimeSayNoSize) {
+TEST(PlanReplies, OfATakeAtTheServersTimeHaveNoSize) {
   const std::vector<Charge> charges = {{"a", kBucket, 3}};
   Plan plan;
   ASSERT_TRUE(plan.begin({.prefix = "p:"}, Verb::kTake, charges, std::nullopt));
@@ -367,7 +367,7 @@ TEST(PlanReplies, OfATakeAtTheServersTimeSayNoSize) {
             Plan::Read::kDenied);
 }
 
-TEST(PlanReplies, OfPartsThatAdmittedWhileAnotherDeniedAreAnsweredAsUntouched) {
+TEST(PlanReplies, OfAllowedPartsAreAnsweredWithoutTheTakeIfAnotherPartDenies) {
   const std::vector<Charge> charges = {{"a", kBucket, 3, "x"}, {"b", kBucket, 3, "y"}};
   Plan plan;
   ASSERT_TRUE(plan.begin({.prefix = "p:", .by_slot = true}, Verb::kTake, charges, kNow));
@@ -384,7 +384,7 @@ TEST(PlanReplies, OfPartsThatAdmittedWhileAnotherDeniedAreAnsweredAsUntouched) {
   EXPECT_EQ(all, each[1]);
 }
 
-TEST(PlanUndo, NamesThePartsKeysItsCostAndTheInstantOfTheTake) {
+TEST(PlanUndo, HasTheKeysTheCostAndTheInstantOfTheTake) {
   const std::vector<Charge> charges = {{"a", kBucket, 3, "x"}, {"b", kBucket, 4, "y"}};
   Plan plan;
   ASSERT_TRUE(plan.begin({.prefix = "p:", .by_slot = true}, Verb::kTake, charges, std::nullopt));
@@ -430,7 +430,7 @@ TEST(PlanReplies, OfRandomNumbersAndBytesAreReadSafely) {
   }
 }
 
-TEST(ForeignValues, AreToldFromOtherErrors) {
+TEST(ForeignValues, AreDistinguishedFromOtherErrors) {
   EXPECT_TRUE(
       Plan::is_foreign_value("WRONGTYPE Operation against a key holding the wrong kind of value"));
   for (const std::string_view error :

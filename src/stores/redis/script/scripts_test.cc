@@ -23,7 +23,7 @@ std::string sha1_of(std::string_view text) {
   return hex;
 }
 
-TEST(Scripts, HaveANameAndATextOfTheirOwnAndTheHashOfTheText) {
+TEST(Scripts, EachHaveAnotherNameAndTextAndTheHashOfTheText) {
   std::set<std::string_view> names;
   std::set<std::string_view> texts;
   ASSERT_EQ(scripts().size(), families().size() + (std::size_t{1} << families().size()) - 1);

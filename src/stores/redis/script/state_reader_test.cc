@@ -42,14 +42,14 @@ TEST(CounterName, IsReadFromTheKey) {
   EXPECT_EQ(read_counter_name("g{}"), (CounterName{Algorithm::kGcra, "", ""}));
 }
 
-TEST(CounterName, IsAbsentForKeysThatAreNotOurs) {
+TEST(CounterName, IsAbsentForKeysThatAreNotOfCounters) {
   for (const char* key : {"", "t", "t{", "t{x", "x{}key", "T{}key", "t}{key", "tt{}key", "rules",
                           "t{%}key", "t{%2}key", "t{%41}key"}) {
     EXPECT_EQ(read_counter_name(key), std::nullopt) << key;
   }
 }
 
-TEST(CounterState, OfABucketSaysTheUnitsSpent) {
+TEST(CounterState, OfABucketShowsTheUnitsSpent) {
   const auto state = read_counter_state(Algorithm::kTokenBucket, bucket(12, 500, 8));
   ASSERT_TRUE(state);
   EXPECT_EQ(state->summary, "12 units spent and a part of one");
@@ -60,7 +60,7 @@ TEST(CounterState, OfABucketSaysTheUnitsSpent) {
   EXPECT_EQ(summary_of(Algorithm::kLeakyBucket, bucket(0, 0, 8)), "0 units spent");
 }
 
-TEST(CounterState, OfABucketByIntervalSaysWhenItWasRefilled) {
+TEST(CounterState, OfAnIntervalBucketShowsWhenItWasRefilled) {
   const auto state = read_counter_state(Algorithm::kTokenBucket, bucket(3, 2000000, 9));
   ASSERT_TRUE(state);
   EXPECT_EQ(state->summary, "3 units spent");
@@ -68,13 +68,13 @@ TEST(CounterState, OfABucketByIntervalSaysWhenItWasRefilled) {
   EXPECT_EQ(state->details[0], "2s since the last refill");
 }
 
-TEST(CounterState, ThatIsNeverForgottenSaysSo) {
+TEST(CounterState, ThatIsNeverForgottenHasNoDateForIt) {
   const auto state = read_counter_state(Algorithm::kTokenBucket, bucket(3, 0, 8, 0xFFFFFFFE));
   ASSERT_TRUE(state);
   EXPECT_EQ(state->forgotten_from, std::nullopt);
 }
 
-TEST(CounterState, OfAWindowSaysWhenItOpened) {
+TEST(CounterState, OfAWindowShowsWhenItOpened) {
   const std::string value = "\xC1\x12" + bytes(kChanged, 7) + bytes(123456, 6) + bytes(5, 4) +
                             bytes(77, 4) + bytes(kForgotten, 4);
   EXPECT_EQ(summary_of(Algorithm::kFixedWindow, value),
@@ -88,7 +88,7 @@ std::string slices(std::uint64_t period, std::uint64_t n, std::initializer_list<
   return value;
 }
 
-TEST(CounterState, OfSlicesSaysWhatLiesInEach) {
+TEST(CounterState, OfSlicesShowsTheUnitsOfEach) {
   const auto state =
       read_counter_state(Algorithm::kSlidingWindowCounter, slices(60000000, 6, {4, 0, 1}));
   ASSERT_TRUE(state);
@@ -124,7 +124,7 @@ std::string log(char layout) {
   return value + entry(0, 8) + std::string(10, '\0') + entry(2, 2) + entry(1, 4);
 }
 
-TEST(CounterState, OfALogSaysItsEntriesOldestFirst) {
+TEST(CounterState, OfALogShowsItsEntriesOldestFirst) {
   const auto state = read_counter_state(Algorithm::kSlidingWindowLog, log('\x13'));
   ASSERT_TRUE(state);
   EXPECT_EQ(state->summary, "9 units in 3 entries");
@@ -134,7 +134,7 @@ TEST(CounterState, OfALogSaysItsEntriesOldestFirst) {
 }
 
 // The newest two wait behind the head, the oldest is the only one in the ring.
-TEST(CounterState, OfALongLogSaysTheEntriesThatAreNotInTheRingToo) {
+TEST(CounterState, OfALongLogShowsTheEntriesOutsideOfTheRingToo) {
   std::string blocks = entry(1, 4) + entry(0, 8);
   blocks.resize(320);
   const auto state =
@@ -146,7 +146,7 @@ TEST(CounterState, OfALongLogSaysTheEntriesThatAreNotInTheRingToo) {
   EXPECT_EQ(state->details, plain->details);
 }
 
-TEST(CounterState, OfAHybridSaysItsOlderSlicesToo) {
+TEST(CounterState, OfAHybridShowsItsOlderSlicesToo) {
   const auto state = read_counter_state(Algorithm::kSlidingWindowHybrid, log('\x15'));
   ASSERT_TRUE(state);
   EXPECT_EQ(state->summary, "16 units in 3 entries and 1 older slice");

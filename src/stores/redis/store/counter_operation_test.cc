@@ -52,7 +52,7 @@ TEST_F(CounterOperationTest, CreatesTheSliceWithItsExpiryAndThenCounts) {
   EXPECT_EQ(take.each[0], take.decision());
 }
 
-TEST_F(CounterOperationTest, GivesBackWhatADeniedRequestHasCounted) {
+TEST_F(CounterOperationTest, GivesBackTheUnitsOfADeniedRequest) {
   const TestRequest& take = ask({{"k", kWindow, 3}});
   client.answer("+OK\r\n");
   client.answer(":11\r\n");
@@ -64,7 +64,7 @@ TEST_F(CounterOperationTest, GivesBackWhatADeniedRequestHasCounted) {
   EXPECT_EQ(gave_back, 1u);
 }
 
-TEST_F(CounterOperationTest, GivesBackWhatOneLimitAdmittedIfAnotherDenies) {
+TEST_F(CounterOperationTest, GivesBackTheUnitsOfOneLimitIfAnotherDenies) {
   const TestRequest& take = ask({{"a", kWindow}, {"b", kWindow}});
   for (const char* answer : {"+OK\r\n", ":1\r\n", "+OK\r\n", ":11\r\n"}) client.answer(answer);
   EXPECT_EQ(take.decision().outcome, Outcome::kDenied);
@@ -138,7 +138,7 @@ TEST_F(CounterOperationTest, ResetsTheSlicesThatExist) {
   EXPECT_EQ(reset.decision(), (Decision{.capacity = 10, .remaining = 10}));
 }
 
-TEST_F(CounterOperationTest, FailsWithATimeoutAndGivesBackOnlyWhatWasAcknowledged) {
+TEST_F(CounterOperationTest, FailsWithATimeoutAndGivesBackOnlyAcknowledgedUnits) {
   const TestRequest& take = ask({{"a", kWindow}, {"b", kWindow}});
   client.answer("+OK\r\n");
   client.answer(":1\r\n");
@@ -150,7 +150,7 @@ TEST_F(CounterOperationTest, FailsWithATimeoutAndGivesBackOnlyWhatWasAcknowledge
   EXPECT_EQ(next(":0\r\n"), "DECRBY p:F{a}!:60000000/1:100 1");
 }
 
-TEST_F(CounterOperationTest, TellsTheKindsOfFailures) {
+TEST_F(CounterOperationTest, DistinguishesTheKindsOfFailures) {
   for (const auto& [failure, reason] : {std::pair{Failure::kTimeout, Reason::kStoreTimeout},
                                         {Failure::kLost, Reason::kStoreTimeout},
                                         {Failure::kUnavailable, Reason::kStoreError}}) {
@@ -160,7 +160,7 @@ TEST_F(CounterOperationTest, TellsTheKindsOfFailures) {
   }
 }
 
-TEST_F(CounterOperationTest, DoesNotTouchAKeyThatContainsSomethingElse) {
+TEST_F(CounterOperationTest, DoesNotChangeAForeignValue) {
   for (const char* answer :
        {"-WRONGTYPE Operation against a key\r\n", "-ERR value is not an integer\r\n",
         "-ERR increment or decrement would overflow\r\n", "$3\r\nabc\r\n", "*0\r\n"}) {
@@ -184,7 +184,7 @@ TEST_F(CounterOperationTest, RefusesOneCounterUnderTwoLimits) {
   EXPECT_FALSE(ask({}).is_prepared);
 }
 
-TEST_F(CounterOperationTest, TakesTheTimeFromItsClockOrTheCaller) {
+TEST_F(CounterOperationTest, UsesTheTimeOfItsClockOrOfTheCaller) {
   clock.advance(30s);
   ask({{"k", kWindow}}, Verb::kTake);
   EXPECT_EQ(client.next(), "SET p:F{k}!:60000000/1:100 0 PX 40001 NX");

@@ -22,13 +22,13 @@ RedisChainOptions nowhere() {
   return options;
 }
 
-TEST(RedisChain, IsNotOpenedByAWrongUrl) {
+TEST(RedisChain, CannotBeOpenedWithAWrongUrl) {
   const auto chain = RedisChain::open("http://localhost");
   ASSERT_FALSE(chain);
   EXPECT_EQ(chain.error(), RedisStore::open({.url = "http://localhost"}).error());
 }
 
-TEST(RedisChain, FailsOpenlyIfNobodyAnswersForRedis) {
+TEST(RedisChain, ReportsAStoreErrorIfRedisDoesNotAnswer) {
   const auto chain = RedisChain::open(kNowhere).value();
   Limiter limiter(*chain);
   const Decision decision = limiter.try_acquire("key", kLimit);
@@ -36,7 +36,7 @@ TEST(RedisChain, FailsOpenlyIfNobodyAnswersForRedis) {
   EXPECT_EQ(decision.reason, Reason::kStoreError);
 }
 
-TEST(RedisChain, StopsAskingRedisOnceTheBreakerIsOpen) {
+TEST(RedisChain, SendsNothingToRedisWhileTheBreakerIsOpen) {
   const auto chain = RedisChain::open(nowhere()).value();
   Limiter limiter(*chain);
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(limiter.try_acquire("key", kLimit));
@@ -58,7 +58,7 @@ TEST(RedisChain, AnswersByItsFailurePolicy) {
   }
 }
 
-TEST(RedisChain, LimitsInItsShareOfTheLimit) {
+TEST(RedisChain, LimitsLocallyToItsShareOfTheLimit) {
   RedisChainOptions options = nowhere();
   options.on_store_error = FailurePolicy::kLocal;
   options.local.nodes = 5;
@@ -83,7 +83,7 @@ TEST(RedisChain, DecidesRequestsOfSeveralCharges) {
   EXPECT_EQ(chain->status().deny_cache_hits, 0u);
 }
 
-TEST(RedisChain, SaysWhyItIsNotReady) {
+TEST(RedisChain, ReportsWhyItIsNotReady) {
   RedisChainOptions options = nowhere();
   options.redis.deadline = 10s;  // the request ends when the first attempt to connect has failed
   const auto chain = RedisChain::open(options).value();

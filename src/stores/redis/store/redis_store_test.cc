@@ -159,7 +159,7 @@ TEST(RedisStore, AnswersEachOfManyThreads) {
   EXPECT_EQ(store->stats().errors, static_cast<std::uint64_t>(kThreads * kRequests));
 }
 
-TEST(RedisStore, SaysWhyItIsNotReady) {
+TEST(RedisStore, ReportsWhyItIsNotReady) {
   const auto store = RedisStore::open({.url = kNowhere}).value();
   (void)Limiter(*store).try_acquire("key", kWindow);  // the attempt to connect has failed after it
   const auto ready = store->wait_until_ready(0ms);

@@ -63,7 +63,7 @@ TEST_F(ScriptOperationTest, DecidesARequestInOneCall) {
   EXPECT_EQ(take.decision().remaining, 7u);
 }
 
-TEST_F(ScriptOperationTest, AsksEachSlotAtOnceAndWaitsForAll) {
+TEST_F(ScriptOperationTest, SendsACallForEachSlotAtOnceAndWaitsForAllReplies) {
   const TestRequest& take = ask_two();
   EXPECT_EQ(client.waiting(), 2u);
   client.answer(admitted());
@@ -74,7 +74,7 @@ TEST_F(ScriptOperationTest, AsksEachSlotAtOnceAndWaitsForAll) {
   EXPECT_EQ(gave_back, 0u);
 }
 
-TEST_F(ScriptOperationTest, GivesBackWhatOneSlotTookIfAnotherDenies) {
+TEST_F(ScriptOperationTest, GivesBackTheUnitsOfOneSlotIfAnotherDenies) {
   const TestRequest& take = ask_two();
   client.answer(admitted());
   client.answer(denied());
@@ -86,7 +86,7 @@ TEST_F(ScriptOperationTest, GivesBackWhatOneSlotTookIfAnotherDenies) {
   EXPECT_TRUE(client.answer("$0\r\n\r\n"));
 }
 
-TEST_F(ScriptOperationTest, GivesBackWhatOneSlotTookIfAnotherTimesOut) {
+TEST_F(ScriptOperationTest, GivesBackTheUnitsOfOneSlotIfAnotherTimesOut) {
   const TestRequest& take = ask_two();
   client.fail(Failure::kTimeout);
   client.answer(admitted());
@@ -105,7 +105,7 @@ TEST_F(ScriptOperationTest, GivesNothingBackForAPeek) {
   EXPECT_EQ(gave_back, 0u);
 }
 
-TEST_F(ScriptOperationTest, ReportsTheGravestFailureOfSeveralSlots) {
+TEST_F(ScriptOperationTest, ReportsTheMostSevereFailureOfSeveralSlots) {
   const auto reason_of = [&](const std::function<void()>& first,
                              const std::function<void()>& second) {
     const TestRequest& take = ask_two();
@@ -123,12 +123,12 @@ TEST_F(ScriptOperationTest, ReportsTheGravestFailureOfSeveralSlots) {
   EXPECT_EQ(reason_of(unavailable, error), Reason::kStoreError);
 }
 
-TEST_F(ScriptOperationTest, DoesNotAcceptAReplyThatNoScriptGives) {
+TEST_F(ScriptOperationTest, RefusesAMalformedReply) {
   ask({{"a", kBucket}});
   EXPECT_FALSE(client.answer("+PONG\r\n")) << "the connection is out of step";
 }
 
-TEST_F(ScriptOperationTest, RefusesARequestThatIsInvalid) {
+TEST_F(ScriptOperationTest, RefusesAnInvalidRequest) {
   EXPECT_FALSE(ask({}).is_prepared);
   EXPECT_EQ(request->decision().reason, Reason::kInvalid);
   EXPECT_FALSE(ask({{"a", kBucket}, {"a", token_bucket(11).per(1min)}}).is_prepared);
@@ -136,7 +136,7 @@ TEST_F(ScriptOperationTest, RefusesARequestThatIsInvalid) {
   EXPECT_EQ(client.waiting(), 0u);
 }
 
-TEST_F(ScriptOperationTest, ServesOneRequestAfterTheOther) {
+TEST_F(ScriptOperationTest, CanBeUsedForOneRequestAfterAnother) {
   for (int i = 0; i < 3; ++i) {
     const TestRequest& take = ask_two();
     client.answer(admitted());
