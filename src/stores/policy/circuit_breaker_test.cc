@@ -44,7 +44,7 @@ TEST_F(CircuitBreakerTest, OpensAfterFiveFailuresInARow) {
   EXPECT_EQ(observer_.last_why(), "5 failures in a row, the last store_error");
 }
 
-TEST_F(CircuitBreakerTest, CountsFailuresInARowHoweverFarApart) {
+TEST_F(CircuitBreakerTest, CountsConsecutiveFailuresAtAnyDistance) {
   for (int i = 0; i < 5; ++i) {
     EXPECT_TRUE(ask(Reason::kStoreTimeout));
     clock_.advance(1min);
@@ -52,7 +52,7 @@ TEST_F(CircuitBreakerTest, CountsFailuresInARowHoweverFarApart) {
   EXPECT_NE(breaker_.state(), State::kClosed);
 }
 
-TEST_F(CircuitBreakerTest, AnAnswerEndsARow) {
+TEST_F(CircuitBreakerTest, ResetsTheCountOfFailuresAfterAnAnswer) {
   for (const Reason answer : {Reason::kOk, Reason::kLimited, Reason::kForeignValue}) {
     ask_times(4, Reason::kStoreTimeout);
     ask_times(1, answer);
@@ -63,14 +63,14 @@ TEST_F(CircuitBreakerTest, AnAnswerEndsARow) {
   }
 }
 
-TEST_F(CircuitBreakerTest, AnInvalidRequestSaysNothing) {
+TEST_F(CircuitBreakerTest, IgnoresInvalidRequests) {
   ask_times(4, Reason::kStoreTimeout);
   ask_times(1, Reason::kInvalid);
   ask_times(1, Reason::kStoreTimeout);
   EXPECT_EQ(breaker_.state(), State::kOpen);
 }
 
-TEST_F(CircuitBreakerTest, OpensWhereHalfOfTwentyRequestsFail) {
+TEST_F(CircuitBreakerTest, OpensIfHalfOfTwentyRequestsFail) {
   for (int i = 0; i < 9; ++i) {
     ask_times(1, Reason::kStoreTimeout);
     ask_times(1, Reason::kOk);
@@ -82,7 +82,7 @@ TEST_F(CircuitBreakerTest, OpensWhereHalfOfTwentyRequestsFail) {
   EXPECT_EQ(observer_.last_why(), "10 of 20 requests failed, the last store_timeout");
 }
 
-TEST_F(CircuitBreakerTest, StaysClosedWhereFewerThanHalfFail) {
+TEST_F(CircuitBreakerTest, StaysClosedIfFewerThanHalfFail) {
   for (int i = 0; i < 1000; ++i) {
     ask_times(1, Reason::kStoreTimeout);
     ask_times(2, Reason::kOk);
@@ -90,7 +90,7 @@ TEST_F(CircuitBreakerTest, StaysClosedWhereFewerThanHalfFail) {
   EXPECT_EQ(breaker_.state(), State::kClosed);
 }
 
-TEST_F(CircuitBreakerTest, ForgetsAShareAfterItsWindow) {
+TEST_F(CircuitBreakerTest, ForgetsTheShareOfFailuresAfterItsWindow) {
   for (int i = 0; i < 9; ++i) {
     ask_times(1, Reason::kStoreTimeout);
     ask_times(1, Reason::kOk);
@@ -103,7 +103,7 @@ TEST_F(CircuitBreakerTest, ForgetsAShareAfterItsWindow) {
   EXPECT_EQ(breaker_.state(), State::kClosed);
 }
 
-TEST_F(CircuitBreakerTest, CountsOnlyFailuresInARowWhereNoShareIsSet) {
+TEST_F(CircuitBreakerTest, CountsOnlyConsecutiveFailuresIfNoShareIsSet) {
   CircuitBreaker breaker({.failed_percent = 0}, nullptr, clock_);
   for (int i = 0; i < 1000; ++i) {
     for (const Reason reason : {Reason::kStoreError, Reason::kStoreError, Reason::kOk}) {
@@ -134,7 +134,7 @@ TEST_F(CircuitBreakerTest, LetsOneProbePassAfterItsTime) {
   EXPECT_TRUE(ask(Reason::kOk));
 }
 
-TEST_F(CircuitBreakerTest, OpensAgainWhenTheProbeFails) {
+TEST_F(CircuitBreakerTest, OpensAgainIfTheProbeFails) {
   open();
   clock_.advance(1s);
   EXPECT_TRUE(ask(Reason::kStoreTimeout));
@@ -147,7 +147,7 @@ TEST_F(CircuitBreakerTest, OpensAgainWhenTheProbeFails) {
   EXPECT_EQ(breaker_.state(), State::kClosed);
 }
 
-TEST_F(CircuitBreakerTest, WaitsAtMostTenSecondsHoweverManyProbesFail) {
+TEST_F(CircuitBreakerTest, WaitsAtMostTenSecondsAfterManyFailedProbes) {
   open();
   for (int i = 0; i < 100; ++i) {
     clock_.advance(10s);
@@ -157,7 +157,7 @@ TEST_F(CircuitBreakerTest, WaitsAtMostTenSecondsHoweverManyProbesFail) {
   EXPECT_FALSE(ask(Reason::kOk));
 }
 
-TEST_F(CircuitBreakerTest, StartsWithItsShortestTimeAfterItWasClosed) {
+TEST_F(CircuitBreakerTest, OpensForTheShortestTimeAfterItWasClosed) {
   open();
   for (int i = 0; i < 10; ++i) {
     clock_.advance(10s);
@@ -170,7 +170,7 @@ TEST_F(CircuitBreakerTest, StartsWithItsShortestTimeAfterItWasClosed) {
   EXPECT_TRUE(ask(Reason::kOk));
 }
 
-TEST_F(CircuitBreakerTest, DrawsItsTimesAtRandom) {
+TEST_F(CircuitBreakerTest, OpensForARandomTime) {
   std::vector<Duration> times;
   for (int i = 0; i < 20; ++i) {
     open();
@@ -198,7 +198,7 @@ TEST_F(CircuitBreakerTest, DoesNotCountAnswersFromBeforeItOpened) {
   EXPECT_EQ(breaker_.state(), State::kClosed) << "these failed in an earlier time";
 }
 
-TEST_F(CircuitBreakerTest, LetsAnotherProbePassWhereOneNeverTells) {
+TEST_F(CircuitBreakerTest, LetsAnotherProbePassIfOneNeverEnds) {
   open();
   clock_.advance(1s);
   const auto lost = breaker_.try_pass();
@@ -214,7 +214,7 @@ TEST_F(CircuitBreakerTest, LetsAnotherProbePassWhereOneNeverTells) {
   EXPECT_EQ(breaker_.state(), State::kClosed);
 }
 
-TEST_F(CircuitBreakerTest, ProbesWithTheNextRequestWhereThatOfTheProbeWasInvalid) {
+TEST_F(CircuitBreakerTest, ProbesWithTheNextRequestIfTheProbeWasInvalid) {
   open();
   clock_.advance(1s);
   EXPECT_TRUE(ask(Reason::kInvalid));
@@ -223,7 +223,7 @@ TEST_F(CircuitBreakerTest, ProbesWithTheNextRequestWhereThatOfTheProbeWasInvalid
   EXPECT_EQ(breaker_.state(), State::kClosed);
 }
 
-TEST_F(CircuitBreakerTest, NeedsNoObserver) {
+TEST_F(CircuitBreakerTest, WorksWithoutAnObserver) {
   CircuitBreaker breaker({.failures = 0}, nullptr, clock_);
   breaker.record(breaker.try_pass(), Reason::kStoreError);
   EXPECT_EQ(breaker.state(), State::kOpen) << "0 failures count as 1";

@@ -56,7 +56,7 @@ class DenyCacheTest : public ::testing::Test {
   Limiter limiter_{store_};
 };
 
-TEST_F(DenyCacheTest, AnswersWhatTheStoreHasDenied) {
+TEST_F(DenyCacheTest, AnswersRequestsThatTheStoreHasDenied) {
   exhaust("k");
   clock_.advance(300ms);
   const Decision denied = limiter_.try_acquire("k", kLimit);
@@ -71,7 +71,7 @@ TEST_F(DenyCacheTest, AnswersWhatTheStoreHasDenied) {
   EXPECT_FALSE(is_hit(limiter_.try_acquire("another", kLimit)));
 }
 
-TEST_F(DenyCacheTest, AsksAgainExactlyAtRetryAfter) {
+TEST_F(DenyCacheTest, AsksTheStoreAgainExactlyAtRetryAfter) {
   exhaust("k");
   clock_.advance(1s - 1us);
   EXPECT_TRUE(is_hit(limiter_.try_acquire("k", kLimit)));
@@ -79,7 +79,7 @@ TEST_F(DenyCacheTest, AsksAgainExactlyAtRetryAfter) {
   EXPECT_TRUE(limiter_.try_acquire("k", kLimit));
 }
 
-TEST_F(DenyCacheTest, AsksAgainAfterTheLongestTimeThatItBelieves) {
+TEST_F(DenyCacheTest, AsksTheStoreAgainAfterTheLongestTime) {
   DenyCache cache({.longest = 250ms}, clock_);
   DenyCacheStore store(inner_, cache);
   Limiter limiter(store);
@@ -92,7 +92,7 @@ TEST_F(DenyCacheTest, AsksAgainAfterTheLongestTimeThatItBelieves) {
   EXPECT_TRUE(is_hit(limiter.try_acquire("k", kLimit)));
 }
 
-TEST_F(DenyCacheTest, IsOffWhereItBelievesNothing) {
+TEST_F(DenyCacheTest, IsOffIfTheLongestTimeIsZero) {
   DenyCache cache({.longest = 0s}, clock_);
   DenyCacheStore store(inner_, cache);
   exhaust("k");
@@ -111,7 +111,7 @@ TEST_F(DenyCacheTest, AnswersTheSameAndLargerCostsOnly) {
   EXPECT_EQ(larger.retry_after, Duration{2s}) << "of the cost that was denied";
 }
 
-TEST_F(DenyCacheTest, ACostBeyondTheCapacityIsNever) {
+TEST_F(DenyCacheTest, AnswersNeverForACostBeyondTheCapacity) {
   exhaust("k");
   EXPECT_EQ(limiter_.try_acquire("k", kLimit, 11).reason, Reason::kNever);
   EXPECT_EQ(limiter_.check(std::array{Charge{"k", kLimit, 11}, Charge{"x", kLimit}}).reason,
@@ -120,7 +120,7 @@ TEST_F(DenyCacheTest, ACostBeyondTheCapacityIsNever) {
   EXPECT_TRUE(is_hit(limiter_.try_acquire("k", kLimit, 10)));
 }
 
-TEST_F(DenyCacheTest, AsksUnderOtherNumbers) {
+TEST_F(DenyCacheTest, AsksTheStoreIfTheNumbersOfTheLimitDiffer) {
   exhaust("k");
   const Limit wider = token_bucket(11).per(10s);
   EXPECT_TRUE(limiter_.try_acquire("k", wider));
@@ -131,7 +131,7 @@ TEST_F(DenyCacheTest, AsksUnderOtherNumbers) {
   EXPECT_FALSE(is_hit(limiter_.check(std::array{Charge{"l", kLimit, 1, "tag"}})));
 }
 
-TEST_F(DenyCacheTest, PeeksAndStatedInstantsAreAsked) {
+TEST_F(DenyCacheTest, AsksTheStoreForPeeksAndExplicitTimestamps) {
   exhaust("k");
   EXPECT_FALSE(is_hit(limiter_.peek("k", kLimit)));
   EXPECT_FALSE(is_hit(limiter_.try_acquire("k", kLimit, 1, clock_.now())));
@@ -147,7 +147,7 @@ TEST_F(DenyCacheTest, DoesNotLearnFromPeeks) {
   EXPECT_FALSE(is_hit(limiter_.try_acquire("k", kLimit)));
 }
 
-TEST_F(DenyCacheTest, ForgetsWhatIsGivenBackOrReset) {
+TEST_F(DenyCacheTest, ForgetsADenialAfterARefundOrAReset) {
   exhaust("k");
   EXPECT_TRUE(limiter_.refund("k", kLimit));
   EXPECT_TRUE(limiter_.try_acquire("k", kLimit));
@@ -159,7 +159,7 @@ TEST_F(DenyCacheTest, ForgetsWhatIsGivenBackOrReset) {
   EXPECT_TRUE(limiter_.try_acquire("n", kLimit));
 }
 
-TEST_F(DenyCacheTest, ForgetsAlsoWhereTheRefundFails) {
+TEST_F(DenyCacheTest, ForgetsADenialEvenIfTheRefundFails) {
   TestStore failing;
   DenyCacheStore other(failing, cache_);
   for (const Verb verb : {Verb::kRefund, Verb::kReset}) {
@@ -171,7 +171,7 @@ TEST_F(DenyCacheTest, ForgetsAlsoWhereTheRefundFails) {
   }
 }
 
-TEST_F(DenyCacheTest, ADenialFromBeforeAResetIsNotRemembered) {
+TEST_F(DenyCacheTest, DoesNotStoreADenialFromBeforeAReset) {
   TestStore slow;
   DenyCacheStore store(slow, cache_);
   slow.answer = {.outcome = Outcome::kDenied, .reason = Reason::kLimited, .retry_after = 1s};
@@ -185,7 +185,7 @@ TEST_F(DenyCacheTest, ADenialFromBeforeAResetIsNotRemembered) {
   EXPECT_EQ(slow.asked, 1) << "the second denial is remembered";
 }
 
-TEST_F(DenyCacheTest, RemembersOnlyDenialsByTheLimit) {
+TEST_F(DenyCacheTest, StoresOnlyDenialsByTheLimit) {
   for (const Reason reason : {Reason::kNever, Reason::kStoreTimeout, Reason::kStoreError,
                               Reason::kForeignValue, Reason::kFallback, Reason::kInvalid}) {
     TestStore failing;
@@ -212,7 +212,7 @@ TEST_F(DenyCacheTest, DeniesARequestWithOneDeniedCharge) {
   EXPECT_EQ(limiter_.peek("a", fixed_window(7).per(1h), 0).remaining, 7u);
 }
 
-TEST_F(DenyCacheTest, LearnsFromTheChargesThatDenied) {
+TEST_F(DenyCacheTest, StoresTheChargesThatDeniedARequest) {
   ASSERT_TRUE(limiter_.try_acquire("k", kLimit, 10));
   std::vector<Charge> charges;
   std::vector<std::string> keys;
@@ -226,7 +226,7 @@ TEST_F(DenyCacheTest, LearnsFromTheChargesThatDenied) {
   EXPECT_FALSE(is_hit(limiter_.try_acquire("0", kLimit)));
 }
 
-TEST_F(DenyCacheTest, TwoChargesOnOneCounterAreAsked) {
+TEST_F(DenyCacheTest, AsksTheStoreForTwoChargesOnOneCounter) {
   exhaust("k");
   const std::array twice{Charge{"k", kLimit}, Charge{"k", kLimit}};
   const Decision both = limiter_.check(twice);
@@ -237,13 +237,13 @@ TEST_F(DenyCacheTest, TwoChargesOnOneCounterAreAsked) {
   EXPECT_TRUE(limiter_.try_acquire("k", kLimit)) << "only both together were denied";
 }
 
-TEST_F(DenyCacheTest, RequestsAtFaultAreTheStoresToRefuse) {
+TEST_F(DenyCacheTest, LetsTheStoreRefuseInvalidRequests) {
   exhaust("k");
   EXPECT_EQ(limiter_.check({}).reason, Reason::kInvalid);
   EXPECT_EQ(limiter_.check(std::vector<Charge>(65, {"k", kLimit})).reason, Reason::kInvalid);
 }
 
-TEST_F(DenyCacheTest, ForgetsTheOneThatEndsSoonestWhereItIsFull) {
+TEST_F(DenyCacheTest, ForgetsTheDenialThatEndsSoonestIfItIsFull) {
   DenyCache cache({.max_keys = 7}, clock_);  // one group
   TestStore inner;
   DenyCacheStore store(inner, cache);
@@ -262,13 +262,13 @@ TEST_F(DenyCacheTest, ForgetsTheOneThatEndsSoonestWhereItIsFull) {
   EXPECT_FALSE(deny("3", 1ms));
 }
 
-TEST_F(DenyCacheTest, AClockThatStepsBackEndsNoWaitLate) {
+TEST_F(DenyCacheTest, EndsNoWaitLateIfTheClockGoesBack) {
   exhaust("k");
   clock_.advance(-1us);
   EXPECT_FALSE(is_hit(limiter_.try_acquire("k", kLimit)));
 }
 
-TEST_F(DenyCacheTest, ForgetsUnderOtherNumbersAlsoWhereTheClockHasSteppedBack) {
+TEST_F(DenyCacheTest, ForgetsADenialUnderOtherNumbersEvenIfTheClockHasGoneBack) {
   const Limit slow = sliding_window_hybrid(2).per(24h);
   ASSERT_TRUE(limiter_.try_acquire("k", slow, 2));
   clock_.advance(1h);

@@ -12,7 +12,7 @@ using memory::Fingerprint;
 
 constexpr auto kLimit = token_bucket(10).per(10s);
 
-TEST(PackedNumbers, AreEqualWhereTheLimitsAre) {
+TEST(PackedNumbers, AreEqualIfTheLimitsAreEqual) {
   const std::vector<Limit> buckets{token_bucket(10).per(10s), token_bucket(11).per(10s),
                                    token_bucket(10).per(11s), token_bucket(10).per(10s).burst(11),
                                    token_bucket(10).per(10s).refilled_at_intervals()};
@@ -29,7 +29,7 @@ TEST(PackedNumbers, AreEqualWhereTheLimitsAre) {
   }
 }
 
-TEST(PackedNumbers, HoldTheLargest) {
+TEST(PackedNumbers, ContainTheLargestNumbers) {
   const auto limit = Limit::make({.algorithm = Algorithm::kSlidingWindowCounter,
                                   .limit = kMaxUnits,
                                   .per = kMaxPeriod,
@@ -42,7 +42,7 @@ TEST(PackedNumbers, HoldTheLargest) {
   EXPECT_EQ(packed.rest >> 45 & 0x7FF, kMaxSlices);
 }
 
-TEST(DenyTable, FindsWhatWasPutAndNothingElse) {
+TEST(DenyTable, FindsOnlyDenialsThatWereStored) {
   DenyTable table(100);
   const Fingerprint key{.low = 5, .high = 6};
   const PackedNumbers numbers(kLimit);
@@ -69,7 +69,7 @@ TEST(DenyTable, FindsWhatWasPutAndNothingElse) {
   EXPECT_EQ(DenyTable::find(group, key, numbers, found), DenyTable::Found::kNothing);
 }
 
-TEST(DenyTable, TakesNothingFromBeforeACounterOfTheGroupWasForgotten) {
+TEST(DenyTable, RefusesADenialFromBeforeAForgottenCounterOfTheGroup) {
   DenyTable table(1);
   const Fingerprint key{.low = 5, .high = 6};
   DenyTable::Group& group = table.group_of(key);

@@ -38,7 +38,7 @@ constexpr Decision fallback(Outcome outcome) {
   return {.outcome = outcome, .reason = Reason::kFallback, .capacity = 20};
 }
 
-TEST(FailurePolicyStore, PassesOnWhatTheStoreAnswers) {
+TEST(FailurePolicyStore, PassesOnTheAnswersOfTheStore) {
   Fixture f(FailurePolicy::kAllow);
   for (const Reason reason : {Reason::kOk, Reason::kLimited, Reason::kNever, Reason::kInvalid}) {
     f.inner.answer = {.outcome = Outcome::kDenied, .reason = reason, .capacity = 7, .remaining = 3};
@@ -72,7 +72,7 @@ TEST(FailurePolicyStore, KeepsTheStoresReasonWithoutAPolicy) {
   EXPECT_EQ(f.inner.asked, 0);
 }
 
-TEST(FailurePolicyStore, DoesNotAskAStoreThatIsGone) {
+TEST(FailurePolicyStore, DoesNotAskTheStoreWhileTheBreakerIsOpen) {
   Fixture f(FailurePolicy::kAllow);
   f.open();
   for (int i = 0; i < 100; ++i) {
@@ -92,14 +92,14 @@ TEST(FailurePolicyStore, AsksAgainWhenAProbeIsAnswered) {
   EXPECT_EQ(f.inner.asked, 2);
 }
 
-TEST(FailurePolicyStore, AForeignValueOpensNothing) {
+TEST(FailurePolicyStore, DoesNotOpenTheBreakerForAForeignValue) {
   Fixture f(FailurePolicy::kAllow);
   f.inner.fail(Reason::kForeignValue);
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(f.limiter.try_acquire("k", kLimit));
   EXPECT_EQ(f.inner.asked, 100);
 }
 
-TEST(FailurePolicyStore, LimitsLocallyAtTheShare) {
+TEST(FailurePolicyStore, LimitsLocallyToTheShare) {
   Fixture f(FailurePolicy::kLocal);
   f.open();
   const Decision first = f.limiter.try_acquire("k", kLimit, 2);
@@ -113,7 +113,7 @@ TEST(FailurePolicyStore, LimitsLocallyAtTheShare) {
   EXPECT_EQ(denied.retry_after, Duration{500ms});
 }
 
-TEST(FailurePolicyStore, LimitsManyLocallyAsOne) {
+TEST(FailurePolicyStore, DecidesManyChargesLocallyAsOneRequest) {
   Fixture f(FailurePolicy::kLocal);
   f.open();
   const std::array charges{Charge{"a", fixed_window(40).per(1h)}, Charge{"b", kLimit, 5}};
@@ -128,7 +128,7 @@ TEST(FailurePolicyStore, LimitsManyLocallyAsOne) {
   EXPECT_EQ(each[0].remaining, 9u) << "the denied request took nothing";
 }
 
-TEST(FailurePolicyStore, HasALocalStoreOfItsOwnWhereNoneIsGiven) {
+TEST(FailurePolicyStore, CreatesALocalStoreIfNoneIsGiven) {
   testing::ManualClock clock;
   TestStore inner;
   inner.fail(Reason::kStoreError);
@@ -139,7 +139,7 @@ TEST(FailurePolicyStore, HasALocalStoreOfItsOwnWhereNoneIsGiven) {
   EXPECT_FALSE(limiter.try_acquire("k", fixed_window(10).per(1h)));
 }
 
-TEST(FailurePolicyStore, AnswersEveryChargeByPolicyWithWhatItsLimitHolds) {
+TEST(FailurePolicyStore, AnswersEveryChargeByPolicyWithTheCapacityOfItsLimit) {
   Fixture f(FailurePolicy::kDeny);
   f.inner.fail(Reason::kStoreError);
   std::array<Decision, 2> each;
@@ -150,7 +150,7 @@ TEST(FailurePolicyStore, AnswersEveryChargeByPolicyWithWhatItsLimitHolds) {
   EXPECT_EQ(each[1], fallback(Outcome::kDenied));
 }
 
-TEST(FailurePolicyStore, SaysThatARefundOrAResetWasNotDone) {
+TEST(FailurePolicyStore, ReportsARefundOrAResetThatWasNotDone) {
   for (const FailurePolicy policy :
        {FailurePolicy::kAllow, FailurePolicy::kDeny, FailurePolicy::kLocal}) {
     Fixture f(policy);
@@ -165,7 +165,7 @@ TEST(FailurePolicyStore, SaysThatARefundOrAResetWasNotDone) {
   }
 }
 
-TEST(FailurePolicyStore, GivesBackLocallyWhatWasTakenThere) {
+TEST(FailurePolicyStore, RefundsLocallyTheUnitsThatWereTakenLocally) {
   Fixture f(FailurePolicy::kLocal);
   f.open();
   EXPECT_TRUE(f.limiter.try_acquire("k", kLimit, 5));
@@ -175,7 +175,7 @@ TEST(FailurePolicyStore, GivesBackLocallyWhatWasTakenThere) {
   EXPECT_EQ(f.limiter.peek("k", kLimit, 0).remaining, 5u);
 }
 
-TEST(FailurePolicyStore, AnInvalidRequestIsNotAnsweredByPolicy) {
+TEST(FailurePolicyStore, DoesNotAnswerAnInvalidRequestByPolicy) {
   Fixture f(FailurePolicy::kAllow);
   f.open();
   const auto reason = [&](std::vector<Charge> charges, std::optional<Instant> now = {}) {

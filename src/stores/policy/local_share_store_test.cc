@@ -27,7 +27,7 @@ TEST(ShareOf, RoundsDownButKeepsOne) {
             token_bucket(3).per(1s).refilled_at_intervals());
 }
 
-TEST(ShareOf, DividesWhatGcraHoldsInAll) {
+TEST(ShareOf, DividesTheWholeCapacityOfGcra) {
   EXPECT_EQ(share_of(gcra(30).per(60s).burst(15), 4), gcra(7).per(60s).burst(3));
   EXPECT_EQ(share_of(gcra(30).per(60s).burst(0), 4), gcra(7).per(60s).burst(0));
 }
@@ -42,7 +42,7 @@ TEST(ShareOf, IsTheLimitItselfForOneNodeAndForABan) {
   }
 }
 
-TEST(ShareOf, AllSharesTogetherAreNoMoreThanTheLimitOrOneEach) {
+TEST(ShareOf, SumsToTheLimitAtMostOrIsOne) {
   for (std::uint32_t units = 1; units < 200; ++units) {
     for (std::uint32_t nodes = 1; nodes < 50; ++nodes) {
       const Limit share = share_of(token_bucket(units).per(1s).burst(2 * units), nodes);
@@ -54,7 +54,7 @@ TEST(ShareOf, AllSharesTogetherAreNoMoreThanTheLimitOrOneEach) {
   }
 }
 
-TEST(ShareOf, OfAnyLimitCanBeCounted) {
+TEST(ShareOf, OfAnyLimitIsALimit) {
   // 5 a year hold just so many as come back in 142 years; a share of 1 a year would need 142 more.
   const auto limit = Limit::make({.algorithm = Algorithm::kTokenBucket,
                                   .limit = 5,
@@ -79,7 +79,7 @@ TEST(LocalShareStore, AdmitsItsShare) {
   EXPECT_TRUE(limiter.try_acquire("k", limit));
 }
 
-TEST(LocalShareStore, DecidesManyChargesAsOne) {
+TEST(LocalShareStore, DecidesManyChargesAsOneRequest) {
   testing::ManualClock clock;
   LocalShareStore store({.nodes = 2}, clock);
   std::vector<Charge> charges;

@@ -47,7 +47,7 @@ class Counts final : public StoreObserver {
   std::array<std::atomic<int>, kStoreEventKinds> counts_{};
 };
 
-TEST(CircuitBreakerConcurrency, OneOfAllThreadsProbes) {
+TEST(CircuitBreakerConcurrency, LetsOneOfManyThreadsProbe) {
   for (int round = 0; round < 200; ++round) {
     testing::ManualClock clock;
     Counts counts;
@@ -62,7 +62,7 @@ TEST(CircuitBreakerConcurrency, OneOfAllThreadsProbes) {
   }
 }
 
-TEST(CircuitBreakerConcurrency, OpensOnceHoweverManyFailAtOnce) {
+TEST(CircuitBreakerConcurrency, OpensOnceIfManyRequestsFailAtTheSameTime) {
   for (int round = 0; round < 200; ++round) {
     testing::ManualClock clock;
     Counts counts;
@@ -77,7 +77,7 @@ TEST(CircuitBreakerConcurrency, OpensOnceHoweverManyFailAtOnce) {
   }
 }
 
-TEST(CircuitBreakerConcurrency, OpeningsProbesAndClosingsAlternate) {
+TEST(CircuitBreakerConcurrency, AlternatesBetweenOpeningsProbesAndClosings) {
   testing::ManualClock clock;
   Counts counts;
   CircuitBreaker breaker({.failures = 3, .open_for = 2ms, .longest_open = 4ms}, &counts, clock);
@@ -100,7 +100,7 @@ TEST(CircuitBreakerConcurrency, OpeningsProbesAndClosingsAlternate) {
   EXPECT_LE(opened, probing + 1);
 }
 
-TEST(DenyTableConcurrency, ReadsOneStateOfADenial) {
+TEST(DenyTableConcurrency, ReadsADenialAsItWasWritten) {
   using policy::DenyTable;
   DenyTable table(7);
   const policy::PackedNumbers numbers(token_bucket(10).per(10s));
@@ -149,7 +149,7 @@ TEST(DenyTableConcurrency, ReadsOneStateOfADenial) {
   EXPECT_GT(found_count, 0);
 }
 
-TEST(DenyCacheConcurrency, ThreadsAdmitExactlyWhatTheyWouldWithoutIt) {
+TEST(DenyCacheConcurrency, AdmitsExactlyAsManyRequestsAsWithoutIt) {
   testing::ManualClock clock;
   MemoryStore memory({}, clock);
   DenyCache cache({.max_keys = 14}, clock);
@@ -167,7 +167,7 @@ TEST(DenyCacheConcurrency, ThreadsAdmitExactlyWhatTheyWouldWithoutIt) {
   EXPECT_GT(cache.hits(), 0u);
 }
 
-TEST(DenyCacheConcurrency, ADenialFromBeforeAResetIsNotRememberedAfterIt) {
+TEST(DenyCacheConcurrency, DoesNotStoreADenialFromBeforeAReset) {
   testing::ManualClock clock;
   MemoryStore memory({}, clock);
   DenyCache cache({}, clock);
