@@ -10,7 +10,7 @@
 namespace sluice::memory {
 namespace {
 
-TEST(Cells, PiecesAreCacheLinesOfTheirOwn) {
+TEST(Cells, EachPieceIsACacheLine) {
   Cells cells;
   std::set<std::uintptr_t> seen;
   for (int i = 0; i < 10000; ++i) {
@@ -22,7 +22,7 @@ TEST(Cells, PiecesAreCacheLinesOfTheirOwn) {
   }
 }
 
-TEST(Cells, GivenPiecesAreTakenAgainBeforeFreshOnes) {
+TEST(Cells, ReturnsFreedPiecesBeforeNewOnes) {
   Cells cells;
   std::vector<void*> taken;
   for (int i = 0; i < 1000; ++i) taken.push_back(cells.take());
@@ -32,7 +32,7 @@ TEST(Cells, GivenPiecesAreTakenAgainBeforeFreshOnes) {
   EXPECT_FALSE(all.contains(cells.take()));
 }
 
-TEST(Cells, WriteToOnePieceLeavesItsNeighboursAlone) {
+TEST(Cells, PiecesDoNotOverlap) {
   Cells cells;
   std::vector<unsigned char*> taken;
   for (int i = 0; i < 500; ++i) {

@@ -15,14 +15,14 @@ namespace {
 using testing::check_store;
 using testing::StoreConformance;
 
-TEST(MemoryStoreConformance, MeansWhatEveryStoreMeans) {
+TEST(MemoryStoreConformance, PassesWithManyShards) {
   const auto make = [](const Clock& clock) {
     return std::make_unique<MemoryStore>(MemoryStoreOptions{}, clock);
   };
   for (const auto& failure : check_store({.make = make})) ADD_FAILURE() << failure;
 }
 
-TEST(MemoryStoreConformance, MeansItWithOneShardAsWell) {
+TEST(MemoryStoreConformance, PassesWithOneShard) {
   const auto make = [](const Clock& clock) {
     return std::make_unique<MemoryStore>(MemoryStoreOptions{.shards = 1}, clock);
   };
@@ -51,7 +51,7 @@ bool is_found(FaultyStore::Fault fault, int requests = 50) {
   return !check_store({.make = make, .threads = 2, .requests_per_thread = requests}).empty();
 }
 
-TEST(StoreConformance, FindsNoFaultWhereThereIsNone) {
+TEST(StoreConformance, FindsNoFaultInACorrectStore) {
   EXPECT_FALSE(is_found([](Store& s, Verb v, auto charges, auto now, auto each) {
     return s.apply(v, charges, now, each);
   }));
@@ -124,7 +124,7 @@ TEST(StoreConformance, FindsInstantsThatAreIgnored) {
   }));
 }
 
-TEST(StoreConformance, FindsOwnTimeThatStandsStill) {
+TEST(StoreConformance, FindsAClockThatDoesNotMove) {
   EXPECT_TRUE(is_found([](Store& s, Verb v, auto charges, auto now, auto each) {
     return s.apply(v, charges, now ? *now : testing::detail::kStart, each);
   }));

@@ -22,7 +22,7 @@ TEST(Fingerprint, IsTheSameForTheSameCounter) {
   EXPECT_EQ(make("", "key", Algorithm::kGcra), make("", std::string("key"), Algorithm::kGcra));
 }
 
-TEST(Fingerprint, DiffersWithTheAlgorithm) {
+TEST(Fingerprint, DependsOnTheAlgorithm) {
   const FingerprintMaker make;
   std::set<std::pair<std::uint64_t, std::uint64_t>> seen;
   for (const Algorithm algorithm : kAllAlgorithms) {
@@ -32,14 +32,14 @@ TEST(Fingerprint, DiffersWithTheAlgorithm) {
   EXPECT_EQ(seen.size(), 7u);
 }
 
-TEST(Fingerprint, DiffersWithTheKeyspace) {
+TEST(Fingerprint, DependsOnTheKeyspace) {
   const FingerprintMaker make;
   for (const Algorithm algorithm : kAllAlgorithms) {
     EXPECT_FALSE(make("", "key", algorithm) == make("", "key", algorithm, Keyspace::kRules));
   }
 }
 
-TEST(Fingerprint, SeesEveryByteAndTheLength) {
+TEST(Fingerprint, DependsOnEveryByteAndTheLength) {
   const FingerprintMaker make;
   std::set<std::pair<std::uint64_t, std::uint64_t>> seen;
   std::size_t made = 0;
@@ -61,7 +61,7 @@ TEST(Fingerprint, SeesEveryByteAndTheLength) {
   EXPECT_EQ(seen.size(), made);
 }
 
-TEST(Fingerprint, DiffersWithTheTagAndWhereItEnds) {
+TEST(Fingerprint, DependsOnTheTagAndItsEnd) {
   const FingerprintMaker make;
   std::set<std::pair<std::uint64_t, std::uint64_t>> seen;
   const std::pair<std::string_view, std::string_view> names[] = {
@@ -73,12 +73,12 @@ TEST(Fingerprint, DiffersWithTheTagAndWhereItEnds) {
   EXPECT_EQ(seen.size(), std::size(names));
 }
 
-TEST(Fingerprint, AnEmptyViewIsTheEmptyKey) {
+TEST(Fingerprint, IsTheSameForANullAndAnEmptyKey) {
   const FingerprintMaker make;
   EXPECT_EQ(make("", std::string_view(), Algorithm::kGcra), make("", "", Algorithm::kGcra));
 }
 
-TEST(Fingerprint, EveryMakerHasASecretOfItsOwn) {
+TEST(Fingerprint, DependsOnTheSecretOfItsMaker) {
   const FingerprintMaker one;
   const FingerprintMaker other;
   EXPECT_FALSE(one("", "key", Algorithm::kGcra) == other("", "key", Algorithm::kGcra));

@@ -121,7 +121,7 @@ void expect_failures_change_nothing(World& world, Verb verb, const std::vector<C
   }
 }
 
-TEST(MemoryExhaustion, FirstCounterOfAStoreIsRefusedAndLaterServed) {
+TEST(MemoryExhaustion, FirstCounterFailsWithoutMemoryAndWorksLater) {
   MemoryStore store({.shards = 1});
   Limiter limiter(store);
   const Limit limit = token_bucket(1).per(1h);
@@ -144,7 +144,7 @@ TEST(MemoryExhaustion, DecisionsOnKnownCountersNeedNoMemory) {
   }
 }
 
-TEST(MemoryExhaustion, NewCountersOfARequestAreAllMadeOrNone) {
+TEST(MemoryExhaustion, NewCountersOfARequestAreAllInsertedOrNone) {
   World world;
   std::vector<Charge> charges(world.known.begin(), world.known.begin() + 24);
   std::vector<std::string> fresh;
@@ -155,7 +155,7 @@ TEST(MemoryExhaustion, NewCountersOfARequestAreAllMadeOrNone) {
   expect_failures_change_nothing(world, Verb::kTake, charges);
 }
 
-TEST(MemoryExhaustion, LogsThatHaveToGrowGrowOrStay) {
+TEST(MemoryExhaustion, LogsGrowOrDoNotChange) {
   World world;
   for (int i = 0; i < 5; ++i) {
     for (const std::string& key : world.keys) {
@@ -179,7 +179,7 @@ TEST(MemoryExhaustion, LogsThatHaveToGrowGrowOrStay) {
   expect_failures_change_nothing(world, Verb::kTake, charges);
 }
 
-TEST(MemoryExhaustion, SlicesOfAnotherGridAreCarriedOverOrStay) {
+TEST(MemoryExhaustion, SlicesAreConvertedToAnotherGridOrDoNotChange) {
   for (const Verb verb : {Verb::kTake, Verb::kRefund}) {
     World world;
     std::vector<Charge> charges;

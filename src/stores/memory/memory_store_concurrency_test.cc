@@ -48,7 +48,7 @@ void run_on_threads(Work work) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(MemoryStoreConcurrency, ThreadsOnOneKeyAdmitExactlyWhatOneWould) {
+TEST(MemoryStoreConcurrency, ThreadsOnOneKeyAdmitAsManyAsOneThread) {
   for (const Limit& limit : one_of_each()) {
     MemoryStore store;
     std::atomic<int> admitted = 0;
@@ -62,7 +62,7 @@ TEST(MemoryStoreConcurrency, ThreadsOnOneKeyAdmitExactlyWhatOneWould) {
   }
 }
 
-TEST(MemoryStoreConcurrency, ThreadsOnManyKeysAdmitExactlyWhatOneWould) {
+TEST(MemoryStoreConcurrency, ThreadsOnManyKeysAdmitAsManyAsOneThread) {
   constexpr int kKeys = 200;
   MemoryStore store;
   std::vector<std::atomic<int>> admitted(kKeys);
@@ -165,7 +165,7 @@ TEST(MemoryStoreConcurrency, BoundsHoldWhileThreadsEvictAndStatsAreRead) {
   EXPECT_GT(store.stats().evictions, 0u);
 }
 
-TEST(MemoryStoreConcurrency, ResetsWhileOthersTakeLeaveAWholeCounter) {
+TEST(MemoryStoreConcurrency, ResetsDuringTakesLeaveAConsistentCounter) {
   MemoryStore store;
   const Limit limit = sliding_window_log(1000).per(1h);
   run_on_threads([&](int thread) {

@@ -46,7 +46,7 @@ struct Request {
 
 // --- one charge ---
 
-TEST(MemoryStore, CountsUnderEveryAlgorithm) {
+TEST(MemoryStore, CountsWithEveryAlgorithm) {
   for (const Limit& limit : one_of_each()) {
     MemoryStore store;
     Limiter limiter(store);
@@ -69,7 +69,7 @@ TEST(MemoryStore, CountsUnderEveryAlgorithm) {
   }
 }
 
-TEST(MemoryStore, KeepsCountersOfOneKeyApartByAlgorithm) {
+TEST(MemoryStore, HasACounterForEachAlgorithmOfAKey) {
   MemoryStore store;
   Limiter limiter(store);
   for (std::size_t i = 0; i < 7; ++i) {
@@ -95,7 +95,7 @@ TEST(MemoryStore, PeekAnswersAsTakeWouldAndChangesNothing) {
   }
 }
 
-TEST(MemoryStore, PeekAndDenialMakeNoCounter) {
+TEST(MemoryStore, CreatesNoCounterForAPeekOrADenial) {
   MemoryStore store;
   Limiter limiter(store);
   for (const Limit& limit : one_of_each()) {
@@ -122,7 +122,7 @@ TEST(MemoryStore, RefundNeverGivesMoreThanWasTaken) {
   }
 }
 
-TEST(MemoryStore, ResetForgets) {
+TEST(MemoryStore, ResetForgetsACounter) {
   for (const Limit& limit : one_of_each()) {
     MemoryStore store;
     Limiter limiter(store);
@@ -137,7 +137,7 @@ TEST(MemoryStore, ResetForgets) {
   }
 }
 
-TEST(MemoryStore, BanTouchesNothingThatIsKept) {
+TEST(MemoryStore, LimitOfZeroKeepsTheCounterOfTheKey) {
   for (const Limit& limit : one_of_each()) {
     MemoryStore store;
     Limiter limiter(store);
@@ -152,7 +152,7 @@ TEST(MemoryStore, BanTouchesNothingThatIsKept) {
   }
 }
 
-TEST(MemoryStore, TellsTimeByItsClockWhenNoInstantIsGiven) {
+TEST(MemoryStore, UsesItsClockIfNoTimestampIsGiven) {
   testing::ManualClock clock;
   MemoryStore store({}, clock);
   Limiter limiter(store);
@@ -179,7 +179,7 @@ TEST(MemoryStore, AnswersOnlyWithinTheRangeOfInstants) {
   }
 }
 
-TEST(MemoryStore, RequestsAtTheLastInstantKeepWhatTheyPinned) {
+TEST(MemoryStore, RequestsAtTheLastInstantKeepPinnedCounters) {
   MemoryStore store({.max_keys = 128, .shards = 1});
   Limiter limiter(store);
   for (int i = 0; i < 1000; ++i) {
@@ -197,7 +197,7 @@ TEST(MemoryStore, RequestsAtTheLastInstantKeepWhatTheyPinned) {
 
 // --- keys ---
 
-TEST(MemoryStore, TakesAnyBytesAsAKey) {
+TEST(MemoryStore, AcceptsAnyBytesAsAKey) {
   MemoryStore store;
   Limiter limiter(store);
   const Limit limit = token_bucket(1).per(1h);
@@ -215,7 +215,7 @@ TEST(MemoryStore, TakesAnyBytesAsAKey) {
 
 // --- several charges ---
 
-TEST(MemoryStore, DeniedRequestTakesNothingAnywhere) {
+TEST(MemoryStore, DeniedRequestTakesNothing) {
   for (const Limit& limit : one_of_each()) {
     MemoryStore store;
     Limiter limiter(store);
@@ -268,7 +268,7 @@ TEST(MemoryStore, ChargesOnOneCounterCountTogether) {
   EXPECT_EQ(limiter.peek("fresh", limit, 0, at(0s)).remaining, 10u);
 }
 
-TEST(MemoryStore, QueueTellsTheLongestDelay) {
+TEST(MemoryStore, ReportsTheLongestDelayOfAQueue) {
   MemoryStore store;
   const Limit fast = leaky_bucket(10).per(1s).queueing();
   const Limit slow = leaky_bucket(1).per(1s).burst(5).queueing();
@@ -284,7 +284,7 @@ TEST(MemoryStore, QueueTellsTheLongestDelay) {
   EXPECT_FALSE(request.each[0].delay.has_value());
 }
 
-TEST(MemoryStore, RefundAndResetGoOverAllCharges) {
+TEST(MemoryStore, RefundsAndResetsAllCharges) {
   MemoryStore store;
   Request request;
   for (std::size_t i = 0; i < 7; ++i) request.charges.push_back({"k", one_of_each()[i], 3});
@@ -297,7 +297,7 @@ TEST(MemoryStore, RefundAndResetGoOverAllCharges) {
   EXPECT_EQ(store.stats().keys, 0u);
 }
 
-TEST(MemoryStore, RefusesWhatIsNoRequest) {
+TEST(MemoryStore, RefusesInvalidRequests) {
   MemoryStore store;
   const Limit limit = token_bucket(10).per(1h);
   Request none;
@@ -313,7 +313,7 @@ TEST(MemoryStore, RefusesWhatIsNoRequest) {
   EXPECT_EQ(store.stats().keys, 0u);
 }
 
-TEST(MemoryStore, RefusesOneCounterWithTwoKindsOfNumbers) {
+TEST(MemoryStore, RefusesOneCounterUnderTwoLimits) {
   MemoryStore store;
   for (const Limit& limit : {Limit(token_bucket(11).per(1h)), Limit(token_bucket(10).per(2h)),
                              Limit(token_bucket(10).per(1h).burst(9)),
@@ -327,7 +327,7 @@ TEST(MemoryStore, RefusesOneCounterWithTwoKindsOfNumbers) {
 
 // --- changes of numbers that move a window to another piece of memory ---
 
-TEST(MemoryStore, RefundAfterAChangeOfSlicesGivesBackWhatWasCarriedOver) {
+TEST(MemoryStore, RefundsUnitsFromBeforeAChangeOfSlices) {
   MemoryStore store;
   Limiter limiter(store);
   limiter.try_acquire("k", sliding_window_counter(10).per(1h).slices(4), 6, at(0s)).allowed();
@@ -340,7 +340,7 @@ TEST(MemoryStore, RefundAfterAChangeOfSlicesGivesBackWhatWasCarriedOver) {
 
 // --- bounds ---
 
-TEST(MemoryStore, NeverHoldsMoreThanMaxKeys) {
+TEST(MemoryStore, NeverContainsMoreThanMaxKeys) {
   for (const std::size_t max_keys : {128u, 1000u, 5000u}) {
     for (const std::size_t shards : {0u, 1u, 3u, 16u, 100000u}) {
       MemoryStore store({.max_keys = max_keys, .shards = shards});
@@ -416,7 +416,7 @@ Instant fill_log(Limiter& limiter, std::string_view key, const Limit& limit) {
   return at(0s);
 }
 
-TEST(MemoryStore, LogThatCannotFitIsAnErrorThatTakesNothing) {
+TEST(MemoryStore, FailsAndTakesNothingIfALogCannotFit) {
   MemoryStore store({.max_log_bytes = 4096, .shards = 1});
   Limiter limiter(store);
   const Limit bucket = token_bucket(10).per(1h);
@@ -438,7 +438,7 @@ TEST(MemoryStore, LogThatCannotFitIsAnErrorThatTakesNothing) {
   }
 }
 
-TEST(MemoryStore, LogThatCannotFitEvictsNoOther) {
+TEST(MemoryStore, EvictsNothingForALogThatCannotFit) {
   MemoryStore store({.max_log_bytes = 8192, .shards = 1});
   Limiter limiter(store);
   const Limit limit = sliding_window_log(1000000).per(1h);
@@ -452,7 +452,7 @@ TEST(MemoryStore, LogThatCannotFitEvictsNoOther) {
   EXPECT_EQ(store.stats().evictions, before.evictions);
 }
 
-TEST(MemoryStore, FullLogServesAgainOnceAQuarterOfItHasExpired) {
+TEST(MemoryStore, FullLogAdmitsAgainAfterAQuarterOfItHasExpired) {
   MemoryStore store({.max_log_bytes = 4096, .shards = 1});
   Limiter limiter(store);
   for (const Limit& limit : {Limit(sliding_window_log(1000000).per(1min)),
@@ -467,7 +467,7 @@ TEST(MemoryStore, FullLogServesAgainOnceAQuarterOfItHasExpired) {
 
 // --- statistics ---
 
-TEST(MemoryStore, StatsCountWhatIsHeld) {
+TEST(MemoryStore, StatsCountKeysAndBytes) {
   MemoryStore store;
   Limiter limiter(store);
   EXPECT_EQ(store.stats().keys, 0u);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr core::Ticks kLast = (core::Ticks{1} << 52) - 1;
 
-TEST(PackedState, KeepsEveryStateAtTheEndsOfItsRanges) {
+TEST(PackedState, KeepsStatesAtBothEndsOfTheirRanges) {
   for (const core::Ticks last : {core::Ticks{0}, core::Ticks{1}, kLast}) {
     for (const std::uint64_t aux :
          {std::uint64_t{0}, std::uint64_t{1}, (std::uint64_t{1} << 45) - 1}) {
@@ -30,13 +30,13 @@ TEST(PackedState, KeepsEveryStateAtTheEndsOfItsRanges) {
   }
 }
 
-TEST(PackedState, IsUntouchedWhereItIsZero) {
+TEST(PackedState, IsUntouchedIfItIsZero) {
   EXPECT_EQ(PackedState{}.state(), core::State{});
   EXPECT_EQ(PackedState{}.slices(), nullptr);
   EXPECT_EQ(PackedState{}.log(), nullptr);
 }
 
-TEST(PackedState, KeepsWhichKindOfBlobItPointsTo) {
+TEST(PackedState, KeepsTheKindOfItsBlob) {
   SliceBlob slices;
   core::LogBuffer log;
   PackedState packed;
@@ -64,7 +64,7 @@ TEST(PackedState, IsForgottenFromTheNextMultipleOf2To20Ticks) {
   EXPECT_FALSE(packed.is_forgotten(2 * kUnit));
 }
 
-TEST(PackedState, IsNeverForgottenBeforeItIsUntouchedAlsoAtTheEndOfTime) {
+TEST(PackedState, IsNotForgottenBeforeItIsUntouchedEvenAtTheLastInstant) {
   PackedState packed;
   for (const core::Ticks left :
        {core::Ticks{1}, core::Ticks{1000}, core::Ticks{1} << 45, core::Ticks{1} << 52}) {
@@ -74,7 +74,7 @@ TEST(PackedState, IsNeverForgottenBeforeItIsUntouchedAlsoAtTheEndOfTime) {
   }
 }
 
-TEST(PackedState, PinnedIsNotForgottenAtTheLastInstant) {
+TEST(PackedState, IsNotForgottenWhileItIsPinned) {
   PackedState packed;
   packed.expiry = PackedState::kPinned;
   EXPECT_FALSE(packed.is_forgotten(kLast));

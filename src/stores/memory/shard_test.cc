@@ -37,7 +37,7 @@ struct Rig {
   Shard shard;
 };
 
-TEST(Shard, FindsWhatWasInsertedAndForgetsWhatWasErased) {
+TEST(Shard, FindsInsertedCountersUntilTheyAreErased) {
   Rig rig(1000);
   EXPECT_FALSE(rig.has(1));
   rig.add(1, kUnit);
@@ -48,7 +48,7 @@ TEST(Shard, FindsWhatWasInsertedAndForgetsWhatWasErased) {
   EXPECT_FALSE(rig.has(1));
 }
 
-TEST(Shard, KeepsAllUpToItsBound) {
+TEST(Shard, KeepsAllCountersUpToItsBound) {
   Rig rig(1000);
   for (std::uint64_t i = 0; i < 1000; ++i) rig.add(i, 100 * kUnit);
   EXPECT_EQ(rig.shard.size(), 1000u);
@@ -56,7 +56,7 @@ TEST(Shard, KeepsAllUpToItsBound) {
   for (std::uint64_t i = 0; i < 1000; ++i) EXPECT_TRUE(rig.has(i));
 }
 
-TEST(Shard, EvictsOneForEachBeyondItsBoundAndCountsIt) {
+TEST(Shard, EvictsAndCountsOneCounterForEachBeyondItsBound) {
   Rig rig(1000);
   for (std::uint64_t i = 0; i < 10000; ++i) {
     rig.add(i, 100 * kUnit);
@@ -68,7 +68,7 @@ TEST(Shard, EvictsOneForEachBeyondItsBoundAndCountsIt) {
   EXPECT_EQ(rig.shard.swept(), 0u);
 }
 
-TEST(Shard, DropsWhatIsForgottenBeforeItEvicts) {
+TEST(Shard, DropsForgottenCountersBeforeItEvicts) {
   Rig rig(1000);
   for (std::uint64_t i = 0; i < 1000; ++i) rig.add(i, kUnit);
   for (std::uint64_t i = 1000; i < 2000; ++i) rig.add(i, 100 * kUnit, 2 * kUnit);
@@ -77,7 +77,7 @@ TEST(Shard, DropsWhatIsForgottenBeforeItEvicts) {
   for (std::uint64_t i = 1000; i < 2000; ++i) EXPECT_TRUE(rig.has(i));
 }
 
-TEST(Shard, DoesNotGrowForWhatIsForgotten) {
+TEST(Shard, DoesNotGrowWhileItHasForgottenCounters) {
   // A hundred live ones at any time, of a hundred thousand: sweeps keep up, far below the bound.
   Rig rig(1000000);
   for (std::uint64_t i = 0; i < 100000; ++i) {
@@ -89,7 +89,7 @@ TEST(Shard, DoesNotGrowForWhatIsForgotten) {
   EXPECT_EQ(rig.shard.evictions(), 0u);
 }
 
-TEST(Shard, EvictsTheOneThatIsUntouchedSoonestOfThoseItSees) {
+TEST(Shard, EvictsTheFirstToBeUntouchedAmongAFew) {
   Rig rig(8);  // so few that they are all seen but for what other groups hold
   for (std::uint64_t i = 0; i < 8; ++i) rig.add(i, (10 + static_cast<core::Ticks>(i)) * kUnit);
   rig.add(100, 1000 * kUnit);
@@ -101,7 +101,7 @@ TEST(Shard, EvictsTheOneThatIsUntouchedSoonestOfThoseItSees) {
   EXPECT_TRUE(rig.has(100));
 }
 
-TEST(Shard, NeverDropsWhatIsPinned) {
+TEST(Shard, NeverDropsAPinnedCounter) {
   Rig rig(128);  // nearly all of them pinned: whole groups hold nothing else
   for (std::uint64_t i = 0; i < 120; ++i) rig.add(i, 0).state.expiry = PackedState::kPinned;
   const core::Ticks last = (core::Ticks{1} << 52) - 1;
@@ -130,7 +130,7 @@ TEST(Shard, CountsTheBytesOfItsBlobs) {
   EXPECT_EQ(rig.shard.blob_bytes(), 0u);
 }
 
-TEST(Shard, CountsASmallBlobAsTheCellThatItTakes) {
+TEST(Shard, CountsASmallBlobAsAWholeCell) {
   Rig rig(1000);
   rig.shard.make_slices(rig.add(1, kUnit), sliding_window_counter(1).per(1s).slices(1), 5);
   EXPECT_EQ(rig.shard.blob_bytes(), Cells::kBytes);
@@ -138,7 +138,7 @@ TEST(Shard, CountsASmallBlobAsTheCellThatItTakes) {
   EXPECT_EQ(rig.shard.blob_bytes(), 0u);
 }
 
-TEST(Shard, ReplacedBlobsAreNotCountedTwice) {
+TEST(Shard, DoesNotCountAReplacedBlobTwice) {
   Rig rig(1000);
   Slot& slot = rig.add(1, kUnit);
   rig.shard.make_slices(slot, kSlices, 5);
@@ -154,7 +154,7 @@ TEST(Shard, ReplacedBlobsAreNotCountedTwice) {
   EXPECT_EQ(rig.shard.blob_bytes(), SliceBlob::bytes_for(20) + other.state.log()->bytes());
 }
 
-TEST(Shard, GrownLogHoldsWhatItHeld) {
+TEST(Shard, KeepsTheEntriesOfALogThatGrows) {
   Rig rig(1000);
   Slot& slot = rig.add(1, kUnit);
   core::LogBuffer* log = rig.shard.make_room_in_log(slot, kLog, 0);
@@ -174,7 +174,7 @@ TEST(Shard, GrownLogHoldsWhatItHeld) {
   }
 }
 
-TEST(Shard, SweepsAndEvictionsFreeBlobs) {
+TEST(Shard, FreesTheBlobsOfDroppedCounters) {
   Rig rig(100);
   for (std::uint64_t i = 0; i < 1000; ++i) {
     rig.shard.make_slices(rig.add(i, i % 3 == 0 ? kUnit : 9 * kUnit, 2 * kUnit), kSlices, 5);
@@ -184,7 +184,7 @@ TEST(Shard, SweepsAndEvictionsFreeBlobs) {
   EXPECT_GT(rig.shard.evictions(), 0u);
 }
 
-TEST(Shard, EvictsOtherBlobsWhereBytesRunOutButNeverPinnedOnes) {
+TEST(Shard, EvictsOtherBlobsIfBytesRunOutButNoPinnedOnes) {
   Rig rig(1000, 64 * 10);
   rig.shard.make_slices(rig.add(0, kUnit), kSlices, 5);
   rig.shard.find(key_of(0))->state.expiry = PackedState::kPinned;
@@ -199,7 +199,7 @@ TEST(Shard, EvictsOtherBlobsWhereBytesRunOutButNeverPinnedOnes) {
   EXPECT_TRUE(rig.has(0));
 }
 
-TEST(Shard, EvictsNothingForWhatCannotFit) {
+TEST(Shard, EvictsNothingForABlobThatCannotFit) {
   Rig rig(1000, 64 * 10);
   for (std::uint64_t i = 1; i <= 10; ++i) rig.shard.make_slices(rig.add(i, kUnit), kSlices, 5);
   Slot& slot = rig.add(11, kUnit);
@@ -210,7 +210,7 @@ TEST(Shard, EvictsNothingForWhatCannotFit) {
   EXPECT_EQ(slot.state.slices(), nullptr);
 }
 
-TEST(Shard, TakesBytesBeyondItsShareFromThoseShared) {
+TEST(Shard, TakesBytesBeyondItsOwnFromTheSharedOnes) {
   SharedBytes shared(100);
   Shard one(1000, 64, shared);
   Shard other(1000, 64, shared);
@@ -229,7 +229,7 @@ TEST(Shard, TakesBytesBeyondItsShareFromThoseShared) {
   EXPECT_TRUE(add(other, 3));
 }
 
-TEST(Shard, ReturnsAllSharedBytesAtItsEnd) {
+TEST(Shard, ReturnsAllSharedBytesWhenItIsDestroyed) {
   SharedBytes shared(100000);
   {
     Shard shard(1000, 0, shared);

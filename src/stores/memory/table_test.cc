@@ -25,7 +25,7 @@ std::uint32_t& units_of(Table& table, const Fingerprint& key) {
   return table.find(key)->state.units;
 }
 
-TEST(Table, FindsNothingWhileEmpty) {
+TEST(Table, FindsNothingWhileItIsEmpty) {
   Table table;
   EXPECT_EQ(table.find(key_of(1)), nullptr);
   EXPECT_EQ(table.size(), 0u);
@@ -35,7 +35,7 @@ TEST(Table, FindsNothingWhileEmpty) {
   EXPECT_FALSE(one.is_full());
 }
 
-TEST(Table, InsertedStartsEmptyAndIsFoundUntilErased) {
+TEST(Table, InsertsAnEmptyStateAndFindsItUntilItIsErased) {
   Table table = table_of(4);
   Slot& slot = table.insert(key_of(7, 42));
   EXPECT_EQ(slot.key, key_of(7, 42));
@@ -49,14 +49,14 @@ TEST(Table, InsertedStartsEmptyAndIsFoundUntilErased) {
   EXPECT_EQ(table.size(), 0u);
 }
 
-TEST(Table, ReusedSlotHoldsNothingOfTheOneBefore) {
+TEST(Table, ClearsASlotThatIsUsedAgain) {
   Table table = table_of(1);
   table.insert(key_of(1)).state.units = 99;
   table.erase(*table.find(key_of(1)));
   EXPECT_EQ(table.insert(key_of(1)).state.units, 0u);
 }
 
-TEST(Table, KeysThatDifferInOneBitAreTwo) {
+TEST(Table, DistinguishesKeysThatDifferInOneBit) {
   Table table = table_of(2);
   table.insert(key_of(256));  // the byte that serves as its tag is zero
   table.insert(key_of(1));    // which is read as this one's
@@ -68,7 +68,7 @@ TEST(Table, KeysThatDifferInOneBitAreTwo) {
   EXPECT_EQ(table.find(key_of(512)), nullptr);
 }
 
-TEST(Table, OverflowsIntoLaterGroupsAndAroundTheEnd) {
+TEST(Table, UsesLaterGroupsIfOneIsFullAlsoAroundTheEnd) {
   for (const std::uint64_t high : {std::uint64_t{0}, ~std::uint64_t{0}}) {
     Table table = table_of(4);
     for (std::uint64_t i = 1; i <= 50; ++i) {
@@ -79,7 +79,7 @@ TEST(Table, OverflowsIntoLaterGroupsAndAroundTheEnd) {
   }
 }
 
-TEST(Table, ErasingFromAChainLosesNoneBehindIt) {
+TEST(Table, FindsLaterKeysOfAChainAfterOneIsErased) {
   Table table = table_of(4);
   for (std::uint64_t i = 1; i <= 50; ++i) table.insert(key_of(i));
   for (std::uint64_t gone = 1; gone <= 50; ++gone) {
@@ -89,7 +89,7 @@ TEST(Table, ErasingFromAChainLosesNoneBehindIt) {
   }
 }
 
-TEST(Table, MoreThan255PassersByLoseNothing) {
+TEST(Table, FindsMoreThan255KeysBeyondAFullGroup) {
   Table table = table_of(40);
   for (std::uint64_t i = 1; i <= 500; ++i) table.insert(key_of(i));
   for (std::uint64_t i = 1; i <= 500; i += 2) table.erase(*table.find(key_of(i)));
@@ -103,7 +103,7 @@ TEST(Table, MoreThan255PassersByLoseNothing) {
   EXPECT_NE(table.find(key_of(3)), nullptr);
 }
 
-TEST(Table, RebuildKeepsWhatItIsToldTo) {
+TEST(Table, RebuildKeepsTheSelectedCounters) {
   Table table = table_of(2);
   for (std::uint64_t i = 1; i <= 26; ++i) {
     table.insert(key_of(i, i << 59)).state.units = static_cast<std::uint32_t>(i);
@@ -120,7 +120,7 @@ TEST(Table, RebuildKeepsWhatItIsToldTo) {
   EXPECT_EQ(units_of(table, key_of(21, std::uint64_t{21} << 59)), 21u);
 }
 
-TEST(Table, RebuildThatCannotGetItsMemoryChangesNothing) {
+TEST(Table, RebuildWithoutMemoryChangesNothing) {
   Table table = table_of(2);
   table.insert(key_of(1)).state.units = 5;
   const std::size_t beyond_all_memory = std::size_t{1} << 50;
@@ -129,7 +129,7 @@ TEST(Table, RebuildThatCannotGetItsMemoryChangesNothing) {
   EXPECT_EQ(units_of(table, key_of(1)), 5u);
 }
 
-TEST(Table, VisitsEveryCounterOnceAlsoWhileTheyAreErased) {
+TEST(Table, VisitsEveryCounterOnceEvenIfSomeAreErased) {
   Table table = table_of(10);
   for (std::uint64_t i = 1; i <= 100; ++i) table.insert(key_of(i, i << 57));
   std::vector<int> seen(101);
@@ -141,7 +141,7 @@ TEST(Table, VisitsEveryCounterOnceAlsoWhileTheyAreErased) {
   EXPECT_EQ(table.size(), 0u);
 }
 
-TEST(Table, GroupsForHoldAsManyAsAsked) {
+TEST(Table, GroupsForReturnsEnoughGroups) {
   for (std::size_t counters = 1; counters < 5000; ++counters) {
     const std::size_t groups = Table::groups_for(counters);
     ASSERT_GE(Table::fill_limit(groups), counters);
@@ -183,7 +183,7 @@ TEST(Table, AgreesWithAMapOverRandomOperations) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) agrees_with_a_map(seed, 97);
 }
 
-TEST(Table, AgreesWithAMapWhereAllKeysCrowdAFewGroups) {
+TEST(Table, AgreesWithAMapIfAllKeysAreInAFewGroups) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) agrees_with_a_map(seed, 2);
 }
 
