@@ -32,7 +32,7 @@ class Repeated final : public Command {
   std::size_t& answered_;
 };
 
-TEST(RedisClientMemory, IsNotAllocatedForACommandOnceBuffersHaveGrown) {
+TEST(RedisClientMemory, IsNotAllocatedForACommandAfterBuffersHaveGrown) {
   constexpr std::size_t kDepth = 64;
   constexpr std::size_t kWarmUp = 20'000;
   constexpr std::size_t kCounted = 100'000;

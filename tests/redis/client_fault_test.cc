@@ -106,7 +106,7 @@ class OddServer : public testing::Test {
   std::unique_ptr<FakeServer> server;  // on the probe's loop
 };
 
-TEST_F(OddServer, ThatSaysGarbageInsteadOfAReplyLosesTheConnection) {
+TEST_F(OddServer, ThatSendsAMalformedReplyLosesTheConnection) {
   Probe& client = says([](std::string_view) { return "HTTP/1.1 400 Bad Request\r\n"s; });
   EXPECT_EQ(client.ask({"PING"}),
             "lost: the server does not speak the protocol of Redis: it sent 'HTTP/1.1 400 Bad "
@@ -115,13 +115,13 @@ TEST_F(OddServer, ThatSaysGarbageInsteadOfAReplyLosesTheConnection) {
   EXPECT_TRUE(client.run_until([&] { return server->connections == 2; }));  // the client reconnects
 }
 
-TEST_F(OddServer, ThatIsAWebServerIsNamedSo) {
+TEST_F(OddServer, ThatSpeaksHttpIsReported) {
   Probe& client = answers([](std::string_view) { return "HTTP/1.1 400 Bad Request\r\n"s; });
   const std::string said = client.ask({"PING"});
   EXPECT_EQ(said.find("unavailable: the server does not speak the protocol of Redis"), 0u) << said;
 }
 
-TEST_F(OddServer, ThatClosesInTheMiddleOfAReplyEndsAllThatIsUnderWay) {
+TEST_F(OddServer, ThatClosesInAReplyEndsAllCommandsUnderWay) {
   bool half = true;
   Probe& client = says([&](std::string_view) -> std::optional<std::string> {
     return std::exchange(half, false) ? std::optional("+ONE\r\n$100\r\nhalf"s) : std::nullopt;
@@ -162,14 +162,14 @@ TEST_F(OddServer, ThatAnswersByteByByteIsUnderstood) {
   probe->client.reset();  // the others are in progress
 }
 
-TEST_F(OddServer, ThatNeverAnswersTheHandshakeIsGivenUp) {
+TEST_F(OddServer, ThatNeverAnswersTheHandshakeIsDisconnected) {
   options.connect_timeout = 50ms;
   Probe& client = answers([](std::string_view) { return ""s; });
   const std::string said = client.ask({"PING"});
   EXPECT_EQ(said.find("unavailable: the server has not answered for "), 0u) << said;
 }
 
-TEST_F(OddServer, ThatSaysSomethingUnaskedForLosesTheConnection) {
+TEST_F(OddServer, ThatSendsAReplyWithoutARequestLosesTheConnection) {
   bool first = true;
   Probe& client = says([&](std::string_view) {
     return std::exchange(first, false) ? "+PONG\r\n+AND MORE\r\n"s : "+PONG\r\n"s;
@@ -179,7 +179,7 @@ TEST_F(OddServer, ThatSaysSomethingUnaskedForLosesTheConnection) {
   EXPECT_TRUE(client.saw("a reply without a command"));
 }
 
-TEST_F(OddServer, ThatPushesMessagesInBetweenIsUnderstood) {
+TEST_F(OddServer, ThatSendsPushesBetweenRepliesIsUnderstood) {
   Probe& client = says([](std::string_view) {
     return ">2\r\n+invalidate\r\n*1\r\n+key\r\n+PONG\r\n>1\r\n+message\r\n"s;
   });
@@ -188,12 +188,12 @@ TEST_F(OddServer, ThatPushesMessagesInBetweenIsUnderstood) {
   EXPECT_EQ(client.client->stats().connects, 1u);
 }
 
-TEST_F(OddServer, ThatAnnouncesAReplyLargerThanAnyIsCutOff) {
+TEST_F(OddServer, ThatAnnouncesATooLargeReplyIsDisconnected) {
   Probe& client = says([](std::string_view) { return "$99999999999\r\n"s; });
   EXPECT_EQ(client.ask({"PING"}), "lost: a reply is too large");
 }
 
-TEST_F(OddServer, ThatForgetsAScriptWhileItIsSentHasItSentOnce) {
+TEST_F(OddServer, ThatForgetsAScriptReceivesItsTextOnce) {
   const sluice::redis::Script script = {.name = "s", .text = "return 1", .sha1 = "e0e1f9fabfc9"};
   std::vector<std::string> commands;
   Probe& client = says([&](std::string_view read) {

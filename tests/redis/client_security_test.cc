@@ -19,7 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 using sluice::RedisOptions;
 
-TEST(RedisUser, ComesInByNameAndPasswordOfTheUrl) {
+TEST(RedisUser, AuthenticatesWithTheNameAndPasswordOfTheUrl) {
   RedisServer server;
   RedisConnection(server).run({"ACL", "SETUSER", "limits@home", "on", ">p:a/s%s", "~*", "+@all"});
   RedisConnection(server).run({"ACL", "SETUSER", "default", "off"});
@@ -34,7 +34,7 @@ TEST(RedisUser, ComesInByNameAndPasswordOfTheUrl) {
   }
 }
 
-TEST(RedisUser, ThatIsUnknownIsToldSoWithoutItsPassword) {
+TEST(RedisUser, ThatIsUnknownGetsAnErrorWithoutThePassword) {
   RedisServer server;
   for (const int protocol : {2, 3}) {
     RedisOptions options;
@@ -49,7 +49,7 @@ TEST(RedisUser, ThatIsUnknownIsToldSoWithoutItsPassword) {
   }
 }
 
-TEST(RedisUser, WithoutRightToACommandIsAnsweredWithTheError) {
+TEST(RedisUser, WithoutPermissionForACommandGetsTheError) {
   RedisServer server;
   RedisConnection(server).run({"ACL", "SETUSER", "reader", "on", ">pass", "~*", "+get"});
   RedisOptions options;
@@ -134,7 +134,7 @@ class RedisTls : public testing::Test {
   RedisOptions options;
 };
 
-TEST_F(RedisTls, IsSpokenWithACertificateForTheNameOrTheAddress) {
+TEST_F(RedisTls, AcceptsACertificateForTheNameOrTheAddress) {
   start("server");
   EXPECT_EQ(ping(), "PONG");
   options.url = "rediss://127.0.0.1:" + port;
@@ -175,14 +175,14 @@ TEST_F(RedisTls, RefusesACertificateForAnotherName) {
   EXPECT_EQ(ping(), "PONG");
 }
 
-TEST_F(RedisTls, AcceptsAnyCertificateWhereVerificationIsOff) {
+TEST_F(RedisTls, AcceptsAnyCertificateIfVerificationIsOff) {
   start("elsewhere");
   options.tls_verify = false;
   options.tls_ca_file = "";
   EXPECT_EQ(ping(), "PONG");
 }
 
-TEST_F(RedisTls, ShowsItsOwnCertificateWhereTheServerWantsOne) {
+TEST_F(RedisTls, SendsItsOwnCertificateIfTheServerRequiresOne) {
   start("server", "yes");
   const std::string said = ping();
   EXPECT_NE(said.find("unavailable: "), said.npos) << said;
@@ -191,7 +191,7 @@ TEST_F(RedisTls, ShowsItsOwnCertificateWhereTheServerWantsOne) {
   EXPECT_EQ(ping(), "PONG");
 }
 
-TEST_F(RedisTls, SaysThatTheServerSpeaksNoTls) {
+TEST_F(RedisTls, ReportsAServerWithoutTls) {
   RedisServer plain({"--port", port = std::to_string(free_port()), "--bind", "127.0.0.1"});
   options.url = "rediss://127.0.0.1:" + port;
   options.deadline = 5s;
@@ -199,7 +199,7 @@ TEST_F(RedisTls, SaysThatTheServerSpeaksNoTls) {
   EXPECT_EQ(said.find("unavailable: TLS: "), 0u) << said;
 }
 
-TEST_F(RedisTls, ThatIsStalledInItsHandshakeIsGivenUp) {
+TEST_F(RedisTls, EndsAHandshakeThatTakesTooLong) {
   start("server");
   server->pause();
   options.connect_timeout = 100ms;

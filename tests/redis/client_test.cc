@@ -34,7 +34,7 @@ class RedisClient : public testing::Test {
   RedisOptions options = options_of(server.url());
 };
 
-TEST_F(RedisClient, SpeaksTheProtocolThatIsAskedFor) {
+TEST_F(RedisClient, SpeaksTheProtocolOfItsOptions) {
   for (const auto& [protocol, shown] : {std::pair{0, "resp=3"}, {2, "resp=2"}, {3, "resp=3"}}) {
     options.protocol = protocol;
     Probe probe(options);
@@ -44,7 +44,7 @@ TEST_F(RedisClient, SpeaksTheProtocolThatIsAskedFor) {
   }
 }
 
-TEST_F(RedisClient, ReadsWhatOnlyTheNewerProtocolSays) {
+TEST_F(RedisClient, ReadsTypesOfResp3) {
   options.protocol = 3;
   Probe probe(options);
   EXPECT_EQ(probe.ask({"HSET", "hash", "field", "1"}), "1");
@@ -62,7 +62,7 @@ TEST_F(RedisClient, UsesTheDatabaseOfTheUrl) {
   EXPECT_NE(info.find(" db=7 "), info.npos) << info;
 }
 
-TEST_F(RedisClient, SaysThatThereIsNoSuchDatabase) {
+TEST_F(RedisClient, ReportsADatabaseThatDoesNotExist) {
   Probe probe(options_of(server.url() + "?db=99"));
   const std::string said = probe.ask({"PING"});
   EXPECT_EQ(said.find("unavailable: the server has no database 99"), 0u) << said;
@@ -84,7 +84,7 @@ TEST_F(RedisClient, AnswersAllCommandsOfATurnInOrder) {
   EXPECT_EQ(probe.client->stats().pending, 0u);
 }
 
-TEST_F(RedisClient, TakesALargeCommandAndALargeReply) {
+TEST_F(RedisClient, SendsALargeCommandAndReadsALargeReply) {
   Probe probe(options);
   const std::string large(8 << 20, 'x');
   EXPECT_EQ(probe.ask({"SET", "large", large}), "OK");
@@ -92,7 +92,7 @@ TEST_F(RedisClient, TakesALargeCommandAndALargeReply) {
   EXPECT_EQ(probe.ask({"PING"}), "PONG");
 }
 
-TEST_F(RedisClient, SendsAScriptOnceThoughManyCommandsNeedIt) {
+TEST_F(RedisClient, SendsAScriptOnceForManyCommands) {
   Probe probe(options);
   for (std::uint64_t sent = 1; sent <= 2; ++sent) {
     std::vector<Ask> asks;
@@ -110,7 +110,7 @@ TEST_F(RedisClient, SendsAScriptOnceThoughManyCommandsNeedIt) {
   EXPECT_TRUE(probe.saw("script_loaded " + server.socket() + " sum"));
 }
 
-TEST_F(RedisClient, HandsOverTheServersErrorAndGoesOn) {
+TEST_F(RedisClient, ReturnsTheErrorOfTheServerAndContinues) {
   Probe probe(options);
   EXPECT_EQ(probe.ask({"RPUSH", "list", "1"}), "1");
   EXPECT_EQ(probe.ask({"GET", "list"}).find("error: WRONGTYPE"), 0u);
@@ -132,7 +132,7 @@ TEST_F(RedisClient, DropsALateReply) {
   EXPECT_EQ(probe.client->stats().connects, 1u);
 }
 
-TEST_F(RedisClient, EndsAConnectionOnWhichNothingIsAnsweredForLong) {
+TEST_F(RedisClient, EndsAConnectionWithoutAnswersForTooLong) {
   options.deadline = 50ms;
   Probe probe(options);
   ASSERT_TRUE(probe.run_until_ready());
@@ -144,7 +144,7 @@ TEST_F(RedisClient, EndsAConnectionOnWhichNothingIsAnsweredForLong) {
   EXPECT_TRUE(probe.works_again({"PING"}));
 }
 
-TEST_F(RedisClient, DoesNotTakeAnIdleConnectionForASilentOne) {
+TEST_F(RedisClient, KeepsAnIdleConnection) {
   options.deadline = 50ms;
   Probe probe(options);
   ASSERT_TRUE(probe.run_until_ready());
@@ -158,7 +158,7 @@ TEST_F(RedisClient, DoesNotTakeAnIdleConnectionForASilentOne) {
   EXPECT_EQ(probe.client->stats().connects, 1u);
 }
 
-TEST_F(RedisClient, EndsWhatIsUnderWayWhenTheServerIsKilledAndComesBack) {
+TEST_F(RedisClient, EndsCommandsUnderWayWhenTheServerIsKilledAndRecovers) {
   Probe probe(options);
   ASSERT_TRUE(probe.run_until_ready());
   server.pause();
@@ -186,7 +186,7 @@ TEST_F(RedisClient, EndsWhatIsUnderWayWhenTheServerIsKilledAndComesBack) {
   EXPECT_EQ(probe.client->stats().connected, 1u);
 }
 
-TEST_F(RedisClient, RefusesMoreThanMayBeUnderWay) {
+TEST_F(RedisClient, RefusesCommandsIfTooManyAreUnderWay) {
   options.max_pending = 3;
   Probe probe(options);
   ASSERT_TRUE(probe.run_until_ready());
@@ -198,7 +198,7 @@ TEST_F(RedisClient, RefusesMoreThanMayBeUnderWay) {
   EXPECT_EQ(asks[3].said, "too many requests are under way");
 }
 
-TEST_F(RedisClient, LetsAnEndedCommandBeSubmittedAgainAtOnce) {
+TEST_F(RedisClient, AcceptsAnEndedCommandAgainAtOnce) {
   Probe probe(options);
   Ask again({"INCR", "counter"});
   again.then = [&] {
@@ -232,7 +232,7 @@ TEST_F(RedisClient, EndsEachCommandOnceWhenItIsDestroyed) {
   }
 }
 
-TEST_F(RedisClient, EndsWhatWaitsForTheFirstConnectionWhenItIsDestroyed) {
+TEST_F(RedisClient, EndsWaitingCommandsWhenItIsDestroyed) {
   Probe probe(options);
   Ask waiting({"PING"});
   Ask after({"PING"});
@@ -246,7 +246,7 @@ TEST_F(RedisClient, EndsWhatWaitsForTheFirstConnectionWhenItIsDestroyed) {
   EXPECT_EQ(after.failure, Failure::kUnavailable);
 }
 
-TEST_F(RedisClient, LeavesAServerThatHasBecomeAReplicaAndComesBackToItAsMaster) {
+TEST_F(RedisClient, LeavesAServerWhileItIsAReplica) {
   Probe probe(options);
   EXPECT_EQ(probe.ask({"SET", "key", "1"}), "OK");
   RedisConnection(server).run({"REPLICAOF", "127.0.0.1", "1"});
@@ -257,7 +257,7 @@ TEST_F(RedisClient, LeavesAServerThatHasBecomeAReplicaAndComesBackToItAsMaster) 
   EXPECT_GE(probe.client->stats().connects, 2u);
 }
 
-TEST_F(RedisClient, SaysThatThePasswordWasChangedAndComesBackWithTheRightOne) {
+TEST_F(RedisClient, ReportsAChangedPasswordAndRecovers) {
   RedisConnection admin(server);
   admin.run({"CONFIG", "SET", "requirepass", "first"});
   options.password = "first";
@@ -273,14 +273,14 @@ TEST_F(RedisClient, SaysThatThePasswordWasChangedAndComesBackWithTheRightOne) {
   EXPECT_TRUE(probe.works_again({"PING"}));
 }
 
-TEST_F(RedisClient, SaysThatTheServerWantsAPassword) {
+TEST_F(RedisClient, ReportsThatTheServerRequiresAPassword) {
   RedisConnection(server).run({"CONFIG", "SET", "requirepass", "secret"});
   Probe probe(options);
   const std::string said = probe.ask({"PING"});
   EXPECT_EQ(said.find("unavailable: the server requires a password"), 0u) << said;
 }
 
-TEST_F(RedisClient, SaysThatTheServerHasAsManyClientsAsItTakes) {
+TEST_F(RedisClient, ReportsThatTheServerHasTooManyClients) {
   RedisConnection admin(server);
   admin.run({"CONFIG", "SET", "maxclients", "1"});
   Probe probe(options);
@@ -291,7 +291,7 @@ TEST_F(RedisClient, SaysThatTheServerHasAsManyClientsAsItTakes) {
   EXPECT_TRUE(probe.works_again({"PING"}));
 }
 
-TEST(RedisClientWithoutServer, EndsACommandByItsDeadlineAndSaysWhy) {
+TEST(RedisClientWithoutServer, EndsACommandByItsDeadlineWithTheReason) {
   RedisOptions options = options_of("redis://127.0.0.1:" + std::to_string(free_port()));
   Probe probe(options);
   const std::string said = probe.ask({"PING"});
@@ -299,7 +299,7 @@ TEST(RedisClientWithoutServer, EndsACommandByItsDeadlineAndSaysWhy) {
   EXPECT_TRUE(probe.saw("connect_failed"));
 }
 
-TEST(RedisClientWithoutServer, SaysThatANameCannotBeLookedUp) {
+TEST(RedisClientWithoutServer, ReportsANameThatCannotBeResolved) {
   Probe probe(options_of("redis://name.invalid"));
   const std::string said = probe.ask({"PING"});
   EXPECT_EQ(said.find("unavailable: the name cannot be looked up"), 0u) << said;

@@ -89,7 +89,7 @@ TEST(RedisClusterClient, AsksTheMasterOfEachSlotAndMakesAConnectionToEach) {
   EXPECT_EQ(caller.events.of(StoreEventKind::kTopologyChanged), 1u);
 }
 
-TEST(RedisClusterClient, FindsTheClusterByAnyOfItsSeedsThatAnswers) {
+TEST(RedisClusterClient, FindsTheClusterByAnySeedThatAnswers) {
   RedisCluster cluster;
   cluster.node(0).kill_now();
   const std::string dead = "127.0.0.1:" + std::to_string(cluster.port(0));
@@ -98,7 +98,7 @@ TEST(RedisClusterClient, FindsTheClusterByAnyOfItsSeedsThatAnswers) {
   EXPECT_EQ(caller.run({"PING"}, std::nullopt).text, "PONG");
 }
 
-TEST(RedisClusterClient, RefusesAtOnceWhileNobodyAnswersAndRecovers) {
+TEST(RedisClusterClient, RefusesCommandsAtOnceWhileNoServerAnswersAndRecovers) {
   RedisCluster cluster;
   for (std::size_t i = 0; i < 3; ++i) cluster.node(i).kill_now();
   ClusterCaller caller(cluster.url(), kPatient);
@@ -111,7 +111,7 @@ TEST(RedisClusterClient, RefusesAtOnceWhileNobodyAnswersAndRecovers) {
   EXPECT_TRUE(comes_true([&] { return caller.count({"a"}).failure == Failure::kNone; }));
 }
 
-TEST(RedisClusterClient, CountsOnceEachWhileSlotsAreReshardedUnderLoad) {
+TEST(RedisClusterClient, ExecutesEachCommandOnceWhileSlotsMove) {
   RedisCluster cluster;
   ClusterCaller caller(cluster.url(), kPatient);
   const std::vector<std::string> keys = keys_in(0, 199, 32);  // the first to be moved
@@ -155,7 +155,7 @@ TEST(RedisClusterClient, KnowsAllMovedSlotsSoonAfterTheFirstMoved) {
   EXPECT_EQ(caller.stats().redirects, 1u);
 }
 
-TEST(RedisClusterClient, AsksTheOtherServerOnceForEachRequestWhileASlotIsMoving) {
+TEST(RedisClusterClient, FollowsAskForEachCommandWhileASlotMoves) {
   RedisCluster cluster;
   ClusterCaller caller(cluster.url(), kPatient);
   const std::string here = "here{t}";
@@ -181,7 +181,7 @@ TEST(RedisClusterClient, AsksTheOtherServerOnceForEachRequestWhileASlotIsMoving)
 }
 
 // Ends the move of a slot whose keys are on two servers, while a request uses both keys.
-TEST(RedisClusterClient, WaitsAtTryAgainUntilTheKeysAreInOnePlace) {
+TEST(RedisClusterClient, WaitsAfterTryAgainUntilAllKeysAreOnOneServer) {
   RedisCluster cluster;
   ClusterCaller caller(cluster.url(), kPatient);
   const int slot = slot_of("a{t}");
@@ -203,7 +203,7 @@ TEST(RedisClusterClient, WaitsAtTryAgainUntilTheKeysAreInOnePlace) {
   EXPECT_EQ(stored(cluster, "b{t}"), 2);
 }
 
-TEST(RedisClusterClient, EndsWithTryAgainAndNothingCountedWhereTheKeysStayApart) {
+TEST(RedisClusterClient, EndsWithTryAgainIfTheKeysStayOnTwoServers) {
   RedisCluster cluster;
   ClusterCaller caller(cluster.url(), 300ms);
   const int slot = slot_of("a{t}");
@@ -242,7 +242,7 @@ TEST(RedisClusterClient, EndsWithTheErrorOfKeysInSeveralSlots) {
   EXPECT_EQ(caller.events.of(StoreEventKind::kRequestFailed), 1u);
 }
 
-TEST(RedisClusterClient, EndsWithAnErrorWhileNobodyServesASlotAndRecovers) {
+TEST(RedisClusterClient, ReturnsAnErrorWhileNoServerServesASlotAndRecovers) {
   RedisCluster cluster;
   ClusterCaller caller(cluster.url(), kPatient);
   const std::string slot = std::to_string(slot_of("a{t}"));
@@ -256,7 +256,7 @@ TEST(RedisClusterClient, EndsWithAnErrorWhileNobodyServesASlotAndRecovers) {
   EXPECT_TRUE(comes_true([&] { return caller.count({"a{t}"}).failure == Failure::kNone; }));
 }
 
-TEST(RedisClusterClient, GoesOnAtTheReplicaThatWasPromotedWhenAMasterIsKilled) {
+TEST(RedisClusterClient, UsesThePromotedReplicaAfterAMasterIsKilled) {
   RedisCluster cluster(3, 1);
   ClusterCaller caller(cluster.url(), 500ms);
   const std::string lost = keys_in(0, 5460, 1).front();
@@ -282,7 +282,7 @@ TEST(RedisClusterClient, GoesOnAtTheReplicaThatWasPromotedWhenAMasterIsKilled) {
   }
 }
 
-TEST(RedisClusterClient, GoesOnAtTheReplicaWhenAMasterStandsStillAndStaysThereWhenItComesBack) {
+TEST(RedisClusterClient, UsesThePromotedReplicaEvenAfterThePausedMasterResumes) {
   RedisCluster cluster(3, 1);
   ClusterCaller caller(cluster.url(), 500ms);
   const std::string key = keys_in(0, 5460, 1).front();
@@ -302,7 +302,7 @@ TEST(RedisClusterClient, GoesOnAtTheReplicaWhenAMasterStandsStillAndStaysThereWh
   EXPECT_LE(static_cast<std::uint64_t>(stored(cluster, key, promoted)), count.done + count.unknown);
 }
 
-TEST(RedisClusterClient, FollowsAManualFailoverWithoutLosingACount) {
+TEST(RedisClusterClient, FollowsAManualFailoverWithoutLosingACommand) {
   RedisCluster cluster(3, 1);
   ClusterCaller caller(cluster.url(), kPatient);
   const std::string key = keys_in(0, 5460, 1).front();
@@ -327,7 +327,7 @@ TEST(RedisClusterClient, FollowsAManualFailoverWithoutLosingACount) {
   expect_exact(cluster, count, replica);
 }
 
-TEST(RedisClusterClient, AnswersByTheDeadlineWhileAServerStandsStillAndRecovers) {
+TEST(RedisClusterClient, AnswersByTheDeadlineWhileAServerIsPausedAndRecovers) {
   RedisCluster cluster(3, 0, {"--cluster-require-full-coverage", "no"});
   ClusterCaller caller(cluster.url(), 200ms);
   const std::string still = keys_in(0, 5460, 1).front();

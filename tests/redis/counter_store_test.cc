@@ -80,7 +80,7 @@ TEST(WithoutScripts, DecidesAsTheMemoryStoreDoesOnACluster) {
   expect_as_in_memory(cluster.url());
 }
 
-TEST(WithoutScripts, KnowsNoOtherAlgorithms) {
+TEST(WithoutScripts, RefusesOtherAlgorithms) {
   RedisServer server;
   const auto store = open_ready(without_scripts(server.url()));
   Limiter limiter(*store);
@@ -96,7 +96,7 @@ TEST(WithoutScripts, KnowsNoOtherAlgorithms) {
   EXPECT_EQ(RedisConnection(server).run({"DBSIZE"})->integer, 0);
 }
 
-TEST(WithoutScripts, KeepsEachSliceUnderAKeyOfItsOwn) {
+TEST(WithoutScripts, StoresEachSliceUnderItsOwnKey) {
   RedisServer server;
   const auto store = open_ready(without_scripts(server.url()));
   Limiter limiter(*store);
@@ -134,7 +134,7 @@ class WithForeignValues : public testing::Test {
   const Limit limit_ = sluice::sliding_window_counter(5).per(60s).slices(6);
 };
 
-TEST_F(WithForeignValues, RefusesWhateverIsAskedAndTouchesNothing) {
+TEST_F(WithForeignValues, RefusesEveryVerbAndChangesNothing) {
   for (const char* const key : {kKey, kOlder}) {
     for (const Verb verb : {Verb::kTake, Verb::kPeek, Verb::kRefund, Verb::kReset}) {
       redis_.run({"SET", key, "mine"});
@@ -156,7 +156,7 @@ TEST_F(WithForeignValues, RefusesAnotherTypeInTheNewestSlice) {
   }
 }
 
-TEST_F(WithForeignValues, TouchesNoOtherTypeInAnOlderSlice) {
+TEST_F(WithForeignValues, DoesNotChangeAnotherTypeInAnOlderSlice) {
   redis_.run({"LPUSH", kOlder, "mine"});
   const std::string value = dump(kOlder);
   for (const Verb verb : {Verb::kTake, Verb::kRefund, Verb::kTake, Verb::kReset}) {
@@ -165,7 +165,7 @@ TEST_F(WithForeignValues, TouchesNoOtherTypeInAnOlderSlice) {
   }
 }
 
-TEST_F(WithForeignValues, RefusesANumberThatCannotBeCountedUp) {
+TEST_F(WithForeignValues, RefusesANumberThatCannotBeIncremented) {
   redis_.run({"SET", kKey, "9223372036854775807"});
   EXPECT_EQ(apply(Verb::kTake).reason, Reason::kForeignValue);
   EXPECT_EQ(RedisConnection::text(redis_.run({"GET", kKey})), "9223372036854775807");
@@ -195,7 +195,7 @@ TEST(WithoutScripts, EveryKeyExpires) {
 
 // A denied request gives back units of a counter that was reset meanwhile. The key must not stay
 // forever.
-TEST(WithoutScripts, WhatIsGivenBackToAKeyThatIsGoneExpiresToo) {
+TEST(WithoutScripts, KeyThatAGiveBackCreatesExpires) {
   RedisServer server;
   const auto store = open_ready(without_scripts(server.url()));
   Limiter limiter(*store);

@@ -122,7 +122,7 @@ class Differential : public testing::TestWithParam<std::uint64_t> {
 };
 std::unique_ptr<RedisServer> Differential::server_;
 
-TEST_P(Differential, ScriptsAnswerEveryStepAsTheOracleAndTheMemoryStore) {
+TEST_P(Differential, ScriptsAnswerLikeTheOracleAndTheMemoryStore) {
   run(GetParam(), kHistories,
       [this](Dice& dice) { compare(sluice_property::random_history(dice, kSteps)); });
 }
@@ -215,13 +215,13 @@ ToldHistory extreme_history(Dice& dice) {
 }
 
 class Extremes : public Differential {};
-TEST_P(Extremes, NumbersAtTheirEndsAreAnsweredAsByTheOracleAndTheMemoryStore) {
+TEST_P(Extremes, ScriptsAnswerLikeTheOracleAndTheMemoryStore) {
   run(GetParam(), 2 * kHistories, [this](Dice& dice) { compare(extreme_history(dice)); });
 }
 INSTANTIATE_TEST_SUITE_P(Histories, Extremes, testing::Values(6));
 
 // At a change of the grid more units count than one slice can contain.
-TEST_F(Extremes, AChangeOfGridCarriesWhatTheLargestLimitHolds) {
+TEST_F(Extremes, KeepTheUnitsOfTheLargestLimitIfTheSlicesChange) {
   using sluice_oracle::Verb;
   constexpr std::int64_t kDay = std::int64_t{86400} * 1000 * kMillisecond;
   const sluice_oracle::Spec spec{.algorithm = sluice_oracle::Algorithm::kSlidingWindowCounter,
@@ -322,7 +322,7 @@ class LongLogTeller {
 
 class LongLogs : public Differential {};
 
-TEST_P(LongLogs, AreAnsweredAsByTheMemoryStore) {
+TEST_P(LongLogs, AreAnsweredLikeTheMemoryStoreDoes) {
   constexpr std::size_t kLongSteps = 4000;
   run(GetParam(), 30, [this](Dice& dice) {
     const LongHistory told = LongLogTeller(dice, kLongSteps).tell();

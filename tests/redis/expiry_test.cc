@@ -56,7 +56,7 @@ TEST_F(Expiry, IsSetWithEachChangeAndNotBeforeTheCounterIsForgotten) {
   }
 }
 
-TEST_F(Expiry, AtStatedInstantsIsTheFixedOne) {
+TEST_F(Expiry, AtAnExplicitTimestampIsThatOfTheOptions) {
   for (const sluice::Limit& limit : every_kind(10, std::chrono::seconds{1})) {
     ASSERT_TRUE(limiter_.try_acquire("key", limit, 3, instant(kStart)));
     const std::int64_t ttl = number({"PTTL", redis_key(kPrefix, limit.algorithm(), "key")});
@@ -80,7 +80,7 @@ TEST_F(Expiry, OfEveryKeyIsSetAfterAnyHistory) {
   }
 }
 
-TEST_F(Expiry, AndValueStayWhereNothingIsTaken) {
+TEST_F(Expiry, AndValueDoNotChangeIfNothingIsTaken) {
   for (const sluice::Limit& limit : every_kind(10, std::chrono::hours{1})) {
     const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
     ASSERT_TRUE(limiter_.try_acquire("key", limit, 4));
@@ -99,7 +99,7 @@ TEST_F(Expiry, AndValueStayWhereNothingIsTaken) {
   }
 }
 
-TEST_F(Expiry, NothingIsKeptOfWhatNeverTook) {
+TEST_F(Expiry, NoKeyIsCreatedIfNothingIsTaken) {
   for (const sluice::Limit& limit : every_kind(10, std::chrono::hours{1})) {
     EXPECT_FALSE(limiter_.try_acquire("key", limit, 11));
     EXPECT_TRUE(limiter_.try_acquire("key", limit, 0));
@@ -114,7 +114,7 @@ TEST_F(Expiry, NothingIsKeptOfWhatNeverTook) {
   EXPECT_EQ(number({"DBSIZE"}), 0);
 }
 
-TEST_F(Expiry, ComesByTheServersClock) {
+TEST_F(Expiry, FollowsTheServersClock) {
   for (const sluice::Limit& limit : every_kind(10, std::chrono::milliseconds{1})) {
     ASSERT_TRUE(limiter_.try_acquire("key", limit, 3));
   }

@@ -95,7 +95,7 @@ std::string random_bytes(Dice& dice, std::size_t size) {
   return bytes;
 }
 
-TEST_F(ForeignValue, OfAnotherTypeIsRefusedAndUntouched) {
+TEST_F(ForeignValue, OfAnotherTypeIsRefusedAndNotChanged) {
   for (const sluice::Limit& limit : kinds_) {
     const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
     redis_.run({"RPUSH", key, "a", "b"});
@@ -116,7 +116,7 @@ TEST_F(ForeignValue, OfAnotherTypeIsRefusedAndUntouched) {
   }
 }
 
-TEST_F(ForeignValue, OfTextIsRefusedAndUntouched) {
+TEST_F(ForeignValue, OfTextIsRefusedAndNotChanged) {
   for (const sluice::Limit& limit : kinds_) {
     const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
     for (const std::string& text :
@@ -130,7 +130,7 @@ TEST_F(ForeignValue, OfTextIsRefusedAndUntouched) {
   }
 }
 
-TEST_F(ForeignValue, IsNamedInTheErrorWithoutWhatWouldDisturbATerminal) {
+TEST_F(ForeignValue, IsNamedInTheErrorWithoutControlCharacters) {
   const sluice::Limit limit = sluice::token_bucket(5).per(std::chrono::seconds{1});
   const std::string name = "bell\a\x1b[31m\r\n" + std::string(1000, 'k');
   redis_.run({"SET", redis_key(kPrefix, limit.algorithm(), name), "5"});
@@ -164,7 +164,7 @@ TEST_F(ForeignValue, StateOfAnotherAlgorithmIsRefused) {
   }
 }
 
-TEST_F(ForeignValue, OfRandomBytesIsRefusedOrDecidedBy) {
+TEST_F(ForeignValue, OfRandomBytesIsRefusedOrUsed) {
   Dice dice(4);
   for (const sluice::Limit& limit : kinds_) {
     const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
@@ -178,7 +178,7 @@ TEST_F(ForeignValue, OfRandomBytesIsRefusedOrDecidedBy) {
   }
 }
 
-TEST_F(ForeignValue, OfADamagedStateIsRefusedOrDecidedBy) {
+TEST_F(ForeignValue, OfADamagedStateIsRefusedOrUsed) {
   Dice dice(5);
   for (const sluice::Limit& limit : kinds_) {
     const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
@@ -203,7 +203,7 @@ TEST_F(ForeignValue, OfADamagedStateIsRefusedOrDecidedBy) {
 }
 
 // Each byte with extreme values: no number in a state makes a script misbehave.
-TEST_F(ForeignValue, OfAStateWithAnyByteReplacedIsRefusedOrDecidedBy) {
+TEST_F(ForeignValue, OfAStateWithAnyByteReplacedIsRefusedOrUsed) {
   Dice dice(6);
   for (const sluice::Limit& limit : kinds_) {
     const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
@@ -219,7 +219,7 @@ TEST_F(ForeignValue, OfAStateWithAnyByteReplacedIsRefusedOrDecidedBy) {
 }
 
 // Logs of over a kilobyte have a longer header and are read in parts.
-TEST_F(ForeignValue, OfADamagedLongLogIsRefusedOrDecidedBy) {
+TEST_F(ForeignValue, OfADamagedLongLogIsRefusedOrUsed) {
   Dice dice(10);
   for (const sluice::Limit& limit :
        {sluice::Limit(sluice::sliding_window_log(300).per(std::chrono::seconds{400})),
@@ -243,7 +243,7 @@ TEST_F(ForeignValue, OfADamagedLongLogIsRefusedOrDecidedBy) {
 }
 
 // The scripts do not write to a ring whose position is far after the value's end.
-TEST_F(ForeignValue, OfALongLogWithAWrongRingIsRefusedOrDecidedBy) {
+TEST_F(ForeignValue, OfALongLogWithAWrongRingIsRefusedOrUsed) {
   const sluice::Limit limit = sluice::sliding_window_log(400).per(std::chrono::hours{2});
   const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
   for (int i = 0; i < 160; ++i) {
@@ -260,7 +260,7 @@ TEST_F(ForeignValue, OfALongLogWithAWrongRingIsRefusedOrDecidedBy) {
   }
 }
 
-TEST_F(ForeignValue, UnderOneCounterKeepsTheWholeRequestFromBeingCounted) {
+TEST_F(ForeignValue, OfOneCounterRefusesTheWholeRequest) {
   for (std::size_t foreign = 0; foreign < kinds_.size(); ++foreign) {
     redis_.run({"FLUSHALL"});
     std::vector<std::string> names;
@@ -280,7 +280,7 @@ TEST_F(ForeignValue, UnderOneCounterKeepsTheWholeRequestFromBeingCounted) {
   }
 }
 
-TEST_F(ForeignValue, UnderOneCounterKeepsTheOthersFromBeingReset) {
+TEST_F(ForeignValue, OfOneCounterPreventsTheResetOfTheOthers) {
   const sluice::Limit bucket = sluice::token_bucket(5).per(std::chrono::hours{1});
   const sluice::Limit window = sluice::fixed_window(5).per(std::chrono::hours{1});
   ASSERT_TRUE(limiter_.try_acquire("key", bucket, 3, instant(kStart)));
@@ -292,7 +292,7 @@ TEST_F(ForeignValue, UnderOneCounterKeepsTheOthersFromBeingReset) {
 }
 
 // Sliding counts and logs of all sizes. None may keep the server busy.
-TEST_F(ForeignValue, NoneKeptTheServerBusyForASecond) {
+TEST_F(ForeignValue, NeverBlocksTheServerForASecond) {
   redis_.run({"CONFIG", "SET", "slowlog-log-slower-than", "1000000"});
   redis_.run({"SLOWLOG", "RESET"});
   Dice dice(9);

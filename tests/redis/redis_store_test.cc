@@ -91,7 +91,7 @@ TEST(RedisStoreThreads, AdmitExactlyTheLimitOfEachOfManyKeys) {
 }
 
 // Requests on pairs of keys, mostly in different slots of different servers.
-TEST(RedisStoreThreads, TakeAllOrNothingOverSlotsInTheEnd) {
+TEST(RedisStoreThreads, TakeAllOrNothingAcrossSlotsInTheEnd) {
   RedisCluster cluster;
   const auto store = open_ready(patient(cluster.url()));
   Limiter limiter(*store);
@@ -132,7 +132,7 @@ const std::vector<Limit>& limits_of_five() {
   return limits;
 }
 
-TEST(RedisStoreOverSlots, LeavesWhatADeniedRequestFound) {
+TEST(RedisStoreOverSlots, LeavesTheCountersOfADeniedRequestAsTheyWere) {
   RedisCluster cluster;
   const auto store = open_ready(patient(cluster.url()));
   Limiter limiter(*store);
@@ -152,7 +152,7 @@ TEST(RedisStoreOverSlots, LeavesWhatADeniedRequestFound) {
   }
 }
 
-TEST(RedisStoreOverSlots, AsksWhatSharesATagAtOnce) {
+TEST(RedisStoreOverSlots, SendsOneCallForChargesThatShareATag) {
   RedisCluster cluster;
   const auto store = open_ready(patient(cluster.url()));
   Limiter limiter(*store);
@@ -188,7 +188,7 @@ class Events final : public sluice::StoreObserver {
   std::vector<std::pair<StoreEventKind, std::string>> seen_;
 };
 
-TEST(RedisStoreFaults, TellOfAnErrorOnceAndWhere) {
+TEST(RedisStoreFaults, ReportAnErrorOnceWithItsEndpoint) {
   RedisServer server;
   for (const bool scripting : {true, false}) {
     Events events;
@@ -207,7 +207,7 @@ TEST(RedisStoreFaults, TellOfAnErrorOnceAndWhere) {
   }
 }
 
-TEST(RedisStoreFaults, KeepTheDeadlineWhereTheServerStops) {
+TEST(RedisStoreFaults, KeepTheDeadlineIfTheServerStops) {
   RedisServer server;
   RedisOptions options = patient(server.url());
   options.deadline = 100ms;
@@ -230,7 +230,7 @@ TEST(RedisStoreFaults, KeepTheDeadlineWhereTheServerStops) {
   }
 }
 
-TEST(RedisStoreFaults, RefuseMoreThanMayBeUnderWay) {
+TEST(RedisStoreFaults, RefuseRequestsIfTooManyAreUnderWay) {
   RedisServer server;
   RedisOptions options = patient(server.url());
   options.deadline = 1s;
@@ -275,7 +275,7 @@ void expect_end_of_all_callers(RedisServer& server, RedisOptions options) {
   EXPECT_EQ(told, 8);
 }
 
-TEST(RedisStoreFaults, EndWhatIsUnderWayWithTheStore) {
+TEST(RedisStoreFaults, EndTheRequestsUnderWayWhenTheStoreIsDestroyed) {
   RedisServer server;
   RedisOptions options = patient(server.url());
   options.deadline = 600s;
@@ -285,7 +285,7 @@ TEST(RedisStoreFaults, EndWhatIsUnderWayWithTheStore) {
   }
 }
 
-TEST(RedisStoreFaults, EndWaitingForAServerWithTheStore) {
+TEST(RedisStoreFaults, EndWaitingForAServerWhenTheStoreIsDestroyed) {
   RedisOptions options = patient("redis+unix:///nowhere/redis.sock");
   auto store = RedisStore::open(options).value();
   RedisStore& inside = *store;
@@ -302,7 +302,7 @@ TEST(RedisStoreFaults, EndWaitingForAServerWithTheStore) {
   EXPECT_FALSE(why.empty());
 }
 
-TEST(RedisStoreFaults, SayWhyItIsNotReadyUntilItIs) {
+TEST(RedisStoreFaults, ReportWhyTheStoreIsNotReadyUntilItIs) {
   RedisServer server;
   server.kill_now();
   const auto store = RedisStore::open(patient(server.url())).value();
@@ -317,7 +317,7 @@ TEST(RedisStoreFaults, SayWhyItIsNotReadyUntilItIs) {
   EXPECT_TRUE(limiter.try_acquire("key", sluice::token_bucket(5).per(1h)));
 }
 
-TEST(RedisStore, CountsWhatItDoes) {
+TEST(RedisStore, CountsItsRequestsAndConnections) {
   RedisServer server;
   const auto store = open_ready(patient(server.url()));
   Limiter limiter(*store);

@@ -113,7 +113,7 @@ class RedisSentinel : public testing::Test {
   Watched watched;
 };
 
-TEST_F(RedisSentinel, NamesTheMasterAndTheNextOneWhenItIsKilled) {
+TEST_F(RedisSentinel, NamesTheMasterAndAnotherOneAfterItIsKilled) {
   for (const int protocol : {2, 3}) {
     auto options = options_of(watched.url());
     options.protocol = protocol;
@@ -131,7 +131,7 @@ TEST_F(RedisSentinel, NamesTheMasterAndTheNextOneWhenItIsKilled) {
   EXPECT_EQ(probe.client->stats().connected, 1u);
 }
 
-TEST_F(RedisSentinel, MovesTheMasterWhileTheOldOneStandsStill) {
+TEST_F(RedisSentinel, MovesTheMasterWhileTheOldOneIsPaused) {
   Probe probe(options_of(watched.url()));
   ASSERT_TRUE(probe.works_again({"SET", "key", "1"}));
   watched.servers[0]->pause();
@@ -142,7 +142,7 @@ TEST_F(RedisSentinel, MovesTheMasterWhileTheOldOneStandsStill) {
   EXPECT_TRUE(says_master(probe.ask({"INFO", "replication"})));
 }
 
-TEST_F(RedisSentinel, MovesTheMasterOnDemandAndTheClientFollows) {
+TEST_F(RedisSentinel, FailsOverOnDemandAndTheClientFollows) {
   Probe probe(options_of(watched.url()));
   ASSERT_TRUE(probe.works_again({"SET", "key", "1"}));
   const std::string before = watched.master();
@@ -152,7 +152,7 @@ TEST_F(RedisSentinel, MovesTheMasterOnDemandAndTheClientFollows) {
   EXPECT_NE(watched.master(2), before);
 }
 
-TEST_F(RedisSentinel, ThatIsGoneOrStandsStillIsReplacedByAnother) {
+TEST_F(RedisSentinel, ThatIsKilledOrPausedIsReplacedByAnother) {
   watched.sentinels[0]->kill_now();
   watched.sentinels[1]->pause();
   auto options = options_of(watched.url());
@@ -162,7 +162,7 @@ TEST_F(RedisSentinel, ThatIsGoneOrStandsStillIsReplacedByAnother) {
   watched.sentinels[1]->resume();
 }
 
-TEST_F(RedisSentinel, TellsTheClientOfOthersThatItWasNotToldOf) {
+TEST_F(RedisSentinel, NamesOtherSentinelsToTheClient) {
   Probe probe(options_of(watched.url(0, 1)));
   ASSERT_TRUE(probe.works_again({"SET", "key", "1"}));
   watched.sentinels[0]->kill_now();
@@ -171,7 +171,7 @@ TEST_F(RedisSentinel, TellsTheClientOfOthersThatItWasNotToldOf) {
   EXPECT_TRUE(probe.works_again({"SET", "key", "2"}));
 }
 
-TEST_F(RedisSentinel, ThatKnowsNoSuchMasterIsNamedInTheError) {
+TEST_F(RedisSentinel, ThatDoesNotKnowTheMasterIsNamedInTheError) {
   auto options = options_of(watched.url());
   options.url.replace(options.url.rfind('/'), std::string::npos, "/others");
   Probe probe(options);
@@ -182,7 +182,7 @@ TEST_F(RedisSentinel, ThatKnowsNoSuchMasterIsNamedInTheError) {
   EXPECT_EQ(said.find(first), 0u) << said;
 }
 
-TEST(RedisSentinelPassword, IsAnotherThanThatOfTheMaster) {
+TEST(RedisSentinelPassword, DiffersFromTheMastersPassword) {
   std::unique_ptr<RedisServer> server;
   std::unique_ptr<RedisServer> sentinel;
   std::string port;

@@ -10,7 +10,7 @@ namespace {
 
 using ServerTime = ScriptTest;
 
-TEST_F(ServerTime, AdmitsTheLimitAndSaysWhenTheNextWouldPass) {
+TEST_F(ServerTime, AdmitsTheLimitAndReturnsTheExactRetryAfter) {
   constexpr sluice::Duration kDay = std::chrono::days{1};
   for (const sluice::Limit& limit : every_kind(5, kDay)) {
     SCOPED_TRACE(to_string(limit.algorithm()));
@@ -54,7 +54,7 @@ TEST_F(ServerTime, IsTheUnixTimeInMicroseconds) {
 
 // A take of one charge at the server's time has its own script. It must admit and store the same as
 // any store with the same timestamps, which the test reads from the states.
-TEST_F(ServerTime, TakesAreThoseOfTheMemoryStoreAtTheSameInstants) {
+TEST_F(ServerTime, AnswersTakesLikeTheMemoryStoreAtTheSameInstants) {
   sluice_property::Dice dice(21);
   std::size_t compared = 0;
   for (int i = 0; i < 400; ++i) {
@@ -84,7 +84,7 @@ TEST_F(ServerTime, TakesAreThoseOfTheMemoryStoreAtTheSameInstants) {
   EXPECT_GT(compared, 1000u);
 }
 
-TEST_F(ServerTime, TakesOfALongLogAreThoseOfTheMemoryStoreToo) {
+TEST_F(ServerTime, AnswersTakesOfALongLogLikeTheMemoryStore) {
   const sluice::Limit limit = sluice::sliding_window_log(300).per(std::chrono::milliseconds{50});
   const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
   sluice::MemoryStore memory({.max_keys = 64, .shards = 1});
@@ -100,7 +100,7 @@ TEST_F(ServerTime, TakesOfALongLogAreThoseOfTheMemoryStoreToo) {
   }
 }
 
-TEST_F(ServerTime, OneRequestOfEveryKindIsAllOrNothing) {
+TEST_F(ServerTime, DecidesARequestWithLimitsOfEveryKindAsOne) {
   const std::vector<sluice::Limit> kinds = every_kind(5, std::chrono::days{1});
   std::vector<std::string> keys;
   for (std::size_t i = 0; i < kinds.size(); ++i) keys.push_back("key" + std::to_string(i));
@@ -118,7 +118,7 @@ TEST_F(ServerTime, OneRequestOfEveryKindIsAllOrNothing) {
   }
 }
 
-TEST_F(ServerTime, TheMostChargesOfARequestAreDecidedTogether) {
+TEST_F(ServerTime, DecidesTheLargestRequestAsOne) {
   std::vector<std::string> keys;
   for (std::size_t i = 0; i < sluice::kMaxCharges; ++i) keys.push_back(std::to_string(i));
   const std::vector<sluice::Limit> kinds = every_kind(5, std::chrono::days{1});
@@ -133,7 +133,7 @@ TEST_F(ServerTime, TheMostChargesOfARequestAreDecidedTogether) {
 }
 
 // While its memory is exhausted, Redis refuses the whole call and changes nothing.
-TEST_F(ServerTime, WithoutMemoryNothingIsTaken) {
+TEST_F(ServerTime, TakesNothingIfTheServerHasNoMemory) {
   const std::vector<sluice::Limit> kinds = every_kind(5, std::chrono::days{1});
   redis_.run({"CONFIG", "SET", "maxmemory", "1"});
   for (const sluice::Limit& limit : kinds) {

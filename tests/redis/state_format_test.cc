@@ -139,7 +139,7 @@ std::string block_of(const Example& example, std::string_view key, std::string_v
 
 class StateFormat : public ScriptTest {};
 
-TEST_F(StateFormat, IsWhatItsPageShows) {
+TEST_F(StateFormat, IsTheSameAsInTheDocumentation) {
   std::ifstream file(SLUICE_STATE_FORMAT_PAGE);
   std::stringstream page;
   page << file.rdbuf();
@@ -174,7 +174,7 @@ TEST_F(StateFormat, ChargesOfOneInstantShareAnEntry) {
 
 // While a log grows, is full, and shrinks: at most 12 bytes per entry of a long log, plus room for
 // a hundred entries if few are left.
-TEST_F(StateFormat, OfALogIsTwelveBytesAnEntry) {
+TEST_F(StateFormat, OfALogGrowsByTwelveBytesForEachEntry) {
   const sluice::Limit limit = sluice::sliding_window_log(10'000).per(1min);
   const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
   const auto bytes = [&] { return number({"STRLEN", key}); };

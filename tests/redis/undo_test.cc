@@ -87,7 +87,7 @@ class Undo : public ScriptTest {
 };
 
 // Requests with several slots have the same answers as from a store with all counters in one place.
-TEST_F(Undo, LeavesHistoriesOfSeveralSlotsAsIfNothingHadBeenTaken) {
+TEST_F(Undo, LeavesCountersOfSeveralSlotsAsIfNothingHadBeenTaken) {
   Dice dice(11);
   std::size_t denied = 0;
   for (int history = 0; history < 200 && !HasFailure(); ++history) {
@@ -202,7 +202,7 @@ Spec random_monotonous_spec(Dice& dice) {
   }
 }
 
-TEST_F(Undo, NeverLeadsToMoreThanWouldBeAdmittedWithoutBoth) {
+TEST_F(Undo, AdmitsNoMoreThanWithoutTheTakeAndTheUndo) {
   Dice dice(12);
   std::size_t given_back = 0;
   for (int history = 0; history < 600 && !HasFailure(); ++history) {
@@ -215,7 +215,7 @@ TEST_F(Undo, NeverLeadsToMoreThanWouldBeAdmittedWithoutBoth) {
 
 // The same for tokens refilled at intervals, with a counter that is never fully replenished. The
 // refills then come at the same times.
-TEST_F(Undo, OfTokensRefilledAtIntervalsNeverLeadsToMoreEither) {
+TEST_F(Undo, OfAnIntervalBucketAdmitsNoMoreEither) {
   Dice dice(14);
   std::size_t given_back = 0;
   for (int history = 0; history < 300 && !HasFailure(); ++history) {
@@ -232,7 +232,7 @@ TEST_F(Undo, OfTokensRefilledAtIntervalsNeverLeadsToMoreEither) {
 }
 
 // An undo cannot restore the log of a slice that has become a summary, but is exact in one slice.
-TEST_F(Undo, OfAHybridWithinOneSliceLeavesNoTrace) {
+TEST_F(Undo, OfAHybridWithinOneSliceRestoresItsState) {
   Dice dice(13);
   for (int history = 0; history < 50; ++history) {
     const sluice::Limit limit =
@@ -255,7 +255,7 @@ TEST_F(Undo, OfAHybridWithinOneSliceLeavesNoTrace) {
   }
 }
 
-TEST_F(Undo, OfALongLogLeavesNoTrace) {
+TEST_F(Undo, OfALongLogRestoresItsState) {
   Dice dice(15);
   const sluice::Limit limit = sluice::sliding_window_log(500).per(std::chrono::seconds{1});
   const sluice::Limit ban = sluice::token_bucket(0).per(std::chrono::hours{1});
@@ -275,7 +275,7 @@ TEST_F(Undo, OfALongLogLeavesNoTrace) {
   }
 }
 
-TEST_F(Undo, AtTheServersTimeGivesBackWhatWasTaken) {
+TEST_F(Undo, AtTheServersTimeGivesBackTheUnits) {
   for (const sluice::Limit& limit : every_kind(10, std::chrono::days{1})) {
     SCOPED_TRACE(to_string(limit.algorithm()));
     PlanStore redis(redis_, fresh_prefix(), /*by_slot=*/true);
@@ -294,7 +294,7 @@ TEST_F(Undo, AtTheServersTimeGivesBackWhatWasTaken) {
   }
 }
 
-TEST_F(Undo, OfWhatIsGoneChangesNothing) {
+TEST_F(Undo, OfACounterThatIsGoneChangesNothing) {
   for (const sluice::Limit& limit : every_kind(10, std::chrono::days{1})) {
     SCOPED_TRACE(to_string(limit.algorithm()));
     const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
