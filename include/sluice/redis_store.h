@@ -55,7 +55,7 @@ struct RedisOptions {
   bool scripting = true;
   // How long to keep a counter that is decided at an explicit timestamp: it must not expire by the
   // server's clock.
-  std::chrono::milliseconds stated_expiry = std::chrono::hours{24};
+  std::chrono::milliseconds explicit_timestamp_expiry = std::chrono::hours{24};
 };
 
 // Counts of a RedisStore since it was opened, and its state now.

@@ -137,7 +137,7 @@ TEST_F(DenyCacheTest, AsksTheStoreForPeeksAndExplicitTimestamps) {
   EXPECT_FALSE(is_hit(limiter_.try_acquire("k", kLimit, 1, clock_.now())));
   exhaust("l");
   EXPECT_FALSE(is_hit(limiter_.try_acquire("l", kLimit, 1, clock_.now())))
-      << "what is stated is not looked up";
+      << "a request with a timestamp is not looked up";
 }
 
 TEST_F(DenyCacheTest, DoesNotLearnFromPeeks) {

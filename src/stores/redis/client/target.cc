@@ -138,8 +138,9 @@ Expected<bool> check_numbers(const RedisOptions& options) {
         std::tuple{"longest_backoff", options.longest_backoff, options.first_backoff}}) {
     if (auto fits = check_time(name, value, least); !fits) return fits;
   }
-  if (options.stated_expiry < kLeast) {
-    return wrong("stated_expiry is " + std::to_string(options.stated_expiry.count()) + " ms",
+  if (options.explicit_timestamp_expiry < kLeast) {
+    return wrong("explicit_timestamp_expiry is " +
+                     std::to_string(options.explicit_timestamp_expiry.count()) + " ms",
                  "at least 1 ms");
   }
   if (options.max_pending == 0) return wrong("max_pending is 0", "at least 1");

@@ -135,7 +135,8 @@ TEST(Target, ReportsWhatIsWrongWithOptions) {
             "longest_backoff is 5 ms; from 10 ms to a day");
   EXPECT_EQ(error_of(url, {.max_pending = 0}), "max_pending is 0; at least 1");
   EXPECT_EQ(error_of(url, {.protocol = 4}), "protocol is 4; 2, 3, or 0 for either");
-  EXPECT_EQ(error_of(url, {.stated_expiry = 0ms}), "stated_expiry is 0 ms; at least 1 ms");
+  EXPECT_EQ(error_of(url, {.explicit_timestamp_expiry = 0ms}),
+            "explicit_timestamp_expiry is 0 ms; at least 1 ms");
   EXPECT_EQ(error_of(url, {.sentinel_password = "x"}).find("there is a sentinel_password, but"),
             0u);
   EXPECT_EQ(error_of("redis+sentinel://a/m", {.sentinel_username = "x"}),

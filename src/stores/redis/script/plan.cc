@@ -31,7 +31,7 @@ bool Plan::begin(const PlanOptions& options, Verb verb, std::span<const Charge> 
                  std::optional<Instant> now) {
   prefix_ = options.prefix;
   by_slot_ = options.by_slot;
-  stated_expiry_ms_ = options.stated_expiry_ms;
+  explicit_expiry_ms_ = options.explicit_expiry_ms;
   verb_ = verb;
   now_ = now;
   count_ = 0;
@@ -137,7 +137,7 @@ void Plan::write_request(std::size_t index, std::uint64_t verb, ArgumentOf argum
   std::string argument;
   const std::uint64_t instant =
       now_ ? static_cast<std::uint64_t>(now_->time_since_epoch().count()) : format::kServerTime;
-  format::kRequest.append({verb, instant, stated_expiry_ms_}, argument);
+  format::kRequest.append({verb, instant, explicit_expiry_ms_}, argument);
   command.append(argument);
   for (std::size_t i = 0; i < count_; ++i) {
     if (asked_[i].part != index) continue;

@@ -17,7 +17,8 @@ namespace sluice::redis {
 struct PlanOptions {
   std::string_view prefix;  // of every key
   bool by_slot = false;     // a cluster: one call for the counters of each slot
-  std::uint64_t stated_expiry_ms = 86'400'000;
+  // How long to keep keys that are decided at an explicit timestamp.
+  std::uint64_t explicit_expiry_ms = 86'400'000;
 };
 
 // One request to Redis, without I/O: its counters (charges on one counter count together), the
@@ -84,7 +85,7 @@ class Plan {
 
   std::string prefix_;
   bool by_slot_ = false;
-  std::uint64_t stated_expiry_ms_ = 0;
+  std::uint64_t explicit_expiry_ms_ = 0;
   Verb verb_ = Verb::kTake;
   std::optional<Instant> now_;
   std::vector<Asked> asked_;  // the first count_ are of this request

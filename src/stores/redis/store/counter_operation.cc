@@ -192,7 +192,7 @@ std::string CounterOperation::key_of(const Counter& counter, std::uint64_t age) 
 // Until the slice has left the window, plus kSlackMs.
 std::uint64_t CounterOperation::expiry_ms(const Counter& counter,
                                           std::uint64_t age) const noexcept {
-  if (request_.now) return options_.stated_expiry_ms;
+  if (request_.now) return options_.explicit_expiry_ms;
   const slices::Grid grid(counter.charge->limit);
   const core::Ticks end = grid.tick_at(counter.slice - age + counter.counts.size(), 0);
   return static_cast<std::uint64_t>(end - now_) / 1000 + 1 + kSlackMs;

@@ -33,7 +33,7 @@ class CounterOperationTest : public ::testing::Test {
   std::atomic<std::uint64_t> gave_back{0};
   OperationOptions options{.prefix = "p:",
                            .scripting = false,
-                           .stated_expiry_ms = 5000,
+                           .explicit_expiry_ms = 5000,
                            .gave_back = &gave_back,
                            .clock = &clock};
   CounterOperation operation{options};

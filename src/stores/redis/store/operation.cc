@@ -15,7 +15,8 @@ OperationOptions operation_options(const Target& target) {
   return {.prefix = target.options.prefix,
           .by_slot = target.kind == Target::Kind::kCluster,
           .scripting = target.options.scripting,
-          .stated_expiry_ms = static_cast<std::uint64_t>(target.options.stated_expiry.count())};
+          .explicit_expiry_ms =
+              static_cast<std::uint64_t>(target.options.explicit_timestamp_expiry.count())};
 }
 
 void Operation::refuse(Reason reason, std::span<Decision> each) noexcept {

@@ -27,7 +27,7 @@ class GiveBack final : public Command {
 }  // namespace
 
 bool ScriptOperation::prepare(const Request& request) noexcept try {
-  const PlanOptions plan{options_.prefix, options_.by_slot, options_.stated_expiry_ms};
+  const PlanOptions plan{options_.prefix, options_.by_slot, options_.explicit_expiry_ms};
   verb_ = request.verb;
   each_ = request.each;
   if (request.each.size() != request.charges.size() ||
