@@ -18,7 +18,7 @@ void* Cells::take() {
     return cell;
   }
   if (fresh_bytes_ == 0) {
-    // Half as much again, so that at most a third lies idle.
+    // Half as much as there is, so that at most a third of the memory is unused.
     const std::size_t wanted = std::clamp(total_bytes_ / 2, kFirstChunk, kLargestChunk);
     const std::size_t bytes = wanted / kBytes * kBytes;
     chunks_.emplace_back(bytes);

@@ -7,15 +7,15 @@
 
 namespace sluice::memory {
 
-// Pieces of one cache line each, for the many small states of a shard: a line apart from malloc's
-// bookkeeping is one line to fetch, and their pages are few and large.
+// Pieces of one cache line each, for the many small states of a shard. malloc would put its own
+// data next to a state, which takes a second cache line. The pages of the pieces are few and large.
 //
-// Not thread-safe. Owns the memory, which it keeps for further pieces until its end.
+// Not thread-safe. Owns the memory, and keeps it for further pieces until it is destroyed.
 class Cells {
  public:
   static constexpr std::size_t kBytes = 64;
 
-  // A piece, its bytes unspecified. Throws std::bad_alloc.
+  // Returns a piece with unspecified bytes. Throws std::bad_alloc.
   void* take();
   void give(void* cell) noexcept;
 
@@ -25,7 +25,7 @@ class Cells {
   };
 
   Free* free_ = nullptr;
-  std::byte* fresh_ = nullptr;  // the part of the last chunk that was never taken
+  std::byte* fresh_ = nullptr;  // the part of the last chunk that is not in use yet
   std::size_t fresh_bytes_ = 0;
   std::size_t total_bytes_ = 0;
   std::vector<Pages> chunks_;

@@ -29,7 +29,7 @@ TEST(MemoryStoreConformance, PassesWithOneShard) {
   for (const auto& failure : check_store({.make = make})) ADD_FAILURE() << failure;
 }
 
-// A memory store with a fault: what it passes on, and what it makes of the answer.
+// A memory store with a fault. The functions change the request or the answer.
 class FaultyStore final : public Store {
  public:
   using Fault = std::function<Decision(Store&, Verb, std::vector<Charge>, std::optional<Instant>,
@@ -150,8 +150,7 @@ TEST(StoreConformance, FindsACounterSharedByAlgorithms) {
   }));
 }
 
-// Two threads both look, and only then both take: at the last unit of an odd capacity, both are
-// told that they have it.
+// Two threads both look before both take. If one unit of an odd capacity is left, both receive it.
 TEST(StoreConformance, FindsARaceBetweenTheTestAndTheTake) {
   const auto suite = std::this_thread::get_id();
   const auto both_have_looked = std::make_shared<std::barrier<>>(2);

@@ -9,7 +9,7 @@
 
 namespace sluice::memory {
 
-// One counter of a request: the sum of all charges on it, and what core answers. The steps, under
+// One counter of a request: the sum of all charges on it, and the answer of core. The steps, under
 // the lock of the shard:
 //   find()   finds the slot
 //   look()   asks core for the answer and the next state; changes nothing
@@ -39,7 +39,7 @@ class Counter {
   // Drops a window that is forgotten at the instant.
   void find() noexcept;
   void look(Verb verb) noexcept;
-  // Answers with nothing taken, because another limit denies the request. Nothing is written.
+  // Answers without taking units, because another limit denies the request. Nothing is written.
   void leave_untaken() noexcept;
 
   // Protects the slot from eviction; makes it if it is missing, which may move other slots; makes
@@ -66,7 +66,7 @@ class Counter {
   const Limit* limit_;
   std::uint64_t cost_;
   core::Ticks now_;  // of the request
-  Slot* slot_;       // null: nothing is known of the counter
+  Slot* slot_;       // null: the counter is untouched
   Verb verb_;
   core::Change change_;
   bool is_pinned_;

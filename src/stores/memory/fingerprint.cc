@@ -21,7 +21,8 @@ Fingerprint FingerprintMaker::operator()(std::string_view tag, std::string_view 
                                          Algorithm algorithm, Keyspace keyspace) const noexcept {
   XXH128_hash_t hash = XXH3_128bits_withSecret(key.data(), key.size(), secret_, sizeof(secret_));
   if (!tag.empty()) [[unlikely]] {
-    // The tag's hash and the key's as one text of fixed size: no two pairs make the same.
+    // The hashes of tag and key are one text of fixed size, so that no two pairs have the same
+    // text.
     const XXH128_hash_t both[2] = {
         XXH3_128bits_withSecret(tag.data(), tag.size(), secret_, sizeof(secret_)), hash};
     hash = XXH3_128bits_withSecret(both, sizeof(both), secret_, sizeof(secret_));

@@ -7,9 +7,9 @@
 
 namespace sluice::memory {
 
-// What a counter is remembered by: 128 bits of a keyed hash of its keyspace, tag, key and
-// algorithm. Two counters share one with a chance of 2^-128; without the store's secret there is no
-// known way to find two. `low` of a counter's is never 0: that is an empty slot.
+// The name of a counter in a table: 128 bits of a keyed hash of its keyspace, tag, key and
+// algorithm. Two counters have the same fingerprint with a probability of 2^-128. Without the
+// store's secret there is no known way to find two. `low` is 0 in an empty slot only.
 struct Fingerprint {
   std::uint64_t low = 0;
   std::uint64_t high = 0;
@@ -17,13 +17,13 @@ struct Fingerprint {
   friend constexpr bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
 
-// The secret of one store: made from the system's randomness, never told.
+// Makes fingerprints with the secret of one store, random bytes that do not leave the process.
 //
 // Thread-safety: const members from any thread. Cost: about 5 ns for a short key, memory speed for
 // a long one.
 class FingerprintMaker {
  public:
-  // Throws std::system_error if the system has no randomness to give.
+  // Throws std::system_error if the system returns no random bytes.
   FingerprintMaker();
   Fingerprint operator()(const Charge& charge) const noexcept {
     return (*this)(charge.tag, charge.key, charge.limit.algorithm(), charge.keyspace);

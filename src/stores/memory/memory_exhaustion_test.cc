@@ -10,7 +10,7 @@
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
 
-// The allocations of this program fail when they are told to.
+// A test can let the allocations of this program fail.
 namespace {
 
 long& allocations_left() {
@@ -29,7 +29,7 @@ void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
   return memory;
 }
 
-// Not inlined, or the compiler takes malloc's and operator new's memory for mixed up.
+// Not inlined, because the compiler would warn of a release that does not match its allocation.
 [[gnu::noinline]] void release(void* memory) noexcept { std::free(memory); }
 
 constexpr std::size_t kUsual = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
@@ -59,7 +59,7 @@ using namespace std::chrono_literals;
 
 constexpr Instant kNow{std::chrono::seconds{1000000}};
 
-// Lets `left` more allocations succeed while it lives.
+// While it exists, `left` more allocations succeed.
 class Shortage {
  public:
   explicit Shortage(long left) { allocations_left() = left; }
@@ -87,7 +87,7 @@ struct World {
     }
   }
 
-  // All that anyone can see of the counters.
+  // All that a caller can see of the counters.
   std::vector<Decision> all() {
     std::vector<Decision> seen;
     for (const Charge& charge : known) {
@@ -97,8 +97,8 @@ struct World {
   }
 };
 
-// Asks again and again, with one allocation more each time, until the request gets through; and
-// expects every failure to leave everything as it was.
+// Repeats a request with one more allocation each time until it succeeds, and checks that no
+// failure changes a counter.
 void expect_failures_change_nothing(World& world, Verb verb, const std::vector<Charge>& charges) {
   std::vector<Decision> each(charges.size());
   for (long left = 0;; ++left) {
@@ -192,7 +192,7 @@ TEST(MemoryExhaustion, SlicesAreConvertedToAnotherGridOrDoNotChange) {
 }
 
 TEST(MemoryExhaustion, CountersOfAFailedRequestCanStillBeEvicted) {
-  // What a failed request had pinned is free again: the store can fill up and turn over.
+  // A failed request pins nothing any more, so the store can fill up and evict all counters.
   MemoryStore store({.max_keys = 128, .shards = 1});
   Limiter limiter(store);
   const Limit slices = sliding_window_counter(50).per(1h);

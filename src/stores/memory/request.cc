@@ -29,7 +29,7 @@ bool prepare_writes(std::span<Counter> counters) {
   return true;
 }
 
-// As prepare_writes(), but if that is impossible, leaves everything as it was and returns false.
+// Like prepare_writes(), but if that is impossible, changes nothing and returns false.
 bool prepare_or_undo(std::span<Counter> counters) noexcept {
   try {
     if (prepare_writes(counters)) return true;

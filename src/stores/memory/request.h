@@ -9,12 +9,12 @@
 
 namespace sluice::memory {
 
-// Carries a verb out on the counters of one request, all of them or none, under the locks of their
-// shards. False where the store is out of memory; then nothing was taken or given back.
+// Applies a verb to all counters of one request or to none, under the locks of their shards.
+// Returns false if the store has no memory; then nothing was taken or given back.
 bool carry_out(Verb verb, std::span<Counter> counters) noexcept;
 
-// The locks of the shards of one request, each once and in their order, so that two requests never
-// wait for each other. `shard_of` tells an element's shard.
+// Locks the shards of one request, each once and in their order, so that two requests never wait
+// for each other. `shard_of` returns the shard of an element.
 template <std::size_t N>
 class Locks {
  public:
@@ -30,7 +30,7 @@ class Locks {
   Locks& operator=(const Locks&) = delete;
 
  private:
-  // Into its place, if it is not there: most requests have two or three.
+  // Inserts a shard in order, unless it is there already. Most requests have two or three.
   void add(Shard* shard) noexcept {
     if constexpr (N == 1) {
       shards_[count_++] = shard;

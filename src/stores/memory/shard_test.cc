@@ -11,17 +11,17 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr core::Ticks kUnit = core::Ticks{1} << 20;  // in which expiries count
+constexpr core::Ticks kUnit = core::Ticks{1} << 20;  // the unit of expiries
 constexpr std::size_t kPlenty = std::size_t{1} << 30;
 
-// Well spread keys, as fingerprints are.
+// Random keys, as fingerprints are.
 Fingerprint key_of(std::uint64_t i) {
   std::mt19937_64 random(i);
   const std::uint64_t low = random();
   return {low, random()};
 }
 
-// A shard, and the bytes it shares.
+// A shard and its shared bytes.
 struct Rig {
   explicit Rig(std::size_t max_keys, std::size_t own_bytes = kPlenty, std::size_t shared_bytes = 0)
       : shared(shared_bytes), shard(max_keys, own_bytes, shared) {}
@@ -78,7 +78,8 @@ TEST(Shard, DropsForgottenCountersBeforeItEvicts) {
 }
 
 TEST(Shard, DoesNotGrowWhileItHasForgottenCounters) {
-  // A hundred live ones at any time, of a hundred thousand: sweeps keep up, far below the bound.
+  // A hundred of a hundred thousand counters are live at any time. Sweeps drop the others, so the
+  // shard stays far below its bound.
   Rig rig(1000000);
   for (std::uint64_t i = 0; i < 100000; ++i) {
     const auto now = static_cast<core::Ticks>(i / 100) * kUnit;
@@ -90,19 +91,19 @@ TEST(Shard, DoesNotGrowWhileItHasForgottenCounters) {
 }
 
 TEST(Shard, EvictsTheFirstToBeUntouchedAmongAFew) {
-  Rig rig(8);  // so few that they are all seen but for what other groups hold
+  Rig rig(8);  // so few that one search sees most of them
   for (std::uint64_t i = 0; i < 8; ++i) rig.add(i, (10 + static_cast<core::Ticks>(i)) * kUnit);
   rig.add(100, 1000 * kUnit);
   EXPECT_EQ(rig.shard.size(), 8u);
   std::size_t lost = 0;
   for (std::uint64_t i = 0; i < 8; ++i) lost += !rig.has(i);
   EXPECT_EQ(lost, 1u);
-  EXPECT_TRUE(rig.has(7));  // no group pair holds it alone with this seed, and it is the last to go
+  EXPECT_TRUE(rig.has(7));  // the last to be untouched; with this seed no search sees it alone
   EXPECT_TRUE(rig.has(100));
 }
 
 TEST(Shard, NeverDropsAPinnedCounter) {
-  Rig rig(128);  // nearly all of them pinned: whole groups hold nothing else
+  Rig rig(128);  // nearly all are pinned, and whole groups contain nothing else
   for (std::uint64_t i = 0; i < 120; ++i) rig.add(i, 0).state.expiry = PackedState::kPinned;
   const core::Ticks last = (core::Ticks{1} << 52) - 1;
   for (std::uint64_t i = 120; i < 5000; ++i) rig.add(i, i % 2 == 0 ? 0 : last + kUnit, last);

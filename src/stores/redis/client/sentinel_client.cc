@@ -22,32 +22,34 @@ class SentinelClient final : public MasterClient {
         sentinels_(this->target()->servers, this->target()->master),
         poll_timer_(loop().make_timer([this] { poll(); })),
         pass_on_timer_(loop().make_timer([this] { pass_on(); })) {
-    for (const std::string_view word : {"SENTINEL", "SENTINELS"}) others_question_.append(word);
+    for (const std::string_view word : {"SENTINEL", "SENTINELS"}) others_request_.append(word);
     for (const std::string_view word : {"SENTINEL", "GET-MASTER-ADDR-BY-NAME"}) {
-      master_question_.append(word);
+      master_request_.append(word);
     }
-    others_question_.append(this->target()->master);
-    master_question_.append(this->target()->master);
+    others_request_.append(this->target()->master);
+    master_request_.append(this->target()->master);
   }
   ~SentinelClient() override {
-    giving_up_ = true;  // ignore the answers of the questions that end now
+    giving_up_ = true;  // ignores the answers to the requests that end now
     sentinel_.reset();
   }
 
  private:
-  struct Question final : public Command {
+  struct SentinelRequest final : public Command {
     using Then = void (SentinelClient::*)(const Answer&);
-    Question(SentinelClient& asker, Then then) : asker_(asker), then_(then) { repeatable = true; }
-    void done(const Answer& answer) noexcept override { (asker_.*then_)(answer); }
+    SentinelRequest(SentinelClient& client, Then then) : client_(client), then_(then) {
+      repeatable = true;
+    }
+    void done(const Answer& answer) noexcept override { (client_.*then_)(answer); }
 
    private:
-    SentinelClient& asker_;
+    SentinelClient& client_;
     Then then_;
   };
 
   // The owner of the link to a Sentinel; the client owns the one to the master.
-  struct Asking final : public Link::Owner {
-    explicit Asking(SentinelClient& the_client) : client(the_client) {}
+  struct SentinelOwner final : public Link::Owner {
+    explicit SentinelOwner(SentinelClient& the_client) : client(the_client) {}
     void on_ready(Link&) override {}
     void on_ended(Link&, std::string_view why, bool) override { client.give_up(why); }
     bool on_error(Link&, Command&, std::string_view) override { return false; }
@@ -61,24 +63,24 @@ class SentinelClient final : public MasterClient {
   void on_others(const Answer& answer);
   void on_master(const Answer& answer);
   void on_found(const ServerAddress& address);
-  // This Sentinel cannot help: another one is asked.
+  // Drops this Sentinel. pass_on() then asks another one.
   void give_up(std::string_view why);
   void pass_on();
   void poll_soon();
   void poll();
 
   Sentinels sentinels_;
-  Asking asking_{*this};
-  Question others_question_{*this, &SentinelClient::on_others};
-  Question master_question_{*this, &SentinelClient::on_master};
+  SentinelOwner sentinel_owner_{*this};
+  SentinelRequest others_request_{*this, &SentinelClient::on_others};
+  SentinelRequest master_request_{*this, &SentinelClient::on_master};
   LinkCounters sentinel_counters_;
   std::unique_ptr<Link> sentinel_;
   std::optional<ServerAddress> master_;
   std::unique_ptr<Timer> poll_timer_;
   std::unique_ptr<Timer> pass_on_timer_;
   bool searching_ = false;  // find_server() has no result yet
-  bool asked_ = false;      // the questions are under way
-  bool giving_up_ = false;  // pass_on() will come
+  bool asked_ = false;      // the requests are under way
+  bool giving_up_ = false;  // pass_on() is scheduled
 };
 
 void SentinelClient::find_server() {
@@ -88,7 +90,7 @@ void SentinelClient::find_server() {
 }
 
 void SentinelClient::ask() {
-  if (asked_ || giving_up_) return;  // the question that is under way is enough
+  if (asked_ || giving_up_) return;  // a request is under way
   const ServerAddress* const address = sentinels_.to_ask();
   if (address == nullptr) {
     if (!std::exchange(searching_, false)) return poll_soon();
@@ -96,15 +98,16 @@ void SentinelClient::ask() {
   }
   const RedisOptions& options = target()->options;
   if (sentinel_ == nullptr) {
-    sentinel_ = std::make_unique<Link>(loop(), target(), *address, Link::Purpose::kSentinel,
-                                       static_cast<Link::Owner&>(asking_), sentinel_counters_);
+    sentinel_ =
+        std::make_unique<Link>(loop(), target(), *address, Link::Purpose::kSentinel,
+                               static_cast<Link::Owner&>(sentinel_owner_), sentinel_counters_);
   }
   asked_ = true;
   const Time now = loop().now();
-  master_question_.deadline = now + std::max(options.connect_timeout, options.deadline);
-  others_question_.deadline = master_question_.deadline;
-  sentinel_->submit(others_question_, now);  // first, so that it ends before the other does
-  sentinel_->submit(master_question_, now);
+  master_request_.deadline = now + std::max(options.connect_timeout, options.deadline);
+  others_request_.deadline = master_request_.deadline;
+  sentinel_->submit(others_request_, now);  // first, so that it ends first
+  sentinel_->submit(master_request_, now);
 }
 
 void SentinelClient::on_others(const Answer& answer) {
@@ -138,17 +141,17 @@ void SentinelClient::give_up(std::string_view why) {
 }
 
 void SentinelClient::pass_on() {
-  sentinel_.reset();  // its questions end before giving_up_ does
+  sentinel_.reset();  // ends its requests while giving_up_ is set
   giving_up_ = false;
   if (searching_) return ask();
   poll_soon();
 }
 
-// The named server cannot be used, for instance because it is no master: another Sentinel may name
-// a better one.
+// If the server that a Sentinel has named cannot be used, for instance because it is no master,
+// another Sentinel may name a better one.
 void SentinelClient::on_ended(Link& link, std::string_view why, bool was_ready) {
-  const bool in_vain = !was_ready && &link == this->link();
-  if (in_vain) give_up("it names a master that cannot be used");
+  const bool is_unusable = !was_ready && &link == this->link();
+  if (is_unusable) give_up("it names a master that cannot be used");
   MasterClient::on_ended(link, why, was_ready);
 }
 
