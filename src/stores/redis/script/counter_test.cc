@@ -77,7 +77,7 @@ class CounterTest : public testing::Test {
   Decision take(const Limit& limit, std::uint64_t cost, const std::string& said) {
     begin(limit, cost);
     EXPECT_TRUE(counter_.read(said, kNow));
-    counter_.look(Verb::kTake);
+    counter_.decide(Verb::kTake);
     return answer();
   }
   Decision answer() const {
@@ -257,7 +257,9 @@ TEST_F(CounterTest, RefusesALogThatContradictsItself) {
     EXPECT_FALSE(reads(limit, good + "x"));
     EXPECT_FALSE(reads(limit, good.substr(1)));
     EXPECT_FALSE(reads_with(&Reply::at, format::kEndOfInstants));
-    EXPECT_FALSE(reads_with(&Reply::at, kNowBits - 1)) << "read before the request";
+    format::LogReply early = log_reply(2);
+    early.at = early.newest = kNowBits - 1;
+    EXPECT_FALSE(reads(limit, bytes_of(early))) << "read before the request";
     EXPECT_FALSE(reads_with(&Reply::newest, kNowBits + 1)) << "an entry after the log was read";
     EXPECT_TRUE(reads_with(&Reply::newest, kNowBits - 9'999'999));
     EXPECT_FALSE(reads_with(&Reply::newest, kNowBits - 10'000'000)) << "no unit counts any more";
