@@ -35,25 +35,25 @@ void Counter::append_undo_argument(int number, std::string& out) const {
 
 // --- replies ---
 
-bool Counter::read(std::string_view said, core::Ticks now) noexcept {
+bool Counter::read(std::string_view bytes, core::Ticks now) noexcept {
   now_ = at_ = now;
   forgotten_ = {};
   state_ = {};
   slices_ = {{}, now, core::SliceGrid(limit())};
-  if (said.empty()) return true;
+  if (bytes.empty()) return true;
   switch (limit().state_kind()) {
     case StateKind::kBucket:
-    case StateKind::kWindow: return read_state(said);
-    case StateKind::kSlices: return read_slices(said);
+    case StateKind::kWindow: return read_state(bytes);
+    case StateKind::kSlices: return read_slices(bytes);
     case StateKind::kLog:
-    case StateKind::kLogAndSummaries: return read_log(said);
+    case StateKind::kLogAndSummaries: return read_log(bytes);
   }
   return false;
 }
 
-bool Counter::read_state(std::string_view said) noexcept {
-  if (said.size() != format::kFixedState.size()) return false;
-  const format::FixedState state = format::kFixedState.read(said);
+bool Counter::read_state(std::string_view bytes) noexcept {
+  if (bytes.size() != format::kFixedState.size()) return false;
+  const format::FixedState state = format::kFixedState.read(bytes);
   const bool is_window = limit().state_kind() == StateKind::kWindow;
   state_.last = static_cast<core::Ticks>(state.changed);
   state_.aux = state.aux;
@@ -65,12 +65,12 @@ bool Counter::read_state(std::string_view said) noexcept {
          state_.last <= forgotten_.from();
 }
 
-bool Counter::read_slices(std::string_view said) noexcept {
+bool Counter::read_slices(std::string_view bytes) noexcept {
   constexpr std::size_t kHead = format::kSlicesHead.size();
   constexpr std::size_t kCount = format::kSliceCount.size();
-  if (said.size() < kHead || (said.size() - kHead) % kCount != 0) return false;
-  const format::SlicesHead head = format::kSlicesHead.take(said);
-  const std::size_t held = said.size() / kCount;
+  if (bytes.size() < kHead || (bytes.size() - kHead) % kCount != 0) return false;
+  const format::SlicesHead head = format::kSlicesHead.take(bytes);
+  const std::size_t held = bytes.size() / kCount;
   if (head.kind != format::kSlicesKind || head.changed >= format::kEndOfInstants ||
       head.period >= format::kEndOfSpans || Duration{head.period} < kMinPeriod || head.slices < 1 ||
       head.slices > kMaxSlices || held > head.slices + 1) {
@@ -81,15 +81,15 @@ bool Counter::read_slices(std::string_view said) noexcept {
   if (last > forgotten_.from()) return false;
   counts_.resize(held);
   for (std::uint32_t& count : counts_) {
-    count = static_cast<std::uint32_t>(format::kSliceCount.take(said).value);
+    count = static_cast<std::uint32_t>(format::kSliceCount.take(bytes).value);
   }
   slices_ = {counts_, last, core::SliceGrid(head.period, head.slices)};
   return true;
 }
 
-bool Counter::read_log(std::string_view said) noexcept {
-  if (said.size() != format::kLogReply.size()) return false;
-  const format::LogReply reply = format::kLogReply.read(said);
+bool Counter::read_log(std::string_view bytes) noexcept {
+  if (bytes.size() != format::kLogReply.size()) return false;
+  const format::LogReply reply = format::kLogReply.read(bytes);
   const auto at = static_cast<core::Ticks>(reply.at);
   forgotten_ = core::Forgotten(static_cast<std::uint32_t>(reply.forgotten));
   log_ = {.digest = {at, reply.units, static_cast<core::Ticks>(reply.newest)},
@@ -102,7 +102,7 @@ bool Counter::read_log(std::string_view said) noexcept {
 
 // --- decisions ---
 
-void Counter::look_for(Verb verb, std::uint64_t cost) noexcept {
+void Counter::decide_cost(Verb verb, std::uint64_t cost) noexcept {
   const auto take = [&](const auto& step) {
     answer_ = step.answer;
     at_ = step.at;
@@ -110,8 +110,8 @@ void Counter::look_for(Verb verb, std::uint64_t cost) noexcept {
   switch (limit().state_kind()) {
     case StateKind::kBucket:
     case StateKind::kWindow: {
-      // Core relies on it that a state is untouched when it is forgotten. A damaged value may not
-      // be.
+      // A forgotten state is untouched, and core relies on this. In a damaged value it may have
+      // units.
       const bool is_known = !forgotten_.is_past(now_);
       const core::State state = is_known ? state_ : core::State{};
       const auto step = core::step(verb, limit(), core::Kept{state, forgotten_}, now_, cost);
@@ -135,7 +135,7 @@ void Counter::look_for(Verb verb, std::uint64_t cost) noexcept {
 }
 
 void Counter::leave_untaken() noexcept {
-  if (answer_.admitted && cost_ > 0) look_for(Verb::kPeek, 0);
+  if (answer_.admitted && cost_ > 0) decide_cost(Verb::kPeek, 0);
   answer_.delay = core::Answer::kNoDelay;
 }
 

@@ -15,28 +15,28 @@ namespace sluice::redis {
 // decision that follows from the reply.
 //
 // A script returns the state that it found, and this class computes the decision from it with
-// core/, as every other store does. For a log, which may be long, it returns a few numbers.
+// core, like every other store. For a log, which may be long, a script returns a few numbers.
 class Counter {
  public:
   void begin(const Charge& charge);
   bool is_same(const Charge& charge) const noexcept;
-  // A further charge on the counter. A sum beyond all limits stays beyond them.
+  // Adds the cost of another charge. A sum beyond all limits stays beyond them.
   void add(std::uint64_t cost) noexcept;
 
   const Limit& limit() const noexcept { return charge_->limit; }
   const Family& family() const noexcept { return family_of(limit()); }
   std::uint64_t cost() const noexcept { return cost_; }
 
-  // Appends the counter's argument for a script that knows its family by `number`.
+  // Appends the argument for a script in which the family has this number.
   void append_argument(int number, std::string& out) const;
-  // Like the above, to undo the take whose reply was read.
+  // Appends the argument that undoes the take whose reply was read.
   void append_undo_argument(int number, std::string& out) const;
 
-  // Reads the counter's part of a reply made at `now`. Returns false if it is malformed.
-  bool read(std::string_view said, core::Ticks now) noexcept;
+  // Reads the counter's part of a reply to a request at `now`. Returns false if it is malformed.
+  bool read(std::string_view bytes, core::Ticks now) noexcept;
 
-  // Call this after read(). Decides the verb as the script did.
-  void look(Verb verb) noexcept { look_for(verb, cost_); }
+  // Call this after read(). Makes the decision that the script has made.
+  void decide(Verb verb) noexcept { decide_cost(verb, cost_); }
   // Answers without taking units, because another limit denies the request.
   void leave_untaken() noexcept;
 
@@ -44,16 +44,16 @@ class Counter {
   void answer(Decision& decision) const noexcept;
 
  private:
-  bool read_state(std::string_view said) noexcept;
-  bool read_slices(std::string_view said) noexcept;
-  bool read_log(std::string_view said) noexcept;
-  void look_for(Verb verb, std::uint64_t cost) noexcept;
+  bool read_state(std::string_view bytes) noexcept;
+  bool read_slices(std::string_view bytes) noexcept;
+  bool read_log(std::string_view bytes) noexcept;
+  void decide_cost(Verb verb, std::uint64_t cost) noexcept;
 
   const Charge* charge_ = nullptr;
   std::uint64_t cost_ = 0;
   core::Ticks now_ = 0;  // of the request
-  core::Ticks at_ = 0;   // of the counter, after look()
-  // The state found by the script. Of the three states only that of the limit's kind has a value.
+  core::Ticks at_ = 0;   // of the counter, after decide()
+  // The state that the script has found. Only one of the three has a value, by the limit's kind.
   core::Forgotten forgotten_;
   core::State state_;
   std::vector<std::uint32_t> counts_;  // of `slices_`

@@ -40,29 +40,29 @@ bool Plan::begin(const PlanOptions& options, Verb verb, std::span<const Charge> 
   if (charges.empty() || charges.size() > kMaxCharges || !is_in_range(now)) return false;
   for (const Charge& charge : charges) {
     std::size_t i = 0;
-    while (i < count_ && !asked_[i].counter.is_same(charge)) ++i;
+    while (i < count_ && !counters_[i].counter.is_same(charge)) ++i;
     if (i == count_) {
       add_counter(charge);
-    } else if (asked_[i].counter.limit() != charge.limit) {
+    } else if (counters_[i].counter.limit() != charge.limit) {
       return false;
     } else {
-      asked_[i].counter.add(charge.cost);
+      counters_[i].counter.add(charge.cost);
     }
     counter_of_.push_back(static_cast<std::uint8_t>(i));
   }
   return true;
 }
 
-Plan::Asked& Plan::add_counter(const Charge& charge) {
-  if (count_ == asked_.size()) asked_.emplace_back();
-  Asked& asked = asked_[count_++];
-  asked.counter.begin(charge);
-  make_key(charge, asked.key);
-  asked.part = part_of(by_slot_ ? std::optional(slot_of(asked.key)) : std::nullopt);
-  Part& part = parts_[asked.part];
+Plan::KeyedCounter& Plan::add_counter(const Charge& charge) {
+  if (count_ == counters_.size()) counters_.emplace_back();
+  KeyedCounter& keyed = counters_[count_++];
+  keyed.counter.begin(charge);
+  make_key(charge, keyed.key);
+  keyed.part = part_of(by_slot_ ? std::optional(slot_of(keyed.key)) : std::nullopt);
+  Part& part = parts_[keyed.part];
   ++part.counters;
-  part.families = static_cast<FamilySet>(part.families | bit_of(asked.counter.family()));
-  return asked;
+  part.families = static_cast<FamilySet>(part.families | bit_of(keyed.counter.family()));
+  return keyed;
 }
 
 void Plan::make_key(const Charge& charge, std::string& key) const {
@@ -97,7 +97,7 @@ bool Plan::is_single(const Part& part) const noexcept {
   return verb_ == Verb::kTake && !now_ && part.counters == 1;
 }
 
-// Everything before the arguments, including the keys.
+// Writes the number of keys and the keys, which precede the arguments.
 void Plan::write_keys(std::size_t index, Command& command) const {
   const Part& part = parts_[index];
   command.tail.clear();
@@ -106,7 +106,7 @@ void Plan::write_keys(std::size_t index, Command& command) const {
   command.repeatable = false;
   command.append(std::uint64_t{part.counters});
   for (std::size_t i = 0; i < count_; ++i) {
-    if (asked_[i].part == index) command.append(asked_[i].key);
+    if (counters_[i].part == index) command.append(counters_[i].key);
   }
 }
 
@@ -115,10 +115,10 @@ void Plan::write(std::size_t index, Command& command) const {
   write_keys(index, command);
   if (is_single(part)) {
     std::string argument;
-    const auto is_its = [=](const Asked& asked) { return asked.part == index; };
-    const Asked& asked = *std::find_if(asked_.begin(), asked_.end(), is_its);
-    command.script = &script_for_one(asked.counter.family());
-    asked.counter.append_argument(1, argument);
+    const auto is_its = [=](const KeyedCounter& keyed) { return keyed.part == index; };
+    const KeyedCounter& keyed = *std::find_if(counters_.begin(), counters_.end(), is_its);
+    command.script = &script_for_one(keyed.counter.family());
+    keyed.counter.append_argument(1, argument);
     return command.append(argument);
   }
   write_request(index, number_of(verb_), &Counter::append_argument, command);
@@ -129,7 +129,7 @@ void Plan::write_undo(std::size_t index, Command& command) const {
   write_request(index, format::kGiveBack, &Counter::append_undo_argument, command);
 }
 
-// The arguments of any request.
+// Writes the arguments of any request except a take of one charge.
 void Plan::write_request(std::size_t index, std::uint64_t verb, ArgumentOf argument_of,
                          Command& command) const {
   const FamilySet families = parts_[index].families;
@@ -140,9 +140,9 @@ void Plan::write_request(std::size_t index, std::uint64_t verb, ArgumentOf argum
   format::kRequest.append({verb, instant, explicit_expiry_ms_}, argument);
   command.append(argument);
   for (std::size_t i = 0; i < count_; ++i) {
-    if (asked_[i].part != index) continue;
+    if (counters_[i].part != index) continue;
     argument.clear();
-    const Counter& counter = asked_[i].counter;
+    const Counter& counter = counters_[i].counter;
     (counter.*argument_of)(number_of(counter.family(), families), argument);
     command.append(argument);
   }
@@ -153,43 +153,43 @@ void Plan::write_request(std::size_t index, std::uint64_t verb, ArgumentOf argum
 Plan::Read Plan::read(std::size_t index, const redisReply& reply) {
   if (reply.type != REDIS_REPLY_STRING || reply.len < format::kInstant.size())
     return Read::kMalformed;
-  std::string_view said(reply.str, reply.len);
-  const std::uint64_t head = format::kInstant.take(said).value;
+  std::string_view rest(reply.str, reply.len);
+  const std::uint64_t head = format::kInstant.take(rest).value;
   const bool admits = (head & format::kAdmits) != 0;
   const std::uint64_t now = head & ~format::kAdmits;
   if (now >= format::kEndOfInstants) return Read::kMalformed;
   if (now_ && now != static_cast<std::uint64_t>(now_->time_since_epoch().count())) {
     return Read::kMalformed;
   }
-  if (!read_counters(index, said, static_cast<core::Ticks>(now))) return Read::kMalformed;
-  // Repeats the script's decision. If the two differ, the reply is malformed.
-  if (look(index) != admits) return Read::kMalformed;
+  if (!read_counters(index, rest, static_cast<core::Ticks>(now))) return Read::kMalformed;
+  // Makes the script's decision again. If the two differ, the reply is malformed.
+  if (decide(index) != admits) return Read::kMalformed;
   parts_[index].admits = admits;
   return admits ? Read::kAllowed : Read::kDenied;
 }
 
-bool Plan::read_counters(std::size_t index, std::string_view said, core::Ticks now) {
+bool Plan::read_counters(std::size_t index, std::string_view rest, core::Ticks now) {
   const bool is_alone = is_single(parts_[index]);
   for (std::size_t i = 0; i < count_; ++i) {
-    if (asked_[i].part != index) continue;
-    std::size_t size = said.size();
+    if (counters_[i].part != index) continue;
+    std::size_t size = rest.size();
     if (!is_alone) {
-      if (said.size() < format::kValueSize.size()) return false;
-      size = format::kValueSize.take(said).value;
-      if (said.size() < size) return false;
+      if (rest.size() < format::kValueSize.size()) return false;
+      size = format::kValueSize.take(rest).value;
+      if (rest.size() < size) return false;
     }
-    if (!asked_[i].counter.read(said.substr(0, size), now)) return false;
-    said.remove_prefix(size);
+    if (!counters_[i].counter.read(rest.substr(0, size), now)) return false;
+    rest.remove_prefix(size);
   }
-  return said.empty();
+  return rest.empty();
 }
 
-bool Plan::look(std::size_t index) {
+bool Plan::decide(std::size_t index) {
   bool all_admit = true;
   for (std::size_t i = 0; i < count_; ++i) {
-    if (asked_[i].part != index) continue;
-    Counter& counter = asked_[i].counter;
-    counter.look(verb_);
+    if (counters_[i].part != index) continue;
+    Counter& counter = counters_[i].counter;
+    counter.decide(verb_);
     all_admit = all_admit && counter.admits();
   }
   return all_admit;
@@ -199,9 +199,9 @@ void Plan::answer(std::span<Decision> each, Decision& all) {
   const bool all_admit =
       std::all_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.admits; });
   if (!all_admit) {
-    for (std::size_t i = 0; i < count_; ++i) asked_[i].counter.leave_untaken();
+    for (std::size_t i = 0; i < count_; ++i) counters_[i].counter.leave_untaken();
   }
-  for (std::size_t i = 0; i < each.size(); ++i) asked_[counter_of_[i]].counter.answer(each[i]);
+  for (std::size_t i = 0; i < each.size(); ++i) counters_[counter_of_[i]].counter.answer(each[i]);
   combine(each, all);
 }
 

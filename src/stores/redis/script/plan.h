@@ -36,13 +36,13 @@ class Plan {
 
   // The number of script calls: one except in a cluster, at most kMaxCharges.
   std::size_t parts() const noexcept;
-  // Fills in script, elements, tail and slot. Clears what was there.
+  // Fills in script, elements, tail and slot, and removes their previous values.
   void write(std::size_t part, Command& command) const;
 
   enum class Read : std::uint8_t {
-    kAllowed,   // this part admits (and has taken, for a take)
+    kAllowed,   // this part admits; a take has taken its units
     kDenied,    // this part denies; nothing was taken
-    kMalformed  // not a reply of our script
+    kMalformed  // the reply is not that of a script of Sluice
   };
   Read read(std::size_t part, const redisReply& reply);
 
@@ -58,10 +58,10 @@ class Plan {
   static bool is_foreign_value(std::string_view error) noexcept;
 
  private:
-  // A counter and its place in the calls.
-  struct Asked {
+  // A counter, its key in Redis, and the number of its part.
+  struct KeyedCounter {
     Counter counter;
-    std::string key;  // in Redis
+    std::string key;
     std::size_t part = 0;
   };
   // The counters of one slot.
@@ -72,7 +72,7 @@ class Plan {
     bool admits = false;
   };
 
-  Asked& add_counter(const Charge& charge);
+  KeyedCounter& add_counter(const Charge& charge);
   void make_key(const Charge& charge, std::string& key) const;
   std::size_t part_of(std::optional<std::uint16_t> slot);
   bool is_single(const Part& part) const noexcept;
@@ -80,15 +80,15 @@ class Plan {
   using ArgumentOf = void (Counter::*)(int number, std::string& out) const;
   void write_request(std::size_t part, std::uint64_t verb, ArgumentOf argument_of,
                      Command& command) const;
-  bool read_counters(std::size_t part, std::string_view said, core::Ticks now);
-  bool look(std::size_t part);
+  bool read_counters(std::size_t part, std::string_view rest, core::Ticks now);
+  bool decide(std::size_t part);
 
   std::string prefix_;
   bool by_slot_ = false;
   std::uint64_t explicit_expiry_ms_ = 0;
   Verb verb_ = Verb::kTake;
   std::optional<Instant> now_;
-  std::vector<Asked> asked_;  // the first count_ are of this request
+  std::vector<KeyedCounter> counters_;  // the first count_ are of this request
   std::size_t count_ = 0;
   std::vector<Part> parts_;
   std::vector<std::uint8_t> counter_of_;  // of each charge

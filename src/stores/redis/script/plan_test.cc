@@ -25,7 +25,7 @@ class Sent final : public Command {
   void done(const Answer&) noexcept override {}
 };
 
-// The elements that a command's tail is made of.
+// The elements of a command's tail.
 std::vector<std::string> elements_of(const Command& command) {
   std::vector<std::string> elements;
   std::string_view rest = command.tail;
@@ -42,7 +42,7 @@ std::vector<std::string> elements_of(const Command& command) {
   return elements;
 }
 
-// What is sent for a part of a plan, looked into.
+// The script call for one part of a plan.
 struct Call {
   std::vector<std::string> keys;
   std::vector<std::string> arguments;
@@ -51,7 +51,7 @@ struct Call {
 
 Call call_of(const Plan& plan, std::size_t part) {
   Sent command;
-  command.tail = "something of an earlier request";
+  command.tail = "of an earlier request";
   command.elements = 7;
   command.slot = 3;
   plan.write(part, command);
@@ -116,7 +116,7 @@ TEST(Plan, SumsTheCostsOnOneCounter) {
   EXPECT_EQ(arguments({2, 3}), arguments({5}));
   EXPECT_EQ(arguments({0, 4, 0}), arguments({4}));
   EXPECT_NE(arguments({2}), arguments({3}));
-  // A sum beyond all numbers stays beyond every limit, and does not come round to 0.
+  // A sum that overflows stays beyond every limit.
   EXPECT_NE(arguments({~std::uint64_t{0}, 1}), arguments({0}));
   EXPECT_EQ(arguments({~std::uint64_t{0}, 1}), arguments({~std::uint64_t{0}}));
 }
@@ -220,7 +220,7 @@ TEST(PlanBySlot, IsOneCallWithoutASlotIfItIsOff) {
 
 // --- replies ---
 
-// A reply built for a test, with what it refers to.
+// A reply that owns its text and its elements.
 struct BuiltReply {
   redisReply reply{};
   std::string text;
@@ -298,7 +298,7 @@ Plan::Read read_text(Plan& plan, std::size_t part, const std::string& text) {
   return plan.read(part, reply.get());
 }
 
-// A bucket of which so many units were spent at kNow.
+// The state of a bucket whose units were spent at kNow.
 std::string bucket_state(std::uint32_t units, const Limit& limit) {
   return "\xC1\x11" + bytes(kNowTicks, 7) + bytes(0, 6) + bytes(units, 4) +
          bytes(core::LimitAccess::tag(limit) << 1, 4) + bytes((kNowTicks >> 20) + 100, 4);
@@ -328,7 +328,7 @@ TEST(PlanReplies, ContainTheStateFromWhichThePlanComputesTheNumbers) {
                            .retry_after = 12s}));
 }
 
-// The script's decision is made again here; one that came out otherwise is none of ours.
+// Plan makes the decision again. A reply with another decision is malformed.
 TEST(PlanReplies, ThatContradictThemselvesAreMalformed) {
   const std::vector<Charge> charges = {{"a", kBucket, 3}};
   const std::string fits = bucket_state(7, kBucket);
@@ -401,7 +401,7 @@ TEST(PlanUndo, HasTheKeysTheCostAndTheInstantOfTheTake) {
   EXPECT_EQ(command.slot, slot_of("p:t{y}b"));
 }
 
-// Whatever comes, it is a decision or malformed, and nothing is read that is not there.
+// Any reply is a decision or malformed. Plan never reads beyond its end.
 TEST(PlanReplies, OfRandomNumbersAndBytesAreReadSafely) {
   std::mt19937_64 random(5);
   const auto below = [&](std::uint64_t n) { return random() % n; };

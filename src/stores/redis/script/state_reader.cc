@@ -24,7 +24,7 @@ Instant instant_of(std::uint64_t ticks) {
   return Instant{Duration{static_cast<std::int64_t>(ticks)}};
 }
 
-// Returns false if no state can have changed at that instant.
+// Returns false if `changed` is after the last instant of a state.
 bool set_times(CounterState& state, std::uint64_t changed, std::uint64_t forgotten) {
   state.changed = instant_of(changed);
   if (forgotten < format::kNeverForgotten) {
@@ -40,7 +40,7 @@ void add_detail(CounterState& state, std::size_t index, std::size_t count, std::
   }
 }
 
-// --- one reader for each layout ---
+// --- a reader for each layout ---
 
 using FixedState = format::FixedState;
 
@@ -113,7 +113,7 @@ class LogParts {
            head_.count - head_.back <= head_.room && head_.head <= head_.room &&
            value_.size() == ring() + head_.room * kEntry;
   }
-  // The oldest is 0.
+  // Returns entry i. Entry 0 is the oldest.
   format::LogEntry entry(std::uint64_t i) const noexcept {
     const std::uint64_t in_ring = head_.count - head_.back;
     const std::size_t at = i < in_ring ? ring() + (head_.head + i) % head_.room * kEntry
@@ -123,7 +123,8 @@ class LogParts {
   format::Summary summary(std::uint64_t i) const noexcept {
     return format::kSummary.read(value_.substr(summaries() + i * format::kSummary.size()));
   }
-  // From its low bits: no instant of a log is a modulus or more before the last change.
+  // Returns an instant by its low bits. No instant of a log is a modulus or more before the last
+  // change.
   Instant instant(std::uint64_t low) const {
     return instant_of(head_.changed - (head_.changed - low) % format::kInstantModulus);
   }
