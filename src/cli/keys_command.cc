@@ -11,6 +11,7 @@
 #include "cli/glob.h"
 #include "cli/redis_keys.h"
 #include "cli/store_flags.h"
+#include "core/quoted.h"
 #include "server/api/admin/json_writer.h"
 
 namespace sluice::cli {
@@ -40,16 +41,18 @@ struct Flags {
   bool json = false;
 };
 
-// Replaces bytes that could disturb a terminal by `\xNN`.
+// Writes the bytes of control characters as `\xNN`.
 std::string printable(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte != 0x7f) {
-      out += c;
+  for (std::size_t i = 0, controls = 0; i < text.size(); ++i) {
+    if (controls == 0) controls = core::control_length(text.substr(i));
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (controls == 0) {
+      out += text[i];
     } else {
       out.append("\\x").append({kDigits[byte >> 4], kDigits[byte & 15]});
+      --controls;
     }
   }
   return out;

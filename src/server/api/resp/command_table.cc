@@ -80,7 +80,7 @@ constexpr Command part(std::string_view name, std::size_t least, std::size_t mos
 constexpr std::array<Command, 7> kClient{
     part("getname", 2, 2, "", "Returns the name of the connection.", commands::client_getname),
     part("id", 2, 2, "", "Returns the unique number of the connection.", commands::client_id),
-    part("info", 2, 2, "", "Returns the id, addr, name, user, role and library of the connection.",
+    part("info", 2, 2, "", "Returns the fields that Redis 7.2 returns, and the client's role.",
          commands::client_info),
     part("no-evict", 3, 3, "on|off", "Has no effect: the server evicts no connections.",
          commands::client_switch),

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -174,14 +175,21 @@ void client_id(CommandHandler&, const Call& call) {
   call.reply.integer(static_cast<std::int64_t>(call.client.id));
 }
 
-void client_info(CommandHandler&, const Call& call) {
+// The fields of Redis 7.2 in its order, since clients fail if one is absent. Those which have no
+// meaning here have the value of an idle client.
+void client_info(CommandHandler& handler, const Call& call) {
   const Client& client = call.client;
+  const auto age =
+      std::chrono::duration_cast<std::chrono::seconds>(handler.clock.now() - client.connected);
   std::string text = "id=" + std::to_string(client.id) + " addr=" + client.peer +
-                     " name=" + client.name + " db=0 user=";
+                     " laddr= fd=-1 name=" + client.name + " age=" + std::to_string(age.count());
+  text +=
+      " idle=0 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0"
+      " multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=client|info user=";
   text += client.user != nullptr ? client.user->name : std::string(Users::kDefault);
-  text.append(" role=").append(to_string(client.role));
-  text += " lib-name=" + client.library + " lib-ver=" + client.library_version +
-          " resp=" + std::to_string(client.protocol) + "\n";
+  text += " redir=-1 resp=" + std::to_string(client.protocol) + " lib-name=" + client.library +
+          " lib-ver=" + client.library_version;
+  text.append(" role=").append(to_string(client.role)).append("\n");
   call.reply.verbatim(text);
 }
 

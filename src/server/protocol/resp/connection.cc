@@ -39,6 +39,7 @@ std::unique_ptr<Connection> Connection::open(const net::Accepted& accepted, Shar
   Client client;
   client.id = shared.last_id.fetch_add(1) + 1;
   client.peer = is_unix ? shared.unix_path + ":0" : accepted.peer.text();
+  client.connected = now;
   client.role = shared.users.at_first();
   std::unique_ptr<Connection> connection(
       new Connection(accepted.descriptor, std::move(client), shared, owner, now));
