@@ -78,6 +78,7 @@ does. An absent attribute matches nothing, not even `**`.
 | `/api/**` | `/api` and everything below it; between slashes, `**` matches zero or more segments |
 | `/img/**.png` | next to other characters, `**` matches zero or more characters, including `/` |
 | `*bot*` | in a pattern that does not begin with `/`, `*` matches zero or more characters, like `**` |
+| `10.0.0.0/8` | of the attribute `ip` only: an IPv4 or IPv6 address or network in CIDR notation, and every address in it |
 | `~/v[0-9]+/.*` | after a leading `~`: an [RE2](https://github.com/google/re2/wiki/Syntax) regular expression that must match the whole value; `.` also matches line ends |
 
 To match a value that contains `*` or begins with `~`, write a regular expression: `~a\*b`, `~\~a`.

@@ -188,7 +188,7 @@ void Loader::read_pattern(std::string_view attribute, const Node& node, Conditio
     return;
   }
   if (expressions_ > kMaxExpressions) return;
-  auto pattern = Pattern::compile(node.text);
+  auto pattern = attribute == "ip" ? Pattern::compile_ip(node.text) : Pattern::compile(node.text);
   if (!pattern) return diagnostics_->add_message(node.at, pattern.error());
   if (pattern->is_expression() && ++expressions_ > kMaxExpressions) {
     return diagnostics_->add(node.at, "too many expressions (aliases count as what they stand for)",
