@@ -7,7 +7,7 @@
 namespace sluice::memory {
 
 // A counter that exists and has room for a take. Most requests have only such counters; they are
-// decided and written where they are. Logs are left to Counter.
+// decided and written in their slots. Counter decides logs.
 //
 // The members have no values before begin() and look(). Both are inlined by force: a request of one
 // charge then keeps the members in registers.
@@ -74,7 +74,7 @@ struct InPlace {
     blob->last = slices_step.at;
   }
 };
-// So that the members before `next` can be read without asking which step it is.
+// So the members before `next` can be read for every kind of step.
 static_assert(std::is_standard_layout_v<core::Step<core::State>>);
 static_assert(std::is_standard_layout_v<core::Step<core::NextSlices>>);
 

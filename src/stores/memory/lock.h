@@ -12,9 +12,10 @@
 
 namespace sluice::memory {
 
-// A lock for the few nanoseconds of a decision: spins, and gives the processor away when that takes
-// long, as when its holder was interrupted. In ./dev bench two threads on one hot key keep over
-// half of one thread's throughput; behind std::mutex, which sends them to sleep, a quarter.
+// A lock for the few nanoseconds of a decision. It spins, and yields the processor if that takes
+// long, for instance if its holder was interrupted. In ./dev bench, two threads on one hot key have
+// over half of one thread's throughput; with std::mutex, which lets them sleep, they have a
+// quarter.
 class Lock {
  public:
   void lock() noexcept {
@@ -29,7 +30,7 @@ class Lock {
  private:
   static constexpr int kLooksBeforeYield = 64;
 
-  // While the process has one thread there is nobody to keep out; std::mutex does the same.
+  // A process with one thread needs no lock; std::mutex does the same.
   static bool is_alone() noexcept {
 #if defined(__GLIBC__)
     return __libc_single_threaded != 0;

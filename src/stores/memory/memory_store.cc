@@ -22,7 +22,7 @@ using memory::Shard;
 constexpr std::size_t kMinShardKeys = 2 * kMaxCharges;
 constexpr std::size_t kMinLogBytes = 4096;
 constexpr std::size_t kMaxShards = 1024;
-// Requests of up to so many charges keep their counters in a small frame.
+// Requests of up to so many charges have their counters in a small stack frame.
 constexpr std::size_t kFewCharges = 4;
 
 std::size_t shard_count(const MemoryStoreOptions& options) {
@@ -56,8 +56,8 @@ class MemoryStore::Impl {
     }
   }
 
-  // One object is written in place and returned, here and below: a copy made of it piece by piece
-  // would cost as much as the decision itself.
+  // Here and below one object is written in place and returned, because a copy member by member
+  // would take as long as the decision.
   Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> instant,
                  std::span<Decision> each) noexcept {
     Decision all;

@@ -18,7 +18,7 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t page) {
   return (bytes + page - 1) / page * page;
 }
 
-// Whole huge pages where that wastes little; else the end comes in small ones.
+// Returns a multiple of huge pages if that wastes little, else a multiple of small pages.
 constexpr std::size_t mapped_size(std::size_t bytes) {
   const std::size_t whole = round_up(bytes, kHugePage);
   return whole - bytes <= bytes / 8 ? whole : round_up(bytes, kSmallPage);
@@ -34,7 +34,7 @@ std::byte* map_aligned(std::size_t bytes) {
   if (before > 0) ::munmap(begin, before);
   if (before < kHugePage) ::munmap(begin + before + bytes, kHugePage - before);
 #ifdef MADV_HUGEPAGE
-  ::madvise(begin + before, bytes, MADV_HUGEPAGE);  // a wish: without it the pages are small
+  ::madvise(begin + before, bytes, MADV_HUGEPAGE);  // if it fails, the pages are small
 #endif
   return begin + before;
 }

@@ -4,8 +4,8 @@
 
 namespace sluice::memory {
 
-// Zeroed memory for a table, aligned to a cache line; from 2 MiB on in pages of 2 MiB where the
-// system has them to give, as random look-ups would else spend their time in page tables.
+// Zeroed memory for a table, aligned to a cache line. From 2 MiB on it is in pages of 2 MiB if the
+// system provides them. With small pages, random look-ups spend most of their time in page tables.
 //
 // Owns the memory. Not thread-safe.
 class Pages {

@@ -7,15 +7,15 @@ namespace sluice::memory {
 namespace {
 
 constexpr std::size_t kFirstGroups = 4;
-// Groups looked at for something to drop, when a shard is at its bound.
+// The number of groups that are searched for a counter to drop if a shard is at its bound.
 constexpr std::size_t kGroupsLookedAt = 2;
-// As far as the sizes in a blob's header count.
+// The size up to which the numbers of a blob's header are large enough.
 constexpr std::size_t kMaxBlobBytes = std::size_t{8} << 30;
 
 std::size_t entry_room_for(const Limit& limit, const core::LogBuffer* old) noexcept {
   const std::size_t held = old == nullptr ? 0 : old->entries;
   const std::size_t grown = held + std::max<std::size_t>(held / 2, 4);
-  // A log of so few units never holds more entries, but may from before its numbers changed.
+  // A log of so few units has no more entries, except from before its numbers changed.
   const std::size_t most = std::max<std::size_t>(limit.capacity(), held + 1);
   return std::min(grown, most + most / 3 + 1);
 }
@@ -55,7 +55,7 @@ void Shard::erase(Slot& slot) noexcept {
   table_.erase(slot);
 }
 
-// Rebuilds the full table without what is untouched, and by a quarter larger than what is left.
+// Rebuilds the full table without untouched counters, a quarter larger than the others need.
 void Shard::make_room(core::Ticks now) {
   std::size_t kept = 0;
   table_.for_each([&](Slot& slot) { kept += !slot.state.is_forgotten(now); });
@@ -70,8 +70,8 @@ void Shard::make_room(core::Ticks now) {
   hand_ = 0;
 }
 
-// Drops what is untouched in the next groups; where there is nothing, the counter that would be
-// untouched soonest. Goes on while all that it sees is pinned.
+// Drops the untouched counters of the next groups. If there are none, drops the counter that would
+// be untouched first. Continues while all counters that it finds are pinned.
 void Shard::evict(core::Ticks now) noexcept {
   const std::uint64_t swept_before = swept_;
   Slot* victim = nullptr;
@@ -123,8 +123,8 @@ void Shard::release(std::size_t bytes) noexcept {
   blob_bytes_ -= bytes;
 }
 
-// Null where the bytes are exhausted. `kept`: what the counter has now, until the new piece takes
-// its place. A piece that no eviction here can make room for evicts nothing.
+// Returns null if the bytes are exhausted. `kept` is the size of the counter's present piece, which
+// the new one replaces later. If no eviction can make enough room, nothing is evicted.
 void* Shard::allocate(std::size_t bytes, std::size_t kept) {
   if (bytes > kMaxBlobBytes) return nullptr;
   bytes = std::max(bytes, Cells::kBytes);  // a small one takes a whole cell

@@ -17,7 +17,7 @@ class SharedBytes {
  public:
   explicit SharedBytes(std::size_t bytes) noexcept : left_(bytes) {}
   std::size_t left() const noexcept { return left_.load(std::memory_order_relaxed); }
-  // All of `bytes`, or none and false.
+  // Takes all of `bytes`, or takes none and returns false.
   bool take(std::size_t bytes) noexcept;
   void give(std::size_t bytes) noexcept { left_.fetch_add(bytes, std::memory_order_relaxed); }
 
@@ -26,7 +26,8 @@ class SharedBytes {
 };
 
 // One part of a memory store: a table of counters under one lock, bounded in counters and in the
-// bytes of their windows. What is untouched goes first, then what is nearest to it among a few.
+// bytes of their windows. At its bound it drops untouched counters first, then the one of a few
+// that would be untouched first.
 //
 // Not thread-safe: hold `mutex` for every call. Owns its blobs.
 class alignas(64) Shard {
@@ -40,15 +41,16 @@ class alignas(64) Shard {
   Shard& operator=(const Shard&) = delete;
 
   Slot* find(const Fingerprint& key) noexcept { return table_.find(key); }
-  // The slot of a key, made if it is absent; other slots move or go. Throws std::bad_alloc.
+  // Returns the slot of a key, and inserts it if it is absent, which moves or drops other slots.
+  // Throws std::bad_alloc.
   Slot& find_or_insert(const Fingerprint& key, core::Ticks now);
   void erase(Slot& slot) noexcept;
 
-  // Gives the slot a blob of zero counts on the limit's grid, or null where the bytes are
+  // Gives the slot a blob of zero counts on the limit's grid. Returns null if the bytes are
   // exhausted.
   SliceBlob* make_slices(Slot& slot, const Limit& limit, core::Ticks now);
-  // Gives the slot a log with room for one more entry (and summary), with what it held before; null
-  // where the bytes are exhausted.
+  // Gives the slot a log with its previous entries and room for one more entry (and summary).
+  // Returns null if the bytes are exhausted.
   core::LogBuffer* make_room_in_log(Slot& slot, const Limit& limit, core::Ticks now);
 
   std::size_t size() const noexcept { return table_.size(); }
@@ -71,7 +73,7 @@ class alignas(64) Shard {
 
   Table table_;
   Cells cells_;
-  std::size_t hand_ = 0;  // the group that the next look for room begins with
+  std::size_t hand_ = 0;  // the group with which the next search for room begins
   std::size_t blob_bytes_ = 0;
   std::uint64_t evictions_ = 0;
   std::uint64_t swept_ = 0;

@@ -20,19 +20,19 @@ struct Slot {
 };
 static_assert(sizeof(Slot) == 40);
 
-// What is known of fifteen slots at a glance: a byte of each one's key, 0 for an empty one.
+// One byte for each of fifteen slots: a byte of its key, or 0 if it is empty.
 struct alignas(16) Tags {
   static constexpr std::size_t kSlots = 15;
 
   std::uint8_t of[kSlots] = {};
-  // Counters that live in a later group because this one, on their way, was full; 255 means "at
-  // least so many", until the next rebuild.
+  // The number of counters in later groups that are not in this one because it was full. 255 means
+  // 255 or more, until the next rebuild.
   std::uint8_t passed_by = 0;
 
   static constexpr std::uint8_t kMany = 255;
   static constexpr std::uint32_t kAllSlots = (1u << kSlots) - 1;
 
-  // A bit for every slot with that tag.
+  // Returns a bit for every slot with that tag.
   std::uint32_t matching(std::uint8_t tag) const noexcept {
 #if defined(__SSE2__)
     const __m128i all = _mm_load_si128(reinterpret_cast<const __m128i*>(this));
@@ -47,9 +47,9 @@ struct alignas(16) Tags {
 };
 static_assert(sizeof(Tags) == 16);
 
-// An open-addressing hash table of counters that wastes little: any number of groups of fifteen
-// slots, filled to seven eighths, grown by a quarter. A key has a favourite slot in its group,
-// where most are, and which is fetched while the tags say which it is. Fingerprints are random, so
+// A hash table of counters with open addressing. It has any number of groups of fifteen slots, is
+// filled to seven eighths, and grows by a quarter. Each key has a favourite slot in its group. Most
+// keys are there, so this slot is prefetched while the tags are read. Fingerprints are random:
 // their bits choose group, slot and tag.
 //
 // Not thread-safe. Owns the slots, not the blobs they point to. Pointers to slots last until the
@@ -60,7 +60,7 @@ class Table {
   std::size_t size() const noexcept { return size_; }
   std::size_t group_count() const noexcept { return count_; }
   bool is_full() const noexcept { return size_ >= fill_limit(count_); }
-  // Counters that so many groups take before the table counts as full, and the reverse.
+  // Returns the number of counters with which so many groups are full, and the reverse.
   static std::size_t fill_limit(std::size_t groups) noexcept {
     return groups * Tags::kSlots * 7 / 8;
   }
@@ -71,7 +71,7 @@ class Table {
   Slot* find(const Fingerprint& key) noexcept {
     if (count_ == 0) return nullptr;
     std::size_t group = home_of(key, count_);
-    // On its way while the tags are read: looking there first would guess wrong for some keys.
+    // The slot is fetched while the tags are read. The key is not always there.
     __builtin_prefetch(&slots_[group * Tags::kSlots + favourite_of(key)]);
     const std::uint8_t tag = tag_of(key);
     for (std::size_t looked = 0; looked < count_; ++looked) {
@@ -117,8 +117,8 @@ class Table {
     --size_;
   }
 
-  // Moves every counter for which keep(Slot&) holds into a table of `groups` groups, which must be
-  // enough for them. Throws std::bad_alloc, and has changed nothing then.
+  // Moves every counter for which keep(Slot&) is true into a table of `groups` groups, which must
+  // have room for them. If it throws std::bad_alloc, nothing has changed.
   template <typename Keep>
   void rebuild(std::size_t groups, Keep keep) {
     Table fresh(groups);
@@ -136,7 +136,7 @@ class Table {
   void for_each(Visit visit) {
     for (std::size_t i = 0; i < count_; ++i) for_each_in(i, visit);
   }
-  // The visit may erase the slot that it is shown.
+  // The visit may erase its slot.
   template <typename Visit>
   void for_each_in(std::size_t group, Visit visit) {
     for (std::size_t at = 0; at < Tags::kSlots; ++at) {
@@ -147,7 +147,7 @@ class Table {
   Table() = default;
 
  private:
-  // Of empty slots: zeroed memory is what empty tags and slots look like.
+  // Makes empty slots: zeroed memory is empty tags and slots.
   explicit Table(std::size_t groups)
       : memory_(groups * (sizeof(Tags) + Tags::kSlots * sizeof(Slot))),
         tags_(reinterpret_cast<Tags*>(memory_.data())),

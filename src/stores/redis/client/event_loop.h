@@ -38,7 +38,7 @@ class Transport {
     virtual void on_input(std::size_t bytes) = 0;
     // Replaces `bytes` by what is to be written next; empty: nothing.
     virtual void take_output(std::string& bytes) = 0;
-    // The operating system has accepted so many bytes of it.
+    // The operating system has accepted this number of bytes.
     virtual void on_output(std::size_t bytes) = 0;
     // The transport could not connect, or was lost. The last call.
     virtual void on_closed(const std::string& why) = 0;

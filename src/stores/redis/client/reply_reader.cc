@@ -20,7 +20,7 @@ constexpr std::string_view kAggregates = "*%~>|";
 
 bool holds(std::string_view set, char c) noexcept { return set.find(c) != set.npos; }
 
-// A whole number and nothing else.
+// Reads a text that is a whole number.
 bool parse_number(std::string_view text, std::int64_t& value) noexcept {
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
   return result.ec == std::errc{} && result.ptr == text.data() + text.size();

@@ -27,7 +27,7 @@ struct Target {
   std::string shown;  // the URL without passwords, for logs and status pages
 };
 
-// Checks the options. Errors: what is wrong and what would be right.
+// Checks the options. Errors: what is wrong and what is right.
 Expected<std::shared_ptr<const Target>> make_target(const RedisOptions& options);
 
 }  // namespace sluice::redis

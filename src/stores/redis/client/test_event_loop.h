@@ -12,8 +12,8 @@
 
 namespace sluice::redis {
 
-// A connection as a test sees it: the test accepts or refuses it, reads what was sent, and says
-// what the server says.
+// A connection for tests: the test accepts or refuses it, reads what was sent, and sends the
+// replies of the server.
 class TestTransport final : public Transport {
  public:
   TestTransport(std::string address, User& user) : address_(std::move(address)), user_(&user) {}

@@ -9,13 +9,13 @@
 
 namespace sluice::redis {
 
-// Makes what all TLS connections share: TLS 1.2 or newer, the authorities, the client's
-// certificate. Errors: a file that cannot be read or used, with its name and why.
+// Makes the context of all TLS connections: TLS 1.2 or newer, the authorities, the client's
+// certificate. Errors: a file that cannot be read or used, with its name and the reason.
 Expected<std::shared_ptr<boost::asio::ssl::context>> make_tls(const RedisOptions& options);
 
-// Prepares the handshake: sends `name` for SNI and, if `verify`, checks that the certificate is for
-// it. An IP address is not sent, and is compared with the certificate's addresses. False: out of
-// memory, or not a possible name.
+// Prepares the handshake: the client sends `name` for SNI and, if `verify`, accepts a certificate
+// for that name only. An IP address is not sent; it is compared with the certificate's addresses.
+// Returns false without memory, or if OpenSSL does not accept the name.
 bool expect_server(SSL& session, const std::string& name, bool verify) noexcept;
 
 // Returns why a handshake failed, in particular what is wrong with the certificate.

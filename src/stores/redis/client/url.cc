@@ -54,7 +54,7 @@ Expected<std::uint16_t> parse_port(std::string_view text) {
   return port;
 }
 
-// "[v6]:port" or "[v6]", `text` beginning with the bracket.
+// Parses "[v6]:port" or "[v6]". `text` begins with the bracket.
 Expected<ServerAddress> parse_v6(std::string_view text) {
   const std::size_t close = text.find(']');
   const std::string_view host = text.substr(1, close == text.npos ? close : close - 1);
@@ -125,7 +125,7 @@ Expected<bool> parse_socket(std::string_view authority, Url& url) {
   return true;
 }
 
-// "user:password", both decoded; the shown form of it goes to url.shown.
+// Decodes "user:password", and appends the part without the password to url.shown.
 Expected<bool> parse_user(std::string_view text, Url& url) {
   const std::size_t colon = text.find(':');
   auto username = percent_decoded(text.substr(0, colon), "user name");
