@@ -75,7 +75,7 @@ std::string find_mistake(const Flags& flags) {
   }
   if (flags.rules.size() > 1 &&
       std::find(flags.rules.begin(), flags.rules.end(), "redis") != flags.rules.end()) {
-    return "--rules redis among files; expected it alone, or ./redis for a file of that name";
+    return "--rules redis among files; expected it alone, or ./redis for a file with this name";
   }
   return {};
 }

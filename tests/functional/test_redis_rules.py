@@ -85,7 +85,7 @@ class RedisRules(RedisTest):
         fine, without_scripts = self.follow(), self.follow(scripting="off")
         self.pushed(rules("two", 7, "gcra"))
         wait_for(lambda: self.limit_of(fine) == 7, 5, "the push")
-        wait_for(lambda: "cannot be kept without scripts" in without_scripts.log(), 5, "the refusal")
+        wait_for(lambda: "cannot be stored without scripts" in without_scripts.log(), 5, "the refusal")
         self.assertIn("redis:rules.yaml:5:", without_scripts.log())
         self.assertEqual(self.limit_of(without_scripts), 5)
         self.pushed(rules("three", 9))
@@ -112,7 +112,7 @@ class RedisRules(RedisTest):
             self.assertLess(time.monotonic() - since, 9)
             return str(failed.exception)
 
-        self.assertIn("there are no rules at sluice:rules; expected some: sluice rules push", start())
+        self.assertIn("there are no rules at sluice:rules; publish them with sluice rules push", start())
         self.server.command("SET", "sluice:rules", "x")
         self.assertIn("WRONGTYPE", start())
         self.server.kill()
@@ -167,7 +167,7 @@ class RedisRules(RedisTest):
         self.assertEqual(self.server.command("EXISTS", "sluice:rules"), 0)
         self.pushed(rules("a"))
         self.assertEqual(self.pushed(rules("a")),
-                         "sluice:rules: version 1 has these rules already\n")
+                         "sluice:rules: version 1 already has these rules\n")
 
     def test_shows_the_pushed_rules(self):
         empty = sluice("rules", "show", "--store", self.server.url)
@@ -190,7 +190,7 @@ class RedisRules(RedisTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         (self.texts / "a.yaml").write_text(rules("a", algorithm="gcra"))
         wrong = sluice("rules", "push", "a.yaml", "--config", "sluice.yaml", cwd=self.texts)
-        self.assertIn("cannot be kept without scripts (scripting: off)", wrong.stderr)
+        self.assertIn("cannot be stored without scripts (scripting: off)", wrong.stderr)
 
 
 class ClusterRules(RedisTest):

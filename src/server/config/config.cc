@@ -130,7 +130,7 @@ void Reader::read_rules(const Fields& file) {
       config_.rules_in_redis = true;
     } else {
       diagnostics_.add(rules->at, "'rules' has 'redis' among files",
-                       "expected it alone, or ./redis for a file of that name");
+                       "expected it alone, or ./redis for a file with this name");
     }
   }
 }
@@ -238,8 +238,8 @@ std::string find_conflict(const Config& config) {
     }
   }
   if (config.rules_in_redis && config.store == "memory") {
-    return "rules in Redis need a store in Redis, and the store is memory; expected --store URL, "
-           "or files of rules";
+    return "rules in Redis need a store in Redis, but the store is memory; expected --store URL, "
+           "or rules files";
   }
   return {};
 }

@@ -83,14 +83,15 @@ TEST(Config, AcceptsOnePathAsAListOfOne) {
 }
 
 TEST(Config, ReportsAllErrorsWithTheirPlaces) {
-  EXPECT_EQ(errors_of("listen: { http: 80, grcp: off }\nstore: disk\nlog: { level: loud }\n"),
-            "f:1:1: error: file lacks 'version'; expected 'version:' with 1\n"
-            "f:1:17: error: '80' is no address; expected host:port, [v6]:port, unix:PATH or off\n"
-            "f:1:21: error: unknown key 'grcp'; expected one of: http, grpc, resp, admin; did you "
-            "mean 'grpc'?\n"
-            "f:2:8: error: there is no such store; expected memory, or the URL of a Redis, such as "
-            "redis://127.0.0.1:6379\n"
-            "f:3:15: error: 'level' is 'loud'; expected debug, info, warning, error or off");
+  EXPECT_EQ(
+      errors_of("listen: { http: 80, grcp: off }\nstore: disk\nlog: { level: loud }\n"),
+      "f:1:1: error: file lacks 'version'; expected 'version:' with 1\n"
+      "f:1:17: error: '80' is not an address; expected host:port, [v6]:port, unix:PATH or off\n"
+      "f:1:21: error: unknown key 'grcp'; expected one of: http, grpc, resp, admin; did you "
+      "mean 'grpc'?\n"
+      "f:2:8: error: unknown store; expected memory, or the URL of a Redis server, such as "
+      "redis://127.0.0.1:6379\n"
+      "f:3:15: error: 'level' is 'loud'; expected debug, info, warning, error or off");
   EXPECT_EQ(errors_of(""),
             "f:1:1: error: the file is empty; expected a map that begins with 'version: 1'");
 }

@@ -103,11 +103,12 @@ TEST(RedisConfig, CountsAPasswordFileAsAPassword) {
 }
 
 TEST(RedisConfig, ReportsTheErrorOfEachKey) {
-  EXPECT_EQ(errors_with("redis: { prefix: \"{a}\" }\n"),
-            "f:2:18: error: 'prefix' is the text '{a}'; expected text without braces, which belong "
-            "to tags");
+  EXPECT_EQ(
+      errors_with("redis: { prefix: \"{a}\" }\n"),
+      "f:2:18: error: 'prefix' is the text '{a}'; expected text without braces, which mark tags");
   EXPECT_EQ(errors_with("redis: { protocol: 1 }\n"),
-            "f:2:20: error: 'protocol' is '1'; expected 2, 3, or 0 for what the server speaks");
+            "f:2:20: error: 'protocol' is '1'; expected 2, 3, or 0 for the version that the server "
+            "supports");
   EXPECT_EQ(errors_with("redis: { scripting: true }\n"),
             "f:2:21: error: 'scripting' is 'true'; expected off or on");
   EXPECT_EQ(errors_with("redis: { password_file: a, password_env: B }\n"),
@@ -118,8 +119,8 @@ TEST(RedisConfig, ReportsTheErrorOfEachKey) {
   EXPECT_EQ(errors_with("redis: { password: hunter2 }\n").substr(0, 37),
             "f:2:10: error: unknown key 'password'");
   EXPECT_EQ(errors_with("redis: { breaker: { open_for: 20s } }\n"),
-            "f:2:31: error: 'open_for' is longer than 'longest_open'; expected at most that, which "
-            "is 10s where it is not given");
+            "f:2:31: error: 'open_for' is longer than 'longest_open'; expected at most "
+            "'longest_open', which is 10s by default");
   EXPECT_EQ(errors_with("redis: { deadline: 0ms }\n"),
             "f:2:20: error: 'deadline' is '0ms'; expected a period from 1ms to 1d");
 }
@@ -127,7 +128,7 @@ TEST(RedisConfig, ReportsTheErrorOfEachKey) {
 TEST(RedisConfig, TakesRulesFromRedisOrFromFiles) {
   EXPECT_EQ(errors_with("rules: [redis, a.yaml]\n"),
             "f:2:9: error: 'rules' has 'redis' among files; expected it alone, or ./redis for a "
-            "file of that name");
+            "file with this name");
   const auto file = parse_config("version: 1\nrules: ./redis\n", "f");
   ASSERT_TRUE(file.has_value());
   EXPECT_EQ(file->rules, std::vector<std::string>{"./redis"});
@@ -139,8 +140,8 @@ TEST(RedisConfig, ReportsConflicts) {
   EXPECT_EQ(find_conflict(config), "");
   config.rules_in_redis = true;
   EXPECT_EQ(find_conflict(config),
-            "rules in Redis need a store in Redis, and the store is memory; expected --store URL, "
-            "or files of rules");
+            "rules in Redis need a store in Redis, but the store is memory; expected --store URL, "
+            "or rules files");
   config.store = "redis://a";
   EXPECT_EQ(find_conflict(config), "");
   config.http = config.admin;
@@ -176,10 +177,12 @@ TEST_F(RedisSecrets, AreReadFromFilesWithoutTheLineEnd) {
   EXPECT_EQ(password_from(file("hunter 2\r\n")), "hunter 2");
   const std::string path = (folder_ / "secret").string();
   EXPECT_EQ(password_from(file("")), "password file " + path + " is empty; expected a password");
-  EXPECT_EQ(password_from(file("a\nb")),
-            "password file " + path + " is no password; expected one line of at most 4096 bytes");
-  EXPECT_EQ(password_from(file(std::string(4097, 'x'))),
-            "password file " + path + " is no password; expected one line of at most 4096 bytes");
+  EXPECT_EQ(
+      password_from(file("a\nb")),
+      "password file " + path + " is not a password; expected one line of at most 4096 bytes");
+  EXPECT_EQ(
+      password_from(file(std::string(4097, 'x'))),
+      "password file " + path + " is not a password; expected one line of at most 4096 bytes");
   EXPECT_EQ(password_from("/nonexistent/p"),
             "password file /nonexistent/p cannot be read: No such file or directory");
   EXPECT_EQ(password_from(folder_).substr(0, 14), "password file ");

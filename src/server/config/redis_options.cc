@@ -9,7 +9,7 @@ namespace sluice::server {
 std::string find_store_error(const std::string& store, const RedisConfig& redis) {
   if (store == "memory") return {};
   if (store.find("://") == store.npos) {
-    return "there is no such store; expected memory, or the URL of a Redis, such as "
+    return "unknown store; expected memory, or the URL of a Redis server, such as "
            "redis://127.0.0.1:6379";
   }
   // Files are not read. It matters only whether there is a password.

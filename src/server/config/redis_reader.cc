@@ -79,7 +79,7 @@ void RedisReader::read_options(const Fields& fields) {
   set(options.protocol, fields.integer("protocol"));
   if (options.protocol == 1) {
     diagnostics_.add(fields.at("protocol"), "'protocol' is '1'",
-                     "expected 2, 3, or 0 for what the server speaks");
+                     "expected 2, 3, or 0 for the version that the server supports");
   }
   options.scripting = fields.choice<bool>("scripting").value_or(options.scripting);
 }
@@ -91,7 +91,7 @@ void RedisReader::read_prefix(const Fields& fields) {
   redis_.options.prefix = prefix->text;
   if (prefix->text.find_first_of("{}") == std::string::npos) return;
   diagnostics_.add(prefix->at, "'prefix' is " + rules::describe(*prefix),
-                   "expected text without braces, which belong to tags");
+                   "expected text without braces, which mark tags");
 }
 
 void RedisReader::read_tls(const Fields& fields) {
@@ -110,7 +110,7 @@ void RedisReader::read_breaker(const Fields& fields) {
   set_period(breaker.longest_open, fields.period("longest_open"));
   if (breaker.open_for <= breaker.longest_open) return;
   diagnostics_.add(fields.at("open_for"), "'open_for' is longer than 'longest_open'",
-                   "expected at most that, which is 10s where it is not given");
+                   "expected at most 'longest_open', which is 10s by default");
 }
 
 void RedisReader::read_secret(const Fields& fields, const std::string& name, std::string& file,

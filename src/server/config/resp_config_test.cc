@@ -60,7 +60,7 @@ TEST(RespConfig, ReportsTheErrorOfAUser) {
             "f:2:52: error: 'role' is 'root'; expected check-only or admin");
   EXPECT_EQ(errors_with("resp:\n  users:\n    - { name: a, password_env: B }\n"
                         "    - { name: a, password_env: C }\n"),
-            "f:5:7: error: two users are called alike; expected other names");
+            "f:5:7: error: two users have the same name; expected different names");
 }
 
 }  // namespace

@@ -49,7 +49,8 @@ RespConfig read_resp(const Fields& fields, const std::filesystem::path& folder,
     RespUser user = read_user(Fields::read(*node, keys, diagnostics), folder, diagnostics);
     const bool twice = std::any_of(resp.users.begin(), resp.users.end(),
                                    [&](const RespUser& one) { return one.name == user.name; });
-    if (twice) diagnostics.add(node->at, "two users are called alike", "expected other names");
+    if (twice)
+      diagnostics.add(node->at, "two users have the same name", "expected different names");
     resp.users.push_back(std::move(user));
   }
   return resp;

@@ -16,7 +16,7 @@ Expected<std::string> checked(std::string text, const std::string& source) {
   while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
   if (text.empty()) return Unexpected{source + " is empty; expected a password"};
   if (text.size() > kLongest || text.find('\n') != text.npos) {
-    return Unexpected{source + " is no password; expected one line of at most 4096 bytes"};
+    return Unexpected{source + " is not a password; expected one line of at most 4096 bytes"};
   }
   return text;
 }

@@ -19,7 +19,7 @@ constexpr ReasonReport kNever{
 constexpr ReasonReport kFallback{
     .type = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
     .title = "Temporarily reduced capacity",
-    .detail = "It could not be decided whether the request is within its limits."};
+    .detail = "The server could not decide whether the request is within its limits."};
 
 constexpr ReasonReport store_failure(std::string_view resp_error) {
   ReasonReport report = kFallback;
@@ -30,20 +30,20 @@ constexpr ReasonReport store_failure(std::string_view resp_error) {
 }
 
 constexpr ReasonReport kStoreTimeout =
-    store_failure("ERR the store did not answer in time; whether it counted is unknown");
+    store_failure("ERR the store did not answer in time; it may have counted the request");
 constexpr ReasonReport kStoreError =
-    store_failure("ERR the store could not be asked; nothing was counted");
+    store_failure("ERR the store could not decide; it did not count the request");
 constexpr ReasonReport kForeignValue =
-    store_failure("WRONGTYPE the store holds something else under this key");
+    store_failure("WRONGTYPE the store contains something else under this key");
 
-constexpr ReasonReport kMissing{.detail = "The request lacks what these policies count it by."};
+constexpr ReasonReport kMissing{.detail =
+                                    "The request lacks an attribute that these policies require."};
 
 constexpr ReasonReport kInvalid{
     .http = 400,
     .grpc = kGrpcInvalidArgument,
     .resp_error =
-        "ERR the request names one counter twice with different numbers, or more limits "
-        "than a request may have",
+        "ERR the request uses one counter twice with different limits, or has too many limits",
     .detail =
         "The request cannot be decided: over 64 limits apply to it, or its cost is out of "
         "range."};

@@ -93,7 +93,7 @@ class DenialLog::Impl {
         per_second_(log.options().denials_per_second),
         wanted_(log.options().denials_per_second > 0 && log.options().level <= LogLevel::kInfo) {
     if (getentropy(secret_.data(), secret_.size()) != 0) {
-      throw std::system_error(errno, std::generic_category(), "no randomness to hash keys with");
+      throw std::system_error(errno, std::generic_category(), "no random bytes to hash keys with");
     }
   }
 

@@ -71,7 +71,7 @@ Expected<Address> parse_tcp(std::string_view text) {
   const std::size_t colon = text.rfind(':');
   std::string_view host = text.substr(0, colon);
   if (colon == text.npos || host.ends_with(':')) {
-    return wrong(text, " is no address", "host:port, [v6]:port, unix:PATH or off");
+    return wrong(text, " is not an address", "host:port, [v6]:port, unix:PATH or off");
   }
   const bool brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
   if (brackets) host = host.substr(1, host.size() - 2);

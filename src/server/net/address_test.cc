@@ -34,7 +34,7 @@ std::string error_of(std::string_view text) {
 TEST(Address, ErrorsSayWhatIsExpected) {
   const std::string form = "; expected host:port, [v6]:port, unix:PATH or off";
   for (const std::string text : {"", "8080", "Off", "localhost", "a::1", "::"}) {
-    EXPECT_EQ(error_of(text), "'" + text + "' is no address" + form);
+    EXPECT_EQ(error_of(text), "'" + text + "' is not an address" + form);
   }
   EXPECT_EQ(error_of("2001:db8:1:80"),
             "'2001:db8:1:80' has colons in its host; expected brackets around IPv6, such as "

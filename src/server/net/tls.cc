@@ -138,7 +138,7 @@ Expected<TlsContext::Context> TlsContext::read(const TlsFiles& files) {
     return Unexpected{"cannot use the key in " + files.key_file + ": " + why_not()};
   }
   if (::SSL_CTX_check_private_key(context) != 1) {
-    return Unexpected{"the key in " + files.key_file + " is not that of the certificate in " +
+    return Unexpected{"the key in " + files.key_file + " does not belong to the certificate in " +
                       files.cert_file};
   }
   if (files.client_ca_file.empty()) return made;

@@ -43,7 +43,8 @@ std::string TrustedProxies::add(std::string_view text) {
   const auto address = IpAddress::parse(host);
   if (!address) {
     return quoted(text) +
-           " is no address; expected one such as 10.0.0.1, a network such as 10.0.0.0/8, or unix";
+           " is not an address; expected one such as 10.0.0.1, a network such as 10.0.0.0/8, or "
+           "unix";
   }
   // The prefix length of "10.0.0.0/8" counts from the end of the mapped prefix, that of
   // "::ffff:10.0.0.0/104" from its beginning.
@@ -52,8 +53,8 @@ std::string TrustedProxies::add(std::string_view text) {
   const unsigned most = kAllBits - skipped;
   const auto bits = slash < text.size() ? read_bits(text.substr(slash + 1), least, most) : most;
   if (!bits) {
-    return quoted(text) + " has a wrong prefix length; expected " + std::to_string(least) + " to " +
-           std::to_string(most) + " after the '/'";
+    return quoted(text) + " has an invalid prefix length; expected " + std::to_string(least) +
+           " to " + std::to_string(most) + " after the '/'";
   }
   const unsigned all = skipped + *bits;
   if (address->has_bits_from(all)) {

@@ -51,12 +51,12 @@ TEST(TrustedProxies, OnAUnixSocketAreTrustedByName) {
 
 TEST(TrustedProxies, ErrorsSayWhatIsExpected) {
   EXPECT_EQ(error_of("localhost"),
-            "'localhost' is no address; expected one such as 10.0.0.1, a network such as "
+            "'localhost' is not an address; expected one such as 10.0.0.1, a network such as "
             "10.0.0.0/8, or unix");
   EXPECT_EQ(error_of("10.0.0.0/33"),
-            "'10.0.0.0/33' has a wrong prefix length; expected 0 to 32 after the '/'");
+            "'10.0.0.0/33' has an invalid prefix length; expected 0 to 32 after the '/'");
   EXPECT_EQ(error_of("::ffff:10.0.0.0/8"),
-            "'::ffff:10.0.0.0/8' has a wrong prefix length; expected 96 to 128 after the '/'");
+            "'::ffff:10.0.0.0/8' has an invalid prefix length; expected 96 to 128 after the '/'");
   EXPECT_EQ(error_of("10.0.0.1/8"),
             "'10.0.0.1/8' has bits beyond its prefix; expected '10.0.0.0/8' or a single address");
   EXPECT_EQ(error_of("fd00::1/8"),

@@ -18,14 +18,14 @@ constexpr std::string_view kFormat = "1";
 
 constexpr std::string_view kPushText = R"(local id = redis.call('HGET', KEYS[1], 'id')
 if not id and redis.call('EXISTS', KEYS[1]) == 1 then
-  return redis.error_reply('ERR the key holds a hash that is no rules')
+  return redis.error_reply('ERR the key does not contain rules')
 end
 if (id or '') ~= ARGV[1] then return 0 end
 redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], unpack(ARGV, 2))
 return 1
 )";
-constexpr redis::Script kPush{"push_rules", kPushText, "46b2719a53bd610e135e2cf8c1a65ad77ee38d6d"};
+constexpr redis::Script kPush{"push_rules", kPushText, "63b99c2985af34e9f2801f8677929685b0970f16"};
 
 std::string_view text_of(const redisReply& reply) noexcept {
   if (reply.type != REDIS_REPLY_STRING && reply.type != REDIS_REPLY_STATUS) return {};
@@ -110,9 +110,9 @@ Expected<PublishedRules> publish(std::uint64_t version, std::string pushed_at,
                                  std::vector<RulesText> texts) {
   std::size_t bytes = 0;
   for (const RulesText& text : texts) bytes += text.name.size() + text.text.size();
-  if (texts.empty()) return Unexpected{"there are no rules to push; expected a file of them"};
+  if (texts.empty()) return Unexpected{"there are no rules to push; expected a rules file"};
   if (texts.size() > kMostPublishedFiles) {
-    return Unexpected{std::to_string(texts.size()) + " files of rules; expected at most " +
+    return Unexpected{std::to_string(texts.size()) + " rules files; expected at most " +
                       std::to_string(kMostPublishedFiles)};
   }
   if (bytes > kMostPublishedBytes) {
@@ -139,13 +139,13 @@ void fill_in_read_rules(redis::Command& command, std::string_view key) {
 }
 
 Expected<std::optional<PublishedRules>> read_rules(const redisReply& reply) {
-  if (reply.type != REDIS_REPLY_ARRAY) return Unexpected{"the answer is no hash"};
+  if (reply.type != REDIS_REPLY_ARRAY) return Unexpected{"the reply is not a hash"};
   if (reply.elements == 0) return std::optional<PublishedRules>{};
   const Hash hash(reply);
   const auto format = hash.find("format");
-  if (!format) return Unexpected{"a hash that is no rules"};
+  if (!format) return Unexpected{"a hash that does not contain rules"};
   if (*format != kFormat) {
-    return Unexpected{"rules in the format '" + std::string(*format) +
+    return Unexpected{"rules in format '" + std::string(*format) +
                       "', which this version does not know"};
   }
   const auto version = hash.number("version");
@@ -163,7 +163,7 @@ Expected<std::optional<PublishedRules>> read_rules(const redisReply& reply) {
       publish(*version, std::string(hash.find("pushed_at").value_or("")), std::move(texts));
   if (!rules) return Unexpected{"damaged rules: " + rules.error()};
   if (rules->id != hash.find("id")) {
-    return Unexpected{"damaged rules: they were changed by something else than a push"};
+    return Unexpected{"damaged rules: something other than a push has changed them"};
   }
   return std::optional(std::move(*rules));
 }
@@ -186,7 +186,7 @@ void fill_in_overwrite(redis::Command& command, std::string_view key, const Publ
 }
 
 Expected<bool> read_pushed(const redisReply& reply) {
-  if (reply.type != REDIS_REPLY_INTEGER) return Unexpected{"an answer that is no number"};
+  if (reply.type != REDIS_REPLY_INTEGER) return Unexpected{"a reply that is not a number"};
   return reply.integer != 0;
 }
 

@@ -92,30 +92,30 @@ TEST(PublishedRules, AreAbsentWhereTheKeyIs) {
 }
 
 TEST(PublishedRules, SayWhatElseTheKeyHolds) {
-  EXPECT_EQ(error_of("$1\r\nx\r\n"), "the answer is no hash");
-  EXPECT_EQ(error_of("*2\r\n$1\r\na\r\n$1\r\nb\r\n"), "a hash that is no rules");
+  EXPECT_EQ(error_of("$1\r\nx\r\n"), "the reply is not a hash");
+  EXPECT_EQ(error_of("*2\r\n$1\r\na\r\n$1\r\nb\r\n"), "a hash that does not contain rules");
   EXPECT_EQ(error_of("*2\r\n$6\r\nformat\r\n$1\r\n2\r\n"),
-            "rules in the format '2', which this version does not know");
+            "rules in format '2', which this version does not know");
   EXPECT_EQ(error_of("*2\r\n$6\r\nformat\r\n$1\r\n1\r\n"), "damaged rules");
 }
 
 TEST(PublishedRules, AreRefusedWhereTheyWereChangedByHand) {
   const std::string good = stored(published(7));
   EXPECT_EQ(error_of(good), "no error");
-  const std::string by_hand = "damaged rules: they were changed by something else than a push";
+  const std::string by_hand = "damaged rules: something other than a push has changed them";
   EXPECT_EQ(error_of(replaced(good, "version: 1\n", "version: 2\n")), by_hand);
   EXPECT_EQ(error_of(replaced(good, "$1\r\n7\r\n", "$1\r\n8\r\n")), by_hand);
   EXPECT_EQ(error_of(replaced(good, "$2\r\nid", "$2\r\nxx")), by_hand);
   EXPECT_EQ(error_of(replaced(good, "name.1", "name.2")), "damaged rules: file 1 is missing");
   EXPECT_EQ(error_of(replaced(good, "files\r\n$1\r\n2", "files\r\n$1\r\n0")),
-            "damaged rules: there are no rules to push; expected a file of them");
+            "damaged rules: there are no rules to push; expected a rules file");
   EXPECT_EQ(error_of(replaced(good, "files\r\n$1\r\n2", "files\r\n$1\r\n-")), "damaged rules");
 }
 
 TEST(PublishedRules, AreBounded) {
-  EXPECT_EQ(publish(1, "", {}).error(), "there are no rules to push; expected a file of them");
+  EXPECT_EQ(publish(1, "", {}).error(), "there are no rules to push; expected a rules file");
   const std::vector<RulesText> many(kMostPublishedFiles + 1, {"a", "b"});
-  EXPECT_EQ(publish(1, "", many).error(), "257 files of rules; expected at most 256");
+  EXPECT_EQ(publish(1, "", many).error(), "257 rules files; expected at most 256");
   const std::vector<RulesText> long_one{{"a", std::string(kMostPublishedBytes, 'x')}};
   EXPECT_EQ(publish(1, "", long_one).error(), "16777217 bytes of rules; expected at most 16777216");
 }

@@ -47,7 +47,8 @@ void PushedRules::on_rules(PublishedRules rules) {
   const auto changed = manager_->follow(named(std::move(rules.texts)));
   if (!changed) {
     for (const RuleError& error : changed.error()) {
-      log_->error("the rules stay as they are", {{"why", error.to_string()}, {"pushed", pushed}});
+      log_->error("the active rules are unchanged",
+                  {{"why", error.to_string()}, {"pushed", pushed}});
     }
     return;
   }
@@ -59,7 +60,8 @@ void PushedRules::on_rules(PublishedRules rules) {
 
 void PushedRules::on_trouble(std::string_view why) {
   if (why.empty()) return log_->info("the rules in Redis can be read again");
-  log_->warning("the rules in Redis cannot be read; the active rules stay", {{"why", why}});
+  log_->warning("the rules in Redis cannot be read; the active rules are unchanged",
+                {{"why", why}});
 }
 
 }  // namespace sluice::server

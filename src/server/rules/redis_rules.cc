@@ -25,7 +25,7 @@ std::shared_ptr<const redis::Target> patient(const redis::Target& target) {
 }  // namespace
 
 std::string no_rules_at(std::string_view key) {
-  return "there are no rules at " + std::string(key) + "; expected some: sluice rules push FILE";
+  return "there are no rules at " + std::string(key) + "; publish them with sluice rules push FILE";
 }
 
 RedisRules::RedisRules(boost::asio::io_context& loop, RedisRulesSource source, std::string known,

@@ -117,7 +117,7 @@ TEST(RedisRules, LeaveWhatIsNoRulesAsItIs) {
   Publisher publisher(server);
   publisher.connection().run({"HSET", kKey, "a", "b"});
   EXPECT_FALSE(publisher.push(1, "one"));
-  EXPECT_EQ(publisher.last_error, "ERR the key holds a hash that is no rules");
+  EXPECT_EQ(publisher.last_error, "ERR the key does not contain rules");
   publisher.connection().run({"SET", kKey, "text"});
   EXPECT_FALSE(publisher.push(1, "one"));
   EXPECT_EQ(publisher.last_error.substr(0, 9), "WRONGTYPE");
@@ -141,9 +141,9 @@ TEST(RedisRules, SayWhyThereAreNone) {
   const RedisRulesSource source{target_of(server), kKey, milliseconds(10)};
   const auto none = RedisRules::wait_for(source, milliseconds(100));
   ASSERT_FALSE(none);
-  EXPECT_EQ(none.error(), "no rules could be read from " + server.url() +
-                              ": there are no rules at sluice:rules; expected some: sluice rules "
-                              "push FILE");
+  EXPECT_EQ(none.error(),
+            "no rules could be read from " + server.url() +
+                ": there are no rules at sluice:rules; publish them with sluice rules push FILE");
   RedisConnection(server).run({"SET", kKey, "x"});
   const auto other = RedisRules::wait_for(source, milliseconds(100));
   ASSERT_FALSE(other);

@@ -69,13 +69,13 @@ void read(const FileLook& look, FilesRead& out) {
   if (look.error != 0) {
     out.errors.push_back(
         unreadable(look, "cannot be opened: " + std::system_category().message(look.error),
-                   "expected a file of rules, or a directory of such"));
+                   "expected a rules file or a directory of rules files"));
   } else if (is_directory(look)) {
-    out.errors.push_back(unreadable(look, "the directory has no rules",
-                                    "expected files in it that end in .yaml or .yml"));
+    out.errors.push_back(unreadable(look, "the directory contains no rules files",
+                                    "expected files that end in .yaml or .yml"));
   } else if (!is_regular(look)) {
     out.errors.push_back(unreadable(look, "is neither a file nor a directory",
-                                    "expected what can be read again when it changes"));
+                                    "expected a file that can be read again when it changes"));
   } else if (auto text = rules::read_file(look.path)) {
     out.texts.push_back({look.path, std::move(text.value())});
   } else {

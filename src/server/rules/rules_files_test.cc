@@ -72,15 +72,15 @@ TEST(RulesFiles, SayWhatCannotBeRead) {
   const std::string none = folder / "none.yaml";
   EXPECT_EQ(error_of(none), none +
                                 ":1:1: error: cannot be opened: No such file or directory; "
-                                "expected a file of rules, or a directory of such");
+                                "expected a rules file or a directory of rules files");
   EXPECT_EQ(error_of(folder.path()), folder.path() +
-                                         ":1:1: error: the directory has no rules; expected files "
-                                         "in it that end in .yaml or .yml");
+                                         ":1:1: error: the directory contains no rules files; "
+                                         "expected files that end in .yaml or .yml");
   const std::string pipe = folder / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(error_of(pipe), pipe +
-                                ":1:1: error: is neither a file nor a directory; expected what "
-                                "can be read again when it changes");
+                                ":1:1: error: is neither a file nor a directory; expected a file "
+                                "that can be read again when it changes");
 }
 
 TEST(RulesFiles, ALinkToNothingInADirectoryIsAnError) {

@@ -28,7 +28,7 @@ class AdminFrontEnd final : public FrontEnd {
   Expected<bool> check() override {
     if (listening().loopback || admin_.token.is_set()) return true;
     return Unexpected{"administration at " + listening().name +
-                      " needs a token, as other machines reach it; set admin.token_file or "
+                      " needs a token because other machines can connect; set admin.token_file or "
                       "admin.token_env in the configuration file, or listen on 127.0.0.1"};
   }
   std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,

@@ -40,7 +40,7 @@ void FrontEnds::unlink() noexcept {
 void FrontEnds::reload(Log& log) {
   for (const auto& one : all_) {
     if (const auto read = one->reload(); !read) {
-      log.error("the files of a front end were not read again",
+      log.error("the files of a front end could not be reloaded",
                 {{"front_end", one->name()}, {"why", read.error()}});
     }
   }

@@ -34,9 +34,10 @@ class RespFrontEnd final : public FrontEnd {
     if (!users) return Unexpected{users.error()};
     users_ = std::move(*users);
     if (listening().loopback || !users_.none()) return true;
-    return Unexpected{"RESP at " + listening().name +
-                      " needs users with passwords, as other machines reach it; set resp.users in "
-                      "the configuration file, or listen on 127.0.0.1"};
+    return Unexpected{
+        "RESP at " + listening().name +
+        " needs users with passwords because other machines can connect; set resp.users in "
+        "the configuration file, or listen on 127.0.0.1"};
   }
   std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
                                           const net::Acceptor::Parts& accept,

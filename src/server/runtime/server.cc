@@ -134,7 +134,7 @@ void Server::Impl::start_administration() {
 std::string Server::Impl::hint() const {
   const std::string example = front_ends_.example();
   if (!rules_.only_built_in() || example.empty()) return {};
-  return "No rules were given, so a built-in example is active (--rules FILE gives others).\n"
+  return "No rules were given, so a built-in example is active (--rules FILE selects others).\n"
          "Try it, six times within a minute:\n  " +
          example;
 }
@@ -173,7 +173,7 @@ void Server::Impl::check_for_changes() {
 ServerRules::Reloaded Server::Impl::reload() {
   notify_reloading();
   if (const auto read = token_.reload(); !read) {
-    log_.error("the token stays as it is", {{"why", read.error()}});
+    log_.error("the token is unchanged", {{"why", read.error()}});
   }
   front_ends_.reload(log_);
   auto result = rules_.reload(log_);

@@ -22,13 +22,13 @@ double number(std::uint64_t value) { return static_cast<double>(value); }
 
 void add_reload_metrics(metrics::Registry& registry, const ServerMetricsParts& parts) {
   registry.add_gauge("sluice_rules_version",
-                     "Version of the active rules: 1 at the start, then one more for each change.",
+                     "Version of the active rules: 1 at the start; increases with every change.",
                      [parts] { return number(parts.rules.version()); });
   registry.add_counter("sluice_rules_reloads_total", "Reloads that changed the rules.", [parts] {
     return number(parts.rules.status().reloads + parts.envoy.status().reloads);
   });
   registry.add_counter(
-      "sluice_rules_reload_failures_total", "Reloads that failed; the active rules stayed.",
+      "sluice_rules_reload_failures_total", "Rejected reloads; the previous rules stayed active.",
       [parts] { return number(parts.rules.status().failures + parts.envoy.status().failures); });
   registry.add_gauge("sluice_rules_last_reload_successful",
                      "0 if the last reload of the rules failed, 1 otherwise.", [parts] {

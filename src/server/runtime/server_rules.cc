@@ -62,7 +62,7 @@ ServerRules::Reloaded ServerRules::reload(Log& log) {
   auto result = manager_->reload();
   if (!result) {
     for (const RuleError& error : result.error()) {
-      log.error("the rules stay as they are", {{"why", error.to_string()}});
+      log.error("the active rules are unchanged", {{"why", error.to_string()}});
     }
   } else {
     log.info(*result ? "new rules are active" : "the rules did not change",
@@ -80,7 +80,7 @@ void ServerRules::reload_envoy(Log& log, Reloaded& result) {
     return;
   }
   for (const RuleError& error : read.error()) {
-    log.error("the Envoy files stay as they are", {{"why", error.to_string()}});
+    log.error("the active Envoy files are unchanged", {{"why", error.to_string()}});
   }
   if (!result) {
     read.error().insert(read.error().begin(), result.error().begin(), result.error().end());

@@ -15,19 +15,19 @@ Line line_of(StoreEventKind kind) noexcept {
     case StoreEventKind::kConnected: return {LogLevel::kInfo, "connected to the store"};
     case StoreEventKind::kConnectionLost:
       return {LogLevel::kWarning, "a connection to the store was lost"};
-    case StoreEventKind::kConnectFailed:
-      return {LogLevel::kWarning, "no connection to the store could be made"};
+    case StoreEventKind::kConnectFailed: return {LogLevel::kWarning, "cannot connect to the store"};
     case StoreEventKind::kTopologyChanged:
-      return {LogLevel::kInfo, "the servers of the store have changed"};
+      return {LogLevel::kInfo, "the topology of the store has changed"};
     case StoreEventKind::kRequestFailed:
       return {LogLevel::kWarning, "the store answered with an error"};
     case StoreEventKind::kScriptLoaded:
       return {LogLevel::kInfo, "a script was sent to the store again"};
     case StoreEventKind::kBreakerOpened:
-      return {LogLevel::kError, "the store is not asked; requests are answered by policy"};
-    case StoreEventKind::kBreakerProbing:
-      return {LogLevel::kInfo, "one request is sent to the store to test it"};
-    case StoreEventKind::kBreakerClosed: return {LogLevel::kInfo, "the store is asked again"};
+      return {LogLevel::kError,
+              "the circuit breaker has opened; policies decide without the store"};
+    case StoreEventKind::kBreakerProbing: return {LogLevel::kInfo, "one request probes the store"};
+    case StoreEventKind::kBreakerClosed:
+      return {LogLevel::kInfo, "the circuit breaker has closed; the store decides again"};
   }
   return {LogLevel::kWarning, "an unknown event of the store"};
 }

@@ -41,11 +41,12 @@ TEST_F(StoreLogTest, WritesEventEndpointAndReason) {
         events.on({kBreakerOpened, "", "5 failures in a row"});
         events.on({kBreakerClosed, "", ""});
       }),
-      (std::vector<std::string>{"warning a connection to the store was lost event=connection_lost "
-                                "endpoint=10.0.0.5:6379 why=\"end of file\"",
-                                "error the store is not asked; requests are answered by policy "
-                                "event=breaker_opened why=\"5 failures in a row\"",
-                                "info the store is asked again event=breaker_closed"}));
+      (std::vector<std::string>{
+          "warning a connection to the store was lost event=connection_lost "
+          "endpoint=10.0.0.5:6379 why=\"end of file\"",
+          "error the circuit breaker has opened; policies decide without the store "
+          "event=breaker_opened why=\"5 failures in a row\"",
+          "info the circuit breaker has closed; the store decides again event=breaker_closed"}));
 }
 
 TEST_F(StoreLogTest, LimitsTheLinesOfEachKindSeparately) {

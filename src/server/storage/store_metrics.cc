@@ -14,21 +14,23 @@ std::function<double()> one_of(const std::function<Stats()>& stats, Number Stats
 }
 
 void add_requests(metrics::Registry& registry, const std::function<RedisStoreStats()>& stats) {
-  registry.add_counter("sluice_store_asked_total", "Requests asked of the store.",
+  registry.add_counter("sluice_store_asked_total", "Requests to the store.",
                        one_of(stats, &RedisStoreStats::requests));
-  registry.add_counter("sluice_store_timeouts_total", "Requests without an answer in time.",
+  registry.add_counter("sluice_store_timeouts_total",
+                       "Requests to the store without an answer within the deadline.",
                        one_of(stats, &RedisStoreStats::timeouts));
   registry.add_counter("sluice_store_errors_total",
-                       "Requests that could not be asked, or were answered with an error.",
+                       "Requests that could not be sent or were answered with an error.",
                        one_of(stats, &RedisStoreStats::errors));
-  registry.add_counter("sluice_store_redirects_total", "MOVED and ASK answers of a cluster.",
+  registry.add_counter("sluice_store_redirects_total", "MOVED and ASK replies of a cluster.",
                        one_of(stats, &RedisStoreStats::redirects));
-  registry.add_counter("sluice_store_given_back_total",
-                       "Requests over several slots that were undone, as one slot denied.",
-                       one_of(stats, &RedisStoreStats::gave_back));
+  registry.add_counter(
+      "sluice_store_given_back_total",
+      "Requests over several slots that were undone because one slot denied or failed.",
+      one_of(stats, &RedisStoreStats::gave_back));
   registry.add_gauge("sluice_store_connections", "Connections to the store that are ready.",
                      one_of(stats, &RedisStoreStats::connected));
-  registry.add_gauge("sluice_store_pending", "Requests that wait for the store.",
+  registry.add_gauge("sluice_store_pending", "Requests that wait for an answer of the store.",
                      one_of(stats, &RedisStoreStats::pending));
 }
 
@@ -47,11 +49,12 @@ void add_store_metrics(metrics::Registry& registry, const StoreSources& sources)
                         std::move(kinds));
   const CircuitBreaker* const breaker = &sources.breaker;
   registry.add_gauge(
-      "sluice_store_breaker_open", "1 while requests are not asked of the store.",
+      "sluice_store_breaker_open", "1 while the circuit breaker is open, otherwise 0.",
       [breaker] { return breaker->state() == CircuitBreaker::State::kClosed ? 0.0 : 1.0; });
-  registry.add_counter("sluice_store_not_asked_total",
-                       "Requests that were not asked of the store, as the breaker was open.",
-                       [breaker] { return static_cast<double>(breaker->refused()); });
+  registry.add_counter(
+      "sluice_store_not_asked_total",
+      "Requests that were decided without the store because the circuit breaker was open.",
+      [breaker] { return static_cast<double>(breaker->refused()); });
   registry.add_counter("sluice_deny_cache_hits_total", "Requests denied by the deny cache.",
                        [cache = sources.deny_cache] {
                          return cache != nullptr ? static_cast<double>(cache->hits()) : 0.0;
@@ -60,13 +63,15 @@ void add_store_metrics(metrics::Registry& registry, const StoreSources& sources)
 
 void add_memory_metrics(metrics::Registry& registry,
                         const std::function<MemoryStoreStats()>& stats) {
-  registry.add_gauge("sluice_store_keys", "Counters that the memory store holds.",
+  registry.add_gauge("sluice_store_keys", "Counters in the memory store.",
                      one_of(stats, &MemoryStoreStats::keys));
   registry.add_gauge("sluice_store_log_bytes", "Bytes of window logs and slices.",
                      one_of(stats, &MemoryStoreStats::log_bytes));
-  registry.add_counter("sluice_store_evictions_total", "Live counters lost to a bound.",
+  registry.add_counter("sluice_store_evictions_total",
+                       "Counters in use that were evicted because of a bound.",
                        one_of(stats, &MemoryStoreStats::evictions));
-  registry.add_counter("sluice_store_swept_total", "Untouched counters dropped.",
+  registry.add_counter("sluice_store_swept_total",
+                       "Counters that were deleted because they were fully replenished.",
                        one_of(stats, &MemoryStoreStats::swept));
 }
 

@@ -17,7 +17,7 @@ std::optional<Problem> check_token(const http::Request& request, const AdminToke
   const std::string_view field =
       find_header(request.fields, "authorization", buffers).value_or(std::string_view());
   if (!has_name({field.substr(0, kScheme.size()), {}}, kScheme)) {
-    return Problem{401, "a token is needed; expected the field Authorization: Bearer TOKEN"};
+    return Problem{401, "a token is required; expected the header Authorization: Bearer TOKEN"};
   }
   if (token.matches(trimmed(field.substr(kScheme.size())))) return std::nullopt;
   return Problem{401, "the token is not the one that is configured"};
@@ -45,7 +45,7 @@ bool is_from_page(const http::Request& request) {
 
 std::optional<Problem> check_local(const http::Request& request) {
   if (is_from_page(request)) {
-    return Problem{403, "requests of web pages are refused, as no token is configured"};
+    return Problem{403, "requests from web pages are rejected because no token is configured"};
   }
   const std::string_view target_host = host_of_target(request.target);
   bool local = target_host.empty() || is_local(target_host);
@@ -54,7 +54,7 @@ std::optional<Problem> check_local(const http::Request& request) {
   }
   if (local) return std::nullopt;
   return Problem{403,
-                 "the host is a name; expected an address or localhost, as no token is "
+                 "the host is a name; expected an address or localhost, because no token is "
                  "configured"};
 }
 

@@ -36,7 +36,8 @@ TEST_F(AccessByToken, NamesTheSchemeOfTheToken) {
   EXPECT_EQ(without.status, 401);
   EXPECT_TRUE(without.has("WWW-Authenticate", "Bearer realm=\"sluice\""));
   EXPECT_EQ(without.type, "application/problem+json");
-  EXPECT_EQ(without.detail(), "a token is needed; expected the field Authorization: Bearer TOKEN");
+  EXPECT_EQ(without.detail(),
+            "a token is required; expected the header Authorization: Bearer TOKEN");
   const Answered wrong = call("GET", "/v1/status", {{"Authorization", "Bearer x"}});
   EXPECT_TRUE(wrong.has("WWW-Authenticate", "Bearer realm=\"sluice\""));
   EXPECT_EQ(wrong.detail(), "the token is not the one that is configured");

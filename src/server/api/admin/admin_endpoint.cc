@@ -42,7 +42,7 @@ void answer_no_route(std::string_view path, const http::Request& request,
   const std::string allowed = allowed_at(path);
   if (allowed.empty()) {
     return pages::answer(response, {404,
-                                    "there is no such path; expected /v1/rules, "
+                                    "unknown path; expected /v1/rules, "
                                     "/v1/rules/validate, /v1/rules/reload, /v1/keys or "
                                     "/v1/status"});
   }

@@ -24,7 +24,7 @@ Expected<std::string> read_file(const std::string& path, std::string& warning) {
   if (::stat(path.c_str(), &found) != 0) {
     return Unexpected{file + " cannot be opened: " + because_of(errno)};
   }
-  if (!S_ISREG(found.st_mode)) return Unexpected{file + " is no regular file"};
+  if (!S_ISREG(found.st_mode)) return Unexpected{file + " is not a regular file"};
   std::ifstream stream(path, std::ios::binary);
   if (!stream) return Unexpected{file + " cannot be opened: " + because_of(errno)};
   std::string text(kLongest + 3, '\0');
@@ -44,7 +44,8 @@ Expected<std::string> checked(std::string text, const std::string& source) {
     return Unexpected{source + " is too long; expected a token of at most 4096 bytes"};
   }
   if (!std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; })) {
-    return Unexpected{source + " is no token; expected one line of printable ASCII, no spaces"};
+    return Unexpected{source +
+                      " is not a token; expected one line of printable ASCII without spaces"};
   }
   return text;
 }
@@ -53,7 +54,7 @@ Expected<std::string> checked(std::string text, const std::string& source) {
 
 Expected<AdminToken> AdminToken::from(std::string file, std::string variable) {
   if (!file.empty() && !variable.empty()) {
-    return Unexpected{"a token file and a token variable are given; expected one of the two"};
+    return Unexpected{"both a token file and a token variable are given; expected one of them"};
   }
   AdminToken token;
   token.file_ = std::move(file);
@@ -68,7 +69,7 @@ Expected<bool> AdminToken::reload() {
   auto read = this->read(warning);
   if (!read) return Unexpected{std::move(read.error())};
   if (warning.empty() && read->size() < kShortestWise) {
-    warning = "the administration's token is short; expected at least 16 characters";
+    warning = "the administration token is short; expected at least 16 characters";
   }
   warning_ = std::move(warning);
   return std::exchange(token_, *read) != *read;

@@ -68,18 +68,18 @@ TEST(AdminToken, ReportsTheProblemWithItsSource) {
   EXPECT_EQ(error_of(file, ""), "token file " + file + " is empty; expected a token");
   for (const char* text : {"two words", "two\nlines", "t\xC3\xB6ken", " x"}) {
     folder.write("t", text);
-    EXPECT_EQ(
-        error_of(file, ""),
-        "token file " + file + " is no token; expected one line of printable ASCII, no spaces");
+    EXPECT_EQ(error_of(file, ""),
+              "token file " + file +
+                  " is not a token; expected one line of printable ASCII without spaces");
   }
   folder.write("t", std::string(4096, 'x'));
   EXPECT_EQ(error_of(file, ""), "ok");
   folder.write("t", std::string(4097, 'x'));
   EXPECT_EQ(error_of(file, ""),
             "token file " + file + " is too long; expected a token of at most 4096 bytes");
-  EXPECT_EQ(error_of(folder.path(), ""), "token file " + folder.path() + " is no regular file");
+  EXPECT_EQ(error_of(folder.path(), ""), "token file " + folder.path() + " is not a regular file");
   EXPECT_EQ(error_of(file, kVariable),
-            "a token file and a token variable are given; expected one of the two");
+            "both a token file and a token variable are given; expected one of them");
 }
 
 TEST(AdminToken, IsReadAgainAndKeptIfThatFails) {
@@ -108,8 +108,7 @@ TEST(AdminToken, WarnsOfAReadableFileAndOfAShortToken) {
   ASSERT_EQ(::chmod(file.c_str(), 0600), 0);
   folder.write("t", "short");
   EXPECT_TRUE(*token.reload());
-  EXPECT_EQ(token.warning(),
-            "the administration's token is short; expected at least 16 characters");
+  EXPECT_EQ(token.warning(), "the administration token is short; expected at least 16 characters");
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ class Selection {
     const auto name = find_query(call.query, "rule", buffers);
     if (!name) {
       answer(call.response, {400,
-                             "a rule is needed; expected ?rule=NAME and the attributes of a "
+                             "the rule is missing; expected ?rule=NAME and the attributes of a "
                              "request, such as &ip=192.0.2.1"});
       return std::nullopt;
     }

@@ -126,7 +126,7 @@ TEST_F(KeysPage, AttributesNamedLikeAParameterHaveAPrefix) {
 TEST_F(KeysPage, ReportsTheProblemOfTheQuery) {
   EXPECT_EQ(get("/v1/keys").status, 400);
   EXPECT_EQ(get("/v1/keys").detail(),
-            "a rule is needed; expected ?rule=NAME and the attributes of a request, such as "
+            "the rule is missing; expected ?rule=NAME and the attributes of a request, such as "
             "&ip=192.0.2.1");
   EXPECT_EQ(get("/v1/keys?rule=logn").status, 404);
   EXPECT_EQ(get("/v1/keys?rule=logn").detail(),

@@ -108,9 +108,8 @@ bool refuses_file(const Call& call) {
   const auto file = find_query(call.query, "file", buffers);
   if (file == "*") return false;
   if (file) {
-    answer(call.response, {400,
-                           "rules are replaced as a whole, not by the file; expected file=* "
-                           "or no file="});
+    answer(call.response,
+           {400, "rules are replaced as a whole, not file by file; expected file=* or no file="});
     return true;
   }
   const std::size_t files = call.parts.rules.active().texts->size();
@@ -184,8 +183,8 @@ void validate_rules(const Call& call) {
 void reload_rules(const Call& call) {
   if (call.parts.rules.built_in()) {
     return answer(call.response, {409,
-                                  "the server was started without files of rules, so there "
-                                  "is nothing to reload; expected --rules FILE at its start"});
+                                  "the server was started without rules files, so there is nothing "
+                                  "to reload; expected --rules FILE at the start"});
   }
   const auto changed = call.parts.reload ? call.parts.reload() : call.parts.rules.reload();
   if (!changed) return answer_errors(409, changed.error(), call.response);

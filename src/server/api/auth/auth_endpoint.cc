@@ -12,14 +12,13 @@ namespace {
 constexpr std::string_view kDenyBy403 = "deny=403";
 
 constexpr std::string_view kMissing =
-    "no X-Original-URI or X-Forwarded-Uri says which request is to be judged; expected a gateway "
-    "that sets one of them";
+    "X-Original-URI and X-Forwarded-Uri are both missing; expected a gateway that sets one of them";
 constexpr std::string_view kUnclear =
     "X-Original-URI and X-Forwarded-Uri are both given, or one of the fields that describe the "
     "request is given twice; expected a gateway that sets X-Original-URI and X-Original-Method and "
     "clears the others, or sets X-Forwarded-Uri and X-Forwarded-Method and clears the others";
 constexpr std::string_view kWrongQuery =
-    "an unknown query of /v1/auth; expected none, or deny=403 to be denied with that status";
+    "unknown query of /v1/auth; expected none, or deny=403 for denials with this status";
 
 void refuse(http::Response& response, std::string_view detail) {
   append_problem(response.text, {.detail = detail});

@@ -137,7 +137,8 @@ TEST_F(AuthEndpointTest, RefusesRequestsWithoutADescription) {
   const auto& response = ask({{"Host", "sluice"}});
   EXPECT_EQ(response.status, 400);
   EXPECT_EQ(response.content_type, "application/problem+json");
-  EXPECT_NE(response.body.find("no X-Original-URI or X-Forwarded-Uri"), response.body.npos);
+  EXPECT_NE(response.body.find("X-Original-URI and X-Forwarded-Uri are both missing"),
+            response.body.npos);
 }
 
 TEST_F(AuthEndpointTest, RefusesToChooseBetweenTwoDescriptions) {

@@ -187,7 +187,7 @@ bool CheckReader::Handler::begin_request(json::error_code& error) {
   if (++count_ > CheckReader::kMostRequests) {
     is_array_ = false;  // the error is the array's, not its member's
     return fail(error, {}, "over 1000 requests",
-                "expected at most 1000, the others in another array");
+                "expected at most 1000; send the others in another array");
   }
   place_ = Place::kRequest;
   members_ = 0;
@@ -288,7 +288,7 @@ bool CheckReader::Handler::on_attribute_name(std::string_view name, json::error_
   const std::size_t prefix = place_ == Place::kBody ? prefix_.size() : 0;
   if (prefix + name.size() > NamedAttributes::kMostNameBytes) {
     return fail(error, "attributes", "the name " + core::in_quotes(name) + " is too long",
-                "expected at most 256 bytes, with its dots and the members that it is in");
+                "expected at most 256 bytes, including dots and the names of outer objects");
   }
   const std::size_t start = text_.size();
   if (prefix > 0) {

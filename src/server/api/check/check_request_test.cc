@@ -180,7 +180,7 @@ TEST(CheckReader, BoundsNames) {
   const std::string name(256, 'n');
   EXPECT_EQ(attributes('"' + name + "\":\"1\"", {name}), "0 1 " + name + "=1;");
   const std::string right =
-      "' is too long; expected at most 256 bytes, with its dots and the members that it is in";
+      "' is too long; expected at most 256 bytes, including dots and the names of outer objects";
   EXPECT_EQ(attributes("\"n" + name + "\":\"1\""),
             "at attributes: the name '" + std::string(40, 'n') + "..." + right);
   EXPECT_EQ(attributes("\"body\":{\"" + std::string(251, 'n') + "\":\"1\"}"), "0 1;");
@@ -213,8 +213,9 @@ TEST(CheckReader, TakesAThousandRequestsAtOnceAndNoMore) {
   Reading reading;
   reading.of(array + "]");
   EXPECT_EQ(reading.requests, 1000u);
-  EXPECT_EQ(reading.of(array + ",{\"attributes\":{}}]"),
-            "at the top: over 1000 requests; expected at most 1000, the others in another array");
+  EXPECT_EQ(
+      reading.of(array + ",{\"attributes\":{}}]"),
+      "at the top: over 1000 requests; expected at most 1000; send the others in another array");
 }
 
 TEST(CheckReader, ReportsTheRequestOfAnArrayThatIsWrong) {

@@ -24,7 +24,7 @@ void refuse(http::Response& response, int status, std::string_view detail) {
 
 std::string read_message(std::string_view json, std::string& message) {
   if (const std::string mistake = find_json_mistake(json); !mistake.empty()) {
-    return "the body is not right: " + mistake +
+    return "the body is not valid: " + mistake +
            "; expected a RateLimitRequest: {\"domain\": \"...\", \"descriptors\": [...]}";
   }
   rls::RateLimitRequest request;
@@ -56,7 +56,7 @@ void JsonEndpoint::handle(const http::Request& request, http::Response& response
   rls::RateLimitResponse answer;
   if (!answer.ParseFromString(reply_) || !util::MessageToJsonString(answer, &response.text).ok()) {
     response.text.clear();
-    return refuse(response, 500, "the answer cannot be written as JSON");
+    return refuse(response, 500, "the response cannot be written as JSON");
   }
   response.answer_text(answer.overall_code() == rls::RateLimitResponse::OVER_LIMIT ? 429 : 200,
                        kJson);

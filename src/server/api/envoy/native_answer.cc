@@ -107,7 +107,7 @@ void NativeAnswer::fail(Reason reason) {
   const bool invalid = reason == Reason::kInvalid;
   answer_.failure = reason;
   answer_.message = invalid ? "the request is not valid: over " + std::to_string(kMaxCharges) +
-                                  " limits apply to it, or its hits are too many"
+                                  " limits apply to it, or its hits are out of range"
                             : "the store could not decide: " + std::string(to_string(reason));
 }
 

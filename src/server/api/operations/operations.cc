@@ -24,8 +24,7 @@ void Operations::handle(std::string_view path, const http::Request& request,
                         http::Response& response) const {
   const bool known = path == "/healthz" || path == "/readyz" || path == "/metrics";
   if (!known) {
-    return answer_problem(response, 404,
-                          "there is nothing at this path; docs/http.md lists what is");
+    return answer_problem(response, 404, "unknown path; docs/http.md lists the paths");
   }
   if (request.method != "GET" && request.method != "HEAD") {
     response.add("Allow", "GET, HEAD");

@@ -69,7 +69,7 @@ void throttle(CommandHandler& handler, const Call& call) {
     quantity = *read;
   }
   if (quantity < 0 && call.client.role < Role::kAdmin) {
-    return call.reply.error("NOPERM this user may not give back: quantity is negative");
+    return call.reply.error("NOPERM this user may not refund: quantity is negative");
   }
   const Decision decision = decide(handler.session, call.arguments[1], *limit, quantity);
   handler.outcome = decision.outcome;

@@ -108,23 +108,23 @@ void Protocol::on_grpc_header(Stream& stream, std::string_view name, std::string
 // Checks a call after its header is complete.
 void Protocol::opened(Stream& stream) {
   stream.opened = true;
-  if (!stream.is_post) return refuse(stream, "405", "calls are made by POST");
+  if (!stream.is_post) return refuse(stream, "405", "expected the method POST");
   if (!stream.is_grpc) return refuse(stream, "415", "expected content-type: application/grpc");
   if (stream.method == Method::kNone) {
-    return end(stream, Code::kUnimplemented, "there is no such method here");
+    return end(stream, Code::kUnimplemented, "unknown method");
   }
   if (stream.bad_timeout) return end(stream, Code::kInternal, "grpc-timeout is malformed");
   if (stream.bad_encoding) {
     return end(stream, Code::kUnimplemented, "grpc-encoding: expected identity or gzip");
   }
   if (now_ >= stream.deadline) {
-    return end(stream, Code::kDeadlineExceeded, "the call's own deadline has passed");
+    return end(stream, Code::kDeadlineExceeded, "the deadline of the call has passed");
   }
 }
 
 void Protocol::on_data(Stream& stream, std::string_view bytes) {
   if (shared_.buffered + bytes.size() > kMostBuffered) {
-    return end(stream, Code::kResourceExhausted, "too many bytes of calls that are not finished");
+    return end(stream, Code::kResourceExhausted, "too many bytes in unfinished calls");
   }
   stream.in.append(bytes);
   stream.buffered += bytes.size();
@@ -145,7 +145,7 @@ bool Protocol::check_prefix(Stream& stream) {
   if (prefix.size > shared_.bounds.body_bytes) {
     end(stream, Code::kResourceExhausted, too_large(shared_.bounds.body_bytes));
   } else if (prefix.compressed > 1 || (prefix.compressed == 1 && !stream.gzip)) {
-    end(stream, Code::kInternal, "a message is compressed, and grpc-encoding does not say how");
+    end(stream, Code::kInternal, "a message is compressed, but grpc-encoding does not name gzip");
   } else if (stream.method != Method::kReflection &&
              stream.in.size() > kPrefixBytes + prefix.size) {
     end(stream, Code::kInternal, "expected one message");
@@ -166,7 +166,7 @@ bool Protocol::take_message(Stream& stream, std::string_view& message) {
   if (result == Gunzip::kTooLarge) {
     end(stream, Code::kResourceExhausted, too_large(shared_.bounds.body_bytes));
   } else if (result == Gunzip::kMalformed) {
-    end(stream, Code::kInternal, "the message is no gzip");
+    end(stream, Code::kInternal, "the message is not valid gzip");
   }
   message = stream.inflated;
   return result == Gunzip::kOk;
@@ -174,14 +174,14 @@ bool Protocol::take_message(Stream& stream, std::string_view& message) {
 
 void Protocol::on_whole(Stream& stream) {
   if (stream.method == Method::kReflection) {
-    if (!stream.in.empty()) return end(stream, Code::kInternal, "a message is not whole");
+    if (!stream.in.empty()) return end(stream, Code::kInternal, "a message is incomplete");
     return end(stream, Code::kOk, {});
   }
   std::string_view message;
   if (!take_message(stream, message)) {
     if (stream.ended) return;
     return end(stream, Code::kInternal,
-               stream.in.empty() ? "expected one message" : "the message is not whole");
+               stream.in.empty() ? "expected one message" : "the message is incomplete");
   }
   call(stream, message);
 }
@@ -225,7 +225,7 @@ void Protocol::answered(Stream& stream, const Reply& reply, Handler& handler) {
   answered_ = end_time;
   if (!stream.ended) {
     if (end_time >= stream.deadline) {
-      end(stream, Code::kDeadlineExceeded, "the call's own deadline has passed");
+      end(stream, Code::kDeadlineExceeded, "the deadline of the call has passed");
     } else if (reply.code != Code::kOk) {
       end(stream, reply.code, reply.text);
     } else {
@@ -252,7 +252,7 @@ void Protocol::reflect(Stream& stream) {
     done += size;
     respond(stream);
     if (stream.out.size() - stream.out_done > kMostUnread || shared_.buffered > kMostBuffered) {
-      return end(stream, Code::kResourceExhausted, "the replies are not read");
+      return end(stream, Code::kResourceExhausted, "the client does not read its replies");
     }
     if (!check_prefix(stream)) return;
   }

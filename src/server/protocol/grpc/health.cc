@@ -20,7 +20,7 @@ void check_health(std::string_view request, bool serving, Reply& reply) {
   const google::protobuf::LogSilencer quiet;  // no log lines about a client's input
   ::grpc::health::v1::HealthCheckRequest message;
   if (!message.ParseFromArray(request.data(), static_cast<int>(request.size()))) {
-    return reply.fail(Code::kInvalidArgument, "the message is no HealthCheckRequest");
+    return reply.fail(Code::kInvalidArgument, "the message is not a HealthCheckRequest");
   }
   if (!message.service().empty() && message.service() != "ratelimit") {
     return reply.fail(Code::kNotFound, "unknown service; expected \"\" or \"ratelimit\"");

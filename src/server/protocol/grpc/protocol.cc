@@ -257,7 +257,7 @@ void Protocol::tick(SteadyTime now) {
       nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_CANCEL);
       stream->began = SteadyTime::max() - bounds.write_timeout;  // only once
     } else if (now >= stream->deadline) {
-      end(*stream, Code::kDeadlineExceeded, "the call's own deadline has passed");
+      end(*stream, Code::kDeadlineExceeded, "the deadline of the call has passed");
     } else if (late(*stream)) {
       shared_.recorder.add(metrics::Event::kTimedOut);
       end(*stream, Code::kDeadlineExceeded, "the call did not arrive in time");
@@ -290,7 +290,7 @@ void Protocol::finish() {
   for (Stream* stream = first_; stream != nullptr; stream = stream->next) {
     const bool endless =
         stream->method == Method::kHealthWatch || stream->method == Method::kReflection;
-    if (endless && !stream->ended) end(*stream, Code::kUnavailable, "the server ends");
+    if (endless && !stream->ended) end(*stream, Code::kUnavailable, "the server is shutting down");
   }
   nghttp2_submit_goaway(session_, NGHTTP2_FLAG_NONE,
                         nghttp2_session_get_last_proc_stream_id(session_), NGHTTP2_NO_ERROR,

@@ -85,7 +85,7 @@ void answer_reflection(std::string_view request, std::span<const std::string_vie
   const google::protobuf::LogSilencer quiet;  // no log lines about a client's input
   ServerReflectionRequest message;
   if (!message.ParseFromArray(request.data(), static_cast<int>(request.size()))) {
-    return reply.fail(Code::kInvalidArgument, "the message is no ServerReflectionRequest");
+    return reply.fail(Code::kInvalidArgument, "the message is not a ServerReflectionRequest");
   }
   ServerReflectionResponse out;
   out.set_valid_host(message.host());
@@ -106,7 +106,7 @@ void answer_reflection(std::string_view request, std::span<const std::string_vie
       break;
     case ServerReflectionRequest::kListServices: add_services(paths, out); break;
     case ServerReflectionRequest::MESSAGE_REQUEST_NOT_SET:
-      return reply.fail(Code::kInvalidArgument, "the message asks for nothing");
+      return reply.fail(Code::kInvalidArgument, "the message contains no request");
   }
   out.SerializeToString(&reply.bytes);
 }

@@ -32,17 +32,16 @@ BadRequest bad_request(const error_code& why) {
     case error::body_limit: return {413, "the body of the request is too long"};
     case error::bad_version: return {505, "expected HTTP/1.1 or HTTP/1.0"};
     case error::bad_method: return {400, "the method is not a token"};
-    case error::bad_target:
-      return {400, "the target of the request has a byte that it must not have"};
+    case error::bad_target: return {400, "the target of the request contains an invalid byte"};
     case error::bad_field: return {400, "the name of a field is not a token"};
-    case error::bad_value: return {400, "the value of a field is not right"};
+    case error::bad_value: return {400, "the value of a field is not valid"};
     case error::bad_content_length:
       return {400, "Content-Length is not a number, or is combined with Transfer-Encoding"};
     case error::multiple_content_length: return {400, "several Content-Length fields differ"};
     case error::bad_transfer_encoding:
       return {400, "Transfer-Encoding is repeated, or is combined with Content-Length"};
     case error::bad_chunk:
-    case error::bad_chunk_extension: return {400, "a chunk of the body is not right"};
+    case error::bad_chunk_extension: return {400, "a chunk of the body is not valid"};
     default: return {400, "this is not HTTP/1.1"};
   }
 }
