@@ -42,7 +42,7 @@ struct CircuitBreakerOptions {
 // and a clock reading. No lock is held while the observer is called.
 class CircuitBreaker {
  public:
-  // The constructor throws std::exception if the system has no randomness to give.
+  // The constructor throws std::exception if the system provides no random bytes.
   explicit CircuitBreaker(const CircuitBreakerOptions& options = {},
                           StoreObserver* observer = nullptr,
                           const Clock& clock = SteadyClock::instance());

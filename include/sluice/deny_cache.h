@@ -28,7 +28,7 @@ struct DenyCacheOptions {
 // hash with a random key per process.
 class DenyCache {
  public:
-  // Throws std::bad_alloc, and std::system_error if the system has no randomness to give.
+  // Throws std::bad_alloc, and std::system_error if the system provides no random bytes.
   explicit DenyCache(const DenyCacheOptions& options = {},
                      const Clock& clock = SteadyClock::instance());
   ~DenyCache();

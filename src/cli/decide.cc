@@ -159,8 +159,8 @@ void refuse_one_counter_with_two_limits(const std::vector<Charge>& charges) {
         continue;
       }
       fail("charges[" + std::to_string(i) + "]",
-           "names the counter of charges[" + std::to_string(j) +
-               "] (same key and algorithm) with other numbers; give each limit a key of its own");
+           "uses the counter of charges[" + std::to_string(j) +
+               "] (same key and algorithm) with different numbers; give each limit its own key");
     }
   }
 }

@@ -365,8 +365,8 @@ TEST(Decide, RefusesTwoLimitsOnOneCounter) {
   const std::string third = R"({"algorithm":"gcra","limit":11,"per":"1s"})";
   EXPECT_EQ(error_of(request(
                 "0", charge("k", kTen) + "," + charge("k", third) + "," + charge("k", other))),
-            "charges[2]: names the counter of charges[0] (same key and algorithm) with other "
-            "numbers; give each limit a key of its own");
+            "charges[2]: uses the counter of charges[0] (same key and algorithm) with different "
+            "numbers; give each limit its own key");
 }
 
 TEST(Decide, ErrorsAreShortAndValidForAnyLine) {

@@ -37,6 +37,7 @@ void add_check(CLI::App& app, int& status, const FileKind& kind) {
       app.add_subcommand("check", "Checks " + kind.files + " and prints every error");
   auto files = std::make_shared<std::vector<std::string>>();
   command->add_option("FILE", *files, "The files; - is standard input")->required();
+  command->footer("Exit status: 0 no errors; 1 errors, or a file cannot be read; 2 wrong usage.");
   command->callback([files, kind, &status] {
     status = 0;
     for (const std::string& file : *files) {

@@ -117,7 +117,7 @@ void read_value(const Name& name, const std::string& value, FoundKey& found) {
   }
   auto state = redis::read_counter_state(name.algorithm, value);
   if (!state) {
-    found.summary = "a string that is not a counter state";
+    found.summary = "a string that is not the state of a counter";
     return;
   }
   found.algorithm = name.algorithm;

@@ -62,7 +62,7 @@ Expected<bool> RedisSession::connect(std::chrono::milliseconds at_most) {
     loop_.restart();
     if (std::chrono::steady_clock::now() < end) continue;
     const std::string why = client_->why();
-    return Unexpected{shown() + " cannot be asked: " + (why.empty() ? "no answer yet" : why)};
+    return Unexpected{shown() + " is not available: " + (why.empty() ? "no answer yet" : why)};
   }
   return true;
 }

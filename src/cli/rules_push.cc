@@ -75,7 +75,7 @@ struct Place {
     if (!asked) return Unexpected{Failed{key + " at " + asked.error()}};
     if (!found) {
       return Unexpected{Failed{key + " at " + session->shown() + " holds " + found.error() +
-                               ". Delete it first, if it may go"}};
+                               ". Delete it first if it is not needed"}};
     }
     return *std::move(found);
   }
@@ -148,7 +148,7 @@ Result push_to(const Place& place, const PushFlags& flags, Checked checked, bool
                              std::to_string(*flags.expect) + " there. Nothing was pushed"}};
   }
   if (*old && (*old)->texts == checked.texts) {
-    std::cout << place.key << ": " << there << " has these rules already\n";
+    std::cout << place.key << ": " << there << " already has these rules\n";
     return 0;
   }
   auto rules =
@@ -163,9 +163,10 @@ Result push_to(const Place& place, const PushFlags& flags, Checked checked, bool
   const auto pushed = put(place, *rules, *old ? (*old)->id : "", scripting);
   if (!pushed) return Unexpected{pushed.error()};
   if (!*pushed) {
-    return Unexpected{Failed{place.key + ": other rules were pushed at the same time. Nothing was "
-                                         "pushed. Check those rules (sluice rules show), then push "
-                                         "again"}};
+    return Unexpected{Failed{place.key +
+                             ": other rules were pushed at the same time. Your rules were not "
+                             "pushed. Check those rules (sluice rules show), then push "
+                             "again"}};
   }
   std::cout << place.key << ": version " << done << '\n';
   return 0;

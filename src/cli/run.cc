@@ -20,7 +20,7 @@ constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
 constexpr const char* kAbout =
-    "A rate limiter: serves decisions over HTTP, gRPC and RESP, checks rules, and tries rules on "
+    "A rate limiter: serves decisions over HTTP, gRPC and RESP, checks rules, and tests rules on "
     "access logs.";
 constexpr const char* kExamples =
     R"(Exit status: 0 success, 1 failure, 2 wrong usage. Data goes to stdout, errors to stderr.
@@ -75,7 +75,6 @@ int parse_and_work(int argc, const char* const* argv) {
   int status = 0;
   CLI::App app{kAbout, "sluice"};
   app.set_version_flag("--version", "sluice " SLUICE_VERSION);
-  app.footer(kExamples);
   app.require_subcommand(1);
   add_commands(app, status);
   add_config(app, status);
@@ -84,6 +83,7 @@ int parse_and_work(int argc, const char* const* argv) {
   add_replay(app, status);
   add_rules(app, status);
   add_serve(app, status);
+  app.footer(kExamples);  // last, because subcommands inherit the footer of their parent
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -114,7 +114,8 @@ class Rewriter {
     }
   }
   void refuse(const Node& node) {
-    diagnostics_.add(node.at, "'<<' merges what is no map", "expected a map, or a list of maps");
+    diagnostics_.add(node.at, "'<<' merges a value that is not a map",
+                     "expected a map, or a list of maps");
   }
 
   Document& document_;

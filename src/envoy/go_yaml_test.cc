@@ -96,9 +96,9 @@ descriptors:
 }
 
 TEST(GoYaml, RefusesToMergeValuesOtherThanMaps) {
-  EXPECT_EQ(
-      errors_of("domain: d\ndescriptors: [ { key: a, <<: 5 } ]\n"),
-      Errors{"f.yaml:2:30: error: '<<' merges what is no map; expected a map, or a list of maps"});
+  EXPECT_EQ(errors_of("domain: d\ndescriptors: [ { key: a, <<: 5 } ]\n"),
+            Errors{"f.yaml:2:30: error: '<<' merges a value that is not a map; expected a map, or "
+                   "a list of maps"});
   EXPECT_EQ(errors_of("domain: d\ndescriptors: [ { key: a, <<: [ {}, [] ] } ]\n").size(), 1U);
 }
 

@@ -113,7 +113,7 @@ void Loader::check_domain(const Fields& file, Domain& domain) {
       domain.name, diagnostics_->file() + " (" + place_of(*diagnostics_, at) + ")");
   if (is_new) return;
   diagnostics_->add(at, "duplicate domain " + in_quotes(domain.name),
-                    "expected another name than that of " + first->second);
+                    "expected a name other than that of " + first->second);
 }
 
 void Loader::read_descriptors(const Node* node, const Descriptor* parent, Descriptors& into,
@@ -130,11 +130,11 @@ void Loader::read_descriptors(const Node* node, const Descriptor* parent, Descri
         item->at,
         "duplicate descriptor: key " + in_quotes(read.key) +
             (read.value.empty() ? " without a value" : " with the value " + in_quotes(read.value)),
-        "expected another key or value than that of " +
+        "expected a key or value other than that of " +
             place_of(*diagnostics_, places_.at(level.twin_of(read))));
   }
   if (descriptors_ != kMostDescriptors + 1) return;
-  diagnostics_->add(node->at, "too many descriptors (aliases count as what they stand for)",
+  diagnostics_->add(node->at, "too many descriptors (aliases count as their values)",
                     "expected at most " + std::to_string(kMostDescriptors) + " in a file");
 }
 
@@ -165,7 +165,7 @@ std::unique_ptr<Descriptor> Loader::read_descriptor(const Node& node, const Desc
 void Loader::check_sharing(const Fields& fields, const Descriptor& descriptor) {
   if (!descriptor.share_threshold || descriptor.is_wildcard()) return;
   diagnostics_->add(fields.at("share_threshold"), "'share_threshold' without a wildcard",
-                    "expected a 'value' with a '*', all values of which share one counter");
+                    "expected a 'value' with a '*', whose values share one counter");
 }
 
 std::optional<RateLimit> Loader::read_rate_limit(const Node& node) {
@@ -258,10 +258,10 @@ std::optional<Limit> Loader::read_numbers(const Fields& fields, Duration period)
 
 void Loader::check_terms(const Fields& fields, const Limit& limit) {
   if (terms_.scripting || works_without_scripts(limit)) return;
-  diagnostics_->add(
-      fields.at("algorithm"),
-      in_quotes(to_string(limit.algorithm())) + " cannot be kept without scripts (scripting: off)",
-      "expected " + algorithms_without_scripts(""));
+  diagnostics_->add(fields.at("algorithm"),
+                    in_quotes(to_string(limit.algorithm())) +
+                        " cannot be stored without scripts (scripting: off)",
+                    "expected " + algorithms_without_scripts(""));
 }
 
 // Sets the name, which includes the ancestors, and the index among descriptors with a limit.

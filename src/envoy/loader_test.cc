@@ -150,16 +150,14 @@ constexpr std::array kRefused{
         "domain: d\ndescriptors:\n  - value: v\n",
         "f.yaml:3:5: error: descriptor lacks 'key'; expected 'key:' with text of 1 to 65536 bytes"},
     Refused{"domain: d\ndescriptors:\n  - key: a\n    value: v\n  - key: a\n    value: v\n",
-            "f.yaml:5:5: error: duplicate descriptor: key 'a' with the value 'v'; expected another "
-            "key or value than that of line 3, column 5"},
-    Refused{
-        "domain: d\ndescriptors: [ { key: a }, { key: a } ]\n",
-        "f.yaml:2:28: error: duplicate descriptor: key 'a' without a value; expected another key "
-        "or value than that of line 2, column 16"},
-    Refused{
-        "domain: d\ndescriptors: [ { key: a, value: b* }, { key: a, value: b* } ]\n",
-        "f.yaml:2:39: error: duplicate descriptor: key 'a' with the value 'b*'; expected another "
-        "key or value than that of line 2, column 16"},
+            "f.yaml:5:5: error: duplicate descriptor: key 'a' with the value 'v'; expected a key "
+            "or value other than that of line 3, column 5"},
+    Refused{"domain: d\ndescriptors: [ { key: a }, { key: a } ]\n",
+            "f.yaml:2:28: error: duplicate descriptor: key 'a' without a value; expected a key or "
+            "value other than that of line 2, column 16"},
+    Refused{"domain: d\ndescriptors: [ { key: a, value: b* }, { key: a, value: b* } ]\n",
+            "f.yaml:2:39: error: duplicate descriptor: key 'a' with the value 'b*'; expected a key "
+            "or value other than that of line 2, column 16"},
     Refused{
         "domain: d\ndescriptors:\n  - key: a\n    rate_limit: { unit: minuet, requests_per_unit: 1 "
         "}\n",
@@ -179,7 +177,7 @@ constexpr std::array kRefused{
     Refused{
         "domain: d\ndescriptors:\n  - key: a\n    value: v\n    share_threshold: true\n",
         "f.yaml:5:22: error: 'share_threshold' without a wildcard; expected a 'value' with a '*', "
-        "all values of which share one counter"},
+        "whose values share one counter"},
     Refused{
         "domain: d\ndescriptors: [ a ]\n",
         "f.yaml:2:16: error: descriptor is 'a'; expected a map; its keys are one of: key, value, "
@@ -188,8 +186,8 @@ constexpr std::array kRefused{
     Refused{"domain: d\ndescriptors: [ { key: a, rate_limit: { unit: day, replaces: [ b ] } } ]\n",
             "f.yaml:2:63: error: replaces is 'b'; expected a map; its keys are one of: name"},
     Refused{"domain: d\ndescriptors: a\n",
-            "f.yaml:2:14: error: 'descriptors' is 'a'; expected a list of descriptors, each begun "
-            "with '- '"},
+            "f.yaml:2:14: error: 'descriptors' is 'a'; expected a list of descriptors, each "
+            "starting with '- '"},
     Refused{"domain: d\n1: a\n",
             "f.yaml:2:1: error: unknown key '1'; expected one of: domain, descriptors"},
     Refused{"domain: d\n[a]: a\n",
@@ -248,7 +246,7 @@ TEST(Loader, RefusesADomainThatAnotherFileHas) {
   ASSERT_FALSE(config);
   ASSERT_EQ(config.error().size(), 1U);
   EXPECT_EQ(config.error()[0].to_string(),
-            "b.yaml:1:9: error: duplicate domain 'd'; expected another name than that of a.yaml "
+            "b.yaml:1:9: error: duplicate domain 'd'; expected a name other than that of a.yaml "
             "(line 1, column 9)");
 }
 

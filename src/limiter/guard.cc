@@ -57,7 +57,8 @@ namespace detail {
 
 void check_guard(std::string_view name, std::span<const LimitName> limits, bool waits) {
   if (name.empty()) {
-    throw std::invalid_argument("a guard has no name; expected one for its counters to go by");
+    throw std::invalid_argument(
+        "a guard has no name; expected a name, which identifies its counters");
   }
   const auto refuse = [&](const LimitName& limit, const std::string& what) {
     const std::string which = limit.label.empty() ? described(*limit.limit) : quoted(limit.label);
@@ -67,12 +68,12 @@ void check_guard(std::string_view name, std::span<const LimitName> limits, bool 
     const Limit& limit = *limits[i].limit;
     if (!waits && limit.algorithm() == Algorithm::kLeakyBucket &&
         limit.mode() == LeakyMode::kQueue) {
-      refuse(limits[i], "a queue admits calls that have to wait; expected .delaying(WAIT)");
+      refuse(limits[i], "a queue admits calls that must wait; expected .delaying(WAIT)");
     }
     const auto before = limits.first(i);
     const auto same = [&](const LimitName& other) { return other.label == limits[i].label; };
     if (!limits[i].label.empty() && std::any_of(before.begin(), before.end(), same)) {
-      refuse(limits[i], "another limit has this name too; expected a name of its own");
+      refuse(limits[i], "another limit has the same name; expected a unique name");
     }
   }
 }
@@ -83,7 +84,8 @@ void throw_rate_limited(std::string_view name, std::span<const LimitName> limits
                        decision.reason == Reason::kDenyCache;
   if (!limited) {
     throw RateLimited(
-        name, "denied without a limit's answer (" + std::string(to_string(decision.reason)) + ")",
+        name,
+        "denied without the decision of a limit (" + std::string(to_string(decision.reason)) + ")",
         decision);
   }
   std::size_t which = 0;
@@ -91,8 +93,9 @@ void throw_rate_limited(std::string_view name, std::span<const LimitName> limits
     if (takes_longer(each[i], each[which])) which = i;
   }
   const LimitName& limit = limits[which];
-  std::string cause =
-      decision.reason == Reason::kNever ? "costs more than the limit ever holds: " : "limited to ";
+  std::string cause = decision.reason == Reason::kNever
+                          ? "the cost exceeds the capacity of the limit:  "
+                          : "limited to ";
   cause += described(*limit.limit);
   if (!limit.label.empty()) cause += " by " + quoted(limit.label);
   throw RateLimited(name, cause, decision);

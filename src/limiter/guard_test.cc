@@ -83,8 +83,9 @@ TEST_F(GuardTest, TheExceptionNamesTheLimitThatTakesLongest) {
 TEST_F(GuardTest, TheExceptionSaysNever) {
   const auto guard =
       guarded(limiter_, "upload", token_bucket(5).per(1s).burst(10)).costing(11).throwing(length);
-  EXPECT_EQ(what_of([&] { guard(Request{"a"}); }),
-            "upload: costs more than the limit ever holds: 5 per 1s, at once 10 (token_bucket)");
+  EXPECT_EQ(
+      what_of([&] { guard(Request{"a"}); }),
+      "upload: the cost exceeds the capacity of the limit:  5 per 1s, at once 10 (token_bucket)");
 }
 
 TEST_F(GuardTest, AFunctionRunsAgainExactlyAtRetryAfter) {
@@ -306,16 +307,15 @@ TEST_F(GuardTest, AGuardThatCannotWorkIsRefusedWhenItIsMade) {
   };
   const auto queue = leaky_bucket(10).per(1s).queueing();
   EXPECT_EQ(refusal([&] { (void)guarded(limiter_, "f", queue).throwing(length); }),
-            "guard \"f\", limit 10 per 1s (leaky_bucket): a queue admits calls that have to wait; "
+            "guard \"f\", limit 10 per 1s (leaky_bucket): a queue admits calls that must wait; "
             "expected .delaying(WAIT)");
   EXPECT_EQ(refusal([&] { (void)guarded(limiter_, "", kOne).throwing(length); }),
-            "a guard has no name; expected one for its counters to go by");
-  EXPECT_EQ(
-      refusal([&] {
-        (void)guarded(limiter_, "f", global(kOne).named("x"), global(kOne).named("x"))
-            .throwing(length);
-      }),
-      "guard \"f\", limit \"x\": another limit has this name too; expected a name of its own");
+            "a guard has no name; expected a name, which identifies its counters");
+  EXPECT_EQ(refusal([&] {
+              (void)guarded(limiter_, "f", global(kOne).named("x"), global(kOne).named("x"))
+                  .throwing(length);
+            }),
+            "guard \"f\", limit \"x\": another limit has the same name; expected a unique name");
 }
 
 int acquires(Limiter& limiter, int user) {
@@ -377,7 +377,7 @@ TEST_F(GuardTest, AStoreThatCouldNotDecideIsNotCalledALimit) {
   Limiter limiter(dead);
   const auto guard = guarded(limiter, "f", kOne).throwing(length);
   EXPECT_EQ(what_of([&] { guard(Request{"a"}); }),
-            "f: denied without a limit's answer (store_timeout)");
+            "f: denied without the decision of a limit (store_timeout)");
 }
 
 TEST_F(GuardTest, ManyThreadsRunTheFunctionExactlyAsOftenAsOneWould) {

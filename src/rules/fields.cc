@@ -40,7 +40,7 @@ class Checker {
 
  private:
   bool wrong(const Node& node, std::string_view hint = {}) {
-    const std::string found = key_.is_secret && node.is_scalar() ? "not right" : describe(node);
+    const std::string found = key_.is_secret && node.is_scalar() ? "not valid" : describe(node);
     diagnostics_.add(node.at, "'" + std::string(key_.name) + "' is " + found,
                      "expected " + schema::expectation(key_).append(hint));
     return false;

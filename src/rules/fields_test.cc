@@ -155,7 +155,7 @@ TEST(Fields, RefusesControlCharactersExceptInABody) {
 
 TEST(Fields, DoesNotRepeatASecretInItsMessage) {
   const std::string errors = Reading("password: 12345\n").errors();
-  EXPECT_EQ(errors, "f:1:11: error: 'password' is not right; expected a whole number from 1 to 9");
+  EXPECT_EQ(errors, "f:1:11: error: 'password' is not valid; expected a whole number from 1 to 9");
 }
 
 TEST(Fields, RefusesAListInPlaceOfTheMap) {

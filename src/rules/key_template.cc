@@ -101,10 +101,9 @@ class TemplateParser {
     const auto first = bits_of(written.substr(0, slash));
     const auto v6 = both ? bits_of(written.substr(slash + 1)) : first;
     if (!first || !v6 || *v6 > 128 || (both && *first > 32)) {
-      fail(at,
-           in_quotes("/" + std::string(written)) +
-               " is no prefix of an address; expected /64 (bits of IPv6), or /24/64 (of IPv4 and "
-               "of IPv6)");
+      fail(at, in_quotes("/" + std::string(written)) +
+                   " is not an address prefix; expected /64 (bits of IPv6), or /24/64 (of IPv4 and "
+                   "of IPv6)");
       return {};
     }
     if (!both && *first <= 32) {

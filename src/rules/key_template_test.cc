@@ -116,7 +116,7 @@ TEST(KeyTemplate, ReportsThePositionOfAnErrorAndTheCorrectSyntax) {
 TEST(KeyTemplate, RefusesInvalidPrefixes) {
   for (const char* text : {"{ip/}", "{ip/x}", "{ip/129}", "{ip/33/64}", "{ip/24/129}", "{ip/24/}",
                            "{ip//64}", "{ip/24/64/1}", "{ip/-1}", "{ip/0x40}", "{ip/9999999999}"}) {
-    EXPECT_NE(error_of(text).find("is no prefix of an address; expected /64"), std::string::npos)
+    EXPECT_NE(error_of(text).find("is not an address prefix; expected /64"), std::string::npos)
         << text << " " << error_of(text);
   }
 }

@@ -147,8 +147,7 @@ void Loader::read_reject(const Node& node, Reject& reject) {
     diagnostics_->add(given->at, "'content_type' is " + describe(*given),
                       "expected a media type in ASCII, such as text/html; charset=utf-8");
   } else if (given != nullptr && reject.body.empty()) {
-    diagnostics_->add(given->at, "'content_type' without 'body'",
-                      "expected also the 'body' that it describes");
+    diagnostics_->add(given->at, "'content_type' without 'body'", "expected also a 'body'");
   }
   if (!reject.body.empty()) {
     reject.content_type =
@@ -191,7 +190,7 @@ void Loader::read_pattern(std::string_view attribute, const Node& node, Conditio
   auto pattern = attribute == "ip" ? Pattern::compile_ip(node.text) : Pattern::compile(node.text);
   if (!pattern) return diagnostics_->add_message(node.at, pattern.error());
   if (pattern->is_expression() && ++expressions_ > kMaxExpressions) {
-    return diagnostics_->add(node.at, "too many expressions (aliases count as what they stand for)",
+    return diagnostics_->add(node.at, "too many expressions (aliases count as their values)",
                              "expected at most " + std::to_string(kMaxExpressions) + " in a file");
   }
   if (attribute == "method") {
@@ -200,7 +199,7 @@ void Loader::read_pattern(std::string_view attribute, const Node& node, Conditio
     for (const std::string_view method : kMethods) {
       if (upper != method || node.text == method) continue;
       diagnostics_->add(node.at, "the method " + in_quotes(node.text) + " would match no request",
-                        "expected '" + upper + "': methods are compared as they are");
+                        "expected '" + upper + "': methods are case-sensitive");
     }
   }
   condition.any_of.push_back(std::move(pattern.value()));
@@ -254,7 +253,7 @@ void Loader::check_terms(const Fields& fields, const Limit& limit) {
       fields.at(has_align ? "align" : "algorithm"),
       in_quotes(to_string(limit.algorithm())) +
           (could_be_aligned ? " that opens at its first request" : "") +
-          " cannot be kept without scripts (scripting: off)",
+          " cannot be stored without scripts (scripting: off)",
       "expected " + (could_be_aligned ? std::string("'align: clock'")
                                       : algorithms_without_scripts(" with align: clock")));
 }
@@ -280,7 +279,7 @@ void Loader::check_name(Names& names, std::string_view name, std::size_t at, std
           ? "line " + std::to_string(line) + ", column " + std::to_string(column)
           : seen.file->file() + ":" + std::to_string(line) + ":" + std::to_string(column);
   diagnostics_->add(at, "duplicate " + std::string(of) + " " + in_quotes(name),
-                    "expected another name than that of " + where);
+                    "expected a name other than that of " + where);
 }
 
 std::shared_ptr<const RuleSet::Impl> Loader::finish() {

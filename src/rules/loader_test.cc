@@ -123,15 +123,15 @@ TEST(Loader, AcceptsWithoutScriptsOnlyLimitsThatPlainCommandsCanCount) {
   EXPECT_EQ(errors_without_scripts("algorithm: sliding_window_counter, slices: 1"), "ok");
   EXPECT_EQ(errors_without_scripts("algorithm: fixed_window, align: clock"), "ok");
   EXPECT_EQ(errors_without_scripts("algorithm: fixed_window"),
-            "f:4:47: error: 'fixed_window' that opens at its first request cannot be kept without "
-            "scripts (scripting: off); expected 'align: clock'");
+            "f:4:47: error: 'fixed_window' that opens at its first request cannot be stored "
+            "without scripts (scripting: off); expected 'align: clock'");
   EXPECT_EQ(errors_without_scripts("algorithm: fixed_window, align: first_request").substr(0, 14),
             "f:4:68: error:");
   for (const std::string name :
        {"sliding_window_log", "sliding_window_hybrid", "leaky_bucket", "token_bucket", "gcra"}) {
     EXPECT_EQ(errors_without_scripts("algorithm: " + name),
               "f:4:47: error: '" + name +
-                  "' cannot be kept without scripts (scripting: off); expected "
+                  "' cannot be stored without scripts (scripting: off); expected "
                   "sliding_window_counter, or fixed_window with align: clock");
   }
 }
@@ -280,15 +280,15 @@ TEST(Loader, RefusesDuplicateNames) {
   EXPECT_EQ(
       errors_of("version: 1\nrules:\n  - { name: a, limits: [ " + limit +
                 " ] }\n  - { name: a, limits: [ " + limit + " ] }\n"),
-      "f:4:13: error: duplicate rule 'a'; expected another name than that of line 3, column 13");
+      "f:4:13: error: duplicate rule 'a'; expected a name other than that of line 3, column 13");
   EXPECT_EQ(
       errors_of(rule("    limits:\n"
                      "      - { name: a, algorithm: gcra, limit: 1, per: 1s }\n"
                      "      - { name: a, algorithm: gcra, limit: 1, per: 1s }\n"
                      "      - { name: r/3, algorithm: gcra, limit: 1, per: 1s }\n"
                      "      - { algorithm: gcra, limit: 1, per: 1s }\n")),
-      "f:6:17: error: duplicate limit 'a'; expected another name than that of line 5, column 17\n"
-      "f:8:9: error: duplicate limit 'r/3'; expected another name than that of line 7, column 17");
+      "f:6:17: error: duplicate limit 'a'; expected a name other than that of line 5, column 17\n"
+      "f:8:9: error: duplicate limit 'r/3'; expected a name other than that of line 7, column 17");
 }
 
 TEST(Loader, TakesOneTo64Limits) {
@@ -321,11 +321,11 @@ TEST(Loader, PointsAtWrongPatterns) {
   const std::string limits = "    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n";
   EXPECT_EQ(
       errors_of(rule("    match:\n      path: [/a, '~(']\n" + limits)),
-      "f:5:18: error: the regex '~(' is wrong: missing ): (; expected an RE2 expression after "
+      "f:5:18: error: the regex '~(' is not valid: missing ): (; expected an RE2 expression after "
       "'~'");
   EXPECT_EQ(errors_of(rule("    match: { method: post }\n" + limits)),
             "f:4:22: error: the method 'post' would match no request; expected 'POST': methods are "
-            "compared as they are");
+            "case-sensitive");
   EXPECT_EQ(errors_of(rule("    match: { path: [] }\n" + limits)),
             "f:4:20: error: 'path' has no patterns; expected a pattern, or a list of patterns");
   EXPECT_EQ(
@@ -340,7 +340,7 @@ TEST(Loader, PointsAtWrongPatterns) {
             "f:4:14: error: 'header.' lacks its name; expected header.NAME");
   EXPECT_EQ(
       errors_of(rule("    match: { header.a: a, header.A: b }\n" + limits)),
-      "f:4:27: error: duplicate attribute 'header.a'; expected another name than that of line 4, "
+      "f:4:27: error: duplicate attribute 'header.a'; expected a name other than that of line 4, "
       "column 14");
 }
 
@@ -354,10 +354,9 @@ TEST(Loader, BoundsTheExpressionsOfAFileAlsoByAliases) {
                           " }\n    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n"));
   };
   EXPECT_EQ(with(100), "ok");
-  EXPECT_EQ(
-      with(102),
-      "f:4:22: error: too many expressions (aliases count as what they stand for); expected at "
-      "most 10000 in a file");
+  EXPECT_EQ(with(102),
+            "f:4:22: error: too many expressions (aliases count as their values); expected at "
+            "most 10000 in a file");
 }
 
 TEST(Loader, SaysAllErrorsOfAFileInItsOrder) {
@@ -476,8 +475,7 @@ TEST(Loader, RefusesKindsThatNoHeaderFieldCarries) {
             "f:4:38: error: 'content_type' is the text 'a/b\\x0D\\x0Ac'; expected text of 1 to 128 "
             "bytes without control characters");
   EXPECT_EQ(errors("content_type: text/html"),
-            "f:4:29: error: 'content_type' without 'body'; expected also the 'body' that it "
-            "describes");
+            "f:4:29: error: 'content_type' without 'body'; expected also a 'body'");
 }
 
 const std::string kOneLimit = "limits: [ { algorithm: gcra, limit: 1, per: 1s } ] }\n";
@@ -514,7 +512,7 @@ TEST(Loader, ReportsTheErrorsOfSeveralFilesAndRepeatedNames) {
   ASSERT_EQ(rules.error().size(), 3u);
   EXPECT_EQ(rules.error()[0].to_string(), "2.yaml:1:10: error: 'version' is '2'; expected 1");
   EXPECT_EQ(rules.error()[1].to_string(),
-            "2.yaml:4:13: error: duplicate rule 'a'; expected another name than that of "
+            "2.yaml:4:13: error: duplicate rule 'a'; expected a name other than that of "
             "1.yaml:3:13");
   EXPECT_EQ(rules.error()[2].to_string(),
             "3.yaml:1:1: error: file lacks 'version'; expected 'version:' with 1");

@@ -132,7 +132,7 @@ Expected<Pattern> Pattern::regex(const std::string& expression, std::string_view
   pattern.kind_ = Kind::kRegex;
   auto compiled = std::make_shared<re2::RE2>(expression, options);
   if (!compiled->ok()) {
-    return Unexpected{"the regex " + in_quotes(shown) + " is wrong: " + compiled->error() +
+    return Unexpected{"the regex " + in_quotes(shown) + " is not valid: " + compiled->error() +
                       "; expected an RE2 expression after '~'"};
   }
   pattern.regex_ = std::move(compiled);

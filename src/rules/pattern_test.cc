@@ -106,7 +106,7 @@ TEST(Pattern, OfAnyKindTakesBytesOfAnyKind) {
 
 TEST(Pattern, ReportsTheErrorOfAnInvalidPattern) {
   EXPECT_EQ(Pattern::compile("~a(").error(),
-            "the regex '~a(' is wrong: missing ): a(; expected an RE2 expression after '~'");
+            "the regex '~a(' is not valid: missing ): a(; expected an RE2 expression after '~'");
   EXPECT_EQ(Pattern::compile("/a/***").error(),
             "'***' in the pattern '/a/***'; expected '*' or '**'");
 }

@@ -79,11 +79,11 @@ std::optional<std::string> find_problem(const RuleSet& rules, const RuleNeeds& n
     const std::string which = "rule " + quoted(rule->name) + ", limit " + quoted(limit.name);
     if (std::find(found.begin(), found.end(), &limit) == found.end()) {
       return which + ": its key " + quoted(limit.key) +
-             " reads an attribute that the guard does not give (it gives: " +
+             " reads an attribute that the guard does not provide (it provides: " +
              listed(needs.attributes) + "); expected .with(NAME, VALUE) for it";
     }
     if (is_queue(limit) && !needs.waits) {
-      return which + ": a queue admits calls that have to wait; expected .delaying(WAIT)";
+      return which + ": a queue admits calls that must wait; expected .delaying(WAIT)";
     }
   }
   return std::nullopt;
@@ -169,7 +169,7 @@ RuleDeciders::RuleDeciders(LiveRules rules, Limiter& limiter, RuleNeeds needs)
   std::vector<std::string> names = needs.attributes;
   std::sort(names.begin(), names.end());
   if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end()) {
-    throw std::invalid_argument("the guard gives the attribute " + quoted(*twice) +
+    throw std::invalid_argument("the guard provides the attribute " + quoted(*twice) +
                                 " twice; expected it once");
   }
   needs_ = std::make_shared<const RuleNeeds>(std::move(needs));

@@ -179,7 +179,7 @@ TEST_F(RuleGuardTest, AnAttributeThatTheGuardCannotGiveIsRefusedWhenItIsMade) {
     EXPECT_EQ(
         refusal([&] { (void)guard_of(rules).with("name", &Request::user).throwing(length); }),
         "rule \"send\", limit \"user\": its key \"{header.X-User}\" reads an attribute that the "
-        "guard does not give (it gives: name); expected .with(NAME, VALUE) for it");
+        "guard does not provide (it provides: name); expected .with(NAME, VALUE) for it");
     const auto guard = guard_of(rules).with("header.X-USER", &Request::user).returning(length);
     EXPECT_TRUE(guard(Request{"a"}));
     EXPECT_FALSE(guard(Request{"a"}));
@@ -201,15 +201,15 @@ TEST_F(RuleGuardTest, AnAttributeGivenTwiceIsRefused) {
                   .with("user", &Request::user)
                   .throwing(length);
             }),
-            "the guard gives the attribute \"user\" twice; expected it once");
+            "the guard provides the attribute \"user\" twice; expected it once");
 }
 
 TEST_F(RuleGuardTest, AQueueNeedsSomethingThatWaits) {
   const auto rules =
       one_rule("      - { name: q, algorithm: leaky_bucket, limit: 10, per: 1s, mode: queue }\n");
-  EXPECT_EQ(refusal([&] { (void)guard_of(rules).throwing(length); }),
-            "rule \"send\", limit \"q\": a queue admits calls that have to wait; expected "
-            ".delaying(WAIT)");
+  EXPECT_EQ(
+      refusal([&] { (void)guard_of(rules).throwing(length); }),
+      "rule \"send\", limit \"q\": a queue admits calls that must wait; expected .delaying(WAIT)");
   Duration waited{0};
   const auto guard = guard_of(rules).delaying([&](Duration d) { waited += d; }).throwing(length);
   for (int i = 0; i < 3; ++i) guard(Request{"a"});

@@ -100,7 +100,7 @@ Node* TreeBuilder::make(Node::Kind kind, std::size_t where, YAML::anchor_t ancho
 void TreeBuilder::OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) {
   Node* node = anchor < anchors_.size() ? anchors_[anchor] : nullptr;
   if (node == nullptr || !node->complete) {
-    diagnostics_.add(at(mark), "an alias to what is not complete here",
+    diagnostics_.add(at(mark), "an alias to a value that is not complete",
                      "expected an alias to a value that ends before it");
     throw Stop{};
   }
@@ -177,7 +177,7 @@ void TreeBuilder::take_key(Frame& frame, const Node* node) {
 void TreeBuilder::weigh(Node& parent, std::size_t weight, std::size_t where) {
   parent.weight += weight;
   if (parent.weight <= kMaxNodes) return;
-  diagnostics_.add(where, "too many values (aliases count as what they stand for)",
+  diagnostics_.add(where, "too many values (aliases count as their values)",
                    "expected at most " + std::to_string(kMaxNodes));
   throw Stop{};
 }

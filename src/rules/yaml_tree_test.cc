@@ -132,7 +132,7 @@ TEST(YamlTree, CountsAliasesAsTheirExpansion) {
             repeated(last + " , ", 10) + "]\n";
   }
   const std::string expected =
-      "error: too many values (aliases count as what they stand for); expected at most 1000000";
+      "error: too many values (aliases count as their values); expected at most 1000000";
   EXPECT_NE(errors_of(bomb).find(expected), std::string::npos) << errors_of(bomb);
   EXPECT_NE(errors_of("[" + repeated("1,", 1100000) + "]").find(expected), std::string::npos);
   EXPECT_EQ(errors_of("a: &x [1, 2]\nb: *x\nc: [*x, *x]\n"), "ok");
@@ -141,7 +141,7 @@ TEST(YamlTree, CountsAliasesAsTheirExpansion) {
 TEST(YamlTree, RefusesAnAliasInsideItsOwnExpansion) {
   EXPECT_EQ(
       errors_of("a: &x [*x]\n"),
-      "f:1:8: error: an alias to what is not complete here; expected an alias to a value that "
+      "f:1:8: error: an alias to a value that is not complete; expected an alias to a value that "
       "ends before it");
 }
 

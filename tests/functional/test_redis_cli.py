@@ -124,7 +124,7 @@ class Keys(RedisTest):
         self.server.command("HSET", "sluice:rules", "a", "b")
         found = {one["redis_key"]: one["foreign"] for one in self.json_keys()}
         self.assertEqual(found, {
-            "sluice:t{}text": "a string that is not a counter state",
+            "sluice:t{}text": "a string that is not the state of a counter",
             "sluice:g{}list": "a list, not a counter",
             "sluice:whatever": "a string under a key that is not a counter's",
         })

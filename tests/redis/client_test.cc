@@ -195,7 +195,7 @@ TEST_F(RedisClient, RefusesCommandsIfTooManyAreUnderWay) {
   probe.ask_all(asks);
   EXPECT_EQ(asks[2].said, "PONG");
   EXPECT_EQ(asks[3].failure, Failure::kUnavailable);
-  EXPECT_EQ(asks[3].said, "too many requests are under way");
+  EXPECT_EQ(asks[3].said, "too many requests are pending");
 }
 
 TEST_F(RedisClient, AcceptsAnEndedCommandAgainAtOnce) {
@@ -285,7 +285,7 @@ TEST_F(RedisClient, ReportsThatTheServerHasTooManyClients) {
   admin.run({"CONFIG", "SET", "maxclients", "1"});
   Probe probe(options);
   const std::string said = probe.ask({"PING"});
-  EXPECT_EQ(said.find("unavailable: the server has as many clients as it takes (maxclients)"), 0u)
+  EXPECT_EQ(said.find("unavailable: the server has its maximum number of clients (maxclients)"), 0u)
       << said;
   admin.run({"CONFIG", "SET", "maxclients", "100"});
   EXPECT_TRUE(probe.works_again({"PING"}));

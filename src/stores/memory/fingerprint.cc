@@ -13,7 +13,7 @@ namespace sluice::memory {
 FingerprintMaker::FingerprintMaker() {
   static_assert(kSecretSize >= XXH3_SECRET_SIZE_MIN);
   if (::getentropy(secret_, sizeof(secret_)) != 0 || ::getentropy(salts_, sizeof(salts_)) != 0) {
-    throw std::system_error(errno, std::generic_category(), "the system has no randomness to give");
+    throw std::system_error(errno, std::generic_category(), "the system provides no random bytes");
   }
 }
 

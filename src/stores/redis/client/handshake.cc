@@ -36,11 +36,12 @@ constexpr std::array<Meaning, 9> kFatal = {{
     {"ERR invalid password", "", "wrong password"},
     {"LOADING", "", "the server is still loading its data"},
     {"MASTERDOWN", "", "the server is a replica that has lost its master"},
-    {"DENIED", "", "the server is in protected mode and takes no connections from elsewhere"},
-    {"ERR", "max number of clients", "the server has as many clients as it takes (maxclients)"},
-    {"ERR", "max clients", "the server has as many clients as it takes (maxclients)"},
-    {"ERR", "without any password configured", "a password is given, but the server has none"},
-    {"ERR", "no password is set", "a password is given, but the server has none"},
+    {"DENIED", "", "the server is in protected mode and accepts no remote connections"},
+    {"ERR", "max number of clients", "the server has its maximum number of clients (maxclients)"},
+    {"ERR", "max clients", "the server has its maximum number of clients (maxclients)"},
+    {"ERR", "without any password configured",
+     "a password is configured, but the server requires none"},
+    {"ERR", "no password is set", "a password is configured, but the server requires none"},
 }};
 
 std::string_view fatal_meaning(std::string_view error) noexcept {
@@ -160,7 +161,7 @@ Handshake::Step Handshake::on_hello_refused(std::string_view error) {
     return fail("the server requires a password", error);
   }
   if (options_.protocol == 0) return begin_resp2();
-  return fail("the server does not speak RESP3 (protocol 3); 0 or 2 would do", error);
+  return fail("the server does not support RESP3 (protocol 3); expected protocol 0 or 2", error);
 }
 
 Handshake::Step Handshake::fail(std::string_view what, std::string_view said) {

@@ -78,7 +78,8 @@ TEST(Handshake, FailsIfTheOptionsRequireResp3AndTheServerHasOnlyResp2) {
   Talk talk({.protocol = 3});
   EXPECT_EQ(talk.hears("-ERR unknown command 'HELLO'\r\n").step, Step::kFailed);
   EXPECT_EQ(talk.handshake.why(),
-            "the server does not speak RESP3 (protocol 3); 0 or 2 would do (it says: ERR unknown "
+            "the server does not support RESP3 (protocol 3); expected protocol 0 or 2 (it says: "
+            "ERR unknown "
             "command 'HELLO')");
 }
 
@@ -103,15 +104,15 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"WRONGPASS invalid username-password pair or user is disabled.",
                 "wrong user name or password"},
         Refusal{"ERR max number of clients reached",
-                "the server has as many clients as it takes (maxclients)"},
+                "the server has its maximum number of clients (maxclients)"},
         Refusal{"LOADING Redis is loading the dataset in memory",
                 "the server is still loading its data"},
         Refusal{"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
                 "the server is a replica that has lost its master"},
         Refusal{"DENIED Redis is running in protected mode",
-                "the server is in protected mode and takes no connections from elsewhere"},
+                "the server is in protected mode and accepts no remote connections"},
         Refusal{"ERR AUTH <password> called without any password configured for the default user.",
-                "a password is given, but the server has none"}));
+                "a password is configured, but the server requires none"}));
 
 TEST(Handshake, ReportsThatTheServerRequiresAPassword) {
   for (const int protocol : {0, 3}) {

@@ -26,7 +26,7 @@ LinkMachine::LinkMachine(Options options)
 std::string_view LinkMachine::submit(Command& command, bool asking, Time now) {
   if (has_ended()) return "the connection has ended";
   const bool was_idle = pipeline_.in_flight() == 0;
-  if (!pipeline_.submit(command, asking)) return "too many requests are under way";
+  if (!pipeline_.submit(command, asking)) return "too many requests are pending";
   if (was_idle) last_heard_ = now;
   wake_by(command.deadline);
   return {};

@@ -159,7 +159,7 @@ TEST_F(LinkMachineTest, SendsAskingBeforeARedirectedCommand) {
 TEST_F(LinkMachineTest, RefusesCommandsIfTooManyAreUnderWay) {
   become_ready();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(submit(make({"A"})), "");
-  EXPECT_EQ(submit(make({"B"})), "too many requests are under way");
+  EXPECT_EQ(submit(make({"B"})), "too many requests are pending");
   EXPECT_EQ(hears(":1\r\n"), "A=1 ");
   EXPECT_EQ(submit(make({"B"})), "");
 }

@@ -65,7 +65,7 @@ void MasterClient::submit(Command& command) noexcept {
 void MasterClient::keep_waiting(Command& command) noexcept {
   add(counters_.pending, std::size_t{1});
   if (waiting_.size() >= target_->options.max_pending) {
-    return refuse(command, "too many requests are under way");
+    return refuse(command, "too many requests are pending");
   }
   waiting_.push_back(&command);
   if (waiting_.size() == 1) waiting_timer_->set(command.deadline);

@@ -157,7 +157,7 @@ TEST_F(MasterClientTest, RefusesCommandsIfTooManyAreUnderWay) {
   become_ready(test.last());
   test.submit({"PING"});
   test.submit({"PING"});
-  EXPECT_EQ(test.submit({"PING"}).said, "unavailable: too many requests are under way");
+  EXPECT_EQ(test.submit({"PING"}).said, "unavailable: too many requests are pending");
   EXPECT_EQ(test.client->stats().pending, 2u);
 }
 

@@ -103,7 +103,7 @@ Expected<bool> take_credentials(const Url& url, Target& target) {
 Expected<bool> take_tls(const Url& url, Target& target) {
   const RedisOptions& options = target.options;
   if (options.tls_cert_file.empty() != options.tls_key_file.empty()) {
-    return wrong("of tls_cert_file and tls_key_file only one is set", "both, or neither");
+    return wrong("only one of tls_cert_file and tls_key_file is set", "both, or neither");
   }
   if (url.scheme.starts_with("rediss")) {
     auto tls = make_tls(options);
@@ -115,7 +115,7 @@ Expected<bool> take_tls(const Url& url, Target& target) {
                                     std::pair{"tls_cert_file", &options.tls_cert_file},
                                     std::pair{"tls_server_name", &options.tls_server_name}}) {
     if (!value->empty()) {
-      return wrong(std::string(name) + " is set, but the URL is not one of TLS",
+      return wrong(std::string(name) + " is set, but the URL does not use TLS",
                    "a URL that begins with rediss, or leave it out");
     }
   }

@@ -102,8 +102,8 @@ TEST(Target, ReportsWhatIsWrongWithAUrlAndWhatIsRight) {
       {"redis://host#x", "the URL has a '#'; it is written as %23"},
       {"redis://a,b", "the URL names 2 servers; one, or redis+sentinel:// or redis+cluster://"},
       {"redis://u:p/q@host", "the URL has an '@' after a '/' or '?'; in a password these are"},
-      {"redis://u:%4@host", "the URL's password has a '%' that two hexadecimal digits do not"},
-      {"redis://u:%zz@host", "the URL's password has a '%' that two hexadecimal digits do not"},
+      {"redis://u:%4@host", "the URL's password has a '%' without two hexadecimal digits"},
+      {"redis://u:%zz@host", "the URL's password has a '%' without two hexadecimal digits"},
       {"redis://user@host", "there is a user name but no password; user:password@ in the URL"},
       {"redis+unix://host/run/r.sock", "the URL of a Unix socket names a host; redis+unix:///"},
       {"redis+unix://", "the URL names no Unix socket; redis+unix:///path/to.sock"},
@@ -145,12 +145,12 @@ TEST(Target, ReportsWhatIsWrongWithOptions) {
 
 TEST(Target, ReportsWhatIsWrongWithFilesOfTls) {
   EXPECT_EQ(error_of("redis://host", {.tls_ca_file = "/x"}),
-            "tls_ca_file is set, but the URL is not one of TLS; a URL that begins with rediss, or "
+            "tls_ca_file is set, but the URL does not use TLS; a URL that begins with rediss, or "
             "leave it out");
   EXPECT_EQ(error_of("rediss://host", {.tls_ca_file = "/nowhere/ca.crt"}),
             "tls_ca_file: '/nowhere/ca.crt': cannot be read: No such file or directory");
   EXPECT_EQ(error_of("rediss://host", {.tls_cert_file = "/nowhere/a.crt"}),
-            "of tls_cert_file and tls_key_file only one is set; both, or neither");
+            "only one of tls_cert_file and tls_key_file is set; both, or neither");
 }
 
 }  // namespace

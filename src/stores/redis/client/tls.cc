@@ -37,7 +37,7 @@ Expected<bool> use_authorities(ssl::context& context, const std::string& file) {
   }
   if (auto readable = check_readable("tls_ca_file", file); !readable) return readable;
   context.load_verify_file(file, error);
-  if (error) return cannot_use("tls_ca_file", file, "holds no certificates in PEM");
+  if (error) return cannot_use("tls_ca_file", file, "contains no certificates in PEM");
   return true;
 }
 
@@ -48,14 +48,14 @@ Expected<bool> use_own_certificate(ssl::context& context, const RedisOptions& op
   error_code error;
   context.use_certificate_chain_file(options.tls_cert_file, error);
   if (error)
-    return cannot_use("tls_cert_file", options.tls_cert_file, "holds no certificate in PEM");
+    return cannot_use("tls_cert_file", options.tls_cert_file, "contains no certificate in PEM");
   // Without this OpenSSL would ask on the terminal.
   context.set_password_callback([](std::size_t, ssl::context::password_purpose) { return ""; },
                                 error);
   context.use_private_key_file(options.tls_key_file, ssl::context::pem, error);
   if (error) {
     return cannot_use("tls_key_file", options.tls_key_file,
-                      "holds no private key in PEM without a passphrase that belongs to the "
+                      "contains no private key in PEM without a passphrase that belongs to the "
                       "certificate in tls_cert_file");
   }
   return true;
@@ -66,7 +66,7 @@ Expected<bool> use_own_certificate(ssl::context& context, const RedisOptions& op
 Expected<std::shared_ptr<ssl::context>> make_tls(const RedisOptions& options) {
   auto context = std::make_shared<ssl::context>(ssl::context::tls_client);
   if (SSL_CTX_set_min_proto_version(context->native_handle(), TLS1_2_VERSION) != 1) {
-    return Unexpected{"OpenSSL here does not offer TLS 1.2 or newer"};
+    return Unexpected{"this OpenSSL does not support TLS 1.2 or newer"};
   }
   error_code error;
   context->set_verify_mode(options.tls_verify ? ssl::verify_peer : ssl::verify_none, error);

@@ -109,18 +109,18 @@ TEST_F(TlsTest, SpeaksTls12OrNewerAndVerifiesTheServer) {
 TEST_F(TlsTest, ReportsAFileOfAuthoritiesThatHasNoCertificates) {
   for (const std::string& content : {std::string(), std::string("text"), pem_of(*key_)}) {
     EXPECT_EQ(error_of({.tls_ca_file = file("ca.crt", content)}),
-              "tls_ca_file: 'ca.crt': holds no certificates in PEM");
+              "tls_ca_file: 'ca.crt': contains no certificates in PEM");
   }
 }
 
 TEST_F(TlsTest, ReportsACertificateThatCannotBeUsed) {
   const std::string key = file("key", pem_of(*key_));
   EXPECT_EQ(error_of({.tls_cert_file = file("crt", pem_of(*key_)), .tls_key_file = key}),
-            "tls_cert_file: 'crt': holds no certificate in PEM");
+            "tls_cert_file: 'crt': contains no certificate in PEM");
   std::string cut = pem_of(*certificate_);
   cut.resize(cut.size() / 2);
   EXPECT_EQ(error_of({.tls_cert_file = file("crt", cut), .tls_key_file = key}),
-            "tls_cert_file: 'crt': holds no certificate in PEM");
+            "tls_cert_file: 'crt': contains no certificate in PEM");
 }
 
 TEST_F(TlsTest, ReportsAKeyThatCannotBeUsed) {
@@ -129,7 +129,8 @@ TEST_F(TlsTest, ReportsAKeyThatCannotBeUsed) {
     return error_of({.tls_cert_file = certificate, .tls_key_file = file("key", content)});
   };
   const std::string expected =
-      "tls_key_file: 'key': holds no private key in PEM without a passphrase that belongs to the "
+      "tls_key_file: 'key': contains no private key in PEM without a passphrase that belongs to "
+      "the "
       "certificate in tls_cert_file";
   EXPECT_EQ(error_with("text"), expected);
   EXPECT_EQ(error_with(pem_of(*make_key())), expected) << "the key of another certificate";

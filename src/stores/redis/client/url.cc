@@ -165,7 +165,7 @@ Expected<std::string> percent_decoded(std::string_view text, std::string_view wh
     const int low = i + 2 < text.size() ? hex_digit(text[i + 2]) : -1;
     if (high < 0 || low < 0) {
       return wrong(
-          "the URL's " + std::string(what) + " has a '%' that two hexadecimal digits do not follow",
+          "the URL's " + std::string(what) + " has a '%' without two hexadecimal digits after it",
           "a '%' itself is written as %25");
     }
     out += static_cast<char>(high * 16 + low);

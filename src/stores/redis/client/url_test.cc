@@ -120,7 +120,7 @@ TEST(PercentDecoded, RefusesAPercentSignWithoutTwoDigits) {
     const auto decoded = percent_decoded(text, "path");
     ASSERT_FALSE(decoded) << text;
     EXPECT_EQ(decoded.error(),
-              "the URL's path has a '%' that two hexadecimal digits do not follow; a '%' itself is "
+              "the URL's path has a '%' without two hexadecimal digits after it; a '%' itself is "
               "written as %25");
   }
 }
