@@ -43,8 +43,7 @@ std::optional<FailurePolicy> policy_of(OnStoreError policy) noexcept {
 
 Duration until_reset(const Limit& limit, const Decision& decision, bool known,
                      Instant now) noexcept {
-  const bool on_clock =
-      limit.algorithm() == Algorithm::kFixedWindow && limit.align() == Align::kClock;
+  const bool on_clock = limit.align() == Align::kClock;
   Duration reset = known ? decision.reset_after : Duration{0};
   if (on_clock && reset == Duration{0}) {
     reset = limit.period() - now.time_since_epoch() % limit.period();

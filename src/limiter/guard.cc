@@ -66,8 +66,7 @@ void check_guard(std::string_view name, std::span<const LimitName> limits, bool 
   };
   for (std::size_t i = 0; i < limits.size(); ++i) {
     const Limit& limit = *limits[i].limit;
-    if (!waits && limit.algorithm() == Algorithm::kLeakyBucket &&
-        limit.mode() == LeakyMode::kQueue) {
+    if (!waits && limit.mode() == LeakyMode::kQueue) {
       refuse(limits[i], "a queue admits calls that must wait; expected .delaying(WAIT)");
     }
     const auto before = limits.first(i);

@@ -61,10 +61,7 @@ std::vector<const RuleLimit*> limits_that_apply(const RuleSet& rules, const Rule
   return out;
 }
 
-bool is_queue(const RuleLimit& limit) {
-  return limit.limit.algorithm() == Algorithm::kLeakyBucket &&
-         limit.limit.mode() == LeakyMode::kQueue;
-}
+bool is_queue(const RuleLimit& limit) { return limit.limit.mode() == LeakyMode::kQueue; }
 
 // Returns why the rules do not meet the needs as "WHAT; EXPECTED", or nothing.
 std::optional<std::string> find_problem(const RuleSet& rules, const RuleNeeds& needs) {
