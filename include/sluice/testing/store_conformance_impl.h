@@ -19,7 +19,7 @@ namespace sluice::testing {
 namespace detail {
 
 inline void check_taking(Check& c, const Limit& limit) {
-  c.expect_equal(c.peek("key", limit), ok(5, 5, 0), "a counter never seen, looked at");
+  c.expect_equal(c.peek("key", limit), ok(5, 5, 0), "a peek at a new counter");
   for (std::uint32_t left = 5; left-- > 0;) {
     const Decision peeked = c.peek("key", limit, 1);
     const Decision again = c.peek("key", limit, 1);
@@ -27,14 +27,14 @@ inline void check_taking(Check& c, const Limit& limit) {
     c.expect_equal(again, peeked, "a second peek");
     c.expect_equal(taken, peeked, "a take after a peek of the same cost");
     c.expect_allowed(taken, "a take that fits");
-    c.expect(taken.remaining == left, "remaining must fall by what was taken");
+    c.expect(taken.remaining == left, "remaining must decrease by the cost");
   }
   const Decision full = c.peek("key", limit);
-  c.expect_limited(c.take("key", limit), "a take of a unit too many");
+  c.expect_limited(c.take("key", limit), "a take of one unit too many");
   for (std::uint64_t i = 0; i < 20; ++i) static_cast<void>(c.take("key", limit, 1 + i % 3 * 2));
-  c.expect_equal(c.peek("key", limit), full, "what denied takes must not change");
-  c.expect_allowed(c.take("key", limit, 0), "a take of nothing, of an exhausted limit");
-  c.expect_equal(c.take("key", limit, 0), full, "the numbers of a take of nothing");
+  c.expect_equal(c.peek("key", limit), full, "a denied take must change nothing");
+  c.expect_allowed(c.take("key", limit, 0), "a take with cost 0 at an exhausted limit");
+  c.expect_equal(c.take("key", limit, 0), full, "the numbers of a take with cost 0");
 }
 
 inline void check_never(Check& c, const Limit& limit) {
@@ -42,26 +42,27 @@ inline void check_never(Check& c, const Limit& limit) {
   const Decision before = c.peek("key", limit);
   for (const std::uint64_t cost : {std::uint64_t{6}, kMaxUnits, kMaxUnits + 1, ~std::uint64_t{0}}) {
     const Decision wanted = never(5, 3, before.reset_after.count());
-    c.expect_equal(c.take("key", limit, cost), wanted, "a cost beyond what the limit ever holds");
-    c.expect_equal(c.peek("key", limit, cost), wanted, "a peek beyond what the limit ever holds");
+    c.expect_equal(c.take("key", limit, cost), wanted, "a take above the capacity");
+    c.expect_equal(c.peek("key", limit, cost), wanted, "a peek above the capacity");
   }
-  c.expect_equal(c.peek("key", limit), before, "what such a cost must not change");
+  c.expect_equal(c.peek("key", limit), before, "a take above the capacity must change nothing");
   const Limit ban = limit_of(limit.algorithm(), 0);
-  c.expect_equal(c.take("ban", ban), never(0, 0, 0), "a take under a limit of 0");
-  c.expect_equal(c.take("ban", ban, 0), ok(0, 0, 0), "a take of nothing under a limit of 0");
+  c.expect_equal(c.take("ban", ban), never(0, 0, 0), "a take with a limit of 0");
+  c.expect_equal(c.take("ban", ban, 0), ok(0, 0, 0), "a take with cost 0 and a limit of 0");
 }
 
 inline void check_giving_back(Check& c, const Limit& limit) {
-  c.expect_equal(c.refund("key", limit, 7), ok(5, 5, 0), "a refund of a counter never seen");
-  c.expect_equal(c.reset("key", limit), ok(5, 5, 0), "a reset of a counter never seen");
+  c.expect_equal(c.refund("key", limit, 7), ok(5, 5, 0), "a refund to a new counter");
+  c.expect_equal(c.reset("key", limit), ok(5, 5, 0), "a reset of a new counter");
   static_cast<void>(c.take("key", limit, 3));
   const Decision three = c.peek("key", limit);
-  c.expect_equal(c.refund("key", limit, 0), three, "a refund of nothing");
-  c.expect(c.refund("key", limit, 1).remaining == 3, "a refund must give back what it says");
+  c.expect_equal(c.refund("key", limit, 0), three, "a refund with cost 0");
+  c.expect(c.refund("key", limit, 1).remaining == 3, "a refund must give back its cost");
   c.expect_equal(c.refund("key", limit, 100), ok(5, 5, 0), "a refund of more than was taken");
-  c.expect_equal(c.refund("key", limit, ~std::uint64_t{0}), ok(5, 5, 0), "a refund beyond full");
+  c.expect_equal(c.refund("key", limit, ~std::uint64_t{0}), ok(5, 5, 0),
+                 "a refund to a full counter");
   c.expect_allowed(c.take("key", limit, 5), "a take of all after refunds");
-  c.expect_limited(c.take("key", limit), "a take beyond full: refunds must not overfill");
+  c.expect_limited(c.take("key", limit), "a take above the capacity: refunds must not overfill");
   c.expect_equal(c.reset("key", limit), ok(5, 5, 0), "a reset");
   c.expect_equal(c.peek("key", limit), ok(5, 5, 0), "a counter after its reset");
 }
@@ -71,9 +72,9 @@ inline void check_backward_clock(Check& c, const Limit& limit) {
   static_cast<void>(c.take("key", limit, 5, kLater));
   for (const std::uint64_t cost : {0u, 1u, 5u}) {
     c.expect_equal(c.peek("key", limit, cost), c.peek("key", limit, cost, kLater),
-                   "an instant before the last change must read as that one");
+                   "a timestamp before the last change must be read as the time of that change");
   }
-  c.expect_limited(c.take("key", limit), "a take at an instant before the last change");
+  c.expect_limited(c.take("key", limit), "a take at a timestamp before the last change");
 }
 
 inline void check_changed_numbers(Check& c, const Limit& limit) {
@@ -83,12 +84,12 @@ inline void check_changed_numbers(Check& c, const Limit& limit) {
   };
   c.expect(remaining(10) == 7, "a raised limit must keep what was consumed");
   c.expect(remaining(2) == 0, "a limit lowered below what was consumed must have nothing left");
-  c.expect(remaining(5) == 2, "looking under other numbers must change nothing");
+  c.expect(remaining(5) == 2, "a peek with other numbers must change nothing");
   for (const Algorithm other : c.conformance().algorithms) {
     if (other == limit.algorithm()) continue;
     c.expect_equal(
         c.peek("key", limit_of(other, 5)), ok(5, 5, 0),
-        "another algorithm must have a counter of its own: " + std::string(to_string(other)));
+        "another algorithm must have its own counter:  " + std::string(to_string(other)));
   }
 }
 
@@ -97,7 +98,7 @@ inline void check_changed_numbers(Check& c, const Limit& limit) {
 inline void check_promises_at(Check& c, const Limit& limit, Duration at) {
   const Decision now = c.peek("key", limit, 0, at);
   if (now.remaining > 0) {
-    c.expect_allowed(c.peek("key", limit, now.remaining, at), "a cost of all that remains");
+    c.expect_allowed(c.peek("key", limit, now.remaining, at), "a cost of all remaining units");
   }
   const std::uint64_t more = std::uint64_t{now.remaining} + 1;
   if (more <= now.capacity) {
@@ -143,14 +144,15 @@ inline void check_all_or_nothing(Check& c, const Limit& five) {
   const Decision a = c.peek("a", five);
   const Decision b = c.take("b", one);
   const Decision all = c.check(charges, each);
-  c.expect_equal(c.peek("a", five), a, "what another limit denied must not be taken");
-  c.expect_equal(each[0], a, "the answer of a limit that would have admitted");
-  c.expect_equal(each[1], b, "the answer of the limit that denied");
-  c.expect_equal(all, b, "the answer to the request is that of its tightest limit");
+  c.expect_equal(c.peek("a", five), a, "a request that another limit denies must take nothing");
+  c.expect_equal(each[0], a, "the decision of a limit that would have admitted");
+  c.expect_equal(each[1], b, "the decision of the limit that denied");
+  c.expect_equal(all, b, "the decision of the request is that of its tightest limit");
   const std::array with_never{Charge{"b", one, 1}, Charge{"a", five, 6}};
   const Decision never_all = c.check(with_never, each);
-  c.expect(!never_all.allowed() && never_all.reason == Reason::kNever && !never_all.retry_after,
-           "a request of which one limit says never is never, got " + shown(never_all));
+  c.expect(
+      !never_all.allowed() && never_all.reason == Reason::kNever && !never_all.retry_after,
+      "if the reason of one limit is never, that of the request is never, got " + shown(never_all));
   c.limiter().apply(Verb::kRefund, charges, each, kStart);
   c.expect_equal(c.peek("a", five), ok(5, 5, 0), "a refund of several charges");
 }
@@ -161,7 +163,7 @@ inline void check_same_counter(Check& c, const Limit& five) {
   c.expect_equal(c.check(too_much, each), never(5, 5, 0), "two charges count together: 3 + 3 of 5");
   const std::array charges{Charge{"key", five, 3}, Charge{"key", five, 2}};
   c.expect_allowed(c.check(charges, each), "two charges on one counter, 3 + 2 of 5");
-  c.expect(each[0] == each[1] && each[0].remaining == 0, "they must have one answer");
+  c.expect(each[0] == each[1] && each[0].remaining == 0, "they must have the same decision");
   c.limiter().apply(Verb::kRefund, charges, each, kStart);
   c.expect_equal(c.peek("key", five), ok(5, 5, 0), "a refund of both");
 }
@@ -186,17 +188,17 @@ inline void check_invalid(Check& c, const Limit& five) {
                  "one counter with different numbers");
   for (const Instant at : {kFirstInstant - Duration{1}, kLastInstant + Duration{1}}) {
     expect_invalid(c, store.apply(Verb::kTake, std::span(charges).first(1), at, answers(1)),
-                   "an instant out of range");
+                   "a timestamp out of range");
   }
-  c.expect_equal(c.peek(keys[0], five), ok(5, 5, 0), "what an invalid request must not change");
+  c.expect_equal(c.peek(keys[0], five), ok(5, 5, 0), "an invalid request must change nothing");
   charges.pop_back();
   c.expect_allowed(store.apply(Verb::kTake, charges, kStart, answers(kMaxCharges)), "64 charges");
   for (const Instant at : {kFirstInstant, kLastInstant}) {
     const Charge charge{at == kFirstInstant ? "first" : "last", five, 5};
     c.expect_allowed(store.apply(Verb::kTake, {&charge, 1}, at, answers(1)),
-                     "the outermost instants");
+                     "the first and last timestamps");
     c.expect_limited(store.apply(Verb::kTake, {&charge, 1}, at, answers(1)),
-                     "a second take at the outermost instants");
+                     "a second take at the first and last timestamps");
   }
 }
 
@@ -268,13 +270,13 @@ inline void check_threads(Check& c, Algorithm algorithm) {
   for (std::thread& thread : running) thread.join();
   c.expect(failed == 0, std::to_string(failed) + " requests were not decided");
   c.expect(admitted == all.capacity(), std::to_string(admitted) +
-                                           " admitted, where one thread has " +
+                                           " admitted, but one thread admits " +
                                            std::to_string(all.capacity()));
   const auto left = [&](std::string_view key) {
     return all.capacity() - c.peek(key, all).remaining;
   };
   c.expect(left("all") == admitted && left("even") + left("odd") == admitted,
-           "what the counters hold must be what was admitted");
+           "the counters must contain what was admitted");
 }
 
 }  // namespace detail

@@ -101,7 +101,7 @@ constexpr std::array<Command, 3> kCommand{
 
 constexpr std::string_view kThrottleText =
     R"(The algorithm is GCRA with the arguments of redis-cell: `count` requests per `period_seconds`, and
-a burst of `max_burst` more at once, so that the limit is `max_burst + 1`. `quantity` is the cost,
+a burst of `max_burst` more, so that the limit is `max_burst + 1`. `quantity` is the cost,
 default 1. A quantity of 0 takes nothing and is never limited. A negative quantity is a refund and
 requires the role `admin`.
 
@@ -138,7 +138,7 @@ cost and not an attribute; the default cost is 1.
 
 constexpr auto kLimitPage = [] {
   core::FixedText<2048> text;
-  text.append("The arguments define the limit; no rule takes part. `algorithm` is one of:\n\n");
+  text.append("The arguments define the limit; rules have no effect. `algorithm` is one of:\n\n");
   for (const AlgorithmInfo& row : kAlgorithms) {
     text.append("- `").append(row.name).append("`: ").append(row.summary).append("\n");
   }

@@ -61,8 +61,8 @@ flat array of names and values in RESP2. Values that do not apply are null.
 | `limit` | the capacity: units that the limit holds when it is unused; with several limits, that of the tightest |
 | `remaining` | whole units that would pass now |
 | `reset_after_ms` | the time until the limit is fully replenished |
-| `retry_after_ms` | if denied: the time until the same request would pass; null if it never would |
-| `delay_ms` | with a leaky bucket in queue mode: the time to wait before going on |
+| `retry_after_ms` | if denied: the time until the same request would pass; null if it can never pass |
+| `delay_ms` | with a leaky bucket in queue mode: the time to wait before you process the request |
 
 Milliseconds are rounded up. Replies to requests that name a rule also contain `rule` (the name of
 the rule that decided, or null) and `limits` (`name`, `rule`, `mode` and the values above for each
