@@ -1,6 +1,7 @@
 """The RESP front end from outside: decisions, users, hostile peers, and draining."""
 
 import os
+import re
 import resource
 import signal
 import socket
@@ -223,6 +224,25 @@ class Users(ServerTest):
             self.assertTrue(resp.ask("CL.THROTTLE", "k", 1, 1, 1, -1).startswith("NOPERM "))
             self.assertEqual(resp.ask("HELLO", 3, "AUTH", "ops", "of the few")[b"proto"], 3)
             self.assertEqual(resp.ask("CL.THROTTLE", "k", 1, 1, 1, -1)[0], 0)
+
+    def test_weak_passwords_are_reported_at_the_start(self):
+        folder = self.folder()
+        for name, text, mode in (("open", "correct horse battery", 0o644),
+                                 ("short", "0123456789abcde", 0o600),
+                                 ("dull", "a" * 32, 0o600),
+                                 ("good", "correct horse battery", 0o600)):
+            (folder / name).write_text(text)
+            (folder / name).chmod(mode)
+        users = [{"name": name, "password_file": str(folder / name)}
+                 for name in ("open", "short", "dull", "good")]
+        server = self.serve(RULES, {"resp": {"users": users}, "listen": {"resp": "127.0.0.1:0"}})
+        for name, what in (("open", "can be read by every user"), ("short", "is short"),
+                           ("dull", "is easy to guess")):
+            pattern = f"the RESP user '{name}'.* {what}"
+            wait_for(lambda: re.search(pattern, server.log()), 10, pattern)
+        log = server.log()
+        self.assertNotIn("'good'", log)
+        self.assertNotIn("0123456789", log)
 
     def test_without_users_only_local_clients_may_connect(self):
         with self.assertRaisesRegex(AssertionError, "needs users with passwords"):

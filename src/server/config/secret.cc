@@ -1,8 +1,11 @@
 #include "server/config/secret.h"
 
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -42,6 +45,20 @@ Expected<std::string> read_secret(const std::string& file, const std::string& va
   const char* const value = std::getenv(variable.c_str());
   if (value == nullptr) return Unexpected{"environment variable " + variable + " is not set"};
   return checked(value, "environment variable " + variable);
+}
+
+std::string find_weakness(std::string_view what, const std::string& file, std::string_view secret) {
+  constexpr std::size_t kShortest = 16;
+  constexpr std::size_t kFewest = 6;
+  struct stat found {};
+  const std::string name(what);
+  if (!file.empty() && ::stat(file.c_str(), &found) == 0 && (found.st_mode & S_IROTH) != 0) {
+    return "the file " + file + " of " + name + " can be read by every user; expected chmod o-r";
+  }
+  if (secret.size() < kShortest) return name + " is short; expected at least 16 characters";
+  const std::set<char> different(secret.begin(), secret.end());
+  if (different.size() >= kFewest) return {};
+  return name + " is easy to guess; expected at least 6 different characters";
 }
 
 }  // namespace sluice::server

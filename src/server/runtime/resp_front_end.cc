@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,12 +13,15 @@
 namespace sluice::server {
 namespace {
 
-// The configured users with their passwords.
-Expected<resp::Users> read_users(const RespConfig& config) {
+// Returns the configured users with their passwords. Warns of weak ones.
+Expected<resp::Users> read_users(const RespConfig& config, Log& log) {
   std::vector<resp::User> users;
   for (const RespUser& user : config.users) {
     auto password = read_secret(user.password_file, user.password_env);
     if (!password) return Unexpected{"resp.users: " + password.error()};
+    const std::string what = "the password of the RESP user '" + user.name + "'";
+    const std::string weakness = find_weakness(what, user.password_file, *password);
+    if (!weakness.empty()) log.warning(weakness);
     const auto role = user.role == RespRole::kAdmin ? resp::Role::kAdmin : resp::Role::kCheckOnly;
     users.push_back({user.name, std::move(*password), role});
   }
@@ -30,7 +34,7 @@ class RespFrontEnd final : public FrontEnd {
 
  protected:
   Expected<bool> check() override {
-    auto users = read_users(parts().config.resp_options);
+    auto users = read_users(parts().config.resp_options, parts().log);
     if (!users) return Unexpected{users.error()};
     users_ = std::move(*users);
     if (listening().loopback || !users_.none()) return true;

@@ -9,16 +9,17 @@
 #include <system_error>
 #include <utility>
 
+#include "server/config/secret.h"
+
 namespace sluice::server {
 namespace {
 
 constexpr std::size_t kLongest = 4096;
-constexpr std::size_t kShortestWise = 16;
 
 std::string because_of(int error) { return std::system_category().message(error); }
 
 // Returns the file's content, at most one byte more than the bound.
-Expected<std::string> read_file(const std::string& path, std::string& warning) {
+Expected<std::string> read_file(const std::string& path) {
   const std::string file = "token file " + path;
   struct stat found {};
   if (::stat(path.c_str(), &found) != 0) {
@@ -30,9 +31,6 @@ Expected<std::string> read_file(const std::string& path, std::string& warning) {
   std::string text(kLongest + 3, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(stream.gcount()));
-  if ((found.st_mode & S_IROTH) != 0) {
-    warning = file + " can be read by every user; expected chmod o-r";
-  }
   return text;
 }
 
@@ -65,19 +63,15 @@ Expected<AdminToken> AdminToken::from(std::string file, std::string variable) {
 
 Expected<bool> AdminToken::reload() {
   if (file_.empty() && variable_.empty()) return false;
-  std::string warning;
-  auto read = this->read(warning);
+  auto read = this->read();
   if (!read) return Unexpected{std::move(read.error())};
-  if (warning.empty() && read->size() < kShortestWise) {
-    warning = "the administration token is short; expected at least 16 characters";
-  }
-  warning_ = std::move(warning);
+  warning_ = find_weakness("the administration token", file_, *read);
   return std::exchange(token_, *read) != *read;
 }
 
-Expected<std::string> AdminToken::read(std::string& warning) const {
+Expected<std::string> AdminToken::read() const {
   if (!file_.empty()) {
-    auto text = read_file(file_, warning);
+    auto text = read_file(file_);
     if (!text) return text;
     return checked(*std::move(text), "token file " + file_);
   }

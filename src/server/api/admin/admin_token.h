@@ -25,7 +25,7 @@ class AdminToken {
   const std::string& warning() const noexcept { return warning_; }
 
  private:
-  Expected<std::string> read(std::string& warning) const;
+  Expected<std::string> read() const;
 
   std::string file_;
   std::string variable_;

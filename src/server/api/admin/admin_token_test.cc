@@ -104,7 +104,8 @@ TEST(AdminToken, WarnsOfAReadableFileAndOfAShortToken) {
   ASSERT_EQ(::chmod(file.c_str(), 0644), 0);
   EXPECT_FALSE(*token.reload());
   EXPECT_EQ(token.warning(),
-            "token file " + file + " can be read by every user; expected chmod o-r");
+            "the file " + file +
+                " of the administration token can be read by every user; expected chmod o-r");
   ASSERT_EQ(::chmod(file.c_str(), 0600), 0);
   folder.write("t", "short");
   EXPECT_TRUE(*token.reload());

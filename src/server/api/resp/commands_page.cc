@@ -46,6 +46,10 @@ resp:
     - { name: ops, role: admin, password_env: SLUICE_RESP_OPS }
 ```
 
+The password is one line; the server reads it at the start and logs a warning if every user of the
+machine can read the file, or if the password has fewer than 16 characters or fewer than 6 different
+ones.
+
 The role `check-only` may use all commands except those that refund or reset. The role `admin` may
 use all commands. Each command below names the role that it requires.
 
