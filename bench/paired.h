@@ -1,10 +1,10 @@
 #pragma once
 
-#include <time.h>
-
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
+#include <ctime>
 #include <type_traits>
 #include <vector>
 
@@ -40,7 +40,8 @@ struct PairedOptions {
 
 inline double median(std::vector<double> values, double share = 0.5) {
   if (values.empty()) return 0;
-  const auto at = static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5);
+  const auto at =
+      static_cast<std::size_t>(std::lround(share * static_cast<double>(values.size() - 1)));
   const auto nth = values.begin() + static_cast<std::ptrdiff_t>(at);
   std::nth_element(values.begin(), nth, values.end());
   return *nth;

@@ -1,12 +1,12 @@
 #include "bench/redis_cases.h"
 
 #include <hiredis/hiredis.h>
-#include <time.h>
 
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 

@@ -1,13 +1,13 @@
 // Measures RedisStore: many callers at the same time, a limit that denies, and a dead Redis.
 
 #include <sys/resource.h>
-#include <time.h>
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <memory>
 #include <string>
 #include <vector>
@@ -221,7 +221,7 @@ Unanswered ask_dead(Store& store, std::size_t turns) {
 
 void without_redis(const Options& options) {
   std::printf("\n== redis: a server that does not answer\n%s\n", kDeadLegend);
-  const struct {
+  static constexpr struct {
     const char* name;
     FailurePolicy policy;
   } kCases[] = {{"allow", FailurePolicy::kAllow},

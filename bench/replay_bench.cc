@@ -90,6 +90,7 @@ struct Run {
 // Runs a program without its output. Exits if the program fails.
 Run run(const std::vector<std::string>& command) {
   std::vector<char*> argv;
+  argv.reserve(command.size() + 1);
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   const double start = now_ns(TimeOf::kWall);

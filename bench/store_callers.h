@@ -1,11 +1,10 @@
 #pragma once
 
-#include <time.h>
-
 #include <atomic>
 #include <barrier>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <string>
 #include <thread>
 #include <vector>

@@ -77,8 +77,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!whole.ends_with("bad") && !parts.ends_with("bad")) {
     check(whole == parts);
   } else {
-    check(whole.substr(0, common - 3 * (common >= 3)) ==
-          parts.substr(0, common - 3 * (common >= 3)));
+    const std::size_t same = common >= 3 ? common - 3 : common;
+    check(whole.substr(0, same) == parts.substr(0, same));
   }
   return 0;
 }

@@ -152,7 +152,7 @@ void refund_newest(std::vector<Entry>& entries, Integer& wanted) {
 
 Rational refund_to(Bucket& bucket, const Counter& counter, std::int64_t instant, Integer cost) {
   const Rational before = consumed(counter, instant);
-  const Rational given = std::min(before, Rational(cost));
+  Rational given = std::min(before, Rational(cost));
   bucket.level = before - given;
   bucket.refilled += (instant - bucket.refilled) / counter.spec.per_us * counter.spec.per_us;
   return given;
@@ -272,7 +272,7 @@ void take(Counter& counter, std::int64_t instant, const Integer& cost) {
 
 Rational refund(Counter& counter, std::int64_t instant, const Integer& cost) {
   Counter next = counter;
-  const Rational given =
+  Rational given =
       std::visit([&](auto& state) { return refund_to(state, counter, instant, cost); }, next.state);
   next.last_change = instant;
   if (given > 0) counter = std::move(next);

@@ -283,8 +283,8 @@ TEST(Oracle, CountsNothingUnderABan) {
 }
 
 TEST(Oracle, RefusesWhatCannotBeMade) {
-  EXPECT_TRUE(is_valid(limit_of(Algorithm::kGcra, 1, 366 * 86400 * kSecond)));
-  EXPECT_FALSE(is_valid(limit_of(Algorithm::kGcra, 1, 366 * 86400 * kSecond + 1)));
+  EXPECT_TRUE(is_valid(limit_of(Algorithm::kGcra, 1, std::int64_t{366} * 86400 * kSecond)));
+  EXPECT_FALSE(is_valid(limit_of(Algorithm::kGcra, 1, std::int64_t{366} * 86400 * kSecond + 1)));
   EXPECT_FALSE(is_valid(limit_of(Algorithm::kGcra, 1, 999)));
   EXPECT_FALSE(is_valid(limit_of(Algorithm::kGcra, 4294967296u, 1000)));
   Spec slow = limit_of(Algorithm::kTokenBucket, 1, std::int64_t{1} << 40);

@@ -1,12 +1,12 @@
 // The client with a fake Redis server that misbehaves.
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/write.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>

@@ -1,7 +1,6 @@
 // The client of one server: users and their passwords, TLS and its certificates.
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <cstdlib>
 #include <filesystem>

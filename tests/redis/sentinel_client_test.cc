@@ -1,9 +1,9 @@
 // The client of a master that Sentinels watch: one master, two replicas, three Sentinels.
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>

@@ -23,7 +23,7 @@ T one_of(const std::map<std::string, T>& names, const json::value& name) {
 std::uint64_t number(const json::value& value) { return json::value_to<std::uint64_t>(value); }
 
 Spec spec_of(const json::object& o) {
-  static const std::map<std::string, Algorithm> kAlgorithms = {
+  static const std::map<std::string, Algorithm> algorithms = {
       {"fixed_window", Algorithm::kFixedWindow},
       {"sliding_window_log", Algorithm::kSlidingWindowLog},
       {"sliding_window_counter", Algorithm::kSlidingWindowCounter},
@@ -32,7 +32,7 @@ Spec spec_of(const json::object& o) {
       {"token_bucket", Algorithm::kTokenBucket},
       {"gcra", Algorithm::kGcra}};
   Spec spec;
-  spec.algorithm = one_of(kAlgorithms, o.at("algorithm"));
+  spec.algorithm = one_of(algorithms, o.at("algorithm"));
   spec.limit = number(o.at("limit"));
   spec.per_us = sluice::core::parse_period(json::value_to<std::string>(o.at("per")))->count();
   if (const auto* v = o.if_contains("burst")) spec.burst = number(*v);

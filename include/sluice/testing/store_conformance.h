@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@ namespace sluice::testing {
 // Returns every algorithm.
 inline std::vector<Algorithm> all_algorithms() {
   std::vector<Algorithm> all;
+  all.reserve(std::size(kAlgorithms));
   for (const AlgorithmInfo& row : kAlgorithms) all.push_back(row.algorithm);
   return all;
 }

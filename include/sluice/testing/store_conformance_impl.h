@@ -181,6 +181,7 @@ inline void check_invalid(Check& c, const Limit& five) {
   std::vector<std::string> keys;
   for (std::size_t i = 0; i <= kMaxCharges; ++i) keys.push_back("key " + std::to_string(i));
   std::vector<Charge> charges;
+  charges.reserve(keys.size());
   for (const std::string& key : keys) charges.push_back({key, five, 1});
   expect_invalid(c, store.apply(Verb::kTake, charges, kStart, each), "65 charges");
   const std::array differing{Charge{keys[0], five}, Charge{keys[0], limit_of(five.algorithm(), 6)}};
@@ -266,6 +267,7 @@ inline void check_threads(Check& c, Algorithm algorithm) {
     }
   };
   std::vector<std::thread> running;
+  running.reserve(static_cast<std::size_t>(threads));
   for (int t = 0; t < threads; ++t) running.emplace_back(ask, t);
   for (std::thread& thread : running) thread.join();
   c.expect(failed == 0, std::to_string(failed) + " requests were not decided");

@@ -113,7 +113,7 @@ class WorkerPool {
   }
 
   // Returns false if no worker is free.
-  bool start(Task& task, bool* at_once) {
+  bool start(Task& task, bool* at_once) {  // NOLINT(readability-non-const-parameter): a slot writes
     if (free_.empty() && all_.size() < most_) add();
     if (free_.empty()) return false;
     Slot& slot = *free_.back();
