@@ -4,11 +4,14 @@ namespace CLI {
 class App;
 }
 
-// The subcommands of the program, one file each. `add_X` adds the subcommand to `app`. Its callback
-// does the work and stores the exit status in `status`, which must outlive the parser: 0 success, 1
-// failure, 2 wrong usage.
 namespace sluice::cli {
 
+// The exit status of the program: 0 is success, kFailed a failure, kUsage wrong usage.
+inline constexpr int kFailed = 1;
+inline constexpr int kUsage = 2;
+
+// The subcommands of the program, one file each. `add_X` adds the subcommand to `app`. Its callback
+// does the work and stores the exit status in `status`, which must outlive the parser.
 void add_commands(CLI::App& app, int& status);
 void add_config(CLI::App& app, int& status);
 void add_decide(CLI::App& app, int& status);

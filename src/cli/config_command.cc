@@ -12,8 +12,8 @@
 namespace sluice::cli {
 namespace {
 
-Expected<std::string, std::vector<RuleError>> check(std::string_view text,
-                                                    const std::string& file) {
+Expected<std::string, std::vector<RuleError>> check_config(std::string_view text,
+                                                           const std::string& file) {
   auto config = server::parse_config(text, file);
   if (!config) return Unexpected{std::move(config.error())};
   return std::string();
@@ -27,7 +27,7 @@ void add_config(CLI::App& app, int& status) {
       status,
       {.files = "configuration files",
        .guide_file = "docs/config.md",
-       .check = check,
+       .check = check_config,
        .schema = server::config::json_schema,
        .guide = server::config::guide});
 }

@@ -17,13 +17,11 @@
 namespace sluice::cli {
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kUsage = 2;
 constexpr std::chrono::milliseconds kPatience{2'000};
 constexpr std::size_t kMaxKeys = std::size_t{1} << 24;
 constexpr std::size_t kMaxLogBytes = std::size_t{1} << 30;
 
-constexpr const char* kHelp =
+constexpr const char* kDecideHelp =
     R"(Reads one request per line from stdin and writes one decision per line to stdout, in JSON.
 Each request contains an explicit timestamp, in microseconds since the epoch, so the same input
 always gives the same output.
@@ -96,7 +94,7 @@ class Reasons final : public StoreObserver {
   std::string why_;
 };
 
-int fail(const Failed& failed) {
+int fail_to_decide(const Failed& failed) {
   std::cerr << "sluice: decide: " << failed.what << '\n';
   return failed.status;
 }
@@ -109,14 +107,14 @@ int decide_in_memory() {
 
 int decide_in_redis(const server::Config& config) {
   auto options = redis_options_of(config);
-  if (!options) return fail(options.error());
+  if (!options) return fail_to_decide(options.error());
   // For a batch of requests, a decision matters more than a short deadline.
   options->deadline = std::max(options->deadline, kPatience);
   Reasons reasons;
   const auto store = RedisStore::open(*options, &reasons);
-  if (!store) return fail({store.error(), kUsage});
+  if (!store) return fail_to_decide({store.error(), kUsage});
   if (const auto ready = (*store)->wait_until_ready(kPatience); !ready) {
-    return fail({"the store is not available: " + ready.error(), kFailed});
+    return fail_to_decide({"the store is not available: " + ready.error(), kFailed});
   }
   DecisionFilter filter(**store, [&] { return reasons.take(); });
   return decide(std::cin, std::cout, filter);
@@ -124,7 +122,7 @@ int decide_in_redis(const server::Config& config) {
 
 int decide_with(const StoreFlags& flags) {
   const auto config = config_of(flags);
-  if (!config) return fail(config.error());
+  if (!config) return fail_to_decide(config.error());
   std::ios::sync_with_stdio(false);
   return config->store == "memory" ? decide_in_memory() : decide_in_redis(*config);
 }
@@ -135,7 +133,7 @@ void add_decide(CLI::App& app, int& status) {
   CLI::App* const command =
       app.add_subcommand("decide", "Decides requests from stdin at explicit timestamps");
   const auto flags = add_store_flags(*command);
-  command->footer(kHelp);
+  command->footer(kDecideHelp);
   command->callback([flags, &status] { status = decide_with(*flags); });
 }
 

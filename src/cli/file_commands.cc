@@ -21,7 +21,7 @@ Expected<std::string, Errors> read(const std::string& file) {
 }
 
 // Prints that the file is valid, or its errors. Returns whether it is valid.
-bool check(const std::string& file, const FileKind& kind) {
+bool check_file(const std::string& file, const FileKind& kind) {
   auto result = read(file);
   if (result) result = kind.check(*result, file);
   if (!result) {
@@ -41,7 +41,7 @@ void add_check(CLI::App& app, int& status, const FileKind& kind) {
   command->callback([files, kind, &status] {
     status = 0;
     for (const std::string& file : *files) {
-      if (!check(file, kind)) status = 1;
+      if (!check_file(file, kind)) status = 1;
     }
   });
 }

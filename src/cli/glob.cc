@@ -26,7 +26,7 @@ Element first_of(std::string_view pattern) noexcept {
 }
 
 // Removes the first byte of a class.
-unsigned char take(std::string_view& members) noexcept {
+unsigned char take_byte(std::string_view& members) noexcept {
   if (members.size() > 1 && members[0] == '\\') members.remove_prefix(1);
   const auto byte = static_cast<unsigned char>(members[0]);
   members.remove_prefix(1);
@@ -40,11 +40,11 @@ bool in_class(std::string_view members, unsigned char byte) noexcept {
   if (negated) members.remove_prefix(1);
   bool found = false;
   while (!members.empty()) {
-    unsigned char low = take(members);
+    unsigned char low = take_byte(members);
     unsigned char high = low;
     if (members.size() > 1 && members[0] == '-') {
       members.remove_prefix(1);
-      high = take(members);
+      high = take_byte(members);
     }
     if (low > high) std::swap(low, high);
     found |= low <= byte && byte <= high;

@@ -17,7 +17,7 @@
 namespace sluice::cli {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kKeysHelp =
     R"(Prints one line per counter in Redis: the algorithm, the key as written in rules
 (docs/rules.md), the units counted, and the time until Redis deletes the counter. Values that are
 not counters are marked as foreign. Redis does not contain the limits, so the output cannot say
@@ -34,7 +34,7 @@ Examples:
   sluice keys --store redis://127.0.0.1:6379 'shop|login|*'
   sluice keys --config /etc/sluice/sluice.yaml --json 'shop|order|user|*')";
 
-struct Flags {
+struct KeysFlags {
   std::shared_ptr<StoreFlags> store;
   std::optional<std::string> pattern;
   std::size_t most = 1000;
@@ -127,7 +127,7 @@ void print_json(const FoundKey& key) {
   std::cout << json.end_object().view() << '\n';
 }
 
-Expected<int, Failed> list(const Flags& flags) {
+Expected<int, Failed> list(const KeysFlags& flags) {
   const auto config = config_of(*flags.store);
   if (!config) return Unexpected{config.error()};
   const auto options = redis_options_of(*config);
@@ -162,7 +162,7 @@ Expected<int, Failed> list(const Flags& flags) {
   return 0;
 }
 
-int run_list(const Flags& flags) {
+int run_list(const KeysFlags& flags) {
   const auto status = list(flags);
   if (status) return *status;
   std::cerr << "sluice: keys: " << status.error().what << '\n';
@@ -173,13 +173,13 @@ int run_list(const Flags& flags) {
 
 void add_keys(CLI::App& app, int& status) {
   CLI::App* const command = app.add_subcommand("keys", "Prints the counters in Redis");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<KeysFlags>();
   flags->store = add_store_flags(*command);
   command->add_option("PATTERN", flags->pattern, "A pattern of keys [all keys]");
   command->add_option("--most", flags->most, "The maximum number of keys [1000]")
       ->check(CLI::Range(1, 100'000'000));
   command->add_flag("--json", flags->json, "Print one JSON object per line");
-  command->footer(kHelp);
+  command->footer(kKeysHelp);
   command->callback([flags, &status] { status = run_list(*flags); });
 }
 

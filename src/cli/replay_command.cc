@@ -21,10 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kFailed = 1;
-constexpr int kUsage = 2;
-
-constexpr const char* kHelp =
+constexpr const char* kReplayHelp =
     R"(Sluice decides each request at the time in the log. The clock never goes back: an
 out-of-order line is decided at the latest time read so far. Rules can use the attributes method,
 path (without the query), query.NAME, ip, header.user-agent, header.referer and status. Lines
@@ -56,7 +53,7 @@ struct Arguments {
   bool quiet = false;
 };
 
-int fail(const std::string& text, int status = kFailed) {
+int fail_to_replay(const std::string& text, int status = kFailed) {
   std::cerr << "sluice: " << replay::printable(text) << "\n";
   return status;
 }
@@ -81,7 +78,7 @@ int write_page(const std::string& path, const std::string& page) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file.write(page.data(), static_cast<std::streamsize>(page.size()));
   file.close();
-  return file ? 0 : fail(path + ": cannot write the page: " + std::strerror(errno));
+  return file ? 0 : fail_to_replay(path + ": cannot write the page: " + std::strerror(errno));
 }
 
 replay::ReplayReport replay_logs(const Arguments& arguments, const RuleSet& rules) {
@@ -121,8 +118,8 @@ int report_on(const Arguments& arguments, const replay::ReplayReport& report) {
 
 int work(const Arguments& arguments) {
   if (!arguments.html.empty() && is_an_input(arguments)) {
-    return fail("--html " + arguments.html + " is one of the inputs; expected another file",
-                kUsage);
+    return fail_to_replay(
+        "--html " + arguments.html + " is one of the inputs; expected another file", kUsage);
   }
   const auto rules = RuleSet::load(arguments.rules);
   if (!rules) {
@@ -137,7 +134,7 @@ int work(const Arguments& arguments) {
 void add_replay(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand(
       "replay", "Applies rules to the requests of access logs (Common or Combined Log Format)");
-  command->footer(kHelp);
+  command->footer(kReplayHelp);
   const auto arguments = std::make_shared<Arguments>();
   command->add_option("--rules", arguments->rules, "The rules file")->required();
   command

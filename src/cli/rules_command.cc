@@ -18,8 +18,8 @@
 namespace sluice::cli {
 namespace {
 
-Expected<std::string, std::vector<RuleError>> check(std::string_view text,
-                                                    const std::string& file) {
+Expected<std::string, std::vector<RuleError>> check_rules(std::string_view text,
+                                                          const std::string& file) {
   auto rules = RuleSet::parse(text, file);
   if (!rules) return Unexpected{std::move(rules.error())};
   std::size_t limits = 0;
@@ -66,7 +66,7 @@ void add_rules(CLI::App& app, int& status) {
   add_file_commands(command, status,
                     {.files = "rules files",
                      .guide_file = "docs/rules.md",
-                     .check = check,
+                     .check = check_rules,
                      .schema = rules::schema::json_schema,
                      .guide = rules::schema::guide});
 }

@@ -103,7 +103,7 @@ struct Checked {
 };
 
 // Returns nullopt after printing all errors.
-std::optional<Checked> check(const std::vector<std::string>& paths, const RuleTerms& terms) {
+std::optional<Checked> check_files(const std::vector<std::string>& paths, const RuleTerms& terms) {
   server::FilesRead read = server::read_files(paths);
   std::vector<RuleText> texts;
   for (const RulesText& text : read.texts) texts.push_back({text.name, text.text});
@@ -177,7 +177,7 @@ Result push(const PushFlags& flags) {
   if (!config) return Unexpected{config.error()};
   const auto options = redis_options_of(*config);
   if (!options) return Unexpected{options.error()};
-  auto checked = check(flags.files, server::rule_terms(*config));
+  auto checked = check_files(flags.files, server::rule_terms(*config));
   if (!checked) return 1;
   const auto place = open_place(*config, *options, flags.key);
   if (!place) return Unexpected{place.error()};

@@ -16,9 +16,6 @@
 namespace sluice::cli {
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kUsage = 2;
-
 constexpr const char* kAbout =
     "A rate limiter: serves decisions over HTTP, gRPC and RESP, checks rules, and tests rules on "
     "access logs.";

@@ -13,13 +13,10 @@
 namespace sluice::cli {
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kUsage = 2;
-
-constexpr const char* kHelp =
+constexpr const char* kServeHelp =
     R"(ADDR is host:port, [v6]:port or unix:PATH. Port 0 selects a free port; off closes a
 listener. When all listeners accept connections, the server prints one line to stdout with the
-real ports: `ready http=ADDR grpc=ADDR resp=ADDR admin=ADDR`. Flags override the configuration
+real ports: `ready http=ADDR grpc=ADDR resp=ADDR admin=ADDR`. ServeFlags override the configuration
 file (docs/config.md). Without rules the server uses a small built-in example. docs/http.md
 describes HTTP, docs/envoy.md gRPC and docs/commands.md RESP.
 
@@ -34,19 +31,19 @@ Examples:
   sluice serve --config /etc/sluice/sluice.yaml --http 0.0.0.0:8080
   sluice serve --store redis://127.0.0.1:6379 --rules redis)";
 
-struct Flags {
+struct ServeFlags {
   std::string config;
   std::vector<std::string> rules, envoy;
   std::string http, grpc, resp, admin, store;
   std::size_t threads = 0;
 };
 
-int fail(const std::string& text, int status) {
+int fail_to_serve(const std::string& text, int status) {
   std::cerr << "sluice: " << text << '\n';
   return status;
 }
 
-void override_with(const Flags& flags, server::Config& config) {
+void override_with(const ServeFlags& flags, server::Config& config) {
   const auto take = [](const std::string& flag, std::string& value) {
     if (!flag.empty()) value = flag;
   };
@@ -64,7 +61,7 @@ void override_with(const Flags& flags, server::Config& config) {
 }
 
 // Returns the first error in the flags, or an empty string.
-std::string find_mistake(const Flags& flags) {
+std::string find_mistake(const ServeFlags& flags) {
   for (const auto& [name, value] :
        {std::pair("--http", &flags.http), std::pair("--grpc", &flags.grpc),
         std::pair("--resp", &flags.resp), std::pair("--admin", &flags.admin)}) {
@@ -80,9 +77,9 @@ std::string find_mistake(const Flags& flags) {
   return {};
 }
 
-int serve(const Flags& flags) {
+int serve(const ServeFlags& flags) {
   if (const std::string mistake = find_mistake(flags); !mistake.empty()) {
-    return fail(mistake, kUsage);
+    return fail_to_serve(mistake, kUsage);
   }
   server::Config config;
   if (!flags.config.empty()) {
@@ -96,13 +93,13 @@ int serve(const Flags& flags) {
   override_with(flags, config);
   // The message does not repeat the URL, because it may contain a password.
   if (const auto wrong = server::find_store_error(config.store, config.redis); !wrong.empty()) {
-    return fail("--store: " + wrong, kUsage);
+    return fail_to_serve("--store: " + wrong, kUsage);
   }
   if (const auto conflict = server::find_conflict(config); !conflict.empty()) {
-    return fail(conflict, kUsage);
+    return fail_to_serve(conflict, kUsage);
   }
   auto server = server::Server::start(config);
-  if (!server) return fail(server.error(), kFailed);
+  if (!server) return fail_to_serve(server.error(), kFailed);
   std::cout << (*server)->ready_line() << std::endl;
   if (const std::string hint = (*server)->hint(); !hint.empty()) std::cerr << hint << std::endl;
   (*server)->run();
@@ -114,7 +111,7 @@ int serve(const Flags& flags) {
 void add_serve(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand(
       "serve", "Serves decisions over HTTP, gRPC (Envoy) and RESP (Redis clients)");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ServeFlags>();
   command->add_option("--config", flags->config, "The configuration file")->type_name("FILE");
   command
       ->add_option("--rules", flags->rules,
@@ -140,7 +137,7 @@ void add_serve(CLI::App& app, int& status) {
       ->add_option("--threads", flags->threads, "The number of event loops [number of processors]")
       ->type_name("N")
       ->check(CLI::Range(1, 1024));
-  command->footer(kHelp);
+  command->footer(kServeHelp);
   command->callback([flags, &status] { status = serve(*flags); });
 }
 

@@ -4,14 +4,9 @@
 #include <filesystem>
 #include <utility>
 
+#include "cli/commands.h"
+
 namespace sluice::cli {
-namespace {
-
-constexpr int kFailed = 1;
-constexpr int kUsage = 2;
-
-}  // namespace
-
 std::shared_ptr<StoreFlags> add_store_flags(CLI::App& command) {
   auto flags = std::make_shared<StoreFlags>();
   command.add_option("--store", flags->store, "The store of the counters: redis://HOST:PORT, ...")
