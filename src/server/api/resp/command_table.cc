@@ -30,73 +30,102 @@ constexpr auto kLimitSyntax = [] {
 }();
 constexpr std::string_view kLimitAddress = kLimitSyntax.view();
 
-// The two forms of a command: for a rule and for a limit in the arguments.
-constexpr std::array<Command, 2> at_addresses(Command::Handle check, Command::Handle limit,
-                                              Role role, bool writes, std::string_view check_help,
-                                              std::string_view limit_help) {
-  return {{{.name = "check",
-            .least = 3,
-            .most = 0,
-            .role = role,
-            .synopsis = kRuleAddress,
-            .summary = check_help,
-            .group = kLimits,
-            .handle = check,
-            .writes = writes},
-           {.name = "limit",
-            .least = 6,
-            .most = 0,
-            .role = role,
-            .synopsis = kLimitAddress,
-            .summary = limit_help,
-            .group = kLimits,
-            .handle = limit,
-            .writes = writes}}};
-}
+struct Arity {
+  std::size_t least;
+  std::size_t most;  // 0: any number
+};
 
-constexpr auto kPeek =
-    at_addresses(commands::peek_check, commands::peek_limit, Role::kCheckOnly, false,
-                 "Returns what RL.CHECK would reply.", "Returns what RL.LIMIT would reply.");
-constexpr auto kRefund =
-    at_addresses(commands::refund_check, commands::refund_limit, Role::kAdmin, true,
-                 "Refunds units that RL.CHECK took.", "Refunds units that RL.LIMIT took.");
-constexpr auto kReset = at_addresses(commands::reset_check, commands::reset_limit, Role::kAdmin,
-                                     true, "Deletes the counters that RL.CHECK would use.",
-                                     "Deletes the counter that RL.LIMIT would use.");
-
-constexpr Command part(std::string_view name, std::size_t least, std::size_t most,
-                       std::string_view synopsis, std::string_view summary, Command::Handle handle,
-                       std::string_view group = kConnection) {
+constexpr Command row(std::string_view name, Arity arity, Role role, std::string_view synopsis,
+                      std::string_view summary, std::string_view group, Command::Handle handle) {
   return {.name = name,
-          .least = least,
-          .most = most,
-          .role = Role::kCheckOnly,
+          .least = arity.least,
+          .most = arity.most,
+          .role = role,
           .synopsis = synopsis,
           .summary = summary,
           .group = group,
           .handle = handle};
 }
 
+constexpr Command connection(std::string_view name, Arity arity, std::string_view synopsis,
+                             std::string_view summary, Command::Handle handle,
+                             Role role = Role::kCheckOnly) {
+  return row(name, arity, role, synopsis, summary, kConnection, handle);
+}
+
+constexpr Command server(std::string_view name, Arity arity, std::string_view synopsis,
+                         std::string_view summary, Command::Handle handle) {
+  return row(name, arity, Role::kCheckOnly, synopsis, summary, kServer, handle);
+}
+
+// A command that decides or changes counters.
+struct LimitTraits {
+  Role role = Role::kCheckOnly;
+  std::span<const Command> parts = {};
+  bool has_key = false;
+  bool writes = false;
+  std::string_view text = {};
+};
+constexpr Command limits(std::string_view name, Arity arity, std::string_view synopsis,
+                         std::string_view summary, Command::Handle handle,
+                         const LimitTraits& traits) {
+  Command made = row(name, arity, traits.role, synopsis, summary, kLimits, handle);
+  made.parts = traits.parts;
+  made.has_key = traits.has_key;
+  made.writes = traits.writes;
+  made.text = traits.text;
+  return made;
+}
+
+constexpr Command with_parts(Command made, std::span<const Command> parts) {
+  made.parts = parts;
+  return made;
+}
+
+// The two forms of a command: for a rule and for a limit in the arguments.
+struct Form {
+  Command::Handle handle;
+  std::string_view summary;
+};
+constexpr std::array<Command, 2> forms(const LimitTraits& traits, Form check, Form limit) {
+  return {{limits("check", {3, 0}, kRuleAddress, check.summary, check.handle, traits),
+           limits("limit", {6, 0}, kLimitAddress, limit.summary, limit.handle, traits)}};
+}
+
+constexpr auto kPeek = forms({}, {commands::peek_check, "Returns what RL.CHECK would reply."},
+                             {commands::peek_limit, "Returns what RL.LIMIT would reply."});
+constexpr LimitTraits kChange{.role = Role::kAdmin, .writes = true};
+constexpr auto kRefund =
+    forms(kChange, {commands::refund_check, "Refunds units that RL.CHECK took."},
+          {commands::refund_limit, "Refunds units that RL.LIMIT took."});
+constexpr auto kReset =
+    forms(kChange, {commands::reset_check, "Deletes the counters that RL.CHECK would use."},
+          {commands::reset_limit, "Deletes the counter that RL.LIMIT would use."});
+
 constexpr std::array<Command, 7> kClient{
-    part("getname", 2, 2, "", "Returns the name of the connection.", commands::client_getname),
-    part("id", 2, 2, "", "Returns the unique number of the connection.", commands::client_id),
-    part("info", 2, 2, "", "Returns the fields that Redis 7.2 returns, and the client's role.",
-         commands::client_info),
-    part("no-evict", 3, 3, "on|off", "Has no effect: the server evicts no connections.",
-         commands::client_switch),
-    part("no-touch", 3, 3, "on|off", "Has no effect: keys have no time of last use.",
-         commands::client_switch),
-    part("setinfo", 4, 4, "lib-name|lib-ver text",
-         "Sets the name or version of the client library.", commands::client_setinfo),
-    part("setname", 3, 3, "name", "Sets the name of the connection.", commands::client_setname),
+    connection("getname", {2, 2}, "", "Returns the name of the connection.",
+               commands::client_getname),
+    connection("id", {2, 2}, "", "Returns the unique number of the connection.",
+               commands::client_id),
+    connection("info", {2, 2}, "",
+               "Returns the fields that Redis 7.2 returns, and the client's role.",
+               commands::client_info),
+    connection("no-evict", {3, 3}, "on|off", "Has no effect: the server evicts no connections.",
+               commands::client_switch),
+    connection("no-touch", {3, 3}, "on|off", "Has no effect: keys have no time of last use.",
+               commands::client_switch),
+    connection("setinfo", {4, 4}, "lib-name|lib-ver text",
+               "Sets the name or version of the client library.", commands::client_setinfo),
+    connection("setname", {3, 3}, "name", "Sets the name of the connection.",
+               commands::client_setname),
 };
 
 constexpr std::array<Command, 3> kCommand{
-    part("count", 2, 2, "", "Returns the number of commands.", commands::command_count, kServer),
-    part("docs", 2, 0, "[name]...", "Returns the documentation of commands.",
-         commands::command_docs, kServer),
-    part("info", 2, 0, "[name]...", "Returns properties of commands, for programs.",
-         commands::command_info, kServer),
+    server("count", {2, 2}, "", "Returns the number of commands.", commands::command_count),
+    server("docs", {2, 0}, "[name]...", "Returns the documentation of commands.",
+           commands::command_docs),
+    server("info", {2, 0}, "[name]...", "Returns properties of commands, for programs.",
+           commands::command_info),
 };
 
 constexpr std::string_view kThrottleText =
@@ -152,151 +181,47 @@ constexpr auto kLimitPage = [] {
 }();
 constexpr std::string_view kLimitText = kLimitPage.view();
 
-constexpr std::array<Command, 16> kAll{{
-    {.name = "cl.throttle",
-     .least = 5,
-     .most = 6,
-     .role = Role::kCheckOnly,
-     .synopsis = "key max_burst count period_seconds [quantity]",
-     .summary = "Decides a request by a GCRA limit in the arguments, like redis-cell.",
-     .group = kLimits,
-     .handle = commands::throttle,
-     .has_key = true,
-     .writes = true,
-     .text = kThrottleText},
-    {.name = "rl.check",
-     .least = 2,
-     .most = 0,
-     .role = Role::kCheckOnly,
-     .synopsis = kRuleAddress,
-     .summary = "Decides a request by the rules.",
-     .group = kLimits,
-     .handle = commands::check,
-     .writes = true,
-     .text = kCheckText},
-    {.name = "rl.limit",
-     .least = 5,
-     .most = 0,
-     .role = Role::kCheckOnly,
-     .synopsis = kLimitAddress,
-     .summary = "Decides a request by a limit of any algorithm in the arguments.",
-     .group = kLimits,
-     .handle = commands::limit,
-     .has_key = true,
-     .writes = true,
-     .text = kLimitText},
-    {.name = "rl.peek",
-     .least = 2,
-     .most = 0,
-     .role = Role::kCheckOnly,
-     .synopsis = "",
-     .summary = "Returns a decision without taking units.",
-     .group = kLimits,
-     .handle = nullptr,
-     .parts = kPeek},
-    {.name = "rl.refund",
-     .least = 2,
-     .most = 0,
-     .role = Role::kAdmin,
-     .synopsis = "",
-     .summary = "Refunds the newest units. A refund never exceeds what was taken.",
-     .group = kLimits,
-     .handle = nullptr,
-     .parts = kRefund,
-     .writes = true},
-    {.name = "rl.reset",
-     .least = 2,
-     .most = 0,
-     .role = Role::kAdmin,
-     .synopsis = "",
-     .summary = "Deletes counters.",
-     .group = kLimits,
-     .handle = nullptr,
-     .parts = kReset,
-     .writes = true},
-    {.name = "auth",
-     .least = 2,
-     .most = 0,
-     .role = Role::kNobody,
-     .synopsis = "[user] password",
-     .summary = "Authenticates the connection. Without a user name, the user is `default`.",
-     .group = kConnection,
-     .handle = commands::auth},
-    {.name = "client",
-     .least = 2,
-     .most = 0,
-     .role = Role::kCheckOnly,
-     .synopsis = "",
-     .summary = "Returns or sets properties of the connection.",
-     .group = kConnection,
-     .handle = nullptr,
-     .parts = kClient},
-    {.name = "echo",
-     .least = 2,
-     .most = 2,
-     .role = Role::kCheckOnly,
-     .synopsis = "message",
-     .summary = "Returns the message.",
-     .group = kConnection,
-     .handle = commands::echo},
-    {.name = "hello",
-     .least = 1,
-     .most = 0,
-     .role = Role::kNobody,
-     .synopsis = "[protocol] [AUTH user password] [SETNAME name]",
-     .summary = "Selects RESP2 or RESP3, authenticates and names the connection.",
-     .group = kConnection,
-     .handle = commands::hello},
-    {.name = "ping",
-     .least = 1,
-     .most = 0,
-     .role = Role::kCheckOnly,
-     .synopsis = "[message]",
-     .summary = "Returns PONG, or the message.",
-     .group = kConnection,
-     .handle = commands::ping},
-    {.name = "quit",
-     .least = 1,
-     .most = 0,
-     .role = Role::kNobody,
-     .synopsis = "",
-     .summary = "Closes the connection after all earlier requests are answered.",
-     .group = kConnection,
-     .handle = commands::quit},
-    {.name = "reset",
-     .least = 1,
-     .most = 1,
-     .role = Role::kNobody,
-     .synopsis = "",
-     .summary = "Resets the connection to its initial state: RESP2, no user, no name.",
-     .group = kConnection,
-     .handle = commands::reset},
-    {.name = "select",
-     .least = 2,
-     .most = 2,
-     .role = Role::kCheckOnly,
-     .synopsis = "index",
-     .summary = "Selects a database. The only database is 0.",
-     .group = kConnection,
-     .handle = commands::select},
-    {.name = "command",
-     .least = 1,
-     .most = 0,
-     .role = Role::kCheckOnly,
-     .synopsis = "",
-     .summary = "Returns the properties of all commands, for programs.",
-     .group = kServer,
-     .handle = commands::command,
-     .parts = kCommand},
-    {.name = "info",
-     .least = 1,
-     .most = 0,
-     .role = Role::kCheckOnly,
-     .synopsis = "[section]...",
-     .summary = "Returns the sections server, clients, persistence, replication and cluster.",
-     .group = kServer,
-     .handle = commands::info},
-}};
+constexpr std::array<Command, 16> kAll{
+    limits("cl.throttle", {5, 6}, "key max_burst count period_seconds [quantity]",
+           "Decides a request by a GCRA limit in the arguments, like redis-cell.",
+           commands::throttle, {.has_key = true, .writes = true, .text = kThrottleText}),
+    limits("rl.check", {2, 0}, kRuleAddress, "Decides a request by the rules.", commands::check,
+           {.writes = true, .text = kCheckText}),
+    limits("rl.limit", {5, 0}, kLimitAddress,
+           "Decides a request by a limit of any algorithm in the arguments.", commands::limit,
+           {.has_key = true, .writes = true, .text = kLimitText}),
+    limits("rl.peek", {2, 0}, "", "Returns a decision without taking units.", nullptr,
+           {.parts = kPeek}),
+    limits("rl.refund", {2, 0}, "",
+           "Refunds the newest units. A refund never exceeds what was taken.", nullptr,
+           {.role = Role::kAdmin, .parts = kRefund, .writes = true}),
+    limits("rl.reset", {2, 0}, "", "Deletes counters.", nullptr,
+           {.role = Role::kAdmin, .parts = kReset, .writes = true}),
+    connection("auth", {2, 0}, "[user] password",
+               "Authenticates the connection. Without a user name, the user is `default`.",
+               commands::auth, Role::kNobody),
+    with_parts(
+        connection("client", {2, 0}, "", "Returns or sets properties of the connection.", nullptr),
+        kClient),
+    connection("echo", {2, 2}, "message", "Returns the message.", commands::echo),
+    connection("hello", {1, 0}, "[protocol] [AUTH user password] [SETNAME name]",
+               "Selects RESP2 or RESP3, authenticates and names the connection.", commands::hello,
+               Role::kNobody),
+    connection("ping", {1, 0}, "[message]", "Returns PONG, or the message.", commands::ping),
+    connection("quit", {1, 0}, "", "Closes the connection after all earlier requests are answered.",
+               commands::quit, Role::kNobody),
+    connection("reset", {1, 1}, "",
+               "Resets the connection to its initial state: RESP2, no user, no name.",
+               commands::reset, Role::kNobody),
+    connection("select", {2, 2}, "index", "Selects a database. The only database is 0.",
+               commands::select),
+    with_parts(server("command", {1, 0}, "",
+                      "Returns the properties of all commands, for programs.", commands::command),
+               kCommand),
+    server("info", {1, 0}, "[section]...",
+           "Returns the sections server, clients, persistence, replication and cluster.",
+           commands::info),
+};
 
 }  // namespace
 
