@@ -48,7 +48,7 @@ std::vector<std::string> denials_of(const Use& use) {
   TestingPipe pipe;
   {
     Log log({}, pipe.writing());
-    DenialLog denials(log, &clock);
+    DenialLog denials(log, clock);
     Session session({limiter, *manager, registry.make_recorder(), denials});
     use(session);
   }

@@ -87,9 +87,9 @@ std::int64_t milliseconds_up(Duration wait) noexcept {
 
 class DenialLog::Impl {
  public:
-  Impl(Log& log, const Clock* clock)
+  Impl(Log& log, const Clock& clock)
       : log_(log),
-        clock_(clock != nullptr ? *clock : coarse_clock_),
+        clock_(clock),
         per_second_(log.options().denials_per_second),
         wanted_(log.options().denials_per_second > 0 && log.options().level <= LogLevel::kInfo) {
     if (getentropy(secret_.data(), secret_.size()) != 0) {
@@ -114,7 +114,6 @@ class DenialLog::Impl {
   std::string shown_key(std::string_view key) const;
 
   Log& log_;
-  CoarseClock coarse_clock_;
   const Clock& clock_;
   PerSecond per_second_;
   const bool wanted_;
@@ -149,7 +148,12 @@ void DenialLog::Impl::write_line(const DenialName& name, std::string_view key,
   log_.write_all(LogLevel::kInfo, "denied", fields);
 }
 
-DenialLog::DenialLog(Log& log, const Clock* clock) : impl_(std::make_unique<Impl>(log, clock)) {}
+const Clock& coarse_clock() noexcept {
+  static const CoarseClock clock;
+  return clock;
+}
+
+DenialLog::DenialLog(Log& log, const Clock& clock) : impl_(std::make_unique<Impl>(log, clock)) {}
 
 DenialLog::~DenialLog() = default;
 

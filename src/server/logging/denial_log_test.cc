@@ -34,7 +34,7 @@ class Denials : public ::testing::Test {
     TestingPipe pipe;
     {
       Log log(options, pipe.writing());
-      DenialLog denials(log, &clock_);
+      DenialLog denials(log, clock_);
       write(denials);
     }
     auto found = pipe.lines();

@@ -28,9 +28,10 @@ void block_signals() {
 
 class Log::Impl {
  public:
-  Impl(const LogOptions& chosen, int descriptor)
+  Impl(const LogOptions& chosen, int descriptor, const LogClocks& clocks)
       : options(chosen),
-        writer(std::make_shared<LogWriter>(chosen.format, descriptor)),
+        date(clocks.date),
+        writer(std::make_shared<LogWriter>(chosen.format, descriptor, clocks)),
         threads(std::make_shared<spdlog::details::thread_pool>(kWaitingLines, 1, block_signals)),
         logger(std::make_shared<spdlog::async_logger>(
             "sluice", writer, threads, spdlog::async_overflow_policy::overrun_oldest)) {
@@ -47,13 +48,14 @@ class Log::Impl {
   Impl& operator=(const Impl&) = delete;
 
   const LogOptions options;
+  const Clock& date;
   const std::shared_ptr<LogWriter> writer;
   std::shared_ptr<spdlog::details::thread_pool> threads;
   const std::shared_ptr<spdlog::async_logger> logger;
 };
 
-Log::Log(const LogOptions& options, int descriptor)
-    : impl_(std::make_unique<Impl>(options, descriptor)) {}
+Log::Log(const LogOptions& options, int descriptor, const LogClocks& clocks)
+    : impl_(std::make_unique<Impl>(options, descriptor, clocks)) {}
 
 Log::~Log() = default;
 
@@ -61,8 +63,7 @@ void Log::write_all(LogLevel level, std::string_view message,
                     std::span<const LogField> fields) noexcept {
   if (level < impl_->options.level || level == LogLevel::kOff) return;
   try {
-    const auto line =
-        log_line(impl_->options.format, std::chrono::system_clock::now(), level, message, fields);
+    const auto line = log_line(impl_->options.format, impl_->date.now(), level, message, fields);
     impl_->logger->log(spdlog::level::info, spdlog::string_view_t(line.data(), line.size()));
   } catch (...) {
     impl_->writer->count_unwritten();

@@ -113,7 +113,7 @@ void append_value(std::string& to, LogFormat format, const LogField::Value& valu
 }
 
 // Appends a time such as 2026-11-21T01:02:03.456Z.
-void append_time(std::string& to, std::chrono::system_clock::time_point at) {
+void append_time(std::string& to, Instant at) {
   const auto day = std::chrono::floor<std::chrono::days>(at);
   const std::chrono::year_month_day date(day);
   const std::chrono::hh_mm_ss time(std::chrono::floor<std::chrono::milliseconds>(at - day));
@@ -135,8 +135,8 @@ std::string_view to_string(LogLevel level) noexcept {
 
 }  // namespace
 
-std::string log_line(LogFormat format, std::chrono::system_clock::time_point at, LogLevel level,
-                     std::string_view message, std::span<const LogField> fields) {
+std::string log_line(LogFormat format, Instant at, LogLevel level, std::string_view message,
+                     std::span<const LogField> fields) {
   const bool json = format == LogFormat::kJson;
   std::string line;
   line.reserve(256);

@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "server/logging/testing_pipe.h"
+#include "sluice/testing/manual_clock.h"
 
 namespace sluice::server {
 namespace {
@@ -124,9 +127,30 @@ TEST(Log, DropsTheOldestAndTellsHowManyWhileItsReaderIsStuck) {
   EXPECT_NE(text.find(" info line n=4999 "), text.npos) << "the newest are kept";
 }
 
-TEST(Log, EndsAlsoIfItsReaderIsStuckForEver) {
+TEST(Log, WritesTheTimeOfItsClock) {
   TestingPipe pipe;
-  Log log(LogOptions{}, pipe.writing());
+  testing::ManualClock clock(Instant{std::chrono::sys_days{std::chrono::year{2026} / 11 / 21}} +
+                             std::chrono::milliseconds{3'723'456});
+  {
+    Log log(LogOptions{}, pipe.writing(), {.date = clock});
+    log.info("a");
+  }
+  EXPECT_EQ(pipe.lines(), (std::vector<std::string>{"2026-11-21T01:02:03.456Z info a"}));
+}
+
+// A clock that moves by one second with each look at it.
+class HastyClock final : public Clock {
+ public:
+  Instant now() const noexcept override { return Instant{std::chrono::seconds{++seconds_}}; }
+
+ private:
+  mutable std::atomic<int> seconds_{0};
+};
+
+TEST(Log, EndsAlsoIfItsReaderIsStuckForEver) {
+  const HastyClock clock;
+  TestingPipe pipe;
+  Log log(LogOptions{}, pipe.writing(), {.steady = clock});
   for (int i = 0; i < 2000; ++i) log.info("line", {{"value", std::string(200, 'x')}});
 }
 

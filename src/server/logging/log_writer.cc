@@ -12,8 +12,6 @@
 namespace sluice::server {
 namespace {
 
-using SteadyClock = std::chrono::steady_clock;
-
 // A writable pipe accepts this many bytes without blocking.
 constexpr std::size_t kPiece = 4096;
 
@@ -28,8 +26,8 @@ void LogWriter::report_dropped() {
   const auto dropped = overrun_() + unwritten();
   if (dropped == reported_) return;
   const std::array fields = {LogField("lines", dropped - reported_)};
-  const auto now = std::chrono::system_clock::now();
-  if (write(log_line(format_, now, LogLevel::kWarning, "log lines dropped", fields))) {
+  if (write(
+          log_line(format_, clocks_.date.now(), LogLevel::kWarning, "log lines dropped", fields))) {
     reported_ = dropped;
   }
 }
@@ -48,8 +46,8 @@ bool LogWriter::write(std::string_view text) noexcept {
 bool LogWriter::wait() const noexcept {
   constexpr int kLookAgainMs = 100;
   for (;;) {
-    const auto deadline = deadline_.load(std::memory_order_relaxed);
-    const bool late = deadline != 0 && SteadyClock::now().time_since_epoch().count() >= deadline;
+    const Instant deadline = deadline_.load(std::memory_order_relaxed);
+    const bool late = deadline != Instant::max() && clocks_.steady.now() >= deadline;
     pollfd one{descriptor_, POLLOUT, 0};
     if (poll(&one, 1, late ? 0 : kLookAgainMs) > 0) return true;
     if (late) return false;
@@ -57,8 +55,7 @@ bool LogWriter::wait() const noexcept {
 }
 
 void LogWriter::give_up_soon() noexcept {
-  const auto at = SteadyClock::now() + std::chrono::seconds(1);
-  deadline_.store(at.time_since_epoch().count(), std::memory_order_relaxed);
+  deadline_.store(clocks_.steady.now() + std::chrono::seconds(1), std::memory_order_relaxed);
 }
 
 }  // namespace sluice::server

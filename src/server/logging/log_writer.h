@@ -3,7 +3,6 @@
 #include <spdlog/sinks/sink.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,6 +10,7 @@
 #include <string_view>
 
 #include "server/logging/log.h"
+#include "sluice/clock.h"
 
 namespace sluice::server {
 
@@ -21,7 +21,8 @@ namespace sluice::server {
 class LogWriter final : public spdlog::sinks::sink {
  public:
   // `overrun` counts the lines that were dropped before they reached this writer.
-  LogWriter(LogFormat format, int descriptor) : format_(format), descriptor_(descriptor) {}
+  LogWriter(LogFormat format, int descriptor, const LogClocks& clocks)
+      : format_(format), descriptor_(descriptor), clocks_(clocks) {}
   void follow(std::function<std::uint64_t()> overrun) { overrun_ = std::move(overrun); }
 
   void log(const spdlog::details::log_msg& line) override;
@@ -41,10 +42,11 @@ class LogWriter final : public spdlog::sinks::sink {
 
   LogFormat format_;
   int descriptor_;
+  const LogClocks clocks_;
   std::function<std::uint64_t()> overrun_;
   std::uint64_t reported_ = 0;
   std::atomic<std::uint64_t> unwritten_{0};
-  std::atomic<std::chrono::steady_clock::rep> deadline_{0};  // 0: none
+  std::atomic<Instant> deadline_{Instant::max()};
 };
 
 }  // namespace sluice::server

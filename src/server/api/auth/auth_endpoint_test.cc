@@ -65,7 +65,7 @@ class AuthEndpointTest : public ::testing::Test {
       RulesManager::open({folder_.write("rules.yaml", kRules)}, clock_).value();
   metrics::Registry registry_;
   Log log_{{.level = LogLevel::kOff}};
-  DenialLog denials_{log_, &clock_};
+  DenialLog denials_{log_, clock_};
   Session session_{{limiter_, *manager_, registry_.make_recorder(), denials_}};
   const TrustedProxies trusted_{};
   std::unique_ptr<AuthEndpoint> endpoint_ = std::make_unique<AuthEndpoint>(session_, trusted_);

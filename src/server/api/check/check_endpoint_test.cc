@@ -72,7 +72,7 @@ class CheckEndpointTest : public ::testing::Test {
       RulesManager::open({folder_.write("rules.yaml", kRules)}, clock_).value();
   metrics::Registry registry_;
   Log log_{{.level = LogLevel::kOff}};
-  DenialLog denials_{log_, &clock_};
+  DenialLog denials_{log_, clock_};
   Session session_{{limiter_, *manager_, registry_.make_recorder(), denials_}};
   std::unique_ptr<CheckEndpoint> endpoint_ = std::make_unique<CheckEndpoint>(session_);
   http::Response response_;
