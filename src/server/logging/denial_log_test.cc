@@ -7,7 +7,6 @@
 
 #include "server/logging/log.h"
 #include "server/logging/testing_pipe.h"
-#include "sluice/rule_set.h"
 #include "sluice/testing/manual_clock.h"
 
 namespace sluice::server {
