@@ -53,7 +53,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   grpc::Handlers handlers([] { return std::make_unique<grpc::Worker>(std::make_unique<Echo>()); },
                           {});
   Owner owner;
-  grpc::ProtocolShared shared{bounds, 8, handlers, {"/a.B/C"}, recorder, serving};
+  grpc::ProtocolShared shared{
+      bounds, 8, handlers, {"/a.B/C"}, recorder, serving, sluice::server::net::LoopClock::system()};
   grpc::SteadyTime now{std::chrono::hours(1)};
   {
     grpc::Protocol protocol(shared, "192.0.2.1", owner);

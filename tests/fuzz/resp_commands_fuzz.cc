@@ -81,8 +81,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const resp::Users nobody;
   if (size == 0) return 0;
   const resp::Users& known = data[0] % 4 == 0 ? users : nobody;
-  resp::CommandHandler handler(
-      {{world.limiter, *world.manager, world.recorder, world.denials}, known, world.about});
+  resp::CommandHandler handler({{world.limiter, *world.manager, world.recorder, world.denials},
+                                known,
+                                world.about,
+                                net::LoopClock::system()});
   resp::Client client{.id = 1, .peer = "p", .role = known.at_first()};
   std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
   resp::RequestReader reader({.frame_bytes = 1 << 16, .arguments = 100});

@@ -39,7 +39,7 @@ class Acceptor {
     // The open connections of this address in all loops, at most `most`.
     std::atomic<std::size_t>& connections;
     std::size_t most;
-    const LoopClock& clock = LoopClock::system();
+    const LoopClock& clock;
     std::string_view refusal = {};  // sent to a connection over the cap; a literal
   };
 

@@ -30,7 +30,7 @@ class Poller {
   };
 
   // Errors: std::system_error if there is no descriptor left.
-  explicit Poller(boost::asio::io_context& loop, const LoopClock& clock = LoopClock::system());
+  Poller(boost::asio::io_context& loop, const LoopClock& clock);
   ~Poller();
   Poller(const Poller&) = delete;
   Poller& operator=(const Poller&) = delete;

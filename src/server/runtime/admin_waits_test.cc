@@ -43,7 +43,7 @@ class AdminWaits : public ::testing::Test {
             bounds_, [parts] { return std::make_unique<AdminHandler>(parts); },
             net::FiberPool::Options{.most = 4, .stack_bytes = std::size_t{8} << 20}},
         net::Acceptor::Parts{main_, recorder_, warning_writer(log_), connections_,
-                             bounds_.connections},
+                             bounds_.connections, net::LoopClock::system()},
         std::move(listening->sockets[0]));
     thread_ = std::thread([this] {
       main_.run();

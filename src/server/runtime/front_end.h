@@ -12,6 +12,7 @@
 #include "server/logging/log.h"
 #include "server/net/acceptor.h"
 #include "server/net/listening_socket.h"
+#include "server/net/loop_clock.h"
 #include "server/net/loop_front_end.h"
 #include "server/net/trusted_proxies.h"
 #include "server/rules/envoy_manager.h"
@@ -28,6 +29,7 @@ struct FrontEndParts {
   const TrustedProxies& trusted;
   Operations operations;
   const std::atomic<bool>& ready;
+  const net::LoopClock& clock;
 };
 
 // A protocol at a listening address, in all loops.

@@ -20,7 +20,8 @@ Loop::Loop(const Parts& parts)
                           parts.recorder,
                           parts.denials,
                           {stores->shadow(), stores->local()}};
-                }} {
+                },
+                .clock = parts.clock} {
   if (stores_) services_.fibers = parts.fibers;
 }
 

@@ -22,9 +22,9 @@ namespace sluice::server {
 struct LoopServices {
   boost::asio::io_context& context;
   metrics::Recorder& recorder;
-  std::function<Session::Parts()> session;             // called for each handler
+  std::function<Session::Parts()> session;  // called for each handler
+  const net::LoopClock& clock;
   std::optional<net::FiberPool::Options> fibers = {};  // if the store may wait
-  const net::LoopClock& clock = net::LoopClock::system();
 };
 
 // An event loop with a thread of its own, its stores and its front ends.
@@ -41,6 +41,7 @@ class Loop {
     const RulesManager& rules;
     metrics::Recorder& recorder;
     DenialLog& denials;
+    const net::LoopClock& clock;
     // Called once, before the loop runs.
     std::function<std::unique_ptr<LoopStores>(boost::asio::io_context&)> make_stores = {};
     net::FiberPool::Options fibers = {};  // `most`: requests at the same time; others are queued

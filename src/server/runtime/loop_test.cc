@@ -67,7 +67,11 @@ class LoopTest : public ::testing::Test {
   void TearDown() override { loop_.reset(); }
 
   Loop::Parts parts() {
-    return {.limiter = limiter_, .rules = *manager_, .recorder = recorder_, .denials = denials_};
+    return {.limiter = limiter_,
+            .rules = *manager_,
+            .recorder = recorder_,
+            .denials = denials_,
+            .clock = net::LoopClock::system()};
   }
   void start(Waits waits, std::size_t most = 512) {
     Loop::Parts all = parts();
@@ -93,7 +97,7 @@ class LoopTest : public ::testing::Test {
     loop_->add(std::make_unique<http::FrontEnd>(
         http::FrontEnd::Parts{bounds_, make, services.fibers},
         net::Acceptor::Parts{services.context, recorder_, warning_writer(log_), connections_,
-                             bounds_.connections},
+                             bounds_.connections, services.clock},
         std::move(listening->sockets[0])));
     loop_->start();
   }

@@ -4,11 +4,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 
 namespace sluice::server {
 
@@ -29,13 +29,11 @@ void notify_manager(std::string_view state) noexcept {
   ::close(socket);
 }
 
-void notify_reloading() noexcept {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
+void notify_reloading(net::SteadyTime now) noexcept {
+  const auto since = std::chrono::floor<std::chrono::microseconds>(now.time_since_epoch());
   char text[64];
-  const int size =
-      std::snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%lld",
-                    static_cast<long long>(now.tv_sec) * 1'000'000 + now.tv_nsec / 1000);
+  const int size = std::snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%lld",
+                                 static_cast<long long>(since.count()));
   notify_manager({text, static_cast<std::size_t>(size)});
 }
 

@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "server/net/loop_clock.h"
+
 namespace sluice::server {
 
 // Reports the state of the process ("READY=1") to the service manager by the protocol of
@@ -9,6 +11,6 @@ namespace sluice::server {
 // report errors, because no caller could act on them.
 void notify_manager(std::string_view state) noexcept;
 // Reports "RELOADING=1" with the time, which the protocol requires.
-void notify_reloading() noexcept;
+void notify_reloading(net::SteadyTime now) noexcept;
 
 }  // namespace sluice::server

@@ -49,7 +49,7 @@ class RespFrontEnd final : public FrontEnd {
     Log& log = parts().log;
     const auto make_handler = [this, loop, access = log.options().access ? &log : nullptr] {
       return std::make_unique<resp::CommandHandler>(
-          resp::CommandHandler::Parts{loop.session(), users_, about_, access, loop.clock});
+          resp::CommandHandler::Parts{loop.session(), users_, about_, loop.clock, access});
     };
     return std::make_unique<resp::FrontEnd>(
         resp::FrontEnd::Parts{.bounds = bounds(),
@@ -65,7 +65,7 @@ class RespFrontEnd final : public FrontEnd {
  private:
   resp::Users users_;
   std::atomic<std::uint64_t> last_id_{0};
-  const resp::About about_{SLUICE_VERSION, net::LoopClock::system().now(), connections_};
+  const resp::About about_{SLUICE_VERSION, parts().clock.now(), connections_};
 };
 
 }  // namespace

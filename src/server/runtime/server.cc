@@ -54,6 +54,7 @@ class Server::Impl {
   void begin_drain();
   void stop();
 
+  const net::LoopClock& clock_ = net::LoopClock::system();
   const Config config_;
   Log log_;
   ServerRules rules_;
@@ -63,7 +64,7 @@ class Server::Impl {
   metrics::Registry registry_;
   DenialLog denials_;
   std::atomic<bool> ready_{false};
-  const net::SteadyTime started_ = net::LoopClock::system().now();
+  const net::SteadyTime started_ = clock_.now();
 
   FrontEnds front_ends_;
   boost::asio::io_context main_{1};
@@ -84,7 +85,7 @@ Server::Impl::Impl(const Config& config, ServerRules rules, TrustedProxies trust
       trusted_(std::move(trusted)),
       token_(std::move(token)),
       denials_(log_),
-      front_ends_({config_, log_, rules_.envoy(), trusted_, {registry_, ready_}, ready_},
+      front_ends_({config_, log_, rules_.envoy(), trusted_, {registry_, ready_}, ready_, clock_},
                   admin_parts()) {
   if (!token_.warning().empty()) log_.warning(token_.warning());
 }
@@ -114,8 +115,8 @@ Expected<bool> Server::Impl::open() {
 void Server::Impl::start_loops() {
   const auto make_stores = [this](boost::asio::io_context& loop) { return stores_->make(loop); };
   for (std::size_t i = 0; i < thread_count(config_); ++i) {
-    Loop& loop = loops_.add(
-        {stores_->limiter(), rules_.manager(), registry_.make_recorder(), denials_, make_stores});
+    Loop& loop = loops_.add({stores_->limiter(), rules_.manager(), registry_.make_recorder(),
+                             denials_, clock_, make_stores});
     front_ends_.start(loop, i);
   }
 }
@@ -124,9 +125,11 @@ void Server::Impl::start_administration() {
   metrics::Recorder& recorder = registry_.make_recorder();
   admin_stores_ = stores_->make(main_);
   Limiter& limiter = admin_stores_ ? admin_stores_->limiter() : stores_->limiter();
-  LoopServices services{main_, recorder, [this, &limiter, &recorder]() -> Session::Parts {
+  LoopServices services{main_, recorder,
+                        [this, &limiter, &recorder]() -> Session::Parts {
                           return {limiter, rules_.manager(), recorder, denials_, {}};
-                        }};
+                        },
+                        clock_};
   if (admin_stores_) services.fibers = kAdminFibers;
   administration_ = front_ends_.start_administration(services);
 }
@@ -171,7 +174,7 @@ void Server::Impl::check_for_changes() {
 }
 
 ServerRules::Reloaded Server::Impl::reload() {
-  notify_reloading();
+  notify_reloading(clock_.now());
   if (const auto read = token_.reload(); !read) {
     log_.error("the token is unchanged", {{"why", read.error()}});
   }
@@ -183,7 +186,7 @@ ServerRules::Reloaded Server::Impl::reload() {
 }
 
 ServerStatus Server::Impl::status() const {
-  const auto up = net::LoopClock::system().now() - started_;
+  const auto up = clock_.now() - started_;
   ServerStatus out{.version = SLUICE_VERSION,
                    .uptime = std::chrono::duration_cast<std::chrono::seconds>(up),
                    .ready = ready_,

@@ -43,8 +43,8 @@ class CommandHandler final : public Handler {
     Session::Parts session;
     const Users& users;
     const About& about;
+    const net::LoopClock& clock;
     Log* access_log = nullptr;  // if each request is logged
-    const net::LoopClock& clock = net::LoopClock::system();
   };
   explicit CommandHandler(const Parts& parts)
       : session(parts.session),

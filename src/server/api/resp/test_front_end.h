@@ -44,13 +44,14 @@ class TestFrontEnd {
     auto listening = net::listen_at({Address::Kind::kUnix, {}, 0, path}, 1).value();
     FrontEnd::Parts of_front_end{
         .bounds = bounds, .users = users, .last_id = last_id, .make = [this] {
-          return std::make_unique<CommandHandler>(CommandHandler::Parts{session(), users, about});
+          return std::make_unique<CommandHandler>(
+              CommandHandler::Parts{session(), users, about, net::LoopClock::system()});
         }};
     if (stores) of_front_end.fibers = net::FiberPool::Options{.most = options.fibers};
     front_end.emplace(
         of_front_end,
         net::Acceptor::Parts{loop, parts.registry.make_recorder(), warning_writer(parts.log),
-                             connections, bounds.connections},
+                             connections, bounds.connections, net::LoopClock::system()},
         std::move(listening.sockets[0]));
     thread = std::thread([this] { loop.run(); });
   }

@@ -56,7 +56,10 @@ class TestCommands {
   std::atomic<std::size_t> connections{3};
   Users users;
   About about{"0.1.0", net::LoopClock::system().now(), connections};
-  CommandHandler handler{{{limiter, *manager, registry.make_recorder(), denials}, users, about}};
+  CommandHandler handler{{{limiter, *manager, registry.make_recorder(), denials},
+                          users,
+                          about,
+                          net::LoopClock::system()}};
   Client client;
 };
 

@@ -29,7 +29,7 @@ struct ProtocolShared {
   std::vector<std::string_view> paths;  // the handler's methods; literals
   metrics::Recorder& recorder;
   const std::atomic<bool>& serving;  // what Health reports
-  const net::LoopClock& clock = net::LoopClock::system();
+  const net::LoopClock& clock;
   std::unique_ptr<Memory> memory = std::make_unique<Memory>();  // of the sessions
   Streams streams = {};
   // Bytes of incomplete calls and of unread replies, of all connections.

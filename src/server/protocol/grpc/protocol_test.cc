@@ -106,7 +106,8 @@ class ProtocolTest : public ::testing::Test, public Protocol::Owner {
           return std::make_unique<Worker>(std::move(made));
         },
         fibers);
-    shared_.emplace(ProtocolShared{bounds_, streams, *handlers_, {kEcho}, recorder_, serving_});
+    shared_.emplace(ProtocolShared{
+        bounds_, streams, *handlers_, {kEcho}, recorder_, serving_, net::LoopClock::system()});
     protocol_.emplace(*shared_, "192.0.2.1", *this);
   }
   void start_with_workers(std::size_t most) { start(net::FiberPool::Options{.most = most}); }
@@ -163,7 +164,7 @@ class ProtocolTest : public ::testing::Test, public Protocol::Owner {
   std::optional<ProtocolShared> shared_;
   std::optional<Protocol> protocol_;
   TestClient client_;
-  SteadyTime now_ = std::chrono::steady_clock::now();
+  SteadyTime now_ = net::LoopClock::system().now();
   int outputs_ = 0;
 };
 
