@@ -1,9 +1,16 @@
 #include "server/runtime/loops.h"
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
+#include <thread>
 #include <utility>
 
 namespace sluice::server {
+
+std::size_t Loops::count(std::size_t wanted) {
+  if (wanted > 0) return wanted;
+  return std::max(1U, std::thread::hardware_concurrency());
+}
 
 void Loops::start() {
   for (Loop& loop : all_) loop.start();

@@ -12,6 +12,9 @@ namespace sluice::server {
 // The event loops of a server. Thread-safety: the thread that made it.
 class Loops {
  public:
+  // Returns how many loops to run: `wanted`, or one for each processor if that is 0.
+  static std::size_t count(std::size_t wanted);
+
   Loop& add(const Loop::Parts& parts) { return all_.emplace_back(parts); }
   std::size_t size() const noexcept { return all_.size(); }
 

@@ -1,15 +1,12 @@
 #include "server/runtime/server.h"
 
-#include <algorithm>
 #include <atomic>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <csignal>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "server/runtime/front_ends.h"
 #include "server/runtime/loops.h"
@@ -25,11 +22,6 @@ using boost::system::error_code;
 
 constexpr auto kChangeCheck = std::chrono::milliseconds(500);
 
-std::size_t thread_count(const Config& config) {
-  if (config.threads > 0) return config.threads;
-  return std::max(1U, std::thread::hardware_concurrency());
-}
-
 }  // namespace
 
 class Server::Impl {
@@ -43,7 +35,7 @@ class Server::Impl {
 
  private:
   AdminParts admin_parts();
-  void start_loops();
+  void start_loops(std::size_t threads);
   void start_administration();
   void wait_for_signal();
   void check_for_changes();
@@ -105,16 +97,17 @@ Expected<bool> Server::Impl::open() {
   stores_->add_metrics(registry_);
   const auto most = [this] { return config_.bounds.connections * front_ends_.open_count(); };
   add_server_metrics(registry_, {rules_.manager(), rules_.envoy(), log_, ready_, most});
-  if (auto opened = front_ends_.open(thread_count(config_)); !opened) return opened;
-  start_loops();
+  const std::size_t threads = Loops::count(config_.threads);
+  if (auto opened = front_ends_.open(threads); !opened) return opened;
+  start_loops(threads);
   start_administration();
   ready_ = true;
   return true;
 }
 
-void Server::Impl::start_loops() {
+void Server::Impl::start_loops(std::size_t threads) {
   const auto make_stores = [this](boost::asio::io_context& loop) { return stores_->make(loop); };
-  for (std::size_t i = 0; i < thread_count(config_); ++i) {
+  for (std::size_t i = 0; i < threads; ++i) {
     Loop& loop = loops_.add({stores_->limiter(), rules_.manager(), registry_.make_recorder(),
                              denials_, clock_, make_stores});
     front_ends_.start(loop, i);
