@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -16,7 +17,7 @@ namespace {
 constexpr const char* kServeHelp =
     R"(ADDR is host:port, [v6]:port or unix:PATH. Port 0 selects a free port; off closes a
 listener. When all listeners accept connections, the server prints one line to stdout with the
-real ports: `ready http=ADDR grpc=ADDR resp=ADDR admin=ADDR`. ServeFlags override the configuration
+real ports: `ready http=ADDR grpc=ADDR resp=ADDR admin=ADDR`. Flags override the configuration
 file (docs/config.md). Without rules the server uses a small built-in example. docs/http.md
 describes HTTP, docs/envoy.md gRPC and docs/commands.md RESP.
 
@@ -34,7 +35,8 @@ Examples:
 struct ServeFlags {
   std::string config;
   std::vector<std::string> rules, envoy;
-  std::string http, grpc, resp, admin, store;
+  std::array<std::string, server::kListenAddresses.size()> addresses;
+  std::string store;
   std::size_t threads = 0;
 };
 
@@ -47,10 +49,9 @@ void override_with(const ServeFlags& flags, server::Config& config) {
   const auto take = [](const std::string& flag, std::string& value) {
     if (!flag.empty()) value = flag;
   };
-  take(flags.http, config.http);
-  take(flags.grpc, config.grpc);
-  take(flags.resp, config.resp);
-  take(flags.admin, config.admin);
+  for (std::size_t i = 0; i < flags.addresses.size(); ++i) {
+    take(flags.addresses[i], config.*server::kListenAddresses[i].address);
+  }
   take(flags.store, config.store);
   if (!flags.rules.empty()) {
     config.rules_in_redis = flags.rules == std::vector<std::string>{"redis"};
@@ -62,12 +63,12 @@ void override_with(const ServeFlags& flags, server::Config& config) {
 
 // Returns the first error in the flags, or an empty string.
 std::string find_mistake(const ServeFlags& flags) {
-  for (const auto& [name, value] :
-       {std::pair("--http", &flags.http), std::pair("--grpc", &flags.grpc),
-        std::pair("--resp", &flags.resp), std::pair("--admin", &flags.admin)}) {
-    if (value->empty()) continue;
-    if (const auto address = server::parse_address(*value); !address) {
-      return std::string(name) + " " + *value + ": " + address.error();
+  for (std::size_t i = 0; i < flags.addresses.size(); ++i) {
+    const std::string& value = flags.addresses[i];
+    if (value.empty()) continue;
+    if (const auto address = server::parse_address(value); !address) {
+      return "--" + std::string(server::kListenAddresses[i].key) + " " + value + ": " +
+             address.error();
     }
   }
   if (flags.rules.size() > 1 &&
@@ -121,14 +122,14 @@ void add_serve(CLI::App& app, int& status) {
       ->add_option("--envoy", flags->envoy,
                    "A file or directory of Envoy's rate limit service; may be repeated")
       ->type_name("FILE");
-  command->add_option("--http", flags->http, "The address for HTTP [127.0.0.1:8080]")
-      ->type_name("ADDR");
-  command->add_option("--grpc", flags->grpc, "The address for gRPC [127.0.0.1:8081]")
-      ->type_name("ADDR");
-  command->add_option("--resp", flags->resp, "The address for RESP [127.0.0.1:6380]")
-      ->type_name("ADDR");
-  command->add_option("--admin", flags->admin, "The address for administration [127.0.0.1:6070]")
-      ->type_name("ADDR");
+  for (std::size_t i = 0; i < flags->addresses.size(); ++i) {
+    const server::ListenAddress& one = server::kListenAddresses[i];
+    command
+        ->add_option("--" + std::string(one.key), flags->addresses[i],
+                     "The address for " + std::string(one.title) + " [" +
+                         server::Config().*one.address + "]")
+        ->type_name("ADDR");
+  }
   command
       ->add_option("--store", flags->store,
                    "The store of the counters: memory, or redis://HOST:PORT [memory]")

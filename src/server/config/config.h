@@ -104,17 +104,25 @@ struct Config {
   LogOptions log;
 };
 
-// The listening addresses by their keys under `listen`.
+// The listening addresses. The schema of `listen` and the flags of `sluice serve` read this table.
 struct ListenAddress {
-  std::string_view key;
+  std::string_view key;    // under `listen`, and the name of the flag
   std::string_view title;  // in messages
   std::string Config::*address;
+  std::string_view otherwise;  // the default, as shown to people
+  std::string_view help;       // in the reference
 };
-inline constexpr auto kListenAddresses =
-    std::to_array<ListenAddress>({{"http", "HTTP", &Config::http},
-                                  {"grpc", "gRPC", &Config::grpc},
-                                  {"resp", "RESP", &Config::resp},
-                                  {"admin", "the administration", &Config::admin}});
+inline constexpr auto kListenAddresses = std::to_array<ListenAddress>(
+    {{"http", "HTTP", &Config::http, "`127.0.0.1:8080`",
+      "The HTTP front end: `/v1/check`, `/v1/auth`, `/json`, `/healthz`, `/readyz`, `/metrics`."},
+     {"grpc", "gRPC", &Config::grpc, "`127.0.0.1:8081`",
+      "The gRPC front end: the rate limit service for Envoy, and `grpc.health.v1.Health`."},
+     {"resp", "RESP", &Config::resp, "`127.0.0.1:6380`",
+      "The RESP front end: commands for Redis clients (docs/commands.md). An address that other "
+      "machines can reach requires `resp.users`."},
+     {"admin", "the administration", &Config::admin, "`127.0.0.1:6070`",
+      "Administration: rules, counters and status. An address that other machines can reach "
+      "requires a token."}});
 
 // Reads the YAML of a configuration file. Errors are like those of rules: file:line:column, the
 // problem, and what is expected.

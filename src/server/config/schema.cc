@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "server/config/config.h"
+
 namespace sluice::server::config {
 namespace {
 
@@ -69,20 +71,14 @@ constexpr Key map_of(std::string_view name, const Map& map, std::string_view hel
   return {.name = name, .type = Type::kMap, .otherwise = "see below", .map = &map, .help = help};
 }
 
-constexpr std::array<Key, 4> kListenKeys{
-    text("http", "`127.0.0.1:8080`", kLongestPath,
-         "The HTTP front end: `/v1/check`, `/v1/auth`, `/json`, `/healthz`, "
-         "`/readyz`, `/metrics`."),
-    text("grpc", "`127.0.0.1:8081`", kLongestPath,
-         "The gRPC front end: the rate limit service for Envoy, and "
-         "`grpc.health.v1.Health`."),
-    text("resp", "`127.0.0.1:6380`", kLongestPath,
-         "The RESP front end: commands for Redis clients (docs/commands.md). An "
-         "address that other machines can reach requires `resp.users`."),
-    text("admin", "`127.0.0.1:6070`", kLongestPath,
-         "Administration: rules, counters and status. An address that other machines "
-         "can reach requires a token."),
-};
+constexpr auto kListenKeys = [] {
+  std::array<Key, kListenAddresses.size()> keys;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const ListenAddress& one = kListenAddresses[i];
+    keys[i] = text(one.key, one.otherwise, kLongestPath, one.help);
+  }
+  return keys;
+}();
 constexpr Map kListen{"listen", "`listen`", kListenKeys};
 
 constexpr std::array<Key, 2> kMemoryKeys{

@@ -35,6 +35,12 @@ TEST(ConfigSchema, MatchesTheSchemaForEditors) {
       << "docs/config.schema.json differs from what `sluice config schema` prints";
 }
 
+TEST(ConfigSchema, ReportsTheDefaultAddressesOfConfig) {
+  for (const ListenAddress& one : kListenAddresses) {
+    EXPECT_EQ(one.otherwise, "`" + Config().*one.address + "`") << one.key;
+  }
+}
+
 TEST(ConfigSchema, ExamplesOfTheManualAreValid) {
   const std::string manual = guide();
   const std::string fence = "```yaml\n";
