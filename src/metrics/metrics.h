@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -16,9 +17,13 @@ namespace sluice::metrics {
 
 // The front ends and HTTP endpoints that receive requests.
 enum class FrontEnd : std::uint8_t { kCheck, kAuth, kOther, kResp, kGrpc, kJson };
-inline constexpr std::size_t kFrontEnds = 6;
-// The value of the label `front_end`: "check", "auth", "other", "resp", "grpc", "json".
-std::string_view to_string(FrontEnd front_end) noexcept;
+inline constexpr auto kFrontEndNames = std::to_array<std::string_view>(
+    {"check", "auth", "other", "resp", "grpc", "json"});  // in the order of the enumerators
+inline constexpr std::size_t kFrontEnds = kFrontEndNames.size();
+// Returns the value of the label `front_end`.
+constexpr std::string_view to_string(FrontEnd front_end) noexcept {
+  return kFrontEndNames[static_cast<std::size_t>(front_end)];
+}
 
 // Events of listeners.
 enum class Event : std::uint8_t {

@@ -4,12 +4,6 @@
 
 namespace sluice::metrics {
 
-std::string_view to_string(FrontEnd front_end) noexcept {
-  static constexpr std::array<std::string_view, kFrontEnds> kNames = {"check", "auth", "other",
-                                                                      "resp",  "grpc", "json"};
-  return kNames[static_cast<std::size_t>(front_end)];
-}
-
 void Total::add(const Tally& tally) noexcept {
   for (std::size_t i = 0; i < kCells; ++i) cells[i] += tally.cells[i].get();
 }
