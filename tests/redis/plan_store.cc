@@ -7,7 +7,6 @@ namespace sluice_redis {
 namespace {
 
 using sluice::Decision;
-using sluice::Outcome;
 using sluice::Reason;
 using sluice::redis::Plan;
 using sluice::redis::PlanOptions;
