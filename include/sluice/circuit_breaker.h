@@ -73,6 +73,10 @@ class CircuitBreaker {
   // Records the reason of the store's answer. kInvalid does not count.
   void record(const Pass& pass, Reason reason) noexcept;
 
+  // Ends the wait of an open breaker, because the store may work again: the next request is a
+  // probe. If a probe is under way and fails, so is the request after it.
+  void probe_soon() noexcept;
+
   // Returns the state now.
   State state() const noexcept { return mode_of(state_.load(std::memory_order_relaxed)); }
   // Returns the number of requests that it kept from the store.
@@ -101,7 +105,8 @@ class CircuitBreaker {
   StoreObserver* const observer_;
   const Clock& clock_;
   std::atomic<std::uint64_t> state_;
-  std::atomic<bool> watching_{false};  // there was a failure, so that successes are counted
+  std::atomic<bool> probe_again_{false};  // probe_soon() was called during the probe
+  std::atomic<bool> watching_{false};     // there was a failure, so that successes are counted
   std::atomic<std::uint32_t> successes_{0};
   std::atomic<std::uint32_t> in_row_{0};  // failures
   std::mutex mutex_;                      // guards failed_ and window_start_

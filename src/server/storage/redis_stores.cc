@@ -34,7 +34,7 @@ class RedisStores::Chain final : public LoopStores {
  public:
   Chain(RedisStores& all, boost::asio::io_context& loop)
       : all_(all),
-        client_(redis::make_client(loop, all.target_, all.observer_)),
+        client_(redis::make_client(loop, all.target_, &all.shared_.client_events)),
         redis_(*client_, all.options_),
         chain_(redis_, all.shared_),
         limiter_(chain_.store()) {
@@ -72,7 +72,6 @@ Expected<std::unique_ptr<RedisStores>> RedisStores::open(const Config& config,
 RedisStores::RedisStores(const Config& config, std::shared_ptr<const redis::Target> target,
                          StoreObserver* observer)
     : target_(std::move(target)),
-      observer_(observer),
       options_(redis::operation_options(*target_)),
       shared_(shared_options(config), observer) {
   options_.gave_back = &gave_back_;

@@ -50,7 +50,6 @@ class RedisStores {
   void remove(const redis::Client& client);
 
   const std::shared_ptr<const redis::Target> target_;
-  StoreObserver* const observer_;
   redis::OperationOptions options_;
   std::atomic<std::uint64_t> gave_back_{0};
   policy::Shared shared_;

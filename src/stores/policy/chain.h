@@ -8,6 +8,27 @@
 
 namespace sluice::policy {
 
+// Passes events on, and lets the breaker probe at once when the client has a connection again or
+// follows a failover.
+//
+// Thread-safety: any thread. Ownership: borrows both.
+class BreakerWaker final : public StoreObserver {
+ public:
+  BreakerWaker(CircuitBreaker& breaker, StoreObserver* next) noexcept
+      : breaker_(breaker), next_(next) {}
+
+  void on(const StoreEvent& event) noexcept override {
+    const bool may_work =
+        event.kind == StoreEventKind::kConnected || event.kind == StoreEventKind::kTopologyChanged;
+    if (may_work) breaker_.probe_soon();
+    if (next_ != nullptr) next_->on(event);
+  }
+
+ private:
+  CircuitBreaker& breaker_;
+  StoreObserver* const next_;
+};
+
 // What all stores of a process that ask one server share.
 //
 // Thread-safety: the members are thread-safe. Ownership: borrows the observer and the clock.
@@ -19,11 +40,14 @@ struct Shared {
   };
   explicit Shared(const Options& options, StoreObserver* observer,
                   const Clock& clock = SteadyClock::instance())
-      : breaker(options.breaker, observer, clock), local(options.local) {
+      : breaker(options.breaker, observer, clock),
+        client_events(breaker, observer),
+        local(options.local) {
     if (options.deny_cache) deny_cache.emplace(*options.deny_cache, clock);
   }
 
   CircuitBreaker breaker;
+  BreakerWaker client_events;  // receives the events of the clients
   std::optional<DenyCache> deny_cache;
   LocalShareStore local;
 };

@@ -80,6 +80,7 @@ CircuitBreaker::Pass CircuitBreaker::try_probe(std::uint64_t seen) noexcept {
     refusals_->add_one();
     return pass;
   }
+  probe_again_.store(false);
   report(StoreEventKind::kBreakerProbing, "");
   pass.seen_ = probing;
   pass.may_ask_ = true;
@@ -154,10 +155,21 @@ void CircuitBreaker::end_probe(std::uint64_t seen, Reason reason) noexcept {
     return report(StoreEventKind::kBreakerClosed, "");
   }
   const std::uint32_t failed = probes_failed_.load(std::memory_order_relaxed) + 1;
-  const std::uint64_t open = word_of(State::kOpen, now + next_wait(failed));
+  const Duration wait = probe_again_.exchange(false) ? Duration{0} : next_wait(failed);
+  const std::uint64_t open = word_of(State::kOpen, now + wait);
   if (!state_.compare_exchange_strong(seen, open)) return;
   probes_failed_.store(failed, std::memory_order_relaxed);
   report(StoreEventKind::kBreakerOpened, Why().probe(reason));
+}
+
+void CircuitBreaker::probe_soon() noexcept {
+  std::uint64_t seen = state_.load(std::memory_order_relaxed);
+  if (mode_of(seen) == State::kClosed) return;
+  probe_again_.store(true);  // before the probe can end
+  seen = state_.load();
+  if (mode_of(seen) != State::kOpen) return;
+  probes_failed_.store(0, std::memory_order_relaxed);
+  state_.compare_exchange_strong(seen, word_of(State::kOpen, clock_.now()));
 }
 
 // Random between half of it and all of it, so that processes that lost the same server do not all

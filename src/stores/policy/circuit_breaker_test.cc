@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "sluice/testing/manual_clock.h"
+#include "stores/policy/chain.h"
 #include "stores/policy/test_store.h"
 
 namespace sluice {
@@ -155,6 +156,41 @@ TEST_F(CircuitBreakerTest, WaitsAtMostTenSecondsAfterManyFailedProbes) {
   }
   clock_.advance(5s - 1us);
   EXPECT_FALSE(ask(Reason::kOk));
+}
+
+TEST_F(CircuitBreakerTest, ProbesWithTheNextRequestOnceTheStoreMayWorkAgain) {
+  breaker_.probe_soon();
+  EXPECT_EQ(breaker_.state(), State::kClosed);
+  open();
+  EXPECT_FALSE(ask(Reason::kOk));
+  breaker_.probe_soon();
+  EXPECT_EQ(breaker_.state(), State::kOpen) << "only a probe closes it";
+  EXPECT_TRUE(ask(Reason::kOk));
+  EXPECT_EQ(breaker_.state(), State::kClosed);
+}
+
+TEST_F(CircuitBreakerTest, ProbesAgainAtOnceIfTheStoreCameBackDuringAProbeThatFailed) {
+  open();
+  clock_.advance(1s);
+  const auto probe = breaker_.try_pass();
+  ASSERT_TRUE(probe);
+  breaker_.probe_soon();
+  EXPECT_FALSE(ask(Reason::kOk)) << "one probe at a time";
+  breaker_.record(probe, Reason::kStoreTimeout);
+  EXPECT_TRUE(ask(Reason::kStoreTimeout)) << "the probe went to the server before";
+  EXPECT_FALSE(ask(Reason::kOk)) << "once";
+}
+
+TEST_F(CircuitBreakerTest, ProbesAtOnceWhenTheClientIsConnectedAgain) {
+  for (const StoreEventKind kind : {kConnected, kTopologyChanged}) {
+    policy::Shared shared({.breaker = {.failures = 1}}, &observer_, clock_);
+    shared.breaker.record(shared.breaker.try_pass(), Reason::kStoreError);
+    shared.client_events.on({kConnectFailed, "", ""});
+    EXPECT_FALSE(shared.breaker.try_pass());
+    shared.client_events.on({kind, "", ""});
+    EXPECT_TRUE(shared.breaker.try_pass());
+    EXPECT_EQ(observer_.kinds()[observer_.kinds().size() - 2], kind) << "events are passed on";
+  }
 }
 
 TEST_F(CircuitBreakerTest, OpensForTheShortestTimeAfterItWasClosed) {

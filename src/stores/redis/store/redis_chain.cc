@@ -1,5 +1,6 @@
 #include "sluice/redis_chain.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -19,15 +20,12 @@ policy::Shared::Options shared_options(const RedisChainOptions& options) {
 
 class RedisChain::Impl {
  public:
-  Impl(const RedisChainOptions& options, std::unique_ptr<RedisStore> opened,
-       StoreObserver* observer)
-      : redis(std::move(opened)),
-        shared(shared_options(options), observer),
-        chain(*redis, shared, options.on_store_error) {}
+  Impl(const RedisChainOptions& options, StoreObserver* observer)
+      : shared(shared_options(options), observer) {}
 
-  std::unique_ptr<RedisStore> redis;
   policy::Shared shared;
-  policy::Chain chain;
+  std::unique_ptr<RedisStore> redis;
+  std::optional<policy::Chain> chain;
 };
 
 RedisChain::RedisChain(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -35,10 +33,12 @@ RedisChain::~RedisChain() = default;
 
 Expected<std::unique_ptr<RedisChain>> RedisChain::open(const RedisChainOptions& options,
                                                        StoreObserver* observer) {
-  auto redis = RedisStore::open(options.redis, observer);
+  auto impl = std::make_unique<Impl>(options, observer);
+  auto redis = RedisStore::open(options.redis, &impl->shared.client_events);
   if (!redis) return Unexpected{redis.error()};
-  return std::unique_ptr<RedisChain>(
-      new RedisChain(std::make_unique<Impl>(options, std::move(*redis), observer)));
+  impl->redis = std::move(*redis);
+  impl->chain.emplace(*impl->redis, impl->shared, options.on_store_error);
+  return std::unique_ptr<RedisChain>(new RedisChain(std::move(impl)));
 }
 
 Expected<std::unique_ptr<RedisChain>> RedisChain::open(std::string_view url,
@@ -50,12 +50,12 @@ Expected<std::unique_ptr<RedisChain>> RedisChain::open(std::string_view url,
 
 Decision RedisChain::apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
                            std::span<Decision> each) noexcept {
-  return impl_->chain.store().apply(verb, charges, now, each);
+  return impl_->chain->store().apply(verb, charges, now, each);
 }
 
 Decision RedisChain::apply_one(Verb verb, const Charge& charge,
                                std::optional<Instant> now) noexcept {
-  return impl_->chain.store().apply_one(verb, charge, now);
+  return impl_->chain->store().apply_one(verb, charge, now);
 }
 
 Expected<bool> RedisChain::wait_until_ready(std::chrono::milliseconds at_most) {
