@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
@@ -80,15 +81,16 @@ int hits_of(const History& history, sluice::Duration longest) {
 }
 
 TEST(DenyCache, EndsEveryStepOfAHistoryAsTheStoreWouldWithoutIt) {
-  constexpr std::uint64_t kHistories = 3000;
+  const std::uint64_t histories = std::getenv("SLUICE_LONG_TESTS") != nullptr ? 3000 : 1200;
   int hits = 0;
-  for (std::uint64_t seed = 0; seed < kHistories && !HasFailure(); ++seed) {
+  for (std::uint64_t seed = 0; seed < histories && !HasFailure(); ++seed) {
     Dice dice(seed);
     const History history = random_history(dice, 60).steps;
     const auto longest = dice.chance(50) ? sluice::kMaxWait : sluice::Duration{1'000'000};
     hits += hits_of(history, longest);
   }
-  EXPECT_GT(hits, 1000) << "histories in which the cache has something to say";
+  EXPECT_GT(hits, static_cast<int>(histories / 3))
+      << "histories in which the cache has something to say";
   RecordProperty("hits", hits);
 }
 
