@@ -51,7 +51,8 @@ int main(int count, char** arguments) {
        .tls = tls,
        .serving = serving,
        .make = [] { return std::make_unique<AlwaysOk>(); }},
-      {loop, registry.make_recorder(), warning_writer(log), connections, bounds.connections},
+      {loop, registry.make_recorder(), warning_writer(log), connections, bounds.connections,
+       net::LoopClock::system()},
       std::move(listening->sockets[0]));
   std::printf("ready %s\n", listening->name.c_str());
   std::fflush(stdout);
