@@ -62,17 +62,18 @@ TEST_F(AccessByToken, RefusesTwoTokens) {
   EXPECT_EQ(call("GET", "/v1/status", fields).status, 401);
 }
 
-TEST_F(Access, WithoutATokenAcceptsAddressesAndLocalhostAsHosts) {
-  for (const char* host : {"127.0.0.1", "127.0.0.1:6070", "localhost", "LocalHost:6070", "[::1]",
-                           "[::1]:6070", "192.0.2.1:80"}) {
+TEST_F(Access, WithoutATokenAcceptsThisMachineAsHost) {
+  for (const char* host :
+       {"127.0.0.1", "127.0.0.1:6070", "localhost", "LocalHost:6070", "[::1]", "[::1]:6070"}) {
     EXPECT_EQ(with("Host", host), 200) << host;
   }
   EXPECT_EQ(call("GET", "/v1/status").status, 200) << "HTTP/1.0 needs no host";
 }
 
 TEST_F(Access, WithoutATokenRefusesNamesThatCouldBePointedHere) {
-  for (const char* host : {"evil.example", "evil.example:6070", "localhost.evil.example",
-                           "127.0.0.1.evil.example", "", "evil@127.0.0.1"}) {
+  for (const char* host :
+       {"evil.example", "evil.example:6070", "192.0.2.1:80", "localhost.evil.example",
+        "127.0.0.1.evil.example", "", "evil@127.0.0.1"}) {
     EXPECT_EQ(with("Host", host), 403) << host;
   }
   EXPECT_EQ(call("GET", "http://evil.example/v1/status", {{"Host", "localhost"}}).status, 403);

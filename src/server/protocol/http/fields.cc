@@ -47,6 +47,13 @@ std::optional<std::string_view> find_cookie(std::span<const http::Field> fields,
   return std::nullopt;
 }
 
+std::string_view bearer_token(std::string_view authorization) noexcept {
+  constexpr std::string_view kScheme = "bearer ";
+  const std::string_view scheme = authorization.substr(0, kScheme.size());
+  if (scheme.size() != kScheme.size() || !same_letters(scheme, kScheme)) return {};
+  return trimmed(authorization.substr(kScheme.size()));
+}
+
 std::string_view trimmed(std::string_view text) noexcept {
   const std::size_t first = text.find_first_not_of(" \t");
   if (first == text.npos) return text.substr(text.size());

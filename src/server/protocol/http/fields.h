@@ -44,6 +44,9 @@ std::optional<std::string_view> find_header(std::span<const http::Field> fields,
 std::optional<std::string_view> find_cookie(std::span<const http::Field> fields,
                                             std::string_view name) noexcept;
 
+// Returns the token of "Bearer TOKEN", the value of an Authorization field, or an empty text.
+std::string_view bearer_token(std::string_view authorization) noexcept;
+
 // Returns `text` without spaces and tabs at both ends.
 std::string_view trimmed(std::string_view text) noexcept;
 

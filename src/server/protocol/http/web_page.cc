@@ -1,0 +1,74 @@
+#include "server/protocol/http/web_page.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "server/net/ip_address.h"
+#include "server/protocol/http/fields.h"
+#include "server/protocol/http/host.h"
+
+namespace sluice::server {
+namespace {
+
+// Returns the authority of "http://authority/path", or nothing if there is no scheme.
+std::string_view authority_of(std::string_view url) noexcept {
+  const std::size_t scheme = url.find("://");
+  if (url.starts_with('/') || scheme == url.npos) return {};
+  const std::string_view rest = url.substr(scheme + 3);
+  return rest.substr(0, rest.find_first_of("/?#"));
+}
+
+bool is_same(std::string_view a, std::string_view b) noexcept {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](char x, char y) { return lower(x) == lower(y); });
+}
+
+bool is_loopback(std::string_view host) noexcept {
+  if (host == "localhost") return true;
+  const auto address = IpAddress::parse(host);
+  if (!address) return false;
+  constexpr unsigned kFirstByte = IpAddress::kMappedBits + 8;
+  static const IpAddress v4 = *IpAddress::parse("127.0.0.0");
+  static const IpAddress v6 = *IpAddress::parse("::1");
+  return *address == v6 || (address->is_v4() && address->shares_prefix(v4, kFirstByte));
+}
+
+bool is_known(std::string_view authority, std::span<const std::string> hosts) {
+  std::string buffer;
+  const std::string_view host = host_name(authority, buffer);
+  return is_loopback(host) || std::find(hosts.begin(), hosts.end(), host) != hosts.end();
+}
+
+}  // namespace
+
+std::optional<Problem> find_web_page(const http::Request& request) {
+  Buffers buffers;
+  const auto field = [&](std::string_view name) {
+    return find_header(request.fields, name, buffers);
+  };
+  const std::string_view site = field("sec-fetch-site").value_or(std::string_view());
+  bool is_foreign = site == "cross-site" || site == "same-site";
+  if (const auto origin = field("origin")) {
+    const std::string_view own = field("host").value_or(std::string_view());
+    const std::string_view authority = authority_of(*origin);
+    is_foreign = is_foreign || authority.empty() || !is_same(authority, own);
+  }
+  if (!is_foreign) return std::nullopt;
+  return Problem{403, "requests from web pages of another site are refused"};
+}
+
+std::optional<Problem> find_foreign_host(const http::Request& request,
+                                         std::span<const std::string> hosts) {
+  const std::string_view target = authority_of(request.target);
+  bool known = target.empty() || is_known(target, hosts);
+  for (const http::Field& field : request.fields) {
+    if (has_name(field, "host")) known = known && is_known(field.value, hosts);
+  }
+  if (known) return std::nullopt;
+  return Problem{403,
+                 "the host is not this machine; expected localhost, a loopback address or one of "
+                 "http.hosts in the configuration"};
+}
+
+}  // namespace sluice::server
