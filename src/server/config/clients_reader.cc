@@ -1,7 +1,9 @@
-#include "server/config/resp_reader.h"
+#include "server/config/clients_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
+#include <utility>
 
 #include "server/config/schema.h"
 
@@ -12,26 +14,65 @@ using rules::Diagnostics;
 using rules::Fields;
 using rules::Node;
 
-RespUser read_user(const Fields& fields, const std::filesystem::path& folder,
-                   Diagnostics& diagnostics) {
-  RespUser user;
-  user.name = fields.text("name");
-  user.role = fields.choice<RespRole>("role").value_or(user.role);
-  const std::string_view file = fields.text("password_file");
-  const std::string_view variable = fields.text("password_env");
-  if (!file.empty()) user.password_file = folder / file;
-  user.password_env = variable;
+// The keys of a list of clients.
+struct ClientKeys {
+  std::string_view list;
+  std::string_view secret;  // "password"; with _file and _env, the keys of its source
+  std::string_view example;
+};
+constexpr ClientKeys kUsers{"users", "password", "RESP_PASSWORD"};
+constexpr ClientKeys kClients{"clients", "token", "SHOP_TOKEN"};
+
+// The roles in the order of the schema's choices. `check-only` is `check`.
+constexpr std::array kRoles{Role::kCheck, Role::kOperate, Role::kAdmin, Role::kCheck};
+
+ClientConfig read_client(const ClientKeys& keys, const Fields& fields,
+                         const std::filesystem::path& folder, Diagnostics& diagnostics) {
+  const std::string file_key = std::string(keys.secret) + "_file";
+  const std::string env_key = std::string(keys.secret) + "_env";
+  ClientConfig client;
+  client.name = fields.text("name");
+  if (const auto role = fields.choice<std::size_t>("role")) client.role = kRoles[*role];
+  const std::string_view file = fields.text(file_key);
+  const std::string_view variable = fields.text(env_key);
+  if (!file.empty()) client.secret_file = folder / file;
+  client.secret_env = variable;
   if (variable.find_first_of("= ") != variable.npos) {
-    diagnostics.add(fields.at("password_env"),
-                    "'password_env' is " + rules::describe(*fields.node("password_env")),
-                    "expected the name of an environment variable, such as RESP_PASSWORD");
+    diagnostics.add(
+        fields.at(env_key), "'" + env_key + "' is " + rules::describe(*fields.node(env_key)),
+        "expected the name of an environment variable, such as " + std::string(keys.example));
   }
   if (file.empty() == variable.empty()) {
-    const std::string_view what = file.empty() ? "neither 'password_file' nor 'password_env'"
-                                               : "both 'password_file' and 'password_env'";
-    diagnostics.add(fields.at("password_env"), std::string(what), "expected one of them");
+    const bool none = file.empty();
+    diagnostics.add(fields.at(env_key),
+                    std::string(none ? "neither '" : "both '") + file_key +
+                        (none ? "' nor '" : "' and '") + env_key + "'",
+                    "expected one of them");
   }
-  return user;
+  return client;
+}
+
+// Reads a list of a section.
+std::vector<ClientConfig> read_list(const ClientKeys& keys, const Fields& section,
+                                    const rules::schema::Map& section_map,
+                                    const std::filesystem::path& folder, Diagnostics& diagnostics) {
+  std::vector<ClientConfig> clients;
+  const Node* const list = section.node(keys.list);
+  if (list == nullptr) return clients;
+  const auto& map = rules::schema::child(section_map, keys.list);
+  for (const Node* const node : list->items) {
+    ClientConfig client =
+        read_client(keys, Fields::read(*node, map, diagnostics), folder, diagnostics);
+    const bool twice = std::any_of(clients.begin(), clients.end(), [&](const ClientConfig& other) {
+      return other.name == client.name;
+    });
+    if (twice) {
+      diagnostics.add(node->at, "two " + std::string(keys.list) + " have the same name",
+                      "expected different names");
+    }
+    clients.push_back(std::move(client));
+  }
+  return clients;
 }
 
 }  // namespace
@@ -42,18 +83,26 @@ RespConfig read_resp(const Fields& fields, const std::filesystem::path& folder,
   if (const auto timeout = fields.period("idle_timeout")) {
     resp.idle_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(*timeout);
   }
-  const Node* const users = fields.node("users");
-  if (users == nullptr) return resp;
-  const auto& keys = rules::schema::child(rules::schema::child(config::file(), "resp"), "users");
-  for (const Node* const node : users->items) {
-    RespUser user = read_user(Fields::read(*node, keys, diagnostics), folder, diagnostics);
-    const bool twice = std::any_of(resp.users.begin(), resp.users.end(),
-                                   [&](const RespUser& one) { return one.name == user.name; });
-    if (twice)
-      diagnostics.add(node->at, "two users have the same name", "expected different names");
-    resp.users.push_back(std::move(user));
-  }
+  resp.users =
+      read_list(kUsers, fields, rules::schema::child(config::file(), "resp"), folder, diagnostics);
   return resp;
+}
+
+std::vector<ClientConfig> read_clients(const Fields& file, const std::filesystem::path& folder,
+                                       Diagnostics& diagnostics) {
+  return read_list(kClients, file, config::file(), folder, diagnostics);
+}
+
+std::vector<std::string> read_hosts(const Fields& fields, Diagnostics& diagnostics) {
+  std::vector<std::string> hosts;
+  for (const Node* const node : fields.texts("hosts")) {
+    std::string& host = hosts.emplace_back(node->text);
+    for (char& c : host) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    if (host.find_first_of(":/ ") == host.npos) continue;
+    diagnostics.add(node->at, "the host is " + rules::describe(*node),
+                    "expected a host name without a port, such as sluice.internal");
+  }
+  return hosts;
 }
 
 }  // namespace sluice::server

@@ -8,8 +8,8 @@
 
 #include "rules/fields.h"
 #include "rules/yaml_tree.h"
+#include "server/config/clients_reader.h"
 #include "server/config/redis_reader.h"
-#include "server/config/resp_reader.h"
 #include "server/config/schema.h"
 #include "server/net/address.h"
 #include "server/net/trusted_proxies.h"
@@ -73,6 +73,8 @@ Config Reader::read(const Node& root) {
   }
   if (const auto grpc = part(file, "grpc")) read_grpc(*grpc);
   if (const auto envoy = part(file, "envoy")) read_envoy(*envoy);
+  if (const auto http = part(file, "http")) config_.hosts = read_hosts(*http, diagnostics_);
+  config_.clients = read_clients(file, folder_, diagnostics_);
   if (const auto resp = part(file, "resp")) {
     config_.resp_options = read_resp(*resp, folder_, diagnostics_);
   }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "server/config/role.h"
 #include "server/logging/log.h"
 #include "server/net/bounds.h"
 #include "sluice/circuit_breaker.h"
@@ -55,22 +56,17 @@ struct EnvoyConfig {
   bool request_metadata = false;
 };
 
-// The permissions of a user of the RESP front end.
-enum class RespRole : std::uint8_t {
-  kCheckOnly,  // may request decisions
-  kAdmin,      // may also refund and reset
-};
-
-struct RespUser {
+// A client with a password or a token, which is in a file or an environment variable. Read at the
+// start.
+struct ClientConfig {
   std::string name;
-  RespRole role = RespRole::kCheckOnly;
-  // The source of the password: a file, or the name of an environment variable. Read at the start.
-  std::string password_file;
-  std::string password_env;
+  Role role = Role::kCheck;
+  std::string secret_file;
+  std::string secret_env;
 };
 
 struct RespConfig {
-  std::vector<RespUser> users;                // none: every client may do everything
+  std::vector<ClientConfig> users;            // none: every client may do everything
   std::chrono::milliseconds idle_timeout{0};  // between requests; 0: none, as clients expect
 };
 
@@ -93,8 +89,10 @@ struct Config {
   bool watch = true;            // reload when they change
   std::vector<std::string>
       trusted_proxies;  // addresses and CIDR networks, and "unix" for Unix sockets; checked
-  std::string admin_token_file;  // path; re-read on SIGHUP
-  std::string admin_token_env;   // the name of an environment variable
+  std::string admin_token_file;       // path; re-read on SIGHUP
+  std::string admin_token_env;        // the name of an environment variable
+  std::vector<ClientConfig> clients;  // of HTTP and gRPC
+  std::vector<std::string> hosts;     // names of this server for HTTP, in lower case
   RespConfig resp_options;
   Bounds bounds;
   std::chrono::milliseconds drain_delay{

@@ -27,17 +27,21 @@ resp:
   users:
     - { name: default, password_file: secrets/resp }
     - { name: ops, role: admin, password_env: RESP_OPS }
+    - { name: batch, role: operate, password_env: RESP_OPS }
+    - { name: web, role: check-only, password_env: RESP_OPS }
   idle_timeout: 5m
 )",
                                    "/etc/sluice/sluice.yaml");
   ASSERT_TRUE(config.has_value());
   const RespConfig& resp = config->resp_options;
-  ASSERT_EQ(resp.users.size(), 2u);
+  ASSERT_EQ(resp.users.size(), 4u);
   EXPECT_EQ(resp.users[0].name, "default");
-  EXPECT_EQ(resp.users[0].role, RespRole::kCheckOnly);
-  EXPECT_EQ(resp.users[0].password_file, "/etc/sluice/secrets/resp");
-  EXPECT_EQ(resp.users[1].role, RespRole::kAdmin);
-  EXPECT_EQ(resp.users[1].password_env, "RESP_OPS");
+  EXPECT_EQ(resp.users[0].role, Role::kCheck);
+  EXPECT_EQ(resp.users[0].secret_file, "/etc/sluice/secrets/resp");
+  EXPECT_EQ(resp.users[1].role, Role::kAdmin);
+  EXPECT_EQ(resp.users[1].secret_env, "RESP_OPS");
+  EXPECT_EQ(resp.users[2].role, Role::kOperate);
+  EXPECT_EQ(resp.users[3].role, Role::kCheck);
   EXPECT_EQ(resp.idle_timeout, 5min);
 }
 
@@ -57,10 +61,38 @@ TEST(RespConfig, ReportsTheErrorOfAUser) {
             "f:2:43: error: 'password_env' is the text 'b c'; expected the name of an environment "
             "variable, such as RESP_PASSWORD");
   EXPECT_EQ(errors_with("resp: { users: [ { name: a, password_env: B, role: root } ] }"),
-            "f:2:52: error: 'role' is 'root'; expected check-only or admin");
+            "f:2:52: error: 'role' is 'root'; expected check, operate, admin or check-only");
   EXPECT_EQ(errors_with("resp:\n  users:\n    - { name: a, password_env: B }\n"
                         "    - { name: a, password_env: C }\n"),
             "f:5:7: error: two users have the same name; expected different names");
+}
+
+TEST(ClientsConfig, ReadsClientsAndHosts) {
+  const auto config = parse_config(R"(
+version: 1
+clients:
+  - { name: shop, token_file: secrets/shop }
+  - { name: batch, role: operate, token_env: BATCH_TOKEN }
+http: { hosts: [Sluice.Internal, gateway] }
+)",
+                                   "/etc/sluice/sluice.yaml");
+  ASSERT_TRUE(config.has_value());
+  const auto& clients = config->clients;
+  ASSERT_EQ(clients.size(), 2u);
+  EXPECT_EQ(clients[0].role, Role::kCheck);
+  EXPECT_EQ(clients[0].secret_file, "/etc/sluice/secrets/shop");
+  EXPECT_EQ(clients[1].name, "batch");
+  EXPECT_EQ(clients[1].role, Role::kOperate);
+  EXPECT_EQ(clients[1].secret_env, "BATCH_TOKEN");
+  EXPECT_EQ(config->hosts, (std::vector<std::string>{"sluice.internal", "gateway"}));
+}
+
+TEST(ClientsConfig, ReportsTheErrorOfAClientOrAHost) {
+  EXPECT_EQ(errors_with("clients: [ { name: a } ]"),
+            "f:2:12: error: neither 'token_file' nor 'token_env'; expected one of them");
+  EXPECT_EQ(errors_with("http: { hosts: ['sluice:8080'] }"),
+            "f:2:17: error: the host is the text 'sluice:8080'; expected a host name without a "
+            "port, such as sluice.internal");
 }
 
 }  // namespace

@@ -196,7 +196,11 @@ constexpr std::array<Key, 3> kGrpcKeys{
 };
 constexpr Map kGrpc{"grpc", "`grpc`", kGrpcKeys};
 
-constexpr std::array<std::string_view, 2> kRoles{"check-only", "admin"};
+constexpr std::array<std::string_view, 4> kRoles{"check", "operate", "admin", "check-only"};
+constexpr std::string_view kRoleHelp =
+    "`check` may request decisions. `operate` may also refund, reset and, on a listener that other "
+    "machines can reach, take several units at once. `admin` includes `operate`. `check-only` is "
+    "the same as `check`.";
 
 constexpr std::array<Key, 4> kUserKeys{
     Key{.name = "name",
@@ -206,8 +210,7 @@ constexpr std::array<Key, 4> kUserKeys{
         .most = 256,
         .help = "The user name for `AUTH` and `HELLO`. `default` is the user of a client "
                 "that sends only a password."},
-    choice("role", "`check-only`", kRoles,
-           "`check-only` may request decisions. `admin` may also refund and reset."),
+    choice("role", "`check`", kRoles, kRoleHelp),
     text("password_file", "`\"\"`", kLongestPath, "The file of the password, read at the start."),
     text("password_env", "`\"\"`", 128,
          "The environment variable of the password, instead of a file."),
@@ -227,6 +230,26 @@ constexpr std::array<Key, 2> kRespKeys{
            "pools expect."),
 };
 constexpr Map kResp{"resp", "`resp`", kRespKeys};
+
+constexpr std::array<Key, 4> kClientKeys{
+    Key{.name = "name",
+        .type = Type::kText,
+        .required = true,
+        .least = 1,
+        .most = 256,
+        .help = "The name of the client, for messages."},
+    choice("role", "`check`", kRoles, kRoleHelp),
+    text("token_file", "`\"\"`", kLongestPath, "The file of the bearer token, read at the start."),
+    text("token_env", "`\"\"`", 128, "The environment variable of the token, instead of a file."),
+};
+constexpr Map kClient{"client", "each of `clients`", kClientKeys};
+
+constexpr std::array<Key, 1> kHttpKeys{
+    texts("hosts", 253,
+          "Host names that a request to a loopback address may have besides `localhost`. Other "
+          "names are refused, because a web page could have chosen them."),
+};
+constexpr Map kHttp{"http", "`http`", kHttpKeys};
 
 constexpr std::array<Key, 2> kAdminKeys{
     text("token_file", "`\"\"`", kLongestPath,
@@ -297,7 +320,7 @@ constexpr std::array<Key, 8> kEnvoyKeys{
 };
 constexpr Map kEnvoy{"envoy", "`envoy`", kEnvoyKeys};
 
-constexpr std::array<Key, 16> kFileKeys{
+constexpr std::array<Key, 18> kFileKeys{
     Key{.name = "version",
         .type = Type::kInteger,
         .required = true,
@@ -329,6 +352,14 @@ constexpr std::array<Key, 16> kFileKeys{
           "report the client's address. `unix` means peers on a Unix socket."),
     integer("threads", "0", 0, 1024,
             "The number of threads that serve requests. 0: the number of processors."),
+    Key{.name = "clients",
+        .type = Type::kList,
+        .otherwise = "`[]`",
+        .most = 1000,
+        .map = &kClient,
+        .help = "Clients of HTTP and gRPC that send `Authorization: Bearer TOKEN`. Others have the "
+                "role `check`, or `operate` on a loopback address or a Unix socket."},
+    map_of("http", kHttp, "Settings of the HTTP front end."),
     map_of("resp", kResp, "Users and settings of the RESP front end."),
     map_of("admin", kAdmin,
            "Access to administration. Without a token, only this machine has access."),

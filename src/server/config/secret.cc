@@ -47,6 +47,18 @@ Expected<std::string> read_secret(const std::string& file, const std::string& va
   return checked(value, "environment variable " + variable);
 }
 
+bool is_same_secret(std::string_view presented, std::string_view secret) noexcept {
+  if (secret.empty()) return false;
+  // Volatile, so that the compiler cannot make the loop stop early.
+  volatile unsigned difference = presented.size() == secret.size() ? 0U : 1U;
+  for (std::size_t i = 0; i < presented.size(); ++i) {
+    const auto a = static_cast<unsigned char>(presented[i]);
+    const auto b = static_cast<unsigned char>(secret[i % secret.size()]);
+    difference = difference | (static_cast<unsigned>(a) ^ b);
+  }
+  return difference == 0;
+}
+
 std::string find_weakness(std::string_view what, const std::string& file, std::string_view secret) {
   constexpr std::size_t kShortest = 16;
   constexpr std::size_t kFewest = 6;

@@ -16,14 +16,13 @@ namespace {
 // Returns the configured users with their passwords. Warns of weak ones.
 Expected<resp::Users> read_users(const RespConfig& config, Log& log) {
   std::vector<resp::User> users;
-  for (const RespUser& user : config.users) {
-    auto password = read_secret(user.password_file, user.password_env);
+  for (const ClientConfig& user : config.users) {
+    auto password = read_secret(user.secret_file, user.secret_env);
     if (!password) return Unexpected{"resp.users: " + password.error()};
     const std::string what = "the password of the RESP user '" + user.name + "'";
-    const std::string weakness = find_weakness(what, user.password_file, *password);
+    const std::string weakness = find_weakness(what, user.secret_file, *password);
     if (!weakness.empty()) log.warning(weakness);
-    const auto role = user.role == RespRole::kAdmin ? resp::Role::kAdmin : resp::Role::kCheckOnly;
-    users.push_back({user.name, std::move(*password), role});
+    users.push_back({user.name, std::move(*password), user.role});
   }
   return resp::Users(std::move(users));
 }
@@ -49,7 +48,12 @@ class RespFrontEnd final : public FrontEnd {
     Log& log = parts().log;
     const auto make_handler = [this, loop, access = log.options().access ? &log : nullptr] {
       return std::make_unique<resp::CommandHandler>(
-          resp::CommandHandler::Parts{loop.session(), users_, about_, loop.clock, access});
+          resp::CommandHandler::Parts{.session = loop.session(),
+                                      .users = users_,
+                                      .about = about_,
+                                      .clock = loop.clock,
+                                      .access_log = access,
+                                      .on_network = !listening().loopback});
     };
     return std::make_unique<resp::FrontEnd>(
         resp::FrontEnd::Parts{.bounds = bounds(),

@@ -94,6 +94,7 @@ void decide(CommandHandler& handler, const Call& call, Verb verb, std::size_t at
     cost = static_cast<std::uint64_t>(*read);
     words = words.first(words.size() - 2);
   }
+  if (verb == Verb::kTake && !handler.may_take(call, cost)) return;
   if (!read_attributes(words, handler, call.reply)) return;
   const RuleAnswer* const answer =
       rule == "*" ? &handler.session.decide(handler.attributes, cost, verb)

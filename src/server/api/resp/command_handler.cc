@@ -72,6 +72,14 @@ bool may_pass(const Found& found, std::span<const std::string_view> request, con
 
 }  // namespace
 
+bool CommandHandler::may_take(const Call& call, std::uint64_t units) const {
+  if (units <= 1 || !on_network_ || call.client.role >= Role::kOperate) return true;
+  call.reply.error(
+      "NOPERM this user may take only one unit at a time, because other machines reach this "
+      "listener; expected a user with the role operate");
+  return false;
+}
+
 void CommandHandler::answer(Client& client) {
   if (access_log_ == nullptr) return run_command(client);
   const std::size_t begin = output.size();

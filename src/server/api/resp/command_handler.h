@@ -45,18 +45,23 @@ class CommandHandler final : public Handler {
     const About& about;
     const net::LoopClock& clock;
     Log* access_log = nullptr;  // if each request is logged
+    bool on_network = false;    // other machines reach the listener
   };
   explicit CommandHandler(const Parts& parts)
       : session(parts.session),
         users(parts.users),
         about(parts.about),
         clock(parts.clock),
-        access_log_(parts.access_log) {}
+        access_log_(parts.access_log),
+        on_network_(parts.on_network) {}
   CommandHandler(const CommandHandler&) = delete;
   CommandHandler& operator=(const CommandHandler&) = delete;
 
   void answer(Client& client) override;
   void follow_rules() override { session.follow_rules(); }
+
+  // Returns whether the client may take that many units at once. If not, replies with the reason.
+  bool may_take(const Call& call, std::uint64_t units) const;
 
   std::optional<Outcome> outcome;  // of the current request's decision
 
@@ -73,6 +78,7 @@ class CommandHandler final : public Handler {
   void run_command(Client& client);
 
   Log* const access_log_;
+  const bool on_network_;
 };
 
 // The functions of the commands, by group.

@@ -49,18 +49,18 @@ constexpr Command row(std::string_view name, Arity arity, Role role, std::string
 
 constexpr Command connection(std::string_view name, Arity arity, std::string_view synopsis,
                              std::string_view summary, Command::Handle handle,
-                             Role role = Role::kCheckOnly) {
+                             Role role = Role::kCheck) {
   return row(name, arity, role, synopsis, summary, kConnection, handle);
 }
 
 constexpr Command server(std::string_view name, Arity arity, std::string_view synopsis,
                          std::string_view summary, Command::Handle handle) {
-  return row(name, arity, Role::kCheckOnly, synopsis, summary, kServer, handle);
+  return row(name, arity, Role::kCheck, synopsis, summary, kServer, handle);
 }
 
 // A command that decides or changes counters.
 struct LimitTraits {
-  Role role = Role::kCheckOnly;
+  Role role = Role::kCheck;
   std::span<const Command> parts = {};
   bool has_key = false;
   bool writes = false;
@@ -94,7 +94,7 @@ constexpr std::array<Command, 2> forms(const LimitTraits& traits, Form check, Fo
 
 constexpr auto kPeek = forms({}, {commands::peek_check, "Returns what RL.CHECK would reply."},
                              {commands::peek_limit, "Returns what RL.LIMIT would reply."});
-constexpr LimitTraits kChange{.role = Role::kAdmin, .writes = true};
+constexpr LimitTraits kChange{.role = Role::kOperate, .writes = true};
 constexpr auto kRefund =
     forms(kChange, {commands::refund_check, "Refunds units that RL.CHECK took."},
           {commands::refund_limit, "Refunds units that RL.LIMIT took."});
@@ -194,9 +194,9 @@ constexpr std::array<Command, 16> kAll{
            {.parts = kPeek}),
     limits("rl.refund", {2, 0}, "",
            "Refunds the newest units. A refund never exceeds what was taken.", nullptr,
-           {.role = Role::kAdmin, .parts = kRefund, .writes = true}),
+           {.role = Role::kOperate, .parts = kRefund, .writes = true}),
     limits("rl.reset", {2, 0}, "", "Deletes counters.", nullptr,
-           {.role = Role::kAdmin, .parts = kReset, .writes = true}),
+           {.role = Role::kOperate, .parts = kReset, .writes = true}),
     connection("auth", {2, 0}, "[user] password",
                "Authenticates the connection. Without a user name, the user is `default`.",
                commands::auth, Role::kNobody),

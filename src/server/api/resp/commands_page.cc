@@ -43,15 +43,16 @@ version: 1
 resp:
   users:
     - { name: default, password_file: /etc/sluice/resp-password }
-    - { name: ops, role: admin, password_env: SLUICE_RESP_OPS }
+    - { name: ops, role: operate, password_env: SLUICE_RESP_OPS }
 ```
 
 The password is one line; the server reads it at the start and logs a warning if every user of the
 machine can read the file, or if the password has fewer than 16 characters or fewer than 6 different
 ones.
 
-The role `check-only` may use all commands except those that refund or reset. The role `admin` may
-use all commands. Each command below names the role that it requires.
+The role `check`, the default, may request decisions; where other machines reach the listener, of one
+unit at a time. The role `operate` may also refund, reset and take several units. The role `admin`
+includes `operate`. Each command below names the role that it requires.
 
 ## Replies
 
@@ -115,12 +116,7 @@ std::string heading(std::string_view name, const Command& command) {
 }
 
 std::string role_of(Role role) {
-  switch (role) {
-    case Role::kNobody: return "none";
-    case Role::kCheckOnly: return "`check-only`";
-    case Role::kAdmin: break;
-  }
-  return "`admin`";
+  return role == Role::kNobody ? "none" : "`" + std::string(to_string(role)) + "`";
 }
 
 void append_command(std::string& page, const Command& command) {

@@ -8,7 +8,7 @@
 namespace sluice::server::resp {
 namespace {
 
-const std::vector<User> kUsers{{"default", "secret", Role::kCheckOnly},
+const std::vector<User> kUsers{{"default", "secret", Role::kCheck},
                                {"ops", "more-secret", Role::kAdmin}};
 // Returns the value of that name in a flat RESP2 reply, without line ends.
 std::string value_of(const std::string& reply, std::string_view name) {

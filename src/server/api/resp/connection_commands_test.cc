@@ -10,7 +10,7 @@
 namespace sluice::server::resp {
 namespace {
 
-const std::vector<User> kUsers{{"default", "secret", Role::kCheckOnly},
+const std::vector<User> kUsers{{"default", "secret", Role::kCheck},
                                {"ops", "more-secret", Role::kAdmin}};
 constexpr std::string_view kNoAuth = "-NOAUTH Authentication required.\r\n";
 constexpr std::string_view kWrongPass =

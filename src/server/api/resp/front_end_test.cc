@@ -126,7 +126,7 @@ TEST(FrontEnd, ConnectionsOverTheCapGetAnError) {
 TEST(FrontEnd, AClientThatDoesNotLogInIsClosed) {
   TestFrontEnd::Options options;
   options.bounds.header_timeout = milliseconds(100);
-  options.users = {{"default", "secret", Role::kCheckOnly}};
+  options.users = {{"default", "secret", Role::kCheck}};
   TestFrontEnd front_end(options);
   const TestPeer silent(front_end.path);
   const TestPeer known(front_end.path);

@@ -121,7 +121,7 @@ std::optional<Limit> read_limit(std::span<const std::string_view> words, std::ui
 void decide(CommandHandler& handler, const Call& call, Verb verb, std::size_t at) {
   std::uint64_t cost = 1;
   const auto limit = read_limit(call.arguments.subspan(at + 1), cost, call.reply);
-  if (!limit) return;
+  if (!limit || (verb == Verb::kTake && !handler.may_take(call, cost))) return;
   const Decision decision = handler.session.decide({call.arguments[at], *limit, cost}, verb);
   handler.outcome = decision.outcome;
   const std::string_view error = report_of(decision.reason).resp_error;

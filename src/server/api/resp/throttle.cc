@@ -68,9 +68,10 @@ void throttle(CommandHandler& handler, const Call& call) {
     if (!read) return;
     quantity = *read;
   }
-  if (quantity < 0 && call.client.role < Role::kAdmin) {
+  if (quantity < 0 && call.client.role < Role::kOperate) {
     return call.reply.error("NOPERM this user may not refund: quantity is negative");
   }
+  if (quantity > 1 && !handler.may_take(call, static_cast<std::uint64_t>(quantity))) return;
   const Decision decision = decide(handler.session, call.arguments[1], *limit, quantity);
   handler.outcome = decision.outcome;
   const std::string_view error = report_of(decision.reason).resp_error;

@@ -1,26 +1,18 @@
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace sluice::server::resp {
+#include "server/config/role.h"
 
-// The permissions of a client. Each role includes the roles before it.
-enum class Role : std::uint8_t {
-  kNobody,     // not logged in: may log in and leave
-  kCheckOnly,  // may request decisions
-  kAdmin,      // may also refund and reset, which make room in a limit
-};
-// "nobody", "check-only" and "admin".
-std::string_view to_string(Role role) noexcept;
+namespace sluice::server::resp {
 
 struct User {
   std::string name;
   std::string password;
-  Role role = Role::kCheckOnly;
+  Role role = Role::kCheck;
 };
 
 // The users of the RESP front end and their passwords. Without any user, every client may do

@@ -6,7 +6,7 @@ namespace sluice::server::resp {
 namespace {
 
 TEST(Users, AreFoundByNameAndPasswordTogether) {
-  const Users users({{"a", "one", Role::kCheckOnly}, {"b", "two", Role::kAdmin}});
+  const Users users({{"a", "one", Role::kCheck}, {"b", "two", Role::kAdmin}});
   ASSERT_NE(users.find("a", "one"), nullptr);
   EXPECT_EQ(users.find("b", "two")->role, Role::kAdmin);
   EXPECT_EQ(users.find("a", "two"), nullptr);
