@@ -1,0 +1,39 @@
+#include "server/protocol/http/access.h"
+
+#include <algorithm>
+
+#include "server/config/secret.h"
+#include "server/protocol/http/fields.h"
+#include "server/protocol/http/web_page.h"
+
+namespace sluice::server {
+
+std::optional<Problem> Access::find_refusal(const http::Request& request) const {
+  if (auto refusal = find_web_page(request)) return refusal;
+  return reach_ == Reach::kLoopback ? find_foreign_host(request, hosts_) : std::nullopt;
+}
+
+// Compares with every token, so that the time does not tell which one was close.
+std::optional<Role> Access::role_of(std::string_view authorization) const noexcept {
+  const Role own = reach_ == Reach::kNetwork ? Role::kCheck : Role::kOperate;
+  const std::string_view token = bearer_token(authorization);
+  if (token.empty() || clients_.empty()) return own;
+  std::optional<Role> role;
+  for (const BearerClient& client : clients_) {
+    if (is_same_secret(token, client.token)) role = std::max(client.role, own);
+  }
+  return role;
+}
+
+std::optional<Role> Access::role_of(const http::Request& request) const {
+  Buffers buffers;
+  return role_of(find_header(request.fields, "authorization", buffers).value_or(""));
+}
+
+bool Access::nobody_operates() const noexcept {
+  return reach_ == Reach::kNetwork &&
+         std::none_of(clients_.begin(), clients_.end(),
+                      [](const BearerClient& client) { return client.role >= Role::kOperate; });
+}
+
+}  // namespace sluice::server

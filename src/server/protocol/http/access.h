@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "server/config/role.h"
+#include "server/protocol/http/message.h"
+#include "server/protocol/http/problem.h"
+
+namespace sluice::server {
+
+// A client that presents a token.
+struct BearerClient {
+  std::string name;
+  Role role = Role::kCheck;
+  std::string token;
+};
+
+// Who may do what at a listener of HTTP or gRPC (docs/http.md).
+//
+// A client has the role of its token. Without a token it may request decisions of one unit, and
+// operate if only this machine reaches the listener.
+//
+// Thread-safety: const, so any thread. Cost: a comparison with each token if there is a token.
+class Access {
+ public:
+  enum class Reach : std::uint8_t { kUnixSocket, kLoopback, kNetwork };
+
+  // `hosts` are names of this server, in lower case.
+  Access(Reach reach, std::vector<BearerClient> clients, std::vector<std::string> hosts)
+      : reach_(reach), clients_(std::move(clients)), hosts_(std::move(hosts)) {}
+
+  // Returns why an HTTP request must not be answered, whoever sent it: a web page may have (403).
+  std::optional<Problem> find_refusal(const http::Request& request) const;
+  // Returns the role of the client that sent `Authorization: ...`, empty if it sent none. Returns
+  // nothing if the token is unknown (401).
+  std::optional<Role> role_of(std::string_view authorization) const noexcept;
+  std::optional<Role> role_of(const http::Request& request) const;
+  // Returns whether no client can operate.
+  bool nobody_operates() const noexcept;
+
+ private:
+  const Reach reach_;
+  const std::vector<BearerClient> clients_;
+  const std::vector<std::string> hosts_;
+};
+
+// What a client without the role `operate` is told.
+inline constexpr std::string_view kUnknownToken =
+    "the token is unknown; expected that of one of `clients` in the configuration";
+inline constexpr std::string_view kNeedsOperate =
+    "the role operate is required, because other machines reach this listener; add the client with "
+    "its token and this role to `clients` in the configuration, and send Authorization: Bearer "
+    "TOKEN";
+
+}  // namespace sluice::server
