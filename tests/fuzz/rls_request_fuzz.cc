@@ -54,7 +54,7 @@ struct Services {
 // An answer has one status per descriptor; a refused request has no answer.
 void check(server::RlsService& service, std::string_view message) {
   std::string reply;
-  const server::RlsStatus status = service.call(message, reply);
+  const server::RlsStatus status = service.call(message, true, reply);
   if (status.reason != Reason::kOk) {
     if (!reply.empty() || status.message.empty()) std::abort();
     return;

@@ -2,8 +2,11 @@
 
 #include <unistd.h>
 
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "server/config/secret.h"
 #include "server/net/address.h"
 
 namespace sluice::server {
@@ -27,6 +30,28 @@ std::unique_ptr<net::LoopFrontEnd> FrontEnd::start(const LoopServices& loop, std
                                     .most = bounds().connections,
                                     .clock = loop.clock};
   return make(loop, accept, std::move(listening_->sockets[number]));
+}
+
+Expected<Access> FrontEnd::open_access() {
+  std::vector<BearerClient> clients;
+  for (const ClientConfig& client : parts_.config.clients) {
+    auto token = read_secret(client.secret_file, client.secret_env);
+    if (!token) return Unexpected{"clients: " + token.error()};
+    const std::string what = "the token of the client '" + client.name + "'";
+    const std::string weakness = find_weakness(what, client.secret_file, *token);
+    if (!weakness.empty()) parts_.log.warning(weakness);
+    clients.push_back({client.name, client.role, *std::move(token)});
+  }
+  const auto reach = !listening_->unix_path.empty() ? Access::Reach::kUnixSocket
+                     : listening_->loopback         ? Access::Reach::kLoopback
+                                                    : Access::Reach::kNetwork;
+  Access access(reach, std::move(clients), parts_.config.hosts);
+  if (access.nobody_operates()) {
+    parts_.log.info(std::string(name_) + " at " + listening_->name +
+                    " refuses refunds, resets and takes of several units, because no client in "
+                    "`clients` has the role operate");
+  }
+  return access;
 }
 
 void FrontEnd::unlink() noexcept {

@@ -15,6 +15,7 @@
 #include "server/net/loop_clock.h"
 #include "server/net/loop_front_end.h"
 #include "server/net/trusted_proxies.h"
+#include "server/protocol/http/access.h"
 #include "server/rules/envoy_manager.h"
 #include "server/runtime/loop.h"
 #include "sluice/expected.h"
@@ -69,6 +70,8 @@ class FrontEnd {
   virtual std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
                                                   const net::Acceptor::Parts& accept,
                                                   net::ListeningSocket socket) = 0;
+  // Reads the clients' tokens, for check(). Warns of weak tokens, and if no client may operate.
+  Expected<Access> open_access();
   virtual const Bounds& bounds() const { return parts_.config.bounds; }
 
   const net::Listening& listening() const { return *listening_; }

@@ -1,5 +1,6 @@
 #include "server/runtime/grpc_front_end.h"
 
+#include <optional>
 #include <utility>
 
 #include "server/net/tls.h"
@@ -30,27 +31,35 @@ class GrpcFrontEnd final : public FrontEnd {
     tls_ = std::move(*tls);
     return true;
   }
+  Expected<bool> check() override {
+    auto access = open_access();
+    if (!access) return Unexpected{access.error()};
+    access_.emplace(*std::move(access));
+    return true;
+  }
   std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
                                           const net::Acceptor::Parts& accept,
                                           net::ListeningSocket socket) override {
     const GrpcConfig& grpc = parts().config.grpc_options;
     return std::make_unique<grpc::FrontEnd>(
-        grpc::FrontEnd::Parts{.bounds = bounds(),
-                              .paths = rls_paths(),
-                              .most_streams = grpc.streams,
-                              .ages = {grpc.max_age},
-                              .tls = tls_,
-                              .serving = parts().ready,
-                              .make =
-                                  [&envoy = parts().envoy, session = loop.session] {
-                                    return make_rls_handler({session(), envoy});
-                                  },
-                              .fibers = loop.fibers},
+        grpc::FrontEnd::Parts{
+            .bounds = bounds(),
+            .paths = rls_paths(),
+            .most_streams = grpc.streams,
+            .ages = {grpc.max_age},
+            .tls = tls_,
+            .serving = parts().ready,
+            .make =
+                [&envoy = parts().envoy, session = loop.session, &access = *access_] {
+                  return make_rls_handler({session(), envoy}, access);
+                },
+            .fibers = loop.fibers},
         accept, std::move(socket));
   }
 
  private:
   std::shared_ptr<net::TlsContext> tls_;  // null: plaintext
+  std::optional<Access> access_;
 };
 
 }  // namespace

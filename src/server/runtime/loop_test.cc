@@ -92,7 +92,7 @@ class LoopTest : public ::testing::Test {
     const LoopServices& services = loop_->services();
     const auto make = [this, &services] {
       return std::make_unique<PublicHandler>(PublicHandler::Parts{
-          services.session(), *envoy_, trusted_, recorder_, log_, {registry_, ready_}});
+          services.session(), *envoy_, trusted_, recorder_, log_, {registry_, ready_}, access_});
     };
     loop_->add(std::make_unique<http::FrontEnd>(
         http::FrontEnd::Parts{bounds_, make, services.fibers},
@@ -140,6 +140,7 @@ class LoopTest : public ::testing::Test {
   Log log_{{.level = LogLevel::kOff}};
   DenialLog denials_{log_};
   TrustedProxies trusted_;
+  const Access access_{Access::Reach::kUnixSocket, {}, {}};
   Bounds bounds_;
   std::atomic<bool> ready_ = true;
   std::atomic<std::size_t> connections_ = 0;

@@ -20,7 +20,7 @@ void Loops::follow_rules() {
   for (Loop& loop : all_) loop.follow_rules();
 }
 
-void Loops::drain(boost::asio::io_context& main, std::function<void()> drained) {
+void Loops::drain(boost::asio::io_context& main, const std::function<void()>& drained) {
   draining_ = all_.size();
   for (Loop& loop : all_) {
     loop.drain([this, &main, drained] {

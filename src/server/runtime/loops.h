@@ -21,7 +21,7 @@ class Loops {
   void start();
   void follow_rules();
   // Calls `drained` in the loop `main` after all loops have drained.
-  void drain(boost::asio::io_context& main, std::function<void()> drained);
+  void drain(boost::asio::io_context& main, const std::function<void()>& drained);
   void stop();
 
  private:

@@ -1,33 +1,55 @@
 #include "server/runtime/public_handler.h"
 
+#include "server/protocol/http/problem.h"
 #include "server/protocol/http/request_target.h"
 
 namespace sluice::server {
+namespace {
+
+metrics::FrontEnd endpoint_of(std::string_view path) noexcept {
+  if (path == "/v1/auth") return metrics::FrontEnd::kAuth;
+  if (path == "/v1/check") return metrics::FrontEnd::kCheck;
+  if (path == "/json") return metrics::FrontEnd::kJson;
+  return metrics::FrontEnd::kOther;
+}
+
+void refuse(http::Response& response, const Problem& problem) {
+  append_problem(response.text, problem);
+  response.answer_text(problem.status, kProblemType);
+}
+
+}  // namespace
 
 PublicHandler::PublicHandler(const Parts& parts)
     : recorder_(parts.recorder),
       log_(parts.log),
       operations_(parts.operations),
+      access_(parts.access),
       session_(parts.session),
       auth_(session_, parts.trusted),
       check_(session_),
       rls_({parts.session, parts.envoy}),
       json_(rls_) {}
 
+// Gateways and load balancers may send any host and any field to the endpoints that are open to
+// all.
 void PublicHandler::handle(const http::Request& request, http::Response& response) {
   const std::string_view path = split_target(request.target).path;
-  if (path == "/v1/auth") {
-    endpoint_ = metrics::FrontEnd::kAuth;
-    auth_.handle(request, response);
-  } else if (path == "/v1/check") {
-    endpoint_ = metrics::FrontEnd::kCheck;
-    check_.handle(request, response);
-  } else if (path == "/json") {
-    endpoint_ = metrics::FrontEnd::kJson;
-    json_.handle(request, response);
+  endpoint_ = endpoint_of(path);
+  if (endpoint_ == metrics::FrontEnd::kAuth) return auth_.handle(request, response);
+  if (path == "/healthz" || path == "/readyz") return operations_.handle(path, request, response);
+  if (const auto refusal = access_.find_refusal(request)) return refuse(response, *refusal);
+  if (endpoint_ == metrics::FrontEnd::kOther) return operations_.handle(path, request, response);
+  const auto role = access_.role_of(request);
+  if (!role) {
+    response.add("WWW-Authenticate", "Bearer realm=\"sluice\"");
+    return refuse(response, {.status = 401, .detail = kUnknownToken});
+  }
+  const bool may_operate = *role >= Role::kOperate;
+  if (endpoint_ == metrics::FrontEnd::kCheck) {
+    check_.handle(request, may_operate, response);
   } else {
-    endpoint_ = metrics::FrontEnd::kOther;
-    operations_.handle(path, request, response);
+    json_.handle(request, may_operate, response);
   }
 }
 

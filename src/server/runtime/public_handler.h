@@ -8,6 +8,7 @@
 #include "server/decide/session.h"
 #include "server/logging/log.h"
 #include "server/net/trusted_proxies.h"
+#include "server/protocol/http/access.h"
 #include "server/protocol/http/message.h"
 
 namespace sluice::server {
@@ -25,6 +26,7 @@ class PublicHandler final : public http::Handler {
     metrics::Recorder& recorder;
     Log& log;
     Operations operations;
+    const Access& access;
   };
   explicit PublicHandler(const Parts& parts);
 
@@ -40,6 +42,7 @@ class PublicHandler final : public http::Handler {
   metrics::Recorder& recorder_;
   Log& log_;
   Operations operations_;
+  const Access& access_;
   Session session_;
   AuthEndpoint auth_;
   CheckEndpoint check_;

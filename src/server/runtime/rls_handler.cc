@@ -7,11 +7,14 @@ namespace {
 
 class RlsHandler final : public grpc::Handler {
  public:
-  explicit RlsHandler(const RlsService::Parts& parts)
-      : service_(parts), recorder_(parts.session.recorder) {}
+  RlsHandler(const RlsService::Parts& parts, const Access& access)
+      : service_(parts), recorder_(parts.session.recorder), access_(access) {}
 
   void handle(const grpc::Call& call, grpc::Reply& reply) override {
-    const RlsStatus status = service_.call(call.message, reply.bytes);
+    const auto role = access_.role_of(call.authorization);
+    if (!role) return reply.fail(grpc::Code::kUnauthenticated, kUnknownToken);
+    const RlsStatus status = service_.call(call.message, *role >= Role::kOperate, reply.bytes);
+    if (status.forbidden) return reply.fail(grpc::Code::kPermissionDenied, status.message);
     if (status.reason != Reason::kOk) {
       reply.fail(static_cast<grpc::Code>(report_of(status.reason).grpc), status.message);
     }
@@ -24,12 +27,14 @@ class RlsHandler final : public grpc::Handler {
  private:
   RlsService service_;
   metrics::Recorder& recorder_;
+  const Access& access_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Handler> make_rls_handler(const RlsService::Parts& parts) {
-  return std::make_unique<RlsHandler>(parts);
+std::unique_ptr<grpc::Handler> make_rls_handler(const RlsService::Parts& parts,
+                                                const Access& access) {
+  return std::make_unique<RlsHandler>(parts, access);
 }
 
 std::vector<std::string_view> rls_paths() {

@@ -44,14 +44,16 @@ class CheckEndpoint::Decider final : public CheckListener {
   http::Response& response_;
 };
 
-void CheckEndpoint::handle(const http::Request& request, http::Response& response) {
+void CheckEndpoint::handle(const http::Request& request, bool may_operate,
+                           http::Response& response) {
   if (request.method != "POST") {
     response.add("Allow", "POST");
     return refuse(response, 405, "/v1/check accepts only POST, with JSON as its body");
   }
   text_.clear();
   Decider decider(*this, response);
-  const CheckReader::Outcome outcome = reader_.read(request.body, decider);
+  const CheckReader::Outcome outcome = reader_.read(request.body, may_operate, decider);
+  if (outcome.needs_operate) return refuse(response, 403, outcome.error);
   if (!outcome.error.empty()) return refuse(response, 400, outcome.error);
   if (!response.content_type.empty()) {
     return response.answer_text(response.status, response.content_type);

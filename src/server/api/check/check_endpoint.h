@@ -19,7 +19,8 @@ class CheckEndpoint {
  public:
   explicit CheckEndpoint(Session& session) : session_(session) {}
 
-  void handle(const http::Request& request, http::Response& response);
+  // `may_operate`: the client may also refund, reset and take several units.
+  void handle(const http::Request& request, bool may_operate, http::Response& response);
 
  private:
   class Decider;

@@ -45,7 +45,7 @@ class CheckEndpointTest : public ::testing::Test {
     request.target = "/v1/check";
     request.body = body;
     response_.clear();
-    endpoint_->handle(request, response_);
+    endpoint_->handle(request, may_operate_, response_);
     return response_;
   }
   // Adds `count` rules, which all apply to "/many".
@@ -64,6 +64,9 @@ class CheckEndpointTest : public ::testing::Test {
 
   testing::ManualClock clock_;
 
+  bool may_operate_ = true;
+  http::Response response_;
+
  private:
   TestFolder folder_;
   MemoryStore store_{{}, clock_};
@@ -75,7 +78,6 @@ class CheckEndpointTest : public ::testing::Test {
   DenialLog denials_{log_, clock_};
   Session session_{{limiter_, *manager_, registry_.make_recorder(), denials_}};
   std::unique_ptr<CheckEndpoint> endpoint_ = std::make_unique<CheckEndpoint>(session_);
-  http::Response response_;
 };
 
 TEST_F(CheckEndpointTest, AnswersInJsonWithTheFieldsOfEveryFrontEnd) {
@@ -196,6 +198,31 @@ TEST_F(CheckEndpointTest, AllocatesNothingOnceItsBuffersHaveGrown) {
       R"({"attributes":{"path":"/api/\u006frder","header.X-User-Id":"u1","body":{"a":{"b":1}}}})";
   for (int i = 0; i < 5; ++i) ask(body);
   EXPECT_EQ(testing::count_allocations([&] { ask(body); }), 0u);
+}
+
+TEST_F(CheckEndpointTest, RefusesWhatMakesRoomOrTakesSeveralUnitsToAClientThatMayOnlyCheck) {
+  may_operate_ = false;
+  EXPECT_EQ(ask(kOrder).status, 200);
+  const std::string attributes(kOrder.substr(1, kOrder.size() - 2));
+  const auto with = [&](std::string_view more) {
+    return ask("{" + attributes + "," + std::string(more) + "}").status;
+  };
+  EXPECT_EQ(with(R"("cost":0)"), 200);
+  EXPECT_EQ(with(R"("verb":"peek","cost":2)"), 200);
+  for (const char* more :
+       {R"("verb":"refund")", R"("verb":"reset")", R"("cost":2)", R"("verb":"refund","cost":0)"}) {
+    EXPECT_EQ(with(more), 403) << more;
+    EXPECT_EQ(response_.content_type, "application/problem+json");
+    EXPECT_NE(response_.body.find("the role operate is required"), response_.body.npos);
+  }
+  const std::string array = "[" + std::string(kOrder) + R"(,{"attributes":{},"cost":2}])";
+  EXPECT_EQ(ask(array).status, 403);
+  EXPECT_NE(response_.body.find("at [1].cost: several units"), response_.body.npos)
+      << response_.body;
+  may_operate_ = true;
+  EXPECT_EQ(with(R"("verb":"peek")"), 200);
+  EXPECT_NE(response_.body.find(R"("name":"user","limit":3,"remaining":1)"), response_.body.npos)
+      << "only the first request was counted: " << response_.body;
 }
 
 }  // namespace

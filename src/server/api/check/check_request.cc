@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/quoted.h"
+#include "server/protocol/http/access.h"
 
 namespace sluice::server {
 namespace {
@@ -53,14 +54,16 @@ class CheckReader::Handler {
   static constexpr std::size_t max_string_size = std::numeric_limits<std::size_t>::max();
 
   // Without a listener it only checks the body.
-  Handler(CheckReader& reader, std::string_view body, CheckListener* listener)
+  Handler(CheckReader& reader, std::string_view body, bool may_operate, CheckListener* listener)
       : request_(reader.request_),
         text_(reader.text_),
         prefix_(reader.prefix_),
         body_(body),
+        may_operate_(may_operate),
         listener_(listener) {}
 
   bool is_array() const noexcept { return is_array_; }
+  bool needs_operate() const noexcept { return needs_operate_; }
   const std::string& mistake() const noexcept { return mistake_; }
 
   bool on_document_begin(json::error_code&) { return true; }
@@ -117,10 +120,12 @@ class CheckReader::Handler {
   std::string& text_;
   std::string& prefix_;
   std::string_view body_;
+  const bool may_operate_;
   CheckListener* listener_;
 
   Place place_ = Place::kTop;
   bool is_array_ = false;
+  bool needs_operate_ = false;  // the reason of the mistake
   Member member_ = Member::kAttributes;
   unsigned members_ = 0;        // bits of the members that were given
   std::size_t count_ = 0;       // of requests that have begun
@@ -207,6 +212,12 @@ bool CheckReader::Handler::end_request(json::error_code& error) {
   if (const auto twice = request_.attributes.finish()) {
     return fail(error, "attributes", core::in_quotes(*twice) + " is given twice",
                 "expected each attribute once");
+  }
+  const bool is_verb = request_.verb == Verb::kRefund || request_.verb == Verb::kReset;
+  if (!may_operate_ && (is_verb || (request_.verb == Verb::kTake && request_.cost > 1))) {
+    needs_operate_ = true;
+    return fail(error, is_verb ? "verb" : "cost", is_verb ? "a refund or a reset" : "several units",
+                kNeedsOperate);
   }
   if (listener_ != nullptr) listener_->on_request(request_, false);
   return true;
@@ -341,7 +352,8 @@ bool CheckReader::Handler::on_other(std::string_view text, std::optional<std::st
   return place_ == Place::kBody ? add(value, error) : wrong_value(error, text);
 }
 
-CheckReader::Outcome CheckReader::read(std::string_view body, CheckListener& listener) {
+CheckReader::Outcome CheckReader::read(std::string_view body, bool may_operate,
+                                       CheckListener& listener) {
   // Reserves room for everything that was escaped, and for all joined names up to the one over the
   // bound, so that `text_` does not move. Pages that are never written take no memory.
   text_.clear();
@@ -350,13 +362,14 @@ CheckReader::Outcome CheckReader::read(std::string_view body, CheckListener& lis
   options.max_depth = kMostDepth;
   Outcome outcome;
   const auto pass = [&](CheckListener* heard) {
-    json::basic_parser<Handler> parser(options, *this, body, heard);
+    json::basic_parser<Handler> parser(options, *this, body, may_operate, heard);
     json::error_code error;
     const std::size_t at = parser.write_some(false, body.data(), body.size(), error);
     outcome.is_array = parser.handler().is_array();
     if (!error && at < body.size()) error = json::error::extra_data;
     if (!error) return true;
     outcome.error = parser.handler().mistake();
+    outcome.needs_operate = parser.handler().needs_operate();
     if (outcome.error.empty()) {
       outcome.error = "at " + place(body, at) + " (line:column): " + syntax_mistake(error);
     }

@@ -39,10 +39,12 @@ class CheckReader {
 
   struct Outcome {
     bool is_array = false;
-    std::string error;  // "PLACE: PROBLEM; EXPECTED"; empty if the body was read
+    bool needs_operate = false;  // the error: the client must not do that
+    std::string error;           // "PLACE: PROBLEM; EXPECTED"; empty if the body was read
   };
-  // The listener may receive views of `body`.
-  Outcome read(std::string_view body, CheckListener& listener);
+  // The listener may receive views of `body`. Unless the client may operate, a refund, a reset and
+  // a take of several units are errors.
+  Outcome read(std::string_view body, bool may_operate, CheckListener& listener);
 
  private:
   class Handler;

@@ -29,7 +29,7 @@ class Reading : public CheckListener {
     // A copy of exact size, so that a sanitizer detects reads beyond its end.
     const std::unique_ptr<char[]> copy(new char[body.size()]);
     std::copy(body.begin(), body.end(), copy.get());
-    const CheckReader::Outcome outcome = reader_.read({copy.get(), body.size()}, *this);
+    const CheckReader::Outcome outcome = reader_.read({copy.get(), body.size()}, true, *this);
     if (!outcome.error.empty()) {
       EXPECT_EQ(requests, 0u) << "something was decided before the error was found";
       return outcome.error;

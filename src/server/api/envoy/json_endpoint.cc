@@ -39,7 +39,8 @@ std::string read_message(std::string_view json, std::string& message) {
 
 }  // namespace
 
-void JsonEndpoint::handle(const http::Request& request, http::Response& response) {
+void JsonEndpoint::handle(const http::Request& request, bool may_operate,
+                          http::Response& response) {
   if (request.method != "POST") {
     response.add("Allow", "POST");
     return refuse(response, 405,
@@ -49,7 +50,8 @@ void JsonEndpoint::handle(const http::Request& request, http::Response& response
   if (const std::string error = read_message(request.body, message_); !error.empty()) {
     return refuse(response, 400, error);
   }
-  const RlsStatus status = service_.call(message_, reply_);
+  const RlsStatus status = service_.call(message_, may_operate, reply_);
+  if (status.forbidden) return refuse(response, 403, status.message);
   if (status.reason != Reason::kOk) {
     return refuse(response, report_of(status.reason).http, status.message);
   }

@@ -16,7 +16,8 @@ class JsonEndpoint {
  public:
   explicit JsonEndpoint(RlsService& service) : service_(service) {}
 
-  void handle(const http::Request& request, http::Response& response);
+  // `may_operate`: see RlsService::call().
+  void handle(const http::Request& request, bool may_operate, http::Response& response);
 
  private:
   RlsService& service_;

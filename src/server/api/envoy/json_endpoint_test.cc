@@ -19,10 +19,11 @@ class JsonEndpointTest : public ServiceTest {
     http::Request request;
     request.method = method;
     request.body = body;
-    endpoint.handle(request, response_);
+    endpoint.handle(request, may_operate_, response_);
     return response_;
   }
 
+  bool may_operate_ = true;
   http::Response response_;
 };
 
@@ -127,6 +128,23 @@ TEST_F(JsonEndpointTest, AcceptsOnlyPost) {
   open(kEnvoy);
   EXPECT_EQ(post("", "GET").status, 405);
   EXPECT_EQ(response_.fields, "Allow: POST\r\n");
+}
+
+TEST_F(JsonEndpointTest, RefusesHitsThatGiveBackToAClientThatMayOnlyCheck) {
+  open(kEnvoy);
+  may_operate_ = false;
+  const auto with = [&](std::string_view more) {
+    return post(R"({"domain":"d","descriptors":[{"entries":[{"key":"a","value":"x"}])" +
+                std::string(more))
+        .status;
+  };
+  EXPECT_EQ(with("}]}"), 200);
+  EXPECT_EQ(with("}]}"), 429);
+  EXPECT_EQ(with(R"(,"isNegativeHits":true}]})"), 403);
+  EXPECT_EQ(response_.content_type, kProblemType);
+  EXPECT_EQ(with(R"(,"hitsAddend":"2"}]})"), 403);
+  EXPECT_EQ(with(R"(}],"hitsAddend":2})"), 403);
+  EXPECT_EQ(with("}]}"), 429) << "nothing was given back";
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ void call(benchmark::State& state, const std::string& domain) {
   std::string reply;
   std::size_t i = 0;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(bench.service.call(all[i], reply).reason);
+    benchmark::DoNotOptimize(bench.service.call(all[i], true, reply).reason);
     if (++i == all.size()) i = 0;
   }
 }

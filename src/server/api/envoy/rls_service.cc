@@ -2,6 +2,7 @@
 
 #include <google/protobuf/arena.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "envoy/decide.h"
 #include "server/api/envoy/native_answer.h"
 #include "server/api/envoy/rls_messages.h"
+#include "server/protocol/http/access.h"
 
 namespace sluice::server {
 namespace {
@@ -42,12 +44,13 @@ class RlsService::Impl {
         version_(manager_.version()),
         active_(manager_.current()) {}
 
-  RlsStatus call(std::string_view message, std::string& reply);
+  RlsStatus call(std::string_view message, bool may_operate, std::string& reply);
   void follow_rules();
 
  private:
   RlsStatus refuse(std::string_view why) const { return {Reason::kInvalid, why}; }
-  RlsStatus answer(const wire::Request& request, rls::RateLimitResponse& response);
+  RlsStatus answer(const wire::Request& request, bool may_operate,
+                   rls::RateLimitResponse& response);
   RlsStatus answer_envoy(const wire::Request& request, const envoy::Domain& domain,
                          rls::RateLimitResponse& response);
   RlsStatus answer_native(const wire::Request& request, rls::RateLimitResponse& response);
@@ -79,7 +82,7 @@ void RlsService::Impl::follow_rules() {
   active_ = manager_.current();
 }
 
-RlsStatus RlsService::Impl::call(std::string_view message, std::string& reply) {
+RlsStatus RlsService::Impl::call(std::string_view message, bool may_operate, std::string& reply) {
   reply.clear();
   if (message.size() > std::size_t{64} << 20) return refuse("the message is too long");
   follow_rules();
@@ -89,12 +92,13 @@ RlsStatus RlsService::Impl::call(std::string_view message, std::string& reply) {
     return refuse("the message is not a RateLimitRequest");
   }
   auto& response = *Arena::CreateMessage<rls::RateLimitResponse>(&arena_);
-  const RlsStatus status = answer(request, response);
+  const RlsStatus status = answer(request, may_operate, response);
   if (status.reason == Reason::kOk) response.SerializeToString(&reply);
   return status;
 }
 
-RlsStatus RlsService::Impl::answer(const wire::Request& request, rls::RateLimitResponse& response) {
+RlsStatus RlsService::Impl::answer(const wire::Request& request, bool may_operate,
+                                   rls::RateLimitResponse& response) {
   if (request.domain().empty()) return refuse("domain is empty; expected its name");
   if (request.descriptors().empty()) {
     return refuse("descriptors are missing; expected at least one");
@@ -103,6 +107,11 @@ RlsStatus RlsService::Impl::answer(const wire::Request& request, rls::RateLimitR
     return refuse("too many descriptors; expected at most 1024");
   }
   input_.read(request);
+  const auto needs_operate = [](const envoy::Question& q) { return q.gives_back || q.hits > 1; };
+  if (!may_operate &&
+      std::any_of(input_.questions.begin(), input_.questions.end(), needs_operate)) {
+    return {Reason::kInvalid, kNeedsOperate, true};
+  }
   quota_over_.clear();
   const envoy::Domain* domain = active_->config.find(request.domain());
   return domain != nullptr ? answer_envoy(request, *domain, response)
@@ -197,8 +206,8 @@ void RlsService::Impl::log_denial(const Answer& answer) {
 RlsService::RlsService(const Parts& parts) : impl_(std::make_unique<Impl>(parts)) {}
 RlsService::~RlsService() = default;
 
-RlsStatus RlsService::call(std::string_view message, std::string& reply) {
-  return impl_->call(message, reply);
+RlsStatus RlsService::call(std::string_view message, bool may_operate, std::string& reply) {
+  return impl_->call(message, may_operate, reply);
 }
 void RlsService::follow_rules() { impl_->follow_rules(); }
 

@@ -15,6 +15,7 @@ namespace sluice::server {
 struct RlsStatus {
   Reason reason = Reason::kOk;
   std::string_view message = {};  // of a failure; valid until the next call
+  bool forbidden = false;         // the client must not do that; `reason` is kInvalid
 };
 
 // Envoy's rate limit service: takes a RateLimitRequest and returns a RateLimitResponse in
@@ -38,7 +39,8 @@ class RlsService {
   RlsService& operator=(const RlsService&) = delete;
 
   // Overwrites `reply`, which is empty if the call fails. Does not throw for any message.
-  RlsStatus call(std::string_view message, std::string& reply);
+  // Unless the client may operate, descriptors that give back or take several hits are forbidden.
+  RlsStatus call(std::string_view message, bool may_operate, std::string& reply);
   // Like Session::follow_rules().
   void follow_rules();
 

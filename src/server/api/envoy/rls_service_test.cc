@@ -138,7 +138,7 @@ TEST_F(ServiceTest, RefusesMessagesThatAreNotARequest) {
   EXPECT_EQ(status_.reason, Reason::kInvalid);
   ask("shop", std::vector<std::string_view>(1025, "ok=1"));
   EXPECT_EQ(status_.reason, Reason::kInvalid);
-  EXPECT_EQ(service_->call("\xff\xff", reply_).reason, Reason::kInvalid);
+  EXPECT_EQ(service_->call("\xff\xff", true, reply_).reason, Reason::kInvalid);
   EXPECT_TRUE(reply_.empty());
 }
 
@@ -152,7 +152,7 @@ TEST_F(ServiceTest, LimitsValuesThatAreNotUtf8) {
   entry.set_value("\xff\x00\xfe");
   RateLimitResponse response;
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(service_->call(request.SerializeAsString(), reply_).reason, Reason::kOk);
+    EXPECT_EQ(service_->call(request.SerializeAsString(), true, reply_).reason, Reason::kOk);
     ASSERT_TRUE(response.ParseFromString(reply_));
   }
   EXPECT_EQ(response.overall_code(), RateLimitResponse::OVER_LIMIT);
@@ -169,7 +169,7 @@ TEST_F(ServiceTest, WritesNothingAboutInvalidUtf8ToStandardError) {
       auto& entry = *request.add_descriptors()->add_entries();
       entry.set_key(std::string(key));
       entry.set_value("\xff\xc3");
-      EXPECT_EQ(service_->call(request.SerializeAsString(), reply_).reason, Reason::kOk);
+      EXPECT_EQ(service_->call(request.SerializeAsString(), true, reply_).reason, Reason::kOk);
       EXPECT_TRUE(RateLimitResponse().ParseFromString(reply_));
     }
   }
@@ -253,7 +253,7 @@ TEST_F(ServiceTest, ReportsTheMetadataOfTheRequest) {
   descriptor.mutable_limit()->set_requests_per_unit(5);
   descriptor.mutable_limit()->set_unit(3);
   descriptor.mutable_hits_addend()->set_value(2);
-  ASSERT_EQ(service_->call(request.SerializeAsString(), reply_).reason, Reason::kOk);
+  ASSERT_EQ(service_->call(request.SerializeAsString(), true, reply_).reason, Reason::kOk);
   RateLimitResponse response;
   ASSERT_TRUE(response.ParseFromString(reply_));
   const auto& fields = response.dynamic_metadata().fields();

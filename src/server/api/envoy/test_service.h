@@ -71,7 +71,7 @@ class ServiceTest : public ::testing::Test {
   }
 
   rls::RateLimitResponse ask(const rls::RateLimitRequest& request) {
-    status_ = service_->call(request.SerializeAsString(), reply_);
+    status_ = service_->call(request.SerializeAsString(), true, reply_);
     rls::RateLimitResponse response;
     EXPECT_TRUE(response.ParseFromString(reply_));
     return response;

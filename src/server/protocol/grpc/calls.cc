@@ -102,6 +102,8 @@ void Protocol::on_grpc_header(Stream& stream, std::string_view name, std::string
   } else if (name == "grpc-encoding") {
     stream.gzip = value == "gzip";
     stream.bad_encoding = !stream.gzip && value != "identity";
+  } else if (name == "authorization") {
+    stream.authorization = value;
   }
 }
 
@@ -208,6 +210,7 @@ void Protocol::call(Stream& stream, std::string_view message) {
 
 void Protocol::submit(Stream& stream) {
   stream.call.deadline = stream.deadline;
+  stream.call.authorization = stream.authorization;
   if (shared_.handlers.waits()) {  // the call may outlive the connection
     stream.peer = peer_;
     stream.call.peer = stream.peer;

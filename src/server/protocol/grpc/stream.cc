@@ -34,7 +34,8 @@ void Stream::dropped() {
 
 void Stream::clear(std::size_t most_kept) {
   static_cast<StreamState&>(*this) = {};
-  for (std::string* buffer : {&in, &inflated, &out, &text, &peer}) release(*buffer, most_kept);
+  for (std::string* buffer : {&in, &inflated, &out, &text, &peer, &authorization})
+    release(*buffer, most_kept);
 }
 
 Stream& Streams::take() {

@@ -67,6 +67,7 @@ struct Stream final : Handlers::Task, StreamState {
   std::string out;       // messages with their prefixes
   std::string text;      // grpc-message, encoded
   std::string peer;      // for a call that may outlive its connection
+  std::string authorization;
   Streams* home = nullptr;
 };
 
