@@ -70,10 +70,7 @@ struct InPlace {
     slot->state.set_forgotten(step.forgotten());
     if (core::has_fixed_size(limit)) return slot->state.set_state(step.next);
     SliceBlob* const blob = slot->state.slices();
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // look() made it under the same condition
     slices_step.next.write(blob->counts());
-#pragma GCC diagnostic pop
     blob->last = slices_step.at;
   }
 };

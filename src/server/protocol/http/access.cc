@@ -13,7 +13,7 @@ std::optional<Problem> Access::find_refusal(const http::Request& request) const 
   return reach_ == Reach::kLoopback ? find_foreign_host(request, hosts_) : std::nullopt;
 }
 
-// Compares with every token, so that the time does not tell which one was close.
+// Compares with every token, so that the time depends on none of them.
 std::optional<Role> Access::role_of(std::string_view authorization) const noexcept {
   const Role own = reach_ == Reach::kNetwork ? Role::kCheck : Role::kOperate;
   const std::string_view token = bearer_token(authorization);

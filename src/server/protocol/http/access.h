@@ -49,7 +49,7 @@ class Access {
   const std::vector<std::string> hosts_;
 };
 
-// What a client without the role `operate` is told.
+// What a refused client reads.
 inline constexpr std::string_view kUnknownToken =
     "the token is unknown; expected that of one of `clients` in the configuration";
 inline constexpr std::string_view kNeedsOperate =
