@@ -77,7 +77,7 @@ struct World {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static World world;
-  static const resp::Users users({{"default", "secret", resp::Role::kCheckOnly}});
+  static const resp::Users users({{"default", "secret", Role::kCheck}});
   static const resp::Users nobody;
   if (size == 0) return 0;
   const resp::Users& known = data[0] % 4 == 0 ? users : nobody;
@@ -88,7 +88,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   resp::Client client{.id = 1, .peer = "p", .role = known.at_first()};
   std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
   resp::RequestReader reader({.frame_bytes = 1 << 16, .arguments = 100});
-  while (reader.read(input, client.role != resp::Role::kNobody) ==
+  while (reader.read(input, client.role != Role::kNobody) ==
          resp::RequestReader::Progress::kReady) {
     reader.arguments(input, handler.request);
     handler.output.clear();
