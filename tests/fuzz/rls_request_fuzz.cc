@@ -78,7 +78,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   request.method = "POST";
   request.body = message;
   server::http::Response response;
-  services.json.handle(request, response);
+  services.json.handle(request, true, response);
   if (response.status != 200 && response.status != 429 && response.body.empty()) std::abort();
   return 0;
 }
