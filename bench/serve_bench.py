@@ -68,7 +68,7 @@ local n, i = %d, 0
 request = function()
   i = (i * 1103515245 + 12345) %% 2147483648
   return wrk.format("GET", "/v1/auth", {["X-Original-URI"] = "/user", ["X-Original-Method"] = "GET",
-    ["Host"] = "bench", ["X-User-Id"] = tostring(i %% n)})
+    ["Host"] = "localhost", ["X-User-Id"] = tostring(i %% n)})
 end
 """
 

@@ -59,7 +59,7 @@ class Client:
 
     def send(self, body):
         text = json.dumps(body)
-        head = f"POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: {len(text)}\r\n\r\n"
+        head = f"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(text)}\r\n\r\n"
         self.raw.send(head + text)
 
     def ask(self, body):

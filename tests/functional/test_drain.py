@@ -16,8 +16,8 @@ rules:
     limits: [{ name: all, key: "{ip}", algorithm: fixed_window, limit: 1000000, per: 1h }]
 """
 BODY = b'{"attributes":{"path":"/page","ip":"192.0.2.1"}}'
-REQUEST = (b"POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(BODY)) + BODY
-HEALTH = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+REQUEST = (b"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(BODY)) + BODY
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 class Client(threading.Thread):

@@ -20,11 +20,11 @@ rules:
     match: { path: /count }
     limits: [{ name: all, key: "{ip}", algorithm: fixed_window, limit: 50, per: 1h }]
 """
-HEALTH = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+HEALTH = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def post(body, *fields, version="1.1"):
-    lines = [f"POST /v1/check HTTP/{version}", "Host: a", *fields, "", ""]
+    lines = [f"POST /v1/check HTTP/{version}", "Host: localhost", *fields, "", ""]
     return "\r\n".join(lines).encode() + (body.encode() if isinstance(body, str) else body)
 
 
@@ -70,11 +70,11 @@ class Messages(ServerTest):
 
     def test_a_header_of_32_kib_is_accepted_and_a_longer_one_gets_431(self):
         fits = "x" * (32 * 1024 - 200)
-        self.answered(f"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Long: {fits}\r\n\r\n")
-        self.refused(f"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Long: {fits}{fits}\r\n\r\n", 431)
-        self.refused("GET /" + "x" * 40_000 + " HTTP/1.1\r\nHost: a\r\n\r\n", 431)
+        self.answered(f"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: {fits}\r\n\r\n")
+        self.refused(f"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: {fits}{fits}\r\n\r\n", 431)
+        self.refused("GET /" + "x" * 40_000 + " HTTP/1.1\r\nHost: localhost\r\n\r\n", 431)
         many = "".join(f"X-{i}: y\r\n" for i in range(5000))
-        self.refused(f"GET /healthz HTTP/1.1\r\nHost: a\r\n{many}\r\n", 431)
+        self.refused(f"GET /healthz HTTP/1.1\r\nHost: localhost\r\n{many}\r\n", 431)
 
     def test_a_body_of_1_mib_is_accepted_and_a_longer_one_gets_413(self):
         def padded(size):
@@ -143,21 +143,21 @@ class Messages(ServerTest):
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
             b"GET\r\n\r\n",
             b"GET / HTTP/9.9\r\n\r\n",
-            b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n",
-            b"GET /\x00 HTTP/1.1\r\nHost: a\r\n\r\n",
-            b"G(T / HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"GET  / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"GET /\x00 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"G(T / HTTP/1.1\r\nHost: localhost\r\n\r\n",
             b"\x00\x00\x00\x00\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n folded\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nX: a\r\n folded\r\n\r\n",
             b"GET / HTTP/1.1\r\nHost : a\r\n\r\n",
             b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: a\r\nX: a\x00b\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nX: a\x00b\r\n\r\n",
         ):
             with self.subTest(data=data[:40]):
                 self.refused(data, 400, 505)
 
     def test_host_is_required_once_in_http_1_1(self):
         self.refused("GET /healthz HTTP/1.1\r\n\r\n", 400)
-        self.refused("GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400)
+        self.refused("GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: b\r\n\r\n", 400)
         self.answered("GET /healthz HTTP/1.0\r\n\r\n")
 
     def test_http_1_0_closes_unless_keep_alive_is_requested(self):
@@ -173,7 +173,7 @@ class Messages(ServerTest):
         with Raw(self.sluice.http) as raw:
             for _ in range(3):
                 self.assertEqual(raw.send(HEALTH).answer().status, 200)
-            raw.send(HEALTH.replace("Host: a", "Host: a\r\nConnection: close"))
+            raw.send(HEALTH.replace("Host: localhost", "Host: localhost\r\nConnection: close"))
             self.assertEqual(raw.answer()["connection"], "close")
             self.assertTrue(raw.ended())
 
@@ -199,7 +199,7 @@ class Messages(ServerTest):
     def test_half_a_request_and_a_close_do_not_affect_others(self):
         for data in (
             b"GET /he",
-            b"POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{",
+            b"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
             b"",
         ):
             with Raw(self.sluice.http) as raw:
@@ -216,22 +216,22 @@ class Messages(ServerTest):
             self.assertTrue(raw.ended())
 
     def test_the_path_of_the_absolute_form_is_used(self):
-        self.answered("GET http://shop.example.org/healthz HTTP/1.1\r\nHost: a\r\n\r\n")
-        self.answered("GET http://shop.example.org:80/nothing?x HTTP/1.1\r\nHost: a\r\n\r\n", 404)
-        self.answered("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", 404)
+        self.answered("GET http://shop.example.org/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        self.answered("GET http://localhost:80/nothing?x HTTP/1.1\r\nHost: localhost\r\n\r\n", 404)
+        self.answered("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n", 404)
 
     def test_head_is_get_without_the_body(self):
         with Raw(self.sluice.http) as raw:
-            raw.send("HEAD /healthz HTTP/1.1\r\nHost: a\r\n\r\n" + HEALTH)
+            raw.send("HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" + HEALTH)
             head, get = raw.answer(head=True), raw.answer()
             self.assertEqual((head.status, head["content-length"]), (200, get["content-length"]))
 
     def test_an_unknown_path_gets_404_and_a_wrong_method_405(self):
         for path in ("/", "/v1", "/v1/checks", "/v1/check/", "/v2/check", "/v1/rules", "/V1/CHECK"):
-            answer = self.answered(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n", 404)
+            answer = self.answered(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n", 404)
             self.assertEqual(answer["content-type"], "application/problem+json")
         for method, path in (("GET", "/v1/check"), ("POST", "/healthz"), ("DELETE", "/metrics")):
-            answer = self.answered(f"{method} {path} HTTP/1.1\r\nHost: a\r\n\r\n", 405)
+            answer = self.answered(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n", 405)
             self.assertTrue(answer["allow"])
 
     def test_expect_100_continue_gets_100(self):
@@ -338,7 +338,7 @@ class TightBounds(ServerTest):
         before = self.timed_out()
         with Raw(self.sluice.http) as raw:
             raw.socket.settimeout(0.2)
-            request = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+            request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
             try:
                 for _ in range(2000):
                     raw.send(request * 100)
