@@ -22,6 +22,8 @@ constexpr std::array<std::string_view, 9> kMethods{"GET",     "HEAD",    "POST",
 
 // An expression takes kilobytes and microseconds, and aliases create many of them from few bytes.
 constexpr std::size_t kMaxExpressions = 10000;
+// A request may run all expressions of a file, each over every byte of a value.
+constexpr std::size_t kMaxInstructions = 200'000;
 
 using schema::child;
 
@@ -88,12 +90,14 @@ class Loader {
   std::string domain_;
   Defaults defaults_;
   std::size_t expressions_ = 0;
+  std::size_t instructions_ = 0;  // of the expressions
 };
 
 void Loader::read(const Node& root, Diagnostics& diagnostics) {
   diagnostics_ = &diagnostics;
   defaults_ = {};
   expressions_ = 0;
+  instructions_ = 0;
   const Fields file = Fields::read(root, schema::file(), *diagnostics_);
   const std::string_view domain = file.text("domain");
   domain_ = domain.empty() ? "default" : domain;
@@ -186,12 +190,21 @@ void Loader::read_pattern(std::string_view attribute, const Node& node, Conditio
                       "expected a pattern of at most 4096 bytes, or a list of patterns");
     return;
   }
-  if (expressions_ > kMaxExpressions) return;
+  if (expressions_ > kMaxExpressions || instructions_ > kMaxInstructions) return;
   auto pattern = attribute == "ip" ? Pattern::compile_ip(node.text) : Pattern::compile(node.text);
   if (!pattern) return diagnostics_->add_message(node.at, pattern.error());
   if (pattern->is_expression() && ++expressions_ > kMaxExpressions) {
     return diagnostics_->add(node.at, "too many expressions (aliases count as their values)",
                              "expected at most " + std::to_string(kMaxExpressions) + " in a file");
+  }
+  instructions_ += pattern->instructions();
+  if (instructions_ > kMaxInstructions) {
+    return diagnostics_->add(
+        node.at,
+        "the expressions up to " + in_quotes(node.text) + " have " + std::to_string(instructions_) +
+            " instructions",
+        "expected at most " + std::to_string(kMaxInstructions) +
+            " in a file, so that no request takes long; repetitions such as {1,1000} cost most");
   }
   if (attribute == "method") {
     std::string upper = node.text;

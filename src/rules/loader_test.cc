@@ -540,5 +540,24 @@ TEST(DidYouMean, SuggestsSimilarWords) {
   EXPECT_EQ(did_you_mean(std::string(100000, 'a'), {"algorithm"}), "");
 }
 
+TEST(Loader, BoundsTheCostOfExpressions) {
+  std::string yaml = "version: 1\nrules:\n";
+  for (int i = 0; i < 40; ++i) {
+    yaml += "  - { name: r" + std::to_string(i) +
+            ", match: { path: '~/([a-z]{1,200}|[0-9]{1,200}x){1,4}' }, limits: [] }\n";
+  }
+  const auto refused = RuleSet::parse(yaml, "f");
+  ASSERT_FALSE(refused.has_value());
+  std::size_t costs = 0;
+  for (const RuleError& error : refused.error()) {
+    if (error.what.find("instructions") == std::string::npos) continue;
+    ++costs;
+    EXPECT_GT(error.line, 3) << "the first ones fit";
+    EXPECT_EQ(error.column, 32 + (error.line > 12)) << "of the expression";
+    EXPECT_NE(error.expected.find("at most 200000 in a file"), std::string::npos);
+  }
+  EXPECT_EQ(costs, 1u);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -11,6 +11,8 @@
 namespace sluice::rules {
 namespace {
 
+// What an expression and its automaton, which grows with the values it meets, may take.
+constexpr std::int64_t kMostMemory = std::int64_t{512} << 10;
 constexpr std::string_view kAnySegments = "/**";
 
 // Converts a path pattern with '**' before its end into a regex.
@@ -128,6 +130,7 @@ Expected<Pattern> Pattern::regex(const std::string& expression, std::string_view
   options.set_log_errors(false);
   options.set_dot_nl(true);
   options.set_never_capture(true);
+  options.set_max_mem(kMostMemory);
   Pattern pattern;
   pattern.kind_ = Kind::kRegex;
   auto compiled = std::make_shared<re2::RE2>(expression, options);
@@ -140,6 +143,14 @@ Expected<Pattern> Pattern::regex(const std::string& expression, std::string_view
   compiled = std::make_shared<re2::RE2>(expression, options);
   if (compiled->ok()) pattern.byte_regex_ = std::move(compiled);
   return pattern;
+}
+
+std::size_t Pattern::instructions() const noexcept {
+  std::size_t sum = 0;
+  for (const auto& regex : {regex_, byte_regex_}) {
+    if (regex != nullptr) sum += static_cast<std::size_t>(regex->ProgramSize());
+  }
+  return sum;
 }
 
 Pattern::Pieces Pattern::pieces(std::string_view text) {

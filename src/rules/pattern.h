@@ -35,6 +35,8 @@ class Pattern {
   bool matches(std::string_view value) const;
   // Returns whether RE2 does the matching.
   bool is_expression() const noexcept { return kind_ == Kind::kRegex; }
+  // Returns the instructions of its programs in RE2: the steps that a byte of a value may take.
+  std::size_t instructions() const noexcept;
 
  private:
   enum class Kind { kExact, kPrefix, kBelow, kStars, kSegments, kNetwork, kRegex };
