@@ -17,8 +17,9 @@ FingerprintMaker::FingerprintMaker() {
   }
 }
 
-Fingerprint FingerprintMaker::operator()(std::string_view tag, std::string_view key,
-                                         Algorithm algorithm, Keyspace keyspace) const noexcept {
+[[gnu::noinline]] void FingerprintMaker::write(std::string_view tag, std::string_view key,
+                                               Algorithm algorithm, Keyspace keyspace,
+                                               Fingerprint& out) const noexcept {
   XXH128_hash_t hash = XXH3_128bits_withSecret(key.data(), key.size(), secret_, sizeof(secret_));
   if (!tag.empty()) [[unlikely]] {
     // The hashes of tag and key are one text of fixed size, so that no two pairs have the same
@@ -30,7 +31,8 @@ Fingerprint FingerprintMaker::operator()(std::string_view tag, std::string_view 
   const std::uint64_t salt =
       salts_[static_cast<std::size_t>(keyspace)][static_cast<std::size_t>(algorithm)];
   const std::uint64_t low = hash.low64 ^ salt;
-  return {low != 0 ? low : 1, hash.high64};
+  out.low = low != 0 ? low : 1;
+  out.high = hash.high64;
 }
 
 }  // namespace sluice::memory

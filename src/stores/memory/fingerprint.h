@@ -26,12 +26,25 @@ class FingerprintMaker {
   // Throws std::system_error if the system returns no random bytes.
   FingerprintMaker();
   Fingerprint operator()(const Charge& charge) const noexcept {
-    return (*this)(charge.tag, charge.key, charge.limit.algorithm(), charge.keyspace);
+    Fingerprint made;
+    write(charge, made);
+    return made;
   }
   Fingerprint operator()(std::string_view tag, std::string_view key, Algorithm algorithm,
-                         Keyspace keyspace = Keyspace::kCallers) const noexcept;
+                         Keyspace keyspace = Keyspace::kCallers) const noexcept {
+    Fingerprint made;
+    write(tag, key, algorithm, keyspace, made);
+    return made;
+  }
+  // Writes the fingerprint where it is kept: a copy of two words just written costs about 6 ns.
+  void write(const Charge& charge, Fingerprint& out) const noexcept {
+    write(charge.tag, charge.key, charge.limit.algorithm(), charge.keyspace, out);
+  }
 
  private:
+  void write(std::string_view tag, std::string_view key, Algorithm algorithm, Keyspace keyspace,
+             Fingerprint& out) const noexcept;
+
   static constexpr std::size_t kSecretSize = 192;
 
   alignas(64) unsigned char secret_[kSecretSize];

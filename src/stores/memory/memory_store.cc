@@ -143,11 +143,12 @@ class MemoryStore::Impl {
     const std::span used(counters.data(), N == 1 ? 1 : charges.size());
     for (std::size_t i = 0; i < used.size(); ++i) {
       if (!memory::InPlace::serves(charges[i].limit)) return false;
-      const memory::Fingerprint key = fingerprint_(charges[i]);
+      memory::Fingerprint& key = used[i].key;
+      fingerprint_.write(charges[i], key);
       for (std::size_t j = 0; j < i; ++j) {
         if (used[j].key == key) return false;
       }
-      used[i].begin(key, shard_of(key));
+      used[i].shard = &shard_of(key);
     }
     const memory::Locks<N> locks(used, [](const memory::InPlace& c) { return c.shard; });
     bool all_admit = true;

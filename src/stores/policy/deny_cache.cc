@@ -66,7 +66,7 @@ class DenyCache::Impl {
 };
 
 void DenyCache::Impl::look(const Charge& charge, Instant now, Asked& asked) noexcept {
-  asked.key = fingerprint_(charge);
+  fingerprint_.write(charge, asked.key);
   asked.group = &table_.group_of(asked.key);
   asked.forgotten = DenyTable::forgotten(*asked.group);
   Denial denial;
