@@ -20,7 +20,7 @@ namespace sluice::memory {
 // The members have no values before begin(): a request has up to 64 counters, and most have few.
 class Counter {
  public:
-  Counter() noexcept {}
+  Counter() noexcept {}  // NOLINT(modernize-use-equals-default): a union cannot have a default
 
   void begin(Fingerprint fingerprint, Shard& home, const Charge& charge, core::Ticks now) noexcept;
 
@@ -77,9 +77,11 @@ class Counter {
   core::Forgotten next_forgotten_;
   core::Ticks at_;  // the instant of the next state
   union {
+    // NOLINTBEGIN(readability-identifier-naming): clang-tidy takes them for public
     core::State next_state_;
     core::NextSlices next_slices_;
     core::NextLog next_log_;
+    // NOLINTEND(readability-identifier-naming)
   };
 };
 

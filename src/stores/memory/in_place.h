@@ -20,7 +20,7 @@ struct InPlace {
     core::Step<core::NextSlices> slices_step;
   };
 
-  InPlace() noexcept {}
+  InPlace() noexcept {}  // NOLINT(modernize-use-equals-default): a union cannot have a default
 
   bool admits() const noexcept { return step.answer.admitted; }
 
