@@ -272,7 +272,9 @@ class ThePolicies(FaultTest):
         self.lose_store()
         for verb in ("refund", "reset"):
             said = ask(self.server, "/allow", "back", verb=verb)
-            self.assertEqual((said.outcome, said.reason), ("denied", "store_error"), said)
+            self.assertEqual(said.outcome, "denied", said)
+            # On a busy machine the deadline may pass before the lost connection is noticed.
+            self.assertIn(said.reason, ("store_error", "store_timeout"), said)
         self.gate.open()
         self.wait_until_decided(self.server)
         self.assertEqual(ask(self.server, "/allow", "back", cost=0).remaining, 17)
