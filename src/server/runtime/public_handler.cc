@@ -13,11 +13,6 @@ metrics::FrontEnd endpoint_of(std::string_view path) noexcept {
   return metrics::FrontEnd::kOther;
 }
 
-void refuse(http::Response& response, const Problem& problem) {
-  append_problem(response.text, problem);
-  response.answer_text(problem.status, kProblemType);
-}
-
 }  // namespace
 
 PublicHandler::PublicHandler(const Parts& parts)
@@ -38,12 +33,12 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
   endpoint_ = endpoint_of(path);
   if (endpoint_ == metrics::FrontEnd::kAuth) return auth_.handle(request, response);
   if (path == "/healthz" || path == "/readyz") return operations_.handle(path, request, response);
-  if (const auto refusal = access_.find_refusal(request)) return refuse(response, *refusal);
+  if (const auto refusal = access_.find_refusal(request)) return answer_problem(response, *refusal);
   if (endpoint_ == metrics::FrontEnd::kOther) return operations_.handle(path, request, response);
   const auto role = access_.role_of(request);
   if (!role) {
     response.add("WWW-Authenticate", "Bearer realm=\"sluice\"");
-    return refuse(response, {.status = 401, .detail = kUnknownToken});
+    return answer_problem(response, {401, kUnknownToken});
   }
   const bool may_operate = *role >= Role::kOperate;
   if (endpoint_ == metrics::FrontEnd::kCheck) {

@@ -20,19 +20,14 @@ constexpr std::string_view kUnclear =
 constexpr std::string_view kWrongQuery =
     "unknown query of /v1/auth; expected none, or deny=403 for denials with this status";
 
-void refuse(http::Response& response, std::string_view detail) {
-  append_problem(response.text, {.detail = detail});
-  response.answer_text(400, kProblemType);
-}
-
 }  // namespace
 
 void AuthEndpoint::handle(const http::Request& request, http::Response& response) {
   const std::string_view query = split_target(request.target).query;
-  if (!query.empty() && query != kDenyBy403) return refuse(response, kWrongQuery);
+  if (!query.empty() && query != kDenyBy403) return answer_problem(response, {400, kWrongQuery});
   const Description description = attributes_.begin(request);
-  if (description == Description::kMissing) return refuse(response, kMissing);
-  if (description == Description::kUnclear) return refuse(response, kUnclear);
+  if (description == Description::kMissing) return answer_problem(response, {400, kMissing});
+  if (description == Description::kUnclear) return answer_problem(response, {400, kUnclear});
 
   const RuleAnswer& answer = session_.decide(attributes_);
   response.fields.append(fields_.lines(answer));

@@ -11,11 +11,6 @@ constexpr std::string_view kJson = "application/json";
 // A larger buffer is released.
 constexpr std::size_t kMostKept = std::size_t{64} << 10;
 
-void refuse(http::Response& response, int status, std::string_view detail) {
-  append_problem(response.text, {.status = status, .detail = detail});
-  response.answer_text(status, kProblemType);
-}
-
 }  // namespace
 
 // Decides the requests of a body one after the other and joins their answers.
@@ -48,13 +43,13 @@ void CheckEndpoint::handle(const http::Request& request, bool may_operate,
                            http::Response& response) {
   if (request.method != "POST") {
     response.add("Allow", "POST");
-    return refuse(response, 405, "/v1/check accepts only POST, with JSON as its body");
+    return answer_problem(response, {405, "/v1/check accepts only POST, with JSON as its body"});
   }
   text_.clear();
   Decider decider(*this, response);
   const CheckReader::Outcome outcome = reader_.read(request.body, may_operate, decider);
-  if (outcome.needs_operate) return refuse(response, 403, outcome.error);
-  if (!outcome.error.empty()) return refuse(response, 400, outcome.error);
+  if (outcome.needs_operate) return answer_problem(response, {403, outcome.error});
+  if (!outcome.error.empty()) return answer_problem(response, {400, outcome.error});
   if (!response.content_type.empty()) {
     return response.answer_text(response.status, response.content_type);
   }

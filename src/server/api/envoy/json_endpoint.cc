@@ -17,11 +17,6 @@ namespace util = ::google::protobuf::util;
 
 constexpr std::string_view kJson = "application/json";
 
-void refuse(http::Response& response, int status, std::string_view detail) {
-  append_problem(response.text, {.status = status, .detail = detail});
-  response.answer_text(status, kProblemType);
-}
-
 std::string read_message(std::string_view json, std::string& message) {
   if (const std::string mistake = find_json_mistake(json); !mistake.empty()) {
     return "the body is not valid: " + mistake +
@@ -43,22 +38,22 @@ void JsonEndpoint::handle(const http::Request& request, bool may_operate,
                           http::Response& response) {
   if (request.method != "POST") {
     response.add("Allow", "POST");
-    return refuse(response, 405,
-                  "/json accepts only POST, with a RateLimitRequest in JSON as its body");
+    return answer_problem(
+        response, {405, "/json accepts only POST, with a RateLimitRequest in JSON as its body"});
   }
   const google::protobuf::LogSilencer quiet;  // no log lines about a client's input
   if (const std::string error = read_message(request.body, message_); !error.empty()) {
-    return refuse(response, 400, error);
+    return answer_problem(response, {400, error});
   }
   const RlsStatus status = service_.call(message_, may_operate, reply_);
-  if (status.forbidden) return refuse(response, 403, status.message);
+  if (status.forbidden) return answer_problem(response, {403, status.message});
   if (status.reason != Reason::kOk) {
-    return refuse(response, report_of(status.reason).http, status.message);
+    return answer_problem(response, {report_of(status.reason).http, status.message});
   }
   rls::RateLimitResponse answer;
   if (!answer.ParseFromString(reply_) || !util::MessageToJsonString(answer, &response.text).ok()) {
     response.text.clear();
-    return refuse(response, 500, "the response cannot be written as JSON");
+    return answer_problem(response, {500, "the response cannot be written as JSON"});
   }
   response.answer_text(answer.overall_code() == rls::RateLimitResponse::OVER_LIMIT ? 429 : 200,
                        kJson);

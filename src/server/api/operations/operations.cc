@@ -15,20 +15,15 @@ void answer_word(http::Response& response, int status, std::string_view word) {
 
 }  // namespace
 
-void answer_problem(http::Response& response, int status, std::string_view detail) {
-  append_problem(response.text, {.status = status, .detail = detail});
-  response.answer_text(status, kProblemType);
-}
-
 void Operations::handle(std::string_view path, const http::Request& request,
                         http::Response& response) const {
   const bool known = path == "/healthz" || path == "/readyz" || path == "/metrics";
   if (!known) {
-    return answer_problem(response, 404, "unknown path; docs/http.md lists the paths");
+    return answer_problem(response, {404, "unknown path; docs/http.md lists the paths"});
   }
   if (request.method != "GET" && request.method != "HEAD") {
     response.add("Allow", "GET, HEAD");
-    return answer_problem(response, 405, "expected GET or HEAD");
+    return answer_problem(response, {405, "expected GET or HEAD"});
   }
   if (path == "/healthz") return answer_word(response, 200, "ok\n");
   if (path == "/readyz") {

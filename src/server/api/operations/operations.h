@@ -23,7 +23,4 @@ class Operations {
   const std::atomic<bool>* ready_;
 };
 
-// Answers with a problem document.
-void answer_problem(http::Response& response, int status, std::string_view detail);
-
 }  // namespace sluice::server

@@ -158,8 +158,7 @@ void ConnectionState::resume() {
 void ConnectionState::refuse(const BadRequest& why) {
   Response& response = shared_.refusal;
   response.clear();
-  append_problem(response.text, {.status = why.status, .detail = why.detail});
-  response.answer_text(why.status, kProblemType);
+  answer_problem(response, {why.status, why.detail});
   append_response(responses(), response, {.keep_alive = false, .date = shared_.date});
   shared_.recorder.add(why.status == 408 ? metrics::Event::kTimedOut : metrics::Event::kBadRequest);
   closing_ = true;

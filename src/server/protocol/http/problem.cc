@@ -48,4 +48,9 @@ void append_problem(std::string& out, const Problem& problem, std::string_view m
   out.append(text.view());
 }
 
+void answer_problem(http::Response& response, const Problem& problem) {
+  append_problem(response.text, problem);
+  response.answer_text(problem.status, kProblemType);
+}
+
 }  // namespace sluice::server

@@ -3,6 +3,8 @@
 #include <string>
 #include <string_view>
 
+#include "server/protocol/http/message.h"
+
 namespace sluice::server {
 
 inline constexpr std::string_view kProblemType = "application/problem+json";
@@ -20,5 +22,8 @@ std::string_view status_title(int status) noexcept;
 
 // Appends the problem as a JSON object. `members` adds more members: `"name":value,...`.
 void append_problem(std::string& out, const Problem& problem, std::string_view members = {});
+
+// Answers a request with the problem as the body.
+void answer_problem(http::Response& response, const Problem& problem);
 
 }  // namespace sluice::server
