@@ -214,6 +214,11 @@ class Process:
     def signal(self, number):
         self.child.send_signal(number)
 
+    def pause(self):
+        """Stops every thread, until SIGCONT. A signal alone lets other threads run for a while."""
+        self.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.child.pid, os.WSTOPPED | os.WNOWAIT)
+
     def wait(self, seconds=STOP_SECONDS):
         return self.child.wait(seconds)
 

@@ -253,7 +253,7 @@ class Redis:
             self.path.unlink()
 
     def pause(self):
-        self.process.signal(signal.SIGSTOP)
+        self.process.pause()
 
     def resume(self):
         self.process.signal(signal.SIGCONT)

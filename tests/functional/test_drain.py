@@ -106,7 +106,7 @@ class Drain(ServerTest):
 
     def test_connections_that_only_the_kernel_has_accepted_are_answered(self):
         sluice = self.serve(RULES, flags=["--threads", "1"])
-        sluice.signal(signal.SIGSTOP)
+        sluice.pause()
         waiting = [Raw(sluice.http).send(REQUEST) for _ in range(20)]
         sluice.signal(signal.SIGTERM)
         sluice.signal(signal.SIGCONT)

@@ -198,7 +198,7 @@ class Recipes:
         )
 
     def test_a_sluice_that_hangs_is_soon_treated_as_unavailable(self):
-        self.sluice.signal(signal.SIGSTOP)
+        self.sluice.pause()
         try:
             begin = time.monotonic()
             self.assertEqual(self.ask("GET", "/api/order/1", user="hangs").status, 200)

@@ -61,7 +61,12 @@ class RedisServer {
     waitpid(pid_, nullptr, 0);
     pid_ = -1;
   }
-  void pause() const noexcept { ::kill(pid_, SIGSTOP); }
+  // Returns when every thread has stopped. The signal alone lets other threads run for a while.
+  void pause() const noexcept {
+    ::kill(pid_, SIGSTOP);
+    siginfo_t stopped;
+    ::waitid(P_PID, static_cast<id_t>(pid_), &stopped, WSTOPPED | WNOWAIT);
+  }
   void resume() const noexcept { ::kill(pid_, SIGCONT); }
 
   // Starts a stopped server again, with the same options and folder, and without data.
