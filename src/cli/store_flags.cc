@@ -42,8 +42,8 @@ Expected<server::Config, Failed> config_of(const StoreFlags& flags) {
   if (!flags.prefix.empty()) config.redis.options.prefix = flags.prefix;
   if (!flags.tls_ca.empty()) config.redis.options.tls_ca_file = flags.tls_ca;
   if (!flags.password_file.empty()) {
-    config.redis.password_file = flags.password_file;
-    config.redis.password_env.clear();
+    config.redis.password.file = flags.password_file;
+    config.redis.password.variable.clear();
   }
   if (flags.prefix.find_first_of("{}") != std::string::npos) {
     return Unexpected{

@@ -28,25 +28,13 @@ constexpr std::array kRoles{Role::kCheck, Role::kOperate, Role::kAdmin, Role::kC
 
 ClientConfig read_client(const ClientKeys& keys, const Fields& fields,
                          const std::filesystem::path& folder, Diagnostics& diagnostics) {
-  const std::string file_key = std::string(keys.secret) + "_file";
-  const std::string env_key = std::string(keys.secret) + "_env";
   ClientConfig client;
   client.name = fields.text("name");
   if (const auto role = fields.choice<std::size_t>("role")) client.role = kRoles[*role];
-  const std::string_view file = fields.text(file_key);
-  const std::string_view variable = fields.text(env_key);
-  if (!file.empty()) client.secret_file = folder / file;
-  client.secret_env = variable;
-  if (variable.find_first_of("= ") != variable.npos) {
-    diagnostics.add(
-        fields.at(env_key), "'" + env_key + "' is " + rules::describe(*fields.node(env_key)),
-        "expected the name of an environment variable, such as " + std::string(keys.example));
-  }
-  if (file.empty() == variable.empty()) {
-    const bool none = file.empty();
-    diagnostics.add(fields.at(env_key),
-                    std::string(none ? "neither '" : "both '") + file_key +
-                        (none ? "' nor '" : "' and '") + env_key + "'",
+  client.secret = read_source(fields, keys.secret, keys.example, folder, diagnostics);
+  if (!client.secret.is_set()) {
+    const std::string name(keys.secret);
+    diagnostics.add(fields.at(name + "_env"), "neither '" + name + "_file' nor '" + name + "_env'",
                     "expected one of them");
   }
   return client;
@@ -76,6 +64,24 @@ std::vector<ClientConfig> read_list(const ClientKeys& keys, const Fields& sectio
 }
 
 }  // namespace
+
+SecretSource read_source(const Fields& fields, std::string_view name, std::string_view example,
+                         const std::filesystem::path& folder, Diagnostics& diagnostics) {
+  const std::string file_key = std::string(name) + "_file";
+  const std::string env_key = std::string(name) + "_env";
+  const std::string_view file = fields.text(file_key);
+  const std::string_view variable = fields.text(env_key);
+  if (variable.find_first_of("= ") != variable.npos) {
+    diagnostics.add(
+        fields.at(env_key), "'" + env_key + "' is " + rules::describe(*fields.node(env_key)),
+        "expected the name of an environment variable, such as " + std::string(example));
+  }
+  if (!file.empty() && !variable.empty()) {
+    diagnostics.add(fields.at(env_key), "both '" + file_key + "' and '" + env_key + "'",
+                    "expected one of them");
+  }
+  return {file.empty() ? std::string() : (folder / file).string(), std::string(variable)};
+}
 
 RespConfig read_resp(const Fields& fields, const std::filesystem::path& folder,
                      Diagnostics& diagnostics) {

@@ -189,19 +189,7 @@ void Reader::read_proxies(const Fields& file) {
 }
 
 void Reader::read_admin(const Fields& fields) {
-  const std::string_view file = fields.text("token_file");
-  const std::string_view variable = fields.text("token_env");
-  if (variable.find_first_of("= ") != variable.npos) {
-    diagnostics_.add(fields.at("token_env"),
-                     "'token_env' is " + rules::describe(*fields.node("token_env")),
-                     "expected the name of an environment variable, such as SLUICE_TOKEN");
-  }
-  if (!file.empty() && !variable.empty()) {
-    diagnostics_.add(fields.at("token_env"), "both 'token_file' and 'token_env'",
-                     "expected one of them");
-  }
-  if (!file.empty()) config_.admin_token_file = path(file);
-  config_.admin_token_env = variable;
+  config_.admin_token = read_source(fields, "token", "SLUICE_TOKEN", folder_, diagnostics_);
 }
 
 void Reader::read_bounds(const Fields& fields) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "server/config/role.h"
+#include "server/config/secret.h"
 #include "server/logging/log.h"
 #include "server/net/bounds.h"
 #include "sluice/circuit_breaker.h"
@@ -23,11 +24,8 @@ namespace sluice::server {
 struct RedisConfig {
   // Without the URL and the passwords, which redis_options() adds.
   RedisOptions options;
-  // The sources of the passwords: files, or names of environment variables. Read at the start.
-  std::string password_file;
-  std::string password_env;
-  std::string sentinel_password_file;
-  std::string sentinel_password_env;
+  SecretSource password;  // read at the start, as the next
+  SecretSource sentinel_password;
   std::size_t nodes = 1;  // servers that share the counters, for `on_store_error: local`
   bool deny_cache_enabled = true;
   DenyCacheOptions deny_cache;
@@ -56,13 +54,10 @@ struct EnvoyConfig {
   bool request_metadata = false;
 };
 
-// A client with a password or a token, which is in a file or an environment variable. Read at the
-// start.
 struct ClientConfig {
   std::string name;
   Role role = Role::kCheck;
-  std::string secret_file;
-  std::string secret_env;
+  SecretSource secret;  // the password or the token, read at the start
 };
 
 struct RespConfig {
@@ -88,9 +83,8 @@ struct Config {
   bool rules_in_redis = false;  // `rules: redis`, the rules pushed there; `rules` is empty
   bool watch = true;            // reload when they change
   std::vector<std::string>
-      trusted_proxies;  // addresses and CIDR networks, and "unix" for Unix sockets; checked
-  std::string admin_token_file;       // path; re-read on SIGHUP
-  std::string admin_token_env;        // the name of an environment variable
+      trusted_proxies;       // addresses and CIDR networks, and "unix" for Unix sockets; checked
+  SecretSource admin_token;  // a file is read again on SIGHUP
   std::vector<ClientConfig> clients;  // of HTTP and gRPC
   std::vector<std::string> hosts;     // names of this server for HTTP, in lower case
   RespConfig resp_options;

@@ -56,8 +56,8 @@ log: { level: warning, format: json, keys: hash, denials_per_second: 0, access: 
   EXPECT_FALSE(config->watch);
   EXPECT_EQ(config->trusted_proxies, (std::vector<std::string>{"10.0.0.0/8", "unix"}));
   EXPECT_EQ(config->threads, 3u);
-  EXPECT_EQ(config->admin_token_file, "/etc/sluice/secret/token");
-  EXPECT_EQ(config->admin_token_env, "");
+  EXPECT_EQ(config->admin_token.file, "/etc/sluice/secret/token");
+  EXPECT_EQ(config->admin_token.variable, "");
   EXPECT_EQ(config->bounds.header_bytes, 1024u);
   EXPECT_EQ(config->bounds.body_bytes, 2048u);
   EXPECT_EQ(config->bounds.header_timeout, 1s);
@@ -79,7 +79,7 @@ TEST(Config, AcceptsOnePathAsAListOfOne) {
   const auto config = parse_config("version: 1\nrules: a.yaml\nadmin: { token_env: TOKEN }\n", "f");
   ASSERT_TRUE(config.has_value());
   EXPECT_EQ(config->rules, std::vector<std::string>{"a.yaml"});
-  EXPECT_EQ(config->admin_token_env, "TOKEN");
+  EXPECT_EQ(config->admin_token.variable, "TOKEN");
 }
 
 TEST(Config, ReportsAllErrorsWithTheirPlaces) {

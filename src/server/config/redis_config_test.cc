@@ -52,9 +52,9 @@ rules: redis
   const RedisConfig& redis = config->redis;
   EXPECT_EQ(redis.options.username, "u");
   EXPECT_EQ(redis.options.password, "");
-  EXPECT_EQ(redis.password_file, "/etc/sluice/secrets/redis");
+  EXPECT_EQ(redis.password.file, "/etc/sluice/secrets/redis");
   EXPECT_EQ(redis.options.sentinel_username, "s");
-  EXPECT_EQ(redis.sentinel_password_env, "SENTINEL");
+  EXPECT_EQ(redis.sentinel_password.variable, "SENTINEL");
   EXPECT_EQ(redis.options.tls_ca_file, "/etc/sluice/ca.pem");
   EXPECT_EQ(redis.options.tls_cert_file, "/c.pem");
   EXPECT_EQ(redis.options.tls_key_file, "/etc/sluice/k.pem");
@@ -164,7 +164,7 @@ class RedisSecrets : public testing::Test {
   std::string password_from(const std::string& path) {
     Config config;
     config.store = "redis://user:other@a";
-    config.redis.password_file = path;
+    config.redis.password.file = path;
     const auto options = redis_options(config);
     return options ? options->password : options.error();
   }
@@ -192,7 +192,7 @@ TEST_F(RedisSecrets, AreReadFromTheEnvironment) {
   Config config;
   config.store = "redis+sentinel://a/m";
   config.redis.options.sentinel_username = "s";
-  config.redis.sentinel_password_env = "SLUICE_TEST_SECRET";
+  config.redis.sentinel_password.variable = "SLUICE_TEST_SECRET";
   ::unsetenv("SLUICE_TEST_SECRET");
   const auto missing = redis_options(config);
   ASSERT_FALSE(missing.has_value());

@@ -14,13 +14,10 @@ std::string find_store_error(const std::string& store, const RedisConfig& redis)
   }
   // Files are not read. It matters only whether there is a password.
   RedisOptions options{.url = store, .username = redis.options.username};
-  const auto placeholder = [](const std::string& file, const std::string& variable) {
-    return std::string(file.empty() && variable.empty() ? "" : "-");
-  };
-  options.password = placeholder(redis.password_file, redis.password_env);
+  const auto placeholder = [](const SecretSource& source) { return source.is_set() ? "-" : ""; };
+  options.password = placeholder(redis.password);
   options.sentinel_username = redis.options.sentinel_username;
-  options.sentinel_password =
-      placeholder(redis.sentinel_password_file, redis.sentinel_password_env);
+  options.sentinel_password = placeholder(redis.sentinel_password);
   const auto target = redis::make_target(options);
   return target ? std::string() : target.error();
 }
@@ -29,10 +26,10 @@ Expected<RedisOptions> redis_options(const Config& config) {
   const RedisConfig& redis = config.redis;
   RedisOptions options = redis.options;
   options.url = config.store;
-  auto password = read_secret(redis.password_file, redis.password_env);
+  auto password = read_password(redis.password);
   if (!password) return Unexpected{password.error()};
   options.password = std::move(*password);
-  auto of_sentinels = read_secret(redis.sentinel_password_file, redis.sentinel_password_env);
+  auto of_sentinels = read_password(redis.sentinel_password);
   if (!of_sentinels) return Unexpected{of_sentinels.error()};
   options.sentinel_password = std::move(*of_sentinels);
   if (const auto target = redis::make_target(options); !target) {

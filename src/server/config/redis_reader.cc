@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "server/config/clients_reader.h"
 #include "server/config/schema.h"
 
 namespace sluice::server {
@@ -22,8 +23,6 @@ class RedisReader {
   void read_options(const Fields& fields);
   void read_tls(const Fields& fields);
   void read_breaker(const Fields& fields);
-  void read_secret(const Fields& fields, const std::string& name, std::string& file,
-                   std::string& variable);
   void read_prefix(const Fields& fields);
   Fields part(const Node& node, std::string_view name) const;
   std::string path(std::string_view written) const {
@@ -53,9 +52,11 @@ Fields RedisReader::part(const Node& node, std::string_view name) const {
 RedisConfig RedisReader::read(const Fields& fields) {
   read_options(fields);
   read_prefix(fields);
-  read_secret(fields, "password", redis_.password_file, redis_.password_env);
-  read_secret(fields, "sentinel_password", redis_.sentinel_password_file,
-              redis_.sentinel_password_env);
+  const auto secret = [&](std::string_view name) {
+    return read_source(fields, name, "REDIS_PASSWORD", folder_, diagnostics_);
+  };
+  redis_.password = secret("password");
+  redis_.sentinel_password = secret("sentinel_password");
   if (const Node* tls = fields.node("tls")) read_tls(part(*tls, "tls"));
   set(redis_.nodes, fields.integer("nodes"));
   if (const Node* node = fields.node("deny_cache")) {
@@ -111,20 +112,6 @@ void RedisReader::read_breaker(const Fields& fields) {
   if (breaker.open_for <= breaker.longest_open) return;
   diagnostics_.add(fields.at("open_for"), "'open_for' is longer than 'longest_open'",
                    "expected at most 'longest_open', which is 10s by default");
-}
-
-void RedisReader::read_secret(const Fields& fields, const std::string& name, std::string& file,
-                              std::string& variable) {
-  file = path(fields.text(name + "_file"));
-  variable = fields.text(name + "_env");
-  const std::size_t at = fields.at(name + "_env");
-  if (variable.find_first_of("= ") != variable.npos) {
-    diagnostics_.add(at, "'" + name + "_env' is " + rules::describe(*fields.node(name + "_env")),
-                     "expected the name of an environment variable, such as REDIS_PASSWORD");
-  }
-  if (!file.empty() && !variable.empty()) {
-    diagnostics_.add(at, "both '" + name + "_file' and '" + name + "_env'", "expected one of them");
-  }
 }
 
 }  // namespace

@@ -127,10 +127,8 @@ void expect_equal(const RedisOptions& a, const RedisOptions& b) {
 
 void expect_equal(const RedisConfig& a, const RedisConfig& b) {
   expect_equal(a.options, b.options);
-  EXPECT_EQ(a.password_file, b.password_file);
-  EXPECT_EQ(a.password_env, b.password_env);
-  EXPECT_EQ(a.sentinel_password_file, b.sentinel_password_file);
-  EXPECT_EQ(a.sentinel_password_env, b.sentinel_password_env);
+  EXPECT_EQ(a.password, b.password);
+  EXPECT_EQ(a.sentinel_password, b.sentinel_password);
   EXPECT_EQ(a.nodes, b.nodes);
   EXPECT_EQ(a.deny_cache_enabled, b.deny_cache_enabled);
   EXPECT_EQ(a.deny_cache.max_keys, b.deny_cache.max_keys);
@@ -155,8 +153,9 @@ void expect_equal(const Config& a, const Config& b) {
   EXPECT_EQ(a.rules_in_redis, b.rules_in_redis);
   EXPECT_EQ(a.watch, b.watch);
   EXPECT_EQ(a.trusted_proxies, b.trusted_proxies);
-  EXPECT_EQ(a.admin_token_file, b.admin_token_file);
-  EXPECT_EQ(a.admin_token_env, b.admin_token_env);
+  EXPECT_EQ(a.admin_token, b.admin_token);
+  EXPECT_EQ(a.clients.size(), b.clients.size());
+  EXPECT_EQ(a.hosts, b.hosts);
   expect_equal(a.bounds, b.bounds);
   EXPECT_EQ(a.resp_options.users.size(), b.resp_options.users.size());
   EXPECT_EQ(a.resp_options.idle_timeout, b.resp_options.idle_timeout);

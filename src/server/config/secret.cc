@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
@@ -14,37 +15,67 @@ namespace {
 
 constexpr std::size_t kLongest = 4096;
 
-// Returns one line of at most kLongest bytes without its line end.
-Expected<std::string> checked(std::string text, const std::string& source) {
-  while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
-  if (text.empty()) return Unexpected{source + " is empty; expected a password"};
-  if (text.size() > kLongest || text.find('\n') != text.npos) {
-    return Unexpected{source + " is not a password; expected one line of at most 4096 bytes"};
-  }
-  return text;
-}
+// The text of a secret without the line ends at its end, and the name of its source for messages.
+struct Secret {
+  std::string text;
+  std::string name;
+};
 
-Expected<std::string> read_secret_file(const std::string& path) {
-  const std::string source = "password file " + path;
-  errno = 0;
-  std::ifstream stream(path, std::ios::binary);
-  std::string text(kLongest + 3, '\0');
-  if (stream) stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!stream.is_open() || stream.bad()) {
-    return Unexpected{source + " cannot be read: " + std::system_category().message(errno)};
+// Reads at most a few bytes more than the bound. `what` is "password" or "token". Errors: the
+// source and the reason.
+Expected<Secret> read(std::string_view what, const SecretSource& source) {
+  Secret secret;
+  if (!source.file.empty()) {
+    secret.name = std::string(what) + " file " + source.file;
+    errno = 0;
+    std::ifstream stream(source.file, std::ios::binary);
+    secret.text.resize(kLongest + 3);
+    if (stream) stream.read(secret.text.data(), static_cast<std::streamsize>(secret.text.size()));
+    if (!stream.is_open() || stream.bad()) {
+      return Unexpected{secret.name + " cannot be read: " + std::system_category().message(errno)};
+    }
+    secret.text.resize(static_cast<std::size_t>(stream.gcount()));
+  } else {
+    secret.name = "environment variable " + source.variable;
+    const char* const value = std::getenv(source.variable.c_str());
+    if (value == nullptr) return Unexpected{secret.name + " is not set"};
+    secret.text = value;
   }
-  text.resize(static_cast<std::size_t>(stream.gcount()));
-  return checked(std::move(text), source);
+  std::string& text = secret.text;
+  while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
+  if (text.empty()) return Unexpected{secret.name + " is empty; expected a " + std::string(what)};
+  return secret;
 }
 
 }  // namespace
 
-Expected<std::string> read_secret(const std::string& file, const std::string& variable) {
-  if (!file.empty()) return read_secret_file(file);
-  if (variable.empty()) return std::string();
-  const char* const value = std::getenv(variable.c_str());
-  if (value == nullptr) return Unexpected{"environment variable " + variable + " is not set"};
-  return checked(value, "environment variable " + variable);
+Expected<std::string> read_password(const SecretSource& source) {
+  if (!source.is_set()) return std::string();
+  auto secret = read("password", source);
+  if (!secret) return Unexpected{secret.error()};
+  if (secret->text.size() > kLongest || secret->text.find('\n') != secret->text.npos) {
+    return Unexpected{secret->name + " is not a password; expected one line of at most 4096 bytes"};
+  }
+  return std::move(secret->text);
+}
+
+Expected<std::string> read_token(const SecretSource& source) {
+  const std::string& file = source.file;
+  struct stat found {};
+  if (!file.empty() && ::stat(file.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
+    return Unexpected{"token file " + file + " is not a regular file"};
+  }
+  auto secret = read("token", source);
+  if (!secret) return Unexpected{secret.error()};
+  const std::string& text = secret->text;
+  if (text.size() > kLongest) {
+    return Unexpected{secret->name + " is too long; expected a token of at most 4096 bytes"};
+  }
+  if (!std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; })) {
+    return Unexpected{secret->name +
+                      " is not a token; expected one line of printable ASCII without spaces"};
+  }
+  return std::move(secret->text);
 }
 
 bool is_same_secret(std::string_view presented, std::string_view secret) noexcept {
@@ -59,11 +90,13 @@ bool is_same_secret(std::string_view presented, std::string_view secret) noexcep
   return difference == 0;
 }
 
-std::string find_weakness(std::string_view what, const std::string& file, std::string_view secret) {
+std::string find_weakness(std::string_view what, const SecretSource& source,
+                          std::string_view secret) {
   constexpr std::size_t kShortest = 16;
   constexpr std::size_t kFewest = 6;
   struct stat found {};
   const std::string name(what);
+  const std::string& file = source.file;
   if (!file.empty() && ::stat(file.c_str(), &found) == 0 && (found.st_mode & S_IROTH) != 0) {
     return "the file " + file + " of " + name + " can be read by every user; expected chmod o-r";
   }

@@ -70,7 +70,7 @@ class AdminWaits : public ::testing::Test {
   const std::string path_ = folder_ / "socket";
   std::unique_ptr<RulesManager> manager_ =
       RulesManager::open({folder_.write("rules.yaml", kRules)}).value();
-  AdminToken token_ = AdminToken::from("", "").value();
+  AdminToken token_ = AdminToken::from({"", ""}).value();
   metrics::Registry registry_;
   metrics::Recorder& recorder_ = registry_.make_recorder();
   Log log_{{.level = LogLevel::kOff}};

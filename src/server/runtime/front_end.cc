@@ -35,10 +35,10 @@ std::unique_ptr<net::LoopFrontEnd> FrontEnd::start(const LoopServices& loop, std
 Expected<Access> FrontEnd::open_access() {
   std::vector<BearerClient> clients;
   for (const ClientConfig& client : parts_.config.clients) {
-    auto token = read_secret(client.secret_file, client.secret_env);
+    auto token = read_token(client.secret);
     if (!token) return Unexpected{"clients: " + token.error()};
     const std::string what = "the token of the client '" + client.name + "'";
-    const std::string weakness = find_weakness(what, client.secret_file, *token);
+    const std::string weakness = find_weakness(what, client.secret, *token);
     if (!weakness.empty()) parts_.log.warning(weakness);
     clients.push_back({client.name, client.role, *std::move(token)});
   }

@@ -232,7 +232,7 @@ Expected<std::unique_ptr<Server>> Server::start(const Config& config) {
   if (!rules) return Unexpected{rules.error()};
   auto trusted = TrustedProxies::parse(config.trusted_proxies);
   if (!trusted) return Unexpected{"trusted_proxies: " + trusted.error()};
-  auto token = AdminToken::from(config.admin_token_file, config.admin_token_env);
+  auto token = AdminToken::from(config.admin_token);
   if (!token) return Unexpected{token.error()};
   auto impl =
       std::make_unique<Impl>(config, std::move(*rules), std::move(*trusted), std::move(*token));

@@ -86,7 +86,7 @@ TEST_F(RedisStoresTest, OpenDoesNotWaitForTheServer) {
 }
 
 TEST_F(RedisStoresTest, OpenReportsAFileThatItCannotRead) {
-  config_.redis.password_file = "/nonexistent/password";
+  config_.redis.password.file = "/nonexistent/password";
   const auto opened = RedisStores::open(config_, nullptr);
   ASSERT_FALSE(opened.has_value());
   EXPECT_NE(opened.error().find("/nonexistent/password"), std::string::npos) << opened.error();

@@ -16,7 +16,7 @@ class Access : public TestAdmin {
 class AccessByToken : public Access {
  protected:
   void SetUp() override {
-    token_ = *AdminToken::from(folder_.write("token", "s3cret-of-the-house\n"), "");
+    token_ = *AdminToken::from({folder_.write("token", "s3cret-of-the-house\n"), ""});
     Access::SetUp();
   }
 };

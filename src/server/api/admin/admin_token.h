@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "server/config/secret.h"
 #include "sluice/expected.h"
 
 namespace sluice::server {
@@ -15,7 +16,7 @@ class AdminToken {
  public:
   // Reads the file, or the variable of that name. With neither there is no token. Line ends at the
   // end are not part of the token. Errors: the problem with the source and what is expected.
-  static Expected<AdminToken> from(std::string file, std::string variable);
+  static Expected<AdminToken> from(SecretSource source);
 
   // Reads the source again. After an error the token is unchanged. Returns whether it changed.
   Expected<bool> reload();
@@ -25,10 +26,7 @@ class AdminToken {
   const std::string& warning() const noexcept { return warning_; }
 
  private:
-  Expected<std::string> read() const;
-
-  std::string file_;
-  std::string variable_;
+  SecretSource source_;
   std::string token_;
   std::string warning_;
 };

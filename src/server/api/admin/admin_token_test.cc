@@ -13,12 +13,12 @@ constexpr const char* kVariable = "SLUICE_TEST_ADMIN_TOKEN";
 constexpr std::string_view kLong = "0123456789abcdef";
 
 std::string error_of(const std::string& file, const std::string& variable) {
-  const auto token = AdminToken::from(file, variable);
+  const auto token = AdminToken::from({file, variable});
   return token ? "ok" : token.error();
 }
 
 TEST(AdminToken, IsNoneWithoutASource) {
-  auto token = *AdminToken::from("", "");
+  auto token = *AdminToken::from({"", ""});
   EXPECT_FALSE(token.is_set());
   EXPECT_FALSE(token.matches(""));
   EXPECT_FALSE(token.matches("x"));
@@ -28,7 +28,7 @@ TEST(AdminToken, IsNoneWithoutASource) {
 TEST(AdminToken, IsTheFilesContentWithoutLineEnds) {
   const TestFolder folder;
   for (const char* end : {"", "\n", "\r\n", "\n\n"}) {
-    const auto token = *AdminToken::from(folder.write("t", std::string(kLong) + end), "");
+    const auto token = *AdminToken::from({folder.write("t", std::string(kLong) + end), ""});
     EXPECT_TRUE(token.is_set());
     EXPECT_TRUE(token.matches(kLong));
     EXPECT_FALSE(token.matches(std::string(kLong) + end + "x"));
@@ -37,7 +37,7 @@ TEST(AdminToken, IsTheFilesContentWithoutLineEnds) {
 
 TEST(AdminToken, MatchesOnlyItself) {
   const TestFolder folder;
-  const auto token = *AdminToken::from(folder.write("t", kLong), "");
+  const auto token = *AdminToken::from({folder.write("t", kLong), ""});
   std::string other(kLong);
   EXPECT_FALSE(token.matches(""));
   EXPECT_FALSE(token.matches(other + other));
@@ -51,7 +51,7 @@ TEST(AdminToken, MatchesOnlyItself) {
 
 TEST(AdminToken, IsTheVariablesValue) {
   ::setenv(kVariable, kLong.data(), 1);
-  EXPECT_TRUE(AdminToken::from("", kVariable)->matches(kLong));
+  EXPECT_TRUE(AdminToken::from({"", kVariable})->matches(kLong));
   ::setenv(kVariable, "\n", 1);
   EXPECT_EQ(error_of("", kVariable),
             "environment variable SLUICE_TEST_ADMIN_TOKEN is empty; expected a token");
@@ -63,7 +63,7 @@ TEST(AdminToken, ReportsTheProblemWithItsSource) {
   const TestFolder folder;
   const std::string file = folder / "t";
   EXPECT_EQ(error_of(file, ""),
-            "token file " + file + " cannot be opened: No such file or directory");
+            "token file " + file + " cannot be read: No such file or directory");
   folder.write("t", "\n");
   EXPECT_EQ(error_of(file, ""), "token file " + file + " is empty; expected a token");
   for (const char* text : {"two words", "two\nlines", "t\xC3\xB6ken", " x"}) {
@@ -84,7 +84,7 @@ TEST(AdminToken, ReportsTheProblemWithItsSource) {
 
 TEST(AdminToken, IsReadAgainAndKeptIfThatFails) {
   const TestFolder folder;
-  auto token = *AdminToken::from(folder.write("t", kLong), "");
+  auto token = *AdminToken::from({folder.write("t", kLong), ""});
   EXPECT_FALSE(*token.reload());
   folder.write("t", "another-long-token");
   EXPECT_TRUE(*token.reload());
@@ -99,7 +99,7 @@ TEST(AdminToken, WarnsOfAReadableFileAndOfAShortToken) {
   const TestFolder folder;
   const std::string file = folder.write("t", kLong);
   ASSERT_EQ(::chmod(file.c_str(), 0640), 0);
-  auto token = *AdminToken::from(file, "");
+  auto token = *AdminToken::from({file, ""});
   EXPECT_EQ(token.warning(), "");
   ASSERT_EQ(::chmod(file.c_str(), 0644), 0);
   EXPECT_FALSE(*token.reload());

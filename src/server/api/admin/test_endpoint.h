@@ -86,7 +86,7 @@ class TestAdmin : public ::testing::Test {
   testing::ManualClock clock_;
   MemoryStore store_{{.max_keys = 1024}, clock_};
   Limiter limiter_{store_};
-  AdminToken token_ = *AdminToken::from("", "");
+  AdminToken token_ = *AdminToken::from({"", ""});
   ServerStatus status_;
   std::vector<std::string> done_;
   std::unique_ptr<RulesManager> manager_;
