@@ -123,6 +123,18 @@ class OnLoopback(ServerTest):
             self.assertEqual(self.server.auth("GET", "/page", Host=host).status, 200, host)
             self.assertEqual(self.server.get("/healthz", headers).status, 200, host)
 
+    def test_the_administration_is_not_for_pages_of_other_sites(self):
+        page = {"Origin": "http://evil.example"}
+        for fields, status in (
+            (page, 403), ({"Sec-Fetch-Site": "cross-site"}, 403), ({"Host": "evil.example"}, 403),
+            ({"Host": "sluice.internal"}, 200), ({"Sec-Fetch-Site": "none"}, 200), ({}, 200),
+        ):
+            for target in ("/metrics", "/v1/status"):
+                answer = self.server.admin_request("GET", target, headers=fields)
+                self.assertEqual(answer.status, status, (target, fields))
+            health = self.server.admin_request("GET", "/healthz", headers=fields)
+            self.assertEqual(health.status, 200, fields)
+
 
 class Start(ServerTest):
     def test_the_log_says_that_nobody_may_operate(self):

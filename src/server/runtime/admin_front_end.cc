@@ -42,6 +42,7 @@ class AdminFrontEnd final : public FrontEnd {
                                                                  .reload = admin_.reload,
                                                                  .done = admin_.done},
                                                                 parts().operations,
+                                                                access(),
                                                                 loop.recorder,
                                                                 parts().log});
     };

@@ -6,6 +6,7 @@
 #include "server/api/admin/admin_endpoint.h"
 #include "server/api/operations/operations.h"
 #include "server/logging/log.h"
+#include "server/protocol/http/access.h"
 #include "server/protocol/http/message.h"
 
 namespace sluice::server {
@@ -17,11 +18,13 @@ class AdminHandler final : public http::Handler {
   struct Parts {
     AdminEndpoint::Parts endpoint;
     Operations operations;
+    const Access& access;
     metrics::Recorder& recorder;
     Log& log;
   };
   explicit AdminHandler(Parts parts)
       : operations_(parts.operations),
+        access_(parts.access),
         recorder_(parts.recorder),
         log_(parts.log),
         endpoint_(std::move(parts.endpoint)) {}
@@ -32,6 +35,7 @@ class AdminHandler final : public http::Handler {
 
  private:
   Operations operations_;
+  const Access& access_;
   metrics::Recorder& recorder_;
   Log& log_;
   AdminEndpoint endpoint_;

@@ -36,6 +36,7 @@ class AdminWaits : public ::testing::Test {
                                      .token = token_,
                                      .status = [] { return ServerStatus{}; }},
                                     {registry_, ready_},
+                                    access_,
                                     recorder_,
                                     log_};
     front_end_.emplace(
@@ -71,6 +72,7 @@ class AdminWaits : public ::testing::Test {
   std::unique_ptr<RulesManager> manager_ =
       RulesManager::open({folder_.write("rules.yaml", kRules)}).value();
   AdminToken token_ = AdminToken::from({"", ""}).value();
+  const Access access_{Access::Reach::kUnixSocket, {}, {}};
   metrics::Registry registry_;
   metrics::Recorder& recorder_ = registry_.make_recorder();
   Log log_{{.level = LogLevel::kOff}};

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -46,8 +47,9 @@ class FrontEnd {
   FrontEnd(const FrontEnd&) = delete;
   FrontEnd& operator=(const FrontEnd&) = delete;
 
-  // Listens with a socket for each loop, unless the address is "off". Errors: one line.
-  Expected<bool> open(std::size_t loops);
+  // Listens with a socket for each loop, unless the address is "off". Borrows the clients with
+  // tokens. Errors: one line.
+  Expected<bool> open(std::size_t loops, std::span<const BearerClient> clients);
   bool is_open() const noexcept { return listening_.has_value(); }
   // Starts the front end, which is open, in the loop of that number.
   std::unique_ptr<net::LoopFrontEnd> start(const LoopServices& loop, std::size_t number);
@@ -70,11 +72,12 @@ class FrontEnd {
   virtual std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
                                                   const net::Acceptor::Parts& accept,
                                                   net::ListeningSocket socket) = 0;
-  // Reads the clients' tokens, for check(). Warns of weak tokens, and if no client may operate.
-  Expected<Access> open_access();
+  void log_that_nobody_operates() const;
   virtual const Bounds& bounds() const { return parts_.config.bounds; }
 
   const net::Listening& listening() const { return *listening_; }
+  // Who may do what, for the front ends without users of their own.
+  const Access& access() const { return *access_; }
   const FrontEndParts& parts() const noexcept { return parts_; }
   std::atomic<std::size_t> connections_{0};  // in all loops
 
@@ -83,6 +86,7 @@ class FrontEnd {
   const std::string name_;
   const std::string configured_;
   std::optional<net::Listening> listening_;
+  std::optional<Access> access_;
 };
 
 }  // namespace sluice::server

@@ -3,24 +3,47 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/config/secret.h"
 #include "server/runtime/grpc_front_end.h"
 #include "server/runtime/http_front_end.h"
 #include "server/runtime/resp_front_end.h"
 
 namespace sluice::server {
 
+namespace {
+
+Expected<std::vector<BearerClient>> read_clients(const Config& config, Log& log) {
+  std::vector<BearerClient> clients;
+  for (const ClientConfig& client : config.clients) {
+    auto token = read_token(client.secret);
+    if (!token) return Unexpected{"clients: " + token.error()};
+    const std::string what = "the token of the client '" + client.name + "'";
+    const std::string weakness = find_weakness(what, client.secret, *token);
+    if (!weakness.empty()) log.warning(weakness);
+    clients.push_back({client.name, client.role, *std::move(token)});
+  }
+  return clients;
+}
+
+}  // namespace
+
 FrontEnds::FrontEnds(const FrontEndParts& parts, AdminParts admin)
-    : admin_(make_admin_front_end(parts, std::move(admin))) {
+    : config_(parts.config),
+      log_(parts.log),
+      admin_(make_admin_front_end(parts, std::move(admin))) {
   all_.push_back(make_http_front_end(parts));
   all_.push_back(make_grpc_front_end(parts));
   all_.push_back(make_resp_front_end(parts));
 }
 
 Expected<bool> FrontEnds::open(std::size_t loops) {
+  auto clients = read_clients(config_, log_);
+  if (!clients) return Unexpected{clients.error()};
+  clients_ = std::move(*clients);
   for (const auto& one : all_) {
-    if (auto opened = one->open(loops); !opened) return opened;
+    if (auto opened = one->open(loops, clients_); !opened) return opened;
   }
-  return admin_->open(1);
+  return admin_->open(1, clients_);
 }
 
 void FrontEnds::start(Loop& loop, std::size_t number) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "server/api/admin/status_page.h"
+#include "server/protocol/http/access.h"
 #include "server/runtime/admin_front_end.h"
 #include "server/runtime/front_end.h"
 
@@ -18,8 +19,8 @@ class FrontEnds {
  public:
   FrontEnds(const FrontEndParts& parts, AdminParts admin);
 
-  // Listens: the front ends with a socket for each loop, the administration with one. Errors: the
-  // first, as one line.
+  // Reads the clients' tokens, warns of weak ones, and listens: the front ends with a socket for
+  // each loop, the administration with one. Errors: the first, as one line.
   Expected<bool> open(std::size_t loops);
   // Starts the front ends that are open in the loop of that number.
   void start(Loop& loop, std::size_t number);
@@ -41,6 +42,9 @@ class FrontEnds {
   std::vector<ServerStatus::Listener> status() const;
 
  private:
+  const Config& config_;
+  Log& log_;
+  std::vector<BearerClient> clients_;  // borrowed by the front ends
   std::vector<std::unique_ptr<FrontEnd>> all_;
   std::unique_ptr<FrontEnd> admin_;
 };

@@ -1,6 +1,5 @@
 #include "server/runtime/grpc_front_end.h"
 
-#include <optional>
 #include <utility>
 
 #include "server/net/tls.h"
@@ -32,9 +31,7 @@ class GrpcFrontEnd final : public FrontEnd {
     return true;
   }
   Expected<bool> check() override {
-    auto access = open_access();
-    if (!access) return Unexpected{access.error()};
-    access_.emplace(*std::move(access));
+    if (access().nobody_operates()) log_that_nobody_operates();
     return true;
   }
   std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
@@ -50,7 +47,7 @@ class GrpcFrontEnd final : public FrontEnd {
             .tls = tls_,
             .serving = parts().ready,
             .make =
-                [&envoy = parts().envoy, session = loop.session, &access = *access_] {
+                [&envoy = parts().envoy, session = loop.session, &access = access()] {
                   return make_rls_handler({session(), envoy}, access);
                 },
             .fibers = loop.fibers},
@@ -59,7 +56,6 @@ class GrpcFrontEnd final : public FrontEnd {
 
  private:
   std::shared_ptr<net::TlsContext> tls_;  // null: plaintext
-  std::optional<Access> access_;
 };
 
 }  // namespace

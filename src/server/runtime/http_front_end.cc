@@ -1,6 +1,5 @@
 #include "server/runtime/http_front_end.h"
 
-#include <optional>
 #include <utility>
 
 #include "server/protocol/http/front_end.h"
@@ -25,15 +24,13 @@ class HttpFrontEnd final : public FrontEnd {
 
  protected:
   Expected<bool> check() override {
-    auto access = open_access();
-    if (!access) return Unexpected{access.error()};
-    access_.emplace(*std::move(access));
+    if (access().nobody_operates()) log_that_nobody_operates();
     return true;
   }
   std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
                                           const net::Acceptor::Parts& accept,
                                           net::ListeningSocket socket) override {
-    const auto make_handler = [parts = parts(), loop, &access = *access_] {
+    const auto make_handler = [parts = parts(), loop, &access = access()] {
       return std::make_unique<PublicHandler>(
           PublicHandler::Parts{loop.session(), parts.envoy, parts.trusted, loop.recorder, parts.log,
                                parts.operations, access});
@@ -41,9 +38,6 @@ class HttpFrontEnd final : public FrontEnd {
     return std::make_unique<http::FrontEnd>(
         http::FrontEnd::Parts{bounds(), make_handler, loop.fibers}, accept, std::move(socket));
   }
-
- private:
-  std::optional<Access> access_;
 };
 
 }  // namespace

@@ -4,12 +4,11 @@
 #include <string_view>
 
 #include "server/protocol/http/fields.h"
-#include "server/protocol/http/web_page.h"
 
 namespace sluice::server {
-namespace {
 
 std::optional<Problem> check_token(const http::Request& request, const AdminToken& token) {
+  if (!token.is_set()) return std::nullopt;
   Buffers buffers;
   const std::string_view field =
       find_header(request.fields, "authorization", buffers).value_or(std::string_view());
@@ -19,14 +18,6 @@ std::optional<Problem> check_token(const http::Request& request, const AdminToke
   }
   if (token.matches(presented)) return std::nullopt;
   return Problem{401, "the token is not the one that is configured"};
-}
-
-}  // namespace
-
-std::optional<Problem> find_refusal(const http::Request& request, const AdminToken& token) {
-  if (token.is_set()) return check_token(request, token);
-  if (auto refusal = find_web_page(request)) return refusal;
-  return find_foreign_host(request, {});
 }
 
 }  // namespace sluice::server

@@ -8,10 +8,8 @@
 
 namespace sluice::server {
 
-// Returns why a request to the administration is refused, or nothing.
-//
-// With a token, the request must present it (401). Without a token, the listener is bound to
-// loopback, but web pages in a browser of the same machine could still reach it: see web_page.h.
-std::optional<Problem> find_refusal(const http::Request& request, const AdminToken& token);
+// Returns why a request to the administration is refused (401), or nothing. With a token, the
+// request must present it.
+std::optional<Problem> check_token(const http::Request& request, const AdminToken& token);
 
 }  // namespace sluice::server

@@ -58,8 +58,8 @@ AdminEndpoint::AdminEndpoint(Parts parts) : parts_(std::move(parts)) {}
 
 void AdminEndpoint::handle(const http::Request& request, http::Response& response) {
   response.add("Cache-Control", "no-store");
-  if (const auto refusal = find_refusal(request, parts_.token)) {
-    if (refusal->status == 401) response.add("WWW-Authenticate", "Bearer realm=\"sluice\"");
+  if (const auto refusal = check_token(request, parts_.token)) {
+    response.add("WWW-Authenticate", "Bearer realm=\"sluice\"");
     return pages::answer(response, *refusal);
   }
   const RequestTarget target = split_target(request.target);

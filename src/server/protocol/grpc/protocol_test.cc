@@ -176,7 +176,7 @@ TEST_F(ProtocolTest, AnswersACall) {
   EXPECT_EQ(status(answer), "0");
   EXPECT_TRUE(answer.ended);
   EXPECT_EQ(handler_->finished_, 1);
-  EXPECT_EQ(outputs_, 0) << "whoever gave it the call asks for the answer";
+  EXPECT_EQ(outputs_, 0) << "the caller asks for the answer";
 }
 
 TEST_F(ProtocolTest, AnswersCallsOfEverySizeUpToTheBound) {

@@ -2,10 +2,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "server/config/role.h"
 #include "server/protocol/http/message.h"
@@ -25,16 +24,18 @@ struct BearerClient {
 // A client has the role of its token. Without a token it may request decisions of one unit, and
 // operate if only this machine reaches the listener.
 //
-// Thread-safety: const, so any thread. Cost: a comparison with each token if there is a token.
+// Thread-safety: const, so any thread. Ownership: borrows the clients and the hosts. Cost: a
+// comparison with each token if there is a token.
 class Access {
  public:
   enum class Reach : std::uint8_t { kUnixSocket, kLoopback, kNetwork };
 
   // `hosts` are names of this server, in lower case.
-  Access(Reach reach, std::vector<BearerClient> clients, std::vector<std::string> hosts)
-      : reach_(reach), clients_(std::move(clients)), hosts_(std::move(hosts)) {}
+  Access(Reach reach, std::span<const BearerClient> clients, std::span<const std::string> hosts)
+      : reach_(reach), clients_(clients), hosts_(hosts) {}
 
-  // Returns why an HTTP request must not be answered, whoever sent it: a web page may have (403).
+  // Returns why an HTTP request of any client must not be answered (403): a web page may have sent
+  // it.
   std::optional<Problem> find_refusal(const http::Request& request) const;
   // Returns the role of the client that sent `Authorization: ...`, empty if it sent none. Returns
   // nothing if the token is unknown (401).
@@ -45,8 +46,8 @@ class Access {
 
  private:
   const Reach reach_;
-  const std::vector<BearerClient> clients_;
-  const std::vector<std::string> hosts_;
+  const std::span<const BearerClient> clients_;
+  const std::span<const std::string> hosts_;
 };
 
 // What a refused client reads.

@@ -9,8 +9,10 @@ namespace {
 
 using Reach = Access::Reach;
 
-Access access(Reach reach, std::vector<BearerClient> clients = {}) {
-  return {reach, std::move(clients), {"sluice.internal"}};
+const std::vector<std::string> kHosts{"sluice.internal"};
+
+Access access(Reach reach, std::span<const BearerClient> clients = {}) {
+  return {reach, clients, kHosts};
 }
 const std::vector<BearerClient> kClients{{"web", Role::kCheck, "web-token"},
                                          {"batch", Role::kOperate, "batch-token"},
@@ -43,7 +45,7 @@ TEST(Access, AnUnknownTokenIsRefused) {
 
 TEST(Access, ReportsThatNobodyOperates) {
   EXPECT_TRUE(access(Reach::kNetwork).nobody_operates());
-  EXPECT_TRUE(access(Reach::kNetwork, {kClients[0]}).nobody_operates());
+  EXPECT_TRUE(access(Reach::kNetwork, std::span(kClients).first(1)).nobody_operates());
   EXPECT_FALSE(access(Reach::kNetwork, kClients).nobody_operates());
   EXPECT_FALSE(access(Reach::kLoopback).nobody_operates());
 }
