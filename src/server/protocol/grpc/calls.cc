@@ -110,6 +110,7 @@ void Protocol::on_grpc_header(Stream& stream, std::string_view name, std::string
 // Checks a call after its header is complete.
 void Protocol::opened(Stream& stream) {
   stream.opened = true;
+  stream.began = now_;  // starts the timeout of the message
   if (!stream.is_post) return refuse(stream, "405", "expected the method POST");
   if (!stream.is_grpc) return refuse(stream, "415", "expected content-type: application/grpc");
   if (stream.method == Method::kNone) {
@@ -128,6 +129,7 @@ void Protocol::on_data(Stream& stream, std::string_view bytes) {
   if (shared_.buffered + bytes.size() > kMostBuffered) {
     return end(stream, Code::kResourceExhausted, "too many bytes in unfinished calls");
   }
+  if (stream.in.empty() && stream.method == Method::kReflection) stream.began = now_;
   stream.in.append(bytes);
   stream.buffered += bytes.size();
   shared_.buffered += bytes.size();
@@ -252,6 +254,7 @@ void Protocol::reflect(Stream& stream) {
     if (reply.code != Code::kOk) return end(stream, reply.code, reply.text);
     append_message(stream.out, reply.bytes);
     stream.in.erase(0, size);
+    stream.began = now_;
     done += size;
     respond(stream);
     if (stream.out.size() - stream.out_done > kMostUnread || shared_.buffered > kMostBuffered) {

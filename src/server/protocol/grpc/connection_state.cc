@@ -100,7 +100,7 @@ bool ConnectionState::expired(SteadyTime now) {
 // Ends a connection that is old or idle, and sends a PING if a client with open calls is silent.
 void ConnectionState::check_age(SteadyTime now) {
   const Bounds& bounds = shared_.bounds;
-  if (protocol_.open_streams() > 0 || protocol_.calls() != calls_) worked_ = now;
+  if (protocol_.busy() || protocol_.calls() != calls_) worked_ = now;
   calls_ = protocol_.calls();
   if (phase_ == Phase::kServing) {
     const std::size_t most = bounds.requests_per_connection;

@@ -77,7 +77,7 @@ class ConnectionState {
   std::string unsent_;
   SteadyTime started_;
   SteadyTime heard_;     // when input last arrived
-  SteadyTime worked_;    // when there last was a call
+  SteadyTime worked_;    // when there last was a complete call
   SteadyTime progress_;  // when output was last sent
   SteadyTime ending_{};  // when the current phase of the end began
   std::size_t calls_ = 0;

@@ -190,6 +190,17 @@ TEST_F(GrpcConnectionState, AnIdleConnectionEndsWithANoticeFirst) {
   EXPECT_EQ(sent_.size(), 17U) << "the last GOAWAY";
 }
 
+TEST_F(GrpcConnectionState, CallsThatNeverBecomeCompleteDoNotKeepAConnectionOpen) {
+  bounds_.body_timeout = seconds(10);
+  for (int i = 0; i < 8; ++i) {
+    client_.send(TestClient::fields(kEcho), "part", false);
+    EXPECT_EQ(talk(), Action::kReceive);
+    EXPECT_EQ(client_.goaways.size(), 0U);
+    tick_after(seconds(5));
+  }
+  EXPECT_EQ(client_.goaways.size(), 1U) << "after the idle timeout";
+}
+
 TEST_F(GrpcConnectionState, EndsAtTheMostAge) {
   start({.most = seconds(30)});
   call("hello");

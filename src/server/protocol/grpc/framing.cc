@@ -22,32 +22,55 @@ void append_message(std::string& out, std::string_view message) {
   out.append(prefix, kPrefixBytes).append(message);
 }
 
-int FrameCount::take(std::string_view bytes) noexcept {
+int FrameScanner::take(std::string_view bytes, net::SteadyTime now) noexcept {
   constexpr std::uint8_t kSizeBytes = 3;
+  constexpr std::uint8_t kTypeAt = 3;
+  constexpr std::uint8_t kFlagsAt = 4;
   constexpr std::uint8_t kHeadBytes = 9;
-  const auto byte = [&](std::size_t at) {
-    return std::uint32_t{static_cast<std::uint8_t>(bytes[at])};
-  };
+  const auto byte = [&](std::size_t at) { return static_cast<std::uint8_t>(bytes[at]); };
+  const auto wide = [&](std::size_t at) { return std::uint32_t{byte(at)}; };
   int heads = 0;
   for (std::size_t at = 0; at < bytes.size();) {
     const auto skipped = std::min<std::size_t>(skip_, bytes.size() - at);
     skip_ -= static_cast<std::uint32_t>(skipped);
     at += skipped;
+    if (at == bytes.size()) break;
+    // The time of a header starts with its first frame.
+    if (have_ == 0 && !header_open_) since_ = now;
     if (have_ == 0 && bytes.size() - at >= kHeadBytes) {  // the usual case
-      skip_ = byte(at) << 16 | byte(at + 1) << 8 | byte(at + 2);
+      const std::uint32_t size = wide(at) << 16 | wide(at + 1) << 8 | wide(at + 2);
+      end_head(size, byte(at + kTypeAt), byte(at + kFlagsAt));
       at += kHeadBytes;
       ++heads;
       continue;
     }
     for (; have_ < kHeadBytes && at < bytes.size(); ++have_, ++at) {
-      if (have_ < kSizeBytes) size_ = size_ << 8 | byte(at);
+      if (have_ < kSizeBytes) size_ = size_ << 8 | wide(at);
+      if (have_ == kTypeAt) type_ = byte(at);
+      if (have_ == kFlagsAt) flags_ = byte(at);
     }
     if (have_ < kHeadBytes) break;
-    skip_ = std::exchange(size_, 0);
     have_ = 0;
+    end_head(std::exchange(size_, 0), type_, flags_);
     ++heads;
   }
   return heads;
+}
+
+void FrameScanner::end_head(std::uint32_t size, std::uint8_t type, std::uint8_t flags) noexcept {
+  constexpr std::uint8_t kHeaders = 1;
+  constexpr std::uint8_t kContinuation = 9;
+  constexpr std::uint8_t kEndHeaders = 4;
+  skip_ = size;
+  type_ = type;
+  if (type == kHeaders || type == kContinuation) header_open_ = (flags & kEndHeaders) == 0;
+}
+
+FrameScanner::Partial FrameScanner::partial() const noexcept {
+  constexpr std::uint8_t kData = 0;
+  if (header_open_ || have_ > 0) return Partial::kOther;
+  if (skip_ == 0) return Partial::kNothing;
+  return type_ == kData ? Partial::kData : Partial::kOther;
 }
 
 void append_percent_encoded(std::string& out, std::string_view text) {

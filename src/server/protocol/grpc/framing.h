@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "server/net/loop_clock.h"
+
 // The formats that gRPC adds to HTTP/2: messages, texts and times.
 namespace sluice::server::grpc {
 
@@ -22,16 +24,34 @@ Prefix read_prefix(std::string_view bytes) noexcept;
 // Appends an uncompressed message, which must be shorter than 4 GiB.
 void append_message(std::string& out, std::string_view message);
 
-// Counts the HTTP/2 frames of any type that a client sends.
-class FrameCount {
+// Follows the HTTP/2 frames of any type that a client sends: counts them, and reports which one is
+// incomplete.
+class FrameScanner {
  public:
-  // Returns how many frame headers end in `bytes`, which follow the bytes of the last call.
-  int take(std::string_view bytes) noexcept;
+  // What has begun to arrive and is not complete.
+  enum class Partial : std::uint8_t {
+    kNothing,
+    kData,   // a DATA frame
+    kOther,  // a frame of another type, or a header whose CONTINUATION is to follow
+  };
+
+  // Returns how many frame headers end in `bytes`, which arrived at `now` and follow the bytes of
+  // the last call.
+  int take(std::string_view bytes, net::SteadyTime now) noexcept;
+  Partial partial() const noexcept;
+  // When its first byte arrived. Valid if partial() is not kNothing.
+  net::SteadyTime partial_since() const noexcept { return since_; }
 
  private:
+  void end_head(std::uint32_t size, std::uint8_t type, std::uint8_t flags) noexcept;
+
   std::uint32_t skip_ = 24;  // of the client's connection preface, or the rest of a frame
   std::uint32_t size_ = 0;   // the frame size, as far as it is known
   std::uint8_t have_ = 0;    // bytes of a frame header
+  std::uint8_t type_ = 0;    // of the last frame header
+  std::uint8_t flags_ = 0;
+  bool header_open_ = false;  // no frame with END_HEADERS has followed HEADERS
+  net::SteadyTime since_{};
 };
 
 // Appends a text in the encoding of grpc-message: printable ASCII except for '%' stays, other bytes

@@ -34,7 +34,7 @@ TEST(Framing, ReadsThePrefixThatItWrites) {
   EXPECT_EQ(read_prefix(std::string_view("\1\xff\xff\xff\xff", 5)).compressed, 1);
 }
 
-TEST(FrameCount, CountsEachFrameHeaderHoweverItIsSplit) {
+TEST(FrameScanner, CountsEachFrameHeaderHoweverItIsSplit) {
   std::string bytes(24, 'g');
   for (const std::size_t size : {0U, 1U, 8U, 9U, 300U, 70'000U}) {
     bytes.append({static_cast<char>(size >> 16), static_cast<char>(size >> 8),
@@ -43,13 +43,45 @@ TEST(FrameCount, CountsEachFrameHeaderHoweverItIsSplit) {
   }
   for (const std::size_t step : {std::size_t{1}, std::size_t{2}, std::size_t{7}, std::size_t{9},
                                  std::size_t{1000}, bytes.size()}) {
-    FrameCount count;
+    FrameScanner frames;
     int seen = 0;
     for (std::size_t at = 0; at < bytes.size(); at += step) {
-      seen += count.take(std::string_view(bytes).substr(at, step));
+      seen += frames.take(std::string_view(bytes).substr(at, step), {});
     }
     EXPECT_EQ(seen, 6) << step;
   }
+}
+
+TEST(FrameScanner, ReportsWhatIsIncompleteAndSinceWhen) {
+  using Partial = FrameScanner::Partial;
+  FrameScanner frames;
+  net::SteadyTime now;
+  const auto take = [&](std::string_view bytes) {
+    frames.take(bytes, now += 1s);
+    return frames.partial();
+  };
+  const auto head = [](char size, char type, char flags) {
+    return std::string{0, 0, size, type, flags, 0, 0, 0, 1};
+  };
+  EXPECT_EQ(take(std::string(24, 'p')), Partial::kNothing);
+  EXPECT_EQ(take(head(3, 0, 0) + "ab"), Partial::kData);
+  const net::SteadyTime data = now;
+  EXPECT_EQ(frames.partial_since(), data);
+  EXPECT_EQ(take("c"), Partial::kNothing);
+
+  EXPECT_EQ(take(std::string(1, 0)), Partial::kOther) << "the type is not known yet";
+  const net::SteadyTime ping = now;
+  EXPECT_EQ(take(head(2, 6, 0).substr(1)), Partial::kOther);
+  EXPECT_EQ(take("1"), Partial::kOther);
+  EXPECT_EQ(frames.partial_since(), ping);
+  EXPECT_EQ(take("2"), Partial::kNothing);
+
+  EXPECT_EQ(take(head(1, 1, 0) + "h"), Partial::kOther) << "without END_HEADERS";
+  const net::SteadyTime header = now;
+  EXPECT_EQ(take(head(2, 9, 0) + "ij"), Partial::kOther);
+  EXPECT_EQ(take(head(1, 9, 4)), Partial::kOther);
+  EXPECT_EQ(frames.partial_since(), header);
+  EXPECT_EQ(take("k"), Partial::kNothing);
 }
 
 TEST(Timeout, ReadsEveryUnit) {

@@ -200,7 +200,7 @@ bool Protocol::take(std::string_view bytes, SteadyTime now) {
   }
   // Each frame costs one when it arrives. nghttp2 reports the useful frames later, and these earn
   // their cost back.
-  spend(frames_.take(bytes));
+  spend(frames_.take(bytes, now));
   inside_ = true;
   const auto taken = nghttp2_session_mem_recv(
       session_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
@@ -211,7 +211,7 @@ bool Protocol::take(std::string_view bytes, SteadyTime now) {
                                                     ? NGHTTP2_PROTOCOL_ERROR
                                                     : NGHTTP2_ENHANCE_YOUR_CALM);
     broken_ = true;
-  } else if (frame_budget_ < 0 && !std::exchange(over_budget_, true)) {
+  } else if (frame_budget_ < 0 && !std::exchange(terminated_, true)) {
     shared_.recorder.add(metrics::Event::kBadRequest);
     nghttp2_session_terminate_session(session_, NGHTTP2_ENHANCE_YOUR_CALM);
   }
@@ -249,29 +249,50 @@ void Protocol::tick(SteadyTime now) {
     Memory::idle(session_);
   }
   earn(kFramesPerTick);
-  const auto& bounds = shared_.bounds;
+  if (stalled() && !std::exchange(terminated_, true)) {
+    shared_.recorder.add(metrics::Event::kTimedOut);
+    nghttp2_session_terminate_session(session_, NGHTTP2_NO_ERROR);
+  }
+  busy_ = false;
   for (Stream* stream = first_; stream != nullptr; stream = stream->next) {
-    if (stream->ended) {
-      if (now - stream->began < bounds.write_timeout) continue;
-      shared_.recorder.add(metrics::Event::kTimedOut);
-      nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_CANCEL);
-      stream->began = SteadyTime::max() - bounds.write_timeout;  // only once
-    } else if (now >= stream->deadline) {
-      end(*stream, Code::kDeadlineExceeded, "the deadline of the call has passed");
-    } else if (late(*stream)) {
-      shared_.recorder.add(metrics::Event::kTimedOut);
-      end(*stream, Code::kDeadlineExceeded, "the call did not arrive in time");
-    } else if (stream->method == Method::kHealthWatch && stream->begun) {
-      report_health(*stream);
-    }
+    if (stream->whole) busy_ = true;
+    check(*stream);
   }
 }
 
-// Returns whether the rest of the call takes too long to arrive.
+// Ends a call that has timed out.
+void Protocol::check(Stream& stream) {
+  const auto& bounds = shared_.bounds;
+  if (stream.ended) {
+    if (now_ - stream.began < bounds.write_timeout) return;
+    shared_.recorder.add(metrics::Event::kTimedOut);
+    nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream.id, NGHTTP2_CANCEL);
+    stream.began = SteadyTime::max() - bounds.write_timeout;  // only once
+  } else if (now_ >= stream.deadline) {
+    end(stream, Code::kDeadlineExceeded, "the deadline of the call has passed");
+  } else if (late(stream)) {
+    shared_.recorder.add(metrics::Event::kTimedOut);
+    end(stream, Code::kDeadlineExceeded, "the call did not arrive in time");
+  } else if (stream.method == Method::kHealthWatch && stream.begun) {
+    report_health(stream);
+  }
+}
+
+// Returns whether the rest of the message takes too long to arrive.
 bool Protocol::late(const Stream& stream) const {
-  if (!stream.opened) return now_ - stream.began >= shared_.bounds.header_timeout;
-  if (stream.whole || stream.method == Method::kReflection) return false;
+  if (stream.whole || !stream.opened) return false;
+  if (stream.method == Method::kReflection && stream.in.empty()) return false;
   return now_ - stream.began >= shared_.bounds.body_timeout;
+}
+
+// Returns whether the rest of a header or of a frame takes too long to arrive. Until it is
+// complete, HTTP/2 allows nothing else on the connection.
+bool Protocol::stalled() const {
+  const auto partial = frames_.partial();
+  if (!has_preface_ || partial == FrameScanner::Partial::kNothing) return false;
+  const auto most = partial == FrameScanner::Partial::kData ? shared_.bounds.body_timeout
+                                                            : shared_.bounds.header_timeout;
+  return now_ - frames_.partial_since() >= most;
 }
 
 void Protocol::ping() {

@@ -77,6 +77,8 @@ class Protocol {
   // Returns whether the client has sent its connection preface.
   bool has_preface() const noexcept { return has_preface_; }
   std::size_t open_streams() const noexcept { return open_; }
+  // Returns whether there was a complete call without its whole response at the last tick().
+  bool busy() const noexcept { return busy_; }
   std::size_t calls() const noexcept { return calls_; }
 
  private:
@@ -104,7 +106,9 @@ class Protocol {
   void refuse(Stream& stream, std::string_view status, std::string_view text);
   void end(Stream& stream, Code code, std::string_view text);
   void forget_input(Stream& stream);
+  void check(Stream& stream);
   bool late(const Stream& stream) const;
+  bool stalled() const;
   void spend(int cost);
   void earn(int gain);
 
@@ -121,11 +125,12 @@ class Protocol {
   std::size_t calls_ = 0;
   int frame_budget_;    // frames without work that the client may still send
   int idle_ticks_ = 0;  // ticks since something arrived
-  FrameCount frames_;
+  FrameScanner frames_;
   bool has_preface_ = false;
   bool inside_ = false;
   bool broken_ = false;
-  bool over_budget_ = false;  // has sent ENHANCE_YOUR_CALM
+  bool terminated_ = false;  // has sent the last GOAWAY because of an error
+  bool busy_ = false;
 };
 
 }  // namespace sluice::server::grpc

@@ -444,7 +444,7 @@ TEST_F(ProtocolTest, AcceptsNoMoreDataWhileTooMuchIsUnread) {
   EXPECT_EQ(reader.answers[ids.back()].fields["grpc-status"], "8");
 }
 
-TEST_F(ProtocolTest, EndsHeadersThatDoNotEnd) {
+TEST_F(ProtocolTest, EndsConnectionsWhoseHeadersDoNotEnd) {
   for (const char* path : {kEcho, kReflection}) {
     start({});
     Raw raw(*protocol_, now_);
@@ -454,11 +454,55 @@ TEST_F(ProtocolTest, EndsHeadersThatDoNotEnd) {
     for (int i = 0; i < 5; ++i) raw.send(frame(NGHTTP2_CONTINUATION, 0, 1, literal("a", "b")));
     protocol_->tick(now_ + bounds_.header_timeout - milliseconds(1));
     raw.send("");
-    EXPECT_EQ(protocol_->open_streams(), 1U);
+    EXPECT_FALSE(protocol_->ended());
     protocol_->tick(now_ + bounds_.header_timeout);
     raw.send("");
-    EXPECT_EQ(protocol_->open_streams(), 0U) << path;
+    EXPECT_TRUE(protocol_->ended()) << path;
   }
+}
+
+TEST_F(ProtocolTest, EndsConnectionsWhoseFramesDoNotEnd) {
+  bounds_.header_timeout = seconds(1);
+  bounds_.body_timeout = seconds(3);
+  const std::string open = frame(NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 1, fields_of(kEcho));
+  const std::string header = frame(NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 3, fields_of(kEcho));
+  const std::string ping = frame(NGHTTP2_PING, 0, 0, "12345678");
+  const std::string data = frame(NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, 1, message("hello"));
+  const std::pair<std::string, seconds> partial[] = {
+      {header.substr(0, 1), seconds(1)},
+      {header.substr(0, 9), seconds(1)},
+      {header.substr(0, header.size() - 1), seconds(1)},
+      {ping.substr(0, ping.size() - 1), seconds(1)},
+      {data.substr(0, data.size() - 1), seconds(3)},
+  };
+  for (const auto& [part, most] : partial) {
+    start({});
+    Raw raw(*protocol_, now_);
+    raw.send(open);
+    for (const char byte : part) raw.send({&byte, 1});
+    protocol_->tick(now_ + most - milliseconds(1));
+    raw.send("");
+    EXPECT_FALSE(protocol_->ended()) << part.size();
+    protocol_->tick(now_ + most);
+    raw.send("");
+    EXPECT_TRUE(protocol_->ended()) << part.size();
+  }
+}
+
+TEST_F(ProtocolTest, AMessageToReflectionMustArriveInTimeButThePauseBetweenTwoMayBeLonger) {
+  const std::string open =
+      frame(NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 1, fields_of(kReflection));
+  Raw raw(*protocol_, now_);
+  raw.send(open);
+  protocol_->tick(now_ + 2 * bounds_.body_timeout);
+  raw.send(frame(NGHTTP2_DATA, 0, 1, message(std::string_view("\x3a\0", 2))));
+  protocol_->tick(now_ + 4 * bounds_.body_timeout);
+  raw.send("");
+  EXPECT_EQ(protocol_->open_streams(), 1U);
+  raw.send(frame(NGHTTP2_DATA, 0, 1, message("hello").substr(0, 7)));
+  protocol_->tick(now_ + bounds_.body_timeout);
+  raw.send("");
+  EXPECT_EQ(protocol_->open_streams(), 0U);
 }
 
 struct Flood {
