@@ -20,7 +20,6 @@ from harness import Process, ServerTest, wait_for
 LOW_PORT, HIGH_PORT = 12000, 22000  # these, and those 10,000 above, are below the outgoing ports
 PACKAGES = {
     "redis-server": "redis-server",
-    "redis-sentinel": "redis-sentinel",
     "redis-cli": "redis-tools",
     "openssl": "openssl",
 }
@@ -30,7 +29,10 @@ _random = random.Random(os.getpid() ^ time.monotonic_ns())
 
 
 def tool(name):
-    """Returns the path of a program from a Debian package. Fails the test if it is missing."""
+    """Returns the path of a program from a Debian package. Fails the test if it is missing. If the
+    environment variable SLUICE_REDIS_SERVER names a program, that is the redis-server."""
+    if name == "redis-server" and os.environ.get("SLUICE_REDIS_SERVER"):
+        return os.environ["SLUICE_REDIS_SERVER"]
     path = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
     if not path:
         raise AssertionError(f"{name} is missing: apt-get install {PACKAGES[name]}")
@@ -126,17 +128,17 @@ class Resp:
 
 
 class Redis:
-    """A redis-server (or redis-sentinel) on a Unix socket and, unless `tcp` is false, a port.
+    """A redis-server (or a Sentinel) on a Unix socket and, unless `tcp` is false, a port.
 
     `options` are lines of the configuration: {"maxmemory": "10mb"}. A list makes several lines.
     With `faked_clock`, set_clock() moves the server's clock.
     """
 
     def __init__(self, folder, options=None, name="redis", tcp=True, faked_clock=False,
-                 program="redis-server"):
+                 is_sentinel=False):
         self.folder = pathlib.Path(folder) / name
         self.folder.mkdir()
-        self.name, self.program, self.tcp, self.port = name, program, tcp, None
+        self.name, self.is_sentinel, self.tcp, self.port = name, is_sentinel, tcp, None
         self.path = self.folder / "redis.sock"
         self.options = dict(options or {})
         self.environment = None
@@ -150,8 +152,8 @@ class Redis:
         for left in (2, 1, 0):
             if self.tcp and self.port is None:
                 self.port = pick_port()
-            self.process = Process([tool(self.program), str(self._configuration())], self.folder,
-                                   self.name, env=self.environment, preexec_fn=die_with_parent)
+            self.process = Process(self._command(), self.folder, self.name, env=self.environment,
+                                   preexec_fn=die_with_parent)
             try:
                 self.wait_until_ready()
                 break
@@ -162,6 +164,10 @@ class Redis:
                 self.port = None
                 (self.folder / "redis.conf").unlink()
         return self
+
+    def _command(self):
+        words = [tool("redis-server"), str(self._configuration())]
+        return words + ["--sentinel"] if self.is_sentinel else words
 
     def _configuration(self):
         file = self.folder / "redis.conf"
@@ -175,11 +181,10 @@ class Redis:
             "logfile": self.folder / "log",
             "daemonize": "no",
         }
-        if self.program == "redis-server":
+        if not self.is_sentinel:
             lines.update({
                 "save": '""',
                 "appendonly": "no",
-                "enable-debug-command": "yes",
                 "repl-diskless-sync-delay": 0,
                 "repl-ping-replica-period": 1,
             })
@@ -327,7 +332,7 @@ class SentinelSet:
                  15, "the replicas' links")
         for i in range(3):
             sentinel = Redis(self.folder, self._options(master), f"sentinel{i}",
-                             program="redis-sentinel")
+                             is_sentinel=True)
             self.sentinels.append(sentinel)
             sentinel.start()
         wait_for(self._complete, 20, "the Sentinels knowing each other and the replicas")

@@ -19,7 +19,7 @@ class Refusals(FaultTest):
     """Redis replies, but not with a decision."""
 
     def setUp(self):
-        self.store = self.redis()
+        self.store = self.redis({"enable-debug-command": "yes"})
         self.server = self.serve_store(self.store.url)
 
     def refused_and_recovers(self, begin, end):

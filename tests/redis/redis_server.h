@@ -25,6 +25,13 @@
 // Real Redis servers for tests.
 namespace sluice_redis {
 
+// The redis-server that the tests start: the program that the environment variable
+// SLUICE_REDIS_SERVER names, or that of the PATH.
+inline const char* redis_program() {
+  const char* const named = std::getenv("SLUICE_REDIS_SERVER");
+  return named != nullptr && *named != '\0' ? named : "redis-server";
+}
+
 // A redis-server process for one test: in a new folder, on a Unix socket in it (and on a TCP port
 // if requested), without persistence. It ends with this object, and with this process. Throws
 // std::runtime_error if it cannot be started.
@@ -73,10 +80,10 @@ class RedisServer {
   void start() {
     const std::string path = socket();
     ::unlink(path.c_str());
-    std::vector<std::string> words = {"redis-server", "--port",      "0",       "--unixsocket",
-                                      path,           "--save",      "",        "--appendonly",
-                                      "no",           "--daemonize", "no",      "--dir",
-                                      folder_,        "--logfile",   log_file()};
+    std::vector<std::string> words = {
+        redis_program(), "--port", "0",           "--unixsocket", path,    "--save", "",
+        "--appendonly",  "no",     "--daemonize", "no",           "--dir", folder_,  "--logfile",
+        log_file()};
     if (!config_file_.empty()) words.insert(words.begin() + 1, config_file_);
     words.insert(words.end(), options_.begin(), options_.end());
     std::vector<char*> arguments;
@@ -104,7 +111,8 @@ class RedisServer {
       if (can_connect()) return;
       if (waitpid(pid_, nullptr, WNOHANG) == pid_) {
         pid_ = -1;
-        throw std::runtime_error("redis-server does not start; see " + log_file());
+        throw std::runtime_error(std::string(redis_program()) + " does not start; see " +
+                                 log_file());
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }

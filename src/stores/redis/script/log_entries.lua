@@ -4,7 +4,7 @@
 -- first_entry() finds an entry in few steps.
 
 local function damaged(log)
-  error(foreign(log.key, nil, 'a damaged log'))
+  error(foreign(log.key, nil, 'a damaged log').err, 0) -- a text: Redis 6 raises no table
 end
 
 -- Returns the instant and the sum of entry i; 0 is the oldest. If i was not read yet, reads 16.
