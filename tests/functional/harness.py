@@ -87,6 +87,15 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def replaced(text, *pairs):
+    """Returns the text of a file with other ports and folders. `pairs` are (old, new)."""
+    for old, new in pairs:
+        if old not in text:
+            raise AssertionError(f"{old!r} is not in the file any more")
+        text = text.replace(old, new)
+    return text
+
+
 class Answer:
     """An HTTP response. The lookup of fields ignores case."""
 

@@ -8,7 +8,16 @@ import subprocess
 import time
 import unittest
 
-from harness import ROOT, Application, ServerTest, free_port, request, tool, wait_for
+from harness import (
+    ROOT,
+    Application,
+    ServerTest,
+    free_port,
+    replaced,
+    request,
+    tool,
+    wait_for,
+)
 
 DEPLOY = ROOT / "deploy"
 CHINESE = '{"code":429,"message":"请求过于频繁,请稍后再试","data":null}'
@@ -21,14 +30,6 @@ FORGED = {
     "X-Real-IP": "9.9.9.9",
     "Forwarded": "for=9.9.9.9",
 }
-
-
-def replaced(text, *pairs):
-    for old, new in pairs:
-        if old not in text:
-            raise AssertionError(f"{old!r} is not in the file any more")
-        text = text.replace(old, new)
-    return text
 
 
 class Recipes:

