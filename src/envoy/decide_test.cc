@@ -352,10 +352,20 @@ TEST_F(DecideTest, ConsumesOnRejectIfConfigured) {
   EXPECT_EQ(answer.statuses[0].remaining, 0U);
 }
 
-// A client that charges at the end of a stream and peeks before the next one.
-TEST_F(DecideTest, APeekAtAnExhaustedLimitIsOverIfItConsumesOnReject) {
+// A client that charges at the end of a stream and peeks before the next one, as the scripts
+// token-quota.sh and multiservice-tokenquota.sh of Envoy's own service do.
+TEST_F(DecideTest, APeekIsOverOnceTheCounterIsPastItsLimitIfItConsumesOnReject) {
   use(kUserAndPath);
   consume_on_reject_ = true;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(passes({{{{"path", "/"}}, 0}})) << i;
+    EXPECT_EQ(passes({{{{"path", "/"}}, 1}}), i < 2) << i;
+  }
+  const Answer& look = decide({{{{"path", "/"}}, 0}});
+  EXPECT_EQ(look.statuses[0].code, Code::kOverLimit);
+  EXPECT_FALSE(look.statuses[0].decision.allowed());
+  EXPECT_EQ(look.statuses[0].remaining, 0U);
+  EXPECT_EQ(look.statuses[0].until_reset, 30s);
   EXPECT_TRUE(passes({{{{"user", "a"}}, 0}}));
   EXPECT_FALSE(passes({{{{"user", "a"}}, 100}}));
   EXPECT_FALSE(passes({{{{"user", "a"}}, 0}}));

@@ -38,6 +38,7 @@ Decision Batch::decide(const BatchTerms& terms) {
   shadow_.reset();
   decisions_.assign(charges_.size(), Decision{});
   if (has_missing_) return deny_missing();
+  if (terms_.consume_on_reject) widen();
   Decision all = decide_enforced();
   if (failed_ || all.reason == Reason::kInvalid) return all;
   if (has(ChargeMode::kShadow)) decide_shadow();
@@ -107,6 +108,7 @@ Decision Batch::take_separately(Indices indices) {
       }
     }
     decisions_[i] = decision;
+    narrow(i);
   }
   return Decision::refused(Reason::kLimited);
 }
@@ -132,9 +134,42 @@ Decision Batch::settle(const Decision& said) {
   return {.reason = said.reason == Reason::kFallback ? Reason::kFallback : Reason::kOk};
 }
 
-void Batch::deny_exhausted_peek(std::size_t index) {
+// Gives fixed windows the unit that says that a counter is past its limit.
+void Batch::widen() noexcept {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    Limit& limit = charges_[i].limit;
+    if (limit.algorithm() != Algorithm::kFixedWindow || limit.limit() == kMaxUnits) continue;
+    if (entries_[i].widened || entries_[i].terms.mode == ChargeMode::kShadow) continue;
+    entries_[i].widened = true;
+    limit = *Limit::make({.algorithm = Algorithm::kFixedWindow,
+                          .limit = limit.limit() + std::uint64_t{1},
+                          .per = limit.period(),
+                          .align = limit.align()});
+  }
+}
+
+// Answers by the limit itself if the store had one unit more. Without that unit, the counter is
+// past its limit.
+void Batch::narrow(std::size_t index) noexcept {
   Decision& decision = decisions_[index];
-  if (charges_[index].cost > 0 || decision.remaining > 0 || !has_numbers(decision)) return;
+  if (!entries_[index].widened || !has_numbers(decision)) return;
+  --decision.capacity;
+  if (decision.remaining > 0) {
+    --decision.remaining;
+    return;
+  }
+  if (!is_enforced(entries_[index])) return;
+  decision.outcome = Outcome::kDenied;
+  const bool never = decision.capacity == 0;
+  decision.reason = never ? Reason::kNever : Reason::kLimited;
+  decision.retry_after = never ? std::nullopt : std::optional(decision.reset_after);
+}
+
+void Batch::deny_exhausted_peek(std::size_t index) noexcept {
+  Decision& decision = decisions_[index];
+  if (entries_[index].widened || charges_[index].cost > 0 || decision.remaining > 0 ||
+      !has_numbers(decision))
+    return;
   decision.outcome = Outcome::kDenied;
   decision.reason = Reason::kLimited;
 }
@@ -191,7 +226,9 @@ Decision Batch::ask(Store& store, Verb verb, Indices indices) {
   } else {
     said = ask_several(store, verb, indices);
   }
-  return answers_each(said) ? said : answer_all(said, indices);
+  if (!answers_each(said)) return answer_all(said, indices);
+  for (const std::size_t i : indices) narrow(i);
+  return said;
 }
 
 Decision Batch::ask_several(Store& store, Verb verb, Indices indices) {

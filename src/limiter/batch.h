@@ -32,8 +32,10 @@ struct ChargeTerms {
 struct BatchTerms {
   Verb verb = Verb::kTake;  // of all charges except refunds
   std::optional<Instant> now = {};
-  // Takes each charge separately if the batch is denied. A denied charge takes what is left, and a
-  // peek at an exhausted limit is denied. Refunds are carried out even if the batch is denied.
+  // Takes each charge separately if the batch is denied, and a denied charge takes what is left.
+  // Refunds are carried out even if the batch is denied. A fixed window counts one unit more than
+  // its limit: a peek is denied if that unit is taken. With the other algorithms, a peek is denied
+  // if nothing is left.
   bool consume_on_reject = false;
 };
 
@@ -89,6 +91,7 @@ class Batch {
     ChargeTerms terms;
     bool missing = false;
     bool left_out = false;  // an exhausted quota that the request goes on without
+    bool widened = false;   // its limit has one unit more
   };
   using Indices = std::span<const std::size_t>;  // indices of charges, ascending
 
@@ -109,7 +112,9 @@ class Batch {
   bool leave_out_quotas(Indices asked);
   Decision take_separately(Indices indices);
   Decision settle(const Decision& said);
-  void deny_exhausted_peek(std::size_t index);
+  void widen() noexcept;
+  void narrow(std::size_t index) noexcept;
+  void deny_exhausted_peek(std::size_t index) noexcept;
   void decide_shadow();
   Decision decide_group(Indices indices);
   void give_back(bool denied, Decision& all);

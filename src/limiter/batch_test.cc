@@ -440,16 +440,46 @@ TEST_F(BatchTest, ConsumesOnRejectEvenIfQuotasAreLeft) {
   EXPECT_EQ(each_[1].remaining, 1U);
 }
 
-TEST_F(BatchTest, DeniesAPeekAtAnExhaustedLimitIfItConsumesOnReject) {
-  add("a", 1, {}, 0);
-  EXPECT_TRUE(decide(kConsume));
-  add("a", 1);
-  EXPECT_TRUE(decide(kConsume));
-  add("a", 1, {}, 0);
-  EXPECT_EQ(decide(kConsume).reason, Reason::kLimited);
-  EXPECT_FALSE(each_[0].allowed());
+TEST_F(BatchTest, DeniesAPeekOnceACounterIsPastItsLimitIfItConsumesOnReject) {
+  for (const std::uint64_t cost : {0, 1, 0}) {
+    add("a", 1, {}, cost);
+    EXPECT_TRUE(decide(kConsume)) << "at the limit";
+    EXPECT_EQ(each_[0].capacity, 1U);
+  }
+  EXPECT_EQ(each_[0].remaining, 0U);
+  for (const std::uint64_t cost : {1, 0}) {
+    add("a", 1, {}, cost);
+    EXPECT_EQ(decide(kConsume).reason, Reason::kLimited);
+    EXPECT_FALSE(each_[0].allowed());
+    EXPECT_EQ(each_[0].reason, Reason::kLimited);
+    EXPECT_EQ(each_[0].retry_after, each_[0].reset_after);
+  }
   add("a", 1, {}, 0);
   EXPECT_TRUE(decide());
+  add("a", 1, kRefund, 1);
+  add("a", 1, {}, 0);
+  EXPECT_FALSE(decide(kConsume));
+  add("a", 1, {}, 0);
+  EXPECT_TRUE(decide(kConsume)) << "given back";
+}
+
+TEST_F(BatchTest, AZeroLimitIsPastItAfterOneUnitIfItConsumesOnReject) {
+  add("banned", 0, {}, 0);
+  EXPECT_TRUE(decide(kConsume));
+  add("banned", 0);
+  EXPECT_FALSE(decide(kConsume));
+  EXPECT_EQ(each_[0].reason, Reason::kNever);
+  EXPECT_EQ(each_[0].retry_after, std::nullopt);
+  add("banned", 0, {}, 0);
+  EXPECT_FALSE(decide(kConsume));
+}
+
+TEST_F(BatchTest, DeniesAPeekAtAnEmptyBucketIfItConsumesOnReject) {
+  const Limit bucket = token_bucket(1).per(1h);
+  batch_.add({.key = "a", .limit = bucket}, {});
+  EXPECT_TRUE(decide(kConsume));
+  batch_.add({.key = "a", .limit = bucket, .cost = 0}, {});
+  EXPECT_EQ(decide(kConsume).reason, Reason::kLimited);
 }
 
 TEST_F(BatchTest, GivesBackInAnyCaseIfItConsumesOnReject) {
