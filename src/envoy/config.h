@@ -91,9 +91,9 @@ struct Descriptor {
   const Descriptor* parent = nullptr;
   std::vector<std::unique_ptr<Descriptor>> children;
   Level level;  // the children
-  // The index of this descriptor among all descriptors with a limit, over all files.
+  // The index of this descriptor among all descriptors with `rate_limit`, over all files.
   std::size_t number = 0;
-  // Its name in logs and metrics, "DOMAIN/KEY_VALUE.KEY", shortened, as a rule with one limit. Two
+  // Its name in logs and metrics, "DOMAIN/KEY_VALUE.KEY", shortened, as a rule with its limit. Two
   // descriptors may have the same name.
   Rule rule;
 
@@ -122,7 +122,7 @@ class Config {
   // Returns null if no file configures the domain.
   const Domain* find(std::string_view domain) const;
   std::span<const std::unique_ptr<Domain>> domains() const noexcept { return domains_->all; }
-  // Returns all descriptors with a limit, by number.
+  // Returns all descriptors with `rate_limit`, by number: also unlimited ones.
   std::span<const Descriptor* const> limited() const noexcept { return domains_->limited; }
 
  private:

@@ -264,7 +264,7 @@ void Loader::check_terms(const Fields& fields, const Limit& limit) {
                     "expected " + algorithms_without_scripts(""));
 }
 
-// Sets the name, which includes the ancestors, and the index among descriptors with a limit.
+// Sets the name, which includes the ancestors, and the index among descriptors with `rate_limit`.
 void Loader::name(Descriptor& descriptor) {
   Rule& rule = descriptor.rule;
   rule.name = descriptor.parent != nullptr ? descriptor.parent->rule.name + "." : domain_ + "/";
@@ -274,16 +274,17 @@ void Loader::name(Descriptor& descriptor) {
     rule.name.resize(kLongestName);
     rule.name.resize(std::min(rule.name.size(), rules::find_invalid_utf8(rule.name)));
   }
-  if (!descriptor.rate_limit || !descriptor.rate_limit->limit) return;
+  if (!descriptor.rate_limit) return;
   rule.domain = domain_;
+  descriptor.number = config_->limited.size();
+  config_->limited.push_back(&descriptor);
+  if (!descriptor.rate_limit->limit) return;
   rule.mode = descriptor.shadow_mode ? RuleMode::kShadow : RuleMode::kEnforce;
   const std::string& own = descriptor.rate_limit->name;
   rule.limits.push_back(
       {.name = own.empty() ? std::string(to_string(descriptor.rate_limit->unit)) : own,
        .key = {},
        .limit = *descriptor.rate_limit->limit});
-  descriptor.number = config_->limited.size();
-  config_->limited.push_back(&descriptor);
 }
 
 Expected<Config, std::vector<RuleError>> Config::parse(std::span<const RuleText> files,

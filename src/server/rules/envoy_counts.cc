@@ -8,10 +8,14 @@ namespace {
 using envoy::Descriptor;
 using envoy::Entry;
 
+// Values that share a counter also share a name, that of the pattern.
+bool shows_value(const Descriptor& descriptor, bool detailed) {
+  return (detailed || descriptor.value_to_metric) && !descriptor.share_threshold;
+}
+
 bool wants_values(const Descriptor& descriptor) {
-  if (descriptor.detailed_metric) return true;
   for (const Descriptor* at = &descriptor; at != nullptr; at = at->parent) {
-    if (at->value_to_metric) return true;
+    if (shows_value(*at, descriptor.detailed_metric)) return true;
   }
   return false;
 }
@@ -36,7 +40,7 @@ void append_name(std::string& out, const Descriptor& descriptor, std::span<const
     out += '.';
   }
   out += descriptor.key;
-  const bool with_value = detailed || descriptor.value_to_metric;
+  const bool with_value = shows_value(descriptor, detailed);
   if (!with_value && descriptor.value.empty()) return;
   out += '_';
   if (with_value) {
@@ -63,7 +67,7 @@ EnvoyCounts::EnvoyCounts(const envoy::Config& config) : config_(config) {
 
 void EnvoyCounts::count(const envoy::Status& status, std::span<const Entry> entries,
                         std::size_t stripe) {
-  if (status.descriptor == nullptr || !status.limit) return;
+  if (status.descriptor == nullptr || (!status.limit && !status.unlimited)) return;
   const Descriptor& descriptor = *status.descriptor;
   const bool over = !status.decision.allowed();
   const Cell cell = !over ? kWithinLimit : status.code == envoy::Code::kOk ? kShadow : kOverLimit;

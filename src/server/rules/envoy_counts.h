@@ -20,7 +20,8 @@ namespace sluice::server {
 
 // Counts the answers of the limits of Envoy's files by limit name (Descriptor::rule). Limits with
 // `detailed_metric` or `value_to_metric` are also counted by the values of requests: a bounded
-// number of values per limit, and "other" for the rest.
+// number of values per limit, and "other" for the rest. The values of an entry with
+// `share_threshold` count together, under its pattern.
 //
 // Thread-safety: any member from any thread. Cost of count(): one atomic addition to memory that
 // few threads share; with values, also a lock.

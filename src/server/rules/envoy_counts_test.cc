@@ -17,6 +17,14 @@ descriptors:
     value: "*.org"
     value_to_metric: true
     descriptors: [ { key: user, rate_limit: { unit: minute, requests_per_unit: 1 } } ]
+  - key: net
+    value: "10.*"
+    share_threshold: true
+    value_to_metric: true
+    rate_limit: { unit: minute, requests_per_unit: 1 }
+    descriptors:
+      - { key: all, detailed_metric: true, rate_limit: { unit: minute, requests_per_unit: 9 } }
+  - { key: free, rate_limit: { unlimited: true } }
 )";
 
 class EnvoyCountsTest : public ServiceTest {
@@ -46,6 +54,21 @@ TEST_F(EnvoyCountsTest, CountsByValuesWhereItIsAskedTo) {
   EXPECT_EQ(cells_of("d/host_b.org.user")[EnvoyCounts::kWithinLimit], 1U);
 }
 
+TEST_F(EnvoyCountsTest, CountsValuesThatShareACounterByTheirPattern) {
+  open(kCounted);
+  ask("d", {"net=10.1"});
+  ask("d", {"net=10.2"});
+  EXPECT_EQ(cells_of("d/net_10.*"), (EnvoyCounts::Cells{1, 1, 0}));
+  ask("d", {"net=10.1,all=x"});
+  EXPECT_EQ(cells_of("d/net_10.*.all_x"), (EnvoyCounts::Cells{1, 0, 0}));
+}
+
+TEST_F(EnvoyCountsTest, CountsUnlimitedLimits) {
+  open(kCounted);
+  for (int i = 0; i < 3; ++i) ask("d", {"free=1"});
+  EXPECT_EQ(cells_of("d/free"), (EnvoyCounts::Cells{3, 0, 0}));
+}
+
 TEST_F(EnvoyCountsTest, CountsAValueTooManyAsOther) {
   open(kCounted);
   for (std::size_t i = 0; i < EnvoyCounts::kMostValues + 7; ++i) {
@@ -55,7 +78,7 @@ TEST_F(EnvoyCountsTest, CountsAValueTooManyAsOther) {
   EXPECT_EQ(cells_of("d/all (other)")[EnvoyCounts::kWithinLimit], 7U);
   ask("d", {"all=3"});
   EXPECT_EQ(cells_of("d/all_3")[EnvoyCounts::kOverLimit], 1U);
-  EXPECT_LE(envoy_->counted().size(), EnvoyCounts::kMostValues + 6);
+  EXPECT_LE(envoy_->counted().size(), EnvoyCounts::kMostValues + 8);
 }
 
 TEST_F(EnvoyCountsTest, GoesOnCountingWhenTheFilesChange) {
