@@ -400,13 +400,14 @@ def exchange_or_none(address):
         return None
 
 
+def limit_descriptors(most):
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 class FewDescriptors(ServerTest):
     @classmethod
     def setUpClass(cls):
-        def limit():
-            resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))
-
-        cls.sluice = cls.serve(RULES, preexec_fn=limit)
+        cls.sluice = cls.serve(RULES, preexec_fn=limit_descriptors(48))
 
     def test_without_descriptors_the_server_logs_it_and_continues(self):
         first = Raw(self.sluice.http)
@@ -425,6 +426,26 @@ class FewDescriptors(ServerTest):
         refused = 'sluice_connections_refused_total{reason="out_of_descriptors"}'
         self.assertGreater(self.sluice.metrics()[refused], 0)
         first.close()
+
+    def test_a_flood_of_connections_leaves_descriptors_for_administration(self):
+        sluice = self.serve(
+            RULES, {"listen": {"resp": "127.0.0.1:0"}}, preexec_fn=limit_descriptors(160)
+        )
+        self.assertRegex(sluice.log(), "the limit of 160 open files is enough for .* connections")
+        resp = dict(word.split("=", 1) for word in sluice.ready_line.split()[1:])["resp"]
+        flood = [Raw(address) for _ in range(150) for address in (sluice.http, resp)]
+        try:
+            wait_for(lambda: "out of file descriptors" in sluice.log(), what="the end of them")
+            operators = [Raw(sluice.admin, 10).send(HEALTH) for _ in range(8)]
+            for raw in operators:
+                self.assertEqual(raw.answer().status, 200)
+            self.assertEqual(sluice.admin_request("POST", "/v1/rules/reload").status, 200)
+            for raw in operators:
+                raw.close()
+        finally:
+            for raw in flood:
+                raw.close()
+        self.assertEqual(wait_for(lambda: exchange_or_none(sluice.http)).status, 200)
 
 
 if __name__ == "__main__":

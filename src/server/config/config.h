@@ -61,8 +61,8 @@ struct ClientConfig {
 };
 
 struct RespConfig {
-  std::vector<ClientConfig> users;            // none: every client may do everything
-  std::chrono::milliseconds idle_timeout{0};  // between requests; 0: none, as clients expect
+  std::vector<ClientConfig> users;                  // none: every client may do everything
+  std::chrono::milliseconds idle_timeout{300'000};  // between requests; 0: none
 };
 
 // The settings of `sluice serve` from its file and its flags.

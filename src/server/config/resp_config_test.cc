@@ -29,7 +29,7 @@ resp:
     - { name: ops, role: admin, password_env: RESP_OPS }
     - { name: batch, role: operate, password_env: RESP_OPS }
     - { name: web, role: check-only, password_env: RESP_OPS }
-  idle_timeout: 5m
+  idle_timeout: 7m
 )",
                                    "/etc/sluice/sluice.yaml");
   ASSERT_TRUE(config.has_value());
@@ -42,14 +42,14 @@ resp:
   EXPECT_EQ(resp.users[1].secret.variable, "RESP_OPS");
   EXPECT_EQ(resp.users[2].role, Role::kOperate);
   EXPECT_EQ(resp.users[3].role, Role::kCheck);
-  EXPECT_EQ(resp.idle_timeout, 5min);
+  EXPECT_EQ(resp.idle_timeout, 7min);
 }
 
-TEST(RespConfig, HasNoUsersAndNoIdleTimeoutByDefault) {
+TEST(RespConfig, HasNoUsersAndAnIdleTimeoutByDefault) {
   const auto config = parse_config("version: 1\n", "f");
   ASSERT_TRUE(config.has_value());
   EXPECT_TRUE(config->resp_options.users.empty());
-  EXPECT_EQ(config->resp_options.idle_timeout, 0ms);
+  EXPECT_EQ(config->resp_options.idle_timeout, 5min);
 }
 
 TEST(RespConfig, ReportsTheErrorOfAUser) {

@@ -225,9 +225,9 @@ constexpr std::array<Key, 2> kRespKeys{
         .map = &kUser,
         .help = "The users of the RESP front end. Without users, every client that can "
                 "connect may use every command."},
-    period("idle_timeout", "0s", 0,
-           "The maximum idle time of a connection. 0: no maximum, which connection "
-           "pools expect."),
+    period("idle_timeout", "5m", 0,
+           "The maximum idle time of a connection. Clients must open a new one then, as connection "
+           "pools do. 0: no maximum."),
 };
 constexpr Map kResp{"resp", "`resp`", kRespKeys};
 

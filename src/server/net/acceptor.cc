@@ -22,6 +22,8 @@ constexpr int kAcceptedAtOnce = 64;
 // The time that begun handshakes may take to end after the listener stops.
 constexpr auto kHandshakesEnd = std::chrono::milliseconds(50);
 constexpr auto kComplaintEvery = std::chrono::seconds(1);
+constexpr std::string_view kNoDescriptor =
+    "out of file descriptors: a connection was dropped; raise the limit (ulimit -n)";
 
 int open_reserve() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
@@ -85,7 +87,10 @@ bool Acceptor::accept_one() {
     return error != EAGAIN;
   }
   if (parts_.connections.fetch_add(1) >= parts_.most) {
-    refuse(descriptor);
+    refuse(descriptor, Event::kRefused,
+           "too many connections at once: one was refused; see bounds.connections");
+  } else if (!take_descriptor()) {
+    refuse(descriptor, Event::kOutOfDescriptors, kNoDescriptor);
   } else {
     parts_.recorder.add(Event::kAccepted);
     owner_.accepted(descriptor, peer);
@@ -97,7 +102,7 @@ bool Acceptor::accept_one() {
 // stayed in the queue, it would wake the loop again and again.
 bool Acceptor::drop_without_descriptors() {
   parts_.recorder.add(Event::kOutOfDescriptors);
-  complain("out of file descriptors: a connection was dropped; raise the limit (ulimit -n)", 0);
+  complain(kNoDescriptor, 0);
   if (reserve_ < 0) reserve_ = open_reserve();
   if (reserve_ < 0) return false;
   ::close(std::exchange(reserve_, -1));
@@ -107,10 +112,10 @@ bool Acceptor::drop_without_descriptors() {
   return descriptor >= 0;
 }
 
-void Acceptor::refuse(int descriptor) {
+void Acceptor::refuse(int descriptor, Event reason, std::string_view why) {
   parts_.connections.fetch_sub(1);
-  parts_.recorder.add(Event::kRefused);
-  complain("too many connections at once: one was refused; see bounds.connections", 0);
+  parts_.recorder.add(reason);
+  complain(why, 0);
   if (!parts_.refusal.empty()) {
     [[maybe_unused]] const auto sent = ::send(descriptor, parts_.refusal.data(),
                                               parts_.refusal.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -118,8 +123,17 @@ void Acceptor::refuse(int descriptor) {
   ::close(descriptor);
 }
 
+bool Acceptor::take_descriptor() noexcept {
+  return parts_.descriptors == nullptr || parts_.descriptors->take(parts_.administration);
+}
+
+void Acceptor::give_back_descriptor() noexcept {
+  if (parts_.descriptors != nullptr) parts_.descriptors->give_back();
+}
+
 void Acceptor::closed() {
   parts_.connections.fetch_sub(1);
+  give_back_descriptor();
   parts_.recorder.add(Event::kClosed);
 }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "metrics/metrics.h"
+#include "server/net/descriptor_budget.h"
 #include "server/net/listening_socket.h"
 #include "server/net/loop_clock.h"
 #include "server/net/socket_address.h"
@@ -17,7 +18,8 @@
 namespace sluice::server::net {
 
 // Accepts the connections of one listening socket in one event loop, for any protocol. It bounds
-// the number of connections and keeps working when the process has run out of descriptors.
+// the number of connections and keeps working when the process has run out of descriptors. The
+// budget of descriptors makes that rare.
 //
 // Thread-safety: the loop's thread only, except for the constructor. Destroy it after the loop has
 // stopped.
@@ -40,7 +42,9 @@ class Acceptor {
     std::atomic<std::size_t>& connections;
     std::size_t most;
     const LoopClock& clock;
-    std::string_view refusal = {};  // sent to a connection over the cap; a literal
+    std::string_view refusal = {};            // sent to a connection over the cap; a literal
+    DescriptorBudget* descriptors = nullptr;  // null: no bound
+    bool administration = false;              // may use the reserve of the budget
   };
 
   Acceptor(const Parts& parts, ListeningSocket socket, Owner& owner);
@@ -62,7 +66,9 @@ class Acceptor {
   void wait();
   bool accept_one();
   bool drop_without_descriptors();
-  void refuse(int descriptor);
+  void refuse(int descriptor, metrics::Event reason, std::string_view why);
+  bool take_descriptor() noexcept;
+  void give_back_descriptor() noexcept;
 
   Parts parts_;
   Owner& owner_;

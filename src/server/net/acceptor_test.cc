@@ -67,6 +67,29 @@ TEST_F(AcceptorTest, RefusesAConnectionOverTheMostWithTheText) {
   EXPECT_EQ(connections_, 1U);
 }
 
+TEST_F(AcceptorTest, LeavesTheReserveOfTheDescriptorsToTheAdministration) {
+  DescriptorBudget budget;
+  budget.set(2, 1);
+  Acceptor::Parts all = parts(10);
+  all.descriptors = &budget;
+  all.refusal = "too many\n";
+  acceptor_.emplace(all, socket(), *this);
+  const TestSocket first(address_);
+  const TestSocket second(address_);
+  run_until([&] { return !warnings_.empty(); });
+  EXPECT_EQ(second.read_all(), "too many\n");
+  EXPECT_EQ(accepted_.size(), 1U);
+  EXPECT_EQ(connections_, 1U);
+  EXPECT_TRUE(counts("sluice_connections_refused_total{reason=\"out_of_descriptors\"} 1"))
+      << registry_.text();
+  EXPECT_TRUE(budget.take(true));
+  EXPECT_FALSE(budget.take(true));
+  budget.give_back();
+  acceptor_->closed();
+  const TestSocket third(address_);
+  run_until([&] { return accepted_.size() == 2; });
+}
+
 TEST_F(AcceptorTest, WarnsAtMostOnceASecond) {
   start(1);
   acceptor_->complain("a", 0);

@@ -50,6 +50,7 @@ class AdminFrontEnd final : public FrontEnd {
         http::FrontEnd::Parts{bounds_, make_handler, loop.fibers}, accept, std::move(socket));
   }
   const Bounds& bounds() const override { return bounds_; }
+  bool is_administration() const override { return true; }
 
  private:
   const AdminParts admin_;

@@ -30,7 +30,9 @@ std::unique_ptr<net::LoopFrontEnd> FrontEnd::start(const LoopServices& loop, std
                                     .warn = warning_writer(parts_.log),
                                     .connections = connections_,
                                     .most = bounds().connections,
-                                    .clock = loop.clock};
+                                    .clock = loop.clock,
+                                    .descriptors = &parts_.descriptors,
+                                    .administration = is_administration()};
   return make(loop, accept, std::move(listening_->sockets[number]));
 }
 

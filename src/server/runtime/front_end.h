@@ -32,6 +32,7 @@ struct FrontEndParts {
   Operations operations;
   const std::atomic<bool>& ready;
   const net::LoopClock& clock;
+  net::DescriptorBudget& descriptors;
 };
 
 // A protocol at a listening address, in all loops.
@@ -64,6 +65,7 @@ class FrontEnd {
   // "127.0.0.1:8080", "unix:/run/sluice.sock" or "off".
   std::string address() const { return listening_ ? listening_->name : "off"; }
   std::size_t connections() const noexcept { return connections_; }
+  std::size_t most_connections() const { return is_open() ? bounds().connections : 0; }
 
  protected:
   // Reads what the front end needs before it listens, and checks the address that it listens at.
@@ -74,6 +76,7 @@ class FrontEnd {
                                                   net::ListeningSocket socket) = 0;
   void log_that_nobody_operates() const;
   virtual const Bounds& bounds() const { return parts_.config.bounds; }
+  virtual bool is_administration() const { return false; }
 
   const net::Listening& listening() const { return *listening_; }
   // Who may do what, for the front ends without users of their own.

@@ -1,6 +1,5 @@
 #include "server/runtime/front_ends.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "server/config/secret.h"
@@ -88,10 +87,10 @@ std::size_t FrontEnds::connections() const noexcept {
   return sum;
 }
 
-std::size_t FrontEnds::open_count() const noexcept {
-  const auto open =
-      std::count_if(all_.begin(), all_.end(), [](auto& one) { return one->is_open(); });
-  return static_cast<std::size_t>(open) + (admin_->is_open() ? 1 : 0);
+std::size_t FrontEnds::most_connections() const {
+  std::size_t sum = admin_->most_connections();
+  for (const auto& one : all_) sum += one->most_connections();
+  return sum;
 }
 
 std::vector<ServerStatus::Listener> FrontEnds::status() const {

@@ -37,8 +37,8 @@ class FrontEnds {
   std::string example() const;
   // Open connections, except for the administration's.
   std::size_t connections() const noexcept;
-  // How many listen, the administration among them.
-  std::size_t open_count() const noexcept;
+  // The sum of the maximums of all that listen, the administration among them.
+  std::size_t most_connections() const;
   std::vector<ServerStatus::Listener> status() const;
 
  private:

@@ -1,5 +1,6 @@
 #include "server/runtime/server.h"
 
+#include <algorithm>
 #include <atomic>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -8,6 +9,7 @@
 #include <csignal>
 #include <utility>
 
+#include "server/runtime/descriptors.h"
 #include "server/runtime/front_ends.h"
 #include "server/runtime/loops.h"
 #include "server/runtime/notify.h"
@@ -37,6 +39,7 @@ class Server::Impl {
   AdminParts admin_parts();
   void start_loops(std::size_t threads);
   void start_administration();
+  void divide_descriptors();
   void wait_for_signal();
   void check_for_changes();
   ServerRules::Reloaded reload();
@@ -57,6 +60,7 @@ class Server::Impl {
   DenialLog denials_;
   std::atomic<bool> ready_{false};
   const net::SteadyTime started_ = clock_.now();
+  net::DescriptorBudget descriptors_;
 
   FrontEnds front_ends_;
   boost::asio::io_context main_{1};
@@ -77,7 +81,14 @@ Server::Impl::Impl(const Config& config, ServerRules rules, TrustedProxies trust
       trusted_(std::move(trusted)),
       token_(std::move(token)),
       denials_(log_),
-      front_ends_({config_, log_, rules_.envoy(), trusted_, {registry_, ready_}, ready_, clock_},
+      front_ends_({config_,
+                   log_,
+                   rules_.envoy(),
+                   trusted_,
+                   {registry_, ready_},
+                   ready_,
+                   clock_,
+                   descriptors_},
                   admin_parts()) {
   if (!token_.warning().empty()) log_.warning(token_.warning());
 }
@@ -95,12 +106,15 @@ Expected<bool> Server::Impl::open() {
   if (!stores) return Unexpected{stores.error()};
   stores_ = std::move(*stores);
   stores_->add_metrics(registry_);
-  const auto most = [this] { return config_.bounds.connections * front_ends_.open_count(); };
+  const auto most = [this] {
+    return std::min(front_ends_.most_connections(), descriptors_.most());
+  };
   add_server_metrics(registry_, {rules_.manager(), rules_.envoy(), log_, ready_, most});
   const std::size_t threads = Loops::count(config_.threads);
   if (auto opened = front_ends_.open(threads); !opened) return opened;
   start_loops(threads);
   start_administration();
+  divide_descriptors();
   ready_ = true;
   return true;
 }
@@ -125,6 +139,17 @@ void Server::Impl::start_administration() {
                         clock_};
   if (admin_stores_) services.fibers = kAdminFibers;
   administration_ = front_ends_.start_administration(services);
+}
+
+// Call it when everything is open except for connections.
+void Server::Impl::divide_descriptors() {
+  const auto plan = plan_descriptors({.limit = raise_descriptor_limit(),
+                                      .open = count_open_descriptors(),
+                                      .loops = loops_.size(),
+                                      .redis = admin_stores_ != nullptr,
+                                      .connections = front_ends_.most_connections()});
+  descriptors_.set(plan.connections, plan.reserve);
+  if (!plan.warning.empty()) log_.warning(plan.warning);
 }
 
 std::string Server::Impl::hint() const {

@@ -25,7 +25,7 @@ class FrontEnd final : public net::LoopFrontEnd {
     const Users& users;
     std::atomic<std::uint64_t>& last_id;        // of the connections of all loops
     std::string unix_path = {};                 // of the listening socket, if it is a Unix socket
-    std::chrono::milliseconds idle_timeout{0};  // 0: none, as clients of Redis expect
+    std::chrono::milliseconds idle_timeout{0};  // 0: none
     std::function<std::unique_ptr<Handler>()> make;
     std::optional<net::FiberPool::Options> fibers = {};  // if handlers may wait
   };
