@@ -2,7 +2,8 @@
 --   WHEN_GONE   open: requests pass without limits while Sluice is unreachable; closed: 503
 --   USER        a variable that contains the user, such as txn.user
 -- If Sluice denies the request, this action responds with the status, fields and body of Sluice. For
--- allowed requests it stores the RateLimit fields in txn.sluice_* for http-after-response.
+-- allowed requests it stores the RateLimit fields in txn.sluice_* for http-after-response. A request
+-- that a rule with `mode: queue` allows waits for its turn.
 --
 -- In `global`: lua-load sluice.lua. If Sluice has another address, add before that line:
 -- setenv SLUICE_URL http://HOST:PORT.
@@ -80,5 +81,7 @@ core.register_action("sluice", { "http-req" }, function(txn, when_gone, user)
     local value = answer.headers[name]
     if value then txn:set_var(variable, value[0]) end
   end
-  if status >= 300 then deny(txn, answer) end
+  if status >= 300 then return deny(txn, answer) end
+  local delay_ms = answer.headers["x-sluice-delay"]  -- of a rule with `mode: queue`
+  if delay_ms then core.msleep(tonumber(delay_ms[0])) end
 end, 2)

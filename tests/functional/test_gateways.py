@@ -1,6 +1,7 @@
 """The files of deploy/, used as docs/gateway.md describes, with the real gateways and the real
 program. The tests replace only ports, sockets and temporary folders."""
 
+import concurrent.futures
 import os
 import re
 import signal
@@ -21,6 +22,12 @@ from harness import (
 
 DEPLOY = ROOT / "deploy"
 CHINESE = '{"code":429,"message":"请求过于频繁,请稍后再试","data":null}'
+QUEUE = """
+  - name: mail
+    match: { path: /mail }
+    limits:
+      - { name: pace, algorithm: leaky_bucket, limit: 5, per: 1s, burst: 4, mode: queue }
+"""
 FORGED = {
     "X-Original-URI": "/free",
     "X-Original-Method": "GET",
@@ -30,6 +37,11 @@ FORGED = {
     "X-Real-IP": "9.9.9.9",
     "Forwarded": "for=9.9.9.9",
 }
+
+
+def loaded_lines(file):
+    """Returns the lines of nginx.conf that the comment of a file asks for."""
+    return "".join(re.findall(r"^#   (load_module .*\n)", file.read_text("utf-8"), re.M))
 
 
 class Recipes:
@@ -48,7 +60,7 @@ class Recipes:
 
     @classmethod
     def start_sluice(cls):
-        rules = (DEPLOY / "nginx/rules.yaml").read_text("utf-8")
+        rules = (DEPLOY / "nginx/rules.yaml").read_text("utf-8") + QUEUE
         config = {"trusted_proxies": ["127.0.0.1"], "listen": {"http": cls.sluice_address}}
         cls.sluice = cls.serve(rules, config)
 
@@ -212,7 +224,23 @@ class Recipes:
         )
 
 
-class Nginx(Recipes, ServerTest):
+class Waits:
+    """For the recipes that wait for the turn of a request that a queue admitted."""
+
+    def test_a_request_that_a_queue_admits_waits_for_its_turn(self):
+        wait_for(lambda: self.turn() == 0, 10, "an empty queue")
+        begin = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            asked = [pool.submit(self.ask, "POST", "/mail", body="m") for _ in range(3)]
+        self.assertEqual([one.result().status for one in asked], [200] * 3)
+        self.assertGreaterEqual(time.monotonic() - begin, 0.38, "the third waits for two turns")
+
+    def turn(self):
+        wish = {"attributes": {"method": "POST", "path": "/mail"}, "cost": 0}
+        return self.sluice.check(wish).json["limits"][0]["reset_after_ms"]
+
+
+class Nginx(Recipes, Waits, ServerTest):
     @classmethod
     def start_gateway(cls):
         folder = cls.folder()
@@ -232,7 +260,9 @@ class Nginx(Recipes, ServerTest):
                 ("server 127.0.0.1:9000;", f"server {cls.app.address};"),
                 ("listen 127.0.0.1:9000;", f"listen 127.0.0.1:{free_port()};"),
                 ("/tmp/sluice-example-nginx.pid", f"{folder}/nginx.pid"),
+                ("daemon off;\n", "daemon off;\n" + loaded_lines(folder / "sluice_queue.conf")),
                 ("http {\n", "http {\n" + temporary),
+                ("include sluice.conf;", "include sluice.conf; include sluice_queue.conf;"),
             ),
             "utf-8",
         )
@@ -348,7 +378,7 @@ class CaddyForwardAuth(ServerTest):
         self.assertEqual(self.app.seen[0][3], b"body")
 
 
-class HaProxy(Recipes, ServerTest):
+class HaProxy(Recipes, Waits, ServerTest):
     @classmethod
     def start_gateway(cls):
         folder = cls.folder()

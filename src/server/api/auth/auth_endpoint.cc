@@ -1,5 +1,7 @@
 #include "server/api/auth/auth_endpoint.h"
 
+#include <chrono>
+#include <string>
 #include <string_view>
 
 #include "server/decide/rejection.h"
@@ -20,6 +22,14 @@ constexpr std::string_view kUnclear =
 constexpr std::string_view kWrongQuery =
     "unknown query of /v1/auth; expected none, or deny=403 for denials with this status";
 
+// Milliseconds, rounded up, so that waiting this long is always enough.
+void add_delay(const Decision& decision, http::Response& response) {
+  const Duration delay = decision.delay.value_or(Duration{0});
+  if (delay <= Duration{0}) return;
+  const auto rounded = std::chrono::ceil<std::chrono::milliseconds>(delay);
+  response.add("X-Sluice-Delay", std::to_string(rounded.count()));
+}
+
 }  // namespace
 
 void AuthEndpoint::handle(const http::Request& request, http::Response& response) {
@@ -32,7 +42,7 @@ void AuthEndpoint::handle(const http::Request& request, http::Response& response
   const RuleAnswer& answer = session_.decide(attributes_);
   response.fields.append(fields_.lines(answer));
   response.status = http_status(answer);
-  if (answer.decision.allowed()) return;
+  if (answer.decision.allowed()) return add_delay(answer.decision, response);
   if (answer.rule != nullptr && !answer.rule->reject.body.empty()) {
     const Rejection rejection = rejection_of(answer, response.text);
     response.content_type = rejection.content_type;

@@ -29,6 +29,10 @@ rules:
   - name: banned
     match: { path: /banned }
     limits: [ { name: none, algorithm: gcra, limit: 0, per: 1s } ]
+  - name: mail
+    match: { path: /mail }
+    headers: none
+    limits: [ { name: pace, algorithm: leaky_bucket, limit: 3, per: 1s, burst: 3, mode: queue } ]
   - name: order
     match: { path: "/api/order/**" }
     limits:
@@ -100,6 +104,17 @@ TEST_F(AuthEndpointTest, DeniesWithTheStatusAndTheBodyOfTheRule) {
   EXPECT_EQ(response.status, 430);
   EXPECT_EQ(response.body, "{\"message\":\"请求过于频繁\"}");
   EXPECT_EQ(response.content_type, "application/json; charset=utf-8");
+}
+
+TEST_F(AuthEndpointTest, SaysHowLongARequestInAQueueWaits) {
+  EXPECT_EQ(ask_for("/mail").fields, "") << "its turn is now";
+  for (const char* delay : {"334", "667"}) {
+    EXPECT_EQ(ask_for("/mail").status, 200);
+    EXPECT_TRUE(has_line("X-Sluice-Delay: " + std::string(delay)));
+  }
+  const http::Response& full = ask_for("/mail");
+  EXPECT_EQ(full.status, 429);
+  EXPECT_EQ(full.fields.find("X-Sluice-Delay"), full.fields.npos);
 }
 
 TEST_F(AuthEndpointTest, DeniesWith403IfTheGatewayAsksForIt) {
