@@ -128,16 +128,16 @@ class Drain(ServerTest):
         self.assertEqual(sluice.wait(), 0)
 
     def test_during_the_delay_the_server_answers_and_readyz_reports_503(self):
-        sluice = self.serve(RULES, {"drain": {"delay": "1s"}})
+        sluice = self.serve(RULES, {"drain": {"delay": "3s"}})
         self.assertEqual(sluice.get("/readyz").status, 200)
         begin = time.monotonic()
         sluice.signal(signal.SIGTERM)
         wait_for(lambda: sluice.get("/readyz").status == 503, what="not being ready")
         self.assertEqual(sluice.get("/healthz").status, 200)
         self.assertEqual(sluice.check({"attributes": {"path": "/page", "ip": "a"}}).status, 200)
-        self.assertLess(time.monotonic() - begin, 1, "this machine is too slow for this test")
+        self.assertLess(time.monotonic() - begin, 3, "this machine is too slow for this test")
         self.assertEqual(sluice.wait(), 0)
-        self.assertGreaterEqual(time.monotonic() - begin, 1)
+        self.assertGreaterEqual(time.monotonic() - begin, 3)
 
     def test_idle_connections_do_not_delay_the_end(self):
         sluice = self.serve(RULES, {"drain": {"timeout": "10s"}})

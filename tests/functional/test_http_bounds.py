@@ -276,7 +276,7 @@ class TightBounds(ServerTest):
                     "header_timeout": "400ms",
                     "body_timeout": "400ms",
                     "write_timeout": "700ms",
-                    "idle_timeout": "600ms",
+                    "idle_timeout": "1500ms",
                     "connections": 20,
                     "requests_per_connection": 500,
                 }
@@ -326,12 +326,12 @@ class TightBounds(ServerTest):
             used.send(HEALTH).answer()
             begin = time.monotonic()
             self.assertTrue(fresh.ended() and used.ended())
-            self.assertLess(time.monotonic() - begin, 3)
+            self.assertLess(time.monotonic() - begin, 5)
 
     def test_a_busy_connection_is_not_idle(self):
         with Raw(self.sluice.http) as raw:
             for _ in range(8):
-                time.sleep(0.15)
+                time.sleep(0.25)
                 self.assertEqual(raw.send(HEALTH).answer().status, 200)
 
     def test_a_client_that_does_not_read_is_disconnected(self):
@@ -367,7 +367,7 @@ class TightBounds(ServerTest):
                     self.assertTrue(one_more.ended())
                 except (EOFError, ConnectionError):
                     pass  # closed without a response
-            self.assertLess(time.monotonic() - begin, 0.5)
+            self.assertLess(time.monotonic() - begin, 1.4, "not at once, but when it was idle")
             for raw in held:
                 self.assertEqual(raw.send(HEALTH).answer().status, 200)
         finally:

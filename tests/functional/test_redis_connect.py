@@ -190,7 +190,7 @@ class Work(FaultTest):
             start = time.monotonic()
             said = list(pool.map(lambda i: ask(server, "/refuse", f"u{i}"), range(16)))
         self.assertEqual({s.reason for s in said}, {"ok"})
-        self.assertLess(time.monotonic() - start, 1.5)
+        self.assertLess(time.monotonic() - start, 4, "one after the other takes 4.8 s")
 
 
 if __name__ == "__main__":

@@ -202,7 +202,7 @@ class WhileOthersWait(FaultTest):
             self.assertEqual(self.server.get("/healthz").status, 200)
             self.assertEqual(self.server.get("/metrics").status, 200)
             self.assertEqual(self.server.admin_request("GET", "/v1/status").status, 200)
-            self.assertLess(time.monotonic() - start, 1)
+            self.assertLess(time.monotonic() - start, self.DEADLINE - 0.5)
         self.store.resume()
         self.assertEqual({one.result().status for one in waiting}, {200})
         self.assertEqual({one.result().reason for one in waiting[:-1]}, {"ok"})
