@@ -32,6 +32,10 @@ struct Charge {
   // alone chooses the server.
   std::string_view tag = {};
   Keyspace keyspace = Keyspace::kCallers;
+  // Names the limit that the counter belongs to, as far as 32 bits can; not a part of the counter's
+  // name. A store at its bound evicts a counter of the limit that has most. 0: limits with other
+  // numbers are other limits.
+  std::uint32_t limit_id = 0;
 };
 
 // Whether both charges name the same counter.

@@ -50,10 +50,11 @@ static_assert(sizeof(Tags) == 16);
 // A hash table of counters with open addressing. It has any number of groups of fifteen slots, is
 // filled to seven eighths, and grows by a quarter. Each key has a favourite slot in its group. Most
 // keys are there, so this slot is prefetched while the tags are read. Fingerprints are random:
-// their bits choose group, slot and tag.
+// their bits choose group, slot and tag. Two bytes for each slot, the owner, are stored separately,
+// because look-ups do not need them.
 //
 // Not thread-safe. Owns the slots, not the blobs they point to. Pointers to slots last until the
-// next rebuild(). Cost: a look-up fetches two cache lines, for most keys at the same time; 47 bytes
+// next rebuild(). Cost: a look-up fetches two cache lines, for most keys at the same time; 49 bytes
 // a counter when full.
 class Table {
  public:
@@ -87,6 +88,9 @@ class Table {
     return nullptr;
   }
 
+  // A number that the user of the table gives to a slot; 0 at first.
+  std::uint16_t& owner_of(const Slot& slot) noexcept { return owners_[&slot - slots_]; }
+
   // Adds an absent key with an empty state. The table must not be full.
   Slot& insert(const Fingerprint& key) noexcept {
     std::size_t group = home_of(key, count_);
@@ -113,6 +117,7 @@ class Table {
       if (tags_[i].passed_by != Tags::kMany) --tags_[i].passed_by;
     }
     tags_[group].of[index % Tags::kSlots] = 0;
+    owners_[index] = 0;
     slot = Slot{};
     --size_;
   }
@@ -123,11 +128,15 @@ class Table {
   void rebuild(std::size_t groups, Keep keep) {
     Table fresh(groups);
     for_each([&](Slot& slot) {
-      if (keep(slot)) fresh.insert(slot.key).state = slot.state;
+      if (!keep(slot)) return;
+      Slot& moved = fresh.insert(slot.key);
+      moved.state = slot.state;
+      fresh.owner_of(moved) = owner_of(slot);
     });
     std::swap(memory_, fresh.memory_);
     tags_ = fresh.tags_;
     slots_ = fresh.slots_;
+    owners_ = fresh.owners_;
     count_ = fresh.count_;
     size_ = fresh.size_;
   }
@@ -144,14 +153,23 @@ class Table {
     }
   }
 
+  // Visits the slots of that owner, which is not 0.
+  template <typename Visit>
+  void for_each_in(std::size_t group, std::uint16_t owner, Visit visit) {
+    for (std::size_t i = group * Tags::kSlots; i < (group + 1) * Tags::kSlots; ++i) {
+      if (owners_[i] == owner) visit(slots_[i]);
+    }
+  }
+
   Table() = default;
 
  private:
   // Makes empty slots: zeroed memory is empty tags and slots.
   explicit Table(std::size_t groups)
-      : memory_(groups * (sizeof(Tags) + Tags::kSlots * sizeof(Slot))),
+      : memory_(groups * (sizeof(Tags) + Tags::kSlots * (sizeof(Slot) + sizeof(std::uint16_t)))),
         tags_(reinterpret_cast<Tags*>(memory_.data())),
         slots_(reinterpret_cast<Slot*>(tags_ + groups)),
+        owners_(reinterpret_cast<std::uint16_t*>(slots_ + groups * Tags::kSlots)),
         count_(groups) {}
 
   static std::uint8_t tag_of(const Fingerprint& key) noexcept {
@@ -169,6 +187,7 @@ class Table {
   Pages memory_;
   Tags* tags_ = nullptr;
   Slot* slots_ = nullptr;
+  std::uint16_t* owners_ = nullptr;
   std::size_t count_ = 0;
   std::size_t size_ = 0;
 };
