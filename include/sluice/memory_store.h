@@ -10,11 +10,13 @@ namespace sluice {
 // The bounds of a memory store. A plain value with defaults for about a million keys.
 struct MemoryStoreOptions {
   // The most counters that it holds, at least 128; each takes about 60 bytes. Beyond it the store
-  // drops an untouched counter, or else evicts another one and counts that. Raise it until
-  // evictions stay at zero.
+  // drops an untouched counter, or else evicts another one and counts that. It evicts from the
+  // limit that has most counters, so a flood of keys of one limit does not free the keys that
+  // another limit denies. Raise it until evictions stay at zero.
   std::size_t max_keys = std::size_t{1} << 20;
   // The most bytes for the logs and slices of the three sliding windows, at least 4096; a log entry
-  // takes 12. Beyond it the store evicts other counters with logs. Raise it for many large logs.
+  // takes 12. Beyond it the store evicts other counters with logs, of the limit whose logs take
+  // most bytes. Raise it for many large logs.
   std::size_t max_log_bytes = std::size_t{256} << 20;
   // Shards, each with its own lock; rounded up to a power of two, at most 1024. 0, the default: the
   // store chooses by the processors and max_keys. More shards cause less contention and take a

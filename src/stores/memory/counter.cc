@@ -6,7 +6,7 @@ void Counter::begin(Fingerprint fingerprint, Shard& home, const Charge& charge,
                     core::Ticks now) noexcept {
   key_ = fingerprint;
   shard_ = &home;
-  limit_ = &charge.limit;
+  charge_ = &charge;
   cost_ = charge.cost;
   now_ = now;
   slot_ = nullptr;
@@ -20,7 +20,7 @@ void Counter::add(std::uint64_t cost) noexcept {
 
 void Counter::find() noexcept {
   slot_ = shard_->find(key_);
-  const bool is_window = !core::has_fixed_size(*limit_);
+  const bool is_window = !core::has_fixed_size(limit());
   if (slot_ == nullptr || !is_window || !slot_->state.is_forgotten(now_)) return;
   shard_->erase(*slot_);  // a slot of fixed size serves the next state
   slot_ = nullptr;
@@ -42,27 +42,27 @@ void Counter::keep(const core::Step<Next>& step, Next& next) noexcept {
 
 core::Slices Counter::slices() noexcept {
   SliceBlob* const blob = slot_ ? slot_->state.slices() : nullptr;
-  if (blob == nullptr) return {{}, now_, core::SliceGrid(*limit_)};
-  return core::sliding_window_counter::on_grid(*limit_, blob->view(), converted_);
+  if (blob == nullptr) return {{}, now_, core::SliceGrid(limit())};
+  return core::sliding_window_counter::on_grid(limit(), blob->view(), converted_);
 }
 
 void Counter::look(Verb verb) noexcept {
   verb_ = verb;
-  switch (limit_->state_kind()) {
+  switch (limit().state_kind()) {
     case StateKind::kBucket:
     case StateKind::kWindow: {
       const core::State state = slot_ ? slot_->state.state() : core::State{};
-      return keep(core::step(verb, *limit_, core::Kept{state, forgotten()}, now_, cost_),
+      return keep(core::step(verb, limit(), core::Kept{state, forgotten()}, now_, cost_),
                   next_state_);
     }
     case StateKind::kSlices:
-      return keep(core::step(verb, *limit_, core::Kept{slices(), forgotten()}, now_, cost_),
+      return keep(core::step(verb, limit(), core::Kept{slices(), forgotten()}, now_, cost_),
                   next_slices_);
     case StateKind::kLog:
     case StateKind::kLogAndSummaries: {
       core::LogBuffer* const blob = slot_ ? slot_->state.log() : nullptr;
       const core::Log log = blob ? blob->view() : core::Log{};
-      return keep(core::step(verb, *limit_, core::Kept{log, forgotten()}, now_, cost_), next_log_);
+      return keep(core::step(verb, limit(), core::Kept{log, forgotten()}, now_, cost_), next_log_);
     }
   }
 }
@@ -79,12 +79,12 @@ void Counter::leave_untaken() noexcept {
 bool Counter::is_ready() const noexcept {
   if (change_ != core::Change::kWrite) return true;
   if (slot_ == nullptr) return false;
-  switch (limit_->state_kind()) {
+  switch (limit().state_kind()) {
     case StateKind::kBucket:
     case StateKind::kWindow: break;
     case StateKind::kSlices: {
       const SliceBlob* const blob = slot_->state.slices();
-      return blob != nullptr && blob->grid() == core::SliceGrid(*limit_);
+      return blob != nullptr && blob->grid() == core::SliceGrid(limit());
     }
     case StateKind::kLog:
     case StateKind::kLogAndSummaries: {
@@ -102,7 +102,7 @@ void Counter::pin() noexcept {
 }
 
 void Counter::insert() {
-  slot_ = &shard_->find_or_insert(key_, now_);
+  slot_ = &shard_->find_or_insert(key_, *charge_, now_);
   is_new_ = true;
   pin();
 }
@@ -110,11 +110,11 @@ void Counter::insert() {
 bool Counter::make_room() {
   slot_ = shard_->find(key_);  // it may have moved
   if (is_ready()) return true;
-  if (limit_->state_kind() != StateKind::kSlices) {
-    return shard_->make_room_in_log(*slot_, *limit_, now_) != nullptr;
+  if (limit().state_kind() != StateKind::kSlices) {
+    return shard_->make_room_in_log(*slot_, limit(), now_) != nullptr;
   }
   SliceBlob* const old = slot_->state.slices();
-  SliceBlob* const blob = shard_->make_slices(*slot_, *limit_, old ? old->last : now_);
+  SliceBlob* const blob = shard_->make_slices(*slot_, limit(), old ? old->last : now_);
   if (blob == nullptr) return false;
   if (old != nullptr) blob->counts()[0] = converted_;
   look(verb_);
@@ -136,7 +136,7 @@ void Counter::write() noexcept {
 
 void Counter::write_next() noexcept {
   slot_->state.set_forgotten(next_forgotten_);
-  switch (limit_->state_kind()) {
+  switch (limit().state_kind()) {
     case StateKind::kBucket:
     case StateKind::kWindow: return slot_->state.set_state(next_state_);
     case StateKind::kSlices: {

@@ -25,7 +25,7 @@ class Counter {
   void begin(Fingerprint fingerprint, Shard& home, const Charge& charge, core::Ticks now) noexcept;
 
   const Fingerprint& key() const noexcept { return key_; }
-  const Limit& limit() const noexcept { return *limit_; }
+  const Limit& limit() const noexcept { return charge_->limit; }
   Shard* shard() const noexcept { return shard_; }
   bool admits() const noexcept { return answer_.admitted; }
   // Whether write() needs the slot and memory.
@@ -52,7 +52,7 @@ class Counter {
 
   void write() noexcept;
 
-  void answer(Decision& decision) const noexcept { core::write(*limit_, answer_, decision); }
+  void answer(Decision& decision) const noexcept { core::write(limit(), answer_, decision); }
 
  private:
   core::Forgotten forgotten() const noexcept;
@@ -63,7 +63,7 @@ class Counter {
 
   Fingerprint key_;
   Shard* shard_;
-  const Limit* limit_;
+  const Charge* charge_;
   std::uint64_t cost_;
   core::Ticks now_;  // of the request
   Slot* slot_;       // null: the counter is untouched

@@ -216,7 +216,7 @@ TEST_F(CounterTest, IsNotEvictedWhileItIsPinned) {
   counter.look(Verb::kTake);
   counter.insert();
   for (std::uint64_t i = 1; i <= 100; ++i) {
-    small.find_or_insert(key_of(i), kNow)
+    small.find_or_insert(key_of(i), charge, kNow)
         .state.set_forgotten(core::Forgotten::after(kNow + 3600 * kSecond));
   }
   EXPECT_GT(small.evictions(), 0u);

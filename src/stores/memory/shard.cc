@@ -7,8 +7,6 @@ namespace sluice::memory {
 namespace {
 
 constexpr std::size_t kFirstGroups = 4;
-// The number of groups that are searched for a counter to drop if a shard is at its bound.
-constexpr std::size_t kGroupsLookedAt = 2;
 // The size up to which the numbers of a blob's header are large enough.
 constexpr std::size_t kMaxBlobBytes = std::size_t{8} << 30;
 
@@ -37,21 +35,24 @@ bool SharedBytes::take(std::size_t bytes) noexcept {
 }
 
 Shard::~Shard() {
-  table_.for_each([this](Slot& slot) { free_blob(slot.state); });
+  table_.for_each([this](Slot& slot) { free_blob(slot); });
 }
 
-Slot& Shard::find_or_insert(const Fingerprint& key, core::Ticks now) {
+Slot& Shard::find_or_insert(const Fingerprint& key, const Charge& charge, core::Ticks now) {
   if (Slot* const slot = table_.find(key)) return *slot;
   if (table_.size() >= max_keys_) {
     evict(now);
   } else if (table_.is_full()) {
     make_room(now);
   }
-  return table_.insert(key);
+  Slot& slot = table_.insert(key);
+  table_.owner_of(slot) = usage_.add_counter(charge);
+  return slot;
 }
 
 void Shard::erase(Slot& slot) noexcept {
-  free_blob(slot.state);
+  free_blob(slot);
+  usage_.remove_counter(table_.owner_of(slot));
   table_.erase(slot);
 }
 
@@ -63,52 +64,12 @@ void Shard::make_room(core::Ticks now) {
   const std::size_t groups = std::max(kFirstGroups, Table::groups_for(wanted));
   table_.rebuild(groups, [&](Slot& slot) {
     if (!slot.state.is_forgotten(now)) return true;
-    free_blob(slot.state);
+    free_blob(slot);
+    usage_.remove_counter(table_.owner_of(slot));
     ++swept_;
     return false;
   });
   hand_ = 0;
-}
-
-// Drops the untouched counters of the next groups. If there are none, drops the counter that would
-// be untouched first. Continues while all counters that it finds are pinned.
-void Shard::evict(core::Ticks now) noexcept {
-  const std::uint64_t swept_before = swept_;
-  Slot* victim = nullptr;
-  for (std::size_t looked = 0; looked < kGroupsLookedAt || victim == nullptr; ++looked) {
-    table_.for_each_in(hand_, [&](Slot& slot) {
-      if (slot.state.is_forgotten(now)) {
-        erase(slot);
-        ++swept_;
-      } else if (slot.state.expiry != PackedState::kPinned &&
-                 (victim == nullptr || slot.state.expiry < victim->state.expiry)) {
-        victim = &slot;
-      }
-    });
-    hand_ = hand_ + 1 == table_.group_count() ? 0 : hand_ + 1;
-    if (swept_ != swept_before) return;
-  }
-  erase(*victim);
-  ++evictions_;
-}
-
-// Evicts the next counter that owns a blob and is not pinned, if there is one.
-bool Shard::evict_blob() noexcept {
-  for (std::size_t looked = 0; looked < table_.group_count(); ++looked) {
-    Slot* victim = nullptr;
-    table_.for_each_in(hand_, [&](Slot& slot) {
-      const bool owns_blob = slot.state.slices() != nullptr || slot.state.log() != nullptr;
-      if (!owns_blob || slot.state.expiry == PackedState::kPinned) return;
-      if (victim == nullptr || slot.state.expiry < victim->state.expiry) victim = &slot;
-    });
-    if (victim != nullptr) {
-      erase(*victim);
-      ++evictions_;
-      return true;
-    }
-    hand_ = hand_ + 1 == table_.group_count() ? 0 : hand_ + 1;
-  }
-  return false;
 }
 
 bool Shard::reserve(std::size_t bytes) noexcept {
@@ -125,23 +86,31 @@ void Shard::release(std::size_t bytes) noexcept {
 
 // Returns null if the bytes are exhausted. `kept` is the size of the counter's present piece, which
 // the new one replaces later. If no eviction can make enough room, nothing is evicted.
-void* Shard::allocate(std::size_t bytes, std::size_t kept) {
+void* Shard::allocate(LimitUsage::Index limit, std::size_t bytes, std::size_t kept,
+                      core::Ticks now) {
   if (bytes > kMaxBlobBytes) return nullptr;
   bytes = std::max(bytes, Cells::kBytes);  // a small one takes a whole cell
   if (beyond_own(kept + bytes) > beyond_own(blob_bytes_) + shared_.left()) return nullptr;
   while (!reserve(bytes)) {
-    if (!evict_blob()) return nullptr;
+    if (!evict_blob(now)) return nullptr;
   }
   try {
-    return bytes <= Cells::kBytes ? cells_.take() : ::operator new(bytes);
+    void* const blob = bytes <= Cells::kBytes ? cells_.take() : ::operator new(bytes);
+    usage_.add_bytes(limit, bytes);
+    return blob;
   } catch (const std::bad_alloc&) {
     release(bytes);
     throw;
   }
 }
 
-void Shard::free(void* blob, std::size_t bytes) noexcept {
-  bytes = std::max(bytes, Cells::kBytes);
+void Shard::free_blob(Slot& slot) noexcept {
+  SliceBlob* const slices = slot.state.slices();
+  core::LogBuffer* const log = slot.state.log();
+  if (slices == nullptr && log == nullptr) return;
+  const std::size_t bytes = std::max(slices ? slices->bytes() : log->bytes(), Cells::kBytes);
+  void* const blob = slices ? static_cast<void*>(slices) : log;
+  usage_.remove_bytes(table_.owner_of(slot), bytes);
   release(bytes);
   if (bytes <= Cells::kBytes) {
     cells_.give(blob);
@@ -150,25 +119,17 @@ void Shard::free(void* blob, std::size_t bytes) noexcept {
   }
 }
 
-void Shard::free_blob(PackedState& state) noexcept {
-  if (SliceBlob* const slices = state.slices()) {
-    free(slices, slices->bytes());
-  } else if (core::LogBuffer* const log = state.log()) {
-    free(log, log->bytes());
-  }
-}
-
 SliceBlob* Shard::make_slices(Slot& slot, const Limit& limit, core::Ticks now) {
   const SliceBlob* const old = slot.state.slices();
   const std::size_t bytes = SliceBlob::bytes_for(limit.slices());
-  void* const memory = allocate(bytes, old == nullptr ? 0 : old->bytes());
+  void* const memory = allocate(table_.owner_of(slot), bytes, old ? old->bytes() : 0, now);
   if (memory == nullptr) return nullptr;
   auto* const blob = new (memory) SliceBlob;
   blob->last = now;
   blob->period = static_cast<std::uint64_t>(limit.period().count());
   blob->slices = limit.slices();
   std::fill(blob->counts().begin(), blob->counts().end(), 0);
-  free_blob(slot.state);
+  free_blob(slot);
   slot.state.set(blob);
   return blob;
 }
@@ -178,14 +139,14 @@ core::LogBuffer* Shard::make_room_in_log(Slot& slot, const Limit& limit, core::T
   const std::size_t summary_room = summary_room_for(limit, old);
   const std::size_t entry_room = entry_room_for(limit, old);
   const std::size_t bytes = core::LogBuffer::bytes_for(summary_room, entry_room);
-  void* const memory = allocate(bytes, old == nullptr ? 0 : old->bytes());
+  void* const memory = allocate(table_.owner_of(slot), bytes, old ? old->bytes() : 0, now);
   if (memory == nullptr) return nullptr;
   auto* const blob = new (memory) core::LogBuffer;
   blob->last = now;
   blob->summary_room = static_cast<std::uint32_t>(summary_room);
   blob->entry_room = static_cast<std::uint32_t>(entry_room);
   if (old != nullptr) blob->copy(*old);
-  free_blob(slot.state);
+  free_blob(slot);
   slot.state.set(blob);
   return blob;
 }

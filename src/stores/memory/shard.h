@@ -7,6 +7,7 @@
 #include "sluice/store.h"
 #include "stores/memory/blobs.h"
 #include "stores/memory/cells.h"
+#include "stores/memory/limit_usage.h"
 #include "stores/memory/lock.h"
 #include "stores/memory/table.h"
 
@@ -26,24 +27,26 @@ class SharedBytes {
 };
 
 // One part of a memory store: a table of counters under one lock, bounded in counters and in the
-// bytes of their windows. At its bound it drops untouched counters first, then the one of a few
-// that would be untouched first.
+// bytes of their windows. At its bound it drops untouched counters first. If it finds none, it
+// evicts a counter of the limit that uses the most: of a few of them, the one with the most units
+// remaining, and of equal ones the one that would be untouched first.
 //
 // Not thread-safe: hold `mutex` for every call. Owns its blobs.
 class alignas(64) Shard {
  public:
   Lock mutex;
 
-  Shard(std::size_t max_keys, std::size_t own_bytes, SharedBytes& shared) noexcept
-      : max_keys_(max_keys), own_bytes_(own_bytes), shared_(shared) {}
+  // Throws std::bad_alloc.
+  Shard(std::size_t max_keys, std::size_t own_bytes, SharedBytes& shared)
+      : usage_(max_keys), max_keys_(max_keys), own_bytes_(own_bytes), shared_(shared) {}
   ~Shard();
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
 
   Slot* find(const Fingerprint& key) noexcept { return table_.find(key); }
-  // Returns the slot of a key, and inserts it if it is absent, which moves or drops other slots.
-  // Throws std::bad_alloc.
-  Slot& find_or_insert(const Fingerprint& key, core::Ticks now);
+  // Returns the slot of a charge's key, and inserts it if it is absent, which moves or drops other
+  // slots. Throws std::bad_alloc.
+  Slot& find_or_insert(const Fingerprint& key, const Charge& charge, core::Ticks now);
   void erase(Slot& slot) noexcept;
 
   // Gives the slot a blob of zero counts on the limit's grid. Returns null if the bytes are
@@ -59,20 +62,31 @@ class alignas(64) Shard {
   std::uint64_t swept() const noexcept { return swept_; }
 
  private:
+  struct Victim {
+    Slot* slot = nullptr;
+    LimitUsage::Index limit = LimitUsage::kNone;
+    std::uint64_t remaining = 0;
+    std::size_t compared = 0;  // the counters of the limit that it was selected from
+  };
+
   void make_room(core::Ticks now);
   void evict(core::Ticks now) noexcept;
-  bool evict_blob() noexcept;
-  void* allocate(std::size_t bytes, std::size_t kept);
+  bool evict_blob(core::Ticks now) noexcept;
+  void evict_from_largest(const Victim& found, Resource resource, core::Ticks now) noexcept;
+  void consider(Slot& slot, Resource resource, core::Ticks now, Victim& victim) noexcept;
+  void advance_hand() noexcept { hand_ = hand_ + 1 == table_.group_count() ? 0 : hand_ + 1; }
+
+  void* allocate(LimitUsage::Index limit, std::size_t bytes, std::size_t kept, core::Ticks now);
   bool reserve(std::size_t bytes) noexcept;
   void release(std::size_t bytes) noexcept;
-  void free(void* blob, std::size_t bytes) noexcept;
-  void free_blob(PackedState& state) noexcept;
+  void free_blob(Slot& slot) noexcept;
   std::size_t beyond_own(std::size_t bytes) const noexcept {
     return bytes > own_bytes_ ? bytes - own_bytes_ : 0;
   }
 
   Table table_;
   Cells cells_;
+  LimitUsage usage_;
   std::size_t hand_ = 0;  // the group with which the next search for room begins
   std::size_t blob_bytes_ = 0;
   std::uint64_t evictions_ = 0;

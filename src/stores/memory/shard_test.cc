@@ -12,6 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr core::Ticks kUnit = core::Ticks{1} << 20;  // the unit of expiries
+constexpr Charge kCharge{"", token_bucket(10).per(1s)};
 constexpr std::size_t kPlenty = std::size_t{1} << 30;
 
 // Random keys, as fingerprints are.
@@ -27,7 +28,7 @@ struct Rig {
       : shared(shared_bytes), shard(max_keys, own_bytes, shared) {}
 
   Slot& add(std::uint64_t i, core::Ticks untouched_from, core::Ticks now = 0) {
-    Slot& slot = shard.find_or_insert(key_of(i), now);
+    Slot& slot = shard.find_or_insert(key_of(i), kCharge, now);
     slot.state.set_forgotten(core::Forgotten::after(untouched_from));
     return slot;
   }
@@ -216,7 +217,7 @@ TEST(Shard, TakesBytesBeyondItsOwnFromTheSharedOnes) {
   Shard one(1000, 64, shared);
   Shard other(1000, 64, shared);
   const auto add = [](Shard& shard, std::uint64_t i) {
-    Slot& slot = shard.find_or_insert(key_of(i), 0);
+    Slot& slot = shard.find_or_insert(key_of(i), kCharge, 0);
     slot.state.expiry = PackedState::kPinned;
     return shard.make_slices(slot, kSlices, 5) != nullptr;
   };
@@ -235,7 +236,7 @@ TEST(Shard, ReturnsAllSharedBytesWhenItIsDestroyed) {
   {
     Shard shard(1000, 0, shared);
     for (std::uint64_t i = 0; i < 100; ++i) {
-      Slot& slot = shard.find_or_insert(key_of(i), 0);
+      Slot& slot = shard.find_or_insert(key_of(i), kCharge, 0);
       slot.state.set_forgotten(core::Forgotten::after(kUnit));
       ASSERT_NE(shard.make_slices(slot, kSlices, 0), nullptr);
     }

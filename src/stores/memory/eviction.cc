@@ -1,0 +1,113 @@
+// The part of Shard that selects what to drop at a bound.
+
+#include <algorithm>
+
+#include "core/algorithms.h"
+#include "stores/memory/shard.h"
+
+namespace sluice::memory {
+namespace {
+
+// Every counter of so many groups is looked at. Then more groups are searched for counters of the
+// limit that uses the most, until so many of them have been compared.
+constexpr std::size_t kGroupsLookedAt = 2;
+constexpr std::size_t kGroupsSearched = 64;
+constexpr std::size_t kCompared = 24;
+
+std::uint64_t units_of(const core::Log& log) noexcept {
+  std::uint64_t units = log.units;
+  for (const core::Summary& older : log.older) units += older.units;
+  return units;
+}
+
+// Returns the units that a counter of a limit has remaining; those of a log as of its last change,
+// because it may have many entries. Returns 0 if the counter is not of the limit's kind.
+std::uint64_t remaining(const PackedState& state, const Limit& limit, core::Ticks now) noexcept {
+  const auto peek = [&](const auto& held) {
+    return core::step(Verb::kPeek, limit, core::Kept{held, state.forgotten()}, now, 0)
+        .answer.remaining;
+  };
+  if (SliceBlob* const slices = state.slices()) {
+    if (limit.state_kind() != StateKind::kSlices) return 0;
+    std::uint32_t converted = 0;
+    return peek(core::sliding_window_counter::on_grid(limit, slices->view(), converted));
+  }
+  if (core::LogBuffer* const log = state.log()) {
+    return limit.capacity() - std::min<std::uint64_t>(limit.capacity(), units_of(log->view()));
+  }
+  return core::has_fixed_size(limit) ? peek(state.state()) : 0;
+}
+
+bool owns_blob(const Slot& slot) noexcept {
+  return slot.state.slices() != nullptr || slot.state.log() != nullptr;
+}
+
+}  // namespace
+
+// Replaces the victim by a counter if that one is to be evicted instead.
+void Shard::consider(Slot& slot, Resource resource, core::Ticks now, Victim& victim) noexcept {
+  if (slot.state.expiry == PackedState::kPinned) return;
+  if (resource == Resource::kBytes && !owns_blob(slot)) return;
+  const LimitUsage::Index limit = table_.owner_of(slot);
+  const std::uint64_t left = remaining(slot.state, usage_.limit(limit), now);
+  if (limit != victim.limit) {
+    usage_.note_largest(limit, resource);
+    if (usage_.used(limit, resource) > usage_.used(victim.limit, resource)) {
+      victim = {&slot, limit, left, 1};
+    }
+    return;
+  }
+  ++victim.compared;
+  if (left < victim.remaining) return;
+  if (left > victim.remaining || slot.state.expiry < victim.slot->state.expiry) {
+    victim.slot = &slot;
+    victim.remaining = left;
+  }
+}
+
+// Evicts a counter of the limit that uses the most, or `found` if the next groups have none.
+void Shard::evict_from_largest(const Victim& found, Resource resource, core::Ticks now) noexcept {
+  const LimitUsage::Index largest = usage_.largest(resource);
+  Victim victim = found.limit == largest ? found : Victim{};
+  for (std::size_t i = 0; i < kGroupsSearched && victim.compared < kCompared; ++i) {
+    table_.for_each_in(hand_, largest, [&](Slot& slot) { consider(slot, resource, now, victim); });
+    advance_hand();
+  }
+  erase(victim.slot != nullptr ? *victim.slot : *found.slot);
+  ++evictions_;
+}
+
+// Drops the untouched counters of the next groups. If there are none, evicts one. Continues while
+// all counters that it finds are pinned.
+void Shard::evict(core::Ticks now) noexcept {
+  const std::uint64_t swept_before = swept_;
+  Victim victim;
+  for (std::size_t looked = 0; looked < kGroupsLookedAt || victim.slot == nullptr; ++looked) {
+    table_.for_each_in(hand_, [&](Slot& slot) {
+      if (slot.state.is_forgotten(now)) {
+        erase(slot);
+        ++swept_;
+      } else {
+        consider(slot, Resource::kCounters, now, victim);
+      }
+    });
+    advance_hand();
+    if (swept_ != swept_before) return;
+  }
+  evict_from_largest(victim, Resource::kCounters, now);
+}
+
+// Evicts a counter that owns a blob and is not pinned, if there is one.
+bool Shard::evict_blob(core::Ticks now) noexcept {
+  Victim victim;
+  for (std::size_t looked = 0; looked < table_.group_count(); ++looked) {
+    if (looked >= kGroupsLookedAt && victim.slot != nullptr) break;
+    table_.for_each_in(hand_, [&](Slot& slot) { consider(slot, Resource::kBytes, now, victim); });
+    advance_hand();
+  }
+  if (victim.slot == nullptr) return false;
+  evict_from_largest(victim, Resource::kBytes, now);
+  return true;
+}
+
+}  // namespace sluice::memory
