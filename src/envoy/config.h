@@ -93,6 +93,7 @@ struct Descriptor {
   Level level;  // the children
   // The index of this descriptor among all descriptors with `rate_limit`, over all files.
   std::size_t number = 0;
+  std::uint32_t limit_id = 0;  // of the charges: a hash of the name below
   // Its name in logs and metrics, "DOMAIN/KEY_VALUE.KEY", shortened, as a rule with its limit. Two
   // descriptors may have the same name.
   Rule rule;

@@ -71,6 +71,7 @@ class Request::Impl {
     ChargeMode mode;
     std::optional<FailurePolicy> on_store_error;
     std::size_t key_at, key_end;
+    std::uint32_t id = 0;
   };
 
   void begin();
@@ -176,7 +177,8 @@ void Request::Impl::name_limit(const Domain& domain, const Question& question, s
   const std::size_t key_at = text_.size();
   append_counter(text_, domain, question.entries, *matched);
   limits_.push_back({index, *rate_limit.limit, mode_of(question, *matched),
-                     policy_of(rate_limit.on_store_error), key_at, text_.size()});
+                     policy_of(rate_limit.on_store_error), key_at, text_.size(),
+                     matched->limit_id});
 }
 
 // Names the limit that the request itself gives.
@@ -238,7 +240,8 @@ void Request::Impl::fill_batch(std::span<const Question> questions) {
     batch_.add({.key = key_of(named),
                 .limit = named.limit,
                 .cost = cost_of(questions[named.question]),
-                .keyspace = Keyspace::kRules},
+                .keyspace = Keyspace::kRules,
+                .limit_id = named.id},
                terms);
   }
 }

@@ -97,6 +97,27 @@ TEST_F(DecideTest, FillsInTheStatusOfALimit) {
   EXPECT_EQ(status.counter, "d||user=anna");
 }
 
+TEST_F(DecideTest, FloodOfKeysOfOneDescriptorDoesNotReleaseThoseThatAnotherDenies) {
+  use(R"(
+domain: d
+descriptors:
+  - { key: user, rate_limit: { unit: minute, requests_per_unit: 1 } }
+  - { key: path, rate_limit: { unit: minute, requests_per_unit: 1 } }
+)");
+  MemoryStore store({.max_keys = 1000}, clock_);
+  Limiter limiter(store);
+  Request request({limiter, {}, clock_});
+  const auto ask = [&](std::string_view key, int value) {
+    const std::string text = std::to_string(value);
+    const std::vector<Entry> entries{{key, text}};
+    const Question question{entries, {}, 1, false};
+    return request.decide(*config_.domains().front(), {&question, 1}, false).overall;
+  };
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(ask("user", i), Code::kOk);
+  for (int i = 0; i < 10000; ++i) EXPECT_EQ(ask("path", i), Code::kOk);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(ask("user", i), Code::kOverLimit) << i;
+}
+
 TEST_F(DecideTest, ReportsNoLimitIfNoneApplies) {
   use(kUserAndPath);
   const Answer& answer = decide({{{{"free", "x"}}}, {{{"unknown", "x"}}}, {{}}});

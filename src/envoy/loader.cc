@@ -12,6 +12,7 @@
 #include "limiter/without_scripts.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
+#include "rules/rule_set.h"
 #include "rules/yaml_tree.h"
 
 namespace sluice::envoy {
@@ -278,6 +279,7 @@ void Loader::name(Descriptor& descriptor) {
   rule.domain = domain_;
   descriptor.number = config_->limited.size();
   config_->limited.push_back(&descriptor);
+  descriptor.limit_id = rules::limit_id_of(rule.name);
   if (!descriptor.rate_limit->limit) return;
   rule.mode = descriptor.shadow_mode ? RuleMode::kShadow : RuleMode::kEnforce;
   const std::string& own = descriptor.rate_limit->name;

@@ -232,7 +232,9 @@ void Loader::read_limits(const Node& node, Rule& rule, CompiledRule& compiled) {
     if (!limit) continue;
     rule.limits.push_back({name, std::string(fields.text("key")), *limit,
                            fields.choice<OnMissing>("on_missing").value_or(defaults_.on_missing)});
-    compiled.limits.push_back({counter_prefix(domain_, rule.name, name), std::move(key)});
+    std::string prefix = counter_prefix(domain_, rule.name, name);
+    const std::uint32_t id = limit_id_of(prefix);
+    compiled.limits.push_back({std::move(prefix), id, std::move(key)});
   }
 }
 

@@ -30,6 +30,7 @@ class RuleDecider::Impl {
   // A limit that applies to the request. Its key and label are in `text_`.
   struct NamedLimit {
     const RuleLimit* limit;
+    std::uint32_t id = 0;
     std::size_t key_at = 0, key_end = 0, label_at = 0, label_size = 0;
   };
   // A rule that matched. Its limits are `first` to `last` of `limits_`, the batch and the answer.
@@ -144,7 +145,7 @@ void RuleDecider::Impl::name_limits(const Rule& rule, const CompiledRule& compil
 // Fills in the key of a limit, or skips the limit. Returns false if an attribute is missing and the
 // limit denies for that.
 bool RuleDecider::Impl::name_limit(const RuleLimit& limit, const CompiledLimit& compiled) {
-  NamedLimit named{&limit, text_.size()};
+  NamedLimit named{&limit, compiled.id, text_.size()};
   text_.append(compiled.prefix);
   if (const auto label = compiled.key.fill(values_, text_, named.key_end, scratch_)) {
     named.label_at = label->at;
@@ -199,7 +200,7 @@ void RuleDecider::Impl::fill_batch() {
         batch_.add_missing(limit, terms);
       } else {
         const std::string_view key = text.substr(named.key_at, named.key_end - named.key_at);
-        batch_.add({key, limit, matched.cost, tag, Keyspace::kRules}, terms);
+        batch_.add({key, limit, matched.cost, tag, Keyspace::kRules, named.id}, terms);
       }
     }
   }

@@ -119,6 +119,22 @@ TEST(RuleTags, AreThoseOfTheRuleOnEachOfItsCharges) {
   EXPECT_EQ(store.asked.front().first, "header.x-t=");
 }
 
+TEST(RulesOnASmallStore, FloodOfKeysOfOneRuleDoesNotReleaseThoseThatAnotherDenies) {
+  MemoryStore store({.max_keys = 1000});
+  Limiter limiter(store);
+  RuleDecider decider(limiter);
+  constexpr const char* kOneOfUser = "key: '{user}', algorithm: fixed_window, limit: 1, per: 1h";
+  const RuleSet rules = rules_of({"name: login, match: { path: /login }, " + limits(kOneOfUser),
+                                  "name: other, " + limits(kOneOfUser)});
+  const auto passes = [&](const std::string& path, const std::string& user) {
+    const Attributes request{{"path", path}, {"user", user}};
+    return decider.decide(rules, request, 1, Instant{1h}).decision.allowed();
+  };
+  for (int i = 0; i < 50; ++i) EXPECT_TRUE(passes("/login", std::to_string(i)));
+  for (int i = 0; i < 10000; ++i) EXPECT_TRUE(passes("/", std::to_string(i)));
+  for (int i = 0; i < 50; ++i) EXPECT_FALSE(passes("/login", std::to_string(i))) << i;
+}
+
 TEST_F(RuleDeciderTest, SaysTheCounterAndItsLabel) {
   const RuleSet rules = rules_of(
       {"name: a, " + limits("name: per user, key: \"{header.x-user|ip}\", " + std::string(kTwo))});

@@ -1,6 +1,7 @@
 #include "rules/rule_set.h"
 
 #include <deque>
+#include <functional>
 #include <iterator>
 #include <utility>
 
@@ -33,6 +34,10 @@ std::string counter_prefix(std::string_view domain, std::string_view rule, std::
   append_escaped(out += '|', rule, Escape::kName);
   append_escaped(out += '|', limit, Escape::kName);
   return out;
+}
+
+std::uint32_t limit_id_of(std::string_view name) noexcept {
+  return static_cast<std::uint32_t>(std::hash<std::string_view>()(name)) | 1;
 }
 
 }  // namespace rules

@@ -23,6 +23,7 @@ struct Condition {
 
 struct CompiledLimit {
   std::string prefix;  // of the counters' keys: "domain|rule|limit"
+  std::uint32_t id;    // Charge::limit_id: a hash of the prefix
   KeyTemplate key;
 };
 
@@ -37,6 +38,9 @@ struct CompiledRule {
 
 // Returns "domain|rule|limit", escaped.
 std::string counter_prefix(std::string_view domain, std::string_view rule, std::string_view limit);
+
+// Returns the Charge::limit_id of a limit with this name. It differs between processes.
+std::uint32_t limit_id_of(std::string_view name) noexcept;
 
 }  // namespace sluice::rules
 
