@@ -198,7 +198,7 @@ class FaultTest(RedisTest):
         """Waits until the store, not a policy, decides on every thread's connection."""
         def decided():
             return all(ask(server, "/allow", "whether it is there", cost=0).reason == "ok"
-                       for _ in range(12))
+                       for _ in range(32))  # so that each thread gets some
 
         wait_for(decided, seconds, "a decision of the store")
 
