@@ -267,6 +267,7 @@ class Sluice(Process):
     def __init__(self, folder, rules=None, config=None, flags=(), **options):
         self.folder = pathlib.Path(folder)
         whole = {"version": 1, "listen": {}, **(config or {})}
+        whole["drain"] = {"delay": "0s", **whole.get("drain", {})}
         whole["listen"] = {
             "http": "127.0.0.1:0",
             "grpc": "off",

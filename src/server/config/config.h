@@ -90,7 +90,7 @@ struct Config {
   RespConfig resp_options;
   Bounds bounds;
   std::chrono::milliseconds drain_delay{
-      0};  // on SIGTERM: /readyz says 503 for so long before anything closes
+      1000};  // on SIGTERM: /readyz says 503 for so long before anything closes
   std::chrono::milliseconds drain_timeout{
       10'000};  // then connections may finish for at most this long
   LogOptions log;

@@ -19,8 +19,9 @@ using metrics::Event;
 
 // The most connections that are accepted before open connections get their turn.
 constexpr int kAcceptedAtOnce = 64;
-// The time that begun handshakes may take to end after the listener stops.
-constexpr auto kHandshakesEnd = std::chrono::milliseconds(50);
+// The time that begun handshakes may take to end after the listener stops. It is short, because a
+// handshake that would begin meanwhile is delayed by a second.
+constexpr auto kHandshakesEnd = std::chrono::milliseconds(5);
 constexpr auto kComplaintEvery = std::chrono::seconds(1);
 constexpr std::string_view kNoDescriptor =
     "out of file descriptors: a connection was dropped; raise the limit (ulimit -n)";
@@ -145,16 +146,23 @@ void Acceptor::complain(std::string_view what, int error) {
   parts_.warn(what, std::error_code(error, std::generic_category()).message());
 }
 
-void Acceptor::stop(std::function<void()> done) {
+void Acceptor::stop(Queued queued, std::function<void()> done) {
+  if (queued == Queued::kLeave) {
+    close();
+    return boost::asio::post(parts_.loop, std::move(done));
+  }
   if (family_ != AF_UNIX) stop_handshakes(socket_.native_handle());
   closer_.expires_after(kHandshakesEnd);
   closer_.async_wait([this, done = std::move(done)](const error_code& why) {
     if (why) return;
     while (accept_one()) continue;
-    error_code ignored;
-    socket_.close(ignored);
+    close();
     done();
   });
 }
+
+// release() removes the descriptor from the loop's epoll set, which close() would not do while
+// another process has a copy.
+void Acceptor::close() { ::close(socket_.release()); }
 
 }  // namespace sluice::server::net

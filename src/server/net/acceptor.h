@@ -13,6 +13,7 @@
 #include "server/net/descriptor_budget.h"
 #include "server/net/listening_socket.h"
 #include "server/net/loop_clock.h"
+#include "server/net/loop_front_end.h"
 #include "server/net/socket_address.h"
 
 namespace sluice::server::net {
@@ -55,15 +56,16 @@ class Acceptor {
   int family() const noexcept { return family_; }
   // Call it when a connection has ended.
   void closed();
-  // Stops accepting new connections, accepts those that the kernel has queued, closes the socket
-  // and calls `done`.
-  void stop(std::function<void()> done);
+  // Closes the socket and calls `done`. With kAccept, accepts those that the kernel has queued
+  // before.
+  void stop(Queued queued, std::function<void()> done);
   bool open() const { return socket_.is_open(); }
   // Logs the problem, at most once a second, with the error unless it is 0.
   void complain(std::string_view what, int error);
 
  private:
   void wait();
+  void close();
   bool accept_one();
   bool drop_without_descriptors();
   void refuse(int descriptor, metrics::Event reason, std::string_view why);

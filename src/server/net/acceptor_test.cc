@@ -129,12 +129,33 @@ TEST_F(AcceptorTest, StopAcceptsWhatTheKernelHasQueuedAndThenClosesThePort) {
   const TestSocket first(address_);
   const TestSocket second(address_);
   bool stopped = false;
-  acceptor_->stop([&] { stopped = true; });
+  acceptor_->stop(Queued::kAccept, [&] { stopped = true; });
   EXPECT_TRUE(acceptor_->open());
   run_until([&] { return stopped; });
   EXPECT_EQ(accepted_.size(), 2U);
   EXPECT_FALSE(acceptor_->open());
   EXPECT_FALSE(TestSocket(address_).connected());
+}
+
+TEST_F(AcceptorTest, StopLeavesWhatTheKernelHasQueuedToACopyOfTheSocket) {
+  ListeningSocket own = socket();
+  const int copy = ::dup(own.descriptor());
+  acceptor_.emplace(parts(10), std::move(own), *this);
+  run_ready();
+  const TestSocket client(address_);
+  bool stopped = false;
+  acceptor_->stop(Queued::kLeave, [&] { stopped = true; });
+  run_until([&] { return stopped; });
+  EXPECT_TRUE(accepted_.empty());
+  EXPECT_FALSE(acceptor_->open());
+  const TestSocket later(address_);
+  EXPECT_TRUE(later.connected());
+  run_ready();
+  EXPECT_TRUE(accepted_.empty()) << "the loop no longer waits for it";
+  for (int i = 0; i < 2; ++i) accepted_.push_back(::accept(copy, nullptr, nullptr));
+  EXPECT_GE(accepted_[0], 0);
+  EXPECT_GE(accepted_[1], 0);
+  ::close(copy);
 }
 
 }  // namespace

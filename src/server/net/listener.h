@@ -78,14 +78,23 @@ class Listener final : private Acceptor::Owner, private ConnectionOwner<Connecti
         ticker_(parts.loop),
         acceptor_(with_refusal(parts), std::move(socket), *this) {}
 
-  // Stops accepting, takes the connections that the kernel has accepted already, and lets all
-  // connections finish their requests. Calls `drained` after the last one has closed.
+  void stop_accepting(Queued queued, std::function<void()> stopped) {
+    acceptor_.stop(queued, std::move(stopped));
+  }
+
+  // Stops accepting, takes the connections that the kernel has accepted already, and then lets all
+  // connections finish their requests: a client that is asked to leave connects again at once, and
+  // must not reach the socket that closes. Calls `drained` after the last one has closed.
   void drain(std::function<void()> drained) {
+    if (acceptor_.open()) {
+      return stop_accepting(Queued::kAccept,
+                            [this, drained = std::move(drained)] { drain(drained); });
+    }
     drained_ = std::move(drained);
     shared_.draining = true;
     const SteadyTime now = clock_.now();
     for (std::size_t i = connections_.size(); i-- > 0;) connections_[i]->drain(now);
-    acceptor_.stop([this] { finish_drain(); });
+    finish_drain();
   }
 
  private:

@@ -43,6 +43,13 @@ void Loop::follow_rules() {
   });
 }
 
+void Loop::stop_accepting(net::Queued queued, std::function<void()> stopped) {
+  boost::asio::post(context_, [this, queued, stopped = std::move(stopped)]() mutable {
+    const std::shared_ptr<void> last(nullptr, [all = std::move(stopped)](void*) { all(); });
+    for (const auto& front_end : front_ends_) front_end->stop_accepting(queued, [last] {});
+  });
+}
+
 void Loop::drain(std::function<void()> drained) {
   boost::asio::post(context_, [this, drained = std::move(drained)]() mutable {
     // The last front end to release `last` calls `drained`.

@@ -60,7 +60,8 @@ class Loop {
   void start();
   // Releases rules that are no longer active; requests that wait do so when they are done.
   void follow_rules();
-  // Calls `drained` in the loop's thread.
+  // These call `stopped` and `drained` in the loop's thread.
+  void stop_accepting(net::Queued queued, std::function<void()> stopped);
   void drain(std::function<void()> drained);
   // Closes all connections; requests that wait for the store fail.
   void stop();

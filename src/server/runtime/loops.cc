@@ -20,15 +20,21 @@ void Loops::follow_rules() {
   for (Loop& loop : all_) loop.follow_rules();
 }
 
-void Loops::drain(boost::asio::io_context& main, const std::function<void()>& drained) {
-  draining_ = all_.size();
-  for (Loop& loop : all_) {
-    loop.drain([this, &main, drained] {
-      boost::asio::post(main, [this, drained] {
-        if (--draining_ == 0) drained();
+void Loops::drain(boost::asio::io_context& main, net::Queued queued,
+                  const std::function<void()>& drained) {
+  const auto in_main = [this, &main](const std::function<void()>& last) {
+    return [this, &main, last] {
+      boost::asio::post(main, [this, last] {
+        if (--waiting_for_ == 0) last();
       });
-    });
-  }
+    };
+  };
+  const auto drain_connections = [this, in_main, drained] {
+    waiting_for_ = all_.size();
+    for (Loop& loop : all_) loop.drain(in_main(drained));
+  };
+  waiting_for_ = all_.size();
+  for (Loop& loop : all_) loop.stop_accepting(queued, in_main(drain_connections));
 }
 
 void Loops::stop() {

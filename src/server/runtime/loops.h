@@ -20,13 +20,15 @@ class Loops {
 
   void start();
   void follow_rules();
-  // Calls `drained` in the loop `main` after all loops have drained.
-  void drain(boost::asio::io_context& main, const std::function<void()>& drained);
+  // Stops accepting in all loops, then lets the connections finish. Calls `drained` in the loop
+  // `main` after all loops have drained.
+  void drain(boost::asio::io_context& main, net::Queued queued,
+             const std::function<void()>& drained);
   void stop();
 
  private:
   std::deque<Loop> all_;
-  std::size_t draining_ = 0;
+  std::size_t waiting_for_ = 0;  // loops, in a drain
 };
 
 }  // namespace sluice::server

@@ -234,7 +234,7 @@ void Server::Impl::drain() {
 void Server::Impl::begin_drain() {
   // The file system refuses new connections; those in the queue are accepted.
   front_ends_.unlink();
-  loops_.drain(main_, [this] { stop(); });
+  loops_.drain(main_, net::Queued::kAccept, [this] { stop(); });
   drain_timer_.expires_after(config_.drain_timeout);
   drain_timer_.async_wait([this](const error_code& why) {
     if (why) return;

@@ -44,6 +44,14 @@ std::string_view number(Code code) {
   return kNumbers[static_cast<std::size_t>(code)];
 }
 
+// Adds the field by which Envoy stops using this server at once, and not after its next checks of
+// the health. Returns how many fields it added.
+std::size_t add_health(const Stream& stream, bool serving, nghttp2_nv* fields) {
+  if (serving || stream.method != Method::kUnary) return 0;
+  fields[0] = field("x-envoy-immediate-health-check-fail", "true");
+  return 1;
+}
+
 // Adds the status of a call. Its text stays in the stream until the stream is closed.
 std::size_t add_status(const Stream& stream, nghttp2_nv* fields) {
   fields[0] = field("grpc-status", number(stream.code));
@@ -296,11 +304,12 @@ void Protocol::respond(Stream& stream) {
     return;
   }
   stream.begun = true;
-  const nghttp2_nv fields[] = {field(":status", "200"), field("content-type", "application/grpc")};
+  nghttp2_nv fields[3] = {field(":status", "200"), field("content-type", "application/grpc")};
+  const std::size_t count = 2 + add_health(stream, shared_.serving, fields + 2);
   nghttp2_data_provider source{};
   source.source.ptr = &stream;
   source.read_callback = read_messages;
-  nghttp2_submit_response(session_, stream.id, fields, std::size(fields), &source);
+  nghttp2_submit_response(session_, stream.id, fields, count, &source);
 }
 
 // Ends the call after the messages in `out`.
@@ -313,8 +322,9 @@ void Protocol::end(Stream& stream, Code code, std::string_view text) {
   forget_input(stream);
   if (stream.begun || !stream.out.empty()) return respond(stream);
   stream.begun = true;
-  nghttp2_nv fields[4] = {field(":status", "200"), field("content-type", "application/grpc")};
-  const std::size_t count = 2 + add_status(stream, fields + 2);
+  nghttp2_nv fields[5] = {field(":status", "200"), field("content-type", "application/grpc")};
+  std::size_t count = 2 + add_health(stream, shared_.serving, fields + 2);
+  count += add_status(stream, fields + count);
   nghttp2_submit_response(session_, stream.id, fields, count, nullptr);
 }
 

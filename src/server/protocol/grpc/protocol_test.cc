@@ -289,6 +289,16 @@ TEST_F(ProtocolTest, EndsCallsThatDoNotArriveInTime) {
   EXPECT_EQ(status(answer), "4");
 }
 
+TEST_F(ProtocolTest, AsksEnvoyToUseAnotherServerOnceItIsNotServing) {
+  const std::string field = "x-envoy-immediate-health-check-fail";
+  EXPECT_EQ(ask(kEcho, "hello").fields.count(field), 0U);
+  serving_ = false;
+  for (const char* message : {"hello", "fail"}) {
+    EXPECT_EQ(ask(kEcho, message).fields[field], "true") << message;
+  }
+  EXPECT_EQ(ask(kCheck, "").fields.count(field), 0U);
+}
+
 TEST_F(ProtocolTest, AcceptsNoMoreCallsOnceItIsFinished) {
   start_with_workers(4);
   auto& answer = ask(kEcho, "wait");

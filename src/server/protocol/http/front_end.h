@@ -29,6 +29,9 @@ class FrontEnd final : public net::LoopFrontEnd {
         listener_(accept, std::move(socket), shared_) {}
 
   void follow_rules() override { handlers_.follow_rules(); }
+  void stop_accepting(net::Queued queued, std::function<void()> stopped) override {
+    listener_.stop_accepting(queued, std::move(stopped));
+  }
   void drain(std::function<void()> drained) override { listener_.drain(std::move(drained)); }
 
  private:
