@@ -231,6 +231,11 @@ class Process:
     def wait(self, seconds=STOP_SECONDS):
         return self.child.wait(seconds)
 
+    def kill(self):
+        """kill -9"""
+        self.signal(signal.SIGKILL)
+        self.wait()
+
     def stop(self):
         """Ends the process and returns its exit status."""
         try:

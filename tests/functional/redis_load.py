@@ -62,10 +62,13 @@ class Client:
         head = f"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(text)}\r\n\r\n"
         self.raw.send(head + text)
 
+    def answer(self, body):
+        self.send(body)
+        return self.raw.answer()
+
     def ask(self, body):
         start = time.monotonic()
-        self.send(body)
-        answer = self.raw.answer()
+        answer = self.answer(body)
         said = answer.json
         first = said["limits"][0] if said.get("limits") else {}
         return Said(start, time.monotonic() - start, answer.status, said.get("outcome"),
