@@ -28,6 +28,10 @@ PACKAGES = {
     "wrk": "wrk",
     "slowhttptest": "slowhttptest",
     "promtool": "prometheus",
+    "mvn": "maven",
+    "java": "default-jdk-headless",
+    "go": "golang-go",
+    "cargo": "cargo",
 }
 READY_SECONDS = 10
 STOP_SECONDS = 20
@@ -379,9 +383,14 @@ class ServerTest(unittest.TestCase):
             raise AssertionError(f"stopped with status {status}:\n{server.log()[-4000:]}")
 
     @classmethod
-    def start(cls, argv, folder, name, address):
+    def start_process(cls, argv, folder, name):
         process = Process(argv, folder, name)
         cls.addClassCleanup(process.stop)
+        return process
+
+    @classmethod
+    def start(cls, argv, folder, name, address):
+        process = cls.start_process(argv, folder, name)
         process.wait_until_accepting(address)
         return process
 
