@@ -33,8 +33,8 @@ struct CircuitBreakerOptions {
 //   open     No request goes to the store until the next probe is due.
 //   probing  One request goes to the store. Its success closes the breaker, its failure opens it.
 //
-// kStoreTimeout and kStoreError are failures. kForeignValue is not: the store works. Answers to
-// requests from before a change of state do not count.
+// kStoreTimeout and kStoreError are failures. kForeignValue and kStoreFull are not: the store
+// works. Answers to requests from before a change of state do not count.
 //
 // Thread-safety: any member from any thread. Ownership: borrows the observer and the clock, which
 // should be steady; share one breaker between the stores that ask one server. Cost: closed, one

@@ -26,6 +26,7 @@ enum class Reason : std::uint8_t {
   kStoreTimeout,  // the store did not answer in time; it may have counted the request
   kStoreError,    // the store could not be asked or answered with an error; nothing was counted
   kForeignValue,  // another program's value is under the key; nothing was counted or changed
+  kStoreFull,     // the store has no room for a new counter; nothing was counted
   kMissing,       // an attribute that the rule requires is absent (`on_missing: deny`)
   kInvalid,       // the request itself is wrong (Store::apply); nothing was counted
 };
@@ -39,7 +40,7 @@ std::string_view to_string(Reason reason) noexcept;
 // unknown after kStoreTimeout.
 constexpr bool store_failed(Reason reason) noexcept {
   return reason == Reason::kStoreTimeout || reason == Reason::kStoreError ||
-         reason == Reason::kForeignValue;
+         reason == Reason::kForeignValue || reason == Reason::kStoreFull;
 }
 
 // The answer to one charge, or to a request of several charges. Then `capacity`, `remaining` and
@@ -88,6 +89,7 @@ constexpr bool has_numbers(const Decision& decision) noexcept {
     case Reason::kStoreTimeout:
     case Reason::kStoreError:
     case Reason::kForeignValue:
+    case Reason::kStoreFull:
     case Reason::kMissing:
     case Reason::kInvalid: break;
   }

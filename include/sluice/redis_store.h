@@ -80,8 +80,9 @@ struct RedisStoreStats {
 //
 // A request without an answer by the deadline is `kStoreTimeout`: it may have been counted, and is
 // never repeated. A request that could not be sent, or was answered with an error, is
-// `kStoreError`; one on a key that contains something else is `kForeignValue`. In both cases
-// nothing was counted. RedisChain (redis_chain.h) adds a failure policy for these.
+// `kStoreError`; one on a key that contains something else is `kForeignValue`; one that needs a new
+// counter while the server's memory is full (`maxmemory`) is `kStoreFull`. In these cases nothing
+// was counted. RedisChain (redis_chain.h) adds a failure policy for these.
 //
 // Thread-safety: any member from any thread; requests of several threads leave in one write.
 // Ownership: owns a thread; borrows the observer. Cost: a round trip, during which the caller

@@ -69,9 +69,11 @@ class Store {
   // numbers of the tightest limit (the least remaining, of those that deny if any does).
   //
   // `each` must have one element for every charge. Two charges on one counter count together.
-  // Returns kInvalid, and changes nothing, if the number of charges is wrong, if `now` is outside
-  // kFirstInstant..kLastInstant, or if two charges name one counter with different numbers. Returns
-  // kFailed if the store cannot decide.
+  // A store without room for a new counter returns kStoreFull and changes nothing. Then `each` is
+  // kStoreFull for the charges that need one, and kOk for the others: the store can decide a
+  // request of these alone. Returns kInvalid, and changes nothing, if the number of charges is
+  // wrong, if `now` is outside kFirstInstant..kLastInstant, or if two charges name one counter with
+  // different numbers. Returns kFailed if the store cannot decide.
   virtual Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
                          std::span<Decision> each) noexcept = 0;
 

@@ -22,6 +22,7 @@ std::string_view to_string(Reason reason) noexcept {
     case Reason::kStoreTimeout: return "store_timeout";
     case Reason::kStoreError: return "store_error";
     case Reason::kForeignValue: return "foreign_value";
+    case Reason::kStoreFull: return "store_full";
     case Reason::kMissing: return "missing";
     case Reason::kInvalid: return "invalid";
   }

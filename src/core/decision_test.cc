@@ -23,7 +23,7 @@ TEST(Decision, RefusedHasFailedExactlyIfTheStoreFailed) {
     const auto reason = static_cast<Reason>(i);
     const Decision refused = Decision::refused(reason);
     const bool failed = reason == Reason::kStoreTimeout || reason == Reason::kStoreError ||
-                        reason == Reason::kForeignValue;
+                        reason == Reason::kForeignValue || reason == Reason::kStoreFull;
     EXPECT_EQ(refused.outcome, failed ? Outcome::kFailed : Outcome::kDenied) << to_string(reason);
     EXPECT_EQ(refused.reason, reason);
     EXPECT_FALSE(refused.allowed());
@@ -45,9 +45,10 @@ TEST(Decision, EveryReasonHasANameOfItsOwn) {
   for (int i = 0; i <= static_cast<int>(Reason::kInvalid); ++i) {
     names.insert(to_string(static_cast<Reason>(i)));
   }
-  EXPECT_EQ(names, (std::set<std::string_view>{"ok", "limited", "never", "shadow", "deny_cache",
-                                               "fallback", "store_timeout", "store_error",
-                                               "foreign_value", "missing", "invalid"}));
+  EXPECT_EQ(names,
+            (std::set<std::string_view>{"ok", "limited", "never", "shadow", "deny_cache",
+                                        "fallback", "store_timeout", "store_error", "foreign_value",
+                                        "store_full", "missing", "invalid"}));
   EXPECT_EQ(to_string(Outcome::kAllowed), "allowed");
   EXPECT_EQ(to_string(Outcome::kDenied), "denied");
   EXPECT_EQ(to_string(Outcome::kFailed), "failed");

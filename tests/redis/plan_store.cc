@@ -23,8 +23,9 @@ void refuse(Reason reason, std::span<Decision> each, Decision& all) {
 }
 
 Reason reason_of_error(const redisReply& reply) {
-  return Plan::is_foreign_value({reply.str, reply.len}) ? Reason::kForeignValue
-                                                        : Reason::kStoreError;
+  const std::string_view error(reply.str, reply.len);
+  if (Plan::is_full(error)) return Reason::kStoreFull;
+  return Plan::is_foreign_value(error) ? Reason::kForeignValue : Reason::kStoreError;
 }
 
 }  // namespace
@@ -59,6 +60,10 @@ PlanStore::Outcome PlanStore::read(std::size_t part) {
   const Reply reply = connection_.next();
   if (reply->type == REDIS_REPLY_ERROR) {
     error_ = RedisConnection::text(reply);
+    if (Plan::is_full(error_)) {
+      plan_.note_full(part, error_);
+      return Outcome::kFull;
+    }
     return Plan::is_foreign_value(error_) ? Outcome::kForeign : Outcome::kError;
   }
   switch (plan_.read(part, *reply)) {
@@ -97,6 +102,9 @@ Decision PlanStore::apply(sluice::Verb verb, std::span<const sluice::Charge> cha
   if (count(Outcome::kForeign) > 0 || count(Outcome::kError) > 0) {
     const bool is_foreign = count(Outcome::kForeign) > 0;
     refuse(is_foreign ? Reason::kForeignValue : Reason::kStoreError, each, all);
+  } else if (count(Outcome::kFull) > 0) {
+    all = Decision::refused(Reason::kStoreFull);
+    plan_.refuse_new(each);
   } else {
     plan_.answer(each, all);
   }

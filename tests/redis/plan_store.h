@@ -56,7 +56,7 @@ class PlanStore final : public sluice::Store {
   const std::string& error() const noexcept { return error_; }
 
  private:
-  enum class Outcome { kAllowed, kDenied, kForeign, kError };
+  enum class Outcome { kAllowed, kDenied, kForeign, kFull, kError };
   Outcome read(std::size_t part);
 
   ScriptConnection& connection_;
@@ -67,7 +67,7 @@ class PlanStore final : public sluice::Store {
 };
 
 // Returns the scripts' answer to each step of a history, all sent at once to new counters under
-// `prefix`. An error reply becomes store_error or foreign_value.
+// `prefix`. An error reply becomes store_error, foreign_value or store_full.
 std::vector<sluice_property::Answered> answers(ScriptConnection& connection,
                                                std::string_view prefix,
                                                const sluice_property::History& history);

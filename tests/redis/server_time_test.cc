@@ -132,17 +132,5 @@ TEST_F(ServerTime, DecidesTheLargestRequestAsOne) {
   EXPECT_EQ(number({"DBSIZE"}), std::int64_t{sluice::kMaxCharges});
 }
 
-// While its memory is exhausted, Redis refuses the whole call and changes nothing.
-TEST_F(ServerTime, TakesNothingIfTheServerHasNoMemory) {
-  const std::vector<sluice::Limit> kinds = every_kind(5, std::chrono::days{1});
-  redis_.run({"CONFIG", "SET", "maxmemory", "1"});
-  for (const sluice::Limit& limit : kinds) {
-    EXPECT_EQ(limiter_.try_acquire("key", limit).reason, sluice::Reason::kStoreError);
-    EXPECT_NE(store_.error().find("OOM"), std::string::npos) << store_.error();
-  }
-  redis_.run({"CONFIG", "SET", "maxmemory", "0"});
-  EXPECT_EQ(number({"DBSIZE"}), 0);
-}
-
 }  // namespace
 }  // namespace sluice_redis

@@ -125,8 +125,9 @@ TEST(AnswerFields, OmitRetryAfterIfWaitingNeverHelpsOrTheWaitIsUnknown) {
 }
 
 TEST(AnswerFields, ReportOnlyThePolicyOfALimitThatWasNotRead) {
-  for (const Reason reason : {Reason::kMissing, Reason::kFallback, Reason::kStoreError,
-                              Reason::kForeignValue, Reason::kStoreTimeout, Reason::kInvalid}) {
+  for (const Reason reason :
+       {Reason::kMissing, Reason::kFallback, Reason::kStoreError, Reason::kForeignValue,
+        Reason::kStoreFull, Reason::kStoreTimeout, Reason::kInvalid}) {
     TestAnswer test;
     test.rule("r");
     test.limit("a", kTenASecond, denied(0, 0s, {}, reason));

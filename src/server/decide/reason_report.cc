@@ -35,6 +35,7 @@ constexpr ReasonReport kStoreError =
     store_failure("ERR the store could not decide; it did not count the request");
 constexpr ReasonReport kForeignValue =
     store_failure("WRONGTYPE the store contains something else under this key");
+constexpr ReasonReport kStoreFull = store_failure("OOM the store has no room for a new counter");
 
 constexpr ReasonReport kMissing{.detail =
                                     "The request lacks an attribute that these policies require."};
@@ -61,6 +62,7 @@ const ReasonReport& report_of(Reason reason) noexcept {
     case Reason::kStoreTimeout: return kStoreTimeout;
     case Reason::kStoreError: return kStoreError;
     case Reason::kForeignValue: return kForeignValue;
+    case Reason::kStoreFull: return kStoreFull;
     case Reason::kMissing: return kMissing;
     case Reason::kInvalid: break;
   }

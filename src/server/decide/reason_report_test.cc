@@ -38,6 +38,7 @@ TEST(ReasonReport, HasARowForEveryReason) {
       {"store_timeout", failed},
       {"store_error", failed},
       {"foreign_value", {503, 14, "WRONGTYPE", "temporary-reduced-capacity"}},
+      {"store_full", {503, 14, "OOM", "temporary-reduced-capacity"}},
       {"missing", {429, 0, "", ""}},
       {"invalid", {400, 3, "ERR", ""}},
   };

@@ -32,8 +32,8 @@ TEST(Rejection, HasAStatusForEveryReason) {
   for (const Row& row : {Row{Reason::kLimited, 429, 503}, Row{Reason::kNever, 429, 503},
                          Row{Reason::kDenyCache, 429, 503}, Row{Reason::kFallback, 429, 503},
                          Row{Reason::kStoreTimeout, 429, 503}, Row{Reason::kStoreError, 429, 503},
-                         Row{Reason::kForeignValue, 429, 503}, Row{Reason::kMissing, 429, 503},
-                         Row{Reason::kInvalid, 400, 400}}) {
+                         Row{Reason::kForeignValue, 429, 503}, Row{Reason::kStoreFull, 429, 503},
+                         Row{Reason::kMissing, 429, 503}, Row{Reason::kInvalid, 400, 400}}) {
     TestAnswer test;
     Rule& rule = test.rule("r");
     test.limit("a", kTenASecond, denied(0, 1s, {}, row.reason));

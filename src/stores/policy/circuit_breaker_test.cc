@@ -54,7 +54,8 @@ TEST_F(CircuitBreakerTest, CountsConsecutiveFailuresAtAnyDistance) {
 }
 
 TEST_F(CircuitBreakerTest, ResetsTheCountOfFailuresAfterAnAnswer) {
-  for (const Reason answer : {Reason::kOk, Reason::kLimited, Reason::kForeignValue}) {
+  for (const Reason answer :
+       {Reason::kOk, Reason::kLimited, Reason::kForeignValue, Reason::kStoreFull}) {
     ask_times(4, Reason::kStoreTimeout);
     ask_times(1, answer);
     ask_times(4, Reason::kStoreTimeout);

@@ -3,6 +3,7 @@
 #include <hiredis/hiredis.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "limiter/combine.h"
 #include "stores/redis/script/format.h"
@@ -10,6 +11,9 @@
 
 namespace sluice::redis {
 namespace {
+
+// Begins the error of a script that would have to make a counter and cannot.
+constexpr std::string_view kStoreFull = "STOREFULL";
 
 constexpr std::uint64_t number_of(Verb verb) noexcept {
   switch (verb) {
@@ -58,6 +62,7 @@ Plan::KeyedCounter& Plan::add_counter(const Charge& charge) {
   KeyedCounter& keyed = counters_[count_++];
   keyed.counter.begin(charge);
   make_key(charge, keyed.key);
+  keyed.is_refused = false;
   keyed.part = part_of(by_slot_ ? std::optional(slot_of(keyed.key)) : std::nullopt);
   Part& part = parts_[keyed.part];
   ++part.counters;
@@ -203,6 +208,38 @@ void Plan::answer(std::span<Decision> each, Decision& all) {
   }
   for (std::size_t i = 0; i < each.size(); ++i) counters_[counter_of_[i]].counter.answer(each[i]);
   combine(each, all);
+}
+
+bool Plan::is_full(std::string_view error) noexcept {
+  if (is_foreign_value(error)) return false;  // it contains a key, which clients choose
+  return error.starts_with(kStoreFull) || error.find("OOM ") != error.npos;
+}
+
+// "STOREFULL 1 3: why" names the first and the third counter of the part. "OOM why" names none.
+void Plan::note_full(std::size_t index, std::string_view error) noexcept {
+  std::uint64_t named = 0;
+  if (error.starts_with(kStoreFull)) {
+    const char* at = error.data() + kStoreFull.size();
+    const char* const end = error.data() + error.size();
+    while (at != end && *at == ' ') {
+      std::uint64_t number = 0;
+      at = std::from_chars(at + 1, end, number).ptr;
+      if (number >= 1 && number <= kMaxCharges) named |= std::uint64_t{1} << (number - 1);
+    }
+  }
+  std::uint64_t bit = 1;
+  for (std::size_t i = 0; i < count_; ++i) {
+    if (counters_[i].part != index) continue;
+    counters_[i].is_refused = named == 0 || (named & bit) != 0;
+    bit <<= 1;
+  }
+}
+
+void Plan::refuse_new(std::span<Decision> each) const noexcept {
+  for (std::size_t i = 0; i < each.size(); ++i) {
+    each[i] =
+        counters_[counter_of_[i]].is_refused ? Decision::refused(Reason::kStoreFull) : Decision{};
+  }
 }
 
 bool Plan::is_foreign_value(std::string_view error) noexcept {

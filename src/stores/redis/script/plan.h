@@ -54,8 +54,15 @@ class Plan {
   // If one part denied, the answers of the others are those without the take.
   void answer(std::span<Decision> each, Decision& all);
 
+  // Notes which counters of a part such an error (is_full()) refuses: all, if it names none.
+  void note_full(std::size_t part, std::string_view error) noexcept;
+  // Answers each charge after note_full(): kStoreFull if its counter was refused, else the default.
+  void refuse_new(std::span<Decision> each) const noexcept;
+
   // Returns whether the text of an error reply means that a key holds a foreign value.
   static bool is_foreign_value(std::string_view error) noexcept;
+  // Returns whether it means that the server has no memory for a new counter.
+  static bool is_full(std::string_view error) noexcept;
 
  private:
   // A counter, its key in Redis, and the number of its part.
@@ -63,6 +70,7 @@ class Plan {
     Counter counter;
     std::string key;
     std::size_t part = 0;
+    bool is_refused = false;  // because it would be a new one
   };
   // The counters of one slot.
   struct Part {

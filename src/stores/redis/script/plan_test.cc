@@ -442,5 +442,19 @@ TEST(ForeignValues, AreDistinguishedFromOtherErrors) {
   }
 }
 
+TEST(FullServers, AreDistinguishedFromOtherErrors) {
+  for (const std::string_view error :
+       {"STOREFULL 1: no memory for a new counter",
+        "OOM command not allowed when used memory > 'maxmemory'.",
+        "ERR Error running script (call to f_2ca9): @user_script: 510: -OOM command not allowed"}) {
+    EXPECT_TRUE(Plan::is_full(error)) << error;
+  }
+  for (const std::string_view error :
+       {"", "ERR", "FOREIGNVALUE sluice:t{}OOM x holds another type", "READONLY You can't write",
+        "ERR Error running script: FOREIGNVALUE sluice:t{}OOM x holds another type"}) {
+    EXPECT_FALSE(Plan::is_full(error)) << error;
+  }
+}
+
 }  // namespace
 }  // namespace sluice::redis

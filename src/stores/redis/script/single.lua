@@ -2,7 +2,7 @@
 local call, explicit_ms = redis.call, nil
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
-local key = KEYS[1]
+local keys, values, key = KEYS, nil, KEYS[1]
 local state, admits, value, keep_for, others = decide[1](key, ARGV[1], now, kTake)
 if state == nil then return foreign(key, admits) end
 if value then

@@ -121,7 +121,7 @@ bool CounterOperation::prepare(const Request& request) noexcept try {
   counter_of_.clear();
   steps_.clear();
   failure_ = Reason::kOk;
-  is_changing_ = false;
+  is_second_round_ = false;
   const Instant at = request.now ? *request.now : options_.clock->now();
   now_ = at.time_since_epoch().count();
   bool is_valid = !request.charges.empty() && request.charges.size() <= kMaxCharges &&
@@ -264,31 +264,51 @@ void CounterOperation::take_reply(Step& step, const Answer& answer) noexcept {
 }
 
 void CounterOperation::failed(const Answer& answer) noexcept {
+  if (answer.failure == Failure::kError && answer.text.starts_with("OOM ")) {
+    if (failure_ == Reason::kOk) failure_ = Reason::kStoreFull;
+    return;
+  }
   const bool is_unknown = answer.failure == Failure::kTimeout || answer.failure == Failure::kLost;
   const bool is_foreign = answer.failure == Failure::kError &&
                           (answer.text.starts_with("WRONGTYPE") ||
                            answer.text.find("not an integer") != std::string_view::npos ||
                            answer.text.find("would overflow") != std::string_view::npos);
-  if (is_unknown || failure_ == Reason::kOk) {
+  if (is_unknown || failure_ == Reason::kOk || failure_ == Reason::kStoreFull) {
     failure_ = is_unknown ? Reason::kStoreTimeout : Reason::kStoreError;
   }
   if (is_foreign && failure_ == Reason::kStoreError) failure_ = Reason::kForeignValue;
 }
 
-// Called when all steps are done. A refund or a reset knows its changes only now.
+// Called when all steps are done. A refund or a reset knows its changes only now. A take that a
+// full server refuses asks whether its limits deny it anyway.
 void CounterOperation::next() noexcept try {
   const bool has_changes = request_.verb == Verb::kRefund || request_.verb == Verb::kReset;
-  if (failure_ != Reason::kOk || !has_changes || is_changing_) return finish();
-  is_changing_ = true;
+  const bool has_more = has_changes ? failure_ == Reason::kOk : failure_ == Reason::kStoreFull;
+  if (!has_more || is_second_round_) return finish();
+  is_second_round_ = true;
   const std::size_t first = steps_.size();
-  for (Counter& counter : counters_) {
-    request_.verb == Verb::kRefund ? refund(counter) : forget(counter);
+  if (!has_changes) {
+    read_uncounted();
+  } else {
+    for (Counter& counter : counters_) {
+      request_.verb == Verb::kRefund ? refund(counter) : forget(counter);
+    }
   }
   if (steps_.size() == first) return finish();
   submit_from(first);
 } catch (const std::bad_alloc&) {
   failure_ = Reason::kStoreError;
   finish();
+}
+
+// Reads the newest slices that were not incremented.
+void CounterOperation::read_uncounted() {
+  for (std::size_t i = steps_.size(); i-- > 0;) {
+    if (steps_[i].kind != Kind::kIncrement || steps_[i].is_counted) continue;
+    Step& step = add_step(*steps_[i].counter, Kind::kRead);
+    step.append("GET");
+    step.append(key_of(*step.counter, 0));
+  }
 }
 
 // Gives back units of the newest slices first. Units that others take meanwhile stay.
@@ -369,18 +389,22 @@ void CounterOperation::give_back(const Step& step) noexcept try {
   return;  // fewer units are admitted than possible, never more
 }
 
+void CounterOperation::fail() noexcept {
+  give_back();  // except for units that may not have been counted
+  refuse(failure_, request_.each);
+  owner_->finished(*this);
+}
+
 void CounterOperation::finish() noexcept {
-  if (failure_ != Reason::kOk) {
-    give_back();  // except for units that may not have been counted
-    refuse(failure_, request_.each);
-    return owner_->finished(*this);
-  }
+  const bool is_full = failure_ == Reason::kStoreFull && request_.verb == Verb::kTake;
+  if (failure_ != Reason::kOk && !is_full) return fail();
   const bool decides = request_.verb == Verb::kTake || request_.verb == Verb::kPeek;
   bool all_admit = true;
   for (Counter& counter : counters_) {
     decide(counter, decides ? counter.cost : 0);
     all_admit &= counter.answer.admitted;
   }
+  if (is_full && all_admit) return fail();
   if (!all_admit) {
     give_back();
     for (Counter& counter : counters_) {

@@ -11,7 +11,8 @@ namespace sluice::redis {
 
 // A request without scripts (`scripting: off`). Each slice of the clock has a key; a fixed window
 // is one slice. A take sends SET NX PX and INCRBY for the newest slice and MGET for the others in
-// one write, and DECRBY if a limit denies. A refund and a reset read first. docs/state-format.md
+// one write, and DECRBY if a limit denies. A refund and a reset read first. A full server counts
+// nothing: the take then only reads. docs/state-format.md
 // describes what is lost compared with scripts.
 class CounterOperation final : public Operation {
  public:
@@ -48,6 +49,7 @@ class CounterOperation final : public Operation {
   std::uint64_t expiry_ms(const Counter& counter, std::uint64_t age) const noexcept;
   void read_older(Counter& counter);
   void increment(Counter& counter);
+  void read_uncounted();
   void refund(Counter& counter);
   void forget(Counter& counter);
   void submit_from(std::size_t first) noexcept;
@@ -60,6 +62,7 @@ class CounterOperation final : public Operation {
   void give_back(const Step& step) noexcept;
   void decide(Counter& counter, std::uint64_t cost) noexcept;
   std::vector<std::uint32_t> counts_after_refund(const Counter& counter) const;
+  void fail() noexcept;
   void finish() noexcept;
 
   const OperationOptions& options_;
@@ -69,7 +72,7 @@ class CounterOperation final : public Operation {
   std::vector<std::size_t> counter_of_;  // of each charge
   std::deque<Step> steps_;               // cleared by the next prepare(): the client borrows them
   std::size_t under_way_ = 0;
-  bool is_changing_ = false;  // the second round of a refund or reset
+  bool is_second_round_ = false;  // of a refund, a reset, or a take that a full server refuses
   Reason failure_ = Reason::kOk;
   Client* client_ = nullptr;
   Owner* owner_ = nullptr;

@@ -150,6 +150,33 @@ TEST_F(CounterOperationTest, FailsWithATimeoutAndGivesBackOnlyAcknowledgedUnits)
   EXPECT_EQ(next(":0\r\n"), "DECRBY p:F{a}!:60000000/1:100 1");
 }
 
+TEST_F(CounterOperationTest, AsksAFullServerWhetherALimitDeniesAnyway) {
+  const auto ask_full = [&](std::string_view count) {
+    ask({{"k", kWindow}});
+    client.answer("-OOM command not allowed\r\n");
+    client.answer("-OOM command not allowed\r\n");
+    EXPECT_EQ(next(count), "GET p:F{k}!:60000000/1:100");
+    EXPECT_EQ(request->times_finished, 1);
+    EXPECT_EQ(client.waiting(), 0u);
+    return request->decision().reason;
+  };
+  EXPECT_EQ(ask_full("$2\r\n10\r\n"), Reason::kLimited);
+  EXPECT_EQ(ask_full("$1\r\n9\r\n"), Reason::kStoreFull) << "it cannot count the request";
+  EXPECT_EQ(ask_full("$-1\r\n"), Reason::kStoreFull);
+}
+
+TEST_F(CounterOperationTest, GivesBackWhatAnotherServerCountedIfOneIsFull) {
+  ask({{"a", kWindow}, {"b", kWindow}});
+  for (const char* answer : {"+OK\r\n", ":1\r\n", "-OOM no\r\n", "-OOM no\r\n"}) {
+    client.answer(answer);
+  }
+  EXPECT_EQ(next("$1\r\n0\r\n"), "GET p:F{b}!:60000000/1:100");
+  EXPECT_EQ(request->decision(), Decision::refused(Reason::kStoreFull));
+  EXPECT_EQ(gave_back, 1u);
+  EXPECT_EQ(next("$-1\r\n"), "SET p:F{a}!:60000000/1:100 0 PX 70001 NX");
+  EXPECT_EQ(next(":0\r\n"), "DECRBY p:F{a}!:60000000/1:100 1");
+}
+
 TEST_F(CounterOperationTest, DistinguishesTheKindsOfFailures) {
   for (const auto& [failure, reason] : {std::pair{Failure::kTimeout, Reason::kStoreTimeout},
                                         {Failure::kLost, Reason::kStoreTimeout},

@@ -82,17 +82,23 @@ void ScriptOperation::part_failed(Part& part, const Answer& answer) noexcept {
     case Failure::kLost: return failed(Reason::kStoreTimeout);
     case Failure::kUnavailable: return failed(Reason::kStoreError);
     case Failure::kError:
+      if (Plan::is_full(answer.text)) {
+        plan_.note_full(part.index, answer.text);
+        return failed(Reason::kStoreFull);
+      }
       return failed(Plan::is_foreign_value(answer.text) ? Reason::kForeignValue
                                                         : Reason::kStoreError);
   }
 }
 
-// A failure after which units may have been counted is the gravest, then a foreign value.
+// A failure after which units may have been counted is the gravest, then a foreign value. A full
+// store is the least, because it can answer the charges that it has counters for.
 void ScriptOperation::failed(Reason reason) noexcept {
   const auto weight = [](Reason r) {
-    if (r == Reason::kStoreTimeout) return 3;
-    if (r == Reason::kForeignValue) return 2;
-    return r == Reason::kStoreError ? 1 : 0;
+    if (r == Reason::kStoreTimeout) return 4;
+    if (r == Reason::kForeignValue) return 3;
+    if (r == Reason::kStoreError) return 2;
+    return r == Reason::kStoreFull ? 1 : 0;
   };
   if (weight(reason) > weight(failure_)) failure_ = reason;
 }
@@ -109,6 +115,7 @@ void ScriptOperation::finish() noexcept {
   }
   if (has_failed) {
     refuse(failure_, each_);
+    if (failure_ == Reason::kStoreFull) plan_.refuse_new(each_);
   } else {
     plan_.answer(each_, decision_);
   }

@@ -115,12 +115,45 @@ TEST_F(ScriptOperationTest, ReportsTheMostSevereFailureOfSeveralSlots) {
   };
   const auto timeout = [&] { client.fail(Failure::kTimeout); };
   const auto unavailable = [&] { client.fail(Failure::kUnavailable); };
-  const auto error = [&] { client.answer("-OOM command not allowed\r\n"); };
+  const auto error = [&] { client.answer("-LOADING Redis is loading the dataset\r\n"); };
+  const auto full = [&] { client.answer("-STOREFULL 1: no memory\r\n"); };
   const auto wrong_type = [&] { client.answer("-WRONGTYPE Operation against a key\r\n"); };
   EXPECT_EQ(reason_of(timeout, wrong_type), Reason::kStoreTimeout);
   EXPECT_EQ(reason_of(wrong_type, timeout), Reason::kStoreTimeout);
   EXPECT_EQ(reason_of(error, wrong_type), Reason::kForeignValue);
   EXPECT_EQ(reason_of(unavailable, error), Reason::kStoreError);
+  EXPECT_EQ(reason_of(full, error), Reason::kStoreError);
+}
+
+TEST_F(ScriptOperationTest, SaysWhichCountersAFullServerRefuses) {
+  const auto reasons = [&](std::string_view error) {
+    const TestRequest& take = ask({{"a", kBucket}, {"b", kBucket}, {"c", kBucket}, {"b", kBucket}});
+    client.answer(error);
+    EXPECT_EQ(take.decision(), Decision::refused(Reason::kStoreFull)) << error;
+    std::string text;
+    for (const Decision& one : take.each) text.append(to_string(one.reason)).append(" ");
+    return text;
+  };
+  options.by_slot = false;
+  EXPECT_EQ(reasons("-STOREFULL 1: no memory\r\n"), "store_full ok ok ok ");
+  EXPECT_EQ(reasons("-STOREFULL 2 3: no memory\r\n"), "ok store_full store_full store_full ");
+  const std::string all = "store_full store_full store_full store_full ";
+  for (const char* error :
+       {"-OOM command not allowed\r\n", "-STOREFULL 0 65 99999999999999999999\r\n",
+        "-STOREFULL\r\n", "-STOREFULL x\r\n", "-STOREFULL \r\n"}) {
+    EXPECT_EQ(reasons(error), all);
+  }
+}
+
+TEST_F(ScriptOperationTest, GivesBackTheUnitsOfOneSlotIfAnotherIsFull) {
+  const TestRequest& take = ask_two();
+  client.answer(admitted());
+  client.answer("-STOREFULL 1: no memory\r\n");
+  EXPECT_EQ(take.decision(), Decision::refused(Reason::kStoreFull));
+  EXPECT_EQ(take.each[0].reason, Reason::kOk);
+  EXPECT_EQ(take.each[1].reason, Reason::kStoreFull);
+  EXPECT_EQ(gave_back, 1u);
+  client.answer("$0\r\n\r\n");
 }
 
 TEST_F(ScriptOperationTest, RefusesAMalformedReply) {
