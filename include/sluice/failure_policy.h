@@ -69,13 +69,16 @@ struct FailurePolicyOptions {
 // RedisChain (redis_chain.h) opens and owns all of these.
 //
 // A request goes to the store if the breaker lets it pass. If the breaker does not, or the store
-// answers kStoreTimeout, kStoreError or kForeignValue, takes and peeks get the reason kFallback:
+// answers kStoreTimeout, kStoreError, kForeignValue or kStoreFull, takes and peeks get the reason
+// kFallback:
 //   kAllow, kDeny  with the capacity and no other numbers, because nobody knows them
 //   kLocal         with the answer of the local share, which the request is charged to
-// A request that is kInvalid stays so. The policy never answers refunds and resets: one that was
-// not executed fails with the store's reason, or with kStoreError if the store was not asked. With
-// kLocal it is also executed in the local share. A request that timed out may have been counted by
-// the store: units are then counted once more than they were admitted, never less.
+// If the store is full, only the charges that need a new counter get the policy's answer; the store
+// decides the others. A request that is kInvalid stays so. The policy never answers refunds and
+// resets: one that was not executed fails with the store's reason, or with kStoreError if the store
+// was not asked. With kLocal it is also executed in the local share. A request that timed out may
+// have been counted by the store: units are then counted once more than they were admitted, never
+// less.
 //
 // Thread-safety: any member from any thread. Ownership: borrows the store, the breaker and
 // `local`. Cost: a load while the breaker is closed; about 30 ns while it is open, with kLocal in
@@ -92,6 +95,8 @@ class FailurePolicyStore final : public Store {
   Decision apply_one(Verb verb, const Charge& charge, std::optional<Instant> now) noexcept override;
 
  private:
+  Decision without_new(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+                       std::span<Decision> each, const Decision& said) noexcept;
   Decision fall_back(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
                      std::span<Decision> each, Reason failed) noexcept;
 

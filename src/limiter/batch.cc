@@ -65,16 +65,50 @@ Decision Batch::deny_missing() {
 }
 
 Decision Batch::decide_enforced() {
+  new_.clear();
   for (;;) {
     const Indices indices =
         select([](const Entry& entry) { return is_enforced(entry) && !entry.left_out; });
     if (indices.empty()) return {};
     const Decision said = ask(stores_.store, terms_.verb, indices);
+    if (said.reason == Reason::kStoreFull && is_question(terms_.verb)) {
+      if (const auto answer = leave_out_new(indices)) return settle(*answer);
+      continue;
+    }
     if (store_failed(said.reason)) return settle(fall_back(said.reason, terms_.verb, indices));
-    if (said.reason == Reason::kInvalid || is_simple()) return said;
-    if (terms_.consume_on_reject) return settle(said.allowed() ? said : take_separately(indices));
-    if (said.allowed() || !leave_out_quotas(indices)) return settle(said);
+    if (said.reason == Reason::kInvalid || is_simple()) return without_new(said);
+    if (terms_.consume_on_reject) {
+      return settle(without_new(said.allowed() ? said : take_separately(indices)));
+    }
+    if (said.allowed() || !leave_out_quotas(indices)) return settle(without_new(said));
   }
+}
+
+// The policies answer for the charges that need new counters. Returns their answer if it is final;
+// else leaves these charges out.
+std::optional<Decision> Batch::leave_out_new(Indices asked) {
+  const std::size_t before = new_.size();
+  for (const std::size_t i : asked) {
+    if (decisions_[i].reason == Reason::kStoreFull) new_.push_back(i);
+  }
+  if (new_.size() == before) new_.insert(new_.end(), asked.begin(), asked.end());
+  const Indices added = Indices(new_).subspan(before);
+  const Decision answer = fall_back(Reason::kStoreFull, terms_.verb, added);
+  if (!answer.allowed() || added.size() == asked.size()) return answer;
+  for (const std::size_t i : added) entries_[i].left_out = true;
+  return std::nullopt;
+}
+
+// Returns the answer to the request, if the store has answered all charges except new_. If it
+// denies, these get back what they took from the local store.
+Decision Batch::without_new(const Decision& said) {
+  if (new_.empty()) return said;
+  if (!said.allowed() && terms_.verb == Verb::kTake && !terms_.consume_on_reject) {
+    ask_local(Verb::kRefund, new_);
+  }
+  Decision all = said;
+  if (all.allowed() && all.reason == Reason::kOk) all.reason = Reason::kFallback;
+  return all;
 }
 
 // Leaves out the exhausted quotas if only quotas are exhausted, and not all of them.
@@ -98,6 +132,11 @@ Decision Batch::take_separately(Indices indices) {
   for (const std::size_t i : indices) {
     Charge charge = charges_[i];
     Decision decision = stores_.store.apply_one(terms_.verb, charge, terms_.now);
+    if (decision.reason == Reason::kStoreFull) {
+      const Decision own = fall_back(decision.reason, terms_.verb, {&i, 1});
+      if (failed_) return own;
+      continue;
+    }
     if (store_failed(decision.reason)) return fall_back(decision.reason, terms_.verb, indices);
     if (!decision.allowed() && decision.remaining > 0 && has_numbers(decision)) {
       charge.cost = decision.remaining;
@@ -226,6 +265,7 @@ Decision Batch::ask(Store& store, Verb verb, Indices indices) {
   } else {
     said = ask_several(store, verb, indices);
   }
+  if (said.reason == Reason::kStoreFull) return said;  // `decisions_` say which counters are new
   if (!answers_each(said)) return answer_all(said, indices);
   for (const std::size_t i : indices) narrow(i);
   return said;

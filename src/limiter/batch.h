@@ -54,6 +54,10 @@ struct BatchTerms {
 // did not carry out has failed, whatever the policy, after the local store has carried it out for
 // `kLocal`.
 //
+// A full store (kStoreFull) still has the counters of some charges. Only the policies of the others
+// answer; the store is asked again without these. So a limit whose counter exists goes on being
+// enforced, and no client avoids it by keys that it makes up for another limit.
+//
 // Thread-safety: one thread at a time. Ownership: borrows the stores, and the bytes of keys and
 // tags until clear(). Cost: that of the stores; nothing is allocated once its buffers have grown.
 class Batch {
@@ -90,7 +94,7 @@ class Batch {
   struct Entry {
     ChargeTerms terms;
     bool missing = false;
-    bool left_out = false;  // an exhausted quota that the request goes on without
+    bool left_out = false;  // the request goes on without it: an exhausted quota, a new counter
     bool widened = false;   // its limit has one unit more
   };
   using Indices = std::span<const std::size_t>;  // indices of charges, ascending
@@ -110,6 +114,8 @@ class Batch {
   Decision deny_missing();
   Decision decide_enforced();
   bool leave_out_quotas(Indices asked);
+  std::optional<Decision> leave_out_new(Indices asked);
+  Decision without_new(const Decision& said);
   Decision take_separately(Indices indices);
   Decision settle(const Decision& said);
   void widen() noexcept;
@@ -136,7 +142,8 @@ class Batch {
   std::vector<Entry> entries_;
   std::optional<Decision> shadow_;
   std::vector<std::size_t> selected_, local_;
-  std::vector<Charge> asked_;  // a request that is not a run of `charges_`
+  std::vector<std::size_t> new_;  // charges whose counters a full store cannot make
+  std::vector<Charge> asked_;     // a request that is not a run of `charges_`
   std::vector<Decision> answers_;
 };
 

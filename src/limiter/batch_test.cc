@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ class TestStore final : public Store {
   Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override {
     ++asked;
+    if (!full_for.empty() && refuses(charges, each)) return Decision::refused(Reason::kStoreFull);
     if (works) return memory_.apply(verb, charges, now, each);
     std::fill(each.begin(), each.end(), kTimedOut);
     return kTimedOut;
@@ -37,8 +39,21 @@ class TestStore final : public Store {
 
   bool works = true;
   int asked = 0;
+  // The keys that it has no room for; and those from the second request on, if any.
+  std::set<std::string_view> full_for, full_for_next;
 
  private:
+  bool refuses(std::span<const Charge> charges, std::span<Decision> each) {
+    bool any = false;
+    for (std::size_t i = 0; i < charges.size(); ++i) {
+      const bool is_new = full_for.contains(charges[i].key);
+      each[i] = is_new ? Decision::refused(Reason::kStoreFull) : Decision{};
+      any |= is_new;
+    }
+    if (!full_for_next.empty()) full_for = full_for_next;
+    return any;
+  }
+
   MemoryStore memory_;
 };
 
@@ -226,7 +241,8 @@ TEST_F(BatchTest, EveryReasonOfAFailedStoreFallsBack) {
     }
     Decision failure;
   };
-  for (const Reason reason : {Reason::kStoreError, Reason::kStoreTimeout, Reason::kForeignValue}) {
+  for (const Reason reason :
+       {Reason::kStoreError, Reason::kStoreTimeout, Reason::kForeignValue, Reason::kStoreFull}) {
     Failing failing;
     failing.failure = Decision::refused(reason);
     Batch batch({failing});
@@ -262,6 +278,72 @@ TEST_F(BatchTest, TheLocalStoreIsNotAskedWhileTheStoreAnswers) {
   add("a", 2, kLocal);
   EXPECT_EQ(decide().reason, Reason::kOk);
   EXPECT_EQ(local_.asked, 0);
+}
+
+TEST_F(BatchTest, AFullStoreGoesOnDecidingTheCountersThatItHas) {
+  store_.full_for = {"new"};
+  for (int i = 0; i < 3; ++i) {
+    add("old", 2, kAllow);
+    add("new", 9, kAllow);
+    const Decision decision = decide();
+    EXPECT_EQ(decision.allowed(), i < 2) << "whatever new keys a client makes up";
+    EXPECT_EQ(decision.reason, i < 2 ? Reason::kFallback : Reason::kLimited);
+    EXPECT_EQ(each_[0].reason, i < 2 ? Reason::kOk : Reason::kLimited);
+    EXPECT_EQ(each_[1], (Decision{.reason = Reason::kFallback, .capacity = 9}));
+  }
+}
+
+TEST_F(BatchTest, ThePolicyAnswersIfAFullStoreHasNoCounter) {
+  store_.full_for = {"new", "other"};
+  add("new", 9, kAllow);
+  EXPECT_EQ(decide(), kFallbackAllowed);
+  add("new", 9, kAllow);
+  add("other", 9, kDeny);
+  EXPECT_EQ(decide(), kFallbackDenied);
+  add("old", 2, kAllow);
+  add("new", 9, kDeny);
+  EXPECT_EQ(decide(), kFallbackDenied);
+  EXPECT_EQ(store_.left("old", 2), 2U);
+  add("new", 9);
+  EXPECT_EQ(decide(), Decision::refused(Reason::kStoreFull)) << "without a policy";
+}
+
+TEST_F(BatchTest, NewCountersOfAFullStoreAreLocalUnlessAnotherLimitDenies) {
+  store_.full_for = {"new"};
+  for (int i = 0; i < 3; ++i) {
+    add("old", 2, kLocal);
+    add("new", 9, kLocal);
+    EXPECT_EQ(decide().allowed(), i < 2);
+    EXPECT_EQ(local_.left("new", 9), i < 2 ? 8U - static_cast<unsigned>(i) : 7U);
+  }
+  EXPECT_EQ(local_.left("old", 2), 2U);
+  add("old", 3, kLocal);
+  add("new", 2, kLocal);
+  EXPECT_EQ(decide().reason, Reason::kFallback) << "the local counter denies";
+  EXPECT_EQ(store_.left("old", 3), 1U);
+}
+
+TEST_F(BatchTest, AStoreThatBecomesFullMeanwhileIsAskedAgain) {
+  store_.full_for = {"new"};
+  store_.full_for_next = {"new", "old"};
+  add("old", 2, kAllow);
+  add("new", 9, kAllow);
+  add("kept", 1, kAllow);
+  EXPECT_EQ(decide().reason, Reason::kFallback);
+  EXPECT_EQ(each_[2].reason, Reason::kOk);
+  EXPECT_EQ(store_.asked, 3);
+}
+
+TEST_F(BatchTest, AQuotaOfAFullStoreIsAvailableIfItsPolicyAllows) {
+  const ChargeTerms quota{.mode = ChargeMode::kQuota, .on_store_error = kAllow.on_store_error};
+  store_.full_for = {"new"};
+  for (int i = 0; i < 3; ++i) {
+    add("old", 2, quota);
+    add("new", 9, quota);
+    EXPECT_TRUE(decide());
+  }
+  EXPECT_FALSE(each_[0].allowed());
+  EXPECT_TRUE(each_[1].allowed());
 }
 
 TEST_F(BatchTest, NothingIsTakenLocallyIfAnotherPolicyDenies) {

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <new>
 
+#include "limiter/batch.h"
 #include "sluice/failure_policy.h"
 
 namespace sluice {
@@ -67,7 +69,24 @@ Decision FailurePolicyStore::apply(Verb verb, std::span<const Charge> charges,
   const Decision said = store_->apply(verb, charges, now, each);
   breaker_->record(pass, said.reason);
   if (!store_failed(said.reason)) return said;
+  if (said.reason == Reason::kStoreFull && charges.size() > 1) {
+    return without_new(verb, charges, now, each, said);
+  }
   return fall_back(verb, charges, now, each, said.reason);
+}
+
+// The policy answers only for the charges that need new counters.
+Decision FailurePolicyStore::without_new(Verb verb, std::span<const Charge> charges,
+                                         std::optional<Instant> now, std::span<Decision> each,
+                                         const Decision& said) noexcept try {
+  if (!fallback_) return said;
+  Batch batch({*store_, nullptr, local_});
+  for (const Charge& charge : charges) batch.add(charge, {.on_store_error = fallback_});
+  const Decision all = batch.decide({.verb = verb, .now = now});
+  for (std::size_t i = 0; i < each.size(); ++i) each[i] = batch.decision(i);
+  return all;
+} catch (const std::bad_alloc&) {
+  return answer_all(each, Decision::refused(said.reason));
 }
 
 Decision FailurePolicyStore::apply_one(Verb verb, const Charge& charge,

@@ -51,7 +51,8 @@ TEST(FailurePolicyStore, PassesOnTheAnswersOfTheStore) {
 }
 
 TEST(FailurePolicyStore, AnswersEachFailureByPolicy) {
-  for (const Reason reason : {Reason::kStoreTimeout, Reason::kStoreError, Reason::kForeignValue}) {
+  for (const Reason reason :
+       {Reason::kStoreTimeout, Reason::kStoreError, Reason::kForeignValue, Reason::kStoreFull}) {
     Fixture allow(FailurePolicy::kAllow);
     Fixture deny(FailurePolicy::kDeny);
     allow.inner.fail(reason);
@@ -60,6 +61,47 @@ TEST(FailurePolicyStore, AnswersEachFailureByPolicy) {
     EXPECT_EQ(allow.limiter.peek("k", kLimit), fallback(Outcome::kAllowed));
     EXPECT_EQ(deny.limiter.try_acquire("k", kLimit), fallback(Outcome::kDenied));
   }
+}
+
+// A memory store that has no room for counters named "new".
+class FullStore final : public Store {
+ public:
+  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+                 std::span<Decision> each) noexcept override {
+    const auto is_new = [](const Charge& charge) { return charge.key == "new"; };
+    if (std::none_of(charges.begin(), charges.end(), is_new)) {
+      return memory_.apply(verb, charges, now, each);
+    }
+    const Decision full = Decision::refused(Reason::kStoreFull);
+    for (std::size_t i = 0; i < charges.size(); ++i)
+      each[i] = is_new(charges[i]) ? full : Decision{};
+    return full;
+  }
+
+ private:
+  MemoryStore memory_;
+};
+
+TEST(FailurePolicyStore, AnswersOnlyForTheCountersThatAFullStoreLacks) {
+  const Limit three = fixed_window(3).per(1h);
+  const std::array charges{Charge{"old", three}, Charge{"new", three}};
+  std::array<Decision, 2> each;
+  for (const auto policy : {FailurePolicy::kAllow, FailurePolicy::kLocal, FailurePolicy::kDeny}) {
+    FullStore full;
+    CircuitBreaker breaker({.failures = 1});
+    FailurePolicyStore store(full, breaker, {.fallback = policy});
+    Limiter limiter(store);
+    int admitted = 0;
+    for (int i = 0; i < 5; ++i) admitted += limiter.check(charges, each).allowed() ? 1 : 0;
+    EXPECT_EQ(admitted, policy == FailurePolicy::kDeny ? 0 : 3);
+    EXPECT_EQ(each[1].reason, Reason::kFallback);
+    EXPECT_EQ(breaker.state(), CircuitBreaker::State::kClosed);
+  }
+  FullStore full;
+  CircuitBreaker breaker;
+  FailurePolicyStore store(full, breaker);
+  EXPECT_EQ(Limiter(store).check(charges, each).reason, Reason::kStoreFull);
+  EXPECT_EQ(each[0].reason, Reason::kOk) << "so that rules know which";
 }
 
 TEST(FailurePolicyStore, KeepsTheStoresReasonWithoutAPolicy) {
