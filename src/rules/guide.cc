@@ -62,7 +62,8 @@ allowed with the reason `shadow`.
 decides, and the reason is `fallback`. If the rules have different settings, the strictest one
 applies. `local` limits requests within this process; each process then admits a share of each
 limit (`docs/operations.md` says how much that is in total). If no local limiting is configured,
-`local` denies the request with the reason of the store (`store_error`, `store_timeout`).
+`local` denies the request with the reason of the store (`store_error`, `store_timeout`). If Redis
+is full, only limits that need a new counter meet this setting; the others are charged.
 
 ## Matching
 

@@ -31,11 +31,6 @@ class Refusals(FaultTest):
             end()
             callers.wait_for_all("ok")
 
-    def test_callers_recover_from_oom_with_noeviction(self):
-        self.store.config("maxmemory-policy", "noeviction")
-        self.refused_and_recovers(lambda: self.store.config("maxmemory", "1"),
-                                  lambda: self.store.config("maxmemory", "0"))
-
     def test_callers_recover_from_a_redis_that_became_a_replica(self):
         nobody = pick_port()
         self.refused_and_recovers(
