@@ -16,10 +16,11 @@ struct MemoryStoreOptions {
   std::size_t max_keys = std::size_t{1} << 20;
   // The most bytes for the logs and slices of the three sliding windows, at least 4096; a log entry
   // takes 12. Beyond it the store evicts other counters with logs, of the limit whose logs take
-  // most bytes. Raise it for many large logs.
+  // most bytes. A large log that cannot grow is merged into slices: stricter than exact, never
+  // looser. Raise it for many large logs.
   std::size_t max_log_bytes = std::size_t{256} << 20;
   // Shards, each with its own lock; rounded up to a power of two, at most 1024. 0, the default: the
-  // store chooses by the processors and max_keys. More shards cause less contention and take a
+  // store chooses by the processors and both bounds. More shards cause less contention and take a
   // little more memory.
   std::size_t shards = 0;
 };
@@ -31,6 +32,9 @@ struct MemoryStoreStats {
   std::size_t log_bytes = 0;    // bytes of logs and slices
   std::uint64_t evictions = 0;  // live counters lost to a bound since the start
   std::uint64_t swept = 0;      // untouched counters dropped since the start
+  // Times that a log was merged into slices since the start, because its bytes did not suffice. The
+  // limit is then stricter than exact, by at most a slice.
+  std::uint64_t merged_logs = 0;
 };
 
 // Counters in the memory of this process. They are lost when it ends.
@@ -49,8 +53,8 @@ class MemoryStore final : public Store {
   MemoryStore(const MemoryStore&) = delete;
   MemoryStore& operator=(const MemoryStore&) = delete;
 
-  // See Store::apply. Returns kStoreError, and changes nothing, if memory is exhausted or if a log
-  // and its larger copy do not both fit into max_log_bytes.
+  // See Store::apply. Returns kStoreError, and changes nothing, if memory is exhausted, or if
+  // max_log_bytes is too small for the slices or new logs of the request.
   Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override;
   Decision apply_one(Verb verb, const Charge& charge, std::optional<Instant> now) noexcept override;

@@ -1,8 +1,23 @@
 #include "core/log.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace sluice::core {
+namespace {
+
+// Returns the length of a slice so that a span of time is in at most slices + 1 of them. It is a
+// power of two, so that a shorter slice is inside a longer one, and units that are merged several
+// times stay inside the longest of them.
+std::uint64_t slice_ticks(std::uint64_t span, std::uint64_t slices) noexcept {
+  return slices == 0 ? ~std::uint64_t{0} : std::bit_ceil(ceil_div(span, slices));
+}
+
+bool are_in_one_slice(Ticks a, Ticks b, std::uint64_t slice_ticks) noexcept {
+  return static_cast<std::uint64_t>(a) / slice_ticks == static_cast<std::uint64_t>(b) / slice_ticks;
+}
+
+}  // namespace
 
 void LogBuffer::copy(LogBuffer& from) noexcept {
   last = from.last;
@@ -28,6 +43,58 @@ void LogBuffer::write(const NextLog& next, Ticks at) noexcept {
   if (next.added > 0) add(at, next.added);
   if (next.given_back > 0) give_back(next.given_back);
   last = at;
+}
+
+void LogBuffer::merge(const NextLog& next, const Limit& limit) noexcept {
+  drop_expired(next);
+  const auto period = static_cast<std::uint64_t>(limit.period().count());
+  if (next.summarizes) {
+    std::uint64_t slices = summary_room / 2;
+    merge_summaries(slice_ticks(period, slices));
+    while (slices > 0 && summaries >= summary_room) {
+      slices /= 2;
+      merge_summaries(slice_ticks(period, slices));
+    }
+    return;
+  }
+  const std::uint64_t span = period / limit.slices();
+  std::uint64_t slices = entry_room / 2;
+  merge_entries(slice_ticks(span, slices));
+  while (slices > 0 && entries >= entry_room) {
+    slices /= 2;
+    merge_entries(slice_ticks(span, slices));
+  }
+}
+
+void LogBuffer::merge_entries(std::uint64_t slice_ticks) noexcept {
+  LogEntry* const begin = entry_begin();
+  std::uint32_t merged = 0;
+  for (std::uint32_t i = head; i < head + entries; ++i) {
+    const LogEntry entry = begin[i];
+    if (merged > 0 && are_in_one_slice(begin[merged - 1].at(), entry.at(), slice_ticks)) {
+      begin[merged - 1] = LogEntry(entry.at(), begin[merged - 1].units() + entry.units());
+    } else {
+      begin[merged++] = entry;
+    }
+  }
+  entries = merged;
+  head = 0;
+}
+
+void LogBuffer::merge_summaries(std::uint64_t slice_ticks) noexcept {
+  Summary* const begin = summary_begin();
+  std::uint32_t merged = 0;
+  for (std::uint32_t i = 0; i < summaries; ++i) {
+    const Summary& summary = begin[i];
+    if (merged > 0 && are_in_one_slice(begin[merged - 1].last, summary.last, slice_ticks)) {
+      const std::uint64_t units = std::uint64_t{begin[merged - 1].units} + summary.units;
+      const auto held = static_cast<std::uint32_t>(std::min(units, kMaxUnits));
+      begin[merged - 1] = {summary.last, summary.last, held};
+    } else {
+      begin[merged++] = summary;
+    }
+  }
+  summaries = merged;
 }
 
 void LogBuffer::drop_expired(const NextLog& next) noexcept {

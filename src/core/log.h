@@ -173,8 +173,15 @@ struct LogBuffer {
   bool has_room(const NextLog& next) const noexcept;
   // Makes the next log, which was decided at `at`. There must be room for it.
   void write(const NextLog& next, Ticks at) noexcept;
+  // Makes room for `next` without more memory, if there is room for two entries and two summaries:
+  // drops what has expired, and merges the entries (or summaries) of a slice of time into one at
+  // the newest instant of the slice (docs/algorithms.md). The log must be decided again, because
+  // `next` is about the entries before.
+  void merge(const NextLog& next, const Limit& limit) noexcept;
 
  private:
+  void merge_entries(std::uint64_t slice_ticks) noexcept;
+  void merge_summaries(std::uint64_t slice_ticks) noexcept;
   void drop_expired(const NextLog& next) noexcept;
   void summarize() noexcept;
   void add(Ticks at, std::uint32_t units) noexcept;

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <new>
+#include <random>
+#include <utility>
 #include <vector>
 
 #include "core/sliding_window_hybrid.h"
@@ -16,6 +19,7 @@ using namespace std::chrono_literals;
 
 // Ten slices of 100 ticks.
 constexpr Limit kPerMillisecond = sluice::sliding_window_hybrid(1000).per(1ms);
+constexpr Limit kLog = sluice::sliding_window_log(1000).per(1ms);
 
 // A log in memory of its own.
 class OwnLog {
@@ -163,6 +167,75 @@ TEST(LogBuffer, GivesBackTheNewestEntriesAndThenTheNewestSummaries) {
   EXPECT_EQ(log->view().older[0].units, 1u);
   give_back(~std::uint64_t{0});
   EXPECT_EQ(log->summaries, 0u);
+}
+
+// --- merge ---
+
+TEST(LogBuffer, MergesTheEntriesOfASliceAtItsNewestInstant) {
+  OwnLog log(0, 4);  // for slices of 512 ticks
+  for (const Ticks at : {520, 530, 990, 1025}) log.take(at, static_cast<std::uint64_t>(at % 7) + 1);
+  const std::uint64_t units = log->log_units;
+  EXPECT_FALSE(log.has_room(1100));
+  log->merge(log.next(Verb::kTake, 1100), kLog);
+  EXPECT_EQ(log.instants(), (std::vector<Ticks>{990, 1025}));
+  EXPECT_EQ(log->log_units, units);
+  EXPECT_EQ(log->last, 1025);
+  EXPECT_TRUE(log.has_room(1100));
+}
+
+TEST(LogBuffer, MergesAllEntriesIfThereIsRoomForTwo) {
+  OwnLog log(0, 2);
+  log.take(0, 3);
+  log.take(999, 4);
+  log->merge(log.next(Verb::kTake, 999), kLog);
+  EXPECT_EQ(log.instants(), (std::vector<Ticks>{999}));
+  EXPECT_EQ(log->log_units, 7u);
+}
+
+TEST(LogBuffer, MergesSummariesOfASliceSoThatAllTheirUnitsCountUntilTheNewestHasExpired) {
+  OwnLog log(3, 8);  // for slices of 1024 ticks
+  for (const Ticks at : {1110, 1120, 1210, 1220, 1310, 1320, 1410}) log.take_from_hybrid(at);
+  EXPECT_FALSE(log.hybrid_has_room(1510));
+  log->merge(log.next_of_hybrid(1510), kPerMillisecond);
+  EXPECT_TRUE(log.hybrid_has_room(1510));
+  ASSERT_EQ(log->summaries, 1u);
+  const Summary& merged = log->view().older[0];
+  EXPECT_EQ(merged.first, 1320);
+  EXPECT_EQ(merged.last, 1320);
+  EXPECT_EQ(merged.units, 6u);
+}
+
+TEST(LogBuffer, MergedLogIsNeverLooserThanAnExactOneAndStricterByASliceAtMost) {
+  std::mt19937_64 random(11);
+  for (std::uint32_t room = 4; room < 40; ++room) {
+    const auto slice = static_cast<Ticks>(std::bit_ceil(1 + 999 / (room / 2)));
+    const Limit limit = sluice::sliding_window_log(1 + random() % 100).per(1ms);
+    OwnLog log(0, room);
+    std::vector<std::pair<Ticks, std::uint64_t>> admitted;
+    const auto units_since = [&](Ticks since) {
+      std::uint64_t units = 0;
+      for (const auto& [at, cost] : admitted) units += at > since ? cost : 0;
+      return units;
+    };
+    Ticks now = 5000;
+    for (int i = 0; i < 3000; ++i) {
+      now += static_cast<Ticks>(random() % 50);
+      const std::uint64_t cost = 1 + random() % 3;
+      const auto decide = [&] {
+        const Kept<Log> kept{log->view(), Forgotten(Forgotten::kNever)};
+        return sliding_window_log::step(Verb::kTake, limit, kept, now, cost);
+      };
+      if (!decide().answer.admitted) {
+        EXPECT_GT(units_since(now - 1000 - slice) + cost, limit.limit()) << room;
+        continue;
+      }
+      admitted.emplace_back(now, cost);
+      EXPECT_LE(units_since(now - 1000), limit.limit()) << room;
+      if (!log->has_room(decide().next)) log->merge(decide().next, limit);
+      ASSERT_TRUE(log->has_room(decide().next));
+      log->write(decide().next, now);
+    }
+  }
 }
 
 TEST(LogReport, IsAnsweredAsALogOfTheSameUnits) {

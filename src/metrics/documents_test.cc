@@ -34,7 +34,8 @@ constexpr std::array kServerCounters = {
     "sluice_log_lines_dropped_total", "sluice_store_asked_total",
     "sluice_store_timeouts_total",    "sluice_store_errors_total",
     "sluice_store_redirects_total",   "sluice_store_given_back_total",
-    "sluice_store_not_asked_total",   "sluice_deny_cache_hits_total"};
+    "sluice_store_not_asked_total",   "sluice_deny_cache_hits_total",
+    "sluice_store_merged_logs_total"};
 
 std::string read(const std::string& path) {
   std::ifstream file(SLUICE_SOURCE_DIR "/" + path);

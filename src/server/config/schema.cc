@@ -86,7 +86,8 @@ constexpr std::array<Key, 2> kMemoryKeys{
             "The maximum number of counters, about 60 bytes each. If there are more, "
             "Sluice evicts counters and counts that in the metrics."),
     integer("max_log_bytes", "268435456", 4096, std::uint64_t{1} << 40,
-            "The maximum number of bytes for the logs and slices of sliding windows."),
+            "The maximum number of bytes for the logs and slices of sliding windows. A log that "
+            "does not fit counts by slices, which is stricter than exact."),
 };
 constexpr Map kMemory{"memory", "`memory`", kMemoryKeys};
 

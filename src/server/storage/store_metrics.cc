@@ -73,6 +73,9 @@ void add_memory_metrics(metrics::Registry& registry,
   registry.add_counter("sluice_store_swept_total",
                        "Counters that were deleted because they were fully replenished.",
                        one_of(stats, &MemoryStoreStats::swept));
+  registry.add_counter("sluice_store_merged_logs_total",
+                       "Times that a window log was merged into slices because it did not fit.",
+                       one_of(stats, &MemoryStoreStats::merged_logs));
 }
 
 }  // namespace sluice::server

@@ -84,12 +84,14 @@ TEST(StoreMetrics, NeedNoDenyCache) {
 TEST(StoreMetrics, ReportTheNumbersOfTheMemoryStore) {
   metrics::Registry registry;
   add_memory_metrics(registry, [] {
-    return MemoryStoreStats{.keys = 1, .log_bytes = 2, .evictions = 3, .swept = 4};
+    return MemoryStoreStats{
+        .keys = 1, .log_bytes = 2, .evictions = 3, .swept = 4, .merged_logs = 5};
   });
   EXPECT_EQ(value(registry, "sluice_store_keys"), "1");
   EXPECT_EQ(value(registry, "sluice_store_log_bytes"), "2");
   EXPECT_EQ(value(registry, "sluice_store_evictions_total"), "3");
   EXPECT_EQ(value(registry, "sluice_store_swept_total"), "4");
+  EXPECT_EQ(value(registry, "sluice_store_merged_logs_total"), "5");
 }
 
 }  // namespace

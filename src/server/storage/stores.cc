@@ -33,7 +33,8 @@ class InMemory final : public Stores {
                         {"log_bytes", stats.log_bytes},
                         {"max_log_bytes", max_log_bytes_},
                         {"evictions", stats.evictions},
-                        {"swept", stats.swept}}};
+                        {"swept", stats.swept},
+                        {"merged_logs", stats.merged_logs}}};
   }
 
  private:

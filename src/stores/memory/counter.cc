@@ -111,7 +111,11 @@ bool Counter::make_room() {
   slot_ = shard_->find(key_);  // it may have moved
   if (is_ready()) return true;
   if (limit().state_kind() != StateKind::kSlices) {
-    return shard_->make_room_in_log(*slot_, limit(), now_) != nullptr;
+    if (shard_->make_room_in_log(*slot_, limit(), now_) != nullptr) return true;
+    if (slot_->state.log() == nullptr) return false;
+    shard_->merge_log(*slot_, next_log_, limit());
+    look(verb_);
+    return true;
   }
   SliceBlob* const old = slot_->state.slices();
   SliceBlob* const blob = shard_->make_slices(*slot_, limit(), old ? old->last : now_);
@@ -125,8 +129,12 @@ void Counter::unpin() noexcept {
   if (!is_pinned_) return;
   is_pinned_ = false;
   slot_ = shard_->find(key_);
-  if (is_new_) return shard_->erase(*slot_);
-  slot_->state.expiry = saved_expiry_;
+  if (!is_new_) {
+    slot_->state.expiry = saved_expiry_;
+    return;
+  }
+  shard_->erase(*slot_);
+  slot_ = nullptr;
 }
 
 void Counter::write() noexcept {

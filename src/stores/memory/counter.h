@@ -44,7 +44,8 @@ class Counter {
 
   // Protects the slot from eviction; makes it if it is missing, which may move other slots; makes
   // room for the write. The last two throw std::bad_alloc; make_room() returns false if the bytes
-  // for windows are exhausted. unpin() undoes all three.
+  // for windows do not suffice for a new one. A log that cannot grow is merged, and the answer may
+  // change. unpin() undoes all three, except for that.
   void pin() noexcept;
   void insert();
   bool make_room();

@@ -97,13 +97,23 @@ void Shard::evict(core::Ticks now) noexcept {
   evict_from_largest(victim, Resource::kCounters, now);
 }
 
-// Evicts a counter that owns a blob and is not pinned, if there is one.
+// Drops counters that own blobs: untouched ones of the next groups, or else one that is not pinned,
+// if there is one.
 bool Shard::evict_blob(core::Ticks now) noexcept {
+  const std::uint64_t swept_before = swept_;
   Victim victim;
   for (std::size_t looked = 0; looked < table_.group_count(); ++looked) {
     if (looked >= kGroupsLookedAt && victim.slot != nullptr) break;
-    table_.for_each_in(hand_, [&](Slot& slot) { consider(slot, Resource::kBytes, now, victim); });
+    table_.for_each_in(hand_, [&](Slot& slot) {
+      if (owns_blob(slot) && slot.state.is_forgotten(now)) {
+        erase(slot);
+        ++swept_;
+      } else {
+        consider(slot, Resource::kBytes, now, victim);
+      }
+    });
     advance_hand();
+    if (swept_ != swept_before) return true;
   }
   if (victim.slot == nullptr) return false;
   evict_from_largest(victim, Resource::kBytes, now);

@@ -22,6 +22,7 @@ using memory::Shard;
 constexpr std::size_t kMinShardKeys = 2 * kMaxCharges;
 constexpr std::size_t kMinLogBytes = 4096;
 constexpr std::size_t kMaxShards = 1024;
+constexpr std::size_t kMinShardLogBytes = std::size_t{32} << 10;
 // Requests of up to so many charges have their counters in a small stack frame.
 constexpr std::size_t kFewCharges = 4;
 
@@ -30,7 +31,8 @@ std::size_t shard_count(const MemoryStoreOptions& options) {
   std::size_t shards = options.shards != 0 ? options.shards : threads * 4;
   // A few thousand keys a shard, or the bound would bite early where chance crowds one of them.
   if (options.shards == 0) shards = std::min(shards, options.max_keys / 4096 + 1);
-  const std::size_t most = std::max<std::size_t>(options.max_keys / kMinShardKeys, 1);
+  const std::size_t most = std::max<std::size_t>(
+      std::min(options.max_keys / kMinShardKeys, options.max_log_bytes / kMinShardLogBytes), 1);
   return std::min(std::bit_ceil(std::min(shards, kMaxShards)), std::bit_floor(most));
 }
 
@@ -97,6 +99,7 @@ class MemoryStore::Impl {
       sum.log_bytes += shard->blob_bytes();
       sum.evictions += shard->evictions();
       sum.swept += shard->swept();
+      sum.merged_logs += shard->merged_logs();
     }
     return sum;
   }

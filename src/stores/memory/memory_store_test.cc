@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <deque>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -405,64 +407,94 @@ TEST(MemoryStore, WindowsStayWithinMaxLogBytes) {
   EXPECT_GT(store.stats().log_bytes, kBytes / 2);
 }
 
-// Takes one unit each millisecond until the store has no more room for the log; that instant.
-Instant fill_log(Limiter& limiter, std::string_view key, const Limit& limit) {
-  for (Instant now = at(0s); now < at(1h); now += 1ms) {
-    const Decision d = limiter.try_acquire(key, limit, 1, now);
-    if (d.reason == Reason::kStoreError) return now;
-    EXPECT_TRUE(d.allowed());
+// Takes units at random instants of a window that moves on. Checks each decision against all units
+// that were admitted: never more than the limit in a window, and no denial that a window longer by
+// `slice` would not explain. Returns the number of denials.
+int check_merged_log(Limiter& limiter, const Limit& limit, Duration slice, int takes) {
+  std::mt19937_64 random(3);
+  std::deque<std::pair<Instant, std::uint64_t>> admitted;
+  const auto units_since = [&](Instant since) {
+    std::uint64_t units = 0;
+    for (const auto& [when, cost] : admitted) units += when > since ? cost : 0;
+    return units;
+  };
+  int denials = 0;
+  Instant now = at(0s);
+  for (int i = 0; i < takes; ++i) {
+    now += Duration(random() % 2000);
+    const std::uint64_t cost = 1 + random() % 3;
+    const Decision d = limiter.try_acquire("log", limit, cost, now);
+    if (d.allowed()) {
+      admitted.emplace_back(now, cost);
+      EXPECT_LE(units_since(now - limit.period()), limit.limit()) << i;
+    } else {
+      ++denials;
+      EXPECT_EQ(d.reason, Reason::kLimited) << i;
+      EXPECT_GT(units_since(now - limit.period() - slice) + cost, limit.limit()) << i;
+    }
+    while (!admitted.empty() && admitted.front().first < now - 2 * limit.period()) {
+      admitted.pop_front();
+    }
   }
-  ADD_FAILURE() << "the log always fitted";
-  return at(0s);
+  return denials;
 }
 
-TEST(MemoryStore, FailsAndTakesNothingIfALogCannotFit) {
+TEST(MemoryStore, MergesALogThatDoesNotFitAndIsNeverLooser) {
   MemoryStore store({.max_log_bytes = 4096, .shards = 1});
   Limiter limiter(store);
-  const Limit bucket = token_bucket(10).per(1h);
-  for (const Limit& limit : {Limit(sliding_window_log(1000000).per(1h)),
-                             Limit(sliding_window_hybrid(1000000).per(1h).slices(1))}) {
-    const Instant now = fill_log(limiter, "log", limit);
-    const MemoryStoreStats before = store.stats();
-    const Decision log = limiter.peek("log", limit, 0, now);
-    Request request{{{"bucket", bucket, 3}, {"log", limit, 1}, {"fresh", limit, 1}}};
-    EXPECT_EQ(request.take(store, now).reason, Reason::kStoreError);
-    EXPECT_FALSE(request.each[0].allowed());
-    for (const Decision& d : request.each) EXPECT_EQ(d.reason, Reason::kStoreError);
-    EXPECT_EQ(limiter.peek("log", limit, 0, now), log);
-    EXPECT_EQ(limiter.peek("bucket", bucket, 0, now).remaining, 10u);
-    EXPECT_EQ(store.stats().keys, before.keys);
-    EXPECT_EQ(store.stats().log_bytes, before.log_bytes);
-    EXPECT_EQ(store.stats().evictions, before.evictions);
-    limiter.reset("log", limit);
-  }
+  // The log has room for over 64 entries, so a slice is at most a 16th of a period.
+  const Limit limit = sliding_window_log(2000).per(1s);
+  EXPECT_GT(check_merged_log(limiter, limit, 62500us, 20000), 100);
+  EXPECT_GT(store.stats().merged_logs, 10u);
+  EXPECT_LE(store.stats().log_bytes, 4096u);
 }
 
-TEST(MemoryStore, EvictsNothingForALogThatCannotFit) {
-  MemoryStore store({.max_log_bytes = 8192, .shards = 1});
+TEST(MemoryStore, MergedLogStillCountsAllItsUnits) {
+  MemoryStore store({.max_log_bytes = 4096, .shards = 1});
   Limiter limiter(store);
   const Limit limit = sliding_window_log(1000000).per(1h);
-  const Instant now = fill_log(limiter, "log", limit);
-  limiter.try_acquire("small", limit, 7, now).allowed();
-  const MemoryStoreStats before = store.stats();
-  for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(limiter.try_acquire("log", limit, 1, now).reason, Reason::kStoreError);
+  for (std::uint32_t i = 1; i <= 10000; ++i) {
+    const Decision d = limiter.try_acquire("log", limit, 1, at(i * 1ms));
+    ASSERT_TRUE(d.allowed());
+    ASSERT_EQ(d.remaining, 1000000 - i);
   }
-  EXPECT_EQ(limiter.peek("small", limit, 0, now).remaining, 1000000u - 7);
-  EXPECT_EQ(store.stats().evictions, before.evictions);
+  EXPECT_EQ(limiter.refund("log", limit, 10, at(10s)).remaining, 1000000u - 9990);
+  EXPECT_EQ(limiter.peek("log", limit, 0, at(1h + 10s)).remaining, 1000000u);
 }
 
-TEST(MemoryStore, FullLogAdmitsAgainAfterAQuarterOfItHasExpired) {
+TEST(MemoryStore, LogIsMergedInsteadOfEvictingManyOthers) {
+  MemoryStore store({.max_log_bytes = std::size_t{64} << 10, .shards = 1});
+  Limiter limiter(store);
+  const Limit small = sliding_window_log(3).per(1h);
+  for (int i = 0; i < 100; ++i) {
+    while (limiter.try_acquire(std::to_string(i), small, 1, at(0s)).allowed()) continue;
+  }
+  const Limit large = sliding_window_log(1000000).per(1h);
+  for (int i = 0; i < 100000; ++i) {
+    ASSERT_TRUE(limiter.try_acquire("large", large, 1, at(i * 1ms)).allowed());
+  }
+  EXPECT_GT(store.stats().merged_logs, 0u);
+  EXPECT_EQ(store.stats().evictions, 0u);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_FALSE(limiter.try_acquire(std::to_string(i), small, 1, at(100s)).allowed());
+  }
+}
+
+TEST(MemoryStore, MergedHybridThatCountsMoreDeniesTheWholeRequest) {
   MemoryStore store({.max_log_bytes = 4096, .shards = 1});
   Limiter limiter(store);
-  for (const Limit& limit : {Limit(sliding_window_log(1000000).per(1min)),
-                             Limit(sliding_window_hybrid(1000000).per(1min).slices(1))}) {
-    const Instant now = fill_log(limiter, "log", limit);
-    const Duration filled = now.time_since_epoch();
-    EXPECT_FALSE(limiter.try_acquire("log", limit, 1, at(1min - 1ms)).allowed());
-    EXPECT_TRUE(limiter.try_acquire("log", limit, 1, at(1min + filled / 2)).allowed());
-    limiter.reset("log", limit);
+  const Limit hybrid = sliding_window_hybrid(1000).per(1s).slices(1000);
+  const Limit window = fixed_window(1000000).per(1h);
+  std::uint32_t taken = 0;
+  for (int i = 0; i < 20000; ++i) {
+    Request request{{{"window", window, 1}, {"hybrid", hybrid, 1}}};
+    const Decision all = request.take(store, at(i * 300us));
+    ASSERT_NE(all.reason, Reason::kStoreError);
+    taken += all.allowed();
+    ASSERT_EQ(request.each[1].allowed(), all.allowed());
   }
+  EXPECT_GT(store.stats().merged_logs, 0u);
+  EXPECT_EQ(limiter.peek("window", window, 0, at(0s)).remaining, 1000000 - taken);
 }
 
 // --- statistics ---

@@ -51,7 +51,15 @@ bool carry_out(Verb verb, std::span<Counter> counters) noexcept {
     for (Counter& c : counters) c.leave_untaken();
     return true;
   }
-  if (!all_ready(counters) && !prepare_or_undo(counters)) return false;
+  if (!all_ready(counters)) {
+    if (!prepare_or_undo(counters)) return false;
+    // A hybrid whose summaries were merged may count more units than before.
+    if (!all_admit(counters)) {
+      for (Counter& c : counters) c.unpin();
+      for (Counter& c : counters) c.leave_untaken();
+      return true;
+    }
+  }
   for (Counter& c : counters) c.write();
   return true;
 }

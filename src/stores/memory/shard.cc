@@ -7,6 +7,8 @@ namespace sluice::memory {
 namespace {
 
 constexpr std::size_t kFirstGroups = 4;
+// Logs of up to this part of a shard's own bytes may grow by evicting others.
+constexpr std::size_t kLogsToEvictFor = 4;
 // The size up to which the numbers of a blob's header are large enough.
 constexpr std::size_t kMaxBlobBytes = std::size_t{8} << 30;
 
@@ -21,7 +23,7 @@ std::size_t entry_room_for(const Limit& limit, const core::LogBuffer* old) noexc
 std::size_t summary_room_for(const Limit& limit, const core::LogBuffer* old) noexcept {
   if (limit.state_kind() != StateKind::kLogAndSummaries) return old ? old->summaries : 0;
   const std::size_t held = old == nullptr ? 0 : old->summaries;
-  return std::max<std::size_t>(held + 1, std::min<std::size_t>(held * 2, limit.slices() + 1));
+  return std::max<std::size_t>({2, held + 1, std::min<std::size_t>(held * 2, limit.slices() + 1)});
 }
 
 }  // namespace
@@ -86,13 +88,13 @@ void Shard::release(std::size_t bytes) noexcept {
 
 // Returns null if the bytes are exhausted. `kept` is the size of the counter's present piece, which
 // the new one replaces later. If no eviction can make enough room, nothing is evicted.
-void* Shard::allocate(LimitUsage::Index limit, std::size_t bytes, std::size_t kept,
-                      core::Ticks now) {
+void* Shard::allocate(LimitUsage::Index limit, std::size_t bytes, std::size_t kept, core::Ticks now,
+                      bool may_evict) {
   if (bytes > kMaxBlobBytes) return nullptr;
   bytes = std::max(bytes, Cells::kBytes);  // a small one takes a whole cell
   if (beyond_own(kept + bytes) > beyond_own(blob_bytes_) + shared_.left()) return nullptr;
   while (!reserve(bytes)) {
-    if (!evict_blob(now)) return nullptr;
+    if (!may_evict || !evict_blob(now)) return nullptr;
   }
   try {
     void* const blob = bytes <= Cells::kBytes ? cells_.take() : ::operator new(bytes);
@@ -139,7 +141,10 @@ core::LogBuffer* Shard::make_room_in_log(Slot& slot, const Limit& limit, core::T
   const std::size_t summary_room = summary_room_for(limit, old);
   const std::size_t entry_room = entry_room_for(limit, old);
   const std::size_t bytes = core::LogBuffer::bytes_for(summary_room, entry_room);
-  void* const memory = allocate(table_.owner_of(slot), bytes, old ? old->bytes() : 0, now);
+  // A large log is merged instead of taking the place of many other counters.
+  const bool may_evict = old == nullptr || bytes <= own_bytes_ / kLogsToEvictFor;
+  void* const memory =
+      allocate(table_.owner_of(slot), bytes, old ? old->bytes() : 0, now, may_evict);
   if (memory == nullptr) return nullptr;
   auto* const blob = new (memory) core::LogBuffer;
   blob->last = now;
@@ -149,6 +154,11 @@ core::LogBuffer* Shard::make_room_in_log(Slot& slot, const Limit& limit, core::T
   free_blob(slot);
   slot.state.set(blob);
   return blob;
+}
+
+void Shard::merge_log(Slot& slot, const core::NextLog& next, const Limit& limit) noexcept {
+  slot.state.log()->merge(next, limit);
+  ++merged_logs_;
 }
 
 }  // namespace sluice::memory

@@ -55,11 +55,14 @@ class alignas(64) Shard {
   // Gives the slot a log with its previous entries and room for one more entry (and summary).
   // Returns null if the bytes are exhausted.
   core::LogBuffer* make_room_in_log(Slot& slot, const Limit& limit, core::Ticks now);
+  // Makes room in a log for `next` with the bytes that it has: see LogBuffer::merge().
+  void merge_log(Slot& slot, const core::NextLog& next, const Limit& limit) noexcept;
 
   std::size_t size() const noexcept { return table_.size(); }
   std::size_t blob_bytes() const noexcept { return blob_bytes_; }
   std::uint64_t evictions() const noexcept { return evictions_; }
   std::uint64_t swept() const noexcept { return swept_; }
+  std::uint64_t merged_logs() const noexcept { return merged_logs_; }
 
  private:
   struct Victim {
@@ -76,7 +79,8 @@ class alignas(64) Shard {
   void consider(Slot& slot, Resource resource, core::Ticks now, Victim& victim) noexcept;
   void advance_hand() noexcept { hand_ = hand_ + 1 == table_.group_count() ? 0 : hand_ + 1; }
 
-  void* allocate(LimitUsage::Index limit, std::size_t bytes, std::size_t kept, core::Ticks now);
+  void* allocate(LimitUsage::Index limit, std::size_t bytes, std::size_t kept, core::Ticks now,
+                 bool may_evict = true);
   bool reserve(std::size_t bytes) noexcept;
   void release(std::size_t bytes) noexcept;
   void free_blob(Slot& slot) noexcept;
@@ -91,6 +95,7 @@ class alignas(64) Shard {
   std::size_t blob_bytes_ = 0;
   std::uint64_t evictions_ = 0;
   std::uint64_t swept_ = 0;
+  std::uint64_t merged_logs_ = 0;
   const std::size_t max_keys_;
   const std::size_t own_bytes_;
   SharedBytes& shared_;
