@@ -21,10 +21,11 @@ struct RuleError {
   std::string file;
   int line = 1;
   int column = 1;
-  std::string what;      // "unknown key 'limt'"
-  std::string expected;  // "expected one of: name, key, algorithm, ..."
+  std::string what;         // "unknown key 'limt'"
+  std::string expected;     // "expected one of: name, key, algorithm, ..."
+  bool is_warning = false;  // the rules work in spite of it
 
-  // Returns "FILE:LINE:COLUMN: error: WHAT; EXPECTED".
+  // Returns "FILE:LINE:COLUMN: error: WHAT; EXPECTED", or the same with "warning".
   std::string to_string() const;
 };
 
@@ -39,6 +40,9 @@ struct RuleTerms {
   // False: limits that a Redis store without scripts does not support are errors (RedisOptions).
   // It supports fixed windows that are aligned to the clock, and sliding window counters.
   bool scripting = true;
+  // The bytes for window logs of a memory store (MemoryStoreOptions). A limit whose log can need
+  // more than one log gets causes a warning. 0: no limit does.
+  std::size_t max_log_bytes = 0;
 };
 
 // The checked rules of one or several files. Give it to a RuleDecider or to a guard.
@@ -66,6 +70,8 @@ class RuleSet {
   const std::string& domain() const noexcept;
   // The rules, in the order of the files.
   std::span<const Rule> rules() const noexcept;
+  // Warnings about the rules, in the order of the files; at most a thousand.
+  std::span<const RuleError> warnings() const noexcept;
   // The rule of that name, or null.
   const Rule* find(std::string_view name) const noexcept;
 

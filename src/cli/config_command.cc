@@ -12,11 +12,11 @@
 namespace sluice::cli {
 namespace {
 
-Expected<std::string, std::vector<RuleError>> check_config(std::string_view text,
+Expected<CheckedFile, std::vector<RuleError>> check_config(std::string_view text,
                                                            const std::string& file) {
   auto config = server::parse_config(text, file);
   if (!config) return Unexpected{std::move(config.error())};
-  return std::string();
+  return CheckedFile{};
 }
 
 }  // namespace

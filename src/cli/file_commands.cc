@@ -20,15 +20,15 @@ Expected<std::string, Errors> read(const std::string& file) {
   return text;
 }
 
-// Prints that the file is valid, or its errors. Returns whether it is valid.
+// Prints that the file is valid, and its warnings, or its errors. Returns whether it is valid.
 bool check_file(const std::string& file, const FileKind& kind) {
-  auto result = read(file);
-  if (result) result = kind.check(*result, file);
-  if (!result) {
-    for (const RuleError& error : result.error()) std::cerr << error.to_string() << '\n';
-    return false;
-  }
-  std::cout << file << ": ok" << (result->empty() ? "" : ", ") << *result << '\n';
+  const auto text = read(file);
+  const auto checked = text ? kind.check(*text, file) : Unexpected{text.error()};
+  const std::vector<RuleError>& found = checked ? checked->warnings : checked.error();
+  for (const RuleError& error : found) std::cerr << error.to_string() << '\n';
+  if (!checked) return false;
+  const std::string& summary = checked->summary;
+  std::cout << file << ": ok" << (summary.empty() ? "" : ", ") << summary << '\n';
   return true;
 }
 
@@ -37,6 +37,7 @@ void add_check(CLI::App& app, int& status, const FileKind& kind) {
       app.add_subcommand("check", "Checks " + kind.files + " and prints every error");
   auto files = std::make_shared<std::vector<std::string>>();
   command->add_option("FILE", *files, "The files; - is standard input")->required();
+  if (kind.add_check_options) kind.add_check_options(*command);
   command->footer("Exit status: 0 no errors; 1 errors, or a file cannot be read; 2 wrong usage.");
   command->callback([files, kind, &status] {
     status = 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,15 +14,24 @@ class App;
 
 namespace sluice::cli {
 
+// A valid file.
+struct CheckedFile {
+  std::string summary;  // "1 rules, 1 limits"; may be empty
+  std::vector<RuleError> warnings = {};
+};
+
 // A kind of file that the program can check and document.
 struct FileKind {
   std::string files;       // "rules files"
   std::string guide_file;  // "docs/rules.md"
-  // Returns a summary of a valid file ("1 rules, 1 limits"; may be empty), or all errors.
-  Expected<std::string, std::vector<RuleError>> (*check)(std::string_view text,
-                                                         const std::string& file);
+  // Checks a file. Errors: all errors of the file.
+  std::function<Expected<CheckedFile, std::vector<RuleError>>(std::string_view text,
+                                                              const std::string& file)>
+      check;
   std::string (*schema)();
   std::string (*guide)();
+  // Adds options to the subcommand `check`; may be empty.
+  std::function<void(CLI::App&)> add_check_options = {};
 };
 
 // Adds the subcommands check, schema and docs for this kind to `command`.

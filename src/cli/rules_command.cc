@@ -13,18 +13,23 @@
 #include "envoy/convert.h"
 #include "rules/schema.h"
 #include "rules/yaml_tree.h"
+#include "sluice/memory_store.h"
 #include "sluice/rule_set.h"
 
 namespace sluice::cli {
 namespace {
 
-Expected<std::string, std::vector<RuleError>> check_rules(std::string_view text,
-                                                          const std::string& file) {
-  auto rules = RuleSet::parse(text, file);
+Expected<CheckedFile, std::vector<RuleError>> check_rules(std::string_view text,
+                                                          const std::string& file,
+                                                          const RuleTerms& terms) {
+  auto rules = RuleSet::parse(text, file, terms);
   if (!rules) return Unexpected{std::move(rules.error())};
   std::size_t limits = 0;
   for (const Rule& rule : rules->rules()) limits += rule.limits.size();
-  return std::to_string(rules->rules().size()) + " rules, " + std::to_string(limits) + " limits";
+  const auto warnings = rules->warnings();
+  return CheckedFile{
+      std::to_string(rules->rules().size()) + " rules, " + std::to_string(limits) + " limits",
+      {warnings.begin(), warnings.end()}};
 }
 
 // Prints Envoy's file as native rules. Prints differences in behaviour to standard error.
@@ -63,12 +68,24 @@ void add_rules(CLI::App& app, int& status) {
   add_push(command, status);
   add_show(command, status);
   add_convert(command, status);
-  add_file_commands(command, status,
-                    {.files = "rules files",
-                     .guide_file = "docs/rules.md",
-                     .check = check_rules,
-                     .schema = rules::schema::json_schema,
-                     .guide = rules::schema::guide});
+  const auto terms = std::make_shared<RuleTerms>();
+  terms->max_log_bytes = MemoryStoreOptions{}.max_log_bytes;
+  add_file_commands(
+      command, status,
+      {.files = "rules files",
+       .guide_file = "docs/rules.md",
+       .check = [terms](std::string_view text,
+                        const std::string& file) { return check_rules(text, file, *terms); },
+       .schema = rules::schema::json_schema,
+       .guide = rules::schema::guide,
+       .add_check_options =
+           [terms](CLI::App& check) {
+             check
+                 .add_option("--max-log-bytes", terms->max_log_bytes,
+                             "memory.max_log_bytes of the server: warns about logs "
+                             "that do not fit; 0 for Redis")
+                 ->capture_default_str();
+           }});
 }
 
 }  // namespace sluice::cli

@@ -91,6 +91,28 @@ TEST_F(RulesCommand, SaysAllErrorsOfEveryFileAndFails) {
                 "rules; did you mean 'rules'?\n");
 }
 
+TEST_F(RulesCommand, WarnsAboutALogThatDoesNotFitIntoMemory) {
+  const std::string path =
+      file("log.yaml",
+           "version: 1\nrules:\n  - name: a\n    limits:\n"
+           "      - { algorithm: sliding_window_log, limit: 1000, per: 1s }\n"
+           "      - { algorithm: sliding_window_log, per: 1h, limit: 9000000 }\n");
+  EXPECT_EQ(run({"check", path}), 0);
+  EXPECT_EQ(out_, path + ": ok, 1 rules, 2 limits\n");
+  EXPECT_EQ(err_,
+            path +
+                ":6:58: warning: a log of 9000000 units can need 252000092 bytes, and "
+                "max_log_bytes allows 134217728 for one; a longer log counts by slices, which "
+                "is stricter; expected fewer units, 'sliding_window_counter', or "
+                "max_log_bytes of at least 504000184\n");
+  EXPECT_EQ(run({"check", "--max-log-bytes", "504000184", path}), 0);
+  EXPECT_EQ(err_, "");
+  EXPECT_EQ(run({"check", "--max-log-bytes", "0", path}), 0);
+  EXPECT_EQ(err_, "");
+  EXPECT_EQ(run({"check", "--max-log-bytes", "40000", path}), 0);
+  EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 2);
+}
+
 TEST_F(RulesCommand, FailsForAMissingFile) {
   EXPECT_EQ(run({"check", "/nonexistent/rules.yaml"}), 1);
   EXPECT_EQ(err_.substr(0, 38), "/nonexistent/rules.yaml:1:1: error: th");

@@ -147,4 +147,13 @@ void LogBuffer::give_back(std::uint64_t units) noexcept {
   }
 }
 
+std::size_t most_log_bytes(const Limit& limit) noexcept {
+  const bool has_summaries = limit.state_kind() == StateKind::kLogAndSummaries;
+  if (!has_summaries && limit.state_kind() != StateKind::kLog) return 0;
+  const std::size_t summaries = has_summaries ? limit.slices() + 1 : 0;
+  const std::size_t entries = std::max<std::size_t>(limit.capacity(), 1);
+  return LogBuffer::bytes_for(summaries, entries) +
+         LogBuffer::bytes_for(summaries, entries + entries / 3 + 1);
+}
+
 }  // namespace sluice::core

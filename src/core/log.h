@@ -189,4 +189,8 @@ struct LogBuffer {
 };
 static_assert(sizeof(LogBuffer) == 40);
 
+// Returns the bytes that the log of one counter can take in memory: an entry for each unit, room to
+// grow, and the log before its last growth. 0 if the limit has no log.
+std::size_t most_log_bytes(const Limit& limit) noexcept;
+
 }  // namespace sluice::core

@@ -7,8 +7,8 @@
 namespace sluice {
 
 std::string RuleError::to_string() const {
-  std::string out =
-      file + ":" + std::to_string(line) + ":" + std::to_string(column) + ": error: " + what;
+  std::string out = file + ":" + std::to_string(line) + ":" + std::to_string(column) +
+                    (is_warning ? ": warning: " : ": error: ") + what;
   if (!expected.empty()) out.append("; ").append(expected);
   return out;
 }

@@ -33,8 +33,9 @@ sluice rules check rules.yaml
 ```
 
 The command prints every error with its line and column (columns count characters) and exits with
-status 1 if there is one. `sluice replay --rules rules.yaml access.log` shows how the rules would
-have decided the requests in an access log.
+status 1 if there is one. It also prints a warning for each limit whose log may not fit into the
+memory store (`--max-log-bytes`, by default that of the server). `sluice replay --rules rules.yaml
+access.log` shows how the rules would have decided the requests in an access log.
 
 `sluice rules schema` prints a JSON Schema of the format for editors. The same schema is in
 `docs/rules.schema.json`.

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "core/limit_options.h"
+#include "core/log.h"
 #include "limiter/without_scripts.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
@@ -72,6 +73,7 @@ class Loader {
   void read_limits(const Node& node, Rule& rule, CompiledRule& compiled);
   std::optional<Limit> read_numbers(const Fields& fields);
   void check_terms(const Fields& fields, const Limit& limit);
+  void check_memory(const Fields& fields, const Limit& limit);
   KeyTemplate read_template(const Node* node);
   void check_name(Names& names, std::string_view name, std::size_t at, std::string_view of);
 
@@ -257,7 +259,24 @@ std::optional<Limit> Loader::read_numbers(const Fields& fields) {
   const auto limit = Limit::make(spec);
   if (!limit) return std::nullopt;
   check_terms(fields, *limit);
+  check_memory(fields, *limit);
   return *limit;
+}
+
+// Warns about a limit whose log can need more than a log gets: the half that all shards share.
+void Loader::check_memory(const Fields& fields, const Limit& limit) {
+  const std::size_t needed = core::most_log_bytes(limit);
+  const std::size_t given = terms_.max_log_bytes / 2;
+  if (given == 0 || needed <= given || set_->warnings.size() >= Diagnostics::kMost) return;
+  const auto [line, column] = diagnostics_->source().place(fields.at("limit"));
+  set_->warnings.push_back(
+      {diagnostics_->file(), line, column,
+       "a log of " + std::to_string(limit.limit()) + " units can need " + std::to_string(needed) +
+           " bytes, and max_log_bytes allows " + std::to_string(given) +
+           " for one; a longer log counts by slices, which is stricter",
+       "expected fewer units, 'sliding_window_counter', or max_log_bytes of at least " +
+           std::to_string(2 * needed),
+       true});
 }
 
 void Loader::check_terms(const Fields& fields, const Limit& limit) {

@@ -559,5 +559,26 @@ TEST(Loader, BoundsTheCostOfExpressions) {
   EXPECT_EQ(costs, 1u);
 }
 
+TEST(RuleWarnings, NameLimitsWhoseLogMayNotFit) {
+  constexpr std::string_view kRules =
+      "version: 1\n"
+      "rules:\n"
+      "  - name: a\n"
+      "    limits:\n"
+      "      - { algorithm: sliding_window_log, limit: 4793487, per: 1h }\n"
+      "      - { algorithm: sliding_window_log, limit: 4793488, per: 1h }\n"
+      "      - { algorithm: sliding_window_hybrid, per: 1h, limit: 4793488 }\n"
+      "      - { algorithm: sliding_window_counter, limit: 4000000000, per: 1h }\n";
+  EXPECT_TRUE(RuleSet::parse(kRules, "f")->warnings().empty());
+  const auto rules = RuleSet::parse(kRules, "f", {.max_log_bytes = std::size_t{256} << 20});
+  ASSERT_EQ(rules->warnings().size(), 2u);
+  const RuleError& log = rules->warnings()[0];
+  EXPECT_EQ(log.line, 6);
+  EXPECT_EQ(log.column, 49);
+  EXPECT_TRUE(log.to_string().starts_with("f:6:49: warning: a log of 4793488 units can need "))
+      << log.to_string();
+  EXPECT_EQ(rules->warnings()[1].line, 7);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -80,6 +80,8 @@ const std::string& RuleSet::domain() const noexcept { return impl_->domain; }
 
 std::span<const Rule> RuleSet::rules() const noexcept { return impl_->rules; }
 
+std::span<const RuleError> RuleSet::warnings() const noexcept { return impl_->warnings; }
+
 const Rule* RuleSet::find(std::string_view name) const noexcept {
   const auto found = impl_->by_name.find(name);
   return found == impl_->by_name.end() ? nullptr : &impl_->rules[found->second];

@@ -51,6 +51,7 @@ class RuleSet::Impl {
  public:
   std::string domain;
   std::vector<Rule> rules;
+  std::vector<RuleError> warnings;
   std::vector<rules::CompiledRule> compiled;  // by index of the rule
   rules::AttributeTable attributes;
   std::unordered_map<std::string_view, std::size_t> by_name;  // views into `rules`

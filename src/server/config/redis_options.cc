@@ -39,7 +39,9 @@ Expected<RedisOptions> redis_options(const Config& config) {
 }
 
 RuleTerms rule_terms(const Config& config) noexcept {
-  return {.scripting = config.store == "memory" || config.redis.options.scripting};
+  const bool in_memory = config.store == "memory";
+  return {.scripting = in_memory || config.redis.options.scripting,
+          .max_log_bytes = in_memory ? config.max_log_bytes : 0};
 }
 
 std::string rules_key(const RedisConfig& redis) {

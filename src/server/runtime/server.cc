@@ -91,6 +91,7 @@ Server::Impl::Impl(const Config& config, ServerRules rules, TrustedProxies trust
                    descriptors_},
                   admin_parts()) {
   if (!token_.warning().empty()) log_.warning(token_.warning());
+  rules_.log_warnings(log_);
 }
 
 AdminParts Server::Impl::admin_parts() {

@@ -58,6 +58,10 @@ Expected<ServerRules> ServerRules::open(const Config& config) {
   return rules;
 }
 
+void ServerRules::log_warnings(Log& log) const {
+  for (const RuleError& warning : manager_->current().warnings()) log.warning(warning.to_string());
+}
+
 ServerRules::Reloaded ServerRules::reload(Log& log) {
   auto result = manager_->reload();
   if (!result) {
@@ -67,6 +71,7 @@ ServerRules::Reloaded ServerRules::reload(Log& log) {
   } else {
     log.info(*result ? "new rules are active" : "the rules did not change",
              {{"version", manager_->version()}, {"rules", manager_->status().rules}});
+    if (*result) log_warnings(log);
   }
   reload_envoy(log, result);
   return result;

@@ -26,6 +26,8 @@ class ServerRules {
 
   RulesManager& manager() const noexcept { return *manager_; }
   EnvoyManager& envoy() const noexcept { return *envoy_; }
+  // Logs the warnings about the active rules.
+  void log_warnings(Log& log) const;
   bool only_built_in() const { return manager_->built_in() && !envoy_->has_files(); }
 
   // Reads all files again and logs the result. Returns whether any rules changed. If there are
