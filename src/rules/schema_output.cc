@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -187,7 +188,10 @@ std::string value_column(const Key& key) {
   return {};
 }
 
-void write_table(std::string& out, const Map& map) {
+// Writes the table of a map and of those below it, each map once.
+void write_table(std::string& out, const Map& map, std::vector<const Map*>& written) {
+  if (std::find(written.begin(), written.end(), &map) != written.end()) return;
+  written.push_back(&map);
   out.append("### ").append(map.name).append("\n\nThe keys of ").append(map.where).append(".\n\n");
   out += "| key | value | default | meaning |\n|---|---|---|---|\n";
   for (const Key& key : map.keys) {
@@ -197,7 +201,7 @@ void write_table(std::string& out, const Map& map) {
   }
   out += "\n";
   for (const Key& key : map.keys) {
-    if (key.map != nullptr) write_table(out, *key.map);
+    if (key.map != nullptr) write_table(out, *key.map, written);
   }
 }
 
@@ -217,7 +221,8 @@ std::string json_schema() { return json_schema(file(), "Rules of Sluice"); }
 
 std::string reference(const Map& file) {
   std::string out;
-  write_table(out, file);
+  std::vector<const Map*> written;
+  write_table(out, file, written);
   out.pop_back();
   return out;
 }

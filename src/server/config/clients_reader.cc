@@ -32,9 +32,11 @@ ClientConfig read_client(const ClientKeys& keys, const Fields& fields,
   client.name = fields.text("name");
   if (const auto role = fields.choice<std::size_t>("role")) client.role = kRoles[*role];
   client.secret = read_source(fields, keys.secret, keys.example, folder, diagnostics);
-  if (!client.secret.is_set()) {
+  client.certificate = fields.text("certificate");
+  if (!client.secret.is_set() && client.certificate.empty()) {
     const std::string name(keys.secret);
-    diagnostics.add(fields.at(name + "_env"), "neither '" + name + "_file' nor '" + name + "_env'",
+    diagnostics.add(fields.at(name + "_env"),
+                    "neither '" + name + "_file', '" + name + "_env' nor 'certificate'",
                     "expected one of them");
   }
   return client;
@@ -51,13 +53,18 @@ std::vector<ClientConfig> read_list(const ClientKeys& keys, const Fields& sectio
   for (const Node* const node : list->items) {
     ClientConfig client =
         read_client(keys, Fields::read(*node, map, diagnostics), folder, diagnostics);
-    const bool twice = std::any_of(clients.begin(), clients.end(), [&](const ClientConfig& other) {
-      return other.name == client.name;
-    });
-    if (twice) {
-      diagnostics.add(node->at, "two " + std::string(keys.list) + " have the same name",
-                      "expected different names");
-    }
+    const auto check_unique = [&](std::string ClientConfig::*member, std::string_view what) {
+      const bool twice = !(client.*member).empty() &&
+                         std::any_of(clients.begin(), clients.end(), [&](const auto& other) {
+                           return other.*member == client.*member;
+                         });
+      if (!twice) return;
+      diagnostics.add(node->at,
+                      "two " + std::string(keys.list) + " have the same " + std::string(what),
+                      "expected different " + std::string(what) + "s");
+    };
+    check_unique(&ClientConfig::name, "name");
+    check_unique(&ClientConfig::certificate, "certificate");
     clients.push_back(std::move(client));
   }
   return clients;

@@ -11,6 +11,7 @@
 #include "server/config/clients_reader.h"
 #include "server/config/redis_reader.h"
 #include "server/config/schema.h"
+#include "server/config/tls_reader.h"
 #include "server/net/address.h"
 #include "server/net/trusted_proxies.h"
 
@@ -40,6 +41,7 @@ class Reader {
   using Text = std::string Config::*;
 
   std::optional<Fields> part(const Fields& file, std::string_view name);
+  std::optional<Fields> listener(const Fields& file, std::string_view name);
   void read_listen(const Fields& fields);
   void read_address(const Fields& fields, std::string_view name, Text member);
   void read_rules(const Fields& file);
@@ -48,6 +50,7 @@ class Reader {
   void read_proxies(const Fields& file);
   void read_admin(const Fields& fields);
   void read_bounds(const Fields& fields);
+  void check_certificates(const Fields& file);
   void read_log(const Fields& fields);
   std::string path(std::string_view written) const { return folder_ / written; }
 
@@ -71,24 +74,25 @@ Config Reader::read(const Node& root) {
     set(config_.max_keys, memory->integer("max_keys"));
     set(config_.max_log_bytes, memory->integer("max_log_bytes"));
   }
-  if (const auto grpc = part(file, "grpc")) read_grpc(*grpc);
+  if (const auto grpc = listener(file, "grpc")) read_grpc(*grpc);
   if (const auto envoy = part(file, "envoy")) read_envoy(*envoy);
-  if (const auto http = part(file, "http")) config_.hosts = read_hosts(*http, diagnostics_);
+  if (const auto http = listener(file, "http")) config_.hosts = read_hosts(*http, diagnostics_);
   config_.clients = read_clients(file, folder_, diagnostics_);
-  if (const auto resp = part(file, "resp")) {
+  if (const auto resp = listener(file, "resp")) {
     config_.resp_options = read_resp(*resp, folder_, diagnostics_);
   }
   read_rules(file);
   config_.watch = file.flag("watch").value_or(config_.watch);
   read_proxies(file);
   set(config_.threads, file.integer("threads"));
-  if (const auto admin = part(file, "admin")) read_admin(*admin);
+  if (const auto admin = listener(file, "admin")) read_admin(*admin);
   if (const auto bounds = part(file, "bounds")) read_bounds(*bounds);
   if (const auto drain = part(file, "drain")) {
     set(config_.drain_delay, drain->period("delay"));
     set(config_.drain_timeout, drain->period("timeout"));
   }
   if (const auto log = part(file, "log")) read_log(*log);
+  check_certificates(file);
   return std::move(config_);
 }
 
@@ -97,6 +101,17 @@ std::optional<Fields> Reader::part(const Fields& file, std::string_view name) {
   const Node* node = file.node(name);
   if (node == nullptr) return std::nullopt;
   return Fields::read(*node, rules::schema::child(config::file(), name), diagnostics_);
+}
+
+// Returns the section of a listener, if there is one, after reading its `tls`.
+std::optional<Fields> Reader::listener(const Fields& file, std::string_view name) {
+  auto section = part(file, name);
+  if (!section) return section;
+  const auto& map = rules::schema::child(config::file(), name);
+  for (const ListenAddress& one : kListenAddresses) {
+    if (one.key == name) config_.*one.tls = read_tls(*section, map, folder_, diagnostics_);
+  }
+  return section;
 }
 
 void Reader::read_listen(const Fields& fields) {
@@ -164,20 +179,6 @@ void Reader::read_grpc(const Fields& fields) {
   GrpcConfig& grpc = config_.grpc_options;
   set(grpc.streams, fields.integer("streams"));
   set(grpc.max_age, fields.period("max_age"));
-  const Node* node = fields.node("tls");
-  if (node == nullptr) return;
-  const auto& map = rules::schema::child(rules::schema::child(config::file(), "grpc"), "tls");
-  const Fields tls = Fields::read(*node, map, diagnostics_);
-  const auto file = [&](std::string_view name, std::string& target) {
-    if (const auto text = tls.text(name); !text.empty()) target = path(text);
-  };
-  file("cert_file", grpc.cert_file);
-  file("key_file", grpc.key_file);
-  file("client_ca_file", grpc.client_ca_file);
-  const bool wanted = !grpc.key_file.empty() || !grpc.client_ca_file.empty();
-  if (grpc.cert_file.empty() ? wanted : grpc.key_file.empty()) {
-    diagnostics_.add(node->at, "'tls' lacks a file", "expected both 'cert_file' and 'key_file'");
-  }
 }
 
 void Reader::read_proxies(const Fields& file) {
@@ -202,6 +203,25 @@ void Reader::read_bounds(const Fields& fields) {
   set(bounds.idle_timeout, fields.period("idle_timeout"));
   set(bounds.connections, fields.integer("connections"));
   set(bounds.requests_per_connection, fields.integer("requests_per_connection"));
+}
+
+// Without authorities, a listener does not ask for certificates.
+void Reader::check_certificates(const Fields& file) {
+  const auto check = [&](std::string_view list, const std::vector<ClientConfig>& clients,
+                         bool asked, std::string_view expected) {
+    const bool used = std::any_of(clients.begin(), clients.end(),
+                                  [](const auto& client) { return !client.certificate.empty(); });
+    if (!used || asked) return;
+    diagnostics_.add(file.at(list), "'certificate' of a client, but no listener asks for it",
+                     "expected " + std::string(expected));
+  };
+  const bool asked = !config_.http_tls.client_ca_file.empty() ||
+                     !config_.grpc_tls.client_ca_file.empty() ||
+                     !config_.admin_tls.client_ca_file.empty();
+  check("clients", config_.clients, asked,
+        "'tls' with 'client_ca_file' in 'http', 'grpc' or 'admin'");
+  check("resp", config_.resp_options.users, !config_.resp_tls.client_ca_file.empty(),
+        "'tls' with 'client_ca_file' in 'resp'");
 }
 
 void Reader::read_log(const Fields& fields) {

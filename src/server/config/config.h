@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -12,6 +13,7 @@
 #include "server/config/secret.h"
 #include "server/logging/log.h"
 #include "server/net/bounds.h"
+#include "server/net/tls_files.h"
 #include "sluice/circuit_breaker.h"
 #include "sluice/deny_cache.h"
 #include "sluice/expected.h"
@@ -37,9 +39,6 @@ struct RedisConfig {
 struct GrpcConfig {
   std::size_t streams = 1024;            // concurrent calls of each connection
   std::chrono::milliseconds max_age{0};  // then a connection ends gracefully; 0: no limit
-  std::string cert_file;
-  std::string key_file;
-  std::string client_ca_file;
 };
 
 // The settings for Envoy's requests.
@@ -57,7 +56,8 @@ struct EnvoyConfig {
 struct ClientConfig {
   std::string name;
   Role role = Role::kCheck;
-  SecretSource secret;  // the password or the token, read at the start
+  SecretSource secret;      // the password or the token, read at the start
+  std::string certificate;  // a name in the client's certificate; empty: none
 };
 
 struct RespConfig {
@@ -71,6 +71,7 @@ struct Config {
   std::string grpc = "127.0.0.1:8081";
   std::string resp = "127.0.0.1:6380";
   std::string admin = "127.0.0.1:6070";
+  net::TlsFiles http_tls, grpc_tls, resp_tls, admin_tls;
   std::string store = "memory";  // or a Redis URL, which may have a password
   RedisConfig redis;             // used if `store` is a URL
   GrpcConfig grpc_options;
@@ -98,23 +99,29 @@ struct Config {
 
 // The listening addresses. The schema of `listen` and the flags of `sluice serve` read this table.
 struct ListenAddress {
-  std::string_view key;    // under `listen`, and the name of the flag
+  std::string_view key;    // under `listen`, the listener's own section, and the name of the flag
   std::string_view title;  // in messages
   std::string Config::*address;
+  net::TlsFiles Config::*tls;
   std::string_view otherwise;  // the default, as shown to people
   std::string_view help;       // in the reference
 };
 inline constexpr auto kListenAddresses = std::to_array<ListenAddress>(
-    {{"http", "HTTP", &Config::http, "`127.0.0.1:8080`",
+    {{"http", "HTTP", &Config::http, &Config::http_tls, "`127.0.0.1:8080`",
       "The HTTP front end: `/v1/check`, `/v1/auth`, `/json`, `/healthz`, `/readyz`, `/metrics`."},
-     {"grpc", "gRPC", &Config::grpc, "`127.0.0.1:8081`",
+     {"grpc", "gRPC", &Config::grpc, &Config::grpc_tls, "`127.0.0.1:8081`",
       "The gRPC front end: the rate limit service for Envoy, and `grpc.health.v1.Health`."},
-     {"resp", "RESP", &Config::resp, "`127.0.0.1:6380`",
+     {"resp", "RESP", &Config::resp, &Config::resp_tls, "`127.0.0.1:6380`",
       "The RESP front end: commands for Redis clients (docs/commands.md). An address that other "
       "machines can reach requires `resp.users`."},
-     {"admin", "the administration", &Config::admin, "`127.0.0.1:6070`",
+     {"admin", "the administration", &Config::admin, &Config::admin_tls, "`127.0.0.1:6070`",
       "Administration: rules, counters and status. An address that other machines can reach "
       "requires a token."}});
+
+// Returns the row of that key.
+constexpr const ListenAddress& listen_address(std::string_view key) noexcept {
+  return *std::ranges::find(kListenAddresses, key, &ListenAddress::key);
+}
 
 // Reads the YAML of a configuration file. Errors are like those of rules: file:line:column, the
 // problem, and what is expected.

@@ -49,6 +49,50 @@ unless they begin with `/`.
 
 In YAML, an address that begins with `[` needs quotes.
 
+## TLS
+
+Each of `http`, `grpc`, `resp` and `admin` may have a section `tls`. The listener then accepts only
+TLS, version 1.2 or newer.
+
+```yaml
+version: 1
+listen: { http: 0.0.0.0:8443, resp: 0.0.0.0:6380 }
+http:
+  tls: { cert_file: /etc/sluice/server.crt, key_file: /etc/sluice/server.key }
+resp:
+  tls:
+    cert_file: /etc/sluice/server.crt
+    key_file: /etc/sluice/server.key
+    client_ca_file: /etc/sluice/clients-ca.crt
+  users:
+    - { name: orders, certificate: orders.internal }
+    - { name: refunds, role: operate, certificate: spiffe://shop/refunds }
+```
+
+```sh
+curl --cacert ca.crt https://sluice.internal:8443/healthz
+redis-cli --tls --cacert ca.crt --cert orders.crt --key orders.key -h sluice.internal ping
+```
+
+- **Files.** PEM, the key without a passphrase. On SIGHUP Sluice reads the files of every listener
+  again. New connections get the new certificate; open connections continue. If Sluice cannot use
+  the files, it logs the reason and keeps the previous certificate.
+- **Client certificates.** With `client_ca_file`, a client needs a certificate of one of these
+  authorities, or none at all with `client_certificate: optional`. There are no revocation lists:
+  use certificates that expire soon.
+- **Roles.** An entry of `clients` (HTTP, gRPC, administration) or `resp.users` names the
+  certificate of its client. Sluice compares the name with the DNS names and URIs of the
+  certificate's alternative names; if it has neither, with its common name. DNS names are in lower
+  case. A RESP client is then logged in as this user. The administration accepts the certificate of
+  a client with the role `admin` instead of the token. A certificate without an entry changes
+  nothing: its client has the rights of a client without a certificate.
+- **Application protocols.** HTTP and the administration offer `http/1.1` by ALPN, gRPC `h2`. A
+  client that does not use ALPN is accepted, such as a health check of Envoy. A client that offers
+  only other protocols is refused.
+- **Refused clients.** A handshake must end within `bounds.header_timeout`. A client without TLS
+  receives an error that says so. Sluice logs failed handshakes with their reason, at most one per
+  second, and counts them in `sluice_request_errors_total` (`tls_failed`, `timed_out`).
+
 ## Redis
 
 If `store` is a URL, the counters are in Redis (6 or newer) or Valkey. All servers with the same

@@ -53,8 +53,10 @@ TEST(RespConfig, HasNoUsersAndAnIdleTimeoutByDefault) {
 }
 
 TEST(RespConfig, ReportsTheErrorOfAUser) {
-  EXPECT_EQ(errors_with("resp: { users: [ { name: a } ] }"),
-            "f:2:18: error: neither 'password_file' nor 'password_env'; expected one of them");
+  EXPECT_EQ(
+      errors_with("resp: { users: [ { name: a } ] }"),
+      "f:2:18: error: neither 'password_file', 'password_env' nor 'certificate'; expected one "
+      "of them");
   EXPECT_EQ(errors_with("resp: { users: [ { name: a, password_file: b, password_env: c } ] }"),
             "f:2:61: error: both 'password_file' and 'password_env'; expected one of them");
   EXPECT_EQ(errors_with("resp: { users: [ { name: a, password_env: 'b c' } ] }"),
@@ -89,7 +91,8 @@ http: { hosts: [Sluice.Internal, gateway] }
 
 TEST(ClientsConfig, ReportsTheErrorOfAClientOrAHost) {
   EXPECT_EQ(errors_with("clients: [ { name: a } ]"),
-            "f:2:12: error: neither 'token_file' nor 'token_env'; expected one of them");
+            "f:2:12: error: neither 'token_file', 'token_env' nor 'certificate'; expected one of "
+            "them");
   EXPECT_EQ(errors_with("http: { hosts: ['sluice:8080'] }"),
             "f:2:17: error: the host is the text 'sluice:8080'; expected a host name without a "
             "port, such as sluice.internal");

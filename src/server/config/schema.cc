@@ -176,14 +176,23 @@ constexpr std::array<Key, 17> kRedisKeys{
 };
 constexpr Map kRedis{"redis", "`redis`", kRedisKeys};
 
-constexpr std::array<Key, 3> kGrpcTlsKeys{
+constexpr std::array<std::string_view, 2> kClientCertificate{"required", "optional"};
+constexpr std::array<Key, 4> kListenerTlsKeys{
     text("cert_file", "`\"\"`", kLongestPath, "The file of the server's certificate chain, PEM."),
     text("key_file", "`\"\"`", kLongestPath, "The file of its private key, PEM."),
     text("client_ca_file", "`\"\"`", kLongestPath,
          "The file of authorities for client certificates, PEM. If empty, clients "
          "need no certificate."),
+    choice("client_certificate", "`required`", kClientCertificate,
+           "With `client_ca_file`: `optional` also accepts clients without a certificate. A "
+           "certificate of another authority is always refused."),
 };
-constexpr Map kGrpcTls{"tls", "`grpc.tls`", kGrpcTlsKeys};
+constexpr Map kListenerTls{"tls", "`http.tls`, `grpc.tls`, `resp.tls` and `admin.tls`",
+                           kListenerTlsKeys};
+constexpr Key kTlsOfListener =
+    map_of("tls", kListenerTls,
+           "The listener's certificate (see TLS). With one, the listener accepts only TLS; without "
+           "one, only plaintext. Sluice reads the files again on SIGHUP.");
 
 constexpr std::array<Key, 3> kGrpcKeys{
     integer("streams", "1024", 1, 1'000'000,
@@ -191,9 +200,7 @@ constexpr std::array<Key, 3> kGrpcKeys{
     period("max_age", "0s", 0,
            "The maximum age of a connection. Then the server asks the client to open a "
            "new connection, which spreads clients over servers. 0: no maximum."),
-    map_of("tls", kGrpcTls,
-           "TLS for gRPC. With a certificate, the server accepts only TLS; without one, "
-           "only plaintext. Sluice reads the files again on SIGHUP."),
+    kTlsOfListener,
 };
 constexpr Map kGrpc{"grpc", "`grpc`", kGrpcKeys};
 
@@ -203,7 +210,11 @@ constexpr std::string_view kRoleHelp =
     "machines can reach, take several units at once. `admin` includes `operate`. `check-only` is "
     "the same as `check`.";
 
-constexpr std::array<Key, 4> kUserKeys{
+constexpr std::string_view kCertificateHelp =
+    "A name in the client's certificate: a DNS name in lower case or a URI of its alternative "
+    "names, or its common name if it has neither. Requires `client_ca_file` (see TLS).";
+
+constexpr std::array<Key, 5> kUserKeys{
     Key{.name = "name",
         .type = Type::kText,
         .required = true,
@@ -215,10 +226,11 @@ constexpr std::array<Key, 4> kUserKeys{
     text("password_file", "`\"\"`", kLongestPath, "The file of the password, read at the start."),
     text("password_env", "`\"\"`", 128,
          "The environment variable of the password, instead of a file."),
+    text("certificate", "`\"\"`", 1024, kCertificateHelp),
 };
 constexpr Map kUser{"user", "each of `resp.users`", kUserKeys};
 
-constexpr std::array<Key, 2> kRespKeys{
+constexpr std::array<Key, 3> kRespKeys{
     Key{.name = "users",
         .type = Type::kList,
         .otherwise = "`[]`",
@@ -229,10 +241,11 @@ constexpr std::array<Key, 2> kRespKeys{
     period("idle_timeout", "5m", 0,
            "The maximum idle time of a connection. Clients must open a new one then, as connection "
            "pools do. 0: no maximum."),
+    kTlsOfListener,
 };
 constexpr Map kResp{"resp", "`resp`", kRespKeys};
 
-constexpr std::array<Key, 4> kClientKeys{
+constexpr std::array<Key, 5> kClientKeys{
     Key{.name = "name",
         .type = Type::kText,
         .required = true,
@@ -242,21 +255,24 @@ constexpr std::array<Key, 4> kClientKeys{
     choice("role", "`check`", kRoles, kRoleHelp),
     text("token_file", "`\"\"`", kLongestPath, "The file of the bearer token, read at the start."),
     text("token_env", "`\"\"`", 128, "The environment variable of the token, instead of a file."),
+    text("certificate", "`\"\"`", 1024, kCertificateHelp),
 };
 constexpr Map kClient{"client", "each of `clients`", kClientKeys};
 
-constexpr std::array<Key, 1> kHttpKeys{
+constexpr std::array<Key, 2> kHttpKeys{
     texts("hosts", 253,
           "Host names that a request to a loopback address may have besides `localhost`. Other "
           "names are refused, because a web page could have chosen them."),
+    kTlsOfListener,
 };
 constexpr Map kHttp{"http", "`http`", kHttpKeys};
 
-constexpr std::array<Key, 2> kAdminKeys{
+constexpr std::array<Key, 3> kAdminKeys{
     text("token_file", "`\"\"`", kLongestPath,
          "The file of the bearer token for administration, read again on SIGHUP. If "
          "empty, there is no token."),
     text("token_env", "`\"\"`", 128, "The environment variable of the token, instead of a file."),
+    kTlsOfListener,
 };
 constexpr Map kAdmin{"admin", "`admin`", kAdminKeys};
 
@@ -359,8 +375,9 @@ constexpr std::array<Key, 18> kFileKeys{
         .otherwise = "`[]`",
         .most = 1000,
         .map = &kClient,
-        .help = "Clients of HTTP and gRPC that send `Authorization: Bearer TOKEN`. Others have the "
-                "role `check`, or `operate` on a loopback address or a Unix socket."},
+        .help = "Clients of HTTP and gRPC that send `Authorization: Bearer TOKEN` or have a "
+                "certificate. Others have the role `check`, or `operate` on a loopback address or "
+                "a Unix socket."},
     map_of("http", kHttp, "Settings of the HTTP front end."),
     map_of("resp", kResp, "Users and settings of the RESP front end."),
     map_of("admin", kAdmin,

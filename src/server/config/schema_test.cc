@@ -51,7 +51,7 @@ TEST(ConfigSchema, ExamplesOfTheManualAreValid) {
     EXPECT_TRUE(config.has_value()) << config.error().front().to_string();
     ++examples;
   }
-  EXPECT_EQ(examples, 3);
+  EXPECT_EQ(examples, 4);
 }
 
 // Returns a default as the example writes it: that of the reference without backquotes.

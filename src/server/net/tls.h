@@ -7,19 +7,13 @@
 #include <mutex>
 #include <string>
 
+#include "server/net/tls_files.h"
 #include "sluice/expected.h"
 
 struct ssl_ctx_st;
 struct ssl_st;
 
 namespace sluice::server::net {
-
-// The TLS files of a listener.
-struct TlsFiles {
-  std::string cert_file;       // the server's certificate and its chain, PEM
-  std::string key_file;        // the certificate's key, PEM
-  std::string client_ca_file;  // the CA of client certificates, PEM; empty: needs none
-};
 
 // TLS 1.2 and later, only for HTTP/2 (ALPN "h2"). Thread-safety: any thread after construction.
 class TlsContext {

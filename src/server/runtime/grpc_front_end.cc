@@ -23,9 +23,9 @@ class GrpcFrontEnd final : public FrontEnd {
 
  protected:
   Expected<bool> prepare() override {
-    const GrpcConfig& grpc = parts().config.grpc_options;
-    if (grpc.cert_file.empty()) return true;
-    auto tls = net::TlsContext::open({grpc.cert_file, grpc.key_file, grpc.client_ca_file});
+    const net::TlsFiles& files = parts().config.grpc_tls;
+    if (files.cert_file.empty()) return true;
+    auto tls = net::TlsContext::open(files);
     if (!tls) return Unexpected{"gRPC: " + tls.error()};
     tls_ = std::move(*tls);
     return true;
