@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "server/net/tls_files.h"
+#include "sluice/expected.h"
+
+struct ssl_ctx_st;
+struct ssl_st;
+
+namespace sluice::server::net {
+
+// The certificate of a listener, and what it expects of its clients: TLS 1.2 or later with forward
+// secrecy and authenticated encryption.
+//
+// Thread-safety: any thread after construction. Outlives its connections.
+class TlsContext {
+ public:
+  // `protocol` is the name of the application protocol for ALPN, a literal; empty: none. A client
+  // that does not use ALPN is accepted. Errors: the file and the reason.
+  static Expected<std::unique_ptr<TlsContext>> open(const TlsFiles& files,
+                                                    std::string_view protocol);
+  ~TlsContext();
+  TlsContext(const TlsContext&) = delete;
+  TlsContext& operator=(const TlsContext&) = delete;
+
+  // Reads the files again, for new connections. Errors: as open(); the previous certificate stays.
+  Expected<bool> reload();
+  // Returns the TLS state of one connection. Free it with SSL_free(). Errors: std::bad_alloc.
+  ssl_st* make() const;
+  std::string_view protocol() const noexcept { return protocol_; }
+
+ private:
+  struct Free {
+    void operator()(ssl_ctx_st* context) const noexcept;
+  };
+  using Context = std::unique_ptr<ssl_ctx_st, Free>;
+
+  TlsContext(const TlsFiles& files, std::string_view protocol);
+  Expected<Context> read();
+
+  const TlsFiles files_;
+  const std::string_view protocol_;
+  mutable std::mutex mutex_;
+  Context context_;
+};
+
+}  // namespace sluice::server::net

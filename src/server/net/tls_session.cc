@@ -1,0 +1,165 @@
+#include "server/net/tls_session.h"
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <sys/socket.h>
+
+#include <boost/asio/error.hpp>
+#include <cerrno>
+#include <cstdint>
+#include <new>
+
+#include "server/net/certificate_names.h"
+
+namespace sluice::server::net {
+namespace {
+
+using boost::system::error_code;
+
+int bio_descriptor(BIO* bio) {
+  return static_cast<int>(reinterpret_cast<std::intptr_t>(::BIO_get_data(bio)));
+}
+
+int retry(BIO* bio, ssize_t result, void (*set)(BIO*)) {
+  ::BIO_clear_retry_flags(bio);
+  if (result < 0 && (errno == EAGAIN || errno == EINTR)) set(bio);
+  return static_cast<int>(result);
+}
+
+int bio_read(BIO* bio, char* to, int room) {
+  const auto result = ::recv(bio_descriptor(bio), to, static_cast<std::size_t>(room), 0);
+  return retry(bio, result, [](BIO* of) { BIO_set_retry_read(of); });
+}
+
+// Unlike OpenSSL's own BIO, raises no SIGPIPE.
+int bio_write(BIO* bio, const char* bytes, int size) {
+  const auto result =
+      ::send(bio_descriptor(bio), bytes, static_cast<std::size_t>(size), MSG_NOSIGNAL);
+  return retry(bio, result, [](BIO* of) { BIO_set_retry_write(of); });
+}
+
+long bio_control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
+
+struct FreeMethod {
+  void operator()(BIO_METHOD* method) const { ::BIO_meth_free(method); }
+};
+
+const BIO_METHOD* socket_method() {
+  static const std::unique_ptr<BIO_METHOD, FreeMethod> method = [] {
+    std::unique_ptr<BIO_METHOD, FreeMethod> made(::BIO_meth_new(BIO_TYPE_SOURCE_SINK, "socket"));
+    if (!made) throw std::bad_alloc();
+    ::BIO_meth_set_read(made.get(), bio_read);
+    ::BIO_meth_set_write(made.get(), bio_write);
+    ::BIO_meth_set_ctrl(made.get(), bio_control);
+    return made;
+  }();
+  return method.get();
+}
+
+BIO* socket_bio(int descriptor) {
+  BIO* const bio = ::BIO_new(socket_method());
+  if (bio == nullptr) throw std::bad_alloc();
+  ::BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor)));
+  ::BIO_set_init(bio, 1);
+  return bio;
+}
+
+// Returns the reason of a failed handshake, and clears the error queue of OpenSSL. Returns an empty
+// text if the client just left.
+std::string reason_of(SSL* ssl, std::string_view protocol) {
+  const unsigned long code = ::ERR_peek_last_error();
+  ::ERR_clear_error();
+  if (code == 0) return {};
+  const int reason = ERR_GET_REASON(code);
+  if (reason == SSL_R_NO_APPLICATION_PROTOCOL) {
+    return "the client offers other protocols by ALPN; expected " + std::string(protocol) +
+           ", or no ALPN";
+  }
+  if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED) {
+    return std::string("the client's certificate is not accepted: ") +
+           ::X509_verify_cert_error_string(::SSL_get_verify_result(ssl));
+  }
+  if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) return "the client sent no certificate";
+  const char* const text = ::ERR_reason_error_string(code);
+  return text != nullptr ? text : "OpenSSL gives no reason";
+}
+
+}  // namespace
+
+void TlsSession::Free::operator()(ssl_st* session) const noexcept { ::SSL_free(session); }
+
+TlsSession::TlsSession(const TlsContext& context, int descriptor)
+    : context_(context), descriptor_(descriptor), ssl_(context.make()) {
+  BIO* const bio = socket_bio(descriptor);
+  ::SSL_set_bio(ssl_.get(), bio, bio);
+  ::SSL_set_accept_state(ssl_.get());
+}
+
+TlsSession::Progress TlsSession::shake_hands() {
+  if (!begun_) {
+    if (const Progress first = first_byte(); first != Progress::kDone) return first;
+    begun_ = true;
+  }
+  ::ERR_clear_error();
+  const int result = ::SSL_do_handshake(ssl_.get());
+  if (result == 1) return Progress::kDone;
+  switch (::SSL_get_error(ssl_.get(), result)) {
+    case SSL_ERROR_WANT_READ: return Progress::kNeedsInput;
+    case SSL_ERROR_WANT_WRITE: return Progress::kNeedsRoom;
+    default: return failed();
+  }
+}
+
+// Looks at the first byte: that of TLS begins a handshake record. Returns kDone if it does.
+TlsSession::Progress TlsSession::first_byte() const {
+  constexpr char kHandshakeRecord = 0x16;
+  char first = 0;
+  const ssize_t got = ::recv(descriptor_, &first, 1, MSG_PEEK);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Progress::kNeedsInput;
+  if (got <= 0) return Progress::kLeft;
+  return first == kHandshakeRecord ? Progress::kDone : Progress::kPlaintext;
+}
+
+TlsSession::Progress TlsSession::failed() {
+  why_ = reason_of(ssl_.get(), context_.protocol());
+  return why_.empty() ? Progress::kLeft : Progress::kFailed;
+}
+
+std::vector<std::string> TlsSession::certificate_names() const {
+  const X509* const certificate = ::SSL_get0_peer_certificate(ssl_.get());
+  if (certificate == nullptr || ::SSL_get_verify_result(ssl_.get()) != X509_V_OK) return {};
+  return names_of(*certificate);
+}
+
+std::size_t TlsSession::read(char* to, std::size_t room, error_code& why) {
+  why = {};
+  std::size_t got = 0;
+  const int result = ::SSL_read_ex(ssl_.get(), to, room, &got);
+  if (result == 1) return got;
+  const int error = ::SSL_get_error(ssl_.get(), result);
+  ::ERR_clear_error();
+  // A client that asks for other keys and leaves no room for the answer gets none.
+  why = error == SSL_ERROR_WANT_READ ? error_code(boost::asio::error::would_block)
+                                     : error_code(boost::asio::error::eof);
+  return 0;
+}
+
+std::size_t TlsSession::write(const char* bytes, std::size_t size, error_code& why) {
+  why = {};
+  std::size_t sent = 0;
+  const int result = ::SSL_write_ex(ssl_.get(), bytes, size, &sent);
+  if (result == 1) return sent;
+  const int error = ::SSL_get_error(ssl_.get(), result);
+  ::ERR_clear_error();
+  why = error == SSL_ERROR_WANT_WRITE ? error_code(boost::asio::error::would_block)
+                                      : error_code(boost::asio::error::broken_pipe);
+  return 0;
+}
+
+void TlsSession::finish() {
+  ::SSL_shutdown(ssl_.get());
+  ::ERR_clear_error();
+}
+
+}  // namespace sluice::server::net
