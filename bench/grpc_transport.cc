@@ -9,7 +9,7 @@
 
 #include "server/logging/log.h"
 #include "server/net/address.h"
-#include "server/net/tls.h"
+#include "server/net/tls_context.h"
 #include "server/protocol/grpc/front_end.h"
 
 namespace {
@@ -36,8 +36,8 @@ int main(int count, char** arguments) {
     std::fprintf(stderr, "%s\n", listening.error().c_str());
     return 1;
   }
-  std::shared_ptr<const net::TlsContext> tls;
-  if (count > 3) tls = net::TlsContext::open({arguments[2], arguments[3], {}}).value();
+  std::unique_ptr<net::TlsContext> tls;
+  if (count > 3) tls = net::TlsContext::open({arguments[2], arguments[3], {}}, "h2").value();
   boost::asio::io_context loop{1};
   sluice::metrics::Registry registry;
   Log log{{}};
@@ -48,11 +48,16 @@ int main(int count, char** arguments) {
   grpc::FrontEnd front_end(
       {.bounds = bounds,
        .paths = {"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"},
-       .tls = tls,
        .serving = serving,
        .make = [] { return std::make_unique<AlwaysOk>(); }},
-      {loop, registry.make_recorder(), warning_writer(log), connections, bounds.connections,
-       net::LoopClock::system()},
+      {.loop = loop,
+       .recorder = registry.make_recorder(),
+       .warn = warning_writer(log),
+       .connections = connections,
+       .most = bounds.connections,
+       .clock = net::LoopClock::system(),
+       .tls = tls.get(),
+       .handshake_timeout = bounds.header_timeout},
       std::move(listening->sockets[0]));
   std::printf("ready %s\n", listening->name.c_str());
   std::fflush(stdout);

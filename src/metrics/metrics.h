@@ -33,8 +33,9 @@ enum class Event : std::uint8_t {
   kOutOfDescriptors,  // a connection could not be accepted because no file descriptor was free
   kBadRequest,        // the parser answered a malformed request with 400 or a similar status
   kTimedOut,          // a client was too slow to send or to read
+  kTlsFailed,         // a TLS handshake failed, or the client does not use TLS
 };
-inline constexpr std::size_t kEvents = 6;
+inline constexpr std::size_t kEvents = 7;
 
 // The counts of one event loop.
 //

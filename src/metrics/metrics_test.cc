@@ -262,12 +262,14 @@ TEST_F(Metrics, CountConnectionsAndTheirEvents) {
   recorder_.add(Event::kOutOfDescriptors, 3);
   recorder_.add(Event::kBadRequest, 4);
   recorder_.add(Event::kTimedOut, 7);
+  recorder_.add(Event::kTlsFailed, 8);
   EXPECT_EQ(value("sluice_connections_accepted_total"), "6");
   EXPECT_EQ(value("sluice_connections"), "4");
   EXPECT_EQ(value("sluice_connections_refused_total{reason=\"cap\"}"), "1");
   EXPECT_EQ(value("sluice_connections_refused_total{reason=\"out_of_descriptors\"}"), "3");
   EXPECT_EQ(value("sluice_request_errors_total{reason=\"bad_request\"}"), "4");
   EXPECT_EQ(value("sluice_request_errors_total{reason=\"timed_out\"}"), "7");
+  EXPECT_EQ(value("sluice_request_errors_total{reason=\"tls_failed\"}"), "8");
 }
 
 }  // namespace

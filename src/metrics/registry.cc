@@ -135,9 +135,10 @@ void add_events(std::vector<MetricFamily>& families, const Sums& sums) {
           .add({{"reason", "out_of_descriptors"}}, of(Event::kOutOfDescriptors))
           .take());
   families.push_back(Family(MetricType::Counter, "sluice_request_errors_total",
-                            "Malformed requests, and requests of slow clients.")
+                            "Malformed requests, requests of slow clients, failed handshakes.")
                          .add({{"reason", "bad_request"}}, of(Event::kBadRequest))
                          .add({{"reason", "timed_out"}}, of(Event::kTimedOut))
+                         .add({{"reason", "tls_failed"}}, of(Event::kTlsFailed))
                          .take());
 }
 

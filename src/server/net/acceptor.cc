@@ -117,7 +117,7 @@ void Acceptor::refuse(int descriptor, Event reason, std::string_view why) {
   parts_.connections.fetch_sub(1);
   parts_.recorder.add(reason);
   complain(why, 0);
-  if (!parts_.refusal.empty()) {
+  if (!parts_.refusal.empty() && parts_.tls == nullptr) {
     [[maybe_unused]] const auto sent = ::send(descriptor, parts_.refusal.data(),
                                               parts_.refusal.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
@@ -139,11 +139,15 @@ void Acceptor::closed() {
 }
 
 void Acceptor::complain(std::string_view what, int error) {
+  if (error == 0) return complain(what, std::string_view());
+  complain(what, std::error_code(error, std::generic_category()).message());
+}
+
+void Acceptor::complain(std::string_view what, std::string_view why) {
   const SteadyTime now = parts_.clock.now();
   if (now - complained_ < kComplaintEvery) return;
   complained_ = now;
-  if (error == 0) return parts_.warn(what, {});
-  parts_.warn(what, std::error_code(error, std::generic_category()).message());
+  parts_.warn(what, why);
 }
 
 void Acceptor::stop(Queued queued, std::function<void()> done) {

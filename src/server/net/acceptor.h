@@ -15,6 +15,7 @@
 #include "server/net/loop_clock.h"
 #include "server/net/loop_front_end.h"
 #include "server/net/socket_address.h"
+#include "server/net/tls_context.h"
 
 namespace sluice::server::net {
 
@@ -43,9 +44,11 @@ class Acceptor {
     std::atomic<std::size_t>& connections;
     std::size_t most;
     const LoopClock& clock;
-    std::string_view refusal = {};            // sent to a connection over the cap; a literal
-    DescriptorBudget* descriptors = nullptr;  // null: no bound
-    bool administration = false;              // may use the reserve of the budget
+    std::string_view refusal = {};                   // sent to a connection over the cap; a literal
+    DescriptorBudget* descriptors = nullptr;         // null: no bound
+    bool administration = false;                     // may use the reserve of the budget
+    const TlsContext* tls = nullptr;                 // null: plaintext
+    std::chrono::milliseconds handshake_timeout{0};  // of TLS
   };
 
   Acceptor(const Parts& parts, ListeningSocket socket, Owner& owner);
@@ -62,6 +65,7 @@ class Acceptor {
   bool open() const { return socket_.is_open(); }
   // Logs the problem, at most once a second, with the error unless it is 0.
   void complain(std::string_view what, int error);
+  void complain(std::string_view what, std::string_view why);
 
  private:
   void wait();

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "server/net/listening_socket.h"
 #include "server/net/loop_clock.h"
 #include "server/net/socket_address.h"
+#include "server/net/tls_handshakes.h"
 
 namespace sluice::server::net {
 
@@ -30,6 +32,7 @@ struct Accepted {
   int descriptor;
   int family;
   const SocketAddress& peer;
+  std::unique_ptr<TlsSession> tls = nullptr;  // null: plaintext
 };
 
 // Owns connections.
@@ -46,15 +49,17 @@ class ConnectionOwner {
 //
 //   Shared           what the connections of a listener share in one event loop
 //   kRefusal         sent to a connection over the cap; may be empty
+//   kNeedsTls        sent to a client without TLS if the listener has TLS; may be empty
 //   open()           starts a connection, or returns null and sets the error
 //   tick()           closes the connection if it exceeds a timeout; called four times a second
 //   drain()          makes the connection end soon, but not before its requests are answered
 //   place            for use by the listener
 template <typename C>
-concept ListenedConnection = requires(C& connection, typename C::Shared& shared,
-                                      const Accepted& accepted, ConnectionOwner<C>& owner,
-                                      SteadyTime now, boost::system::error_code& why) {
+concept ListenedConnection = requires(C& connection, typename C::Shared& shared, Accepted& accepted,
+                                      ConnectionOwner<C>& owner, SteadyTime now,
+                                      boost::system::error_code& why) {
   { C::kRefusal } -> std::convertible_to<std::string_view>;
+  { C::kNeedsTls } -> std::convertible_to<std::string_view>;
   { C::open(accepted, shared, owner, now, why) } -> std::same_as<std::unique_ptr<C>>;
   { connection.tick(now) } -> std::same_as<void>;
   { connection.drain(now) } -> std::same_as<void>;
@@ -62,12 +67,15 @@ concept ListenedConnection = requires(C& connection, typename C::Shared& shared,
   { shared.draining } -> std::same_as<bool&>;
 };
 
-// One listening address in one event loop: accepts connections and owns them.
+// One listening address in one event loop: accepts connections, does their TLS handshakes, and owns
+// them.
 //
 // Thread-safety: the loop's thread only, except for the constructor. Ownership: borrows what its
 // Parts refer to. Destroy it after the loop has stopped.
 template <ListenedConnection Connection>
-class Listener final : private Acceptor::Owner, private ConnectionOwner<Connection> {
+class Listener final : private Acceptor::Owner,
+                       private TlsHandshakes::Owner,
+                       private ConnectionOwner<Connection> {
  public:
   using Shared = typename Connection::Shared;
 
@@ -76,7 +84,12 @@ class Listener final : private Acceptor::Owner, private ConnectionOwner<Connecti
         clock_(parts.clock),
         shared_(shared),
         ticker_(parts.loop),
-        acceptor_(with_refusal(parts), std::move(socket), *this) {}
+        acceptor_(with_refusal(parts), std::move(socket), *this) {
+    if (parts.tls == nullptr) return;
+    handshakes_.emplace(TlsHandshakes::Parts{parts.loop, parts.recorder, *parts.tls,
+                                             parts.handshake_timeout, Connection::kNeedsTls},
+                        static_cast<TlsHandshakes::Owner&>(*this));
+  }
 
   void stop_accepting(Queued queued, std::function<void()> stopped) {
     acceptor_.stop(queued, std::move(stopped));
@@ -94,6 +107,7 @@ class Listener final : private Acceptor::Owner, private ConnectionOwner<Connecti
     shared_.draining = true;
     const SteadyTime now = clock_.now();
     for (std::size_t i = connections_.size(); i-- > 0;) connections_[i]->drain(now);
+    if (handshakes_) handshakes_->drain(now);
     finish_drain();
   }
 
@@ -106,22 +120,41 @@ class Listener final : private Acceptor::Owner, private ConnectionOwner<Connecti
   static constexpr auto kTick = std::chrono::milliseconds(250);
 
   void accepted(int descriptor, const SocketAddress& peer) override {
-    const int family = acceptor_.family();
-    if (family != AF_UNIX) {
+    if (acceptor_.family() != AF_UNIX) {
       const int on = 1;
       ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     }
     const SteadyTime now = clock_.now();
+    if (!handshakes_) return open(descriptor, peer, nullptr, now);
+    handshakes_->start(descriptor, peer, now);
+    tick();
+  }
+
+  void secured(int descriptor, const SocketAddress& peer, std::unique_ptr<TlsSession> session,
+               SteadyTime since) override {
+    open(descriptor, peer, std::move(session), since);
+  }
+
+  void refused(std::string_view what, std::string_view why) override {
+    acceptor_.closed();
+    if (!what.empty()) acceptor_.complain(what, why);
+    finish_drain();
+  }
+
+  // The timeouts of the connection count from `since`.
+  void open(int descriptor, const SocketAddress& peer, std::unique_ptr<TlsSession> tls,
+            SteadyTime since) {
     if constexpr (requires { shared_.tick(); }) shared_.tick();
     boost::system::error_code why;
-    auto connection = Connection::open({loop_, descriptor, family, peer}, shared_, *this, now, why);
+    Accepted accepted{loop_, descriptor, acceptor_.family(), peer, std::move(tls)};
+    auto connection = Connection::open(accepted, shared_, *this, since, why);
     if (!connection) {  // the system is out of resources
       acceptor_.closed();
       return acceptor_.complain("a connection was dropped", why.value());
     }
     connection->place = connections_.size();
     connections_.push_back(std::move(connection));
-    if (shared_.draining) connections_.back()->drain(now);
+    if (shared_.draining) connections_.back()->drain(clock_.now());
     tick();
   }
 
@@ -139,15 +172,18 @@ class Listener final : private Acceptor::Owner, private ConnectionOwner<Connecti
     });
   }
 
+  bool is_empty() const { return connections_.empty() && (!handshakes_ || handshakes_->none()); }
+
   // Runs while there are connections.
   void tick() {
     if (std::exchange(ticking_, true)) return;
     ticker_.expires_after(kTick);
     ticker_.async_wait([this](const boost::system::error_code& why) {
       ticking_ = false;
-      if (why || connections_.empty()) return;
+      if (why || is_empty()) return;
       if constexpr (requires { shared_.tick(); }) shared_.tick();
       const SteadyTime now = clock_.now();
+      if (handshakes_) handshakes_->tick(now);
       // A connection that closes leaves its place to the last one, whose tick() has been called
       // already.
       for (std::size_t i = connections_.size(); i-- > 0;) connections_[i]->tick(now);
@@ -156,7 +192,7 @@ class Listener final : private Acceptor::Owner, private ConnectionOwner<Connecti
   }
 
   void finish_drain() {
-    if (!drained_ || acceptor_.open() || !connections_.empty()) return;
+    if (!drained_ || acceptor_.open() || !is_empty()) return;
     ticker_.cancel();
     boost::asio::post(loop_, std::exchange(drained_, nullptr));
   }
@@ -169,6 +205,7 @@ class Listener final : private Acceptor::Owner, private ConnectionOwner<Connecti
   boost::asio::steady_timer ticker_;
   bool ticking_ = false;
   std::function<void()> drained_;
+  std::optional<TlsHandshakes> handshakes_;  // if the listener has TLS
   Acceptor acceptor_;
 };
 

@@ -29,10 +29,10 @@ class FakeConnection {
   };
   using Owner = ConnectionOwner<FakeConnection>;
   static constexpr std::string_view kRefusal = "full";
+  static constexpr std::string_view kNeedsTls = "use TLS";
 
-  static std::unique_ptr<FakeConnection> open(const Accepted& accepted, Shared& shared,
-                                              Owner& owner, SteadyTime now,
-                                              boost::system::error_code& why) {
+  static std::unique_ptr<FakeConnection> open(Accepted& accepted, Shared& shared, Owner& owner,
+                                              SteadyTime now, boost::system::error_code& why) {
     auto made = std::make_unique<FakeConnection>(accepted.descriptor, shared, owner);
     shared.time = now;
     if (shared.no_resources) {

@@ -20,7 +20,7 @@ Bounds bounds_for_rules(Bounds bounds) {
 class AdminFrontEnd final : public FrontEnd {
  public:
   AdminFrontEnd(const FrontEndParts& parts, AdminParts admin)
-      : FrontEnd("admin", parts.config.admin, parts),
+      : FrontEnd(listen_address("admin"), "http/1.1", parts),
         admin_(std::move(admin)),
         bounds_(bounds_for_rules(parts.config.bounds)) {}
 

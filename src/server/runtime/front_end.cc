@@ -10,10 +10,15 @@
 namespace sluice::server {
 
 Expected<bool> FrontEnd::open(std::size_t loops, std::span<const BearerClient> clients) {
-  if (auto prepared = prepare(); !prepared) return prepared;
-  const auto address = parse_address(configured_);
-  if (!address) return Unexpected{configured_ + ": " + address.error()};
+  const Config& config = parts_.config;
+  const auto address = parse_address(config.*address_.address);
+  if (!address) return Unexpected{config.*address_.address + ": " + address.error()};
   if (address->kind == Address::Kind::kOff) return true;
+  if (const net::TlsFiles& files = config.*address_.tls; !files.cert_file.empty()) {
+    auto tls = net::TlsContext::open(files, protocol_);
+    if (!tls) return Unexpected{std::string(name()) + ".tls: " + tls.error()};
+    tls_ = std::move(*tls);
+  }
   auto listening = net::listen_at(*address, loops);
   if (!listening) return Unexpected{listening.error()};
   listening_ = std::move(*listening);
@@ -32,14 +37,24 @@ std::unique_ptr<net::LoopFrontEnd> FrontEnd::start(const LoopServices& loop, std
                                     .most = bounds().connections,
                                     .clock = loop.clock,
                                     .descriptors = &parts_.descriptors,
-                                    .administration = is_administration()};
+                                    .administration = is_administration(),
+                                    .tls = tls_.get(),
+                                    .handshake_timeout = bounds().header_timeout};
   return make(loop, accept, std::move(listening_->sockets[number]));
 }
 
 void FrontEnd::log_that_nobody_operates() const {
-  parts_.log.info(std::string(name_) + " at " + listening_->name +
+  parts_.log.info(std::string(name()) + " at " + listening_->name +
                   " refuses refunds, resets and takes of several units, because no client in "
                   "`clients` has the role operate");
+}
+
+Expected<bool> FrontEnd::reload() {
+  if (!tls_) return true;
+  if (const auto read = tls_->reload(); !read) {
+    return Unexpected{"the certificate was not replaced: " + read.error()};
+  }
+  return true;
 }
 
 void FrontEnd::unlink() noexcept {

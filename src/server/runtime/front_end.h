@@ -15,6 +15,7 @@
 #include "server/net/listening_socket.h"
 #include "server/net/loop_clock.h"
 #include "server/net/loop_front_end.h"
+#include "server/net/tls_context.h"
 #include "server/net/trusted_proxies.h"
 #include "server/protocol/http/access.h"
 #include "server/rules/envoy_manager.h"
@@ -41,9 +42,9 @@ struct FrontEndParts {
 // borrows the parts and outlives the loops. Its Unix socket is removed with it.
 class FrontEnd {
  public:
-  // `address` as in the configuration.
-  FrontEnd(std::string_view name, std::string address, const FrontEndParts& parts)
-      : parts_(parts), name_(name), configured_(std::move(address)) {}
+  // `protocol` is the name of the application protocol for ALPN, a literal; empty: none.
+  FrontEnd(const ListenAddress& address, std::string_view protocol, const FrontEndParts& parts)
+      : parts_(parts), address_(address), protocol_(protocol) {}
   virtual ~FrontEnd() { unlink(); }
   FrontEnd(const FrontEnd&) = delete;
   FrontEnd& operator=(const FrontEnd&) = delete;
@@ -57,19 +58,18 @@ class FrontEnd {
   // Removes the Unix socket, so that no client can connect any more.
   void unlink() noexcept;
   // Reads files again (SIGHUP). Errors: what stays as it is, and why.
-  virtual Expected<bool> reload() { return true; }
+  Expected<bool> reload();
   // A command that tries the built-in rules, or nothing.
   virtual std::string example() const { return {}; }
 
-  std::string_view name() const noexcept { return name_; }
+  std::string_view name() const noexcept { return address_.key; }
   // "127.0.0.1:8080", "unix:/run/sluice.sock" or "off".
   std::string address() const { return listening_ ? listening_->name : "off"; }
   std::size_t connections() const noexcept { return connections_; }
   std::size_t most_connections() const { return is_open() ? bounds().connections : 0; }
 
  protected:
-  // Reads what the front end needs before it listens, and checks the address that it listens at.
-  virtual Expected<bool> prepare() { return true; }
+  // Reads what the front end needs, and checks the address that it listens at.
   virtual Expected<bool> check() { return true; }
   virtual std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
                                                   const net::Acceptor::Parts& accept,
@@ -82,14 +82,16 @@ class FrontEnd {
   // Who may do what, for the front ends without users of their own.
   const Access& access() const { return *access_; }
   const FrontEndParts& parts() const noexcept { return parts_; }
+  bool has_tls() const noexcept { return tls_ != nullptr; }
   std::atomic<std::size_t> connections_{0};  // in all loops
 
  private:
   const FrontEndParts parts_;
-  const std::string name_;
-  const std::string configured_;
+  const ListenAddress& address_;
+  const std::string_view protocol_;
   std::optional<net::Listening> listening_;
   std::optional<Access> access_;
+  std::unique_ptr<net::TlsContext> tls_;  // null: plaintext
 };
 
 }  // namespace sluice::server

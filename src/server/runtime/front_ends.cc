@@ -60,12 +60,14 @@ void FrontEnds::unlink() noexcept {
 }
 
 void FrontEnds::reload(Log& log) {
-  for (const auto& one : all_) {
-    if (const auto read = one->reload(); !read) {
+  const auto reload = [&](FrontEnd& one) {
+    if (const auto read = one.reload(); !read) {
       log.error("the files of a front end could not be reloaded",
-                {{"front_end", one->name()}, {"why", read.error()}});
+                {{"front_end", one.name()}, {"why", read.error()}});
     }
-  }
+  };
+  for (const auto& one : all_) reload(*one);
+  reload(*admin_);
 }
 
 std::string FrontEnds::ready_line() const {

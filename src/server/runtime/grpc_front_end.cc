@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "server/net/tls.h"
 #include "server/protocol/grpc/front_end.h"
 #include "server/runtime/rls_handler.h"
 
@@ -11,25 +10,10 @@ namespace {
 
 class GrpcFrontEnd final : public FrontEnd {
  public:
-  explicit GrpcFrontEnd(const FrontEndParts& parts) : FrontEnd("grpc", parts.config.grpc, parts) {}
-
-  Expected<bool> reload() override {
-    if (!tls_) return true;
-    if (const auto read = tls_->reload(); !read) {
-      return Unexpected{"the gRPC certificate was not replaced: " + read.error()};
-    }
-    return true;
-  }
+  explicit GrpcFrontEnd(const FrontEndParts& parts)
+      : FrontEnd(listen_address("grpc"), "h2", parts) {}
 
  protected:
-  Expected<bool> prepare() override {
-    const net::TlsFiles& files = parts().config.grpc_tls;
-    if (files.cert_file.empty()) return true;
-    auto tls = net::TlsContext::open(files);
-    if (!tls) return Unexpected{"gRPC: " + tls.error()};
-    tls_ = std::move(*tls);
-    return true;
-  }
   Expected<bool> check() override {
     if (access().nobody_operates()) log_that_nobody_operates();
     return true;
@@ -44,7 +28,6 @@ class GrpcFrontEnd final : public FrontEnd {
             .paths = rls_paths(),
             .most_streams = grpc.streams,
             .ages = {grpc.max_age},
-            .tls = tls_,
             .serving = parts().ready,
             .make =
                 [&envoy = parts().envoy, session = loop.session, &access = access()] {
@@ -53,9 +36,6 @@ class GrpcFrontEnd final : public FrontEnd {
             .fibers = loop.fibers},
         accept, std::move(socket));
   }
-
- private:
-  std::shared_ptr<net::TlsContext> tls_;  // null: plaintext
 };
 
 }  // namespace

@@ -10,14 +10,16 @@ namespace {
 
 class HttpFrontEnd final : public FrontEnd {
  public:
-  explicit HttpFrontEnd(const FrontEndParts& parts) : FrontEnd("http", parts.config.http, parts) {}
+  explicit HttpFrontEnd(const FrontEndParts& parts)
+      : FrontEnd(listen_address("http"), "http/1.1", parts) {}
 
   std::string example() const override {
     if (!is_open()) return {};
+    const std::string scheme = has_tls() ? "--insecure https://" : "http://";
     const std::string at =
         listening().unix_path.empty()
-            ? "http://" + listening().name + "/v1/check"
-            : "--unix-socket " + listening().unix_path + " http://localhost/v1/check";
+            ? scheme + listening().name + "/v1/check"
+            : "--unix-socket " + listening().unix_path + " " + scheme + "localhost/v1/check";
     return "curl -i " + at +
            R"( -d '{"attributes":{"method":"POST","path":"/login","ip":"203.0.113.9"}}')";
   }

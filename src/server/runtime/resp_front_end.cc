@@ -29,7 +29,7 @@ Expected<resp::Users> read_users(const RespConfig& config, Log& log) {
 
 class RespFrontEnd final : public FrontEnd {
  public:
-  explicit RespFrontEnd(const FrontEndParts& parts) : FrontEnd("resp", parts.config.resp, parts) {}
+  explicit RespFrontEnd(const FrontEndParts& parts) : FrontEnd(listen_address("resp"), {}, parts) {}
 
  protected:
   Expected<bool> check() override {

@@ -13,7 +13,7 @@ namespace sluice::server {
 //
 // SIGTERM and SIGINT start draining: the server accepts no new connections and answers the requests
 // that it has accepted. A second signal ends the server at once. SIGHUP reads the rules, the token
-// and gRPC's certificate again. Create at most one in a process, because it handles the process's
+// and the certificates again. Create at most one in a process, because it handles the process's
 // signals. Ownership: owns its threads, which end with run().
 class Server {
  public:

@@ -13,13 +13,16 @@ namespace {
 
 using boost::system::error_code;
 
+// With TLS, a read returns one record. The other connections have their turn after this many.
+constexpr int kMostRecords = 16;
+
 bool would_block(const error_code& why) { return why == boost::asio::error::would_block; }
 
 }  // namespace
 
-std::unique_ptr<Connection> Connection::open(const net::Accepted& accepted, Shared& shared,
-                                             Owner& owner, SteadyTime now, error_code& why) {
-  net::Wire::Socket socket(accepted.loop);
+std::unique_ptr<Connection> Connection::open(net::Accepted& accepted, Shared& shared, Owner& owner,
+                                             SteadyTime now, error_code& why) {
+  Socket socket(accepted.loop);
   socket.assign({accepted.family, accepted.family == AF_UNIX ? 0 : IPPROTO_TCP},
                 accepted.descriptor, why);
   if (why) {  // the loop has no room for it
@@ -27,21 +30,22 @@ std::unique_ptr<Connection> Connection::open(const net::Accepted& accepted, Shar
     return nullptr;
   }
   std::unique_ptr<Connection> connection(
-      new Connection(std::move(socket), accepted.peer.host(), shared, owner, now));
+      new Connection(std::move(socket), accepted, shared, owner, now));
   connection->wait_for_input();
   return connection;
 }
 
-Connection::Connection(net::Wire::Socket socket, std::string peer, Shared& shared, Owner& owner,
+Connection::Connection(Socket socket, net::Accepted& accepted, Shared& shared, Owner& owner,
                        SteadyTime now)
-    : wire_(std::move(socket), shared.tls.get()),
+    : socket_(std::move(socket)),
+      transport_(accepted.descriptor, std::move(accepted.tls)),
       shared_(shared),
       owner_(owner),
-      state_(std::move(peer), shared, *this, now) {}
+      state_(accepted.peer.host(), shared, *this, now) {}
 
 void Connection::act(Action action) {
   switch (send_all(action)) {
-    case Action::kHalfClose: wire_.finish(); [[fallthrough]];
+    case Action::kHalfClose: transport_.finish(); [[fallthrough]];
     case Action::kSend:
     case Action::kReceive: return wait_for_input();
     case Action::kWaitToSend: return wait_for_room();
@@ -61,15 +65,15 @@ Connection::Action Connection::send() {
   std::size_t sent = 0;
   error_code why;
   while (sent < out.size() && !why) {
-    sent += wire_.write(out.data() + sent, out.size() - sent, why);
+    sent += transport_.write(out.data() + sent, out.size() - sent, why);
   }
   return why && !would_block(why) ? Action::kClose : state_.on_sent(sent);
 }
 
 template <typename Then>
-void Connection::wait(net::Wire::Socket::wait_type what, bool& waits, Then then) {
+void Connection::wait(Socket::wait_type what, bool& waits, Then then) {
   if (std::exchange(waits, true)) return;
-  wire_.socket().async_wait(what, [this, &waits, then](const error_code& why) {
+  socket_.async_wait(what, [this, &waits, then](const error_code& why) {
     waits = false;
     if (dead_) return report_end();
     if (why) return close();
@@ -78,11 +82,11 @@ void Connection::wait(net::Wire::Socket::wait_type what, bool& waits, Then then)
 }
 
 void Connection::wait_for_input() {
-  wait(net::Wire::Socket::wait_read, reading_, [this] { read(); });
+  wait(Socket::wait_read, reading_, [this] { read(); });
 }
 
 void Connection::wait_for_room() {
-  wait(net::Wire::Socket::wait_write, writing_, [this] {
+  wait(Socket::wait_write, writing_, [this] {
     const Action next = send_all(state_.on_room());
     if (next == Action::kReceive) return read();
     act(next);
@@ -92,17 +96,16 @@ void Connection::wait_for_room() {
 void Connection::read() {
   if (state_.waits_for_room()) return;
   state_.on_ready(shared_.clock.now());
-  error_code why;
   Action next = Action::kReceive;
+  int reads = 0;
   do {
-    const std::size_t size = wire_.read(shared_.input.data(), shared_.input.size(), why);
-    if (would_block(why)) {
-      if (wire_.read_waits_for_room() && !state_.lingers()) next = state_.on_read_blocked();
-      break;
-    }
+    error_code why;
+    const std::size_t size = transport_.read(shared_.input.data(), shared_.input.size(), why);
+    if (would_block(why)) break;
     if (why) return close();
     next = send_all(state_.on_input({shared_.input.data(), size}));
-  } while (next == Action::kReceive && !state_.lingers() && wire_.may_have_more());
+  } while (next == Action::kReceive && !state_.lingers() && ++reads < kMostRecords &&
+           transport_.is_encrypted());
   act(next);
 }
 
@@ -137,7 +140,7 @@ void Connection::drain(SteadyTime now) {
 void Connection::close() {
   if (std::exchange(dead_, true)) return;
   error_code ignored;
-  wire_.socket().close(ignored);
+  socket_.close(ignored);
   report_end();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/system/error_code.hpp>
 #include <cstddef>
@@ -9,7 +10,7 @@
 #include <vector>
 
 #include "server/net/listener.h"
-#include "server/net/tls.h"
+#include "server/net/transport.h"
 #include "server/protocol/grpc/connection_state.h"
 
 namespace sluice::server::grpc {
@@ -24,7 +25,6 @@ class Connection final : private ConnectionState::Owner {
  public:
   struct Shared : SharedState {
     boost::asio::io_context& loop;
-    std::shared_ptr<const net::TlsContext> tls = nullptr;  // null: plaintext
     bool draining = false;
     std::string input = std::string(std::size_t{64} << 10, '\0');  // of the connection that reads
     std::vector<Connection*> to_flush = {};                        // in this turn of the loop
@@ -32,11 +32,16 @@ class Connection final : private ConnectionState::Owner {
   };
   using Owner = net::ConnectionOwner<Connection>;
   static constexpr std::string_view kRefusal = {};
+  // SETTINGS, and GOAWAY with INADEQUATE_SECURITY and a text that clients report.
+  static constexpr std::string_view kNeedsTls{
+      "\0\0\0\4\0\0\0\0\0"
+      "\0\0\x25\7\0\0\0\0\0\0\0\0\0\0\0\0\xc"
+      "expected TLS on this listener",
+      9 + 9 + 8 + 29};
 
   // See net::Listener.
-  static std::unique_ptr<Connection> open(const net::Accepted& accepted, Shared& shared,
-                                          Owner& owner, SteadyTime now,
-                                          boost::system::error_code& why);
+  static std::unique_ptr<Connection> open(net::Accepted& accepted, Shared& shared, Owner& owner,
+                                          SteadyTime now, boost::system::error_code& why);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
@@ -46,10 +51,10 @@ class Connection final : private ConnectionState::Owner {
   std::size_t place = 0;
 
  private:
+  using Socket = boost::asio::generic::stream_protocol::socket;
   using Action = ConnectionState::Action;
 
-  Connection(net::Wire::Socket socket, std::string peer, Shared& shared, Owner& owner,
-             SteadyTime now);
+  Connection(Socket socket, net::Accepted& accepted, Shared& shared, Owner& owner, SteadyTime now);
   static void flush_all(Shared& shared);
   void has_output() override;
   void flush();
@@ -59,12 +64,13 @@ class Connection final : private ConnectionState::Owner {
   void wait_for_input();
   void wait_for_room();
   template <typename Then>
-  void wait(net::Wire::Socket::wait_type what, bool& waits, Then then);
+  void wait(Socket::wait_type what, bool& waits, Then then);
   void read();
   void close();
   void report_end();
 
-  net::Wire wire_;
+  Socket socket_;
+  net::Transport transport_;
   Shared& shared_;
   Owner& owner_;
   ConnectionState state_;

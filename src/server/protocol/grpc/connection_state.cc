@@ -67,11 +67,6 @@ ConnectionState::Action ConnectionState::on_sent(std::size_t size) {
   return Action::kHalfClose;
 }
 
-ConnectionState::Action ConnectionState::on_read_blocked() {
-  waits_for_room_ = true;
-  return Action::kWaitToSend;
-}
-
 ConnectionState::Action ConnectionState::on_room() {
   waits_for_room_ = false;
   return on_output();

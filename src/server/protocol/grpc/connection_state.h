@@ -50,8 +50,6 @@ class ConnectionState {
   std::string_view output();
   // `size` bytes of output() were sent. If that is not all of it, the socket has no room.
   Action on_sent(std::size_t size);
-  // TLS needs room before it can read.
-  Action on_read_blocked();
   Action on_room();
   // Called a few times a second.
   Action on_tick(SteadyTime now);

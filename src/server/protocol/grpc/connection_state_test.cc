@@ -164,13 +164,6 @@ TEST_F(GrpcConnectionState, ClosesWhenAClientDoesNotReadForTheWriteTimeout) {
   EXPECT_EQ(tick_after(milliseconds(1)), Action::kClose);
 }
 
-TEST_F(GrpcConnectionState, WaitsForRoomIfTlsNeedsItToRead) {
-  call("hello");
-  EXPECT_EQ(state_->on_read_blocked(), Action::kWaitToSend);
-  EXPECT_TRUE(state_->waits_for_room());
-  EXPECT_EQ(run(state_->on_room()), Action::kReceive);
-}
-
 TEST_F(GrpcConnectionState, ClosesWithoutAPrefaceAfterTheHeaderTimeout) {
   EXPECT_EQ(input("PRI * HTTP/2.0\r\n"), Action::kReceive);
   EXPECT_EQ(tick_after(milliseconds(999)), Action::kReceive);

@@ -25,8 +25,7 @@ class FrontEnd final : public net::LoopFrontEnd {
     std::vector<std::string_view> paths;  // the handler's methods; literals
     std::size_t most_streams = 1024;      // concurrent calls of a connection
     Ages ages = {};
-    std::shared_ptr<const net::TlsContext> tls = nullptr;  // null: plaintext
-    const std::atomic<bool>& serving;                      // what Health reports
+    const std::atomic<bool>& serving;  // what Health reports
     std::function<std::unique_ptr<Handler>()> make;
     std::optional<net::FiberPool::Options> fibers = {};  // if handlers may wait
   };
@@ -36,8 +35,7 @@ class FrontEnd final : public net::LoopFrontEnd {
         shared_{{{parts.bounds, parts.most_streams, handlers_, parts.paths, accept.recorder,
                   parts.serving, accept.clock},
                  parts.ages},
-                accept.loop,
-                parts.tls},
+                accept.loop},
         listener_(accept, std::move(socket), shared_) {}
 
   void follow_rules() override { handlers_.follow_rules(); }

@@ -4,7 +4,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
 #include <utility>
 
@@ -17,8 +16,8 @@ bool would_block(const error_code& why) { return why == boost::asio::error::woul
 
 }  // namespace
 
-std::unique_ptr<Connection> Connection::open(const net::Accepted& accepted, Shared& shared,
-                                             Owner& owner, net::SteadyTime now, error_code& why) {
+std::unique_ptr<Connection> Connection::open(net::Accepted& accepted, Shared& shared, Owner& owner,
+                                             net::SteadyTime now, error_code& why) {
   Socket socket(accepted.loop);
   socket.assign({accepted.family, accepted.family == AF_UNIX ? 0 : IPPROTO_TCP},
                 accepted.descriptor, why);
@@ -26,30 +25,26 @@ std::unique_ptr<Connection> Connection::open(const net::Accepted& accepted, Shar
     ::close(accepted.descriptor);
     return nullptr;
   }
-  socket.non_blocking(true);
   std::unique_ptr<Connection> connection(
-      new Connection(std::move(socket), accepted.peer.host(), shared, owner, now));
+      new Connection(std::move(socket), accepted, shared, owner, now));
   connection->wait_for_input();
   return connection;
 }
 
-Connection::Connection(Socket socket, std::string peer, Shared& shared, Owner& owner,
+Connection::Connection(Socket socket, net::Accepted& accepted, Shared& shared, Owner& owner,
                        net::SteadyTime now)
     : socket_(std::move(socket)),
+      transport_(accepted.descriptor, std::move(accepted.tls)),
       shared_(shared),
       owner_(owner),
-      state_(std::move(peer), shared, *this, now) {}
+      state_(accepted.peer.host(), shared, *this, now) {}
 
 void Connection::act(Action action) {
   while (action == Action::kSend) action = send();
   switch (action) {
     case Action::kWait: return;
     case Action::kWaitToSend: return wait_for_room();
-    case Action::kHalfClose: {
-      error_code ignored;
-      socket_.shutdown(Socket::shutdown_send, ignored);
-      return wait_for_input();
-    }
+    case Action::kHalfClose: transport_.finish(); [[fallthrough]];
     case Action::kSend:
     case Action::kReceive: return wait_for_input();
     case Action::kClose: return close();
@@ -75,7 +70,7 @@ void Connection::wait_for_room() {
 void Connection::receive() {
   const net::SteadyTime now = shared_.clock.now();
   error_code why;
-  const std::size_t size = socket_.read_some(boost::asio::buffer(shared_.input), why);
+  const std::size_t size = transport_.read(shared_.input.data(), shared_.input.size(), why);
   if (would_block(why)) return wait_for_input();
   if (why) return close();
   act(state_.on_input({shared_.input.data(), size}, now));
@@ -87,7 +82,7 @@ Connection::Action Connection::send() {
   std::size_t sent = 0;
   error_code why;
   while (sent < bytes.size() && !why) {
-    sent += socket_.write_some(boost::asio::buffer(bytes.data() + sent, bytes.size() - sent), why);
+    sent += transport_.write(bytes.data() + sent, bytes.size() - sent, why);
   }
   return state_.on_sent(sent, why && !would_block(why));
 }

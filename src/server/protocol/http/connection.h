@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "server/net/listener.h"
+#include "server/net/transport.h"
 #include "server/protocol/http/connection_state.h"
 
 namespace sluice::server::http {
@@ -28,10 +29,15 @@ class Connection final : private ConnectionState::Owner {
       R"({"type":"about:blank","title":"too many connections at once","status":503})"
       "\n";
 
+  static constexpr std::string_view kNeedsTls =
+      "HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\n"
+      "Content-Length: 74\r\nConnection: close\r\n\r\n"
+      R"({"type":"about:blank","title":"expected https on this port","status":400})"
+      "\n";
+
   // See net::Listener.
-  static std::unique_ptr<Connection> open(const net::Accepted& accepted, Shared& shared,
-                                          Owner& owner, net::SteadyTime now,
-                                          boost::system::error_code& why);
+  static std::unique_ptr<Connection> open(net::Accepted& accepted, Shared& shared, Owner& owner,
+                                          net::SteadyTime now, boost::system::error_code& why);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
@@ -44,7 +50,8 @@ class Connection final : private ConnectionState::Owner {
   using Socket = boost::asio::generic::stream_protocol::socket;
   using Action = ConnectionState::Action;
 
-  Connection(Socket socket, std::string peer, Shared& shared, Owner& owner, net::SteadyTime now);
+  Connection(Socket socket, net::Accepted& accepted, Shared& shared, Owner& owner,
+             net::SteadyTime now);
   void act(Action action) override;
   void wait_for_input();
   void wait_for_room();
@@ -53,6 +60,7 @@ class Connection final : private ConnectionState::Owner {
   void close();
 
   Socket socket_;
+  net::Transport transport_;
   Shared& shared_;
   Owner& owner_;
   bool expired_ = false;

@@ -5,11 +5,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <boost/asio/error.hpp>
 #include <cerrno>
 #include <utility>
 
 namespace sluice::server::resp {
 namespace {
+
+using boost::system::error_code;
 
 // Without a timeout, TCP keepalive detects a peer that is gone.
 constexpr int kFirstProbe = 300;  // seconds
@@ -27,13 +30,12 @@ void set_keepalive(int descriptor) {
   set(descriptor, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
 }
 
-bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
+bool would_block(const error_code& why) { return why == boost::asio::error::would_block; }
 
 }  // namespace
 
-std::unique_ptr<Connection> Connection::open(const net::Accepted& accepted, Shared& shared,
-                                             Owner& owner, net::SteadyTime now,
-                                             boost::system::error_code& why) {
+std::unique_ptr<Connection> Connection::open(net::Accepted& accepted, Shared& shared, Owner& owner,
+                                             net::SteadyTime now, boost::system::error_code& why) {
   const bool is_unix = accepted.family == AF_UNIX;
   if (!is_unix) set_keepalive(accepted.descriptor);
   Client client;
@@ -42,18 +44,19 @@ std::unique_ptr<Connection> Connection::open(const net::Accepted& accepted, Shar
   client.connected = now;
   client.role = shared.users.at_first();
   std::unique_ptr<Connection> connection(
-      new Connection(accepted.descriptor, std::move(client), shared, owner, now));
+      new Connection(accepted, std::move(client), shared, owner, now));
   if (shared.poller.add(accepted.descriptor, *connection)) return connection;
   why.assign(errno, boost::system::system_category());
   connection->waits_for_ = net::Poller::For::kNothing;
   return nullptr;
 }
 
-Connection::Connection(int descriptor, Client client, Shared& shared, Owner& owner,
+Connection::Connection(net::Accepted& accepted, Client client, Shared& shared, Owner& owner,
                        net::SteadyTime now)
     : shared_(shared),
       owner_(owner),
-      descriptor_(descriptor),
+      descriptor_(accepted.descriptor),
+      transport_(descriptor_, std::move(accepted.tls)),
       state_(std::move(client), shared, *this, now) {}
 
 Connection::~Connection() {
@@ -74,11 +77,10 @@ void Connection::ready() {
 
 void Connection::receive() {
   std::string& room = shared_.input;
-  const ssize_t got = ::recv(descriptor_, room.data(), room.size(), MSG_DONTWAIT);
-  if (got > 0) {
-    return act(state_.on_input({room.data(), static_cast<std::size_t>(got)}, shared_.poller.now()));
-  }
-  if (got == 0 || (!would_block(errno) && errno != EINTR)) close();
+  error_code why;
+  const std::size_t size = transport_.read(room.data(), room.size(), why);
+  if (!why) return act(state_.on_input({room.data(), size}, shared_.poller.now()));
+  if (!would_block(why)) close();
 }
 
 void Connection::act(Action action) {
@@ -87,7 +89,7 @@ void Connection::act(Action action) {
   switch (action) {
     case Action::kWait: answering_ = true; return;
     case Action::kWaitToSend: return wait_for(net::Poller::For::kRoom);
-    case Action::kHalfClose: ::shutdown(descriptor_, SHUT_WR); [[fallthrough]];
+    case Action::kHalfClose: transport_.finish(); [[fallthrough]];
     case Action::kSend:
     case Action::kReceive: return wait_for(net::Poller::For::kInput);
     case Action::kClose: return close();
@@ -98,18 +100,12 @@ void Connection::act(Action action) {
 Connection::Action Connection::send() {
   const std::string_view bytes = state_.output();
   std::size_t sent = 0;
-  int error = 0;
-  while (sent < bytes.size() && error == 0) {
-    const ssize_t n =
-        ::send(descriptor_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n >= 0) {
-      sent += static_cast<std::size_t>(n);
-    } else if (errno != EINTR) {
-      error = errno;
-    }
+  error_code why;
+  while (sent < bytes.size() && !why) {
+    sent += transport_.write(bytes.data() + sent, bytes.size() - sent, why);
   }
   const Action next = state_.on_sent(sent);
-  return error == 0 || would_block(error) ? next : Action::kClose;
+  return why && !would_block(why) ? Action::kClose : next;
 }
 
 void Connection::tick(net::SteadyTime now) {

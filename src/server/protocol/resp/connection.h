@@ -10,6 +10,7 @@
 
 #include "server/net/listener.h"
 #include "server/net/poller.h"
+#include "server/net/transport.h"
 #include "server/protocol/resp/client.h"
 #include "server/protocol/resp/connection_state.h"
 
@@ -29,11 +30,11 @@ class Connection final : private net::Poller::Source, private ConnectionState::O
   };
   using Owner = net::ConnectionOwner<Connection>;
   static constexpr std::string_view kRefusal = "-ERR max number of clients reached\r\n";
+  static constexpr std::string_view kNeedsTls = "-ERR expected TLS on this port\r\n";
 
   // See net::Listener.
-  static std::unique_ptr<Connection> open(const net::Accepted& accepted, Shared& shared,
-                                          Owner& owner, net::SteadyTime now,
-                                          boost::system::error_code& why);
+  static std::unique_ptr<Connection> open(net::Accepted& accepted, Shared& shared, Owner& owner,
+                                          net::SteadyTime now, boost::system::error_code& why);
   ~Connection() override;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -46,7 +47,8 @@ class Connection final : private net::Poller::Source, private ConnectionState::O
  private:
   using Action = ConnectionState::Action;
 
-  Connection(int descriptor, Client client, Shared& shared, Owner& owner, net::SteadyTime now);
+  Connection(net::Accepted& accepted, Client client, Shared& shared, Owner& owner,
+             net::SteadyTime now);
   void ready() override;
   void act(Action action) override;
   void receive();
@@ -57,6 +59,7 @@ class Connection final : private net::Poller::Source, private ConnectionState::O
   Shared& shared_;
   Owner& owner_;
   int descriptor_;  // below 0 once it is closed
+  net::Transport transport_;
   net::Poller::For waits_for_ = net::Poller::For::kInput;
   bool answering_ = false;
   ConnectionState state_;
