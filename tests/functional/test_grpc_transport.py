@@ -1,11 +1,7 @@
 """The transport of the gRPC front end, tested with gRPC's own client and with single frames."""
 
-import contextlib
-import shutil
 import signal
-import ssl
 import struct
-import subprocess
 import time
 
 import grpc
@@ -379,109 +375,6 @@ class Drain(harness.ServerTest):
             with self.assertRaises((EOFError, ConnectionError)):
                 while True:
                     peer.read()
-
-
-class Tls(harness.ServerTest):
-    @classmethod
-    def setUpClass(cls):
-        cls.files = cls.folder()
-        run = lambda *words: subprocess.run(
-            ["openssl", *words], cwd=cls.files, check=True, capture_output=True
-        )
-        for name in ("ca", "other"):
-            run(*f"req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout {name}.key "
-                f"-out {name}.crt -days 2 -subj /CN={name}".split())
-        for name, by in (("server", "ca"), ("client", "ca"), ("renewed", "other")):
-            run(*f"req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout {name}.key "
-                f"-out {name}.csr -subj /CN=localhost -addext subjectAltName=DNS:localhost".split())
-            run(*f"x509 -req -in {name}.csr -CA {by}.crt -CAkey {by}.key -CAcreateserial -days 2 "
-                f"-copy_extensions copy -out {name}.crt".split())
-        cls.plain = cls.start()
-        cls.mutual = cls.start(client_ca_file=str(cls.files / "ca.crt"))
-
-    @classmethod
-    def start(cls, **more):
-        files = {"cert_file": "server.crt", "key_file": "server.key"}
-        return cls.address(cls.start_with(files, **more))
-
-    @staticmethod
-    def address(server):
-        address = dict(w.split("=", 1) for w in server.ready_line.split()[1:])["grpc"]
-        return "localhost:" + address.rsplit(":", 1)[1]
-
-    @classmethod
-    def start_with(cls, files, **more):
-        tls = {name: str(cls.files / file) for name, file in files.items()} | more
-        return cls.serve(config={"listen": {"grpc": "127.0.0.1:0"}, "grpc": {"tls": tls}})
-
-    def channel(self, address, *own, authority="ca.crt"):
-        read = lambda name: (self.files / name).read_bytes()
-        credentials = grpc.ssl_channel_credentials(read(authority), *map(read, own))
-        # A separate pool of connections: otherwise grpcio shares them with earlier channels.
-        options = [("grpc.use_local_subchannel_pool", 1)]
-        return grpc.secure_channel(address, credentials, options)
-
-    def ask(self, address, *own, **options):
-        with self.channel(address, *own, **options) as over:
-            return unary(over, HEALTH + "Check", timeout=5)
-
-    def test_tls_is_supported(self):
-        self.assertEqual(self.ask(self.plain), SERVING)
-
-    def test_a_client_certificate_is_required_if_configured(self):
-        self.assertEqual(self.ask(self.mutual, "client.key", "client.crt"), SERVING)
-        for own in ((), ("other.key", "other.crt")):
-            with self.assertRaises(grpc.RpcError):
-                self.ask(self.mutual, *own)
-
-    def test_sighup_reloads_the_certificate(self):
-        def renew(name):
-            for end in ("crt", "key"):
-                shutil.copy(self.files / f"{name}.{end}", self.files / f"reread.{end}")
-
-        renew("server")
-        server = self.start_with({"cert_file": "reread.crt", "key_file": "reread.key"})
-        address = self.address(server)
-        with self.channel(address) as old:
-            self.assertEqual(unary(old, HEALTH + "Check"), SERVING)
-            (self.files / "reread.crt").write_text("no certificate")
-            server.signal(signal.SIGHUP)
-            harness.wait_for(lambda: "certificate was not replaced" in server.log(), what="the log")
-            self.assertIn("reread.crt", server.log())
-            self.assertEqual(self.ask(address), SERVING)
-
-            renew("renewed")
-            server.signal(signal.SIGHUP)
-            harness.wait_for(lambda: self.served_by(address, "other.crt"), what="the new one")
-            self.assertFalse(self.served_by(address, "ca.crt"))
-            self.assertEqual(unary(old, HEALTH + "Check"), SERVING)
-
-    def served_by(self, address, authority):
-        try:
-            return self.ask(address, authority=authority) == SERVING
-        except grpc.RpcError:
-            return False
-
-    def test_alpn_http2_is_required(self):
-        context = ssl.create_default_context(cafile=str(self.files / "ca.crt"))
-        for protocols in (["http/1.1"], []):
-            if protocols:
-                context.set_alpn_protocols(protocols)
-            with self.assertRaises((OSError, EOFError)):
-                with context.wrap_socket(
-                    harness.connect(self.plain), server_hostname="localhost"
-                ) as over:
-                    over.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-                    if over.recv(1) == b"":
-                        raise EOFError
-
-    def test_survives_input_that_is_not_tls(self):
-        with harness.Raw(self.plain) as raw:
-            raw.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-            with contextlib.suppress(ConnectionError):
-                while raw.reader.read(1):  # a TLS alert
-                    pass
-        self.assertEqual(self.ask(self.plain), SERVING)
 
 
 if __name__ == "__main__":
