@@ -21,8 +21,8 @@ real ports: `ready http=ADDR grpc=ADDR resp=ADDR admin=ADDR`. Flags override the
 file (docs/config.md). Without rules the server uses a small built-in example. docs/http.md
 describes HTTP, docs/envoy.md gRPC and docs/commands.md RESP.
 
-SIGHUP reloads the rules, Envoy's files, the administration token and the gRPC certificate. The
-server also reloads rules when their files change. On SIGTERM it stops accepting connections,
+SIGHUP reloads the rules, Envoy's files, the administration token and certificates. The server
+also reloads rules when their files change. On SIGTERM it stops accepting connections,
 finishes open requests and exits with status 0.
 
 Exit status: 0 stopped by a signal; 1 the server could not start; 2 wrong usage.

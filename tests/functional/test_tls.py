@@ -1,0 +1,327 @@
+"""TLS on every listener, tested with the clients that people use."""
+
+import contextlib
+import http.client
+import json
+import pathlib
+import shutil
+import signal
+import ssl
+import subprocess
+import tempfile
+import time
+import unittest
+import warnings
+
+import grpc
+
+import harness
+import tls_harness
+
+HEALTH = "/grpc.health.v1.Health/Check"
+SERVING = b"\x08\x01"
+NAMES = ("http", "grpc", "resp", "admin")
+RULES = """
+version: 1
+domain: shop
+rules:
+  - { name: login, match: { path: /login }, limits: [ { key: "{ip}", algorithm: fixed_window, limit: 5, per: 1h } ] }
+"""
+
+
+def setUpModule():
+    global FILES
+    made = tempfile.TemporaryDirectory(prefix="sluice-tls-")
+    unittest.addModuleCleanup(made.cleanup)
+    FILES = pathlib.Path(made.name)
+    for name in ("ca", "other"):
+        tls_harness.authority(FILES, name)
+    for name, by in (("server", "ca"), ("renewed", "other"), ("client", "ca"), ("alien", "other")):
+        tls_harness.certificate(FILES, name, by)
+
+
+class TlsTest(harness.ServerTest):
+    @classmethod
+    def start(cls, tls=None, cert="server", **config):
+        tls = {
+            "cert_file": str(FILES / f"{cert}.crt"),
+            "key_file": str(FILES / f"{cert}.key"),
+            **(tls or {}),
+        }
+        config = {name: {**config.get(name, {}), "tls": tls} for name in NAMES} | {
+            key: value for key, value in config.items() if key not in NAMES
+        }
+        config = {"listen": dict.fromkeys(NAMES, "127.0.0.1:0"), **config}
+        server = cls.serve(RULES, config=config)
+        server.at = dict(
+            word.replace("0.0.0.0", "127.0.0.1").split("=", 1)
+            for word in server.ready_line.split()[1:]
+        )
+        return server
+
+    def connect(self, server, name, **options):
+        return tls_harness.connect(server.at[name], tls_harness.client(FILES, **options))
+
+    def ask(self, over, name):
+        """Sends a request of that front end on an encrypted connection, and checks its answer."""
+        if name == "resp":
+            over.sendall(b"PING\r\n")
+            self.assertEqual(over.recv(7), b"+PONG\r\n")
+        elif name == "grpc":
+            over.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+            self.assertEqual(over.recv(9)[3], 4, "no SETTINGS")
+        else:
+            over.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            self.assertTrue(over.recv(4096).startswith(b"HTTP/1.1 200 "))
+
+    def answers(self, server, name, **options):
+        try:
+            with self.connect(server, name, **options) as over:
+                self.ask(over, name)
+            return True
+        except OSError:
+            return False
+
+    def metrics(self, server):
+        with self.connect(server, "admin") as over:
+            over.sendall(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
+            text = b"".join(iter(lambda: over.recv(65536), b"")).decode()
+        lines = (line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("sluice"))
+        return {name: float(value) for name, value in lines}
+
+
+class Clients(TlsTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.start()
+
+    def curl(self, name, path, *words):
+        at = "https://localhost:" + self.server.at[name].rsplit(":", 1)[1] + path
+        done = subprocess.run(
+            ["curl", "-sS", "--fail", "--noproxy", "*", "--cacert", FILES / "ca.crt", *words, at],
+            capture_output=True,
+            timeout=20,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_curl_reaches_http_and_the_administration(self):
+        body = json.dumps({"attributes": {"path": "/login", "ip": "192.0.2.1"}})
+        self.assertEqual(json.loads(self.curl("http", "/v1/check", "-d", body))["outcome"], "allowed")
+        status = json.loads(self.curl("admin", "/v1/status"))
+        self.assertTrue(status["ready"])
+
+    def test_redis_cli_reaches_resp(self):
+        port = self.server.at["resp"].rsplit(":", 1)[1]
+        done = subprocess.run(
+            ["redis-cli", "--tls", "--cacert", FILES / "ca.crt", "-h", "localhost", "-p", port]
+            + ["CL.THROTTLE", "key", "4", "5", "60"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+        self.assertEqual(done.stdout.split()[:3], ["0", "5", "4"], done.stderr)
+
+    def test_grpcio_reaches_grpc(self):
+        port = self.server.at["grpc"].rsplit(":", 1)[1]
+        credentials = grpc.ssl_channel_credentials((FILES / "ca.crt").read_bytes())
+        with grpc.secure_channel(f"localhost:{port}", credentials) as over:
+            self.assertEqual(over.unary_unary(HEALTH)(b"", timeout=10), SERVING)
+
+    def test_alpn_selects_the_protocol_of_the_listener(self):
+        for name, offers, chosen in (
+            ("http", ["h2", "http/1.1"], "http/1.1"),
+            ("admin", ["http/1.1"], "http/1.1"),
+            ("grpc", ["h2", "http/1.1"], "h2"),
+            ("resp", ["anything"], None),
+        ):
+            with self.subTest(name), self.connect(self.server, name, protocols=offers) as over:
+                self.assertEqual(over.selected_alpn_protocol(), chosen)
+                self.ask(over, name)
+
+    def test_clients_without_alpn_are_answered(self):
+        for name in NAMES:  # for gRPC: HTTP/2 with prior knowledge, as Envoy's health checks use it
+            with self.subTest(name):
+                self.assertTrue(self.answers(self.server, name))
+
+    def test_a_client_of_another_protocol_is_refused_and_told_in_the_log(self):
+        for name, offer, expected in (("grpc", "http/1.1", "h2"), ("http", "h2", "http/1.1")):
+            with self.subTest(name):
+                text = f"the client offers other protocols by ALPN; expected {expected}"
+
+                def logged():  # the log has at most one such line a second
+                    self.assertFalse(self.answers(self.server, name, protocols=[offer]))
+                    return text in self.server.log()
+
+                harness.wait_for(logged, 30, "the line of the log")
+
+    def test_old_versions_of_tls_are_refused(self):
+        context = tls_harness.client(FILES)
+        with warnings.catch_warnings(action="ignore"):
+            context.minimum_version = ssl.TLSVersion.TLSv1
+            context.maximum_version = ssl.TLSVersion.TLSv1_1
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        for name in NAMES:
+            with self.subTest(name), self.assertRaises(OSError):
+                tls_harness.connect(self.server.at[name], context)
+
+    def test_long_messages_and_pipelines_arrive(self):
+        with self.connect(self.server, "http") as over:
+            filler = {"attributes": {"path": "/", "body.x": "y" * 600_000}}
+            body = json.dumps(filler).encode()
+            one = b"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+            over.sendall((one + body) * 3)
+            answer = http.client.HTTPResponse(over)
+            answer.begin()
+            self.assertEqual(answer.status, 200)
+        with self.connect(self.server, "resp") as over, over.makefile("rb") as reader:
+            over.sendall(b"PING\r\n" * 5000)
+            for _ in range(5000):
+                self.assertEqual(reader.readline(), b"+PONG\r\n")
+
+    def test_a_client_that_reads_late_gets_every_reply(self):
+        with self.connect(self.server, "resp") as over, over.makefile("rb") as reader:
+            text = b"x" * 4000
+            one = b"*2\r\n$4\r\nECHO\r\n$4000\r\n" + text + b"\r\n"
+            over.settimeout(1)
+            sent = 0
+            with contextlib.suppress(TimeoutError):
+                while sent < 4000:  # until the server stops to read
+                    over.sendall(one)
+                    sent += 1
+            self.assertGreater(sent, 50)
+            over.settimeout(20)
+            for _ in range(sent):
+                self.assertEqual(reader.readline(), b"$4000\r\n")
+                self.assertEqual(reader.readline(), text + b"\r\n")
+
+
+class Handshakes(TlsTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.start(bounds={"header_timeout": "1s"}, resp={"idle_timeout": "0s"})
+
+    def test_plaintext_clients_are_told_and_logged(self):
+        before = self.metrics(self.server)['sluice_request_errors_total{reason="tls_failed"}']
+        for name, words, answer in (
+            ("http", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"expected https on this port"),
+            ("admin", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"expected https on this port"),
+            ("resp", b"PING\r\n", b"-ERR expected TLS on this port\r\n"),
+            ("grpc", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"expected TLS on this listener"),
+        ):
+            with self.subTest(name), harness.Raw(self.server.at[name]) as raw:
+                raw.send(words)
+                self.assertIn(answer, raw.reader.read())
+        after = self.metrics(self.server)['sluice_request_errors_total{reason="tls_failed"}']
+        self.assertEqual(after - before, 4)
+        self.assertIn("a client without TLS was refused", self.server.log())
+
+    def test_slow_handshakes_are_cut_and_hinder_nobody(self):
+        record = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"  # the begin of a ClientHello
+        for name in NAMES:
+            with self.subTest(name), contextlib.ExitStack() as stack:
+                slow = [stack.enter_context(harness.Raw(self.server.at[name], 30)) for _ in range(20)]
+                for i, one in enumerate(slow):
+                    one.send(record[: i % 2 * len(record)])
+                began = time.monotonic()
+                self.assertTrue(self.answers(self.server, name))
+                for one in slow:
+                    one.reader.read()  # until the server closes
+                self.assertGreater(time.monotonic() - began, 0.5)
+
+    def test_the_listener_survives_garbage_and_clients_that_leave(self):
+        before = self.server.descriptors()
+        for words in (b"", b"\x16", b"\x16\x03\x01\x00\x05hello", b"\x16\x03\x03\xff\xff" + b"x" * 900):
+            for name in NAMES:
+                with harness.Raw(self.server.at[name]) as raw:
+                    raw.send(words)
+        for name in NAMES:
+            self.assertTrue(self.answers(self.server, name))
+        harness.wait_for(lambda: self.server.descriptors() <= before, 30, "closed sockets")
+
+
+class ClientCertificates(TlsTest):
+    def test_a_certificate_is_required(self):
+        server = self.start({"client_ca_file": str(FILES / "ca.crt")})
+        for name in NAMES:
+            with self.subTest(name):
+                self.assertTrue(self.answers(server, name, own="client"))
+                self.assertFalse(self.answers(server, name))
+                self.assertFalse(self.answers(server, name, own="alien"))
+        harness.wait_for(lambda: "the client sent no certificate" in server.log(), what="the log")
+
+    def test_a_certificate_may_be_optional(self):
+        optional = {"client_ca_file": str(FILES / "ca.crt"), "client_certificate": "optional"}
+        server = self.start(optional)
+        for name in NAMES:
+            with self.subTest(name):
+                self.assertTrue(self.answers(server, name, own="client"))
+                self.assertTrue(self.answers(server, name))
+                self.assertFalse(self.answers(server, name, own="alien"))
+
+
+class Reload(TlsTest):
+    def renew(self, name):
+        for end in ("crt", "key"):
+            shutil.copy(FILES / f"{name}.{end}", FILES / f"reread.{end}")
+
+    def test_sighup_replaces_the_certificate_of_every_listener(self):
+        self.renew("server")
+        server = self.start(cert="reread")
+        with contextlib.ExitStack() as stack:
+            old = {name: stack.enter_context(self.connect(server, name)) for name in NAMES}
+            (FILES / "reread.crt").write_text("no certificate")
+            server.signal(signal.SIGHUP)
+            for name in NAMES:
+                harness.wait_for(
+                    lambda: any(
+                        "certificate was not replaced" in line and f"front_end={name}" in line
+                        for line in server.log().splitlines()
+                    ),
+                    what="the line of the log",
+                )
+                self.assertTrue(self.answers(server, name))
+            self.renew("renewed")
+            server.signal(signal.SIGHUP)
+            for name in NAMES:
+                with self.subTest(name):
+                    harness.wait_for(
+                        lambda: self.answers(server, name, authority="other"), 30, "the new one"
+                    )
+                    self.assertFalse(self.answers(server, name))
+                    self.ask(old[name], name)
+
+    def test_a_certificate_that_cannot_be_used_stops_the_start(self):
+        (FILES / "broken.crt").write_text("no certificate")
+        for name in NAMES:
+            with self.subTest(name), self.assertRaises(AssertionError) as raised:
+                tls = {"cert_file": str(FILES / "broken.crt"), "key_file": str(FILES / "server.key")}
+                self.serve(
+                    config={
+                        "listen": dict.fromkeys(NAMES, "127.0.0.1:0"),
+                        name: {"tls": tls},
+                    }
+                )
+            self.assertIn(f"{name}.tls: cannot use the certificate in", str(raised.exception))
+
+
+class Drain(TlsTest):
+    def test_a_drained_server_answers_and_closes_encrypted_connections(self):
+        server = self.start(drain={"delay": "1s"})
+        with contextlib.ExitStack() as stack:
+            over = {name: stack.enter_context(self.connect(server, name)) for name in NAMES}
+            silent = stack.enter_context(harness.Raw(server.at["http"], 30))
+            server.signal(signal.SIGTERM)
+            for name in ("http", "resp"):
+                self.ask(over[name], name)
+            silent.reader.read()
+            for name in ("http", "resp", "grpc"):
+                over[name].settimeout(30)
+                with contextlib.suppress(OSError):
+                    while over[name].recv(4096):
+                        pass
+        self.assertEqual(server.wait(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
