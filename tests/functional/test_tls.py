@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -15,6 +16,7 @@ import warnings
 
 import grpc
 
+import envoy_harness
 import harness
 import tls_harness
 
@@ -42,7 +44,7 @@ def setUpModule():
 
 class TlsTest(harness.ServerTest):
     @classmethod
-    def start(cls, tls=None, cert="server", **config):
+    def start(cls, tls=None, cert="server", env=None, **config):
         tls = {
             "cert_file": str(FILES / f"{cert}.crt"),
             "key_file": str(FILES / f"{cert}.key"),
@@ -52,7 +54,7 @@ class TlsTest(harness.ServerTest):
             key: value for key, value in config.items() if key not in NAMES
         }
         config = {"listen": dict.fromkeys(NAMES, "127.0.0.1:0"), **config}
-        server = cls.serve(RULES, config=config)
+        server = cls.serve(RULES, config=config, **({"env": env} if env else {}))
         server.at = dict(
             word.replace("0.0.0.0", "127.0.0.1").split("=", 1)
             for word in server.ready_line.split()[1:]
@@ -258,6 +260,93 @@ class ClientCertificates(TlsTest):
                 self.assertTrue(self.answers(server, name, own="client"))
                 self.assertTrue(self.answers(server, name))
                 self.assertFalse(self.answers(server, name, own="alien"))
+
+
+class Roles(TlsTest):
+    """A client has the role of its certificate, on a listener that other machines reach."""
+
+    WHO = {
+        "checker": ("check", "DNS:Check.internal", "check.internal"),
+        "operator": ("operate", "URI:spiffe://shop/refunds", "spiffe://shop/refunds"),
+        "chief": ("admin", None, "chief"),  # its common name
+    }
+
+    @classmethod
+    def setUpClass(cls):
+        clients = []
+        for name, (role, names, certificate) in cls.WHO.items():
+            tls_harness.certificate(FILES, name, subject=name, names=names)
+            clients.append({"name": name, "role": role, "certificate": certificate})
+        optional = {"client_ca_file": str(FILES / "ca.crt"), "client_certificate": "optional"}
+        cls.server = cls.start(
+            optional,
+            listen=dict.fromkeys(NAMES, "0.0.0.0:0"),
+            clients=clients,
+            resp={"users": clients},
+            admin={"token_env": "PATH_TOKEN"},
+            env={**os.environ, "PATH_TOKEN": "0123456789abcdef"},
+        )
+        cls.rls = envoy_harness.messages()
+
+    def status(self, name, method, target, own, body=None):
+        context = tls_harness.client(FILES, own=own)
+        port = self.server.at[name].rsplit(":", 1)[1]
+        over = http.client.HTTPSConnection("localhost", int(port), context=context, timeout=10)
+        with contextlib.closing(over):
+            over.request(method, target, body)
+            return over.getresponse().status
+
+    def test_http(self):
+        attributes = {"path": "/login", "ip": "192.0.2.1"}
+        for verb in ("refund", "reset"):
+            body = json.dumps({"attributes": attributes, "verb": verb})
+            for own, status in ((None, 403), ("client", 403), ("checker", 403), ("operator", 200),
+                                ("chief", 200)):
+                with self.subTest(verb, own=own):
+                    self.assertEqual(self.status("http", "POST", "/v1/check", own, body), status)
+        body = json.dumps({"attributes": attributes})
+        self.assertEqual(self.status("http", "POST", "/v1/check", None, body), 200)
+
+    def test_grpc(self):
+        call = self.rls.RateLimitRequest(domain="shop", hits_addend=2)
+        call.descriptors.add().entries.add(key="path", value="/login")
+        read = lambda name: (FILES / name).read_bytes()
+        port = self.server.at["grpc"].rsplit(":", 1)[1]
+        denied = grpc.StatusCode.PERMISSION_DENIED
+        for own, code in ((None, denied), ("checker", denied), ("operator", None)):
+            keys = (read(f"{own}.key"), read(f"{own}.crt")) if own else ()
+            credentials = grpc.ssl_channel_credentials(read("ca.crt"), *keys)
+            # A separate pool of connections: otherwise grpcio shares them with earlier channels.
+            options = [("grpc.use_local_subchannel_pool", 1)]
+            with self.subTest(own=own), grpc.secure_channel(
+                f"localhost:{port}", credentials, options
+            ) as over:
+                try:
+                    envoy_harness.caller(self.rls, over)(call, timeout=10)
+                    self.assertIsNone(code)
+                except grpc.RpcError as error:
+                    self.assertEqual(error.code(), code, error.details())
+
+    def test_resp(self):
+        for own, ping, reset in (
+            (None, b"-NOAUTH ", b"-NOAUTH "),
+            ("client", b"-NOAUTH ", b"-NOAUTH "),
+            ("checker", b"+PONG", b"-NOPERM "),
+            ("operator", b"+PONG", b"*"),
+        ):
+            with self.subTest(own=own), self.connect(self.server, "resp", own=own) as over:
+                over.sendall(b"PING\r\nRL.RESET LIMIT k token_bucket 5 1s\r\nCLIENT INFO\r\nQUIT\r\n")
+                replies = b"".join(iter(lambda: over.recv(4096), b""))
+                first, second, *_ = replies.split(b"\r\n")
+                self.assertTrue(first.startswith(ping), first)
+                self.assertTrue(second.startswith(reset), second)
+                if own in self.WHO:
+                    self.assertIn(f" user={own} ".encode(), replies)
+
+    def test_the_administration_accepts_the_certificate_of_an_admin(self):
+        for own, status in ((None, 401), ("checker", 401), ("operator", 401), ("chief", 200)):
+            with self.subTest(own=own):
+                self.assertEqual(self.status("admin", "GET", "/v1/status", own), status)
 
 
 class Reload(TlsTest):

@@ -3,7 +3,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace sluice::server {
 
@@ -19,6 +22,12 @@ enum class Role : std::uint8_t {
 constexpr std::string_view to_string(Role role) noexcept {
   constexpr std::array<std::string_view, 4> kNames{"nobody", "check", "operate", "admin"};
   return kNames[static_cast<std::size_t>(role)];
+}
+
+// Returns the role of the client whose certificate has one of these names, or kNobody.
+using RoleOfCertificate = std::function<Role(const std::vector<std::string>& names)>;
+inline Role role_of(const std::vector<std::string>& names, const RoleOfCertificate& find) {
+  return names.empty() || !find ? Role::kNobody : find(names);
 }
 
 }  // namespace sluice::server

@@ -27,6 +27,10 @@ class Transport {
   void finish();
 
   bool is_encrypted() const noexcept { return tls_ != nullptr; }
+  // See TlsSession.
+  std::vector<std::string> certificate_names() const {
+    return tls_ ? tls_->certificate_names() : std::vector<std::string>();
+  }
 
  private:
   int descriptor_;

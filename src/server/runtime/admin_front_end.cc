@@ -47,7 +47,8 @@ class AdminFrontEnd final : public FrontEnd {
                                                                 parts().log});
     };
     return std::make_unique<http::FrontEnd>(
-        http::FrontEnd::Parts{bounds_, make_handler, loop.fibers}, accept, std::move(socket));
+        http::FrontEnd::Parts{bounds_, make_handler, loop.fibers, role_of_certificate()}, accept,
+        std::move(socket));
   }
   const Bounds& bounds() const override { return bounds_; }
   bool is_administration() const override { return true; }

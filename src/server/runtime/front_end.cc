@@ -9,7 +9,7 @@
 
 namespace sluice::server {
 
-Expected<bool> FrontEnd::open(std::size_t loops, std::span<const BearerClient> clients) {
+Expected<bool> FrontEnd::open(std::size_t loops, std::span<const KnownClient> clients) {
   const Config& config = parts_.config;
   const auto address = parse_address(config.*address_.address);
   if (!address) return Unexpected{config.*address_.address + ": " + address.error()};

@@ -51,7 +51,7 @@ class FrontEnd {
 
   // Listens with a socket for each loop, unless the address is "off". Borrows the clients with
   // tokens. Errors: one line.
-  Expected<bool> open(std::size_t loops, std::span<const BearerClient> clients);
+  Expected<bool> open(std::size_t loops, std::span<const KnownClient> clients);
   bool is_open() const noexcept { return listening_.has_value(); }
   // Starts the front end, which is open, in the loop of that number.
   std::unique_ptr<net::LoopFrontEnd> start(const LoopServices& loop, std::size_t number);
@@ -81,6 +81,9 @@ class FrontEnd {
   const net::Listening& listening() const { return *listening_; }
   // Who may do what, for the front ends without users of their own.
   const Access& access() const { return *access_; }
+  RoleOfCertificate role_of_certificate() const {
+    return [&access = *access_](const auto& names) { return access.role_of_certificate(names); };
+  }
   const FrontEndParts& parts() const noexcept { return parts_; }
   bool has_tls() const noexcept { return tls_ != nullptr; }
   std::atomic<std::size_t> connections_{0};  // in all loops

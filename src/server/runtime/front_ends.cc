@@ -11,15 +11,17 @@ namespace sluice::server {
 
 namespace {
 
-Expected<std::vector<BearerClient>> read_clients(const Config& config, Log& log) {
-  std::vector<BearerClient> clients;
+Expected<std::vector<KnownClient>> read_clients(const Config& config, Log& log) {
+  std::vector<KnownClient> clients;
   for (const ClientConfig& client : config.clients) {
+    clients.push_back({client.name, client.role, {}, client.certificate});
+    if (!client.secret.is_set()) continue;
     auto token = read_token(client.secret);
     if (!token) return Unexpected{"clients: " + token.error()};
     const std::string what = "the token of the client '" + client.name + "'";
     const std::string weakness = find_weakness(what, client.secret, *token);
     if (!weakness.empty()) log.warning(weakness);
-    clients.push_back({client.name, client.role, *std::move(token)});
+    clients.back().token = *std::move(token);
   }
   return clients;
 }

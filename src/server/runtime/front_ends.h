@@ -44,7 +44,7 @@ class FrontEnds {
  private:
   const Config& config_;
   Log& log_;
-  std::vector<BearerClient> clients_;  // borrowed by the front ends
+  std::vector<KnownClient> clients_;  // borrowed by the front ends
   std::vector<std::unique_ptr<FrontEnd>> all_;
   std::unique_ptr<FrontEnd> admin_;
 };

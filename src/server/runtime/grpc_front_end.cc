@@ -33,7 +33,8 @@ class GrpcFrontEnd final : public FrontEnd {
                 [&envoy = parts().envoy, session = loop.session, &access = access()] {
                   return make_rls_handler({session(), envoy}, access);
                 },
-            .fibers = loop.fibers},
+            .fibers = loop.fibers,
+            .role_of_certificate = role_of_certificate()},
         accept, std::move(socket));
   }
 };

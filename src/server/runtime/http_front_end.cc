@@ -38,7 +38,8 @@ class HttpFrontEnd final : public FrontEnd {
                                parts.operations, access});
     };
     return std::make_unique<http::FrontEnd>(
-        http::FrontEnd::Parts{bounds(), make_handler, loop.fibers}, accept, std::move(socket));
+        http::FrontEnd::Parts{bounds(), make_handler, loop.fibers, role_of_certificate()}, accept,
+        std::move(socket));
   }
 };
 

@@ -17,12 +17,14 @@ namespace {
 Expected<resp::Users> read_users(const RespConfig& config, Log& log) {
   std::vector<resp::User> users;
   for (const ClientConfig& user : config.users) {
+    users.push_back({user.name, {}, user.role, user.certificate});
+    if (!user.secret.is_set()) continue;
     auto password = read_password(user.secret);
     if (!password) return Unexpected{"resp.users: " + password.error()};
     const std::string what = "the password of the RESP user '" + user.name + "'";
     const std::string weakness = find_weakness(what, user.secret, *password);
     if (!weakness.empty()) log.warning(weakness);
-    users.push_back({user.name, std::move(*password), user.role});
+    users.back().password = std::move(*password);
   }
   return resp::Users(std::move(users));
 }

@@ -11,7 +11,7 @@ class RlsHandler final : public grpc::Handler {
       : service_(parts), recorder_(parts.session.recorder), access_(access) {}
 
   void handle(const grpc::Call& call, grpc::Reply& reply) override {
-    const auto role = access_.role_of(call.authorization);
+    const auto role = access_.role_of(call.authorization, call.certificate_role);
     if (!role) return reply.fail(grpc::Code::kUnauthenticated, kUnknownToken);
     const RlsStatus status = service_.call(call.message, *role >= Role::kOperate, reply.bytes);
     if (status.forbidden) return reply.fail(grpc::Code::kPermissionDenied, status.message);

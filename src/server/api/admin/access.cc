@@ -8,7 +8,7 @@
 namespace sluice::server {
 
 std::optional<Problem> check_token(const http::Request& request, const AdminToken& token) {
-  if (!token.is_set()) return std::nullopt;
+  if (!token.is_set() || request.certificate_role >= Role::kAdmin) return std::nullopt;
   Buffers buffers;
   const std::string_view field =
       find_header(request.fields, "authorization", buffers).value_or(std::string_view());

@@ -9,7 +9,7 @@
 namespace sluice::server {
 
 // Returns why a request to the administration is refused (401), or nothing. With a token, the
-// request must present it.
+// request must present it, or the client the certificate of an admin.
 std::optional<Problem> check_token(const http::Request& request, const AdminToken& token);
 
 }  // namespace sluice::server

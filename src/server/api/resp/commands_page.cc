@@ -46,6 +46,10 @@ resp:
     - { name: ops, role: operate, password_env: SLUICE_RESP_OPS }
 ```
 
+With `resp.tls` the connection is encrypted, and a user may have a `certificate` instead of a
+password or in addition to it: a client that presents it is logged in from the start
+(docs/config.md, *TLS*).
+
 The password is one line; the server reads it at the start and logs a warning if every user of the
 machine can read the file, or if the password has fewer than 16 characters or fewer than 6 different
 ones.

@@ -221,6 +221,7 @@ void Protocol::call(Stream& stream, std::string_view message) {
 void Protocol::submit(Stream& stream) {
   stream.call.deadline = stream.deadline;
   stream.call.authorization = stream.authorization;
+  stream.call.certificate_role = certificate_role_;
   if (shared_.handlers.waits()) {  // the call may outlive the connection
     stream.peer = peer_;
     stream.call.peer = stream.peer;

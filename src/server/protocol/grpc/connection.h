@@ -25,6 +25,7 @@ class Connection final : private ConnectionState::Owner {
  public:
   struct Shared : SharedState {
     boost::asio::io_context& loop;
+    RoleOfCertificate role_of_certificate = {};  // may be empty
     bool draining = false;
     std::string input = std::string(std::size_t{64} << 10, '\0');  // of the connection that reads
     std::vector<Connection*> to_flush = {};                        // in this turn of the loop

@@ -20,10 +20,10 @@ constexpr std::size_t kLingerBytes = std::size_t{16} << 20;
 }  // namespace
 
 ConnectionState::ConnectionState(std::string peer, SharedState& shared, Owner& owner,
-                                 SteadyTime now)
+                                 SteadyTime now, Role certificate_role)
     : shared_(shared),
       peer_(std::move(peer)),
-      protocol_(shared, peer_, owner),
+      protocol_(shared, peer_, owner, certificate_role),
       started_(now),
       heard_(now),
       worked_(now),

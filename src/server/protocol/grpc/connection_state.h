@@ -39,7 +39,8 @@ class ConnectionState {
   };
   using Owner = Protocol::Owner;
 
-  ConnectionState(std::string peer, SharedState& shared, Owner& owner, SteadyTime now);
+  ConnectionState(std::string peer, SharedState& shared, Owner& owner, SteadyTime now,
+                  Role certificate_role = Role::kNobody);
 
   // The socket is ready to be read. If it has bytes, on_input() follows.
   void on_ready(SteadyTime now) { heard_ = now; }

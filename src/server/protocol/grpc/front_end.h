@@ -28,6 +28,7 @@ class FrontEnd final : public net::LoopFrontEnd {
     const std::atomic<bool>& serving;  // what Health reports
     std::function<std::unique_ptr<Handler>()> make;
     std::optional<net::FiberPool::Options> fibers = {};  // if handlers may wait
+    RoleOfCertificate role_of_certificate = {};          // for clients with certificates
   };
 
   FrontEnd(const Parts& parts, const net::Acceptor::Parts& accept, net::ListeningSocket socket)
@@ -35,7 +36,8 @@ class FrontEnd final : public net::LoopFrontEnd {
         shared_{{{parts.bounds, parts.most_streams, handlers_, parts.paths, accept.recorder,
                   parts.serving, accept.clock},
                  parts.ages},
-                accept.loop},
+                accept.loop,
+                parts.role_of_certificate},
         listener_(accept, std::move(socket), shared_) {}
 
   void follow_rules() override { handlers_.follow_rules(); }

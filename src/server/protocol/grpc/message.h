@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "server/config/role.h"
 #include "server/net/loop_clock.h"
 
 namespace sluice::server::grpc {
@@ -35,10 +36,11 @@ enum class Code : std::uint8_t {
 // One complete call of a unary method. All views are of the transport's buffers and are valid until
 // the handler returns.
 struct Call {
-  std::string_view path;           // "/package.Service/Method"
-  std::string_view message;        // decompressed, without its prefix
-  std::string_view peer;           // the peer's address as text; empty on a Unix socket
-  std::string_view authorization;  // the client's metadata of that name; empty: none
+  std::string_view path;                  // "/package.Service/Method"
+  std::string_view message;               // decompressed, without its prefix
+  std::string_view peer;                  // the peer's address as text; empty on a Unix socket
+  std::string_view authorization;         // the client's metadata of that name; empty: none
+  Role certificate_role = Role::kNobody;  // of the client with this certificate, if one is known
   SteadyTime deadline = SteadyTime::max();
 };
 

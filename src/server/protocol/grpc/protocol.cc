@@ -161,8 +161,13 @@ nghttp2_session* Callbacks::make(Protocol& protocol) {
   return session;
 }
 
-Protocol::Protocol(ProtocolShared& shared, std::string_view peer, Owner& owner)
-    : shared_(shared), owner_(owner), peer_(peer), frame_budget_(kMostFrames) {}
+Protocol::Protocol(ProtocolShared& shared, std::string_view peer, Owner& owner,
+                   Role certificate_role)
+    : shared_(shared),
+      owner_(owner),
+      peer_(peer),
+      certificate_role_(certificate_role),
+      frame_budget_(kMostFrames) {}
 
 Protocol::~Protocol() {
   while (first_ != nullptr) close(*first_);

@@ -52,7 +52,8 @@ class Protocol {
     virtual void has_output() = 0;
   };
 
-  Protocol(ProtocolShared& shared, std::string_view peer, Owner& owner);
+  Protocol(ProtocolShared& shared, std::string_view peer, Owner& owner,
+           Role certificate_role = Role::kNobody);
   ~Protocol();
   Protocol(const Protocol&) = delete;
   Protocol& operator=(const Protocol&) = delete;
@@ -115,6 +116,7 @@ class Protocol {
   ProtocolShared& shared_;
   Owner& owner_;
   std::string_view peer_;
+  const Role certificate_role_;
   nghttp2_session* session_ = nullptr;  // created with the first byte
   Stream* first_ = nullptr;             // open streams
   Stream* recent_ = nullptr;            // the last one that was looked up

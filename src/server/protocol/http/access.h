@@ -12,17 +12,18 @@
 
 namespace sluice::server {
 
-// A client that presents a token.
-struct BearerClient {
+// A client that presents a token, a certificate, or either.
+struct KnownClient {
   std::string name;
   Role role = Role::kCheck;
-  std::string token;
+  std::string token = {};
+  std::string certificate = {};  // a name in it
 };
 
 // Who may do what at a listener of HTTP or gRPC (docs/http.md).
 //
-// A client has the role of its token. Without a token it may request decisions of one unit, and
-// operate if only this machine reaches the listener.
+// A client has the role of its token and of its certificate. Without either it may request
+// decisions of one unit, and operate if only this machine reaches the listener.
 //
 // Thread-safety: const, so any thread. Ownership: borrows the clients and the hosts. Cost: a
 // comparison with each token if there is a token.
@@ -31,22 +32,27 @@ class Access {
   enum class Reach : std::uint8_t { kUnixSocket, kLoopback, kNetwork };
 
   // `hosts` are names of this server, in lower case.
-  Access(Reach reach, std::span<const BearerClient> clients, std::span<const std::string> hosts)
+  Access(Reach reach, std::span<const KnownClient> clients, std::span<const std::string> hosts)
       : reach_(reach), clients_(clients), hosts_(hosts) {}
 
   // Returns why an HTTP request of any client must not be answered (403): a web page may have sent
   // it.
   std::optional<Problem> find_refusal(const http::Request& request) const;
-  // Returns the role of the client that sent `Authorization: ...`, empty if it sent none. Returns
-  // nothing if the token is unknown (401).
-  std::optional<Role> role_of(std::string_view authorization) const noexcept;
+  // Returns the role of the client that sent `Authorization: ...`, empty if it sent none, on a
+  // connection with the role of a certificate. Returns nothing if the token is unknown (401).
+  std::optional<Role> role_of(std::string_view authorization,
+                              Role certificate_role = Role::kNobody) const noexcept;
   std::optional<Role> role_of(const http::Request& request) const;
+  // Returns the role of the client whose certificate has one of these names, or kNobody.
+  Role role_of_certificate(std::span<const std::string> names) const noexcept;
   // Returns whether no client can operate.
   bool nobody_operates() const noexcept;
 
  private:
+  bool nobody_has_a_token() const noexcept;
+
   const Reach reach_;
-  const std::span<const BearerClient> clients_;
+  const std::span<const KnownClient> clients_;
   const std::span<const std::string> hosts_;
 };
 
@@ -55,7 +61,7 @@ inline constexpr std::string_view kUnknownToken =
     "the token is unknown; expected that of one of `clients` in the configuration";
 inline constexpr std::string_view kNeedsOperate =
     "the role operate is required, because other machines reach this listener; add the client with "
-    "its token and this role to `clients` in the configuration, and send Authorization: Bearer "
-    "TOKEN";
+    "its token or certificate and this role to `clients` in the configuration, and send "
+    "Authorization: Bearer TOKEN";
 
 }  // namespace sluice::server

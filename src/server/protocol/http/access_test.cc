@@ -11,12 +11,12 @@ using Reach = Access::Reach;
 
 const std::vector<std::string> kHosts{"sluice.internal"};
 
-Access access(Reach reach, std::span<const BearerClient> clients = {}) {
+Access access(Reach reach, std::span<const KnownClient> clients = {}) {
   return {reach, clients, kHosts};
 }
-const std::vector<BearerClient> kClients{{"web", Role::kCheck, "web-token"},
-                                         {"batch", Role::kOperate, "batch-token"},
-                                         {"ops", Role::kAdmin, "ops-token"}};
+const std::vector<KnownClient> kClients{{"web", Role::kCheck, "web-token"},
+                                        {"batch", Role::kOperate, "batch-token"},
+                                        {"ops", Role::kAdmin, "ops-token"}};
 
 TEST(Access, WithoutATokenAClientMayOperateOnlyFromThisMachine) {
   EXPECT_EQ(access(Reach::kNetwork).role_of(""), Role::kCheck);
@@ -31,6 +31,25 @@ TEST(Access, AClientHasTheRoleOfItsToken) {
   EXPECT_EQ(network.role_of("bearer  batch-token "), Role::kOperate);
   EXPECT_EQ(network.role_of("Bearer ops-token"), Role::kAdmin);
   EXPECT_EQ(access(Reach::kLoopback, kClients).role_of("Bearer web-token"), Role::kOperate);
+}
+
+TEST(Access, AClientHasTheRoleOfItsCertificate) {
+  const std::vector<KnownClient> clients{{"web", Role::kCheck, {}, "web.internal"},
+                                         {"batch", Role::kOperate, {}, "spiffe://a/b"}};
+  const Access network = access(Reach::kNetwork, clients);
+  const auto role = [&](std::vector<std::string> names) {
+    return network.role_of_certificate(names);
+  };
+  EXPECT_EQ(role({}), Role::kNobody);
+  EXPECT_EQ(role({"", "other.internal", "spiffe://a/b/c"}), Role::kNobody);
+  EXPECT_EQ(role({"web.internal"}), Role::kCheck);
+  EXPECT_EQ(role({"web.internal", "spiffe://a/b"}), Role::kOperate);
+  EXPECT_EQ(network.role_of("", Role::kOperate), Role::kOperate);
+  EXPECT_EQ(network.role_of("Bearer x", Role::kOperate), Role::kOperate) << "no client has a token";
+  const Access mixed = access(Reach::kNetwork, kClients);
+  EXPECT_EQ(mixed.role_of("Bearer web-token", Role::kOperate), Role::kOperate);
+  EXPECT_EQ(mixed.role_of("Bearer ops-token", Role::kCheck), Role::kAdmin);
+  EXPECT_EQ(mixed.role_of("Bearer x", Role::kOperate), std::nullopt);
 }
 
 TEST(Access, AnUnknownTokenIsRefused) {

@@ -37,7 +37,8 @@ Connection::Connection(Socket socket, net::Accepted& accepted, Shared& shared, O
       transport_(accepted.descriptor, std::move(accepted.tls)),
       shared_(shared),
       owner_(owner),
-      state_(accepted.peer.host(), shared, *this, now) {}
+      state_(accepted.peer.host(), shared, *this, now,
+             role_of(transport_.certificate_names(), shared.role_of_certificate)) {}
 
 void Connection::act(Action action) {
   while (action == Action::kSend) action = send();

@@ -19,6 +19,7 @@ class Connection final : private ConnectionState::Owner {
  public:
   struct Shared : SharedState {
     using SharedState::SharedState;
+    RoleOfCertificate role_of_certificate;  // may be empty
     std::string input = std::string(std::size_t{64} << 10,
                                     '\0');  // shared by the connections, which read one at a time
   };

@@ -41,10 +41,11 @@ void SharedState::tick() {
 }
 
 ConnectionState::ConnectionState(std::string peer, SharedState& shared, Owner& owner,
-                                 SteadyTime now)
+                                 SteadyTime now, Role certificate_role)
     : shared_(shared),
       owner_(owner),
       peer_(std::move(peer)),
+      certificate_role_(certificate_role),
       reader_({shared.bounds.header_bytes, shared.bounds.body_bytes}),
       now_(now) {
   enter(Phase::kIdle);
@@ -129,6 +130,7 @@ bool ConnectionState::read_next(std::string_view input) {
 void ConnectionState::work(Worker& worker) {
   worker.request = reader_.request();
   worker.request.peer = peer_;
+  worker.request.certificate_role = certificate_role_;
   worker.handler->handle(worker.request, worker.response);
 }
 

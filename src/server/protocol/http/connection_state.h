@@ -62,7 +62,8 @@ class ConnectionState final : private Handlers::Task {
     virtual void act(Action action) = 0;
   };
 
-  ConnectionState(std::string peer, SharedState& shared, Owner& owner, net::SteadyTime now);
+  ConnectionState(std::string peer, SharedState& shared, Owner& owner, net::SteadyTime now,
+                  Role certificate_role = Role::kNobody);
   ~ConnectionState() override;
 
   Action on_input(std::string_view bytes, net::SteadyTime now);
@@ -99,6 +100,7 @@ class ConnectionState final : private Handlers::Task {
   SharedState& shared_;
   Owner& owner_;
   std::string peer_;
+  const Role certificate_role_;
   RequestReader reader_;
   std::string pending_;   // of requests that are not complete or not answered
   std::size_t done_ = 0;  // bytes of `pending_` before the request that is being answered

@@ -21,12 +21,15 @@ class FrontEnd final : public net::LoopFrontEnd {
     const Bounds& bounds;
     std::function<std::unique_ptr<Handler>()> make;
     std::optional<net::FiberPool::Options> fibers = {};  // if handlers may wait
+    RoleOfCertificate role_of_certificate = {};          // for clients with certificates
   };
 
   FrontEnd(const Parts& parts, const net::Acceptor::Parts& accept, net::ListeningSocket socket)
       : handlers_([make = parts.make] { return std::make_unique<Worker>(make()); }, parts.fibers),
         shared_(parts.bounds, handlers_, accept.recorder, accept.clock),
-        listener_(accept, std::move(socket), shared_) {}
+        listener_(accept, std::move(socket), shared_) {
+    shared_.role_of_certificate = parts.role_of_certificate;
+  }
 
   void follow_rules() override { handlers_.follow_rules(); }
   void stop_accepting(net::Queued queued, std::function<void()> stopped) override {

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "server/config/role.h"
+
 namespace sluice::server::http {
 
 struct Field {
@@ -20,9 +22,10 @@ struct Request {
   std::string_view target;  // as it was sent: "/a?b=c", "http://host/a", "*"
   int version = 11;         // 10 or 11
   bool keep_alive = true;
-  std::span<const Field> fields;  // in the order of the request
-  std::string_view body;          // chunks are joined
-  std::string_view peer;          // the peer's address as text; empty on a Unix socket
+  std::span<const Field> fields;          // in the order of the request
+  std::string_view body;                  // chunks are joined
+  std::string_view peer;                  // the peer's address as text; empty on a Unix socket
+  Role certificate_role = Role::kNobody;  // of the client with this certificate, if one is known
 
   // Returns the value of the first field of that name, which is given in lower case, or null if
   // there is none.

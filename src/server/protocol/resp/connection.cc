@@ -43,6 +43,8 @@ std::unique_ptr<Connection> Connection::open(net::Accepted& accepted, Shared& sh
   client.peer = is_unix ? shared.unix_path + ":0" : accepted.peer.text();
   client.connected = now;
   client.role = shared.users.at_first();
+  if (accepted.tls) client.user = shared.users.find_certificate(accepted.tls->certificate_names());
+  if (client.user != nullptr) client.role = client.user->role;
   std::unique_ptr<Connection> connection(
       new Connection(accepted, std::move(client), shared, owner, now));
   if (shared.poller.add(accepted.descriptor, *connection)) return connection;

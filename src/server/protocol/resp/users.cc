@@ -1,5 +1,7 @@
 #include "server/protocol/resp/users.h"
 
+#include <algorithm>
+
 #include "server/config/secret.h"
 
 namespace sluice::server::resp {
@@ -11,6 +13,14 @@ const User* Users::find(std::string_view name, std::string_view password) const 
     if (same_password && user.name == name) found = &user;
   }
   return found;
+}
+
+const User* Users::find_certificate(std::span<const std::string> names) const noexcept {
+  for (const User& user : users_) {
+    if (user.certificate.empty()) continue;
+    if (std::find(names.begin(), names.end(), user.certificate) != names.end()) return &user;
+  }
+  return nullptr;
 }
 
 }  // namespace sluice::server::resp

@@ -13,6 +13,7 @@ struct User {
   std::string name;
   std::string password;
   Role role = Role::kCheck;
+  std::string certificate = {};  // a name in it; empty: no certificate logs in
 };
 
 // The users of the RESP front end and their passwords. Without any user, every client may do
@@ -31,6 +32,8 @@ class Users {
   bool none() const noexcept { return users_.empty(); }
   // Returns the role of a client before it logs in.
   Role at_first() const noexcept { return none() ? Role::kAdmin : Role::kNobody; }
+  // Returns the user whose certificate has one of these names, or null if there is none.
+  const User* find_certificate(std::span<const std::string> names) const noexcept;
   // Returns the user with that name and password, or null if there is none.
   const User* find(std::string_view name, std::string_view password) const noexcept;
 

@@ -16,6 +16,16 @@ TEST(Users, AreFoundByNameAndPasswordTogether) {
   EXPECT_EQ(users.find("c", "one"), nullptr);
 }
 
+TEST(Users, AreFoundByTheirCertificate) {
+  const Users users({{"a", "one", Role::kCheck, {}}, {"b", "", Role::kAdmin, "b.internal"}});
+  const auto find = [&](std::vector<std::string> names) { return users.find_certificate(names); };
+  ASSERT_NE(find({"x", "b.internal"}), nullptr);
+  EXPECT_EQ(find({"b.internal"})->name, "b");
+  EXPECT_EQ(find({"a", "b", ""}), nullptr);
+  EXPECT_EQ(find({}), nullptr);
+  EXPECT_EQ(users.find("b", ""), nullptr) << "has no password";
+}
+
 TEST(Users, WithoutAnyEveryClientMayDoEverything) {
   EXPECT_EQ(Users().at_first(), Role::kAdmin);
   EXPECT_EQ(Users({{"a", "b", Role::kAdmin}}).at_first(), Role::kNobody);
