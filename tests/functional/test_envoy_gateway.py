@@ -9,12 +9,15 @@ import re
 import signal
 import unittest
 
+import tls_harness
 from harness import ROOT, Answer, Application, ServerTest, free_port, replaced, request, wait_for
 
 DEPLOY = ROOT / "deploy/envoy"
 
 
-class Envoy(ServerTest):
+class Gateway(ServerTest):
+    """Envoy in front of an application, and Sluice."""
+
     @classmethod
     def setUpClass(cls):
         cls.app = Application()
@@ -25,17 +28,21 @@ class Envoy(ServerTest):
         cls.wait_until_healthy()
 
     @classmethod
-    def start_sluice(cls):
+    def start_sluice(cls, **more):
         listen = {"grpc": f"127.0.0.1:{cls.grpc_port}"}
         cls.sluice = cls.serve(
-            config={"listen": listen, "envoy": {"files": str(DEPLOY / "ratelimit.yaml")}}
+            config={"listen": listen, "envoy": {"files": str(DEPLOY / "ratelimit.yaml")}, **more}
         )
+
+    @classmethod
+    def configuration(cls):
+        return (DEPLOY / "envoy.yaml").read_text("utf-8")
 
     @classmethod
     def start_envoy(cls):
         folder, admin_port, cls.port = cls.folder(), free_port(), free_port()
         text = replaced(
-            (DEPLOY / "envoy.yaml").read_text("utf-8"),
+            cls.configuration(),
             ("port_value: 9901", f"port_value: {admin_port}"),
             ("port_value: 8000", f"port_value: {cls.port}"),
             ("port_value: 9000", f"port_value: {cls.app.address.rsplit(':', 1)[1]}"),
@@ -75,6 +82,8 @@ class Envoy(ServerTest):
     def statuses(self, count, *arguments, **more):
         return [self.ask(*arguments, **more).status for _ in range(count)]
 
+
+class Plain(Gateway):
     def test_an_allowed_request_reaches_the_application_and_has_limit_fields(self):
         answer = self.ask("/items?a=b", X_User_Id="anna")
         self.assertEqual((answer.status, answer.body), (200, b"application: GET /items?a=b\n"))
@@ -128,6 +137,45 @@ class Envoy(ServerTest):
             self.sluice.signal(signal.SIGCONT)
         self.assertEqual(allowed() - before, 3)
         self.wait_until_healthy()
+
+
+class OverTls(Gateway):
+    """The cluster in docs/envoy.md. Envoy's health checks use no ALPN, its requests do."""
+
+    @classmethod
+    def start_sluice(cls):
+        cls.files = cls.folder()
+        tls_harness.authority(cls.files, "ca")
+        tls_harness.certificate(cls.files, "server", names="DNS:sluice.internal")
+        tls_harness.certificate(cls.files, "envoy", names="DNS:envoy.internal")
+        super().start_sluice(
+            grpc={
+                "tls": {
+                    "cert_file": str(cls.files / "server.crt"),
+                    "key_file": str(cls.files / "server.key"),
+                    "client_ca_file": str(cls.files / "ca.crt"),
+                }
+            },
+            clients=[{"name": "envoy", "role": "operate", "certificate": "envoy.internal"}],
+        )
+
+    @classmethod
+    def configuration(cls):
+        manual = (ROOT / "docs/envoy.md").read_text("utf-8")
+        cluster = re.search(r"```yaml\n(    - name: sluice\n.*?)```", manual, re.S)[1]
+        text = super().configuration()
+        return replaced(
+            text[: text.index("    - name: sluice\n")] + cluster,
+            ("address: sluice.internal", "address: 127.0.0.1"),
+            ("/etc/envoy/", f"{cls.files}/"),
+        )
+
+    def test_requests_are_limited_and_sluice_is_healthy(self):
+        self.assertEqual(self.statuses(6, "/login", "127.0.0.50", "POST"), [200] * 5 + [429])
+        stats = self.stats("cluster.sluice")
+        self.assertGreaterEqual(stats["health_check.success"], 1)
+        self.assertEqual(stats["health_check.failure"], 0)
+        self.assertEqual(stats["ssl.connection_error"], 0)
 
 
 if __name__ == "__main__":
