@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from harness import Sluice, free_port, wait_for
 from linearizability import Op, explain, failover, wipe
-from redis_harness import die_with_parent
+from redis_harness import die_with_parent, slot_of
 from redis_load import Client, FaultTest, question
 
 LONG = bool(os.environ.get("SLUICE_LONG_TESTS"))
@@ -46,6 +46,7 @@ def rules():
             numbers = text.format(limit, less=limit - 1)
             lines.append(
                 f'  - {{ name: {algorithm}-{name}, match: {{ path: "/{algorithm}/{path}" }}, '
+                f'tag: "{{header.x-user}}", '
                 f"continue: true, on_store_error: deny, limits: [ {{ algorithm: {algorithm}, "
                 f'key: "{{header.x-user}}", {numbers} }} ] }}'
             )
@@ -70,7 +71,7 @@ class Recorder:
                 self.ask(ALGORITHMS[int(slot) % len(ALGORITHMS)], int((now - self.begin) // EPOCH))
             else:  # no other request without an answer: each of them multiplies the possible orders
                 time.sleep(SLOT)
-                self.is_answered = self.exchange("/gcra/a", "probe", cost=0) is not None
+                self.is_answered = self.exchange(*self.latest, cost=0) is not None
         self.close()
         return self.records
 
@@ -87,7 +88,8 @@ class Recorder:
         path = f"/{algorithm}/" + "".join("ab"[i] for i in counters)
         more = {} if verb == "reset" else {"cost": cost}
         sent = time.monotonic()
-        answer = self.exchange(path, f"user{epoch}", verb=verb, **more)
+        self.latest = path, f"{algorithm}{epoch}"
+        answer = self.exchange(*self.latest, verb=verb, **more)
         self.is_answered = answer is not None
         answered = time.monotonic() + (0 if answer else self.late)
         kind = "take" if verb == "check" else verb
@@ -112,7 +114,7 @@ def record(results, *arguments):
 
 
 def until_the_fault(op, faults):
-    """A server that has been killed does not execute a request without an answer any more."""
+    """The only server, once it has been killed, does not execute a request without an answer."""
     if op.answer is not None:
         return op
     ends = (f.answered for f in faults if f.kind != "copy" and op.sent < f.sent)
@@ -120,6 +122,8 @@ def until_the_fault(op, faults):
 
 
 class Histories:
+    has_one_server = True  # that has the counters, at a time
+
     def start_sluice(self, address, store="memory"):
         """Starts a server that a test may kill."""
         redis = {"deadline": "100ms", "deny_cache": {"enabled": False},
@@ -158,7 +162,8 @@ class Histories:
             first, last = ops[0].sent, max(op.answered for op in ops)
             some = [op for fault in faults if fault[-1].sent < last and first < fault[-1].answered
                     for op in fault]
-            ops = [until_the_fault(op, some) for op in ops]
+            if self.has_one_server:
+                ops = [until_the_fault(op, some) for op in ops]
             with self.subTest(name, requests=len(ops), faults=some):
                 self.assertIsNone(explain(LIMITS, ops + some))
         every = [op for ops in histories.values() for op in ops]
@@ -187,13 +192,18 @@ class Memory(Histories, FaultTest):
 
 
 class Redis(Histories, FaultTest):
+    def start_two(self, url):
+        """Starts two servers that share a Redis. Returns their addresses and the servers."""
+        addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+        servers = [self.start_sluice(address, url) for address in addresses]
+        for server in servers:
+            self.wait_until_ready(server)
+        return addresses, servers
+
     def test_with_two_servers_and_a_redis_that_fails_over(self):
         """A kill of a server loses nothing. A failover loses what was not yet replicated."""
         redis = self.sentinels()
-        addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-        servers = [self.start_sluice(address, redis.url) for address in addresses]
-        for server in servers:
-            self.wait_until_ready(server)
+        addresses, servers = self.start_two(redis.url)
 
         def disturb(faults):
             time.sleep(random.uniform(0.2, 0.5))
@@ -230,6 +240,41 @@ class Redis(Histories, FaultTest):
                 return client.ask(question("/gcra/a", "ready", cost=0)).reason == "ok"
 
         wait_for(decides, 10, "a decision of the store")
+
+
+@unittest.skipUnless(LONG, "./dev test --long runs it")
+class Cluster(Redis):
+    has_one_server = False
+
+    def test_with_two_servers_and_a_redis_that_fails_over(self):
+        """A slot with counters moves to another master while they are in use, then is killed. The
+        counters of a request share a slot."""
+        cluster = self.cluster()
+        addresses, _ = self.start_two(cluster.url)
+
+        def disturb(faults):
+            time.sleep(random.uniform(0.2, 0.5))
+            wait_for(lambda: cluster.complete() or time.monotonic() > self.end, 60)
+            if time.monotonic() > self.end:
+                return
+            key = random.choice([key for master in self.masters(cluster)
+                                 for key in master.command("KEYS", "*")])
+            slot = slot_of(key)
+            source = cluster.owner(slot)
+            to = random.choice([one for one in self.masters(cluster) if one is not source])
+            cluster.move_slot(slot, to, pause=0.1, batch=1)
+            time.sleep(0.5)
+            begin = time.monotonic()
+            to.kill()
+            faults.append(failover(begin, time.monotonic(), begin - NOT_REPLICATED))
+            wait_for(lambda: cluster.owner(slot) is not to, 20, "another master of the slot")
+            to.start()
+
+        self.check(*self.record_histories(addresses, disturb, late=LATE))
+
+    @staticmethod
+    def masters(cluster):
+        return [one for one in cluster.living() if one.info("replication")["role"] == "master"]
 
 
 if __name__ == "__main__":
