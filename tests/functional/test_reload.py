@@ -55,6 +55,29 @@ class Reload(ServerTest):
         os.replace(fresh, self.sluice.rules_file)
 
 
+class LargeLogs(Reload):
+    """A limit whose log does not fit into memory.max_log_bytes."""
+
+    LOG = rules(300).replace("fixed_window", "sliding_window_log")
+
+    def setUp(self):
+        self.sluice = self.serve(self.LOG, {"memory": {"max_log_bytes": 4096}, "watch": False})
+
+    def test_they_deny_at_the_limit_and_are_counted(self):
+        request = {"attributes": {"path": "/page", "ip": "192.0.2.1"}}
+        statuses = [self.sluice.check(request).status for _ in range(310)]
+        self.assertEqual(statuses, [200] * 300 + [429] * 10)
+        metrics = self.sluice.metrics()
+        self.assertGreater(float(metrics["sluice_store_merged_logs_total"]), 0)
+
+    def test_they_are_warned_about_at_the_start_and_after_a_reload(self):
+        warning = "rules.yaml:7:79: warning: a log of {} units can need "
+        wait_for(lambda: warning.format(300) in self.sluice.log(), 30, "the warning")
+        self.write(self.LOG.replace("300", "400"))
+        self.sluice.signal(signal.SIGHUP)
+        wait_for(lambda: warning.format(400) in self.sluice.log(), 30, "the warning")
+
+
 class ByFilesAndSignals(Reload):
     def setUp(self):
         self.sluice = self.serve(rules(5), {"watch": False})
