@@ -14,7 +14,7 @@ import collections
 # answer: (admitted, remaining units of each of its counters), or None if the answer was lost. Then
 #   `answered` is the time until which it may take effect
 Op = collections.namedtuple("Op", "sent answered kind cost counters answer")
-MOST_STATES = 100_000  # of a search, so that it does not take all memory
+MOST_STATES = 1_000_000  # of a search: about 300 MB
 
 
 def take(sent, answered, counters, cost, answer):
