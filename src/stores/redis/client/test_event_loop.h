@@ -37,9 +37,13 @@ class TestTransport final : public Transport {
   }
   void says(std::string_view bytes) {
     const auto kept = user_->shared_from_this();
-    const auto room = user_->room();
-    std::copy(bytes.begin(), bytes.end(), room.begin());
-    user_->on_input(bytes.size());
+    while (!bytes.empty() && user_ != nullptr) {
+      const auto room = user_->room();
+      const std::string_view part = bytes.substr(0, room.size());
+      std::copy(part.begin(), part.end(), room.begin());
+      bytes.remove_prefix(part.size());
+      user_->on_input(part.size());
+    }
   }
   void ends(const std::string& why = "the server closed the connection") {
     std::exchange(user_, nullptr)->on_closed(why);

@@ -13,6 +13,8 @@ using namespace std::chrono_literals;
 
 // The shortest deadline of CLUSTER SLOTS: that of requests may be too short for a large map.
 constexpr std::chrono::milliseconds kLeastTimeForAMap = 250ms;
+// When the client tries again to connect to a master if too many others were being connected to.
+constexpr std::chrono::milliseconds kNextAttempt = 10ms;
 // How long the client keeps a server that is master of no slot: it may get some soon.
 constexpr std::chrono::seconds kKeptUnused = 10s;
 
@@ -145,7 +147,8 @@ Node& ClusterClient::node_at(const ServerAddress& address) {
   for (const auto& node : nodes_) {
     if (node->address() == address) return *node;
   }
-  nodes_.push_back(std::make_unique<Node>(Node::Parts{*loop_, target_, counters_, *this}, address));
+  nodes_.push_back(
+      std::make_unique<Node>(Node::Parts{*loop_, target_, counters_, *this, connecting_}, address));
   arm(loop_->now() + kKeptUnused);
   return *nodes_.back();
 }
@@ -303,6 +306,7 @@ void ClusterClient::tend_nodes(Time now) {
   };
   std::erase_if(nodes_, is_left);
   for (const auto& node : nodes_) {
+    if (connecting_ >= Node::kMostConnecting) break;
     if (node->is_master) node->connect(now);
   }
 }
@@ -310,7 +314,9 @@ void ClusterClient::tend_nodes(Time now) {
 Time ClusterClient::next_turn(Time now) const {
   Time due = std::min(waiting_.due(), paused_.due());
   for (const auto& node : nodes_) {
-    due = std::min(due, node->is_master ? node->due() : std::max(node->used_until, now + 1s));
+    // A master that is due has not connected because too many others do.
+    const Time at = node->is_master ? node->due() : node->used_until;
+    due = std::min(due, std::max(at, now + (node->is_master ? kNextAttempt : 1s)));
   }
   return due;
 }

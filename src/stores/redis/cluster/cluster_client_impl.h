@@ -85,6 +85,7 @@ class ClusterClient final : public Client, private Node::Owner {
 
   Topology topology_;
   std::vector<std::unique_ptr<Question>> questions_;
+  std::size_t connecting_ = 0;  // see Node::Parts; before the nodes, which use it
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Node*> masters_;  // by their numbers in the map; null: not needed yet
   std::size_t next_master_ = 0;

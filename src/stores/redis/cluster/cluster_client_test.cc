@@ -182,6 +182,26 @@ TEST_F(ClusterClientTest, RefusesASlotThatNoMasterServes) {
   EXPECT_EQ(submit({"GET"}, 9000).said, "unavailable: no master serves slot 9000");
 }
 
+TEST_F(ClusterClientTest, ConnectsToFewOfThousandsOfMastersAtOnce) {
+  constexpr int kMasters = 3000;
+  constexpr std::size_t kAtOnce = 128;
+  std::vector<std::string> ranges;
+  for (int i = 0; i < kMasters; ++i) ranges.push_back(range(i, i, "m" + std::to_string(i), 1));
+  answer_map(array(ranges));
+  for (std::uint16_t slot = 0; slot < kMasters; ++slot) submit({"A"}, slot);
+  EXPECT_EQ(test.connections(), 1 + kAtOnce);
+  EXPECT_EQ(test.commands.back().said,
+            "unavailable: m2999:1: too many other servers are being connected to");
+  test.loop().wait(50ms);
+  for (const TestCommand& command : test.commands) EXPECT_EQ(command.times, 1);
+  for (std::size_t i = 1; i <= kAtOnce; ++i) test.loop().connections[i]->ends("refused");
+  test.loop().wait(10ms);
+  EXPECT_EQ(test.connections(), 1 + 2 * kAtOnce) << "then to the next ones";
+  become_ready(test.last());
+  test.loop().wait(10ms);
+  EXPECT_EQ(test.connections(), 2 + 2 * kAtOnce);
+}
+
 TEST_F(ClusterClientTest, ReportsAnErrorInsteadOfAMap) {
   const TestCommand& waiting = submit({"A"}, 0);
   answer_map("-ERR This instance has cluster support disabled\r\n");

@@ -31,16 +31,23 @@ class Node final : private Link::Owner {
     std::shared_ptr<const Target> target;
     LinkCounters& counters;
     Owner& owner;
+    std::size_t& connecting;  // the number of nodes whose links are not ready
   };
+  // The most links that are being made at the same time. A map may name thousands of servers that
+  // do not answer, and each attempt takes a descriptor for as long as `connect_timeout`.
+  static constexpr std::size_t kMostConnecting = 128;
 
   Node(Parts parts, ServerAddress address);
+  ~Node() override { set_connecting(false); }
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
 
-  // False: refused, because the last attempt to connect failed (why()); the caller keeps the
-  // command. kUrgent connects at once all the same.
+  // False: refused, because the last attempt to connect failed or too many links are being made
+  // (why()); the caller keeps the command. kUrgent connects at once all the same.
   enum class Kind : std::uint8_t { kPlain, kAsking, kUrgent };
   [[nodiscard]] bool submit(Command& command, Kind kind, Time now);
 
-  // Connects if there is no link and the backoff has passed.
+  // Connects if there is no link, the backoff has passed, and not too many links are being made.
   void connect(Time now);
   Time due() const noexcept { return reconnect_.due(); }
 
@@ -56,7 +63,8 @@ class Node final : private Link::Owner {
   Time used_until = {};
 
  private:
-  void make_link();
+  void make_link(Kind kind);
+  void set_connecting(bool connecting) noexcept;
   void on_ready(Link& link) override;
   void on_ended(Link& link, std::string_view why, bool was_ready) override;
   bool on_error(Link& link, Command& command, std::string_view error) override;
@@ -65,6 +73,7 @@ class Node final : private Link::Owner {
   Parts parts_;
   ServerAddress address_;
   Reconnect reconnect_;
+  bool is_connecting_ = false;
   std::string why_;
   std::unique_ptr<Link> link_;
 };

@@ -90,23 +90,24 @@ bool SlotMap::read_range(const redisReply& range, const ServerAddress& asked) {
     for (std::size_t slot = *first; slot <= *last; ++slot) assign(slot, owner);
   }
   for (const redisReply* const node : elements.subspan(3)) {
+    if (replicas_.size() == kMostReplicas) break;
     if (auto replica = read_address(*node, asked)) add_once(replicas_, std::move(*replica));
   }
   return true;
 }
 
 std::uint16_t SlotMap::find(const ServerAddress& address) const noexcept {
-  const auto found = std::find(masters_.begin(), masters_.end(), address);
-  return found == masters_.end() ? kNobody : static_cast<std::uint16_t>(found - masters_.begin());
+  const auto found = numbers_.find(address);
+  return found == numbers_.end() ? kNobody : found->second;
 }
 
 // There are at most as many masters as ranges and moved slots, so the numbers suffice.
 std::uint16_t SlotMap::number_of(const ServerAddress& address) {
-  const std::uint16_t known = find(address);
-  if (known != kNobody) return known;
-  if (masters_.size() == kNobody) return kNobody;
-  masters_.push_back(address);
-  return static_cast<std::uint16_t>(masters_.size() - 1);
+  if (masters_.size() == kNobody) return find(address);
+  const auto next = static_cast<std::uint16_t>(masters_.size());
+  const auto [found, is_new] = numbers_.try_emplace(address, next);
+  if (is_new) masters_.push_back(address);
+  return found->second;
 }
 
 void SlotMap::assign(std::size_t slot, std::uint16_t owner) noexcept {

@@ -35,6 +35,23 @@ TEST(SlotMap, HasNoOwnerForASlotThatNoMasterServes) {
   EXPECT_EQ(map->covered(), 10u);
 }
 
+TEST(SlotMap, KeepsEveryMasterAndSomeOfManyReplicas) {
+  std::vector<std::string> ranges;
+  for (int i = 0; i < 3000; ++i) {
+    ranges.push_back(
+        range(i, i,
+              {node("m" + std::to_string(i), 7000), node("a" + std::to_string(i), 7000),
+               node("b" + std::to_string(i), 7000)}));
+  }
+  const auto map = read_map(ranges);
+  ASSERT_TRUE(map);
+  EXPECT_EQ(map->masters().size(), 3000u);
+  EXPECT_EQ(owner(*map, 2999), (ServerAddress{"m2999", 7000}));
+  EXPECT_EQ(map->find({"m1234", 7000}), 1234);
+  EXPECT_EQ(map->find({"m1234", 7001}), SlotMap::kNobody);
+  EXPECT_EQ(map->replicas().size(), SlotMap::kMostReplicas);
+}
+
 TEST(SlotMap, UsesTheHostOfTheSenderIfAnEntryHasNone) {
   const auto map = read_map({range(0, 9, {node("", 7001)}),
                              range(10, 19, {array({"$-1\r\n", number(7002), bulk("id")})})});

@@ -10,15 +10,18 @@ namespace {
 constexpr std::size_t kMostAsked = 3;
 // Servers asked in one round; the next round begins with others.
 constexpr std::size_t kMostCandidates = 16;
+// Of these, the seeds that are asked whatever the map says.
+constexpr std::size_t kSeedsOfARound = 4;
 
 void add_once(std::vector<ServerAddress>& to, const ServerAddress& address) {
   if (std::find(to.begin(), to.end(), address) == to.end()) to.push_back(address);
 }
 
-// Adds all of `from`, beginning with another one in each round.
-void add_rotated(std::vector<ServerAddress>& to, const std::vector<ServerAddress>& from,
+// Adds those of `count` servers that fit, beginning with another one in each round.
+template <typename At>
+void add_rotated(std::vector<ServerAddress>& to, std::size_t room, std::size_t count, const At& at,
                  std::uint64_t round) {
-  for (std::size_t i = 0; i < from.size(); ++i) add_once(to, from[(round + i) % from.size()]);
+  for (std::size_t i = 0; i < count && to.size() < room; ++i) add_once(to, at((round + i) % count));
 }
 
 }  // namespace
@@ -55,12 +58,17 @@ void Topology::begin_round() {
   first_question_ = next_question_;
   candidates_.clear();
   next_candidate_ = 0;
-  add_rotated(candidates_, reachable_, rounds_);
-  std::vector<ServerAddress> others = map_.masters();
-  for (const ServerAddress& replica : map_.replicas()) add_once(others, replica);
-  for (const ServerAddress& seed : seeds_) add_once(others, seed);
-  add_rotated(candidates_, others, rounds_);
-  if (candidates_.size() > kMostCandidates) candidates_.resize(kMostCandidates);
+  const auto add = [this](std::size_t room, std::size_t count, const auto& at) {
+    add_rotated(candidates_, room, count, at, rounds_);
+  };
+  const std::size_t known = kMostCandidates - std::min(seeds_.size(), kSeedsOfARound);
+  add(known, reachable_.size(), [this](std::size_t i) { return reachable_[i]; });
+  const auto& masters = map_.masters();
+  const auto& replicas = map_.replicas();
+  add(known, masters.size() + replicas.size(), [&](std::size_t i) {
+    return i < masters.size() ? masters[i] : replicas[i - masters.size()];
+  });
+  add(kMostCandidates, seeds_.size(), [this](std::size_t i) { return seeds_[i]; });
   ++rounds_;
 }
 

@@ -202,6 +202,28 @@ TEST_F(TopologyTest, ChangesASlotThatMovedAndReportsItWithTheNextMap) {
                                 now_));  // it differs from the last map that was reported
 }
 
+TEST_F(TopologyTest, AsksASeedInEachRoundHoweverManyMastersTheMapNames) {
+  const ServerAddress seed{"seed.example", 7000};
+  Topology topology = make({seed});
+  std::vector<std::string> ranges;
+  for (int i = 0; i < 3000; ++i) {
+    ranges.push_back(range(i, i == 2999 ? 16383 : i, {node("10.0.0." + std::to_string(i), 7000)}));
+  }
+  topology.answered(ask(topology).question, *read_map(ranges), now_);
+  topology.hint(now_);
+  for (int round = 0; round < 5; ++round) {
+    now_ += 1s;
+    std::vector<ServerAddress> asked;
+    for (int i = 0; i < 16; ++i) {
+      const auto question = ask(topology);
+      asked.push_back(question.address);
+      topology.failed(question.question, "", now_);
+    }
+    EXPECT_EQ(asked.back(), seed);
+    wait(topology);
+  }
+}
+
 TEST_F(TopologyTest, AsksAtMostSixteenServersInARoundAndOthersInTheNext) {
   std::vector<ServerAddress> seeds;
   for (std::uint16_t port = 1; port <= 20; ++port) seeds.push_back({"10.0.0.1", port});
