@@ -11,6 +11,8 @@
 
 namespace sluice {
 
+class NewKeyLimit;
+
 // Separates the counters of rules from those of all other callers: whatever key a caller chooses,
 // it does not name a counter of a rule.
 enum class Keyspace : std::uint8_t {
@@ -36,6 +38,9 @@ struct Charge {
   // name. A store at its bound evicts a counter of the limit that has most. 0: limits with other
   // numbers are other limits.
   std::uint32_t limit_id = 0;
+  // Bounds the counters that takes may create. Without its permission, a charge that needs a new
+  // counter is answered as by a full store. Null: no bound. A store may ignore it.
+  NewKeyLimit* new_keys = nullptr;
 };
 
 // Whether both charges name the same counter.

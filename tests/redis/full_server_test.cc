@@ -1,6 +1,7 @@
 #include <string>
 #include <vector>
 
+#include "sluice/new_key_limit.h"
 #include "tests/redis/script_test.h"
 
 // A server whose memory is full (`maxmemory`, `noeviction`): counters that exist go on counting,
@@ -114,6 +115,62 @@ TEST_F(FullServer, RefusesALogWithoutAnExpiry) {
   EXPECT_EQ(number({"EXISTS", key}), 1);
   set_full(false);
   EXPECT_EQ(limiter_.try_acquire("key", limit).remaining, 199u);
+}
+
+// Takes that must not create more than a number of counters in a second.
+class NewKeys : public ScriptTest {
+ protected:
+  static constexpr std::int64_t kSecond = 1'000'000;
+  Charge charge(std::string_view key, const Limit& limit) {
+    return {.key = key, .limit = limit, .new_keys = &new_keys_};
+  }
+  Reason take(std::string_view key, const Limit& limit, std::int64_t at) {
+    return store_.apply_one(sluice::Verb::kTake, charge(key, limit), instant(at)).reason;
+  }
+
+  sluice::NewKeyLimit new_keys_{2};
+};
+
+TEST_F(NewKeys, CreatesOnlyTheCountersThatNewKeyLimitAllows) {
+  std::int64_t now = kStart - kStart % kSecond;
+  for (const Limit& limit : every_kind(5, kDay)) {
+    SCOPED_TRACE(to_string(limit.algorithm()));
+    redis_.run({"FLUSHALL"});
+    now += 10 * kSecond;
+    EXPECT_EQ(take("a", limit, now), Reason::kOk) << store_.error();
+    EXPECT_EQ(take("b", limit, now), Reason::kOk);
+    EXPECT_EQ(take("c", limit, now), Reason::kStoreFull) << store_.error();
+    EXPECT_EQ(take("a", limit, now), Reason::kOk) << "it exists";
+    EXPECT_EQ(limiter_.peek("c", limit, 1, instant(now)).reason, Reason::kOk);
+    const std::vector<Charge> several{charge("b", limit), charge("c", limit), {"other", limit}};
+    std::vector<Decision> each(several.size());
+    const Decision refused = limiter_.apply(sluice::Verb::kTake, several, each, instant(now));
+    EXPECT_EQ(refused, Decision::refused(Reason::kStoreFull));
+    EXPECT_EQ(each[0].reason, Reason::kOk);
+    EXPECT_EQ(each[1].reason, Reason::kStoreFull);
+    EXPECT_EQ(each[2].reason, Reason::kOk) << "another rule's";
+    EXPECT_EQ(number({"DBSIZE"}), 2) << "nothing was taken";
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(take("b", limit, now), Reason::kOk);
+    EXPECT_EQ(take("b", limit, now), Reason::kLimited);
+    EXPECT_EQ(take("c", limit, now + kSecond), Reason::kOk) << "in the next second";
+    EXPECT_EQ(number({"DBSIZE"}), 3);
+  }
+}
+
+TEST_F(NewKeys, CountsAtTheServersTimeToo) {
+  for (const Limit& limit : every_kind(5, kDay)) {
+    SCOPED_TRACE(to_string(limit.algorithm()));
+    redis_.run({"FLUSHALL"});
+    int refused = 0;
+    for (int i = 0; i < 20; ++i) {
+      const std::string key = "key" + std::to_string(i);
+      const Charge one = charge(key, limit);
+      refused +=
+          store_.apply_one(sluice::Verb::kTake, one, {}).reason == Reason::kStoreFull ? 1 : 0;
+    }
+    EXPECT_GT(refused, 0);
+    EXPECT_EQ(number({"DBSIZE"}), 20 - refused);
+  }
 }
 
 }  // namespace

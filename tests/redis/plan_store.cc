@@ -69,6 +69,7 @@ PlanStore::Outcome PlanStore::read(std::size_t part) {
   switch (plan_.read(part, *reply)) {
     case Plan::Read::kAllowed: return Outcome::kAllowed;
     case Plan::Read::kDenied: return Outcome::kDenied;
+    case Plan::Read::kFull: return Outcome::kFull;
     case Plan::Read::kMalformed: break;
   }
   error_ = "a malformed reply";

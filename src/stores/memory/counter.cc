@@ -1,5 +1,7 @@
 #include "stores/memory/counter.h"
 
+#include "sluice/new_key_limit.h"
+
 namespace sluice::memory {
 
 void Counter::begin(Fingerprint fingerprint, Shard& home, const Charge& charge,
@@ -11,7 +13,7 @@ void Counter::begin(Fingerprint fingerprint, Shard& home, const Charge& charge,
   now_ = now;
   slot_ = nullptr;
   change_ = core::Change::kNone;
-  is_pinned_ = is_new_ = false;
+  is_pinned_ = is_new_ = is_refused_ = false;
 }
 
 void Counter::add(std::uint64_t cost) noexcept {
@@ -137,7 +139,16 @@ void Counter::unpin() noexcept {
   slot_ = nullptr;
 }
 
+bool Counter::refuse_new() noexcept {
+  is_refused_ = slot_ == nullptr && writes() && verb_ == Verb::kTake &&
+                charge_->new_keys != nullptr && !charge_->new_keys->allows(Instant{Duration{now_}});
+  return is_refused_;
+}
+
 void Counter::write() noexcept {
+  if (is_new_ && verb_ == Verb::kTake && charge_->new_keys != nullptr) {
+    charge_->new_keys->count(Instant{Duration{now_}});
+  }
   if (change_ == core::Change::kWrite) write_next();
   if (change_ == core::Change::kErase && slot_ != nullptr) shard_->erase(*slot_);
 }

@@ -31,6 +31,9 @@ class Counter {
   // Whether write() needs the slot and memory.
   bool writes() const noexcept { return change_ == core::Change::kWrite; }
   bool is_found() const noexcept { return slot_ != nullptr; }
+  // Refuses a charge that must not create the counter, and says so from then on.
+  bool refuse_new() noexcept;
+  bool is_refused() const noexcept { return is_refused_; }
   // Whether write() has all the memory that it needs.
   bool is_ready() const noexcept;
   // Adds another charge on the counter. A sum beyond all limits stays beyond them.
@@ -71,7 +74,8 @@ class Counter {
   Verb verb_;
   core::Change change_;
   bool is_pinned_;
-  bool is_new_;              // by insert()
+  bool is_new_;  // by insert()
+  bool is_refused_;
   std::uint32_t converted_;  // slices: all units that count, if the grid has changed
   std::uint32_t saved_expiry_;
   core::Answer answer_;

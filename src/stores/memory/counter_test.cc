@@ -37,7 +37,7 @@ class CounterTest : public testing::Test {
   Decision decide(Verb verb, const Limit& limit, std::uint64_t cost, core::Ticks now = kNow,
                   std::uint64_t key = 1) {
     Counter& counter = begin(limit, cost, now, key);
-    EXPECT_TRUE(carry_out(verb, {&counter, 1}));
+    EXPECT_EQ(carry_out(verb, {&counter, 1}), Reason::kOk);
     return answer();
   }
   Decision answer() const {

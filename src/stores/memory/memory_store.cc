@@ -118,10 +118,11 @@ class MemoryStore::Impl {
     Counter c;
     begin(c, charge, now);
     const std::lock_guard lock(c.shard()->mutex);
-    if (memory::carry_out(verb, {&c, 1})) {
+    const Reason failed = memory::carry_out(verb, {&c, 1});
+    if (failed == Reason::kOk) {
       c.answer(decision);
     } else {
-      decision = Decision::refused(Reason::kStoreError);
+      decision = Decision::refused(failed);
     }
   }
 
@@ -186,10 +187,18 @@ class MemoryStore::Impl {
       }
     }
     const std::span used(counters.data(), count);
+    Reason failed = Reason::kOk;
     {
       const memory::Locks<N> locks(used, [](const Counter& c) { return c.shard(); });
-      if (!memory::carry_out(verb, used)) return refuse(Reason::kStoreError, each, all);
+      failed = memory::carry_out(verb, used);
     }
+    if (failed != Reason::kOk) refuse(failed, each, all);
+    if (failed == Reason::kStoreFull) {
+      for (std::size_t i = 0; i < charges.size(); ++i) {
+        if (!used[counter_of[i]].is_refused()) each[i] = Decision{};
+      }
+    }
+    if (failed != Reason::kOk) return;
     for (std::size_t i = 0; i < charges.size(); ++i) used[counter_of[i]].answer(each[i]);
     combine(each, all);
   }

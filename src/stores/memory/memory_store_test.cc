@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sluice/limiter.h"
+#include "sluice/new_key_limit.h"
 #include "sluice/testing/manual_clock.h"
 
 namespace sluice {
@@ -45,6 +46,36 @@ struct Request {
   }
   Decision take(Store& store, Instant now = at(0s)) { return apply(store, Verb::kTake, now); }
 };
+
+// --- new counters ---
+
+TEST(MemoryStore, CreatesOnlyTheCountersThatNewKeyLimitAllows) {
+  for (const Limit& limit : one_of_each()) {
+    SCOPED_TRACE(to_string(limit.algorithm()));
+    MemoryStore store;
+    NewKeyLimit new_keys(2);
+    const auto charge = [&](std::string_view key) {
+      return Charge{.key = key, .limit = limit, .new_keys = &new_keys};
+    };
+    const auto take = [&](std::string_view key, Duration when) {
+      return store.apply_one(Verb::kTake, charge(key), at(when)).reason;
+    };
+    EXPECT_EQ(take("a", 0s), Reason::kOk);
+    EXPECT_EQ(take("b", 0s), Reason::kOk);
+    EXPECT_EQ(take("c", 500ms), Reason::kStoreFull);
+    EXPECT_EQ(take("a", 500ms), Reason::kOk) << "it exists";
+    EXPECT_EQ(store.apply_one(Verb::kPeek, charge("c"), at(500ms)).reason, Reason::kOk);
+    Request several{{charge("b"), charge("c"), {"other rule", limit}}};
+    EXPECT_EQ(several.take(store, at(600ms)), Decision::refused(Reason::kStoreFull));
+    EXPECT_EQ(several.each[0].reason, Reason::kOk);
+    EXPECT_EQ(several.each[1].reason, Reason::kStoreFull);
+    EXPECT_EQ(several.each[2].reason, Reason::kOk);
+    EXPECT_EQ(store.stats().keys, 2u) << "nothing was taken";
+    EXPECT_EQ(several.take(store, at(1s)).reason, Reason::kOk) << "in the next second";
+    EXPECT_EQ(take("d", 1s), Reason::kOk);
+    EXPECT_EQ(take("e", 1s), Reason::kStoreFull) << "c and d are new in this second";
+  }
+}
 
 // --- one charge ---
 

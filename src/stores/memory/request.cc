@@ -15,6 +15,12 @@ bool all_ready(std::span<const Counter> counters) noexcept {
                      [](const Counter& c) { return c.is_ready(); });
 }
 
+bool refuse_new(std::span<Counter> counters) noexcept {
+  bool any = false;
+  for (Counter& c : counters) any |= c.refuse_new();
+  return any;
+}
+
 // Ensures that no write can fail. If that is impossible, throws or returns false.
 bool prepare_writes(std::span<Counter> counters) {
   for (Counter& c : counters) {
@@ -42,26 +48,27 @@ bool prepare_or_undo(std::span<Counter> counters) noexcept {
 
 }  // namespace
 
-bool carry_out(Verb verb, std::span<Counter> counters) noexcept {
+Reason carry_out(Verb verb, std::span<Counter> counters) noexcept {
   for (Counter& c : counters) {
     c.find();
     c.look(verb);
   }
   if (!all_admit(counters)) {
     for (Counter& c : counters) c.leave_untaken();
-    return true;
+    return Reason::kOk;
   }
+  if (refuse_new(counters)) return Reason::kStoreFull;
   if (!all_ready(counters)) {
-    if (!prepare_or_undo(counters)) return false;
+    if (!prepare_or_undo(counters)) return Reason::kStoreError;
     // A hybrid whose summaries were merged may count more units than before.
     if (!all_admit(counters)) {
       for (Counter& c : counters) c.unpin();
       for (Counter& c : counters) c.leave_untaken();
-      return true;
+      return Reason::kOk;
     }
   }
   for (Counter& c : counters) c.write();
-  return true;
+  return Reason::kOk;
 }
 
 }  // namespace sluice::memory

@@ -30,6 +30,7 @@ class SharedOut {
     for (std::size_t i = 0; i < size_; ++i) {
       Charge* const charge = ::new (bytes_ + i * sizeof(Charge)) Charge(charges[i]);
       charge->limit = share_of(charge->limit, nodes);
+      charge->new_keys = nullptr;  // its memory is bounded
     }
   }
   std::span<const Charge> view() const noexcept {
@@ -60,7 +61,11 @@ LocalShareStore::LocalShareStore(const LocalShareOptions& options, const Clock& 
 
 Decision LocalShareStore::apply(Verb verb, std::span<const Charge> charges,
                                 std::optional<Instant> now, std::span<Decision> each) noexcept {
-  if (nodes_ == 1 || charges.size() > kMaxCharges) return store_.apply(verb, charges, now, each);
+  const bool is_bounded = std::any_of(charges.begin(), charges.end(), [](const Charge& charge) {
+    return charge.new_keys != nullptr;
+  });
+  if ((nodes_ == 1 && !is_bounded) || charges.size() > kMaxCharges)
+    return store_.apply(verb, charges, now, each);
   return store_.apply(verb, SharedOut(charges, nodes_).view(), now, each);
 }
 
@@ -68,6 +73,7 @@ Decision LocalShareStore::apply_one(Verb verb, const Charge& charge,
                                     std::optional<Instant> now) noexcept {
   Charge own = charge;
   own.limit = share_of(charge.limit, nodes_);
+  own.new_keys = nullptr;
   return store_.apply_one(verb, own, now);
 }
 

@@ -40,7 +40,8 @@ bool Counter::read(std::string_view bytes, core::Ticks now) noexcept {
   forgotten_ = {};
   state_ = {};
   slices_ = {{}, now, core::SliceGrid(limit())};
-  if (bytes.empty()) return true;
+  is_new_ = bytes.empty();
+  if (is_new_) return true;
   switch (limit().state_kind()) {
     case StateKind::kBucket:
     case StateKind::kWindow: return read_state(bytes);

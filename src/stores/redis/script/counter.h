@@ -24,6 +24,7 @@ class Counter {
   void add(std::uint64_t cost) noexcept;
 
   const Limit& limit() const noexcept { return charge_->limit; }
+  NewKeyLimit* new_keys() const noexcept { return charge_->new_keys; }
   const Family& family() const noexcept { return family_of(limit()); }
   std::uint64_t cost() const noexcept { return cost_; }
 
@@ -40,6 +41,8 @@ class Counter {
   // Answers without taking units, because another limit denies the request.
   void leave_untaken() noexcept;
 
+  // Returns whether the script has found nothing, so that a take has created the counter.
+  bool is_new() const noexcept { return is_new_; }
   bool admits() const noexcept { return answer_.admitted; }
   void answer(Decision& decision) const noexcept;
 
@@ -50,6 +53,7 @@ class Counter {
   void decide_cost(Verb verb, std::uint64_t cost) noexcept;
 
   const Charge* charge_ = nullptr;
+  bool is_new_ = false;
   std::uint64_t cost_ = 0;
   core::Ticks now_ = 0;  // of the request
   core::Ticks at_ = 0;   // of the counter, after decide()

@@ -169,6 +169,9 @@ inline constexpr Layout<Request, 3> kRequest({{"verb", &Request::verb, 1},
 // kGiveBack needs the instant of the take (kInstant) in addition.
 inline constexpr Layout<Number, 1> kFamily({{"family", &Number::value, 1}});
 
+// Added to the number of the family: the charge must not create the counter.
+inline constexpr std::uint64_t kMustExist = 0x80;
+
 // More than any limit contains. A sum of it and any state is still exact in a script.
 inline constexpr std::uint64_t kCostBeyondAll = std::uint64_t{1} << 40;
 

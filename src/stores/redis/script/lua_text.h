@@ -60,6 +60,7 @@ inline constexpr Constant kConstants[] = {
     {"kGiveBack", format::kGiveBack},
     {"kServerTime", format::kServerTime},
     {"kRequest", format::kRequest},
+    {"kMustExist", format::kMustExist},
     {"kBucketArgument", format::kBucketArgument},
     {"kBucketArgumentSize", format::kBucketArgument.size()},
     {"kIntervalArgument", format::kIntervalArgument},

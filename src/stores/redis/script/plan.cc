@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "limiter/combine.h"
+#include "sluice/new_key_limit.h"
 #include "stores/redis/script/format.h"
 #include "stores/redis/script/scripts.h"
 
@@ -38,6 +39,7 @@ bool Plan::begin(const PlanOptions& options, Verb verb, std::span<const Charge> 
   explicit_expiry_ms_ = options.explicit_expiry_ms;
   verb_ = verb;
   now_ = now;
+  clock_ = options.clock;
   count_ = 0;
   parts_.clear();
   counter_of_.clear();
@@ -52,6 +54,7 @@ bool Plan::begin(const PlanOptions& options, Verb verb, std::span<const Charge> 
     } else {
       counters_[i].counter.add(charge.cost);
     }
+    if (charge.new_keys != nullptr) note_limit(i, charge);
     counter_of_.push_back(static_cast<std::uint8_t>(i));
   }
   return true;
@@ -62,12 +65,18 @@ Plan::KeyedCounter& Plan::add_counter(const Charge& charge) {
   KeyedCounter& keyed = counters_[count_++];
   keyed.counter.begin(charge);
   make_key(charge, keyed.key);
-  keyed.is_refused = false;
+  keyed.must_exist = keyed.is_refused = false;
   keyed.part = part_of(by_slot_ ? std::optional(slot_of(keyed.key)) : std::nullopt);
   Part& part = parts_[keyed.part];
   ++part.counters;
   part.families = static_cast<FamilySet>(part.families | bit_of(keyed.counter.family()));
   return keyed;
+}
+
+void Plan::note_limit(std::size_t index, const Charge& charge) {
+  if (verb_ != Verb::kTake || charge.new_keys->allows(now_ ? *now_ : clock_->now())) return;
+  counters_[index].must_exist = true;
+  parts_[counters_[index].part].must_exist = true;
 }
 
 void Plan::make_key(const Charge& charge, std::string& key) const {
@@ -99,7 +108,7 @@ std::size_t Plan::part_of(std::optional<std::uint16_t> slot) {
 std::size_t Plan::parts() const noexcept { return parts_.size(); }
 
 bool Plan::is_single(const Part& part) const noexcept {
-  return verb_ == Verb::kTake && !now_ && part.counters == 1;
+  return verb_ == Verb::kTake && !now_ && part.counters == 1 && !part.must_exist;
 }
 
 // Writes the number of keys and the keys, which precede the arguments.
@@ -148,7 +157,10 @@ void Plan::write_request(std::size_t index, std::uint64_t verb, ArgumentOf argum
     if (counters_[i].part != index) continue;
     argument.clear();
     const Counter& counter = counters_[i].counter;
-    (counter.*argument_of)(number_of(counter.family(), families), argument);
+    const bool must_exist = counters_[i].must_exist && verb == format::kTake;
+    (counter.*argument_of)(number_of(counter.family(), families) +
+                               (must_exist ? static_cast<int>(format::kMustExist) : 0),
+                           argument);
     command.append(argument);
   }
 }
@@ -156,6 +168,12 @@ void Plan::write_request(std::size_t index, std::uint64_t verb, ArgumentOf argum
 // --- replies ---
 
 Plan::Read Plan::read(std::size_t index, const redisReply& reply) {
+  if (reply.type == REDIS_REPLY_STATUS && parts_[index].must_exist) {
+    const std::string_view text(reply.str, reply.len);
+    if (!text.starts_with(kStoreFull)) return Read::kMalformed;
+    note_full(index, text);
+    return Read::kFull;
+  }
   if (reply.type != REDIS_REPLY_STRING || reply.len < format::kInstant.size())
     return Read::kMalformed;
   std::string_view rest(reply.str, reply.len);
@@ -170,7 +188,17 @@ Plan::Read Plan::read(std::size_t index, const redisReply& reply) {
   // Makes the script's decision again. If the two differ, the reply is malformed.
   if (decide(index) != admits) return Read::kMalformed;
   parts_[index].admits = admits;
+  if (admits && verb_ == Verb::kTake) count_new(index);
   return admits ? Read::kAllowed : Read::kDenied;
+}
+
+void Plan::count_new(std::size_t index) noexcept {
+  for (std::size_t i = 0; i < count_; ++i) {
+    const Counter& counter = counters_[i].counter;
+    if (counters_[i].part != index || counter.new_keys() == nullptr) continue;
+    if (!counter.is_new() || counter.cost() == 0) continue;
+    counter.new_keys()->count(now_ ? *now_ : clock_->now());
+  }
 }
 
 bool Plan::read_counters(std::size_t index, std::string_view rest, core::Ticks now) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sluice/clock.h"
 #include "sluice/store.h"
 #include "stores/redis/client/command.h"
 #include "stores/redis/script/counter.h"
@@ -19,6 +20,8 @@ struct PlanOptions {
   bool by_slot = false;     // a cluster: one call for the counters of each slot
   // How long to keep keys that are decided at an explicit timestamp.
   std::uint64_t explicit_expiry_ms = 86'400'000;
+  // The time of NewKeyLimit, unless the request has an explicit timestamp.
+  const Clock* clock = &SystemClock::instance();
 };
 
 // One request to Redis, without I/O: its counters (charges on one counter count together), the
@@ -42,6 +45,7 @@ class Plan {
   enum class Read : std::uint8_t {
     kAllowed,   // this part admits; a take has taken its units
     kDenied,    // this part denies; nothing was taken
+    kFull,      // this part needs counters that its charges must not create; nothing was taken
     kMalformed  // the reply is not that of a script of Sluice
   };
   Read read(std::size_t part, const redisReply& reply);
@@ -54,7 +58,8 @@ class Plan {
   // If one part denied, the answers of the others are those without the take.
   void answer(std::span<Decision> each, Decision& all);
 
-  // Notes which counters of a part such an error (is_full()) refuses: all, if it names none.
+  // Notes which counters of a part such an error (is_full()) refuses: all, if it names none. read()
+  // does so for kFull.
   void note_full(std::size_t part, std::string_view error) noexcept;
   // Answers each charge after note_full(): kStoreFull if its counter was refused, else the default.
   void refuse_new(std::span<Decision> each) const noexcept;
@@ -70,6 +75,7 @@ class Plan {
     Counter counter;
     std::string key;
     std::size_t part = 0;
+    bool must_exist = false;  // because NewKeyLimit does not allow another one
     bool is_refused = false;  // because it would be a new one
   };
   // The counters of one slot.
@@ -77,10 +83,13 @@ class Plan {
     std::optional<std::uint16_t> slot;
     std::uint16_t counters = 0;
     FamilySet families = 0;
+    bool must_exist = false;  // a counter must
     bool admits = false;
   };
 
   KeyedCounter& add_counter(const Charge& charge);
+  void note_limit(std::size_t counter, const Charge& charge);
+  void count_new(std::size_t part) noexcept;
   void make_key(const Charge& charge, std::string& key) const;
   std::size_t part_of(std::optional<std::uint16_t> slot);
   bool is_single(const Part& part) const noexcept;
@@ -96,6 +105,7 @@ class Plan {
   std::uint64_t explicit_expiry_ms_ = 0;
   Verb verb_ = Verb::kTake;
   std::optional<Instant> now_;
+  const Clock* clock_ = nullptr;
   std::vector<KeyedCounter> counters_;  // the first count_ are of this request
   std::size_t count_ = 0;
   std::vector<Part> parts_;

@@ -19,11 +19,17 @@ local count, keys, call = #KEYS, KEYS, redis.call
 local states = reads_whole and count > 1 and call('MGET', unpack(keys)) or {}
 -- With room for three counters, so that these tables seldom grow.
 local reply, values, times = {0, 0, 0, 0, 0, 0, 0}, {0, 0, 0}, {0, 0, 0}
-local more, all_admit = nil, true
+local more, must_exist, all_admit = nil, nil, true
 for i = 1, count do
   local arg = ARGV[i + 1]
+  local family = string.byte(arg)
+  if family >= kMustExist then
+    family = family - kMustExist
+    must_exist = must_exist or {}
+    must_exist[i] = true
+  end
   local state, admits, value, keep_for, others =
-    decide[string.byte(arg)](keys[i], arg, now, verb, states[i])
+    decide[family](keys[i], arg, now, verb, states[i])
   if state == nil then return foreign(keys[i], admits) end
   reply[i * 2] = state and #state or 0
   reply[i * 2 + 1] = state or ''
@@ -33,6 +39,13 @@ for i = 1, count do
     more[i] = others
   end
   all_admit = all_admit and admits
+end
+if must_exist and all_admit then
+  local new = ''
+  for i = 1, count do
+    if must_exist[i] and values[i] and call('EXISTS', keys[i]) == 0 then new = new .. ' ' .. i end
+  end
+  if new ~= '' then return {ok = 'STOREFULL' .. new} end
 end
 if verb == kReset then
   call('DEL', unpack(keys))

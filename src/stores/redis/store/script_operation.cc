@@ -27,7 +27,8 @@ class GiveBack final : public Command {
 }  // namespace
 
 bool ScriptOperation::prepare(const Request& request) noexcept try {
-  const PlanOptions plan{options_.prefix, options_.by_slot, options_.explicit_expiry_ms};
+  const PlanOptions plan{options_.prefix, options_.by_slot, options_.explicit_expiry_ms,
+                         options_.clock};
   verb_ = request.verb;
   each_ = request.each;
   if (request.each.size() != request.charges.size() ||
@@ -64,6 +65,10 @@ bool ScriptOperation::read(Part& part, const redisReply& reply) noexcept {
   switch (plan_.read(part.index, reply)) {
     case Plan::Read::kAllowed: part.outcome = Outcome::kAllowed; return true;
     case Plan::Read::kDenied: part.outcome = Outcome::kDenied; return true;
+    case Plan::Read::kFull:
+      part.outcome = Outcome::kFailed;
+      failed(Reason::kStoreFull);
+      return true;
     case Plan::Read::kMalformed: break;
   }
   return false;
