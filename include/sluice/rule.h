@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ struct Rule {
   std::vector<RuleLimit> limits;
   RuleMode mode = RuleMode::kEnforce;
   FailurePolicy on_store_error = FailurePolicy::kAllow;
+  // The most counters that the rule may create in each second; see NewKeyLimit. Absent: no maximum.
+  std::optional<std::uint32_t> max_new_keys = {};
   bool continues = false;  // `continue: true`: later rules can match too
   Reject reject;
   HeaderFields headers = HeaderFields::kBoth;

@@ -19,6 +19,9 @@ struct LimitAnswer {
   Decision decision;          // the limit's own decision, also for a rule in shadow mode
   std::string_view tag = {};  // the counter's tag, if the rule has one (docs/rules.md)
   std::size_t part = 0;       // the index of the request's part that the limit applied to
+  // The store could not create the limit's counter: it is full, or `max_new_keys` does not allow
+  // it.
+  bool lacks_counter = false;
 };
 
 // What a set of rules answers to one request.

@@ -265,7 +265,12 @@ Decision Batch::ask(Store& store, Verb verb, Indices indices) {
   } else {
     said = ask_several(store, verb, indices);
   }
-  if (said.reason == Reason::kStoreFull) return said;  // `decisions_` say which counters are new
+  if (said.reason == Reason::kStoreFull) {
+    for (const std::size_t i : indices) {
+      entries_[i].lacks_counter |= decisions_[i].reason == Reason::kStoreFull;
+    }
+    return said;
+  }
   if (!answers_each(said)) return answer_all(said, indices);
   for (const std::size_t i : indices) narrow(i);
   return said;

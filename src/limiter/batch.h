@@ -87,6 +87,8 @@ class Batch {
   const Charge& charge(std::size_t index) const noexcept { return charges_[index]; }
   // The answers after decide(). A charge that was not decided has a default Decision.
   const Decision& decision(std::size_t index) const noexcept { return decisions_[index]; }
+  // Whether the store could not create the counter of the charge (kStoreFull).
+  bool lacks_counter(std::size_t index) const noexcept { return entries_[index].lacks_counter; }
   // The answer of the first shadow group that would deny, or else of the first one.
   const std::optional<Decision>& shadow() const noexcept { return shadow_; }
 
@@ -96,6 +98,7 @@ class Batch {
     bool missing = false;
     bool left_out = false;  // the request goes on without it: an exhausted quota, a new counter
     bool widened = false;   // its limit has one unit more
+    bool lacks_counter = false;
   };
   using Indices = std::span<const std::size_t>;  // indices of charges, ascending
 

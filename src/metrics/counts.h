@@ -39,7 +39,8 @@ constexpr std::size_t cell_of(Outcome outcome, Reason reason) noexcept {
   return (outcome == Outcome::kAllowed ? 0 : kReasons) + static_cast<std::size_t>(reason);
 }
 inline constexpr std::size_t kShadowCell = kOutcomes * kReasons;  // denials by a shadow rule
-inline constexpr std::size_t kCells = kShadowCell + 1;
+inline constexpr std::size_t kNewCell = kShadowCell + 1;          // lacked a counter
+inline constexpr std::size_t kCells = kNewCell + 1;
 
 // The counts of one limit, or of the requests that one rule decided.
 struct alignas(kCacheLine) Tally {

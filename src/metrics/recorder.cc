@@ -42,6 +42,7 @@ void RuleCounts::count(const RuleAnswer& answer) noexcept {
     if (limit >= of.rule->limits.size()) continue;
     Tally& tally = limits_[first_limit_[index] + limit];
     tally.cells[cell_of(of.decision.outcome, of.decision.reason)].add(1);
+    if (of.lacks_counter) tally.cells[kNewCell].add(1);
     if (of.rule->mode == RuleMode::kShadow && !of.decision.allowed()) {
       tally.cells[kShadowCell].add(1);
     }

@@ -94,6 +94,15 @@ MetricFamily shadow_denials_of(const Totals& totals) {
   return family.take();
 }
 
+MetricFamily new_counters_refused_of(const Totals& totals) {
+  Family family(MetricType::Counter, "sluice_new_counters_refused_total",
+                "Requests for which the store could not create the counter of a limit.");
+  for (const auto& [names, total] : totals.limits) {
+    family.add({{"rule", names.first}, {"limit", names.second}}, total.cells[kNewCell]);
+  }
+  return family.take();
+}
+
 ClientMetric::Histogram histogram_of(const Sums::Duration& duration) {
   ClientMetric::Histogram histogram;
   std::uint64_t count = 0;
@@ -233,6 +242,7 @@ std::vector<MetricFamily> Registry::Impl::Collect() const {
   families.push_back(requests_of(all.totals));
   families.push_back(decisions_of(all.totals));
   families.push_back(shadow_denials_of(all.totals));
+  families.push_back(new_counters_refused_of(all.totals));
   families.push_back(durations_of(all));
   add_events(families, all);
   const auto asked = [&] {

@@ -166,6 +166,28 @@ The tag is part of the counter's name in every store. If you change the tag of a
 start again. A tag without attributes (`tag: all`) puts all counters of the rule on one server.
 Choose an attribute that spreads the counters over the servers.
 
+### New keys
+
+A client that makes up keys (addresses, accounts, tokens) creates a counter with each request, and
+fills the store. `max_new_keys` bounds how many counters a rule creates in each second:
+
+```yaml
+version: 1
+rules:
+  - name: login
+    match: { method: POST, path: /login }
+    max_new_keys: 100
+    on_store_error: local
+    limits:
+      - { name: address, key: "{ip}", algorithm: sliding_window_log, limit: 10, per: 1h }
+      - { name: account, key: "{body.email}", algorithm: sliding_window_log, limit: 5, per: 1h }
+```
+
+Counters that exist go on being charged and enforced. A limit that needs one counter more meets the
+`on_store_error` of the rule, with the reason `fallback`; the other limits of the request are
+charged. Choose a number well above the new clients that you expect in a second. Each server counts
+for itself. Requests that are decided at the same moment may create a few counters more.
+
 ## Format of the file
 
 A file is at most 4 MiB of UTF-8: one YAML document, at most 32 levels deep, with at most 1,000,000

@@ -134,6 +134,15 @@ void Loader::read_rule(const Node& node) {
   rule.on_store_error =
       fields.choice<FailurePolicy>("on_store_error").value_or(defaults_.on_store_error);
   rule.headers = fields.choice<HeaderFields>("headers").value_or(defaults_.headers);
+  if (const auto most = fields.integer("max_new_keys")) {
+    rule.max_new_keys = static_cast<std::uint32_t>(*most);
+    compiled.new_keys = std::make_unique<NewKeyLimit>(*rule.max_new_keys);
+    if (!terms_.scripting) {
+      diagnostics_->add(fields.at("max_new_keys"),
+                        "'max_new_keys' needs scripts, and the store has none (scripting: off)",
+                        "expected no 'max_new_keys'");
+    }
+  }
   if (const Node* reject = fields.node("reject")) read_reject(*reject, rule.reject);
   if (const Node* match = fields.node("match")) read_match(*match, compiled);
   rule.tag = fields.text("tag");

@@ -118,6 +118,18 @@ std::string errors_without_scripts(const std::string& keys) {
   return rules ? "ok" : rules.error().front().to_string();
 }
 
+TEST(Loader, RefusesAMaximumOfNewKeysWithoutScripts) {
+  const std::string limits =
+      "    max_new_keys: 1\n    limits: [ { algorithm: sliding_window_counter, limit: 1, per: 1s } "
+      "]\n";
+  EXPECT_EQ(errors_of(rule(limits)), "ok");
+  const auto rules = RuleSet::parse(rule(limits), "f", {.scripting = false});
+  ASSERT_FALSE(rules);
+  EXPECT_EQ(rules.error().front().to_string(),
+            "f:4:19: error: 'max_new_keys' needs scripts, and the store has none (scripting: off); "
+            "expected no 'max_new_keys'");
+}
+
 TEST(Loader, AcceptsWithoutScriptsOnlyLimitsThatPlainCommandsCanCount) {
   EXPECT_EQ(errors_without_scripts("algorithm: sliding_window_counter"), "ok");
   EXPECT_EQ(errors_without_scripts("algorithm: sliding_window_counter, slices: 1"), "ok");
@@ -180,7 +192,7 @@ TEST(Loader, RefusesUnknownKeysEverywhere) {
   EXPECT_EQ(
       errors_of(rule("    when: x\n    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n")),
       "f:4:5: error: unknown key 'when'; expected one of: name, match, limits, reject, mode, "
-      "continue, tag, on_store_error, headers");
+      "continue, tag, max_new_keys, on_store_error, headers");
 }
 
 TEST(Loader, RefusesNumbersThatAreNotExact) {

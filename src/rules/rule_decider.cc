@@ -40,7 +40,8 @@ class RuleDecider::Impl {
     std::uint64_t cost;
     std::size_t first = 0, last = 0;
     std::size_t tag_at = 0, tag_end = 0;  // in `text_`
-    bool lacks_key = false;               // because of `on_missing: deny`; has only that limit then
+    NewKeyLimit* new_keys = nullptr;
+    bool lacks_key = false;  // because of `on_missing: deny`; has only that limit then
 
     bool enforced() const noexcept { return rule->mode == RuleMode::kEnforce; }
   };
@@ -128,6 +129,7 @@ void RuleDecider::Impl::match_part(const RuleSet::Impl& set, const std::string_v
 void RuleDecider::Impl::name_limits(const Rule& rule, const CompiledRule& compiled,
                                     std::size_t part, std::uint64_t cost) {
   MatchedRule matched{&rule, part, cost, limits_.size()};
+  matched.new_keys = compiled.new_keys.get();
   for (std::size_t i = 0; i < rule.limits.size(); ++i) {
     if (name_limit(rule.limits[i], compiled.limits[i])) continue;
     matched.lacks_key = true;
@@ -200,7 +202,8 @@ void RuleDecider::Impl::fill_batch() {
         batch_.add_missing(limit, terms);
       } else {
         const std::string_view key = text.substr(named.key_at, named.key_end - named.key_at);
-        batch_.add({key, limit, matched.cost, tag, Keyspace::kRules, named.id}, terms);
+        batch_.add({key, limit, matched.cost, tag, Keyspace::kRules, named.id, matched.new_keys},
+                   terms);
       }
     }
   }
@@ -218,7 +221,7 @@ void RuleDecider::Impl::fill_limits() {
       const Charge& charge = batch_.charge(i);
       answer_.limits.push_back({matched.rule, named.limit, charge.key,
                                 text.substr(named.label_at, named.label_size), decision, charge.tag,
-                                matched.part});
+                                matched.part, batch_.lacks_counter(i)});
       denied |= !decision.allowed();
     }
     answer_.matched.push_back({matched.rule, denied});

@@ -422,6 +422,27 @@ TEST(RuleDecider, TheStrictestPolicyHoldsWhenTheStoreCannotDecide) {
   EXPECT_EQ(store.asked, 2) << "once for the enforced rules, once for that on trial";
 }
 
+TEST_F(RuleDeciderTest, OnlyTheRuleThatMayNotCreateACounterMeetsItsPolicy) {
+  const RuleSet rules = rules_of(
+      {"name: a, max_new_keys: 2, on_store_error: allow, continue: true, limits: [ { key: "
+       "\"{user}\", algorithm: fixed_window, limit: 2, per: 1h }, { name: all, " +
+           std::string(kTwo) + " } ]",
+       "name: b, limits: [ { key: \"{user}\", algorithm: fixed_window, limit: 3, per: 1h } ]"});
+  EXPECT_EQ(rules.rules()[0].max_new_keys, 2u);
+  EXPECT_FALSE(rules.rules()[1].max_new_keys);
+  EXPECT_EQ(decide(rules, {{"user", "u"}}).decision.reason, Reason::kOk) << "two new counters";
+  const RuleAnswer& second = decide(rules, {{"user", "v"}});
+  EXPECT_EQ(second.decision.reason, Reason::kFallback);
+  EXPECT_TRUE(second.decision.allowed());
+  ASSERT_EQ(second.limits.size(), 3u);
+  EXPECT_TRUE(second.limits[0].lacks_counter);
+  EXPECT_EQ(second.limits[0].decision.reason, Reason::kFallback);
+  EXPECT_FALSE(second.limits[1].lacks_counter);
+  EXPECT_EQ(second.limits[1].decision.remaining, 0u) << "it exists, so it was charged";
+  EXPECT_EQ(second.limits[2].decision.remaining, 2u) << "a rule without a maximum";
+  EXPECT_EQ(decide(rules, {{"user", "w"}}).decision.reason, Reason::kLimited);
+}
+
 TEST(RuleDecider, CanBeMoved) {
   MemoryStore store;
   Limiter limiter(store);

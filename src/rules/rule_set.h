@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -9,6 +10,7 @@
 #include "rules/attribute_table.h"
 #include "rules/key_template.h"
 #include "rules/pattern.h"
+#include "sluice/new_key_limit.h"
 #include "sluice/rule_set.h"
 
 namespace sluice::rules {
@@ -31,7 +33,8 @@ struct CompiledLimit {
 struct CompiledRule {
   std::vector<Condition> conditions;
   std::vector<CompiledLimit> limits;
-  KeyTemplate tag;  // of all counters of the rule; empty: no tag
+  KeyTemplate tag;                             // of all counters of the rule; empty: no tag
+  std::unique_ptr<NewKeyLimit> new_keys = {};  // null: no maximum
 
   bool matches(AttributeValues& values) const;
 };

@@ -148,7 +148,7 @@ constexpr std::array<Key, 3> kRejectKeys{
 };
 constexpr Map kReject{"reject", "`reject`", kRejectKeys};
 
-constexpr std::array<Key, 9> kRuleKeys{
+constexpr std::array<Key, 10> kRuleKeys{
     named(kName, true, "",
           "The name of the rule in responses, metrics and counters, unique across all files."),
     Key{.name = "match",
@@ -179,6 +179,8 @@ constexpr std::array<Key, 9> kRuleKeys{
         .most = 1024,
         .help = "The template of a tag: counters with the same tag share a slot of a Redis Cluster "
                 "(see Tags)."},
+    integer("max_new_keys", false, "no maximum", 1, kMaxUnits,
+            "The most counters that the rule may create in each second (see New keys)."),
     with_default(kStoreError, "from `defaults`"),
     with_default(kHeaders, "from `defaults`"),
 };

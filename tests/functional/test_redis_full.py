@@ -1,5 +1,6 @@
 """What callers observe while clients have filled the Redis of a Sluice server with made-up keys."""
 
+import time
 import unittest
 
 from harness import wait_for
@@ -103,6 +104,53 @@ class Full(FaultTest):
         self.assertEqual(metrics["sluice_store_not_asked_total"], 0)
         self.assertIn("STOREFULL", self.server.log())
         self.assertIn("no memory for a new counter", self.server.log())
+
+
+class NewKeys(FaultTest):
+    RULES = HEAD + "".join(f"""
+  - name: {name}
+    match: {{ path: /{name} }}
+    max_new_keys: 20
+    on_store_error: {policy}
+    limits:
+      - {{ name: user, key: "{{header.x-user}}", algorithm: fixed_window, limit: 5, per: 24h }}
+""" for name, policy in [("open", "allow"), ("closed", "deny")])
+
+    def check(self, server, count):
+        """Makes up keys for two seconds. `count` returns the number of counters."""
+        said = [ask(server, path, "known").reason for path in ("/open", "/closed")]
+        self.assertEqual(said, ["ok", "ok"])
+        for path, status in (("/open", 200), ("/closed", 429)):
+            before, begin, made_up, refused = count(), time.monotonic(), 0, 0
+            with Client(server.http) as client:
+                while time.monotonic() - begin < 2:
+                    said = client.ask(question(path, f"made-up-{made_up}"))
+                    made_up += 1
+                    if said.reason == "fallback":
+                        refused += 1
+                        self.assertEqual(said.status, status)
+                    if made_up == 100:
+                        known = [client.ask(question(path, "known")) for _ in range(6)]
+                        self.assertEqual([one.reason for one in known],
+                                         ["ok"] * 4 + ["limited"] * 2)
+            seconds = time.monotonic() - begin
+            self.assertGreater(refused, 100)
+            self.assertEqual(count() - before, made_up - refused)
+            self.assertLessEqual(made_up - refused, 20 * (seconds + 2))
+            name = f'sluice_new_counters_refused_total{{rule="{path[1:]}",limit="user"}}'
+            self.assertEqual(server.metrics()[name], refused)
+
+    def test_bounds_the_counters_in_redis(self):
+        store = self.redis()
+        server = self.serve_store(store.url, rules=self.RULES, wait=False,
+                                  deny_cache={"enabled": False})
+        wait_for(lambda: ask(server, "/open", "known", cost=0).reason == "ok", 8, "a decision")
+        self.check(server, lambda: store.command("DBSIZE"))
+        self.assertEqual(server.metrics()["sluice_store_errors_total"], 0)
+
+    def test_bounds_the_counters_in_memory(self):
+        server = self.serve(self.RULES)
+        self.check(server, lambda: server.metrics()["sluice_store_keys"])
 
 
 class FullMeanwhile(FaultTest):
