@@ -78,7 +78,8 @@ class Metrics(ServerTest):
 
     def test_counts_connections(self):
         before = self.sluice.metrics()
-        with Raw(self.sluice.http), Raw(self.sluice.http) as raw:
+        with Raw(self.sluice.http) as other, Raw(self.sluice.http) as raw:
+            other.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").answer()
             raw.send("NONSENSE\r\n\r\n").answer()
             during = self.sluice.metrics()
             self.assertGreaterEqual(during["sluice_connections"], 2)
