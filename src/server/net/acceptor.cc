@@ -51,6 +51,12 @@ void stop_handshakes(int descriptor) {
   ::setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 }
 
+// Another process may have a copy of the socket.
+void resume_handshakes(int descriptor) {
+  const int unused = 0;
+  ::setsockopt(descriptor, SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof unused);
+}
+
 }  // namespace
 
 Acceptor::Acceptor(const Parts& parts, ListeningSocket socket, Owner& owner)
@@ -58,6 +64,7 @@ Acceptor::Acceptor(const Parts& parts, ListeningSocket socket, Owner& owner)
       owner_(owner),
       socket_(parts.loop, socket.release()),
       family_(socket.family()),
+      leaves_queue_(socket.activated()),
       closer_(parts.loop),
       reserve_(open_reserve()) {
   boost::asio::post(parts_.loop, [this] { wait(); });
@@ -151,7 +158,7 @@ void Acceptor::complain(std::string_view what, std::string_view why) {
 }
 
 void Acceptor::stop(Queued queued, std::function<void()> done) {
-  if (queued == Queued::kLeave) {
+  if (queued == Queued::kLeave || leaves_queue_) {
     close();
     return boost::asio::post(parts_.loop, std::move(done));
   }
@@ -160,6 +167,7 @@ void Acceptor::stop(Queued queued, std::function<void()> done) {
   closer_.async_wait([this, done = std::move(done)](const error_code& why) {
     if (why) return;
     while (accept_one()) continue;
+    resume_handshakes(socket_.native_handle());
     close();
     done();
   });

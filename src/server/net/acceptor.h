@@ -60,7 +60,7 @@ class Acceptor {
   // Call it when a connection has ended.
   void closed();
   // Closes the socket and calls `done`. With kAccept, accepts those that the kernel has queued
-  // before.
+  // before, unless a service manager keeps the socket.
   void stop(Queued queued, std::function<void()> done);
   bool open() const { return socket_.is_open(); }
   // Logs the problem, at most once a second, with the error unless it is 0.
@@ -80,6 +80,7 @@ class Acceptor {
   Owner& owner_;
   boost::asio::posix::stream_descriptor socket_;
   int family_;
+  bool leaves_queue_;  // to the next process
   boost::asio::steady_timer closer_;
   SteadyTime complained_{};
   int reserve_;  // closed for a moment when there is no other descriptor

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -87,9 +88,48 @@ Expected<bool> find_free(const SocketAddress& address) {
   return true;
 }
 
-Expected<Listening> listen_at_tcp(const Address& wanted, std::size_t loops) {
+ListeningSocket copy_of(const ListeningSocket& socket) {
+  return {::fcntl(socket.descriptor(), F_DUPFD_CLOEXEC, 0), socket.family(), socket.activated()};
+}
+
+bool listens_at(const ListeningSocket& socket, const std::string& name) {
+  SocketAddress address;
+  address.read_name_of(socket.descriptor());
+  return address.text() == name;
+}
+
+// Takes the inherited sockets of an address, and makes one for each loop of them. Each must have a
+// loop, because the kernel distributes connections over all of them. Returns none if there are
+// none.
+Expected<std::vector<ListeningSocket>> take_inherited(const std::string& name, std::size_t loops,
+                                                      InheritedSockets& inherited) {
+  const auto first = std::stable_partition(inherited.begin(), inherited.end(),
+                                           [&](auto& one) { return !listens_at(one, name); });
+  std::vector<ListeningSocket> out(std::make_move_iterator(first),
+                                   std::make_move_iterator(inherited.end()));
+  inherited.erase(first, inherited.end());
+  const std::size_t count = out.size();
+  if (count > loops) {
+    return failed(name, "another process opened " + std::to_string(count) +
+                            " sockets for it, more than the " + std::to_string(loops) +
+                            " threads of this one");
+  }
+  for (std::size_t i = 0; count > 0 && out.size() < loops; ++i) {
+    out.push_back(copy_of(out[i]));
+    if (out.back().descriptor() < 0) return failed(name, why(errno));
+  }
+  return out;
+}
+
+Expected<Listening> listen_at_tcp(const Address& wanted, std::size_t loops,
+                                  InheritedSockets& inherited) {
   auto address = resolve(wanted);
   if (!address) return Unexpected{address.error()};
+  auto taken = take_inherited(address->text(), loops, inherited);
+  if (!taken) return Unexpected{taken.error()};
+  if (!taken->empty()) {
+    return Listening{std::move(*taken), address->text(), {}, false, address->is_loopback()};
+  }
   if (const auto free = find_free(*address); !free) return Unexpected{free.error()};
   Listening out;
   for (std::size_t i = 0; i < loops; ++i) {
@@ -113,18 +153,25 @@ void remove_stale(const SocketAddress& address, const std::string& path) {
   }
 }
 
-Expected<Listening> listen_at_unix(const Address& wanted, std::size_t loops) {
+Expected<Listening> listen_at_unix(const Address& wanted, std::size_t loops,
+                                   InheritedSockets& inherited) {
   const std::string name = to_text(wanted);
   const auto address = SocketAddress::of_unix(wanted.path);
   if (!address) return failed(name, "the path is too long; at most 107 bytes");
+  auto taken = take_inherited(name, loops, inherited);
+  if (!taken) return Unexpected{taken.error()};
+  if (!taken->empty()) {
+    const bool removes = !taken->front().activated();
+    return Listening{std::move(*taken), name, wanted.path, removes, true};
+  }
   remove_stale(*address, wanted.path);
   ListeningSocket first = open_socket(*address);
   if (first.descriptor() < 0) return failed(name, why(errno));
   if (const int error = bind_to(first.descriptor(), *address)) return failed(name, why(error));
   if (::listen(first.descriptor(), SOMAXCONN) != 0) return failed(name, why(errno));
-  Listening out{{}, name, wanted.path, true};
+  Listening out{{}, name, wanted.path, true, true};
   for (std::size_t i = 1; i < loops; ++i) {
-    out.sockets.emplace_back(::fcntl(first.descriptor(), F_DUPFD_CLOEXEC, 0), AF_UNIX);
+    out.sockets.push_back(copy_of(first));
     if (out.sockets.back().descriptor() < 0) return failed(name, why(errno));
   }
   out.sockets.push_back(std::move(first));
@@ -138,13 +185,28 @@ ListeningSocket::~ListeningSocket() {
 }
 
 ListeningSocket::ListeningSocket(ListeningSocket&& other) noexcept
-    : descriptor_(other.release()), family_(other.family_) {}
+    : descriptor_(other.release()), family_(other.family_), activated_(other.activated_) {}
+
+ListeningSocket& ListeningSocket::operator=(ListeningSocket&& other) noexcept {
+  if (this == &other) return *this;
+  if (descriptor_ >= 0) ::close(descriptor_);
+  descriptor_ = other.release();
+  family_ = other.family_;
+  activated_ = other.activated_;
+  return *this;
+}
 
 int ListeningSocket::release() noexcept { return std::exchange(descriptor_, -1); }
 
+Expected<Listening> listen_at(const Address& address, std::size_t loops,
+                              InheritedSockets& inherited) {
+  return address.kind == Address::Kind::kUnix ? listen_at_unix(address, loops, inherited)
+                                              : listen_at_tcp(address, loops, inherited);
+}
+
 Expected<Listening> listen_at(const Address& address, std::size_t loops) {
-  return address.kind == Address::Kind::kUnix ? listen_at_unix(address, loops)
-                                              : listen_at_tcp(address, loops);
+  InheritedSockets none;
+  return listen_at(address, loops, none);
 }
 
 }  // namespace sluice::server::net

@@ -72,6 +72,9 @@ std::string SocketAddress::host() const {
 }
 
 std::string SocketAddress::text() const {
+  if (family() == AF_UNIX) {
+    return std::string("unix:") + reinterpret_cast<const sockaddr_un&>(storage_).sun_path;
+  }
   const std::string end = ":" + std::to_string(port());
   return family() == AF_INET6 ? "[" + host() + "]" + end : host() + end;
 }

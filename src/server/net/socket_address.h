@@ -31,7 +31,7 @@ class SocketAddress {
   // Returns the IP address, or an empty text for a Unix socket. IPv4-mapped IPv6 is returned as
   // IPv4.
   std::string host() const;
-  // Returns "127.0.0.1:8080" or "[::1]:8080".
+  // Returns "127.0.0.1:8080", "[::1]:8080" or "unix:/run/sluice.sock".
   std::string text() const;
 
  private:
