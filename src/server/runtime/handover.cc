@@ -1,0 +1,179 @@
+#include "server/runtime/handover.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "server/net/socket_address.h"
+
+namespace sluice::server {
+namespace {
+
+using boost::system::error_code;
+using net::ListeningSocket;
+
+constexpr std::string_view kSockets = "sockets";
+constexpr std::string_view kEnd = "end";
+constexpr std::string_view kReady = "ready";
+constexpr std::string_view kDone = "done";
+constexpr timeval kPatience{10, 0};  // of the successor
+
+std::string text_of(int error) { return std::error_code(error, std::generic_category()).message(); }
+
+ListeningSocket open_socket(int flags) {
+  return {::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0), AF_UNIX};
+}
+
+// Returns whether the process at the other end has the user of this one, or is root.
+bool is_trusted(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
+  return peer.uid == ::geteuid() || peer.uid == 0;
+}
+
+std::string new_path(const std::string& path) { return path + ".new"; }
+
+// Returns 0 or the error.
+int bind_and_listen(int descriptor, const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == 0 && !S_ISSOCK(status.st_mode)) return EEXIST;
+  const std::string made = new_path(path);
+  const auto address = net::SocketAddress::of_unix(made);
+  if (!address) return ENAMETOOLONG;
+  ::unlink(made.c_str());
+  const mode_t before = ::umask(0077);  // only for this user
+  const int bound = ::bind(descriptor, address->get(), address->size());
+  const int error = errno;
+  ::umask(before);
+  if (bound != 0) return error;
+  return ::listen(descriptor, 1) == 0 ? 0 : errno;
+}
+
+Unexpected<std::string> cannot_listen(const std::string& path, int error) {
+  return {"drain.handover: cannot listen at " + path + ": " + text_of(error)};
+}
+
+}  // namespace
+
+Handover::Handover(Parts parts)
+    : parts_(std::move(parts)), listening_(parts_.main), successor_(parts_.main) {}
+
+Expected<bool> Handover::open(const std::string& path) {
+  ListeningSocket socket = open_socket(SOCK_NONBLOCK);
+  const int error = socket.descriptor() < 0 ? errno : bind_and_listen(socket.descriptor(), path);
+  if (error != 0) return cannot_listen(path, error);
+  path_ = path;
+  listening_.assign(socket.release());
+  return true;
+}
+
+Expected<bool> Handover::publish() {
+  if (::rename(new_path(path_).c_str(), path_.c_str()) != 0) return cannot_listen(path_, errno);
+  published_ = true;
+  wait_for_successor();
+  return true;
+}
+
+void Handover::close() noexcept {
+  if (!path_.empty()) ::unlink(published_ ? path_.c_str() : new_path(path_).c_str());
+  path_.clear();
+  error_code ignored;
+  listening_.close(ignored);
+  successor_.close(ignored);
+}
+
+void Handover::wait_for_successor() {
+  listening_.async_wait(listening_.wait_read, [this](const error_code& why) {
+    if (why) return;
+    const int successor =
+        ::accept4(listening_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (successor >= 0) give_sockets(successor);
+    wait_for_successor();
+  });
+}
+
+void Handover::give_sockets(int successor) {
+  error_code ignored;
+  successor_.close(ignored);
+  successor_.assign(successor);
+  if (!is_trusted(successor)) {
+    parts_.log.warning("a process of another user asked for the listening sockets");
+    successor_.close(ignored);
+    return;
+  }
+  const std::vector<int> all = parts_.sockets();
+  std::span<const int> left = all;
+  int error = 0;
+  while (!left.empty() && error == 0) {
+    const auto part = left.first(std::min(left.size(), net::kMostPassed));
+    error = net::send_packet(successor, kSockets, part);
+    left = left.subspan(part.size());
+  }
+  if (error == 0) error = net::send_packet(successor, kEnd, {});
+  if (error == 0) return wait_for_ready();
+  parts_.log.warning("the listening sockets were not handed over", {{"why", text_of(error)}});
+  successor_.close(ignored);
+}
+
+void Handover::wait_for_ready() {
+  successor_.async_wait(successor_.wait_read, [this](const error_code& why) {
+    if (why) return;  // there is another successor
+    const auto packet = net::receive_packet(successor_.native_handle());
+    if (packet && packet->text == kReady) return on_ready();
+    error_code ignored;
+    successor_.close(ignored);
+  });
+}
+
+void Handover::on_ready() {
+  if (net::send_packet(successor_.native_handle(), kDone, {}) != 0) return;
+  path_.clear();  // the successor replaces the Unix socket
+  close();
+  parts_.handed_over();
+}
+
+Unexpected<std::string> Predecessor::failed(std::string_view why) const {
+  return {"cannot take over from the server at " + path_ + ": " + std::string(why)};
+}
+
+Expected<std::optional<Predecessor>> Predecessor::find(const std::string& path) {
+  const auto address = net::SocketAddress::of_unix(path);
+  if (!address) return Unexpected{"drain.handover: the path is too long; at most 103 bytes"};
+  Predecessor out(path, open_socket(0));
+  const int socket = out.socket_.descriptor();
+  if (::connect(socket, address->get(), address->size()) != 0) {
+    if (errno == ENOENT || errno == ECONNREFUSED) return std::optional<Predecessor>();
+    return out.failed(text_of(errno));
+  }
+  if (!is_trusted(socket)) return out.failed("it has another user");
+  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
+  if (auto received = out.receive_sockets(); !received) return Unexpected{received.error()};
+  return std::optional(std::move(out));
+}
+
+Expected<bool> Predecessor::receive_sockets() {
+  for (;;) {
+    auto packet = net::receive_packet(socket_.descriptor());
+    if (!packet) return failed("it did not answer");
+    if (packet->text == kEnd) return true;
+    for (auto& socket : packet->sockets) sockets_.push_back(std::move(socket));
+  }
+}
+
+Expected<bool> Predecessor::succeed() {
+  const int error = net::send_packet(socket_.descriptor(), kReady, {});
+  if (error != 0) return failed(text_of(error));
+  const auto packet = net::receive_packet(socket_.descriptor());
+  if (!packet || packet->text != kDone) return failed("it has ended, or has another successor");
+  return true;
+}
+
+}  // namespace sluice::server

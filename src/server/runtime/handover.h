@@ -1,0 +1,82 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/logging/log.h"
+#include "server/net/inherited_sockets.h"
+#include "sluice/expected.h"
+
+namespace sluice::server {
+
+// A server that hands over to its successor: gives it copies of its listening sockets, and stops
+// accepting when the successor is ready. Connections that arrive meanwhile stay in the queues of
+// the sockets, so that none is refused.
+//
+//   successor                       predecessor
+//   connects to the Unix socket
+//                                   "sockets" with descriptors, as often as needed; "end"
+//   "ready"
+//                                   "done"; stops accepting and drains
+//
+// Both have the same user. Thread-safety: the thread of `main`.
+class Handover {
+ public:
+  struct Parts {
+    boost::asio::io_context& main;
+    Log& log;
+    std::function<std::vector<int>()> sockets;  // to give
+    std::function<void()> handed_over;
+  };
+  explicit Handover(Parts parts);
+  Handover(const Handover&) = delete;
+  Handover& operator=(const Handover&) = delete;
+  ~Handover() { close(); }
+
+  // Makes the Unix socket for that path, next to that of a predecessor. Errors: one line.
+  Expected<bool> open(const std::string& path);
+  // Waits for a successor at the path, where from now on no other server waits. Errors: one line.
+  Expected<bool> publish();
+  // Hands over to no successor any more, and removes the Unix socket unless a successor has it.
+  void close() noexcept;
+
+ private:
+  void wait_for_successor();
+  void give_sockets(int successor);
+  void wait_for_ready();
+  void on_ready();
+
+  const Parts parts_;
+  std::string path_;  // empty: a successor has it
+  bool published_ = false;
+  boost::asio::posix::stream_descriptor listening_;
+  boost::asio::posix::stream_descriptor successor_;  // of which there is one at a time
+};
+
+// The server that this process succeeds. See Handover.
+class Predecessor {
+ public:
+  // Receives the sockets of the server that waits at the path. Returns nothing if there is none.
+  // Errors: one line.
+  static Expected<std::optional<Predecessor>> find(const std::string& path);
+
+  net::InheritedSockets take_sockets() noexcept { return std::move(sockets_); }
+  // The predecessor stops accepting. From then on, this process must accept. Errors: one line.
+  Expected<bool> succeed();
+
+ private:
+  Predecessor(std::string path, net::ListeningSocket socket)
+      : path_(std::move(path)), socket_(std::move(socket)) {}
+  Expected<bool> receive_sockets();
+  Unexpected<std::string> failed(std::string_view why) const;
+
+  std::string path_;
+  net::ListeningSocket socket_;
+  net::InheritedSockets sockets_;
+};
+
+}  // namespace sluice::server

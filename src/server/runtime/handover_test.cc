@@ -1,0 +1,106 @@
+#include "server/runtime/handover.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/asio/post.hpp>
+#include <fstream>
+#include <string>
+#include <thread>
+
+namespace sluice::server {
+namespace {
+
+class HandoverTest : public ::testing::Test {
+ protected:
+  ~HandoverTest() override {
+    main_.stop();
+    if (thread_.joinable()) thread_.join();
+    handover_.reset();
+    ::unlink(path_.c_str());
+  }
+  void start(std::vector<int> sockets) {
+    handover_.emplace(Handover::Parts{main_, log_, [sockets] { return sockets; },
+                                      [this] {
+                                        ++handed_over_;
+                                        main_.stop();
+                                      }});
+    ASSERT_TRUE(handover_->open(path_));
+    EXPECT_NE(::access(path_.c_str(), F_OK), 0);
+    ASSERT_TRUE(handover_->publish());
+    thread_ = std::thread([this] { main_.run(); });
+  }
+
+  const std::string path_ =
+      ::testing::TempDir() + "handover" + std::to_string(::getpid()) + ".sock";
+  Log log_{LogOptions{.level = LogLevel::kOff}};
+  boost::asio::io_context main_{1};
+  std::optional<Handover> handover_;
+  std::thread thread_;
+  int handed_over_ = 0;
+};
+
+TEST_F(HandoverTest, WithoutAPredecessorThereIsNone) {
+  const auto none = Predecessor::find(path_);
+  ASSERT_TRUE(none);
+  EXPECT_FALSE(none->has_value());
+}
+
+TEST_F(HandoverTest, ASuccessorReceivesEverySocketAndTheServerStops) {
+  const auto listening = net::listen_at({Address::Kind::kTcp, "127.0.0.1", 0, {}}, 1).value();
+  start(std::vector<int>(300, listening.sockets[0].descriptor()));  // more than a packet has
+  auto found = Predecessor::find(path_);
+  ASSERT_TRUE(found) << found.error();
+  ASSERT_TRUE(found->has_value());
+  EXPECT_EQ((*found)->take_sockets().size(), 300U);
+  EXPECT_TRUE((*found)->succeed());
+  thread_.join();
+  EXPECT_EQ(handed_over_, 1);
+  EXPECT_EQ(::access(path_.c_str(), F_OK), 0) << "the successor replaces it";
+}
+
+TEST_F(HandoverTest, ASuccessorThatEndsBeforeItIsReadyChangesNothing) {
+  start({});
+  ASSERT_TRUE(Predecessor::find(path_)->has_value());
+  auto next = Predecessor::find(path_);
+  ASSERT_TRUE(next->has_value());
+  EXPECT_EQ(handed_over_, 0);
+  EXPECT_TRUE((*next)->succeed());
+  thread_.join();
+  EXPECT_EQ(handed_over_, 1);
+}
+
+TEST_F(HandoverTest, OnlyOneOfTwoSuccessorsSucceeds) {
+  start({});
+  auto first = Predecessor::find(path_);
+  auto second = Predecessor::find(path_);
+  ASSERT_TRUE(first->has_value() && second->has_value());
+  EXPECT_FALSE((*first)->succeed());
+  EXPECT_TRUE((*second)->succeed());
+  thread_.join();
+  EXPECT_EQ(handed_over_, 1);
+}
+
+TEST_F(HandoverTest, TheSocketIsForThisUserOnlyAndRemovedAtTheEnd) {
+  start({});
+  struct stat status {};
+  ASSERT_EQ(::stat(path_.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0077U, 0U);
+  main_.stop();
+  thread_.join();
+  handover_.reset();
+  EXPECT_NE(::access(path_.c_str(), F_OK), 0);
+}
+
+TEST_F(HandoverTest, AFileThatIsNoSocketIsNotReplaced) {
+  std::ofstream(path_) << "text";
+  Handover handover({main_, log_, [] { return std::vector<int>(); }, [] {}});
+  EXPECT_EQ(handover.open(path_).error(),
+            "drain.handover: cannot listen at " + path_ + ": File exists");
+  EXPECT_FALSE(Predecessor::find(path_)->has_value()) << "no server listens there";
+}
+
+}  // namespace
+}  // namespace sluice::server
