@@ -90,6 +90,9 @@ Config Reader::read(const Node& root) {
   if (const auto drain = part(file, "drain")) {
     set(config_.drain_delay, drain->period("delay"));
     set(config_.drain_timeout, drain->period("timeout"));
+    if (const auto written = drain->text("handover"); !written.empty()) {
+      config_.handover = path(written);
+    }
   }
   if (const auto log = part(file, "log")) read_log(*log);
   check_certificates(file);

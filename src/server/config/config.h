@@ -91,9 +91,10 @@ struct Config {
   RespConfig resp_options;
   Bounds bounds;
   std::chrono::milliseconds drain_delay{
-      1000};  // on SIGTERM: /readyz says 503 for so long before anything closes
+      2000};  // on SIGTERM: /readyz says 503 for so long before anything closes
   std::chrono::milliseconds drain_timeout{
-      10'000};  // then connections may finish for at most this long
+      10'000};           // then connections may finish for at most this long
+  std::string handover;  // path of a Unix socket; empty: a new process cannot take over
   LogOptions log;
 };
 

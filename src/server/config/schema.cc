@@ -295,12 +295,15 @@ constexpr std::array<Key, 8> kBoundsKeys{
 };
 constexpr Map kBounds{"bounds", "`bounds`", kBoundsKeys};
 
-constexpr std::array<Key, 2> kDrainKeys{
-    period("delay", "1s", 0,
+constexpr std::array<Key, 3> kDrainKeys{
+    period("delay", "2s", 0,
            "The time during which `/readyz` answers 503 before the listeners close. The "
            "server still serves requests, so that load balancers have time to switch. It should "
            "be longer than they need to notice; see docs/restart.md."),
     period("timeout", "10s", 0, "The maximum time that open connections then have to finish."),
+    text("handover", "`\"\"`", 103,
+         "The path of a Unix socket at which a new process of the same user takes over the "
+         "listening sockets; see docs/restart.md. Empty: none does."),
 };
 constexpr Map kDrain{"drain", "`drain`", kDrainKeys};
 

@@ -161,6 +161,7 @@ void expect_equal(const Config& a, const Config& b) {
   EXPECT_EQ(a.resp_options.idle_timeout, b.resp_options.idle_timeout);
   EXPECT_EQ(a.drain_delay, b.drain_delay);
   EXPECT_EQ(a.drain_timeout, b.drain_timeout);
+  EXPECT_EQ(a.handover, b.handover);
   expect_equal(a.log, b.log);
 }
 

@@ -9,7 +9,8 @@
 
 namespace sluice::server {
 
-Expected<bool> FrontEnd::open(std::size_t loops, std::span<const KnownClient> clients) {
+Expected<bool> FrontEnd::open(std::size_t loops, std::span<const KnownClient> clients,
+                              net::InheritedSockets& inherited) {
   const Config& config = parts_.config;
   const auto address = parse_address(config.*address_.address);
   if (!address) return Unexpected{config.*address_.address + ": " + address.error()};
@@ -19,9 +20,10 @@ Expected<bool> FrontEnd::open(std::size_t loops, std::span<const KnownClient> cl
     if (!tls) return Unexpected{std::string(name()) + ".tls: " + tls.error()};
     tls_ = std::move(*tls);
   }
-  auto listening = net::listen_at(*address, loops);
+  auto listening = net::listen_at(*address, loops, inherited);
   if (!listening) return Unexpected{listening.error()};
   listening_ = std::move(*listening);
+  for (const auto& socket : listening_->sockets) descriptors_.push_back(socket.descriptor());
   const auto reach = !listening_->unix_path.empty() ? Access::Reach::kUnixSocket
                      : listening_->loopback         ? Access::Reach::kLoopback
                                                     : Access::Reach::kNetwork;
@@ -57,8 +59,12 @@ Expected<bool> FrontEnd::reload() {
   return true;
 }
 
+void FrontEnd::keep_unix_socket() noexcept {
+  if (listening_) listening_->removes_unix_path = false;
+}
+
 void FrontEnd::unlink() noexcept {
-  if (listening_ && !listening_->unix_path.empty()) ::unlink(listening_->unix_path.c_str());
+  if (listening_ && listening_->removes_unix_path) ::unlink(listening_->unix_path.c_str());
 }
 
 }  // namespace sluice::server

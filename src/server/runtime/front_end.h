@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/api/operations/operations.h"
 #include "server/config/config.h"
@@ -51,10 +52,15 @@ class FrontEnd {
 
   // Listens with a socket for each loop, unless the address is "off". Borrows the clients with
   // tokens. Errors: one line.
-  Expected<bool> open(std::size_t loops, std::span<const KnownClient> clients);
+  Expected<bool> open(std::size_t loops, std::span<const KnownClient> clients,
+                      net::InheritedSockets& inherited);
   bool is_open() const noexcept { return listening_.has_value(); }
   // Starts the front end, which is open, in the loop of that number.
   std::unique_ptr<net::LoopFrontEnd> start(const LoopServices& loop, std::size_t number);
+  // The listening sockets, while no loop has stopped accepting.
+  const std::vector<int>& descriptors() const noexcept { return descriptors_; }
+  // Leaves the Unix socket to another process.
+  void keep_unix_socket() noexcept;
   // Removes the Unix socket, so that no client can connect any more.
   void unlink() noexcept;
   // Reads files again (SIGHUP). Errors: what stays as it is, and why.
@@ -93,6 +99,7 @@ class FrontEnd {
   const ListenAddress& address_;
   const std::string_view protocol_;
   std::optional<net::Listening> listening_;
+  std::vector<int> descriptors_;
   std::optional<Access> access_;
   std::unique_ptr<net::TlsContext> tls_;  // null: plaintext
 };

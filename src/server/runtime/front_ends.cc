@@ -37,14 +37,14 @@ FrontEnds::FrontEnds(const FrontEndParts& parts, AdminParts admin)
   all_.push_back(make_resp_front_end(parts));
 }
 
-Expected<bool> FrontEnds::open(std::size_t loops) {
+Expected<bool> FrontEnds::open(std::size_t loops, net::InheritedSockets& inherited) {
   auto clients = read_clients(config_, log_);
   if (!clients) return Unexpected{clients.error()};
   clients_ = std::move(*clients);
   for (const auto& one : all_) {
-    if (auto opened = one->open(loops, clients_); !opened) return opened;
+    if (auto opened = one->open(loops, clients_, inherited); !opened) return opened;
   }
-  return admin_->open(1, clients_);
+  return admin_->open(1, clients_, inherited);
 }
 
 void FrontEnds::start(Loop& loop, std::size_t number) {
@@ -59,6 +59,19 @@ std::unique_ptr<net::LoopFrontEnd> FrontEnds::start_administration(const LoopSer
 
 void FrontEnds::unlink() noexcept {
   for (const auto& one : all_) one->unlink();
+}
+
+std::vector<int> FrontEnds::descriptors() const {
+  std::vector<int> out = admin_->descriptors();
+  for (const auto& one : all_) {
+    out.insert(out.end(), one->descriptors().begin(), one->descriptors().end());
+  }
+  return out;
+}
+
+void FrontEnds::keep_unix_sockets() noexcept {
+  admin_->keep_unix_socket();
+  for (const auto& one : all_) one->keep_unix_socket();
 }
 
 void FrontEnds::reload(Log& log) {

@@ -21,13 +21,17 @@ class FrontEnds {
 
   // Reads the clients' tokens, warns of weak ones, and listens: the front ends with a socket for
   // each loop, the administration with one. Errors: the first, as one line.
-  Expected<bool> open(std::size_t loops);
+  Expected<bool> open(std::size_t loops, net::InheritedSockets& inherited);
   // Starts the front ends that are open in the loop of that number.
   void start(Loop& loop, std::size_t number);
   // Starts the administration; null if it is off.
   std::unique_ptr<net::LoopFrontEnd> start_administration(const LoopServices& loop);
   // Removes the Unix sockets, except for the administration's.
   void unlink() noexcept;
+  // All listening sockets, while no loop has stopped accepting.
+  std::vector<int> descriptors() const;
+  // Leaves all Unix sockets to another process.
+  void keep_unix_sockets() noexcept;
   // Reads the files of the front ends again. Logs errors.
   void reload(Log& log);
 

@@ -20,21 +20,25 @@ void Loops::follow_rules() {
   for (Loop& loop : all_) loop.follow_rules();
 }
 
-void Loops::drain(boost::asio::io_context& main, net::Queued queued,
-                  const std::function<void()>& drained) {
-  const auto in_main = [this, &main](const std::function<void()>& last) {
-    return [this, &main, last] {
-      boost::asio::post(main, [this, last] {
-        if (--waiting_for_ == 0) last();
-      });
-    };
-  };
-  const auto drain_connections = [this, in_main, drained] {
-    waiting_for_ = all_.size();
-    for (Loop& loop : all_) loop.drain(in_main(drained));
-  };
+// Returns what each loop calls when it has finished. The last one calls `done` in the loop `main`.
+std::function<void()> Loops::after_all(boost::asio::io_context& main, std::function<void()> done) {
   waiting_for_ = all_.size();
-  for (Loop& loop : all_) loop.stop_accepting(queued, in_main(drain_connections));
+  return [this, &main, done = std::move(done)] {
+    boost::asio::post(main, [this, done] {
+      if (--waiting_for_ == 0) done();
+    });
+  };
+}
+
+void Loops::stop_accepting(boost::asio::io_context& main, net::Queued queued,
+                           const std::function<void()>& stopped) {
+  const auto one_stopped = after_all(main, stopped);
+  for (Loop& loop : all_) loop.stop_accepting(queued, one_stopped);
+}
+
+void Loops::drain(boost::asio::io_context& main, const std::function<void()>& drained) {
+  const auto one_drained = after_all(main, drained);
+  for (Loop& loop : all_) loop.drain(one_drained);
 }
 
 void Loops::stop() {

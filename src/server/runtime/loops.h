@@ -20,15 +20,18 @@ class Loops {
 
   void start();
   void follow_rules();
-  // Stops accepting in all loops, then lets the connections finish. Calls `drained` in the loop
-  // `main` after all loops have drained.
-  void drain(boost::asio::io_context& main, net::Queued queued,
-             const std::function<void()>& drained);
+  // Stops accepting in all loops, and then calls `stopped` in the loop `main`.
+  void stop_accepting(boost::asio::io_context& main, net::Queued queued,
+                      const std::function<void()>& stopped);
+  // Lets the connections of all loops finish, and then calls `drained` in the loop `main`.
+  void drain(boost::asio::io_context& main, const std::function<void()>& drained);
   void stop();
 
  private:
+  std::function<void()> after_all(boost::asio::io_context& main, std::function<void()> done);
+
   std::deque<Loop> all_;
-  std::size_t waiting_for_ = 0;  // loops, in a drain
+  std::size_t waiting_for_ = 0;  // loops that have not stopped or drained yet
 };
 
 }  // namespace sluice::server

@@ -7,10 +7,12 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <csignal>
+#include <optional>
 #include <utility>
 
 #include "server/runtime/descriptors.h"
 #include "server/runtime/front_ends.h"
+#include "server/runtime/handover.h"
 #include "server/runtime/loops.h"
 #include "server/runtime/notify.h"
 #include "server/runtime/server_metrics.h"
@@ -45,8 +47,11 @@ class Server::Impl {
   ServerRules::Reloaded reload();
   ServerStatus status() const;
   void follow_rules();
+  Expected<bool> open_front_ends(std::size_t threads);
+  Expected<bool> succeed();
+  void hand_over();
   void drain();
-  void begin_drain();
+  void begin_drain(net::Queued queued);
   void stop();
 
   const net::LoopClock& clock_ = net::LoopClock::system();
@@ -70,6 +75,9 @@ class Server::Impl {
   std::unique_ptr<LoopStores> admin_stores_;  // if the store may wait
   std::unique_ptr<net::LoopFrontEnd> administration_;
   Loops loops_;
+  std::optional<Predecessor> predecessor_;
+  Handover handover_{
+      {main_, log_, [this] { return front_ends_.descriptors(); }, [this] { hand_over(); }}};
   bool draining_ = false;
 };
 
@@ -112,12 +120,48 @@ Expected<bool> Server::Impl::open() {
   };
   add_server_metrics(registry_, {rules_.manager(), rules_.envoy(), log_, ready_, most});
   const std::size_t threads = Loops::count(config_.threads);
-  if (auto opened = front_ends_.open(threads); !opened) return opened;
-  start_loops(threads);
-  start_administration();
-  divide_descriptors();
-  ready_ = true;
-  return true;
+  auto opened = open_front_ends(threads);
+  if (opened) {
+    start_loops(threads);
+    start_administration();
+    divide_descriptors();
+    ready_ = true;
+    opened = succeed();
+  }
+  if (!opened && predecessor_) front_ends_.keep_unix_sockets();  // it continues to serve
+  return opened;
+}
+
+Expected<bool> Server::Impl::open_front_ends(std::size_t threads) {
+  net::InheritedSockets inherited = net::take_activated_sockets();
+  if (!config_.handover.empty()) {
+    auto found = Predecessor::find(config_.handover);
+    if (!found) return Unexpected{found.error()};
+    predecessor_ = std::move(*found);
+  }
+  if (predecessor_) {
+    for (auto& socket : predecessor_->take_sockets()) inherited.push_back(std::move(socket));
+  }
+  auto opened = front_ends_.open(threads, inherited);
+  if (!opened) return opened;
+  for (const auto& unused : inherited) {
+    net::SocketAddress address;
+    address.read_name_of(unused.descriptor());
+    log_.warning("an inherited socket is closed, because no listener has its address",
+                 {{"address", address.text()}});
+  }
+  return opened;
+}
+
+// Replaces the server that waits for a successor, and then waits for one.
+Expected<bool> Server::Impl::succeed() {
+  if (config_.handover.empty()) return true;
+  if (auto opened = handover_.open(config_.handover); !opened) return opened;
+  if (predecessor_) {
+    if (auto succeeded = predecessor_->succeed(); !succeeded) return succeeded;
+    predecessor_.reset();
+  }
+  return handover_.publish();
 }
 
 void Server::Impl::start_loops(std::size_t threads) {
@@ -221,21 +265,35 @@ void Server::Impl::follow_rules() {
   if (rules_.changed()) loops_.follow_rules();
 }
 
-void Server::Impl::drain() {
+// The successor accepts, so this server is not missed, and its health is not of interest.
+void Server::Impl::hand_over() {
   draining_ = true;
-  ready_ = false;
+  log_.info("handed over", {{"connections", front_ends_.connections()}});
+  front_ends_.keep_unix_sockets();
+  if (administration_) administration_->stop_accepting(net::Queued::kLeave, [] {});
+  begin_drain(net::Queued::kLeave);
+}
+
+void Server::Impl::drain() {
+  handover_.close();
+  draining_ = true;
+  // Without a delay, this would only make clients connect again while the listeners close.
+  if (config_.drain_delay.count() > 0) ready_ = false;
   notify_manager("STOPPING=1");
   log_.info("draining", {{"connections", front_ends_.connections()}});
   drain_timer_.expires_after(config_.drain_delay);
   drain_timer_.async_wait([this](const error_code& why) {
-    if (!why) begin_drain();
+    if (!why) begin_drain(net::Queued::kAccept);
   });
 }
 
-void Server::Impl::begin_drain() {
+void Server::Impl::begin_drain(net::Queued queued) {
   // The file system refuses new connections; those in the queue are accepted.
   front_ends_.unlink();
-  loops_.drain(main_, net::Queued::kAccept, [this] { stop(); });
+  loops_.stop_accepting(main_, queued, [this, queued] {
+    if (queued == net::Queued::kAccept) ready_ = false;
+    loops_.drain(main_, [this] { stop(); });
+  });
   drain_timer_.expires_after(config_.drain_timeout);
   drain_timer_.async_wait([this](const error_code& why) {
     if (why) return;
