@@ -12,7 +12,7 @@ from harness import ROOT, Application, Raw, ServerTest, free_port, replaced, req
 DEPLOY = ROOT / "deploy/envoy"
 RESTARTS = 20 if os.environ.get("SLUICE_LONG_TESTS") else 3
 CLIENTS, EVERY = 8, 0.04  # 200 requests per second
-TIMEOUT = 0.5  # of a request to Sluice
+TIMEOUT = 0.9  # of a request to Sluice; less than until a lost handshake is sent again
 LIMITS = """
 domain: shop
 descriptors: [ { key: remote_address, rate_limit: { unit: second, requests_per_unit: 1000000 } } ]
@@ -117,7 +117,18 @@ class Restarts(ServerTest):
         return start()
 
     def test_no_request_fails_while_one_of_two_servers_restarts(self):
-        failures = self.run_restarts(2, self.stop_and_start, delay="1s")
+        failures = self.run_restarts(2, self.stop_and_start, delay="2s")
+        self.assertEqual(failures, [[]] * RESTARTS)
+
+    def take_over(self, server, start):
+        successor = start()
+        self.assertEqual(server.wait(), 0)
+        return successor
+
+    def test_no_request_fails_while_a_new_process_takes_over_from_the_only_server(self):
+        failures = self.run_restarts(
+            1, self.take_over, delay="2s", handover=str(self.folder() / "handover.sock")
+        )
         self.assertEqual(failures, [[]] * RESTARTS)
 
     def test_while_the_only_server_restarts_requests_fail_at_once(self):
