@@ -44,7 +44,14 @@ Expected<bool> FrontEnds::open(std::size_t loops, net::InheritedSockets& inherit
   for (const auto& one : all_) {
     if (auto opened = one->open(loops, clients_, inherited); !opened) return opened;
   }
-  return admin_->open(1, clients_, inherited);
+  if (auto opened = admin_->open(1, clients_, inherited); !opened) return opened;
+  for (const auto& unused : inherited) {
+    net::SocketAddress address;
+    address.read_name_of(unused.descriptor());
+    log_.warning("an inherited socket is closed, because no listener has its address",
+                 {{"address", address.text()}});
+  }
+  return true;
 }
 
 void FrontEnds::start(Loop& loop, std::size_t number) {

@@ -66,6 +66,27 @@ Unexpected<std::string> cannot_listen(const std::string& path, int error) {
 Handover::Handover(Parts parts)
     : parts_(std::move(parts)), listening_(parts_.main), successor_(parts_.main) {}
 
+Expected<net::InheritedSockets> Handover::inherit(const std::string& path) {
+  net::InheritedSockets out = net::take_activated_sockets();
+  if (path.empty()) return out;
+  auto found = Predecessor::find(path);
+  if (!found) return Unexpected{found.error()};
+  predecessor_ = std::move(*found);
+  if (!predecessor_) return out;
+  for (auto& socket : predecessor_->take_sockets()) out.push_back(std::move(socket));
+  return out;
+}
+
+Expected<bool> Handover::succeed(const std::string& path) {
+  if (path.empty()) return true;
+  if (auto opened = open(path); !opened) return opened;
+  if (predecessor_) {
+    if (auto succeeded = predecessor_->succeed(); !succeeded) return succeeded;
+    predecessor_.reset();
+  }
+  return publish();
+}
+
 Expected<bool> Handover::open(const std::string& path) {
   ListeningSocket socket = open_socket(SOCK_NONBLOCK);
   const int error = socket.descriptor() < 0 ? errno : bind_and_listen(socket.descriptor(), path);

@@ -13,6 +13,28 @@
 
 namespace sluice::server {
 
+// The server that this process succeeds. See Handover.
+class Predecessor {
+ public:
+  // Receives the sockets of the server that waits at the path. Returns nothing if there is none.
+  // Errors: one line.
+  static Expected<std::optional<Predecessor>> find(const std::string& path);
+
+  net::InheritedSockets take_sockets() noexcept { return std::move(sockets_); }
+  // The predecessor stops accepting. From then on, this process must accept. Errors: one line.
+  Expected<bool> succeed();
+
+ private:
+  Predecessor(std::string path, net::ListeningSocket socket)
+      : path_(std::move(path)), socket_(std::move(socket)) {}
+  Expected<bool> receive_sockets();
+  Unexpected<std::string> failed(std::string_view why) const;
+
+  std::string path_;
+  net::ListeningSocket socket_;
+  net::InheritedSockets sockets_;
+};
+
 // A server that hands over to its successor: gives it copies of its listening sockets, and stops
 // accepting when the successor is ready. Connections that arrive meanwhile stay in the queues of
 // the sockets, so that none is refused.
@@ -37,6 +59,14 @@ class Handover {
   Handover& operator=(const Handover&) = delete;
   ~Handover() { close(); }
 
+  // Takes the sockets of a service manager, and those of the server that waits at the path, if
+  // there is one. An empty path: of no server. Errors: one line.
+  Expected<net::InheritedSockets> inherit(const std::string& path);
+  bool has_predecessor() const noexcept { return predecessor_.has_value(); }
+  // Replaces that server, if there is one, and waits for a successor. From then on, this process
+  // must accept. Does nothing if the path is empty. Errors: one line.
+  Expected<bool> succeed(const std::string& path);
+
   // Makes the Unix socket for that path, next to that of a predecessor. Errors: one line.
   Expected<bool> open(const std::string& path);
   // Waits for a successor at the path, where from now on no other server waits. Errors: one line.
@@ -51,32 +81,11 @@ class Handover {
   void on_ready();
 
   const Parts parts_;
+  std::optional<Predecessor> predecessor_;
   std::string path_;  // empty: a successor has it
   bool published_ = false;
   boost::asio::posix::stream_descriptor listening_;
   boost::asio::posix::stream_descriptor successor_;  // of which there is one at a time
-};
-
-// The server that this process succeeds. See Handover.
-class Predecessor {
- public:
-  // Receives the sockets of the server that waits at the path. Returns nothing if there is none.
-  // Errors: one line.
-  static Expected<std::optional<Predecessor>> find(const std::string& path);
-
-  net::InheritedSockets take_sockets() noexcept { return std::move(sockets_); }
-  // The predecessor stops accepting. From then on, this process must accept. Errors: one line.
-  Expected<bool> succeed();
-
- private:
-  Predecessor(std::string path, net::ListeningSocket socket)
-      : path_(std::move(path)), socket_(std::move(socket)) {}
-  Expected<bool> receive_sockets();
-  Unexpected<std::string> failed(std::string_view why) const;
-
-  std::string path_;
-  net::ListeningSocket socket_;
-  net::InheritedSockets sockets_;
 };
 
 }  // namespace sluice::server

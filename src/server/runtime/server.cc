@@ -7,7 +7,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <csignal>
-#include <optional>
 #include <utility>
 
 #include "server/runtime/descriptors.h"
@@ -17,6 +16,7 @@
 #include "server/runtime/notify.h"
 #include "server/runtime/server_metrics.h"
 #include "server/runtime/server_rules.h"
+#include "server/runtime/shutdown.h"
 #include "server/storage/stores.h"
 
 namespace sluice::server {
@@ -41,18 +41,12 @@ class Server::Impl {
   AdminParts admin_parts();
   void start_loops(std::size_t threads);
   void start_administration();
-  void divide_descriptors();
   void wait_for_signal();
   void check_for_changes();
   ServerRules::Reloaded reload();
   ServerStatus status() const;
   void follow_rules();
-  Expected<bool> open_front_ends(std::size_t threads);
-  Expected<bool> succeed();
   void hand_over();
-  void drain();
-  void begin_drain(net::Queued queued);
-  void stop();
 
   const net::LoopClock& clock_ = net::LoopClock::system();
   const Config config_;
@@ -71,14 +65,12 @@ class Server::Impl {
   boost::asio::io_context main_{1};
   boost::asio::signal_set signals_{main_, SIGTERM, SIGINT, SIGHUP};
   boost::asio::steady_timer change_timer_{main_};
-  boost::asio::steady_timer drain_timer_{main_};
   std::unique_ptr<LoopStores> admin_stores_;  // if the store may wait
   std::unique_ptr<net::LoopFrontEnd> administration_;
   Loops loops_;
-  std::optional<Predecessor> predecessor_;
+  Shutdown shutdown_{{main_, config_, log_, front_ends_, loops_, ready_}};
   Handover handover_{
       {main_, log_, [this] { return front_ends_.descriptors(); }, [this] { hand_over(); }}};
-  bool draining_ = false;
 };
 
 Server::Impl::Impl(const Config& config, ServerRules rules, TrustedProxies trusted,
@@ -120,48 +112,26 @@ Expected<bool> Server::Impl::open() {
   };
   add_server_metrics(registry_, {rules_.manager(), rules_.envoy(), log_, ready_, most});
   const std::size_t threads = Loops::count(config_.threads);
-  auto opened = open_front_ends(threads);
+  auto inherited = handover_.inherit(config_.handover);
+  if (!inherited) return Unexpected{inherited.error()};
+  auto opened = front_ends_.open(threads, *inherited);
   if (opened) {
     start_loops(threads);
     start_administration();
-    divide_descriptors();
+    const auto plan = plan_descriptors({.limit = raise_descriptor_limit(),
+                                        .open = count_open_descriptors(),
+                                        .loops = threads,
+                                        .redis = admin_stores_ != nullptr,
+                                        .connections = front_ends_.most_connections()});
+    descriptors_.set(plan.connections, plan.reserve);
+    if (!plan.warning.empty()) log_.warning(plan.warning);
     ready_ = true;
-    opened = succeed();
+    opened = handover_.succeed(config_.handover);
   }
-  if (!opened && predecessor_) front_ends_.keep_unix_sockets();  // it continues to serve
-  return opened;
-}
-
-Expected<bool> Server::Impl::open_front_ends(std::size_t threads) {
-  net::InheritedSockets inherited = net::take_activated_sockets();
-  if (!config_.handover.empty()) {
-    auto found = Predecessor::find(config_.handover);
-    if (!found) return Unexpected{found.error()};
-    predecessor_ = std::move(*found);
-  }
-  if (predecessor_) {
-    for (auto& socket : predecessor_->take_sockets()) inherited.push_back(std::move(socket));
-  }
-  auto opened = front_ends_.open(threads, inherited);
-  if (!opened) return opened;
-  for (const auto& unused : inherited) {
-    net::SocketAddress address;
-    address.read_name_of(unused.descriptor());
-    log_.warning("an inherited socket is closed, because no listener has its address",
-                 {{"address", address.text()}});
+  if (!opened && handover_.has_predecessor()) {
+    front_ends_.keep_unix_sockets();  // it continues to serve
   }
   return opened;
-}
-
-// Replaces the server that waits for a successor, and then waits for one.
-Expected<bool> Server::Impl::succeed() {
-  if (config_.handover.empty()) return true;
-  if (auto opened = handover_.open(config_.handover); !opened) return opened;
-  if (predecessor_) {
-    if (auto succeeded = predecessor_->succeed(); !succeeded) return succeeded;
-    predecessor_.reset();
-  }
-  return handover_.publish();
 }
 
 void Server::Impl::start_loops(std::size_t threads) {
@@ -184,17 +154,6 @@ void Server::Impl::start_administration() {
                         clock_};
   if (admin_stores_) services.fibers = kAdminFibers;
   administration_ = front_ends_.start_administration(services);
-}
-
-// Call it when everything is open except for connections.
-void Server::Impl::divide_descriptors() {
-  const auto plan = plan_descriptors({.limit = raise_descriptor_limit(),
-                                      .open = count_open_descriptors(),
-                                      .loops = loops_.size(),
-                                      .redis = admin_stores_ != nullptr,
-                                      .connections = front_ends_.most_connections()});
-  descriptors_.set(plan.connections, plan.reserve);
-  if (!plan.warning.empty()) log_.warning(plan.warning);
 }
 
 std::string Server::Impl::hint() const {
@@ -222,7 +181,9 @@ void Server::Impl::wait_for_signal() {
     if (why) return;
     wait_for_signal();
     if (signal == SIGHUP) return static_cast<void>(reload());
-    draining_ ? stop() : drain();
+    if (shutdown_.begun()) return shutdown_.stop();
+    handover_.close();
+    shutdown_.drain();
   });
 }
 
@@ -253,7 +214,7 @@ ServerStatus Server::Impl::status() const {
   ServerStatus out{.version = SLUICE_VERSION,
                    .uptime = std::chrono::duration_cast<std::chrono::seconds>(up),
                    .ready = ready_,
-                   .draining = draining_,
+                   .draining = shutdown_.begun(),
                    .threads = loops_.size(),
                    .listeners = front_ends_.status(),
                    .store = stores_->status()};
@@ -265,47 +226,9 @@ void Server::Impl::follow_rules() {
   if (rules_.changed()) loops_.follow_rules();
 }
 
-// The successor accepts, so this server is not missed, and its health is not of interest.
 void Server::Impl::hand_over() {
-  draining_ = true;
-  log_.info("handed over", {{"connections", front_ends_.connections()}});
-  front_ends_.keep_unix_sockets();
   if (administration_) administration_->stop_accepting(net::Queued::kLeave, [] {});
-  begin_drain(net::Queued::kLeave);
-}
-
-void Server::Impl::drain() {
-  handover_.close();
-  draining_ = true;
-  // Without a delay, this would only make clients connect again while the listeners close.
-  if (config_.drain_delay.count() > 0) ready_ = false;
-  notify_manager("STOPPING=1");
-  log_.info("draining", {{"connections", front_ends_.connections()}});
-  drain_timer_.expires_after(config_.drain_delay);
-  drain_timer_.async_wait([this](const error_code& why) {
-    if (!why) begin_drain(net::Queued::kAccept);
-  });
-}
-
-void Server::Impl::begin_drain(net::Queued queued) {
-  // The file system refuses new connections; those in the queue are accepted.
-  front_ends_.unlink();
-  loops_.stop_accepting(main_, queued, [this, queued] {
-    if (queued == net::Queued::kAccept) ready_ = false;
-    loops_.drain(main_, [this] { stop(); });
-  });
-  drain_timer_.expires_after(config_.drain_timeout);
-  drain_timer_.async_wait([this](const error_code& why) {
-    if (why) return;
-    log_.warning("connections were closed because they did not end in time",
-                 {{"connections", front_ends_.connections()}});
-    stop();
-  });
-}
-
-void Server::Impl::stop() {
-  log_.info("stopped");
-  main_.stop();
+  shutdown_.hand_over();
 }
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
