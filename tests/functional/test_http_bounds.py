@@ -431,7 +431,8 @@ class FewDescriptors(ServerTest):
         sluice = self.serve(
             RULES, {"listen": {"resp": "127.0.0.1:0"}}, preexec_fn=limit_descriptors(160)
         )
-        self.assertRegex(sluice.log(), "the limit of 160 open files is enough for .* connections")
+        warning = "the limit of 160 open files is enough for "
+        wait_for(lambda: warning in sluice.log(), what="the warning")
         resp = dict(word.split("=", 1) for word in sluice.ready_line.split()[1:])["resp"]
         flood = [Raw(address) for _ in range(150) for address in (sluice.http, resp)]
         try:

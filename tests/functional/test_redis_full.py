@@ -102,8 +102,9 @@ class Full(FaultTest):
         metrics = self.server.metrics()
         self.assertEqual(metrics["sluice_store_breaker_open"], 0)
         self.assertEqual(metrics["sluice_store_not_asked_total"], 0)
+        why = "no memory for a new counter"
+        wait_for(lambda: why in self.server.log(), what="the reason in the log")
         self.assertIn("STOREFULL", self.server.log())
-        self.assertIn("no memory for a new counter", self.server.log())
 
 
 class NewKeys(FaultTest):

@@ -216,7 +216,8 @@ class Handshakes(TlsTest):
                 self.assertIn(answer, raw.reader.read())
         after = self.metrics(self.server)['sluice_request_errors_total{reason="tls_failed"}']
         self.assertEqual(after - before, 4)
-        self.assertIn("a client without TLS was refused", self.server.log())
+        line = "a client without TLS was refused"
+        harness.wait_for(lambda: line in self.server.log(), what="the log line")
 
     def test_slow_handshakes_are_cut_and_hinder_nobody(self):
         record = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"  # the begin of a ClientHello
