@@ -137,11 +137,8 @@ std::size_t TlsSession::read(char* to, std::size_t room, error_code& why) {
   std::size_t got = 0;
   const int result = ::SSL_read_ex(ssl_.get(), to, room, &got);
   if (result == 1) return got;
-  const int error = ::SSL_get_error(ssl_.get(), result);
-  ::ERR_clear_error();
   // A client that asks for other keys and leaves no room for the answer gets none.
-  why = error == SSL_ERROR_WANT_READ ? error_code(boost::asio::error::would_block)
-                                     : error_code(boost::asio::error::eof);
+  why = why_not(result, SSL_ERROR_WANT_READ, boost::asio::error::eof);
   return 0;
 }
 
@@ -150,11 +147,15 @@ std::size_t TlsSession::write(const char* bytes, std::size_t size, error_code& w
   std::size_t sent = 0;
   const int result = ::SSL_write_ex(ssl_.get(), bytes, size, &sent);
   if (result == 1) return sent;
+  why = why_not(result, SSL_ERROR_WANT_WRITE, boost::asio::error::broken_pipe);
+  return 0;
+}
+
+// Returns would_block if OpenSSL only waits for that, else `end`.
+error_code TlsSession::why_not(int result, int waits_for, error_code end) const {
   const int error = ::SSL_get_error(ssl_.get(), result);
   ::ERR_clear_error();
-  why = error == SSL_ERROR_WANT_WRITE ? error_code(boost::asio::error::would_block)
-                                      : error_code(boost::asio::error::broken_pipe);
-  return 0;
+  return error == waits_for ? error_code(boost::asio::error::would_block) : end;
 }
 
 void TlsSession::finish() {

@@ -48,6 +48,7 @@ class TlsSession {
 
   Progress first_byte() const;
   Progress failed();
+  boost::system::error_code why_not(int result, int waits_for, boost::system::error_code end) const;
 
   const TlsContext& context_;
   const int descriptor_;
