@@ -143,6 +143,15 @@ class Start(ServerTest):
         self.assertIn("refuses refunds, resets and takes of several units", server.log())
         self.assertNotIn("grpc at", server.log())
 
+    def test_a_weak_token_is_reported_once_for_all_listeners(self):
+        server = self.serve(RULES, {"listen": {"grpc": "127.0.0.1:0"}, "clients": CLIENTS},
+                            env={**os.environ, **TOKENS, "WEB_TOKEN": "short"})
+        line = "the token of the client 'web'"
+        wait_for(lambda: line in server.log(), 10, "the warning")
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(server.log().count(line), 1)
+        self.assertNotIn("the token of the client 'batch'", server.log())
+
     def test_a_missing_token_is_an_error(self):
         with self.assertRaisesRegex(AssertionError, "clients: environment variable WEB_TOKEN"):
             self.serve(RULES, {"clients": CLIENTS})
