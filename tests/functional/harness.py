@@ -64,6 +64,12 @@ def wait_for(condition, seconds=5, what="the condition"):
         time.sleep(0.02)
 
 
+def wait_for_window(period, seconds):
+    """Waits until the current window of `period` seconds, aligned to the clock, lasts for `seconds`
+    more. Call it before requests that are counted in one window."""
+    wait_for(lambda: time.time() % period < period - seconds, 2 * period, "a new window")
+
+
 def connect(address, timeout=5):
     """Returns a socket connected to "host:port", "[v6]:port", "unix:PATH" or (host, port)."""
     if isinstance(address, str) and address.startswith("unix:"):
