@@ -6,15 +6,10 @@
 namespace sluice_oracle {
 namespace {
 
-// Returns the index of the window or slice of `length` that contains `instant`.
-Integer grid_index(std::int64_t instant, const Rational& length) {
-  return round_down(Rational(instant) / length);
-}
-
 Rational slice_length(const Spec& spec) { return Rational(spec.per_us) / slices(spec); }
 
-// The most units that move to another grid: the capacity of the largest limit.
-constexpr std::uint64_t kMostInASlice = 4294967295u;
+// The capacity of the largest limit.
+constexpr std::uint64_t kMaxUnits = 4294967295u;
 
 std::int64_t window_start(const Spec& spec, std::int64_t instant) {
   return instant / spec.per_us * spec.per_us;
@@ -111,27 +106,33 @@ void take_from(Window& window, const Counter& counter, std::int64_t instant, con
   window.used = before + cost;
 }
 
+void add(std::vector<Entry>& entries, std::int64_t instant, const Integer& cost) {
+  if (cost == 0) return;
+  if (entries.empty() || entries.back().instant < instant) entries.push_back({instant, 0});
+  entries.back().cost += cost;
+}
+
 void take_from(Log& log, const Counter& counter, std::int64_t instant, const Integer& cost) {
   forget_old(log.entries, instant - counter.spec.per_us);
-  log.entries.push_back({instant, cost});
+  add(log.entries, instant, cost);
 }
 
 void take_from(Slices& state, const Counter& counter, std::int64_t instant, const Integer& cost) {
-  state.counts[grid_index(instant, slice_length(counter.spec))] += cost;
+  state.counts[slice_index(counter.spec, instant)] += cost;
 }
 
 void take_from(Hybrid& state, const Counter& counter, std::int64_t instant, const Integer& cost) {
-  const Rational slice = slice_length(counter.spec);
-  forget_old(state.older, instant - counter.spec.per_us);
-  forget_old(state.entries, instant - counter.spec.per_us);
+  const Spec& spec = counter.spec;
+  forget_old(state.older, instant - spec.per_us);
+  forget_old(state.entries, instant - spec.per_us);
   if (!state.entries.empty() &&
-      grid_index(instant, slice) > grid_index(state.entries.back().instant, slice)) {
+      slice_index(spec, instant) > slice_index(spec, state.entries.back().instant)) {
     Summary summary{state.entries.front().instant, state.entries.back().instant, 0};
     for (const Entry& entry : state.entries) summary.count += entry.cost;
     state.older.push_back(summary);
     state.entries.clear();
   }
-  state.entries.push_back({instant, cost});
+  add(state.entries, instant, cost);
 }
 
 // --- giving back ---
@@ -175,7 +176,7 @@ Rational refund_to(Log& log, const Counter& counter, std::int64_t instant, Integ
 
 Rational refund_to(Slices& state, const Counter& counter, std::int64_t instant, Integer cost) {
   Integer left = cost;
-  const Integer now = grid_index(instant, slice_length(counter.spec));
+  const Integer now = slice_index(counter.spec, instant);
   const Integer oldest = now - slices(counter.spec);
   for (auto slice = state.counts.rbegin(); slice != state.counts.rend(); ++slice) {
     if (slice->first >= oldest && slice->first <= now) move_out(slice->second, left);
@@ -197,17 +198,10 @@ Rational refund_to(Hybrid& state, const Counter& counter, std::int64_t instant, 
 
 // --- reading with other numbers ---
 
-// Returns the whole units that a bucket regains within `wait` after a refill.
-Integer units_back_in(const Spec& spec, std::int64_t wait) {
-  const Rational periods = Rational(wait) / spec.per_us;
-  return at_intervals(spec) ? round_down(periods) * spec.limit : round_down(periods * spec.limit);
-}
-
 Bucket convert(const Bucket& bucket, const Counter& counter, const Spec& spec) {
   if (same_numbers(counter.spec, spec)) return bucket;
-  const Integer most = units_back_in(spec, kLongestWait);
   Bucket converted;
-  converted.level = std::min(round_up(bucket.level), most);
+  converted.level = std::min(round_up(bucket.level), most_stored(spec));
   const std::int64_t phase = at_intervals(counter.spec) ? counter.last_change - bucket.refilled : 0;
   converted.refilled = counter.last_change - (phase < spec.per_us ? phase : 0);
   return converted;
@@ -226,8 +220,8 @@ Slices convert(const Slices& state, const Counter& counter, const Spec& spec) {
   Counter as_before = counter;
   as_before.spec.weighting = spec.weighting;
   Slices converted;
-  converted.counts[grid_index(counter.last_change, slice_length(spec))] =
-      std::min<Integer>(round_up(consumed(as_before, counter.last_change)), kMostInASlice);
+  converted.counts[slice_index(spec, counter.last_change)] =
+      std::min<Integer>(round_up(consumed(as_before, counter.last_change)), kMaxUnits);
   return converted;
 }
 
@@ -245,6 +239,18 @@ State fresh_state(Algorithm algorithm) {
 }
 
 }  // namespace
+
+Integer slice_index(const Spec& spec, std::int64_t instant) {
+  return round_down(Rational(instant) / slice_length(spec));
+}
+
+Integer most_stored(const Spec& spec) {
+  if (!is_bucket(spec.algorithm)) return kMaxUnits;
+  const Rational periods = Rational(kLongestWait) / spec.per_us;
+  const Integer back =
+      at_intervals(spec) ? round_down(periods) * spec.limit : round_down(periods * spec.limit);
+  return std::min<Integer>(back, kMaxUnits);
+}
 
 Counter fresh_counter(const Spec& spec, std::int64_t instant) {
   return Counter{spec, instant, fresh_state(spec.algorithm)};

@@ -28,7 +28,7 @@ struct Entry {
   Integer cost;
 };
 
-// Every charge taken, oldest first.
+// Every charge taken, oldest first. Charges at one instant share an entry.
 struct Log {
   std::vector<Entry> entries;
 };
@@ -70,7 +70,14 @@ Rational consumed(const Counter& counter, std::int64_t instant);
 // Returns the counter as another limit reads it: converted at the instant of its last change.
 Counter read_under(const Counter& counter, const Spec& spec);
 
-// Takes `cost` > 0 units at `instant` without checking whether they fit.
+// Returns the index of the slice of the clock that contains `instant`.
+Integer slice_index(const Spec& spec, std::int64_t instant);
+
+// Returns the most units that a counter stores beyond its limit: 2^32 - 1, and for a bucket at most
+// the whole units that come back in 142 years.
+Integer most_stored(const Spec& spec);
+
+// Takes units at `instant` without checking whether they fit.
 void take(Counter& counter, std::int64_t instant, const Integer& cost);
 
 // Gives back the newest units, at most `cost`. Returns the units given back.

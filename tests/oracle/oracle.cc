@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "tests/oracle/debt.h"
+
 namespace sluice_oracle {
 namespace {
 
@@ -61,6 +63,7 @@ Answer combine(bool allowed, std::vector<LimitAnswer> limits) {
   bool never = false;
   for (const LimitAnswer& limit : limits) {
     never = never || limit.reason == "never";
+    if (limit.reason == "over") answer.reason = "over";
     answer.retry_after_us = std::max(answer.retry_after_us, limit.retry_after_us);
     answer.delay_us = std::max(answer.delay_us, limit.delay_us);
   }
@@ -74,7 +77,7 @@ Answer combine(bool allowed, std::vector<LimitAnswer> limits) {
 
 // Returns the counter as this request reads it. A forgotten counter reads as a fresh one.
 Oracle::Share Oracle::find(const Charge& charge, std::int64_t at_us) const {
-  Share share{charge.spec, 0, at_us, kNever, fresh_counter(charge.spec, at_us), {}, {}};
+  Share share{.spec = charge.spec, .instant = at_us, .before = fresh_counter(charge.spec, at_us)};
   const auto found = counters_.find({charge.key, charge.spec.algorithm});
   if (found != counters_.end() && charge.spec.limit > 0) {
     const Kept& kept = found->second;
@@ -112,6 +115,46 @@ void Oracle::decide(Share& share) {
   });
 }
 
+// Decides whether a take of the share's cost would be admitted within `max_wait_us`.
+void Oracle::decide_reservation(Share& share, std::int64_t max_wait_us) {
+  decide(share);
+  if (!is_bucket(share.spec.algorithm) || share.answer.reason == "never") return;
+  const std::int64_t wait = share.answer.retry_after_us.value_or(0);
+  const std::int64_t until_room = first_wait(share.instant, [&](std::int64_t later) {
+    return later >= share.forgotten_from ||
+           stored(share.before, later) + share.cost <= most_stored(share.spec);
+  });
+  const std::int64_t retry = std::max(wait - max_wait_us, until_room);
+  share.answer = {};
+  if (retry <= 0) {
+    share.wait = wait;
+    return;
+  }
+  share.answer.denied = true;
+  share.answer.reason = "limited";
+  share.answer.retry_after_us = retry;
+}
+
+// Changes the share's counter by a request that is allowed. A peek changes only the answer.
+void Oracle::change(Verb verb, const Name& name, Share& share) {
+  if (verb == Verb::kReset) {
+    counters_.erase(name);
+    share.after = fresh_counter(share.spec, share.instant);
+    share.forgotten_from = kNever;
+    return;
+  }
+  if (share.cost == 0 || share.spec.limit == 0) return;
+  if (verb == Verb::kRefund) {
+    if (refund(share.after, share.instant, share.cost) == 0) return;
+  } else if (verb == Verb::kCharge) {
+    if (!charge(share.after, share.instant, share.cost)) share.answer.reason = "over";
+  } else {
+    take(share.after, share.instant, share.cost);
+  }
+  share.forgotten_from = kNever;
+  if (verb != Verb::kPeek) keep(name, share);
+}
+
 // Fills in the numbers of the state after the verb. If nothing was taken, that is the state before.
 void Oracle::describe(Verb verb, bool allowed, Share& share) {
   share.answer.limit = capacity(share.spec);
@@ -119,42 +162,60 @@ void Oracle::describe(Verb verb, bool allowed, Share& share) {
   share.answer.reset_after_us = first_wait(share.instant, [&](std::int64_t later) {
     return later >= share.forgotten_from || is_untouched(share.after, later);
   });
-  if (allowed && queues(share.spec) && (verb == Verb::kTake || verb == Verb::kPeek)) {
+  if (verb == Verb::kCharge) {
+    const bool is_banned = share.spec.limit == 0 && share.cost > 0;
+    const bool is_over = consumed(share.after, share.instant) > capacity(share.spec);
+    if (is_banned || is_over) share.answer.reason = "over";
+  }
+  if (!allowed) return;
+  if (verb == Verb::kReserve) share.answer.delay_us = share.wait;
+  if (queues(share.spec) &&
+      (verb == Verb::kTake || verb == Verb::kPeek || verb == Verb::kReserve)) {
     share.answer.delay_us = wait_until_untouched(share.before, share.instant);
   }
 }
 
-Answer Oracle::apply(Verb verb, const std::vector<Charge>& charges, std::int64_t at_us) {
-  if (!is_valid_request(charges, at_us)) return Answer{.allowed = false, .reason = "invalid"};
-
-  std::map<Name, Share> shares;
+Oracle::Shares Oracle::find_all(const std::vector<Charge>& charges, std::int64_t at_us) const {
+  Shares shares;
   for (const Charge& charge : charges) {
     const auto [share, is_new] = shares.try_emplace({charge.key, charge.spec.algorithm});
     if (is_new) share->second = find(charge, at_us);
     share->second.cost += charge.cost;
+    share->second.charges += 1;
   }
+  return shares;
+}
 
+// Takes the same number of units with every charge. If not even one would pass, answers as a take
+// of one unit.
+Answer Oracle::take_at_most(std::vector<Charge> charges, std::int64_t at_us) {
+  std::uint64_t most = charges.front().cost;
+  for (const Charge& charge : charges) most = std::min(most, charge.cost);
+  const bool is_empty = most == 0;
+  for (const auto& [name, share] : find_all(charges, at_us)) {
+    const Integer each = remaining(share.before, share.instant) / share.charges;
+    most = std::min(most, static_cast<std::uint64_t>(each));
+  }
+  for (Charge& charge : charges) charge.cost = is_empty || most > 0 ? most : 1;
+  Answer answer = apply(Verb::kTake, charges, at_us);
+  if (answer.allowed) answer.taken = most;
+  return answer;
+}
+
+Answer Oracle::apply(const Action& action, const std::vector<Charge>& charges, std::int64_t at_us) {
+  if (!is_valid_request(charges, at_us)) return Answer{.allowed = false, .reason = "invalid"};
+  const Verb verb = action.verb;
+  if (verb == Verb::kTakeAtMost) return take_at_most(charges, at_us);
+
+  Shares shares = find_all(charges, at_us);
   bool allowed = true;
   for (auto& [name, share] : shares) {
     if (verb == Verb::kTake || verb == Verb::kPeek) decide(share);
+    if (verb == Verb::kReserve) decide_reservation(share, action.max_wait_us);
     allowed = allowed && !share.answer.denied;
   }
   for (auto& [name, share] : shares) {
-    const bool changes = allowed && share.cost > 0 && share.spec.limit > 0;
-    if (verb == Verb::kReset) {
-      counters_.erase(name);
-      share.after = fresh_counter(share.spec, at_us);
-      share.forgotten_from = kNever;
-    } else if (verb == Verb::kRefund) {
-      if (changes && refund(share.after, share.instant, share.cost) > 0) {
-        keep(name, share);
-        share.forgotten_from = kNever;
-      }
-    } else if (changes) {
-      take(share.after, share.instant, share.cost);
-      share.forgotten_from = kNever;
-      if (verb == Verb::kTake) keep(name, share);
-    }
+    if (allowed) change(verb, name, share);
     describe(verb, allowed, share);
   }
 

@@ -16,7 +16,16 @@
 // is slow and simple, and it shares no code with the library.
 namespace sluice_oracle {
 
-enum class Verb { kTake, kPeek, kRefund, kReset };
+enum class Verb { kTake, kPeek, kRefund, kReset, kCharge, kTakeAtMost, kReserve };
+
+// What a request does to its counters.
+struct Action {
+  Action(Verb what) : verb(what) {}  // NOLINT(google-explicit-constructor)
+  Action(Verb what, std::int64_t wait_us) : verb(what), max_wait_us(wait_us) {}
+
+  Verb verb;
+  std::int64_t max_wait_us = 0;  // kReserve
+};
 
 struct Charge {
   std::string key;
@@ -26,7 +35,7 @@ struct Charge {
 
 struct LimitAnswer {
   bool denied = false;
-  std::string reason = "ok";  // "ok", "limited", "never"
+  std::string reason = "ok";  // "ok", "limited", "never", "over"
   std::uint64_t limit = 0;
   std::uint64_t remaining = 0;
   std::int64_t reset_after_us = 0;
@@ -36,17 +45,18 @@ struct LimitAnswer {
 
 struct Answer {
   bool allowed = true;
-  std::string reason = "ok";  // "ok", "limited", "never", "invalid"
+  std::string reason = "ok";  // "ok", "limited", "never", "over", "invalid"
   std::optional<std::int64_t> retry_after_us = {};
   std::optional<std::int64_t> delay_us = {};
-  std::vector<LimitAnswer> limits = {};  // one per charge; empty if invalid
+  std::optional<std::uint64_t> taken = {};  // an admitted kTakeAtMost
+  std::vector<LimitAnswer> limits = {};     // one per charge; empty if invalid
 };
 
-// All counters, and the four verbs. Instants are microseconds since the Unix epoch. Waits start at
+// All counters, and the verbs. Instants are microseconds since the Unix epoch. Waits start at
 // the request's instant, or at the counter's last change if that is later.
 class Oracle {
  public:
-  Answer apply(Verb verb, const std::vector<Charge>& charges, std::int64_t at_us);
+  Answer apply(const Action& action, const std::vector<Charge>& charges, std::int64_t at_us);
 
   // Returns the latest instant, at most `seen_us`, at which a counter was forgotten; 0 if none was.
   // At an earlier instant a store may answer from the fresh counter or from the old one.
@@ -61,19 +71,26 @@ class Oracle {
   };
   // The sum of all charges of a request on one counter.
   struct Share {
-    Spec spec;
-    Integer cost;
+    Spec spec = {};
+    Integer cost = {};
+    Integer charges = {};
     std::int64_t instant = 0;
     std::int64_t forgotten_from = kNever;  // when the state `before` is forgotten
-    Counter before;
-    Counter after;
-    LimitAnswer answer;
+    Counter before = {};
+    Counter after = {};
+    std::int64_t wait = 0;  // of an admitted reservation
+    LimitAnswer answer = {};
   };
+  using Shares = std::map<Name, Share>;
 
   Share find(const Charge& charge, std::int64_t at_us) const;
+  Shares find_all(const std::vector<Charge>& charges, std::int64_t at_us) const;
   void keep(const Name& name, const Share& share);
+  Answer take_at_most(std::vector<Charge> charges, std::int64_t at_us);
 
   static void decide(Share& share);
+  static void decide_reservation(Share& share, std::int64_t max_wait_us);
+  void change(Verb verb, const Name& name, Share& share);
   static void describe(Verb verb, bool allowed, Share& share);
 
   std::map<Name, Kept> counters_;

@@ -91,7 +91,8 @@ void set_random_options(Dice& dice, Spec& spec) {
 // Generates a history step by step and asks the oracle after each step.
 class Teller {
  public:
-  explicit Teller(Dice& dice) : dice_(dice), is_crowded_(dice.chance(40)), now_(random_start()) {
+  Teller(Dice& dice, Verbs verbs)
+      : dice_(dice), verbs_(verbs), is_crowded_(dice.chance(40)), now_(random_start()) {
     const std::size_t counters = is_crowded_ ? 1 : 1 + dice_.below(4);
     for (std::size_t i = 0; i < counters; ++i) {
       Spec spec = random_spec(dice_, random_algorithm(dice_));
@@ -102,12 +103,13 @@ class Teller {
 
   void tell(ToldHistory& told) {
     Step step;
-    step.verb = random_verb();
+    step.verb = verbs_ == Verbs::kAll ? any_verb() : random_verb();
+    if (step.verb == sluice_oracle::Verb::kReserve) step.max_wait_us = random_max_wait();
     const std::vector<std::size_t> chosen = random_slots();
     step.at_us = random_instant(slots_[chosen.front()]);
     for (const std::size_t index : chosen) step.charges.push_back(random_charge(slots_[index]));
     if (dice_.chance(98)) agree_on_specs(step);
-    sluice_oracle::Answer answer = oracle_.apply(step.verb, step.charges, step.at_us);
+    sluice_oracle::Answer answer = oracle_.apply(oracle_action(step), step.charges, step.at_us);
     remember(step, chosen, answer);
     told.steps.push_back(std::move(step));
     told.answers.push_back(std::move(answer));
@@ -123,7 +125,9 @@ class Teller {
 
   // Numbers with which many small charges consume much at one instant.
   Spec crowded(Spec spec) {
-    spec.limit = 20 + dice_.below(50);
+    // Charges also fill a small limit.
+    const bool is_small = verbs_ == Verbs::kAll && dice_.chance(50);
+    spec.limit = is_small ? 1 + dice_.below(8) : 20 + dice_.below(50);
     if (spec.burst) spec.burst = 20 + dice_.below(50);
     if (spec.slices) spec.slices = 1 + dice_.below(6);
     return is_valid(spec) ? spec : Spec{.algorithm = spec.algorithm, .limit = 20, .per_us = kDay};
@@ -145,6 +149,24 @@ class Teller {
     if (roll < 74) return Verb::kTake;
     if (roll < 86) return Verb::kPeek;
     return roll < 97 ? Verb::kRefund : Verb::kReset;
+  }
+
+  sluice_oracle::Verb any_verb() {
+    using sluice_oracle::Verb;
+    const std::uint64_t roll = dice_.below(100);
+    if (roll < 18) return Verb::kCharge;
+    if (roll < 32) return Verb::kTakeAtMost;
+    return roll < 54 ? Verb::kReserve : random_verb();
+  }
+
+  std::int64_t random_max_wait() {
+    const std::int64_t longest = std::int64_t{1} << 52;
+    if (!waits_.empty() && dice_.chance(50)) {
+      return std::max<std::int64_t>(waits_[dice_.below(waits_.size())] + dice_.between(-1, 1), 0);
+    }
+    return dice_.any_of<std::int64_t>(
+        {0, 1, longest, longest << 10, dice_.between(0, slots_.front().spec.per_us),
+         static_cast<std::int64_t>(dice_.magnitude(static_cast<std::uint64_t>(longest)))});
   }
 
   std::vector<std::size_t> random_slots() {
@@ -234,6 +256,7 @@ class Teller {
     if (answer.limits.empty()) return;
     waits_.clear();
     if (answer.retry_after_us) waits_.push_back(*answer.retry_after_us);
+    if (answer.delay_us) waits_.push_back(*answer.delay_us);
     for (std::size_t i = 0; i < chosen.size(); ++i) {
       const sluice_oracle::LimitAnswer& limit = answer.limits[i];
       waits_.push_back(limit.reset_after_us);
@@ -243,6 +266,7 @@ class Teller {
   }
 
   Dice& dice_;
+  Verbs verbs_;
   bool is_crowded_;
   std::int64_t now_;         // the instant of the previous step
   std::int64_t latest_ = 0;  // the latest instant so far
@@ -294,9 +318,9 @@ Spec varied(Dice& dice, const Spec& spec) {
   }
 }
 
-ToldHistory random_history(Dice& dice, std::size_t steps) {
+ToldHistory random_history(Dice& dice, std::size_t steps, Verbs verbs) {
   ToldHistory told;
-  Teller teller(dice);
+  Teller teller(dice, verbs);
   for (std::size_t i = 0; i < steps; ++i) teller.tell(told);
   return told;
 }

@@ -48,6 +48,11 @@ struct ToldHistory {
   History steps;
   std::vector<sluice_oracle::Answer> answers;
 };
-ToldHistory random_history(Dice& dice, std::size_t steps);
+// Which verbs a history contains.
+enum class Verbs {
+  kBasic,  // take, peek, refund, reset
+  kAll,
+};
+ToldHistory random_history(Dice& dice, std::size_t steps, Verbs verbs = Verbs::kBasic);
 
 }  // namespace sluice_property

@@ -139,9 +139,14 @@ sluice::Verb verb_of(sluice_oracle::Verb verb) {
     case sluice_oracle::Verb::kPeek: return sluice::Verb::kPeek;
     case sluice_oracle::Verb::kRefund: return sluice::Verb::kRefund;
     case sluice_oracle::Verb::kReset: return sluice::Verb::kReset;
+    case sluice_oracle::Verb::kCharge:
+    case sluice_oracle::Verb::kTakeAtMost:
+    case sluice_oracle::Verb::kReserve: break;
   }
   std::abort();
 }
+
+sluice_oracle::Action oracle_action(const Step& step) { return {step.verb, step.max_wait_us}; }
 
 std::vector<sluice::Charge> charges_of(const Step& step) {
   std::vector<sluice::Charge> charges;
@@ -184,7 +189,7 @@ std::vector<Answer> oracle_answers(const History& history) {
   sluice_oracle::Oracle oracle;
   std::vector<Answer> answers;
   for (const Step& step : history) {
-    answers.push_back(oracle.apply(step.verb, step.charges, step.at_us));
+    answers.push_back(oracle.apply(oracle_action(step), step.charges, step.at_us));
   }
   return answers;
 }

@@ -25,8 +25,12 @@ struct Step {
   sluice_oracle::Verb verb = sluice_oracle::Verb::kTake;
   std::vector<sluice_oracle::Charge> charges;
   std::int64_t at_us = 0;
+  std::int64_t max_wait_us = 0;  // kReserve
 };
 using History = std::vector<Step>;
+
+// Returns the verb of a step and its options.
+sluice_oracle::Action oracle_action(const Step& step);
 
 // Conversions to the library's types. They borrow the keys.
 sluice::Verb verb_of(sluice_oracle::Verb verb);

@@ -16,6 +16,9 @@ const char* name_of(sluice_oracle::Verb verb) {
     case sluice_oracle::Verb::kPeek: return "peek";
     case sluice_oracle::Verb::kRefund: return "refund";
     case sluice_oracle::Verb::kReset: return "reset";
+    case sluice_oracle::Verb::kCharge: return "charge";
+    case sluice_oracle::Verb::kTakeAtMost: return "take_at_most";
+    case sluice_oracle::Verb::kReserve: return "reserve";
   }
   std::abort();
 }
@@ -84,7 +87,9 @@ std::string to_json(const Spec& spec) {
 
 std::string to_json(const Step& step) {
   std::ostringstream out;
-  out << "{\"at_us\":" << step.at_us << ",\"verb\":\"" << name_of(step.verb) << "\",\"charges\":[";
+  out << "{\"at_us\":" << step.at_us << ",\"verb\":\"" << name_of(step.verb) << '"';
+  if (step.verb == sluice_oracle::Verb::kReserve) out << ",\"max_wait_us\":" << step.max_wait_us;
+  out << ",\"charges\":[";
   const char* separator = "";
   for (const sluice_oracle::Charge& charge : step.charges) {
     out << separator << "{\"key\":" << quoted(charge.key) << ",\"cost\":" << charge.cost

@@ -17,7 +17,7 @@ bool is_defined(const History& history) {
   for (const Step& step : history) {
     if (step.at_us < latest && step.at_us < oracle.last_forgotten(latest)) return false;
     if (step.at_us <= kLastTick) latest = std::max(latest, step.at_us);
-    oracle.apply(step.verb, step.charges, step.at_us);
+    oracle.apply(oracle_action(step), step.charges, step.at_us);
   }
   return true;
 }

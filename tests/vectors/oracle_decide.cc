@@ -62,8 +62,16 @@ Verb verb_of(const json::object& request) {
   return one_of<Verb>({{"take", Verb::kTake},
                        {"peek", Verb::kPeek},
                        {"refund", Verb::kRefund},
-                       {"reset", Verb::kReset}},
+                       {"reset", Verb::kReset},
+                       {"charge", Verb::kCharge},
+                       {"take_at_most", Verb::kTakeAtMost},
+                       {"reserve", Verb::kReserve}},
                       *verb);
+}
+
+Action action_of(const json::object& request) {
+  const json::value* const wait = request.if_contains("max_wait_us");
+  return {verb_of(request), wait == nullptr ? 0 : json::value_to<std::int64_t>(*wait)};
 }
 
 void print_member(const char* name, std::optional<std::int64_t> value) {
@@ -73,6 +81,7 @@ void print_member(const char* name, std::optional<std::int64_t> value) {
 void print(const Answer& answer) {
   std::cout << "{\"outcome\":\"" << (answer.allowed ? "allowed" : "denied") << "\",\"reason\":\""
             << answer.reason << '"';
+  if (answer.taken) std::cout << ",\"taken\":" << *answer.taken;
   print_member("retry_after_us", answer.retry_after_us);
   print_member("delay_us", answer.delay_us);
   std::cout << ",\"limits\":[";
@@ -98,7 +107,7 @@ void answer_all() {
       charges.push_back({json::value_to<std::string>(c.at("key")),
                          spec_of(c.at("limit").as_object()), number(c.at("cost"))});
     }
-    print(oracle.apply(verb_of(o), charges, json::value_to<std::int64_t>(o.at("at_us"))));
+    print(oracle.apply(action_of(o), charges, json::value_to<std::int64_t>(o.at("at_us"))));
   }
 }
 
