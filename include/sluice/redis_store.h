@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "sluice/async_store.h"
 #include "sluice/expected.h"
 #include "sluice/store.h"
 #include "sluice/store_events.h"
@@ -84,12 +85,16 @@ struct RedisStoreStats {
 // counter while the server's memory is full (`maxmemory`) is `kStoreFull`. In these cases nothing
 // was counted. RedisChain (redis_chain.h) adds a failure policy for these.
 //
+// apply() sleeps until the answer arrives. async_apply() returns at once, so that a few threads can
+// have thousands of requests under way: `done()` is called in the store's thread, or before
+// async_apply() returns if the request is kInvalid. Both use the same connection.
+//
 // Thread-safety: any member from any thread; requests of several threads leave in one write.
 // Ownership: owns a thread; borrows the observer. Cost: a round trip, during which the caller
 // sleeps. It reconnects with a random backoff. Needs Redis 6 or newer, or Valkey. The destructor
 // ends the requests that are under way with kStoreError or kStoreTimeout, and waits for their
-// callers.
-class RedisStore final : public Store {
+// callers and completions.
+class RedisStore final : public Store, public AsyncStore {
  public:
   // Does not wait for the server: the store connects when it can. Errors: a URL or an option that
   // is wrong, with what would be right, or a file that cannot be read.
@@ -102,6 +107,9 @@ class RedisStore final : public Store {
   // See Store.
   Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override;
+  // See AsyncStore.
+  void async_apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+                   std::span<Decision> each, Completion& completion) noexcept override;
 
   // Waits until the server can be asked. Errors: why it cannot, as far as is known.
   Expected<bool> wait_until_ready(std::chrono::milliseconds at_most);
