@@ -16,6 +16,7 @@ void add_counts(RedisStoreStats& sum, const RedisStoreStats& one) {
   sum.connects += one.connects;
   sum.scripts_sent += one.scripts_sent;
   sum.redirects += one.redirects;
+  sum.gave_back += one.gave_back;
 }
 
 policy::Shared::Options shared_options(const Config& config) {
@@ -34,11 +35,11 @@ class RedisStores::Chain final : public LoopStores {
  public:
   Chain(RedisStores& all, boost::asio::io_context& loop)
       : all_(all),
-        client_(redis::make_client(loop, all.target_, &all.shared_.client_events)),
-        redis_(*client_, all.options_),
-        chain_(redis_, all.shared_),
+        redis_(loop, all.target_, &all.shared_.client_events),
+        fibers_(redis_),
+        chain_(fibers_, all.shared_),
         limiter_(chain_.store()) {
-    all_.add(*client_);
+    all_.add(redis_);
   }
   ~Chain() override { stop(); }
 
@@ -46,16 +47,16 @@ class RedisStores::Chain final : public LoopStores {
   Store* shadow() override { return &chain_.uncached(); }
   Store* local() override { return &all_.shared_.local; }
   void stop() override {
-    if (!client_) return;
-    redis_.stop();
-    all_.remove(*client_);
-    client_.reset();
+    if (std::exchange(is_stopped_, true)) return;
+    all_.remove(redis_);
+    redis_.close();
   }
 
  private:
   RedisStores& all_;
-  std::unique_ptr<redis::Client> client_;
-  FiberStore redis_;
+  bool is_stopped_ = false;
+  redis::LoopStore redis_;
+  FiberStore fibers_;
   policy::Chain chain_;
   Limiter limiter_;
 };
@@ -71,37 +72,32 @@ Expected<std::unique_ptr<RedisStores>> RedisStores::open(const Config& config,
 
 RedisStores::RedisStores(const Config& config, std::shared_ptr<const redis::Target> target,
                          StoreObserver* observer)
-    : target_(std::move(target)),
-      options_(redis::operation_options(*target_)),
-      shared_(shared_options(config), observer) {
-  options_.gave_back = &gave_back_;
-}
+    : target_(std::move(target)), shared_(shared_options(config), observer) {}
 
 std::unique_ptr<LoopStores> RedisStores::make(boost::asio::io_context& loop) {
   return std::make_unique<Chain>(*this, loop);
 }
 
-void RedisStores::add(const redis::Client& client) {
+void RedisStores::add(const redis::LoopStore& store) {
   const std::lock_guard lock(mutex_);
-  clients_.push_back(&client);
+  stores_.push_back(&store);
 }
 
-void RedisStores::remove(const redis::Client& client) {
+void RedisStores::remove(const redis::LoopStore& store) {
   const std::lock_guard lock(mutex_);
-  add_counts(past_, client.stats());
-  std::erase(clients_, &client);
+  add_counts(past_, store.stats());
+  std::erase(stores_, &store);
 }
 
 RedisStoreStats RedisStores::stats() const {
   const std::lock_guard lock(mutex_);
   RedisStoreStats sum = past_;
-  for (const redis::Client* client : clients_) {
-    const RedisStoreStats one = client->stats();
+  for (const redis::LoopStore* store : stores_) {
+    const RedisStoreStats one = store->stats();
     add_counts(sum, one);
     sum.connected += one.connected;
     sum.pending += one.pending;
   }
-  sum.gave_back = gave_back_.load(std::memory_order_relaxed);
   return sum;
 }
 

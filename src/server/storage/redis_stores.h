@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <memory>
 #include <mutex>
@@ -10,7 +9,7 @@
 #include "server/storage/loop_stores.h"
 #include "sluice/store_events.h"
 #include "stores/policy/chain.h"
-#include "stores/redis/store/operation.h"
+#include "stores/redis/store/loop_store.h"
 
 namespace sluice::server {
 
@@ -46,16 +45,14 @@ class RedisStores {
 
   RedisStores(const Config& config, std::shared_ptr<const redis::Target> target,
               StoreObserver* observer);
-  void add(const redis::Client& client);
-  void remove(const redis::Client& client);
+  void add(const redis::LoopStore& store);
+  void remove(const redis::LoopStore& store);
 
   const std::shared_ptr<const redis::Target> target_;
-  redis::OperationOptions options_;
-  std::atomic<std::uint64_t> gave_back_{0};
   policy::Shared shared_;
   mutable std::mutex mutex_;  // protects the two members below
-  std::vector<const redis::Client*> clients_;
-  RedisStoreStats past_;  // the statistics of destroyed clients
+  std::vector<const redis::LoopStore*> stores_;
+  RedisStoreStats past_;  // the statistics of closed stores
 };
 
 }  // namespace sluice::server
