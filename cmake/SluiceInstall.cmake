@@ -16,7 +16,7 @@ install(EXPORT sluiceTargets NAMESPACE sluice:: DESTINATION ${config_dir})
 install(DIRECTORY include/sluice DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h"
   PATTERN attributes.h EXCLUDE PATTERN live_rules.h EXCLUDE PATTERN rule*.h EXCLUDE
-  PATTERN redis*.h EXCLUDE)
+  PATTERN redis*.h EXCLUDE PATTERN async_redis*.h EXCLUDE)
 
 if(TARGET sluice_rules)
   install(TARGETS sluice_rules EXPORT sluiceRulesTargets
@@ -34,7 +34,8 @@ if(TARGET sluice_redis)
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
     INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT sluiceRedisTargets NAMESPACE sluice:: DESTINATION ${config_dir})
-  install(FILES include/sluice/redis_chain.h include/sluice/redis_store.h
+  install(FILES include/sluice/async_redis_store.h include/sluice/redis_chain.h
+    include/sluice/redis_store.h
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice)
   install(FILES cmake/Findhiredis.cmake DESTINATION ${config_dir})
 endif()

@@ -1,0 +1,130 @@
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <deque>
+#include <future>
+#include <mutex>
+#include <optional>
+
+#include "sluice/async_redis_store.h"
+#include "sluice/testing/store_conformance.h"
+#include "tests/redis/store_test.h"
+
+// The asynchronous stores with real servers.
+namespace sluice_redis {
+namespace {
+
+using namespace std::chrono_literals;
+using sluice::AsyncRedisStore;
+using sluice::AsyncStore;
+using sluice::Charge;
+using sluice::Decision;
+using sluice::Instant;
+using sluice::Verb;
+
+constexpr auto kLimit = sluice::token_bucket(100).per(1h);
+
+// A store on its own loop, which runs while a request waits.
+class LoopedStore final : public sluice::Store {
+ public:
+  explicit LoopedStore(const sluice::RedisOptions& options)
+      : store_(AsyncRedisStore::open(loop_, options).value()) {
+    while (!store_->ready()) loop_.run_one();
+  }
+
+  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+                 std::span<Decision> each) noexcept override {
+    struct Done final : AsyncStore::Completion {
+      void done(const Decision& decision) noexcept override { answer = decision; }
+      std::optional<Decision> answer;
+    };
+    const std::lock_guard lock(mutex_);
+    Done done;
+    store_->async_apply(verb, charges, now, each, done);
+    while (!done.answer) loop_.run_one();
+    return *done.answer;
+  }
+
+ private:
+  std::mutex mutex_;
+  boost::asio::io_context loop_;
+  std::unique_ptr<AsyncRedisStore> store_;
+};
+
+template <typename Servers>
+void expect_conformance(Servers& servers) {
+  const auto make = [&](const sluice::Clock&) -> std::unique_ptr<sluice::Store> {
+    flush(servers);
+    return std::make_unique<LoopedStore>(patient(servers.url()));
+  };
+  for (const auto& failure : sluice::testing::check_store(
+           {.make = make, .follows_clock = false, .threads = 2, .requests_per_thread = 100})) {
+    ADD_FAILURE() << failure;
+  }
+}
+
+TEST(AsyncRedisStoreConformance, OnOneServer) {
+  RedisServer server;
+  expect_conformance(server);
+}
+
+TEST(AsyncRedisStoreConformance, OnACluster) {
+  RedisCluster cluster;
+  expect_conformance(cluster);
+}
+
+// A request whose completion asks again until `left` is 0.
+class Chained final : public AsyncStore::Completion {
+ public:
+  Chained(AsyncStore& store, int requests) : left_(requests), store_(store) {}
+
+  void ask() { store_.async_apply(Verb::kTake, charges_, {}, each_, *this); }
+  void done(const Decision& decision) noexcept override {
+    admitted += decision.allowed() ? 1 : 0;
+    is_same &= decision == each_[0];
+    if (--left_ > 0) return ask();
+    ended_.set_value();
+  }
+  void wait() { ended_.get_future().wait(); }
+
+  int admitted = 0;
+  bool is_same = true;
+
+ private:
+  int left_;
+  AsyncStore& store_;
+  const std::vector<Charge> charges_{{"key", kLimit}};
+  std::vector<Decision> each_{1};
+  std::promise<void> ended_;
+};
+
+TEST(AsyncRedisStore, SharesItsCountersWithRedisStore) {
+  RedisServer server;
+  const auto blocking = open_ready(patient(server.url()));
+  LoopedStore looped(patient(server.url()));
+  EXPECT_TRUE(sluice::Limiter(*blocking).try_acquire("key", kLimit, 60));
+  EXPECT_EQ(sluice::Limiter(looped).peek("key", kLimit, 0).remaining, 40u);
+}
+
+TEST(RedisStoreAsync, AdmitsExactlyTheLimitWhileThreadsAlsoBlock) {
+  RedisServer server;
+  const auto store = open_ready(patient(server.url()));
+  std::deque<Chained> chains;
+  for (int i = 0; i < 50; ++i) chains.emplace_back(*store, 4).ask();
+  std::atomic<int> admitted = 0;
+  run_threads(4, [&](int) {
+    for (int i = 0; i < 25; ++i) {
+      admitted += sluice::Limiter(*store).try_acquire("key", kLimit).allowed() ? 1 : 0;
+    }
+  });
+  for (Chained& chain : chains) {
+    chain.wait();
+    admitted += chain.admitted;
+    EXPECT_TRUE(chain.is_same);
+  }
+  EXPECT_EQ(admitted, 100);
+  EXPECT_EQ(store->stats().requests, 300u);
+  EXPECT_EQ(store->stats().pending, 0u);
+}
+
+}  // namespace
+}  // namespace sluice_redis
