@@ -21,15 +21,15 @@ bool is_question(Verb verb) noexcept { return verb == Verb::kTake || verb == Ver
 
 void Batch::clear() noexcept {
   modes_ = 0;
-  has_missing_ = false;
+  has_refused_ = false;
   charges_.clear();
   entries_.clear();
 }
 
-void Batch::add_missing(const Limit& limit, const ChargeTerms& terms) {
+void Batch::add_refused(const Limit& limit, const ChargeTerms& terms, Reason reason) {
   add({{}, limit}, terms);
-  entries_.back().missing = true;
-  has_missing_ |= is_enforced(entries_.back());
+  entries_.back().refused = reason;
+  has_refused_ |= is_enforced(entries_.back());
 }
 
 Decision Batch::decide(const BatchTerms& terms) {
@@ -37,7 +37,7 @@ Decision Batch::decide(const BatchTerms& terms) {
   failed_ = false;
   shadow_.reset();
   decisions_.assign(charges_.size(), Decision{});
-  if (has_missing_) return deny_missing();
+  if (has_refused_) return deny_refused();
   if (terms_.consume_on_reject) widen();
   Decision all = decide_enforced();
   if (failed_ || all.reason == Reason::kInvalid) return all;
@@ -59,9 +59,14 @@ Batch::Indices Batch::select(const Chosen& chosen) {
 
 // Enforced charges.
 
-Decision Batch::deny_missing() {
-  return answer_all(Decision::refused(Reason::kMissing),
-                    select([](const Entry& entry) { return entry.missing && is_enforced(entry); }));
+// The first of them decides.
+Decision Batch::deny_refused() {
+  const Indices indices =
+      select([](const Entry& entry) { return entry.refused != Reason::kOk && is_enforced(entry); });
+  for (const std::size_t i : indices) {
+    answer_all(Decision::refused(entries_[i].refused), {&i, 1});
+  }
+  return Decision::refused(entries_[indices.front()].refused);
 }
 
 Decision Batch::decide_enforced() {
@@ -233,8 +238,8 @@ void Batch::decide_shadow() {
 }
 
 Decision Batch::decide_group(Indices indices) {
-  if (entries_[indices.front()].missing)
-    return answer_all(Decision::refused(Reason::kMissing), indices);
+  const Reason refused = entries_[indices.front()].refused;
+  if (refused != Reason::kOk) return answer_all(Decision::refused(refused), indices);
   Store& store = stores_.shadow != nullptr ? *stores_.shadow : stores_.store;
   const Decision said = ask(store, terms_.verb, indices);
   return store_failed(said.reason) ? fall_back(said.reason, terms_.verb, indices) : said;

@@ -75,9 +75,10 @@ class Batch {
     entries_.push_back({terms});
     modes_ |= bit(terms.mode);
   }
-  // Adds a charge that has no key because an attribute is missing. It is denied with `kMissing`. If
-  // it is enforced, so is the batch, and no store is asked.
-  void add_missing(const Limit& limit, const ChargeTerms& terms);
+  // Adds a charge that cannot be decided: it has no key or no cost because an attribute is missing
+  // (`kMissing`), or its cost is no number (`kInvalid`). It is denied with that reason. If it is
+  // enforced, so is the batch, and no store is asked.
+  void add_refused(const Limit& limit, const ChargeTerms& terms, Reason reason);
 
   // The answer to the enforced charges: that of the store, or of the policies. Allowed if there are
   // none. `kInvalid` if there are more than kMaxCharges; then nothing else is decided.
@@ -95,7 +96,7 @@ class Batch {
  private:
   struct Entry {
     ChargeTerms terms;
-    bool missing = false;
+    Reason refused = Reason::kOk;  // kOk: the charge can be decided
     bool left_out = false;  // the request goes on without it: an exhausted quota, a new counter
     bool widened = false;   // its limit has one unit more
     bool lacks_counter = false;
@@ -114,7 +115,7 @@ class Batch {
   template <typename Chosen>
   Indices select(const Chosen& chosen);
 
-  Decision deny_missing();
+  Decision deny_refused();
   Decision decide_enforced();
   bool leave_out_quotas(Indices asked);
   std::optional<Decision> leave_out_new(Indices asked);
@@ -137,9 +138,9 @@ class Batch {
 
   Stores stores_;
   BatchTerms terms_;
-  unsigned modes_ = 0;  // those of the charges, a bit each
-  bool has_missing_ = false;
-  bool failed_ = false;  // the store could not decide, and a charge has no policy
+  unsigned modes_ = 0;        // those of the charges, a bit each
+  bool has_refused_ = false;  // an enforced charge
+  bool failed_ = false;       // the store could not decide, and a charge has no policy
   std::vector<Charge> charges_;
   std::vector<Decision> decisions_;
   std::vector<Entry> entries_;

@@ -154,7 +154,7 @@ TEST_F(BatchTest, IsInvalidWithMoreThan64EnforcedCharges) {
 TEST_F(BatchTest, AnEnforcedChargeWithoutAKeyDeniesBeforeAnyStoreIsAsked) {
   add("a", 1);
   add("s", 1, shadow(0));
-  batch_.add_missing(per_hour(7), kAllow);
+  batch_.add_refused(per_hour(7), kAllow, Reason::kMissing);
   EXPECT_EQ(decide(), Decision::refused(Reason::kMissing));
   EXPECT_EQ(each_[0], Decision{});
   EXPECT_EQ(each_[2].reason, Reason::kMissing);
@@ -199,11 +199,11 @@ TEST_F(BatchTest, ReportsTheFirstShadowGroupThatWouldDeny) {
   EXPECT_EQ(batch_.shadow()->capacity, 9U);
   add("a", 9, shadow(1));
   add("b", 0, shadow(2));
-  batch_.add_missing(per_hour(7), shadow(3));
+  batch_.add_refused(per_hour(7), shadow(3), Reason::kMissing);
   EXPECT_TRUE(decide());
   EXPECT_EQ(batch_.shadow()->reason, Reason::kNever);
   add("a", 9, shadow(1));
-  batch_.add_missing(per_hour(7), shadow(3));
+  batch_.add_refused(per_hour(7), shadow(3), Reason::kMissing);
   add("b", 0, shadow(2));
   EXPECT_TRUE(decide());
   EXPECT_EQ(batch_.shadow()->reason, Reason::kMissing);

@@ -199,7 +199,7 @@ void RuleDecider::Impl::fill_batch() {
       const NamedLimit& named = limits_[i];
       const Limit& limit = named.limit->limit;
       if (matched.lacks_key) {
-        batch_.add_missing(limit, terms);
+        batch_.add_refused(limit, terms, Reason::kMissing);
       } else {
         const std::string_view key = text.substr(named.key_at, named.key_end - named.key_at);
         batch_.add({key, limit, matched.cost, tag, Keyspace::kRules, named.id, matched.new_keys},
