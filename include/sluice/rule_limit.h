@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// What a limit does if an attribute that its key reads is absent or empty: it does not apply, or it
-// denies the request.
+// What a limit does if an attribute that its key or its cost reads is absent or empty: it does not
+// apply, or it denies the request.
 enum class OnMissing : std::uint8_t { kSkip, kDeny };
 
 // One limit of a rule. A plain value that owns its texts.
@@ -17,6 +17,7 @@ struct RuleLimit {
   std::string key;   // the template as written; empty: one counter for all requests
   Limit limit;
   OnMissing on_missing = OnMissing::kSkip;
+  std::string cost = {};  // as written; empty: as `request` (docs/rules.md, Costs)
 };
 
 }  // namespace sluice

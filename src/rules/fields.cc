@@ -28,6 +28,7 @@ class Checker {
       case Type::kTexts: return check_texts(node);
       case Type::kTemplate: return check_template(node);
       case Type::kInteger: return check_integer(node);
+      case Type::kCost: return check_cost(node);
       case Type::kFlag: return node.is_plain("true") || node.is_plain("false") || wrong(node);
       case Type::kChoice: return check_choice(node);
       case Type::kPeriod: return check_period(node);
@@ -74,6 +75,16 @@ class Checker {
     const auto value = whole_number(node.text);
     if (value && *value >= key_.least && *value <= key_.most) return true;
     return wrong(node, value ? "" : ", in plain digits");
+  }
+
+  // The loader compiles attributes.
+  bool check_cost(const Node& node) {
+    if (!node.is_scalar()) return wrong(node, node.is_map() ? ", in quotes" : "");
+    const auto value = whole_number(node.text);
+    if (value && node.quoted) return wrong(node, "; a number is without quotes");
+    if (value ? *value <= key_.most : node.text == "request") return true;
+    if (node.text.find('{') != node.text.npos && node.text.size() <= 1024) return true;
+    return wrong(node);
   }
 
   bool check_choice(const Node& node) {

@@ -33,9 +33,10 @@ sluice rules check rules.yaml
 ```
 
 The command prints every error with its line and column (columns count characters) and exits with
-status 1 if there is one. It also prints a warning for each limit whose log may not fit into the
-memory store (`--max-log-bytes`, by default that of the server). `sluice replay --rules rules.yaml
-access.log` shows how the rules would have decided the requests in an access log.
+status 1 if there is one. It also prints a warning for each limit whose cost exceeds its capacity,
+and for each limit whose log may not fit into the memory store (`--max-log-bytes`, by default that of
+the server). `sluice replay --rules rules.yaml access.log` shows how the rules would have decided the
+requests in an access log.
 
 `sluice rules schema` prints a JSON Schema of the format for editors. The same schema is in
 `docs/rules.schema.json`.
@@ -187,6 +188,49 @@ Counters that exist go on being charged and enforced. A limit that needs one cou
 `on_store_error` of the rule, with the reason `fallback`; the other limits of the request are
 charged. Choose a number well above the new clients that you expect in a second. Each server counts
 for itself. Requests that are decided at the same moment may create a few counters more.
+
+## Costs
+
+A request takes one unit from each limit, or the number that it gives: `cost` of `/v1/check`, `COST`
+of `RL.CHECK`, `hits_addend` of Envoy, the cost of a call in C++. The `cost` of a limit says
+something else. So one decision can count requests, tokens and bytes together:
+
+```yaml
+version: 1
+rules:
+  - name: models
+    match: { path: /v1/chat }
+    limits:
+      - { name: requests, key: "{header.x-team}", algorithm: gcra, limit: 60, per: 1m, cost: 1 }
+      - { name: tokens, key: "{header.x-team}", algorithm: token_bucket, limit: 90000, per: 1m,
+          cost: "{body.max_tokens|500}" }
+      - { name: bytes, key: "{header.x-team}", algorithm: fixed_window, limit: 10000000, per: 1h,
+          cost: request }
+```
+
+| `cost` | the request takes |
+|---|---|
+| none | the number that the request gives, else 1 |
+| `5` | always 5 units; with 0, the limit never denies |
+| `request` | the number that the request gives, else 1 |
+| `"{body.max_tokens}"` | the number in an attribute |
+| `"{body.max_tokens\|header.x-units\|500}"` | the number in the first of these attributes that is present, else 500 |
+
+A request can also give the cost of single limits by their names: `LimitCost` in C++. Such a cost
+replaces the `cost` of the limit. A name that no limit of the matching rules has makes the request
+`invalid`.
+
+The value of an attribute must be a whole number from 0 to 4294967295, in plain digits without a
+sign or leading zeros. Any other value makes the request `invalid`: Sluice denies it, over HTTP with
+the status 400, and charges no limit. An empty value counts as absent. If all attributes are absent
+and there is no default, `on_missing` decides. With `skip` a client can then avoid the limit by
+omitting the attribute, so give a default, or use `deny`.
+
+A refund gives back what the same request would take, from every limit. To give back tokens only,
+give the other limits a cost of 0. A reset has no costs.
+
+Costs that a rule reads from attributes need no role, unlike numbers over 1 that a client gives
+(`docs/http.md`, *Who may do what*). Read them only from attributes that you would also use as a key.
 
 ## Format of the file
 

@@ -74,7 +74,10 @@ class Loader {
   std::optional<Limit> read_numbers(const Fields& fields);
   void check_terms(const Fields& fields, const Limit& limit);
   void check_memory(const Fields& fields, const Limit& limit);
-  KeyTemplate read_template(const Node* node);
+  void check_cost(const Fields& fields, const CostTemplate& cost, const Limit& limit);
+  void warn(std::size_t at, std::string what, std::string expected);
+  template <typename Template>
+  Template read_template(const Node* node);
   void check_name(Names& names, std::string_view name, std::size_t at, std::string_view of);
 
   // The values for keys that a rule of the file does not set.
@@ -146,7 +149,7 @@ void Loader::read_rule(const Node& node) {
   if (const Node* reject = fields.node("reject")) read_reject(*reject, rule.reject);
   if (const Node* match = fields.node("match")) read_match(*match, compiled);
   rule.tag = fields.text("tag");
-  compiled.tag = read_template(fields.node("tag"));
+  compiled.tag = read_template<KeyTemplate>(fields.node("tag"));
   if (const Node* limits = fields.node("limits")) read_limits(*limits, rule, compiled);
   set_->rules.push_back(std::move(rule));
   set_->compiled.push_back(std::move(compiled));
@@ -238,14 +241,17 @@ void Loader::read_limits(const Node& node, Rule& rule, CompiledRule& compiled) {
     const std::string name =
         named ? std::string(fields.text("name")) : rule.name + "/" + std::to_string(i);
     check_name(names, name, fields.at("name"), "limit");
-    KeyTemplate key = read_template(fields.node("key"));
+    KeyTemplate key = read_template<KeyTemplate>(fields.node("key"));
+    CostTemplate cost = read_template<CostTemplate>(fields.node("cost"));
     const auto limit = read_numbers(fields);
     if (!limit) continue;
+    check_cost(fields, cost, *limit);
     rule.limits.push_back({name, std::string(fields.text("key")), *limit,
-                           fields.choice<OnMissing>("on_missing").value_or(defaults_.on_missing)});
+                           fields.choice<OnMissing>("on_missing").value_or(defaults_.on_missing),
+                           std::string(fields.text("cost"))});
     std::string prefix = counter_prefix(domain_, rule.name, name);
     const std::uint32_t id = limit_id_of(prefix);
-    compiled.limits.push_back({std::move(prefix), id, std::move(key)});
+    compiled.limits.push_back({std::move(prefix), id, std::move(key), std::move(cost)});
   }
 }
 
@@ -276,16 +282,13 @@ std::optional<Limit> Loader::read_numbers(const Fields& fields) {
 void Loader::check_memory(const Fields& fields, const Limit& limit) {
   const std::size_t needed = core::most_log_bytes(limit);
   const std::size_t given = terms_.max_log_bytes / 2;
-  if (given == 0 || needed <= given || set_->warnings.size() >= Diagnostics::kMost) return;
-  const auto [line, column] = diagnostics_->source().place(fields.at("limit"));
-  set_->warnings.push_back(
-      {diagnostics_->file(), line, column,
+  if (given == 0 || needed <= given) return;
+  warn(fields.at("limit"),
        "a log of " + std::to_string(limit.limit()) + " units can need " + std::to_string(needed) +
            " bytes, and max_log_bytes allows " + std::to_string(given) +
            " for one; a longer log counts by slices, which is stricter",
        "expected fewer units, 'sliding_window_counter', or max_log_bytes of at least " +
-           std::to_string(2 * needed),
-       true});
+           std::to_string(2 * needed));
 }
 
 void Loader::check_terms(const Fields& fields, const Limit& limit) {
@@ -301,9 +304,30 @@ void Loader::check_terms(const Fields& fields, const Limit& limit) {
                                       : algorithms_without_scripts(" with align: clock")));
 }
 
-KeyTemplate Loader::read_template(const Node* node) {
+// Warns about a limit that denies every request because its cost exceeds its capacity.
+void Loader::check_cost(const Fields& fields, const CostTemplate& cost, const Limit& limit) {
+  const auto units = cost.units();
+  if (!units || *units <= limit.capacity() || limit.limit() == 0) return;
+  const bool is_default = cost.kind() == CostTemplate::Kind::kAttribute;
+  warn(fields.at("cost"),
+       (is_default ? "the default cost of " : "a cost of ") + std::to_string(*units) +
+           " exceeds the capacity of " + std::to_string(limit.capacity()) +
+           (is_default ? ", so that requests without the attribute are denied"
+                       : ", so that every request is denied"),
+       "expected at most " + std::to_string(limit.capacity()));
+}
+
+void Loader::warn(std::size_t at, std::string what, std::string expected) {
+  if (set_->warnings.size() >= Diagnostics::kMost) return;
+  const auto [line, column] = diagnostics_->source().place(at);
+  set_->warnings.push_back(
+      {diagnostics_->file(), line, column, std::move(what), std::move(expected), true});
+}
+
+template <typename Template>
+Template Loader::read_template(const Node* node) {
   if (node == nullptr) return {};
-  auto key = KeyTemplate::compile(node->text, set_->attributes);
+  auto key = Template::compile(node->text, set_->attributes);
   if (key) return std::move(key.value());
   const std::string_view text = diagnostics_->source().text();
   const std::size_t begin = node->at + (node->quoted ? 1 : 0);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "rules/attribute_table.h"
+#include "rules/cost_template.h"
 #include "rules/key_template.h"
 #include "rules/pattern.h"
 #include "sluice/new_key_limit.h"
@@ -27,6 +28,7 @@ struct CompiledLimit {
   std::string prefix;  // of the counters' keys: "domain|rule|limit"
   std::uint32_t id;    // Charge::limit_id: a hash of the prefix
   KeyTemplate key;
+  CostTemplate cost;
 };
 
 // The compiled parts of the Rule with the same index.

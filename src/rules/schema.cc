@@ -32,7 +32,8 @@ constexpr Key kMissing{
     .otherwise = "`skip`",
     .values = kOnMissing,
     .help =
-        "What happens if an attribute that `key` needs is absent or empty. `skip`: the limit does "
+        "What happens if an attribute that `key` or `cost` needs is absent or empty. `skip`: the "
+        "limit does "
         "not apply. `deny`: Sluice denies the request and charges no limit.",
 };
 
@@ -108,7 +109,7 @@ constexpr Key limit_option(LimitOption which) {
           .help = row.help};
 }
 
-constexpr std::array<Key, 12> kLimitKeys{
+constexpr std::array<Key, 13> kLimitKeys{
     named(kName, false, "RULE/INDEX",
           "The name of the limit in responses and counters, unique within the rule. Name limits "
           "that you may reorder: the name is part of the keys of their counters."),
@@ -128,6 +129,12 @@ constexpr std::array<Key, 12> kLimitKeys{
         .type = Type::kPeriod,
         .required = true,
         .help = "The period, 1ms to 366d: a whole number and `ms`, `s`, `m`, `h` or `d`."},
+    Key{.name = "cost",
+        .type = Type::kCost,
+        .otherwise = "the number that the request gives, else 1",
+        .most = kMaxUnits,
+        .help = "The units that a request takes from the limit: a number, `request` for the number "
+                "that the request gives, or an attribute (see Costs)."},
     limit_option(LimitOption::kBurst),
     limit_option(LimitOption::kAlign),
     limit_option(LimitOption::kSlices),
@@ -248,6 +255,9 @@ std::string expectation(const Key& key) {
     case Type::kChoice: return either({key.values.begin(), key.values.end()});
     case Type::kPeriod: return period_expectation(key);
     case Type::kTemplate: return "a template in quotes, such as \"{ip}\"";
+    case Type::kCost:
+      return integer_expectation(key) +
+             ", request, or an attribute such as \"{body.max_tokens|500}\"";
     case Type::kMatch: return "a map of attributes and patterns, such as { path: /api/** }";
     case Type::kMap: return "a map of " + std::string(key.name);
     case Type::kList: return "a list of " + std::string(key.name) + ", each starting with '- '";

@@ -19,6 +19,7 @@ enum class Type : std::uint8_t {
   kChoice,    // one of `values`
   kPeriod,    // core::parse_period, least..most milliseconds; unbounded if `most` is 0
   kTemplate,  // a key template
+  kCost,      // a number up to `most`, `request`, or an attribute as in cost_template.h
   kMatch,     // a map from attributes to patterns
   kMap,       // the map `map`
   kList,      // least..most maps `map`

@@ -102,6 +102,13 @@ void write_match(JsonWriter& json) {
   json.close('}');
 }
 
+void write_cost(JsonWriter& json, const Key& key) {
+  json.set("type", R"(["integer", "string"])");
+  json.number("minimum", key.least);
+  json.number("maximum", key.most);
+  json.text("pattern", R"(^(request|\{[^{}]+\})$)");
+}
+
 void write_list(JsonWriter& json, const Key& key) {
   json.text("type", "array");
   if (key.least > 0) json.number("minItems", key.least);
@@ -131,6 +138,7 @@ void write_type(JsonWriter& json, const Key& key) {
     case Type::kPeriod:
       json.text("type", "string");
       return json.text("pattern", "^[0-9]+(ms|s|m|h|d)$");
+    case Type::kCost: return write_cost(json, key);
     case Type::kMatch: return write_match(json);
     case Type::kMap: return write_map(json, *key.map);
     case Type::kList: return write_list(json, key);
@@ -180,6 +188,9 @@ std::string value_column(const Key& key) {
                                  core::format_period(milliseconds(key.most));
     case Type::kTexts: return "text, or list of texts";
     case Type::kTemplate: return "template, at most " + std::to_string(key.most) + " bytes";
+    case Type::kCost:
+      return "whole number, " + std::to_string(key.least) + " to " + std::to_string(key.most) +
+             ", `request`, or attribute";
     case Type::kMatch: return "map of attribute to pattern, or list of patterns";
     case Type::kMap: return "map";
     case Type::kList:

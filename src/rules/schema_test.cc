@@ -67,7 +67,7 @@ TEST(Schema, ExamplesOfTheManualAreRight) {
     EXPECT_EQ(first_error(manual.substr(at, manual.find("```", at) - at)), "ok");
     ++examples;
   }
-  EXPECT_EQ(examples, 4);
+  EXPECT_EQ(examples, 5);
 }
 
 TEST(Schema, ExampleFilesAreRight) {
