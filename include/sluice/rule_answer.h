@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct LimitAnswer {
   // The store could not create the limit's counter: it is full, or `max_new_keys` does not allow
   // it.
   bool lacks_counter = false;
+  std::uint64_t cost = 1;  // the units that the request asked for
 };
 
 // What a set of rules answers to one request.
@@ -42,6 +44,9 @@ struct RuleAnswer {
     bool denied = false;
   };
   std::vector<Matched> matched;
+  // What is wrong with the costs of a kInvalid request: "WHAT; EXPECTED". Empty if something else
+  // is.
+  std::string_view mistake = {};
 };
 
 }  // namespace sluice

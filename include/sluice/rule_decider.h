@@ -8,6 +8,7 @@
 
 #include "sluice/attributes.h"
 #include "sluice/limiter.h"
+#include "sluice/request_costs.h"
 #include "sluice/rule_answer.h"
 #include "sluice/rule_set.h"
 
@@ -24,7 +25,7 @@ struct RuleStores {
 // One of several sets of attributes that are one request. A plain value that borrows them.
 struct RequestPart {
   const AttributeSource* attributes = nullptr;
-  std::uint64_t cost = 1;  // units; 0 takes nothing
+  RequestCosts costs = {};
 };
 
 // Decides requests by rules: finds the rules that match, makes the keys, asks the limiter.
@@ -36,7 +37,8 @@ struct RequestPart {
 // All enforced rules that match are one all-or-nothing request. Each rule in shadow mode is decided
 // separately and never denies or delays. A limit whose attributes are missing does not apply, or
 // denies the request with kMissing before any store is asked (OnMissing); then `limits` has only
-// such limits. More limits than kMaxCharges are kInvalid.
+// such limits. A cost that is no number of units denies in the same way with kInvalid. More limits
+// than kMaxCharges are kInvalid, too.
 //
 // If the store cannot decide, each rule's `on_store_error` answers with kFallback, and the
 // strictest of them decides. All limits with `local` are one all-or-nothing request to the local
@@ -59,7 +61,7 @@ class RuleDecider {
   // Decides by the rules that match. The answer is valid until the next call, and while `rules` is.
   // `now` absent: at the store's own time.
   const RuleAnswer& decide(const RuleSet& rules, const AttributeSource& attributes,
-                           std::uint64_t cost = 1, std::optional<Instant> now = {},
+                           const RequestCosts& costs = {}, std::optional<Instant> now = {},
                            Verb verb = Verb::kTake);
   // Decides several parts by the rules of one domain. Each part is matched separately; the limits
   // of all are one all-or-nothing request, and the answer has them in the order of the parts.
@@ -68,7 +70,7 @@ class RuleDecider {
                                  std::optional<Instant> now = {}, Verb verb = Verb::kTake);
   // Decides by one rule of the set, whether it matches or not. Guards use it.
   const RuleAnswer& decide_by(const RuleSet& rules, const Rule& rule,
-                              const AttributeSource& attributes, std::uint64_t cost = 1,
+                              const AttributeSource& attributes, const RequestCosts& costs = {},
                               std::optional<Instant> now = {}, Verb verb = Verb::kTake);
 
  private:

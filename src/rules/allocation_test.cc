@@ -30,8 +30,8 @@ rules:
     match: { path: [ /no, "/api/**" ], host: "*.example.*" }
     limits:
       - { key: "{header.x-user|ip}", algorithm: gcra, limit: 1, per: 1s }
-      - { key: "{ip/64}", algorithm: gcra, limit: 1, per: 1s }
-      - { algorithm: gcra, limit: 1, per: 1s }
+      - { key: "{ip/64}", algorithm: gcra, limit: 1, per: 1s, cost: "{query.units|5}" }
+      - { name: own, algorithm: gcra, limit: 1, per: 1s }
 )",
                                     "f");
   ASSERT_TRUE(rules.has_value()) << rules.error().front().to_string();
@@ -44,7 +44,8 @@ rules:
   RuleDecider decider(limiter);
   ASSERT_EQ(decider.decide(*rules, request).limits.size(), 4u);
   const std::size_t allocations = testing::count_allocations([&] {
-    for (int i = 0; i < 100; ++i) (void)decider.decide(*rules, request);
+    const LimitCost own{"own", 3};
+    for (int i = 0; i < 100; ++i) (void)decider.decide(*rules, request, {1, {&own, 1}});
   });
   EXPECT_EQ(allocations, 0u);
 }

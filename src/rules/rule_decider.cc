@@ -2,7 +2,9 @@
 #include <functional>
 
 #include "limiter/batch.h"
+#include "rules/diagnostics.h"
 #include "rules/rule_set.h"
+#include "rules/source_text.h"
 #include "sluice/rule_decider.h"
 
 // A request is decided in four steps: match the rules, name their counters, decide the batch of
@@ -19,11 +21,11 @@ class RuleDecider::Impl {
       : batch_({limiter.store(), stores.shadow, stores.local}) {}
 
   const RuleAnswer& decide(const RuleSet::Impl& set, const AttributeSource& attributes,
-                           std::uint64_t cost, const BatchTerms& terms);
+                           const RequestCosts& costs, const BatchTerms& terms);
   const RuleAnswer& decide_parts(const RuleSet::Impl& set, std::string_view domain,
                                  std::span<const RequestPart> parts, const BatchTerms& terms);
   const RuleAnswer& decide_by(const RuleSet::Impl& set, const Rule& rule,
-                              const AttributeSource& attributes, std::uint64_t cost,
+                              const AttributeSource& attributes, const RequestCosts& costs,
                               const BatchTerms& terms);
 
  private:
@@ -31,36 +33,48 @@ class RuleDecider::Impl {
   struct NamedLimit {
     const RuleLimit* limit;
     std::uint32_t id = 0;
+    std::uint64_t cost = 1;
     std::size_t key_at = 0, key_end = 0, label_at = 0, label_size = 0;
   };
   // A rule that matched. Its limits are `first` to `last` of `limits_`, the batch and the answer.
   struct MatchedRule {
     const Rule* rule;
     std::size_t part;
-    std::uint64_t cost;
     std::size_t first = 0, last = 0;
     std::size_t tag_at = 0, tag_end = 0;  // in `text_`
     NewKeyLimit* new_keys = nullptr;
-    bool lacks_key = false;  // because of `on_missing: deny`; has only that limit then
+    // Why a limit of it cannot be decided, so that the rule denies: `on_missing: deny`, or a cost
+    // that is no number. It has only that limit then. kOk: all limits can be decided.
+    Reason refused = Reason::kOk;
 
     bool enforced() const noexcept { return rule->mode == RuleMode::kEnforce; }
+    bool denies() const noexcept { return refused != Reason::kOk && enforced(); }
   };
 
-  void begin();
-  void match_part(const RuleSet::Impl& set, const std::string_view* domain,
-                  const RequestPart& request, std::size_t part);
-  void name_limits(const Rule& rule, const CompiledRule& compiled, std::size_t part,
-                   std::uint64_t cost);
-  bool name_limit(const RuleLimit& limit, const CompiledLimit& compiled);
+  void begin(const RuleSet::Impl& set, Verb verb);
+  void match_part(const std::string_view* domain, const RequestPart& request, std::size_t part);
+  void name_limits(const Rule& rule, const CompiledRule& compiled, const RequestCosts& costs,
+                   std::size_t part);
+  Reason name_limit(const RuleLimit& limit, const CompiledLimit& compiled,
+                    const RequestCosts& costs);
+  Reason find_cost(NamedLimit& named, const CompiledLimit& compiled, const RequestCosts& costs);
+  void explain_cost(const RuleLimit& limit);
+  void explain_name(std::string_view name, std::size_t part);
+  void check_names(const RequestCosts& costs, std::size_t part);
   const RuleAnswer& answer(const BatchTerms& terms);
-  void keep_limits_without_key();
+  void keep_refused_limits();
   void fill_batch();
   void fill_limits();
   void fill_decision(const Decision& enforced);
 
+  const RuleSet::Impl* set_ = nullptr;
+  bool is_reset_ = false;  // which has no costs
   AttributeValues values_;
   std::string text_;
   std::string scratch_;
+  std::string mistake_;                 // of the costs; empty if they are right
+  bool has_unknown_name_ = false;       // the mistake: no limit has that name
+  std::optional<std::uint32_t> wrong_;  // the attribute of the latest cost, if it is no number
   std::vector<NamedLimit> limits_;
   std::vector<MatchedRule> matched_;
   Batch batch_;
@@ -68,25 +82,25 @@ class RuleDecider::Impl {
 };
 
 const RuleAnswer& RuleDecider::Impl::decide(const RuleSet::Impl& set,
-                                            const AttributeSource& attributes, std::uint64_t cost,
-                                            const BatchTerms& terms) {
-  begin();
-  match_part(set, nullptr, {&attributes, cost}, 0);
+                                            const AttributeSource& attributes,
+                                            const RequestCosts& costs, const BatchTerms& terms) {
+  begin(set, terms.verb);
+  match_part(nullptr, {&attributes, costs}, 0);
   return answer(terms);
 }
 
 const RuleAnswer& RuleDecider::Impl::decide_parts(const RuleSet::Impl& set, std::string_view domain,
                                                   std::span<const RequestPart> parts,
                                                   const BatchTerms& terms) {
-  begin();
-  for (std::size_t i = 0; i < parts.size(); ++i) match_part(set, &domain, parts[i], i);
+  begin(set, terms.verb);
+  for (std::size_t i = 0; i < parts.size(); ++i) match_part(&domain, parts[i], i);
   return answer(terms);
 }
 
 const RuleAnswer& RuleDecider::Impl::decide_by(const RuleSet::Impl& set, const Rule& rule,
                                                const AttributeSource& attributes,
-                                               std::uint64_t cost, const BatchTerms& terms) {
-  begin();
+                                               const RequestCosts& costs, const BatchTerms& terms) {
+  begin(set, terms.verb);
   const std::less<const Rule*> before;
   const Rule* first = set.rules.data();
   if (before(&rule, first) || !before(&rule, first + set.rules.size())) {
@@ -94,11 +108,17 @@ const RuleAnswer& RuleDecider::Impl::decide_by(const RuleSet::Impl& set, const R
     return answer_;
   }
   values_.begin(set.attributes, attributes);
-  name_limits(rule, set.compiled[static_cast<std::size_t>(&rule - first)], 0, cost);
+  name_limits(rule, set.compiled[static_cast<std::size_t>(&rule - first)], costs, 0);
+  check_names(costs, 0);
   return answer(terms);
 }
 
-void RuleDecider::Impl::begin() {
+void RuleDecider::Impl::begin(const RuleSet::Impl& set, Verb verb) {
+  set_ = &set;
+  is_reset_ = verb == Verb::kReset;
+  mistake_.clear();
+  has_unknown_name_ = false;
+  answer_.mistake = {};
   text_.clear();
   limits_.clear();
   matched_.clear();
@@ -112,27 +132,57 @@ void RuleDecider::Impl::begin() {
 // Step 1: match.
 
 // Tries the rules of one domain, or all rules if `domain` is null.
-void RuleDecider::Impl::match_part(const RuleSet::Impl& set, const std::string_view* domain,
-                                   const RequestPart& request, std::size_t part) {
-  values_.begin(set.attributes, *request.attributes);
-  for (std::size_t i = 0; i < set.rules.size(); ++i) {
-    const Rule& rule = set.rules[i];
+void RuleDecider::Impl::match_part(const std::string_view* domain, const RequestPart& request,
+                                   std::size_t part) {
+  values_.begin(set_->attributes, *request.attributes);
+  for (std::size_t i = 0; i < set_->rules.size(); ++i) {
+    const Rule& rule = set_->rules[i];
     if (domain != nullptr && rule.domain != *domain) continue;
-    if (!set.compiled[i].matches(values_)) continue;
-    name_limits(rule, set.compiled[i], part, request.cost);
+    if (!set_->compiled[i].matches(values_)) continue;
+    name_limits(rule, set_->compiled[i], request.costs, part);
     if (!rule.continues) break;
   }
+  check_names(request.costs, part);
+}
+
+// Checks that the costs name limits of the rules that match the part, if any rule does.
+void RuleDecider::Impl::check_names(const RequestCosts& costs, std::size_t part) {
+  if (has_unknown_name_ || matched_.empty() || matched_.back().part != part) return;
+  for (const LimitCost& cost : costs.limits) {
+    const bool known = std::any_of(matched_.begin(), matched_.end(), [&](const auto& matched) {
+      const std::vector<RuleLimit>& limits = matched.rule->limits;
+      return matched.part == part &&
+             std::any_of(limits.begin(), limits.end(),
+                         [&](const RuleLimit& limit) { return limit.name == cost.limit; });
+    });
+    if (!known) return explain_name(cost.limit, part);
+  }
+}
+
+// Says that no limit has the name, and which names the rules of the part have.
+void RuleDecider::Impl::explain_name(std::string_view name, std::size_t part) {
+  has_unknown_name_ = true;
+  std::vector<std::string_view> known;
+  for (const MatchedRule& matched : matched_) {
+    if (matched.part != part) continue;
+    for (const RuleLimit& limit : matched.rule->limits) known.push_back(limit.name);
+  }
+  mistake_ = "the rules that apply have no limit " + rules::in_quotes(name) +
+             "; expected the name of a limit: " + rules::either(known);
 }
 
 // Step 2: name.
 
 void RuleDecider::Impl::name_limits(const Rule& rule, const CompiledRule& compiled,
-                                    std::size_t part, std::uint64_t cost) {
-  MatchedRule matched{&rule, part, cost, limits_.size()};
+                                    const RequestCosts& costs, std::size_t part) {
+  MatchedRule matched{&rule, part, limits_.size()};
   matched.new_keys = compiled.new_keys.get();
   for (std::size_t i = 0; i < rule.limits.size(); ++i) {
-    if (name_limit(rule.limits[i], compiled.limits[i])) continue;
-    matched.lacks_key = true;
+    matched.refused = name_limit(rule.limits[i], compiled.limits[i], costs);
+    if (matched.refused == Reason::kOk) continue;
+    if (matched.refused == Reason::kInvalid && matched.enforced() && mistake_.empty()) {
+      explain_cost(rule.limits[i]);
+    }
     limits_.resize(matched.first);
     limits_.push_back({&rule.limits[i]});
     break;
@@ -144,29 +194,72 @@ void RuleDecider::Impl::name_limits(const Rule& rule, const CompiledRule& compil
   matched_.push_back(matched);
 }
 
-// Fills in the key of a limit, or skips the limit. Returns false if an attribute is missing and the
-// limit denies for that.
-bool RuleDecider::Impl::name_limit(const RuleLimit& limit, const CompiledLimit& compiled) {
-  NamedLimit named{&limit, compiled.id, text_.size()};
+// Fills in the cost and the key of a limit, or skips the limit. Returns the reason if the limit
+// denies for that, else kOk.
+Reason RuleDecider::Impl::name_limit(const RuleLimit& limit, const CompiledLimit& compiled,
+                                     const RequestCosts& costs) {
+  const Reason if_missing = limit.on_missing == OnMissing::kSkip ? Reason::kOk : Reason::kMissing;
+  NamedLimit named{&limit, compiled.id};
+  named.key_at = text_.size();
   text_.append(compiled.prefix);
-  if (const auto label = compiled.key.fill(values_, text_, named.key_end, scratch_)) {
-    named.label_at = label->at;
-    named.label_size = label->size;
-    limits_.push_back(named);
-    return true;
+  const auto label = compiled.key.fill(values_, text_, named.key_end, scratch_);
+  const Reason wrong = label ? find_cost(named, compiled, costs) : Reason::kMissing;
+  if (wrong != Reason::kOk) {
+    text_.resize(named.key_at);
+    return wrong == Reason::kMissing ? if_missing : wrong;
   }
-  text_.resize(named.key_at);
-  return limit.on_missing == OnMissing::kSkip;
+  named.label_at = label->at;
+  named.label_size = label->size;
+  limits_.push_back(named);
+  return Reason::kOk;
+}
+
+// Sets the cost. Returns kMissing if its attribute is missing, kInvalid if that is no number of
+// units, else kOk.
+Reason RuleDecider::Impl::find_cost(NamedLimit& named, const CompiledLimit& compiled,
+                                    const RequestCosts& costs) {
+  using Kind = rules::CostTemplate::Kind;
+  const Kind kind = compiled.cost.kind();
+  for (const LimitCost& cost : costs.limits) {
+    if (cost.limit != named.limit->name) continue;
+    named.cost = cost.units;
+    return Reason::kOk;
+  }
+  if (kind != Kind::kAttribute) {
+    const std::uint64_t unset = costs.only_if_wanted ? 1 : costs.units;
+    named.cost = kind == Kind::kUnits     ? *compiled.cost.units()
+                 : kind == Kind::kRequest ? costs.units
+                                          : unset;
+    return Reason::kOk;
+  }
+  if (is_reset_) return Reason::kOk;
+  const auto found = compiled.cost.find(values_);
+  wrong_ = found.wrong;
+  if (found.wrong) return Reason::kInvalid;
+  named.cost = found.units.value_or(1);
+  return found.units ? Reason::kOk : Reason::kMissing;
+}
+
+// Says which attribute is no cost.
+void RuleDecider::Impl::explain_cost(const RuleLimit& limit) {
+  mistake_ = "the cost of the limit " + rules::in_quotes(limit.name) + ", " +
+             rules::in_quotes(set_->attributes.names()[*wrong_]) + ", is " +
+             rules::in_quotes(*values_.get(*wrong_)) +
+             "; expected a whole number from 0 to 4294967295";
 }
 
 // Step 3: decide.
 
 const RuleAnswer& RuleDecider::Impl::answer(const BatchTerms& terms) {
   if (matched_.empty()) return answer_;
-  if (std::any_of(matched_.begin(), matched_.end(), [](const MatchedRule& matched) {
-        return matched.lacks_key && matched.enforced();
-      })) {
-    keep_limits_without_key();
+  if (has_unknown_name_) {
+    answer_.decision = Decision::refused(Reason::kInvalid);
+    answer_.rule = matched_.front().rule;
+    answer_.mistake = mistake_;
+    return answer_;
+  }
+  if (std::any_of(matched_.begin(), matched_.end(), std::mem_fn(&MatchedRule::denies))) {
+    keep_refused_limits();
   }
   fill_batch();
   const Decision enforced = batch_.decide(terms);
@@ -175,12 +268,12 @@ const RuleAnswer& RuleDecider::Impl::answer(const BatchTerms& terms) {
   return answer_;
 }
 
-// An enforced rule denies because of a missing attribute. The other limits do not matter then.
-void RuleDecider::Impl::keep_limits_without_key() {
+// An enforced rule denies because a limit cannot be decided. The other limits do not matter then.
+void RuleDecider::Impl::keep_refused_limits() {
   std::size_t kept = 0;
   for (MatchedRule& matched : matched_) {
     const std::size_t first = kept;
-    if (matched.lacks_key && matched.enforced()) limits_[kept++] = limits_[matched.first];
+    if (matched.denies()) limits_[kept++] = limits_[matched.first];
     matched.first = first;
     matched.last = kept;
   }
@@ -198,11 +291,11 @@ void RuleDecider::Impl::fill_batch() {
     for (std::size_t i = matched.first; i < matched.last; ++i) {
       const NamedLimit& named = limits_[i];
       const Limit& limit = named.limit->limit;
-      if (matched.lacks_key) {
-        batch_.add_refused(limit, terms, Reason::kMissing);
+      if (matched.refused != Reason::kOk) {
+        batch_.add_refused(limit, terms, matched.refused);
       } else {
         const std::string_view key = text.substr(named.key_at, named.key_end - named.key_at);
-        batch_.add({key, limit, matched.cost, tag, Keyspace::kRules, named.id, matched.new_keys},
+        batch_.add({key, limit, named.cost, tag, Keyspace::kRules, named.id, matched.new_keys},
                    terms);
       }
     }
@@ -221,7 +314,7 @@ void RuleDecider::Impl::fill_limits() {
       const Charge& charge = batch_.charge(i);
       answer_.limits.push_back({matched.rule, named.limit, charge.key,
                                 text.substr(named.label_at, named.label_size), decision, charge.tag,
-                                matched.part, batch_.lacks_counter(i)});
+                                matched.part, batch_.lacks_counter(i), charge.cost});
       denied |= !decision.allowed();
     }
     answer_.matched.push_back({matched.rule, denied});
@@ -241,6 +334,7 @@ void RuleDecider::Impl::fill_decision(const Decision& enforced) {
   }
   if (shadow_denies && enforced.reason == Reason::kOk) answer_.decision.reason = Reason::kShadow;
   answer_.rule = matched_.front().rule;
+  if (enforced.reason == Reason::kInvalid) answer_.mistake = mistake_;
   if (enforced.allowed() && !shadow_denies) return;
   const RuleMode decisive = enforced.allowed() ? RuleMode::kShadow : RuleMode::kEnforce;
   for (const RuleAnswer::Matched& matched : answer_.matched) {
@@ -257,8 +351,9 @@ RuleDecider::RuleDecider(RuleDecider&&) noexcept = default;
 RuleDecider& RuleDecider::operator=(RuleDecider&&) noexcept = default;
 
 const RuleAnswer& RuleDecider::decide(const RuleSet& rules, const AttributeSource& attributes,
-                                      std::uint64_t cost, std::optional<Instant> now, Verb verb) {
-  return impl_->decide(rules::Access::impl(rules), attributes, cost, {verb, now});
+                                      const RequestCosts& costs, std::optional<Instant> now,
+                                      Verb verb) {
+  return impl_->decide(rules::Access::impl(rules), attributes, costs, {verb, now});
 }
 
 const RuleAnswer& RuleDecider::decide_parts(const RuleSet& rules, std::string_view domain,
@@ -268,9 +363,10 @@ const RuleAnswer& RuleDecider::decide_parts(const RuleSet& rules, std::string_vi
 }
 
 const RuleAnswer& RuleDecider::decide_by(const RuleSet& rules, const Rule& rule,
-                                         const AttributeSource& attributes, std::uint64_t cost,
-                                         std::optional<Instant> now, Verb verb) {
-  return impl_->decide_by(rules::Access::impl(rules), rule, attributes, cost, {verb, now});
+                                         const AttributeSource& attributes,
+                                         const RequestCosts& costs, std::optional<Instant> now,
+                                         Verb verb) {
+  return impl_->decide_by(rules::Access::impl(rules), rule, attributes, costs, {verb, now});
 }
 
 }  // namespace sluice

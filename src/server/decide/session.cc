@@ -39,10 +39,10 @@ void Session::follow_rules() {
   recorder_->use(rules_);
 }
 
-const RuleAnswer& Session::decide(const AttributeSource& attributes, std::uint64_t cost,
+const RuleAnswer& Session::decide(const AttributeSource& attributes, const RequestCosts& costs,
                                   Verb verb) {
   follow_rules();
-  const RuleAnswer& answer = decider_.decide(rules_, attributes, cost, {}, verb);
+  const RuleAnswer& answer = decider_.decide(rules_, attributes, costs, {}, verb);
   if (verb == Verb::kTake) record(answer);
   return answer;
 }
@@ -56,11 +56,11 @@ const RuleAnswer& Session::decide_parts(std::string_view domain, std::span<const
 }
 
 const RuleAnswer* Session::decide_by(std::string_view rule, const AttributeSource& attributes,
-                                     std::uint64_t cost, Verb verb) {
+                                     const RequestCosts& costs, Verb verb) {
   follow_rules();
   const Rule* const found = rules_.find(rule);
   if (found == nullptr) return nullptr;
-  const RuleAnswer& answer = decider_.decide_by(rules_, *found, attributes, cost, {}, verb);
+  const RuleAnswer& answer = decider_.decide_by(rules_, *found, attributes, costs, {}, verb);
   if (verb == Verb::kTake) record(answer);
   return &answer;
 }

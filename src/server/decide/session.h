@@ -35,11 +35,11 @@ class Session {
   explicit Session(const Parts& parts);
 
   // Decides by the active rules that match. The answer is valid until the next call.
-  const RuleAnswer& decide(const AttributeSource& attributes, std::uint64_t cost = 1,
+  const RuleAnswer& decide(const AttributeSource& attributes, const RequestCosts& costs = {},
                            Verb verb = Verb::kTake);
   // Decides by the active rule with that name, whether it matches or not. Null if there is none.
   const RuleAnswer* decide_by(std::string_view rule, const AttributeSource& attributes,
-                              std::uint64_t cost = 1, Verb verb = Verb::kTake);
+                              const RequestCosts& costs = {}, Verb verb = Verb::kTake);
   // Decides a request of several parts by the rules of one domain.
   const RuleAnswer& decide_parts(std::string_view domain, std::span<const RequestPart> parts,
                                  Verb verb = Verb::kTake);
