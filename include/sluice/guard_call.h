@@ -3,6 +3,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -106,6 +107,14 @@ class Guard {
   template <typename Units>
   requires(!std::convertible_to<Units, std::uint64_t>) auto costing(Units units) const {
     return with_cost(detail::CostOf<Units>{std::move(units)});
+  }
+
+  // Rule guards: the units that a call takes from the rule's limit of that name, whatever its
+  // `cost` is: a number, or one that depends on the arguments.
+  template <typename Units>
+  requires detail::TakesCost<Gate, Units>
+  auto costing(std::string_view limit, Units units) const {
+    return with_gate(gate_.with_cost(limit, std::move(units)));
   }
 
   // For a leaky bucket in queue mode: waits before an admitted call continues, such as

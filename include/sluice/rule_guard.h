@@ -35,17 +35,18 @@ Field<Of, Fields...> field(std::string_view name, Of of, Fields... fields) {
 }
 
 // Returns a guard with the limits of the rule of that name; `rules` is a RuleSet or a LiveRules.
-// Continue with `.with(NAME, VALUE)` for each attribute that the rule's keys read (text, an
-// integer, an enumeration, or an optional of one; an empty value is a missing one), with options,
-// and with the function (Guard in guard_call.h).
+// Continue with `.with(NAME, VALUE)` for each attribute that the rule's keys and costs read (text,
+// an integer, an enumeration, or an optional of one; an empty value is a missing one), with
+// options, and with the function (Guard in guard_call.h).
 //
-// Errors: the last step throws std::invalid_argument if there is no such rule or if one of its keys
-// reads an attribute that the guard does not provide. Ownership: borrows the limiter, which must
+// Errors: the last step throws std::invalid_argument if there is no such rule, if one of its keys
+// or costs reads an attribute that the guard does not provide, or if the guard provides the cost of
+// a limit that the rule does not have. Ownership: borrows the limiter, which must
 // outlive the guard and its functions. Cost of a guarded call: that of RuleDecider::decide_by;
 // nothing is allocated once its buffers have grown.
 inline auto guarded(LiveRules rules, Limiter& limiter, std::string_view rule) {
   using Gate = detail::RuleGate<>;
-  return Guard<Gate>(Gate(std::move(rules), limiter, rule, {}));
+  return Guard<Gate>(Gate(std::move(rules), limiter, rule));
 }
 
 }  // namespace sluice

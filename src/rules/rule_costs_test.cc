@@ -5,6 +5,7 @@
 
 #include "sluice/memory_store.h"
 #include "sluice/rule_decider.h"
+#include "sluice/rule_guard.h"
 #include "sluice/rule_set.h"
 
 // What requests cost by the `cost` of limits.
@@ -174,6 +175,41 @@ TEST_F(RuleCosts, AResetNeedsNoCost) {
   ask({{"u", "10"}});
   EXPECT_TRUE(ask({}, {}, Verb::kReset).decision);
   EXPECT_EQ(used(), (Units{0}));
+}
+
+struct Call {
+  std::uint32_t tokens;
+  std::string bytes = "3";
+};
+
+TEST_F(RuleCosts, AGuardProvidesTheCostsOfLimits) {
+  use_limits({"name: requests, cost: 1", "name: tokens, cost: '{bytes}'", "name: third"});
+  const auto guard = guarded(*rules_, limiter_, "r").costing(2);
+  EXPECT_THROW(guard.returning([](const Call&) {}), std::invalid_argument);
+  const auto by_attribute = guard.with("bytes", &Call::bytes).returning([](const Call&) {});
+  EXPECT_TRUE(by_attribute(Call{}));
+  EXPECT_EQ(by_attribute(Call{0, "x"}).error().reason, Reason::kInvalid);
+  const auto by_name = guard.costing("tokens", &Call::tokens)
+                           .costing("third", 5)
+                           .refunding_on_exception()
+                           .throwing([](const Call& call) {
+                             if (call.tokens == 50) throw std::runtime_error("x");
+                           });
+  by_name(Call{40});
+  EXPECT_THROW(by_name(Call{50}), std::runtime_error);
+  EXPECT_EQ(used(), (Units{2, 43, 7}));
+}
+
+TEST_F(RuleCosts, AGuardWithTheCostOfAnUnknownLimitIsRefused) {
+  use_limits({"name: a"});
+  try {
+    guarded(*rules_, limiter_, "r").costing("b", 2).returning([] {});
+    FAIL();
+  } catch (const std::invalid_argument& e) {
+    EXPECT_STREQ(e.what(),
+                 "rule \"r\" has no limit \"b\"; expected .costing(LIMIT, UNITS) with the name of "
+                 "one of its limits");
+  }
 }
 
 }  // namespace

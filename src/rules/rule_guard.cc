@@ -47,18 +47,26 @@ class NoStore final : public Store {
   }
 };
 
-// Returns the limits of the rule whose keys find all their attributes.
+// Returns the limits of the rule whose keys and costs find all their attributes.
 std::vector<const RuleLimit*> limits_that_apply(const RuleSet& rules, const Rule& rule,
                                                 const RuleNeeds& needs) {
   NoStore store;
   Limiter limiter(store);
   RuleDecider decider(limiter);
+  std::vector<LimitCost> costs;
+  for (const std::string& limit : needs.costs) costs.push_back({limit, 0});
   std::vector<const RuleLimit*> out;
   for (const LimitAnswer& answer :
-       decider.decide_by(rules, rule, Probe(needs.attributes), 0, {}, Verb::kPeek).limits) {
+       decider.decide_by(rules, rule, Probe(needs.attributes), {0, costs}, {}, Verb::kPeek)
+           .limits) {
     if (answer.decision.reason != Reason::kMissing) out.push_back(answer.limit);
   }
   return out;
+}
+
+// Returns the part of a message that shows the limit's cost, if that reads attributes.
+std::string cost_of(const RuleLimit& limit) {
+  return limit.cost.starts_with('{') ? " or its cost " + quoted(limit.cost) : std::string();
 }
 
 bool is_queue(const RuleLimit& limit) { return limit.limit.mode() == LeakyMode::kQueue; }
@@ -71,11 +79,17 @@ std::optional<std::string> find_problem(const RuleSet& rules, const RuleNeeds& n
     for (const Rule& known : rules.rules()) names.push_back(known.name);
     return "there is no rule " + quoted(needs.rule) + "; expected one of: " + listed(names);
   }
+  for (const std::string& name : needs.costs) {
+    const auto has_name = [&](const RuleLimit& limit) { return limit.name == name; };
+    if (std::any_of(rule->limits.begin(), rule->limits.end(), has_name)) continue;
+    return "rule " + quoted(rule->name) + " has no limit " + quoted(name) +
+           "; expected .costing(LIMIT, UNITS) with the name of one of its limits";
+  }
   const auto found = limits_that_apply(rules, *rule, needs);
   for (const RuleLimit& limit : rule->limits) {
     const std::string which = "rule " + quoted(rule->name) + ", limit " + quoted(limit.name);
     if (std::find(found.begin(), found.end(), &limit) == found.end()) {
-      return which + ": its key " + quoted(limit.key) +
+      return which + ": its key " + quoted(limit.key) + cost_of(limit) +
              " reads an attribute that the guard does not provide (it provides: " +
              listed(needs.attributes) + "); expected .with(NAME, VALUE) for it";
     }
@@ -197,12 +211,13 @@ void RuleDeciders::leave(Slot* slot) noexcept {
   }
 }
 
-RulePass::RulePass(RuleDeciders& deciders, const AttributeSource& attributes, std::uint64_t cost)
-    : deciders_(deciders), slot_(&deciders.enter()), cost_(cost), decision_(ask(attributes)) {}
+RulePass::RulePass(RuleDeciders& deciders, const AttributeSource& attributes,
+                   const RequestCosts& costs)
+    : deciders_(deciders), slot_(&deciders.enter()), decision_(ask(attributes, costs)) {}
 
-const Decision& RulePass::ask(const AttributeSource& attributes) {
+const Decision& RulePass::ask(const AttributeSource& attributes, const RequestCosts& costs) {
   slot_->renew(deciders_.rules_, deciders_.needs_->rule);
-  slot_->answer = &slot_->decider->decide_by(*slot_->rules, *slot_->rule, attributes, cost_);
+  slot_->answer = &slot_->decider->decide_by(*slot_->rules, *slot_->rule, attributes, costs);
   return slot_->answer->decision;
 }
 
@@ -220,7 +235,8 @@ void RulePass::fail() const {
 void RulePass::refund() noexcept {
   if (decision_.reason != Reason::kOk) return;
   for (const LimitAnswer& answer : slot_->answer->limits) {
-    const Charge charge{answer.counter, answer.limit->limit, cost_, answer.tag, Keyspace::kRules};
+    const Charge charge{answer.counter, answer.limit->limit, answer.cost, answer.tag,
+                        Keyspace::kRules};
     deciders_.limiter_->apply(Verb::kRefund, {&charge, 1});
   }
 }

@@ -13,10 +13,14 @@
 // How the call of a guarded function continues: what it costs, and what a denied call returns.
 namespace sluice::detail {
 
-// A gate that accepts a key, or an attribute.
+// A gate that accepts a key, the cost of a limit by its name, or an attribute.
 template <typename Gate, typename... Values>
 concept TakesKey = requires(const Gate& gate, Values... values) {
   gate.with_key(values...);
+};
+template <typename Gate, typename Units>
+concept TakesCost = requires(const Gate& gate, Units units) {
+  gate.with_cost("", units);
 };
 template <typename Gate, typename... Attribute>
 concept TakesAttribute = requires(const Gate& gate, Attribute... attribute) {
@@ -114,9 +118,7 @@ struct CostOf {
   Units units;
   template <typename... Args>
   std::uint64_t of(const Args&... args) const {
-    static_assert(std::integral<std::remove_cvref_t<decltype(project(units, args...))>>,
-                  "sluice: the cost of a call is an integer");
-    return static_cast<std::uint64_t>(project(units, args...));
+    return cost_of(units, args...);
   }
 };
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <functional>
+#include <type_traits>
 
 #include "sluice/key_builder.h"
 
@@ -37,6 +39,19 @@ requires(sizeof...(Args) > 0 || std::invocable<const Of&>) constexpr decltype(au
     return std::invoke(of, args...);
   } else {
     return project_one(of, args...);
+  }
+}
+
+// Returns the units that a call costs: a number, or what a projection makes of the arguments. A
+// negative one exceeds every limit.
+template <typename Units, typename... Args>
+std::uint64_t cost_of(const Units& units, const Args&... args) {
+  if constexpr (std::convertible_to<Units, std::uint64_t>) {
+    return static_cast<std::uint64_t>(units);
+  } else {
+    static_assert(std::integral<std::remove_cvref_t<decltype(project(units, args...))>>,
+                  "sluice: the cost of a call is an integer");
+    return static_cast<std::uint64_t>(project(units, args...));
   }
 }
 

@@ -20,10 +20,11 @@
 #include "sluice/limiter.h"
 #include "sluice/live_rules.h"
 #include "sluice/path.h"
+#include "sluice/request_costs.h"
 
 namespace sluice::detail {
 
-// An attribute of a guard: its name, and how to read it from the arguments.
+// An attribute of a guard, or the cost of a limit: its name, and how to read it from the arguments.
 template <typename Of>
 struct NamedAttribute {
   std::string name;
@@ -131,6 +132,7 @@ class CallAttributes final : public AttributeSource {
 struct RuleNeeds {
   std::string rule;
   std::vector<std::string> attributes;  // the names of those that the guard provides
+  std::vector<std::string> costs;       // the names of the limits whose costs the guard provides
   bool waits = false;                   // whether the guard waits for a queue's delay
 };
 
@@ -147,6 +149,7 @@ class RuleDeciders {
   RuleDeciders& operator=(const RuleDeciders&) = delete;
 
   std::span<const std::string> attributes() const noexcept { return needs_->attributes; }
+  std::span<const std::string> costs() const noexcept { return needs_->costs; }
 
  private:
   friend class RulePass;
@@ -165,7 +168,7 @@ class RuleDeciders {
 // One call that a rule decides. Borrows the gate's deciders.
 class RulePass {
  public:
-  RulePass(RuleDeciders& deciders, const AttributeSource& attributes, std::uint64_t cost);
+  RulePass(RuleDeciders& deciders, const AttributeSource& attributes, const RequestCosts& costs);
 
   const Decision& decision() const noexcept { return decision_; }
   void close() noexcept { slot_.reset(); }
@@ -177,33 +180,44 @@ class RulePass {
     void operator()(RuleDeciders::Slot* slot) const noexcept { RuleDeciders::leave(slot); }
   };
 
-  const Decision& ask(const AttributeSource& attributes);
+  const Decision& ask(const AttributeSource& attributes, const RequestCosts& costs);
 
   RuleDeciders& deciders_;
   std::unique_ptr<RuleDeciders::Slot, Leave> slot_;
-  std::uint64_t cost_;
   Decision decision_;
 };
 
-// The rule of a guard, by its name, and the attributes that the guard provides.
-template <typename... Of>
+// The rule of a guard, by its name, and the attributes and the costs of limits that the guard
+// provides: tuples of NamedAttribute.
+template <typename Attributes = std::tuple<>, typename Costs = std::tuple<>>
 class RuleGate {
  public:
-  RuleGate(LiveRules rules, Limiter& limiter, std::string_view rule,
-           std::tuple<NamedAttribute<Of>...> attributes)
+  RuleGate(LiveRules rules, Limiter& limiter, std::string_view rule, Attributes attributes = {},
+           Costs costs = {})
       : rules_(std::move(rules)),
         limiter_(&limiter),
         rule_(rule),
-        attributes_(std::move(attributes)) {}
+        attributes_(std::move(attributes)),
+        costs_(std::move(costs)) {}
 
   template <typename New, typename... Fields>
   auto with_attribute(std::string_view name, New of, Fields... fields) const {
-    return extended(std::tuple_cat(
-        attributes_, flatten(std::string(name), of, std::tuple<Fields...>(std::move(fields)...))));
+    return extended(
+        std::tuple_cat(attributes_,
+                       flatten(std::string(name), of, std::tuple<Fields...>(std::move(fields)...))),
+        costs_);
+  }
+
+  template <typename Units>
+  auto with_cost(std::string_view limit, Units units) const {
+    return extended(attributes_,
+                    std::tuple_cat(costs_, std::tuple(NamedAttribute<Units>{std::string(limit),
+                                                                            std::move(units)})));
   }
 
   RuleGate checked(bool waits) const {
-    RuleNeeds needs{rule_, {}, waits};
+    RuleNeeds needs{rule_, {}, {}, waits};
+    std::apply([&](const auto&... c) { (needs.costs.push_back(c.name), ...); }, costs_);
     std::apply([&](const auto&... a) { (needs.attributes.push_back(a.name), ...); }, attributes_);
     RuleGate gate = *this;
     gate.deciders_ = std::make_shared<RuleDeciders>(rules_, *limiter_, std::move(needs));
@@ -212,26 +226,33 @@ class RuleGate {
 
   template <typename... Args>
   RulePass enter(std::uint64_t cost, const Args&... args) const {
+    const auto limits = std::apply(
+        [&](const auto&... c) {
+          return std::array<LimitCost, std::tuple_size_v<Costs>>{
+              LimitCost{c.name, cost_of(c.of, args...)}...};
+        },
+        costs_);
     return std::apply(
         [&](const auto&... a) {
           return RulePass(*deciders_,
                           CallAttributes<decltype(held(project(a.of, args...)))...>(
                               deciders_->attributes(), held(project(a.of, args...))...),
-                          cost);
+                          {cost, limits});
         },
         attributes_);
   }
 
  private:
-  template <typename... More>
-  RuleGate<More...> extended(std::tuple<NamedAttribute<More>...> attributes) const {
-    return {rules_, *limiter_, rule_, std::move(attributes)};
+  template <typename MoreAttributes, typename MoreCosts>
+  RuleGate<MoreAttributes, MoreCosts> extended(MoreAttributes attributes, MoreCosts costs) const {
+    return {rules_, *limiter_, rule_, std::move(attributes), std::move(costs)};
   }
 
   LiveRules rules_;
   Limiter* limiter_;
   std::string rule_;
-  std::tuple<NamedAttribute<Of>...> attributes_;
+  Attributes attributes_;
+  Costs costs_;
   std::shared_ptr<RuleDeciders> deciders_;
 };
 
