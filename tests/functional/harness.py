@@ -10,6 +10,7 @@ import http.server
 import json
 import os
 import pathlib
+import random
 import select
 import shutil
 import signal
@@ -33,8 +34,11 @@ PACKAGES = {
     "go": "golang-go",
     "cargo": "cargo",
 }
-READY_SECONDS = 10
-STOP_SECONDS = 20
+# Limits for a busy machine; a test that fails waits for so long.
+READY_SECONDS = STOP_SECONDS = 60
+PATIENCE = 30
+PORTS = range(12000, 22000)  # these, and those 10,000 above, are below the outgoing ports
+_port_locks = []
 
 
 def binary():
@@ -52,7 +56,7 @@ def tool(name):
     return path
 
 
-def wait_for(condition, seconds=5, what="the condition"):
+def wait_for(condition, seconds=PATIENCE, what="the condition"):
     """Returns the condition's first true value."""
     end = time.monotonic() + seconds
     while True:
@@ -70,7 +74,7 @@ def wait_for_window(period, seconds):
     wait_for(lambda: time.time() % period < period - seconds, 2 * period, "a new window")
 
 
-def connect(address, timeout=5):
+def connect(address, timeout=PATIENCE):
     """Returns a socket connected to "host:port", "[v6]:port", "unix:PATH" or (host, port)."""
     if isinstance(address, str) and address.startswith("unix:"):
         made = socket.socket(socket.AF_UNIX)
@@ -91,10 +95,29 @@ def accepts(address):
         return False
 
 
-def free_port():
+def is_free(port):
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+        try:
+            probe.bind(("127.0.0.1", port))
+            return True
+        except OSError:
+            return False
+
+
+def free_port():
+    """Returns a port that no outgoing connection uses, and that no other test uses while this process
+    runs. The port 10,000 above is free too: a Redis cluster needs it."""
+    for port in random.sample(PORTS, 1000):
+        lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            lock.bind(f"\0sluice-test-port-{port}")
+        except OSError:
+            lock.close()
+            continue
+        _port_locks.append(lock)
+        if is_free(port) and is_free(port + 10000):
+            return port
+    raise AssertionError("no free port")
 
 
 def replaced(text, *pairs):
@@ -130,7 +153,7 @@ class Answer:
 class Raw:
     """A connection that sends the given bytes unchanged."""
 
-    def __init__(self, address, timeout=5):
+    def __init__(self, address, timeout=PATIENCE):
         self.socket = connect(address, timeout)
         self.reader = self.socket.makefile("rb")
 
@@ -177,7 +200,7 @@ class Raw:
             return False
 
 
-def exchange(address, data, timeout=5):
+def exchange(address, data, timeout=PATIENCE):
     """Sends these bytes on a new connection and returns one response."""
     with Raw(address, timeout) as raw:
         return raw.send(data).answer()
@@ -192,7 +215,7 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock = connect(self.path, self.timeout)
 
 
-def request(address, method, target, body=None, headers=None, timeout=5):
+def request(address, method, target, body=None, headers=None, timeout=PATIENCE):
     if str(address).startswith("unix:"):
         connection = UnixConnection(address, timeout)
     else:

@@ -8,16 +8,14 @@ import contextlib
 import ctypes
 import os
 import pathlib
-import random
 import shutil
 import signal
 import socket
 import subprocess
 import time
 
-from harness import Process, ServerTest, wait_for
+from harness import PATIENCE, Process, ServerTest, free_port, wait_for
 
-LOW_PORT, HIGH_PORT = 12000, 22000  # these, and those 10,000 above, are below the outgoing ports
 PACKAGES = {
     "redis-server": "redis-server",
     "redis-cli": "redis-tools",
@@ -25,7 +23,6 @@ PACKAGES = {
 }
 SLOTS = 16384
 _libc = ctypes.CDLL(None)
-_random = random.Random(os.getpid() ^ time.monotonic_ns())
 
 
 def tool(name):
@@ -44,24 +41,6 @@ def die_with_parent():
     _libc.prctl(1, signal.SIGKILL)
 
 
-def is_free(port):
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-            return True
-        except OSError:
-            return False
-
-
-def pick_port():
-    """Returns a port that no outgoing connection uses. It and the port 10,000 above are free."""
-    for _ in range(1000):
-        port = _random.randrange(LOW_PORT, HIGH_PORT)
-        if is_free(port) and is_free(port + 10000):
-            return port
-    raise AssertionError("no free port")
-
-
 class RedisError(Exception):
     """An error reply of a server."""
 
@@ -69,7 +48,7 @@ class RedisError(Exception):
 class Resp:
     """A connection to Redis that speaks RESP2."""
 
-    def __init__(self, address, timeout=5):
+    def __init__(self, address, timeout=PATIENCE):
         if isinstance(address, tuple):
             self.socket = socket.create_connection(address, timeout=timeout)
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -151,7 +130,7 @@ class Redis:
         """Starts the server, or restarts it with the same options."""
         for left in (2, 1, 0):
             if self.tcp and self.port is None:
-                self.port = pick_port()
+                self.port = free_port()
             self.process = Process(self._command(), self.folder, self.name, env=self.environment,
                                    preexec_fn=die_with_parent)
             try:
@@ -212,7 +191,7 @@ class Redis:
     def alive(self):
         return self.process is not None and self.process.child.poll() is None
 
-    def wait_until_ready(self, seconds=15):
+    def wait_until_ready(self, seconds=PATIENCE):
         def ready():
             if not self.alive():
                 raise AssertionError(f"{self.name} ended at its start:\n{self.output()}")
@@ -224,13 +203,13 @@ class Redis:
 
         wait_for(ready, seconds, f"{self.name} answering PING")
 
-    def connection(self, timeout=5):
+    def connection(self, timeout=PATIENCE):
         made = Resp(self.path, timeout)
         if self.password is not None:
             made("AUTH", self.user, self.password)
         return made
 
-    def command(self, *words, timeout=5):
+    def command(self, *words, timeout=PATIENCE):
         """Returns the reply to one command on a new connection."""
         with self.connection(timeout) as connection:
             return connection(*words)
@@ -329,13 +308,13 @@ class SentinelSet:
             replica.options["replicaof"] = f"127.0.0.1 {master.port}"
             replica.start()
         wait_for(lambda: all(r.info("replication")["master_link_status"] == "up" for r in replicas),
-                 15, "the replicas' links")
+                 what="the replicas' links")
         for i in range(3):
             sentinel = Redis(self.folder, self._options(master), f"sentinel{i}",
                              is_sentinel=True)
             self.sentinels.append(sentinel)
             sentinel.start()
-        wait_for(self._complete, 20, "the Sentinels knowing each other and the replicas")
+        wait_for(self._complete, what="the Sentinels knowing each other and the replicas")
         return self
 
     def _options(self, master):
@@ -366,7 +345,7 @@ class SentinelSet:
         port = max(ports, key=ports.count)
         return next(server for server in self.servers if server.port == port)
 
-    def wait_for_master_other_than(self, old, seconds=15):
+    def wait_for_master_other_than(self, old, seconds=PATIENCE):
         def elected():
             now = self.master()
             return now is not old and now.info("replication")["role"] == "master" and now
@@ -421,7 +400,7 @@ class RedisCluster:
         )
         if made.returncode != 0:
             raise AssertionError(f"no cluster: {made.stdout}{made.stderr}")
-        wait_for(self.complete, 20, "the cluster being whole")
+        wait_for(self.complete, what="the cluster being whole")
         return self
 
     def complete(self):

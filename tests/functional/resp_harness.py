@@ -5,7 +5,7 @@ import pathlib
 import shutil
 import time
 
-from harness import Process, connect, free_port
+from harness import PATIENCE, Process, connect, free_port
 
 
 def frame(*words):
@@ -17,7 +17,7 @@ def frame(*words):
 class Resp:
     """A connection that reads replies of either protocol and returns errors as RespError."""
 
-    def __init__(self, address, timeout=10):
+    def __init__(self, address, timeout=PATIENCE):
         self.socket = connect(address, timeout)
         self.reader = self.socket.makefile("rb")
 
@@ -61,7 +61,7 @@ class Resp:
             return {self.reply(): self.reply() for _ in range(int(rest))}
         raise AssertionError(f"what is {line!r}")
 
-    def read_to_end(self, seconds=5):
+    def read_to_end(self, seconds=PATIENCE):
         """Returns all bytes until the peer closes. Raises TimeoutError if it does not."""
         self.socket.settimeout(seconds)
         return self.reader.read()

@@ -17,14 +17,13 @@ from itertools import pairwise
 from harness import Sluice, free_port, wait_for
 from linearizability import Op, explain, failover, wipe
 from redis_harness import die_with_parent, slot_of
-from redis_load import Client, FaultTest, question
+from redis_load import NOT_REPLICATED, Client, FaultTest, question
 
 LONG = bool(os.environ.get("SLUICE_LONG_TESTS"))
 SECONDS = int(os.environ.get("SLUICE_HISTORY_SECONDS", "120" if LONG else "5"))
 CLIENTS = 8
 LIMITS = (400, 250)
 EPOCH, SLOT, BURST = 5.0, 0.04, 0.01  # seconds: of the same counters, of an algorithm, of requests
-NOT_REPLICATED = 2.0  # seconds: the age of what a failover may lose, also on a busy machine
 LATE = 1.0  # seconds: Redis executes a request that it received before a pause or the end of a client
 LIMIT_OF = {  # no unit comes back while a test runs
     "fixed_window": "limit: {}, per: 24h",
@@ -239,7 +238,7 @@ class Redis(Histories, FaultTest):
             with Client(server.http) as client:
                 return client.ask(question("/gcra/a", "ready", cost=0)).reason == "ok"
 
-        wait_for(decides, 10, "a decision of the store")
+        wait_for(decides, what="a decision of the store")
 
 
 @unittest.skipUnless(LONG, "./dev test --long runs it")
@@ -267,7 +266,7 @@ class Cluster(Redis):
             begin = time.monotonic()
             to.kill()
             faults.append(failover(begin, time.monotonic(), begin - NOT_REPLICATED))
-            wait_for(lambda: cluster.owner(slot) is not to, 20, "another master of the slot")
+            wait_for(lambda: cluster.owner(slot) is not to, what="another master of the slot")
             to.start()
 
         self.check(*self.record_histories(addresses, disturb, late=LATE))

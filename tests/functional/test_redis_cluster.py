@@ -8,7 +8,7 @@ import unittest
 
 from harness import wait_for
 from redis_harness import slot_of
-from redis_load import RULES, Callers, FaultTest
+from redis_load import NOT_REPLICATED, RULES, SHORT, Callers, FaultTest
 
 THREE_LIMITS = RULES + """
   - name: apart
@@ -46,7 +46,7 @@ class Slots(ClusterTest):
     @classmethod
     def setUpClass(cls):
         cls.nodes = cls.cluster(replicas=0)
-        cls.server = cls.serve_store(cls.nodes.url, rules=THREE_LIMITS, deadline="400ms")
+        cls.server = cls.serve_store(cls.nodes.url, rules=THREE_LIMITS, deadline="2s")
 
     def setUp(self):
         for server in self.nodes.servers:
@@ -135,22 +135,22 @@ class Slots(ClusterTest):
 class Masters(ClusterTest):
     def setUp(self):
         type(self).nodes = self.cluster()
-        self.server = self.serve_store(self.nodes.url)
+        self.server = self.serve_store(self.nodes.url, deadline=SHORT)
 
     def test_kill_9_of_a_master_and_promotion_of_its_replica(self):
         with Callers(self, self.server, forgets=True) as callers:
             slot = next(iter(self.slots_of_callers(callers)))
             master = self.nodes.owner(slot)
             replica = self.nodes.replica_of(master)
-            time.sleep(0.5)
+            time.sleep(NOT_REPLICATED + 0.5)
             killed = time.monotonic()
             master.kill()
-            wait_for(lambda: callers.reasons(killed)["fallback"] > 20, 5, "answers by policy")
-            wait_for(lambda: replica.info("replication")["role"] == "master", 12, "the promotion")
-            callers.wait_for_all("ok", seconds=10)
+            wait_for(lambda: callers.reasons(killed)["fallback"] > 20, what="answers by policy")
+            wait_for(lambda: replica.info("replication")["role"] == "master", what="the promotion")
+            callers.wait_for_all("ok")
         for caller in callers.callers:
             admitted = [s.at for s in caller.said if s.outcome == "allowed"]
-            unsure = sum(killed - 0.25 < at <= killed + 0.25 for at in admitted)
+            unsure = sum(killed - NOT_REPLICATED < at <= killed + 0.25 for at in admitted)
             self.assertGreaterEqual(self.used(self.server, caller.user),
                                     caller.base + len(admitted) - unsure)
 
@@ -182,13 +182,13 @@ class Down(ClusterTest):
 
     def test_servers_recover_when_the_slots_are_back(self):
         type(self).nodes = self.cluster(replicas=0)
-        server = self.serve_store(self.nodes.url)
+        server = self.serve_store(self.nodes.url, deadline=SHORT)
         victim = self.nodes.servers[2]
         with Callers(self, server, forgets=True) as callers:
             victim.kill()
             callers.wait_for_all("fallback")
             victim.start()
-            wait_for(self.nodes.complete, 15, "the cluster being whole")
+            wait_for(self.nodes.complete, what="the cluster being whole")
             callers.wait_for_all("ok")
 
 

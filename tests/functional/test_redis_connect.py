@@ -6,8 +6,8 @@ import time
 import unittest
 
 from gate import SteeredGate
-from harness import wait_for
-from redis_harness import Certificates, pick_port
+from harness import free_port, wait_for
+from redis_harness import Certificates
 from redis_load import HEAD, FaultTest, ask, rule
 
 
@@ -17,7 +17,7 @@ class Tls(FaultTest):
         cls.own, cls.foreign = Certificates(cls.folder()), Certificates(cls.folder())
 
     def redis_by_tls(self, **more):
-        self.port = pick_port()
+        self.port = free_port()
         return self.redis(self.own.server_options(self.port, **more), tcp=False)
 
     def url(self, host="localhost"):
@@ -25,7 +25,7 @@ class Tls(FaultTest):
 
     def cannot_connect(self, url, why, **redis):
         server = self.serve_store(url, wait=False, **redis)
-        wait_for(lambda: why in server.log(), 5, f"{why!r} in the log:\n{server.log()}")
+        wait_for(lambda: why in server.log(), what=f"{why!r} in the log:\n{server.log()}")
         said = ask(server, "/refuse", "u")
         self.assertEqual((said.status, said.reason), (429, "fallback"))
 
@@ -127,7 +127,7 @@ class Users(FaultTest):
     def test_a_wrong_password_is_logged_without_its_value(self):
         server = self.serve_store(self.store.url, wait=False, username="sluice",
                                   password_file=self.file("wrong-wrong"))
-        wait_for(lambda: "WRONGPASS" in server.log(), 5, "the reason in the log")
+        wait_for(lambda: "WRONGPASS" in server.log(), what="the reason in the log")
         self.assertNotIn("wrong-wrong", server.log())
         self.assertEqual(ask(server, "/refuse", "u").reason, "fallback")
 
@@ -184,13 +184,13 @@ class Work(FaultTest):
     def test_requests_wait_for_a_slow_redis_concurrently(self):
         gate = SteeredGate(self.store.address)
         self.addClassCleanup(gate.stop)
-        server = self.serve_store(gate.url, threads=1, deadline="2s")
+        server = self.serve_store(gate.url, threads=1, deadline="20s")
         gate.open(latency=0.3)
-        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        with concurrent.futures.ThreadPoolExecutor(40) as pool:
             start = time.monotonic()
-            said = list(pool.map(lambda i: ask(server, "/refuse", f"u{i}"), range(16)))
+            said = list(pool.map(lambda i: ask(server, "/refuse", f"u{i}"), range(40)))
         self.assertEqual({s.reason for s in said}, {"ok"})
-        self.assertLess(time.monotonic() - start, 4, "one after the other takes 4.8 s")
+        self.assertLess(time.monotonic() - start, 10, "one after the other takes 12 s")
 
 
 if __name__ == "__main__":

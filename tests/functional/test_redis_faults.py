@@ -8,15 +8,15 @@ import time
 import unittest
 
 from gate import SteeredGate
-from harness import wait_for
-from redis_harness import Redis, pick_port
-from redis_load import DEADLINE, Client, Callers, FaultTest, ask, question
+from harness import free_port, wait_for
+from redis_harness import Redis
+from redis_load import SHORT, Client, Callers, FaultTest, ask, question
 
 
 class AProcess(FaultTest):
     def test_callers_recover_from_kill_9_of_a_redis_without_persistence(self):
         redis = self.redis()
-        server = self.serve_store(redis.url)
+        server = self.serve_store(redis.url, deadline=SHORT)
         with Callers(self, server, forgets=True) as callers:
             redis.kill()
             callers.wait_for_all("fallback")
@@ -29,7 +29,7 @@ class AProcess(FaultTest):
 
     def test_kill_9_and_restart_of_a_redis_that_writes_every_command_loses_nothing(self):
         redis = self.redis({"appendonly": "yes", "appendfsync": "always"})
-        server = self.serve_store(redis.url)
+        server = self.serve_store(redis.url, deadline=SHORT)
         with Callers(self, server) as callers:
             redis.kill()
             callers.wait_for_all("fallback")
@@ -49,7 +49,7 @@ class AProcess(FaultTest):
 
     def test_callers_recover_from_a_redis_that_stops_for_five_seconds(self):
         redis = self.redis()
-        server = self.serve_store(redis.url)
+        server = self.serve_store(redis.url, deadline="1s")
         with Callers(self, server) as callers:
             redis.pause()
             stopped = time.monotonic()
@@ -58,13 +58,13 @@ class AProcess(FaultTest):
             time.sleep(max(0, stopped + 5 - time.monotonic()))
             redis.resume()
             callers.wait_for_all("ok")
-        waited = [s for s in callers.said(opened, stopped + 5) if s.seconds > DEADLINE / 2]
+        waited = [s for s in callers.said(opened, stopped + 5) if s.seconds > 0.5]
         answered = callers.said(opened, stopped + 5)
         self.assertLess(len(waited), len(answered) / 20, "only probes wait with an open breaker")
 
     def test_a_server_may_start_before_its_redis(self):
         redis = Redis(self.folder())
-        redis.port = pick_port()
+        redis.port = free_port()
         server = self.serve_store(redis.url, wait=False)
         self.assertEqual(server.get("/healthz").status, 200)
         self.assertEqual(ask(server, "/refuse", "early").reason, "fallback")
@@ -80,7 +80,7 @@ class TheWayThere(FaultTest):
         self.addClassCleanup(self.gate.stop)
 
     def serve_gate(self, **redis):
-        return self.serve_store(self.gate.url, **redis)
+        return self.serve_store(self.gate.url, **{"deadline": SHORT, **redis})
 
     def test_callers_recover_from_connections_that_end_within_a_reply(self):
         server = self.serve_gate()
@@ -177,7 +177,7 @@ class TheWayThere(FaultTest):
 class WhileOthersWait(FaultTest):
     """Other requests wait for a Redis that does not answer; long deadline, one thread."""
 
-    DEADLINE = 3
+    DEADLINE = 8
 
     def setUp(self):
         self.store = self.redis()
@@ -222,7 +222,7 @@ class WhileOthersWait(FaultTest):
         self.store.pause()
         waiting = self.ask_many()
         self.server.signal(signal.SIGTERM)
-        self.assertEqual(self.server.wait(self.DEADLINE + 3), 0)
+        self.assertEqual(self.server.wait(), 0)
         self.assertEqual({(one.result().status, one.result().reason) for one in waiting},
                          {(200, "fallback")})
         self.store.resume()

@@ -5,8 +5,8 @@ import time
 import unittest
 
 from gate import SteeredGate
-from harness import wait_for
-from redis_harness import Resp, RedisError, pick_port
+from harness import free_port, wait_for
+from redis_harness import Resp, RedisError
 from redis_load import HEAD, LIMIT, Callers, FaultTest, ask, rule
 
 ALGORITHMS = ["fixed_window", "sliding_window_log", "sliding_window_counter",
@@ -32,7 +32,7 @@ class Refusals(FaultTest):
             callers.wait_for_all("ok")
 
     def test_callers_recover_from_a_redis_that_became_a_replica(self):
-        nobody = pick_port()
+        nobody = free_port()
         self.refused_and_recovers(
             lambda: self.store.command("REPLICAOF", "127.0.0.1", nobody),
             lambda: self.store.command("REPLICAOF", "NO", "ONE"))
@@ -245,7 +245,7 @@ class Access(FaultTest):
             steering("CONFIG", "SET", "maxclients", len(held) + 1)
             opened = time.monotonic()
             self.gate.open()
-            wait_for(lambda: "max number of clients" in server.log(), 15, "a refused connection")
+            wait_for(lambda: "max number of clients" in server.log(), what="a refused connection")
             self.assertEqual(set(callers.reasons(opened)), {"fallback"})
             steering("CONFIG", "SET", "maxclients", 1000)
             callers.wait_for_all("ok")

@@ -7,7 +7,7 @@ import time
 import unittest
 
 from harness import wait_for
-from redis_load import LONGEST, Client, FaultTest, question
+from redis_load import LONGEST, SHORT, Client, FaultTest, question
 
 SLOTS = 16384
 HELLO = b"%1\r\n+server\r\n+redis\r\n"
@@ -69,6 +69,7 @@ class ManyMasters(FaultTest):
         node = Node(slots_reply(3000, replicas, first_host))
         self.addCleanup(node.stop)
         server = self.serve_store(f"redis+cluster://127.0.0.1:{node.port}", threads=1, wait=False,
+                                  deadline=SHORT,
                                   breaker={"open_for": "1ms", "longest_open": "1ms"})
         wait_for(lambda: node.asked > 0, what="a question for the map")
         said, ends = [], time.monotonic() + 4

@@ -4,13 +4,13 @@ import time
 import unittest
 
 from harness import wait_for
-from redis_load import Callers, FaultTest, ask
+from redis_load import NOT_REPLICATED, SHORT, Callers, FaultTest
 
 
 class Failover(FaultTest):
     def setUp(self):
         self.redis_set = self.sentinels()
-        self.server = self.serve_store(self.redis_set.url)
+        self.server = self.serve_store(self.redis_set.url, deadline=SHORT)
 
     def wait_until_replicated(self):
         def all_have_all():
@@ -19,31 +19,32 @@ class Failover(FaultTest):
             return all(offset in value for key, value in state.items()
                        if key.startswith("slave") and "ip=" in value)
 
-        wait_for(all_have_all, 5, "the replicas having everything")
+        wait_for(all_have_all, what="the replicas having everything")
 
     def test_kill_9_of_the_master_under_load_loses_only_what_was_not_replicated(self):
         master = self.redis_set.master()
         with Callers(self, self.server, forgets=True) as callers:
-            time.sleep(0.5)
+            time.sleep(NOT_REPLICATED + 0.5)
             killed = time.monotonic()
             master.kill()
             callers.wait_for_all("fallback")
             self.redis_set.wait_for_master_other_than(master)
-            callers.wait_for_all("ok", seconds=10)
+            callers.wait_for_all("ok")
         for caller in callers.callers:
             admitted = [s.at for s in caller.said if s.outcome == "allowed"]
-            unsure = sum(killed - 0.25 < at <= killed + 0.25 for at in admitted)
+            unsure = sum(killed - NOT_REPLICATED < at <= killed + 0.25 for at in admitted)
             self.assertGreaterEqual(self.used(self.server, caller.user),
                                     caller.base + len(admitted) - unsure)
 
     def test_a_replicated_limit_is_exact_on_the_next_master(self):
-        self.assertEqual(self.take(self.server, "/refuse", "u", 12), 12)
+        server = self.serve_store(self.redis_set.url)
+        self.assertEqual(self.take(server, "/refuse", "u", 12), 12)
         self.wait_until_replicated()
         master = self.redis_set.master()
         master.kill()
         self.redis_set.wait_for_master_other_than(master)
-        self.wait_until_decided(self.server)
-        self.assertEqual(self.take(self.server, "/refuse", "u", 20), 8)
+        self.wait_until_decided(server)
+        self.assertEqual(self.take(server, "/refuse", "u", 20), 8)
 
     def test_a_former_master_that_comes_back_is_not_used(self):
         master = self.redis_set.master()
@@ -51,7 +52,7 @@ class Failover(FaultTest):
             master.pause()
             callers.wait_for_all("fallback")
             self.redis_set.wait_for_master_other_than(master)
-            callers.wait_for_all("ok", seconds=10)
+            callers.wait_for_all("ok")
             master.resume()  # still reports itself as a master until the Sentinels demote it
             asked = self.scripts_run(master)
             time.sleep(2)
@@ -63,8 +64,8 @@ class Failover(FaultTest):
         with Callers(self, self.server, forgets=True) as callers:
             old = self.redis_set.servers[0]
             new = self.redis_set.wait_for_master_other_than(old)
-            wait_for(lambda: self.scripts_run(new) > 100, 12, "requests at the new master")
-            callers.wait_for_all("ok", seconds=10)
+            wait_for(lambda: self.scripts_run(new) > 100, what="requests at the new master")
+            callers.wait_for_all("ok")
             asked = self.scripts_run(old)
             time.sleep(1)
             self.assertEqual(self.scripts_run(old), asked)
