@@ -37,6 +37,7 @@ rules:
 def setUpModule():
     global rls
     rls = envoy_harness.messages()
+    harness.wait_for_window(86400, 100)
 
 
 def request(*descriptors, domain="shop", hits=0):
@@ -63,7 +64,7 @@ class Envoy(harness.ServerTest):
         cls.call = envoy_harness.caller(rls, channel)
 
     def ask(self, *descriptors, **options):
-        return type(self).call(request(*descriptors, **options), timeout=5)
+        return type(self).call(request(*descriptors, **options), timeout=harness.PATIENCE)
 
     def test_fills_in_every_status(self):
         now = time.time()
@@ -89,7 +90,7 @@ class Envoy(harness.ServerTest):
     def test_refuses_invalid_requests(self):
         for wrong in (request({"user": "x"}, domain=""), request(), request({"": "x"})):
             with self.assertRaises(grpc.RpcError) as raised:
-                type(self).call(wrong, timeout=5)
+                type(self).call(wrong, timeout=harness.PATIENCE)
             self.assertEqual(raised.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
             self.assertIn("expected", raised.exception.details())
 
@@ -115,7 +116,7 @@ class Envoy(harness.ServerTest):
             right = request({"user": "AB"}).SerializeToString()
             for domain in (b"\x04shop", b"\x01\xff"):
                 wrong = right.replace(b"\x04shop", domain).replace(b"AB", b"\xff\xfe")
-                self.assertTrue(call(wrong, timeout=5).startswith(b"\x08\x01"))
+                self.assertTrue(call(wrong, timeout=harness.PATIENCE).startswith(b"\x08\x01"))
         for body in (b'{"domain":"\xff"}', b'{"domain":"\\ud800"}', b"\xff", b"{'domain':'x'}"):
             answer = harness.request(self.server.http, "POST", "/json", body)
             self.assertEqual(answer.status, 400)
@@ -136,9 +137,9 @@ class Envoy(harness.ServerTest):
             code = self.ask({"a": ""}, domain="new").overall_code
             return code == rls.RateLimitResponse.OVER_LIMIT
 
-        harness.wait_for(banned, 10, "the new file")
+        harness.wait_for(banned, what="the new file")
         (self.files / "wrong.yaml").write_text("domain: ''\n")
-        harness.wait_for(lambda: "wrong.yaml:1:9: error" in self.server.log(), 10, "the error")
+        harness.wait_for(lambda: "wrong.yaml:1:9: error" in self.server.log(), what="the error")
         (self.files / "wrong.yaml").unlink()
         self.assertTrue(banned())
 
@@ -154,7 +155,7 @@ class Settings(harness.ServerTest):
         channel = envoy_harness.channel_to(server)
         self.addCleanup(channel.close)
         call = envoy_harness.caller(rls, channel)
-        return lambda *descriptors, **options: call(request(*descriptors, **options), timeout=5)
+        return lambda *descriptors, **options: call(request(*descriptors, **options), timeout=harness.PATIENCE)
 
     def test_compat_consume_on_reject_charges_denied_requests(self):
         ask = self.serve_envoy(compat="consume_on_reject")

@@ -77,7 +77,7 @@ class RedisTest(redis_harness.RedisTest):
 
     def ask(self, server, *descriptors, **options):
         """Returns the overall code, and the code and remaining units of each descriptor."""
-        answer = server.ask(self.request(*descriptors, **options), timeout=10)
+        answer = server.ask(self.request(*descriptors, **options), timeout=harness.PATIENCE)
         return answer.overall_code, [(one.code, one.limit_remaining) for one in answer.statuses]
 
 
@@ -125,7 +125,7 @@ class Decisions(RedisTest):
         request = self.request("no descriptor of the file", "user")
         request.descriptors[0].limit.requests_per_unit = 1
         request.descriptors[0].limit.unit = 6
-        codes = [server.ask(request, timeout=5).overall_code for server in (first, other)]
+        codes = [server.ask(request, timeout=harness.PATIENCE).overall_code for server in (first, other)]
         self.assertEqual(codes, [OK, OVER])
         self.assertEqual(self.ask(first, "user+0"), (OK, [(OK, 2)]))
 
@@ -157,7 +157,7 @@ class WithoutStore(RedisTest):
     def by_rules(self, user):
         request = rls.RateLimitRequest(domain="native")
         request.descriptors.add().entries.add(key="user", value=user)
-        return self.server.ask(request, timeout=5).overall_code
+        return self.server.ask(request, timeout=harness.PATIENCE).overall_code
 
     def answers_by_policy(self):
         for _ in range(8):  # more failures than the breaker needs to open
@@ -179,7 +179,7 @@ class WithoutStore(RedisTest):
             with contextlib.suppress(grpc.RpcError):
                 return self.ask(self.server, "user+0") == (OK, [(OK, 3)])
 
-        harness.wait_for(decides, 25, "an answer of the store")
+        harness.wait_for(decides, what="an answer of the store")
         # The store was not charged, and the local counters are no longer used.
         self.assertEqual(self.ask(self.server, "local+0"), (OK, [(OK, 2)]))
 

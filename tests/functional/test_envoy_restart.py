@@ -72,7 +72,7 @@ class Restarts(ServerTest):
             text = request(self.admin, "GET", f"/stats?filter={name}").body.decode()
             return text.strip() == f"{name}: {count}"
 
-        wait_for(healthy, 20, f"{count} healthy servers")
+        wait_for(healthy, what=f"{count} healthy servers")
 
     def serve_grpc(self, port, **drain):
         return self.serve(

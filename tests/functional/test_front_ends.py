@@ -110,7 +110,7 @@ class Check:
     name, unit = "http", 1000
 
     def __init__(self, server, limit):
-        self.connection = http.client.HTTPConnection(server.http, timeout=10)
+        self.connection = http.client.HTTPConnection(server.http, timeout=harness.PATIENCE)
         self.limit, self.close = limit, self.connection.close
 
     def post(self, asked, **attributes):
@@ -139,7 +139,7 @@ class Json:
     name, unit = "json", 1_000_000
 
     def __init__(self, server, limit):
-        self.connection = http.client.HTTPConnection(server.http, timeout=10)
+        self.connection = http.client.HTTPConnection(server.http, timeout=harness.PATIENCE)
         self.limit, self.close = limit, self.connection.close
 
     def post(self, asked, **descriptors):
@@ -189,7 +189,7 @@ class Grpc:
             descriptor.hits_addend.value = asked.cost
             for key, value in self.entries(limit, value).items():
                 descriptor.entries.add(key=key, value=value)
-        return self.call(request, timeout=10)
+        return self.call(request, timeout=harness.PATIENCE)
 
     def ask_both(self, asked, path):
         answer = self.send(asked, **dict(zip(BOTH, (asked.key, path))))
@@ -357,7 +357,7 @@ class FrontEnds(redis_harness.RedisTest):
         redis.environment = self.clock.environment
         self.clock.set(START)
         self.started(redis)
-        return self.serve_all(store=redis.url, redis={"deadline": "5s", **more})
+        return self.serve_all(store=redis.url, redis={"deadline": "20s", **more})
 
     def walk(self, front_end, limit, asks, expected):
         with contextlib.closing(front_end):

@@ -49,6 +49,7 @@ EXPECTED = {
 def setUpModule():
     global rls
     rls = envoy_harness.messages()
+    harness.wait_for_window(86400, 100)
 
 
 def tool(name):
@@ -114,13 +115,13 @@ class Clients(redis_harness.RedisTest):
         for channel in channels:
             self.addCleanup(channel.close)
         ask, ask_stuck = (envoy_harness.caller(rls, channel) for channel in channels)
-        codes = [ask(request("user", "python"), timeout=5).overall_code for _ in range(3)]
+        codes = [ask(request("user", "python"), timeout=harness.PATIENCE).overall_code for _ in range(3)]
         self.assertEqual(codes, [1, 1, 2])
         begun = time.monotonic()
         with self.assertRaises(grpc.RpcError) as raised:
             ask_stuck(request("user", "python"), timeout=0.15)
         self.assertEqual(raised.exception.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
-        self.assertLess(time.monotonic() - begun, 2)
+        self.assertLess(time.monotonic() - begun, 15)
 
     def test_the_server_enforces_the_deadline(self):
         """The server sends DEADLINE_EXCEEDED itself, independently of the client."""
@@ -135,7 +136,7 @@ class Clients(redis_harness.RedisTest):
                 pass
         took = time.monotonic() - begun
         self.assertEqual(hpack.inflate(seen[3])["grpc-status"], "4")
-        self.assertTrue(0.14 < took < 5, took)
+        self.assertTrue(0.14 < took < 15, took)
 
     def body_file(self, key, value):
         file = self.folder() / "request.bin"
@@ -155,7 +156,7 @@ class Clients(redis_harness.RedisTest):
         # Every call was counted exactly once.
         channel = envoy_harness.channel_to(self.server)
         self.addCleanup(channel.close)
-        answer = envoy_harness.caller(rls, channel)(request("many", "h2load"), timeout=5)
+        answer = envoy_harness.caller(rls, channel)(request("many", "h2load"), timeout=harness.PATIENCE)
         self.assertEqual(answer.overall_code, rls.RateLimitResponse.OVER_LIMIT)
         self.assertEqual(answer.statuses[0].limit_remaining, 0)
 

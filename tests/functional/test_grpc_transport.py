@@ -31,7 +31,7 @@ def channel(address, **options):
     return grpc.insecure_channel(address, options=list(options.items()))
 
 
-def unary(over, path, message=b"", timeout=5, **options):
+def unary(over, path, message=b"", timeout=harness.PATIENCE, **options):
     return over.unary_unary(path)(message, timeout=timeout, **options)
 
 
@@ -51,7 +51,7 @@ class Frames:
     DATA, HEADERS, PRIORITY, RST, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION = range(10)
 
     def __init__(self, address, greet=True):
-        self.socket = harness.connect(address, 5)
+        self.socket = harness.connect(address)
         if greet:
             self.socket.sendall(self.GREETING + self.frame(self.SETTINGS))
 
@@ -119,7 +119,7 @@ class Transport(harness.ServerTest):
     @classmethod
     def setUpClass(cls):
         cls.server = cls.serve(
-            config={"listen": {"grpc": "127.0.0.1:0"}, "bounds": {"header_timeout": "1s"}}
+            config={"listen": {"grpc": "127.0.0.1:0"}, "bounds": {"header_timeout": "3s"}}
         )
         cls.address = dict(w.split("=", 1) for w in cls.server.ready_line.split()[1:])["grpc"]
         cls.channel = channel(cls.address)
@@ -136,7 +136,7 @@ class Transport(harness.ServerTest):
 
     def test_health_can_be_watched(self):
         for name, first in (("ratelimit", SERVING), ("other", SERVICE_UNKNOWN)):
-            watch = self.channel.unary_stream(HEALTH + "Watch")(field(1, name), timeout=5)
+            watch = self.channel.unary_stream(HEALTH + "Watch")(field(1, name), timeout=harness.PATIENCE)
             self.assertEqual(next(watch), first)
             watch.cancel()
 
@@ -176,7 +176,7 @@ class Transport(harness.ServerTest):
     def test_reflection_lists_and_describes_services(self):
         for version in ("v1", "v1alpha"):
             asks = [field(7, ""), field(4, "grpc.health.v1.Health"), field(4, "no.such.thing")]
-            call = self.channel.stream_stream(REFLECTION.format(version))(iter(asks), timeout=5)
+            call = self.channel.stream_stream(REFLECTION.format(version))(iter(asks), timeout=harness.PATIENCE)
             services, file, unknown = list(call)
             for name in (b"envoy.service.ratelimit.v3.RateLimitService", b"grpc.health.v1.Health"):
                 self.assertIn(name, services)
@@ -185,7 +185,7 @@ class Transport(harness.ServerTest):
 
     def test_hundreds_of_concurrent_calls_are_answered(self):
         calls = [
-            self.channel.unary_unary(HEALTH + "Check").future(b"", timeout=20) for _ in range(500)
+            self.channel.unary_unary(HEALTH + "Check").future(b"", timeout=harness.PATIENCE) for _ in range(500)
         ]
         self.assertEqual({call.result() for call in calls}, {SERVING})
 
@@ -269,7 +269,7 @@ class Transport(harness.ServerTest):
             peer.socket.settimeout(1)
             began = time.monotonic()
             stream, reset = 1, None
-            while reset is None and time.monotonic() - began < 15:
+            while reset is None and time.monotonic() - began < harness.PATIENCE:
                 calls = b""
                 for stream in range(stream, stream + 400, 2):
                     calls += peer.frame(
@@ -353,7 +353,7 @@ class Drain(harness.ServerTest):
         server = self.serve(config={"listen": {"grpc": "127.0.0.1:0"}, "drain": {"delay": "1s"}})
         address = dict(w.split("=", 1) for w in server.ready_line.split()[1:])["grpc"]
         with channel(address) as over:
-            watch = over.unary_stream(HEALTH + "Watch")(b"", timeout=20)
+            watch = over.unary_stream(HEALTH + "Watch")(b"", timeout=harness.PATIENCE)
             self.assertEqual(next(watch), SERVING)
             server.signal(signal.SIGTERM)
             self.assertEqual(next(watch), NOT_SERVING)
@@ -371,7 +371,7 @@ class Drain(harness.ServerTest):
             began = time.monotonic()
             self.assertEqual(peer.goaway(), 0)
             self.assertGreater(time.monotonic() - began, 0.9)
-            peer.socket.settimeout(5)
+            peer.socket.settimeout(harness.PATIENCE)
             with self.assertRaises((EOFError, ConnectionError)):
                 while True:
                     peer.read()

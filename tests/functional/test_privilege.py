@@ -139,7 +139,7 @@ class OnLoopback(ServerTest):
 class Start(ServerTest):
     def test_the_log_says_that_nobody_may_operate(self):
         server = self.serve(RULES, {"listen": {"http": EVERYWHERE, "grpc": "127.0.0.1:0"}})
-        wait_for(lambda: "http at 0.0.0.0:" in server.log(), 10, "the line about clients")
+        wait_for(lambda: "http at 0.0.0.0:" in server.log(), what="the line about clients")
         self.assertIn("refuses refunds, resets and takes of several units", server.log())
         self.assertNotIn("grpc at", server.log())
 
@@ -147,7 +147,7 @@ class Start(ServerTest):
         server = self.serve(RULES, {"listen": {"grpc": "127.0.0.1:0"}, "clients": CLIENTS},
                             env={**os.environ, **TOKENS, "WEB_TOKEN": "short"})
         line = "the token of the client 'web'"
-        wait_for(lambda: line in server.log(), 10, "the warning")
+        wait_for(lambda: line in server.log(), what="the warning")
         self.assertEqual(server.stop(), 0)
         self.assertEqual(server.log().count(line), 1)
         self.assertNotIn("the token of the client 'batch'", server.log())
@@ -172,7 +172,7 @@ class Grpc(ServerTest):
             message = json_format.ParseDict(body, rls.RateLimitRequest())
             metadata = [("authorization", "Bearer " + token)] if token else []
             try:
-                call(message, metadata=metadata, timeout=10)
+                call(message, metadata=metadata, timeout=30)
             except grpc.RpcError as error:
                 return error.code().name
             return "OK"

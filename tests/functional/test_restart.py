@@ -137,18 +137,18 @@ class Restarts(ServerTest):
     def run_clients(self, clients, restart):
         for client in clients:
             client.start()
-        wait_for(lambda: all(client.answered > 5 for client in clients), 20, "the first answers")
+        wait_for(lambda: all(client.answered > 5 for client in clients), what="the first answers")
         for _ in range(RESTARTS):
             restart()
             before = [client.answered for client in clients]
             wait_for(
-                lambda: all(c.answered > b + 5 for c, b in zip(clients, before)), 20, "more answers"
+                lambda: all(c.answered > b + 5 for c, b in zip(clients, before)), what="more answers"
             )
             time.sleep(SETTLES)
         for client in clients:
             client.ends = True
         for client in clients:
-            client.join(10)
+            client.join(60)
 
     def test_a_new_process_takes_over_without_a_failed_request(self):
         old = [self.serve(RULES, self.config())]
@@ -181,7 +181,7 @@ class Restarts(ServerTest):
             self.assertEqual(request(new.admin, "GET", "/healthz").status, 200)
             old = new
         client.ends = True
-        client.join(10)
+        client.join(60)
         self.assertEqual(client.failures, [])
         self.assertEqual(old.stop(), 0)
         self.assertFalse(self.unix_path.exists())
@@ -237,15 +237,15 @@ class SocketActivation(ServerTest):
                             client.start()
                     before = [client.answered for client in clients]
                     wait_for(
-                        lambda: all(c.answered > b + 5 for c, b in zip(clients, before)), 20, "answers"
+                        lambda: all(c.answered > b + 5 for c, b in zip(clients, before)), what="answers"
                     )
                     if restart == RESTARTS - 1:
                         for client in clients:
                             client.ends = True
-                            client.join(10)
+                            client.join(60)
                 finally:
                     child.send_signal(signal.SIGTERM)
-                    child.communicate(timeout=20)
+                    child.communicate(timeout=60)
         self.assertEqual([client.failures for client in clients], [[], []])
 
 

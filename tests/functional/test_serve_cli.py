@@ -24,7 +24,7 @@ def run(*flags):
         [binary(), "serve", *flags],
         capture_output=True,
         text=True,
-        timeout=15,
+        timeout=60,
         stdin=subprocess.DEVNULL,
     )
 

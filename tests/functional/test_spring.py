@@ -140,7 +140,7 @@ class Spring(ServerTest):
             self.assertLess(time.monotonic() - begin, 5)
         finally:
             self.sluice.signal(signal.SIGCONT)
-        wait_for(lambda: self.ask("/api/order/9", X_User_Id="again")["ratelimit"], 20, "limits again")
+        wait_for(lambda: self.ask("/api/order/9", X_User_Id="again")["ratelimit"], what="limits again")
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ class Clients(TlsTest):
         done = subprocess.run(
             ["curl", "-sS", "--fail", "--noproxy", "*", "--cacert", FILES / "ca.crt", *words, at],
             capture_output=True,
-            timeout=20,
+            timeout=60,
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
@@ -120,7 +120,7 @@ class Clients(TlsTest):
             + ["CL.THROTTLE", "key", "4", "5", "60"],
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=60,
         )
         self.assertEqual(done.stdout.split()[:3], ["0", "5", "4"], done.stderr)
 
@@ -128,7 +128,7 @@ class Clients(TlsTest):
         port = self.server.at["grpc"].rsplit(":", 1)[1]
         credentials = grpc.ssl_channel_credentials((FILES / "ca.crt").read_bytes())
         with grpc.secure_channel(f"localhost:{port}", credentials) as over:
-            self.assertEqual(over.unary_unary(HEALTH)(b"", timeout=10), SERVING)
+            self.assertEqual(over.unary_unary(HEALTH)(b"", timeout=harness.PATIENCE), SERVING)
 
     def test_alpn_selects_the_protocol_of_the_listener(self):
         for name, offers, chosen in (
@@ -201,7 +201,7 @@ class Clients(TlsTest):
 class Handshakes(TlsTest):
     @classmethod
     def setUpClass(cls):
-        cls.server = cls.start(bounds={"header_timeout": "1s"}, resp={"idle_timeout": "0s"})
+        cls.server = cls.start(bounds={"header_timeout": "3s"}, resp={"idle_timeout": "0s"})
 
     def test_plaintext_clients_are_told_and_logged(self):
         before = self.metrics(self.server)['sluice_request_errors_total{reason="tls_failed"}']
@@ -292,7 +292,7 @@ class Roles(TlsTest):
     def status(self, name, method, target, own, body=None):
         context = tls_harness.client(FILES, own=own)
         port = self.server.at[name].rsplit(":", 1)[1]
-        over = http.client.HTTPSConnection("localhost", int(port), context=context, timeout=10)
+        over = http.client.HTTPSConnection("localhost", int(port), context=context, timeout=harness.PATIENCE)
         with contextlib.closing(over):
             over.request(method, target, body)
             return over.getresponse().status
@@ -323,7 +323,7 @@ class Roles(TlsTest):
                 f"localhost:{port}", credentials, options
             ) as over:
                 try:
-                    envoy_harness.caller(self.rls, over)(call, timeout=10)
+                    envoy_harness.caller(self.rls, over)(call, timeout=harness.PATIENCE)
                     self.assertIsNone(code)
                 except grpc.RpcError as error:
                     self.assertEqual(error.code(), code, error.details())

@@ -37,5 +37,5 @@ def client(folder, authority="ca", own=None, protocols=()):
     return made
 
 
-def connect(address, context, timeout=10):
+def connect(address, context, timeout=harness.PATIENCE):
     return context.wrap_socket(harness.connect(address, timeout), server_hostname="localhost")
