@@ -227,6 +227,7 @@ Slices convert(const Slices& state, const Counter& counter, const Spec& spec) {
 
 Log convert(const Log& log, const Counter&, const Spec&) { return log; }
 Hybrid convert(const Hybrid& state, const Counter&, const Spec&) { return state; }
+Permits convert(const Permits& permits, const Counter&, const Spec&) { return permits; }
 
 State fresh_state(Algorithm algorithm) {
   switch (algorithm) {
@@ -234,6 +235,7 @@ State fresh_state(Algorithm algorithm) {
     case Algorithm::kSlidingWindowLog: return Log{};
     case Algorithm::kSlidingWindowCounter: return Slices{};
     case Algorithm::kSlidingWindowHybrid: return Hybrid{};
+    case Algorithm::kConcurrency: return Permits{};
     default: return Bucket{};
   }
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/oracle/exact.h"
+#include "tests/oracle/permits.h"
 #include "tests/oracle/spec.h"
 
 namespace sluice_oracle {
@@ -51,7 +52,7 @@ struct Hybrid {
   std::vector<Entry> entries;
 };
 
-using State = std::variant<Bucket, Window, Log, Slices, Hybrid>;
+using State = std::variant<Bucket, Window, Log, Slices, Hybrid, Permits>;
 
 // One counter: its state at its last change, and the limit of that change. The functions below take
 // an instant that is not before the last change.

@@ -6,15 +6,9 @@
 namespace sluice_oracle {
 namespace {
 
-Integer stored_in(const Bucket&, const Counter& counter, std::int64_t instant) {
-  return round_down(consumed(counter, instant));
-}
-
-Integer stored_in(const Window&, const Counter& counter, std::int64_t instant) {
-  return round_down(consumed(counter, instant));
-}
-
-Integer stored_in(const Log&, const Counter& counter, std::int64_t instant) {
+// Of a bucket, a window or a log: the whole units that count.
+template <typename State>
+Integer stored_in(const State&, const Counter& counter, std::int64_t instant) {
   return round_down(consumed(counter, instant));
 }
 

@@ -93,12 +93,13 @@ Oracle::Share Oracle::find(const Charge& charge, std::int64_t at_us) const {
 
 // A counter is forgotten at the first multiple of 2^20 µs at which its own limit finds it
 // untouched. It is never forgotten if that is one of the last two multiples before 2^52.
-void Oracle::keep(const Name& name, const Share& share) {
-  const std::int64_t untouched = share.instant + wait_until_untouched(share.after, share.instant);
+void Oracle::keep(const Name& name, const Counter& counter) {
+  const std::int64_t changed = counter.last_change;
+  const std::int64_t untouched = changed + wait_until_untouched(counter, changed);
   const std::int64_t grid = std::int64_t{1} << 20;
   const std::int64_t multiple = (untouched + grid - 1) / grid * grid;
   const std::int64_t forgotten_from = multiple >= kLongestWait - 2 * grid ? kNever : multiple;
-  counters_.insert_or_assign(name, Kept{share.after, forgotten_from});
+  counters_.insert_or_assign(name, Kept{counter, forgotten_from});
 }
 
 // Decides whether the share's cost fits, and if not, when it will.
@@ -150,9 +151,13 @@ void Oracle::change(Verb verb, const Name& name, Share& share) {
     if (!charge(share.after, share.instant, share.cost)) share.answer.reason = "over";
   } else {
     take(share.after, share.instant, share.cost);
+    if (verb != Verb::kPeek && holds_permits(share.spec)) {
+      name_newest(share.after, next_permit_);
+      permits_[next_permit_].push_back(name);
+    }
   }
   share.forgotten_from = kNever;
-  if (verb != Verb::kPeek) keep(name, share);
+  if (verb != Verb::kPeek) keep(name, share.after);
 }
 
 // Fills in the numbers of the state after the verb. If nothing was taken, that is the state before.
@@ -206,6 +211,10 @@ Answer Oracle::apply(const Action& action, const std::vector<Charge>& charges, s
   if (!is_valid_request(charges, at_us)) return Answer{.allowed = false, .reason = "invalid"};
   const Verb verb = action.verb;
   if (verb == Verb::kTakeAtMost) return take_at_most(charges, at_us);
+  for (const Charge& charge : charges) {
+    const bool is_work_done = verb == Verb::kCharge && holds_permits(charge.spec);
+    if (is_work_done) return Answer{.allowed = false, .reason = "invalid"};
+  }
 
   Shares shares = find_all(charges, at_us);
   bool allowed = true;
@@ -223,7 +232,36 @@ Answer Oracle::apply(const Action& action, const std::vector<Charge>& charges, s
   for (const Charge& charge : charges) {
     limits.push_back(shares.at({charge.key, charge.spec.algorithm}).answer);
   }
-  return combine(allowed, std::move(limits));
+  Answer answer = combine(allowed, std::move(limits));
+  if (permits_.contains(next_permit_)) answer.permit = next_permit_++;
+  return answer;
+}
+
+// Changes each counter of a permit in which the permit is live. Returns in how many it is.
+std::size_t Oracle::change_permit(std::uint64_t permit, std::int64_t at_us, ChangePermit function) {
+  std::size_t changed = 0;
+  for (const Name& name : permits_[permit]) {
+    const auto found = counters_.find(name);
+    if (found == counters_.end() || at_us >= found->second.forgotten_from) continue;
+    Counter counter = found->second.counter;
+    if (!function(counter, std::max(at_us, counter.last_change), permit)) continue;
+    keep(name, counter);
+    ++changed;
+  }
+  return changed;
+}
+
+Answer Oracle::release(std::uint64_t permit, std::int64_t at_us) {
+  if (change_permit(permit, at_us, sluice_oracle::release) > 0) return {};
+  return {.allowed = false, .reason = "gone"};
+}
+
+Answer Oracle::extend(std::uint64_t permit, std::int64_t at_us) {
+  const std::map<Name, Kept> before = counters_;
+  const std::size_t changed = change_permit(permit, at_us, sluice_oracle::extend);
+  if (changed > 0 && changed == permits_[permit].size()) return {};
+  counters_ = before;
+  return {.allowed = false, .reason = "gone"};
 }
 
 std::int64_t Oracle::last_forgotten(std::int64_t seen_us) const {

@@ -45,11 +45,12 @@ struct LimitAnswer {
 
 struct Answer {
   bool allowed = true;
-  std::string reason = "ok";  // "ok", "limited", "never", "over", "invalid"
+  std::string reason = "ok";  // "ok", "limited", "never", "over", "gone", "invalid"
   std::optional<std::int64_t> retry_after_us = {};
   std::optional<std::int64_t> delay_us = {};
-  std::optional<std::uint64_t> taken = {};  // an admitted kTakeAtMost
-  std::vector<LimitAnswer> limits = {};     // one per charge; empty if invalid
+  std::optional<std::uint64_t> taken = {};   // an admitted kTakeAtMost
+  std::optional<std::uint64_t> permit = {};  // an admitted request with a concurrency limit
+  std::vector<LimitAnswer> limits = {};      // one per charge; empty if invalid
 };
 
 // All counters, and the verbs. Instants are microseconds since the Unix epoch. Waits start at
@@ -57,6 +58,11 @@ struct Answer {
 class Oracle {
  public:
   Answer apply(const Action& action, const std::vector<Charge>& charges, std::int64_t at_us);
+
+  // Ends a permit, or restarts its lease. "gone" if it has ended, in any of its counters for
+  // extend(), and in all of them for release().
+  Answer release(std::uint64_t permit, std::int64_t at_us);
+  Answer extend(std::uint64_t permit, std::int64_t at_us);
 
   // Returns the latest instant, at most `seen_us`, at which a counter was forgotten; 0 if none was.
   // At an earlier instant a store may answer from the fresh counter or from the old one.
@@ -85,7 +91,7 @@ class Oracle {
 
   Share find(const Charge& charge, std::int64_t at_us) const;
   Shares find_all(const std::vector<Charge>& charges, std::int64_t at_us) const;
-  void keep(const Name& name, const Share& share);
+  void keep(const Name& name, const Counter& counter);
   Answer take_at_most(std::vector<Charge> charges, std::int64_t at_us);
 
   static void decide(Share& share);
@@ -93,7 +99,12 @@ class Oracle {
   void change(Verb verb, const Name& name, Share& share);
   static void describe(Verb verb, bool allowed, Share& share);
 
+  using ChangePermit = bool (*)(Counter&, std::int64_t instant, std::uint64_t id);
+  std::size_t change_permit(std::uint64_t permit, std::int64_t at_us, ChangePermit function);
+
   std::map<Name, Kept> counters_;
+  std::map<std::uint64_t, std::vector<Name>> permits_;  // the counters of each
+  std::uint64_t next_permit_ = 1;
 };
 
 }  // namespace sluice_oracle

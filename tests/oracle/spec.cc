@@ -6,6 +6,7 @@ namespace sluice_oracle {
 namespace {
 
 constexpr std::uint64_t kMaxUnits = 4294967295u;
+constexpr std::uint64_t kMostInFlight = 65535;
 constexpr std::int64_t kMillisecond = 1000;
 constexpr std::int64_t kDay = std::int64_t{86400} * 1000 * kMillisecond;
 
@@ -23,6 +24,7 @@ bool options_apply(const Spec& spec) {
 
 bool numbers_in_range(const Spec& spec) {
   if (spec.limit > kMaxUnits) return false;
+  if (spec.algorithm == Algorithm::kConcurrency && spec.limit > kMostInFlight) return false;
   if (spec.per_us < kMillisecond || spec.per_us > 366 * kDay) return false;
   if (spec.slices && (*spec.slices < 1 || *spec.slices > 1000)) return false;
   if (!spec.burst) return true;
@@ -48,6 +50,8 @@ bool is_bucket(Algorithm algorithm) {
   return algorithm == Algorithm::kTokenBucket || algorithm == Algorithm::kLeakyBucket ||
          algorithm == Algorithm::kGcra;
 }
+
+bool holds_permits(const Spec& spec) { return spec.algorithm == Algorithm::kConcurrency; }
 
 std::uint64_t capacity(const Spec& spec) {
   if (spec.limit == 0 || !is_bucket(spec.algorithm) || !spec.burst) return spec.limit;

@@ -13,6 +13,7 @@ enum class Algorithm {
   kLeakyBucket,
   kTokenBucket,
   kGcra,
+  kConcurrency,
 };
 enum class Align { kFirstRequest, kClock };
 enum class Weighting { kLinear, kNone };
@@ -23,7 +24,7 @@ enum class Refill { kContinuous, kInterval };
 struct Spec {
   Algorithm algorithm = Algorithm::kTokenBucket;
   std::uint64_t limit = 0;
-  std::int64_t per_us = 0;
+  std::int64_t per_us = 0;  // kConcurrency: the lease
   std::optional<std::uint64_t> burst = {};
   std::optional<Align> align = {};
   std::optional<std::uint64_t> slices = {};
@@ -37,6 +38,7 @@ struct Spec {
 bool is_valid(const Spec& spec);
 
 bool is_bucket(Algorithm algorithm);
+bool holds_permits(const Spec& spec);
 
 // Returns the units that an untouched limit holds.
 std::uint64_t capacity(const Spec& spec);

@@ -32,6 +32,7 @@ const char* name_of(sluice_oracle::Algorithm algorithm) {
     case sluice_oracle::Algorithm::kLeakyBucket: return "leaky_bucket";
     case sluice_oracle::Algorithm::kTokenBucket: return "token_bucket";
     case sluice_oracle::Algorithm::kGcra: return "gcra";
+    case sluice_oracle::Algorithm::kConcurrency: return "concurrency";
   }
   std::abort();
 }
@@ -62,7 +63,8 @@ std::string duration_text(std::int64_t us) {
 std::string to_json(const Spec& spec) {
   std::ostringstream out;
   out << "{\"algorithm\":\"" << name_of(spec.algorithm) << "\",\"limit\":" << spec.limit
-      << ",\"per\":\"" << duration_text(spec.per_us) << '"';
+      << (holds_permits(spec) ? ",\"lease\":\"" : ",\"per\":\"") << duration_text(spec.per_us)
+      << '"';
   if (spec.burst) out << ",\"burst\":" << *spec.burst;
   if (spec.slices) out << ",\"slices\":" << *spec.slices;
   if (spec.align) {
