@@ -28,7 +28,9 @@ enum class Reason : std::uint8_t {
   kForeignValue,  // another program's value is under the key; nothing was counted or changed
   kStoreFull,     // the store has no room for a new counter; nothing was counted
   kMissing,       // an attribute that the rule requires is absent (`on_missing: deny`)
-  kInvalid,       // the request itself is wrong (Store::apply); nothing was counted
+  // Too many callers wait for units already; nothing was counted.
+  kTooManyWaiters,
+  kInvalid,  // the request itself is wrong (Store::apply); nothing was counted
 };
 
 // Returns "allowed", "denied" or "failed".
@@ -91,6 +93,7 @@ constexpr bool has_numbers(const Decision& decision) noexcept {
     case Reason::kForeignValue:
     case Reason::kStoreFull:
     case Reason::kMissing:
+    case Reason::kTooManyWaiters:
     case Reason::kInvalid: break;
   }
   return false;

@@ -24,6 +24,7 @@ std::string_view to_string(Reason reason) noexcept {
     case Reason::kForeignValue: return "foreign_value";
     case Reason::kStoreFull: return "store_full";
     case Reason::kMissing: return "missing";
+    case Reason::kTooManyWaiters: return "too_many_waiters";
     case Reason::kInvalid: return "invalid";
   }
   return "unknown";

@@ -48,7 +48,7 @@ TEST(Decision, EveryReasonHasANameOfItsOwn) {
   EXPECT_EQ(names,
             (std::set<std::string_view>{"ok", "limited", "never", "shadow", "deny_cache",
                                         "fallback", "store_timeout", "store_error", "foreign_value",
-                                        "store_full", "missing", "invalid"}));
+                                        "store_full", "missing", "too_many_waiters", "invalid"}));
   EXPECT_EQ(to_string(Outcome::kAllowed), "allowed");
   EXPECT_EQ(to_string(Outcome::kDenied), "denied");
   EXPECT_EQ(to_string(Outcome::kFailed), "failed");

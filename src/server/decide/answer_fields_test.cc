@@ -126,8 +126,8 @@ TEST(AnswerFields, OmitRetryAfterIfWaitingNeverHelpsOrTheWaitIsUnknown) {
 
 TEST(AnswerFields, ReportOnlyThePolicyOfALimitThatWasNotRead) {
   for (const Reason reason :
-       {Reason::kMissing, Reason::kFallback, Reason::kStoreError, Reason::kForeignValue,
-        Reason::kStoreFull, Reason::kStoreTimeout, Reason::kInvalid}) {
+       {Reason::kMissing, Reason::kTooManyWaiters, Reason::kFallback, Reason::kStoreError,
+        Reason::kForeignValue, Reason::kStoreFull, Reason::kStoreTimeout, Reason::kInvalid}) {
     TestAnswer test;
     test.rule("r");
     test.limit("a", kTenASecond, denied(0, 0s, {}, reason));

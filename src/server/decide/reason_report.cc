@@ -40,6 +40,11 @@ constexpr ReasonReport kStoreFull = store_failure("OOM the store has no room for
 constexpr ReasonReport kMissing{.detail =
                                     "The request lacks an attribute that these policies require."};
 
+constexpr ReasonReport kTooManyWaiters{
+    .type = kFallback.type,
+    .title = kFallback.title,
+    .detail = "Too many requests wait for what these policies allow."};
+
 constexpr ReasonReport kInvalid{
     .http = 400,
     .grpc = kGrpcInvalidArgument,
@@ -64,6 +69,7 @@ const ReasonReport& report_of(Reason reason) noexcept {
     case Reason::kForeignValue: return kForeignValue;
     case Reason::kStoreFull: return kStoreFull;
     case Reason::kMissing: return kMissing;
+    case Reason::kTooManyWaiters: return kTooManyWaiters;
     case Reason::kInvalid: break;
   }
   return kInvalid;

@@ -40,6 +40,7 @@ TEST(ReasonReport, HasARowForEveryReason) {
       {"foreign_value", {503, 14, "WRONGTYPE", "temporary-reduced-capacity"}},
       {"store_full", {503, 14, "OOM", "temporary-reduced-capacity"}},
       {"missing", {429, 0, "", ""}},
+      {"too_many_waiters", {429, 0, "", "temporary-reduced-capacity"}},
       {"invalid", {400, 3, "ERR", ""}},
   };
   std::size_t reasons = 0;

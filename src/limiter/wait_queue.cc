@@ -1,0 +1,228 @@
+#include "limiter/wait_queue.h"
+
+#include <algorithm>
+#include <new>
+#include <string>
+#include <utility>
+
+namespace sluice {
+
+struct WaitQueue::Line {
+  Line(const Charge& named, const Limit& limit)
+      : bytes(std::string(named.tag).append(named.key)), charge(named) {
+    charge.limit = limit;
+    charge.tag = std::string_view(bytes).substr(0, named.tag.size());
+    charge.key = std::string_view(bytes).substr(named.tag.size());
+  }
+
+  const std::string bytes;
+  Charge charge;  // names the counter
+  Waiter* first = nullptr;
+  Waiter* last = nullptr;
+  std::uint64_t units = 0;                  // of all waiters
+  bool is_asking = false;                   // a question is under way
+  Instant at = {};                          // of the next question
+  std::uint64_t room = 0;                   // units that the next question may ask for
+  Instant least_deadline = Instant::max();  // no waiter has an earlier one
+};
+
+// The list of waiters that have finished.
+class WaitQueue::Finished {
+ public:
+  explicit Finished(Waiter*& first) noexcept : last_(&first) { first = nullptr; }
+  void add(Waiter& waiter, const Decision& decision) noexcept {
+    waiter.decision = decision;
+    *last_ = &waiter;
+    last_ = &waiter.next;
+    waiter.next = nullptr;
+  }
+
+ private:
+  Waiter** last_;
+};
+
+namespace {
+
+Decision refusal(Reason reason, const Limit& limit) noexcept {
+  return {.outcome = Outcome::kDenied, .reason = reason, .capacity = limit.capacity()};
+}
+
+// Returns what a waiter gets whose deadline is before `wait` has passed.
+Decision too_late(const Decision& said, Duration wait) noexcept {
+  Decision decision = said;
+  decision.outcome = Outcome::kDenied;
+  decision.reason = Reason::kLimited;
+  decision.reset_after = std::max(said.reset_after, wait);
+  decision.retry_after = wait;
+  decision.delay.reset();
+  return decision;
+}
+
+// Returns the earliest instant at which the last of these units can pass if the first one cannot
+// before `from`. `is_fresh`: no window that is open then began earlier.
+Instant earliest(const Limit& limit, std::uint64_t units, Instant from, bool is_fresh) noexcept {
+  const std::uint64_t capacity = std::max(limit.capacity(), 1U);
+  std::uint64_t windows = units == 0 ? 0 : (units - 1) / capacity;
+  const bool is_exact = limit.algorithm() == Algorithm::kSlidingWindowLog ||
+                        (limit.algorithm() == Algorithm::kFixedWindow && is_fresh);
+  if (!is_exact && windows > 0) --windows;  // a window that is open may have room for as many
+  const auto most = static_cast<std::uint64_t>((kLastInstant - kFirstInstant) / limit.period());
+  return from + limit.period() * static_cast<Duration::rep>(std::min(windows, most));
+}
+
+// Whether `reset_after` of an admitted question is the time until the counter admits again.
+bool frees_at_once(const Charge& question, const Decision& said) noexcept {
+  if (question.limit.algorithm() == Algorithm::kFixedWindow) return true;
+  return question.limit.algorithm() == Algorithm::kSlidingWindowLog &&
+         question.cost == said.capacity;
+}
+
+}  // namespace
+
+WaitQueue::WaitQueue(const Options& options) : options_(options) {}
+WaitQueue::~WaitQueue() = default;
+
+WaitQueue::Joined WaitQueue::join(Waiter& waiter, const Charge& charge, Instant now) noexcept try {
+  if (waiter.cost > waiter.limit.capacity()) {
+    waiter.decision = refusal(Reason::kNever, waiter.limit);
+    return Joined::kRefused;
+  }
+  if (size_ >= options_.most) {
+    waiter.decision = refusal(Reason::kTooManyWaiters, waiter.limit);
+    return Joined::kRefused;
+  }
+  const auto found = lines_.find(name_of(charge, waiter.limit));
+  if (found == lines_.end()) {
+    auto line = std::make_unique<Line>(charge, waiter.limit);
+    line->at = now;
+    const Name name = name_of(line->charge, waiter.limit);
+    push(*lines_.emplace(name, std::move(line)).first->second, waiter);
+    return Joined::kAsks;
+  }
+  Line& line = *found->second;
+  const bool is_fresh = !line.is_asking && line.at > now;
+  const Instant soonest =
+      earliest(waiter.limit, line.units + waiter.cost, is_fresh ? line.at : now, is_fresh);
+  if (waiter.deadline < soonest) {
+    waiter.decision = too_late(refusal(Reason::kLimited, waiter.limit), soonest - now);
+    return Joined::kRefused;
+  }
+  push(line, waiter);
+  return Joined::kWaits;
+} catch (const std::bad_alloc&) {
+  waiter.decision = Decision::refused(Reason::kStoreError);
+  return Joined::kRefused;
+}
+
+Charge WaitQueue::ask(Waiter& first) noexcept {
+  Line& line = *first.line;
+  line.is_asking = true;
+  line.charge.limit = first.limit;
+  line.charge.cost = first.cost;
+  first.is_asked_for = true;
+  for (Waiter* w = first.next; w != nullptr && w->limit == first.limit; w = w->next) {
+    if (line.charge.cost + w->cost > line.room) break;
+    line.charge.cost += w->cost;
+    w->is_asked_for = true;
+  }
+  return line.charge;
+}
+
+WaitQueue::Next WaitQueue::answer(Waiter& first, const Decision& said, Instant now,
+                                  Waiter*& finished) noexcept {
+  Finished list(finished);
+  Line& line = *first.line;
+  line.is_asking = false;
+  line.at = now;
+  line.room = 0;
+  const bool was_alone = first.next == nullptr || !first.next->is_asked_for;
+  const bool will_pass = !said.allowed() && said.retry_after.has_value();
+  if (will_pass) {
+    for (Waiter* w = line.first; w != nullptr && w->is_asked_for; w = w->next) {
+      w->is_asked_for = false;
+    }
+    // If others took units meanwhile, the first waiter asks for itself.
+    if (was_alone) line.at = now + *said.retry_after;
+  } else {
+    const bool has_failed = said.outcome == Outcome::kFailed;  // it would fail for the others too
+    while (line.first != nullptr && (line.first->is_asked_for || has_failed)) {
+      Waiter& waiter = *line.first;
+      const bool was_asked_for = waiter.is_asked_for;
+      remove(waiter);
+      list.add(waiter, was_asked_for ? said : Decision::refused(Reason::kStoreError));
+    }
+  }
+  if (said.allowed() && line.first != nullptr && has_numbers(said) &&
+      line.first->limit == line.charge.limit) {
+    line.room = said.remaining;
+    const bool is_full = line.first->cost > said.remaining;
+    if (is_full && frees_at_once(line.charge, said)) line.at = now + said.reset_after;
+  }
+  refuse_late(line, said, now, list);
+  return next_of(line);
+}
+
+// Refuses the waiters that cannot be admitted by their deadlines.
+void WaitQueue::refuse_late(Line& line, const Decision& said, Instant now,
+                            Finished& finished) noexcept {
+  if (line.at <= line.least_deadline) return;
+  const Decision refused = too_late(said, line.at - now);
+  line.least_deadline = Instant::max();
+  for (Waiter* w = line.first; w != nullptr;) {
+    Waiter& waiter = *w;
+    w = w->next;
+    if (waiter.deadline >= line.at) {
+      line.least_deadline = std::min(line.least_deadline, waiter.deadline);
+      continue;
+    }
+    const bool was_first = line.first == &waiter;
+    remove(waiter);
+    finished.add(waiter, refused);
+    // The next one may pass earlier if it costs less.
+    if (was_first && w != nullptr && w->cost < waiter.cost) line.at = now;
+  }
+}
+
+WaitQueue::Next WaitQueue::next_of(Line& line) noexcept {
+  if (line.first != nullptr) return line.is_asking ? Next{} : Next{line.first, line.at};
+  lines_.erase(name_of(line.charge, line.charge.limit));
+  return {};
+}
+
+bool WaitQueue::leave(Waiter& waiter, Instant now, Next& next) noexcept {
+  if (waiter.is_asked_for) return false;
+  Line& line = *waiter.line;
+  const bool was_first = line.first == &waiter;
+  remove(waiter);
+  if (was_first && line.first != nullptr && line.first->cost < waiter.cost) line.at = now;
+  next = next_of(line);
+  return true;
+}
+
+bool WaitQueue::has_waiters(const Charge& charge) const noexcept {
+  return size_ > 0 && lines_.contains(name_of(charge, charge.limit));
+}
+
+void WaitQueue::push(Line& line, Waiter& waiter) noexcept {
+  waiter.line = &line;
+  waiter.next = nullptr;
+  waiter.before = line.last;
+  waiter.is_asked_for = false;
+  (line.last == nullptr ? line.first : line.last->next) = &waiter;
+  line.last = &waiter;
+  line.units += waiter.cost;
+  line.least_deadline = std::min(line.least_deadline, waiter.deadline);
+  ++size_;
+}
+
+void WaitQueue::remove(Waiter& waiter) noexcept {
+  Line& line = *waiter.line;
+  (waiter.before == nullptr ? line.first : waiter.before->next) = waiter.next;
+  (waiter.next == nullptr ? line.last : waiter.next->before) = waiter.before;
+  line.units -= waiter.cost;
+  waiter.line = nullptr;
+  waiter.is_asked_for = false;
+  --size_;
+}
+
+}  // namespace sluice
