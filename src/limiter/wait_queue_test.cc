@@ -1,0 +1,390 @@
+#include "limiter/wait_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "sluice/limiter.h"
+#include "sluice/memory_store.h"
+#include "sluice/testing/manual_clock.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+using Joined = WaitQueue::Joined;
+using Next = WaitQueue::Next;
+
+constexpr Instant kStart{std::chrono::seconds{1'700'000'000}};
+constexpr Limit kWindow = fixed_window(5).per(1s);
+constexpr Limit kLog = sliding_window_log(5).per(1s);
+
+// A queue in front of a memory store, with time in the hands of the test.
+class Simulation {
+ public:
+  struct Caller : WaitQueue::Waiter {
+    Caller(const Limit& of, std::uint64_t units, Instant until, std::string name)
+        : Waiter{.limit = of, .cost = units, .deadline = until}, key(std::move(name)) {}
+    std::string key;
+    Instant finished_at = {};
+    int times_finished = 0;
+  };
+
+  explicit Simulation(std::size_t most = 100'000) : queue({.most = most}) {}
+
+  Caller& join(const Limit& limit, std::uint64_t cost = 1, Duration at_most = 1h,
+               const std::string& key = "key") {
+    Caller& caller = callers.emplace_back(limit, cost, clock.now() + at_most, key);
+    switch (queue.join(caller, Charge{caller.key, limit}, clock.now())) {
+      case Joined::kRefused: finish(caller); break;
+      case Joined::kWaits: break;
+      case Joined::kAsks: ask(caller); break;
+    }
+    return caller;
+  }
+  void leave(Caller& caller) {
+    if (caller.line == nullptr) return;
+    timers.erase(&caller);
+    Next next;
+    EXPECT_TRUE(queue.leave(caller, clock.now(), next)) << "the store answers at once";
+    if (Caller* const first = schedule(next)) ask(*first);
+  }
+  // Runs until nobody waits, or until the instant.
+  void run(Instant until = Instant::max()) {
+    for (;;) {
+      const auto timer =
+          std::min_element(timers.begin(), timers.end(),
+                           [](const auto& a, const auto& b) { return a.second < b.second; });
+      if (timer == timers.end() || timer->second > until) break;
+      clock.set(std::max(clock.now(), timer->second));
+      Caller& caller = *timer->first;
+      timers.erase(timer);
+      ask(caller);
+    }
+    if (until != Instant::max()) clock.set(until);
+  }
+  std::vector<Duration> waits() const {
+    std::vector<Duration> out;
+    for (const Caller& caller : callers) out.push_back(caller.finished_at - kStart);
+    return out;
+  }
+
+  testing::ManualClock clock{kStart};
+  MemoryStore store{{}, clock};
+  WaitQueue queue;
+  std::deque<Caller> callers;
+  std::map<Caller*, Instant> timers;
+  std::vector<Caller*> order;  // of those that were admitted
+  int questions = 0;
+
+ private:
+  void ask(Caller& caller) {
+    Caller* first = &caller;
+    while (first != nullptr) {
+      ++questions;
+      const Charge question = queue.ask(*first);
+      const Decision said = store.apply_one(Verb::kTake, question, {});
+      WaitQueue::Waiter* finished = nullptr;
+      const Next next = queue.answer(*first, said, clock.now(), finished);
+      while (finished != nullptr) {
+        Caller& done = static_cast<Caller&>(*finished);
+        finished = finished->next;
+        finish(done);
+      }
+      first = schedule(next);
+    }
+  }
+  // Returns who is to ask at once.
+  Caller* schedule(const Next& next) {
+    if (next.waiter == nullptr) return nullptr;
+    auto* const first = static_cast<Caller*>(next.waiter);
+    if (next.at <= clock.now()) return first;
+    timers[first] = next.at;
+    return nullptr;
+  }
+  void finish(Caller& caller) {
+    timers.erase(&caller);
+    caller.finished_at = clock.now();
+    ++caller.times_finished;
+    if (caller.decision.allowed()) order.push_back(&caller);
+  }
+};
+
+TEST(WaitQueue, AdmitsAtOnceWhatFits) {
+  Simulation sim;
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(sim.join(kWindow).decision.allowed());
+  EXPECT_EQ(sim.questions, 5);
+  EXPECT_EQ(sim.queue.size(), 0u);
+}
+
+TEST(WaitQueue, AdmitsInOrderOfArrivalAtTheFirstInstantThatFits) {
+  Simulation sim;
+  for (int i = 0; i < 12; ++i) sim.join(kWindow);
+  EXPECT_EQ(sim.queue.size(), 7u);
+  EXPECT_TRUE(sim.queue.has_waiters(Charge{"key", kWindow}));
+  sim.run();
+  const std::vector<Duration> expected = {0s, 0s, 0s, 0s, 0s, 1s, 1s, 1s, 1s, 1s, 2s, 2s};
+  EXPECT_EQ(sim.waits(), expected);
+  for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(sim.order[i], &sim.callers[i]);
+  EXPECT_FALSE(sim.queue.has_waiters(Charge{"key", kWindow}));
+}
+
+TEST(WaitQueue, AsksForAsManyAsTheLastAnswerLeft) {
+  Simulation sim;
+  for (int i = 0; i < 1005; ++i) sim.join(kWindow);
+  const int before = sim.questions;
+  EXPECT_EQ(before, 6) << "five that fit, and one that waits";
+  sim.run();
+  EXPECT_EQ(sim.questions - before, 400) << "one, then the other four, in each of 200 windows";
+}
+
+TEST(WaitQueue, AsksOnceForEachGrantIfOneFits) {
+  for (const Limit& limit :
+       {Limit(fixed_window(1).per(1s)), Limit(sliding_window_log(1).per(1s))}) {
+    Simulation sim;
+    for (int i = 0; i < 100; ++i) sim.join(limit);
+    const int before = sim.questions;
+    sim.run();
+    EXPECT_EQ(sim.questions - before, 99);
+    EXPECT_EQ(sim.callers.back().finished_at, kStart + 99s);
+  }
+}
+
+TEST(WaitQueue, LetsNobodyOvertakeALargeCost) {
+  Simulation sim;
+  sim.join(kWindow, 3);
+  Simulation::Caller& large = sim.join(kWindow, 4);
+  Simulation::Caller& small = sim.join(kWindow, 1);
+  EXPECT_EQ(sim.queue.size(), 2u) << "one unit is left, and the small one does not take it";
+  sim.run();
+  EXPECT_EQ(large.finished_at, kStart + 1s);
+  EXPECT_EQ(small.finished_at, kStart + 1s);
+}
+
+TEST(WaitQueue, RefusesACostThatNeverFits) {
+  Simulation sim;
+  const Simulation::Caller& caller = sim.join(kWindow, 6);
+  EXPECT_EQ(caller.decision.reason, Reason::kNever);
+  EXPECT_EQ(sim.questions, 0);
+}
+
+TEST(WaitQueue, RefusesAtOnceADeadlineThatCannotBeMet) {
+  for (const Limit& limit : {kWindow, kLog}) {
+    Simulation sim;
+    for (int i = 0; i < 5; ++i) sim.join(limit);
+    const Simulation::Caller& first = sim.join(limit, 1, 1s - 1us);
+    EXPECT_EQ(first.decision.reason, Reason::kLimited);
+    EXPECT_EQ(first.decision.retry_after, 1s);
+    for (int i = 0; i < 5; ++i) sim.join(limit, 1, 1s);
+    EXPECT_EQ(sim.queue.size(), 5u);
+    const int before = sim.questions;
+    const Simulation::Caller& late = sim.join(limit, 1, 2s - 1us);
+    EXPECT_EQ(late.decision.retry_after, 2s) << "five are ahead of it";
+    EXPECT_EQ(sim.questions, before);
+    EXPECT_FALSE(late.decision.allowed());
+    Simulation::Caller& last = sim.join(limit, 1, 2s);
+    sim.run();
+    EXPECT_EQ(last.finished_at, kStart + 2s);
+    EXPECT_EQ(sim.order.size(), 11u);
+  }
+}
+
+TEST(WaitQueue, RefusesTheRestWhenOthersHaveTakenTheUnits) {
+  Simulation sim;
+  for (int i = 0; i < 5; ++i) sim.join(kWindow);
+  Simulation::Caller& patient = sim.join(kWindow, 1, 5s);
+  Simulation::Caller& hasty = sim.join(kWindow, 1, 1500ms);
+  sim.clock.advance(1s);
+  EXPECT_TRUE(Limiter(sim.store).try_acquire("key", kWindow, 5)) << "another program";
+  sim.run();
+  EXPECT_EQ(hasty.decision.reason, Reason::kLimited);
+  EXPECT_EQ(hasty.finished_at, kStart + 1s) << "it is told at once, and not at its deadline";
+  EXPECT_EQ(hasty.decision.retry_after, 1s);
+  EXPECT_EQ(patient.finished_at, kStart + 2s);
+}
+
+TEST(WaitQueue, AsksForTheFirstAloneIfOthersTookWhatWasLeft) {
+  Simulation sim;
+  for (int i = 0; i < 5; ++i) sim.join(kWindow);
+  for (int i = 0; i < 5; ++i) sim.join(kWindow);
+  sim.clock.advance(1s);
+  WaitQueue::Waiter& first = sim.callers[5];
+  Charge question = sim.queue.ask(first);
+  EXPECT_EQ(question.cost, 1u);
+  WaitQueue::Waiter* finished = nullptr;
+  const Decision one_left{.capacity = 5, .remaining = 4, .reset_after = 1s};
+  const Next next = sim.queue.answer(first, one_left, sim.clock.now(), finished);
+  ASSERT_EQ(next.waiter, &sim.callers[6]);
+  EXPECT_EQ(sim.queue.ask(*next.waiter).cost, 4u);
+  const Decision denied{.outcome = Outcome::kDenied,
+                        .reason = Reason::kLimited,
+                        .capacity = 5,
+                        .remaining = 1,
+                        .retry_after = 1s};
+  const Next alone = sim.queue.answer(*next.waiter, denied, sim.clock.now(), finished);
+  EXPECT_EQ(finished, nullptr);
+  ASSERT_EQ(alone.waiter, &sim.callers[6]);
+  EXPECT_EQ(alone.at, sim.clock.now());
+  EXPECT_EQ(sim.queue.ask(*alone.waiter).cost, 1u);
+  EXPECT_EQ(sim.queue.answer(*alone.waiter, denied, sim.clock.now(), finished).at,
+            sim.clock.now() + 1s);
+}
+
+TEST(WaitQueue, RefusesMoreWaitersThanItsBound) {
+  Simulation sim(2);
+  for (int i = 0; i < 7; ++i) sim.join(kWindow);
+  const Simulation::Caller& more = sim.join(kWindow);
+  EXPECT_EQ(more.decision.reason, Reason::kTooManyWaiters);
+  EXPECT_EQ(more.decision.outcome, Outcome::kDenied);
+  EXPECT_EQ(more.decision.retry_after, std::nullopt);
+  sim.run();
+  EXPECT_TRUE(sim.join(kWindow).decision.allowed()) << "they are gone";
+}
+
+TEST(WaitQueue, KeepsItsInstantWhenTheFirstLeaves) {
+  Simulation sim;
+  for (int i = 0; i < 8; ++i) sim.join(kWindow);
+  const int before = sim.questions;
+  sim.leave(sim.callers[5]);
+  sim.leave(sim.callers[7]);
+  EXPECT_EQ(sim.questions, before);
+  sim.run();
+  EXPECT_EQ(sim.callers[5].times_finished, 0);
+  EXPECT_EQ(sim.callers[6].finished_at, kStart + 1s);
+  EXPECT_EQ(sim.questions, before + 1);
+  EXPECT_EQ(sim.queue.size(), 0u);
+}
+
+TEST(WaitQueue, LetsACheaperOneAskWhenTheFirstLeaves) {
+  Simulation sim;
+  sim.join(kWindow, 3);
+  Simulation::Caller& large = sim.join(kWindow, 4);
+  Simulation::Caller& small = sim.join(kWindow, 2);
+  sim.timers.erase(&large);
+  Next next;
+  EXPECT_TRUE(sim.queue.leave(large, sim.clock.now(), next));
+  EXPECT_EQ(next.waiter, &small);
+  EXPECT_EQ(next.at, sim.clock.now());
+}
+
+TEST(WaitQueue, KeepsAWaiterWhoseQuestionIsUnderWay) {
+  WaitQueue queue({});
+  WaitQueue::Waiter one{.limit = kWindow, .deadline = Instant::max()};
+  WaitQueue::Waiter two = one;
+  EXPECT_EQ(queue.join(one, Charge{"key", kWindow}, kStart), Joined::kAsks);
+  (void)queue.ask(one);
+  EXPECT_EQ(queue.join(two, Charge{"key", kWindow}, kStart), Joined::kWaits);
+  Next next;
+  EXPECT_FALSE(queue.leave(one, kStart, next));
+  EXPECT_TRUE(queue.leave(two, kStart, next));
+  EXPECT_EQ(next.waiter, nullptr) << "the question of the first is under way";
+}
+
+TEST(WaitQueue, AnswersEverybodyWhenTheStoreFails) {
+  WaitQueue queue({});
+  WaitQueue::Waiter one{.limit = kWindow, .deadline = Instant::max()};
+  WaitQueue::Waiter two = one;
+  queue.join(one, Charge{"key", kWindow}, kStart);
+  (void)queue.ask(one);
+  queue.join(two, Charge{"key", kWindow}, kStart);
+  WaitQueue::Waiter* finished = nullptr;
+  const Decision failed = Decision::refused(Reason::kStoreTimeout);
+  EXPECT_EQ(queue.answer(one, failed, kStart, finished).waiter, nullptr);
+  ASSERT_EQ(finished, &one);
+  ASSERT_EQ(finished->next, &two);
+  EXPECT_EQ(one.decision.reason, Reason::kStoreTimeout);
+  EXPECT_EQ(two.decision.reason, Reason::kStoreError) << "nothing was counted for it";
+}
+
+TEST(WaitQueue, LetsTheNextOneAskWhenAPolicyAnswers) {
+  for (const Outcome outcome : {Outcome::kAllowed, Outcome::kDenied}) {
+    WaitQueue queue({});
+    WaitQueue::Waiter one{.limit = kWindow, .deadline = Instant::max()};
+    WaitQueue::Waiter two = one;
+    queue.join(one, Charge{"key", kWindow}, kStart);
+    (void)queue.ask(one);
+    queue.join(two, Charge{"key", kWindow}, kStart);
+    WaitQueue::Waiter* finished = nullptr;
+    const Decision by_policy{.outcome = outcome, .reason = Reason::kFallback, .capacity = 5};
+    const Next next = queue.answer(one, by_policy, kStart, finished);
+    EXPECT_EQ(finished, &one);
+    EXPECT_EQ(one.next, nullptr);
+    EXPECT_EQ(next.waiter, &two);
+    EXPECT_EQ(next.at, kStart);
+  }
+}
+
+TEST(WaitQueue, SeparatesCounters) {
+  WaitQueue queue({});
+  std::deque<WaitQueue::Waiter> waiters;
+  const auto join = [&](const Charge& charge) {
+    waiters.push_back({.limit = charge.limit, .deadline = Instant::max()});
+    return queue.join(waiters.back(), charge, kStart);
+  };
+  EXPECT_EQ(join({.key = "a", .limit = kWindow}), Joined::kAsks);
+  EXPECT_EQ(join({.key = "b", .limit = kWindow}), Joined::kAsks);
+  EXPECT_EQ(join({.key = "a", .limit = kLog}), Joined::kAsks);
+  EXPECT_EQ(join({.key = "a", .limit = kWindow, .tag = "t"}), Joined::kAsks);
+  EXPECT_EQ(join({.key = "a", .limit = kWindow, .keyspace = Keyspace::kRules}), Joined::kAsks);
+  EXPECT_EQ(join({.key = "a", .limit = fixed_window(7).per(1s)}), Joined::kWaits)
+      << "the numbers do not name the counter";
+}
+
+TEST(WaitQueue, AsksForOneLimitAtATime) {
+  WaitQueue queue({});
+  const Limit other = fixed_window(7).per(1s);
+  std::deque<WaitQueue::Waiter> waiters;
+  for (const Limit& limit : {kWindow, kWindow, other, kWindow}) {
+    waiters.push_back({.limit = limit, .deadline = Instant::max()});
+    queue.join(waiters.back(), Charge{"key", limit}, kStart);
+  }
+  (void)queue.ask(waiters[0]);
+  WaitQueue::Waiter* finished = nullptr;
+  const Decision allowed{.capacity = 5, .remaining = 4, .reset_after = 1s};
+  EXPECT_EQ(queue.answer(waiters[0], allowed, kStart, finished).waiter, &waiters[1]);
+  EXPECT_EQ(queue.ask(waiters[1]).cost, 1u);
+  EXPECT_EQ(queue.answer(waiters[1], allowed, kStart, finished).waiter, &waiters[2]);
+  EXPECT_EQ(queue.ask(waiters[2]).limit, other);
+}
+
+TEST(WaitQueue, FinishesEachOnceInOrderAndInTimeOnRandomHistories) {
+  const std::vector<Limit> limits = {
+      kWindow, kLog, Limit(fixed_window(3).per(700ms).aligned_to_clock()),
+      Limit(sliding_window_counter(6).per(1s).slices(3)), Limit(sliding_window_hybrid(6).per(1s))};
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    const Limit limit = limits[seed % limits.size()];
+    Simulation sim;
+    std::vector<Simulation::Caller*> left;
+    for (int i = 0; i < 60; ++i) {
+      sim.join(limit, 1 + random() % 3, Duration{1'000 * (random() % 20'000)});
+      Simulation::Caller& any = sim.callers[random() % sim.callers.size()];
+      if (random() % 4 == 0 && any.line != nullptr) {
+        sim.leave(any);
+        left.push_back(&any);
+      }
+      sim.run(sim.clock.now() + Duration{random() % 200'000});
+      if (random() % 4 == 0) (void)Limiter(sim.store).try_acquire("key", limit);
+    }
+    sim.run();
+    EXPECT_EQ(sim.queue.size(), 0u);
+    Simulation::Caller* before = nullptr;
+    for (Simulation::Caller& caller : sim.callers) {
+      const bool has_left = std::find(left.begin(), left.end(), &caller) != left.end();
+      EXPECT_TRUE(has_left || caller.times_finished == 1) << "seed " << seed;
+      if (!caller.decision.allowed() || caller.times_finished == 0) continue;
+      EXPECT_LE(caller.finished_at, caller.deadline) << "seed " << seed;
+      EXPECT_TRUE(before == nullptr || before->finished_at <= caller.finished_at)
+          << "seed " << seed;
+      before = &caller;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice
