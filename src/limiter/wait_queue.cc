@@ -1,11 +1,11 @@
-#include "limiter/wait_queue.h"
+#include "sluice/detail/wait_queue.h"
 
 #include <algorithm>
 #include <new>
 #include <string>
 #include <utility>
 
-namespace sluice {
+namespace sluice::detail {
 
 struct WaitQueue::Line {
   Line(const Charge& named, const Limit& limit)
@@ -225,4 +225,4 @@ void WaitQueue::remove(Waiter& waiter) noexcept {
   --size_;
 }
 
-}  // namespace sluice
+}  // namespace sluice::detail

@@ -1,4 +1,4 @@
-#include "limiter/wait_queue.h"
+#include "sluice/detail/wait_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -17,6 +17,7 @@ namespace sluice {
 namespace {
 
 using namespace std::chrono_literals;
+using detail::WaitQueue;
 using Joined = WaitQueue::Joined;
 using Next = WaitQueue::Next;
 

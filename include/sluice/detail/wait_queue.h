@@ -10,7 +10,7 @@
 #include "sluice/decision.h"
 #include "sluice/store.h"
 
-namespace sluice {
+namespace sluice::detail {
 
 // The callers of this process that wait for units of counters, in order of arrival at each counter.
 // For algorithms that cannot be reserved ahead. Has no I/O, clock, timer or lock of its own.
@@ -95,4 +95,4 @@ class WaitQueue {
   std::map<Name, std::unique_ptr<Line>> lines_;  // the names are views of the lines' bytes
 };
 
-}  // namespace sluice
+}  // namespace sluice::detail
