@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/text/text_buffer.h"
+#include "limiter/text_buffer.h"
 #include "sluice/rule_answer.h"
 
 namespace sluice::server {

@@ -1,7 +1,7 @@
 #include "server/decide/rejection.h"
 
+#include "limiter/reason_report.h"
 #include "server/decide/answer_fields.h"
-#include "server/decide/reason_report.h"
 #include "server/protocol/http/problem.h"
 
 namespace sluice::server {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/decide/reason_report.h"
+#include "limiter/reason_report.h"
 #include "server/decide/test_answers.h"
 
 namespace sluice::server {

@@ -1,6 +1,6 @@
 #include "server/runtime/rls_handler.h"
 
-#include "server/decide/reason_report.h"
+#include "limiter/reason_report.h"
 
 namespace sluice::server {
 namespace {

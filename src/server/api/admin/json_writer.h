@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/text/text_buffer.h"
+#include "limiter/text_buffer.h"
 #include "sluice/clock.h"
 
 namespace sluice::server {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "server/text/text_buffer.h"
+#include "limiter/text_buffer.h"
 #include "sluice/rule_answer.h"
 
 namespace sluice::server {

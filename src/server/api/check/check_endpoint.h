@@ -1,10 +1,10 @@
 #pragma once
 
+#include "limiter/text_buffer.h"
 #include "server/api/check/check_request.h"
 #include "server/decide/answer_fields.h"
 #include "server/decide/session.h"
 #include "server/protocol/http/message.h"
-#include "server/text/text_buffer.h"
 
 namespace sluice::server {
 

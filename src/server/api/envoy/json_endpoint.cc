@@ -4,9 +4,9 @@
 #include <google/protobuf/util/json_util.h>
 
 #include "envoy/service/ratelimit/v3/rls.pb.h"
+#include "limiter/reason_report.h"
 #include "rules/source_text.h"
 #include "server/api/envoy/json_syntax.h"
-#include "server/decide/reason_report.h"
 #include "server/protocol/http/problem.h"
 
 namespace sluice::server {

@@ -3,10 +3,10 @@
 #include <optional>
 #include <string>
 
+#include "limiter/reason_report.h"
 #include "server/api/resp/arguments.h"
 #include "server/api/resp/command_handler.h"
 #include "server/api/resp/decision_reply.h"
-#include "server/decide/reason_report.h"
 
 // The commands that decide by rules, such as RL.CHECK.
 namespace sluice::server::resp::commands {

@@ -4,10 +4,10 @@
 
 #include "core/limit_options.h"
 #include "core/period.h"
+#include "limiter/reason_report.h"
 #include "server/api/resp/arguments.h"
 #include "server/api/resp/command_handler.h"
 #include "server/api/resp/decision_reply.h"
-#include "server/decide/reason_report.h"
 
 // The commands that decide by a limit in the request, such as RL.LIMIT.
 namespace sluice::server::resp::commands {

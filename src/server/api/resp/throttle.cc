@@ -3,9 +3,9 @@
 #include <limits>
 #include <string>
 
+#include "limiter/reason_report.h"
 #include "server/api/resp/arguments.h"
 #include "server/api/resp/command_handler.h"
-#include "server/decide/reason_report.h"
 
 // CL.THROTTLE, compatible with redis-cell.
 namespace sluice::server::resp::commands {

@@ -1,6 +1,6 @@
 #include "server/protocol/http/problem.h"
 
-#include "server/text/text_buffer.h"
+#include "limiter/text_buffer.h"
 
 namespace sluice::server {
 

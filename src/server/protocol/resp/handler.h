@@ -4,9 +4,9 @@
 #include <string_view>
 #include <vector>
 
+#include "limiter/text_buffer.h"
 #include "server/net/worker_pool.h"
 #include "server/protocol/resp/client.h"
-#include "server/text/text_buffer.h"
 
 namespace sluice::server::resp {
 

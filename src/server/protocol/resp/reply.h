@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "server/text/text_buffer.h"
+#include "limiter/text_buffer.h"
 
 namespace sluice::server::resp {
 

@@ -1,11 +1,11 @@
-#include "server/decide/reason_report.h"
+#include "limiter/reason_report.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <string>
 
-namespace sluice::server {
+namespace sluice {
 namespace {
 
 // The first word of a RESP error and the fragment of a problem's type are what clients read.
@@ -63,4 +63,4 @@ TEST(ReasonReport, AFailedStoreIsUnavailableEverywhere) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice

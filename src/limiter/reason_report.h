@@ -4,7 +4,7 @@
 
 #include "sluice/decision.h"
 
-namespace sluice::server {
+namespace sluice {
 
 // How the front ends report a reason.
 struct ReasonReport {
@@ -25,4 +25,4 @@ struct ReasonReport {
 // The only table of reasons and statuses.
 const ReasonReport& report_of(Reason reason) noexcept;
 
-}  // namespace sluice::server
+}  // namespace sluice

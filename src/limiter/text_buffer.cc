@@ -1,8 +1,8 @@
-#include "server/text/text_buffer.h"
+#include "limiter/text_buffer.h"
 
 #include <algorithm>
 
-namespace sluice::server {
+namespace sluice {
 namespace {
 
 constexpr char kHex[] = "0123456789ABCDEF";
@@ -50,4 +50,4 @@ void TextBuffer::put_field_text(std::string_view text, char also) {
   size_ = static_cast<std::size_t>(out - data_.get());
 }
 
-}  // namespace sluice::server
+}  // namespace sluice

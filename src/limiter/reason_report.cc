@@ -1,6 +1,6 @@
-#include "server/decide/reason_report.h"
+#include "limiter/reason_report.h"
 
-namespace sluice::server {
+namespace sluice {
 namespace {
 
 constexpr int kGrpcInvalidArgument = 3;
@@ -75,4 +75,4 @@ const ReasonReport& report_of(Reason reason) noexcept {
   return kInvalid;
 }
 
-}  // namespace sluice::server
+}  // namespace sluice

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string_view>
 
-namespace sluice::server {
+namespace sluice {
 
 // A buffer in which an answer is assembled; clear() empties it.
 //
@@ -59,4 +59,4 @@ class TextBuffer {
   std::size_t capacity_ = 0;
 };
 
-}  // namespace sluice::server
+}  // namespace sluice

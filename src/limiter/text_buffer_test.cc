@@ -1,10 +1,10 @@
-#include "server/text/text_buffer.h"
+#include "limiter/text_buffer.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace sluice::server {
+namespace sluice {
 namespace {
 
 std::string json(std::string_view text) {
@@ -60,4 +60,4 @@ TEST(TextBuffer, WritesTextOfFieldsInAscii) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice
