@@ -7,18 +7,13 @@
 using namespace std::chrono_literals;
 
 // [start fields]
-// Seconds are rounded up, so that a client that waits this long is admitted.
-long long seconds(sluice::Duration wait) {
-  return std::chrono::ceil<std::chrono::seconds>(wait).count();
-}
-
 void respond(const sluice::Limit& limit, const sluice::Decision& decision) {
-  std::printf("HTTP/1.1 %s\n", decision ? "200 OK" : "429 Too Many Requests");
-  std::printf("RateLimit-Policy: \"user\";q=%u;w=%lld\n", limit.capacity(),
-              seconds(limit.period()));
-  std::printf("RateLimit: \"user\";r=%u;t=%lld\n", decision.remaining,
-              seconds(decision.reset_after));
-  if (decision.retry_after) std::printf("Retry-After: %lld\n", seconds(*decision.retry_after));
+  static thread_local sluice::HttpFields fields;
+  std::printf("HTTP/1.1 %d\n", sluice::http_status(decision));
+  for (const auto& [name, value] : fields.of("user", limit, decision)) {
+    std::printf("%.*s: %.*s\n", static_cast<int>(name.size()), name.data(),
+                static_cast<int>(value.size()), value.data());
+  }
   std::puts("");
 }
 // [end fields]

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sluice/http_fields.h"
 #include "sluice/rule_limit.h"
 #include "sluice/store.h"
 
@@ -12,10 +13,6 @@ namespace sluice {
 
 // Whether a rule denies requests, or only counts and reports what it would deny.
 enum class RuleMode : std::uint8_t { kEnforce, kShadow };
-
-// Which header fields report its limits to a client: RateLimit and RateLimit-Policy (kDraft),
-// X-RateLimit-* (kLegacy), both, or none.
-enum class HeaderFields : std::uint8_t { kDraft, kLegacy, kBoth, kNone };
 
 // The HTTP response of a rule that denies. A plain value.
 struct Reject {

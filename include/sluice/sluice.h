@@ -13,6 +13,7 @@
 #include "sluice/expected.h"
 #include "sluice/failure_policy.h"
 #include "sluice/guard.h"
+#include "sluice/http_fields.h"
 #include "sluice/key_builder.h"
 #include "sluice/limit.h"
 #include "sluice/limiter.h"

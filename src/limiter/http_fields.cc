@@ -1,0 +1,185 @@
+#include "sluice/http_fields.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "limiter/http_field_text.h"
+#include "limiter/reason_report.h"
+
+namespace sluice {
+namespace {
+
+// Rounded up, so that waiting this long is always enough.
+std::uint64_t seconds(Duration duration) noexcept {
+  const auto ticks = static_cast<std::uint64_t>(std::max<Duration::rep>(duration.count(), 0));
+  return (ticks + 999'999) / 1'000'000;
+}
+// Structured fields have integers of up to 15 digits.
+static_assert(kMaxWait.count() / 1'000'000 < 1'000'000'000'000'000);
+static_assert(kMaxUnits < 1'000'000'000'000'000);
+
+constexpr std::size_t kMostListBytes = 2048;
+
+}  // namespace
+
+int http_status(const Decision& decision) noexcept {
+  return decision.allowed() ? 200 : report_of(decision.reason).http;
+}
+
+void put_policy_name(TextBuffer& out, std::string_view name, std::string_view group) {
+  out.put('"');
+  if (group.empty()) {
+    out.put_field_text(name);
+  } else {
+    // With the slash escaped in both parts, only one pair of names makes this text.
+    out.put_field_text(group, '/');
+    out.put('/');
+    out.put_field_text(name, '/');
+  }
+  out.put('"');
+}
+
+class HttpFields::Impl {
+ public:
+  std::string_view write(std::span<const NamedDecision> limits, const Decision& decision,
+                         HeaderFields wanted);
+  // Returns what was written.
+  std::span<const HttpField> split();
+
+ private:
+  void sort(std::span<const NamedDecision> limits);
+  void put_policies(std::span<const NamedDecision> limits);
+  void put_limits(std::span<const NamedDecision> limits);
+  void put_legacy(const NamedDecision& tightest);
+
+  TextBuffer text_;
+  std::vector<std::uint32_t> order_;  // indexes of the limits, tightest first
+  std::vector<HttpField> fields_;
+};
+
+// There are few limits, so insertion is fast.
+void HttpFields::Impl::sort(std::span<const NamedDecision> limits) {
+  order_.clear();
+  for (std::uint32_t i = 0; i < limits.size(); ++i) {
+    order_.push_back(i);
+    for (std::size_t at = i; at > 0; --at) {
+      if (!tighter(limits[i].decision, limits[order_[at - 1]].decision)) break;
+      std::swap(order_[at], order_[at - 1]);
+    }
+  }
+}
+
+void HttpFields::Impl::put_policies(std::span<const NamedDecision> limits) {
+  text_.put("RateLimit-Policy: ");
+  const std::size_t first = text_.size();
+  for (const std::uint32_t i : order_) {
+    const std::size_t before = text_.size();
+    if (before > first) text_.put(", ");
+    put_policy_name(text_, limits[i].name, limits[i].group);
+    text_.put(";q=");
+    text_.put_number(limits[i].limit.capacity());
+    text_.put(";w=");
+    text_.put_number(seconds(limits[i].limit.period()));
+    if (text_.size() - first > kMostListBytes) {
+      text_.shorten(before);
+      break;
+    }
+  }
+  text_.put("\r\n");
+}
+
+void HttpFields::Impl::put_limits(std::span<const NamedDecision> limits) {
+  const std::size_t start = text_.size();
+  text_.put("RateLimit: ");
+  const std::size_t first = text_.size();
+  for (const std::uint32_t i : order_) {
+    const Decision& decision = limits[i].decision;
+    if (!has_numbers(decision)) continue;
+    const std::size_t before = text_.size();
+    if (before > first) text_.put(", ");
+    put_policy_name(text_, limits[i].name, limits[i].group);
+    text_.put(";r=");
+    text_.put_number(decision.remaining);
+    text_.put(";t=");
+    text_.put_number(seconds(decision.reset_after));
+    if (text_.size() - first > kMostListBytes) {
+      text_.shorten(before);
+      break;
+    }
+  }
+  if (text_.size() == first) {
+    text_.shorten(start);
+  } else {
+    text_.put("\r\n");
+  }
+}
+
+void HttpFields::Impl::put_legacy(const NamedDecision& tightest) {
+  text_.put("X-RateLimit-Limit: ");
+  text_.put_number(tightest.limit.capacity());
+  text_.put("\r\nX-RateLimit-Remaining: ");
+  text_.put_number(tightest.decision.remaining);
+  text_.put("\r\nX-RateLimit-Reset: ");
+  text_.put_number(seconds(tightest.decision.reset_after));
+  text_.put("\r\n");
+}
+
+std::string_view HttpFields::Impl::write(std::span<const NamedDecision> limits,
+                                         const Decision& decision, HeaderFields wanted) {
+  text_.clear();
+  sort(limits);
+  if (!limits.empty()) {
+    if (wanted == HeaderFields::kDraft || wanted == HeaderFields::kBoth) {
+      put_policies(limits);
+      put_limits(limits);
+    }
+    const NamedDecision& tightest = limits[order_.front()];
+    if ((wanted == HeaderFields::kLegacy || wanted == HeaderFields::kBoth) &&
+        has_numbers(tightest.decision)) {
+      put_legacy(tightest);
+    }
+  }
+  if (!decision.allowed() && decision.retry_after) {
+    text_.put("Retry-After: ");
+    text_.put_number(std::max<std::uint64_t>(seconds(*decision.retry_after), 1));
+    text_.put("\r\n");
+  }
+  return text_.view();
+}
+
+std::span<const HttpField> HttpFields::Impl::split() {
+  fields_.clear();
+  std::string_view rest = text_.view();
+  while (!rest.empty()) {
+    const std::size_t colon = rest.find(':');
+    const std::size_t end = rest.find('\r', colon);
+    fields_.push_back({rest.substr(0, colon), rest.substr(colon + 2, end - colon - 2)});
+    rest.remove_prefix(end + 2);
+  }
+  return fields_;
+}
+
+HttpFields::HttpFields() : impl_(std::make_unique<Impl>()) {}
+HttpFields::~HttpFields() = default;
+HttpFields::HttpFields(HttpFields&&) noexcept = default;
+HttpFields& HttpFields::operator=(HttpFields&&) noexcept = default;
+
+std::span<const HttpField> HttpFields::of(std::string_view name, const Limit& limit,
+                                          const Decision& decision, HeaderFields wanted) {
+  const NamedDecision one{name, limit, decision};
+  return of({&one, 1}, decision, wanted);
+}
+
+std::span<const HttpField> HttpFields::of(std::span<const NamedDecision> limits,
+                                          const Decision& decision, HeaderFields wanted) {
+  impl_->write(limits, decision, wanted);
+  return impl_->split();
+}
+
+std::string_view HttpFields::lines(std::span<const NamedDecision> limits, const Decision& decision,
+                                   HeaderFields wanted) {
+  return impl_->write(limits, decision, wanted);
+}
+
+}  // namespace sluice

@@ -1,0 +1,85 @@
+#include "sluice/http_fields.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <string>
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Limit kThree = sliding_window_log(3).per(90s);
+
+std::string joined(std::span<const HttpField> fields) {
+  std::string out;
+  for (const auto& [name, value] : fields) out.append(name).append(": ").append(value) += '\n';
+  return out;
+}
+
+Decision denied(std::optional<Duration> retry, Reason reason = Reason::kLimited) {
+  return {.outcome = Outcome::kDenied,
+          .reason = reason,
+          .capacity = 3,
+          .reset_after = 60s,
+          .retry_after = retry};
+}
+
+TEST(HttpFields, ReportAnAllowedRequest) {
+  HttpFields fields;
+  const Decision decision{.capacity = 3, .remaining = 2, .reset_after = 89s + 1us};
+  EXPECT_EQ(joined(fields.of("user", kThree, decision)),
+            "RateLimit-Policy: \"user\";q=3;w=90\nRateLimit: \"user\";r=2;t=90\n"
+            "X-RateLimit-Limit: 3\nX-RateLimit-Remaining: 2\nX-RateLimit-Reset: 90\n");
+  EXPECT_EQ(joined(fields.of("user", kThree, decision, HeaderFields::kLegacy)),
+            "X-RateLimit-Limit: 3\nX-RateLimit-Remaining: 2\nX-RateLimit-Reset: 90\n");
+  EXPECT_EQ(joined(fields.of("user", kThree, decision, HeaderFields::kNone)), "");
+}
+
+TEST(HttpFields, ReportTheWaitOfADenialInWholeSecondsAndNeverZero) {
+  HttpFields fields;
+  EXPECT_EQ(joined(fields.of("user", kThree, denied(1s + 1us), HeaderFields::kNone)),
+            "Retry-After: 2\n");
+  EXPECT_EQ(joined(fields.of("user", kThree, denied(0us), HeaderFields::kNone)),
+            "Retry-After: 1\n");
+  EXPECT_EQ(joined(fields.of("user", kThree, denied({}), HeaderFields::kNone)), "");
+}
+
+TEST(HttpFields, PutTheTightestOfSeveralLimitsFirst) {
+  HttpFields fields;
+  const std::array limits{
+      NamedDecision{"all", token_bucket(100).per(1s), {.capacity = 100, .remaining = 7}},
+      NamedDecision{"user", kThree, denied(60s), "a/b"},
+      NamedDecision{"user", kThree, {.capacity = 3, .remaining = 1, .reset_after = 5s}, "c"}};
+  EXPECT_EQ(std::string(fields.lines(limits, denied(60s), HeaderFields::kDraft)),
+            "RateLimit-Policy: \"a%2Fb/user\";q=3;w=90, \"c/user\";q=3;w=90, \"all\";q=100;w=1\r\n"
+            "RateLimit: \"a%2Fb/user\";r=0;t=60, \"c/user\";r=1;t=5, \"all\";r=7;t=0\r\n"
+            "Retry-After: 60\r\n");
+  EXPECT_EQ(fields.lines({}, denied(60s)), "Retry-After: 60\r\n");
+  EXPECT_EQ(fields.lines({}, {}), "");
+}
+
+TEST(HttpFields, ReportOnlyThePolicyOfALimitThatWasNotRead) {
+  HttpFields fields;
+  EXPECT_EQ(joined(fields.of("user", kThree, denied({}, Reason::kFallback))),
+            "RateLimit-Policy: \"user\";q=3;w=90\n");
+}
+
+TEST(HttpFields, AreMovable) {
+  HttpFields first;
+  HttpFields second = std::move(first);
+  EXPECT_EQ(joined(second.of("a", kThree, denied(1s), HeaderFields::kNone)), "Retry-After: 1\n");
+}
+
+TEST(HttpStatus, DistinguishesDenialsFromFailures) {
+  EXPECT_EQ(http_status({}), 200);
+  EXPECT_EQ(http_status(denied(1s)), 429);
+  EXPECT_EQ(http_status(denied({}, Reason::kNever)), 429);
+  EXPECT_EQ(http_status(Decision::refused(Reason::kStoreTimeout)), 503);
+  EXPECT_EQ(http_status(Decision::refused(Reason::kInvalid)), 400);
+}
+
+}  // namespace
+}  // namespace sluice
