@@ -1,7 +1,8 @@
 #include "server/decide/rejection.h"
 
+#include "limiter/http_field_text.h"
 #include "limiter/reason_report.h"
-#include "server/decide/answer_fields.h"
+#include "rules/policy_name.h"
 #include "server/protocol/http/problem.h"
 
 namespace sluice::server {
@@ -16,7 +17,7 @@ void put_violated(TextBuffer& out, const RuleAnswer& answer) {
     if (limit.rule->mode == RuleMode::kShadow || limit.decision.allowed()) continue;
     if (!first) out.put(',');
     first = false;
-    put_policy_name(out, answer.limits, i);
+    put_policy_name(out, limit.limit->name, group_of(answer.limits, i));
   }
   out.put(']');
 }

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "limiter/reason_report.h"
-#include "server/decide/test_answers.h"
+#include "rules/test_answers.h"
 
 namespace sluice::server {
 namespace {

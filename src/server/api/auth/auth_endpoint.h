@@ -1,10 +1,10 @@
 #pragma once
 
 #include "server/api/auth/forwarded_attributes.h"
-#include "server/decide/answer_fields.h"
 #include "server/decide/session.h"
 #include "server/net/trusted_proxies.h"
 #include "server/protocol/http/message.h"
+#include "sluice/rule_http_fields.h"
 
 namespace sluice::server {
 
@@ -24,7 +24,7 @@ class AuthEndpoint {
  private:
   Session& session_;
   ForwardedAttributes attributes_;
-  AnswerFields fields_;
+  RuleHttpFields fields_;
 };
 
 }  // namespace sluice::server

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/decide/test_answers.h"
+#include "rules/test_answers.h"
 
 namespace sluice::server {
 namespace {

@@ -2,9 +2,9 @@
 
 #include "limiter/text_buffer.h"
 #include "server/api/check/check_request.h"
-#include "server/decide/answer_fields.h"
 #include "server/decide/session.h"
 #include "server/protocol/http/message.h"
+#include "sluice/rule_http_fields.h"
 
 namespace sluice::server {
 
@@ -27,7 +27,7 @@ class CheckEndpoint {
 
   Session& session_;
   CheckReader reader_;
-  AnswerFields fields_;
+  RuleHttpFields fields_;
   TextBuffer text_;
 };
 
