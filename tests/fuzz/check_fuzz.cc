@@ -32,6 +32,7 @@ class Comparison final : public CheckListener {
     if (request.cost != (cost != nullptr ? static_cast<std::uint64_t>(cost->as_int64()) : 1)) {
       std::abort();
     }
+    compare_costs(request, object.if_contains("costs"));
     for (const auto& member : object.at("attributes").as_object()) {
       const std::string_view name(member.key().data(), member.key().size());
       if (name.substr(0, 7) != "header.") compare(request, name, member.value());
@@ -44,6 +45,14 @@ class Comparison final : public CheckListener {
   }
 
  private:
+  static void compare_costs(const CheckRequest& request, const json::value* costs) {
+    const std::size_t count = costs != nullptr ? costs->as_object().size() : 0;
+    if (request.costs.size() != count) std::abort();
+    for (const sluice::LimitCost& cost : request.costs) {
+      const json::value& units = costs->as_object().at({cost.limit.data(), cost.limit.size()});
+      if (cost.units != static_cast<std::uint64_t>(units.as_int64())) std::abort();
+    }
+  }
   static void compare(const CheckRequest& request, std::string_view name,
                       const json::value& value) {
     const auto found = request.attributes.find(name);

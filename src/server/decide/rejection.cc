@@ -42,7 +42,7 @@ Rejection rejection_of(const RuleAnswer& answer, std::string& text) {
   text.clear();
   append_problem(text,
                  {.status = http_status(answer),
-                  .detail = report.detail,
+                  .detail = answer.mistake.empty() ? report.detail : answer.mistake,
                   .title = report.title,
                   .type = report.type},
                  members.view());

@@ -60,6 +60,10 @@ void put_check_answer(TextBuffer& out, const RuleAnswer& answer) {
   out.put_text(to_string(answer.decision.reason));
   out.put('"');
   put_waits(out, answer.decision);
+  if (!answer.mistake.empty()) {
+    out.put(",\"detail\":");
+    out.put_json(answer.mistake);
+  }
   out.put(",\"limits\":[");
   for (const LimitAnswer& limit : answer.limits) {
     if (&limit != answer.limits.data()) out.put(',');

@@ -21,7 +21,7 @@ class CheckEndpoint::Decider final : public CheckListener {
 
   void on_request(const CheckRequest& request, bool alone) override {
     const RuleAnswer& answer =
-        endpoint_.session_.decide(request.attributes, request.cost, request.verb);
+        endpoint_.session_.decide(request.attributes, {request.cost, request.costs}, request.verb);
     if (alone) {
       response_.status = http_status(answer);
       response_.fields.append(endpoint_.fields_.lines(answer));

@@ -32,6 +32,11 @@ rules:
       - { name: global, algorithm: token_bucket, limit: 1000, per: 1s, burst: 10000 }
       - { name: api, key: "{path}", algorithm: token_bucket, limit: 100, per: 1s, burst: 1000 }
       - { name: user, key: "{header.x-user-id|ip}", algorithm: token_bucket, limit: 1, per: 1s, burst: 3 }
+  - name: models
+    match: { path: /chat }
+    limits:
+      - { name: requests, algorithm: fixed_window, limit: 10, per: 60s, cost: 1 }
+      - { name: tokens, algorithm: fixed_window, limit: 1000, per: 60s, cost: "{body.max_tokens|500}" }
 )";
 
 constexpr std::string_view kOrder =
@@ -223,6 +228,48 @@ TEST_F(CheckEndpointTest, RefusesWhatMakesRoomOrTakesSeveralUnitsToAClientThatMa
   EXPECT_EQ(with(R"("verb":"peek")"), 200);
   EXPECT_NE(response_.body.find(R"("name":"user","limit":3,"remaining":1)"), response_.body.npos)
       << "only the first request was counted: " << response_.body;
+}
+
+TEST_F(CheckEndpointTest, ChargesEachLimitItsOwnCost) {
+  const auto left = [&](const std::string& more) {
+    const json::value answer =
+        json::parse(ask("{\"attributes\":{\"path\":\"/chat\"" + more + "}").body);
+    const json::array& limits = answer.at("limits").as_array();
+    return std::pair(limits.at(0).at("remaining").as_int64(),
+                     limits.at(1).at("remaining").as_int64());
+  };
+  using Left = std::pair<std::int64_t, std::int64_t>;
+  EXPECT_EQ(left(R"(,"body":{"max_tokens":200}})"), (Left{9, 800}));
+  EXPECT_EQ(left(R"(},"cost":7)"), (Left{8, 300})) << "no limit takes the number of the request";
+  EXPECT_EQ(left(R"(},"costs":{"tokens":299})"), (Left{7, 1}));
+  EXPECT_EQ(left(R"(},"costs":{"tokens":2})"), (Left{7, 1})) << "denied: no limit is charged";
+  EXPECT_EQ(left(R"(},"costs":{"tokens":99,"requests":0},"verb":"refund")"), (Left{7, 100}));
+}
+
+TEST_F(CheckEndpointTest, SaysWhatIsWrongWithACost) {
+  const http::Response& response = ask(R"({"attributes":{"path":"/chat"},"costs":{"token":1}})");
+  EXPECT_EQ(response.status, 400);
+  EXPECT_EQ(response.content_type, "application/problem+json");
+  EXPECT_EQ(json::parse(response.body).at("detail").as_string(),
+            "the rules that apply have no limit 'token'; expected the name of a limit: requests or "
+            "tokens");
+  ask(R"({"attributes":{"path":"/chat","body.max_tokens":"ma\u0000ny"}})");
+  EXPECT_EQ(response.status, 400);
+  EXPECT_EQ(json::parse(response.body).at("detail").as_string(),
+            "the cost of the limit 'tokens', 'body.max_tokens', is 'ma\\x00ny'; expected a whole "
+            "number from 0 to 4294967295");
+  EXPECT_EQ(ask(R"({"attributes":{"path":"/none"},"costs":{"token":1}})").status, 200);
+}
+
+TEST_F(CheckEndpointTest, SaysInAnArrayWhatIsWrongWithACost) {
+  const http::Response& response = ask(
+      R"([{"attributes":{"path":"/chat"},"costs":{"token":1}},{"attributes":{"path":"/chat"}}])");
+  EXPECT_EQ(response.status, 200);
+  const json::value answers = json::parse(response.body);
+  EXPECT_EQ(answers.at(0).at("reason").as_string(), "invalid");
+  EXPECT_TRUE(answers.at(0).at("detail").as_string().starts_with("the rules that apply have no"));
+  EXPECT_EQ(answers.at(1).at("outcome").as_string(), "allowed");
+  EXPECT_FALSE(answers.at(1).as_object().contains("detail"));
 }
 
 }  // namespace

@@ -13,8 +13,10 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::string_view kMembers = "expected one of: attributes, cost, verb";
+constexpr std::string_view kMembers = "expected one of: attributes, cost, costs, verb";
 constexpr std::string_view kWholeCost = "expected a whole number from 0 to 4294967295";
+constexpr std::string_view kNamedCosts =
+    "expected an object of limits and their costs, {\"tokens\":700}";
 constexpr std::string_view kVerbs = "expected check, peek, refund or reset";
 constexpr std::string_view kObjectOfTexts = "expected an object whose members are texts";
 constexpr std::string_view kRequest = "expected a request, {\"attributes\":{...}}";
@@ -94,8 +96,8 @@ class CheckReader::Handler {
   bool on_comment(json::string_view, json::error_code&) { return true; }
 
  private:
-  enum class Place : std::uint8_t { kTop, kArray, kRequest, kAttributes, kBody };
-  enum class Member : std::uint8_t { kAttributes, kCost, kVerb };
+  enum class Place : std::uint8_t { kTop, kArray, kRequest, kAttributes, kBody, kCosts };
+  enum class Member : std::uint8_t { kAttributes, kCost, kCosts, kVerb };
 
   bool part(json::string_view text) {
     text_.append(text.data(), text.size());
@@ -109,6 +111,8 @@ class CheckReader::Handler {
   bool end_request(json::error_code& error);
   bool on_member(std::string_view name, json::error_code& error);
   bool on_attribute_name(std::string_view name, json::error_code& error);
+  bool on_limit_name(std::string_view name, json::error_code& error);
+  bool check_privilege(json::error_code& error);
   bool on_number(std::string_view text, std::optional<std::int64_t> number,
                  json::error_code& error);
   bool on_other(std::string_view text, std::optional<std::string_view> value,
@@ -130,7 +134,7 @@ class CheckReader::Handler {
   unsigned members_ = 0;        // bits of the members that were given
   std::size_t count_ = 0;       // of requests that have begun
   std::size_t unfinished_ = 0;  // the place in `text_` where the parts of a string begin
-  std::string_view name_;       // of the current attribute
+  std::string_view name_;       // of the current attribute or limit
   std::size_t body_depth_ = 0;  // of objects in "body", including itself
   std::size_t prefix_sizes_[CheckReader::kMostDepth + 1] = {};
   std::string mistake_;
@@ -179,10 +183,13 @@ bool CheckReader::Handler::wrong_value(json::error_code& error, std::string_view
                   place_ == Place::kBody ? "expected text, a number, true, false, null or an object"
                   : name_ == "body"      ? "expected text or an object"
                                          : "expected text");
+    case Place::kCosts:
+      return fail(error, "costs", core::in_quotes(name_) + " is " + std::string(what), kWholeCost);
   }
   switch (member_) {
     case Member::kAttributes: return fail(error, "attributes", found, kObjectOfTexts);
     case Member::kCost: return fail(error, "cost", found, kWholeCost);
+    case Member::kCosts: return fail(error, "costs", found, kNamedCosts);
     case Member::kVerb: break;
   }
   return fail(error, "verb", found, kVerbs);
@@ -198,6 +205,7 @@ bool CheckReader::Handler::begin_request(json::error_code& error) {
   members_ = 0;
   request_.attributes.clear();
   request_.cost = 1;
+  request_.costs.clear();
   request_.verb = Verb::kTake;
   text_.clear();
   unfinished_ = 0;
@@ -213,14 +221,25 @@ bool CheckReader::Handler::end_request(json::error_code& error) {
     return fail(error, "attributes", core::in_quotes(*twice) + " is given twice",
                 "expected each attribute once");
   }
-  const bool is_verb = request_.verb == Verb::kRefund || request_.verb == Verb::kReset;
-  if (!may_operate_ && (is_verb || (request_.verb == Verb::kTake && request_.cost > 1))) {
-    needs_operate_ = true;
-    return fail(error, is_verb ? "verb" : "cost", is_verb ? "a refund or a reset" : "several units",
-                kNeedsOperate);
-  }
+  if (!may_operate_ && !check_privilege(error)) return false;
   if (listener_ != nullptr) listener_->on_request(request_, false);
   return true;
+}
+
+// Checks that the request is one of those that everyone may make.
+bool CheckReader::Handler::check_privilege(json::error_code& error) {
+  const bool is_verb = request_.verb == Verb::kRefund || request_.verb == Verb::kReset;
+  const bool takes = request_.verb == Verb::kTake;
+  const bool takes_several =
+      takes && std::any_of(request_.costs.begin(), request_.costs.end(),
+                           [](const LimitCost& cost) { return cost.units > 1; });
+  if (!is_verb && !takes_several && (!takes || request_.cost <= 1)) return true;
+  needs_operate_ = true;
+  return fail(error,
+              is_verb             ? "verb"
+              : request_.cost > 1 ? "cost"
+                                  : "costs",
+              is_verb ? "a refund or a reset" : "several units", kNeedsOperate);
 }
 
 bool CheckReader::Handler::on_object_begin(json::error_code& error) {
@@ -228,9 +247,12 @@ bool CheckReader::Handler::on_object_begin(json::error_code& error) {
     case Place::kTop:
     case Place::kArray: return begin_request(error);
     case Place::kRequest:
-      if (member_ != Member::kAttributes) return wrong_value(error, "an object");
-      place_ = Place::kAttributes;
+      if (member_ != Member::kAttributes && member_ != Member::kCosts) {
+        return wrong_value(error, "an object");
+      }
+      place_ = member_ == Member::kCosts ? Place::kCosts : Place::kAttributes;
       return true;
+    case Place::kCosts: return wrong_value(error, "an object");
     case Place::kAttributes:
       if (name_ != "body") return wrong_value(error, "an object");
       body_depth_ = 0;
@@ -255,7 +277,8 @@ bool CheckReader::Handler::on_object_end(std::size_t, json::error_code& error) {
     case Place::kTop:
     case Place::kArray: return false;
     case Place::kRequest: return end_request(error);
-    case Place::kAttributes: place_ = Place::kRequest; return true;
+    case Place::kAttributes:
+    case Place::kCosts: place_ = Place::kRequest; return true;
     case Place::kBody:
       prefix_.resize(prefix_sizes_[--body_depth_]);
       if (body_depth_ == 0) place_ = Place::kAttributes;
@@ -273,7 +296,8 @@ bool CheckReader::Handler::on_array_begin(json::error_code& error) {
 
 bool CheckReader::Handler::on_key(json::string_view text, std::size_t, json::error_code& error) {
   const std::string_view name = whole(text);
-  return place_ == Place::kRequest ? on_member(name, error) : on_attribute_name(name, error);
+  if (place_ == Place::kRequest) return on_member(name, error);
+  return place_ == Place::kCosts ? on_limit_name(name, error) : on_attribute_name(name, error);
 }
 
 bool CheckReader::Handler::on_member(std::string_view name, json::error_code& error) {
@@ -281,6 +305,8 @@ bool CheckReader::Handler::on_member(std::string_view name, json::error_code& er
     member_ = Member::kAttributes;
   } else if (name == "cost") {
     member_ = Member::kCost;
+  } else if (name == "costs") {
+    member_ = Member::kCosts;
   } else if (name == "verb") {
     member_ = Member::kVerb;
   } else {
@@ -315,6 +341,19 @@ bool CheckReader::Handler::on_attribute_name(std::string_view name, json::error_
   return true;
 }
 
+bool CheckReader::Handler::on_limit_name(std::string_view name, json::error_code& error) {
+  const auto is_same = [&](const LimitCost& cost) { return cost.limit == name; };
+  if (std::any_of(request_.costs.begin(), request_.costs.end(), is_same)) {
+    return fail(error, "costs", core::in_quotes(name) + " is given twice",
+                "expected each limit once");
+  }
+  if (request_.costs.size() == kMaxCharges) {
+    return fail(error, "costs", "over 64 of them", "expected at most 64");
+  }
+  name_ = name;
+  return true;
+}
+
 bool CheckReader::Handler::add(std::optional<std::string_view> value, json::error_code& error) {
   if (request_.attributes.size() == NamedAttributes::kMost) {
     return fail(error, "attributes", "over 1000 of them", "expected at most 1000");
@@ -336,13 +375,17 @@ bool CheckReader::Handler::on_string(json::string_view text, std::size_t, json::
 // Reads a number. `number` is its value if it fits into 64 bits.
 bool CheckReader::Handler::on_number(std::string_view text, std::optional<std::int64_t> number,
                                      json::error_code& error) {
-  if (place_ != Place::kRequest || member_ != Member::kCost) {
-    return on_other("a number", text, error);
-  }
+  const bool is_cost = place_ == Place::kRequest && member_ == Member::kCost;
+  if (!is_cost && place_ != Place::kCosts) return on_other("a number", text, error);
   if (!number || *number < 0 || static_cast<std::uint64_t>(*number) > kMaxUnits) {
     return wrong_value(error, std::string(text.substr(0, 40)));
   }
-  request_.cost = static_cast<std::uint64_t>(*number);
+  const auto units = static_cast<std::uint64_t>(*number);
+  if (is_cost) {
+    request_.cost = units;
+  } else {
+    request_.costs.push_back({name_, units});
+  }
   return true;
 }
 

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/decide/named_attributes.h"
 #include "sluice/attributes.h"
+#include "sluice/request_costs.h"
 #include "sluice/store.h"
 
 namespace sluice::server {
@@ -15,6 +17,7 @@ namespace sluice::server {
 struct CheckRequest {
   NamedAttributes attributes;
   std::uint64_t cost = 1;
+  std::vector<LimitCost> costs;  // of single limits; at most kMaxCharges
   Verb verb = Verb::kTake;
 };
 

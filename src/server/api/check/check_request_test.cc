@@ -17,6 +17,9 @@ class Reading : public CheckListener {
     ++requests;
     alone_ = alone;
     text_ += std::to_string(static_cast<int>(request.verb)) + ' ' + std::to_string(request.cost);
+    for (const LimitCost& cost : request.costs) {
+      text_.append(" ").append(cost.limit).append("#").append(std::to_string(cost.units));
+    }
     for (const std::string_view name : names_) {
       const auto value = request.attributes.find(name);
       text_.append(" ").append(name).append(value ? "=" + std::string(*value) : " absent");
@@ -97,6 +100,48 @@ TEST(CheckReader, TakesCostsOf32Bits) {
   EXPECT_EQ(cost("[1]"), "at cost: found an array" + right);
 }
 
+TEST(CheckReader, ReadsTheCostsOfLimits) {
+  const auto costs = [](const std::string& text) {
+    return read("{\"costs\":" + text + ",\"attributes\":{\"a\":\"1\"},\"cost\":2}", {"a"});
+  };
+  EXPECT_EQ(costs("{}"), "0 2 a=1;");
+  EXPECT_EQ(costs(R"({"tokens":4294967295,"r\u002f0":0})"), "0 2 tokens#4294967295 r/0#0 a=1;");
+  EXPECT_EQ(read(R"([{"attributes":{},"costs":{"t":1}},{"attributes":{}}])"), "[0 1 t#1;0 1;]");
+  const std::string right = "; expected a whole number from 0 to 4294967295";
+  for (const char* wrong : {"4294967296", "-1", "1.0", "1e2", "9223372036854775808"}) {
+    EXPECT_EQ(costs("{\"t\":" + std::string(wrong) + "}"),
+              "at costs: 't' is " + std::string(wrong) + right);
+  }
+  EXPECT_EQ(costs(R"({"t":"1"})"), "at costs: 't' is text" + right);
+  EXPECT_EQ(costs(R"({"t\u0000":null})"), "at costs: 't?' is null" + right);
+  EXPECT_EQ(costs(R"({"t":{"u":1}})"), "at costs: 't' is an object" + right);
+  EXPECT_EQ(costs(R"({"t":[1]})"), "at costs: 't' is an array" + right);
+  EXPECT_EQ(costs(R"({"t":1,"u":1,"t":1})"),
+            "at costs: 't' is given twice; expected each limit once");
+  const std::string object = "; expected an object of limits and their costs, {\"tokens\":700}";
+  EXPECT_EQ(costs("5"), "at costs: found a number" + object);
+  EXPECT_EQ(costs("[5]"), "at costs: found an array" + object);
+  EXPECT_EQ(costs("null"), "at costs: found null" + object);
+  std::string many;
+  for (int i = 0; i < 65; ++i) many += (i > 0 ? ",\"" : "\"") + std::to_string(i) + "\":1";
+  EXPECT_EQ(costs("{" + many + "}"), "at costs: over 64 of them; expected at most 64");
+}
+
+TEST(CheckReader, NeedsAClientThatOperatesForSeveralUnitsOfALimit) {
+  CheckReader reader;
+  Reading requests;
+  const auto error = [&](const std::string& members) {
+    const auto outcome = reader.read("{\"attributes\":{}" + members + "}", false, requests);
+    EXPECT_EQ(outcome.needs_operate, !outcome.error.empty());
+    return outcome.error.substr(0, outcome.error.find(':'));
+  };
+  EXPECT_EQ(error(R"(,"costs":{"a":1,"b":0})"), "");
+  EXPECT_EQ(error(R"(,"costs":{"a":2},"verb":"peek")"), "");
+  EXPECT_EQ(error(R"(,"costs":{"a":1,"b":2})"), "at costs");
+  EXPECT_EQ(error(R"(,"costs":{"a":2},"cost":2)"), "at cost");
+  EXPECT_EQ(error(R"(,"costs":{"a":1},"verb":"refund")"), "at verb");
+}
+
 TEST(CheckReader, LowersTheNamesOfHeadersOnly) {
   EXPECT_EQ(attributes(R"("header.X-User-ID":"A","Query.Q":"B")",
                        {"header.x-user-id", "header.X-User-ID", "Query.Q"}),
@@ -143,8 +188,9 @@ TEST(CheckReader, ReportsTheMemberThatIsWrong) {
             "at attributes: found an array; expected an object whose members are texts");
   EXPECT_EQ(read(R"({"attributes":"x"})"),
             "at attributes: found text; expected an object whose members are texts");
-  EXPECT_EQ(read(R"({"atributes":{}})"),
-            "at the top: unknown member 'atributes'; expected one of: attributes, cost, verb");
+  EXPECT_EQ(
+      read(R"({"atributes":{}})"),
+      "at the top: unknown member 'atributes'; expected one of: attributes, cost, costs, verb");
   EXPECT_EQ(read(R"({"attributes":{},"cost":1,"cost":1})"),
             "at the top: the member 'cost' is given twice; expected it once");
   EXPECT_EQ(read(R"({"verb":5,"attributes":{}})"),
@@ -229,7 +275,7 @@ TEST(CheckReader, ReportsTheRequestOfAnArrayThatIsWrong) {
   EXPECT_EQ(read(first + "{}]"),
             "at [1].attributes: missing; expected an object whose members are texts");
   EXPECT_EQ(read(first + R"({"x":1}])"),
-            "at [1]: unknown member 'x'; expected one of: attributes, cost, verb");
+            "at [1]: unknown member 'x'; expected one of: attributes, cost, costs, verb");
 }
 
 TEST(CheckReader, RequiresAnObjectOrAnArray) {
