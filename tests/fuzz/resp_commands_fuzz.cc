@@ -26,6 +26,11 @@ rules:
   - name: login
     match: { path: /login }
     limits: [ { name: ip, key: "{ip}", algorithm: fixed_window, limit: 2, per: 60s } ]
+  - name: models
+    match: { path: /chat }
+    limits:
+      - { name: requests, algorithm: gcra, limit: 2, per: 60s, cost: 1 }
+      - { name: tokens, algorithm: token_bucket, limit: 900, per: 60s, cost: "{tokens|5}" }
 )";
 
 void require(bool holds) {

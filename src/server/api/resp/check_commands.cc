@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "limiter/reason_report.h"
 #include "server/api/resp/arguments.h"
@@ -82,23 +83,63 @@ void put_answer(Reply& reply, const RuleAnswer& answer) {
   for (const LimitAnswer& limit : answer.limits) put_limit(reply, limit);
 }
 
+bool is_cost(std::span<const std::string_view> words) {
+  return words.size() >= 2 && words.size() % 2 == 0 && same_word(words[words.size() - 2], "cost");
+}
+
+// The numbers of the COSTs of a request.
+struct Costs {
+  std::optional<std::uint64_t> units;
+  std::vector<LimitCost>& limits;
+
+  std::uint64_t most() const {
+    std::uint64_t most = units.value_or(1);
+    for (const LimitCost& cost : limits) most = std::max(most, cost.units);
+    return most;
+  }
+};
+
+// Reads "units" or "name=units". Returns false if the reply has become an error.
+bool read_cost(std::string_view word, Costs& costs, Reply& reply) {
+  const std::size_t equals = word.rfind('=');
+  const bool named = equals != word.npos;
+  const std::string_view name = named ? word.substr(0, equals) : std::string_view();
+  const auto units = read_number(named ? word.substr(equals + 1) : word,
+                                 {"COST", 0, static_cast<std::int64_t>(kMaxUnits)}, reply);
+  if (!units) return false;
+  const auto is_same = [&](const LimitCost& cost) { return cost.limit == name; };
+  if (named ? std::any_of(costs.limits.begin(), costs.limits.end(), is_same)
+            : costs.units.has_value()) {
+    reply.error("ERR COST is given twice" + (named ? " for the limit " + shown(name) : ""));
+    return false;
+  }
+  if (costs.limits.size() == kMaxCharges) {
+    reply.error("ERR too many costs; expected at most 64");
+    return false;
+  }
+  if (named) {
+    costs.limits.push_back({name, static_cast<std::uint64_t>(*units)});
+  } else {
+    costs.units = static_cast<std::uint64_t>(*units);
+  }
+  return true;
+}
+
 // `at` is the index of the rule in the arguments.
 void decide(CommandHandler& handler, const Call& call, Verb verb, std::size_t at) {
   const std::string_view rule = call.arguments[at];
   auto words = call.arguments.subspan(at + 1);
-  std::uint64_t cost = 1;
-  if (words.size() >= 2 && words.size() % 2 == 0 && same_word(words[words.size() - 2], "cost")) {
-    const auto read =
-        read_number(words.back(), {"COST", 0, static_cast<std::int64_t>(kMaxUnits)}, call.reply);
-    if (!read) return;
-    cost = static_cast<std::uint64_t>(*read);
-    words = words.first(words.size() - 2);
+  Costs given{{}, handler.costs};
+  given.limits.clear();
+  for (; is_cost(words); words = words.first(words.size() - 2)) {
+    if (!read_cost(words.back(), given, call.reply)) return;
   }
-  if (verb == Verb::kTake && !handler.may_take(call, cost)) return;
+  if (verb == Verb::kTake && !handler.may_take(call, given.most())) return;
   if (!read_attributes(words, handler, call.reply)) return;
+  const RequestCosts costs(given.units.value_or(1), given.limits);
   const RuleAnswer* const answer =
-      rule == "*" ? &handler.session.decide(handler.attributes, cost, verb)
-                  : handler.session.decide_by(rule, handler.attributes, cost, verb);
+      rule == "*" ? &handler.session.decide(handler.attributes, costs, verb)
+                  : handler.session.decide_by(rule, handler.attributes, costs, verb);
   if (answer == nullptr) {
     return call.reply.error("ERR rule: there is no " + shown(rule) +
                             "; expected the name of a rule, or * for those that match");
@@ -107,6 +148,7 @@ void decide(CommandHandler& handler, const Call& call, Verb verb, std::size_t at
   // A rule answers for a store that could not decide, but not for a refund or a reset.
   const Reason reason = answer->decision.reason;
   const bool by_rule = (verb == Verb::kTake || verb == Verb::kPeek) && reason != Reason::kInvalid;
+  if (!answer->mistake.empty()) return call.reply.error("ERR " + std::string(answer->mistake));
   const std::string_view error = report_of(reason).resp_error;
   if (!by_rule && !error.empty()) return call.reply.error(error);
   put_answer(call.reply, *answer);

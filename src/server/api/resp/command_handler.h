@@ -70,9 +70,10 @@ class CommandHandler final : public Handler {
   const Users& users;
   const About& about;
   const net::LoopClock& clock;
-  LimitCache limits;           // of CL.THROTTLE
-  NamedAttributes attributes;  // of RL.CHECK
-  std::string text;            // names of attributes whose spelling changes
+  LimitCache limits;             // of CL.THROTTLE
+  NamedAttributes attributes;    // of RL.CHECK
+  std::vector<LimitCost> costs;  // of RL.CHECK
+  std::string text;              // names of attributes whose spelling changes
 
  private:
   void run_command(Client& client);

@@ -13,7 +13,8 @@ constexpr std::string_view kLimits = "limits";
 constexpr std::string_view kConnection = "connection";
 constexpr std::string_view kServer = "server";
 
-constexpr std::string_view kRuleAddress = "rule [attribute value]... [COST units]";
+constexpr std::string_view kRuleAddress =
+    "rule [attribute value]... [COST units] [COST limit=units]...";
 
 // The syntax of a limit, with the options of the table.
 constexpr auto kLimitSyntax = [] {
@@ -158,11 +159,16 @@ counter.
 constexpr std::string_view kCheckText =
     R"(`*` selects the rules that match the attributes. A name selects the rule of that name, even if
 the rule does not match. The attributes are those that rules read: `method`, `path`, `ip`,
-`header.x-user-id` and so on. Each may be given once. If the last pair is `COST units`, it is the
-cost and not an attribute; the default cost is 1.
+`header.x-user-id` and so on. Each may be given once.
+
+Pairs at the end that begin with `COST` are costs and not attributes. `COST units` is the cost for
+limits without `cost` or with `cost: request` (`docs/rules.md`, *Costs*); the default is 1.
+`COST limit=units` is that of the limit with this name, whatever its `cost` is. If the rules that
+apply have no such limit, the reply is an error.
 
 ```
 > RL.CHECK * method POST path /login ip 203.0.113.9
+> RL.CHECK models header.x-team blue COST requests=1 COST tokens=700
 ```)";
 
 constexpr auto kLimitPage = [] {

@@ -195,6 +195,22 @@ TEST(Check, RefundAndResetAreForTheSameCounters) {
   EXPECT_EQ(ask({"RL.RESET", "CHECK"}), ":2");
 }
 
+TEST(Check, ChargesEachLimitItsOwnCost) {
+  TestCommands handler;
+  const auto left = [&](std::vector<std::string_view> words) {
+    words.insert(words.begin(), {"RL.CHECK", "*", "path", "/chat"});
+    const std::string reply = handler.ask(words);
+    return value_of(reply.substr(reply.find("requests")), "remaining") +
+           value_of(reply.substr(reply.find("a=b")), "remaining");
+  };
+  EXPECT_EQ(left({"tokens", "200"}), ":9:800");
+  EXPECT_EQ(left({"COST", "7"}), ":8:300");
+  EXPECT_EQ(left({"COST", "a=b=290", "cost", "2", "Cost", "requests=2"}), ":6:10");
+  EXPECT_EQ(left({"COST", "a=b=11"}), ":6:10") << "denied: no limit is charged";
+  handler.ask({"RL.REFUND", "CHECK", "models", "COST", "requests=0", "COST", "a=b=90"});
+  EXPECT_EQ(left({"cost", "1", "COST", "a=b=0", "COST", "requests=0"}), ":6:100");
+}
+
 TEST(Check, ErrorsNameTheProblem) {
   TestCommands handler;
   EXPECT_EQ(handler.ask({"RL.CHECK", "*", "path"}),
@@ -205,6 +221,22 @@ TEST(Check, ErrorsNameTheProblem) {
                   .starts_with("-ERR COST is not an integer: 'x'"));
   EXPECT_TRUE(
       handler.ask({"RL.CHECK", "*", std::string(257, 'a'), "1"}).starts_with("-ERR the attri"));
+  EXPECT_EQ(handler.ask({"RL.CHECK", "models", "COST", "1", "COST", "2"}),
+            "-ERR COST is given twice\r\n");
+  EXPECT_EQ(handler.ask({"RL.CHECK", "models", "COST", "x=1", "COST", "x=2"}),
+            "-ERR COST is given twice for the limit 'x'\r\n");
+  EXPECT_TRUE(handler.ask({"RL.CHECK", "models", "COST", "requests=-1"})
+                  .starts_with("-ERR COST is out of range: '-1'"));
+  EXPECT_TRUE(handler.ask({"RL.CHECK", "models", "COST", "requests=4294967296"})
+                  .starts_with("-ERR COST is out of range: '4294967296'"));
+  EXPECT_TRUE(handler.ask({"RL.CHECK", "models", "COST", "requests="})
+                  .starts_with("-ERR COST is not an integer: ''"));
+  EXPECT_EQ(handler.ask({"RL.CHECK", "models", "COST", std::string_view("x\0=1", 4)}),
+            "-ERR the rules that apply have no limit 'x\\x00'; expected the name of a limit: "
+            "requests or a=b\r\n");
+  EXPECT_EQ(handler.ask({"RL.CHECK", "models", "tokens", "x"}),
+            "-ERR the cost of the limit 'a=b', 'tokens', is 'x'; expected a whole number from 0 to "
+            "4294967295\r\n");
 }
 
 TEST(Limits, OfRequestsAreCountedUnderNoRuleAndOnlyByTakes) {

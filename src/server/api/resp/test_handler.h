@@ -25,6 +25,11 @@ rules:
   - name: header
     match: { path: /header }
     limits: [ { name: user, key: "{header.x-user}", algorithm: gcra, limit: 5, per: 60s } ]
+  - name: models
+    match: { path: /chat }
+    limits:
+      - { name: requests, algorithm: fixed_window, limit: 10, per: 60s, cost: 1 }
+      - { name: "a=b", algorithm: fixed_window, limit: 1000, per: 60s, cost: "{tokens|500}" }
 )";
 
 // A handler with a store of its own and a clock that the test moves.
