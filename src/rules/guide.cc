@@ -210,15 +210,16 @@ rules:
 
 | `cost` | the request takes |
 |---|---|
-| none | the number that the request gives, else 1 |
+| none | the number that the request gives, else 1. The header `X-Sluice-Cost` does not count |
 | `5` | always 5 units; with 0, the limit never denies |
-| `request` | the number that the request gives, else 1 |
+| `request` | the number that the request gives, else 1. At `/v1/auth` it is the header `X-Sluice-Cost` of a trusted proxy (`docs/attributes.md`) |
 | `"{body.max_tokens}"` | the number in an attribute |
 | `"{body.max_tokens\|header.x-units\|500}"` | the number in the first of these attributes that is present, else 500 |
 
-A request can also give the cost of single limits by their names: `LimitCost` in C++. Such a cost
-replaces the `cost` of the limit. A name that no limit of the matching rules has makes the request
-`invalid`.
+A request can also give the cost of single limits by their names: `costs` of `/v1/check`
+(`docs/http.md`), `COST tokens=700` of `RL.CHECK` (`docs/commands.md`), `LimitCost` in C++. Such a
+cost replaces the `cost` of the limit. A name that no limit of the matching rules has makes the
+request `invalid`.
 
 The value of an attribute must be a whole number from 0 to 4294967295, in plain digits without a
 sign or leading zeros. Any other value makes the request `invalid`: Sluice denies it, over HTTP with
@@ -227,7 +228,8 @@ and there is no default, `on_missing` decides. With `skip` a client can then avo
 omitting the attribute, so give a default, or use `deny`.
 
 A refund gives back what the same request would take, from every limit. To give back tokens only,
-give the other limits a cost of 0. A reset has no costs.
+give the other limits a cost of 0: `"costs": {"tokens": 200, "requests": 0, "bytes": 0}`. A reset has
+no costs.
 
 Costs that a rule reads from attributes need no role, unlike numbers over 1 that a client gives
 (`docs/http.md`, *Who may do what*). Read them only from attributes that you would also use as a key.

@@ -1,10 +1,13 @@
 #include "server/api/auth/auth_endpoint.h"
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "rules/cost_template.h"
 #include "server/decide/rejection.h"
+#include "server/protocol/http/fields.h"
 #include "server/protocol/http/problem.h"
 #include "server/protocol/http/request_target.h"
 
@@ -21,6 +24,26 @@ constexpr std::string_view kUnclear =
     "clears the others, or sets X-Forwarded-Uri and X-Forwarded-Method and clears the others";
 constexpr std::string_view kWrongQuery =
     "unknown query of /v1/auth; expected none, or deny=403 for denials with this status";
+
+constexpr std::string_view kWrongCost =
+    "X-Sluice-Cost is given twice or is no number of units; expected one whole number from 0 to "
+    "4294967295";
+
+// Returns the cost that the field gives, 1 without it, or nothing if the field is wrong. Gateways
+// forward the fields of clients, so only limits that ask for it have this cost.
+std::optional<RequestCosts> costs_of(const http::Request& request) {
+  RequestCosts costs;
+  costs.only_if_wanted = true;
+  bool given = false;
+  for (const http::Field& field : request.fields) {
+    if (!has_name(field, "x-sluice-cost") || field.value.empty()) continue;
+    const auto units = rules::units_from(field.value);
+    if (given || !units) return std::nullopt;
+    given = true;
+    costs.units = *units;
+  }
+  return costs;
+}
 
 // Milliseconds, rounded up, so that waiting this long is always enough.
 void add_delay(const Decision& decision, http::Response& response) {
@@ -39,11 +62,15 @@ void AuthEndpoint::handle(const http::Request& request, http::Response& response
   if (description == Description::kMissing) return answer_problem(response, {400, kMissing});
   if (description == Description::kUnclear) return answer_problem(response, {400, kUnclear});
 
-  const RuleAnswer& answer = session_.decide(attributes_);
+  std::optional<RequestCosts> costs{std::in_place};
+  if (trusted_.contains(request.peer)) costs = costs_of(request);
+  if (!costs) return answer_problem(response, {400, kWrongCost});
+  const RuleAnswer& answer = session_.decide(attributes_, *costs);
   response.fields.append(fields_.lines(answer));
   response.status = http_status(answer);
   if (answer.decision.allowed()) return add_delay(answer.decision, response);
-  if (answer.rule != nullptr && !answer.rule->reject.body.empty()) {
+  const bool invalid = answer.decision.reason == Reason::kInvalid;
+  if (invalid || (answer.rule != nullptr && !answer.rule->reject.body.empty())) {
     const Rejection rejection = rejection_of(answer, response.text);
     response.content_type = rejection.content_type;
     response.body = rejection.body;

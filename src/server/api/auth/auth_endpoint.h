@@ -10,19 +10,21 @@ namespace sluice::server {
 
 // /v1/auth, which answers gateways whether a request may pass (docs/attributes.md): 200 or the
 // rule's status, or 403 instead of it with `?deny=403`; the header fields of the answer; no body
-// except for the rule's own.
+// except for the rule's own, or what is wrong. X-Sluice-Cost of a trusted proxy is the cost of
+// limits with `cost: request`.
 //
 // There is one for each event loop. Ownership: borrows its parts; the answer's body is valid until
 // the session's next decision. Cost: the decision. Allocates nothing once its buffers have grown.
 class AuthEndpoint {
  public:
   AuthEndpoint(Session& session, const TrustedProxies& trusted)
-      : session_(session), attributes_(trusted) {}
+      : session_(session), trusted_(trusted), attributes_(trusted) {}
 
   void handle(const http::Request& request, http::Response& response);
 
  private:
   Session& session_;
+  const TrustedProxies& trusted_;
   ForwardedAttributes attributes_;
   RuleHttpFields fields_;
 };

@@ -37,6 +37,14 @@ rules:
     match: { path: "/api/order/**" }
     limits:
       - { name: user, key: "{header.x-user|ip}", algorithm: token_bucket, limit: 2, per: 4s }
+  - name: cost
+    match: { path: /cost }
+    limits:
+      - { name: plain, algorithm: fixed_window, limit: 90, per: 60s }
+      - { name: sized, algorithm: fixed_window, limit: 90, per: 60s, cost: request }
+  - name: read
+    match: { path: /read }
+    limits: [ { name: units, algorithm: fixed_window, limit: 100, per: 60s, cost: "{query.units}" } ]
 )";
 
 class AuthEndpointTest : public ::testing::Test {
@@ -46,7 +54,7 @@ class AuthEndpointTest : public ::testing::Test {
     request.method = "GET";
     request.target = target;
     request.fields = fields;
-    request.peer = "192.0.2.1";
+    request.peer = peer_;
     response_.clear();
     endpoint_->handle(request, response_);
     return response_;
@@ -60,6 +68,7 @@ class AuthEndpointTest : public ::testing::Test {
   }
 
   testing::ManualClock clock_;
+  std::string peer_ = "192.0.2.1";
 
  private:
   TestFolder folder_;
@@ -71,7 +80,8 @@ class AuthEndpointTest : public ::testing::Test {
   Log log_{{.level = LogLevel::kOff}};
   DenialLog denials_{log_, clock_};
   Session session_{{limiter_, *manager_, registry_.make_recorder(), denials_}};
-  const TrustedProxies trusted_{};
+  const TrustedProxies trusted_ =
+      TrustedProxies::parse(std::vector<std::string>{"10.0.0.0/8"}).value();
   std::unique_ptr<AuthEndpoint> endpoint_ = std::make_unique<AuthEndpoint>(session_, trusted_);
   http::Response response_;
 };
@@ -160,6 +170,50 @@ TEST_F(AuthEndpointTest, RefusesToChooseBetweenTwoDescriptions) {
   const auto& response = ask({{"X-Original-URI", "/"}, {"X-Forwarded-Uri", "/banned"}});
   EXPECT_EQ(response.status, 400);
   EXPECT_NE(response.body.find("clears the others"), response.body.npos);
+}
+
+class AuthCostTest : public AuthEndpointTest {
+ protected:
+  // Returns the remaining units of a limit without `cost`, and of one with `cost: request`.
+  std::string left_after(std::string_view peer, std::string_view cost) {
+    peer_ = peer;
+    const http::Response& response = ask({{"X-Original-URI", "/cost"}, {"x-sluice-COST", cost}});
+    if (response.status != 200) return std::to_string(response.status);
+    const auto left = [&](std::string_view name) {
+      const std::size_t at = response.fields.find("\"" + std::string(name) + "\";r=");
+      return response.fields.substr(at + name.size() + 5, 2);
+    };
+    return left("plain") + ' ' + left("sized");
+  }
+};
+
+TEST_F(AuthCostTest, OfATrustedProxyIsForLimitsThatAskForIt) {
+  EXPECT_EQ(left_after("10.0.0.1", "20"), "89 70");
+  EXPECT_EQ(left_after("10.0.0.1", "0"), "88 70");
+  EXPECT_EQ(left_after("10.0.0.1", ""), "87 69") << "an empty field counts as absent";
+  EXPECT_EQ(left_after("192.0.2.1", "20"), "86 68") << "this peer is not trusted";
+  EXPECT_EQ(left_after("192.0.2.1", "x"), "85 67");
+}
+
+TEST_F(AuthCostTest, IsRefusedIfItIsNoNumberOfUnits) {
+  const std::vector<std::string_view> values{"-1", "x",    "1.5",     "4294967296",
+                                             " 1", "1, 2", {"1\0", 2}};
+  for (const std::string_view wrong : values) {
+    EXPECT_EQ(left_after("10.0.0.1", wrong), "400") << wrong;
+  }
+  const http::Response& response =
+      ask({{"X-Original-URI", "/cost"}, {"X-Sluice-Cost", "1"}, {"X-Sluice-Cost", "0"}});
+  EXPECT_EQ(response.status, 400);
+  EXPECT_NE(response.body.find("X-Sluice-Cost is given twice"), response.body.npos);
+}
+
+TEST_F(AuthCostTest, FromAnAttributeIsExplainedIfItIsWrong) {
+  const http::Response& response = ask_for("/read?units=many");
+  EXPECT_EQ(response.status, 400);
+  EXPECT_EQ(response.content_type, "application/problem+json");
+  EXPECT_NE(response.body.find("'query.units', is 'many'"), response.body.npos) << response.body;
+  EXPECT_EQ(ask_for("/read?units=7").status, 200);
+  EXPECT_TRUE(has_line("RateLimit: \"units\";r=93;t=60")) << response.fields;
 }
 
 TEST_F(AuthEndpointTest, RefusesAnUnknownQuery) {

@@ -70,7 +70,7 @@ bool NativeAnswer::ask(std::string_view domain, std::span<const Question> questi
   const RuleAnswer& answer = session_.decide_parts(domain, parts_, verb);
   const Reason reason = answer.decision.reason;
   if (store_failed(reason) || reason == Reason::kInvalid) {
-    fail(reason);
+    fail(answer);
     return false;
   }
   if (!giving_back && !answer.decision.allowed()) answer_.overall = Code::kOverLimit;
@@ -103,12 +103,14 @@ void NativeAnswer::take_answers(const RuleAnswer& answer, bool giving_back) {
   }
 }
 
-void NativeAnswer::fail(Reason reason) {
+void NativeAnswer::fail(const RuleAnswer& answer) {
+  const Reason reason = answer.decision.reason;
   const bool invalid = reason == Reason::kInvalid;
   answer_.failure = reason;
-  answer_.message = invalid ? "the request is not valid: over " + std::to_string(kMaxCharges) +
-                                  " limits apply to it, or its hits are out of range"
-                            : "the store could not decide: " + std::string(to_string(reason));
+  answer_.message = !answer.mistake.empty() ? std::string(answer.mistake)
+                    : invalid ? "the request is not valid: over " + std::to_string(kMaxCharges) +
+                                    " limits apply to it, or its hits are out of range"
+                              : "the store could not decide: " + std::string(to_string(reason));
 }
 
 }  // namespace sluice::server

@@ -40,7 +40,7 @@ class NativeAnswer {
   bool begin(std::span<const envoy::Question> questions);
   bool ask(std::string_view domain, std::span<const envoy::Question> questions, bool giving_back);
   void take_answers(const RuleAnswer& answer, bool giving_back);
-  void fail(Reason reason);
+  void fail(const RuleAnswer& answer);
 
   Session& session_;
   const Clock& clock_;

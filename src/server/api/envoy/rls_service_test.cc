@@ -364,5 +364,43 @@ TEST_F(ServiceTest, KeepsCountersWhenNumbersChange) {
   EXPECT_EQ(ask("shop", {"user=1"}).statuses(0).limit_remaining(), 8U);
 }
 
+TEST_F(ServiceTest, NativeRulesChargeEachLimitItsOwnCost) {
+  open(kEnvoy, R"(
+version: 1
+domain: models
+rules:
+  - name: models
+    continue: true
+    limits: [ { name: tokens, algorithm: fixed_window, limit: 90, per: 60s, cost: "{tokens|50}" } ]
+)");
+  const auto left = [&](const rls::RateLimitRequest& request) {
+    return ask(request).statuses(0).limit_remaining();
+  };
+  EXPECT_EQ(left(request_of("models", {"tokens=20"})), 70U);
+  auto request = request_of("models", {"user=a"});
+  request.set_hits_addend(9);
+  EXPECT_EQ(left(request), 20U) << "the default, not the hits";
+  ask("models", {"tokens=many"});
+  EXPECT_EQ(status_.reason, Reason::kInvalid);
+  EXPECT_EQ(status_.message,
+            "the cost of the limit 'tokens', 'tokens', is 'many'; expected a whole number from 0 "
+            "to 4294967295");
+}
+
+TEST_F(ServiceTest, HitsAreTheNumberOfTheRequestOfNativeRules) {
+  open(kEnvoy, R"(
+version: 1
+domain: models
+rules:
+  - { name: by-hits, match: { kind: tokens }, limits: [ { algorithm: fixed_window, limit: 90, per: 60s, cost: request } ] }
+  - { name: by-calls, limits: [ { algorithm: fixed_window, limit: 90, per: 60s, cost: 1 } ] }
+)");
+  auto request = request_of("models", {"kind=tokens", "kind=calls"});
+  request.set_hits_addend(40);
+  const RateLimitResponse response = ask(request);
+  EXPECT_EQ(response.statuses(0).limit_remaining(), 50U);
+  EXPECT_EQ(response.statuses(1).limit_remaining(), 89U);
+}
+
 }  // namespace
 }  // namespace sluice::server
