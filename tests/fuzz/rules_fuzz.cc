@@ -34,9 +34,13 @@ void check(std::string_view text) {
   sluice::Limiter limiter(store);
   sluice::RuleDecider request(limiter);
   const sluice::Attributes attributes{{"path", "/a/b/c"}, {"ip", "2001:db8::1"}, {"method", "GET"}};
+  const sluice::LimitCost cost{"tokens", 5};
+  (void)request.decide(*rules, attributes, {2, {&cost, 1}});
   const sluice::RuleAnswer& answer = request.decide(*rules, attributes);
   for (const sluice::LimitAnswer& limit : answer.limits) {
-    if (limit.decision.reason != sluice::Reason::kMissing && limit.counter.empty()) std::abort();
+    const bool refused = limit.decision.reason == sluice::Reason::kMissing ||
+                         limit.decision.reason == sluice::Reason::kInvalid;
+    if (!refused && limit.counter.empty()) std::abort();
   }
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "rules/cost_template.h"
 #include "rules/counter_key.h"
 #include "rules/key_template.h"
 #include "rules/pattern.h"
@@ -39,6 +40,26 @@ void check_template(std::string_view text, std::string_view value) {
   }
 }
 
+// The same input as the cost of a limit: units are in range, and come from the attributes.
+void check_cost(std::string_view text, std::string_view value) {
+  sluice::rules::AttributeTable table;
+  const auto cost = sluice::rules::CostTemplate::compile(text, table);
+  if (!cost) {
+    if (cost.error().at > text.size() || cost.error().message.empty()) std::abort();
+    return;
+  }
+  sluice::Attributes attributes;
+  for (const std::string& name : table.names()) attributes.set(name, value);
+  sluice::rules::AttributeValues values;
+  values.begin(table, attributes);
+  const auto found = cost->find(values);
+  if (found.units.value_or(0) > sluice::kMaxUnits) std::abort();
+  const bool reads = !table.names().empty() && !value.empty();
+  const auto units = sluice::rules::units_from(value);
+  if (reads && (found.units != units || found.wrong.has_value() == units.has_value())) std::abort();
+  if (!reads && (found.units != cost->units() || found.wrong)) std::abort();
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -47,6 +68,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text = input.substr(0, end);
   const std::string_view value = end == input.npos ? std::string_view() : input.substr(end + 1);
   check_template(text, value);
+  check_cost(text, value);
   if (const auto pattern = sluice::rules::Pattern::compile(text)) (void)pattern->matches(value);
   return 0;
 }
