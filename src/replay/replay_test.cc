@@ -71,6 +71,27 @@ TEST_F(ReplayTest, DecidesAtTheInstantsOfTheLog) {
   EXPECT_EQ(report.parsed(), 9u);
 }
 
+TEST_F(ReplayTest, ChargesTheCostsOfTheRules) {
+  const RuleSet rules = rules_of(R"(version: 1
+rules:
+  - name: reads
+    limits:
+      - { name: calls, algorithm: fixed_window, limit: 9, per: 1h, cost: 3 }
+      - { name: rows, algorithm: fixed_window, limit: 100, per: 1h, cost: "{query.rows|10}" }
+      - { name: one, algorithm: fixed_window, limit: 3, per: 1h, cost: request }
+)");
+  const std::string text = line_at(0, "x", "GET /a?rows=70") + line_at(1, "x", "GET /a?rows=many") +
+                           line_at(2, "x", "GET /a?rows=31") + line_at(3, "x", "GET /a?rows=11") +
+                           line_at(4, "x", "GET /a") + line_at(5, "x", "GET /a?rows=0");
+  const ReplayReport report = replay_text(text, rules);
+  const auto& limits = report.tally.rules[0].limits;
+  EXPECT_EQ(report.allowed(), 3u);
+  EXPECT_EQ(limits[0].denied, 1u) << "the last";
+  EXPECT_EQ(limits[1].denied, 2u) << "what is no number, and 31 rows";
+  EXPECT_EQ(limits[2].denied, 1u) << "the last";
+  EXPECT_EQ(limits[1].keys.keys(), 1u);
+}
+
 TEST_F(ReplayTest, DecidesLateLinesAtTheRunningMaximum) {
   const std::string text = line_at(0, "x", "GET /a") + line_at(100, "y", "GET /a") +
                            line_at(5, "x", "GET /a") + line_at(6, "x", "GET /a") +

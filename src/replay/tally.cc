@@ -95,7 +95,7 @@ void Tally::count(const RuleAnswer& answer, Instant at) {
         tally.limits[static_cast<std::size_t>(each.limit - each.rule->limits.data())];
     ++limit.requests;
     limit.denied += each.decision.allowed() ? 0 : 1;
-    if (each.decision.reason != Reason::kMissing) limit.keys.count(each, at);
+    if (!each.counter.empty()) limit.keys.count(each, at);
   }
 }
 

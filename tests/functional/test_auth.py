@@ -1,5 +1,6 @@
 """GET /v1/auth over the wire, as gateways call it."""
 
+import re
 import socket
 import unittest
 
@@ -31,6 +32,11 @@ rules:
   - name: by-host
     match: {{ host: "*.example.com" }}
     limits: [{{ key: "{{host}}", algorithm: fixed_window, limit: 1, per: 1h }}]
+  - name: cost
+    match: {{ path: /cost }}
+    limits:
+      - {{ name: plain, algorithm: fixed_window, limit: 50, per: 1h }}
+      - {{ name: sized, algorithm: fixed_window, limit: 100, per: 1h, cost: request }}
   - name: trial
     match: {{ path: /trial }}
     mode: shadow
@@ -113,6 +119,16 @@ class TrustedGateway(ServerTest):
         self.assertEqual(statuses("/query?r=2&q=2"), [200, 429])
         self.assertEqual(statuses("/", Host="a.example.com"), [200, 429])
         self.assertEqual(statuses("/", Host="b.example.com"), [200, 429])
+
+    def test_a_trusted_proxy_gives_the_cost_to_limits_that_ask_for_it(self):
+        def left(cost):
+            answer = self.sluice.auth("GET", "/cost", X_Sluice_Cost=cost)
+            return answer.status, re.findall(r"r=([0-9]+)", answer["ratelimit"] or "")
+
+        self.assertEqual(left("40"), (200, ["49", "60"]))
+        self.assertEqual(left("0"), (200, ["48", "60"]))
+        for wrong in ("-1", "x", "4294967296"):
+            self.assertEqual(left(wrong)[0], 400)
 
     def test_other_spellings_of_a_path_are_the_same_path(self):
         spellings = [

@@ -20,6 +20,12 @@ rules:
     match: { path: /page }
     limits:
       - { name: hour, key: "{ip}", algorithm: fixed_window, limit: 5, per: 1h }
+  - name: models
+    match: { path: /chat }
+    limits:
+      - { name: requests, key: "{ip}", algorithm: fixed_window, limit: 5, per: 1h, cost: 1 }
+      - { name: tokens, key: "{ip}", algorithm: fixed_window, limit: 900, per: 1h,
+          cost: "{body.max_tokens|500}" }
   - name: closed
     match: { path: /closed }
     limits: [{ algorithm: fixed_window, limit: 0, per: 1m }]
@@ -170,6 +176,19 @@ class Check(ServerTest):
         self.assertIn("1", answer.json["detail"])
         self.assertEqual(self.sluice.check(page("192.0.2.7", cost=5)).status, 200)
 
+    def test_each_limit_has_its_own_cost(self):
+        def left(**more):
+            request = {"attributes": {"path": "/chat", "ip": "192.0.2.8"}, **more}
+            return [limit["remaining"] for limit in self.sluice.check(request).json["limits"]]
+
+        tokens = {"path": "/chat", "ip": "192.0.2.8", "body": {"max_tokens": 200}}
+        self.assertEqual(left(attributes=tokens), [4, 700])
+        self.assertEqual(left(cost=3), [3, 200])
+        self.assertEqual(left(costs={"tokens": 201}), [3, 200])
+        self.assertEqual(left(costs={"tokens": 200}), [2, 0])
+        settled = {"requests": 0, "tokens": 150}
+        self.assertEqual(left(verb="refund", costs=settled), [2, 150])
+
     def test_errors_are_refused_with_their_position(self):
         for body, where in [
             ("", ""),
@@ -181,6 +200,14 @@ class Check(ServerTest):
             ('{"attributes":{},"cost":1.5}', "cost"),
             ('{"attributes":{},"cost":4294967296}', "cost"),
             ('{"attributes":{},"cost":"1"}', "cost"),
+            ('{"attributes":{},"costs":7}', "costs"),
+            ('{"attributes":{},"costs":{"tokens":-1}}', "costs: 'tokens' is -1"),
+            ('{"attributes":{},"costs":{"tokens":4294967296}}', "costs"),
+            ('{"attributes":{},"costs":{"tokens":"7"}}', "costs"),
+            ('{"attributes":{},"costs":{"tokens":1,"tokens":1}}', "'tokens' is given twice"),
+            ('{"attributes":{"path":"/chat"},"costs":{"token":1}}', "no limit 'token'"),
+            ('{"attributes":{"path":"/chat","ip":"a","body":{"max_tokens":1e3}}}', "'body.max_tokens', is '1e3'"),
+            ('{"attributes":{"path":"/chat","ip":"a","body.max_tokens":"7\\u0000"}}', "expected a whole number"),
             ('{"attributes":{},"verb":"steal"}', "verb"),
             ('{"attributes":{},"price":1}', "price"),
             ('{"cost":1}', "attributes"),

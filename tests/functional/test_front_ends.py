@@ -53,6 +53,8 @@ TABLE = [
 ]
 # The two limits of one request, all or nothing: the first for its user, the second for its path.
 BOTH = ("window", "token")
+# The limits of the rule "costs": name, limit, and cost.
+COSTS = (("calls", "gcra", 1), ("units", "window", "request"), ("size", "token", "{size|3}"))
 MINUTE = 60_000_000
 START = 1_700_000_000_000_000 // MINUTE * MINUTE + 7_000_123
 STEPS = 300
@@ -62,6 +64,8 @@ WITHOUT_CACHE = {"deny_cache": {"enabled": False}}
 
 # Takes or gives back `cost` units at `at` microseconds. A cost of 0 only reads the state.
 Ask = collections.namedtuple("Ask", "at key cost gives_back", defaults=(False,))
+# What a request of the rule "costs" adds: the attribute `size`, and the costs of limits by names.
+Sizes = collections.namedtuple("Sizes", "size named")
 # Times are in the front end's unit. `retry` is None if the request is allowed or can never be.
 Said = collections.namedtuple("Said", "allowed remaining reset retry")
 
@@ -82,6 +86,15 @@ def history(seed, steps=STEPS):
         gives_back = cost < 50 and choose.random() < 0.12
         asks.append(Ask(now, f"key {choose.randrange(KEYS)}", cost, gives_back))
     return asks
+
+
+def sizes(seed):
+    """Returns what each request of the rule "costs" adds, and the costs of its three limits."""
+    choose = random.Random(seed)
+    for _ in range(STEPS):
+        size = choose.choice([None, 0, 1, 1, 2, 5, 12])
+        names = choose.sample(["calls", "units", "size"], choose.choice([0, 0, 0, 1, 2]))
+        yield Sizes(size, {name: choose.randrange(4) for name in names})
 
 
 class Clock:
@@ -113,10 +126,16 @@ class Check:
         self.connection = http.client.HTTPConnection(server.http, timeout=harness.PATIENCE)
         self.limit, self.close = limit, self.connection.close
 
-    def post(self, asked, **attributes):
+    def ask_costs(self, asked, sizes):
+        size = {} if sizes.size is None else {"size": str(sizes.size)}
+        answer = self.post(asked, sizes.named, costs="yes", user=asked.key, **size)
+        return answer["outcome"] == "allowed", [one["remaining"] for one in answer["limits"]]
+
+    def post(self, asked, named=None, **attributes):
         body = {
             "attributes": {"front_end": self.name, **attributes},
             "cost": asked.cost,
+            **({"costs": named} if named else {}),
             "verb": "refund" if asked.gives_back else "check",
         }
         self.connection.request("POST", "/v1/check", json.dumps(body))
@@ -258,6 +277,15 @@ class RlCheck(Command):
         return answer[b"outcome"] == b"allowed", [one[b"remaining"] for one in answer[b"limits"]]
 
 
+    def ask_costs(self, asked, sizes):
+        verb = ("RL.REFUND", "CHECK") if asked.gives_back else ("RL.CHECK",)
+        size = () if sizes.size is None else ("size", sizes.size)
+        named = [word for name, cost in sizes.named.items() for word in ("cost", f"{name}={cost}")]
+        answer = self.resp.ask(*verb, "costs", "front_end", self.name, "user", asked.key, *size,
+                               "COST", asked.cost, *named)  # fmt: skip
+        return answer[b"outcome"] == b"allowed", [one[b"remaining"] for one in answer[b"limits"]]
+
+
 class RlLimit(Command):
     name = "rl.limit"
 
@@ -275,12 +303,12 @@ FRONT_ENDS = (Check, Json, Grpc, GrpcByRules, Throttle, RlCheck, RlLimit)
 
 def decided(asks, limits, *flags):
     """Returns the library's answers, from `sluice decide`, at the times of the requests. `limits`
-    has the names and keys of each request's limits."""
+    has the names and keys of each request's limits, and their costs if they differ."""
     lines = [json.dumps({
         "at_us": asked.at,
         "verb": "refund" if asked.gives_back else "take",
-        "charges": [{"key": f"{limit} {key}", "cost": asked.cost, "limit": LIMITS[limit]}
-                    for limit, key in some],
+        "charges": [{"key": f"{limit} {key}", "cost": cost[0] if cost else asked.cost,
+                     "limit": LIMITS[limit]} for limit, key, *cost in some],
     }) for asked, some in zip(asks, limits, strict=True)]  # fmt: skip
     ran = subprocess.run([harness.binary(), "decide", *flags], input="\n".join(lines) + "\n",
                          capture_output=True, text=True, check=True)  # fmt: skip
@@ -302,6 +330,9 @@ def native_rules():
     keys = ("{front_end} {user}", "{front_end} {path}")
     both = [{"name": name, "key": key, **LIMITS[name]} for name, key in zip(BOTH, keys)]
     rules.append({"name": "both", "match": {"both": "yes"}, "limits": both})
+    costs = [{"name": name, "key": "{front_end} {user}", "cost": cost, **LIMITS[limit]}
+             for name, limit, cost in COSTS]  # fmt: skip
+    rules.append({"name": "costs", "match": {"costs": "yes"}, "limits": costs})
     return json.dumps({"version": 1, "domain": "native", "rules": rules})
 
 
@@ -399,6 +430,27 @@ class FrontEnds(redis_harness.RedisTest):
                     said = front_end.ask_both(asked._replace(key="b" + asked.key), paths[step])
                     self.assertEqual(said, expected[step], f"{kind.name}, {step}: {asked}")
 
+    def walk_costs(self, server, seed):
+        """Compares the front ends for requests whose limits have costs of their own."""
+        asks = history(f"costs {seed}")
+        added = list(sizes(f"costs {seed}"))
+        costs = lambda asked, more: {
+            "calls": 1, "units": asked.cost, "size": 3 if more.size is None else more.size,
+            **more.named,
+        }  # fmt: skip
+        limits = [[(limit, "c" + asked.key, costs(asked, more)[name]) for name, limit, _ in COSTS]
+                  for asked, more in zip(asks, added)]  # fmt: skip
+        expected = [(answer["outcome"] == "allowed", [one["remaining"] for one in answer["limits"]])
+                    for answer in decided(asks, limits)]  # fmt: skip
+        self.assertTrue(STEPS / 10 < sum(not allowed for allowed, _ in expected) < STEPS / 1.5)
+        for kind in (Check, RlCheck):
+            front_end = kind(server, "costs")
+            with self.subTest(front_end=kind.name), contextlib.closing(front_end):
+                for step, asked in enumerate(asks):
+                    self.clock.set(asked.at)
+                    said = front_end.ask_costs(asked._replace(key="c" + asked.key), added[step])
+                    self.assertEqual(said, expected[step], f"{kind.name}, {step}: {asked} {added[step]}")
+
     def walk_table(self, server):
         asks = [Ask(START + int(at * 1_000_000), "table", cost) for at, cost, *_ in TABLE]
         microseconds = lambda seconds: None if seconds is None else int(seconds * 1_000_000)
@@ -411,12 +463,14 @@ class FrontEnds(redis_harness.RedisTest):
         server = self.serve_all()
         self.walk_all(server, seed=1)
         self.walk_both(server, seed=1)
+        self.walk_costs(server, seed=1)
         self.walk_table(server)
 
     def test_all_front_ends_agree_with_a_redis_store(self):
         server = self.serve_redis(**WITHOUT_CACHE)
         self.walk_all(server, seed=2)
         self.walk_both(server, seed=2)
+        self.walk_costs(server, seed=2)
         self.walk_table(server)
         for limit in FAST:
             with self.subTest(limit=limit, front_end="decide --config"):

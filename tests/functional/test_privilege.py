@@ -16,6 +16,9 @@ rules:
   - name: page
     match: { path: /page }
     limits: [{ name: hour, key: "{ip}", algorithm: fixed_window, limit: 5, per: 1h }]
+  - name: sized
+    match: { path: /sized }
+    limits: [{ key: "{ip}", algorithm: fixed_window, limit: 5, per: 1h, cost: "{query.size|2}" }]
 """
 EVERYWHERE = "0.0.0.0:0"
 CLIENTS = [
@@ -23,7 +26,7 @@ CLIENTS = [
     {"name": "batch", "role": "operate", "token_env": "BATCH_TOKEN"},
 ]
 TOKENS = {"WEB_TOKEN": "web-0123456789abcdef", "BATCH_TOKEN": "batch-0123456789abcdef"}
-PRIVILEGED = ({"verb": "refund"}, {"verb": "reset"}, {"cost": 2})
+PRIVILEGED = ({"verb": "refund"}, {"verb": "reset"}, {"cost": 2}, {"costs": {"hour": 2}})
 
 
 def bearer(name):
@@ -66,6 +69,12 @@ class OnTheNetwork(ServerTest):
         self.assertEqual(self.left("192.0.2.2"), 1)
         self.assertEqual(self.server.check(ask("192.0.2.2", verb="reset"), operate).status, 200)
         self.assertEqual(self.left("192.0.2.2"), 5)
+
+    def test_costs_that_a_rule_says_are_open(self):
+        for attributes, left in (({}, 3), ({"query.size": "3"}, 0)):
+            sized = {"path": "/sized", "ip": "192.0.2.4", **attributes}
+            answer = self.server.check({"attributes": sized})
+            self.assertEqual(answer.json["limits"][0]["remaining"], left)
 
     def test_an_unknown_token_is_refused(self):
         answer = self.server.check(ask("192.0.2.3"), {"Authorization": "Bearer nobody"})
@@ -193,7 +202,7 @@ class RespOnTheNetwork(ServerTest):
                             env={**os.environ, **TOKENS})
         address = dict(word.split("=", 1) for word in server.ready_line.split()[1:])["resp"]
         rule = ("RL.CHECK", "page", "ip", "192.0.2.1")
-        several = ((*rule, "COST", 2), ("RL.LIMIT", "k", "gcra", 9, "1h", "COST", 2),
+        several = ((*rule, "COST", 2), (*rule, "COST", "hour=2"), ("RL.LIMIT", "k", "gcra", 9, "1h", "COST", 2),
                    ("CL.THROTTLE", "k", 9, 9, 3600, 2), ("RL.RESET", "CHECK", *rule[1:]))
         with Resp(address.replace("0.0.0.0", "127.0.0.1")) as resp:
             for name in ("web", "old"):
