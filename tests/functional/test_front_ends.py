@@ -449,7 +449,8 @@ class FrontEnds(redis_harness.RedisTest):
                 for step, asked in enumerate(asks):
                     self.clock.set(asked.at)
                     said = front_end.ask_costs(asked._replace(key="c" + asked.key), added[step])
-                    self.assertEqual(said, expected[step], f"{kind.name}, {step}: {asked} {added[step]}")
+                    self.assertEqual(said, expected[step],
+                                     f"{kind.name}, {step}: {asked} {added[step]}")
 
     def walk_table(self, server):
         asks = [Ask(START + int(at * 1_000_000), "table", cost) for at, cost, *_ in TABLE]

@@ -9,6 +9,7 @@
 #include "rules/key_template.h"
 #include "rules/pattern.h"
 #include "sluice/attributes.h"
+#include "sluice/limit.h"
 
 namespace {
 
