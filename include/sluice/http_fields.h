@@ -55,6 +55,7 @@ int http_status(const Decision& decision) noexcept;
 // for each limit; it keeps its buffers, so it allocates nothing once they have grown.
 class HttpFields {
  public:
+  // Creates a writer without buffers.
   HttpFields();
   ~HttpFields();
   // Movable, not copyable.

@@ -7,6 +7,7 @@
 
 #include "sluice/acquire.h"
 #include "sluice/circuit_breaker.h"
+#include "sluice/client_throttle.h"
 #include "sluice/clock.h"
 #include "sluice/decision.h"
 #include "sluice/deny_cache.h"

@@ -1,0 +1,43 @@
+// Requests to another service that limits its clients.
+#include <sluice/client_throttle.h>
+#include <sluice/sluice.h>
+
+#include <cstdio>
+#include <string>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Response {
+  int status = 200;
+  std::string retry_after, rate_limit;
+};
+
+// The other service: it is busy once, and reports its limit at the end.
+Response http_get(int number) {
+  if (number == 2) return {503, "1", ""};
+  if (number == 4) return {200, "", R"("client";r=0;t=60)"};
+  return {};
+}
+
+}  // namespace
+
+int main() {
+  // [start throttle]
+  sluice::MemoryStore store;  // or a RedisStore: all machines then share the limit and the stops
+  constexpr auto kAllowed = sluice::leaky_bucket(100).per(1s).queueing();
+  sluice::ClientThrottle throttle(store, "maps", kAllowed);
+
+  for (int i = 1; i <= 5; ++i) {
+    if (const auto decision = throttle.wait_to_send(5s); !decision) {
+      std::printf("request %d: not sent\n", i);
+      break;
+    }
+    const Response response = http_get(i);
+    throttle.record({response.status, response.retry_after, response.rate_limit});
+    std::printf("request %d: %d\n", i, response.status);
+  }
+  // [end throttle]
+  std::puts(throttle.stopped_for() > 50s ? "stopped for a minute" : "not stopped");
+}
