@@ -172,12 +172,13 @@ RC_GTEST_PROP(Promise, ResetAfterIsTheFirstTickAtWhichAllIsFree, ()) {
   for (const Op& op : *any_ops(spec)) {
     at += op.gap;
     const std::int64_t wait = probe.take(at, op.cost).reset_after.count();
-    const sluice::Decision then = probe.peek(at + wait, 0);
-    RC_ASSERT(then.remaining == capacity(spec));
-    RC_ASSERT(then.reset_after.count() == 0);
+    // In the order of time: the store may forget the counter at the later instant.
     if (wait > 0) {
       RC_ASSERT(probe.peek(at + wait - 1, 0).reset_after.count() == 1);
     }
+    const sluice::Decision then = probe.peek(at + wait, 0);
+    RC_ASSERT(then.remaining == capacity(spec));
+    RC_ASSERT(then.reset_after.count() == 0);
   }
 }
 
