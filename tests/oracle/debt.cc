@@ -6,13 +6,13 @@
 namespace sluice_oracle {
 namespace {
 
-// Of a bucket, a window or a log: the whole units that count.
+// Of a bucket, a window or a log: all units that count.
 template <typename State>
-Integer stored_in(const State&, const Counter& counter, std::int64_t instant) {
-  return round_down(consumed(counter, instant));
+Rational stored_in(const State&, const Counter& counter, std::int64_t instant) {
+  return consumed(counter, instant);
 }
 
-Integer stored_in(const Slices& state, const Counter& counter, std::int64_t instant) {
+Rational stored_in(const Slices& state, const Counter& counter, std::int64_t instant) {
   const Integer now = slice_index(counter.spec, instant);
   Integer sum = 0;
   for (const auto& [index, count] : state.counts) {
@@ -21,7 +21,7 @@ Integer stored_in(const Slices& state, const Counter& counter, std::int64_t inst
   return sum;
 }
 
-Integer stored_in(const Hybrid& state, const Counter& counter, std::int64_t instant) {
+Rational stored_in(const Hybrid& state, const Counter& counter, std::int64_t instant) {
   const std::int64_t horizon = instant - counter.spec.per_us;
   Integer sum = 0;
   for (const Summary& summary : state.older) {
@@ -57,19 +57,23 @@ void bound_entries(Counter& counter, std::int64_t instant) {
 
 }  // namespace
 
-Integer stored(const Counter& counter, std::int64_t instant) {
+Rational stored(const Counter& counter, std::int64_t instant) {
   return std::visit([&](const auto& state) { return stored_in(state, counter, instant); },
                     counter.state);
 }
 
-bool charge(Counter& counter, std::int64_t instant, const Integer& cost) {
-  const Integer most = most_stored(counter.spec);
-  const Integer room = std::max<Integer>(0, most - stored(counter, instant));
+Charged charge(Counter& counter, std::int64_t instant, const Integer& cost) {
+  const Rational room = most_stored(counter.spec) - stored(counter, instant);
+  if (room <= 0) return Charged::kNone;
   bound_entries(counter, instant);
-  take(counter, instant, std::min(cost, room));
-  if (cost <= room) return true;
-  if (Bucket* const bucket = std::get_if<Bucket>(&counter.state)) bucket->level = most;
-  return false;
+  if (cost <= room) {
+    take(counter, instant, cost);
+    return Charged::kAll;
+  }
+  take(counter, instant, round_up(room));
+  Bucket* const bucket = std::get_if<Bucket>(&counter.state);
+  if (bucket != nullptr) bucket->level = most_stored(counter.spec);
+  return Charged::kSome;
 }
 
 }  // namespace sluice_oracle

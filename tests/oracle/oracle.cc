@@ -122,7 +122,7 @@ void Oracle::decide_reservation(Share& share, std::int64_t max_wait_us) {
   if (!is_bucket(share.spec.algorithm) || share.answer.reason == "never") return;
   const std::int64_t wait = share.answer.retry_after_us.value_or(0);
   const std::int64_t until_room = first_wait(share.instant, [&](std::int64_t later) {
-    return later >= share.forgotten_from ||
+    return share.cost == 0 || later >= share.forgotten_from ||
            stored(share.before, later) + share.cost <= most_stored(share.spec);
   });
   const std::int64_t retry = std::max(wait - max_wait_us, until_room);
@@ -148,7 +148,9 @@ void Oracle::change(Verb verb, const Name& name, Share& share) {
   if (verb == Verb::kRefund) {
     if (refund(share.after, share.instant, share.cost) == 0) return;
   } else if (verb == Verb::kCharge) {
-    if (!charge(share.after, share.instant, share.cost)) share.answer.reason = "over";
+    const Charged charged = charge(share.after, share.instant, share.cost);
+    if (charged != Charged::kAll) share.answer.reason = "over";
+    if (charged == Charged::kNone) return;
   } else {
     take(share.after, share.instant, share.cost);
     if (verb != Verb::kPeek && holds_permits(share.spec)) {

@@ -79,14 +79,28 @@ TEST(OracleCharge, MakesTakesWaitUntilTheDebtHasDrained) {
   EXPECT_TRUE(counter.take(16 * kSecond, 1).allowed);
 }
 
-TEST(OracleCharge, OfABucketStopsAtTheMostUnitsWithoutAFraction) {
+TEST(OracleCharge, OfABucketStopsAtTheMostUnits) {
   Single counter(limit_of(Algorithm::kGcra, 1000, kSecond));  // 2^32 units drain in 50 days
-  counter.charge(0, 2);
-  EXPECT_EQ(counter.charge(500, kMaxUnits - 1).reason, "over");  // 1.5 spent, all of it fits
   const std::int64_t full = static_cast<std::int64_t>(kMaxUnits) * 1000;
-  EXPECT_EQ(counter.peek(500, 0).limits[0].reset_after_us, full + 500);
+  counter.charge(0, 2);
+  EXPECT_EQ(counter.charge(500, kMaxUnits - 2).reason, "over");  // 1.5 spent
+  EXPECT_EQ(counter.peek(500, 0).limits[0].reset_after_us, full - 500);
+  EXPECT_EQ(counter.charge(500, 1).reason, "over");  // half a unit fits
+  EXPECT_EQ(counter.peek(500, 0).limits[0].reset_after_us, full);
   EXPECT_EQ(counter.charge(500, 1).reason, "over");
   EXPECT_EQ(counter.peek(500, 0).limits[0].reset_after_us, full);
+}
+
+TEST(OracleCharge, ThatCanAddNothingChangesNothing) {
+  for (const Algorithm algorithm : kAll) {
+    Single counter(limit_of(algorithm, kMaxUnits, kSecond));
+    counter.charge(0, kMaxUnits);
+    counter.spec.per_us = 4 * kSecond;
+    const auto forgotten = counter.peek(0, kMaxUnits).retry_after_us;  // by the old numbers
+    EXPECT_LT(forgotten, 3 * kSecond);
+    EXPECT_EQ(counter.charge(0, 1).reason, "over");
+    EXPECT_EQ(counter.peek(0, kMaxUnits).retry_after_us, forgotten);
+  }
 }
 
 TEST(OracleCharge, OfASlowBucketStopsAt142Years) {
@@ -263,7 +277,7 @@ TEST(OracleReserve, IsDeniedBeyondTheMostUnits) {
   spec.burst = 2;
   Single counter(spec);
   counter.charge(0, 141);
-  EXPECT_EQ(counter.reserve(0, 2).retry_after_us, 1);  // 140 units and a fraction, of 142
+  EXPECT_EQ(counter.reserve(0, 2).retry_after_us, kYear);  // 142 units at most
   EXPECT_EQ(counter.reserve(0, 2, 140 * kYear).retry_after_us, kYear);
   EXPECT_EQ(counter.reserve(0, 2, 139 * kYear).retry_after_us, 2 * kYear);
   EXPECT_EQ(counter.reserve(0, 1).delay_us, 140 * kYear);
@@ -298,10 +312,10 @@ TEST(OracleVerbs, ACounterInDebtKeepsItWhenNumbersChange) {
   EXPECT_EQ(counter.charge(500000, 0).reason, "ok");
 }
 
-TEST(OracleVerbs, UnitsAndAFractionBeyondTheMostAreNotRoundedUp) {
+TEST(OracleVerbs, ACounterAtTheMostUnitsKeepsThemWhenNumbersChange) {
   Single counter(limit_of(Algorithm::kGcra, 1000, kSecond));
   counter.charge(0, 1);
-  counter.charge(1, kMaxUnits);  // 0.999 and 2^32 - 1
+  counter.charge(1, kMaxUnits);
   counter.spec.per_us = kSecond / 2;
   EXPECT_EQ(counter.peek(1, 0).limits[0].reset_after_us,
             static_cast<std::int64_t>(kMaxUnits) * 500);
