@@ -15,9 +15,10 @@ enum class Outcome : std::uint8_t {
   kFailed,   // the store could not decide, and no failure policy answered
 };
 
-// Why a decision has its outcome. The limit itself answers kOk, kLimited and kNever.
+// Why a decision has its outcome. The limit itself answers kOk, kOver, kLimited and kNever.
 enum class Reason : std::uint8_t {
   kOk,            // the cost fits
+  kOver,          // allowed, because the work is already done (kCharge), but beyond the limit
   kLimited,       // the cost does not fit now; it will after `retry_after`
   kNever,         // the cost exceeds what the limit can ever hold
   kShadow,        // allowed; a rule in shadow mode would have denied the request
@@ -57,13 +58,15 @@ struct Decision {
   std::uint32_t capacity = 0;
   // Whole units that would pass right now, after this decision; rounded down.
   std::uint32_t remaining = 0;
+  // kTakeAtMost only: the units that were taken from every charge.
+  std::uint32_t taken = 0;
   // The time until the limit is untouched again if nothing else arrives.
   Duration reset_after{0};
   // The time until this same cost would pass if nothing else arrives: denied one microsecond
   // earlier, admitted then. Absent if allowed, if it can never pass, and if the store failed.
   std::optional<Duration> retry_after = {};
-  // leaky_bucket in queue mode only: how long an admitted request must wait, so that admitted
-  // requests leave evenly.
+  // How long an admitted request must wait before it acts: a reservation, until its turn;
+  // leaky_bucket in queue mode, so that admitted requests leave evenly. Otherwise absent.
   std::optional<Duration> delay = {};
 
   // A decision without numbers: kFailed if the reason says that a store failed, else kDenied.
@@ -83,6 +86,7 @@ struct Decision {
 constexpr bool has_numbers(const Decision& decision) noexcept {
   switch (decision.reason) {
     case Reason::kOk:
+    case Reason::kOver:
     case Reason::kLimited:
     case Reason::kNever:
     case Reason::kShadow: return true;

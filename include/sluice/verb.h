@@ -2,14 +2,42 @@
 
 #include <cstdint>
 
+#include "sluice/clock.h"
+
 namespace sluice {
 
 // What a request does to its counters.
 enum class Verb : std::uint8_t {
-  kTake,    // take all charges, or none
-  kPeek,    // decide as kTake would, and change nothing
-  kRefund,  // give back the newest `cost` units of each charge; never beyond untouched
-  kReset,   // forget the counter of each charge; the cost is ignored
+  kTake,        // take all charges, or none
+  kPeek,        // decide as kTake would, and change nothing
+  kRefund,      // give back the newest `cost` units of each charge; never beyond untouched
+  kReset,       // forget the counter of each charge; the cost is ignored
+  kCharge,      // count work that is already done: always allowed, kOver beyond the limit
+  kTakeAtMost,  // take the same number of units from every charge: as many as all have, up to cost
+  kReserve,     // take now what a take would get within `max_wait`; the caller waits for `delay`
 };
+
+// What a request does: a verb, and how long a reservation may wait. Converts from a verb.
+//
+//   limiter.apply(Verb::kTake, charges);
+//   limiter.apply({Verb::kReserve, 500ms}, charges);
+struct Action {
+  // NOLINTNEXTLINE(google-explicit-constructor): a verb is the action of most requests
+  constexpr Action(Verb what, Duration wait = Duration{0}) noexcept : verb(what), max_wait(wait) {}
+
+  Verb verb;
+  Duration max_wait;  // kReserve only; at least 0
+
+  friend constexpr bool operator==(const Action&, const Action&) = default;
+};
+
+// Whether the verb takes units if all limits allow it, and nothing if one denies.
+constexpr bool takes(Verb verb) noexcept {
+  return verb == Verb::kTake || verb == Verb::kTakeAtMost || verb == Verb::kReserve;
+}
+
+// Whether the verb asks for permission, so that a failure policy may answer for the store. The
+// others report what has happened.
+constexpr bool asks(Verb verb) noexcept { return takes(verb) || verb == Verb::kPeek; }
 
 }  // namespace sluice

@@ -31,10 +31,12 @@ struct Answer {
 
   bool admitted = false;
   bool never = false;
+  bool over = false;  // admitted beyond the limit
   std::uint32_t remaining = 0;
+  std::uint32_t taken = 0;  // kTakeAtMost only
   Ticks wait = 0;
   Ticks reset_after = 0;
-  Ticks delay = kNoDelay;  // of a queue: how long an admitted request has to wait
+  Ticks delay = kNoDelay;  // how long an admitted request has to wait
 
   constexpr Answer() = default;
   constexpr Answer(const Quote& quote, const Numbers& numbers) noexcept

@@ -70,11 +70,21 @@ constexpr State advance(const Limit& limit, const State& stored, Ticks now) noex
   return s;
 }
 
-constexpr Quote quote(const Limit& limit, const State& s, std::uint64_t cost) noexcept {
-  if (cost > limit.capacity()) return never();
-  const std::uint64_t spent = std::uint64_t{s.units} + (s.aux != 0);
-  if (spent + cost <= limit.capacity()) return admitted();
-  const std::uint64_t excess = s.units + cost - limit.capacity();
+// Returns the units spent, rounded up.
+constexpr std::uint64_t spent(const State& s) noexcept {
+  return std::uint64_t{s.units} + (s.aux != 0);
+}
+
+constexpr State without_fraction(State s) noexcept {
+  s.aux = 0;
+  return s;
+}
+
+constexpr Quote quote(const Limit& limit, const State& s, std::uint64_t cost,
+                      std::uint64_t capacity) noexcept {
+  if (cost > capacity) return never();
+  if (spent(s) + cost <= capacity) return admitted();
+  const std::uint64_t excess = s.units + cost - capacity;
   const Rate rate = LimitAccess::rate(limit);
   return denied_for(ceil_mul_div(excess, rate.ticks, s.aux, rate.units));
 }
@@ -93,14 +103,26 @@ constexpr Ticks time_to_drain(const Limit& limit, const State& s) noexcept {
 }
 
 constexpr Numbers describe(const Limit& limit, const State& s) noexcept {
-  const std::uint64_t spent = std::uint64_t{s.units} + (s.aux != 0);
-  const std::uint64_t remaining = spent < limit.capacity() ? limit.capacity() - spent : 0;
+  const std::uint64_t used = spent(s);
+  const std::uint64_t remaining = used < limit.capacity() ? limit.capacity() - used : 0;
   return {static_cast<std::uint32_t>(remaining), time_to_drain(limit, s)};
 }
 
-constexpr Step<State> step(Verb verb, const Limit& limit, const Kept<State>& kept, Ticks now,
+// The functions above, for step_of_fixed_size().
+struct Functions {
+  static constexpr bool kHasDebt = true;
+  static constexpr auto advance = bucket::advance;
+  static constexpr auto quote = bucket::quote;
+  static constexpr auto give_back = bucket::give_back;
+  static constexpr auto describe = bucket::describe;
+  static constexpr auto spent = bucket::spent;
+  static constexpr auto most_units = bucket::most_units;
+  static constexpr auto without_fraction = bucket::without_fraction;
+};
+
+constexpr Step<State> step(Action action, const Limit& limit, const Kept<State>& kept, Ticks now,
                            std::uint64_t cost) noexcept {
-  return step_of_fixed_size<advance, quote, give_back, describe>(verb, limit, kept, now, cost);
+  return step_of_fixed_size<Functions>(action, limit, kept, now, cost);
 }
 static_assert(StepFunction<decltype(step), State, State>);
 

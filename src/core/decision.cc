@@ -15,6 +15,7 @@ std::string_view to_string(Reason reason) noexcept {
   switch (reason) {
     case Reason::kOk: return "ok";
     case Reason::kLimited: return "limited";
+    case Reason::kOver: return "over";
     case Reason::kNever: return "never";
     case Reason::kShadow: return "shadow";
     case Reason::kDenyCache: return "deny_cache";

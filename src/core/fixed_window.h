@@ -33,9 +33,10 @@ constexpr State advance(const Limit& limit, const State& stored, Ticks now) noex
   return {.last = at, .aux = since, .units = stored.units, .tag = tag_of(limit)};
 }
 
-constexpr Quote quote(const Limit& limit, const State& s, std::uint64_t cost) noexcept {
-  if (cost > limit.capacity()) return never();
-  if (s.units + cost <= limit.capacity()) return admitted();
+constexpr Quote quote(const Limit& limit, const State& s, std::uint64_t cost,
+                      std::uint64_t capacity) noexcept {
+  if (cost > capacity) return never();
+  if (s.units + cost <= capacity) return admitted();
   return denied_for(period(limit) - s.aux);
 }
 
@@ -58,9 +59,25 @@ constexpr Kept<State> clock_window(const Limit& limit, Ticks now, std::uint32_t 
   return {state, Forgotten::after(now + describe(limit, state).reset_after)};
 }
 
-constexpr Step<State> step(Verb verb, const Limit& limit, const Kept<State>& kept, Ticks now,
+constexpr std::uint32_t most_units(const Limit&) noexcept {
+  return static_cast<std::uint32_t>(kMaxUnits);
+}
+
+// The functions above, for step_of_fixed_size().
+struct Functions {
+  static constexpr bool kHasDebt = false;
+  static constexpr auto advance = fixed_window::advance;
+  static constexpr auto quote = fixed_window::quote;
+  static constexpr auto give_back = fixed_window::give_back;
+  static constexpr auto describe = fixed_window::describe;
+  static constexpr auto spent = core::whole_units;
+  static constexpr auto most_units = fixed_window::most_units;
+  static constexpr auto without_fraction = core::unchanged;
+};
+
+constexpr Step<State> step(Action action, const Limit& limit, const Kept<State>& kept, Ticks now,
                            std::uint64_t cost) noexcept {
-  return step_of_fixed_size<advance, quote, give_back, describe>(verb, limit, kept, now, cost);
+  return step_of_fixed_size<Functions>(action, limit, kept, now, cost);
 }
 static_assert(StepFunction<decltype(step), State, State>);
 

@@ -10,9 +10,9 @@ namespace sluice::core::gcra {
 // bucket's: an arrival time alone could not follow a clock that goes back, nor keep what was
 // consumed if the rate changes.
 
-constexpr Step<State> step(Verb verb, const Limit& limit, const Kept<State>& kept, Ticks now,
+constexpr Step<State> step(Action action, const Limit& limit, const Kept<State>& kept, Ticks now,
                            std::uint64_t cost) noexcept {
-  return bucket::step(verb, limit, kept, now, cost);
+  return bucket::step(action, limit, kept, now, cost);
 }
 static_assert(StepFunction<decltype(step), State, State>);
 

@@ -8,12 +8,13 @@ namespace sluice::core::leaky_bucket {
 // is bucket.h. The queue admits by the same test and answers a delay, the time until everything
 // ahead has drained, so that admitted requests leave evenly at L/P.
 
-constexpr Step<State> step(Verb verb, const Limit& limit, const Kept<State>& kept, Ticks now,
+constexpr Step<State> step(Action action, const Limit& limit, const Kept<State>& kept, Ticks now,
                            std::uint64_t cost) noexcept {
-  Step<State> step = bucket::step(verb, limit, kept, now, cost);
-  const bool decides = verb == Verb::kTake || verb == Verb::kPeek;
+  Step<State> step = bucket::step(action, limit, kept, now, cost);
+  const bool decides = takes(action.verb) || action.verb == Verb::kPeek;
   if (limit.mode() == LeakyMode::kQueue && decides && step.answer.admitted) {
     State ahead = step.next;
+    if (action.verb == Verb::kTakeAtMost) cost = step.answer.taken;
     ahead.units -= static_cast<std::uint32_t>(cost);
     step.answer.delay = bucket::time_to_drain(limit, ahead);
   }

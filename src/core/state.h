@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <concepts>
 #include <cstdint>
+#include <utility>
 
 #include "core/limit_access.h"
 #include "core/step.h"
@@ -35,24 +38,113 @@ constexpr State take(State at, std::uint64_t cost) noexcept {
   return at;
 }
 
+// The functions of an algorithm whose state has a fixed size. The limit, and the state at the
+// instant of the decision, are their first arguments.
+template <typename F>
+concept FixedSizeFunctions = requires(const Limit& limit, const State& at, Ticks now,
+                                      std::uint64_t n) {
+  { F::advance(limit, at, now) } -> std::same_as<State>;  // a stored state, at the later instant
+  { F::quote(limit, at, n, n) } -> std::same_as<Quote>;   // a cost, of so many units in all
+  { F::give_back(limit, at, n) } -> std::same_as<State>;  // without the newest n units
+  { F::describe(limit, at) } -> std::same_as<Numbers>;
+  { F::spent(at) } -> std::same_as<std::uint64_t>;          // units, rounded up
+  { F::most_units(limit) } -> std::same_as<std::uint32_t>;  // that a state can have
+  { F::without_fraction(at) } -> std::same_as<State>;
+  { F::kHasDebt } -> std::convertible_to<bool>;  // whether units that come back can be reserved
+};
+
+// For states without a fraction of a unit.
+constexpr std::uint64_t whole_units(const State& at) noexcept { return at.units; }
+constexpr State unchanged(State at) noexcept { return at; }
+
 namespace detail {
 
-constexpr Step<State> unchanged(const State& at, const Answer& answer) noexcept {
-  return {answer, Change::kNone, at.last, at};
+// Takes the cost if the quote admits it.
+template <typename F>
+[[gnu::always_inline]] constexpr Step<State> take_if(const Quote& quote, const Limit& limit,
+                                                     const State& at, std::uint64_t cost) noexcept {
+  if (!quote.admitted || cost == 0) {
+    return {{quote, F::describe(limit, at)}, Change::kNone, at.last, at};
+  }
+  const State next = core::take(at, cost);
+  return {{quote, F::describe(limit, next)}, Change::kWrite, at.last, next};
+}
+
+template <typename F>
+[[gnu::always_inline]] constexpr Step<State> take(const Limit& limit, const State& at,
+                                                  std::uint64_t cost) noexcept {
+  const Quote quote = cost == 0 ? admitted() : F::quote(limit, at, cost, limit.capacity());
+  return take_if<F>(quote, limit, at, cost);
+}
+
+template <typename F>
+constexpr Step<State> take_at_most(const Limit& limit, const State& at,
+                                   std::uint64_t cost) noexcept {
+  cost = units_at_most(F::describe(limit, at), cost);
+  Step<State> step = take<F>(limit, at, cost);
+  if (step.answer.admitted) step.answer.taken = static_cast<std::uint32_t>(cost);
+  return step;
+}
+
+// Quotes a reservation, whose delay is `wait` if it is admitted. The counter is forgotten after
+// `left` if it does not change.
+template <typename F>
+constexpr Quote quote_ahead(const Limit& limit, const State& at, Ticks left, std::uint64_t cost,
+                            Ticks max_wait) noexcept {
+  Quote quote = F::quote(limit, at, cost, limit.capacity());
+  if (!F::kHasDebt || quote.admitted || quote.never) return quote;
+  quote.wait = std::min(quote.wait, left);
+  Ticks denied_for = quote.wait > max_wait ? quote.wait - max_wait : 0;
+  const std::uint32_t most = F::most_units(limit);
+  if (F::spent(at) + cost > most) {
+    denied_for = std::max(denied_for, std::min(F::quote(limit, at, cost, most).wait, left));
+  }
+  quote.admitted = denied_for == 0;
+  if (!quote.admitted) quote.wait = denied_for;
+  return quote;
+}
+
+template <typename F>
+constexpr Step<State> reserve(const Limit& limit, const State& at, Ticks left, std::uint64_t cost,
+                              Ticks max_wait) noexcept {
+  const Quote quote = cost == 0 ? admitted() : quote_ahead<F>(limit, at, left, cost, max_wait);
+  Step<State> step = take_if<F>(quote, limit, at, cost);
+  if (quote.admitted) step.answer.delay = std::exchange(step.answer.wait, 0);
+  return step;
+}
+
+// Counts work that is done, as far as the state can have its units.
+template <typename F>
+constexpr Step<State> charge(const Limit& limit, const State& at, std::uint64_t cost) noexcept {
+  const std::uint64_t most = limit.capacity() > 0 ? F::most_units(limit) : 0;
+  const std::uint64_t room = most > at.units ? most - at.units : 0;
+  Step<State> step = take_if<F>(admitted(), limit, at, std::min(cost, room));
+  if (cost > room && most > 0) {
+    step.change = Change::kWrite;
+    step.next = F::without_fraction(step.next);
+    step.answer.reset_after = F::describe(limit, step.next).reset_after;
+  }
+  step.answer.over = cost > room || F::spent(step.next) > limit.capacity();
+  return step;
+}
+
+template <typename F>
+constexpr Step<State> refund(const Limit& limit, const State& at, std::uint64_t cost) noexcept {
+  const Numbers numbers = F::describe(limit, at);
+  if (!can_give_back(limit, numbers, cost)) {
+    return {{admitted(), numbers}, Change::kNone, at.last, at};
+  }
+  const State next = F::give_back(limit, at, cost);
+  return {{admitted(), F::describe(limit, next)}, Change::kWrite, at.last, next};
 }
 
 }  // namespace detail
 
-// The step of an algorithm whose state has a fixed size, from its four functions:
-//   Advance(limit, state, now)       the state at `now`, under the limit's numbers
-//   QuoteCost(limit, at, cost)       whether the cost is admitted
-//   GiveBack(limit, at, cost)        the state without the newest `cost` units
-//   Describe(limit, at)              the numbers of a state
-template <auto Advance, auto QuoteCost, auto GiveBack, auto Describe>
-[[gnu::always_inline]] constexpr Step<State> step_of_fixed_size(Verb verb, const Limit& limit,
+// The step of an algorithm whose state has a fixed size.
+template <FixedSizeFunctions F>
+[[gnu::always_inline]] constexpr Step<State> step_of_fixed_size(Action action, const Limit& limit,
                                                                 const Kept<State>& kept, Ticks now,
                                                                 std::uint64_t cost) noexcept {
-  if (verb == Verb::kReset) return {untouched(limit), Change::kErase, now, State{.last = now}};
   State stored = kept.state;
   // Under its own numbers a state is untouched when it is forgotten, so that only a state of other
   // numbers needs a look at `forgotten`.
@@ -61,23 +153,26 @@ template <auto Advance, auto QuoteCost, auto GiveBack, auto Describe>
     ends = false;
     stored = State{.last = now};
   }
-  const State at = Advance(limit, stored, now);
-  if (verb == Verb::kRefund) {
-    const Numbers numbers = Describe(limit, at);
-    if (can_give_back(limit, numbers, cost)) {
-      const State next = GiveBack(limit, at, cost);
-      return {{admitted(), Describe(limit, next)}, Change::kWrite, at.last, next};
+  const State at = F::advance(limit, stored, now);
+  Step<State> step;
+  switch (action.verb) {
+    case Verb::kPeek:
+      step = detail::take<F>(limit, at, cost);
+      if (step.change == Change::kNone) break;
+      step.change = Change::kNone;
+      return step;
+    case Verb::kReset: return {untouched(limit), Change::kErase, now, State{.last = now}};
+    case Verb::kRefund: step = detail::refund<F>(limit, at, cost); break;
+    case Verb::kCharge: step = detail::charge<F>(limit, at, cost); break;
+    case Verb::kTakeAtMost: step = detail::take_at_most<F>(limit, at, cost); break;
+    case Verb::kReserve: {
+      const Ticks left = ends ? kept.forgotten.from() - at.last : kMaxWait.count();
+      step = detail::reserve<F>(limit, at, left, cost, action.max_wait.count());
+      break;
     }
-    cost = 0;
+    case Verb::kTake: step = detail::take<F>(limit, at, cost); break;
   }
-  const Quote quoted = cost == 0 ? admitted() : QuoteCost(limit, at, cost);
-  if (quoted.admitted && cost > 0) {
-    const State next = take(at, cost);
-    const Change change = verb == Verb::kTake ? Change::kWrite : Change::kNone;
-    return {{quoted, Describe(limit, next)}, change, at.last, next};
-  }
-  Step<State> step = detail::unchanged(at, {quoted, Describe(limit, at)});
-  if (ends) kept.forgotten.end(at.last, step.answer);
+  if (ends && step.change == Change::kNone) kept.forgotten.end(at.last, step.answer);
   return step;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -32,24 +33,29 @@ struct Step {
   Answer answer;
   Change change;
   Ticks at;   // the instant of the decision: `now`, or the last change if that is later
-  Next next;  // kTake and kPeek: with the cost if it was admitted
+  Next next;  // with the cost if it was admitted
 
   constexpr Forgotten forgotten() const noexcept {
     return Forgotten::after(at + answer.reset_after);
   }
 };
 
-// The shape of every algorithm: a pure function of a verb, a limit, a state, an instant and a cost.
-// A store makes it atomic. If a request has several counters, the store applies the changes of all
-// or of none.
+// The shape of every algorithm: a pure function of an action, a limit, a state, an instant and a
+// cost. A store makes it atomic. If a request has several counters, the store applies the changes
+// of all or of none.
 template <typename Function, typename State, typename Next>
 concept StepFunction = std::is_nothrow_invocable_r_v < Step<Next>,
-        Function, Verb,
+        Function, Action,
 const Limit&, const Kept<State>&, Ticks, std::uint64_t > ;
 
 // Returns what a limit answers to a counter that is untouched.
 constexpr Answer untouched(const Limit& limit) noexcept {
   return {admitted(), {.remaining = limit.capacity(), .reset_after = 0}};
+}
+
+// Returns the units that a take of at most `cost` asks for: one if there are none, to be denied.
+constexpr std::uint64_t units_at_most(const Numbers& numbers, std::uint64_t cost) noexcept {
+  return std::min<std::uint64_t>(cost, std::max(numbers.remaining, 1u));
 }
 
 // Whether a refund can give anything back.

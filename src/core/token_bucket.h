@@ -54,10 +54,11 @@ constexpr std::uint64_t time_to_refill(const Limit& limit, const State& s,
   return ceil_div(units, std::uint64_t{limit.limit()}) * period(limit) - s.aux;
 }
 
-constexpr Quote quote(const Limit& limit, const State& s, std::uint64_t cost) noexcept {
-  if (cost > limit.capacity()) return never();
-  if (s.units + cost <= limit.capacity()) return admitted();
-  return denied_for(time_to_refill(limit, s, s.units + cost - limit.capacity()));
+constexpr Quote quote(const Limit& limit, const State& s, std::uint64_t cost,
+                      std::uint64_t capacity) noexcept {
+  if (cost > capacity) return never();
+  if (s.units + cost <= capacity) return admitted();
+  return denied_for(time_to_refill(limit, s, s.units + cost - capacity));
 }
 
 constexpr State give_back(const Limit& limit, State s, std::uint64_t cost) noexcept {
@@ -72,17 +73,29 @@ constexpr Numbers describe(const Limit& limit, const State& s) noexcept {
   return {remaining, static_cast<Ticks>(time_to_refill(limit, s, s.units))};
 }
 
-constexpr Step<State> step(Verb verb, const Limit& limit, const Kept<State>& kept, Ticks now,
+// The functions above, for step_of_fixed_size().
+struct Functions {
+  static constexpr bool kHasDebt = true;
+  static constexpr auto advance = interval::advance;
+  static constexpr auto quote = interval::quote;
+  static constexpr auto give_back = interval::give_back;
+  static constexpr auto describe = interval::describe;
+  static constexpr auto spent = core::whole_units;
+  static constexpr auto most_units = interval::most_units;
+  static constexpr auto without_fraction = core::unchanged;
+};
+
+constexpr Step<State> step(Action action, const Limit& limit, const Kept<State>& kept, Ticks now,
                            std::uint64_t cost) noexcept {
-  return step_of_fixed_size<advance, quote, give_back, describe>(verb, limit, kept, now, cost);
+  return step_of_fixed_size<Functions>(action, limit, kept, now, cost);
 }
 
 }  // namespace interval
 
-constexpr Step<State> step(Verb verb, const Limit& limit, const Kept<State>& kept, Ticks now,
+constexpr Step<State> step(Action action, const Limit& limit, const Kept<State>& kept, Ticks now,
                            std::uint64_t cost) noexcept {
-  return limit.refill() == Refill::kInterval ? interval::step(verb, limit, kept, now, cost)
-                                             : bucket::step(verb, limit, kept, now, cost);
+  return limit.refill() == Refill::kInterval ? interval::step(action, limit, kept, now, cost)
+                                             : bucket::step(action, limit, kept, now, cost);
 }
 static_assert(StepFunction<decltype(step), State, State>);
 

@@ -15,8 +15,10 @@ inline void combine(std::span<const Decision> each, Decision& all) noexcept {
   Duration retry_after = kNone;
   Duration delay = kNone;
   bool never = false;
+  bool over = false;
   for (const Decision& d : each) {
     never |= d.reason == Reason::kNever;
+    over |= d.reason == Reason::kOver;
     if (d.retry_after && *d.retry_after > retry_after) retry_after = *d.retry_after;
     if (d.delay && *d.delay > delay) delay = *d.delay;
     const bool tighter =
@@ -24,7 +26,8 @@ inline void combine(std::span<const Decision> each, Decision& all) noexcept {
     if (tighter) tightest = &d;
   }
   all.outcome = tightest->outcome;
-  all.reason = never ? Reason::kNever : tightest->reason;
+  all.taken = tightest->taken;
+  all.reason = never ? Reason::kNever : over ? Reason::kOver : tightest->reason;
   all.capacity = tightest->capacity;
   all.remaining = tightest->remaining;
   all.reset_after = tightest->reset_after;

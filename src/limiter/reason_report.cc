@@ -59,6 +59,7 @@ constexpr ReasonReport kInvalid{
 const ReasonReport& report_of(Reason reason) noexcept {
   switch (reason) {
     case Reason::kOk:
+    case Reason::kOver:
     case Reason::kShadow:
     case Reason::kLimited:
     case Reason::kDenyCache: return kLimited;
