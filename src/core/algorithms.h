@@ -22,14 +22,14 @@ constexpr bool has_log(const Limit& limit) noexcept {
   return limit.state_kind() == StateKind::kLog || limit.state_kind() == StateKind::kLogAndSummaries;
 }
 
-[[gnu::always_inline]] constexpr Step<State> step(Verb verb, const Limit& limit,
+[[gnu::always_inline]] constexpr Step<State> step(Action action, const Limit& limit,
                                                   const Kept<State>& kept, Ticks now,
                                                   std::uint64_t cost) noexcept {
   switch (limit.algorithm()) {
-    case Algorithm::kFixedWindow: return fixed_window::step(verb, limit, kept, now, cost);
-    case Algorithm::kLeakyBucket: return leaky_bucket::step(verb, limit, kept, now, cost);
-    case Algorithm::kGcra: return gcra::step(verb, limit, kept, now, cost);
-    default: return token_bucket::step(verb, limit, kept, now, cost);
+    case Algorithm::kFixedWindow: return fixed_window::step(action, limit, kept, now, cost);
+    case Algorithm::kLeakyBucket: return leaky_bucket::step(action, limit, kept, now, cost);
+    case Algorithm::kGcra: return gcra::step(action, limit, kept, now, cost);
+    default: return token_bucket::step(action, limit, kept, now, cost);
   }
 }
 
@@ -40,18 +40,18 @@ constexpr Numbers describe(const Limit& limit, const State& at) noexcept {
 }
 
 // The slices must be on the limit's grid: see sliding_window_counter::on_grid().
-[[gnu::always_inline]] constexpr Step<NextSlices> step(Verb verb, const Limit& limit,
+[[gnu::always_inline]] constexpr Step<NextSlices> step(Action action, const Limit& limit,
                                                        const Kept<Slices>& kept, Ticks now,
                                                        std::uint64_t cost) noexcept {
-  return sliding_window_counter::step(verb, limit, kept, now, cost);
+  return sliding_window_counter::step(action, limit, kept, now, cost);
 }
 
-constexpr Step<NextLog> step(Verb verb, const Limit& limit, const Kept<Log>& kept, Ticks now,
+constexpr Step<NextLog> step(Action action, const Limit& limit, const Kept<Log>& kept, Ticks now,
                              std::uint64_t cost) noexcept {
   if (limit.algorithm() == Algorithm::kSlidingWindowLog) {
-    return sliding_window_log::step(verb, limit, kept, now, cost);
+    return sliding_window_log::step(action, limit, kept, now, cost);
   }
-  return sliding_window_hybrid::step(verb, limit, kept, now, cost);
+  return sliding_window_hybrid::step(action, limit, kept, now, cost);
 }
 
 // Describes a counter with nothing taken, for a request that another limit denies.

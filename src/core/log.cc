@@ -30,7 +30,7 @@ void LogBuffer::copy(LogBuffer& from) noexcept {
 }
 
 bool LogBuffer::has_room(const NextLog& next) const noexcept {
-  if (next.added == 0) return true;
+  if (next.added == 0 || next.moves_newest) return true;
   if (next.summarizes) return summaries - next.expired_summaries < summary_room;
   const std::size_t live = entries - next.expired_entries;
   const std::size_t first = live == 0 ? 0 : head + next.expired_entries;
@@ -40,7 +40,7 @@ bool LogBuffer::has_room(const NextLog& next) const noexcept {
 void LogBuffer::write(const NextLog& next, Ticks at) noexcept {
   drop_expired(next);
   if (next.summarizes) summarize();
-  if (next.added > 0) add(at, next.added);
+  if (next.added > 0) add(at, next);
   if (next.given_back > 0) give_back(next.given_back);
   last = at;
 }
@@ -114,19 +114,19 @@ void LogBuffer::summarize() noexcept {
   log_units = 0;
 }
 
-void LogBuffer::add(Ticks at, std::uint32_t units) noexcept {
-  log_units += units;
+void LogBuffer::add(Ticks at, const NextLog& next) noexcept {
+  log_units += next.added;
   LogEntry* const begin = entry_begin();
-  if (entries > 0 && begin[head + entries - 1].at() == at) {
+  if (entries > 0 && (next.moves_newest || begin[head + entries - 1].at() == at)) {
     LogEntry& newest = begin[head + entries - 1];
-    newest = LogEntry(at, newest.units() + units);
+    newest = LogEntry(at, newest.units() + next.added);
     return;
   }
   if (head + entries == entry_room) {
     std::copy(begin + head, begin + head + entries, begin);
     head = 0;
   }
-  begin[head + entries++] = LogEntry(at, units);
+  begin[head + entries++] = LogEntry(at, next.added);
 }
 
 void LogBuffer::give_back(std::uint64_t units) noexcept {

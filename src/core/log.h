@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -50,6 +51,7 @@ struct NextLog {
   std::uint64_t units = 0;       // of the entries that are left
   bool summarizes = false;       // the entries that are left become a summary
   std::uint32_t added = 0;       // units of a new entry, or of the newest at the same instant
+  bool moves_newest = false;     // the newest entry moves to the instant of `added`
   std::uint64_t given_back = 0;  // units, the newest first
 };
 
@@ -59,6 +61,15 @@ struct LogDigest {
   std::uint64_t units = 0;  // that count
   Ticks newest = 0;         // the newest instant that counts; ignored if no units count
 };
+
+// Describes a log of so many units, the newest of that instant.
+constexpr Numbers numbers_of(const Limit& limit, std::uint64_t used, Ticks newest,
+                             Ticks at) noexcept {
+  const std::uint64_t capacity = limit.capacity();
+  Numbers numbers{static_cast<std::uint32_t>(used < capacity ? capacity - used : 0), 0};
+  if (used > 0 && capacity > 0) numbers.reset_after = newest + limit.period().count() - at;
+  return numbers;
+}
 
 // Returns the verdict on a log. `time_to_expire(n)` returns the time until n units have left.
 template <typename TimeToExpire>
@@ -72,30 +83,69 @@ constexpr Answer answer_from(const Limit& limit, const LogDigest& log, std::uint
     quote = denied_for(static_cast<std::uint64_t>(time_to_expire(log.units + cost - capacity)));
   }
   const std::uint64_t taken = quote.admitted ? cost : 0;
-  const std::uint64_t used = log.units + taken;
-  Numbers numbers{static_cast<std::uint32_t>(used < capacity ? capacity - used : 0), 0};
-  if (used > 0 && capacity > 0) {
-    numbers.reset_after = (taken > 0 ? log.at : log.newest) + limit.period().count() - log.at;
-  }
-  return {quote, numbers};
+  return {quote, numbers_of(limit, log.units + taken, taken > 0 ? log.at : log.newest, log.at)};
 }
 
-// The facts about a log at the instant of the decision, each a function.
+// The answer of a log to a verb that may add units, and how many it adds.
+struct LogVerdict {
+  Answer answer;
+  std::uint64_t added = 0;
+};
+
+// `stored` are the units of all entries and summaries, also where only a share of them counts.
+template <typename TimeToExpire>
+constexpr LogVerdict verdict_on_log(Verb verb, const Limit& limit, const LogDigest& log,
+                                    std::uint64_t stored, std::uint64_t cost,
+                                    TimeToExpire time_to_expire) noexcept {
+  if (verb == Verb::kCharge) {
+    const std::uint64_t room = limit.capacity() > 0 && stored < kMaxUnits ? kMaxUnits - stored : 0;
+    const std::uint64_t added = std::min(cost, room);
+    const std::uint64_t used = log.units + added;
+    Answer answer{admitted(), numbers_of(limit, used, added > 0 ? log.at : log.newest, log.at)};
+    answer.over = added < cost || used > limit.capacity();
+    return {answer, added};
+  }
+  if (verb == Verb::kTakeAtMost) {
+    cost = units_at_most(numbers_of(limit, log.units, log.newest, log.at), cost);
+  }
+  Answer answer = answer_from(limit, log, cost, time_to_expire);
+  if (!answer.admitted) return {answer, 0};
+  if (verb == Verb::kTakeAtMost) answer.taken = static_cast<std::uint32_t>(cost);
+  if (verb == Verb::kReserve) answer.delay = 0;
+  return {answer, cost};
+}
+
+// The facts about a log at the instant of the decision, some of them functions.
 template <typename BeginsSlice, typename DigestWithout, typename TimeToExpire>
 struct LogFacts {
+  Log live;                      // without what has expired
   BeginsSlice begins_slice;      // (): whether a new entry begins a slice
   DigestWithout digest_without;  // (n): the digest after a refund of n units
   TimeToExpire time_to_expire;   // (n): the time until n units have left
 };
 template <typename BeginsSlice, typename DigestWithout, typename TimeToExpire>
-LogFacts(BeginsSlice, DigestWithout, TimeToExpire)
+LogFacts(Log, BeginsSlice, DigestWithout, TimeToExpire)
     -> LogFacts<BeginsSlice, DigestWithout, TimeToExpire>;
+
+constexpr std::uint64_t stored_units(const Log& log) noexcept {
+  std::uint64_t units = log.units;
+  for (const Summary& summary : log.older) units += summary.units;
+  return units;
+}
+
+// Whether a charge moves the newest entry to its own instant instead of adding one. This bounds a
+// log that charges have taken beyond its limit; the units of that entry count for longer.
+constexpr bool moves_newest(const Limit& limit, const Log& live, Ticks at) noexcept {
+  return live.entries.size() >= 2 * std::uint64_t{limit.capacity()} &&
+         live.entries.back().at() != at;
+}
 
 // The step of a log. `next` is the log without its expired entries.
 template <typename Facts>
-constexpr Step<NextLog> step_of_log(Verb verb, const Limit& limit, const Kept<Log>& kept,
+constexpr Step<NextLog> step_of_log(Action action, const Limit& limit, const Kept<Log>& kept,
                                     bool is_known, std::uint64_t cost, NextLog next,
                                     const Facts& facts) noexcept {
+  const Verb verb = action.verb;
   const LogDigest digest = facts.digest_without(0);
   if (verb == Verb::kReset) return {untouched(limit), Change::kErase, digest.at, next};
   if (verb == Verb::kRefund) {
@@ -106,12 +156,16 @@ constexpr Step<NextLog> step_of_log(Verb verb, const Limit& limit, const Kept<Lo
     }
     cost = 0;
   }
-  Step<NextLog> step{answer_from(limit, digest, cost, facts.time_to_expire), Change::kNone,
-                     digest.at, next};
-  if (step.answer.admitted && cost > 0) {
-    step.next.added = static_cast<std::uint32_t>(cost);
+  const std::uint64_t stored = verb == Verb::kCharge ? stored_units(facts.live) : 0;
+  const auto [answer, added] =
+      verdict_on_log(verb, limit, digest, stored, cost, facts.time_to_expire);
+  Step<NextLog> step{answer, Change::kNone, digest.at, next};
+  if (added > 0) {
+    step.next.added = static_cast<std::uint32_t>(added);
     step.next.summarizes = facts.begins_slice();
-    if (verb == Verb::kTake) step.change = Change::kWrite;
+    step.next.moves_newest = verb == Verb::kCharge && !step.next.summarizes &&
+                             moves_newest(limit, facts.live, digest.at);
+    if (verb != Verb::kPeek) step.change = Change::kWrite;
   } else if (is_known) {
     kept.forgotten.end(digest.at, step.answer);
   }
@@ -121,21 +175,23 @@ constexpr Step<NextLog> step_of_log(Verb verb, const Limit& limit, const Kept<Lo
 // What the owner of a log elsewhere reports of it, after the verb.
 struct LogReport {
   LogDigest digest;
-  Ticks wait = 0;         // if the cost is denied
-  bool refunded = false;  // whether a refund has changed the log
+  Ticks wait = 0;            // if the cost is denied
+  bool refunded = false;     // whether a refund has changed the log
+  std::uint64_t stored = 0;  // units before a charge: see verdict_on_log()
 };
 
 // Answers from a report. The owner makes the change.
-constexpr Step<LogReport> step(Verb verb, const Limit& limit, const Kept<LogReport>& kept,
+constexpr Step<LogReport> step(Action action, const Limit& limit, const Kept<LogReport>& kept,
                                Ticks now, std::uint64_t cost) noexcept {
-  if (verb == Verb::kReset) return {untouched(limit), Change::kErase, now, {}};
+  if (action.verb == Verb::kReset) return {untouched(limit), Change::kErase, now, {}};
   const bool is_known = !kept.forgotten.is_past(now);
   const LogReport report = is_known ? kept.state : LogReport{.digest = {.at = now}};
-  if (verb == Verb::kRefund) cost = 0;
+  if (action.verb == Verb::kRefund) cost = 0;
   const auto wait = [&](std::uint64_t) { return report.wait; };
-  Step<LogReport> step{answer_from(limit, report.digest, cost, wait), Change::kNone,
-                       report.digest.at, report};
-  const bool is_changed = report.refunded || (step.answer.admitted && cost > 0);
+  const auto [answer, added] =
+      verdict_on_log(action.verb, limit, report.digest, report.stored, cost, wait);
+  Step<LogReport> step{answer, Change::kNone, report.digest.at, report};
+  const bool is_changed = report.refunded || added > 0;
   if (is_known && !is_changed) kept.forgotten.end(report.digest.at, step.answer);
   return step;
 }
@@ -184,7 +240,7 @@ struct LogBuffer {
   void merge_summaries(std::uint64_t slice_ticks) noexcept;
   void drop_expired(const NextLog& next) noexcept;
   void summarize() noexcept;
-  void add(Ticks at, std::uint32_t units) noexcept;
+  void add(Ticks at, const NextLog& next) noexcept;
   void give_back(std::uint64_t units) noexcept;
 };
 static_assert(sizeof(LogBuffer) == 40);

@@ -200,10 +200,17 @@ constexpr Numbers describe_without(const Limit& limit, const View& view,
   return {static_cast<std::uint32_t>(remaining), reset_after};
 }
 
+// Returns the most units that a charge may add.
+constexpr std::uint64_t room_for_charges(const Limit& limit, const View& view) noexcept {
+  const std::uint64_t stored = view.sum_to(Grid(limit).slices);
+  return limit.capacity() > 0 && stored < kMaxUnits ? kMaxUnits - stored : 0;
+}
+
 // The slices must be on the limit's grid.
-[[gnu::always_inline]] constexpr Step<NextSlices> step(Verb verb, const Limit& limit,
+[[gnu::always_inline]] constexpr Step<NextSlices> step(Action action, const Limit& limit,
                                                        const Kept<Slices>& kept, Ticks now,
                                                        std::uint64_t cost) noexcept {
+  const Verb verb = action.verb;
   if (verb == Verb::kReset) return {untouched(limit), Change::kErase, now, {}};
   const bool is_known = !kept.forgotten.is_past(now);
   const Slices stored = is_known ? kept.state : Slices{.counts = {}, .last = now};
@@ -217,12 +224,21 @@ constexpr Numbers describe_without(const Limit& limit, const View& view,
     }
     cost = 0;
   }
-  const Quote quoted = cost == 0 ? admitted() : quote(limit, view, cost);
-  const std::uint64_t added = quoted.admitted ? cost : 0;
+  std::uint64_t asked = cost;
+  if (verb == Verb::kTakeAtMost) asked = units_at_most(describe(limit, view, 0), cost);
+  if (verb == Verb::kCharge) asked = std::min(cost, room_for_charges(limit, view));
+  const bool is_free = asked == 0 || verb == Verb::kCharge;
+  const Quote quoted = is_free ? admitted() : quote(limit, view, asked);
+  const std::uint64_t added = quoted.admitted ? asked : 0;
   Step<NextSlices> step{{quoted, describe(limit, view, added)},
-                        added > 0 && verb == Verb::kTake ? Change::kWrite : Change::kNone,
+                        added > 0 && verb != Verb::kPeek ? Change::kWrite : Change::kNone,
                         view.at,
                         {view.counts, view.shift, added, 0}};
+  if (verb == Verb::kCharge) {
+    step.answer.over = added < cost || view.used + added > limit.capacity();
+  }
+  if (verb == Verb::kTakeAtMost) step.answer.taken = static_cast<std::uint32_t>(added);
+  if (verb == Verb::kReserve && quoted.admitted) step.answer.delay = 0;
   if (is_known && added == 0) kept.forgotten.end(view.at, step.answer);
   return step;
 }

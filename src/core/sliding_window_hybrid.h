@@ -82,17 +82,19 @@ constexpr bool begins_slice(const Limit& limit, const Log& log, const View& view
   return grid.slice_of(view.log.at) != grid.slice_of(log.entries.back().at());
 }
 
-constexpr Step<NextLog> step(Verb verb, const Limit& limit, const Kept<Log>& kept, Ticks now,
+constexpr Step<NextLog> step(Action action, const Limit& limit, const Kept<Log>& kept, Ticks now,
                              std::uint64_t cost) noexcept {
   const bool is_known = !kept.forgotten.is_past(now);
   const Log log = is_known ? kept.state : Log{.older = {}, .entries = {}, .last = now};
   const View view = advance(limit, log, now);
   return step_of_log(
-      verb, limit, kept, is_known, cost,
+      action, limit, kept, is_known, cost,
       {.expired_summaries = view.expired,
        .expired_entries = view.log.expired,
        .units = view.log.units},
-      LogFacts{[&] { return begins_slice(limit, log, view); },
+      LogFacts{Log{log.older.subspan(view.expired), log.entries.subspan(view.log.expired),
+                   view.log.units, view.log.at},
+               [&] { return begins_slice(limit, log, view); },
                [&](std::uint64_t units) { return digest_without(log, view, units); },
                [&](std::uint64_t units) { return time_to_expire(limit, log, view, units); }});
 }

@@ -51,14 +51,18 @@ constexpr LogDigest digest_without(const Log& log, const View& view, std::uint64
   return digest;
 }
 
-constexpr Step<NextLog> step(Verb verb, const Limit& limit, const Kept<Log>& kept, Ticks now,
+constexpr Step<NextLog> step(Action action, const Limit& limit, const Kept<Log>& kept, Ticks now,
                              std::uint64_t cost) noexcept {
   const bool is_known = !kept.forgotten.is_past(now);
   const Log log = is_known ? kept.state : Log{.older = {}, .entries = {}, .last = now};
   const View view = advance(limit, log, now);
   return step_of_log(
-      verb, limit, kept, is_known, cost, {.expired_entries = view.expired, .units = view.units},
-      LogFacts{[] { return false; },
+      action, limit, kept, is_known, cost, {.expired_entries = view.expired, .units = view.units},
+      LogFacts{Log{.older = {},
+                   .entries = log.entries.subspan(view.expired),
+                   .units = view.units,
+                   .last = view.at},
+               [] { return false; },
                [&](std::uint64_t units) { return digest_without(log, view, units); },
                [&](std::uint64_t units) {
                  return time_to_expire(limit, log.entries.subspan(view.expired), view.at, units);

@@ -14,8 +14,12 @@
 namespace sluice::core {
 
 inline std::ostream& operator<<(std::ostream& out, const Answer& a) {
-  out << (a.admitted ? "ok" : a.never ? "never" : "wait " + std::to_string(a.wait));
+  out << (a.over       ? "over"
+          : a.admitted ? "ok"
+          : a.never    ? "never"
+                       : "wait " + std::to_string(a.wait));
   out << ", remaining " << a.remaining << ", reset after " << a.reset_after;
+  if (a.taken > 0) out << ", taken " << a.taken;
   return a.delay == Answer::kNoDelay ? out : out << ", delay " << a.delay;
 }
 
@@ -24,6 +28,21 @@ constexpr Answer ok(std::uint32_t remaining, Ticks reset_after) {
 }
 constexpr Answer wait(std::uint64_t wait, std::uint32_t remaining, Ticks reset_after) {
   return {denied_for(wait), {remaining, reset_after}};
+}
+constexpr Answer over(Ticks reset_after) {
+  Answer answer = ok(0, reset_after);
+  answer.over = true;
+  return answer;
+}
+constexpr Answer taken(std::uint32_t units, std::uint32_t remaining, Ticks reset_after) {
+  Answer answer = ok(remaining, reset_after);
+  answer.taken = units;
+  return answer;
+}
+constexpr Answer delayed(Ticks delay, std::uint32_t remaining, Ticks reset_after) {
+  Answer answer = ok(remaining, reset_after);
+  answer.delay = delay;
+  return answer;
 }
 constexpr Answer refused(std::uint32_t remaining, Ticks reset_after) {
   return {never(), {remaining, reset_after}};
@@ -37,6 +56,11 @@ class FixedSize {
 
   constexpr Answer take(Ticks now, std::uint64_t cost = 1) { return apply(Verb::kTake, now, cost); }
   constexpr Answer refund(Ticks now, std::uint64_t cost) { return apply(Verb::kRefund, now, cost); }
+  Answer charge(Ticks now, std::uint64_t cost) { return apply(Verb::kCharge, now, cost); }
+  Answer take_at_most(Ticks now, std::uint64_t cost) { return apply(Verb::kTakeAtMost, now, cost); }
+  Answer reserve(Ticks now, std::uint64_t cost, Ticks max_wait) {
+    return apply({Verb::kReserve, Duration{max_wait}}, now, cost);
+  }
   constexpr Answer peek(Ticks now, std::uint64_t cost = 0) const {
     return step(Verb::kPeek, limit_, {state_, kNeverForgotten}, now, cost).answer;
   }
@@ -45,8 +69,8 @@ class FixedSize {
   constexpr const State& state() const { return state_; }
 
  private:
-  constexpr Answer apply(Verb verb, Ticks now, std::uint64_t cost) {
-    const Step<State> step = core::step(verb, limit_, {state_, kNeverForgotten}, now, cost);
+  constexpr Answer apply(Action action, Ticks now, std::uint64_t cost) {
+    const Step<State> step = core::step(action, limit_, {state_, kNeverForgotten}, now, cost);
     if (step.change == Change::kWrite) state_ = step.next;
     return step.answer;
   }
@@ -62,6 +86,11 @@ class SliceCounter {
 
   Answer take(Ticks now, std::uint64_t cost = 1) { return apply(Verb::kTake, now, cost); }
   Answer refund(Ticks now, std::uint64_t cost) { return apply(Verb::kRefund, now, cost); }
+  Answer charge(Ticks now, std::uint64_t cost) { return apply(Verb::kCharge, now, cost); }
+  Answer take_at_most(Ticks now, std::uint64_t cost) { return apply(Verb::kTakeAtMost, now, cost); }
+  Answer reserve(Ticks now, std::uint64_t cost, Ticks max_wait) {
+    return apply({Verb::kReserve, Duration{max_wait}}, now, cost);
+  }
   Answer peek(Ticks now, std::uint64_t cost = 0) const {
     return step(Verb::kPeek, limit_, kept(), now, cost).answer;
   }
@@ -71,8 +100,8 @@ class SliceCounter {
 
  private:
   Kept<Slices> kept() const { return {{counts_, last_, SliceGrid(limit_)}, kNeverForgotten}; }
-  Answer apply(Verb verb, Ticks now, std::uint64_t cost) {
-    const Step<NextSlices> step = core::step(verb, limit_, kept(), now, cost);
+  Answer apply(Action action, Ticks now, std::uint64_t cost) {
+    const Step<NextSlices> step = core::step(action, limit_, kept(), now, cost);
     if (step.change == Change::kWrite) {
       step.next.write(counts_);
       last_ = step.at;
@@ -98,6 +127,11 @@ class LogCounter {
 
   Answer take(Ticks now, std::uint64_t cost = 1) { return apply(Verb::kTake, now, cost); }
   Answer refund(Ticks now, std::uint64_t cost) { return apply(Verb::kRefund, now, cost); }
+  Answer charge(Ticks now, std::uint64_t cost) { return apply(Verb::kCharge, now, cost); }
+  Answer take_at_most(Ticks now, std::uint64_t cost) { return apply(Verb::kTakeAtMost, now, cost); }
+  Answer reserve(Ticks now, std::uint64_t cost, Ticks max_wait) {
+    return apply({Verb::kReserve, Duration{max_wait}}, now, cost);
+  }
   Answer peek(Ticks now, std::uint64_t cost = 0) const {
     return step(Verb::kPeek, limit_, {buffer_->view(), kNeverForgotten}, now, cost).answer;
   }
@@ -109,9 +143,9 @@ class LogCounter {
   static constexpr std::uint32_t kSummaries = 100;
   static constexpr std::uint32_t kEntries = 10000;
 
-  Answer apply(Verb verb, Ticks now, std::uint64_t cost) {
+  Answer apply(Action action, Ticks now, std::uint64_t cost) {
     const Step<NextLog> step =
-        core::step(verb, limit_, {buffer_->view(), kNeverForgotten}, now, cost);
+        core::step(action, limit_, {buffer_->view(), kNeverForgotten}, now, cost);
     if (step.change == Change::kWrite) buffer_->write(step.next, step.at);
     return step.answer;
   }
