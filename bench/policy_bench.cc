@@ -31,7 +31,7 @@ constexpr auto kFull = fixed_window(1).per(std::chrono::days{300});
 // A store that always fails.
 class Gone final : public Store {
  public:
-  Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
+  Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
                  std::span<Decision> each) noexcept override {
     const Decision failed = Decision::refused(Reason::kStoreError);
     std::fill(each.begin(), each.end(), failed);

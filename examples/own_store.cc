@@ -13,10 +13,10 @@ class CountingStore final : public sluice::Store {
  public:
   explicit CountingStore(std::unique_ptr<sluice::Store> inner) : inner_(std::move(inner)) {}
 
-  sluice::Decision apply(sluice::Verb verb, std::span<const sluice::Charge> charges,
+  sluice::Decision apply(sluice::Action action, std::span<const sluice::Charge> charges,
                          std::optional<sluice::Instant> now,
                          std::span<sluice::Decision> each) noexcept override {
-    const sluice::Decision decision = inner_->apply(verb, charges, now, each);
+    const sluice::Decision decision = inner_->apply(action, charges, now, each);
     if (!decision) denied_.fetch_add(1, std::memory_order_relaxed);
     return decision;
   }

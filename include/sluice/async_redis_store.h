@@ -33,7 +33,7 @@ class AsyncRedisStore final : public AsyncStore {
   AsyncRedisStore& operator=(const AsyncRedisStore&) = delete;
 
   // See AsyncStore.
-  void async_apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  void async_apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                    std::span<Decision> each, Completion& completion) noexcept override;
 
   // Returns whether a request would be sent now.

@@ -34,8 +34,9 @@ class AsyncStore {
   virtual ~AsyncStore() = default;
 
   // Decides as Store::apply() does, and then calls `completion.done()`.
-  virtual void async_apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
-                           std::span<Decision> each, Completion& completion) noexcept = 0;
+  virtual void async_apply(Action action, std::span<const Charge> charges,
+                           std::optional<Instant> now, std::span<Decision> each,
+                           Completion& completion) noexcept = 0;
 };
 
 }  // namespace sluice

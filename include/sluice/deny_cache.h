@@ -68,9 +68,10 @@ class DenyCacheStore final : public Store {
   DenyCacheStore(Store& store, DenyCache& cache) noexcept;
 
   // See Store.
-  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override;
-  Decision apply_one(Verb verb, const Charge& charge, std::optional<Instant> now) noexcept override;
+  Decision apply_one(Action action, const Charge& charge,
+                     std::optional<Instant> now) noexcept override;
 
  private:
   Store* store_;

@@ -32,9 +32,10 @@ class LocalShareStore final : public Store {
                            const Clock& clock = SystemClock::instance());
 
   // See Store.
-  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override;
-  Decision apply_one(Verb verb, const Charge& charge, std::optional<Instant> now) noexcept override;
+  Decision apply_one(Action action, const Charge& charge,
+                     std::optional<Instant> now) noexcept override;
 
   // Returns the counts of the memory store.
   MemoryStoreStats stats() const { return store_.stats(); }
@@ -90,14 +91,15 @@ class FailurePolicyStore final : public Store {
                      const FailurePolicyOptions& options = {});
 
   // See Store.
-  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override;
-  Decision apply_one(Verb verb, const Charge& charge, std::optional<Instant> now) noexcept override;
+  Decision apply_one(Action action, const Charge& charge,
+                     std::optional<Instant> now) noexcept override;
 
  private:
-  Decision without_new(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  Decision without_new(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                        std::span<Decision> each, const Decision& said) noexcept;
-  Decision fall_back(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  Decision fall_back(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                      std::span<Decision> each, Reason failed) noexcept;
 
   Store* store_;

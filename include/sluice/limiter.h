@@ -11,6 +11,8 @@
 
 namespace sluice {
 
+class Reservation;
+
 // Asks a store for decisions: what a program calls before it does the thing that is limited.
 //
 //   sluice::MemoryStore store;
@@ -50,6 +52,26 @@ class Limiter {
                   std::optional<Instant> now = {}) noexcept {
     return one(Verb::kRefund, key, limit, cost, now);
   }
+  // Counts `cost` units of work that is already done, whatever the limit says. Always allowed, with
+  // Reason::kOver if the counter is now beyond its limit; later takes wait until it is not.
+  Decision charge(std::string_view key, const Limit& limit, std::uint64_t cost = 1,
+                  std::optional<Instant> now = {}) noexcept {
+    return one(Verb::kCharge, key, limit, cost, now);
+  }
+  // Takes as many units as are left, at most `cost`: Decision::taken. Denied if none is left.
+  [[nodiscard]] Decision take_at_most(std::string_view key, const Limit& limit, std::uint64_t cost,
+                                      std::optional<Instant> now = {}) noexcept {
+    return one(Verb::kTakeAtMost, key, limit, cost, now);
+  }
+  // Takes `cost` units that the counter will have within `max_wait`: the caller acts after
+  // Reservation::delay(). Callers are served in the order in which they asked, on every machine.
+  // Only token_bucket, leaky_bucket and gcra can be reserved ahead; with the others it is a take.
+  // Include sluice/reservation.h. Copies the key; throws std::bad_alloc before anything is taken.
+  [[nodiscard]] Reservation reserve(std::string_view key, const Limit& limit, std::uint64_t cost,
+                                    Duration max_wait, std::optional<Instant> now = {});
+  // Reserves every charge, or denies the request and takes nothing. Copies the keys and tags.
+  [[nodiscard]] Reservation reserve(std::span<const Charge> charges, Duration max_wait,
+                                    std::optional<Instant> now = {});
   // Forgets the counter, so that the key is untouched again.
   Decision reset(std::string_view key, const Limit& limit) noexcept {
     return one(Verb::kReset, key, limit, 0, {});
@@ -61,17 +83,17 @@ class Limiter {
                                std::optional<Instant> now = {}) noexcept {
     return apply(Verb::kTake, charges, each, now);
   }
-  // Applies any verb to 1 to kMaxCharges charges, as check() does for kTake.
-  Decision apply(Verb verb, std::span<const Charge> charges, std::span<Decision> each = {},
+  // Applies any action to 1 to kMaxCharges charges, as check() does for kTake.
+  Decision apply(Action action, std::span<const Charge> charges, std::span<Decision> each = {},
                  std::optional<Instant> now = {}) noexcept;
 
   // The store that it asks.
   Store& store() const noexcept { return *store_; }
 
  private:
-  Decision one(Verb verb, std::string_view key, const Limit& limit, std::uint64_t cost,
+  Decision one(Action action, std::string_view key, const Limit& limit, std::uint64_t cost,
                std::optional<Instant> now) noexcept {
-    return store_->apply_one(verb, Charge{key, limit, cost}, now);
+    return store_->apply_one(action, Charge{key, limit, cost}, now);
   }
 
   Store* store_;

@@ -55,9 +55,10 @@ class MemoryStore final : public Store {
 
   // See Store::apply. Returns kStoreError, and changes nothing, if memory is exhausted, or if
   // max_log_bytes is too small for the slices or new logs of the request.
-  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override;
-  Decision apply_one(Verb verb, const Charge& charge, std::optional<Instant> now) noexcept override;
+  Decision apply_one(Action action, const Charge& charge,
+                     std::optional<Instant> now) noexcept override;
 
   // What it holds now. Cost: locks each shard in turn.
   MemoryStoreStats stats() const;

@@ -68,9 +68,10 @@ class RedisChain final : public Store {
   RedisChain& operator=(const RedisChain&) = delete;
 
   // See Store.
-  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override;
-  Decision apply_one(Verb verb, const Charge& charge, std::optional<Instant> now) noexcept override;
+  Decision apply_one(Action action, const Charge& charge,
+                     std::optional<Instant> now) noexcept override;
 
   // Waits until Redis can be asked, for instance before a service reports that it is ready.
   // Errors: why it cannot, as far as is known.

@@ -105,10 +105,10 @@ class RedisStore final : public Store, public AsyncStore {
   RedisStore& operator=(const RedisStore&) = delete;
 
   // See Store.
-  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override;
   // See AsyncStore.
-  void async_apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  void async_apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                    std::span<Decision> each, Completion& completion) noexcept override;
 
   // Waits until the server can be asked. Errors: why it cannot, as far as is known.

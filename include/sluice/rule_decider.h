@@ -62,16 +62,16 @@ class RuleDecider {
   // `now` absent: at the store's own time.
   const RuleAnswer& decide(const RuleSet& rules, const AttributeSource& attributes,
                            const RequestCosts& costs = {}, std::optional<Instant> now = {},
-                           Verb verb = Verb::kTake);
+                           Action action = Verb::kTake);
   // Decides several parts by the rules of one domain. Each part is matched separately; the limits
   // of all are one all-or-nothing request, and the answer has them in the order of the parts.
   const RuleAnswer& decide_parts(const RuleSet& rules, std::string_view domain,
                                  std::span<const RequestPart> parts,
-                                 std::optional<Instant> now = {}, Verb verb = Verb::kTake);
+                                 std::optional<Instant> now = {}, Action action = Verb::kTake);
   // Decides by one rule of the set, whether it matches or not. Guards use it.
   const RuleAnswer& decide_by(const RuleSet& rules, const Rule& rule,
                               const AttributeSource& attributes, const RequestCosts& costs = {},
-                              std::optional<Instant> now = {}, Verb verb = Verb::kTake);
+                              std::optional<Instant> now = {}, Action action = Verb::kTake);
 
  private:
   class Impl;

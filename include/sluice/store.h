@@ -79,11 +79,12 @@ class Store {
   // request of these alone. Returns kInvalid, and changes nothing, if the number of charges is
   // wrong, if `now` is outside kFirstInstant..kLastInstant, or if two charges name one counter with
   // different numbers. Returns kFailed if the store cannot decide.
-  virtual Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  virtual Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                          std::span<Decision> each) noexcept = 0;
 
   // As apply() of one charge, without `each`. Most requests have one; a store may be faster here.
-  virtual Decision apply_one(Verb verb, const Charge& charge, std::optional<Instant> now) noexcept;
+  virtual Decision apply_one(Action action, const Charge& charge,
+                             std::optional<Instant> now) noexcept;
 };
 
 }  // namespace sluice

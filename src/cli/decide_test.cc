@@ -192,7 +192,7 @@ TEST(Decide, NumbersItsLinesAndContinuesAfterAnError) {
 class FailingStore final : public Store {
  public:
   explicit FailingStore(Reason reason) : reason_(reason) {}
-  Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
+  Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
                  std::span<Decision> each) noexcept override {
     const Decision denied = Decision::refused(reason_);
     std::fill(each.begin(), each.end(), denied);

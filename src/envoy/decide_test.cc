@@ -19,17 +19,17 @@ class TestStore final : public Store {
  public:
   explicit TestStore(Store& store) : store_(store) {}
 
-  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override {
     ++asked;
-    if (!fails) return store_.apply(verb, charges, now, each);
+    if (!fails) return store_.apply(action, charges, now, each);
     std::fill(each.begin(), each.end(), failure());
     return failure();
   }
-  Decision apply_one(Verb verb, const Charge& charge,
+  Decision apply_one(Action action, const Charge& charge,
                      std::optional<Instant> now) noexcept override {
     ++asked;
-    return fails ? failure() : store_.apply_one(verb, charge, now);
+    return fails ? failure() : store_.apply_one(action, charge, now);
   }
 
   bool fails = false;

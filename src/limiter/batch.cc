@@ -14,9 +14,6 @@ bool answers_each(const Decision& decision) noexcept {
   return decision.reason != Reason::kInvalid && !store_failed(decision.reason);
 }
 
-// Whether a policy may answer for the store.
-bool is_question(Verb verb) noexcept { return verb == Verb::kTake || verb == Verb::kPeek; }
-
 }  // namespace
 
 void Batch::clear() noexcept {
@@ -75,12 +72,12 @@ Decision Batch::decide_enforced() {
     const Indices indices =
         select([](const Entry& entry) { return is_enforced(entry) && !entry.left_out; });
     if (indices.empty()) return {};
-    const Decision said = ask(stores_.store, terms_.verb, indices);
-    if (said.reason == Reason::kStoreFull && is_question(terms_.verb)) {
+    const Decision said = ask(stores_.store, terms_.action, indices);
+    if (said.reason == Reason::kStoreFull && asks(terms_.action.verb)) {
       if (const auto answer = leave_out_new(indices)) return settle(*answer);
       continue;
     }
-    if (store_failed(said.reason)) return settle(fall_back(said.reason, terms_.verb, indices));
+    if (store_failed(said.reason)) return settle(fall_back(said.reason, terms_.action, indices));
     if (said.reason == Reason::kInvalid || is_simple()) return without_new(said);
     if (terms_.consume_on_reject) {
       return settle(without_new(said.allowed() ? said : take_separately(indices)));
@@ -98,7 +95,7 @@ std::optional<Decision> Batch::leave_out_new(Indices asked) {
   }
   if (new_.size() == before) new_.insert(new_.end(), asked.begin(), asked.end());
   const Indices added = Indices(new_).subspan(before);
-  const Decision answer = fall_back(Reason::kStoreFull, terms_.verb, added);
+  const Decision answer = fall_back(Reason::kStoreFull, terms_.action, added);
   if (!answer.allowed() || added.size() == asked.size()) return answer;
   for (const std::size_t i : added) entries_[i].left_out = true;
   return std::nullopt;
@@ -108,7 +105,10 @@ std::optional<Decision> Batch::leave_out_new(Indices asked) {
 // denies, these get back what they took from the local store.
 Decision Batch::without_new(const Decision& said) {
   if (new_.empty()) return said;
-  if (!said.allowed() && terms_.verb == Verb::kTake && !terms_.consume_on_reject) {
+  if (!said.allowed() && takes(terms_.action.verb) && !terms_.consume_on_reject) {
+    if (terms_.action.verb == Verb::kTakeAtMost) {
+      for (const std::size_t i : new_) charges_[i].cost = decisions_[i].taken;
+    }
     ask_local(Verb::kRefund, new_);
   }
   Decision all = said;
@@ -136,16 +136,16 @@ bool Batch::leave_out_quotas(Indices asked) {
 Decision Batch::take_separately(Indices indices) {
   for (const std::size_t i : indices) {
     Charge charge = charges_[i];
-    Decision decision = stores_.store.apply_one(terms_.verb, charge, terms_.now);
+    Decision decision = stores_.store.apply_one(terms_.action, charge, terms_.now);
     if (decision.reason == Reason::kStoreFull) {
-      const Decision own = fall_back(decision.reason, terms_.verb, {&i, 1});
+      const Decision own = fall_back(decision.reason, terms_.action, {&i, 1});
       if (failed_) return own;
       continue;
     }
-    if (store_failed(decision.reason)) return fall_back(decision.reason, terms_.verb, indices);
+    if (store_failed(decision.reason)) return fall_back(decision.reason, terms_.action, indices);
     if (!decision.allowed() && decision.remaining > 0 && has_numbers(decision)) {
       charge.cost = decision.remaining;
-      const Decision rest = stores_.store.apply_one(terms_.verb, charge, terms_.now);
+      const Decision rest = stores_.store.apply_one(terms_.action, charge, terms_.now);
       if (rest.allowed()) {
         decision.remaining = rest.remaining;
         decision.reset_after = rest.reset_after;
@@ -241,8 +241,8 @@ Decision Batch::decide_group(Indices indices) {
   const Reason refused = entries_[indices.front()].refused;
   if (refused != Reason::kOk) return answer_all(Decision::refused(refused), indices);
   Store& store = stores_.shadow != nullptr ? *stores_.shadow : stores_.store;
-  const Decision said = ask(store, terms_.verb, indices);
-  return store_failed(said.reason) ? fall_back(said.reason, terms_.verb, indices) : said;
+  const Decision said = ask(store, terms_.action, indices);
+  return store_failed(said.reason) ? fall_back(said.reason, terms_.action, indices) : said;
 }
 
 // A denied batch changes nothing: its refunds become peeks.
@@ -261,14 +261,14 @@ void Batch::give_back(bool denied, Decision& all) {
 
 // Requests to a store.
 
-Decision Batch::ask(Store& store, Verb verb, Indices indices) {
+Decision Batch::ask(Store& store, Action action, Indices indices) {
   if (indices.size() > kMaxCharges) return answer_all(Decision::refused(Reason::kInvalid), indices);
   Decision said;
   if (indices.size() == 1) {
     Decision& only = decisions_[indices.front()];
-    said = only = store.apply_one(verb, charges_[indices.front()], terms_.now);
+    said = only = store.apply_one(action, charges_[indices.front()], terms_.now);
   } else {
-    said = ask_several(store, verb, indices);
+    said = ask_several(store, action, indices);
   }
   if (said.reason == Reason::kStoreFull) {
     for (const std::size_t i : indices) {
@@ -281,17 +281,17 @@ Decision Batch::ask(Store& store, Verb verb, Indices indices) {
   return said;
 }
 
-Decision Batch::ask_several(Store& store, Verb verb, Indices indices) {
+Decision Batch::ask_several(Store& store, Action action, Indices indices) {
   const std::size_t first = indices.front();
   const std::size_t count = indices.size();
   if (indices.back() - first + 1 == count) {
-    return store.apply(verb, std::span(charges_).subspan(first, count), terms_.now,
+    return store.apply(action, std::span(charges_).subspan(first, count), terms_.now,
                        std::span(decisions_).subspan(first, count));
   }
   asked_.clear();
   for (const std::size_t i : indices) asked_.push_back(charges_[i]);
   answers_.resize(count);
-  const Decision said = store.apply(verb, asked_, terms_.now, answers_);
+  const Decision said = store.apply(action, asked_, terms_.now, answers_);
   for (std::size_t i = 0; i < count; ++i) decisions_[indices[i]] = answers_[i];
   return said;
 }
@@ -306,14 +306,14 @@ Decision Batch::answer_all(const Decision& decision, Indices indices) {
 }
 
 // Answers charges by their policies because a store could not decide. The strictest policy decides.
-Decision Batch::fall_back(Reason failed, Verb verb, Indices indices) {
+Decision Batch::fall_back(Reason failed, Action action, Indices indices) {
   const bool lacks_policy = std::any_of(indices.begin(), indices.end(), [this](std::size_t i) {
     return !entries_[i].terms.on_store_error;
   });
   failed_ |= lacks_policy && entries_[indices.front()].terms.mode != ChargeMode::kShadow;
   if (lacks_policy) return answer_all(Decision::refused(failed), indices);
-  if (!is_question(verb)) {
-    ask_local(verb, indices);
+  if (!asks(action.verb)) {
+    ask_local(action, indices);
     return answer_all(Decision::refused(failed), indices);
   }
   Decision all = fallback(Outcome::kAllowed);
@@ -321,7 +321,7 @@ Decision Batch::fall_back(Reason failed, Verb verb, Indices indices) {
     const Decision own = answer_all(by_policy(entries_[i], failed), {&i, 1});
     if (all.allowed()) all = own;
   }
-  return all.allowed() ? ask_local(verb, indices) : all;
+  return all.allowed() ? ask_local(action, indices) : all;
 }
 
 // What the policy of a charge answers. Where the local store is to answer, it is allowed until
@@ -336,13 +336,13 @@ Decision Batch::by_policy(const Entry& entry, Reason failed) const noexcept {
 }
 
 // Asks the local store for those of the charges that want it. Allowed if there are none.
-Decision Batch::ask_local(Verb verb, Indices indices) {
+Decision Batch::ask_local(Action action, Indices indices) {
   local_.clear();
   for (const std::size_t i : indices) {
     if (entries_[i].terms.on_store_error == FailurePolicy::kLocal) local_.push_back(i);
   }
   if (local_.empty() || stores_.local == nullptr) return fallback(Outcome::kAllowed);
-  Decision all = ask(*stores_.local, verb, local_);
+  Decision all = ask(*stores_.local, action, local_);
   if (!answers_each(all)) return all;
   for (const std::size_t i : local_) decisions_[i].reason = Reason::kFallback;
   all.reason = Reason::kFallback;

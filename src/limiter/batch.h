@@ -30,7 +30,7 @@ struct ChargeTerms {
 
 // How a batch is decided.
 struct BatchTerms {
-  Verb verb = Verb::kTake;  // of all charges except refunds
+  Action action = Verb::kTake;  // of all charges except refunds
   std::optional<Instant> now = {};
   // Takes each charge separately if the batch is denied, and a denied charge takes what is left.
   // Refunds are carried out even if the batch is denied. A fixed window counts one unit more than
@@ -129,12 +129,12 @@ class Batch {
   Decision decide_group(Indices indices);
   void give_back(bool denied, Decision& all);
 
-  Decision ask(Store& store, Verb verb, Indices indices);
-  Decision ask_several(Store& store, Verb verb, Indices indices);
+  Decision ask(Store& store, Action action, Indices indices);
+  Decision ask_several(Store& store, Action action, Indices indices);
   Decision answer_all(const Decision& decision, Indices indices);
-  Decision fall_back(Reason failed, Verb verb, Indices indices);
+  Decision fall_back(Reason failed, Action action, Indices indices);
   Decision by_policy(const Entry& entry, Reason failed) const noexcept;
-  Decision ask_local(Verb verb, Indices indices);
+  Decision ask_local(Action action, Indices indices);
 
   Stores stores_;
   BatchTerms terms_;

@@ -25,11 +25,11 @@ Limit per_hour(std::uint64_t units) { return fixed_window(units).per(1h); }
 class TestStore final : public Store {
  public:
   explicit TestStore(const Clock& clock) : memory_({}, clock) {}
-  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override {
     ++asked;
     if (!full_for.empty() && refuses(charges, each)) return Decision::refused(Reason::kStoreFull);
-    if (works) return memory_.apply(verb, charges, now, each);
+    if (works) return memory_.apply(action, charges, now, each);
     std::fill(each.begin(), each.end(), kTimedOut);
     return kTimedOut;
   }
@@ -121,11 +121,11 @@ TEST_F(BatchTest, DecidesAtTheGivenInstantByTheGivenVerb) {
   add("k", 2, {}, 2);
   decide({.now = later});
   add("k", 2, {}, 0);
-  EXPECT_EQ(decide({.verb = Verb::kPeek, .now = later}).remaining, 0U);
+  EXPECT_EQ(decide({.action = Verb::kPeek, .now = later}).remaining, 0U);
   add("k", 2);
-  EXPECT_EQ(decide({.verb = Verb::kRefund, .now = later}).remaining, 1U);
+  EXPECT_EQ(decide({.action = Verb::kRefund, .now = later}).remaining, 1U);
   add("k", 2);
-  EXPECT_EQ(decide({.verb = Verb::kReset, .now = later}).remaining, 2U);
+  EXPECT_EQ(decide({.action = Verb::kReset, .now = later}).remaining, 2U);
 }
 
 TEST_F(BatchTest, EnforcedChargesNeedNotBeAdjacent) {
@@ -234,7 +234,7 @@ TEST_F(BatchTest, ThePolicyAnswersIfTheStoreFails) {
 TEST_F(BatchTest, EveryReasonOfAFailedStoreFallsBack) {
   class Failing final : public Store {
    public:
-    Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
+    Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
                    std::span<Decision> each) noexcept override {
       std::fill(each.begin(), each.end(), failure);
       return failure;
@@ -397,7 +397,7 @@ TEST_F(BatchTest, NoPolicyAnswersForARefundOrAReset) {
   for (const ChargeTerms& terms : {kAllow, kDeny, kLocal, ChargeTerms{}}) {
     for (const Verb verb : {Verb::kRefund, Verb::kReset}) {
       add("a", 2, terms);
-      EXPECT_EQ(decide({.verb = verb}), kTimedOut);
+      EXPECT_EQ(decide({.action = verb}), kTimedOut);
       EXPECT_EQ(each_[0].reason, Reason::kStoreTimeout);
     }
   }
@@ -408,10 +408,10 @@ TEST_F(BatchTest, RefundsAndResetsAreCarriedOutLocallyIfTheStoreFails) {
   add("a", 3, kLocal, 3);
   decide();
   add("a", 3, kLocal, 1);
-  decide({.verb = Verb::kRefund});
+  decide({.action = Verb::kRefund});
   EXPECT_EQ(local_.left("a", 3), 1U);
   add("a", 3, kLocal);
-  decide({.verb = Verb::kReset});
+  decide({.action = Verb::kReset});
   EXPECT_EQ(local_.left("a", 3), 3U);
 }
 

@@ -365,7 +365,7 @@ TEST_F(GuardTest, AcquireAnswersTheDecision) {
 
 class DeadStore final : public Store {
  public:
-  Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
+  Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
                  std::span<Decision> each) noexcept override {
     for (Decision& d : each) d = Decision::refused(Reason::kStoreTimeout);
     return Decision::refused(Reason::kStoreTimeout);

@@ -14,10 +14,10 @@ using namespace std::chrono_literals;
 // Remembers what it was asked, and answers each charge with its index as `remaining`.
 class RecordingStore final : public Store {
  public:
-  Decision apply(Verb asked, std::span<const Charge> asked_charges, std::optional<Instant> at,
+  Decision apply(Action action, std::span<const Charge> asked_charges, std::optional<Instant> at,
                  std::span<Decision> each) noexcept override {
     ++calls;
-    verb = asked;
+    verb = action.verb;
     charges.assign(asked_charges.begin(), asked_charges.end());
     now = at;
     answers = each.size();

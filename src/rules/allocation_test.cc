@@ -10,7 +10,7 @@ namespace {
 
 class Admitting final : public Store {
  public:
-  Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
+  Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
                  std::span<Decision> each) noexcept override {
     for (Decision& decision : each) decision = Decision{.capacity = 1, .remaining = 1};
     return each.front();

@@ -84,7 +84,7 @@ class RuleDecider::Impl {
 const RuleAnswer& RuleDecider::Impl::decide(const RuleSet::Impl& set,
                                             const AttributeSource& attributes,
                                             const RequestCosts& costs, const BatchTerms& terms) {
-  begin(set, terms.verb);
+  begin(set, terms.action.verb);
   match_part(nullptr, {&attributes, costs}, 0);
   return answer(terms);
 }
@@ -92,7 +92,7 @@ const RuleAnswer& RuleDecider::Impl::decide(const RuleSet::Impl& set,
 const RuleAnswer& RuleDecider::Impl::decide_parts(const RuleSet::Impl& set, std::string_view domain,
                                                   std::span<const RequestPart> parts,
                                                   const BatchTerms& terms) {
-  begin(set, terms.verb);
+  begin(set, terms.action.verb);
   for (std::size_t i = 0; i < parts.size(); ++i) match_part(&domain, parts[i], i);
   return answer(terms);
 }
@@ -100,7 +100,7 @@ const RuleAnswer& RuleDecider::Impl::decide_parts(const RuleSet::Impl& set, std:
 const RuleAnswer& RuleDecider::Impl::decide_by(const RuleSet::Impl& set, const Rule& rule,
                                                const AttributeSource& attributes,
                                                const RequestCosts& costs, const BatchTerms& terms) {
-  begin(set, terms.verb);
+  begin(set, terms.action.verb);
   const std::less<const Rule*> before;
   const Rule* first = set.rules.data();
   if (before(&rule, first) || !before(&rule, first + set.rules.size())) {
@@ -352,21 +352,21 @@ RuleDecider& RuleDecider::operator=(RuleDecider&&) noexcept = default;
 
 const RuleAnswer& RuleDecider::decide(const RuleSet& rules, const AttributeSource& attributes,
                                       const RequestCosts& costs, std::optional<Instant> now,
-                                      Verb verb) {
-  return impl_->decide(rules::Access::impl(rules), attributes, costs, {verb, now});
+                                      Action action) {
+  return impl_->decide(rules::Access::impl(rules), attributes, costs, {action, now});
 }
 
 const RuleAnswer& RuleDecider::decide_parts(const RuleSet& rules, std::string_view domain,
                                             std::span<const RequestPart> parts,
-                                            std::optional<Instant> now, Verb verb) {
-  return impl_->decide_parts(rules::Access::impl(rules), domain, parts, {verb, now});
+                                            std::optional<Instant> now, Action action) {
+  return impl_->decide_parts(rules::Access::impl(rules), domain, parts, {action, now});
 }
 
 const RuleAnswer& RuleDecider::decide_by(const RuleSet& rules, const Rule& rule,
                                          const AttributeSource& attributes,
                                          const RequestCosts& costs, std::optional<Instant> now,
-                                         Verb verb) {
-  return impl_->decide_by(rules::Access::impl(rules), rule, attributes, costs, {verb, now});
+                                         Action action) {
+  return impl_->decide_by(rules::Access::impl(rules), rule, attributes, costs, {action, now});
 }
 
 }  // namespace sluice

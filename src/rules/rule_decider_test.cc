@@ -80,7 +80,7 @@ TEST_F(RuleDeciderTest, MatchesIfAllAttributesArePresentAndMatch) {
 // Records its requests.
 class Witness final : public Store {
  public:
-  Decision apply(Verb, std::span<const Charge> charges, std::optional<Instant>,
+  Decision apply(Action, std::span<const Charge> charges, std::optional<Instant>,
                  std::span<Decision> each) noexcept override {
     for (const Charge& charge : charges) {
       asked.emplace_back(std::string(charge.tag), std::string(charge.key));
@@ -371,7 +371,7 @@ TEST_F(RuleDeciderTest, DeniesRequestsWithMoreThan64LimitsAsInvalid) {
 class Failing final : public Store {
  public:
   explicit Failing(Reason reason) : reason_(reason) {}
-  Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
+  Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
                  std::span<Decision> each) noexcept override {
     ++asked;
     const Decision failed = Decision::refused(reason_);

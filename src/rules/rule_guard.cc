@@ -40,7 +40,7 @@ class Probe final : public AttributeSource {
 // A store that stores nothing and admits everything.
 class NoStore final : public Store {
  public:
-  Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
+  Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
                  std::span<Decision> each) noexcept override {
     std::fill(each.begin(), each.end(), Decision{});
     return {};

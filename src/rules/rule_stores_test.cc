@@ -41,10 +41,10 @@ std::string rule(const std::string& name, const std::string& policy, std::vector
 class Faulty final : public Store {
  public:
   explicit Faulty(const Clock& clock) : memory_({}, clock) {}
-  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override {
     ++asked;
-    if (works) return memory_.apply(verb, charges, now, each);
+    if (works) return memory_.apply(action, charges, now, each);
     const Decision failed = Decision::refused(Reason::kStoreTimeout);
     std::fill(each.begin(), each.end(), failed);
     return failed;

@@ -31,7 +31,7 @@ class LoopedStore final : public sluice::Store {
     while (!store_->ready()) loop_.run_one();
   }
 
-  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override {
     struct Done final : AsyncStore::Completion {
       void done(const Decision& decision) noexcept override { answer = decision; }
@@ -39,7 +39,7 @@ class LoopedStore final : public sluice::Store {
     };
     const std::lock_guard lock(mutex_);
     Done done;
-    store_->async_apply(verb, charges, now, each, done);
+    store_->async_apply(action, charges, now, each, done);
     while (!done.answer) loop_.run_one();
     return *done.answer;
   }

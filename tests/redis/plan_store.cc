@@ -76,7 +76,7 @@ PlanStore::Outcome PlanStore::read(std::size_t part) {
   return Outcome::kError;
 }
 
-Decision PlanStore::apply(sluice::Verb verb, std::span<const sluice::Charge> charges,
+Decision PlanStore::apply(sluice::Action action, std::span<const sluice::Charge> charges,
                           std::optional<sluice::Instant> now, std::span<Decision> each) noexcept {
   Decision all;
   error_.clear();

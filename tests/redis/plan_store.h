@@ -48,7 +48,7 @@ class PlanStore final : public sluice::Store {
   PlanStore(ScriptConnection& connection, std::string prefix, bool by_slot = false)
       : connection_(connection), prefix_(std::move(prefix)), by_slot_(by_slot) {}
 
-  sluice::Decision apply(sluice::Verb verb, std::span<const sluice::Charge> charges,
+  sluice::Decision apply(sluice::Action action, std::span<const sluice::Charge> charges,
                          std::optional<sluice::Instant> now,
                          std::span<sluice::Decision> each) noexcept override;
 

@@ -18,6 +18,9 @@ const LimitAnswer* longest_wait(const RuleAnswer& answer) noexcept {
   return longest;
 }
 
+// Whether metrics count what the verb does.
+bool counts(Verb verb) noexcept { return takes(verb) || verb == Verb::kCharge; }
+
 }  // namespace
 
 Session::Session(const Parts& parts)
@@ -40,36 +43,36 @@ void Session::follow_rules() {
 }
 
 const RuleAnswer& Session::decide(const AttributeSource& attributes, const RequestCosts& costs,
-                                  Verb verb) {
+                                  Action action) {
   follow_rules();
-  const RuleAnswer& answer = decider_.decide(rules_, attributes, costs, {}, verb);
-  if (verb == Verb::kTake) record(answer);
+  const RuleAnswer& answer = decider_.decide(rules_, attributes, costs, {}, action);
+  if (counts(action.verb)) record(answer);
   return answer;
 }
 
 const RuleAnswer& Session::decide_parts(std::string_view domain, std::span<const RequestPart> parts,
-                                        Verb verb) {
+                                        Action action) {
   follow_rules();
-  const RuleAnswer& answer = decider_.decide_parts(rules_, domain, parts, {}, verb);
-  if (verb == Verb::kTake) record(answer);
+  const RuleAnswer& answer = decider_.decide_parts(rules_, domain, parts, {}, action);
+  if (counts(action.verb)) record(answer);
   return answer;
 }
 
 const RuleAnswer* Session::decide_by(std::string_view rule, const AttributeSource& attributes,
-                                     const RequestCosts& costs, Verb verb) {
+                                     const RequestCosts& costs, Action action) {
   follow_rules();
   const Rule* const found = rules_.find(rule);
   if (found == nullptr) return nullptr;
-  const RuleAnswer& answer = decider_.decide_by(rules_, *found, attributes, costs, {}, verb);
-  if (verb == Verb::kTake) record(answer);
+  const RuleAnswer& answer = decider_.decide_by(rules_, *found, attributes, costs, {}, action);
+  if (counts(action.verb)) record(answer);
   return &answer;
 }
 
-Decision Session::decide(const Charge& charge, Verb verb) {
+Decision Session::decide(const Charge& charge, Action action) {
   batch_.clear();
   batch_.add(charge, {});
-  const Decision decision = batch_.decide({verb});
-  if (verb != Verb::kTake) return decision;
+  const Decision decision = batch_.decide({action});
+  if (!counts(action.verb)) return decision;
   without_rule_.decision = decision;
   recorder_->count(without_rule_);
   denials_->write({}, charge.key, decision);

@@ -36,16 +36,16 @@ class Session {
 
   // Decides by the active rules that match. The answer is valid until the next call.
   const RuleAnswer& decide(const AttributeSource& attributes, const RequestCosts& costs = {},
-                           Verb verb = Verb::kTake);
+                           Action action = Verb::kTake);
   // Decides by the active rule with that name, whether it matches or not. Null if there is none.
   const RuleAnswer* decide_by(std::string_view rule, const AttributeSource& attributes,
-                              const RequestCosts& costs = {}, Verb verb = Verb::kTake);
+                              const RequestCosts& costs = {}, Action action = Verb::kTake);
   // Decides a request of several parts by the rules of one domain.
   const RuleAnswer& decide_parts(std::string_view domain, std::span<const RequestPart> parts,
-                                 Verb verb = Verb::kTake);
+                                 Action action = Verb::kTake);
   // Decides by the limit of the request itself. There is no failure policy, so the decision has
   // failed if the store could not decide.
-  Decision decide(const Charge& charge, Verb verb = Verb::kTake);
+  Decision decide(const Charge& charge, Action action = Verb::kTake);
   // Switches to the active rules. The functions above do so too; without requests, a call releases
   // the old rules.
   void follow_rules();

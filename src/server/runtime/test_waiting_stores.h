@@ -30,12 +30,12 @@ class WaitingStore final : public Store {
 
   explicit WaitingStore(boost::asio::io_context& loop) : loop_(loop) {}
 
-  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override {
     ++asked;
     if (!stopped_ && net::current_fiber() != nullptr) wait();
     if (!stopped_ && net::current_fiber() != nullptr)
-      return memory_.apply(verb, charges, now, each);
+      return memory_.apply(action, charges, now, each);
     const Decision refusal = Decision::refused(Reason::kStoreError);
     std::fill(each.begin(), each.end(), refusal);
     return refusal;

@@ -26,15 +26,15 @@ class Waker final : public AsyncStore::Completion {
 
 }  // namespace
 
-Decision FiberStore::apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
-                           std::span<Decision> each) noexcept {
+Decision FiberStore::apply(Action action, std::span<const Charge> charges,
+                           std::optional<Instant> now, std::span<Decision> each) noexcept {
   if (net::current_fiber() == nullptr) {
     const Decision refusal = Decision::refused(Reason::kStoreError);
     std::fill(each.begin(), each.end(), refusal);
     return refusal;
   }
   Waker waker;
-  store_.async_apply(verb, charges, now, each, waker);
+  store_.async_apply(action, charges, now, each, waker);
   return waker.wait();
 }
 

@@ -14,7 +14,7 @@ class FiberStore final : public Store {
  public:
   explicit FiberStore(AsyncStore& store) noexcept : store_(store) {}
 
-  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override;
 
  private:

@@ -23,7 +23,7 @@ std::string value(const metrics::Registry& registry, const std::string& series) 
 // Denies every request for a minute.
 class Denying final : public Store {
  public:
-  Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
+  Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
                  std::span<Decision> each) noexcept override {
     const Decision denied{
         .outcome = Outcome::kDenied, .reason = Reason::kLimited, .retry_after = Duration{1min}};

@@ -32,13 +32,13 @@ TEST(MemoryStoreConformance, PassesWithOneShard) {
 // A memory store with a fault. The functions change the request or the answer.
 class FaultyStore final : public Store {
  public:
-  using Fault = std::function<Decision(Store&, Verb, std::vector<Charge>, std::optional<Instant>,
+  using Fault = std::function<Decision(Store&, Action, std::vector<Charge>, std::optional<Instant>,
                                        std::span<Decision>)>;
   FaultyStore(const Clock& clock, Fault fault) : store_({}, clock), fault_(std::move(fault)) {}
 
-  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override {
-    return fault_(store_, verb, {charges.begin(), charges.end()}, now, each);
+    return fault_(store_, action, {charges.begin(), charges.end()}, now, each);
   }
 
  private:
@@ -52,15 +52,15 @@ bool is_found(FaultyStore::Fault fault, int requests = 50) {
 }
 
 TEST(StoreConformance, FindsNoFaultInACorrectStore) {
-  EXPECT_FALSE(is_found([](Store& s, Verb v, auto charges, auto now, auto each) {
+  EXPECT_FALSE(is_found([](Store& s, Action v, auto charges, auto now, auto each) {
     return s.apply(v, charges, now, each);
   }));
 }
 
 TEST(StoreConformance, FindsAStoreThatChargesDeniedRequests) {
-  EXPECT_TRUE(is_found([](Store& s, Verb v, auto charges, auto now, auto each) {
+  EXPECT_TRUE(is_found([](Store& s, Action v, auto charges, auto now, auto each) {
     const Decision decision = s.apply(v, charges, now, each);
-    if (v == Verb::kTake && decision.reason == Reason::kLimited && charges.size() > 1) {
+    if (v.verb == Verb::kTake && decision.reason == Reason::kLimited && charges.size() > 1) {
       Decision one;
       for (const Charge& c : charges) s.apply(v, {&c, 1}, now, {&one, 1});
     }
@@ -69,14 +69,14 @@ TEST(StoreConformance, FindsAStoreThatChargesDeniedRequests) {
 }
 
 TEST(StoreConformance, FindsAPeekThatTakes) {
-  EXPECT_TRUE(is_found([](Store& s, Verb v, auto charges, auto now, auto each) {
-    return s.apply(v == Verb::kPeek ? Verb::kTake : v, charges, now, each);
+  EXPECT_TRUE(is_found([](Store& s, Action v, auto charges, auto now, auto each) {
+    return s.apply(v.verb == Verb::kPeek ? Action(Verb::kTake) : v, charges, now, each);
   }));
 }
 
 TEST(StoreConformance, FindsARetryAfterOffByATick) {
   for (const Duration error : {Duration{-1}, Duration{1}}) {
-    EXPECT_TRUE(is_found([=](Store& s, Verb v, auto charges, auto now, auto each) {
+    EXPECT_TRUE(is_found([=](Store& s, Action v, auto charges, auto now, auto each) {
       Decision decision = s.apply(v, charges, now, each);
       if (decision.retry_after) *decision.retry_after += error;
       return decision;
@@ -85,28 +85,28 @@ TEST(StoreConformance, FindsARetryAfterOffByATick) {
 }
 
 TEST(StoreConformance, FindsKeysThatEndAtNul) {
-  EXPECT_TRUE(is_found([](Store& s, Verb v, auto charges, auto now, auto each) {
+  EXPECT_TRUE(is_found([](Store& s, Action v, auto charges, auto now, auto each) {
     for (Charge& c : charges) c.key = c.key.substr(0, c.key.find('\0'));
     return s.apply(v, charges, now, each);
   }));
 }
 
 TEST(StoreConformance, FindsKeysCutShort) {
-  EXPECT_TRUE(is_found([](Store& s, Verb v, auto charges, auto now, auto each) {
+  EXPECT_TRUE(is_found([](Store& s, Action v, auto charges, auto now, auto each) {
     for (Charge& c : charges) c.key = c.key.substr(0, 65536);
     return s.apply(v, charges, now, each);
   }));
 }
 
 TEST(StoreConformance, FindsCostsCutToThirtyTwoBits) {
-  EXPECT_TRUE(is_found([](Store& s, Verb v, auto charges, auto now, auto each) {
+  EXPECT_TRUE(is_found([](Store& s, Action v, auto charges, auto now, auto each) {
     for (Charge& c : charges) c.cost = static_cast<std::uint32_t>(c.cost);
     return s.apply(v, charges, now, each);
   }));
 }
 
 TEST(StoreConformance, FindsALimitByLimitDecision) {
-  EXPECT_TRUE(is_found([](Store& s, Verb v, auto charges, auto now, auto each) {
+  EXPECT_TRUE(is_found([](Store& s, Action v, auto charges, auto now, auto each) {
     if (charges.size() < 2 || charges.size() > kMaxCharges) return s.apply(v, charges, now, each);
     Decision all;
     for (std::size_t i = 0; i < charges.size(); ++i) {
@@ -118,26 +118,26 @@ TEST(StoreConformance, FindsALimitByLimitDecision) {
 }
 
 TEST(StoreConformance, FindsInstantsThatAreIgnored) {
-  EXPECT_TRUE(is_found([](Store& s, Verb v, auto charges, auto now, auto each) {
+  EXPECT_TRUE(is_found([](Store& s, Action v, auto charges, auto now, auto each) {
     return s.apply(v, charges,
                    now && *now >= kFirstInstant && *now <= kLastInstant ? std::nullopt : now, each);
   }));
 }
 
 TEST(StoreConformance, FindsAClockThatDoesNotMove) {
-  EXPECT_TRUE(is_found([](Store& s, Verb v, auto charges, auto now, auto each) {
+  EXPECT_TRUE(is_found([](Store& s, Action v, auto charges, auto now, auto each) {
     return s.apply(v, charges, now ? *now : testing::detail::kStart, each);
   }));
 }
 
 TEST(StoreConformance, FindsARefundThatForgetsAll) {
-  EXPECT_TRUE(is_found([](Store& s, Verb v, auto charges, auto now, auto each) {
-    return s.apply(v == Verb::kRefund ? Verb::kReset : v, charges, now, each);
+  EXPECT_TRUE(is_found([](Store& s, Action v, auto charges, auto now, auto each) {
+    return s.apply(v.verb == Verb::kRefund ? Action(Verb::kReset) : v, charges, now, each);
   }));
 }
 
 TEST(StoreConformance, FindsACounterSharedByAlgorithms) {
-  EXPECT_TRUE(is_found([](Store& s, Verb v, auto charges, auto now, auto each) {
+  EXPECT_TRUE(is_found([](Store& s, Action v, auto charges, auto now, auto each) {
     for (Charge& c : charges) {
       if (c.limit.algorithm() != Algorithm::kGcra) continue;
       c.limit = Limit::make({.algorithm = Algorithm::kTokenBucket,
@@ -154,8 +154,8 @@ TEST(StoreConformance, FindsACounterSharedByAlgorithms) {
 TEST(StoreConformance, FindsARaceBetweenTheTestAndTheTake) {
   const auto suite = std::this_thread::get_id();
   const auto both_have_looked = std::make_shared<std::barrier<>>(2);
-  const FaultyStore::Fault fault = [=](Store& s, Verb v, auto charges, auto now, auto each) {
-    if (v != Verb::kTake || std::this_thread::get_id() == suite) {
+  const FaultyStore::Fault fault = [=](Store& s, Action v, auto charges, auto now, auto each) {
+    if (v.verb != Verb::kTake || std::this_thread::get_id() == suite) {
       return s.apply(v, charges, now, each);
     }
     const Decision decision = s.apply(Verb::kPeek, charges, now, each);

@@ -159,30 +159,39 @@ DenyCache::~DenyCache() = default;
 
 std::uint64_t DenyCache::hits() const noexcept { return impl_->hits(); }
 
+namespace {
+
+// Neither answers from the cache nor gives back what a cached denial depends on.
+bool is_uncached(Verb verb) noexcept {
+  return verb != Verb::kTake && verb != Verb::kRefund && verb != Verb::kReset;
+}
+
+}  // namespace
+
 DenyCacheStore::DenyCacheStore(Store& store, DenyCache& cache) noexcept
     : store_(&store), cache_(cache.impl_.get()) {}
 
-Decision DenyCacheStore::apply(Verb verb, std::span<const Charge> charges,
+Decision DenyCacheStore::apply(Action action, std::span<const Charge> charges,
                                std::optional<Instant> now, std::span<Decision> each) noexcept {
   const bool is_usual =
       !charges.empty() && charges.size() <= kMaxCharges && each.size() == charges.size();
-  if (!is_usual || !cache_->is_on() || verb == Verb::kPeek) {
-    return store_->apply(verb, charges, now, each);
+  if (!is_usual || !cache_->is_on() || is_uncached(action.verb)) {
+    return store_->apply(action, charges, now, each);
   }
-  if (verb == Verb::kTake && !now) {
+  if (action.verb == Verb::kTake && !now) {
     if (charges.size() <= kFewCharges) return cache_->take<kFewCharges>(*store_, charges, each);
     return cache_->take<kMaxCharges>(*store_, charges, each);
   }
-  const Decision decision = store_->apply(verb, charges, now, each);
+  const Decision decision = store_->apply(action, charges, now, each);
   cache_->forget(charges);
   return decision;
 }
 
-Decision DenyCacheStore::apply_one(Verb verb, const Charge& charge,
+Decision DenyCacheStore::apply_one(Action action, const Charge& charge,
                                    std::optional<Instant> now) noexcept {
-  if (!cache_->is_on() || verb == Verb::kPeek) return store_->apply_one(verb, charge, now);
-  if (verb == Verb::kTake && !now) return cache_->take_one(*store_, charge);
-  const Decision decision = store_->apply_one(verb, charge, now);
+  if (!cache_->is_on() || is_uncached(action.verb)) return store_->apply_one(action, charge, now);
+  if (action.verb == Verb::kTake && !now) return cache_->take_one(*store_, charge);
+  const Decision decision = store_->apply_one(action, charge, now);
   cache_->forget({&charge, 1});
   return decision;
 }

@@ -25,10 +25,10 @@ class DenyCacheTest : public ::testing::Test {
   class Counting final : public Store {
    public:
     explicit Counting(Store& store) : store_(store) {}
-    Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+    Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                    std::span<Decision> each) noexcept override {
       ++asked;
-      return store_.apply(verb, charges, now, each);
+      return store_.apply(action, charges, now, each);
     }
     int asked = 0;
 

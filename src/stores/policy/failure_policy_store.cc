@@ -62,54 +62,54 @@ FailurePolicyStore::FailurePolicyStore(Store& store, CircuitBreaker& breaker,
                      : nullptr),
       local_(own_local_ ? own_local_.get() : options.local) {}
 
-Decision FailurePolicyStore::apply(Verb verb, std::span<const Charge> charges,
+Decision FailurePolicyStore::apply(Action action, std::span<const Charge> charges,
                                    std::optional<Instant> now, std::span<Decision> each) noexcept {
   const CircuitBreaker::Pass pass = breaker_->try_pass();
-  if (!pass) return fall_back(verb, charges, now, each, Reason::kStoreError);
-  const Decision said = store_->apply(verb, charges, now, each);
+  if (!pass) return fall_back(action, charges, now, each, Reason::kStoreError);
+  const Decision said = store_->apply(action, charges, now, each);
   breaker_->record(pass, said.reason);
   if (!store_failed(said.reason)) return said;
   if (said.reason == Reason::kStoreFull && charges.size() > 1) {
-    return without_new(verb, charges, now, each, said);
+    return without_new(action, charges, now, each, said);
   }
-  return fall_back(verb, charges, now, each, said.reason);
+  return fall_back(action, charges, now, each, said.reason);
 }
 
 // The policy answers only for the charges that need new counters.
-Decision FailurePolicyStore::without_new(Verb verb, std::span<const Charge> charges,
+Decision FailurePolicyStore::without_new(Action action, std::span<const Charge> charges,
                                          std::optional<Instant> now, std::span<Decision> each,
                                          const Decision& said) noexcept try {
   if (!fallback_) return said;
   Batch batch({*store_, nullptr, local_});
   for (const Charge& charge : charges) batch.add(charge, {.on_store_error = fallback_});
-  const Decision all = batch.decide({.verb = verb, .now = now});
+  const Decision all = batch.decide({.action = action, .now = now});
   for (std::size_t i = 0; i < each.size(); ++i) each[i] = batch.decision(i);
   return all;
 } catch (const std::bad_alloc&) {
   return answer_all(each, Decision::refused(said.reason));
 }
 
-Decision FailurePolicyStore::apply_one(Verb verb, const Charge& charge,
+Decision FailurePolicyStore::apply_one(Action action, const Charge& charge,
                                        std::optional<Instant> now) noexcept {
   Reason failed = Reason::kStoreError;
   if (const CircuitBreaker::Pass pass = breaker_->try_pass()) {
-    const Decision said = store_->apply_one(verb, charge, now);
+    const Decision said = store_->apply_one(action, charge, now);
     breaker_->record(pass, said.reason);
     if (!store_failed(said.reason)) return said;
     failed = said.reason;
   }
   Decision one;
-  return fall_back(verb, {&charge, 1}, now, {&one, 1}, failed);
+  return fall_back(action, {&charge, 1}, now, {&one, 1}, failed);
 }
 
-Decision FailurePolicyStore::fall_back(Verb verb, std::span<const Charge> charges,
+Decision FailurePolicyStore::fall_back(Action action, std::span<const Charge> charges,
                                        std::optional<Instant> now, std::span<Decision> each,
                                        Reason failed) noexcept {
   if (!is_valid(charges, now, each)) return answer_all(each, Decision::refused(Reason::kInvalid));
   if (!fallback_) return answer_all(each, Decision::refused(failed));
-  const bool decides = verb == Verb::kTake || verb == Verb::kPeek;
+  const bool decides = asks(action.verb);
   if (*fallback_ == FailurePolicy::kLocal) {
-    const Decision local = local_->apply(verb, charges, now, each);
+    const Decision local = local_->apply(action, charges, now, each);
     if (decides) return as_fallback(local, each);
   }
   if (!decides) return answer_all(each, Decision::refused(failed));

@@ -66,11 +66,11 @@ TEST(FailurePolicyStore, AnswersEachFailureByPolicy) {
 // A memory store that has no room for counters named "new".
 class FullStore final : public Store {
  public:
-  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override {
     const auto is_new = [](const Charge& charge) { return charge.key == "new"; };
     if (std::none_of(charges.begin(), charges.end(), is_new)) {
-      return memory_.apply(verb, charges, now, each);
+      return memory_.apply(action, charges, now, each);
     }
     const Decision full = Decision::refused(Reason::kStoreFull);
     for (std::size_t i = 0; i < charges.size(); ++i)

@@ -59,22 +59,22 @@ Limit share_of(const Limit& limit, std::uint32_t nodes) noexcept {
 LocalShareStore::LocalShareStore(const LocalShareOptions& options, const Clock& clock)
     : nodes_(std::max(options.nodes, 1u)), store_(options.memory, clock) {}
 
-Decision LocalShareStore::apply(Verb verb, std::span<const Charge> charges,
+Decision LocalShareStore::apply(Action action, std::span<const Charge> charges,
                                 std::optional<Instant> now, std::span<Decision> each) noexcept {
   const bool is_bounded = std::any_of(charges.begin(), charges.end(), [](const Charge& charge) {
     return charge.new_keys != nullptr;
   });
   if ((nodes_ == 1 && !is_bounded) || charges.size() > kMaxCharges)
-    return store_.apply(verb, charges, now, each);
-  return store_.apply(verb, SharedOut(charges, nodes_).view(), now, each);
+    return store_.apply(action, charges, now, each);
+  return store_.apply(action, SharedOut(charges, nodes_).view(), now, each);
 }
 
-Decision LocalShareStore::apply_one(Verb verb, const Charge& charge,
+Decision LocalShareStore::apply_one(Action action, const Charge& charge,
                                     std::optional<Instant> now) noexcept {
   Charge own = charge;
   own.limit = share_of(charge.limit, nodes_);
   own.new_keys = nullptr;
-  return store_.apply_one(verb, own, now);
+  return store_.apply_one(action, own, now);
 }
 
 }  // namespace sluice

@@ -14,10 +14,10 @@ namespace sluice {
 // A store that returns a given answer and counts its requests.
 class TestStore final : public Store {
  public:
-  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override {
     ++asked;
-    last_verb = verb;
+    last_verb = action.verb;
     last_now = now;
     last_charges = charges.size();
     if (before_answer) before_answer();

@@ -190,7 +190,7 @@ TEST_F(KeysPage, ResetOfNothingIsAMistake) {
 // A store that cannot be reached.
 class BrokenStore final : public Store {
  public:
-  Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
+  Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
                  std::span<Decision> each) noexcept override {
     const Decision failed = Decision::refused(Reason::kStoreTimeout);
     for (Decision& one : each) one = failed;

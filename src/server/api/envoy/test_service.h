@@ -27,9 +27,9 @@ class ServiceTest : public ::testing::Test {
   class MayFail final : public Store {
    public:
     explicit MayFail(Store& store) : store_(store) {}
-    Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+    Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                    std::span<Decision> each) noexcept override {
-      if (!fails) return store_.apply(verb, charges, now, each);
+      if (!fails) return store_.apply(action, charges, now, each);
       std::fill(each.begin(), each.end(), failure());
       return failure();
     }

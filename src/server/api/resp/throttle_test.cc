@@ -152,7 +152,7 @@ TEST(Throttle, KeysAreAnyBytes) {
 // A store that returns a given answer.
 class Failing final : public Store {
  public:
-  Decision apply(Verb, std::span<const Charge>, std::optional<Instant>,
+  Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
                  std::span<Decision> each) noexcept override {
     std::fill(each.begin(), each.end(), answer);
     return answer;

@@ -21,7 +21,10 @@ constexpr std::uint64_t number_of(Verb verb) noexcept {
     case Verb::kTake: return format::kTake;
     case Verb::kPeek: return format::kPeek;
     case Verb::kRefund: return format::kRefund;
-    case Verb::kReset: break;
+    case Verb::kReset:
+    case Verb::kCharge:
+    case Verb::kTakeAtMost:
+    case Verb::kReserve: break;
   }
   return format::kReset;
 }
@@ -32,12 +35,12 @@ bool is_in_range(const std::optional<Instant>& now) noexcept {
 
 }  // namespace
 
-bool Plan::begin(const PlanOptions& options, Verb verb, std::span<const Charge> charges,
+bool Plan::begin(const PlanOptions& options, Action action, std::span<const Charge> charges,
                  std::optional<Instant> now) {
   prefix_ = options.prefix;
   by_slot_ = options.by_slot;
   explicit_expiry_ms_ = options.explicit_expiry_ms;
-  verb_ = verb;
+  verb_ = action.verb;
   now_ = now;
   clock_ = options.clock;
   count_ = 0;

@@ -34,7 +34,7 @@ struct PlanOptions {
 class Plan {
  public:
   // Returns false if the request is kInvalid.
-  bool begin(const PlanOptions& options, Verb verb, std::span<const Charge> charges,
+  bool begin(const PlanOptions& options, Action action, std::span<const Charge> charges,
              std::optional<Instant> now);
 
   // The number of script calls: one except in a cluster, at most kMaxCharges.

@@ -28,10 +28,10 @@ Expected<std::unique_ptr<AsyncRedisStore>> AsyncRedisStore::open(boost::asio::io
       new AsyncRedisStore(std::make_unique<Impl>(loop, std::move(*target), observer)));
 }
 
-void AsyncRedisStore::async_apply(Verb verb, std::span<const Charge> charges,
+void AsyncRedisStore::async_apply(Action action, std::span<const Charge> charges,
                                   std::optional<Instant> now, std::span<Decision> each,
                                   Completion& completion) noexcept {
-  impl_->store.async_apply(verb, charges, now, each, completion);
+  impl_->store.async_apply(action, charges, now, each, completion);
 }
 
 bool AsyncRedisStore::ready() const noexcept { return impl_->store.ready(); }

@@ -165,7 +165,7 @@ bool CounterOperation::add(const Charge& charge) {
 
 void CounterOperation::begin(Counter& counter) {
   // A cost that never fits is not counted: the count could overflow.
-  if (request_.verb == Verb::kTake && counter.cost > 0 &&
+  if (request_.action.verb == Verb::kTake && counter.cost > 0 &&
       counter.cost <= counter.charge->limit.capacity()) {
     increment(counter);
   } else {
@@ -282,7 +282,8 @@ void CounterOperation::failed(const Answer& answer) noexcept {
 // Called when all steps are done. A refund or a reset knows its changes only now. A take that a
 // full server refuses asks whether its limits deny it anyway.
 void CounterOperation::next() noexcept try {
-  const bool has_changes = request_.verb == Verb::kRefund || request_.verb == Verb::kReset;
+  const bool has_changes =
+      request_.action.verb == Verb::kRefund || request_.action.verb == Verb::kReset;
   const bool has_more = has_changes ? failure_ == Reason::kOk : failure_ == Reason::kStoreFull;
   if (!has_more || is_second_round_) return finish();
   is_second_round_ = true;
@@ -291,7 +292,7 @@ void CounterOperation::next() noexcept try {
     read_uncounted();
   } else {
     for (Counter& counter : counters_) {
-      request_.verb == Verb::kRefund ? refund(counter) : forget(counter);
+      request_.action.verb == Verb::kRefund ? refund(counter) : forget(counter);
     }
   }
   if (steps_.size() == first) return finish();
@@ -396,9 +397,9 @@ void CounterOperation::fail() noexcept {
 }
 
 void CounterOperation::finish() noexcept {
-  const bool is_full = failure_ == Reason::kStoreFull && request_.verb == Verb::kTake;
+  const bool is_full = failure_ == Reason::kStoreFull && request_.action.verb == Verb::kTake;
   if (failure_ != Reason::kOk && !is_full) return fail();
-  const bool decides = request_.verb == Verb::kTake || request_.verb == Verb::kPeek;
+  const bool decides = request_.action.verb == Verb::kTake || request_.action.verb == Verb::kPeek;
   bool all_admit = true;
   for (Counter& counter : counters_) {
     decide(counter, decides ? counter.cost : 0);

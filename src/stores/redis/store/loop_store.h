@@ -25,9 +25,9 @@ class LoopStore final : public AsyncStore {
   LoopStore(const LoopStore&) = delete;
   LoopStore& operator=(const LoopStore&) = delete;
 
-  void async_apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+  void async_apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                    std::span<Decision> each, Completion& completion) noexcept override {
-    Call* const call = prepare({verb, charges, now, each}, completion);
+    Call* const call = prepare({action, charges, now, each}, completion);
     if (call != nullptr) start(*call);
   }
   // The first half of async_apply(), for any thread. Null: the request was answered.

@@ -35,7 +35,7 @@ OperationOptions operation_options(const Target& target);
 class Operation {
  public:
   struct Request {
-    Verb verb = Verb::kTake;
+    Action action = Verb::kTake;
     std::span<const Charge> charges;
     std::optional<Instant> now;
     std::span<Decision> each;  // one for every charge

@@ -48,14 +48,14 @@ Expected<std::unique_ptr<RedisChain>> RedisChain::open(std::string_view url,
   return open(options, observer);
 }
 
-Decision RedisChain::apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
-                           std::span<Decision> each) noexcept {
-  return impl_->chain->store().apply(verb, charges, now, each);
+Decision RedisChain::apply(Action action, std::span<const Charge> charges,
+                           std::optional<Instant> now, std::span<Decision> each) noexcept {
+  return impl_->chain->store().apply(action, charges, now, each);
 }
 
-Decision RedisChain::apply_one(Verb verb, const Charge& charge,
+Decision RedisChain::apply_one(Action action, const Charge& charge,
                                std::optional<Instant> now) noexcept {
-  return impl_->chain->store().apply_one(verb, charge, now);
+  return impl_->chain->store().apply_one(action, charge, now);
 }
 
 Expected<bool> RedisChain::wait_until_ready(std::chrono::milliseconds at_most) {

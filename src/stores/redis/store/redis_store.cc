@@ -152,14 +152,15 @@ Expected<std::unique_ptr<RedisStore>> RedisStore::open(const RedisOptions& optio
       new RedisStore(std::make_unique<Impl>(std::move(*target), observer)));
 }
 
-Decision RedisStore::apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
-                           std::span<Decision> each) noexcept {
-  return impl_->apply({verb, charges, now, each});
+Decision RedisStore::apply(Action action, std::span<const Charge> charges,
+                           std::optional<Instant> now, std::span<Decision> each) noexcept {
+  return impl_->apply({action, charges, now, each});
 }
 
-void RedisStore::async_apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
-                             std::span<Decision> each, Completion& completion) noexcept {
-  impl_->async_apply({verb, charges, now, each}, completion);
+void RedisStore::async_apply(Action action, std::span<const Charge> charges,
+                             std::optional<Instant> now, std::span<Decision> each,
+                             Completion& completion) noexcept {
+  impl_->async_apply({action, charges, now, each}, completion);
 }
 
 Expected<bool> RedisStore::wait_until_ready(std::chrono::milliseconds at_most) {

@@ -29,10 +29,10 @@ class GiveBack final : public Command {
 bool ScriptOperation::prepare(const Request& request) noexcept try {
   const PlanOptions plan{options_.prefix, options_.by_slot, options_.explicit_expiry_ms,
                          options_.clock};
-  verb_ = request.verb;
+  verb_ = request.action.verb;
   each_ = request.each;
   if (request.each.size() != request.charges.size() ||
-      !plan_.begin(plan, request.verb, request.charges, request.now)) {
+      !plan_.begin(plan, request.action, request.charges, request.now)) {
     refuse(Reason::kInvalid, each_);
     return false;
   }
