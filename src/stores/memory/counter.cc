@@ -1,5 +1,7 @@
 #include "stores/memory/counter.h"
 
+#include <algorithm>
+
 #include "sluice/new_key_limit.h"
 
 namespace sluice::memory {
@@ -9,7 +11,8 @@ void Counter::begin(Fingerprint fingerprint, Shard& home, const Charge& charge,
   key_ = fingerprint;
   shard_ = &home;
   charge_ = &charge;
-  cost_ = charge.cost;
+  cost_ = least_cost_ = charge.cost;
+  charges_ = 1;
   now_ = now;
   slot_ = nullptr;
   change_ = core::Change::kNone;
@@ -18,6 +21,12 @@ void Counter::begin(Fingerprint fingerprint, Shard& home, const Charge& charge,
 
 void Counter::add(std::uint64_t cost) noexcept {
   if (__builtin_add_overflow(cost_, cost, &cost_)) cost_ = ~std::uint64_t{0};
+  least_cost_ = std::min(least_cost_, cost);
+  ++charges_;
+}
+
+std::uint64_t Counter::most_for_each() const noexcept {
+  return std::min<std::uint64_t>(least_cost_, answer_.remaining / charges_);
 }
 
 void Counter::find() noexcept {
@@ -48,23 +57,25 @@ core::Slices Counter::slices() noexcept {
   return core::sliding_window_counter::on_grid(limit(), blob->view(), converted_);
 }
 
-void Counter::look(Verb verb) noexcept {
-  verb_ = verb;
+void Counter::look(Action action) noexcept {
+  verb_ = action.verb;
+  max_wait_ = action.max_wait;
   switch (limit().state_kind()) {
     case StateKind::kBucket:
     case StateKind::kWindow: {
       const core::State state = slot_ ? slot_->state.state() : core::State{};
-      return keep(core::step(verb, limit(), core::Kept{state, forgotten()}, now_, cost_),
+      return keep(core::step(action, limit(), core::Kept{state, forgotten()}, now_, cost_),
                   next_state_);
     }
     case StateKind::kSlices:
-      return keep(core::step(verb, limit(), core::Kept{slices(), forgotten()}, now_, cost_),
+      return keep(core::step(action, limit(), core::Kept{slices(), forgotten()}, now_, cost_),
                   next_slices_);
     case StateKind::kLog:
     case StateKind::kLogAndSummaries: {
       core::LogBuffer* const blob = slot_ ? slot_->state.log() : nullptr;
       const core::Log log = blob ? blob->view() : core::Log{};
-      return keep(core::step(verb, limit(), core::Kept{log, forgotten()}, now_, cost_), next_log_);
+      return keep(core::step(action, limit(), core::Kept{log, forgotten()}, now_, cost_),
+                  next_log_);
     }
   }
 }
@@ -116,14 +127,14 @@ bool Counter::make_room() {
     if (shard_->make_room_in_log(*slot_, limit(), now_) != nullptr) return true;
     if (slot_->state.log() == nullptr) return false;
     shard_->merge_log(*slot_, next_log_, limit());
-    look(verb_);
+    look({verb_, max_wait_});
     return true;
   }
   SliceBlob* const old = slot_->state.slices();
   SliceBlob* const blob = shard_->make_slices(*slot_, limit(), old ? old->last : now_);
   if (blob == nullptr) return false;
   if (old != nullptr) blob->counts()[0] = converted_;
-  look(verb_);
+  look({verb_, max_wait_});
   return true;
 }
 
@@ -140,13 +151,13 @@ void Counter::unpin() noexcept {
 }
 
 bool Counter::refuse_new() noexcept {
-  is_refused_ = slot_ == nullptr && writes() && verb_ == Verb::kTake &&
-                charge_->new_keys != nullptr && !charge_->new_keys->allows(Instant{Duration{now_}});
+  is_refused_ = slot_ == nullptr && writes() && asks(verb_) && charge_->new_keys != nullptr &&
+                !charge_->new_keys->allows(Instant{Duration{now_}});
   return is_refused_;
 }
 
 void Counter::write() noexcept {
-  if (is_new_ && verb_ == Verb::kTake && charge_->new_keys != nullptr) {
+  if (is_new_ && asks(verb_) && charge_->new_keys != nullptr) {
     charge_->new_keys->count(Instant{Duration{now_}});
   }
   if (change_ == core::Change::kWrite) write_next();

@@ -38,10 +38,16 @@ class Counter {
   bool is_ready() const noexcept;
   // Adds another charge on the counter. A sum beyond all limits stays beyond them.
   void add(std::uint64_t cost) noexcept;
+  // kTakeAtMost: the most units that each of the charges can have, after a peek of nothing; how
+  // many each takes; and that they have been taken.
+  bool asks_for_nothing() const noexcept { return least_cost_ == 0; }
+  std::uint64_t most_for_each() const noexcept;
+  void take_for_each(std::uint64_t units) noexcept { cost_ = units * charges_; }
+  void note_taken(std::uint32_t units) noexcept { answer_.taken = units; }
 
   // Drops a window that is forgotten at the instant.
   void find() noexcept;
-  void look(Verb verb) noexcept;
+  void look(Action action) noexcept;
   // Answers without taking units, because another limit denies the request. Nothing is written.
   void leave_untaken() noexcept;
 
@@ -69,8 +75,11 @@ class Counter {
   Shard* shard_;
   const Charge* charge_;
   std::uint64_t cost_;
+  std::uint64_t least_cost_;  // of its charges
+  std::uint32_t charges_;
   core::Ticks now_;  // of the request
-  Slot* slot_;       // null: the counter is untouched
+  Duration max_wait_;
+  Slot* slot_;  // null: the counter is untouched
   Verb verb_;
   core::Change change_;
   bool is_pinned_;

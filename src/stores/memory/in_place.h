@@ -31,17 +31,18 @@ struct InPlace {
     shard = &home;
   }
 
-  // Decides a take. Returns false if the counter is missing or needs memory.
-  [[gnu::always_inline]] bool look(const Charge& charge, core::Ticks now) noexcept {
+  // Decides what takes or counts units, except for several takes of at most so many. Returns false
+  // if the counter is missing or needs memory.
+  [[gnu::always_inline]] bool look(Action action, const Charge& charge, core::Ticks now) noexcept {
     slot = shard->find(key);
     if (slot == nullptr) return false;
     if (core::has_fixed_size(charge.limit)) {
-      ::new (&step) auto(core::step(Verb::kTake, charge.limit, kept_state(), now, charge.cost));
+      ::new (&step) auto(core::step(action, charge.limit, kept_state(), now, charge.cost));
       return true;
     }
     SliceBlob* const blob = slot->state.slices();
     if (blob == nullptr || blob->grid() != core::SliceGrid(charge.limit)) return false;
-    slices_step = core::step(Verb::kTake, charge.limit, kept_slices(), now, charge.cost);
+    slices_step = core::step(action, charge.limit, kept_slices(), now, charge.cost);
     return true;
   }
 

@@ -41,6 +41,9 @@ void refuse(Reason reason, std::span<Decision> each, Decision& all) noexcept {
   std::fill(each.begin(), each.end(), all);
 }
 
+bool is_valid(Action action) noexcept { return action.max_wait >= Duration{0}; }
+// Whether a verb adds units to counters.
+bool adds(Verb verb) noexcept { return takes(verb) || verb == Verb::kCharge; }
 bool is_in_range(Instant at) noexcept { return at >= kFirstInstant && at <= kLastInstant; }
 
 }  // namespace
@@ -60,32 +63,36 @@ class MemoryStore::Impl {
 
   // Here and below one object is written in place and returned, because a copy member by member
   // would take as long as the decision.
-  Decision apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> instant,
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> instant,
                  std::span<Decision> each) noexcept {
     Decision all;
     const Instant at = instant ? *instant : clock_.now();
     const core::Ticks now = at.time_since_epoch().count();
     if (charges.empty() || charges.size() > kMaxCharges || each.size() != charges.size() ||
-        !is_in_range(at)) {
+        !is_in_range(at) || !is_valid(action)) {
       refuse(Reason::kInvalid, each, all);
     } else if (charges.size() == 1) {
-      decide<1>(verb, charges, now, each, all);
+      decide<1>(action, charges, now, each, all);
     } else if (charges.size() <= kFewCharges) {
-      decide<kFewCharges>(verb, charges, now, each, all);
+      decide<kFewCharges>(action, charges, now, each, all);
     } else {
-      decide<kMaxCharges>(verb, charges, now, each, all);
+      decide<kMaxCharges>(action, charges, now, each, all);
     }
     return all;
   }
 
-  Decision apply_one(Verb verb, const Charge& charge, std::optional<Instant> instant) noexcept {
+  Decision apply_one(Action action, const Charge& charge, std::optional<Instant> instant) noexcept {
     Decision decision;
     const Instant at = instant ? *instant : clock_.now();
     const core::Ticks now = at.time_since_epoch().count();
     if (!is_in_range(at)) {
       decision = Decision::refused(Reason::kInvalid);
-    } else if (verb != Verb::kTake || !take_one_in_place(charge, now, decision)) {
-      apply_to_one(verb, charge, now, decision);
+    } else if (action.verb == Verb::kTake) {
+      if (!decide_one_in_place(Verb::kTake, charge, now, decision)) {
+        apply_to_one(Verb::kTake, charge, now, decision);
+      }
+    } else {
+      apply_other(action, charge, now, decision);
     }
     return decision;
   }
@@ -114,11 +121,12 @@ class MemoryStore::Impl {
     c.begin(key, shard_of(key), charge, now);
   }
 
-  void apply_to_one(Verb verb, const Charge& charge, core::Ticks now, Decision& decision) noexcept {
+  void apply_to_one(Action action, const Charge& charge, core::Ticks now,
+                    Decision& decision) noexcept {
     Counter c;
     begin(c, charge, now);
     const std::lock_guard lock(c.shard()->mutex);
-    const Reason failed = memory::carry_out(verb, {&c, 1});
+    const Reason failed = memory::carry_out(action, {&c, 1});
     if (failed == Reason::kOk) {
       c.answer(decision);
     } else {
@@ -126,14 +134,26 @@ class MemoryStore::Impl {
     }
   }
 
-  // take_in_place() for one charge, without the loops.
-  bool take_one_in_place(const Charge& charge, core::Ticks now, Decision& decision) noexcept {
+  // As apply_one() for a verb other than kTake, whose path has the verb as a constant.
+  void apply_other(Action action, const Charge& charge, core::Ticks now,
+                   Decision& decision) noexcept {
+    if (!is_valid(action)) {
+      decision = Decision::refused(Reason::kInvalid);
+      return;
+    }
+    const bool is_decided = adds(action.verb) && decide_one_in_place(action, charge, now, decision);
+    if (!is_decided) apply_to_one(action, charge, now, decision);
+  }
+
+  // decide_in_place() for one charge, without the loops.
+  [[gnu::always_inline]] bool decide_one_in_place(Action action, const Charge& charge,
+                                                  core::Ticks now, Decision& decision) noexcept {
     if (!memory::InPlace::serves(charge.limit)) return false;
     memory::InPlace counter;
     const memory::Fingerprint key = fingerprint_(charge);
     counter.begin(key, shard_of(key));
     const std::lock_guard lock(counter.shard->mutex);
-    if (!counter.look(charge, now)) return false;
+    if (!counter.look(action, charge, now)) return false;
     counter.finish(charge, now, counter.admits(), decision);
     return true;
   }
@@ -141,8 +161,8 @@ class MemoryStore::Impl {
   // Serves most requests: charges on different counters that all exist. Looks each counter up once
   // and writes it where it was found. Returns false, with nothing changed, for any other request.
   template <std::size_t N>
-  bool take_in_place(std::span<const Charge> charges, core::Ticks now,
-                     std::span<Decision> each) noexcept {
+  [[gnu::always_inline]] bool decide_in_place(Action action, std::span<const Charge> charges,
+                                              core::Ticks now, std::span<Decision> each) noexcept {
     std::array<memory::InPlace, N> counters;
     const std::span used(counters.data(), N == 1 ? 1 : charges.size());
     for (std::size_t i = 0; i < used.size(); ++i) {
@@ -157,7 +177,7 @@ class MemoryStore::Impl {
     const memory::Locks<N> locks(used, [](const memory::InPlace& c) { return c.shard; });
     bool all_admit = true;
     for (std::size_t i = 0; i < used.size(); ++i) {
-      if (!used[i].look(charges[i], now)) return false;
+      if (!used[i].look(action, charges[i], now)) return false;
       all_admit &= used[i].admits();
     }
     for (std::size_t i = 0; i < used.size(); ++i) {
@@ -167,9 +187,30 @@ class MemoryStore::Impl {
   }
 
   template <std::size_t N>
-  void decide(Verb verb, std::span<const Charge> charges, core::Ticks now, std::span<Decision> each,
-              Decision& all) noexcept {
-    if (verb == Verb::kTake && take_in_place<N>(charges, now, each)) return combine(each, all);
+  void decide(Action action, std::span<const Charge> charges, core::Ticks now,
+              std::span<Decision> each, Decision& all) noexcept {
+    if (action.verb == Verb::kTake) {
+      if (decide_in_place<N>(Verb::kTake, charges, now, each)) return combine(each, all);
+      return decide_in_steps<N>(Verb::kTake, charges, now, each, all);
+    }
+    const bool is_usual = action.verb == Verb::kReserve || action.verb == Verb::kCharge;
+    if (is_usual && decide_others_in_place<N>(action, charges, now, each)) {
+      return combine(each, all);
+    }
+    decide_in_steps<N>(action, charges, now, each, all);
+  }
+
+  // Not inlined, so that the path of a take is short.
+  template <std::size_t N>
+  [[gnu::noinline]] bool decide_others_in_place(Action action, std::span<const Charge> charges,
+                                                core::Ticks now,
+                                                std::span<Decision> each) noexcept {
+    return decide_in_place<N>(action, charges, now, each);
+  }
+
+  template <std::size_t N>
+  void decide_in_steps(Action action, std::span<const Charge> charges, core::Ticks now,
+                       std::span<Decision> each, Decision& all) noexcept {
     std::array<Counter, N> counters;
     std::array<std::uint8_t, N> counter_of;
     std::size_t count = 0;
@@ -190,7 +231,7 @@ class MemoryStore::Impl {
     Reason failed = Reason::kOk;
     {
       const memory::Locks<N> locks(used, [](const Counter& c) { return c.shard(); });
-      failed = memory::carry_out(verb, used);
+      failed = memory::carry_out(action, used);
     }
     if (failed != Reason::kOk) refuse(failed, each, all);
     if (failed == Reason::kStoreFull) {
@@ -213,14 +254,14 @@ MemoryStore::MemoryStore(const MemoryStoreOptions& options, const Clock& clock)
     : impl_(std::make_unique<Impl>(options, clock)) {}
 MemoryStore::~MemoryStore() = default;
 
-Decision MemoryStore::apply(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
-                            std::span<Decision> each) noexcept {
-  return impl_->apply(verb, charges, now, each);
+Decision MemoryStore::apply(Action action, std::span<const Charge> charges,
+                            std::optional<Instant> now, std::span<Decision> each) noexcept {
+  return impl_->apply(action, charges, now, each);
 }
 
-Decision MemoryStore::apply_one(Verb verb, const Charge& charge,
+Decision MemoryStore::apply_one(Action action, const Charge& charge,
                                 std::optional<Instant> now) noexcept {
-  return impl_->apply_one(verb, charge, now);
+  return impl_->apply_one(action, charge, now);
 }
 
 MemoryStoreStats MemoryStore::stats() const { return impl_->stats(); }

@@ -46,12 +46,39 @@ bool prepare_or_undo(std::span<Counter> counters) noexcept {
   return false;
 }
 
-}  // namespace
-
-Reason carry_out(Verb verb, std::span<Counter> counters) noexcept {
+// Returns the units that every charge of the counters can have.
+std::uint64_t units_for_each(std::span<Counter> counters) noexcept {
+  std::uint64_t units = kMaxUnits;
   for (Counter& c : counters) {
     c.find();
-    c.look(verb);
+    c.take_for_each(0);
+    c.look(Verb::kPeek);
+    units = std::min(units, c.most_for_each());
+  }
+  return units;
+}
+
+// Takes the same number of units for every charge: as many as all can have.
+Reason take_at_most(std::span<Counter> counters) noexcept {
+  const bool asks_for_nothing = std::any_of(counters.begin(), counters.end(),
+                                            [](const Counter& c) { return c.asks_for_nothing(); });
+  const std::uint64_t units = asks_for_nothing ? 0 : units_for_each(counters);
+  for (Counter& c : counters)
+    c.take_for_each(asks_for_nothing ? 0 : std::max<std::uint64_t>(units, 1));
+  const Reason failed = carry_out(Verb::kTake, counters);
+  if (failed == Reason::kOk && all_admit(counters)) {
+    for (Counter& c : counters) c.note_taken(static_cast<std::uint32_t>(units));
+  }
+  return failed;
+}
+
+}  // namespace
+
+Reason carry_out(Action action, std::span<Counter> counters) noexcept {
+  if (action.verb == Verb::kTakeAtMost) return take_at_most(counters);
+  for (Counter& c : counters) {
+    c.find();
+    c.look(action);
   }
   if (!all_admit(counters)) {
     for (Counter& c : counters) c.leave_untaken();

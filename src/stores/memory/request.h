@@ -9,10 +9,10 @@
 
 namespace sluice::memory {
 
-// Applies a verb to all counters of one request or to none, under the locks of their shards.
+// Applies an action to all counters of one request or to none, under the locks of their shards.
 // Returns kOk; or kStoreError if the store has no memory, or kStoreFull if a counter must not be
 // created (Counter::is_refused()): then nothing was taken or given back.
-Reason carry_out(Verb verb, std::span<Counter> counters) noexcept;
+Reason carry_out(Action action, std::span<Counter> counters) noexcept;
 
 // Locks the shards of one request, each once and in their order, so that two requests never wait
 // for each other. `shard_of` returns the shard of an element.
