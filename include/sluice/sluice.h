@@ -20,4 +20,5 @@
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
 #include "sluice/path.h"
+#include "sluice/reservation.h"
 #include "sluice/store.h"

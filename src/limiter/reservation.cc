@@ -1,0 +1,132 @@
+#include "sluice/reservation.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace sluice {
+
+struct Reservation::Request {
+  Store* store = nullptr;
+  std::string names;  // all keys and tags
+  std::vector<Charge> charges;
+  std::vector<Charge> changes;  // of settle(); has room for all charges
+  std::vector<Decision> each;
+  std::vector<Decision> unread;  // of cancel() and settle()
+  std::optional<Instant> at;
+  std::chrono::steady_clock::time_point turn;
+  bool is_settled = false;
+
+  void copy(std::span<const Charge> from);
+  std::optional<Decision> change(Verb verb, std::span<const std::uint64_t> actual,
+                                 std::optional<Instant> now) noexcept;
+};
+
+void Reservation::Request::copy(std::span<const Charge> from) {
+  std::size_t size = 0;
+  for (const Charge& charge : from) size += charge.key.size() + charge.tag.size();
+  names.reserve(size);
+  const auto own = [this](std::string_view& name) {
+    const std::size_t begin = names.size();
+    names.append(name);
+    name = std::string_view(names).substr(begin);
+  };
+  charges.assign(from.begin(), from.end());
+  for (Charge& charge : charges) {
+    own(charge.key);
+    own(charge.tag);
+  }
+}
+
+// Refunds what was reserved too much, or charges what was reserved too little. Absent if nothing
+// was.
+std::optional<Decision> Reservation::Request::change(Verb verb,
+                                                     std::span<const std::uint64_t> actual,
+                                                     std::optional<Instant> now) noexcept {
+  changes.clear();
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    const std::uint64_t reserved = charges[i].cost;
+    const bool is_less = actual[i] < reserved;
+    if (actual[i] == reserved || is_less != (verb == Verb::kRefund)) continue;
+    changes.push_back(charges[i]);
+    changes.back().cost = is_less ? reserved - actual[i] : actual[i] - reserved;
+  }
+  if (changes.empty()) return std::nullopt;
+  return store->apply(verb, changes, now, std::span(unread).first(changes.size()));
+}
+
+Reservation::Reservation(Store& store, std::span<const Charge> charges, Duration max_wait,
+                         std::optional<Instant> now)
+    : request_(std::make_unique<Request>()) {
+  Request& request = *request_;
+  request.store = &store;
+  request.copy(charges);
+  request.changes.reserve(charges.size());
+  request.each.resize(charges.size());
+  request.unread.resize(charges.size());
+  request.at = now;
+  decision_ = store.apply({Verb::kReserve, max_wait}, request.charges, now, request.each);
+  request.turn = std::chrono::steady_clock::now() + delay();
+  request.is_settled = !allowed();
+  for (Charge& charge : request.charges) charge.new_keys = nullptr;  // borrowed for the call only
+}
+
+Reservation::~Reservation() = default;
+Reservation::Reservation(Reservation&&) noexcept = default;
+Reservation& Reservation::operator=(Reservation&&) noexcept = default;
+
+std::span<const Decision> Reservation::each() const noexcept {
+  return request_ ? std::span<const Decision>(request_->each) : std::span<const Decision>();
+}
+
+void Reservation::wait() const {
+  if (request_ && allowed()) std::this_thread::sleep_until(request_->turn);
+}
+
+Decision Reservation::cancel(std::optional<Instant> now) noexcept {
+  if (!request_ || request_->is_settled) return Decision::refused(Reason::kInvalid);
+  const bool is_late = now && request_->at ? *now >= *request_->at + delay()
+                                           : std::chrono::steady_clock::now() >= request_->turn;
+  if (is_late) return Decision::refused(Reason::kInvalid);
+  request_->is_settled = true;
+  return request_->store->apply(Verb::kRefund, request_->charges, now, request_->unread);
+}
+
+Decision Reservation::settle(std::uint64_t actual, std::optional<Instant> now) noexcept {
+  std::array<std::uint64_t, kMaxCharges> all;
+  const std::size_t count = request_ ? request_->charges.size() : 0;
+  if (count > all.size()) return Decision::refused(Reason::kInvalid);
+  std::fill_n(all.begin(), count, actual);
+  return settle(std::span(all).first(count), now);
+}
+
+Decision Reservation::settle(std::span<const std::uint64_t> actual,
+                             std::optional<Instant> now) noexcept {
+  if (!request_ || request_->is_settled || actual.size() != request_->charges.size()) {
+    return Decision::refused(Reason::kInvalid);
+  }
+  request_->is_settled = true;
+  const std::optional<Decision> refunded = request_->change(Verb::kRefund, actual, now);
+  const std::optional<Decision> charged = request_->change(Verb::kCharge, actual, now);
+  if (refunded && !refunded->allowed()) return *refunded;
+  if (charged) return *charged;
+  if (refunded) return *refunded;
+  for (Charge& charge : request_->charges) charge.cost = 0;
+  return request_->store->apply(Verb::kPeek, request_->charges, now, request_->unread);
+}
+
+Reservation Limiter::reserve(std::string_view key, const Limit& limit, std::uint64_t cost,
+                             Duration max_wait, std::optional<Instant> now) {
+  const Charge charge{key, limit, cost};
+  return {*store_, {&charge, 1}, max_wait, now};
+}
+
+Reservation Limiter::reserve(std::span<const Charge> charges, Duration max_wait,
+                             std::optional<Instant> now) {
+  return {*store_, charges, max_wait, now};
+}
+
+}  // namespace sluice

@@ -1,0 +1,111 @@
+#include "sluice/reservation.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "sluice/memory_store.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Limit kTokens = token_bucket(10).per(1s).burst(10);
+constexpr Limit kRequests = fixed_window(3).per(1min);
+constexpr Instant kNow{1'000'000s};
+
+class ReservationTest : public testing::Test {
+ protected:
+  std::uint32_t left(std::string_view key, const Limit& limit = kTokens, Duration later = 0s) {
+    return limiter_.peek(key, limit, 0, kNow + later).remaining;
+  }
+
+  MemoryStore store_;
+  Limiter limiter_{store_};
+};
+
+TEST_F(ReservationTest, DelaysAreInTheOrderOfTheCallers) {
+  const Reservation first = limiter_.reserve("k", kTokens, 10, 1s, kNow);
+  const Reservation second = limiter_.reserve("k", kTokens, 4, 1s, kNow);
+  const Reservation third = limiter_.reserve("k", kTokens, 7, 1s, kNow);
+  EXPECT_TRUE(first && second);
+  EXPECT_EQ(first.delay(), 0s);
+  EXPECT_EQ(second.delay(), 400ms);
+  EXPECT_FALSE(third);
+  EXPECT_EQ(third.delay(), 0s);
+  EXPECT_EQ(third.decision().retry_after, Duration{100ms});
+}
+
+TEST_F(ReservationTest, StaysChargedWhenItIsDestroyed) {
+  { const Reservation gone = limiter_.reserve("k", kTokens, 6, 1s, kNow); }
+  EXPECT_EQ(left("k"), 4u);
+}
+
+TEST_F(ReservationTest, CancelGivesBackBeforeTheTurnOnly) {
+  EXPECT_TRUE(limiter_.try_acquire("k", kTokens, 10, kNow));
+  Reservation early = limiter_.reserve("k", kTokens, 5, 1s, kNow);
+  Reservation late = limiter_.reserve("k", kTokens, 5, 1s, kNow);
+  EXPECT_TRUE(early.cancel(kNow + 499ms));
+  EXPECT_EQ(early.cancel(kNow + 499ms).reason, Reason::kInvalid);
+  EXPECT_EQ(late.delay(), 1s);
+  EXPECT_EQ(late.cancel(kNow + 1s).reason, Reason::kInvalid);
+  EXPECT_EQ(left("k", kTokens, 1s), 5u);
+}
+
+TEST_F(ReservationTest, SettlesToTheActualCost) {
+  Reservation less = limiter_.reserve("k", kTokens, 8, 1s, kNow);
+  EXPECT_EQ(less.settle(3, kNow).remaining, 7u);
+  EXPECT_EQ(less.settle(0, kNow).reason, Reason::kInvalid);
+  Reservation more = limiter_.reserve("k", kTokens, 2, 1s, kNow);
+  EXPECT_EQ(more.settle(7, kNow).reason, Reason::kOk);
+  Reservation over = limiter_.reserve("k", kTokens, 2, 1s, kNow);
+  EXPECT_EQ(over.settle(4, kNow).reason, Reason::kOver);
+  EXPECT_EQ(limiter_.peek("k", kTokens, 1, kNow).retry_after, Duration{500ms});
+}
+
+TEST_F(ReservationTest, SettlesEachChargeAndKeepsItsOwnKeys) {
+  std::string request_key = "requests of a key that is longer than a short string";
+  std::array charges{Charge{request_key, kRequests}, Charge{"tokens", kTokens, 8}};
+  Reservation call = limiter_.reserve(charges, 1s, kNow);
+  request_key = "something else";
+  ASSERT_EQ(call.each().size(), 2u);
+  EXPECT_EQ(call.each()[1].remaining, 2u);
+  Reservation moved = std::move(call);
+  EXPECT_EQ(moved.settle(std::array<std::uint64_t, 2>{2, 5}, kNow).reason, Reason::kOk);
+  EXPECT_EQ(left("requests of a key that is longer than a short string", kRequests), 1u);
+  EXPECT_EQ(left("tokens"), 5u);
+  EXPECT_EQ(call.settle(0).reason, Reason::kInvalid);  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(moved.settle(std::array<std::uint64_t, 1>{0}).reason, Reason::kInvalid);
+}
+
+TEST_F(ReservationTest, AnExactReservationSettlesToItself) {
+  Reservation call = limiter_.reserve("k", kTokens, 8, 1s, kNow);
+  const Decision settled = call.settle(8, kNow);
+  EXPECT_TRUE(settled);
+  EXPECT_EQ(settled.remaining, 2u);
+}
+
+TEST_F(ReservationTest, WaitsForItsTurn) {
+  constexpr Limit kFast = token_bucket(100).per(1s).burst(1);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(limiter_.try_acquire("k", kFast));
+  const Reservation call = limiter_.reserve("k", kFast, 1, 1s);
+  EXPECT_GT(call.delay(), 0s);
+  call.wait();
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, call.delay());
+}
+
+TEST_F(ReservationTest, OfAWindowIsATake) {
+  EXPECT_TRUE(limiter_.reserve("k", kRequests, 3, 1h, kNow));
+  EXPECT_EQ(limiter_.reserve("k", kRequests, 1, 1h, kNow).decision().retry_after, Duration{1min});
+}
+
+TEST_F(ReservationTest, DeniesAWaitThatIsNone) {
+  EXPECT_EQ(limiter_.reserve("k", kTokens, 1, -1us, kNow).decision().reason, Reason::kInvalid);
+}
+
+}  // namespace
+}  // namespace sluice
