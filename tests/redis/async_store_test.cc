@@ -14,6 +14,7 @@ namespace sluice_redis {
 namespace {
 
 using namespace std::chrono_literals;
+using sluice::Action;
 using sluice::AsyncRedisStore;
 using sluice::AsyncStore;
 using sluice::Charge;
