@@ -102,7 +102,7 @@ constexpr LogVerdict verdict_on_log(Verb verb, const Limit& limit, const LogDige
     const std::uint64_t added = std::min(cost, room);
     const std::uint64_t used = log.units + added;
     Answer answer{admitted(), numbers_of(limit, used, added > 0 ? log.at : log.newest, log.at)};
-    answer.over = added < cost || used > limit.capacity();
+    answer.over = added < cost || exceeds(limit, used);
     return {answer, added};
   }
   if (verb == Verb::kTakeAtMost) {

@@ -235,7 +235,7 @@ constexpr std::uint64_t room_for_charges(const Limit& limit, const View& view) n
                         view.at,
                         {view.counts, view.shift, added, 0}};
   if (verb == Verb::kCharge) {
-    step.answer.over = added < cost || view.used + added > limit.capacity();
+    step.answer.over = added < cost || exceeds(limit, view.used + added);
   }
   if (verb == Verb::kTakeAtMost) step.answer.taken = static_cast<std::uint32_t>(added);
   if (verb == Verb::kReserve && quoted.admitted) step.answer.delay = 0;

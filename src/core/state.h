@@ -117,14 +117,16 @@ constexpr Step<State> reserve(const Limit& limit, const State& at, Ticks left, s
 template <typename F>
 constexpr Step<State> charge(const Limit& limit, const State& at, std::uint64_t cost) noexcept {
   const std::uint64_t most = limit.capacity() > 0 ? F::most_units(limit) : 0;
-  const std::uint64_t room = most > at.units ? most - at.units : 0;
-  Step<State> step = take_if<F>(admitted(), limit, at, std::min(cost, room));
-  if (cost > room && most > 0) {
-    step.change = Change::kWrite;
-    step.next = F::without_fraction(step.next);
-    step.answer.reset_after = F::describe(limit, step.next).reset_after;
+  const std::uint64_t spent = F::spent(at);
+  const bool fits = most > spent && cost <= most - spent;
+  Step<State> step = take_if<F>(admitted(), limit, at, fits ? cost : 0);
+  if (cost > 0 && !fits && most > 0) {
+    step.next = F::without_fraction(at);
+    step.next.units = static_cast<std::uint32_t>(most);
+    if (step.next != at) step.change = Change::kWrite;
+    step.answer = {admitted(), F::describe(limit, step.next)};
   }
-  step.answer.over = cost > room || F::spent(step.next) > limit.capacity();
+  step.answer.over = (cost > 0 && !fits) || exceeds(limit, F::spent(step.next));
   return step;
 }
 

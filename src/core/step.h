@@ -58,6 +58,11 @@ constexpr std::uint64_t units_at_most(const Numbers& numbers, std::uint64_t cost
   return std::min<std::uint64_t>(cost, std::max(numbers.remaining, 1u));
 }
 
+// Whether a counter with so many units is beyond its limit. A limit of 0 counts none.
+constexpr bool exceeds(const Limit& limit, std::uint64_t units) noexcept {
+  return limit.capacity() > 0 && units > limit.capacity();
+}
+
 // Whether a refund can give anything back.
 constexpr bool can_give_back(const Limit& limit, const Numbers& numbers,
                              std::uint64_t cost) noexcept {

@@ -69,11 +69,39 @@ TEST(Charge, StaysBelowTheMostUnits) {
             (std::vector<std::uint32_t>{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, kMaxUnits - 1}));
 }
 
+TEST(Charge, LeavesExactlyTheMostUnitsIfItDoesNotFit) {
+  FixedSize bucket(kBucket);
+  bucket.charge(0, 2);
+  EXPECT_EQ(bucket.charge(kSecond / 20, kMaxUnits - 1), over(429496729500000));  // 1.5 were spent
+}
+
+TEST(Charge, ThatCanAddNothingIsNoChange) {
+  for (const Limit& limit : {kWindow, kInterval, kBucket}) {
+    FixedSize counter(limit);
+    counter.charge(kSecond / 4, kMaxUnits);
+    const core::State full = counter.state();
+    const Ticks later = limit == kBucket ? kSecond / 4 : kSecond;  // still full
+    EXPECT_TRUE(counter.charge(later, 1).over);
+    EXPECT_EQ(counter.state(), full);
+  }
+}
+
 TEST(Charge, OfALimitOfNothingStoresNothing) {
   FixedSize bucket(token_bucket(0).per(1s));
   EXPECT_EQ(bucket.charge(0, 5), over(0));
   EXPECT_EQ(bucket.state().units, 0u);
   EXPECT_EQ(bucket.charge(0, 0), ok(0, 0));
+}
+
+TEST(Charge, OfALimitOfNothingDoesNotReadWhatWasCountedBefore) {
+  FixedSize window(kWindow);
+  SliceCounter slices(kSlices);
+  window.charge(0, 5);
+  slices.charge(0, 5);
+  window.become(fixed_window(0).per(1s));
+  slices.become(sliding_window_counter(0).per(1s));
+  EXPECT_EQ(window.charge(0, 0), ok(0, 0));
+  EXPECT_EQ(slices.charge(0, 0), ok(0, 0));
 }
 
 TEST(TakeAtMost, TakesWhatIsLeft) {
