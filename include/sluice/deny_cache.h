@@ -39,6 +39,7 @@ class DenyCache {
   std::uint64_t hits() const noexcept;
 
  private:
+  friend class AsyncDenyCacheStore;
   friend class DenyCacheStore;
   class Impl;
   std::unique_ptr<Impl> impl_;

@@ -97,6 +97,10 @@ class FailurePolicyStore final : public Store {
                      std::optional<Instant> now) noexcept override;
 
  private:
+  friend class AsyncFailurePolicyStore;
+
+  // Only answers for a store, and asks none.
+  FailurePolicyStore(CircuitBreaker& breaker, const FailurePolicyOptions& options);
   Decision without_new(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                        std::span<Decision> each, const Decision& said) noexcept;
   Decision fall_back(Action action, std::span<const Charge> charges, std::optional<Instant> now,

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <new>
 
 #include "limiter/combine.h"
+#include "sluice/async_policies.h"
 #include "stores/policy/deny_table.h"
 #include "stores/policy/spread_count.h"
 
@@ -43,7 +46,6 @@ class DenyCache::Impl {
   Decision take(Store& store, std::span<const Charge> charges, std::span<Decision> each) noexcept;
   void forget(std::span<const Charge> charges) noexcept;
 
- private:
   // A charge that is looked up.
   struct Asked {
     Fingerprint key = {};
@@ -53,7 +55,21 @@ class DenyCache::Impl {
     bool may_make_room = false;  // if admitted, it may invalidate a cached denial
     Decision decision = {};      // if it is denied
   };
+  // A take of several charges.
+  struct Take {
+    Instant at;
+    std::span<Asked> asked = {};  // one for each charge
+    bool is_plain = true;         // no cost beyond its capacity, no two charges on one counter
+  };
+  Take begin() const noexcept { return {.at = clock_.now()}; }
+  // Returns whether the cache denies the take.
+  bool denies(Take& take, std::span<const Charge> charges, std::span<Decision> each,
+              Decision& decision) noexcept;
+  // Remembers the store's answer.
+  void learn(const Take& take, std::span<const Charge> charges, std::span<const Decision> each,
+             const Decision& decision) noexcept;
 
+ private:
   void look(const Charge& charge, Instant now, Asked& asked) noexcept;
   void learn(const Charge& charge, Instant now, const Asked& asked, const Decision& request,
              const Decision& own) noexcept;
@@ -116,33 +132,43 @@ Decision DenyCache::Impl::take_one(Store& store, const Charge& charge) noexcept 
   return decision;
 }
 
+bool DenyCache::Impl::denies(Take& take, std::span<const Charge> charges, std::span<Decision> each,
+                             Decision& decision) noexcept {
+  const std::span<Asked> all = take.asked;
+  bool any_denied = false;
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    look(charges[i], take.at, all[i]);
+    any_denied |= all[i].is_denied;
+    take.is_plain &= charges[i].cost <= charges[i].limit.capacity();
+    for (std::size_t j = 0; j < i; ++j) take.is_plain &= all[j].key != all[i].key;
+  }
+  if (!any_denied || !take.is_plain) return false;
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    each[i] = all[i].is_denied ? all[i].decision : not_asked(charges[i]);
+  }
+  combine(each, decision);
+  hits_.add_one();
+  return true;
+}
+
+void DenyCache::Impl::learn(const Take& take, std::span<const Charge> charges,
+                            std::span<const Decision> each, const Decision& decision) noexcept {
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    const bool may_learn = take.is_plain || each[i].reason != Reason::kLimited;
+    if (may_learn) learn(charges[i], take.at, take.asked[i], decision, each[i]);
+  }
+}
+
 template <std::size_t N>
 Decision DenyCache::Impl::take(Store& store, std::span<const Charge> charges,
                                std::span<Decision> each) noexcept {
-  const Instant now = clock_.now();
   std::array<Asked, N> all;
-  bool any_denied = false;
-  bool plain = true;  // no cost beyond its capacity, no two charges on one counter
-  for (std::size_t i = 0; i < charges.size(); ++i) {
-    look(charges[i], now, all[i]);
-    any_denied |= all[i].is_denied;
-    plain &= charges[i].cost <= charges[i].limit.capacity();
-    for (std::size_t j = 0; j < i; ++j) plain &= all[j].key != all[i].key;
-  }
+  Take take = begin();
+  take.asked = all;
   Decision decision;
-  if (any_denied && plain) {
-    for (std::size_t i = 0; i < charges.size(); ++i) {
-      each[i] = all[i].is_denied ? all[i].decision : not_asked(charges[i]);
-    }
-    combine(each, decision);
-    hits_.add_one();
-    return decision;
-  }
+  if (denies(take, charges, each, decision)) return decision;
   decision = store.apply(Verb::kTake, charges, {}, each);
-  for (std::size_t i = 0; i < charges.size(); ++i) {
-    const bool may_learn = plain || each[i].reason != Reason::kLimited;
-    if (may_learn) learn(charges[i], now, all[i], decision, each[i]);
-  }
+  learn(take, charges, each, decision);
   return decision;
 }
 
@@ -166,6 +192,10 @@ bool is_uncached(Verb verb) noexcept {
   return verb != Verb::kTake && verb != Verb::kRefund && verb != Verb::kReset;
 }
 
+bool is_usual(std::span<const Charge> charges, std::span<const Decision> each) noexcept {
+  return !charges.empty() && charges.size() <= kMaxCharges && each.size() == charges.size();
+}
+
 }  // namespace
 
 DenyCacheStore::DenyCacheStore(Store& store, DenyCache& cache) noexcept
@@ -173,9 +203,7 @@ DenyCacheStore::DenyCacheStore(Store& store, DenyCache& cache) noexcept
 
 Decision DenyCacheStore::apply(Action action, std::span<const Charge> charges,
                                std::optional<Instant> now, std::span<Decision> each) noexcept {
-  const bool is_usual =
-      !charges.empty() && charges.size() <= kMaxCharges && each.size() == charges.size();
-  if (!is_usual || !cache_->is_on() || is_uncached(action.verb)) {
+  if (!is_usual(charges, each) || !cache_->is_on() || is_uncached(action.verb)) {
     return store_->apply(action, charges, now, each);
   }
   if (action.verb == Verb::kTake && !now) {
@@ -194,6 +222,65 @@ Decision DenyCacheStore::apply_one(Action action, const Charge& charge,
   const Decision decision = store_->apply_one(action, charge, now);
   cache_->forget({&charge, 1});
   return decision;
+}
+
+// A request that the cache has not answered.
+class AsyncDenyCacheStore::Request final : public Completion {
+ public:
+  Request(DenyCache::Impl& cache, std::span<const Charge> charges, std::span<Decision> each,
+          Completion& completion)
+      : cache_(cache),
+        charges_(charges),
+        each_(each),
+        completion_(completion),
+        asked_(std::make_unique<DenyCache::Impl::Asked[]>(charges.size())),
+        take_(cache.begin()) {
+    take_.asked = {asked_.get(), charges.size()};
+  }
+
+  bool denies(Decision& decision) noexcept {
+    is_take_ = true;
+    return cache_.denies(take_, charges_, each_, decision);
+  }
+  void done(const Decision& decision) noexcept override {
+    if (is_take_) {
+      cache_.learn(take_, charges_, each_, decision);
+    } else {
+      cache_.forget(charges_);
+    }
+    Completion& completion = completion_;
+    delete this;
+    completion.done(decision);
+  }
+
+ private:
+  DenyCache::Impl& cache_;
+  const std::span<const Charge> charges_;
+  const std::span<Decision> each_;
+  Completion& completion_;
+  const std::unique_ptr<DenyCache::Impl::Asked[]> asked_;
+  DenyCache::Impl::Take take_;
+  bool is_take_ = false;
+};
+
+void AsyncDenyCacheStore::async_apply(Action action, std::span<const Charge> charges,
+                                      std::optional<Instant> now, std::span<Decision> each,
+                                      Completion& completion) noexcept try {
+  DenyCache::Impl& cache = *cache_.impl_;
+  if (!is_usual(charges, each) || !cache.is_on() || is_uncached(action.verb)) {
+    return store_.async_apply(action, charges, now, each, completion);
+  }
+  auto request = std::make_unique<Request>(cache, charges, each, completion);
+  Decision decision;
+  if (action.verb == Verb::kTake && !now && request->denies(decision)) {
+    request.reset();
+    return completion.done(decision);
+  }
+  store_.async_apply(action, charges, now, each, *request.release());
+} catch (const std::bad_alloc&) {
+  const Decision failed = Decision::refused(Reason::kStoreError);
+  std::fill(each.begin(), each.end(), failed);
+  completion.done(failed);
 }
 
 }  // namespace sluice

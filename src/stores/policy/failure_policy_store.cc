@@ -54,7 +54,12 @@ Decision as_fallback(const Decision& local, std::span<Decision> each) noexcept {
 
 FailurePolicyStore::FailurePolicyStore(Store& store, CircuitBreaker& breaker,
                                        const FailurePolicyOptions& options)
-    : store_(&store),
+    : FailurePolicyStore(breaker, options) {
+  store_ = &store;
+}
+
+FailurePolicyStore::FailurePolicyStore(CircuitBreaker& breaker, const FailurePolicyOptions& options)
+    : store_(nullptr),
       breaker_(&breaker),
       fallback_(options.fallback),
       own_local_(options.fallback == FailurePolicy::kLocal && options.local == nullptr

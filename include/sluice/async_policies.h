@@ -1,0 +1,60 @@
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "sluice/async_store.h"
+#include "sluice/circuit_breaker.h"
+#include "sluice/deny_cache.h"
+#include "sluice/failure_policy.h"
+
+namespace sluice {
+
+// FailurePolicyStore in front of an asynchronous store. It answers by the policy in the thread that
+// starts the request if the breaker is open, and in the store's if the store has failed.
+//
+// RedisChain opens and owns all of these; use this class with AsyncRedisStore.
+//
+// Thread-safety: that of the store. Ownership: as FailurePolicyStore; the requests under way must
+// have ended before it is destroyed. Cost: as FailurePolicyStore, and one allocation.
+class AsyncFailurePolicyStore final : public AsyncStore {
+ public:
+  // Puts the breaker and the policy in front of the store.
+  AsyncFailurePolicyStore(AsyncStore& store, CircuitBreaker& breaker,
+                          const FailurePolicyOptions& options = {})
+      : store_(store), policy_(breaker, options) {}
+
+  // See AsyncStore.
+  void async_apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
+                   std::span<Decision> each, Completion& completion) noexcept override;
+
+ private:
+  class Request;
+
+  AsyncStore& store_;
+  FailurePolicyStore policy_;
+};
+
+// DenyCacheStore in front of an asynchronous store. Repeats a recent denial in the thread that
+// starts the request, before async_apply() returns.
+//
+// Thread-safety: that of the store. Ownership: borrows the store and the cache; the requests under
+// way must have ended before it is destroyed. Cost: as DenyCacheStore, and two allocations.
+class AsyncDenyCacheStore final : public AsyncStore {
+ public:
+  // Puts the cache in front of the store.
+  AsyncDenyCacheStore(AsyncStore& store, DenyCache& cache) noexcept
+      : store_(store), cache_(cache) {}
+
+  // See AsyncStore.
+  void async_apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
+                   std::span<Decision> each, Completion& completion) noexcept override;
+
+ private:
+  class Request;
+
+  AsyncStore& store_;
+  DenyCache& cache_;
+};
+
+}  // namespace sluice
