@@ -48,12 +48,13 @@ struct RedisChainStatus {
 //   3. RedisStore decides it in one round trip.
 //   4. FailurePolicyStore answers if neither 2 nor 3 could.
 // Use these classes instead if several stores share a breaker or a cache, or to leave one out.
+// async_apply() passes through the same parts (async_policies.h) without a thread that sleeps.
 //
 // Thread-safety: any member from any thread; one chain serves a whole process. Ownership: owns all
 // of its parts and a thread; borrows the observer. Errors: apply() answers with a reason, see the
 // classes above. Cost: that of RedisStore, a round trip during which the caller sleeps; a hit of
 // the deny cache or an open breaker costs about 100 ns. About 5 MB for the deny cache.
-class RedisChain final : public Store {
+class RedisChain final : public Store, public AsyncStore {
  public:
   // Does not wait for Redis: the chain connects when it can. Errors: an option that is wrong, with
   // what would be right, or a file that cannot be read.
@@ -62,7 +63,7 @@ class RedisChain final : public Store {
   // As above, with the defaults for everything but the URL (RedisOptions::url).
   static Expected<std::unique_ptr<RedisChain>> open(std::string_view url,
                                                     StoreObserver* observer = nullptr);
-  // No call may be under way.
+  // No call of apply() may be under way. Ends the requests of async_apply().
   ~RedisChain() override;
   RedisChain(const RedisChain&) = delete;
   RedisChain& operator=(const RedisChain&) = delete;
@@ -72,6 +73,11 @@ class RedisChain final : public Store {
                  std::span<Decision> each) noexcept override;
   Decision apply_one(Action action, const Charge& charge,
                      std::optional<Instant> now) noexcept override;
+
+  // See AsyncStore. `done()` is called in the thread of RedisStore, or before async_apply()
+  // returns.
+  void async_apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
+                   std::span<Decision> each, Completion& completion) noexcept override;
 
   // Waits until Redis can be asked, for instance before a service reports that it is ready.
   // Errors: why it cannot, as far as is known.

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "sluice/async_policies.h"
 #include "sluice/circuit_breaker.h"
 #include "sluice/deny_cache.h"
 #include "sluice/failure_policy.h"
@@ -71,6 +72,23 @@ class Chain {
  private:
   FailurePolicyStore guarded_;
   std::optional<DenyCacheStore> cached_;
+};
+
+// The same in front of an asynchronous store.
+class AsyncChain {
+ public:
+  AsyncChain(AsyncStore& store, Shared& shared, std::optional<FailurePolicy> fallback = {})
+      : guarded_(store, shared.breaker, {.fallback = fallback, .local = &shared.local}) {
+    if (shared.deny_cache) cached_.emplace(guarded_, *shared.deny_cache);
+  }
+  AsyncChain(const AsyncChain&) = delete;
+  AsyncChain& operator=(const AsyncChain&) = delete;
+
+  AsyncStore& store() noexcept { return cached_ ? static_cast<AsyncStore&>(*cached_) : guarded_; }
+
+ private:
+  AsyncFailurePolicyStore guarded_;
+  std::optional<AsyncDenyCacheStore> cached_;
 };
 
 }  // namespace sluice::policy

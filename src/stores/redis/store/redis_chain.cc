@@ -24,8 +24,13 @@ class RedisChain::Impl {
       : shared(shared_options(options), observer) {}
 
   policy::Shared shared;
+  ~Impl() { redis.reset(); }  // first: it ends the requests, which the chains answer
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
   std::unique_ptr<RedisStore> redis;
   std::optional<policy::Chain> chain;
+  std::optional<policy::AsyncChain> async_chain;
 };
 
 RedisChain::RedisChain(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -38,6 +43,7 @@ Expected<std::unique_ptr<RedisChain>> RedisChain::open(const RedisChainOptions& 
   if (!redis) return Unexpected{redis.error()};
   impl->redis = std::move(*redis);
   impl->chain.emplace(*impl->redis, impl->shared, options.on_store_error);
+  impl->async_chain.emplace(*impl->redis, impl->shared, options.on_store_error);
   return std::unique_ptr<RedisChain>(new RedisChain(std::move(impl)));
 }
 
@@ -56,6 +62,12 @@ Decision RedisChain::apply(Action action, std::span<const Charge> charges,
 Decision RedisChain::apply_one(Action action, const Charge& charge,
                                std::optional<Instant> now) noexcept {
   return impl_->chain->store().apply_one(action, charge, now);
+}
+
+void RedisChain::async_apply(Action action, std::span<const Charge> charges,
+                             std::optional<Instant> now, std::span<Decision> each,
+                             Completion& completion) noexcept {
+  impl_->async_chain->store().async_apply(action, charges, now, each, completion);
 }
 
 Expected<bool> RedisChain::wait_until_ready(std::chrono::milliseconds at_most) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
+
 #include "sluice/sluice.h"
 
 // Without a server: what a chain does if Redis is not there. tests/redis has it with one.
@@ -81,6 +83,36 @@ TEST(RedisChain, DecidesRequestsOfSeveralCharges) {
   EXPECT_EQ(all.outcome, Outcome::kDenied);
   EXPECT_EQ(each[0].outcome, Outcome::kAllowed);
   EXPECT_EQ(chain->status().deny_cache_hits, 0u);
+}
+
+// One request for one key.
+class Asked final : public AsyncStore::Completion {
+ public:
+  explicit Asked(AsyncStore& store) { store.async_apply(Verb::kTake, charges_, {}, each_, *this); }
+  void done(const Decision& decision) noexcept override { answer_.set_value(decision); }
+  Decision decision() { return answer_.get_future().get(); }
+
+ private:
+  const std::array<Charge, 1> charges_{{{"key", kLimit}}};
+  std::array<Decision, 1> each_;
+  std::promise<Decision> answer_;
+};
+
+TEST(RedisChain, AnswersByItsFailurePolicyWithoutWaiting) {
+  RedisChainOptions options = nowhere();
+  options.on_store_error = FailurePolicy::kLocal;
+  options.local.nodes = 5;
+  const auto chain = RedisChain::open(options).value();
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(Asked(*chain).decision());
+  EXPECT_EQ(Asked(*chain).decision().reason, Reason::kFallback);
+  EXPECT_EQ(chain->status().redis.errors, 1u) << "the breaker is open";
+}
+
+TEST(RedisChain, EndsTheRequestsUnderWayWhenItIsDestroyed) {
+  auto chain = RedisChain::open(kNowhere).value();
+  Asked asked(*chain);
+  chain.reset();
+  EXPECT_EQ(asked.decision().reason, Reason::kStoreError);
 }
 
 TEST(RedisChain, ReportsWhyItIsNotReady) {
