@@ -199,6 +199,21 @@ bool WaitQueue::leave(Waiter& waiter, Instant now, Next& next) noexcept {
   return true;
 }
 
+void WaitQueue::clear(Waiter*& left) noexcept {
+  Finished list(left);
+  for (auto entry = lines_.begin(); entry != lines_.end();) {
+    Line& line = *(entry++)->second;
+    for (Waiter* w = line.first; w != nullptr;) {
+      Waiter& waiter = *w;
+      w = w->next;
+      if (waiter.is_asked_for) continue;
+      remove(waiter);
+      list.add(waiter, waiter.decision);
+    }
+    next_of(line);
+  }
+}
+
 bool WaitQueue::has_waiters(const Charge& charge) const noexcept {
   return size_ > 0 && lines_.contains(name_of(charge, charge.limit));
 }

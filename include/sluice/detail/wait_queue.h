@@ -73,6 +73,9 @@ class WaitQueue {
   // for it is under way: its caller must wait for the answer, and give back what it took.
   bool leave(Waiter& waiter, Instant now, Next& next) noexcept;
 
+  // Removes all waiters except those of questions that are under way; `left` is the first of them.
+  void clear(Waiter*& left) noexcept;
+
   // Whether callers wait for this counter.
   bool has_waiters(const Charge& charge) const noexcept;
   // The number of waiters.
