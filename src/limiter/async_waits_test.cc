@@ -1,0 +1,360 @@
+#include "sluice/detail/async_waits.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "sluice/limiter.h"
+#include "sluice/memory_store.h"
+#include "sluice/testing/manual_clock.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+using detail::AsyncWaits;
+using detail::WaitingRequest;
+using detail::WakeHeap;
+
+constexpr Instant kStart{std::chrono::seconds{1'700'000'000}};
+constexpr Limit kBucket = token_bucket(10).per(1s).burst(1);
+constexpr Limit kWindow = fixed_window(2).per(1s);
+
+TEST(WakeHeap, WakesInOrderAfterAnyRemovals) {
+  std::mt19937 random(1);
+  struct Sleeper : WakeHeap::Sleeper {
+    Instant at;
+  };
+  std::deque<Sleeper> sleepers(500);
+  WakeHeap heap;
+  ASSERT_TRUE(heap.reserve(sleepers.size()));
+  for (Sleeper& sleeper : sleepers) {
+    sleeper.at = kStart + Duration{random() % 200};
+    heap.add(sleeper, sleeper.at);
+    if (random() % 3 == 0) heap.remove(sleepers[random() % sleepers.size()]);
+  }
+  Instant last = kStart;
+  for (; !heap.empty(); heap.remove(heap.first())) {
+    EXPECT_EQ(heap.at(), static_cast<Sleeper&>(heap.first()).at);
+    EXPECT_GE(heap.at(), last);
+    last = heap.at();
+  }
+  for (const Sleeper& sleeper : sleepers) EXPECT_FALSE(sleeper.is_asleep());
+}
+
+// A memory store that answers when the test says so.
+class LaterStore final : public AsyncStore {
+ public:
+  explicit LaterStore(const Clock& clock) : store({}, clock) {}
+
+  void async_apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
+                   std::span<Decision> each, Completion& completion) noexcept override {
+    ++questions;
+    if (fails) {
+      std::fill(each.begin(), each.end(), Decision::refused(Reason::kStoreError));
+      return completion.done(Decision::refused(Reason::kStoreError));
+    }
+    const Decision said = store.apply(action, charges, now, each);
+    if (at_once) return completion.done(said);
+    answers.emplace_back(&completion, said);
+  }
+  void answer() {
+    const auto [completion, said] = answers.front();
+    answers.pop_front();
+    completion->done(said);
+  }
+
+  MemoryStore store;
+  std::deque<std::pair<Completion*, Decision>> answers;
+  bool at_once = false;
+  bool fails = false;
+  int questions = 0;
+};
+
+class Request final : public WaitingRequest {
+ public:
+  Request(const Limit& of, std::uint64_t units, Instant until, const Clock& of_clock)
+      : WaitingRequest("key", of, units, until), clock_(of_clock) {}
+  void ended() noexcept override {
+    ++times_ended;
+    at = clock_.now();
+  }
+  bool is_admitted() const { return times_ended == 1 && !is_cancelled && decision.allowed(); }
+
+  int times_ended = 0;
+  Instant at = {};
+
+ private:
+  const Clock& clock_;
+};
+
+// Waits, the stores in front of which they are, and the test's time. `kLater`: the store answers
+// later.
+class AsyncWaitsTest : public ::testing::TestWithParam<bool>, public AsyncWaits::Alarm {
+ protected:
+  void open(std::size_t most = 1000) {
+    AsyncWaits::Options options{.most = most, .clock = &clock};
+    if (GetParam()) {
+      options.async = &later;
+    } else {
+      options.store = &later.store;
+    }
+    waits = std::make_shared<AsyncWaits>(options, *this);
+  }
+  void set(Instant at) noexcept override { alarm = at; }
+
+  Request& acquire(const Limit& limit, Duration at_most = 1h, std::uint64_t cost = 1) {
+    Request& request = requests.emplace_back(limit, cost, clock.now() + at_most, clock);
+    Decision said;
+    if (GetParam()) {
+      waits->start(request, nullptr);
+      answer();
+      return request;
+    }
+    switch (waits->decide(request.charge(), request.deadline, said)) {
+      case AsyncWaits::Verdict::kEnded:
+        request.decision = said;
+        request.ended();
+        break;
+      case AsyncWaits::Verdict::kWaits: waits->start(request, &said); break;
+      case AsyncWaits::Verdict::kQueues: waits->start(request, nullptr); break;
+    }
+    return request;
+  }
+  void answer() {
+    while (!later.answers.empty()) later.answer();
+  }
+  // Runs until nobody waits, or until the instant.
+  void run(Instant until = Instant::max()) {
+    while (waits->waiting() > 0 && alarm <= until && alarm != Instant::max()) {
+      clock.set(std::max(clock.now(), std::exchange(alarm, Instant::max())));
+      waits->on_time();
+      answer();
+    }
+    if (until != Instant::max()) clock.set(until);
+  }
+  std::uint32_t left(const Limit& limit) {
+    return Limiter(later.store).peek("key", limit, 0).remaining;
+  }
+
+  testing::ManualClock clock{kStart};
+  LaterStore later{clock};
+  std::shared_ptr<AsyncWaits> waits;
+  Instant alarm = Instant::max();
+  std::deque<Request> requests;
+};
+
+TEST_P(AsyncWaitsTest, AdmitsAtOnceWhatFits) {
+  open();
+  EXPECT_TRUE(acquire(kBucket).is_admitted());
+  EXPECT_TRUE(acquire(kWindow).is_admitted());
+  EXPECT_EQ(waits->waiting(), 0u);
+}
+
+TEST_P(AsyncWaitsTest, SleepsUntilItsReservationIsDue) {
+  open();
+  for (int i = 0; i < 5; ++i) acquire(kBucket);
+  EXPECT_EQ(waits->waiting(), 4u);
+  run();
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_TRUE(requests[static_cast<std::size_t>(i)].is_admitted());
+    EXPECT_EQ(requests[static_cast<std::size_t>(i)].at, kStart + 100ms * i);
+  }
+  EXPECT_EQ(later.questions, GetParam() ? 5 : 0) << "one for each";
+}
+
+TEST_P(AsyncWaitsTest, QueuesForAWindow) {
+  open();
+  for (int i = 0; i < 7; ++i) acquire(kWindow);
+  EXPECT_EQ(waits->waiting(), 5u);
+  run();
+  for (int i = 0; i < 7; ++i) {
+    EXPECT_TRUE(requests[static_cast<std::size_t>(i)].is_admitted());
+    EXPECT_EQ(requests[static_cast<std::size_t>(i)].at, kStart + 1s * (i / 2));
+  }
+}
+
+TEST_P(AsyncWaitsTest, RefusesAtOnceADeadlineThatCannotBeMet) {
+  open();
+  acquire(kBucket);
+  const Request& late = acquire(kBucket, 100ms - 1us);
+  EXPECT_EQ(late.times_ended, 1);
+  EXPECT_EQ(late.decision.reason, Reason::kLimited);
+  EXPECT_EQ(late.decision.retry_after, 1us);
+  acquire(kWindow, 1h, 2);
+  EXPECT_EQ(acquire(kWindow, 999ms).decision.retry_after, 1s);
+  EXPECT_EQ(waits->waiting(), 0u);
+}
+
+TEST_P(AsyncWaitsTest, RefusesMoreThanItsBound) {
+  open(2);
+  for (const Limit& limit : {kBucket, kWindow}) {
+    acquire(limit, 1h, limit.capacity());
+    acquire(limit);
+    acquire(limit);
+    const Request& more = acquire(limit);
+    EXPECT_EQ(more.times_ended, 1);
+    EXPECT_EQ(more.decision.reason, Reason::kTooManyWaiters);
+    run();
+  }
+}
+
+TEST_P(AsyncWaitsTest, GivesBackAReservationThatIsCancelled) {
+  open();
+  acquire(kBucket);
+  Request& first = acquire(kBucket);
+  Request& second = acquire(kBucket);
+  waits->cancel(first);
+  answer();
+  EXPECT_EQ(first.times_ended, 1);
+  EXPECT_TRUE(first.is_cancelled);
+  waits->cancel(first);
+  run();
+  EXPECT_EQ(first.times_ended, 1);
+  EXPECT_EQ(second.at, kStart + 200ms) << "a promise once made is not moved";
+  clock.set(kStart + 200ms);
+  EXPECT_EQ(left(kBucket), 1u) << "what was given back goes to those who ask next";
+}
+
+TEST_P(AsyncWaitsTest, LeavesTheQueueWhenItIsCancelled) {
+  open();
+  acquire(kWindow, 1h, 2);
+  Request& first = acquire(kWindow);
+  Request& second = acquire(kWindow);
+  waits->cancel(first);
+  EXPECT_EQ(first.times_ended, 1);
+  run();
+  EXPECT_TRUE(second.is_admitted());
+  EXPECT_EQ(left(kWindow), 1u) << "the cancelled one has taken nothing";
+}
+
+TEST_P(AsyncWaitsTest, CancelsEverythingWhenItIsClosed) {
+  open();
+  acquire(kBucket);
+  acquire(kWindow, 1h, 2);
+  Request& sleeping = acquire(kBucket);
+  Request& queued = acquire(kWindow);
+  waits->close();
+  answer();
+  for (const Request* request : {&sleeping, &queued}) {
+    EXPECT_EQ(request->times_ended, 1);
+    EXPECT_TRUE(request->is_cancelled);
+  }
+  EXPECT_TRUE(acquire(kBucket).is_cancelled);
+  EXPECT_EQ(waits->waiting(), 0u);
+  clock.advance(100ms);
+  EXPECT_EQ(left(kBucket), 1u);
+}
+
+TEST_P(AsyncWaitsTest, EndsEachRequestOnceOnRandomHistories) {
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    std::mt19937 random(seed);
+    open(20);
+    requests.clear();
+    for (int i = 0; i < 200; ++i) {
+      acquire(random() % 2 == 0 ? kBucket : kWindow, Duration{1000 * (random() % 5000)});
+      if (random() % 3 == 0) waits->cancel(requests[random() % requests.size()]);
+      answer();
+      run(clock.now() + Duration{random() % 300'000});
+    }
+    run();
+    EXPECT_EQ(waits->waiting(), 0u);
+    for (const Request& request : requests) {
+      EXPECT_EQ(request.times_ended, 1) << "seed " << seed;
+      EXPECT_TRUE(!request.is_admitted() || request.at <= request.deadline) << "seed " << seed;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, AsyncWaitsTest, ::testing::Bool(),
+                         [](const auto& row) { return row.param ? "Later" : "AtOnce"; });
+
+// --- a store that answers later
+// -------------------------------------------------------------------
+
+class LaterTest : public AsyncWaitsTest {
+ protected:
+  Request& start(const Limit& limit) {
+    Request& request = requests.emplace_back(limit, 1, clock.now() + 1h, clock);
+    waits->start(request, nullptr);
+    return request;
+  }
+};
+
+TEST_P(LaterTest, GivesBackWhatItHasTakenIfItWasCancelledMeanwhile) {
+  open();
+  for (const Limit& limit : {kBucket, kWindow}) {
+    Request& request = start(limit);
+    waits->cancel(request);
+    EXPECT_EQ(request.times_ended, 0) << "the store decides";
+    answer();
+    EXPECT_EQ(request.times_ended, 1);
+    EXPECT_TRUE(request.is_cancelled);
+    EXPECT_EQ(left(limit), limit.capacity());
+  }
+}
+
+TEST_P(LaterTest, EndsACancelledWaiterThatIsNotAdmitted) {
+  open();
+  EXPECT_TRUE(Limiter(later.store).try_acquire("key", kWindow, 2));
+  Request& first = start(kWindow);
+  Request& second = start(kWindow);
+  waits->cancel(first);
+  answer();
+  EXPECT_EQ(first.times_ended, 1);
+  EXPECT_EQ(second.times_ended, 0);
+  run();
+  EXPECT_TRUE(second.is_admitted());
+  EXPECT_EQ(left(kWindow), 1u);
+}
+
+TEST_P(LaterTest, AsksOnceForAllThatArriveMeanwhile) {
+  open();
+  const Limit limit = fixed_window(100).per(1s);
+  for (int i = 0; i < 100; ++i) start(limit);
+  EXPECT_EQ(later.questions, 1);
+  answer();
+  EXPECT_EQ(later.questions, 2);
+  for (const Request& request : requests) EXPECT_TRUE(request.is_admitted());
+}
+
+TEST_P(LaterTest, FailsAllWaitersIfTheStoreFails) {
+  open();
+  Request& first = start(kWindow);
+  Request& second = start(kWindow);
+  later.answers.front().second = Decision::refused(Reason::kStoreTimeout);
+  answer();
+  EXPECT_EQ(first.decision.reason, Reason::kStoreTimeout);
+  EXPECT_EQ(second.decision.reason, Reason::kStoreError);
+}
+
+TEST_P(LaterTest, NeedsNoStackForALongQueueOfAnswersAtOnce) {
+  open(200'000);
+  const Limit limit = fixed_window(1).per(1ms);
+  start(limit);
+  for (int i = 0; i < 100'000; ++i) start(limit);
+  later.fails = true;
+  answer();
+  later.at_once = true;
+  run();
+  EXPECT_EQ(waits->waiting(), 0u);
+  EXPECT_EQ(requests.back().times_ended, 1);
+}
+
+TEST_P(LaterTest, EndsWithItsLastQuestionAfterItWasClosed) {
+  open();
+  Request& request = start(kBucket);
+  waits->close();
+  waits.reset();
+  EXPECT_EQ(request.times_ended, 0);
+  answer();
+  EXPECT_EQ(request.times_ended, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Later, LaterTest, ::testing::Values(true));
+
+}  // namespace
+}  // namespace sluice
