@@ -1,0 +1,143 @@
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/execution_context.hpp>
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "sluice/async_store.h"
+#include "sluice/detail/asio_requests.h"
+#include "sluice/limit.h"
+#include "sluice/store.h"
+
+// Limits in programs on Boost.Asio. Needs the headers of Boost 1.81 or newer; no other header of
+// sluice::sluice does.
+namespace sluice {
+
+// The bounds of an AsyncLimiter.
+struct AsyncLimiterOptions {
+  // The maximum number of requests that wait for units. One more is denied with kTooManyWaiters.
+  // Each takes about 300 bytes.
+  std::size_t max_waiters = 65'536;
+};
+
+// Asks a store for decisions, and waits for units, without a thread for each request.
+//
+//   boost::asio::awaitable<void> export_all(sluice::AsyncLimiter& limiter) {
+//     const auto decision = co_await limiter.async_acquire(
+//         "export", kPerSecond, 1, std::chrono::steady_clock::now() + 5s, use_awaitable);
+//     if (!decision) co_return report(decision);
+//
+// Each operation takes any completion token: use_awaitable, use_future, a callback. The completion
+// is called once, never within the call that starts the operation, on the executor of the handler,
+// else on the limiter's. Its error is `operation_aborted` if the operation was cancelled, and
+// otherwise empty: a store that failed is a Decision.
+//
+// The store is an AsyncStore, for example RedisStore, or a Store that answers at once, such as
+// MemoryStore, which is then asked in the thread that starts the operation. With a RedisChain the
+// circuit breaker, the failure policy and the deny cache hold here as well.
+//
+// Thread-safety: any member from any thread. Ownership: borrows the store, which must outlive the
+// limiter; copies keys and charges. The destructor cancels what waits; operations that the store
+// decides end when it answers. Cost: that of the store and of a post() to the executor.
+class AsyncLimiter {
+ public:
+  using executor_type = boost::asio::any_io_executor;
+
+  // A limiter that asks an asynchronous store. Its timer runs on the executor.
+  template <typename S>
+  requires std::derived_from<S, AsyncStore> AsyncLimiter(executor_type executor, S& store,
+                                                         const AsyncLimiterOptions& options = {})
+      : AsyncLimiter(std::move(executor), nullptr, &store, options) {}
+  // A limiter that asks a store that answers at once.
+  template <typename S>
+  requires(std::derived_from<S, Store> && !std::derived_from<S, AsyncStore>)
+      AsyncLimiter(executor_type executor, S& store, const AsyncLimiterOptions& options = {})
+      : AsyncLimiter(std::move(executor), &store, nullptr, options) {}
+  // As above, on the executor of an execution context, such as an io_context.
+  template <typename Context, typename S>
+  requires std::is_convertible_v<Context&, boost::asio::execution_context&> AsyncLimiter(
+      Context& context, S& store, const AsyncLimiterOptions& options = {})
+      : AsyncLimiter(executor_type(context.get_executor()), store, options) {}
+  ~AsyncLimiter() = default;
+  AsyncLimiter(const AsyncLimiter&) = delete;
+  AsyncLimiter& operator=(const AsyncLimiter&) = delete;
+
+  // Takes `cost` units, or denies at once. Completes with (error_code, Decision). Cancelled while
+  // the store decides: the units may have been counted.
+  template <typename Token>
+  auto async_try_acquire(std::string_view key, const Limit& limit, std::uint64_t cost,
+                         Token&& token) {
+    return boost::asio::async_initiate<Token, detail::DecisionSignature>(
+        [this](auto handler, const std::string& key_of, const Limit& limit_of,
+               std::uint64_t units) {
+          const Charge charge{.key = key_of, .limit = limit_of, .cost = units};
+          detail::apply_one(parts_, std::move(handler), Verb::kTake, charge);
+        },
+        token, std::string(key), limit, cost);
+  }
+
+  // Takes `cost` units, waiting for them until `deadline`. Completes with (error_code, Decision).
+  //
+  // Callers of a counter are served in order of arrival. With a token bucket, a leaky bucket or
+  // GCRA the store reserves the units in one question, also between machines, and the operation
+  // completes when they are due. With other algorithms callers of this limiter queue, and only the
+  // first of a counter asks the store, at the instant that it has named.
+  //
+  // A deadline that cannot be met is denied at once with the remaining wait as `retry_after`.
+  // Cancelled, the operation gives back what it has taken; if the store is deciding it, it ends
+  // when the answer arrives.
+  template <typename Token>
+  auto async_acquire(std::string_view key, const Limit& limit, std::uint64_t cost,
+                     std::chrono::steady_clock::time_point deadline, Token&& token) {
+    return boost::asio::async_initiate<Token, detail::DecisionSignature>(
+        [this](auto handler, const std::string& key_of, const Limit& limit_of, std::uint64_t units,
+               Instant until) {
+          const Charge charge{.key = key_of, .limit = limit_of, .cost = units};
+          detail::acquire(parts_, std::move(handler), charge, until);
+        },
+        token, std::string(key), limit, cost,
+        Instant{std::chrono::time_point_cast<Duration>(deadline).time_since_epoch()});
+  }
+
+  // Applies any verb to 1 to kMaxCharges charges, as Store::apply() does, at `now` or at the
+  // store's own time. Completes with (error_code, Decision, std::vector<Decision>): the decision on
+  // the request and those on its charges. Cancelled while the store decides: the request may have
+  // been counted.
+  template <typename Token>
+  auto async_apply(const Action& action, std::span<const Charge> charges,
+                   std::optional<Instant> now, Token&& token) {
+    return boost::asio::async_initiate<Token, detail::DecisionsSignature>(
+        [this](auto handler, const Action& what, detail::OwnedCharges of,
+               std::optional<Instant> at) {
+          detail::apply(parts_, std::move(handler), what, std::move(of), at);
+        },
+        token, action, detail::OwnedCharges(charges), now);
+  }
+
+  // The number of operations that wait for units.
+  std::size_t waiting() const noexcept { return parts_.waits->waiting(); }
+  // The executor of the limiter.
+  executor_type get_executor() const noexcept { return parts_.executor; }
+
+ private:
+  AsyncLimiter(executor_type executor, Store* store, AsyncStore* async,
+               const AsyncLimiterOptions& options)
+      : parts_(std::move(executor), {.store = store, .async = async, .most = options.max_waiters}) {
+  }
+
+  detail::AsioParts parts_;
+};
+
+}  // namespace sluice

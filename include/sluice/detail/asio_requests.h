@@ -1,0 +1,303 @@
+#pragma once
+
+#include <atomic>
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/associated_allocator.hpp>
+#include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/basic_waitable_timer.hpp>
+#include <boost/asio/cancellation_type.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/execution.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/prefer.hpp>
+#include <boost/asio/require.hpp>
+#include <boost/system/error_code.hpp>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "sluice/async_store.h"
+#include "sluice/detail/async_waits.h"
+#include "sluice/detail/owned_charges.h"
+
+// The operations of AsyncLimiter.
+namespace sluice::detail {
+
+using DecisionSignature = void(boost::system::error_code, Decision);
+using DecisionsSignature = void(boost::system::error_code, Decision, std::vector<Decision>);
+
+inline boost::system::error_code error_of(bool is_cancelled) noexcept {
+  if (!is_cancelled) return {};
+  return boost::asio::error::operation_aborted;
+}
+
+// Calls AsyncWaits::on_time() by a timer.
+class AsioAlarm final : public AsyncWaits::Alarm {
+ public:
+  explicit AsioAlarm(const boost::asio::any_io_executor& executor) : timer_(executor) {}
+
+  void watch(const std::shared_ptr<AsyncWaits>& waits) { waits_ = waits; }
+  void set(Instant at) noexcept override {
+    using Time = std::chrono::steady_clock::time_point;
+    if (at == Instant::max()) {
+      timer_.cancel();
+      return;
+    }
+    timer_.expires_at(Time(at.time_since_epoch()));
+    timer_.async_wait([of = waits_](const boost::system::error_code& error) {
+      if (error) return;
+      if (const auto waits = of.lock()) waits->on_time();
+    });
+  }
+
+ private:
+  boost::asio::basic_waitable_timer<std::chrono::steady_clock> timer_;
+  std::weak_ptr<AsyncWaits> waits_;
+};
+
+// What a limiter consists of.
+struct AsioParts {
+  AsioParts(boost::asio::any_io_executor on, const AsyncWaits::Options& options)
+      : executor(std::move(on)),
+        store(options.store),
+        async(options.async),
+        alarm(executor),
+        waits(std::make_shared<AsyncWaits>(options, alarm)) {
+    alarm.watch(waits);
+  }
+  ~AsioParts() { waits->close(); }
+  AsioParts(const AsioParts&) = delete;
+  AsioParts& operator=(const AsioParts&) = delete;
+
+  const boost::asio::any_io_executor executor;
+  Store* const store;
+  AsyncStore* const async;
+  AsioAlarm alarm;
+  const std::shared_ptr<AsyncWaits> waits;
+};
+
+// Calls the function by the executor, never at once. The executor of an io_context is called
+// directly: through a type-erased one the call takes several times as long.
+template <typename Executor, typename Allocator, typename Function>
+void run_later(const Executor& executor, const Allocator& allocator, Function function) {
+  namespace asio = boost::asio;
+  if constexpr (std::is_same_v<Executor, asio::any_io_executor>) {
+    using Io = asio::io_context::executor_type;
+    if (const auto* const io = executor.template target<Io>()) {
+      return io->post(std::move(function), allocator);
+    }
+  }
+  asio::execution::execute(asio::prefer(asio::require(executor, asio::execution::blocking.never),
+                                        asio::execution::allocator(allocator)),
+                           std::move(function));
+}
+
+// Calls a handler without an operation.
+template <typename Handler, typename... Results>
+void post(const boost::asio::any_io_executor& otherwise, Handler handler, Results... results) {
+  const auto executor = boost::asio::get_associated_executor(handler, otherwise);
+  const auto allocator = boost::asio::get_associated_allocator(handler);
+  run_later(executor, allocator,
+            [handler = std::move(handler), ... results = std::move(results)]() mutable {
+              std::move(handler)(boost::system::error_code(), std::move(results)...);
+            });
+}
+
+// A handler, with work for its executor until it is called.
+template <typename Handler>
+class Pending {
+ public:
+  using Executor = boost::asio::associated_executor_t<Handler, boost::asio::any_io_executor>;
+
+  Pending(Handler&& handler, const boost::asio::any_io_executor& otherwise)
+      : work_(tracked(boost::asio::get_associated_executor(handler, otherwise))),
+        handler_(std::move(handler)) {}
+
+  const Handler& handler() const noexcept { return handler_; }
+  auto slot() const noexcept { return boost::asio::get_associated_cancellation_slot(handler_); }
+  template <typename Function>
+  void run_later(Function function) const {
+    detail::run_later(work_, boost::asio::get_associated_allocator(handler_), std::move(function));
+  }
+  template <typename... Results>
+  void call(Results&&... results) {
+    std::move(handler_)(std::forward<Results>(results)...);
+  }
+
+ private:
+  static auto tracked(const Executor& executor) {
+    return boost::asio::prefer(executor, boost::asio::execution::outstanding_work.tracked);
+  }
+
+  decltype(tracked(std::declval<Executor>())) work_;
+  Handler handler_;
+};
+
+// async_acquire() that waits, or whose store answers later, in memory of its handler's allocator.
+template <typename Handler>
+class AcquireOperation final : public WaitingRequest {
+ public:
+  static void start(Handler&& handler, const AsioParts& parts, const Charge& charge,
+                    Instant deadline, const Decision* said) {
+    Allocator allocator(boost::asio::get_associated_allocator(handler));
+    auto* const memory = std::allocator_traits<Allocator>::allocate(allocator, 1);
+    auto* const operation =
+        new (memory) AcquireOperation(std::move(handler), parts, charge, deadline);
+    operation->connect(parts.waits);
+    parts.waits->start(*operation, said);
+  }
+  void ended() noexcept override { pending_.run_later(Ending(this)); }
+
+ private:
+  using Allocator = typename std::allocator_traits<
+      boost::asio::associated_allocator_t<Handler>>::template rebind_alloc<AcquireOperation>;
+
+  // Calls the handler. If the executor ends before that, it frees the operation.
+  class Ending {
+   public:
+    explicit Ending(AcquireOperation* operation) noexcept : operation_(operation) {}
+    Ending(Ending&& other) noexcept : operation_(std::exchange(other.operation_, nullptr)) {}
+    Ending& operator=(Ending&&) = delete;
+    ~Ending() {
+      if (operation_ != nullptr) std::exchange(operation_, nullptr)->free();
+    }
+    void operator()() { std::exchange(operation_, nullptr)->complete(); }
+
+   private:
+    AcquireOperation* operation_;
+  };
+
+  AcquireOperation(Handler&& handler, const AsioParts& parts, const Charge& charge, Instant until)
+      : WaitingRequest(charge.key, charge.limit, charge.cost, until),
+        pending_(std::move(handler), parts.executor) {}
+
+  void connect(const std::shared_ptr<AsyncWaits>& waits) {
+    auto slot = pending_.slot();
+    if (!slot.is_connected()) return;
+    slot.assign([this, of = std::weak_ptr<AsyncWaits>(waits)](boost::asio::cancellation_type type) {
+      if (type == boost::asio::cancellation_type::none) return;
+      if (const auto owner = of.lock()) owner->cancel(*this);
+    });
+  }
+  void complete() {
+    if (auto slot = pending_.slot(); slot.is_connected()) slot.clear();
+    const Decision said = decision;
+    const auto error = error_of(is_cancelled);
+    Pending<Handler> pending = free();  // the handler may start another operation in its memory
+    pending.call(error, said);
+  }
+  // Ends the operation. Returns its handler.
+  Pending<Handler> free() {
+    Allocator memory(boost::asio::get_associated_allocator(pending_.handler()));
+    Pending<Handler> pending = std::move(pending_);
+    this->~AcquireOperation();
+    std::allocator_traits<Allocator>::deallocate(memory, this, 1);
+    return pending;
+  }
+
+  Pending<Handler> pending_;
+};
+
+template <typename Handler>
+void acquire(const AsioParts& parts, Handler handler, const Charge& charge, Instant deadline) {
+  Decision decision;
+  const Decision* said = nullptr;
+  if (parts.store != nullptr) {
+    const auto verdict = parts.waits->decide(charge, deadline, decision);
+    if (verdict == AsyncWaits::Verdict::kEnded) {
+      return post(parts.executor, std::move(handler), decision);
+    }
+    if (verdict == AsyncWaits::Verdict::kWaits) said = &decision;
+  }
+  AcquireOperation<Handler>::start(std::move(handler), parts, charge, deadline, said);
+}
+
+// async_try_acquire(), and with `kEach` async_apply(), if the store answers later. The store keeps
+// the operation until it answers, and a cancelled handler does not wait for that.
+template <typename Handler, bool kEach>
+class ApplyOperation final : public AsyncStore::Completion,
+                             public std::enable_shared_from_this<ApplyOperation<Handler, kEach>> {
+ public:
+  ApplyOperation(Handler&& handler, const AsioParts& parts, OwnedCharges charges)
+      : pending_(std::in_place, std::move(handler), parts.executor),
+        charges_(std::move(charges)),
+        each_(charges_.view().size()) {}
+
+  void start(AsyncStore& store, const Action& action, std::optional<Instant> now) {
+    self_ = this->shared_from_this();
+    auto slot = pending_->slot();
+    if (slot.is_connected()) {
+      slot.assign([of = std::weak_ptr(self_)](boost::asio::cancellation_type type) {
+        if (type == boost::asio::cancellation_type::none) return;
+        if (const auto operation = of.lock()) operation->cancel();
+      });
+    }
+    store.async_apply(action, charges_.view(), now, each_, *this);
+  }
+  void done(const Decision& decision) noexcept override {
+    auto self = std::move(self_);
+    said_ = decision;
+    if (step_.exchange(Step::kDone, std::memory_order_acq_rel) == Step::kCancelled) return;
+    pending_->run_later([of = std::move(self)] { of->complete({}); });
+  }
+
+ private:
+  enum class Step : std::uint8_t { kAsked, kDone, kCancelled };
+
+  void cancel() {
+    Step asked = Step::kAsked;
+    if (!step_.compare_exchange_strong(asked, Step::kCancelled, std::memory_order_acq_rel)) return;
+    pending_->run_later(
+        [of = this->shared_from_this()] { of->complete(boost::asio::error::operation_aborted); });
+  }
+  void complete(const boost::system::error_code& error) {
+    if (auto slot = pending_->slot(); slot.is_connected()) slot.clear();
+    Pending<Handler> pending = std::move(*pending_);
+    pending_.reset();
+    const Decision said = error ? Decision::refused(Reason::kStoreTimeout) : said_;
+    if constexpr (kEach) {
+      pending.call(error, said, error ? std::vector<Decision>() : std::move(each_));
+    } else {
+      pending.call(error, said);
+    }
+  }
+
+  std::optional<Pending<Handler>> pending_;
+  const OwnedCharges charges_;
+  std::vector<Decision> each_;
+  Decision said_;
+  std::atomic<Step> step_{Step::kAsked};
+  std::shared_ptr<ApplyOperation> self_;  // until done()
+};
+
+// Applies the action to one charge.
+template <typename Handler>
+void apply_one(const AsioParts& parts, Handler handler, const Action& action,
+               const Charge& charge) {
+  if (parts.store != nullptr) {
+    const Decision decision = parts.store->apply_one(action, charge, {});
+    return post(parts.executor, std::move(handler), decision);
+  }
+  std::make_shared<ApplyOperation<Handler, false>>(std::move(handler), parts,
+                                                   OwnedCharges({&charge, 1}))
+      ->start(*parts.async, action, {});
+}
+
+template <typename Handler>
+void apply(const AsioParts& parts, Handler handler, const Action& action, OwnedCharges charges,
+           std::optional<Instant> now) {
+  if (parts.store != nullptr) {
+    std::vector<Decision> each(charges.view().size());
+    const Decision decision = parts.store->apply(action, charges.view(), now, each);
+    return post(parts.executor, std::move(handler), decision, std::move(each));
+  }
+  std::make_shared<ApplyOperation<Handler, true>>(std::move(handler), parts, std::move(charges))
+      ->start(*parts.async, action, now);
+}
+
+}  // namespace sluice::detail
