@@ -1,10 +1,13 @@
 #include <atomic>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/io_context.hpp>
 #include <deque>
 #include <future>
 #include <mutex>
 #include <optional>
 
+#include "sluice/asio.h"
 #include "sluice/async_redis_store.h"
 #include "sluice/testing/store_conformance.h"
 #include "tests/redis/store_test.h"
@@ -15,6 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using sluice::Action;
+using sluice::AsyncLimiter;
 using sluice::AsyncRedisStore;
 using sluice::AsyncStore;
 using sluice::Charge;
@@ -125,6 +129,71 @@ TEST(RedisStoreAsync, AdmitsExactlyTheLimitWhileThreadsAlsoBlock) {
   EXPECT_EQ(admitted, 100);
   EXPECT_EQ(store->stats().requests, 300u);
   EXPECT_EQ(store->stats().pending, 0u);
+}
+
+// --- sluice/asio.h ------------------------------------------------------------------------------
+
+// Lets `count` callers wait at the same time. Returns how many were admitted.
+int acquire_all(boost::asio::io_context& loop, AsyncLimiter& limiter, const sluice::Limit& limit,
+                int count) {
+  int admitted = 0;
+  for (int i = 0; i < count; ++i) {
+    limiter.async_acquire("key", limit, 1, std::chrono::steady_clock::now() + 1min,
+                          [&](boost::system::error_code error, const Decision& decision) {
+                            admitted += !error && decision ? 1 : 0;
+                          });
+  }
+  loop.restart();
+  while (admitted < count && loop.run_one_for(30s) > 0) {
+  }
+  return admitted;
+}
+
+constexpr auto kBucket = sluice::token_bucket(1000).per(1s).burst(5);
+constexpr auto kWindow = sluice::fixed_window(20).per(50ms);
+
+TEST(AsyncLimiter, ReservesBucketsInOneRoundTripEach) {
+  RedisServer server;
+  boost::asio::io_context loop;
+  const auto store = AsyncRedisStore::open(loop, patient(server.url())).value();
+  while (!store->ready()) loop.run_one();
+  AsyncLimiter limiter(loop, *store);
+  EXPECT_EQ(acquire_all(loop, limiter, kBucket, 100), 100);
+  EXPECT_EQ(store->stats().requests, 100u);
+}
+
+TEST(AsyncLimiter, AsksOnceForManyWaitersOfAWindow) {
+  RedisServer server;
+  const auto store = open_ready(patient(server.url()));
+  boost::asio::io_context loop;
+  AsyncLimiter limiter(loop, *store);
+  EXPECT_EQ(acquire_all(loop, limiter, kWindow, 200), 200);
+  EXPECT_LE(store->stats().requests, 50u) << "about two for each window of 20";
+}
+
+TEST(AsyncLimiter, GivesBackWhatACancelledCallerHasReserved) {
+  RedisServer server;
+  const auto store = open_ready(patient(server.url()));
+  boost::asio::io_context loop;
+  AsyncLimiter limiter(loop, *store);
+  const sluice::Limit slow = sluice::token_bucket(1).per(1h);
+  EXPECT_EQ(acquire_all(loop, limiter, slow, 1), 1);
+  boost::asio::cancellation_signal signal;
+  bool is_cancelled = false;
+  limiter.async_acquire(
+      "key", slow, 1, std::chrono::steady_clock::now() + 24h,
+      boost::asio::bind_cancellation_slot(
+          signal.slot(), [&](const boost::system::error_code& error, const Decision&) {
+            is_cancelled = error == boost::asio::error::operation_aborted;
+          }));
+  while (store->stats().requests < 2 || store->stats().pending > 0) std::this_thread::yield();
+  signal.emit(boost::asio::cancellation_type::terminal);
+  loop.restart();
+  loop.run();
+  EXPECT_TRUE(is_cancelled);
+  while (store->stats().requests < 3 || store->stats().pending > 0) std::this_thread::yield();
+  const auto retry_after = sluice::Limiter(*store).try_acquire("key", slow).retry_after;
+  EXPECT_LE(retry_after, 1h) << "the cancelled reservation is gone";
 }
 
 }  // namespace

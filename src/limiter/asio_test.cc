@@ -1,0 +1,291 @@
+#include "sluice/asio.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/use_future.hpp>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "sluice/limiter.h"
+#include "sluice/memory_store.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+namespace asio = boost::asio;
+using Error = boost::system::error_code;
+using Time = std::chrono::steady_clock;
+
+constexpr Limit kBucket = token_bucket(100).per(1s).burst(1);
+constexpr Limit kSlow = token_bucket(1).per(1h).burst(1);
+constexpr Limit kWindow = fixed_window(1).per(20ms);
+constexpr Limit kLongWindow = fixed_window(1).per(1h);
+
+// A memory store that answers in another thread, in order.
+class ThreadStore final : public AsyncStore {
+ public:
+  ~ThreadStore() override { pool_.join(); }
+  void async_apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
+                   std::span<Decision> each, Completion& completion) noexcept override {
+    asio::post(pool_, [=, this, &completion] {
+      if (hold) hold->get_future().wait();
+      completion.done(store.apply(action, charges, now, each));
+    });
+  }
+
+  MemoryStore store;
+  std::promise<void>* hold = nullptr;  // answers when it is set
+
+ private:
+  asio::thread_pool pool_{1};
+};
+
+class AsyncLimiterTest : public ::testing::Test {
+ protected:
+  std::uint32_t left(const Limit& limit) { return Limiter(store).peek("key", limit, 0).remaining; }
+
+  asio::io_context loop;
+  MemoryStore store;
+  AsyncLimiter limiter{loop, store};
+};
+
+TEST_F(AsyncLimiterTest, CallsAHandlerOnceAndNotAtOnce) {
+  int calls = 0;
+  limiter.async_try_acquire("key", kSlow, 1, [&](Error error, const Decision& decision) {
+    EXPECT_FALSE(error);
+    EXPECT_TRUE(decision);
+    ++calls;
+  });
+  limiter.async_acquire("key", kSlow, 1, Time::now(), [&](Error error, const Decision& decision) {
+    EXPECT_FALSE(error);
+    EXPECT_EQ(decision.reason, Reason::kLimited);
+    EXPECT_TRUE(decision.retry_after.has_value());
+    ++calls;
+  });
+  EXPECT_EQ(calls, 0);
+  loop.run();
+  EXPECT_EQ(calls, 2);
+}
+
+TEST_F(AsyncLimiterTest, WaitsInCoroutines) {
+  std::vector<int> order;
+  const auto begin = Time::now();
+  for (int i = 0; i < 6; ++i) {
+    const auto job = [&, i]() -> asio::awaitable<void> {
+      const Decision decision =
+          co_await limiter.async_acquire(std::string("key"), i < 3 ? kBucket : kWindow, 1,
+                                         Time::now() + 1min, asio::use_awaitable);
+      EXPECT_TRUE(decision);
+      order.push_back(i);
+    };
+    asio::co_spawn(loop, job, asio::detached);
+  }
+  loop.run_for(100us);
+  loop.restart();
+  loop.run();
+  EXPECT_EQ(order.size(), 6u);
+  const auto place = [&](int i) { return std::find(order.begin(), order.end(), i); };
+  EXPECT_TRUE(place(0) < place(1) && place(1) < place(2));
+  EXPECT_TRUE(place(3) < place(4) && place(4) < place(5));
+  EXPECT_GE(Time::now() - begin, 20ms);
+}
+
+TEST_F(AsyncLimiterTest, ReturnsDecisionsOnAllCharges) {
+  bool called = false;
+  const auto job = [&]() -> asio::awaitable<void> {
+    const std::vector<Charge> charges = {{"a", kSlow}, {"b", kSlow, 2}};
+    const auto [all, each] =
+        co_await limiter.async_apply(Verb::kTake, charges, {}, asio::use_awaitable);
+    EXPECT_EQ(all.reason, Reason::kNever);
+    EXPECT_EQ(each.size(), 2u);
+    called = true;
+  };
+  asio::co_spawn(loop, job(), asio::detached);
+  loop.run();
+  EXPECT_TRUE(called);
+}
+
+TEST_F(AsyncLimiterTest, GivesBackAReservationThatIsCancelled) {
+  EXPECT_TRUE(Limiter(store).try_acquire("key", kSlow));
+  asio::cancellation_signal signal;
+  Error error;
+  limiter.async_acquire(
+      "key", kSlow, 1, Time::now() + 24h,
+      asio::bind_cancellation_slot(signal.slot(), [&](Error e, const Decision&) { error = e; }));
+  EXPECT_EQ(limiter.waiting(), 1u);
+  loop.poll();
+  signal.emit(asio::cancellation_type::terminal);
+  loop.restart();
+  loop.run();
+  EXPECT_EQ(error, asio::error::operation_aborted);
+  EXPECT_EQ(limiter.waiting(), 0u);
+  const auto next =
+      Limiter(store).apply(Action(Verb::kReserve, 24h), std::vector<Charge>{{"key", kSlow}});
+  EXPECT_LE(next.delay, 1h) << "the cancelled reservation would have been ahead of it";
+}
+
+TEST_F(AsyncLimiterTest, LeavesTheQueueWhenItIsCancelled) {
+  EXPECT_TRUE(Limiter(store).try_acquire("key", kLongWindow));
+  asio::cancellation_signal signal;
+  Error error;
+  limiter.async_acquire(
+      "key", kLongWindow, 1, Time::now() + 24h,
+      asio::bind_cancellation_slot(signal.slot(), [&](Error e, const Decision&) { error = e; }));
+  signal.emit(asio::cancellation_type::total);
+  loop.run();
+  EXPECT_EQ(error, asio::error::operation_aborted);
+}
+
+TEST_F(AsyncLimiterTest, CancelsWhatWaitsWhenItIsDestroyed) {
+  auto own = std::make_unique<AsyncLimiter>(loop, store);
+  EXPECT_TRUE(Limiter(store).try_acquire("key", kSlow));
+  Error error;
+  own->async_acquire("key", kSlow, 1, Time::now() + 24h,
+                     [&](Error e, const Decision&) { error = e; });
+  own.reset();
+  loop.run();
+  EXPECT_EQ(error, asio::error::operation_aborted);
+}
+
+TEST_F(AsyncLimiterTest, FreesAHandlerThatIsNeverCalled) {
+  const auto alive = std::make_shared<int>();
+  {
+    asio::io_context other;
+    AsyncLimiter own(other, store);
+    own.async_acquire("a", kSlow, 1, Time::now() + 24h, [alive](Error, const Decision&) {});
+    own.async_acquire("a", kSlow, 1, Time::now() + 24h, [alive](Error, const Decision&) {});
+    EXPECT_GT(alive.use_count(), 1);
+  }
+  EXPECT_EQ(alive.use_count(), 1);
+}
+
+TEST_F(AsyncLimiterTest, CallsTheHandlerOnItsExecutor) {
+  asio::thread_pool pool(1);
+  std::promise<std::thread::id> ran;
+  limiter.async_acquire("key", kSlow, 1, Time::now(),
+                        asio::bind_executor(pool, [&](Error, const Decision&) {
+                          ran.set_value(std::this_thread::get_id());
+                        }));
+  EXPECT_NE(ran.get_future().get(), std::this_thread::get_id());
+  pool.join();
+}
+
+TEST_F(AsyncLimiterTest, RefusesMoreWaitersThanItsBound) {
+  AsyncLimiter small(loop, store, {.max_waiters = 1});
+  std::vector<Reason> reasons;
+  for (int i = 0; i < 3; ++i) {
+    small.async_acquire(
+        "key", kBucket, 1, Time::now() + 1min,
+        [&](Error, const Decision& decision) { reasons.push_back(decision.reason); });
+  }
+  loop.run();
+  EXPECT_EQ(reasons, (std::vector<Reason>{Reason::kOk, Reason::kTooManyWaiters, Reason::kOk}));
+}
+
+TEST(AsyncLimiter, ReturnsFutures) {
+  asio::thread_pool pool(2);
+  MemoryStore store;
+  AsyncLimiter limiter(pool, store);
+  auto first = limiter.async_acquire("key", kBucket, 1, Time::now() + 1min, asio::use_future);
+  auto second = limiter.async_acquire("key", kBucket, 1, Time::now() + 1min, asio::use_future);
+  auto third = limiter.async_try_acquire("other", kSlow, 1, asio::use_future);
+  EXPECT_TRUE(first.get());
+  EXPECT_TRUE(second.get());
+  EXPECT_TRUE(third.get());
+  pool.join();
+}
+
+TEST(AsyncLimiter, AsksAStoreThatAnswersLater) {
+  asio::io_context loop;
+  ThreadStore store;
+  AsyncLimiter limiter(loop, store);
+  int admitted = 0;
+  const auto count = [&](Error error, const Decision& decision) {
+    admitted += !error && decision ? 1 : 0;
+  };
+  for (const Limit& limit : {kBucket, kWindow}) {
+    for (int i = 0; i < 4; ++i) limiter.async_acquire("key", limit, 1, Time::now() + 1min, count);
+  }
+  limiter.async_try_acquire("other", kSlow, 1, count);
+  limiter.async_apply(Verb::kPeek, std::vector<Charge>{{"other", kSlow}}, {},
+                      [&](Error, const Decision& decision, const std::vector<Decision>& each) {
+                        EXPECT_FALSE(decision);
+                        EXPECT_EQ(each.size(), 1u);
+                      });
+  loop.run();
+  EXPECT_EQ(admitted, 9);
+}
+
+TEST(AsyncLimiter, EndsACancelledRequestBeforeTheStoreAnswers) {
+  asio::io_context loop;
+  std::promise<void> hold;
+  ThreadStore store;
+  store.hold = &hold;
+  AsyncLimiter limiter(loop, store);
+  asio::cancellation_signal signal;
+  Error error;
+  limiter.async_try_acquire(
+      std::string("key"), kSlow, 1,
+      asio::bind_cancellation_slot(signal.slot(), [&](Error e, const Decision&) { error = e; }));
+  signal.emit(asio::cancellation_type::terminal);
+  loop.run();
+  EXPECT_EQ(error, asio::error::operation_aborted);
+  hold.set_value();
+}
+
+// Threads, cancellations, and both kinds of waiting; for ThreadSanitizer.
+template <typename S>
+void run_concurrently(S& store, Store& counters) {
+  asio::thread_pool pool(3);
+  std::atomic<int> admitted = 0;
+  std::atomic<int> ended = 0;
+  AsyncLimiter limiter(pool, store);
+  constexpr int kJobs = 300;
+  const Limit window = fixed_window(50).per(50ms);
+  const Limit bucket = token_bucket(1000).per(1s).burst(50);
+  for (int i = 0; i < kJobs; ++i) {
+    const auto job = [&, i]() -> asio::awaitable<void> {
+      const Limit& limit = i % 2 == 0 ? window : bucket;
+      const auto [error, decision] = co_await limiter.async_acquire(
+          "key", limit, 1, Time::now() + 1min, asio::as_tuple(asio::use_awaitable));
+      admitted += !error && decision ? 1 : 0;
+    };
+    auto signal = std::make_shared<asio::cancellation_signal>();
+    auto strand = asio::make_strand(pool);
+    const auto end = [&, signal](const std::exception_ptr&) { ++ended; };
+    asio::co_spawn(strand, job, asio::bind_cancellation_slot(signal->slot(), end));
+    if (i % 5 != 0) continue;
+    asio::post(strand, [signal] { signal->emit(asio::cancellation_type::terminal); });
+  }
+  pool.join();
+  EXPECT_EQ(ended, kJobs);
+  EXPECT_GE(admitted, kJobs * 4 / 5);
+  EXPECT_EQ(limiter.waiting(), 0u);
+  EXPECT_LE(Limiter(counters).peek("key", window, 0).remaining, 50u);
+}
+
+TEST(AsyncLimiter, EndsEachRequestOnceInManyThreads) {
+  MemoryStore store;
+  run_concurrently(store, store);
+  ThreadStore later;
+  run_concurrently(later, later.store);
+}
+
+}  // namespace
+}  // namespace sluice
