@@ -20,16 +20,24 @@ std::unique_ptr<sluice::Store> make_memory_store() {
       sluice::MemoryStoreOptions{.max_keys = 1024, .shards = 1});
 }
 
-RC_GTEST_PROP(Differential, MemoryStoreAnswersEveryStepAsTheOracle, ()) {
-  Dice dice(*any_seed());
+void compare_histories(std::uint64_t seed, Verbs verbs) {
+  Dice dice(seed);
   for (int i = 0; i < kHistories; ++i) {
-    const ToldHistory told = random_history(dice, kSteps);
+    const ToldHistory told = random_history(dice, kSteps, verbs);
     if (!first_disagreement(told.steps, told.answers, make_memory_store)) continue;
 
     const History history = minimal(told.steps, make_memory_store);
     const auto parts = first_disagreement(history, oracle_answers(history), make_memory_store);
     RC_FAIL("after\n" + to_json_lines(history) + "the last step differs:\n" + parts->what);
   }
+}
+
+RC_GTEST_PROP(Differential, MemoryStoreAnswersEveryStepAsTheOracle, ()) {
+  compare_histories(*any_seed(), Verbs::kBasic);
+}
+
+RC_GTEST_PROP(Differential, MemoryStoreAnswersAllVerbsAsTheOracle, ()) {
+  compare_histories(*any_seed(), Verbs::kAll);
 }
 
 RC_GTEST_PROP(Differential, LimitsAreMadeOrRefusedAsTheOracleSays, ()) {

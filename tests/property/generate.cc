@@ -92,7 +92,11 @@ void set_random_options(Dice& dice, Spec& spec) {
 class Teller {
  public:
   Teller(Dice& dice, Verbs verbs)
-      : dice_(dice), verbs_(verbs), is_crowded_(dice.chance(40)), now_(random_start()) {
+      : dice_(dice),
+        verbs_(verbs),
+        is_crowded_(dice.chance(40)),
+        has_debts_(verbs == Verbs::kAll && dice.chance(25)),
+        now_(random_start()) {
     const std::size_t counters = is_crowded_ ? 1 : 1 + dice_.below(4);
     for (std::size_t i = 0; i < counters; ++i) {
       Spec spec = random_spec(dice_, random_algorithm(dice_));
@@ -125,9 +129,7 @@ class Teller {
 
   // Numbers with which many small charges consume much at one instant.
   Spec crowded(Spec spec) {
-    // Charges also fill a small limit.
-    const bool is_small = verbs_ == Verbs::kAll && dice_.chance(50);
-    spec.limit = is_small ? 1 + dice_.below(8) : 20 + dice_.below(50);
+    spec.limit = has_debts_ ? 1 + dice_.below(8) : 20 + dice_.below(50);
     if (spec.burst) spec.burst = 20 + dice_.below(50);
     if (spec.slices) spec.slices = 1 + dice_.below(6);
     return is_valid(spec) ? spec : Spec{.algorithm = spec.algorithm, .limit = 20, .per_us = kDay};
@@ -153,6 +155,7 @@ class Teller {
 
   sluice_oracle::Verb any_verb() {
     using sluice_oracle::Verb;
+    if (has_debts_ && dice_.chance(60)) return Verb::kCharge;
     const std::uint64_t roll = dice_.below(100);
     if (roll < 18) return Verb::kCharge;
     if (roll < 32) return Verb::kTakeAtMost;
@@ -268,6 +271,7 @@ class Teller {
   Dice& dice_;
   Verbs verbs_;
   bool is_crowded_;
+  bool has_debts_;           // many charges, and a small limit if it is crowded
   std::int64_t now_;         // the instant of the previous step
   std::int64_t latest_ = 0;  // the latest instant so far
   std::vector<Slot> slots_;

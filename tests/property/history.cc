@@ -34,6 +34,7 @@ sluice::Algorithm algorithm_of(sluice_oracle::Algorithm algorithm) {
 const char* name_of(sluice::Reason reason) {
   switch (reason) {
     case sluice::Reason::kOk: return "ok";
+    case sluice::Reason::kOver: return "over";
     case sluice::Reason::kLimited: return "limited";
     case sluice::Reason::kNever: return "never";
     case sluice::Reason::kInvalid: return "invalid";
@@ -140,14 +141,18 @@ sluice::Verb verb_of(sluice_oracle::Verb verb) {
     case sluice_oracle::Verb::kPeek: return sluice::Verb::kPeek;
     case sluice_oracle::Verb::kRefund: return sluice::Verb::kRefund;
     case sluice_oracle::Verb::kReset: return sluice::Verb::kReset;
-    case sluice_oracle::Verb::kCharge:
-    case sluice_oracle::Verb::kTakeAtMost:
-    case sluice_oracle::Verb::kReserve: break;
+    case sluice_oracle::Verb::kCharge: return sluice::Verb::kCharge;
+    case sluice_oracle::Verb::kTakeAtMost: return sluice::Verb::kTakeAtMost;
+    case sluice_oracle::Verb::kReserve: return sluice::Verb::kReserve;
   }
   std::abort();
 }
 
 sluice_oracle::Action oracle_action(const Step& step) { return {step.verb, step.max_wait_us}; }
+
+sluice::Action action_of(const Step& step) {
+  return {verb_of(step.verb), sluice::Duration{step.max_wait_us}};
+}
 
 std::vector<sluice::Charge> charges_of(const Step& step) {
   std::vector<sluice::Charge> charges;
@@ -161,7 +166,7 @@ Answered apply(sluice::Store& store, const Step& step) {
   const std::vector<sluice::Charge> charges = charges_of(step);
   Answered answered;
   answered.each.resize(charges.size());
-  answered.request = sluice::Limiter(store).apply(verb_of(step.verb), charges, answered.each,
+  answered.request = sluice::Limiter(store).apply(action_of(step), charges, answered.each,
                                                   sluice::Instant{sluice::Duration{step.at_us}});
   return answered;
 }
@@ -172,6 +177,7 @@ std::string difference(const Answer& expected, const Answered& actual) {
   out.compare("outcome", std::string(expected.allowed ? "allowed" : "denied"),
               std::string(request.allowed() ? "allowed" : "denied"));
   out.compare("reason", expected.reason, std::string(name_of(request.reason)));
+  out.compare("taken", std::to_string(expected.taken.value_or(0)), std::to_string(request.taken));
   out.compare("retry_after", expected.retry_after_us, ticks(request.retry_after));
   out.compare("delay", expected.delay_us, ticks(request.delay));
   for (std::size_t i = 0; i < expected.limits.size(); ++i) {

@@ -34,6 +34,7 @@ sluice_oracle::Action oracle_action(const Step& step);
 
 // Conversions to the library's types. They borrow the keys.
 sluice::Verb verb_of(sluice_oracle::Verb verb);
+sluice::Action action_of(const Step& step);
 std::vector<sluice::Charge> charges_of(const Step& step);
 
 // A store's answer to one step.
