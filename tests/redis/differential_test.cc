@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -14,7 +15,7 @@
 
 // The scripts in a real Redis, the memory store and the oracle give the same answers to a history.
 //
-// Every run has the same 105,000 steps. With SLUICE_DIFFERENTIAL_MINUTES=N every test here runs
+// Every run has the same 147,000 steps. With SLUICE_DIFFERENTIAL_MINUTES=N every test here runs
 // other steps for N minutes, until an answer differs. SLUICE_DIFFERENTIAL_SEED=S sets the first
 // seed.
 namespace sluice_redis {
@@ -41,7 +42,7 @@ std::string show(const sluice::Decision& d) {
   return std::string(to_string(d.outcome)) + " " + std::string(to_string(d.reason)) + " limit " +
          std::to_string(d.capacity) + " remaining " + std::to_string(d.remaining) +
          " reset_after " + std::to_string(d.reset_after.count()) + " retry_after " +
-         ticks(d.retry_after) + " delay " + ticks(d.delay);
+         ticks(d.retry_after) + " delay " + ticks(d.delay) + " taken " + std::to_string(d.taken);
 }
 
 // Checks that every field of the answer equals that of the memory store.
@@ -130,6 +131,14 @@ TEST_P(Differential, ScriptsAnswerLikeTheOracleAndTheMemoryStore) {
 // Five instances, so that they can run in parallel.
 INSTANTIATE_TEST_SUITE_P(Histories, Differential, testing::Values(1, 2, 3, 4, 5));
 
+class AllVerbs : public Differential {};
+TEST_P(AllVerbs, ScriptsAnswerLikeTheOracleAndTheMemoryStore) {
+  run(GetParam(), kHistories, [this](Dice& dice) {
+    compare(sluice_property::random_history(dice, kSteps, sluice_property::Verbs::kAll));
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Histories, AllVerbs, testing::Values(9, 10));
+
 // --- numbers at the ends of their ranges ---
 
 constexpr std::uint64_t kMaxUnits = sluice::kMaxUnits;
@@ -184,6 +193,13 @@ std::int64_t sharp_edge(const sluice_oracle::Spec& spec, std::int64_t now) {
   return static_cast<std::int64_t>((edge + n - 1) / n);
 }
 
+std::int64_t extreme_wait(Dice& dice, const sluice_oracle::Spec& spec) {
+  constexpr auto kMaxWait = static_cast<std::int64_t>(std::uint64_t{1} << 52);
+  return dice.any_of<std::int64_t>({0, 1, spec.per_us, kMaxWait - 1, kMaxWait, 2 * kMaxWait,
+                                    std::numeric_limits<std::int64_t>::max(),
+                                    static_cast<std::int64_t>(dice.magnitude(kMaxWait))});
+}
+
 ToldHistory extreme_history(Dice& dice) {
   using sluice_oracle::Verb;
   ToldHistory told;
@@ -198,8 +214,10 @@ ToldHistory extreme_history(Dice& dice) {
       if (other.algorithm == spec.algorithm) spec = other;
     }
     sluice_property::Step step;
-    step.verb = dice.any_of(
-        {Verb::kTake, Verb::kTake, Verb::kTake, Verb::kTake, Verb::kPeek, Verb::kRefund});
+    step.verb = dice.any_of({Verb::kTake, Verb::kTake, Verb::kTake, Verb::kTake, Verb::kPeek,
+                             Verb::kRefund, Verb::kCharge, Verb::kCharge, Verb::kTakeAtMost,
+                             Verb::kReserve, Verb::kReserve, Verb::kReserve});
+    if (step.verb == Verb::kReserve) step.max_wait_us = extreme_wait(dice, spec);
     now += extreme_move(dice, spec);
     if (spec.slices && dice.chance(40)) now = sharp_edge(spec, now) + dice.between(-1, 1);
     now = std::clamp<std::int64_t>(now, 0, sluice_property::kLastTick);
@@ -208,7 +226,7 @@ ToldHistory extreme_history(Dice& dice) {
     for (std::uint64_t i = 0; i < charges; ++i) {
       step.charges.push_back({"key", spec, extreme_cost(dice, spec)});
     }
-    told.answers.push_back(oracle.apply(step.verb, step.charges, step.at_us));
+    told.answers.push_back(oracle.apply(oracle_action(step), step.charges, step.at_us));
     told.steps.push_back(std::move(step));
   }
   return told;
@@ -294,7 +312,8 @@ class LongLogTeller {
     if (verb == sluice_oracle::Verb::kRefund) {
       return dice_.chance(5) ? dice_.below(spec_.limit) : dice_.below(8 * unit_);
     }
-    return dice_.chance(2) ? dice_.below(spec_.limit + 2) : 1 + dice_.below(2 * unit_);
+    const bool is_large = dice_.below(1000) < (verb == sluice_oracle::Verb::kCharge ? 3 : 20);
+    return is_large ? dice_.below(spec_.limit + 2) : 1 + dice_.below(2 * unit_);
   }
 
   sluice_property::Step next_step() {
@@ -302,6 +321,8 @@ class LongLogTeller {
     if (dice_.below(300) == 0) change_numbers();
     sluice_property::Step step;
     if (dice_.chance(12)) step.verb = dice_.any_of({Verb::kPeek, Verb::kRefund});
+    if (dice_.chance(charging_)) step.verb = Verb::kCharge;
+    if (dice_.chance(5)) step.verb = dice_.any_of({Verb::kTakeAtMost, Verb::kReserve});
     now_ += random_move();
     // A forgotten counter is not used again at an earlier time.
     const bool goes_back = dice_.chance(3) && now_ < untouched_at_;
@@ -314,6 +335,7 @@ class LongLogTeller {
   std::size_t steps_;
   // Products of large numbers use another computation than products of small ones.
   std::uint64_t unit_ = dice_.any_of<std::uint64_t>({1, 1, 800'000});
+  std::uint64_t charging_ = dice_.any_of<std::uint64_t>({0, 3, 60});  // percent of all steps
   sluice_oracle::Spec spec_;
   std::int64_t now_ = 1700000000123456;
   std::int64_t untouched_at_ = 0;

@@ -80,7 +80,7 @@ Decision PlanStore::apply(sluice::Action action, std::span<const sluice::Charge>
                           std::optional<sluice::Instant> now, std::span<Decision> each) noexcept {
   Decision all;
   error_.clear();
-  if (!plan_.begin(PlanOptions{.prefix = prefix_, .by_slot = by_slot_}, verb, charges, now)) {
+  if (!plan_.begin(PlanOptions{.prefix = prefix_, .by_slot = by_slot_}, action, charges, now)) {
     refuse(Reason::kInvalid, each, all);
     return all;
   }
@@ -94,7 +94,7 @@ Decision PlanStore::apply(sluice::Action action, std::span<const sluice::Charge>
   const auto count = [&](Outcome o) { return std::count(outcomes.begin(), outcomes.end(), o); };
   const bool is_whole = static_cast<std::size_t>(count(Outcome::kAllowed)) == outcomes.size();
   for (std::size_t i = 0; i < plan_.parts(); ++i) {
-    if (verb != sluice::Verb::kTake || is_whole || outcomes[i] != Outcome::kAllowed) continue;
+    if (!sluice::takes(action.verb) || is_whole || outcomes[i] != Outcome::kAllowed) continue;
     plan_.write_undo(i, command);
     connection_.send(command);
     const Reply reply = connection_.next();
@@ -120,7 +120,7 @@ std::vector<Answered> answers(ScriptConnection& connection, std::string_view pre
   PlainCommand command;
   for (std::size_t i = 0; i < history.size(); ++i) {
     charges[i] = sluice_property::charges_of(history[i]);
-    is_valid[i] = plans[i].begin({.prefix = prefix}, sluice_property::verb_of(history[i].verb),
+    is_valid[i] = plans[i].begin({.prefix = prefix}, sluice_property::action_of(history[i]),
                                  charges[i], sluice::Instant{sluice::Duration{history[i].at_us}});
     if (!is_valid[i]) continue;
     plans[i].write(0, command);

@@ -36,6 +36,17 @@ local function bucket(key, arg, now, verb, state)
   if verb == kTake or verb == kPeek then
     units = units + cost
     if units > capacity or aux > 0 and units == capacity then return state, false end
+  elseif verb >= kCharge then
+    local spent = aux > 0 and units + 1 or units
+    if verb == kTakeAtMost then return state, capacity - spent end
+    local most = wide(l, kMaxWait, 0, p)
+    local full_aux, max_wait, excess, whole, part = 0, 0, units + cost - capacity, 0, 0
+    if verb == kReserve then
+      max_wait = struct.unpack(kInstant, arg, 2 + kBucketArgumentSize)
+      whole, part = wide(l, max_wait, 0, p) -- what drains until then
+    end
+    local is_late = excess > whole or excess == whole and aux > part
+    include 'debt'
   elseif capacity == 0 or units + aux == 0 then
     return state, true
   elseif verb == kGiveBack then

@@ -9,7 +9,8 @@ namespace sluice::redis {
 
 void Counter::begin(const Charge& charge) {
   charge_ = &charge;
-  cost_ = charge.cost;
+  cost_ = least_cost_ = charge.cost;
+  charges_ = 1;
   counts_.clear();
 }
 
@@ -19,18 +20,23 @@ bool Counter::is_same(const Charge& charge) const noexcept {
 
 void Counter::add(std::uint64_t cost) noexcept {
   if (__builtin_add_overflow(cost_, cost, &cost_)) cost_ = ~std::uint64_t{0};
+  least_cost_ = std::min(least_cost_, cost);
+  ++charges_;
+}
+
+std::uint64_t Counter::most_for_each() const noexcept {
+  return std::min(least_cost_, answer_.remaining / charges_);
+}
+
+void Counter::note_taken(std::uint64_t units) noexcept {
+  answer_.taken = static_cast<std::uint32_t>(units);
 }
 
 // --- arguments of a script ---
 
-void Counter::append_argument(int number, std::string& out) const {
+void Counter::append_argument(int number, std::uint64_t cost, std::string& out) const {
   format::kFamily.append({static_cast<std::uint64_t>(number)}, out);
-  family().append_argument(limit(), std::min(cost_, format::kCostBeyondAll), out);
-}
-
-void Counter::append_undo_argument(int number, std::string& out) const {
-  append_argument(number, out);
-  format::kInstant.append({static_cast<std::uint64_t>(at_)}, out);
+  family().append_argument(limit(), std::min(cost, format::kCostBeyondAll), out);
 }
 
 // --- replies ---
@@ -95,7 +101,8 @@ bool Counter::read_log(std::string_view bytes) noexcept {
   forgotten_ = core::Forgotten(static_cast<std::uint32_t>(reply.forgotten));
   log_ = {.digest = {at, reply.units, static_cast<core::Ticks>(reply.newest)},
           .wait = static_cast<core::Ticks>(reply.wait),
-          .refunded = (reply.changed & 1) != 0};
+          .refunded = (reply.changed & 1) != 0,
+          .stored = reply.wait};
   const auto period = static_cast<std::uint64_t>(limit().period().count());
   const bool is_live = reply.newest <= reply.at && reply.at - reply.newest < period;
   return reply.at < format::kEndOfInstants && at >= now_ && (reply.units == 0 || is_live);
@@ -103,7 +110,7 @@ bool Counter::read_log(std::string_view bytes) noexcept {
 
 // --- decisions ---
 
-void Counter::decide_cost(Verb verb, std::uint64_t cost) noexcept {
+void Counter::decide(Action action, std::uint64_t cost) noexcept {
   const auto take = [&](const auto& step) {
     answer_ = step.answer;
     at_ = step.at;
@@ -115,7 +122,7 @@ void Counter::decide_cost(Verb verb, std::uint64_t cost) noexcept {
       // units.
       const bool is_known = !forgotten_.is_past(now_);
       const core::State state = is_known ? state_ : core::State{};
-      const auto step = core::step(verb, limit(), core::Kept{state, forgotten_}, now_, cost);
+      const auto step = core::step(action, limit(), core::Kept{state, forgotten_}, now_, cost);
       take(step);
       const bool is_taken = step.answer.admitted && cost > 0;
       if (is_known && !is_taken && step.change == core::Change::kNone) {
@@ -127,16 +134,16 @@ void Counter::decide_cost(Verb verb, std::uint64_t cost) noexcept {
       std::uint32_t converted = 0;
       const core::Slices slices =
           core::sliding_window_counter::on_grid(limit(), slices_, converted);
-      return take(core::step(verb, limit(), core::Kept{slices, forgotten_}, now_, cost));
+      return take(core::step(action, limit(), core::Kept{slices, forgotten_}, now_, cost));
     }
     case StateKind::kLog:
     case StateKind::kLogAndSummaries:
-      return take(core::step(verb, limit(), core::Kept{log_, forgotten_}, now_, cost));
+      return take(core::step(action, limit(), core::Kept{log_, forgotten_}, now_, cost));
   }
 }
 
 void Counter::leave_untaken() noexcept {
-  if (answer_.admitted && cost_ > 0) decide_cost(Verb::kPeek, 0);
+  if (answer_.admitted && cost_ > 0) decide(Verb::kPeek, 0);
   answer_.delay = core::Answer::kNoDelay;
 }
 

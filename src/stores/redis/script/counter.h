@@ -11,8 +11,8 @@
 
 namespace sluice::redis {
 
-// One counter of a request: the sum of the charges on it, the argument for the script, and the
-// decision that follows from the reply.
+// One counter of a request: the charges on it, the argument for the script, and the decision that
+// follows from the reply.
 //
 // A script returns the state that it found, and this class computes the decision from it with
 // core, like every other store. For a log, which may be long, a script returns a few numbers.
@@ -26,18 +26,28 @@ class Counter {
   const Limit& limit() const noexcept { return charge_->limit; }
   NewKeyLimit* new_keys() const noexcept { return charge_->new_keys; }
   const Family& family() const noexcept { return family_of(limit()); }
-  std::uint64_t cost() const noexcept { return cost_; }
+  std::uint64_t cost() const noexcept { return cost_; }  // of all charges
+
+  // kTakeAtMost: the least cost of a charge; how many charges there are; after decide({kPeek}, 0)
+  // the most units that each can have; how many each takes; and that they have been taken.
+  std::uint64_t least_cost() const noexcept { return least_cost_; }
+  std::uint64_t charges() const noexcept { return charges_; }
+  std::uint64_t most_for_each() const noexcept;
+  void take_for_each(std::uint64_t units) noexcept { cost_ = units * charges_; }
+  void note_taken(std::uint64_t units) noexcept;
 
   // Appends the argument for a script in which the family has this number.
-  void append_argument(int number, std::string& out) const;
-  // Appends the argument that undoes the take whose reply was read.
-  void append_undo_argument(int number, std::string& out) const;
+  void append_argument(int number, std::uint64_t cost, std::string& out) const;
+  // The instant of the counter, after decide().
+  core::Ticks at() const noexcept { return at_; }
 
   // Reads the counter's part of a reply to a request at `now`. Returns false if it is malformed.
   bool read(std::string_view bytes, core::Ticks now) noexcept;
 
-  // Call this after read(). Makes the decision that the script has made.
-  void decide(Verb verb) noexcept { decide_cost(verb, cost_); }
+  // Call this after read(). Makes the decision that the script has made, or another about what it
+  // has found.
+  void decide(Action action) noexcept { decide(action, cost_); }
+  void decide(Action action, std::uint64_t cost) noexcept;
   // Answers without taking units, because another limit denies the request.
   void leave_untaken() noexcept;
 
@@ -50,13 +60,14 @@ class Counter {
   bool read_state(std::string_view bytes) noexcept;
   bool read_slices(std::string_view bytes) noexcept;
   bool read_log(std::string_view bytes) noexcept;
-  void decide_cost(Verb verb, std::uint64_t cost) noexcept;
 
   const Charge* charge_ = nullptr;
   bool is_new_ = false;
   std::uint64_t cost_ = 0;
+  std::uint64_t least_cost_ = 0;
+  std::uint64_t charges_ = 0;
   core::Ticks now_ = 0;  // of the request
-  core::Ticks at_ = 0;   // of the counter, after decide()
+  core::Ticks at_ = 0;
   // The state that the script has found. Only one of the three has a value, by the limit's kind.
   core::Forgotten forgotten_;
   core::State state_;

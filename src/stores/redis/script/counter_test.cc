@@ -87,7 +87,7 @@ class CounterTest : public testing::Test {
   }
   std::string argument() const {
     std::string out;
-    counter_.append_argument(1, out);
+    counter_.append_argument(1, counter_.cost(), out);
     return out;
   }
 
@@ -133,16 +133,12 @@ TEST_F(CounterTest, WritesTheLimitIntoItsArgument) {
   EXPECT_EQ(argument(), expected);
 }
 
-TEST_F(CounterTest, UndoesTheTakeAtTheInstantOfTheCounter) {
+TEST_F(CounterTest, DecidesAtTheInstantOfItsLastChangeIfThatIsLater) {
   // The clock of the server has gone back since the last change of the state.
   format::FixedState state = fixed_state(kBucket, 2);
   state.changed = kNowBits + 500;
   ASSERT_TRUE(take(kBucket, 1, bytes_of(state)));
-  std::string expected = argument();
-  format::kInstant.append({kNowBits + 500}, expected);
-  std::string undo;
-  counter_.append_undo_argument(1, undo);
-  EXPECT_EQ(undo, expected);
+  EXPECT_EQ(counter_.at(), kNow + 500);
 }
 
 // --- replies ---

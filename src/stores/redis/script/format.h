@@ -139,11 +139,13 @@ inline constexpr std::uint64_t kWholeLogUnits =
 //     window     cost (6), capacity (4), period (6), checksum (4), by_clock (1)
 //     slices     cost (6), capacity (4), period (6), slices (2), oldest_whole (1)
 //     log        cost (6), capacity (4), period (6), slices (2)
-//                and to give back, of the take: instant (7)
+//                and to give back, of the take: instant (7); to reserve: max_wait (7); to take at
+//                most the cost with each of some charges: their number (7)
 //   reply        instant (7), plus 2^52 if all counters admit; then for each counter: size (2)
 //                and so many bytes, the value that was found, empty if there was none; or of a
 //     log        at (7), units (5), newest (7), forgotten (4), wait (7), changed (1)
-//   verb         0 take, 1 peek, 2 refund, 3 reset, 4 give back
+//   verb         0 take, 1 peek, 2 refund, 3 reset, 4 give back, 5 charge, 6 reserve,
+//                7 take at most
 //
 // The script for a take of one charge at the server's time omits the request and the size.
 
@@ -152,6 +154,9 @@ inline constexpr std::uint64_t kPeek = 1;
 inline constexpr std::uint64_t kRefund = 2;
 inline constexpr std::uint64_t kReset = 3;
 inline constexpr std::uint64_t kGiveBack = 4;
+inline constexpr std::uint64_t kCharge = 5;
+inline constexpr std::uint64_t kReserve = 6;
+inline constexpr std::uint64_t kTakeAtMost = 7;
 
 // The instant of a request at the server's time.
 inline constexpr std::uint64_t kServerTime = (std::uint64_t{1} << 56) - 1;
@@ -166,8 +171,10 @@ inline constexpr Layout<Request, 3> kRequest({{"verb", &Request::verb, 1},
                                               {"expiry_ms", &Request::expiry_ms, 6}});
 
 // The argument of a counter: the number of its family in the script, and one of the records below.
-// kGiveBack needs the instant of the take (kInstant) in addition.
+// Three verbs need another number of the size of kInstant at the end: kGiveBack the instant of the
+// take, kReserve the longest wait, and kTakeAtMost the number of charges.
 inline constexpr Layout<Number, 1> kFamily({{"family", &Number::value, 1}});
+inline constexpr Layout<Number, 1> kCost({{"cost", &Number::value, 6}});  // begins each record
 
 // Added to the number of the family: the charge must not create the counter.
 inline constexpr std::uint64_t kMustExist = 0x80;
@@ -237,7 +244,7 @@ struct LogReply {
   std::uint64_t at, units;
   std::uint64_t newest;  // the newest instant that counts
   std::uint64_t forgotten;
-  std::uint64_t wait;     // if the log denies the request
+  std::uint64_t wait;     // if the log denies the request; of a charge, the units stored before
   std::uint64_t changed;  // 1 if a refund has changed the log
 };
 inline constexpr Layout<LogReply, 6> kLogReply({{"at", &LogReply::at, 7},

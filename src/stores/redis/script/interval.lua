@@ -28,6 +28,15 @@ local function interval(key, arg, now, verb, state)
   if verb == kTake or verb == kPeek then
     units = units + cost
     if units > capacity then return state, false end
+  elseif verb >= kCharge then
+    if verb == kTakeAtMost then return state, capacity - units end
+    local most = (kMaxWait - kMaxWait % period) / period * refill
+    local spent, excess, full_aux, max_wait, is_late = units, units + cost - capacity, aux, 0, false
+    if verb == kReserve and excess > 0 then
+      max_wait = struct.unpack(kInstant, arg, 2 + kIntervalArgumentSize)
+      is_late = (excess + -excess % refill) / refill * period - aux > max_wait
+    end
+    include 'debt'
   else
     if verb == kGiveBack then
       local taken_at = struct.unpack(kInstant, arg, 2 + kIntervalArgumentSize)

@@ -2,14 +2,14 @@
 -- those that follow. They change the summaries `live` of a hybrid.
 
 -- With a take of `cost`. In a hybrid the first take of a slice makes a summary of the entries,
--- which are of an older slice.
-local function with_take(log, live, at, newest, cost, n, period)
+-- which are of an older slice. If `most` entries are left, the newest moves to `at`.
+local function with_take(log, live, at, newest, cost, n, period, most)
   local keep = log.live
   if n > 0 and keep > 0 and slice_of(at, n, period) ~= slice_of(newest, n, period) then
     local oldest = age_of(log, (entry(log, log.expired)))
     live[#live + 1] = {log.units, oldest, age_of(log, log.newest), log.units}
     keep, log.before = 0, log.after
-  elseif keep > 0 and newest == at then
+  elseif keep > 0 and newest == at or most and keep >= most then
     keep = keep - 1 -- charges of one instant share an entry
   end
   return keep, struct.pack(kLogEntry, at % kInstantModulus, (log.after + cost) % kSumModulus)

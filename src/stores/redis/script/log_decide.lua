@@ -35,23 +35,33 @@ local function window_log(key, arg, now, verb, state)
   local live, sum = {}, 0
   if log.summaries > 0 then live, sum = live_summaries(log, age) end
   local units, newest = log.units + sum, newest_of(log, live)
-  local keep, tail = nil, ''
+  local keep, tail, stored = nil, '', 0
   if cost == 0 or verb == kReset then
     keep = nil -- nothing changes
-  elseif verb == kTake or verb == kPeek then
+  elseif verb == kTake or verb == kPeek or verb == kReserve then
     if units + cost > capacity then
       local wait = 0
       if cost <= capacity then wait = wait_for(log, age, live, units + cost - capacity) end
       return log.is_known and reply_of(log, at, units, newest, wait, 0) or false, false
     end
     keep, tail = with_take(log, live, at, newest, cost, slices, period)
+  elseif verb == kTakeAtMost then
+    return false, capacity - units
+  elseif verb == kCharge then
+    stored = log.units
+    for _, summary in ipairs(live) do stored = stored + summary[4] end
+    local room = kMaxUnits - stored
+    if capacity > 0 and room > 0 then
+      if cost > room then cost = room end
+      keep, tail = with_take(log, live, at, newest, cost, slices, period, 2 * capacity)
+    end
   elseif verb == kGiveBack then
     local taken_at = struct.unpack(kInstant, arg, 2 + kLogArgumentSize)
     keep, tail = given_back(log, taken_at % kInstantModulus, cost)
   elseif capacity > 0 and units > 0 then
     keep, tail = refunded(log, live, cost)
   end
-  local reply = log.is_known and reply_of(log, at, units, newest, 0, 0) or false
+  local reply = log.is_known and reply_of(log, at, units, newest, stored, 0) or false
   if not keep then return reply, true end
   local final, value, keep_for, others, after =
     write_log(log, own_kind, at, now, period, capacity, live, keep, tail)

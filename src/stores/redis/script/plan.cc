@@ -21,12 +21,12 @@ constexpr std::uint64_t number_of(Verb verb) noexcept {
     case Verb::kTake: return format::kTake;
     case Verb::kPeek: return format::kPeek;
     case Verb::kRefund: return format::kRefund;
-    case Verb::kReset:
-    case Verb::kCharge:
-    case Verb::kTakeAtMost:
-    case Verb::kReserve: break;
+    case Verb::kReset: return format::kReset;
+    case Verb::kCharge: return format::kCharge;
+    case Verb::kReserve: return format::kReserve;
+    case Verb::kTakeAtMost: return format::kTakeAtMost;
   }
-  return format::kReset;
+  return format::kPeek;
 }
 
 bool is_in_range(const std::optional<Instant>& now) noexcept {
@@ -40,13 +40,14 @@ bool Plan::begin(const PlanOptions& options, Action action, std::span<const Char
   prefix_ = options.prefix;
   by_slot_ = options.by_slot;
   explicit_expiry_ms_ = options.explicit_expiry_ms;
-  verb_ = action.verb;
+  action_ = {action.verb, std::min<Duration>(action.max_wait, kMaxWait)};
   now_ = now;
   clock_ = options.clock;
   count_ = 0;
   parts_.clear();
   counter_of_.clear();
   if (charges.empty() || charges.size() > kMaxCharges || !is_in_range(now)) return false;
+  if (action.max_wait < Duration{0}) return false;
   for (const Charge& charge : charges) {
     std::size_t i = 0;
     while (i < count_ && !counters_[i].counter.is_same(charge)) ++i;
@@ -60,6 +61,18 @@ bool Plan::begin(const PlanOptions& options, Action action, std::span<const Char
     if (charge.new_keys != nullptr) note_limit(i, charge);
     counter_of_.push_back(static_cast<std::uint8_t>(i));
   }
+  return action_.verb != Verb::kTakeAtMost || begin_take_at_most();
+}
+
+// A request of no units is a take of none.
+bool Plan::begin_take_at_most() noexcept {
+  const std::span counters(counters_.data(), count_);
+  const bool is_for_nothing = std::any_of(counters.begin(), counters.end(), [](const auto& keyed) {
+    return keyed.counter.least_cost() == 0;
+  });
+  if (!is_for_nothing) return parts_.size() == 1;
+  action_ = Verb::kTake;
+  for (KeyedCounter& keyed : counters) keyed.counter.take_for_each(0);
   return true;
 }
 
@@ -77,7 +90,7 @@ Plan::KeyedCounter& Plan::add_counter(const Charge& charge) {
 }
 
 void Plan::note_limit(std::size_t index, const Charge& charge) {
-  if (verb_ != Verb::kTake || charge.new_keys->allows(now_ ? *now_ : clock_->now())) return;
+  if (!takes(action_.verb) || charge.new_keys->allows(now_ ? *now_ : clock_->now())) return;
   counters_[index].must_exist = true;
   parts_[counters_[index].part].must_exist = true;
 }
@@ -111,7 +124,7 @@ std::size_t Plan::part_of(std::optional<std::uint16_t> slot) {
 std::size_t Plan::parts() const noexcept { return parts_.size(); }
 
 bool Plan::is_single(const Part& part) const noexcept {
-  return verb_ == Verb::kTake && !now_ && part.counters == 1 && !part.must_exist;
+  return action_.verb == Verb::kTake && !now_ && part.counters == 1 && !part.must_exist;
 }
 
 // Writes the number of keys and the keys, which precede the arguments.
@@ -135,22 +148,20 @@ void Plan::write(std::size_t index, Command& command) const {
     const auto is_its = [=](const KeyedCounter& keyed) { return keyed.part == index; };
     const KeyedCounter& keyed = *std::find_if(counters_.begin(), counters_.end(), is_its);
     command.script = &script_for_one(keyed.counter.family());
-    keyed.counter.append_argument(1, argument);
+    keyed.counter.append_argument(1, keyed.counter.cost(), argument);
     return command.append(argument);
   }
-  write_request(index, number_of(verb_), &Counter::append_argument, command);
+  write_request(index, number_of(action_.verb), command);
 }
 
 void Plan::write_undo(std::size_t index, Command& command) const {
   write_keys(index, command);
-  write_request(index, format::kGiveBack, &Counter::append_undo_argument, command);
+  write_request(index, format::kGiveBack, command);
 }
 
 // Writes the arguments of any request except a take of one charge.
-void Plan::write_request(std::size_t index, std::uint64_t verb, ArgumentOf argument_of,
-                         Command& command) const {
-  const FamilySet families = parts_[index].families;
-  command.script = &script_for(families);
+void Plan::write_request(std::size_t index, std::uint64_t verb, Command& command) const {
+  command.script = &script_for(parts_[index].families);
   std::string argument;
   const std::uint64_t instant =
       now_ ? static_cast<std::uint64_t>(now_->time_since_epoch().count()) : format::kServerTime;
@@ -159,12 +170,23 @@ void Plan::write_request(std::size_t index, std::uint64_t verb, ArgumentOf argum
   for (std::size_t i = 0; i < count_; ++i) {
     if (counters_[i].part != index) continue;
     argument.clear();
-    const Counter& counter = counters_[i].counter;
-    const bool must_exist = counters_[i].must_exist && verb == format::kTake;
-    (counter.*argument_of)(number_of(counter.family(), families) +
-                               (must_exist ? static_cast<int>(format::kMustExist) : 0),
-                           argument);
+    append_argument(counters_[i], verb, argument);
     command.append(argument);
+  }
+}
+
+void Plan::append_argument(const KeyedCounter& keyed, std::uint64_t verb, std::string& out) const {
+  const Counter& counter = keyed.counter;
+  int number = number_of(counter.family(), parts_[keyed.part].families);
+  if (keyed.must_exist && verb != format::kGiveBack) number += format::kMustExist;
+  const bool is_at_most = verb == format::kTakeAtMost;
+  counter.append_argument(number, is_at_most ? counter.least_cost() : counter.cost(), out);
+  if (is_at_most) format::kInstant.append({counter.charges()}, out);
+  if (verb == format::kReserve) {
+    format::kInstant.append({static_cast<std::uint64_t>(action_.max_wait.count())}, out);
+  }
+  if (verb == format::kGiveBack) {
+    format::kInstant.append({static_cast<std::uint64_t>(counter.at())}, out);
   }
 }
 
@@ -188,10 +210,11 @@ Plan::Read Plan::read(std::size_t index, const redisReply& reply) {
     return Read::kMalformed;
   }
   if (!read_counters(index, rest, static_cast<core::Ticks>(now))) return Read::kMalformed;
+  if (action_.verb == Verb::kTakeAtMost) share_units();
   // Makes the script's decision again. If the two differ, the reply is malformed.
   if (decide(index) != admits) return Read::kMalformed;
   parts_[index].admits = admits;
-  if (admits && verb_ == Verb::kTake) count_new(index);
+  if (admits && takes(action_.verb)) count_new(index);
   return admits ? Read::kAllowed : Read::kDenied;
 }
 
@@ -220,12 +243,26 @@ bool Plan::read_counters(std::size_t index, std::string_view rest, core::Ticks n
   return rest.empty();
 }
 
+// Finds out how many units every charge can have, and asks for them; for one if there are none.
+void Plan::share_units() noexcept {
+  units_for_each_ = kMaxUnits;
+  for (std::size_t i = 0; i < count_; ++i) {
+    Counter& counter = counters_[i].counter;
+    counter.decide(Verb::kPeek, 0);
+    units_for_each_ = std::min(units_for_each_, counter.most_for_each());
+  }
+  for (std::size_t i = 0; i < count_; ++i) {
+    counters_[i].counter.take_for_each(std::max<std::uint64_t>(units_for_each_, 1));
+  }
+}
+
 bool Plan::decide(std::size_t index) {
+  const Action action = action_.verb == Verb::kTakeAtMost ? Action(Verb::kTake) : action_;
   bool all_admit = true;
   for (std::size_t i = 0; i < count_; ++i) {
     if (counters_[i].part != index) continue;
     Counter& counter = counters_[i].counter;
-    counter.decide(verb_);
+    counter.decide(action);
     all_admit = all_admit && counter.admits();
   }
   return all_admit;
@@ -236,6 +273,8 @@ void Plan::answer(std::span<Decision> each, Decision& all) {
       std::all_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.admits; });
   if (!all_admit) {
     for (std::size_t i = 0; i < count_; ++i) counters_[i].counter.leave_untaken();
+  } else if (action_.verb == Verb::kTakeAtMost) {
+    for (std::size_t i = 0; i < count_; ++i) counters_[i].counter.note_taken(units_for_each_);
   }
   for (std::size_t i = 0; i < each.size(); ++i) counters_[counter_of_[i]].counter.answer(each[i]);
   combine(each, all);

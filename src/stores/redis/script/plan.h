@@ -87,6 +87,7 @@ class Plan {
     bool admits = false;
   };
 
+  bool begin_take_at_most() noexcept;
   KeyedCounter& add_counter(const Charge& charge);
   void note_limit(std::size_t counter, const Charge& charge);
   void count_new(std::size_t part) noexcept;
@@ -94,16 +95,17 @@ class Plan {
   std::size_t part_of(std::optional<std::uint16_t> slot);
   bool is_single(const Part& part) const noexcept;
   void write_keys(std::size_t part, Command& command) const;
-  using ArgumentOf = void (Counter::*)(int number, std::string& out) const;
-  void write_request(std::size_t part, std::uint64_t verb, ArgumentOf argument_of,
-                     Command& command) const;
+  void write_request(std::size_t part, std::uint64_t verb, Command& command) const;
+  void append_argument(const KeyedCounter& keyed, std::uint64_t verb, std::string& out) const;
   bool read_counters(std::size_t part, std::string_view rest, core::Ticks now);
+  void share_units() noexcept;
   bool decide(std::size_t part);
 
   std::string prefix_;
   bool by_slot_ = false;
   std::uint64_t explicit_expiry_ms_ = 0;
-  Verb verb_ = Verb::kTake;
+  Action action_ = Verb::kTake;
+  std::uint64_t units_for_each_ = 0;  // kTakeAtMost
   std::optional<Instant> now_;
   const Clock* clock_ = nullptr;
   std::vector<KeyedCounter> counters_;  // the first count_ are of this request

@@ -218,6 +218,64 @@ TEST(PlanBySlot, IsOneCallWithoutASlotIfItIsOff) {
   EXPECT_EQ(call_of(plan, 0).slot, std::nullopt);
 }
 
+// --- verbs ---
+
+// A number in bytes, the least significant first.
+std::string bytes(std::uint64_t number, std::size_t size) {
+  std::string text;
+  for (std::size_t i = 0; i < size; ++i) text += static_cast<char>(number >> (8 * i));
+  return text;
+}
+
+std::vector<std::string> arguments_of(Action action, std::span<const Charge> charges) {
+  Plan plan;
+  EXPECT_TRUE(plan.begin({.prefix = "p:"}, action, charges, kNow));
+  return call_of(plan, 0).arguments;
+}
+
+TEST(PlanVerbs, HaveNumbers) {
+  const Charge charge{"a", kBucket, 3};
+  const std::vector<std::string> take = arguments_of(Verb::kTake, {&charge, 1});
+  const std::vector<std::string> counted = arguments_of(Verb::kCharge, {&charge, 1});
+  EXPECT_EQ(take[0][0], '\x00');
+  EXPECT_EQ(counted[0][0], '\x05');
+  EXPECT_EQ(counted[1], take[1]);
+}
+
+TEST(PlanVerbs, ReserveWithinAWaitThatAScriptCanCompute) {
+  const Charge charge{"a", kBucket, 3};
+  const std::string take = arguments_of(Verb::kTake, {&charge, 1})[1];
+  EXPECT_EQ(arguments_of({Verb::kReserve, 2s}, {&charge, 1})[0][0], '\x06');
+  EXPECT_EQ(arguments_of({Verb::kReserve, 2s}, {&charge, 1})[1], take + bytes(2000000, 7));
+  EXPECT_EQ(arguments_of({Verb::kReserve, Duration::max()}, {&charge, 1})[1],
+            take + bytes(static_cast<std::uint64_t>(kMaxWait.count()), 7));
+  Plan plan;
+  EXPECT_FALSE(plan.begin({.prefix = "p:"}, {Verb::kReserve, Duration{-1}}, {&charge, 1}, kNow));
+}
+
+TEST(PlanVerbs, TakeAtMostSendsTheLeastCostAndTheNumberOfCharges) {
+  const std::vector<Charge> charges = {{"a", kBucket, 7}, {"b", kBucket, 9}, {"a", kBucket, 3}};
+  const std::vector<std::string> sent = arguments_of(Verb::kTakeAtMost, charges);
+  ASSERT_EQ(sent.size(), 3u);
+  EXPECT_EQ(sent[0][0], '\x07');
+  EXPECT_EQ(sent[1], arguments_of(Verb::kTake, {&charges[2], 1})[1] + bytes(2, 7));
+  EXPECT_EQ(sent[2], arguments_of(Verb::kTake, {&charges[1], 1})[1] + bytes(1, 7));
+}
+
+TEST(PlanVerbs, TakeAtMostOfNothingIsATakeOfNothing) {
+  const std::vector<Charge> charges = {{"a", kBucket, 7}, {"b", kBucket, 0}};
+  const std::vector<Charge> nothing = {{"a", kBucket, 0}, {"b", kBucket, 0}};
+  EXPECT_EQ(arguments_of(Verb::kTakeAtMost, charges), arguments_of(Verb::kTake, nothing));
+}
+
+TEST(PlanVerbs, TakeAtMostNeedsOneSlot) {
+  const std::vector<Charge> apart = {{"a", kBucket}, {"b", kBucket}};
+  const std::vector<Charge> together = {{"a", kBucket, 1, "t"}, {"b", kBucket, 1, "t"}};
+  Plan plan;
+  EXPECT_FALSE(plan.begin({.prefix = "p:", .by_slot = true}, Verb::kTakeAtMost, apart, kNow));
+  EXPECT_TRUE(plan.begin({.prefix = "p:", .by_slot = true}, Verb::kTakeAtMost, together, kNow));
+}
+
 // --- replies ---
 
 // A reply that owns its text and its elements.
@@ -281,13 +339,6 @@ TEST(PlanReplies, OfOtherTypesAreMalformed) {
       EXPECT_EQ(plan.read(0, reply.get()), Plan::Read::kMalformed) << reply.reply.type;
     }
   }
-}
-
-// A number in bytes, the least significant first.
-std::string bytes(std::uint64_t number, std::size_t size) {
-  std::string text;
-  for (std::size_t i = 0; i < size; ++i) text += static_cast<char>(number >> (8 * i));
-  return text;
 }
 
 constexpr std::uint64_t kNowTicks = 1700000000123456;

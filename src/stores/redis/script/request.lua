@@ -4,7 +4,7 @@
 -- counter's value if it is known already. The function writes nothing and returns
 --   state     what the reply says of the counter; false if nothing is known of it. Or nil if the
 --             key holds something else, which is then the second result
---   admits    whether the counter admits the charge
+--   admits    whether the counter admits the charge; of kTakeAtMost, how many units it has left
 --   value     what is to be written; nil for nothing
 --   keep_for  for how many µs from now the key is to be kept; nil if it is kept long enough
 --   others    nil if `value` is all of the new value. If `value` is only its beginning: true, or
@@ -20,8 +20,12 @@ local states = reads_whole and count > 1 and call('MGET', unpack(keys)) or {}
 -- With room for three counters, so that these tables seldom grow.
 local reply, values, times = {0, 0, 0, 0, 0, 0, 0}, {0, 0, 0}, {0, 0, 0}
 local more, must_exist, all_admit = nil, nil, true
+local args = ARGV
+if verb == kTakeAtMost then
+  include 'at_most'
+end
 for i = 1, count do
-  local arg = ARGV[i + 1]
+  local arg = args[i + 1]
   local family = string.byte(arg)
   if family >= kMustExist then
     family = family - kMustExist

@@ -113,6 +113,12 @@ core::Kept<core::Slices> slices_of(const Limit& limit, std::span<const std::uint
   return {slices, core::Forgotten(core::Forgotten::kNever)};
 }
 
+// The other verbs need scripts.
+bool works_without_scripts(Verb verb) noexcept {
+  return verb == Verb::kTake || verb == Verb::kPeek || verb == Verb::kRefund ||
+         verb == Verb::kReset;
+}
+
 }  // namespace
 
 bool CounterOperation::prepare(const Request& request) noexcept try {
@@ -124,7 +130,8 @@ bool CounterOperation::prepare(const Request& request) noexcept try {
   is_second_round_ = false;
   const Instant at = request.now ? *request.now : options_.clock->now();
   now_ = at.time_since_epoch().count();
-  bool is_valid = !request.charges.empty() && request.charges.size() <= kMaxCharges &&
+  bool is_valid = works_without_scripts(request.action.verb) && !request.charges.empty() &&
+                  request.charges.size() <= kMaxCharges &&
                   request.each.size() == request.charges.size() && at >= kFirstInstant &&
                   at <= kLastInstant;
   for (std::size_t i = 0; is_valid && i < request.charges.size(); ++i) {

@@ -205,6 +205,15 @@ TEST_F(CounterOperationTest, RefusesLimitsThatNeedScripts) {
   EXPECT_EQ(client.waiting(), 0u);
 }
 
+TEST_F(CounterOperationTest, RefusesVerbsThatNeedScripts) {
+  for (const Verb verb : {Verb::kCharge, Verb::kTakeAtMost, Verb::kReserve}) {
+    const TestRequest& asked = ask({{"a", kWindow}}, verb);
+    EXPECT_FALSE(asked.is_prepared);
+    EXPECT_EQ(asked.decision().reason, Reason::kInvalid);
+  }
+  EXPECT_EQ(client.waiting(), 0u);
+}
+
 TEST_F(CounterOperationTest, RefusesOneCounterUnderTwoLimits) {
   const Limit other = fixed_window(11).per(1min).aligned_to_clock();
   EXPECT_FALSE(ask({{"k", kWindow}, {"k", other}}).is_prepared);

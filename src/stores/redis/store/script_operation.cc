@@ -115,7 +115,7 @@ bool ScriptOperation::any(Outcome outcome) const noexcept {
 
 void ScriptOperation::finish() noexcept {
   const bool has_failed = failure_ != Reason::kOk;
-  if (verb_ == Verb::kTake && (has_failed || any(Outcome::kDenied)) && any(Outcome::kAllowed)) {
+  if (takes(verb_) && (has_failed || any(Outcome::kDenied)) && any(Outcome::kAllowed)) {
     give_back();
   }
   if (has_failed) {
