@@ -11,7 +11,7 @@ namespace sluice::testing::detail {
 
 struct Step {
   std::int64_t at;  // microseconds since kStart
-  Verb verb;
+  Action action;
   std::uint64_t cost;
   Decision wanted;
 };
@@ -139,10 +139,11 @@ inline void check_exact_numbers(Check& check, const Script& script) {
     const Charge charge{"key", script.limit, step.cost};
     Decision each;
     const Instant at = kStart + Duration{step.at};
-    const Decision got = check.limiter().apply(step.verb, {&charge, 1}, {&each, 1}, at);
-    constexpr std::string_view kVerbs[] = {"take", "peek", "refund", "reset"};
+    const Decision got = check.limiter().apply(step.action, {&charge, 1}, {&each, 1}, at);
+    constexpr std::string_view kVerbs[] = {"take",   "peek",         "refund", "reset",
+                                           "charge", "take_at_most", "reserve"};
     const std::string what = script.name + ", " +
-                             std::string(kVerbs[static_cast<std::size_t>(step.verb)]) + " " +
+                             std::string(kVerbs[static_cast<std::size_t>(step.action.verb)]) + " " +
                              std::to_string(step.cost) + " at " + std::to_string(step.at) + "us";
     check.expect_equal(got, step.wanted, what);
     check.expect_equal(each, step.wanted, what + " (its charge)");

@@ -14,6 +14,7 @@
 #include "sluice/testing/store_conformance.h"
 #include "sluice/testing/store_conformance_exact.h"
 #include "sluice/testing/store_conformance_suite.h"
+#include "sluice/testing/store_conformance_verbs.h"
 
 namespace sluice::testing {
 namespace detail {
@@ -301,16 +302,19 @@ inline std::vector<std::string> check_store(const StoreConformance& conformance)
     run(algorithm, "promises", 7, detail::check_promises);
     run(algorithm, "all or nothing", 5, detail::check_all_or_nothing);
     run(algorithm, "one counter twice", 5, detail::check_same_counter);
+    run(algorithm, "take_at_most of several charges", 5, detail::check_sharing);
     run(algorithm, "invalid requests", 5, detail::check_invalid);
     run(algorithm, "keys", 1, detail::check_keys);
     run(algorithm, "keyspaces", 5, detail::check_keyspaces);
     if (conformance.follows_clock) run(algorithm, "own time", 1, detail::check_own_time);
     run(algorithm, "threads", 1,
         [&](Check& c, const Limit&) { detail::check_threads(c, algorithm); });
-    for (const detail::Script& script : detail::exact_scripts()) {
-      if (script.limit.algorithm() != algorithm) continue;
-      run(algorithm, "exact numbers", 1,
-          [&](Check& c, const Limit&) { detail::check_exact_numbers(c, script); });
+    for (const auto& scripts : {detail::exact_scripts(), detail::verbs_scripts()}) {
+      for (const detail::Script& script : scripts) {
+        if (script.limit.algorithm() != algorithm) continue;
+        run(algorithm, "exact numbers", 1,
+            [&](Check& c, const Limit&) { detail::check_exact_numbers(c, script); });
+      }
     }
   }
   return failures;

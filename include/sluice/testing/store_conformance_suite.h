@@ -37,7 +37,7 @@ inline std::string shown(const Decision& d) {
   return std::string(to_string(d.outcome)) + " (" + std::string(to_string(d.reason)) + ") limit " +
          std::to_string(d.capacity) + " remaining " + std::to_string(d.remaining) +
          " reset_after " + shown(std::optional(d.reset_after)) + " retry_after " +
-         shown(d.retry_after) + " delay " + shown(d.delay);
+         shown(d.retry_after) + " delay " + shown(d.delay) + " taken " + std::to_string(d.taken);
 }
 
 // The answers that a check expects.
