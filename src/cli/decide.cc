@@ -148,7 +148,24 @@ Verb verb_at(const json::object& object) {
   if (name == "peek") return Verb::kPeek;
   if (name == "refund") return Verb::kRefund;
   if (name == "reset") return Verb::kReset;
-  fail("verb", core::in_quotes(name) + " is unknown; expected take, peek, refund or reset");
+  if (name == "charge") return Verb::kCharge;
+  if (name == "take_at_most") return Verb::kTakeAtMost;
+  if (name == "reserve") return Verb::kReserve;
+  fail("verb", core::in_quotes(name) +
+                   " is unknown; expected take, peek, refund, reset, charge, take_at_most or "
+                   "reserve");
+}
+
+Action action_at(const json::object& object) {
+  const Verb verb = verb_at(object);
+  const json::value* const wait = object.if_contains("max_wait_us");
+  if (verb != Verb::kReserve) {
+    if (wait != nullptr) fail("max_wait_us", "is only for the verb reserve; leave it out");
+    return verb;
+  }
+  constexpr auto kMost = static_cast<std::uint64_t>(kMaxWait.count());
+  const std::uint64_t us = integer_at(required(object, "", "max_wait_us"), "max_wait_us", kMost);
+  return {verb, Duration{static_cast<Duration::rep>(us)}};
 }
 
 void refuse_one_counter_with_two_limits(const std::vector<Charge>& charges) {
@@ -186,7 +203,7 @@ void append_wait(std::string& out, std::string_view name, std::optional<Duration
   if (wait) append_member(out, name, static_cast<std::uint64_t>(wait->count()));
 }
 
-std::string to_json(const Decision& all, const Batch& batch) {
+std::string to_json(Verb verb, const Decision& all, const Batch& batch) {
   std::string out = "{\"outcome\":\"";
   out.append(core::wire_outcome(all.outcome))
       .append("\",\"reason\":\"")
@@ -194,6 +211,7 @@ std::string to_json(const Decision& all, const Batch& batch) {
   out += '"';
   append_wait(out, "retry_after_us", all.retry_after);
   append_wait(out, "delay_us", all.delay);
+  if (verb == Verb::kTakeAtMost && all.allowed()) append_member(out, "taken", all.taken);
   out += ",\"limits\":[";
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const Decision& d = batch.decision(i);
@@ -229,18 +247,18 @@ std::string DecisionFilter::answer(std::string_view line) {
   ++line_;
   try {
     const json::value value = parse(line);
-    const json::object& request =
-        object_at(value, "", std::array<std::string_view, 3>{"at_us", "verb", "charges"});
+    const json::object& request = object_at(
+        value, "", std::array<std::string_view, 4>{"at_us", "verb", "max_wait_us", "charges"});
     const auto last = static_cast<std::uint64_t>(kLastInstant.time_since_epoch().count());
     const std::uint64_t at_us = integer_at(required(request, "", "at_us"), "at_us", last);
-    const Verb verb = verb_at(request);
+    const Action action = action_at(request);
     const std::vector<Charge> charges = charges_at(required(request, "", "charges"));
     const Instant at{Duration{static_cast<Duration::rep>(at_us)}};
     batch_.clear();
     for (const Charge& charge : charges) batch_.add(charge, {});
-    const Decision all = batch_.decide({verb, at});
+    const Decision all = batch_.decide({action, at});
     if (store_failed(all.reason)) return error(failure(all.reason));
-    return to_json(all, batch_);
+    return to_json(action.verb, all, batch_);
   } catch (const Mistake& mistake) {
     return error(mistake.what());
   }

@@ -97,6 +97,26 @@ TEST(Decide, EveryVerbDoesItsWork) {
                                       allowed + R"("remaining":15,"reset_after_us":500000}]})"}));
 }
 
+TEST(Decide, ChargesTakesAtMostAndReserves) {
+  const auto ask = [](const std::string& cost, const std::string& rest) {
+    return request("0", charge("k", kTen, ",\"cost\":" + cost), rest);
+  };
+  EXPECT_EQ(
+      answers_to({ask("15", R"(,"verb":"take_at_most")"), ask("9", R"(,"verb":"take_at_most")"),
+                  ask("4", R"(,"verb":"reserve","max_wait_us":400000)"),
+                  ask("1", R"(,"verb":"reserve","max_wait_us":400000)"),
+                  ask("1", R"(,"verb":"charge")")}),
+      (std::vector<std::string>{
+          R"({"outcome":"allowed","reason":"ok","taken":15,"limits":[{"limit":20,"remaining":5,"reset_after_us":1500000}]})",
+          R"({"outcome":"allowed","reason":"ok","taken":5,"limits":[{"limit":20,"remaining":0,"reset_after_us":2000000}]})",
+          R"({"outcome":"allowed","reason":"ok","delay_us":400000,"limits":[{"limit":20,"remaining":0,"reset_after_us":2400000}]})",
+          R"({"outcome":"denied","reason":"limited","retry_after_us":100000,"limits":[{"limit":20,"remaining":0,"reset_after_us":2400000,"retry_after_us":100000}]})",
+          R"({"outcome":"allowed","reason":"over","limits":[{"limit":20,"remaining":0,"reset_after_us":2500000}]})"}));
+  EXPECT_EQ(error_of(ask("1", R"(,"verb":"reserve")")), "max_wait_us: is missing");
+  EXPECT_EQ(error_of(ask("1", R"(,"max_wait_us":5)")),
+            "max_wait_us: is only for the verb reserve; leave it out");
+}
+
 TEST(Decide, TakesEveryAlgorithmAndOption) {
   for (const char* limit : {
            R"({"algorithm":"fixed_window","limit":3,"per":"1s","align":"clock"})",
@@ -280,9 +300,11 @@ TEST(Decide, RefusesARequestOfAnotherShape) {
       {R"({"at_us":0,"charges":{}})", "charges: must be a list of 1 to 64 charges"},
       {R"({"at_us":0,"charges":[]})", "charges: must be a list of 1 to 64 charges"},
       {R"({"at_us":0,"charges":[1]})", "charges[0]: must be an object"},
-      {R"({"at_us":0,"charge":[]})", "unknown key 'charge'; expected one of: at_us, verb, charges"},
+      {R"({"at_us":0,"charge":[]})",
+       "unknown key 'charge'; expected one of: at_us, verb, max_wait_us, charges"},
       {request("0", good, R"(,"verb":"Take")"),
-       "verb: 'Take' is unknown; expected take, peek, refund or reset"},
+       "verb: 'Take' is unknown; expected take, peek, refund, reset, charge, take_at_most or "
+       "reserve"},
       {request("0", good, R"(,"verb":null)"), "verb: must be text"},
       {request("0", R"({"limit":)" + kTen + "}"), "charges[0].key: is missing"},
       {request("0", R"({"key":"k"})"), "charges[0].limit: is missing"},
