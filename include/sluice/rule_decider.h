@@ -63,6 +63,12 @@ class RuleDecider {
   const RuleAnswer& decide(const RuleSet& rules, const AttributeSource& attributes,
                            const RequestCosts& costs = {}, std::optional<Instant> now = {},
                            Action action = Verb::kTake);
+  // Settles a request that was taken at `reserved` to its actual costs: gives back the difference
+  // of each limit, or charges it (kOver if that is beyond the limit). The attributes must be those
+  // of the request.
+  const RuleAnswer& settle(const RuleSet& rules, const AttributeSource& attributes,
+                           const RequestCosts& reserved, const RequestCosts& actual,
+                           std::optional<Instant> now = {});
   // Decides several parts by the rules of one domain. Each part is matched separately; the limits
   // of all are one all-or-nothing request, and the answer has them in the order of the parts.
   const RuleAnswer& decide_parts(const RuleSet& rules, std::string_view domain,
@@ -72,6 +78,10 @@ class RuleDecider {
   const RuleAnswer& decide_by(const RuleSet& rules, const Rule& rule,
                               const AttributeSource& attributes, const RequestCosts& costs = {},
                               std::optional<Instant> now = {}, Action action = Verb::kTake);
+  // Settles a request that decide_by() has taken.
+  const RuleAnswer& settle_by(const RuleSet& rules, const Rule& rule,
+                              const AttributeSource& attributes, const RequestCosts& reserved,
+                              const RequestCosts& actual, std::optional<Instant> now = {});
 
  private:
   class Impl;

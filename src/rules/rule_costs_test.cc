@@ -63,6 +63,28 @@ class RuleCosts : public testing::Test {
   RuleDecider decider_{limiter_};
 };
 
+TEST_F(RuleCosts, SettlesToTheActualCosts) {
+  use_limits({"name: a, cost: 1", "name: b", "name: c, cost: request"});
+  ask({}, 10);
+  EXPECT_EQ(used(), (Units{1, 10, 10}));
+  const std::vector<LimitCost> actual{{"b", 25}, {"c", 4}};
+  EXPECT_TRUE(decider_.settle(*rules_, Attributes{}, 10, {10, actual}, kNow).decision.allowed());
+  EXPECT_EQ(used(), (Units{1, 25, 4}));
+  const std::vector<LimitCost> over{{"b", 1001}};
+  const RuleAnswer& answer = decider_.settle(*rules_, Attributes{}, 25, {25, over}, kNow);
+  EXPECT_EQ(answer.decision.reason, Reason::kOver);
+  EXPECT_EQ(used(), (Units{1, 1000, 4}));
+  EXPECT_EQ(decider_.settle_by(*rules_, rules_->rules().front(), Attributes{}, 4, 0, kNow)
+                .decision.reason,
+            Reason::kOk);
+  EXPECT_EQ(used(), (Units{1, 997, 0}));
+  const std::vector<LimitCost> unknown{{"z", 1}};
+  EXPECT_EQ(decider_.settle(*rules_, Attributes{}, 1, {1, unknown}, kNow).decision.reason,
+            Reason::kInvalid);
+  ask({}, 3);  // no longer settles
+  EXPECT_EQ(used(), (Units{2, 1000, 3}));
+}
+
 TEST_F(RuleCosts, WithoutCostALimitTakesTheNumberOfTheRequest) {
   use_limits({"name: a", "name: b, cost: request", "name: c, cost: 1", "name: d, cost: 0"});
   ask({});

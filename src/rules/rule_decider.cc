@@ -27,6 +27,9 @@ class RuleDecider::Impl {
   const RuleAnswer& decide_by(const RuleSet::Impl& set, const Rule& rule,
                               const AttributeSource& attributes, const RequestCosts& costs,
                               const BatchTerms& terms);
+  // The next decisions settle: they charge or give back what the actual costs differ by. Null: they
+  // do not.
+  void settle_to(const RequestCosts* actual) noexcept { actual_ = actual; }
 
  private:
   // A limit that applies to the request. Its key and label are in `text_`.
@@ -34,6 +37,7 @@ class RuleDecider::Impl {
     const RuleLimit* limit;
     std::uint32_t id = 0;
     std::uint64_t cost = 1;
+    std::uint64_t actual = 1;  // to settle to
     std::size_t key_at = 0, key_end = 0, label_at = 0, label_size = 0;
   };
   // A rule that matched. Its limits are `first` to `last` of `limits_`, the batch and the answer.
@@ -57,7 +61,9 @@ class RuleDecider::Impl {
                    std::size_t part);
   Reason name_limit(const RuleLimit& limit, const CompiledLimit& compiled,
                     const RequestCosts& costs);
-  Reason find_cost(NamedLimit& named, const CompiledLimit& compiled, const RequestCosts& costs);
+  Reason find_cost(const RuleLimit& limit, const CompiledLimit& compiled, const RequestCosts& costs,
+                   std::uint64_t& cost);
+  static void settle(const NamedLimit& named, Charge& charge, ChargeTerms& terms);
   void explain_cost(const RuleLimit& limit);
   void explain_name(std::string_view name, std::size_t part);
   void check_names(const RequestCosts& costs, std::size_t part);
@@ -68,7 +74,8 @@ class RuleDecider::Impl {
   void fill_decision(const Decision& enforced);
 
   const RuleSet::Impl* set_ = nullptr;
-  bool is_reset_ = false;  // which has no costs
+  bool is_reset_ = false;                 // which has no costs
+  const RequestCosts* actual_ = nullptr;  // to settle to, until the end of the decision
   AttributeValues values_;
   std::string text_;
   std::string scratch_;
@@ -110,6 +117,7 @@ const RuleAnswer& RuleDecider::Impl::decide_by(const RuleSet::Impl& set, const R
   values_.begin(set.attributes, attributes);
   name_limits(rule, set.compiled[static_cast<std::size_t>(&rule - first)], costs, 0);
   check_names(costs, 0);
+  if (actual_ != nullptr) check_names(*actual_, 0);
   return answer(terms);
 }
 
@@ -143,6 +151,7 @@ void RuleDecider::Impl::match_part(const std::string_view* domain, const Request
     if (!rule.continues) break;
   }
   check_names(request.costs, part);
+  if (actual_ != nullptr) check_names(*actual_, part);
 }
 
 // Checks that the costs name limits of the rules that match the part, if any rule does.
@@ -203,7 +212,10 @@ Reason RuleDecider::Impl::name_limit(const RuleLimit& limit, const CompiledLimit
   named.key_at = text_.size();
   text_.append(compiled.prefix);
   const auto label = compiled.key.fill(values_, text_, named.key_end, scratch_);
-  const Reason wrong = label ? find_cost(named, compiled, costs) : Reason::kMissing;
+  Reason wrong = label ? find_cost(limit, compiled, costs, named.cost) : Reason::kMissing;
+  if (wrong == Reason::kOk && actual_ != nullptr) {
+    wrong = find_cost(limit, compiled, *actual_, named.actual);
+  }
   if (wrong != Reason::kOk) {
     text_.resize(named.key_at);
     return wrong == Reason::kMissing ? if_missing : wrong;
@@ -216,18 +228,18 @@ Reason RuleDecider::Impl::name_limit(const RuleLimit& limit, const CompiledLimit
 
 // Sets the cost. Returns kMissing if its attribute is missing, kInvalid if that is no number of
 // units, else kOk.
-Reason RuleDecider::Impl::find_cost(NamedLimit& named, const CompiledLimit& compiled,
-                                    const RequestCosts& costs) {
+Reason RuleDecider::Impl::find_cost(const RuleLimit& limit, const CompiledLimit& compiled,
+                                    const RequestCosts& costs, std::uint64_t& found_cost) {
   using Kind = rules::CostTemplate::Kind;
   const Kind kind = compiled.cost.kind();
   for (const LimitCost& cost : costs.limits) {
-    if (cost.limit != named.limit->name) continue;
-    named.cost = cost.units;
+    if (cost.limit != limit.name) continue;
+    found_cost = cost.units;
     return Reason::kOk;
   }
   if (kind != Kind::kAttribute) {
     const std::uint64_t unset = costs.only_if_wanted ? 1 : costs.units;
-    named.cost = kind == Kind::kUnits     ? *compiled.cost.units()
+    found_cost = kind == Kind::kUnits     ? *compiled.cost.units()
                  : kind == Kind::kRequest ? costs.units
                                           : unset;
     return Reason::kOk;
@@ -236,7 +248,7 @@ Reason RuleDecider::Impl::find_cost(NamedLimit& named, const CompiledLimit& comp
   const auto found = compiled.cost.find(values_);
   wrong_ = found.wrong;
   if (found.wrong) return Reason::kInvalid;
-  named.cost = found.units.value_or(1);
+  found_cost = found.units.value_or(1);
   return found.units ? Reason::kOk : Reason::kMissing;
 }
 
@@ -280,6 +292,14 @@ void RuleDecider::Impl::keep_refused_limits() {
   limits_.resize(kept);
 }
 
+// Makes a charge of what the actual cost is more than the reserved one, or a refund of what it is
+// less.
+void RuleDecider::Impl::settle(const NamedLimit& named, Charge& charge, ChargeTerms& terms) {
+  const bool is_less = named.actual < named.cost;
+  charge.cost = is_less ? named.cost - named.actual : named.actual - named.cost;
+  if (is_less) terms.mode = ChargeMode::kRefund;
+}
+
 void RuleDecider::Impl::fill_batch() {
   const std::string_view text = text_;
   ChargeTerms terms;
@@ -295,8 +315,10 @@ void RuleDecider::Impl::fill_batch() {
         batch_.add_refused(limit, terms, matched.refused);
       } else {
         const std::string_view key = text.substr(named.key_at, named.key_end - named.key_at);
-        batch_.add({key, limit, named.cost, tag, Keyspace::kRules, named.id, matched.new_keys},
-                   terms);
+        Charge charge{key, limit, named.cost, tag, Keyspace::kRules, named.id, matched.new_keys};
+        ChargeTerms own = terms;
+        if (actual_ != nullptr) settle(named, charge, own);
+        batch_.add(charge, own);
       }
     }
   }
@@ -354,6 +376,27 @@ const RuleAnswer& RuleDecider::decide(const RuleSet& rules, const AttributeSourc
                                       const RequestCosts& costs, std::optional<Instant> now,
                                       Action action) {
   return impl_->decide(rules::Access::impl(rules), attributes, costs, {action, now});
+}
+
+const RuleAnswer& RuleDecider::settle(const RuleSet& rules, const AttributeSource& attributes,
+                                      const RequestCosts& reserved, const RequestCosts& actual,
+                                      std::optional<Instant> now) {
+  impl_->settle_to(&actual);
+  const RuleAnswer& answer =
+      impl_->decide(rules::Access::impl(rules), attributes, reserved, {Verb::kCharge, now});
+  impl_->settle_to(nullptr);
+  return answer;
+}
+
+const RuleAnswer& RuleDecider::settle_by(const RuleSet& rules, const Rule& rule,
+                                         const AttributeSource& attributes,
+                                         const RequestCosts& reserved, const RequestCosts& actual,
+                                         std::optional<Instant> now) {
+  impl_->settle_to(&actual);
+  const RuleAnswer& answer = impl_->decide_by(rules::Access::impl(rules), rule, attributes,
+                                              reserved, {Verb::kCharge, now});
+  impl_->settle_to(nullptr);
+  return answer;
 }
 
 const RuleAnswer& RuleDecider::decide_parts(const RuleSet& rules, std::string_view domain,

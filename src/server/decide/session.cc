@@ -68,6 +68,19 @@ const RuleAnswer* Session::decide_by(std::string_view rule, const AttributeSourc
   return &answer;
 }
 
+const RuleAnswer& Session::settle(const AttributeSource& attributes, const RequestCosts& reserved,
+                                  const RequestCosts& actual) {
+  follow_rules();
+  return decider_.settle(rules_, attributes, reserved, actual);
+}
+
+const RuleAnswer* Session::settle_by(std::string_view rule, const AttributeSource& attributes,
+                                     const RequestCosts& reserved, const RequestCosts& actual) {
+  follow_rules();
+  const Rule* const found = rules_.find(rule);
+  return found ? &decider_.settle_by(rules_, *found, attributes, reserved, actual) : nullptr;
+}
+
 Decision Session::decide(const Charge& charge, Action action) {
   batch_.clear();
   batch_.add(charge, {});

@@ -40,6 +40,11 @@ class Session {
   // Decides by the active rule with that name, whether it matches or not. Null if there is none.
   const RuleAnswer* decide_by(std::string_view rule, const AttributeSource& attributes,
                               const RequestCosts& costs = {}, Action action = Verb::kTake);
+  // Settles a request to its actual costs, by the rules that match or by the one with that name.
+  const RuleAnswer& settle(const AttributeSource& attributes, const RequestCosts& reserved,
+                           const RequestCosts& actual);
+  const RuleAnswer* settle_by(std::string_view rule, const AttributeSource& attributes,
+                              const RequestCosts& reserved, const RequestCosts& actual);
   // Decides a request of several parts by the rules of one domain.
   const RuleAnswer& decide_parts(std::string_view domain, std::span<const RequestPart> parts,
                                  Action action = Verb::kTake);
