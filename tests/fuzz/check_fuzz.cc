@@ -80,6 +80,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view body(reinterpret_cast<const char*>(data), size);
   static CheckReader reader;  // reused as in the server: one body must not affect the next
   Comparison comparison(body);
-  comparison.finish(reader.read(body, true, comparison));
+  comparison.finish(reader.read(CheckKind::kCheck, body, true, comparison));
   return 0;
 }

@@ -8,7 +8,7 @@ namespace {
 
 metrics::FrontEnd endpoint_of(std::string_view path) noexcept {
   if (path == "/v1/auth") return metrics::FrontEnd::kAuth;
-  if (path == "/v1/check") return metrics::FrontEnd::kCheck;
+  if (path == "/v1/check" || path == "/v1/settle") return metrics::FrontEnd::kCheck;
   if (path == "/json") return metrics::FrontEnd::kJson;
   return metrics::FrontEnd::kOther;
 }
@@ -42,7 +42,8 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
   }
   const bool may_operate = *role >= Role::kOperate;
   if (endpoint_ == metrics::FrontEnd::kCheck) {
-    check_.handle(request, may_operate, response);
+    const CheckKind kind = path == "/v1/settle" ? CheckKind::kSettle : CheckKind::kCheck;
+    check_.handle(kind, request, may_operate, response);
   } else {
     json_.handle(request, may_operate, response);
   }

@@ -47,7 +47,7 @@ void put_limit(TextBuffer& out, const LimitAnswer& limit, const Rule* deciding) 
 
 }  // namespace
 
-void put_check_answer(TextBuffer& out, const RuleAnswer& answer) {
+void put_check_answer(TextBuffer& out, const RuleAnswer& answer, bool with_taken) {
   out.put("{\"outcome\":\"");
   out.put_text(core::wire_outcome(answer.decision.outcome));
   out.put("\",\"rule\":");
@@ -60,6 +60,10 @@ void put_check_answer(TextBuffer& out, const RuleAnswer& answer) {
   out.put_text(to_string(answer.decision.reason));
   out.put('"');
   put_waits(out, answer.decision);
+  if (with_taken && answer.decision.allowed()) {
+    out.put(",\"taken\":");
+    out.put_number(answer.decision.taken);
+  }
   if (!answer.mistake.empty()) {
     out.put(",\"detail\":");
     out.put_json(answer.mistake);

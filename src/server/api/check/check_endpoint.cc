@@ -16,12 +16,11 @@ constexpr std::size_t kMostKept = std::size_t{64} << 10;
 // Decides the requests of a body one after the other and joins their answers.
 class CheckEndpoint::Decider final : public CheckListener {
  public:
-  Decider(CheckEndpoint& endpoint, http::Response& response)
-      : endpoint_(endpoint), response_(response) {}
+  Decider(CheckEndpoint& endpoint, CheckKind kind, http::Response& response)
+      : endpoint_(endpoint), kind_(kind), response_(response) {}
 
   void on_request(const CheckRequest& request, bool alone) override {
-    const RuleAnswer& answer =
-        endpoint_.session_.decide(request.attributes, {request.cost, request.costs}, request.verb);
+    const RuleAnswer& answer = decide(request);
     if (alone) {
       response_.status = http_status(answer);
       response_.fields.append(endpoint_.fields_.lines(answer));
@@ -31,23 +30,36 @@ class CheckEndpoint::Decider final : public CheckListener {
       }
     }
     if (endpoint_.text_.size() > 0) endpoint_.text_.put(',');
-    put_check_answer(endpoint_.text_, answer);
+    put_check_answer(endpoint_.text_, answer, request.verb == Verb::kTakeAtMost);
   }
 
  private:
+  const RuleAnswer& decide(const CheckRequest& request) {
+    const RequestCosts costs(request.cost, request.costs);
+    if (kind_ == CheckKind::kSettle) {
+      return endpoint_.session_.settle(request.attributes, costs,
+                                       {request.actual, request.actual_costs});
+    }
+    return endpoint_.session_.decide(request.attributes, costs, {request.verb, request.max_wait});
+  }
+
   CheckEndpoint& endpoint_;
+  const CheckKind kind_;
   http::Response& response_;
 };
 
-void CheckEndpoint::handle(const http::Request& request, bool may_operate,
+void CheckEndpoint::handle(CheckKind kind, const http::Request& request, bool may_operate,
                            http::Response& response) {
   if (request.method != "POST") {
     response.add("Allow", "POST");
-    return answer_problem(response, {405, "/v1/check accepts only POST, with JSON as its body"});
+    return answer_problem(
+        response,
+        {405, kind == CheckKind::kCheck ? "/v1/check accepts only POST, with JSON as its body"
+                                        : "/v1/settle accepts only POST, with JSON as its body"});
   }
   text_.clear();
-  Decider decider(*this, response);
-  const CheckReader::Outcome outcome = reader_.read(request.body, may_operate, decider);
+  Decider decider(*this, kind, response);
+  const CheckReader::Outcome outcome = reader_.read(kind, request.body, may_operate, decider);
   if (outcome.needs_operate) return answer_problem(response, {403, outcome.error});
   if (!outcome.error.empty()) return answer_problem(response, {400, outcome.error});
   if (!response.content_type.empty()) {

@@ -44,14 +44,18 @@ constexpr std::string_view kOrder =
 
 class CheckEndpointTest : public ::testing::Test {
  protected:
-  const http::Response& ask(std::string_view body, std::string_view method = "POST") {
+  const http::Response& ask(std::string_view body, std::string_view method = "POST",
+                            CheckKind kind = CheckKind::kCheck) {
     http::Request request;
     request.method = method;
-    request.target = "/v1/check";
+    request.target = kind == CheckKind::kCheck ? "/v1/check" : "/v1/settle";
     request.body = body;
     response_.clear();
-    endpoint_->handle(request, may_operate_, response_);
+    endpoint_->handle(kind, request, may_operate_, response_);
     return response_;
+  }
+  const http::Response& settle(std::string_view body) {
+    return ask(body, "POST", CheckKind::kSettle);
   }
   // Adds `count` rules, which all apply to "/many".
   void add_rules(int count) {
@@ -140,6 +144,36 @@ TEST_F(CheckEndpointTest, FollowsTheVerb) {
   EXPECT_EQ(remaining(with("\"verb\":\"reset\"")), "3");
   EXPECT_EQ(ask(with("\"cost\":4")).status, 429);
   EXPECT_NE(ask(with("\"cost\":4")).body.find("\"reason\":\"never\""), std::string_view::npos);
+}
+
+TEST_F(CheckEndpointTest, ChargesTakesAtMostAndReserves) {
+  const auto with = [&](std::string_view more) {
+    const std::string body =
+        std::string(kOrder.substr(0, kOrder.size() - 1)).append(",").append(more) + "}";
+    return json::parse(ask(body).body);
+  };
+  const json::value taken = with(R"("verb":"take_at_most","cost":9)");
+  EXPECT_EQ(taken.at("taken").as_int64(), 3);
+  EXPECT_EQ(with(R"("verb":"take_at_most","cost":9)").at("outcome").as_string(), "denied");
+  EXPECT_EQ(with(R"("verb":"charge","cost":1)").at("reason").as_string(), "over");
+  with(R"("verb":"reset")");
+  EXPECT_EQ(with(R"("verb":"reserve","max_wait_ms":9)").at("delay_ms").as_int64(), 0);
+}
+
+TEST_F(CheckEndpointTest, SettlesToTheActualCosts) {
+  const auto left = [&](const json::value& answer) {
+    const json::array& limits = answer.at("limits").as_array();
+    return std::pair(limits.at(0).at("remaining").as_int64(),
+                     limits.at(1).at("remaining").as_int64());
+  };
+  using Left = std::pair<std::int64_t, std::int64_t>;
+  const std::string call = R"({"attributes":{"path":"/chat"},"costs":{"tokens":700})";
+  EXPECT_EQ(left(json::parse(ask(call + "}").body)), (Left{9, 300}));
+  EXPECT_EQ(left(json::parse(settle(call + R"(,"actual":{"tokens":200}})").body)), (Left{9, 800}));
+  const json::value over = json::parse(settle(call + R"(,"actual":{"tokens":1501}})").body);
+  EXPECT_EQ(over.at("reason").as_string(), "over");
+  EXPECT_EQ(left(over), (Left{9, 0}));
+  EXPECT_EQ(settle(call + "}").status, 400);
 }
 
 TEST_F(CheckEndpointTest, SaysTheDelayOfAQueue) {

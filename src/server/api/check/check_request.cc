@@ -13,11 +13,20 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::string_view kMembers = "expected one of: attributes, cost, costs, verb";
+constexpr std::string_view kMembers = "expected one of: attributes, cost, costs, verb, max_wait_ms";
+constexpr std::string_view kSettleMembers = "expected one of: attributes, cost, costs, actual";
 constexpr std::string_view kWholeCost = "expected a whole number from 0 to 4294967295";
 constexpr std::string_view kNamedCosts =
     "expected an object of limits and their costs, {\"tokens\":700}";
-constexpr std::string_view kVerbs = "expected check, peek, refund or reset";
+constexpr std::string_view kActual =
+    "expected the actual cost: a whole number from 0 to 4294967295, or an object of limits and "
+    "their "
+    "actual costs, {\"tokens\":512}";
+constexpr std::int64_t kMostWaitMs = 86'400'000;
+constexpr std::string_view kMaxWait =
+    "expected milliseconds: a whole number from 0 to 86400000 (a day)";
+constexpr std::string_view kVerbs =
+    "expected check, peek, refund, reset, charge, take_at_most or reserve";
 constexpr std::string_view kObjectOfTexts = "expected an object whose members are texts";
 constexpr std::string_view kRequest = "expected a request, {\"attributes\":{...}}";
 
@@ -26,6 +35,9 @@ std::optional<Verb> verb_from(std::string_view name) noexcept {
   if (name == "peek") return Verb::kPeek;
   if (name == "refund") return Verb::kRefund;
   if (name == "reset") return Verb::kReset;
+  if (name == "charge") return Verb::kCharge;
+  if (name == "take_at_most") return Verb::kTakeAtMost;
+  if (name == "reserve") return Verb::kReserve;
   return std::nullopt;
 }
 
@@ -56,8 +68,10 @@ class CheckReader::Handler {
   static constexpr std::size_t max_string_size = std::numeric_limits<std::size_t>::max();
 
   // Without a listener it only checks the body.
-  Handler(CheckReader& reader, std::string_view body, bool may_operate, CheckListener* listener)
-      : request_(reader.request_),
+  Handler(CheckReader& reader, CheckKind kind, std::string_view body, bool may_operate,
+          CheckListener* listener)
+      : kind_(kind),
+        request_(reader.request_),
         text_(reader.text_),
         prefix_(reader.prefix_),
         body_(body),
@@ -97,7 +111,7 @@ class CheckReader::Handler {
 
  private:
   enum class Place : std::uint8_t { kTop, kArray, kRequest, kAttributes, kBody, kCosts };
-  enum class Member : std::uint8_t { kAttributes, kCost, kCosts, kVerb };
+  enum class Member : std::uint8_t { kAttributes, kCost, kCosts, kVerb, kMaxWait, kActual };
 
   bool part(json::string_view text) {
     text_.append(text.data(), text.size());
@@ -113,6 +127,16 @@ class CheckReader::Handler {
   bool on_attribute_name(std::string_view name, json::error_code& error);
   bool on_limit_name(std::string_view name, json::error_code& error);
   bool check_privilege(json::error_code& error);
+  bool has(Member member) const noexcept {
+    return (members_ & 1U << static_cast<unsigned>(member)) != 0;
+  }
+  // The costs whose members are read.
+  std::vector<LimitCost>& named_costs() noexcept {
+    return member_ == Member::kActual ? request_.actual_costs : request_.costs;
+  }
+  std::string_view costs_name() const noexcept {
+    return member_ == Member::kActual ? "actual" : "costs";
+  }
   bool on_number(std::string_view text, std::optional<std::int64_t> number,
                  json::error_code& error);
   bool on_other(std::string_view text, std::optional<std::string_view> value,
@@ -120,6 +144,7 @@ class CheckReader::Handler {
   bool open_body(json::error_code& error);
   bool add(std::optional<std::string_view> value, json::error_code& error);
 
+  const CheckKind kind_;
   CheckRequest& request_;
   std::string& text_;
   std::string& prefix_;
@@ -184,12 +209,15 @@ bool CheckReader::Handler::wrong_value(json::error_code& error, std::string_view
                   : name_ == "body"      ? "expected text or an object"
                                          : "expected text");
     case Place::kCosts:
-      return fail(error, "costs", core::in_quotes(name_) + " is " + std::string(what), kWholeCost);
+      return fail(error, costs_name(), core::in_quotes(name_) + " is " + std::string(what),
+                  kWholeCost);
   }
   switch (member_) {
     case Member::kAttributes: return fail(error, "attributes", found, kObjectOfTexts);
     case Member::kCost: return fail(error, "cost", found, kWholeCost);
     case Member::kCosts: return fail(error, "costs", found, kNamedCosts);
+    case Member::kMaxWait: return fail(error, "max_wait_ms", found, kMaxWait);
+    case Member::kActual: return fail(error, "actual", found, kActual);
     case Member::kVerb: break;
   }
   return fail(error, "verb", found, kVerbs);
@@ -207,6 +235,9 @@ bool CheckReader::Handler::begin_request(json::error_code& error) {
   request_.cost = 1;
   request_.costs.clear();
   request_.verb = Verb::kTake;
+  request_.max_wait = Duration{0};
+  request_.actual = 1;
+  request_.actual_costs.clear();
   text_.clear();
   unfinished_ = 0;
   return true;
@@ -214,8 +245,15 @@ bool CheckReader::Handler::begin_request(json::error_code& error) {
 
 bool CheckReader::Handler::end_request(json::error_code& error) {
   place_ = is_array_ ? Place::kArray : Place::kTop;
-  if ((members_ & 1U << static_cast<unsigned>(Member::kAttributes)) == 0) {
-    return fail(error, "attributes", "missing", kObjectOfTexts);
+  if (!has(Member::kAttributes)) return fail(error, "attributes", "missing", kObjectOfTexts);
+  if (kind_ == CheckKind::kSettle && !has(Member::kActual)) {
+    return fail(error, "actual", "missing", kActual);
+  }
+  if (request_.verb == Verb::kReserve && !has(Member::kMaxWait)) {
+    return fail(error, "max_wait_ms", "missing", kMaxWait);
+  }
+  if (request_.verb != Verb::kReserve && has(Member::kMaxWait)) {
+    return fail(error, "max_wait_ms", "only a reservation waits", "expected the verb reserve");
   }
   if (const auto twice = request_.attributes.finish()) {
     return fail(error, "attributes", core::in_quotes(*twice) + " is given twice",
@@ -228,8 +266,13 @@ bool CheckReader::Handler::end_request(json::error_code& error) {
 
 // Checks that the request is one of those that everyone may make.
 bool CheckReader::Handler::check_privilege(json::error_code& error) {
-  const bool is_verb = request_.verb == Verb::kRefund || request_.verb == Verb::kReset;
-  const bool takes = request_.verb == Verb::kTake;
+  if (kind_ == CheckKind::kSettle) {
+    needs_operate_ = true;
+    return fail(error, {}, "a settlement", kNeedsOperate);
+  }
+  const Verb verb = request_.verb;
+  const bool takes = verb == Verb::kTake || verb == Verb::kTakeAtMost;
+  const bool is_verb = !takes && verb != Verb::kPeek;
   const bool takes_several =
       takes && std::any_of(request_.costs.begin(), request_.costs.end(),
                            [](const LimitCost& cost) { return cost.units > 1; });
@@ -239,7 +282,7 @@ bool CheckReader::Handler::check_privilege(json::error_code& error) {
               is_verb             ? "verb"
               : request_.cost > 1 ? "cost"
                                   : "costs",
-              is_verb ? "a refund or a reset" : "several units", kNeedsOperate);
+              is_verb ? "neither a check nor a peek" : "several units", kNeedsOperate);
 }
 
 bool CheckReader::Handler::on_object_begin(json::error_code& error) {
@@ -247,10 +290,12 @@ bool CheckReader::Handler::on_object_begin(json::error_code& error) {
     case Place::kTop:
     case Place::kArray: return begin_request(error);
     case Place::kRequest:
-      if (member_ != Member::kAttributes && member_ != Member::kCosts) {
-        return wrong_value(error, "an object");
+      if (member_ == Member::kCosts || member_ == Member::kActual) {
+        place_ = Place::kCosts;
+        return true;
       }
-      place_ = member_ == Member::kCosts ? Place::kCosts : Place::kAttributes;
+      if (member_ != Member::kAttributes) return wrong_value(error, "an object");
+      place_ = Place::kAttributes;
       return true;
     case Place::kCosts: return wrong_value(error, "an object");
     case Place::kAttributes:
@@ -307,10 +352,15 @@ bool CheckReader::Handler::on_member(std::string_view name, json::error_code& er
     member_ = Member::kCost;
   } else if (name == "costs") {
     member_ = Member::kCosts;
-  } else if (name == "verb") {
+  } else if (kind_ == CheckKind::kSettle && name == "actual") {
+    member_ = Member::kActual;
+  } else if (kind_ == CheckKind::kCheck && name == "verb") {
     member_ = Member::kVerb;
+  } else if (kind_ == CheckKind::kCheck && name == "max_wait_ms") {
+    member_ = Member::kMaxWait;
   } else {
-    return fail(error, {}, "unknown member " + core::in_quotes(name), kMembers);
+    return fail(error, {}, "unknown member " + core::in_quotes(name),
+                kind_ == CheckKind::kSettle ? kSettleMembers : kMembers);
   }
   const unsigned bit = 1U << static_cast<unsigned>(member_);
   if ((members_ & bit) != 0) {
@@ -343,12 +393,13 @@ bool CheckReader::Handler::on_attribute_name(std::string_view name, json::error_
 
 bool CheckReader::Handler::on_limit_name(std::string_view name, json::error_code& error) {
   const auto is_same = [&](const LimitCost& cost) { return cost.limit == name; };
-  if (std::any_of(request_.costs.begin(), request_.costs.end(), is_same)) {
-    return fail(error, "costs", core::in_quotes(name) + " is given twice",
+  const std::vector<LimitCost>& costs = named_costs();
+  if (std::any_of(costs.begin(), costs.end(), is_same)) {
+    return fail(error, costs_name(), core::in_quotes(name) + " is given twice",
                 "expected each limit once");
   }
-  if (request_.costs.size() == kMaxCharges) {
-    return fail(error, "costs", "over 64 of them", "expected at most 64");
+  if (costs.size() == kMaxCharges) {
+    return fail(error, costs_name(), "over 64 of them", "expected at most 64");
   }
   name_ = name;
   return true;
@@ -375,16 +426,24 @@ bool CheckReader::Handler::on_string(json::string_view text, std::size_t, json::
 // Reads a number. `number` is its value if it fits into 64 bits.
 bool CheckReader::Handler::on_number(std::string_view text, std::optional<std::int64_t> number,
                                      json::error_code& error) {
-  const bool is_cost = place_ == Place::kRequest && member_ == Member::kCost;
-  if (!is_cost && place_ != Place::kCosts) return on_other("a number", text, error);
-  if (!number || *number < 0 || static_cast<std::uint64_t>(*number) > kMaxUnits) {
+  const bool is_member = place_ == Place::kRequest;
+  const bool is_wait = is_member && member_ == Member::kMaxWait;
+  const bool is_cost = is_member && member_ == Member::kCost;
+  const bool is_actual = is_member && member_ == Member::kActual;
+  if (!is_wait && !is_cost && !is_actual && place_ != Place::kCosts) {
+    return on_other("a number", text, error);
+  }
+  const std::int64_t most = is_wait ? kMostWaitMs : static_cast<std::int64_t>(kMaxUnits);
+  if (!number || *number < 0 || *number > most) {
     return wrong_value(error, std::string(text.substr(0, 40)));
   }
   const auto units = static_cast<std::uint64_t>(*number);
-  if (is_cost) {
-    request_.cost = units;
+  if (is_wait) {
+    request_.max_wait = std::chrono::milliseconds(*number);
+  } else if (is_cost || is_actual) {
+    (is_cost ? request_.cost : request_.actual) = units;
   } else {
-    request_.costs.push_back({name_, units});
+    named_costs().push_back({name_, units});
   }
   return true;
 }
@@ -395,7 +454,7 @@ bool CheckReader::Handler::on_other(std::string_view text, std::optional<std::st
   return place_ == Place::kBody ? add(value, error) : wrong_value(error, text);
 }
 
-CheckReader::Outcome CheckReader::read(std::string_view body, bool may_operate,
+CheckReader::Outcome CheckReader::read(CheckKind kind, std::string_view body, bool may_operate,
                                        CheckListener& listener) {
   // Reserves room for everything that was escaped, and for all joined names up to the one over the
   // bound, so that `text_` does not move. Pages that are never written take no memory.
@@ -405,7 +464,7 @@ CheckReader::Outcome CheckReader::read(std::string_view body, bool may_operate,
   options.max_depth = kMostDepth;
   Outcome outcome;
   const auto pass = [&](CheckListener* heard) {
-    json::basic_parser<Handler> parser(options, *this, body, may_operate, heard);
+    json::basic_parser<Handler> parser(options, *this, kind, body, may_operate, heard);
     json::error_code error;
     const std::size_t at = parser.write_some(false, body.data(), body.size(), error);
     outcome.is_array = parser.handler().is_array();

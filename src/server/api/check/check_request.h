@@ -13,12 +13,15 @@
 
 namespace sluice::server {
 
-// One request of POST /v1/check.
+// One request of POST /v1/check, or of POST /v1/settle.
 struct CheckRequest {
   NamedAttributes attributes;
   std::uint64_t cost = 1;
   std::vector<LimitCost> costs;  // of single limits; at most kMaxCharges
   Verb verb = Verb::kTake;
+  Duration max_wait{0};                 // of a reservation
+  std::uint64_t actual = 1;             // /v1/settle: the cost instead of `cost`
+  std::vector<LimitCost> actual_costs;  // /v1/settle: instead of `costs`
 };
 
 // Receives the requests of a body in their order.
@@ -30,8 +33,10 @@ class CheckListener {
   virtual void on_request(const CheckRequest& request, bool alone) = 0;
 };
 
-// Reads the body of POST /v1/check (docs/http.md): a request, or an array of requests. It checks
-// the whole body before it passes the first request to the listener.
+enum class CheckKind : std::uint8_t { kCheck, kSettle };
+
+// Reads the body of POST /v1/check or /v1/settle (docs/http.md): a request, or an array of them. It
+// checks the whole body before it passes the first request to the listener.
 //
 // Use one for each thread. Cost: a few instructions for each byte, twice that for an array.
 // Allocates nothing once its buffers have grown, unless the body has an error.
@@ -45,9 +50,9 @@ class CheckReader {
     bool needs_operate = false;  // the error: the client must not do that
     std::string error;           // "PLACE: PROBLEM; EXPECTED"; empty if the body was read
   };
-  // The listener may receive views of `body`. Unless the client may operate, a refund, a reset and
-  // a take of several units are errors.
-  Outcome read(std::string_view body, bool may_operate, CheckListener& listener);
+  // The listener may receive views of `body`. Unless the client may operate, everything is an error
+  // but a peek and a take of one unit.
+  Outcome read(CheckKind kind, std::string_view body, bool may_operate, CheckListener& listener);
 
  private:
   class Handler;

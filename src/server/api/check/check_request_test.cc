@@ -20,19 +20,31 @@ class Reading : public CheckListener {
     for (const LimitCost& cost : request.costs) {
       text_.append(" ").append(cost.limit).append("#").append(std::to_string(cost.units));
     }
+    if (request.verb == Verb::kReserve) {
+      text_ += " wait " + std::to_string(request.max_wait / std::chrono::milliseconds(1)) + " ms";
+    }
+    if (request.actual != 1 || !request.actual_costs.empty()) {
+      text_ += " actual " + std::to_string(request.actual);
+    }
+    for (const LimitCost& cost : request.actual_costs) {
+      text_.append(" ").append(cost.limit).append("#").append(std::to_string(cost.units));
+    }
     for (const std::string_view name : names_) {
       const auto value = request.attributes.find(name);
       text_.append(" ").append(name).append(value ? "=" + std::string(*value) : " absent");
     }
     text_ += ';';
   }
+  // The requests and attributes so far.
+  const std::string& of() const { return text_; }
   std::string of(std::string_view body) {
     text_.clear();
     requests = 0;
     // A copy of exact size, so that a sanitizer detects reads beyond its end.
     const std::unique_ptr<char[]> copy(new char[body.size()]);
     std::copy(body.begin(), body.end(), copy.get());
-    const CheckReader::Outcome outcome = reader_.read({copy.get(), body.size()}, true, *this);
+    const CheckReader::Outcome outcome =
+        reader_.read(CheckKind::kCheck, {copy.get(), body.size()}, true, *this);
     if (!outcome.error.empty()) {
       EXPECT_EQ(requests, 0u) << "something was decided before the error was found";
       return outcome.error;
@@ -79,7 +91,50 @@ TEST(CheckReader, KnowsTheVerbs) {
   EXPECT_EQ(verb("peek"), std::to_string(static_cast<int>(Verb::kPeek)) + " 1;");
   EXPECT_EQ(verb("refund"), std::to_string(static_cast<int>(Verb::kRefund)) + " 1;");
   EXPECT_EQ(verb("reset"), std::to_string(static_cast<int>(Verb::kReset)) + " 1;");
-  EXPECT_EQ(verb("take"), "at verb: found 'take'; expected check, peek, refund or reset");
+  EXPECT_EQ(verb("take"),
+            "at verb: found 'take'; expected check, peek, refund, reset, charge, take_at_most or "
+            "reserve");
+}
+
+TEST(CheckReader, ReadsHowLongAReservationMayWait) {
+  const auto wait = [](std::string_view members) {
+    return read("{\"attributes\":{}," + std::string(members) + "}");
+  };
+  const std::string reserve = std::to_string(static_cast<int>(Verb::kReserve));
+  EXPECT_EQ(wait(R"("verb":"reserve","max_wait_ms":500)"), reserve + " 1 wait 500 ms;");
+  EXPECT_EQ(wait(R"("max_wait_ms":86400000,"verb":"reserve")"), reserve + " 1 wait 86400000 ms;");
+  const std::string expected = "; expected milliseconds: a whole number from 0 to 86400000 (a day)";
+  EXPECT_EQ(wait(R"("verb":"reserve")"), "at max_wait_ms: missing" + expected);
+  EXPECT_EQ(wait(R"("verb":"reserve","max_wait_ms":86400001)"),
+            "at max_wait_ms: found 86400001" + expected);
+  EXPECT_EQ(wait(R"("verb":"reserve","max_wait_ms":-1)"), "at max_wait_ms: found -1" + expected);
+  EXPECT_EQ(wait(R"("verb":"reserve","max_wait_ms":"1s")"),
+            "at max_wait_ms: found text" + expected);
+  EXPECT_EQ(wait(R"("max_wait_ms":5)"),
+            "at max_wait_ms: only a reservation waits; expected the verb reserve");
+}
+
+TEST(CheckReader, ReadsTheActualCostsOfASettlement) {
+  Reading requests;
+  CheckReader reader;
+  const auto settle = [&](const std::string& members) {
+    return reader.read(CheckKind::kSettle, "{\"attributes\":{}" + members + "}", true, requests)
+        .error;
+  };
+  EXPECT_EQ(settle(R"(,"cost":7,"actual":5)"), "");
+  EXPECT_EQ(settle(R"(,"costs":{"t":7},"actual":{"t":5})"), "");
+  EXPECT_EQ(requests.of(), "0 7 actual 5;0 1 t#7 actual 1 t#5;");
+  const std::string expected =
+      "; expected the actual cost: a whole number from 0 to 4294967295, or an object of limits and "
+      "their actual costs, {\"tokens\":512}";
+  EXPECT_EQ(settle(""), "at actual: missing" + expected);
+  EXPECT_EQ(settle(R"(,"actual":"5")"), "at actual: found text" + expected);
+  EXPECT_EQ(settle(R"(,"actual":{"t":1,"t":2})"),
+            "at actual: 't' is given twice; expected each limit once");
+  EXPECT_EQ(settle(R"(,"actual":{"t":"x"})"),
+            "at actual: 't' is text; expected a whole number from 0 to 4294967295");
+  EXPECT_EQ(settle(R"(,"actual":1,"verb":"peek")"),
+            "at the top: unknown member 'verb'; expected one of: attributes, cost, costs, actual");
 }
 
 TEST(CheckReader, TakesCostsOf32Bits) {
@@ -131,7 +186,8 @@ TEST(CheckReader, NeedsAClientThatOperatesForSeveralUnitsOfALimit) {
   CheckReader reader;
   Reading requests;
   const auto error = [&](const std::string& members) {
-    const auto outcome = reader.read("{\"attributes\":{}" + members + "}", false, requests);
+    const auto outcome =
+        reader.read(CheckKind::kCheck, "{\"attributes\":{}" + members + "}", false, requests);
     EXPECT_EQ(outcome.needs_operate, !outcome.error.empty());
     return outcome.error.substr(0, outcome.error.find(':'));
   };
@@ -140,6 +196,12 @@ TEST(CheckReader, NeedsAClientThatOperatesForSeveralUnitsOfALimit) {
   EXPECT_EQ(error(R"(,"costs":{"a":1,"b":2})"), "at costs");
   EXPECT_EQ(error(R"(,"costs":{"a":2},"cost":2)"), "at cost");
   EXPECT_EQ(error(R"(,"costs":{"a":1},"verb":"refund")"), "at verb");
+  EXPECT_EQ(error(R"(,"verb":"charge")"), "at verb");
+  EXPECT_EQ(error(R"(,"verb":"reserve","max_wait_ms":0)"), "at verb");
+  EXPECT_EQ(error(R"(,"verb":"take_at_most")"), "");
+  EXPECT_EQ(error(R"(,"verb":"take_at_most","cost":2)"), "at cost");
+  EXPECT_TRUE(reader.read(CheckKind::kSettle, R"({"attributes":{},"actual":1})", false, requests)
+                  .needs_operate);
 }
 
 TEST(CheckReader, LowersTheNamesOfHeadersOnly) {
@@ -188,13 +250,14 @@ TEST(CheckReader, ReportsTheMemberThatIsWrong) {
             "at attributes: found an array; expected an object whose members are texts");
   EXPECT_EQ(read(R"({"attributes":"x"})"),
             "at attributes: found text; expected an object whose members are texts");
-  EXPECT_EQ(
-      read(R"({"atributes":{}})"),
-      "at the top: unknown member 'atributes'; expected one of: attributes, cost, costs, verb");
+  EXPECT_EQ(read(R"({"atributes":{}})"),
+            "at the top: unknown member 'atributes'; expected one of: attributes, cost, costs, "
+            "verb, max_wait_ms");
   EXPECT_EQ(read(R"({"attributes":{},"cost":1,"cost":1})"),
             "at the top: the member 'cost' is given twice; expected it once");
   EXPECT_EQ(read(R"({"verb":5,"attributes":{}})"),
-            "at verb: found a number; expected check, peek, refund or reset");
+            "at verb: found a number; expected check, peek, refund, reset, charge, take_at_most or "
+            "reserve");
 }
 
 TEST(CheckReader, RefusesARepeatedAttribute) {
@@ -274,8 +337,9 @@ TEST(CheckReader, ReportsTheRequestOfAnArrayThatIsWrong) {
             "at [1]: found an array; expected a request, {\"attributes\":{...}}");
   EXPECT_EQ(read(first + "{}]"),
             "at [1].attributes: missing; expected an object whose members are texts");
-  EXPECT_EQ(read(first + R"({"x":1}])"),
-            "at [1]: unknown member 'x'; expected one of: attributes, cost, costs, verb");
+  EXPECT_EQ(
+      read(first + R"({"x":1}])"),
+      "at [1]: unknown member 'x'; expected one of: attributes, cost, costs, verb, max_wait_ms");
 }
 
 TEST(CheckReader, RequiresAnObjectOrAnArray) {
