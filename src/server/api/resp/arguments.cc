@@ -1,5 +1,8 @@
 #include "server/api/resp/arguments.h"
 
+#include <chrono>
+
+#include "core/period.h"
 #include "core/quoted.h"
 #include "server/protocol/resp/number.h"
 
@@ -22,6 +25,16 @@ std::optional<std::int64_t> read_number(std::string_view text, const NumberArgum
   error.append(std::to_string(argument.least)).append(" to ");
   error.append(std::to_string(argument.most));
   reply.error(error);
+  return std::nullopt;
+}
+
+std::optional<Duration> read_max_wait(std::string_view value, Reply& reply) {
+  constexpr Duration kMost = std::chrono::days(1);
+  if (value == "0") return Duration{0};
+  const auto wait = core::parse_period(value);
+  if (wait && *wait <= kMost) return *wait;
+  reply.error("ERR MAXWAIT: " +
+              (wait ? shown(value) + " is too long; expected at most 1d" : wait.error()));
   return std::nullopt;
 }
 

@@ -69,8 +69,9 @@ void put_limit(Reply& reply, const LimitAnswer& limit) {
   put_decision(reply, decision);
 }
 
-void put_answer(Reply& reply, const RuleAnswer& answer) {
-  reply.map(kAnswerPairs);
+void put_answer(Reply& reply, const RuleAnswer& answer, bool with_taken) {
+  reply.map(kAnswerPairs + (with_taken ? 1 : 0));
+  if (with_taken) put_taken(reply, answer.decision);
   reply.bulk("rule");
   if (answer.rule != nullptr) {
     reply.bulk(answer.rule->name);
@@ -81,10 +82,6 @@ void put_answer(Reply& reply, const RuleAnswer& answer) {
   reply.bulk("limits");
   reply.array(answer.limits.size());
   for (const LimitAnswer& limit : answer.limits) put_limit(reply, limit);
-}
-
-bool is_cost(std::span<const std::string_view> words) {
-  return words.size() >= 2 && words.size() % 2 == 0 && same_word(words[words.size() - 2], "cost");
 }
 
 // The numbers of the COSTs of a request.
@@ -100,17 +97,18 @@ struct Costs {
 };
 
 // Reads "units" or "name=units". Returns false if the reply has become an error.
-bool read_cost(std::string_view word, Costs& costs, Reply& reply) {
+bool read_cost(std::string_view option, std::string_view word, Costs& costs, Reply& reply) {
   const std::size_t equals = word.rfind('=');
   const bool named = equals != word.npos;
   const std::string_view name = named ? word.substr(0, equals) : std::string_view();
   const auto units = read_number(named ? word.substr(equals + 1) : word,
-                                 {"COST", 0, static_cast<std::int64_t>(kMaxUnits)}, reply);
+                                 {option, 0, static_cast<std::int64_t>(kMaxUnits)}, reply);
   if (!units) return false;
   const auto is_same = [&](const LimitCost& cost) { return cost.limit == name; };
   if (named ? std::any_of(costs.limits.begin(), costs.limits.end(), is_same)
             : costs.units.has_value()) {
-    reply.error("ERR COST is given twice" + (named ? " for the limit " + shown(name) : ""));
+    reply.error("ERR " + std::string(option) + " is given twice" +
+                (named ? " for the limit " + shown(name) : ""));
     return false;
   }
   if (costs.limits.size() == kMaxCharges) {
@@ -125,46 +123,103 @@ bool read_cost(std::string_view word, Costs& costs, Reply& reply) {
   return true;
 }
 
+// The options after the attributes.
+struct Options {
+  Costs costs;
+  Costs actual;
+  std::optional<Duration> max_wait = {};
+  bool has_required = false;
+};
+
+// Reads the options at the end of the words and removes them. Returns false if the reply has become
+// an error.
+bool read_options(std::span<const std::string_view>& words, const CounterVerb& verb,
+                  Options& options, Reply& reply) {
+  while (words.size() >= 2 && words.size() % 2 == 0) {
+    const std::string_view name = words[words.size() - 2];
+    const bool is_required = !verb.required().empty() && same_word(name, verb.required());
+    options.has_required |= is_required;
+    if (same_word(name, verb.cost_word())) {
+      if (!read_cost(verb.cost_word(), words.back(), options.costs, reply)) return false;
+    } else if (is_required && verb.settles) {
+      if (!read_cost("ACTUAL", words.back(), options.actual, reply)) return false;
+    } else if (is_required) {
+      options.max_wait = read_max_wait(words.back(), reply);
+      if (!options.max_wait) return false;
+    } else {
+      break;
+    }
+    words = words.first(words.size() - 2);
+  }
+  if (verb.required().empty() || options.has_required) return true;
+  reply.error("ERR " + std::string(verb.required()) + " is missing; expected it at the end");
+  return false;
+}
+
+const RuleAnswer* ask(CommandHandler& handler, std::string_view rule, const CounterVerb& verb,
+                      const Options& options) {
+  Session& session = handler.session;
+  const RequestCosts costs(options.costs.units.value_or(1), options.costs.limits);
+  if (verb.settles) {
+    // Limits without an actual cost keep the reserved one.
+    const RequestCosts actual(options.actual.units.value_or(costs.units), options.actual.limits);
+    return rule == "*" ? &session.settle(handler.attributes, costs, actual)
+                       : session.settle_by(rule, handler.attributes, costs, actual);
+  }
+  const Action action(verb.verb, options.max_wait.value_or(Duration{0}));
+  return rule == "*" ? &session.decide(handler.attributes, costs, action)
+                     : session.decide_by(rule, handler.attributes, costs, action);
+}
+
 // `at` is the index of the rule in the arguments.
-void decide(CommandHandler& handler, const Call& call, Verb verb, std::size_t at) {
+void decide(CommandHandler& handler, const Call& call, const CounterVerb& verb, std::size_t at) {
   const std::string_view rule = call.arguments[at];
   auto words = call.arguments.subspan(at + 1);
-  Costs given{{}, handler.costs};
-  given.limits.clear();
-  for (; is_cost(words); words = words.first(words.size() - 2)) {
-    if (!read_cost(words.back(), given, call.reply)) return;
-  }
-  if (verb == Verb::kTake && !handler.may_take(call, given.most())) return;
+  handler.costs.clear();
+  handler.actual_costs.clear();
+  Options options{{{}, handler.costs}, {{}, handler.actual_costs}};
+  if (!read_options(words, verb, options, call.reply)) return;
+  if (takes(verb.verb) && !handler.may_take(call, options.costs.most())) return;
   if (!read_attributes(words, handler, call.reply)) return;
-  const RequestCosts costs(given.units.value_or(1), given.limits);
-  const RuleAnswer* const answer =
-      rule == "*" ? &handler.session.decide(handler.attributes, costs, verb)
-                  : handler.session.decide_by(rule, handler.attributes, costs, verb);
+  const RuleAnswer* const answer = ask(handler, rule, verb, options);
   if (answer == nullptr) {
     return call.reply.error("ERR rule: there is no " + shown(rule) +
                             "; expected the name of a rule, or * for those that match");
   }
   handler.outcome = answer->decision.outcome;
-  // A rule answers for a store that could not decide, but not for a refund or a reset.
+  // A rule answers for a store that could not decide, but not for a verb that reports.
   const Reason reason = answer->decision.reason;
-  const bool by_rule = (verb == Verb::kTake || verb == Verb::kPeek) && reason != Reason::kInvalid;
+  const bool by_rule = asks(verb.verb) && reason != Reason::kInvalid;
   if (!answer->mistake.empty()) return call.reply.error("ERR " + std::string(answer->mistake));
   const std::string_view error = report_of(reason).resp_error;
   if (!by_rule && !error.empty()) return call.reply.error(error);
-  put_answer(call.reply, *answer);
+  put_answer(call.reply, *answer, verb.verb == Verb::kTakeAtMost);
 }
 
 }  // namespace
 
-void check(CommandHandler& handler, const Call& call) { decide(handler, call, Verb::kTake, 1); }
+void check(CommandHandler& handler, const Call& call) { decide(handler, call, {Verb::kTake}, 1); }
 void peek_check(CommandHandler& handler, const Call& call) {
-  decide(handler, call, Verb::kPeek, 2);
+  decide(handler, call, {Verb::kPeek}, 2);
 }
 void refund_check(CommandHandler& handler, const Call& call) {
-  decide(handler, call, Verb::kRefund, 2);
+  decide(handler, call, {Verb::kRefund}, 2);
 }
 void reset_check(CommandHandler& handler, const Call& call) {
-  decide(handler, call, Verb::kReset, 2);
+  decide(handler, call, {Verb::kReset}, 2);
+}
+
+void charge_check(CommandHandler& handler, const Call& call) {
+  decide(handler, call, {Verb::kCharge}, 2);
+}
+void take_check(CommandHandler& handler, const Call& call) {
+  decide(handler, call, {Verb::kTakeAtMost}, 2);
+}
+void reserve_check(CommandHandler& handler, const Call& call) {
+  decide(handler, call, {Verb::kReserve}, 2);
+}
+void settle_check(CommandHandler& handler, const Call& call) {
+  decide(handler, call, {Verb::kCharge, true}, 2);
 }
 
 }  // namespace sluice::server::resp::commands

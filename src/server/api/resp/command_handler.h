@@ -70,10 +70,11 @@ class CommandHandler final : public Handler {
   const Users& users;
   const About& about;
   const net::LoopClock& clock;
-  LimitCache limits;             // of CL.THROTTLE
-  NamedAttributes attributes;    // of RL.CHECK
-  std::vector<LimitCost> costs;  // of RL.CHECK
-  std::string text;              // names of attributes whose spelling changes
+  LimitCache limits;                    // of CL.THROTTLE
+  NamedAttributes attributes;           // of RL.CHECK
+  std::vector<LimitCost> costs;         // of RL.CHECK
+  std::vector<LimitCost> actual_costs;  // of RL.SETTLE
+  std::string text;                     // names of attributes whose spelling changes
 
  private:
   void run_command(Client& client);
@@ -95,6 +96,14 @@ void refund_check(CommandHandler& handler, const Call& call);
 void refund_limit(CommandHandler& handler, const Call& call);
 void reset_check(CommandHandler& handler, const Call& call);
 void reset_limit(CommandHandler& handler, const Call& call);
+void charge_check(CommandHandler& handler, const Call& call);
+void charge_limit(CommandHandler& handler, const Call& call);
+void take_check(CommandHandler& handler, const Call& call);
+void take_limit(CommandHandler& handler, const Call& call);
+void reserve_check(CommandHandler& handler, const Call& call);
+void reserve_limit(CommandHandler& handler, const Call& call);
+void settle_check(CommandHandler& handler, const Call& call);
+void settle_limit(CommandHandler& handler, const Call& call);
 
 void hello(CommandHandler& handler, const Call& call);
 void auth(CommandHandler& handler, const Call& call);

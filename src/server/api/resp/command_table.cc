@@ -13,11 +13,19 @@ constexpr std::string_view kLimits = "limits";
 constexpr std::string_view kConnection = "connection";
 constexpr std::string_view kServer = "server";
 
-constexpr std::string_view kRuleAddress =
-    "rule [attribute value]... [COST units] [COST limit=units]...";
+constexpr std::string_view kCosts = "[COST units]";
+constexpr std::string_view kRuleCosts = "[COST units] [COST limit=units]...";
+
+// The syntax of the attributes that select rules, and of options.
+constexpr auto rule_syntax(std::string_view options) {
+  core::FixedText<512> text;
+  return text.append("rule [attribute value]... ").append(options);
+}
+constexpr auto kRuleSyntax = rule_syntax(kRuleCosts);
+constexpr std::string_view kRuleAddress = kRuleSyntax.view();
 
 // The syntax of a limit, with the options of the table.
-constexpr auto kLimitSyntax = [] {
+constexpr auto limit_syntax(std::string_view options) {
   core::FixedText<512> text;
   text.append("key algorithm limit period");
   for (const core::OptionInfo& option : core::kLimitOptions) {
@@ -27,9 +35,19 @@ constexpr auto kLimitSyntax = [] {
     }
     text.append("]");
   }
-  return text.append(" [COST units]");
-}();
+  return text.append(" ").append(options);
+}
+constexpr auto kLimitSyntax = limit_syntax(kCosts);
 constexpr std::string_view kLimitAddress = kLimitSyntax.view();
+
+// The syntaxes of the verbs with options of their own.
+constexpr auto kTakeByRule = rule_syntax("ATMOST units [ATMOST limit=units]...");
+constexpr auto kTakeByLimit = limit_syntax("ATMOST units");
+constexpr auto kReserveByRule = rule_syntax("[COST units] [COST limit=units]... MAXWAIT period");
+constexpr auto kReserveByLimit = limit_syntax("[COST units] MAXWAIT period");
+constexpr auto kSettleByRule =
+    rule_syntax("[COST units] [COST limit=units]... ACTUAL units [ACTUAL limit=units]...");
+constexpr auto kSettleByLimit = limit_syntax("[COST units] ACTUAL units");
 
 struct Arity {
   std::size_t least;
@@ -88,9 +106,11 @@ struct Form {
   Command::Handle handle;
   std::string_view summary;
 };
-constexpr std::array<Command, 2> forms(const LimitTraits& traits, Form check, Form limit) {
-  return {{limits("check", {3, 0}, kRuleAddress, check.summary, check.handle, traits),
-           limits("limit", {6, 0}, kLimitAddress, limit.summary, limit.handle, traits)}};
+constexpr std::array<Command, 2> forms(const LimitTraits& traits, Form check, Form limit,
+                                       std::string_view rule_address = kRuleAddress,
+                                       std::string_view limit_address = kLimitAddress) {
+  return {{limits("check", {3, 0}, rule_address, check.summary, check.handle, traits),
+           limits("limit", {6, 0}, limit_address, limit.summary, limit.handle, traits)}};
 }
 
 constexpr auto kPeek = forms({}, {commands::peek_check, "Returns what RL.CHECK would reply."},
@@ -102,6 +122,21 @@ constexpr auto kRefund =
 constexpr auto kReset =
     forms(kChange, {commands::reset_check, "Deletes the counters that RL.CHECK would use."},
           {commands::reset_limit, "Deletes the counter that RL.LIMIT would use."});
+
+constexpr auto kCharge = forms(kChange, {commands::charge_check, "Charges the limits of rules."},
+                               {commands::charge_limit, "Charges a limit in the arguments."});
+constexpr auto kTake =
+    forms({.writes = true}, {commands::take_check, "Takes what the limits of rules have left."},
+          {commands::take_limit, "Takes what a limit in the arguments has left."},
+          kTakeByRule.view(), kTakeByLimit.view());
+constexpr auto kReserve =
+    forms(kChange, {commands::reserve_check, "Reserves units of the limits of rules."},
+          {commands::reserve_limit, "Reserves units of a limit in the arguments."},
+          kReserveByRule.view(), kReserveByLimit.view());
+constexpr auto kSettle =
+    forms(kChange, {commands::settle_check, "Settles units that a RL command with CHECK took."},
+          {commands::settle_limit, "Settles units that a RL command with LIMIT took."},
+          kSettleByRule.view(), kSettleByLimit.view());
 
 constexpr std::array<Command, 7> kClient{
     connection("getname", {2, 2}, "", "Returns the name of the connection.",
@@ -187,7 +222,37 @@ constexpr auto kLimitPage = [] {
 }();
 constexpr std::string_view kLimitText = kLimitPage.view();
 
-constexpr std::array<Command, 16> kAll{
+constexpr std::string_view kChargeText =
+    R"(The work is already done, so the reply is always allowed. The reason is `over` if the counter is
+now beyond its limit; later requests wait until it is not.)";
+
+constexpr std::string_view kTakeText =
+    R"(Takes the same number of units from every limit: as many as all of them have, at most `ATMOST`.
+The pair `taken` of the reply is that number. If no unit is left, the reply is denied.
+
+```
+> RL.TAKE LIMIT mails:42 token_bucket 100 60s ATMOST 30
+```)";
+
+constexpr std::string_view kReserveText =
+    R"(Takes units that the limits will have within `MAXWAIT`. Wait `delay_ms` before you act. Callers are
+served in the order in which they asked, on every machine. Only token_bucket, leaky_bucket and gcra
+can be reserved ahead; other limits must allow the request at once. To cancel a reservation before
+its time, use `RL.REFUND`.
+
+```
+> RL.RESERVE LIMIT exports gcra 10 60s COST 1 MAXWAIT 500ms
+```)";
+
+constexpr std::string_view kSettleText =
+    R"(`COST` is what the request took, `ACTUAL` what it really cost. Less gives back the difference, more
+charges it. A limit without an `ACTUAL` of its own settles to `ACTUAL units`, or keeps its cost.
+
+```
+> RL.SETTLE LIMIT tokens:42 token_bucket 10000 60s COST 700 ACTUAL 512
+```)";
+
+constexpr std::array<Command, 20> kAll{
     limits("cl.throttle", {5, 6}, "key max_burst count period_seconds [quantity]",
            "Decides a request by a GCRA limit in the arguments, like redis-cell.",
            commands::throttle, {.has_key = true, .writes = true, .text = kThrottleText}),
@@ -196,6 +261,8 @@ constexpr std::array<Command, 16> kAll{
     limits("rl.limit", {5, 0}, kLimitAddress,
            "Decides a request by a limit of any algorithm in the arguments.", commands::limit,
            {.has_key = true, .writes = true, .text = kLimitText}),
+    limits("rl.charge", {2, 0}, "", "Counts work that is already done.", nullptr,
+           {.role = Role::kOperate, .parts = kCharge, .writes = true, .text = kChargeText}),
     limits("rl.peek", {2, 0}, "", "Returns a decision without taking units.", nullptr,
            {.parts = kPeek}),
     limits("rl.refund", {2, 0}, "",
@@ -203,6 +270,12 @@ constexpr std::array<Command, 16> kAll{
            {.role = Role::kOperate, .parts = kRefund, .writes = true}),
     limits("rl.reset", {2, 0}, "", "Deletes counters.", nullptr,
            {.role = Role::kOperate, .parts = kReset, .writes = true}),
+    limits("rl.reserve", {2, 0}, "", "Takes units ahead of their time.", nullptr,
+           {.role = Role::kOperate, .parts = kReserve, .writes = true, .text = kReserveText}),
+    limits("rl.settle", {2, 0}, "", "Replaces an estimated cost by the actual one.", nullptr,
+           {.role = Role::kOperate, .parts = kSettle, .writes = true, .text = kSettleText}),
+    limits("rl.take", {2, 0}, "", "Takes as many units as are left, up to a number.", nullptr,
+           {.parts = kTake, .writes = true, .text = kTakeText}),
     connection("auth", {2, 0}, "[user] password",
                "Authenticates the connection. Without a user name, the user is `default`.",
                commands::auth, Role::kNobody),

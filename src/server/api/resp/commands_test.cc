@@ -106,6 +106,35 @@ TEST(Limit, PeekRefundAndResetAreForTheSameCounter) {
   EXPECT_EQ(handler.store.stats().keys, 0u);
 }
 
+TEST(Limit, ChargesTakesAtMostReservesAndSettles) {
+  TestCommands handler;
+  const auto ask = [&](std::vector<std::string_view> words,
+                       const std::vector<std::string_view>& options = {}) {
+    words.insert(words.end(), {"LIMIT", "k", "token_bucket", "5", "1s"});
+    words.insert(words.end(), options.begin(), options.end());
+    return handler.ask(words);
+  };
+  EXPECT_EQ(value_of(ask({"RL.TAKE"}, {"ATMOST", "3"}), "taken"), ":3");
+  const std::string rest = ask({"RL.TAKE"}, {"ATMOST", "3"});
+  EXPECT_EQ(value_of(rest, "taken"), ":2");
+  EXPECT_EQ(value_of(rest, "remaining"), ":0");
+  EXPECT_EQ(value_of(ask({"RL.TAKE"}, {"ATMOST", "3"}), "outcome"), "denied");
+  const std::vector<std::string_view> reserve{"COST", "2", "MAXWAIT", "400ms"};
+  EXPECT_EQ(value_of(ask({"RL.RESERVE"}, reserve), "delay_ms"), ":400");
+  EXPECT_EQ(value_of(ask({"RL.RESERVE"}, reserve), "retry_after_ms"), ":400");
+  EXPECT_EQ(value_of(ask({"RL.CHARGE"}), "reason"), "over");
+  ask({"RL.RESET"});
+  EXPECT_EQ(value_of(ask({"RL.SETTLE"}, {"COST", "1", "ACTUAL", "4"}), "remaining"), ":2");
+  EXPECT_EQ(value_of(ask({"RL.SETTLE"}, {"COST", "4", "ACTUAL", "1"}), "remaining"), ":5");
+  EXPECT_EQ(ask({"RL.TAKE"}), "-ERR ATMOST is missing\r\n");
+  EXPECT_EQ(ask({"RL.RESERVE"}), "-ERR MAXWAIT is missing\r\n");
+  EXPECT_EQ(ask({"RL.SETTLE"}), "-ERR ACTUAL is missing\r\n");
+  EXPECT_EQ(ask({"RL.RESERVE"}, {"MAXWAIT", "2d"}),
+            "-ERR MAXWAIT: '2d' is too long; expected at most 1d\r\n");
+  EXPECT_TRUE(ask({"RL.RESERVE"}, {"MAXWAIT", "soon"}).starts_with("-ERR MAXWAIT: "));
+  EXPECT_TRUE(ask({"RL.PEEK"}, {"ATMOST", "3"}).starts_with("-ERR there is no option 'ATMOST'"));
+}
+
 TEST(Limit, SharesItsCounterWithThrottle) {
   TestCommands handler;
   handler.ask({"CL.THROTTLE", "k", "15", "30", "60", "6"});
@@ -209,6 +238,27 @@ TEST(Check, ChargesEachLimitItsOwnCost) {
   EXPECT_EQ(left({"COST", "a=b=11"}), ":6:10") << "denied: no limit is charged";
   handler.ask({"RL.REFUND", "CHECK", "models", "COST", "requests=0", "COST", "a=b=90"});
   EXPECT_EQ(left({"cost", "1", "COST", "a=b=0", "COST", "requests=0"}), ":6:100");
+}
+
+TEST(Check, ChargesTakesAtMostReservesAndSettles) {
+  TestCommands handler;
+  const auto ask = [&](std::string_view command, const std::vector<std::string_view>& options) {
+    std::vector<std::string_view> words{command, "CHECK", "*", "path", "/chat"};
+    words.insert(words.end(), options.begin(), options.end());
+    return handler.ask(words);
+  };
+  const auto tokens = [](const std::string& reply) {
+    return value_of(reply.substr(reply.find("a=b")), "remaining");
+  };
+  EXPECT_EQ(tokens(ask("RL.RESERVE", {"COST", "a=b=700", "MAXWAIT", "1s"})), ":300");
+  EXPECT_EQ(tokens(ask("RL.SETTLE", {"COST", "a=b=700", "ACTUAL", "a=b=200"})), ":800");
+  EXPECT_EQ(value_of(ask("RL.CHARGE", {"COST", "a=b=801"}), "reason"), "over");
+  ask("RL.RESET", {});
+  EXPECT_EQ(value_of(ask("RL.TAKE", {"ATMOST", "99", "ATMOST", "a=b=99"}), "taken"), ":1");
+  EXPECT_EQ(value_of(ask("RL.TAKE", {"ATMOST", "requests=99", "ATMOST", "a=b=99"}), "taken"), ":9");
+  EXPECT_EQ(ask("RL.TAKE", {}), "-ERR ATMOST is missing; expected it at the end\r\n");
+  EXPECT_EQ(ask("RL.RESERVE", {"COST", "1"}),
+            "-ERR MAXWAIT is missing; expected it at the end\r\n");
 }
 
 TEST(Check, ErrorsNameTheProblem) {

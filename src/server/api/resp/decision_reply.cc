@@ -39,4 +39,8 @@ void put_decision(Reply& reply, const Decision& decision, bool numbers) {
   put_wait(reply, "delay_ms", decision.allowed() ? decision.delay : std::nullopt);
 }
 
+void put_taken(Reply& reply, const Decision& decision) {
+  put_units(reply, "taken", true, decision.taken);
+}
+
 }  // namespace sluice::server::resp

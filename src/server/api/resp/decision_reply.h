@@ -15,4 +15,7 @@ void put_decision(Reply& reply, const Decision& decision);
 // Without `numbers`, limit, remaining and reset_after_ms are null.
 void put_decision(Reply& reply, const Decision& decision, bool numbers);
 
+// Writes the pair of `taken`: the units that were taken from every limit.
+void put_taken(Reply& reply, const Decision& decision);
+
 }  // namespace sluice::server::resp

@@ -16,8 +16,12 @@ namespace {
 constexpr auto kMost = static_cast<std::int64_t>(kMaxUnits);
 
 struct LimitRequest {
+  CounterVerb verb;
   LimitSpec spec;
   std::uint64_t cost = 1;
+  std::uint64_t actual = 1;
+  Duration max_wait{0};
+  bool has_required = false;
 };
 
 std::string upper(std::string_view text) {
@@ -43,20 +47,33 @@ std::optional<std::uint64_t> read_word(const core::OptionInfo& option, std::stri
   return std::nullopt;
 }
 
-void refuse_option(std::string_view name, Reply& reply) {
+void refuse_option(std::string_view name, const CounterVerb& verb, Reply& reply) {
   std::string names;
   for (const core::OptionInfo& option : core::kLimitOptions) {
     names.append(names.empty() ? "" : ", ").append(upper(option.name));
   }
-  reply.error("ERR there is no option " + shown(name) + "; expected " + names + " or COST");
+  reply.error("ERR there is no option " + shown(name) + "; expected " + names + " or " +
+              std::string(verb.cost_word()) +
+              (verb.verb == Verb::kReserve ? " or MAXWAIT"
+               : verb.settles              ? " or ACTUAL"
+                                           : ""));
 }
 
 bool read_option(std::string_view name, std::string_view value, LimitRequest& request,
                  Reply& reply) {
-  if (same_word(name, "cost")) {
-    const auto cost = read_units("COST", value, 0, reply);
-    if (cost) request.cost = *cost;
-    return cost.has_value();
+  const CounterVerb& verb = request.verb;
+  const bool is_required = !verb.required().empty() && same_word(name, verb.required());
+  request.has_required |= is_required;
+  if (is_required && verb.verb == Verb::kReserve) {
+    const auto wait = read_max_wait(value, reply);
+    if (wait) request.max_wait = *wait;
+    return wait.has_value();
+  }
+  const bool is_actual = is_required && verb.settles;
+  if (is_actual || same_word(name, verb.cost_word())) {
+    const auto units = read_units(is_actual ? "ACTUAL" : verb.cost_word(), value, 0, reply);
+    if (units) (is_actual ? request.actual : request.cost) = *units;
+    return units.has_value();
   }
   for (const core::OptionInfo& option : core::kLimitOptions) {
     if (!same_word(name, option.name)) continue;
@@ -66,7 +83,7 @@ bool read_option(std::string_view name, std::string_view value, LimitRequest& re
     if (read) core::set_value(request.spec, option.option, *read);
     return read.has_value();
   }
-  refuse_option(name, reply);
+  refuse_option(name, verb, reply);
   return false;
 }
 
@@ -87,9 +104,8 @@ bool read_options(std::span<const std::string_view> words, LimitRequest& request
 }
 
 // Reads "algorithm limit period [option value]...".
-std::optional<Limit> read_limit(std::span<const std::string_view> words, std::uint64_t& cost,
+std::optional<Limit> read_limit(std::span<const std::string_view> words, LimitRequest& request,
                                 Reply& reply) {
-  LimitRequest request;
   const auto algorithm = algorithm_from(words[0]);
   if (!algorithm) {
     reply.error("ERR algorithm: there is no " + shown(words[0]) + "; expected " +
@@ -113,34 +129,59 @@ std::optional<Limit> read_limit(std::span<const std::string_view> words, std::ui
     reply.error(why.starts_with("per ") ? "ERR period" + why.substr(3) : "ERR " + why);
     return std::nullopt;
   }
-  cost = request.cost;
+  if (!request.verb.required().empty() && !request.has_required) {
+    reply.error("ERR " + std::string(request.verb.required()) + " is missing");
+    return std::nullopt;
+  }
   return *limit;
 }
 
 // `at` is the index of the key in the arguments.
-void decide(CommandHandler& handler, const Call& call, Verb verb, std::size_t at) {
-  std::uint64_t cost = 1;
-  const auto limit = read_limit(call.arguments.subspan(at + 1), cost, call.reply);
-  if (!limit || (verb == Verb::kTake && !handler.may_take(call, cost))) return;
-  const Decision decision = handler.session.decide({call.arguments[at], *limit, cost}, verb);
+void decide(CommandHandler& handler, const Call& call, const CounterVerb& verb, std::size_t at) {
+  LimitRequest request{.verb = verb, .spec = {}};
+  const auto limit = read_limit(call.arguments.subspan(at + 1), request, call.reply);
+  if (!limit || (takes(verb.verb) && !handler.may_take(call, request.cost))) return;
+  Charge charge{call.arguments[at], *limit, request.cost};
+  Action action(verb.verb, request.max_wait);
+  if (verb.settles) {
+    const bool is_less = request.actual < request.cost;
+    charge.cost = is_less ? request.cost - request.actual : request.actual - request.cost;
+    if (is_less) action = Verb::kRefund;
+  }
+  const Decision decision = handler.session.decide(charge, action);
   handler.outcome = decision.outcome;
   const std::string_view error = report_of(decision.reason).resp_error;
   if (!error.empty()) return call.reply.error(error);
-  call.reply.map(kDecisionPairs);
+  const bool with_taken = verb.verb == Verb::kTakeAtMost;
+  call.reply.map(kDecisionPairs + (with_taken ? 1 : 0));
+  if (with_taken) put_taken(call.reply, decision);
   put_decision(call.reply, decision);
 }
 
 }  // namespace
 
-void limit(CommandHandler& handler, const Call& call) { decide(handler, call, Verb::kTake, 1); }
+void limit(CommandHandler& handler, const Call& call) { decide(handler, call, {Verb::kTake}, 1); }
 void peek_limit(CommandHandler& handler, const Call& call) {
-  decide(handler, call, Verb::kPeek, 2);
+  decide(handler, call, {Verb::kPeek}, 2);
 }
 void refund_limit(CommandHandler& handler, const Call& call) {
-  decide(handler, call, Verb::kRefund, 2);
+  decide(handler, call, {Verb::kRefund}, 2);
 }
 void reset_limit(CommandHandler& handler, const Call& call) {
-  decide(handler, call, Verb::kReset, 2);
+  decide(handler, call, {Verb::kReset}, 2);
+}
+
+void charge_limit(CommandHandler& handler, const Call& call) {
+  decide(handler, call, {Verb::kCharge}, 2);
+}
+void take_limit(CommandHandler& handler, const Call& call) {
+  decide(handler, call, {Verb::kTakeAtMost}, 2);
+}
+void reserve_limit(CommandHandler& handler, const Call& call) {
+  decide(handler, call, {Verb::kReserve}, 2);
+}
+void settle_limit(CommandHandler& handler, const Call& call) {
+  decide(handler, call, {Verb::kCharge, true}, 2);
 }
 
 }  // namespace sluice::server::resp::commands
