@@ -26,7 +26,7 @@ local dropped = {
   "connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade", "expect",
   "content-length", "transfer-encoding", "accept-encoding", "host", "forwarded", "x-real-ip",
   "x-original-method", "x-original-uri", "x-forwarded-for", "x-forwarded-host",
-  "x-forwarded-method", "x-forwarded-uri", "x-user-id",
+  "x-forwarded-method", "x-forwarded-uri", "x-user-id", "x-sluice-cost",
 }
 
 local function question(txn, user)

@@ -36,7 +36,14 @@ FORGED = {
     "X-Forwarded-Host": "other.example",
     "X-Real-IP": "9.9.9.9",
     "Forwarded": "for=9.9.9.9",
+    "X-Sluice-Cost": "0",
 }
+
+
+def rules():
+    """Returns the rules of the page. The cost of a code is that of X-Sluice-Cost."""
+    text = (DEPLOY / "nginx/rules.yaml").read_text("utf-8")
+    return replaced(text, ("limit: 3, per: 60s }", "limit: 3, per: 60s, cost: request }"))
 
 
 def loaded_lines(file):
@@ -67,9 +74,8 @@ class Recipe:
 
     @classmethod
     def start_sluice(cls):
-        rules = (DEPLOY / "nginx/rules.yaml").read_text("utf-8") + QUEUE
         config = {"trusted_proxies": ["127.0.0.1"], "listen": {"http": cls.sluice_address}}
-        cls.sluice = cls.serve(rules, config)
+        cls.sluice = cls.serve(rules() + QUEUE, config)
 
     @classmethod
     def settle(cls):
@@ -371,9 +377,7 @@ class CaddyForwardAuth(ServerTest):
     def setUpClass(cls):
         cls.app = Application()
         cls.addClassCleanup(cls.app.stop)
-        cls.sluice = cls.serve(
-            (DEPLOY / "nginx/rules.yaml").read_text("utf-8"), {"trusted_proxies": ["127.0.0.1"]}
-        )
+        cls.sluice = cls.serve(rules(), {"trusted_proxies": ["127.0.0.1"]})
         page = (ROOT / "docs/gateway.md").read_text("utf-8")
         directive = re.search(r"^forward_auth .*?^}$", page, re.M | re.S).group(0)
         cls.gateway = f"127.0.0.1:{free_port()}"
