@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <queue>
 #include <string>
 #include <vector>
@@ -24,8 +25,10 @@ rules:
 )";
 // [end file]
 constexpr double kTokensPerMinute = 500'000;
-// The longest answer that the calls ask for (`max_tokens`), and how long a token takes.
+// The longest answer that the calls ask for (`max_tokens`), an answer of usual length, and how long
+// a token takes.
 constexpr std::uint64_t kMaxTokens = 1000;
+constexpr std::uint64_t kUsualTokens = 200;
 constexpr sluice::Duration kTokenTime = std::chrono::milliseconds{20};
 
 struct Call {
@@ -33,7 +36,6 @@ struct Call {
   std::uint64_t context = 0;
   std::uint64_t generated = 0;
 
-  std::uint64_t estimate() const { return context + kMaxTokens; }
   std::uint64_t actual() const { return context + generated; }
   sluice::Instant end() const { return at + kTokenTime * generated; }
 };
@@ -48,10 +50,15 @@ class Models {
   bool begin(const sluice::Attributes& call, std::uint64_t estimate, sluice::Instant now) {
     return decider_.decide(rules_, call, estimate, now).decision.allowed();
   }
-  // Gives back the tokens that the call did not use. It still counts as a request.
-  void end(const sluice::Attributes& call, std::uint64_t unused, sluice::Instant now) {
-    const sluice::LimitCost costs[] = {{"requests", 0}, {"tokens", unused}};
-    decider_.decide(rules_, call, {0, costs}, now, sluice::Verb::kRefund);
+  // Gives back the tokens that the call did not use, or charges those beyond the estimate. The call
+  // still counts as one request.
+  void end(const sluice::Attributes& call, std::uint64_t estimate, std::uint64_t actual,
+           sluice::Instant now) {
+    const bool is_over = actual > estimate;
+    const sluice::LimitCost costs[] = {{"requests", 0},
+                                       {"tokens", is_over ? actual - estimate : estimate - actual}};
+    decider_.decide(rules_, call, {0, costs}, now,
+                    is_over ? sluice::Verb::kCharge : sluice::Verb::kRefund);
   }
 
  private:
@@ -66,10 +73,18 @@ struct Totals {
   std::uint64_t used = 0;
 };
 
-enum class Policy { kEstimate, kSettle, kKnown };  // kKnown: as if the true cost were known before
+// What a call takes when it begins: its context, and this many tokens for the answer.
+struct Policy {
+  std::optional<std::uint64_t> answer = {};  // absent: the true number, as if it were known before
+  bool settles = false;
+
+  std::uint64_t estimate(const Call& call) const {
+    return call.context + answer.value_or(call.generated);
+  }
+};
 
 // Decides the calls at their own times.
-Totals run(const sluice::RuleSet& rules, const std::vector<Call>& calls, Policy policy) {
+Totals run(const sluice::RuleSet& rules, const std::vector<Call>& calls, const Policy& policy) {
   sluice::MemoryStore store;
   sluice::Limiter limiter(store);
   Models models(rules, limiter);
@@ -80,14 +95,11 @@ Totals run(const sluice::RuleSet& rules, const std::vector<Call>& calls, Policy 
   for (const Call& call : calls) {
     for (; !running.empty() && running.top().end() <= call.at; running.pop()) {
       const Call& ended = running.top();
-      if (policy == Policy::kSettle) {
-        models.end(team, ended.estimate() - ended.actual(), ended.end());
-      }
+      if (policy.settles) models.end(team, policy.estimate(ended), ended.actual(), ended.end());
     }
-    const std::uint64_t cost = policy == Policy::kKnown ? call.actual() : call.estimate();
-    if (!models.begin(team, cost, call.at)) continue;
+    if (!models.begin(team, policy.estimate(call), call.at)) continue;
     ++totals.admitted;
-    totals.taken += cost;
+    totals.taken += policy.estimate(call);
     totals.used += call.actual();
     running.push(call);
   }
@@ -134,11 +146,12 @@ int main(int count, char** arguments) {
     std::puts("expected a CSV file: TIMESTAMP,ContextTokens,GeneratedTokens");
     return 1;
   }
-  const Totals estimated = run(*rules, calls, Policy::kEstimate);
-  const Totals settled = run(*rules, calls, Policy::kSettle);
+  const Totals estimated = run(*rules, calls, {kMaxTokens});
+  const Totals settled = run(*rules, calls, {kMaxTokens, true});
   print("estimates only", estimated, calls);
   print("settled", settled, calls);
-  print("known before", run(*rules, calls, Policy::kKnown), calls);
+  print("usual estimates, settled", run(*rules, calls, {kUsualTokens, true}), calls);
+  print("known before", run(*rules, calls, {}), calls);
   std::printf("settling gave back %.0f %% of the tokens and admitted %zu more calls\n",
               100 * double(settled.taken - settled.used) / double(settled.taken),
               settled.admitted - estimated.admitted);
