@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -72,6 +73,15 @@ class Limiter {
   // Reserves every charge, or denies the request and takes nothing. Copies the keys and tags.
   [[nodiscard]] Reservation reserve(std::span<const Charge> charges, Duration max_wait,
                                     std::optional<Instant> now = {});
+  // Takes `cost` units, and blocks the thread until it may act. With token_bucket, leaky_bucket and
+  // gcra the store reserves them in one question, also between machines; with the other algorithms
+  // the threads of a key queue in this process in order of arrival, and only the first asks.
+  // Denied at once if the deadline cannot be met, and with kTooManyWaiters if 65,536 requests wait.
+  [[nodiscard]] Decision acquire(std::string_view key, const Limit& limit, std::uint64_t cost,
+                                 std::chrono::steady_clock::time_point deadline) noexcept;
+  // Takes every charge when all limits admit them, as acquire() and check() do.
+  [[nodiscard]] Decision acquire(std::span<const Charge> charges, std::span<Decision> each,
+                                 std::chrono::steady_clock::time_point deadline) noexcept;
   // Forgets the counter, so that the key is untouched again.
   Decision reset(std::string_view key, const Limit& limit) noexcept {
     return one(Verb::kReset, key, limit, 0, {});

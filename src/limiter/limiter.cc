@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "limiter/waits.h"
+
 namespace sluice {
 
 Decision Store::apply_one(Action action, const Charge& charge,
@@ -21,7 +23,42 @@ Decision apply_unread(Store& store, Action action, std::span<const Charge> charg
   return store.apply(action, charges, now, std::span(unread).first(charges.size()));
 }
 
+class WaitingCharges final : public detail::WaitingThread {
+ public:
+  WaitingCharges(Store& store, std::span<const Charge> charges, std::span<Decision> each)
+      : store_(store), charges_(charges), each_(each) {}
+
+  Decision ask(Action action) noexcept override {
+    return store_.apply(action, charges_, {}, each_);
+  }
+  std::span<const Charge> charges() noexcept override { return charges_; }
+  std::span<const Decision> each() noexcept override { return each_; }
+
+ private:
+  Store& store_;
+  const std::span<const Charge> charges_;
+  const std::span<Decision> each_;
+};
+
 }  // namespace
+
+Decision Limiter::acquire(std::string_view key, const Limit& limit, std::uint64_t cost,
+                          std::chrono::steady_clock::time_point deadline) noexcept {
+  const Charge charge{key, limit, cost};
+  Decision each;
+  return acquire({&charge, 1}, {&each, 1}, deadline);
+}
+
+Decision Limiter::acquire(std::span<const Charge> charges, std::span<Decision> each,
+                          std::chrono::steady_clock::time_point deadline) noexcept {
+  std::array<Decision, kMaxCharges> unread;
+  const bool is_short = each.size() < charges.size() && !each.empty();
+  if (is_short || charges.size() > kMaxCharges) return Decision::refused(Reason::kInvalid);
+  const std::span<Decision> answers = each.empty() ? std::span<Decision>(unread) : each;
+  WaitingCharges call(*store_, charges, answers.first(charges.size()));
+  return detail::acquire(
+      *store_, call, Instant{std::chrono::time_point_cast<Duration>(deadline).time_since_epoch()});
+}
 
 Decision Limiter::apply(Action action, std::span<const Charge> charges, std::span<Decision> each,
                         std::optional<Instant> now) noexcept {

@@ -120,6 +120,7 @@ Charge WaitQueue::ask(Waiter& first) noexcept {
   line.charge.limit = first.limit;
   line.charge.cost = first.cost;
   first.is_asked_for = true;
+  if (!options_.merges) return line.charge;
   for (Waiter* w = first.next; w != nullptr && w->limit == first.limit; w = w->next) {
     if (line.charge.cost + w->cost > line.room) break;
     line.charge.cost += w->cost;

@@ -31,6 +31,7 @@ class WaitQueue {
  public:
   struct Options {
     std::size_t most = 65'536;  // waiters; one more is refused with kTooManyWaiters
+    bool merges = true;         // whether one question may be for several waiters
   };
   struct Line;  // the waiters of a counter
   // A caller. Fill in the first three members before join().

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
+#include <span>
+
+#include "sluice/clock.h"
+#include "sluice/decision.h"
+#include "sluice/detail/wait_queue.h"
+#include "sluice/store.h"
+
+namespace sluice::detail {
+
+// A request that waits for its units on a thread or a fiber of its own.
+class WaitingCall {
+ public:
+  virtual ~WaitingCall() = default;
+
+  // Asks the store to decide the whole request.
+  virtual Decision ask(Action action) noexcept = 0;
+  // The charges of the request that can deny it. May ask the store if ask() was not called yet.
+  virtual std::span<const Charge> charges() noexcept = 0;
+  // Their decisions in the last ask().
+  virtual std::span<const Decision> each() noexcept = 0;
+
+  // Blocks until wake(), also an earlier one, or until the instant. Returns false if the caller has
+  // given up.
+  virtual bool park(Instant until) noexcept = 0;
+  // Called in any thread.
+  virtual void wake() noexcept = 0;
+};
+
+// A request that blocks its thread.
+class WaitingThread : public WaitingCall {
+ public:
+  bool park(Instant until) noexcept override;
+  void wake() noexcept final;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  bool is_woken_ = false;
+};
+
+// The requests that wait for units of a store: for a reservation of buckets to come due, or, with
+// other algorithms, in the queue of the counter that denies them (WaitQueue). Only the first of a
+// queue asks the store.
+//
+// Thread-safety: any member from any thread. No lock is held while the store is asked. Cost:
+// without waiting requests, that of the store.
+class Waits {
+ public:
+  struct Options {
+    std::size_t most = 65'536;  // requests that wait; one more is denied with kTooManyWaiters
+    const Clock* clock = &SteadyClock::instance();
+  };
+  Waits() : Waits(Options{}) {}
+  explicit Waits(const Options& options)
+      : options_(options), queue_({.most = options.most, .merges = false}) {}
+
+  // Takes the units of the request, or denies it as soon as the deadline cannot be met. Returns
+  // when the caller may act. If the caller gives up, nothing is taken, and the decision is a
+  // denial.
+  Decision acquire(WaitingCall& call, Instant deadline) noexcept;
+  // As above; `said` is the answer of reservation() a moment ago.
+  Decision acquire(WaitingCall& call, Instant deadline, const Decision& said) noexcept;
+  // What to ask first.
+  static Action reservation(Instant deadline, const Clock& clock) noexcept;
+  // Whether the answer says that the request has to wait.
+  static bool must_wait(const Decision& said) noexcept {
+    return said.allowed() ? said.delay.value_or(Duration{0}) > Duration{0}
+                          : said.retry_after.has_value();
+  }
+
+  // The number of requests that wait.
+  std::size_t waiting() const noexcept { return waiting_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Place;
+  using Lock = std::unique_lock<std::mutex>;
+
+  Decision queue(WaitingCall& call, std::size_t at, Instant deadline, bool is_known) noexcept;
+  Decision sleep(WaitingCall& call, Instant deadline, const Decision& said) noexcept;
+  bool await_turn(WaitingCall& call, Place& place, Lock& lock) noexcept;
+  std::size_t line_of(std::span<const Charge> charges) noexcept;
+  void answer(Place& place, const Decision& said) noexcept;
+  void call_next(const WaitQueue::Next& next) noexcept;
+  void count() noexcept;
+
+  const Options options_;
+  std::atomic<std::size_t> waiting_{0};
+
+  std::mutex mutex_;  // protects the members below
+  WaitQueue queue_;
+  std::size_t sleeping_ = 0;
+};
+
+// Takes the units of a request to the store, as Waits::acquire(). The requests of all threads of
+// the process wait in the same queues.
+Decision acquire(const Store& store, WaitingThread& call, Instant deadline) noexcept;
+
+}  // namespace sluice::detail
