@@ -125,6 +125,10 @@ class Guard {
         gate_, {terms_.cost, std::move(waiting), terms_.refunds_on_exception});
   }
 
+  // Blocks a call until the limits admit it, at most this long; then it is denied. A call that
+  // would have to wait longer is denied at once. Calls wait in order of arrival (Limiter::acquire).
+  Guard waiting(Duration at_most) const { return Guard(gate_.with_wait(at_most), terms_); }
+
   // Gives back what a call took if the function throws.
   Guard refunding_on_exception() const {
     Guard guard = *this;

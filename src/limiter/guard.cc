@@ -67,7 +67,8 @@ void check_guard(std::string_view name, std::span<const LimitName> limits, bool 
   for (std::size_t i = 0; i < limits.size(); ++i) {
     const Limit& limit = *limits[i].limit;
     if (!waits && limit.mode() == LeakyMode::kQueue) {
-      refuse(limits[i], "a queue admits calls that must wait; expected .delaying(WAIT)");
+      refuse(limits[i],
+             "a queue admits calls that must wait; expected .delaying(WAIT) or .waiting(AT_MOST)");
     }
     const auto before = limits.first(i);
     const auto same = [&](const LimitName& other) { return other.label == limits[i].label; };

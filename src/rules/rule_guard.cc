@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "limiter/waits.h"
 #include "rules/attribute_table.h"
 #include "sluice/detail/limit_gate.h"
 #include "sluice/rule_decider.h"
@@ -94,7 +95,8 @@ std::optional<std::string> find_problem(const RuleSet& rules, const RuleNeeds& n
              listed(needs.attributes) + "); expected .with(NAME, VALUE) for it";
     }
     if (is_queue(limit) && !needs.waits) {
-      return which + ": a queue admits calls that must wait; expected .delaying(WAIT)";
+      return which +
+             ": a queue admits calls that must wait; expected .delaying(WAIT) or .waiting(AT_MOST)";
     }
   }
   return std::nullopt;
@@ -215,8 +217,47 @@ RulePass::RulePass(RuleDeciders& deciders, const AttributeSource& attributes,
                    const RequestCosts& costs)
     : deciders_(deciders), slot_(&deciders.enter()), decision_(ask(attributes, costs)) {}
 
-const Decision& RulePass::ask(const AttributeSource& attributes, const RequestCosts& costs) {
+// A call that waits for the limits of its rule.
+class RulePass::Waiting final : public WaitingThread {
+ public:
+  Waiting(RuleDeciders::Slot& slot, const AttributeSource& attributes, const RequestCosts& costs)
+      : slot_(slot), attributes_(attributes), costs_(costs) {}
+
+  Decision ask(Action action) noexcept override try {
+    charges_.clear();
+    each_.clear();
+    slot_.answer =
+        &slot_.decider->decide_by(*slot_.rules, *slot_.rule, attributes_, costs_, {}, action);
+    for (const LimitAnswer& answer : slot_.answer->limits) {
+      charges_.push_back(
+          {answer.counter, answer.limit->limit, answer.cost, answer.tag, Keyspace::kRules});
+      each_.push_back(answer.decision);
+    }
+    return slot_.answer->decision;
+  } catch (const std::bad_alloc&) {
+    return Decision::refused(Reason::kStoreError);
+  }
+  std::span<const Charge> charges() noexcept override {
+    if (charges_.empty()) ask(Verb::kPeek);
+    return charges_;
+  }
+  std::span<const Decision> each() noexcept override { return each_; }
+
+ private:
+  RuleDeciders::Slot& slot_;
+  const AttributeSource& attributes_;
+  const RequestCosts& costs_;
+  std::vector<Charge> charges_;
+  std::vector<Decision> each_;
+};
+
+Decision RulePass::ask(const AttributeSource& attributes, const RequestCosts& costs) {
   slot_->renew(deciders_.rules_, deciders_.needs_->rule);
+  if (const auto& max_wait = deciders_.needs_->max_wait) {
+    Waiting call(*slot_, attributes, costs);
+    const auto until = std::chrono::time_point_cast<Duration>(deadline(*max_wait));
+    return acquire(deciders_.limiter_->store(), call, Instant{until.time_since_epoch()});
+  }
   slot_->answer = &slot_->decider->decide_by(*slot_->rules, *slot_->rule, attributes, costs);
   return slot_->answer->decision;
 }

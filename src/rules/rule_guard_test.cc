@@ -207,13 +207,30 @@ TEST_F(RuleGuardTest, AnAttributeGivenTwiceIsRefused) {
 TEST_F(RuleGuardTest, AQueueNeedsSomethingThatWaits) {
   const auto rules =
       one_rule("      - { name: q, algorithm: leaky_bucket, limit: 10, per: 1s, mode: queue }\n");
-  EXPECT_EQ(
-      refusal([&] { (void)guard_of(rules).throwing(length); }),
-      "rule \"send\", limit \"q\": a queue admits calls that must wait; expected .delaying(WAIT)");
+  EXPECT_EQ(refusal([&] { (void)guard_of(rules).throwing(length); }),
+            "rule \"send\", limit \"q\": a queue admits calls that must wait; expected "
+            ".delaying(WAIT) or .waiting(AT_MOST)");
   Duration waited{0};
   const auto guard = guard_of(rules).delaying([&](Duration d) { waited += d; }).throwing(length);
   for (int i = 0; i < 3; ++i) guard(Request{"a"});
   EXPECT_EQ(waited, Duration{300ms});
+}
+
+TEST_F(RuleGuardTest, AGuardWaitsForTheLimitsOfItsRule) {
+  const auto rules = one_rule(
+      "      - { name: w, algorithm: fixed_window, limit: 1, per: 20ms }\n"
+      "      - { name: b, algorithm: token_bucket, limit: 1, per: 30ms }\n");
+  MemoryStore store;
+  Limiter limiter(store);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto patient = guarded(rules, limiter, "send").waiting(1h).returning(length);
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(patient(Request{"a"}));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, 90ms);
+  const auto hurried = guarded(rules, limiter, "send").waiting(0s).returning(length);
+  while (hurried(Request{"a"})) {
+  }
+  const Decision denied = hurried(Request{"a"}).error();
+  EXPECT_EQ(denied.reason, Reason::kLimited);
 }
 
 TEST_F(RuleGuardTest, GuardsFollowLiveRulesAndCountersSurvive) {

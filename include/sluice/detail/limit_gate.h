@@ -1,9 +1,11 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,6 +37,14 @@ inline void begin_key(KeyBuilder& key, std::string_view name, std::string_view l
   label.empty() ? key.add(place) : key.add(label);
 }
 
+// Returns the end of a wait that begins now.
+inline std::chrono::steady_clock::time_point deadline(Duration wait) noexcept {
+  const auto now = std::chrono::steady_clock::now();
+  return wait < std::chrono::steady_clock::time_point::max() - now
+             ? now + wait
+             : std::chrono::steady_clock::time_point::max();
+}
+
 // The limits of a guard, which are one decision.
 template <typename... Limits>
 class LimitGate {
@@ -51,12 +61,19 @@ class LimitGate {
            (std::same_as<Limits, LimitPer<>> && ...)) auto with_key(Values... values) const {
     const auto& first = std::get<0>(limits_);
     using Keyed = LimitPer<Values...>;
-    return LimitGate<Keyed>(*limiter_, name_,
-                            {Keyed{first.limit, {std::move(values)...}, first.label}});
+    LimitGate<Keyed> gate(*limiter_, name_,
+                          {Keyed{first.limit, {std::move(values)...}, first.label}});
+    return max_wait_ ? gate.with_wait(*max_wait_) : gate;
+  }
+
+  LimitGate with_wait(Duration at_most) const {
+    LimitGate gate = *this;
+    gate.max_wait_ = at_most;
+    return gate;
   }
 
   LimitGate checked(bool waits) const {
-    check_guard(name_, names(), waits);
+    check_guard(name_, names(), waits || max_wait_);
     LimitGate gate = *this;
     gate.compose_prefixes(std::make_index_sequence<kCount>());
     return gate;
@@ -70,9 +87,14 @@ class LimitGate {
         : gate_(gate), cost_(cost) {
       gate.compose(keys_, ends_, std::make_index_sequence<kCount>(), args...);
       if constexpr (kCount == 1) {
-        decision_ = gate.limiter_->try_acquire(key(0), std::get<0>(gate.limits_).limit, cost);
+        const Limit& limit = std::get<0>(gate.limits_).limit;
+        decision_ = gate.max_wait_
+                        ? gate.limiter_->acquire(key(0), limit, cost, deadline(*gate.max_wait_))
+                        : gate.limiter_->try_acquire(key(0), limit, cost);
       } else {
-        decision_ = gate.limiter_->check(charges(std::make_index_sequence<kCount>()), each_);
+        const auto all = charges(std::make_index_sequence<kCount>());
+        decision_ = gate.max_wait_ ? gate.limiter_->acquire(all, each_, deadline(*gate.max_wait_))
+                                   : gate.limiter_->check(all, each_);
       }
     }
 
@@ -140,6 +162,7 @@ class LimitGate {
 
   Limiter* limiter_;
   std::string name_;
+  std::optional<Duration> max_wait_ = {};
   std::tuple<Limits...> limits_;
   std::array<std::string, kCount> prefixes_;
 };

@@ -131,9 +131,10 @@ class CallAttributes final : public AttributeSource {
 // What a guard needs of its rules.
 struct RuleNeeds {
   std::string rule;
-  std::vector<std::string> attributes;  // the names of those that the guard provides
-  std::vector<std::string> costs;       // the names of the limits whose costs the guard provides
-  bool waits = false;                   // whether the guard waits for a queue's delay
+  std::vector<std::string> attributes;    // the names of those that the guard provides
+  std::vector<std::string> costs;         // the names of the limits whose costs the guard provides
+  bool waits = false;                     // whether the guard waits for a queue's delay
+  std::optional<Duration> max_wait = {};  // how long a call waits for units
 };
 
 // The rules of a guard, and a RuleDecider for each thread that is inside a call.
@@ -180,7 +181,9 @@ class RulePass {
     void operator()(RuleDeciders::Slot* slot) const noexcept { RuleDeciders::leave(slot); }
   };
 
-  const Decision& ask(const AttributeSource& attributes, const RequestCosts& costs);
+  class Waiting;
+
+  Decision ask(const AttributeSource& attributes, const RequestCosts& costs);
 
   RuleDeciders& deciders_;
   std::unique_ptr<RuleDeciders::Slot, Leave> slot_;
@@ -193,12 +196,19 @@ template <typename Attributes = std::tuple<>, typename Costs = std::tuple<>>
 class RuleGate {
  public:
   RuleGate(LiveRules rules, Limiter& limiter, std::string_view rule, Attributes attributes = {},
-           Costs costs = {})
+           Costs costs = {}, std::optional<Duration> max_wait = {})
       : rules_(std::move(rules)),
         limiter_(&limiter),
         rule_(rule),
+        max_wait_(max_wait),
         attributes_(std::move(attributes)),
         costs_(std::move(costs)) {}
+
+  RuleGate with_wait(Duration at_most) const {
+    RuleGate gate = *this;
+    gate.max_wait_ = at_most;
+    return gate;
+  }
 
   template <typename New, typename... Fields>
   auto with_attribute(std::string_view name, New of, Fields... fields) const {
@@ -216,7 +226,7 @@ class RuleGate {
   }
 
   RuleGate checked(bool waits) const {
-    RuleNeeds needs{rule_, {}, {}, waits};
+    RuleNeeds needs{rule_, {}, {}, waits || max_wait_, max_wait_};
     std::apply([&](const auto&... c) { (needs.costs.push_back(c.name), ...); }, costs_);
     std::apply([&](const auto&... a) { (needs.attributes.push_back(a.name), ...); }, attributes_);
     RuleGate gate = *this;
@@ -245,12 +255,13 @@ class RuleGate {
  private:
   template <typename MoreAttributes, typename MoreCosts>
   RuleGate<MoreAttributes, MoreCosts> extended(MoreAttributes attributes, MoreCosts costs) const {
-    return {rules_, *limiter_, rule_, std::move(attributes), std::move(costs)};
+    return {rules_, *limiter_, rule_, std::move(attributes), std::move(costs), max_wait_};
   }
 
   LiveRules rules_;
   Limiter* limiter_;
   std::string rule_;
+  std::optional<Duration> max_wait_;
   Attributes attributes_;
   Costs costs_;
   std::shared_ptr<RuleDeciders> deciders_;

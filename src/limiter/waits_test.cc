@@ -1,0 +1,277 @@
+#include "limiter/waits.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "sluice/guard.h"
+#include "sluice/limiter.h"
+#include "sluice/memory_store.h"
+#include "sluice/testing/manual_clock.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+using detail::WaitingCall;
+using detail::Waits;
+
+constexpr Instant kStart{std::chrono::seconds{1'700'000'000}};
+constexpr Limit kBucket = token_bucket(10).per(1s).burst(1);
+constexpr Limit kQueue = leaky_bucket(10).per(1s).burst(3).queueing();
+constexpr Limit kWindow = fixed_window(2).per(1s);
+constexpr Limit kLog = sliding_window_log(1).per(3s);
+
+// A request whose waits end as soon as the clock has advanced by them.
+class Call final : public WaitingCall {
+ public:
+  Call(testing::ManualClock& clock, Store& store, std::vector<Charge> charges)
+      : clock_(clock), store_(store), charges_(std::move(charges)), each_(charges_.size()) {}
+
+  Decision ask(Action action) noexcept override {
+    ++questions;
+    return store_.apply(action, charges_, {}, each_);
+  }
+  std::span<const Charge> charges() noexcept override { return charges_; }
+  std::span<const Decision> each() noexcept override { return each_; }
+  bool park(Instant until) noexcept override {
+    if (gives_up) return false;
+    if (until != Instant::max()) clock_.set(std::max(clock_.now(), until));
+    return true;
+  }
+  void wake() noexcept override {}
+
+  int questions = 0;
+  bool gives_up = false;
+
+ private:
+  testing::ManualClock& clock_;
+  Store& store_;
+  std::vector<Charge> charges_;
+  std::vector<Decision> each_;
+};
+
+class WaitsTest : public ::testing::Test {
+ protected:
+  Decision acquire(Call& call, Duration at_most = 1h) {
+    return waits.acquire(call, clock.now() + at_most);
+  }
+  Decision acquire(std::vector<Charge> charges, Duration at_most = 1h) {
+    Call call(clock, store, std::move(charges));
+    return acquire(call, at_most);
+  }
+
+  testing::ManualClock clock{kStart};
+  MemoryStore store{{}, clock};
+  Limiter limiter{store};
+  Waits waits{{.most = 4, .clock = &clock}};
+};
+
+TEST_F(WaitsTest, WaitsForABucketInOneQuestion) {
+  for (int i = 0; i < 3; ++i) {
+    Call call(clock, store, {{"key", kBucket}});
+    const Decision decision = acquire(call);
+    EXPECT_TRUE(decision.allowed());
+    EXPECT_FALSE(decision.delay);
+    EXPECT_EQ(clock.now(), kStart + 100ms * i);
+    EXPECT_EQ(call.questions, 1);
+  }
+}
+
+TEST_F(WaitsTest, WaitsForAWindow) {
+  for (int i = 0; i < 6; ++i) {
+    Call call(clock, store, {{"key", kWindow}});
+    EXPECT_TRUE(acquire(call).allowed());
+    EXPECT_EQ(clock.now(), kStart + 1s * (i / 2));
+    EXPECT_LE(call.questions, 2);
+  }
+  EXPECT_EQ(waits.waiting(), 0u);
+}
+
+TEST_F(WaitsTest, DeniesAtOnceWhatCannotBeInTime) {
+  acquire({{"key", kBucket}});
+  EXPECT_EQ(acquire({{"key", kBucket}}, 100ms - 1us).retry_after, 1us);
+  acquire({{"key", kWindow, 2}});
+  EXPECT_EQ(acquire({{"key", kWindow}}, 999ms).retry_after, 1s);
+  EXPECT_EQ(acquire({{"key", kWindow, 3}}).reason, Reason::kNever);
+  EXPECT_EQ(acquire({{"key", kBucket, 2}}).reason, Reason::kNever);
+  EXPECT_EQ(clock.now(), kStart);
+  EXPECT_TRUE(acquire({{"key", kBucket}}, 100ms).allowed());
+}
+
+TEST_F(WaitsTest, WaitsForTheDelayOfAQueue) {
+  acquire({{"key", kQueue}});
+  EXPECT_TRUE(acquire({{"key", kQueue}}).allowed());
+  EXPECT_EQ(clock.now(), kStart + 100ms);
+  const Decision late = acquire({{"key", kQueue}}, 99ms);
+  EXPECT_EQ(late.reason, Reason::kLimited);
+  EXPECT_EQ(late.retry_after, 1ms);
+  EXPECT_TRUE(acquire({{"key", kQueue}}, 100ms).allowed()) << "the one before took nothing";
+}
+
+TEST_F(WaitsTest, WaitsForAllLimitsOfARequest) {
+  const std::vector<Charge> charges{{"b", kBucket}, {"w", kWindow}, {"l", kLog}};
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_TRUE(acquire(charges).allowed());
+    EXPECT_EQ(clock.now(), kStart + 3s * i) << "the log is the slowest";
+  }
+  EXPECT_EQ(acquire(charges, 1s).retry_after, 3s);
+  EXPECT_EQ(limiter.peek("b", kBucket, 0, clock.now() + 1s).remaining, 1u);
+  EXPECT_EQ(limiter.peek("w", kWindow, 0).remaining, 1u) << "the denied one took nothing";
+}
+
+// While the first one waits for the window, the log's unit is taken.
+TEST_F(WaitsTest, MovesToTheQueueOfAnotherCounter) {
+  class Thief final : public Store {
+   public:
+    explicit Thief(Store& of) : store(of) {}
+    Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
+                   std::span<Decision> each) noexcept override {
+      if (++questions == 2) (void)store.apply_one(Verb::kTake, {"l", kLog}, now);
+      return store.apply(action, charges, now, each);
+    }
+    Store& store;
+    int questions = 0;
+  } thief(store);
+  acquire({{"w", kWindow, 2}});
+  Call call(clock, thief, {{"w", kWindow}, {"l", kLog}});
+  EXPECT_TRUE(acquire(call).allowed());
+  EXPECT_EQ(clock.now(), kStart + 4s)
+      << "the window opens at 1 s, then the log has its unit at 4 s";
+  EXPECT_EQ(waits.waiting(), 0u);
+}
+
+TEST_F(WaitsTest, GivesBackWhatACallerWhoGivesUpHasReserved) {
+  acquire({{"key", kBucket}});
+  Call call(clock, store, {{"key", kBucket}});
+  call.gives_up = true;
+  EXPECT_FALSE(acquire(call).allowed());
+  EXPECT_TRUE(limiter.try_acquire("key", kBucket, 1, kStart + 100ms).allowed());
+  acquire({{"key", kWindow, 2}});
+  Call queued(clock, store, {{"key", kWindow}});
+  queued.gives_up = true;
+  EXPECT_FALSE(acquire(queued).allowed());
+  EXPECT_EQ(waits.waiting(), 0u);
+}
+
+TEST_F(WaitsTest, AnswersAFailedStoreAtOnce) {
+  class Broken final : public Store {
+   public:
+    Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
+                   std::span<Decision> each) noexcept override {
+      return each[0] = Decision::refused(Reason::kStoreTimeout);
+    }
+  } broken;
+  Call call(clock, broken, {{"key", kWindow}});
+  EXPECT_EQ(acquire(call).reason, Reason::kStoreTimeout);
+}
+
+// --- threads
+// --------------------------------------------------------------------------------------
+
+using Steady = std::chrono::steady_clock;
+
+Steady::time_point in(Duration wait) { return Steady::now() + wait; }
+
+TEST(AcquireThreads, BlocksUntilTheUnitsAreThere) {
+  MemoryStore store;
+  Limiter limiter(store);
+  constexpr Limit kFast = token_bucket(1).per(20ms);
+  const auto begin = Steady::now();
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(limiter.acquire("key", kFast, 1, in(1h)).allowed());
+  EXPECT_GE(Steady::now() - begin, 79ms);
+  EXPECT_EQ(limiter.acquire("key", kFast, 1, Steady::now()).reason, Reason::kLimited);
+  std::vector<Charge> charges{{"key", kFast}, {"window", fixed_window(1).per(20ms)}};
+  std::vector<Decision> each(2);
+  EXPECT_TRUE(limiter.acquire(charges, each, in(1h)).allowed());
+  EXPECT_TRUE(limiter.acquire(charges, each, in(1h)).allowed());
+  EXPECT_TRUE(limiter.acquire(charges, {}, in(1h)).allowed());
+  EXPECT_EQ(limiter.acquire(charges, {each.data(), 1}, in(1h)).reason, Reason::kInvalid);
+  EXPECT_EQ(limiter.acquire({}, {}, in(1h)).reason, Reason::kInvalid);
+}
+
+// A thread's request for one unit, which notes its number when the store admits it.
+class Numbered final : public detail::WaitingThread {
+ public:
+  Numbered(int number, Store& store, const Limit& limit, std::vector<int>& admitted)
+      : number_(number), store_(store), charge_{"key", limit}, admitted_(admitted) {}
+
+  Decision ask(Action action) noexcept override {
+    decision_ = store_.apply_one(action, charge_, {});
+    if (decision_.allowed()) {
+      admitted_.push_back(number_);  // only the first of a queue asks
+      has_arrived = true;
+    }
+    return decision_;
+  }
+  std::span<const Charge> charges() noexcept override { return {&charge_, 1}; }
+  std::span<const Decision> each() noexcept override { return {&decision_, 1}; }
+  bool park(Instant until) noexcept override {
+    has_arrived = true;
+    return WaitingThread::park(until);
+  }
+
+  std::atomic<bool> has_arrived = false;
+
+ private:
+  const int number_;
+  Store& store_;
+  const Charge charge_;
+  std::vector<int>& admitted_;
+  Decision decision_;
+};
+
+TEST(AcquireThreads, AreServedInOrderOfArrival) {
+  constexpr int kThreads = 64;
+  const Limit limits[] = {token_bucket(1).per(10ms), fixed_window(8).per(100ms),
+                          sliding_window_log(8).per(100ms), sliding_window_counter(8).per(100ms)};
+  for (const Limit& limit : limits) {
+    MemoryStore store;
+    Waits waits;
+    (void)Limiter(store).try_acquire("key", limit, limit.capacity());
+    std::vector<int> admitted, expected;
+    std::deque<Numbered> calls;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      expected.push_back(i);
+      Numbered& call = calls.emplace_back(i, store, limit, admitted);
+      threads.emplace_back([&waits, &call] {
+        EXPECT_TRUE(waits.acquire(call, SteadyClock::instance().now() + 1h).allowed());
+      });
+      while (!call.has_arrived) std::this_thread::yield();
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(admitted, expected) << to_string(limit.algorithm());
+  }
+}
+
+TEST(AcquireThreads, AGuardWaits) {
+  MemoryStore store;
+  Limiter limiter(store);
+  int calls = 0;
+  const auto call = guarded(limiter, "call", fixed_window(1).per(30ms)).waiting(1h).returning([&] {
+    return ++calls;
+  });
+  const auto begin = Steady::now();
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(call());
+  EXPECT_GE(Steady::now() - begin, 60ms);
+  const auto two = guarded(limiter, "two", global(fixed_window(1).per(20ms)),
+                           global(token_bucket(1).per(20ms)).named("b"))
+                       .waiting(1h)
+                       .returning([&] { return ++calls; });
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(two());
+  const auto never = guarded(limiter, "never", fixed_window(1).per(1h)).waiting(1s).returning([&] {
+    return ++calls;
+  });
+  EXPECT_TRUE(never());
+  EXPECT_FALSE(never());
+}
+
+}  // namespace
+}  // namespace sluice
