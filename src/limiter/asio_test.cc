@@ -24,6 +24,11 @@
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
 
+// Boost 1.81 counts the references to an executor with a fence, which ThreadSanitizer does not see.
+extern "C" const char* __tsan_default_suppressions() {  // NOLINT(bugprone-reserved-identifier)
+  return "race:boost::asio::execution::detail::any_executor_base::destroy_shared";
+}
+
 namespace sluice {
 namespace {
 
