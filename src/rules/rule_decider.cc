@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <functional>
 
 #include "limiter/batch.h"
 #include "rules/diagnostics.h"
@@ -14,6 +13,15 @@ namespace sluice {
 using rules::AttributeValues;
 using rules::CompiledLimit;
 using rules::CompiledRule;
+
+namespace {
+
+// The cost of a limit without `cost`.
+std::uint64_t unset_cost(const RequestCosts& costs) noexcept {
+  return costs.only_if_wanted ? 1 : costs.units;
+}
+
+}  // namespace
 
 class RuleDecider::Impl {
  public:
@@ -212,7 +220,12 @@ Reason RuleDecider::Impl::name_limit(const RuleLimit& limit, const CompiledLimit
   named.key_at = text_.size();
   text_.append(compiled.prefix);
   const auto label = compiled.key.fill(values_, text_, named.key_end, scratch_);
-  Reason wrong = label ? find_cost(limit, compiled, costs, named.cost) : Reason::kMissing;
+  Reason wrong = label ? Reason::kOk : Reason::kMissing;
+  if (compiled.cost.kind() == rules::CostTemplate::Kind::kUnset && costs.limits.empty()) {
+    named.cost = unset_cost(costs);
+  } else if (label) {
+    wrong = find_cost(limit, compiled, costs, named.cost);
+  }
   if (wrong == Reason::kOk && actual_ != nullptr) {
     wrong = find_cost(limit, compiled, *actual_, named.actual);
   }
@@ -238,10 +251,9 @@ Reason RuleDecider::Impl::find_cost(const RuleLimit& limit, const CompiledLimit&
     return Reason::kOk;
   }
   if (kind != Kind::kAttribute) {
-    const std::uint64_t unset = costs.only_if_wanted ? 1 : costs.units;
     found_cost = kind == Kind::kUnits     ? *compiled.cost.units()
                  : kind == Kind::kRequest ? costs.units
-                                          : unset;
+                                          : unset_cost(costs);
     return Reason::kOk;
   }
   if (is_reset_) return Reason::kOk;
@@ -270,7 +282,8 @@ const RuleAnswer& RuleDecider::Impl::answer(const BatchTerms& terms) {
     answer_.mistake = mistake_;
     return answer_;
   }
-  if (std::any_of(matched_.begin(), matched_.end(), std::mem_fn(&MatchedRule::denies))) {
+  if (std::any_of(matched_.begin(), matched_.end(),
+                  [](const MatchedRule& matched) { return matched.denies(); })) {
     keep_refused_limits();
   }
   fill_batch();
