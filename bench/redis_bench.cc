@@ -44,6 +44,7 @@ class RedisBench {
   void run() {
     table("redis: scripts, one request on Redis at pipeline depth 16", kLegend);
     buckets();
+    verbs();
     three_limits();
     logs(100, options_.smoke ? 20 : 2000, 1.0);
     logs(10'000, options_.smoke ? 1 : 20, 1.5);
@@ -77,13 +78,14 @@ class RedisBench {
            std::to_string(limit - base.told.remaining);
   }
 
-  OwnCase own_case(const Limit& limit, std::size_t keys = kKeys) {
+  OwnCase own_case(const Limit& limit, std::size_t keys = kKeys, Action action = Verb::kTake) {
     std::string key;
     return {server_, "own" + std::to_string(++cases_) + ":",
             [&](std::size_t i, std::vector<Charge>& charges) {
               key = key_of(random_key(i, keys));
               charges.assign(1, Charge{.key = key, .limit = limit});
-            }};
+            },
+            action};
   }
 
   BaselineCase common_bucket(std::uint64_t capacity, double rate, std::size_t keys = kKeys) {
@@ -113,6 +115,22 @@ class RedisBench {
     BaselineCase base_denied = common_bucket(1, 1.0 / 3600, 1);
     OwnCase own_denied = own_case(token_bucket(1).per(std::chrono::hours{1}), 1);
     compare("token_bucket/hot denied", base_denied, own_denied);
+  }
+
+  // The other verbs that count units, with a take as their baseline. Most time of a request passes
+  // outside of the scripts, so the promise is about the server's processor time.
+  void verbs() {
+    const Limit limit = token_bucket(kPerSecond).per(std::chrono::seconds{1});
+    const auto against_a_take = [&](const std::string& name, Action action) {
+      OwnCase take = own_case(limit);
+      OwnCase own = own_case(limit, kKeys, action);
+      compare(name + " / take", take, own);
+      promise_at_most("redis-" + name + "-over-a-take",
+                      own.told.server_us_each() / take.told.server_us_each(), 1.15);
+    };
+    against_a_take("charge", Verb::kCharge);
+    against_a_take("take_at_most", Verb::kTakeAtMost);
+    against_a_take("reserve", {Verb::kReserve, std::chrono::seconds{1}});
   }
 
   // One request with a global limit, a limit per API and a limit per user.

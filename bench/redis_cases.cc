@@ -46,7 +46,8 @@ void Case::operator()(std::size_t first, std::size_t count) {
   told.asked += count;
 }
 
-OwnCase::OwnCase(const RedisServer& server, const std::string& prefix, const Fill& fill)
+OwnCase::OwnCase(const RedisServer& server, const std::string& prefix, const Fill& fill,
+                 Action action)
     : Case(server) {
   struct Buffer final : redis::Command {
     void done(const redis::Answer&) noexcept override {}
@@ -56,7 +57,7 @@ OwnCase::OwnCase(const RedisServer& server, const std::string& prefix, const Fil
   std::string known;
   for (std::size_t i = 0; i < kRequests; ++i) {
     fill(i, charges_);
-    if (!plan_.begin(options, Verb::kTake, charges_, std::nullopt) || plan_.parts() != 1) {
+    if (!plan_.begin(options, action, charges_, std::nullopt) || plan_.parts() != 1) {
       std::fprintf(stderr, "redis_bench: a request that cannot be asked\n");
       std::exit(1);
     }

@@ -52,7 +52,8 @@ class OwnCase final : public Case {
  public:
   // Sets the charges of the i-th request. They must stay valid until the next call.
   using Fill = std::function<void(std::size_t request, std::vector<Charge>& charges)>;
-  OwnCase(const RedisServer& server, const std::string& prefix, const Fill& fill);
+  OwnCase(const RedisServer& server, const std::string& prefix, const Fill& fill,
+          Action action = Verb::kTake);
 
  private:
   bool read(const redisReply& reply);

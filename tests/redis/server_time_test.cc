@@ -52,9 +52,17 @@ TEST_F(ServerTime, IsTheUnixTimeInMicroseconds) {
   }
 }
 
-// A take of one charge at the server's time has its own script. It must admit and store the same as
-// any store with the same timestamps, which the test reads from the states.
-TEST_F(ServerTime, AnswersTakesLikeTheMemoryStoreAtTheSameInstants) {
+sluice::Action random_action(sluice_property::Dice& dice) {
+  const sluice::Action actions[] = {sluice::Verb::kTake,
+                                    sluice::Verb::kCharge,
+                                    sluice::Verb::kTakeAtMost,
+                                    {sluice::Verb::kReserve, std::chrono::minutes{1}}};
+  return actions[dice.below(std::size(actions))];
+}
+
+// One charge at the server's time has its own script. It must admit and store the same as any store
+// with the same timestamps, which the test reads from the states.
+TEST_F(ServerTime, AnswersLikeTheMemoryStoreAtTheSameInstants) {
   sluice_property::Dice dice(21);
   std::size_t compared = 0;
   for (int i = 0; i < 400; ++i) {
@@ -66,13 +74,15 @@ TEST_F(ServerTime, AnswersTakesLikeTheMemoryStoreAtTheSameInstants) {
     sluice::Limiter expected(memory);
     for (int step = 0; step < 12 && limit.capacity() > 0; ++step) {
       const std::uint64_t cost = 1 + dice.below(std::min(limit.capacity(), 6u));
-      const sluice::Decision decision = limiter_.try_acquire(name, limit, cost);
+      const sluice::Charge charge{name, limit, cost};
+      const sluice::Action action = random_action(dice);
+      const sluice::Decision decision = limiter_.apply(action, {&charge, 1});
       ASSERT_EQ(store_.error(), "") << sluice_property::to_json(spec);
       if (!decision.allowed()) continue;
       const auto state =
           sluice::redis::read_counter_state(limit.algorithm(), redis_.text({"GET", key}));
       if (!state) break;  // it has expired in the meantime
-      EXPECT_EQ(decision, expected.try_acquire(name, limit, cost, state->changed))
+      EXPECT_EQ(decision, expected.apply(action, {&charge, 1}, {}, state->changed))
           << sluice_property::to_json(spec);
       const sluice::Instant later = state->changed + limit.period() / 7;
       const sluice::Decision peeked = limiter_.peek(name, limit, cost, later);

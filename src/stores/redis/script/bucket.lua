@@ -33,19 +33,23 @@ local function bucket(key, arg, now, verb, state)
     end
   end
   if cost == 0 or verb == kReset then return state, true end
-  if verb == kTake or verb == kPeek then
+  local spent = aux > 0 and units + 1 or units
+  if verb == kTakeAtMostOfAll then return state, capacity - spent end
+  if verb == kTakeAtMost then
+    local left = capacity - spent
+    include 'at_most'
+  end
+  if verb == kTake or verb == kPeek or verb == kTakeAtMost then
+    if spent + cost > capacity then return state, false end
     units = units + cost
-    if units > capacity or aux > 0 and units == capacity then return state, false end
   elseif verb >= kCharge then
-    local spent = aux > 0 and units + 1 or units
-    if verb == kTakeAtMost then return state, capacity - spent end
-    local most = wide(l, kMaxWait, 0, p)
-    local full_aux, max_wait, excess, whole, part = 0, 0, units + cost - capacity, 0, 0
-    if verb == kReserve then
+    local most, full_aux, max_wait, is_late = kMaxUnits, 0, 0, false
+    if (spent + cost) * p > l * (kMaxWait / 2) then most = wide(l, kMaxWait, 0, p) end
+    if verb == kReserve and spent + cost > capacity then
       max_wait = struct.unpack(kInstant, arg, 2 + kBucketArgumentSize)
-      whole, part = wide(l, max_wait, 0, p) -- what drains until then
+      local excess, whole, part = units + cost - capacity, wide(l, max_wait, 0, p)
+      is_late = excess > whole or excess == whole and aux > part
     end
-    local is_late = excess > whole or excess == whole and aux > part
     include 'debt'
   elseif capacity == 0 or units + aux == 0 then
     return state, true

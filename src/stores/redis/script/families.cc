@@ -1,5 +1,6 @@
 #include "stores/redis/script/families.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <stdexcept>
@@ -62,6 +63,7 @@ constexpr Family kFamilies[] = {
      .function = "bucket",
      .text = lua::kWithConstants<lua::kBucket>,
      .shared = kWide,
+     .can_reserve_ahead = true,
      .decides =
          [](const AlgorithmInfo& algorithm, Refill refill) {
            return algorithm.state == StateKind::kBucket && refill == Refill::kContinuous;
@@ -76,6 +78,7 @@ constexpr Family kFamilies[] = {
      .function = "interval",
      .text = lua::kWithConstants<lua::kInterval>,
      .shared = 0,
+     .can_reserve_ahead = true,
      .decides =
          [](const AlgorithmInfo& algorithm, Refill refill) {
            return algorithm.state == StateKind::kBucket && refill == Refill::kInterval;
@@ -175,6 +178,12 @@ FamilySet bit_of(const Family& family) noexcept {
 int number_of(const Family& family, FamilySet set) noexcept {
   const unsigned below = bit_of(family) - 1u;
   return std::popcount(set & below) + 1;
+}
+
+bool can_reserve_ahead(FamilySet set) noexcept {
+  return std::any_of(std::begin(kFamilies), std::end(kFamilies), [set](const Family& family) {
+    return family.can_reserve_ahead && contains(set, family);
+  });
 }
 
 void append_functions(FamilySet set, std::string& out) {

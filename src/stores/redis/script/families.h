@@ -16,6 +16,7 @@ struct Family {
   std::string_view function;  // its name in Lua
   std::string_view text;      // defines the function; empty if `shared` does
   std::uint8_t shared;        // bit i: the function needs the shared text i
+  bool can_reserve_ahead = false;
 
   // Returns whether the family decides an algorithm with this refill.
   bool (*decides)(const AlgorithmInfo& algorithm, Refill refill);
@@ -31,6 +32,8 @@ using FamilySet = std::uint8_t;
 FamilySet bit_of(const Family& family) noexcept;
 // The number of a family in a script for `set`, from 1.
 int number_of(const Family& family, FamilySet set) noexcept;
+// Whether counters of one of them can be reserved ahead.
+bool can_reserve_ahead(FamilySet set) noexcept;
 
 // Appends the Lua that defines the functions of these families and, as the last statements, the
 // list `decide` of the functions and the constant `reads_whole`.

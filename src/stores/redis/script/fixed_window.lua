@@ -12,11 +12,14 @@ local function fixed_window(key, arg, now, verb, state)
   if aux >= period then units = 0 end
   if units == 0 then aux = by_clock == 1 and at % period or 0 end
   if cost == 0 or verb == kReset then return state, true end
-  if verb == kTake or verb == kPeek or verb == kReserve then
+  if verb == kTakeAtMostOfAll then return state, capacity - units end
+  if verb == kTakeAtMost then
+    local left = capacity - units
+    include 'at_most'
+  end
+  if verb == kTake or verb == kPeek or verb == kTakeAtMost or verb == kReserve then
     units = units + cost
     if units > capacity then return state, false end
-  elseif verb == kTakeAtMost then
-    return state, capacity - units
   elseif verb == kCharge then
     if capacity == 0 or units == kMaxUnits then return state, true end
     units = units + cost < kMaxUnits and units + cost or kMaxUnits

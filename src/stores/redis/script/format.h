@@ -140,14 +140,15 @@ inline constexpr std::uint64_t kWholeLogUnits =
 //     slices     cost (6), capacity (4), period (6), slices (2), oldest_whole (1)
 //     log        cost (6), capacity (4), period (6), slices (2)
 //                and to give back, of the take: instant (7); to reserve: max_wait (7); to take at
-//                most the cost with each of some charges: their number (7)
+//                most the cost with each of several charges: their number on the counter (7)
 //   reply        instant (7), plus 2^52 if all counters admit; then for each counter: size (2)
 //                and so many bytes, the value that was found, empty if there was none; or of a
 //     log        at (7), units (5), newest (7), forgotten (4), wait (7), changed (1)
 //   verb         0 take, 1 peek, 2 refund, 3 reset, 4 give back, 5 charge, 6 reserve,
-//                7 take at most
+//                7 take at most, with one charge; 8 with several
 //
-// The script for a take of one charge at the server's time omits the request and the size.
+// The script for one charge at the server's time omits the request and the size. It has the verb as
+// an argument (1) after the counter's; without one it is a take. It cannot peek or reset.
 
 inline constexpr std::uint64_t kTake = 0;
 inline constexpr std::uint64_t kPeek = 1;
@@ -157,6 +158,7 @@ inline constexpr std::uint64_t kGiveBack = 4;
 inline constexpr std::uint64_t kCharge = 5;
 inline constexpr std::uint64_t kReserve = 6;
 inline constexpr std::uint64_t kTakeAtMost = 7;
+inline constexpr std::uint64_t kTakeAtMostOfAll = 8;
 
 // The instant of a request at the server's time.
 inline constexpr std::uint64_t kServerTime = (std::uint64_t{1} << 56) - 1;
@@ -172,7 +174,7 @@ inline constexpr Layout<Request, 3> kRequest({{"verb", &Request::verb, 1},
 
 // The argument of a counter: the number of its family in the script, and one of the records below.
 // Three verbs need another number of the size of kInstant at the end: kGiveBack the instant of the
-// take, kReserve the longest wait, and kTakeAtMost the number of charges.
+// take, kReserve the longest wait, and kTakeAtMostOfAll the number of charges.
 inline constexpr Layout<Number, 1> kFamily({{"family", &Number::value, 1}});
 inline constexpr Layout<Number, 1> kCost({{"cost", &Number::value, 6}});  // begins each record
 

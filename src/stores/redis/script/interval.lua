@@ -25,11 +25,15 @@ local function interval(key, arg, now, verb, state)
     if back < units then units = units - back else units, aux = 0, 0 end
   end
   if cost == 0 or verb == kReset then return state, true end
-  if verb == kTake or verb == kPeek then
+  if verb == kTakeAtMostOfAll then return state, capacity - units end
+  if verb == kTakeAtMost then
+    local left = capacity - units
+    include 'at_most'
+  end
+  if verb == kTake or verb == kPeek or verb == kTakeAtMost then
     units = units + cost
     if units > capacity then return state, false end
   elseif verb >= kCharge then
-    if verb == kTakeAtMost then return state, capacity - units end
     local most = (kMaxWait - kMaxWait % period) / period * refill
     local spent, excess, full_aux, max_wait, is_late = units, units + cost - capacity, aux, 0, false
     if verb == kReserve and excess > 0 then

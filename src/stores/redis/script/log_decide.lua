@@ -38,15 +38,19 @@ local function window_log(key, arg, now, verb, state)
   local keep, tail, stored = nil, '', 0
   if cost == 0 or verb == kReset then
     keep = nil -- nothing changes
-  elseif verb == kTake or verb == kPeek or verb == kReserve then
+  elseif verb == kTakeAtMostOfAll then
+    return false, capacity - units
+  elseif verb == kTake or verb == kPeek or verb == kTakeAtMost or verb == kReserve then
+    if verb == kTakeAtMost then
+      local left = capacity - units
+      include 'at_most'
+    end
     if units + cost > capacity then
       local wait = 0
       if cost <= capacity then wait = wait_for(log, age, live, units + cost - capacity) end
       return log.is_known and reply_of(log, at, units, newest, wait, 0) or false, false
     end
     keep, tail = with_take(log, live, at, newest, cost, slices, period)
-  elseif verb == kTakeAtMost then
-    return false, capacity - units
   elseif verb == kCharge then
     stored = log.units
     for _, summary in ipairs(live) do stored = stored + summary[4] end

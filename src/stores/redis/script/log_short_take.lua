@@ -1,4 +1,5 @@
--- The short way of sliding_window_log: a take that needs only the value's first bytes, as most do.
+-- The short way of sliding_window_log: a take that needs only the value's first bytes, as most do,
+-- or a charge or a take of at most the cost that does.
 -- Everything else goes the long way, any_log(), whose functions are made only when it is called.
 local function short_log(key, arg, now, verb)
   local own_kind = kLogKind
@@ -6,7 +7,8 @@ local function short_log(key, arg, now, verb)
   local most = capacity > kWholeLogUnits and kLongHeadSize or kWholeLogSize
   local state =
     redis.pcall('GETRANGE', key, '0', most == kLongHeadSize and kLongHeadEnd or kWholeLogEnd)
-  if verb ~= kTake or cost == 0 or #state < kLogHeadSize + kLogEntrySize then
+  local takes = verb == kTake or verb == kCharge or verb == kTakeAtMost
+  if not takes or cost == 0 or #state < kLogHeadSize + kLogEntrySize then
     return any_log(key, arg, now, verb, state)
   end
   include 'log_head'
@@ -54,7 +56,12 @@ local function short_log(key, arg, now, verb)
   if is_live and age >= period or not is_live and (blocks == 1 or units > 0) or age == 0 then
     return any_log(key, arg, now, verb, state)
   end
+  if verb == kTakeAtMost then
+    local left = capacity - units
+    include 'at_most'
+  end
   if units + cost > capacity then
+    if verb == kCharge then return any_log(key, arg, now, verb, state) end
     local wait = 0
     if cost <= capacity then
       if units + cost - capacity > (first_sum - before) % kSumModulus then
@@ -64,6 +71,7 @@ local function short_log(key, arg, now, verb)
     end
     return struct.pack(kLogReply, now, units, now - age, forgotten, wait, 0), false
   end
-  local reply = struct.pack(kLogReply, now, units, now - age, forgotten, 0, 0)
+  local stored = verb == kCharge and units or 0
+  local reply = struct.pack(kLogReply, now, units, now - age, forgotten, stored, 0)
   include 'log_short_write'
 end

@@ -61,6 +61,7 @@ inline constexpr Constant kConstants[] = {
     {"kCharge", format::kCharge},
     {"kReserve", format::kReserve},
     {"kTakeAtMost", format::kTakeAtMost},
+    {"kTakeAtMostOfAll", format::kTakeAtMostOfAll},
     {"kServerTime", format::kServerTime},
     {"kRequest", format::kRequest},
     {"kMustExist", format::kMustExist},

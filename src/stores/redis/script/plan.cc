@@ -123,8 +123,19 @@ std::size_t Plan::part_of(std::optional<std::uint16_t> slot) {
 
 std::size_t Plan::parts() const noexcept { return parts_.size(); }
 
+// The verb for the script of a part. A reservation on counters that cannot be reserved ahead is a
+// take, which scripts decide fastest.
+std::uint64_t Plan::script_verb(const Part& part) const noexcept {
+  if (action_.verb == Verb::kReserve && !can_reserve_ahead(part.families)) return format::kTake;
+  const bool is_shared = action_.verb == Verb::kTakeAtMost && counter_of_.size() > 1;
+  return is_shared ? format::kTakeAtMostOfAll : number_of(action_.verb);
+}
+
 bool Plan::is_single(const Part& part) const noexcept {
-  return action_.verb == Verb::kTake && !now_ && part.counters == 1 && !part.must_exist;
+  const std::uint64_t verb = script_verb(part);
+  const bool can_be =
+      verb != format::kPeek && verb != format::kReset && verb != format::kTakeAtMostOfAll;
+  return can_be && !now_ && part.counters == 1 && !part.must_exist;
 }
 
 // Writes the number of keys and the keys, which precede the arguments.
@@ -142,16 +153,19 @@ void Plan::write_keys(std::size_t index, Command& command) const {
 
 void Plan::write(std::size_t index, Command& command) const {
   const Part& part = parts_[index];
+  const std::uint64_t verb = script_verb(part);
   write_keys(index, command);
   if (is_single(part)) {
     std::string argument;
     const auto is_its = [=](const KeyedCounter& keyed) { return keyed.part == index; };
     const KeyedCounter& keyed = *std::find_if(counters_.begin(), counters_.end(), is_its);
     command.script = &script_for_one(keyed.counter.family());
-    keyed.counter.append_argument(1, keyed.counter.cost(), argument);
-    return command.append(argument);
+    append_argument(keyed, verb, argument);
+    command.append(argument);
+    if (verb != format::kTake) command.append(std::string(1, static_cast<char>(verb)));
+    return;
   }
-  write_request(index, number_of(action_.verb), command);
+  write_request(index, verb, command);
 }
 
 void Plan::write_undo(std::size_t index, Command& command) const {
@@ -159,7 +173,7 @@ void Plan::write_undo(std::size_t index, Command& command) const {
   write_request(index, format::kGiveBack, command);
 }
 
-// Writes the arguments of any request except a take of one charge.
+// Writes the arguments of any request except a single one.
 void Plan::write_request(std::size_t index, std::uint64_t verb, Command& command) const {
   command.script = &script_for(parts_[index].families);
   std::string argument;
@@ -179,7 +193,7 @@ void Plan::append_argument(const KeyedCounter& keyed, std::uint64_t verb, std::s
   const Counter& counter = keyed.counter;
   int number = number_of(counter.family(), parts_[keyed.part].families);
   if (keyed.must_exist && verb != format::kGiveBack) number += format::kMustExist;
-  const bool is_at_most = verb == format::kTakeAtMost;
+  const bool is_at_most = verb == format::kTakeAtMostOfAll;
   counter.append_argument(number, is_at_most ? counter.least_cost() : counter.cost(), out);
   if (is_at_most) format::kInstant.append({counter.charges()}, out);
   if (verb == format::kReserve) {

@@ -93,6 +93,7 @@ class Plan {
   void count_new(std::size_t part) noexcept;
   void make_key(const Charge& charge, std::string& key) const;
   std::size_t part_of(std::optional<std::uint16_t> slot);
+  std::uint64_t script_verb(const Part& part) const noexcept;
   bool is_single(const Part& part) const noexcept;
   void write_keys(std::size_t part, Command& command) const;
   void write_request(std::size_t part, std::uint64_t verb, Command& command) const;

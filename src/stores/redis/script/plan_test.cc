@@ -227,9 +227,10 @@ std::string bytes(std::uint64_t number, std::size_t size) {
   return text;
 }
 
-std::vector<std::string> arguments_of(Action action, std::span<const Charge> charges) {
+std::vector<std::string> arguments_of(Action action, std::span<const Charge> charges,
+                                      std::optional<Instant> now = kNow) {
   Plan plan;
-  EXPECT_TRUE(plan.begin({.prefix = "p:"}, action, charges, kNow));
+  EXPECT_TRUE(plan.begin({.prefix = "p:"}, action, charges, now));
   return call_of(plan, 0).arguments;
 }
 
@@ -257,9 +258,33 @@ TEST(PlanVerbs, TakeAtMostSendsTheLeastCostAndTheNumberOfCharges) {
   const std::vector<Charge> charges = {{"a", kBucket, 7}, {"b", kBucket, 9}, {"a", kBucket, 3}};
   const std::vector<std::string> sent = arguments_of(Verb::kTakeAtMost, charges);
   ASSERT_EQ(sent.size(), 3u);
-  EXPECT_EQ(sent[0][0], '\x07');
+  EXPECT_EQ(sent[0][0], '\x08');
   EXPECT_EQ(sent[1], arguments_of(Verb::kTake, {&charges[2], 1})[1] + bytes(2, 7));
   EXPECT_EQ(sent[2], arguments_of(Verb::kTake, {&charges[1], 1})[1] + bytes(1, 7));
+}
+
+TEST(PlanVerbs, TakeAtMostWithOneChargeHasTheArgumentOfATake) {
+  const Charge charge{"a", kBucket, 7};
+  const std::vector<std::string> sent = arguments_of(Verb::kTakeAtMost, {&charge, 1});
+  EXPECT_EQ(sent[0][0], '\x07');
+  EXPECT_EQ(sent[1], arguments_of(Verb::kTake, {&charge, 1})[1]);
+}
+
+TEST(PlanVerbs, ReserveOnCountersThatCannotBeReservedAheadIsATake) {
+  const Charge charge{"a", fixed_window(5).per(1s), 3};
+  EXPECT_EQ(arguments_of({Verb::kReserve, 2s}, {&charge, 1}),
+            arguments_of(Verb::kTake, {&charge, 1}));
+}
+
+TEST(PlanVerbs, FollowTheArgumentOfOneChargeAtTheServersTime) {
+  const Charge charge{"a", kBucket, 3};
+  const auto sent = [&](Action action) { return arguments_of(action, {&charge, 1}, std::nullopt); };
+  const std::vector<std::string> take = sent(Verb::kTake);
+  ASSERT_EQ(take.size(), 1u);
+  EXPECT_EQ(sent(Verb::kCharge), (std::vector<std::string>{take[0], "\x05"}));
+  EXPECT_EQ(sent({Verb::kReserve, 2s}),
+            (std::vector<std::string>{take[0] + bytes(2000000, 7), "\x06"}));
+  EXPECT_EQ(sent(Verb::kPeek).size(), 2u) << "with the request before it";
 }
 
 TEST(PlanVerbs, TakeAtMostOfNothingIsATakeOfNothing) {

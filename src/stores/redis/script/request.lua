@@ -4,7 +4,7 @@
 -- counter's value if it is known already. The function writes nothing and returns
 --   state     what the reply says of the counter; false if nothing is known of it. Or nil if the
 --             key holds something else, which is then the second result
---   admits    whether the counter admits the charge; of kTakeAtMost, how many units it has left
+--   admits    whether the counter admits the charge; of kTakeAtMostOfAll, how many units it has left
 --   value     what is to be written; nil for nothing
 --   keep_for  for how many µs from now the key is to be kept; nil if it is kept long enough
 --   others    nil if `value` is all of the new value. If `value` is only its beginning: true, or
@@ -21,8 +21,8 @@ local states = reads_whole and count > 1 and call('MGET', unpack(keys)) or {}
 local reply, values, times = {0, 0, 0, 0, 0, 0, 0}, {0, 0, 0}, {0, 0, 0}
 local more, must_exist, all_admit = nil, nil, true
 local args = ARGV
-if verb == kTakeAtMost then
-  include 'at_most'
+if verb == kTakeAtMostOfAll then
+  include 'at_most_of_all'
 end
 for i = 1, count do
   local arg = args[i + 1]

@@ -19,11 +19,14 @@ local function sliding_window_counter(key, arg, now, verb, state)
   include 'slices_read'
   if cost == 0 or verb == kReset then return state, true end
   local used = units_in(counts, n, period, phase, whole)
-  if verb == kTake or verb == kPeek or verb == kReserve then
+  if verb == kTakeAtMostOfAll then return state, capacity - used end
+  if verb == kTakeAtMost then
+    local left = capacity - used
+    include 'at_most'
+  end
+  if verb == kTake or verb == kPeek or verb == kTakeAtMost or verb == kReserve then
     if used + cost > capacity then return state, false end
     counts[1] = (counts[1] or 0) + cost
-  elseif verb == kTakeAtMost then
-    return state, capacity - used
   elseif verb == kCharge then
     local room = kMaxUnits - units_in(counts, n, period, phase, 1)
     if capacity == 0 or room <= 0 then return state, true end

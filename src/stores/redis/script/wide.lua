@@ -2,6 +2,11 @@
 -- this is exact because it goes digit by digit of 7 bits. For a < 2^35, m < 2^53, add and d < 2^45.
 -- A quotient beyond 2^53 is not exact, but is beyond 2^53.
 local function wide(a, m, add, d)
+  local small = a * m + add
+  if small < kExact then
+    local part = small % d
+    return (small - part) / d, part
+  end
   local rest = m % d
   local far = (m - rest) / d * a
   local quotient, remainder, weight = 0, 0, 268435456
