@@ -1,0 +1,58 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "sluice/clock.h"
+
+namespace sluice::server::net {
+
+class FiberSleep;
+
+// The fibers of one event loop that sleep.
+//
+// Thread-safety: the loop's thread only. Ownership: borrows the loop, and outlives its fibers.
+class FiberSleeps {
+ public:
+  explicit FiberSleeps(boost::asio::io_context& loop) noexcept : loop_(loop) {}
+  FiberSleeps(const FiberSleeps&) = delete;
+  FiberSleeps& operator=(const FiberSleeps&) = delete;
+
+  // Ends all sleeps, also those that begin later.
+  void stop();
+
+ private:
+  friend class FiberSleep;
+
+  boost::asio::io_context& loop_;
+  bool stopped_ = false;
+  std::vector<FiberSleep*> all_;
+};
+
+// The sleep of a fiber until an instant of SteadyClock, or until another thread ends it.
+//
+// Thread-safety: wake() from any thread; the rest in the loop's thread, sleep() on the fiber.
+class FiberSleep {
+ public:
+  explicit FiberSleep(FiberSleeps& loop);
+  ~FiberSleep();
+  FiberSleep(const FiberSleep&) = delete;
+  FiberSleep& operator=(const FiberSleep&) = delete;
+
+  // Lets the loop run other work until the instant, or until wake(), which may come before. Returns
+  // false after stop().
+  bool sleep(Instant until);
+  void wake();
+  // Ends this sleep and all later ones.
+  void stop();
+
+ private:
+  struct State;
+
+  FiberSleeps& loop_;
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace sluice::server::net

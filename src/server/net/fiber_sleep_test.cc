@@ -1,0 +1,109 @@
+#include "server/net/fiber_sleep.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "server/net/fiber.h"
+
+namespace sluice::server::net {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Does final : public FiberJob {
+ public:
+  explicit Does(std::function<void()> what) : what_(std::move(what)) {}
+  void run() override { what_(); }
+  void done() override {}
+
+ private:
+  std::function<void()> what_;
+};
+
+Instant now() { return SteadyClock::instance().now(); }
+
+class FiberSleepTest : public ::testing::Test {
+ protected:
+  boost::asio::io_context loop_;
+  FiberPool pool_{{}};
+  FiberSleeps sleeps_{loop_};
+};
+
+TEST_F(FiberSleepTest, EndsAtItsInstant) {
+  const Instant until = now() + 20ms;
+  bool woke = false;
+  Does job([&] {
+    FiberSleep sleep(sleeps_);
+    while (now() < until) EXPECT_TRUE(sleep.sleep(until));
+    EXPECT_TRUE(sleep.sleep(until)) << "that has passed";
+    woke = true;
+  });
+  pool_.run(job);
+  EXPECT_FALSE(woke);
+  loop_.run();
+  EXPECT_TRUE(woke);
+  EXPECT_GE(now(), until);
+}
+
+TEST_F(FiberSleepTest, EndsWhenAnotherThreadWakesIt) {
+  std::optional<FiberSleep> sleep;
+  std::thread other;
+  int wakes = 0;
+  Does job([&] {
+    sleep.emplace(sleeps_);
+    other = std::thread([&] { sleep->wake(); });
+    EXPECT_TRUE(sleep->sleep(Instant::max()));
+    ++wakes;
+    sleep->wake();
+    EXPECT_TRUE(sleep->sleep(now() + 1h));
+    ++wakes;
+  });
+  pool_.run(job);
+  const auto work = boost::asio::make_work_guard(loop_);
+  while (wakes < 2) loop_.run_one();
+  other.join();
+}
+
+TEST_F(FiberSleepTest, EndsWhenTheLoopStops) {
+  std::string said;
+  Does one([&] {
+    FiberSleep sleep(sleeps_);
+    EXPECT_FALSE(sleep.sleep(Instant::max()));
+    EXPECT_FALSE(sleep.sleep(Instant::max()));
+    said += "one,";
+  });
+  Does two([&] {
+    FiberSleep sleep(sleeps_);
+    EXPECT_FALSE(sleep.sleep(now() + 1h));
+    said += "two,";
+  });
+  pool_.run(one);
+  pool_.run(two);
+  sleeps_.stop();
+  EXPECT_EQ(said, "one,two,");
+  loop_.run();  // nothing is left
+}
+
+TEST_F(FiberSleepTest, CanBeStoppedAlone) {
+  std::optional<FiberSleep> sleep;
+  bool ended = false;
+  Does job([&] {
+    sleep.emplace(sleeps_);
+    EXPECT_FALSE(sleep->sleep(Instant::max()));
+    sleep.reset();
+    ended = true;
+  });
+  pool_.run(job);
+  sleep->stop();
+  EXPECT_TRUE(ended);
+}
+
+}  // namespace
+}  // namespace sluice::server::net
