@@ -9,6 +9,7 @@
 
 #include "limiter/waits.h"
 #include "rules/attribute_table.h"
+#include "rules/rule_charges.h"
 #include "sluice/detail/limit_gate.h"
 #include "sluice/rule_decider.h"
 
@@ -224,31 +225,24 @@ class RulePass::Waiting final : public WaitingThread {
       : slot_(slot), attributes_(attributes), costs_(costs) {}
 
   Decision ask(Action action) noexcept override try {
-    charges_.clear();
-    each_.clear();
     slot_.answer =
         &slot_.decider->decide_by(*slot_.rules, *slot_.rule, attributes_, costs_, {}, action);
-    for (const LimitAnswer& answer : slot_.answer->limits) {
-      charges_.push_back(
-          {answer.counter, answer.limit->limit, answer.cost, answer.tag, Keyspace::kRules});
-      each_.push_back(answer.decision);
-    }
+    charges_.read(*slot_.answer);
     return slot_.answer->decision;
   } catch (const std::bad_alloc&) {
     return Decision::refused(Reason::kStoreError);
   }
   std::span<const Charge> charges() noexcept override {
-    if (charges_.empty()) ask(Verb::kPeek);
-    return charges_;
+    if (charges_.charges().empty()) ask(Verb::kPeek);
+    return charges_.charges();
   }
-  std::span<const Decision> each() noexcept override { return each_; }
+  std::span<const Decision> each() noexcept override { return charges_.each(); }
 
  private:
   RuleDeciders::Slot& slot_;
   const AttributeSource& attributes_;
   const RequestCosts& costs_;
-  std::vector<Charge> charges_;
-  std::vector<Decision> each_;
+  rules::RuleCharges charges_;
 };
 
 Decision RulePass::ask(const AttributeSource& attributes, const RequestCosts& costs) {

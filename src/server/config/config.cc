@@ -206,6 +206,7 @@ void Reader::read_bounds(const Fields& fields) {
   set(bounds.idle_timeout, fields.period("idle_timeout"));
   set(bounds.connections, fields.integer("connections"));
   set(bounds.requests_per_connection, fields.integer("requests_per_connection"));
+  set(bounds.waiting, fields.integer("waiting"));
 }
 
 // Without authorities, a listener does not ask for certificates.

@@ -276,7 +276,7 @@ constexpr std::array<Key, 3> kAdminKeys{
 };
 constexpr Map kAdmin{"admin", "`admin`", kAdminKeys};
 
-constexpr std::array<Key, 8> kBoundsKeys{
+constexpr std::array<Key, 9> kBoundsKeys{
     integer("header_bytes", "32768", 1024, 1 << 20,
             "The maximum size of a request's header in bytes."),
     integer("body_bytes", "1048576", 1024, 64 << 20,
@@ -292,6 +292,9 @@ constexpr std::array<Key, 8> kBoundsKeys{
     integer("requests_per_connection", "0", 0, UINT32_MAX,
             "The number of requests after which Sluice closes a connection. 0: no "
             "maximum."),
+    integer("waiting", "1000", 0, 60'000,
+            "The maximum number of requests to `/v1/check` that wait for units (`wait_ms`). 0: "
+            "no request may wait."),
 };
 constexpr Map kBounds{"bounds", "`bounds`", kBoundsKeys};
 

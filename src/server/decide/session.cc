@@ -1,5 +1,11 @@
 #include "server/decide/session.h"
 
+#include <algorithm>
+#include <new>
+
+#include "rules/rule_charges.h"
+#include "sluice/clock.h"
+
 namespace sluice::server {
 
 namespace {
@@ -48,6 +54,51 @@ const RuleAnswer& Session::decide(const AttributeSource& attributes, const Reque
   const RuleAnswer& answer = decider_.decide(rules_, attributes, costs, {}, action);
   if (counts(action.verb)) record(answer);
   return answer;
+}
+
+// A request that waits on a fiber.
+class Session::Waiting final : public detail::WaitingCall {
+ public:
+  Waiting(Session& session, const AttributeSource& attributes, const RequestCosts& costs,
+          net::FiberSleep& sleep)
+      : session_(session), attributes_(attributes), costs_(costs), sleep_(sleep) {}
+
+  Decision ask(Action action) noexcept override try {
+    session_.follow_rules();
+    answer_ = &session_.decider_.decide(session_.rules_, attributes_, costs_, {}, action);
+    charges_.read(*answer_);
+    return answer_->decision;
+  } catch (const std::bad_alloc&) {
+    return Decision::refused(Reason::kStoreError);
+  }
+  std::span<const Charge> charges() noexcept override {
+    if (answer_ == nullptr) ask(Verb::kPeek);
+    return charges_.charges();
+  }
+  std::span<const Decision> each() noexcept override { return charges_.each(); }
+  bool park(Instant until) noexcept override { return sleep_.sleep(until); }
+  void wake() noexcept override { sleep_.wake(); }
+
+  const RuleAnswer* answer() const noexcept { return answer_; }
+
+ private:
+  Session& session_;
+  const AttributeSource& attributes_;
+  const RequestCosts& costs_;
+  net::FiberSleep& sleep_;
+  const RuleAnswer* answer_ = nullptr;
+  rules::RuleCharges charges_;
+};
+
+const RuleAnswer& Session::acquire(const AttributeSource& attributes, const RequestCosts& costs,
+                                   Duration max_wait, detail::Waits& waits,
+                                   net::FiberSleep& sleep) {
+  Waiting call(*this, attributes, costs, sleep);
+  const Decision decision = waits.acquire(call, SteadyClock::instance().now() + max_wait);
+  waited_ = call.answer() != nullptr ? *call.answer() : RuleAnswer{};
+  waited_.decision = decision;
+  record(waited_);
+  return waited_;
 }
 
 const RuleAnswer& Session::decide_parts(std::string_view domain, std::span<const RequestPart> parts,

@@ -6,8 +6,10 @@
 #include <string_view>
 
 #include "limiter/batch.h"
+#include "limiter/waits.h"
 #include "metrics/metrics.h"
 #include "server/logging/log.h"
+#include "server/net/fiber_sleep.h"
 #include "server/rules/rules_manager.h"
 #include "sluice/attributes.h"
 #include "sluice/limiter.h"
@@ -37,6 +39,10 @@ class Session {
   // Decides by the active rules that match. The answer is valid until the next call.
   const RuleAnswer& decide(const AttributeSource& attributes, const RequestCosts& costs = {},
                            Action action = Verb::kTake);
+  // As decide() of a take, but waits for the units, at most that long, in order of arrival among
+  // the requests of `waits`. The answer is counted once. It is a denial if the sleep is stopped.
+  const RuleAnswer& acquire(const AttributeSource& attributes, const RequestCosts& costs,
+                            Duration max_wait, detail::Waits& waits, net::FiberSleep& sleep);
   // Decides by the active rule with that name, whether it matches or not. Null if there is none.
   const RuleAnswer* decide_by(std::string_view rule, const AttributeSource& attributes,
                               const RequestCosts& costs = {}, Action action = Verb::kTake);
@@ -56,6 +62,8 @@ class Session {
   void follow_rules();
 
  private:
+  class Waiting;
+
   void record(const RuleAnswer& answer);
   void count(const RuleAnswer& answer);
 
@@ -67,6 +75,7 @@ class Session {
   std::uint64_t version_;
   RuleSet rules_;
   RuleAnswer without_rule_;  // has no limits
+  RuleAnswer waited_;        // of acquire()
 };
 
 }  // namespace sluice::server

@@ -18,6 +18,7 @@ struct Bounds {
   std::chrono::milliseconds idle_timeout{75'000};  // between requests
   std::size_t connections = 10'000;                // open connections on each listener
   std::size_t requests_per_connection = 0;         // 0: any number
+  std::size_t waiting = 1'000;                     // requests that wait for units, in all loops
 };
 
 }  // namespace sluice::server

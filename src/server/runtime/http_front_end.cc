@@ -11,7 +11,8 @@ namespace {
 class HttpFrontEnd final : public FrontEnd {
  public:
   explicit HttpFrontEnd(const FrontEndParts& parts)
-      : FrontEnd(listen_address("http"), "http/1.1", parts) {}
+      : FrontEnd(listen_address("http"), "http/1.1", parts),
+        waits_({.most = parts.config.bounds.waiting}) {}
 
   std::string example() const override {
     if (!is_open()) return {};
@@ -24,6 +25,8 @@ class HttpFrontEnd final : public FrontEnd {
            R"( -d '{"attributes":{"method":"POST","path":"/login","ip":"203.0.113.9"}}')";
   }
 
+  std::size_t waiting() const noexcept override { return waits_.waiting(); }
+
  protected:
   Expected<bool> check() override {
     if (access().nobody_operates()) log_that_nobody_operates();
@@ -32,15 +35,25 @@ class HttpFrontEnd final : public FrontEnd {
   std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
                                           const net::Acceptor::Parts& accept,
                                           net::ListeningSocket socket) override {
-    const auto make_handler = [parts = parts(), loop, &access = access()] {
+    CheckEndpoint::Waiting waiting;
+    auto fibers = loop.fibers;
+    if (bounds().waiting > 0) {
+      waiting = {&waits_, loop.sleeps};
+      if (!fibers) fibers.emplace();
+      fibers->most += bounds().waiting;
+    }
+    const auto make_handler = [parts = parts(), loop, &access = access(), waiting] {
       return std::make_unique<PublicHandler>(
           PublicHandler::Parts{loop.session(), parts.envoy, parts.trusted, loop.recorder, parts.log,
-                               parts.operations, access});
+                               parts.operations, access, waiting});
     };
     return std::make_unique<http::FrontEnd>(
-        http::FrontEnd::Parts{bounds(), make_handler, loop.fibers, role_of_certificate()}, accept,
+        http::FrontEnd::Parts{bounds(), make_handler, fibers, role_of_certificate()}, accept,
         std::move(socket));
   }
+
+ private:
+  detail::Waits waits_;  // of all loops
 };
 
 }  // namespace

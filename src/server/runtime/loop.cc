@@ -21,7 +21,8 @@ Loop::Loop(const Parts& parts)
                           parts.denials,
                           {stores->shadow(), stores->local()}};
                 },
-                .clock = parts.clock} {
+                .clock = parts.clock,
+                .sleeps = &sleeps_} {
   if (stores_) services_.fibers = parts.fibers;
 }
 
@@ -52,6 +53,7 @@ void Loop::stop_accepting(net::Queued queued, std::function<void()> stopped) {
 
 void Loop::drain(std::function<void()> drained) {
   boost::asio::post(context_, [this, drained = std::move(drained)]() mutable {
+    sleeps_.stop();
     // The last front end to release `last` calls `drained`.
     const std::shared_ptr<void> last(nullptr, [all = std::move(drained)](void*) { all(); });
     for (const auto& front_end : front_ends_) front_end->drain([last] {});
@@ -59,9 +61,9 @@ void Loop::drain(std::function<void()> drained) {
 }
 
 void Loop::stop() {
-  if (!stores_) context_.stop();
   if (!thread_.joinable()) return;
   boost::asio::post(context_, [this] {
+    sleeps_.stop();
     if (stores_) stores_->stop();
     context_.stop();
   });

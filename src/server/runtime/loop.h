@@ -12,6 +12,7 @@
 #include "server/decide/session.h"
 #include "server/logging/log.h"
 #include "server/net/fiber.h"
+#include "server/net/fiber_sleep.h"
 #include "server/net/loop_clock.h"
 #include "server/net/loop_front_end.h"
 #include "server/storage/loop_stores.h"
@@ -25,6 +26,7 @@ struct LoopServices {
   std::function<Session::Parts()> session;  // called for each handler
   const net::LoopClock& clock;
   std::optional<net::FiberPool::Options> fibers = {};  // if the store may wait
+  net::FiberSleeps* sleeps = nullptr;                  // null: no request may wait for units
 };
 
 // An event loop with a thread of its own, its stores and its front ends.
@@ -70,6 +72,7 @@ class Loop {
   boost::asio::io_context context_{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
       context_.get_executor()};
+  net::FiberSleeps sleeps_{context_};
   std::unique_ptr<LoopStores> stores_;
   LoopServices services_;
   std::vector<std::unique_ptr<net::LoopFrontEnd>> front_ends_;

@@ -22,7 +22,7 @@ PublicHandler::PublicHandler(const Parts& parts)
       access_(parts.access),
       session_(parts.session),
       auth_(session_, parts.trusted),
-      check_(session_),
+      check_(session_, parts.waiting),
       rls_({parts.session, parts.envoy}),
       json_(rls_) {}
 

@@ -27,12 +27,14 @@ class PublicHandler final : public http::Handler {
     Log& log;
     Operations operations;
     const Access& access;
+    CheckEndpoint::Waiting waiting = {};
   };
   explicit PublicHandler(const Parts& parts);
 
   void handle(const http::Request& request, http::Response& response) override;
   void finished(const http::Request& request, const http::Response& response,
                 std::chrono::nanoseconds took) override;
+  void stop_waiting() override { check_.stop_waiting(); }
   void follow_rules() override {
     session_.follow_rules();
     rls_.follow_rules();

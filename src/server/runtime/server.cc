@@ -110,7 +110,8 @@ Expected<bool> Server::Impl::open() {
   const auto most = [this] {
     return std::min(front_ends_.most_connections(), descriptors_.most());
   };
-  add_server_metrics(registry_, {rules_.manager(), rules_.envoy(), log_, ready_, most});
+  add_server_metrics(registry_, {rules_.manager(), rules_.envoy(), log_, ready_, most,
+                                 [this] { return front_ends_.waiting(); }});
   const std::size_t threads = Loops::count(config_.threads);
   auto inherited = handover_.inherit(config_.handover);
   if (!inherited) return Unexpected{inherited.error()};

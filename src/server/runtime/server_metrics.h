@@ -17,6 +17,7 @@ struct ServerMetricsParts {
   const Log& log;
   const std::atomic<bool>& ready;
   std::function<std::size_t()> connections_max;
+  std::function<std::size_t()> waiting;  // requests that wait for units
 };
 
 // Adds the metrics of the server as a whole. Ownership: the registry borrows the parts.

@@ -8,6 +8,9 @@ namespace sluice::server {
 namespace {
 
 constexpr std::string_view kJson = "application/json";
+constexpr std::string_view kNoWaiting =
+    "at wait_ms: this server lets no request wait; expected bounds.waiting above 0 in its "
+    "configuration";
 // A larger buffer is released.
 constexpr std::size_t kMostKept = std::size_t{64} << 10;
 
@@ -20,6 +23,9 @@ class CheckEndpoint::Decider final : public CheckListener {
       : endpoint_(endpoint), kind_(kind), response_(response) {}
 
   void on_request(const CheckRequest& request, bool alone) override {
+    if (request.wait > Duration{0} && endpoint_.waiting_.waits == nullptr) {
+      return answer_problem(response_, {400, std::string(kNoWaiting)});
+    }
     const RuleAnswer& answer = decide(request);
     if (alone) {
       response_.status = http_status(answer);
@@ -36,11 +42,24 @@ class CheckEndpoint::Decider final : public CheckListener {
  private:
   const RuleAnswer& decide(const CheckRequest& request) {
     const RequestCosts costs(request.cost, request.costs);
+    if (request.wait > Duration{0}) return wait(request, costs);
     if (kind_ == CheckKind::kSettle) {
       return endpoint_.session_.settle(request.attributes, costs,
                                        {request.actual, request.actual_costs});
     }
     return endpoint_.session_.decide(request.attributes, costs, {request.verb, request.max_wait});
+  }
+
+  const RuleAnswer& wait(const CheckRequest& request, const RequestCosts& costs) {
+    struct Sleep : net::FiberSleep {
+      Sleep(CheckEndpoint& of, net::FiberSleeps& loop) : FiberSleep(loop), endpoint(of) {
+        endpoint.sleep_ = this;
+      }
+      ~Sleep() { endpoint.sleep_ = nullptr; }
+      CheckEndpoint& endpoint;
+    } sleep(endpoint_, *endpoint_.waiting_.sleeps);
+    return endpoint_.session_.acquire(request.attributes, costs, request.wait,
+                                      *endpoint_.waiting_.waits, sleep);
   }
 
   CheckEndpoint& endpoint_;

@@ -1,8 +1,10 @@
 #pragma once
 
 #include "limiter/text_buffer.h"
+#include "limiter/waits.h"
 #include "server/api/check/check_request.h"
 #include "server/decide/session.h"
+#include "server/net/fiber_sleep.h"
 #include "server/protocol/http/message.h"
 #include "sluice/rule_http_fields.h"
 
@@ -13,20 +15,33 @@ namespace sluice::server {
 // returns an array of answers and 200.
 //
 // There is one for each event loop. Ownership: borrows the session. Cost: the decisions, and a few
-// instructions for each byte. Allocates nothing once its buffers have grown, unless the request is
-// refused.
+// instructions for each byte. A request that waits needs a fiber. Allocates nothing once its
+// buffers have grown, unless the request is refused.
 class CheckEndpoint {
  public:
-  explicit CheckEndpoint(Session& session) : session_(session) {}
+  // What requests that wait for units need. Null: none may wait.
+  struct Waiting {
+    detail::Waits* waits = nullptr;  // of all loops
+    net::FiberSleeps* sleeps = nullptr;
+  };
+  explicit CheckEndpoint(Session& session) : CheckEndpoint(session, Waiting{}) {}
+  CheckEndpoint(Session& session, const Waiting& waiting) : session_(session), waiting_(waiting) {}
 
   // `may_operate`: the client may do more than peek and take one unit.
   void handle(CheckKind kind, const http::Request& request, bool may_operate,
               http::Response& response);
 
+  // Ends the wait of the request that is being answered, if it waits.
+  void stop_waiting() {
+    if (sleep_ != nullptr) sleep_->stop();
+  }
+
  private:
   class Decider;
 
   Session& session_;
+  const Waiting waiting_;
+  net::FiberSleep* sleep_ = nullptr;  // of the request that waits
   CheckReader reader_;
   RuleHttpFields fields_;
   TextBuffer text_;

@@ -13,7 +13,8 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::string_view kMembers = "expected one of: attributes, cost, costs, verb, max_wait_ms";
+constexpr std::string_view kMembers =
+    "expected one of: attributes, cost, costs, verb, max_wait_ms, wait_ms";
 constexpr std::string_view kSettleMembers = "expected one of: attributes, cost, costs, actual";
 constexpr std::string_view kWholeCost = "expected a whole number from 0 to 4294967295";
 constexpr std::string_view kNamedCosts =
@@ -25,6 +26,9 @@ constexpr std::string_view kActual =
 constexpr std::int64_t kMostWaitMs = 86'400'000;
 constexpr std::string_view kMaxWait =
     "expected milliseconds: a whole number from 0 to 86400000 (a day)";
+constexpr std::int64_t kMostTakeWaitMs = 300'000;
+constexpr std::string_view kWaitNumber =
+    "expected milliseconds: a whole number from 0 to 300000 (5 minutes)";
 constexpr std::string_view kVerbs =
     "expected check, peek, refund, reset, charge, take_at_most or reserve";
 constexpr std::string_view kObjectOfTexts = "expected an object whose members are texts";
@@ -111,7 +115,7 @@ class CheckReader::Handler {
 
  private:
   enum class Place : std::uint8_t { kTop, kArray, kRequest, kAttributes, kBody, kCosts };
-  enum class Member : std::uint8_t { kAttributes, kCost, kCosts, kVerb, kMaxWait, kActual };
+  enum class Member : std::uint8_t { kAttributes, kCost, kCosts, kVerb, kMaxWait, kWait, kActual };
 
   bool part(json::string_view text) {
     text_.append(text.data(), text.size());
@@ -217,6 +221,7 @@ bool CheckReader::Handler::wrong_value(json::error_code& error, std::string_view
     case Member::kCost: return fail(error, "cost", found, kWholeCost);
     case Member::kCosts: return fail(error, "costs", found, kNamedCosts);
     case Member::kMaxWait: return fail(error, "max_wait_ms", found, kMaxWait);
+    case Member::kWait: return fail(error, "wait_ms", found, kWaitNumber);
     case Member::kActual: return fail(error, "actual", found, kActual);
     case Member::kVerb: break;
   }
@@ -235,7 +240,7 @@ bool CheckReader::Handler::begin_request(json::error_code& error) {
   request_.cost = 1;
   request_.costs.clear();
   request_.verb = Verb::kTake;
-  request_.max_wait = Duration{0};
+  request_.max_wait = request_.wait = Duration{0};
   request_.actual = 1;
   request_.actual_costs.clear();
   text_.clear();
@@ -254,6 +259,12 @@ bool CheckReader::Handler::end_request(json::error_code& error) {
   }
   if (request_.verb != Verb::kReserve && has(Member::kMaxWait)) {
     return fail(error, "max_wait_ms", "only a reservation waits", "expected the verb reserve");
+  }
+  if (has(Member::kWait) && request_.verb != Verb::kTake) {
+    return fail(error, "wait_ms", "only a check waits", "expected the verb check");
+  }
+  if (has(Member::kWait) && is_array_) {
+    return fail(error, "wait_ms", "a request in an array cannot wait", "expected a single request");
   }
   if (const auto twice = request_.attributes.finish()) {
     return fail(error, "attributes", core::in_quotes(*twice) + " is given twice",
@@ -358,6 +369,8 @@ bool CheckReader::Handler::on_member(std::string_view name, json::error_code& er
     member_ = Member::kVerb;
   } else if (kind_ == CheckKind::kCheck && name == "max_wait_ms") {
     member_ = Member::kMaxWait;
+  } else if (kind_ == CheckKind::kCheck && name == "wait_ms") {
+    member_ = Member::kWait;
   } else {
     return fail(error, {}, "unknown member " + core::in_quotes(name),
                 kind_ == CheckKind::kSettle ? kSettleMembers : kMembers);
@@ -427,19 +440,22 @@ bool CheckReader::Handler::on_string(json::string_view text, std::size_t, json::
 bool CheckReader::Handler::on_number(std::string_view text, std::optional<std::int64_t> number,
                                      json::error_code& error) {
   const bool is_member = place_ == Place::kRequest;
-  const bool is_wait = is_member && member_ == Member::kMaxWait;
+  const bool is_take_wait = is_member && member_ == Member::kWait;
+  const bool is_wait = is_take_wait || (is_member && member_ == Member::kMaxWait);
   const bool is_cost = is_member && member_ == Member::kCost;
   const bool is_actual = is_member && member_ == Member::kActual;
   if (!is_wait && !is_cost && !is_actual && place_ != Place::kCosts) {
     return on_other("a number", text, error);
   }
-  const std::int64_t most = is_wait ? kMostWaitMs : static_cast<std::int64_t>(kMaxUnits);
+  const std::int64_t most = is_take_wait ? kMostTakeWaitMs
+                            : is_wait    ? kMostWaitMs
+                                         : static_cast<std::int64_t>(kMaxUnits);
   if (!number || *number < 0 || *number > most) {
     return wrong_value(error, std::string(text.substr(0, 40)));
   }
   const auto units = static_cast<std::uint64_t>(*number);
   if (is_wait) {
-    request_.max_wait = std::chrono::milliseconds(*number);
+    (is_take_wait ? request_.wait : request_.max_wait) = std::chrono::milliseconds(*number);
   } else if (is_cost || is_actual) {
     (is_cost ? request_.cost : request_.actual) = units;
   } else {

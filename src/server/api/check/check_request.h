@@ -20,6 +20,7 @@ struct CheckRequest {
   std::vector<LimitCost> costs;  // of single limits; at most kMaxCharges
   Verb verb = Verb::kTake;
   Duration max_wait{0};                 // of a reservation
+  Duration wait{0};                     // for the units of a take; only alone
   std::uint64_t actual = 1;             // /v1/settle: the cost instead of `cost`
   std::vector<LimitCost> actual_costs;  // /v1/settle: instead of `costs`
 };

@@ -114,6 +114,25 @@ TEST(CheckReader, ReadsHowLongAReservationMayWait) {
             "at max_wait_ms: only a reservation waits; expected the verb reserve");
 }
 
+TEST(CheckReader, ReadsHowLongATakeMayWait) {
+  Reading requests;
+  CheckReader reader;
+  const auto error = [&](const std::string& members) {
+    const std::string body = R"({"attributes":{})" + members + "}";
+    return reader.read(CheckKind::kCheck, body, false, requests).error;
+  };
+  EXPECT_EQ(error(R"(,"wait_ms":300000)"), "");
+  EXPECT_EQ(error(R"(,"verb":"check","wait_ms":0)"), "");
+  EXPECT_EQ(error(R"(,"wait_ms":300001)"),
+            "at wait_ms: found 300001; expected milliseconds: a whole number from 0 to 300000 (5 "
+            "minutes)");
+  EXPECT_EQ(error(R"(,"verb":"peek","wait_ms":1)"),
+            "at wait_ms: only a check waits; expected the verb check");
+  EXPECT_EQ(
+      reader.read(CheckKind::kCheck, R"([{"attributes":{},"wait_ms":1}])", true, requests).error,
+      "at [0].wait_ms: a request in an array cannot wait; expected a single request");
+}
+
 TEST(CheckReader, ReadsTheActualCostsOfASettlement) {
   Reading requests;
   CheckReader reader;
@@ -252,7 +271,7 @@ TEST(CheckReader, ReportsTheMemberThatIsWrong) {
             "at attributes: found text; expected an object whose members are texts");
   EXPECT_EQ(read(R"({"atributes":{}})"),
             "at the top: unknown member 'atributes'; expected one of: attributes, cost, costs, "
-            "verb, max_wait_ms");
+            "verb, max_wait_ms, wait_ms");
   EXPECT_EQ(read(R"({"attributes":{},"cost":1,"cost":1})"),
             "at the top: the member 'cost' is given twice; expected it once");
   EXPECT_EQ(read(R"({"verb":5,"attributes":{}})"),
@@ -337,9 +356,9 @@ TEST(CheckReader, ReportsTheRequestOfAnArrayThatIsWrong) {
             "at [1]: found an array; expected a request, {\"attributes\":{...}}");
   EXPECT_EQ(read(first + "{}]"),
             "at [1].attributes: missing; expected an object whose members are texts");
-  EXPECT_EQ(
-      read(first + R"({"x":1}])"),
-      "at [1]: unknown member 'x'; expected one of: attributes, cost, costs, verb, max_wait_ms");
+  EXPECT_EQ(read(first + R"({"x":1}])"),
+            "at [1]: unknown member 'x'; expected one of: attributes, cost, costs, verb, "
+            "max_wait_ms, wait_ms");
 }
 
 TEST(CheckReader, RequiresAnObjectOrAnArray) {

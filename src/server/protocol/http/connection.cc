@@ -1,6 +1,7 @@
 #include "server/protocol/http/connection.h"
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,6 +14,12 @@ namespace {
 using boost::system::error_code;
 
 bool would_block(const error_code& why) { return why == boost::asio::error::would_block; }
+
+// Whether the client has closed the connection, at least its side of it.
+bool has_ended(int descriptor) noexcept {
+  pollfd one{descriptor, POLLRDHUP, 0};
+  return ::poll(&one, 1, 0) > 0;
+}
 
 }  // namespace
 
@@ -89,6 +96,7 @@ Connection::Action Connection::send() {
 }
 
 void Connection::tick(net::SteadyTime now) {
+  if (state_.is_answering() && has_ended(socket_.native_handle())) return state_.on_end_of_input();
   if (expired_ || !state_.expired(now)) return;
   expired_ = true;
   socket_.cancel();  // ends the wait

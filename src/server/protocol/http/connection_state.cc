@@ -131,7 +131,9 @@ void ConnectionState::work(Worker& worker) {
   worker.request = reader_.request();
   worker.request.peer = peer_;
   worker.request.certificate_role = certificate_role_;
+  worker_ = &worker;
   worker.handler->handle(worker.request, worker.response);
+  worker_ = nullptr;
 }
 
 bool ConnectionState::finish(Worker& worker) {

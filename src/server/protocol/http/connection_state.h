@@ -76,6 +76,10 @@ class ConnectionState final : private Handlers::Task {
   // Returns whether the connection takes too long. If so, stop waiting and call on_expired().
   bool expired(net::SteadyTime now) const noexcept { return now >= deadline_; }
   Action on_expired(net::SteadyTime now);
+  // Whether a request is being answered, and waits.
+  bool is_answering() const noexcept { return worker_ != nullptr; }
+  // The client sends no more, and has perhaps gone. Call it only while is_answering().
+  void on_end_of_input() { worker_->handler->stop_waiting(); }
   // The server is draining.
   void on_drain(net::SteadyTime now);
 
@@ -101,6 +105,7 @@ class ConnectionState final : private Handlers::Task {
   Owner& owner_;
   std::string peer_;
   const Role certificate_role_;
+  Worker* worker_ = nullptr;  // during work()
   RequestReader reader_;
   std::string pending_;   // of requests that are not complete or not answered
   std::size_t done_ = 0;  // bytes of `pending_` before the request that is being answered

@@ -71,6 +71,8 @@ class Handler {
   // The response was written, `took` after the request was read.
   virtual void finished(const Request& request, const Response& response,
                         std::chrono::nanoseconds took) = 0;
+  // The client has gone while handle() waits: its request need not be answered.
+  virtual void stop_waiting() {}
   // Releases rules that are no longer active. Called while there are no requests.
   virtual void follow_rules() {}
 };
