@@ -15,7 +15,8 @@ enum class Outcome : std::uint8_t {
   kFailed,   // the store could not decide, and no failure policy answered
 };
 
-// Why a decision has its outcome. The limit itself answers kOk, kOver, kLimited and kNever.
+// Why a decision has its outcome. The limit itself answers kOk, kOver, kLimited, kNever
+// and kGone.
 enum class Reason : std::uint8_t {
   kOk,            // the cost fits
   kOver,          // allowed, because the work is already done (kCharge), but beyond the limit
@@ -31,6 +32,7 @@ enum class Reason : std::uint8_t {
   kMissing,       // an attribute that the rule requires is absent (`on_missing: deny`)
   // Too many callers wait for units already; nothing was counted.
   kTooManyWaiters,
+  kGone,     // the permit has ended: released, or at the end of its lease
   kInvalid,  // the request itself is wrong (Store::apply); nothing was counted
 };
 
@@ -89,6 +91,7 @@ constexpr bool has_numbers(const Decision& decision) noexcept {
     case Reason::kOver:
     case Reason::kLimited:
     case Reason::kNever:
+    case Reason::kGone:
     case Reason::kShadow: return true;
     case Reason::kDenyCache: return !decision.allowed();
     case Reason::kFallback:

@@ -15,6 +15,8 @@ enum class Verb : std::uint8_t {
   kCharge,      // count work that is already done: always allowed, kOver beyond the limit
   kTakeAtMost,  // take the same number of units from every charge: as many as all have, up to cost
   kReserve,     // take now what a take would get within `max_wait`; the caller waits for `delay`
+  kRelease,     // concurrency: end the permit of each charge; kGone if it has ended in all of them
+  kExtend,      // concurrency: start the leases of the permit again; kGone if it has ended in one
 };
 
 // What a request does: a verb, and how long a reservation may wait. Converts from a verb.
@@ -34,6 +36,11 @@ struct Action {
 // Whether the verb takes units if all limits allow it, and nothing if one denies.
 constexpr bool takes(Verb verb) noexcept {
   return verb == Verb::kTake || verb == Verb::kTakeAtMost || verb == Verb::kReserve;
+}
+
+// Whether the verb changes a permit that exists. The cost is ignored.
+constexpr bool changes_permit(Verb verb) noexcept {
+  return verb == Verb::kRelease || verb == Verb::kExtend;
 }
 
 // Whether the verb asks for permission, so that a failure policy may answer for the store. The

@@ -32,6 +32,7 @@ struct Answer {
   bool admitted = false;
   bool never = false;
   bool over = false;  // admitted beyond the limit
+  bool gone = false;  // the permit has ended
   std::uint32_t remaining = 0;
   std::uint32_t taken = 0;  // kTakeAtMost only
   Ticks wait = 0;

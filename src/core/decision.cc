@@ -26,6 +26,7 @@ std::string_view to_string(Reason reason) noexcept {
     case Reason::kStoreFull: return "store_full";
     case Reason::kMissing: return "missing";
     case Reason::kTooManyWaiters: return "too_many_waiters";
+    case Reason::kGone: return "gone";
     case Reason::kInvalid: return "invalid";
   }
   return "unknown";

@@ -158,6 +158,8 @@ template <FixedSizeFunctions F>
   const State at = F::advance(limit, stored, now);
   Step<State> step;
   switch (action.verb) {
+    case Verb::kRelease:  // no store asks a limit without permits
+    case Verb::kExtend:
     case Verb::kPeek:
       step = detail::take<F>(limit, at, cost);
       if (step.change == Change::kNone) break;

@@ -8,6 +8,7 @@ namespace sluice::core {
 
 constexpr Reason reason_of(const Answer& answer) noexcept {
   if (answer.admitted) return answer.over ? Reason::kOver : Reason::kOk;
+  if (answer.gone) return Reason::kGone;
   return answer.never ? Reason::kNever : Reason::kLimited;
 }
 
@@ -20,7 +21,7 @@ inline void write(const Limit& limit, const Answer& answer, Decision& d) noexcep
   d.taken = answer.taken;
   d.reset_after = Duration{answer.reset_after};
   d.retry_after.reset();
-  if (!answer.admitted && !answer.never) d.retry_after = Duration{answer.wait};
+  if (!answer.admitted && !answer.never && !answer.gone) d.retry_after = Duration{answer.wait};
   d.delay.reset();
   if (answer.delay != Answer::kNoDelay) d.delay = Duration{answer.delay};
 }

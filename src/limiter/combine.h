@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <functional>
 #include <span>
 
 #include "sluice/decision.h"
@@ -35,6 +37,15 @@ inline void combine(std::span<const Decision> each, Decision& all) noexcept {
   if (retry_after != kNone && !never) all.retry_after = retry_after;
   all.delay.reset();
   if (delay != kNone && all.allowed()) all.delay = delay;
+}
+
+// As combine() for a release, which has ended the permit if it was live in any of its counters.
+inline void combine_released(std::span<const Decision> each, Decision& all) noexcept {
+  combine(each, all);
+  const bool any = std::any_of(each.begin(), each.end(), std::mem_fn(&Decision::allowed));
+  if (!any || all.allowed()) return;
+  all.outcome = Outcome::kAllowed;
+  all.reason = Reason::kOk;
 }
 
 }  // namespace sluice

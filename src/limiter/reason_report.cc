@@ -4,6 +4,7 @@ namespace sluice {
 namespace {
 
 constexpr int kGrpcInvalidArgument = 3;
+constexpr int kGrpcNotFound = 5;
 constexpr int kGrpcUnavailable = 14;
 
 constexpr ReasonReport kLimited{
@@ -45,6 +46,11 @@ constexpr ReasonReport kTooManyWaiters{
     .title = kFallback.title,
     .detail = "Too many requests wait for what these policies allow."};
 
+constexpr ReasonReport kGone{.http = 404,
+                             .grpc = kGrpcNotFound,
+                             .resp_error = "ERR the permit has ended",
+                             .detail = "The permit has ended."};
+
 constexpr ReasonReport kInvalid{
     .http = 400,
     .grpc = kGrpcInvalidArgument,
@@ -71,6 +77,7 @@ const ReasonReport& report_of(Reason reason) noexcept {
     case Reason::kStoreFull: return kStoreFull;
     case Reason::kMissing: return kMissing;
     case Reason::kTooManyWaiters: return kTooManyWaiters;
+    case Reason::kGone: return kGone;
     case Reason::kInvalid: break;
   }
   return kInvalid;

@@ -42,6 +42,7 @@ TEST(ReasonReport, HasARowForEveryReason) {
       {"store_full", {503, 14, "OOM", "temporary-reduced-capacity"}},
       {"missing", {429, 0, "", ""}},
       {"too_many_waiters", {429, 0, "", "temporary-reduced-capacity"}},
+      {"gone", {404, 5, "ERR", ""}},
       {"invalid", {400, 3, "ERR", ""}},
   };
   std::size_t reasons = 0;

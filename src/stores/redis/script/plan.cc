@@ -25,6 +25,8 @@ constexpr std::uint64_t number_of(Verb verb) noexcept {
     case Verb::kCharge: return format::kCharge;
     case Verb::kReserve: return format::kReserve;
     case Verb::kTakeAtMost: return format::kTakeAtMost;
+    case Verb::kRelease:
+    case Verb::kExtend: break;
   }
   return format::kPeek;
 }
@@ -47,7 +49,7 @@ bool Plan::begin(const PlanOptions& options, Action action, std::span<const Char
   parts_.clear();
   counter_of_.clear();
   if (charges.empty() || charges.size() > kMaxCharges || !is_in_range(now)) return false;
-  if (action.max_wait < Duration{0}) return false;
+  if (action.max_wait < Duration{0} || changes_permit(action.verb)) return false;
   for (const Charge& charge : charges) {
     std::size_t i = 0;
     while (i < count_ && !counters_[i].counter.is_same(charge)) ++i;
