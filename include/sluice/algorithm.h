@@ -16,6 +16,7 @@ enum class Algorithm : std::uint8_t {
   kLeakyBucket,
   kTokenBucket,
   kGcra,
+  kConcurrency,
 };
 
 // What a limit may say besides its units and its period (see LimitSpec).
@@ -28,6 +29,7 @@ enum class StateKind : std::uint8_t {
   kSlices,           // a count for each slice of the period
   kLog,              // each admitted instant
   kLogAndSummaries,  // the admitted instants of the newest slice, and summaries of older slices
+  kPermits,          // each permit, until its lease ends
 };
 
 // One row of kAlgorithms: everything about an algorithm that is not arithmetic.
@@ -52,7 +54,7 @@ constexpr std::uint8_t options_of(Options... options) noexcept {
 
 // The table of algorithms. Schemas, commands, help, conversions and the conformance suite are
 // derived from it.
-inline constexpr std::array<AlgorithmInfo, 7> kAlgorithms{{
+inline constexpr std::array<AlgorithmInfo, 8> kAlgorithms{{
     {Algorithm::kFixedWindow, "fixed_window", 'f', StateKind::kWindow,
      detail::options_of(LimitOption::kAlign), false,
      "At most `limit` units in each window of one period."},
@@ -73,6 +75,8 @@ inline constexpr std::array<AlgorithmInfo, 7> kAlgorithms{{
      "Up to `burst` units at once; tokens refill evenly, or all at once every period."},
     {Algorithm::kGcra, "gcra", 'g', StateKind::kBucket, detail::options_of(LimitOption::kBurst),
      true, "One unit, and `burst` more at once; like CL.THROTTLE of redis-cell."},
+    {Algorithm::kConcurrency, "concurrency", 'p', StateKind::kPermits, detail::options_of(), false,
+     "At most `limit` units in flight; each request has a permit until it ends."},
 }};
 
 // Returns the row of an algorithm.
@@ -83,6 +87,11 @@ constexpr const AlgorithmInfo& info(Algorithm algorithm) noexcept {
 // Whether an option applies to an algorithm.
 constexpr bool applies(LimitOption option, Algorithm algorithm) noexcept {
   return (info(algorithm).options >> static_cast<unsigned>(option) & 1) != 0;
+}
+
+// Whether a take needs a permit (Charge::permit), which holds its units until it ends.
+constexpr bool holds_permits(Algorithm algorithm) noexcept {
+  return info(algorithm).state == StateKind::kPermits;
 }
 
 // Returns the name of an algorithm, and the algorithm of that name.

@@ -17,6 +17,8 @@ struct LimitAccess;
 
 // The largest limit, burst and cost: 2^32 - 1 units.
 inline constexpr std::uint64_t kMaxUnits = 0xFFFFFFFFu;
+// The largest limit of `concurrency`.
+inline constexpr std::uint64_t kMaxPermitUnits = 0xFFFF;
 inline constexpr Duration kMinPeriod = std::chrono::milliseconds{1};
 inline constexpr Duration kMaxPeriod = std::chrono::days{366};
 inline constexpr std::uint32_t kMaxSlices = 1000;
@@ -31,9 +33,10 @@ inline constexpr Duration kMaxWait{std::int64_t{1} << 52};
 // A plain value. An option that is absent has the algorithm's default.
 struct LimitSpec {
   Algorithm algorithm = Algorithm::kTokenBucket;
-  // Units per period, 0 to kMaxUnits. With 0 every cost above 0 is denied for ever (kNever).
+  // Units per period, 0 to kMaxUnits; for concurrency units in flight, 0 to kMaxPermitUnits. With 0
+  // every cost above 0 is denied for ever (kNever).
   std::uint64_t limit = 0;
-  // The period: kMinPeriod to kMaxPeriod.
+  // The period, for concurrency the lease: kMinPeriod to kMaxPeriod.
   Duration per{0};
   // token_bucket, leaky_bucket: the capacity in units, 1 to kMaxUnits; default: `limit`. gcra: the
   // units after the first, 0 to kMaxUnits - 1; default: `limit` - 1. Raise it to admit more units
@@ -86,9 +89,9 @@ class Limit {
   constexpr Algorithm algorithm() const noexcept { return algorithm_; }
   // What a counter of it stores.
   constexpr StateKind state_kind() const noexcept { return state_kind_; }
-  // Units per period.
+  // Units per period; for concurrency units in flight.
   constexpr std::uint32_t limit() const noexcept { return limit_; }
-  // The period.
+  // The period; for concurrency the lease.
   constexpr Duration period() const noexcept { return Duration{period_}; }
   // Units that an untouched counter admits at once: the burst (burst + 1 for gcra), or the limit.
   constexpr std::uint32_t capacity() const noexcept { return capacity_; }

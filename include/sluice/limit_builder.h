@@ -93,6 +93,18 @@ struct LimitUnits {
   }
 };
 
+// The units of a `concurrency` limit that has no lease yet: `concurrency(10)`.
+struct LeasedUnits {
+  std::uint64_t units;
+
+  // Completes the limit with the longest time that a permit lasts if nobody releases or extends it,
+  // 1 ms to 366 days. Errors: throws std::invalid_argument for a number out of range.
+  constexpr LimitBuilder<Algorithm::kConcurrency> lease(Duration time) const {
+    return LimitBuilder<Algorithm::kConcurrency>(
+        LimitSpec{.algorithm = Algorithm::kConcurrency, .limit = units, .per = time});
+  }
+};
+
 // Admits `burst` units at once; tokens refill evenly at the rate. Exact.
 // Cost: 60 bytes a key; constant time. The usual choice: a rate that allows bursts.
 //   token_bucket(100).per(1s).burst(200)
@@ -134,6 +146,13 @@ constexpr LimitUnits<Algorithm::kSlidingWindowLog> sliding_window_log(std::uint6
 constexpr LimitUnits<Algorithm::kSlidingWindowCounter> sliding_window_counter(std::uint64_t units) {
   return {units};
 }
+
+// Admits at most `units` in flight: a permit holds those of a request until it is released, or
+// until the end of its lease. Exact. Cost: 60 bytes a key and 24 for each permit; time in
+// proportion to the permits when one ends. Choose it for what takes long: exports, uploads,
+// connections.
+//   concurrency(10).lease(30s)
+constexpr LeasedUnits concurrency(std::uint64_t units) { return {units}; }
 
 // As sliding_window_log for the newest slice of the period; the requests of an older slice are
 // assumed to be evenly spread. The error is at most the units of the oldest slice.

@@ -12,6 +12,7 @@
 namespace sluice {
 
 class NewKeyLimit;
+class PermitId;
 
 // Separates the counters of rules from those of all other callers: whatever key a caller chooses,
 // it does not name a counter of a rule.
@@ -41,6 +42,9 @@ struct Charge {
   // Bounds the counters that takes may create. Without its permission, a charge that needs a new
   // counter is answered as by a full store. Null: no bound. A store may ignore it.
   NewKeyLimit* new_keys = nullptr;
+  // concurrency: the permit that a take gives to its caller, and that a release ends. A take, a
+  // release and an extension without one are kInvalid. Others ignore it.
+  const PermitId* permit = nullptr;
 };
 
 // Whether both charges name the same counter.
@@ -78,7 +82,9 @@ class Store {
   // kStoreFull for the charges that need one, and kOk for the others: the store can decide a
   // request of these alone. Returns kInvalid, and changes nothing, if the number of charges is
   // wrong, if `now` is outside kFirstInstant..kLastInstant, or if two charges name one counter with
-  // different numbers. Returns kFailed if the store cannot decide.
+  // different numbers, if a take of `concurrency` has no permit or a charge counts it (kCharge), or
+  // if a release or an extension is of another algorithm. Returns kFailed if the store cannot
+  // decide.
   virtual Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                          std::span<Decision> each) noexcept = 0;
 

@@ -82,7 +82,11 @@ std::optional<std::uint64_t> optional_integer(const json::object& object, const 
 
 Algorithm algorithm_at(const json::value& value, const std::string& where) {
   const std::string_view name = text_at(value, where);
-  if (const auto algorithm = algorithm_from(name)) return *algorithm;
+  const auto algorithm = algorithm_from(name);
+  if (algorithm && holds_permits(*algorithm)) {
+    fail(where, "'concurrency' is for rules and the library; decide hands out no permits");
+  }
+  if (algorithm) return *algorithm;
   fail(where, core::in_quotes(name) + " is unknown; expected " +
                   core::list_of(core::kAlgorithmNames, "or"));
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/concurrency.h"
 #include "core/fixed_window.h"
 #include "core/gcra.h"
 #include "core/leaky_bucket.h"
@@ -52,6 +53,11 @@ constexpr Step<NextLog> step(Action action, const Limit& limit, const Kept<Log>&
     return sliding_window_log::step(action, limit, kept, now, cost);
   }
   return sliding_window_hybrid::step(action, limit, kept, now, cost);
+}
+
+constexpr Step<NextPermits> step(Action action, const Limit& limit, const Kept<Permits>& kept,
+                                 Ticks now, std::uint64_t cost) noexcept {
+  return concurrency::step(action, limit, kept, now, cost);
 }
 
 // Describes a counter with nothing taken, for a request that another limit denies.

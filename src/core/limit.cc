@@ -49,9 +49,11 @@ std::optional<Algorithm> algorithm_from(std::string_view name) noexcept {
 std::string explain(LimitError error, const LimitSpec& spec) {
   switch (error) {
     case LimitError::kNone: return "nothing is wrong";
-    case LimitError::kLimitTooLarge: return out_of_range("limit", spec.limit, 0, kMaxUnits);
+    case LimitError::kLimitTooLarge:
+      return out_of_range("limit", spec.limit, 0, detail::most_units(spec.algorithm));
     case LimitError::kPeriodOutOfRange:
-      return "per " + core::format_period(spec.per) + " is out of range; it must be 1ms to 366d";
+      return (holds_permits(spec.algorithm) ? "lease " : "per ") + core::format_period(spec.per) +
+             " is out of range; it must be 1ms to 366d";
     case LimitError::kBurstDoesNotApply: return does_not_apply(LimitOption::kBurst, spec);
     case LimitError::kBurstOutOfRange: return explain_burst(spec);
     case LimitError::kAlignDoesNotApply: return does_not_apply(LimitOption::kAlign, spec);

@@ -94,7 +94,7 @@ void drop_wrong_field(LimitSpec& spec, LimitError error) noexcept {
   } else if (error == LimitError::kPeriodOutOfRange) {
     spec.per = kMinPeriod;
   } else {
-    spec.limit = kMaxUnits;
+    spec.limit = detail::most_units(spec.algorithm);
   }
 }
 

@@ -73,9 +73,10 @@ constexpr const OptionInfo& info(LimitOption option) noexcept {
   return kLimitOptions[static_cast<std::size_t>(option)];
 }
 
-// The names of all algorithms, indexed by Algorithm.
+// The names of the algorithms that need no permits, indexed by Algorithm.
 inline constexpr auto kAlgorithmNames = [] {
-  std::array<std::string_view, kAlgorithms.size()> names;
+  static_assert(holds_permits(kAlgorithms.back().algorithm));
+  std::array<std::string_view, kAlgorithms.size() - 1> names;
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = kAlgorithms[i].name;
   return names;
 }();

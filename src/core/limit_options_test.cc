@@ -73,6 +73,15 @@ TEST(LimitOptions, AreNamedByTheErrorThatTheyCause) {
   EXPECT_EQ(option_of(LimitError::kRefillsTooSlowly, {}), std::nullopt);
 }
 
+TEST(LimitOptions, AreLeftRightIfTheWrongFieldIsDropped) {
+  for (const AlgorithmInfo& row : kAlgorithms) {
+    LimitSpec spec{.algorithm = row.algorithm, .limit = kMaxUnits + 1, .per = 0s};
+    drop_wrong_field(spec, find_error(spec));
+    drop_wrong_field(spec, find_error(spec));
+    EXPECT_EQ(find_error(spec), LimitError::kNone) << row.name;
+  }
+}
+
 TEST(LimitOptions, SpecOfALimitMakesTheSameLimit) {
   const Limit limits[] = {token_bucket(5).per(1s).burst(9).refilled_at_intervals(),
                           leaky_bucket(5).per(7s).queueing(),
@@ -81,7 +90,8 @@ TEST(LimitOptions, SpecOfALimitMakesTheSameLimit) {
                           fixed_window(0).per(1s).aligned_to_clock(),
                           sliding_window_log(3).per(1h),
                           sliding_window_counter(8).per(1s).slices(3).counting_oldest_whole(),
-                          sliding_window_hybrid(8).per(1s).slices(1)};
+                          sliding_window_hybrid(8).per(1s).slices(1),
+                          concurrency(8).lease(30s)};
   for (const Limit& limit : limits) EXPECT_EQ(Limit::make(spec_of(limit)).value(), limit);
 }
 

@@ -22,7 +22,8 @@ constexpr Algorithm kAllAlgorithms[] = {Algorithm::kFixedWindow,
                                         Algorithm::kSlidingWindowHybrid,
                                         Algorithm::kLeakyBucket,
                                         Algorithm::kTokenBucket,
-                                        Algorithm::kGcra};
+                                        Algorithm::kGcra,
+                                        Algorithm::kConcurrency};
 
 // A spec that is right for every algorithm.
 constexpr LimitSpec spec_of(Algorithm algorithm) {
@@ -48,6 +49,22 @@ static_assert(kBuilt != token_bucket(100).per(1s).burst(201));
 static_assert(kBuilt != Limit(token_bucket(100).per(1s).burst(200).refilled_at_intervals()));
 
 // --- builders ---
+
+TEST(Limit, OfPermitsHasALeaseAndAtMost65535Units) {
+  constexpr Limit kExports = concurrency(3).lease(30s);
+  EXPECT_EQ(kExports.algorithm(), Algorithm::kConcurrency);
+  EXPECT_EQ(kExports.capacity(), 3u);
+  EXPECT_EQ(kExports.period(), 30s);
+  LimitSpec spec{.algorithm = Algorithm::kConcurrency, .limit = 65535, .per = 1ms};
+  EXPECT_EQ(error_of(spec), "no error");
+  spec.limit = 65536;
+  EXPECT_EQ(error_of(spec), "limit 65536 is out of range; it must be 0 to 65535");
+  spec.limit = 1;
+  spec.per = 367 * 24h;
+  EXPECT_EQ(error_of(spec), "lease 367d is out of range; it must be 1ms to 366d");
+  spec = {.algorithm = Algorithm::kConcurrency, .limit = 1, .per = 1s, .burst = 1};
+  EXPECT_EQ(find_error(spec), LimitError::kBurstDoesNotApply);
+}
 
 TEST(Limit, BuildersStateEveryOption) {
   EXPECT_EQ(Limit(token_bucket(1).per(1s).refilled_at_intervals()).refill(), Refill::kInterval);
@@ -160,7 +177,8 @@ TEST(Limit, RateIsInLowestTerms) {
 TEST(Limit, AcceptsTheEndsOfEveryRange) {
   for (const Algorithm algorithm : kAllAlgorithms) {
     for (const Duration per : {kMinPeriod, kMaxPeriod}) {
-      for (const std::uint64_t limit : {std::uint64_t{0}, std::uint64_t{1}, kMost}) {
+      for (const std::uint64_t limit :
+           {std::uint64_t{0}, std::uint64_t{1}, detail::most_units(algorithm)}) {
         EXPECT_EQ(error_of({.algorithm = algorithm, .limit = limit, .per = per}), "no error");
       }
     }
@@ -311,9 +329,10 @@ TEST(Limit, AlgorithmNamesReadBack) {
     EXPECT_EQ(algorithm_from(to_string(algorithm)), algorithm);
     names.insert(to_string(algorithm));
   }
-  EXPECT_EQ(names, (std::set<std::string_view>{"fixed_window", "sliding_window_log",
-                                               "sliding_window_counter", "sliding_window_hybrid",
-                                               "leaky_bucket", "token_bucket", "gcra"}));
+  EXPECT_EQ(names,
+            (std::set<std::string_view>{"fixed_window", "sliding_window_log",
+                                        "sliding_window_counter", "sliding_window_hybrid",
+                                        "leaky_bucket", "token_bucket", "gcra", "concurrency"}));
 }
 
 TEST(Limit, AlgorithmNamesAreExact) {

@@ -12,6 +12,10 @@ namespace detail {
 constexpr bool is_bucket(Algorithm a) noexcept { return info(a).state == StateKind::kBucket; }
 constexpr bool is_sliced(Algorithm a) noexcept { return applies(LimitOption::kSlices, a); }
 
+constexpr std::uint64_t most_units(Algorithm a) noexcept {
+  return holds_permits(a) ? kMaxPermitUnits : kMaxUnits;
+}
+
 constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) noexcept {
   return a / b + (a % b != 0);
 }
@@ -46,7 +50,7 @@ constexpr std::uint64_t mix(std::uint64_t h, std::uint64_t value) noexcept {
 constexpr LimitError find_error(const LimitSpec& spec) noexcept {
   const AlgorithmInfo& row = info(spec.algorithm);
   const auto applies_here = [&](LimitOption option) { return applies(option, row.algorithm); };
-  if (spec.limit > kMaxUnits) return LimitError::kLimitTooLarge;
+  if (spec.limit > detail::most_units(row.algorithm)) return LimitError::kLimitTooLarge;
   if (spec.per < kMinPeriod || spec.per > kMaxPeriod) return LimitError::kPeriodOutOfRange;
   if (spec.burst && !applies_here(LimitOption::kBurst)) return LimitError::kBurstDoesNotApply;
   if (spec.burst) {

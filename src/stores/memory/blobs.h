@@ -9,8 +9,8 @@
 
 namespace sluice::memory {
 
-// The states without a fixed size, each in one piece of memory that a Shard owns: a SliceBlob or a
-// core::LogBuffer. Plain memory without a destructor.
+// The states without a fixed size, each in one piece of memory that a Shard owns: a SliceBlob, a
+// core::LogBuffer or a core::PermitBuffer. Plain memory without a destructor.
 
 // A sliding counter: a header, then slices + 1 counts, newest first. 64 bytes for ten slices.
 struct SliceBlob {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sluice/new_key_limit.h"
+#include "sluice/permit_id.h"
 
 namespace sluice::memory {
 
@@ -23,6 +24,13 @@ void Counter::add(std::uint64_t cost) noexcept {
   if (__builtin_add_overflow(cost_, cost, &cost_)) cost_ = ~std::uint64_t{0};
   least_cost_ = std::min(least_cost_, cost);
   ++charges_;
+}
+
+bool Counter::agrees_with(const Charge& other) const noexcept {
+  const PermitId* const own = charge_->permit;
+  const bool is_same_permit =
+      own == other.permit || (own != nullptr && other.permit != nullptr && *own == *other.permit);
+  return limit() == other.limit && (is_same_permit || !holds_permits(limit().algorithm()));
 }
 
 std::uint64_t Counter::most_for_each() const noexcept {
@@ -57,6 +65,13 @@ core::Slices Counter::slices() noexcept {
   return core::sliding_window_counter::on_grid(limit(), blob->view(), converted_);
 }
 
+core::Permits Counter::permits() const noexcept {
+  core::PermitBuffer* const blob = slot_ ? slot_->state.permits() : nullptr;
+  core::Permits permits = blob ? blob->view() : core::Permits{};
+  permits.asked = charge_->permit;
+  return permits;
+}
+
 void Counter::look(Action action) noexcept {
   verb_ = action.verb;
   max_wait_ = action.max_wait;
@@ -77,11 +92,14 @@ void Counter::look(Action action) noexcept {
       return keep(core::step(action, limit(), core::Kept{log, forgotten()}, now_, cost_),
                   next_log_);
     }
+    case StateKind::kPermits:
+      return keep(core::step(action, limit(), core::Kept{permits(), forgotten()}, now_, cost_),
+                  next_permits_);
   }
 }
 
 void Counter::leave_untaken() noexcept {
-  if (answer_.admitted && cost_ > 0) {
+  if (answer_.admitted && (cost_ > 0 || change_ == core::Change::kWrite)) {
     cost_ = 0;
     look(Verb::kPeek);
   }
@@ -104,6 +122,10 @@ bool Counter::is_ready() const noexcept {
       const core::LogBuffer* const blob = slot_->state.log();
       return blob != nullptr && blob->has_room(next_log_);
     }
+    case StateKind::kPermits: {
+      core::PermitBuffer* const blob = slot_->state.permits();
+      return blob != nullptr && blob->has_room(next_permits_);
+    }
   }
   return true;
 }
@@ -123,6 +145,9 @@ void Counter::insert() {
 bool Counter::make_room() {
   slot_ = shard_->find(key_);  // it may have moved
   if (is_ready()) return true;
+  if (limit().state_kind() == StateKind::kPermits) {
+    return shard_->make_room_for_permit(*slot_, limit(), now_) != nullptr;
+  }
   if (limit().state_kind() != StateKind::kSlices) {
     if (shard_->make_room_in_log(*slot_, limit(), now_) != nullptr) return true;
     if (slot_->state.log() == nullptr) return false;
@@ -177,6 +202,7 @@ void Counter::write_next() noexcept {
     }
     case StateKind::kLog:
     case StateKind::kLogAndSummaries: return slot_->state.log()->write(next_log_, at_);
+    case StateKind::kPermits: return slot_->state.permits()->write(next_permits_, at_);
   }
 }
 

@@ -26,6 +26,8 @@ class Counter {
 
   const Fingerprint& key() const noexcept { return key_; }
   const Limit& limit() const noexcept { return charge_->limit; }
+  // Whether another charge on the counter may be of the same request.
+  bool agrees_with(const Charge& other) const noexcept;
   Shard* shard() const noexcept { return shard_; }
   bool admits() const noexcept { return answer_.admitted; }
   // Whether write() needs the slot and memory.
@@ -69,6 +71,7 @@ class Counter {
   template <typename Next>
   void keep(const core::Step<Next>& step, Next& next) noexcept;
   core::Slices slices() noexcept;
+  core::Permits permits() const noexcept;
   void write_next() noexcept;
 
   Fingerprint key_;
@@ -95,6 +98,7 @@ class Counter {
     core::State next_state_;
     core::NextSlices next_slices_;
     core::NextLog next_log_;
+    core::NextPermits next_permits_;
     // NOLINTEND(readability-identifier-naming)
   };
 };

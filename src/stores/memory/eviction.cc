@@ -20,8 +20,8 @@ std::uint64_t units_of(const core::Log& log) noexcept {
   return units;
 }
 
-// Returns the units that a counter of a limit has remaining; those of a log as of its last change,
-// because it may have many entries. Returns 0 if the counter is not of the limit's kind.
+// Returns the units that a counter of a limit has remaining; those of a log or of permits as of its
+// last change, because there may be many. Returns 0 if the counter is not of the limit's kind.
 std::uint64_t remaining(const PackedState& state, const Limit& limit, core::Ticks now) noexcept {
   const auto peek = [&](const auto& held) {
     return core::step(Verb::kPeek, limit, core::Kept{held, state.forgotten()}, now, 0)
@@ -35,11 +35,15 @@ std::uint64_t remaining(const PackedState& state, const Limit& limit, core::Tick
   if (core::LogBuffer* const log = state.log()) {
     return limit.capacity() - std::min<std::uint64_t>(limit.capacity(), units_of(log->view()));
   }
+  if (core::PermitBuffer* const permits = state.permits()) {
+    return limit.capacity() - std::min(limit.capacity(), permits->units);
+  }
   return core::has_fixed_size(limit) ? peek(state.state()) : 0;
 }
 
 bool owns_blob(const Slot& slot) noexcept {
-  return slot.state.slices() != nullptr || slot.state.log() != nullptr;
+  const PackedState& state = slot.state;
+  return state.slices() != nullptr || state.log() != nullptr || state.permits() != nullptr;
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace sluice::memory {
 
 // A counter that exists and has room for a take. Most requests have only such counters; they are
-// decided and written in their slots. Counter decides logs.
+// decided and written in their slots. Counter decides logs and permits.
 //
 // The members have no values before begin() and look(). Both are inlined by force: a request of one
 // charge then keeps the members in registers.
@@ -24,7 +24,9 @@ struct InPlace {
 
   bool admits() const noexcept { return step.answer.admitted; }
 
-  static bool serves(const Limit& limit) noexcept { return !core::has_log(limit); }
+  static bool serves(const Limit& limit) noexcept {
+    return core::has_fixed_size(limit) || limit.state_kind() == StateKind::kSlices;
+  }
 
   void begin(Fingerprint fingerprint, Shard& home) noexcept {
     key = fingerprint;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "limiter/combine.h"
+#include "limiter/permit_fits.h"
 #include "stores/memory/in_place.h"
 #include "stores/memory/request.h"
 
@@ -123,6 +124,10 @@ class MemoryStore::Impl {
 
   void apply_to_one(Action action, const Charge& charge, core::Ticks now,
                     Decision& decision) noexcept {
+    if (!permit_fits(action.verb, charge)) {
+      decision = Decision::refused(Reason::kInvalid);
+      return;
+    }
     Counter c;
     begin(c, charge, now);
     const std::lock_guard lock(c.shard()->mutex);
@@ -215,13 +220,14 @@ class MemoryStore::Impl {
     std::array<std::uint8_t, N> counter_of;
     std::size_t count = 0;
     for (std::size_t i = 0; i < charges.size(); ++i) {
+      if (!permit_fits(action.verb, charges[i])) return refuse(Reason::kInvalid, each, all);
       begin(counters[count], charges[i], now);
       std::size_t same = 0;
       while (!(counters[same].key() == counters[count].key())) ++same;
       counter_of[i] = static_cast<std::uint8_t>(same);
       if (same == count) {
         ++count;
-      } else if (counters[same].limit() != charges[i].limit) {
+      } else if (!counters[same].agrees_with(charges[i])) {
         return refuse(Reason::kInvalid, each, all);
       } else {
         counters[same].add(charges[i].cost);
@@ -241,7 +247,7 @@ class MemoryStore::Impl {
     }
     if (failed != Reason::kOk) return;
     for (std::size_t i = 0; i < charges.size(); ++i) used[counter_of[i]].answer(each[i]);
-    combine(each, all);
+    action.verb == Verb::kRelease ? combine_released(each, all) : combine(each, all);
   }
 
   const Clock& clock_;

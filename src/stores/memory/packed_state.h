@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "core/log.h"
+#include "core/permits.h"
 #include "core/state.h"
 
 namespace sluice::memory {
@@ -13,8 +14,8 @@ struct SliceBlob;
 // (core::Forgotten).
 //
 //   word a: last (52 bits) | low 12 bits of tag      or the pointer
-//   word b: aux (45) | high 17 bits of tag | 0 | 0   or 1 << 63 (slices), 3 << 62 (log)
-//   units (32), expiry (32)
+//   word b: aux (45) | high 17 bits of tag | 0 | 0   or 2 << 62 (slices), 3 << 62 (log), 1 << 62
+//   (permits) units (32), expiry (32)
 struct PackedState {
   std::uint64_t a = 0;
   std::uint64_t b = 0;
@@ -24,6 +25,7 @@ struct PackedState {
   // The expiry of a counter that a request is about to write. It is neither swept nor evicted.
   static constexpr std::uint32_t kPinned = 0xFFFFFFFF;
 
+  static constexpr std::uint64_t kPermits = std::uint64_t{1} << 62;
   static constexpr std::uint64_t kSlices = std::uint64_t{2} << 62;
   static constexpr std::uint64_t kLog = std::uint64_t{3} << 62;
 
@@ -33,6 +35,9 @@ struct PackedState {
   core::LogBuffer* log() const noexcept {
     return b == kLog ? reinterpret_cast<core::LogBuffer*>(a) : nullptr;
   }
+  core::PermitBuffer* permits() const noexcept {
+    return b == kPermits ? reinterpret_cast<core::PermitBuffer*>(a) : nullptr;
+  }
   void set(SliceBlob* blob) noexcept {
     a = reinterpret_cast<std::uint64_t>(blob);
     b = kSlices;
@@ -40,6 +45,11 @@ struct PackedState {
   void set(core::LogBuffer* blob) noexcept {
     a = reinterpret_cast<std::uint64_t>(blob);
     b = kLog;
+  }
+
+  void set(core::PermitBuffer* blob) noexcept {
+    a = reinterpret_cast<std::uint64_t>(blob);
+    b = kPermits;
   }
 
   core::State state() const noexcept {

@@ -80,7 +80,8 @@ Reason carry_out(Action action, std::span<Counter> counters) noexcept {
     c.find();
     c.look(action);
   }
-  if (!all_admit(counters)) {
+  // A release ends the permit in those counters in which it is live.
+  if (action.verb != Verb::kRelease && !all_admit(counters)) {
     for (Counter& c : counters) c.leave_untaken();
     return Reason::kOk;
   }

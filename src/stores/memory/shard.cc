@@ -26,6 +26,25 @@ std::size_t summary_room_for(const Limit& limit, const core::LogBuffer* old) noe
   return std::max<std::size_t>({2, held + 1, std::min<std::size_t>(held * 2, limit.slices() + 1)});
 }
 
+struct Blob {
+  void* at;
+  std::size_t bytes;
+};
+
+Blob blob_of(const PackedState& state) noexcept {
+  if (SliceBlob* const slices = state.slices()) return {slices, slices->bytes()};
+  if (core::LogBuffer* const log = state.log()) return {log, log->bytes()};
+  if (core::PermitBuffer* const permits = state.permits()) return {permits, permits->bytes()};
+  return {nullptr, 0};
+}
+
+// The first piece is a cell.
+std::size_t permit_room_for(const Limit& limit, const core::PermitBuffer* old) noexcept {
+  if (old == nullptr) return 1;
+  const std::size_t grown = old->count + std::max<std::size_t>(old->count / 2, 4);
+  return std::clamp<std::size_t>(limit.capacity(), old->count + 1, grown);
+}
+
 }  // namespace
 
 bool SharedBytes::take(std::size_t bytes) noexcept {
@@ -107,11 +126,9 @@ void* Shard::allocate(LimitUsage::Index limit, std::size_t bytes, std::size_t ke
 }
 
 void Shard::free_blob(Slot& slot) noexcept {
-  SliceBlob* const slices = slot.state.slices();
-  core::LogBuffer* const log = slot.state.log();
-  if (slices == nullptr && log == nullptr) return;
-  const std::size_t bytes = std::max(slices ? slices->bytes() : log->bytes(), Cells::kBytes);
-  void* const blob = slices ? static_cast<void*>(slices) : log;
+  const auto [blob, size] = blob_of(slot.state);
+  if (blob == nullptr) return;
+  const std::size_t bytes = std::max(size, Cells::kBytes);
   usage_.remove_bytes(table_.owner_of(slot), bytes);
   release(bytes);
   if (bytes <= Cells::kBytes) {
@@ -150,6 +167,21 @@ core::LogBuffer* Shard::make_room_in_log(Slot& slot, const Limit& limit, core::T
   blob->last = now;
   blob->summary_room = static_cast<std::uint32_t>(summary_room);
   blob->entry_room = static_cast<std::uint32_t>(entry_room);
+  if (old != nullptr) blob->copy(*old);
+  free_blob(slot);
+  slot.state.set(blob);
+  return blob;
+}
+
+core::PermitBuffer* Shard::make_room_for_permit(Slot& slot, const Limit& limit, core::Ticks now) {
+  core::PermitBuffer* const old = slot.state.permits();
+  const std::size_t room = permit_room_for(limit, old);
+  void* const memory = allocate(table_.owner_of(slot), core::PermitBuffer::bytes_for(room),
+                                old ? old->bytes() : 0, now);
+  if (memory == nullptr) return nullptr;
+  auto* const blob = new (memory) core::PermitBuffer;
+  blob->last = now;
+  blob->room = static_cast<std::uint32_t>(room);
   if (old != nullptr) blob->copy(*old);
   free_blob(slot);
   slot.state.set(blob);

@@ -55,6 +55,9 @@ class alignas(64) Shard {
   // Gives the slot a log with its previous entries and room for one more entry (and summary).
   // Returns null if the bytes are exhausted.
   core::LogBuffer* make_room_in_log(Slot& slot, const Limit& limit, core::Ticks now);
+  // Gives the slot its previous permits and room for one more. Returns null if the bytes are
+  // exhausted.
+  core::PermitBuffer* make_room_for_permit(Slot& slot, const Limit& limit, core::Ticks now);
   // Makes room in a log for `next` with the bytes that it has: see LogBuffer::merge().
   void merge_log(Slot& slot, const core::NextLog& next, const Limit& limit) noexcept;
 

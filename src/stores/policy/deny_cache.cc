@@ -107,7 +107,9 @@ void DenyCache::Impl::look(const Charge& charge, Instant now, Asked& asked) noex
 // `now` is from before the request to the store, so that no wait ends too late.
 void DenyCache::Impl::learn(const Charge& charge, Instant now, const Asked& asked,
                             const Decision& request, const Decision& own) noexcept {
-  if (own.reason == Reason::kLimited && own.retry_after) {
+  // A permit can be released at any time.
+  const bool is_certain = !holds_permits(charge.limit.algorithm());
+  if (own.reason == Reason::kLimited && own.retry_after && is_certain) {
     const Denial denial{.denied_at = now,
                         .retry_after = *own.retry_after,
                         .reset_after = own.reset_after,

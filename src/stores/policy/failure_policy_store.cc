@@ -2,18 +2,21 @@
 #include <new>
 
 #include "limiter/batch.h"
+#include "limiter/permit_fits.h"
 #include "sluice/failure_policy.h"
 
 namespace sluice {
 namespace {
 
 // The conditions of Store::apply().
-bool is_valid(std::span<const Charge> charges, std::optional<Instant> now,
+bool is_valid(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
               std::span<const Decision> each) noexcept {
   if (charges.empty() || charges.size() > kMaxCharges || each.size() != charges.size()) {
     return false;
   }
   if (now && (*now < kFirstInstant || *now > kLastInstant)) return false;
+  const auto fits = [=](const Charge& charge) { return permit_fits(verb, charge); };
+  if (!std::all_of(charges.begin(), charges.end(), fits)) return false;
   for (std::size_t i = 1; i < charges.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       if (is_same_counter(charges[i], charges[j]) && charges[i].limit != charges[j].limit) {
@@ -110,7 +113,8 @@ Decision FailurePolicyStore::apply_one(Action action, const Charge& charge,
 Decision FailurePolicyStore::fall_back(Action action, std::span<const Charge> charges,
                                        std::optional<Instant> now, std::span<Decision> each,
                                        Reason failed) noexcept {
-  if (!is_valid(charges, now, each)) return answer_all(each, Decision::refused(Reason::kInvalid));
+  if (!is_valid(action.verb, charges, now, each))
+    return answer_all(each, Decision::refused(Reason::kInvalid));
   if (!fallback_) return answer_all(each, Decision::refused(failed));
   const bool decides = asks(action.verb);
   if (*fallback_ == FailurePolicy::kLocal) {

@@ -210,6 +210,7 @@ constexpr auto kLimitPage = [] {
   core::FixedText<2048> text;
   text.append("The arguments define the limit; rules have no effect. `algorithm` is one of:\n\n");
   for (const AlgorithmInfo& row : kAlgorithms) {
+    if (holds_permits(row.algorithm)) continue;
     text.append("- `").append(row.name).append("`: ").append(row.summary).append("\n");
   }
   return text.append(R"(

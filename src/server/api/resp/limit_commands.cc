@@ -112,6 +112,10 @@ std::optional<Limit> read_limit(std::span<const std::string_view> words, LimitRe
                 core::list_of(core::kAlgorithmNames, "or"));
     return std::nullopt;
   }
+  if (holds_permits(*algorithm)) {
+    reply.error("ERR algorithm: concurrency is for rules; RL.LIMIT hands out no permits");
+    return std::nullopt;
+  }
   request.spec.algorithm = *algorithm;
   const auto units = read_number(words[1], {"limit", 0, kMost}, reply);
   if (!units) return std::nullopt;

@@ -54,6 +54,7 @@ bool Counter::read(std::string_view bytes, core::Ticks now) noexcept {
     case StateKind::kSlices: return read_slices(bytes);
     case StateKind::kLog:
     case StateKind::kLogAndSummaries: return read_log(bytes);
+    case StateKind::kPermits: break;
   }
   return false;
 }
@@ -139,6 +140,7 @@ void Counter::decide(Action action, std::uint64_t cost) noexcept {
     case StateKind::kLog:
     case StateKind::kLogAndSummaries:
       return take(core::step(action, limit(), core::Kept{log_, forgotten_}, now_, cost));
+    case StateKind::kPermits: return;
   }
 }
 

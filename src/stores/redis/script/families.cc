@@ -7,6 +7,7 @@
 
 #include "core/limit_access.h"
 #include "core/state.h"
+#include "limiter/without_scripts.h"
 #include "stores/redis/script/format.h"
 #include "stores/redis/script/lua.h"
 #include "stores/redis/script/lua_text.h"
@@ -144,11 +145,15 @@ constexpr std::size_t row_for(const AlgorithmInfo& algorithm, Refill refill) {
     if (found < i) throw std::logic_error("two families decide the same algorithm");
     found = i;
   }
-  if (found == std::size(kFamilies)) throw std::logic_error("no family decides the algorithm");
+  const bool is_decided = found < std::size(kFamilies);
+  if (is_decided != works_in_redis(algorithm.state)) {
+    throw std::logic_error("no family decides the algorithm, or one that does not work in Redis");
+  }
   return found;
 }
 
-// The row of each algorithm and refill. It does not compile unless each has one row.
+// The row of each algorithm and refill. It does not compile unless each that works in Redis has
+// one.
 constexpr auto kRows = [] {
   std::array<std::array<std::uint8_t, kRefills>, kAlgorithms.size()> rows{};
   for (const AlgorithmInfo& algorithm : kAlgorithms) {

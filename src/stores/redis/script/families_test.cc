@@ -6,6 +6,8 @@
 #include <set>
 #include <string>
 
+#include "limiter/without_scripts.h"
+
 namespace sluice::redis {
 namespace {
 
@@ -28,6 +30,7 @@ TEST(Families, AreThoseOfTheStateAndTheRefillOfALimit) {
 
 TEST(Families, DecideEveryAlgorithm) {
   for (const AlgorithmInfo& algorithm : kAlgorithms) {
+    if (!works_in_redis(algorithm.state)) continue;
     const Limit limit =
         Limit::make({.algorithm = algorithm.algorithm, .limit = 1, .per = 1s}).value();
     EXPECT_TRUE(family_of(limit).decides(algorithm, limit.refill())) << algorithm.name;

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "limiter/combine.h"
+#include "limiter/without_scripts.h"
 #include "sluice/new_key_limit.h"
 #include "stores/redis/script/format.h"
 #include "stores/redis/script/scripts.h"
@@ -51,6 +52,7 @@ bool Plan::begin(const PlanOptions& options, Action action, std::span<const Char
   if (charges.empty() || charges.size() > kMaxCharges || !is_in_range(now)) return false;
   if (action.max_wait < Duration{0} || changes_permit(action.verb)) return false;
   for (const Charge& charge : charges) {
+    if (!works_in_redis(charge.limit.state_kind())) return false;
     std::size_t i = 0;
     while (i < count_ && !counters_[i].counter.is_same(charge)) ++i;
     if (i == count_) {

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "core/period.h"
+#include "limiter/without_scripts.h"
 #include "stores/redis/script/format.h"
 
 namespace sluice::redis {
@@ -205,7 +206,7 @@ std::optional<std::string> decoded_tag(std::string_view text) {
 
 std::optional<Algorithm> algorithm_of(char letter) {
   for (const AlgorithmInfo& row : kAlgorithms) {
-    if (row.letter == letter) return row.algorithm;
+    if (row.letter == letter && works_in_redis(row.state)) return row.algorithm;
   }
   return std::nullopt;
 }
@@ -217,6 +218,7 @@ std::uint64_t number_of(StateKind kind) {
     case StateKind::kLog: return format::kLogKind;
     case StateKind::kSlices: return format::kSlicesKind;
     case StateKind::kLogAndSummaries: return format::kHybridKind;
+    case StateKind::kPermits: break;
   }
   return 0;
 }
@@ -250,6 +252,7 @@ std::optional<CounterState> read_counter_state(Algorithm algorithm, std::string_
     case StateKind::kSlices: return read_slices(value);
     case StateKind::kLog:
     case StateKind::kLogAndSummaries: return read_log(value);
+    case StateKind::kPermits: break;
   }
   return std::nullopt;
 }

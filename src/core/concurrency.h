@@ -1,0 +1,171 @@
+#pragma once
+
+#include <algorithm>
+
+#include "core/permits.h"
+
+namespace sluice::core::concurrency {
+
+// At most L units in flight. A permit holds its units until it is released, or until the end of its
+// lease.
+
+// The permits that are live at an instant.
+struct Live {
+  Ticks at = 0;
+  std::size_t count = 0;
+  std::uint64_t units = 0;
+  Ticks first_end = 0;
+  Ticks last_end = 0;
+};
+
+// Looks at every permit except those that `is_left_out`.
+template <typename IsLeftOut>
+constexpr Live count_live(std::span<const PermitEntry> entries, Ticks at,
+                          const IsLeftOut& is_left_out) noexcept {
+  Live live{.at = at};
+  for (const PermitEntry& entry : entries) {
+    if (entry.end <= at || is_left_out(entry)) continue;
+    live.units += entry.units;
+    live.first_end = live.count == 0 ? entry.end : std::min(live.first_end, entry.end);
+    live.last_end = std::max(live.last_end, entry.end);
+    ++live.count;
+  }
+  return live;
+}
+
+// Cost: constant, unless a lease has ended since the last change.
+constexpr Live advance(const Permits& permits, Ticks now) noexcept {
+  const Ticks at = effective(now, permits.last);
+  if (permits.entries.empty()) return {.at = at};
+  if (permits.first_end > at) {
+    return {at, permits.entries.size(), permits.units, permits.first_end, permits.last_end};
+  }
+  return count_live(permits.entries, at, [](const PermitEntry&) { return false; });
+}
+
+// Returns the units of live permits whose leases end until `end`.
+constexpr std::uint64_t units_ended(std::span<const PermitEntry> entries, Ticks at,
+                                    Ticks end) noexcept {
+  std::uint64_t units = 0;
+  for (const PermitEntry& entry : entries) {
+    if (entry.end > at && entry.end <= end) units += entry.units;
+  }
+  return units;
+}
+
+// Returns the time until the leases of permits with so many units have ended. They are not in the
+// order of their ends, because a lease can start again.
+constexpr Ticks time_to_end(const Permits& permits, const Live& live,
+                            std::uint64_t units) noexcept {
+  Ticks before = live.first_end - 1;
+  Ticks end = live.last_end;
+  if (units_ended(permits.entries, live.at, live.first_end) >= units) end = live.first_end;
+  while (end - before > 1) {
+    const Ticks middle = before + (end - before) / 2;
+    (units_ended(permits.entries, live.at, middle) >= units ? end : before) = middle;
+  }
+  return end - live.at;
+}
+
+constexpr Numbers describe(const Limit& limit, const Live& live) noexcept {
+  const std::uint64_t capacity = limit.capacity();
+  return {static_cast<std::uint32_t>(live.units < capacity ? capacity - live.units : 0),
+          live.count > 0 ? live.last_end - live.at : 0};
+}
+
+constexpr Live with(Live live, std::uint64_t units, Ticks end) noexcept {
+  live.first_end = live.count == 0 ? end : std::min(live.first_end, end);
+  live.last_end = std::max(live.last_end, end);
+  live.units += units;
+  ++live.count;
+  return live;
+}
+
+constexpr Quote quote(const Limit& limit, const Permits& permits, const Live& live,
+                      std::uint64_t cost) noexcept {
+  const std::uint64_t capacity = limit.capacity();
+  if (cost == 0) return admitted();
+  if (cost > capacity) return never();
+  if (live.units + cost <= capacity) return admitted();
+  const std::uint64_t needed = live.units + cost - capacity;
+  return denied_for(static_cast<std::uint64_t>(time_to_end(permits, live, needed)));
+}
+
+constexpr Step<NextPermits> take(Verb verb, const Limit& limit, const Permits& permits,
+                                 const Live& live, std::uint64_t cost) noexcept {
+  if (verb == Verb::kTakeAtMost) cost = units_at_most(describe(limit, live), cost);
+  const Quote said = quote(limit, permits, live, cost);
+  NextPermits next{.change = PermitChange::kNone, .live = live.count};
+  if (!said.admitted || cost == 0) {
+    Step<NextPermits> step{{said, describe(limit, live)}, Change::kNone, live.at, next};
+    if (said.admitted && verb == Verb::kReserve) step.answer.delay = 0;
+    return step;
+  }
+  next.change = PermitChange::kTake;
+  next.units = cost;
+  next.end = live.at + limit.period().count();
+  if (permits.asked != nullptr) next.id = *permits.asked;
+  Step<NextPermits> step{{said, describe(limit, with(live, cost, next.end))},
+                         verb == Verb::kPeek ? Change::kNone : Change::kWrite,
+                         live.at,
+                         next};
+  if (verb == Verb::kTakeAtMost) step.answer.taken = static_cast<std::uint32_t>(cost);
+  if (verb == Verb::kReserve) step.answer.delay = 0;
+  return step;
+}
+
+// Ends the permit, or starts its lease again.
+constexpr Step<NextPermits> change(Verb verb, const Limit& limit, const Permits& permits,
+                                   const Live& live) noexcept {
+  const auto is_asked = [&](const PermitEntry& entry) {
+    return permits.asked != nullptr && entry.id == *permits.asked;
+  };
+  const Live others = count_live(permits.entries, live.at, is_asked);
+  if (others.count == live.count) {
+    Answer answer{{}, describe(limit, live)};
+    answer.gone = true;
+    return {answer, Change::kNone, live.at, {}};
+  }
+  NextPermits next{
+      .change = verb == Verb::kRelease ? PermitChange::kRelease : PermitChange::kExtend,
+      .id = *permits.asked,
+      .end = live.at + limit.period().count(),
+      .live = live.count};
+  const Live left =
+      verb == Verb::kRelease ? others : with(others, live.units - others.units, next.end);
+  return {{admitted(), describe(limit, left)}, Change::kWrite, live.at, next};
+}
+
+// Gives back units of the newest permits first.
+constexpr Step<NextPermits> refund(const Limit& limit, const Permits& permits, const Live& live,
+                                   std::uint64_t cost) noexcept {
+  NextPermits next{.change = PermitChange::kRefund, .units = cost, .live = live.count};
+  if (cost == 0 || live.count == 0) {
+    return {{admitted(), describe(limit, live)}, Change::kNone, live.at, next};
+  }
+  const std::uint64_t units = live.units - std::min(live.units, cost);
+  std::uint64_t older = 0;  // units of the permits before the current one
+  Live left{.at = live.at};
+  for (const PermitEntry& entry : permits.entries) {
+    if (entry.end <= live.at || older >= units) continue;
+    left = with(left, std::min<std::uint64_t>(entry.units, units - older), entry.end);
+    older += entry.units;
+  }
+  return {{admitted(), describe(limit, left)}, Change::kWrite, live.at, next};
+}
+
+constexpr Step<NextPermits> step(Action action, const Limit& limit, const Kept<Permits>& kept,
+                                 Ticks now, std::uint64_t cost) noexcept {
+  const Verb verb = action.verb;
+  if (verb == Verb::kReset) return {untouched(limit), Change::kErase, now, {}};
+  // A limit of 0 reads no permits, except to change one that was taken before.
+  const bool is_read = limit.capacity() > 0 || changes_permit(verb);
+  const Permits permits = is_read ? kept.state : Permits{};
+  const Live live = advance(permits, now);
+  if (changes_permit(verb)) return change(verb, limit, permits, live);
+  if (verb == Verb::kRefund) return refund(limit, permits, live, cost);
+  return take(verb, limit, permits, live, cost);
+}
+static_assert(StepFunction<decltype(step), Permits, NextPermits>);
+
+}  // namespace sluice::core::concurrency
