@@ -17,6 +17,7 @@ inline std::ostream& operator<<(std::ostream& out, const Answer& a) {
   out << (a.over       ? "over"
           : a.admitted ? "ok"
           : a.never    ? "never"
+          : a.gone     ? "gone"
                        : "wait " + std::to_string(a.wait));
   out << ", remaining " << a.remaining << ", reset after " << a.reset_after;
   if (a.taken > 0) out << ", taken " << a.taken;
@@ -154,6 +155,59 @@ class LogCounter {
   std::vector<std::max_align_t> memory_;
   LogBuffer* buffer_;
 };
+
+// Permits in a buffer with room for 1000. The id of a permit is its number.
+class PermitCounter {
+ public:
+  explicit PermitCounter(const Limit& limit)
+      : limit_(limit),
+        memory_(PermitBuffer::bytes_for(kPermits) / sizeof(std::max_align_t) + 1),
+        buffer_(new (memory_.data()) PermitBuffer) {
+    buffer_->room = kPermits;
+  }
+
+  static PermitId id_of(std::uint8_t permit) { return PermitId(PermitId::Bytes{permit}); }
+  Answer take(Ticks now, std::uint8_t permit, std::uint64_t cost = 1) {
+    return apply(Verb::kTake, now, permit, cost);
+  }
+  Answer take_at_most(Ticks now, std::uint8_t permit, std::uint64_t cost) {
+    return apply(Verb::kTakeAtMost, now, permit, cost);
+  }
+  Answer reserve(Ticks now, std::uint8_t permit, std::uint64_t cost) {
+    return apply({Verb::kReserve, kMaxWait}, now, permit, cost);
+  }
+  Answer release(Ticks now, std::uint8_t permit) { return apply(Verb::kRelease, now, permit, 1); }
+  Answer extend(Ticks now, std::uint8_t permit) { return apply(Verb::kExtend, now, permit, 1); }
+  Answer refund(Ticks now, std::uint64_t cost) { return apply(Verb::kRefund, now, 0, cost); }
+  Answer peek(Ticks now, std::uint64_t cost = 0) const {
+    return step(Verb::kPeek, limit_, Kept{buffer_->view(), kNeverForgotten}, now, cost).answer;
+  }
+  void become(const Limit& limit) { limit_ = limit; }
+  std::span<const PermitEntry> entries() const { return buffer_->view().entries; }
+
+ private:
+  static constexpr std::uint32_t kPermits = 1000;
+
+  Answer apply(Action action, Ticks now, std::uint8_t permit, std::uint64_t cost) {
+    const PermitId id = id_of(permit);
+    Permits permits = buffer_->view();
+    permits.asked = &id;
+    const Step<NextPermits> step =
+        core::step(action, limit_, Kept{permits, kNeverForgotten}, now, cost);
+    if (step.change == Change::kWrite) buffer_->write(step.next, step.at);
+    return step.answer;
+  }
+
+  Limit limit_;
+  std::vector<std::max_align_t> memory_;
+  PermitBuffer* buffer_;
+};
+
+constexpr Answer gone(std::uint32_t remaining, Ticks reset_after) {
+  Answer answer{{}, {remaining, reset_after}};
+  answer.gone = true;
+  return answer;
+}
 
 // Asserts that a cost is denied one tick before its wait has passed, and admitted then.
 template <typename Counter>

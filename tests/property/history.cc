@@ -26,7 +26,7 @@ sluice::Algorithm algorithm_of(sluice_oracle::Algorithm algorithm) {
     case sluice_oracle::Algorithm::kLeakyBucket: return sluice::Algorithm::kLeakyBucket;
     case sluice_oracle::Algorithm::kTokenBucket: return sluice::Algorithm::kTokenBucket;
     case sluice_oracle::Algorithm::kGcra: return sluice::Algorithm::kGcra;
-    case sluice_oracle::Algorithm::kConcurrency: break;
+    case sluice_oracle::Algorithm::kConcurrency: return sluice::Algorithm::kConcurrency;
   }
   std::abort();
 }
