@@ -1,15 +1,18 @@
 #include <boost/json.hpp>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/api/check/check_request.h"
 
 namespace {
 
 namespace json = boost::json;
+using sluice::server::CheckKind;
 using sluice::server::CheckListener;
 using sluice::server::CheckReader;
 using sluice::server::CheckRequest;
@@ -28,11 +31,14 @@ class Comparison final : public CheckListener {
     const json::object& object =
         alone ? value_.as_object() : value_.as_array().at(count_).as_object();
     ++count_;
-    const json::value* const cost = object.if_contains("cost");
-    if (request.cost != (cost != nullptr ? static_cast<std::uint64_t>(cost->as_int64()) : 1)) {
-      std::abort();
-    }
-    compare_costs(request, object.if_contains("costs"));
+    if (request.cost != number(object.if_contains("cost"), 1)) std::abort();
+    compare_costs(request.costs, object.if_contains("costs"));
+    compare_actual(request, object.if_contains("actual"));
+    const auto milliseconds = [](const json::value* of) {
+      return std::chrono::milliseconds(number(of, 0));
+    };
+    if (request.max_wait != milliseconds(object.if_contains("max_wait_ms"))) std::abort();
+    if (request.wait != milliseconds(object.if_contains("wait_ms"))) std::abort();
     for (const auto& member : object.at("attributes").as_object()) {
       const std::string_view name(member.key().data(), member.key().size());
       if (name.substr(0, 7) != "header.") compare(request, name, member.value());
@@ -45,10 +51,18 @@ class Comparison final : public CheckListener {
   }
 
  private:
-  static void compare_costs(const CheckRequest& request, const json::value* costs) {
+  static std::uint64_t number(const json::value* value, std::uint64_t otherwise) {
+    return value != nullptr ? static_cast<std::uint64_t>(value->as_int64()) : otherwise;
+  }
+  static void compare_actual(const CheckRequest& request, const json::value* actual) {
+    const bool is_object = actual != nullptr && actual->is_object();
+    compare_costs(request.actual_costs, is_object ? actual : nullptr);
+    if (request.actual != number(is_object ? nullptr : actual, 1)) std::abort();
+  }
+  static void compare_costs(const std::vector<sluice::LimitCost>& found, const json::value* costs) {
     const std::size_t count = costs != nullptr ? costs->as_object().size() : 0;
-    if (request.costs.size() != count) std::abort();
-    for (const sluice::LimitCost& cost : request.costs) {
+    if (found.size() != count) std::abort();
+    for (const sluice::LimitCost& cost : found) {
       const json::value& units = costs->as_object().at({cost.limit.data(), cost.limit.size()});
       if (cost.units != static_cast<std::uint64_t>(units.as_int64())) std::abort();
     }
@@ -79,7 +93,9 @@ class Comparison final : public CheckListener {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data), size);
   static CheckReader reader;  // reused as in the server: one body must not affect the next
-  Comparison comparison(body);
-  comparison.finish(reader.read(CheckKind::kCheck, body, true, comparison));
+  for (const CheckKind kind : {CheckKind::kCheck, CheckKind::kSettle}) {
+    Comparison comparison(body);
+    comparison.finish(reader.read(kind, body, true, comparison));
+  }
   return 0;
 }
