@@ -1,4 +1,4 @@
-// Measures requests that are more than one take: three limits, and a guard.
+// Measures requests that are more than one take: other verbs, three limits, and a guard.
 
 #include <benchmark/benchmark.h>
 
@@ -8,19 +8,78 @@
 #include "sluice/acquire.h"
 #include "sluice/guard.h"
 #include "sluice/memory_store.h"
+#include "sluice/reservation.h"
 #include "sluice/testing/manual_clock.h"
 
 namespace sluice::bench {
 namespace {
 
-constexpr const char* kCheckLegend =
-    "Limiter::check of three token buckets (global: one key; api: 100 keys; user: 1,000 or\n"
-    "1,000,000 keys) against Limiter::try_acquire of the user's alone, with the same keys,\n"
-    "each in its own store. Nearly all are admitted. Processor time; adjacent 10 ms blocks.";
+constexpr const char* kVerbsLegend =
+    "A verb of Limiter with one token bucket for each of 1,000 or 1,000,000 keys, against\n"
+    "try_acquire with the same keys and limits, each in its own store. Nearly all units are\n"
+    "there at once. Processor time; adjacent 10 ms blocks.";
 
 MemoryStoreOptions options_for(std::size_t keys) {
   return {.max_keys = std::max(2 * keys, MemoryStoreOptions{}.max_keys)};
 }
+
+// `apply(limiter, key, limit, now)` applies the verb.
+template <typename Apply>
+Ratio against_a_take(const Options& options, const KeyStream& stream, std::size_t keys,
+                     Apply apply) {
+  const Numbers n = numbers_for(keys);
+  const Limit limit = token_bucket(n.limit).per(n.per);
+  MemoryStore take_store(options_for(keys)), store(options_for(keys));
+  Limiter take_limiter(take_store), limiter(store);
+  Timeline take_time, time;
+  each_key(keys, [&](std::string_view key) {
+    benchmark::DoNotOptimize(take_limiter.try_acquire(key, limit, 1, Timeline().next()));
+    benchmark::DoNotOptimize(limiter.try_acquire(key, limit, 1, Timeline().next()));
+  });
+  const auto take = [&](std::size_t from, std::size_t count) {
+    stream.each(from, count, [&](std::string_view key) {
+      benchmark::DoNotOptimize(take_limiter.try_acquire(key, limit, 1, take_time.next()));
+    });
+  };
+  const auto verb = [&](std::size_t from, std::size_t count) {
+    stream.each(from, count, [&](std::string_view key) {
+      auto result = apply(limiter, key, limit, time.next());
+      benchmark::DoNotOptimize(result);
+    });
+  };
+  return Paired(options.paired()).measure(take, verb);
+}
+
+void verbs(const Options& options, std::size_t keys) {
+  const KeyStream stream(keys, options.smoke ? 4096 : keys > 1000 ? 1 << 22 : 1 << 18);
+  const std::chrono::seconds wait{1};
+  const auto compare = [&](const std::string& name, auto apply) {
+    const Ratio ratio = against_a_take(options, stream, keys, apply);
+    row(name + " / take, keys " + short_count(keys), ratio);
+    return ratio;
+  };
+  const auto measure = [&](const std::string& name, auto apply) {
+    const Ratio ratio = compare(name, apply);
+    promise_at_most(name + "-over-a-take-" + short_count(keys), ratio.ratio, 1.15);
+  };
+  measure("charge", [](Limiter& limiter, std::string_view key, const Limit& limit, Instant now) {
+    return limiter.charge(key, limit, 1, now);
+  });
+  measure("take_at_most", [](Limiter& limiter, std::string_view key, const Limit& limit,
+                             Instant now) { return limiter.take_at_most(key, limit, 1, now); });
+  measure("reserve", [=](Limiter& limiter, std::string_view key, const Limit& limit, Instant now) {
+    return limiter.store().apply_one({Verb::kReserve, wait}, {key, limit}, now);
+  });
+  compare("Limiter::reserve",
+          [=](Limiter& limiter, std::string_view key, const Limit& limit, Instant now) {
+            return limiter.reserve(key, limit, 1, wait, now);
+          });
+}
+
+constexpr const char* kCheckLegend =
+    "Limiter::check of three token buckets (global: one key; api: 100 keys; user: 1,000 or\n"
+    "1,000,000 keys) against Limiter::try_acquire of the user's alone, with the same keys,\n"
+    "each in its own store. Nearly all are admitted. Processor time; adjacent 10 ms blocks.";
 
 // 20 % above the rate of the requests, which is one per microsecond.
 const Limit kGlobal = token_bucket(1'200'007).per(std::chrono::seconds{1});
@@ -126,6 +185,9 @@ int main(int argc, char** argv) {
   using namespace sluice::bench;
   const Options options = Options::from(argc, argv);
   const IdleThread idle;
+  table("verbs: one limit", kVerbsLegend);
+  verbs(options, 1'000);
+  if (!options.smoke) verbs(options, 1'000'000);
   table("check: three limits as one request", kCheckLegend);
   check_three(options, 1'000);
   if (!options.smoke) check_three(options, 1'000'000);

@@ -16,6 +16,8 @@ constexpr bool kept_by_interval(const State& s) noexcept { return (s.tag & 1) !=
 // Returns the most whole units that drain within kMaxWait.
 constexpr std::uint32_t most_units(const Limit& limit) noexcept {
   const Rate rate = LimitAccess::rate(limit);
+  constexpr std::uint64_t kSlow = static_cast<std::uint64_t>(kMaxWait.count()) / kMaxUnits;
+  if (rate.ticks <= rate.units * kSlow) return kMaxUnits;  // without a division
   const Wide most = Wide{static_cast<std::uint64_t>(kMaxWait.count())} * rate.units / rate.ticks;
   return static_cast<std::uint32_t>(std::min<Wide>(most, kMaxUnits));
 }

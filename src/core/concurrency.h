@@ -93,7 +93,7 @@ constexpr Quote quote(const Limit& limit, const Permits& permits, const Live& li
 
 constexpr Step<NextPermits> take(Verb verb, const Limit& limit, const Permits& permits,
                                  const Live& live, std::uint64_t cost) noexcept {
-  if (verb == Verb::kTakeAtMost) cost = units_at_most(describe(limit, live), cost);
+  if (verb == Verb::kTakeAtMost) cost = units_at_most(limit, live.units, cost);
   const Quote said = quote(limit, permits, live, cost);
   NextPermits next{.change = PermitChange::kNone, .live = live.count};
   if (!said.admitted || cost == 0) {

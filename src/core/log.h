@@ -106,7 +106,7 @@ constexpr LogVerdict verdict_on_log(Verb verb, const Limit& limit, const LogDige
     return {answer, added};
   }
   if (verb == Verb::kTakeAtMost) {
-    cost = units_at_most(numbers_of(limit, log.units, log.newest, log.at), cost);
+    cost = units_at_most(limit, log.units, cost);
   }
   Answer answer = answer_from(limit, log, cost, time_to_expire);
   if (!answer.admitted) return {answer, 0};

@@ -225,7 +225,7 @@ constexpr std::uint64_t room_for_charges(const Limit& limit, const View& view) n
     cost = 0;
   }
   std::uint64_t asked = cost;
-  if (verb == Verb::kTakeAtMost) asked = units_at_most(describe(limit, view, 0), cost);
+  if (verb == Verb::kTakeAtMost) asked = units_at_most(limit, view.used, cost);
   if (verb == Verb::kCharge) asked = std::min(cost, room_for_charges(limit, view));
   const bool is_free = asked == 0 || verb == Verb::kCharge;
   const Quote quoted = is_free ? admitted() : quote(limit, view, asked);

@@ -80,7 +80,7 @@ template <typename F>
 template <typename F>
 constexpr Step<State> take_at_most(const Limit& limit, const State& at,
                                    std::uint64_t cost) noexcept {
-  cost = units_at_most(F::describe(limit, at), cost);
+  cost = units_at_most(limit, F::spent(at), cost);
   Step<State> step = take<F>(limit, at, cost);
   if (step.answer.admitted) step.answer.taken = static_cast<std::uint32_t>(cost);
   return step;

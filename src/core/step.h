@@ -53,9 +53,11 @@ constexpr Answer untouched(const Limit& limit) noexcept {
   return {admitted(), {.remaining = limit.capacity(), .reset_after = 0}};
 }
 
-// Returns the units that a take of at most `cost` asks for: one if there are none, to be denied.
-constexpr std::uint64_t units_at_most(const Numbers& numbers, std::uint64_t cost) noexcept {
-  return std::min<std::uint64_t>(cost, std::max(numbers.remaining, 1u));
+// Returns the units that a take of at most `cost` asks for: one if all are used, to be denied.
+constexpr std::uint64_t units_at_most(const Limit& limit, std::uint64_t used,
+                                      std::uint64_t cost) noexcept {
+  const std::uint64_t capacity = limit.capacity();
+  return std::min(cost, used < capacity ? capacity - used : 1);
 }
 
 // Whether a counter with so many units is beyond its limit. A limit of 0 counts none.

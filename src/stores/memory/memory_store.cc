@@ -43,8 +43,6 @@ void refuse(Reason reason, std::span<Decision> each, Decision& all) noexcept {
 }
 
 bool is_valid(Action action) noexcept { return action.max_wait >= Duration{0}; }
-// Whether a verb adds units to counters.
-bool adds(Verb verb) noexcept { return takes(verb) || verb == Verb::kCharge; }
 bool is_in_range(Instant at) noexcept { return at >= kFirstInstant && at <= kLastInstant; }
 
 }  // namespace
@@ -82,20 +80,15 @@ class MemoryStore::Impl {
     return all;
   }
 
+  // Has the verbs of most requests as constants.
   Decision apply_one(Action action, const Charge& charge, std::optional<Instant> instant) noexcept {
-    Decision decision;
-    const Instant at = instant ? *instant : clock_.now();
-    const core::Ticks now = at.time_since_epoch().count();
-    if (!is_in_range(at)) {
-      decision = Decision::refused(Reason::kInvalid);
-    } else if (action.verb == Verb::kTake) {
-      if (!decide_one_in_place(Verb::kTake, charge, now, decision)) {
-        apply_to_one(Verb::kTake, charge, now, decision);
-      }
-    } else {
-      apply_other(action, charge, now, decision);
+    switch (action.verb) {
+      case Verb::kTake: return apply_as<Verb::kTake>(action, charge, instant);
+      case Verb::kCharge: return apply_as<Verb::kCharge>(action, charge, instant);
+      case Verb::kTakeAtMost: return apply_as<Verb::kTakeAtMost>(action, charge, instant);
+      case Verb::kReserve: return apply_as<Verb::kReserve>(action, charge, instant);
+      default: return apply_other(action, charge, instant);
     }
-    return decision;
   }
 
   MemoryStoreStats stats() {
@@ -139,15 +132,31 @@ class MemoryStore::Impl {
     }
   }
 
-  // As apply_one() for a verb other than kTake, whose path has the verb as a constant.
-  void apply_other(Action action, const Charge& charge, core::Ticks now,
-                   Decision& decision) noexcept {
-    if (!is_valid(action)) {
+  template <Verb kVerb>
+  [[gnu::noinline]] Decision apply_as(Action action, const Charge& charge,
+                                      std::optional<Instant> instant) noexcept {
+    Decision decision;
+    action.verb = kVerb;
+    const Instant at = instant ? *instant : clock_.now();
+    const core::Ticks now = at.time_since_epoch().count();
+    if (!is_in_range(at) || !is_valid(action)) {
       decision = Decision::refused(Reason::kInvalid);
-      return;
+    } else if (!decide_one_in_place(action, charge, now, decision)) {
+      apply_to_one(action, charge, now, decision);
     }
-    const bool is_decided = adds(action.verb) && decide_one_in_place(action, charge, now, decision);
-    if (!is_decided) apply_to_one(action, charge, now, decision);
+    return decision;
+  }
+
+  [[gnu::noinline]] Decision apply_other(Action action, const Charge& charge,
+                                         std::optional<Instant> instant) noexcept {
+    Decision decision;
+    const Instant at = instant ? *instant : clock_.now();
+    if (!is_in_range(at) || !is_valid(action)) {
+      decision = Decision::refused(Reason::kInvalid);
+    } else {
+      apply_to_one(action, charge, at.time_since_epoch().count(), decision);
+    }
+    return decision;
   }
 
   // decide_in_place() for one charge, without the loops.
