@@ -54,11 +54,7 @@ class Models {
   // still counts as one request.
   void end(const sluice::Attributes& call, std::uint64_t estimate, std::uint64_t actual,
            sluice::Instant now) {
-    const bool is_over = actual > estimate;
-    const sluice::LimitCost costs[] = {{"requests", 0},
-                                       {"tokens", is_over ? actual - estimate : estimate - actual}};
-    decider_.decide(rules_, call, {0, costs}, now,
-                    is_over ? sluice::Verb::kCharge : sluice::Verb::kRefund);
+    decider_.settle(rules_, call, estimate, actual, now);
   }
 
  private:
