@@ -140,6 +140,16 @@ TEST_F(DenyCacheTest, AsksTheStoreForPeeksAndExplicitTimestamps) {
       << "a request with a timestamp is not looked up";
 }
 
+TEST_F(DenyCacheTest, AsksTheStoreForVerbsThatMayBeAllowedWhenATakeIsNot) {
+  exhaust("k");
+  const Charge charge{"k", kLimit};
+  EXPECT_EQ(limiter_.charge("k", kLimit).reason, Reason::kOver);
+  EXPECT_TRUE(limiter_.apply({Verb::kReserve, 1h}, {&charge, 1}));
+  EXPECT_FALSE(limiter_.take_at_most("k", kLimit, 5));
+  EXPECT_EQ(inner_.asked, 3);
+  EXPECT_EQ(cache_.hits(), 0u);
+}
+
 TEST_F(DenyCacheTest, DoesNotLearnFromPeeks) {
   ASSERT_TRUE(limiter_.try_acquire("k", kLimit, 10));
   EXPECT_FALSE(limiter_.peek("k", kLimit));

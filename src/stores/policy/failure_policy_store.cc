@@ -9,13 +9,14 @@ namespace sluice {
 namespace {
 
 // The conditions of Store::apply().
-bool is_valid(Verb verb, std::span<const Charge> charges, std::optional<Instant> now,
+bool is_valid(Action action, std::span<const Charge> charges, std::optional<Instant> now,
               std::span<const Decision> each) noexcept {
   if (charges.empty() || charges.size() > kMaxCharges || each.size() != charges.size()) {
     return false;
   }
   if (now && (*now < kFirstInstant || *now > kLastInstant)) return false;
-  const auto fits = [=](const Charge& charge) { return permit_fits(verb, charge); };
+  if (action.max_wait < Duration{0}) return false;
+  const auto fits = [=](const Charge& charge) { return permit_fits(action.verb, charge); };
   if (!std::all_of(charges.begin(), charges.end(), fits)) return false;
   for (std::size_t i = 1; i < charges.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
@@ -32,15 +33,24 @@ Decision answer_all(std::span<Decision> each, const Decision& decision) noexcept
   return decision;
 }
 
-// Allows or denies all charges, with the capacities of their limits and no other numbers.
-Decision answer_by_policy(Outcome outcome, std::span<const Charge> charges,
+// Allows or denies all charges, with the capacities of their limits and no other numbers but those
+// by which the caller acts: a take of at most the cost takes the least cost, and nobody waits.
+Decision answer_by_policy(Outcome outcome, Verb verb, std::span<const Charge> charges,
                           std::span<Decision> each) noexcept {
   Decision all{.outcome = outcome, .reason = Reason::kFallback, .capacity = kMaxUnits};
-  for (std::size_t i = 0; i < charges.size(); ++i) {
-    const std::uint32_t capacity = charges[i].limit.capacity();
-    each[i] = {.outcome = outcome, .reason = Reason::kFallback, .capacity = capacity};
-    all.capacity = std::min(all.capacity, capacity);
+  if (all.allowed() && verb == Verb::kReserve) all.delay = Duration{0};
+  if (all.allowed() && verb == Verb::kTakeAtMost) {
+    std::uint64_t least = kMaxUnits;
+    for (const Charge& charge : charges) least = std::min(least, charge.cost);
+    all.taken = static_cast<std::uint32_t>(least);
   }
+  std::uint32_t capacity = kMaxUnits;
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    each[i] = all;
+    each[i].capacity = charges[i].limit.capacity();
+    capacity = std::min(capacity, each[i].capacity);
+  }
+  all.capacity = capacity;
   return all;
 }
 
@@ -113,7 +123,7 @@ Decision FailurePolicyStore::apply_one(Action action, const Charge& charge,
 Decision FailurePolicyStore::fall_back(Action action, std::span<const Charge> charges,
                                        std::optional<Instant> now, std::span<Decision> each,
                                        Reason failed) noexcept {
-  if (!is_valid(action.verb, charges, now, each))
+  if (!is_valid(action, charges, now, each))
     return answer_all(each, Decision::refused(Reason::kInvalid));
   if (!fallback_) return answer_all(each, Decision::refused(failed));
   const bool decides = asks(action.verb);
@@ -123,7 +133,8 @@ Decision FailurePolicyStore::fall_back(Action action, std::span<const Charge> ch
   }
   if (!decides) return answer_all(each, Decision::refused(failed));
   return answer_by_policy(
-      *fallback_ == FailurePolicy::kAllow ? Outcome::kAllowed : Outcome::kDenied, charges, each);
+      *fallback_ == FailurePolicy::kAllow ? Outcome::kAllowed : Outcome::kDenied, action.verb,
+      charges, each);
 }
 
 }  // namespace sluice

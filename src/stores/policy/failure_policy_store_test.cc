@@ -192,6 +192,50 @@ TEST(FailurePolicyStore, AnswersEveryChargeByPolicyWithTheCapacityOfItsLimit) {
   EXPECT_EQ(each[1], fallback(Outcome::kDenied));
 }
 
+TEST(FailurePolicyStore, AllowsReservationsAndTakesOfAtMostTheLeastCost) {
+  Fixture f(FailurePolicy::kAllow);
+  f.open();
+  Decision taken = fallback(Outcome::kAllowed);
+  taken.taken = 4;
+  EXPECT_EQ(f.limiter.take_at_most("k", kLimit, 4), taken);
+  std::array<Decision, 2> each;
+  const std::array charges{Charge{"a", kLimit, 4}, Charge{"b", kLimit, 7}};
+  EXPECT_EQ(f.limiter.apply(Verb::kTakeAtMost, charges, each), taken);
+  EXPECT_EQ(each[1].taken, 4u);
+  Decision reserved = fallback(Outcome::kAllowed);
+  reserved.delay = Duration{0};
+  EXPECT_EQ(f.limiter.apply({Verb::kReserve, 1s}, charges), reserved);
+  EXPECT_EQ(f.limiter.apply({Verb::kReserve, -1s}, charges).reason, Reason::kInvalid);
+}
+
+TEST(FailurePolicyStore, DeniesWithoutNumbersByWhichACallerActs) {
+  Fixture f(FailurePolicy::kDeny);
+  f.open();
+  EXPECT_EQ(f.limiter.take_at_most("k", kLimit, 4), fallback(Outcome::kDenied));
+  const Charge charge{"k", kLimit, 4};
+  EXPECT_EQ(f.limiter.apply({Verb::kReserve, 1s}, {&charge, 1}), fallback(Outcome::kDenied));
+}
+
+TEST(FailurePolicyStore, ReservesAndTakesAtMostTheLocalShare) {
+  Fixture f(FailurePolicy::kLocal);
+  f.open();
+  const Decision taken = f.limiter.take_at_most("k", kLimit, 9);
+  EXPECT_EQ(taken.reason, Reason::kFallback);
+  EXPECT_EQ(taken.taken, 5u);
+  const Charge charge{"k", kLimit};
+  const Decision reserved = f.limiter.apply({Verb::kReserve, 1h}, {&charge, 1});
+  EXPECT_TRUE(reserved);
+  EXPECT_GT(reserved.delay, Duration{0});
+}
+
+// What has been used counts in the local store too, which decides until the other one is back.
+TEST(FailurePolicyStore, ReportsAChargeThatWasNotCounted) {
+  Fixture f(FailurePolicy::kLocal);
+  f.open();
+  EXPECT_EQ(f.limiter.charge("k", kLimit, 5).reason, Reason::kStoreError);
+  EXPECT_FALSE(f.limiter.try_acquire("k", kLimit));
+}
+
 TEST(FailurePolicyStore, ReportsARefundOrAResetThatWasNotDone) {
   for (const FailurePolicy policy :
        {FailurePolicy::kAllow, FailurePolicy::kDeny, FailurePolicy::kLocal}) {
@@ -200,6 +244,7 @@ TEST(FailurePolicyStore, ReportsARefundOrAResetThatWasNotDone) {
     const Decision undone = Decision::refused(Reason::kStoreTimeout);
     EXPECT_EQ(f.limiter.refund("k", kLimit), undone);
     EXPECT_EQ(f.limiter.reset("k", kLimit), undone);
+    EXPECT_EQ(f.limiter.charge("k", kLimit), undone);
     EXPECT_EQ(f.limiter.apply(Verb::kReset, std::array{Charge{"a", kLimit}, Charge{"b", kLimit}}),
               undone);
     f.open();
