@@ -361,7 +361,9 @@ def setUpModule():
     rls = envoy_harness.messages()
 
 
-class FrontEnds(redis_harness.RedisTest):
+class Servers(redis_harness.RedisTest):
+    """Starts servers with all front ends and a clock that set() stops."""
+
     @classmethod
     def setUpClass(cls):
         cls.clock = Clock(cls.folder())
@@ -390,6 +392,8 @@ class FrontEnds(redis_harness.RedisTest):
         self.started(redis)
         return self.serve_all(store=redis.url, redis={"deadline": "20s", **more})
 
+
+class FrontEnds(Servers):
     def walk(self, front_end, limit, asks, expected):
         with contextlib.closing(front_end):
             for step, (asked, said) in enumerate(zip(asks, expected, strict=True)):
