@@ -12,6 +12,7 @@
 
 namespace sluice {
 
+class Permit;
 class Reservation;
 
 // Asks a store for decisions: what a program calls before it does the thing that is limited.
@@ -82,6 +83,18 @@ class Limiter {
   // Takes every charge when all limits admit them, as acquire() and check() do.
   [[nodiscard]] Decision acquire(std::span<const Charge> charges, std::span<Decision> each,
                                  std::chrono::steady_clock::time_point deadline) noexcept;
+  // Takes a permit of a `concurrency` limit, which holds `cost` units until it is destroyed, or
+  // until the end of its lease. Include sluice/permit.h. Copies the key; throws before anything is
+  // taken.
+  [[nodiscard]] Permit hold(std::string_view key, const Limit& limit, std::uint64_t cost = 1,
+                            std::optional<Instant> now = {});
+  // Takes every charge, or denies the request; one permit holds the units of all `concurrency`
+  // limits among them.
+  [[nodiscard]] Permit hold(std::span<const Charge> charges, std::optional<Instant> now = {});
+  // Releases or extends a permit by its text (Permit::text()). kGone if it has ended, kInvalid if
+  // the text is not that of a permit.
+  Decision release(std::string_view permit, std::optional<Instant> now = {});
+  Decision extend(std::string_view permit, std::optional<Instant> now = {});
   // Forgets the counter, so that the key is untouched again.
   Decision reset(std::string_view key, const Limit& limit) noexcept {
     return one(Verb::kReset, key, limit, 0, {});

@@ -20,5 +20,6 @@
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
 #include "sluice/path.h"
+#include "sluice/permit.h"
 #include "sluice/reservation.h"
 #include "sluice/store.h"
