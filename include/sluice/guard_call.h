@@ -129,6 +129,10 @@ class Guard {
   // would have to wait longer is denied at once. Calls wait in order of arrival (Limiter::acquire).
   Guard waiting(Duration at_most) const { return Guard(gate_.with_wait(at_most), terms_); }
 
+  // Holds the permit of a `concurrency` limit while the function runs, and releases it when the
+  // function returns or throws. If that takes longer than the lease, the permit ends before.
+  Guard holding() const { return Guard(gate_.with_permit(), terms_); }
+
   // Gives back what a call took if the function throws.
   Guard refunding_on_exception() const {
     Guard guard = *this;

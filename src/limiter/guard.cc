@@ -12,6 +12,9 @@ namespace {
 std::string quoted(std::string_view text) { return '"' + std::string(text) + '"'; }
 
 std::string described(const Limit& limit) {
+  if (holds_permits(limit.algorithm())) {
+    return std::to_string(limit.limit()) + " in flight (concurrency)";
+  }
   std::string out = std::to_string(limit.limit()) + " per " + core::format_period(limit.period());
   if (limit.capacity() != limit.limit()) {
     out += ", at once " + std::to_string(limit.capacity());
@@ -55,7 +58,8 @@ RateLimited::RateLimited(std::string_view name, std::string_view cause, const De
 
 namespace detail {
 
-void check_guard(std::string_view name, std::span<const LimitName> limits, bool waits) {
+void check_guard(std::string_view name, std::span<const LimitName> limits,
+                 const GuardTerms& terms) {
   if (name.empty()) {
     throw std::invalid_argument(
         "a guard has no name; expected a name, which identifies its counters");
@@ -66,7 +70,14 @@ void check_guard(std::string_view name, std::span<const LimitName> limits, bool 
   };
   for (std::size_t i = 0; i < limits.size(); ++i) {
     const Limit& limit = *limits[i].limit;
-    if (!waits && limit.mode() == LeakyMode::kQueue) {
+    const bool has_permits = holds_permits(limit.algorithm());
+    if (has_permits && !terms.holds) {
+      refuse(limits[i], "a call needs a permit while it runs; expected .holding()");
+    }
+    if (has_permits && terms.acquires) {
+      refuse(limits[i], "a guard does not wait for permits; expected no .waiting()");
+    }
+    if (!terms.waits && limit.mode() == LeakyMode::kQueue) {
       refuse(limits[i],
              "a queue admits calls that must wait; expected .delaying(WAIT) or .waiting(AT_MOST)");
     }
@@ -75,6 +86,12 @@ void check_guard(std::string_view name, std::span<const LimitName> limits, bool 
     if (!limits[i].label.empty() && std::any_of(before.begin(), before.end(), same)) {
       refuse(limits[i], "another limit has the same name; expected a unique name");
     }
+  }
+  const auto has_permits = [](const LimitName& limit) {
+    return holds_permits(limit.limit->algorithm());
+  };
+  if (terms.holds && std::none_of(limits.begin(), limits.end(), has_permits)) {
+    refuse(limits.front(), "it has no permits; expected a limit of concurrency, or no .holding()");
   }
 }
 

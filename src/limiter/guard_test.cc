@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "sluice/acquire.h"
@@ -50,6 +53,66 @@ TEST_F(GuardTest, CallsTheFunctionUntilTheLimitAndThenThrows) {
   const auto guard = guarded(limiter_, "length", sliding_window_log(3).per(60s)).throwing(length);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(guard(Request{"bob"}), 3);
   EXPECT_THROW(guard(Request{"bob"}), RateLimited);
+}
+
+TEST_F(GuardTest, HoldsAPermitWhileTheFunctionRuns) {
+  constexpr Limit kTwo = concurrency(2).lease(10s);
+  std::vector<std::uint32_t> left;
+  const auto note = [&](const std::string& user) {
+    left.push_back(limiter_.peek(KeyBuilder("export", 0u, user).view(), kTwo, 0).remaining);
+    if (user == "eve") throw std::runtime_error("failed");
+  };
+  const auto whole = [](const std::string& user) { return user; };
+  const auto guard = guarded(limiter_, "export", kTwo).key(whole).holding().costing(2);
+  guard.throwing(note)("bob");
+  guard.throwing(note)("bob");
+  EXPECT_THROW(guard.throwing(note)("eve"), std::runtime_error);
+  EXPECT_THROW(guard.refunding_on_exception().throwing(note)("eve"), std::runtime_error);
+  note("bob");
+  EXPECT_THROW(note("eve"), std::runtime_error);
+  EXPECT_EQ(left, (std::vector<std::uint32_t>{0, 0, 0, 0, 2, 2}));
+}
+
+TEST_F(GuardTest, HoldsOnePermitForSeveralLimits) {
+  constexpr Limit kInFlight = concurrency(1).lease(10s);
+  bool was_denied = false;
+  std::function<void()> inner;
+  const auto run = [&] {
+    if (inner) std::exchange(inner, nullptr)();
+  };
+  const auto guard =
+      guarded(limiter_, "job", global(kInFlight).named("jobs"), global(token_bucket(5).per(1s)))
+          .holding()
+          .throwing(run);
+  inner = [&] {
+    const std::string what = what_of([&] { guard(); });
+    EXPECT_EQ(what, "job: limited to 1 in flight (concurrency) by \"jobs\"; retry after 10 s");
+    was_denied = true;
+  };
+  guard();
+  EXPECT_TRUE(was_denied);
+  EXPECT_NO_THROW(guard());
+  EXPECT_EQ(limiter_.peek(KeyBuilder("job", 1u).view(), token_bucket(5).per(1s), 0).remaining, 3u);
+}
+
+TEST_F(GuardTest, SaysWhereAPermitIsMissing) {
+  const auto problem = [](const auto& make) -> std::string {
+    try {
+      make();
+    } catch (const std::invalid_argument& e) {
+      return e.what();
+    }
+    return "none";
+  };
+  constexpr Limit kTwo = concurrency(2).lease(10s);
+  const std::string which = "guard \"a\", limit 2 in flight (concurrency): ";
+  EXPECT_EQ(problem([&] { guarded(limiter_, "a", kTwo).throwing(length); }),
+            which + "a call needs a permit while it runs; expected .holding()");
+  EXPECT_EQ(problem([&] { guarded(limiter_, "a", kTwo).holding().waiting(1s).throwing(length); }),
+            which + "a guard does not wait for permits; expected no .waiting()");
+  EXPECT_EQ(problem([&] { guarded(limiter_, "a", kOne).holding().throwing(length); }),
+            "guard \"a\", limit 1 per 1s (token_bucket): it has no permits; expected a limit of "
+            "concurrency, or no .holding()");
 }
 
 TEST_F(GuardTest, TheExceptionSaysWhichLimitAndHowLong) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <concepts>
@@ -15,6 +16,7 @@
 #include "sluice/detail/guard_values.h"
 #include "sluice/limit_per.h"
 #include "sluice/limiter.h"
+#include "sluice/permit_id.h"
 
 namespace sluice::detail {
 
@@ -23,9 +25,15 @@ struct LimitName {
   const Limit* limit;
   std::string_view label;
 };
+// What a guard does besides asking its limits.
+struct GuardTerms {
+  bool waits = false;     // for a queue's delay
+  bool holds = false;     // permits while its function runs
+  bool acquires = false;  // waits for units
+};
 // Throws std::invalid_argument for a guard without a name, for two limits with one label, and for a
-// limit in queue mode if the guard does not wait.
-void check_guard(std::string_view name, std::span<const LimitName> limits, bool waits);
+// limit that needs other terms.
+void check_guard(std::string_view name, std::span<const LimitName> limits, const GuardTerms& terms);
 // Throws RateLimited. It names the limit with the longest wait.
 [[noreturn]] void throw_rate_limited(std::string_view name, std::span<const LimitName> limits,
                                      std::span<const Decision> each, const Decision& decision);
@@ -63,6 +71,7 @@ class LimitGate {
     using Keyed = LimitPer<Values...>;
     LimitGate<Keyed> gate(*limiter_, name_,
                           {Keyed{first.limit, {std::move(values)...}, first.label}});
+    if (holds_) gate = gate.with_permit();
     return max_wait_ ? gate.with_wait(*max_wait_) : gate;
   }
 
@@ -72,21 +81,33 @@ class LimitGate {
     return gate;
   }
 
+  LimitGate with_permit() const {
+    LimitGate gate = *this;
+    gate.holds_ = true;
+    return gate;
+  }
+
   LimitGate checked(bool waits) const {
-    check_guard(name_, names(), waits || max_wait_);
+    check_guard(name_, names(), {waits || max_wait_, holds_, max_wait_.has_value()});
     LimitGate gate = *this;
     gate.compose_prefixes(std::make_index_sequence<kCount>());
     return gate;
   }
 
-  // One call: its keys and its decisions. Borrows the gate.
+  // One call: its keys, its decisions, and its permit, which it releases. Borrows the gate.
   class Pass {
    public:
     template <typename... Args>
     Pass(const LimitGate& gate, std::uint64_t cost, const Args&... args)
         : gate_(gate), cost_(cost) {
       gate.compose(keys_, ends_, std::make_index_sequence<kCount>(), args...);
+      if (gate.holds_) permit_ = PermitId::random();
       if constexpr (kCount == 1) {
+        if (permit_) {
+          const auto all = charges(std::make_index_sequence<1>());
+          decision_ = gate.limiter_->store().apply_one(Verb::kTake, all[0], {});
+          return;
+        }
         const Limit& limit = std::get<0>(gate.limits_).limit;
         decision_ = gate.max_wait_
                         ? gate.limiter_->acquire(key(0), limit, cost, deadline(*gate.max_wait_))
@@ -98,6 +119,12 @@ class LimitGate {
       }
     }
 
+    ~Pass() {
+      if (permit_ && decision_.allowed()) apply(Verb::kRelease, true);
+    }
+    Pass(const Pass&) = delete;
+    Pass& operator=(const Pass&) = delete;
+
     const Decision& decision() const noexcept { return decision_; }
     void close() const noexcept {}
     [[noreturn]] void fail() const {
@@ -105,8 +132,7 @@ class LimitGate {
       throw_rate_limited(gate_.name_, gate_.names(), kCount == 1 ? one : each_, decision_);
     }
     void refund() const noexcept {
-      const auto all = charges(std::make_index_sequence<kCount>());
-      gate_.limiter_->apply(Verb::kRefund, all);
+      apply(Verb::kRefund, false);  // a permit is released
     }
 
    private:
@@ -116,10 +142,24 @@ class LimitGate {
     }
     template <std::size_t... I>
     std::array<Charge, kCount> charges(std::index_sequence<I...>) const noexcept {
-      return {Charge{key(I), std::get<I>(gate_.limits_).limit, cost_}...};
+      return {Charge{.key = key(I),
+                     .limit = std::get<I>(gate_.limits_).limit,
+                     .cost = cost_,
+                     .permit = permit_ ? &*permit_ : nullptr}...};
+    }
+
+    // Applies a verb to the limits that hold permits, or to the others.
+    void apply(Verb verb, bool to_permits) const noexcept {
+      auto all = charges(std::make_index_sequence<kCount>());
+      const auto end = std::partition(all.begin(), all.end(), [=](const Charge& charge) {
+        return holds_permits(charge.limit.algorithm()) == to_permits;
+      });
+      const auto count = static_cast<std::size_t>(end - all.begin());
+      if (count > 0) gate_.limiter_->apply(verb, std::span<const Charge>(all).first(count));
     }
 
     const LimitGate& gate_;
+    std::optional<PermitId> permit_;
     std::uint64_t cost_;
     Decision decision_;
     std::array<Decision, kCount == 1 ? 0 : kCount> each_;
@@ -162,6 +202,7 @@ class LimitGate {
 
   Limiter* limiter_;
   std::string name_;
+  bool holds_ = false;
   std::optional<Duration> max_wait_ = {};
   std::tuple<Limits...> limits_;
   std::array<std::string, kCount> prefixes_;
