@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -47,6 +48,9 @@ struct RuleAnswer {
   // What is wrong with the costs of a kInvalid request: "WHAT; EXPECTED". Empty if something else
   // is.
   std::string_view mistake = {};
+  // The text of the permit that the request has taken, if a `concurrency` limit applied to it: the
+  // holder releases it with RuleDecider::release(). Else empty.
+  std::string permit = {};
 };
 
 }  // namespace sluice

@@ -83,6 +83,15 @@ class RuleDecider {
                               const AttributeSource& attributes, const RequestCosts& reserved,
                               const RequestCosts& actual, std::optional<Instant> now = {});
 
+  // Releases or extends the permit of a decision by its text (RuleAnswer::permit), in the limiter's
+  // store and in the local one. kGone if it has ended, kInvalid if the text is not that of a
+  // permit.
+  Decision release(std::string_view permit, std::optional<Instant> now = {});
+  Decision extend(std::string_view permit, std::optional<Instant> now = {});
+  // For callers that cannot hand out a permit: whether takes are kInvalid to which a `concurrency`
+  // limit applies. Default: they are not.
+  void refuse_permits(bool refuse) noexcept;
+
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;

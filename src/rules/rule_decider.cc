@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "limiter/batch.h"
+#include "limiter/held_permit.h"
 #include "rules/diagnostics.h"
 #include "rules/rule_set.h"
 #include "rules/source_text.h"
@@ -26,7 +27,9 @@ std::uint64_t unset_cost(const RequestCosts& costs) noexcept {
 class RuleDecider::Impl {
  public:
   Impl(Limiter& limiter, const RuleStores& stores)
-      : batch_({limiter.store(), stores.shadow, stores.local}) {}
+      : store_(&limiter.store()),
+        stores_(stores),
+        batch_({limiter.store(), stores.shadow, stores.local}) {}
 
   const RuleAnswer& decide(const RuleSet::Impl& set, const AttributeSource& attributes,
                            const RequestCosts& costs, const BatchTerms& terms);
@@ -38,6 +41,8 @@ class RuleDecider::Impl {
   // The next decisions settle: they charge or give back what the actual costs differ by. Null: they
   // do not.
   void settle_to(const RequestCosts* actual) noexcept { actual_ = actual; }
+  Decision change_permit(Verb verb, std::string_view permit, std::optional<Instant> now);
+  void refuse_permits(bool refuse) noexcept { refuses_permits_ = refuse; }
 
  private:
   // A limit that applies to the request. Its key and label are in `text_`.
@@ -71,8 +76,10 @@ class RuleDecider::Impl {
                     const RequestCosts& costs);
   Reason find_cost(const RuleLimit& limit, const CompiledLimit& compiled, const RequestCosts& costs,
                    std::uint64_t& cost);
+  bool refuses(const Limit& limit) const noexcept;
   static void settle(const NamedLimit& named, Charge& charge, ChargeTerms& terms);
   void explain_cost(const RuleLimit& limit);
+  void explain_permit(const RuleLimit& limit);
   void explain_name(std::string_view name, std::size_t part);
   void check_names(const RequestCosts& costs, std::size_t part);
   const RuleAnswer& answer(const BatchTerms& terms);
@@ -80,9 +87,10 @@ class RuleDecider::Impl {
   void fill_batch();
   void fill_limits();
   void fill_decision(const Decision& enforced);
+  void fill_permit(const Decision& enforced);
 
   const RuleSet::Impl* set_ = nullptr;
-  bool is_reset_ = false;                 // which has no costs
+  Verb verb_ = Verb::kTake;
   const RequestCosts* actual_ = nullptr;  // to settle to, until the end of the decision
   AttributeValues values_;
   std::string text_;
@@ -90,6 +98,11 @@ class RuleDecider::Impl {
   std::string mistake_;                 // of the costs; empty if they are right
   bool has_unknown_name_ = false;       // the mistake: no limit has that name
   std::optional<std::uint32_t> wrong_;  // the attribute of the latest cost, if it is no number
+  Store* store_;
+  RuleStores stores_;
+  bool refuses_permits_ = false;
+  std::optional<PermitId> permit_;  // of this request, if it needs one
+  std::vector<Charge> held_;        // its charges
   std::vector<NamedLimit> limits_;
   std::vector<MatchedRule> matched_;
   Batch batch_;
@@ -131,7 +144,9 @@ const RuleAnswer& RuleDecider::Impl::decide_by(const RuleSet::Impl& set, const R
 
 void RuleDecider::Impl::begin(const RuleSet::Impl& set, Verb verb) {
   set_ = &set;
-  is_reset_ = verb == Verb::kReset;
+  verb_ = verb;
+  permit_.reset();
+  answer_.permit.clear();
   mistake_.clear();
   has_unknown_name_ = false;
   answer_.mistake = {};
@@ -198,7 +213,7 @@ void RuleDecider::Impl::name_limits(const Rule& rule, const CompiledRule& compil
     matched.refused = name_limit(rule.limits[i], compiled.limits[i], costs);
     if (matched.refused == Reason::kOk) continue;
     if (matched.refused == Reason::kInvalid && matched.enforced() && mistake_.empty()) {
-      explain_cost(rule.limits[i]);
+      refuses(rule.limits[i].limit) ? explain_permit(rule.limits[i]) : explain_cost(rule.limits[i]);
     }
     limits_.resize(matched.first);
     limits_.push_back({&rule.limits[i]});
@@ -229,6 +244,7 @@ Reason RuleDecider::Impl::name_limit(const RuleLimit& limit, const CompiledLimit
   if (wrong == Reason::kOk && actual_ != nullptr) {
     wrong = find_cost(limit, compiled, *actual_, named.actual);
   }
+  if (wrong == Reason::kOk && refuses(limit.limit)) wrong = Reason::kInvalid;
   if (wrong != Reason::kOk) {
     text_.resize(named.key_at);
     return wrong == Reason::kMissing ? if_missing : wrong;
@@ -237,6 +253,13 @@ Reason RuleDecider::Impl::name_limit(const RuleLimit& limit, const CompiledLimit
   named.label_size = label->size;
   limits_.push_back(named);
   return Reason::kOk;
+}
+
+// Whether the verb is not for a limit with permits, or nobody would receive the permit.
+bool RuleDecider::Impl::refuses(const Limit& limit) const noexcept {
+  if (!holds_permits(limit.algorithm())) return false;
+  if (verb_ == Verb::kCharge) return actual_ == nullptr;
+  return takes(verb_) && refuses_permits_;
 }
 
 // Sets the cost. Returns kMissing if its attribute is missing, kInvalid if that is no number of
@@ -256,7 +279,7 @@ Reason RuleDecider::Impl::find_cost(const RuleLimit& limit, const CompiledLimit&
                                           : unset_cost(costs);
     return Reason::kOk;
   }
-  if (is_reset_) return Reason::kOk;
+  if (verb_ == Verb::kReset) return Reason::kOk;
   const auto found = compiled.cost.find(values_);
   wrong_ = found.wrong;
   if (found.wrong) return Reason::kInvalid;
@@ -270,6 +293,15 @@ void RuleDecider::Impl::explain_cost(const RuleLimit& limit) {
              rules::in_quotes(set_->attributes.names()[*wrong_]) + ", is " +
              rules::in_quotes(*values_.get(*wrong_)) +
              "; expected a whole number from 0 to 4294967295";
+}
+
+void RuleDecider::Impl::explain_permit(const RuleLimit& limit) {
+  mistake_ = "the limit " + rules::in_quotes(limit.name) + " holds permits (concurrency), ";
+  mistake_ +=
+      verb_ == Verb::kCharge
+          ? "which cannot be charged; expected a check"
+          : "which this kind of request cannot receive; expected /v1/check, RL.CHECK or the "
+            "library";
 }
 
 // Step 3: decide.
@@ -290,6 +322,7 @@ const RuleAnswer& RuleDecider::Impl::answer(const BatchTerms& terms) {
   const Decision enforced = batch_.decide(terms);
   fill_limits();
   fill_decision(enforced);
+  fill_permit(enforced);
   return answer_;
 }
 
@@ -306,10 +339,11 @@ void RuleDecider::Impl::keep_refused_limits() {
 }
 
 // Makes a charge of what the actual cost is more than the reserved one, or a refund of what it is
-// less.
+// less. Permits stay as they are.
 void RuleDecider::Impl::settle(const NamedLimit& named, Charge& charge, ChargeTerms& terms) {
-  const bool is_less = named.actual < named.cost;
-  charge.cost = is_less ? named.cost - named.actual : named.actual - named.cost;
+  const bool is_permit = holds_permits(charge.limit.algorithm());
+  const bool is_less = named.actual < named.cost || is_permit;
+  charge.cost = is_permit ? 0 : is_less ? named.cost - named.actual : named.actual - named.cost;
   if (is_less) terms.mode = ChargeMode::kRefund;
 }
 
@@ -331,6 +365,10 @@ void RuleDecider::Impl::fill_batch() {
         Charge charge{key, limit, named.cost, tag, Keyspace::kRules, named.id, matched.new_keys};
         ChargeTerms own = terms;
         if (actual_ != nullptr) settle(named, charge, own);
+        if (takes(verb_) && holds_permits(limit.algorithm())) {
+          if (!permit_) permit_ = PermitId::random();
+          charge.permit = &*permit_;
+        }
         batch_.add(charge, own);
       }
     }
@@ -379,6 +417,44 @@ void RuleDecider::Impl::fill_decision(const Decision& enforced) {
   }
 }
 
+// Names the counters in which the request has units. If the request is denied, rules in shadow mode
+// give theirs back.
+void RuleDecider::Impl::fill_permit(const Decision& enforced) {
+  if (!permit_) return;
+  held_.clear();
+  for (const MatchedRule& matched : matched_) {
+    bool is_taken = enforced.allowed();
+    for (std::size_t i = matched.first; !matched.enforced() && i < matched.last; ++i) {
+      is_taken = (i == matched.first || is_taken) && batch_.decision(i).allowed();
+    }
+    for (std::size_t i = matched.first; is_taken && i < matched.last; ++i) {
+      // A permit that a failure policy has answered for is not in a store.
+      const bool is_held = batch_.decision(i).reset_after > Duration{0};
+      const Charge& charge = batch_.charge(i);
+      if (is_held && detail::HeldPermit::belongs(charge) && held_.size() < kMaxCharges) {
+        held_.push_back(charge);
+      }
+    }
+  }
+  if (enforced.allowed()) return PermitText::append(*permit_, held_, answer_.permit);
+  for (const Charge& charge : held_) {
+    (stores_.shadow != nullptr ? stores_.shadow : store_)->apply_one(Verb::kRelease, charge, {});
+  }
+}
+
+Decision RuleDecider::Impl::change_permit(Verb verb, std::string_view permit,
+                                          std::optional<Instant> now) {
+  const auto parsed = PermitText::parse(permit);
+  if (!parsed) return Decision::refused(Reason::kInvalid);
+  const auto change = [&](Store& store) {
+    return verb == Verb::kRelease ? parsed->release(store, now) : parsed->extend(store, now);
+  };
+  const Decision said = change(*store_);
+  if (stores_.local == nullptr) return said;
+  const Decision local = change(*stores_.local);
+  return said.allowed() || !local.allowed() ? said : local;
+}
+
 RuleDecider::RuleDecider(Limiter& limiter, const RuleStores& stores)
     : impl_(std::make_unique<Impl>(limiter, stores)) {}
 RuleDecider::~RuleDecider() = default;
@@ -390,6 +466,16 @@ const RuleAnswer& RuleDecider::decide(const RuleSet& rules, const AttributeSourc
                                       Action action) {
   return impl_->decide(rules::Access::impl(rules), attributes, costs, {action, now});
 }
+
+Decision RuleDecider::release(std::string_view permit, std::optional<Instant> now) {
+  return impl_->change_permit(Verb::kRelease, permit, now);
+}
+
+Decision RuleDecider::extend(std::string_view permit, std::optional<Instant> now) {
+  return impl_->change_permit(Verb::kExtend, permit, now);
+}
+
+void RuleDecider::refuse_permits(bool refuse) noexcept { impl_->refuse_permits(refuse); }
 
 const RuleAnswer& RuleDecider::settle(const RuleSet& rules, const AttributeSource& attributes,
                                       const RequestCosts& reserved, const RequestCosts& actual,

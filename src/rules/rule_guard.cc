@@ -95,6 +95,13 @@ std::optional<std::string> find_problem(const RuleSet& rules, const RuleNeeds& n
              " reads an attribute that the guard does not provide (it provides: " +
              listed(needs.attributes) + "); expected .with(NAME, VALUE) for it";
     }
+    const bool has_permits = holds_permits(limit.limit.algorithm());
+    if (has_permits && !needs.holds) {
+      return which + ": a call needs a permit while it runs; expected .holding()";
+    }
+    if (has_permits && needs.max_wait) {
+      return which + ": a guard does not wait for permits; expected no .waiting()";
+    }
     if (is_queue(limit) && !needs.waits) {
       return which +
              ": a queue admits calls that must wait; expected .delaying(WAIT) or .waiting(AT_MOST)";
@@ -216,7 +223,18 @@ void RuleDeciders::leave(Slot* slot) noexcept {
 
 RulePass::RulePass(RuleDeciders& deciders, const AttributeSource& attributes,
                    const RequestCosts& costs)
-    : deciders_(deciders), slot_(&deciders.enter()), decision_(ask(attributes, costs)) {}
+    : deciders_(deciders), slot_(&deciders.enter()), decision_(ask(attributes, costs)) {
+  if (deciders_.needs_->holds) permit_ = slot_->answer->permit;
+}
+
+RulePass::~RulePass() {
+  if (permit_.empty()) return;
+  try {
+    deciders_.limiter_->release(permit_);
+  } catch (const std::bad_alloc&) {
+    return;  // it ends with its lease
+  }
+}
 
 // A call that waits for the limits of its rule.
 class RulePass::Waiting final : public WaitingThread {
@@ -270,6 +288,7 @@ void RulePass::fail() const {
 void RulePass::refund() noexcept {
   if (decision_.reason != Reason::kOk) return;
   for (const LimitAnswer& answer : slot_->answer->limits) {
+    if (holds_permits(answer.limit->limit.algorithm())) continue;  // released
     const Charge charge{answer.counter, answer.limit->limit, answer.cost, answer.tag,
                         Keyspace::kRules};
     deciders_.limiter_->apply(Verb::kRefund, {&charge, 1});

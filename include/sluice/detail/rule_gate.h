@@ -135,6 +135,7 @@ struct RuleNeeds {
   std::vector<std::string> costs;         // the names of the limits whose costs the guard provides
   bool waits = false;                     // whether the guard waits for a queue's delay
   std::optional<Duration> max_wait = {};  // how long a call waits for units
+  bool holds = false;                     // whether the guard holds permits
 };
 
 // The rules of a guard, and a RuleDecider for each thread that is inside a call.
@@ -166,10 +167,13 @@ class RuleDeciders {
   std::unique_ptr<Slot[]> slots_;
 };
 
-// One call that a rule decides. Borrows the gate's deciders.
+// One call that a rule decides, and its permit, which it releases. Borrows the gate's deciders.
 class RulePass {
  public:
   RulePass(RuleDeciders& deciders, const AttributeSource& attributes, const RequestCosts& costs);
+  ~RulePass();
+  RulePass(const RulePass&) = delete;
+  RulePass& operator=(const RulePass&) = delete;
 
   const Decision& decision() const noexcept { return decision_; }
   void close() noexcept { slot_.reset(); }
@@ -188,6 +192,7 @@ class RulePass {
   RuleDeciders& deciders_;
   std::unique_ptr<RuleDeciders::Slot, Leave> slot_;
   Decision decision_;
+  std::string permit_;
 };
 
 // The rule of a guard, by its name, and the attributes and the costs of limits that the guard
@@ -196,17 +201,24 @@ template <typename Attributes = std::tuple<>, typename Costs = std::tuple<>>
 class RuleGate {
  public:
   RuleGate(LiveRules rules, Limiter& limiter, std::string_view rule, Attributes attributes = {},
-           Costs costs = {}, std::optional<Duration> max_wait = {})
+           Costs costs = {}, std::optional<Duration> max_wait = {}, bool holds = false)
       : rules_(std::move(rules)),
         limiter_(&limiter),
         rule_(rule),
         max_wait_(max_wait),
+        holds_(holds),
         attributes_(std::move(attributes)),
         costs_(std::move(costs)) {}
 
   RuleGate with_wait(Duration at_most) const {
     RuleGate gate = *this;
     gate.max_wait_ = at_most;
+    return gate;
+  }
+
+  RuleGate with_permit() const {
+    RuleGate gate = *this;
+    gate.holds_ = true;
     return gate;
   }
 
@@ -226,7 +238,7 @@ class RuleGate {
   }
 
   RuleGate checked(bool waits) const {
-    RuleNeeds needs{rule_, {}, {}, waits || max_wait_, max_wait_};
+    RuleNeeds needs{rule_, {}, {}, waits || max_wait_, max_wait_, holds_};
     std::apply([&](const auto&... c) { (needs.costs.push_back(c.name), ...); }, costs_);
     std::apply([&](const auto&... a) { (needs.attributes.push_back(a.name), ...); }, attributes_);
     RuleGate gate = *this;
@@ -255,13 +267,14 @@ class RuleGate {
  private:
   template <typename MoreAttributes, typename MoreCosts>
   RuleGate<MoreAttributes, MoreCosts> extended(MoreAttributes attributes, MoreCosts costs) const {
-    return {rules_, *limiter_, rule_, std::move(attributes), std::move(costs), max_wait_};
+    return {rules_, *limiter_, rule_, std::move(attributes), std::move(costs), max_wait_, holds_};
   }
 
   LiveRules rules_;
   Limiter* limiter_;
   std::string rule_;
   std::optional<Duration> max_wait_;
+  bool holds_;
   Attributes attributes_;
   Costs costs_;
   std::shared_ptr<RuleDeciders> deciders_;

@@ -57,6 +57,12 @@ class Session {
   // Decides by the limit of the request itself. There is no failure policy, so the decision has
   // failed if the store could not decide.
   Decision decide(const Charge& charge, Action action = Verb::kTake);
+  // The caller hands out RuleAnswer::permit of the next decide() or decide_by() to its client.
+  // Without this, takes are kInvalid to which a `concurrency` limit applies.
+  void hand_out_permit() noexcept { hands_out_permit_ = true; }
+  // Releases or extends such a permit: see RuleDecider.
+  Decision release(std::string_view permit) { return decider_.release(permit); }
+  Decision extend(std::string_view permit) { return decider_.extend(permit); }
   // Switches to the active rules. The functions above do so too; without requests, a call releases
   // the old rules.
   void follow_rules();
@@ -64,6 +70,7 @@ class Session {
  private:
   class Waiting;
 
+  void use_permits() noexcept;
   void record(const RuleAnswer& answer);
   void count(const RuleAnswer& answer);
 
@@ -76,6 +83,7 @@ class Session {
   RuleSet rules_;
   RuleAnswer without_rule_;  // has no limits
   RuleAnswer waited_;        // of acquire()
+  bool hands_out_permit_ = false;
 };
 
 }  // namespace sluice::server
