@@ -43,6 +43,9 @@ struct RuleTerms {
   // The bytes for window logs of a memory store (MemoryStoreOptions). A limit whose log can need
   // more than one log gets causes a warning. 0: no limit does.
   std::size_t max_log_bytes = 0;
+  // Why limits of `concurrency` are errors: it follows "'concurrency' needs permits, ". Empty: they
+  // are not.
+  std::string_view no_permits = {};
 };
 
 // The checked rules of one or several files. Give it to a RuleDecider or to a guard.

@@ -121,7 +121,9 @@ int work(const Arguments& arguments) {
     return fail_to_replay(
         "--html " + arguments.html + " is one of the inputs; expected another file", kUsage);
   }
-  const auto rules = RuleSet::load(arguments.rules);
+  const auto rules = RuleSet::load(
+      arguments.rules,
+      {.no_permits = "which a replay does not hold: a log does not say when a request ends"});
   if (!rules) {
     for (const RuleError& error : rules.error()) std::cerr << error.to_string() << "\n";
     return kFailed;

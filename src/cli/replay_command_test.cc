@@ -50,6 +50,17 @@ TEST_F(ReplayCommand, PrintsASummaryWithoutColours) {
   EXPECT_EQ(err_, "");
 }
 
+TEST_F(ReplayCommand, RefusesRulesWithPermits) {
+  rules_ = files_.write("permits.yaml",
+                        "version: 1\nrules:\n  - name: a\n    limits: "
+                        "[ { algorithm: concurrency, limit: 1, lease: 1s } ]\n");
+  EXPECT_EQ(run_replay({log_}), 1);
+  EXPECT_NE(err_.find("'concurrency' needs permits, which a replay does not hold: a log does not "
+                      "say when a request ends; expected another algorithm"),
+            std::string::npos)
+      << err_;
+}
+
 TEST_F(ReplayCommand, PrintsOneJsonObject) {
   EXPECT_EQ(run_replay({"--json", log_, files_.write("2.gz", gzip_stored(three_))}), 0);
   const auto json = boost::json::parse(out_);

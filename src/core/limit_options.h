@@ -73,6 +73,13 @@ constexpr const OptionInfo& info(LimitOption option) noexcept {
   return kLimitOptions[static_cast<std::size_t>(option)];
 }
 
+// The names of all algorithms, indexed by Algorithm.
+inline constexpr auto kAllAlgorithmNames = [] {
+  std::array<std::string_view, kAlgorithms.size()> names;
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = kAlgorithms[i].name;
+  return names;
+}();
+
 // The names of the algorithms that need no permits, indexed by Algorithm.
 inline constexpr auto kAlgorithmNames = [] {
   static_assert(holds_permits(kAlgorithms.back().algorithm));

@@ -21,6 +21,8 @@ class Fields {
 
   // The names below must be keys of the map's schema; any other name aborts the program.
   const Node* node(std::string_view name) const;
+  // Whether there is a value, valid or not.
+  bool has(std::string_view name) const { return values_[index(name)].given != nullptr; }
   // Returns the position of the value, valid or not; without a value, the position of the map.
   std::size_t at(std::string_view name) const;
   std::optional<std::uint64_t> integer(std::string_view name) const;

@@ -234,6 +234,30 @@ no costs.
 Costs that a rule reads from attributes need no role, unlike numbers over 1 that a client gives
 (`docs/http.md`, *Who may do what*). Read them only from attributes that you would also use as a key.
 
+## Permits
+
+The algorithm `concurrency` limits the requests in flight: at most `limit` units at the same time. It
+has a `lease` instead of `per`:
+
+```yaml
+version: 1
+rules:
+  - name: exports
+    match: { path: /export }
+    limits:
+      - { key: "{header.x-team}", algorithm: concurrency, limit: 3, lease: 5m }
+```
+
+An admitted request receives one permit for all its `concurrency` limits. Its units are in flight
+until the holder releases the permit, or until the lease ends. So a holder that has died keeps its
+units no longer than the lease. A holder that needs more time extends the lease before it ends.
+`docs/algorithms.md` defines all of this.
+
+The memory store has permits; rules for a Redis store with `concurrency` are errors. A request that
+cannot receive a permit is `invalid` if such a limit applies to it: at `/v1/auth`, from Envoy, and
+over gRPC, because nobody reports when the request ends. A refund shrinks the newest permits, and
+settling leaves permits as they are.
+
 ## Format of the file
 
 A file is at most 4 MiB of UTF-8: one YAML document, at most 32 levels deep, with at most 1,000,000

@@ -31,7 +31,8 @@ using schema::child;
 // Returns the schema key that the error of a limit is about.
 std::string_view field_of(LimitError error, const LimitSpec& spec) {
   if (const auto option = core::option_of(error, spec)) return core::info(*option).name;
-  return error == LimitError::kPeriodOutOfRange ? "per" : "limit";
+  if (error != LimitError::kPeriodOutOfRange) return "limit";
+  return holds_permits(spec.algorithm) ? "lease" : "per";
 }
 
 // Returns whether a header field can carry the text and it has the form TYPE/SUBTYPE.
@@ -72,6 +73,7 @@ class Loader {
   void read_pattern(std::string_view attribute, const Node& node, Condition& condition);
   void read_limits(const Node& node, Rule& rule, CompiledRule& compiled);
   std::optional<Limit> read_numbers(const Fields& fields);
+  Duration read_period(const Fields& fields, std::optional<Algorithm> algorithm);
   void check_terms(const Fields& fields, const Limit& limit);
   void check_memory(const Fields& fields, const Limit& limit);
   void check_cost(const Fields& fields, const CostTemplate& cost, const Limit& limit);
@@ -243,6 +245,7 @@ void Loader::read_limits(const Node& node, Rule& rule, CompiledRule& compiled) {
     check_name(names, name, fields.at("name"), "limit");
     KeyTemplate key = read_template<KeyTemplate>(fields.node("key"));
     CostTemplate cost = read_template<CostTemplate>(fields.node("cost"));
+    if (!node.items[i]->is_map()) continue;
     const auto limit = read_numbers(fields);
     if (!limit) continue;
     check_cost(fields, cost, *limit);
@@ -256,11 +259,11 @@ void Loader::read_limits(const Node& node, Rule& rule, CompiledRule& compiled) {
 }
 
 std::optional<Limit> Loader::read_numbers(const Fields& fields) {
-  const Node* algorithm = fields.node("algorithm");
-  if (algorithm == nullptr) return std::nullopt;
-  LimitSpec spec{.algorithm = *algorithm_from(algorithm->text),
-                 .limit = fields.integer("limit").value_or(1),
-                 .per = fields.period("per").value_or(std::chrono::seconds{1})};
+  const auto algorithm = fields.choice<Algorithm>("algorithm");
+  const Duration period = read_period(fields, algorithm);
+  if (!algorithm) return std::nullopt;
+  LimitSpec spec{
+      .algorithm = *algorithm, .limit = fields.integer("limit").value_or(1), .per = period};
   for (const core::OptionInfo& option : core::kLimitOptions) {
     core::set_value(spec, option.option,
                     option.words.empty() ? fields.integer(option.name)
@@ -278,6 +281,25 @@ std::optional<Limit> Loader::read_numbers(const Fields& fields) {
   return *limit;
 }
 
+// Reads `per`, or `lease` if the algorithm has permits.
+Duration Loader::read_period(const Fields& fields, std::optional<Algorithm> algorithm) {
+  const bool is_lease = algorithm ? holds_permits(*algorithm) : fields.has("lease");
+  const std::string name = is_lease ? "lease" : "per";
+  const std::string other = is_lease ? "per" : "lease";
+  const auto& keys = child(child(schema::file(), "rules"), "limits").keys;
+  const auto key =
+      std::find_if(keys.begin(), keys.end(), [&](const auto& k) { return k.name == name; });
+  const std::string expected = "expected '" + name + ":' with " + schema::expectation(*key);
+  if (algorithm && fields.has(other)) {
+    diagnostics_->add(fields.at(other),
+                      in_quotes(other) + " does not apply to " + std::string(to_string(*algorithm)),
+                      expected);
+  } else if (!fields.has(name)) {
+    diagnostics_->add(fields.at(name), "limit lacks " + in_quotes(name), expected);
+  }
+  return fields.period(name).value_or(std::chrono::seconds{1});
+}
+
 // Warns about a limit whose log can need more than a log gets: the half that all shards share.
 void Loader::check_memory(const Fields& fields, const Limit& limit) {
   const std::size_t needed = core::most_log_bytes(limit);
@@ -292,6 +314,12 @@ void Loader::check_memory(const Fields& fields, const Limit& limit) {
 }
 
 void Loader::check_terms(const Fields& fields, const Limit& limit) {
+  if (holds_permits(limit.algorithm()) && !terms_.no_permits.empty()) {
+    diagnostics_->add(fields.at("algorithm"),
+                      "'concurrency' needs permits, " + std::string(terms_.no_permits),
+                      "expected another algorithm");
+    return;
+  }
   if (terms_.scripting || works_without_scripts(limit)) return;
   const bool could_be_aligned = works_without_scripts(limit.state_kind(), Align::kClock);
   const bool has_align = could_be_aligned && fields.node("align") != nullptr;

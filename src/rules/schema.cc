@@ -109,7 +109,7 @@ constexpr Key limit_option(LimitOption which) {
           .help = row.help};
 }
 
-constexpr std::array<Key, 13> kLimitKeys{
+constexpr std::array<Key, 14> kLimitKeys{
     named(kName, false, "RULE/INDEX",
           "The name of the limit in responses and counters, unique within the rule. Name limits "
           "that you may reorder: the name is part of the keys of their counters."),
@@ -122,13 +122,20 @@ constexpr std::array<Key, 13> kLimitKeys{
     Key{.name = "algorithm",
         .type = Type::kChoice,
         .required = true,
-        .values = core::kAlgorithmNames,
+        .values = core::kAllAlgorithmNames,
         .help = "How requests are counted."},
-    integer("limit", true, "", 0, kMaxUnits, "Units per period; 0 denies every request."),
+    integer("limit", true, "", 0, kMaxUnits,
+            "Units per period; of `concurrency` units in flight, at most 65535. 0 denies every "
+            "request."),
     Key{.name = "per",
         .type = Type::kPeriod,
-        .required = true,
+        .otherwise = "none; required, except for `concurrency`",
         .help = "The period, 1ms to 366d: a whole number and `ms`, `s`, `m`, `h` or `d`."},
+    Key{.name = "lease",
+        .type = Type::kPeriod,
+        .otherwise = "none; required for `concurrency`, instead of `per`",
+        .help = "How long a permit lasts if nobody releases or extends it, 1ms to 366d (see "
+                "Permits)."},
     Key{.name = "cost",
         .type = Type::kCost,
         .otherwise = "the number that the request gives, else 1",

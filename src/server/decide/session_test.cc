@@ -98,5 +98,37 @@ TEST(SessionDenials, OfALimitOfTheRequestHaveItsKey) {
             Lines{"denied key=\"a key\" reason=limited retry_after_ms=1000"});
 }
 
+TEST(SessionPermits, AreForTheNextRequestThatHandsThemOut) {
+  testing::ManualClock clock;
+  MemoryStore store{{}, clock};
+  Limiter limiter{store};
+  TestFolder folder;
+  const auto manager =
+      RulesManager::open({folder.write("rules.yaml",
+                                       "version: 1\nrules:\n  - name: jobs\n    limits: "
+                                       "[ { algorithm: concurrency, limit: 1, lease: 9s } ]\n")})
+          .value();
+  metrics::Registry registry;
+  TestingPipe pipe;
+  Log log({}, pipe.writing());
+  DenialLog denials(log, clock);
+  Session session({limiter, *manager, registry.make_recorder(), denials});
+  const Attributes request;
+  EXPECT_EQ(session.decide(request).decision.reason, Reason::kInvalid);
+  EXPECT_EQ(session.decide_by("jobs", request)->decision.reason, Reason::kInvalid);
+  session.hand_out_permit();
+  const std::string permit = session.decide(request).permit;
+  EXPECT_FALSE(permit.empty());
+  EXPECT_EQ(session.decide(request).decision.reason, Reason::kInvalid);
+  session.hand_out_permit();
+  EXPECT_EQ(session.decide_by("jobs", request)->decision.reason, Reason::kLimited);
+  EXPECT_TRUE(session.extend(permit));
+  EXPECT_TRUE(session.release(permit));
+  EXPECT_EQ(session.release(permit).reason, Reason::kGone);
+  const RequestPart part{&request};
+  session.hand_out_permit();
+  EXPECT_EQ(session.decide_parts("default", {&part, 1}).decision.reason, Reason::kInvalid);
+}
+
 }  // namespace
 }  // namespace sluice::server

@@ -1,0 +1,217 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/attributes.h"
+#include "sluice/memory_store.h"
+#include "sluice/rule_decider.h"
+#include "sluice/rule_guard.h"
+#include "sluice/testing/manual_clock.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+
+RuleSet parse(const std::string& rules) {
+  auto set = RuleSet::parse("version: 1\nrules:\n" + rules, "f");
+  if (!set) throw std::invalid_argument(set.error().front().to_string());
+  return *set;
+}
+
+class RulePermits : public ::testing::Test {
+ protected:
+  const RuleAnswer& decide(const RuleSet& rules, Action action = Verb::kTake) {
+    return decider_.decide(rules, Attributes{{"ip", "::1"}}, {}, {}, action);
+  }
+  std::vector<std::uint32_t> left(const RuleSet& rules) {
+    std::vector<std::uint32_t> out;
+    for (const LimitAnswer& limit : decider_.decide(rules, Attributes{{"ip", "::1"}}, 0, {}).limits)
+      out.push_back(limit.decision.remaining);
+    return out;
+  }
+
+  testing::ManualClock clock_;
+  MemoryStore store_{{}, clock_};
+  Limiter limiter_{store_};
+  RuleDecider decider_{limiter_};
+  const RuleSet rules_ = parse(
+      "  - name: a\n    continue: true\n"
+      "    limits: [ { algorithm: concurrency, limit: 2, lease: 10s, key: \"{ip}\" } ]\n"
+      "  - name: b\n    tag: t\n"
+      "    limits: [ { algorithm: concurrency, limit: 3, lease: 20s },\n"
+      "              { algorithm: token_bucket, limit: 9, per: 1h } ]\n");
+};
+
+TEST_F(RulePermits, AreOneForAllLimitsOfTheRequest) {
+  const RuleAnswer& answer = decide(rules_);
+  ASSERT_TRUE(answer.decision.allowed());
+  const std::string permit = answer.permit;
+  EXPECT_FALSE(permit.empty());
+  EXPECT_EQ(left(rules_), (std::vector<std::uint32_t>{1, 2, 8}));
+  EXPECT_TRUE(decide(rules_).decision.allowed());
+  EXPECT_FALSE(decide(rules_).decision.allowed());
+  EXPECT_EQ(decide(rules_).permit, "");
+  EXPECT_TRUE(decider_.release(permit));
+  EXPECT_EQ(left(rules_), (std::vector<std::uint32_t>{1, 2, 7}));
+  EXPECT_EQ(decider_.release(permit).reason, Reason::kGone);
+  EXPECT_EQ(decider_.release("x").reason, Reason::kInvalid);
+  EXPECT_EQ(decide(rules_, Verb::kPeek).permit, "");
+}
+
+TEST_F(RulePermits, AreExtendedInAllCountersOrInNone) {
+  const std::string permit = decide(rules_).permit;
+  clock_.advance(9s);
+  EXPECT_TRUE(decider_.extend(permit));
+  clock_.advance(10s);
+  EXPECT_EQ(decider_.extend(permit).reason, Reason::kGone);
+  EXPECT_EQ(left(rules_), (std::vector<std::uint32_t>{2, 2, 8}));
+  EXPECT_TRUE(decider_.release(permit));
+  EXPECT_EQ(left(rules_), (std::vector<std::uint32_t>{2, 3, 8}));
+}
+
+TEST_F(RulePermits, AreRefusedWhereNobodyReceivesThem) {
+  decider_.refuse_permits(true);
+  const RuleAnswer& answer = decide(rules_);
+  EXPECT_EQ(answer.decision.reason, Reason::kInvalid);
+  EXPECT_EQ(answer.mistake,
+            "the limit 'a/0' holds permits (concurrency), which this kind of request cannot "
+            "receive; expected /v1/check, RL.CHECK or the library");
+  EXPECT_TRUE(decide(rules_, Verb::kPeek).decision.allowed());
+  decider_.refuse_permits(false);
+  EXPECT_EQ(left(rules_), (std::vector<std::uint32_t>{2, 3, 9}));
+  EXPECT_EQ(decide(rules_, Verb::kCharge).mistake,
+            "the limit 'a/0' holds permits (concurrency), which cannot be charged; expected a "
+            "check");
+}
+
+TEST_F(RulePermits, StayWhenTheRequestIsSettled) {
+  const RuleSet rules = parse(
+      "  - name: a\n    limits: [ { algorithm: concurrency, limit: 2, lease: 10s, cost: 1 },\n"
+      "                  { algorithm: token_bucket, limit: 9, per: 1h, cost: request } ]\n");
+  const Attributes request{{"ip", "::1"}};
+  EXPECT_TRUE(decider_.decide(rules, request, 5).decision.allowed());
+  EXPECT_TRUE(decider_.settle(rules, request, 5, 7).decision.allowed());
+  EXPECT_EQ(left(rules), (std::vector<std::uint32_t>{0, 2}));  // each also takes what it costs now
+}
+
+TEST_F(RulePermits, OfShadowRulesAreReleasedWithTheOthers) {
+  const RuleSet rules = parse(
+      "  - name: a\n    mode: shadow\n    continue: true\n"
+      "    limits: [ { algorithm: concurrency, limit: 1, lease: 10s } ]\n"
+      "  - name: b\n    limits: [ { algorithm: fixed_window, limit: 2, per: 1h } ]\n");
+  const std::string permit = decide(rules).permit;
+  EXPECT_FALSE(permit.empty());
+  const RuleAnswer& second = decide(rules);  // the shadow rule would deny
+  EXPECT_EQ(second.decision.reason, Reason::kShadow);
+  EXPECT_EQ(second.permit, "");
+  EXPECT_TRUE(decider_.release(permit));
+  EXPECT_FALSE(decide(rules).decision.allowed());  // by b: nothing stays in flight
+  EXPECT_EQ(decide(rules, Verb::kPeek).limits[0].decision.remaining, 0u);
+  EXPECT_TRUE(decide(rules, Verb::kPeek).limits[0].decision.allowed());
+}
+
+// A store that is not there.
+class Down final : public Store {
+ public:
+  Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
+                 std::span<Decision> each) noexcept override {
+    const Decision failed = Decision::refused(Reason::kStoreError);
+    for (Decision& decision : each) decision = failed;
+    return failed;
+  }
+};
+
+TEST_F(RulePermits, AreInTheLocalStoreIfThatHasAnswered) {
+  const auto rules_with = [](const std::string& policy) {
+    return parse("  - name: a\n    on_store_error: " + policy +
+                 "\n    limits: [ { algorithm: concurrency, limit: 1, lease: 10s } ]\n");
+  };
+  Down down;
+  Limiter limiter(down);
+  MemoryStore local({}, clock_);
+  RuleDecider decider(limiter, {.local = &local});
+  const Attributes request{{"ip", "::1"}};
+  const std::string permit = decider.decide(rules_with("local"), request).permit;
+  EXPECT_FALSE(permit.empty());
+  EXPECT_FALSE(decider.decide(rules_with("local"), request).decision.allowed());
+  EXPECT_TRUE(decider.extend(permit));
+  EXPECT_TRUE(decider.release(permit));
+  EXPECT_TRUE(decider.decide(rules_with("local"), request).decision.allowed());
+  const RuleAnswer& allowed = decider.decide(rules_with("allow"), request);
+  EXPECT_TRUE(allowed.decision.allowed());
+  EXPECT_EQ(allowed.permit, "");
+}
+
+TEST_F(RulePermits, AreHeldByGuards) {
+  int denied = 0;
+  std::function<void(const std::string&)> inner;
+  const auto run = [&](const std::string& ip) {
+    if (inner) std::exchange(inner, nullptr)(ip);
+  };
+  const auto guard = guarded(rules_, limiter_, "a")
+                         .with("ip", [](const std::string& ip) { return ip; })
+                         .costing(2)
+                         .holding()
+                         .otherwise([&](const Decision&) { ++denied; }, run);
+  inner = guard;
+  guard("::1");
+  EXPECT_EQ(denied, 1);
+  guard("::1");
+  EXPECT_EQ(denied, 1);
+  try {
+    guarded(rules_, limiter_, "a").with("ip", [](int ip) { return ip; }).throwing([](int) {});
+    FAIL();
+  } catch (const std::invalid_argument& e) {
+    EXPECT_EQ(
+        std::string(e.what()),
+        "rule \"a\", limit \"a/0\": a call needs a permit while it runs; expected .holding()");
+  }
+}
+
+// Returns the errors of a limit with these keys.
+std::string limit_errors(const std::string& keys) {
+  const auto rules =
+      RuleSet::parse("version: 1\nrules:\n  - name: r\n    limits: [ { " + keys + " } ]\n", "f");
+  if (rules) return "ok";
+  std::string out;
+  for (const RuleError& error : rules.error()) {
+    out.append(out.empty() ? "" : "\n").append(error.to_string());
+  }
+  return out;
+}
+
+TEST(RulePermitsFile, ReadsALeaseInsteadOfAPeriodForPermits) {
+  const std::string with =
+      "; expected 'lease:' with a whole number and its unit (ms, s, m, h or d), "
+      "such as 60s";
+  EXPECT_EQ(limit_errors("algorithm: concurrency, limit: 65535, lease: 30s"), "ok");
+  EXPECT_EQ(limit_errors("algorithm: concurrency, limit: 1"),
+            "f:4:15: error: limit lacks 'lease'" + with);
+  EXPECT_EQ(limit_errors("algorithm: concurrency, limit: 1, per: 1s"),
+            "f:4:56: error: 'per' does not apply to concurrency" + with);
+  EXPECT_EQ(limit_errors("algorithm: gcra, limit: 1, per: 1s, lease: 1s").substr(0, 55),
+            "f:4:60: error: 'lease' does not apply to gcra; expected");
+  EXPECT_EQ(limit_errors("algorithm: concurrency, limit: 65536, lease: 367d"),
+            "f:4:48: error: limit 65536 is out of range; it must be 0 to 65535\n"
+            "f:4:62: error: lease 367d is out of range; it must be 1ms to 366d");
+}
+
+TEST(RulePermitsFile, RefusesPermitsThatTheStoreDoesNotHave) {
+  const auto rules = RuleSet::parse(
+      "version: 1\nrules:\n  - name: r\n    limits: [ { algorithm: concurrency, limit: 1, lease: "
+      "1s } ]\n",
+      "f", {.no_permits = "which a Redis store does not have"});
+  ASSERT_FALSE(rules);
+  EXPECT_EQ(rules.error().front().to_string(),
+            "f:4:28: error: 'concurrency' needs permits, which a Redis store does not have; "
+            "expected another algorithm");
+}
+
+}  // namespace
+}  // namespace sluice
