@@ -81,9 +81,9 @@ void print_member(const char* name, std::optional<std::int64_t> value) {
 void print(const Answer& answer) {
   std::cout << "{\"outcome\":\"" << (answer.allowed ? "allowed" : "denied") << "\",\"reason\":\""
             << answer.reason << '"';
-  if (answer.taken) std::cout << ",\"taken\":" << *answer.taken;
   print_member("retry_after_us", answer.retry_after_us);
   print_member("delay_us", answer.delay_us);
+  if (answer.taken) std::cout << ",\"taken\":" << *answer.taken;
   std::cout << ",\"limits\":[";
   const char* separator = "";
   for (const LimitAnswer& limit : answer.limits) {
