@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <boost/json.hpp>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "core/period.h"
 #include "core/quoted.h"
 #include "core/wire_outcome.h"
+#include "sluice/permit.h"
 
 namespace sluice::cli {
 namespace {
@@ -83,12 +85,9 @@ std::optional<std::uint64_t> optional_integer(const json::object& object, const 
 Algorithm algorithm_at(const json::value& value, const std::string& where) {
   const std::string_view name = text_at(value, where);
   const auto algorithm = algorithm_from(name);
-  if (algorithm && holds_permits(*algorithm)) {
-    fail(where, "'concurrency' is for rules and the library; decide hands out no permits");
-  }
   if (algorithm) return *algorithm;
   fail(where, core::in_quotes(name) + " is unknown; expected " +
-                  core::list_of(core::kAlgorithmNames, "or"));
+                  core::list_of(core::kAllAlgorithmNames, "or"));
 }
 
 Duration period_at(const json::value& value, const std::string& where) {
@@ -111,7 +110,7 @@ std::uint64_t word_at(const json::value& value, const std::string& where,
 }
 
 std::vector<std::string_view> limit_keys() {
-  std::vector<std::string_view> keys{"algorithm", "limit", "per"};
+  std::vector<std::string_view> keys{"algorithm", "limit", "per", "lease"};
   for (const core::OptionInfo& option : core::kLimitOptions) keys.push_back(option.name);
   return keys;
 }
@@ -122,7 +121,13 @@ Limit limit_at(const json::value& value, const std::string& where) {
   LimitSpec spec;
   spec.algorithm = algorithm_at(required(object, where, "algorithm"), child(where, "algorithm"));
   spec.limit = integer_at(required(object, where, "limit"), child(where, "limit"), kMaxUnits);
-  spec.per = period_at(required(object, where, "per"), child(where, "per"));
+  const bool is_lease = holds_permits(spec.algorithm);
+  const std::string_view period = is_lease ? "lease" : "per";
+  if (const std::string_view other = is_lease ? "per" : "lease"; object.contains(other)) {
+    fail(child(where, other), "does not apply to " + std::string(to_string(spec.algorithm)) +
+                                  "; expected " + core::in_quotes(period));
+  }
+  spec.per = period_at(required(object, where, period), child(where, period));
   for (const core::OptionInfo& option : core::kLimitOptions) {
     const json::value* const member = object.if_contains(option.name);
     if (member == nullptr) continue;
@@ -155,9 +160,11 @@ Verb verb_at(const json::object& object) {
   if (name == "charge") return Verb::kCharge;
   if (name == "take_at_most") return Verb::kTakeAtMost;
   if (name == "reserve") return Verb::kReserve;
+  if (name == "release") return Verb::kRelease;
+  if (name == "extend") return Verb::kExtend;
   fail("verb", core::in_quotes(name) +
-                   " is unknown; expected take, peek, refund, reset, charge, take_at_most or "
-                   "reserve");
+                   " is unknown; expected take, peek, refund, reset, charge, take_at_most, "
+                   "reserve, release or extend");
 }
 
 Action action_at(const json::object& object) {
@@ -199,6 +206,24 @@ std::vector<Charge> charges_at(const json::value& value) {
   return charges;
 }
 
+// Makes a permit if a take of the charges needs one, and names it in them.
+void add_permit(std::vector<Charge>& charges, Verb verb, std::optional<PermitId>& permit) {
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    if (!holds_permits(charges[i].limit.algorithm())) continue;
+    if (verb == Verb::kCharge) {
+      fail("charges[" + std::to_string(i) + "]",
+           "concurrency cannot be charged; expected another verb or algorithm");
+    }
+    if (takes(verb) && !permit) permit = PermitId::random();
+  }
+  for (Charge& charge : charges) {
+    if (permit && holds_permits(charge.limit.algorithm())) charge.permit = &*permit;
+  }
+}
+
+constexpr std::array<std::string_view, 5> kMembers{"at_us", "verb", "max_wait_us", "charges",
+                                                   "permit"};
+
 void append_member(std::string& out, std::string_view name, std::uint64_t number) {
   out.append(",\"").append(name).append("\":").append(std::to_string(number));
 }
@@ -207,15 +232,20 @@ void append_wait(std::string& out, std::string_view name, std::optional<Duration
   if (wait) append_member(out, name, static_cast<std::uint64_t>(wait->count()));
 }
 
-std::string to_json(Verb verb, const Decision& all, const Batch& batch) {
+std::string head_of(const Decision& all) {
   std::string out = "{\"outcome\":\"";
   out.append(core::wire_outcome(all.outcome))
       .append("\",\"reason\":\"")
       .append(to_string(all.reason));
-  out += '"';
+  return out += '"';
+}
+
+std::string to_json(Verb verb, const Decision& all, const Batch& batch, std::string_view permit) {
+  std::string out = head_of(all);
   append_wait(out, "retry_after_us", all.retry_after);
   append_wait(out, "delay_us", all.delay);
   if (verb == Verb::kTakeAtMost && all.allowed()) append_member(out, "taken", all.taken);
+  if (!permit.empty()) out.append(",\"permit\":\"").append(permit).append("\"");
   out += ",\"limits\":[";
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const Decision& d = batch.decision(i);
@@ -251,21 +281,42 @@ std::string DecisionFilter::answer(std::string_view line) {
   ++line_;
   try {
     const json::value value = parse(line);
-    const json::object& request = object_at(
-        value, "", std::array<std::string_view, 4>{"at_us", "verb", "max_wait_us", "charges"});
+    const json::object& request = object_at(value, "", kMembers);
     const auto last = static_cast<std::uint64_t>(kLastInstant.time_since_epoch().count());
     const std::uint64_t at_us = integer_at(required(request, "", "at_us"), "at_us", last);
     const Action action = action_at(request);
-    const std::vector<Charge> charges = charges_at(required(request, "", "charges"));
     const Instant at{Duration{static_cast<Duration::rep>(at_us)}};
+    if (action.verb == Verb::kRelease || action.verb == Verb::kExtend) {
+      return change_permit(request, action.verb, at);
+    }
+    if (request.contains("permit")) fail("permit", "is only for release and extend; leave it out");
+    std::vector<Charge> charges = charges_at(required(request, "", "charges"));
+    std::optional<PermitId> permit;
+    add_permit(charges, action.verb, permit);
     batch_.clear();
     for (const Charge& charge : charges) batch_.add(charge, {});
     const Decision all = batch_.decide({action, at});
     if (store_failed(all.reason)) return error(failure(all.reason));
-    return to_json(action.verb, all, batch_);
+    std::string text;
+    if (permit && all.allowed()) {
+      if (action.verb == Verb::kTakeAtMost && all.taken == 0) charges.clear();
+      PermitText::append(*permit, charges, text);
+    }
+    return to_json(action.verb, all, batch_, text);
   } catch (const Mistake& mistake) {
     return error(mistake.what());
   }
+}
+
+std::string DecisionFilter::change_permit(const boost::json::object& request, Verb verb,
+                                          Instant at) {
+  if (request.contains("charges")) fail("charges", "a permit names its own; leave them out");
+  const auto permit = PermitText::parse(text_at(required(request, "", "permit"), "permit"));
+  if (!permit) fail("permit", permit.error());
+  const Decision said =
+      verb == Verb::kRelease ? permit->release(store_, at) : permit->extend(store_, at);
+  if (store_failed(said.reason)) return error(failure(said.reason));
+  return head_of(said) + "}";
 }
 
 std::string DecisionFilter::refuse_long_line() {

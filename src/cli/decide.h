@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -20,7 +21,7 @@ class DecisionFilter {
  public:
   // `why` returns why the store could not decide, for error messages, or an empty text.
   explicit DecisionFilter(Store& store, std::function<std::string()> why = {})
-      : batch_({store}), why_(std::move(why)) {}
+      : store_(store), batch_({store}), why_(std::move(why)) {}
 
   // Answers one line, without its line break. An invalid line gets
   // `{"error":"WHERE: WHAT; WHAT WOULD BE RIGHT","line":n}` and changes nothing. If the store could
@@ -34,9 +35,11 @@ class DecisionFilter {
   static constexpr std::size_t kMaxLine = std::size_t{16} << 20;
 
  private:
+  std::string change_permit(const boost::json::object& request, Verb verb, Instant at);
   std::string error(const std::string& text);
   std::string failure(Reason reason) const;
 
+  Store& store_;
   Batch batch_;
   std::function<std::string()> why_;
   std::size_t line_ = 0;

@@ -31,12 +31,15 @@ always gives the same output.
   {"outcome":"allowed","reason":"ok","limits":
       [{"limit":20,"remaining":19,"reset_after_us":100000}]}
 
-verb: take (default), peek, refund, reset, charge, take_at_most, reserve. reserve needs
-max_wait_us. cost: default 1. limit: algorithm, limit, per, and the options of the algorithm:
+verb: take (default), peek, refund, reset, charge, take_at_most, reserve, release, extend. reserve
+needs max_wait_us. cost: default 1. limit: algorithm, limit, per, and the options of the algorithm:
 burst, align, slices, weighting, mode, refill. Sluice takes all charges of a line or none. A denied
 line and each limit that denied it contain retry_after_us; that of the line is the longest. It is
 absent if the reason is never. take_at_most adds taken. reserve and a leaky bucket in queue mode
 add delay_us.
+
+A take of {"algorithm":"concurrency","limit":3,"lease":"30s"} adds a permit, which release and
+extend get in place of charges: {"at_us":9,"verb":"release","permit":"TEXT"}.
 
 For a line that is not valid, or that the store could not decide, the output is
 {"error":"...","line":n}, and the exit status is 1 at the end.

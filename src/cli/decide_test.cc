@@ -301,10 +301,10 @@ TEST(Decide, RefusesARequestOfAnotherShape) {
       {R"({"at_us":0,"charges":[]})", "charges: must be a list of 1 to 64 charges"},
       {R"({"at_us":0,"charges":[1]})", "charges[0]: must be an object"},
       {R"({"at_us":0,"charge":[]})",
-       "unknown key 'charge'; expected one of: at_us, verb, max_wait_us, charges"},
+       "unknown key 'charge'; expected one of: at_us, verb, max_wait_us, charges, permit"},
       {request("0", good, R"(,"verb":"Take")"),
-       "verb: 'Take' is unknown; expected take, peek, refund, reset, charge, take_at_most or "
-       "reserve"},
+       "verb: 'Take' is unknown; expected take, peek, refund, reset, charge, take_at_most, "
+       "reserve, release or extend"},
       {request("0", good, R"(,"verb":null)"), "verb: must be text"},
       {request("0", R"({"limit":)" + kTen + "}"), "charges[0].key: is missing"},
       {request("0", R"({"key":"k"})"), "charges[0].limit: is missing"},
@@ -350,7 +350,8 @@ TEST(Decide, RefusesImpossibleLimits) {
       {R"({"algorithm":"gcra","limit":1})", ".per: is missing"},
       {R"({"algorithm":"GCRA","limit":1,"per":"1s"})",
        ".algorithm: 'GCRA' is unknown; expected fixed_window, sliding_window_log, "
-       "sliding_window_counter, sliding_window_hybrid, leaky_bucket, token_bucket or gcra"},
+       "sliding_window_counter, sliding_window_hybrid, leaky_bucket, token_bucket, gcra or "
+       "concurrency"},
       {R"({"algorithm":"gcra","limit":-1,"per":"1s"})",
        ".limit: -1 is out of range; must be a whole number from 0 to 4294967295"},
       {R"({"algorithm":"gcra","limit":1,"per":1})",
@@ -374,7 +375,8 @@ TEST(Decide, RefusesImpossibleLimits) {
       {R"({"algorithm":"token_bucket","limit":1,"per":"1s","burst":0})",
        ": burst 0 is out of range; it must be 1 to 4294967295"},
       {R"({"algorithm":"gcra","limit":1,"per":"1s","brust":0})",
-       ": unknown key 'brust'; expected one of: algorithm, limit, per, burst, align, slices, "
+       ": unknown key 'brust'; expected one of: algorithm, limit, per, lease, burst, align, "
+       "slices, "
        "weighting, mode, refill"},
   };
   for (const Case& c : cases) {
@@ -411,6 +413,49 @@ TEST(Decide, ErrorsAreShortAndValidForAnyLine) {
       EXPECT_FALSE(error) << answer;
     }
   }
+}
+
+TEST(Decide, HandsOutPermitsAndTakesThemBack) {
+  const std::string slot = charge("k", R"({"algorithm":"concurrency","limit":1,"lease":"30s"})");
+  MemoryStore store;
+  DecisionFilter filter(store);
+  const std::string first = filter.answer(request("0", slot));
+  const std::string_view name = R"("permit":")";
+  const std::size_t at = first.find(name);
+  ASSERT_NE(at, std::string::npos) << first;
+  const std::string permit =
+      first.substr(at + name.size(), first.find('"', at + name.size()) - at - name.size());
+  const auto change = [&](const std::string& verb, const std::string& at_us) {
+    return filter.answer(R"({"at_us":)" + at_us + R"(,"verb":")" + verb + R"(","permit":")" +
+                         permit + "\"}");
+  };
+  EXPECT_NE(filter.answer(request("1", slot)).find(R"("retry_after_us":29999999)"),
+            std::string::npos);
+  EXPECT_EQ(change("extend", "10"), R"({"outcome":"allowed","reason":"ok"})");
+  EXPECT_NE(filter.answer(request("11", slot)).find(R"("retry_after_us":29999999)"),
+            std::string::npos);
+  EXPECT_EQ(change("release", "12"), R"({"outcome":"allowed","reason":"ok"})");
+  EXPECT_EQ(change("release", "12"), R"({"outcome":"denied","reason":"gone"})");
+  EXPECT_EQ(change("extend", "12"), R"({"outcome":"denied","reason":"gone"})");
+  EXPECT_NE(filter.answer(request("13", slot)).find(name), std::string::npos);
+  EXPECT_EQ(filter.answer(request("13", slot, R"(,"verb":"peek")")).find(name), std::string::npos);
+}
+
+TEST(Decide, ReportsMistakesAboutPermits) {
+  const std::string slot = charge("k", R"({"algorithm":"concurrency","limit":1,"lease":"30s"})");
+  EXPECT_EQ(error_of(R"({"at_us":0,"verb":"release"})"), "permit: is missing");
+  EXPECT_TRUE(error_of(R"({"at_us":0,"verb":"extend","permit":"x"})").starts_with("permit: "));
+  EXPECT_EQ(error_of(R"({"at_us":0,"permit":"x","charges":[]})"),
+            "permit: is only for release and extend; leave it out");
+  EXPECT_EQ(error_of(request("0", slot, R"(,"verb":"release")")),
+            "charges: a permit names its own; leave them out");
+  EXPECT_EQ(error_of(request("0", slot, R"(,"verb":"charge")")),
+            "charges[0]: concurrency cannot be charged; expected another verb or algorithm");
+  EXPECT_EQ(
+      error_of(request("0", charge("k", R"({"algorithm":"concurrency","limit":1,"per":"1s"})"))),
+      "charges[0].limit.per: does not apply to concurrency; expected 'lease'");
+  EXPECT_EQ(error_of(request("0", charge("k", R"({"algorithm":"gcra","limit":1,"lease":"1s"})"))),
+            "charges[0].limit.lease: does not apply to gcra; expected 'per'");
 }
 
 TEST(Decide, BadLineChangesNothing) {
