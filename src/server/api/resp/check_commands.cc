@@ -70,8 +70,10 @@ void put_limit(Reply& reply, const LimitAnswer& limit) {
 }
 
 void put_answer(Reply& reply, const RuleAnswer& answer, bool with_taken) {
-  reply.map(kAnswerPairs + (with_taken ? 1 : 0));
+  const bool has_permit = !answer.permit.empty();
+  reply.map(kAnswerPairs + (with_taken ? 1 : 0) + (has_permit ? 1 : 0));
   if (with_taken) put_taken(reply, answer.decision);
+  if (has_permit) put_permit(reply, answer.permit);
   reply.bulk("rule");
   if (answer.rule != nullptr) {
     reply.bulk(answer.rule->name);
@@ -181,6 +183,7 @@ void decide(CommandHandler& handler, const Call& call, const CounterVerb& verb, 
   if (!read_options(words, verb, options, call.reply)) return;
   if (takes(verb.verb) && !handler.may_take(call, options.costs.most())) return;
   if (!read_attributes(words, handler, call.reply)) return;
+  if (takes(verb.verb)) handler.session.hand_out_permit();
   const RuleAnswer* const answer = ask(handler, rule, verb, options);
   if (answer == nullptr) {
     return call.reply.error("ERR rule: there is no " + shown(rule) +

@@ -105,6 +105,9 @@ void reserve_limit(CommandHandler& handler, const Call& call);
 void settle_check(CommandHandler& handler, const Call& call);
 void settle_limit(CommandHandler& handler, const Call& call);
 
+void release(CommandHandler& handler, const Call& call);
+void extend(CommandHandler& handler, const Call& call);
+
 void hello(CommandHandler& handler, const Call& call);
 void auth(CommandHandler& handler, const Call& call);
 void ping(CommandHandler& handler, const Call& call);

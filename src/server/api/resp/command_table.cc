@@ -210,12 +210,12 @@ constexpr auto kLimitPage = [] {
   core::FixedText<2048> text;
   text.append("The arguments define the limit; rules have no effect. `algorithm` is one of:\n\n");
   for (const AlgorithmInfo& row : kAlgorithms) {
-    if (holds_permits(row.algorithm)) continue;
     text.append("- `").append(row.name).append("`: ").append(row.summary).append("\n");
   }
   return text.append(R"(
 `docs/algorithms.md` describes them. `period` is a whole number and a unit: `500ms`, `60s`, `5m`,
-`1h` or `7d`. An option that does not apply to the algorithm is an error.
+`1h` or `7d`; of `concurrency` it is the lease of a permit. An option that does not apply to the
+algorithm is an error.
 
 ```
 > RL.LIMIT user:42 token_bucket 100 60s BURST 200 COST 3
@@ -245,6 +245,18 @@ its time, use `RL.REFUND`.
 > RL.RESERVE LIMIT exports gcra 10 60s COST 1 MAXWAIT 500ms
 ```)";
 
+constexpr std::string_view kReleaseText =
+    R"(`permit` is the text that RL.CHECK or RL.LIMIT replied for a limit of `concurrency`. The reply is 1,
+or 0 if the permit has ended already.
+
+```
+> RL.LIMIT exports:42 concurrency 10 30s
+> RL.RELEASE AXkq...
+```)";
+constexpr std::string_view kExtendText =
+    R"(The permit then lasts for its whole lease again. The reply is 1, or 0 if the permit has ended: then
+its units may belong to another request.)";
+
 constexpr std::string_view kSettleText =
     R"(`COST` is what the request took, `ACTUAL` what it really cost. Less gives back the difference, more
 charges it. A limit without an `ACTUAL` of its own settles to `ACTUAL units`, or keeps its cost.
@@ -253,7 +265,7 @@ charges it. A limit without an `ACTUAL` of its own settles to `ACTUAL units`, or
 > RL.SETTLE LIMIT tokens:42 token_bucket 10000 60s COST 700 ACTUAL 512
 ```)";
 
-constexpr std::array<Command, 20> kAll{
+constexpr std::array<Command, 22> kAll{
     limits("cl.throttle", {5, 6}, "key max_burst count period_seconds [quantity]",
            "Decides a request by a GCRA limit in the arguments, like redis-cell.",
            commands::throttle, {.has_key = true, .writes = true, .text = kThrottleText}),
@@ -264,11 +276,15 @@ constexpr std::array<Command, 20> kAll{
            {.has_key = true, .writes = true, .text = kLimitText}),
     limits("rl.charge", {2, 0}, "", "Counts work that is already done.", nullptr,
            {.role = Role::kOperate, .parts = kCharge, .writes = true, .text = kChargeText}),
+    limits("rl.extend", {2, 2}, "permit", "Starts the lease of a permit again.", commands::extend,
+           {.writes = true, .text = kExtendText}),
     limits("rl.peek", {2, 0}, "", "Returns a decision without taking units.", nullptr,
            {.parts = kPeek}),
     limits("rl.refund", {2, 0}, "",
            "Refunds the newest units. A refund never exceeds what was taken.", nullptr,
            {.role = Role::kOperate, .parts = kRefund, .writes = true}),
+    limits("rl.release", {2, 2}, "permit", "Ends a permit and gives its units back.",
+           commands::release, {.writes = true, .text = kReleaseText}),
     limits("rl.reset", {2, 0}, "", "Deletes counters.", nullptr,
            {.role = Role::kOperate, .parts = kReset, .writes = true}),
     limits("rl.reserve", {2, 0}, "", "Takes units ahead of their time.", nullptr,

@@ -135,6 +135,22 @@ TEST(Limit, ChargesTakesAtMostReservesAndSettles) {
   EXPECT_TRUE(ask({"RL.PEEK"}, {"ATMOST", "3"}).starts_with("-ERR there is no option 'ATMOST'"));
 }
 
+TEST(Limit, HandsOutPermits) {
+  TestCommands handler;
+  const auto take = [&] { return handler.ask({"RL.LIMIT", "k", "concurrency", "1", "30s"}); };
+  const std::string permit = value_of(take(), "permit");
+  EXPECT_GT(permit.size(), 20u);
+  const std::string denied = take();
+  EXPECT_EQ(value_of(denied, "outcome"), "denied");
+  EXPECT_EQ(denied.find("permit"), std::string::npos);
+  EXPECT_EQ(handler.ask({"RL.EXTEND", permit}), ":1\r\n");
+  EXPECT_EQ(handler.ask({"RL.RELEASE", permit}), ":1\r\n");
+  EXPECT_EQ(handler.ask({"RL.RELEASE", permit}), ":0\r\n");
+  EXPECT_EQ(handler.ask({"RL.EXTEND", permit}), ":0\r\n");
+  EXPECT_TRUE(handler.ask({"RL.RELEASE", "x"}).starts_with("-ERR permit: "));
+  EXPECT_EQ(value_of(take(), "outcome"), "allowed");
+}
+
 TEST(Limit, SharesItsCounterWithThrottle) {
   TestCommands handler;
   handler.ask({"CL.THROTTLE", "k", "15", "30", "60", "6"});

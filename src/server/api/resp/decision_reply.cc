@@ -39,6 +39,11 @@ void put_decision(Reply& reply, const Decision& decision, bool numbers) {
   put_wait(reply, "delay_ms", decision.allowed() ? decision.delay : std::nullopt);
 }
 
+void put_permit(Reply& reply, std::string_view permit) {
+  reply.bulk("permit");
+  reply.bulk(permit);
+}
+
 void put_taken(Reply& reply, const Decision& decision) {
   put_units(reply, "taken", true, decision.taken);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 
 #include "server/protocol/resp/reply.h"
 #include "sluice/decision.h"
@@ -15,6 +16,8 @@ void put_decision(Reply& reply, const Decision& decision);
 // Without `numbers`, limit, remaining and reset_after_ms are null.
 void put_decision(Reply& reply, const Decision& decision, bool numbers);
 
+// Writes the pair of `permit`: the text with which the client releases it.
+void put_permit(Reply& reply, std::string_view permit);
 // Writes the pair of `taken`: the units that were taken from every limit.
 void put_taken(Reply& reply, const Decision& decision);
 

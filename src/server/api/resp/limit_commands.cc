@@ -8,6 +8,7 @@
 #include "server/api/resp/arguments.h"
 #include "server/api/resp/command_handler.h"
 #include "server/api/resp/decision_reply.h"
+#include "sluice/permit.h"
 
 // The commands that decide by a limit in the request, such as RL.LIMIT.
 namespace sluice::server::resp::commands {
@@ -109,11 +110,7 @@ std::optional<Limit> read_limit(std::span<const std::string_view> words, LimitRe
   const auto algorithm = algorithm_from(words[0]);
   if (!algorithm) {
     reply.error("ERR algorithm: there is no " + shown(words[0]) + "; expected " +
-                core::list_of(core::kAlgorithmNames, "or"));
-    return std::nullopt;
-  }
-  if (holds_permits(*algorithm)) {
-    reply.error("ERR algorithm: concurrency is for rules; RL.LIMIT hands out no permits");
+                core::list_of(core::kAllAlgorithmNames, "or"));
     return std::nullopt;
   }
   request.spec.algorithm = *algorithm;
@@ -152,18 +149,43 @@ void decide(CommandHandler& handler, const Call& call, const CounterVerb& verb, 
     charge.cost = is_less ? request.cost - request.actual : request.actual - request.cost;
     if (is_less) action = Verb::kRefund;
   }
+  std::optional<PermitId> permit;
+  if (takes(verb.verb) && holds_permits(limit->algorithm())) permit = PermitId::random();
+  charge.permit = permit ? &*permit : nullptr;
   const Decision decision = handler.session.decide(charge, action);
   handler.outcome = decision.outcome;
   const std::string_view error = report_of(decision.reason).resp_error;
   if (!error.empty()) return call.reply.error(error);
   const bool with_taken = verb.verb == Verb::kTakeAtMost;
-  call.reply.map(kDecisionPairs + (with_taken ? 1 : 0));
+  std::string text;
+  if (permit && decision.allowed()) {
+    charge.cost = with_taken ? decision.taken : charge.cost;
+    PermitText::append(*permit, {&charge, 1}, text);
+  }
+  call.reply.map(kDecisionPairs + (with_taken ? 1 : 0) + (text.empty() ? 0 : 1));
   if (with_taken) put_taken(call.reply, decision);
+  if (!text.empty()) put_permit(call.reply, text);
   put_decision(call.reply, decision);
+}
+
+// Ends a permit, or starts its lease again. Replies 1, or 0 if it has ended.
+void change_permit(CommandHandler& handler, const Call& call, bool releases) {
+  const std::string_view permit = call.arguments[1];
+  if (const auto text = PermitText::parse(permit); !text) {
+    return call.reply.error("ERR permit: " + text.error());
+  }
+  const Decision decision =
+      releases ? handler.session.release(permit) : handler.session.extend(permit);
+  handler.outcome = decision.outcome;
+  const std::string_view error = report_of(decision.reason).resp_error;
+  if (decision.reason != Reason::kGone && !error.empty()) return call.reply.error(error);
+  call.reply.integer(decision.allowed() ? 1 : 0);
 }
 
 }  // namespace
 
+void release(CommandHandler& handler, const Call& call) { change_permit(handler, call, true); }
+void extend(CommandHandler& handler, const Call& call) { change_permit(handler, call, false); }
 void limit(CommandHandler& handler, const Call& call) { decide(handler, call, {Verb::kTake}, 1); }
 void peek_limit(CommandHandler& handler, const Call& call) {
   decide(handler, call, {Verb::kPeek}, 2);
