@@ -1,14 +1,18 @@
 #include "server/runtime/public_handler.h"
 
+#include "server/api/check/permit_endpoint.h"
 #include "server/protocol/http/problem.h"
 #include "server/protocol/http/request_target.h"
 
 namespace sluice::server {
 namespace {
 
+constexpr std::string_view kRelease = "/v1/release", kExtend = "/v1/extend";
+
 metrics::FrontEnd endpoint_of(std::string_view path) noexcept {
   if (path == "/v1/auth") return metrics::FrontEnd::kAuth;
   if (path == "/v1/check" || path == "/v1/settle") return metrics::FrontEnd::kCheck;
+  if (path == kRelease || path == kExtend) return metrics::FrontEnd::kCheck;
   if (path == "/json") return metrics::FrontEnd::kJson;
   return metrics::FrontEnd::kOther;
 }
@@ -41,7 +45,10 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
     return answer_problem(response, {401, kUnknownToken});
   }
   const bool may_operate = *role >= Role::kOperate;
-  if (endpoint_ == metrics::FrontEnd::kCheck) {
+  if (path == kRelease || path == kExtend) {
+    const PermitAction action = path == kRelease ? PermitAction::kRelease : PermitAction::kExtend;
+    answer_permit(action, session_, request, response);
+  } else if (endpoint_ == metrics::FrontEnd::kCheck) {
     const CheckKind kind = path == "/v1/settle" ? CheckKind::kSettle : CheckKind::kCheck;
     check_.handle(kind, request, may_operate, response);
   } else {

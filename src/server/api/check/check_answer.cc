@@ -64,6 +64,10 @@ void put_check_answer(TextBuffer& out, const RuleAnswer& answer, bool with_taken
     out.put(",\"taken\":");
     out.put_number(answer.decision.taken);
   }
+  if (!answer.permit.empty()) {
+    out.put(",\"permit\":");
+    out.put_json(answer.permit);
+  }
   if (!answer.mistake.empty()) {
     out.put(",\"detail\":");
     out.put_json(answer.mistake);
