@@ -79,6 +79,7 @@ class PermitText {
   static void append(const PermitId& id, std::span<const Charge> charges, std::string& out);
 
   ~PermitText();
+  // Movable; a text that was moved from can only be destroyed or assigned to.
   PermitText(PermitText&&) noexcept;
   PermitText& operator=(PermitText&&) noexcept;
 

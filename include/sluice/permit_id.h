@@ -23,6 +23,7 @@ class PermitId {
   // A new name. Errors: throws std::system_error if the system has no random bytes.
   static PermitId random();
 
+  // The bytes of the name.
   constexpr Bytes bytes() const noexcept { return std::bit_cast<Bytes>(words_); }
   friend constexpr bool operator==(const PermitId&, const PermitId&) = default;
 
