@@ -7,10 +7,6 @@
 
 namespace sluice {
 
-// Returns whether a Redis store with scripts supports the limit. The loader of rules refuses
-// others, and the store answers them with `Reason::kInvalid`.
-constexpr bool works_in_redis(StateKind state) noexcept { return state != StateKind::kPermits; }
-
 // Returns whether a Redis store without scripts (`scripting: off`) supports the limit, or a state
 // with this alignment: the counter must be a plain number per slice of the clock, which INCRBY can
 // change. The loaders of rules refuse other limits, and the store answers them with

@@ -253,10 +253,10 @@ until the holder releases the permit, or until the lease ends. So a holder that 
 units no longer than the lease. A holder that needs more time extends the lease before it ends.
 `docs/algorithms.md` defines all of this.
 
-The memory store has permits; rules for a Redis store with `concurrency` are errors. A request that
-cannot receive a permit is `invalid` if such a limit applies to it: at `/v1/auth`, from Envoy, and
-over gRPC, because nobody reports when the request ends. A refund shrinks the newest permits, and
-settling leaves permits as they are.
+Permits are in the store, also in Redis (not with `scripting: off`), so any server can release them.
+A request that cannot receive a permit is `invalid` if such a limit applies to it: at `/v1/auth`,
+from Envoy, and over gRPC, because nobody reports when the request ends. A refund shrinks the newest
+permits, and settling leaves permits as they are.
 
 ## Format of the file
 

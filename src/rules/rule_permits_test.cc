@@ -206,10 +206,10 @@ TEST(RulePermitsFile, RefusesPermitsThatTheStoreDoesNotHave) {
   const auto rules = RuleSet::parse(
       "version: 1\nrules:\n  - name: r\n    limits: [ { algorithm: concurrency, limit: 1, lease: "
       "1s } ]\n",
-      "f", {.no_permits = "which a Redis store does not have"});
+      "f", {.no_permits = "which this store does not have"});
   ASSERT_FALSE(rules);
   EXPECT_EQ(rules.error().front().to_string(),
-            "f:4:28: error: 'concurrency' needs permits, which a Redis store does not have; "
+            "f:4:28: error: 'concurrency' needs permits, which this store does not have; "
             "expected another algorithm");
 }
 

@@ -39,7 +39,7 @@ bool any_file(const fs::path& folder, Predicate predicate) {
                      [&](const fs::directory_entry& entry) { return predicate(entry.path()); });
 }
 
-// Permits have no scripts yet, and need an argument that commands do not have.
+// Permits need an argument that commands do not have.
 constexpr auto kRates = [] {
   std::array<AlgorithmInfo, sluice::kAlgorithms.size() - 1> rates;
   std::copy_n(sluice::kAlgorithms.begin(), rates.size(), rates.begin());

@@ -11,6 +11,7 @@
 #include "sluice/memory_store.h"
 #include "tests/property/generate.h"
 #include "tests/property/history.h"
+#include "tests/property/permit_history.h"
 #include "tests/redis/plan_store.h"
 
 // The scripts in a real Redis, the memory store and the oracle give the same answers to a history.
@@ -138,6 +139,46 @@ TEST_P(AllVerbs, ScriptsAnswerLikeTheOracleAndTheMemoryStore) {
   });
 }
 INSTANTIATE_TEST_SUITE_P(Histories, AllVerbs, testing::Values(9, 10));
+
+// --- permits ---
+
+// Answers as one store, and notes where the other one differs.
+class Compared final : public sluice::Store {
+ public:
+  Compared(sluice::Store& store, sluice::Store& other) : store_(store), other_(other) {}
+
+  sluice::Decision apply(sluice::Action action, std::span<const sluice::Charge> charges,
+                         std::optional<sluice::Instant> now,
+                         std::span<sluice::Decision> each) noexcept override {
+    Answered other{{}, std::vector<sluice::Decision>(each.size())};
+    other.request = other_.apply(action, charges, now, other.each);
+    const sluice::Decision said = store_.apply(action, charges, now, each);
+    difference_ += difference(other, {said, {each.begin(), each.end()}});
+    return said;
+  }
+  const std::string& difference_of_all() const noexcept { return difference_; }
+
+ private:
+  sluice::Store& store_;
+  sluice::Store& other_;
+  std::string difference_;
+};
+
+class PermitHistories : public Differential {};
+TEST_P(PermitHistories, AreAnsweredLikeTheOracleAndTheMemoryStore) {
+  run(GetParam(), kHistories, [this](Dice& dice) {
+    PlanStore redis(connection_, fresh_prefix());
+    const std::unique_ptr<sluice::Store> memory = make_memory_store();
+    Compared store(redis, *memory);
+    sluice_property::PermitHistory history(dice.below(std::uint64_t{1} << 62), store);
+    std::string differs;
+    for (std::size_t i = 0; i < kSteps && differs.empty(); ++i) differs = history.step();
+    if (differs.empty()) differs = history.what_is_left();
+    ASSERT_EQ(differs, "") << redis.error();
+    ASSERT_EQ(store.difference_of_all(), "");
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Histories, PermitHistories, testing::Values(11));
 
 // --- numbers at the ends of their ranges ---
 

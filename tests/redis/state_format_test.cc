@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
 
+#include "sluice/permit_id.h"
 #include "stores/redis/script/state_reader.h"
 #include "tests/redis/script_test.h"
 
@@ -78,6 +80,13 @@ std::vector<Field> log_fields(const char* kind) {
 }
 const std::vector<Field> kEntry = {{6, "an entry: its instant, low 48 bits"},
                                    {4, "  running sum with it"}};
+const std::vector<Field> kPermitFields = {{2, "kind: permits, version 1"},
+                                          {7, "last change"},
+                                          {7, "first end of a lease"},
+                                          {7, "last end of a lease"},
+                                          {4, "units in flight"}};
+const std::vector<Field> kPermit = {
+    {7, "a permit: end of its lease"}, {2, "  its units"}, {12, "its name"}};
 const std::vector<Field> kSummary = {{6, "a summary: its first instant, low 48 bits"},
                                      {6, "  its last instant"},
                                      {4, "  its units"}};
@@ -97,6 +106,9 @@ std::vector<Example> examples() {
       {sliding_window_hybrid(10).per(1min).slices(6),
        {{0, 3}, {1'500'000, 1}, {22'000'000, 2}},
        joined(joined(log_fields("kind: hybrid, version 1"), kSummary), kEntry)},
+      {concurrency(10).lease(1min),
+       {{0, 3}, {1'500'000, 1}},
+       joined(joined(kPermitFields, kPermit), kPermit)},
   };
 }
 
@@ -126,9 +138,9 @@ std::string block_of(const Example& example, std::string_view key, std::string_v
   for (const Field& field : example.fields) {
     const std::string_view bytes = value.substr(std::min(at, value.size()), field.size);
     std::string line = hex_of(bytes);
-    line.resize(22, ' ');
+    line.resize(std::max<std::size_t>(line.size() + 2, 22), ' ');
     line += field.meaning;
-    if (at > 0) line += ": " + number_in(bytes);
+    if (at > 0 && field.size <= 8) line += ": " + number_in(bytes);
     text += line + "\n";
     at += field.size;
   }
@@ -149,8 +161,10 @@ TEST_F(StateFormat, IsTheSameAsInTheDocumentation) {
     const std::string key = redis_key("sluice:", example.limit.algorithm(), "alice");
     redis_.run({"DEL", key});
     for (const Take& take : example.takes) {
-      ASSERT_TRUE(sluice::Limiter(store).try_acquire("alice", example.limit, take.units,
-                                                     instant(kStart + take.after_us)))
+      const sluice::PermitId permit({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+      const sluice::Charge charge{
+          .key = "alice", .limit = example.limit, .cost = take.units, .permit = &permit};
+      ASSERT_TRUE(store.apply_one(sluice::Verb::kTake, charge, instant(kStart + take.after_us)))
           << store.error();
     }
     const std::string block = block_of(example, key, redis_.text({"GET", key}));

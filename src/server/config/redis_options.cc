@@ -1,6 +1,5 @@
 #include <string>
 
-#include "limiter/without_scripts.h"
 #include "server/config/config.h"
 #include "server/config/secret.h"
 #include "stores/redis/client/target.h"
@@ -41,10 +40,8 @@ Expected<RedisOptions> redis_options(const Config& config) {
 
 RuleTerms rule_terms(const Config& config) noexcept {
   const bool in_memory = config.store == "memory";
-  const bool has_permits = in_memory || works_in_redis(StateKind::kPermits);
   return {.scripting = in_memory || config.redis.options.scripting,
-          .max_log_bytes = in_memory ? config.max_log_bytes : 0,
-          .no_permits = has_permits ? "" : "which a Redis store does not have"};
+          .max_log_bytes = in_memory ? config.max_log_bytes : 0};
 }
 
 std::string rules_key(const RedisConfig& redis) {

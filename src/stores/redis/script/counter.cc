@@ -11,7 +11,14 @@ void Counter::begin(const Charge& charge) {
   charge_ = &charge;
   cost_ = least_cost_ = charge.cost;
   charges_ = 1;
+  permit_ = charge.permit != nullptr ? *charge.permit : PermitId();
   counts_.clear();
+}
+
+bool Counter::agrees_with(const Charge& charge) const noexcept {
+  if (charge.limit != limit()) return false;
+  if (!holds_permits(limit().algorithm())) return true;
+  return (charge.permit != nullptr ? *charge.permit : PermitId()) == permit_;
 }
 
 bool Counter::is_same(const Charge& charge) const noexcept {
@@ -37,6 +44,8 @@ void Counter::note_taken(std::uint64_t units) noexcept {
 void Counter::append_argument(int number, std::uint64_t cost, std::string& out) const {
   format::kFamily.append({static_cast<std::uint64_t>(number)}, out);
   family().append_argument(limit(), std::min(cost, format::kCostBeyondAll), out);
+  if (!holds_permits(limit().algorithm())) return;
+  for (const std::uint8_t byte : permit_.bytes()) out += static_cast<char>(byte);
 }
 
 // --- replies ---
@@ -46,6 +55,9 @@ bool Counter::read(std::string_view bytes, core::Ticks now) noexcept {
   forgotten_ = {};
   state_ = {};
   slices_ = {{}, now, core::SliceGrid(limit())};
+  permits_ = {};
+  permits_.at = static_cast<std::uint64_t>(now);
+  permits_.gone = 1;
   is_new_ = bytes.empty();
   if (is_new_) return true;
   switch (limit().state_kind()) {
@@ -54,7 +66,7 @@ bool Counter::read(std::string_view bytes, core::Ticks now) noexcept {
     case StateKind::kSlices: return read_slices(bytes);
     case StateKind::kLog:
     case StateKind::kLogAndSummaries: return read_log(bytes);
-    case StateKind::kPermits: break;
+    case StateKind::kPermits: return read_permits(bytes);
   }
   return false;
 }
@@ -109,6 +121,16 @@ bool Counter::read_log(std::string_view bytes) noexcept {
   return reply.at < format::kEndOfInstants && at >= now_ && (reply.units == 0 || is_live);
 }
 
+bool Counter::read_permits(std::string_view bytes) noexcept {
+  if (bytes.size() != format::kPermitsReply.size()) return false;
+  permits_ = format::kPermitsReply.read(bytes);
+  const auto is_end = [this](std::uint64_t end) {
+    return end == 0 || (end > permits_.at && end < format::kEndOfInstants * 2);
+  };
+  return permits_.at < format::kEndOfInstants && static_cast<core::Ticks>(permits_.at) >= now_ &&
+         is_end(permits_.last_end) && is_end(permits_.last_after);
+}
+
 // --- decisions ---
 
 void Counter::decide(Action action, std::uint64_t cost) noexcept {
@@ -140,12 +162,45 @@ void Counter::decide(Action action, std::uint64_t cost) noexcept {
     case StateKind::kLog:
     case StateKind::kLogAndSummaries:
       return take(core::step(action, limit(), core::Kept{log_, forgotten_}, now_, cost));
-    case StateKind::kPermits: return;
+    case StateKind::kPermits:
+      answer_ = decide_permits(action.verb, cost);
+      at_ = static_cast<core::Ticks>(permits_.at);
+      return;
   }
 }
 
+// As core/concurrency.h, from what the script has found.
+core::Answer Counter::decide_permits(Verb verb, std::uint64_t cost) const noexcept {
+  const std::uint64_t capacity = limit().capacity();
+  const auto described = [&](std::uint64_t units, std::uint64_t end) -> core::Numbers {
+    return {static_cast<std::uint32_t>(units < capacity ? capacity - units : 0),
+            end > permits_.at ? static_cast<core::Ticks>(end - permits_.at) : 0};
+  };
+  const core::Numbers before = described(permits_.units, permits_.last_end);
+  if (verb == Verb::kReset) return core::untouched(limit());
+  if (verb == Verb::kRefund || changes_permit(verb)) {
+    core::Answer answer{core::admitted(), described(permits_.units_after, permits_.last_after)};
+    if (verb == Verb::kRefund || permits_.gone == 0) return answer;
+    answer = {{}, before};
+    answer.gone = true;
+    return answer;
+  }
+  core::Answer answer{core::admitted(), before};
+  if (cost > capacity) {
+    answer = {core::never(), before};
+  } else if (cost > 0 && permits_.units + cost > capacity) {
+    answer = {core::denied_for(permits_.wait), before};
+  } else if (cost > 0) {
+    const std::uint64_t end = permits_.at + static_cast<std::uint64_t>(limit().period().count());
+    answer = {core::admitted(), described(permits_.units + cost, std::max(permits_.last_end, end))};
+  }
+  if (answer.admitted && verb == Verb::kReserve) answer.delay = 0;
+  return answer;
+}
+
 void Counter::leave_untaken() noexcept {
-  if (answer_.admitted && cost_ > 0) decide(Verb::kPeek, 0);
+  const bool has_permits = holds_permits(limit().algorithm());
+  if (answer_.admitted && (cost_ > 0 || has_permits)) decide(Verb::kPeek, 0);
   answer_.delay = core::Answer::kNoDelay;
 }
 

@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "core/algorithms.h"
+#include "sluice/permit_id.h"
 #include "sluice/store.h"
 #include "stores/redis/script/families.h"
+#include "stores/redis/script/format.h"
 
 namespace sluice::redis {
 
@@ -20,6 +22,8 @@ class Counter {
  public:
   void begin(const Charge& charge);
   bool is_same(const Charge& charge) const noexcept;
+  // Whether a charge on the same counter has the same limit, and the same permit if it needs one.
+  bool agrees_with(const Charge& charge) const noexcept;
   // Adds the cost of another charge. A sum beyond all limits stays beyond them.
   void add(std::uint64_t cost) noexcept;
 
@@ -60,6 +64,8 @@ class Counter {
   bool read_state(std::string_view bytes) noexcept;
   bool read_slices(std::string_view bytes) noexcept;
   bool read_log(std::string_view bytes) noexcept;
+  bool read_permits(std::string_view bytes) noexcept;
+  core::Answer decide_permits(Verb verb, std::uint64_t cost) const noexcept;
 
   const Charge* charge_ = nullptr;
   bool is_new_ = false;
@@ -68,12 +74,14 @@ class Counter {
   std::uint64_t charges_ = 0;
   core::Ticks now_ = 0;  // of the request
   core::Ticks at_ = 0;
-  // The state that the script has found. Only one of the three has a value, by the limit's kind.
+  PermitId permit_;
+  // What the script has found. Only one of the four has a value, by the limit's kind.
   core::Forgotten forgotten_;
   core::State state_;
   std::vector<std::uint32_t> counts_;  // of `slices_`
   core::Slices slices_;
   core::LogReport log_;
+  format::PermitsReply permits_;
   core::Answer answer_;
 };
 

@@ -7,7 +7,6 @@
 
 #include "core/limit_access.h"
 #include "core/state.h"
-#include "limiter/without_scripts.h"
 #include "stores/redis/script/format.h"
 #include "stores/redis/script/lua.h"
 #include "stores/redis/script/lua_text.h"
@@ -133,6 +132,16 @@ constexpr Family kFamilies[] = {
          [](const Limit& l, std::uint64_t cost, std::string& out) {
            format::kLogArgument.append({cost, l.capacity(), period_of(l), l.slices()}, out);
          }},
+    {.name = "concurrency",
+     .function = "concurrency",
+     .text = lua::kWithConstants<lua::kConcurrency>,
+     .shared = 0,
+     .decides = [](const AlgorithmInfo& algorithm,
+                   Refill) { return algorithm.state == StateKind::kPermits; },
+     .append_argument =
+         [](const Limit& l, std::uint64_t cost, std::string& out) {
+           format::kPermitsArgument.append({cost, l.capacity(), period_of(l)}, out);
+         }},
 };
 static_assert(std::size(kFamilies) <= 8, "a FamilySet has a bit for each");
 
@@ -145,15 +154,11 @@ constexpr std::size_t row_for(const AlgorithmInfo& algorithm, Refill refill) {
     if (found < i) throw std::logic_error("two families decide the same algorithm");
     found = i;
   }
-  const bool is_decided = found < std::size(kFamilies);
-  if (is_decided != works_in_redis(algorithm.state)) {
-    throw std::logic_error("no family decides the algorithm, or one that does not work in Redis");
-  }
+  if (found == std::size(kFamilies)) throw std::logic_error("no family decides the algorithm");
   return found;
 }
 
-// The row of each algorithm and refill. It does not compile unless each that works in Redis has
-// one.
+// The row of each algorithm and refill. It does not compile unless each has one row.
 constexpr auto kRows = [] {
   std::array<std::array<std::uint8_t, kRefills>, kAlgorithms.size()> rows{};
   for (const AlgorithmInfo& algorithm : kAlgorithms) {

@@ -25,7 +25,6 @@ struct Family {
 };
 
 std::span<const Family> families() noexcept;
-// The limit must be one that works in Redis: see works_in_redis().
 const Family& family_of(const Limit& limit) noexcept;
 
 // A set of families: bit i for row i.

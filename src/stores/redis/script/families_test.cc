@@ -6,8 +6,6 @@
 #include <set>
 #include <string>
 
-#include "limiter/without_scripts.h"
-
 namespace sluice::redis {
 namespace {
 
@@ -26,11 +24,11 @@ TEST(Families, AreThoseOfTheStateAndTheRefillOfALimit) {
   EXPECT_EQ(name_of(sliding_window_counter(5).per(1s)), "sliding_window_counter");
   EXPECT_EQ(name_of(sliding_window_log(5).per(1s)), "sliding_window_log");
   EXPECT_EQ(name_of(sliding_window_hybrid(5).per(1s)), "sliding_window_hybrid");
+  EXPECT_EQ(name_of(concurrency(5).lease(1s)), "concurrency");
 }
 
 TEST(Families, DecideEveryAlgorithm) {
   for (const AlgorithmInfo& algorithm : kAlgorithms) {
-    if (!works_in_redis(algorithm.state)) continue;
     const Limit limit =
         Limit::make({.algorithm = algorithm.algorithm, .limit = 1, .per = 1s}).value();
     EXPECT_TRUE(family_of(limit).decides(algorithm, limit.refill())) << algorithm.name;

@@ -28,6 +28,7 @@ inline constexpr std::uint64_t kFixedWindowKind = 0x12C1;
 inline constexpr std::uint64_t kLogKind = 0x13C1;
 inline constexpr std::uint64_t kSlicesKind = 0x14C1;
 inline constexpr std::uint64_t kHybridKind = 0x15C1;
+inline constexpr std::uint64_t kPermitsKind = 0x16C1;
 
 // Instants, in microseconds, are below this number; periods and other spans below the second one.
 inline constexpr std::uint64_t kEndOfInstants = std::uint64_t{1} << 52;
@@ -127,6 +128,26 @@ inline constexpr std::uint64_t kWholeLogSize = 1088;
 inline constexpr std::uint64_t kWholeLogUnits =
     (kWholeLogSize - kLogHead.size()) / kLogEntry.size();
 
+// Permits begin with this head. The permits follow, in the order in which they were taken: this
+// record and the name of each.
+struct PermitsHead {
+  std::uint64_t kind, changed;
+  std::uint64_t first_end, last_end;  // the earliest and the latest end of a lease; 0 if none
+  std::uint64_t units;                // of all permits
+};
+inline constexpr Layout<PermitsHead, 5> kPermitsHead({{"kind", &PermitsHead::kind, 2},
+                                                      {"changed", &PermitsHead::changed, 7},
+                                                      {"first_end", &PermitsHead::first_end, 7},
+                                                      {"last_end", &PermitsHead::last_end, 7},
+                                                      {"units", &PermitsHead::units, 4}});
+struct Permit {
+  std::uint64_t end, units;
+};
+inline constexpr Layout<Permit, 2> kPermit({{"end", &Permit::end, 7},
+                                            {"units", &Permit::units, 2}});
+inline constexpr std::uint64_t kPermitIdSize = 12;
+inline constexpr std::uint64_t kPermitSize = kPermit.size() + kPermitIdSize;
+
 // --- calls ---
 
 // The contract of a script, with the size of each number in bytes. docs/state-format.md quotes it.
@@ -139,13 +160,16 @@ inline constexpr std::uint64_t kWholeLogUnits =
 //     window     cost (6), capacity (4), period (6), checksum (4), by_clock (1)
 //     slices     cost (6), capacity (4), period (6), slices (2), oldest_whole (1)
 //     log        cost (6), capacity (4), period (6), slices (2)
+//     permits    cost (6), capacity (4), lease (6), and the permit (12)
 //                and to give back, of the take: instant (7); to reserve: max_wait (7); to take at
 //                most the cost with each of several charges: their number on the counter (7)
 //   reply        instant (7), plus 2^52 if all counters admit; then for each counter: size (2)
 //                and so many bytes, the value that was found, empty if there was none; or of a
 //     log        at (7), units (5), newest (7), forgotten (4), wait (7), changed (1)
+//     permits    at (7), units (4), last_end (7), wait (7), units_after (4), last_after (7),
+//                gone (1)
 //   verb         0 take, 1 peek, 2 refund, 3 reset, 4 give back, 5 charge, 6 reserve,
-//                7 take at most, with one charge; 8 with several
+//                7 take at most, with one charge; 8 with several; 9 release, 10 extend
 //
 // The script for one charge at the server's time omits the request and the size. It has the verb as
 // an argument (1) after the counter's; without one it is a take. It cannot peek or reset.
@@ -159,6 +183,8 @@ inline constexpr std::uint64_t kCharge = 5;
 inline constexpr std::uint64_t kReserve = 6;
 inline constexpr std::uint64_t kTakeAtMost = 7;
 inline constexpr std::uint64_t kTakeAtMostOfAll = 8;
+inline constexpr std::uint64_t kRelease = 9;
+inline constexpr std::uint64_t kExtend = 10;
 
 // The instant of a request at the server's time.
 inline constexpr std::uint64_t kServerTime = (std::uint64_t{1} << 56) - 1;
@@ -233,6 +259,15 @@ inline constexpr Layout<LogArgument, 4> kLogArgument({{"cost", &LogArgument::cos
                                                       {"period", &LogArgument::period, 6},
                                                       {"slices", &LogArgument::slices, 2}});
 
+// The name of the permit follows.
+struct PermitsArgument {
+  std::uint64_t cost, capacity, lease;
+};
+inline constexpr Layout<PermitsArgument, 3> kPermitsArgument(
+    {{"cost", &PermitsArgument::cost, 6},
+     {"capacity", &PermitsArgument::capacity, 4},
+     {"lease", &PermitsArgument::lease, 6}});
+
 // --- replies ---
 
 // A reply begins with the instant of the decision (kInstant), plus kAdmits if all counters admit.
@@ -255,5 +290,22 @@ inline constexpr Layout<LogReply, 6> kLogReply({{"at", &LogReply::at, 7},
                                                 {"forgotten", &LogReply::forgotten, 4},
                                                 {"wait", &LogReply::wait, 7},
                                                 {"changed", &LogReply::changed, 1}});
+
+// The reply for permits, instead of their value: the units in flight and the last end of a lease,
+// without the change that the verb makes and with it.
+struct PermitsReply {
+  std::uint64_t at, units, last_end;
+  std::uint64_t wait;  // if they deny the request
+  std::uint64_t units_after, last_after;
+  std::uint64_t gone;  // 1 if the permit to release or to extend has ended
+};
+inline constexpr Layout<PermitsReply, 7> kPermitsReply(
+    {{"at", &PermitsReply::at, 7},
+     {"units", &PermitsReply::units, 4},
+     {"last_end", &PermitsReply::last_end, 7},
+     {"wait", &PermitsReply::wait, 7},
+     {"units_after", &PermitsReply::units_after, 4},
+     {"last_after", &PermitsReply::last_after, 7},
+     {"gone", &PermitsReply::gone, 1}});
 
 }  // namespace sluice::redis::format

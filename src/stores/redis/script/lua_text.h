@@ -62,6 +62,8 @@ inline constexpr Constant kConstants[] = {
     {"kReserve", format::kReserve},
     {"kTakeAtMost", format::kTakeAtMost},
     {"kTakeAtMostOfAll", format::kTakeAtMostOfAll},
+    {"kRelease", format::kRelease},
+    {"kExtend", format::kExtend},
     {"kServerTime", format::kServerTime},
     {"kRequest", format::kRequest},
     {"kMustExist", format::kMustExist},
@@ -75,6 +77,8 @@ inline constexpr Constant kConstants[] = {
     {"kSlicesArgumentSize", format::kSlicesArgument.size()},
     {"kLogArgument", format::kLogArgument},
     {"kLogArgumentSize", format::kLogArgument.size()},
+    {"kPermitsArgument", format::kPermitsArgument},
+    {"kPermitsArgumentSize", format::kPermitsArgument.size()},
     {"kInstant", format::kInstant},
     {"kInstantSize", format::kInstant.size()},
     {"kCost", format::kCost},
@@ -82,6 +86,7 @@ inline constexpr Constant kConstants[] = {
     // Replies.
     {"kAdmits", format::kAdmits},
     {"kLogReply", format::kLogReply},
+    {"kPermitsReply", format::kPermitsReply},
     {"kSingleReply", Literal({format::kInstant.format(), "c0"})},
     {"kCounterReply", Literal({format::kValueSize.format().substr(1), "c0"})},
     // Stored values.
@@ -103,6 +108,13 @@ inline constexpr Constant kConstants[] = {
     {"kSlicesHeadSize", format::kSlicesHead.size()},
     {"kSliceCount", Literal({format::kSliceCount.format().substr(1)})},
     {"kSliceCountSize", format::kSliceCount.size()},
+    // Permits.
+    {"kPermitsKind", format::kPermitsKind},
+    {"kPermitsHead", format::kPermitsHead},
+    {"kPermitsHeadSize", format::kPermitsHead.size()},
+    {"kPermit", format::kPermit},
+    {"kPermitSize", format::kPermitSize},
+    {"kPermitIdSize", format::kPermitIdSize},
     // Logs and hybrids.
     {"kLogKind", format::kLogKind},
     {"kHybridKind", format::kHybridKind},

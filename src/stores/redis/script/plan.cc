@@ -6,7 +6,7 @@
 #include <charconv>
 
 #include "limiter/combine.h"
-#include "limiter/without_scripts.h"
+#include "limiter/permit_fits.h"
 #include "sluice/new_key_limit.h"
 #include "stores/redis/script/format.h"
 #include "stores/redis/script/scripts.h"
@@ -26,8 +26,8 @@ constexpr std::uint64_t number_of(Verb verb) noexcept {
     case Verb::kCharge: return format::kCharge;
     case Verb::kReserve: return format::kReserve;
     case Verb::kTakeAtMost: return format::kTakeAtMost;
-    case Verb::kRelease:
-    case Verb::kExtend: break;
+    case Verb::kRelease: return format::kRelease;
+    case Verb::kExtend: return format::kExtend;
   }
   return format::kPeek;
 }
@@ -50,14 +50,14 @@ bool Plan::begin(const PlanOptions& options, Action action, std::span<const Char
   parts_.clear();
   counter_of_.clear();
   if (charges.empty() || charges.size() > kMaxCharges || !is_in_range(now)) return false;
-  if (action.max_wait < Duration{0} || changes_permit(action.verb)) return false;
+  if (action.max_wait < Duration{0}) return false;
   for (const Charge& charge : charges) {
-    if (!works_in_redis(charge.limit.state_kind())) return false;
+    if (!permit_fits(action.verb, charge)) return false;
     std::size_t i = 0;
     while (i < count_ && !counters_[i].counter.is_same(charge)) ++i;
     if (i == count_) {
       add_counter(charge);
-    } else if (counters_[i].counter.limit() != charge.limit) {
+    } else if (!counters_[i].counter.agrees_with(charge)) {
       return false;
     } else {
       counters_[i].counter.add(charge.cost);
@@ -289,13 +289,13 @@ bool Plan::decide(std::size_t index) {
 void Plan::answer(std::span<Decision> each, Decision& all) {
   const bool all_admit =
       std::all_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.admits; });
-  if (!all_admit) {
+  if (!all_admit && action_.verb != Verb::kRelease) {
     for (std::size_t i = 0; i < count_; ++i) counters_[i].counter.leave_untaken();
   } else if (action_.verb == Verb::kTakeAtMost) {
     for (std::size_t i = 0; i < count_; ++i) counters_[i].counter.note_taken(units_for_each_);
   }
   for (std::size_t i = 0; i < each.size(); ++i) counters_[counter_of_[i]].counter.answer(each[i]);
-  combine(each, all);
+  action_.verb == Verb::kRelease ? combine_released(each, all) : combine(each, all);
 }
 
 bool Plan::is_full(std::string_view error) noexcept {

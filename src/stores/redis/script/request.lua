@@ -53,7 +53,7 @@ if must_exist and all_admit then
 end
 if verb == kReset then
   call('DEL', unpack(keys))
-elseif verb ~= kPeek and all_admit then
+elseif verb ~= kPeek and (all_admit or verb == kRelease) then
   for i = 1, count do
     local key, value, keep_for, others = keys[i], values[i], times[i], more and more[i]
     include 'write'

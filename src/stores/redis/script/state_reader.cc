@@ -1,11 +1,11 @@
 #include "stores/redis/script/state_reader.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
 
 #include "core/period.h"
-#include "limiter/without_scripts.h"
 #include "stores/redis/script/format.h"
 
 namespace sluice::redis {
@@ -186,6 +186,25 @@ std::optional<CounterState> read_log(std::string_view value) {
   return state;
 }
 
+std::optional<CounterState> read_permits(std::string_view value) {
+  constexpr std::size_t kHead = format::kPermitsHead.size();
+  if (value.size() < kHead || (value.size() - kHead) % format::kPermitSize != 0)
+    return std::nullopt;
+  const format::PermitsHead head = format::kPermitsHead.take(value);
+  CounterState state;
+  if (!set_times(state, head.changed, format::kNeverForgotten)) return std::nullopt;
+  const std::size_t count = value.size() / format::kPermitSize;
+  state.forgotten_from = instant_of(std::max(head.last_end, head.changed));
+  for (std::size_t i = 0; i < count; ++i) {
+    const format::Permit permit = format::kPermit.take(value);
+    value.remove_prefix(format::kPermitIdSize);
+    add_detail(state, i, count,
+               count_of(permit.units, "unit") + " until " + to_text(instant_of(permit.end)));
+  }
+  state.summary = count_of(head.units, "unit") + " in " + count_of(count, "permit");
+  return state;
+}
+
 std::optional<std::string> decoded_tag(std::string_view text) {
   std::string tag;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -206,7 +225,7 @@ std::optional<std::string> decoded_tag(std::string_view text) {
 
 std::optional<Algorithm> algorithm_of(char letter) {
   for (const AlgorithmInfo& row : kAlgorithms) {
-    if (row.letter == letter && works_in_redis(row.state)) return row.algorithm;
+    if (row.letter == letter) return row.algorithm;
   }
   return std::nullopt;
 }
@@ -218,7 +237,7 @@ std::uint64_t number_of(StateKind kind) {
     case StateKind::kLog: return format::kLogKind;
     case StateKind::kSlices: return format::kSlicesKind;
     case StateKind::kLogAndSummaries: return format::kHybridKind;
-    case StateKind::kPermits: break;
+    case StateKind::kPermits: return format::kPermitsKind;
   }
   return 0;
 }
@@ -252,7 +271,7 @@ std::optional<CounterState> read_counter_state(Algorithm algorithm, std::string_
     case StateKind::kSlices: return read_slices(value);
     case StateKind::kLog:
     case StateKind::kLogAndSummaries: return read_log(value);
-    case StateKind::kPermits: break;
+    case StateKind::kPermits: return read_permits(value);
   }
   return std::nullopt;
 }
