@@ -6,6 +6,7 @@ import unittest
 
 from harness import ServerTest, request, wait_for
 from redis_harness import Resp
+from redis_load import FaultTest
 
 RULES = """
 version: 1
@@ -18,15 +19,22 @@ rules:
 """
 
 
-class Permits(ServerTest):
-    """With the memory store."""
+class Tests:
+    """The tests, for two stores."""
+
+    config = {}
 
     @classmethod
     def setUpClass(cls):
-        cls.sluice = cls.serve(RULES.replace("LEASE", "1h"), {"listen": {"resp": "127.0.0.1:0"}})
+        super().setUpClass()
+        cls.sluice = cls.start("1h", {"listen": {"resp": "127.0.0.1:0"}})
         words = dict(word.split("=", 1) for word in cls.sluice.ready_line.split()[1:])
         host, port = words["resp"].rsplit(":", 1)
         cls.resp = (host, int(port))
+
+    @classmethod
+    def start(cls, lease, config=()):
+        return cls.serve(RULES.replace("LEASE", lease), {**cls.config, **dict(config)})
 
     def post(self, path, body, sluice=None):
         answer = request((sluice or self.sluice).http, "POST", path, json.dumps(body))
@@ -92,7 +100,7 @@ class Permits(ServerTest):
         self.assertEqual(answer.status, 400, answer.body)
 
     def test_the_units_of_a_holder_that_dies_come_back_after_the_lease(self):
-        sluice = self.serve(RULES.replace("LEASE", "2s"))
+        sluice = self.start("2s")
         began = time.monotonic()
         for _ in range(2):
             self.assertEqual(self.check("f", sluice)[0], 200)
@@ -101,6 +109,25 @@ class Permits(ServerTest):
         self.assertLessEqual(denied["retry_after_ms"], 2_000)
         wait_for(lambda: self.check("f", sluice)[0] == 200)
         self.assertGreaterEqual(time.monotonic() - began, 1.9)
+
+
+class Memory(Tests, ServerTest):
+    """With the memory store."""
+
+
+class Redis(Tests, FaultTest):
+    """With Redis, in which any server can release a permit."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.config = {"store": cls.redis().url, "redis": {"deadline": "5s"}}
+        super().setUpClass()
+        cls.other = cls.start("1h")
+
+    def test_another_server_releases_a_permit(self):
+        permit = self.check("g")[1]["permit"]
+        self.assertEqual(self.post("/v1/release", {"permit": permit}, self.other)[0], 200)
+        self.assertEqual(self.post("/v1/release", {"permit": permit})[0], 404)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <random>
 
+#include "sluice/permit.h"
 #include "sluice/testing/store_conformance.h"
 #include "tests/redis/store_test.h"
 
@@ -164,6 +165,27 @@ TEST(RedisStoreOverSlots, SendsOneCallForChargesThatShareATag) {
   EXPECT_EQ(limiter.check(charges).reason, Reason::kLimited);
   EXPECT_EQ(store->stats().requests, requests + 1);
   EXPECT_EQ(store->stats().gave_back, 0u);
+}
+
+TEST(RedisStoreOverSlots, HoldsOnePermitThatAnotherProcessReleases) {
+  RedisCluster cluster;
+  const auto store = open_ready(patient(cluster.url()));
+  const auto other = open_ready(patient(cluster.url()));
+  Limiter limiter(*store);
+  const Limit two = sluice::concurrency(2).lease(1h);
+  const std::array charges{Charge{"a", two, 2}, Charge{"b", two}, Charge{"c", two}};
+  sluice::Permit permit(*store, charges, {});
+  ASSERT_TRUE(permit);
+  EXPECT_FALSE(sluice::Permit(*store, charges, {}));
+  EXPECT_EQ(limiter.peek("b", two, 0).remaining, 1u) << "the denied permit is given back";
+  const auto text = sluice::PermitText::parse(permit.detach());
+  ASSERT_TRUE(text);
+  EXPECT_TRUE(text->extend(*other));
+  EXPECT_TRUE(text->release(*other));
+  EXPECT_EQ(text->release(*other).reason, Reason::kGone);
+  for (const char* const key : {"a", "b", "c"}) {
+    EXPECT_EQ(limiter.peek(key, two, 0).remaining, 2u);
+  }
 }
 
 // --- failures ---------------------------------------------------------------------------------
