@@ -8,7 +8,7 @@
 namespace sluice {
 
 // Names a permit of `concurrency` limits (Charge::permit). Who knows it can release the permit, so
-// nobody can guess it: it has 96 bits from the system's random source.
+// nobody can guess it: it has 96 random bits, whose key is from the system's random source.
 //
 // A plain value of 12 bytes.
 class PermitId {

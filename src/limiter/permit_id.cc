@@ -5,49 +5,50 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <system_error>
+
+#include "limiter/random_bytes.h"
 
 namespace sluice {
 namespace {
 
 std::atomic<std::uint64_t> forks{0};
 
-// Random bytes for many names from one call of the system. A process that was forked does not use
-// those of its parent again.
-class RandomBytes {
+// The random bytes of one thread. Their key is new after so many names, and after a fork, so that a
+// process does not use those of its parent again.
+class Source {
  public:
   void take(PermitId::Bytes& out) {
     const std::uint64_t now = forks.load(std::memory_order_relaxed);
-    if (left_ == 0 || forks_ != now) refill(now);
-    left_ -= sizeof(out);
-    std::memcpy(out.data(), bytes_ + left_, sizeof(out));
-    std::memset(bytes_ + left_, 0, sizeof(out));
+    if (names_left_ == 0 || forks_ != now) renew(now);
+    --names_left_;
+    bytes_.take(out.data(), out.size());
   }
 
  private:
-  static constexpr std::size_t kSize = 21 * sizeof(PermitId::Bytes);
-  static_assert(kSize <= 256);  // the most that one call returns
+  static constexpr std::uint32_t kNamesPerKey = 1 << 16;
 
-  void refill(std::uint64_t now) {
+  void renew(std::uint64_t now) {
     [[maybe_unused]] static const int handler =
         ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
-    if (::getentropy(bytes_, sizeof(bytes_)) != 0) {
+    RandomBytes::Key key;
+    if (::getentropy(key.data(), sizeof(key)) != 0) {
       throw std::system_error(errno, std::generic_category(), "the system has no random bytes");
     }
-    left_ = sizeof(bytes_);
+    bytes_.set_key(key);
+    names_left_ = kNamesPerKey;
     forks_ = now;
   }
 
-  std::size_t left_ = 0;
+  std::uint32_t names_left_ = 0;
   std::uint64_t forks_ = 0;
-  std::uint8_t bytes_[kSize];
+  RandomBytes bytes_;
 };
 
 }  // namespace
 
 PermitId PermitId::random() {
-  static thread_local RandomBytes source;
+  static thread_local Source source;
   Bytes bytes;
   source.take(bytes);
   return PermitId(bytes);
