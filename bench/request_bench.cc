@@ -8,6 +8,7 @@
 #include "sluice/acquire.h"
 #include "sluice/guard.h"
 #include "sluice/memory_store.h"
+#include "sluice/permit.h"
 #include "sluice/reservation.h"
 #include "sluice/testing/manual_clock.h"
 
@@ -74,6 +75,33 @@ void verbs(const Options& options, std::size_t keys) {
           [=](Limiter& limiter, std::string_view key, const Limit& limit, Instant now) {
             return limiter.reserve(key, limit, 1, wait, now);
           });
+}
+
+constexpr const char* kPermitsLegend =
+    "A permit of one concurrency limit for each key, taken and released (Limiter::hold and the\n"
+    "destructor), against try_acquire of a token bucket; `by its name`: the same by two verbs of\n"
+    "the store. Processor time; adjacent 10 ms blocks.";
+
+void permits(const Options& options, std::size_t keys) {
+  const KeyStream stream(keys, options.smoke ? 4096 : keys > 1000 ? 1 << 22 : 1 << 18);
+  const Limit limit = concurrency(100).lease(std::chrono::seconds{30});
+  const Ratio held =
+      against_a_take(options, stream, keys,
+                     [=](Limiter& limiter, std::string_view key, const Limit&, Instant now) {
+                       Permit permit = limiter.hold(key, limit, 1, now);
+                       return permit.release(now);
+                     });
+  row("permit / take, keys " + short_count(keys), held);
+  promise_at_most("permit-over-a-take-" + short_count(keys), held.ratio, 2.2);
+  const Ratio named = against_a_take(
+      options, stream, keys,
+      [=](Limiter& limiter, std::string_view key, const Limit&, Instant now) {
+        const PermitId id = PermitId::random();
+        const Charge charge{.key = key, .limit = limit, .permit = &id};
+        benchmark::DoNotOptimize(limiter.store().apply_one(Verb::kTake, charge, now));
+        return limiter.store().apply_one(Verb::kRelease, charge, now);
+      });
+  row("permit by its name / take, keys " + short_count(keys), named);
 }
 
 constexpr const char* kCheckLegend =
@@ -188,6 +216,9 @@ int main(int argc, char** argv) {
   table("verbs: one limit", kVerbsLegend);
   verbs(options, 1'000);
   if (!options.smoke) verbs(options, 1'000'000);
+  table("permits", kPermitsLegend);
+  permits(options, 1'000);
+  if (!options.smoke) permits(options, 1'000'000);
   table("check: three limits as one request", kCheckLegend);
   check_three(options, 1'000);
   if (!options.smoke) check_three(options, 1'000'000);

@@ -10,6 +10,7 @@
 
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
+#include "sluice/permit_id.h"
 
 namespace sluice {
 namespace {
@@ -28,7 +29,8 @@ const std::vector<Limit>& one_of_each(std::uint32_t limit, Duration period) {
             leaky_bucket(limit).per(period),
             token_bucket(limit).per(period),
             gcra(limit).per(period),
-            token_bucket(limit).per(period).refilled_at_intervals()};
+            token_bucket(limit).per(period).refilled_at_intervals(),
+            concurrency(limit).lease(period)};
   return limits;
 }
 
@@ -39,7 +41,8 @@ class Eviction : public testing::Test {
 
   void empty_store() { store_ = std::make_unique<MemoryStore>(options_); }
   bool take(std::string_view key, const Limit& limit, std::uint32_t limit_id = 0) {
-    const Charge charge{key, limit, 1, {}, Keyspace::kRules, limit_id};
+    const PermitId permit = PermitId::random();
+    const Charge charge{key, limit, 1, {}, Keyspace::kRules, limit_id, nullptr, &permit};
     return store_->apply_one(Verb::kTake, charge, kNow).allowed();
   }
   static std::string address(int i) { return "login|ip=" + std::to_string(i); }

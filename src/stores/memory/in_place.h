@@ -81,4 +81,24 @@ struct InPlace {
 static_assert(std::is_standard_layout_v<core::Step<core::State>>);
 static_assert(std::is_standard_layout_v<core::Step<core::NextSlices>>);
 
+// Makes a take, a release or an extension of one permit where its counter is. Returns false, with
+// nothing changed, if the counter is missing or has no room.
+inline bool change_permit(Shard& shard, const Fingerprint& key, Action action, const Charge& charge,
+                          core::Ticks now, Decision& decision) noexcept {
+  Slot* const slot = shard.find(key);
+  core::PermitBuffer* const blob = slot != nullptr ? slot->state.permits() : nullptr;
+  if (blob == nullptr) return false;
+  core::Permits permits = blob->view();
+  permits.asked = charge.permit;
+  const core::Step<core::NextPermits> step = core::step(
+      action, charge.limit, core::Kept{permits, slot->state.forgotten()}, now, charge.cost);
+  if (step.change == core::Change::kWrite) {
+    if (!blob->has_room(step.next)) return false;
+    slot->state.set_forgotten(step.forgotten());
+    blob->write(step.next, step.at);
+  }
+  core::write(charge.limit, step.answer, decision);
+  return true;
+}
+
 }  // namespace sluice::memory

@@ -121,6 +121,10 @@ class MemoryStore::Impl {
       decision = Decision::refused(Reason::kInvalid);
       return;
     }
+    if (holds_permits(charge.limit.algorithm()) &&
+        change_permit_in_place(action, charge, now, decision)) {
+      return;
+    }
     Counter c;
     begin(c, charge, now);
     const std::lock_guard lock(c.shard()->mutex);
@@ -130,6 +134,16 @@ class MemoryStore::Impl {
     } else {
       decision = Decision::refused(failed);
     }
+  }
+
+  // Not inlined, so that the path of other limits is short.
+  [[gnu::noinline]] bool change_permit_in_place(Action action, const Charge& charge,
+                                                core::Ticks now, Decision& decision) noexcept {
+    if (action.verb != Verb::kTake && !changes_permit(action.verb)) return false;
+    const memory::Fingerprint key = fingerprint_(charge);
+    Shard& shard = shard_of(key);
+    const std::lock_guard lock(shard.mutex);
+    return memory::change_permit(shard, key, action, charge, now, decision);
   }
 
   template <Verb kVerb>

@@ -11,6 +11,7 @@
 
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
+#include "sluice/permit.h"
 
 namespace sluice {
 namespace {
@@ -60,6 +61,32 @@ TEST(MemoryStoreConcurrency, ThreadsOnOneKeyAdmitAsManyAsOneThread) {
     });
     EXPECT_EQ(admitted, 1000) << to_string(limit.algorithm());
   }
+}
+
+// Every unit has one holder at a time, and is free in the end.
+TEST(MemoryStoreConcurrency, ThreadsNeverHoldMorePermitsThanTheLimit) {
+  constexpr Limit kThree = concurrency(3).lease(1h);
+  MemoryStore store;
+  std::atomic<int> in_flight = 0;
+  std::atomic<int> most = 0;
+  std::atomic<int> held = 0;
+  run_on_threads([&](int thread) {
+    Limiter limiter(store);
+    for (int i = 0; i < 2000; ++i) {
+      const std::uint64_t units = 1 + static_cast<std::uint64_t>(thread + i) % 2;
+      Permit permit = limiter.hold("key", kThree, units);
+      if (!permit) continue;
+      ++held;
+      const int now = in_flight += static_cast<int>(units);
+      int seen = most;
+      while (now > seen && !most.compare_exchange_weak(seen, now)) continue;
+      if (i % 16 == 0) permit.extend();
+      in_flight -= static_cast<int>(units);
+    }
+  });
+  EXPECT_LE(most, 3);
+  EXPECT_GT(held, 0);
+  EXPECT_EQ(Limiter(store).peek("key", kThree, 0).remaining, 3u);
 }
 
 TEST(MemoryStoreConcurrency, ThreadsOnManyKeysAdmitAsManyAsOneThread) {
