@@ -33,6 +33,8 @@ struct StoreConformance {
   bool follows_clock = true;
   // The algorithms that the store knows. Default: all.
   std::vector<Algorithm> algorithms = all_algorithms();
+  // Whether the store has permits (`concurrency`).
+  bool permits = false;
   // The longest key that the suite uses, in bytes.
   std::size_t longest_key = std::size_t{1} << 20;
   // Threads that send requests at once, and requests of each. More find races sooner.

@@ -13,6 +13,7 @@
 
 #include "sluice/testing/store_conformance.h"
 #include "sluice/testing/store_conformance_exact.h"
+#include "sluice/testing/store_conformance_permits.h"
 #include "sluice/testing/store_conformance_suite.h"
 #include "sluice/testing/store_conformance_verbs.h"
 
@@ -316,6 +317,15 @@ inline std::vector<std::string> check_store(const StoreConformance& conformance)
             [&](Check& c, const Limit&) { detail::check_exact_numbers(c, script); });
       }
     }
+  }
+  const auto run_permits = [&](const char* what, auto check) {
+    Check c(conformance, conformance.make, std::string("concurrency, ") + what, failures);
+    check(c);
+  };
+  if (conformance.permits) {
+    run_permits("one permit", detail::check_one_permit);
+    run_permits("other verbs", detail::check_other_verbs_of_permits);
+    run_permits("two limits", detail::check_permit_of_two_limits);
   }
   return failures;
 }

@@ -19,14 +19,14 @@ TEST(MemoryStoreConformance, PassesWithManyShards) {
   const auto make = [](const Clock& clock) {
     return std::make_unique<MemoryStore>(MemoryStoreOptions{}, clock);
   };
-  for (const auto& failure : check_store({.make = make})) ADD_FAILURE() << failure;
+  for (const auto& failure : check_store({.make = make, .permits = true})) ADD_FAILURE() << failure;
 }
 
 TEST(MemoryStoreConformance, PassesWithOneShard) {
   const auto make = [](const Clock& clock) {
     return std::make_unique<MemoryStore>(MemoryStoreOptions{.shards = 1}, clock);
   };
-  for (const auto& failure : check_store({.make = make})) ADD_FAILURE() << failure;
+  for (const auto& failure : check_store({.make = make, .permits = true})) ADD_FAILURE() << failure;
 }
 
 // A memory store with a fault. The functions change the request or the answer.
@@ -48,12 +48,32 @@ class FaultyStore final : public Store {
 
 bool is_found(FaultyStore::Fault fault, int requests = 50) {
   const auto make = [&](const Clock& clock) { return std::make_unique<FaultyStore>(clock, fault); };
-  return !check_store({.make = make, .threads = 2, .requests_per_thread = requests}).empty();
+  return !check_store(
+              {.make = make, .permits = true, .threads = 2, .requests_per_thread = requests})
+              .empty();
 }
 
 TEST(StoreConformance, FindsNoFaultInACorrectStore) {
   EXPECT_FALSE(is_found([](Store& s, Action v, auto charges, auto now, auto each) {
     return s.apply(v, charges, now, each);
+  }));
+}
+
+TEST(StoreConformance, FindsAStoreThatKeepsReleasedPermits) {
+  EXPECT_TRUE(is_found([](Store& s, Action v, auto charges, auto now, auto each) {
+    return s.apply(v.verb == Verb::kRelease ? Action(Verb::kPeek) : v, charges, now, each);
+  }));
+}
+
+TEST(StoreConformance, FindsAStoreThatExtendsAPartOfAPermit) {
+  EXPECT_TRUE(is_found([](Store& s, Action v, auto charges, auto now, auto each) {
+    if (v.verb != Verb::kExtend || charges.size() == 1) return s.apply(v, charges, now, each);
+    Decision all;
+    for (std::size_t i = 0; i < charges.size(); ++i) {
+      each[i] = s.apply_one(v, charges[i], now);
+      if (!each[i].allowed()) all = each[i];
+    }
+    return all;
   }));
 }
 

@@ -8,6 +8,7 @@
 
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
+#include "sluice/permit.h"
 #include "sluice/testing/manual_clock.h"
 #include "stores/policy/test_store.h"
 
@@ -55,6 +56,16 @@ class DenyCacheTest : public ::testing::Test {
   DenyCacheStore store_{inner_, cache_};
   Limiter limiter_{store_};
 };
+
+TEST_F(DenyCacheTest, RemembersNoDenialOfPermits) {
+  constexpr Limit kOne = concurrency(1).lease(1h);
+  Permit permit = limiter_.hold("k", kOne);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(limiter_.hold("k", kOne).decision().reason, Reason::kLimited);
+  }
+  permit.release();
+  EXPECT_TRUE(limiter_.hold("k", kOne));
+}
 
 TEST_F(DenyCacheTest, AnswersRequestsThatTheStoreHasDenied) {
   exhaust("k");
