@@ -61,8 +61,12 @@ void expect_conformance(Servers& servers) {
     flush(servers);
     return std::make_unique<LoopedStore>(patient(servers.url()));
   };
-  for (const auto& failure : sluice::testing::check_store(
-           {.make = make, .follows_clock = false, .threads = 2, .requests_per_thread = 100})) {
+  const sluice::testing::StoreConformance conformance{.make = make,
+                                                      .follows_clock = false,
+                                                      .permits = true,
+                                                      .threads = 2,
+                                                      .requests_per_thread = 100};
+  for (const auto& failure : sluice::testing::check_store(conformance)) {
     ADD_FAILURE() << failure;
   }
 }

@@ -34,8 +34,12 @@ void expect_conformance(Servers& servers, int protocol) {
     flush(servers);
     return open_ready(patient(servers.url(), protocol));
   };
-  for (const auto& failure : sluice::testing::check_store(
-           {.make = make, .follows_clock = false, .threads = 4, .requests_per_thread = 200})) {
+  const sluice::testing::StoreConformance conformance{.make = make,
+                                                      .follows_clock = false,
+                                                      .permits = true,
+                                                      .threads = 4,
+                                                      .requests_per_thread = 200};
+  for (const auto& failure : sluice::testing::check_store(conformance)) {
     ADD_FAILURE() << failure;
   }
 }

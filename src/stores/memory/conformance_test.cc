@@ -170,6 +170,14 @@ TEST(StoreConformance, FindsACounterSharedByAlgorithms) {
   }));
 }
 
+TEST(StoreConformance, FindsVerbsThatOnlyTake) {
+  for (const Verb verb : {Verb::kCharge, Verb::kTakeAtMost, Verb::kReserve}) {
+    EXPECT_TRUE(is_found([=](Store& s, Action v, auto charges, auto now, auto each) {
+      return s.apply(v.verb == verb ? Action(Verb::kTake) : v, charges, now, each);
+    })) << static_cast<int>(verb);
+  }
+}
+
 // Two threads both look before both take. If one unit of an odd capacity is left, both receive it.
 TEST(StoreConformance, FindsARaceBetweenTheTestAndTheTake) {
   const auto suite = std::this_thread::get_id();
