@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sluice/async_policies.h"
+#include "stores/policy/local_permits.h"
 
 namespace sluice {
 
@@ -27,6 +28,9 @@ class AsyncFailurePolicyStore::Request final : public Completion {
     if (pass_) policy_.breaker_->record(pass_, said.reason);
     pass_ = {};  // of the first question only
     if (is_without_new_) return take_rest(said);
+    if (said.reason == Reason::kGone && policy_.fallback_ == FailurePolicy::kLocal) {
+      return end(policy::or_local(said, *policy_.local_, action_, charges_, now_, each_));
+    }
     if (!store_failed(said.reason)) return end(said);
     if (said.reason == Reason::kStoreFull && charges_.size() > 1) {
       if (!policy_.fallback_) return end(said);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sluice/limiter.h"
+#include "sluice/permit_id.h"
 #include "sluice/testing/manual_clock.h"
 #include "stores/policy/chain.h"
 
@@ -105,6 +106,24 @@ void expect_same(const Decision& a, const Decision& b, const std::string& where)
   EXPECT_EQ(a.outcome, b.outcome) << where;
   EXPECT_EQ(a.reason, b.reason) << where;
   EXPECT_EQ(a.retry_after, b.retry_after) << where;
+}
+
+TEST(AsyncPolicies, ReleaseThePermitsOfTheLocalStore) {
+  testing::ManualClock clock(Instant{1'700'000'000s});
+  Policies policies(clock, FailurePolicy::kLocal);
+  const PermitId id = PermitId::random();
+  const Charge charge{.key = "k", .limit = concurrency(2).lease(1h), .permit = &id};
+  const auto ask = [&](Verb verb) {
+    Answer answer;
+    Decision each;
+    policies.async_chain.store().async_apply(verb, {&charge, 1}, clock.now(), {&each, 1}, answer);
+    return answer.decision.value();
+  };
+  policies.store.failure = Reason::kStoreError;
+  EXPECT_TRUE(ask(Verb::kTake));
+  policies.store.failure = Reason::kOk;
+  EXPECT_TRUE(ask(Verb::kRelease));
+  EXPECT_EQ(ask(Verb::kRelease).reason, Reason::kGone);
 }
 
 TEST(AsyncPolicies, DecideAsTheOthersOnRandomHistories) {

@@ -4,6 +4,7 @@
 #include "limiter/batch.h"
 #include "limiter/permit_fits.h"
 #include "sluice/failure_policy.h"
+#include "stores/policy/local_permits.h"
 
 namespace sluice {
 namespace {
@@ -86,7 +87,10 @@ Decision FailurePolicyStore::apply(Action action, std::span<const Charge> charge
   if (!pass) return fall_back(action, charges, now, each, Reason::kStoreError);
   const Decision said = store_->apply(action, charges, now, each);
   breaker_->record(pass, said.reason);
-  if (!store_failed(said.reason)) return said;
+  if (!store_failed(said.reason)) {
+    const bool asks_local = fallback_ == FailurePolicy::kLocal;
+    return asks_local ? policy::or_local(said, *local_, action, charges, now, each) : said;
+  }
   if (said.reason == Reason::kStoreFull && charges.size() > 1) {
     return without_new(action, charges, now, each, said);
   }
@@ -113,6 +117,10 @@ Decision FailurePolicyStore::apply_one(Action action, const Charge& charge,
   if (const CircuitBreaker::Pass pass = breaker_->try_pass()) {
     const Decision said = store_->apply_one(action, charge, now);
     breaker_->record(pass, said.reason);
+    if (said.reason == Reason::kGone && fallback_ == FailurePolicy::kLocal) {
+      Decision own;
+      return policy::or_local(said, *local_, action, {&charge, 1}, now, {&own, 1});
+    }
     if (!store_failed(said.reason)) return said;
     failed = said.reason;
   }

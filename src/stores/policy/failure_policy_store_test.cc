@@ -5,6 +5,7 @@
 
 #include "sluice/failure_policy.h"
 #include "sluice/limiter.h"
+#include "sluice/permit.h"
 #include "sluice/testing/manual_clock.h"
 #include "stores/policy/test_store.h"
 
@@ -48,6 +49,31 @@ TEST(FailurePolicyStore, PassesOnTheAnswersOfTheStore) {
   EXPECT_EQ(f.inner.asked, 8);
   EXPECT_EQ(f.limiter.try_acquire("k", kLimit, 2, Instant{5s}).remaining, 3u);
   EXPECT_EQ(f.inner.last_now, Instant{5s});
+}
+
+TEST(FailurePolicyStore, ReleasesThePermitsOfTheLocalStore) {
+  constexpr Limit kFour = concurrency(4).lease(1h);  // 1 in the local store
+  Fixture f(FailurePolicy::kLocal);
+  const Charge two[] = {{"a", kFour}, {"b", kFour}};
+  f.inner.fail(Reason::kStoreError);
+  Permit one = f.limiter.hold("k", kFour);
+  Permit several = f.limiter.hold(two);
+  EXPECT_TRUE(one);
+  EXPECT_TRUE(several);
+  EXPECT_FALSE(f.limiter.hold("k", kFour));
+  f.inner.answer = {.outcome = Outcome::kDenied, .reason = Reason::kGone};
+  EXPECT_TRUE(one.extend());
+  EXPECT_TRUE(one.release());
+  EXPECT_TRUE(several.release());
+  EXPECT_EQ(f.limiter.release(one.text()).reason, Reason::kInvalid);
+  f.inner.fail(Reason::kStoreError);
+  EXPECT_TRUE(f.limiter.hold("k", kFour));
+  EXPECT_TRUE(f.limiter.hold(two));
+  Fixture allow(FailurePolicy::kAllow);
+  allow.inner.answer = {.outcome = Outcome::kDenied, .reason = Reason::kGone};
+  const PermitId id = PermitId::random();
+  const Charge charge{.key = "k", .limit = kFour, .permit = &id};
+  EXPECT_EQ(allow.store.apply_one(Verb::kRelease, charge, {}).reason, Reason::kGone);
 }
 
 TEST(FailurePolicyStore, AnswersEachFailureByPolicy) {
