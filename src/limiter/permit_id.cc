@@ -3,46 +3,44 @@
 #include <pthread.h>
 #include <sys/random.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <system_error>
-
-#include "limiter/random_bytes.h"
+#include <utility>
 
 namespace sluice {
 namespace {
 
 std::atomic<std::uint64_t> forks{0};
 
-// The random bytes of one thread. Their key is new after so many names, and after a fork, so that a
-// process does not use those of its parent again.
+// Random bytes of the system for the names of one thread: a call of the system for each name takes
+// more time than the rest of a permit. After a fork a process does not use those of its parent.
 class Source {
  public:
   void take(PermitId::Bytes& out) {
     const std::uint64_t now = forks.load(std::memory_order_relaxed);
-    if (names_left_ == 0 || forks_ != now) renew(now);
-    --names_left_;
-    bytes_.take(out.data(), out.size());
+    if (left_ == 0 || forks_ != now) fill(now);
+    PermitId::Bytes& next = names_[--left_];
+    out = std::exchange(next, {});
   }
 
  private:
-  static constexpr std::uint32_t kNamesPerKey = 1 << 16;
-
-  void renew(std::uint64_t now) {
+  void fill(std::uint64_t now) {
     [[maybe_unused]] static const int handler =
         ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
-    RandomBytes::Key key;
-    if (::getentropy(key.data(), sizeof(key)) != 0) {
+    static_assert(sizeof(names_) <= 256, "at most so much at once");
+    if (::getentropy(names_.data(), sizeof(names_)) != 0) {
       throw std::system_error(errno, std::generic_category(), "the system has no random bytes");
     }
-    bytes_.set_key(key);
-    names_left_ = kNamesPerKey;
+    left_ = names_.size();
     forks_ = now;
   }
 
-  std::uint32_t names_left_ = 0;
+  std::size_t left_ = 0;
   std::uint64_t forks_ = 0;
-  RandomBytes bytes_;
+  std::array<PermitId::Bytes, 21> names_{};
 };
 
 }  // namespace

@@ -4,42 +4,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cstring>
-#include <iterator>
 #include <set>
 #include <thread>
 
-#include "limiter/random_bytes.h"
-
 namespace sluice {
 namespace {
-
-// The key stream of RFC 8439, A.1, test vectors 1 and 2: key and nonce of 0, counters of 0 and 1.
-TEST(RandomBytes, AreThoseOfChaCha20) {
-  RandomBytes::Piece out;
-  RandomBytes::write_blocks({}, out);
-  const std::uint8_t first[] = {0x76, 0xb8, 0xe0, 0xad, 0xa0, 0xf1, 0x3d, 0x90};
-  const std::uint8_t second[] = {0x9f, 0x07, 0xe7, 0xbe, 0x55, 0x51, 0x38, 0x7a};
-  EXPECT_TRUE(std::equal(std::begin(first), std::end(first), out.begin()));
-  EXPECT_TRUE(std::equal(std::begin(second), std::end(second), out.begin() + 64));
-}
-
-TEST(RandomBytes, ContinueWithAKeyOutOfThemselves) {
-  RandomBytes bytes;
-  bytes.set_key({});
-  RandomBytes::Piece piece;
-  RandomBytes::write_blocks({}, piece);
-  RandomBytes::Key next;
-  std::memcpy(next.data(), piece.data(), sizeof(next));
-  std::array<std::uint8_t, RandomBytes::kPiece - RandomBytes::kKeyBytes> all;
-  bytes.take(all.data(), all.size());
-  EXPECT_TRUE(std::equal(all.begin(), all.end(), piece.begin() + RandomBytes::kKeyBytes));
-  RandomBytes::write_blocks(next, piece);
-  bytes.take(all.data(), all.size());
-  EXPECT_TRUE(std::equal(all.begin(), all.end(), piece.begin() + RandomBytes::kKeyBytes));
-}
 
 TEST(PermitId, IsItsTwelveBytes) {
   const PermitId::Bytes bytes{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
