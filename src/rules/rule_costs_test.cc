@@ -74,9 +74,10 @@ TEST_F(RuleCosts, SettlesToTheActualCosts) {
   const RuleAnswer& answer = decider_.settle(*rules_, Attributes{}, 25, {25, over}, kNow);
   EXPECT_EQ(answer.decision.reason, Reason::kOver);
   EXPECT_EQ(used(), (Units{1, 1000, 4}));
-  EXPECT_EQ(decider_.settle_by(*rules_, rules_->rules().front(), Attributes{}, 4, 0, kNow)
-                .decision.reason,
-            Reason::kOk);
+  const Decision less =
+      decider_.settle_by(*rules_, rules_->rules().front(), Attributes{}, 4, 0, kNow).decision;
+  EXPECT_EQ(less.reason, Reason::kOk);
+  EXPECT_EQ(less.remaining, 3u) << "of the tightest limit";
   EXPECT_EQ(used(), (Units{1, 997, 0}));
   const std::vector<LimitCost> unknown{{"z", 1}};
   EXPECT_EQ(decider_.settle(*rules_, Attributes{}, 1, {1, unknown}, kNow).decision.reason,

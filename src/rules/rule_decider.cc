@@ -87,6 +87,7 @@ class RuleDecider::Impl {
   void fill_batch();
   void fill_limits();
   void fill_decision(const Decision& enforced);
+  void show_tightest();
   void fill_permit(const Decision& enforced);
 
   const RuleSet::Impl* set_ = nullptr;
@@ -405,6 +406,7 @@ void RuleDecider::Impl::fill_decision(const Decision& enforced) {
                         .remaining = shadow->remaining,
                         .reset_after = shadow->reset_after};
   }
+  if (actual_ != nullptr && enforced.allowed()) show_tightest();
   if (shadow_denies && enforced.reason == Reason::kOk) answer_.decision.reason = Reason::kShadow;
   answer_.rule = matched_.front().rule;
   if (enforced.reason == Reason::kInvalid) answer_.mistake = mistake_;
@@ -415,6 +417,22 @@ void RuleDecider::Impl::fill_decision(const Decision& enforced) {
     answer_.rule = matched.rule;
     return;
   }
+}
+
+// A settlement gives back and charges, which are two requests: reports the numbers of the tightest
+// limit of both.
+void RuleDecider::Impl::show_tightest() {
+  const LimitAnswer* tightest = nullptr;
+  for (const LimitAnswer& limit : answer_.limits) {
+    if (limit.rule->mode == RuleMode::kShadow) continue;
+    const bool is_tighter =
+        tightest == nullptr || limit.decision.remaining < tightest->decision.remaining;
+    if (is_tighter) tightest = &limit;
+  }
+  if (tightest == nullptr) return;
+  answer_.decision.capacity = tightest->decision.capacity;
+  answer_.decision.remaining = tightest->decision.remaining;
+  answer_.decision.reset_after = tightest->decision.reset_after;
 }
 
 // Names the counters in which the request has units. If the request is denied, rules in shadow mode
