@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 // A store that always fails, like a Redis that is unreachable.
 class BrokenStore final : public sluice::Store {
  public:
-  sluice::Decision apply(sluice::Verb, std::span<const sluice::Charge>,
+  sluice::Decision apply(sluice::Action, std::span<const sluice::Charge>,
                          std::optional<sluice::Instant>,
                          std::span<sluice::Decision> each) noexcept override {
     const auto failed = sluice::Decision::refused(sluice::Reason::kStoreError);

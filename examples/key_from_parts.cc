@@ -37,7 +37,7 @@ const char* serve(sluice::Limiter& limiter, const Request& request) {
 // [end key]
 
 class BrokenStore final : public sluice::Store {
-  sluice::Decision apply(sluice::Verb, std::span<const sluice::Charge>,
+  sluice::Decision apply(sluice::Action, std::span<const sluice::Charge>,
                          std::optional<sluice::Instant>,
                          std::span<sluice::Decision> each) noexcept override {
     const auto failed = sluice::Decision::refused(sluice::Reason::kStoreError);

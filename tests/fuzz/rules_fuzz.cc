@@ -25,7 +25,7 @@ void check(std::string_view text) {
     if (rule.limits.empty() || rules->find(rule.name) != &rule) std::abort();
   }
   class Admitting final : public sluice::Store {
-    sluice::Decision apply(sluice::Verb, std::span<const sluice::Charge>,
+    sluice::Decision apply(sluice::Action, std::span<const sluice::Charge>,
                            std::optional<sluice::Instant>,
                            std::span<sluice::Decision>) noexcept override {
       return {};

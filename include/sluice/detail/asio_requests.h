@@ -217,11 +217,11 @@ void acquire(const AsioParts& parts, Handler handler, const Charge& charge, Inst
   AcquireOperation<Handler>::start(std::move(handler), parts, charge, deadline, said);
 }
 
-// async_try_acquire(), and with `kEach` async_apply(), if the store answers later. The store keeps
+// async_try_acquire(), and with `Each` async_apply(), if the store answers later. The store keeps
 // the operation until it answers, and a cancelled handler does not wait for that.
-template <typename Handler, bool kEach>
+template <typename Handler, bool Each>
 class ApplyOperation final : public AsyncStore::Completion,
-                             public std::enable_shared_from_this<ApplyOperation<Handler, kEach>> {
+                             public std::enable_shared_from_this<ApplyOperation<Handler, Each>> {
  public:
   ApplyOperation(Handler&& handler, const AsioParts& parts, OwnedCharges charges)
       : pending_(std::in_place, std::move(handler), parts.executor),
@@ -260,7 +260,7 @@ class ApplyOperation final : public AsyncStore::Completion,
     Pending<Handler> pending = std::move(*pending_);
     pending_.reset();
     const Decision said = error ? Decision::refused(Reason::kStoreTimeout) : said_;
-    if constexpr (kEach) {
+    if constexpr (Each) {
       pending.call(error, said, error ? std::vector<Decision>() : std::move(each_));
     } else {
       pending.call(error, said);

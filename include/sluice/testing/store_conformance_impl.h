@@ -283,6 +283,17 @@ inline void check_threads(Check& c, Algorithm algorithm) {
            "the counters must contain what was admitted");
 }
 
+// Checks the permits of `concurrency`.
+inline void check_permits(const StoreConformance& conformance, std::vector<std::string>& failures) {
+  const auto run = [&](const char* what, auto check) {
+    Check c(conformance, conformance.make, std::string("concurrency, ") + what, failures);
+    check(c);
+  };
+  run("one permit", check_one_permit);
+  run("other verbs", check_other_verbs_of_permits);
+  run("two limits", check_permit_of_two_limits);
+}
+
 }  // namespace detail
 
 // See store_conformance.h.
@@ -318,15 +329,7 @@ inline std::vector<std::string> check_store(const StoreConformance& conformance)
       }
     }
   }
-  const auto run_permits = [&](const char* what, auto check) {
-    Check c(conformance, conformance.make, std::string("concurrency, ") + what, failures);
-    check(c);
-  };
-  if (conformance.permits) {
-    run_permits("one permit", detail::check_one_permit);
-    run_permits("other verbs", detail::check_other_verbs_of_permits);
-    run_permits("two limits", detail::check_permit_of_two_limits);
-  }
+  if (conformance.permits) detail::check_permits(conformance, failures);
   return failures;
 }
 

@@ -146,11 +146,11 @@ class MemoryStore::Impl {
     return memory::change_permit(shard, key, action, charge, now, decision);
   }
 
-  template <Verb kVerb>
+  template <Verb Chosen>
   [[gnu::noinline]] Decision apply_as(Action action, const Charge& charge,
                                       std::optional<Instant> instant) noexcept {
     Decision decision;
-    action.verb = kVerb;
+    action.verb = Chosen;
     const Instant at = instant ? *instant : clock_.now();
     const core::Ticks now = at.time_since_epoch().count();
     if (!is_in_range(at) || !is_valid(action)) {

@@ -69,6 +69,7 @@ Decision as_fallback(const Decision& local, std::span<Decision> each) noexcept {
 FailurePolicyStore::FailurePolicyStore(Store& store, CircuitBreaker& breaker,
                                        const FailurePolicyOptions& options)
     : FailurePolicyStore(breaker, options) {
+  // NOLINTNEXTLINE(cppcoreguidelines-prefer-member-initializer): a delegating constructor has none
   store_ = &store;
 }
 
