@@ -84,6 +84,7 @@ class RuleDecider::Impl {
   void check_names(const RequestCosts& costs, std::size_t part);
   const RuleAnswer& answer(const BatchTerms& terms);
   void keep_refused_limits();
+  void name_permit(Charge& charge);
   void fill_batch();
   void fill_limits();
   void fill_decision(const Decision& enforced);
@@ -348,6 +349,13 @@ void RuleDecider::Impl::settle(const NamedLimit& named, Charge& charge, ChargeTe
   if (is_less) terms.mode = ChargeMode::kRefund;
 }
 
+// A take of a limit with permits names the permit of the request.
+void RuleDecider::Impl::name_permit(Charge& charge) {
+  if (!takes(verb_) || !holds_permits(charge.limit.algorithm())) return;
+  if (!permit_) permit_ = PermitId::random();
+  charge.permit = &*permit_;
+}
+
 void RuleDecider::Impl::fill_batch() {
   const std::string_view text = text_;
   ChargeTerms terms;
@@ -366,10 +374,7 @@ void RuleDecider::Impl::fill_batch() {
         Charge charge{key, limit, named.cost, tag, Keyspace::kRules, named.id, matched.new_keys};
         ChargeTerms own = terms;
         if (actual_ != nullptr) settle(named, charge, own);
-        if (takes(verb_) && holds_permits(limit.algorithm())) {
-          if (!permit_) permit_ = PermitId::random();
-          charge.permit = &*permit_;
-        }
+        name_permit(charge);
         batch_.add(charge, own);
       }
     }

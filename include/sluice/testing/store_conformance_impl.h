@@ -283,6 +283,19 @@ inline void check_threads(Check& c, Algorithm algorithm) {
            "the counters must contain what was admitted");
 }
 
+// Checks the numbers of an algorithm by all scripts, each with a new store.
+inline void check_all_numbers(const StoreConformance& conformance, Algorithm algorithm,
+                              std::vector<std::string>& failures) {
+  for (const auto& scripts : {exact_scripts(), verbs_scripts()}) {
+    for (const Script& script : scripts) {
+      if (script.limit.algorithm() != algorithm) continue;
+      Check c(conformance, conformance.make, std::string(to_string(algorithm)) + ", exact numbers",
+              failures);
+      check_exact_numbers(c, script);
+    }
+  }
+}
+
 // Checks the permits of `concurrency`.
 inline void check_permits(const StoreConformance& conformance, std::vector<std::string>& failures) {
   const auto run = [&](const char* what, auto check) {
@@ -321,13 +334,7 @@ inline std::vector<std::string> check_store(const StoreConformance& conformance)
     if (conformance.follows_clock) run(algorithm, "own time", 1, detail::check_own_time);
     run(algorithm, "threads", 1,
         [&](Check& c, const Limit&) { detail::check_threads(c, algorithm); });
-    for (const auto& scripts : {detail::exact_scripts(), detail::verbs_scripts()}) {
-      for (const detail::Script& script : scripts) {
-        if (script.limit.algorithm() != algorithm) continue;
-        run(algorithm, "exact numbers", 1,
-            [&](Check& c, const Limit&) { detail::check_exact_numbers(c, script); });
-      }
-    }
+    detail::check_all_numbers(conformance, algorithm, failures);
   }
   if (conformance.permits) detail::check_permits(conformance, failures);
   return failures;
