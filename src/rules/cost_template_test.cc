@@ -52,11 +52,9 @@ TEST(CostTemplate, ReadsTheFirstAttributeThatIsPresentElseTheDefault) {
 }
 
 TEST(CostTemplate, RefusesValuesThatAreNoNumberOfUnits) {
-  for (const std::string value :
-       {"x", "-1", "+1", "1.5", "1e3", " 1", "1 ", "01", "0x10", "4294967296",
-        "99999999999999999999", "1,000", std::string("1\0", 2).c_str()}) {
-    const std::string expected = value == "1" ? "1" : "wrong b";
-    EXPECT_EQ(found("{a|b|7}", {{"b", value}}), expected) << value;
+  for (const std::string value : {"x", "-1", "+1", "1.5", "1e3", " 1", "1 ", "01", "0x10",
+                                  "4294967296", "99999999999999999999", "1,000"}) {
+    EXPECT_EQ(found("{a|b|7}", {{"b", value}}), "wrong b") << value;
   }
   EXPECT_EQ(found("{a|7}", {{"a", std::string_view("1\0", 2)}}), "wrong a");
 }

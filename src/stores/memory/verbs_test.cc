@@ -94,7 +94,8 @@ TEST_F(SeveralCharges, AreDecidedInPlaceAsInSteps) {
       const std::vector<Charge> charges{{"a", kBucket, 4}, {"b", kBucket, 3}};
       // A charge of 0 on a third counter keeps the second store from deciding in place.
       std::vector<Charge> three = charges;
-      three.push_back({std::to_string(i), kBucket, 0});
+      const std::string name = std::to_string(i);
+      three.push_back({name, kBucket, 0});
       const Action action{verb, 1s};
       one.apply(action, charges, at(0s), each);
       std::vector<Decision> more(3);
