@@ -49,8 +49,10 @@ struct AsyncLimiterOptions {
 // circuit breaker, the failure policy and the deny cache hold here as well.
 //
 // Thread-safety: any member from any thread. Ownership: borrows the store, which must outlive the
-// limiter; copies keys and charges. The destructor cancels what waits; operations that the store
-// decides end when it answers. Cost: that of the store and of a post() to the executor.
+// limiter; copies keys and charges. The destructor cancels what waits, and waits for threads of the
+// store that post a handler, so that the executor's context may be destroyed after it; operations
+// that the store still decides end when it answers. Cost: that of the store and of a post() to the
+// executor.
 class AsyncLimiter {
  public:
   using executor_type = boost::asio::any_io_executor;

@@ -237,6 +237,22 @@ TEST(AsyncLimiter, AsksAStoreThatAnswersLater) {
   EXPECT_EQ(admitted, 9);
 }
 
+// A thread of the store that still used a loop would end the work of the next one, which has the
+// same address, or a sanitizer would report it.
+TEST(AsyncLimiter, LetsTheLoopEndAfterTheLastHandler) {
+  ThreadStore store;
+  for (int i = 0; i < 1000; ++i) {
+    asio::io_context loop;
+    AsyncLimiter limiter(loop, store);
+    bool is_called = false;
+    limiter.async_acquire(std::to_string(i), kBucket, 1, Time::now() + 1min,
+                          asio::bind_executor(asio::any_io_executor(asio::make_strand(loop)),
+                                              [&](Error, const Decision&) { is_called = true; }));
+    ASSERT_EQ(loop.run_one_for(30s), 1u);
+    ASSERT_TRUE(is_called);
+  }
+}
+
 TEST(AsyncLimiter, EndsACancelledRequestBeforeTheStoreAnswers) {
   asio::io_context loop;
   std::promise<void> hold;

@@ -52,6 +52,7 @@ class AsyncWaits::Question final : public AsyncStore::Completion {
     }
   }
   void done(const Decision& decision) noexcept override {
+    const Visit visit(waits_);
     said = decision;
     if (step_.exchange(Step::kAnswered, std::memory_order_acq_rel) != Step::kReturned) return;
     if (waits_->take_answer(*this)) return ask();

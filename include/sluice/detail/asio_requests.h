@@ -70,7 +70,10 @@ struct AsioParts {
         waits(std::make_shared<AsyncWaits>(options, alarm)) {
     alarm.watch(waits);
   }
-  ~AsioParts() { waits->close(); }
+  ~AsioParts() {
+    waits->close();
+    waits->await_visits();
+  }
   AsioParts(const AsioParts&) = delete;
   AsioParts& operator=(const AsioParts&) = delete;
 
@@ -108,7 +111,8 @@ void post(const boost::asio::any_io_executor& otherwise, Handler handler, Result
             });
 }
 
-// A handler, with work for its executor until it is called.
+// A handler, with work for its executor until it is called. The work ends in the thread that calls
+// it: that of the store posts with an executor that counts none, because run() may end meanwhile.
 template <typename Handler>
 class Pending {
  public:
@@ -122,7 +126,10 @@ class Pending {
   auto slot() const noexcept { return boost::asio::get_associated_cancellation_slot(handler_); }
   template <typename Function>
   void run_later(Function function) const {
-    detail::run_later(work_, boost::asio::get_associated_allocator(handler_), std::move(function));
+    const auto executor =
+        boost::asio::prefer(work_, boost::asio::execution::outstanding_work.untracked);
+    detail::run_later(executor, boost::asio::get_associated_allocator(handler_),
+                      std::move(function));
   }
   template <typename... Results>
   void call(Results&&... results) {
@@ -225,6 +232,7 @@ class ApplyOperation final : public AsyncStore::Completion,
  public:
   ApplyOperation(Handler&& handler, const AsioParts& parts, OwnedCharges charges)
       : pending_(std::in_place, std::move(handler), parts.executor),
+        waits_(parts.waits),
         charges_(std::move(charges)),
         each_(charges_.view().size()) {}
 
@@ -240,6 +248,7 @@ class ApplyOperation final : public AsyncStore::Completion,
     store.async_apply(action, charges_.view(), now, each_, *this);
   }
   void done(const Decision& decision) noexcept override {
+    const AsyncWaits::Visit visit(waits_);
     auto self = std::move(self_);
     said_ = decision;
     if (step_.exchange(Step::kDone, std::memory_order_acq_rel) == Step::kCancelled) return;
@@ -268,6 +277,7 @@ class ApplyOperation final : public AsyncStore::Completion,
   }
 
   std::optional<Pending<Handler>> pending_;
+  const std::shared_ptr<AsyncWaits> waits_;
   const OwnedCharges charges_;
   std::vector<Decision> each_;
   Decision said_;

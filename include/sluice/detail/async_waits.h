@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 
 #include "sluice/async_store.h"
 #include "sluice/clock.h"
@@ -90,6 +92,24 @@ class AsyncWaits : public std::enable_shared_from_this<AsyncWaits> {
 
   std::size_t waiting() const noexcept { return waiting_.load(std::memory_order_relaxed); }
 
+  // While it lives, a thread of the store ends operations of the limiter.
+  class Visit {
+   public:
+    explicit Visit(std::shared_ptr<AsyncWaits> waits) noexcept : waits_(std::move(waits)) {
+      waits_->visits_.fetch_add(1, std::memory_order_relaxed);
+    }
+    ~Visit() { waits_->visits_.fetch_sub(1, std::memory_order_release); }
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+
+   private:
+    const std::shared_ptr<AsyncWaits> waits_;
+  };
+  // Waits until no visit is under way that posted a handler before the call.
+  void await_visits() const noexcept {
+    while (visits_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
+  }
+
  private:
   class Question;
   class Refund;
@@ -121,6 +141,7 @@ class AsyncWaits : public std::enable_shared_from_this<AsyncWaits> {
   const Options options_;
   const Clock& clock_;
   std::atomic<std::size_t> waiting_{0};
+  std::atomic<std::size_t> visits_{0};
 
   std::mutex mutex_;  // protects the members below
   Alarm* alarm_;      // null after close()
