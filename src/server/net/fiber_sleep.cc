@@ -30,7 +30,7 @@ void FiberSleeps::stop() {
   stopped_ = true;
   for (FiberSleep* const one : std::vector(all_)) {
     // A fiber that was woken may have ended others.
-    if (std::find(all_.begin(), all_.end(), one) != all_.end()) one->stop();
+    if (std::find(all_.begin(), all_.end(), one) != all_.end()) one->state_->wake();
   }
 }
 
@@ -65,7 +65,7 @@ void FiberSleep::wake() {
 
 void FiberSleep::stop() {
   state_->is_stopped = true;
-  state_->wake();
+  wake();
 }
 
 }  // namespace sluice::server::net

@@ -20,7 +20,7 @@ class FiberSleeps {
   FiberSleeps(const FiberSleeps&) = delete;
   FiberSleeps& operator=(const FiberSleeps&) = delete;
 
-  // Ends all sleeps, also those that begin later.
+  // Ends all sleeps, also those that begin later. Resumes the fibers at once.
   void stop();
 
  private:
@@ -45,10 +45,12 @@ class FiberSleep {
   // false after stop().
   bool sleep(Instant until);
   void wake();
-  // Ends this sleep and all later ones.
+  // Ends this sleep and all later ones. Like wake(), it resumes the fiber from the loop, so that
+  // its caller may be in the middle of other work.
   void stop();
 
  private:
+  friend class FiberSleeps;
   struct State;
 
   FiberSleeps& loop_;

@@ -91,7 +91,7 @@ TEST_F(FiberSleepTest, EndsWhenTheLoopStops) {
   loop_.run();  // nothing is left
 }
 
-TEST_F(FiberSleepTest, CanBeStoppedAlone) {
+TEST_F(FiberSleepTest, CanBeStoppedAloneAndEndsInTheLoop) {
   std::optional<FiberSleep> sleep;
   bool ended = false;
   Does job([&] {
@@ -102,6 +102,8 @@ TEST_F(FiberSleepTest, CanBeStoppedAlone) {
   });
   pool_.run(job);
   sleep->stop();
+  EXPECT_FALSE(ended) << "the fiber must not run inside its caller";
+  loop_.run();
   EXPECT_TRUE(ended);
 }
 
