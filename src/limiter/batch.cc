@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
+#include "limiter/fallback.h"
+
 namespace sluice {
 namespace {
-
-Decision fallback(Outcome outcome) noexcept {
-  return {.outcome = outcome, .reason = Reason::kFallback};
-}
 
 // Whether the store has answered each charge, and not the request as a whole.
 bool answers_each(const Decision& decision) noexcept {
@@ -316,32 +314,38 @@ Decision Batch::fall_back(Reason failed, Action action, Indices indices) {
     ask_local(action, indices);
     return answer_all(Decision::refused(failed), indices);
   }
-  Decision all = fallback(Outcome::kAllowed);
+  std::uint64_t least_cost = kMaxUnits;
+  for (const std::size_t i : indices) least_cost = std::min(least_cost, charges_[i].cost);
+  const Decision allowed = detail::fallback(Outcome::kAllowed, action.verb, least_cost);
+  Decision all = allowed;
   for (const std::size_t i : indices) {
-    const Decision own = answer_all(by_policy(entries_[i], failed), {&i, 1});
+    const Decision own = by_policy(entries_[i], failed, allowed);
+    answer_all(own, {&i, 1});
     if (all.allowed()) all = own;
   }
-  return all.allowed() ? ask_local(action, indices) : all;
+  if (!all.allowed()) return all;
+  return ask_local(action, indices).value_or(allowed);
 }
 
 // What the policy of a charge answers. Where the local store is to answer, it is allowed until
 // then.
-Decision Batch::by_policy(const Entry& entry, Reason failed) const noexcept {
+Decision Batch::by_policy(const Entry& entry, Reason failed,
+                          const Decision& allowed) const noexcept {
   switch (*entry.terms.on_store_error) {
-    case FailurePolicy::kAllow: return fallback(Outcome::kAllowed);
-    case FailurePolicy::kDeny: return fallback(Outcome::kDenied);
+    case FailurePolicy::kAllow: return allowed;
+    case FailurePolicy::kDeny: return detail::fallback(Outcome::kDenied, terms_.action.verb, 0);
     case FailurePolicy::kLocal: break;
   }
-  return stores_.local != nullptr ? fallback(Outcome::kAllowed) : Decision::refused(failed);
+  return stores_.local != nullptr ? allowed : Decision::refused(failed);
 }
 
-// Asks the local store for those of the charges that want it. Allowed if there are none.
-Decision Batch::ask_local(Action action, Indices indices) {
+// Asks the local store for those of the charges that want it. Absent if there are none.
+std::optional<Decision> Batch::ask_local(Action action, Indices indices) {
   local_.clear();
   for (const std::size_t i : indices) {
     if (entries_[i].terms.on_store_error == FailurePolicy::kLocal) local_.push_back(i);
   }
-  if (local_.empty() || stores_.local == nullptr) return fallback(Outcome::kAllowed);
+  if (local_.empty() || stores_.local == nullptr) return std::nullopt;
   Decision all = ask(*stores_.local, action, local_);
   if (!answers_each(all)) return all;
   for (const std::size_t i : local_) decisions_[i].reason = Reason::kFallback;

@@ -133,8 +133,8 @@ class Batch {
   Decision ask_several(Store& store, Action action, Indices indices);
   Decision answer_all(const Decision& decision, Indices indices);
   Decision fall_back(Reason failed, Action action, Indices indices);
-  Decision by_policy(const Entry& entry, Reason failed) const noexcept;
-  Decision ask_local(Action action, Indices indices);
+  Decision by_policy(const Entry& entry, Reason failed, const Decision& allowed) const noexcept;
+  std::optional<Decision> ask_local(Action action, Indices indices);
 
   Stores stores_;
   BatchTerms terms_;

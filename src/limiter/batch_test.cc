@@ -231,6 +231,20 @@ TEST_F(BatchTest, ThePolicyAnswersIfTheStoreFails) {
   EXPECT_EQ(each_[0].capacity, 3U);
 }
 
+TEST_F(BatchTest, ThePolicySaysByWhatTheCallerActs) {
+  store_.works = false;
+  add("a", 9, kAllow, 5);
+  add("b", 9, kAllow, 3);
+  const Decision taken{.reason = Reason::kFallback, .taken = 3};
+  EXPECT_EQ(decide({.action = Verb::kTakeAtMost}), taken) << "the least cost, as if all had room";
+  EXPECT_EQ(each_[0].taken, 3U);
+  add("a", 9, kAllow, 5);
+  const Decision reserved{.reason = Reason::kFallback, .delay = 0s};
+  EXPECT_EQ(decide({.action = {Verb::kReserve, 1min}}), reserved);
+  add("a", 9, kDeny, 5);
+  EXPECT_EQ(decide({.action = Verb::kTakeAtMost}), kFallbackDenied);
+}
+
 TEST_F(BatchTest, EveryReasonOfAFailedStoreFallsBack) {
   class Failing final : public Store {
    public:

@@ -3,6 +3,7 @@
 
 #include "limiter/batch.h"
 #include "limiter/permit_fits.h"
+#include "limiter/fallback.h"
 #include "sluice/failure_policy.h"
 #include "stores/policy/local_permits.h"
 
@@ -34,17 +35,12 @@ Decision answer_all(std::span<Decision> each, const Decision& decision) noexcept
   return decision;
 }
 
-// Allows or denies all charges, with the capacities of their limits and no other numbers but those
-// by which the caller acts: a take of at most the cost takes the least cost, and nobody waits.
+// Allows or denies all charges, with the capacities of their limits.
 Decision answer_by_policy(Outcome outcome, Verb verb, std::span<const Charge> charges,
                           std::span<Decision> each) noexcept {
-  Decision all{.outcome = outcome, .reason = Reason::kFallback, .capacity = kMaxUnits};
-  if (all.allowed() && verb == Verb::kReserve) all.delay = Duration{0};
-  if (all.allowed() && verb == Verb::kTakeAtMost) {
-    std::uint64_t least = kMaxUnits;
-    for (const Charge& charge : charges) least = std::min(least, charge.cost);
-    all.taken = static_cast<std::uint32_t>(least);
-  }
+  std::uint64_t least_cost = kMaxUnits;
+  for (const Charge& charge : charges) least_cost = std::min(least_cost, charge.cost);
+  Decision all = detail::fallback(outcome, verb, least_cost);
   std::uint32_t capacity = kMaxUnits;
   for (std::size_t i = 0; i < charges.size(); ++i) {
     each[i] = all;
