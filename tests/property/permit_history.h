@@ -48,8 +48,8 @@ class PermitHistory {
                            : Verb::kReset);
   }
 
-  // After the longest lease nothing is in flight, whoever has released. Returns what is; empty if
-  // nothing is.
+  // After the longest lease nothing is in flight, also if nobody has released. Returns what is;
+  // empty if nothing is.
   std::string what_is_left() {
     const std::int64_t at = latest_ + 4 * kLongestLease;
     for (std::size_t i = 0; i < specs_.size(); ++i) {

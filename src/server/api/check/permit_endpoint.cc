@@ -19,7 +19,7 @@ constexpr std::string_view kBody = "expected {\"permit\":\"TEXT\"}, with the tex
 const json::string* permit_in(const json::value& value, http::Response& response) {
   const json::object* const object = value.if_object();
   if (object == nullptr) {
-    answer_problem(response, {400, "the body is no JSON object; " + std::string(kBody)});
+    answer_problem(response, {400, "the body is not a JSON object; " + std::string(kBody)});
     return nullptr;
   }
   const json::value* const permit = object->if_contains("permit");
