@@ -20,7 +20,7 @@
 namespace sluice::server {
 
 // Decides the requests of all front ends by the active rules, counts them, and logs denials.
-// answer_fields.h and rejection.h write the answers.
+// RuleHttpFields and rejection.h write the answers.
 //
 // Thread-safety: one thread at a time. Each event loop has a session; if the store may wait, each
 // request that is being decided has one. Ownership: borrows its parts. Cost: that of the decision
