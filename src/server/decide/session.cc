@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <new>
-#include <utility>
 
 #include "rules/rule_charges.h"
 #include "sluice/clock.h"
@@ -49,14 +48,10 @@ void Session::follow_rules() {
   recorder_->use(rules_);
 }
 
-void Session::use_permits() noexcept {
-  decider_.refuse_permits(!std::exchange(hands_out_permit_, false));
-}
-
 const RuleAnswer& Session::decide(const AttributeSource& attributes, const RequestCosts& costs,
-                                  Action action) {
+                                  Action action, Permits permits) {
   follow_rules();
-  use_permits();
+  decider_.refuse_permits(permits == Permits::kRefuse);
   const RuleAnswer& answer = decider_.decide(rules_, attributes, costs, {}, action);
   if (counts(action.verb)) record(answer);
   return answer;
@@ -99,8 +94,7 @@ class Session::Waiting final : public detail::WaitingCall {
 const RuleAnswer& Session::acquire(const AttributeSource& attributes, const RequestCosts& costs,
                                    Duration max_wait, detail::Waits& waits,
                                    net::FiberSleep& sleep) {
-  hands_out_permit_ = false;
-  use_permits();
+  decider_.refuse_permits(true);
   Waiting call(*this, attributes, costs, sleep);
   const Decision decision = waits.acquire(call, SteadyClock::instance().now() + max_wait);
   waited_ = call.answer() != nullptr ? *call.answer() : RuleAnswer{};
@@ -112,19 +106,18 @@ const RuleAnswer& Session::acquire(const AttributeSource& attributes, const Requ
 const RuleAnswer& Session::decide_parts(std::string_view domain, std::span<const RequestPart> parts,
                                         Action action) {
   follow_rules();
-  hands_out_permit_ = false;
-  use_permits();
+  decider_.refuse_permits(true);
   const RuleAnswer& answer = decider_.decide_parts(rules_, domain, parts, {}, action);
   if (counts(action.verb)) record(answer);
   return answer;
 }
 
 const RuleAnswer* Session::decide_by(std::string_view rule, const AttributeSource& attributes,
-                                     const RequestCosts& costs, Action action) {
+                                     const RequestCosts& costs, Action action, Permits permits) {
   follow_rules();
   const Rule* const found = rules_.find(rule);
   if (found == nullptr) return nullptr;
-  use_permits();
+  decider_.refuse_permits(permits == Permits::kRefuse);
   const RuleAnswer& answer = decider_.decide_by(rules_, *found, attributes, costs, {}, action);
   if (counts(action.verb)) record(answer);
   return &answer;

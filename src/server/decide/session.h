@@ -19,6 +19,10 @@
 
 namespace sluice::server {
 
+// Whether the caller can hand out RuleAnswer::permit to its client. If it cannot, takes are
+// kInvalid to which a `concurrency` limit applies.
+enum class Permits : std::uint8_t { kRefuse, kHandOut };
+
 // Decides the requests of all front ends by the active rules, counts them, and logs denials.
 // RuleHttpFields and rejection.h write the answers.
 //
@@ -38,14 +42,15 @@ class Session {
 
   // Decides by the active rules that match. The answer is valid until the next call.
   const RuleAnswer& decide(const AttributeSource& attributes, const RequestCosts& costs = {},
-                           Action action = Verb::kTake);
+                           Action action = Verb::kTake, Permits permits = Permits::kRefuse);
   // As decide() of a take, but waits for the units, at most that long, in order of arrival among
   // the requests of `waits`. The answer is counted once. It is a denial if the sleep is stopped.
   const RuleAnswer& acquire(const AttributeSource& attributes, const RequestCosts& costs,
                             Duration max_wait, detail::Waits& waits, net::FiberSleep& sleep);
   // Decides by the active rule with that name, whether it matches or not. Null if there is none.
   const RuleAnswer* decide_by(std::string_view rule, const AttributeSource& attributes,
-                              const RequestCosts& costs = {}, Action action = Verb::kTake);
+                              const RequestCosts& costs = {}, Action action = Verb::kTake,
+                              Permits permits = Permits::kRefuse);
   // Settles a request to its actual costs, by the rules that match or by the one with that name.
   const RuleAnswer& settle(const AttributeSource& attributes, const RequestCosts& reserved,
                            const RequestCosts& actual);
@@ -57,10 +62,7 @@ class Session {
   // Decides by the limit of the request itself. There is no failure policy, so the decision has
   // failed if the store could not decide.
   Decision decide(const Charge& charge, Action action = Verb::kTake);
-  // The caller hands out RuleAnswer::permit of the next decide() or decide_by() to its client.
-  // Without this, takes are kInvalid to which a `concurrency` limit applies.
-  void hand_out_permit() noexcept { hands_out_permit_ = true; }
-  // Releases or extends such a permit: see RuleDecider.
+  // Releases or extends a permit that was handed out: see RuleDecider.
   Decision release(std::string_view permit) { return decider_.release(permit); }
   Decision extend(std::string_view permit) { return decider_.extend(permit); }
   // Switches to the active rules. The functions above do so too; without requests, a call releases
@@ -70,7 +72,6 @@ class Session {
  private:
   class Waiting;
 
-  void use_permits() noexcept;
   void record(const RuleAnswer& answer);
   void count(const RuleAnswer& answer);
 
@@ -83,7 +84,6 @@ class Session {
   RuleSet rules_;
   RuleAnswer without_rule_;  // has no limits
   RuleAnswer waited_;        // of acquire()
-  bool hands_out_permit_ = false;
 };
 
 }  // namespace sluice::server

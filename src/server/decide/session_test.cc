@@ -98,7 +98,7 @@ TEST(SessionDenials, OfALimitOfTheRequestHaveItsKey) {
             Lines{"denied key=\"a key\" reason=limited retry_after_ms=1000"});
 }
 
-TEST(SessionPermits, AreForTheNextRequestThatHandsThemOut) {
+TEST(SessionPermits, AreForRequestsThatHandThemOut) {
   testing::ManualClock clock;
   MemoryStore store{{}, clock};
   Limiter limiter{store};
@@ -116,17 +116,15 @@ TEST(SessionPermits, AreForTheNextRequestThatHandsThemOut) {
   const Attributes request;
   EXPECT_EQ(session.decide(request).decision.reason, Reason::kInvalid);
   EXPECT_EQ(session.decide_by("jobs", request)->decision.reason, Reason::kInvalid);
-  session.hand_out_permit();
-  const std::string permit = session.decide(request).permit;
+  const std::string permit = session.decide(request, {}, Verb::kTake, Permits::kHandOut).permit;
   EXPECT_FALSE(permit.empty());
   EXPECT_EQ(session.decide(request).decision.reason, Reason::kInvalid);
-  session.hand_out_permit();
-  EXPECT_EQ(session.decide_by("jobs", request)->decision.reason, Reason::kLimited);
+  EXPECT_EQ(session.decide_by("jobs", request, {}, Verb::kTake, Permits::kHandOut)->decision.reason,
+            Reason::kLimited);
   EXPECT_TRUE(session.extend(permit));
   EXPECT_TRUE(session.release(permit));
   EXPECT_EQ(session.release(permit).reason, Reason::kGone);
   const RequestPart part{&request};
-  session.hand_out_permit();
   EXPECT_EQ(session.decide_parts("default", {&part, 1}).decision.reason, Reason::kInvalid);
 }
 

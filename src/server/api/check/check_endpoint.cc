@@ -47,8 +47,8 @@ class CheckEndpoint::Decider final : public CheckListener {
       return endpoint_.session_.settle(request.attributes, costs,
                                        {request.actual, request.actual_costs});
     }
-    if (takes(request.verb)) endpoint_.session_.hand_out_permit();
-    return endpoint_.session_.decide(request.attributes, costs, {request.verb, request.max_wait});
+    return endpoint_.session_.decide(request.attributes, costs, {request.verb, request.max_wait},
+                                     Permits::kHandOut);
   }
 
   const RuleAnswer& wait(const CheckRequest& request, const RequestCosts& costs) {

@@ -169,8 +169,9 @@ const RuleAnswer* ask(CommandHandler& handler, std::string_view rule, const Coun
                        : session.settle_by(rule, handler.attributes, costs, actual);
   }
   const Action action(verb.verb, options.max_wait.value_or(Duration{0}));
-  return rule == "*" ? &session.decide(handler.attributes, costs, action)
-                     : session.decide_by(rule, handler.attributes, costs, action);
+  return rule == "*"
+             ? &session.decide(handler.attributes, costs, action, Permits::kHandOut)
+             : session.decide_by(rule, handler.attributes, costs, action, Permits::kHandOut);
 }
 
 // `at` is the index of the rule in the arguments.
@@ -183,7 +184,6 @@ void decide(CommandHandler& handler, const Call& call, const CounterVerb& verb, 
   if (!read_options(words, verb, options, call.reply)) return;
   if (takes(verb.verb) && !handler.may_take(call, options.costs.most())) return;
   if (!read_attributes(words, handler, call.reply)) return;
-  if (takes(verb.verb)) handler.session.hand_out_permit();
   const RuleAnswer* const answer = ask(handler, rule, verb, options);
   if (answer == nullptr) {
     return call.reply.error("ERR rule: there is no " + shown(rule) +
