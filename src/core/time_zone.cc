@@ -1,0 +1,143 @@
+#include "core/time_zone.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <limits>
+
+#include "core/time_zone_rule.h"
+
+namespace sluice::core {
+namespace {
+
+constexpr std::size_t kHeaderSize = 44;
+constexpr std::int64_t kMostOffset = std::int64_t{26} * 3600;  // RFC 8536 allows less
+
+std::int64_t big_endian(std::string_view bytes) noexcept {
+  std::uint64_t value = 0;
+  for (const char c : bytes) value = value << 8 | static_cast<unsigned char>(c);
+  if (bytes.size() == 4) return static_cast<std::int32_t>(static_cast<std::uint32_t>(value));
+  return static_cast<std::int64_t>(value);
+}
+
+// Reads a file from the left. After its end it is not `ok`, and reads nothing more.
+class Reader {
+ public:
+  explicit Reader(std::string_view file) : rest_(file) {}
+
+  bool ok() const noexcept { return ok_; }
+  std::string_view rest() const noexcept { return rest_; }
+
+  std::string_view bytes(std::uint64_t size) noexcept {
+    ok_ = ok_ && size <= rest_.size();
+    if (!ok_) return {};
+    const std::string_view taken = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return taken;
+  }
+
+ private:
+  std::string_view rest_;
+  bool ok_ = true;
+};
+
+// The numbers of records in one of the two blocks of a file.
+struct Counts {
+  std::uint64_t ut_flags, standard_flags, leaps, times, types, chars;
+
+  std::uint64_t bytes_after_types(std::uint64_t bytes_of_time) const noexcept {
+    return chars + leaps * (bytes_of_time + 4) + standard_flags + ut_flags;
+  }
+};
+
+std::optional<Counts> read_header(Reader& in) noexcept {
+  const std::string_view header = in.bytes(kHeaderSize);
+  if (!in.ok() || !header.starts_with("TZif") || header[4] < '2') return std::nullopt;
+  std::array<std::uint64_t, 6> counts{};
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const std::int64_t count = big_endian(header.substr(20 + 4 * i, 4));
+    if (count < 0) return std::nullopt;
+    counts[i] = static_cast<std::uint64_t>(count);
+  }
+  return Counts{counts[0], counts[1], counts[2], counts[3], counts[4], counts[5]};
+}
+
+}  // namespace
+
+std::optional<TimeZone> TimeZone::parse(std::string_view file) {
+  Reader in(file);
+  const auto old = read_header(in);  // of a block with times of 32 bits
+  if (!old) return std::nullopt;
+  in.bytes(old->times * 5 + old->types * 6 + old->bytes_after_types(4));
+  const auto counts = read_header(in);
+  if (!counts || counts->types == 0 || counts->leaps != 0) return std::nullopt;
+  const std::string_view times = in.bytes(counts->times * 8);
+  const std::string_view types_of_times = in.bytes(counts->times);
+  const std::string_view types = in.bytes(counts->types * 6);
+  in.bytes(counts->bytes_after_types(8));
+  const std::string_view footer = in.rest();
+  if (!in.ok() || footer.size() < 2 || footer.front() != '\n') return std::nullopt;
+  const std::size_t end = footer.find('\n', 1);
+  if (end == footer.npos) return std::nullopt;
+
+  TimeZone zone;
+  const auto offset_of = [&](std::uint64_t type) { return big_endian(types.substr(type * 6, 4)); };
+  zone.first_offset_ = offset_of(0);
+  std::int64_t last = std::numeric_limits<std::int64_t>::min();
+  for (std::uint64_t i = 0; i < counts->times; ++i) {
+    const auto type = static_cast<unsigned char>(types_of_times[i]);
+    const std::int64_t at = big_endian(times.substr(i * 8, 8));
+    if (type >= counts->types || (i > 0 && at <= last)) return std::nullopt;
+    zone.periods_.push_back({at, offset_of(type)});
+    last = at;
+  }
+  const auto is_wrong = [](std::int64_t offset) {
+    return offset < -kMostOffset || offset > kMostOffset;
+  };
+  if (is_wrong(zone.first_offset_) ||
+      std::any_of(zone.periods_.begin(), zone.periods_.end(),
+                  [&](const Period& period) { return is_wrong(period.offset); })) {
+    return std::nullopt;
+  }
+  if (end == 1) return zone;  // no rule: the last offset stays
+  const auto rule = TimeZoneRule::parse(footer.substr(1, end - 1));
+  if (!rule) return std::nullopt;
+  zone.follow(*rule);
+  return zone;
+}
+
+// Adds the changes of the rule after the last one that is known, or from 1970 on.
+void TimeZone::follow(const TimeZoneRule& rule) {
+  const std::int64_t after = periods_.empty() ? 0 : periods_.back().at;
+  if (!rule.has_daylight) {
+    if (periods_.empty()) first_offset_ = rule.standard;
+    return;
+  }
+  const auto add = [&](const Period& change) {
+    if (change.at > after) periods_.push_back(change);
+  };
+  for (int year = 1970; year <= kLastYear; ++year) {
+    add({rule.begins.in_year(std::chrono::year(year), rule.standard), rule.daylight});
+    add({rule.ends.in_year(std::chrono::year(year), rule.daylight), rule.standard});
+  }
+  // A time of up to a week can put a change into another year.
+  std::stable_sort(periods_.begin(), periods_.end(),
+                   [](const Period& one, const Period& other) { return one.at < other.at; });
+}
+
+std::int64_t TimeZone::first_at(std::int64_t local) const noexcept {
+  constexpr std::int64_t kEarlier = 2 * kMostOffset;
+  const auto is_after = [](std::int64_t instant, const Period& period) {
+    return instant < period.at;
+  };
+  // Before this period no clock shows `local`.
+  auto next = std::upper_bound(periods_.begin(), periods_.end(), local - kEarlier, is_after);
+  std::int64_t offset = next == periods_.begin() ? first_offset_ : (next - 1)->offset;
+  for (; next != periods_.end() && local - offset >= next->at; ++next) {
+    offset = next->offset;
+    if (next->at + offset >= local) return next->at;  // clocks skip `local`
+  }
+  return local - offset;
+}
+
+}  // namespace sluice::core

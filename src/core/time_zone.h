@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace sluice::core {
+
+struct TimeZoneRule;
+
+// The offsets of a time zone from UTC, as a TZif file of the IANA time zone database says (RFC
+// 8536): its transitions, and those that its last rule makes until `kLastYear`.
+//
+// An immutable value. Instants are seconds since the Unix epoch.
+class TimeZone {
+ public:
+  static constexpr int kLastYear = 2114;
+
+  // The zone with a constant offset of 0.
+  static TimeZone utc() { return TimeZone(); }
+  // Reads the content of a file. Absent: it is not a valid TZif file of version 2 or later, or it
+  // counts leap seconds.
+  static std::optional<TimeZone> parse(std::string_view file);
+
+  // Returns the first instant at which clocks of the zone show `local` or later: seconds from
+  // 1970-01-01 00:00:00 on those clocks. If clocks skip `local`, it is the instant of the skip; if
+  // they show it twice, the first of the two.
+  std::int64_t first_at(std::int64_t local) const noexcept;
+
+ private:
+  // From `at` on clocks are `offset` seconds ahead of UTC.
+  struct Period {
+    std::int64_t at;
+    std::int64_t offset;
+  };
+
+  TimeZone() = default;
+  void follow(const TimeZoneRule& rule);
+
+  std::int64_t first_offset_ = 0;
+  std::vector<Period> periods_;  // in the order of their instants
+};
+
+}  // namespace sluice::core
