@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "sluice/algorithm.h"
+#include "sluice/calendar.h"
 #include "sluice/clock.h"
 #include "sluice/expected.h"
 #include "sluice/limit_options.h"
@@ -38,6 +39,8 @@ struct LimitSpec {
   std::uint64_t limit = 0;
   // The period, for concurrency the lease: kMinPeriod to kMaxPeriod.
   Duration per{0};
+  // fixed_window: the windows, instead of `per` and `align`; null: none.
+  const Calendar* calendar = nullptr;
   // token_bucket, leaky_bucket: the capacity in units, 1 to kMaxUnits; default: `limit`. gcra: the
   // units after the first, 0 to kMaxUnits - 1; default: `limit` - 1. Raise it to admit more units
   // at once; the rate stays the same.
@@ -60,9 +63,11 @@ enum class LimitError : std::uint8_t {
   kNone,
   kLimitTooLarge,
   kPeriodOutOfRange,
+  kCalendarDoesNotApply,
   kBurstDoesNotApply,
   kBurstOutOfRange,
   kAlignDoesNotApply,
+  kAlignWithCalendar,
   kSlicesDoNotApply,
   kSlicesOutOfRange,
   kWeightingDoesNotApply,
@@ -78,7 +83,7 @@ std::string explain(LimitError error, const LimitSpec& spec);
 // A checked limit: an algorithm and its numbers. Make one with a builder (limit_builder.h), such as
 // `token_bucket(100).per(1s)`, or from numbers known at run time with make().
 //
-// An immutable value of 40 bytes that borrows nothing: copy it freely, use it from any thread.
+// An immutable value of 48 bytes that borrows nothing: copy it freely, use it from any thread.
 // Cost of making one: a greatest common divisor; no allocation.
 class Limit {
  public:
@@ -91,14 +96,16 @@ class Limit {
   constexpr StateKind state_kind() const noexcept { return state_kind_; }
   // Units per period; for concurrency units in flight.
   constexpr std::uint32_t limit() const noexcept { return limit_; }
-  // The period; for concurrency the lease.
+  // The period; for concurrency the lease. With a calendar: Calendar::period().
   constexpr Duration period() const noexcept { return Duration{period_}; }
+  // The windows of a fixed window that follow the calendar; null: none.
+  constexpr const Calendar* calendar() const noexcept { return calendar_; }
   // Units that an untouched counter admits at once: the burst (burst + 1 for gcra), or the limit.
   constexpr std::uint32_t capacity() const noexcept { return capacity_; }
   // The slices of a period; 1 for algorithms without slices.
   constexpr std::uint32_t slices() const noexcept { return slices_; }
 
-  // When a fixed window opens.
+  // When a fixed window opens; kClock with a calendar.
   constexpr Align align() const noexcept { return align_; }
   // How a sliding window counter counts its oldest slice.
   constexpr Weighting weighting() const noexcept { return weighting_; }
@@ -118,6 +125,7 @@ class Limit {
 
   std::uint64_t period_;
   std::uint64_t rate_ticks_;  // rate_units_ / rate_ticks_ is limit_ / period_ in lowest terms
+  const Calendar* calendar_;
   std::uint32_t limit_;
   std::uint32_t capacity_;
   std::uint32_t rate_units_;

@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/calendar_text.h"
 #include "core/limit_options.h"
 #include "core/period.h"
 
@@ -17,10 +18,23 @@ constexpr bool is_in_order() {
 }
 static_assert(is_in_order(), "kAlgorithms must be indexed by Algorithm");
 
+std::string does_not_apply(std::string_view name, const LimitSpec& spec,
+                           std::span<const std::string_view> algorithms) {
+  return std::string(name) + " does not apply to " + std::string(to_string(spec.algorithm)) +
+         "; it applies to " + core::list_of(algorithms, "and");
+}
+
 std::string does_not_apply(LimitOption option, const LimitSpec& spec) {
-  return std::string(core::info(option).name) + " does not apply to " +
-         std::string(to_string(spec.algorithm)) + "; it applies to " +
-         core::list_of(core::algorithms_with(option), "and");
+  return does_not_apply(core::info(option).name, spec, core::algorithms_with(option));
+}
+
+std::string calendar_does_not_apply(const LimitSpec& spec) {
+  std::vector<std::string_view> names;
+  for (const AlgorithmInfo& row : kAlgorithms) {
+    if (row.state == StateKind::kWindow) names.push_back(row.name);
+  }
+  const std::string_view unit = core::name_of(spec.calendar->spec().unit);
+  return does_not_apply("per " + std::string(unit), spec, names);
 }
 
 std::string out_of_range(std::string_view name, std::uint64_t value, std::uint64_t least,
@@ -54,9 +68,14 @@ std::string explain(LimitError error, const LimitSpec& spec) {
     case LimitError::kPeriodOutOfRange:
       return (holds_permits(spec.algorithm) ? "lease " : "per ") + core::format_period(spec.per) +
              " is out of range; it must be 1ms to 366d";
+    case LimitError::kCalendarDoesNotApply: return calendar_does_not_apply(spec);
     case LimitError::kBurstDoesNotApply: return does_not_apply(LimitOption::kBurst, spec);
     case LimitError::kBurstOutOfRange: return explain_burst(spec);
     case LimitError::kAlignDoesNotApply: return does_not_apply(LimitOption::kAlign, spec);
+    case LimitError::kAlignWithCalendar:
+      return "align does not apply to per " +
+             std::string(core::name_of(spec.calendar->spec().unit)) +
+             ", whose windows begin at midnight; leave it out";
     case LimitError::kSlicesDoNotApply: return does_not_apply(LimitOption::kSlices, spec);
     case LimitError::kSlicesOutOfRange:
       return out_of_range("slices", spec.slices.value_or(0), 1, kMaxSlices);
@@ -79,6 +98,12 @@ Expected<Limit> Limit::make(const LimitSpec& spec) {
 
 void detail::throw_limit_error(LimitError error, const LimitSpec& spec) {
   throw std::invalid_argument(explain(error, spec));
+}
+
+const Calendar* detail::calendar_of(const CalendarSpec& spec) {
+  const auto calendar = Calendar::make(spec);
+  if (!calendar) throw std::invalid_argument(calendar.error());
+  return *calendar;
 }
 
 }  // namespace sluice

@@ -17,7 +17,8 @@ struct LimitAccess {
   static constexpr Rate rate(const Limit& limit) noexcept {
     return {limit.rate_units_, limit.rate_ticks_};
   }
-  // A checksum of 28 bits over limit, period, capacity, refill and align: by it a counter notices
+  // A checksum of 28 bits over limit, period, capacity, refill, align
+  // and calendar: by it a counter notices
   // that its numbers have changed (docs/algorithms.md).
   static constexpr std::uint32_t tag(const Limit& limit) noexcept { return limit.tag_; }
 };

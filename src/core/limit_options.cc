@@ -73,7 +73,8 @@ std::optional<LimitOption> option_of(LimitError error, const LimitSpec& spec) no
   switch (error) {
     case LimitError::kBurstDoesNotApply:
     case LimitError::kBurstOutOfRange: return LimitOption::kBurst;
-    case LimitError::kAlignDoesNotApply: return LimitOption::kAlign;
+    case LimitError::kAlignDoesNotApply:
+    case LimitError::kAlignWithCalendar: return LimitOption::kAlign;
     case LimitError::kSlicesDoNotApply:
     case LimitError::kSlicesOutOfRange: return LimitOption::kSlices;
     case LimitError::kWeightingDoesNotApply: return LimitOption::kWeighting;
@@ -83,7 +84,8 @@ std::optional<LimitOption> option_of(LimitError error, const LimitSpec& spec) no
       return spec.burst ? std::optional(LimitOption::kBurst) : std::nullopt;
     case LimitError::kNone:
     case LimitError::kLimitTooLarge:
-    case LimitError::kPeriodOutOfRange: break;
+    case LimitError::kPeriodOutOfRange:
+    case LimitError::kCalendarDoesNotApply: break;
   }
   return std::nullopt;
 }
@@ -93,6 +95,9 @@ void drop_wrong_field(LimitSpec& spec, LimitError error) noexcept {
     set_value(spec, *option, std::nullopt);
   } else if (error == LimitError::kPeriodOutOfRange) {
     spec.per = kMinPeriod;
+  } else if (error == LimitError::kCalendarDoesNotApply) {
+    spec.per = spec.calendar->period();
+    spec.calendar = nullptr;
   } else {
     spec.limit = detail::most_units(spec.algorithm);
   }
@@ -103,6 +108,7 @@ LimitSpec spec_of(const Limit& limit) noexcept {
   LimitSpec all{.algorithm = limit.algorithm(),
                 .limit = limit.limit(),
                 .per = limit.period(),
+                .calendar = limit.calendar(),
                 .align = limit.align(),
                 .slices = limit.slices(),
                 .weighting = limit.weighting(),
@@ -113,6 +119,7 @@ LimitSpec spec_of(const Limit& limit) noexcept {
   for (const OptionInfo& option : kLimitOptions) {
     if (!applies(option.option, limit.algorithm())) set_value(all, option.option, std::nullopt);
   }
+  if (limit.calendar() != nullptr) all.align.reset();
   return all;
 }
 

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "core/limit_access.h"
+#include "core/limit_options.h"
 
 namespace sluice {
 namespace {
@@ -37,7 +38,7 @@ std::string error_of(const LimitSpec& spec) {
 
 // --- a limit is a small constant ---
 
-static_assert(sizeof(Limit) == 40);
+static_assert(sizeof(Limit) == 48);
 static_assert(std::is_trivially_copyable_v<Limit>);
 static_assert(!std::is_default_constructible_v<Limit>);
 
@@ -47,6 +48,42 @@ static_assert(kBuilt.limit() == 100 && kBuilt.period() == 1s && kBuilt.capacity(
 static_assert(kBuilt == token_bucket(100).per(1000ms).burst(200));
 static_assert(kBuilt != token_bucket(100).per(1s).burst(201));
 static_assert(kBuilt != Limit(token_bucket(100).per(1s).burst(200).refilled_at_intervals()));
+
+// --- calendars ---
+
+TEST(Limit, ByCalendarIsAnotherLimitForEachCalendar) {
+  const Limit limit = fixed_window(1000).per(calendar_month("Asia/Shanghai", 15));
+  EXPECT_EQ(limit.align(), Align::kClock);
+  EXPECT_EQ(limit.period(), std::chrono::days{31});
+  EXPECT_EQ(limit.calendar()->spec().zone, "Asia/Shanghai");
+  const Limit same = fixed_window(1000).per(calendar_month("Asia/Shanghai", 15));
+  EXPECT_EQ(limit, same);
+  EXPECT_EQ(core::LimitAccess::tag(limit), core::LimitAccess::tag(same));
+  const Limit others[] = {fixed_window(1000).per(calendar_month("Asia/Shanghai", 16)),
+                          fixed_window(1000).per(calendar_month("Asia/Tokyo", 15)),
+                          fixed_window(1000).per(std::chrono::days{31}).aligned_to_clock()};
+  for (const Limit& other : others) {
+    EXPECT_NE(limit, other);
+    EXPECT_NE(core::LimitAccess::tag(limit), core::LimitAccess::tag(other));
+  }
+  EXPECT_EQ(Limit::make(core::spec_of(limit)).value(), limit);
+}
+
+TEST(Limit, ByCalendarIsAFixedWindowWithoutAlign) {
+  LimitSpec spec{.algorithm = Algorithm::kTokenBucket,
+                 .limit = 10,
+                 .calendar = *Calendar::make(calendar_month())};
+  EXPECT_EQ(error_of(spec), "per month does not apply to token_bucket; it applies to fixed_window");
+  spec.algorithm = Algorithm::kFixedWindow;
+  EXPECT_EQ(error_of(spec), "no error");
+  spec.align = Align::kClock;
+  EXPECT_EQ(error_of(spec),
+            "align does not apply to per month, whose windows begin at midnight; leave it out");
+}
+
+TEST(Limit, ByCalendarOfAnUnknownZoneThrows) {
+  EXPECT_THROW(fixed_window(1).per(calendar_day("Mars/Olympus")), std::invalid_argument);
+}
 
 // --- builders ---
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/calendar_text.h"
 #include "core/quoted.h"
 
 namespace sluice::core {
@@ -63,6 +64,11 @@ std::string format_period(Duration period) {
     if (ticks % unit.ticks == 0) return std::to_string(ticks / unit.ticks).append(unit.name);
   }
   return std::to_string(ticks) + "us";
+}
+
+std::string format_period(const Limit& limit) {
+  if (limit.calendar() != nullptr) return to_string(limit.calendar()->spec());
+  return format_period(limit.period());
 }
 
 }  // namespace sluice::core

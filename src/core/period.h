@@ -5,6 +5,7 @@
 
 #include "sluice/clock.h"
 #include "sluice/expected.h"
+#include "sluice/limit.h"
 
 namespace sluice::core {
 
@@ -17,5 +18,7 @@ Expected<Duration> parse_period(std::string_view text);
 // The period in the largest unit that holds it exactly: 60 s are "1m". What is no whole number of
 // milliseconds is written in "us", which parse_period refuses; so are negative periods.
 std::string format_period(Duration period);
+// The period of a limit: as above, or its calendar, such as "month of Asia/Shanghai from 15".
+std::string format_period(const Limit& limit);
 
 }  // namespace sluice::core

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/limit_options.h"
 #include "limiter/fallback.h"
 
 namespace sluice {
@@ -183,10 +184,9 @@ void Batch::widen() noexcept {
     if (limit.algorithm() != Algorithm::kFixedWindow || limit.limit() == kMaxUnits) continue;
     if (entries_[i].widened || entries_[i].terms.mode == ChargeMode::kShadow) continue;
     entries_[i].widened = true;
-    limit = *Limit::make({.algorithm = Algorithm::kFixedWindow,
-                          .limit = limit.limit() + std::uint64_t{1},
-                          .per = limit.period(),
-                          .align = limit.align()});
+    LimitSpec spec = core::spec_of(limit);
+    ++spec.limit;
+    limit = *Limit::make(spec);
   }
 }
 

@@ -51,7 +51,12 @@ constexpr LimitError find_error(const LimitSpec& spec) noexcept {
   const AlgorithmInfo& row = info(spec.algorithm);
   const auto applies_here = [&](LimitOption option) { return applies(option, row.algorithm); };
   if (spec.limit > detail::most_units(row.algorithm)) return LimitError::kLimitTooLarge;
-  if (spec.per < kMinPeriod || spec.per > kMaxPeriod) return LimitError::kPeriodOutOfRange;
+  if (spec.calendar != nullptr && row.state != StateKind::kWindow) {
+    return LimitError::kCalendarDoesNotApply;
+  }
+  if (spec.calendar == nullptr && (spec.per < kMinPeriod || spec.per > kMaxPeriod)) {
+    return LimitError::kPeriodOutOfRange;
+  }
   if (spec.burst && !applies_here(LimitOption::kBurst)) return LimitError::kBurstDoesNotApply;
   if (spec.burst) {
     const std::uint64_t least = row.burst_excludes_first ? 0 : 1;
@@ -60,6 +65,7 @@ constexpr LimitError find_error(const LimitSpec& spec) noexcept {
     }
   }
   if (spec.align && !applies_here(LimitOption::kAlign)) return LimitError::kAlignDoesNotApply;
+  if (spec.align && spec.calendar != nullptr) return LimitError::kAlignWithCalendar;
   if (spec.slices && !applies_here(LimitOption::kSlices)) return LimitError::kSlicesDoNotApply;
   if (spec.slices && (*spec.slices < 1 || *spec.slices > kMaxSlices)) {
     return LimitError::kSlicesOutOfRange;
@@ -77,8 +83,10 @@ constexpr LimitError find_error(const LimitSpec& spec) noexcept {
 
 // Makes a limit of a spec that has no error.
 constexpr Limit::Limit(const LimitSpec& spec) noexcept
-    : period_(static_cast<std::uint64_t>(spec.per.count())),
+    : period_(static_cast<std::uint64_t>(
+          (spec.calendar != nullptr ? spec.calendar->period() : spec.per).count())),
       rate_ticks_(period_ / std::gcd(spec.limit, period_)),
+      calendar_(spec.calendar),
       limit_(static_cast<std::uint32_t>(spec.limit)),
       capacity_(static_cast<std::uint32_t>(detail::capacity_of(spec))),
       rate_units_(static_cast<std::uint32_t>(spec.limit / std::gcd(spec.limit, period_))),
@@ -86,7 +94,7 @@ constexpr Limit::Limit(const LimitSpec& spec) noexcept
           detail::is_sliced(spec.algorithm) ? spec.slices.value_or(kDefaultSlices) : 1)),
       algorithm_(spec.algorithm),
       state_kind_(info(spec.algorithm).state),
-      align_(spec.align.value_or(Align::kFirstRequest)),
+      align_(spec.calendar != nullptr ? Align::kClock : spec.align.value_or(Align::kFirstRequest)),
       weighting_(spec.weighting.value_or(Weighting::kLinear)),
       mode_(spec.mode.value_or(LeakyMode::kMeter)),
       refill_(spec.refill.value_or(Refill::kContinuous)) {
@@ -95,6 +103,7 @@ constexpr Limit::Limit(const LimitSpec& spec) noexcept
   h = detail::mix(h, capacity_);
   h = detail::mix(h, static_cast<std::uint64_t>(refill_));
   h = detail::mix(h, static_cast<std::uint64_t>(align_));
+  if (calendar_ != nullptr) h = detail::mix(h, calendar_->checksum());
   tag_ = static_cast<std::uint32_t>(h >> 36);
 }
 
