@@ -5,21 +5,51 @@
 namespace sluice::core::fixed_window {
 
 // At most L units in each window of P. A window opens at the first admitted request
-// (`align: first_request`) or at a multiple of P since the Unix epoch (`align: clock`).
+// (`align: first_request`), at a multiple of P since the Unix epoch (`align: clock`), or as the
+// calendar says.
 
 constexpr std::uint64_t period(const Limit& limit) noexcept {
   return static_cast<std::uint64_t>(limit.period().count());
 }
 
-// Returns an empty window: that of the clock at `now`, or one that opens at `now`.
+// Returns the ticks from the start of the calendar's window that contains `at`, and those to its
+// end.
+inline std::uint64_t since_start(const Limit& limit, Ticks at) noexcept {
+  const Instant start = limit.calendar()->window_at(Instant{Duration{at}}).start;
+  return static_cast<std::uint64_t>(at - start.time_since_epoch().count());
+}
+inline std::uint64_t until_end(const Limit& limit, Ticks at) noexcept {
+  const Instant end = limit.calendar()->window_at(Instant{Duration{at}}).end;
+  return static_cast<std::uint64_t>(end.time_since_epoch().count() - at);
+}
+
+// Returns the ticks until the window of a state ends.
+constexpr std::uint64_t left(const Limit& limit, const State& s) noexcept {
+  if (limit.calendar() != nullptr) return until_end(limit, s.last);
+  return period(limit) - s.aux;
+}
+
+// Returns an empty window: that of the clock or the calendar at `now`, or one that opens at `now`.
 constexpr State closed_at(const Limit& limit, Ticks now) noexcept {
+  if (limit.calendar() != nullptr) {
+    return {.last = now, .aux = since_start(limit, now), .tag = tag_of(limit)};
+  }
   const bool by_clock = limit.align() == Align::kClock;
   return {.last = now,
           .aux = by_clock ? static_cast<std::uint64_t>(now) % period(limit) : 0,
           .tag = tag_of(limit)};
 }
 
+// As advance(): the units stay if the last change was in the calendar's window of `now`.
+inline State advance_by_calendar(const Limit& limit, const State& stored, Ticks now) noexcept {
+  const Ticks at = effective(now, stored.last);
+  const std::uint64_t since = since_start(limit, at);
+  const bool is_open = static_cast<std::uint64_t>(at - stored.last) <= since;
+  return {.last = at, .aux = since, .units = is_open ? stored.units : 0, .tag = tag_of(limit)};
+}
+
 constexpr State advance(const Limit& limit, const State& stored, Ticks now) noexcept {
+  if (limit.calendar() != nullptr) return advance_by_calendar(limit, stored, now);
   const std::uint64_t p = period(limit);
   const Ticks at = effective(now, stored.last);
   if (stored.units == 0) return closed_at(limit, at);
@@ -37,7 +67,7 @@ constexpr Quote quote(const Limit& limit, const State& s, std::uint64_t cost,
                       std::uint64_t capacity) noexcept {
   if (cost > capacity) return never();
   if (s.units + cost <= capacity) return admitted();
-  return denied_for(period(limit) - s.aux);
+  return denied_for(left(limit, s));
 }
 
 constexpr State give_back(const Limit& limit, State s, std::uint64_t cost) noexcept {
@@ -49,10 +79,10 @@ constexpr State give_back(const Limit& limit, State s, std::uint64_t cost) noexc
 constexpr Numbers describe(const Limit& limit, const State& s) noexcept {
   const std::uint32_t remaining = s.units < limit.capacity() ? limit.capacity() - s.units : 0;
   if (s.units == 0 || limit.capacity() == 0) return {remaining, 0};
-  return {remaining, static_cast<Ticks>(period(limit) - s.aux)};
+  return {remaining, static_cast<Ticks>(left(limit, s))};
 }
 
-// Returns the state of the clock's window at `now` with so many units used.
+// Returns the state of the clock's or the calendar's window at `now` with so many units used.
 constexpr Kept<State> clock_window(const Limit& limit, Ticks now, std::uint32_t units) noexcept {
   State state = closed_at(limit, now);
   state.units = units;

@@ -159,5 +159,57 @@ TEST(FixedWindow, ByClockAChangedPeriodKeepsWhatLiesInTheSameWindowOfTheNewGrid)
   EXPECT_EQ(window.peek(9999999), ok(1, 1));
 }
 
+// --- windows of the calendar ---
+
+Ticks utc(int year, unsigned month, unsigned day, Duration after = Duration{0}) {
+  const std::chrono::sys_days date =
+      std::chrono::year(year) / std::chrono::month(month) / std::chrono::day(day);
+  return (date.time_since_epoch() + after).count();
+}
+constexpr Ticks kHour = 3600 * kSecond;
+
+TEST(FixedWindow, ByCalendarIsExactAtTheEndOfItsMonth) {
+  FixedSize window(fixed_window(3).per(calendar_month("Asia/Shanghai", 15)));
+  const Ticks end = utc(2026, 12, 14, 16h);
+  EXPECT_EQ(window.take(end - 2 * kHour, 3), ok(0, 2 * kHour));
+  EXPECT_EQ(window.take(end - 1), wait(1, 0, 1));
+  EXPECT_EQ(window.take(end), ok(2, 31 * 24 * kHour));
+}
+
+TEST(FixedWindow, ByCalendarHasDaysOf23And25Hours) {
+  FixedSize window(fixed_window(3).per(calendar_day("Europe/Berlin")));
+  EXPECT_EQ(window.take(utc(2026, 3, 28, 23h), 3), ok(0, 23 * kHour));
+  EXPECT_EQ(window.take(utc(2026, 3, 29, 22h) - 1), wait(1, 0, 1));
+  EXPECT_EQ(window.take(utc(2026, 3, 29, 22h)), ok(2, 24 * kHour));
+  EXPECT_EQ(window.take(utc(2026, 10, 24, 22h), 2), ok(1, 25 * kHour));
+}
+
+TEST(FixedWindow, ByCalendarHasAllVerbs) {
+  FixedSize window(fixed_window(3).per(calendar_week("UTC", std::chrono::Sunday)));
+  const Ticks at = utc(2026, 11, 28, 12h);
+  const Ticks left = 12 * kHour;
+  EXPECT_EQ(window.peek(at), ok(3, 0));
+  EXPECT_EQ(window.take(at, 2), ok(1, left));
+  EXPECT_EQ(window.refund(at, 1), ok(2, left));
+  EXPECT_EQ(window.charge(at, 5), core::over(left));
+  EXPECT_EQ(window.take_at_most(at, 5), wait(left, 0, left));
+  EXPECT_EQ(window.reserve(at, 1, 11 * kHour), wait(left, 0, left));
+  EXPECT_EQ(window.refund(at, 9), ok(3, 0));
+  EXPECT_EQ(window.take(at, 4), refused(3, 0));
+  EXPECT_EQ(window.take(at - kHour), ok(2, left)) << "time does not go back";
+}
+
+TEST(FixedWindow, KeepsWhatWasConsumedUnderAnotherCalendar) {
+  FixedSize window(fixed_window(9).per(calendar_month("Europe/Berlin")));
+  window.take(utc(2026, 11, 23), 4);
+  window.become(fixed_window(9).per(calendar_day("Europe/Berlin")));
+  EXPECT_EQ(window.peek(utc(2026, 11, 23, 1h)), ok(5, 22 * kHour));
+  EXPECT_EQ(window.peek(utc(2026, 11, 23, 23h)), ok(9, 0));
+  window.become(fixed_window(9).per(24h));
+  EXPECT_EQ(window.peek(utc(2026, 11, 23)), ok(5, 24 * kHour)) << "the window is 22 days old";
+  window.become(fixed_window(9).per(calendar_month("Europe/Berlin", 24)));
+  EXPECT_EQ(window.peek(utc(2026, 11, 23, 1h)), ok(5, 22 * kHour));
+}
+
 }  // namespace
 }  // namespace sluice
