@@ -45,7 +45,9 @@ Duration until_reset(const Limit& limit, const Decision& decision, bool known,
                      Instant now) noexcept {
   const bool on_clock = limit.align() == Align::kClock;
   Duration reset = known ? decision.reset_after : Duration{0};
-  if (on_clock && reset == Duration{0}) {
+  if (limit.calendar() != nullptr && reset == Duration{0}) {
+    reset = limit.calendar()->window_at(now).end - now;
+  } else if (on_clock && reset == Duration{0}) {
     reset = limit.period() - now.time_since_epoch() % limit.period();
   } else if (!known) {
     reset = limit.period();

@@ -50,4 +50,15 @@ Unit unit_of(Duration length) noexcept {
   return Unit::kUnknown;
 }
 
+Unit unit_of(const Limit& limit) noexcept {
+  if (limit.calendar() == nullptr) return unit_of(limit.period());
+  switch (limit.calendar()->spec().unit) {
+    case CalendarUnit::kDay: return Unit::kDay;
+    case CalendarUnit::kWeek: return Unit::kWeek;
+    case CalendarUnit::kMonth: return Unit::kMonth;
+    case CalendarUnit::kYear: return Unit::kYear;
+  }
+  return Unit::kUnknown;
+}
+
 }  // namespace sluice::envoy

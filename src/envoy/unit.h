@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "sluice/clock.h"
+#include "sluice/limit.h"
 
 namespace sluice::envoy {
 
@@ -28,5 +29,7 @@ std::string_view to_string(Unit unit) noexcept;
 Duration length_of(Unit unit) noexcept;
 // Returns the unit of that length, or kUnknown.
 Unit unit_of(Duration length) noexcept;
+// Returns the unit of a limit: that of its calendar, or as above that of its period.
+Unit unit_of(const Limit& limit) noexcept;
 
 }  // namespace sluice::envoy

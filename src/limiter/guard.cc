@@ -15,7 +15,7 @@ std::string described(const Limit& limit) {
   if (holds_permits(limit.algorithm())) {
     return std::to_string(limit.limit()) + " in flight (concurrency)";
   }
-  std::string out = std::to_string(limit.limit()) + " per " + core::format_period(limit.period());
+  std::string out = std::to_string(limit.limit()) + " per " + core::format_period(limit);
   if (limit.capacity() != limit.limit()) {
     out += ", at once " + std::to_string(limit.capacity());
   }

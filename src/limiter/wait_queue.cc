@@ -58,6 +58,16 @@ Decision too_late(const Decision& said, Duration wait) noexcept {
   return decision;
 }
 
+// Returns the end of so many windows from `from` on; of at most 1000, which is not later.
+Instant end_of(const Calendar& calendar, std::uint64_t windows, Instant from) noexcept {
+  Instant end = from;
+  for (std::uint64_t i = 0; i < std::min<std::uint64_t>(windows, 1000); ++i) {
+    if (end > kLastInstant) break;
+    end = calendar.window_at(end).end;
+  }
+  return end;
+}
+
 // Returns the earliest instant at which the last of these units can pass if the first one cannot
 // before `from`. `is_fresh`: no window that is open then began earlier.
 Instant earliest(const Limit& limit, std::uint64_t units, Instant from, bool is_fresh) noexcept {
@@ -66,6 +76,7 @@ Instant earliest(const Limit& limit, std::uint64_t units, Instant from, bool is_
   const bool is_exact = limit.algorithm() == Algorithm::kSlidingWindowLog ||
                         (limit.algorithm() == Algorithm::kFixedWindow && is_fresh);
   if (!is_exact && windows > 0) --windows;  // a window that is open may have room for as many
+  if (limit.calendar() != nullptr) return end_of(*limit.calendar(), windows, from);
   const auto most = static_cast<std::uint64_t>((kLastInstant - kFirstInstant) / limit.period());
   return from + limit.period() * static_cast<Duration::rep>(std::min(windows, most));
 }

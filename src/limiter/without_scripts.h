@@ -15,7 +15,7 @@ constexpr bool works_without_scripts(StateKind state, Align align) noexcept {
   return state == StateKind::kSlices || (state == StateKind::kWindow && align == Align::kClock);
 }
 constexpr bool works_without_scripts(const Limit& limit) noexcept {
-  return works_without_scripts(limit.state_kind(), limit.align());
+  return works_without_scripts(limit.state_kind(), limit.align()) && limit.calendar() == nullptr;
 }
 
 // Lists the algorithms of limits that work without scripts: "A, B, or C with align: clock".

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "core/limit_options.h"
+#include "core/period.h"
 #include "replay/report.h"
 #include "replay/text.h"
 
@@ -218,7 +219,9 @@ std::string options_text(const Limit& limit) {
 
 std::string limit_text(const Limit& limit) {
   return std::string(to_string(limit.algorithm())) + ", " + grouped(limit.limit()) + " per " +
-         duration_text(limit.period()) + options_text(limit);
+         (limit.calendar() != nullptr ? core::format_period(limit)
+                                      : duration_text(limit.period())) +
+         options_text(limit);
 }
 
 std::string text_report(const ReplayReport& report, const TextOptions& options) {

@@ -24,7 +24,9 @@ std::uint64_t id_of(const Charge& charge) noexcept {
   const std::uint64_t id = detail::mix(kind, charge.limit_id);
   if (charge.limit_id != 0) return id;
   const auto period = static_cast<std::uint64_t>(limit.period().count());
-  return detail::mix(detail::mix(detail::mix(id, limit.limit()), period), limit.capacity());
+  const std::uint64_t numbers =
+      detail::mix(detail::mix(detail::mix(id, limit.limit()), period), limit.capacity());
+  return limit.calendar() == nullptr ? numbers : detail::mix(numbers, limit.calendar()->number());
 }
 
 }  // namespace

@@ -55,6 +55,12 @@ struct Slot {
   std::uint64_t ends() const noexcept { return denied_at.get() + retry_after.get(); }
 };
 
+// Returns the period, or the number of the calendar with bit 60 set.
+std::uint64_t period_of(const Limit& limit) noexcept {
+  if (limit.calendar() == nullptr) return static_cast<std::uint64_t>(limit.period().count());
+  return std::uint64_t{1} << 60 | limit.calendar()->number();
+}
+
 }  // namespace
 
 struct alignas(64) DenyTable::Group {
@@ -90,8 +96,8 @@ struct alignas(64) DenyTable::Group {
 
 PackedNumbers::PackedNumbers(const Limit& limit) noexcept
     : units(std::uint64_t{limit.limit()} << 32 | limit.capacity()),
-      rest(static_cast<std::uint64_t>(limit.period().count()) |
-           std::uint64_t{limit.slices()} << 45 | static_cast<std::uint64_t>(limit.align()) << 56 |
+      rest(period_of(limit) | std::uint64_t{limit.slices()} << 45 |
+           static_cast<std::uint64_t>(limit.align()) << 56 |
            static_cast<std::uint64_t>(limit.weighting()) << 57 |
            static_cast<std::uint64_t>(limit.mode()) << 58 |
            static_cast<std::uint64_t>(limit.refill()) << 59) {

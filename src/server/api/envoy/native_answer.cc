@@ -95,7 +95,7 @@ void NativeAnswer::take_answers(const RuleAnswer& answer, bool giving_back) {
     envoy::Status& status = answer_.statuses[asked_[part]];
     status.code = of.decision.allowed() || giving_back ? Code::kOk : Code::kOverLimit;
     status.limit = limit;
-    status.unit = envoy::unit_of(limit.period());
+    status.unit = envoy::unit_of(limit);
     status.remaining = known ? of.decision.remaining : of.decision.allowed() ? limit.capacity() : 0;
     status.until_reset = envoy::until_reset(limit, of.decision, known, now);
     status.decision = of.decision;
