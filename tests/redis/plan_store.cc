@@ -70,6 +70,12 @@ PlanStore::Outcome PlanStore::read(std::size_t part) {
     case Plan::Read::kAllowed: return Outcome::kAllowed;
     case Plan::Read::kDenied: return Outcome::kDenied;
     case Plan::Read::kFull: return Outcome::kFull;
+    case Plan::Read::kRepeat: {
+      PlainCommand command;
+      plan_.write(part, command);
+      connection_.send(command);
+      return read(part);
+    }
     case Plan::Read::kMalformed: break;
   }
   error_ = "a malformed reply";

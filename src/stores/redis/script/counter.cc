@@ -48,6 +48,18 @@ void Counter::append_argument(int number, std::uint64_t cost, std::string& out) 
   for (const std::uint8_t byte : permit_.bytes()) out += static_cast<char>(byte);
 }
 
+void Counter::append_windows(std::size_t index, core::Ticks of, std::string& out) const {
+  const auto ticks = [](Instant instant) {
+    return static_cast<std::uint64_t>(instant.time_since_epoch().count());
+  };
+  const Calendar& calendar = *limit().calendar();
+  const Instant at = std::clamp(Instant{Duration{of}}, kFirstInstant, kLastInstant);
+  const Calendar::Window window = calendar.window_at(at);
+  const Instant next_close =
+      window.end > kLastInstant ? window.end : calendar.window_at(window.end).end;
+  format::kWindows.append({index, ticks(window.start), ticks(window.end), ticks(next_close)}, out);
+}
+
 // --- replies ---
 
 bool Counter::read(std::string_view bytes, core::Ticks now) noexcept {

@@ -42,6 +42,9 @@ class Counter {
 
   // Appends the argument for a script in which the family has this number.
   void append_argument(int number, std::uint64_t cost, std::string& out) const;
+  // A limit with a calendar: appends the rest of the argument, which is the window of an instant
+  // and the next one. `index` names the counter if the script needs others.
+  void append_windows(std::size_t index, core::Ticks of, std::string& out) const;
   // The instant of the counter, after decide().
   core::Ticks at() const noexcept { return at_; }
 

@@ -65,7 +65,7 @@ constexpr Family kFamilies[] = {
      .shared = kWide,
      .can_reserve_ahead = true,
      .decides =
-         [](const AlgorithmInfo& algorithm, Refill refill) {
+         [](const AlgorithmInfo& algorithm, Refill refill, bool) {
            return algorithm.state == StateKind::kBucket && refill == Refill::kContinuous;
          },
      .append_argument =
@@ -80,7 +80,7 @@ constexpr Family kFamilies[] = {
      .shared = 0,
      .can_reserve_ahead = true,
      .decides =
-         [](const AlgorithmInfo& algorithm, Refill refill) {
+         [](const AlgorithmInfo& algorithm, Refill refill, bool) {
            return algorithm.state == StateKind::kBucket && refill == Refill::kInterval;
          },
      .append_argument =
@@ -92,8 +92,10 @@ constexpr Family kFamilies[] = {
      .function = "fixed_window",
      .text = lua::kWithConstants<lua::kFixedWindow>,
      .shared = 0,
-     .decides = [](const AlgorithmInfo& algorithm,
-                   Refill) { return algorithm.state == StateKind::kWindow; },
+     .decides =
+         [](const AlgorithmInfo& algorithm, Refill, bool by_calendar) {
+           return algorithm.state == StateKind::kWindow && !by_calendar;
+         },
      .append_argument =
          [](const Limit& l, std::uint64_t cost, std::string& out) {
            format::kFixedWindowArgument.append(
@@ -104,8 +106,8 @@ constexpr Family kFamilies[] = {
      .function = "sliding_window_counter",
      .text = lua::kWithConstants<lua::kSlidingWindowCounter>,
      .shared = kWide | kSliced,
-     .decides = [](const AlgorithmInfo& algorithm,
-                   Refill) { return algorithm.state == StateKind::kSlices; },
+     .decides = [](const AlgorithmInfo& algorithm, Refill,
+                   bool) { return algorithm.state == StateKind::kSlices; },
      .append_argument =
          [](const Limit& l, std::uint64_t cost, std::string& out) {
            format::kSlicesArgument.append(
@@ -116,8 +118,8 @@ constexpr Family kFamilies[] = {
      .function = "short_log",
      .text = {},
      .shared = kAnyLog | kShortLog,
-     .decides = [](const AlgorithmInfo& algorithm,
-                   Refill) { return algorithm.state == StateKind::kLog; },
+     .decides = [](const AlgorithmInfo& algorithm, Refill,
+                   bool) { return algorithm.state == StateKind::kLog; },
      .append_argument =
          [](const Limit& l, std::uint64_t cost, std::string& out) {
            format::kLogArgument.append({cost, l.capacity(), period_of(l), 0}, out);
@@ -126,8 +128,8 @@ constexpr Family kFamilies[] = {
      .function = "any_log",
      .text = {},
      .shared = kWide | kSliced | kAnyLog | kSummaries,
-     .decides = [](const AlgorithmInfo& algorithm,
-                   Refill) { return algorithm.state == StateKind::kLogAndSummaries; },
+     .decides = [](const AlgorithmInfo& algorithm, Refill,
+                   bool) { return algorithm.state == StateKind::kLogAndSummaries; },
      .append_argument =
          [](const Limit& l, std::uint64_t cost, std::string& out) {
            format::kLogArgument.append({cost, l.capacity(), period_of(l), l.slices()}, out);
@@ -136,21 +138,33 @@ constexpr Family kFamilies[] = {
      .function = "concurrency",
      .text = lua::kWithConstants<lua::kConcurrency>,
      .shared = 0,
-     .decides = [](const AlgorithmInfo& algorithm,
-                   Refill) { return algorithm.state == StateKind::kPermits; },
+     .decides = [](const AlgorithmInfo& algorithm, Refill,
+                   bool) { return algorithm.state == StateKind::kPermits; },
      .append_argument =
          [](const Limit& l, std::uint64_t cost, std::string& out) {
            format::kPermitsArgument.append({cost, l.capacity(), period_of(l)}, out);
+         }},
+    {.name = "calendar",
+     .function = "calendar_window",
+     .text = lua::kWithConstants<lua::kCalendarWindow>,
+     .shared = 0,
+     .decides =
+         [](const AlgorithmInfo& algorithm, Refill, bool by_calendar) {
+           return algorithm.state == StateKind::kWindow && by_calendar;
+         },
+     .append_argument =
+         [](const Limit& l, std::uint64_t cost, std::string& out) {
+           format::kCalendarArgument.append({cost, l.capacity(), core::tag_of(l)}, out);
          }},
 };
 static_assert(std::size(kFamilies) <= 8, "a FamilySet has a bit for each");
 
 constexpr std::size_t kRefills = 2;
 
-constexpr std::size_t row_for(const AlgorithmInfo& algorithm, Refill refill) {
+constexpr std::size_t row_for(const AlgorithmInfo& algorithm, Refill refill, bool by_calendar) {
   std::size_t found = std::size(kFamilies);
   for (std::size_t i = 0; i < std::size(kFamilies); ++i) {
-    if (!kFamilies[i].decides(algorithm, refill)) continue;
+    if (!kFamilies[i].decides(algorithm, refill, by_calendar)) continue;
     if (found < i) throw std::logic_error("two families decide the same algorithm");
     found = i;
   }
@@ -158,17 +172,21 @@ constexpr std::size_t row_for(const AlgorithmInfo& algorithm, Refill refill) {
   return found;
 }
 
-// The row of each algorithm and refill. It does not compile unless each has one row.
-constexpr auto kRows = [] {
-  std::array<std::array<std::uint8_t, kRefills>, kAlgorithms.size()> rows{};
+// The row of each algorithm and refill, without a calendar and with one. It does not compile unless
+// each has one row.
+using Rows = std::array<std::array<std::uint8_t, kRefills>, kAlgorithms.size()>;
+constexpr Rows rows_for(bool by_calendar) {
+  Rows rows{};
   for (const AlgorithmInfo& algorithm : kAlgorithms) {
     for (std::size_t refill = 0; refill < kRefills; ++refill) {
       rows[static_cast<std::size_t>(algorithm.algorithm)][refill] =
-          static_cast<std::uint8_t>(row_for(algorithm, static_cast<Refill>(refill)));
+          static_cast<std::uint8_t>(row_for(algorithm, static_cast<Refill>(refill), by_calendar));
     }
   }
   return rows;
-}();
+}
+constexpr Rows kRows = rows_for(false);
+constexpr Rows kCalendarRows = rows_for(true);
 
 bool contains(FamilySet set, const Family& family) noexcept { return (set & bit_of(family)) != 0; }
 
@@ -177,8 +195,9 @@ bool contains(FamilySet set, const Family& family) noexcept { return (set & bit_
 std::span<const Family> families() noexcept { return kFamilies; }
 
 const Family& family_of(const Limit& limit) noexcept {
-  return kFamilies[kRows[static_cast<std::size_t>(limit.algorithm())]
-                        [static_cast<std::size_t>(limit.refill())]];
+  const Rows& rows = limit.calendar() == nullptr ? kRows : kCalendarRows;
+  return kFamilies[rows[static_cast<std::size_t>(limit.algorithm())]
+                       [static_cast<std::size_t>(limit.refill())]];
 }
 
 FamilySet bit_of(const Family& family) noexcept {

@@ -18,8 +18,8 @@ struct Family {
   std::uint8_t shared;        // bit i: the function needs the shared text i
   bool can_reserve_ahead = false;
 
-  // Returns whether the family decides an algorithm with this refill.
-  bool (*decides)(const AlgorithmInfo& algorithm, Refill refill);
+  // Returns whether the family decides an algorithm with this refill, with or without a calendar.
+  bool (*decides)(const AlgorithmInfo& algorithm, Refill refill, bool by_calendar);
   // Appends the record of the function's argument (format.h).
   void (*append_argument)(const Limit& limit, std::uint64_t cost, std::string& out);
 };

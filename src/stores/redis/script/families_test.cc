@@ -21,6 +21,7 @@ TEST(Families, AreThoseOfTheStateAndTheRefillOfALimit) {
   EXPECT_EQ(name_of(token_bucket(5).per(1s).refilled_at_intervals()), "interval");
   EXPECT_EQ(name_of(fixed_window(5).per(1s)), "fixed_window");
   EXPECT_EQ(name_of(fixed_window(5).per(1s).aligned_to_clock()), "fixed_window");
+  EXPECT_EQ(name_of(fixed_window(5).per(calendar_month())), "calendar");
   EXPECT_EQ(name_of(sliding_window_counter(5).per(1s)), "sliding_window_counter");
   EXPECT_EQ(name_of(sliding_window_log(5).per(1s)), "sliding_window_log");
   EXPECT_EQ(name_of(sliding_window_hybrid(5).per(1s)), "sliding_window_hybrid");
@@ -31,7 +32,7 @@ TEST(Families, DecideEveryAlgorithm) {
   for (const AlgorithmInfo& algorithm : kAlgorithms) {
     const Limit limit =
         Limit::make({.algorithm = algorithm.algorithm, .limit = 1, .per = 1s}).value();
-    EXPECT_TRUE(family_of(limit).decides(algorithm, limit.refill())) << algorithm.name;
+    EXPECT_TRUE(family_of(limit).decides(algorithm, limit.refill(), false)) << algorithm.name;
   }
 }
 

@@ -158,6 +158,8 @@ inline constexpr std::uint64_t kPermitSize = kPermit.size() + kPermitIdSize;
 //     bucket     cost (6), capacity (4), rate_units (4), rate_ticks (6), checksum (4)
 //     interval   cost (6), capacity (4), limit (4), period (6), checksum (4)
 //     window     cost (6), capacity (4), period (6), checksum (4), by_clock (1)
+//     calendar   cost (6), capacity (4), checksum (4), and of two windows that follow each other:
+//                number (1), open (7), close (7), next_close (7)
 //     slices     cost (6), capacity (4), period (6), slices (2), oldest_whole (1)
 //     log        cost (6), capacity (4), period (6), slices (2)
 //     permits    cost (6), capacity (4), lease (6), and the permit (12)
@@ -239,6 +241,25 @@ inline constexpr Layout<FixedWindowArgument, 5> kFixedWindowArgument(
      {"period", &FixedWindowArgument::period, 6},
      {"checksum", &FixedWindowArgument::checksum, 4},
      {"by_clock", &FixedWindowArgument::by_clock, 1}});
+
+// The windows follow.
+struct CalendarArgument {
+  std::uint64_t cost, capacity, checksum;
+};
+inline constexpr Layout<CalendarArgument, 3> kCalendarArgument(
+    {{"cost", &CalendarArgument::cost, 6},
+     {"capacity", &CalendarArgument::capacity, 4},
+     {"checksum", &CalendarArgument::checksum, 4}});
+
+// Two windows of a calendar that follow each other. The number is that of the counter, for a reply
+// that asks for other windows.
+struct Windows {
+  std::uint64_t number, open, close, next_close;
+};
+inline constexpr Layout<Windows, 4> kWindows({{"number", &Windows::number, 1},
+                                              {"open", &Windows::open, 7},
+                                              {"close", &Windows::close, 7},
+                                              {"next_close", &Windows::next_close, 7}});
 
 struct SlicesArgument {
   std::uint64_t cost, capacity, period, slices, oldest_whole;

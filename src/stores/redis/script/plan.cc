@@ -3,6 +3,7 @@
 #include <hiredis/hiredis.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "limiter/combine.h"
@@ -16,6 +17,8 @@ namespace {
 
 // Begins the error of a script that would have to make a counter and cannot.
 constexpr std::string_view kStoreFull = "STOREFULL";
+// Begins the reply of a script that needs other windows of a calendar.
+constexpr std::string_view kWindow = "WINDOW ";
 
 constexpr std::uint64_t number_of(Verb verb) noexcept {
   switch (verb) {
@@ -86,6 +89,7 @@ Plan::KeyedCounter& Plan::add_counter(const Charge& charge) {
   keyed.counter.begin(charge);
   make_key(charge, keyed.key);
   keyed.must_exist = keyed.is_refused = false;
+  keyed.near.reset();
   keyed.part = part_of(by_slot_ ? std::optional(slot_of(keyed.key)) : std::nullopt);
   Part& part = parts_[keyed.part];
   ++part.counters;
@@ -198,7 +202,14 @@ void Plan::append_argument(const KeyedCounter& keyed, std::uint64_t verb, std::s
   int number = number_of(counter.family(), parts_[keyed.part].families);
   if (keyed.must_exist && verb != format::kGiveBack) number += format::kMustExist;
   const bool is_at_most = verb == format::kTakeAtMostOfAll;
-  counter.append_argument(number, is_at_most ? counter.least_cost() : counter.cost(), out);
+  const std::uint64_t cost = counter.cost();
+  counter.append_argument(number, is_at_most ? counter.least_cost() : cost, out);
+  if (counter.limit().calendar() != nullptr) {
+    const Instant now = now_ ? *now_ : clock_->now();
+    core::Ticks near = keyed.near.value_or(now.time_since_epoch().count());
+    if (verb == format::kGiveBack) near = counter.at();
+    counter.append_windows(static_cast<std::size_t>(&keyed - counters_.data()), near, out);
+  }
   if (is_at_most) format::kInstant.append({counter.charges()}, out);
   if (verb == format::kReserve) {
     format::kInstant.append({static_cast<std::uint64_t>(action_.max_wait.count())}, out);
@@ -211,12 +222,7 @@ void Plan::append_argument(const KeyedCounter& keyed, std::uint64_t verb, std::s
 // --- replies ---
 
 Plan::Read Plan::read(std::size_t index, const redisReply& reply) {
-  if (reply.type == REDIS_REPLY_STATUS && parts_[index].must_exist) {
-    const std::string_view text(reply.str, reply.len);
-    if (!text.starts_with(kStoreFull)) return Read::kMalformed;
-    note_full(index, text);
-    return Read::kFull;
-  }
+  if (reply.type == REDIS_REPLY_STATUS) return read_status(index, {reply.str, reply.len});
   if (reply.type != REDIS_REPLY_STRING || reply.len < format::kInstant.size())
     return Read::kMalformed;
   std::string_view rest(reply.str, reply.len);
@@ -234,6 +240,36 @@ Plan::Read Plan::read(std::size_t index, const redisReply& reply) {
   parts_[index].admits = admits;
   if (admits && takes(action_.verb)) count_new(index);
   return admits ? Read::kAllowed : Read::kDenied;
+}
+
+Plan::Read Plan::read_status(std::size_t index, std::string_view text) noexcept {
+  if (text.starts_with(kWindow)) {
+    return note_windows(index, text.substr(kWindow.size())) ? Read::kRepeat : Read::kMalformed;
+  }
+  if (!parts_[index].must_exist || !text.starts_with(kStoreFull)) return Read::kMalformed;
+  note_full(index, text);
+  return Read::kFull;
+}
+
+// Reads "NUMBER AT NOW": the number of a counter, its instant, and that of the server, which the
+// other counters of the part need.
+bool Plan::note_windows(std::size_t index, std::string_view text) noexcept {
+  std::array<core::Ticks, 3> numbers{};
+  for (core::Ticks& number : numbers) {
+    const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || number < 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(at - text.data()));
+    if (text.starts_with(' ')) text.remove_prefix(1);
+  }
+  const auto named = static_cast<std::size_t>(numbers[0]);
+  if (named >= count_ || counters_[named].part != index) return false;
+  if (counters_[named].counter.limit().calendar() == nullptr) return false;
+  for (std::size_t i = 0; i < count_; ++i) {
+    KeyedCounter& keyed = counters_[i];
+    if (keyed.part == index && !keyed.near) keyed.near = numbers[2];
+  }
+  counters_[named].near = numbers[1];
+  return true;
 }
 
 void Plan::count_new(std::size_t index) noexcept {

@@ -46,6 +46,7 @@ class Plan {
     kAllowed,   // this part admits; a take has taken its units
     kDenied,    // this part denies; nothing was taken
     kFull,      // this part needs counters that its charges must not create; nothing was taken
+    kRepeat,    // this part needs other windows of a calendar: write() and send it again
     kMalformed  // the reply is not that of a script of Sluice
   };
   Read read(std::size_t part, const redisReply& reply);
@@ -75,8 +76,9 @@ class Plan {
     Counter counter;
     std::string key;
     std::size_t part = 0;
-    bool must_exist = false;  // because NewKeyLimit does not allow another one
-    bool is_refused = false;  // because it would be a new one
+    std::optional<core::Ticks> near;  // the instant whose windows the script needs, if it said so
+    bool must_exist = false;          // because NewKeyLimit does not allow another one
+    bool is_refused = false;          // because it would be a new one
   };
   // The counters of one slot.
   struct Part {
@@ -99,6 +101,8 @@ class Plan {
   void write_request(std::size_t part, std::uint64_t verb, Command& command) const;
   void append_argument(const KeyedCounter& keyed, std::uint64_t verb, std::string& out) const;
   bool read_counters(std::size_t part, std::string_view rest, core::Ticks now);
+  Read read_status(std::size_t part, std::string_view text) noexcept;
+  bool note_windows(std::size_t part, std::string_view text) noexcept;
   void share_units() noexcept;
   bool decide(std::size_t part);
 

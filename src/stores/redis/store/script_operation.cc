@@ -20,7 +20,8 @@ class GiveBack final : public Command {
   }
   void done(const Answer&) noexcept override { delete this; }
   bool expects(const redisReply& reply) noexcept override {
-    return reply.type == REDIS_REPLY_STRING;
+    // A status: the window of a calendar is over, and its units with it.
+    return reply.type == REDIS_REPLY_STRING || reply.type == REDIS_REPLY_STATUS;
   }
 };
 
@@ -43,6 +44,8 @@ bool ScriptOperation::prepare(const Request& request) noexcept try {
     part.operation = this;
     part.index = i;
     part.outcome = Outcome::kUnderWay;
+    part.repeats = 0;
+    part.is_to_repeat = false;
     plan_.write(i, part);
   }
   return true;
@@ -69,14 +72,35 @@ bool ScriptOperation::read(Part& part, const redisReply& reply) noexcept {
       part.outcome = Outcome::kFailed;
       failed(Reason::kStoreFull);
       return true;
+    case Plan::Read::kRepeat: return part.is_to_repeat = true;
     case Plan::Read::kMalformed: break;
   }
   return false;
 }
 
 void ScriptOperation::part_done(Part& part, const Answer& answer) noexcept {
+  if (part.is_to_repeat && repeat(part)) return;
   if (answer.failure != Failure::kNone) part_failed(part, answer);
   if (--under_way_ == 0) finish();
+}
+
+// Sends a part again, of which nothing was counted. Returns false if it fails instead: the clock of
+// the server, or a counter, would have to leave its window each time.
+bool ScriptOperation::repeat(Part& part) noexcept try {
+  constexpr std::uint8_t kMost = 1 + kMaxCharges;  // one for the clock, one for each counter
+  part.is_to_repeat = false;
+  if (++part.repeats > kMost) {
+    part.outcome = Outcome::kFailed;
+    failed(Reason::kStoreError);
+    return false;
+  }
+  plan_.write(part.index, part);
+  client_->submit(part);
+  return true;
+} catch (const std::bad_alloc&) {
+  part.outcome = Outcome::kFailed;
+  failed(Reason::kStoreError);
+  return false;
 }
 
 void ScriptOperation::part_failed(Part& part, const Answer& answer) noexcept {

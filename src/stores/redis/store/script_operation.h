@@ -28,11 +28,14 @@ class ScriptOperation final : public Operation {
     ScriptOperation* operation = nullptr;
     std::size_t index = 0;
     Outcome outcome = Outcome::kUnderWay;
+    std::uint8_t repeats = 0;  // because the script needed other windows of a calendar
+    bool is_to_repeat = false;
   };
 
   void part_done(Part& part, const Answer& answer) noexcept;
   // Returns whether the reply can be one of our scripts.
   bool read(Part& part, const redisReply& reply) noexcept;
+  bool repeat(Part& part) noexcept;
   void part_failed(Part& part, const Answer& answer) noexcept;
   void failed(Reason reason) noexcept;
   void finish() noexcept;
