@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "sluice/memory_store.h"
+#include "sluice/testing/manual_clock.h"
 #include "stores/redis/script/state_reader.h"
 #include "tests/redis/script_test.h"
 
@@ -92,6 +93,51 @@ TEST_F(ServerTime, AnswersLikeTheMemoryStoreAtTheSameInstants) {
     }
   }
   EXPECT_GT(compared, 1000u);
+}
+
+// Whatever the client's clock says, the window is that of the server's time.
+TEST_F(ServerTime, DecidesTheWindowOfACalendar) {
+  const sluice::Limit limit = sluice::fixed_window(3).per(sluice::calendar_day("Asia/Kathmandu"));
+  for (const int days : {-20000, -2, -1, 0, 1, 30000}) {
+    redis_.run({"FLUSHALL"});
+    const sluice::testing::ManualClock clock(instant(server_time()) + std::chrono::days{days});
+    sluice::redis::Plan plan;
+    const std::vector<sluice::Charge> charges{{"key", limit, 2}, {"other", limit, 1}};
+    sluice_redis::PlainCommand command;
+    ASSERT_TRUE(plan.begin({.prefix = kPrefix, .clock = &clock}, sluice::Verb::kTake, charges, {}));
+    auto read = sluice::redis::Plan::Read::kRepeat;
+    int calls = 0;
+    for (; read == sluice::redis::Plan::Read::kRepeat && calls < 9; ++calls) {
+      plan.write(0, command);
+      redis_.send(command);
+      read = plan.read(0, *redis_.next());
+    }
+    ASSERT_EQ(read, sluice::redis::Plan::Read::kAllowed) << days;
+    EXPECT_EQ(calls, days == 0 || days == -1 ? 1 : 2) << days;
+    std::vector<sluice::Decision> each(2);
+    sluice::Decision all;
+    plan.answer(each, all);
+    const auto state = sluice::redis::read_counter_state(
+        limit.algorithm(), redis_.text({"GET", redis_key(kPrefix, limit.algorithm(), "key")}));
+    ASSERT_TRUE(state);
+    const sluice::Instant end = limit.calendar()->window_at(state->changed).end;
+    EXPECT_EQ(each[0].remaining, 1u);
+    EXPECT_EQ(each[0].reset_after, end - state->changed);
+  }
+}
+
+// A counter whose last change is in a window after that of the server needs windows of its own.
+TEST_F(ServerTime, DecidesAFutureWindowOfACalendar) {
+  const sluice::Limit limit = sluice::fixed_window(3).per(sluice::calendar_day("Asia/Kathmandu"));
+  const sluice::Instant later = instant(server_time()) + std::chrono::days{9};
+  ASSERT_TRUE(limiter_.try_acquire("future", limit, 2, later));
+  const std::vector<sluice::Charge> charges{{"key", limit}, {"future", limit}, {"last", limit}};
+  std::vector<sluice::Decision> each(3);
+  EXPECT_TRUE(limiter_.check(charges, each)) << store_.error();
+  EXPECT_EQ(each[0].remaining, 2u);
+  EXPECT_EQ(each[1].remaining, 0u);
+  EXPECT_EQ(each[1].reset_after, limit.calendar()->window_at(later).end - later);
+  EXPECT_FALSE(limiter_.check(charges, each));
 }
 
 TEST_F(ServerTime, AnswersTakesOfALongLogLikeTheMemoryStore) {

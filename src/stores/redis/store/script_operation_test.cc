@@ -105,6 +105,51 @@ TEST_F(ScriptOperationTest, GivesNothingBackForAPeek) {
   EXPECT_EQ(gave_back, 0u);
 }
 
+// --- windows of the calendar ---
+
+const Limit& monthly() {
+  static const Limit limit = fixed_window(10).per(calendar_month("Asia/Shanghai", 15));
+  return limit;
+}
+constexpr std::string_view kOtherWindows = "+WINDOW 0 1790000000000000 1790000000000001\r\n";
+
+TEST_F(ScriptOperationTest, SendsTheWindowsOfTheInstantThatTheScriptNames) {
+  const TestRequest& take = ask({{"a", monthly()}});
+  EXPECT_EQ(client.waiting(), 1u);
+  const std::string first = client.next();
+  EXPECT_TRUE(client.answer(kOtherWindows));
+  ASSERT_EQ(take.times_finished, 0);
+  ASSERT_EQ(client.waiting(), 1u);
+  const std::string second = client.next();
+  const Calendar::Window window =
+      monthly().calendar()->window_at(Instant{Duration{1790000000000000}});
+  const auto start = static_cast<std::uint64_t>(window.start.time_since_epoch().count());
+  EXPECT_EQ(first.find(bytes(start, 7)), first.npos);
+  EXPECT_NE(second.find(bytes(start, 7)), second.npos);
+  EXPECT_TRUE(client.answer(admitted()));
+  EXPECT_EQ(take.times_finished, 1);
+  EXPECT_EQ(take.decision().remaining, 9u);
+}
+
+TEST_F(ScriptOperationTest, FailsIfNoWindowsAreEverRight) {
+  const TestRequest& take = ask({{"a", monthly()}});
+  int asked = 0;
+  for (; client.waiting() > 0 && asked < 1000; ++asked) client.answer(kOtherWindows);
+  EXPECT_EQ(asked, 66);
+  EXPECT_EQ(take.times_finished, 1);
+  EXPECT_EQ(take.decision(), Decision::refused(Reason::kStoreError));
+}
+
+TEST_F(ScriptOperationTest, RefusesAReplyThatNamesNoCounterOfACalendar) {
+  for (const char* reply :
+       {"+WINDOW 1 5 5\r\n", "+WINDOW 0 5\r\n", "+WINDOW -1 5 5\r\n", "+WINDOW\r\n"}) {
+    ask({{"a", monthly()}});
+    EXPECT_FALSE(client.answer(reply)) << reply;
+  }
+  ask({{"a", kBucket}});
+  EXPECT_FALSE(client.answer(kOtherWindows));
+}
+
 TEST_F(ScriptOperationTest, ReportsTheMostSevereFailureOfSeveralSlots) {
   const auto reason_of = [&](const std::function<void()>& first,
                              const std::function<void()>& second) {
