@@ -13,7 +13,8 @@ constexpr std::int64_t kDay = std::int64_t{86400} * 1000 * kMillisecond;
 bool options_apply(const Spec& spec) {
   const Algorithm a = spec.algorithm;
   if (spec.burst && !is_bucket(a)) return false;
-  if (spec.align && a != Algorithm::kFixedWindow) return false;
+  if (spec.align && (a != Algorithm::kFixedWindow || spec.calendar)) return false;
+  if (spec.calendar && a != Algorithm::kFixedWindow) return false;
   if (spec.slices && a != Algorithm::kSlidingWindowCounter && a != Algorithm::kSlidingWindowHybrid)
     return false;
   if (spec.weighting && a != Algorithm::kSlidingWindowCounter) return false;
@@ -65,14 +66,14 @@ bool at_intervals(const Spec& spec) {
 }
 
 bool aligned_to_clock(const Spec& spec) {
-  return spec.align.value_or(Align::kFirstRequest) == Align::kClock;
+  return spec.calendar || spec.align.value_or(Align::kFirstRequest) == Align::kClock;
 }
 
 bool queues(const Spec& spec) { return spec.mode.value_or(Mode::kMeter) == Mode::kQueue; }
 
 bool same_numbers(const Spec& a, const Spec& b) {
-  return a.limit == b.limit && a.per_us == b.per_us && capacity(a) == capacity(b) &&
-         at_intervals(a) == at_intervals(b);
+  return a.limit == b.limit && a.per_us == b.per_us && a.calendar == b.calendar &&
+         capacity(a) == capacity(b) && at_intervals(a) == at_intervals(b);
 }
 
 bool same_limit(const Spec& a, const Spec& b) {

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "tests/oracle/calendar.h"
+
 namespace sluice_oracle {
 
 enum class Algorithm {
@@ -24,7 +26,8 @@ enum class Refill { kContinuous, kInterval };
 struct Spec {
   Algorithm algorithm = Algorithm::kTokenBucket;
   std::uint64_t limit = 0;
-  std::int64_t per_us = 0;  // kConcurrency: the lease
+  std::int64_t per_us = 0;  // kConcurrency: the lease; with a calendar its usual length
+  std::optional<Calendar> calendar = {};
   std::optional<std::uint64_t> burst = {};
   std::optional<Align> align = {};
   std::optional<std::uint64_t> slices = {};

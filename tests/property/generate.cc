@@ -61,6 +61,35 @@ void set_telling_rate(Dice& dice, Spec& spec) {
   std::tie(spec.limit, spec.per_us) = kRates[dice.below(kRates.size())];
 }
 
+sluice_oracle::Calendar random_calendar(Dice& dice) {
+  using sluice_oracle::CalendarUnit;
+  sluice_oracle::Calendar calendar{
+      .unit = dice.any_of(
+          {CalendarUnit::kDay, CalendarUnit::kWeek, CalendarUnit::kMonth, CalendarUnit::kYear}),
+      .zone = dice.any_of<const char*>({"UTC", "Asia/Shanghai", "America/New_York", "Europe/Berlin",
+                                        "Australia/Lord_Howe", "Pacific/Apia", "America/Sao_Paulo",
+                                        "Asia/Kathmandu"})};
+  const bool is_week = calendar.unit == CalendarUnit::kWeek;
+  const bool is_year = calendar.unit == CalendarUnit::kYear;
+  if (is_week) calendar.day = dice.any_of({1, 6, 7});
+  if (calendar.unit == CalendarUnit::kMonth) calendar.day = dice.any_of({1, 15, 29, 30, 31});
+  if (is_year) calendar.month = dice.any_of({1, 2, 4, 12});
+  if (is_year) calendar.day = dice.any_of({1, 6, 29});
+  return calendar;
+}
+
+// Instants shortly after which clocks change: in Apia by a day, in São Paulo at midnight, and in
+// Berlin, New York and on Lord Howe Island.
+constexpr std::array<std::int64_t, 6> kChangesOfClocks{1325239200, 1541300400, 1774746000,
+                                                       1792890000, 1793512800, 1775314800};
+
+void set_calendar(Spec& spec, const std::optional<sluice_oracle::Calendar>& calendar) {
+  spec.calendar = calendar;
+  if (!calendar) return;
+  spec.align.reset();
+  spec.per_us = usual_length_us(calendar->unit);
+}
+
 void set_random_options(Dice& dice, Spec& spec) {
   using namespace sluice_oracle;
   if (is_bucket(spec.algorithm) && dice.chance(50)) {
@@ -69,6 +98,7 @@ void set_random_options(Dice& dice, Spec& spec) {
   switch (spec.algorithm) {
     case Algorithm::kFixedWindow:
       if (dice.chance(60)) spec.align = dice.any_of({Align::kFirstRequest, Align::kClock});
+      if (dice.chance(35)) set_calendar(spec, random_calendar(dice));
       break;
     case Algorithm::kSlidingWindowCounter:
       if (dice.chance(40)) spec.weighting = dice.any_of({Weighting::kLinear, Weighting::kNone});
@@ -136,11 +166,14 @@ class Teller {
   }
 
   std::int64_t random_start() {
-    switch (dice_.below(6)) {
+    switch (dice_.below(7)) {
       case 0: return 0;
       case 1: return dice_.between(0, kDay);
       case 2: return dice_.between(0, kLastTick);
       case 3: return kLastTick - dice_.between(0, 10 * kSecond);
+      case 4:
+        return kChangesOfClocks[dice_.below(kChangesOfClocks.size())] * kSecond -
+               dice_.between(0, kDay);
       default: return 1700000000 * kSecond + dice_.between(0, kDay);
     }
   }
@@ -312,6 +345,7 @@ Spec varied(Dice& dice, const Spec& spec) {
     if (dice.chance(30)) out.burst = other.burst;
     if (dice.chance(30)) out.slices = other.slices;
     if (dice.chance(20)) out.align = other.align;
+    set_calendar(out, dice.chance(20) ? other.calendar : spec.calendar);
     if (spec.algorithm == Algorithm::kSlidingWindowCounter && dice.chance(40)) {
       out.weighting =
           dice.any_of({sluice_oracle::Weighting::kLinear, sluice_oracle::Weighting::kNone});

@@ -31,6 +31,13 @@ sluice::Algorithm algorithm_of(sluice_oracle::Algorithm algorithm) {
   std::abort();
 }
 
+const sluice::Calendar* calendar_of(const sluice_oracle::Calendar& calendar) {
+  return *sluice::Calendar::make({.unit = static_cast<sluice::CalendarUnit>(calendar.unit),
+                                  .zone = calendar.zone,
+                                  .day = static_cast<unsigned>(calendar.day),
+                                  .month = static_cast<unsigned>(calendar.month)});
+}
+
 const char* name_of(sluice::Reason reason) {
   switch (reason) {
     case sluice::Reason::kOk: return "ok";
@@ -105,6 +112,7 @@ sluice::LimitSpec limit_spec_of(const Spec& spec) {
   out.algorithm = algorithm_of(spec.algorithm);
   out.limit = spec.limit;
   out.per = sluice::Duration{spec.per_us};
+  if (spec.calendar) out.calendar = calendar_of(*spec.calendar);
   out.burst = spec.burst;
   out.slices = spec.slices;
   if (spec.align) {

@@ -58,13 +58,35 @@ std::string duration_text(std::int64_t us) {
   return std::to_string(us) + "us";
 }
 
+std::string name_of(sluice_oracle::CalendarUnit unit) {
+  const char* const names[] = {"day", "week", "month", "year"};
+  return names[static_cast<int>(unit)];
+}
+
+std::string starts_of(const sluice_oracle::Calendar& calendar) {
+  using sluice_oracle::CalendarUnit;
+  const char* const weekdays[] = {"monday", "tuesday",  "wednesday", "thursday",
+                                  "friday", "saturday", "sunday"};
+  char text[32] = "";
+  if (calendar.unit == CalendarUnit::kWeek) {
+    std::snprintf(text, sizeof text, ",\"starts\":\"%s\"", weekdays[calendar.day - 1]);
+  } else if (calendar.unit == CalendarUnit::kMonth) {
+    std::snprintf(text, sizeof text, ",\"starts\":%d", calendar.day);
+  } else if (calendar.unit == CalendarUnit::kYear) {
+    std::snprintf(text, sizeof text, ",\"starts\":\"%02d-%02d\"", calendar.month, calendar.day);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string to_json(const Spec& spec) {
   std::ostringstream out;
   out << "{\"algorithm\":\"" << name_of(spec.algorithm) << "\",\"limit\":" << spec.limit
-      << (holds_permits(spec) ? ",\"lease\":\"" : ",\"per\":\"") << duration_text(spec.per_us)
-      << '"';
+      << (holds_permits(spec) ? ",\"lease\":\"" : ",\"per\":\"")
+      << (spec.calendar ? name_of(spec.calendar->unit) : duration_text(spec.per_us)) << '"';
+  if (spec.calendar)
+    out << ",\"zone\":\"" << spec.calendar->zone << '"' << starts_of(*spec.calendar);
   if (spec.burst) out << ",\"burst\":" << *spec.burst;
   if (spec.slices) out << ",\"slices\":" << *spec.slices;
   if (spec.align) {

@@ -76,6 +76,16 @@ RC_GTEST_PROP(Promise, ALogAdmitsAtMostItsLimitInAnyWindow, ()) {
   }
 }
 
+std::uint64_t sum_of_window(const std::vector<Taken>& taken,
+                            const sluice_oracle::Calendar& calendar, std::int64_t at) {
+  const std::int64_t start = window_start(calendar, at);
+  std::uint64_t sum = 0;
+  for (const Taken& one : taken) {
+    if (window_start(calendar, one.at) == start) sum += one.cost;
+  }
+  return sum;
+}
+
 RC_GTEST_PROP(Promise, AFixedWindowAdmitsAtMostItsLimitInEachWindow, ()) {
   const Spec spec = *any_spec({Algorithm::kFixedWindow});
   const bool by_clock = spec.align == sluice_oracle::Align::kClock;
@@ -83,6 +93,10 @@ RC_GTEST_PROP(Promise, AFixedWindowAdmitsAtMostItsLimitInEachWindow, ()) {
   const std::vector<Taken> taken = admitted(probe, *any_ops(spec));
   std::int64_t opened = -spec.per_us;
   for (const Taken& one : taken) {
+    if (spec.calendar) {
+      RC_ASSERT(sum_of_window(taken, *spec.calendar, one.at) <= spec.limit);
+      continue;
+    }
     if (by_clock) {
       opened = one.at / spec.per_us * spec.per_us;
     } else if (one.at - opened >= spec.per_us) {

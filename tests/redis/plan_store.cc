@@ -118,11 +118,34 @@ Decision PlanStore::apply(sluice::Action action, std::span<const sluice::Charge>
   return all;
 }
 
+namespace {
+
+bool has_calendar(const History& history) {
+  return std::any_of(history.begin(), history.end(), [](const sluice_property::Step& step) {
+    return std::any_of(step.charges.begin(), step.charges.end(),
+                       [](const auto& charge) { return charge.spec.calendar.has_value(); });
+  });
+}
+
+// A script may ask for other windows of a calendar, and the next step has to wait for its answer.
+std::vector<Answered> answers_in_turn(ScriptConnection& connection, std::string_view prefix,
+                                      const History& history) {
+  PlanStore store(connection, std::string(prefix));
+  std::vector<Answered> told;
+  for (const sluice_property::Step& step : history) {
+    told.push_back(sluice_property::apply(store, step));
+  }
+  return told;
+}
+
+}  // namespace
+
 std::vector<Answered> answers(ScriptConnection& connection, std::string_view prefix,
                               const History& history) {
   std::vector<Plan> plans(history.size());
   std::vector<std::vector<sluice::Charge>> charges(history.size());
   std::vector<bool> is_valid(history.size());
+  if (has_calendar(history)) return answers_in_turn(connection, prefix, history);
   PlainCommand command;
   for (std::size_t i = 0; i < history.size(); ++i) {
     charges[i] = sluice_property::charges_of(history[i]);

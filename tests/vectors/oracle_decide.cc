@@ -22,6 +22,38 @@ T one_of(const std::map<std::string, T>& names, const json::value& name) {
 
 std::uint64_t number(const json::value& value) { return json::value_to<std::uint64_t>(value); }
 
+// "per" with a unit of the calendar, "zone" and "starts"; or with a period.
+void set_period(const json::object& o, Spec& spec) {
+  static const std::map<std::string, CalendarUnit> units = {{"day", CalendarUnit::kDay},
+                                                            {"week", CalendarUnit::kWeek},
+                                                            {"month", CalendarUnit::kMonth},
+                                                            {"year", CalendarUnit::kYear}};
+  static const std::map<std::string, int> weekdays = {
+      {"monday", 1}, {"tuesday", 2},  {"wednesday", 3}, {"thursday", 4},
+      {"friday", 5}, {"saturday", 6}, {"sunday", 7}};
+  const auto per = json::value_to<std::string>(o.at("per"));
+  const auto unit = units.find(per);
+  if (unit == units.end()) {
+    spec.per_us = sluice::core::parse_period(per)->count();
+    return;
+  }
+  Calendar calendar{.unit = unit->second};
+  if (const auto* v = o.if_contains("zone")) calendar.zone = json::value_to<std::string>(*v);
+  if (const auto* v = o.if_contains("starts")) {
+    if (calendar.unit == CalendarUnit::kWeek) {
+      calendar.day = one_of(weekdays, *v);
+    } else if (calendar.unit == CalendarUnit::kMonth) {
+      calendar.day = json::value_to<int>(*v);
+    } else {
+      const auto date = json::value_to<std::string>(*v);
+      calendar.month = std::stoi(date.substr(0, 2));
+      calendar.day = std::stoi(date.substr(3));
+    }
+  }
+  spec.per_us = usual_length_us(calendar.unit);
+  spec.calendar = calendar;
+}
+
 Spec spec_of(const json::object& o) {
   static const std::map<std::string, Algorithm> algorithms = {
       {"fixed_window", Algorithm::kFixedWindow},
@@ -34,7 +66,7 @@ Spec spec_of(const json::object& o) {
   Spec spec;
   spec.algorithm = one_of(algorithms, o.at("algorithm"));
   spec.limit = number(o.at("limit"));
-  spec.per_us = sluice::core::parse_period(json::value_to<std::string>(o.at("per")))->count();
+  set_period(o, spec);
   if (const auto* v = o.if_contains("burst")) spec.burst = number(*v);
   if (const auto* v = o.if_contains("slices")) spec.slices = number(*v);
   if (const auto* v = o.if_contains("align")) {
