@@ -35,6 +35,7 @@ constexpr auto limit_syntax(std::string_view options) {
     }
     text.append("]");
   }
+  text.append(" [ZONE name] [STARTS day]");
   return text.append(" ").append(options);
 }
 constexpr auto kLimitSyntax = limit_syntax(kCosts);
@@ -214,11 +215,14 @@ constexpr auto kLimitPage = [] {
   }
   return text.append(R"(
 `docs/algorithms.md` describes them. `period` is a whole number and a unit: `500ms`, `60s`, `5m`,
-`1h` or `7d`; of `concurrency` it is the lease of a permit. An option that does not apply to the
-algorithm is an error.
+`1h` or `7d`; of `concurrency` it is the lease of a permit. For `fixed_window` it may also be `day`,
+`week`, `month` or `year`: windows of the calendar in a time zone (`ZONE`, default UTC) that begin on
+a day (`STARTS`: a weekday, a day of the month, or a date such as 04-06). An option that does not
+apply to the algorithm is an error.
 
 ```
 > RL.LIMIT user:42 token_bucket 100 60s BURST 200 COST 3
+> RL.LIMIT user:42 fixed_window 50000 month ZONE Asia/Shanghai STARTS 15
 ```)");
 }();
 constexpr std::string_view kLimitText = kLimitPage.view();

@@ -159,6 +159,14 @@ TEST(Limit, SharesItsCounterWithThrottle) {
   EXPECT_EQ(value_of(reply, "remaining"), ":10");
 }
 
+TEST(Limit, MayFollowTheCalendar) {
+  TestCommands handler;
+  const std::vector<std::string_view> words{"RL.LIMIT", "k",  "fixed_window", "3",         "month",
+                                            "STARTS",   "15", "zone",         "Asia/Tokyo"};
+  EXPECT_EQ(value_of(handler.ask(words), "remaining"), ":2");
+  EXPECT_EQ(value_of(handler.ask(words), "remaining"), ":1");
+}
+
 TEST(Limit, ErrorsNameTheProblem) {
   TestCommands handler;
   const std::vector<std::pair<std::vector<std::string_view>, std::string_view>> wrong{
@@ -175,6 +183,13 @@ TEST(Limit, ErrorsNameTheProblem) {
       {{"gcra", "1", "0s"}, "-ERR period 0"},
       {{"fixed_window", "1", "1s", "ALIGN", "moon"},
        "-ERR ALIGN: there is no 'moon'; expected first_request or clock"},
+      {{"gcra", "1", "month"}, "-ERR period month does not apply to gcra; it applies to fixed"},
+      {{"fixed_window", "1", "1d", "ZONE", "Asia/Tokyo"},
+       "-ERR ZONE applies only to windows of the calendar; expected also 'per' with day"},
+      {{"fixed_window", "1", "month", "ZONE", "Asia/Tokio"},
+       "-ERR ZONE: there is no time zone 'Asia/Tokio' in "},
+      {{"fixed_window", "1", "month", "STARTS", "32"},
+       "-ERR 'starts' is '32'; expected a day of the month, 1 to 31"},
   };
   for (const auto& [rest, error] : wrong) {
     std::vector<std::string_view> words{"RL.LIMIT", "k"};

@@ -2,6 +2,7 @@
 #include <optional>
 #include <string>
 
+#include "core/calendar_text.h"
 #include "core/limit_options.h"
 #include "core/period.h"
 #include "limiter/reason_report.h"
@@ -19,6 +20,8 @@ constexpr auto kMost = static_cast<std::int64_t>(kMaxUnits);
 struct LimitRequest {
   CounterVerb verb;
   LimitSpec spec;
+  std::optional<CalendarSpec> calendar = {};
+  std::optional<std::string_view> zone = {}, starts = {};
   std::uint64_t cost = 1;
   std::uint64_t actual = 1;
   Duration max_wait{0};
@@ -53,8 +56,8 @@ void refuse_option(std::string_view name, const CounterVerb& verb, Reply& reply)
   for (const core::OptionInfo& option : core::kLimitOptions) {
     names.append(names.empty() ? "" : ", ").append(upper(option.name));
   }
-  reply.error("ERR there is no option " + shown(name) + "; expected " + names + " or " +
-              std::string(verb.cost_word()) +
+  reply.error("ERR there is no option " + shown(name) + "; expected " + names +
+              ", ZONE, STARTS or " + std::string(verb.cost_word()) +
               (verb.verb == Verb::kReserve ? " or MAXWAIT"
                : verb.settles              ? " or ACTUAL"
                                            : ""));
@@ -84,6 +87,11 @@ bool read_option(std::string_view name, std::string_view value, LimitRequest& re
     if (read) core::set_value(request.spec, option.option, *read);
     return read.has_value();
   }
+  const bool is_zone = same_word(name, "ZONE");
+  if (is_zone || same_word(name, "STARTS")) {
+    (is_zone ? request.zone : request.starts) = value;
+    return true;
+  }
   refuse_option(name, verb, reply);
   return false;
 }
@@ -104,6 +112,41 @@ bool read_options(std::span<const std::string_view> words, LimitRequest& request
   return true;
 }
 
+bool read_period(std::string_view word, LimitRequest& request, Reply& reply) {
+  if (const auto unit = core::calendar_unit_from(word)) {
+    request.calendar = CalendarSpec{.unit = *unit};
+    return true;
+  }
+  const auto period = core::parse_period(word);
+  if (period) request.spec.per = *period;
+  if (!period) reply.error("ERR period: " + period.error());
+  return period.has_value();
+}
+
+// Call this after read_options().
+bool read_calendar(LimitRequest& request, Reply& reply) {
+  if (!request.calendar) {
+    if (!request.zone && !request.starts) return true;
+    reply.error("ERR " + std::string(request.zone ? "ZONE" : "STARTS") + " " +
+                std::string(core::kNeedsCalendar));
+    return false;
+  }
+  CalendarSpec& spec = *request.calendar;
+  if (request.zone) spec.zone = *request.zone;
+  if (request.starts) {
+    const auto started = core::starting(spec, *request.starts);
+    if (!started) {
+      reply.error("ERR " + started.error());
+      return false;
+    }
+    spec = *started;
+  }
+  const auto calendar = core::make_calendar_for_client(spec);
+  if (calendar) request.spec.calendar = *calendar;
+  if (!calendar) reply.error("ERR ZONE: " + calendar.error());
+  return calendar.has_value();
+}
+
 // Reads "algorithm limit period [option value]...".
 std::optional<Limit> read_limit(std::span<const std::string_view> words, LimitRequest& request,
                                 Reply& reply) {
@@ -117,13 +160,9 @@ std::optional<Limit> read_limit(std::span<const std::string_view> words, LimitRe
   const auto units = read_number(words[1], {"limit", 0, kMost}, reply);
   if (!units) return std::nullopt;
   request.spec.limit = static_cast<std::uint64_t>(*units);
-  const auto period = core::parse_period(words[2]);
-  if (!period) {
-    reply.error("ERR period: " + period.error());
-    return std::nullopt;
-  }
-  request.spec.per = *period;
+  if (!read_period(words[2], request, reply)) return std::nullopt;
   if (!read_options(words.subspan(3), request, reply)) return std::nullopt;
+  if (!read_calendar(request, reply)) return std::nullopt;
   const auto limit = Limit::make(request.spec);
   if (!limit) {
     const std::string& why = limit.error();
