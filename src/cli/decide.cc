@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/json_keys.h"
+#include "core/calendar_text.h"
 #include "core/limit_options.h"
 #include "core/period.h"
 #include "core/quoted.h"
@@ -110,9 +111,38 @@ std::uint64_t word_at(const json::value& value, const std::string& where,
 }
 
 std::vector<std::string_view> limit_keys() {
-  std::vector<std::string_view> keys{"algorithm", "limit", "per", "lease"};
+  std::vector<std::string_view> keys{"algorithm", "limit", "per", "lease", "zone", "starts"};
   for (const core::OptionInfo& option : core::kLimitOptions) keys.push_back(option.name);
   return keys;
+}
+
+// Returns the calendar of a limit; null if its `per` is a period.
+const Calendar* calendar_at(const json::object& object, const std::string& where) {
+  const json::string* const per = required(object, where, "per").if_string();
+  const auto unit =
+      per != nullptr ? core::calendar_unit_from({per->data(), per->size()}) : std::nullopt;
+  const json::value* const zone = object.if_contains("zone");
+  const json::value* const starts = object.if_contains("starts");
+  if (!unit) {
+    const std::string_view name = zone != nullptr ? "zone" : "starts";
+    if (zone != nullptr || starts != nullptr) {
+      fail(child(where, name), std::string(core::kNeedsCalendar));
+    }
+    return nullptr;
+  }
+  CalendarSpec spec{.unit = *unit};
+  if (zone != nullptr) spec.zone = text_at(*zone, child(where, "zone"));
+  if (starts != nullptr) {
+    const std::string text = starts->is_int64()
+                                 ? std::to_string(starts->get_int64())
+                                 : std::string(text_at(*starts, child(where, "starts")));
+    const auto started = core::starting(spec, text);
+    if (!started) fail(where, started.error());
+    spec = *started;
+  }
+  const auto calendar = Calendar::make(spec);
+  if (!calendar) fail(child(where, "zone"), calendar.error());
+  return *calendar;
 }
 
 Limit limit_at(const json::value& value, const std::string& where) {
@@ -127,7 +157,10 @@ Limit limit_at(const json::value& value, const std::string& where) {
     fail(child(where, other), "does not apply to " + std::string(to_string(spec.algorithm)) +
                                   "; expected " + core::in_quotes(period));
   }
-  spec.per = period_at(required(object, where, period), child(where, period));
+  spec.calendar = is_lease ? nullptr : calendar_at(object, where);
+  if (spec.calendar == nullptr) {
+    spec.per = period_at(required(object, where, period), child(where, period));
+  }
   for (const core::OptionInfo& option : core::kLimitOptions) {
     const json::value* const member = object.if_contains(option.name);
     if (member == nullptr) continue;

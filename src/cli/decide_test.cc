@@ -118,19 +118,22 @@ TEST(Decide, ChargesTakesAtMostAndReserves) {
 }
 
 TEST(Decide, TakesEveryAlgorithmAndOption) {
-  for (const char* limit : {
-           R"({"algorithm":"fixed_window","limit":3,"per":"1s","align":"clock"})",
-           R"({"algorithm":"fixed_window","limit":3,"per":"1s","align":"first_request"})",
-           R"({"algorithm":"sliding_window_log","limit":3,"per":"1ms"})",
-           R"({"algorithm":"sliding_window_counter","limit":3,"per":"366d","slices":1000})",
-           R"({"algorithm":"sliding_window_counter","limit":3,"per":"1h","weighting":"none"})",
-           R"({"algorithm":"sliding_window_counter","limit":3,"per":"1h","weighting":"linear"})",
-           R"({"algorithm":"sliding_window_hybrid","limit":3,"per":"7d","slices":1})",
-           R"({"algorithm":"leaky_bucket","limit":3,"per":"1s","mode":"meter"})",
-           R"({"algorithm":"token_bucket","limit":3,"per":"1s","refill":"interval"})",
-           R"({"algorithm":"token_bucket","limit":3,"per":"1s","refill":"continuous"})",
-           R"({"algorithm":"gcra","limit":3,"per":"1s","burst":2})",
-       }) {
+  for (
+      const char* limit : {
+          R"({"algorithm":"fixed_window","limit":3,"per":"1s","align":"clock"})",
+          R"({"algorithm":"fixed_window","limit":3,"per":"1s","align":"first_request"})",
+          R"({"algorithm":"fixed_window","limit":3,"per":"month","zone":"Asia/Tokyo","starts":15})",
+          R"({"algorithm":"fixed_window","limit":3,"per":"year","starts":"04-06"})",
+          R"({"algorithm":"sliding_window_log","limit":3,"per":"1ms"})",
+          R"({"algorithm":"sliding_window_counter","limit":3,"per":"366d","slices":1000})",
+          R"({"algorithm":"sliding_window_counter","limit":3,"per":"1h","weighting":"none"})",
+          R"({"algorithm":"sliding_window_counter","limit":3,"per":"1h","weighting":"linear"})",
+          R"({"algorithm":"sliding_window_hybrid","limit":3,"per":"7d","slices":1})",
+          R"({"algorithm":"leaky_bucket","limit":3,"per":"1s","mode":"meter"})",
+          R"({"algorithm":"token_bucket","limit":3,"per":"1s","refill":"interval"})",
+          R"({"algorithm":"token_bucket","limit":3,"per":"1s","refill":"continuous"})",
+          R"({"algorithm":"gcra","limit":3,"per":"1s","burst":2})",
+      }) {
     const std::string answer = answer_to(request("1000000", charge("k", limit)));
     EXPECT_TRUE(answer.starts_with(
         R"({"outcome":"allowed","reason":"ok","limits":[{"limit":3,"remaining":2,)"))
@@ -375,9 +378,18 @@ TEST(Decide, RefusesImpossibleLimits) {
       {R"({"algorithm":"token_bucket","limit":1,"per":"1s","burst":0})",
        ": burst 0 is out of range; it must be 1 to 4294967295"},
       {R"({"algorithm":"gcra","limit":1,"per":"1s","brust":0})",
-       ": unknown key 'brust'; expected one of: algorithm, limit, per, lease, burst, align, "
-       "slices, "
-       "weighting, mode, refill"},
+       ": unknown key 'brust'; expected one of: algorithm, limit, per, lease, zone, starts, burst, "
+       "align, slices, weighting, mode, refill"},
+      {R"({"algorithm":"gcra","limit":1,"per":"month"})",
+       ": per month does not apply to gcra; it applies to fixed_window"},
+      {R"({"algorithm":"fixed_window","limit":1,"per":"1s","zone":"UTC"})",
+       ".zone: applies only to windows of the calendar; expected also 'per' with day, week, month "
+       "or year"},
+      {R"({"algorithm":"fixed_window","limit":1,"per":"day","zone":"Mars"})",
+       ".zone: there is no time zone 'Mars' in /usr/share/zoneinfo; expected a name of the IANA "
+       "time zone database, such as Asia/Shanghai"},
+      {R"({"algorithm":"fixed_window","limit":1,"per":"week","starts":7})",
+       ": 'starts' is '7'; expected a day of the week, monday to sunday"},
   };
   for (const Case& c : cases) {
     EXPECT_EQ(error_of(request("0", charge("k", c.limit))), "charges[0].limit" + c.error);
