@@ -6,6 +6,7 @@
 // OpenSSL and hiredis).
 
 #include "sluice/acquire.h"
+#include "sluice/block.h"
 #include "sluice/circuit_breaker.h"
 #include "sluice/client_throttle.h"
 #include "sluice/clock.h"
