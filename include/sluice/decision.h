@@ -15,13 +15,14 @@ enum class Outcome : std::uint8_t {
   kFailed,   // the store could not decide, and no failure policy answered
 };
 
-// Why a decision has its outcome. The limit itself answers kOk, kOver, kLimited, kNever
+// Why a decision has its outcome. The limit itself answers kOk, kOver, kLimited, kNever, kBlocked
 // and kGone.
 enum class Reason : std::uint8_t {
   kOk,            // the cost fits
   kOver,          // allowed, because the work is already done (kCharge), but beyond the limit
   kLimited,       // the cost does not fit now; it will after `retry_after`
   kNever,         // the cost exceeds what the limit can ever hold
+  kBlocked,       // the key is blocked, after too many denials or by hand, until `retry_after`
   kShadow,        // allowed; a rule in shadow mode would have denied the request
   kDenyCache,     // the deny cache answered: this counter denied a moment ago
   kFallback,      // the store could not decide; the failure policy answered
@@ -56,6 +57,8 @@ constexpr bool store_failed(Reason reason) noexcept {
 struct Decision {
   Outcome outcome = Outcome::kAllowed;
   Reason reason = Reason::kOk;
+  // kBlocked: the block has started with this denial.
+  bool starts_block = false;
   // Units that the limit holds when untouched: the burst if the algorithm has one, else the limit.
   std::uint32_t capacity = 0;
   // Whole units that would pass right now, after this decision; rounded down.
@@ -83,14 +86,16 @@ struct Decision {
   friend bool operator==(const Decision&, const Decision&) = default;
 };
 
-// Returns whether a limit's own counter answered, so that `remaining` and the waits are its
-// numbers. A failure policy, a failed store and a charge that the deny cache let pass have none.
+// Returns whether a limit's own counter or its block answered, so that `remaining` and the waits
+// are its numbers. A failure policy, a failed store and a charge that the deny cache let pass have
+// none.
 constexpr bool has_numbers(const Decision& decision) noexcept {
   switch (decision.reason) {
     case Reason::kOk:
     case Reason::kOver:
     case Reason::kLimited:
     case Reason::kNever:
+    case Reason::kBlocked:
     case Reason::kGone:
     case Reason::kShadow: return true;
     case Reason::kDenyCache: return !decision.allowed();

@@ -11,6 +11,7 @@
 
 namespace sluice {
 
+class Block;
 class NewKeyLimit;
 class PermitId;
 
@@ -45,6 +46,9 @@ struct Charge {
   // concurrency: the permit that a take gives to its caller, and that a release ends. A take, a
   // release and an extension without one are kInvalid. Others ignore it.
   const PermitId* permit = nullptr;
+  // Blocks the key after repeated denials (kLimited) of takes: a second counter, stored next to
+  // the charge's own and decided with it. Null: none. docs/algorithms.md, Blocks.
+  const Block* block = nullptr;
 };
 
 // Whether both charges name the same counter.
@@ -82,9 +86,9 @@ class Store {
   // kStoreFull for the charges that need one, and kOk for the others: the store can decide a
   // request of these alone. Returns kInvalid, and changes nothing, if the number of charges is
   // wrong, if `now` is outside kFirstInstant..kLastInstant, or if two charges name one counter with
-  // different numbers, if a take of `concurrency` has no permit or a charge counts it (kCharge), or
-  // if a release or an extension is of another algorithm. Returns kFailed if the store cannot
-  // decide.
+  // different numbers, if a take of `concurrency` has no permit or a charge counts it (kCharge), if
+  // a release or an extension is of another algorithm, or if a charge lacks the block that the verb
+  // changes. Returns kFailed if the store cannot decide.
   virtual Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                          std::span<Decision> each) noexcept = 0;
 

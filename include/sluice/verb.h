@@ -17,9 +17,12 @@ enum class Verb : std::uint8_t {
   kReserve,     // take now what a take would get within `max_wait`; the caller waits for `delay`
   kRelease,     // concurrency: end the permit of each charge; kGone if it has ended in all of them
   kExtend,      // concurrency: start the leases of the permit again; kGone if it has ended in one
+  kBlock,       // block the key of each charge for `max_wait` from now, whatever it was before
+  kUnblock,     // end the block of each charge, and forget the denials and how long it lasted
 };
 
-// What a request does: a verb, and how long a reservation may wait. Converts from a verb.
+// What a request does: a verb, and how long a reservation may wait or a block lasts. Converts from
+// a verb.
 //
 //   limiter.apply(Verb::kTake, charges);
 //   limiter.apply({Verb::kReserve, 500ms}, charges);
@@ -28,7 +31,7 @@ struct Action {
   constexpr Action(Verb what, Duration wait = Duration{0}) noexcept : verb(what), max_wait(wait) {}
 
   Verb verb;
-  Duration max_wait;  // kReserve only; at least 0
+  Duration max_wait;  // kReserve: at least 0; kBlock: kMinPeriod to kMaxPeriod; else ignored
 
   friend constexpr bool operator==(const Action&, const Action&) = default;
 };
@@ -41,6 +44,11 @@ constexpr bool takes(Verb verb) noexcept {
 // Whether the verb changes a permit that exists. The cost is ignored.
 constexpr bool changes_permit(Verb verb) noexcept {
   return verb == Verb::kRelease || verb == Verb::kExtend;
+}
+
+// Whether the verb changes nothing but blocks (Charge::block), which its charges must have.
+constexpr bool changes_block(Verb verb) noexcept {
+  return verb == Verb::kBlock || verb == Verb::kUnblock;
 }
 
 // Whether the verb asks for permission, so that a failure policy may answer for the store. The

@@ -17,6 +17,7 @@ std::string_view to_string(Reason reason) noexcept {
     case Reason::kLimited: return "limited";
     case Reason::kOver: return "over";
     case Reason::kNever: return "never";
+    case Reason::kBlocked: return "blocked";
     case Reason::kShadow: return "shadow";
     case Reason::kDenyCache: return "deny_cache";
     case Reason::kFallback: return "fallback";

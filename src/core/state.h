@@ -160,6 +160,8 @@ template <FixedSizeFunctions F>
   switch (action.verb) {
     case Verb::kRelease:  // no store asks a limit without permits
     case Verb::kExtend:
+    case Verb::kBlock:  // nor for what changes only blocks
+    case Verb::kUnblock:
     case Verb::kPeek:
       step = detail::take<F>(limit, at, cost);
       if (step.change == Change::kNone) break;

@@ -17,9 +17,13 @@ inline void combine(std::span<const Decision> each, Decision& all) noexcept {
   Duration retry_after = kNone;
   Duration delay = kNone;
   bool never = false;
+  bool blocked = false;
+  bool starts_block = false;
   bool over = false;
   for (const Decision& d : each) {
     never |= d.reason == Reason::kNever;
+    blocked |= d.reason == Reason::kBlocked;
+    starts_block |= d.starts_block;
     over |= d.reason == Reason::kOver;
     if (d.retry_after && *d.retry_after > retry_after) retry_after = *d.retry_after;
     if (d.delay && *d.delay > delay) delay = *d.delay;
@@ -29,7 +33,11 @@ inline void combine(std::span<const Decision> each, Decision& all) noexcept {
   }
   all.outcome = tightest->outcome;
   all.taken = tightest->taken;
-  all.reason = never ? Reason::kNever : over ? Reason::kOver : tightest->reason;
+  all.starts_block = starts_block;
+  all.reason = tightest->reason;
+  if (over) all.reason = Reason::kOver;
+  if (blocked) all.reason = Reason::kBlocked;
+  if (never) all.reason = Reason::kNever;
   all.capacity = tightest->capacity;
   all.remaining = tightest->remaining;
   all.reset_after = tightest->reset_after;

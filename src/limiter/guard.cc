@@ -40,13 +40,24 @@ std::string message(std::string_view name, std::string_view cause, const Decisio
   return out;
 }
 
+// Whether retry_after is absent because no wait is long enough.
+bool is_endless(const Decision& decision) {
+  return decision.reason == Reason::kNever ||
+         (decision.reason == Reason::kBlocked && !decision.retry_after);
+}
+
 // Never is longer than any wait.
 bool takes_longer(const Decision& a, const Decision& b) {
   if (a.allowed() != b.allowed()) return !a.allowed();
-  const bool a_never = a.reason == Reason::kNever;
-  const bool b_never = b.reason == Reason::kNever;
-  if (a_never != b_never) return a_never;
+  if (is_endless(a) != is_endless(b)) return is_endless(a);
   return a.retry_after.value_or(Duration{0}) > b.retry_after.value_or(Duration{0});
+}
+
+// What is said before the limit that denied.
+std::string_view cause_of(const Decision& decision) {
+  if (decision.reason == Reason::kNever) return "the cost exceeds the capacity of the limit: ";
+  if (decision.reason != Reason::kBlocked) return "limited to ";
+  return decision.retry_after ? "blocked by the limit " : "blocked without end by the limit ";
 }
 
 }  // namespace
@@ -97,9 +108,10 @@ void check_guard(std::string_view name, std::span<const LimitName> limits,
 
 void throw_rate_limited(std::string_view name, std::span<const LimitName> limits,
                         std::span<const Decision> each, const Decision& decision) {
+  const bool blocked = decision.reason == Reason::kBlocked;
   const bool limited = decision.reason == Reason::kLimited || decision.reason == Reason::kNever ||
                        decision.reason == Reason::kDenyCache;
-  if (!limited) {
+  if (!limited && !blocked) {
     throw RateLimited(
         name,
         "denied without the decision of a limit (" + std::string(to_string(decision.reason)) + ")",
@@ -110,9 +122,7 @@ void throw_rate_limited(std::string_view name, std::span<const LimitName> limits
     if (takes_longer(each[i], each[which])) which = i;
   }
   const LimitName& limit = limits[which];
-  std::string cause = decision.reason == Reason::kNever
-                          ? "the cost exceeds the capacity of the limit:  "
-                          : "limited to ";
+  std::string cause(cause_of(decision));
   cause += described(*limit.limit);
   if (!limit.label.empty()) cause += " by " + quoted(limit.label);
   throw RateLimited(name, cause, decision);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -115,6 +116,22 @@ TEST_F(GuardTest, SaysWhereAPermitIsMissing) {
             "concurrency, or no .holding()");
 }
 
+TEST_F(GuardTest, TheExceptionNamesTheLimitWhoseBlockDeniesForLonger) {
+  const std::array<Limit, 2> limits{token_bucket(5).per(1s), kOne};
+  const std::array<detail::LimitName, 2> names{{{&limits[0], "a"}, {&limits[1], "b"}}};
+  Decision decision = Decision::refused(Reason::kBlocked);
+  Decision limited = Decision::refused(Reason::kLimited);
+  limited.retry_after = 1h;
+  const auto throw_it = [&] {
+    detail::throw_rate_limited("send", names, std::array{limited, decision}, decision);
+  };
+  EXPECT_EQ(what_of(throw_it),
+            "send: blocked without end by the limit 1 per 1s (token_bucket) by \"b\"");
+  decision.retry_after = 2h;
+  EXPECT_EQ(what_of(throw_it),
+            "send: blocked by the limit 1 per 1s (token_bucket) by \"b\"; retry after 7200 s");
+}
+
 TEST_F(GuardTest, TheExceptionSaysWhichLimitAndHowLong) {
   const auto guard =
       guarded(limiter_, "send_code", sliding_window_log(1).per(60s)).throwing(length);
@@ -148,7 +165,7 @@ TEST_F(GuardTest, TheExceptionSaysNever) {
       guarded(limiter_, "upload", token_bucket(5).per(1s).burst(10)).costing(11).throwing(length);
   EXPECT_EQ(
       what_of([&] { guard(Request{"a"}); }),
-      "upload: the cost exceeds the capacity of the limit:  5 per 1s, at once 10 (token_bucket)");
+      "upload: the cost exceeds the capacity of the limit: 5 per 1s, at once 10 (token_bucket)");
 }
 
 TEST_F(GuardTest, AFunctionRunsAgainExactlyAtRetryAfter) {

@@ -17,6 +17,11 @@ constexpr ReasonReport kNever{
     .title = kLimited.title,
     .detail = "The request costs more than these policies ever allow at once."};
 
+constexpr ReasonReport kBlocked{
+    .type = kLimited.type,
+    .title = "Blocked",
+    .detail = "The client is blocked for a time, after too many denied requests or by hand."};
+
 constexpr ReasonReport kFallback{
     .type = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
     .title = "Temporarily reduced capacity",
@@ -70,6 +75,7 @@ const ReasonReport& report_of(Reason reason) noexcept {
     case Reason::kLimited:
     case Reason::kDenyCache: return kLimited;
     case Reason::kNever: return kNever;
+    case Reason::kBlocked: return kBlocked;
     case Reason::kFallback: return kFallback;
     case Reason::kStoreTimeout: return kStoreTimeout;
     case Reason::kStoreError: return kStoreError;

@@ -33,6 +33,7 @@ TEST(ReasonReport, HasARowForEveryReason) {
       {"over", limited},
       {"limited", limited},
       {"never", limited},
+      {"blocked", limited},
       {"shadow", limited},
       {"deny_cache", limited},
       {"fallback", {429, 0, "", "temporary-reduced-capacity"}},

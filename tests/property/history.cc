@@ -44,6 +44,7 @@ const char* name_of(sluice::Reason reason) {
     case sluice::Reason::kOver: return "over";
     case sluice::Reason::kLimited: return "limited";
     case sluice::Reason::kNever: return "never";
+    case sluice::Reason::kBlocked: return "blocked";
     case sluice::Reason::kInvalid: return "invalid";
     case sluice::Reason::kStoreTimeout: return "store_timeout";
     case sluice::Reason::kStoreError: return "store_error";

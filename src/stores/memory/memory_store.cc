@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "limiter/charge_fits.h"
 #include "limiter/combine.h"
-#include "limiter/permit_fits.h"
 #include "stores/memory/in_place.h"
 #include "stores/memory/request.h"
 

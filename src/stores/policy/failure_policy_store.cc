@@ -2,7 +2,7 @@
 #include <new>
 
 #include "limiter/batch.h"
-#include "limiter/permit_fits.h"
+#include "limiter/charge_fits.h"
 #include "limiter/fallback.h"
 #include "sluice/failure_policy.h"
 #include "stores/policy/local_permits.h"

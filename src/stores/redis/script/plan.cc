@@ -6,8 +6,8 @@
 #include <array>
 #include <charconv>
 
+#include "limiter/charge_fits.h"
 #include "limiter/combine.h"
-#include "limiter/permit_fits.h"
 #include "sluice/new_key_limit.h"
 #include "stores/redis/script/format.h"
 #include "stores/redis/script/scripts.h"
@@ -31,6 +31,8 @@ constexpr std::uint64_t number_of(Verb verb) noexcept {
     case Verb::kTakeAtMost: return format::kTakeAtMost;
     case Verb::kRelease: return format::kRelease;
     case Verb::kExtend: return format::kExtend;
+    case Verb::kBlock:
+    case Verb::kUnblock: break;  // the counters stay as they are
   }
   return format::kPeek;
 }
