@@ -2,6 +2,9 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "sluice/store.h"
 
@@ -17,7 +20,7 @@ struct MemoryStoreOptions {
   // The most bytes for the logs and slices of the three sliding windows, at least 4096; a log entry
   // takes 12. Beyond it the store evicts other counters with logs, of the limit whose logs take
   // most bytes. A large log that cannot grow is merged into slices: stricter than exact, never
-  // looser. Raise it for many large logs.
+  // looser. Raise it for many large logs. Blocks (Charge::block) take up to an eighth of it, too.
   std::size_t max_log_bytes = std::size_t{256} << 20;
   // Shards, each with its own lock; rounded up to a power of two, at most 1024. 0, the default: the
   // store chooses by the processors and both bounds. More shards cause less contention and take a
@@ -30,11 +33,20 @@ struct MemoryStoreStats {
   std::size_t shards = 0;
   std::size_t keys = 0;         // counters
   std::size_t log_bytes = 0;    // bytes of logs and slices
+  std::size_t blocks = 0;       // keys with denials that count for a block, or with one
   std::uint64_t evictions = 0;  // live counters lost to a bound since the start
   std::uint64_t swept = 0;      // untouched counters dropped since the start
   // Times that a log was merged into slices since the start, because its bytes did not suffice. The
   // limit is then stricter than exact, by at most a slice.
   std::uint64_t merged_logs = 0;
+};
+
+// A key that is blocked (Charge::block), as its charges name it. A plain value.
+struct BlockedKey {
+  std::string key;
+  std::string tag;
+  Keyspace keyspace = Keyspace::kCallers;
+  Instant until;
 };
 
 // Counters in the memory of this process. They are lost when it ends.
@@ -43,7 +55,7 @@ struct MemoryStoreStats {
 // which must outlive it. Cost: one lock and one hash look-up for each counter of a request; about
 // 60 bytes a key, and 12 for each log entry or 4 for each slice. It never grows beyond its options
 // and has no thread of its own. It stores a 128-bit hash of each key, with a random seed for each
-// process, so that nobody can choose keys that share a shard.
+// process, so that nobody can choose keys that share a shard. Only blocked keys are stored as text.
 class MemoryStore final : public Store {
  public:
   // A bound below its minimum is raised to it. Errors: throws std::bad_alloc, and only here.
@@ -62,6 +74,10 @@ class MemoryStore final : public Store {
 
   // What it holds now. Cost: locks each shard in turn.
   MemoryStoreStats stats() const;
+  // At most so many of the keys that are blocked at `now` (absent: now), in no order; without keys
+  // that have more than 2048 bytes with their tag. Cost: locks each shard in turn, until there are
+  // as many.
+  std::vector<BlockedKey> blocked(std::size_t most, std::optional<Instant> now = {}) const;
 
  private:
   class Impl;

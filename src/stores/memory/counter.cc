@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "limiter/charge_fits.h"
 #include "sluice/new_key_limit.h"
 #include "sluice/permit_id.h"
 
@@ -18,6 +19,8 @@ void Counter::begin(Fingerprint fingerprint, Shard& home, const Charge& charge,
   slot_ = nullptr;
   change_ = core::Change::kNone;
   is_pinned_ = is_new_ = is_refused_ = false;
+  block_ = {};
+  asked_ = 0;
 }
 
 void Counter::add(std::uint64_t cost) noexcept {
@@ -30,7 +33,8 @@ bool Counter::agrees_with(const Charge& other) const noexcept {
   const PermitId* const own = charge_->permit;
   const bool is_same_permit =
       own == other.permit || (own != nullptr && other.permit != nullptr && *own == *other.permit);
-  return limit() == other.limit && (is_same_permit || !holds_permits(limit().algorithm()));
+  return limit() == other.limit && same_block(*charge_, other) &&
+         (is_same_permit || !holds_permits(limit().algorithm()));
 }
 
 std::uint64_t Counter::most_for_each() const noexcept {
@@ -96,6 +100,25 @@ void Counter::look(Action action) noexcept {
       return keep(core::step(action, limit(), core::Kept{permits(), forgotten()}, now_, cost_),
                   next_permits_);
   }
+}
+
+void Counter::look_at_block() noexcept {
+  asked_ = cost_;
+  if (charge_->block != nullptr) block_ = shard_->blocks.look(key_, now_);
+}
+
+void Counter::deny() noexcept {
+  if (!answer_.admitted && !answer_.never && counts_denials(verb_, *charge_)) {
+    block_ = shard_->blocks.deny(key_, *charge_, now_);
+  }
+}
+
+bool Counter::change_block(Action action) noexcept {
+  if (action.verb == Verb::kUnblock) {
+    shard_->blocks.erase(key_);
+    return true;
+  }
+  return shard_->blocks.block(key_, *charge_, action.max_wait.count(), now_);
 }
 
 void Counter::leave_untaken() noexcept {
@@ -187,6 +210,7 @@ void Counter::write() noexcept {
   }
   if (change_ == core::Change::kWrite) write_next();
   if (change_ == core::Change::kErase && slot_ != nullptr) shard_->erase(*slot_);
+  if (verb_ == Verb::kReset && charge_->block != nullptr) shard_->blocks.erase(key_);
 }
 
 void Counter::write_next() noexcept {

@@ -29,7 +29,7 @@ class Counter {
   // Whether another charge on the counter may be of the same request.
   bool agrees_with(const Charge& other) const noexcept;
   Shard* shard() const noexcept { return shard_; }
-  bool admits() const noexcept { return answer_.admitted; }
+  bool admits() const noexcept { return answer_.admitted && !is_blocked(); }
   // Whether write() needs the slot and memory.
   bool writes() const noexcept { return change_ == core::Change::kWrite; }
   bool is_found() const noexcept { return slot_ != nullptr; }
@@ -53,6 +53,14 @@ class Counter {
   // Answers without taking units, because another limit denies the request. Nothing is written.
   void leave_untaken() noexcept;
 
+  // Looks whether the key is blocked; counts a denial, which may block it; blocks or unblocks it by
+  // hand, and returns false if memory is exhausted.
+  void look_at_block() noexcept;
+  void deny() noexcept;
+  bool change_block(Action action) noexcept;
+  // Whether its block denies the request.
+  bool is_blocked() const noexcept { return block_.left > 0 && asked_ > 0; }
+
   // Protects the slot from eviction; makes it if it is missing, which may move other slots; makes
   // room for the write. The last two throw std::bad_alloc; make_room() returns false if the bytes
   // for windows do not suffice for a new one. A log that cannot grow is merged, and the answer may
@@ -64,7 +72,10 @@ class Counter {
 
   void write() noexcept;
 
-  void answer(Decision& decision) const noexcept { core::write(limit(), answer_, decision); }
+  void answer(Decision& decision) const noexcept {
+    core::write(limit(), answer_, decision);
+    core::write(block_, asked_, decision);
+  }
 
  private:
   core::Forgotten forgotten() const noexcept;
@@ -91,6 +102,8 @@ class Counter {
   std::uint32_t converted_;  // slices: all units that count, if the grid has changed
   std::uint32_t saved_expiry_;
   core::Answer answer_;
+  core::BlockAnswer block_;
+  std::uint64_t asked_;  // the cost for which the block was looked at
   core::Forgotten next_forgotten_;
   core::Ticks at_;  // the instant of the next state
   union {

@@ -27,6 +27,10 @@ struct InPlace {
   static bool serves(const Limit& limit) noexcept {
     return core::has_fixed_size(limit) || limit.state_kind() == StateKind::kSlices;
   }
+  // Whether the charge's block matters: the key has one, or this may be a denial that counts.
+  bool needs_block(const Charge& charge) const noexcept {
+    return charge.block != nullptr && (!admits() || shard->blocks.contains(key));
+  }
 
   void begin(Fingerprint fingerprint, Shard& home) noexcept {
     key = fingerprint;

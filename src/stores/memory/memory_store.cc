@@ -70,6 +70,8 @@ class MemoryStore::Impl {
     if (charges.empty() || charges.size() > kMaxCharges || each.size() != charges.size() ||
         !is_in_range(at) || !is_valid(action)) {
       refuse(Reason::kInvalid, each, all);
+    } else if (changes_block(action.verb)) {
+      change_blocks(action, charges, now, each, all);
     } else if (charges.size() == 1) {
       decide<1>(action, charges, now, each, all);
     } else if (charges.size() <= kFewCharges) {
@@ -98,11 +100,22 @@ class MemoryStore::Impl {
       const std::lock_guard lock(shard->mutex);
       sum.keys += shard->size();
       sum.log_bytes += shard->blob_bytes();
-      sum.evictions += shard->evictions();
+      sum.evictions += shard->evictions() + shard->blocks.evictions();
+      sum.blocks += shard->blocks.size();
       sum.swept += shard->swept();
       sum.merged_logs += shard->merged_logs();
     }
     return sum;
+  }
+
+  std::vector<BlockedKey> blocked(std::size_t most, std::optional<Instant> now) {
+    std::vector<BlockedKey> out;
+    const core::Ticks at = now.value_or(clock_.now()).time_since_epoch().count();
+    for (const auto& shard : shards_) {
+      const std::lock_guard lock(shard->mutex);
+      shard->blocks.list(at, most, out);
+    }
+    return out;
   }
 
  private:
@@ -121,7 +134,7 @@ class MemoryStore::Impl {
       decision = Decision::refused(Reason::kInvalid);
       return;
     }
-    if (holds_permits(charge.limit.algorithm()) &&
+    if (holds_permits(charge.limit.algorithm()) && charge.block == nullptr &&
         change_permit_in_place(action, charge, now, decision)) {
       return;
     }
@@ -146,6 +159,27 @@ class MemoryStore::Impl {
     return memory::change_permit(shard, key, action, charge, now, decision);
   }
 
+  // Writes the blocks of all keys, and looks at their counters.
+  [[gnu::noinline]] void change_blocks(Action action, std::span<const Charge> charges,
+                                       core::Ticks now, std::span<Decision> each,
+                                       Decision& all) noexcept {
+    const auto fits = [&](const Charge& charge) { return block_fits(action, charge); };
+    if (!std::all_of(charges.begin(), charges.end(), fits)) {
+      return refuse(Reason::kInvalid, each, all);
+    }
+    for (std::size_t i = 0; i < charges.size(); ++i) {
+      Counter c;
+      Charge looked = charges[i];
+      looked.cost = 0;
+      begin(c, looked, now);
+      const std::lock_guard lock(c.shard()->mutex);
+      if (!c.change_block(action)) return refuse(Reason::kStoreError, each, all);
+      static_cast<void>(memory::carry_out(Verb::kPeek, {&c, 1}));
+      c.answer(each[i]);
+    }
+    combine(each, all);
+  }
+
   template <Verb Chosen>
   [[gnu::noinline]] Decision apply_as(Action action, const Charge& charge,
                                       std::optional<Instant> instant) noexcept {
@@ -167,6 +201,8 @@ class MemoryStore::Impl {
     const Instant at = instant ? *instant : clock_.now();
     if (!is_in_range(at) || !is_valid(action)) {
       decision = Decision::refused(Reason::kInvalid);
+    } else if (changes_block(action.verb)) {
+      change_blocks(action, {&charge, 1}, at.time_since_epoch().count(), {&decision, 1}, decision);
     } else {
       apply_to_one(action, charge, at.time_since_epoch().count(), decision);
     }
@@ -181,7 +217,7 @@ class MemoryStore::Impl {
     const memory::Fingerprint key = fingerprint_(charge);
     counter.begin(key, shard_of(key));
     const std::lock_guard lock(counter.shard->mutex);
-    if (!counter.look(action, charge, now)) return false;
+    if (!counter.look(action, charge, now) || counter.needs_block(charge)) return false;
     counter.finish(charge, now, counter.admits(), decision);
     return true;
   }
@@ -205,7 +241,7 @@ class MemoryStore::Impl {
     const memory::Locks<N> locks(used, [](const memory::InPlace& c) { return c.shard; });
     bool all_admit = true;
     for (std::size_t i = 0; i < used.size(); ++i) {
-      if (!used[i].look(action, charges[i], now)) return false;
+      if (!used[i].look(action, charges[i], now) || used[i].needs_block(charges[i])) return false;
       all_admit &= used[i].admits();
     }
     for (std::size_t i = 0; i < used.size(); ++i) {
@@ -294,5 +330,8 @@ Decision MemoryStore::apply_one(Action action, const Charge& charge,
 }
 
 MemoryStoreStats MemoryStore::stats() const { return impl_->stats(); }
+std::vector<BlockedKey> MemoryStore::blocked(std::size_t most, std::optional<Instant> now) const {
+  return impl_->blocked(most, now);
+}
 
 }  // namespace sluice

@@ -58,6 +58,16 @@ std::uint64_t units_for_each(std::span<Counter> counters) noexcept {
   return units;
 }
 
+// Answers a request that is denied. Its denials count for blocks, unless a block denies it.
+void deny(Verb verb, std::span<Counter> counters) noexcept {
+  const bool is_blocked = std::any_of(counters.begin(), counters.end(),
+                                      [](const Counter& c) { return c.is_blocked(); });
+  if (takes(verb) && !is_blocked) {
+    for (Counter& c : counters) c.deny();
+  }
+  for (Counter& c : counters) c.leave_untaken();
+}
+
 // Takes the same number of units for every charge: as many as all can have.
 Reason take_at_most(std::span<Counter> counters) noexcept {
   const bool asks_for_nothing = std::any_of(counters.begin(), counters.end(),
@@ -80,9 +90,12 @@ Reason carry_out(Action action, std::span<Counter> counters) noexcept {
     c.find();
     c.look(action);
   }
+  if (asks(action.verb)) {
+    for (Counter& c : counters) c.look_at_block();
+  }
   // A release ends the permit in those counters in which it is live.
   if (action.verb != Verb::kRelease && !all_admit(counters)) {
-    for (Counter& c : counters) c.leave_untaken();
+    deny(action.verb, counters);
     return Reason::kOk;
   }
   if (refuse_new(counters)) return Reason::kStoreFull;
@@ -91,7 +104,7 @@ Reason carry_out(Action action, std::span<Counter> counters) noexcept {
     // A hybrid whose summaries were merged may count more units than before.
     if (!all_admit(counters)) {
       for (Counter& c : counters) c.unpin();
-      for (Counter& c : counters) c.leave_untaken();
+      deny(action.verb, counters);
       return Reason::kOk;
     }
   }

@@ -6,6 +6,7 @@
 
 #include "sluice/store.h"
 #include "stores/memory/blobs.h"
+#include "stores/memory/blocks.h"
 #include "stores/memory/cells.h"
 #include "stores/memory/limit_usage.h"
 #include "stores/memory/lock.h"
@@ -35,10 +36,15 @@ class SharedBytes {
 class alignas(64) Shard {
  public:
   Lock mutex;
+  Blocks blocks;  // of the counters in this shard
 
   // Throws std::bad_alloc.
   Shard(std::size_t max_keys, std::size_t own_bytes, SharedBytes& shared)
-      : usage_(max_keys), max_keys_(max_keys), own_bytes_(own_bytes), shared_(shared) {}
+      : blocks(own_bytes / kBlockShare),
+        usage_(max_keys),
+        max_keys_(max_keys),
+        own_bytes_(own_bytes),
+        shared_(shared) {}
   ~Shard();
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
@@ -68,6 +74,8 @@ class alignas(64) Shard {
   std::uint64_t merged_logs() const noexcept { return merged_logs_; }
 
  private:
+  static constexpr std::size_t kBlockShare = 4;  // of the shard's own bytes, in addition
+
   struct Victim {
     Slot* slot = nullptr;
     LimitUsage::Index limit = LimitUsage::kNone;
