@@ -1,0 +1,257 @@
+#include "stores/memory/blocks.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "sluice/limiter.h"
+#include "sluice/memory_store.h"
+#include "sluice/permit_id.h"
+#include "sluice/testing/manual_clock.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ManualClock;
+
+const Block kBlock =
+    *Block::make({.after = 2, .within = 10min, .time = 15min, .growth = 200, .at_most = 24h});
+
+class BlocksOfStore : public ::testing::Test {
+ protected:
+  Charge charge(std::string_view key = "k", const Limit& limit = fixed_window(1).per(1min),
+                std::uint64_t cost = 1) const {
+    return {.key = key, .limit = limit, .cost = cost, .block = &kBlock};
+  }
+  Decision take(std::string_view key = "k") { return apply(Verb::kTake, charge(key)); }
+  Decision apply(Action action, const Charge& one) { return store_.apply_one(action, one, {}); }
+  void block() {
+    take();
+    take();
+    take();
+  }
+
+  ManualClock clock_;
+  MemoryStore store_{{}, clock_};
+};
+
+TEST_F(BlocksOfStore, TheDenialThatStartsABlockSaysForHowLong) {
+  EXPECT_TRUE(take());
+  const Decision first = take();
+  EXPECT_EQ(first.reason, Reason::kLimited);
+  EXPECT_EQ(first.retry_after, 1min);
+  const Decision second = take();
+  EXPECT_EQ(second.reason, Reason::kBlocked);
+  EXPECT_TRUE(second.starts_block);
+  EXPECT_EQ(second.retry_after, 15min);
+  EXPECT_EQ(second.remaining, 0u);
+}
+
+TEST_F(BlocksOfStore, DeniesUntilExactlyRetryAfter) {
+  block();
+  clock_.advance(15min - 1us);
+  const Decision last = take();
+  EXPECT_EQ(last.reason, Reason::kBlocked);
+  EXPECT_FALSE(last.starts_block);
+  EXPECT_EQ(last.retry_after, 1us);
+  clock_.advance(1us);
+  EXPECT_TRUE(take());
+}
+
+TEST_F(BlocksOfStore, DenialsWhileBlockedDoNotExtendIt) {
+  block();
+  for (int i = 0; i < 20; ++i) take();
+  EXPECT_EQ(take().retry_after, 15min);
+}
+
+TEST_F(BlocksOfStore, WaitsForTheLimitTooIfThatTakesLonger) {
+  const Limit daily = fixed_window(1).per(24h);
+  apply(Verb::kTake, charge("k", daily));
+  apply(Verb::kTake, charge("k", daily));
+  const Decision said = apply(Verb::kTake, charge("k", daily));
+  EXPECT_EQ(said.reason, Reason::kBlocked);
+  EXPECT_EQ(said.retry_after, 24h);
+}
+
+TEST_F(BlocksOfStore, APeekAnswersBlockedAndCountsNothing) {
+  take();
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(apply(Verb::kPeek, charge()).reason, Reason::kLimited);
+  EXPECT_EQ(take().reason, Reason::kLimited);
+  take();
+  EXPECT_EQ(apply(Verb::kPeek, charge()).reason, Reason::kBlocked);
+}
+
+TEST_F(BlocksOfStore, ACostOfNothingIsNeverDenied) {
+  block();
+  const Decision said = apply(Verb::kTake, charge("k", fixed_window(1).per(1min), 0));
+  EXPECT_TRUE(said);
+  EXPECT_EQ(said.remaining, 0u);
+}
+
+TEST_F(BlocksOfStore, ACostThatNeverFitsDoesNotCount) {
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(apply(Verb::kTake, charge("k", fixed_window(1).per(1min), 2)).reason, Reason::kNever);
+  }
+  EXPECT_TRUE(take());
+}
+
+TEST_F(BlocksOfStore, AChargeOfWorkThatIsDoneIsNotBlocked) {
+  block();
+  EXPECT_EQ(apply(Verb::kCharge, charge()).reason, Reason::kOver);
+}
+
+TEST_F(BlocksOfStore, ARefundDoesNotUnblockAndAResetDoes) {
+  block();
+  apply(Verb::kRefund, charge());
+  EXPECT_EQ(take().reason, Reason::kBlocked);
+  apply(Verb::kReset, charge());
+  EXPECT_TRUE(take());
+}
+
+TEST_F(BlocksOfStore, DenialsOfTakeAtMostAndOfReservationsOfBucketsCount) {
+  const Limit bucket = token_bucket(1).per(1min);
+  const auto both = [&](Action action) {
+    apply(Verb::kUnblock, charge("b", bucket));
+    apply(action, charge("b", bucket));
+    apply(action, charge("b", bucket));
+    return apply(action, charge("b", bucket)).reason;
+  };
+  EXPECT_EQ(both(Verb::kTakeAtMost), Reason::kBlocked);
+  EXPECT_EQ(both(Action(Verb::kReserve, 1s)), Reason::kBlocked);
+}
+
+TEST_F(BlocksOfStore, AReservationThatMayStillWaitDoesNotCount) {
+  for (int i = 0; i < 9; ++i) apply({Verb::kReserve, 1s}, charge());
+  EXPECT_EQ(take().reason, Reason::kLimited);
+}
+
+TEST_F(BlocksOfStore, CountsOnlyTheLimitThatDenies) {
+  const Limit wide = fixed_window(100).per(1min);
+  const std::vector<Charge> both{charge(), charge("other", wide)};
+  std::vector<Decision> each(2);
+  for (int i = 0; i < 3; ++i) store_.apply(Verb::kTake, both, {}, each);
+  EXPECT_EQ(each[0].reason, Reason::kBlocked);
+  EXPECT_EQ(each[1].reason, Reason::kOk);
+  EXPECT_EQ(each[1].remaining, 99u);
+  const Decision all = store_.apply(Verb::kTake, both, {}, each);
+  EXPECT_EQ(all.reason, Reason::kBlocked);
+  EXPECT_EQ(all.retry_after, 15min);
+}
+
+TEST_F(BlocksOfStore, ARequestThatABlockDeniesCountsNoOtherDenial) {
+  block();
+  apply(Verb::kTake, charge("other"));
+  const std::vector<Charge> both{charge(), charge("other")};
+  std::vector<Decision> each(2);
+  for (int i = 0; i < 9; ++i) store_.apply(Verb::kTake, both, {}, each);
+  EXPECT_EQ(each[1].reason, Reason::kLimited);
+  EXPECT_EQ(take("other").reason, Reason::kLimited);
+}
+
+TEST_F(BlocksOfStore, TwoChargesOnACounterAreOneDenial) {
+  const std::vector<Charge> both{charge("k", fixed_window(3).per(1min)),
+                                 charge("k", fixed_window(3).per(1min))};
+  std::vector<Decision> each(2);
+  EXPECT_TRUE(store_.apply(Verb::kTake, both, {}, each));
+  EXPECT_EQ(store_.apply(Verb::kTake, both, {}, each).reason, Reason::kLimited);
+  EXPECT_EQ(store_.apply(Verb::kTake, both, {}, each).reason, Reason::kBlocked);
+}
+
+TEST_F(BlocksOfStore, RefusesOneCounterWithTwoBlocks) {
+  const Block other = *Block::make({.after = 3, .within = 1s, .time = 1s});
+  std::vector<Charge> both{charge(), charge()};
+  both[1].block = &other;
+  std::vector<Decision> each(2);
+  EXPECT_EQ(store_.apply(Verb::kTake, both, {}, each).reason, Reason::kInvalid);
+  both[1].block = nullptr;
+  EXPECT_EQ(store_.apply(Verb::kTake, both, {}, each).reason, Reason::kInvalid);
+}
+
+TEST_F(BlocksOfStore, BlocksAndUnblocksByHand) {
+  const Decision said = apply({Verb::kBlock, 1h}, charge());
+  EXPECT_TRUE(said);
+  EXPECT_EQ(said.reset_after, 1h);
+  EXPECT_EQ(take().retry_after, 1h);
+  EXPECT_TRUE(apply(Verb::kUnblock, charge()));
+  EXPECT_TRUE(take());
+}
+
+TEST_F(BlocksOfStore, RefusesToBlockWithoutABlockOrALength) {
+  Charge plain = charge();
+  plain.block = nullptr;
+  EXPECT_EQ(apply({Verb::kBlock, 1h}, plain).reason, Reason::kInvalid);
+  EXPECT_EQ(apply(Verb::kUnblock, plain).reason, Reason::kInvalid);
+  EXPECT_EQ(apply(Verb::kBlock, charge()).reason, Reason::kInvalid);
+  EXPECT_EQ(apply({Verb::kBlock, std::chrono::days{367}}, charge()).reason, Reason::kInvalid);
+}
+
+TEST_F(BlocksOfStore, ServesEveryAlgorithm) {
+  const PermitId permit = PermitId::random();
+  const Limit limits[] = {fixed_window(1).per(1h),
+                          sliding_window_log(1).per(1h),
+                          sliding_window_counter(1).per(1h),
+                          sliding_window_hybrid(1).per(1h),
+                          leaky_bucket(1).per(1h),
+                          token_bucket(1).per(1h),
+                          gcra(1).per(1h),
+                          concurrency(1).lease(1h)};
+  for (const Limit& limit : limits) {
+    Charge one = charge("each", limit);
+    one.permit = &permit;
+    EXPECT_TRUE(apply(Verb::kTake, one));
+    EXPECT_EQ(apply(Verb::kTake, one).reason, Reason::kLimited);
+    EXPECT_TRUE(apply(Verb::kTake, one).starts_block) << to_string(limit.algorithm());
+  }
+}
+
+TEST_F(BlocksOfStore, BlockedKeysAreListed) {
+  EXPECT_TRUE(store_.blocked(10).empty());
+  block();
+  take("denied");
+  take("denied");
+  Charge by_hand = charge("by hand");
+  by_hand.tag = "t";
+  by_hand.keyspace = Keyspace::kRules;
+  EXPECT_TRUE(apply({Verb::kBlock, 1h}, by_hand));
+  const std::string longest(2049, 'x');
+  EXPECT_TRUE(apply({Verb::kBlock, 1h}, charge(longest)));
+  auto found = store_.blocked(10);
+  ASSERT_EQ(found.size(), 2U);
+  if (found[0].key == "k") std::swap(found[0], found[1]);
+  EXPECT_EQ(found[0].key, "by hand");
+  EXPECT_EQ(found[0].tag, "t");
+  EXPECT_EQ(found[0].keyspace, Keyspace::kRules);
+  EXPECT_EQ(found[0].until, clock_.now() + 1h);
+  EXPECT_EQ(found[1].key, "k");
+  EXPECT_EQ(found[1].until, clock_.now() + 15min);
+  EXPECT_EQ(store_.blocked(1).size(), 1U);
+  clock_.advance(15min);
+  EXPECT_EQ(store_.blocked(10).size(), 1U);
+  EXPECT_TRUE(apply(Verb::kUnblock, by_hand));
+  EXPECT_TRUE(store_.blocked(10).empty());
+}
+
+const Charge kDenied{.key = "k", .limit = fixed_window(1).per(1min), .block = &kBlock};
+
+TEST(Blocks, StayWithinTheirBytesAndKeepTheBlockedKeys) {
+  memory::Blocks blocks(64 * memory::Blocks::kEntryBytes);
+  const memory::Fingerprint blocked{1, 1};
+  ASSERT_TRUE(blocks.block(blocked, kDenied, core::Ticks{1} << 40, 0));
+  for (std::uint64_t i = 2; i < 10'000; ++i) blocks.deny({i, i}, kDenied, 0);
+  EXPECT_LE(blocks.bytes(), 65 * (memory::Blocks::kEntryBytes + 16));
+  EXPECT_GT(blocks.evictions(), 9000u);
+  EXPECT_GT(blocks.look(blocked, 1).left, 0);
+}
+
+TEST(Blocks, DropForgottenEntriesInTheCourseOfTime) {
+  memory::Blocks blocks(std::size_t{1} << 30);
+  for (std::uint64_t i = 1; i <= 1000; ++i) blocks.deny({i, i}, kDenied, 0);
+  const core::Ticks later = kBlock.within().count();
+  for (std::uint64_t i = 1001; i <= 3000; ++i) blocks.deny({i, i}, kDenied, later);
+  EXPECT_LE(blocks.size(), 2100u);
+  EXPECT_EQ(blocks.evictions(), 0u);
+}
+
+}  // namespace
+}  // namespace sluice
