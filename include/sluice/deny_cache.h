@@ -55,6 +55,9 @@ class DenyCache {
 // several charges is denied if any charge is. The other charges are then allowed with reason
 // `kDenyCache` and their capacity, without other numbers, because nobody looked at their counters.
 //
+// Of a charge with a block (Charge::block) it repeats denials with `kBlocked` only, with that
+// reason: the store must see the others, because they count.
+//
 // This holds for takes at the store's own time. Peeks, explicit timestamps, costs beyond the
 // capacity and requests with two charges on one counter always go to the store. A refund or a
 // reset through any store on this cache removes the denial, even if it fails. So does an admitted

@@ -23,7 +23,16 @@ constexpr std::size_t kFewCharges = 4;
 
 // Returns whether a limit has denied, so that nothing was taken.
 constexpr bool is_denial(const Decision& decision) noexcept {
-  return decision.reason == Reason::kLimited || decision.reason == Reason::kNever;
+  return decision.reason == Reason::kLimited || decision.reason == Reason::kNever ||
+         decision.reason == Reason::kBlocked;
+}
+
+// Returns whether the store would deny such a charge again and count nothing. A permit can be
+// released at any time, and a denial may count for a block.
+constexpr bool is_repeatable(const Charge& charge, Reason reason) noexcept {
+  if (reason == Reason::kBlocked) return true;
+  return reason == Reason::kLimited && charge.block == nullptr &&
+         !holds_permits(charge.limit.algorithm());
 }
 
 Decision not_asked(const Charge& charge) noexcept {
@@ -97,7 +106,7 @@ void DenyCache::Impl::look(const Charge& charge, Instant now, Asked& asked) noex
     return;
   asked.is_denied = true;
   asked.decision = {.outcome = Outcome::kDenied,
-                    .reason = Reason::kDenyCache,
+                    .reason = charge.block != nullptr ? Reason::kBlocked : Reason::kDenyCache,
                     .capacity = charge.limit.capacity(),
                     .remaining = denial.remaining,
                     .reset_after = std::max(denial.reset_after - since, Duration{0}),
@@ -107,9 +116,7 @@ void DenyCache::Impl::look(const Charge& charge, Instant now, Asked& asked) noex
 // `now` is from before the request to the store, so that no wait ends too late.
 void DenyCache::Impl::learn(const Charge& charge, Instant now, const Asked& asked,
                             const Decision& request, const Decision& own) noexcept {
-  // A permit can be released at any time.
-  const bool is_certain = !holds_permits(charge.limit.algorithm());
-  if (own.reason == Reason::kLimited && own.retry_after && is_certain) {
+  if (own.retry_after && is_repeatable(charge, own.reason)) {
     const Denial denial{.denied_at = now,
                         .retry_after = *own.retry_after,
                         .reset_after = own.reset_after,
@@ -156,7 +163,7 @@ bool DenyCache::Impl::denies(Take& take, std::span<const Charge> charges, std::s
 void DenyCache::Impl::learn(const Take& take, std::span<const Charge> charges,
                             std::span<const Decision> each, const Decision& decision) noexcept {
   for (std::size_t i = 0; i < charges.size(); ++i) {
-    const bool may_learn = take.is_plain || each[i].reason != Reason::kLimited;
+    const bool may_learn = take.is_plain || !each[i].retry_after;
     if (may_learn) learn(charges[i], take.at, take.asked[i], decision, each[i]);
   }
 }
@@ -191,7 +198,8 @@ namespace {
 
 // Neither answers from the cache nor gives back what a cached denial depends on.
 bool is_uncached(Verb verb) noexcept {
-  return verb != Verb::kTake && verb != Verb::kRefund && verb != Verb::kReset;
+  return verb != Verb::kTake && verb != Verb::kRefund && verb != Verb::kReset &&
+         !changes_block(verb);
 }
 
 bool is_usual(std::span<const Charge> charges, std::span<const Decision> each) noexcept {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sluice/block.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
 #include "sluice/permit.h"
@@ -65,6 +66,25 @@ TEST_F(DenyCacheTest, RemembersNoDenialOfPermits) {
   }
   permit.release();
   EXPECT_TRUE(limiter_.hold("k", kOne));
+}
+
+// The store must see denials that count, and need not see those of a key that is blocked.
+TEST_F(DenyCacheTest, RepeatsOnlyTheBlocksOfChargesThatHaveOne) {
+  const Block block = *Block::make({.after = 3, .within = 1h, .time = 10min});
+  const Charge charge{.key = "k", .limit = kLimit, .cost = 10, .block = &block};
+  const auto take = [&] { return store_.apply_one(Verb::kTake, charge, {}); };
+  EXPECT_TRUE(take());
+  EXPECT_EQ(take().reason, Reason::kLimited);
+  EXPECT_EQ(take().reason, Reason::kLimited);
+  EXPECT_EQ(take().reason, Reason::kBlocked);
+  inner_.asked = 0;
+  clock_.advance(300ms);
+  const Decision again = take();
+  EXPECT_EQ(again.reason, Reason::kBlocked);
+  EXPECT_EQ(again.retry_after, 10min - 300ms);
+  EXPECT_EQ(inner_.asked, 0);
+  store_.apply_one(Verb::kUnblock, charge, {});
+  EXPECT_EQ(take().reason, Reason::kLimited) << "the cache has forgotten the block";
 }
 
 TEST_F(DenyCacheTest, AnswersRequestsThatTheStoreHasDenied) {
