@@ -12,6 +12,8 @@ namespace sluice::redis::format {
 
 // Begins the keys of rules' counters, after the prefix. No algorithm has this letter.
 inline constexpr char kOfRules = 'r';
+// Begins the keys of blocks, after the prefix and before the rest of their counters' keys.
+inline constexpr char kOfBlocks = 'x';
 
 // A single number.
 struct Number {
@@ -29,6 +31,7 @@ inline constexpr std::uint64_t kLogKind = 0x13C1;
 inline constexpr std::uint64_t kSlicesKind = 0x14C1;
 inline constexpr std::uint64_t kHybridKind = 0x15C1;
 inline constexpr std::uint64_t kPermitsKind = 0x16C1;
+inline constexpr std::uint64_t kKeyBlockKind = 0x17C1;
 
 // Instants, in microseconds, are below this number; periods and other spans below the second one.
 inline constexpr std::uint64_t kEndOfInstants = std::uint64_t{1} << 52;
@@ -148,6 +151,21 @@ inline constexpr Layout<Permit, 2> kPermit({{"end", &Permit::end, 7},
 inline constexpr std::uint64_t kPermitIdSize = 12;
 inline constexpr std::uint64_t kPermitSize = kPermit.size() + kPermitIdSize;
 
+// The block of a counter begins with this head. The instants of the denials that count follow
+// (kInstant), the oldest first.
+struct KeyBlockHead {
+  std::uint64_t kind, changed;
+  std::uint64_t end;    // of the latest block; 0 if there was none
+  std::uint64_t grown;  // how long the latest block after denials lasted; 0 if there was none
+  std::uint64_t forgotten;
+};
+inline constexpr Layout<KeyBlockHead, 5> kKeyBlockHead({{"kind", &KeyBlockHead::kind, 2},
+                                                        {"changed", &KeyBlockHead::changed, 7},
+                                                        {"end", &KeyBlockHead::end, 7},
+                                                        {"grown", &KeyBlockHead::grown, 6},
+                                                        {"forgotten", &KeyBlockHead::forgotten,
+                                                         7}});
+
 // --- calls ---
 
 // The contract of a script, with the size of each number in bytes. docs/state-format.md quotes it.
@@ -187,6 +205,9 @@ inline constexpr std::uint64_t kTakeAtMost = 7;
 inline constexpr std::uint64_t kTakeAtMostOfAll = 8;
 inline constexpr std::uint64_t kRelease = 9;
 inline constexpr std::uint64_t kExtend = 10;
+
+// Added to the verb of a request with blocks.
+inline constexpr std::uint64_t kWithBlocks = 64;
 
 // The instant of a request at the server's time.
 inline constexpr std::uint64_t kServerTime = (std::uint64_t{1} << 56) - 1;
@@ -288,6 +309,23 @@ inline constexpr Layout<PermitsArgument, 3> kPermitsArgument(
     {{"cost", &PermitsArgument::cost, 6},
      {"capacity", &PermitsArgument::capacity, 4},
      {"lease", &PermitsArgument::lease, 6}});
+
+// The arguments of all blocks are one argument.
+struct KeyBlockArgument {
+  std::uint64_t counter, flags, after, within, time, growth, at_most;
+};
+inline constexpr Layout<KeyBlockArgument, 7> kKeyBlockArgument(
+    {{"counter", &KeyBlockArgument::counter, 1},
+     {"flags", &KeyBlockArgument::flags, 1},
+     {"after", &KeyBlockArgument::after, 1},
+     {"within", &KeyBlockArgument::within, 6},
+     {"for", &KeyBlockArgument::time, 6},
+     {"growth", &KeyBlockArgument::growth, 2},
+     {"at_most", &KeyBlockArgument::at_most, 6}});
+inline constexpr std::uint64_t kDeniesIfBlocked = 1;
+inline constexpr std::uint64_t kCountsDenials = 2;
+inline constexpr std::uint64_t kBlocksByHand = 4;
+inline constexpr std::uint64_t kUnblocksByHand = 8;
 
 // --- replies ---
 

@@ -276,6 +276,45 @@ std::optional<CounterState> read_counter_state(Algorithm algorithm, std::string_
   return std::nullopt;
 }
 
+std::optional<CounterName> read_block_name(std::string_view redis_key) {
+  if (!redis_key.starts_with(format::kOfBlocks)) return std::nullopt;
+  redis_key.remove_prefix(1);
+  if (redis_key.starts_with('{')) {  // the number that is in the counter's slot
+    const std::size_t end = redis_key.find('}');
+    if (end == redis_key.npos) return std::nullopt;
+    redis_key.remove_prefix(end + 1);
+  }
+  return read_counter_name(redis_key);
+}
+
+std::optional<CounterState> read_block_state(std::string_view value) {
+  if (value.size() < format::kKeyBlockHead.size()) return std::nullopt;
+  const format::KeyBlockHead head = format::kKeyBlockHead.take(value);
+  if (head.kind != format::kKeyBlockKind || value.size() % format::kInstant.size() != 0) {
+    return std::nullopt;
+  }
+  CounterState state;
+  if (!set_times(state, head.changed, format::kNeverForgotten)) return std::nullopt;
+  state.forgotten_from = instant_of(head.forgotten);
+  const std::size_t denials = value.size() / format::kInstant.size();
+  for (std::size_t i = 0; i < denials; ++i) {
+    add_detail(state, i, denials,
+               to_text(instant_of(format::kInstant.take(value).value)) + ": a denial");
+  }
+  state.summary = count_of(denials, "denial");
+  if (head.end > 0) state.summary = "blocked until " + to_text(instant_of(head.end));
+  if (head.end > 0 && denials > 0)
+    state.summary += ", and " + count_of(denials, "denial") + " since";
+  return state;
+}
+
+std::optional<Instant> read_block_end(std::string_view value) {
+  if (value.size() < format::kKeyBlockHead.size()) return std::nullopt;
+  const format::KeyBlockHead head = format::kKeyBlockHead.take(value);
+  if (head.kind != format::kKeyBlockKind || head.end == 0) return std::nullopt;
+  return instant_of(head.end);
+}
+
 std::string to_text(Instant instant) {
   const auto day = std::chrono::floor<std::chrono::days>(instant);
   const std::chrono::year_month_day date(day);

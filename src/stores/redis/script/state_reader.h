@@ -27,6 +27,9 @@ Keyspace take_keyspace(std::string_view& redis_key) noexcept;
 // Reads a Redis key without the prefix. Returns nothing if it is not the key of a counter.
 std::optional<CounterName> read_counter_name(std::string_view redis_key);
 
+// As above, for the key of a block: returns the name of its counter.
+std::optional<CounterName> read_block_name(std::string_view redis_key);
+
 // The content of a counter's value. It contains the consumed units but not the limit, so the
 // remaining units are unknown.
 struct CounterState {
@@ -41,6 +44,11 @@ struct CounterState {
 // Reads the value of a key of this algorithm (docs/state-format.md). Returns nothing if it is not a
 // valid state, which the scripts refuse too. Cost: linear in its size.
 std::optional<CounterState> read_counter_state(Algorithm algorithm, std::string_view value);
+
+// As above, for the block of a counter.
+std::optional<CounterState> read_block_state(std::string_view value);
+// Returns when the latest block ends or ended; nothing if there was none, or for another value.
+std::optional<Instant> read_block_end(std::string_view value);
 
 // Returns a time in the format of states: "2026-03-01T12:00:00.123456Z".
 std::string to_text(Instant instant);
