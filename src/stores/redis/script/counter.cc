@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "limiter/answer.h"
+#include "limiter/charge_fits.h"
 #include "stores/redis/script/format.h"
 
 namespace sluice::redis {
@@ -16,7 +17,7 @@ void Counter::begin(const Charge& charge) {
 }
 
 bool Counter::agrees_with(const Charge& charge) const noexcept {
-  if (charge.limit != limit()) return false;
+  if (charge.limit != limit() || !same_block(*charge_, charge)) return false;
   if (!holds_permits(limit().algorithm())) return true;
   return (charge.permit != nullptr ? *charge.permit : PermitId()) == permit_;
 }

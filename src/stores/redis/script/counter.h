@@ -61,6 +61,8 @@ class Counter {
   // Returns whether the script has found nothing, so that a take has created the counter.
   bool is_new() const noexcept { return is_new_; }
   bool admits() const noexcept { return answer_.admitted; }
+  // Whether it denies the charge now, and would admit it later.
+  bool is_limited() const noexcept { return !answer_.admitted && !answer_.never && !answer_.gone; }
   void answer(Decision& decision) const noexcept;
 
  private:

@@ -191,8 +191,18 @@ inline constexpr Layout<KeyBlockHead, 5> kKeyBlockHead({{"kind", &KeyBlockHead::
 //   verb         0 take, 1 peek, 2 refund, 3 reset, 4 give back, 5 charge, 6 reserve,
 //                7 take at most, with one charge; 8 with several; 9 release, 10 extend
 //
-// The script for one charge at the server's time omits the request and the size. It has the verb as
-// an argument (1) after the counter's; without one it is a take. It cannot peek or reset.
+//   Blocks add 64 to the verb. n is the number of counters, and j of a block.
+//   KEYS[n + j]  the key of block j
+//   ARGV[n + 2]  for each block: i of its counter (1), flags (1), after (1), within (6), for (6),
+//                growth in hundredths (2), at_most (6)
+//   reply        then for each block: size (2), 0 if the server had no memory to change it, else
+//                1 (1), and the value that was found
+//   flags        1 deny if the key is blocked, 2 count a denial of the counter, 4 block for so
+//                long, 8 unblock
+//
+// The script for one charge without a block at the server's time omits the request and the size. It
+// has the verb as an argument (1) after the counter's; without one it is a take. It cannot peek or
+// reset.
 
 inline constexpr std::uint64_t kTake = 0;
 inline constexpr std::uint64_t kPeek = 1;

@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 
+#include "limiter/answer.h"
 #include "limiter/charge_fits.h"
 #include "limiter/combine.h"
 #include "sluice/new_key_limit.h"
@@ -57,7 +58,7 @@ bool Plan::begin(const PlanOptions& options, Action action, std::span<const Char
   if (charges.empty() || charges.size() > kMaxCharges || !is_in_range(now)) return false;
   if (action.max_wait < Duration{0}) return false;
   for (const Charge& charge : charges) {
-    if (!permit_fits(action.verb, charge)) return false;
+    if (!permit_fits(action.verb, charge) || !block_fits(action, charge)) return false;
     std::size_t i = 0;
     while (i < count_ && !counters_[i].counter.is_same(charge)) ++i;
     if (i == count_) {
@@ -96,6 +97,9 @@ Plan::KeyedCounter& Plan::add_counter(const Charge& charge) {
   Part& part = parts_[keyed.part];
   ++part.counters;
   part.families = static_cast<FamilySet>(part.families | bit_of(keyed.counter.family()));
+  const std::string_view rest = std::string_view(keyed.key).substr(prefix_.size());
+  keyed.block.begin(charge, prefix_, rest, part.slot);
+  if (keyed.block.is_used() && uses_blocks(action_.verb)) ++part.blocks;
   return keyed;
 }
 
@@ -145,26 +149,31 @@ bool Plan::is_single(const Part& part) const noexcept {
   const std::uint64_t verb = script_verb(part);
   const bool can_be =
       verb != format::kPeek && verb != format::kReset && verb != format::kTakeAtMostOfAll;
-  return can_be && !now_ && part.counters == 1 && !part.must_exist;
+  return can_be && !now_ && part.counters == 1 && part.blocks == 0 && !part.must_exist;
 }
 
 // Writes the number of keys and the keys, which precede the arguments.
-void Plan::write_keys(std::size_t index, Command& command) const {
+void Plan::write_keys(std::size_t index, bool with_blocks, Command& command) const {
   const Part& part = parts_[index];
+  with_blocks = with_blocks && part.blocks > 0;
   command.tail.clear();
   command.elements = 0;
   command.slot = part.slot;
   command.repeatable = false;
-  command.append(std::uint64_t{part.counters});
+  command.append(std::uint64_t{part.counters} + (with_blocks ? part.blocks : 0));
   for (std::size_t i = 0; i < count_; ++i) {
     if (counters_[i].part == index) command.append(counters_[i].key);
+  }
+  for (std::size_t i = 0; with_blocks && i < count_; ++i) {
+    const KeyedCounter& keyed = counters_[i];
+    if (keyed.part == index && keyed.block.is_used()) command.append(keyed.block.key());
   }
 }
 
 void Plan::write(std::size_t index, Command& command) const {
   const Part& part = parts_[index];
   const std::uint64_t verb = script_verb(part);
-  write_keys(index, command);
+  write_keys(index, true, command);
   if (is_single(part)) {
     std::string argument;
     const auto is_its = [=](const KeyedCounter& keyed) { return keyed.part == index; };
@@ -175,11 +184,12 @@ void Plan::write(std::size_t index, Command& command) const {
     if (verb != format::kTake) command.append(std::string(1, static_cast<char>(verb)));
     return;
   }
-  write_request(index, verb, command);
+  write_request(index, part.blocks > 0 ? verb + format::kWithBlocks : verb, command);
+  if (part.blocks > 0) write_blocks(index, command);
 }
 
 void Plan::write_undo(std::size_t index, Command& command) const {
-  write_keys(index, command);
+  write_keys(index, false, command);
   write_request(index, format::kGiveBack, command);
 }
 
@@ -191,6 +201,7 @@ void Plan::write_request(std::size_t index, std::uint64_t verb, Command& command
       now_ ? static_cast<std::uint64_t>(now_->time_since_epoch().count()) : format::kServerTime;
   format::kRequest.append({verb, instant, explicit_expiry_ms_}, argument);
   command.append(argument);
+  verb &= ~format::kWithBlocks;
   for (std::size_t i = 0; i < count_; ++i) {
     if (counters_[i].part != index) continue;
     argument.clear();
@@ -199,12 +210,33 @@ void Plan::write_request(std::size_t index, std::uint64_t verb, Command& command
   }
 }
 
+// Writes the arguments of the blocks as one.
+void Plan::write_blocks(std::size_t index, Command& command) const {
+  std::string arguments;
+  std::size_t number = 0;
+  for (std::size_t i = 0; i < count_; ++i) {
+    const KeyedCounter& keyed = counters_[i];
+    if (keyed.part != index) continue;
+    ++number;
+    if (!keyed.block.is_used()) continue;
+    const Counter& counter = keyed.counter;
+    const std::uint64_t least =
+        action_.verb == Verb::kTakeAtMost ? counter.charges() : counter.cost();
+    keyed.block.append_argument({.action = action_,
+                                 .counter = number,
+                                 .cost = counter.cost(),
+                                 .may_fit = least <= counter.limit().capacity()},
+                                arguments);
+  }
+  command.append(arguments);
+}
+
 void Plan::append_argument(const KeyedCounter& keyed, std::uint64_t verb, std::string& out) const {
   const Counter& counter = keyed.counter;
   int number = number_of(counter.family(), parts_[keyed.part].families);
   if (keyed.must_exist && verb != format::kGiveBack) number += format::kMustExist;
   const bool is_at_most = verb == format::kTakeAtMostOfAll;
-  const std::uint64_t cost = counter.cost();
+  const std::uint64_t cost = changes_block(action_.verb) ? 0 : counter.cost();
   counter.append_argument(number, is_at_most ? counter.least_cost() : cost, out);
   if (counter.limit().calendar() != nullptr) {
     const Instant now = now_ ? *now_ : clock_->now();
@@ -235,7 +267,10 @@ Plan::Read Plan::read(std::size_t index, const redisReply& reply) {
   if (now_ && now != static_cast<std::uint64_t>(now_->time_since_epoch().count())) {
     return Read::kMalformed;
   }
-  if (!read_counters(index, rest, static_cast<core::Ticks>(now))) return Read::kMalformed;
+  if (!read_counters(index, rest, static_cast<core::Ticks>(now)) ||
+      !read_blocks(index, rest, static_cast<core::Ticks>(now)) || !rest.empty()) {
+    return Read::kMalformed;
+  }
   if (action_.verb == Verb::kTakeAtMost) share_units();
   // Makes the script's decision again. If the two differ, the reply is malformed.
   if (decide(index) != admits) return Read::kMalformed;
@@ -283,7 +318,18 @@ void Plan::count_new(std::size_t index) noexcept {
   }
 }
 
-bool Plan::read_counters(std::size_t index, std::string_view rest, core::Ticks now) {
+bool Plan::read_blocks(std::size_t index, std::string_view& rest, core::Ticks now) {
+  for (std::size_t i = 0; parts_[index].blocks > 0 && i < count_; ++i) {
+    if (counters_[i].part != index || !counters_[i].block.is_used()) continue;
+    if (rest.size() < format::kValueSize.size()) return false;
+    const std::size_t size = format::kValueSize.take(rest).value;
+    if (rest.size() < size || !counters_[i].block.read(rest.substr(0, size), now)) return false;
+    rest.remove_prefix(size);
+  }
+  return true;
+}
+
+bool Plan::read_counters(std::size_t index, std::string_view& rest, core::Ticks now) {
   const bool is_alone = is_single(parts_[index]);
   for (std::size_t i = 0; i < count_; ++i) {
     if (counters_[i].part != index) continue;
@@ -296,7 +342,7 @@ bool Plan::read_counters(std::size_t index, std::string_view rest, core::Ticks n
     if (!counters_[i].counter.read(rest.substr(0, size), now)) return false;
     rest.remove_prefix(size);
   }
-  return rest.empty();
+  return true;
 }
 
 // Finds out how many units every charge can have, and asks for them; for one if there are none.
@@ -318,10 +364,33 @@ bool Plan::decide(std::size_t index) {
   for (std::size_t i = 0; i < count_; ++i) {
     if (counters_[i].part != index) continue;
     Counter& counter = counters_[i].counter;
-    counter.decide(action);
+    if (changes_block(action.verb)) {
+      counter.decide(Verb::kPeek, 0);
+    } else {
+      counter.decide(action);
+    }
     all_admit = all_admit && counter.admits();
   }
-  return all_admit;
+  return parts_[index].blocks > 0 ? decide_blocks(index, all_admit) : all_admit;
+}
+
+// Returns whether the counters and their blocks admit the request.
+bool Plan::decide_blocks(std::size_t index, bool all_admit) {
+  bool is_blocked = false;
+  for (std::size_t i = 0; i < count_; ++i) {
+    KeyedCounter& keyed = counters_[i];
+    if (keyed.part != index || !keyed.block.is_used()) continue;
+    if (changes_block(action_.verb)) keyed.block.change(action_);
+    if (asks(action_.verb)) keyed.block.look();
+    is_blocked |= asks(action_.verb) && keyed.block.denies(keyed.counter.cost());
+  }
+  for (std::size_t i = 0; !all_admit && !is_blocked && i < count_; ++i) {
+    KeyedCounter& keyed = counters_[i];
+    if (keyed.part == index && keyed.block.is_used() && keyed.counter.is_limited()) {
+      keyed.block.deny(action_.verb);
+    }
+  }
+  return all_admit && !is_blocked;
 }
 
 void Plan::answer(std::span<Decision> each, Decision& all) {
@@ -332,7 +401,12 @@ void Plan::answer(std::span<Decision> each, Decision& all) {
   } else if (action_.verb == Verb::kTakeAtMost) {
     for (std::size_t i = 0; i < count_; ++i) counters_[i].counter.note_taken(units_for_each_);
   }
-  for (std::size_t i = 0; i < each.size(); ++i) counters_[counter_of_[i]].counter.answer(each[i]);
+  const bool is_by_hand = changes_block(action_.verb);
+  for (std::size_t i = 0; i < each.size(); ++i) {
+    const KeyedCounter& keyed = counters_[counter_of_[i]];
+    keyed.counter.answer(each[i]);
+    core::write(keyed.block.answer(), is_by_hand ? 0 : keyed.counter.cost(), each[i]);
+  }
   action_.verb == Verb::kRelease ? combine_released(each, all) : combine(each, all);
 }
 

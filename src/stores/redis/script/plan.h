@@ -11,6 +11,7 @@
 #include "sluice/store.h"
 #include "stores/redis/client/command.h"
 #include "stores/redis/script/counter.h"
+#include "stores/redis/script/key_block.h"
 
 namespace sluice::redis {
 
@@ -74,6 +75,7 @@ class Plan {
   // A counter, its key in Redis, and the number of its part.
   struct KeyedCounter {
     Counter counter;
+    KeyBlock block;
     std::string key;
     std::size_t part = 0;
     std::optional<core::Ticks> near;  // the instant whose windows the script needs, if it said so
@@ -84,6 +86,7 @@ class Plan {
   struct Part {
     std::optional<std::uint16_t> slot;
     std::uint16_t counters = 0;
+    std::uint16_t blocks = 0;
     FamilySet families = 0;
     bool must_exist = false;  // a counter must
     bool admits = false;
@@ -97,14 +100,17 @@ class Plan {
   std::size_t part_of(std::optional<std::uint16_t> slot);
   std::uint64_t script_verb(const Part& part) const noexcept;
   bool is_single(const Part& part) const noexcept;
-  void write_keys(std::size_t part, Command& command) const;
+  void write_keys(std::size_t part, bool with_blocks, Command& command) const;
   void write_request(std::size_t part, std::uint64_t verb, Command& command) const;
+  void write_blocks(std::size_t part, Command& command) const;
   void append_argument(const KeyedCounter& keyed, std::uint64_t verb, std::string& out) const;
-  bool read_counters(std::size_t part, std::string_view rest, core::Ticks now);
   Read read_status(std::size_t part, std::string_view text) noexcept;
   bool note_windows(std::size_t part, std::string_view text) noexcept;
+  bool read_counters(std::size_t part, std::string_view& rest, core::Ticks now);
+  bool read_blocks(std::size_t part, std::string_view& rest, core::Ticks now);
   void share_units() noexcept;
   bool decide(std::size_t part);
+  bool decide_blocks(std::size_t part, bool all_admit);
 
   std::string prefix_;
   bool by_slot_ = false;

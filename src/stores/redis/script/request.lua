@@ -17,6 +17,11 @@ end
 local count, keys, call = #KEYS, KEYS, redis.call
 -- MGET returns nothing for a key of another type too, so a function reads an absent key again.
 local states = reads_whole and count > 1 and call('MGET', unpack(keys)) or {}
+local blocks, is_blocked, denied
+if verb >= kWithBlocks then
+  verb, count, denied = verb - kWithBlocks, #ARGV - 2, {}
+  include 'key_blocks_read'
+end
 -- With room for three counters, so that these tables seldom grow.
 local reply, values, times = {0, 0, 0, 0, 0, 0, 0}, {0, 0, 0}, {0, 0, 0}
 local more, must_exist, all_admit = nil, nil, true
@@ -43,7 +48,9 @@ for i = 1, count do
     more[i] = others
   end
   all_admit = all_admit and admits
+  if denied then denied[i] = not admits end
 end
+if is_blocked then all_admit = false end
 if must_exist and all_admit then
   local new = ''
   for i = 1, count do
@@ -57,6 +64,13 @@ elseif verb ~= kPeek and (all_admit or verb == kRelease) then
   for i = 1, count do
     local key, value, keep_for, others = keys[i], values[i], times[i], more and more[i]
     include 'write'
+  end
+end
+if blocks then
+  include 'key_blocks_write'
+  for j = 1, #blocks do
+    count = count + 1
+    reply[count * 2], reply[count * 2 + 1] = #blocks[j], blocks[j]
   end
 end
 reply[1] = all_admit and now + kAdmits or now

@@ -148,9 +148,9 @@ bool CounterOperation::prepare(const Request& request) noexcept try {
   return false;
 }
 
-// False: the limit needs scripts, or contradicts another charge on its counter.
+// False: the limit or a block needs scripts, or contradicts another charge on its counter.
 bool CounterOperation::add(const Charge& charge) {
-  if (!works_without_scripts(charge.limit)) return false;
+  if (!works_without_scripts(charge.limit) || charge.block != nullptr) return false;
   for (std::size_t i = 0; i < counters_.size(); ++i) {
     Counter& counter = counters_[i];
     if (!is_same_counter(*counter.charge, charge)) continue;
