@@ -91,11 +91,16 @@ struct Name {
   std::string tag;
   std::string key;
   std::optional<SliceName> slice;
+  bool is_block = false;
 };
 
 std::optional<Name> read_name(std::string_view redis_key) {
   if (auto name = redis::read_counter_name(redis_key)) {
     return Name{name->keyspace, name->algorithm, std::move(name->tag), std::move(name->key), {}};
+  }
+  if (auto name = redis::read_block_name(redis_key)) {
+    return Name{
+        name->keyspace, name->algorithm, std::move(name->tag), std::move(name->key), {}, true};
   }
   if (auto slice = read_slice_name(redis_key)) {
     return Name{slice->keyspace, slice->algorithm, slice->tag, slice->key, std::move(slice)};
@@ -115,7 +120,8 @@ void read_value(const Name& name, const std::string& value, FoundKey& found) {
                     name.slice->period_us + " us in " + name.slice->slices;
     return;
   }
-  auto state = redis::read_counter_state(name.algorithm, value);
+  auto state = name.is_block ? redis::read_block_state(value)
+                             : redis::read_counter_state(name.algorithm, value);
   if (!state) {
     found.summary = "a string that is not the state of a counter";
     return;
