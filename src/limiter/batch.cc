@@ -1,8 +1,10 @@
 #include "limiter/batch.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/limit_options.h"
+#include "limiter/combine.h"
 #include "limiter/fallback.h"
 
 namespace sluice {
@@ -17,6 +19,7 @@ bool answers_each(const Decision& decision) noexcept {
 
 void Batch::clear() noexcept {
   modes_ = 0;
+  has_looks_ = false;
   has_refused_ = false;
   charges_.clear();
   entries_.clear();
@@ -260,6 +263,47 @@ void Batch::give_back(bool denied, Decision& all) {
 // Requests to a store.
 
 Decision Batch::ask(Store& store, Action action, Indices indices) {
+  const bool looks = has_looks_ && takes(action.verb);
+  return looks ? ask_after_look(store, action, indices) : ask_once(store, action, indices);
+}
+
+// A peek answers as a take would, so charges that only look ask for what is left, and answer with
+// that. If it is less than their cost, a take of all charges is denied, which can start a block.
+Decision Batch::ask_after_look(Store& store, Action action, Indices indices) {
+  taken_.clear();
+  looking_.clear();
+  for (const std::size_t i : indices) (entries_[i].terms.looks ? looking_ : taken_).push_back(i);
+  if (looking_.empty()) return ask_once(store, action, indices);
+  const Decision seen = ask_for_nothing(store, looking_);
+  if (!answers_each(seen)) return seen;
+  const bool fits = std::all_of(looking_.begin(), looking_.end(), [this](std::size_t i) {
+    return decisions_[i].allowed() && charges_[i].cost <= decisions_[i].remaining;
+  });
+  if (!fits) {
+    const Decision denied = ask_once(store, Verb::kTake, indices);
+    if (!denied.allowed()) return denied;
+    ask_once(store, Verb::kRefund, indices);  // units have come since
+  }
+  if (taken_.empty()) return seen;
+  const Decision said = ask_once(store, action, taken_);
+  if (!answers_each(said)) return said;
+  answers_.clear();
+  for (const std::size_t i : indices) answers_.push_back(decisions_[i]);
+  Decision all;
+  combine(answers_, all);
+  all.taken = said.taken;
+  return all;
+}
+
+Decision Batch::ask_for_nothing(Store& store, Indices indices) {
+  costs_.clear();
+  for (const std::size_t i : indices) costs_.push_back(std::exchange(charges_[i].cost, 0));
+  const Decision said = ask_once(store, Verb::kPeek, indices);
+  for (std::size_t i = 0; i < indices.size(); ++i) charges_[indices[i]].cost = costs_[i];
+  return said;
+}
+
+Decision Batch::ask_once(Store& store, Action action, Indices indices) {
   if (indices.size() > kMaxCharges) return answer_all(Decision::refused(Reason::kInvalid), indices);
   Decision said;
   if (indices.size() == 1) {

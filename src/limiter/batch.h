@@ -26,6 +26,8 @@ struct ChargeTerms {
   std::optional<FailurePolicy> on_store_error = {};
   // Adjacent shadow charges with the same group are one all-or-nothing request.
   std::uint32_t group = 0;
+  // A take decides the charge as a peek, and takes nothing from it.
+  bool looks = false;
 };
 
 // How a batch is decided.
@@ -54,6 +56,9 @@ struct BatchTerms {
 // did not carry out has failed, whatever the policy, after the local store has carried it out for
 // `kLocal`.
 //
+// Charges that only look are a request of their own, which asks what is left. If that is less than
+// a cost, a take of all charges is denied; else the others are taken.
+//
 // A full store (kStoreFull) still has the counters of some charges. Only the policies of the others
 // answer; the store is asked again without these. So a limit whose counter exists goes on being
 // enforced, and no client avoids it by keys that it makes up for another limit.
@@ -74,6 +79,7 @@ class Batch {
     charges_.push_back(charge);
     entries_.push_back({terms});
     modes_ |= bit(terms.mode);
+    has_looks_ |= terms.looks;
   }
   // Adds a charge that cannot be decided: it has no key or no cost because an attribute is missing
   // (`kMissing`), or its cost is no number (`kInvalid`). It is denied with that reason. If it is
@@ -130,6 +136,9 @@ class Batch {
   void give_back(bool denied, Decision& all);
 
   Decision ask(Store& store, Action action, Indices indices);
+  Decision ask_after_look(Store& store, Action action, Indices indices);
+  Decision ask_for_nothing(Store& store, Indices indices);
+  Decision ask_once(Store& store, Action action, Indices indices);
   Decision ask_several(Store& store, Action action, Indices indices);
   Decision answer_all(const Decision& decision, Indices indices);
   Decision fall_back(Reason failed, Action action, Indices indices);
@@ -140,15 +149,17 @@ class Batch {
   BatchTerms terms_;
   unsigned modes_ = 0;        // those of the charges, a bit each
   bool has_refused_ = false;  // an enforced charge
-  bool failed_ = false;       // the store could not decide, and a charge has no policy
+  bool has_looks_ = false;
+  bool failed_ = false;  // the store could not decide, and a charge has no policy
   std::vector<Charge> charges_;
   std::vector<Decision> decisions_;
   std::vector<Entry> entries_;
   std::optional<Decision> shadow_;
-  std::vector<std::size_t> selected_, local_;
+  std::vector<std::size_t> selected_, local_, taken_, looking_;
   std::vector<std::size_t> new_;  // charges whose counters a full store cannot make
   std::vector<Charge> asked_;     // a request that is not a run of `charges_`
   std::vector<Decision> answers_;
+  std::vector<std::uint64_t> costs_;  // of charges that only look
 };
 
 }  // namespace sluice
