@@ -27,6 +27,17 @@ void Batch::clear() noexcept {
 
 void Batch::add_refused(const Limit& limit, const ChargeTerms& terms, Reason reason) {
   add({{}, limit}, terms);
+  note_refused(reason);
+}
+
+void Batch::add_blocked(const Charge& charge, const ChargeTerms& terms,
+                        std::optional<Duration> wait) {
+  add(charge, terms);
+  entries_.back().wait = wait;
+  note_refused(Reason::kBlocked);
+}
+
+void Batch::note_refused(Reason reason) noexcept {
   entries_.back().refused = reason;
   has_refused_ |= is_enforced(entries_.back());
 }
@@ -62,10 +73,23 @@ Batch::Indices Batch::select(const Chosen& chosen) {
 Decision Batch::deny_refused() {
   const Indices indices =
       select([](const Entry& entry) { return entry.refused != Reason::kOk && is_enforced(entry); });
+  Decision all = refusal(entries_[indices.front()]);
   for (const std::size_t i : indices) {
-    answer_all(Decision::refused(entries_[i].refused), {&i, 1});
+    const Decision own = answer_all(refusal(entries_[i]), {&i, 1});
+    if (!own.retry_after || !all.retry_after) {
+      all.retry_after.reset();
+    } else {
+      all.retry_after = std::max(*all.retry_after, *own.retry_after);
+    }
   }
-  return Decision::refused(entries_[indices.front()].refused);
+  return all;
+}
+
+Decision Batch::refusal(const Entry& entry) const noexcept {
+  Decision denied = Decision::refused(entry.refused);
+  denied.retry_after = entry.wait;
+  denied.reset_after = entry.wait.value_or(Duration{0});
+  return denied;
 }
 
 Decision Batch::decide_enforced() {
@@ -239,8 +263,8 @@ void Batch::decide_shadow() {
 }
 
 Decision Batch::decide_group(Indices indices) {
-  const Reason refused = entries_[indices.front()].refused;
-  if (refused != Reason::kOk) return answer_all(Decision::refused(refused), indices);
+  const Entry& first = entries_[indices.front()];
+  if (first.refused != Reason::kOk) return answer_all(refusal(first), indices);
   Store& store = stores_.shadow != nullptr ? *stores_.shadow : stores_.store;
   const Decision said = ask(store, terms_.action, indices);
   return store_failed(said.reason) ? fall_back(said.reason, terms_.action, indices) : said;

@@ -85,6 +85,9 @@ class Batch {
   // (`kMissing`), or its cost is no number (`kInvalid`). It is denied with that reason. If it is
   // enforced, so is the batch, and no store is asked.
   void add_refused(const Limit& limit, const ChargeTerms& terms, Reason reason);
+  // Adds a charge of a key that is blocked (`kBlocked`): it is denied in the same way, for this
+  // long; absent: for ever.
+  void add_blocked(const Charge& charge, const ChargeTerms& terms, std::optional<Duration> wait);
 
   // The answer to the enforced charges: that of the store, or of the policies. Allowed if there are
   // none. `kInvalid` if there are more than kMaxCharges; then nothing else is decided.
@@ -102,7 +105,8 @@ class Batch {
  private:
   struct Entry {
     ChargeTerms terms;
-    Reason refused = Reason::kOk;  // kOk: the charge can be decided
+    Reason refused = Reason::kOk;       // kOk: the charge can be decided
+    std::optional<Duration> wait = {};  // of a key that is blocked
     bool left_out = false;  // the request goes on without it: an exhausted quota, a new counter
     bool widened = false;   // its limit has one unit more
     bool lacks_counter = false;
@@ -121,6 +125,8 @@ class Batch {
   template <typename Chosen>
   Indices select(const Chosen& chosen);
 
+  void note_refused(Reason reason) noexcept;
+  Decision refusal(const Entry& entry) const noexcept;
   Decision deny_refused();
   Decision decide_enforced();
   bool leave_out_quotas(Indices asked);
