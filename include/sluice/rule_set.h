@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -46,6 +47,12 @@ struct RuleTerms {
   // Why limits of `concurrency` are errors: it follows "'concurrency' needs permits, ". Empty: they
   // are not.
   std::string_view no_permits = {};
+  // Whether `in: FILE` reads a list, relative to the folder of the rules file. RuleSet::load()
+  // always does. Else it is an error, so that rules from elsewhere cannot read files.
+  bool reads_lists = false;
+  // Called with the path of each list before it is read, if not empty. A program that watches rules
+  // looks at the list then.
+  std::function<void(const std::string& path)> on_list = {};
 };
 
 // The checked rules of one or several files. Give it to a RuleDecider or to a guard.

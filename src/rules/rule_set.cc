@@ -70,7 +70,9 @@ Result RuleSet::load(std::span<const std::string> paths, const RuleTerms& terms)
       errors.push_back(std::move(read.error().front()));
     }
   }
-  auto rules = parse(files, terms);
+  RuleTerms with_lists = terms;
+  with_lists.reads_lists = true;
+  auto rules = parse(files, with_lists);
   if (errors.empty()) return rules;
   if (!rules) std::move(rules.error().begin(), rules.error().end(), std::back_inserter(errors));
   return Unexpected{std::move(errors)};

@@ -1,0 +1,178 @@
+#include "rules/list_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "rules/source_text.h"
+
+namespace sluice::rules {
+namespace {
+
+constexpr std::size_t kMostBytes = std::size_t{512} << 20;
+constexpr std::size_t kLongestEntry = 4096;
+constexpr std::size_t kMostErrors = 100;
+constexpr std::size_t kBlock = std::size_t{1} << 20;
+
+std::string reason_of(int error) { return std::system_category().message(error); }
+
+// Gives each line of a file to a function. The bytes of a line that is too long are cut.
+class Lines {
+ public:
+  explicit Lines(const std::string& path)
+      : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    struct stat found {};
+    if (file_ < 0 || ::fstat(file_, &found) != 0) {
+      problem_ = reason_of(errno);
+    } else if (!S_ISREG(found.st_mode)) {
+      problem_ = "it is no regular file";
+    } else if (static_cast<std::size_t>(found.st_size) > kMostBytes) {
+      problem_ = "it has over 512 MiB";
+    }
+  }
+  ~Lines() {
+    if (file_ >= 0) ::close(file_);
+  }
+  Lines(const Lines&) = delete;
+  Lines& operator=(const Lines&) = delete;
+
+  // Returns why the file cannot be read; empty if it was.
+  template <typename Take>
+  std::string read(const Take& take) {
+    std::size_t bytes = 0;
+    while (problem_.empty()) {
+      const std::size_t kept = text_.size();
+      text_.resize(kept + kBlock);
+      const ssize_t got = ::read(file_, text_.data() + kept, kBlock);
+      if (got < 0) problem_ = reason_of(errno);
+      text_.resize(kept + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+      bytes += text_.size() - kept;
+      if (bytes > kMostBytes) problem_ = "it has over 512 MiB";
+      if (!problem_.empty()) break;
+      take_lines(take);
+      if (got > 0) continue;
+      if (!text_.empty()) take(text_);
+      break;
+    }
+    return problem_;
+  }
+
+ private:
+  template <typename Take>
+  void take_lines(const Take& take) {
+    std::string_view rest = text_;
+    for (std::size_t end = rest.find('\n'); end != rest.npos; end = rest.find('\n')) {
+      take(rest.substr(0, end));
+      rest.remove_prefix(end + 1);
+    }
+    const std::size_t most = 2 * kLongestEntry;
+    const std::size_t kept = std::min(rest.size(), most);
+    text_.erase(0, text_.size() - rest.size());
+    text_.resize(kept);
+  }
+
+  int file_;
+  std::string problem_;
+  std::string text_;
+};
+
+bool is_blank(char c) noexcept { return c == ' ' || c == '\t' || c == '\r'; }
+
+// Returns the line without blanks at its ends and without its comment. A '#' within a word is a
+// part of it.
+std::string_view entry_of(std::string_view line) noexcept {
+  for (std::size_t at = line.find('#'); at != line.npos; at = line.find('#', at + 1)) {
+    if (at > 0 && !is_blank(line[at - 1])) continue;
+    line = line.substr(0, at);
+    break;
+  }
+  while (!line.empty() && is_blank(line.back())) line.remove_suffix(1);
+  while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);
+  return line;
+}
+
+bool has_control(std::string_view text) noexcept {
+  return std::any_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
+}
+
+}  // namespace
+
+void ListFiles::add_error(const std::string& path, std::size_t line, std::size_t column,
+                          std::string_view message) {
+  if (++errors_of_file_ > kMostErrors) return;
+  const std::size_t split = message.find("; ");
+  errors_.push_back({path, static_cast<int>(line), static_cast<int>(column),
+                     std::string(message.substr(0, split)),
+                     std::string(split == message.npos ? "" : message.substr(split + 2))});
+}
+
+// Returns whether all lines are right.
+Expected<bool> ListFiles::read(const std::string& path, const Add& add) {
+  if (before_) before_(path);
+  errors_of_file_ = 0;
+  std::size_t number = 0;
+  const std::string problem = Lines(path).read([&](std::string_view line) {
+    constexpr std::string_view kMark = "\xEF\xBB\xBF";  // a byte order mark
+    if (++number == 1 && line.starts_with(kMark)) line.remove_prefix(kMark.size());
+    const std::string_view entry = entry_of(line);
+    if (entry.empty()) return;
+    const std::string wrong = entry.size() > kLongestEntry
+                                  ? "an entry of over 4096 bytes; expected one entry in each line"
+                              : has_control(entry) ? "a control character in " + in_quotes(entry) +
+                                                         "; expected one entry in each line"
+                                                   : add(entry);
+    if (wrong.empty()) return;
+    add_error(path, number, static_cast<std::size_t>(entry.data() - line.data()) + 1, wrong);
+  });
+  if (!problem.empty()) return Unexpected{problem};
+  if (errors_of_file_ > kMostErrors) {
+    errors_.back().expected +=
+        " (and " + std::to_string(errors_of_file_ - kMostErrors) + " more errors in this list)";
+  }
+  return errors_of_file_ == 0;
+}
+
+Expected<std::shared_ptr<const NetworkSet>> ListFiles::networks(const std::string& path) {
+  if (const auto known = networks_.find(path); known != networks_.end()) return known->second;
+  auto set = std::make_shared<NetworkSet>();
+  const auto right = read(path, [&](std::string_view entry) -> std::string {
+    const auto network = parse_network(entry);
+    if (!network) return network.error();
+    if (!*network) {
+      return in_quotes(entry) +
+             " is not an address; expected an address or a network, such as 192.0.2.0/24";
+    }
+    set->add(**network);
+    return {};
+  });
+  if (!right) return Unexpected{right.error()};
+  if (!*right) set = std::make_shared<NetworkSet>();
+  set->build();
+  networks_[path] = set;
+  return std::shared_ptr<const NetworkSet>(set);
+}
+
+Expected<std::shared_ptr<const TextSet>> ListFiles::texts(const std::string& path) {
+  if (const auto known = texts_.find(path); known != texts_.end()) return known->second;
+  auto set = std::make_shared<TextSet>();
+  const auto right = read(path, [&](std::string_view entry) -> std::string {
+    if (looks_like_network(entry)) {
+      return in_quotes(entry) +
+             " is a network, and the attribute is compared as text; expected 'network: { in: FILE "
+             "}' below the attribute, or 'ip'";
+    }
+    return set->add(entry) ? "" : "the list has over 4 GiB; expected a smaller one";
+  });
+  if (!right) return Unexpected{right.error()};
+  if (!*right) set = std::make_shared<TextSet>();
+  set->build();
+  texts_[path] = set;
+  return std::shared_ptr<const TextSet>(set);
+}
+
+}  // namespace sluice::rules
