@@ -1,8 +1,6 @@
 #include "rules/loader.h"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <deque>
 #include <optional>
 #include <unordered_map>
@@ -12,19 +10,13 @@
 #include "limiter/without_scripts.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
+#include "rules/list_files.h"
+#include "rules/match_reader.h"
 #include "rules/schema.h"
 #include "rules/yaml_tree.h"
 
 namespace sluice::rules {
 namespace {
-
-constexpr std::array<std::string_view, 9> kMethods{"GET",     "HEAD",    "POST",  "PUT",  "DELETE",
-                                                   "CONNECT", "OPTIONS", "TRACE", "PATCH"};
-
-// An expression takes kilobytes and microseconds, and aliases create many of them from few bytes.
-constexpr std::size_t kMaxExpressions = 10000;
-// A request may run all expressions of a file, each over every byte of a value.
-constexpr std::size_t kMaxInstructions = 200'000;
 
 using schema::child;
 
@@ -55,6 +47,7 @@ class Loader {
 
   // Reads the next file.
   void read(const Node& root, Diagnostics& diagnostics);
+  std::vector<RuleError> take_list_errors() { return lists_.take_errors(); }
   std::shared_ptr<const RuleSet::Impl> finish();
 
  private:
@@ -68,9 +61,6 @@ class Loader {
   void read_defaults(const Node& node);
   void read_rule(const Node& node);
   void read_reject(const Node& node, Reject& reject);
-  void read_match(const Node& node, CompiledRule& compiled);
-  void read_patterns(std::string_view attribute, const Node& node, Condition& condition);
-  void read_pattern(std::string_view attribute, const Node& node, Condition& condition);
   void read_limits(const Node& node, Rule& rule, CompiledRule& compiled);
   std::optional<Limit> read_numbers(const Fields& fields);
   Duration read_period(const Fields& fields, std::optional<Algorithm> algorithm);
@@ -96,15 +86,14 @@ class Loader {
   Diagnostics* diagnostics_ = nullptr;
   std::string domain_;
   Defaults defaults_;
-  std::size_t expressions_ = 0;
-  std::size_t instructions_ = 0;  // of the expressions
+  ListFiles lists_{terms_.on_list};
+  MatchReader match_{set_->attributes, terms_, lists_};
 };
 
 void Loader::read(const Node& root, Diagnostics& diagnostics) {
   diagnostics_ = &diagnostics;
   defaults_ = {};
-  expressions_ = 0;
-  instructions_ = 0;
+  match_.begin(diagnostics);
   const Fields file = Fields::read(root, schema::file(), *diagnostics_);
   const std::string_view domain = file.text("domain");
   domain_ = domain.empty() ? "default" : domain;
@@ -149,7 +138,7 @@ void Loader::read_rule(const Node& node) {
     }
   }
   if (const Node* reject = fields.node("reject")) read_reject(*reject, rule.reject);
-  if (const Node* match = fields.node("match")) read_match(*match, compiled);
+  if (const Node* match = fields.node("match")) compiled.conditions = match_.read(*match);
   rule.tag = fields.text("tag");
   compiled.tag = read_template<KeyTemplate>(fields.node("tag"));
   if (const Node* limits = fields.node("limits")) read_limits(*limits, rule, compiled);
@@ -173,65 +162,6 @@ void Loader::read_reject(const Node& node, Reject& reject) {
     reject.content_type =
         given != nullptr ? std::string_view(given->text) : guess_type(reject.body);
   }
-}
-
-void Loader::read_match(const Node& node, CompiledRule& compiled) {
-  Names names;
-  for (const auto& [key, value] : node.pairs) {
-    if (auto wrong = find_name_error(key->text)) {
-      diagnostics_->add_message(key->at, *wrong);
-      continue;
-    }
-    Condition condition;
-    condition.attribute = set_->attributes.number(key->text);
-    check_name(names, set_->attributes.names()[condition.attribute], key->at, "attribute");
-    read_patterns(key->text, *value, condition);
-    compiled.conditions.push_back(std::move(condition));
-  }
-}
-
-void Loader::read_patterns(std::string_view attribute, const Node& node, Condition& condition) {
-  if (!node.is_sequence()) return read_pattern(attribute, node, condition);
-  if (node.items.empty()) {
-    diagnostics_->add(node.at, in_quotes(attribute) + " has no patterns",
-                      "expected a pattern, or a list of patterns");
-  }
-  for (const Node* item : node.items) read_pattern(attribute, *item, condition);
-}
-
-void Loader::read_pattern(std::string_view attribute, const Node& node, Condition& condition) {
-  constexpr std::size_t kLongest = 4096;
-  if (!node.is_scalar() || node.text.size() > kLongest) {
-    diagnostics_->add(node.at, in_quotes(attribute) + " is " + describe(node),
-                      "expected a pattern of at most 4096 bytes, or a list of patterns");
-    return;
-  }
-  if (expressions_ > kMaxExpressions || instructions_ > kMaxInstructions) return;
-  auto pattern = attribute == "ip" ? Pattern::compile_ip(node.text) : Pattern::compile(node.text);
-  if (!pattern) return diagnostics_->add_message(node.at, pattern.error());
-  if (pattern->is_expression() && ++expressions_ > kMaxExpressions) {
-    return diagnostics_->add(node.at, "too many expressions (aliases count as their values)",
-                             "expected at most " + std::to_string(kMaxExpressions) + " in a file");
-  }
-  instructions_ += pattern->instructions();
-  if (instructions_ > kMaxInstructions) {
-    return diagnostics_->add(
-        node.at,
-        "the expressions up to " + in_quotes(node.text) + " have " + std::to_string(instructions_) +
-            " instructions",
-        "expected at most " + std::to_string(kMaxInstructions) +
-            " in a file, so that no request takes long; repetitions such as {1,1000} cost most");
-  }
-  if (attribute == "method") {
-    std::string upper = node.text;
-    for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    for (const std::string_view method : kMethods) {
-      if (upper != method || node.text == method) continue;
-      diagnostics_->add(node.at, "the method " + in_quotes(node.text) + " would match no request",
-                        "expected '" + upper + "': methods are case-sensitive");
-    }
-  }
-  condition.any_of.push_back(std::move(pattern.value()));
 }
 
 void Loader::read_limits(const Node& node, Rule& rule, CompiledRule& compiled) {
@@ -403,6 +333,7 @@ Expected<std::shared_ptr<const RuleSet::Impl>, std::vector<RuleError>> load_rule
     if (of_file.empty()) continue;
     for (RuleError& error : of_file.take()) errors.push_back(std::move(error));
   }
+  for (RuleError& error : loader.take_list_errors()) errors.push_back(std::move(error));
   if (!errors.empty()) return Unexpected{std::move(errors)};
   return loader.finish();
 }

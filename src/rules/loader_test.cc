@@ -341,10 +341,9 @@ TEST(Loader, PointsAtWrongPatterns) {
             "case-sensitive");
   EXPECT_EQ(errors_of(rule("    match: { path: [] }\n" + limits)),
             "f:4:20: error: 'path' has no patterns; expected a pattern, or a list of patterns");
-  EXPECT_EQ(
-      errors_of(rule("    match: { path: { a: b } }\n" + limits)),
-      "f:4:20: error: 'path' is a map; expected a pattern of at most 4096 bytes, or a list of "
-      "patterns");
+  EXPECT_EQ(errors_of(rule("    match: { path: { a: b } }\n" + limits)),
+            "f:4:22: error: unknown key 'a'; expected a pattern, a list of patterns, 'in: FILE' or "
+            "'network: [...]'");
   EXPECT_EQ(
       errors_of(rule("    match: { path: }\n" + limits)),
       "f:4:14: error: 'path' is nothing; expected a pattern of at most 4096 bytes, or a list of "

@@ -12,11 +12,23 @@
 namespace sluice {
 namespace rules {
 
-bool Condition::holds(AttributeValues& values) const {
-  const auto& value = values.get(attribute);
+bool Condition::matches(const std::optional<std::string_view>& value) const {
   if (!value) return false;
   for (const Pattern& pattern : any_of) {
     if (pattern.matches(*value)) return true;
+  }
+  for (const auto& list : texts) {
+    if (list->contains(*value)) return true;
+  }
+  return has_networks && matches_network(*value);
+}
+
+bool Condition::matches_network(std::string_view value) const {
+  const auto address = parse_address(value);
+  if (!address) return false;
+  if (own_networks.contains(*address)) return true;
+  for (const auto& list : networks) {
+    if (list->contains(*address)) return true;
   }
   return false;
 }

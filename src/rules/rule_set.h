@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -10,18 +11,30 @@
 #include "rules/attribute_table.h"
 #include "rules/cost_template.h"
 #include "rules/key_template.h"
+#include "rules/networks.h"
 #include "rules/pattern.h"
+#include "rules/text_set.h"
 #include "sluice/new_key_limit.h"
 #include "sluice/rule_set.h"
 
 namespace sluice::rules {
 
-// An attribute that must match at least one of several patterns.
+// An attribute that must match at least one of several patterns, networks and lists, or none of
+// them.
 struct Condition {
   std::uint32_t attribute = 0;
+  bool negated = false;
+  bool has_networks = false;
   std::vector<Pattern> any_of;
+  NetworkSet own_networks;
+  std::vector<std::shared_ptr<const NetworkSet>> networks;
+  std::vector<std::shared_ptr<const TextSet>> texts;
 
-  bool holds(AttributeValues& values) const;
+  bool holds(AttributeValues& values) const { return matches(values.get(attribute)) != negated; }
+
+ private:
+  bool matches(const std::optional<std::string_view>& value) const;
+  bool matches_network(std::string_view value) const;
 };
 
 struct CompiledLimit {

@@ -96,8 +96,8 @@ void write_match(JsonWriter& json) {
   json.set("type", "\"object\"");
   json.member("additionalProperties");
   json.open('{');
-  json.set("type", R"(["string", "number", "boolean", "array"])");
-  json.set("items", R"({ "type": ["string", "number", "boolean"] })");
+  json.set("type", R"(["string", "number", "boolean", "array", "object"])");
+  json.set("items", R"({ "type": ["string", "number", "boolean", "object"] })");
   json.number("minItems", 1);
   json.close('}');
 }
@@ -191,7 +191,7 @@ std::string value_column(const Key& key) {
     case Type::kCost:
       return "whole number, " + std::to_string(key.least) + " to " + std::to_string(key.most) +
              ", `request`, or attribute";
-    case Type::kMatch: return "map of attribute to pattern, or list of patterns";
+    case Type::kMatch: return "map of attribute to pattern, or list of patterns; `not`";
     case Type::kMap: return "map";
     case Type::kList:
       return "list of " + std::to_string(key.least) + " to " + std::to_string(key.most);
