@@ -3,8 +3,6 @@
 #include <re2/re2.h>
 
 #include <algorithm>
-#include <charconv>
-#include <optional>
 
 #include "rules/source_text.h"
 
@@ -60,37 +58,6 @@ Expected<Pattern> Pattern::compile(std::string_view text) {
   if (only_at_end && whole_segment) return segments(text);
   if (only_at_end && text.find('*') == many) return glob(text);
   return regex(to_regex(text), text);
-}
-
-Expected<Pattern> Pattern::compile_ip(std::string_view text) {
-  const std::size_t slash = text.find('/');
-  const std::string_view address = text.substr(0, slash);
-  const std::optional<AddressText> whole = network_of(address, {});
-  if (!whole) return compile(text);
-  const std::uint8_t most = whole->view().find(':') == text.npos ? 32 : 128;
-  std::uint8_t bits = most;
-  if (slash != text.npos) {
-    const char* const end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data() + slash + 1, end, bits);
-    // IPv4-mapped IPv6 addresses are IPv4 addresses here, so their networks are IPv4, too.
-    const bool is_mapped = most == 32 && address.find(':') != address.npos;
-    if (error != std::errc() || rest != end || bits > most || is_mapped) {
-      return Unexpected{"the network " + in_quotes(text) + " is wrong; expected '" +
-                        std::string(whole->view()) + "/' and a number from 0 to " +
-                        std::to_string(most)};
-    }
-  }
-  Pattern pattern;
-  pattern.kind_ = Kind::kNetwork;
-  pattern.bits_ = most == 32 ? PrefixBits{.v4 = bits} : PrefixBits{.v6 = bits};
-  pattern.text_ = network_of(address, pattern.bits_)->view();
-  const std::string_view network =
-      std::string_view(pattern.text_).substr(0, pattern.text_.find('/'));
-  if (network != whole->view()) {
-    return Unexpected{"the network " + in_quotes(text) + " has bits after its prefix; expected '" +
-                      pattern.text_ + "'"};
-  }
-  return pattern;
 }
 
 Pattern Pattern::glob(std::string_view text) {
@@ -213,10 +180,6 @@ bool Pattern::matches(std::string_view value) const {
              (value.size() == text_.size() || value[text_.size()] == '/');
     case Kind::kStars: return match_pieces(segments_.front(), value);
     case Kind::kSegments: return match_segments(value);
-    case Kind::kNetwork: {
-      const std::optional<AddressText> network = network_of(value, bits_);
-      return network && network->view() == text_;
-    }
     case Kind::kRegex: return match_regex(value);
   }
   return false;

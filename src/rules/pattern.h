@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "rules/ip_prefix.h"
 #include "sluice/expected.h"
 
 namespace re2 {
@@ -28,9 +27,6 @@ class Pattern {
  public:
   // Errors: "WHAT; EXPECTED".
   static Expected<Pattern> compile(std::string_view text);
-  // Of the attribute `ip`: an address matches in any spelling, and a network, such as 10.0.0.0/8,
-  // matches all its addresses. Other texts are compiled as above.
-  static Expected<Pattern> compile_ip(std::string_view text);
 
   bool matches(std::string_view value) const;
   // Returns whether RE2 does the matching.
@@ -39,7 +35,7 @@ class Pattern {
   std::size_t instructions() const noexcept;
 
  private:
-  enum class Kind { kExact, kPrefix, kBelow, kStars, kSegments, kNetwork, kRegex };
+  enum class Kind { kExact, kPrefix, kBelow, kStars, kSegments, kRegex };
   // The texts between stars. A value begins with the first, ends with the last, and contains the
   // others in between.
   using Pieces = std::vector<std::string>;
@@ -55,8 +51,7 @@ class Pattern {
 
   Kind kind_ = Kind::kExact;
   bool open_ended_ = false;  // kSegments: the pattern ends with '/**'
-  std::string text_;         // kExact, kPrefix, kNetwork; kBelow: without the final slash
-  PrefixBits bits_;          // kNetwork
+  std::string text_;         // kExact, kPrefix; kBelow: without the final slash
   std::vector<Pieces> segments_;
   std::shared_ptr<const re2::RE2> regex_;
   std::shared_ptr<const re2::RE2> byte_regex_;  // the same regex for values that are not UTF-8
