@@ -33,8 +33,9 @@ enum class Reason : std::uint8_t {
   kMissing,       // an attribute that the rule requires is absent (`on_missing: deny`)
   // Too many callers wait for units already; nothing was counted.
   kTooManyWaiters,
-  kGone,     // the permit has ended: released, or at the end of its lease
-  kInvalid,  // the request itself is wrong (Store::apply); nothing was counted
+  kGone,      // the permit has ended: released, or at the end of its lease
+  kDenyRule,  // a rule with `action: deny` matched; nothing was counted
+  kInvalid,   // the request itself is wrong (Store::apply); nothing was counted
 };
 
 // Returns "allowed", "denied" or "failed".
@@ -106,6 +107,7 @@ constexpr bool has_numbers(const Decision& decision) noexcept {
     case Reason::kStoreFull:
     case Reason::kMissing:
     case Reason::kTooManyWaiters:
+    case Reason::kDenyRule:
     case Reason::kInvalid: break;
   }
   return false;

@@ -28,6 +28,7 @@ std::string_view to_string(Reason reason) noexcept {
     case Reason::kMissing: return "missing";
     case Reason::kTooManyWaiters: return "too_many_waiters";
     case Reason::kGone: return "gone";
+    case Reason::kDenyRule: return "deny_rule";
     case Reason::kInvalid: return "invalid";
   }
   return "unknown";

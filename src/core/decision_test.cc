@@ -49,7 +49,7 @@ TEST(Decision, EveryReasonHasANameOfItsOwn) {
   EXPECT_EQ(names, (std::set<std::string_view>{
                        "ok", "over", "limited", "never", "blocked", "shadow", "deny_cache",
                        "fallback", "store_timeout", "store_error", "foreign_value", "store_full",
-                       "missing", "too_many_waiters", "gone", "invalid"}));
+                       "missing", "too_many_waiters", "gone", "deny_rule", "invalid"}));
   EXPECT_EQ(to_string(Outcome::kAllowed), "allowed");
   EXPECT_EQ(to_string(Outcome::kDenied), "denied");
   EXPECT_EQ(to_string(Outcome::kFailed), "failed");

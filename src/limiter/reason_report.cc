@@ -56,6 +56,8 @@ constexpr ReasonReport kGone{.http = 404,
                              .resp_error = "ERR the permit has ended",
                              .detail = "The permit has ended."};
 
+constexpr ReasonReport kDenyRule{.http = 403, .detail = "A rule denies the request."};
+
 constexpr ReasonReport kInvalid{
     .http = 400,
     .grpc = kGrpcInvalidArgument,
@@ -84,6 +86,7 @@ const ReasonReport& report_of(Reason reason) noexcept {
     case Reason::kMissing: return kMissing;
     case Reason::kTooManyWaiters: return kTooManyWaiters;
     case Reason::kGone: return kGone;
+    case Reason::kDenyRule: return kDenyRule;
     case Reason::kInvalid: break;
   }
   return kInvalid;

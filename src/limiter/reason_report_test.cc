@@ -44,6 +44,7 @@ TEST(ReasonReport, HasARowForEveryReason) {
       {"missing", {429, 0, "", ""}},
       {"too_many_waiters", {429, 0, "", "temporary-reduced-capacity"}},
       {"gone", {404, 5, "ERR", ""}},
+      {"deny_rule", {403, 0, "", ""}},
       {"invalid", {400, 3, "ERR", ""}},
   };
   std::size_t reasons = 0;
