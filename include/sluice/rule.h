@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sluice/http_fields.h"
+#include "sluice/reject.h"
 #include "sluice/rule_limit.h"
 #include "sluice/store.h"
 
@@ -13,13 +14,6 @@ namespace sluice {
 
 // Whether a rule denies requests, or only counts and reports what it would deny.
 enum class RuleMode : std::uint8_t { kEnforce, kShadow };
-
-// The HTTP response of a rule that denies. A plain value.
-struct Reject {
-  int status = 429;
-  std::string body;               // empty: the default body of the front end
-  std::string content_type = {};  // of `body`, in printable ASCII; empty without a body
-};
 
 // One rule of a file. A plain value that owns its texts; a RuleSet holds its rules in file order.
 struct Rule {
