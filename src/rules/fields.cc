@@ -33,6 +33,7 @@ class Checker {
       case Type::kChoice: return check_choice(node);
       case Type::kPeriod: return check_period(node);
       case Type::kMatch:
+      case Type::kHeaders:
       case Type::kMap: return node.is_map() || wrong(node);
       case Type::kList: return check_list(node);
     }

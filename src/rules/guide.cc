@@ -34,9 +34,9 @@ sluice rules check rules.yaml
 
 The command prints every error with its line and column (columns count characters) and exits with
 status 1 if there is one. It also prints a warning for each limit whose cost exceeds its capacity,
-and for each limit whose log may not fit into the memory store (`--max-log-bytes`, by default that of
-the server). `sluice replay --rules rules.yaml access.log` shows how the rules would have decided the
-requests in an access log.
+for each limit whose log may not fit into the memory store (`--max-log-bytes`, by default that of the
+server), and for each unknown name in braces in a rejection. `sluice replay --rules rules.yaml
+access.log` shows how the rules would have decided the requests in an access log.
 
 `sluice rules schema` prints a JSON Schema of the format for editors. The same schema is in
 `docs/rules.schema.json`.
@@ -257,6 +257,49 @@ Permits are in the store, also in Redis (not with `scripting: off`), so any serv
 A request that cannot receive a permit is `invalid` if such a limit applies to it: at `/v1/auth`,
 from Envoy, and over gRPC, because nobody reports when the request ends. A refund shrinks the newest
 permits, and settling leaves permits as they are.
+
+## Rejections
+
+`reject` is the HTTP response to a denied request. Its `body` and the values of its `headers` may
+contain numbers of the decision:
+
+```yaml
+version: 1
+rules:
+  - name: order
+    match: { path: /api/order/** }
+    limits:
+      - { key: "{header.x-user-id|ip}", algorithm: token_bucket, limit: 10, per: 1m }
+    reject:
+      body: '{"code":429,"message":"try again in {retry_after} s","limit":{limit},"reset":{reset_at}}'
+      headers: { X-Wait: "{retry_after}" }
+```
+
+| name | becomes |
+|---|---|
+| `{retry_after}` | the whole seconds until this request would pass, rounded up, as in `Retry-After` |
+| `{limit}` | the units that the limit holds: its burst, or else its number. If several limits apply, this is the number of the tightest limit, as in `X-RateLimit-Limit` |
+| `{remaining}` | the units that are left |
+| `{reset_at}` | when the limit is untouched again if nothing else arrives: RFC 3339 in UTC by the clock of the server, such as `2026-11-23T12:00:00Z`, rounded up to a second |
+| `{{limit}}` | the text `{limit}`; the same for the other names |
+
+Sluice changes no other braces, so any JSON can be a body. It sends any other name in braces unchanged;
+`sluice rules check` prints a warning, with a proposal if it looks like a typing error.
+
+A denial does not always have all numbers. `{retry_after}` is absent with the reason `never`, if a block
+has no end, and with `deny_rule`. With `deny_rule`, after a failure of the store, and for a key that an
+override blocks, the others are absent too. In a body an absent number is `-`, or `null` as a value of
+JSON. A header with an absent number is left out.
+
+In a body of JSON (a `content_type` with `json`), a name outside a string becomes a JSON value: numbers
+as they are, `{reset_at}` in quotes. The values contain only digits, `-`, `:`,
+`T` and `Z`, so that they need no escaping in JSON, HTML or a header.
+
+A header has a name of letters, digits and `-`, and a value in printable ASCII, so that it cannot contain
+a line break. A rule cannot set headers of the connection (`Connection`, `Transfer-Encoding` and others),
+those that describe the body, `Retry-After`, or RateLimit fields that Sluice writes (see `headers` of the
+rule). `/v1/auth` sends status, body and headers. `/v1/check` sends the status and the headers if the
+request is no array; its body is its answer.
 
 ## Format of the file
 

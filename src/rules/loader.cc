@@ -12,6 +12,7 @@
 #include "rules/fields.h"
 #include "rules/list_files.h"
 #include "rules/match_reader.h"
+#include "rules/reject_fields.h"
 #include "rules/schema.h"
 #include "rules/yaml_tree.h"
 
@@ -25,20 +26,6 @@ std::string_view field_of(LimitError error, const LimitSpec& spec) {
   if (const auto option = core::option_of(error, spec)) return core::info(*option).name;
   if (error != LimitError::kPeriodOutOfRange) return "limit";
   return holds_permits(spec.algorithm) ? "lease" : "per";
-}
-
-// Returns whether a header field can carry the text and it has the form TYPE/SUBTYPE.
-bool is_media_type(std::string_view text) {
-  const std::size_t slash = text.find('/');
-  return slash != text.npos && slash > 0 && slash + 1 < text.size() && text.front() != ' ' &&
-         text.back() != ' ' &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
-}
-
-std::string_view guess_type(std::string_view body) {
-  const std::size_t first = body.find_first_not_of(" \t\r\n");
-  const bool json = first != body.npos && (body[first] == '{' || body[first] == '[');
-  return json ? "application/json; charset=utf-8" : "text/plain; charset=utf-8";
 }
 
 class Loader {
@@ -60,7 +47,6 @@ class Loader {
 
   void read_defaults(const Node& node);
   void read_rule(const Node& node);
-  void read_reject(const Node& node, Reject& reject);
   void read_limits(const Node& node, Rule& rule, CompiledRule& compiled);
   std::optional<Limit> read_numbers(const Fields& fields);
   Duration read_period(const Fields& fields, std::optional<Algorithm> algorithm);
@@ -137,31 +123,17 @@ void Loader::read_rule(const Node& node) {
                         "expected no 'max_new_keys'");
     }
   }
-  if (const Node* reject = fields.node("reject")) read_reject(*reject, rule.reject);
+  if (const Node* reject = fields.node("reject")) {
+    read_reject(*reject, rule, *diagnostics_, [this](std::size_t at, auto what, auto expected) {
+      warn(at, std::move(what), std::move(expected));
+    });
+  }
   if (const Node* match = fields.node("match")) compiled.conditions = match_.read(*match);
   rule.tag = fields.text("tag");
   compiled.tag = read_template<KeyTemplate>(fields.node("tag"));
   if (const Node* limits = fields.node("limits")) read_limits(*limits, rule, compiled);
   set_->rules.push_back(std::move(rule));
   set_->compiled.push_back(std::move(compiled));
-}
-
-void Loader::read_reject(const Node& node, Reject& reject) {
-  const schema::Map& keys = child(child(schema::file(), "rules"), "reject");
-  const Fields fields = Fields::read(node, keys, *diagnostics_);
-  reject.status = static_cast<int>(fields.integer("status").value_or(429));
-  reject.body = fields.text("body");
-  const Node* given = fields.node("content_type");
-  if (given != nullptr && !is_media_type(given->text)) {
-    diagnostics_->add(given->at, "'content_type' is " + describe(*given),
-                      "expected a media type in ASCII, such as text/html; charset=utf-8");
-  } else if (given != nullptr && reject.body.empty()) {
-    diagnostics_->add(given->at, "'content_type' without 'body'", "expected also a 'body'");
-  }
-  if (!reject.body.empty()) {
-    reject.content_type =
-        given != nullptr ? std::string_view(given->text) : guess_type(reject.body);
-  }
 }
 
 void Loader::read_limits(const Node& node, Rule& rule, CompiledRule& compiled) {

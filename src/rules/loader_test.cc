@@ -188,7 +188,8 @@ TEST(Loader, RefusesUnknownKeysEverywhere) {
             "burst, align, slices, weighting, mode, refill, on_missing; did you mean 'limit'?");
   EXPECT_EQ(errors_of(rule("    reject: { Status: 429 }\n"
                            "    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n")),
-            "f:4:15: error: unknown key 'Status'; expected one of: status, body, content_type; did "
+            "f:4:15: error: unknown key 'Status'; expected one of: status, body, content_type, "
+            "headers; did "
             "you mean 'status'?");
   EXPECT_EQ(
       errors_of(rule("    when: x\n    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n")),

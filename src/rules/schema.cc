@@ -152,13 +152,21 @@ constexpr std::array<Key, 14> kLimitKeys{
 };
 constexpr Map kLimit{"limit", "each of `limits`", kLimitKeys};
 
-constexpr std::array<Key, 3> kRejectKeys{
-    integer("status", false, "429", 400, 599, "The HTTP status of a denial."),
+constexpr std::array<Key, 4> kRejectKeys{
+    integer("status", false, "429", 400, 599,
+            "The HTTP status of a denial."),
     text("body", "from the front end", 0, 65536,
-         "The body of a denial. Sluice sends it unchanged."),
+         "The body of a denial. Sluice replaces `{retry_after}`, `{limit}`, `{remaining}` and "
+         "`{reset_at}` (see Rejections), and changes nothing else."),
     text("content_type", "JSON if the body begins with { or [, else text/plain", 1, 128,
          "The media type of `body`, such as `text/html; charset=utf-8`. Requires a `body`. The "
          "defaults are `application/json; charset=utf-8` and `text/plain; charset=utf-8`."),
+    Key{.name = "headers",
+        .type = Type::kHeaders,
+        .otherwise = "none",
+        .most = 1024,
+        .help = "Further headers of a denial, by name, at most 16; their values may have the same "
+                "names in braces as `body` (see Rejections)."},
 };
 constexpr Map kReject{"reject", "`reject`", kRejectKeys};
 
@@ -266,6 +274,7 @@ std::string expectation(const Key& key) {
       return integer_expectation(key) +
              ", request, or an attribute such as \"{body.max_tokens|500}\"";
     case Type::kMatch: return "a map of attributes and patterns, such as { path: /api/** }";
+    case Type::kHeaders: return "a map of headers, such as { X-Reason: limited }";
     case Type::kMap: return "a map of " + std::string(key.name);
     case Type::kList: return "a list of " + std::string(key.name) + ", each starting with '- '";
   }

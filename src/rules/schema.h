@@ -21,6 +21,7 @@ enum class Type : std::uint8_t {
   kTemplate,  // a key template
   kCost,      // a number up to `most`, `request`, or an attribute as in cost_template.h
   kMatch,     // a map from attributes to patterns
+  kHeaders,   // a map from names of header fields to texts
   kMap,       // the map `map`
   kList,      // least..most maps `map`
 };

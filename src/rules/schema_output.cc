@@ -102,6 +102,17 @@ void write_match(JsonWriter& json) {
   json.close('}');
 }
 
+// Values are text, but YAML allows them to be written as a number or a flag.
+void write_headers(JsonWriter& json, const Key& key) {
+  json.text("type", "object");
+  json.number("maxProperties", 16);
+  json.member("additionalProperties");
+  json.open('{');
+  json.set("type", R"(["string", "number", "boolean"])");
+  json.number("maxLength", key.most);
+  json.close('}');
+}
+
 void write_cost(JsonWriter& json, const Key& key) {
   json.set("type", R"(["integer", "string"])");
   json.number("minimum", key.least);
@@ -140,6 +151,7 @@ void write_type(JsonWriter& json, const Key& key) {
       return json.text("pattern", "^[0-9]+(ms|s|m|h|d)$");
     case Type::kCost: return write_cost(json, key);
     case Type::kMatch: return write_match(json);
+    case Type::kHeaders: return write_headers(json, key);
     case Type::kMap: return write_map(json, *key.map);
     case Type::kList: return write_list(json, key);
   }
@@ -192,6 +204,7 @@ std::string value_column(const Key& key) {
       return "whole number, " + std::to_string(key.least) + " to " + std::to_string(key.most) +
              ", `request`, or attribute";
     case Type::kMatch: return "map of attribute to pattern, or list of patterns; `not`";
+    case Type::kHeaders: return "map of header to text";
     case Type::kMap: return "map";
     case Type::kList:
       return "list of " + std::to_string(key.least) + " to " + std::to_string(key.most);
