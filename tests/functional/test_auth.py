@@ -44,6 +44,13 @@ rules:
   - name: network
     match: {{ path: /network }}
     limits: [{{ key: "{{ip/64}}", algorithm: fixed_window, limit: 1, per: 1h }}]
+  - name: wait
+    match: {{ path: /wait }}
+    limits: [{{ name: hour, key: "{{ip}}", algorithm: fixed_window, limit: 1, per: 1h }}]
+    reject:
+      body: '<p>Wait {{retry_after}} of {{limit}}, until {{reset_at}}.</p>'
+      content_type: text/html
+      headers: {{ X-Wait: "{{retry_after}}" }}
   - name: page
     match: {{ path: /page }}
     limits: [{{ name: hour, key: "{{ip}}", algorithm: fixed_window, limit: 2, per: 1h }}]
@@ -54,6 +61,17 @@ class TrustedGateway(ServerTest):
     @classmethod
     def setUpClass(cls):
         cls.sluice = cls.serve(RULES, {"trusted_proxies": ["127.0.0.1", "::1", "10.0.0.0/8"]})
+
+    def test_denies_with_the_numbers_in_body_and_headers(self):
+        self.assertEqual(self.sluice.auth("GET", "/wait", ip="192.0.2.9").status, 200)
+        answer = self.sluice.auth("GET", "/wait", ip="192.0.2.9")
+        self.assertEqual(answer.status, 429)
+        wait = answer["retry-after"]
+        self.assertEqual(answer["x-wait"], wait)
+        self.assertRegex(
+            answer.body.decode(),
+            rf"^<p>Wait {wait} of 1, until \d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ\.</p>$",
+        )
 
     def test_allows_with_an_empty_body_and_the_fields(self):
         answer = self.sluice.auth("GET", "/page?x=1", ip="192.0.2.1")

@@ -22,20 +22,30 @@ void put_violated(TextBuffer& out, const RuleAnswer& answer) {
   out.put(']');
 }
 
+// Returns what the rule answers to the request, or null if no rule does.
+const Reject* reject_of(const RuleAnswer& answer) noexcept {
+  const bool by_rule = answer.decision.reason != Reason::kInvalid && answer.rule != nullptr;
+  return by_rule ? &answer.rule->reject : nullptr;
+}
+
 }  // namespace
 
 int http_status(const RuleAnswer& answer) noexcept {
   const Decision& decision = answer.decision;
   if (decision.allowed()) return 200;
-  const bool by_rule = decision.reason != Reason::kInvalid && answer.rule != nullptr;
-  return by_rule ? answer.rule->reject.status : report_of(decision.reason).http;
+  const Reject* reject = reject_of(answer);
+  return reject != nullptr ? reject->status : report_of(decision.reason).http;
 }
 
-Rejection rejection_of(const RuleAnswer& answer, std::string& text) {
-  const bool invalid = answer.decision.reason == Reason::kInvalid;
-  if (!invalid && answer.rule != nullptr && !answer.rule->reject.body.empty()) {
-    return {answer.rule->reject.content_type, answer.rule->reject.body};
+Rejection rejection_of(const RuleAnswer& answer, std::string& text, const Clock& clock) {
+  const Reject* reject = reject_of(answer);
+  if (reject != nullptr && !reject->body.empty()) {
+    if (reject->parts.empty()) return {reject->content_type, reject->body};
+    text.clear();
+    append_reject(reject->body, reject->parts, answer.decision, clock.now(), text);
+    return {reject->content_type, text};
   }
+  const bool invalid = answer.decision.reason == Reason::kInvalid;
   const ReasonReport& report = report_of(answer.decision.reason);
   TextBuffer members;
   if (!invalid) put_violated(members, answer);
@@ -47,6 +57,21 @@ Rejection rejection_of(const RuleAnswer& answer, std::string& text) {
                   .type = report.type},
                  members.view());
   return {kProblemType, text};
+}
+
+void append_reject_headers(const RuleAnswer& answer, std::string& fields, const Clock& clock) {
+  const Reject* reject = answer.decision.allowed() ? nullptr : reject_of(answer);
+  if (reject == nullptr || reject->headers.empty()) return;
+  const Instant now = clock.now();
+  for (const RejectHeader& header : reject->headers) {
+    const std::size_t before = fields.size();
+    fields.append(header.name).append(": ");
+    if (append_reject(header.value, header.parts, answer.decision, now, fields)) {
+      fields.append("\r\n");
+    } else {
+      fields.resize(before);
+    }
+  }
 }
 
 }  // namespace sluice::server

@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "sluice/clock.h"
 #include "sluice/rule_answer.h"
 
 namespace sluice::server {
@@ -16,7 +17,14 @@ struct Rejection {
   std::string_view content_type;
   std::string_view body;  // of the rule, or of `text`
 };
-// Overwrites `text` if the rule has no body or the request is invalid.
-Rejection rejection_of(const RuleAnswer& answer, std::string& text);
+// Overwrites `text`, unless the body is that of the rule as it is written. The clock is for the
+// numbers in it.
+Rejection rejection_of(const RuleAnswer& answer, std::string& text,
+                       const Clock& clock = SystemClock::instance());
+
+// Appends the headers that the rule of a denied request adds: "Name: value\r\n" each. Appends
+// nothing if the request is allowed or invalid.
+void append_reject_headers(const RuleAnswer& answer, std::string& fields,
+                           const Clock& clock = SystemClock::instance());
 
 }  // namespace sluice::server

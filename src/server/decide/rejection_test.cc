@@ -4,6 +4,7 @@
 
 #include "limiter/reason_report.h"
 #include "rules/test_answers.h"
+#include "sluice/testing/manual_clock.h"
 
 namespace sluice::server {
 namespace {
@@ -75,6 +76,38 @@ TEST(Rejection, IsTheRulesOwnBody) {
   EXPECT_EQ(text, "kept");
   test.answer.decision.reason = Reason::kInvalid;
   EXPECT_EQ(rejection_of(test.answer, text).content_type, "application/problem+json");
+}
+
+TEST(Rejection, HasTheNumbersOfTheDecisionAtTheTimeOfTheClock) {
+  testing::ManualClock clock(Instant{Duration{1'700'000'000'000'000}});
+  TestAnswer test;
+  test.rule("r").reject = {
+      .body = "{retry_after} s, {reset_at}",
+      .content_type = "text/plain",
+      .parts = {{0, 13, RejectPart::Kind::kRetryAfter}, {17, 10, RejectPart::Kind::kResetAt}}};
+  test.limit("a", kTenASecond, denied(0, 60s, 1500ms));
+  std::string text = "old";
+  EXPECT_EQ(rejection_of(test.answer, text, clock).body, "2 s, 2023-11-14T22:14:20Z");
+}
+
+TEST(Rejection, HasTheHeadersWhoseNumbersAreKnown) {
+  TestAnswer test;
+  test.rule("r").reject = {
+      .body = {},
+      .headers = {{"X-Reason", "limited"},
+                  {"X-Wait", "{retry_after} s", {{0, 13, RejectPart::Kind::kRetryAfter}}}}};
+  const auto headers = [&] {
+    std::string fields = "A: b\r\n";
+    append_reject_headers(test.answer, fields);
+    return fields;
+  };
+  EXPECT_EQ(headers(), "A: b\r\n") << "the request is allowed";
+  test.limit("a", kTenASecond, denied(0, 60s, 1500ms));
+  EXPECT_EQ(headers(), "A: b\r\nX-Reason: limited\r\nX-Wait: 2 s\r\n");
+  test.answer.decision.retry_after.reset();
+  EXPECT_EQ(headers(), "A: b\r\nX-Reason: limited\r\n");
+  test.answer.decision.reason = Reason::kInvalid;
+  EXPECT_EQ(headers(), "A: b\r\n");
 }
 
 TEST(Rejection, NamesThePoliciesThatDeny) {

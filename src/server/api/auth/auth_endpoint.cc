@@ -69,6 +69,7 @@ void AuthEndpoint::handle(const http::Request& request, http::Response& response
   response.fields.append(fields_.lines(answer));
   response.status = http_status(answer);
   if (answer.decision.allowed()) return add_delay(answer.decision, response);
+  append_reject_headers(answer, response.fields);
   const bool invalid = answer.decision.reason == Reason::kInvalid;
   if (invalid || (answer.rule != nullptr && !answer.rule->reject.body.empty())) {
     const Rejection rejection = rejection_of(answer, response.text);

@@ -30,6 +30,7 @@ class CheckEndpoint::Decider final : public CheckListener {
     if (alone) {
       response_.status = http_status(answer);
       response_.fields.append(endpoint_.fields_.lines(answer));
+      append_reject_headers(answer, response_.fields);
       if (answer.decision.reason == Reason::kInvalid) {
         response_.content_type = rejection_of(answer, response_.text).content_type;
         return;

@@ -22,7 +22,7 @@ rules:
   - name: code
     match: { path: /send/code }
     limits: [ { name: email, key: "{body.email}", algorithm: fixed_window, limit: 1, per: 60s, on_missing: deny } ]
-    reject: { status: 503, body: '{"message":"请求过于频繁"}' }
+    reject: { status: 503, body: '{"message":"请求过于频繁"}', headers: { X-Wait: "{retry_after}" } }
   - name: queue
     match: { path: /queue }
     limits: [ { name: q, algorithm: leaky_bucket, limit: 2, per: 1s, burst: 3, mode: queue } ]
@@ -114,6 +114,9 @@ TEST_F(CheckEndpointTest, DeniesInTheSameShapeWithTheRulesStatusAndNotItsBody) {
             "\"reset_after_ms\":60000,\"retry_after_ms\":60000}]}");
   EXPECT_EQ(ask(body).content_type, "application/json");
   EXPECT_TRUE(has_line("Retry-After: 60"));
+  EXPECT_TRUE(has_line("X-Wait: 60"));
+  EXPECT_EQ(ask("[" + std::string(body) + "]").fields, "")
+      << "requests of an array share a response";
 }
 
 TEST_F(CheckEndpointTest, AnswersWithoutARuleIfNoneMatches) {
