@@ -60,6 +60,32 @@ apply, Sluice denies the request with the reason `invalid`.
 and never denies a request. If only shadow rules would have denied a request, the request is
 allowed with the reason `shadow`.
 
+**Allow and deny.** A rule with `action: allow` lets requests pass, and one with `action: deny` denies
+them. Both have no limits:
+
+```yaml
+version: 1
+rules:
+  - name: office
+    match: { ip: [192.0.2.0/24, 2001:db8:1::/48] }
+    action: allow
+  - name: scanners
+    match: { path: [/wp-admin/**, "/**.php"] }
+    action: deny
+    reject: { status: 404, body: "not found" }
+  - name: all
+    limits:
+      - { key: "{ip}", algorithm: gcra, limit: 10, per: 1s }
+```
+
+`allow` ends the search: Sluice tries no rule after it, also with the numbers that a request gives for
+the limits of other rules. The rules before it that matched with `continue: true` still apply, with
+their limits. So put rules that allow first. `deny` denies with the reason `deny_rule` and the status
+403, or the `reject` of the rule. Nothing is counted then, by no limit of any rule. In shadow mode a
+rule with `action: deny` is only counted: it never denies, and Sluice goes on with the rules after it.
+Metrics count what both decide under the name of the rule. A refund, a reset, a settlement or a charge
+reports what has happened, so `deny` does not deny it.
+
 **Store failures.** If the store cannot decide, the `on_store_error` setting of the matching rules
 decides, and the reason is `fallback`. If the rules have different settings, the strictest one
 applies. `local` limits requests within this process; each process then admits a share of each

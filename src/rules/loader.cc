@@ -13,6 +13,7 @@
 #include "rules/list_files.h"
 #include "rules/match_reader.h"
 #include "rules/reject_fields.h"
+#include "rules/rule_action.h"
 #include "rules/schema.h"
 #include "rules/yaml_tree.h"
 
@@ -123,6 +124,8 @@ void Loader::read_rule(const Node& node) {
                         "expected no 'max_new_keys'");
     }
   }
+  rule.action = read_action(fields, *diagnostics_);
+  if (rule.action == RuleAction::kDeny) rule.reject.status = 403;
   if (const Node* reject = fields.node("reject")) {
     read_reject(*reject, rule, *diagnostics_, [this](std::size_t at, auto what, auto expected) {
       warn(at, std::move(what), std::move(expected));
@@ -131,7 +134,8 @@ void Loader::read_rule(const Node& node) {
   if (const Node* match = fields.node("match")) compiled.conditions = match_.read(*match);
   rule.tag = fields.text("tag");
   compiled.tag = read_template<KeyTemplate>(fields.node("tag"));
-  if (const Node* limits = fields.node("limits")) read_limits(*limits, rule, compiled);
+  const Node* limits = fields.node("limits");
+  if (limits != nullptr && rule.action == RuleAction::kLimit) read_limits(*limits, rule, compiled);
   set_->rules.push_back(std::move(rule));
   set_->compiled.push_back(std::move(compiled));
 }

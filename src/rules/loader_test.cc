@@ -193,8 +193,8 @@ TEST(Loader, RefusesUnknownKeysEverywhere) {
             "you mean 'status'?");
   EXPECT_EQ(
       errors_of(rule("    when: x\n    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n")),
-      "f:4:5: error: unknown key 'when'; expected one of: name, match, limits, reject, mode, "
-      "continue, tag, max_new_keys, on_store_error, headers");
+      "f:4:5: error: unknown key 'when'; expected one of: name, match, limits, action, "
+      "reject, mode, continue, tag, max_new_keys, on_store_error, headers");
 }
 
 TEST(Loader, RefusesNumbersThatAreNotExact) {

@@ -36,8 +36,9 @@ HeaderFields RuleHttpFields::choose(const RuleAnswer& answer) {
     shown_.push_back({one.limit->name, one.limit->limit, one.decision, group_of(answer.limits, i)});
     if (tightest == nullptr || tighter(one.decision, tightest->decision)) tightest = &one;
   }
-  const bool is_enforced = answer.rule != nullptr && answer.rule->mode == RuleMode::kEnforce;
-  if (is_enforced) return answer.rule->headers;
+  const bool has_limits = answer.rule != nullptr && answer.rule->mode == RuleMode::kEnforce &&
+                          answer.rule->action == RuleAction::kLimit;
+  if (has_limits) return answer.rule->headers;
   return tightest == nullptr ? HeaderFields::kNone : tightest->rule->headers;
 }
 

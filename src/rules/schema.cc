@@ -17,6 +17,7 @@ namespace {
 constexpr std::array<std::string_view, 2> kOnMissing{"skip", "deny"};
 constexpr std::array<std::string_view, 3> kOnStoreError{"allow", "deny", "local"};
 constexpr std::array<std::string_view, 2> kRuleModes{"enforce", "shadow"};
+constexpr std::array<std::string_view, 2> kRuleActions{"allow", "deny"};
 constexpr std::array<std::string_view, 4> kHeaderFields{"draft", "legacy", "both", "none"};
 
 constexpr Key kName{
@@ -153,7 +154,7 @@ constexpr std::array<Key, 14> kLimitKeys{
 constexpr Map kLimit{"limit", "each of `limits`", kLimitKeys};
 
 constexpr std::array<Key, 4> kRejectKeys{
-    integer("status", false, "429", 400, 599,
+    integer("status", false, "429; 403 with `action: deny`", 400, 599,
             "The HTTP status of a denial."),
     text("body", "from the front end", 0, 65536,
          "The body of a denial. Sluice replaces `{retry_after}`, `{limit}`, `{remaining}` and "
@@ -170,7 +171,7 @@ constexpr std::array<Key, 4> kRejectKeys{
 };
 constexpr Map kReject{"reject", "`reject`", kRejectKeys};
 
-constexpr std::array<Key, 10> kRuleKeys{
+constexpr std::array<Key, 11> kRuleKeys{
     named(kName, true, "",
           "The name of the rule in responses, metrics and counters, unique across all files."),
     Key{.name = "match",
@@ -179,11 +180,14 @@ constexpr std::array<Key, 10> kRuleKeys{
         .help = "Attributes and the patterns that all of them must match (see Matching)."},
     Key{.name = "limits",
         .type = Type::kList,
-        .required = true,
+        .otherwise = "none; required without `action`",
         .least = 1,
         .most = kMaxCharges,
         .map = &kLimit,
         .help = "The limits. If one of them denies a request, none is charged."},
+    option("action", "none; required without `limits`", kRuleActions,
+           "What the rule does instead of limiting (see Allow and deny). `allow`: no limit of this "
+           "or a later rule applies. `deny`: Sluice denies the request."),
     Key{.name = "reject",
         .type = Type::kMap,
         .otherwise = "429 and the body of the front end",
@@ -206,7 +210,8 @@ constexpr std::array<Key, 10> kRuleKeys{
     with_default(kStoreError, "from `defaults`"),
     with_default(kHeaders, "from `defaults`"),
 };
-constexpr Map kRule{"rule", "each of `rules`", kRuleKeys};
+constexpr std::array<std::string_view, 2> kLimitsOrAction{"limits", "action"};
+constexpr Map kRule{"rule", "each of `rules`", kRuleKeys, kLimitsOrAction};
 
 constexpr std::array<Key, 3> kDefaultsKeys{kStoreError, kMissing, kHeaders};
 constexpr Map kDefaults{"defaults", "`defaults`", kDefaultsKeys};

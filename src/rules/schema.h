@@ -48,6 +48,7 @@ struct Map {
   std::string_view name;   // "limit", for messages and headings
   std::string_view where;  // "each of `limits`"
   std::span<const Key> keys;
+  std::span<const std::string_view> one_of = {};  // keys of which a map needs exactly one
 };
 
 // Returns the schema of a whole rules file. It leads to its parts, depth first, in the order of the

@@ -157,6 +157,16 @@ void write_type(JsonWriter& json, const Key& key) {
   }
 }
 
+void write_one_of(JsonWriter& json, std::span<const std::string_view> names) {
+  json.member("oneOf");
+  json.open('[');
+  for (const std::string_view name : names) {
+    json.member("");
+    json.raw("{ \"required\": [" + json_string(name) + "] }");
+  }
+  json.close(']');
+}
+
 void write_map(JsonWriter& json, const Map& map) {
   json.text("type", "object");
   json.set("additionalProperties", "false");
@@ -165,6 +175,7 @@ void write_map(JsonWriter& json, const Map& map) {
     if (key.required) required.push_back(key.name);
   }
   if (!required.empty()) write_names(json, "required", required);
+  if (!map.one_of.empty()) write_one_of(json, map.one_of);
   json.member("properties");
   json.open('{');
   for (const Key& key : map.keys) {

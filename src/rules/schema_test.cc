@@ -58,6 +58,20 @@ TEST(Schema, AgreesWithTheFileForEditors) {
       << "docs/rules.schema.json differs from what `sluice rules schema` prints";
 }
 
+TEST(Schema, OfARuleNeedsLimitsOrAnAction) {
+  const std::string one_of = R"(
+        "required": ["name"],
+        "oneOf": [
+          { "required": ["limits"] },
+          { "required": ["action"] }
+        ],
+)";
+  const std::string schema = json_schema();
+  const std::size_t rules = schema.find("\n    \"rules\": {");
+  ASSERT_NE(rules, schema.npos);
+  EXPECT_NE(schema.find(one_of, rules), schema.npos);
+}
+
 TEST(Schema, ExamplesOfTheManualAreRight) {
   const std::string manual = guide();
   const std::string fence = "```yaml\n";
@@ -67,7 +81,7 @@ TEST(Schema, ExamplesOfTheManualAreRight) {
     EXPECT_EQ(first_error(manual.substr(at, manual.find("```", at) - at)), "ok");
     ++examples;
   }
-  EXPECT_EQ(examples, 7);
+  EXPECT_EQ(examples, 8);
 }
 
 TEST(Schema, ExampleFilesAreRight) {
