@@ -35,6 +35,10 @@ struct Rule {
   HeaderFields headers = HeaderFields::kBoth;
   std::string domain = {};  // the domain of its file
   std::string tag = {};     // the template of Charge::tag as written; empty: none
+  // The plans of its file in the order of their names, if it has a `plan`; else none.
+  std::vector<std::string> plans = {};
+  std::string default_plan = {};
+  std::string plan_from = {};  // the template of the plan's name as written; may be empty
   RuleAction action = RuleAction::kLimit;
 };
 

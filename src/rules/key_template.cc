@@ -1,5 +1,6 @@
 #include "rules/key_template.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "rules/counter_key.h"
@@ -185,6 +186,28 @@ void KeyTemplate::fill_tag(AttributeValues& values, std::string& text) const {
     }
   }
   if (text.size() > begin) text.erase(begin, 1);  // every part begins with '|'
+}
+
+bool KeyTemplate::is_one_value() const noexcept {
+  return parts_.size() == 1 && !parts_.front().alternatives.empty() &&
+         std::all_of(parts_.front().alternatives.begin(), parts_.front().alternatives.end(),
+                     [](const Alternative& one) { return one.grouped.empty(); });
+}
+
+bool KeyTemplate::reads(std::uint32_t attribute) const noexcept {
+  return std::any_of(parts_.begin(), parts_.end(), [&](const Part& part) {
+    return std::any_of(part.alternatives.begin(), part.alternatives.end(),
+                       [&](const Alternative& one) { return one.attribute == attribute; });
+  });
+}
+
+std::optional<std::string_view> KeyTemplate::one_value(AttributeValues& values) const {
+  if (parts_.size() != 1) return std::nullopt;
+  for (const Alternative& alternative : parts_.front().alternatives) {
+    const auto& value = values.get(alternative.attribute);
+    if (value && !value->empty()) return value;
+  }
+  return std::nullopt;
 }
 
 }  // namespace sluice::rules

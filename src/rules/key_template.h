@@ -47,6 +47,15 @@ class KeyTemplate {
   // present is never empty.
   void fill_tag(AttributeValues& values, std::string& text) const;
 
+  // Whether the template is one attribute, used whole, and nothing else.
+  bool is_one_value() const noexcept;
+  bool is_empty() const noexcept { return parts_.empty(); }
+  // Whether it reads the attribute with this number.
+  bool reads(std::uint32_t attribute) const noexcept;
+  // The value of such a template; absent if all its attributes are missing. Any other template has
+  // none.
+  std::optional<std::string_view> one_value(AttributeValues& values) const;
+
  private:
   friend class TemplateParser;
 

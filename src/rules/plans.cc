@@ -1,0 +1,117 @@
+#include "rules/plans.h"
+
+#include <algorithm>
+#include <array>
+
+#include "rules/diagnostics.h"
+#include "rules/schema.h"
+#include "rules/source_text.h"
+
+namespace sluice::rules {
+namespace {
+
+constexpr std::array<std::string_view, 4> kNumbers{"limit", "per", "lease", "burst"};
+
+std::vector<std::string_view> names_of(const std::vector<FilePlans::Plan>& plans) {
+  std::vector<std::string_view> names;
+  names.reserve(plans.size());
+  for (const FilePlans::Plan& plan : plans) names.push_back(plan.name);
+  return names;
+}
+
+FilePlans::Plan read_plan(const Node& name, const Node& node, Diagnostics& diagnostics) {
+  FilePlans::Plan plan{name.text, name.at, {}};
+  if (!node.is_map() || node.pairs.empty()) {
+    diagnostics.add(node.at, "the plan " + in_quotes(name.text) + " is " + describe(node),
+                    "expected a map from names of limits to their numbers");
+    return plan;
+  }
+  for (const auto& [limit, numbers] : node.pairs) {
+    plan.limits.push_back(
+        {limit->text, limit->at,
+         Fields::read(*numbers, schema::child(schema::file(), "plans"), diagnostics)});
+  }
+  return plan;
+}
+
+}  // namespace
+
+bool NumberFields::is_number(std::string_view name) {
+  return std::find(kNumbers.begin(), kNumbers.end(), name) != kNumbers.end();
+}
+
+std::string_view NumberFields::first_given(const Fields& limit) {
+  const auto* const given = std::find_if(kNumbers.begin(), kNumbers.end(),
+                                         [&](std::string_view name) { return limit.has(name); });
+  return given == kNumbers.end() ? std::string_view() : *given;
+}
+
+const Fields* FilePlans::Plan::find(std::string_view limit) const {
+  const auto found = std::find_if(limits.begin(), limits.end(),
+                                  [&](const auto& numbers) { return numbers.limit == limit; });
+  return found == limits.end() ? nullptr : &found->fields;
+}
+
+FilePlans FilePlans::read(const Node& node, Diagnostics& diagnostics) {
+  FilePlans plans;
+  for (const auto& [name, numbers] : node.pairs) {
+    if (name->text.empty() || name->text.size() > 128) {
+      diagnostics.add(name->at, "the name of a plan is " + describe(*name),
+                      "expected text of 1 to 128 bytes");
+    }
+    plans.plans_.push_back(read_plan(*name, *numbers, diagnostics));
+  }
+  std::sort(plans.plans_.begin(), plans.plans_.end(),
+            [](const Plan& a, const Plan& b) { return a.name < b.name; });
+  return plans;
+}
+
+void FilePlans::choose(const Node& node, Rule& rule, const KeyTemplate& from,
+                       Diagnostics& diagnostics) const {
+  const schema::Map& rules = schema::child(schema::file(), "rules");
+  const Fields fields = Fields::read(node, schema::child(rules, "plan"), diagnostics);
+  const Node* otherwise = fields.node("default");
+  if (fields.has("from") && !from.is_one_value() &&
+      (!from.is_empty() || fields.text("from").empty())) {
+    diagnostics.add(fields.at("from"), "'from' is " + describe(*fields.node("from")),
+                    "expected one attribute, such as \"{header.x-plan}\"");
+  }
+  const auto names = names_of(plans_);
+  rule.plans.assign(names.begin(), names.end());
+  if (otherwise == nullptr) return;
+  if (std::find(names.begin(), names.end(), otherwise->text) == names.end()) {
+    diagnostics.add(
+        otherwise->at, "there is no plan " + in_quotes(otherwise->text),
+        names.empty() ? "expected 'plans:' in this file, with numbers for each plan"
+                      : "expected one of: " + either(names) + did_you_mean(otherwise->text, names));
+    return;
+  }
+  rule.plan_from = fields.text("from");
+  rule.default_plan = otherwise->text;
+}
+
+void FilePlans::explain_lack(const Plan& plan, std::string_view rule, std::string_view limit,
+                             Diagnostics& diagnostics) {
+  std::vector<std::string_view> known;
+  for (const auto& numbers : plan.limits) known.push_back(numbers.limit);
+  diagnostics.add(
+      plan.at,
+      "the plan " + in_quotes(plan.name) + " lacks numbers for the limit " + in_quotes(limit) +
+          " of the rule " + in_quotes(rule),
+      "expected " + std::string(limit) + ": { limit: ..., per: ... }" + did_you_mean(limit, known));
+}
+
+std::optional<std::size_t> find_plan(const Rule& rule, std::string_view name) noexcept {
+  const auto found = std::lower_bound(rule.plans.begin(), rule.plans.end(), name);
+  if (found == rule.plans.end() || *found != name) return std::nullopt;
+  return static_cast<std::size_t>(found - rule.plans.begin());
+}
+
+std::pair<std::size_t, bool> PlanChoice::find(const Rule& rule, AttributeValues& values) const {
+  const auto name = from.one_value(values);
+  if (!name) return {otherwise, false};
+  const auto found = find_plan(rule, *name);
+  return {found.value_or(otherwise), !found};
+}
+
+}  // namespace sluice::rules

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rules/fields.h"
+#include "rules/key_template.h"
+#include "rules/source_text.h"
+#include "sluice/rule.h"
+
+namespace sluice::rules {
+
+// The numbers of a limit: keys of the limit itself, or of a plan. Borrows both.
+class NumberFields {
+ public:
+  explicit NumberFields(const Fields& limit) : limit_(limit), numbers_(limit) {}
+  NumberFields(const Fields& limit, const Fields& plan) : limit_(limit), numbers_(plan) {}
+
+  // Where the key is expected: in the plan if plans have that key.
+  const Fields& of(std::string_view name) const { return is_number(name) ? numbers_ : limit_; }
+  std::size_t at(std::string_view name) const { return of(name).at(name); }
+
+  static bool is_number(std::string_view name);
+  // The first key of the limit that belongs to the numbers; empty if it has none.
+  static std::string_view first_given(const Fields& limit);
+
+ private:
+  const Fields& limit_;
+  const Fields& numbers_;
+};
+
+// The plans of one file. Borrows the document.
+class FilePlans {
+ public:
+  struct Numbers {
+    std::string_view limit;
+    std::size_t at = 0;
+    Fields fields;
+  };
+  struct Plan {
+    std::string name;
+    std::size_t at = 0;
+    std::vector<Numbers> limits;
+
+    const Fields* find(std::string_view limit) const;
+  };
+
+  // The most numbers of a file: each limit with a plan has those of every plan.
+  static constexpr std::size_t kMostNumbers = 100'000;
+
+  static FilePlans read(const Node& node, Diagnostics& diagnostics);
+
+  // In the order of their names.
+  const std::vector<Plan>& all() const noexcept { return plans_; }
+  // Reads the `plan` of a rule. Leaves the rule without plans if it is wrong.
+  void choose(const Node& node, Rule& rule, const KeyTemplate& from,
+              Diagnostics& diagnostics) const;
+  // Reports that a plan lacks numbers for a limit that has none of its own.
+  static void explain_lack(const Plan& plan, std::string_view rule, std::string_view limit,
+                           Diagnostics& diagnostics);
+  // Notes that a limit of a rule with a plan has that name.
+  void use(std::string_view limit) { used_.emplace(limit); }
+  // Calls `report` with the place of the numbers of each other name, and what is wrong with them.
+  template <typename Report>
+  void each_unused(Report&& report) const {
+    for (const Plan& plan : plans_) {
+      for (const Numbers& numbers : plan.limits) {
+        if (used_.contains(numbers.limit)) continue;
+        report(numbers.at, "the plan " + in_quotes(plan.name) + " has numbers for " +
+                               in_quotes(numbers.limit) + ", which no limit with a plan is called");
+      }
+    }
+  }
+
+ private:
+  std::vector<Plan> plans_;
+  std::set<std::string, std::less<>> used_;  // names of limits
+};
+
+// How the requests of a rule choose a plan.
+struct PlanChoice {
+  KeyTemplate from;
+  std::size_t otherwise = 0;  // the index of the default
+
+  // Returns the index of the plan in Rule::plans, and whether the request named one that is not
+  // there.
+  std::pair<std::size_t, bool> find(const Rule& rule, AttributeValues& values) const;
+};
+
+// Returns the index of the plan of that name in Rule::plans.
+std::optional<std::size_t> find_plan(const Rule& rule, std::string_view name) noexcept;
+
+}  // namespace sluice::rules
