@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "sluice/limit.h"
 
@@ -15,9 +16,11 @@ enum class OnMissing : std::uint8_t { kSkip, kDeny };
 struct RuleLimit {
   std::string name;  // "RULE/INDEX" if the file has none
   std::string key;   // the template as written; empty: one counter for all requests
-  Limit limit;
+  Limit limit;       // its own numbers, or those of the rule's default plan
   OnMissing on_missing = OnMissing::kSkip;
   std::string cost = {};  // as written; empty: as `request` (docs/rules.md, Costs)
+  std::vector<Limit> by_plan =
+      {};  // by the index in Rule::plans; empty: no plan has numbers for it
 };
 
 }  // namespace sluice

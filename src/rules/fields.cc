@@ -34,6 +34,7 @@ class Checker {
       case Type::kPeriod: return check_period(node);
       case Type::kMatch:
       case Type::kHeaders:
+      case Type::kPlans:
       case Type::kMap: return node.is_map() || wrong(node);
       case Type::kList: return check_list(node);
     }

@@ -260,6 +260,38 @@ no costs.
 Costs that a rule reads from attributes need no role, unlike numbers over 1 that a client gives
 (`docs/http.md`, *Who may do what*). Read them only from attributes that you would also use as a key.
 
+## Plans
+
+Customers with different limits need one rule: `plans` has numbers by the name of the plan and by the
+name of the limit, and the `plan` of a rule says where the name of the plan is.
+
+```yaml
+version: 1
+plans:
+  free: { requests: { limit: 60, per: 1m }, tokens: { limit: 10000, per: 1m } }
+  pro: { requests: { limit: 6000, per: 1m }, tokens: { limit: 500000, per: 1m } }
+rules:
+  - name: api
+    match: { path: /v1/** }
+    plan: { from: "{header.x-plan}", default: free }
+    limits:
+      - { name: requests, key: "{header.x-customer}", algorithm: token_bucket }
+      - { name: tokens, key: "{header.x-customer}", algorithm: token_bucket,
+          cost: "{body.max_tokens|500}" }
+```
+
+A limit without numbers needs numbers in every plan of the file. A limit with numbers of its own has
+them in the plans that have none for it. Everything else of a limit (key, algorithm, cost, options
+other than `burst`) is the same in all plans. Numbers that the algorithm cannot have are an error, and
+numbers that no limit takes are a warning.
+
+A request without the name of a plan gets the `default`, and so does one with an unknown name. Let
+only a proxy that you trust set that attribute: a client that can choose it chooses its limits.
+
+What was consumed still counts when a key gets another plan: the counter is the same, and only its
+numbers change. Plans belong to their file. A file has at most 100,000 numbers: each limit with a plan
+counts once for each plan.
+
 ## Permits
 
 The algorithm `concurrency` limits the requests in flight: at most `limit` units at the same time. It
@@ -340,7 +372,7 @@ values and 10,000 regular expressions.
 - Anchors and aliases (`&a`, `*a`) work. Merge keys (`<<`) and tags (`!!str`) do not.
 
 If a program reads several files as one set, the rules follow each other in the order of the files.
-Each file has its own `version`, `domain` and `defaults`. The name of a rule must be unique across
+Each file has its own `version`, `domain`, `defaults` and `plans`. The name of a rule must be unique across
 all files.
 
 ## Reference

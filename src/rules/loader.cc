@@ -12,6 +12,7 @@
 #include "rules/fields.h"
 #include "rules/list_files.h"
 #include "rules/match_reader.h"
+#include "rules/plans.h"
 #include "rules/reject_fields.h"
 #include "rules/rule_action.h"
 #include "rules/schema.h"
@@ -48,11 +49,16 @@ class Loader {
 
   void read_defaults(const Node& node);
   void read_rule(const Node& node);
+  void read_plan(const Node& node, Rule& rule, CompiledRule& compiled);
   void read_limits(const Node& node, Rule& rule, CompiledRule& compiled);
-  std::optional<Limit> read_numbers(const Fields& fields);
-  Duration read_period(const Fields& fields, std::optional<Algorithm> algorithm);
+  std::optional<RuleLimit> read_limit(const Fields& fields, const Rule& rule, std::string name);
+  std::vector<Limit> read_plans(const Fields& fields, const Rule& rule, std::string_view name,
+                                bool has_own);
+  std::optional<Limit> read_numbers(const NumberFields& fields);
+  std::uint64_t read_units(const NumberFields& fields);
+  Duration read_period(const NumberFields& fields, std::optional<Algorithm> algorithm);
   void check_terms(const Fields& fields, const Limit& limit);
-  void check_memory(const Fields& fields, const Limit& limit);
+  void check_memory(const NumberFields& fields, const Limit& limit);
   void check_cost(const Fields& fields, const CostTemplate& cost, const Limit& limit);
   void warn(std::size_t at, std::string what, std::string expected);
   template <typename Template>
@@ -73,6 +79,8 @@ class Loader {
   Diagnostics* diagnostics_ = nullptr;
   std::string domain_;
   Defaults defaults_;
+  FilePlans plans_;
+  std::size_t plan_numbers_ = 0;  // of all limits with a plan
   ListFiles lists_{terms_.on_list};
   MatchReader match_{set_->attributes, terms_, lists_};
 };
@@ -80,16 +88,22 @@ class Loader {
 void Loader::read(const Node& root, Diagnostics& diagnostics) {
   diagnostics_ = &diagnostics;
   defaults_ = {};
+  plans_ = {};
+  plan_numbers_ = 0;
   match_.begin(diagnostics);
   const Fields file = Fields::read(root, schema::file(), *diagnostics_);
   const std::string_view domain = file.text("domain");
   domain_ = domain.empty() ? "default" : domain;
   if (set_->domain.empty()) set_->domain = domain_;
   if (const Node* defaults = file.node("defaults")) read_defaults(*defaults);
+  if (const Node* plans = file.node("plans")) plans_ = FilePlans::read(*plans, *diagnostics_);
   const Node* rules = file.node("rules");
   if (rules == nullptr) return;
   set_->rules.reserve(set_->rules.size() + rules->items.size());
   for (const Node* rule : rules->items) read_rule(*rule);
+  plans_.each_unused([this](std::size_t at, std::string what) {
+    warn(at, std::move(what), "expected the name of a limit of a rule with 'plan'");
+  });
 }
 
 void Loader::read_defaults(const Node& node) {
@@ -134,10 +148,20 @@ void Loader::read_rule(const Node& node) {
   if (const Node* match = fields.node("match")) compiled.conditions = match_.read(*match);
   rule.tag = fields.text("tag");
   compiled.tag = read_template<KeyTemplate>(fields.node("tag"));
+  if (const Node* plan = fields.node("plan")) read_plan(*plan, rule, compiled);
   const Node* limits = fields.node("limits");
   if (limits != nullptr && rule.action == RuleAction::kLimit) read_limits(*limits, rule, compiled);
   set_->rules.push_back(std::move(rule));
   set_->compiled.push_back(std::move(compiled));
+}
+
+void Loader::read_plan(const Node& node, Rule& rule, CompiledRule& compiled) {
+  const auto is_from = [](const auto& pair) { return pair.first->text == "from"; };
+  const auto from = std::find_if(node.pairs.begin(), node.pairs.end(), is_from);
+  const bool has_from = from != node.pairs.end() && from->second->is_scalar();
+  compiled.plan.from = read_template<KeyTemplate>(has_from ? from->second : nullptr);
+  plans_.choose(node, rule, compiled.plan.from, *diagnostics_);
+  compiled.plan.otherwise = find_plan(rule, rule.default_plan).value_or(0);
 }
 
 void Loader::read_limits(const Node& node, Rule& rule, CompiledRule& compiled) {
@@ -152,43 +176,102 @@ void Loader::read_limits(const Node& node, Rule& rule, CompiledRule& compiled) {
     KeyTemplate key = read_template<KeyTemplate>(fields.node("key"));
     CostTemplate cost = read_template<CostTemplate>(fields.node("cost"));
     if (!node.items[i]->is_map()) continue;
-    const auto limit = read_numbers(fields);
+    auto limit = read_limit(fields, rule, name);
     if (!limit) continue;
-    check_cost(fields, cost, *limit);
-    rule.limits.push_back({name, std::string(fields.text("key")), *limit,
-                           fields.choice<OnMissing>("on_missing").value_or(defaults_.on_missing),
-                           std::string(fields.text("cost"))});
+    check_cost(fields, cost, limit->limit);
+    rule.limits.push_back(std::move(*limit));
     std::string prefix = counter_prefix(domain_, rule.name, name);
     const std::uint32_t id = limit_id_of(prefix);
     compiled.limits.push_back({std::move(prefix), id, std::move(key), std::move(cost)});
   }
 }
 
-std::optional<Limit> Loader::read_numbers(const Fields& fields) {
+std::optional<RuleLimit> Loader::read_limit(const Fields& fields, const Rule& rule,
+                                            std::string name) {
+  const bool has_own = rule.plans.empty() || !NumberFields::first_given(fields).empty();
+  auto numbers = has_own ? read_numbers(NumberFields(fields)) : std::nullopt;
+  std::vector<Limit> by_plan = read_plans(fields, rule, name, has_own);
+  if (!by_plan.empty()) numbers = by_plan[find_plan(rule, rule.default_plan).value_or(0)];
+  if (!numbers) return std::nullopt;
+  return RuleLimit{std::move(name),
+                   std::string(fields.text("key")),
+                   *numbers,
+                   fields.choice<OnMissing>("on_missing").value_or(defaults_.on_missing),
+                   std::string(fields.text("cost")),
+                   std::move(by_plan)};
+}
+
+// Reads the numbers of a limit in all plans. Returns none if they are wrong, or if no plan has any.
+std::vector<Limit> Loader::read_plans(const Fields& fields, const Rule& rule, std::string_view name,
+                                      bool has_own) {
+  std::vector<Limit> by_plan;
+  if (rule.plans.empty()) return by_plan;
+  if (plan_numbers_ > FilePlans::kMostNumbers) return by_plan;
+  plan_numbers_ += rule.plans.size();
+  if (plan_numbers_ > FilePlans::kMostNumbers) {
+    diagnostics_->add(fields.at("name"), "too many limits with plans",
+                      "expected at most " + std::to_string(FilePlans::kMostNumbers) +
+                          " in a file, counted once for each plan");
+    return by_plan;
+  }
+  const auto has_numbers = [&](const FilePlans::Plan& plan) { return plan.find(name) != nullptr; };
+  const auto& plans = plans_.all();
+  plans_.use(name);
+  if (has_own && std::none_of(plans.begin(), plans.end(), has_numbers)) return by_plan;
+  for (const FilePlans::Plan& plan : plans) {
+    const Fields* numbers = plan.find(name);
+    if (numbers == nullptr && !has_own) {
+      FilePlans::explain_lack(plan, rule.name, name, *diagnostics_);
+      continue;
+    }
+    const auto limit =
+        read_numbers(numbers == nullptr ? NumberFields(fields) : NumberFields(fields, *numbers));
+    if (limit) by_plan.push_back(*limit);
+  }
+  if (by_plan.size() < plans.size()) by_plan.clear();
+  return by_plan;
+}
+
+std::optional<Limit> Loader::read_numbers(const NumberFields& from) {
+  const Fields& fields = from.of("algorithm");
   const auto algorithm = fields.choice<Algorithm>("algorithm");
-  const Duration period = read_period(fields, algorithm);
+  const std::uint64_t units = read_units(from);
+  const Duration period = read_period(from, algorithm);
   if (!algorithm) return std::nullopt;
-  LimitSpec spec{
-      .algorithm = *algorithm, .limit = fields.integer("limit").value_or(1), .per = period};
+  LimitSpec spec{.algorithm = *algorithm, .limit = units, .per = period};
   for (const core::OptionInfo& option : core::kLimitOptions) {
     core::set_value(spec, option.option,
-                    option.words.empty() ? fields.integer(option.name)
+                    option.words.empty() ? from.of(option.name).integer(option.name)
                                          : fields.choice<std::uint64_t>(option.name));
   }
   for (LimitError error = find_error(spec); error != LimitError::kNone; error = find_error(spec)) {
     const std::string_view field = field_of(error, spec);
-    diagnostics_->add_message(fields.at(field), explain(error, spec));
+    diagnostics_->add_message(from.at(field), explain(error, spec));
     core::drop_wrong_field(spec, error);
   }
   const auto limit = Limit::make(spec);
   if (!limit) return std::nullopt;
   check_terms(fields, *limit);
-  check_memory(fields, *limit);
+  check_memory(from, *limit);
   return *limit;
 }
 
 // Reads `per`, or `lease` if the algorithm has permits.
-Duration Loader::read_period(const Fields& fields, std::optional<Algorithm> algorithm) {
+std::uint64_t Loader::read_units(const NumberFields& from) {
+  const Fields& fields = from.of("limit");
+  if (!fields.has("limit")) {
+    const auto& keys = child(child(schema::file(), "rules"), "limits").keys;
+    const auto key = std::find_if(keys.begin(), keys.end(),
+                                  [](const schema::Key& one) { return one.name == "limit"; });
+    diagnostics_->add(fields.at("limit"), "limit lacks 'limit'",
+                      "expected 'limit:' with " + schema::expectation(*key) +
+                          (plans_.all().empty() ? "" : ", or 'plan:' in the rule"));
+  }
+  return fields.integer("limit").value_or(1);
+}
+
+Duration Loader::read_period(const NumberFields& from, std::optional<Algorithm> algorithm) {
+  const Fields& fields = from.of("per");
   const bool is_lease = algorithm ? holds_permits(*algorithm) : fields.has("lease");
   const std::string name = is_lease ? "lease" : "per";
   const std::string other = is_lease ? "per" : "lease";
@@ -207,7 +290,7 @@ Duration Loader::read_period(const Fields& fields, std::optional<Algorithm> algo
 }
 
 // Warns about a limit whose log can need more than a log gets: the half that all shards share.
-void Loader::check_memory(const Fields& fields, const Limit& limit) {
+void Loader::check_memory(const NumberFields& fields, const Limit& limit) {
   const std::size_t needed = core::most_log_bytes(limit);
   const std::size_t given = terms_.max_log_bytes / 2;
   if (given == 0 || needed <= given) return;

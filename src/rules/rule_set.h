@@ -13,6 +13,7 @@
 #include "rules/key_template.h"
 #include "rules/networks.h"
 #include "rules/pattern.h"
+#include "rules/plans.h"
 #include "rules/text_set.h"
 #include "sluice/new_key_limit.h"
 #include "sluice/rule_set.h"
@@ -50,6 +51,7 @@ struct CompiledRule {
   std::vector<CompiledLimit> limits;
   KeyTemplate tag;                             // of all counters of the rule; empty: no tag
   std::unique_ptr<NewKeyLimit> new_keys = {};  // null: no maximum
+  PlanChoice plan = {};                        // if Rule::plans is not empty
 
   bool matches(AttributeValues& values) const;
 };

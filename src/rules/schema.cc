@@ -110,6 +110,42 @@ constexpr Key limit_option(LimitOption which) {
           .help = row.help};
 }
 
+constexpr Key kLimitNumber =
+    integer("limit", false, "none; required, except in a rule with a `plan`", 0, kMaxUnits,
+            "Units per period; of `concurrency` units in flight, at most 65535. 0 denies every "
+            "request.");
+constexpr Key kPer{
+    .name = "per",
+    .type = Type::kPeriod,
+    .otherwise = "none; required with `limit`, except for `concurrency`",
+    .help = "The period, 1ms to 366d: a whole number and `ms`, `s`, `m`, `h` or `d`.",
+};
+constexpr Key kLease{
+    .name = "lease",
+    .type = Type::kPeriod,
+    .otherwise = "none; required for `concurrency`, instead of `per`",
+    .help = "How long a permit lasts if nobody releases or extends it, 1ms to 366d (see Permits).",
+};
+
+constexpr std::array<Key, 4> kPlanNumberKeys{
+    named(kLimitNumber, true, "", kLimitNumber.help),
+    kPer,
+    kLease,
+    limit_option(LimitOption::kBurst),
+};
+constexpr Map kPlanNumbers{"numbers", "each limit of each of `plans`", kPlanNumberKeys};
+
+constexpr std::array<Key, 2> kPlanKeys{
+    Key{.name = "from",
+        .type = Type::kTemplate,
+        .otherwise = "none; then overrides choose other plans",
+        .most = 1024,
+        .help = "The attribute with the name of the plan, such as `\"{header.x-plan}\"`."},
+    named(text("default", "", 1, 128, ""), true, "",
+          "The plan of requests without such a name, or with an unknown one."),
+};
+constexpr Map kPlan{"plan", "`plan`", kPlanKeys};
+
 constexpr std::array<Key, 14> kLimitKeys{
     named(kName, false, "RULE/INDEX",
           "The name of the limit in responses and counters, unique within the rule. Name limits "
@@ -125,18 +161,9 @@ constexpr std::array<Key, 14> kLimitKeys{
         .required = true,
         .values = core::kAllAlgorithmNames,
         .help = "How requests are counted."},
-    integer("limit", true, "", 0, kMaxUnits,
-            "Units per period; of `concurrency` units in flight, at most 65535. 0 denies every "
-            "request."),
-    Key{.name = "per",
-        .type = Type::kPeriod,
-        .otherwise = "none; required, except for `concurrency`",
-        .help = "The period, 1ms to 366d: a whole number and `ms`, `s`, `m`, `h` or `d`."},
-    Key{.name = "lease",
-        .type = Type::kPeriod,
-        .otherwise = "none; required for `concurrency`, instead of `per`",
-        .help = "How long a permit lasts if nobody releases or extends it, 1ms to 366d (see "
-                "Permits)."},
+    kLimitNumber,
+    kPer,
+    kLease,
     Key{.name = "cost",
         .type = Type::kCost,
         .otherwise = "the number that the request gives, else 1",
@@ -171,13 +198,18 @@ constexpr std::array<Key, 4> kRejectKeys{
 };
 constexpr Map kReject{"reject", "`reject`", kRejectKeys};
 
-constexpr std::array<Key, 11> kRuleKeys{
+constexpr std::array<Key, 12> kRuleKeys{
     named(kName, true, "",
           "The name of the rule in responses, metrics and counters, unique across all files."),
     Key{.name = "match",
         .type = Type::kMatch,
         .otherwise = "every request",
         .help = "Attributes and the patterns that all of them must match (see Matching)."},
+    Key{.name = "plan",
+        .type = Type::kMap,
+        .otherwise = "none",
+        .map = &kPlan,
+        .help = "Where limits find their numbers: the plan of the request (see Plans)."},
     Key{.name = "limits",
         .type = Type::kList,
         .otherwise = "none; required without `action`",
@@ -216,7 +248,7 @@ constexpr Map kRule{"rule", "each of `rules`", kRuleKeys, kLimitsOrAction};
 constexpr std::array<Key, 3> kDefaultsKeys{kStoreError, kMissing, kHeaders};
 constexpr Map kDefaults{"defaults", "`defaults`", kDefaultsKeys};
 
-constexpr std::array<Key, 4> kFileKeys{
+constexpr std::array<Key, 5> kFileKeys{
     integer("version", true, "", 1, 1, "The version of this format: 1."),
     text("domain", "`default`", 1, 128,
          "Separates the counters of these rules from those of other rules in the same store."),
@@ -225,6 +257,11 @@ constexpr std::array<Key, 4> kFileKeys{
         .otherwise = "see below",
         .map = &kDefaults,
         .help = "Defaults for rules and limits that do not set these keys."},
+    Key{.name = "plans",
+        .type = Type::kPlans,
+        .otherwise = "none",
+        .map = &kPlanNumbers,
+        .help = "Numbers by plan and by name of the limit (see Plans)."},
     Key{.name = "rules",
         .type = Type::kList,
         .required = true,
@@ -280,6 +317,8 @@ std::string expectation(const Key& key) {
              ", request, or an attribute such as \"{body.max_tokens|500}\"";
     case Type::kMatch: return "a map of attributes and patterns, such as { path: /api/** }";
     case Type::kHeaders: return "a map of headers, such as { X-Reason: limited }";
+    case Type::kPlans:
+      return "a map of plans, such as { free: { requests: { limit: 60, per: 1m } } }";
     case Type::kMap: return "a map of " + std::string(key.name);
     case Type::kList: return "a list of " + std::string(key.name) + ", each starting with '- '";
   }

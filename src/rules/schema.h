@@ -22,6 +22,7 @@ enum class Type : std::uint8_t {
   kCost,      // a number up to `most`, `request`, or an attribute as in cost_template.h
   kMatch,     // a map from attributes to patterns
   kHeaders,   // a map from names of header fields to texts
+  kPlans,     // a map from plans to maps from limits to the map `map`
   kMap,       // the map `map`
   kList,      // least..most maps `map`
 };

@@ -130,6 +130,17 @@ void write_list(JsonWriter& json, const Key& key) {
   json.close('}');
 }
 
+void write_plans(JsonWriter& json, const Key& key) {
+  for (int depth = 0; depth < 2; ++depth) {
+    json.text("type", "object");
+    json.member("additionalProperties");
+    json.open('{');
+  }
+  write_map(json, *key.map);
+  json.close('}');
+  json.close('}');
+}
+
 void write_type(JsonWriter& json, const Key& key) {
   switch (key.type) {
     case Type::kText:
@@ -152,6 +163,7 @@ void write_type(JsonWriter& json, const Key& key) {
     case Type::kCost: return write_cost(json, key);
     case Type::kMatch: return write_match(json);
     case Type::kHeaders: return write_headers(json, key);
+    case Type::kPlans: return write_plans(json, key);
     case Type::kMap: return write_map(json, *key.map);
     case Type::kList: return write_list(json, key);
   }
@@ -216,6 +228,7 @@ std::string value_column(const Key& key) {
              ", `request`, or attribute";
     case Type::kMatch: return "map of attribute to pattern, or list of patterns; `not`";
     case Type::kHeaders: return "map of header to text";
+    case Type::kPlans: return "map of plan to map of limit to numbers";
     case Type::kMap: return "map";
     case Type::kList:
       return "list of " + std::to_string(key.least) + " to " + std::to_string(key.most);
