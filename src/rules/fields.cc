@@ -32,6 +32,7 @@ class Checker {
       case Type::kFlag: return node.is_plain("true") || node.is_plain("false") || wrong(node);
       case Type::kChoice: return check_choice(node);
       case Type::kPeriod: return check_period(node);
+      case Type::kDay: return node.is_scalar() || wrong(node);
       case Type::kMatch:
       case Type::kHeaders:
       case Type::kPlans:
@@ -100,9 +101,13 @@ class Checker {
 
   bool check_period(const Node& node) {
     if (!node.is_scalar()) return wrong(node);
+    if (std::count(key_.values.begin(), key_.values.end(), node.text) > 0) return true;
     const auto period = core::parse_period(node.text);
-    if (!period)
-      diagnostics_.add_message(node.at, "'" + std::string(key_.name) + "': " + period.error());
+    if (!period) {
+      diagnostics_.add_message(
+          node.at, "'" + std::string(key_.name) + "': " + period.error() +
+                       did_you_mean(node.text, {key_.values.begin(), key_.values.end()}));
+    }
     if (!period || key_.most == 0) return period.has_value();
     return (*period >= schema::milliseconds(key_.least) &&
             *period <= schema::milliseconds(key_.most)) ||

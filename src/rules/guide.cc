@@ -292,6 +292,38 @@ What was consumed still counts when a key gets another plan: the counter is the 
 numbers change. Plans belong to their file. A file has at most 100,000 numbers: each limit with a plan
 counts once for each plan.
 
+## Calendar
+
+A `fixed_window` may have `per: day`, `week`, `month` or `year`. Its windows begin at midnight in a
+time zone and have their true length: months of 28 to 31 days, and days of 23 or 25 hours when clocks
+change.
+
+```yaml
+version: 1
+rules:
+  - name: quota
+    match: { path: /v1/** }
+    limits:
+      - { key: "{header.x-customer}", algorithm: fixed_window, limit: 50000, per: month,
+          zone: Asia/Shanghai, starts: 15 }
+```
+
+- `zone` is a name of the IANA time zone database; the default is `UTC`. The machine needs the package
+  `tzdata`. Sluice looks in the folder of the environment variable `TZDIR`, or in
+  `/usr/share/zoneinfo`. It reads a time zone once: restart the server after an update of `tzdata`.
+- `starts` is the first day. Of a month it is a day, 1 to 31 (default 1); in a month without that day,
+  it is the last day of the month. Of a week it is a weekday (default `monday`). Of a year it is a
+  date such as `04-06` (default `01-01`).
+- A window begins at the first instant at which clocks of the zone show its first day. If clocks skip
+  midnight, it is the instant after the skip. If they show midnight twice, it is the first one.
+- If you change `zone` or `starts`, what was consumed still counts until the present window ends. If
+  you change between a period and the calendar, the same is true.
+- In RateLimit-Policy `w` is 86400 for a day, 604800 for a week, 2678400 (31 days) for a month and
+  31622400 (366 days) for a year. Retry-After and `reset_after` are exact.
+- Plans may have `per: month`; `zone` and `starts` belong to the limit. An override with a `per` has
+  that period instead of the calendar.
+- With `scripting: off` in Redis the calendar is not available.
+
 ## Permits
 
 The algorithm `concurrency` limits the requests in flight: at most `limit` units at the same time. It

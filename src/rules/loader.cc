@@ -8,6 +8,7 @@
 #include "core/limit_options.h"
 #include "core/log.h"
 #include "limiter/without_scripts.h"
+#include "rules/calendar_fields.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
 #include "rules/list_files.h"
@@ -26,6 +27,7 @@ using schema::child;
 // Returns the schema key that the error of a limit is about.
 std::string_view field_of(LimitError error, const LimitSpec& spec) {
   if (const auto option = core::option_of(error, spec)) return core::info(*option).name;
+  if (error == LimitError::kCalendarDoesNotApply) return "per";
   if (error != LimitError::kPeriodOutOfRange) return "limit";
   return holds_permits(spec.algorithm) ? "lease" : "per";
 }
@@ -237,8 +239,9 @@ std::optional<Limit> Loader::read_numbers(const NumberFields& from) {
   const auto algorithm = fields.choice<Algorithm>("algorithm");
   const std::uint64_t units = read_units(from);
   const Duration period = read_period(from, algorithm);
+  const Calendar* const calendar = read_calendar(from.of("per"), fields, *diagnostics_);
   if (!algorithm) return std::nullopt;
-  LimitSpec spec{.algorithm = *algorithm, .limit = units, .per = period};
+  LimitSpec spec{.algorithm = *algorithm, .limit = units, .per = period, .calendar = calendar};
   for (const core::OptionInfo& option : core::kLimitOptions) {
     core::set_value(spec, option.option,
                     option.words.empty() ? from.of(option.name).integer(option.name)
@@ -310,6 +313,12 @@ void Loader::check_terms(const Fields& fields, const Limit& limit) {
     return;
   }
   if (terms_.scripting || works_without_scripts(limit)) return;
+  if (limit.calendar() != nullptr) {
+    diagnostics_->add(fields.at("per"),
+                      "windows of the calendar cannot be stored without scripts (scripting: off)",
+                      "expected a period, and 'align: clock'");
+    return;
+  }
   const bool could_be_aligned = works_without_scripts(limit.state_kind(), Align::kClock);
   const bool has_align = could_be_aligned && fields.node("align") != nullptr;
   diagnostics_->add(

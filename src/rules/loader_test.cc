@@ -184,8 +184,8 @@ TEST(Loader, RefusesUnknownKeysEverywhere) {
             "headers");
   EXPECT_EQ(limit_errors("limt: 1, limit: 1, per: 1s, algorithm: gcra"),
             "f:4:17: error: unknown key 'limt'; expected one of: name, key, algorithm, limit, per, "
-            "lease, cost, "
-            "burst, align, slices, weighting, mode, refill, on_missing; did you mean 'limit'?");
+            "lease, cost, burst, align, zone, starts, slices, weighting, mode, refill, "
+            "on_missing; did you mean 'limit'?");
   EXPECT_EQ(errors_of(rule("    reject: { Status: 429 }\n"
                            "    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n")),
             "f:4:15: error: unknown key 'Status'; expected one of: status, body, content_type, "
@@ -245,7 +245,8 @@ TEST(Loader, RefusesWrongTypes) {
   EXPECT_EQ(
       errors_of(rule("    limits: [ gcra ]\n")),
       "f:4:15: error: limit is 'gcra'; expected a map; its keys are one of: name, key, algorithm, "
-      "limit, per, lease, cost, burst, align, slices, weighting, mode, refill, on_missing");
+      "limit, per, lease, cost, burst, align, zone, starts, slices, weighting, mode, "
+      "refill, on_missing");
 }
 
 TEST(Loader, RefusesPeriodsWithoutUnit) {
@@ -286,7 +287,7 @@ TEST(Loader, SaysEverythingThatALimitLacks) {
           "\nf:4:15: error: limit lacks 'limit'; expected 'limit:' with a whole number from 0 to "
           "4294967295\n"
           "f:4:15: error: limit lacks 'per'; expected 'per:' with a whole number and its unit "
-          "(ms, s, m, h or d), such as 60s");
+          "(ms, s, m, h or d), such as 60s, or day, week, month or year");
 }
 
 TEST(Loader, RefusesDuplicateNames) {

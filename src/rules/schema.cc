@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "core/calendar_text.h"
 #include "core/limit_options.h"
 #include "core/period.h"
 #include "rules/diagnostics.h"
@@ -118,7 +119,10 @@ constexpr Key kPer{
     .name = "per",
     .type = Type::kPeriod,
     .otherwise = "none; required with `limit`, except for `concurrency`",
-    .help = "The period, 1ms to 366d: a whole number and `ms`, `s`, `m`, `h` or `d`.",
+    .values = core::kCalendarUnits,
+    .help =
+        "The period, 1ms to 366d: a whole number and `ms`, `s`, `m`, `h` or `d`. For "
+        "fixed_window also `day`, `week`, `month` or `year` of the calendar (see Calendar).",
 };
 constexpr Key kLease{
     .name = "lease",
@@ -146,7 +150,7 @@ constexpr std::array<Key, 2> kPlanKeys{
 };
 constexpr Map kPlan{"plan", "`plan`", kPlanKeys};
 
-constexpr std::array<Key, 14> kLimitKeys{
+constexpr std::array<Key, 16> kLimitKeys{
     named(kName, false, "RULE/INDEX",
           "The name of the limit in responses and counters, unique within the rule. Name limits "
           "that you may reorder: the name is part of the keys of their counters."),
@@ -172,6 +176,14 @@ constexpr std::array<Key, 14> kLimitKeys{
                 "that the request gives, or an attribute (see Costs)."},
     limit_option(LimitOption::kBurst),
     limit_option(LimitOption::kAlign),
+    text("zone", "`UTC`", 1, 64,
+         "The time zone of windows of the calendar: a name of the IANA database, such as "
+         "`Asia/Shanghai`."),
+    Key{.name = "starts",
+        .type = Type::kDay,
+        .otherwise = "the first of the month or of January; monday",
+        .help = "The first day of windows of the calendar: of a month 1 to 31 (in a shorter month "
+                "its last day), of a week `monday` to `sunday`, of a year a date such as `04-06`."},
     limit_option(LimitOption::kSlices),
     limit_option(LimitOption::kWeighting),
     limit_option(LimitOption::kMode),
@@ -283,7 +295,9 @@ std::string integer_expectation(const Key& key) {
 }
 
 std::string period_expectation(const Key& key) {
-  if (key.most == 0) return "a whole number and its unit (ms, s, m, h or d), such as 60s";
+  const std::string words =
+      key.values.empty() ? "" : ", or " + either({key.values.begin(), key.values.end()});
+  if (key.most == 0) return "a whole number and its unit (ms, s, m, h or d), such as 60s" + words;
   return "a period from " + core::format_period(milliseconds(key.least)) + " to " +
          core::format_period(milliseconds(key.most));
 }
@@ -311,6 +325,7 @@ std::string expectation(const Key& key) {
     case Type::kFlag: return "true or false";
     case Type::kChoice: return either({key.values.begin(), key.values.end()});
     case Type::kPeriod: return period_expectation(key);
+    case Type::kDay: return "a day such as 15, sunday or 04-06";
     case Type::kTemplate: return "a template in quotes, such as \"{ip}\"";
     case Type::kCost:
       return integer_expectation(key) +

@@ -17,7 +17,9 @@ enum class Type : std::uint8_t {
   kInteger,   // least..most
   kFlag,      // true or false
   kChoice,    // one of `values`
-  kPeriod,    // core::parse_period, least..most milliseconds; unbounded if `most` is 0
+  kPeriod,    // core::parse_period, least..most milliseconds; unbounded if `most` is 0; or one of
+              // `values`
+  kDay,       // core::starting(): the first day of a calendar's window
   kTemplate,  // a key template
   kCost,      // a number up to `most`, `request`, or an attribute as in cost_template.h
   kMatch,     // a map from attributes to patterns

@@ -141,6 +141,12 @@ void write_plans(JsonWriter& json, const Key& key) {
   json.close('}');
 }
 
+std::string period_pattern(const Key& key) {
+  std::string words;
+  for (const std::string_view word : key.values) words.append("|").append(word);
+  return words.empty() ? "^[0-9]+(ms|s|m|h|d)$" : "^([0-9]+(ms|s|m|h|d)" + words + ")$";
+}
+
 void write_type(JsonWriter& json, const Key& key) {
   switch (key.type) {
     case Type::kText:
@@ -159,7 +165,8 @@ void write_type(JsonWriter& json, const Key& key) {
     case Type::kChoice: return write_names(json, "enum", {key.values.begin(), key.values.end()});
     case Type::kPeriod:
       json.text("type", "string");
-      return json.text("pattern", "^[0-9]+(ms|s|m|h|d)$");
+      return json.text("pattern", period_pattern(key));
+    case Type::kDay: return json.set("type", R"(["integer", "string"])");
     case Type::kCost: return write_cost(json, key);
     case Type::kMatch: return write_match(json);
     case Type::kHeaders: return write_headers(json, key);
@@ -218,9 +225,11 @@ std::string value_column(const Key& key) {
                                   std::to_string(key.most) + " bytes";
     case Type::kFlag: return "`true`, `false`";
     case Type::kPeriod:
+      if (!key.values.empty()) return "period, such as `60s`, or a word";
       return key.most == 0 ? "period, such as `60s`"
                            : "period, " + core::format_period(milliseconds(key.least)) + " to " +
                                  core::format_period(milliseconds(key.most));
+    case Type::kDay: return "day, such as `15`";
     case Type::kTexts: return "text, or list of texts";
     case Type::kTemplate: return "template, at most " + std::to_string(key.most) + " bytes";
     case Type::kCost:

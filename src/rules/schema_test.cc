@@ -81,7 +81,7 @@ TEST(Schema, ExamplesOfTheManualAreRight) {
     EXPECT_EQ(first_error(manual.substr(at, manual.find("```", at) - at)), "ok");
     ++examples;
   }
-  EXPECT_EQ(examples, 9);
+  EXPECT_EQ(examples, 10);
 }
 
 TEST(Schema, ExampleFilesAreRight) {
