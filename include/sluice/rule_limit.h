@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "sluice/block.h"
 #include "sluice/limit.h"
 
 namespace sluice {
@@ -21,6 +23,10 @@ struct RuleLimit {
   std::string cost = {};  // as written; empty: as `request` (docs/rules.md, Costs)
   std::vector<Limit> by_plan =
       {};  // by the index in Rule::plans; empty: no plan has numbers for it
+  std::optional<Block> block = {};  // after repeated denials; absent: none
+
+  // As a charge borrows it (Charge::block).
+  const Block* block_of_charges() const noexcept { return block ? &*block : nullptr; }
 };
 
 }  // namespace sluice

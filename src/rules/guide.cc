@@ -324,6 +324,34 @@ rules:
   that period instead of the calendar.
 - With `scripting: off` in Redis the calendar is not available.
 
+## Blocks
+
+A limit denies what exceeds it, and goes on to admit the rest: a program that guesses passwords
+tries again as soon as it can. With a `block`, a key that is denied too often is denied everything
+for a time:
+
+```yaml
+version: 1
+rules:
+  - name: login
+    match: { method: POST, path: /login }
+    limits:
+      - { name: address, key: "{ip}", algorithm: fixed_window, limit: 10, per: 1m,
+          block: { after: 5, within: 10m, for: 15m, grow: 2, at_most: 24h } }
+```
+
+An address that this limit denies 5 times within any 10 minutes is denied for 15 minutes from then on,
+the next time for 30, and so on up to a day. The reason is `blocked`, and `Retry-After` is exact.
+Denials while a key is blocked do not count, and the next block is a first one again when a key has
+had none for `at_most`. Only denials by this limit count, and not those of a cost that could never
+be admitted. A request that is let wait (`wait_ms`) counts only with a bucket. Rules in shadow mode
+count and block for themselves and never deny. `docs/algorithms.md` has every detail.
+
+Blocks are stored next to the counters: all servers with one Redis share them, they last when a
+server restarts, and they cost no further round trip. A reset of the counter ends the block;
+`/v1/blocks` blocks and unblocks keys by hand (`docs/admin.md`). `on_store_error: local` has its own
+blocks in each process. Blocks need scripts in Redis.
+
 ## Permits
 
 The algorithm `concurrency` limits the requests in flight: at most `limit` units at the same time. It

@@ -8,6 +8,7 @@
 #include "core/limit_options.h"
 #include "core/log.h"
 #include "limiter/without_scripts.h"
+#include "rules/block_fields.h"
 #include "rules/calendar_fields.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
@@ -200,7 +201,8 @@ std::optional<RuleLimit> Loader::read_limit(const Fields& fields, const Rule& ru
                    *numbers,
                    fields.choice<OnMissing>("on_missing").value_or(defaults_.on_missing),
                    std::string(fields.text("cost")),
-                   std::move(by_plan)};
+                   std::move(by_plan),
+                   read_block(fields, terms_, *diagnostics_)};
 }
 
 // Reads the numbers of a limit in all plans. Returns none if they are wrong, or if no plan has any.

@@ -8,6 +8,7 @@
 #include "core/limit_options.h"
 #include "core/period.h"
 #include "rules/diagnostics.h"
+#include "sluice/block.h"
 #include "sluice/limit.h"
 #include "sluice/store.h"
 
@@ -150,7 +151,35 @@ constexpr std::array<Key, 2> kPlanKeys{
 };
 constexpr Map kPlan{"plan", "`plan`", kPlanKeys};
 
-constexpr std::array<Key, 16> kLimitKeys{
+constexpr Key period(std::string_view name, bool required, std::string_view otherwise,
+                     std::string_view help) {
+  constexpr auto kInMs = [](Duration time) {
+    return static_cast<std::uint64_t>(
+        std::chrono::milliseconds(std::chrono::duration_cast<std::chrono::milliseconds>(time))
+            .count());
+  };
+  return {.name = name,
+          .type = Type::kPeriod,
+          .required = required,
+          .otherwise = otherwise,
+          .least = kInMs(kMinPeriod),
+          .most = kInMs(kMaxPeriod),
+          .help = help};
+}
+
+constexpr std::array<Key, 5> kBlockKeys{
+    integer("after", true, "", 1, kMaxBlockDenials, "The denials that start a block."),
+    period("within", true, "", "The time within which they count, 1ms to 366d."),
+    period("for", true, "", "How long the first block lasts, 1ms to 366d."),
+    integer("grow", false, "1", 1, kMaxBlockGrowth / 100,
+            "How many times as long as the one before each further block lasts."),
+    period("at_most", false, "24h, or `for` if that is longer",
+           "How long a block lasts at most, and how long a key must be without one until the next "
+           "block is a first one again."),
+};
+constexpr Map kBlock{"block", "`block`", kBlockKeys};
+
+constexpr std::array<Key, 17> kLimitKeys{
     named(kName, false, "RULE/INDEX",
           "The name of the limit in responses and counters, unique within the rule. Name limits "
           "that you may reorder: the name is part of the keys of their counters."),
@@ -188,6 +217,11 @@ constexpr std::array<Key, 16> kLimitKeys{
     limit_option(LimitOption::kWeighting),
     limit_option(LimitOption::kMode),
     limit_option(LimitOption::kRefill),
+    Key{.name = "block",
+        .type = Type::kMap,
+        .otherwise = "none",
+        .map = &kBlock,
+        .help = "Denies a key everything for a time after repeated denials (see Blocks)."},
     with_default(kMissing, "from `defaults`"),
 };
 constexpr Map kLimit{"limit", "each of `limits`", kLimitKeys};
