@@ -24,6 +24,8 @@ struct RuleLimit {
   std::vector<Limit> by_plan =
       {};  // by the index in Rule::plans; empty: no plan has numbers for it
   std::optional<Block> block = {};  // after repeated denials; absent: none
+  // `count`: decisions only look at the limit, and RuleDecider::report() charges it.
+  bool counts_responses = false;
 
   // As a charge borrows it (Charge::block).
   const Block* block_of_charges() const noexcept { return block ? &*block : nullptr; }

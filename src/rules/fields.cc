@@ -33,6 +33,7 @@ class Checker {
       case Type::kChoice: return check_choice(node);
       case Type::kPeriod: return check_period(node);
       case Type::kDay: return node.is_scalar() || wrong(node);
+      case Type::kCount:
       case Type::kMatch:
       case Type::kHeaders:
       case Type::kPlans:

@@ -352,6 +352,38 @@ server restarts, and they cost no further round trip. A reset of the counter end
 `/v1/blocks` blocks and unblocks keys by hand (`docs/admin.md`). `on_store_error: local` has its own
 blocks in each process. Blocks need scripts in Redis.
 
+## Counting by the response
+
+Some requests count only if they fail: logins with a wrong password, pages that do not exist. Others
+say afterwards what they cost. A limit with `count` is only looked at when the request is decided,
+and charged when its response is reported:
+
+```yaml
+version: 1
+rules:
+  - name: login
+    match: { method: POST, path: /login }
+    limits:
+      - { name: failures, key: "{ip}", algorithm: fixed_window, limit: 5, per: 15m,
+          count: { on: [401, 403] } }
+```
+
+`on` is a status, a class of statuses such as `5xx`, or a list of them: such a response costs what a
+request would cost, one unit without `cost`. An attribute of the response with `add` adds the number
+that it has, whatever the status: `count: { on: 5xx, header.x-cost: add }`. If it is absent, nothing
+is added. A request is denied if its cost is more than what is left, as without `count`.
+
+`POST /v1/report` (`docs/http.md`), `RL.REPORT` (`docs/commands.md`) and `RuleDecider::report` report
+a response with its status, and with the same attributes as the decision. nginx and Caddy can do so
+(`docs/gateway.md`); Envoy has something else (`docs/envoy.md`). A report charges only limits with `count`, and always: the response is there, also
+if it is beyond the limit. Sluice does not remember decisions, so a report counts without one, and
+requests that are decided before the responses of others may pass the limit together. A status that
+is missing or wrong, or a number that is none, makes the report `invalid`, and it charges nothing.
+
+Refund, charge and settle do not change such a limit; a reset does. A `block` counts the requests that
+are denied, not the responses. With Redis, a rule that has limits with and without `count` asks twice,
+and so does a request that is denied by one with `count`.
+
 ## Permits
 
 The algorithm `concurrency` limits the requests in flight: at most `limit` units at the same time. It

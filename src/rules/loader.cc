@@ -63,6 +63,7 @@ class Loader {
   void check_terms(const Fields& fields, const Limit& limit);
   void check_memory(const NumberFields& fields, const Limit& limit);
   void check_cost(const Fields& fields, const CostTemplate& cost, const Limit& limit);
+  std::optional<ResponseCount> read_count(const Fields& fields, const Limit& limit);
   void warn(std::size_t at, std::string what, std::string expected);
   template <typename Template>
   Template read_template(const Node* node);
@@ -182,10 +183,13 @@ void Loader::read_limits(const Node& node, Rule& rule, CompiledRule& compiled) {
     auto limit = read_limit(fields, rule, name);
     if (!limit) continue;
     check_cost(fields, cost, limit->limit);
+    auto count = read_count(fields, limit->limit);
+    limit->counts_responses = count.has_value();
     rule.limits.push_back(std::move(*limit));
     std::string prefix = counter_prefix(domain_, rule.name, name);
     const std::uint32_t id = limit_id_of(prefix);
-    compiled.limits.push_back({std::move(prefix), id, std::move(key), std::move(cost)});
+    compiled.limits.push_back(
+        {std::move(prefix), id, std::move(key), std::move(cost), std::move(count)});
   }
 }
 
@@ -343,6 +347,16 @@ void Loader::check_cost(const Fields& fields, const CostTemplate& cost, const Li
            (is_default ? ", so that requests without the attribute are denied"
                        : ", so that every request is denied"),
        "expected at most " + std::to_string(limit.capacity()));
+}
+
+std::optional<ResponseCount> Loader::read_count(const Fields& fields, const Limit& limit) {
+  const Node* node = fields.node("count");
+  if (node == nullptr) return std::nullopt;
+  if (holds_permits(limit.algorithm())) {
+    diagnostics_->add(node->at, "'count' does not apply to concurrency",
+                      "expected another algorithm: permits are taken before the response");
+  }
+  return ResponseCount::read(*node, *diagnostics_);
 }
 
 void Loader::warn(std::size_t at, std::string what, std::string expected) {

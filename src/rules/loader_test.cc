@@ -184,7 +184,7 @@ TEST(Loader, RefusesUnknownKeysEverywhere) {
             "headers");
   EXPECT_EQ(limit_errors("limt: 1, limit: 1, per: 1s, algorithm: gcra"),
             "f:4:17: error: unknown key 'limt'; expected one of: name, key, algorithm, limit, per, "
-            "lease, cost, burst, align, zone, starts, slices, weighting, mode, refill, "
+            "lease, cost, count, burst, align, zone, starts, slices, weighting, mode, refill, "
             "block, on_missing; did you mean 'limit'?");
   EXPECT_EQ(errors_of(rule("    reject: { Status: 429 }\n"
                            "    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n")),
@@ -245,7 +245,7 @@ TEST(Loader, RefusesWrongTypes) {
   EXPECT_EQ(
       errors_of(rule("    limits: [ gcra ]\n")),
       "f:4:15: error: limit is 'gcra'; expected a map; its keys are one of: name, key, algorithm, "
-      "limit, per, lease, cost, burst, align, zone, starts, slices, weighting, mode, "
+      "limit, per, lease, cost, count, burst, align, zone, starts, slices, weighting, mode, "
       "refill, block, on_missing");
 }
 

@@ -14,6 +14,7 @@
 #include "rules/networks.h"
 #include "rules/pattern.h"
 #include "rules/plans.h"
+#include "rules/response_count.h"
 #include "rules/text_set.h"
 #include "sluice/new_key_limit.h"
 #include "sluice/rule_set.h"
@@ -43,6 +44,7 @@ struct CompiledLimit {
   std::uint32_t id;    // Charge::limit_id: a hash of the prefix
   KeyTemplate key;
   CostTemplate cost;
+  std::optional<ResponseCount> count = {};
 };
 
 // The compiled parts of the Rule with the same index.

@@ -179,7 +179,7 @@ constexpr std::array<Key, 5> kBlockKeys{
 };
 constexpr Map kBlock{"block", "`block`", kBlockKeys};
 
-constexpr std::array<Key, 17> kLimitKeys{
+constexpr std::array<Key, 18> kLimitKeys{
     named(kName, false, "RULE/INDEX",
           "The name of the limit in responses and counters, unique within the rule. Name limits "
           "that you may reorder: the name is part of the keys of their counters."),
@@ -203,6 +203,12 @@ constexpr std::array<Key, 17> kLimitKeys{
         .most = kMaxUnits,
         .help = "The units that a request takes from the limit: a number, `request` for the number "
                 "that the request gives, or an attribute (see Costs)."},
+    Key{.name = "count",
+        .type = Type::kCount,
+        .otherwise = "every request",
+        .help = "Counts responses instead of requests: statuses `on` which a response costs the "
+                "units of a request, and attributes of the response whose numbers to `add` (see "
+                "Counting by the response)."},
     limit_option(LimitOption::kBurst),
     limit_option(LimitOption::kAlign),
     text("zone", "`UTC`", 1, 64,
@@ -364,6 +370,7 @@ std::string expectation(const Key& key) {
     case Type::kCost:
       return integer_expectation(key) +
              ", request, or an attribute such as \"{body.max_tokens|500}\"";
+    case Type::kCount: return "a map such as { on: [401, 5xx], header.x-cost: add }";
     case Type::kMatch: return "a map of attributes and patterns, such as { path: /api/** }";
     case Type::kHeaders: return "a map of headers, such as { X-Reason: limited }";
     case Type::kPlans:

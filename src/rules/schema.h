@@ -22,6 +22,7 @@ enum class Type : std::uint8_t {
   kDay,       // core::starting(): the first day of a calendar's window
   kTemplate,  // a key template
   kCost,      // a number up to `most`, `request`, or an attribute as in cost_template.h
+  kCount,     // a map of `on` to statuses, and of attributes to `add`
   kMatch,     // a map from attributes to patterns
   kHeaders,   // a map from names of header fields to texts
   kPlans,     // a map from plans to maps from limits to the map `map`

@@ -113,6 +113,17 @@ void write_headers(JsonWriter& json, const Key& key) {
   json.close('}');
 }
 
+void write_count(JsonWriter& json) {
+  json.set("type", "\"object\"");
+  json.number("minProperties", 1);
+  json.member("properties");
+  json.open('{');
+  json.set("on", R"({ "type": ["integer", "string", "array"], "minimum": 100, "maximum": 599, )"
+                 R"("items": { "type": ["integer", "string"] } })");
+  json.close('}');
+  json.set("additionalProperties", R"({ "const": "add" })");
+}
+
 void write_cost(JsonWriter& json, const Key& key) {
   json.set("type", R"(["integer", "string"])");
   json.number("minimum", key.least);
@@ -168,6 +179,7 @@ void write_type(JsonWriter& json, const Key& key) {
       return json.text("pattern", period_pattern(key));
     case Type::kDay: return json.set("type", R"(["integer", "string"])");
     case Type::kCost: return write_cost(json, key);
+    case Type::kCount: return write_count(json);
     case Type::kMatch: return write_match(json);
     case Type::kHeaders: return write_headers(json, key);
     case Type::kPlans: return write_plans(json, key);
@@ -235,6 +247,7 @@ std::string value_column(const Key& key) {
     case Type::kCost:
       return "whole number, " + std::to_string(key.least) + " to " + std::to_string(key.most) +
              ", `request`, or attribute";
+    case Type::kCount: return "map of `on` to statuses, and of attributes to `add`";
     case Type::kMatch: return "map of attribute to pattern, or list of patterns; `not`";
     case Type::kHeaders: return "map of header to text";
     case Type::kPlans: return "map of plan to map of limit to numbers";
