@@ -26,6 +26,8 @@ struct RuleLimit {
   std::optional<Block> block = {};  // after repeated denials; absent: none
   // `count`: decisions only look at the limit, and RuleDecider::report() charges it.
   bool counts_responses = false;
+  // `warn`: the percentage of the limit from which on LimitAnswer::near is true; 0: none.
+  std::uint8_t warn_percent = 0;
 
   // As a charge borrows it (Charge::block).
   const Block* block_of_charges() const noexcept { return block ? &*block : nullptr; }

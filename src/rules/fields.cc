@@ -32,6 +32,7 @@ class Checker {
       case Type::kFlag: return node.is_plain("true") || node.is_plain("false") || wrong(node);
       case Type::kChoice: return check_choice(node);
       case Type::kPeriod: return check_period(node);
+      case Type::kPercent: return (node.is_scalar() && whole_percent(node.text)) || wrong(node);
       case Type::kDay: return node.is_scalar() || wrong(node);
       case Type::kCount:
       case Type::kMatch:
@@ -163,6 +164,13 @@ std::optional<std::uint64_t> whole_number(std::string_view text) noexcept {
   return value;
 }
 
+std::optional<std::uint8_t> whole_percent(std::string_view text) noexcept {
+  if (!text.ends_with('%')) return std::nullopt;
+  const auto value = whole_number(text.substr(0, text.size() - 1));
+  if (!value || *value < 1 || *value > 100) return std::nullopt;
+  return static_cast<std::uint8_t>(*value);
+}
+
 Fields Fields::read(const Node& node, const schema::Map& map, Diagnostics& diagnostics) {
   Fields fields(node, map);
   if (!node.is_map()) {
@@ -224,6 +232,11 @@ std::optional<Duration> Fields::period(std::string_view name) const {
   if (value == nullptr) return std::nullopt;
   const auto period = core::parse_period(value->text);
   return period ? std::optional(*period) : std::nullopt;
+}
+
+std::optional<std::uint8_t> Fields::percent(std::string_view name) const {
+  const Node* value = node(name);
+  return value != nullptr ? whole_percent(value->text) : std::nullopt;
 }
 
 std::string_view Fields::text(std::string_view name) const {

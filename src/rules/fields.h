@@ -28,6 +28,7 @@ class Fields {
   std::optional<std::uint64_t> integer(std::string_view name) const;
   std::optional<bool> flag(std::string_view name) const;
   std::optional<Duration> period(std::string_view name) const;
+  std::optional<std::uint8_t> percent(std::string_view name) const;
   std::string_view text(std::string_view name) const;           // empty if absent
   std::vector<const Node*> texts(std::string_view name) const;  // of kTexts: one text, or a list
   // Returns the enumerator with the same index as the value in the schema's list of choices.
@@ -60,5 +61,8 @@ std::string describe(const Node& node);
 // Parses a whole number without sign or leading zeros. Returns nothing for any other text and for
 // numbers over 2^64 - 1.
 std::optional<std::uint64_t> whole_number(std::string_view text) noexcept;
+
+// Parses a whole percentage from 1% to 100%.
+std::optional<std::uint8_t> whole_percent(std::string_view text) noexcept;
 
 }  // namespace sluice::rules

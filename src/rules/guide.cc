@@ -352,6 +352,41 @@ server restarts, and they cost no further round trip. A reset of the counter end
 `/v1/blocks` blocks and unblocks keys by hand (`docs/admin.md`). `on_store_error: local` has its own
 blocks in each process. Blocks need scripts in Redis.
 
+## Near the limit
+
+`warn` says how much of a limit a key may use before Sluice reports it, so that you can talk to a
+customer before requests are denied:
+
+```yaml
+version: 1
+rules:
+  - name: api
+    match: { path: /v1/** }
+    limits:
+      - { name: month, key: "{header.x-customer}", algorithm: fixed_window, limit: 50000, per: month,
+          warn: 80% }
+```
+
+It is a whole percentage, 1% to 100%, of what the limit holds: of its burst if it has one, of the
+permits in flight with `concurrency`, and of the numbers of a plan or an override. A key is near if at
+least this much is used after the decision, even if the request was denied. A limit of 0 is never near.
+Sluice reports it in these ways:
+
+- Answers have `near` for each limit with `warn`: `limits` of `/v1/check` and `RL.CHECK`, and
+  `LimitAnswer::near` in C++. It does not change the reason.
+- `sluice_near_keys_total` counts, and the log has a line `near` with the rule, the limit and the key:
+  once per key and window, by requests that take or charge units. The log has at most
+  `log.denials_per_second` such lines in a second, and shows keys as for denials.
+
+The window begins with the report. It ends when the limit would be untouched again if nothing else
+arrived (`reset_after_ms` of that answer): with `fixed_window` at the end of the window; for a bucket,
+when it would be full; for permits, when their leases end. A key that is still near then is reported
+again.
+
+Each server reports for itself, and a restart forgets what was reported. A server remembers 65,536
+keys, in 1 MiB that the first one allocates. If more keys are near at the same time, it forgets those
+whose windows end first, and may report them again. Limits without `warn` cost nothing.
+
 ## Counting by the response
 
 Some requests count only if they fail: logins with a wrong password, pages that do not exist. Others

@@ -185,6 +185,7 @@ void Loader::read_limits(const Node& node, Rule& rule, CompiledRule& compiled) {
     check_cost(fields, cost, limit->limit);
     auto count = read_count(fields, limit->limit);
     limit->counts_responses = count.has_value();
+    limit->warn_percent = fields.percent("warn").value_or(0);
     rule.limits.push_back(std::move(*limit));
     std::string prefix = counter_prefix(domain_, rule.name, name);
     const std::uint32_t id = limit_id_of(prefix);

@@ -185,7 +185,7 @@ TEST(Loader, RefusesUnknownKeysEverywhere) {
   EXPECT_EQ(limit_errors("limt: 1, limit: 1, per: 1s, algorithm: gcra"),
             "f:4:17: error: unknown key 'limt'; expected one of: name, key, algorithm, limit, per, "
             "lease, cost, count, burst, align, zone, starts, slices, weighting, mode, refill, "
-            "block, on_missing; did you mean 'limit'?");
+            "block, warn, on_missing; did you mean 'limit'?");
   EXPECT_EQ(errors_of(rule("    reject: { Status: 429 }\n"
                            "    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n")),
             "f:4:15: error: unknown key 'Status'; expected one of: status, body, content_type, "
@@ -246,7 +246,7 @@ TEST(Loader, RefusesWrongTypes) {
       errors_of(rule("    limits: [ gcra ]\n")),
       "f:4:15: error: limit is 'gcra'; expected a map; its keys are one of: name, key, algorithm, "
       "limit, per, lease, cost, count, burst, align, zone, starts, slices, weighting, mode, "
-      "refill, block, on_missing");
+      "refill, block, warn, on_missing");
 }
 
 TEST(Loader, RefusesPeriodsWithoutUnit) {

@@ -179,7 +179,7 @@ constexpr std::array<Key, 5> kBlockKeys{
 };
 constexpr Map kBlock{"block", "`block`", kBlockKeys};
 
-constexpr std::array<Key, 18> kLimitKeys{
+constexpr std::array<Key, 19> kLimitKeys{
     named(kName, false, "RULE/INDEX",
           "The name of the limit in responses and counters, unique within the rule. Name limits "
           "that you may reorder: the name is part of the keys of their counters."),
@@ -228,6 +228,11 @@ constexpr std::array<Key, 18> kLimitKeys{
         .otherwise = "none",
         .map = &kBlock,
         .help = "Denies a key everything for a time after repeated denials (see Blocks)."},
+    Key{.name = "warn",
+        .type = Type::kPercent,
+        .otherwise = "none",
+        .help = "How much of the limit a key uses when Sluice reports that it is near, such as "
+                "`80%` (see Near the limit)."},
     with_default(kMissing, "from `defaults`"),
 };
 constexpr Map kLimit{"limit", "each of `limits`", kLimitKeys};
@@ -365,6 +370,7 @@ std::string expectation(const Key& key) {
     case Type::kFlag: return "true or false";
     case Type::kChoice: return either({key.values.begin(), key.values.end()});
     case Type::kPeriod: return period_expectation(key);
+    case Type::kPercent: return "a whole percentage from 1% to 100%, such as 80%";
     case Type::kDay: return "a day such as 15, sunday or 04-06";
     case Type::kTemplate: return "a template in quotes, such as \"{ip}\"";
     case Type::kCost:

@@ -19,6 +19,7 @@ enum class Type : std::uint8_t {
   kChoice,    // one of `values`
   kPeriod,    // core::parse_period, least..most milliseconds; unbounded if `most` is 0; or one of
               // `values`
+  kPercent,   // 1% to 100%, whole
   kDay,       // core::starting(): the first day of a calendar's window
   kTemplate,  // a key template
   kCost,      // a number up to `most`, `request`, or an attribute as in cost_template.h

@@ -177,6 +177,9 @@ void write_type(JsonWriter& json, const Key& key) {
     case Type::kPeriod:
       json.text("type", "string");
       return json.text("pattern", period_pattern(key));
+    case Type::kPercent:
+      json.text("type", "string");
+      return json.text("pattern", "^([1-9][0-9]?|100)%$");
     case Type::kDay: return json.set("type", R"(["integer", "string"])");
     case Type::kCost: return write_cost(json, key);
     case Type::kCount: return write_count(json);
@@ -241,6 +244,7 @@ std::string value_column(const Key& key) {
       return key.most == 0 ? "period, such as `60s`"
                            : "period, " + core::format_period(milliseconds(key.least)) + " to " +
                                  core::format_period(milliseconds(key.most));
+    case Type::kPercent: return "percentage, such as `80%`";
     case Type::kDay: return "day, such as `15`";
     case Type::kTexts: return "text, or list of texts";
     case Type::kTemplate: return "template, at most " + std::to_string(key.most) + " bytes";
