@@ -1,6 +1,11 @@
 #include "rules/counter_key.h"
 
+#include <algorithm>
 #include <array>
+#include <charconv>
+#include <utility>
+
+#include "rules/source_text.h"
 
 namespace sluice::rules {
 namespace {
@@ -17,11 +22,29 @@ constexpr Table make_table(std::string_view special) {
 
 constexpr Table kNameTable = make_table("%|{}=");
 constexpr Table kValueTable = make_table("%|{}");
+constexpr std::string_view kHex = "0123456789ABCDEF";
+
+// Returns the text without escapes. Errors: an escape is wrong.
+Expected<std::string> unescaped(std::string_view text) {
+  std::string out;
+  for (std::size_t at = text.find('%'); at != text.npos; at = text.find('%')) {
+    out.append(text.substr(0, at));
+    const std::string_view escape = text.substr(at, 3);
+    unsigned byte = 0;
+    const char* const end = escape.data() + escape.size();
+    const auto read = std::from_chars(escape.data() + 1, end, byte, 16);
+    if (escape.size() < 3 || read.ec != std::errc{} || read.ptr != end) {
+      return Unexpected{in_quotes(escape) + " in the counter is not an escape; expected %25 for %"};
+    }
+    out += static_cast<char>(byte);
+    text.remove_prefix(at + escape.size());
+  }
+  return out.append(text);
+}
 
 }  // namespace
 
 bool append_escaped(std::string& out, std::string_view text, Escape escape) {
-  constexpr std::string_view kHex = "0123456789ABCDEF";
   const Table& table = escape == Escape::kName ? kNameTable : kValueTable;
   std::size_t clean = 0;
   bool changed = false;
@@ -36,6 +59,55 @@ bool append_escaped(std::string& out, std::string_view text, Escape escape) {
   }
   out.append(text.substr(clean));
   return changed;
+}
+
+std::string CounterKey::text() const {
+  std::string out;
+  append_escaped(out, domain, Escape::kName);
+  append_escaped(out += '|', rule, Escape::kName);
+  append_escaped(out += '|', limit, Escape::kName);
+  for (const Part& part : parts) {
+    append_escaped(out += '|', part.name, Escape::kName);
+    if (part.has_value) append_escaped(out += '=', part.value, Escape::kValue);
+  }
+  return out;
+}
+
+Expected<CounterKey> parse_counter_key(std::string_view text) {
+  CounterKey key;
+  std::size_t count = 0;
+  for (bool is_last = false; !is_last; ++count) {
+    const std::string_view element = text.substr(0, text.find('|'));
+    is_last = element.size() == text.size();
+    text.remove_prefix(std::min(element.size() + 1, text.size()));
+    const std::size_t equals = count < 3 ? element.npos : element.find('=');
+    auto name = unescaped(element.substr(0, equals));
+    if (!name) return Unexpected{std::move(name.error())};
+    if (count < 3) {
+      (count == 0 ? key.domain : count == 1 ? key.rule : key.limit) = std::move(*name);
+      continue;
+    }
+    CounterKey::Part& part = key.parts.emplace_back();
+    part.name = std::move(*name);
+    part.has_value = equals != element.npos;
+    if (!part.has_value) continue;
+    auto value = unescaped(element.substr(equals + 1));
+    if (!value) return Unexpected{std::move(value.error())};
+    part.value = std::move(*value);
+  }
+  if (count >= 3) return key;
+  return Unexpected<std::string>{
+      "the counter names no limit; expected DOMAIN|RULE|LIMIT and the parts of its key"};
+}
+
+std::string utf8_counter_key(std::string_view key) {
+  std::string out;
+  for (std::size_t at = find_invalid_utf8(key); at != key.npos; at = find_invalid_utf8(key)) {
+    const auto byte = static_cast<unsigned char>(key[at]);
+    out.append(key.substr(0, at)).append({'%', kHex[byte >> 4], kHex[byte & 15]});
+    key.remove_prefix(at + 1);
+  }
+  return out.append(key);
 }
 
 }  // namespace sluice::rules

@@ -2,6 +2,9 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "sluice/expected.h"
 
 // The grammar of counter keys in a store:
 //
@@ -20,5 +23,24 @@ enum class Escape : unsigned char { kName, kValue };  // kName also escapes '='
 
 // Appends `text`, escaped. Returns whether escaping changed it.
 bool append_escaped(std::string& out, std::string_view text, Escape escape);
+
+// A key without escapes.
+struct CounterKey {
+  struct Part {
+    std::string name;  // with the bits of a network; or a literal
+    std::string value;
+    bool has_value = false;  // false: a literal
+  };
+  std::string domain, rule, limit;
+  std::vector<Part> parts;
+
+  // The key in the grammar.
+  std::string text() const;
+};
+// Reads a key in which other bytes may be escaped too. Errors: "WHAT; EXPECTED".
+Expected<CounterKey> parse_counter_key(std::string_view text);
+
+// Returns the key with escapes for the bytes that are not UTF-8. parse_counter_key() reads it.
+std::string utf8_counter_key(std::string_view key);
 
 }  // namespace sluice::rules
