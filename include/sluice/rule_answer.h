@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sluice/decision.h"
+#include "sluice/limit.h"
 #include "sluice/rule.h"
 
 namespace sluice {
@@ -25,6 +26,10 @@ struct LimitAnswer {
   // it.
   bool lacks_counter = false;
   std::uint64_t cost = 1;  // the units that the request asked for
+  // The numbers that counted for this request. They differ from those of `limit` if something gave
+  // the key other numbers.
+  Limit numbers = token_bucket(1).per(std::chrono::seconds{1});
+  bool near = false;  // as much of the limit is used as its `warn` says, whatever the decision is
 };
 
 // What a set of rules answers to one request.
@@ -35,7 +40,8 @@ struct RuleAnswer {
   // What to do. Allowed with kOk and no rule if none matched; kShadow if only rules in shadow mode
   // would have denied.
   Decision decision;
-  // The rule that decided: the first that denied, else the first that matched.
+  // The rule that decided: the first that denied, else the first with `action: allow`, else the
+  // first that matched.
   const Rule* rule = nullptr;
   // Every limit that applied, in the order of the rules.
   std::vector<LimitAnswer> limits;
@@ -43,6 +49,10 @@ struct RuleAnswer {
   struct Matched {
     const Rule* rule = nullptr;
     bool denied = false;
+    // The request's plan, an index of Rule::plans; 0 if the rule has none.
+    std::size_t plan = 0;
+    bool has_unknown_plan = false;  // the request named another, and got the default
+    std::size_t part = 0;           // the index of the request's part that it matched
   };
   std::vector<Matched> matched;
   // What is wrong with the costs of a kInvalid request: "WHAT; EXPECTED". Empty if something else

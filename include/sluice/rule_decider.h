@@ -8,18 +8,21 @@
 
 #include "sluice/attributes.h"
 #include "sluice/limiter.h"
+#include "sluice/overrides.h"
 #include "sluice/request_costs.h"
 #include "sluice/rule_answer.h"
 #include "sluice/rule_set.h"
 
 namespace sluice {
 
-// More stores for rules, besides the limiter's. A plain value that borrows both.
+// What rules use besides the limiter's store. A plain value that borrows all of it.
 struct RuleStores {
   // For rules in shadow mode, such as the store below a deny cache. Null: the limiter's.
   Store* shadow = nullptr;
   // For `on_store_error: local`, such as a LocalShareStore. Null: such rules fail with the store.
   Store* local = nullptr;
+  // What single keys have instead of the numbers of their limits. Null: nothing.
+  const Overrides* overrides = nullptr;
 };
 
 // One of several sets of attributes that are one request. A plain value that borrows them.
@@ -83,6 +86,18 @@ class RuleDecider {
                               const AttributeSource& attributes, const RequestCosts& reserved,
                               const RequestCosts& actual, std::optional<Instant> now = {});
 
+  // Reports the response of a request that decide() has allowed. Charges the limits with `count`
+  // whose responses cost something (kOver if that is beyond the limit), and no others. The
+  // attributes must be those of the request. `response` has `status`, and the attributes that
+  // `count` reads; kInvalid if one of them is wrong. Without a limit with `count`, it is allowed
+  // and there are no limits.
+  const RuleAnswer& report(const RuleSet& rules, const AttributeSource& attributes,
+                           const AttributeSource& response, const RequestCosts& costs = {},
+                           std::optional<Instant> now = {});
+  // Reports the response of a request that decide_by() has allowed.
+  const RuleAnswer& report_by(const RuleSet& rules, const Rule& rule,
+                              const AttributeSource& attributes, const AttributeSource& response,
+                              const RequestCosts& costs = {}, std::optional<Instant> now = {});
   // Releases or extends the permit of a decision by its text (RuleAnswer::permit), in the limiter's
   // store and in the local one. kGone if it has ended, kInvalid if the text is not that of a
   // permit.

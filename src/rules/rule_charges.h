@@ -17,8 +17,8 @@ class RuleCharges {
     each_.clear();
     for (const LimitAnswer& limit : answer.limits) {
       if (limit.rule->mode == RuleMode::kShadow) continue;
-      charges_.push_back(
-          {limit.counter, limit.limit->limit, limit.cost, limit.tag, Keyspace::kRules});
+      charges_.push_back({limit.counter, limit.numbers, limit.cost, limit.tag, Keyspace::kRules});
+      charges_.back().block = limit.limit->block_of_charges();
       each_.push_back(limit.decision);
     }
   }

@@ -278,7 +278,7 @@ void RulePass::fail() const {
   std::vector<LimitName> limits;
   std::vector<Decision> each;
   for (const LimitAnswer& answer : slot_->answer->limits) {
-    limits.push_back({&answer.limit->limit, answer.limit->name});
+    limits.push_back({&answer.numbers, answer.limit->name});
     each.push_back(answer.decision);
   }
   throw_rate_limited(deciders_.needs_->rule, limits, each, decision_);
@@ -288,9 +288,9 @@ void RulePass::fail() const {
 void RulePass::refund() noexcept {
   if (decision_.reason != Reason::kOk) return;
   for (const LimitAnswer& answer : slot_->answer->limits) {
-    if (holds_permits(answer.limit->limit.algorithm())) continue;  // released
-    const Charge charge{answer.counter, answer.limit->limit, answer.cost, answer.tag,
-                        Keyspace::kRules};
+    if (holds_permits(answer.numbers.algorithm())) continue;  // released
+    if (answer.limit->counts_responses) continue;             // nothing was taken
+    const Charge charge{answer.counter, answer.numbers, answer.cost, answer.tag, Keyspace::kRules};
     deciders_.limiter_->apply(Verb::kRefund, {&charge, 1});
   }
 }

@@ -33,7 +33,7 @@ HeaderFields RuleHttpFields::choose(const RuleAnswer& answer) {
   for (std::size_t i = 0; i < answer.limits.size(); ++i) {
     const LimitAnswer& one = answer.limits[i];
     if (one.rule->mode == RuleMode::kShadow) continue;
-    shown_.push_back({one.limit->name, one.limit->limit, one.decision, group_of(answer.limits, i)});
+    shown_.push_back({one.limit->name, one.numbers, one.decision, group_of(answer.limits, i)});
     if (tightest == nullptr || tighter(one.decision, tightest->decision)) tightest = &one;
   }
   const bool has_limits = answer.rule != nullptr && answer.rule->mode == RuleMode::kEnforce &&

@@ -21,6 +21,7 @@ class TestAnswer {
   void limit(std::string name, const Limit& limit, const Decision& decision) {
     limits_.push_back({.name = std::move(name), .key = {}, .limit = limit});
     answer.limits.push_back({&rules_.back(), &limits_.back(), {}, {}, decision});
+    answer.limits.back().numbers = limit;
     if (!decision.allowed() && rules_.back().mode == RuleMode::kEnforce) {
       answer.decision = decision;
       answer.rule = &rules_.back();
