@@ -34,7 +34,7 @@ void put_limit(TextBuffer& out, const LimitAnswer& limit, const Rule* deciding) 
   }
   if (rule.mode == RuleMode::kShadow) out.put(",\"shadow\":true");
   out.put(",\"limit\":");
-  out.put_number(limit.limit->limit.capacity());
+  out.put_number(limit.numbers.capacity());
   if (has_numbers(limit.decision)) {
     out.put(",\"remaining\":");
     out.put_number(limit.decision.remaining);

@@ -90,7 +90,7 @@ void NativeAnswer::take_answers(const RuleAnswer& answer, bool giving_back) {
   for (std::size_t part = 0; part < tightest_.size(); ++part) {
     if (tightest_[part] == nullptr) continue;
     const LimitAnswer& of = *tightest_[part];
-    const Limit& limit = of.limit->limit;
+    const Limit& limit = of.numbers;
     const bool known = has_numbers(of.decision);
     envoy::Status& status = answer_.statuses[asked_[part]];
     status.code = of.decision.allowed() || giving_back ? Code::kOk : Code::kOverLimit;

@@ -65,7 +65,7 @@ void put_limit(Reply& reply, const LimitAnswer& limit) {
   reply.bulk("mode");
   reply.bulk(limit.rule->mode == RuleMode::kShadow ? "shadow" : "enforce");
   Decision decision = limit.decision;
-  decision.capacity = limit.limit->limit.capacity();
+  decision.capacity = limit.numbers.capacity();
   put_decision(reply, decision);
 }
 
