@@ -48,7 +48,8 @@ Rejection rejection_of(const RuleAnswer& answer, std::string& text, const Clock&
   const bool invalid = answer.decision.reason == Reason::kInvalid;
   const ReasonReport& report = report_of(answer.decision.reason);
   TextBuffer members;
-  if (!invalid) put_violated(members, answer);
+  const bool has_limits = !invalid && answer.decision.reason != Reason::kDenyRule;
+  if (has_limits) put_violated(members, answer);
   text.clear();
   append_problem(text,
                  {.status = http_status(answer),

@@ -126,6 +126,22 @@ TEST(Rejection, NamesThePoliciesThatDeny) {
             "\"violated-policies\":[\"%E7%94%A8\\\"%E6%88%B7\",\"r/user\"]}");
 }
 
+TEST(Rejection, OfARuleThatDeniesNamesNoPolicies) {
+  TestAnswer test;
+  Rule& rule = test.rule("scanners");
+  rule.action = RuleAction::kDeny;
+  rule.reject.status = 403;
+  test.answer.decision = Decision::refused(Reason::kDenyRule);
+  std::string text;
+  EXPECT_EQ(http_status(test.answer), 403);
+  EXPECT_EQ(rejection_of(test.answer, text).body,
+            "{\"type\":\"about:blank\",\"title\":\"Forbidden\",\"status\":403,"
+            "\"detail\":\"A rule denies the request.\"}");
+  rule.reject = {.status = 404, .body = "gone", .content_type = "text/plain"};
+  EXPECT_EQ(http_status(test.answer), 404);
+  EXPECT_EQ(rejection_of(test.answer, text).body, "gone");
+}
+
 TEST(Rejection, IsTheProblemOfItsReason) {
   for (const Reason reason : {Reason::kLimited, Reason::kNever, Reason::kFallback,
                               Reason::kStoreError, Reason::kMissing, Reason::kInvalid}) {

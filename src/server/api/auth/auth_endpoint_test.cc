@@ -29,6 +29,16 @@ rules:
   - name: banned
     match: { path: /banned }
     limits: [ { name: none, algorithm: gcra, limit: 0, per: 1s } ]
+  - name: wait
+    match: { path: /wait }
+    limits: [ { name: all, algorithm: fixed_window, limit: 2, per: 60s, align: clock } ]
+    reject:
+      body: '{"wait":{retry_after},"limit":{limit},"left":{remaining}}'
+      headers: { X-Reason: limited, X-Wait: "{retry_after} s" }
+  - name: scanners
+    match: { path: /scan }
+    action: deny
+    reject: { body: "wait {retry_after}", headers: { X-Reason: banned, X-Wait: "{retry_after} s" } }
   - name: mail
     match: { path: /mail }
     headers: none
@@ -85,6 +95,18 @@ class AuthEndpointTest : public ::testing::Test {
   std::unique_ptr<AuthEndpoint> endpoint_ = std::make_unique<AuthEndpoint>(session_, trusted_);
   http::Response response_;
 };
+
+TEST_F(AuthEndpointTest, DeniesWithTheNumbersAndHeadersOfTheRule) {
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(ask_for("/wait").status, 200);
+  EXPECT_FALSE(has_line("X-Reason: limited"));
+  EXPECT_EQ(ask_for("/wait").body, R"({"wait":60,"limit":2,"left":0})");
+  EXPECT_TRUE(has_line("X-Reason: limited"));
+  EXPECT_TRUE(has_line("X-Wait: 60 s"));
+  EXPECT_EQ(ask_for("/wait", "/v1/auth?deny=403").status, 403);
+  EXPECT_EQ(ask_for("/scan").body, "wait -");
+  EXPECT_TRUE(has_line("X-Reason: banned"));
+  EXPECT_FALSE(has_line("X-Wait: - s"));
+}
 
 TEST_F(AuthEndpointTest, AllowsWithTheFieldsOfTheAnswerAndNoBody) {
   const auto& response = ask_for("/api/order/1");

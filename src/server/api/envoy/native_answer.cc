@@ -86,6 +86,11 @@ void NativeAnswer::take_answers(const RuleAnswer& answer, bool giving_back) {
     const LimitAnswer*& of_part = tightest_[limit.part];
     if (of_part == nullptr || is_tighter(limit, *of_part)) of_part = &limit;
   }
+  for (const RuleAnswer::Matched& matched : answer.matched) {
+    const bool denies = matched.denied && matched.rule->action == RuleAction::kDeny &&
+                        matched.rule->mode == RuleMode::kEnforce;
+    if (denies) answer_.statuses[asked_[matched.part]].code = Code::kOverLimit;
+  }
   const Instant now = clock_.now();
   for (std::size_t part = 0; part < tightest_.size(); ++part) {
     if (tightest_[part] == nullptr) continue;

@@ -65,6 +65,30 @@ TEST_F(ServiceTest, FillsInEveryStatusInTheOrderOfTheRequest) {
   EXPECT_FALSE(response.statuses(4).has_current_limit());
 }
 
+constexpr std::string_view kActions = R"(
+version: 1
+domain: native
+rules:
+  - { name: office, match: { ip: 10.0.0.0/8 }, action: allow }
+  - { name: scanner, match: { path: /wp-admin/** }, action: deny }
+  - { name: all, limits: [ { algorithm: fixed_window, limit: 1, per: 1m, align: clock } ] }
+)";
+
+TEST_F(ServiceTest, AnswersRulesThatAllowAndDeny) {
+  open(kEnvoy, kActions);
+  for (int i = 0; i < 2; ++i) {
+    const RateLimitResponse allowed = ask("native", {"ip=10.0.0.1"});
+    EXPECT_EQ(allowed.overall_code(), RateLimitResponse::OK);
+    EXPECT_FALSE(allowed.statuses(0).has_current_limit());
+    const RateLimitResponse denied = ask("native", {"ip=10.0.0.1", "path=/wp-admin/x"});
+    EXPECT_EQ(denied.overall_code(), RateLimitResponse::OVER_LIMIT);
+    EXPECT_EQ(denied.statuses(0).code(), RateLimitResponse::OK);
+    EXPECT_EQ(denied.statuses(1).code(), RateLimitResponse::OVER_LIMIT);
+    EXPECT_FALSE(denied.statuses(1).has_current_limit());
+  }
+  EXPECT_EQ(ask("native", {"ip=192.0.2.1"}).overall_code(), RateLimitResponse::OK);
+}
+
 TEST_F(ServiceTest, AnswersOverLimit) {
   open(kEnvoy);
   ask("shop", {"user=anna"});
