@@ -97,6 +97,21 @@ TEST_F(RuleGuardTest, FieldsAreReadByDots) {
   EXPECT_TRUE(guard(Request{"c", {"z", {"fr"}}}));
 }
 
+TEST_F(RuleGuardTest, TheExceptionSaysThatTheKeyIsBlocked) {
+  const auto rules = one_rule(
+      "      - { name: user, key: '{user}', algorithm: gcra, limit: 1, per: 1s,\n"
+      "          block: { after: 1, within: 1m, for: 15m } }\n");
+  const auto guard = guard_of(rules).with("user", &Request::user).throwing(length);
+  guard(Request{"bob"});
+  try {
+    guard(Request{"bob"});
+    FAIL();
+  } catch (const RateLimited& e) {
+    EXPECT_STREQ(e.what(),
+                 "send: blocked by the limit 1 per 1s (gcra) by \"user\"; retry after 900 s");
+  }
+}
+
 TEST_F(RuleGuardTest, AttributesMayBeNumbersEnumerationsTemporariesAndArguments) {
   const auto rules = one_rule(
       "      - { key: '{user}|{region}|{count}|{flag}|{text}', algorithm: gcra, limit: 1, per: 1h "

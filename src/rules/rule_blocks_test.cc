@@ -1,0 +1,156 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "sluice/attributes.h"
+#include "sluice/memory_store.h"
+#include "sluice/rule_decider.h"
+#include "sluice/testing/manual_clock.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A file with one rule, whose limit has this block. The block begins in line 5, column 16.
+std::string file_with(const std::string& block, const std::string& more = {}) {
+  return "version: 1\nrules:\n  - name: login\n    limits: [ { name: ip, key: \"{ip}\", algorithm: "
+         "fixed_window, limit: 1, per: 1m,\n        block: " +
+         block + " } ]\n" + more;
+}
+
+std::string errors_of(const std::string& block, const RuleTerms& terms = {}) {
+  const auto rules = RuleSet::parse(file_with(block), "f", terms);
+  if (rules) return "ok";
+  std::string out;
+  for (const RuleError& error : rules.error()) out += error.to_string() + "\n";
+  return out;
+}
+
+TEST(RuleBlocks, AreReadWithTheirDefaults) {
+  const auto rules =
+      RuleSet::parse(file_with("{ after: 5, within: 10m, for: 15m, grow: 2, at_most: 24h }"), "f");
+  ASSERT_TRUE(rules);
+  const auto& block = rules->rules()[0].limits[0].block;
+  ASSERT_TRUE(block);
+  EXPECT_EQ(*block, *Block::make({.after = 5, .within = 10min, .time = 15min, .growth = 200}));
+  const auto brief = RuleSet::parse(file_with("{ after: 1, within: 1s, for: 2d }"), "f");
+  EXPECT_EQ(brief->rules()[0].limits[0].block->at_most(), 48h);
+  EXPECT_EQ(brief->rules()[0].limits[0].block->growth(), 100u);
+}
+
+TEST(RuleBlocks, AreRefusedWithTheirPlaceAndWhatWouldBeRight) {
+  EXPECT_EQ(errors_of("{ after: 0, within: 10m, for: 15m }"),
+            "f:5:25: error: 'after' is '0'; expected a whole number from 1 to 100\n");
+  EXPECT_EQ(errors_of("{ after: 101, within: 10m, for: 15m }"),
+            "f:5:25: error: 'after' is '101'; expected a whole number from 1 to 100\n");
+  EXPECT_EQ(errors_of("{ after: 5, within: 10m }"),
+            "f:5:16: error: block lacks 'for'; expected 'for:' with a period from 1ms to 366d\n");
+  EXPECT_EQ(
+      errors_of("{ after: 5, within: 10, for: 15m }"),
+      "f:5:36: error: 'within': '10' has no unit; expected a whole number and its unit (ms, s, "
+      "m, h or d), such as 10s\n");
+  EXPECT_EQ(errors_of("{ after: 5, within: 10m, for: 15m, grow: 1.5 }"),
+            "f:5:57: error: 'grow' is '1.5'; expected a whole number from 1 to 100, in "
+            "plain digits\n");
+  EXPECT_EQ(errors_of("{ after: 5, within: 10m, for: 15m, grow: 0 }"),
+            "f:5:57: error: 'grow' is '0'; expected a whole number from 1 to 100\n");
+  EXPECT_EQ(errors_of("{ after: 5, within: 10m, for: 15m, at_most: 10m }"),
+            "f:5:60: error: 'at_most' is 10m, and 'for' is 15m; expected at least 15m\n");
+  EXPECT_EQ(errors_of("{ after: 5, within: 10m, for: 367d }"),
+            "f:5:46: error: 'for' is '367d'; expected a period from 1ms to 366d\n");
+}
+
+TEST(RuleBlocks, NeedScripts) {
+  const RuleTerms off{.scripting = false};
+  EXPECT_NE(errors_of("{ after: 5, within: 10m, for: 15m }", off)
+                .find("'block' needs scripts, and the store has none (scripting: off); expected no "
+                      "'block'"),
+            std::string::npos);
+}
+
+class DecidedBlocks : public ::testing::Test {
+ protected:
+  const RuleAnswer& ask(const std::string& ip = "192.0.2.1", Action action = Verb::kTake) {
+    return decider_.decide(rules_, Attributes{{"ip", ip}}, {}, {}, action);
+  }
+  void load(const std::string& more) {
+    rules_ = *RuleSet::parse(file_with("{ after: 2, within: 10m, for: 15m }", more), "f");
+  }
+
+  testing::ManualClock clock_;
+  MemoryStore store_{{}, clock_};
+  Limiter limiter_{store_};
+  RuleDecider decider_{limiter_};
+  RuleSet rules_ = *RuleSet::parse(file_with("{ after: 2, within: 10m, for: 15m }"), "f");
+};
+
+TEST_F(DecidedBlocks, DenyAKeyAndNoOther) {
+  EXPECT_TRUE(ask().decision);
+  EXPECT_EQ(ask().decision.reason, Reason::kLimited);
+  const RuleAnswer& third = ask();
+  EXPECT_EQ(third.decision.reason, Reason::kBlocked);
+  EXPECT_EQ(third.decision.retry_after, 15min);
+  EXPECT_TRUE(third.limits[0].decision.starts_block);
+  EXPECT_TRUE(ask("192.0.2.2").decision);
+  clock_.advance(15min);
+  EXPECT_TRUE(ask().decision);
+}
+
+TEST_F(DecidedBlocks, OfShadowRulesCountForThemselvesAndNeverDeny) {
+  load("    mode: shadow\n");
+  for (int i = 0; i < 5; ++i) {
+    const RuleAnswer& answer = ask();
+    EXPECT_TRUE(answer.decision);
+    EXPECT_EQ(answer.limits[0].decision.reason, i == 0   ? Reason::kOk
+                                                : i == 1 ? Reason::kLimited
+                                                         : Reason::kBlocked);
+  }
+}
+
+TEST_F(DecidedBlocks, EndWithAResetOfTheRule) {
+  for (int i = 0; i < 3; ++i) ask();
+  EXPECT_EQ(ask().decision.reason, Reason::kBlocked);
+  ask("192.0.2.1", Verb::kReset);
+  EXPECT_TRUE(ask().decision);
+}
+
+TEST_F(DecidedBlocks, DoNotStartByAStoreThatFails) {
+  class Failing final : public Store {
+    Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
+                   std::span<Decision> each) noexcept override {
+      each[0] = Decision::refused(Reason::kStoreError);
+      return each[0];
+    }
+  } failing;
+  load("    on_store_error: deny\n");
+  Limiter limiter(failing);
+  RuleDecider decider(limiter);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(decider.decide(rules_, Attributes{{"ip", "192.0.2.1"}}).decision.reason,
+              Reason::kFallback);
+  }
+  EXPECT_TRUE(ask().decision);
+}
+
+TEST_F(DecidedBlocks, OfTheLocalStoreStartInItToo) {
+  class Failing final : public Store {
+    Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
+                   std::span<Decision> each) noexcept override {
+      each[0] = Decision::refused(Reason::kStoreError);
+      return each[0];
+    }
+  } failing;
+  load("    on_store_error: local\n");
+  Limiter limiter(failing);
+  RuleDecider decider(limiter, {.local = &store_});
+  Duration waits{0};
+  for (int i = 0; i < 3; ++i) {
+    waits = decider.decide(rules_, Attributes{{"ip", "192.0.2.1"}})
+                .decision.retry_after.value_or(Duration{0});
+  }
+  EXPECT_EQ(waits, 15min);
+}
+
+}  // namespace
+}  // namespace sluice
