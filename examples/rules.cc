@@ -14,7 +14,7 @@ rules:
   - name: send-code
     match: { method: POST, path: /send/code }
     limits:
-      - { key: "{email.address}", algorithm: sliding_window_log, limit: 1, per: 60s }
+      - { name: address, key: "{email.address}", algorithm: sliding_window_log, limit: 1, per: 60s }
 )";
 // [end file]
 
@@ -56,6 +56,35 @@ void reload(sluice::LiveRules& rules, const sluice::RuleSet& next) {
 }
 // [end reload]
 
+// [start overrides]
+// What single keys have instead of the numbers of their rules, from a file.
+bool load(sluice::Overrides& overrides, const std::string& path) {
+  const auto read = sluice::read_overrides(path, overrides);
+  if (!read) std::puts(read.error().c_str());
+  return read && *read;
+}
+
+void guard(const sluice::LiveRules& rules, sluice::Limiter& limiter,
+           const sluice::Overrides& overrides, const Request& request) {
+  const auto send = sluice::guarded(rules, limiter, "send-code", {.overrides = &overrides})
+                        .with("email", &Request::email, sluice::field("address", &Email::address))
+                        .returning(send_code);
+  for (int i = 0; i < 3; ++i) std::puts(send(request) ? "done" : "denied");
+}
+// [end overrides]
+
+// [start write]
+// Gives an address two codes per minute, and keeps that in a file.
+bool give_more(const sluice::RuleSet& rules, const char* address, const std::string& path) {
+  const sluice::Override two{.limit = 2};
+  const auto key = sluice::name_override(rules, "send-code", "address",
+                                         sluice::Attributes{{"email.address", address}}, two);
+  if (!key) std::puts(key.error().c_str());
+  sluice::Overrides overrides;
+  return key && overrides.set(*key, two) && sluice::write_overrides(path, overrides);
+}
+// [end write]
+
 int main() {
   const auto rules = sluice::RuleSet::parse(kRules, "rules.yaml");
   if (!rules) {
@@ -69,4 +98,9 @@ int main() {
   guard(live, limiter, {"alice", {"alice@example.org"}});
   guard(live, limiter, {"bob", {"bob@example.org"}});
   reload(live, *rules);
+  sluice::Overrides overrides;
+  const std::string path = "example-overrides.txt";
+  if (!give_more(*rules, "carol@example.org", path) || !load(overrides, path)) return 1;
+  std::remove(path.c_str());
+  guard(live, limiter, overrides, {"carol", {"carol@example.org"}});
 }

@@ -41,12 +41,13 @@ Field<Of, Fields...> field(std::string_view name, Of of, Fields... fields) {
 //
 // Errors: the last step throws std::invalid_argument if there is no such rule, if one of its keys
 // or costs reads an attribute that the guard does not provide, or if the guard provides the cost of
-// a limit that the rule does not have. Ownership: borrows the limiter, which must
-// outlive the guard and its functions. Cost of a guarded call: that of RuleDecider::decide_by;
-// nothing is allocated once its buffers have grown.
-inline auto guarded(LiveRules rules, Limiter& limiter, std::string_view rule) {
+// a limit that the rule does not have. Ownership: borrows the limiter and what `stores` names, such
+// as overrides; they must outlive the guard and its functions. Cost of a guarded call: that of
+// RuleDecider::decide_by; nothing is allocated once its buffers have grown.
+inline auto guarded(LiveRules rules, Limiter& limiter, std::string_view rule,
+                    const RuleStores& stores = {}) {
   using Gate = detail::RuleGate<>;
-  return Guard<Gate>(Gate(std::move(rules), limiter, rule));
+  return Guard<Gate>(Gate(std::move(rules), limiter, stores, rule));
 }
 
 }  // namespace sluice

@@ -11,7 +11,6 @@
 #include "rules/attribute_table.h"
 #include "rules/rule_charges.h"
 #include "sluice/detail/limit_gate.h"
-#include "sluice/rule_decider.h"
 
 namespace sluice {
 namespace {
@@ -181,9 +180,11 @@ struct alignas(64) RuleDeciders::Slot {
   }
 };
 
-RuleDeciders::RuleDeciders(LiveRules rules, Limiter& limiter, RuleNeeds needs)
+RuleDeciders::RuleDeciders(LiveRules rules, Limiter& limiter, const RuleStores& stores,
+                           RuleNeeds needs)
     : rules_(std::move(rules)),
       limiter_(&limiter),
+      stores_(stores),
       slot_count_(2 * std::max<std::size_t>(std::thread::hardware_concurrency(), 2)),
       slots_(std::make_unique<Slot[]>(slot_count_)) {
   for (std::string& name : needs.attributes) name = rules::normalized(name);
@@ -195,7 +196,7 @@ RuleDeciders::RuleDeciders(LiveRules rules, Limiter& limiter, RuleNeeds needs)
   }
   needs_ = std::make_shared<const RuleNeeds>(std::move(needs));
   if (const auto problem = rules_.impl_->admit(needs_)) throw std::invalid_argument(*problem);
-  for (std::size_t i = 0; i < slot_count_; ++i) slots_[i].decider.emplace(limiter);
+  for (std::size_t i = 0; i < slot_count_; ++i) slots_[i].decider.emplace(limiter, stores);
 }
 
 RuleDeciders::~RuleDeciders() = default;
@@ -209,7 +210,7 @@ RuleDeciders::Slot& RuleDeciders::enter() {
   }
   auto extra = std::make_unique<Slot>();
   extra->is_extra = true;
-  extra->decider.emplace(*limiter_);
+  extra->decider.emplace(*limiter_, stores_);
   return *extra.release();
 }
 

@@ -7,7 +7,9 @@
 #include <thread>
 #include <vector>
 
+#include "sluice/attributes.h"
 #include "sluice/memory_store.h"
+#include "sluice/overrides.h"
 #include "sluice/testing/manual_clock.h"
 
 namespace sluice {
@@ -174,6 +176,64 @@ TEST_F(RuleGuardTest, RefundsTheCounterUnderItsTag) {
                            .refunding_on_exception()
                            .throwing([](Request r) -> int { throw std::runtime_error(r.user); });
   for (int i = 0; i < 3; ++i) EXPECT_THROW(refunds(Request{"eve"}), std::runtime_error);
+}
+
+class OverriddenGuard : public RuleGuardTest {
+ protected:
+  auto guard() {
+    return guarded(rules_, limiter_, "send", {.overrides = &overrides_})
+        .with("user", &Request::user);
+  }
+  void give(const Override& given) {
+    const auto key = name_override(rules_, "send", "user", Attributes{{"user", "bob"}}, given);
+    ASSERT_TRUE(key) << key.error();
+    ASSERT_TRUE(overrides_.set(*key, given));
+  }
+
+  RuleSet rules_ = one_rule(
+      "      - { name: user, key: '{user}', algorithm: token_bucket, limit: 1, per: 1h }\n");
+  Overrides overrides_;
+};
+
+TEST_F(OverriddenGuard, AKeyHasItsOwnNumbers) {
+  const auto send = guard().returning(length);
+  give({.limit = 3});
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(send(Request{"bob"}));
+  EXPECT_FALSE(send(Request{"bob"}));
+  give({.kind = Override::Kind::kUnlimited});
+  for (int i = 0; i < 9; ++i) EXPECT_TRUE(send(Request{"bob"}));
+  EXPECT_TRUE(send(Request{"eve"}));
+  EXPECT_FALSE(send(Request{"eve"})) << "another key has the numbers of the rule";
+}
+
+TEST_F(OverriddenGuard, ABlockedKeyIsDenied) {
+  const auto send = guard().throwing(length);
+  give({.kind = Override::Kind::kBlocked});
+  try {
+    send(Request{"bob"});
+    FAIL();
+  } catch (const RateLimited& e) {
+    EXPECT_EQ(e.decision().reason, Reason::kBlocked);
+    EXPECT_STREQ(e.what(),
+                 "send: blocked without end by the limit 1 per 1h (token_bucket) by \"user\"");
+  }
+  overrides_.clear();
+  EXPECT_EQ(send(Request{"bob"}), 3);
+}
+
+TEST_F(OverriddenGuard, AWaitingCallDoesNotWaitForABlock) {
+  const auto send = guard().waiting(1h).returning(length);
+  give({.kind = Override::Kind::kBlocked});
+  const auto denied = send(Request{"bob"});
+  ASSERT_FALSE(denied);
+  EXPECT_EQ(denied.error().reason, Reason::kBlocked);
+}
+
+TEST_F(OverriddenGuard, ThrownCallsGiveBackByTheNumbersOfTheOverride) {
+  const auto send = guard().refunding_on_exception().throwing(
+      [](const Request& r) -> int { throw std::runtime_error(r.user); });
+  give({.limit = 2});
+  for (int i = 0; i < 5; ++i) EXPECT_THROW(send(Request{"bob"}), std::runtime_error);
 }
 
 TEST_F(RuleGuardTest, AnUnknownRuleIsRefusedWhenTheGuardIsMade) {

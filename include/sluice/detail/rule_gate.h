@@ -21,6 +21,7 @@
 #include "sluice/live_rules.h"
 #include "sluice/path.h"
 #include "sluice/request_costs.h"
+#include "sluice/rule_decider.h"
 
 namespace sluice::detail {
 
@@ -145,7 +146,7 @@ struct RuleNeeds {
 class RuleDeciders {
  public:
   // Throws std::invalid_argument if the rules do not meet the needs.
-  RuleDeciders(LiveRules rules, Limiter& limiter, RuleNeeds needs);
+  RuleDeciders(LiveRules rules, Limiter& limiter, const RuleStores& stores, RuleNeeds needs);
   ~RuleDeciders();
   RuleDeciders(const RuleDeciders&) = delete;
   RuleDeciders& operator=(const RuleDeciders&) = delete;
@@ -162,6 +163,7 @@ class RuleDeciders {
 
   LiveRules rules_;
   Limiter* limiter_;
+  RuleStores stores_;
   std::shared_ptr<const RuleNeeds> needs_;
   std::size_t slot_count_;
   std::unique_ptr<Slot[]> slots_;
@@ -200,10 +202,12 @@ class RulePass {
 template <typename Attributes = std::tuple<>, typename Costs = std::tuple<>>
 class RuleGate {
  public:
-  RuleGate(LiveRules rules, Limiter& limiter, std::string_view rule, Attributes attributes = {},
-           Costs costs = {}, std::optional<Duration> max_wait = {}, bool holds = false)
+  RuleGate(LiveRules rules, Limiter& limiter, const RuleStores& stores, std::string_view rule,
+           Attributes attributes = {}, Costs costs = {}, std::optional<Duration> max_wait = {},
+           bool holds = false)
       : rules_(std::move(rules)),
         limiter_(&limiter),
+        stores_(stores),
         rule_(rule),
         max_wait_(max_wait),
         holds_(holds),
@@ -242,7 +246,7 @@ class RuleGate {
     std::apply([&](const auto&... c) { (needs.costs.push_back(c.name), ...); }, costs_);
     std::apply([&](const auto&... a) { (needs.attributes.push_back(a.name), ...); }, attributes_);
     RuleGate gate = *this;
-    gate.deciders_ = std::make_shared<RuleDeciders>(rules_, *limiter_, std::move(needs));
+    gate.deciders_ = std::make_shared<RuleDeciders>(rules_, *limiter_, stores_, std::move(needs));
     return gate;
   }
 
@@ -267,11 +271,13 @@ class RuleGate {
  private:
   template <typename MoreAttributes, typename MoreCosts>
   RuleGate<MoreAttributes, MoreCosts> extended(MoreAttributes attributes, MoreCosts costs) const {
-    return {rules_, *limiter_, rule_, std::move(attributes), std::move(costs), max_wait_, holds_};
+    return {rules_,           *limiter_, stores_, rule_, std::move(attributes),
+            std::move(costs), max_wait_, holds_};
   }
 
   LiveRules rules_;
   Limiter* limiter_;
+  RuleStores stores_;
   std::string rule_;
   std::optional<Duration> max_wait_;
   bool holds_;
