@@ -12,6 +12,7 @@
 #include "tests/property/generate.h"
 #include "tests/property/history.h"
 #include "tests/property/permit_history.h"
+#include "tests/property/plan_history.h"
 #include "tests/redis/plan_store.h"
 
 // The scripts in a real Redis, the memory store and the oracle give the same answers to a history.
@@ -179,6 +180,23 @@ TEST_P(PermitHistories, AreAnsweredLikeTheOracleAndTheMemoryStore) {
   });
 }
 INSTANTIATE_TEST_SUITE_P(Histories, PermitHistories, testing::Values(11));
+
+// --- plans and overrides ---
+
+class PlanHistories : public Differential {};
+TEST_P(PlanHistories, AreAnsweredLikeTheOracleAndTheMemoryStore) {
+  run(GetParam(), kHistories, [this](Dice& dice) {
+    PlanStore redis(connection_, fresh_prefix());
+    const std::unique_ptr<sluice::Store> memory = make_memory_store();
+    Compared store(redis, *memory);
+    sluice_property::PlanHistory history(dice.below(std::uint64_t{1} << 62), store);
+    std::string differs;
+    for (std::size_t i = 0; i < kSteps && differs.empty(); ++i) differs = history.step();
+    ASSERT_EQ(differs, "") << redis.error();
+    ASSERT_EQ(store.difference_of_all(), "");
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Histories, PlanHistories, testing::Values(12));
 
 // --- numbers at the ends of their ranges ---
 
