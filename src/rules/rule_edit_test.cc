@@ -1,0 +1,123 @@
+#include "rules/rule_edit.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace sluice::rules {
+namespace {
+
+using Numbers = std::vector<RuleChanges::Number>;
+
+// Changes the rule "api" of a text, and returns the new text or the error.
+std::string edited(std::string_view text, const Numbers& numbers,
+                   std::optional<std::string> mode = {}) {
+  const RuleText file{"a.yaml", text};
+  const auto edit = edit_rule({&file, 1}, "api", {numbers, std::move(mode)});
+  return edit ? edit->text : "error: " + edit.error().message;
+}
+
+constexpr std::string_view kBlock =
+    "version: 1  # the format\n"
+    "rules:\n"
+    "  - name: other\n"
+    "    limits: [ { name: user, algorithm: gcra, limit: 5, per: 1s } ]\n"
+    "\n"
+    "  - name: api   # of the shop\n"
+    "    limits:\n"
+    "      - name: user\n"
+    "        limit: 5  # per customer\n"
+    "        per: \"1s\"\n"
+    "        algorithm: token_bucket\n"
+    "      - { algorithm: gcra, limit: 100, per: 1m }\n";
+
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, text.npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(RuleEdit, ReplacesOnlyTheValues) {
+  EXPECT_EQ(
+      edited(kBlock, {{"user", "limit", "20"}, {"user", "per", "10s"}}),
+      replaced(replaced(std::string(kBlock), "limit: 5  #", "limit: 20  #"), "\"1s\"", "\"10s\""));
+  EXPECT_EQ(edited(kBlock, {{"api/1", "limit", "7"}}),
+            replaced(std::string(kBlock), "limit: 100", "limit: 7"));
+}
+
+TEST(RuleEdit, AddsKeysNextToTheirNeighbours) {
+  EXPECT_EQ(
+      edited(kBlock, {{"user", "burst", "9"}, {"user", "limit", "3"}}, "shadow"),
+      replaced(replaced(std::string(kBlock), "limit: 5  # per customer\n",
+                        "limit: 3  # per customer\n        burst: 9\n"),
+               "name: api   # of the shop\n", "name: api   # of the shop\n    mode: shadow\n"));
+  EXPECT_EQ(edited(kBlock, {{"user", "limit", "3"}, {"user", "burst", "9"}}),
+            replaced(std::string(kBlock), "limit: 5  # per customer\n",
+                     "limit: 3  # per customer\n        burst: 9\n"));
+  EXPECT_EQ(edited(kBlock, {{"api/1", "burst", "9"}}),
+            replaced(std::string(kBlock), "limit: 100,", "limit: 100, burst: 9,"));
+}
+
+TEST(RuleEdit, KeepsLineEndsAndTheMarkOfTheFile) {
+  const std::string text =
+      "\xEF\xBB\xBF# \xC3\xA4\r\nversion: 1\r\nrules:\r\n  - name: api\r\n    limits:\r\n"
+      "      - limit: 5\r\n        per: 1s\r\n        algorithm: gcra\r\n";
+  EXPECT_EQ(edited(text, {{"api/0", "limit", "6"}, {"api/0", "burst", "2"}}),
+            replaced(text, "limit: 5\r\n", "limit: 6\r\n        burst: 2\r\n"));
+}
+
+TEST(RuleEdit, FindsTheFileOfTheRule) {
+  const std::string second = "version: 1\nrules: [ { name: x, limits: [ { limit: 1 } ] } ]";
+  const std::array<RuleText, 2> files{{{"a", kBlock}, {"b", second}}};
+  const auto edit = edit_rule(files, "x", {{{"x/0", "limit", "2"}}, {}});
+  ASSERT_TRUE(edit);
+  EXPECT_EQ(edit->file, 1U);
+  EXPECT_EQ(edit->text, replaced(second, "limit: 1 ", "limit: 2 "));
+  const auto none = edit_rule(files, "y", {});
+  ASSERT_FALSE(none);
+  EXPECT_TRUE(none.error().is_unknown);
+  EXPECT_EQ(none.error().message, "there is no rule 'y'");
+}
+
+TEST(RuleEdit, AnUnknownLimitIsNamedWithThoseThatExist) {
+  EXPECT_EQ(edited(kBlock, {{"usr", "limit", "20"}}),
+            "error: rule 'api' has no limit 'usr'; expected user or api/1");
+  EXPECT_EQ(edited("rules: [ { name: api, action: deny } ]", {{"user", "limit", "20"}}),
+            "error: rule 'api' has no limit 'user'; expected no 'limits', the rule has none");
+}
+
+TEST(RuleEdit, RefusesNumbersOfPlans) {
+  EXPECT_EQ(edited("rules: [ { name: api, limits: [ { name: user, algorithm: gcra } ] } ]",
+                   {{"user", "limit", "20"}}),
+            "error: limit 'user' of rule 'api' has no 'limit' of its own, its numbers come from "
+            "plans, which limits of other rules share; expected a change of the plans in the rules "
+            "file, or PUT /v1/rules");
+}
+
+TEST(RuleEdit, RefusesValuesThatAnAnchorShares) {
+  const std::string shared =
+      "rules:\n"
+      "  - { name: other, limits: [ { limit: &n 5 } ] }\n"
+      "  - { name: api, limits: [ { limit: *n } ] }\n";
+  EXPECT_EQ(
+      edited(shared, {{"api/0", "limit", "6"}}).rfind("error: 'limits' of rule 'api' cannot", 0),
+      0U);
+  const std::string whole =
+      "rules:\n"
+      "  - { name: other, limits: &all [ { limit: 5 } ] }\n"
+      "  - { name: api, limits: *all }\n";
+  EXPECT_EQ(edited(whole, {{"api/0", "limit", "6"}}).rfind("error: ", 0), 0U);
+  const std::string unshared = "rules: [ { name: api, limits: [ { limit: &n 5 } ] } ]";
+  EXPECT_EQ(edited(unshared, {{"api/0", "limit", "6"}}), replaced(unshared, "&n 5", "&n 6"));
+}
+
+TEST(RuleEdit, RefusesValuesInOtherSpellings) {
+  EXPECT_EQ(edited("rules: [ { name: api, limits: [ { limit: 5, per: \"1\\x73\" } ] } ]",
+                   {{"api/0", "per", "2s"}}),
+            "error: 'per' of limit 'api/0' of rule 'api' cannot be changed alone: its text is "
+            "shared by an anchor, or on several lines; expected a change of the rules file, or PUT "
+            "/v1/rules");
+}
+
+}  // namespace
+}  // namespace sluice::rules
