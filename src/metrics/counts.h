@@ -40,17 +40,24 @@ constexpr std::size_t cell_of(Outcome outcome, Reason reason) noexcept {
 }
 inline constexpr std::size_t kShadowCell = kOutcomes * kReasons;  // denials by a shadow rule
 inline constexpr std::size_t kNewCell = kShadowCell + 1;          // lacked a counter
-inline constexpr std::size_t kCells = kNewCell + 1;
+inline constexpr std::size_t kBlockCell = kNewCell + 1;           // started a block
+inline constexpr std::size_t kNearCell = kBlockCell + 1;          // a key came near the limit
+inline constexpr std::size_t kUnknownPlanCell = kNearCell + 1;    // of requests: named no plan
+inline constexpr std::size_t kCells = kUnknownPlanCell + 1;
 
 // The counts of one limit, or of the requests that one rule decided.
 struct alignas(kCacheLine) Tally {
   std::array<Count, kCells> cells;
 };
 
-// Sums of tallies, and whether an active rule counts for them and is a shadow rule.
+// Sums of tallies, and whether an active rule counts for them and is a shadow rule, has a block,
+// warns, or has plans.
 struct Total {
   std::array<std::uint64_t, kCells> cells{};
   bool shadow = false;
+  bool blocks = false;
+  bool warns = false;
+  bool plans = false;
 
   void add(const Tally& tally) noexcept;
   void add(const Total& other) noexcept;
@@ -68,7 +75,7 @@ class RuleCounts {
   RuleCounts();  // for no rules
   explicit RuleCounts(const RuleSet& rules);
 
-  void count(const RuleAnswer& answer) noexcept;
+  void count(const RuleAnswer& answer, std::uint64_t near) noexcept;
   void add_to(Totals& totals) const;
   bool knows(const std::string& rule, const std::string& limit) const noexcept;
   bool knows(const std::string& rule) const noexcept;

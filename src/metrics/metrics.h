@@ -56,11 +56,12 @@ class Recorder final {
   void use(const RuleSet& rules);
   bool uses(const RuleSet& rules) const noexcept;
   // Counts a take: each limit of the answer and the request, by outcome and reason. The answer must
-  // be by the rules of use(); limits of other rules are not counted.
-  void count(const RuleAnswer& answer) noexcept;
+  // be by the rules of use(); limits of other rules are not counted. `near` has a bit for each
+  // limit of the answer, the first in bit 0: a key has come near that limit.
+  void count(const RuleAnswer& answer, std::uint64_t near = 0) noexcept;
   // Counts an answer by other rules, such as one that waited while the rules changed, if the names
   // of its rules and limits are still in use. Cost: that of use().
-  void count_late(const RuleSet& rules, const RuleAnswer& answer);
+  void count_late(const RuleSet& rules, const RuleAnswer& answer, std::uint64_t near = 0);
   void observe(FrontEnd front_end, std::chrono::nanoseconds took) noexcept;
   // Records requests that arrived together, with their total duration: each counts as an equal
   // part.
@@ -79,7 +80,7 @@ class Recorder final {
 // All metrics of the process; docs/metrics.md lists them.
 //
 // Thread-safety: any member from any thread. Cost: two open file descriptors (so that it can report
-// the number of open descriptors when none is free) and 192 bytes per limit and recorder. The rules
+// the number of open descriptors when none is free) and 320 bytes per limit and recorder. The rules
 // and the functions bound the number of series: no label comes from a request.
 class Registry {
  public:

@@ -114,6 +114,63 @@ TEST_F(Metrics, StartAtZeroIfRatesAreComputedFromThem) {
   EXPECT_EQ(value(shadow_denials("a", "x")), "absent");
 }
 
+TEST_F(Metrics, CountBlocksThatStartAndNotTheDenialsOfOnesThatLast) {
+  const RuleSet rules =
+      parse(rule("plain", {"x"}) +
+            "  - name: login\n    limits: [ { name: ip, algorithm: gcra, limit: 1, per: 1s,\n"
+            "        block: { after: 1, within: 1s, for: 1s } } ]\n");
+  recorder_.use(rules);
+  const std::string blocks = "sluice_blocks_total{rule=\"login\",limit=\"ip\"}";
+  EXPECT_EQ(value(blocks), "0");
+  const Decision lasting = decision(Outcome::kDenied, Reason::kBlocked);
+  Decision starting = lasting;
+  starting.starts_block = true;
+  for (const Decision& said : {starting, lasting, lasting}) {
+    recorder_.count(answer_of(rules.rules()[1], said, {said}));
+  }
+  EXPECT_EQ(value(blocks), "1");
+  EXPECT_EQ(value(decisions("login", "ip", "denied", "blocked")), "3");
+  EXPECT_EQ(value("sluice_blocks_total{rule=\"plain\",limit=\"x\"}"), "absent");
+}
+
+TEST_F(Metrics, CountKeysNearLimitsThatWarn) {
+  const RuleSet rules =
+      parse(rule("plain", {"x"}) +
+            "  - name: api\n    limits:\n"
+            "      - { name: a, algorithm: gcra, limit: 1, per: 1s, warn: 80% }\n"
+            "      - { name: b, algorithm: gcra, limit: 1, per: 1s, warn: 80% }\n");
+  recorder_.use(rules);
+  const auto near = [&](const std::string& limit) {
+    return value("sluice_near_keys_total{rule=\"api\",limit=\"" + limit + "\"}");
+  };
+  EXPECT_EQ(near("a"), "0");
+  recorder_.count(answer_of(rules.rules()[1], kAllowed, {kAllowed, kAllowed}), 0b10);
+  recorder_.count_late(rules, answer_of(rules.rules()[1], kAllowed, {kAllowed, kAllowed}), 0b11);
+  recorder_.count(answer_of(rules.rules()[1], kAllowed, {kAllowed, kAllowed}));
+  EXPECT_EQ(near("a"), "1");
+  EXPECT_EQ(near("b"), "2");
+  EXPECT_EQ(value("sluice_near_keys_total{rule=\"plain\",limit=\"x\"}"), "absent");
+}
+
+TEST_F(Metrics, CountRequestsWithAnUnknownPlan) {
+  const RuleSet rules = parse(rule("plain", {"x"}) +
+                              "  - name: api\n    plan: { default: pro }\n"
+                              "    limits: [ { name: y, algorithm: gcra } ]\n"
+                              "plans: { pro: { y: { limit: 2, per: 1s } } }\n");
+  recorder_.use(rules);
+  const std::string unknown = "sluice_unknown_plans_total{rule=\"api\"}";
+  EXPECT_EQ(value(unknown), "0");
+  EXPECT_EQ(value("sluice_unknown_plans_total{rule=\"plain\"}"), "absent");
+  RuleAnswer answer = answer_of(rules.rules()[1], kAllowed, {kAllowed});
+  answer.matched = {{.rule = &rules.rules()[1], .plan = 0}};
+  recorder_.count(answer);
+  EXPECT_EQ(value(unknown), "0");
+  answer.matched.front().has_unknown_plan = true;
+  recorder_.count(answer);
+  recorder_.count(answer);
+  EXPECT_EQ(value(unknown), "2");
+}
+
 TEST_F(Metrics, CountShadowDenialsOfShadowRulesOnly) {
   const RuleSet rules = parse(rule("trial", {"x", "y"}, kShadowMode) + rule("real", {"x"}));
   recorder_.use(rules);

@@ -32,10 +32,15 @@ std::size_t RuleCounts::index_of(const Rule* rule) const noexcept {
   return index < all_.size() ? index : all_.size();
 }
 
-void RuleCounts::count(const RuleAnswer& answer) noexcept {
+void RuleCounts::count(const RuleAnswer& answer, std::uint64_t near) noexcept {
   const auto cell = cell_of(answer.decision.outcome, answer.decision.reason);
   requests_[index_of(answer.rule)].cells[cell].add(1);
+  for (const RuleAnswer::Matched& matched : answer.matched) {
+    if (matched.has_unknown_plan) requests_[index_of(matched.rule)].cells[kUnknownPlanCell].add(1);
+  }
   for (const LimitAnswer& of : answer.limits) {
+    const bool is_near = (near & 1) != 0;
+    near >>= 1;
     const auto index = index_of(of.rule);
     if (index == all_.size()) continue;
     const auto limit = static_cast<std::size_t>(of.limit - of.rule->limits.data());
@@ -43,6 +48,8 @@ void RuleCounts::count(const RuleAnswer& answer) noexcept {
     Tally& tally = limits_[first_limit_[index] + limit];
     tally.cells[cell_of(of.decision.outcome, of.decision.reason)].add(1);
     if (of.lacks_counter) tally.cells[kNewCell].add(1);
+    if (is_near) tally.cells[kNearCell].add(1);
+    if (of.decision.starts_block) tally.cells[kBlockCell].add(1);
     if (of.rule->mode == RuleMode::kShadow && !of.decision.allowed()) {
       tally.cells[kShadowCell].add(1);
     }
@@ -53,11 +60,15 @@ void RuleCounts::add_to(Totals& totals) const {
   totals.requests[""].add(requests_[all_.size()]);
   for (std::size_t i = 0; i < all_.size(); ++i) {
     const Rule& rule = all_[i];
-    totals.requests[rule.name].add(requests_[i]);
+    Total& of_rule = totals.requests[rule.name];
+    of_rule.add(requests_[i]);
+    of_rule.plans |= !rule.plans.empty();
     for (std::size_t j = 0; j < rule.limits.size(); ++j) {
       Total& total = totals.limits[{rule.name, rule.limits[j].name}];
       total.add(limits_[first_limit_[i] + j]);
       total.shadow |= rule.mode == RuleMode::kShadow;
+      total.blocks |= rule.limits[j].block.has_value();
+      total.warns |= rule.limits[j].warn_percent > 0;
     }
   }
 }
@@ -116,11 +127,13 @@ void Recorder::use(const RuleSet& rules) {
   state_->shared.forget_unknown_names();
 }
 
-void Recorder::count(const RuleAnswer& answer) noexcept { state_->rules->count(answer); }
+void Recorder::count(const RuleAnswer& answer, std::uint64_t near) noexcept {
+  state_->rules->count(answer, near);
+}
 
-void Recorder::count_late(const RuleSet& rules, const RuleAnswer& answer) {
+void Recorder::count_late(const RuleSet& rules, const RuleAnswer& answer, std::uint64_t near) {
   RuleCounts late(rules);
-  late.count(answer);
+  late.count(answer, near);
   const std::lock_guard lock(state_->shared.mutex);
   late.add_to(state_->shared.kept);
   state_->shared.forget_unknown_names();

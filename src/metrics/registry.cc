@@ -103,6 +103,38 @@ MetricFamily new_counters_refused_of(const Totals& totals) {
   return family.take();
 }
 
+MetricFamily blocks_of(const Totals& totals) {
+  Family family(MetricType::Counter, "sluice_blocks_total",
+                "Blocks that repeated denials by a limit have started.");
+  for (const auto& [names, total] : totals.limits) {
+    const auto value = total.cells[kBlockCell];
+    if (value == 0 && !total.blocks) continue;
+    family.add({{"rule", names.first}, {"limit", names.second}}, value);
+  }
+  return family.take();
+}
+
+MetricFamily near_keys_of(const Totals& totals) {
+  Family family(MetricType::Counter, "sluice_near_keys_total",
+                "Keys that came near a limit with `warn`, once per key and window.");
+  for (const auto& [names, total] : totals.limits) {
+    const auto value = total.cells[kNearCell];
+    if (value == 0 && !total.warns) continue;
+    family.add({{"rule", names.first}, {"limit", names.second}}, value);
+  }
+  return family.take();
+}
+
+MetricFamily unknown_plans_of(const Totals& totals) {
+  Family family(MetricType::Counter, "sluice_unknown_plans_total",
+                "Requests whose plan is none of their rule, which got its default plan.");
+  for (const auto& [rule, total] : totals.requests) {
+    const auto value = total.cells[kUnknownPlanCell];
+    if (value > 0 || total.plans) family.add({{"rule", rule}}, value);
+  }
+  return family.take();
+}
+
 ClientMetric::Histogram histogram_of(const Sums::Duration& duration) {
   ClientMetric::Histogram histogram;
   std::uint64_t count = 0;
@@ -243,6 +275,9 @@ std::vector<MetricFamily> Registry::Impl::Collect() const {
   families.push_back(decisions_of(all.totals));
   families.push_back(shadow_denials_of(all.totals));
   families.push_back(new_counters_refused_of(all.totals));
+  families.push_back(blocks_of(all.totals));
+  families.push_back(near_keys_of(all.totals));
+  families.push_back(unknown_plans_of(all.totals));
   families.push_back(durations_of(all));
   add_events(families, all);
   const auto asked = [&] {
