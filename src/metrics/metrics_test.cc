@@ -183,6 +183,19 @@ TEST_F(Metrics, CountShadowDenialsOfShadowRulesOnly) {
   EXPECT_EQ(value(decisions("trial", "x", "denied", "limited")), "1");
 }
 
+TEST_F(Metrics, CountShadowRulesThatOnlyDeny) {
+  const RuleSet rules = parse("  - { name: trial, action: deny, mode: shadow }\n" +
+                              rule("real", {"x"}) + "  - { name: office, action: allow }\n");
+  recorder_.use(rules);
+  EXPECT_EQ(value(shadow_denials("trial", "")), "0");
+  EXPECT_EQ(value(shadow_denials("office", "")), "absent");
+  RuleAnswer answer = answer_of(rules.rules()[1], kDenied, {kDenied});
+  answer.matched = {{&rules.rules()[0], true}, {&rules.rules()[1], true}};
+  recorder_.count(answer);
+  EXPECT_EQ(value(shadow_denials("trial", "")), "1");
+  EXPECT_EQ(value(requests("real", "denied", "limited")), "1");
+}
+
 TEST_F(Metrics, OfRetainedNamesContinueInAnyPosition) {
   const RuleSet before = parse(rule("trial", {"x", "y"}, kShadowMode) + rule("gone", {"x"}));
   recorder_.use(before);

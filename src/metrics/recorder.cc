@@ -37,6 +37,9 @@ void RuleCounts::count(const RuleAnswer& answer, std::uint64_t near) noexcept {
   requests_[index_of(answer.rule)].cells[cell].add(1);
   for (const RuleAnswer::Matched& matched : answer.matched) {
     if (matched.has_unknown_plan) requests_[index_of(matched.rule)].cells[kUnknownPlanCell].add(1);
+    if (!matched.denied || matched.rule->action != RuleAction::kDeny) continue;
+    if (matched.rule->mode != RuleMode::kShadow) continue;
+    requests_[index_of(matched.rule)].cells[kShadowCell].add(1);
   }
   for (const LimitAnswer& of : answer.limits) {
     const bool is_near = (near & 1) != 0;
@@ -62,6 +65,7 @@ void RuleCounts::add_to(Totals& totals) const {
     const Rule& rule = all_[i];
     Total& of_rule = totals.requests[rule.name];
     of_rule.add(requests_[i]);
+    of_rule.shadow |= rule.mode == RuleMode::kShadow && rule.action == RuleAction::kDeny;
     of_rule.plans |= !rule.plans.empty();
     for (std::size_t j = 0; j < rule.limits.size(); ++j) {
       Total& total = totals.limits[{rule.name, rule.limits[j].name}];

@@ -85,7 +85,11 @@ MetricFamily decisions_of(const Totals& totals) {
 
 MetricFamily shadow_denials_of(const Totals& totals) {
   Family family(MetricType::Counter, "sluice_shadow_denials_total",
-                "Requests that limits of shadow rules would have denied.");
+                "Requests that limits of shadow rules would have denied (empty limit: the rule).");
+  for (const auto& [rule, total] : totals.requests) {
+    const auto value = total.cells[kShadowCell];
+    if (value > 0 || total.shadow) family.add({{"rule", rule}, {"limit", ""}}, value);
+  }
   for (const auto& [names, total] : totals.limits) {
     const auto value = total.cells[kShadowCell];
     if (value == 0 && !total.shadow) continue;
