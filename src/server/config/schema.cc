@@ -314,11 +314,13 @@ constexpr std::array<Key, 5> kLogKeys{
     choice("level", "`info`", kLevels, "The lowest level that Sluice logs."),
     choice("format", "`text`", kFormats, "`text` for people, `json` for programs."),
     choice("keys", "`plain`", kKeys,
-           "How Sluice logs the keys of denied requests, which can contain addresses "
+           "How Sluice logs the keys of requests that are denied or near a limit, which can "
+           "contain addresses "
            "and names: unchanged, as a hash, or not at all."),
     integer("denials_per_second", "10", 0, 1'000'000,
-            "The maximum number of log lines per second for denied requests. Sluice "
-            "counts the others and logs their number. 0: none."),
+            "The maximum number of log lines per second for denied requests, and of those for "
+            "keys near a limit with `warn`. Sluice counts the others and logs their number. 0: "
+            "none."),
     flag("access", "`false`", "Whether Sluice logs a line for every request."),
 };
 constexpr Map kLog{"log", "`log`", kLogKeys};

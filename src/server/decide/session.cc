@@ -148,7 +148,7 @@ Decision Session::decide(const Charge& charge, Action action) {
 }
 
 void Session::record(const RuleAnswer& answer) {
-  count(answer);
+  count(answer, report_near(answer));
   if (answer.decision.allowed()) return;
   if (const LimitAnswer* limit = longest_wait(answer)) {
     denials_->write({limit->rule->name, limit->limit->name}, limit->label, limit->decision);
@@ -158,13 +158,28 @@ void Session::record(const RuleAnswer& answer) {
   }
 }
 
+// Logs the keys that have come near their limits. Returns a bit for each limit with such a key; a
+// request has at most kMaxCharges, 64, limits with numbers.
+std::uint64_t Session::report_near(const RuleAnswer& answer) noexcept {
+  std::uint64_t reported = 0;
+  for (std::size_t i = 0; i < answer.limits.size(); ++i) {
+    const LimitAnswer& limit = answer.limits[i];
+    if (!limit.near) continue;
+    const bool is_new =
+        denials_->report_near({limit.rule->name, limit.limit->name},
+                              {limit.counter, limit.tag, limit.label}, limit.decision);
+    if (is_new && i < kMaxCharges) reported |= std::uint64_t{1} << i;
+  }
+  return reported;
+}
+
 // While this session waited for the store, another session of the loop may have switched to new
 // rules.
-void Session::count(const RuleAnswer& answer) {
+void Session::count(const RuleAnswer& answer, std::uint64_t near) {
   if (recorder_->uses(rules_)) {
-    recorder_->count(answer);
+    recorder_->count(answer, near);
   } else {
-    recorder_->count_late(rules_, answer);
+    recorder_->count_late(rules_, answer, near);
   }
 }
 

@@ -73,7 +73,8 @@ class Session {
   class Waiting;
 
   void record(const RuleAnswer& answer);
-  void count(const RuleAnswer& answer);
+  std::uint64_t report_near(const RuleAnswer& answer) noexcept;
+  void count(const RuleAnswer& answer, std::uint64_t near);
 
   const RulesManager* manager_;
   metrics::Recorder* recorder_;

@@ -34,12 +34,17 @@ rules:
   - name: insists
     match: { path: /insists }
     limits: [ { name: user, key: "{ip}", algorithm: gcra, limit: 1, per: 1s, on_missing: deny } ]
+  - name: api
+    match: { path: /api }
+    limits:
+      - { name: user, key: "{ip}", algorithm: fixed_window, limit: 10, per: 1m, warn: 80% }
 )";
 
-// Returns the lines of the denial log, without time and level, that `use` causes.
+// Returns the lines of the denial log, without time and level, that `use` causes, and the metrics
+// after it.
 template <typename Use>
-std::vector<std::string> denials_of(const Use& use) {
-  testing::ManualClock clock;
+std::vector<std::string> denials_of(const Use& use, testing::ManualClock& clock,
+                                    std::string* metrics = nullptr) {
   MemoryStore store{{}, clock};
   Limiter limiter{store};
   TestFolder folder;
@@ -48,13 +53,19 @@ std::vector<std::string> denials_of(const Use& use) {
   TestingPipe pipe;
   {
     Log log({}, pipe.writing());
-    DenialLog denials(log, clock);
+    DenialLog denials(log, clock, clock);
     Session session({limiter, *manager, registry.make_recorder(), denials});
     use(session);
   }
+  if (metrics != nullptr) *metrics = registry.text();
   auto found = pipe.lines();
   for (auto& line : found) line = line.substr(line.find(" info ") + 6);
   return found;
+}
+template <typename Use>
+std::vector<std::string> denials_of(const Use& use) {
+  testing::ManualClock clock;
+  return denials_of(use, clock);
 }
 
 using Lines = std::vector<std::string>;
@@ -96,6 +107,30 @@ TEST(SessionDenials, OfALimitOfTheRequestHaveItsKey) {
               EXPECT_FALSE(session.decide(charge));
             }),
             Lines{"denied key=\"a key\" reason=limited retry_after_ms=1000"});
+}
+
+TEST(SessionDenials, ReportAKeyNearItsLimitOncePerWindow) {
+  testing::ManualClock clock;
+  std::string metrics;
+  const auto use = [&](Session& session) {
+    const auto ask = [&](std::string_view ip, std::uint64_t units, Action action = Verb::kTake) {
+      session.decide(Attributes{{"path", "/api"}, {"ip", ip}}, {units}, action);
+    };
+    ask("a", 7);
+    ask("a", 2, Verb::kPeek);
+    clock.advance(20s);
+    for (int i = 0; i < 3; ++i) ask("a", 1);
+    ask("b", 9);
+    clock.advance(40s);
+    ask("a", 7);
+    ask("a", 1);
+  };
+  EXPECT_EQ(denials_of(use, clock, &metrics),
+            (Lines{"near rule=api limit=user key=a capacity=10 remaining=2 reset_after_ms=40000",
+                   "near rule=api limit=user key=b capacity=10 remaining=1 reset_after_ms=60000",
+                   "near rule=api limit=user key=a capacity=10 remaining=2 reset_after_ms=60000"}));
+  EXPECT_NE(metrics.find("sluice_near_keys_total{rule=\"api\",limit=\"user\"} 3\n"),
+            std::string::npos);
 }
 
 TEST(SessionPermits, AreForRequestsThatHandThemOut) {

@@ -18,6 +18,7 @@
 
 #include "server/logging/log.h"
 #include "server/logging/log_line.h"
+#include "server/logging/near_keys.h"
 
 namespace sluice::server {
 namespace {
@@ -87,10 +88,12 @@ std::int64_t milliseconds_up(Duration wait) noexcept {
 
 class DenialLog::Impl {
  public:
-  Impl(Log& log, const Clock& clock)
+  Impl(Log& log, const Clock& clock, const Clock& windows)
       : log_(log),
         clock_(clock),
+        windows_(windows),
         per_second_(log.options().denials_per_second),
+        near_per_second_(log.options().denials_per_second),
         wanted_(log.options().denials_per_second > 0 && log.options().level <= LogLevel::kInfo) {
     if (getentropy(secret_.data(), secret_.size()) != 0) {
       throw std::system_error(errno, std::generic_category(), "no random bytes to hash keys with");
@@ -98,48 +101,81 @@ class DenialLog::Impl {
   }
 
   void write(const DenialName& name, std::string_view key, const Decision& decision) {
-    if (admits(decision)) write_line(name, key, decision);
+    if (decision.allowed() || !admits(per_second_, suppressed_)) return;
+    write_line(name, key, decision);
+  }
+
+  bool report_near(const DenialName& name, const NearKey& key, const Decision& decision) {
+    const std::uint64_t hash = hash_of(key.counter) ^ (key.tag.empty() ? 0 : hash_of(key.tag));
+    if (!near_.add(hash, windows_.now(), decision.reset_after)) return false;
+    if (admits(near_per_second_, near_suppressed_)) write_near(name, key.label, decision);
+    return true;
   }
 
  private:
   // Returns whether to write a line now.
-  bool admits(const Decision& decision) noexcept {
-    if (!wanted_ || decision.allowed()) return false;
+  bool admits(PerSecond& per_second, SpreadCount& suppressed) noexcept {
+    if (!wanted_) return false;
     const auto now = std::chrono::floor<std::chrono::seconds>(clock_.now());
-    if (per_second_.admit(now.time_since_epoch().count())) return true;
-    suppressed_.add_one();
+    if (per_second.admit(now.time_since_epoch().count())) return true;
+    suppressed.add_one();
     return false;
   }
+  std::uint64_t hash_of(std::string_view text) const noexcept {
+    return XXH3_64bits_withSecret(text.data(), text.size(), secret_.data(), secret_.size());
+  }
+  static std::vector<LogField> named(const DenialName& name, std::string_view shown);
+  void write_near(const DenialName& name, std::string_view label, const Decision& decision);
   void write_line(const DenialName& name, std::string_view key, const Decision& decision);
   std::string shown_key(std::string_view key) const;
 
   Log& log_;
   const Clock& clock_;
+  const Clock& windows_;
   PerSecond per_second_;
+  PerSecond near_per_second_;
   const bool wanted_;
   SpreadCount suppressed_;
+  SpreadCount near_suppressed_;
+  NearKeys near_;
   std::array<unsigned char, XXH3_SECRET_SIZE_MIN> secret_{};
 };
 
-// Returns the key as it is logged; an empty text if keys are not logged.
+// Returns the key as it is logged; an empty text if there is none, or keys are not logged.
 std::string DenialLog::Impl::shown_key(std::string_view key) const {
+  if (key.empty()) return {};
   if (log_.options().keys == LogKeys::kNone) return {};
   if (log_.options().keys == LogKeys::kPlain) return cut(key, kLongestKey);
-  const XXH64_hash_t hash =
-      XXH3_64bits_withSecret(key.data(), key.size(), secret_.data(), secret_.size());
   std::array<char, 17> hex{};
-  std::snprintf(hex.data(), hex.size(), "%016llx", static_cast<unsigned long long>(hash));
+  std::snprintf(hex.data(), hex.size(), "%016llx", static_cast<unsigned long long>(hash_of(key)));
   return hex.data();
+}
+
+std::vector<LogField> DenialLog::Impl::named(const DenialName& name, std::string_view shown) {
+  std::vector<LogField> fields;
+  if (!name.rule.empty()) fields.emplace_back("rule", name.rule);
+  if (!name.limit.empty()) fields.emplace_back("limit", name.limit);
+  if (!shown.empty()) fields.emplace_back("key", shown);
+  return fields;
+}
+
+void DenialLog::Impl::write_near(const DenialName& name, std::string_view label,
+                                 const Decision& decision) {
+  const std::uint64_t suppressed = near_suppressed_.take();
+  const std::string shown = shown_key(label);
+  std::vector<LogField> fields = named(name, shown);
+  fields.emplace_back("capacity", decision.capacity);
+  fields.emplace_back("remaining", decision.remaining);
+  fields.emplace_back("reset_after_ms", milliseconds_up(decision.reset_after));
+  if (suppressed > 0) fields.emplace_back("suppressed", suppressed);
+  log_.write_all(LogLevel::kInfo, "near", fields);
 }
 
 void DenialLog::Impl::write_line(const DenialName& name, std::string_view key,
                                  const Decision& decision) {
   const std::uint64_t suppressed = suppressed_.take();
-  const std::string shown = key.empty() ? std::string() : shown_key(key);
-  std::vector<LogField> fields;
-  if (!name.rule.empty()) fields.emplace_back("rule", name.rule);
-  if (!name.limit.empty()) fields.emplace_back("limit", name.limit);
-  if (!shown.empty()) fields.emplace_back("key", shown);
+  const std::string shown = shown_key(key);
+  std::vector<LogField> fields = named(name, shown);
   fields.emplace_back("reason", to_string(decision.reason));
   if (decision.retry_after) {
     fields.emplace_back("retry_after_ms", milliseconds_up(*decision.retry_after));
@@ -153,7 +189,8 @@ const Clock& coarse_clock() noexcept {
   return clock;
 }
 
-DenialLog::DenialLog(Log& log, const Clock& clock) : impl_(std::make_unique<Impl>(log, clock)) {}
+DenialLog::DenialLog(Log& log, const Clock& clock, const Clock& windows)
+    : impl_(std::make_unique<Impl>(log, clock, windows)) {}
 
 DenialLog::~DenialLog() = default;
 
@@ -162,6 +199,15 @@ void DenialLog::write(const DenialName& name, std::string_view key,
   try {
     impl_->write(name, key, decision);
   } catch (...) {  // Without memory, the line is lost.
+  }
+}
+
+bool DenialLog::report_near(const DenialName& name, const NearKey& key,
+                            const Decision& decision) noexcept {
+  try {
+    return impl_->report_near(name, key, decision);
+  } catch (...) {  // Without memory, the report is lost.
+    return false;
   }
 }
 

@@ -33,7 +33,7 @@ class Denials : public ::testing::Test {
     TestingPipe pipe;
     {
       Log log(options, pipe.writing());
-      DenialLog denials(log, clock_);
+      DenialLog denials(log, clock_, clock_);
       write(denials);
     }
     auto found = pipe.lines();
@@ -55,6 +55,37 @@ const Decision kLimited = denied(Reason::kLimited, microseconds{1500});
 TEST_F(Denials, NameRuleLimitKeyReasonAndTheWaitRoundedUp) {
   EXPECT_EQ(line(kUser, "u1", denied(Reason::kLimited, microseconds{1001})),
             "denied rule=order limit=user key=u1 reason=limited retry_after_ms=2");
+}
+
+TEST_F(Denials, ReportAKeyNearALimitOncePerWindow) {
+  const Decision near{.capacity = 10, .remaining = 1, .reset_after = seconds{30}};
+  EXPECT_EQ(lines({},
+                  [&](DenialLog& denials) {
+                    EXPECT_TRUE(denials.report_near(kUser, {"c|u1", {}, "u1"}, near));
+                    EXPECT_FALSE(denials.report_near(kUser, {"c|u1", {}, "u1"}, near));
+                    EXPECT_TRUE(denials.report_near(kUser, {"c|u1", "tag", "u1"}, near));
+                    clock_.advance(seconds{30});
+                    EXPECT_TRUE(denials.report_near(kUser, {"c|u1", {}, {}}, near));
+                  }),
+            (std::vector<std::string>{
+                "near rule=order limit=user key=u1 capacity=10 remaining=1 reset_after_ms=30000",
+                "near rule=order limit=user key=u1 capacity=10 remaining=1 reset_after_ms=30000",
+                "near rule=order limit=user capacity=10 remaining=1 reset_after_ms=30000"}));
+}
+
+TEST_F(Denials, OfKeysNearALimitHaveTheSameRateAgain) {
+  const Decision near{.capacity = 10, .remaining = 1, .reset_after = seconds{30}};
+  const auto found = lines({.denials_per_second = 1}, [&](DenialLog& denials) {
+    for (const std::string_view key : {"a", "b", "c"}) {
+      EXPECT_TRUE(denials.report_near(kUser, {key, {}, key}, near)) << "counted without a line";
+    }
+    denials.write(kUser, "d", kLimited);
+    clock_.advance(seconds{1});
+    denials.report_near(kUser, {"e", {}, "e"}, near);
+  });
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[1], "denied rule=order limit=user key=d reason=limited retry_after_ms=2");
+  EXPECT_TRUE(found[2].ends_with("suppressed=2")) << found[2];
 }
 
 TEST_F(Denials, LeaveOutWhatIsEmpty) {

@@ -121,7 +121,7 @@ class Log {
 // that does not depend on the log. Borrows the log.
 std::function<void(std::string_view what, std::string_view why)> warning_writer(Log& log);
 
-// The rule and the limit that denied a request. Empty: none.
+// The rule and the limit of a line. Empty: none.
 struct DenialName {
   std::string_view rule = {};
   std::string_view limit = {};
@@ -130,20 +130,33 @@ struct DenialName {
 // Returns a steady clock with a resolution of a few milliseconds. Cost: about 5 ns a call.
 const Clock& coarse_clock() noexcept;
 
+// A key that is near a limit with `warn`.
+struct NearKey {
+  std::string_view counter;  // with its tag the name of the counter in the store
+  std::string_view tag;
+  std::string_view label;  // the text that people read; empty: none
+};
+
 // Writes a line for each denied request, at a bounded rate for the process: message "denied"; rule;
 // limit; key; reason; retry_after_ms, absent for never; suppressed: the number of denials without a
-// line since the last line.
+// line since the last line. Writes a line for each key that comes near a limit, once in a window
+// and at the same rate again: message "near"; rule; limit; key; capacity; remaining;
+// reset_after_ms; suppressed.
 //
 // Thread-safety: write() from any thread. Ownership: borrows the log and the clock. Cost if the
 // rate is exhausted: some ns, without a lock and without a write to memory that another loop
 // writes.
 class DenialLog {
  public:
-  // The clock counts seconds.
-  explicit DenialLog(Log& log, const Clock& clock = coarse_clock());
+  // The first clock counts seconds, the other one is for windows.
+  explicit DenialLog(Log& log, const Clock& clock = coarse_clock(),
+                     const Clock& windows = SteadyClock::instance());
   ~DenialLog();
   // Does nothing if the decision allows. `key` is the text that people read; empty: none.
   void write(const DenialName& name, std::string_view key, const Decision& decision) noexcept;
+  // Returns whether the key is reported for the first time in its window, which lasts until
+  // `reset_after` has passed. At most 65536 keys are remembered; see NearKeys.
+  bool report_near(const DenialName& name, const NearKey& key, const Decision& decision) noexcept;
 
  private:
   class Impl;
