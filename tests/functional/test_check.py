@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from harness import ServerTest, request
+from harness import ServerTest, request, wait_for
 
 RULES = """
 version: 1
@@ -20,6 +20,9 @@ rules:
     match: { path: /page }
     limits:
       - { name: hour, key: "{ip}", algorithm: fixed_window, limit: 5, per: 1h }
+  - name: near
+    match: { path: /near }
+    limits: [{ name: all, key: "{ip}", algorithm: fixed_window, limit: 5, per: 366d, warn: 80% }]
   - name: models
     match: { path: /chat }
     limits:
@@ -54,6 +57,16 @@ class Check(ServerTest):
     @classmethod
     def setUpClass(cls):
         cls.sluice = cls.serve(RULES)
+
+    def test_a_key_near_its_limit_is_reported_once(self):
+        asked = {"attributes": {"path": "/near", "ip": "192.0.2.50"}}
+        near = [json.loads(self.sluice.check(asked).body)["limits"][0]["near"] for _ in range(6)]
+        self.assertEqual(near, [False, False, False, True, True, True])
+        samples = self.sluice.metrics()
+        self.assertEqual(samples['sluice_near_keys_total{rule="near",limit="all"}'], 1)
+        line = "near rule=near limit=all key=192.0.2.50 capacity=5 remaining=1 "
+        wait_for(lambda: line in self.sluice.log(), what="the line of the log")
+        self.assertEqual(self.sluice.log().count("near rule=near"), 1)
 
     def test_the_answer_has_the_outcome_the_rule_and_each_limit(self):
         answer = self.sluice.check(page("192.0.2.1"))

@@ -42,6 +42,10 @@ void put_limit(TextBuffer& out, const LimitAnswer& limit, const Rule* deciding) 
     out.put_number(milliseconds(limit.decision.reset_after));
   }
   put_waits(out, limit.decision);
+  if (limit.limit->warn_percent > 0) {
+    out.put(",\"near\":");
+    out.put_text(limit.near ? "true" : "false");
+  }
   out.put('}');
 }
 

@@ -32,6 +32,9 @@ rules:
       - { name: global, algorithm: token_bucket, limit: 1000, per: 1s, burst: 10000 }
       - { name: api, key: "{path}", algorithm: token_bucket, limit: 100, per: 1s, burst: 1000 }
       - { name: user, key: "{header.x-user-id|ip}", algorithm: token_bucket, limit: 1, per: 1s, burst: 3 }
+  - name: near
+    match: { path: /near }
+    limits: [ { name: all, algorithm: fixed_window, limit: 5, per: 60s, warn: 80% } ]
   - name: models
     match: { path: /chat }
     limits:
@@ -117,6 +120,16 @@ TEST_F(CheckEndpointTest, DeniesInTheSameShapeWithTheRulesStatusAndNotItsBody) {
   EXPECT_TRUE(has_line("X-Wait: 60"));
   EXPECT_EQ(ask("[" + std::string(body) + "]").fields, "")
       << "requests of an array share a response";
+}
+
+TEST_F(CheckEndpointTest, SaysWhetherALimitWithWarnIsNear) {
+  const auto after = [&](int cost) {
+    return ask(R"({"attributes":{"path":"/near"},"cost":)" + std::to_string(cost) + "}").body;
+  };
+  EXPECT_NE(after(3).find("\"reset_after_ms\":60000,\"near\":false}"), std::string_view::npos);
+  EXPECT_NE(after(1).find("\"reset_after_ms\":60000,\"near\":true}"), std::string_view::npos);
+  EXPECT_NE(after(2).find("\"retry_after_ms\":60000,\"near\":true}"), std::string_view::npos);
+  EXPECT_EQ(ask(kOrder).body.find("near"), std::string_view::npos);
 }
 
 TEST_F(CheckEndpointTest, AnswersWithoutARuleIfNoneMatches) {

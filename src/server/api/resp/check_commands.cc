@@ -57,7 +57,8 @@ bool read_attributes(std::span<const std::string_view> words, CommandHandler& ha
 }
 
 void put_limit(Reply& reply, const LimitAnswer& limit) {
-  reply.map(kLimitPairs);
+  const bool warns = limit.limit->warn_percent > 0;
+  reply.map(kLimitPairs + (warns ? 1 : 0));
   reply.bulk("name");
   reply.bulk(limit.limit->name);
   reply.bulk("rule");
@@ -67,6 +68,9 @@ void put_limit(Reply& reply, const LimitAnswer& limit) {
   Decision decision = limit.decision;
   decision.capacity = limit.numbers.capacity();
   put_decision(reply, decision);
+  if (!warns) return;
+  reply.bulk("near");
+  reply.integer(limit.near ? 1 : 0);
 }
 
 void put_answer(Reply& reply, const RuleAnswer& answer, bool with_taken) {

@@ -75,7 +75,7 @@ flat array of names and values in RESP2. Values that do not apply are null.
 
 Milliseconds are rounded up. Replies to requests that name a rule also contain `rule` (the name of
 the rule that decided, or null) and `limits` (`name`, `rule`, `mode` and the values above for each
-limit).
+limit). A limit with `warn` also has `near`: 1 if as much of it is used as `warn` says, else 0.
 
 ## Errors
 

@@ -217,6 +217,18 @@ TEST(Check, DecidesByTheRulesThatMatch) {
   EXPECT_EQ(value_of(reply, "limit"), "$-1");
 }
 
+TEST(Check, SaysWhetherALimitWithWarnIsNear) {
+  TestCommands handler;
+  const std::vector<std::string_view> words{"RL.CHECK", "*", "path", "/warn"};
+  EXPECT_EQ(value_of(handler.ask(words), "near"), ":0");
+  EXPECT_EQ(value_of(handler.ask(words), "near"), ":1");
+  const std::string denied = handler.ask(words);
+  EXPECT_EQ(value_of(denied, "near"), ":1");
+  EXPECT_EQ(value_of(denied, "reason"), "limited");
+  EXPECT_EQ(value_of(handler.ask({"RL.CHECK", "*", "path", "/login", "ip", "a"}), "near"),
+            "absent");
+}
+
 TEST(Check, DecidesByANamedRuleMatchingOrNot) {
   TestCommands handler;
   EXPECT_EQ(value_of(handler.ask({"RL.CHECK", "login", "ip", "a", "COST", "2"}), "remaining"),

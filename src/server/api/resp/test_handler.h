@@ -22,6 +22,9 @@ rules:
     match: { path: /trial }
     mode: shadow
     limits: [ { name: all, algorithm: fixed_window, limit: 1, per: 60s } ]
+  - name: warns
+    match: { path: /warn }
+    limits: [ { name: all, algorithm: fixed_window, limit: 2, per: 60s, warn: 100% } ]
   - name: header
     match: { path: /header }
     limits: [ { name: user, key: "{header.x-user}", algorithm: gcra, limit: 5, per: 60s } ]
