@@ -69,6 +69,7 @@ void add_rules(CLI::App& app, int& status) {
   add_show(command, status);
   add_convert(command, status);
   const auto terms = std::make_shared<RuleTerms>();
+  terms->reads_lists = true;
   terms->max_log_bytes = MemoryStoreOptions{}.max_log_bytes;
   add_file_commands(
       command, status,

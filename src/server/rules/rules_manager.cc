@@ -25,7 +25,25 @@ Expected<RuleSet, RulesManager::Errors> parse(FilesRead& read, const RuleTerms& 
   return Unexpected{std::move(read.errors)};
 }
 
+Picture joined(Picture files, const Picture& lists) {
+  files.insert(files.end(), lists.begin(), lists.end());
+  return files;
+}
+
 }  // namespace
+
+// Parses the rules of files, and their lists.
+Expected<RuleSet, RulesManager::Errors> RulesManager::parse_files(FilesRead& read,
+                                                                  const RuleTerms& terms,
+                                                                  Lists& lists) {
+  RuleTerms with_lists = terms;
+  with_lists.reads_lists = true;
+  with_lists.on_list = [&lists](const std::string& path) {
+    lists.paths.push_back(path);
+    lists.picture = joined(std::move(lists.picture), look_at({path}));
+  };
+  return parse(read, with_lists);
+}
 
 std::size_t count_limits(const RuleSet& rules) noexcept {
   std::size_t limits = 0;
@@ -47,13 +65,15 @@ Expected<std::unique_ptr<RulesManager>, RulesManager::Errors> RulesManager::open
   FilesRead read = read_files(paths);
   if (origin == Origin::kBuiltIn)
     read.texts.push_back({std::string(kBuiltInName), std::string(built_in_rules())});
-  auto rules = parse(read, terms);
+  Lists lists;
+  auto rules = parse_files(read, terms, lists);
   if (!rules) return Unexpected{std::move(rules.error())};
   std::unique_ptr<RulesManager> manager(
       new RulesManager(origin, clock, terms, *std::move(rules), std::move(read.texts)));
   manager->paths_ = std::move(paths);
-  manager->known_ = std::move(read.picture);
+  manager->known_ = joined(std::move(read.picture), lists.picture);
   manager->last_look_ = manager->known_;
+  manager->lists_ = std::move(lists);
   return manager;
 }
 
@@ -72,9 +92,12 @@ Expected<bool, RulesManager::Errors> RulesManager::reload() {
   const std::lock_guard changing(change_mutex_);
   if (origin_ == Origin::kSource) return adopt({.picture = {}, .texts = brought_, .errors = {}});
   FilesRead read = read_files(paths_);
-  known_ = std::move(read.picture);
+  Picture files = read.picture;
+  auto adopted = adopt(std::move(read));
+  files = joined(std::move(files), adopted ? lists_.picture : look_at(lists_.paths));
+  known_ = joined(std::move(files), refused_lists_.picture);
   last_look_ = known_;
-  return adopt(std::move(read));
+  return adopted;
 }
 
 Expected<bool, RulesManager::Errors> RulesManager::follow(std::vector<RulesText> texts) {
@@ -86,19 +109,30 @@ Expected<bool, RulesManager::Errors> RulesManager::follow(std::vector<RulesText>
 
 // Requires change_mutex_.
 Expected<bool, RulesManager::Errors> RulesManager::adopt(FilesRead read) {
-  if (read.errors.empty() && *active().texts == read.texts) {
+  const bool is_same = read.errors.empty() && *active().texts == read.texts;
+  if (is_same && !has_changed_lists()) {
+    refused_lists_ = {};
     const std::lock_guard lock(mutex_);
     last_errors_.clear();
     return false;
   }
-  auto rules = parse(read, terms_);
-  if (!rules) return refuse(std::move(rules.error()));
+  Lists lists;
+  auto rules = origin_ == Origin::kFiles ? parse_files(read, terms_, lists) : parse(read, terms_);
+  if (!rules) {
+    refused_lists_ = std::move(lists);
+    return refuse(std::move(rules.error()));
+  }
+  lists_ = std::move(lists);
+  refused_lists_ = {};
   static_cast<void>(activate(*std::move(rules), std::move(read.texts)));
   const std::lock_guard lock(mutex_);
   last_errors_.clear();
   ++reloads_;
   return true;
 }
+
+// Whether the active rules have other entries of lists than their files. Requires change_mutex_.
+bool RulesManager::has_changed_lists() const { return look_at(lists_.paths) != lists_.picture; }
 
 Expected<ActiveRules, RulesManager::Errors> RulesManager::replace(
     std::string yaml, std::string name, std::optional<std::uint64_t> expected) {
@@ -135,7 +169,8 @@ Unexpected<RulesManager::Errors> RulesManager::refuse(Errors errors) {
 bool RulesManager::changed_on_disk() {
   if (origin_ != Origin::kFiles) return false;
   const std::lock_guard changing(change_mutex_);
-  Picture now = look_at(paths_);
+  Picture now = joined(look_at(paths_), look_at(lists_.paths));
+  now = joined(std::move(now), look_at(refused_lists_.paths));
   const bool still = now == last_look_;
   last_look_ = std::move(now);
   if (!still || last_look_ == known_) return false;

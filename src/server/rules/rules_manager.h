@@ -72,7 +72,8 @@ class RulesManager {
 
   // Returns whether the files differ from when they were last read or reported, and have not
   // changed since the previous call, so half-written files are not read. Reports each change once;
-  // then call reload(). Call it about twice a second. Cost: one stat() per file.
+  // then call reload(). Call it about twice a second. Cost: one stat() per file
+  // and list.
   bool changed_on_disk();
 
   RuleSet current() const;
@@ -83,11 +84,19 @@ class RulesManager {
 
  private:
   using Texts = std::vector<RulesText>;
+  // The list files of rules (`in: FILE`), and how they looked before they were read.
+  struct Lists {
+    std::vector<std::string> paths;
+    Picture picture;
+  };
   enum class Origin : std::uint8_t { kBuiltIn, kFiles, kSource };
 
+  static Expected<RuleSet, Errors> parse_files(FilesRead& read, const RuleTerms& terms,
+                                               Lists& lists);
   RulesManager(Origin origin, const Clock& clock, const RuleTerms& terms, RuleSet rules,
                Texts texts);
   Expected<bool, Errors> adopt(FilesRead read);
+  bool has_changed_lists() const;
   ActiveRules activate(RuleSet rules, Texts texts);
   Unexpected<Errors> refuse(Errors errors);
 
@@ -106,7 +115,9 @@ class RulesManager {
   Instant last_failure_at_{};
 
   std::mutex change_mutex_;  // held while rules change or files are examined; locked before mutex_
-  Picture known_;            // the files when last read or reported
+  Lists lists_;              // of the active rules
+  Lists refused_lists_;      // of the latest reading, if it was refused
+  Picture known_;            // the files and lists when last read or reported
   Picture last_look_;
   Texts brought_;  // the last texts of the source, valid or not
 };

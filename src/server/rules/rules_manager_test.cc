@@ -80,6 +80,78 @@ TEST(RulesManager, SaysAllThatIsWrongAtTheStart) {
   EXPECT_EQ(manager.error().back().file, bad);
 }
 
+std::string rules_with_list(std::string_view list) {
+  return "version: 1\nrules:\n  - name: office\n    match: { ip: { in: " + std::string(list) +
+         " } }\n    action: allow\n";
+}
+
+TEST(RulesManager, FollowsTheListsOfItsRules) {
+  const TestFolder folder;
+  folder.write("office.txt", "10.0.0.0/8\n");
+  const auto manager = opened({folder.write("r.yaml", rules_with_list("office.txt"))});
+  ASSERT_TRUE(manager);
+  EXPECT_FALSE(manager->changed_on_disk());
+  EXPECT_FALSE(*manager->reload());
+  folder.write("office.txt", "10.0.0.0/8\n192.0.2.1\n");
+  EXPECT_TRUE(settled_change(*manager));
+  EXPECT_FALSE(manager->changed_on_disk()) << "reported twice";
+  EXPECT_TRUE(*manager->reload());
+  EXPECT_EQ(manager->version(), 2U);
+  EXPECT_FALSE(*manager->reload());
+  EXPECT_FALSE(manager->changed_on_disk());
+}
+
+TEST(RulesManager, KeepsTheListWhenALineIsBad) {
+  const TestFolder folder;
+  folder.write("office.txt", "10.0.0.0/8\n");
+  const auto manager = opened({folder.write("r.yaml", rules_with_list("office.txt"))});
+  ASSERT_TRUE(manager);
+  folder.write("office.txt", "10.0.0.0/8\n10.0.0.1/8\n");
+  EXPECT_TRUE(settled_change(*manager));
+  for (int i = 0; i < 2; ++i) {
+    const auto reloaded = manager->reload();
+    ASSERT_FALSE(reloaded) << "the second reload forgot the error";
+    EXPECT_EQ(reloaded.error().front().to_string(),
+              folder / "office.txt" +
+                  ":2:1: error: the network '10.0.0.1/8' has bits after its prefix; expected "
+                  "'10.0.0.0/8'");
+  }
+  EXPECT_EQ(manager->version(), 1U);
+  EXPECT_EQ(manager->status().failures, 2U);
+  folder.write("office.txt", "10.0.0.0/8\n192.0.2.0/24\n");
+  EXPECT_TRUE(settled_change(*manager));
+  EXPECT_TRUE(*manager->reload());
+  EXPECT_TRUE(manager->status().last_errors.empty());
+}
+
+TEST(RulesManager, WaitsForAListThatIsAbsent) {
+  const TestFolder folder;
+  const auto manager = opened({folder.write("r.yaml", rules_named("old"))});
+  ASSERT_TRUE(manager);
+  folder.write("r.yaml", rules_with_list("late.txt"));
+  EXPECT_TRUE(settled_change(*manager));
+  EXPECT_FALSE(manager->reload());
+  folder.write("late.txt", "10.0.0.0/8\n");
+  EXPECT_TRUE(settled_change(*manager));
+  EXPECT_TRUE(*manager->reload());
+  EXPECT_EQ(rules_of(*manager), Names{"office"});
+}
+
+TEST(RulesManager, ReadsNoListsForRulesFromElsewhere) {
+  const TestFolder folder;
+  folder.write("office.txt", "10.0.0.0/8\n");
+  const auto manager = opened({folder.write("r.yaml", rules_named("old"))});
+  ASSERT_TRUE(manager);
+  const std::string text = rules_with_list(folder / "office.txt");
+  const auto replaced = manager->replace(text, "PUT /v1/rules");
+  ASSERT_FALSE(replaced);
+  const std::string error =
+      "PUT /v1/rules:4:24: error: 'in' names a file, and these rules were not read from a file; "
+      "expected the entries themselves, as a list";
+  EXPECT_EQ(replaced.error().front().to_string(), error);
+  EXPECT_FALSE(RulesManager::open_source({{"redis:r.yaml", text}}));
+}
+
 TEST(RulesManager, SwapsWhenTheTextIsAnother) {
   const TestFolder folder;
   ManualClock clock;
