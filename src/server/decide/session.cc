@@ -136,6 +136,19 @@ const RuleAnswer* Session::settle_by(std::string_view rule, const AttributeSourc
   return found ? &decider_.settle_by(rules_, *found, attributes, reserved, actual) : nullptr;
 }
 
+const RuleAnswer& Session::report(const AttributeSource& attributes,
+                                  const AttributeSource& response, const RequestCosts& costs) {
+  follow_rules();
+  return decider_.report(rules_, attributes, response, costs);
+}
+
+const RuleAnswer* Session::report_by(std::string_view rule, const AttributeSource& attributes,
+                                     const AttributeSource& response, const RequestCosts& costs) {
+  follow_rules();
+  const Rule* const found = rules_.find(rule);
+  return found ? &decider_.report_by(rules_, *found, attributes, response, costs) : nullptr;
+}
+
 Decision Session::decide(const Charge& charge, Action action) {
   batch_.clear();
   batch_.add(charge, {});

@@ -56,6 +56,11 @@ class Session {
                            const RequestCosts& actual);
   const RuleAnswer* settle_by(std::string_view rule, const AttributeSource& attributes,
                               const RequestCosts& reserved, const RequestCosts& actual);
+  // Reports the response of a request, by the rules that match or by the one with that name.
+  const RuleAnswer& report(const AttributeSource& attributes, const AttributeSource& response,
+                           const RequestCosts& costs = {});
+  const RuleAnswer* report_by(std::string_view rule, const AttributeSource& attributes,
+                              const AttributeSource& response, const RequestCosts& costs = {});
   // Decides a request of several parts by the rules of one domain.
   const RuleAnswer& decide_parts(std::string_view domain, std::span<const RequestPart> parts,
                                  Action action = Verb::kTake);

@@ -7,11 +7,18 @@
 namespace sluice::server {
 namespace {
 
+std::optional<CheckKind> check_kind_of(std::string_view path) noexcept {
+  if (path == "/v1/check") return CheckKind::kCheck;
+  if (path == "/v1/settle") return CheckKind::kSettle;
+  if (path == "/v1/report") return CheckKind::kReport;
+  return std::nullopt;
+}
+
 constexpr std::string_view kRelease = "/v1/release", kExtend = "/v1/extend";
 
 metrics::FrontEnd endpoint_of(std::string_view path) noexcept {
   if (path == "/v1/auth") return metrics::FrontEnd::kAuth;
-  if (path == "/v1/check" || path == "/v1/settle") return metrics::FrontEnd::kCheck;
+  if (check_kind_of(path)) return metrics::FrontEnd::kCheck;
   if (path == kRelease || path == kExtend) return metrics::FrontEnd::kCheck;
   if (path == "/json") return metrics::FrontEnd::kJson;
   return metrics::FrontEnd::kOther;
@@ -48,9 +55,8 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
   if (path == kRelease || path == kExtend) {
     const PermitAction action = path == kRelease ? PermitAction::kRelease : PermitAction::kExtend;
     answer_permit(action, session_, request, response);
-  } else if (endpoint_ == metrics::FrontEnd::kCheck) {
-    const CheckKind kind = path == "/v1/settle" ? CheckKind::kSettle : CheckKind::kCheck;
-    check_.handle(kind, request, may_operate, response);
+  } else if (const auto kind = check_kind_of(path)) {
+    check_.handle(*kind, request, may_operate, response);
   } else {
     json_.handle(request, may_operate, response);
   }

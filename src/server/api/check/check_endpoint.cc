@@ -11,6 +11,28 @@ constexpr std::string_view kJson = "application/json";
 constexpr std::string_view kNoWaiting =
     "at wait_ms: this server lets no request wait; expected bounds.waiting above 0 in its "
     "configuration";
+constexpr std::string_view name_of(CheckKind kind) noexcept {
+  switch (kind) {
+    case CheckKind::kCheck: return "/v1/check";
+    case CheckKind::kSettle: return "/v1/settle";
+    case CheckKind::kReport: return "/v1/report";
+  }
+  return {};
+}
+
+// The response that a request reports.
+class ReportedResponse final : public AttributeSource {
+ public:
+  explicit ReportedResponse(const CheckRequest& request) : request_(request) {}
+  std::optional<std::string_view> find(std::string_view name) const override {
+    if (name == "status" && request_.status) return request_.status;
+    return request_.response ? request_.response->find(name) : request_.attributes.find(name);
+  }
+
+ private:
+  const CheckRequest& request_;
+};
+
 // A larger buffer is released.
 constexpr std::size_t kMostKept = std::size_t{64} << 10;
 
@@ -48,6 +70,9 @@ class CheckEndpoint::Decider final : public CheckListener {
       return endpoint_.session_.settle(request.attributes, costs,
                                        {request.actual, request.actual_costs});
     }
+    if (kind_ == CheckKind::kReport) {
+      return endpoint_.session_.report(request.attributes, ReportedResponse(request), costs);
+    }
     return endpoint_.session_.decide(request.attributes, costs, {request.verb, request.max_wait},
                                      Permits::kHandOut);
   }
@@ -74,9 +99,7 @@ void CheckEndpoint::handle(CheckKind kind, const http::Request& request, bool ma
   if (request.method != "POST") {
     response.add("Allow", "POST");
     return answer_problem(
-        response,
-        {405, kind == CheckKind::kCheck ? "/v1/check accepts only POST, with JSON as its body"
-                                        : "/v1/settle accepts only POST, with JSON as its body"});
+        response, {405, std::string(name_of(kind)) + " accepts only POST, with JSON as its body"});
   }
   text_.clear();
   Decider decider(*this, kind, response);

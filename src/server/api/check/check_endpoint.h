@@ -10,9 +10,9 @@
 
 namespace sluice::server {
 
-// POST /v1/check and /v1/settle, which answer programs in JSON (docs/http.md). For one request it
-// returns the answer with the status and the header fields of any other endpoint; for an array it
-// returns an array of answers and 200.
+// POST /v1/check, /v1/settle and /v1/report, which answer programs in JSON (docs/http.md). For one
+// request it returns the answer with the status and the header fields of any other endpoint; for an
+// array it returns an array of answers and 200.
 //
 // There is one for each event loop. Ownership: borrows the session. Cost: the decisions, and a few
 // instructions for each byte. A request that waits needs a fiber. Allocates nothing once its

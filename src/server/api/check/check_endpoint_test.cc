@@ -40,6 +40,11 @@ rules:
     limits:
       - { name: requests, algorithm: fixed_window, limit: 10, per: 60s, cost: 1 }
       - { name: tokens, algorithm: fixed_window, limit: 1000, per: 60s, cost: "{body.max_tokens|500}" }
+  - name: login
+    match: { path: /login }
+    limits:
+      - { name: failures, key: "{ip}", algorithm: fixed_window, limit: 4, per: 1h,
+          count: { on: [401, 5xx], header.x-cost: add } }
 )";
 
 constexpr std::string_view kOrder =
@@ -51,7 +56,7 @@ class CheckEndpointTest : public ::testing::Test {
                             CheckKind kind = CheckKind::kCheck) {
     http::Request request;
     request.method = method;
-    request.target = kind == CheckKind::kCheck ? "/v1/check" : "/v1/settle";
+    request.target = kind == CheckKind::kCheck ? "/v1/check" : "/v1/other";
     request.body = body;
     response_.clear();
     endpoint_->handle(kind, request, may_operate_, response_);
@@ -190,6 +195,34 @@ TEST_F(CheckEndpointTest, SettlesToTheActualCosts) {
   EXPECT_EQ(over.at("reason").as_string(), "over");
   EXPECT_EQ(left(over), (Left{9, 0}));
   EXPECT_EQ(settle(call + "}").status, 400);
+}
+
+TEST_F(CheckEndpointTest, CountsResponses) {
+  const std::string request = R"({"attributes":{"path":"/login","ip":"203.0.113.9")";
+  const auto report = [&](std::string_view members) -> const http::Response& {
+    return ask(std::string(members) + "}", "POST", CheckKind::kReport);
+  };
+  const auto left = [&] {
+    return json::parse(ask(request + "}}").body).at("limits").at(0).at("remaining").as_int64();
+  };
+  EXPECT_EQ(report(request + R"(},"status":401)").status, 200);
+  EXPECT_EQ(left(), 3);
+  report(request + R"(},"status":"503")");
+  EXPECT_EQ(left(), 2) << "a text is a status, too";
+  report(request + R"(},"status":200,"response":{"header.X-Cost":"1"})");
+  EXPECT_EQ(left(), 1);
+  report(request + R"(,"header.x-cost":"7"},"status":200,"response":{})");
+  EXPECT_EQ(left(), 1) << "a request does not say what its response costs";
+  const json::value over =
+      json::parse(report(request + R"(,"header.x-cost":"7","status":"200"})").body);
+  EXPECT_EQ(over.at("reason").as_string(), "over") << "all attributes in one object";
+  EXPECT_EQ(ask(request + "}}").status, 429);
+
+  EXPECT_EQ(report(request + "}").status, 400);
+  const json::value none = json::parse(report(request + R"(},"status":"none")").body);
+  EXPECT_EQ(none.at("detail").as_string(),
+            "the status of the response is 'none'; expected a number from 100 to 599");
+  EXPECT_EQ(ask(request + "}}", "GET", CheckKind::kReport).status, 405);
 }
 
 TEST_F(CheckEndpointTest, SaysTheDelayOfAQueue) {

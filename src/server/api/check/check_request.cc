@@ -16,6 +16,9 @@ namespace json = boost::json;
 constexpr std::string_view kMembers =
     "expected one of: attributes, cost, costs, verb, max_wait_ms, wait_ms";
 constexpr std::string_view kSettleMembers = "expected one of: attributes, cost, costs, actual";
+constexpr std::string_view kReportMembers =
+    "expected one of: attributes, cost, costs, status, response";
+constexpr std::string_view kStatus = "expected the status of the response, such as 401";
 constexpr std::string_view kWholeCost = "expected a whole number from 0 to 4294967295";
 constexpr std::string_view kNamedCosts =
     "expected an object of limits and their costs, {\"tokens\":700}";
@@ -115,7 +118,17 @@ class CheckReader::Handler {
 
  private:
   enum class Place : std::uint8_t { kTop, kArray, kRequest, kAttributes, kBody, kCosts };
-  enum class Member : std::uint8_t { kAttributes, kCost, kCosts, kVerb, kMaxWait, kWait, kActual };
+  enum class Member : std::uint8_t {
+    kAttributes,
+    kCost,
+    kCosts,
+    kVerb,
+    kMaxWait,
+    kWait,
+    kActual,
+    kStatus,
+    kResponse
+  };
 
   bool part(json::string_view text) {
     text_.append(text.data(), text.size());
@@ -131,12 +144,20 @@ class CheckReader::Handler {
   bool on_attribute_name(std::string_view name, json::error_code& error);
   bool on_limit_name(std::string_view name, json::error_code& error);
   bool check_privilege(json::error_code& error);
+  bool twice_named(json::error_code& error, std::string_view where, std::string_view name);
   bool has(Member member) const noexcept {
     return (members_ & 1U << static_cast<unsigned>(member)) != 0;
   }
   // The costs whose members are read.
   std::vector<LimitCost>& named_costs() noexcept {
     return member_ == Member::kActual ? request_.actual_costs : request_.costs;
+  }
+  // The attributes whose members are read.
+  NamedAttributes& named_attributes() noexcept {
+    return member_ == Member::kResponse ? *request_.response : request_.attributes;
+  }
+  std::string_view attributes_name() const noexcept {
+    return member_ == Member::kResponse ? "response" : "attributes";
   }
   std::string_view costs_name() const noexcept {
     return member_ == Member::kActual ? "actual" : "costs";
@@ -208,7 +229,7 @@ bool CheckReader::Handler::wrong_value(json::error_code& error, std::string_view
     case Place::kRequest: break;
     case Place::kAttributes:
     case Place::kBody:
-      return fail(error, "attributes", core::in_quotes(name_) + " is " + std::string(what),
+      return fail(error, attributes_name(), core::in_quotes(name_) + " is " + std::string(what),
                   place_ == Place::kBody ? "expected text, a number, true, false, null or an object"
                   : name_ == "body"      ? "expected text or an object"
                                          : "expected text");
@@ -217,7 +238,9 @@ bool CheckReader::Handler::wrong_value(json::error_code& error, std::string_view
                   kWholeCost);
   }
   switch (member_) {
-    case Member::kAttributes: return fail(error, "attributes", found, kObjectOfTexts);
+    case Member::kAttributes:
+    case Member::kResponse: return fail(error, attributes_name(), found, kObjectOfTexts);
+    case Member::kStatus: return fail(error, "status", found, kStatus);
     case Member::kCost: return fail(error, "cost", found, kWholeCost);
     case Member::kCosts: return fail(error, "costs", found, kNamedCosts);
     case Member::kMaxWait: return fail(error, "max_wait_ms", found, kMaxWait);
@@ -243,6 +266,8 @@ bool CheckReader::Handler::begin_request(json::error_code& error) {
   request_.max_wait = request_.wait = Duration{0};
   request_.actual = 1;
   request_.actual_costs.clear();
+  request_.status.reset();
+  request_.response.reset();
   text_.clear();
   unfinished_ = 0;
   return true;
@@ -266,20 +291,28 @@ bool CheckReader::Handler::end_request(json::error_code& error) {
   if (has(Member::kWait) && is_array_) {
     return fail(error, "wait_ms", "a request in an array cannot wait", "expected a single request");
   }
-  if (const auto twice = request_.attributes.finish()) {
-    return fail(error, "attributes", core::in_quotes(*twice) + " is given twice",
-                "expected each attribute once");
+  if (const auto twice = request_.attributes.finish())
+    return twice_named(error, "attributes", *twice);
+  if (const auto twice = request_.response ? request_.response->finish() : std::nullopt) {
+    return twice_named(error, "response", *twice);
   }
   if (!may_operate_ && !check_privilege(error)) return false;
   if (listener_ != nullptr) listener_->on_request(request_, false);
   return true;
 }
 
+bool CheckReader::Handler::twice_named(json::error_code& error, std::string_view where,
+                                       std::string_view name) {
+  return fail(error, where, core::in_quotes(name) + " is given twice",
+              "expected each attribute once");
+}
+
 // Checks that the request is one of those that everyone may make.
 bool CheckReader::Handler::check_privilege(json::error_code& error) {
-  if (kind_ == CheckKind::kSettle) {
+  if (kind_ != CheckKind::kCheck) {
     needs_operate_ = true;
-    return fail(error, {}, "a settlement", kNeedsOperate);
+    return fail(error, {}, kind_ == CheckKind::kSettle ? "a settlement" : "a report",
+                kNeedsOperate);
   }
   const Verb verb = request_.verb;
   const bool takes = verb == Verb::kTake || verb == Verb::kTakeAtMost;
@@ -305,7 +338,10 @@ bool CheckReader::Handler::on_object_begin(json::error_code& error) {
         place_ = Place::kCosts;
         return true;
       }
-      if (member_ != Member::kAttributes) return wrong_value(error, "an object");
+      if (member_ == Member::kResponse) request_.response.emplace();
+      if (member_ != Member::kAttributes && member_ != Member::kResponse) {
+        return wrong_value(error, "an object");
+      }
       place_ = Place::kAttributes;
       return true;
     case Place::kCosts: return wrong_value(error, "an object");
@@ -365,6 +401,10 @@ bool CheckReader::Handler::on_member(std::string_view name, json::error_code& er
     member_ = Member::kCosts;
   } else if (kind_ == CheckKind::kSettle && name == "actual") {
     member_ = Member::kActual;
+  } else if (kind_ == CheckKind::kReport && name == "status") {
+    member_ = Member::kStatus;
+  } else if (kind_ == CheckKind::kReport && name == "response") {
+    member_ = Member::kResponse;
   } else if (kind_ == CheckKind::kCheck && name == "verb") {
     member_ = Member::kVerb;
   } else if (kind_ == CheckKind::kCheck && name == "max_wait_ms") {
@@ -373,7 +413,9 @@ bool CheckReader::Handler::on_member(std::string_view name, json::error_code& er
     member_ = Member::kWait;
   } else {
     return fail(error, {}, "unknown member " + core::in_quotes(name),
-                kind_ == CheckKind::kSettle ? kSettleMembers : kMembers);
+                kind_ == CheckKind::kSettle   ? kSettleMembers
+                : kind_ == CheckKind::kReport ? kReportMembers
+                                              : kMembers);
   }
   const unsigned bit = 1U << static_cast<unsigned>(member_);
   if ((members_ & bit) != 0) {
@@ -387,7 +429,7 @@ bool CheckReader::Handler::on_member(std::string_view name, json::error_code& er
 bool CheckReader::Handler::on_attribute_name(std::string_view name, json::error_code& error) {
   const std::size_t prefix = place_ == Place::kBody ? prefix_.size() : 0;
   if (prefix + name.size() > NamedAttributes::kMostNameBytes) {
-    return fail(error, "attributes", "the name " + core::in_quotes(name) + " is too long",
+    return fail(error, attributes_name(), "the name " + core::in_quotes(name) + " is too long",
                 "expected at most 256 bytes, including dots and the names of outer objects");
   }
   const std::size_t start = text_.size();
@@ -419,16 +461,21 @@ bool CheckReader::Handler::on_limit_name(std::string_view name, json::error_code
 }
 
 bool CheckReader::Handler::add(std::optional<std::string_view> value, json::error_code& error) {
-  if (request_.attributes.size() == NamedAttributes::kMost) {
-    return fail(error, "attributes", "over 1000 of them", "expected at most 1000");
+  const std::size_t responded = request_.response ? request_.response->size() : 0;
+  if (request_.attributes.size() + responded == NamedAttributes::kMost) {
+    return fail(error, attributes_name(), "over 1000 of them", "expected at most 1000");
   }
-  request_.attributes.add(name_, value);
+  named_attributes().add(name_, value);
   return true;
 }
 
 bool CheckReader::Handler::on_string(json::string_view text, std::size_t, json::error_code& error) {
   const std::string_view value = whole(text);
   if (place_ == Place::kAttributes || place_ == Place::kBody) return add(value, error);
+  if (place_ == Place::kRequest && member_ == Member::kStatus) {
+    request_.status = value;
+    return true;
+  }
   if (place_ != Place::kRequest || member_ != Member::kVerb) return wrong_value(error, "text");
   const auto verb = verb_from(value);
   if (!verb) return wrong_value(error, core::in_quotes(value));
@@ -440,6 +487,10 @@ bool CheckReader::Handler::on_string(json::string_view text, std::size_t, json::
 bool CheckReader::Handler::on_number(std::string_view text, std::optional<std::int64_t> number,
                                      json::error_code& error) {
   const bool is_member = place_ == Place::kRequest;
+  if (is_member && member_ == Member::kStatus) {
+    request_.status = text;
+    return true;
+  }
   const bool is_take_wait = is_member && member_ == Member::kWait;
   const bool is_wait = is_take_wait || (is_member && member_ == Member::kMaxWait);
   const bool is_cost = is_member && member_ == Member::kCost;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,7 +14,7 @@
 
 namespace sluice::server {
 
-// One request of POST /v1/check, or of POST /v1/settle.
+// One request of POST /v1/check, /v1/settle or /v1/report.
 struct CheckRequest {
   NamedAttributes attributes;
   std::uint64_t cost = 1;
@@ -23,6 +24,9 @@ struct CheckRequest {
   Duration wait{0};                     // for the units of a take; only alone
   std::uint64_t actual = 1;             // /v1/settle: the cost instead of `cost`
   std::vector<LimitCost> actual_costs;  // /v1/settle: instead of `costs`
+  // /v1/report: the response. Without `response`, `attributes` has also its attributes.
+  std::optional<std::string_view> status;
+  std::optional<NamedAttributes> response;
 };
 
 // Receives the requests of a body in their order.
@@ -34,10 +38,10 @@ class CheckListener {
   virtual void on_request(const CheckRequest& request, bool alone) = 0;
 };
 
-enum class CheckKind : std::uint8_t { kCheck, kSettle };
+enum class CheckKind : std::uint8_t { kCheck, kSettle, kReport };
 
-// Reads the body of POST /v1/check or /v1/settle (docs/http.md): a request, or an array of them. It
-// checks the whole body before it passes the first request to the listener.
+// Reads the body of POST /v1/check, /v1/settle or /v1/report (docs/http.md): a request, or an array
+// of them. It checks the whole body before it passes the first request to the listener.
 //
 // Use one for each thread. Cost: a few instructions for each byte, twice that for an array.
 // Allocates nothing once its buffers have grown, unless the body has an error.

@@ -156,6 +156,32 @@ TEST(CheckReader, ReadsTheActualCostsOfASettlement) {
             "at the top: unknown member 'verb'; expected one of: attributes, cost, costs, actual");
 }
 
+TEST(CheckReader, ReadsTheResponseOfAReport) {
+  Reading requests;
+  CheckReader reader;
+  const auto report = [&](const std::string& members, bool may_operate = true) {
+    return reader
+        .read(CheckKind::kReport, "{\"attributes\":{}" + members + "}", may_operate, requests)
+        .error;
+  };
+  EXPECT_EQ(report(R"(,"status":401)"), "");
+  EXPECT_EQ(report(R"(,"status":"401","cost":2,"response":{"header.x-cost":"3"})"), "");
+  EXPECT_EQ(report(R"(,"status":null)"),
+            "at status: found null; expected the status of the response, such as 401");
+  EXPECT_EQ(report(R"(,"response":[])"),
+            "at response: found an array; expected an object whose members are texts");
+  EXPECT_EQ(report(R"(,"response":{"a":1})"), "at response: 'a' is a number; expected text");
+  EXPECT_EQ(report(R"(,"response":{"a":"1","a":"2"})"),
+            "at response: 'a' is given twice; expected each attribute once");
+  EXPECT_EQ(report(R"(,"verb":"check")"),
+            "at the top: unknown member 'verb'; expected one of: attributes, cost, costs, status, "
+            "response");
+  EXPECT_TRUE(report(R"(,"status":401)", false).starts_with("at the top: a report; "));
+  EXPECT_EQ(reader.read(CheckKind::kCheck, R"({"attributes":{},"status":401})", true, requests)
+                .error.substr(0, 39),
+            "at the top: unknown member 'status'; ex");
+}
+
 TEST(CheckReader, TakesCostsOf32Bits) {
   const auto cost = [](const std::string& text) {
     return read("{\"attributes\":{},\"cost\":" + text + "}");
