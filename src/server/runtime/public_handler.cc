@@ -14,6 +14,13 @@ std::optional<CheckKind> check_kind_of(std::string_view path) noexcept {
   return std::nullopt;
 }
 
+// Whether the fields of the request describe the one whose response it reports. As at /v1/auth, the
+// host and other fields can be those of a client, and no web page can set those that describe.
+bool is_gateway_report(std::string_view target) noexcept {
+  const auto [path, query] = split_target(target);
+  return path == "/v1/report" && !query.empty();
+}
+
 constexpr std::string_view kRelease = "/v1/release", kExtend = "/v1/extend";
 
 metrics::FrontEnd endpoint_of(std::string_view path) noexcept {
@@ -44,7 +51,9 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
   endpoint_ = endpoint_of(path);
   if (endpoint_ == metrics::FrontEnd::kAuth) return auth_.handle(request, response);
   if (path == "/healthz" || path == "/readyz") return operations_.handle(path, request, response);
-  if (const auto refusal = access_.find_refusal(request)) return answer_problem(response, *refusal);
+  const bool describes = is_gateway_report(request.target);
+  if (const auto refusal = describes ? std::nullopt : access_.find_refusal(request))
+    return answer_problem(response, *refusal);
   if (endpoint_ == metrics::FrontEnd::kOther) return operations_.handle(path, request, response);
   const auto role = access_.role_of(request);
   if (!role) {
@@ -55,6 +64,9 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
   if (path == kRelease || path == kExtend) {
     const PermitAction action = path == kRelease ? PermitAction::kRelease : PermitAction::kExtend;
     answer_permit(action, session_, request, response);
+  } else if (describes) {
+    if (!may_operate) return answer_problem(response, {403, kNeedsOperate});
+    auth_.report(request, response);
   } else if (const auto kind = check_kind_of(path)) {
     check_.handle(*kind, request, may_operate, response);
   } else {

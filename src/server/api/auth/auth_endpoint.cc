@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -29,6 +30,36 @@ constexpr std::string_view kWrongCost =
     "X-Sluice-Cost is given twice or is no number of units; expected one whole number from 0 to "
     "4294967295";
 
+constexpr std::string_view kWrongReport =
+    "unknown query of /v1/report; expected status=NUMBER, the status of the response, and nothing "
+    "else";
+constexpr std::string_view kStatusIs = "status=";
+
+// The response that a gateway reports.
+class ReportedFields final : public AttributeSource {
+ public:
+  ReportedFields(std::string_view status, std::span<const http::Field> fields)
+      : status_(status), fields_(fields) {}
+
+  std::optional<std::string_view> find(std::string_view name) const override {
+    constexpr std::string_view kHeader = "header.", kPrefix = "x-sluice-response-";
+    if (name == "status") return status_;
+    if (!name.starts_with(kHeader)) return std::nullopt;
+    name.remove_prefix(kHeader.size());
+    for (const http::Field& field : fields_) {
+      if (field.name.size() != kPrefix.size() + name.size()) continue;
+      const http::Field prefix{field.name.substr(0, kPrefix.size()), {}};
+      const http::Field rest{field.name.substr(kPrefix.size()), {}};
+      if (has_name(prefix, kPrefix) && has_name(rest, name)) return field.value;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::string_view status_;
+  std::span<const http::Field> fields_;
+};
+
 // Returns the cost that the field gives, 1 without it, or nothing if the field is wrong. Gateways
 // forward the fields of clients, so only limits that ask for it have this cost.
 std::optional<RequestCosts> costs_of(const http::Request& request) {
@@ -55,16 +86,41 @@ void add_delay(const Decision& decision, http::Response& response) {
 
 }  // namespace
 
+// Reads the description of the request. Returns nothing if it is wrong, which is the response then.
+std::optional<RequestCosts> AuthEndpoint::read(const http::Request& request,
+                                               http::Response& response) {
+  const auto fail = [&](std::string_view problem) {
+    answer_problem(response, {400, problem});
+    return std::nullopt;
+  };
+  const Description description = attributes_.begin(request);
+  if (description == Description::kMissing) return fail(kMissing);
+  if (description == Description::kUnclear) return fail(kUnclear);
+  std::optional<RequestCosts> costs{std::in_place};
+  if (trusted_.contains(request.peer)) costs = costs_of(request);
+  return costs ? costs : fail(kWrongCost);
+}
+
+void AuthEndpoint::report(const http::Request& request, http::Response& response) {
+  std::string_view status = split_target(request.target).query;
+  if (!status.starts_with(kStatusIs)) return answer_problem(response, {400, kWrongReport});
+  status.remove_prefix(kStatusIs.size());
+  const auto costs = read(request, response);
+  if (!costs) return;
+  const RuleAnswer& answer =
+      session_.report(attributes_, ReportedFields(status, request.fields), *costs);
+  response.status = http_status(answer);
+  if (answer.decision.allowed()) return;
+  const Rejection rejection = rejection_of(answer, response.text);
+  response.content_type = rejection.content_type;
+  response.body = rejection.body;
+}
+
 void AuthEndpoint::handle(const http::Request& request, http::Response& response) {
   const std::string_view query = split_target(request.target).query;
   if (!query.empty() && query != kDenyBy403) return answer_problem(response, {400, kWrongQuery});
-  const Description description = attributes_.begin(request);
-  if (description == Description::kMissing) return answer_problem(response, {400, kMissing});
-  if (description == Description::kUnclear) return answer_problem(response, {400, kUnclear});
-
-  std::optional<RequestCosts> costs{std::in_place};
-  if (trusted_.contains(request.peer)) costs = costs_of(request);
-  if (!costs) return answer_problem(response, {400, kWrongCost});
+  const auto costs = read(request, response);
+  if (!costs) return;
   const RuleAnswer& answer = session_.decide(attributes_, *costs);
   response.fields.append(fields_.lines(answer));
   response.status = http_status(answer);

@@ -21,8 +21,13 @@ class AuthEndpoint {
       : session_(session), trusted_(trusted), attributes_(trusted) {}
 
   void handle(const http::Request& request, http::Response& response);
+  // Counts the response of a request that is described in the same way: /v1/report?status=401. Its
+  // fields are in X-Sluice-Response-NAME.
+  void report(const http::Request& request, http::Response& response);
 
  private:
+  std::optional<RequestCosts> read(const http::Request& request, http::Response& response);
+
   Session& session_;
   const TrustedProxies& trusted_;
   ForwardedAttributes attributes_;

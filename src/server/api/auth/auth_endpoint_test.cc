@@ -55,6 +55,11 @@ rules:
   - name: read
     match: { path: /read }
     limits: [ { name: units, algorithm: fixed_window, limit: 100, per: 60s, cost: "{query.units}" } ]
+  - name: login
+    match: { path: /login }
+    limits:
+      - { key: "{ip}", algorithm: fixed_window, limit: 3, per: 60s,
+          count: { on: 401, header.x-cost: add } }
 )";
 
 class AuthEndpointTest : public ::testing::Test {
@@ -67,6 +72,18 @@ class AuthEndpointTest : public ::testing::Test {
     request.peer = peer_;
     response_.clear();
     endpoint_->handle(request, response_);
+    return response_;
+  }
+  // Reports a response of the login.
+  const http::Response& report(std::string_view target, Fields more = {}) {
+    more.push_back({"X-Original-URI", "/login"});
+    http::Request request;
+    request.method = "POST";
+    request.target = target;
+    request.fields = more;
+    request.peer = peer_;
+    response_.clear();
+    endpoint_->report(request, response_);
     return response_;
   }
   const http::Response& ask_for(std::string_view uri, std::string_view target = "/v1/auth",
@@ -95,6 +112,25 @@ class AuthEndpointTest : public ::testing::Test {
   std::unique_ptr<AuthEndpoint> endpoint_ = std::make_unique<AuthEndpoint>(session_, trusted_);
   http::Response response_;
 };
+
+TEST_F(AuthEndpointTest, CountsResponsesThatAGatewayReports) {
+  const auto remaining = [&] {
+    const std::string& fields = ask_for("/login").fields;
+    return fields.substr(fields.find("X-RateLimit-Remaining: ") + 23, 1);
+  };
+  EXPECT_EQ(report("/v1/report?status=200").status, 200);
+  EXPECT_EQ(remaining(), "3");
+  report("/v1/report?status=401", {{"x-cost", "2"}});
+  EXPECT_EQ(remaining(), "2") << "X-Cost may be the client's";
+  report("/v1/report?status=200", {{"X-Sluice-Response-X-Cost", "2"}});
+  EXPECT_EQ(remaining(), "0");
+  EXPECT_EQ(ask_for("/login").status, 429);
+  EXPECT_EQ(report("/v1/report?status=401").status, 200) << "beyond the limit";
+  EXPECT_EQ(report("/v1/report?status=").status, 400);
+  EXPECT_EQ(report("/v1/report?status=401&a=b").status, 400);
+  EXPECT_EQ(report("/v1/report?code=401").status, 400);
+  EXPECT_EQ(report("/v1/report?status=401", {{"X-Forwarded-Uri", "/free"}}).status, 400);
+}
 
 TEST_F(AuthEndpointTest, DeniesWithTheNumbersAndHeadersOfTheRule) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(ask_for("/wait").status, 200);
