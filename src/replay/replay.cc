@@ -21,6 +21,14 @@ MemoryStoreOptions store_options(std::size_t max_keys) {
   return options;
 }
 
+bool counts_responses(const RuleSet& rules) {
+  const auto any = [](const Rule& rule) {
+    return std::any_of(rule.limits.begin(), rule.limits.end(),
+                       [](const RuleLimit& limit) { return limit.counts_responses; });
+  };
+  return std::any_of(rules.rules().begin(), rules.rules().end(), any);
+}
+
 class Replay {
  public:
   Replay(const RuleSet& rules, const ReplayOptions& options)
@@ -51,7 +59,11 @@ class Replay {
       first_ = std::min(first_, line.at);
       report_.late += line.at < clock_ ? 1 : 0;
       attributes_.show(line);
-      report_.tally.count(request_.decide(rules_, attributes_, 1, clock_), clock_);
+      const RuleAnswer& answer = request_.decide(rules_, attributes_, 1, clock_);
+      report_.tally.count(answer, clock_);
+      if (counts_responses_ && answer.decision.allowed()) {
+        request_.report(rules_, attributes_, attributes_, 1, clock_);
+      }
     }
     if (report_.tally.requests == 0) return;
     report_.first = first_;
@@ -100,6 +112,7 @@ class Replay {
 
   const RuleSet& rules_;
   const ReplayOptions& options_;
+  const bool counts_responses_ = counts_responses(rules_);
   MemoryStore store_;
   Limiter limiter_{store_};
   RuleDecider request_{limiter_};

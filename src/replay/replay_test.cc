@@ -92,6 +92,24 @@ rules:
   EXPECT_EQ(limits[1].keys.keys(), 1u);
 }
 
+TEST_F(ReplayTest, CountsTheResponsesOfTheLog) {
+  const RuleSet rules = rules_of(R"(version: 1
+rules:
+  - name: pages
+    limits:
+      - { name: missing, key: "{ip}", algorithm: fixed_window, limit: 2, per: 1h,
+          count: { on: 404 } }
+)");
+  std::string text;
+  for (int second = 0; second < 9; ++second) text += line_at(second, "x", "GET /found");
+  for (int second = 10; second < 14; ++second)
+    text += line_at(second, "x", "GET /gone", "agent", 404);
+  text += line_at(20, "y", "GET /found");
+  const ReplayReport report = replay_text(text, rules);
+  EXPECT_EQ(report.tally.denied, 2u) << "what was denied has no response";
+  EXPECT_EQ(report.allowed(), 12u);
+}
+
 TEST_F(ReplayTest, DecidesLateLinesAtTheRunningMaximum) {
   const std::string text = line_at(0, "x", "GET /a") + line_at(100, "y", "GET /a") +
                            line_at(5, "x", "GET /a") + line_at(6, "x", "GET /a") +

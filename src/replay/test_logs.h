@@ -45,12 +45,13 @@ class TemporaryFiles {
 
 // Returns a log line at a number of seconds after midnight.
 inline std::string line_at(int second, std::string_view client, std::string_view request = "GET /",
-                           std::string_view agent = "agent") {
+                           std::string_view agent = "agent", int status = 200) {
   std::array<char, 16> time{};
   std::snprintf(time.data(), time.size(), "%02d:%02d:%02d", second / 3600, second / 60 % 60,
                 second % 60);
   return std::string(client) + " - - [20/Feb/2016:" + time.data() + " +0000] \"" +
-         std::string(request) + " HTTP/1.1\" 200 1 \"-\" \"" + std::string(agent) + "\"\n";
+         std::string(request) + " HTTP/1.1\" " + std::to_string(status) + " 1 \"-\" \"" +
+         std::string(agent) + "\"\n";
 }
 
 inline void append_little_endian(std::string& out, std::uint32_t value, int bytes) {
