@@ -425,8 +425,8 @@ class ServerTest(unittest.TestCase):
 
 
 class Application:
-    """The application that a gateway protects. Answers with the status in X-Answer, or 200, and
-    records the requests that reached it."""
+    """The application that a gateway protects. Answers with the status in X-Answer, or 200, and with
+    the X-Cost of the request. Records the requests that reached it."""
 
     def __init__(self):
         seen = self.seen = []
@@ -442,6 +442,8 @@ class Application:
                 text = f"application: {self.command} {self.path}\n".encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(text)))
+                if "X-Cost" in self.headers:
+                    self.send_header("X-Cost", self.headers["X-Cost"])
                 self.end_headers()
                 self.wfile.write(text)
 

@@ -22,6 +22,7 @@ from harness import (
 
 DEPLOY = ROOT / "deploy"
 CHINESE = '{"code":429,"message":"请求过于频繁,请稍后再试","data":null}'
+QUEUES = "include sluice.conf; include sluice_queue.conf;"
 QUEUE = """
   - name: mail
     match: { path: /mail }
@@ -248,6 +249,24 @@ class Hangs(Recipe):
         )
 
 
+class Reports:
+    """Tests of recipes that report the status of responses."""
+
+    def login(self, status, **headers):
+        return self.ask("POST", "/login", body="password=x", X_Answer=str(status), **headers).status
+
+    def test_failed_logins_are_counted_and_others_are_not(self):
+        for _ in range(8):
+            self.assertEqual(self.login(200), 200)
+        for _ in range(5):
+            self.assertEqual(self.login(401, X_Sluice_Response_X="1"), 401)
+        # A report can arrive after the client has its response.
+        denied = wait_for(lambda: self.login(200) == 429, what="429")
+        self.assertTrue(denied)
+        wish = {"attributes": {"method": "POST", "path": "/login", "ip": "127.0.0.1"}, "cost": 0}
+        self.assertEqual(self.sluice.check(wish).json["limits"][0]["remaining"], 0)
+
+
 class Waits:
     """For the recipes that wait for the turn of a request that a queue admitted."""
 
@@ -265,6 +284,8 @@ class Waits:
 
 
 class NginxRecipe:
+    has_queue = True  # which needs nginx's Lua module
+
     @classmethod
     def start_gateway(cls):
         folder = cls.folder()
@@ -289,7 +310,7 @@ class NginxRecipe:
                 ("/tmp/sluice-example-nginx.pid", f"{folder}/nginx.pid"),
                 ("daemon off;\n", "daemon off;\n" + loaded_lines(folder / "sluice_queue.conf")),
                 ("http {\n", "http {\n" + temporary),
-                ("include sluice.conf;", "include sluice.conf; include sluice_queue.conf;"),
+                *([("include sluice.conf;", QUEUES)] if cls.has_queue else []),
             ),
             "utf-8",
         )
@@ -303,6 +324,11 @@ class NginxRecipe:
 
 class NginxHangs(NginxRecipe, Hangs, ServerTest):
     pass
+
+
+class NginxReports(NginxRecipe, Reports, Recipe, ServerTest):
+    has_queue = False
+    is_patient = True
 
 
 class Nginx(NginxRecipe, Recipes, Waits, ServerTest):
@@ -366,7 +392,7 @@ class CaddyHangs(CaddyRecipe, Hangs, ServerTest):
     pass
 
 
-class Caddy(CaddyRecipe, Recipes, ServerTest):
+class Caddy(CaddyRecipe, Recipes, Reports, ServerTest):
     pass
 
 
@@ -469,7 +495,7 @@ class Files(unittest.TestCase):
             timeout=60,
         )
         self.assertEqual(done.returncode, 0, done)
-        self.assertIn("ok, 3 rules, 5 limits", done.stdout)
+        self.assertIn("ok, 4 rules, 6 limits", done.stdout)
 
     def test_the_page_names_files_that_exist(self):
         page = (ROOT / "docs/gateway.md").read_text("utf-8")
