@@ -28,7 +28,8 @@ constexpr std::array kServerGauges = {"sluice_connections_max",
                                       "sluice_rules_version",
                                       "sluice_rules_last_reload_successful",
                                       "sluice_ready",
-                                      "sluice_waiting_requests"};
+                                      "sluice_waiting_requests",
+                                      "sluice_overrides"};
 constexpr std::array kServerCounters = {
     "sluice_store_evictions_total",   "sluice_store_swept_total",
     "sluice_rules_reloads_total",     "sluice_rules_reload_failures_total",

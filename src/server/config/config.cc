@@ -83,6 +83,9 @@ Config Reader::read(const Node& root) {
   }
   read_rules(file);
   config_.watch = file.flag("watch").value_or(config_.watch);
+  if (const auto written = file.text("overrides"); !written.empty()) {
+    config_.overrides = path(written);
+  }
   read_proxies(file);
   set(config_.threads, file.integer("threads"));
   if (const auto admin = listener(file, "admin")) read_admin(*admin);
@@ -274,6 +277,15 @@ Expected<Config, std::vector<RuleError>> load_config(const std::string& path) {
   const auto bytes = rules::read_file(path);
   if (!bytes) return Unexpected{bytes.error()};
   return parse_config(*bytes, path);
+}
+
+std::string overrides_path(const Config& config) {
+  if (config.store != "memory") return {};
+  if (!config.overrides.empty() || config.rules.empty()) return config.overrides;
+  const std::filesystem::path rules = config.rules.front();
+  std::error_code ignored;
+  const bool is_folder = std::filesystem::is_directory(rules, ignored);
+  return ((is_folder ? rules : rules.parent_path()) / "overrides.txt").string();
 }
 
 }  // namespace sluice::server

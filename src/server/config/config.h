@@ -83,6 +83,7 @@ struct Config {
       rules;  // files and directories; relative to the configuration file's folder
   bool rules_in_redis = false;  // `rules: redis`, the rules pushed there; `rules` is empty
   bool watch = true;            // reload when they change
+  std::string overrides;        // the file of overrides; empty: see overrides_path()
   std::vector<std::string>
       trusted_proxies;       // addresses and CIDR networks, and "unix" for Unix sockets; checked
   SecretSource admin_token;  // a file is read again on SIGHUP
@@ -123,6 +124,10 @@ inline constexpr auto kListenAddresses = std::to_array<ListenAddress>(
 constexpr const ListenAddress& listen_address(std::string_view key) noexcept {
   return *std::ranges::find(kListenAddresses, key, &ListenAddress::key);
 }
+
+// The file in which a server with a memory store keeps its overrides: `overrides`, else
+// overrides.txt next to the first rules. Empty: in no file.
+std::string overrides_path(const Config& config);
 
 // Reads the YAML of a configuration file. Errors are like those of rules: file:line:column, the
 // problem, and what is expected.

@@ -346,7 +346,7 @@ constexpr std::array<Key, 8> kEnvoyKeys{
 };
 constexpr Map kEnvoy{"envoy", "`envoy`", kEnvoyKeys};
 
-constexpr std::array<Key, 18> kFileKeys{
+constexpr std::array<Key, 19> kFileKeys{
     Key{.name = "version",
         .type = Type::kInteger,
         .required = true,
@@ -372,6 +372,9 @@ constexpr std::array<Key, 18> kFileKeys{
           "Rules files, and directories of them (`*.yaml`, `*.yml`); or `redis` for "
           "the rules in the store (see Rules in Redis). Without rules, Sluice uses a "
           "small built-in example."),
+    text("overrides", "`\"\"`", kLongestPath,
+         "The file that keeps overrides if the store is `memory` (docs/overrides.md). If empty, "
+         "`overrides.txt` next to the first of `rules`."),
     flag("watch", "`true`", "Whether Sluice reloads rules when their files change."),
     texts("trusted_proxies", 64,
           "Addresses and networks (`10.0.0.0/8`) of proxies that Sluice trusts to "

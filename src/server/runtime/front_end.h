@@ -20,6 +20,7 @@
 #include "server/net/trusted_proxies.h"
 #include "server/protocol/http/access.h"
 #include "server/rules/envoy_manager.h"
+#include "server/rules/server_overrides.h"
 #include "server/runtime/loop.h"
 #include "sluice/expected.h"
 
@@ -35,6 +36,7 @@ struct FrontEndParts {
   const std::atomic<bool>& ready;
   const net::LoopClock& clock;
   net::DescriptorBudget& descriptors;
+  ServerOverrides* overrides = nullptr;
 };
 
 // A protocol at a listening address, in all loops.

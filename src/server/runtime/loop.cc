@@ -13,13 +13,17 @@ Loop::Loop(const Parts& parts)
                 .recorder = parts.recorder,
                 .session = [parts, stores = stores_.get()]() -> Session::Parts {
                   if (stores == nullptr) {
-                    return {parts.limiter, parts.rules, parts.recorder, parts.denials, {}};
+                    return {parts.limiter,
+                            parts.rules,
+                            parts.recorder,
+                            parts.denials,
+                            {.overrides = parts.overrides}};
                   }
                   return {stores->limiter(),
                           parts.rules,
                           parts.recorder,
                           parts.denials,
-                          {stores->shadow(), stores->local()}};
+                          {stores->shadow(), stores->local(), parts.overrides}};
                 },
                 .clock = parts.clock,
                 .sleeps = &sleeps_} {

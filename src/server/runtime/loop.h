@@ -46,6 +46,7 @@ class Loop {
     const net::LoopClock& clock;
     // Called once, before the loop runs.
     std::function<std::unique_ptr<LoopStores>(boost::asio::io_context&)> make_stores = {};
+    const Overrides* overrides = nullptr;
     net::FiberPool::Options fibers = {};  // `most`: requests at the same time; others are queued
   };
 

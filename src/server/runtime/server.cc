@@ -8,7 +8,9 @@
 #include <chrono>
 #include <csignal>
 #include <utility>
+#include <vector>
 
+#include "server/rules/server_overrides.h"
 #include "server/runtime/descriptors.h"
 #include "server/runtime/front_ends.h"
 #include "server/runtime/handover.h"
@@ -30,7 +32,8 @@ constexpr auto kChangeCheck = std::chrono::milliseconds(500);
 
 class Server::Impl {
  public:
-  Impl(const Config& config, ServerRules rules, TrustedProxies trusted, AdminToken token);
+  Impl(const Config& config, ServerRules rules, std::unique_ptr<ServerOverrides> overrides,
+       TrustedProxies trusted, AdminToken token);
 
   Expected<bool> open();
   std::string ready_line() const { return front_ends_.ready_line(); }
@@ -46,12 +49,15 @@ class Server::Impl {
   ServerRules::Reloaded reload();
   ServerStatus status() const;
   void follow_rules();
+  void follow_overrides();
+  std::vector<int> give_sockets();
   void hand_over();
 
   const net::LoopClock& clock_ = net::LoopClock::system();
   const Config config_;
   Log log_;
   ServerRules rules_;
+  const std::unique_ptr<ServerOverrides> overrides_;
   const TrustedProxies trusted_;
   AdminToken token_;
   std::unique_ptr<Stores> stores_;
@@ -69,15 +75,16 @@ class Server::Impl {
   std::unique_ptr<net::LoopFrontEnd> administration_;
   Loops loops_;
   Shutdown shutdown_{{main_, config_, log_, front_ends_, loops_, ready_}};
-  Handover handover_{
-      {main_, log_, [this] { return front_ends_.descriptors(); }, [this] { hand_over(); }}};
+  Handover handover_{{main_, log_, [this] { return give_sockets(); }, [this] { hand_over(); }}};
 };
 
-Server::Impl::Impl(const Config& config, ServerRules rules, TrustedProxies trusted,
+Server::Impl::Impl(const Config& config, ServerRules rules,
+                   std::unique_ptr<ServerOverrides> overrides, TrustedProxies trusted,
                    AdminToken token)
     : config_(config),
       log_(config.log),
       rules_(std::move(rules)),
+      overrides_(std::move(overrides)),
       trusted_(std::move(trusted)),
       token_(std::move(token)),
       denials_(log_),
@@ -88,7 +95,8 @@ Server::Impl::Impl(const Config& config, ServerRules rules, TrustedProxies trust
                    {registry_, ready_},
                    ready_,
                    clock_,
-                   descriptors_},
+                   descriptors_,
+                   overrides_.get()},
                   admin_parts()) {
   if (!token_.warning().empty()) log_.warning(token_.warning());
   rules_.log_warnings(log_);
@@ -111,7 +119,7 @@ Expected<bool> Server::Impl::open() {
     return std::min(front_ends_.most_connections(), descriptors_.most());
   };
   add_server_metrics(registry_, {rules_.manager(), rules_.envoy(), log_, ready_, most,
-                                 [this] { return front_ends_.waiting(); }});
+                                 [this] { return front_ends_.waiting(); }, overrides_->all()});
   const std::size_t threads = Loops::count(config_.threads);
   auto inherited = handover_.inherit(config_.handover);
   if (!inherited) return Unexpected{inherited.error()};
@@ -139,7 +147,7 @@ void Server::Impl::start_loops(std::size_t threads) {
   const auto make_stores = [this](boost::asio::io_context& loop) { return stores_->make(loop); };
   for (std::size_t i = 0; i < threads; ++i) {
     Loop& loop = loops_.add({stores_->limiter(), rules_.manager(), registry_.make_recorder(),
-                             denials_, clock_, make_stores});
+                             denials_, clock_, make_stores, &overrides_->all()});
     front_ends_.start(loop, i);
   }
 }
@@ -148,11 +156,12 @@ void Server::Impl::start_administration() {
   metrics::Recorder& recorder = registry_.make_recorder();
   admin_stores_ = stores_->make(main_);
   Limiter& limiter = admin_stores_ ? admin_stores_->limiter() : stores_->limiter();
-  LoopServices services{main_, recorder,
-                        [this, &limiter, &recorder]() -> Session::Parts {
-                          return {limiter, rules_.manager(), recorder, denials_, {}};
-                        },
-                        clock_};
+  LoopServices services{
+      main_, recorder,
+      [this, &limiter, &recorder]() -> Session::Parts {
+        return {limiter, rules_.manager(), recorder, denials_, {.overrides = &overrides_->all()}};
+      },
+      clock_};
   if (admin_stores_) services.fibers = kAdminFibers;
   administration_ = front_ends_.start_administration(services);
 }
@@ -170,9 +179,14 @@ void Server::Impl::run() {
   wait_for_signal();
   check_for_changes();
   rules_.follow_pushes(main_, log_, [this] { follow_rules(); });
+  overrides_->follow(main_, [this](std::string_view why) {
+    if (why.empty()) return log_.info("the overrides in Redis can be read again");
+    log_.warning("the overrides in Redis cannot be read; the known ones count", {{"why", why}});
+  });
   notify_manager("READY=1");
   main_.run();
   rules_.stop_following();
+  overrides_->stop();
   if (admin_stores_) admin_stores_->stop();
   loops_.stop();
 }
@@ -192,6 +206,7 @@ void Server::Impl::wait_for_signal() {
 void Server::Impl::check_for_changes() {
   if (config_.watch && rules_.changed_on_disk()) static_cast<void>(reload());
   follow_rules();
+  follow_overrides();
   change_timer_.expires_after(kChangeCheck);
   change_timer_.async_wait([this](const error_code& why) {
     if (!why) check_for_changes();
@@ -227,6 +242,19 @@ void Server::Impl::follow_rules() {
   if (rules_.changed()) loops_.follow_rules();
 }
 
+// Follows the file, which a server that hands over to this one, or its successor, may change.
+void Server::Impl::follow_overrides() {
+  const auto read = overrides_->reread();
+  if (!read) log_.error("the overrides are unchanged", {{"why", read.error()}});
+  overrides_->drop_ended(SystemClock().now());
+}
+
+std::vector<int> Server::Impl::give_sockets() {
+  const auto kept = overrides_->keep();
+  if (!kept) log_.error("the latest overrides are not in the file", {{"why", kept.error()}});
+  return front_ends_.descriptors();
+}
+
 void Server::Impl::hand_over() {
   if (administration_) administration_->stop_accepting(net::Queued::kLeave, [] {});
   shutdown_.hand_over();
@@ -238,12 +266,14 @@ Server::~Server() = default;
 Expected<std::unique_ptr<Server>> Server::start(const Config& config) {
   auto rules = ServerRules::open(config);
   if (!rules) return Unexpected{rules.error()};
+  auto overrides = open_overrides(config);
+  if (!overrides) return Unexpected{overrides.error()};
   auto trusted = TrustedProxies::parse(config.trusted_proxies);
   if (!trusted) return Unexpected{"trusted_proxies: " + trusted.error()};
   auto token = AdminToken::from(config.admin_token);
   if (!token) return Unexpected{token.error()};
-  auto impl =
-      std::make_unique<Impl>(config, std::move(*rules), std::move(*trusted), std::move(*token));
+  auto impl = std::make_unique<Impl>(config, std::move(*rules), std::move(*overrides),
+                                     std::move(*trusted), std::move(*token));
   if (auto opened = impl->open(); !opened) return Unexpected{opened.error()};
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }

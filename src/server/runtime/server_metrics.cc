@@ -52,6 +52,8 @@ void add_server_metrics(metrics::Registry& registry, const ServerMetricsParts& p
                      [parts] { return number(parts.connections_max()); });
   registry.add_gauge("sluice_waiting_requests", "Requests that wait for units (wait_ms).",
                      [parts] { return number(parts.waiting()); });
+  registry.add_gauge("sluice_overrides", "Overrides of keys.",
+                     [parts] { return number(parts.overrides.size()); });
   registry.add_gauge("sluice_ready", "1 if /readyz reports ready, 0 otherwise.",
                      [parts] { return parts.ready.load() ? 1.0 : 0.0; });
 }

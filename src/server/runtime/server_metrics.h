@@ -8,6 +8,7 @@
 #include "server/logging/log.h"
 #include "server/rules/envoy_manager.h"
 #include "server/rules/rules_manager.h"
+#include "sluice/overrides.h"
 
 namespace sluice::server {
 
@@ -18,6 +19,7 @@ struct ServerMetricsParts {
   const std::atomic<bool>& ready;
   std::function<std::size_t()> connections_max;
   std::function<std::size_t()> waiting;  // requests that wait for units
+  const Overrides& overrides;
 };
 
 // Adds the metrics of the server as a whole. Ownership: the registry borrows the parts.

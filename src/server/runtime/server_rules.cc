@@ -38,6 +38,10 @@ EnvoyOptions envoy_options(const EnvoyConfig& envoy) {
 
 }  // namespace
 
+Expected<std::unique_ptr<ServerOverrides>> open_overrides(const Config& config) {
+  return ServerOverrides::open(overrides_path(config));
+}
+
 Expected<ServerRules> ServerRules::open(const Config& config) {
   ServerRules rules;
   const RuleTerms terms = rule_terms(config);

@@ -10,9 +10,13 @@
 #include "server/rules/envoy_manager.h"
 #include "server/rules/pushed_rules.h"
 #include "server/rules/rules_manager.h"
+#include "server/rules/server_overrides.h"
 #include "sluice/expected.h"
 
 namespace sluice::server {
+
+// The overrides of a server: in a file, or in Redis if the counters are there. Errors: one line.
+Expected<std::unique_ptr<ServerOverrides>> open_overrides(const Config& config);
 
 // All rules of a server: its own, from files or from Redis, and those from Envoy's files.
 //
