@@ -7,6 +7,7 @@
 #include "server/api/admin/status_page.h"
 #include "server/protocol/http/message.h"
 #include "server/rules/rules_manager.h"
+#include "server/rules/server_overrides.h"
 #include "sluice/limiter.h"
 
 namespace sluice::server {
@@ -27,6 +28,8 @@ class AdminEndpoint {
     std::function<Expected<bool, RulesManager::Errors>()> reload = {};
     // Called after each change with its description and the peer's address, for the log.
     std::function<void(std::string_view what, std::string_view peer)> done = {};
+    // Null: the server has none.
+    ServerOverrides* overrides = nullptr;
   };
   explicit AdminEndpoint(Parts parts);
 

@@ -25,6 +25,7 @@ rules:
     tag: "{header.x-tenant}"
     limits:
       - { key: "{ip}", algorithm: token_bucket, limit: 5, per: 1m, burst: 5 }
+  - { name: closed, action: deny }
 )";
 
 class KeysPage : public TestAdmin {
@@ -130,7 +131,7 @@ TEST_F(KeysPage, ReportsTheProblemOfTheQuery) {
             "&ip=192.0.2.1");
   EXPECT_EQ(get("/v1/keys?rule=logn").status, 404);
   EXPECT_EQ(get("/v1/keys?rule=logn").detail(),
-            "there is no rule 'logn'; expected one of: login, order, odd, tagged");
+            "there is no rule 'logn'; expected one of: login, order, odd, tagged, closed");
   EXPECT_EQ(get("/v1/keys?rule=order&limit=x").status, 404);
   EXPECT_EQ(get("/v1/keys?rule=order&limit=x").detail(),
             "rule 'order' has no limit 'x'; expected one of: global, user");
@@ -184,6 +185,8 @@ TEST_F(KeysPage, ResetOfNothingIsAMistake) {
             "expected these attributes in the query");
   EXPECT_EQ(remove("/v1/keys?rule=login").status, 400);
   EXPECT_EQ(remove("/v1/keys?rule=login&limit=x&ip=1").status, 404);
+  EXPECT_EQ(remove("/v1/keys?rule=closed&limit=*").detail(),
+            "nothing to reset: rule 'closed' has no limits; expected a rule with limits");
   EXPECT_TRUE(done_.empty());
 }
 

@@ -16,6 +16,9 @@ struct Call {
   std::string_view query;
   http::Response& response;
 
+  const Overrides* overrides() const noexcept {
+    return parts.overrides != nullptr ? &parts.overrides->all() : nullptr;
+  }
   // Reports what was done.
   void done(std::string_view what) const;
 };

@@ -1,9 +1,10 @@
-#include "server/api/admin/rule_counters.h"
+#include "server/decide/rule_counters.h"
 
 #include <algorithm>
 #include <string_view>
 #include <utility>
 
+#include "rules/override_terms.h"
 #include "rules/rule_set.h"
 
 namespace sluice::server {
@@ -61,8 +62,18 @@ std::vector<std::string> missing_of(std::string_view key, const AttributeSource&
 
 }  // namespace
 
+Charge RuleCounter::charge(std::uint64_t cost) const {
+  return {.key = key,
+          .limit = numbers,
+          .cost = cost,
+          .tag = tag,
+          .keyspace = Keyspace::kRules,
+          .block = limit->block_of_charges()};
+}
+
 std::vector<RuleCounter> counters_of(const RuleSet& rules, const Rule& rule,
-                                     const AttributeSource& attributes) {
+                                     const AttributeSource& attributes,
+                                     const Overrides* overrides) {
   const RuleSet::Impl& set = rules::Access::impl(rules);
   const auto& compiled = set.compiled[static_cast<std::size_t>(&rule - set.rules.data())];
   rules::AttributeValues values;
@@ -71,13 +82,19 @@ std::vector<RuleCounter> counters_of(const RuleSet& rules, const Rule& rule,
   std::string tag;
   compiled.tag.fill_tag(values, tag);
   std::string scratch;
+  const std::size_t plan = rule.plans.empty() ? 0 : compiled.plan.find(rule, values).first;
   for (std::size_t i = 0; i < rule.limits.size(); ++i) {
-    RuleCounter counter{&rule.limits[i], {}, {}, tag, {}};
+    const RuleLimit& limit = rule.limits[i];
+    RuleCounter counter{&limit, {}, {},
+                        tag,    {}, limit.by_plan.empty() ? limit.limit : limit.by_plan[plan]};
     std::string text = compiled.limits[i].prefix;
     std::size_t end = 0;
     if (const auto label = compiled.limits[i].key.fill(values, text, end, scratch)) {
       counter.key = text.substr(0, end);
       counter.label = text.substr(label->at, label->size);
+      if (const auto given = overrides != nullptr ? overrides->find(counter.key) : std::nullopt) {
+        counter.numbers = rules::numbers_with(*given, rule, limit, counter.numbers);
+      }
     } else {
       counter.missing = missing_of(rule.limits[i].key, attributes);
     }

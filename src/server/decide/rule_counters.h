@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "sluice/attributes.h"
+#include "sluice/overrides.h"
 #include "sluice/rule_set.h"
+#include "sluice/store.h"
 
 namespace sluice::server {
 
@@ -15,11 +17,15 @@ struct RuleCounter {
   std::string label;  // the key in a readable form
   std::string tag;    // like Charge::tag; a missing attribute counts as empty
   std::vector<std::string> missing;  // "ip", "header.x-user-id or ip"
+  Limit numbers;                     // those of the attributes' plan, or of an override
+
+  Charge charge(std::uint64_t cost) const;
 };
 
 // Returns the counters of all limits of the rule, whether it matches the attributes or not. The
-// rule must be in the set.
+// rule must be in the set. `overrides` may be null.
 std::vector<RuleCounter> counters_of(const RuleSet& rules, const Rule& rule,
-                                     const AttributeSource& attributes);
+                                     const AttributeSource& attributes,
+                                     const Overrides* overrides = nullptr);
 
 }  // namespace sluice::server

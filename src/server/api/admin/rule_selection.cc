@@ -1,0 +1,116 @@
+#include "server/api/admin/rule_selection.h"
+
+#include <chrono>
+#include <utility>
+
+#include "server/api/admin/query_attributes.h"
+#include "server/protocol/http/fields.h"
+#include "server/protocol/http/request_target.h"
+
+namespace sluice::server::pages {
+namespace {
+
+// Returns "a, b, c, ...": the first of many names.
+template <typename Named>
+std::string names_of(const Named& all) {
+  constexpr std::size_t kShown = 20;
+  std::string names;
+  std::size_t shown = 0;
+  for (const auto& one : all) {
+    if (shown++ == kShown) return names + ", ...";
+    names.append(names.empty() ? "" : ", ").append(one.name);
+  }
+  return names;
+}
+
+std::string missing_in(const RuleCounter& counter) {
+  std::string names;
+  for (const std::string& one : counter.missing)
+    names.append(names.empty() ? "" : ", ").append(one);
+  return names;
+}
+
+}  // namespace
+
+std::optional<Selection> Selection::of(const Call& call) {
+  Buffers buffers;
+  Selection chosen{call.parts.rules.current()};
+  const auto name = find_query(call.query, "rule", buffers);
+  if (!name) {
+    answer(call.response, {400,
+                           "the rule is missing; expected ?rule=NAME and the attributes of a "
+                           "request, such as &ip=192.0.2.1"});
+    return std::nullopt;
+  }
+  chosen.rule_ = chosen.rules_.find(*name);
+  if (chosen.rule_ == nullptr) {
+    const std::string detail = "there is no rule " + quoted(*name) +
+                               "; expected one of: " + names_of(chosen.rules_.rules());
+    answer(call.response, {404, detail});
+    return std::nullopt;
+  }
+  if (const auto limit = find_query(call.query, "limit", buffers)) chosen.limit_ = *limit;
+  if (!chosen.find_counters(call)) return std::nullopt;
+  return chosen;
+}
+
+bool Selection::find_counters(const Call& call) {
+  for (RuleCounter& counter :
+       counters_of(rules_, *rule_, QueryAttributes(call.query), call.overrides())) {
+    if (!limit_ || is_all() || counter.limit->name == *limit_) {
+      counters_.push_back(std::move(counter));
+    }
+  }
+  if (!counters_.empty() || !limit_ || is_all()) return true;
+  const std::string detail = "rule " + quoted(rule_->name) + " has no limit " + quoted(*limit_) +
+                             "; expected one of: " + names_of(rule_->limits);
+  answer(call.response, {404, detail});
+  return false;
+}
+
+bool Selection::may_change(const Call& call, std::string_view what) const {
+  if (rule_->limits.empty()) {
+    const std::string detail = "nothing to " + std::string(what) + ": rule " + quoted(rule_->name) +
+                               " has no limits; expected a rule with limits";
+    answer(call.response, {400, detail});
+    return false;
+  }
+  if (!is_one() && !is_all()) {
+    const std::string detail =
+        "rule " + quoted(rule_->name) +
+        " has several limits; expected limit=NAME, one of: " + names_of(rule_->limits) +
+        "; or limit=* for all";
+    answer(call.response, {400, detail});
+    return false;
+  }
+  for (const RuleCounter& counter : counters_) {
+    if (!counter.key.empty()) return true;
+  }
+  const RuleCounter& first = counters_.front();
+  const std::string detail = "nothing to " + std::string(what) + ": the key of the limit " +
+                             quoted(first.limit->name) + " lacks " + missing_in(first) +
+                             "; expected these attributes in the query";
+  answer(call.response, {400, detail});
+  return false;
+}
+
+std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
+
+std::uint64_t milliseconds(Duration wait) noexcept {
+  return static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::milliseconds>(wait).count());
+}
+
+void write_missing(JsonWriter& json, const RuleCounter& counter) {
+  json.key("missing").begin_array();
+  for (const std::string& names : counter.missing) json.value(names);
+  json.end_array();
+}
+
+void answer_failed(const Call& call, const RuleCounter& counter, const Decision& decision) {
+  const std::string detail = "the store could not answer for the limit " +
+                             quoted(counter.limit->name) + ": " +
+                             std::string(to_string(decision.reason));
+  answer(call.response, {503, detail});
+}
+
+}  // namespace sluice::server::pages

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/api/admin/json_writer.h"
+#include "server/api/admin/pages.h"
+#include "server/decide/rule_counters.h"
+
+namespace sluice::server::pages {
+
+// The subject of a request for counters: ?rule=NAME, the attributes of a request, and perhaps
+// limit=NAME. The rule, the counters of its limits, and which of them are wanted.
+class Selection {
+ public:
+  // If there is none, writes the reason into the answer and returns nothing.
+  static std::optional<Selection> of(const Call& call);
+
+  const Rule& rule() const { return *rule_; }
+  const std::vector<RuleCounter>& counters() const { return counters_; }
+  // Whether one limit was named or the rule has only one.
+  bool is_one() const { return rule_->limits.size() == 1 || (limit_ && *limit_ != "*"); }
+  bool is_all() const { return limit_ == "*"; }
+  // Whether the request names what it changes, so that it does not change the counter of all
+  // requests by accident. If not, writes the reason into the answer. `what`: "reset".
+  bool may_change(const Call& call, std::string_view what) const;
+
+ private:
+  explicit Selection(RuleSet rules) : rules_(std::move(rules)) {}
+  bool find_counters(const Call& call);
+
+  RuleSet rules_;  // keeps the other members valid
+  const Rule* rule_ = nullptr;
+  std::optional<std::string> limit_;
+  std::vector<RuleCounter> counters_;
+};
+
+std::string quoted(std::string_view text);
+std::uint64_t milliseconds(Duration wait) noexcept;  // rounded up
+// Writes which attributes a counter lacks.
+void write_missing(JsonWriter& json, const RuleCounter& counter);
+// Answers that the store could not answer for a limit.
+void answer_failed(const Call& call, const RuleCounter& counter, const Decision& decision);
+
+}  // namespace sluice::server::pages
