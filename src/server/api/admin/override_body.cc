@@ -1,0 +1,240 @@
+#include "server/api/admin/override_body.h"
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <charconv>
+
+#include "core/period.h"
+#include "core/quoted.h"
+#include "rules/attribute_table.h"
+#include "server/api/admin/repeated_member.h"
+
+namespace sluice::server {
+namespace {
+
+namespace json = boost::json;
+using Kind = Override::Kind;
+
+constexpr std::string_view kMembers =
+    "expected attributes, one of limit, plan, blocked and unlimited, and per, burst or until";
+
+struct Wrong {
+  std::string message;
+};
+
+// Reads a number of so many digits, and removes it.
+std::optional<int> take_number(std::string_view& text, std::size_t digits) {
+  int number = 0;
+  if (text.size() < digits) return std::nullopt;
+  const auto read = std::from_chars(text.data(), text.data() + digits, number);
+  if (read.ec != std::errc{} || read.ptr != text.data() + digits || text.front() == '-') return {};
+  text.remove_prefix(digits);
+  return number;
+}
+
+bool take(std::string_view& text, std::string_view any_of) {
+  if (text.empty() || any_of.find(text.front()) == any_of.npos) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+// Reads "HH:MM", and removes it.
+std::optional<std::chrono::minutes> take_minutes(std::string_view& text) {
+  const auto hours = take_number(text, 2);
+  if (!hours || !take(text, ":")) return std::nullopt;
+  const auto minutes = take_number(text, 2);
+  if (!minutes || *hours > 23 || *minutes > 59) return std::nullopt;
+  return std::chrono::hours{*hours} + std::chrono::minutes{*minutes};
+}
+
+std::optional<Duration> take_fraction(std::string_view& text) {
+  Duration fraction{0};
+  Duration unit{100'000};
+  if (!take(text, ".")) return fraction;
+  const std::size_t before = text.size();
+  while (!text.empty() && text.front() >= '0' && text.front() <= '9') {
+    fraction += unit * (text.front() - '0');
+    unit /= 10;
+    text.remove_prefix(1);
+  }
+  return text.size() == before ? std::nullopt : std::optional(fraction);
+}
+
+std::optional<std::chrono::minutes> take_offset(std::string_view& text) {
+  if (take(text, "Zz")) return std::chrono::minutes{0};
+  const bool is_west = text.starts_with('-');
+  if (!take(text, "+-")) return std::nullopt;
+  const auto offset = take_minutes(text);
+  if (!offset) return std::nullopt;
+  return is_west ? -*offset : *offset;
+}
+
+[[noreturn]] void fail(std::string_view member, std::string_view expected) {
+  throw Wrong{core::in_quotes(member) + " is wrong; expected " + std::string(expected)};
+}
+
+std::uint64_t number_of(std::string_view member, const json::value& value) {
+  if (value.is_int64() && value.as_int64() >= 0)
+    return static_cast<std::uint64_t>(value.as_int64());
+  fail(member, "a whole number from 0 to 4294967295");
+}
+
+std::string text_of(std::string_view member, const json::value& value, std::string_view expected) {
+  if (!value.is_string() || value.as_string().empty()) fail(member, expected);
+  return std::string(value.as_string());
+}
+
+void read_attributes(const json::value& value, OverrideBody& body) {
+  if (!value.is_object()) fail("attributes", "an object whose members are texts");
+  for (const auto& [written, of] : value.as_object()) {
+    if (!of.is_string()) fail("attributes", "an object whose members are texts");
+    std::string name = rules::normalized(written);
+    if (std::find(body.names.begin(), body.names.end(), name) != body.names.end()) {
+      throw Wrong{"the attribute " + core::in_quotes(name) + " is given twice; expected it once"};
+    }
+    body.attributes.set(name, of.as_string());
+    body.names.push_back(std::move(name));
+  }
+}
+
+void set_kind(Kind kind, bool& has_kind, Override& given) {
+  if (has_kind) throw Wrong{"the override says more than one thing; " + std::string(kMembers)};
+  has_kind = true;
+  given.kind = kind;
+}
+
+// Returns false if the body has no member of this name.
+bool read_member(std::string_view name, const json::value& value, bool& has_kind,
+                 OverrideBody& body) {
+  Override& given = body.given;
+  if (name == "attributes") {
+    read_attributes(value, body);
+  } else if (name == "limit") {
+    set_kind(Kind::kNumbers, has_kind, given);
+    given.limit = number_of(name, value);
+  } else if (name == "plan") {
+    set_kind(Kind::kPlan, has_kind, given);
+    given.plan = text_of(name, value, "the name of a plan");
+  } else if (name == "blocked" || name == "unlimited") {
+    if (value != json::value(true)) fail(name, "true");
+    set_kind(name == "blocked" ? Kind::kBlocked : Kind::kUnlimited, has_kind, given);
+  } else if (name == "per" || name == "lease") {
+    const auto period = core::parse_period(text_of(name, value, "a period such as \"1m\""));
+    if (!period) throw Wrong{core::in_quotes(name) + ": " + period.error()};
+    if (given.per) throw Wrong{"'per' and 'lease' mean the same; expected one of them"};
+    given.per = *period;
+  } else if (name == "burst") {
+    given.burst = number_of(name, value);
+  } else if (name == "until") {
+    constexpr std::string_view kInstant = "an instant such as \"2026-12-01T00:00:00Z\"";
+    given.until = parse_rfc3339(text_of(name, value, kInstant));
+    if (!given.until) fail(name, kInstant);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+json::value parse(std::string_view text, std::string_view example) {
+  json::error_code error;
+  json::value value = json::parse(text, error);
+  if (error || !value.is_object()) throw Wrong{std::string(example)};
+  if (const auto twice = find_repeated_member(text)) {
+    throw Wrong{"the member " + core::in_quotes(*twice) + " is given twice; expected it once"};
+  }
+  return value;
+}
+
+// Returns what is wrong with an override; empty if nothing is.
+std::string find_problem(const Override& given, bool has_kind) {
+  if (!has_kind) return "the override says nothing; " + std::string(kMembers);
+  if (given.kind == Kind::kNumbers || (!given.per && !given.burst)) return {};
+  return "'per' and 'burst' are for numbers; expected 'limit' with them";
+}
+
+OverrideBody read(std::string_view text, Instant now) {
+  const json::value value =
+      parse(text, "the body is not a JSON object; expected {\"attributes\":{...},\"limit\":100}");
+  OverrideBody body;
+  bool has_kind = false;
+  for (const auto& [name, of] : value.as_object()) {
+    if (read_member(name, of, has_kind, body)) continue;
+    throw Wrong{"unknown member " + core::in_quotes(name) + "; " + std::string(kMembers)};
+  }
+  if (auto problem = find_problem(body.given, has_kind); !problem.empty()) {
+    throw Wrong{std::move(problem)};
+  }
+  if (body.given.until && *body.given.until <= now) fail("until", "an instant in the future");
+  return body;
+}
+
+std::string* name_in(OverrideLine& line, std::string_view name) {
+  if (name == "counter") return &line.counter;
+  if (name == "rule") return &line.rule;
+  return name == "limit_name" ? &line.limit_name : nullptr;
+}
+
+OverrideLine read_line(std::string_view text) {
+  constexpr std::string_view kNames = "expected counter, or rule, limit_name and attributes";
+  const json::value value =
+      parse(text, "the line is not a JSON object; expected {\"counter\":\"...\",\"limit\":100}");
+  OverrideLine line;
+  bool has_kind = false;
+  bool has_attributes = false;
+  for (const auto& [name, of] : value.as_object()) {
+    has_attributes |= name == "attributes";
+    if (std::string* text_member = name_in(line, name)) {
+      *text_member = text_of(name, of, "a text");
+    } else if (!read_member(name, of, has_kind, line.body)) {
+      throw Wrong{"unknown member " + core::in_quotes(name) + "; " + std::string(kNames) +
+                  ", and limit, plan, blocked or unlimited, and per, burst or until"};
+    }
+  }
+  const bool has_place = !line.rule.empty() || !line.limit_name.empty() || has_attributes;
+  const bool is_whole = !line.rule.empty() && !line.limit_name.empty();
+  if (line.counter.empty() ? !is_whole : has_place) {
+    throw Wrong{"the line does not name one counter; " + std::string(kNames)};
+  }
+  line.problem = find_problem(line.body.given, has_kind);
+  return line;
+}
+
+}  // namespace
+
+std::optional<Instant> parse_rfc3339(std::string_view text) {
+  namespace chrono = std::chrono;
+  const auto year = take_number(text, 4);
+  if (!year || !take(text, "-")) return std::nullopt;
+  const auto month = take_number(text, 2);
+  if (!month || !take(text, "-")) return std::nullopt;
+  const auto day = take_number(text, 2);
+  if (!day || !take(text, "Tt ")) return std::nullopt;
+  const chrono::year_month_day date(chrono::year{*year},
+                                    chrono::month{static_cast<unsigned>(*month)},
+                                    chrono::day{static_cast<unsigned>(*day)});
+  const auto minutes = take_minutes(text);
+  if (!date.ok() || !minutes || !take(text, ":")) return std::nullopt;
+  const auto seconds = take_number(text, 2);
+  if (!seconds || *seconds > 60) return std::nullopt;
+  const auto fraction = take_fraction(text);
+  const auto offset = take_offset(text);
+  if (!fraction || !offset || !text.empty()) return std::nullopt;
+  const Instant instant =
+      chrono::sys_days(date) + *minutes + chrono::seconds{*seconds} + *fraction - *offset;
+  if (instant < kFirstInstant || instant > kLastInstant) return std::nullopt;
+  return instant;
+}
+
+Expected<OverrideBody> read_override_body(std::string_view json, Instant now) try {
+  return read(json, now);
+} catch (Wrong& wrong) {
+  return Unexpected{std::move(wrong.message)};
+}
+
+Expected<OverrideLine> read_override_line(std::string_view json) try {
+  return read_line(json);
+} catch (Wrong& wrong) {
+  return Unexpected{std::move(wrong.message)};
+}
+
+}  // namespace sluice::server
