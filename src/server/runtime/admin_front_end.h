@@ -19,6 +19,7 @@ struct AdminParts {
   std::function<ServerStatus()> status;
   std::function<Expected<bool, RulesManager::Errors>()> reload;
   std::function<void(std::string_view what, std::string_view peer)> done;
+  ServerOverrides* overrides;
 };
 
 // The administration over HTTP. It runs in one loop, whose fibers need the stack of a thread,

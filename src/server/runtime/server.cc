@@ -107,7 +107,12 @@ AdminParts Server::Impl::admin_parts() {
     log_.info("administration", {{"what", what}, {"peer", peer}});
     follow_rules();
   };
-  return {rules_.manager(), token_, [this] { return status(); }, [this] { return reload(); }, done};
+  return {rules_.manager(),
+          token_,
+          [this] { return status(); },
+          [this] { return reload(); },
+          done,
+          overrides_.get()};
 }
 
 Expected<bool> Server::Impl::open() {

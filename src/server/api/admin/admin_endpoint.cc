@@ -18,16 +18,21 @@ struct Route {
   void (*page)(const pages::Call&);
 };
 
-constexpr std::array<Route, 7> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
-                                        {"/v1/rules", "PUT", pages::replace_rules},
-                                        {"/v1/rules/validate", "POST", pages::validate_rules},
-                                        {"/v1/rules/reload", "POST", pages::reload_rules},
-                                        {"/v1/keys", "GET", pages::show_keys},
-                                        {"/v1/keys", "DELETE", pages::reset_keys},
-                                        {"/v1/status", "GET", pages::show_status}}};
+constexpr std::string_view kOverride = "/v1/overrides/";
+
+constexpr std::array<Route, 9> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
+                                         {"/v1/rules", "PUT", pages::replace_rules},
+                                         {"/v1/rules/validate", "POST", pages::validate_rules},
+                                         {"/v1/rules/reload", "POST", pages::reload_rules},
+                                         {"/v1/keys", "GET", pages::show_keys},
+                                         {"/v1/keys", "DELETE", pages::reset_keys},
+                                         {"/v1/overrides", "GET", pages::list_overrides},
+                                         {"/v1/overrides", "DELETE", pages::remove_counter},
+                                         {"/v1/status", "GET", pages::show_status}}};
 
 // Returns the methods of a path, "GET, HEAD, PUT", or an empty text if there is no such path.
 std::string allowed_at(std::string_view path) {
+  if (path.starts_with(kOverride)) return "GET, HEAD, PUT, DELETE";
   std::string methods;
   for (const Route& route : kRoutes) {
     if (route.path != path) continue;
@@ -41,10 +46,12 @@ void answer_no_route(std::string_view path, const http::Request& request,
                      http::Response& response) {
   const std::string allowed = allowed_at(path);
   if (allowed.empty()) {
-    return pages::answer(response, {404,
-                                    "unknown path; expected /v1/rules, "
-                                    "/v1/rules/validate, /v1/rules/reload, /v1/keys or "
-                                    "/v1/status"});
+    return pages::answer(response,
+                         {404,
+                          "unknown path; expected /v1/rules, "
+                          "/v1/rules/validate, /v1/rules/reload, /v1/keys, "
+                          "/v1/overrides, /v1/overrides/RULE/LIMIT or "
+                          "/v1/status"});
   }
   response.add("Allow", allowed);
   const std::string detail =
@@ -67,6 +74,11 @@ void AdminEndpoint::handle(const http::Request& request, http::Response& respons
   for (const Route& route : kRoutes) {
     if (route.path != target.path || route.method != method) continue;
     return route.page({parts_, request, target.query, response});
+  }
+  if (target.path.starts_with(kOverride) &&
+      pages::handle_override({parts_, request, target.query, response},
+                             target.path.substr(kOverride.size()))) {
+    return;
   }
   answer_no_route(target.path, request, response);
 }

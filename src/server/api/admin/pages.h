@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "server/api/admin/admin_endpoint.h"
@@ -36,5 +37,15 @@ void reload_rules(const Call& call);
 void show_keys(const Call& call);
 void reset_keys(const Call& call);
 void show_status(const Call& call);
+void list_overrides(const Call& call);
+// Removes the override of the counter in the query, also of a rule that is no longer there.
+void remove_counter(const Call& call);
+// Says that the key of a counter is too long for an override.
+std::string too_long(std::string_view counter);
+// Answers that the server has none, and returns true.
+bool lacks_overrides(const Call& call);
+// A call of one override: its path is "/v1/overrides/" and `place`, "RULE/LIMIT". Returns false if
+// the method is none of GET, PUT and DELETE.
+bool handle_override(const Call& call, std::string_view place);
 
 }  // namespace sluice::server::pages

@@ -54,15 +54,16 @@ class TestAdmin : public ::testing::Test {
     reopen();
   }
   void reopen() {
-    endpoint_ = std::make_unique<AdminEndpoint>(
-        AdminEndpoint::Parts{.rules = *manager_,
-                             .limiter = limiter_,
-                             .token = token_,
-                             .status = [this] { return status_; },
-                             .done =
-                                 [this](std::string_view what, std::string_view peer) {
-                                   done_.push_back(std::string(what) + " by " + std::string(peer));
-                                 }});
+    endpoint_ = std::make_unique<AdminEndpoint>(AdminEndpoint::Parts{
+        .rules = *manager_,
+        .limiter = limiter_,
+        .token = token_,
+        .status = [this] { return status_; },
+        .done =
+            [this](std::string_view what, std::string_view peer) {
+              done_.push_back(std::string(what) + " by " + std::string(peer));
+            },
+        .overrides = overrides_.get()});
   }
   Answered call(std::string_view method, std::string_view target, const Fields& fields = {},
                 std::string_view body = {}) {
@@ -90,6 +91,7 @@ class TestAdmin : public ::testing::Test {
   ServerStatus status_;
   std::vector<std::string> done_;
   std::unique_ptr<RulesManager> manager_;
+  std::unique_ptr<ServerOverrides> overrides_;
   std::unique_ptr<AdminEndpoint> endpoint_;
 };
 

@@ -1,0 +1,196 @@
+#include <gtest/gtest.h>
+
+#include "server/api/admin/override_body.h"
+#include "server/api/admin/test_endpoint.h"
+
+namespace sluice::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* kRules = R"(
+version: 1
+plans:
+  free: { requests: { limit: 2, per: 1m } }
+  pro: { requests: { limit: 5, per: 1m } }
+rules:
+  - name: api
+    plan: { from: "{header.x-plan}", default: free }
+    limits:
+      - { name: requests, key: "{header.x-customer}", algorithm: token_bucket }
+  - name: all
+    limits: [ { algorithm: fixed_window, limit: 1, per: 1s } ]
+)";
+constexpr const char* kPath = "/v1/overrides/api/requests";
+
+class OverridesPage : public TestAdmin {
+ protected:
+  OverridesPage() {
+    open({kRules});
+    overrides_ = std::move(ServerOverrides::open("").value());
+    reopen();
+  }
+  Answered set(const std::string& terms, const char* path = kPath) {
+    return call("PUT", path, {}, R"({"attributes":{"header.x-customer":"7"},)" + terms + "}");
+  }
+};
+
+TEST_F(OverridesPage, SetsShowsAndRemovesOne) {
+  const Answered answered = set(R"("limit":100,"per":"2m","until":"2100-01-01T00:00:00Z")");
+  EXPECT_EQ(answered.status, 200) << answered.body;
+  const std::string shown =
+      R"({"counter":"default|api|requests|header.x-customer=7","limit":100,"per":"2m",)"
+      R"("until":"2100-01-01T00:00:00.000000Z"})"
+      "\n";
+  EXPECT_EQ(answered.body, shown);
+  EXPECT_EQ(get(std::string(kPath) + "?header.x-customer=7").body, shown);
+  EXPECT_EQ(done_.back(), "override set: default|api|requests|header.x-customer=7 by 127.0.0.1");
+  EXPECT_EQ(call("DELETE", std::string(kPath) + "?header.x-customer=7").status, 200);
+  EXPECT_EQ(get(std::string(kPath) + "?header.x-customer=7").status, 404);
+  EXPECT_EQ(call("DELETE", std::string(kPath) + "?header.x-customer=7").detail(),
+            "there is no override of default|api|requests|header.x-customer=7");
+}
+
+TEST_F(OverridesPage, ChangesTheNumbersOfKeys) {
+  const std::string keys = "/v1/keys?rule=api&header.x-customer=7";
+  const auto limit = [&](const std::string& query) {
+    return get(query).json().at("limits").at(0).at("limit").as_int64();
+  };
+  EXPECT_EQ(limit(keys), 2);
+  EXPECT_EQ(limit(keys + "&header.x-plan=pro"), 5);
+  EXPECT_EQ(set(R"("limit":9)").status, 200);
+  EXPECT_EQ(limit(keys), 9);
+  EXPECT_EQ(set(R"("plan":"pro")").status, 200);
+  EXPECT_EQ(limit(keys), 5);
+}
+
+TEST_F(OverridesPage, ListsThemInPages) {
+  for (int i = 0; i < 25; ++i) {
+    const std::string customer = std::to_string(i);
+    ASSERT_EQ(call("PUT", kPath, {},
+                   R"({"attributes":{"header.x-customer":")" + customer + R"("},"blocked":true})")
+                  .status,
+              200);
+  }
+  EXPECT_EQ(call("PUT", "/v1/overrides/all/all%2F0", {}, R"({"unlimited":true})").status, 200);
+  std::size_t seen = 0;
+  std::string query = "/v1/overrides?rule=api&count=10";
+  for (std::string cursor = "0"; !cursor.empty();) {
+    const auto json = get(query + "&cursor=" + cursor).json();
+    EXPECT_EQ(json.at("total").as_int64(), 26);
+    seen += json.at("overrides").as_array().size();
+    const auto* next = json.as_object().if_contains("next");
+    cursor = next != nullptr ? std::string(next->as_string()) : "";
+  }
+  EXPECT_EQ(seen, 25U);
+  EXPECT_EQ(get("/v1/overrides?rule=x").detail(), "there is no rule 'x', and no override of it");
+}
+
+TEST_F(OverridesPage, ListsAndRemovesThoseOfARuleThatIsGone) {
+  ASSERT_TRUE(overrides_->set("default|old|l|k=1", {.limit = 9}));
+  ASSERT_TRUE(overrides_->set("other|old|l|k=50%25", {.limit = 9}));
+  ASSERT_TRUE(overrides_->set("default|older|l|k=1", {.limit = 9}));
+  EXPECT_EQ(get("/v1/overrides?rule=old").json().at("overrides").as_array().size(), 2U);
+  const auto remove = [&](const std::string& query) {
+    return call("DELETE", "/v1/overrides" + query);
+  };
+  EXPECT_EQ(remove("?counter=default%7Cold%7Cl%7C%256b=1").body,
+            "{\"counter\":\"default|old|l|k=1\"}\n");
+  EXPECT_EQ(done_.back(), "override removed: default|old|l|k=1 by 127.0.0.1");
+  EXPECT_EQ(remove("?counter=default|old|l|k=1").detail(),
+            "there is no override of default|old|l|k=1");
+  EXPECT_EQ(remove("?counter=other|old|l|k=50%2525").status, 200);
+  EXPECT_EQ(remove("?counter=other|old|l|k=50%25").detail(),
+            "'%' in the counter is not an escape; expected %25 for %");
+  EXPECT_EQ(remove("").detail(),
+            "the counter is missing; expected ?counter=COUNTER, as GET /v1/overrides shows it");
+  EXPECT_EQ(overrides_->all().size(), 1U);
+}
+
+TEST_F(OverridesPage, ListsAGoneRuleInPages) {
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(overrides_->set("default|old|l|k=" + std::to_string(i), {.limit = 9}));
+    ASSERT_TRUE(overrides_->set("default|api|requests|k=" + std::to_string(i), {.limit = 9}));
+  }
+  std::size_t seen = 0;
+  for (std::string cursor = "0"; !cursor.empty();) {
+    const auto json = get("/v1/overrides?rule=old&count=7&cursor=" + cursor).json();
+    seen += json.at("overrides").as_array().size();
+    const auto* next = json.as_object().if_contains("next");
+    cursor = next != nullptr ? std::string(next->as_string()) : "";
+  }
+  EXPECT_EQ(seen, 50U);
+}
+
+TEST_F(OverridesPage, RefusesWhatIsWrong) {
+  EXPECT_EQ(set(R"("limit":1)", "/v1/overrides/apo/requests").detail(),
+            "there is no rule 'apo'; expected one of: api or all");
+  EXPECT_EQ(set(R"("limit":1)", "/v1/overrides/apo/requests").status, 404);
+  EXPECT_EQ(set(R"("limit":1)", "/v1/overrides/api/request").detail(),
+            "the rule 'api' has no limit 'request'; expected one of: requests");
+  EXPECT_EQ(set(R"("limit":1)", "/v1/overrides/api").status, 404);
+  EXPECT_EQ(set(R"("plan":"gold")").detail(),
+            "there is no plan 'gold'; expected one of: free or pro");
+  EXPECT_EQ(set(R"("limit":-1)").detail(),
+            "'limit' is wrong; expected a whole number from 0 to 4294967295");
+  EXPECT_EQ(set(R"("limit":4294967296)").status, 400);
+  EXPECT_EQ(set(R"("limit":1,"blocked":true)").detail(),
+            "the override says more than one thing; expected attributes, one of limit, plan, "
+            "blocked and unlimited, and per, burst or until");
+  EXPECT_EQ(set(R"("until":"2100-01-01T00:00:00Z")").status, 400);
+  EXPECT_EQ(set(R"("limit":1,"until":"2000-01-01T00:00:00Z")").detail(),
+            "'until' is wrong; expected an instant in the future");
+  EXPECT_EQ(set(R"("limits":1)").detail().substr(0, 24), "unknown member 'limits';");
+  EXPECT_EQ(call("PUT", kPath, {}, "[]").detail(),
+            "the body is not a JSON object; expected {\"attributes\":{...},\"limit\":100}");
+  EXPECT_EQ(set(R"("limit":1,"lim\u0069t":2)").detail(),
+            "the member 'limit' is given twice; expected it once");
+  EXPECT_EQ(set(R"("limit":1,"attributes":{})").detail(),
+            "the member 'attributes' is given twice; expected it once");
+  EXPECT_EQ(set(R"("limit":1,"per":"1m","lease":"1m")").detail(),
+            "'per' and 'lease' mean the same; expected one of them");
+  EXPECT_EQ(
+      call("PUT", kPath, {}, R"({"attributes":{"header.x-customer":"7","limt":"1"},"limit":1})")
+          .detail(),
+      "the key of the limit 'requests' does not read the attribute 'limt'; expected "
+      "header.x-customer");
+  EXPECT_EQ(set(R"("limit":1)", "/v1/overrides/all/all%2F0").detail(),
+            "the key of the limit 'all/0' does not read the attribute 'header.x-customer'; "
+            "expected no attributes");
+  const Answered long_key =
+      call("PUT", kPath, {},
+           R"({"attributes":{"header.x-customer":")" + std::string(2048, 'x') + R"("},"limit":1})");
+  EXPECT_EQ(long_key.status, 400);
+  EXPECT_EQ(long_key.detail(), "the key has 2087 bytes; expected at most 2048");
+  EXPECT_EQ(call("PUT", kPath, {}, R"({"limit":1})").detail(),
+            "an attribute of the key '{header.x-customer}' of the limit 'requests' is missing; "
+            "expected all of them");
+  EXPECT_EQ(call("POST", kPath).status, 405);
+  EXPECT_EQ(overrides_->all().size(), 0U);
+}
+
+TEST_F(OverridesPage, RefusesMoreThanThereMayBe) {
+  overrides_ = std::move(ServerOverrides::open("", 1).value());
+  reopen();
+  EXPECT_EQ(set(R"("limit":1)").status, 200);
+  EXPECT_EQ(set(R"("limit":2)").status, 200) << "the same key";
+  const Answered refused = call("PUT", "/v1/overrides/api/requests", {},
+                                R"({"attributes":{"header.x-customer":"8"},"limit":1})");
+  EXPECT_EQ(refused.status, 409);
+  EXPECT_EQ(refused.detail(), "there are 1 overrides, as many as there may be; expected fewer");
+}
+
+TEST(Rfc3339, ReadsInstants) {
+  EXPECT_EQ(parse_rfc3339("1970-01-02T00:00:00Z"), Instant{std::chrono::days{1}});
+  EXPECT_EQ(parse_rfc3339("1970-01-02t08:00:00.5+08:00"), Instant{std::chrono::days{1} + 500ms});
+  EXPECT_EQ(parse_rfc3339("1970-01-01T23:30:00-00:30"), Instant{std::chrono::days{1}});
+  for (const char* wrong :
+       {"", "1970-01-02", "1970-02-30T00:00:00Z", "1970-01-02T00:00:00", "1970-01-02T24:00:00Z",
+        "1970-01-02T00:00:00.Z", "1970-01-02T00:00:00Zx", "1969-12-31T23:59:59Z",
+        "-970-01-02T00:00:00Z"}) {
+    EXPECT_FALSE(parse_rfc3339(wrong)) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::server
