@@ -20,13 +20,14 @@ struct Route {
 
 constexpr std::string_view kOverride = "/v1/overrides/";
 
-constexpr std::array<Route, 9> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
+constexpr std::array<Route, 10> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
                                          {"/v1/rules", "PUT", pages::replace_rules},
                                          {"/v1/rules/validate", "POST", pages::validate_rules},
                                          {"/v1/rules/reload", "POST", pages::reload_rules},
                                          {"/v1/keys", "GET", pages::show_keys},
                                          {"/v1/keys", "DELETE", pages::reset_keys},
                                          {"/v1/overrides", "GET", pages::list_overrides},
+                                         {"/v1/overrides", "POST", pages::import_overrides},
                                          {"/v1/overrides", "DELETE", pages::remove_counter},
                                          {"/v1/status", "GET", pages::show_status}}};
 

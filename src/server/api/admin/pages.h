@@ -38,6 +38,7 @@ void show_keys(const Call& call);
 void reset_keys(const Call& call);
 void show_status(const Call& call);
 void list_overrides(const Call& call);
+void import_overrides(const Call& call);
 // Removes the override of the counter in the query, also of a rule that is no longer there.
 void remove_counter(const Call& call);
 // Says that the key of a counter is too long for an override.
