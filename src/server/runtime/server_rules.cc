@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/rules/redis_overrides.h"
 #include "stores/redis/client/target.h"
 
 namespace sluice::server {
@@ -17,10 +18,14 @@ std::string joined(const std::vector<RuleError>& errors) {
   return out;
 }
 
-Expected<std::unique_ptr<PushedRules>> open_pushed(const Config& config) {
+Expected<std::shared_ptr<const redis::Target>> redis_target(const Config& config) {
   const auto options = redis_options(config);
   if (!options) return Unexpected{options.error()};
-  auto target = redis::make_target(*options);
+  return redis::make_target(*options);
+}
+
+Expected<std::unique_ptr<PushedRules>> open_pushed(const Config& config) {
+  auto target = redis_target(config);
   if (!target) return Unexpected{target.error()};
   return PushedRules::open({.target = std::move(*target), .key = rules_key(config.redis)},
                            rule_terms(config));
@@ -39,7 +44,12 @@ EnvoyOptions envoy_options(const EnvoyConfig& envoy) {
 }  // namespace
 
 Expected<std::unique_ptr<ServerOverrides>> open_overrides(const Config& config) {
-  return ServerOverrides::open(overrides_path(config));
+  if (config.store == "memory") return ServerOverrides::open(overrides_path(config));
+  auto target = redis_target(config);
+  if (!target) return Unexpected{target.error()};
+  auto overrides = std::make_unique<RedisOverrides>(RedisOverridesSource{std::move(*target)});
+  overrides->read_all();
+  return Expected<std::unique_ptr<ServerOverrides>>(std::move(overrides));
 }
 
 Expected<ServerRules> ServerRules::open(const Config& config) {

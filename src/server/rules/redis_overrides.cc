@@ -1,0 +1,275 @@
+#include "server/rules/redis_overrides.h"
+
+#include <hiredis/hiredis.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "rules/override_text.h"
+#include "server/rules/override_changes.h"
+#include "stores/redis/client/target.h"
+#include "stores/redis/store/operation.h"
+
+namespace sluice::server {
+namespace {
+
+constexpr std::chrono::milliseconds kPatience{5'000};
+constexpr std::chrono::seconds kFirstAnswer{1};
+constexpr std::chrono::seconds kLongestStart{30};
+
+std::shared_ptr<const redis::Target> patient(const redis::Target& target) {
+  auto copy = std::make_shared<redis::Target>(target);
+  copy->options.deadline = std::max(copy->options.deadline, kPatience);
+  return copy;
+}
+
+}  // namespace
+
+RedisOverrides::RedisOverrides(RedisOverridesSource source)
+    : ServerOverrides({}), source_(std::move(source)), keys_(source_.target->options.prefix) {}
+
+RedisOverrides::~RedisOverrides() { stop(); }
+
+void RedisOverrides::stop() noexcept {
+  loop_ = nullptr;
+  timer_.reset();
+  client_.reset();  // ends the commands in progress
+}
+
+void RedisOverrides::start(boost::asio::io_context& loop) {
+  loop_ = &loop;
+  timer_ = std::make_unique<boost::asio::steady_timer>(loop);
+  client_ = redis::make_client(loop, patient(*source_.target), nullptr);
+  look(Step::kHead);
+}
+
+void RedisOverrides::read_all() {
+  boost::asio::io_context loop{1};
+  start(loop);
+  const auto run_until = [&](const bool& condition, std::chrono::seconds at_most) {
+    const auto end = std::chrono::steady_clock::now() + at_most;
+    while (!condition && std::chrono::steady_clock::now() < end) loop.run_one_until(end);
+  };
+  run_until(has_answered_, kFirstAnswer);
+  if (has_answered_) run_until(is_synced_, kLongestStart);
+  stop();
+}
+
+void RedisOverrides::follow(boost::asio::io_context& loop, const OnTrouble& on_trouble) {
+  on_trouble_ = on_trouble;
+  start(loop);
+}
+
+void RedisOverrides::look(Step step) {
+  step_ = step;
+  switch (step) {
+    case Step::kHead: fill_in_read_head(look_, keys_); break;
+    case Step::kChanges: fill_in_read_changes(look_, keys_, known_.number); break;
+    case Step::kScan: fill_in_scan(look_, keys_, cursor_); break;
+  }
+  client_->submit(look_);
+}
+
+void RedisOverrides::wait() {
+  timer_->expires_after(source_.every);
+  timer_->async_wait([this](const boost::system::error_code& why) {
+    if (!why) look(Step::kHead);
+  });
+}
+
+void RedisOverrides::Look::done(const redis::Answer& answer) noexcept try {
+  overrides_.looked(answer);
+} catch (const std::exception&) {
+  std::terminate();  // out of memory: nobody would notice that overrides are no longer followed
+}
+
+void RedisOverrides::looked(const redis::Answer& answer) {
+  if (loop_ == nullptr) return;
+  bool is_right = false;
+  if (answer.failure == redis::Failure::kNone) {
+    has_answered_ = true;
+    const Step step = step_;
+    is_right = step == Step::kHead      ? see_head(*answer.reply)
+               : step == Step::kChanges ? see_changes(*answer.reply)
+                                        : see_page(*answer.reply);
+    if (!is_right) trouble("other data are under " + keys_.all);
+  } else {
+    trouble(answer.text);
+  }
+  if (!is_right) wait();
+}
+
+// Each see_* returns whether the reply was right, after it has begun the next step.
+
+bool RedisOverrides::see_head(const redisReply& reply) {
+  auto head = read_head(reply);
+  if (!head) return false;
+  trouble({});
+  const bool is_later = head->epoch == known_.epoch && head->number >= known_.number;
+  if (!is_synced_ || !is_later) {
+    scan(std::move(*head));
+  } else if (head->number > known_.number) {
+    look(Step::kChanges);
+  } else {
+    wait();
+  }
+  return true;
+}
+
+bool RedisOverrides::see_changes(const redisReply& reply) {
+  const auto changes = read_changes(reply);
+  if (!changes) return false;
+  if (changes->empty()) {
+    is_synced_ = false;
+    wait();
+    return true;
+  }
+  for (const OverrideChange& change : *changes) {
+    if (change.number != known_.number + 1) {
+      is_synced_ = false;
+      break;
+    }
+    apply_next(change);
+  }
+  look(Step::kHead);
+  return true;
+}
+
+void RedisOverrides::scan(OverrideHead head) {
+  scanned_ = std::move(head);
+  {
+    const std::lock_guard lock(mutex_);
+    ++scans_;
+  }
+  cursor_ = "0";
+  seen_ = std::make_unique<Overrides>();
+  look(Step::kScan);
+}
+
+bool RedisOverrides::see_page(const redisReply& reply) {
+  auto page = read_scan(reply);
+  if (!page) return false;
+  for (const OverrideChange& entry : page->entries) {
+    apply(entry);
+    static_cast<void>(seen_->set(entry.counter, {.kind = Override::Kind::kBlocked}));
+  }
+  cursor_ = std::move(page->cursor);
+  if (cursor_ == "0") {
+    finish_scan();
+    look(Step::kHead);
+  } else {
+    look(Step::kScan);
+  }
+  return true;
+}
+
+// Removes what Redis no longer has.
+void RedisOverrides::finish_scan() {
+  constexpr std::size_t kPage = 1000;
+  for (std::optional<std::uint64_t> at = 0; at;) {
+    const Overrides::Page page = overrides_.list(*at, kPage);
+    for (const auto& entry : page.entries) {
+      if (!seen_->find(entry.counter)) overrides_.unset(entry.counter);
+    }
+    at = page.next;
+  }
+  seen_.reset();
+  is_synced_ = true;
+  const std::lock_guard lock(mutex_);
+  known_ = std::move(scanned_);
+}
+
+// Skips what another version of the program has written.
+void RedisOverrides::apply(const OverrideChange& change) {
+  if (change.text.empty()) {
+    overrides_.unset(change.counter);
+    return;
+  }
+  const auto given = rules::parse_override(change.text);
+  if (!given) return;
+  const bool has_ended = given->until && *given->until <= SystemClock().now();
+  if (has_ended) {
+    overrides_.unset(change.counter);
+  } else {
+    static_cast<void>(overrides_.set(change.counter, *given));
+  }
+}
+
+void RedisOverrides::trouble(std::string_view why) {
+  if (std::exchange(has_trouble_, !why.empty()) == !why.empty()) return;
+  if (on_trouble_) on_trouble_(why);
+}
+
+Expected<bool> RedisOverrides::set(std::string_view counter, const Override& given) {
+  return set_through(client_.get(), counter, given);
+}
+
+Expected<bool> RedisOverrides::unset(std::string_view counter) {
+  return unset_through(client_.get(), counter);
+}
+
+void RedisOverrides::apply_next(const OverrideChange& change) {
+  const std::lock_guard lock(mutex_);
+  apply(change);
+  known_.number = change.number;
+}
+
+std::uint64_t RedisOverrides::scans() const {
+  const std::lock_guard lock(mutex_);
+  return scans_;
+}
+
+// Makes a change that Redis has made, unless the follower has read it already: a change with a
+// greater number, which it has read too, would be lost for good. `scans` was read before the change
+// was sent: a scan that began since reads it, or the follower does after the scan. Returns what
+// `change` does, or false.
+bool RedisOverrides::apply_own(std::uint64_t scans, std::uint64_t number,
+                               const std::function<bool()>& change) {
+  const std::lock_guard lock(mutex_);
+  return scans == scans_ && number > known_.number && change();
+}
+
+Expected<bool> RedisOverrides::set_through(redis::Client* client, std::string_view counter,
+                                           const Override& given) {
+  if (counter.size() > Overrides::kLongestKey) return overrides_.set(counter, given);
+  std::string text;
+  rules::append_text(given, text);
+  const std::uint64_t before = scans();
+  const auto number = change_override(client, keys_, counter, text);
+  if (!number) return Unexpected{number.error()};
+  Expected<bool> is_new = false;
+  apply_own(before, static_cast<std::uint64_t>(*number), [&] {
+    is_new = overrides_.set(counter, given);
+    return true;
+  });
+  return is_new;
+}
+
+Expected<bool> RedisOverrides::unset_through(redis::Client* client, std::string_view counter) {
+  const std::uint64_t before = scans();
+  const auto number = change_override(client, keys_, counter, {});
+  if (!number) return Unexpected{number.error()};
+  apply_own(before, static_cast<std::uint64_t>(*number), [&] { return overrides_.unset(counter); });
+  return *number > 0;
+}
+
+Expected<bool> RedisOverrides::set_all(Entries entries, bool) {
+  for (std::size_t at = 0; at < entries.size(); at += kOverrideGroup) {
+    const Entries group = entries.subspan(at, std::min(kOverrideGroup, entries.size() - at));
+    const std::uint64_t before = scans();
+    const auto numbers = change_overrides(client_.get(), keys_, group);
+    if (!numbers) return Unexpected{numbers.error()};
+    Expected<bool> set = true;
+    for (std::size_t i = 0; i < group.size() && set; ++i) {
+      apply_own(before, (*numbers)[i], [&] {
+        set = overrides_.set(group[i].counter, group[i].given);
+        return true;
+      });
+    }
+    if (!set) return set;
+  }
+  return true;
+}
+
+}  // namespace sluice::server

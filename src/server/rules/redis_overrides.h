@@ -1,0 +1,96 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "server/rules/redis_override_commands.h"
+#include "server/rules/server_overrides.h"
+#include "stores/redis/client/client.h"
+
+namespace sluice::server {
+
+// The place of the overrides of a fleet.
+struct RedisOverridesSource {
+  std::shared_ptr<const redis::Target> target;
+  std::chrono::milliseconds every{250};  // between two polls
+};
+
+// The overrides of a fleet, which are in Redis. Follows their changes: polls the number of the
+// latest change every 250 ms, and reads the changes since the known one. If these are not all there
+// (the stream was trimmed, Redis lost data), it reads all overrides again, page by page.
+//
+// A change of this server counts at once, unless the follower has read it already: then later
+// changes of the same counter may have been read too.
+//
+// Thread-safety: set(), unset() and set_all() on a fiber of the loop that follow() was given;
+// the rest like ServerOverrides. Cost: a poll is one small command.
+class RedisOverrides final : public ServerOverrides {
+ public:
+  explicit RedisOverrides(RedisOverridesSource source);
+  ~RedisOverrides() override;
+
+  // Reads all overrides, if Redis answers within a second. Runs its own event loop.
+  void read_all();
+  void follow(boost::asio::io_context& loop, const OnTrouble& on_trouble) override;
+  void stop() noexcept override;
+
+  Expected<bool> set(std::string_view counter, const Override& given) override;
+  Expected<bool> unset(std::string_view counter) override;
+  Expected<bool> set_through(redis::Client* client, std::string_view counter,
+                             const Override& given) override;
+  Expected<bool> unset_through(redis::Client* client, std::string_view counter) override;
+  // Sends them in groups. After an error, the groups before it are set.
+  Expected<bool> set_all(Entries entries, bool more) override;
+
+ private:
+  enum class Step : std::uint8_t { kHead, kChanges, kScan };
+  class Look final : public redis::Command {
+   public:
+    explicit Look(RedisOverrides& overrides) : overrides_(overrides) {}
+    void done(const redis::Answer& answer) noexcept override;
+
+   private:
+    RedisOverrides& overrides_;
+  };
+
+  void start(boost::asio::io_context& loop);
+  void look(Step step);
+  void looked(const redis::Answer& answer);
+  bool see_head(const redisReply& reply);
+  bool see_changes(const redisReply& reply);
+  bool see_page(const redisReply& reply);
+  void scan(OverrideHead head);
+  void finish_scan();
+  void apply(const OverrideChange& change);
+  void apply_next(const OverrideChange& change);
+  std::uint64_t scans() const;
+  bool apply_own(std::uint64_t scans, std::uint64_t number, const std::function<bool()>& change);
+  void wait();
+  void trouble(std::string_view why);
+
+  const RedisOverridesSource source_;
+  const OverrideKeys keys_;
+  OnTrouble on_trouble_;
+  mutable std::mutex mutex_;  // of known_ and scans_, and of changes that depend on them
+  OverrideHead known_;        // changed by the follower alone
+  std::uint64_t scans_ = 0;   // that have begun
+  bool is_synced_ = false;
+  bool has_trouble_ = false;
+  bool has_answered_ = false;
+  Step step_ = Step::kHead;
+  OverrideHead scanned_;  // the head before the scan
+  std::string cursor_;
+  std::unique_ptr<Overrides> seen_;  // of the scan
+  Look look_{*this};
+  boost::asio::io_context* loop_ = nullptr;
+  std::unique_ptr<boost::asio::steady_timer> timer_;
+  std::unique_ptr<redis::Client> client_;
+};
+
+}  // namespace sluice::server
