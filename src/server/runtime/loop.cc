@@ -27,7 +27,9 @@ Loop::Loop(const Parts& parts)
                 },
                 .clock = parts.clock,
                 .sleeps = &sleeps_} {
-  if (stores_) services_.fibers = parts.fibers;
+  if (!stores_) return;
+  services_.fibers = parts.fibers;
+  services_.redis = [stores = stores_.get()] { return stores->redis(); };
 }
 
 Loop::~Loop() {

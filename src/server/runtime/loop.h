@@ -26,6 +26,7 @@ struct LoopServices {
   std::function<Session::Parts()> session;  // called for each handler
   const net::LoopClock& clock;
   std::optional<net::FiberPool::Options> fibers = {};  // if the store may wait
+  std::function<redis::Client*()> redis = {};          // called for each command; empty: no Redis
   net::FiberSleeps* sleeps = nullptr;                  // null: no request may wait for units
 };
 

@@ -3,6 +3,10 @@
 #include "sluice/limiter.h"
 #include "sluice/store.h"
 
+namespace sluice::redis {
+class Client;
+}
+
 namespace sluice::server {
 
 // The stores of one event loop that wait for something outside the process. Their apply() suspends
@@ -18,6 +22,8 @@ class LoopStores {
   // Decides for shadow rules, and for `on_store_error: local`; see RuleStores.
   virtual Store* shadow() = 0;
   virtual Store* local() = 0;
+  // The connection to Redis for other commands; null if there is none. After stop(), they fail.
+  virtual redis::Client* redis() { return nullptr; }
   // Ends every wait before it returns. From then on nothing waits: every request fails at once.
   virtual void stop() = 0;
 };

@@ -46,6 +46,7 @@ class RedisStores::Chain final : public LoopStores {
   Limiter& limiter() override { return limiter_; }
   Store* shadow() override { return &chain_.uncached(); }
   Store* local() override { return &all_.shared_.local; }
+  redis::Client* redis() override { return &redis_.client(); }
   void stop() override {
     if (std::exchange(is_stopped_, true)) return;
     all_.remove(redis_);

@@ -39,6 +39,8 @@ class LoopStore final : public AsyncStore {
   // Ends all requests under way. From then on, requests return kStoreError.
   void close() noexcept;
 
+  // For other commands. It changes with close().
+  Client& client() noexcept { return *client_; }
   bool ready() const noexcept { return client_->ready(); }
   std::string why() const { return client_->why(); }
   // From any thread, but not during close().
