@@ -27,6 +27,7 @@ struct CounterVerb {
   Verb verb = Verb::kTake;
   bool settles =
       false;  // charges or gives back the difference to the ACTUAL cost; `verb` is kCharge
+  bool reports = false;  // charges what the response costs; `verb` is kCharge
 
   constexpr std::string_view cost_word() const noexcept {
     return verb == Verb::kTakeAtMost ? "ATMOST" : "COST";

@@ -172,6 +172,11 @@ const RuleAnswer* ask(CommandHandler& handler, std::string_view rule, const Coun
     return rule == "*" ? &session.settle(handler.attributes, costs, actual)
                        : session.settle_by(rule, handler.attributes, costs, actual);
   }
+  if (verb.reports) {  // the attributes have the response, too
+    const NamedAttributes& all = handler.attributes;
+    return rule == "*" ? &session.report(all, all, costs)
+                       : session.report_by(rule, all, all, costs);
+  }
   const Action action(verb.verb, options.max_wait.value_or(Duration{0}));
   return rule == "*"
              ? &session.decide(handler.attributes, costs, action, Permits::kHandOut)
@@ -227,6 +232,9 @@ void reserve_check(CommandHandler& handler, const Call& call) {
 }
 void settle_check(CommandHandler& handler, const Call& call) {
   decide(handler, call, {Verb::kCharge, true}, 2);
+}
+void report(CommandHandler& handler, const Call& call) {
+  decide(handler, call, {.verb = Verb::kCharge, .reports = true}, 1);
 }
 
 }  // namespace sluice::server::resp::commands

@@ -105,6 +105,7 @@ void reserve_limit(CommandHandler& handler, const Call& call);
 void settle_check(CommandHandler& handler, const Call& call);
 void settle_limit(CommandHandler& handler, const Call& call);
 
+void report(CommandHandler& handler, const Call& call);
 void release(CommandHandler& handler, const Call& call);
 void extend(CommandHandler& handler, const Call& call);
 

@@ -50,6 +50,8 @@ constexpr auto kSettleByRule =
     rule_syntax("[COST units] [COST limit=units]... ACTUAL units [ACTUAL limit=units]...");
 constexpr auto kSettleByLimit = limit_syntax("[COST units] ACTUAL units");
 
+constexpr auto kReportAddress = rule_syntax("status code [COST units] [COST limit=units]...");
+
 struct Arity {
   std::size_t least;
   std::size_t most;  // 0: any number
@@ -261,6 +263,15 @@ constexpr std::string_view kExtendText =
     R"(The permit then lasts for its whole lease again. The reply is 1, or 0 if the permit has ended: then
 its units may belong to another request.)";
 
+constexpr std::string_view kReportText =
+    R"(For limits with `count` (docs/rules.md, *Counting by the response*); it charges no others. The
+attributes are those that RL.CHECK had, the `status` of the response, and the attributes of the
+response that `count` adds.
+
+```
+> RL.REPORT * method POST path /login ip 203.0.113.9 status 401
+```)";
+
 constexpr std::string_view kSettleText =
     R"(`COST` is what the request took, `ACTUAL` what it really cost. Less gives back the difference, more
 charges it. A limit without an `ACTUAL` of its own settles to `ACTUAL units`, or keeps its cost.
@@ -269,7 +280,7 @@ charges it. A limit without an `ACTUAL` of its own settles to `ACTUAL units`, or
 > RL.SETTLE LIMIT tokens:42 token_bucket 10000 60s COST 700 ACTUAL 512
 ```)";
 
-constexpr std::array<Command, 22> kAll{
+constexpr std::array<Command, 23> kAll{
     limits("cl.throttle", {5, 6}, "key max_burst count period_seconds [quantity]",
            "Decides a request by a GCRA limit in the arguments, like redis-cell.",
            commands::throttle, {.has_key = true, .writes = true, .text = kThrottleText}),
@@ -289,6 +300,8 @@ constexpr std::array<Command, 22> kAll{
            {.role = Role::kOperate, .parts = kRefund, .writes = true}),
     limits("rl.release", {2, 2}, "permit", "Ends a permit and gives its units back.",
            commands::release, {.writes = true, .text = kReleaseText}),
+    limits("rl.report", {2, 0}, kReportAddress.view(), "Counts the response of a request.",
+           commands::report, {.role = Role::kOperate, .writes = true, .text = kReportText}),
     limits("rl.reset", {2, 0}, "", "Deletes counters.", nullptr,
            {.role = Role::kOperate, .parts = kReset, .writes = true}),
     limits("rl.reserve", {2, 0}, "", "Takes units ahead of their time.", nullptr,

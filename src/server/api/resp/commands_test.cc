@@ -106,6 +106,24 @@ TEST(Limit, PeekRefundAndResetAreForTheSameCounter) {
   EXPECT_EQ(handler.store.stats().keys, 0u);
 }
 
+TEST(Check, CountsResponses) {
+  TestCommands handler;
+  const auto ask = [&](std::vector<std::string_view> words) {
+    words.insert(words.end(), {"path", "/sign-in", "ip", "203.0.113.9"});
+    return handler.ask(words);
+  };
+  ask({"RL.CHECK", "*"});
+  EXPECT_EQ(value_of(ask({"RL.CHECK", "*"}), "remaining"), ":2");
+  EXPECT_EQ(value_of(ask({"RL.REPORT", "*", "status", "200"}), "remaining"), ":2");
+  EXPECT_EQ(value_of(ask({"RL.REPORT", "failures", "status", "401"}), "remaining"), ":1");
+  EXPECT_EQ(value_of(ask({"RL.REPORT", "*", "status", "401"}), "remaining"), ":0");
+  EXPECT_EQ(value_of(ask({"RL.REPORT", "*", "status", "401"}), "reason"), "over");
+  EXPECT_EQ(value_of(ask({"RL.CHECK", "*"}), "outcome"), "denied");
+  EXPECT_EQ(ask({"RL.REPORT", "*"}),
+            "-ERR the status of the response is missing; expected a number from 100 to 599\r\n");
+  EXPECT_TRUE(ask({"RL.REPORT", "logout", "status", "401"}).starts_with("-ERR rule: there is no"));
+}
+
 TEST(Limit, ChargesTakesAtMostReservesAndSettles) {
   TestCommands handler;
   const auto ask = [&](std::vector<std::string_view> words,

@@ -33,6 +33,9 @@ rules:
     limits:
       - { name: requests, algorithm: fixed_window, limit: 10, per: 60s, cost: 1 }
       - { name: "a=b", algorithm: fixed_window, limit: 1000, per: 60s, cost: "{tokens|500}" }
+  - name: failures
+    match: { path: /sign-in }
+    limits: [ { key: "{ip}", algorithm: fixed_window, limit: 2, per: 1h, count: { on: 401 } } ]
 )";
 
 // A handler with a store of its own and a clock that the test moves.
