@@ -55,7 +55,9 @@ class RespFrontEnd final : public FrontEnd {
                                       .about = about_,
                                       .clock = loop.clock,
                                       .access_log = access,
-                                      .on_network = !listening().loopback});
+                                      .on_network = !listening().loopback,
+                                      .overrides = parts().overrides,
+                                      .redis = loop.redis});
     };
     return std::make_unique<resp::FrontEnd>(
         resp::FrontEnd::Parts{.bounds = bounds(),

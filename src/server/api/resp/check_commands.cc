@@ -27,35 +27,6 @@ std::string_view spelled(std::string_view name, std::string& text) {
   return std::string_view(text).substr(begin);
 }
 
-// Reads "attribute value [attribute value]...". Returns false if the reply has become an error.
-bool read_attributes(std::span<const std::string_view> words, CommandHandler& handler,
-                     Reply& reply) {
-  if (words.size() % 2 != 0) {
-    reply.error("ERR the attribute " + shown(words.back()) + " lacks its value");
-    return false;
-  }
-  if (words.size() / 2 > NamedAttributes::kMost) {
-    reply.error("ERR too many attributes; expected at most 1000");
-    return false;
-  }
-  std::size_t bytes = 0;
-  for (std::size_t i = 0; i < words.size(); i += 2) bytes += words[i].size();
-  handler.text.clear();
-  handler.text.reserve(bytes);  // so that the views stay valid
-  handler.attributes.clear();
-  for (std::size_t i = 0; i < words.size(); i += 2) {
-    if (words[i].size() > NamedAttributes::kMostNameBytes) {
-      reply.error("ERR the attribute " + shown(words[i]) +
-                  " has too long a name; expected at most 256 bytes");
-      return false;
-    }
-    handler.attributes.add(spelled(words[i], handler.text), words[i + 1]);
-  }
-  const auto twice = handler.attributes.finish();
-  if (twice) reply.error("ERR the attribute " + shown(*twice) + " is given twice");
-  return !twice;
-}
-
 void put_limit(Reply& reply, const LimitAnswer& limit) {
   const bool warns = limit.limit->warn_percent > 0;
   reply.map(kLimitPairs + (warns ? 1 : 0));
@@ -209,6 +180,34 @@ void decide(CommandHandler& handler, const Call& call, const CounterVerb& verb, 
 }
 
 }  // namespace
+
+bool read_attributes(std::span<const std::string_view> words, CommandHandler& handler,
+                     Reply& reply) {
+  if (words.size() % 2 != 0) {
+    reply.error("ERR the attribute " + shown(words.back()) + " lacks its value");
+    return false;
+  }
+  if (words.size() / 2 > NamedAttributes::kMost) {
+    reply.error("ERR too many attributes; expected at most 1000");
+    return false;
+  }
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < words.size(); i += 2) bytes += words[i].size();
+  handler.text.clear();
+  handler.text.reserve(bytes);  // so that the views stay valid
+  handler.attributes.clear();
+  for (std::size_t i = 0; i < words.size(); i += 2) {
+    if (words[i].size() > NamedAttributes::kMostNameBytes) {
+      reply.error("ERR the attribute " + shown(words[i]) +
+                  " has too long a name; expected at most 256 bytes");
+      return false;
+    }
+    handler.attributes.add(spelled(words[i], handler.text), words[i + 1]);
+  }
+  const auto twice = handler.attributes.finish();
+  if (twice) reply.error("ERR the attribute " + shown(*twice) + " is given twice");
+  return !twice;
+}
 
 void check(CommandHandler& handler, const Call& call) { decide(handler, call, {Verb::kTake}, 1); }
 void peek_check(CommandHandler& handler, const Call& call) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +18,7 @@
 #include "server/protocol/resp/client.h"
 #include "server/protocol/resp/handler.h"
 #include "server/protocol/resp/users.h"
+#include "server/rules/server_overrides.h"
 
 namespace sluice::server::resp {
 
@@ -46,12 +48,17 @@ class CommandHandler final : public Handler {
     const net::LoopClock& clock;
     Log* access_log = nullptr;  // if each request is logged
     bool on_network = false;    // other machines reach the listener
+    ServerOverrides* overrides = nullptr;
+    std::function<redis::Client*()> redis = {};  // of the loop; empty: no Redis
   };
   explicit CommandHandler(const Parts& parts)
       : session(parts.session),
         users(parts.users),
         about(parts.about),
         clock(parts.clock),
+        rules(parts.session.rules),
+        overrides(parts.overrides),
+        redis(parts.redis),
         access_log_(parts.access_log),
         on_network_(parts.on_network) {}
   CommandHandler(const CommandHandler&) = delete;
@@ -70,11 +77,14 @@ class CommandHandler final : public Handler {
   const Users& users;
   const About& about;
   const net::LoopClock& clock;
-  LimitCache limits;                    // of CL.THROTTLE
-  NamedAttributes attributes;           // of RL.CHECK
-  std::vector<LimitCost> costs;         // of RL.CHECK
-  std::vector<LimitCost> actual_costs;  // of RL.SETTLE
-  std::string text;                     // names of attributes whose spelling changes
+  const RulesManager& rules;                    // of RL.OVERRIDE and RL.BLOCK
+  ServerOverrides* const overrides;             // of RL.OVERRIDE; null: there are none
+  const std::function<redis::Client*()> redis;  // of RL.OVERRIDE
+  LimitCache limits;                            // of CL.THROTTLE
+  NamedAttributes attributes;                   // of RL.CHECK
+  std::vector<LimitCost> costs;                 // of RL.CHECK
+  std::vector<LimitCost> actual_costs;          // of RL.SETTLE
+  std::string text;                             // names of attributes whose spelling changes
 
  private:
   void run_command(Client& client);
@@ -104,6 +114,14 @@ void reserve_check(CommandHandler& handler, const Call& call);
 void reserve_limit(CommandHandler& handler, const Call& call);
 void settle_check(CommandHandler& handler, const Call& call);
 void settle_limit(CommandHandler& handler, const Call& call);
+
+void set_override(CommandHandler& handler, const Call& call);
+void unset_override(CommandHandler& handler, const Call& call);
+void get_override(CommandHandler& handler, const Call& call);
+// Reads "attribute value [attribute value]..." into the handler's attributes. Returns false if the
+// reply has become an error.
+bool read_attributes(std::span<const std::string_view> words, CommandHandler& handler,
+                     Reply& reply);
 
 void report(CommandHandler& handler, const Call& call);
 void release(CommandHandler& handler, const Call& call);

@@ -272,6 +272,33 @@ response that `count` adds.
 > RL.REPORT * method POST path /login ip 203.0.113.9 status 401
 ```)";
 
+constexpr LimitTraits kOperates{.role = Role::kOperate};
+constexpr std::array<Command, 3> kOverride{
+    limits("get", {4, 0}, "rule limit [attribute value]...", "Returns the override of a key.",
+           commands::get_override, kOperates),
+    limits("set", {6, 0},
+           "rule limit [attribute value]... [LIMIT units|blocked|unlimited] [PLAN name] "
+           "[PER period] [BURST units] [UNTIL unix-time-ms]",
+           "Sets the override of a key.", commands::set_override, kChange),
+    limits("unset", {4, 0}, "rule limit [attribute value]...", "Removes the override of a key.",
+           commands::unset_override, kChange),
+};
+constexpr std::string_view kOverrideText =
+    R"(`docs/overrides.md` describes overrides. `rule` and `limit` are names; the attributes are those that
+the key of the limit reads. An attribute with the name of an option, such as `plan`, is written as
+`attribute.plan`. `LIMIT` or `PLAN` is required, options come after the attributes, and `UNTIL` is
+the time at which the override ends. The replies: SET `OK`; UNSET 1, or 0 if there was none; GET a
+map of `counter` and what was set, or null.
+
+With a memory store, SET and UNSET write the file of all overrides, and the connections of the same
+event loop wait until it is written: for a server with very many of them, use `/v1/overrides`.
+
+```
+> RL.OVERRIDE SET api requests header.x-customer 42 LIMIT 100 PER 1m
+> RL.OVERRIDE SET api requests header.x-customer 43 LIMIT blocked UNTIL 1796083200000
+> RL.OVERRIDE GET api requests header.x-customer 42
+```)";
+
 constexpr std::string_view kSettleText =
     R"(`COST` is what the request took, `ACTUAL` what it really cost. Less gives back the difference, more
 charges it. A limit without an `ACTUAL` of its own settles to `ACTUAL units`, or keeps its cost.
@@ -280,7 +307,7 @@ charges it. A limit without an `ACTUAL` of its own settles to `ACTUAL units`, or
 > RL.SETTLE LIMIT tokens:42 token_bucket 10000 60s COST 700 ACTUAL 512
 ```)";
 
-constexpr std::array<Command, 23> kAll{
+constexpr std::array<Command, 24> kAll{
     limits("cl.throttle", {5, 6}, "key max_burst count period_seconds [quantity]",
            "Decides a request by a GCRA limit in the arguments, like redis-cell.",
            commands::throttle, {.has_key = true, .writes = true, .text = kThrottleText}),
@@ -293,6 +320,8 @@ constexpr std::array<Command, 23> kAll{
            {.role = Role::kOperate, .parts = kCharge, .writes = true, .text = kChargeText}),
     limits("rl.extend", {2, 2}, "permit", "Starts the lease of a permit again.", commands::extend,
            {.writes = true, .text = kExtendText}),
+    limits("rl.override", {2, 0}, "", "Gives a key of a limit other numbers, or a block.", nullptr,
+           {.role = Role::kOperate, .parts = kOverride, .writes = true, .text = kOverrideText}),
     limits("rl.peek", {2, 0}, "", "Returns a decision without taking units.", nullptr,
            {.parts = kPeek}),
     limits("rl.refund", {2, 0}, "",

@@ -36,12 +36,18 @@ rules:
   - name: failures
     match: { path: /sign-in }
     limits: [ { key: "{ip}", algorithm: fixed_window, limit: 2, per: 1h, count: { on: 401 } } ]
+  - name: plans
+    match: { path: /plans }
+    limits: [ { name: each, key: "{plan}", algorithm: gcra, limit: 5, per: 60s } ]
 )";
 
 // A handler with a store of its own and a clock that the test moves.
 class TestCommands {
  public:
-  explicit TestCommands(std::vector<User> known = {}) : users(std::move(known)) {
+  explicit TestCommands(
+      std::vector<User> known = {},
+      std::unique_ptr<ServerOverrides> own_overrides = ServerOverrides::open("").value())
+      : overrides(std::move(own_overrides)), users(std::move(known)) {
     client.role = users.at_first();
     client.id = 7;
     client.peer = "127.0.0.1:1";
@@ -61,16 +67,20 @@ class TestCommands {
   TestFolder folder;
   std::unique_ptr<RulesManager> manager =
       RulesManager::open({folder.write("rules.yaml", kTestRules)}).value();
+  std::unique_ptr<ServerOverrides> overrides;
   metrics::Registry registry;
   Log log{{.level = LogLevel::kOff}};
   DenialLog denials{log};
   std::atomic<std::size_t> connections{3};
   Users users;
   About about{"0.1.0", net::LoopClock::system().now(), connections};
-  CommandHandler handler{{{limiter, *manager, registry.make_recorder(), denials},
-                          users,
-                          about,
-                          net::LoopClock::system()}};
+  CommandHandler handler{
+      {.session =
+           {limiter, *manager, registry.make_recorder(), denials, {.overrides = &overrides->all()}},
+       .users = users,
+       .about = about,
+       .clock = net::LoopClock::system(),
+       .overrides = overrides.get()}};
   Client client;
 };
 
