@@ -1,0 +1,154 @@
+#include "server/rules/redis_overrides.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "server/net/fiber.h"
+#include "stores/redis/client/target.h"
+#include "stores/redis/store/test_client.h"
+#include "tests/redis/redis_server.h"
+
+namespace sluice::server {
+namespace {
+
+using redis::AnsweredClient;
+using sluice_redis::RedisServer;
+using std::chrono::milliseconds;
+
+constexpr std::string_view kKey = "d|r|l|k=1";
+
+class Does final : public net::FiberJob {
+ public:
+  explicit Does(std::function<void()> what) : what_(std::move(what)) {}
+  void run() override { what_(); }
+  void done() override { is_done = true; }
+
+  bool is_done = false;
+
+ private:
+  std::function<void()> what_;
+};
+
+// A server of a fleet: follows the overrides, and changes them on a fiber.
+class Member {
+ public:
+  explicit Member(const RedisServer& server)
+      : overrides({redis::make_target({.url = server.url()}).value(), milliseconds(5)}) {
+    overrides.follow(loop_, {});
+  }
+  ~Member() { overrides.stop(); }
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  // Runs the loop until the condition holds; returns false after 10 s.
+  bool until(const std::function<bool()>& so) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!so() && std::chrono::steady_clock::now() < end) loop_.run_one_for(milliseconds(10));
+    return so();
+  }
+  bool run(std::function<void()> what) {
+    Does job(std::move(what));
+    return fibers.run(job) && until([&] { return job.is_done; });
+  }
+  // Tries again until there is a connection.
+  bool set(std::uint64_t limit) {
+    bool is_set = false;
+    return until([&] {
+      if (!is_set) run([&] { is_set = overrides.set(kKey, {.limit = limit}).has_value(); });
+      return is_set;
+    });
+  }
+  bool follows(std::uint64_t limit) {
+    return until([&] { return this->limit() == limit; });
+  }
+  std::uint64_t limit() const {
+    const auto found = overrides.all().find(kKey);
+    return found ? found->limit : 0;
+  }
+
+ private:
+  boost::asio::io_context loop_{1};
+
+ public:
+  RedisOverrides overrides;
+  net::FiberPool fibers{{}};
+};
+
+class RedisOverridesTest : public testing::Test {
+ protected:
+  RedisServer server_;
+  Member first_{server_}, second_{server_};
+  AnsweredClient client_;  // of another loop of the first server
+};
+
+TEST_F(RedisOverridesTest, ALateReplyDoesNotUndoAChangeThatWasRead) {
+  Does job([&] { EXPECT_TRUE(first_.overrides.set_through(&client_, kKey, {.limit = 1})); });
+  ASSERT_TRUE(first_.fibers.run(job));
+  ASSERT_TRUE(second_.set(1)) << "the change number 1, which Redis has made for the first server";
+  ASSERT_TRUE(second_.set(2));
+  ASSERT_TRUE(first_.follows(2));
+  client_.answer(":1\r\n");
+  EXPECT_TRUE(job.is_done);
+  EXPECT_EQ(first_.limit(), 2U);
+}
+
+TEST_F(RedisOverridesTest, ALateReplyDoesNotRemoveWhatWasSetSince) {
+  ASSERT_TRUE(second_.set(1));
+  Does job([&] { EXPECT_TRUE(first_.overrides.unset_through(&client_, kKey).value()); });
+  ASSERT_TRUE(first_.fibers.run(job));
+  ASSERT_TRUE(second_.run([&] { EXPECT_TRUE(second_.overrides.unset(kKey)); }));
+  ASSERT_TRUE(second_.set(3));
+  ASSERT_TRUE(first_.follows(3));
+  client_.answer(":2\r\n");
+  EXPECT_TRUE(job.is_done);
+  EXPECT_EQ(first_.limit(), 3U);
+}
+
+TEST_F(RedisOverridesTest, AReplyFromBeforeALossOfDataChangesNothing) {
+  Does job([&] { EXPECT_TRUE(first_.overrides.set_through(&client_, kKey, {.limit = 1})); });
+  ASSERT_TRUE(first_.fibers.run(job));
+  sluice_redis::RedisConnection(server_).run({"FLUSHALL"});
+  ASSERT_TRUE(second_.set(2));
+  ASSERT_TRUE(first_.follows(2));
+  client_.answer(":100\r\n");
+  EXPECT_EQ(first_.limit(), 2U);
+}
+
+TEST_F(RedisOverridesTest, AChangeThatWasNotReadCountsAtOnce) {
+  ASSERT_TRUE(second_.set(1));
+  ASSERT_TRUE(first_.follows(1));
+  Does job([&] { EXPECT_TRUE(first_.overrides.set_through(&client_, kKey, {.limit = 9})); });
+  ASSERT_TRUE(first_.fibers.run(job));
+  client_.answer(":2\r\n");
+  EXPECT_EQ(first_.limit(), 9U);
+}
+
+TEST_F(RedisOverridesTest, SayWhetherAChangeMayHaveBeenMade) {
+  const auto error_of = [&](const std::function<void()>& answer) {
+    std::string error;
+    Does job([&] { error = first_.overrides.set_through(&client_, kKey, {.limit = 1}).error(); });
+    EXPECT_TRUE(first_.fibers.run(job));
+    answer();
+    return error;
+  };
+  const std::string maybe = "Redis did not answer; the change may have been made; repeat it";
+  EXPECT_EQ(error_of([&] { client_.fail(redis::Failure::kTimeout); }), maybe);
+  EXPECT_EQ(error_of([&] { client_.fail(redis::Failure::kLost); }), maybe);
+  EXPECT_EQ(error_of([&] { client_.fail(redis::Failure::kUnavailable); }),
+            "Redis cannot be reached, and nothing is changed: failed");
+  EXPECT_EQ(
+      error_of([&] {
+        client_.answer("-WRONGTYPE Operation against a key script: 5bfa3b, on @user_script:1.\r\n");
+      }),
+      "Redis refused the change: WRONGTYPE Operation against a key");
+  EXPECT_EQ(error_of([&] {
+              client_.answer(
+                  "-ERR Error running script (call to f_5bfa3b): @user_script:4: @user_script: 4: "
+                  "WRONGTYPE Operation against a key\r\n");
+            }),
+            "Redis refused the change: WRONGTYPE Operation against a key");
+}
+
+}  // namespace
+}  // namespace sluice::server
