@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "server/storage/redis_blocks.h"
 #include "server/storage/redis_stores.h"
 #include "server/storage/store_log.h"
 #include "server/storage/store_metrics.h"
@@ -21,6 +22,17 @@ class InMemory final : public Stores {
 
   Limiter& limiter() override { return limiter_; }
   std::unique_ptr<LoopStores> make(boost::asio::io_context&) override { return nullptr; }
+
+  Expected<HeldBlocks> find_blocks(LoopStores*, std::size_t most) override {
+    HeldBlocks found;
+    for (BlockedKey& blocked : store_.blocked(most + 1)) {
+      found.more = found.blocks.size() == most;
+      if (!found.more) {
+        found.blocks.push_back({std::move(blocked.key), std::move(blocked.tag), blocked.until});
+      }
+    }
+    return found;
+  }
 
   void add_metrics(metrics::Registry& registry) override {
     add_memory_metrics(registry, [this] { return store_.stats(); });
@@ -58,6 +70,10 @@ class InRedis final : public Stores {
   Limiter& limiter() override { return nowhere_; }
   std::unique_ptr<LoopStores> make(boost::asio::io_context& loop) override {
     return stores_->make(loop);
+  }
+
+  Expected<HeldBlocks> find_blocks(LoopStores* loop, std::size_t most) override {
+    return server::find_blocks(*loop->redis(), stores_->target(), most);
   }
 
   void add_metrics(metrics::Registry& registry) override {

@@ -7,6 +7,7 @@
 #include "metrics/metrics.h"
 #include "server/config/config.h"
 #include "server/logging/log.h"
+#include "server/storage/held_blocks.h"
 #include "server/storage/loop_stores.h"
 #include "server/storage/store_status.h"
 #include "sluice/expected.h"
@@ -29,6 +30,10 @@ class Stores {
   virtual Limiter& limiter() = 0;
   // Returns the stores of one loop if they may wait, else null.
   virtual std::unique_ptr<LoopStores> make(boost::asio::io_context& loop) = 0;
+
+  // Finds at most `most` blocks of rules that hold now. `loop`: the stores of the current loop, on
+  // one of its fibers; null if the store never waits. Errors: why Redis cannot say.
+  virtual Expected<HeldBlocks> find_blocks(LoopStores* loop, std::size_t most) = 0;
 
   virtual void add_metrics(metrics::Registry& registry) = 0;
   virtual StoreStatus status() const = 0;
