@@ -107,12 +107,16 @@ AdminParts Server::Impl::admin_parts() {
     log_.info("administration", {{"what", what}, {"peer", peer}});
     follow_rules();
   };
+  const auto find_blocks = [this](std::size_t most) {
+    return stores_->find_blocks(admin_stores_.get(), most);
+  };
   return {rules_.manager(),
           token_,
           [this] { return status(); },
           [this] { return reload(); },
           done,
-          overrides_.get()};
+          overrides_.get(),
+          find_blocks};
 }
 
 Expected<bool> Server::Impl::open() {

@@ -20,7 +20,7 @@ struct Route {
 
 constexpr std::string_view kOverride = "/v1/overrides/";
 
-constexpr std::array<Route, 10> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
+constexpr std::array<Route, 13> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
                                          {"/v1/rules", "PUT", pages::replace_rules},
                                          {"/v1/rules/validate", "POST", pages::validate_rules},
                                          {"/v1/rules/reload", "POST", pages::reload_rules},
@@ -29,6 +29,9 @@ constexpr std::array<Route, 10> kRoutes{{{"/v1/rules", "GET", pages::show_rules}
                                          {"/v1/overrides", "GET", pages::list_overrides},
                                          {"/v1/overrides", "POST", pages::import_overrides},
                                          {"/v1/overrides", "DELETE", pages::remove_counter},
+                                         {"/v1/blocks", "GET", pages::show_blocks},
+                                         {"/v1/blocks", "PUT", pages::start_blocks},
+                                         {"/v1/blocks", "DELETE", pages::end_blocks},
                                          {"/v1/status", "GET", pages::show_status}}};
 
 // Returns the methods of a path, "GET, HEAD, PUT", or an empty text if there is no such path.
@@ -51,7 +54,7 @@ void answer_no_route(std::string_view path, const http::Request& request,
                          {404,
                           "unknown path; expected /v1/rules, "
                           "/v1/rules/validate, /v1/rules/reload, /v1/keys, "
-                          "/v1/overrides, /v1/overrides/RULE/LIMIT or "
+                          "/v1/overrides, /v1/overrides/RULE/LIMIT, /v1/blocks or "
                           "/v1/status"});
   }
   response.add("Allow", allowed);

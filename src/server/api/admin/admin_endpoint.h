@@ -8,6 +8,7 @@
 #include "server/protocol/http/message.h"
 #include "server/rules/rules_manager.h"
 #include "server/rules/server_overrides.h"
+#include "server/storage/held_blocks.h"
 #include "sluice/limiter.h"
 
 namespace sluice::server {
@@ -30,6 +31,8 @@ class AdminEndpoint {
     std::function<void(std::string_view what, std::string_view peer)> done = {};
     // Null: the server has none.
     ServerOverrides* overrides = nullptr;
+    // Finds at most so many blocks that hold now. Errors: why the store cannot say.
+    std::function<Expected<HeldBlocks>(std::size_t most)> find_blocks = {};
   };
   explicit AdminEndpoint(Parts parts);
 

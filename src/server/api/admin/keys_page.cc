@@ -19,6 +19,14 @@ Decision apply_to_store(const Call& call, Verb verb, const RuleCounter& counter)
   return call.parts.limiter.store().apply_one(verb, counter.charge(0), {});
 }
 
+void write_block(const Call& call, const RuleCounter& counter, JsonWriter& json) {
+  if (!counter.limit->block) return;
+  const Decision decision =
+      call.parts.limiter.store().apply_one(Verb::kPeek, counter.charge(1), {});
+  if (decision.reason != Reason::kBlocked) return;
+  json.member("blocked_for_ms", milliseconds(decision.retry_after.value_or(Duration{0})));
+}
+
 // Answers with every counter, after `ask` has read or reset it.
 template <typename Ask>
 void answer_counters(const Call& call, const Selection& chosen, const Ask& ask) {
@@ -32,6 +40,7 @@ void answer_counters(const Call& call, const Selection& chosen, const Ask& ask) 
       const Decision decision = ask(counter);
       if (!decision.allowed()) return answer_failed(call, counter, decision);
       write_counter(json, counter, decision);
+      write_block(call, counter, json);
     }
     json.end_object();
   }

@@ -63,7 +63,16 @@ class TestAdmin : public ::testing::Test {
             [this](std::string_view what, std::string_view peer) {
               done_.push_back(std::string(what) + " by " + std::string(peer));
             },
-        .overrides = overrides_.get()});
+        .overrides = overrides_.get(),
+        .find_blocks = [this](std::size_t most) { return find_blocks(most); }});
+  }
+  Expected<HeldBlocks> find_blocks(std::size_t most) const {
+    HeldBlocks found;
+    for (const BlockedKey& one : store_.blocked(most)) {
+      found.blocks.push_back({one.key, one.tag, one.until});
+    }
+    found.more = found.blocks.size() == most;
+    return found;
   }
   Answered call(std::string_view method, std::string_view target, const Fields& fields = {},
                 std::string_view body = {}) {

@@ -1,0 +1,141 @@
+#include "server/api/admin/json_writer.h"
+#include "server/api/admin/test_endpoint.h"
+#include "sluice/attributes.h"
+#include "sluice/rule_decider.h"
+
+namespace sluice::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* kRules = R"(version: 1
+domain: shop
+rules:
+  - name: login
+    limits:
+      - { name: address, key: "{ip}", algorithm: fixed_window, limit: 1, per: 1m,
+          block: { after: 1, within: 10m, for: 15m } }
+  - name: plain
+    limits: [ { name: all, algorithm: fixed_window, limit: 1, per: 1m } ]
+  - name: two
+    limits:
+      - { name: a, key: "{ip}", algorithm: gcra, limit: 1, per: 1m,
+          block: { after: 1, within: 10m, for: 15m } }
+      - { name: b, algorithm: gcra, limit: 1, per: 1m, block: { after: 1, within: 10m, for: 15m } }
+)";
+constexpr const char* kLogin = "/v1/blocks?rule=login&ip=192.0.2.1";
+
+class BlocksPage : public TestAdmin {
+ protected:
+  void SetUp() override { open({kRules}); }
+  Decision ask(std::string_view rule = "login") {
+    const RuleSet rules = manager_->current();
+    return requests_.decide_by(rules, *rules.find(rule), Attributes{{"ip", "192.0.2.1"}}).decision;
+  }
+  std::string refused(std::string_view method, const std::string& target, int status) {
+    const Answered answered = call(method, target);
+    EXPECT_EQ(answered.status, status) << answered.body;
+    return answered.detail();
+  }
+
+  RuleDecider requests_{limiter_};
+};
+
+TEST_F(BlocksPage, BlocksAndUnblocksAKey) {
+  const std::string counter = R"({"rule":"login","limits":[{"name":"address","key":"192.0.2.1",)"
+                              R"("counter":"shop|login|address|ip=192.0.2.1",)";
+  EXPECT_EQ(get(kLogin).body, counter + "\"blocked\":false}]}\n");
+  EXPECT_EQ(call("PUT", std::string(kLogin) + "&for=1h").body,
+            counter + "\"blocked\":true,\"blocked_for_ms\":3600000}]}\n");
+  EXPECT_EQ(ask().reason, Reason::kBlocked);
+  EXPECT_EQ(ask().retry_after, std::chrono::hours{1});
+  EXPECT_EQ(call("DELETE", kLogin).body, counter + "\"blocked\":false}]}\n");
+  EXPECT_TRUE(ask());
+  EXPECT_EQ(done_, (std::vector<std::string>{
+                       "key blocked: shop|login|address|ip=192.0.2.1 by 127.0.0.1",
+                       "key unblocked: shop|login|address|ip=192.0.2.1 by 127.0.0.1"}));
+}
+
+TEST_F(BlocksPage, BlocksAKeyUntilAnInstant) {
+  const auto then = std::chrono::floor<std::chrono::seconds>(SystemClock().now()) + 2h;
+  JsonWriter json;
+  const std::string text(json.value(Instant{then}).view());
+  const auto answered =
+      call("PUT", std::string(kLogin) + "&until=" + text.substr(1, text.size() - 2));
+  ASSERT_EQ(answered.status, 200) << answered.body;
+  ASSERT_TRUE(ask().retry_after);
+  EXPECT_LE(*ask().retry_after, 2h);
+  EXPECT_GT(*ask().retry_after, 1h);
+}
+
+TEST_F(BlocksPage, ListsTheBlocksThatHold) {
+  EXPECT_EQ(get("/v1/blocks").body, "{\"blocks\":[],\"more\":false}\n");
+  ASSERT_EQ(call("PUT", std::string(kLogin) + "&for=1h").status, 200);
+  ASSERT_EQ(call("PUT", "/v1/blocks?rule=two&limit=a&for=1m&ip=192.0.2.1").status, 200);
+  const boost::json::value all = get("/v1/blocks").json();
+  ASSERT_EQ(all.at("blocks").as_array().size(), 2U);
+  EXPECT_EQ(all.at("more"), false);
+  EXPECT_EQ(get("/v1/blocks?count=1").json().at("blocks").as_array().size(), 1U);
+  EXPECT_EQ(get("/v1/blocks?count=1").json().at("more"), true);
+  ASSERT_EQ(call("DELETE", kLogin).status, 200);
+  const boost::json::value rest = get("/v1/blocks").json().at("blocks");
+  ASSERT_EQ(rest.as_array().size(), 1U);
+  EXPECT_EQ(rest.at(0).at("counter"), "shop|two|a|ip=192.0.2.1");
+  JsonWriter until;
+  EXPECT_EQ(rest.at(0).at("until"), boost::json::parse(until.value(clock_.now() + 1min).view()));
+}
+
+TEST_F(BlocksPage, ShowsABlockThatDenialsHaveStarted) {
+  ask();
+  EXPECT_EQ(ask().reason, Reason::kBlocked);
+  const boost::json::value limit = get(kLogin).json().at("limits").at(0);
+  EXPECT_EQ(limit.at("blocked"), true);
+  EXPECT_EQ(get("/v1/keys?rule=login&ip=192.0.2.1").json().at("limits").at(0).at("blocked_for_ms"),
+            900'000);
+}
+
+TEST_F(BlocksPage, UnblocksAKeyWhoseCounterIsReset) {
+  ask();
+  ask();
+  EXPECT_EQ(call("DELETE", "/v1/keys?rule=login&ip=192.0.2.1").status, 200);
+  EXPECT_TRUE(ask());
+}
+
+TEST_F(BlocksPage, RefusesWhatItCannotBlock) {
+  const std::string which =
+      "expected one of 'for' and 'until': how long to block, such as &for=15m, or "
+      "&until=2026-12-01T00:00:00Z";
+  EXPECT_EQ(refused("PUT", kLogin, 400), which);
+  EXPECT_EQ(refused("PUT", std::string(kLogin) + "&for=1m&until=2100-01-01T00:00:00Z", 400), which);
+  EXPECT_EQ(refused("PUT", std::string(kLogin) + "&until=2001-01-01T00:00:00Z", 400),
+            "'until': '2001-01-01T00:00:00Z' is out of range; expected 1ms to 366d from now");
+  EXPECT_EQ(refused("PUT", std::string(kLogin) + "&until=tomorrow", 400),
+            "'until': 'tomorrow' is no instant; expected one such as 2026-12-01T00:00:00Z");
+  EXPECT_EQ(refused("PUT", std::string(kLogin) + "&for=367d", 400),
+            "'for': '367d' is out of range; expected 1ms to 366d");
+  EXPECT_EQ(refused("PUT", std::string(kLogin) + "&for=soon", 400),
+            "'for': 'soon' is not a period; expected a whole number and its unit (ms, s, m, h or "
+            "d), such "
+            "as 60s");
+  EXPECT_EQ(refused("PUT", "/v1/blocks?rule=plain&for=1m", 404),
+            "the limit 'all' of the rule 'plain' has no block; expected a limit with 'block:' in "
+            "the rules");
+  EXPECT_EQ(refused("PUT", "/v1/blocks?rule=login&for=1m", 400),
+            "nothing to block: the key of the limit 'address' lacks ip; expected these attributes "
+            "in the query");
+  EXPECT_EQ(refused("PUT", "/v1/blocks?rule=two&for=1m&ip=192.0.2.1", 400),
+            "rule 'two' has several limits; expected limit=NAME, one of: a, b; or limit=* for all");
+  EXPECT_EQ(refused("DELETE", "/v1/blocks?rule=none", 404),
+            "there is no rule 'none'; expected one of: login, plain, two");
+  EXPECT_TRUE(done_.empty());
+}
+
+TEST_F(BlocksPage, BlocksOneLimitOfSeveral) {
+  EXPECT_EQ(call("PUT", "/v1/blocks?rule=two&limit=a&for=1m&ip=192.0.2.1").status, 200);
+  const boost::json::value limits = get("/v1/blocks?rule=two&ip=192.0.2.1").json().at("limits");
+  EXPECT_EQ(limits.at(0).at("blocked"), true);
+  EXPECT_EQ(limits.at(1).at("blocked"), false);
+}
+
+}  // namespace
+}  // namespace sluice::server
