@@ -53,6 +53,7 @@ class CommandHandler final : public Handler {
   };
   explicit CommandHandler(const Parts& parts)
       : session(parts.session),
+        limiter(parts.session.limiter),
         users(parts.users),
         about(parts.about),
         clock(parts.clock),
@@ -74,6 +75,7 @@ class CommandHandler final : public Handler {
 
   // The members below are for the commands.
   Session session;
+  Limiter& limiter;  // of RL.BLOCK
   const Users& users;
   const About& about;
   const net::LoopClock& clock;
@@ -118,6 +120,8 @@ void settle_limit(CommandHandler& handler, const Call& call);
 void set_override(CommandHandler& handler, const Call& call);
 void unset_override(CommandHandler& handler, const Call& call);
 void get_override(CommandHandler& handler, const Call& call);
+void block(CommandHandler& handler, const Call& call);
+void unblock(CommandHandler& handler, const Call& call);
 // Reads "attribute value [attribute value]..." into the handler's attributes. Returns false if the
 // reply has become an error.
 bool read_attributes(std::span<const std::string_view> words, CommandHandler& handler,

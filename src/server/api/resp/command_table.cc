@@ -299,6 +299,18 @@ event loop wait until it is written: for a server with very many of them, use `/
 > RL.OVERRIDE GET api requests header.x-customer 42
 ```)";
 
+constexpr std::string_view kBlockText =
+    R"(For limits with a `block` (`docs/rules.md`, *Blocks*); it replaces a block that lasts. `rule` and
+`limit` are names; the attributes are those that the key of the limit reads. The period is 1ms to
+366d, `UNTIL` an instant so far ahead at most. The reply is `OK`.
+
+```
+> RL.BLOCK login address ip 192.0.2.1 FOR 15m
+```)";
+constexpr std::string_view kUnblockText =
+    R"(It also forgets earlier denials and how long the latest block lasted. The reply is 1, or 0 if the key
+was not blocked.)";
+
 constexpr std::string_view kSettleText =
     R"(`COST` is what the request took, `ACTUAL` what it really cost. Less gives back the difference, more
 charges it. A limit without an `ACTUAL` of its own settles to `ACTUAL units`, or keeps its cost.
@@ -307,7 +319,7 @@ charges it. A limit without an `ACTUAL` of its own settles to `ACTUAL units`, or
 > RL.SETTLE LIMIT tokens:42 token_bucket 10000 60s COST 700 ACTUAL 512
 ```)";
 
-constexpr std::array<Command, 24> kAll{
+constexpr std::array<Command, 26> kAll{
     limits("cl.throttle", {5, 6}, "key max_burst count period_seconds [quantity]",
            "Decides a request by a GCRA limit in the arguments, like redis-cell.",
            commands::throttle, {.has_key = true, .writes = true, .text = kThrottleText}),
@@ -316,6 +328,9 @@ constexpr std::array<Command, 24> kAll{
     limits("rl.limit", {5, 0}, kLimitAddress,
            "Decides a request by a limit of any algorithm in the arguments.", commands::limit,
            {.has_key = true, .writes = true, .text = kLimitText}),
+    limits("rl.block", {5, 0}, "rule limit [attribute value]... FOR period|UNTIL unix-time-ms",
+           "Blocks a key of a limit.", commands::block,
+           {.role = Role::kOperate, .writes = true, .text = kBlockText}),
     limits("rl.charge", {2, 0}, "", "Counts work that is already done.", nullptr,
            {.role = Role::kOperate, .parts = kCharge, .writes = true, .text = kChargeText}),
     limits("rl.extend", {2, 2}, "permit", "Starts the lease of a permit again.", commands::extend,
@@ -339,6 +354,8 @@ constexpr std::array<Command, 24> kAll{
            {.role = Role::kOperate, .parts = kSettle, .writes = true, .text = kSettleText}),
     limits("rl.take", {2, 0}, "", "Takes as many units as are left, up to a number.", nullptr,
            {.parts = kTake, .writes = true, .text = kTakeText}),
+    limits("rl.unblock", {3, 0}, "rule limit [attribute value]...", "Ends the block of a key.",
+           commands::unblock, {.role = Role::kOperate, .writes = true, .text = kUnblockText}),
     connection("auth", {2, 0}, "[user] password",
                "Authenticates the connection. Without a user name, the user is `default`.",
                commands::auth, Role::kNobody),

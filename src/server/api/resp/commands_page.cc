@@ -55,8 +55,8 @@ machine can read the file, or if the password has fewer than 16 characters or fe
 ones.
 
 The role `check`, the default, may request decisions; where other machines reach the listener, of one
-unit at a time. The role `operate` may also refund, reset and take several units. The role `admin`
-includes `operate`. Each command below names the role that it requires.
+unit at a time. The role `operate` may also refund, reset, take several units, block keys and set
+overrides. The role `admin` includes `operate`. Each command below names the role that it requires.
 
 ## Replies
 

@@ -36,6 +36,11 @@ rules:
   - name: failures
     match: { path: /sign-in }
     limits: [ { key: "{ip}", algorithm: fixed_window, limit: 2, per: 1h, count: { on: 401 } } ]
+  - name: guess
+    match: { path: /guess }
+    limits:
+      - { name: ip, key: "{ip}", algorithm: fixed_window, limit: 1, per: 1s,
+          block: { after: 1, within: 10m, for: 15m } }
   - name: plans
     match: { path: /plans }
     limits: [ { name: each, key: "{plan}", algorithm: gcra, limit: 5, per: 60s } ]
