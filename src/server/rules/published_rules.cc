@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <ctime>
 #include <utility>
+
+#include "server/rules/rules_history.h"
 
 // Only xxHash's inline header is used; nothing is linked.
 #define XXH_INLINE_ALL
@@ -16,16 +19,34 @@ namespace {
 
 constexpr std::string_view kFormat = "1";
 
+// KEYS: the rules, and their history, if there is one. ARGV: the expected id; the entry of the
+// history and its rules; the fields of the rules.
 constexpr std::string_view kPushText = R"(local id = redis.call('HGET', KEYS[1], 'id')
 if not id and redis.call('EXISTS', KEYS[1]) == 1 then
   return redis.error_reply('ERR the key does not contain rules')
 end
 if (id or '') ~= ARGV[1] then return 0 end
+local entries = KEYS[2] and redis.call('HGET', KEYS[2], 'entries') or ''
 redis.call('DEL', KEYS[1])
-redis.call('HSET', KEYS[1], unpack(ARGV, 2))
+redis.call('HSET', KEYS[1], unpack(ARGV, 4))
+if not KEYS[2] then return 1 end
+local new = string.match(ARGV[2], '^%S+')
+local kept, bytes = {ARGV[2]}, #ARGV[3]
+for entry in string.gmatch(entries, '[^\n]+') do
+  local old, size = string.match(entry, '^(%S+) %S+ %S+ %S+ (%d+)')
+  if old and old ~= new then
+    bytes = bytes + size
+    if #kept < 50 and bytes <= 67108864 then
+      kept[#kept + 1] = entry
+    else
+      redis.call('HDEL', KEYS[2], 'rules.' .. old)
+    end
+  end
+end
+redis.call('HSET', KEYS[2], 'entries', table.concat(kept, '\n'), 'rules.' .. new, ARGV[3])
 return 1
 )";
-constexpr redis::Script kPush{"push_rules", kPushText, "63b99c2985af34e9f2801f8677929685b0970f16"};
+constexpr redis::Script kPush{"push_rules", kPushText, "ae65cac226226832eb417c173958932da34992d4"};
 
 std::string_view text_of(const redisReply& reply) noexcept {
   if (reply.type != REDIS_REPLY_STRING && reply.type != REDIS_REPLY_STATUS) return {};
@@ -39,14 +60,8 @@ std::optional<std::uint64_t> number_of(std::string_view text) noexcept {
   return number;
 }
 
-// Hashes names and texts, each with its size, so that their boundaries count.
 std::string id_of(std::uint64_t version, const std::vector<RulesText>& texts) {
-  std::string all;
-  for (const RulesText& text : texts) {
-    for (const std::string* part : {&text.name, &text.text}) {
-      all.append(std::to_string(part->size())).append(":").append(*part);
-    }
-  }
+  const std::string all = encode_texts(texts);
   std::array<char, 16> digits{};
   XXH64_hash_t hash = XXH3_64bits(all.data(), all.size());
   for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit, hash >>= 4) {
@@ -62,6 +77,7 @@ void for_each_field(const PublishedRules& rules, const Append& append) {
   append("id", rules.id);
   append("version", std::to_string(rules.version));
   append("pushed_at", rules.pushed_at);
+  append("by", rules.by);
   append("files", std::to_string(rules.texts.size()));
   for (std::size_t i = 0; i < rules.texts.size(); ++i) {
     append("name." + std::to_string(i), rules.texts[i].name);
@@ -120,7 +136,16 @@ Expected<PublishedRules> publish(std::uint64_t version, std::string pushed_at,
                       std::to_string(kMostPublishedBytes)};
   }
   std::string id = id_of(version, texts);
-  return PublishedRules{version, std::move(id), std::move(pushed_at), std::move(texts)};
+  return PublishedRules{version, std::move(id), std::move(pushed_at), {}, std::move(texts)};
+}
+
+std::string pushed_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  std::string text(20, '\0');
+  if (::gmtime_r(&now, &parts) == nullptr) return {};
+  std::strftime(text.data(), text.size() + 1, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
 }
 
 void fill_in_read_id(redis::Command& command, std::string_view key) {
@@ -165,6 +190,7 @@ Expected<std::optional<PublishedRules>> read_rules(const redisReply& reply) {
   if (rules->id != hash.find("id")) {
     return Unexpected{"damaged rules: something other than a push has changed them"};
   }
+  rules->by = hash.find("by").value_or("");
   return std::optional(std::move(*rules));
 }
 
@@ -172,9 +198,13 @@ void fill_in_push(redis::Command& command, std::string_view key, const Published
                   std::string_view expected) {
   begin(command, key);
   command.script = &kPush;
-  command.append(1);
+  const std::string history = history_key(key);
+  command.append(history.empty() ? 1 : 2);
   command.append(key);
+  if (!history.empty()) command.append(history);
   command.append(expected);
+  command.append(entry_of(rules));
+  command.append(history.empty() ? std::string() : encode_texts(rules.texts));
   append_fields(command, rules);
 }
 

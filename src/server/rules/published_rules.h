@@ -19,12 +19,14 @@ namespace sluice::server {
 //   id         VERSION-HASH: different for different rules, even after the server lost data
 //   version    counts the pushes, from 1
 //   pushed_at  2026-11-21T07:48:59Z
+//   by         who pushed them; absent in rules of older versions
 //   files      the number of files
 //   name.0 text.0 name.1 text.1 ...
 struct PublishedRules {
   std::uint64_t version = 0;
   std::string id;
   std::string pushed_at;
+  std::string by = {};
   std::vector<RulesText> texts;
 };
 
@@ -35,6 +37,9 @@ inline constexpr std::size_t kMostPublishedBytes = std::size_t{16} << 20;  // of
 Expected<PublishedRules> publish(std::uint64_t version, std::string pushed_at,
                                  std::vector<RulesText> texts);
 
+// Returns the present instant as PublishedRules::pushed_at.
+std::string pushed_now();
+
 // Fill in a command: the first asks for the id of the rules (the reply is nil if there are none),
 // the second for the rules themselves.
 void fill_in_read_id(redis::Command& command, std::string_view key);
@@ -42,11 +47,11 @@ void fill_in_read_rules(redis::Command& command, std::string_view key);
 // Returns nothing if there are no rules. Errors: the value is something else, or damaged.
 Expected<std::optional<PublishedRules>> read_rules(const redisReply& reply);
 
-// Fills in the command that replaces the rules with the id `expected` (empty: no rules), all at
-// once or not at all. One script call.
+// Fills in the command that replaces the rules with the id `expected` (empty: no rules), and adds
+// them to the history, all at once or not at all. One script call.
 void fill_in_push(redis::Command& command, std::string_view key, const PublishedRules& rules,
                   std::string_view expected);
-// The same without a script; replaces any rules.
+// The same without a script and without the history; replaces any rules.
 void fill_in_overwrite(redis::Command& command, std::string_view key, const PublishedRules& rules);
 // Returns whether the rules were pushed; false if the id was not the expected one. Errors: an
 // unexpected reply.

@@ -126,8 +126,10 @@ TEST(PublishedRules, ArePushedByOneScriptOnTheSlotOfTheirKey) {
   ASSERT_NE(sent.script, nullptr);
   EXPECT_EQ(sent.slot, redis::slot_of("sluice:rules"));
   EXPECT_FALSE(sent.repeatable);
-  EXPECT_EQ(sent.elements, 3U + 14U);
-  const std::string head = "$1\r\n1\r\n$12\r\nsluice:rules\r\n$3\r\n3-x\r\n$6\r\nformat\r\n";
+  EXPECT_EQ(sent.elements, 6U + 16U);
+  const std::string head =
+      "$1\r\n2\r\n$12\r\nsluice:rules\r\n$34\r\nsluice:rules:history{sluice:rules}\r\n"
+      "$3\r\n3-x\r\n";
   EXPECT_EQ(sent.tail.substr(0, head.size()), head);
   fill_in_read_id(sent, "sluice:rules");
   EXPECT_EQ(sent.script, nullptr);
