@@ -178,7 +178,8 @@ class RedisRules(RedisTest):
         self.assertIn("there are no rules at sluice:rules", empty.stderr)
         self.pushed(rules("a"), "--key", "other", name="a.yaml")
         shown = sluice("rules", "show", "--store", self.server.url, "--key", "other")
-        self.assertRegex(shown.stdout, r"\A# a\.yaml \(version 1, pushed 20..-..-..T..:..:..Z\)\n")
+        self.assertRegex(shown.stdout,
+                         r"\A# a\.yaml \(version 1, pushed 20..-..-..T..:..:..Z by \S+@\S+\)\n")
         self.assertTrue(shown.stdout.endswith(rules("a")))
 
     def test_pushes_without_scripts_if_configured(self):
