@@ -1,6 +1,7 @@
 """Rules in Redis: servers follow a push, and keep their rules if they cannot."""
 
 import concurrent.futures
+import json
 import subprocess
 import time
 
@@ -197,6 +198,105 @@ class RedisRules(RedisTest):
         self.assertIn("cannot be stored without scripts (scripting: off)", wrong.stderr)
 
 
+class History(RedisTest):
+    KEY = "sluice:rules:history{sluice:rules}"
+
+    def setUp(self):
+        self.server = self.redis()
+        self.texts = self.folder()
+
+    def tearDown(self):
+        self.doClassCleanups()
+
+    def run_rules(self, *words):
+        return sluice("rules", *words, "--store", self.server.url, cwd=self.texts)
+
+    def push(self, limit, *more):
+        (self.texts / "a.yaml").write_text(rules("a", limit))
+        done = self.run_rules("push", "a.yaml", *more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def history(self):
+        done = self.run_rules("history", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def test_pushes_are_listed_with_who_and_when(self):
+        none = self.run_rules("history")
+        self.assertEqual(none.returncode, 1)
+        self.assertEqual(none.stderr, "sluice: rules history: there is no history of sluice:rules; "
+                                      "it begins with the next sluice rules push\n")
+        self.push(1)
+        self.push(2, "--by", "deploy 17")
+        latest, first = self.history()
+        self.assertEqual((latest["version"], latest["by"], latest["files"]), (2, "deploy 17", 1))
+        self.assertEqual(first["version"], 1)
+        self.assertRegex(first["by"], r"\A\S+@\S+\Z")
+        self.assertRegex(first["pushed_at"], r"\A20..-..-..T..:..:..Z\Z")
+        table = self.run_rules("history").stdout.splitlines()
+        self.assertEqual(table[0].split(), ["VERSION", "ID", "PUSHED", "AT", "FILES", "BYTES", "BY"])
+        self.assertIn(latest["id"], table[1])
+        self.assertTrue(table[1].endswith("  deploy 17"), table)
+
+    def test_a_name_of_several_lines_is_refused(self):
+        (self.texts / "a.yaml").write_text(rules("a"))
+        refused = self.run_rules("push", "a.yaml", "--by", "a\nb")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("expected a name of 1 to 128 bytes without control characters", refused.stderr)
+
+    def test_a_rollback_pushes_the_old_rules_as_a_new_version(self):
+        for limit in (5, 6, 7):
+            self.push(limit)
+        server = self.serve(config={"store": self.server.url, "rules": "redis"})
+        done = self.run_rules("rollback", 1, "--by", "ann")
+        self.assertEqual(done.stdout,
+                         "sluice:rules: version 4, 1 rules, 1 limits; before version 3\n", done)
+        wait_for(lambda: RedisRules.limit_of(server) == 5, what="the rollback")
+        self.assertEqual(self.history()[0]["by"], "ann (rollback to version 1)")
+        by_id = self.run_rules("rollback", self.history()[-2]["id"])
+        self.assertEqual(by_id.returncode, 0, by_id.stderr)
+        wait_for(lambda: RedisRules.limit_of(server) == 6, what="the rollback by id")
+
+    def test_an_unknown_push_and_another_version_are_refused(self):
+        self.push(5)
+        self.push(6)
+        unknown = self.run_rules("rollback", 7)
+        self.assertEqual(unknown.returncode, 1)
+        self.assertEqual(unknown.stderr,
+                         "sluice: rules rollback: the history has no push '7'; expected a version "
+                         "from 1 to 2, or an id of sluice rules history\n")
+        other = self.run_rules("rollback", 1, "--expect", 1)
+        self.assertEqual(other.returncode, 1)
+        self.assertIn("expected version 1 there. Nothing was pushed", other.stderr)
+
+    def test_damaged_rules_are_not_pushed(self):
+        self.push(5)
+        self.push(6)
+        self.server.command("HSET", self.KEY, "rules." + self.history()[1]["id"], "1:a1:b")
+        damaged = self.run_rules("rollback", 1)
+        self.assertEqual(damaged.returncode, 1)
+        self.assertIn("version 1: damaged rules", damaged.stderr)
+        self.assertEqual(len(self.history()), 2)
+
+    def test_the_last_fifty_pushes_are_kept(self):
+        for limit in range(1, 54):
+            self.push(limit)
+        self.assertEqual([push["version"] for push in self.history()], list(range(53, 3, -1)))
+        self.assertEqual(self.server.command("HLEN", self.KEY), 51)
+        self.assertEqual(self.run_rules("rollback", 3).returncode, 1)
+        self.assertEqual(self.run_rules("rollback", 4).returncode, 0)
+
+    def test_a_push_that_is_refused_is_not_in_the_history(self):
+        self.push(1)
+        self.server.command("DEL", self.KEY)
+        self.server.command("SET", self.KEY, "x")
+        (self.texts / "a.yaml").write_text(rules("a", 2))
+        refused = self.run_rules("push", "a.yaml")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("WRONGTYPE", refused.stderr)
+        self.assertEqual(self.server.command("HGET", "sluice:rules", "version"), b"1")
+
+
 class ClusterRules(RedisTest):
     def test_rules_are_pushed_to_a_cluster_followed_and_shown(self):
         cluster = self.cluster(replicas=0)
@@ -214,3 +314,6 @@ class ClusterRules(RedisTest):
         (texts / "a.yaml").write_text(rules("a", 3))
         sluice("rules", "push", "a.yaml", "--store", cluster.url, cwd=texts)
         wait_for(lambda: RedisRules.limit_of(server) == 3, what="the push")
+        done = sluice("rules", "rollback", 1, "--store", cluster.url)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        wait_for(lambda: RedisRules.limit_of(server) == 1, what="the rollback")

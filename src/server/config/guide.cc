@@ -138,6 +138,8 @@ rules: redis
 sluice rules push rules.yaml --store redis://127.0.0.1:6379             # checks and publishes
 sluice rules push rules.yaml --config sluice.yaml --expect 7            # only if it replaces version 7
 sluice rules show --store redis://127.0.0.1:6379                        # prints the published rules
+sluice rules history --store redis://127.0.0.1:6379                     # the last 50 pushes, by whom
+sluice rules rollback 7 --store redis://127.0.0.1:6379                  # publishes version 7 again
 ```
 
 - All servers activate pushed rules within a second. A server that cannot use the new rules keeps
@@ -149,9 +151,15 @@ sluice rules show --store redis://127.0.0.1:6379                        # prints
 - To name a file that is called `redis`, write `./redis`.
 
 The rules are stored in a hash at `rules_key`. Its fields are `version` (the number of pushes),
-`id`, `pushed_at`, `files`, and `name.0`, `text.0` and so on. A push replaces all fields at once
-with a script. With `scripting: off` there is no script; if two pushes happen at the same moment,
-the later one wins. A client that can write this key controls the limits of all servers.
+`id`, `pushed_at`, `by`, `files`, and `name.0`, `text.0` and so on. A push replaces all fields at
+once with a script. With `scripting: off` there is no script; if two pushes happen at the same
+moment, the later one wins. A client that can write this key controls the limits of all servers.
+
+The same script keeps the last 50 pushes, of at most 64 MiB together, at
+`RULES_KEY:history{RULES_KEY}` ([state-format.md](state-format.md#pushed-rules)). `sluice rules
+history` lists them: the version, when and by whom (`USER@HOST`, or `--by NAME`). `sluice rules
+rollback VERSION` checks the rules of one of them and pushes them as a new version. With
+`scripting: off` there is no history.
 
 ## Format of the file
 
