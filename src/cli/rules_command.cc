@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "cli/file_commands.h"
+#include "cli/rules_diff.h"
 #include "cli/rules_past.h"
 #include "cli/rules_push.h"
 #include "envoy/convert.h"
@@ -68,6 +69,7 @@ void add_rules(CLI::App& app, int& status) {
       *app.add_subcommand("rules", "Checks, documents, converts and publishes rules files");
   add_push(command, status);
   add_show(command, status);
+  add_diff(command, status);
   add_history(command, status);
   add_rollback(command, status);
   add_convert(command, status);

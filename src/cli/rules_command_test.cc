@@ -126,6 +126,46 @@ TEST_F(RulesCommand, ReadsTheStandardInput) {
   EXPECT_EQ(err_, "-:1:1: error: the file has over 4 MiB; expected at most 4194304 bytes\n");
 }
 
+TEST_F(RulesCommand, ComparesRules) {
+  const std::string old = file("old.yaml", kRight);
+  const std::string same = file("same.yaml", std::string("# a comment\n") + kRight);
+  const std::string now =
+      file("new.yaml",
+           "version: 1\nrules:\n"
+           "  - { name: a, limits: [ { algorithm: gcra, limit: 2, per: 1s, "
+           "burst: 3 } ] }\n"
+           "  - { name: b, limits: [ { algorithm: gcra, limit: 1, per: 1s } ] }\n");
+  EXPECT_EQ(run({"diff", old, same}), 0);
+  EXPECT_EQ(out_, "");
+  EXPECT_EQ(run({"diff", old, now}), 1);
+  EXPECT_EQ(out_,
+            "~ rule a, limit a/0: burst 0 -> 3\n"
+            "~ rule a, limit a/0: limit 1 -> 2\n"
+            "+ rule b\n");
+  EXPECT_EQ(run({"diff", "-", old, "--json"}, kRight), 0);
+  EXPECT_EQ(out_, "{\"equal\":true,\"differences\":[]}\n");
+  EXPECT_EQ(run({"diff", now, old, "--json"}), 1);
+  EXPECT_EQ(
+      out_,
+      "{\"equal\":false,\"differences\":["
+      "{\"change\":\"changed\",\"rule\":\"a\",\"limit\":\"a/"
+      "0\",\"key\":\"burst\",\"old\":\"3\",\"new\":\"0\"},"
+      "{\"change\":\"changed\",\"rule\":\"a\",\"limit\":\"a/0\",\"key\":\"limit\",\"old\":\"2\","
+      "\"new\":\"1\"},"
+      "{\"change\":\"removed\",\"rule\":\"b\"}]}\n");
+}
+
+TEST_F(RulesCommand, ComparesOnlyRulesThatAreRight) {
+  const std::string right = file("right.yaml", kRight);
+  const std::string wrong = file("wrong.yaml", "version: 1\nrules: 7\n");
+  EXPECT_EQ(run({"diff", right, wrong}), 2);
+  EXPECT_EQ(err_.find(wrong + ":2:8: error: "), 0U) << err_;
+  EXPECT_NE(err_.find("sluice: rules diff: the rules of '" + wrong + "' are wrong\n"),
+            std::string::npos);
+  EXPECT_EQ(run({"diff", right}), 2);
+  EXPECT_EQ(run({"diff", right, "redis"}), 2);
+}
+
 TEST_F(RulesCommand, NeedsSomethingToDo) {
   EXPECT_EQ(run({}), 2);
   EXPECT_EQ(run({"check"}), 2);

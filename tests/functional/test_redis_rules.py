@@ -278,6 +278,17 @@ class History(RedisTest):
         self.assertIn("version 1: damaged rules", damaged.stderr)
         self.assertEqual(len(self.history()), 2)
 
+    def test_a_file_is_compared_with_the_rules_in_redis(self):
+        none = self.run_rules("diff", "redis", "redis")
+        self.assertEqual(none.returncode, 2)
+        self.assertIn("there are no rules at sluice:rules", none.stderr)
+        self.push(5)
+        self.assertEqual(self.run_rules("diff", "redis", "a.yaml").returncode, 0)
+        (self.texts / "a.yaml").write_text(rules("a", 6))
+        different = self.run_rules("diff", "redis", "a.yaml")
+        self.assertEqual((different.returncode, different.stdout),
+                         (1, "~ rule a, limit all: limit 5 -> 6\n"), different)
+
     def test_the_last_fifty_pushes_are_kept(self):
         for limit in range(1, 54):
             self.push(limit)

@@ -138,6 +138,7 @@ rules: redis
 sluice rules push rules.yaml --store redis://127.0.0.1:6379             # checks and publishes
 sluice rules push rules.yaml --config sluice.yaml --expect 7            # only if it replaces version 7
 sluice rules show --store redis://127.0.0.1:6379                        # prints the published rules
+sluice rules diff redis rules.yaml --store redis://127.0.0.1:6379       # what a push would change
 sluice rules history --store redis://127.0.0.1:6379                     # the last 50 pushes, by whom
 sluice rules rollback 7 --store redis://127.0.0.1:6379                  # publishes version 7 again
 ```
