@@ -145,6 +145,26 @@ Expected<ActiveRules, RulesManager::Errors> RulesManager::replace(
   return activate(*std::move(rules), std::move(texts));
 }
 
+Expected<bool, RulesManager::Errors> RulesManager::check(std::vector<RulesText> texts) const {
+  FilesRead read{.picture = {}, .texts = std::move(texts), .errors = {}};
+  Lists lists;
+  auto rules = origin_ == Origin::kFiles ? parse_files(read, terms_, lists) : parse(read, terms_);
+  if (!rules) return Unexpected{std::move(rules.error())};
+  return true;
+}
+
+Expected<ActiveRules, RulesManager::Errors> RulesManager::revise(std::vector<RulesText> texts,
+                                                                 std::uint64_t expected) {
+  const std::lock_guard changing(change_mutex_);
+  if (expected != version()) return Unexpected{Errors{}};
+  if (ActiveRules now = active(); *now.texts == texts) return now;
+  FilesRead read{.picture = {}, .texts = std::move(texts), .errors = {}};
+  Lists lists;  // those that are watched already
+  auto rules = origin_ == Origin::kFiles ? parse_files(read, terms_, lists) : parse(read, terms_);
+  if (!rules) return Unexpected{std::move(rules.error())};
+  return activate(*std::move(rules), std::move(read.texts));
+}
+
 // Requires change_mutex_.
 ActiveRules RulesManager::activate(RuleSet rules, Texts texts) {
   ActiveRules next{version() + 1, std::move(rules),

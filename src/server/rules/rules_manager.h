@@ -40,8 +40,9 @@ std::size_t count_limits(const RuleSet& rules) noexcept;
 
 // Holds the active rules and replaces them: a set is validated as a whole and swapped at once; an
 // invalid file leaves the active rules unchanged. Rules come from files, or from a source that the
-// caller watches (follow()). Rules given to replace() stay active until the files or the source
-// change, or reload() is called.
+// caller watches (follow()). Rules given to replace() or revise() stay active until the files or
+// the source change, or reload() is called. Only rules from files read lists (`in: FILE`); a change
+// of a list is a change of the files.
 //
 // Thread-safety: any member from any thread; readers never wait for files or parsing. Ownership:
 // borrows the clock. Cost: version() is one atomic load; current() is a lock and a reference count.
@@ -70,6 +71,13 @@ class RulesManager {
   Expected<ActiveRules, Errors> replace(std::string yaml, std::string name,
                                         std::optional<std::uint64_t> expected = {});
 
+  // Returns whether revise() would take the texts. Errors: all errors of the texts.
+  Expected<bool, Errors> check(std::vector<RulesText> texts) const;
+  // Validates other texts of the active rules and activates them. Texts of files may name the lists
+  // that they named before, so give it only texts in which other values were written.
+  // Errors: as replace().
+  Expected<ActiveRules, Errors> revise(std::vector<RulesText> texts, std::uint64_t expected);
+
   // Returns whether the files differ from when they were last read or reported, and have not
   // changed since the previous call, so half-written files are not read. Reports each change once;
   // then call reload(). Call it about twice a second. Cost: one stat() per file
@@ -81,6 +89,7 @@ class RulesManager {
   ActiveRules active() const;
   RulesStatus status() const;
   bool built_in() const noexcept { return origin_ == Origin::kBuiltIn; }
+  bool from_source() const noexcept { return origin_ == Origin::kSource; }
 
  private:
   using Texts = std::vector<RulesText>;
