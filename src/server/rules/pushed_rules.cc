@@ -1,15 +1,25 @@
 #include "server/rules/pushed_rules.h"
 
+#include <string_view>
 #include <utility>
+
+#include "stores/redis/client/target.h"
 
 namespace sluice::server {
 namespace {
 
 constexpr std::chrono::milliseconds kLongestStart{5'000};
 
+constexpr std::string_view kSource = "redis:";
+
 // Adds the source to the names.
 std::vector<RulesText> named(std::vector<RulesText> texts) {
-  for (RulesText& text : texts) text.name.insert(0, "redis:");
+  for (RulesText& text : texts) text.name.insert(0, kSource);
+  return texts;
+}
+
+std::vector<RulesText> without_source(std::vector<RulesText> texts) {
+  for (RulesText& text : texts) text.name.erase(0, kSource.size());
   return texts;
 }
 
@@ -27,11 +37,10 @@ Expected<std::unique_ptr<PushedRules>> PushedRules::open(RedisRulesSource source
                                                          const RuleTerms& terms) {
   auto found = RedisRules::wait_for(source, kLongestStart);
   if (!found) return Unexpected{found.error()};
-  auto manager =
-      RulesManager::open_source(named(std::move(found->texts)), SystemClock::instance(), terms);
+  auto manager = RulesManager::open_source(named(found->texts), SystemClock::instance(), terms);
   if (!manager) return Unexpected{joined(manager.error())};
   return std::unique_ptr<PushedRules>(
-      new PushedRules(std::move(source), std::move(found->id), std::move(*manager)));
+      new PushedRules(std::move(source), std::move(*found), std::move(*manager)));
 }
 
 void PushedRules::follow(boost::asio::io_context& loop, RulesManager& manager, Log& log,
@@ -39,12 +48,30 @@ void PushedRules::follow(boost::asio::io_context& loop, RulesManager& manager, L
   manager_ = &manager;
   log_ = &log;
   changed_ = std::move(changed);
-  rules_ = std::make_unique<RedisRules>(loop, source_, known_, *this);
+  rules_ = std::make_unique<RedisRules>(loop, source_, latest_.id, *this);
+}
+
+Expected<PushedRules::Outcome> PushedRules::push(const std::vector<RulesText>& before,
+                                                 std::vector<RulesText> texts, std::string by) {
+  const bool are_from_redis = !before.empty() && before.front().name.starts_with(kSource);
+  if (rules_ == nullptr || !source_.target->options.scripting || !are_from_redis) {
+    return Outcome::kNotInRedis;
+  }
+  if (before != named(latest_.texts)) return Outcome::kOthersPushed;
+  auto rules = publish(latest_.version + 1, pushed_now(), without_source(std::move(texts)));
+  if (!rules) return Unexpected{rules.error()};
+  rules->by = std::move(by);
+  const auto pushed = rules_->push(*rules, latest_.id);
+  if (!pushed) return Unexpected{pushed.error()};
+  if (!*pushed) return Outcome::kOthersPushed;
+  if (latest_.version < rules->version) on_rules(std::move(*rules));
+  return Outcome::kPushed;
 }
 
 void PushedRules::on_rules(PublishedRules rules) {
   const std::uint64_t pushed = rules.version;
-  const auto changed = manager_->follow(named(std::move(rules.texts)));
+  latest_ = std::move(rules);
+  const auto changed = manager_->follow(named(latest_.texts));
   if (!changed) {
     for (const RuleError& error : changed.error()) {
       log_->error("the active rules are unchanged",

@@ -29,15 +29,25 @@ class PushedRules final : public RedisRules::Owner {
   void follow(boost::asio::io_context& loop, RulesManager& manager, Log& log,
               std::function<void()> changed);
 
+  enum class Outcome : std::uint8_t {
+    kPushed,
+    kOthersPushed,  // at the same time, or those in Redis are refused here
+    kNotInRedis,    // nothing was pushed: `before` is not from Redis, or there are no scripts
+  };
+  // Pushes `texts` instead of `before`, the active rules, and activates them. Call it on a fiber of
+  // the loop. Errors: why they are not known to be there.
+  Expected<Outcome> push(const std::vector<RulesText>& before, std::vector<RulesText> texts,
+                         std::string by);
+
  private:
-  PushedRules(RedisRulesSource source, std::string known, std::unique_ptr<RulesManager> manager)
-      : source_(std::move(source)), known_(std::move(known)), opened_(std::move(manager)) {}
+  PushedRules(RedisRulesSource source, PublishedRules rules, std::unique_ptr<RulesManager> manager)
+      : source_(std::move(source)), latest_(std::move(rules)), opened_(std::move(manager)) {}
 
   void on_rules(PublishedRules rules) override;
   void on_trouble(std::string_view why) override;
 
   const RedisRulesSource source_;
-  const std::string known_;
+  PublishedRules latest_;  // valid or not
   std::unique_ptr<RulesManager> opened_;
   RulesManager* manager_ = nullptr;
   Log* log_ = nullptr;

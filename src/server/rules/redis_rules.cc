@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "server/net/fiber.h"
 #include "stores/redis/client/target.h"
 #include "stores/redis/store/operation.h"
 
@@ -21,6 +22,35 @@ std::shared_ptr<const redis::Target> patient(const redis::Target& target) {
   copy->options.deadline = std::max(copy->options.deadline, kPatience);
   return copy;
 }
+
+// A push that a fiber waits for.
+class Push final : public redis::Command {
+ public:
+  Expected<bool> wait() {
+    wait_.wait();
+    return std::move(result_);
+  }
+  void done(const redis::Answer& answer) noexcept override {
+    if (answer.failure == redis::Failure::kNone) {
+      result_ = read_pushed(*answer.reply);
+    } else {
+      result_ = Unexpected{explain(answer)};
+    }
+    wait_.finish();
+  }
+
+ private:
+  static std::string explain(const redis::Answer& answer) {
+    std::string what(answer.text.empty() ? "no answer" : answer.text);
+    const bool may_be_done =
+        answer.failure == redis::Failure::kTimeout || answer.failure == redis::Failure::kLost;
+    if (!may_be_done) return what;
+    return what + "; they may have been changed: look at them before you repeat the request";
+  }
+
+  net::FiberWait wait_;
+  Expected<bool> result_ = false;
+};
 
 }  // namespace
 
@@ -41,6 +71,16 @@ RedisRules::RedisRules(boost::asio::io_context& loop, RedisRulesSource source, s
 RedisRules::~RedisRules() {
   ended_ = true;
   client_.reset();  // ends the poll in progress
+}
+
+Expected<bool> RedisRules::push(const PublishedRules& rules, std::string_view expected) {
+  if (ended_ || net::current_fiber() == nullptr) {
+    return Unexpected{"the server does not follow Redis now"};
+  }
+  Push command;
+  fill_in_push(command, source_.key, rules, expected);
+  client_->submit(command);
+  return command.wait();
 }
 
 void RedisRules::look() {

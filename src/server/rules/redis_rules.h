@@ -44,6 +44,10 @@ class RedisRules {
   RedisRules(const RedisRules&) = delete;
   RedisRules& operator=(const RedisRules&) = delete;
 
+  // Replaces the rules with the id `expected`, and waits for the answer. Call it on a fiber of the
+  // loop. Returns false if other rules are there. Errors: why it is not known to have happened.
+  Expected<bool> push(const PublishedRules& rules, std::string_view expected);
+
   // Returns the rules that are there now, or that are pushed before `at_most` has passed. Errors:
   // why there are none. Runs its own event loop.
   static Expected<PublishedRules> wait_for(const RedisRulesSource& source,

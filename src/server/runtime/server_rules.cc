@@ -119,6 +119,12 @@ bool ServerRules::changed() {
   return std::exchange(followed_envoy_, envoy) != envoy || !same;
 }
 
+Expected<PushedRules::Outcome> ServerRules::push(const std::vector<RulesText>& before,
+                                                 std::vector<RulesText> texts, std::string by) {
+  if (!pushed_) return PushedRules::Outcome::kNotInRedis;
+  return pushed_->push(before, std::move(texts), std::move(by));
+}
+
 void ServerRules::follow_pushes(boost::asio::io_context& loop, Log& log,
                                 std::function<void()> changed) {
   if (pushed_) pushed_->follow(loop, *manager_, log, std::move(changed));

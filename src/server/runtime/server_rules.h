@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "server/config/config.h"
 #include "server/logging/log.h"
@@ -43,6 +45,9 @@ class ServerRules {
   bool changed();
   // Follows the rules in Redis, if they are there. Calls `changed` after each change.
   void follow_pushes(boost::asio::io_context& loop, Log& log, std::function<void()> changed);
+  // Pushes rules if they are in Redis. Call it on a fiber of that loop.
+  Expected<PushedRules::Outcome> push(const std::vector<RulesText>& before,
+                                      std::vector<RulesText> texts, std::string by);
   // Ends that. Call it before the loop is destroyed.
   void stop_following() noexcept { pushed_.reset(); }
 
