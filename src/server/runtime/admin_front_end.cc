@@ -42,6 +42,7 @@ class AdminFrontEnd final : public FrontEnd {
                                                                  .reload = admin_.reload,
                                                                  .done = admin_.done,
                                                                  .overrides = admin_.overrides,
+                                                                 .push = admin_.push,
                                                                  .find_blocks = admin_.find_blocks},
                                                                 parts().operations,
                                                                 access(),

@@ -20,6 +20,7 @@ struct AdminParts {
   std::function<Expected<bool, RulesManager::Errors>()> reload;
   std::function<void(std::string_view what, std::string_view peer)> done;
   ServerOverrides* overrides;
+  AdminEndpoint::Push push;
   std::function<Expected<HeldBlocks>(std::size_t most)> find_blocks;
 };
 

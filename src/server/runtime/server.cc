@@ -107,6 +107,9 @@ AdminParts Server::Impl::admin_parts() {
     log_.info("administration", {{"what", what}, {"peer", peer}});
     follow_rules();
   };
+  const auto push = [this](const auto& before, auto texts, auto by) {
+    return rules_.push(before, std::move(texts), std::move(by));
+  };
   const auto find_blocks = [this](std::size_t most) {
     return stores_->find_blocks(admin_stores_.get(), most);
   };
@@ -116,6 +119,7 @@ AdminParts Server::Impl::admin_parts() {
           [this] { return reload(); },
           done,
           overrides_.get(),
+          push,
           find_blocks};
 }
 

@@ -19,6 +19,12 @@ struct Route {
 };
 
 constexpr std::string_view kOverride = "/v1/overrides/";
+constexpr std::string_view kRule = "/v1/rules/";
+
+// Returns whether a path is that of one rule: "/v1/rules/NAME".
+bool names_rule(std::string_view path) {
+  return path.starts_with(kRule) && path.size() > kRule.size();
+}
 
 constexpr std::array<Route, 13> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
                                          {"/v1/rules", "PUT", pages::replace_rules},
@@ -43,6 +49,7 @@ std::string allowed_at(std::string_view path) {
     methods.append(methods.empty() ? "" : ", ").append(route.method);
     if (route.method == "GET") methods.append(", HEAD");
   }
+  if (methods.empty() && names_rule(path)) return "PATCH";
   return methods;
 }
 
@@ -53,7 +60,7 @@ void answer_no_route(std::string_view path, const http::Request& request,
     return pages::answer(response,
                          {404,
                           "unknown path; expected /v1/rules, "
-                          "/v1/rules/validate, /v1/rules/reload, /v1/keys, "
+                          "/v1/rules/RULE, /v1/rules/validate, /v1/rules/reload, /v1/keys, "
                           "/v1/overrides, /v1/overrides/RULE/LIMIT, /v1/blocks or "
                           "/v1/status"});
   }
@@ -78,6 +85,10 @@ void AdminEndpoint::handle(const http::Request& request, http::Response& respons
   for (const Route& route : kRoutes) {
     if (route.path != target.path || route.method != method) continue;
     return route.page({parts_, request, target.query, response});
+  }
+  if (method == "PATCH" && names_rule(target.path)) {
+    return pages::change_rule({parts_, request, target.query, response},
+                              target.path.substr(kRule.size()));
   }
   if (target.path.starts_with(kOverride) &&
       pages::handle_override({parts_, request, target.query, response},

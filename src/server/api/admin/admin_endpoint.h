@@ -1,11 +1,14 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/api/admin/admin_token.h"
 #include "server/api/admin/status_page.h"
 #include "server/protocol/http/message.h"
+#include "server/rules/pushed_rules.h"
 #include "server/rules/rules_manager.h"
 #include "server/rules/server_overrides.h"
 #include "server/storage/held_blocks.h"
@@ -20,6 +23,9 @@ namespace sluice::server {
 // largest, so no loop that decides should call it.
 class AdminEndpoint {
  public:
+  // Pushes other rules in place of the active ones (PushedRules::push()).
+  using Push = std::function<Expected<PushedRules::Outcome>(
+      const std::vector<RulesText>& before, std::vector<RulesText> texts, std::string by)>;
   struct Parts {
     RulesManager& rules;
     Limiter& limiter;
@@ -31,6 +37,8 @@ class AdminEndpoint {
     std::function<void(std::string_view what, std::string_view peer)> done = {};
     // Null: the server has none.
     ServerOverrides* overrides = nullptr;
+    // Empty: rules are not in Redis.
+    Push push = {};
     // Finds at most so many blocks that hold now. Errors: why the store cannot say.
     std::function<Expected<HeldBlocks>(std::size_t most)> find_blocks = {};
   };

@@ -32,6 +32,8 @@ void write_errors(JsonWriter& json, const std::vector<RuleError>& errors);
 
 void show_rules(const Call& call);
 void replace_rules(const Call& call);
+// Changes numbers of one rule: its path is "/v1/rules/" and `name`.
+void change_rule(const Call& call, std::string_view name);
 void validate_rules(const Call& call);
 void reload_rules(const Call& call);
 void show_keys(const Call& call);
