@@ -289,6 +289,26 @@ class History(RedisTest):
         self.assertEqual((different.returncode, different.stdout),
                          (1, "~ rule a, limit all: limit 5 -> 6\n"), different)
 
+    def test_a_change_of_one_rule_is_pushed_to_all_servers(self):
+        self.push(5)
+        servers = [self.serve(config={"store": self.server.url, "rules": "redis"})
+                   for _ in range(2)]
+        body = '{"limits":{"all":{"limit":8}}}'
+        changed = servers[0].admin_request("PATCH", "/v1/rules/a", body)
+        self.assertEqual(changed.status, 200, changed)
+        self.assertEqual(changed.json["active_until"], "other rules are pushed")
+        for server in servers:
+            wait_for(lambda s=server: RedisRules.limit_of(s) == 8, what="the change")
+        self.assertRegex(self.history()[0]["by"], r"\APATCH /v1/rules/a from ")
+        shown = self.run_rules("show").stdout
+        self.assertTrue(shown.endswith(rules("a", 8)), shown)
+        again = servers[1].admin_request("PATCH", "/v1/rules/a", '{"limits":{"all":{"limit":9}}}')
+        self.assertEqual(again.status, 200, again)
+        wait_for(lambda: RedisRules.limit_of(servers[0]) == 9, what="the second change")
+        self.assertEqual(self.run_rules("rollback", 1).returncode, 0)
+        for server in servers:
+            wait_for(lambda s=server: RedisRules.limit_of(s) == 5, what="the rollback")
+
     def test_the_last_fifty_pushes_are_kept(self):
         for limit in range(1, 54):
             self.push(limit)

@@ -1,0 +1,223 @@
+#include "server/api/admin/test_endpoint.h"
+
+namespace sluice::server {
+namespace {
+
+constexpr const char* kRules =
+    "version: 1\n"
+    "rules:\n"
+    "  - name: api  # of the shop\n"
+    "    limits:\n"
+    "      - { name: user, algorithm: token_bucket, limit: 5, per: 1s, burst: 9 }\n"
+    "  - name: a/b\n"
+    "    limits: [ { name: all, algorithm: gcra, limit: 7, per: 1m } ]\n";
+
+class RulePatch : public TestAdmin {
+ protected:
+  Answered patch(std::string_view body, const Fields& fields = {},
+                 std::string_view path = "/v1/rules/api") {
+    return call("PATCH", path, fields, body);
+  }
+  std::string refused(std::string_view body, int status, std::string_view path = "/v1/rules/api") {
+    const Answered answered = patch(body, {}, path);
+    EXPECT_EQ(answered.status, status) << answered.body;
+    EXPECT_EQ(manager_->version(), 1U);
+    EXPECT_TRUE(done_.empty());
+    return answered.detail();
+  }
+  std::uint64_t limit_of(std::string_view rule) {
+    return manager_->current().find(rule)->limits[0].limit.limit();
+  }
+};
+
+TEST_F(RulePatch, ChangesNumbersAtOnceAndInTheText) {
+  open({kRules});
+  const Answered answered = patch(R"({"limits":{"user":{"limit":20,"per":"10s"}}})");
+  EXPECT_EQ(answered.status, 200) << answered.body;
+  EXPECT_EQ(answered.body,
+            "{\"version\":2,\"changed\":true,\"rules\":2,\"limits\":2,\"file\":\"" +
+                folder_ / "0.yaml" +
+                "\",\"active_until\":\"the rules files or their lists change, or the server "
+                "reloads or stops\"}\n");
+  EXPECT_EQ(limit_of("api"), 20U);
+  const Answered text = get("/v1/rules");
+  EXPECT_NE(text.body.find("name: api  # of the shop"), std::string::npos);
+  EXPECT_NE(text.body.find("limit: 20, per: 10s, burst: 9 }"), std::string::npos);
+  EXPECT_EQ(text.field("ETag"), answered.field("ETag"));
+  EXPECT_EQ(done_, std::vector<std::string>{"rule api changed: version 2 by 127.0.0.1"});
+}
+
+TEST_F(RulePatch, TheSameNumbersChangeNothing) {
+  open({kRules});
+  const Answered answered = patch(R"({"limits":{"user":{"limit":5}}})");
+  EXPECT_EQ(answered.status, 200);
+  EXPECT_EQ(answered.json().at("changed"), false);
+  EXPECT_EQ(answered.json().at("version"), 1);
+  EXPECT_TRUE(done_.empty());
+}
+
+TEST_F(RulePatch, ChangesTheModeOfARuleWhoseNameHasASlash) {
+  open({kRules});
+  EXPECT_EQ(patch(R"({"mode":"shadow"})", {}, "/v1/rules/a%2Fb").status, 200);
+  EXPECT_EQ(manager_->current().find("a/b")->mode, RuleMode::kShadow);
+  EXPECT_EQ(patch(R"({"mode":"enforce"})", {}, "/v1/rules/a/b").status, 200);
+  EXPECT_EQ(manager_->current().find("a/b")->mode, RuleMode::kEnforce);
+}
+
+TEST_F(RulePatch, ChangesOneOfSeveralFiles) {
+  open({kRules,
+        "version: 1\nrules: [ { name: x, limits: [ { algorithm: gcra, limit: 1, per: 1s } "
+        "] } ]\n"});
+  EXPECT_EQ(patch(R"({"limits":{"x/0":{"limit":3}}})", {}, "/v1/rules/x").status, 200);
+  EXPECT_EQ(limit_of("x"), 3U);
+  EXPECT_EQ(get("/v1/rules?file=0.yaml").body, kRules);
+  EXPECT_NE(get("/v1/rules?file=1.yaml").body.find("limit: 3"), std::string::npos);
+}
+
+TEST_F(RulePatch, KeepsTheListsOfRulesFromFiles) {
+  folder_.write("bad.txt", "10.0.0.1\n");
+  open(
+      {"version: 1\nrules: [ { name: api, match: { ip: { in: bad.txt } }, limits: [ { name: user, "
+       "algorithm: gcra, limit: 1, per: 1s } ] } ]\n"});
+  EXPECT_EQ(patch(R"({"limits":{"user":{"limit":3}}})").status, 200);
+  EXPECT_EQ(limit_of("api"), 3U);
+  EXPECT_FALSE(manager_->changed_on_disk());
+}
+
+TEST_F(RulePatch, TheFilesWinAtTheNextReload) {
+  open({kRules});
+  EXPECT_EQ(patch(R"({"limits":{"user":{"limit":20}}})").status, 200);
+  EXPECT_EQ(call("POST", "/v1/rules/reload").json().at("changed"), true);
+  EXPECT_EQ(limit_of("api"), 5U);
+}
+
+TEST_F(RulePatch, FollowsIfMatch) {
+  open({kRules});
+  const std::string tag = get("/v1/rules").field("ETag");
+  const char* const body = R"({"limits":{"user":{"limit":20}}})";
+  EXPECT_EQ(patch(body, {{"If-Match", tag}}).status, 200);
+  const Answered stale = patch(body, {{"If-Match", tag}});
+  EXPECT_EQ(stale.status, 412);
+  EXPECT_TRUE(stale.has("X-Sluice-Rules-Version", "2"));
+  EXPECT_EQ(patch(body, {{"If-Match", "2"}}).status, 200);
+}
+
+TEST_F(RulePatch, AnUnknownRuleIsAnsweredWithTheNamesThatExist) {
+  open({kRules});
+  EXPECT_EQ(refused(R"({"mode":"shadow"})", 404, "/v1/rules/apo"),
+            "there is no rule 'apo'; expected one of: api, a/b");
+}
+
+TEST_F(RulePatch, RulesThatWouldBeWrongAreRefusedWithThePlace) {
+  open({kRules});
+  const std::string detail = refused(R"({"limits":{"user":{"per":"400d"}}})", 400);
+  EXPECT_EQ(detail.find(folder_ / "0.yaml:5:"), 0U) << detail;
+  EXPECT_EQ(get("/v1/rules").body, kRules);
+}
+
+TEST_F(RulePatch, BodiesThatAreWrongAreExplained) {
+  open({kRules});
+  const std::string example = R"({"limits":{"LIMIT":{"limit":20,"per":"1s"}}})";
+  EXPECT_EQ(refused("limits:", 400), "the body is not a JSON object; expected " + example);
+  EXPECT_EQ(refused("{}", 400), "the body changes nothing; expected " + example);
+  EXPECT_EQ(refused(R"({"limit":1})", 400), "unknown member 'limit'; expected limits or mode");
+  EXPECT_EQ(refused(R"({"limits":7})", 400),
+            "'limits' is wrong; expected an object such as " + example);
+  EXPECT_EQ(refused(R"({"limits":{"user":{}}})", 400),
+            "'limits.user' is wrong; expected an object with limit, per, lease or burst");
+  EXPECT_EQ(refused(R"({"limits":{"user":{"limit":"20"}}})", 400),
+            "'limits.user.limit' is wrong; expected a whole number from 0 to 4294967295, without "
+            "quotes");
+  EXPECT_EQ(refused(R"({"limits":{"user":{"per":1}}})", 400),
+            "'limits.user.per' is wrong; expected a period in quotes, such as \"1s\"");
+  EXPECT_EQ(refused(R"({"limits":{"user":{"key":"{ip}"}}})", 400),
+            "unknown member 'limits.user.key'; expected limit, per, lease or burst, other keys are "
+            "changed by PUT /v1/rules");
+  EXPECT_EQ(refused(R"({"mode":"off"})", 400),
+            "'mode' is wrong; expected \"enforce\" or \"shadow\"");
+  EXPECT_EQ(refused(R"({"limits":{"usr":{"limit":1}}})", 400),
+            "rule 'api' has no limit 'usr'; expected user");
+  const std::string period = refused(R"({"limits":{"user":{"per":"1min"}}})", 400);
+  EXPECT_EQ(period.find("'limits.user.per': "), 0U) << period;
+  EXPECT_NE(period.find("; expected "), std::string::npos) << period;
+}
+
+// Rules from Redis, whose pushes the test answers.
+class PushedPatch : public RulePatch {
+ protected:
+  using Outcome = PushedRules::Outcome;
+
+  void open_with(Expected<Outcome> outcome) {
+    manager_ = *RulesManager::open_source({{"redis:a.yaml", kRules}}, clock_);
+    const auto push = [this, outcome](const std::vector<RulesText>& before,
+                                      const std::vector<RulesText>& texts, const std::string& by) {
+      pushed_.push_back(by);
+      EXPECT_EQ(before.front().text, kRules);
+      EXPECT_NE(texts.front().text, kRules);
+      if (outcome && *outcome == Outcome::kPushed) {
+        EXPECT_TRUE(manager_->follow(texts));
+      }
+      if (on_push_) on_push_();
+      return outcome;
+    };
+    endpoint_ = std::make_unique<AdminEndpoint>(AdminEndpoint::Parts{
+        .rules = *manager_, .limiter = limiter_, .token = token_, .status = {}, .push = push});
+  }
+  std::vector<std::string> pushed_;
+  std::function<void()> on_push_;
+};
+
+constexpr const char* kTwenty = R"({"limits":{"user":{"limit":20}}})";
+
+TEST_F(PushedPatch, IsActiveForAllServers) {
+  open_with(Outcome::kPushed);
+  EXPECT_EQ(patch(kTwenty).json().at("active_until"), "other rules are pushed");
+  EXPECT_EQ(limit_of("api"), 20U);
+  EXPECT_EQ(pushed_, std::vector<std::string>{"PATCH /v1/rules/api from 127.0.0.1"});
+}
+
+TEST_F(PushedPatch, IsStillActiveAfterAReload) {
+  open_with(Outcome::kPushed);
+  EXPECT_EQ(patch(kTwenty).status, 200);
+  EXPECT_FALSE(*manager_->reload());
+  EXPECT_EQ(limit_of("api"), 20U);
+}
+
+TEST_F(PushedPatch, SaysSoIfOtherRulesAreActiveByThen) {
+  open_with(Outcome::kPushed);
+  on_push_ = [this] { ASSERT_TRUE(manager_->replace("version: 1\nrules: []\n", "PUT")); };
+  const Answered answered = patch(kTwenty);
+  EXPECT_EQ(answered.status, 409);
+  EXPECT_EQ(answered.detail(),
+            "the change is in Redis, but this server has got other rules at the same time; look at "
+            "its active rules");
+}
+
+TEST_F(PushedPatch, IsForOneServerIfItsRulesAreNotInRedis) {
+  open_with(Outcome::kNotInRedis);
+  EXPECT_EQ(patch(kTwenty).json().at("active_until"),
+            "other rules are pushed, or the server reloads or stops");
+  EXPECT_EQ(limit_of("api"), 20U);
+}
+
+TEST_F(PushedPatch, ChangesNothingIfItCannotBePushed) {
+  open_with(Outcome::kOthersPushed);
+  EXPECT_EQ(refused(kTwenty, 409),
+            "other rules were pushed at the same time; expected the same request again, after a "
+            "look at those rules");
+  open_with(Unexpected{std::string("no answer")});
+  EXPECT_EQ(refused(kTwenty, 503), "the rules in Redis could not be changed: no answer");
+  pushed_.clear();
+  refused(R"({"limits":{"user":{"per":"400d"}}})", 400);
+  EXPECT_EQ(pushed_, std::vector<std::string>{});
+}
+
+TEST_F(RulePatch, OtherMethodsAreNotForOneRule) {
+  open({kRules});
+  const Answered answered = get("/v1/rules/api");
+  EXPECT_EQ(answered.status, 405);
+  EXPECT_TRUE(answered.has("Allow", "PATCH"));
+}
+
+}  // namespace
+}  // namespace sluice::server
