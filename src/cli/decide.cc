@@ -254,8 +254,18 @@ void add_permit(std::vector<Charge>& charges, Verb verb, std::optional<PermitId>
   }
 }
 
-constexpr std::array<std::string_view, 5> kMembers{"at_us", "verb", "max_wait_us", "charges",
-                                                   "permit"};
+constexpr std::array<std::string_view, 7> kMembers{"at_us",  "verb",       "max_wait_us", "charges",
+                                                   "permit", "attributes", "cost"};
+
+Attributes attributes_at(const json::value& value) {
+  const json::object* const object = value.if_object();
+  if (object == nullptr) fail("attributes", "must be an object of texts");
+  Attributes attributes;
+  for (const auto& [name, text] : *object) {
+    attributes.set(name, text_at(text, child("attributes", name)));
+  }
+  return attributes;
+}
 
 void append_member(std::string& out, std::string_view name, std::uint64_t number) {
   out.append(",\"").append(name).append("\":").append(std::to_string(number));
@@ -273,20 +283,46 @@ std::string head_of(const Decision& all) {
   return out += '"';
 }
 
-std::string to_json(Verb verb, const Decision& all, const Batch& batch, std::string_view permit) {
+void append_text(std::string& out, std::string_view name, std::string_view text) {
+  out.append("\"").append(name).append("\":").append(json::serialize(json::string_view(text)));
+}
+
+void append_limit(std::string& out, const Decision& d) {
+  out.append("\"limit\":").append(std::to_string(d.capacity));
+  append_member(out, "remaining", d.remaining);
+  append_wait(out, "reset_after_us", d.reset_after);
+  append_wait(out, "retry_after_us", d.retry_after);
+}
+
+// Returns the answer up to its limits.
+std::string start_of(Verb verb, const Decision& all, std::string_view permit) {
   std::string out = head_of(all);
   append_wait(out, "retry_after_us", all.retry_after);
   append_wait(out, "delay_us", all.delay);
   if (verb == Verb::kTakeAtMost && all.allowed()) append_member(out, "taken", all.taken);
   if (!permit.empty()) out.append(",\"permit\":\"").append(permit).append("\"");
-  out += ",\"limits\":[";
+  return out;
+}
+
+std::string to_json(Verb verb, const Decision& all, const Batch& batch, std::string_view permit) {
+  std::string out = start_of(verb, all, permit) + ",\"limits\":[";
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    const Decision& d = batch.decision(i);
-    if (i > 0) out += ',';
-    out.append("{\"limit\":").append(std::to_string(d.capacity));
-    append_member(out, "remaining", d.remaining);
-    append_wait(out, "reset_after_us", d.reset_after);
-    append_wait(out, "retry_after_us", d.retry_after);
+    out += i > 0 ? ",{" : "{";
+    append_limit(out, batch.decision(i));
+    out += '}';
+  }
+  return out + "]}";
+}
+
+std::string to_json(Verb verb, const RuleAnswer& answer) {
+  std::string out = start_of(verb, answer.decision, answer.permit);
+  if (answer.rule != nullptr) append_text(out += ',', "rule", answer.rule->name);
+  out += ",\"limits\":[";
+  for (const LimitAnswer& each : answer.limits) {
+    out += &each == &answer.limits.front() ? "{" : ",{";
+    append_text(out, "rule", each.rule->name);
+    append_text(out += ',', "name", each.limit->name);
+    append_limit(out += ',', each.decision);
     out += '}';
   }
   return out + "]}";
@@ -323,6 +359,8 @@ std::string DecisionFilter::answer(std::string_view line) {
       return change_permit(request, action.verb, at);
     }
     if (request.contains("permit")) fail("permit", "is only for release and extend; leave it out");
+    if (request.contains("attributes")) return decide_by_rules(request, action, at);
+    if (request.contains("cost")) fail("cost", "is of a charge here; expected it in 'charges'");
     std::vector<Charge> charges = charges_at(required(request, "", "charges"));
     std::optional<PermitId> permit;
     add_permit(charges, action.verb, permit);
@@ -339,6 +377,17 @@ std::string DecisionFilter::answer(std::string_view line) {
   } catch (const Mistake& mistake) {
     return error(mistake.what());
   }
+}
+
+std::string DecisionFilter::decide_by_rules(const boost::json::object& request,
+                                            const Action& action, Instant at) {
+  if (!decider_) fail("attributes", "need rules; expected the option --rules FILE");
+  if (request.contains("charges")) fail("charges", "come from the rules; leave them out");
+  const Attributes attributes = attributes_at(request.at("attributes"));
+  const std::uint64_t cost = optional_integer(request, "", "cost").value_or(1);
+  const RuleAnswer& answer = decider_->decide(*rules_, attributes, cost, at, action);
+  if (store_failed(answer.decision.reason)) return error(failure(answer.decision.reason));
+  return to_json(action.verb, answer);
 }
 
 std::string DecisionFilter::change_permit(const boost::json::object& request, Verb verb,

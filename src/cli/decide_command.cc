@@ -3,7 +3,9 @@
 #include <chrono>
 #include <iostream>
 #include <istream>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "cli/decide.h"
 #include "cli/store_flags.h"
 #include "sluice/memory_store.h"
+#include "sluice/overrides.h"
 #include "sluice/redis_store.h"
 
 namespace sluice::cli {
@@ -33,10 +36,15 @@ always gives the same output.
 
 verb: take (default), peek, refund, reset, charge, take_at_most, reserve, release, extend. reserve
 needs max_wait_us. cost: default 1. limit: algorithm, limit, per, and the options of the algorithm:
-burst, align, slices, weighting, mode, refill. Sluice takes all charges of a line or none. A denied
-line and each limit that denied it contain retry_after_us; that of the line is the longest. It is
-absent if the reason is never. take_at_most adds taken. reserve and a leaky bucket in queue mode
-add delay_us.
+burst, align, slices, weighting, mode, refill. A fixed_window may have {"per":"month",
+"zone":"Asia/Shanghai","starts":15}, or per day, week or year. Sluice takes all charges of a line or
+none. A denied line and each limit that denied it contain retry_after_us; that of the line is the
+longest. It is absent if the reason is never. take_at_most adds taken. reserve and a leaky bucket in
+queue mode add delay_us.
+
+With --rules a line may have attributes instead of charges, which these rules decide, with the plans
+of the rules and the --overrides of a server with a memory store; the limits are then named:
+  {"at_us":0,"attributes":{"path":"/v1/chat","header.x-customer":"42"},"cost":1}
 
 A take of {"algorithm":"concurrency","limit":3,"lease":"30s"} adds a permit, which release and
 extend get in place of charges: {"at_us":9,"verb":"release","permit":"TEXT"}.
@@ -103,13 +111,46 @@ int fail_to_decide(const Failed& failed) {
   return failed.status;
 }
 
-int decide_in_memory() {
+struct DecideFlags {
+  std::shared_ptr<StoreFlags> store;
+  std::string rules, overrides;
+};
+
+struct Rules {
+  std::optional<RuleSet> set;
+  Overrides overrides;
+
+  void give(DecisionFilter& filter) const {
+    if (set) filter.use(*set, overrides);
+  }
+};
+
+Expected<bool, Failed> read_rules(const DecideFlags& flags, Rules& rules) {
+  if (flags.rules.empty()) {
+    if (flags.overrides.empty()) return false;
+    return Unexpected{Failed{"--overrides needs --rules FILE", kUsage}};
+  }
+  auto set = RuleSet::load(flags.rules);
+  if (!set) {
+    for (const RuleError& error : set.error()) std::cerr << error.to_string() << "\n";
+    return Unexpected{Failed{"the rules of '" + flags.rules + "' are wrong"}};
+  }
+  rules.set = *std::move(set);
+  if (flags.overrides.empty()) return true;
+  const auto read = read_overrides(flags.overrides, rules.overrides);
+  if (!read) return Unexpected{Failed{read.error()}};
+  if (!*read) return Unexpected{Failed{flags.overrides + ": there is no such file"}};
+  return true;
+}
+
+int decide_in_memory(const Rules& rules) {
   MemoryStore store({.max_keys = kMaxKeys, .max_log_bytes = kMaxLogBytes});
   DecisionFilter filter(store);
+  rules.give(filter);
   return decide(std::cin, std::cout, filter);
 }
 
-int decide_in_redis(const server::Config& config) {
+int decide_in_redis(const server::Config& config, const Rules& rules) {
   auto options = redis_options_of(config);
   if (!options) return fail_to_decide(options.error());
   // For a batch of requests, a decision matters more than a short deadline.
@@ -121,14 +162,17 @@ int decide_in_redis(const server::Config& config) {
     return fail_to_decide({"the store is not available: " + ready.error(), kFailed});
   }
   DecisionFilter filter(**store, [&] { return reasons.take(); });
+  rules.give(filter);
   return decide(std::cin, std::cout, filter);
 }
 
-int decide_with(const StoreFlags& flags) {
-  const auto config = config_of(flags);
+int decide_with(const DecideFlags& flags) {
+  const auto config = config_of(*flags.store);
   if (!config) return fail_to_decide(config.error());
+  Rules rules;
+  if (const auto read = read_rules(flags, rules); !read) return fail_to_decide(read.error());
   std::ios::sync_with_stdio(false);
-  return config->store == "memory" ? decide_in_memory() : decide_in_redis(*config);
+  return config->store == "memory" ? decide_in_memory(rules) : decide_in_redis(*config, rules);
 }
 
 }  // namespace
@@ -136,7 +180,14 @@ int decide_with(const StoreFlags& flags) {
 void add_decide(CLI::App& app, int& status) {
   CLI::App* const command =
       app.add_subcommand("decide", "Decides requests from stdin at explicit timestamps");
-  const auto flags = add_store_flags(*command);
+  const auto flags = std::make_shared<DecideFlags>();
+  flags->store = add_store_flags(*command);
+  command->add_option("--rules", flags->rules, "The rules file that decides lines with attributes")
+      ->type_name("FILE");
+  command
+      ->add_option("--overrides", flags->overrides,
+                   "The file of overrides of a server (overrides.txt)")
+      ->type_name("FILE");
   command->footer(kDecideHelp);
   command->callback([flags, &status] { status = decide_with(*flags); });
 }

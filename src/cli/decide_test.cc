@@ -304,7 +304,8 @@ TEST(Decide, RefusesARequestOfAnotherShape) {
       {R"({"at_us":0,"charges":[]})", "charges: must be a list of 1 to 64 charges"},
       {R"({"at_us":0,"charges":[1]})", "charges[0]: must be an object"},
       {R"({"at_us":0,"charge":[]})",
-       "unknown key 'charge'; expected one of: at_us, verb, max_wait_us, charges, permit"},
+       "unknown key 'charge'; expected one of: at_us, verb, max_wait_us, charges, permit, "
+       "attributes, cost"},
       {request("0", good, R"(,"verb":"Take")"),
        "verb: 'Take' is unknown; expected take, peek, refund, reset, charge, take_at_most, "
        "reserve, release or extend"},
@@ -475,6 +476,50 @@ TEST(Decide, BadLineChangesNothing) {
   const auto answers = answers_to(
       {good, request("0", charge("k", kTen) + "," + charge("k", kTen, R"(,"cost":-1)")), good});
   EXPECT_NE(answers[2].find(R"("remaining":18)"), std::string::npos);
+}
+
+// --- rules ---
+
+class DecideByRules : public ::testing::Test {
+ protected:
+  DecideByRules() { filter_.use(rules_, overrides_); }
+  std::string ask(const std::string& customer, const std::string& rest = "") {
+    return filter_.answer(R"({"at_us":0,"attributes":{"header.x-customer":")" + customer +
+                          R"(","header.x-plan":"pro"})" + rest + "}");
+  }
+
+  const RuleSet rules_ = *RuleSet::parse(
+      "version: 1\n"
+      "plans: { free: { day: { limit: 2, per: 1d } }, pro: { day: { limit: 5, per: 1d } } }\n"
+      "rules:\n"
+      "  - name: api\n"
+      "    plan: { from: \"{header.x-plan}\", default: free }\n"
+      "    limits: [ { name: day, key: \"{header.x-customer}\", algorithm: fixed_window } ]\n",
+      "rules.yaml");
+  Overrides overrides_;
+  MemoryStore store_;
+  DecisionFilter filter_{store_};
+};
+
+TEST_F(DecideByRules, NamesLimitsWithTheNumbersOfPlansAndOverrides) {
+  EXPECT_EQ(
+      ask("a"),
+      R"({"outcome":"allowed","reason":"ok","rule":"api","limits":[{"rule":"api","name":"day","limit":5,"remaining":4,"reset_after_us":86400000000}]})");
+  const auto set = overrides_.set("default|api|day|header.x-customer=b", {.limit = 1});
+  ASSERT_TRUE(set) << set.error();
+  EXPECT_TRUE(ask("b", R"(,"cost":2)").starts_with(R"({"outcome":"denied","reason":"never")"));
+  EXPECT_TRUE(ask("b").starts_with(R"({"outcome":"allowed","reason":"ok")"));
+}
+
+TEST_F(DecideByRules, ExplainsWhatDoesNotGoTogether) {
+  EXPECT_EQ(ask("a", R"(,"charges":[])"),
+            R"({"error":"charges: come from the rules; leave them out","line":1})");
+  EXPECT_EQ(filter_.answer(R"({"at_us":0,"attributes":{"a":1}})"),
+            R"({"error":"attributes.a: must be text","line":2})");
+  EXPECT_EQ(error_of(R"({"at_us":0,"attributes":{}})"),
+            "attributes: need rules; expected the option --rules FILE");
+  EXPECT_EQ(error_of(R"({"at_us":0,"cost":2,"charges":[]})"),
+            "cost: is of a charge here; expected it in 'charges'");
 }
 
 }  // namespace
