@@ -1,0 +1,189 @@
+#include "cli/admin_client.h"
+
+#include <CLI/CLI.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/write.hpp>
+#include <boost/json.hpp>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "cli/commands.h"
+#include "server/config/secret.h"
+
+namespace sluice::cli {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using boost::beast::error_code;
+
+constexpr std::chrono::seconds kConnect{5};
+constexpr std::chrono::minutes kAnswer{1};
+constexpr std::size_t kLongestAnswer = std::size_t{64} << 20;
+
+Failed usage(std::string what) { return {std::move(what), kUsage}; }
+
+Expected<std::string, Failed> token_of(const AdminFlags& flags, const server::Config& config) {
+  const server::SecretSource source =
+      flags.token_file.empty() ? config.admin_token : server::SecretSource{flags.token_file, ""};
+  if (!source.is_set()) return std::string();
+  auto token = server::read_token(source);
+  if (!token) return Unexpected{Failed{token.error()}};
+  return *std::move(token);
+}
+
+}  // namespace
+
+std::optional<boost::json::object> AdminClient::Answer::json() const {
+  error_code error;
+  boost::json::value value = boost::json::parse(body, error);
+  if (error || !value.is_object()) return std::nullopt;
+  return std::move(value.as_object());
+}
+
+std::string AdminClient::refusal(const Answer& answer) const {
+  const auto problem = answer.json();
+  const auto* detail = problem ? problem->if_contains("detail") : nullptr;
+  if (detail == nullptr || !detail->is_string()) return strange();
+  if (answer.status != 401) return std::string(detail->as_string());
+  return "the administration at " + shown_ +
+         (token_.empty() ? " requires a token" : " refused the token") +
+         "; expected --token-file with the file of its token, or --config with the configuration "
+         "file of the server";
+}
+
+std::string AdminClient::strange() const {
+  return shown_ + " did not answer like the administration of Sluice";
+}
+
+Expected<std::unique_ptr<AdminClient>> AdminClient::connect(const std::string& address,
+                                                            std::string token) {
+  const auto parsed = server::parse_address(address);
+  if (!parsed) return Unexpected{address + ": " + parsed.error()};
+  if (parsed->kind == server::Address::Kind::kOff) {
+    return Unexpected{"the administration is off; expected its address, such as 127.0.0.1:6070"};
+  }
+  const bool is_unix = parsed->kind == server::Address::Kind::kUnix;
+  std::unique_ptr<AdminClient> client(
+      new AdminClient(address, is_unix ? "localhost" : address, std::move(token)));
+  if (const error_code why = client->open(*parsed)) {
+    return Unexpected{"cannot connect to the administration at " + address + ": " + why.message()};
+  }
+  return client;
+}
+
+error_code AdminClient::open(const server::Address& address) {
+  error_code why;
+  std::vector<Protocol::endpoint> endpoints;
+  if (address.kind == server::Address::Kind::kUnix) {
+    endpoints.emplace_back(asio::local::stream_protocol::endpoint(address.path));
+  } else {
+    asio::ip::tcp::resolver resolver(loop_);
+    const auto found = resolver.resolve(address.host, std::to_string(address.port), why);
+    if (why) return why;
+    for (const auto& one : found) endpoints.emplace_back(one.endpoint());
+  }
+  stream_.expires_after(kConnect);
+  stream_.async_connect(endpoints, [&why](error_code error, const auto&) { why = error; });
+  loop_.restart();
+  loop_.run();
+  return why;
+}
+
+error_code AdminClient::exchange(Request& request, Answer& answer) {
+  error_code why;
+  http::response_parser<http::string_body> parser;
+  parser.body_limit(kLongestAnswer);
+  const auto read = [&](error_code error, std::size_t) {
+    why = error;
+    if (why) return;
+    http::async_read(stream_, buffer_, parser,
+                     [&why](error_code ended, std::size_t) { why = ended; });
+  };
+  stream_.expires_after(kAnswer);
+  http::async_write(stream_, request, read);
+  loop_.restart();
+  loop_.run();
+  if (why) return why;
+  answer.status = parser.get().result_int();
+  answer.body = std::move(parser.get().body());
+  return {};
+}
+
+Expected<AdminClient::Answer> AdminClient::ask(std::string_view method, std::string_view target,
+                                               std::string body) {
+  Request request(http::string_to_verb(method), target, 11);
+  request.set(http::field::host, host_);
+  if (!token_.empty()) request.set(http::field::authorization, "Bearer " + token_);
+  request.body() = std::move(body);
+  request.prepare_payload();
+  Answer answer;
+  if (const error_code why = exchange(request, answer)) {
+    const bool is_other =
+        why.category() == http::make_error_code(http::error::bad_version).category() &&
+        why != http::error::end_of_stream;
+    if (is_other) return Unexpected{strange()};
+    return Unexpected{"no answer of the administration at " + shown_ + ": " + why.message()};
+  }
+  return answer;
+}
+
+std::shared_ptr<AdminFlags> add_admin_flags(CLI::App& command) {
+  auto flags = std::make_shared<AdminFlags>();
+  command
+      .add_option("--admin", flags->admin,
+                  "The address of the server's administration [127.0.0.1:6070]")
+      ->type_name("ADDR");
+  command
+      .add_option("--config", flags->config,
+                  "Reads the address and the token from this server configuration file")
+      ->type_name("FILE");
+  command
+      .add_option("--token-file", flags->token_file,
+                  "The file that contains the administration token")
+      ->type_name("FILE");
+  return flags;
+}
+
+Expected<std::unique_ptr<AdminClient>, Failed> connect_to(const AdminFlags& flags) {
+  StoreFlags files;
+  files.config = flags.config;
+  const auto config = config_of(files);
+  if (!config) return Unexpected{config.error()};
+  const std::string& address = flags.admin.empty() ? config->admin : flags.admin;
+  if (const auto parsed = server::parse_address(address); !parsed) {
+    return Unexpected{usage("--admin " + address + ": " + parsed.error())};
+  }
+  if (flags.admin.empty() && !config->admin_tls.cert_file.empty()) {
+    return Unexpected{usage("the administration at " + address +
+                            " uses TLS; expected --admin ADDR of a listener without TLS")};
+  }
+  auto token = token_of(flags, *config);
+  if (!token) return Unexpected{token.error()};
+  auto client = AdminClient::connect(address, *std::move(token));
+  if (!client) return Unexpected{Failed{client.error()}};
+  return *std::move(client);
+}
+
+std::string url_encoded(std::string_view text) {
+  constexpr std::string_view kHex = "0123456789ABCDEF";
+  constexpr std::string_view kMarks = "-._~";
+  std::string out;
+  for (const char c : text) {
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                          (c >= '0' && c <= '9') || kMarks.find(c) != kMarks.npos;
+    const auto byte = static_cast<unsigned char>(c);
+    if (is_plain) {
+      out += c;
+    } else {
+      out.append({'%', kHex[byte >> 4], kHex[byte & 15]});
+    }
+  }
+  return out;
+}
+
+}  // namespace sluice::cli
