@@ -1,0 +1,39 @@
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <istream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/expected.h"
+
+namespace sluice::cli {
+
+// The formats of files of overrides (docs/overrides.md).
+enum class OverrideFormat : std::uint8_t { kJsonLines, kCsv };
+
+// Some lines of a file, as the body of POST /v1/overrides.
+struct OverridePart {
+  std::string body;                  // one JSON object a line
+  std::vector<std::uint32_t> lines;  // the line of the file for each line of the body
+};
+
+// Reads a file of at most so many overrides as a server can have. `file` is its name for errors.
+// Errors: "FILE:LINE: WHAT; EXPECTED"; a file without overrides. Cost: keeps the whole file in
+// memory.
+Expected<std::vector<OverridePart>> read_override_lines(std::istream& in, const std::string& file,
+                                                        OverrideFormat format,
+                                                        std::size_t part_bytes = 2U << 20);
+
+// Returns "; did you mean 'limit'?" if a column of a CSV file has a similar name, else "".
+std::string hint_for_column(std::string_view name);
+
+// The first line of a CSV file of counters, and the line of an override as GET /v1/overrides
+// answers it. Both end in "\n".
+std::string csv_header();
+void append_csv(const boost::json::object& one, std::string& out);
+
+}  // namespace sluice::cli
