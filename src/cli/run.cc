@@ -29,6 +29,7 @@ Examples:
   sluice replay --rules rules.yaml --html report.html access.log
   sluice decide < requests.jsonl
   sluice keys --store redis://127.0.0.1:6379
+  sluice overrides set api/requests header.x-customer=42 --limit 100
 
 `sluice SUBCOMMAND --help` describes one subcommand.)";
 
@@ -77,6 +78,7 @@ int parse_and_work(int argc, const char* const* argv) {
   add_config(app, status);
   add_decide(app, status);
   add_keys(app, status);
+  add_overrides(app, status);
   add_replay(app, status);
   add_rules(app, status);
   add_serve(app, status);

@@ -34,6 +34,9 @@ TEST(Run, HelpsOnStdoutWithStatusZero) {
                                              {"rules", "--help"},
                                              {"rules", "push", "--help"},
                                              {"rules", "show", "--help"},
+                                             {"overrides", "--help"},
+                                             {"overrides", "set", "--help"},
+                                             {"overrides", "import", "--help"},
                                              {"keys", "--help"}}) {
     const Ended ended = run_with(arguments);
     EXPECT_EQ(ended.status, 0);
@@ -45,7 +48,7 @@ TEST(Run, HelpsOnStdoutWithStatusZero) {
 
 TEST(Run, ListsTheSubcommandsInItsHelp) {
   const std::string help = run_with({"--help"}).out;
-  for (const char* name : {"decide", "keys", "replay", "rules"}) {
+  for (const char* name : {"decide", "keys", "overrides", "replay", "rules"}) {
     EXPECT_NE(help.find(std::string("\n  ") + name), std::string::npos) << help;
   }
 }
@@ -72,6 +75,15 @@ TEST(Run, AnswersWrongUsageWithTwoAndOneLine) {
            {"rules", "push", "a", "--store", "redis://a", "--expect", "-1"},
            {"rules", "show"},
            {"rules", "show", "--store", "redis://a:b"},
+           {"overrides"},
+           {"overrides", "set", "api/requests", "a=1"},
+           {"overrides", "set", "api/requests", "a=1", "--limit", "1", "--blocked"},
+           {"overrides", "set", "api/requests", "a=1", "--limit", "-1"},
+           {"overrides", "set", "api/requests", "a", "--limit", "1"},
+           {"overrides", "set", "api", "a=1", "--blocked"},
+           {"overrides", "unset", "api/", "a=1"},
+           {"overrides", "list", "--admin", "nonsense"},
+           {"overrides", "import"},
            {"replay"},
            {"replay", "log"},
            {"replay", "--rules", "r"},
