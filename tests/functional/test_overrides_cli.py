@@ -1,0 +1,308 @@
+"""`sluice overrides`: single overrides, and files of many."""
+
+import contextlib
+import http.server
+import json
+import subprocess
+import threading
+import time
+import unittest
+
+from harness import ServerTest, binary, wait_for
+from redis_harness import RedisTest
+
+RULES = """
+version: 1
+plans:
+  free: { requests: { limit: 2, per: 1h } }
+  pro: { requests: { limit: 5, per: 1h } }
+rules:
+  - name: api
+    plan: { from: "{header.x-plan}", default: free }
+    limits: [ { name: requests, key: "{header.x-customer}", algorithm: token_bucket } ]
+  - name: a/b
+    match: { path: /none }
+    limits: [ { name: all, key: "{ip}", algorithm: gcra, limit: 1, per: 1s } ]
+"""
+COUNTER = "default|api|requests|header.x-customer="
+
+
+def overrides(server, command, *words, text=None):
+    return subprocess.run(
+        [binary(), "overrides", command, *words, "--admin", server.admin],
+        capture_output=True, text=True, input=text, timeout=120, check=False,
+    )
+
+
+def lines_of(numbers):
+    return "".join(
+        json.dumps({"counter": COUNTER + str(i), "limit": i % 1000 + 10}) + "\n" for i in numbers
+    )
+
+
+class Commands(ServerTest):
+    def setUp(self):
+        self.sluice = self.serve(rules=RULES)
+
+    def run_ok(self, *words, **options):
+        done = overrides(self.sluice, *words, **options)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+        return done.stdout
+
+    def limit_of(self, customer):
+        body = {"attributes": {"header.x-customer": customer}, "verb": "peek"}
+        return self.sluice.check(body).json["limits"][0]["limit"]
+
+    def test_one_is_set_listed_and_removed(self):
+        place = ("api/requests", "header.x-customer=a b")
+        line = COUNTER + "a b: limit 100, per 2m, burst 7"
+        set_one = ("set", *place, "--limit", "100", "--per", "2m", "--burst", "7")
+        self.assertEqual(self.run_ok(*set_one), line + "\n")
+        self.assertEqual(self.limit_of("a b"), 7)
+        self.assertEqual(self.run_ok("list"), line + "\n")
+        self.assertEqual(self.run_ok("list", "a/b"), "")
+        self.run_ok("set", *place, "--plan", "pro")
+        self.assertEqual(self.limit_of("a b"), 5)
+        self.run_ok("set", "a%2Fb/all", "ip=::1", "--blocked", "--until", "2100-01-01T00:00:00Z")
+        self.assertIn("ip=::1: blocked, until 2100", self.run_ok("list", "a/b"))
+        self.assertEqual(self.run_ok("unset", *place), f"removed {COUNTER}a b\n")
+        self.assertEqual(self.limit_of("a b"), 2)
+        again = overrides(self.sluice, "unset", *place)
+        self.assertEqual(again.returncode, 1)
+        self.assertEqual(
+            again.stderr, f"sluice: overrides unset: there is no override of {COUNTER}a b\n"
+        )
+
+    def test_an_export_is_imported_by_another_server(self):
+        self.run_ok("set", "api/requests", 'header.x-customer=a,"b"', "--limit", "7")
+        self.run_ok("set", "a%2Fb/all", "ip=::1", "--unlimited")
+        for flags in ([], ["--csv"]):
+            exported = self.run_ok("export", *flags)
+            other = self.serve(rules=RULES)
+            done = overrides(other, "import", "-", *flags, text=exported)
+            self.assertEqual(done.stdout, "-: set 2 overrides, 2 of them new\n", done)
+            again = overrides(other, "export", *flags).stdout
+            self.assertEqual(sorted(again.splitlines()), sorted(exported.splitlines()))
+
+    def test_a_csv_of_customers_is_imported_and_survives_a_restart(self):
+        file = self.sluice.folder / "customers.csv"
+        file.write_text("rule,limit_name,header.x-customer,limit,plan\n"
+                        "api,requests,42,100,\napi,requests,43,,pro\n")
+        self.assertEqual(self.run_ok("import", str(file), "--dry-run"),
+                         f"{file}: ok, 2 overrides, 2 of them new\n")
+        self.assertEqual(self.limit_of("42"), 2)
+        self.run_ok("import", str(file))
+        self.assertEqual((self.limit_of("42"), self.limit_of("43")), (100, 5))
+        self.sluice.stop()
+        self.sluice = self.serve(flags=["--rules", str(self.sluice.rules_file)])
+        self.assertEqual((self.limit_of("42"), self.limit_of("43")), (100, 5))
+
+    def test_a_wrong_line_applies_nothing(self):
+        file = self.sluice.folder / "many.jsonl"
+        wrong = json.dumps({"counter": COUNTER + "1", "plan": "prp"})
+        file.write_text(lines_of(range(50_000)) + "\n" + wrong + "\n" + lines_of(range(9)))
+        done = overrides(self.sluice, "import", str(file))
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(
+            done.stderr,
+            f"{file}:50002: there is no plan 'prp'; expected one of: free or pro\n",
+        )
+        self.assertEqual(self.run_ok("list"), "")
+
+    def test_a_server_that_does_not_answer_is_named(self):
+        address = self.sluice.admin
+        self.sluice.stop()
+        done = overrides(self.sluice, "list")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"cannot connect to the administration at {address}: ", done.stderr)
+
+    def test_every_address_of_a_name_is_tried(self):
+        hosts = self.sluice.folder / "hosts"
+        hosts.write_text("::1 localhost\n127.0.0.1 localhost\n")
+        port = self.sluice.admin.rsplit(":", 1)[1]
+        command = f"{binary()} overrides list --admin localhost:{port}"
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", f"mount --bind {hosts} /etc/hosts || exit 77; {command}"],
+            capture_output=True, text=True, timeout=120, check=False,
+        )
+        if done.returncode == 77 or "unshare" in done.stderr:
+            self.skipTest("a file cannot be put over /etc/hosts: " + done.stderr)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+
+    def test_the_token_is_sent(self):
+        folder = self.folder()
+        token = folder / "token"
+        token.write_text("a-token-of-this-test\n")
+        token.chmod(0o600)
+        self.sluice = self.serve(rules=RULES, config={"admin": {"token_file": str(token)}})
+        refused = overrides(self.sluice, "list")
+        self.assertEqual(refused.returncode, 1)
+        expected = "; expected --token-file with the file of its token, or --config with the configuration file of the server\n"
+        self.assertEqual(
+            refused.stderr,
+            f"sluice: overrides list: the administration at {self.sluice.admin} requires a token"
+            + expected,
+        )
+        self.run_ok("list", "--token-file", str(token))
+        other = folder / "other"
+        other.write_text("another-token-of-this-test\n")
+        other.chmod(0o600)
+        refused = overrides(self.sluice, "list", "--token-file", str(other))
+        self.assertTrue(refused.stderr.endswith(" refused the token" + expected), refused)
+
+    def error_of(self, *words, status=1, text=None, server=None):
+        done = overrides(server or self.sluice, *words, text=text)
+        self.assertEqual(done.returncode, status, done)
+        return done.stderr
+
+    def test_a_misspelled_column_is_named(self):
+        file = self.sluice.folder / "c.csv"
+        unread = "the key of the limit 'requests' does not read the attribute "
+        file.write_text("rule,limit_name,header.x-customer,limt\napi,requests,42,100\n")
+        self.assertEqual(
+            self.error_of("import", str(file)),
+            f"{file}:1: {unread}'limt'; expected header.x-customer; did you mean 'limit'?\n",
+        )
+        file.write_text("rule,limit_name,header.x-custmer,limit\napi,requests,42,100\n")
+        self.assertEqual(
+            self.error_of("import", str(file)),
+            f"{file}:1: {unread}'header.x-custmer'; expected header.x-customer; did you mean "
+            "'header.x-customer'?\n",
+        )
+
+    def test_attributes_are_checked(self):
+        place = ("api/requests", "header.x-customer=1")
+        self.assertEqual(
+            self.error_of("set", *place, "header.x-customer=2", "--blocked", status=2),
+            "sluice: overrides set: the attribute 'header.x-customer' is given twice; expected it "
+            "once\n",
+        )
+        self.assertEqual(
+            self.error_of("set", *place, "limt=2", "--blocked"),
+            "sluice: overrides set: the key of the limit 'requests' does not read the attribute "
+            "'limt'; expected header.x-customer\n",
+        )
+        self.assertEqual(
+            self.error_of("set", *place, "x", "--blocked", status=2),
+            "sluice: overrides set: 'x' is not an attribute; expected NAME=VALUE\n",
+        )
+
+    def test_overrides_of_a_rule_that_is_gone_can_be_moved_and_removed(self):
+        self.run_ok("set", "a%2Fb/all", "ip=::1", "--unlimited")
+        self.run_ok("set", "api/requests", "header.x-customer=1", "--limit", "7")
+        self.sluice.stop()
+        rules = self.sluice.rules_file
+        rules.write_text(RULES.replace("name: a/b", "name: c"))
+        self.sluice = self.serve(flags=["--rules", str(rules)])
+        gone = "default|a/b|all|ip=::1"
+        self.assertEqual(self.run_ok("list", "a/b"), f"{gone}: unlimited\n")
+        self.assertIn("there is no rule 'a/c', and no override of it",
+                      self.error_of("list", "a/c"))
+        exported = sorted(self.run_ok("export").splitlines())
+        self.assertIn(gone, exported[0])
+        text = "\n".join(exported) + "\n"
+        self.assertEqual(
+            self.error_of("import", "-", text=text),
+            "-:1: there is no rule 'a/b'; expected one of: api or c; --skip-unknown leaves out "
+            "such lines\n",
+        )
+        self.assertEqual(
+            self.run_ok("import", "-", "--skip-unknown", text=text),
+            "-: set 1 overrides, 0 of them new; 1 left out, of rules or limits that are not there "
+            "(line 1)\n",
+        )
+        self.assertEqual(self.run_ok("unset", "--counter", gone), f"removed {gone}\n")
+        self.assertEqual(len(self.run_ok("list").splitlines()), 1)
+
+    def test_keys_that_are_not_utf8_survive_an_export(self):
+        path = "/v1/overrides?counter="
+        counter = COUNTER + "a%FFb%25"
+        line = json.dumps({"counter": counter, "limit": 7}) + "\n"
+        self.run_ok("import", "-", text=line)
+        for flags in ([], ["--csv"]):
+            exported = self.run_ok("export", *flags)
+            self.assertIn(counter, exported)
+            self.assertEqual(self.run_ok("import", "-", *flags, text=exported),
+                             "-: set 1 overrides, 0 of them new\n")
+        self.assertEqual(self.run_ok("unset", "--counter", counter), f"removed {counter}\n")
+        self.assertEqual(self.sluice.admin_request("DELETE", path + "x").status, 400)
+
+    def test_an_empty_file_is_refused(self):
+        none = "-: there are no overrides; expected at least one\n"
+        self.assertEqual(self.error_of("import", "-", text=""), none)
+        self.assertEqual(self.error_of("import", "-", "--csv", text="counter,limit\n"), none)
+
+    def test_a_peer_that_is_not_sluice_is_named(self):
+        class Other(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(b"<html>")
+
+            do_PUT = do_DELETE = do_GET
+
+            def do_POST(self):
+                self.send_error(404)
+
+            def log_message(self, *_):
+                pass
+
+        with http.server.HTTPServer(("127.0.0.1", 0), Other) as other:
+            thread = threading.Thread(target=other.serve_forever)
+            thread.start()
+            with contextlib.ExitStack() as stack:
+                stack.callback(thread.join)
+                stack.callback(other.shutdown)
+                address = f"127.0.0.1:{other.server_port}"
+                peer = type("Peer", (), {"admin": address})
+                for words in (("list",), ("import", "-"), ("unset", "--counter", "a|b|c"),
+                              ("set", "a/b", "c=1", "--blocked")):
+                    self.assertEqual(
+                        self.error_of(*words, text=lines_of([1]), server=peer),
+                        f"sluice: overrides {words[0]}: {address} did not answer like the "
+                        "administration of Sluice\n" if words[0] != "import" else
+                        f"-: {address} did not answer like the administration of Sluice\n",
+                    )
+
+    def test_an_import_that_fails_says_which_lines_may_be_set(self):
+        file = self.sluice.folder / "many.jsonl"
+        file.write_text("\n" + lines_of(range(50_000)))
+        (self.sluice.folder / "overrides.txt.new").mkdir()
+        error = self.error_of("import", str(file))
+        self.assertIn("overrides.txt.new: Is a directory; some lines up to line 50001 may be set; "
+                      "expected another import of the file\n", error)
+        self.assertEqual(error.count("."), error.replace("..", "").count("."))
+
+    def test_a_million_lines_are_imported_in_seconds(self):
+        count = 1_000_000
+        file = self.sluice.folder / "million.jsonl"
+        file.write_text(lines_of(range(count)))
+        began = time.monotonic()
+        self.assertEqual(self.run_ok("import", str(file)),
+                         f"{file}: set {count} overrides, {count} of them new\n")
+        took = time.monotonic() - began
+        began = time.monotonic()
+        self.assertEqual(len(self.run_ok("export").splitlines()), count)
+        print(f"a million: imported in {took:.1f} s, exported in {time.monotonic() - began:.1f} s")
+        self.assertEqual(self.limit_of("999999"), 1009)
+
+
+class Fleet(RedisTest):
+    def test_every_server_follows_an_import(self):
+        redis = self.redis()
+        first, second = (self.serve(rules=RULES, config={"store": redis.url}) for _ in range(2))
+        count = 30_000
+        began = time.monotonic()
+        done = overrides(first, "import", "-", text=lines_of(range(count)))
+        self.assertEqual(done.stdout, f"-: set {count} overrides, {count} of them new\n", done)
+        print(f"{count} in Redis: imported in {time.monotonic() - began:.1f} s")
+        for server in (first, second):
+            wait_for(
+                lambda server=server: server.admin_request("GET", "/v1/overrides?count=1").json["total"]
+                == count,
+                what="all overrides",
+            )
+
+
+if __name__ == "__main__":
+    unittest.main()
