@@ -12,6 +12,7 @@ inline constexpr int kUsage = 2;
 
 // The subcommands of the program, one file each. `add_X` adds the subcommand to `app`. Its callback
 // does the work and stores the exit status in `status`, which must outlive the parser.
+void add_blocks(CLI::App& app, int& status);
 void add_commands(CLI::App& app, int& status);
 void add_config(CLI::App& app, int& status);
 void add_decide(CLI::App& app, int& status);

@@ -74,6 +74,7 @@ int parse_and_work(int argc, const char* const* argv) {
   CLI::App app{kAbout, "sluice"};
   app.set_version_flag("--version", "sluice " SLUICE_VERSION);
   app.require_subcommand(1);
+  add_blocks(app, status);
   add_commands(app, status);
   add_config(app, status);
   add_decide(app, status);

@@ -34,6 +34,8 @@ TEST(Run, HelpsOnStdoutWithStatusZero) {
                                              {"rules", "--help"},
                                              {"rules", "push", "--help"},
                                              {"rules", "show", "--help"},
+                                             {"blocks", "--help"},
+                                             {"blocks", "set", "--help"},
                                              {"overrides", "--help"},
                                              {"overrides", "set", "--help"},
                                              {"overrides", "import", "--help"},
@@ -48,7 +50,7 @@ TEST(Run, HelpsOnStdoutWithStatusZero) {
 
 TEST(Run, ListsTheSubcommandsInItsHelp) {
   const std::string help = run_with({"--help"}).out;
-  for (const char* name : {"decide", "keys", "overrides", "replay", "rules"}) {
+  for (const char* name : {"blocks", "decide", "keys", "overrides", "replay", "rules"}) {
     EXPECT_NE(help.find(std::string("\n  ") + name), std::string::npos) << help;
   }
 }
@@ -75,6 +77,10 @@ TEST(Run, AnswersWrongUsageWithTwoAndOneLine) {
            {"rules", "push", "a", "--store", "redis://a", "--expect", "-1"},
            {"rules", "show"},
            {"rules", "show", "--store", "redis://a:b"},
+           {"blocks"},
+           {"blocks", "set", "login/ip", "a=1"},
+           {"blocks", "set", "login/ip", "a=1", "--for", "1m", "--until", "x"},
+           {"blocks", "unset", "login", "a=1"},
            {"overrides"},
            {"overrides", "set", "api/requests", "a=1"},
            {"overrides", "set", "api/requests", "a=1", "--limit", "1", "--blocked"},

@@ -1,0 +1,123 @@
+#include <CLI/CLI.hpp>
+#include <boost/json.hpp>
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "cli/admin_client.h"
+#include "cli/commands.h"
+#include "cli/limit_place.h"
+#include "replay/text.h"
+
+namespace sluice::cli {
+namespace {
+
+constexpr const char* kSetHelp =
+    R"(Blocks one key of a limit that has a `block` (docs/admin.md, Blocks). The attributes are those that
+the key of the limit reads. A slash in the name of a rule is written as %2F.
+
+Exit status: 0 blocked; 1 it could not be blocked; 2 wrong usage.
+
+Examples:
+  sluice blocks set login/address ip=192.0.2.1 --for 15m
+  sluice blocks set login/address ip=192.0.2.1 --until 2026-12-01T00:00:00Z)";
+
+using Result = Expected<int, Failed>;
+
+struct BlockFlags {
+  std::shared_ptr<AdminFlags> admin;
+  LimitPlace place;
+  std::string length, until;
+};
+
+Expected<boost::json::value, Failed> ask(const AdminFlags& flags, std::string_view method,
+                                         const std::string& query) {
+  const auto client = connect_to(flags);
+  if (!client) return Unexpected{client.error()};
+  const auto answer = (*client)->ask(method, "/v1/blocks?" + query);
+  if (!answer) return Unexpected{Failed{answer.error()}};
+  if (answer->status != 200) return Unexpected{Failed{(*client)->refusal(*answer)}};
+  const auto json = answer->json();
+  if (!json) return Unexpected{Failed{(*client)->strange()}};
+  return boost::json::value(*json);
+}
+
+void print(const boost::json::value& counter, std::string_view state) {
+  std::cout << replay::printable(std::string(counter.as_string())) << ": " << state << '\n';
+}
+
+Result change(const BlockFlags& flags, std::string_view method, const std::string& more,
+              std::string_view state) {
+  const auto names = names_of(flags.place);
+  if (!names) return Unexpected{names.error()};
+  const auto attributes = attributes_of(flags.place);
+  if (!attributes) return Unexpected{attributes.error()};
+  const auto answer =
+      ask(*flags.admin, method,
+          "rule=" + names->rule + "&limit=" + names->limit + more + "&" + query_of(*attributes));
+  if (!answer) return Unexpected{answer.error()};
+  print(answer->at("limits").at(0).at("counter"), state);
+  return 0;
+}
+
+Result set(const BlockFlags& flags) {
+  if (flags.length.empty() == flags.until.empty()) {
+    return Unexpected{Failed{"expected exactly one of --for and --until", kUsage}};
+  }
+  const std::string more = flags.until.empty() ? "&for=" + url_encoded(flags.length)
+                                               : "&until=" + url_encoded(flags.until);
+  return change(flags, "PUT", more, "blocked");
+}
+
+Result list(const AdminFlags& flags, std::uint64_t most) {
+  const auto answer = ask(flags, "GET", "count=" + std::to_string(most));
+  if (!answer) return Unexpected{answer.error()};
+  for (const boost::json::value& one : answer->at("blocks").as_array()) {
+    print(one.at("counter"), "blocked until " + std::string(one.at("until").as_string()));
+  }
+  if (answer->at("more").as_bool()) std::cerr << "sluice: blocks list: there may be more\n";
+  return 0;
+}
+
+int finish(const char* command, const Result& result) {
+  if (result) return *result;
+  std::cerr << "sluice: blocks " << command << ": " << result.error().what << '\n';
+  return result.error().status;
+}
+
+}  // namespace
+
+void add_blocks(CLI::App& app, int& status) {
+  CLI::App& blocks =
+      *app.add_subcommand("blocks", "Blocks and unblocks keys in a server, and lists its blocks");
+  blocks.require_subcommand(1);
+
+  CLI::App* const setting = blocks.add_subcommand("set", "Blocks a key");
+  auto flags = std::make_shared<BlockFlags>();
+  add_place(*setting, flags->place)->required();
+  setting->add_option("--for", flags->length, "How long, 1ms to 366d")->type_name("PERIOD");
+  setting->add_option("--until", flags->until, "When the block ends (RFC 3339)")
+      ->type_name("INSTANT");
+  flags->admin = add_admin_flags(*setting);
+  setting->footer(kSetHelp);
+  setting->callback([flags, &status] { status = finish("set", set(*flags)); });
+
+  CLI::App* const unsetting = blocks.add_subcommand("unset", "Ends the block of a key");
+  auto place = std::make_shared<BlockFlags>();
+  add_place(*unsetting, place->place)->required();
+  place->admin = add_admin_flags(*unsetting);
+  unsetting->footer("Example:\n  sluice blocks unset login/address ip=192.0.2.1");
+  unsetting->callback(
+      [place, &status] { status = finish("unset", change(*place, "DELETE", {}, "not blocked")); });
+
+  CLI::App* const listing = blocks.add_subcommand("list", "Prints one line per block that holds");
+  auto most = std::make_shared<std::uint64_t>(1000);
+  listing->add_option("--most", *most, "The maximum number of blocks [1000]")
+      ->check(CLI::Range(1, 10'000));
+  auto admin = add_admin_flags(*listing);
+  listing->callback([admin, most, &status] { status = finish("list", list(*admin, *most)); });
+}
+
+}  // namespace sluice::cli
