@@ -46,6 +46,7 @@ Examples:
 
 struct Arguments {
   std::string rules;
+  std::string overrides;
   std::vector<std::string> logs;
   bool json = false;
   std::string html;
@@ -64,7 +65,8 @@ bool is_an_input(const Arguments& arguments) {
   const auto same = [&](const std::string& input) {
     return fs::is_regular_file(input, ignored) && fs::equivalent(input, arguments.html, ignored);
   };
-  return same(arguments.rules) || std::any_of(arguments.logs.begin(), arguments.logs.end(), same);
+  return same(arguments.rules) || same(arguments.overrides) ||
+         std::any_of(arguments.logs.begin(), arguments.logs.end(), same);
 }
 
 bool stdout_has_colours() {
@@ -81,11 +83,13 @@ int write_page(const std::string& path, const std::string& page) {
   return file ? 0 : fail_to_replay(path + ": cannot write the page: " + std::strerror(errno));
 }
 
-replay::ReplayReport replay_logs(const Arguments& arguments, const RuleSet& rules) {
+replay::ReplayReport replay_logs(const Arguments& arguments, const RuleSet& rules,
+                                 const Overrides& overrides) {
   ProgressLine progress(!arguments.quiet && ::isatty(STDERR_FILENO) == 1);
   replay::ReplayOptions options;
   options.logs = arguments.logs;
   options.max_keys = arguments.max_keys;
+  options.overrides = &overrides;
   options.complain = [&progress](std::string_view text) {
     progress.clear();
     std::cerr << "sluice: " << replay::printable(text) << "\n";
@@ -128,7 +132,13 @@ int work(const Arguments& arguments) {
     for (const RuleError& error : rules.error()) std::cerr << error.to_string() << "\n";
     return kFailed;
   }
-  return report_on(arguments, replay_logs(arguments, *rules));
+  Overrides overrides;
+  if (!arguments.overrides.empty()) {
+    const auto read = read_overrides(arguments.overrides, overrides);
+    if (!read) return fail_to_replay(read.error());
+    if (!*read) return fail_to_replay(arguments.overrides + ": there is no such file");
+  }
+  return report_on(arguments, replay_logs(arguments, *rules, overrides));
 }
 
 }  // namespace
@@ -139,6 +149,8 @@ void add_replay(CLI::App& app, int& status) {
   command->footer(kReplayHelp);
   const auto arguments = std::make_shared<Arguments>();
   command->add_option("--rules", arguments->rules, "The rules file")->required();
+  command->add_option("--overrides", arguments->overrides,
+                      "The file of overrides of a server (overrides.txt)");
   command
       ->add_option("LOG", arguments->logs,
                    "Access logs, plain or .gz, in order; - is standard input")

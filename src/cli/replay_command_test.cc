@@ -43,6 +43,18 @@ class ReplayCommand : public testing::Test {
   std::string err_;
 };
 
+TEST_F(ReplayCommand, AppliesTheOverridesOfAFile) {
+  const std::string file = files_.write(
+      "overrides.txt", "sluice overrides 1\nlimit=3\ttest|clients|client|ip=a\nend 1\n");
+  EXPECT_EQ(run_replay({"--overrides", file, log_}), 0);
+  EXPECT_NE(out_.find("denied 0 of 3 requests"), std::string::npos) << out_;
+  EXPECT_EQ(run_replay({"--overrides", file + ".none", log_}), 1);
+  EXPECT_EQ(err_, "sluice: " + file + ".none: there is no such file\n");
+  EXPECT_EQ(run_replay({"--overrides", log_, log_}), 1);
+  EXPECT_EQ(err_, "sluice: " + log_ +
+                      ":1: is no file of overrides; expected the line 'sluice overrides 1'\n");
+}
+
 TEST_F(ReplayCommand, PrintsASummaryWithoutColours) {
   EXPECT_EQ(run_replay({log_}), 0);
   EXPECT_NE(out_.find("denied 1 of 3 requests, 1 of 1 key\n"), std::string::npos) << out_;

@@ -115,7 +115,7 @@ class Replay {
   const bool counts_responses_ = counts_responses(rules_);
   MemoryStore store_;
   Limiter limiter_{store_};
-  RuleDecider request_{limiter_};
+  RuleDecider request_{limiter_, {.overrides = options_.overrides}};
   LogAttributes attributes_;
   ReplayReport report_;
   Instant clock_ = kFirstInstant;

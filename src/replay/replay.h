@@ -11,6 +11,7 @@
 
 #include "replay/log_reader.h"
 #include "replay/tally.h"
+#include "sluice/overrides.h"
 #include "sluice/rule_set.h"
 
 namespace sluice::replay {
@@ -29,6 +30,8 @@ struct ReplayOptions {
   // and the report says so. About 120 bytes per key.
   std::size_t max_keys = std::size_t{4} << 20;
   LogReaderOptions reading = {};
+  // What single keys have instead of the numbers of their limits. Null: nothing.
+  const Overrides* overrides = nullptr;
   // Called for each problem of a log with one line of text: "LOG:LINE: what". May be empty.
   std::function<void(std::string_view)> complain = {};
   // Called after every batch. May be empty.
