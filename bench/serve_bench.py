@@ -73,6 +73,9 @@ end
 """
 
 
+OVERRIDE = "limit=20 per=1s burst=1000000\tdefault|users|user|header.x-user-id=%d\n"
+
+
 class Nginx:
     def __init__(self, folder):
         self.port = free_port()
@@ -91,7 +94,8 @@ class Nginx:
 
 class Sluice:
     def __init__(self, binary, folder, rules=True):
-        command = [binary, "serve", "--http", "127.0.0.1:0", "--admin", "off", "--resp", "off", "--threads", "1"]
+        command = [binary, "serve", "--http", "127.0.0.1:0", "--admin", "off", "--grpc", "off", "--resp", "off",
+                   "--threads", "1"]
         if rules:
             path = os.path.join(folder, "rules.yaml")
             with open(path, "w") as file:
@@ -109,6 +113,17 @@ class Sluice:
     def resident_mb(self):
         with open(f"/proc/{self.process.pid}/status") as file:
             return next(int(line.split()[1]) for line in file if line.startswith("VmRSS")) / 1024
+
+
+def with_overrides(binary, folder, count):
+    """Returns a server with an override for each user."""
+    folder = os.path.join(folder, "overrides")
+    os.mkdir(folder)
+    with open(os.path.join(folder, "overrides.txt"), "w") as file:
+        file.write("sluice overrides 1\n")
+        file.writelines(OVERRIDE % i for i in range(count))
+        file.write(f"end {count}\n")
+    return Sluice(binary, folder)
 
 
 def wrk(server, path, seconds, script=None, headers=()):
@@ -198,6 +213,12 @@ def measure(options, folder, servers, seconds, rounds):
     keys, _ = compare(
         "auth, 1 M keys / 1,000 keys", lambda: wrk(sluice, "/v1/auth", seconds, scripts["many"]),
         lambda: wrk(sluice, "/v1/auth", seconds, scripts["few"]), rounds)
+    other = with_overrides(options.sluice, folder, 1000000)
+    servers.append(other)
+    wrk(other, "/v1/auth", seconds * 2, scripts["many"])
+    overrides, _ = compare(
+        "auth, 1 M overrides / none", lambda: wrk(other, "/v1/auth", seconds, scripts["many"]),
+        lambda: wrk(sluice, "/v1/auth", seconds, scripts["many"]), rounds)
     rate = min(auth, 1) * base_rate / 2
     owns, bases = in_turns(lambda: p99_ms(sluice, "/v1/auth", rate, seconds, folder, headers),
                            lambda: p99_ms(nginx, "/", rate, seconds, folder, headers), rounds)
@@ -207,6 +228,7 @@ def measure(options, folder, servers, seconds, rounds):
     promise("serve-check-three-limits-over-nginx", f"{check:.2f}", ">=0.6", check >= 0.6)
     promise("serve-p99-over-nginx", f"{p99:.2f}", "<=2", p99 <= 2)
     promise("serve-1M-keys-over-1k", f"{keys:.2f}", ">=0.9", keys >= 0.9)
+    promise("serve-1M-overrides-over-none", f"{overrides:.2f}", ">=0.95", overrides >= 0.95)
     promise("serve-resident-mb", f"{resident:.1f}", "<=20", resident <= 20)
     promise("serve-start-ms", f"{start_ms:.0f}", "<=100", start_ms <= 100)
 
