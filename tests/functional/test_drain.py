@@ -170,6 +170,14 @@ class Drain(ServerTest):
         except subprocess.TimeoutExpired:
             self.fail("it goes on draining")
 
+    def test_signals_until_the_very_end_do_not_change_the_status(self):
+        for _ in range(10):
+            sluice = self.serve(RULES)
+            end = time.monotonic() + 30
+            while sluice.child.poll() is None and time.monotonic() < end:
+                sluice.signal(signal.SIGTERM)
+            self.assertEqual(sluice.wait(), 0)
+
     def test_sigint_drains_as_sigterm_does(self):
         sluice = self.serve(RULES)
         sluice.signal(signal.SIGINT)

@@ -28,6 +28,14 @@ using boost::system::error_code;
 
 constexpr auto kChangeCheck = std::chrono::milliseconds(500);
 
+// A signal that arrives from here on does not end the process with the signal's status, when nobody
+// waits for signals any more. Only the calling thread may be left by then.
+void block_signals() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+}
+
 }  // namespace
 
 class Server::Impl {
@@ -54,6 +62,9 @@ class Server::Impl {
   void hand_over();
 
   const net::LoopClock& clock_ = net::LoopClock::system();
+  boost::asio::io_context main_{1};
+  // Destroyed after every member that has a thread; see block_signals().
+  boost::asio::signal_set signals_{main_, SIGTERM, SIGINT, SIGHUP};
   const Config config_;
   Log log_;
   ServerRules rules_;
@@ -68,8 +79,6 @@ class Server::Impl {
   net::DescriptorBudget descriptors_;
 
   FrontEnds front_ends_;
-  boost::asio::io_context main_{1};
-  boost::asio::signal_set signals_{main_, SIGTERM, SIGINT, SIGHUP};
   boost::asio::steady_timer change_timer_{main_};
   std::unique_ptr<LoopStores> admin_stores_;  // if the store may wait
   std::unique_ptr<net::LoopFrontEnd> administration_;
@@ -202,6 +211,7 @@ void Server::Impl::run() {
   overrides_->stop();
   if (admin_stores_) admin_stores_->stop();
   loops_.stop();
+  block_signals();
 }
 
 void Server::Impl::wait_for_signal() {
