@@ -41,7 +41,7 @@ void show_mistake() {
 // [end zone]
 
 // [start block]
-// Who fails 3 times within 10 minutes is denied for 15 minutes, then for 30, at most for a day.
+// A user who fails 3 times within 10 minutes is denied for 15 minutes, then for 30, at most a day.
 const sluice::Block kBlock =
     *sluice::Block::make({.after = 3, .within = 10min, .time = 15min, .growth = 200});
 

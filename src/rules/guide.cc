@@ -172,12 +172,12 @@ line, or after a blank, begins a comment. The path is relative to the folder of 
 ```
 # office.txt
 10.0.0.0/8
-192.0.2.1      # the door
+192.0.2.1      # the entrance of the office
 2001:db8::/32
 ```
 
 A file may have 512 MiB. A list of 1,000,000 networks takes 8 MB for IPv4 and 17 to 33 MB for IPv6. A
-look-up takes 180 to 410 ns on a busy machine, most of it to read memory. A file is read when the
+look-up takes about 0.2 µs more than one in a short list. A file is read when the
 rules are read, and again when it has changed, together with all rules. If a line is wrong, the error
 names the file and the line, and the previous rules and lists stay in use. Replace a file by renaming
 a complete one, so that no half of it is read.
@@ -465,10 +465,11 @@ is added. A request is denied if its cost is more than what is left, as without 
 
 `POST /v1/report` (`docs/http.md`), `RL.REPORT` (`docs/commands.md`) and `RuleDecider::report` report
 a response with its status, and with the same attributes as the decision. nginx and Caddy can do so
-(`docs/gateway.md`); Envoy has something else (`docs/envoy.md`). A report charges only limits with `count`, and always: the response is there, also
-if it is beyond the limit. Sluice does not remember decisions, so a report counts without one, and
-requests that are decided before the responses of others may pass the limit together. A status that
-is missing or wrong, or a number that is none, makes the report `invalid`, and it charges nothing.
+(`docs/gateway.md`); how Envoy counts responses is in `docs/envoy.md`. A report charges only limits
+with `count`, and always: the response is there, also if it is beyond the limit. Sluice does not
+remember decisions, so a report counts without one, and requests that are decided before the
+responses of others may pass the limit together. A status that
+is missing or wrong, or is not a number, makes the report `invalid`, and it charges nothing.
 
 Refund, charge and settle do not change such a limit; a reset does. A `block` counts the requests that
 are denied, not the responses. With Redis, a rule that has limits with and without `count` asks twice,

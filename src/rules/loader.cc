@@ -266,7 +266,6 @@ std::optional<Limit> Loader::read_numbers(const NumberFields& from) {
   return *limit;
 }
 
-// Reads `per`, or `lease` if the algorithm has permits.
 std::uint64_t Loader::read_units(const NumberFields& from) {
   const Fields& fields = from.of("limit");
   if (!fields.has("limit")) {
@@ -280,6 +279,7 @@ std::uint64_t Loader::read_units(const NumberFields& from) {
   return fields.integer("limit").value_or(1);
 }
 
+// Reads `per`, or `lease` if the algorithm has permits.
 Duration Loader::read_period(const NumberFields& from, std::optional<Algorithm> algorithm) {
   const Fields& fields = from.of("per");
   const bool is_lease = algorithm ? holds_permits(*algorithm) : fields.has("lease");

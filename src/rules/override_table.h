@@ -15,7 +15,7 @@ namespace sluice::rules {
 // A hash table of overrides: packed records in one text, which is written again when a quarter of
 // it is waste. The names of domain, rule and limit, with which many keys begin, are stored once.
 //
-// Thread-safety: none. Cost: about 30 bytes an override, and the rest of its key.
+// Thread-safety: none. Cost: about 30 bytes an override, and its key.
 class OverrideTable {
  public:
   std::optional<Override> find(std::string_view counter, std::uint32_t hash) const;

@@ -80,7 +80,7 @@ class RulesManager {
 
   // Returns whether the files differ from when they were last read or reported, and have not
   // changed since the previous call, so half-written files are not read. Reports each change once;
-  // then call reload(). Call it about twice a second. Cost: one stat() per file
+  // then call reload(). Call it about twice a second. Cost: one stat() for each file
   // and list.
   bool changed_on_disk();
 
