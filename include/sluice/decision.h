@@ -19,6 +19,7 @@ enum class Outcome : std::uint8_t {
 // and kGone.
 enum class Reason : std::uint8_t {
   kOk,            // the cost fits
+  kLease,         // the cost fits into the units that a LeasedStore has taken ahead
   kOver,          // allowed, because the work is already done (kCharge), but beyond the limit
   kLimited,       // the cost does not fit now; it will after `retry_after`
   kNever,         // the cost exceeds what the limit can ever hold
@@ -93,6 +94,7 @@ struct Decision {
 constexpr bool has_numbers(const Decision& decision) noexcept {
   switch (decision.reason) {
     case Reason::kOk:
+    case Reason::kLease:
     case Reason::kOver:
     case Reason::kLimited:
     case Reason::kNever:

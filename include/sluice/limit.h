@@ -23,6 +23,8 @@ inline constexpr std::uint64_t kMaxPermitUnits = 0xFFFF;
 inline constexpr Duration kMinPeriod = std::chrono::milliseconds{1};
 inline constexpr Duration kMaxPeriod = std::chrono::days{366};
 inline constexpr std::uint32_t kMaxSlices = 1000;
+inline constexpr std::chrono::milliseconds kMinLease{1};
+inline constexpr std::chrono::milliseconds kMaxLease{10'000};
 inline constexpr std::uint32_t kDefaultSlices = 10;
 // The longest wait that a limit can cause: 142 years. A bucket that refills more slowly is an
 // error.
@@ -56,6 +58,9 @@ struct LimitSpec {
   std::optional<LeakyMode> mode = {};
   // token_bucket; default: kContinuous.
   std::optional<Refill> refill = {};
+  // All but concurrency: a LeasedStore may admit units this long after it took them from its store,
+  // kMinLease to kMaxLease; 0: every request asks the store. Longer: fewer requests to the store.
+  std::chrono::milliseconds lease{0};
 };
 
 // What is wrong with a LimitSpec; kNone if nothing is.
@@ -74,6 +79,8 @@ enum class LimitError : std::uint8_t {
   kModeDoesNotApply,
   kRefillDoesNotApply,
   kRefillsTooSlowly,
+  kLeaseDoesNotApply,
+  kLeaseOutOfRange,
 };
 // Returns the first error of a spec.
 constexpr LimitError find_error(const LimitSpec& spec) noexcept;
@@ -113,6 +120,10 @@ class Limit {
   constexpr LeakyMode mode() const noexcept { return mode_; }
   // How a token bucket refills.
   constexpr Refill refill() const noexcept { return refill_; }
+  // How long a LeasedStore may admit units that it took ahead; 0: it takes none.
+  constexpr std::chrono::milliseconds lease() const noexcept {
+    return std::chrono::milliseconds{lease_};
+  }
 
   friend constexpr bool operator==(const Limit&, const Limit&) = default;
 
@@ -131,12 +142,13 @@ class Limit {
   std::uint32_t rate_units_;
   std::uint32_t tag_ = 0;  // a checksum of the numbers
   std::uint16_t slices_;
+  std::uint16_t lease_;  // milliseconds
   Algorithm algorithm_;
   StateKind state_kind_;
-  Align align_;
-  Weighting weighting_;
-  LeakyMode mode_;
-  Refill refill_;
+  Align align_ : 1;
+  Weighting weighting_ : 1;
+  LeakyMode mode_ : 1;
+  Refill refill_ : 1;
 };
 
 }  // namespace sluice

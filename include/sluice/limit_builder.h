@@ -66,6 +66,14 @@ class LimitBuilder {
     return with([](LimitSpec& spec) { spec.refill = Refill::kInterval; });
   }
 
+  // All but concurrency: a LeasedStore takes units ahead of requests, and may admit them up to
+  // `time` after it took them, 1 ms to 10 s (docs/leases.md). Other stores ignore it.
+  constexpr LimitBuilder leased(std::chrono::milliseconds time) const requires(!holds_permits(A)) {
+    // 0 would be a limit without a lease.
+    constexpr std::chrono::milliseconds kNone{-1};
+    return with([=](LimitSpec& spec) { spec.lease = time.count() == 0 ? kNone : time; });
+  }
+
  private:
   static constexpr const LimitSpec& checked(const LimitSpec& spec) {
     const LimitError error = find_error(spec);

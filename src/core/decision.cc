@@ -14,6 +14,7 @@ std::string_view to_string(Outcome outcome) noexcept {
 std::string_view to_string(Reason reason) noexcept {
   switch (reason) {
     case Reason::kOk: return "ok";
+    case Reason::kLease: return "lease";
     case Reason::kLimited: return "limited";
     case Reason::kOver: return "over";
     case Reason::kNever: return "never";

@@ -37,7 +37,7 @@ TEST(Decision, HasNumbersIfTheCounterAnswered) {
     (has_numbers(denied) ? with : without).insert(to_string(denied.reason));
   }
   EXPECT_EQ(with, (std::set<std::string_view>{"ok", "over", "limited", "never", "blocked", "gone",
-                                              "shadow", "deny_cache"}));
+                                              "shadow", "deny_cache", "lease"}));
   EXPECT_FALSE(has_numbers(Decision{.reason = Reason::kDenyCache})) << "the store was not asked";
 }
 
@@ -47,7 +47,7 @@ TEST(Decision, EveryReasonHasANameOfItsOwn) {
     names.insert(to_string(static_cast<Reason>(i)));
   }
   EXPECT_EQ(names, (std::set<std::string_view>{
-                       "ok", "over", "limited", "never", "blocked", "shadow", "deny_cache",
+                       "ok", "lease", "over", "limited", "never", "blocked", "shadow", "deny_cache",
                        "fallback", "store_timeout", "store_error", "foreign_value", "store_full",
                        "missing", "too_many_waiters", "gone", "deny_rule", "invalid"}));
   EXPECT_EQ(to_string(Outcome::kAllowed), "allowed");

@@ -86,6 +86,11 @@ std::string explain(LimitError error, const LimitSpec& spec) {
       return "a burst of " + std::to_string(detail::capacity_of(spec)) + " at " +
              std::to_string(spec.limit) + " per " + core::format_period(spec.per) +
              " would need over 142 years to refill; lower burst, raise limit or shorten per";
+    case LimitError::kLeaseDoesNotApply:
+      return "a quota lease does not apply to " + std::string(to_string(spec.algorithm)) +
+             "; it applies to all other algorithms";
+    case LimitError::kLeaseOutOfRange:
+      return "lease " + core::format_period(spec.lease) + " is out of range; it must be 1ms to 10s";
   }
   return "unknown error";
 }

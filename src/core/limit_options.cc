@@ -85,7 +85,9 @@ std::optional<LimitOption> option_of(LimitError error, const LimitSpec& spec) no
     case LimitError::kNone:
     case LimitError::kLimitTooLarge:
     case LimitError::kPeriodOutOfRange:
-    case LimitError::kCalendarDoesNotApply: break;
+    case LimitError::kCalendarDoesNotApply:
+    case LimitError::kLeaseDoesNotApply:
+    case LimitError::kLeaseOutOfRange: break;
   }
   return std::nullopt;
 }
@@ -98,6 +100,8 @@ void drop_wrong_field(LimitSpec& spec, LimitError error) noexcept {
   } else if (error == LimitError::kCalendarDoesNotApply) {
     spec.per = spec.calendar->period();
     spec.calendar = nullptr;
+  } else if (is_about_lease(error)) {
+    spec.lease = {};
   } else {
     spec.limit = detail::most_units(spec.algorithm);
   }
@@ -113,7 +117,8 @@ LimitSpec spec_of(const Limit& limit) noexcept {
                 .slices = limit.slices(),
                 .weighting = limit.weighting(),
                 .mode = limit.mode(),
-                .refill = limit.refill()};
+                .refill = limit.refill(),
+                .lease = limit.lease()};
   // A limit of 0 has no capacity, whatever its burst was.
   if (limit.limit() > 0) all.burst = limit.capacity() - row.burst_excludes_first;
   for (const OptionInfo& option : kLimitOptions) {

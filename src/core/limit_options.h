@@ -98,8 +98,13 @@ std::vector<std::string_view> algorithms_with(LimitOption option);
 std::optional<std::uint64_t> value_of(const LimitSpec& spec, LimitOption option) noexcept;
 void set_value(LimitSpec& spec, LimitOption option, std::optional<std::uint64_t> value) noexcept;
 
-// Returns the option that an error is about; absent if it is about `limit`, `per` or `calendar`.
+// Returns the option that an error is about; absent if it is about `limit`, `per`,
+// `calendar` or `lease`.
 std::optional<LimitOption> option_of(LimitError error, const LimitSpec& spec) noexcept;
+
+constexpr bool is_about_lease(LimitError error) noexcept {
+  return error == LimitError::kLeaseDoesNotApply || error == LimitError::kLeaseOutOfRange;
+}
 
 // Replaces the field that an error is about by one that is right, so that the next error is found.
 void drop_wrong_field(LimitSpec& spec, LimitError error) noexcept;

@@ -114,6 +114,22 @@ TEST(Limit, BuildersStateEveryOption) {
   EXPECT_EQ(Limit(gcra(30).per(60s).burst(15)).capacity(), 16u);
 }
 
+TEST(Limit, HasALeaseOfWholeMillisecondsUnlessItHasPermits) {
+  constexpr Limit kLeased = token_bucket(10).per(1s).burst(20).leased(100ms);
+  EXPECT_EQ(kLeased.lease(), 100ms);
+  EXPECT_EQ(kLeased.capacity(), 20u);
+  EXPECT_EQ(Limit(gcra(1).per(1s)).lease(), 0ms);
+  EXPECT_NE(kLeased, Limit(token_bucket(10).per(1s).burst(20)));
+  LimitSpec spec{.limit = 1, .per = 1s, .lease = 10s};
+  EXPECT_EQ(error_of(spec), "no error");
+  spec.lease = 10'001ms;
+  EXPECT_EQ(error_of(spec), "lease 10001ms is out of range; it must be 1ms to 10s");
+  EXPECT_THROW(token_bucket(1).per(1s).leased(0ms), std::invalid_argument);
+  spec = {.algorithm = Algorithm::kConcurrency, .limit = 1, .per = 1s, .lease = 1s};
+  EXPECT_EQ(error_of(spec),
+            "a quota lease does not apply to concurrency; it applies to all other algorithms");
+}
+
 TEST(Limit, BuildersKeepWhatWasSaidBefore) {
   const Limit limit = token_bucket(3).per(7s).burst(11).refilled_at_intervals();
   EXPECT_EQ(limit.limit(), 3u);
@@ -392,6 +408,7 @@ TEST(Limit, TagChangesWithEachNumberAndOnlyThem) {
   // The same rate in other words is another limit.
   EXPECT_NE(tag_of(base), tag_of(token_bucket(20).per(2s).burst(20)));
   EXPECT_EQ(tag_of(leaky_bucket(10).per(1s)), tag_of(leaky_bucket(10).per(1s).queueing()));
+  EXPECT_EQ(tag_of(base), tag_of(token_bucket(10).per(1s).burst(20).leased(1s)));
 }
 
 TEST(Limit, TagsFitIn28BitsAndSpread) {

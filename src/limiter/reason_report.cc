@@ -72,6 +72,7 @@ constexpr ReasonReport kInvalid{
 const ReasonReport& report_of(Reason reason) noexcept {
   switch (reason) {
     case Reason::kOk:
+    case Reason::kLease:
     case Reason::kOver:
     case Reason::kShadow:
     case Reason::kLimited:

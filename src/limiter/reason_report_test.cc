@@ -30,6 +30,7 @@ TEST(ReasonReport, HasARowForEveryReason) {
   const Row failed{503, 14, "ERR", "temporary-reduced-capacity"};
   const std::map<std::string_view, Row> expected = {
       {"ok", limited},
+      {"lease", limited},
       {"over", limited},
       {"limited", limited},
       {"never", limited},

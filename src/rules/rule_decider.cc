@@ -213,7 +213,8 @@ void RuleDecider::Impl::fill_decision(const Decision& enforced) {
                         .reset_after = shadow->reset_after};
   }
   if (settles_ && enforced.allowed()) show_tightest();
-  if (shadow_denies && enforced.reason == Reason::kOk) answer_.decision.reason = Reason::kShadow;
+  const bool is_plain = enforced.reason == Reason::kOk || enforced.reason == Reason::kLease;
+  if (shadow_denies && is_plain) answer_.decision.reason = Reason::kShadow;
   const auto& matched_rules = named_.matched();
   const auto deciding = std::find_if(matched_rules.begin(), matched_rules.end(),
                                      [](const MatchedRule& rule) { return rule.decides(); });

@@ -287,7 +287,7 @@ void RulePass::fail() const {
 
 // If a shadow rule would have denied or a failure policy admitted the call, nothing was taken.
 void RulePass::refund() noexcept {
-  if (decision_.reason != Reason::kOk) return;
+  if (decision_.reason != Reason::kOk && decision_.reason != Reason::kLease) return;
   for (const LimitAnswer& answer : slot_->answer->limits) {
     if (holds_permits(answer.numbers.algorithm())) continue;  // released
     if (answer.limit->counts_responses) continue;             // nothing was taken

@@ -78,7 +78,10 @@ constexpr LimitError find_error(const LimitSpec& spec) noexcept {
   if (detail::is_bucket(row.algorithm) && spec.limit > 0 && !detail::refills_in_time(spec)) {
     return LimitError::kRefillsTooSlowly;
   }
-  return LimitError::kNone;
+  if (spec.lease == std::chrono::milliseconds{0}) return LimitError::kNone;
+  if (holds_permits(row.algorithm)) return LimitError::kLeaseDoesNotApply;
+  const bool is_in_range = spec.lease >= kMinLease && spec.lease <= kMaxLease;
+  return is_in_range ? LimitError::kNone : LimitError::kLeaseOutOfRange;
 }
 
 // Makes a limit of a spec that has no error.
@@ -92,6 +95,7 @@ constexpr Limit::Limit(const LimitSpec& spec) noexcept
       rate_units_(static_cast<std::uint32_t>(spec.limit / std::gcd(spec.limit, period_))),
       slices_(static_cast<std::uint16_t>(
           detail::is_sliced(spec.algorithm) ? spec.slices.value_or(kDefaultSlices) : 1)),
+      lease_(static_cast<std::uint16_t>(spec.lease.count())),
       algorithm_(spec.algorithm),
       state_kind_(info(spec.algorithm).state),
       align_(spec.calendar != nullptr ? Align::kClock : spec.align.value_or(Align::kFirstRequest)),
