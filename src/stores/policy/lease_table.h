@@ -1,0 +1,162 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "sluice/leases.h"
+#include "stores/memory/lock.h"
+#include "stores/policy/lease_counter.h"
+#include "stores/policy/spread_count.h"
+
+namespace sluice {
+
+// The leased counters, in groups of 8. It asks no store: LeaseRequest does, and passes the
+// answers on.
+//
+// Thread-safety: any member from any thread. No lock is held between calls.
+class Leases::Impl {
+ public:
+  Impl(const LeaseOptions& options, const Clock& clock);
+
+  // One charge of a request.
+  struct Part {
+    memory::Fingerprint key;
+    std::uint32_t generation = 0;  // of the lease from which it has units
+    std::uint32_t resets = 0;      // of the counter when a batch was asked for
+    std::uint32_t in_hand = 0;     // units from the lease
+    bool is_leased = false;        // its counter can have a lease
+    bool is_tracked = false;       // take() has found its counter
+  };
+
+  Instant now() const noexcept { return clock_.now(); }
+  // Returns whether a take of the charge may use a lease.
+  static bool may_lease(const Charge& charge) noexcept {
+    return charge.limit.lease().count() > 0 && charge.cost > 0 &&
+           charge.cost <= charge.limit.capacity();
+  }
+  Part part_of(const Charge& charge) const noexcept {
+    return {.key = fingerprint_(charge), .is_leased = may_lease(charge)};
+  }
+
+  // Takes the cost from the lease and writes the answer, or returns false.
+  bool take(const Charge& charge, Instant now, Part& part, Decision& answer) noexcept;
+  // Returns what take() took: another limit has denied the request.
+  void put_back(const Charge& charge, Instant now, Part& part) noexcept;
+
+  // Returns the units to ask for; 0: the request asks for exactly its cost. If it is not 0,
+  // end_batch() must follow.
+  std::uint32_t begin_batch(const Charge& charge, Instant now, Part& part) noexcept;
+  // Keeps the units of a batch that the store was asked for at `asked_at`, except for the cost, if
+  // that many were taken. Returns whether the cost was.
+  bool end_batch(const Charge& charge, Instant asked_at, Part& part, Decision& said) noexcept;
+  // Learns from the store's answer to a request of exactly the cost, which was admitted or not.
+  void learn(const Charge& charge, Instant asked_at, const Part& part, const Decision& said,
+             bool was_admitted) noexcept;
+  // The counter is reset or blocked: its units are not used any more.
+  void drop(const Charge& charge) noexcept;
+
+  // Units to give back.
+  struct Rest {
+    std::unique_ptr<policy::LeaseName> name;
+    std::uint32_t units = 0;
+  };
+  // Moves the units of the leases that have ended to `out`, or ends all leases. Throws
+  // std::bad_alloc; then they stay taken.
+  void collect(std::vector<Rest>& out, bool all = false);
+  // Called when next_end() is earlier than before. wake() must not call the table, except
+  // next_end().
+  class Waker {
+   public:
+    virtual void wake() noexcept = 0;
+
+   protected:
+    ~Waker() = default;
+  };
+  void add_waker(Waker& waker);
+  void remove_waker(Waker& waker);
+  // When collect() has something to do; absent: nothing is held.
+  std::optional<Instant> next_end() const noexcept;
+  void note_given_back(std::uint64_t units) noexcept { given_back_ += units; }
+  void note_local() noexcept { local_.add_one(); }
+
+  LeaseStats stats() const noexcept;
+
+ private:
+  using Counter = policy::LeaseCounter;
+  static constexpr std::size_t kGroup = 8;
+  static constexpr std::size_t kLocks = 64;
+  static constexpr std::int64_t kNever = INT64_MAX;
+  // A counter is busy from so many requests in a lease on.
+  static constexpr std::uint64_t kBusy = 4;
+
+  // The names in a group, in memory that the cache can hold: most requests with another key read
+  // nothing else. A counter is tracked from its second request on, so that keys that are used once
+  // replace no other counter.
+  struct alignas(64) Names {
+    std::array<std::uint32_t, kGroup> keys{};  // 32 bits of each counter's key
+    std::array<std::uint32_t, kGroup> seen{};  // those of keys that were used once
+  };
+  struct Group {
+    std::array<Counter, kGroup> counters;
+    std::size_t oldest = 0;  // the counter that was made first
+  };
+  struct End {
+    Instant at;
+    std::uint32_t group;
+    std::uint32_t index;
+    friend bool operator>(const End& a, const End& b) noexcept { return a.at > b.at; }
+  };
+
+  std::size_t index_of(const memory::Fingerprint& key) const noexcept {
+    return static_cast<std::size_t>((key.high >> 32) * names_.size() >> 32);
+  }
+  memory::Lock& lock_of(std::size_t group) noexcept { return locks_[group % kLocks].lock; }
+  static std::uint32_t name_of(const memory::Fingerprint& key) noexcept {
+    return static_cast<std::uint32_t>(key.low);
+  }
+  Counter* find(std::size_t group, const memory::Fingerprint& key) noexcept;
+  Counter* find_or_make(std::size_t group, const memory::Fingerprint& key, const Limit& limit,
+                        Instant now) noexcept;
+  std::uint32_t most_of(const Limit& limit) const noexcept;
+  void change_numbers(Counter& counter, const Charge& charge, Instant now) noexcept;
+  void return_early(Counter& counter, const Limit& limit, Instant now) noexcept;
+  void hold(std::size_t group, Counter& counter, const Charge& charge, Instant asked_at,
+            std::uint64_t units, const Decision& said) noexcept;
+  void end_lease(Counter& counter) noexcept;
+  Rest rest_of(Counter& counter, Instant now) noexcept;
+  void queue(std::size_t group, Counter& counter);
+  void update_next_end() noexcept;
+  static Decision local_answer(const Counter& counter, const Charge& charge, Instant now,
+                               std::uint32_t before) noexcept;
+
+  const std::uint64_t nodes_;
+  const double share_;
+  const Clock& clock_;
+  const memory::FingerprintMaker fingerprint_;
+  std::vector<Names> names_;  // by group
+  std::vector<Group> groups_;
+  struct alignas(64) Locked {
+    memory::Lock lock;
+  };
+  std::array<Locked, kLocks> locks_;
+
+  // Taken after a lock of the groups, if both are.
+  std::mutex ends_mutex_;
+  std::vector<End> ends_;    // a heap, the earliest first
+  std::vector<Rest> rests_;  // of leases that ended early
+  std::vector<Waker*> wakers_;
+  std::atomic<std::int64_t> next_end_{kNever};
+
+  policy::SpreadCount local_;
+  std::atomic<std::uint64_t> batches_{0};
+  std::atomic<std::uint64_t> taken_{0};
+  std::atomic<std::uint64_t> given_back_{0};
+  std::atomic<std::size_t> held_{0};
+};
+
+}  // namespace sluice
