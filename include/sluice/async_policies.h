@@ -7,6 +7,7 @@
 #include "sluice/circuit_breaker.h"
 #include "sluice/deny_cache.h"
 #include "sluice/failure_policy.h"
+#include "sluice/leases.h"
 
 namespace sluice {
 
@@ -55,6 +56,34 @@ class AsyncDenyCacheStore final : public AsyncStore {
 
   AsyncStore& store_;
   DenyCache& cache_;
+};
+
+// LeasedStore in front of an asynchronous store. It admits from a lease in the thread that starts
+// the request, before async_apply() returns.
+//
+// It has no thread and no timer: every request also starts to give back what is due. A program
+// whose requests may cease calls give_back() at Leases::next_end(), too.
+//
+// Thread-safety: that of the store. Ownership: borrows the store and the leases; the requests under
+// way must have ended before it is destroyed. Cost: as LeasedStore, and one allocation for a
+// request that asks the store.
+class AsyncLeasedStore final : public AsyncStore {
+ public:
+  // Puts the leases in front of the store.
+  AsyncLeasedStore(AsyncStore& store, Leases& leases) noexcept : store_(store), leases_(leases) {}
+
+  // See AsyncStore.
+  void async_apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
+                   std::span<Decision> each, Completion& completion) noexcept override;
+  // Starts to give back the units of leases that have ended: all in this turn, up to 64 counters in
+  // one request. If that fails, they stay taken.
+  void give_back() noexcept;
+
+ private:
+  class Request;
+
+  AsyncStore& store_;
+  Leases& leases_;
 };
 
 }  // namespace sluice
