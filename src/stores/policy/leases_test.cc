@@ -5,15 +5,18 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "core/limit_options.h"
 #include "sluice/async_policies.h"
 #include "sluice/leased_store.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
+#include "sluice/testing/store_conformance.h"
 
 namespace sluice {
 namespace {
@@ -302,6 +305,22 @@ TEST_F(LeasesTest, OneRequestOfACounterTakesABatchAtATime) {
   EXPECT_TRUE(nested);
 }
 
+TEST_F(LeasesTest, NothingIsLostIfALeaseEndsWhileABatchIsAskedFor) {
+  constexpr Limit kSlow = token_bucket(1000).per(24h * 100).leased(100ms);
+  bool ended = false;
+  store_.before = [&] {
+    if (store_.verbs.back() != Verb::kTakeAtMost || leases_.stats().held == 0) return;
+    ended = true;
+    clock_.advance(100ms);
+    leased_.give_back();
+  };
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(take("k", kSlow).allowed());
+  EXPECT_TRUE(ended);
+  clock_.advance(100ms);
+  leased_.give_back();
+  EXPECT_EQ(store_.remaining("k", kSlow), 980u);
+}
+
 TEST_F(LeasesTest, CountersBeyondTheMaximumStayExact) {
   Leases few({.max_keys = 8}, clock_);
   LeasedStore leased(store_, few, LeaseReturns::kByCaller);
@@ -312,6 +331,74 @@ TEST_F(LeasesTest, CountersBeyondTheMaximumStayExact) {
     }
   }
   EXPECT_EQ(few.stats().held, 8u);
+}
+
+// A memory store whose limits all have a lease, but no batch of more than one unit.
+class AllLeased final : public Store {
+ public:
+  explicit AllLeased(const Clock& clock)
+      : memory_({.max_keys = 1 << 16}, clock), leases_({.share = 1e-10}, clock) {}
+
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
+                 std::span<Decision> each) noexcept override {
+    std::vector<Charge> leased(charges.begin(), charges.end());
+    for (Charge& charge : leased) {
+      LimitSpec spec = core::spec_of(charge.limit);
+      if (!holds_permits(spec.algorithm)) spec.lease = 100ms;
+      charge.limit = Limit::make(spec).value();
+    }
+    return leased_.apply(action, leased, now, each);
+  }
+
+ private:
+  MemoryStore memory_;
+  Leases leases_;
+  LeasedStore leased_{memory_, leases_, LeaseReturns::kByCaller};
+};
+
+TEST(LeasedStore, ConformsWhileNoCounterIsBusy) {
+  const auto make = [](const Clock& clock) { return std::make_unique<AllLeased>(clock); };
+  for (const auto& failure : testing::check_store({.make = make})) ADD_FAILURE() << failure;
+}
+
+// Passes requests on to a store, and answers at once.
+class AtOnce final : public AsyncStore {
+ public:
+  explicit AtOnce(Store& store) : store_(store) {}
+  void async_apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
+                   std::span<Decision> each, Completion& completion) noexcept override {
+    completion.done(store_.apply(action, charges, now, each));
+  }
+
+ private:
+  Store& store_;
+};
+
+struct Received final : AsyncStore::Completion {
+  void done(const Decision& said) noexcept override { decision = said; }
+  Decision decision;
+};
+
+TEST_F(LeasesTest, AsynchronousStoreDecidesAlike) {
+  CountingStore counting(clock_);
+  AtOnce at_once(counting);
+  Leases leases({.nodes = 1}, clock_);
+  AsyncLeasedStore async(at_once, leases);
+  for (int i = 0; i < 2000; ++i) {
+    clock_.advance(Duration{i % 7 * 300});
+    leased_.give_back();
+    const std::array<Charge, 2> charges{{{"k", kBucket}, {"other", kBucket}}};
+    const auto asked = std::span(charges).first(i % 3 == 0 ? 2 : 1);
+    const Verb verb = i % 500 == 499 ? Verb::kReset : Verb::kTake;
+    std::array<Decision, 2> each;
+    const Decision expected = limiter_.apply(verb, asked, std::span(each).first(asked.size()));
+    Received received;
+    async.async_apply(verb, asked, {}, std::span(each).first(asked.size()), received);
+    ASSERT_EQ(received.decision, expected) << i;
+  }
+  EXPECT_EQ(counting.verbs, store_.verbs);
+  EXPECT_GT(leases.stats().given_back, 0u);
+  EXPECT_EQ(leases.stats().local, leases_.stats().local);
 }
 
 TEST(LeasedStore, ThreadGivesBack) {
