@@ -8,6 +8,7 @@
 #include "sluice/circuit_breaker.h"
 #include "sluice/deny_cache.h"
 #include "sluice/failure_policy.h"
+#include "sluice/leases.h"
 #include "sluice/redis_store.h"
 
 namespace sluice {
@@ -25,6 +26,8 @@ struct RedisChainOptions {
   LocalShareOptions local = {};
   // How long denials are remembered in this process. `longest` 0: not at all.
   DenyCacheOptions deny_cache = {};
+  // The batches of limits with a lease (LimitBuilder::leased).
+  LeaseOptions leases = {};
 };
 
 // What a RedisChain has done since it was opened, and its state now.
@@ -34,26 +37,29 @@ struct RedisChainStatus {
   std::uint64_t refused = 0;          // requests that the open breaker kept from Redis
   std::uint64_t deny_cache_hits = 0;  // requests that were denied without asking Redis
   MemoryStoreStats local = {};        // the counters of FailurePolicy::kLocal
+  LeaseStats leases = {};
 };
 
 // Limits that all machines share, in one object: a Redis client, a circuit breaker, a failure
-// policy and a deny cache.
+// policy, a deny cache and leases.
 //
 //   auto chain = RedisChain::open("redis://10.0.0.5").value();
 //   Limiter limiter(*chain);
 //
 // A request passes through them in this order:
-//   1. DenyCacheStore denies it if its counter was denied a moment ago.
-//   2. CircuitBreaker keeps it from Redis while Redis fails.
-//   3. RedisStore decides it in one round trip.
-//   4. FailurePolicyStore answers if neither 2 nor 3 could.
+//   1. LeasedStore admits it if its limits have leases with enough units.
+//   2. DenyCacheStore denies it if its counter was denied a moment ago.
+//   3. CircuitBreaker keeps it from Redis while Redis fails.
+//   4. RedisStore decides it in one round trip.
+//   5. FailurePolicyStore answers if neither 3 nor 4 could.
 // Use these classes instead if several stores share a breaker or a cache, or to leave one out.
 // async_apply() passes through the same parts (async_policies.h) without a thread that sleeps.
 //
 // Thread-safety: any member from any thread; one chain serves a whole process. Ownership: owns all
-// of its parts and a thread; borrows the observer. Errors: apply() answers with a reason, see the
-// classes above. Cost: that of RedisStore, a round trip during which the caller sleeps; a hit of
-// the deny cache or an open breaker costs about 100 ns. About 5 MB for the deny cache.
+// of its parts and two threads; borrows the observer. Errors: apply() answers with a reason, see
+// the classes above. Cost: that of RedisStore, a round trip during which the caller sleeps; a hit
+// of the deny cache or an open breaker costs about 100 ns. About 5 MB for the deny cache and 3 MB
+// for leases.
 class RedisChain final : public Store, public AsyncStore {
  public:
   // Does not wait for Redis: the chain connects when it can. Errors: an option that is wrong, with

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "sluice/leased_store.h"
 #include "stores/policy/chain.h"
 
 namespace sluice {
@@ -21,16 +22,23 @@ policy::Shared::Options shared_options(const RedisChainOptions& options) {
 class RedisChain::Impl {
  public:
   Impl(const RedisChainOptions& options, StoreObserver* observer)
-      : shared(shared_options(options), observer) {}
+      : shared(shared_options(options), observer), leases(options.leases) {}
 
   policy::Shared shared;
-  ~Impl() { redis.reset(); }  // first: it ends the requests, which the chains answer
+  Leases leases;
+  // First what gives back to Redis, then Redis: it ends the requests, which the chains answer.
+  ~Impl() {
+    leased.reset();
+    redis.reset();
+  }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
   std::unique_ptr<RedisStore> redis;
   std::optional<policy::Chain> chain;
   std::optional<policy::AsyncChain> async_chain;
+  std::optional<LeasedStore> leased;
+  std::optional<AsyncLeasedStore> async_leased;
 };
 
 RedisChain::RedisChain(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -44,6 +52,8 @@ Expected<std::unique_ptr<RedisChain>> RedisChain::open(const RedisChainOptions& 
   impl->redis = std::move(*redis);
   impl->chain.emplace(*impl->redis, impl->shared, options.on_store_error);
   impl->async_chain.emplace(*impl->redis, impl->shared, options.on_store_error);
+  impl->leased.emplace(impl->chain->store(), impl->leases);
+  impl->async_leased.emplace(impl->async_chain->store(), impl->leases);
   return std::unique_ptr<RedisChain>(new RedisChain(std::move(impl)));
 }
 
@@ -56,18 +66,18 @@ Expected<std::unique_ptr<RedisChain>> RedisChain::open(std::string_view url,
 
 Decision RedisChain::apply(Action action, std::span<const Charge> charges,
                            std::optional<Instant> now, std::span<Decision> each) noexcept {
-  return impl_->chain->store().apply(action, charges, now, each);
+  return impl_->leased->apply(action, charges, now, each);
 }
 
 Decision RedisChain::apply_one(Action action, const Charge& charge,
                                std::optional<Instant> now) noexcept {
-  return impl_->chain->store().apply_one(action, charge, now);
+  return impl_->leased->apply_one(action, charge, now);
 }
 
 void RedisChain::async_apply(Action action, std::span<const Charge> charges,
                              std::optional<Instant> now, std::span<Decision> each,
                              Completion& completion) noexcept {
-  impl_->async_chain->store().async_apply(action, charges, now, each, completion);
+  impl_->async_leased->async_apply(action, charges, now, each, completion);
 }
 
 Expected<bool> RedisChain::wait_until_ready(std::chrono::milliseconds at_most) {
@@ -80,7 +90,8 @@ RedisChainStatus RedisChain::status() const {
           .breaker = shared.breaker.state(),
           .refused = shared.breaker.refused(),
           .deny_cache_hits = shared.deny_cache ? shared.deny_cache->hits() : 0,
-          .local = shared.local.stats()};
+          .local = shared.local.stats(),
+          .leases = impl_->leases.stats()};
 }
 
 }  // namespace sluice
