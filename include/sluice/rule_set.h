@@ -47,6 +47,9 @@ struct RuleTerms {
   // Why limits of `concurrency` are errors: it follows "'concurrency' needs permits, ". Empty: they
   // are not.
   std::string_view no_permits = {};
+  // False: a limit with a quota lease causes a warning, because the store decides in this process
+  // and takes no leases.
+  bool leases = true;
   // Whether `in: FILE` reads a list, relative to the folder of the rules file. RuleSet::load()
   // always does. Else it is an error, so that rules from elsewhere cannot read files.
   bool reads_lists = false;

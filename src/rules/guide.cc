@@ -499,6 +499,22 @@ A request that cannot receive a permit is `invalid` if such a limit applies to i
 from Envoy, and over gRPC, because nobody reports when the request ends. A refund shrinks the newest
 permits, and settling leaves permits as they are.
 
+## Leases
+
+With `lease`, a limit of any other algorithm lets a server take units of busy counters ahead from
+Redis, and admit requests without asking Redis for each:
+
+```yaml
+version: 1
+rules:
+  - name: search
+    match: { path: /search }
+    limits: [{ algorithm: token_bucket, limit: 100000, per: 1s, lease: 100ms }]
+```
+
+In total nothing is admitted that Redis has not counted, but a unit may be used up to one lease later.
+`docs/leases.md` says when it helps and by how much a limit can be exceeded.
+
 ## Rejections
 
 `reject` is the HTTP response to a denied request. Its `body` and the values of its `headers` may

@@ -29,6 +29,7 @@ using schema::child;
 std::string_view field_of(LimitError error, const LimitSpec& spec) {
   if (const auto option = core::option_of(error, spec)) return core::info(*option).name;
   if (error == LimitError::kCalendarDoesNotApply) return "per";
+  if (core::is_about_lease(error)) return "lease";
   if (error != LimitError::kPeriodOutOfRange) return "limit";
   return holds_permits(spec.algorithm) ? "lease" : "per";
 }
@@ -60,6 +61,7 @@ class Loader {
   std::optional<Limit> read_numbers(const NumberFields& fields);
   std::uint64_t read_units(const NumberFields& fields);
   Duration read_period(const NumberFields& fields, std::optional<Algorithm> algorithm);
+  std::chrono::milliseconds read_lease(const Fields& fields, Algorithm algorithm);
   void check_terms(const Fields& fields, const Limit& limit);
   void check_memory(const NumberFields& fields, const Limit& limit);
   void check_cost(const Fields& fields, const CostTemplate& cost, const Limit& limit);
@@ -85,6 +87,7 @@ class Loader {
   Defaults defaults_;
   FilePlans plans_;
   std::size_t plan_numbers_ = 0;  // of all limits with a plan
+  bool warned_of_leases_ = false;
   ListFiles lists_{terms_.on_list};
   MatchReader match_{set_->attributes, terms_, lists_};
 };
@@ -249,6 +252,7 @@ std::optional<Limit> Loader::read_numbers(const NumberFields& from) {
   const Calendar* const calendar = read_calendar(from.of("per"), fields, *diagnostics_);
   if (!algorithm) return std::nullopt;
   LimitSpec spec{.algorithm = *algorithm, .limit = units, .per = period, .calendar = calendar};
+  spec.lease = read_lease(from.of("lease"), *algorithm);
   for (const core::OptionInfo& option : core::kLimitOptions) {
     core::set_value(spec, option.option,
                     option.words.empty() ? from.of(option.name).integer(option.name)
@@ -282,21 +286,37 @@ std::uint64_t Loader::read_units(const NumberFields& from) {
 // Reads `per`, or `lease` if the algorithm has permits.
 Duration Loader::read_period(const NumberFields& from, std::optional<Algorithm> algorithm) {
   const Fields& fields = from.of("per");
-  const bool is_lease = algorithm ? holds_permits(*algorithm) : fields.has("lease");
+  const bool has_permits = algorithm ? holds_permits(*algorithm) : !fields.has("per");
+  const bool is_lease = has_permits && (algorithm || fields.has("lease"));
   const std::string name = is_lease ? "lease" : "per";
-  const std::string other = is_lease ? "per" : "lease";
   const auto& keys = child(child(schema::file(), "rules"), "limits").keys;
   const auto key =
       std::find_if(keys.begin(), keys.end(), [&](const auto& k) { return k.name == name; });
   const std::string expected = "expected '" + name + ":' with " + schema::expectation(*key);
-  if (algorithm && fields.has(other)) {
-    diagnostics_->add(fields.at(other),
-                      in_quotes(other) + " does not apply to " + std::string(to_string(*algorithm)),
-                      expected);
+  if (algorithm && is_lease && fields.has("per")) {
+    diagnostics_->add(fields.at("per"),
+                      "'per' does not apply to " + std::string(to_string(*algorithm)), expected);
   } else if (!fields.has(name)) {
     diagnostics_->add(fields.at(name), "limit lacks " + in_quotes(name), expected);
   }
   return fields.period(name).value_or(std::chrono::seconds{1});
+}
+
+// Reads the quota lease of a limit without permits.
+std::chrono::milliseconds Loader::read_lease(const Fields& fields, Algorithm algorithm) {
+  if (holds_permits(algorithm) || !fields.has("lease")) return {};
+  const auto lease = std::chrono::duration_cast<std::chrono::milliseconds>(
+      fields.period("lease").value_or(kMinLease));
+  if (!terms_.scripting) {
+    diagnostics_->add(fields.at("lease"), "leases need scripts (scripting: off)",
+                      "expected no 'lease'");
+    return {};
+  }
+  if (!terms_.leases && !std::exchange(warned_of_leases_, true)) {
+    warn(fields.at("lease"), "'lease' has no effect with the memory store, which asks no server",
+         "expected a store in Redis, or no 'lease'");
+  }
+  return lease;
 }
 
 // Warns about a limit whose log can need more than a log gets: the half that all shards share.

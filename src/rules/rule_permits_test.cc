@@ -195,11 +195,38 @@ TEST(RulePermitsFile, ReadsALeaseInsteadOfAPeriodForPermits) {
             "f:4:15: error: limit lacks 'lease'" + with);
   EXPECT_EQ(limit_errors("algorithm: concurrency, limit: 1, per: 1s"),
             "f:4:56: error: 'per' does not apply to concurrency" + with);
-  EXPECT_EQ(limit_errors("algorithm: gcra, limit: 1, per: 1s, lease: 1s").substr(0, 55),
-            "f:4:60: error: 'lease' does not apply to gcra; expected");
   EXPECT_EQ(limit_errors("algorithm: concurrency, limit: 65536, lease: 367d"),
             "f:4:48: error: limit 65536 is out of range; it must be 0 to 65535\n"
             "f:4:62: error: lease 367d is out of range; it must be 1ms to 366d");
+}
+
+TEST(RulePermitsFile, ReadsAQuotaLeaseOfLimitsWithoutPermits) {
+  EXPECT_EQ(limit_errors("algorithm: gcra, limit: 1, per: 1s, lease: 10s"), "ok");
+  EXPECT_EQ(limit_errors("algorithm: gcra, limit: 1, lease: 1s").substr(0, 36),
+            "f:4:15: error: limit lacks 'per'; ex");
+  EXPECT_EQ(limit_errors("algorithm: gcra, limit: 1, per: 1s, lease: 11s"),
+            "f:4:60: error: lease 11s is out of range; it must be 1ms to 10s");
+  const auto rules = RuleSet::parse(
+      "version: 1\nrules:\n  - name: r\n    limits: [ { algorithm: gcra, limit: 1, per: 1s, "
+      "lease: 20ms } ]\n",
+      "f");
+  ASSERT_TRUE(rules);
+  EXPECT_EQ(rules->rules().front().limits.front().limit.lease(), std::chrono::milliseconds{20});
+}
+
+TEST(RulePermitsFile, WarnsOnceOfQuotaLeasesIfTheStoreTakesNone) {
+  const std::string limit =
+      "{ algorithm: fixed_window, align: clock, limit: 1, per: 1s, lease: 20ms }";
+  const std::string yaml =
+      "version: 1\nrules:\n  - name: r\n    limits:\n    - " + limit + "\n    - " + limit + "\n";
+  const auto rules = RuleSet::parse(yaml, "f", {.leases = false});
+  ASSERT_TRUE(rules);
+  ASSERT_EQ(rules->warnings().size(), 1u);
+  EXPECT_EQ(rules->warnings().front().what,
+            "'lease' has no effect with the memory store, which asks no server");
+  const auto without = RuleSet::parse(yaml, "f", {.scripting = false});
+  ASSERT_FALSE(without);
+  EXPECT_EQ(without.error().front().what, "leases need scripts (scripting: off)");
 }
 
 TEST(RulePermitsFile, RefusesPermitsThatTheStoreDoesNotHave) {

@@ -129,7 +129,10 @@ constexpr Key kLease{
     .name = "lease",
     .type = Type::kPeriod,
     .otherwise = "none; required for `concurrency`, instead of `per`",
-    .help = "How long a permit lasts if nobody releases or extends it, 1ms to 366d (see Permits).",
+    .help =
+        "For `concurrency`: how long a permit lasts if nobody releases or extends it, 1ms to "
+        "366d (see Permits). For other algorithms: how long a server may use units that it "
+        "takes ahead from Redis, 1ms to 10s (docs/leases.md).",
 };
 
 constexpr std::array<Key, 4> kPlanNumberKeys{

@@ -81,7 +81,7 @@ TEST(Schema, ExamplesOfTheManualAreRight) {
     EXPECT_EQ(first_error(manual.substr(at, manual.find("```", at) - at)), "ok");
     ++examples;
   }
-  EXPECT_EQ(examples, 14);
+  EXPECT_EQ(examples, 15);
 }
 
 TEST(Schema, ExampleFilesAreRight) {
