@@ -17,6 +17,7 @@
 #include "sluice/circuit_breaker.h"
 #include "sluice/deny_cache.h"
 #include "sluice/expected.h"
+#include "sluice/leases.h"
 #include "sluice/redis_store.h"
 #include "sluice/rule_set.h"
 
@@ -28,7 +29,9 @@ struct RedisConfig {
   RedisOptions options;
   SecretSource password;  // read at the start, as the next
   SecretSource sentinel_password;
-  std::size_t nodes = 1;  // servers that share the counters, for `on_store_error: local`
+  std::size_t nodes = 1;          // servers that share the counters
+  std::size_t lease_percent = 0;  // of a capacity, in one batch; 0: 25 / nodes
+  std::size_t lease_keys = LeaseOptions{}.max_keys;
   bool deny_cache_enabled = true;
   DenyCacheOptions deny_cache;
   CircuitBreakerOptions breaker;

@@ -42,6 +42,7 @@ redis:
   scripting: off
   nodes: 3
   deny_cache: { enabled: false, max_keys: 70, longest: 500ms }
+  leases: { share: 5, max_keys: 800 }
   breaker: { failures: 9, open_for: 3s, longest_open: 4s }
   rules_key: "all rules"
 rules: redis
@@ -70,6 +71,8 @@ rules: redis
   EXPECT_FALSE(redis.deny_cache_enabled);
   EXPECT_EQ(redis.deny_cache.max_keys, 70u);
   EXPECT_EQ(redis.deny_cache.longest, 500ms);
+  EXPECT_EQ(redis.lease_percent, 5u);
+  EXPECT_EQ(redis.lease_keys, 800u);
   EXPECT_EQ(redis.breaker.failures, 9u);
   EXPECT_EQ(redis.breaker.open_for, 3s);
   EXPECT_EQ(redis.breaker.longest_open, 4s);

@@ -65,6 +65,11 @@ RedisConfig RedisReader::read(const Fields& fields) {
     set(redis_.deny_cache.max_keys, cache.integer("max_keys"));
     set_period(redis_.deny_cache.longest, cache.period("longest"));
   }
+  if (const Node* node = fields.node("leases")) {
+    const Fields leases = part(*node, "leases");
+    set(redis_.lease_percent, leases.integer("share"));
+    set(redis_.lease_keys, leases.integer("max_keys"));
+  }
   if (const Node* breaker = fields.node("breaker")) read_breaker(part(*breaker, "breaker"));
   redis_.rules_key = fields.text("rules_key");
   return std::move(redis_);

@@ -120,6 +120,16 @@ constexpr std::array<Key, 3> kDenyCacheKeys{
 };
 constexpr Map kDenyCache{"deny_cache", "`redis.deny_cache`", kDenyCacheKeys};
 
+constexpr std::array<Key, 2> kLeaseKeys{
+    integer("share", "0", 0, 100,
+            "The most units that a server takes ahead for one counter, as a percentage of the "
+            "limit's capacity. 0: 25 / `nodes`."),
+    integer("max_keys", "16384", 8, std::uint64_t{1} << 24,
+            "The maximum number of leased counters that a server tracks, about 170 bytes each. For "
+            "other counters it asks Redis about each request."),
+};
+constexpr Map kLeases{"leases", "`redis.leases`", kLeaseKeys};
+
 constexpr std::array<Key, 3> kBreakerKeys{
     integer("failures", "5", 1, 1'000'000,
             "The number of consecutive failures that opens the circuit breaker."),
@@ -131,7 +141,7 @@ constexpr std::array<Key, 3> kBreakerKeys{
 };
 constexpr Map kBreaker{"breaker", "`redis.breaker`", kBreakerKeys};
 
-constexpr std::array<Key, 17> kRedisKeys{
+constexpr std::array<Key, 18> kRedisKeys{
     text("username", "`\"\"`", 1024,
          "The ACL user. If empty, the user of the URL, or the default user."),
     text("password_file", "`\"\"`", kLongestPath,
@@ -165,10 +175,12 @@ constexpr std::array<Key, 17> kRedisKeys{
            "results are less exact (docs/state-format.md)."),
     integer("nodes", "1", 1, 100'000,
             "The number of servers that share the counters. With `on_store_error: local`, each "
-            "server applies 1/`nodes` of each limit while the store fails."),
+            "server applies 1/`nodes` of each limit while the store fails. It also bounds the "
+            "batches of leases (docs/leases.md)."),
     map_of("deny_cache", kDenyCache,
            "The cache of denials. After a denial, the server denies requests for the same "
            "counter without Redis until `Retry-After` has passed."),
+    map_of("leases", kLeases, "The batches of limits with a `lease`."),
     map_of("breaker", kBreaker, "The circuit breaker, which stops requests to a failing store."),
     text("rules_key", "`\"\"`", 1024,
          "The key of the rules for `rules: redis`. If empty, the prefix followed by "

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/storage/fiber_store.h"
+#include "server/storage/loop_leases.h"
 #include "stores/redis/client/target.h"
 
 namespace sluice::server {
@@ -28,6 +29,12 @@ policy::Shared::Options shared_options(const Config& config) {
   return options;
 }
 
+LeaseOptions lease_options(const Config& config) {
+  return {.nodes = static_cast<std::uint32_t>(config.redis.nodes),
+          .share = static_cast<double>(config.redis.lease_percent) / 100,
+          .max_keys = config.redis.lease_keys};
+}
+
 }  // namespace
 
 // The stores of one loop.
@@ -38,7 +45,9 @@ class RedisStores::Chain final : public LoopStores {
         redis_(loop, all.target_, &all.shared_.client_events),
         fibers_(redis_),
         chain_(fibers_, all.shared_),
-        limiter_(chain_.store()) {
+        returns_(redis_, all.shared_),
+        leased_(loop, chain_.store(), returns_.store(), all.leases_),
+        limiter_(leased_) {
     all_.add(redis_);
   }
   ~Chain() override { stop(); }
@@ -49,6 +58,7 @@ class RedisStores::Chain final : public LoopStores {
   redis::Client* redis() override { return &redis_.client(); }
   void stop() override {
     if (std::exchange(is_stopped_, true)) return;
+    leased_.stop();
     all_.remove(redis_);
     redis_.close();
   }
@@ -59,6 +69,8 @@ class RedisStores::Chain final : public LoopStores {
   redis::LoopStore redis_;
   FiberStore fibers_;
   policy::Chain chain_;
+  policy::AsyncChain returns_;  // takes back what leases did not use
+  LoopLeases leased_;
   Limiter limiter_;
 };
 
@@ -73,7 +85,9 @@ Expected<std::unique_ptr<RedisStores>> RedisStores::open(const Config& config,
 
 RedisStores::RedisStores(const Config& config, std::shared_ptr<const redis::Target> target,
                          StoreObserver* observer)
-    : target_(std::move(target)), shared_(shared_options(config), observer) {}
+    : target_(std::move(target)),
+      shared_(shared_options(config), observer),
+      leases_(lease_options(config)) {}
 
 std::unique_ptr<LoopStores> RedisStores::make(boost::asio::io_context& loop) {
   return std::make_unique<Chain>(*this, loop);

@@ -7,18 +7,19 @@
 
 #include "server/config/config.h"
 #include "server/storage/loop_stores.h"
+#include "sluice/leases.h"
 #include "sluice/store_events.h"
 #include "stores/policy/chain.h"
 #include "stores/redis/store/loop_store.h"
 
 namespace sluice::server {
 
-// The Redis stores of all event loops of a server, and what they share: a circuit breaker, a deny
-// cache and a local share. Each loop has its own connection.
+// The Redis stores of all event loops of a server, and what they share: leases, a circuit
+// breaker, a deny cache and a local share. Each loop has its own connection.
 //
-//   limiter   deny cache -> circuit breaker -> Redis      used by rules
-//   shadow                  circuit breaker -> Redis      used by shadow rules
-//   local     this process's share of the limits          `on_store_error: local`
+//   limiter   leases -> deny cache -> circuit breaker -> Redis   used by rules
+//   shadow                            circuit breaker -> Redis   used by shadow rules
+//   local     this process's share of the limits                 `on_store_error: local`
 //
 // Thread-safety: make() by the thread that makes the loops; the rest from any thread. Ownership:
 // borrows the observer; outlives the stores that it makes.
@@ -36,6 +37,7 @@ class RedisStores {
   const DenyCache* deny_cache() const noexcept {
     return shared_.deny_cache ? &*shared_.deny_cache : nullptr;
   }
+  const Leases& leases() const noexcept { return leases_; }
   const LocalShareStore& local() const noexcept { return shared_.local; }
   // The sum of all loops.
   RedisStoreStats stats() const;
@@ -50,6 +52,7 @@ class RedisStores {
 
   const std::shared_ptr<const redis::Target> target_;
   policy::Shared shared_;
+  Leases leases_;
   mutable std::mutex mutex_;  // protects the two members below
   std::vector<const redis::LoopStore*> stores_;
   RedisStoreStats past_;  // the statistics of closed stores

@@ -34,10 +34,28 @@ void add_requests(metrics::Registry& registry, const std::function<RedisStoreSta
                      one_of(stats, &RedisStoreStats::pending));
 }
 
+void add_leases(metrics::Registry& registry, const Leases& leases) {
+  const std::function<LeaseStats()> stats = [&leases] { return leases.stats(); };
+  registry.add_counter("sluice_lease_local_total",
+                       "Requests that leases admitted without asking the store.",
+                       one_of(stats, &LeaseStats::local));
+  registry.add_counter("sluice_lease_batches_total",
+                       "Batches of units that leases took from the store.",
+                       one_of(stats, &LeaseStats::batches));
+  registry.add_counter("sluice_lease_units_taken_total", "Units of these batches.",
+                       one_of(stats, &LeaseStats::taken));
+  registry.add_counter("sluice_lease_units_given_back_total",
+                       "Units that leases did not use and gave back to the store.",
+                       one_of(stats, &LeaseStats::given_back));
+  registry.add_gauge("sluice_lease_counters", "Counters with a lease.",
+                     one_of(stats, &LeaseStats::held));
+}
+
 }  // namespace
 
 void add_store_metrics(metrics::Registry& registry, const StoreSources& sources) {
   add_requests(registry, sources.stats);
+  add_leases(registry, sources.leases);
   std::vector<metrics::Registry::Series> kinds;
   for (std::size_t i = 0; i < kStoreEventKinds; ++i) {
     const auto kind = static_cast<StoreEventKind>(i);

@@ -6,6 +6,7 @@
 #include "server/storage/store_log.h"
 #include "sluice/circuit_breaker.h"
 #include "sluice/deny_cache.h"
+#include "sluice/leases.h"
 #include "sluice/memory_store.h"
 #include "sluice/redis_store.h"
 
@@ -17,6 +18,7 @@ struct StoreSources {
   const StoreLog& events;
   const CircuitBreaker& breaker;
   const DenyCache* deny_cache = nullptr;  // null: off
+  const Leases& leases;
   std::function<RedisStoreStats()> stats;
 };
 

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "sluice/leased_store.h"
 #include "sluice/limiter.h"
 #include "sluice/testing/manual_clock.h"
+#include "stores/policy/lease_request.h"
 
 namespace sluice::server {
 namespace {
@@ -39,16 +41,18 @@ TEST(StoreMetrics, ReportTheStateOfTheStore) {
   CircuitBreaker breaker({.failures = 1}, &events, clock);
   DenyCache cache({}, clock);
   metrics::Registry registry;
-  add_store_metrics(registry,
-                    {.events = events, .breaker = breaker, .deny_cache = &cache, .stats = [] {
-                       return RedisStoreStats{.requests = 10,
-                                              .timeouts = 1,
-                                              .errors = 2,
-                                              .redirects = 3,
-                                              .gave_back = 4,
-                                              .connected = 5,
-                                              .pending = 6};
-                     }});
+  const Leases leases;
+  add_store_metrics(
+      registry,
+      {.events = events, .breaker = breaker, .deny_cache = &cache, .leases = leases, .stats = [] {
+         return RedisStoreStats{.requests = 10,
+                                .timeouts = 1,
+                                .errors = 2,
+                                .redirects = 3,
+                                .gave_back = 4,
+                                .connected = 5,
+                                .pending = 6};
+       }});
   EXPECT_EQ(value(registry, "sluice_store_asked_total"), "10");
   EXPECT_EQ(value(registry, "sluice_store_timeouts_total"), "1");
   EXPECT_EQ(value(registry, "sluice_store_errors_total"), "2");
@@ -76,9 +80,33 @@ TEST(StoreMetrics, NeedNoDenyCache) {
   StoreLog events(log);
   CircuitBreaker breaker;
   metrics::Registry registry;
-  add_store_metrics(
-      registry, {.events = events, .breaker = breaker, .stats = [] { return RedisStoreStats{}; }});
+  const Leases leases;
+  add_store_metrics(registry, {.events = events, .breaker = breaker, .leases = leases, .stats = [] {
+                                 return RedisStoreStats{};
+                               }});
   EXPECT_EQ(value(registry, "sluice_deny_cache_hits_total"), "0");
+}
+
+TEST(StoreMetrics, ReportLeases) {
+  Log log({.level = LogLevel::kOff}, STDERR_FILENO);
+  StoreLog events(log);
+  CircuitBreaker breaker;
+  metrics::Registry registry;
+  Leases leases;
+  add_store_metrics(registry, {.events = events, .breaker = breaker, .leases = leases, .stats = [] {
+                                 return RedisStoreStats{};
+                               }});
+  MemoryStore memory;
+  LeasedStore store(memory, leases, LeaseReturns::kByCaller);
+  const Limit limit = token_bucket(1000).per(1h).leased(10s);
+  for (int i = 0; i < 7; ++i) EXPECT_TRUE(Limiter(store).try_acquire("k", limit).allowed());
+  EXPECT_EQ(value(registry, "sluice_lease_local_total"), "2");
+  EXPECT_EQ(value(registry, "sluice_lease_batches_total"), "1");
+  EXPECT_EQ(value(registry, "sluice_lease_units_taken_total"), "4");
+  EXPECT_EQ(value(registry, "sluice_lease_counters"), "1");
+  policy::give_back(leases.impl(), memory, true);
+  EXPECT_EQ(value(registry, "sluice_lease_units_given_back_total"), "1");
+  EXPECT_EQ(value(registry, "sluice_lease_counters"), "0");
 }
 
 TEST(StoreMetrics, ReportTheNumbersOfTheMemoryStore) {

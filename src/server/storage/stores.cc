@@ -80,6 +80,7 @@ class InRedis final : public Stores {
     add_store_metrics(registry, {.events = events_,
                                  .breaker = stores_->breaker(),
                                  .deny_cache = stores_->deny_cache(),
+                                 .leases = stores_->leases(),
                                  .stats = [this] { return stores_->stats(); }});
     add_memory_metrics(registry, [this] { return stores_->local().stats(); });
   }

@@ -66,7 +66,7 @@ flat array of names and values in RESP2. Values that do not apply are null.
 | name | value |
 |---|---|
 | `outcome` | `allowed` or `denied` |
-| `reason` | `ok`, `limited`, `never`, `blocked`, `shadow`, `deny_cache`, `fallback`, `store_timeout`, `store_error`, `foreign_value`, `store_full`, `missing`, `deny_rule` |
+| `reason` | `ok`, `lease`, `limited`, `never`, `blocked`, `shadow`, `deny_cache`, `fallback`, `store_timeout`, `store_error`, `foreign_value`, `store_full`, `missing`, `deny_rule` |
 | `limit` | the capacity: units that the limit holds when it is unused; with several limits, that of the tightest |
 | `remaining` | whole units that would pass now |
 | `reset_after_ms` | the time until the limit is fully replenished |
