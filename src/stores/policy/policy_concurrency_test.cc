@@ -3,12 +3,15 @@
 #include <array>
 #include <atomic>
 #include <barrier>
+#include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "sluice/circuit_breaker.h"
 #include "sluice/deny_cache.h"
+#include "sluice/leased_store.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
@@ -186,6 +189,37 @@ TEST(DenyCacheConcurrency, DoesNotStoreADenialFromBeforeAReset) {
     // The others have taken all but one unit at most.
     ASSERT_TRUE(limiter.try_acquire("k", kLimit)) << round;
     limiter.reset("k", kLimit);
+  }
+}
+
+TEST(LeasesConcurrency, ThreadsAdmitNoMoreThanTheStoreHasCounted) {
+  constexpr Limit kLimit = token_bucket(200'000).per(24h * 300).leased(1ms);
+  MemoryStore memory;
+  std::array<std::atomic<std::uint64_t>, 2> admitted{};
+  const std::array<std::string_view, 2> keys{"a", "b"};
+  {
+    Leases leases;
+    LeasedStore store(memory, leases);
+    run_on_threads([&](int thread) {
+      Limiter limiter(store);
+      for (int i = 0; i < 20'000; ++i) {
+        const Charge charges[] = {{keys[0], kLimit}, {keys[1], kLimit}};
+        const std::size_t first = static_cast<std::size_t>(i + thread) % 3;
+        const auto asked = first == 2 ? std::span(charges) : std::span(charges).subspan(first, 1);
+        if (!limiter.check(asked).allowed()) continue;
+        if (first != 1) ++admitted[0];
+        if (first != 0) ++admitted[1];
+      }
+    });
+    EXPECT_GT(leases.stats().local, 0u);
+    for (std::size_t i = 0; i < 2; ++i) {
+      const auto peek = memory.apply_one(Verb::kPeek, {keys[i], kLimit, 0}, {});
+      EXPECT_LE(admitted[i], kLimit.capacity() - peek.remaining);
+    }
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto peek = memory.apply_one(Verb::kPeek, {keys[i], kLimit, 0}, {});
+    EXPECT_LE(admitted[i], kLimit.capacity() - peek.remaining);
   }
 }
 
