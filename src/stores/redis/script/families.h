@@ -29,6 +29,8 @@ const Family& family_of(const Limit& limit) noexcept;
 
 // A set of families: bit i for row i.
 using FamilySet = std::uint8_t;
+// In it each family has its number in requests for the module.
+inline constexpr FamilySet kAllFamilies = 0xFF;
 FamilySet bit_of(const Family& family) noexcept;
 // The number of a family in a script for `set`, from 1.
 int number_of(const Family& family, FamilySet set) noexcept;

@@ -204,6 +204,13 @@ inline constexpr Layout<KeyBlockHead, 5> kKeyBlockHead({{"kind", &KeyBlockHead::
 // has the verb as an argument (1) after the counter's; without one it is a take. It cannot peek or
 // reset.
 
+// The module has one command for all of these except giving back, with the same reply:
+//
+//   SLUICE.APPLY key... request
+//   request      ARGV[1] of a script, the number of counters (1), and the arguments after ARGV[1],
+//                in one. The number of a family is its number among all:
+//                1 bucket, 2 interval, 3 window, 4 slices, 5 log, 6 hybrid, 7 permits, 8 calendar
+
 inline constexpr std::uint64_t kTake = 0;
 inline constexpr std::uint64_t kPeek = 1;
 inline constexpr std::uint64_t kRefund = 2;
