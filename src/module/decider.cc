@@ -1,0 +1,148 @@
+#include "module/decider.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "stores/redis/script/format.h"
+
+namespace sluice::redis_module {
+namespace {
+
+namespace format = redis::format;
+using core::Ticks;
+
+constexpr std::size_t kMostBlockBytes =
+    format::kKeyBlockHead.size() + kMaxBlockDenials * format::kInstant.size();
+
+Ticks server_time() noexcept {
+  return std::chrono::duration_cast<Duration>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+bool Decider::open(RedisModuleCtx* context, std::span<RedisModuleString*> names) {
+  close();
+  for (std::size_t i = 1; i < names.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (bytes_of(names[i]) == bytes_of(names[j])) return false;
+    }
+  }
+  keys_.reserve(names.size());
+  for (RedisModuleString* const name : names) keys_.emplace_back(context, name);
+  return true;
+}
+
+Decider::Result Decider::decide(const Request& request) {
+  now_ = request.at ? *request.at : server_time();
+  units_for_each_.reset();
+  is_blocked_ = false;
+  for (std::size_t i = 0; i < keys_.size(); ++i) {
+    failed_ = i;
+    if (!keys_[i].is_absent() && keys_[i].value().empty()) return Result::kForeign;
+  }
+  block_text_.reserve(kMostBlockBytes);  // so that write() allocates nothing
+  Result result = read_blocks(request);
+  if (result == Result::kDecided && request.shares_units) result = share_units(request);
+  return result == Result::kDecided ? decide_counters(request) : result;
+}
+
+Decider::Result Decider::read_blocks(const Request& request) {
+  if (blocks_.size() < request.blocks.size()) blocks_.resize(request.blocks.size());
+  for (std::size_t j = 0; j < request.blocks.size(); ++j) {
+    failed_ = request.counters.size() + j;
+    if (!read_block_value(keys_[failed_].value(), now_, blocks_[j])) return Result::kForeign;
+    is_blocked_ |= denies(request.blocks[j], blocks_[j], now_);
+  }
+  return Result::kDecided;
+}
+
+Decider::Result Decider::failure_of(std::size_t i) noexcept {
+  failed_ = i;
+  switch (outcomes_[i].kind) {
+    case Outcome::Kind::kDecided: break;
+    case Outcome::Kind::kForeign: return Result::kForeign;
+    case Outcome::Kind::kWindow: return Result::kWindow;
+  }
+  return Result::kDecided;
+}
+
+// Finds out how many units every charge can have; one if there are none, which is denied then.
+Decider::Result Decider::share_units(const Request& request) {
+  std::uint64_t units = kMaxUnits;
+  if (outcomes_.size() < request.counters.size()) outcomes_.resize(request.counters.size());
+  for (std::size_t i = 0; i < request.counters.size(); ++i) {
+    const Asked& asked = request.counters[i];
+    redis_module::decide(Verb::kPeek, asked, 0, keys_[i].value(), now_, outcomes_[i]);
+    const Result result = failure_of(i);
+    if (result != Result::kDecided) return result;
+    units = std::min({units, asked.cost, outcomes_[i].answer.remaining / asked.charges});
+  }
+  units_for_each_ = std::max<std::uint64_t>(units, 1);
+  return Result::kDecided;
+}
+
+Decider::Result Decider::decide_counters(const Request& request) {
+  const Action action = units_for_each_ ? Action(Verb::kTake) : request.action;
+  if (outcomes_.size() < request.counters.size()) outcomes_.resize(request.counters.size());
+  admits_ = !is_blocked_;
+  new_.clear();
+  for (std::size_t i = 0; i < request.counters.size(); ++i) {
+    const Asked& asked = request.counters[i];
+    Outcome& outcome = outcomes_[i];
+    const std::uint64_t cost = units_for_each_ ? *units_for_each_ * asked.charges : asked.cost;
+    redis_module::decide(action, asked, cost, keys_[i].value(), now_, outcome);
+    const Result result = failure_of(i);
+    if (result != Result::kDecided) return result;
+    admits_ = admits_ && outcome.answer.admitted;
+    const bool is_new = outcome.change == core::Change::kWrite && keys_[i].is_absent();
+    if (asked.must_exist && is_new) new_.push_back(i);
+  }
+  return admits_ && !new_.empty() ? Result::kStoreFull : Result::kDecided;
+}
+
+// Rounded up, and 1 more: the server counts from the last whole millisecond of its clock.
+long long Decider::milliseconds_for(const Request& request, Ticks keep_until) const noexcept {
+  if (request.at) return static_cast<long long>(request.explicit_expiry_ms);
+  const Ticks left = keep_until - now_;
+  return left < 0 ? 1 : core::ceil_div<Ticks>(left, 1000) + 1;
+}
+
+void Decider::write(const Request& request) {
+  const Verb verb = request.action.verb;
+  const bool writes = admits_ || verb == Verb::kRelease;
+  for (std::size_t i = 0; writes && i < request.counters.size(); ++i) {
+    const Outcome& outcome = outcomes_[i];
+    Key& key = keys_[i];
+    if (outcome.change == core::Change::kErase) key.erase();
+    if (outcome.change != core::Change::kWrite) continue;
+    const long long keep_ms = milliseconds_for(request, outcome.keep_until);
+    if (outcome.pieces.empty()) {
+      key.store(outcome.value, keep_ms);
+      continue;
+    }
+    for (const Piece& piece : outcome.pieces) key.patch(piece.at, piece.bytes);
+    if (!outcome.is_kept) key.expire(keep_ms);
+  }
+  for (std::size_t j = 0; j < request.blocks.size(); ++j) write_block(request, j);
+}
+
+bool Decider::changes_block(const Request& request, const AskedBlock& asked) const noexcept {
+  if (asked.flags == format::kBlocksByHand) return true;
+  const bool counts = asked.flags >= format::kCountsDenials && !is_blocked_;
+  const Outcome& outcome = outcomes_[asked.counter];
+  return counts && request.action.verb != Verb::kReset && !outcome.answer.admitted;
+}
+
+void Decider::write_block(const Request& request, std::size_t j) {
+  const AskedBlock& asked = request.blocks[j];
+  Key& key = keys_[request.counters.size() + j];
+  if (asked.flags == format::kUnblocksByHand || request.action.verb == Verb::kReset) {
+    return key.erase();
+  }
+  if (!changes_block(request, asked)) return;
+  const Ticks keep_until = change_block_value(asked, blocks_[j], now_, block_text_);
+  key.store(block_text_, milliseconds_for(request, keep_until));
+}
+
+}  // namespace sluice::redis_module
