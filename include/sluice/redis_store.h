@@ -14,6 +14,10 @@
 
 namespace sluice {
 
+// Whether a store uses Sluice's module (sluice.so). kAuto: where the server has it, and scripts
+// elsewhere. Both use the same counters, so programs may differ.
+enum class ModuleUse : std::uint8_t { kAuto, kOff };
+
 // How to reach and use a Redis or Valkey server.
 struct RedisOptions {
   // redis://[user:password@]host[:port][/db]         TCP
@@ -54,6 +58,9 @@ struct RedisOptions {
   // supports fixed windows aligned to the clock and sliding window counters; others are
   // `Reason::kInvalid`.
   bool scripting = true;
+  // Whether requests are commands of Sluice's module, which take less of the server's time. Without
+  // `scripting` the module is not used either.
+  ModuleUse module = ModuleUse::kAuto;
   // How long to keep a counter that is decided at an explicit timestamp: it must not expire by the
   // server's clock.
   std::chrono::milliseconds explicit_timestamp_expiry = std::chrono::hours{24};

@@ -40,13 +40,22 @@ std::string_view hashed_part(std::string_view key) noexcept {
 
 }  // namespace
 
-void Command::append(std::string_view element) {
+void append_size(char type, std::uint64_t size, std::string& out) {
   std::array<char, 24> head;
-  head[0] = '$';
-  char* end = std::to_chars(head.data() + 1, head.data() + head.size() - 2, element.size()).ptr;
+  head[0] = type;
+  char* end = std::to_chars(head.data() + 1, head.data() + head.size() - 2, size).ptr;
   *end++ = '\r';
   *end++ = '\n';
-  tail.append(head.data(), end).append(element).append("\r\n");
+  out.append(head.data(), end);
+}
+
+void append_element(std::string_view element, std::string& out) {
+  append_size('$', element.size(), out);
+  out.append(element).append("\r\n");
+}
+
+void Command::append(std::string_view element) {
+  append_element(element, tail);
   ++elements;
 }
 

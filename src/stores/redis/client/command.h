@@ -56,6 +56,15 @@ class Command {
   const Script* script = nullptr;
   std::uint32_t elements = 0;  // in `tail`
   std::string tail;
+  // With a script: the same request as a command of Sluice's module, in RESP as a whole. Empty: the
+  // script only. Commands of the module that the server does not know, or does not execute, are
+  // sent as scripts.
+  std::string for_module;
+  // The script must be executed before later commands. It has no command of the module, so a server
+  // with the module may not know it yet, and gets its text at once.
+  bool keeps_order = false;
+  // Whether the answer is that of the module. Set by the client.
+  bool is_by_module = false;
   // In a cluster the slot of its keys, 0 to 16383. Absent: any server can execute it.
   std::optional<std::uint16_t> slot = {};
   // Whether the command may be executed twice, because it changes nothing (GET, CLUSTER SLOTS,
@@ -66,6 +75,11 @@ class Command {
   // How many MOVED and ASK it has followed. Set by the cluster client.
   std::uint8_t redirects = 0;
 };
+
+// Append the beginning of an array ('*') or a string ('$') of this size, and a whole string, in
+// RESP.
+void append_size(char type, std::uint64_t size, std::string& out);
+void append_element(std::string_view element, std::string& out);
 
 // Returns the slot of a key in a cluster: CRC16 of its hash tag, or of the whole key, modulo 16384.
 std::uint16_t slot_of(std::string_view key) noexcept;

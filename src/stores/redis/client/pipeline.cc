@@ -1,8 +1,6 @@
 #include "stores/redis/client/pipeline.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 
 namespace sluice::redis {
 namespace {
@@ -24,9 +22,30 @@ bool Pipeline::submit(Command& command, bool asking) {
   if (slots_.size() >= max_pending_) return false;
   push({.command = &command,
         .deadline = command.deadline,
-        .form = command.script != nullptr ? Form::kHash : Form::kPlain,
+        .form = form_of(command),
         .asking = asking});
   return true;
+}
+
+Pipeline::Form Pipeline::form_of(const Command& command) noexcept {
+  if (command.script == nullptr) return Form::kPlain;
+  const bool has_module = module_ == Module::kAsked || module_ == Module::kPresent;
+  if (command.keeps_order && has_module) return Form::kText;
+  if (command.for_module.empty() || module_ == Module::kAsked || module_ == Module::kAbsent) {
+    return Form::kHash;
+  }
+  if (module_ == Module::kUnknown) module_ = Module::kAsked;
+  return Form::kModule;
+}
+
+bool Pipeline::note_module(const redisReply& reply) noexcept {
+  const std::string_view text(reply.str, reply.len);
+  const bool is_error = reply.type == REDIS_REPLY_ERROR;
+  const bool is_unknown = is_error && (text.starts_with("ERR ") || text.starts_with("NOPERM "));
+  if (is_unknown) module_ = Module::kAbsent;
+  if (!is_error && module_ == Module::kAsked) module_ = Module::kPresent;
+  // A script changes counters that exist even if the memory is full.
+  return is_unknown || (is_error && text.starts_with("OOM "));
 }
 
 void Pipeline::push(Slot slot) {
@@ -66,33 +85,20 @@ void Pipeline::write(Slot& slot) {
   slot.begin = written_;
   slot.ignored = slot.asking ? 1 : 0;
   if (slot.asking) output_.append(kAsking);
+  if (slot.form == Form::kModule) {
+    output_.append(command.for_module);
+    written_ += output_.size() - before;
+    return;
+  }
   if (slot.form == Form::kPlain) {
-    write_head(command.elements);
+    append_size('*', command.elements, output_);
   } else {
-    write_head(command.elements + 2);
+    append_size('*', command.elements + 2, output_);
     output_.append(slot.form == Form::kText ? kEval : kEvalSha);
-    write_element(slot.form == Form::kText ? command.script->text : command.script->sha1);
+    append_element(slot.form == Form::kText ? command.script->text : command.script->sha1, output_);
   }
   output_.append(command.tail);
   written_ += output_.size() - before;
-}
-
-void Pipeline::write_head(std::size_t elements) {
-  std::array<char, 24> head;
-  head[0] = '*';
-  char* end = std::to_chars(head.data() + 1, head.data() + head.size() - 2, elements).ptr;
-  *end++ = '\r';
-  *end++ = '\n';
-  output_.append(head.data(), end);
-}
-
-void Pipeline::write_element(std::string_view element) {
-  std::array<char, 24> head;
-  head[0] = '$';
-  char* end = std::to_chars(head.data() + 1, head.data() + head.size() - 2, element.size()).ptr;
-  *end++ = '\r';
-  *end++ = '\n';
-  output_.append(head.data(), end).append(element).append("\r\n");
 }
 
 Pipeline::Event Pipeline::next(ReplyReader& reader) {
@@ -113,18 +119,27 @@ Pipeline::Event Pipeline::next(ReplyReader& reader) {
       continue;
     }
     Command* const command_in_front = slots_.front().command;
+    const bool is_by_module = slots_.front().form == Form::kModule;
+    const bool is_refused = is_by_module && note_module(reply);
+    if (command_in_front != nullptr) command_in_front->is_by_module = is_by_module;
     if (!error && command_in_front != nullptr && !command_in_front->expects(reply)) {
       return {.kind = Kind::kBroken,
               .why = "the server sent a reply that does not fit its command"};
     }
-    const Slot slot = slots_.pop_front();
+    Slot slot = slots_.pop_front();
     ++first_;
     if (dead_ > 0) --dead_;
     if (slot.command == nullptr) continue;
     --live_;
     Command* const command = slot.command;
+    if (is_refused) {
+      slot.form = Form::kHash;
+      push(slot);
+      continue;
+    }
     if (!error) return {.kind = Kind::kAnswer, .command = command, .reply = &reply};
-    if (slot.form == Form::kPlain || slot.form == Form::kText || !says_unknown_script(reply)) {
+    if (slot.form == Form::kPlain || slot.form == Form::kModule || slot.form == Form::kText ||
+        !says_unknown_script(reply)) {
       return {.kind = Kind::kError, .command = command, .reply = &reply};
     }
     if (send_anew(slot)) return {.kind = Kind::kScript, .command = command};

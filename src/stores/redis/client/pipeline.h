@@ -18,7 +18,9 @@ namespace sluice::redis {
 // Commands wait until open(), which is called after the handshake; from then on submit() writes
 // each command to the output. next() returns the server's answers, one event per call, so that the
 // caller may submit commands in between. A script that the server does not know (NOSCRIPT) is sent
-// again as text; nothing else is ever sent twice.
+// again as text. The first request that can be a command of Sluice's module is sent as one; whether
+// the server executes it decides how the requests after its answer are sent. A command that the
+// server has refused is sent again as a script. Nothing else is ever sent twice.
 //
 // Ownership: borrows the commands from submit() until it hands them back.
 class Pipeline {
@@ -71,6 +73,7 @@ class Pipeline {
   // How a command was written, which decides what NOSCRIPT means.
   enum class Form : std::uint8_t {
     kPlain,
+    kModule,
     kHash,       // EVALSHA
     kHashAgain,  // EVALSHA after an EVAL of the same script that is under way
     kText,       // EVAL
@@ -88,10 +91,14 @@ class Pipeline {
     std::uint64_t number = 0;  // of its slot, counted from the first one
   };
 
+  // Whether the server has the module.
+  enum class Module : std::uint8_t { kUnknown, kAsked, kPresent, kAbsent };
+
+  Form form_of(const Command& command) noexcept;
+  // Returns whether the module has not executed a command, so that a script can.
+  bool note_module(const redisReply& reply) noexcept;
   void push(Slot slot);
   void write(Slot& slot);
-  void write_head(std::size_t elements);
-  void write_element(std::string_view element);
   // True: sent as text. False: sent as hash again.
   bool send_anew(Slot slot);
   bool text_is_under_way(const Script* script) noexcept;
@@ -99,6 +106,7 @@ class Pipeline {
 
   std::size_t max_pending_;
   bool open_ = false;
+  Module module_ = Module::kUnknown;
   Ring<Slot> slots_;
   std::uint64_t first_ = 0;  // number of the slot at the front
   std::size_t live_ = 0;

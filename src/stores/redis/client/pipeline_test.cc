@@ -41,6 +41,11 @@ class PipelineTest : public testing::Test {
     command.script = &script;
     return command;
   }
+  Command& make_for_module(std::string_view name) {
+    Command& command = make(name, kOne);
+    command.for_module = "<" + std::string(name) + ">";
+    return command;
+  }
   bool submit(Command& command, bool asking = false) { return pipeline.submit(command, asking); }
   // What is to be sent now.
   std::string sent() {
@@ -293,6 +298,76 @@ TEST_F(PipelineTest, KeepsTheOrderOfManyCommands) {
       ASSERT_EQ(large.next(reader).command, &all[answered++]);
     }
   }
+}
+
+// --- the module ---
+
+constexpr std::string_view kUnknownCommand =
+    "-ERR unknown command 'SLUICE.APPLY', with args beginning with:\r\n";
+constexpr std::string_view kFull = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
+
+std::string by_hash(std::string_view name) {
+  return "*3\r\n$7\r\nEVALSHA\r\n$2\r\naa\r\n$1\r\n" + std::string(name) + "\r\n";
+}
+
+TEST_F(PipelineTest, AsksForTheModuleWithOneCommandAndUsesItAfterItsAnswer) {
+  pipeline.open();
+  Command& first = make_for_module("a");
+  submit(first);
+  submit(make_for_module("b"));
+  EXPECT_EQ(sent(), "<a>" + by_hash("b"));
+  EXPECT_EQ(hears("+OK\r\n+OK\r\n"), "a=+OK b=+OK ");
+  EXPECT_TRUE(first.is_by_module);
+  submit(make_for_module("c"));
+  submit(make_for_module("d"));
+  EXPECT_EQ(sent(), "<c><d>");
+}
+
+TEST_F(PipelineTest, UsesScriptsOfAServerWithoutTheModule) {
+  pipeline.open();
+  Command& first = make_for_module("a");
+  submit(first);
+  EXPECT_EQ(sent(), "<a>");
+  EXPECT_EQ(hears(kUnknownCommand), "");
+  EXPECT_EQ(sent(), by_hash("a"));
+  submit(make_for_module("b"));
+  EXPECT_EQ(sent(), by_hash("b"));
+  EXPECT_EQ(hears("+OK\r\n+OK\r\n"), "a=+OK b=+OK ");
+  EXPECT_FALSE(first.is_by_module);
+}
+
+TEST_F(PipelineTest, UsesAScriptForOneCommandIfTheMemoryIsFull) {
+  pipeline.open();
+  submit(make_for_module("a"));
+  EXPECT_EQ(sent(), "<a>");
+  EXPECT_EQ(hears("+OK\r\n"), "a=+OK ");
+  submit(make_for_module("b"));
+  EXPECT_EQ(sent(), "<b>");
+  EXPECT_EQ(hears(kFull), "");
+  submit(make_for_module("c"));
+  EXPECT_EQ(sent(), by_hash("b") + "<c>");
+  EXPECT_EQ(hears("+OK\r\n-FOREIGNVALUE k\r\n"), "b=+OK c!FOREIGNVALUE k ");
+}
+
+TEST_F(PipelineTest, DoesNotRepeatACommandOfTheModuleThatHasEnded) {
+  std::vector<Pipeline::Ended> ended;
+  pipeline.open();
+  submit(make_for_module("a"));
+  EXPECT_EQ(sent(), "<a>");
+  pipeline.expire(at(100ms), ended);
+  EXPECT_EQ(shown(ended), "a:sent ");
+  EXPECT_EQ(hears(kUnknownCommand), "");
+  EXPECT_EQ(sent(), "");
+}
+
+TEST_F(PipelineTest, SendsTheTextOfAScriptThatKeepsTheOrderToAServerWithTheModule) {
+  pipeline.open();
+  submit(make_for_module("a"));
+  EXPECT_EQ(sent(), "<a>");
+  Command& undo = make("b", kTwo);
+  undo.keeps_order = true;
+  submit(undo);
+  EXPECT_EQ(sent(), "*3\r\n$4\r\nEVAL\r\n$8\r\nreturn 2\r\n$1\r\nb\r\n");
 }
 
 }  // namespace

@@ -18,6 +18,8 @@ namespace {
 
 // Begins the error of a script that would have to make a counter and cannot.
 constexpr std::string_view kStoreFull = "STOREFULL";
+// The command of the module.
+constexpr std::string_view kApply = "SLUICE.APPLY";
 // Begins the reply of a script that needs other windows of a calendar.
 constexpr std::string_view kWindow = "WINDOW ";
 
@@ -48,6 +50,7 @@ bool Plan::begin(const PlanOptions& options, Action action, std::span<const Char
                  std::optional<Instant> now) {
   prefix_ = options.prefix;
   by_slot_ = options.by_slot;
+  uses_module_ = options.uses_module;
   explicit_expiry_ms_ = options.explicit_expiry_ms;
   action_ = {action.verb, std::min<Duration>(action.max_wait, kMaxWait)};
   now_ = now;
@@ -157,6 +160,7 @@ void Plan::write_keys(std::size_t index, bool with_blocks, Command& command) con
   const Part& part = parts_[index];
   with_blocks = with_blocks && part.blocks > 0;
   command.tail.clear();
+  command.for_module.clear();
   command.elements = 0;
   command.slot = part.slot;
   command.repeatable = false;
@@ -174,18 +178,42 @@ void Plan::write(std::size_t index, Command& command) const {
   const Part& part = parts_[index];
   const std::uint64_t verb = script_verb(part);
   write_keys(index, true, command);
+  if (uses_module_) write_for_module(index, command);
   if (is_single(part)) {
     std::string argument;
     const auto is_its = [=](const KeyedCounter& keyed) { return keyed.part == index; };
     const KeyedCounter& keyed = *std::find_if(counters_.begin(), counters_.end(), is_its);
     command.script = &script_for_one(keyed.counter.family());
-    append_argument(keyed, verb, argument);
+    append_argument(keyed, part.families, verb, argument);
     command.append(argument);
     if (verb != format::kTake) command.append(std::string(1, static_cast<char>(verb)));
     return;
   }
   write_request(index, part.blocks > 0 ? verb + format::kWithBlocks : verb, command);
-  if (part.blocks > 0) write_blocks(index, command);
+  if (part.blocks == 0) return;
+  std::string arguments;
+  append_blocks(index, arguments);
+  command.append(arguments);
+}
+
+// Call this after write_keys().
+void Plan::write_for_module(std::size_t index, Command& command) const {
+  const Part& part = parts_[index];
+  const std::uint64_t verb = script_verb(part);
+  std::string request;
+  append_request(part.blocks > 0 ? verb + format::kWithBlocks : verb, request);
+  request += static_cast<char>(part.counters);
+  for (std::size_t i = 0; i < count_; ++i) {
+    if (counters_[i].part == index) append_argument(counters_[i], kAllFamilies, verb, request);
+  }
+  if (part.blocks > 0) append_blocks(index, request);
+  // The keys are in the tail, after their number.
+  const std::size_t number_size = command.tail.find('$', 1);
+  const std::string_view keys = std::string_view(command.tail).substr(number_size);
+  append_size('*', command.elements + 1, command.for_module);
+  append_element(kApply, command.for_module);
+  command.for_module.append(keys);
+  append_element(request, command.for_module);
 }
 
 void Plan::write_undo(std::size_t index, Command& command) const {
@@ -197,22 +225,25 @@ void Plan::write_undo(std::size_t index, Command& command) const {
 void Plan::write_request(std::size_t index, std::uint64_t verb, Command& command) const {
   command.script = &script_for(parts_[index].families);
   std::string argument;
-  const std::uint64_t instant =
-      now_ ? static_cast<std::uint64_t>(now_->time_since_epoch().count()) : format::kServerTime;
-  format::kRequest.append({verb, instant, explicit_expiry_ms_}, argument);
+  append_request(verb, argument);
   command.append(argument);
   verb &= ~format::kWithBlocks;
   for (std::size_t i = 0; i < count_; ++i) {
     if (counters_[i].part != index) continue;
     argument.clear();
-    append_argument(counters_[i], verb, argument);
+    append_argument(counters_[i], parts_[index].families, verb, argument);
     command.append(argument);
   }
 }
 
-// Writes the arguments of the blocks as one.
-void Plan::write_blocks(std::size_t index, Command& command) const {
-  std::string arguments;
+void Plan::append_request(std::uint64_t verb, std::string& out) const {
+  const std::uint64_t instant =
+      now_ ? static_cast<std::uint64_t>(now_->time_since_epoch().count()) : format::kServerTime;
+  format::kRequest.append({verb, instant, explicit_expiry_ms_}, out);
+}
+
+// Appends the arguments of the blocks, which are one argument of a script.
+void Plan::append_blocks(std::size_t index, std::string& out) const {
   std::size_t number = 0;
   for (std::size_t i = 0; i < count_; ++i) {
     const KeyedCounter& keyed = counters_[i];
@@ -226,14 +257,14 @@ void Plan::write_blocks(std::size_t index, Command& command) const {
                                  .counter = number,
                                  .cost = counter.cost(),
                                  .may_fit = least <= counter.limit().capacity()},
-                                arguments);
+                                out);
   }
-  command.append(arguments);
 }
 
-void Plan::append_argument(const KeyedCounter& keyed, std::uint64_t verb, std::string& out) const {
+void Plan::append_argument(const KeyedCounter& keyed, FamilySet families, std::uint64_t verb,
+                           std::string& out) const {
   const Counter& counter = keyed.counter;
-  int number = number_of(counter.family(), parts_[keyed.part].families);
+  int number = number_of(counter.family(), families);
   if (keyed.must_exist && verb != format::kGiveBack) number += format::kMustExist;
   const bool is_at_most = verb == format::kTakeAtMostOfAll;
   const std::uint64_t cost = changes_block(action_.verb) ? 0 : counter.cost();
@@ -255,7 +286,7 @@ void Plan::append_argument(const KeyedCounter& keyed, std::uint64_t verb, std::s
 
 // --- replies ---
 
-Plan::Read Plan::read(std::size_t index, const redisReply& reply) {
+Plan::Read Plan::read(std::size_t index, const redisReply& reply, bool is_by_module) {
   if (reply.type == REDIS_REPLY_STATUS) return read_status(index, {reply.str, reply.len});
   if (reply.type != REDIS_REPLY_STRING || reply.len < format::kInstant.size())
     return Read::kMalformed;
@@ -267,7 +298,8 @@ Plan::Read Plan::read(std::size_t index, const redisReply& reply) {
   if (now_ && now != static_cast<std::uint64_t>(now_->time_since_epoch().count())) {
     return Read::kMalformed;
   }
-  if (!read_counters(index, rest, static_cast<core::Ticks>(now)) ||
+  const bool is_alone = !is_by_module && is_single(parts_[index]);
+  if (!read_counters(index, is_alone, rest, static_cast<core::Ticks>(now)) ||
       !read_blocks(index, rest, static_cast<core::Ticks>(now)) || !rest.empty()) {
     return Read::kMalformed;
   }
@@ -329,8 +361,8 @@ bool Plan::read_blocks(std::size_t index, std::string_view& rest, core::Ticks no
   return true;
 }
 
-bool Plan::read_counters(std::size_t index, std::string_view& rest, core::Ticks now) {
-  const bool is_alone = is_single(parts_[index]);
+bool Plan::read_counters(std::size_t index, bool is_alone, std::string_view& rest,
+                         core::Ticks now) {
   for (std::size_t i = 0; i < count_; ++i) {
     if (counters_[i].part != index) continue;
     std::size_t size = rest.size();

@@ -23,6 +23,7 @@ struct PlanOptions {
   std::uint64_t explicit_expiry_ms = 86'400'000;
   // The time of NewKeyLimit, unless the request has an explicit timestamp.
   const Clock* clock = &SystemClock::instance();
+  bool uses_module = false;  // also writes each call as a command of the module
 };
 
 // One request to Redis, without I/O: its counters (charges on one counter count together), the
@@ -40,7 +41,7 @@ class Plan {
 
   // The number of script calls: one except in a cluster, at most kMaxCharges.
   std::size_t parts() const noexcept;
-  // Fills in script, elements, tail and slot, and removes their previous values.
+  // Fills in script, elements, tail, for_module and slot, and removes their previous values.
   void write(std::size_t part, Command& command) const;
 
   enum class Read : std::uint8_t {
@@ -50,7 +51,7 @@ class Plan {
     kRepeat,    // this part needs other windows of a calendar: write() and send it again
     kMalformed  // the reply is not that of a script of Sluice
   };
-  Read read(std::size_t part, const redisReply& reply);
+  Read read(std::size_t part, const redisReply& reply, bool is_by_module = false);
 
   // Fills in the call that undoes an allowed take of this part. It never gives back more units than
   // are still consumed, so take and undo together admit nothing more. Its reply is ignored.
@@ -102,11 +103,14 @@ class Plan {
   bool is_single(const Part& part) const noexcept;
   void write_keys(std::size_t part, bool with_blocks, Command& command) const;
   void write_request(std::size_t part, std::uint64_t verb, Command& command) const;
-  void write_blocks(std::size_t part, Command& command) const;
-  void append_argument(const KeyedCounter& keyed, std::uint64_t verb, std::string& out) const;
+  void append_blocks(std::size_t part, std::string& out) const;
+  void append_request(std::uint64_t verb, std::string& out) const;
+  void append_argument(const KeyedCounter& keyed, FamilySet families, std::uint64_t verb,
+                       std::string& out) const;
+  void write_for_module(std::size_t part, Command& command) const;
   Read read_status(std::size_t part, std::string_view text) noexcept;
   bool note_windows(std::size_t part, std::string_view text) noexcept;
-  bool read_counters(std::size_t part, std::string_view& rest, core::Ticks now);
+  bool read_counters(std::size_t part, bool is_alone, std::string_view& rest, core::Ticks now);
   bool read_blocks(std::size_t part, std::string_view& rest, core::Ticks now);
   void share_units() noexcept;
   bool decide(std::size_t part);
@@ -114,6 +118,7 @@ class Plan {
 
   std::string prefix_;
   bool by_slot_ = false;
+  bool uses_module_ = false;
   std::uint64_t explicit_expiry_ms_ = 0;
   Action action_ = Verb::kTake;
   std::uint64_t units_for_each_ = 0;  // kTakeAtMost

@@ -15,6 +15,7 @@ OperationOptions operation_options(const Target& target) {
   return {.prefix = target.options.prefix,
           .by_slot = target.kind == Target::Kind::kCluster,
           .scripting = target.options.scripting,
+          .uses_module = target.options.module == ModuleUse::kAuto,
           .explicit_expiry_ms =
               static_cast<std::uint64_t>(target.options.explicit_timestamp_expiry.count())};
 }

@@ -19,6 +19,7 @@ struct OperationOptions {
   std::string prefix;
   bool by_slot = false;  // a cluster
   bool scripting = true;
+  bool uses_module = false;                         // where the server has it; instead of scripts
   std::uint64_t explicit_expiry_ms = 0;             // RedisOptions::explicit_timestamp_expiry
   std::atomic<std::uint64_t>* gave_back = nullptr;  // counts requests that were undone
   // The time of requests without scripts; with scripts it is the server's.

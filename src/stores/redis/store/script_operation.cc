@@ -16,6 +16,7 @@ class GiveBack final : public Command {
     auto* const command = new (std::nothrow) GiveBack;
     if (command == nullptr) return;  // fewer units are admitted than possible, never more
     plan.write_undo(part, *command);
+    command->keeps_order = true;
     client.submit(*command);
   }
   void done(const Answer&) noexcept override { delete this; }
@@ -29,7 +30,7 @@ class GiveBack final : public Command {
 
 bool ScriptOperation::prepare(const Request& request) noexcept try {
   const PlanOptions plan{options_.prefix, options_.by_slot, options_.explicit_expiry_ms,
-                         options_.clock};
+                         options_.clock, options_.uses_module};
   verb_ = request.action.verb;
   each_ = request.each;
   if (request.each.size() != request.charges.size() ||
@@ -65,7 +66,7 @@ void ScriptOperation::start(Client& client, Owner& owner) noexcept {
 }
 
 bool ScriptOperation::read(Part& part, const redisReply& reply) noexcept {
-  switch (plan_.read(part.index, reply)) {
+  switch (plan_.read(part.index, reply, part.is_by_module)) {
     case Plan::Read::kAllowed: part.outcome = Outcome::kAllowed; return true;
     case Plan::Read::kDenied: part.outcome = Outcome::kDenied; return true;
     case Plan::Read::kFull:
