@@ -42,6 +42,10 @@ if(TARGET sluice_redis)
   install(FILES cmake/Findhiredis.cmake DESTINATION ${config_dir})
 endif()
 
+if(TARGET sluice_module)
+  install(TARGETS sluice_module LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/sluice)
+endif()
+
 if(TARGET sluice)
   install(TARGETS sluice RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

@@ -266,7 +266,9 @@ class BlockHistories : public ScriptTest, public testing::WithParamInterface<std
     if (!key.block || !dice.chance(3)) return false;
     const std::int64_t time = some_time(dice);
     const bool unblocks = dice.chance(40);
-    const BlockedCharge told{{key.name, key.spec, 1}, key.told};
+    BlockedCharge told;
+    told.charge = {key.name, key.spec, 1};
+    told.block = key.told;
     unblocks ? oracle.unblock(told) : oracle.block(told, now, time);
     const Charge one{
         .key = key.name, .limit = sluice_property::limit_of(key.spec), .block = &*key.block};

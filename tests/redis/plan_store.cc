@@ -31,22 +31,31 @@ Reason reason_of_error(const redisReply& reply) {
 }  // namespace
 
 void ScriptConnection::send(const sluice::redis::Command& command) {
+  if (module_file() == nullptr || command.for_module.empty() || dice_() % 2 == 0) {
+    return send_script(command);
+  }
+  connection_.append_raw(command.for_module);
+  sent_.push_back({.is_by_module = true});
+}
+
+void ScriptConnection::send_script(const sluice::redis::Command& command) {
   if (command.script == nullptr) throw std::runtime_error("a command without a script");
   const sluice::redis::Script& script = *command.script;
   if (loaded_.insert(script.sha1).second) {
     connection_.append({"SCRIPT", "LOAD", script.text});
-    sent_.push_back(&script);
+    sent_.push_back({.loading = &script});
   }
   connection_.append_raw("*" + std::to_string(2 + command.elements) + "\r\n" + bulk("EVALSHA") +
                          bulk(script.sha1) + command.tail);
-  sent_.push_back(nullptr);
+  sent_.push_back({});
 }
 
 Reply ScriptConnection::next() {
   for (;;) {
     Reply reply = connection_.next();
-    const sluice::redis::Script* const loading = sent_.front();
+    const auto [loading, is_by_module] = sent_.front();
     sent_.pop_front();
+    was_by_module_ = is_by_module;
     if (loading == nullptr) return reply;
     if (RedisConnection::text(reply) != loading->sha1) {
       throw std::runtime_error("script " + std::string(loading->name) + " says it is " +
@@ -60,13 +69,20 @@ PlanStore::Outcome PlanStore::read(std::size_t part) {
   const Reply reply = connection_.next();
   if (reply->type == REDIS_REPLY_ERROR) {
     error_ = RedisConnection::text(reply);
+    if (connection_.was_by_module() && error_.starts_with("OOM ") && plan_.parts() == 1) {
+      error_.clear();  // the stores do the same
+      PlainCommand command;
+      plan_.write(part, command);
+      connection_.send_script(command);
+      return read(part);
+    }
     if (Plan::is_full(error_)) {
       plan_.note_full(part, error_);
       return Outcome::kFull;
     }
     return Plan::is_foreign_value(error_) ? Outcome::kForeign : Outcome::kError;
   }
-  switch (plan_.read(part, *reply)) {
+  switch (plan_.read(part, *reply, connection_.was_by_module())) {
     case Plan::Read::kAllowed: return Outcome::kAllowed;
     case Plan::Read::kDenied: return Outcome::kDenied;
     case Plan::Read::kFull: return Outcome::kFull;
@@ -86,7 +102,8 @@ Decision PlanStore::apply(sluice::Action action, std::span<const sluice::Charge>
                           std::optional<sluice::Instant> now, std::span<Decision> each) noexcept {
   Decision all;
   error_.clear();
-  if (!plan_.begin(PlanOptions{.prefix = prefix_, .by_slot = by_slot_}, action, charges, now)) {
+  if (!plan_.begin(PlanOptions{.prefix = prefix_, .by_slot = by_slot_, .uses_module = true}, action,
+                   charges, now)) {
     refuse(Reason::kInvalid, each, all);
     return all;
   }
@@ -149,8 +166,9 @@ std::vector<Answered> answers(ScriptConnection& connection, std::string_view pre
   PlainCommand command;
   for (std::size_t i = 0; i < history.size(); ++i) {
     charges[i] = sluice_property::charges_of(history[i]);
-    is_valid[i] = plans[i].begin({.prefix = prefix}, sluice_property::action_of(history[i]),
-                                 charges[i], sluice::Instant{sluice::Duration{history[i].at_us}});
+    is_valid[i] = plans[i].begin({.prefix = prefix, .uses_module = true},
+                                 sluice_property::action_of(history[i]), charges[i],
+                                 sluice::Instant{sluice::Duration{history[i].at_us}});
     if (!is_valid[i]) continue;
     plans[i].write(0, command);
     connection.send(command);
@@ -166,7 +184,7 @@ std::vector<Answered> answers(ScriptConnection& connection, std::string_view pre
     const Reply reply = connection.next();
     if (reply->type == REDIS_REPLY_ERROR) {
       refuse(reason_of_error(*reply), answered.each, answered.request);
-    } else if (plans[i].read(0, *reply) == Plan::Read::kMalformed) {
+    } else if (plans[i].read(0, *reply, connection.was_by_module()) == Plan::Read::kMalformed) {
       refuse(Reason::kStoreTimeout, answered.each, answered.request);
     } else {
       plans[i].answer(answered.each, answered.request);

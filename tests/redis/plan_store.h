@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <random>
 #include <set>
 #include <span>
 #include <string>
@@ -21,14 +22,18 @@ class PlainCommand final : public sluice::redis::Command {
 };
 
 // Sends script calls over a blocking connection, any number before their replies. Loads a script
-// before its first call. Throws std::runtime_error if a script's hash is wrong.
+// before its first call. Throws std::runtime_error if a script's hash is wrong. If the server has
+// the module, every other call, more or less, is a command of the module instead.
 class ScriptConnection {
  public:
   explicit ScriptConnection(const RedisServer& server) : connection_(server) {}
 
   void send(const sluice::redis::Command& command);
+  void send_script(const sluice::redis::Command& command);
   // Returns the reply to the oldest command that has not been answered.
   Reply next();
+  // Whether next() has returned a reply of the module.
+  bool was_by_module() const noexcept { return was_by_module_; }
   // Runs another command while none of the above is in progress.
   Reply run(std::initializer_list<std::string_view> words) { return connection_.run(words); }
   std::string text(std::initializer_list<std::string_view> words) {
@@ -37,8 +42,14 @@ class ScriptConnection {
 
  private:
   RedisConnection connection_;
-  std::set<std::string_view> loaded_;              // hashes
-  std::deque<const sluice::redis::Script*> sent_;  // null: a call; else a script to load
+  std::set<std::string_view> loaded_;  // hashes
+  struct Sent {
+    const sluice::redis::Script* loading = nullptr;
+    bool is_by_module = false;
+  };
+  std::deque<Sent> sent_;
+  std::mt19937 dice_;
+  bool was_by_module_ = false;
 };
 
 // A store that decides with scripts and Plan only, one request after the other. With `by_slot` it

@@ -32,6 +32,13 @@ inline const char* redis_program() {
   return named != nullptr && *named != '\0' ? named : "redis-server";
 }
 
+// The module that the servers of the tests load: the file that the environment variable
+// SLUICE_MODULE names; null if none.
+inline const char* module_file() {
+  const char* const named = std::getenv("SLUICE_MODULE");
+  return named != nullptr && *named != '\0' ? named : nullptr;
+}
+
 // A redis-server process for one test: in a new folder, on a Unix socket in it (and on a TCP port
 // if requested), without persistence. It ends with this object, and with this process. Throws
 // std::runtime_error if it cannot be started.
@@ -85,6 +92,7 @@ class RedisServer {
         "--appendonly",  "no",     "--daemonize", "no",           "--dir", folder_,  "--logfile",
         log_file()};
     if (!config_file_.empty()) words.insert(words.begin() + 1, config_file_);
+    if (module_file() != nullptr) words.insert(words.end(), {"--loadmodule", module_file()});
     words.insert(words.end(), options_.begin(), options_.end());
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
