@@ -40,6 +40,7 @@ redis:
   max_pending: 7
   protocol: 2
   scripting: off
+  module: off
   nodes: 3
   deny_cache: { enabled: false, max_keys: 70, longest: 500ms }
   leases: { share: 5, max_keys: 800 }
@@ -67,6 +68,7 @@ rules: redis
   EXPECT_EQ(redis.options.max_pending, 7u);
   EXPECT_EQ(redis.options.protocol, 2);
   EXPECT_FALSE(redis.options.scripting);
+  EXPECT_EQ(redis.options.module, ModuleUse::kOff);
   EXPECT_EQ(redis.nodes, 3u);
   EXPECT_FALSE(redis.deny_cache_enabled);
   EXPECT_EQ(redis.deny_cache.max_keys, 70u);

@@ -88,6 +88,7 @@ void RedisReader::read_options(const Fields& fields) {
                      "expected 2, 3, or 0 for the version that the server supports");
   }
   options.scripting = fields.choice<bool>("scripting").value_or(options.scripting);
+  options.module = fields.choice<ModuleUse>("module").value_or(options.module);
 }
 
 // Braces in the prefix would put all keys of a cluster into one slot.

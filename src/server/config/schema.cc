@@ -18,6 +18,7 @@ constexpr std::array<std::string_view, 5> kLevels{"debug", "info", "warning", "e
 constexpr std::array<std::string_view, 2> kFormats{"text", "json"};
 constexpr std::array<std::string_view, 3> kKeys{"plain", "hash", "none"};
 constexpr std::array<std::string_view, 2> kSwitch{"off", "on"};
+constexpr std::array<std::string_view, 2> kModuleUse{"auto", "off"};
 constexpr std::array<std::string_view, 2> kCompat{"none", "consume_on_reject"};
 
 constexpr std::uint64_t kDay = 86'400'000;  // milliseconds
@@ -141,7 +142,7 @@ constexpr std::array<Key, 3> kBreakerKeys{
 };
 constexpr Map kBreaker{"breaker", "`redis.breaker`", kBreakerKeys};
 
-constexpr std::array<Key, 18> kRedisKeys{
+constexpr std::array<Key, 19> kRedisKeys{
     text("username", "`\"\"`", 1024,
          "The ACL user. If empty, the user of the URL, or the default user."),
     text("password_file", "`\"\"`", kLongestPath,
@@ -173,6 +174,9 @@ constexpr std::array<Key, 18> kRedisKeys{
            "`off` for servers that cannot run scripts. Rules may then use only "
            "`sliding_window_counter` and `fixed_window` with `align: clock`, and some "
            "results are less exact (docs/state-format.md)."),
+    choice("module", "`auto`", kModuleUse,
+           "`auto`: requests are commands of Sluice's module where the server has loaded it, and "
+           "scripts elsewhere. `off`: always scripts."),
     integer("nodes", "1", 1, 100'000,
             "The number of servers that share the counters. With `on_store_error: local`, each "
             "server applies 1/`nodes` of each limit while the store fails. It also bounds the "

@@ -123,6 +123,7 @@ void expect_equal(const RedisOptions& a, const RedisOptions& b) {
   EXPECT_EQ(a.max_pending, b.max_pending);
   EXPECT_EQ(a.protocol, b.protocol);
   EXPECT_EQ(a.scripting, b.scripting);
+  EXPECT_EQ(a.module, b.module);
 }
 
 void expect_equal(const RedisConfig& a, const RedisConfig& b) {
