@@ -1,0 +1,186 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/limiter.h"
+#include "tests/property/generate.h"
+#include "tests/redis/client_probe.h"
+#include "tests/redis/plan_store.h"
+#include "tests/redis/redis_server.h"
+
+// sluice.so in a real server: what its clients can send, and what other servers see of it.
+namespace sluice_redis {
+namespace {
+
+using namespace std::chrono_literals;
+using sluice::Charge;
+using sluice::Limit;
+using sluice_property::Dice;
+
+const std::vector<std::string> kLoad = {"--loadmodule", SLUICE_MODULE_FILE};
+
+std::string said(RedisConnection& redis, std::initializer_list<std::string_view> words) {
+  return RedisConnection::text(redis.run(words));
+}
+long long number(RedisConnection& redis, std::initializer_list<std::string_view> words) {
+  return redis.run(words)->integer;
+}
+
+std::vector<std::string> loading(std::vector<std::string> more) {
+  more.insert(more.end(), kLoad.begin(), kLoad.end());
+  return more;
+}
+
+// Returns a request of the module for one take, and its key.
+struct Sent {
+  std::string key;
+  std::string request;
+};
+Sent sent_for(const Limit& limit) {
+  sluice::redis::Plan plan;
+  PlainCommand command;
+  const Charge charge{.key = "key", .limit = limit};
+  EXPECT_TRUE(plan.begin({.prefix = "s:", .uses_module = true}, sluice::Verb::kTake, {&charge, 1},
+                         std::nullopt));
+  plan.write(0, command);
+  const std::string& bytes = command.for_module;
+  // *3, SLUICE.APPLY, the key, the request
+  const auto element = [&](std::size_t& at) {
+    const std::size_t end = bytes.find("\r\n", at);
+    const std::size_t size = std::stoul(bytes.substr(at + 1, end - at - 1));
+    const std::string text = bytes.substr(end + 2, size);
+    at = end + 2 + size + 2;
+    return text;
+  };
+  std::size_t at = bytes.find("\r\n") + 2;
+  element(at);
+  Sent sent;
+  sent.key = element(at);
+  sent.request = element(at);
+  return sent;
+}
+
+std::vector<Limit> some_limits() {
+  return {sluice::token_bucket(10).per(1min),
+          sluice::token_bucket(10).per(1min).refilled_at_intervals(),
+          sluice::gcra(10).per(1h),
+          sluice::fixed_window(10).per(1min),
+          sluice::sliding_window_counter(10).per(1min),
+          sluice::sliding_window_log(10).per(1min),
+          sluice::sliding_window_log(1000).per(1min),
+          sluice::sliding_window_hybrid(10).per(1min)};
+}
+
+TEST(Module, StaysUpWhateverTheRequestsAndTheValuesAre) {
+  const RedisServer server(kLoad);
+  RedisConnection redis(server);
+  Dice dice(7);
+  std::vector<Sent> good;
+  for (const Limit& limit : some_limits()) good.push_back(sent_for(limit));
+  std::size_t decided = 0;
+  for (int i = 0; i < 40'000; ++i) {
+    Sent sent = good[dice.below(good.size())];
+    std::string& request = sent.request;
+    for (std::uint64_t changes = dice.below(4); changes > 0; --changes) {
+      request[dice.below(request.size())] = static_cast<char>(dice.below(256));
+    }
+    if (dice.chance(10)) request[0] = static_cast<char>(dice.below(12));  // another verb
+    if (dice.chance(5)) request.resize(dice.below(request.size() + 1));
+    if (dice.chance(5)) request += "x";
+    if (dice.chance(20)) {  // a damaged value
+      std::string value = said(redis, {"GET", sent.key});
+      if (!value.empty()) value[dice.below(value.size())] = static_cast<char>(dice.below(256));
+      if (dice.chance(20)) value.resize(dice.below(value.size() + 1));
+      redis.run({"SET", sent.key, value});
+    }
+    if (dice.chance(1)) redis.run({"DEL", sent.key});
+    const bool is_double = dice.chance(5);
+    const Reply reply = is_double ? redis.run({"SLUICE.APPLY", sent.key, sent.key, request})
+                                  : redis.run({"SLUICE.APPLY", sent.key, request});
+    decided += reply->type == REDIS_REPLY_STRING;
+  }
+  EXPECT_EQ(said(redis, {"PING"}), "PONG");
+  EXPECT_GT(decided, 1000u);
+}
+
+TEST(Module, RefusesOtherRequests) {
+  const RedisServer server(kLoad);
+  RedisConnection redis(server);
+  const Sent sent = sent_for(some_limits()[0]);
+  const std::string malformed = "ERR the request is malformed, or of a later version";
+  EXPECT_EQ(said(redis, {"SLUICE.APPLY", "k"}),
+            "ERR wrong number of arguments for 'sluice.apply' command");
+  EXPECT_EQ(said(redis, {"SLUICE.APPLY", "k", ""}), malformed);
+  EXPECT_EQ(said(redis, {"SLUICE.APPLY", "k", "x" + sent.request}), malformed);
+  EXPECT_EQ(said(redis, {"SLUICE.APPLY", "k", "l", sent.request}), malformed);
+  EXPECT_EQ(number(redis, {"DBSIZE"}), 0);
+}
+
+// What one server has counted, another without the module reads.
+class ModulePersistence : public testing::Test {
+ protected:
+  // Takes with every limit, until one is denied.
+  static void use(const RedisServer& server) {
+    RedisConnection redis(server);
+    for (const Limit& limit : some_limits()) {
+      const Sent sent = sent_for(limit);
+      for (int i = 0; i < 12; ++i) redis.run({"SLUICE.APPLY", sent.key, sent.request});
+    }
+  }
+  static std::string dump(const RedisServer& server) {
+    RedisConnection redis(server);
+    for (int i = 0; i < 1000 && said(redis, {"GET", "any"}).starts_with("LOADING"); ++i) {
+      std::this_thread::sleep_for(10ms);
+    }
+    std::string all;
+    for (const Limit& limit : some_limits()) {
+      const std::string key = sent_for(limit).key;
+      all += said(redis, {"GET", key}) + "|";
+      EXPECT_GT(number(redis, {"PTTL", key}), 0) << key;
+    }
+    return all;
+  }
+};
+
+TEST_F(ModulePersistence, InAnAppendOnlyFile) {
+  RedisServer server(loading({"--appendonly", "yes", "--appendfsync", "always"}));
+  use(server);
+  const std::string before = dump(server);
+  server.kill_now();
+  const RedisServer other({"--dir", server.folder(), "--appendonly", "yes"});
+  EXPECT_EQ(dump(other), before);
+}
+
+TEST_F(ModulePersistence, InAFileOfTheServer) {
+  RedisServer server(kLoad);
+  use(server);
+  const std::string before = dump(server);
+  RedisConnection(server).run({"SAVE"});
+  server.kill_now();
+  const RedisServer other({"--dir", server.folder()});
+  EXPECT_EQ(dump(other), before);
+}
+
+TEST_F(ModulePersistence, OnAReplicaWithoutTheModule) {
+  const std::string port = std::to_string(sluice_redis::free_port());
+  const RedisServer server(loading({"--port", port}));
+  const RedisServer replica({"--replicaof", "127.0.0.1", port});
+  RedisConnection reader(replica);
+  for (int i = 0; i < 1000; ++i) {
+    if (said(reader, {"INFO", "replication"}).find("master_link_status:up") != std::string::npos) {
+      break;
+    }
+    std::this_thread::sleep_for(10ms);
+  }
+  use(server);
+  // On one connection: WAIT is about its own writes.
+  RedisConnection writer(server);
+  writer.run({"SET", "last", "1"});
+  EXPECT_EQ(number(writer, {"WAIT", "1", "5000"}), 1);
+  EXPECT_EQ(dump(replica), dump(server));
+}
+
+}  // namespace
+}  // namespace sluice_redis
