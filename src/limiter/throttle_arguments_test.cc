@@ -1,0 +1,80 @@
+#include "limiter/throttle_arguments.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+
+Expected<ThrottleArguments> parsed(ThrottleForm form, const std::vector<std::string_view>& words) {
+  return parse_throttle(form, words);
+}
+
+std::string error_of(ThrottleForm form, const std::vector<std::string_view>& words) {
+  const auto read = parsed(form, words);
+  return read ? "" : read.error();
+}
+
+TEST(ThrottleArguments, AreNumbersAndAQuantity) {
+  const auto read = parsed(ThrottleForm::kCell, {"15", "30", "60", "-2"});
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->limit()->capacity(), 16u);
+  EXPECT_EQ(read->limit()->period(), 60s);
+  EXPECT_EQ(read->verb(), Verb::kRefund);
+  EXPECT_EQ(read->cost(), 2u);
+  EXPECT_EQ(parsed(ThrottleForm::kCell, {"15", "30", "60"})->quantity, 1);
+  EXPECT_EQ(parsed(ThrottleForm::kCell, {"15", "30", "60", "0"})->verb(), Verb::kPeek);
+  EXPECT_EQ(parsed(ThrottleForm::kCell, {"1", "1", "1", "9223372036854775807"})->cost(),
+            kMaxUnits + 1);
+}
+
+TEST(ThrottleArguments, OfGcraHaveSecondsWithAFractionAndTokens) {
+  const auto period = [](std::string_view text) {
+    const auto read = parsed(ThrottleForm::kGcra, {"1", "1", text});
+    return read ? read->period : Duration{-1};
+  };
+  EXPECT_EQ(period("60"), 60s);
+  EXPECT_EQ(period("0.001"), 1ms);
+  EXPECT_EQ(period("1.5"), 1500ms);
+  EXPECT_EQ(period("2.000001"), 2s + 1us);
+  EXPECT_EQ(period("0.25"), 250ms);
+  for (const std::string_view text :
+       {"", ".", "1.", ".5", "-1", "1e3", "0", "0.0009", "0.0000001", "1.2.3", "31622401", "+1"}) {
+    EXPECT_EQ(period(text), Duration{-1}) << text;
+  }
+  EXPECT_EQ(parsed(ThrottleForm::kGcra, {"1", "1", "1", "tokens", "3"})->quantity, 3);
+  EXPECT_EQ(parsed(ThrottleForm::kGcra, {"1", "1", "1", "NUM_REQUESTS", "3"})->quantity, 3);
+  EXPECT_EQ(error_of(ThrottleForm::kGcra, {"1", "1", "1", "3"}),
+            "there is no option '3'; expected TOKENS count");
+}
+
+TEST(ThrottleArguments, NameWhatIsWrong) {
+  EXPECT_EQ(error_of(ThrottleForm::kCell, {"x", "1", "1"}),
+            "max_burst is not an integer: 'x'; expected a whole number from 0 to 4294967294");
+  EXPECT_EQ(error_of(ThrottleForm::kCell, {"1", "0", "1"}),
+            "count is out of range: '0'; expected a whole number from 1 to 4294967295");
+  EXPECT_EQ(error_of(ThrottleForm::kGcra, {"1", "0", "1"}),
+            "tokens_per_period is out of range: '0'; expected a whole number from 1 to 4294967295");
+  EXPECT_EQ(error_of(ThrottleForm::kCrab, {"1", "1", "99999999999999999999"}),
+            "period_seconds is out of range: '99999999999999999999'; expected a whole number from "
+            "1 to 31622400");
+}
+
+TEST(ThrottleReply, IsFiveIntegersInTheOrderOfTheForm) {
+  const Limit limit = *ThrottleArguments{.burst = 4, .count = 1, .period = 1s}.limit();
+  Decision denied = Decision::refused(Reason::kLimited);
+  denied.remaining = 0;
+  denied.retry_after = 1200ms;
+  denied.reset_after = 4500ms;
+  using Numbers = std::array<std::int64_t, 5>;
+  EXPECT_EQ(throttle_reply(ThrottleForm::kCell, limit, denied), (Numbers{1, 5, 0, 2, 5}));
+  EXPECT_EQ(throttle_reply(ThrottleForm::kGcra, limit, denied), (Numbers{1, 5, 0, 2, 5}));
+  EXPECT_EQ(throttle_reply(ThrottleForm::kCrab, limit, denied), (Numbers{0, 5, 0, 5, 2}));
+}
+
+}  // namespace
+}  // namespace sluice
