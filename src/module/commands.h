@@ -23,6 +23,9 @@ struct CommandCall {
 using RunCommand = int (*)(Workspace& workspace, const CommandCall& call);
 
 int apply(Workspace& workspace, const CommandCall& call);
+int throttle_like_cell(Workspace& workspace, const CommandCall& call);
+int throttle_like_crab(Workspace& workspace, const CommandCall& call);
+int gcra(Workspace& workspace, const CommandCall& call);
 
 // Returns the error of a key that holds something else.
 std::string foreign_value_error(const Key& key);

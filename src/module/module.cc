@@ -15,11 +15,15 @@ struct CommandRow {
   RunCommand run;
   std::size_t least;  // words, with the name
   std::size_t most;   // 0: any number
-  int last_key;
+  int last_key = 1;
 };
 
 constexpr std::array kCommands = {
     CommandRow{"sluice.apply", apply, 3, 0, -2},
+    CommandRow{"cl.throttle", throttle_like_cell, 5, 6},
+    CommandRow{"rl.throttle", throttle_like_cell, 5, 6},
+    CommandRow{"throttle", throttle_like_crab, 5, 6},
+    CommandRow{"gcra", gcra, 5, 7},
 };
 
 // The server stays up whatever happens here: without memory the command fails, and has changed
@@ -49,10 +53,11 @@ bool create_commands(RedisModuleCtx* context) {
   if constexpr (I < kCommands.size()) {
     const CommandRow& row = kCommands[I];
     constexpr const char* kFlags = "write deny-oom fast";
-    if (abi().CreateCommand(context, row.name, command<I>, kFlags, 1, row.last_key, 1) != kOk) {
-      return false;
-    }
-    if (abi().GetCommand != nullptr && abi().SetCommandACLCategories != nullptr) {
+    // A server may have its own command of that name, such as GCRA, or another module's.
+    const bool is_made =
+        abi().CreateCommand(context, row.name, command<I>, kFlags, 1, row.last_key, 1) == kOk;
+    if (!is_made && I == 0) return false;
+    if (is_made && abi().GetCommand != nullptr && abi().SetCommandACLCategories != nullptr) {
       RedisModuleCommand* const made = abi().GetCommand(context, row.name);
       if (made != nullptr) abi().SetCommandACLCategories(made, "sluice write fast");
     }

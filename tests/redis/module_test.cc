@@ -118,6 +118,85 @@ TEST(Module, RefusesOtherRequests) {
   EXPECT_EQ(number(redis, {"DBSIZE"}), 0);
 }
 
+// --- the throttle commands ---
+
+// Returns "[0,16,15,-1,2]", or the error.
+std::string throttled(RedisConnection& redis, std::initializer_list<std::string_view> words) {
+  const Reply reply = redis.run(words);
+  if (reply->type != REDIS_REPLY_ARRAY) return RedisConnection::text(reply);
+  std::string text;
+  for (std::size_t i = 0; i < reply->elements; ++i) {
+    text += (i == 0 ? "" : ",") + std::to_string(reply->element[i]->integer);
+  }
+  return "[" + text + "]";
+}
+
+TEST(ModuleThrottle, AnswersTheExamplesOfRedisCell) {
+  const RedisServer server(kLoad);
+  RedisConnection redis(server);
+  for (const std::string_view command : {"CL.THROTTLE", "rl.throttle"}) {
+    redis.run({"FLUSHALL"});
+    EXPECT_EQ(throttled(redis, {command, "a", "15", "30", "60"}), "[0,16,15,-1,2]");
+    EXPECT_EQ(throttled(redis, {command, "a", "15", "30", "60"}), "[0,16,14,-1,4]");
+    EXPECT_EQ(throttled(redis, {command, "b", "0", "1", "2"}), "[0,1,0,-1,2]");
+    EXPECT_EQ(throttled(redis, {command, "b", "0", "1", "2"}), "[1,1,0,2,2]");
+    EXPECT_EQ(throttled(redis, {command, "c", "4", "1", "1", "6"}), "[1,5,5,-1,0]");
+    EXPECT_EQ(number(redis, {"EXISTS", "c"}), 0);
+    EXPECT_EQ(throttled(redis, {command, "c", "4", "1", "1", "3"}), "[0,5,2,-1,3]");
+    EXPECT_EQ(throttled(redis, {command, "c", "4", "1", "1", "-1"}), "[0,5,3,-1,2]");
+    EXPECT_EQ(throttled(redis, {command, "c", "4", "1", "1", "0"}), "[0,5,3,-1,2]");
+  }
+}
+
+TEST(ModuleThrottle, SharesACounterWithItsOtherNamesAndWithTheStores) {
+  const RedisServer server(kLoad);
+  RedisConnection redis(server);
+  EXPECT_EQ(throttled(redis, {"GCRA", "s:g{}key", "9", "10", "3600.5", "TOKENS", "4"}),
+            "[0,10,6,-1,1441]");
+  EXPECT_EQ(throttled(redis, {"THROTTLE", "s:g{}key", "9", "10", "3600"}), "[1,10,5,1800,0]");
+  const Sent sent = sent_for(sluice::gcra(10).per(1h));
+  ASSERT_EQ(sent.key, "s:g{}key");
+  redis.run({"SLUICE.APPLY", sent.key, sent.request});
+  EXPECT_EQ(throttled(redis, {"CL.THROTTLE", "s:g{}key", "9", "10", "3600", "5"}),
+            "[1,10,4,360,2160]");
+}
+
+TEST(ModuleThrottle, RefusesOtherValuesAndArguments) {
+  const RedisServer server(kLoad);
+  RedisConnection redis(server);
+  redis.run({"RPUSH", "list", "1"});
+  redis.run({"SET", "text", "hello"});
+  EXPECT_EQ(throttled(redis, {"CL.THROTTLE", "list", "1", "1", "1"}),
+            "WRONGTYPE Operation against a key holding the wrong kind of value");
+  EXPECT_EQ(throttled(redis, {"CL.THROTTLE", "text", "1", "1", "1"}),
+            "ERR FOREIGNVALUE text holds a value of another kind or version");
+  EXPECT_EQ(said(redis, {"GET", "text"}), "hello");
+  EXPECT_EQ(throttled(redis, {"GCRA", "k", "1", "1", "1", "2"}),
+            "ERR there is no option '2'; expected TOKENS count");
+  Dice dice(8);
+  const std::vector<std::string_view> numbers = {"0",
+                                                 "1",
+                                                 "-1",
+                                                 "x",
+                                                 "",
+                                                 "60",
+                                                 "4294967295",
+                                                 "9223372036854775807",
+                                                 "-9223372036854775808",
+                                                 "1.5",
+                                                 "99999999999999999999",
+                                                 "31622400",
+                                                 "TOKENS"};
+  const auto any = [&] { return numbers[dice.below(numbers.size())]; };
+  for (int i = 0; i < 5000; ++i) {
+    const std::string_view name = dice.chance(50) ? "CL.THROTTLE" : "GCRA";
+    redis.run({name, "k", any(), any(), any(), any()});
+    redis.run({name, "k", any(), any(), any(), "TOKENS", any()});
+    redis.run({"THROTTLE", "k", any(), any(), any()});
+  }
+  EXPECT_EQ(said(redis, {"PING"}), "PONG");
+}
+
 // What one server has counted, another without the module reads.
 class ModulePersistence : public testing::Test {
  protected:
