@@ -99,6 +99,8 @@ class CommandHandler final : public Handler {
 namespace commands {
 
 void throttle(CommandHandler& handler, const Call& call);
+void throttle_like_crab(CommandHandler& handler, const Call& call);
+void gcra(CommandHandler& handler, const Call& call);
 
 void check(CommandHandler& handler, const Call& call);
 void limit(CommandHandler& handler, const Call& call);

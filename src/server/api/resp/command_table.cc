@@ -167,6 +167,26 @@ constexpr std::array<Command, 3> kCommand{
            commands::command_info),
 };
 
+constexpr std::string_view kGcraText =
+    R"(`period` is a number of seconds from 0.001, with at most six digits after the point. `TOKENS` is the
+cost, default 1; `NUM_REQUESTS` is read as `TOKENS`. The reply and the counter are those of
+`CL.THROTTLE`.
+
+```
+> GCRA user123 15 30 60 TOKENS 2
+1) (integer) 0
+2) (integer) 16
+3) (integer) 14
+4) (integer) -1
+5) (integer) 4
+```)";
+
+constexpr std::string_view kThrottlecrabText =
+    R"(The arguments and the counter are those of `CL.THROTTLE`. The reply is an array of five integers: 1 if
+the request is allowed, 0 if it is limited; the limit; the remaining units; the seconds until the limit
+is fully replenished; and the seconds until the same request would pass: 0 if it is allowed, -1 if it
+can never pass.)";
+
 constexpr std::string_view kThrottleText =
     R"(The algorithm is GCRA with the arguments of redis-cell: `count` requests per `period_seconds`, and
 a burst of `max_burst` more, so that the limit is `max_burst + 1`. `quantity` is the cost,
@@ -319,10 +339,17 @@ charges it. A limit without an `ACTUAL` of its own settles to `ACTUAL units`, or
 > RL.SETTLE LIMIT tokens:42 token_bucket 10000 60s COST 700 ACTUAL 512
 ```)";
 
-constexpr std::array<Command, 26> kAll{
+constexpr std::array<Command, 29> kAll{
     limits("cl.throttle", {5, 6}, "key max_burst count period_seconds [quantity]",
            "Decides a request by a GCRA limit in the arguments, like redis-cell.",
            commands::throttle, {.has_key = true, .writes = true, .text = kThrottleText}),
+    limits("gcra", {5, 7}, "key max_burst tokens_per_period period [TOKENS count]",
+           "Decides like CL.THROTTLE, with the arguments of GCRA of Redis.", commands::gcra,
+           {.has_key = true, .writes = true, .text = kGcraText}),
+    limits("throttle", {5, 6}, "key max_burst count period_seconds [quantity]",
+           "Decides like CL.THROTTLE, with the reply of throttlecrab.",
+           commands::throttle_like_crab,
+           {.has_key = true, .writes = true, .text = kThrottlecrabText}),
     limits("rl.check", {2, 0}, kRuleAddress, "Decides a request by the rules.", commands::check,
            {.writes = true, .text = kCheckText}),
     limits("rl.limit", {5, 0}, kLimitAddress,
@@ -354,6 +381,8 @@ constexpr std::array<Command, 26> kAll{
            {.role = Role::kOperate, .parts = kSettle, .writes = true, .text = kSettleText}),
     limits("rl.take", {2, 0}, "", "Takes as many units as are left, up to a number.", nullptr,
            {.parts = kTake, .writes = true, .text = kTakeText}),
+    limits("rl.throttle", {5, 6}, "key max_burst count period_seconds [quantity]",
+           "The same as CL.THROTTLE.", commands::throttle, {.has_key = true, .writes = true}),
     limits("rl.unblock", {3, 0}, "rule limit [attribute value]...", "Ends the block of a key.",
            commands::unblock, {.role = Role::kOperate, .writes = true, .text = kUnblockText}),
     connection("auth", {2, 0}, "[user] password",

@@ -44,6 +44,18 @@ TEST(Throttle, AnswersTheContractsExamples) {
   }
 }
 
+TEST(Throttle, HasOtherNamesWithTheSameCounter) {
+  TestCommands handler;
+  EXPECT_EQ(handler.ask({"RL.THROTTLE", "k", "4", "1", "1"}), sent({0, 5, 4, -1, 1}));
+  EXPECT_EQ(handler.ask({"GCRA", "k", "4", "1", "1.000", "TOKENS", "2"}), sent({0, 5, 2, -1, 3}));
+  EXPECT_EQ(handler.ask({"gcra", "k", "4", "1", "1", "num_requests", "1"}), sent({0, 5, 1, -1, 4}));
+  EXPECT_EQ(handler.ask({"THROTTLE", "k", "4", "1", "1"}), sent({1, 5, 0, 5, 0}));
+  EXPECT_EQ(handler.ask({"THROTTLE", "k", "4", "1", "1"}), sent({0, 5, 0, 5, 1}));
+  EXPECT_EQ(handler.ask({"CL.THROTTLE", "k", "4", "1", "1"}), sent({1, 5, 0, 1, 5}));
+  EXPECT_EQ(handler.ask({"GCRA", "k", "4", "1", "0.0001"}).substr(0, 27),
+            "-ERR period is out of range");
+}
+
 TEST(Throttle, ANegativeQuantityRefundsAtMostWhatWasTaken) {
   TestCommands handler;
   const auto ask = [&](std::string_view quantity) {
