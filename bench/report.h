@@ -13,6 +13,7 @@ namespace sluice::bench {
 struct Options {
   bool smoke = false;    // runs each case briefly, without a meaningful measurement
   bool quick = false;    // without the cases of ten million keys
+  bool large = false;    // adds the cases of a hundred million keys
   std::size_t keys = 0;  // only the cases with this number of keys; 0: all
 
   // Exits with status 2 at an unknown option.
@@ -23,6 +24,8 @@ struct Options {
         options.smoke = true;
       } else if (std::strcmp(argv[i], "--quick") == 0) {
         options.quick = true;
+      } else if (std::strcmp(argv[i], "--large") == 0) {
+        options.large = true;
       } else if (std::strcmp(argv[i], "--keys") == 0 && i + 1 < argc) {
         options.keys = std::strtoul(argv[++i], nullptr, 10);
       } else {
