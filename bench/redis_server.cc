@@ -16,19 +16,26 @@
 namespace sluice::bench {
 namespace {
 
-constexpr std::size_t kServerCpu = 0;
-
 [[noreturn]] void fail(const std::string& what) {
   std::fprintf(stderr, "redis_bench: %s\n", what.c_str());
   std::exit(1);
 }
 
-[[noreturn]] void become_server(const std::string& folder, const std::string& socket) {
+[[noreturn]] void become_server(const std::string& folder, const std::string& socket,
+                                const std::vector<std::string>& options, std::size_t cpu) {
+  std::vector<std::string> words = {"redis-server", "--port",    "0",
+                                    "--unixsocket", socket,      "--dir",
+                                    folder,         "--save",    "",
+                                    "--appendonly", "no",        "--daemonize",
+                                    "no",           "--logfile", folder + "/log"};
+  words.insert(words.end(), options.begin(), options.end());
+  std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (!pin_to_cpu(kServerCpu)) _exit(126);
-  execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", socket.c_str(), "--dir",
-         folder.c_str(), "--save", "", "--appendonly", "no", "--daemonize", "no", "--logfile",
-         (folder + "/log").c_str(), static_cast<char*>(nullptr));
+  if (!pin_to_cpu(cpu)) _exit(126);
+  execvp(arguments[0], arguments.data());
   _exit(127);
 }
 
@@ -41,7 +48,7 @@ bool accepts(const std::string& socket) {
 
 }  // namespace
 
-RedisServer::RedisServer() {
+RedisServer::RedisServer(const std::vector<std::string>& options, std::size_t cpu) {
   if (std::thread::hardware_concurrency() < 2) fail("needs two processors");
   std::string name = (std::filesystem::temp_directory_path() / "sluice-bench-XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr) fail("cannot make a folder " + name);
@@ -49,7 +56,7 @@ RedisServer::RedisServer() {
   socket_ = name + "/redis.sock";
   pid_ = fork();
   if (pid_ < 0) fail("cannot fork");
-  if (pid_ == 0) become_server(name, socket_);
+  if (pid_ == 0) become_server(name, socket_, options, cpu);
   for (int i = 0; i < 500; ++i) {
     if (accepts(socket_)) return;
     if (waitpid(pid_, nullptr, WNOHANG) != 0) fail("redis-server did not start");

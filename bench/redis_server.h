@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace sluice::bench {
 
@@ -12,8 +13,9 @@ namespace sluice::bench {
 // stops with this object, and also if this process is killed.
 class RedisServer {
  public:
-  // Exits with status 1 if there is no redis-server or only one processor.
-  RedisServer();
+  // `options` are more arguments of redis-server. Exits with status 1 if there is no redis-server
+  // or only one processor.
+  explicit RedisServer(const std::vector<std::string>& options = {}, std::size_t cpu = 0);
   ~RedisServer();
   RedisServer(const RedisServer&) = delete;
   RedisServer& operator=(const RedisServer&) = delete;
