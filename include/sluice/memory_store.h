@@ -53,9 +53,10 @@ struct BlockedKey {
 //
 // Thread-safety: any member from any thread; exact under concurrency. Ownership: borrows the clock,
 // which must outlive it. Cost: one lock and one hash look-up for each counter of a request; about
-// 60 bytes a key, and 12 for each log entry or 4 for each slice. It never grows beyond its options
-// and has no thread of its own. It stores a 128-bit hash of each key, with a random seed for each
-// process, so that nobody can choose keys that share a shard. Only blocked keys are stored as text.
+// 60 bytes a key, and 12 for each log entry or 4 for each slice. It never grows beyond its options,
+// and grows in small steps, so that no request waits for a larger table. It has no thread of its
+// own. It stores a 128-bit hash of each key, with a random seed for each process, so that nobody
+// can choose keys that share a shard. Only blocked keys are stored as text.
 class MemoryStore final : public Store {
  public:
   // A bound below its minimum is raised to it. Errors: throws std::bad_alloc, and only here.

@@ -12,7 +12,9 @@ namespace {
 
 constexpr std::size_t kCacheLine = 64;
 constexpr std::size_t kSmallPage = std::size_t{64} << 10;  // the largest that a system has
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kHugePage = Pages::kHuge;
+// From here on the system clears the memory page by page as it is used, not all of it at once.
+constexpr std::size_t kMapped = std::size_t{128} << 10;
 
 constexpr std::size_t round_up(std::size_t bytes, std::size_t page) {
   return (bytes + page - 1) / page * page;
@@ -24,12 +26,16 @@ constexpr std::size_t mapped_size(std::size_t bytes) {
   return whole - bytes <= bytes / 8 ? whole : round_up(bytes, kSmallPage);
 }
 
+std::byte* map(std::size_t bytes) {
+  void* const region =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (region == MAP_FAILED) throw std::bad_alloc();
+  return static_cast<std::byte*>(region);
+}
+
 // Maps `bytes` at a multiple of kHugePage.
 std::byte* map_aligned(std::size_t bytes) {
-  void* const region = ::mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (region == MAP_FAILED) throw std::bad_alloc();
-  auto* const begin = static_cast<std::byte*>(region);
+  std::byte* const begin = map(bytes + kHugePage);
   const std::size_t before = -reinterpret_cast<std::uintptr_t>(begin) & (kHugePage - 1);
   if (before > 0) ::munmap(begin, before);
   if (before < kHugePage) ::munmap(begin + before + bytes, kHugePage - before);
@@ -45,6 +51,11 @@ Pages::Pages(std::size_t bytes) {
   if (bytes >= kHugePage) {
     mapped_ = mapped_size(bytes);
     data_ = map_aligned(mapped_);
+    return;
+  }
+  if (bytes >= kMapped) {
+    mapped_ = round_up(bytes, kSmallPage);
+    data_ = map(mapped_);
     return;
   }
   data_ = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kCacheLine}));
@@ -66,6 +77,10 @@ Pages& Pages::operator=(Pages&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(mapped_, other.mapped_);
   return *this;
+}
+
+void Pages::release(std::size_t first, std::size_t last) noexcept {
+  if (mapped_ > 0) ::madvise(data_ + first, last - first, MADV_DONTNEED);
 }
 
 }  // namespace sluice::memory

@@ -19,6 +19,12 @@ class Pages {
 
   std::byte* data() const noexcept { return data_; }
 
+  // Returns the memory from byte `first` to byte `last`, both multiples of kHuge, to the system. It
+  // is zeroed memory again when it is used next. Memory of less than kHuge stays as it is.
+  void release(std::size_t first, std::size_t last) noexcept;
+
+  static constexpr std::size_t kHuge = std::size_t{2} << 20;
+
  private:
   std::byte* data_ = nullptr;
   std::size_t mapped_ = 0;  // bytes from mmap; 0: from operator new

@@ -21,8 +21,17 @@ bool is_zero(const Pages& pages, std::size_t bytes) {
 }
 
 // Sizes below and above the size from which memory is mapped, with and without a small last part.
-constexpr std::size_t kSizes[] = {
-    1, 63, 64, 4097, kHugePage - 1, kHugePage, kHugePage + 1, 8 * kHugePage - 1, 8 * kHugePage + 1};
+constexpr std::size_t kSizes[] = {1,
+                                  63,
+                                  64,
+                                  4097,
+                                  131071,
+                                  131073,
+                                  kHugePage - 1,
+                                  kHugePage,
+                                  kHugePage + 1,
+                                  8 * kHugePage - 1,
+                                  8 * kHugePage + 1};
 
 TEST(Pages, AreZeroedAndAlignedToACacheLine) {
   for (const std::size_t size : kSizes) {
@@ -76,6 +85,16 @@ TEST(Pages, OfOneKindCanBeReplacedByThoseOfTheOther) {
   mapped = Pages(kHugePage);
   EXPECT_TRUE(is_zero(small, 100));
   EXPECT_TRUE(is_zero(mapped, kHugePage));
+}
+
+TEST(Pages, AreZeroedAgainWhereTheyWereReleased) {
+  Pages pages(3 * kHugePage);
+  std::fill_n(pages.data(), 3 * kHugePage, std::byte{0xFF});
+  pages.release(kHugePage, 2 * kHugePage);
+  EXPECT_EQ(pages.data()[kHugePage - 1], std::byte{0xFF});
+  EXPECT_EQ(pages.data()[kHugePage], std::byte{0});
+  EXPECT_EQ(pages.data()[2 * kHugePage - 1], std::byte{0});
+  EXPECT_EQ(pages.data()[2 * kHugePage], std::byte{0xFF});
 }
 
 TEST(Pages, ThrowIfTheAddressSpaceIsTooSmall) {

@@ -7,6 +7,7 @@ namespace sluice::memory {
 namespace {
 
 constexpr std::size_t kFirstGroups = 4;
+constexpr std::size_t kSampledGroups = 64;
 // Logs of up to this part of a shard's own bytes may grow by evicting others.
 constexpr std::size_t kLogsToEvictFor = 4;
 // The size up to which the numbers of a blob's header are large enough.
@@ -61,6 +62,7 @@ Shard::~Shard() {
 
 Slot& Shard::find_or_insert(const Fingerprint& key, const Charge& charge, core::Ticks now) {
   if (Slot* const slot = table_.find(key)) return *slot;
+  if (table_.is_moving()) table_.move_some([&](Slot& moved) { return keep_moved(moved, now); });
   if (table_.size() >= max_keys_) {
     evict(now);
   } else if (table_.is_full()) {
@@ -77,20 +79,36 @@ void Shard::erase(Slot& slot) noexcept {
   table_.erase(slot);
 }
 
-// Rebuilds the full table without untouched counters, a quarter larger than the others need.
+// Returns whether a counter is still needed when the table moves, or frees what it owns.
+bool Shard::keep_moved(Slot& slot, core::Ticks now) noexcept {
+  if (!slot.state.is_forgotten(now)) return true;
+  free_blob(slot);
+  usage_.remove_counter(table_.owner_of(slot));
+  ++swept_;
+  return false;
+}
+
+// Gives the full table a size that is a quarter larger than its counters need, without untouched
+// ones. Counts those of a large table in a sample of its groups.
 void Shard::make_room(core::Ticks now) {
+  const std::size_t groups = table_.group_count();
+  const bool is_small = groups < GrowingTable::kFewGroups;
+  std::size_t looked = 0;
   std::size_t kept = 0;
-  table_.for_each([&](Slot& slot) { kept += !slot.state.is_forgotten(now); });
+  for (std::size_t i = 0; i < groups; i += is_small ? 1 : groups / kSampledGroups) {
+    table_.for_each_in(i, [&](Slot& slot) {
+      ++looked;
+      kept += !slot.state.is_forgotten(now);
+    });
+  }
+  if (looked != 0) kept = kept * table_.size() / looked;
   const std::size_t wanted = std::min(kept + kept / 4 + Tags::kSlots, max_keys_);
-  const std::size_t groups = std::max(kFirstGroups, Table::groups_for(wanted));
-  table_.rebuild(groups, [&](Slot& slot) {
-    if (!slot.state.is_forgotten(now)) return true;
-    free_blob(slot);
-    usage_.remove_counter(table_.owner_of(slot));
-    ++swept_;
-    return false;
-  });
+  const std::size_t next_groups = std::max(kFirstGroups, Table::groups_for(wanted));
   hand_ = 0;
+  if (is_small) {
+    return table_.rebuild(next_groups, [&](Slot& slot) { return keep_moved(slot, now); });
+  }
+  table_.begin_move(std::max(next_groups, GrowingTable::kFewGroups));
 }
 
 bool Shard::reserve(std::size_t bytes) noexcept {

@@ -8,9 +8,9 @@
 #include "stores/memory/blobs.h"
 #include "stores/memory/blocks.h"
 #include "stores/memory/cells.h"
+#include "stores/memory/growing_table.h"
 #include "stores/memory/limit_usage.h"
 #include "stores/memory/lock.h"
-#include "stores/memory/table.h"
 
 namespace sluice::memory {
 
@@ -84,11 +84,12 @@ class alignas(64) Shard {
   };
 
   void make_room(core::Ticks now);
+  bool keep_moved(Slot& slot, core::Ticks now) noexcept;
   void evict(core::Ticks now) noexcept;
   bool evict_blob(core::Ticks now) noexcept;
   void evict_from_largest(const Victim& found, Resource resource, core::Ticks now) noexcept;
   void consider(Slot& slot, Resource resource, core::Ticks now, Victim& victim) noexcept;
-  void advance_hand() noexcept { hand_ = hand_ + 1 == table_.group_count() ? 0 : hand_ + 1; }
+  void advance_hand() noexcept { hand_ = hand_ + 1 >= table_.group_count() ? 0 : hand_ + 1; }
 
   void* allocate(LimitUsage::Index limit, std::size_t bytes, std::size_t kept, core::Ticks now,
                  bool may_evict = true);
@@ -99,7 +100,7 @@ class alignas(64) Shard {
     return bytes > own_bytes_ ? bytes - own_bytes_ : 0;
   }
 
-  Table table_;
+  GrowingTable table_;
   Cells cells_;
   LimitUsage usage_;
   std::size_t hand_ = 0;  // the group with which the next search for room begins

@@ -91,6 +91,21 @@ TEST(Shard, DoesNotGrowWhileItHasForgottenCounters) {
   EXPECT_EQ(rig.shard.evictions(), 0u);
 }
 
+TEST(Shard, DropsForgottenCountersAndTheirBlobsWhileItsTableGrows) {
+  Rig rig(1000000);
+  for (std::uint64_t i = 0; i < 40000; ++i) {
+    Slot& slot = rig.add(i, i % 2 == 0 ? kUnit : 100 * kUnit, 2 * kUnit);
+    if (i % 10 < 2) rig.shard.make_slices(slot, sliding_window_counter(9).per(1s), 5);
+  }
+  for (std::uint64_t i = 1; i < 40000; i += 2) ASSERT_TRUE(rig.has(i)) << i;
+  EXPECT_EQ(rig.shard.size() + rig.shard.swept(), 40000u);
+  EXPECT_GT(rig.shard.swept(), 10000u);
+  EXPECT_EQ(rig.shard.evictions(), 0u);
+  std::size_t blobs = 0;
+  for (std::uint64_t i = 0; i < 40000; ++i) blobs += i % 10 < 2 && rig.has(i);
+  EXPECT_EQ(rig.shard.blob_bytes(), blobs * Cells::kBytes);
+}
+
 TEST(Shard, EvictsTheFirstToBeUntouchedAmongAFew) {
   Rig rig(8);  // so few that one search sees most of them
   for (std::uint64_t i = 0; i < 8; ++i) rig.add(i, (10 + static_cast<core::Ticks>(i)) * kUnit);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -153,6 +154,20 @@ class Table {
     }
   }
 
+  // Visits each counter whose home is that group, wherever it is. The visit may erase its slot.
+  template <typename Visit>
+  void for_each_of_home(std::size_t home, Visit visit) {
+    std::size_t group = home;
+    for (std::size_t looked = 0; looked < count_; ++looked) {
+      const bool is_last = tags_[group].passed_by == 0;  // as it was before any is erased
+      for_each_in(group, [&](Slot& slot) {
+        if (home_of(slot.key) == home) visit(slot);
+      });
+      if (is_last) return;
+      group = next(group);
+    }
+  }
+
   // Visits the slots of that owner, which is not 0.
   template <typename Visit>
   void for_each_in(std::size_t group, std::uint16_t owner, Visit visit) {
@@ -161,9 +176,29 @@ class Table {
     }
   }
 
-  Table() = default;
+  // The first group that is looked at for a key.
+  std::size_t home_of(const Fingerprint& key) const noexcept { return home_of(key, count_); }
+  bool contains(const Slot& slot) const noexcept {
+    return &slot >= slots_ && &slot < slots_ + count_ * Tags::kSlots;
+  }
 
- private:
+  // Returns the memory of the slots of the groups before this one to the system, in whole pages and
+  // only if they are all empty. Each call needs at least the groups of the one before.
+  void release_slots_before(std::size_t group) noexcept {
+    const std::size_t begin =
+        static_cast<std::size_t>(reinterpret_cast<std::byte*>(slots_) - memory_.data());
+    const std::size_t first =
+        std::max(released_, core::ceil_div(begin, Pages::kHuge) * Pages::kHuge);
+    const std::size_t last = (begin + group * kGroupBytes) / Pages::kHuge * Pages::kHuge;
+    if (last <= first) return;
+    released_ = last;
+    for (std::size_t i = (first - begin) / kGroupBytes; i < group; ++i) {
+      if (tags_[i].matching(0) != Tags::kAllSlots) return;
+    }
+    memory_.release(first, last);
+  }
+
+  Table() = default;
   // Makes empty slots: zeroed memory is empty tags and slots.
   explicit Table(std::size_t groups)
       : memory_(groups * (sizeof(Tags) + Tags::kSlots * (sizeof(Slot) + sizeof(std::uint16_t)))),
@@ -171,6 +206,12 @@ class Table {
         slots_(reinterpret_cast<Slot*>(tags_ + groups)),
         owners_(reinterpret_cast<std::uint16_t*>(slots_ + groups * Tags::kSlots)),
         count_(groups) {}
+
+  // Writes to the first tags, so that the system provides their page now.
+  void touch() noexcept { *reinterpret_cast<volatile std::uint8_t*>(&tags_->passed_by) = 0; }
+
+ private:
+  static constexpr std::size_t kGroupBytes = Tags::kSlots * sizeof(Slot);
 
   static std::uint8_t tag_of(const Fingerprint& key) noexcept {
     const auto tag = static_cast<std::uint8_t>(key.low);
@@ -190,6 +231,7 @@ class Table {
   std::uint16_t* owners_ = nullptr;
   std::size_t count_ = 0;
   std::size_t size_ = 0;
+  std::size_t released_ = 0;  // the offset in memory_ up to which slots were released
 };
 
 }  // namespace sluice::memory
