@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,7 @@ double resident_bytes() {
 struct Phase {
   double ns = 0;       // per key
   double slowest = 0;  // part of a hundredth, over the median
+  std::vector<double> parts;
   Durations takes;
 };
 
@@ -91,14 +93,13 @@ void insert_keys(std::uint64_t first, std::uint64_t count, Insert insert) {
 template <typename Insert>
 void time_parts(std::uint64_t first, std::uint64_t count, Insert insert, Phase& phase) {
   const std::uint64_t part = std::max<std::uint64_t>(count / 100, 1);
-  std::vector<double> parts;
   for (std::uint64_t done = 0; done + part <= count; done += part) {
     const double start = now_ns(TimeOf::kThread);
     insert_keys(first + done, part, insert);
-    parts.push_back((now_ns(TimeOf::kThread) - start) / static_cast<double>(part));
+    phase.parts.push_back((now_ns(TimeOf::kThread) - start) / static_cast<double>(part));
   }
-  phase.ns = median(parts);
-  phase.slowest = *std::max_element(parts.begin(), parts.end()) / phase.ns;
+  phase.ns = median(phase.parts);
+  phase.slowest = *std::max_element(phase.parts.begin(), phase.parts.end()) / phase.ns;
 }
 
 template <typename Insert>
@@ -118,6 +119,16 @@ void print(const std::string& name, double bytes, const Phase& phase) {
               phase.slowest, takes.percentile(0.5) / 1e3, takes.percentile(0.9999) / 1e3,
               takes.longest() / 1e3);
   std::fflush(stdout);
+}
+
+// Prints the nanoseconds per insertion in each tenth of the keys.
+void print_tenths(const Phase& phase) {
+  std::printf("  %-28s", "  ns in each tenth of the keys");
+  for (std::size_t i = 0; i + 10 <= phase.parts.size(); i += 10) {
+    const auto begin = phase.parts.begin() + static_cast<std::ptrdiff_t>(i);
+    std::printf(" %.0f", std::accumulate(begin, begin + 10, 0.0) / 10);
+  }
+  std::printf("\n");
 }
 
 // A store with room for `keys`, and the take of each key.
@@ -181,6 +192,7 @@ void measure_store(std::uint64_t keys, std::size_t passes) {
   run_pass(
       keys, [](auto&&... all) { time_parts(all...); }, result);
   print("sluice, " + size + " keys", result.bytes, result.growth);
+  print_tenths(result.growth);
   print("sluice, at its bound", 0, result.eviction);
   promise_at_most("growth-bytes-per-key-" + size, result.bytes, 64);
   promise_at_most("growth-longest-take-ms-" + size, median(longest), 1);
@@ -226,7 +238,10 @@ int main(int argc, char** argv) {
   const IdleThread idle;
   std::printf("\n%s\n  %-28s %6s %7s %8s %8s %8s %9s\n", kLegend, "case", "bytes", "ns", "slowest",
               "50 %", "99.99 %", "longest");
-  const std::uint64_t keys = options.smoke ? 100'000 : options.quick ? 1'000'000 : 10'000'000;
+  const std::uint64_t keys = options.keys != 0 ? options.keys
+                             : options.smoke   ? 100'000
+                             : options.quick   ? 1'000'000
+                                               : 10'000'000;
   measure_other("nothing", keys, [](std::string_view) {});
   measure_pages(options.smoke ? 10 : 400);
   measure_store(keys, options.smoke ? 1 : 3);
