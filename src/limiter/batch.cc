@@ -17,6 +17,8 @@ bool answers_each(const Decision& decision) noexcept {
 
 }  // namespace
 
+constinit const Charge Batch::kBlank{{}, token_bucket(1).per(std::chrono::seconds{1})};
+
 void Batch::clear() noexcept {
   modes_ = 0;
   has_looks_ = false;
@@ -30,9 +32,7 @@ void Batch::add_refused(const Limit& limit, const ChargeTerms& terms, Reason rea
   note_refused(reason);
 }
 
-void Batch::add_blocked(const Charge& charge, const ChargeTerms& terms,
-                        std::optional<Duration> wait) {
-  add(charge, terms);
+void Batch::block(std::optional<Duration> wait) {
   entries_.back().wait = wait;
   note_refused(Reason::kBlocked);
 }

@@ -75,19 +75,27 @@ class Batch {
   explicit Batch(const Stores& stores) noexcept : stores_(stores) {}
 
   void clear() noexcept;
-  void add(const Charge& charge, const ChargeTerms& terms) {
-    charges_.push_back(charge);
-    entries_.push_back({terms});
+  void add(const Charge& charge, const ChargeTerms& terms) { add(terms) = charge; }
+  // Adds a charge for the caller to fill in before the next call. Writing it where it is kept saves
+  // a copy that would wait for all of these writes.
+  Charge& add(const ChargeTerms& terms) {
+    ChargeTerms& own = entries_.emplace_back().terms;
+    own.mode = terms.mode;
+    own.on_store_error = terms.on_store_error;
+    own.group = terms.group;
+    own.looks = terms.looks;
     modes_ |= bit(terms.mode);
     has_looks_ |= terms.looks;
+    charges_.push_back(kBlank);
+    return charges_.back();
   }
   // Adds a charge that cannot be decided: it has no key or no cost because an attribute is missing
   // (`kMissing`), or its cost is no number (`kInvalid`). It is denied with that reason. If it is
   // enforced, so is the batch, and no store is asked.
   void add_refused(const Limit& limit, const ChargeTerms& terms, Reason reason);
-  // Adds a charge of a key that is blocked (`kBlocked`): it is denied in the same way, for this
+  // Denies the latest charge in the same way, because its key is blocked (`kBlocked`), for this
   // long; absent: for ever.
-  void add_blocked(const Charge& charge, const ChargeTerms& terms, std::optional<Duration> wait);
+  void block(std::optional<Duration> wait);
 
   // The answer to the enforced charges: that of the store, or of the policies. Allowed if there are
   // none. `kInvalid` if there are more than kMaxCharges; then nothing else is decided.
@@ -112,6 +120,7 @@ class Batch {
     bool lacks_counter = false;
   };
   using Indices = std::span<const std::size_t>;  // indices of charges, ascending
+  static const Charge kBlank;
 
   static constexpr unsigned bit(ChargeMode mode) noexcept {
     return 1U << static_cast<unsigned>(mode);

@@ -44,8 +44,7 @@ void NamedLimits::match(const std::string_view* domain, const AttributeSource& a
     if (domain != nullptr && rule.domain != *domain) continue;
     if (!set_->compiled[i].matches(values_)) continue;
     name_rule(rule, set_->compiled[i], costs, part);
-    const bool is_only_counted = rule.action == RuleAction::kDeny && rule.mode == RuleMode::kShadow;
-    if (!rule.continues && !is_only_counted) break;
+    if (!lets_others_match(rule)) break;
   }
   check_names(costs, part);
   if (terms_.actual != nullptr) check_names(*terms_.actual, part);
@@ -90,7 +89,7 @@ void NamedLimits::explain_name(std::string_view name, std::size_t part) {
 
 void NamedLimits::name_rule(const Rule& rule, const CompiledRule& compiled,
                             const RequestCosts& costs, std::size_t part) {
-  MatchedRule matched{&rule, part, limits_.size()};
+  MatchedRule& matched = matched_.emplace_back(rule, part, limits_.size());
   matched.new_keys = compiled.new_keys.get();
   if (rule.action == RuleAction::kDeny && asks(terms_.verb)) matched.refused = Reason::kDenyRule;
   if (!rule.plans.empty()) {
@@ -98,17 +97,16 @@ void NamedLimits::name_rule(const Rule& rule, const CompiledRule& compiled,
   }
   const auto first = [&] { return limits_.begin() + static_cast<std::ptrdiff_t>(matched.first); };
   for (std::size_t i = 0; i < rule.limits.size(); ++i) {
-    const RuleLimit& limit = rule.limits[i];
-    const NamedLimit named{&limit,
-                           limit.by_plan.empty() ? limit.limit : limit.by_plan[matched.plan],
-                           compiled.limits[i].id};
-    const Reason refused = name_limit(compiled.limits[i], costs, matched, named);
+    add_limit(rule, compiled, i);
+    const Reason refused = name_limit(compiled.limits[i], costs);
     if (refused == Reason::kOk || matched.refused == Reason::kBlocked) continue;
     matched.refused = refused;
     if (refused == Reason::kBlocked) continue;  // another one may be blocked for longer
-    if (refused == Reason::kInvalid && matched.enforced() && mistake_.empty()) explain(limit);
+    if (refused == Reason::kInvalid && matched.enforced() && mistake_.empty()) {
+      explain(rule.limits[i]);
+    }
     limits_.erase(first(), limits_.end());
-    limits_.push_back(named);
+    add_limit(rule, compiled, i);
     break;
   }
   if (matched.refused == Reason::kBlocked) {
@@ -119,15 +117,25 @@ void NamedLimits::name_rule(const Rule& rule, const CompiledRule& compiled,
   matched.tag_at = text_.size();
   compiled.tag.fill_tag(values_, text_);
   matched.tag_end = text_.size();
-  matched_.push_back(matched);
 }
 
-// Fills in the cost and the key of a limit, or skips the limit. Returns the reason if the limit
+// Adds a limit of the latest rule, with the numbers of its plan.
+void NamedLimits::add_limit(const Rule& rule, const CompiledRule& compiled, std::size_t index) {
+  const RuleLimit& limit = rule.limits[index];
+  const bool has_plans = !limit.by_plan.empty();
+  const Limit& numbers = has_plans ? limit.by_plan[matched_.back().plan] : limit.limit;
+  limits_.emplace_back(limit, numbers, compiled.limits[index].id);
+}
+
+// Fills in the cost and the key of the latest limit, or drops it. Returns the reason if the limit
 // denies for that, else kOk.
-Reason NamedLimits::name_limit(const CompiledLimit& compiled, const RequestCosts& costs,
-                               MatchedRule& matched, NamedLimit named) {
-  if (!applies(compiled)) return Reason::kOk;
-  if (changes_block(terms_.verb) && !named.limit->block) return Reason::kOk;
+Reason NamedLimits::name_limit(const CompiledLimit& compiled, const RequestCosts& costs) {
+  NamedLimit& named = limits_.back();
+  const RuleLimit& limit = *named.limit;
+  if (!applies(compiled) || (changes_block(terms_.verb) && !limit.block)) {
+    limits_.pop_back();
+    return Reason::kOk;
+  }
   named.looks = compiled.count && takes(terms_.verb);
   named.key_at = text_.size();
   text_.append(compiled.prefix);
@@ -136,21 +144,18 @@ Reason NamedLimits::name_limit(const CompiledLimit& compiled, const RequestCosts
     named.label_at = label->at;
     named.label_size = label->size;
     Reason refused = Reason::kOk;
-    if (terms_.overrides != nullptr && override_limit(matched, named, refused)) return refused;
+    if (terms_.overrides != nullptr && override_limit(named, refused)) return refused;
   }
   const Reason wrong = find_costs(compiled, costs, label.has_value(), named);
-  if (wrong == Reason::kOk) {
-    limits_.push_back(named);
-    return Reason::kOk;
-  }
+  if (wrong == Reason::kOk) return Reason::kOk;
   text_.resize(named.key_at);
-  const bool skips = wrong == Reason::kMissing && named.limit->on_missing == OnMissing::kSkip;
-  return skips ? Reason::kOk : wrong;
+  limits_.pop_back();
+  return wrong == Reason::kMissing && limit.on_missing == OnMissing::kSkip ? Reason::kOk : wrong;
 }
 
 // Gives the limit the numbers of an override. Returns whether that decides the limit already: it
-// does not apply, or its key is blocked.
-bool NamedLimits::override_limit(MatchedRule& matched, NamedLimit& named, Reason& refused) {
+// does not apply and is dropped, or its key is blocked.
+bool NamedLimits::override_limit(NamedLimit& named, Reason& refused) {
   using Kind = Override::Kind;
   const std::string_view key =
       std::string_view(text_).substr(named.key_at, named.key_end - named.key_at);
@@ -158,14 +163,15 @@ bool NamedLimits::override_limit(MatchedRule& matched, NamedLimit& named, Reason
   if (!given) return false;
   if (given->kind == Kind::kUnlimited) {
     text_.resize(named.key_at);
+    limits_.pop_back();
     return true;
   }
-  named.numbers = override_numbers_.with(*given, *matched.rule, *named.limit, named.numbers);
+  const Rule& rule = *matched_.back().rule;
+  named.numbers = override_numbers_.with(*given, rule, *named.limit, named.numbers);
   if (given->kind != Kind::kBlocked || !asks(terms_.verb)) return false;
   const Instant now = terms_.now ? *terms_.now : SystemClock().now();
   if (given->until) named.blocked_for = std::max(*given->until - now, Duration{1});
   named.is_blocked = true;
-  limits_.push_back(named);
   refused = Reason::kBlocked;
   return true;
 }

@@ -19,10 +19,16 @@
 namespace sluice::rules {
 
 // A limit that applies to the request. Its key and label are in NamedLimits::text().
+//
+// It is written where it is kept, as MatchedRule is: a copy of one just written member by member
+// waits for all of these writes.
 struct NamedLimit {
+  NamedLimit(const RuleLimit& from, const Limit& its_numbers, std::uint32_t its_id) noexcept
+      : limit(&from), numbers(its_numbers), id(its_id) {}
+
   const RuleLimit* limit;
   Limit numbers;  // that count for this request
-  std::uint32_t id = 0;
+  std::uint32_t id;
   std::uint64_t cost = 1;
   std::uint64_t actual = 1;  // to settle to
   bool looks = false;        // it is decided, and nothing is taken: responses are counted
@@ -33,6 +39,9 @@ struct NamedLimit {
 
 // A rule that matched. Its limits are `first` to `last` of NamedLimits::limits().
 struct MatchedRule {
+  MatchedRule(const Rule& matched, std::size_t its_part, std::size_t first_limit) noexcept
+      : rule(&matched), part(its_part), first(first_limit) {}
+
   const Rule* rule;
   std::size_t part;
   std::size_t first = 0, last = 0;
@@ -91,11 +100,11 @@ class NamedLimits {
  private:
   void name_rule(const Rule& rule, const CompiledRule& compiled, const RequestCosts& costs,
                  std::size_t part);
-  Reason name_limit(const CompiledLimit& compiled, const RequestCosts& costs, MatchedRule& matched,
-                    NamedLimit named);
+  void add_limit(const Rule& rule, const CompiledRule& compiled, std::size_t index);
+  Reason name_limit(const CompiledLimit& compiled, const RequestCosts& costs);
   Reason find_costs(const CompiledLimit& compiled, const RequestCosts& costs, bool has_key,
                     NamedLimit& named);
-  bool override_limit(MatchedRule& matched, NamedLimit& named, Reason& refused);
+  bool override_limit(NamedLimit& named, Reason& refused);
   Reason find_cost(const RuleLimit& limit, const CompiledLimit& compiled, const RequestCosts& costs,
                    std::uint64_t& cost);
   bool refuses(const Limit& limit) const noexcept;

@@ -1,64 +1,23 @@
+#include "rules/rule_decider.h"
+
 #include <algorithm>
 
-#include "limiter/batch.h"
 #include "limiter/held_permit.h"
-#include "rules/named_limits.h"
 #include "rules/near_limit.h"
-#include "sluice/rule_decider.h"
 
 // A request is decided in four steps: match the rules, name their counters, decide the batch of
 // charges, and fill in the answer.
 namespace sluice {
+namespace {
+
+// Each answer begins as a copy of it and is filled in where it is kept: a copy of an answer that
+// was just written member by member would wait for all of these writes.
+constexpr LimitAnswer kBlankAnswer{};
+
+}  // namespace
 
 using rules::MatchedRule;
 using rules::NamedLimit;
-
-class RuleDecider::Impl {
- public:
-  Impl(Limiter& limiter, const RuleStores& stores)
-      : store_(&limiter.store()),
-        stores_(stores),
-        batch_({limiter.store(), stores.shadow, stores.local}) {}
-
-  // What a charge follows: the work of a request, to settle, or its response, to report.
-  struct Work {
-    const RequestCosts* actual = nullptr;
-    const AttributeSource* response = nullptr;
-  };
-
-  const RuleAnswer& decide(const RuleSet::Impl& set, const AttributeSource& attributes,
-                           const RequestCosts& costs, const BatchTerms& terms, const Work& work);
-  const RuleAnswer& decide_parts(const RuleSet::Impl& set, std::string_view domain,
-                                 std::span<const RequestPart> parts, const BatchTerms& terms);
-  const RuleAnswer& decide_by(const RuleSet::Impl& set, const Rule& rule,
-                              const AttributeSource& attributes, const RequestCosts& costs,
-                              const BatchTerms& terms, const Work& work);
-  Decision change_permit(Verb verb, std::string_view permit, std::optional<Instant> now);
-  void refuse_permits(bool refuse) noexcept { refuses_permits_ = refuse; }
-
- private:
-  void begin(const RuleSet::Impl& set, const BatchTerms& terms, const Work& work);
-  void add(const MatchedRule& matched, const NamedLimit& named, ChargeTerms terms);
-  static void settle(const NamedLimit& named, Charge& charge, ChargeTerms& terms);
-  const RuleAnswer& answer(const BatchTerms& terms);
-  void name_permit(Charge& charge);
-  void fill_batch();
-  void fill_limits();
-  void fill_decision(const Decision& enforced);
-  void show_tightest();
-  void fill_permit(const Decision& enforced);
-
-  Verb verb_ = Verb::kTake;
-  bool settles_ = false;
-  rules::NamedLimits named_;
-  Store* store_;
-  RuleStores stores_;
-  bool refuses_permits_ = false;
-  std::optional<PermitId> permit_;  // of this request, if it needs one
-  std::vector<Charge> held_;        // its charges
-  Batch batch_;
-  RuleAnswer answer_;
-};
 
 const RuleAnswer& RuleDecider::Impl::decide(const RuleSet::Impl& set,
                                             const AttributeSource& attributes,
@@ -124,6 +83,11 @@ const RuleAnswer& RuleDecider::Impl::answer(const BatchTerms& terms) {
     named_.keep_refused();
   }
   fill_batch();
+  name_limits();
+  return decide_batch(terms);
+}
+
+const RuleAnswer& RuleDecider::Impl::decide_batch(const BatchTerms& terms) {
   Decision enforced = batch_.decide(terms);
   if (named_.is_denied_by_rule(RuleMode::kEnforce)) {
     enforced = Decision::refused(Reason::kDenyRule);
@@ -136,11 +100,14 @@ const RuleAnswer& RuleDecider::Impl::answer(const BatchTerms& terms) {
 
 // Makes a charge of what the actual cost is more than the reserved one, or a refund of what it is
 // less. Permits stay as they are.
-void RuleDecider::Impl::settle(const NamedLimit& named, Charge& charge, ChargeTerms& terms) {
-  const bool is_permit = holds_permits(charge.limit.algorithm());
-  const bool is_less = named.actual < named.cost || is_permit;
-  charge.cost = is_permit ? 0 : is_less ? named.cost - named.actual : named.actual - named.cost;
-  if (is_less) terms.mode = ChargeMode::kRefund;
+bool RuleDecider::Impl::is_refund(const NamedLimit& named) const noexcept {
+  return settles_ && (named.actual < named.cost || holds_permits(named.numbers.algorithm()));
+}
+
+std::uint64_t RuleDecider::Impl::units_of(const NamedLimit& named) const noexcept {
+  if (!settles_) return named.cost;
+  if (holds_permits(named.numbers.algorithm())) return 0;
+  return named.actual < named.cost ? named.cost - named.actual : named.actual - named.cost;
 }
 
 // A take of a limit with permits names the permit of the request.
@@ -153,50 +120,75 @@ void RuleDecider::Impl::name_permit(Charge& charge) {
 void RuleDecider::Impl::fill_batch() {
   ChargeTerms terms;
   for (const MatchedRule& matched : named_.matched()) {
-    terms.mode = matched.enforced() ? ChargeMode::kEnforced : ChargeMode::kShadow;
     terms.on_store_error = matched.rule->on_store_error;
     ++terms.group;
     for (std::size_t i = matched.first; i < matched.last; ++i) {
+      terms.mode = matched.enforced() ? ChargeMode::kEnforced : ChargeMode::kShadow;
+      terms.looks = false;
       add(matched, named_.limits()[i], terms);
     }
   }
 }
 
 void RuleDecider::Impl::add(const MatchedRule& matched, const NamedLimit& named,
-                            ChargeTerms terms) {
+                            ChargeTerms& terms) {
   if (matched.refused != Reason::kOk && !named.is_blocked) {
     return batch_.add_refused(named.numbers, terms, matched.refused);
   }
+  if (!named.is_blocked && is_refund(named)) terms.mode = ChargeMode::kRefund;
+  terms.looks = named.looks && !named.is_blocked;
   const std::string_view text = named_.text();
-  const std::string_view tag = text.substr(matched.tag_at, matched.tag_end - matched.tag_at);
-  const std::string_view key = text.substr(named.key_at, named.key_end - named.key_at);
-  Charge charge{key, named.numbers, named.cost, tag, Keyspace::kRules, named.id, matched.new_keys};
-  if (named.is_blocked) return batch_.add_blocked(charge, terms, named.blocked_for);
+  Charge& charge = batch_.add(terms);
+  charge.key = text.substr(named.key_at, named.key_end - named.key_at);
+  charge.limit = named.numbers;
+  charge.cost = named.cost;
+  charge.tag = text.substr(matched.tag_at, matched.tag_end - matched.tag_at);
+  charge.keyspace = Keyspace::kRules;
+  charge.limit_id = named.id;
+  charge.new_keys = matched.new_keys;
+  if (named.is_blocked) return batch_.block(named.blocked_for);
+  charge.cost = units_of(named);
   charge.block = named.limit->block_of_charges();
-  if (settles_) settle(named, charge, terms);
   name_permit(charge);
-  terms.looks = named.looks;
-  batch_.add(charge, terms);
 }
 
 // Step 4: answer.
 
-void RuleDecider::Impl::fill_limits() {
+// Fills in what does not depend on the decision.
+void RuleDecider::Impl::name_limits() {
   const std::string_view text = named_.text();
   for (const MatchedRule& matched : named_.matched()) {
-    bool denied = matched.denies_itself();
     for (std::size_t i = matched.first; i < matched.last; ++i) {
       const NamedLimit& named = named_.limits()[i];
-      const Decision& decision = batch_.decision(i);
       const Charge& charge = batch_.charge(i);
-      answer_.limits.push_back({matched.rule, named.limit, charge.key,
-                                text.substr(named.label_at, named.label_size), decision, charge.tag,
-                                matched.part, batch_.lacks_counter(i), charge.cost, named.numbers,
-                                rules::is_near(*named.limit, decision)});
-      denied |= !decision.allowed();
+      answer_.limits.push_back(kBlankAnswer);
+      LimitAnswer& limit = answer_.limits.back();
+      limit.rule = matched.rule;
+      limit.limit = named.limit;
+      limit.counter = charge.key;
+      limit.label = text.substr(named.label_at, named.label_size);
+      limit.tag = charge.tag;
+      limit.part = matched.part;
+      limit.numbers = named.numbers;
     }
     answer_.matched.push_back(
-        {matched.rule, denied, matched.plan, matched.has_unknown_plan, matched.part});
+        {matched.rule, false, matched.plan, matched.has_unknown_plan, matched.part});
+  }
+}
+
+void RuleDecider::Impl::fill_limits() {
+  for (std::size_t rule = 0; rule < named_.matched().size(); ++rule) {
+    const MatchedRule& matched = named_.matched()[rule];
+    bool denied = matched.denies_itself();
+    for (std::size_t i = matched.first; i < matched.last; ++i) {
+      LimitAnswer& limit = answer_.limits[i];
+      limit.decision = batch_.decision(i);
+      limit.lacks_counter = batch_.lacks_counter(i);
+      limit.cost = batch_.charge(i).cost;
+      limit.near = rules::is_near(*limit.limit, limit.decision);
+      denied |= !limit.decision.allowed();
+    }
+    answer_.matched[rule].denied = denied;
   }
 }
 

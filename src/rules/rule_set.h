@@ -58,6 +58,11 @@ struct CompiledRule {
   bool matches(AttributeValues& values) const;
 };
 
+// Whether the rules after this one are tried for a request that it matches.
+inline bool lets_others_match(const Rule& rule) noexcept {
+  return rule.continues || (rule.action == RuleAction::kDeny && rule.mode == RuleMode::kShadow);
+}
+
 // Returns "domain|rule|limit", escaped.
 std::string counter_prefix(std::string_view domain, std::string_view rule, std::string_view limit);
 
