@@ -14,6 +14,9 @@
 #include "sluice/rule_set.h"
 
 namespace sluice {
+namespace rules {
+class RememberedRequests;
+}  // namespace rules
 
 // What rules use besides the limiter's store. A plain value that borrows all of it.
 struct RuleStores {
@@ -108,6 +111,8 @@ class RuleDecider {
   void refuse_permits(bool refuse) noexcept;
 
  private:
+  friend class rules::RememberedRequests;
+
   class Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -27,6 +27,10 @@ void Batch::clear() noexcept {
   entries_.clear();
 }
 
+void Batch::reset_answers() noexcept {
+  for (Entry& entry : entries_) entry.left_out = entry.widened = entry.lacks_counter = false;
+}
+
 void Batch::add_refused(const Limit& limit, const ChargeTerms& terms, Reason reason) {
   add({{}, limit}, terms);
   note_refused(reason);

@@ -97,6 +97,9 @@ class Batch {
   // long; absent: for ever.
   void block(std::optional<Duration> wait);
 
+  // Forgets the answers and keeps the charges, for a decide() at another time. Refunds and
+  // kTakeAtMost change the costs of charges, so that these cannot be decided again.
+  void reset_answers() noexcept;
   // The answer to the enforced charges: that of the store, or of the policies. Allowed if there are
   // none. `kInvalid` if there are more than kMaxCharges; then nothing else is decided.
   Decision decide(const BatchTerms& terms = {});

@@ -21,6 +21,7 @@ struct LogLine {
   std::string_view status;
   std::string_view referer;
   std::string_view user_agent;
+  std::uint32_t name_at = 0, name_size = 0;  // in LogBatch::names; LineReader leaves them
 };
 
 // The reason why a line is not an access log line.

@@ -6,6 +6,9 @@
 #include <string_view>
 #include <utility>
 
+#include "replay/log_attributes.h"
+#include "rules/request_names.h"
+
 namespace sluice::replay {
 namespace {
 
@@ -53,14 +56,24 @@ class LogReader::Splitter {
     const bool dropped = std::exchange(too_long_, false) || line.size() > options_.longest_line;
     LineFault fault = LineFault::kTooLong;
     if (!dropped) {
-      fault = lines_.read(line, batch.lines.emplace_back());
-      if (fault == LineFault::kNone) return;
+      LogLine& read = batch.lines.emplace_back();
+      fault = lines_.read(line, read);
+      if (fault == LineFault::kNone) return name(batch, read);
       batch.lines.pop_back();
     }
     ++batch.skipped;
     if (shown_ == kMostShown) return;
     ++shown_;
     batch.first_skipped.push_back({number_, fault, std::string(line.substr(0, kExcerpt))});
+  }
+
+  void name(LogBatch& batch, LogLine& line) {
+    if (options_.names == nullptr) return;
+    attributes_.show(line);
+    const std::string_view name = options_.names->name(attributes_);
+    line.name_at = static_cast<std::uint32_t>(batch.names.size());
+    line.name_size = static_cast<std::uint32_t>(name.size());
+    batch.names.append(name);
   }
 
   // Keeps an unfinished line for the next block, unless it exceeds the bound.
@@ -71,6 +84,7 @@ class LogReader::Splitter {
 
   const LogReaderOptions& options_;
   LineReader lines_;
+  LogAttributes attributes_;
   std::string_view rest_;  // the unfinished line at the end of the last split's text
   std::string carried_;    // the same, for the next block
   bool too_long_ = false;  // the current line exceeds the bound
@@ -179,6 +193,7 @@ LogBatch* LogReader::free_batch(std::size_t index) {
   lock.unlock();
   batch->log = index;
   batch->lines.clear();
+  batch->names.clear();
   batch->skipped = 0;
   batch->first_skipped.clear();
   batch->opened = false;

@@ -7,11 +7,16 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "replay/log_line.h"
 #include "replay/log_source.h"
+
+namespace sluice::rules {
+class RequestNames;
+}  // namespace sluice::rules
 
 namespace sluice::replay {
 
@@ -20,6 +25,8 @@ struct LogReaderOptions {
   std::size_t longest_line = std::size_t{1} << 20;
   // Bytes per batch, at least 1. A larger batch needs fewer handovers and more memory.
   std::size_t block = std::size_t{256} << 10;
+  // Names the requests. Only the reading thread uses it. Null: LogBatch::name() is empty.
+  rules::RequestNames* names = nullptr;
 };
 
 // A line that is not an access log line.
@@ -41,7 +48,13 @@ struct LogBatch {
   FileProgress progress;
   std::uint64_t inflated = 0;  // bytes of text so far, over all logs
 
+  // The name of the request in a line (RequestNames).
+  std::string_view name(std::size_t line) const noexcept {
+    return std::string_view(names).substr(lines[line].name_at, lines[line].name_size);
+  }
+
   std::unique_ptr<char[]> bytes;
+  std::string names;
 };
 
 // Reads logs one after the other in a separate thread. The thread inflates, splits and parses at

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "replay/log_attributes.h"
 #include "replay/test_logs.h"
+#include "rules/request_names.h"
 
 namespace sluice::replay {
 namespace {
@@ -48,6 +50,35 @@ TEST_F(LogReaderTest, SplitsLinesIndependentlyOfTheBlocks) {
       EXPECT_EQ(read.clients, clients) << block;
       EXPECT_EQ(read.skipped, 0u);
     }
+  }
+}
+
+TEST_F(LogReaderTest, NamesTheRequestOfEachLine) {
+  const auto rules = RuleSet::parse(R"(
+version: 1
+rules:
+  - name: a
+    match: { path: /a }
+    limits: [ { key: "{ip}", algorithm: gcra, limit: 1, per: 1s } ]
+)",
+                                    "f");
+  ASSERT_TRUE(rules.has_value());
+  std::string text;
+  for (int i = 0; i < 100; ++i) {
+    const std::string client = "10.0.0." + std::to_string(i / 20);
+    text += i % 7 == 0 ? "no access log\n" : line_at(i, client, i % 2 == 0 ? "GET /a" : "GET /b");
+  }
+  rules::RequestNames names(*rules);
+  LogReader reader({files_.write("log", text)}, {.block = 1000, .names = &names});
+  rules::RequestNames expected(*rules);
+  LogAttributes attributes;
+  while (LogBatch* batch = reader.next()) {
+    for (std::size_t i = 0; i < batch->lines.size(); ++i) {
+      attributes.show(batch->lines[i]);
+      EXPECT_EQ(batch->name(i), expected.name(attributes));
+      EXPECT_EQ(batch->name(i).empty(), batch->lines[i].path == "/b");
+    }
+    reader.release(batch);
   }
 }
 

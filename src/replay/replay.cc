@@ -4,9 +4,10 @@
 
 #include "replay/log_attributes.h"
 #include "replay/text.h"
+#include "rules/remembered_requests.h"
+#include "rules/request_names.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
-#include "sluice/rule_decider.h"
 
 namespace sluice::replay {
 namespace {
@@ -40,7 +41,9 @@ class Replay {
   ReplayReport run() {
     const auto start = SteadyClock::now();
     report_.logs = options_.logs;
-    LogReader reader(options_.logs, options_.reading);
+    LogReaderOptions reading = options_.reading;
+    reading.names = &names_;
+    LogReader reader(options_.logs, reading);
     while (LogBatch* batch = reader.next()) {
       decide(*batch);
       account(*batch);
@@ -54,15 +57,16 @@ class Replay {
 
  private:
   void decide(const LogBatch& batch) {
-    for (const LogLine& line : batch.lines) {
+    for (std::size_t i = 0; i < batch.lines.size(); ++i) {
+      const LogLine& line = batch.lines[i];
       clock_ = std::max(clock_, line.at);
       first_ = std::min(first_, line.at);
       report_.late += line.at < clock_ ? 1 : 0;
       attributes_.show(line);
-      const RuleAnswer& answer = request_.decide(rules_, attributes_, 1, clock_);
+      const RuleAnswer& answer = requests_.decide(batch.name(i), attributes_, clock_);
       report_.tally.count(answer, clock_);
       if (counts_responses_ && answer.decision.allowed()) {
-        request_.report(rules_, attributes_, attributes_, 1, clock_);
+        responses_.report(rules_, attributes_, attributes_, 1, clock_);
       }
     }
     if (report_.tally.requests == 0) return;
@@ -115,7 +119,9 @@ class Replay {
   const bool counts_responses_ = counts_responses(rules_);
   MemoryStore store_;
   Limiter limiter_{store_};
-  RuleDecider request_{limiter_, {.overrides = options_.overrides}};
+  rules::RequestNames names_{rules_, options_.overrides};
+  rules::RememberedRequests requests_{limiter_, rules_, {.overrides = options_.overrides}};
+  RuleDecider responses_{limiter_, {.overrides = options_.overrides}};
   LogAttributes attributes_;
   ReplayReport report_;
   Instant clock_ = kFirstInstant;

@@ -63,8 +63,9 @@ struct ReplayReport {
 // Decides every request of the logs, in their order, by the rules, at the times in the logs. The
 // clock never goes back: an out-of-order line is decided at the latest time read so far.
 //
-// A second thread reads and parses; the calling thread decides. Memory depends only on the number
-// of keys. Lines that are not access log lines are counted, and unreadable logs are skipped.
+// A second thread reads, parses and matches the rules; the calling thread decides. Memory depends
+// only on the number of keys. Lines that are not access log lines are counted, and unreadable logs
+// are skipped.
 ReplayReport replay(const RuleSet& rules, const ReplayOptions& options);
 
 }  // namespace sluice::replay

@@ -56,6 +56,7 @@ const RuleAnswer& RuleDecider::Impl::decide_by(const RuleSet::Impl& set, const R
 void RuleDecider::Impl::begin(const RuleSet::Impl& set, const BatchTerms& terms, const Work& work) {
   verb_ = terms.action.verb;
   settles_ = work.actual != nullptr;
+  can_repeat_ = false;
   named_.begin(set,
                {verb_, work.actual, refuses_permits_, stores_.overrides, terms.now, work.response});
   permit_.reset();
@@ -84,7 +85,17 @@ const RuleAnswer& RuleDecider::Impl::answer(const BatchTerms& terms) {
   }
   fill_batch();
   name_limits();
-  return decide_batch(terms);
+  decide_batch(terms);
+  can_repeat_ = verb_ == Verb::kTake && !settles_ && !permit_ &&
+                std::none_of(matched.begin(), matched.end(),
+                             [](const auto& rule) { return rule.refused != Reason::kOk; });
+  return answer_;
+}
+
+const RuleAnswer& RuleDecider::Impl::repeat(Instant now) {
+  answer_.mistake = {};
+  batch_.reset_answers();
+  return decide_batch({verb_, now});
 }
 
 const RuleAnswer& RuleDecider::Impl::decide_batch(const BatchTerms& terms) {

@@ -34,6 +34,10 @@ class RuleDecider::Impl {
   const RuleAnswer& decide_by(const RuleSet::Impl& set, const Rule& rule,
                               const AttributeSource& attributes, const RequestCosts& costs,
                               const BatchTerms& terms, const Work& work);
+  // Decides the request of the latest decide() again, at another time: nothing is matched and no
+  // counter is named. Only if can_repeat(), while the rules and what they borrow are the same.
+  const RuleAnswer& repeat(Instant now);
+  bool can_repeat() const noexcept { return can_repeat_; }
   Decision change_permit(Verb verb, std::string_view permit, std::optional<Instant> now);
   void refuse_permits(bool refuse) noexcept { refuses_permits_ = refuse; }
 
@@ -54,6 +58,7 @@ class RuleDecider::Impl {
 
   Verb verb_ = Verb::kTake;
   bool settles_ = false;
+  bool can_repeat_ = false;  // the latest request was a take that the store decided
   rules::NamedLimits named_;
   Store* store_;
   RuleStores stores_;

@@ -1,0 +1,69 @@
+#include "rules/request_names.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace sluice::rules {
+namespace {
+
+// Returns the attributes that the charges of the rule depend on, or nothing if they depend on more
+// than the keys.
+std::optional<std::vector<std::uint32_t>> key_attributes(const Rule& rule,
+                                                         const CompiledRule& compiled,
+                                                         std::size_t attributes) {
+  const auto depends_on_more = [](const CompiledLimit& limit) {
+    return limit.cost.kind() == CostTemplate::Kind::kAttribute || limit.count.has_value();
+  };
+  const std::vector<CompiledLimit>& limits = compiled.limits;
+  if (!rule.plans.empty() || std::any_of(limits.begin(), limits.end(), depends_on_more)) return {};
+  std::vector<std::uint32_t> out;
+  for (std::uint32_t attribute = 0; attribute < attributes; ++attribute) {
+    const auto reads = [&](const CompiledLimit& limit) { return limit.key.reads(attribute); };
+    if (compiled.tag.reads(attribute) || std::any_of(limits.begin(), limits.end(), reads)) {
+      out.push_back(attribute);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+RequestNames::RequestNames(const RuleSet& rules, const Overrides* overrides)
+    : rules_(rules), attributes_(rules.rules().size()) {
+  if (overrides != nullptr && overrides->size() > 0) return;
+  const RuleSet::Impl& set = Access::impl(rules_);
+  for (std::size_t i = 0; i < attributes_.size(); ++i) {
+    attributes_[i] = key_attributes(set.rules[i], set.compiled[i], set.attributes.names().size());
+  }
+}
+
+std::string_view RequestNames::name(const AttributeSource& request) {
+  const RuleSet::Impl& set = Access::impl(rules_);
+  values_.begin(set.attributes, request);
+  size_ = 0;
+  for (std::size_t i = 0; i < set.rules.size(); ++i) {
+    if (!set.compiled[i].matches(values_)) continue;
+    if (!attributes_[i]) return {};
+    append(i, std::nullopt);
+    for (const std::uint32_t attribute : *attributes_[i]) append(i, values_.get(attribute));
+    if (!lets_others_match(set.rules[i])) break;
+  }
+  if (size_ > kLongest) return {};
+  return {buffer_.data(), size_};
+}
+
+// Each value follows its size plus one, which is 0 without a value, so that names are unambiguous.
+void RequestNames::append(std::size_t rule, const std::optional<std::string_view>& value) {
+  const std::string_view text = value.value_or(std::string_view());
+  const std::uint64_t head[] = {rule, value ? text.size() + 1 : 0};
+  if (buffer_.size() < size_ + sizeof(head) + text.size()) {
+    buffer_.resize(2 * buffer_.size() + sizeof(head) + text.size());
+  }
+  std::memcpy(buffer_.data() + size_, head, sizeof(head));
+  if (!text.empty()) {
+    std::memcpy(buffer_.data() + size_ + sizeof(head), text.data(), text.size());
+  }
+  size_ += sizeof(head) + text.size();
+}
+
+}  // namespace sluice::rules
