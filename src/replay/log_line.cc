@@ -38,17 +38,18 @@ class Cursor {
     return found;
   }
 
-  // Returns the quoted text after an opening quote. The closing quote is not escaped, and a space
-  // or the end follows it, so unescaped quotes in the names of clients are part of the text.
-  bool quoted(std::string_view& inside) noexcept {
+  // Returns the quoted text after an opening quote, or a null data() if the quote is not closed.
+  // The closing quote is not escaped, and a space or the end follows it, so unescaped quotes in the
+  // names of clients are part of the text.
+  std::string_view quoted() noexcept {
     for (const char* quote = find(at_, '"'); quote != nullptr; quote = find(quote + 1, '"')) {
       if ((quote + 1 == end_ || quote[1] == ' ') && !escaped(quote)) {
-        inside = {at_, static_cast<std::size_t>(quote - at_)};
+        const std::string_view inside(at_, static_cast<std::size_t>(quote - at_));
         at_ = quote + 1;
-        return true;
+        return inside;
       }
     }
-    return false;
+    return {};
   }
 
  private:
@@ -133,8 +134,10 @@ std::string_view without_protocol(std::string_view target) noexcept {
   constexpr std::string_view kUsual = " HTTP/1.1";
   constexpr std::string_view kFamily = " HTTP/";
   if (target.size() > kUsual.size()) {
+    // The protocol has three characters after its family. A space is not one of them.
     const std::string_view tail = target.substr(target.size() - kUsual.size());
-    if (tail.starts_with(kFamily) && tail.find(' ', 1) == tail.npos) {
+    const bool has_space = tail[6] == ' ' || tail[7] == ' ' || tail[8] == ' ';
+    if (tail.starts_with(kFamily) && !has_space) {
       return target.substr(0, target.size() - kUsual.size());
     }
   }
@@ -197,15 +200,16 @@ bool read_size(Cursor& cursor) noexcept {
 
 // Reads the fields added by the Combined Log Format: none, the referer, or both.
 LineFault read_combined(Cursor& cursor, LogLine& out) noexcept {
-  std::string_view field;
   if (!cursor.eat("\"-\" \"")) {  // most lines have no referer
     if (!cursor.eat("\"")) return LineFault::kNone;
-    if (!cursor.quoted(field)) return LineFault::kOpenReferer;
-    out.referer = unless_dash(field);
+    const std::string_view referer = cursor.quoted();
+    if (referer.data() == nullptr) return LineFault::kOpenReferer;
+    out.referer = unless_dash(referer);
     if (!cursor.eat(" \"")) return LineFault::kNone;
   }
-  if (!cursor.quoted(field)) return LineFault::kOpenUserAgent;
-  out.user_agent = unless_dash(field);
+  const std::string_view user_agent = cursor.quoted();
+  if (user_agent.data() == nullptr) return LineFault::kOpenUserAgent;
+  out.user_agent = unless_dash(user_agent);
   return LineFault::kNone;
 }
 
@@ -246,9 +250,9 @@ LineFault LineReader::read(std::string_view line, LogLine& out) noexcept {
     return line_fault_of(fault);
   }
   cursor.skip(kLength);
-  std::string_view request;
   if (!cursor.eat("] \"")) return LineFault::kNoRequest;
-  if (!cursor.quoted(request)) return LineFault::kOpenRequest;
+  const std::string_view request = cursor.quoted();
+  if (request.data() == nullptr) return LineFault::kOpenRequest;
   read_request(request, out);
   if (!cursor.eat(" ")) return LineFault::kNoStatus;
   if (!read_status(cursor, out)) return LineFault::kNoStatus;

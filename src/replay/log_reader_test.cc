@@ -117,9 +117,9 @@ TEST_F(LogReaderTest, SkipsLinesOverTheBoundAsOne) {
   const std::string fits = line_at(1, "b", "GET /" + bound);
   for (const std::size_t block : {1u, 10u, 150u, 1000u, 100000u}) {
     const LogReaderOptions options{.longest_line = fits.size() - 1, .block = block};
-    const std::string text = line_at(0, "a") + line_at(1, "x", "GET /y" + bound) + fits +
-                             std::string(5000, 'z') + "\n" + line_at(2, "c") +
-                             std::string(fits.size(), 'z');
+    std::string text = line_at(0, "a");
+    text.append(line_at(1, "x", "GET /y" + bound)).append(fits).append(5000, 'z').append("\n");
+    text.append(line_at(2, "c")).append(fits.size(), 'z');
     const Read read = read_all({files_.write("log", text)}, options);
     EXPECT_EQ(read.clients, (std::vector<std::string>{"a", "b", "c"})) << block;
     EXPECT_EQ(read.skipped, 3u) << block;

@@ -56,7 +56,7 @@ TimestampFault TimestampReader::read_time(const char* text, Instant& at) noexcep
                                      std::chrono::seconds{second};
   const Instant instant{since};
   if (instant < kFirstInstant || instant > kLastInstant) return TimestampFault::kOutOfRange;
-  std::copy_n(text, kLength, last_);
+  std::memcpy(last_, text, kLength);
   last_at_ = instant;
   at = instant;
   return TimestampFault::kNone;
