@@ -1,11 +1,10 @@
 #include "server/protocol/http/connection.h"
 
-#include <netinet/in.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <boost/asio/error.hpp>
+#include <cerrno>
 #include <utility>
 
 namespace sluice::server::http {
@@ -25,63 +24,56 @@ bool has_ended(int descriptor) noexcept {
 
 std::unique_ptr<Connection> Connection::open(net::Accepted& accepted, Shared& shared, Owner& owner,
                                              net::SteadyTime now, error_code& why) {
-  Socket socket(accepted.loop);
-  socket.assign({accepted.family, accepted.family == AF_UNIX ? 0 : IPPROTO_TCP},
-                accepted.descriptor, why);
-  if (why) {  // the loop has no room for it
-    ::close(accepted.descriptor);
-    return nullptr;
-  }
-  std::unique_ptr<Connection> connection(
-      new Connection(std::move(socket), accepted, shared, owner, now));
-  connection->wait_for_input();
-  return connection;
+  std::unique_ptr<Connection> connection(new Connection(accepted, shared, owner, now));
+  if (shared.poller.add(accepted.descriptor, *connection)) return connection;
+  why.assign(errno, boost::system::system_category());
+  connection->waits_for_ = net::Poller::For::kNothing;
+  return nullptr;
 }
 
-Connection::Connection(Socket socket, net::Accepted& accepted, Shared& shared, Owner& owner,
-                       net::SteadyTime now)
-    : socket_(std::move(socket)),
-      transport_(accepted.descriptor, std::move(accepted.tls)),
+Connection::Connection(net::Accepted& accepted, Shared& shared, Owner& owner, net::SteadyTime now)
+    : descriptor_(accepted.descriptor),
+      transport_(descriptor_, std::move(accepted.tls)),
       shared_(shared),
       owner_(owner),
       state_(accepted.peer.host(), shared, *this, now,
              role_of(transport_.certificate_names(), shared.role_of_certificate)) {}
 
-void Connection::act(Action action) {
-  while (action == Action::kSend) action = send();
-  switch (action) {
-    case Action::kWait: return;
-    case Action::kWaitToSend: return wait_for_room();
-    case Action::kHalfClose: transport_.finish(); [[fallthrough]];
-    case Action::kSend:
-    case Action::kReceive: return wait_for_input();
-    case Action::kClose: return close();
-  }
+Connection::~Connection() {
+  if (descriptor_ < 0) return;
+  shared_.poller.remove(descriptor_, *this, waits_for_);
+  ::close(descriptor_);
 }
 
-void Connection::wait_for_input() {
-  socket_.async_wait(Socket::wait_read, [this](const error_code& why) {
-    if (std::exchange(expired_, false)) return act(state_.on_expired(shared_.clock.now()));
-    if (why) return close();
-    receive();
-  });
+void Connection::wait_for(net::Poller::For what) {
+  if (std::exchange(waits_for_, what) != what) shared_.poller.change(descriptor_, *this, what);
 }
 
-void Connection::wait_for_room() {
-  socket_.async_wait(Socket::wait_write, [this](const error_code& why) {
-    if (std::exchange(expired_, false)) return act(state_.on_expired(shared_.clock.now()));
-    if (why) return close();
-    act(state_.on_room(shared_.clock.now()));
-  });
+void Connection::ready() {
+  if (answering_) return wait_for(net::Poller::For::kNothing);  // input has to wait
+  if (waits_for_ == net::Poller::For::kRoom) return act(state_.on_room(shared_.clock.now()));
+  receive();
 }
 
 void Connection::receive() {
   const net::SteadyTime now = shared_.clock.now();
   error_code why;
   const std::size_t size = transport_.read(shared_.input.data(), shared_.input.size(), why);
-  if (would_block(why)) return wait_for_input();
-  if (why) return close();
-  act(state_.on_input({shared_.input.data(), size}, now));
+  if (!why) return act(state_.on_input({shared_.input.data(), size}, now));
+  if (!would_block(why)) close();
+}
+
+void Connection::act(Action action) {
+  answering_ = false;
+  while (action == Action::kSend) action = send();
+  switch (action) {
+    case Action::kWait: answering_ = true; return;
+    case Action::kWaitToSend: return wait_for(net::Poller::For::kRoom);
+    case Action::kHalfClose: transport_.finish(); [[fallthrough]];
+    case Action::kSend:
+    case Action::kReceive: return wait_for(net::Poller::For::kInput);
+    case Action::kClose: return close();
+  }
 }
 
 // Sends what the socket has room for.
@@ -96,15 +88,13 @@ Connection::Action Connection::send() {
 }
 
 void Connection::tick(net::SteadyTime now) {
-  if (state_.is_answering() && has_ended(socket_.native_handle())) return state_.on_end_of_input();
-  if (expired_ || !state_.expired(now)) return;
-  expired_ = true;
-  socket_.cancel();  // ends the wait
+  if (state_.is_answering() && has_ended(descriptor_)) return state_.on_end_of_input();
+  if (state_.expired(now)) act(state_.on_expired(now));
 }
 
 void Connection::close() {
-  error_code ignored;
-  socket_.close(ignored);
+  shared_.poller.remove(descriptor_, *this, waits_for_);
+  ::close(std::exchange(descriptor_, -1));
   owner_.closed(*this);
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/system/error_code.hpp>
 #include <cstddef>
 #include <memory>
@@ -8,17 +7,22 @@
 #include <string_view>
 
 #include "server/net/listener.h"
+#include "server/net/poller.h"
 #include "server/net/transport.h"
 #include "server/protocol/http/connection_state.h"
 
 namespace sluice::server::http {
 
-// A connection that speaks HTTP/1.1: the socket of a ConnectionState. It waits for one thing at a
-// time. For everything that arrives together it makes one wait, one read and one write.
-class Connection final : private ConnectionState::Owner {
+// A connection that speaks HTTP/1.1: the socket of a ConnectionState. For everything that arrives
+// together it makes one read and one write.
+class Connection final : private net::Poller::Source, private ConnectionState::Owner {
  public:
   struct Shared : SharedState {
-    using SharedState::SharedState;
+    Shared(const Bounds& of_listener, Handlers& of_loop, metrics::Recorder& to,
+           const net::LoopClock& loop_clock, net::Poller& of_front_end)
+        : SharedState(of_listener, of_loop, to, loop_clock), poller(of_front_end) {}
+
+    net::Poller& poller;
     RoleOfCertificate role_of_certificate;  // may be empty
     std::string input = std::string(std::size_t{64} << 10,
                                     '\0');  // shared by the connections, which read one at a time
@@ -39,6 +43,7 @@ class Connection final : private ConnectionState::Owner {
   // See net::Listener.
   static std::unique_ptr<Connection> open(net::Accepted& accepted, Shared& shared, Owner& owner,
                                           net::SteadyTime now, boost::system::error_code& why);
+  ~Connection() override;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
@@ -48,23 +53,22 @@ class Connection final : private ConnectionState::Owner {
   std::size_t place = 0;
 
  private:
-  using Socket = boost::asio::generic::stream_protocol::socket;
   using Action = ConnectionState::Action;
 
-  Connection(Socket socket, net::Accepted& accepted, Shared& shared, Owner& owner,
-             net::SteadyTime now);
+  Connection(net::Accepted& accepted, Shared& shared, Owner& owner, net::SteadyTime now);
+  void ready() override;
   void act(Action action) override;
-  void wait_for_input();
-  void wait_for_room();
   void receive();
   Action send();
+  void wait_for(net::Poller::For what);
   void close();
 
-  Socket socket_;
+  int descriptor_;  // below 0 once it is closed
   net::Transport transport_;
   Shared& shared_;
   Owner& owner_;
-  bool expired_ = false;
+  net::Poller::For waits_for_ = net::Poller::For::kInput;
+  bool answering_ = false;
   ConnectionState state_;
 };
 

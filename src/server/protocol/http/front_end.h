@@ -9,6 +9,7 @@
 #include "server/net/fiber.h"
 #include "server/net/listener.h"
 #include "server/net/loop_front_end.h"
+#include "server/net/poller.h"
 #include "server/protocol/http/connection.h"
 #include "server/protocol/http/handlers.h"
 
@@ -25,8 +26,9 @@ class FrontEnd final : public net::LoopFrontEnd {
   };
 
   FrontEnd(const Parts& parts, const net::Acceptor::Parts& accept, net::ListeningSocket socket)
-      : handlers_([make = parts.make] { return std::make_unique<Worker>(make()); }, parts.fibers),
-        shared_(parts.bounds, handlers_, accept.recorder, accept.clock),
+      : poller_(accept.loop, accept.clock),
+        handlers_([make = parts.make] { return std::make_unique<Worker>(make()); }, parts.fibers),
+        shared_(parts.bounds, handlers_, accept.recorder, accept.clock, poller_),
         listener_(accept, std::move(socket), shared_) {
     shared_.role_of_certificate = parts.role_of_certificate;
   }
@@ -38,6 +40,7 @@ class FrontEnd final : public net::LoopFrontEnd {
   void drain(std::function<void()> drained) override { listener_.drain(std::move(drained)); }
 
  private:
+  net::Poller poller_;
   Handlers handlers_;
   Connection::Shared shared_;
   net::Listener<Connection> listener_;
