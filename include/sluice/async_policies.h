@@ -75,9 +75,9 @@ class AsyncLeasedStore final : public AsyncStore {
   // See AsyncStore.
   void async_apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                    std::span<Decision> each, Completion& completion) noexcept override;
-  // Starts to give back the units of leases that have ended: all in this turn, up to 64 counters in
-  // one request. If that fails, they stay taken.
-  void give_back() noexcept;
+  // Starts to give back the units of leases that have ended, or ends all: all in this turn, up to
+  // 64 counters in one request. If that fails, they stay taken.
+  void give_back(LeaseEnd which = LeaseEnd::kDue) noexcept;
 
  private:
   class Request;

@@ -37,7 +37,8 @@ class LeasedStore final : public Store {
  public:
   // Puts the leases in front of the store. Throws std::system_error if there is no thread.
   LeasedStore(Store& store, Leases& leases, LeaseReturns returns = LeaseReturns::kByThread);
-  // Ends all leases and gives back their units. No call of apply() may be under way.
+  // With kByThread, ends all leases and gives back their units. No call of apply() may be under
+  // way.
   ~LeasedStore() override;
   LeasedStore(const LeasedStore&) = delete;
   LeasedStore& operator=(const LeasedStore&) = delete;
@@ -48,9 +49,9 @@ class LeasedStore final : public Store {
   Decision apply_one(Action action, const Charge& charge,
                      std::optional<Instant> now) noexcept override;
 
-  // Gives back the units of leases that have ended, in requests of up to 64 counters. If that
-  // fails, they stay taken.
-  void give_back() noexcept;
+  // Gives back the units of leases that have ended, or ends all, in requests of up to 64 counters.
+  // If that fails, they stay taken.
+  void give_back(LeaseEnd which = LeaseEnd::kDue) noexcept;
 
  private:
   class Thread;

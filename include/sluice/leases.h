@@ -22,6 +22,12 @@ struct LeaseOptions {
   std::size_t max_keys = 16'384;
 };
 
+// Which leases give back their units.
+enum class LeaseEnd : std::uint8_t {
+  kDue,  // those that have ended
+  kAll,  // all; they end now, as when the program stops
+};
+
 // What Leases have done since they were made, and their state now.
 struct LeaseStats {
   std::uint64_t local = 0;       // requests that were admitted without asking the store

@@ -101,6 +101,19 @@ class Leases(FaultTest):
             more = len(self.take(client, "killed", LIMIT))
         self.assertEqual(used + more, LIMIT)
 
+    def test_a_server_that_stops_gives_back_its_batches(self):
+        redis = self.redis()
+        other = self.start(redis, nodes=2)
+        stopped = Sluice(self.folder(), RULES.replace("lease: 100ms", "lease: 10s"),
+                         {"store": redis.url, "redis": {"nodes": 2}, "drain": {"delay": "0s"}})
+        self.addCleanup(stopped.stop)
+        self.wait_until_decided(stopped)
+        with Client(stopped.http) as client:
+            admitted = len(self.take(client, "stopped", 300))
+        self.assertGreater(self.used(other, "stopped"), admitted)
+        self.assertEqual(stopped.stop(), 0)
+        self.assertEqual(self.used(other, "stopped"), admitted)
+
     def test_a_lease_outlasts_a_pause_of_redis_and_nothing_is_admitted_uncounted(self):
         redis = self.redis()
         server = self.start(redis, deadline="100ms")

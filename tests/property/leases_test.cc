@@ -125,7 +125,7 @@ int run(std::uint64_t seed, bool fails) {
     }
     if (testing::Test::HasFailure()) return 0;
   }
-  for (auto& node : fleet.nodes) node.store.reset();  // gives back
+  for (auto& node : fleet.nodes) node.store->give_back(sluice::LeaseEnd::kAll);
   for (std::size_t key = 0; !fails && key < kKeys; ++key) {
     EXPECT_EQ(fleet.admitted[key], fleet.store.used(kNames[key], fleet.limit))
         << "seed " << seed << ": all that was not used came back, key " << kNames[key];

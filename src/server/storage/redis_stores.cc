@@ -1,6 +1,8 @@
 #include "server/storage/redis_stores.h"
 
 #include <algorithm>
+#include <chrono>
+#include <exception>
 #include <utility>
 
 #include "server/storage/fiber_store.h"
@@ -88,6 +90,19 @@ RedisStores::RedisStores(const Config& config, std::shared_ptr<const redis::Targ
     : target_(std::move(target)),
       shared_(shared_options(config), observer),
       leases_(lease_options(config)) {}
+
+RedisStores::~RedisStores() {
+  if (!leases_.next_end()) return;
+  try {
+    boost::asio::io_context loop;
+    redis::LoopStore redis(loop, target_, nullptr);
+    AsyncLeasedStore(redis, leases_).give_back(LeaseEnd::kAll);
+    for (int i = 0; i < 100 && redis.stats().pending > 0; ++i) {
+      loop.run_for(std::chrono::milliseconds(10));
+    }
+  } catch (const std::exception&) {  // they stay taken
+  }
+}
 
 std::unique_ptr<LoopStores> RedisStores::make(boost::asio::io_context& loop) {
   return std::make_unique<Chain>(*this, loop);

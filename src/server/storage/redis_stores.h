@@ -27,6 +27,8 @@ class RedisStores {
  public:
   // Errors: a mistake in the configuration, or a file of it that cannot be read.
   static Expected<std::unique_ptr<RedisStores>> open(const Config& config, StoreObserver* observer);
+  // Gives back the units of leases that have not ended, if there are any, within a second.
+  ~RedisStores();
 
   std::unique_ptr<LoopStores> make(boost::asio::io_context& loop);
 

@@ -6,7 +6,6 @@
 #include "sluice/leased_store.h"
 #include "sluice/limiter.h"
 #include "sluice/testing/manual_clock.h"
-#include "stores/policy/lease_request.h"
 
 namespace sluice::server {
 namespace {
@@ -104,7 +103,7 @@ TEST(StoreMetrics, ReportLeases) {
   EXPECT_EQ(value(registry, "sluice_lease_batches_total"), "1");
   EXPECT_EQ(value(registry, "sluice_lease_units_taken_total"), "4");
   EXPECT_EQ(value(registry, "sluice_lease_counters"), "1");
-  policy::give_back(leases.impl(), memory, true);
+  store.give_back(LeaseEnd::kAll);
   EXPECT_EQ(value(registry, "sluice_lease_units_given_back_total"), "1");
   EXPECT_EQ(value(registry, "sluice_lease_counters"), "0");
 }

@@ -75,6 +75,8 @@ void AsyncLeasedStore::async_apply(Action action, std::span<const Charge> charge
   request->start();
 }
 
-void AsyncLeasedStore::give_back() noexcept { policy::give_back(leases_.impl(), store_); }
+void AsyncLeasedStore::give_back(LeaseEnd which) noexcept {
+  policy::give_back(leases_.impl(), store_, which);
+}
 
 }  // namespace sluice

@@ -88,8 +88,8 @@ constexpr bool ends_leases(Verb verb) noexcept {
 void drop_leases(Leases::Impl& leases, std::span<const Charge> charges) noexcept;
 
 // Gives back what is due, or all units, in requests of kMaxCharges counters.
-void give_back(Leases::Impl& leases, Store& store, bool all = false) noexcept;
+void give_back(Leases::Impl& leases, Store& store, LeaseEnd which) noexcept;
 // The same without waiting: all requests start in this turn.
-void give_back(Leases::Impl& leases, AsyncStore& store) noexcept;
+void give_back(Leases::Impl& leases, AsyncStore& store, LeaseEnd which) noexcept;
 
 }  // namespace sluice::policy

@@ -68,12 +68,12 @@ class Returns {
 };
 
 // Returns what is due; nothing if there is no memory for it.
-Rests due(Leases::Impl& leases, bool all = false) noexcept {
+Rests due(Leases::Impl& leases, LeaseEnd which) noexcept {
   Rests rests;
   const auto next = leases.next_end();
-  if (!next || (!all && *next > leases.now())) return rests;
+  if (!next || (which == LeaseEnd::kDue && *next > leases.now())) return rests;
   try {
-    leases.collect(rests, all);
+    leases.collect(rests, which == LeaseEnd::kAll);
   } catch (const std::bad_alloc&) {
     rests.clear();  // they stay taken
   }
@@ -82,8 +82,8 @@ Rests due(Leases::Impl& leases, bool all = false) noexcept {
 
 }  // namespace
 
-void give_back(Leases::Impl& leases, Store& store, bool all) noexcept try {
-  const Rests rests = due(leases, all);
+void give_back(Leases::Impl& leases, Store& store, LeaseEnd which) noexcept try {
+  const Rests rests = due(leases, which);
   const std::vector<Charge> charges = charges_of(rests);
   std::array<Decision, kMaxCharges> each;
   for (std::size_t first = 0; first < charges.size(); first += kMaxCharges) {
@@ -97,8 +97,8 @@ void give_back(Leases::Impl& leases, Store& store, bool all) noexcept try {
 } catch (const std::bad_alloc&) {  // they stay taken
 }
 
-void give_back(Leases::Impl& leases, AsyncStore& store) noexcept try {
-  Rests rests = due(leases);
+void give_back(Leases::Impl& leases, AsyncStore& store, LeaseEnd which) noexcept try {
+  Rests rests = due(leases, which);
   if (rests.empty()) return;
   auto* const returns = new Returns(leases, std::move(rests));
   returns->start(store);

@@ -69,8 +69,9 @@ LeasedStore::LeasedStore(Store& store, Leases& leases, LeaseReturns returns)
 }
 
 LeasedStore::~LeasedStore() {
+  if (thread_ == nullptr) return;
   thread_.reset();
-  policy::give_back(leases_.impl(), store_, true);
+  give_back(LeaseEnd::kAll);
 }
 
 Decision LeasedStore::apply(Action action, std::span<const Charge> charges,
@@ -94,6 +95,8 @@ Decision LeasedStore::apply_one(Action action, const Charge& charge,
   return apply(action, {&charge, 1}, now, {&each, 1});
 }
 
-void LeasedStore::give_back() noexcept { policy::give_back(leases_.impl(), store_); }
+void LeasedStore::give_back(LeaseEnd which) noexcept {
+  policy::give_back(leases_.impl(), store_, which);
+}
 
 }  // namespace sluice

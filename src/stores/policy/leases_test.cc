@@ -167,11 +167,21 @@ TEST_F(LeasesTest, RestIsGivenBackAtTheEndInOneRequest) {
 
 TEST_F(LeasesTest, EndOfTheStoreGivesBackEverything) {
   {
-    LeasedStore leased(store_, leases_, LeaseReturns::kByCaller);
+    LeasedStore leased(store_, leases_);
     Limiter limiter(leased);
     for (int i = 0; i < 5; ++i) EXPECT_TRUE(limiter.try_acquire("k", kBucket).allowed());
   }
   EXPECT_EQ(store_.remaining("k", kBucket), 995u);
+}
+
+TEST_F(LeasesTest, EndOfAllLeasesGivesBackEverything) {
+  ASSERT_EQ(warm_up("k", kBucket), 6);
+  EXPECT_GT(leases_.stats().held, 0u);
+  leased_.give_back();
+  EXPECT_GT(leases_.stats().held, 0u) << "none is due";
+  leased_.give_back(LeaseEnd::kAll);
+  EXPECT_EQ(leases_.stats().held, 0u);
+  EXPECT_EQ(store_.remaining("k", kBucket), 994u);
 }
 
 TEST_F(LeasesTest, FailedReturnLeavesTheUnitsTaken) {
