@@ -1,5 +1,6 @@
 #pragma once
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <hiredis/hiredis.h>
 #include <sys/prctl.h>
@@ -8,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -21,6 +23,10 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
 
 // Real Redis servers for tests.
 namespace sluice_redis {
@@ -94,6 +100,7 @@ class RedisServer {
     if (!config_file_.empty()) words.insert(words.begin() + 1, config_file_);
     if (module_file() != nullptr) words.insert(words.end(), {"--loadmodule", module_file()});
     words.insert(words.end(), options_.begin(), options_.end());
+    add_sanitizer(words);
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
@@ -105,6 +112,18 @@ class RedisServer {
   }
 
  private:
+  // A module that is built with AddressSanitizer needs its library in the server before all others:
+  // the one that this program has.
+  static void add_sanitizer([[maybe_unused]] std::vector<std::string>& words) {
+#ifdef __SANITIZE_ADDRESS__
+    if (std::find(words.begin(), words.end(), "--loadmodule") == words.end()) return;
+    Dl_info library;
+    if (dladdr(reinterpret_cast<void*>(&__asan_address_is_poisoned), &library) == 0) return;
+    words.insert(words.begin(), {"env", std::string("LD_PRELOAD=") + library.dli_fname,
+                                 "ASAN_OPTIONS=detect_leaks=0"});
+#endif
+  }
+
   [[noreturn]] static void become_server(char* const* arguments, pid_t parent) noexcept {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
