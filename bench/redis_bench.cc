@@ -9,7 +9,6 @@
 #include "bench/redis_cases.h"
 #include "bench/report.h"
 #include "bench/threads.h"
-#include "bench/workload.h"
 
 namespace sluice::bench {
 namespace {
@@ -23,20 +22,6 @@ constexpr const char* kLegend =
     "line also has the processor time of the server per decision and the share of denied\n"
     "requests, for Sluice and for the common script.";
 
-// Each case uses 70 % of a limit if Redis decides about 100,000 requests per second.
-constexpr std::size_t kKeys = 1000;
-constexpr std::uint64_t kPerSecond = 150;  // of one key
-
-std::string key_of(std::uint64_t number) {
-  char key[kKeyBytes];
-  write_key(key, number);
-  return {key, sizeof(key)};
-}
-
-std::uint64_t random_key(std::size_t request, std::size_t keys) {
-  return (request * 0x9E37'79B9'7F4A'7C15u >> 32) % keys;
-}
-
 class RedisBench {
  public:
   explicit RedisBench(const Options& options) : options_(options) {}
@@ -45,7 +30,7 @@ class RedisBench {
     table("redis: scripts, one request on Redis at pipeline depth 16", kLegend);
     buckets();
     verbs();
-    three_limits();
+    compare_three_limits();
     logs(100, options_.smoke ? 20 : 2000, 1.0);
     logs(10'000, options_.smoke ? 1 : 20, 1.5);
     full_logs();
@@ -65,11 +50,8 @@ class RedisBench {
                 std::uint64_t log_limit = 0) {
     base.told = own.told = {};
     const Ratio ratio = Paired(paired(block)).measure(base, own);
-    char note[96];
-    std::snprintf(note, sizeof(note), "server us %.2f / %.2f, denied %.1f %% / %.1f %%",
-                  own.told.server_us_each(), base.told.server_us_each(), own.told.denied_percent(),
-                  base.told.denied_percent());
-    row(name, ratio, note + (log_limit == 0 ? "" : held(own, base, log_limit)));
+    row(name, ratio,
+        note_of(base.told, own.told) + (log_limit == 0 ? "" : held(own, base, log_limit)));
     return ratio;
   }
 
@@ -78,7 +60,7 @@ class RedisBench {
            std::to_string(limit - base.told.remaining);
   }
 
-  OwnCase own_case(const Limit& limit, std::size_t keys = kKeys, Action action = Verb::kTake) {
+  OwnCase own_case(const Limit& limit, std::size_t keys = kBenchKeys, Action action = Verb::kTake) {
     std::string key;
     return {server_, "own" + std::to_string(++cases_) + ":",
             [&](std::size_t i, std::vector<Charge>& charges) {
@@ -88,7 +70,7 @@ class RedisBench {
             action};
   }
 
-  BaselineCase common_bucket(std::uint64_t capacity, double rate, std::size_t keys = kKeys) {
+  BaselineCase common_bucket(std::uint64_t capacity, double rate, std::size_t keys = kBenchKeys) {
     const std::string prefix = "common" + std::to_string(++cases_) + ":";
     return {server_, "token_bucket.lua", [&](std::size_t i) -> std::vector<BaselineCase::Call> {
               return {{.key = prefix + key_of(random_key(i, keys)),
@@ -123,7 +105,7 @@ class RedisBench {
     const Limit limit = token_bucket(kPerSecond).per(std::chrono::seconds{1});
     const auto against_a_take = [&](const std::string& name, Action action) {
       OwnCase take = own_case(limit);
-      OwnCase own = own_case(limit, kKeys, action);
+      OwnCase own = own_case(limit, kBenchKeys, action);
       compare(name + " / take", take, own);
       promise_at_most("redis-" + name + "-over-a-take",
                       own.told.server_us_each() / take.told.server_us_each(), 1.15);
@@ -133,32 +115,10 @@ class RedisBench {
     against_a_take("reserve", {Verb::kReserve, std::chrono::seconds{1}});
   }
 
-  // One request with a global limit, a limit per API and a limit per user.
-  void three_limits() {
-    const Limit all = token_bucket(kPerSecond * kKeys).per(std::chrono::seconds{1});
-    const Limit api = token_bucket(kPerSecond * kKeys / 10).per(std::chrono::seconds{1});
-    const Limit user = token_bucket(kPerSecond).per(std::chrono::seconds{1});
-    std::string api_key;
-    std::string user_key;
-    OwnCase own(server_, "own-three:", [&](std::size_t i, std::vector<Charge>& charges) {
-      api_key = "api:" + key_of(random_key(i, 10));
-      user_key = key_of(random_key(i, kKeys));
-      charges = {{.key = "all", .limit = all},
-                 {.key = api_key, .limit = api},
-                 {.key = user_key, .limit = user}};
-    });
-    const auto call = [](const std::string& key, std::uint64_t limit) {
-      return BaselineCase::Call{.key = "common-three:" + key,
-                                .before = {std::to_string(limit), std::to_string(limit)},
-                                .after = {"1"}};
-    };
-    BaselineCase base(server_, "token_bucket.lua", [&](std::size_t i) {
-      return std::vector<BaselineCase::Call>{
-          call("all", kPerSecond * kKeys),
-          call("api:" + key_of(random_key(i, 10)), kPerSecond * kKeys / 10),
-          call(key_of(random_key(i, kKeys)), kPerSecond)};
-    });
-    const Ratio ratio = compare("three token buckets / three calls", base, own);
+  void compare_three_limits() {
+    const auto own = three_limits(server_);
+    const auto base = three_common_calls(server_);
+    const Ratio ratio = compare("three token buckets / three calls", *base, *own);
     promise_at_least("redis-three-limits", ratio.ratio, 2.0);
   }
 

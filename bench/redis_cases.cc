@@ -10,6 +10,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "bench/workload.h"
+
 namespace sluice::bench {
 namespace {
 
@@ -37,7 +39,29 @@ void write_time(char* to) {
   write_digits(to + 17, static_cast<std::uint64_t>(now.tv_nsec / 1000), 6);
 }
 
+constexpr std::uint64_t kApis = 10;
+constexpr std::uint64_t kGlobalPerSecond = kPerSecond * kBenchKeys;
+constexpr std::uint64_t kApiPerSecond = kGlobalPerSecond / kApis;
+
 }  // namespace
+
+std::string note_of(const Told& base, const Told& own) {
+  char note[96];
+  std::snprintf(note, sizeof(note), "server us %.2f / %.2f, denied %.1f %% / %.1f %%",
+                own.server_us_each(), base.server_us_each(), own.denied_percent(),
+                base.denied_percent());
+  return note;
+}
+
+std::string key_of(std::uint64_t number) {
+  char key[kKeyBytes];
+  write_key(key, number);
+  return {key, sizeof(key)};
+}
+
+std::uint64_t random_key(std::size_t request, std::size_t keys) {
+  return (request * 0x9E37'79B9'7F4A'7C15u >> 32) % keys;
+}
 
 void Case::operator()(std::size_t first, std::size_t count) {
   const double before = server_.cpu_ns();
@@ -47,12 +71,12 @@ void Case::operator()(std::size_t first, std::size_t count) {
 }
 
 OwnCase::OwnCase(const RedisServer& server, const std::string& prefix, const Fill& fill,
-                 Action action)
-    : Case(server) {
+                 Action action, By by)
+    : Case(server), by_(by) {
   struct Buffer final : redis::Command {
     void done(const redis::Answer&) noexcept override {}
   } command;
-  const redis::PlanOptions options{.prefix = prefix};
+  const redis::PlanOptions options{.prefix = prefix, .uses_module = by == By::kModule};
   RedisLink link(server.socket());
   std::string known;
   for (std::size_t i = 0; i < kRequests; ++i) {
@@ -62,6 +86,10 @@ OwnCase::OwnCase(const RedisServer& server, const std::string& prefix, const Fil
       std::exit(1);
     }
     plan_.write(0, command);
+    if (by == By::kModule) {
+      requests_.push_back(command.for_module);
+      continue;
+    }
     if (known != command.script->sha1) known = link.load_script(std::string(command.script->text));
     requests_.push_back("*" + std::to_string(command.elements + 2) +
                         "\r\n$7\r\nEVALSHA\r\n$40\r\n" + std::string(command.script->sha1) +
@@ -74,7 +102,7 @@ OwnCase::OwnCase(const RedisServer& server, const std::string& prefix, const Fil
 }
 
 bool OwnCase::read(const redisReply& reply) {
-  const redis::Plan::Read what = plan_.read(0, reply);
+  const redis::Plan::Read what = plan_.read(0, reply, by_ == By::kModule);
   if (what == redis::Plan::Read::kMalformed) return false;
   Decision all;
   plan_.answer(each_, all);
@@ -123,6 +151,53 @@ bool BaselineCase::read(const redisReply& reply) {
   told.denied += reply.element[0]->integer == 0;
   told.remaining = static_cast<std::uint64_t>(reply.element[1]->integer);
   return true;
+}
+
+CommandCase::CommandCase(const RedisServer& server, const Words& words) : Case(server) {
+  for (std::size_t i = 0; i < kRequests; ++i) {
+    RespCommand command;
+    for (const std::string& word : words(i)) command.add(word);
+    requests_.push_back(command.text());
+  }
+  load_ = std::make_unique<RedisLoad>(
+      server.socket(), [this](std::size_t i, std::string& out) { out += requests_[i % kRequests]; },
+      [this](const redisReply& reply) {
+        const bool is_array = reply.type == REDIS_REPLY_ARRAY && reply.elements > 0;
+        if (is_array) told.denied += reply.element[0]->integer == 1;
+        return is_array || reply.type == REDIS_REPLY_INTEGER;
+      });
+}
+
+std::unique_ptr<OwnCase> three_limits(const RedisServer& server, OwnCase::By by) {
+  const std::chrono::seconds s{1};
+  const Limit all = token_bucket(kGlobalPerSecond).per(s);
+  const Limit api = token_bucket(kApiPerSecond).per(s);
+  const Limit user = token_bucket(kPerSecond).per(s);
+  std::string api_key;
+  std::string user_key;
+  return std::make_unique<OwnCase>(
+      server, by == OwnCase::By::kModule ? "module-three:" : "own-three:",
+      [&](std::size_t i, std::vector<Charge>& charges) {
+        api_key = "api:" + key_of(random_key(i, kApis));
+        user_key = key_of(random_key(i, kBenchKeys));
+        charges = {{.key = "all", .limit = all},
+                   {.key = api_key, .limit = api},
+                   {.key = user_key, .limit = user}};
+      },
+      Verb::kTake, by);
+}
+
+std::unique_ptr<BaselineCase> three_common_calls(const RedisServer& server) {
+  const auto call = [](const std::string& key, std::uint64_t limit) {
+    return BaselineCase::Call{.key = "common-three:" + key,
+                              .before = {std::to_string(limit), std::to_string(limit)},
+                              .after = {"1"}};
+  };
+  return std::make_unique<BaselineCase>(server, "token_bucket.lua", [&](std::size_t i) {
+    return std::vector<BaselineCase::Call>{
+        call("all", kGlobalPerSecond), call("api:" + key_of(random_key(i, kApis)), kApiPerSecond),
+        call(key_of(random_key(i, kBenchKeys)), kPerSecond)};
+  });
 }
 
 }  // namespace sluice::bench

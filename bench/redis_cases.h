@@ -26,6 +26,9 @@ struct Told {
   }
 };
 
+// Returns "server us OWN / BASE, denied OWN / BASE".
+std::string note_of(const Told& base, const Told& own);
+
 // Requests that are prepared before the run and sent in a cycle, 16 pending per connection.
 class Case {
  public:
@@ -47,17 +50,26 @@ class Case {
 
 inline constexpr std::size_t kRequests = 1 << 14;  // prepared before the run
 
-// Requests to the scripts of Sluice, at the server's time.
+// The requests of the cases, for which 70 % of a limit is used if Redis decides about 100,000
+// requests per second: of one key of so many, for a limit of so many units per second.
+inline constexpr std::size_t kBenchKeys = 1000;
+inline constexpr std::uint64_t kPerSecond = 150;
+std::string key_of(std::uint64_t number);
+std::uint64_t random_key(std::size_t request, std::size_t keys);
+
+// Requests to Sluice's scripts or to its module, at the server's time.
 class OwnCase final : public Case {
  public:
   // Sets the charges of the i-th request. They must stay valid until the next call.
   using Fill = std::function<void(std::size_t request, std::vector<Charge>& charges)>;
+  enum class By { kScripts, kModule };
   OwnCase(const RedisServer& server, const std::string& prefix, const Fill& fill,
-          Action action = Verb::kTake);
+          Action action = Verb::kTake, By by = By::kScripts);
 
  private:
   bool read(const redisReply& reply);
 
+  By by_;
   std::vector<std::string> requests_;
   redis::Plan plan_;  // started once: it reads each reply, because all requests have the same shape
   std::vector<Charge> charges_;
@@ -90,5 +102,22 @@ class BaselineCase final : public Case {
   std::vector<std::vector<Prepared>> requests_;
   std::uint64_t next_unique_ = 0;
 };
+
+// A plain command that counts or decides, such as INCR. Its reply is a number, or an array that
+// begins with 1 if the request is denied.
+class CommandCase final : public Case {
+ public:
+  using Words = std::function<std::vector<std::string>(std::size_t request)>;
+  CommandCase(const RedisServer& server, const Words& words);
+
+ private:
+  std::vector<std::string> requests_;
+};
+
+// Requests with a global limit, a limit per API and a limit per user, and three calls of the common
+// script for the same limits.
+std::unique_ptr<OwnCase> three_limits(const RedisServer& server,
+                                      OwnCase::By by = OwnCase::By::kScripts);
+std::unique_ptr<BaselineCase> three_common_calls(const RedisServer& server);
 
 }  // namespace sluice::bench
