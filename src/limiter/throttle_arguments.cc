@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/quoted.h"
+#include "limiter/limit_arguments.h"
 #include "limiter/whole_number.h"
 
 namespace sluice {
@@ -61,19 +62,13 @@ Expected<Duration> parse_period_of(ThrottleForm form, std::string_view text) {
   return Duration{std::chrono::seconds(*seconds)};
 }
 
-bool is_word(std::string_view text, std::string_view upper) noexcept {
-  return std::equal(text.begin(), text.end(), upper.begin(), upper.end(), [](char a, char b) {
-    return (a >= 'a' && a <= 'z' ? static_cast<char>(a - 32) : a) == b;
-  });
-}
-
 Expected<std::int64_t> parse_quantity(ThrottleForm form, std::span<const std::string_view> words) {
   if (words.empty()) return 1;
   if (form != ThrottleForm::kGcra) {
     if (words.size() > 1) return Unexpected{std::string("there are too many arguments")};
     return parse_number(words[0], kQuantity);
   }
-  if (words.size() == 2 && (is_word(words[0], "TOKENS") || is_word(words[0], "NUM_REQUESTS"))) {
+  if (words.size() == 2 && (same_word(words[0], "TOKENS") || same_word(words[0], "NUM_REQUESTS"))) {
     return parse_number(words[1], kTokens);
   }
   return Unexpected{"there is no option " + core::in_quotes(words[0]) + "; expected TOKENS count"};

@@ -1,8 +1,5 @@
 #include "server/api/resp/arguments.h"
 
-#include <chrono>
-
-#include "core/period.h"
 #include "core/quoted.h"
 
 namespace sluice::server::resp {
@@ -18,12 +15,9 @@ std::optional<std::int64_t> read_number(std::string_view text, const NumberArgum
 }
 
 std::optional<Duration> read_max_wait(std::string_view value, Reply& reply) {
-  constexpr Duration kMost = std::chrono::days(1);
-  if (value == "0") return Duration{0};
-  const auto wait = core::parse_period(value);
-  if (wait && *wait <= kMost) return *wait;
-  reply.error("ERR MAXWAIT: " +
-              (wait ? shown(value) + " is too long; expected at most 1d" : wait.error()));
+  const auto wait = parse_max_wait(value);
+  if (wait) return *wait;
+  reply.error("ERR " + wait.error());
   return std::nullopt;
 }
 

@@ -1,19 +1,7 @@
 #include "server/api/resp/command.h"
 
-#include <array>
-
 namespace sluice::server::resp {
 namespace {
-
-constexpr auto kLower = [] {
-  std::array<unsigned char, 256> lower{};
-  for (std::size_t c = 0; c < lower.size(); ++c) {
-    lower[c] = static_cast<unsigned char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
-  }
-  return lower;
-}();
-
-constexpr unsigned char lower(char c) noexcept { return kLower[static_cast<unsigned char>(c)]; }
 
 const Command* find_in(std::span<const Command> commands, std::string_view name) noexcept {
   for (const Command& command : commands) {
@@ -32,14 +20,6 @@ Found find(std::string_view name, bool has_part, std::string_view part) noexcept
 }
 
 }  // namespace
-
-bool same_word(std::string_view a, std::string_view b) noexcept {
-  if (a.size() != b.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (lower(a[i]) != lower(b[i])) return false;
-  }
-  return true;
-}
 
 Found find_command(std::span<const std::string_view> arguments) noexcept {
   const bool has_part = arguments.size() > 1;

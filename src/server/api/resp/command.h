@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "limiter/limit_arguments.h"
 #include "server/protocol/resp/client.h"
 #include "server/protocol/resp/reply.h"
 
@@ -50,9 +51,6 @@ struct Found {
 Found find_command(std::span<const std::string_view> arguments) noexcept;
 // Finds a command by its name, or by "client|setname".
 Found find_command(std::string_view name) noexcept;
-
-// Returns whether two words are equal. The case of ASCII letters does not matter.
-bool same_word(std::string_view a, std::string_view b) noexcept;
 
 // Returns "client|setname".
 std::string full_name(const Found& found);

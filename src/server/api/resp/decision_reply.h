@@ -8,12 +8,9 @@
 
 namespace sluice::server::resp {
 
-// The number of pairs that put_decision() writes into a map: outcome, reason, limit, remaining,
-// reset_after_ms, retry_after_ms, delay_ms. Waits are milliseconds, rounded up. Unknown values are
-// null.
+// The number of pairs that put_decision() writes into a map: see decision_fields().
 inline constexpr std::size_t kDecisionPairs = 7;
 void put_decision(Reply& reply, const Decision& decision);
-// Without `numbers`, limit, remaining and reset_after_ms are null.
 void put_decision(Reply& reply, const Decision& decision, bool numbers);
 
 // Writes the pair of `permit`: the text with which the client releases it.
