@@ -34,6 +34,18 @@ struct CounterVerb {
   }
 };
 
+struct LimitArguments {
+  Limit limit;
+  std::uint64_t cost = 1;
+  std::uint64_t actual = 1;  // of a command that settles
+  Duration max_wait{0};      // of a reservation
+};
+
+// Parses the words after the key, at least three: "algorithm limit period [option value]...".
+// Errors name the argument.
+Expected<LimitArguments> parse_limit(const CounterVerb& verb,
+                                     std::span<const std::string_view> words);
+
 // Parses the value of MAXWAIT, such as "500ms": at most a day. Errors name it.
 Expected<Duration> parse_max_wait(std::string_view value);
 

@@ -46,13 +46,16 @@ rules:
     limits: [ { name: each, key: "{plan}", algorithm: gcra, limit: 5, per: 60s } ]
 )";
 
-// A handler with a store of its own and a clock that the test moves.
+// A handler with a store of its own and a clock that the test moves, or with another store.
 class TestCommands {
  public:
   explicit TestCommands(
       std::vector<User> known = {},
-      std::unique_ptr<ServerOverrides> own_overrides = ServerOverrides::open("").value())
-      : overrides(std::move(own_overrides)), users(std::move(known)) {
+      std::unique_ptr<ServerOverrides> own_overrides = ServerOverrides::open("").value(),
+      Store* other_store = nullptr)
+      : limiter(other_store != nullptr ? *other_store : store),
+        overrides(std::move(own_overrides)),
+        users(std::move(known)) {
     client.role = users.at_first();
     client.id = 7;
     client.peer = "127.0.0.1:1";
@@ -68,7 +71,7 @@ class TestCommands {
 
   testing::ManualClock clock;
   MemoryStore store{{}, clock};
-  Limiter limiter{store};
+  Limiter limiter;
   TestFolder folder;
   std::unique_ptr<RulesManager> manager =
       RulesManager::open({folder.write("rules.yaml", kTestRules)}).value();
