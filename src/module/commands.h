@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
 #include "module/decider.h"
+#include "sluice/decision.h"
 
 namespace sluice::redis_module {
 
@@ -26,6 +28,18 @@ int apply(Workspace& workspace, const CommandCall& call);
 int throttle_like_cell(Workspace& workspace, const CommandCall& call);
 int throttle_like_crab(Workspace& workspace, const CommandCall& call);
 int gcra(Workspace& workspace, const CommandCall& call);
+int limit(Workspace& workspace, const CommandCall& call);
+int peek(Workspace& workspace, const CommandCall& call);
+int refund(Workspace& workspace, const CommandCall& call);
+int reset(Workspace& workspace, const CommandCall& call);
+
+// Decides by one limit at the time of the server, and writes the change. `at` is the index of the
+// key in the words. Returns nothing if the reply has become an error.
+std::optional<Decision> decide_by_limit(Workspace& workspace, const CommandCall& call,
+                                        std::size_t at, Verb verb, const Asked& asked);
+
+// Replies "ERR " and why.
+int reply_error(RedisModuleCtx* context, const std::string& why);
 
 // Returns the error of a key that holds something else.
 std::string foreign_value_error(const Key& key);

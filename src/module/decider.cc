@@ -14,12 +14,12 @@ using core::Ticks;
 constexpr std::size_t kMostBlockBytes =
     format::kKeyBlockHead.size() + kMaxBlockDenials * format::kInstant.size();
 
-Ticks server_time() noexcept {
+}  // namespace
+
+Ticks Decider::server_time() noexcept {
   return std::chrono::duration_cast<Duration>(std::chrono::system_clock::now().time_since_epoch())
       .count();
 }
-
-}  // namespace
 
 bool Decider::open(RedisModuleCtx* context, std::span<RedisModuleString*> names) {
   close();

@@ -35,6 +35,7 @@ class Decider {
   // Closes the keys.
   void close() noexcept { keys_.clear(); }
 
+  static core::Ticks server_time() noexcept;
   core::Ticks now() const noexcept { return now_; }
   bool admits() const noexcept { return admits_; }
   const Key& key(std::size_t i) const noexcept { return keys_[i]; }

@@ -15,15 +15,20 @@ struct CommandRow {
   RunCommand run;
   std::size_t least;  // words, with the name
   std::size_t most;   // 0: any number
+  int first_key = 1;
   int last_key = 1;
 };
 
 constexpr std::array kCommands = {
-    CommandRow{"sluice.apply", apply, 3, 0, -2},
+    CommandRow{"sluice.apply", apply, 3, 0, 1, -2},
     CommandRow{"cl.throttle", throttle_like_cell, 5, 6},
     CommandRow{"rl.throttle", throttle_like_cell, 5, 6},
     CommandRow{"throttle", throttle_like_crab, 5, 6},
     CommandRow{"gcra", gcra, 5, 7},
+    CommandRow{"rl.limit", limit, 5, 0},
+    CommandRow{"rl.peek", peek, 6, 0, 2, 2},
+    CommandRow{"rl.refund", refund, 6, 0, 2, 2},
+    CommandRow{"rl.reset", reset, 6, 0, 2, 2},
 };
 
 // The server stays up whatever happens here: without memory the command fails, and has changed
@@ -54,8 +59,8 @@ bool create_commands(RedisModuleCtx* context) {
     const CommandRow& row = kCommands[I];
     constexpr const char* kFlags = "write deny-oom fast";
     // A server may have its own command of that name, such as GCRA, or another module's.
-    const bool is_made =
-        abi().CreateCommand(context, row.name, command<I>, kFlags, 1, row.last_key, 1) == kOk;
+    const bool is_made = abi().CreateCommand(context, row.name, command<I>, kFlags, row.first_key,
+                                             row.last_key, 1) == kOk;
     if (!is_made && I == 0) return false;
     if (is_made && abi().GetCommand != nullptr && abi().SetCommandACLCategories != nullptr) {
       RedisModuleCommand* const made = abi().GetCommand(context, row.name);

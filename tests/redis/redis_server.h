@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <initializer_list>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -184,6 +185,9 @@ class RedisConnection {
     return next();
   }
   void append(std::initializer_list<std::string_view> words) {
+    append_words({words.begin(), words.size()});
+  }
+  void append_words(std::span<const std::string_view> words) {
     std::vector<const char*> at;
     std::vector<std::size_t> sizes;
     for (const std::string_view word : words) {

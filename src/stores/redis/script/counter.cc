@@ -5,6 +5,7 @@
 #include "limiter/answer.h"
 #include "limiter/charge_fits.h"
 #include "stores/redis/script/format.h"
+#include "stores/redis/script/windows.h"
 
 namespace sluice::redis {
 
@@ -50,15 +51,7 @@ void Counter::append_argument(int number, std::uint64_t cost, std::string& out) 
 }
 
 void Counter::append_windows(std::size_t index, core::Ticks of, std::string& out) const {
-  const auto ticks = [](Instant instant) {
-    return static_cast<std::uint64_t>(instant.time_since_epoch().count());
-  };
-  const Calendar& calendar = *limit().calendar();
-  const Instant at = std::clamp(Instant{Duration{of}}, kFirstInstant, kLastInstant);
-  const Calendar::Window window = calendar.window_at(at);
-  const Instant next_close =
-      window.end > kLastInstant ? window.end : calendar.window_at(window.end).end;
-  format::kWindows.append({index, ticks(window.start), ticks(window.end), ticks(next_close)}, out);
+  format::kWindows.append(windows_of(*limit().calendar(), of, index), out);
 }
 
 // --- replies ---
