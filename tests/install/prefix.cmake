@@ -12,10 +12,23 @@ endif()
 
 file(GLOB_RECURSE others RELATIVE "${PREFIX}" "${PREFIX}/*")
 list(FILTER others EXCLUDE REGEX
-  "^include/|^lib[^ ]*/libsluice_[a-z_]+\\.a$|/cmake/sluice/|/pkgconfig/sluice\\.pc$|^bin/sluice$|/doc/sluice/LICENSE$")
+  "^include/|^lib[^ ]*/libsluice_[a-z_]+\\.a$|/cmake/sluice/|/pkgconfig/sluice\\.pc$|^bin/sluice$|/doc/sluice/LICENSE$|^lib[^ ]*/sluice/sluice\\.so$")
 if(others)
   message(FATAL_ERROR "installed, and not expected: ${others}")
 endif()
 if(EXISTS "${PREFIX}/bin/sluice")
   execute_process(COMMAND "${PREFIX}/bin/sluice" --help OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+endif()
+
+# The module for Redis: servers must find its one function, and no other name of it.
+if(MODULE)
+  file(GLOB module "${PREFIX}/lib*/sluice/sluice.so" "${PREFIX}/lib/*/sluice/sluice.so")
+  if(NOT module)
+    message(FATAL_ERROR "not installed: lib/sluice/sluice.so")
+  endif()
+  execute_process(COMMAND "${NM}" --dynamic --defined-only --format=posix "${module}"
+    OUTPUT_VARIABLE names COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT names MATCHES "^RedisModule_OnLoad T [^\n]*\n$")
+    message(FATAL_ERROR "exported by the module: ${names}\nexpected: RedisModule_OnLoad")
+  endif()
 endif()
