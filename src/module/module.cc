@@ -83,3 +83,8 @@ extern "C" [[gnu::visibility("default")]] int RedisModule_OnLoad(RedisModuleCtx*
   if (abi().AddACLCategory != nullptr) abi().AddACLCategory(context, "sluice");
   return create_commands(context) ? kOk : kError;
 }
+
+// Refuses. Redis 8 keeps the last command of each client, and would call it after MODULE UNLOAD.
+extern "C" [[gnu::visibility("default")]] int RedisModule_OnUnload(RedisModuleCtx* /*context*/) {
+  return sluice::redis_module::kError;
+}

@@ -20,7 +20,7 @@ if(EXISTS "${PREFIX}/bin/sluice")
   execute_process(COMMAND "${PREFIX}/bin/sluice" --help OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
 endif()
 
-# The module for Redis: servers must find its one function, and no other name of it.
+# The module for Redis: servers must find its two functions, and no other name of it.
 if(MODULE)
   file(GLOB module "${PREFIX}/lib*/sluice/sluice.so" "${PREFIX}/lib/*/sluice/sluice.so")
   if(NOT module)
@@ -28,7 +28,7 @@ if(MODULE)
   endif()
   execute_process(COMMAND "${NM}" --dynamic --defined-only --format=posix "${module}"
     OUTPUT_VARIABLE names COMMAND_ERROR_IS_FATAL ANY)
-  if(NOT names MATCHES "^RedisModule_OnLoad T [^\n]*\n$")
-    message(FATAL_ERROR "exported by the module: ${names}\nexpected: RedisModule_OnLoad")
+  if(NOT names MATCHES "^RedisModule_OnLoad T [^\n]*\nRedisModule_OnUnload T [^\n]*\n$")
+    message(FATAL_ERROR "exported by the module: ${names}\nexpected: RedisModule_OnLoad, RedisModule_OnUnload")
   endif()
 endif()

@@ -146,8 +146,8 @@ TEST_F(ModuleCommands, RefuseArgumentsAsTheFrontEndDoes) {
             "ERR algorithm: the module has no permits; sluice serve has");
   EXPECT_EQ(by_module({"RL.PEEK", "CHECK", "rule", "a", "b", "c"}),
             "ERR there are no rules in the module; expected LIMIT");
-  EXPECT_EQ(by_module({"RL.PEEK", "LIMIT", "key", "gcra", "10"}),
-            "ERR wrong number of arguments for 'rl.peek' command");
+  const std::string few = by_module({"RL.PEEK", "LIMIT", "key", "gcra", "10"});
+  EXPECT_TRUE(few.starts_with("ERR wrong number of arguments for ")) << few;
   Words many = {"RL.LIMIT", "key", "gcra", "10", "1h"};
   for (int i = 0; i < 100'000; ++i) many.insert(many.end(), {"BURST", "1"});
   EXPECT_EQ(by_module(many), "ERR the option 'BURST' is given twice");

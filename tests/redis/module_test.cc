@@ -110,8 +110,8 @@ TEST(Module, RefusesOtherRequests) {
   RedisConnection redis(server);
   const Sent sent = sent_for(some_limits()[0]);
   const std::string malformed = "ERR the request is malformed, or of a later version";
-  EXPECT_EQ(said(redis, {"SLUICE.APPLY", "k"}),
-            "ERR wrong number of arguments for 'sluice.apply' command");
+  const std::string few = said(redis, {"SLUICE.APPLY", "k"});
+  EXPECT_TRUE(few.starts_with("ERR wrong number of arguments for ")) << few;
   EXPECT_EQ(said(redis, {"SLUICE.APPLY", "k", ""}), malformed);
   EXPECT_EQ(said(redis, {"SLUICE.APPLY", "k", "x" + sent.request}), malformed);
   EXPECT_EQ(said(redis, {"SLUICE.APPLY", "k", "l", sent.request}), malformed);
@@ -259,6 +259,11 @@ TEST_F(ModulePersistence, OnAReplicaWithoutTheModule) {
   writer.run({"SET", "last", "1"});
   EXPECT_EQ(number(writer, {"WAIT", "1", "5000"}), 1);
   EXPECT_EQ(dump(replica), dump(server));
+  for (const Limit& limit : some_limits()) {
+    const std::string key = sent_for(limit).key;
+    EXPECT_NEAR(static_cast<double>(number(reader, {"PTTL", key})),
+                static_cast<double>(number(writer, {"PTTL", key})), 1000);
+  }
 }
 
 }  // namespace

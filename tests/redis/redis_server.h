@@ -46,6 +46,9 @@ inline const char* module_file() {
   return named != nullptr && *named != '\0' ? named : nullptr;
 }
 
+// Whether servers that are started from now on will be told to load a module.
+inline bool servers_load_modules_later = false;
+
 // A redis-server process for one test: in a new folder, on a Unix socket in it (and on a TCP port
 // if requested), without persistence. It ends with this object, and with this process. Throws
 // std::runtime_error if it cannot be started.
@@ -117,7 +120,8 @@ class RedisServer {
   // the one that this program has.
   static void add_sanitizer([[maybe_unused]] std::vector<std::string>& words) {
 #ifdef __SANITIZE_ADDRESS__
-    if (std::find(words.begin(), words.end(), "--loadmodule") == words.end()) return;
+    const bool loads = std::find(words.begin(), words.end(), "--loadmodule") != words.end();
+    if (!loads && !servers_load_modules_later) return;
     Dl_info library;
     if (dladdr(reinterpret_cast<void*>(&__asan_address_is_poisoned), &library) == 0) return;
     words.insert(words.begin(), {"env", std::string("LD_PRELOAD=") + library.dli_fname,
