@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "sluice/limiter.h"
-#include "tests/property/generate.h"
 #include "tests/redis/client_probe.h"
 #include "tests/redis/plan_store.h"
 #include "tests/redis/redis_server.h"
@@ -17,7 +16,6 @@ namespace {
 using namespace std::chrono_literals;
 using sluice::Charge;
 using sluice::Limit;
-using sluice_property::Dice;
 
 const std::vector<std::string> kLoad = {"--loadmodule", SLUICE_MODULE_FILE};
 
@@ -71,38 +69,6 @@ std::vector<Limit> some_limits() {
           sluice::sliding_window_log(10).per(1min),
           sluice::sliding_window_log(1000).per(1min),
           sluice::sliding_window_hybrid(10).per(1min)};
-}
-
-TEST(Module, StaysUpWhateverTheRequestsAndTheValuesAre) {
-  const RedisServer server(kLoad);
-  RedisConnection redis(server);
-  Dice dice(7);
-  std::vector<Sent> good;
-  for (const Limit& limit : some_limits()) good.push_back(sent_for(limit));
-  std::size_t decided = 0;
-  for (int i = 0; i < 40'000; ++i) {
-    Sent sent = good[dice.below(good.size())];
-    std::string& request = sent.request;
-    for (std::uint64_t changes = dice.below(4); changes > 0; --changes) {
-      request[dice.below(request.size())] = static_cast<char>(dice.below(256));
-    }
-    if (dice.chance(10)) request[0] = static_cast<char>(dice.below(12));  // another verb
-    if (dice.chance(5)) request.resize(dice.below(request.size() + 1));
-    if (dice.chance(5)) request += "x";
-    if (dice.chance(20)) {  // a damaged value
-      std::string value = said(redis, {"GET", sent.key});
-      if (!value.empty()) value[dice.below(value.size())] = static_cast<char>(dice.below(256));
-      if (dice.chance(20)) value.resize(dice.below(value.size() + 1));
-      redis.run({"SET", sent.key, value});
-    }
-    if (dice.chance(1)) redis.run({"DEL", sent.key});
-    const bool is_double = dice.chance(5);
-    const Reply reply = is_double ? redis.run({"SLUICE.APPLY", sent.key, sent.key, request})
-                                  : redis.run({"SLUICE.APPLY", sent.key, request});
-    decided += reply->type == REDIS_REPLY_STRING;
-  }
-  EXPECT_EQ(said(redis, {"PING"}), "PONG");
-  EXPECT_GT(decided, 1000u);
 }
 
 TEST(Module, RefusesOtherRequests) {
@@ -173,28 +139,6 @@ TEST(ModuleThrottle, RefusesOtherValuesAndArguments) {
   EXPECT_EQ(said(redis, {"GET", "text"}), "hello");
   EXPECT_EQ(throttled(redis, {"GCRA", "k", "1", "1", "1", "2"}),
             "ERR there is no option '2'; expected TOKENS count");
-  Dice dice(8);
-  const std::vector<std::string_view> numbers = {"0",
-                                                 "1",
-                                                 "-1",
-                                                 "x",
-                                                 "",
-                                                 "60",
-                                                 "4294967295",
-                                                 "9223372036854775807",
-                                                 "-9223372036854775808",
-                                                 "1.5",
-                                                 "99999999999999999999",
-                                                 "31622400",
-                                                 "TOKENS"};
-  const auto any = [&] { return numbers[dice.below(numbers.size())]; };
-  for (int i = 0; i < 5000; ++i) {
-    const std::string_view name = dice.chance(50) ? "CL.THROTTLE" : "GCRA";
-    redis.run({name, "k", any(), any(), any(), any()});
-    redis.run({name, "k", any(), any(), any(), "TOKENS", any()});
-    redis.run({"THROTTLE", "k", any(), any(), any()});
-  }
-  EXPECT_EQ(said(redis, {"PING"}), "PONG");
 }
 
 // What one server has counted, another without the module reads.

@@ -1,0 +1,286 @@
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/calendar.h"
+#include "sluice/permit_id.h"
+#include "tests/property/generate.h"
+#include "tests/property/history.h"
+#include "tests/redis/plan_store.h"
+#include "tests/redis/redis_server.h"
+
+// All commands of sluice.so in a real server, with random arguments and random stored values: the
+// server must stay up, and answer.
+namespace sluice_redis {
+namespace {
+
+using namespace std::chrono_literals;
+using sluice::Charge;
+using sluice::Limit;
+using sluice_property::Dice;
+using Words = std::vector<std::string>;
+
+// Returns the words of a command in RESP.
+Words words_of(std::string_view bytes) {
+  Words words;
+  std::size_t at = bytes.find("\r\n") + 2;
+  while (at < bytes.size()) {
+    const std::size_t end = bytes.find("\r\n", at);
+    const std::size_t size = std::stoul(std::string(bytes.substr(at + 1, end - at - 1)));
+    words.emplace_back(bytes.substr(end + 2, size));
+    at = end + 2 + size + 2;
+  }
+  return words;
+}
+
+class ModuleFuzzer {
+ public:
+  explicit ModuleFuzzer(std::uint64_t seed) : dice_(seed) {
+    keys_ = {"a", "b", "", "list", std::string(70'000, 'k'), std::string("\0\r\n\xFF", 4)};
+  }
+
+  // Sends so many commands and reads their replies.
+  void run(RedisConnection& redis, std::size_t commands) {
+    while (commands > 0) {
+      const std::size_t batch = std::min<std::size_t>(commands, 64);
+      std::size_t replies = 0;
+      for (std::size_t i = 0; i < batch; ++i) replies += send(redis);
+      for (; replies > 0; --replies) keep(*redis.next());
+      commands -= batch;
+    }
+  }
+
+ private:
+  template <typename T>
+  const T& any(const std::vector<T>& values) {
+    return values[dice_.below(values.size())];
+  }
+
+  std::size_t send(RedisConnection& redis) {
+    const std::size_t kind = dice_.below(100);
+    if (kind < 70) return send(redis, module_command());
+    if (kind < 92) return send(redis, change_of_a_value());
+    if (kind < 95) {  // in a transaction
+      return send(redis, {"MULTI"}) + send(redis, module_command()) +
+             send(redis, module_command()) + send(redis, {"EXEC"});
+    }
+    if (kind < 98) {  // in a script, which must not write here if it is read-only
+      Words words = module_command();
+      words.insert(words.begin(), {dice_.chance(80) ? "EVAL" : "EVAL_RO",
+                                   "return redis.pcall(unpack(ARGV))", "0"});
+      return send(redis, words);
+    }
+    if (dice_.chance(10)) return send(redis, {"FLUSHALL"});
+    const bool is_full = dice_.chance(15);
+    return send(redis, {"CONFIG", "SET", "maxmemory", is_full ? "1" : "0"});
+  }
+  std::size_t send(RedisConnection& redis, const Words& words) {
+    redis.append_words(std::vector<std::string_view>(words.begin(), words.end()));
+    return 1;
+  }
+
+  // Remembers values, which are found again in other keys.
+  void keep(const redisReply& reply) {
+    if (reply.type != REDIS_REPLY_STRING || reply.len < 2 || reply.str[0] != '\xC1') return;
+    std::string value(reply.str, reply.len);
+    if (values_.size() < 200) {
+      values_.push_back(std::move(value));
+    } else {
+      values_[dice_.below(values_.size())] = std::move(value);
+    }
+  }
+
+  // --- stored values ---
+
+  Words change_of_a_value() {
+    const std::string& key = any(keys_);
+    switch (dice_.below(12)) {
+      case 0: return {"DEL", key};
+      case 1: return {"SET", key, dice_.any_of<const char*>({"", "12345", "hello", "\xC1\x11"})};
+      case 2: return {"RPUSH", key, "1"};
+      case 3: return {"HSET", key, "field", "1"};
+      case 4: return {"SETRANGE", key, std::to_string(dice_.magnitude(100'000)), "\xFF"};
+      case 5: return {"PEXPIRE", key, std::to_string(dice_.below(20))};
+      case 6: return {"PERSIST", key};
+      case 7: return {"APPEND", key, std::string(dice_.below(30), '\0')};
+      case 8: return {"RENAME", key, any(keys_)};
+      case 9:
+      case 10:
+        if (!values_.empty()) return {"SET", key, damaged(any(values_), 2)};
+        [[fallthrough]];
+      default: return {"GET", key};
+    }
+  }
+
+  std::string damaged(std::string bytes, std::uint64_t most_changes) {
+    for (std::uint64_t changes = dice_.below(most_changes + 1); changes > 0; --changes) {
+      if (bytes.empty()) break;
+      bytes[dice_.below(bytes.size())] = static_cast<char>(dice_.below(256));
+    }
+    if (dice_.chance(5)) bytes.resize(dice_.below(bytes.size() + 1));
+    if (dice_.chance(5)) bytes += static_cast<char>(dice_.below(256));
+    return bytes;
+  }
+
+  // --- commands of the module ---
+
+  Words module_command() {
+    Words words = dice_.chance(60) ? apply() : dice_.chance(50) ? throttle() : by_limit();
+    if (dice_.chance(3)) words.push_back("more");
+    if (dice_.chance(3)) words.resize(1 + dice_.below(words.size()));
+    if (dice_.chance(5) && words.size() > 1) words[1 + dice_.below(words.size() - 1)] = any(keys_);
+    return words;
+  }
+
+  Limit some_limit() {
+    if (dice_.chance(10)) return sluice::concurrency(1 + dice_.below(5)).lease(100ms);
+    if (dice_.chance(10)) {
+      const auto calendar = sluice::calendar_day(dice_.chance(50) ? "UTC" : "Asia/Shanghai");
+      return sluice::fixed_window(dice_.below(20)).per(calendar);
+    }
+    const auto algorithm = sluice_property::random_algorithm(dice_);
+    return sluice_property::limit_of(sluice_property::random_spec(dice_, algorithm));
+  }
+
+  Words apply() {
+    sluice::redis::Plan plan;
+    std::vector<Charge> charges;
+    const std::uint64_t count = dice_.chance(70) ? 1 : 1 + dice_.below(8);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      if (limits_.size() < 40) limits_.push_back(some_limit());
+      charges.push_back({.key = dice_.any_of({"a", "b", "c"}),
+                         .limit = any(limits_),
+                         .cost = dice_.chance(80) ? dice_.below(4) : dice_.magnitude(kMostCost),
+                         .permit = &kPermits[dice_.below(kPermits.size())],
+                         .block = dice_.chance(30) ? &block_ : nullptr});
+    }
+    const auto verb = static_cast<sluice::Verb>(dice_.below(11));
+    std::optional<sluice::Instant> now;
+    if (dice_.chance(30)) {
+      now = sluice::Instant{
+          sluice::Duration{static_cast<std::int64_t>(dice_.magnitude(sluice_property::kLastTick))}};
+    }
+    if (!plan.begin({.prefix = "", .uses_module = true}, {verb, 1s}, charges, now)) return apply();
+    PlainCommand command;
+    plan.write(0, command);
+    if (command.for_module.empty()) return apply();
+    Words words = words_of(command.for_module);
+    for (std::size_t i = 1; i + 1 < words.size() && keys_.size() < 60; ++i) {
+      keys_.push_back(words[i]);
+    }
+    if (dice_.chance(50)) words.back() = damaged(words.back(), 4);
+    if (dice_.chance(10) && !words.back().empty()) {  // another verb
+      words.back()[0] = static_cast<char>(dice_.below(24));
+    }
+    return words;
+  }
+
+  std::string number() {
+    static const Words kNumbers = {"0",
+                                   "1",
+                                   "-1",
+                                   "x",
+                                   "",
+                                   "60",
+                                   "4294967295",
+                                   "4294967296",
+                                   "9223372036854775807",
+                                   "-9223372036854775808",
+                                   "99999999999999999999",
+                                   "31622400",
+                                   "1.5",
+                                   "0.001"};
+    return dice_.chance(60) ? std::to_string(1 + dice_.below(20)) : any(kNumbers);
+  }
+
+  Words throttle() {
+    Words words = {dice_.any_of<const char*>({"CL.THROTTLE", "RL.THROTTLE", "THROTTLE", "GCRA"}),
+                   any(keys_), number(), number(), number()};
+    if (words[0] == "GCRA" && dice_.chance(50)) words.push_back("TOKENS");
+    if (dice_.chance(50) || words.back() == "TOKENS") words.push_back(number());
+    return words;
+  }
+
+  Words by_limit() {
+    static const std::vector<Words> kNames = {
+        {"RL.LIMIT"}, {"RL.PEEK", "LIMIT"}, {"RL.REFUND", "limit"}, {"RL.RESET", "LIMIT"}};
+    static const Words kPeriods = {"1s", "1m", "1ms", "366d", "day", "month", "year", "0", ""};
+    static const std::vector<Words> kOptions = {{"BURST"},
+                                                {"SLICES"},
+                                                {"COST"},
+                                                {"ALIGN", "clock"},
+                                                {"REFILL", "interval"},
+                                                {"MODE", "queue"},
+                                                {"WEIGHTING", "none"},
+                                                {"ZONE", "Europe/Malta"},
+                                                {"ZONE", "../x"},
+                                                {"STARTS", "2"},
+                                                {"STARTS", "monday"},
+                                                {"NONSENSE"}};
+    Words words = any(kNames);
+    words.push_back(any(keys_));
+    words.push_back(dice_.any_of<const char*>(
+        {"token_bucket", "leaky_bucket", "gcra", "fixed_window", "sliding_window_counter",
+         "sliding_window_log", "sliding_window_hybrid", "concurrency", "x"}));
+    words.push_back(number());
+    words.push_back(any(kPeriods));
+    for (std::uint64_t options = dice_.chance(60) ? 0 : dice_.below(4); options > 0; --options) {
+      const Words& option = any(kOptions);
+      words.insert(words.end(), option.begin(), option.end());
+      if (option.size() == 1) words.push_back(number());
+    }
+    return words;
+  }
+
+  static constexpr std::uint64_t kMostCost = std::uint64_t{1} << 33;
+  static constexpr std::array kPermits = {sluice::PermitId({1}), sluice::PermitId({2}),
+                                          sluice::PermitId({3})};
+
+  Dice dice_;
+  Words keys_;
+  Words values_;
+  std::vector<Limit> limits_;
+  sluice::Block block_ =
+      sluice::Block::make({.after = 2, .within = 1s, .time = 1s, .growth = 200, .at_most = 60s})
+          .value();
+};
+
+// Returns how many calls of a command have not failed.
+std::uint64_t successes(RedisConnection& redis, const std::string& command) {
+  const std::string text = RedisConnection::text(redis.run({"INFO", "commandstats"}));
+  const std::size_t line = text.find("cmdstat_" + command + ":");
+  if (line == std::string::npos) return 0;
+  const auto field = [&](std::string_view name) {
+    return std::stoull(text.substr(text.find(name, line) + name.size()));
+  };
+  return field("calls=") - field("failed_calls=");
+}
+
+void expect_to_stay_up(std::uint64_t seed) {
+  const char* const more = std::getenv("SLUICE_FUZZ_COMMANDS");
+  const std::size_t commands = more != nullptr ? std::stoul(more) : 200'000;
+  std::printf("seed %llu, %zu commands\n", static_cast<unsigned long long>(seed), commands);
+  const RedisServer server({"--loadmodule", SLUICE_MODULE_FILE});
+  RedisConnection redis(server);
+  ModuleFuzzer(seed).run(redis, commands);
+  EXPECT_EQ(RedisConnection::text(redis.run({"PING"})), "PONG");
+  const std::string info = RedisConnection::text(redis.run({"INFO", "server"}));
+  EXPECT_NE(info.find("process_id:" + std::to_string(server.pid()) + "\r"), std::string::npos);
+  for (const char* const command : {"sluice.apply", "cl.throttle", "rl.throttle", "throttle",
+                                    "gcra", "rl.limit", "rl.peek", "rl.refund", "rl.reset"}) {
+    EXPECT_GT(successes(redis, command), commands / 1000) << command;
+  }
+}
+
+TEST(ModuleFuzz, LeavesTheServerUp) { expect_to_stay_up(15); }
+TEST(ModuleFuzz, LeavesTheServerUpWithAnotherSeedEachTime) {
+  expect_to_stay_up(std::random_device()());
+}
+
+}  // namespace
+}  // namespace sluice_redis
