@@ -64,6 +64,7 @@ constexpr CalendarSpec calendar_year(std::string_view zone = "UTC",
 // window, which is 416 kB for days and 14 kB for months.
 class Calendar {
  public:
+  // A window: from `start` until just before `end`, which is the start of the next one.
   struct Window {
     Instant start;
     Instant end;

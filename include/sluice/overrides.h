@@ -74,6 +74,7 @@ class Overrides {
 
   // A page of a list.
   struct Page {
+    // An override, and the counter that it is for.
     struct Entry {
       std::string counter;
       Override given;

@@ -74,6 +74,7 @@ class GrpcLimits final : public grpc::experimental::ServerInterceptorFactoryInte
  private:
   class Call final : public grpc::experimental::Interceptor {
    public:
+    // Borrows both, which outlive the call.
     Call(GrpcLimits& limits, grpc::experimental::ServerRpcInfo& info)
         : limits_(limits), info_(info) {}
     Call(const Call&) = delete;
