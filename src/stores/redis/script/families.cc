@@ -64,6 +64,8 @@ constexpr Family kFamilies[] = {
      .text = lua::kWithConstants<lua::kBucket>,
      .shared = kWide,
      .can_reserve_ahead = true,
+     .short_single = lua::kWithConstants<lua::kBucketSingle>,
+     .short_request = lua::kWithConstants<lua::kBucketRequest>,
      .decides =
          [](const AlgorithmInfo& algorithm, Refill refill, bool) {
            return algorithm.state == StateKind::kBucket && refill == Refill::kContinuous;

@@ -17,6 +17,9 @@ struct Family {
   std::string_view text;      // defines the function; empty if `shared` does
   std::uint8_t shared;        // bit i: the function needs the shared text i
   bool can_reserve_ahead = false;
+  // The short ways of a script with no other family: before its functions, and without one.
+  std::string_view short_single = {};
+  std::string_view short_request = {};
 
   // Returns whether the family decides an algorithm with this refill, with or without a calendar.
   bool (*decides)(const AlgorithmInfo& algorithm, Refill refill, bool by_calendar);

@@ -56,6 +56,7 @@ local function short_log(key, arg, now, verb)
   if is_live and age >= period or not is_live and (blocks == 1 or units > 0) or age == 0 then
     return any_log(key, arg, now, verb, state)
   end
+  local last = is_live and now - age or 0
   if verb == kTakeAtMost then
     local left = capacity - units
     include 'at_most'
@@ -69,9 +70,9 @@ local function short_log(key, arg, now, verb)
       end
       wait = period - (now - oldest) % kInstantModulus
     end
-    return struct.pack(kLogReply, now, units, now - age, forgotten, wait, 0), false
+    return struct.pack(kLogReply, now, units, last, forgotten, wait, 0), false
   end
   local stored = verb == kCharge and units or 0
-  local reply = struct.pack(kLogReply, now, units, now - age, forgotten, stored, 0)
+  local reply = struct.pack(kLogReply, now, units, last, forgotten, stored, 0)
   include 'log_short_write'
 end

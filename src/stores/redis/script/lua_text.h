@@ -69,6 +69,7 @@ inline constexpr Constant kConstants[] = {
     {"kMustExist", format::kMustExist},
     {"kBucketArgument", format::kBucketArgument},
     {"kBucketArgumentSize", format::kBucketArgument.size()},
+    {"kBucketOfRequest", Literal({"<I1", format::kBucketArgument.format().substr(1)})},
     {"kIntervalArgument", format::kIntervalArgument},
     {"kIntervalArgumentSize", format::kIntervalArgument.size()},
     {"kFixedWindowArgument", format::kFixedWindowArgument},
@@ -112,6 +113,9 @@ inline constexpr Constant kConstants[] = {
     {"kFixedWindowKind", format::kFixedWindowKind},
     {"kFixedState", format::kFixedState},
     {"kFixedStateSize", format::kFixedState.size()},
+    // What a reply says of a counter without a value, and the size before such a value.
+    {"kNoState", Literal({"\\0\\0"})},
+    {"kFoundState", Literal({"\\", Literal(format::kFixedState.size()).text(), "\\0"})},
     {"kSlicesKind", format::kSlicesKind},
     {"kSlicesHead", format::kSlicesHead},
     {"kSlicesHeadSize", format::kSlicesHead.size()},

@@ -41,11 +41,15 @@ std::string sha1_of(std::string_view text) {
 // Scripts with one frame. Each is composed at its first use.
 class Table {
  public:
-  Table(std::string_view name, std::string_view frame) : name_(name), frame_(frame) {}
+  Table(std::string_view name, std::string_view Family::*short_way, std::string_view frame)
+      : name_(name), short_way_(short_way), frame_(frame) {}
 
   const Script& operator[](FamilySet set) {
     Entry& entry = entries_[set];
     std::call_once(entry.once, [&] {
+      for (const Family& family : families()) {
+        if (set == bit_of(family)) entry.text = family.*short_way_;
+      }
       append_functions(set, entry.text);
       entry.text += frame_;
       entry.sha1 = sha1_of(entry.text);
@@ -64,6 +68,7 @@ class Table {
     Script script;
   };
   std::string_view name_;
+  std::string_view Family::*short_way_;
   std::string_view frame_;
   std::vector<Entry> entries_{set_count()};
 };
@@ -71,12 +76,12 @@ class Table {
 }  // namespace
 
 const Script& script_for_one(const Family& family) {
-  static Table table("single", lua::kWithConstants<lua::kSingle>);
+  static Table table("single", &Family::short_single, lua::kWithConstants<lua::kSingle>);
   return table[bit_of(family)];
 }
 
 const Script& script_for(FamilySet set) {
-  static Table table("request", lua::kWithConstants<lua::kRequest>);
+  static Table table("request", &Family::short_request, lua::kWithConstants<lua::kRequest>);
   return table[set];
 }
 
