@@ -30,6 +30,7 @@ class RedisBench {
     table("redis: scripts, one request on Redis at pipeline depth 16", kLegend);
     buckets();
     verbs();
+    hybrid();
     compare_three_limits();
     logs(100, options_.smoke ? 20 : 2000, 1.0);
     logs(10'000, options_.smoke ? 1 : 20, 1.5);
@@ -113,6 +114,15 @@ class RedisBench {
     against_a_take("charge", Verb::kCharge);
     against_a_take("take_at_most", Verb::kTakeAtMost);
     against_a_take("reserve", {Verb::kReserve, std::chrono::seconds{1}});
+  }
+
+  void hybrid() {
+    const std::chrono::seconds s{1};
+    OwnCase log = own_case(sliding_window_log(kPerSecond).per(s));
+    OwnCase own = own_case(sliding_window_hybrid(kPerSecond).per(s));
+    compare("sliding_window_hybrid / log", log, own);
+    promise_at_most("redis-hybrid-over-a-log",
+                    own.told.server_us_each() / log.told.server_us_each(), 1.5);
   }
 
   void compare_three_limits() {

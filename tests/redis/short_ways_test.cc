@@ -205,6 +205,7 @@ TEST_P(ShortWays, AnswerAndWriteLikeTheLongOnes) {
 INSTANTIATE_TEST_SUITE_P(
     Of, ShortWays,
     testing::Values(std::vector{Algorithm::kTokenBucket, Algorithm::kGcra, Algorithm::kLeakyBucket},
+                    std::vector{Algorithm::kSlidingWindowHybrid},
                     std::vector{Algorithm::kSlidingWindowLog, Algorithm::kTokenBucket}));
 
 }  // namespace

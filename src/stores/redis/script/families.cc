@@ -127,8 +127,8 @@ constexpr Family kFamilies[] = {
            format::kLogArgument.append({cost, l.capacity(), period_of(l), 0}, out);
          }},
     {.name = "sliding_window_hybrid",
-     .function = "any_log",
-     .text = {},
+     .function = "short_hybrid",
+     .text = lua::kWithConstants<lua::kHybridShortTake>,
      .shared = kWide | kSliced | kAnyLog | kSummaries,
      .decides = [](const AlgorithmInfo& algorithm, Refill,
                    bool) { return algorithm.state == StateKind::kLogAndSummaries; },

@@ -138,6 +138,9 @@ inline constexpr Constant kConstants[] = {
     {"kLogHeadSize", format::kLogHead.size()},
     {"kLogEntry", format::kLogEntry},
     {"kLogEntrySize", format::kLogEntry.size()},
+    // A head, bytes, and an entry.
+    {"kLogBeforeAnEntry",
+     Literal({format::kLogHead.format(), "c0", format::kLogEntry.format().substr(1)})},
     {"kSummary", format::kSummary},
     {"kSummarySize", format::kSummary.size()},
     {"kInstantModulus", format::kInstantModulus},
