@@ -2,8 +2,8 @@
 -- or a charge or a take of at most the cost that does.
 -- Everything else goes the long way, any_log(), whose functions are made only when it is called.
 local function short_log(key, arg, now, verb)
-  local own_kind = kLogKind
-  local cost, capacity, period = struct.unpack(kLogArgument, arg, 2)
+  local own_kind, unpack = kLogKind, struct.unpack
+  local cost, capacity, period = unpack(kLogArgument, arg, 2)
   local most = capacity > kWholeLogUnits and kLongHeadSize or kWholeLogSize
   local state =
     redis.pcall('GETRANGE', key, '0', most == kLongHeadSize and kLongHeadEnd or kWholeLogEnd)
@@ -45,7 +45,7 @@ local function short_log(key, arg, now, verb)
       at, stop = 1, run * kLogEntrySize
       if #bytes ~= stop then return any_log(key, arg, now, verb, state) end
     end
-    oldest, first_sum = struct.unpack(kLogEntry, bytes, at)
+    oldest, first_sum = unpack(kLogEntry, bytes, at)
     is_live = (now - oldest) % kInstantModulus < period
     if not is_live then
       before = first_sum

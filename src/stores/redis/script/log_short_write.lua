@@ -38,7 +38,7 @@ else
   end
 end
 return reply, true,
-       struct.pack(kLogHead, own_kind, now, forgotten, kept_until, 0, 0, room, head, count, before,
-                   after, oldest, low, first_sum, blocks, front, cached, back) .. held ..
-         struct.pack(kLogEntry, low, after) .. cache,
+       struct.pack(kLogBeforeAnEntry, own_kind, now, forgotten, kept_until, 0, 0, room, head, count,
+                   before, after, oldest, low, first_sum, blocks, front, cached, back, held, low,
+                   after) .. cache,
        keep_for, others
