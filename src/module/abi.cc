@@ -44,6 +44,7 @@ bool load_abi(RedisModuleCtx* context) noexcept {
   need("RedisModule_ReplyWithArray", to.ReplyWithArray);
   need("RedisModule_ReplyWithLongLong", to.ReplyWithLongLong);
   need("RedisModule_ReplyWithNull", to.ReplyWithNull);
+  get(from, "RedisModule_SetAbsExpire", to.SetAbsExpire);
   get(from, "RedisModule_ReplyWithMap", to.ReplyWithMap);
   get(from, "RedisModule_AddACLCategory", to.AddACLCategory);
   get(from, "RedisModule_GetCommand", to.GetCommand);

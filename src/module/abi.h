@@ -56,6 +56,7 @@ struct Abi {
   int (*ReplyWithNull)(RedisModuleCtx*);
 
   // Null if the server is too old for them.
+  int (*SetAbsExpire)(RedisModuleKey*, long long unix_milliseconds);
   int (*ReplyWithMap)(RedisModuleCtx*, long pairs);
   int (*AddACLCategory)(RedisModuleCtx*, const char* name);
   RedisModuleCommand* (*GetCommand)(RedisModuleCtx*, const char* name);

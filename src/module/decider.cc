@@ -101,11 +101,12 @@ Decider::Result Decider::decide_counters(const Request& request) {
   return admits_ && !new_.empty() ? Result::kStoreFull : Result::kDecided;
 }
 
-// Rounded up, and 1 more: the server counts from the last whole millisecond of its clock.
-long long Decider::milliseconds_for(const Request& request, Ticks keep_until) const noexcept {
-  if (request.at) return static_cast<long long>(request.explicit_expiry_ms);
-  const Ticks left = keep_until - now_;
-  return left < 0 ? 1 : core::ceil_div<Ticks>(left, 1000) + 1;
+// Returns when the key expires, in ms since the Unix epoch; later than now.
+long long Decider::end_of_key(const Request& request, Ticks keep_until) const noexcept {
+  if (request.at) {
+    return abi().Milliseconds() + static_cast<long long>(request.explicit_expiry_ms);
+  }
+  return core::ceil_div<Ticks>(std::max(keep_until, now_ + 1), 1000);
 }
 
 void Decider::write(const Request& request) {
@@ -116,13 +117,13 @@ void Decider::write(const Request& request) {
     Key& key = keys_[i];
     if (outcome.change == core::Change::kErase) key.erase();
     if (outcome.change != core::Change::kWrite) continue;
-    const long long keep_ms = milliseconds_for(request, outcome.keep_until);
+    const long long until_ms = end_of_key(request, outcome.keep_until);
     if (outcome.pieces.empty()) {
-      key.store(outcome.value, keep_ms);
+      key.store(outcome.value, until_ms);
       continue;
     }
     for (const Piece& piece : outcome.pieces) key.patch(piece.at, piece.bytes);
-    if (!outcome.is_kept) key.expire(keep_ms);
+    if (!outcome.is_kept) key.expire(until_ms);
   }
   for (std::size_t j = 0; j < request.blocks.size(); ++j) write_block(request, j);
 }
@@ -142,7 +143,7 @@ void Decider::write_block(const Request& request, std::size_t j) {
   }
   if (!changes_block(request, asked)) return;
   const Ticks keep_until = change_block_value(asked, blocks_[j], now_, block_text_);
-  key.store(block_text_, milliseconds_for(request, keep_until));
+  key.store(block_text_, end_of_key(request, keep_until));
 }
 
 }  // namespace sluice::redis_module

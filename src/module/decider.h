@@ -50,7 +50,7 @@ class Decider {
   Result failure_of(std::size_t i) noexcept;
   bool changes_block(const Request& request, const AskedBlock& asked) const noexcept;
   void write_block(const Request& request, std::size_t j);
-  long long milliseconds_for(const Request& request, core::Ticks keep_until) const noexcept;
+  long long end_of_key(const Request& request, core::Ticks keep_until) const noexcept;
 
   RedisModuleCtx* context_ = nullptr;
   std::vector<Key> keys_;

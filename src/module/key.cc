@@ -1,5 +1,6 @@
 #include "module/key.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -36,14 +37,15 @@ void Key::read() noexcept {
   if (size > 0) value_ = {bytes, size};
 }
 
-// Returns the time at which the key expires, in ms since the Unix epoch.
-long long Key::set_expiry(long long keep_ms) noexcept {
-  const long long now = abi().Milliseconds();
-  abi().SetExpire(key_, keep_ms);
-  return now + keep_ms;
+void Key::set_expiry(long long until_ms) noexcept {
+  if (abi().SetAbsExpire != nullptr) {
+    abi().SetAbsExpire(key_, until_ms);
+  } else {
+    abi().SetExpire(key_, std::max(until_ms - abi().Milliseconds(), 1LL));
+  }
 }
 
-void Key::store(std::string_view value, long long keep_ms) noexcept {
+void Key::store(std::string_view value, long long until_ms) noexcept {
   if (!is_string()) {
     RedisModuleString* const text = abi().CreateString(context_, value.data(), value.size());
     abi().StringSet(key_, text);
@@ -54,8 +56,8 @@ void Key::store(std::string_view value, long long keep_ms) noexcept {
     char* const bytes = abi().StringDMA(key_, &size, kWrite);
     if (size == value.size()) std::memcpy(bytes, value.data(), size);
   }
-  const long long until = set_expiry(keep_ms);
-  abi().Replicate(context_, "SET", "sbcl", name_, value.data(), value.size(), "PXAT", until);
+  set_expiry(until_ms);
+  abi().Replicate(context_, "SET", "sbcl", name_, value.data(), value.size(), "PXAT", until_ms);
   read();
 }
 
@@ -69,8 +71,9 @@ void Key::patch(std::size_t at, std::string_view bytes) noexcept {
   read();
 }
 
-void Key::expire(long long keep_ms) noexcept {
-  abi().Replicate(context_, "PEXPIREAT", "sl", name_, set_expiry(keep_ms));
+void Key::expire(long long until_ms) noexcept {
+  set_expiry(until_ms);
+  abi().Replicate(context_, "PEXPIREAT", "sl", name_, until_ms);
 }
 
 void Key::erase() noexcept {

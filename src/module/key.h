@@ -28,16 +28,16 @@ class Key {
   std::string_view value() const noexcept { return value_; }
   std::string_view name() const noexcept { return bytes_of(name_); }
 
-  // Writes a string that expires after so many milliseconds.
-  void store(std::string_view value, long long keep_ms) noexcept;
+  // Writes a string that expires at an instant, in ms since the Unix epoch.
+  void store(std::string_view value, long long until_ms) noexcept;
   // Changes a part of the string.
   void patch(std::size_t at, std::string_view bytes) noexcept;
-  void expire(long long keep_ms) noexcept;
+  void expire(long long until_ms) noexcept;
   void erase() noexcept;
 
  private:
   void read() noexcept;
-  long long set_expiry(long long keep_ms) noexcept;
+  void set_expiry(long long until_ms) noexcept;
 
   RedisModuleCtx* context_;
   RedisModuleString* name_;
