@@ -3,6 +3,8 @@
 namespace sluice::redis_module {
 namespace {
 
+// Set when the server loads the module.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 Abi functions;
 
 using GetFunction = int (*)(const char* name, void* function);

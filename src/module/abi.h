@@ -28,7 +28,8 @@ inline constexpr int kWrite = 1 << 1;
 inline constexpr int kNoKey = 0;
 inline constexpr int kString = 1;
 
-// The functions of the server.
+// The functions of the server, with its names.
+// NOLINTBEGIN(readability-identifier-naming)
 struct Abi {
   int (*SetModuleAttribs)(RedisModuleCtx*, const char* name, int version, int abi_version);
   int (*IsModuleNameBusy)(const char* name);
@@ -62,6 +63,7 @@ struct Abi {
   RedisModuleCommand* (*GetCommand)(RedisModuleCtx*, const char* name);
   int (*SetCommandACLCategories)(RedisModuleCommand*, const char* names);
 };
+// NOLINTEND(readability-identifier-naming)
 
 // Asks the server for its functions. Call this first. Returns false if one is missing.
 bool load_abi(RedisModuleCtx* context) noexcept;

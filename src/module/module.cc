@@ -71,20 +71,27 @@ bool create_commands(RedisModuleCtx* context) {
   return true;
 }
 
-}  // namespace
-}  // namespace sluice::redis_module
-
-extern "C" [[gnu::visibility("default")]] int RedisModule_OnLoad(RedisModuleCtx* context,
-                                                                 RedisModuleString** /*words*/,
-                                                                 int /*count*/) {
-  using namespace sluice::redis_module;
+int on_load(RedisModuleCtx* context) {
   if (!load_abi(context) || abi().IsModuleNameBusy("sluice") != 0) return kError;
   abi().SetModuleAttribs(context, "sluice", kVersion, kAbiVersion);
   if (abi().AddACLCategory != nullptr) abi().AddACLCategory(context, "sluice");
   return create_commands(context) ? kOk : kError;
 }
 
+}  // namespace
+
+// The functions that the server finds by their names.
+// NOLINTBEGIN(readability-identifier-naming)
+extern "C" [[gnu::visibility("default")]] int RedisModule_OnLoad(RedisModuleCtx* context,
+                                                                 RedisModuleString** /*words*/,
+                                                                 int /*count*/) {
+  return on_load(context);
+}
+
 // Refuses. Redis 8 keeps the last command of each client, and would call it after MODULE UNLOAD.
 extern "C" [[gnu::visibility("default")]] int RedisModule_OnUnload(RedisModuleCtx* /*context*/) {
-  return sluice::redis_module::kError;
+  return kError;
 }
+// NOLINTEND(readability-identifier-naming)
+
+}  // namespace sluice::redis_module
