@@ -1,17 +1,21 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "core/log.h"
 #include "core/permits.h"
 #include "core/state.h"
+#include "stores/memory/lock.h"
 
 namespace sluice::memory {
 
 struct SliceBlob;
 
 // A core::State in 20 bytes, or a pointer to a window's memory, and when the counter is forgotten
-// (core::Forgotten).
+// (core::Forgotten). The expiry is also the lock of the counter: a thread puts a mark in its place
+// before it reads or changes the rest, and puts back the expiry or the next one. So a decision
+// needs no other cache line.
 //
 //   word a: last (52 bits) | low 12 bits of tag      or the pointer
 //   word b: aux (45) | high 17 bits of tag | 0 | 0   or 2 << 62 (slices), 3 << 62 (log), 1 << 62
@@ -22,8 +26,11 @@ struct PackedState {
   std::uint32_t units = 0;
   std::uint32_t expiry = 0;
 
-  // The expiry of a counter that a request is about to write. It is neither swept nor evicted.
+  // The mark of a thread with the lock of the shard: so the thread knows its own counters. They are
+  // neither swept nor evicted.
   static constexpr std::uint32_t kPinned = 0xFFFFFFFF;
+  // The mark of a thread without it.
+  static constexpr std::uint32_t kHeld = 0xFFFFFFFD;
 
   static constexpr std::uint64_t kPermits = std::uint64_t{1} << 62;
   static constexpr std::uint64_t kSlices = std::uint64_t{2} << 62;
@@ -64,12 +71,70 @@ struct PackedState {
     units = s.units;
   }
 
-  static constexpr std::uint32_t kNever = core::Forgotten::kNever;  // pinned is later
-  static_assert(kPinned > kNever);
+  // Sets everything except for the expiry.
+  void set_rest(const PackedState& other) noexcept {
+    a = other.a;
+    b = other.b;
+    units = other.units;
+  }
 
-  void set_forgotten(core::Forgotten forgotten) noexcept { expiry = forgotten.multiple(); }
+  static bool is_mark(std::uint32_t expiry) noexcept { return (expiry | 2) == kPinned; }
+  static_assert((kHeld | 2) == kPinned);
+  static_assert((core::Forgotten::kNever | 2) != kPinned);
+
+  // Replaces the expiry by a mark and returns it. If there is a mark already,
+  // returns that and changes nothing.
+  std::uint32_t try_mark(std::uint32_t mark) noexcept {
+    const std::atomic_ref held(expiry);
+    std::uint32_t before = held.load(std::memory_order_relaxed);
+    if (is_alone()) {
+      if (!is_mark(before)) held.store(mark, std::memory_order_relaxed);
+      return before;
+    }
+    while (!is_mark(before) && !held.compare_exchange_weak(before, mark, std::memory_order_acquire,
+                                                           std::memory_order_relaxed)) {
+    }
+    return before;
+  }
+  // For a thread without the lock of the shard. Waits for others; if it `gives_up`, not for long:
+  // then it returns a mark.
+  std::uint32_t hold(bool gives_up = false) noexcept {
+    const std::uint32_t before = try_mark(kHeld);
+    return is_mark(before) ? wait_and_hold(gives_up) : before;
+  }
+  // For a thread with the lock of the shard. Waits for others. Returns kPinned if it was pinned.
+  std::uint32_t pin() noexcept {
+    Spin spin;
+    while (true) {
+      const std::uint32_t before = try_mark(kPinned);
+      if (before != kHeld) return before;
+      spin.wait();
+    }
+  }
+  // Ends hold() or pin().
+  void leave(std::uint32_t next) noexcept {
+    std::atomic_ref(expiry).store(next, std::memory_order_release);
+  }
+
+  // What leave() needs. The instant whose number is a mark becomes never, which is later.
+  static std::uint32_t expiry_of(core::Forgotten forgotten) noexcept {
+    return forgotten.multiple() != kHeld ? forgotten.multiple() : core::Forgotten::kNever;
+  }
+  void set_forgotten(core::Forgotten forgotten) noexcept { leave(expiry_of(forgotten)); }
   bool is_forgotten(core::Ticks now) const noexcept { return forgotten().is_past(now); }
-  core::Forgotten forgotten() const noexcept { return core::Forgotten(expiry); }
+  core::Forgotten forgotten() const noexcept {
+    return core::Forgotten(__atomic_load_n(&expiry, __ATOMIC_RELAXED));
+  }
+
+ private:
+  [[gnu::noinline]] std::uint32_t wait_and_hold(bool gives_up) noexcept {
+    Spin spin;
+    while (true) {
+      const bool may_wait = spin.wait();
+      const std::uint32_t before = try_mark(kHeld);
+      if (!is_mark(before) || (gives_up && !may_wait)) return before;
+    }
+  }
 };
 static_assert(sizeof(PackedState) == 24);
 

@@ -83,6 +83,27 @@ TEST(PackedState, IsNotForgottenWhileItIsPinned) {
   EXPECT_NE(packed.expiry, PackedState::kPinned);
 }
 
+TEST(PackedState, LetsOneThreadHoldOrPinIt) {
+  PackedState packed;
+  packed.leave(7);
+  EXPECT_EQ(packed.hold(), 7u);
+  EXPECT_EQ(packed.hold(true), PackedState::kHeld);
+  EXPECT_EQ(packed.try_mark(PackedState::kPinned), PackedState::kHeld);
+  packed.leave(8);
+  EXPECT_EQ(packed.pin(), 8u);
+  EXPECT_EQ(packed.pin(), PackedState::kPinned);
+  EXPECT_EQ(packed.hold(true), PackedState::kPinned);
+}
+
+TEST(PackedState, NoExpiryIsAMark) {
+  for (core::Ticks from = kLast - 5 * (core::Ticks{1} << 20); from <= kLast + 1;
+       from += core::Ticks{1} << 20) {
+    const std::uint32_t expiry = PackedState::expiry_of(core::Forgotten::after(from));
+    EXPECT_FALSE(PackedState::is_mark(expiry)) << from;
+    EXPECT_GE(core::Forgotten(expiry).from(), from);
+  }
+}
+
 TEST(SliceBlob, TakesTwentyBytesAndFourForEachCount) {
   EXPECT_EQ(SliceBlob::bytes_for(1), 28u);
   EXPECT_EQ(SliceBlob::bytes_for(10), 64u);
