@@ -5,11 +5,12 @@
 #include <cstdint>
 #include <random>
 #include <unordered_map>
+#include <vector>
 
 namespace sluice::memory {
 namespace {
 
-constexpr auto kKeepAll = [](Slot&) { return true; };
+constexpr auto kKeepAll = [](const Slot&, core::Forgotten) { return true; };
 constexpr std::size_t kGroups = 256;
 
 // Mixes the bits of a number (splitmix64).
@@ -67,7 +68,8 @@ TEST(GrowingTable, DropsTheOthersWhenTheyMove) {
   GrowingTable table;
   const std::uint64_t count = fill(table, kGroups);
   table.begin_move(kGroups);
-  while (table.is_moving()) table.move_some([](Slot& slot) { return slot.state.units % 3 == 0; });
+  const auto keep = [](const Slot& slot, core::Forgotten) { return slot.state.units % 3 == 0; };
+  while (table.is_moving()) table.move_some(keep);
   for (std::uint64_t i = 0; i < count; ++i) {
     ASSERT_EQ(table.find(key_of(i)) != nullptr, i % 3 == 0) << i;
   }
@@ -124,6 +126,43 @@ TEST(GrowingTable, ReleasesNoMemoryThatIsInUse) {
     table.owner_of(slot) = static_cast<std::uint16_t>(next % 1000);
   }
   expect_all(table, next);
+}
+
+// The memory of a table is used again if the next one has half its size or more.
+TEST(GrowingTable, UsesTheMemoryOfEarlierTablesAgain) {
+  for (const std::size_t size : {kGroups, 40 * kGroups}) {  // small memory, and pages
+    GrowingTable table;
+    const std::uint64_t count = fill(table, size);
+    table.rebuild(2 * size, kKeepAll);
+    std::vector<const Slot*> places;
+    for (const std::size_t groups : {size, 2 * size, size, 2 * size - 1, size, size + 1}) {
+      table.rebuild(groups, kKeepAll);
+      expect_all(table, count);
+      places.push_back(table.find(key_of(1)));
+    }
+    EXPECT_EQ(places[0], places[2]);
+    EXPECT_EQ(places[0], places[4]);
+  }
+}
+
+TEST(GrowingTable, TakesACounterWhereverItIsWhileItMoves) {
+  GrowingTable table;
+  const std::uint64_t count = fill(table, kGroups);
+  table.find(key_of(1))->state.pin();  // as the thread that moves the table may have done
+  table.begin_move(kGroups + kGroups / 4);
+  while (table.is_moving()) {
+    for (int i = 0; i < 16 && table.is_moving(); ++i) table.move_some(kKeepAll);
+    std::uint32_t expiry = 0;
+    for (std::uint64_t i = 0; i < count; i += 7) {
+      Slot* const slot = table.take(key_of(i), false, expiry);
+      ASSERT_EQ(slot, table.find(key_of(i)));
+      slot->state.leave(expiry + 1);
+    }
+  }
+  EXPECT_EQ(table.find(key_of(1))->state.expiry, PackedState::kPinned);
+  const std::uint32_t steps = table.find(key_of(0))->state.expiry;
+  EXPECT_GE(steps, 8u);
+  EXPECT_EQ(table.find(key_of(7))->state.expiry, steps);
 }
 
 TEST(GrowingTable, AgreesWithAMapOverRandomOperations) {

@@ -83,4 +83,8 @@ void Pages::release(std::size_t first, std::size_t last) noexcept {
   if (mapped_ > 0) ::madvise(data_ + first, last - first, MADV_DONTNEED);
 }
 
+bool Pages::release() noexcept {
+  return mapped_ > 0 && ::madvise(data_, mapped_, MADV_DONTNEED) == 0;
+}
+
 }  // namespace sluice::memory

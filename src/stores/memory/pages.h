@@ -23,6 +23,10 @@ class Pages {
   // is zeroed memory again when it is used next. Memory of less than kHuge stays as it is.
   void release(std::size_t first, std::size_t last) noexcept;
 
+  // Returns all of it to the system, which makes it zeroed memory again, if that is possible:
+  // memory that is not small. Otherwise returns false.
+  bool release() noexcept;
+
   static constexpr std::size_t kHuge = std::size_t{2} << 20;
 
  private:

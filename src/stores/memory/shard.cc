@@ -60,15 +60,19 @@ Shard::~Shard() {
   table_.for_each([this](Slot& slot) { free_blob(slot); });
 }
 
-Slot& Shard::find_or_insert(const Fingerprint& key, const Charge& charge, core::Ticks now) {
+Slot& Shard::find_or_insert(const Fingerprint& key, const Charge& charge, core::Ticks now,
+                            std::uint32_t expiry) {
   if (Slot* const slot = table_.find(key)) return *slot;
-  if (table_.is_moving()) table_.move_some([&](Slot& moved) { return keep_moved(moved, now); });
+  if (table_.is_moving()) {
+    table_.move_some(
+        [&](Slot& moved, core::Forgotten forgotten) { return keep_moved(moved, forgotten, now); });
+  }
   if (table_.size() >= max_keys_) {
     evict(now);
   } else if (table_.is_full()) {
     make_room(now);
   }
-  Slot& slot = table_.insert(key);
+  Slot& slot = table_.insert(key, expiry);
   table_.owner_of(slot) = usage_.add_counter(charge);
   return slot;
 }
@@ -80,8 +84,8 @@ void Shard::erase(Slot& slot) noexcept {
 }
 
 // Returns whether a counter is still needed when the table moves, or frees what it owns.
-bool Shard::keep_moved(Slot& slot, core::Ticks now) noexcept {
-  if (!slot.state.is_forgotten(now)) return true;
+bool Shard::keep_moved(Slot& slot, core::Forgotten forgotten, core::Ticks now) noexcept {
+  if (!forgotten.is_past(now)) return true;
   free_blob(slot);
   usage_.remove_counter(table_.owner_of(slot));
   ++swept_;
@@ -106,7 +110,9 @@ void Shard::make_room(core::Ticks now) {
   const std::size_t next_groups = std::max(kFirstGroups, Table::groups_for(wanted));
   hand_ = 0;
   if (is_small) {
-    return table_.rebuild(next_groups, [&](Slot& slot) { return keep_moved(slot, now); });
+    return table_.rebuild(next_groups, [&](Slot& slot, core::Forgotten forgotten) {
+      return keep_moved(slot, forgotten, now);
+    });
   }
   table_.begin_move(std::max(next_groups, GrowingTable::kFewGroups));
 }

@@ -50,9 +50,15 @@ class alignas(64) Shard {
   Shard& operator=(const Shard&) = delete;
 
   Slot* find(const Fingerprint& key) noexcept { return table_.find(key); }
-  // Returns the slot of a charge's key, and inserts it if it is absent, which moves or drops other
-  // slots. Throws std::bad_alloc.
-  Slot& find_or_insert(const Fingerprint& key, const Charge& charge, core::Ticks now);
+  // See Table::take().
+  [[gnu::always_inline]] Slot* take(const Fingerprint& key, bool gives_up,
+                                    std::uint32_t& expiry) noexcept {
+    return table_.take(key, gives_up, expiry);
+  }
+  // Returns the slot of a charge's key, and inserts it with that expiry if it is absent, which
+  // moves or drops other slots. Throws std::bad_alloc.
+  Slot& find_or_insert(const Fingerprint& key, const Charge& charge, core::Ticks now,
+                       std::uint32_t expiry = 0);
   void erase(Slot& slot) noexcept;
 
   // Gives the slot a blob of zero counts on the limit's grid. Returns null if the bytes are
@@ -84,7 +90,7 @@ class alignas(64) Shard {
   };
 
   void make_room(core::Ticks now);
-  bool keep_moved(Slot& slot, core::Ticks now) noexcept;
+  bool keep_moved(Slot& slot, core::Forgotten forgotten, core::Ticks now) noexcept;
   void evict(core::Ticks now) noexcept;
   bool evict_blob(core::Ticks now) noexcept;
   void evict_from_largest(const Victim& found, Resource resource, core::Ticks now) noexcept;

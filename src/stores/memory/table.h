@@ -1,8 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #if defined(__SSE2__)
@@ -15,6 +17,7 @@
 
 namespace sluice::memory {
 
+// The key changes only while the state is pinned.
 struct Slot {
   Fingerprint key;
   PackedState state;
@@ -35,18 +38,41 @@ struct alignas(16) Tags {
 
   // Returns a bit for every slot with that tag.
   std::uint32_t matching(std::uint8_t tag) const noexcept {
-#if defined(__SSE2__)
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+    // Bytes that other threads change: not one atomic read, and it need not be one.
     const __m128i all = _mm_load_si128(reinterpret_cast<const __m128i*>(this));
     const __m128i equal = _mm_cmpeq_epi8(all, _mm_set1_epi8(static_cast<char>(tag)));
     return static_cast<std::uint32_t>(_mm_movemask_epi8(equal)) & kAllSlots;
 #else
     std::uint32_t bits = 0;
-    for (std::size_t i = 0; i < kSlots; ++i) bits |= std::uint32_t{of[i] == tag} << i;
+    for (std::size_t i = 0; i < kSlots; ++i) bits |= std::uint32_t{at(i) == tag} << i;
     return bits;
 #endif
   }
+
+  std::uint8_t at(std::size_t slot) const noexcept {
+    return __atomic_load_n(&of[slot], __ATOMIC_RELAXED);
+  }
+  void set(std::size_t slot, std::uint8_t tag) noexcept {
+    std::atomic_ref(of[slot]).store(tag, std::memory_order_relaxed);
+  }
+  std::uint8_t passed() const noexcept { return __atomic_load_n(&passed_by, __ATOMIC_RELAXED); }
+  void set_passed(int number) noexcept {
+    std::atomic_ref(passed_by).store(static_cast<std::uint8_t>(number), std::memory_order_relaxed);
+  }
+  // Adds 1 or -1.
+  void pass(int more) noexcept {
+    if (passed_by != kMany) set_passed(passed_by + more);
+  }
 };
 static_assert(sizeof(Tags) == 16);
+
+// What Table::take() knows of a table.
+struct TableView {
+  Tags* tags;
+  Slot* slots;
+  std::atomic<std::size_t> count;
+};
 
 // A hash table of counters with open addressing. It has any number of groups of fifteen slots, is
 // filled to seven eighths, and grows by a quarter. Each key has a favourite slot in its group. Most
@@ -54,9 +80,9 @@ static_assert(sizeof(Tags) == 16);
 // their bits choose group, slot and tag. Two bytes for each slot, the owner, are stored separately,
 // because look-ups do not need them.
 //
-// Not thread-safe. Owns the slots, not the blobs they point to. Pointers to slots last until the
-// next rebuild(). Cost: a look-up fetches two cache lines, for most keys at the same time; 49 bytes
-// a counter when full.
+// Thread-safety: take() from any thread; for all else hold the lock of the shard. Owns the slots,
+// not the blobs they point to. Pointers to slots last until the next rebuild(). Cost: a look-up
+// fetches two cache lines, for most keys at the same time; 49 bytes a counter when full.
 class Table {
  public:
   std::size_t size() const noexcept { return size_; }
@@ -71,29 +97,33 @@ class Table {
   }
 
   Slot* find(const Fingerprint& key) noexcept {
-    if (count_ == 0) return nullptr;
-    std::size_t group = home_of(key, count_);
-    // The slot is fetched while the tags are read. The key is not always there.
-    __builtin_prefetch(&slots_[group * Tags::kSlots + favourite_of(key)]);
-    const std::uint8_t tag = tag_of(key);
-    for (std::size_t looked = 0; looked < count_; ++looked) {
-      const Tags& tags = tags_[group];
-      for (std::uint32_t bits = tags.matching(tag); bits != 0; bits &= bits - 1) {
-        Slot& slot = slots_[group * Tags::kSlots + static_cast<std::size_t>(__builtin_ctz(bits))];
-        if (slot.key == key) [[likely]]
-          return &slot;
-      }
-      if (tags.passed_by == 0) return nullptr;
-      group = next(group);
-    }
-    return nullptr;
+    return search(tags_, slots_, count_, key, [&](const Slot& slot) { return slot.key == key; });
   }
+
+  // Finds a counter and holds it (PackedState::hold()). May return null although the counter is
+  // there, while another thread changes the table, or if this one gives up. The memory of the table
+  // must last; the table may be moved or be cleared and used again.
+  [[gnu::always_inline]] static Slot* take(const TableView& view, const Fingerprint& key,
+                                           bool gives_up, std::uint32_t& expiry) noexcept {
+    const std::size_t count = view.count.load(std::memory_order_relaxed);
+    return search(view.tags, view.slots, count, key, [&](Slot& slot) {
+      const std::uint32_t held = slot.state.hold(gives_up);
+      if (gives_up && PackedState::is_mark(held)) return false;
+      if (slot.key == key) [[likely]] {
+        expiry = held;
+        return true;
+      }
+      slot.state.leave(held);
+      return false;
+    });
+  }
+  const TableView* view() const noexcept { return view_.get(); }
 
   // A number that the user of the table gives to a slot; 0 at first.
   std::uint16_t& owner_of(const Slot& slot) noexcept { return owners_[&slot - slots_]; }
 
   // Adds an absent key with an empty state. The table must not be full.
-  Slot& insert(const Fingerprint& key) noexcept {
+  Slot& insert(const Fingerprint& key, std::uint32_t expiry = 0) noexcept {
     std::size_t group = home_of(key, count_);
     std::size_t at = favourite_of(key);
     while (tags_[group].of[at] != 0) {
@@ -101,45 +131,51 @@ class Table {
         at = static_cast<std::size_t>(__builtin_ctz(empty));
         break;
       }
-      if (tags_[group].passed_by != Tags::kMany) ++tags_[group].passed_by;
+      tags_[group].pass(1);
       group = next(group);
     }
-    tags_[group].of[at] = tag_of(key);
     Slot& slot = slots_[group * Tags::kSlots + at];
-    slot = Slot{key, {}};
+    slot.state.pin();  // a thread that looks for an earlier counter may hold it
+    slot.key = key;
+    slot.state.set_rest({});
+    tags_[group].set(at, tag_of(key));
+    slot.state.leave(expiry);
     ++size_;
     return slot;
   }
 
+  // The counter must be pinned, or no other thread use the table.
   void erase(Slot& slot) noexcept {
     const auto index = static_cast<std::size_t>(&slot - slots_);
     const std::size_t group = index / Tags::kSlots;
-    for (std::size_t i = home_of(slot.key, count_); i != group; i = next(i)) {
-      if (tags_[i].passed_by != Tags::kMany) --tags_[i].passed_by;
-    }
-    tags_[group].of[index % Tags::kSlots] = 0;
+    for (std::size_t i = home_of(slot.key, count_); i != group; i = next(i)) tags_[i].pass(-1);
+    tags_[group].set(index % Tags::kSlots, 0);
     owners_[index] = 0;
-    slot = Slot{};
+    slot.key = {};
+    slot.state.set_rest({});
+    slot.state.leave(0);
     --size_;
   }
 
-  // Moves every counter for which keep(Slot&) is true into a table of `groups` groups, which must
-  // have room for them. If it throws std::bad_alloc, nothing has changed.
+  // Moves a counter to another table if keep(slot, Forgotten) is true, or else drops it.
   template <typename Keep>
-  void rebuild(std::size_t groups, Keep keep) {
-    Table fresh(groups);
-    for_each([&](Slot& slot) {
-      if (!keep(slot)) return;
-      Slot& moved = fresh.insert(slot.key);
-      moved.state = slot.state;
-      fresh.owner_of(moved) = owner_of(slot);
-    });
-    std::swap(memory_, fresh.memory_);
-    tags_ = fresh.tags_;
-    slots_ = fresh.slots_;
-    owners_ = fresh.owners_;
-    count_ = fresh.count_;
-    size_ = fresh.size_;
+  void move(Slot& slot, Table& to, Keep keep) noexcept {
+    const std::uint32_t expiry = slot.state.pin();
+    if (keep(slot, core::Forgotten(expiry))) {
+      Slot& moved = to.insert(slot.key, PackedState::kPinned);
+      moved.state.set_rest(slot.state);
+      to.owner_of(moved) = owner_of(slot);
+      moved.state.leave(expiry);
+    }
+    erase(slot);
+  }
+
+  // Moves every counter for which keep(slot, Forgotten) is true into a fresh table, which must have
+  // room for them and takes the place of this one. Returns the old table, which is empty.
+  template <typename Keep>
+  Table rebuild(Table fresh, Keep keep) noexcept {
+    for_each([&](Slot& slot) { move(slot, fresh, keep); });
+    return std::exchange(*this, std::move(fresh));
   }
 
   template <typename Visit>
@@ -178,6 +214,9 @@ class Table {
 
   // The first group that is looked at for a key.
   std::size_t home_of(const Fingerprint& key) const noexcept { return home_of(key, count_); }
+  static std::size_t home_of(const Fingerprint& key, std::size_t groups) noexcept {
+    return static_cast<std::size_t>((core::Wide{key.high} * groups) >> 64);
+  }
   bool contains(const Slot& slot) const noexcept {
     return &slot >= slots_ && &slot < slots_ + count_ * Tags::kSlots;
   }
@@ -201,16 +240,63 @@ class Table {
   Table() = default;
   // Makes empty slots: zeroed memory is empty tags and slots.
   explicit Table(std::size_t groups)
-      : memory_(groups * (sizeof(Tags) + Tags::kSlots * (sizeof(Slot) + sizeof(std::uint16_t)))),
+      : capacity_(groups),
+        memory_(groups * (sizeof(Tags) + Tags::kSlots * (sizeof(Slot) + sizeof(std::uint16_t)))),
         tags_(reinterpret_cast<Tags*>(memory_.data())),
         slots_(reinterpret_cast<Slot*>(tags_ + groups)),
         owners_(reinterpret_cast<std::uint16_t*>(slots_ + groups * Tags::kSlots)),
+        view_(new TableView{tags_, slots_, groups}),
         count_(groups) {}
+
+  // The most groups that its memory has room for.
+  std::size_t capacity() const noexcept { return capacity_; }
+  // Prepares an empty table for use_again(), and returns its memory to the system if it is large.
+  void clear() noexcept {
+    if (memory_.release()) return;
+    for (std::size_t i = 0; i < count_; ++i) tags_[i].set_passed(0);
+  }
+  // Gives a cleared table another number of groups, at most its capacity.
+  void use_again(std::size_t groups) noexcept {
+    count_ = groups;
+    view_->count.store(groups, std::memory_order_relaxed);
+    released_ = 0;
+  }
 
   // Writes to the first tags, so that the system provides their page now.
   void touch() noexcept { *reinterpret_cast<volatile std::uint8_t*>(&tags_->passed_by) = 0; }
 
  private:
+  // Returns the first slot with the key's tag for which is_key(slot) is true.
+  template <typename IsKey>
+  [[gnu::always_inline]] static Slot* search(Tags* all_tags, Slot* slots, std::size_t count,
+                                             const Fingerprint& key, IsKey is_key) noexcept {
+    if (count == 0) return nullptr;
+    std::size_t group = home_of(key, count);
+    // The slot is fetched while the tags are read. The key is not always there.
+    prefetch_to_write(&slots[group * Tags::kSlots + favourite_of(key)].state.expiry);
+    const std::uint8_t tag = tag_of(key);
+    for (std::size_t looked = 0; looked < count; ++looked) {
+      const Tags& tags = all_tags[group];
+      for (std::uint32_t bits = tags.matching(tag); bits != 0; bits &= bits - 1) {
+        Slot& slot = slots[group * Tags::kSlots + static_cast<std::size_t>(__builtin_ctz(bits))];
+        if (is_key(slot)) [[likely]]
+          return &slot;
+      }
+      if (tags.passed() == 0) return nullptr;
+      group = group + 1 == count ? 0 : group + 1;
+    }
+    return nullptr;
+  }
+
+  static void prefetch_to_write(const void* at) noexcept {
+#if defined(__x86_64__)
+    // The compiler would make a prefetch to read of it, and the line would travel twice.
+    __asm__("prefetchw %0" : : "m"(*static_cast<const char*>(at)));
+#else
+    __builtin_prefetch(at, 1);
+#endif
+  }
+
   static constexpr std::size_t kGroupBytes = Tags::kSlots * sizeof(Slot);
 
   static std::uint8_t tag_of(const Fingerprint& key) noexcept {
@@ -220,15 +306,14 @@ class Table {
   static std::size_t favourite_of(const Fingerprint& key) noexcept {
     return static_cast<std::size_t>((key.low >> 32) * Tags::kSlots >> 32);
   }
-  static std::size_t home_of(const Fingerprint& key, std::size_t groups) noexcept {
-    return static_cast<std::size_t>((core::Wide{key.high} * groups) >> 64);
-  }
   std::size_t next(std::size_t group) const noexcept { return group + 1 == count_ ? 0 : group + 1; }
 
+  std::size_t capacity_ = 0;
   Pages memory_;
   Tags* tags_ = nullptr;
   Slot* slots_ = nullptr;
   std::uint16_t* owners_ = nullptr;
+  std::unique_ptr<TableView> view_;
   std::size_t count_ = 0;
   std::size_t size_ = 0;
   std::size_t released_ = 0;  // the offset in memory_ up to which slots were released

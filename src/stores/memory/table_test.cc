@@ -10,16 +10,12 @@
 namespace sluice::memory {
 namespace {
 
-constexpr auto kKeepAll = [](Slot&) { return true; };
+constexpr auto kKeepAll = [](const Slot&, core::Forgotten) { return true; };
 
 // A key of the first group of every table, or, with `high` near to 2^64, of the last.
 Fingerprint key_of(std::uint64_t low, std::uint64_t high = 0) { return {low, high}; }
 
-Table table_of(std::size_t groups) {
-  Table table;
-  table.rebuild(groups, kKeepAll);
-  return table;
-}
+Table table_of(std::size_t groups) { return Table(groups); }
 
 std::uint32_t& units_of(Table& table, const Fingerprint& key) {
   return table.find(key)->state.units;
@@ -109,22 +105,45 @@ TEST(Table, RebuildKeepsTheSelectedCounters) {
     table.insert(key_of(i, i << 59)).state.units = static_cast<std::uint32_t>(i);
   }
   for (const std::size_t groups : {30u, 3u, 2u}) {
-    table.rebuild(groups, kKeepAll);
+    table.rebuild(Table(groups), kKeepAll);
     EXPECT_EQ(table.group_count(), groups);
     EXPECT_EQ(table.size(), 26u);
     for (std::uint64_t i = 1; i <= 26; ++i) EXPECT_EQ(units_of(table, key_of(i, i << 59)), i);
   }
-  table.rebuild(1, [](Slot& slot) { return slot.state.units > 20; });
+  table.rebuild(Table(1), [](const Slot& slot, core::Forgotten) { return slot.state.units > 20; });
   EXPECT_EQ(table.size(), 6u);
   EXPECT_EQ(table.find(key_of(20, std::uint64_t{20} << 59)), nullptr);
   EXPECT_EQ(units_of(table, key_of(21, std::uint64_t{21} << 59)), 21u);
+}
+
+TEST(Table, TakesAKeyThatIsThereAndNoOther) {
+  Table table = table_of(2);
+  std::uint32_t expiry = 0;
+  EXPECT_EQ(Table::take(*table.view(), key_of(1), false, expiry), nullptr);
+  table.insert(key_of(1), 7);
+  table.insert(key_of(257), 8);  // with the same tag
+  Slot* const slot = Table::take(*table.view(), key_of(257), false, expiry);
+  EXPECT_EQ(slot, table.find(key_of(257)));
+  EXPECT_EQ(expiry, 8u);
+  EXPECT_EQ(Table::take(*table.view(), key_of(257), true, expiry), nullptr) << "it is held";
+  ASSERT_NE(Table::take(*table.view(), key_of(1), true, expiry), nullptr);
+  EXPECT_EQ(expiry, 7u);
+}
+
+TEST(Table, KeepsExpiriesAndOwnersOfARebuild) {
+  Table table = table_of(2);
+  table.owner_of(table.insert(key_of(1), 7)) = 9;
+  const Table old = table.rebuild(Table(3), kKeepAll);
+  EXPECT_EQ(old.size(), 0u);
+  EXPECT_EQ(table.find(key_of(1))->state.expiry, 7u);
+  EXPECT_EQ(table.owner_of(*table.find(key_of(1))), 9u);
 }
 
 TEST(Table, RebuildWithoutMemoryChangesNothing) {
   Table table = table_of(2);
   table.insert(key_of(1)).state.units = 5;
   const std::size_t beyond_all_memory = std::size_t{1} << 50;
-  EXPECT_THROW(table.rebuild(beyond_all_memory, kKeepAll), std::bad_alloc);
+  EXPECT_THROW(table.rebuild(Table(beyond_all_memory), kKeepAll), std::bad_alloc);
   EXPECT_EQ(table.group_count(), 2u);
   EXPECT_EQ(units_of(table, key_of(1)), 5u);
 }
@@ -170,11 +189,11 @@ void agrees_with_a_map(std::uint64_t seed, std::uint64_t homes) {
       table.erase(*slot);
       map.erase(low);
     } else if (slot == nullptr) {
-      if (table.is_full()) table.rebuild(Table::groups_for(table.size() + 10), kKeepAll);
+      if (table.is_full()) table.rebuild(Table(Table::groups_for(table.size() + 10)), kKeepAll);
       table.insert(key).state.units = step;
       map[low] = step;
     }
-    if (random() % 5000 == 0) table.rebuild(Table::groups_for(table.size() + 1), kKeepAll);
+    if (random() % 5000 == 0) table.rebuild(Table(Table::groups_for(table.size() + 1)), kKeepAll);
     ASSERT_EQ(table.size(), map.size());
   }
 }
