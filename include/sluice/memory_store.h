@@ -22,9 +22,10 @@ struct MemoryStoreOptions {
   // most bytes. A large log that cannot grow is merged into slices: stricter than exact, never
   // looser. Raise it for many large logs. Blocks (Charge::block) take up to an eighth of it, too.
   std::size_t max_log_bytes = std::size_t{256} << 20;
-  // Shards, each with its own lock; rounded up to a power of two, at most 1024. 0, the default: the
-  // store chooses by the processors and both bounds. More shards cause less contention and take a
-  // little more memory.
+  // Shards, each with its own lock for new keys, logs and blocks; a request on known keys locks
+  // only its counters. Rounded up to a power of two, at most 1024. 0, the default: the store
+  // chooses by the processors and both bounds. More shards cause less contention and take a little
+  // more memory.
   std::size_t shards = 0;
 };
 

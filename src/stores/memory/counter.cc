@@ -18,7 +18,7 @@ void Counter::begin(Fingerprint fingerprint, Shard& home, const Charge& charge,
   now_ = now;
   slot_ = nullptr;
   change_ = core::Change::kNone;
-  is_pinned_ = is_new_ = is_refused_ = false;
+  is_new_ = is_refused_ = false;
   block_ = {};
   asked_ = 0;
 }
@@ -42,16 +42,17 @@ std::uint64_t Counter::most_for_each() const noexcept {
 }
 
 void Counter::find() noexcept {
+  if (slot_ != nullptr) return;
   slot_ = shard_->find(key_);
-  const bool is_window = !core::has_fixed_size(limit());
-  if (slot_ == nullptr || !is_window || !slot_->state.is_forgotten(now_)) return;
+  if (slot_ == nullptr) return;
+  expiry_ = slot_->state.pin();
+  if (core::has_fixed_size(limit()) || !forgotten().is_past(now_)) return;
   shard_->erase(*slot_);  // a slot of fixed size serves the next state
   slot_ = nullptr;
 }
 
 core::Forgotten Counter::forgotten() const noexcept {
-  if (slot_ == nullptr) return {};
-  return is_pinned_ ? core::Forgotten(saved_expiry_) : slot_->state.forgotten();
+  return slot_ != nullptr ? core::Forgotten(expiry_) : core::Forgotten{};
 }
 
 template <typename Next>
@@ -153,20 +154,17 @@ bool Counter::is_ready() const noexcept {
   return true;
 }
 
-void Counter::pin() noexcept {
-  saved_expiry_ = slot_->state.expiry;
-  slot_->state.expiry = PackedState::kPinned;
-  is_pinned_ = true;
+void Counter::insert() {
+  slot_ = &shard_->find_or_insert(key_, *charge_, now_, PackedState::kPinned);
+  expiry_ = 0;
+  is_new_ = true;
 }
 
-void Counter::insert() {
-  slot_ = &shard_->find_or_insert(key_, *charge_, now_);
-  is_new_ = true;
-  pin();
+void Counter::find_again() noexcept {
+  if (slot_ != nullptr) slot_ = shard_->find(key_);
 }
 
 bool Counter::make_room() {
-  slot_ = shard_->find(key_);  // it may have moved
   if (is_ready()) return true;
   if (limit().state_kind() == StateKind::kPermits) {
     return shard_->make_room_for_permit(*slot_, limit(), now_) != nullptr;
@@ -186,15 +184,17 @@ bool Counter::make_room() {
   return true;
 }
 
-void Counter::unpin() noexcept {
-  if (!is_pinned_) return;
-  is_pinned_ = false;
-  slot_ = shard_->find(key_);
-  if (!is_new_) {
-    slot_->state.expiry = saved_expiry_;
-    return;
-  }
+void Counter::undo() noexcept {
+  find_again();
+  if (!is_new_) return;
+  is_new_ = false;
   shard_->erase(*slot_);
+  slot_ = nullptr;
+}
+
+void Counter::leave() noexcept {
+  if (slot_ == nullptr) return;
+  slot_->state.leave(expiry_);
   slot_ = nullptr;
 }
 
@@ -209,12 +209,15 @@ void Counter::write() noexcept {
     charge_->new_keys->count(Instant{Duration{now_}});
   }
   if (change_ == core::Change::kWrite) write_next();
-  if (change_ == core::Change::kErase && slot_ != nullptr) shard_->erase(*slot_);
+  if (change_ == core::Change::kErase && slot_ != nullptr) {
+    shard_->erase(*slot_);
+    slot_ = nullptr;
+  }
   if (verb_ == Verb::kReset && charge_->block != nullptr) shard_->blocks.erase(key_);
 }
 
 void Counter::write_next() noexcept {
-  slot_->state.set_forgotten(next_forgotten_);
+  expiry_ = PackedState::expiry_of(next_forgotten_);
   switch (limit().state_kind()) {
     case StateKind::kBucket:
     case StateKind::kWindow: return slot_->state.set_state(next_state_);

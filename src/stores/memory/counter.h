@@ -11,11 +11,11 @@ namespace sluice::memory {
 
 // One counter of a request: the sum of all charges on it, and the answer of core. The steps, under
 // the lock of the shard:
-//   find()   finds the slot
+//   find()   finds the slot and pins it, so that no other thread uses or drops it
 //   look()   asks core for the answer and the next state; changes nothing
-//   pin(), insert(), make_room()  ensure that a write cannot fail
+//   insert(), find_again(), make_room()  ensure that a write cannot fail
 //   write()  stores the next state, if every counter of the request admits
-// The steps of other counters may move `slot` in between: find() it again.
+//   leave()  ends the pin
 //
 // The members have no values before begin(): a request has up to 64 counters, and most have few.
 class Counter {
@@ -47,7 +47,7 @@ class Counter {
   void take_for_each(std::uint64_t units) noexcept { cost_ = units * charges_; }
   void note_taken(std::uint32_t units) noexcept { answer_.taken = units; }
 
-  // Drops a window that is forgotten at the instant.
+  // Drops a window that is forgotten at the instant. Does nothing if the slot has been found.
   void find() noexcept;
   void look(Action action) noexcept;
   // Answers without taking units, because another limit denies the request. Nothing is written.
@@ -61,16 +61,18 @@ class Counter {
   // Whether its block denies the request.
   bool is_blocked() const noexcept { return block_.left > 0 && asked_ > 0; }
 
-  // Protects the slot from eviction; makes it if it is missing, which may move other slots; makes
-  // room for the write. The last two throw std::bad_alloc; make_room() returns false if the bytes
-  // for windows do not suffice for a new one. A log that cannot grow is merged, and the answer may
-  // change. unpin() undoes all three, except for that.
-  void pin() noexcept;
+  // Makes the slot if it is missing, which may move other slots; finds the slot where it is then;
+  // makes room for the write. The first and the last throw std::bad_alloc; make_room() returns
+  // false if the bytes for windows do not suffice for a new one. A log that cannot grow is merged,
+  // and the answer may change. undo() undoes all three, except for that.
   void insert();
+  void find_again() noexcept;
   bool make_room();
-  void unpin() noexcept;
+  void undo() noexcept;
 
   void write() noexcept;
+  // After write(), or instead of it. Does nothing more the second time.
+  void leave() noexcept;
 
   void answer(Decision& decision) const noexcept {
     core::write(limit(), answer_, decision);
@@ -96,11 +98,10 @@ class Counter {
   Slot* slot_;  // null: the counter is untouched
   Verb verb_;
   core::Change change_;
-  bool is_pinned_;
   bool is_new_;  // by insert()
   bool is_refused_;
   std::uint32_t converted_;  // slices: all units that count, if the grid has changed
-  std::uint32_t saved_expiry_;
+  std::uint32_t expiry_;     // of the slot
   core::Answer answer_;
   core::BlockAnswer block_;
   std::uint64_t asked_;  // the cost for which the block was looked at

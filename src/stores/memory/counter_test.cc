@@ -105,7 +105,7 @@ TEST_F(CounterTest, RemovesASlotThatItInsertedIfItDoesNotWrite) {
   counter.insert();
   ASSERT_TRUE(counter.make_room());
   EXPECT_GT(shard_.blob_bytes(), 0u);
-  counter.unpin();
+  counter.undo();
   EXPECT_EQ(shard_.size(), 0u);
   EXPECT_EQ(shard_.blob_bytes(), 0u);
   EXPECT_EQ(shared_.left(), kPlenty);
@@ -117,10 +117,10 @@ TEST_F(CounterTest, LeavesAnExistingSlotAsItWasIfItDoesNotWrite) {
   Counter& counter = begin(kSlices, 3);
   counter.find();
   counter.look(Verb::kTake);
-  counter.pin();
   EXPECT_EQ(shard_.find(key_of(1))->state.expiry, PackedState::kPinned);
-  counter.unpin();
-  counter.unpin();  // does nothing more
+  counter.undo();
+  counter.leave();
+  counter.leave();  // does nothing more
   EXPECT_EQ(shard_.find(key_of(1))->state.expiry, expiry);
   EXPECT_EQ(remaining(kSlices), 7u);
 }
@@ -175,10 +175,10 @@ TEST_F(CounterTest, KeepsItsUnitsIfTheSlicesChange) {
   counter.look(Verb::kTake);
   EXPECT_EQ(answer().remaining, 4u);
   EXPECT_FALSE(counter.is_ready()) << "1000 slices need more memory than 5";
-  counter.pin();
   ASSERT_TRUE(counter.make_room());
   EXPECT_EQ(answer().remaining, 4u);
   counter.write();
+  counter.leave();
   EXPECT_EQ(remaining(finer), 4u);
   EXPECT_EQ(shard_.find(key_of(1))->state.slices()->slices, 1000u);
   EXPECT_FALSE(decide(Verb::kTake, finer, 5));
@@ -202,7 +202,7 @@ TEST_F(CounterTest, FailsWithoutBytesForItsWindowAndLeavesNoSlot) {
     counter.look(Verb::kTake);
     counter.insert();
     EXPECT_FALSE(counter.make_room());
-    counter.unpin();
+    counter.undo();
     EXPECT_EQ(shard.size(), 0u);
   }
 }

@@ -22,10 +22,10 @@ std::uint64_t units_of(const core::Log& log) noexcept {
 
 // Returns the units that a counter of a limit has remaining; those of a log or of permits as of its
 // last change, because there may be many. Returns 0 if the counter is not of the limit's kind.
-std::uint64_t remaining(const PackedState& state, const Limit& limit, core::Ticks now) noexcept {
+std::uint64_t remaining(const PackedState& state, core::Forgotten forgotten, const Limit& limit,
+                        core::Ticks now) noexcept {
   const auto peek = [&](const auto& held) {
-    return core::step(Verb::kPeek, limit, core::Kept{held, state.forgotten()}, now, 0)
-        .answer.remaining;
+    return core::step(Verb::kPeek, limit, core::Kept{held, forgotten}, now, 0).answer.remaining;
   };
   if (SliceBlob* const slices = state.slices()) {
     if (limit.state_kind() != StateKind::kSlices) return 0;
@@ -46,26 +46,38 @@ bool owns_blob(const Slot& slot) noexcept {
   return state.slices() != nullptr || state.log() != nullptr || state.permits() != nullptr;
 }
 
+// Calls visit(slot, expiry) for each counter that no thread holds or has pinned, with the counter
+// pinned. If it returns true, it has erased the counter.
+template <typename Visit>
+auto each_free(Visit visit) {
+  return [visit](Slot& slot) {
+    const std::uint32_t expiry = slot.state.try_mark(PackedState::kPinned);
+    if (!PackedState::is_mark(expiry) && !visit(slot, expiry)) slot.state.leave(expiry);
+  };
+}
+
 }  // namespace
 
 // Replaces the victim by a counter if that one is to be evicted instead.
-void Shard::consider(Slot& slot, Resource resource, core::Ticks now, Victim& victim) noexcept {
-  if (slot.state.expiry == PackedState::kPinned) return;
+void Shard::consider(Slot& slot, std::uint32_t expiry, Resource resource, core::Ticks now,
+                     Victim& victim) noexcept {
   if (resource == Resource::kBytes && !owns_blob(slot)) return;
   const LimitUsage::Index limit = table_.owner_of(slot);
-  const std::uint64_t left = remaining(slot.state, usage_.limit(limit), now);
+  const std::uint64_t left =
+      remaining(slot.state, core::Forgotten(expiry), usage_.limit(limit), now);
   if (limit != victim.limit) {
     usage_.note_largest(limit, resource);
     if (usage_.used(limit, resource) > usage_.used(victim.limit, resource)) {
-      victim = {&slot, limit, left, 1};
+      victim = {&slot, limit, left, expiry, 1};
     }
     return;
   }
   ++victim.compared;
   if (left < victim.remaining) return;
-  if (left > victim.remaining || slot.state.expiry < victim.slot->state.expiry) {
+  if (left > victim.remaining || expiry < victim.expiry) {
     victim.slot = &slot;
     victim.remaining = left;
+    victim.expiry = expiry;
   }
 }
 
@@ -73,49 +85,61 @@ void Shard::consider(Slot& slot, Resource resource, core::Ticks now, Victim& vic
 void Shard::evict_from_largest(const Victim& found, Resource resource, core::Ticks now) noexcept {
   const LimitUsage::Index largest = usage_.largest(resource);
   Victim victim = found.limit == largest ? found : Victim{};
+  const auto compare = each_free([&](Slot& slot, std::uint32_t expiry) {
+    consider(slot, expiry, resource, now, victim);
+    return false;
+  });
   for (std::size_t i = 0; i < kGroupsSearched && victim.compared < kCompared; ++i) {
-    table_.for_each_in(hand_, largest, [&](Slot& slot) { consider(slot, resource, now, victim); });
+    table_.for_each_in(hand_, largest, compare);
     advance_hand();
   }
-  erase(victim.slot != nullptr ? *victim.slot : *found.slot);
+  Slot& evicted = victim.slot != nullptr ? *victim.slot : *found.slot;
+  evicted.state.pin();
+  erase(evicted);
   ++evictions_;
 }
 
 // Drops the untouched counters of the next groups. If there are none, evicts one. Continues while
-// all counters that it finds are pinned.
+// all counters that it finds are in use.
 void Shard::evict(core::Ticks now) noexcept {
   const std::uint64_t swept_before = swept_;
   Victim victim;
+  const auto visit = each_free([&](Slot& slot, std::uint32_t expiry) {
+    const bool is_forgotten = core::Forgotten(expiry).is_past(now);
+    if (is_forgotten) {
+      erase(slot);
+      ++swept_;
+    } else {
+      consider(slot, expiry, Resource::kCounters, now, victim);
+    }
+    return is_forgotten;
+  });
   for (std::size_t looked = 0; looked < kGroupsLookedAt || victim.slot == nullptr; ++looked) {
-    table_.for_each_in(hand_, [&](Slot& slot) {
-      if (slot.state.is_forgotten(now)) {
-        erase(slot);
-        ++swept_;
-      } else {
-        consider(slot, Resource::kCounters, now, victim);
-      }
-    });
+    table_.for_each_in(hand_, visit);
     advance_hand();
     if (swept_ != swept_before) return;
   }
   evict_from_largest(victim, Resource::kCounters, now);
 }
 
-// Drops counters that own blobs: untouched ones of the next groups, or else one that is not pinned,
+// Drops counters that own blobs: untouched ones of the next groups, or else one that is not in use,
 // if there is one.
 bool Shard::evict_blob(core::Ticks now) noexcept {
   const std::uint64_t swept_before = swept_;
   Victim victim;
+  const auto visit = each_free([&](Slot& slot, std::uint32_t expiry) {
+    const bool is_dropped = owns_blob(slot) && core::Forgotten(expiry).is_past(now);
+    if (is_dropped) {
+      erase(slot);
+      ++swept_;
+    } else {
+      consider(slot, expiry, Resource::kBytes, now, victim);
+    }
+    return is_dropped;
+  });
   for (std::size_t looked = 0; looked < table_.group_count(); ++looked) {
     if (looked >= kGroupsLookedAt && victim.slot != nullptr) break;
-    table_.for_each_in(hand_, [&](Slot& slot) {
-      if (owns_blob(slot) && slot.state.is_forgotten(now)) {
-        erase(slot);
-        ++swept_;
-      } else {
-        consider(slot, Resource::kBytes, now, victim);
-      }
-    });
+    table_.for_each_in(hand_, visit);
     advance_hand();
     if (swept_ != swept_before) return true;
   }

@@ -7,7 +7,8 @@
 namespace sluice::memory {
 
 // A counter that exists and has room for a take. Most requests have only such counters; they are
-// decided and written in their slots. Counter decides logs and permits.
+// decided and written in their slots, without the lock of the shard. Counter decides logs and
+// permits.
 //
 // The members have no values before begin() and look(). Both are inlined by force: a request of one
 // charge then keeps the members in registers.
@@ -15,6 +16,7 @@ struct InPlace {
   Fingerprint key;
   Shard* shard;
   Slot* slot;
+  std::uint32_t expiry;  // of the slot, from look() to finish() or leave()
   union {
     core::Step<core::State> step;
     core::Step<core::NextSlices> slices_step;
@@ -27,27 +29,28 @@ struct InPlace {
   static bool serves(const Limit& limit) noexcept {
     return core::has_fixed_size(limit) || limit.state_kind() == StateKind::kSlices;
   }
-  // Whether the charge's block matters: the key has one, or this may be a denial that counts.
+  // Whether the charge's block matters: the key has one, or this may be a denial that counts. Under
+  // the lock of the shard.
   bool needs_block(const Charge& charge) const noexcept {
     return charge.block != nullptr && (!admits() || shard->blocks.contains(key));
   }
 
-  void begin(Fingerprint fingerprint, Shard& home) noexcept {
-    key = fingerprint;
-    shard = &home;
-  }
-
   // Decides what takes or counts units, except for several takes of at most so many. Returns false
-  // if the counter is missing or needs memory.
-  [[gnu::always_inline]] bool look(Action action, const Charge& charge, core::Ticks now) noexcept {
-    slot = shard->find(key);
+  // if the counter is missing or needs memory; or, if it `gives_up`, because another thread holds
+  // it.
+  [[gnu::always_inline]] bool look(Action action, const Charge& charge, core::Ticks now,
+                                   bool gives_up = false) noexcept {
+    slot = shard->take(key, gives_up, expiry);
     if (slot == nullptr) return false;
     if (core::has_fixed_size(charge.limit)) {
       ::new (&step) auto(core::step(action, charge.limit, kept_state(), now, charge.cost));
       return true;
     }
     SliceBlob* const blob = slot->state.slices();
-    if (blob == nullptr || blob->grid() != core::SliceGrid(charge.limit)) return false;
+    if (blob == nullptr || blob->grid() != core::SliceGrid(charge.limit)) {
+      leave();
+      return false;
+    }
     slices_step = core::step(action, charge.limit, kept_slices(), now, charge.cost);
     return true;
   }
@@ -62,19 +65,22 @@ struct InPlace {
     } else if (step.change == core::Change::kWrite) {
       write(charge.limit);
     }
+    leave();
     core::write(charge.limit, step.answer, decision);
   }
 
+  void leave() noexcept { slot->state.leave(expiry); }
+
  private:
   core::Kept<core::State> kept_state() const noexcept {
-    return {slot->state.state(), slot->state.forgotten()};
+    return {slot->state.state(), core::Forgotten(expiry)};
   }
   core::Kept<core::Slices> kept_slices() const noexcept {
-    return {slot->state.slices()->view(), slot->state.forgotten()};
+    return {slot->state.slices()->view(), core::Forgotten(expiry)};
   }
 
   [[gnu::always_inline]] void write(const Limit& limit) noexcept {
-    slot->state.set_forgotten(step.forgotten());
+    expiry = PackedState::expiry_of(step.forgotten());
     if (core::has_fixed_size(limit)) return slot->state.set_state(step.next);
     SliceBlob* const blob = slot->state.slices();
     slices_step.next.write(blob->counts());
@@ -89,20 +95,27 @@ static_assert(std::is_standard_layout_v<core::Step<core::NextSlices>>);
 // nothing changed, if the counter is missing or has no room.
 inline bool change_permit(Shard& shard, const Fingerprint& key, Action action, const Charge& charge,
                           core::Ticks now, Decision& decision) noexcept {
-  Slot* const slot = shard.find(key);
-  core::PermitBuffer* const blob = slot != nullptr ? slot->state.permits() : nullptr;
-  if (blob == nullptr) return false;
-  core::Permits permits = blob->view();
-  permits.asked = charge.permit;
-  const core::Step<core::NextPermits> step = core::step(
-      action, charge.limit, core::Kept{permits, slot->state.forgotten()}, now, charge.cost);
-  if (step.change == core::Change::kWrite) {
-    if (!blob->has_room(step.next)) return false;
-    slot->state.set_forgotten(step.forgotten());
-    blob->write(step.next, step.at);
+  std::uint32_t expiry = 0;
+  Slot* const slot = shard.take(key, false, expiry);
+  if (slot == nullptr) return false;
+  core::PermitBuffer* const blob = slot->state.permits();
+  bool has_room = blob != nullptr;
+  if (has_room) {
+    core::Permits permits = blob->view();
+    permits.asked = charge.permit;
+    const core::Step<core::NextPermits> step = core::step(
+        action, charge.limit, core::Kept{permits, core::Forgotten(expiry)}, now, charge.cost);
+    if (step.change == core::Change::kWrite) {
+      has_room = blob->has_room(step.next);
+      if (has_room) {
+        blob->write(step.next, step.at);
+        expiry = PackedState::expiry_of(step.forgotten());
+      }
+    }
+    if (has_room) core::write(charge.limit, step.answer, decision);
   }
-  core::write(charge.limit, step.answer, decision);
-  return true;
+  slot->state.leave(expiry);
+  return has_room;
 }
 
 }  // namespace sluice::memory

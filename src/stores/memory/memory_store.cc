@@ -154,9 +154,7 @@ class MemoryStore::Impl {
                                                 core::Ticks now, Decision& decision) noexcept {
     if (action.verb != Verb::kTake && !changes_permit(action.verb)) return false;
     const memory::Fingerprint key = fingerprint_(charge);
-    Shard& shard = shard_of(key);
-    const std::lock_guard lock(shard.mutex);
-    return memory::change_permit(shard, key, action, charge, now, decision);
+    return memory::change_permit(shard_of(key), key, action, charge, now, decision);
   }
 
   // Writes the blocks of all keys, and looks at their counters.
@@ -214,10 +212,25 @@ class MemoryStore::Impl {
                                                   core::Ticks now, Decision& decision) noexcept {
     if (!memory::InPlace::serves(charge.limit)) return false;
     memory::InPlace counter;
-    const memory::Fingerprint key = fingerprint_(charge);
-    counter.begin(key, shard_of(key));
+    fingerprint_.write(charge, counter.key);
+    counter.shard = &shard_of(counter.key);
+    if (charge.block != nullptr) [[unlikely]]
+      return decide_blocking(action, charge, now, counter, decision);
+    if (!counter.look(action, charge, now)) return false;
+    counter.finish(charge, now, counter.admits(), decision);
+    return true;
+  }
+
+  // decide_one_in_place() for a charge with a block.
+  [[gnu::noinline]] static bool decide_blocking(Action action, const Charge& charge,
+                                                core::Ticks now, memory::InPlace& counter,
+                                                Decision& decision) noexcept {
     const std::lock_guard lock(counter.shard->mutex);
-    if (!counter.look(action, charge, now) || counter.needs_block(charge)) return false;
+    if (!counter.look(action, charge, now)) return false;
+    if (counter.needs_block(charge)) {
+      counter.leave();
+      return false;
+    }
     counter.finish(charge, now, counter.admits(), decision);
     return true;
   }
@@ -238,11 +251,23 @@ class MemoryStore::Impl {
       }
       used[i].shard = &shard_of(key);
     }
-    const memory::Locks<N> locks(used, [](const memory::InPlace& c) { return c.shard; });
+    // A thread that holds a counter does not wait for another one: it gives up instead.
+    const memory::Locks<N> locks(used, [&](const memory::InPlace& c) {
+      return charges[static_cast<std::size_t>(&c - used.data())].block ? c.shard : nullptr;
+    });
     bool all_admit = true;
-    for (std::size_t i = 0; i < used.size(); ++i) {
-      if (!used[i].look(action, charges[i], now) || used[i].needs_block(charges[i])) return false;
-      all_admit &= used[i].admits();
+    std::size_t held = 0;
+    for (; held < used.size(); ++held) {
+      if (!used[held].look(action, charges[held], now, held > 0)) break;
+      if (used[held].needs_block(charges[held])) {
+        used[held].leave();
+        break;
+      }
+      all_admit &= used[held].admits();
+    }
+    if (held < used.size()) {
+      while (held > 0) used[--held].leave();
+      return false;
     }
     for (std::size_t i = 0; i < used.size(); ++i) {
       used[i].finish(charges[i], now, all_admit, each[i]);

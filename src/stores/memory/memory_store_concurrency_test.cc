@@ -108,6 +108,45 @@ TEST(MemoryStoreConcurrency, ThreadsOnManyKeysAdmitAsManyAsOneThread) {
   EXPECT_EQ(store.stats().keys, std::size_t{kKeys});
 }
 
+// The first thread inserts keys that are soon forgotten, so that the table grows and shrinks, at
+// once and in steps. The others use counters that move each time.
+TEST(MemoryStoreConcurrency, TakesAreExactWhileTheTableMoves) {
+  constexpr std::size_t kKeys = 64;
+  const Limit limits[] = {fixed_window(1'000'000).per(1h),
+                          sliding_window_counter(1'000'000).per(1h)};
+  const Limit brief = token_bucket(1).per(1ms);
+  MemoryStore store({.shards = 1});
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i < kKeys; ++i) keys.push_back(std::to_string(i));
+  std::vector<std::atomic<std::uint32_t>> admitted(kKeys);
+  run_on_threads([&](int thread) {
+    Limiter limiter(store);
+    std::minstd_rand random(static_cast<unsigned>(thread) + 1);
+    for (int i = 0; i < 30000; ++i) {
+      if (thread == 0) {
+        const Duration rest = (i / 10000) * 10s;  // in which all are forgotten
+        EXPECT_TRUE(
+            limiter.try_acquire("brief" + std::to_string(i), brief, 1, kNow + rest + i * 1ms));
+        continue;
+      }
+      const std::size_t key = random() % kKeys;
+      const std::size_t other = (key + 1 + random() % (kKeys - 1)) % kKeys;
+      const std::vector<Charge> both = {{keys[key], limits[key % 2], 1},
+                                        {keys[other], limits[other % 2], 1}};
+      if (i % 4 == 0 && limiter.check(both, {}, kNow)) {
+        ++admitted[key];
+        ++admitted[other];
+      }
+      admitted[key] += limiter.try_acquire(keys[key], limits[key % 2], 1, kNow).allowed();
+    }
+  });
+  EXPECT_GT(store.stats().swept, 20000u);
+  for (std::size_t i = 0; i < kKeys; ++i) {
+    const Decision left = Limiter(store).peek(keys[i], limits[i % 2], 0, kNow);
+    EXPECT_EQ(admitted[i] + left.remaining, 1'000'000u) << i;
+  }
+}
+
 TEST(MemoryStoreConcurrency, OverlappingRequestsInAnyOrderAreAllOrNothing) {
   // Each request takes one of three of five keys, in an order of chance: were any taken without the
   // others, or two threads to wait for each other, the sums would differ or the test would not end.

@@ -24,11 +24,9 @@ bool refuse_new(std::span<Counter> counters) noexcept {
 // Ensures that no write can fail. If that is impossible, throws or returns false.
 bool prepare_writes(std::span<Counter> counters) {
   for (Counter& c : counters) {
-    if (c.writes() && c.is_found()) c.pin();
-  }
-  for (Counter& c : counters) {
     if (c.writes() && !c.is_found()) c.insert();
   }
+  for (Counter& c : counters) c.find_again();
   for (Counter& c : counters) {
     if (c.writes() && !c.make_room()) return false;
   }
@@ -42,7 +40,7 @@ bool prepare_or_undo(std::span<Counter> counters) noexcept {
   } catch (const std::bad_alloc&) {
     // The result reports it.
   }
-  for (Counter& c : counters) c.unpin();
+  for (Counter& c : counters) c.undo();
   return false;
 }
 
@@ -68,24 +66,7 @@ void deny(Verb verb, std::span<Counter> counters) noexcept {
   for (Counter& c : counters) c.leave_untaken();
 }
 
-// Takes the same number of units for every charge: as many as all can have.
-Reason take_at_most(std::span<Counter> counters) noexcept {
-  const bool asks_for_nothing = std::any_of(counters.begin(), counters.end(),
-                                            [](const Counter& c) { return c.asks_for_nothing(); });
-  const std::uint64_t units = asks_for_nothing ? 0 : units_for_each(counters);
-  for (Counter& c : counters)
-    c.take_for_each(asks_for_nothing ? 0 : std::max<std::uint64_t>(units, 1));
-  const Reason failed = carry_out(Verb::kTake, counters);
-  if (failed == Reason::kOk && all_admit(counters)) {
-    for (Counter& c : counters) c.note_taken(static_cast<std::uint32_t>(units));
-  }
-  return failed;
-}
-
-}  // namespace
-
-Reason carry_out(Action action, std::span<Counter> counters) noexcept {
-  if (action.verb == Verb::kTakeAtMost) return take_at_most(counters);
+Reason decide(Action action, std::span<Counter> counters) noexcept {
   for (Counter& c : counters) {
     c.find();
     c.look(action);
@@ -103,13 +84,36 @@ Reason carry_out(Action action, std::span<Counter> counters) noexcept {
     if (!prepare_or_undo(counters)) return Reason::kStoreError;
     // A hybrid whose summaries were merged may count more units than before.
     if (!all_admit(counters)) {
-      for (Counter& c : counters) c.unpin();
+      for (Counter& c : counters) c.undo();
       deny(action.verb, counters);
       return Reason::kOk;
     }
   }
   for (Counter& c : counters) c.write();
   return Reason::kOk;
+}
+
+// Takes the same number of units for every charge: as many as all can have.
+Reason take_at_most(std::span<Counter> counters) noexcept {
+  const bool asks_for_nothing = std::any_of(counters.begin(), counters.end(),
+                                            [](const Counter& c) { return c.asks_for_nothing(); });
+  const std::uint64_t units = asks_for_nothing ? 0 : units_for_each(counters);
+  for (Counter& c : counters)
+    c.take_for_each(asks_for_nothing ? 0 : std::max<std::uint64_t>(units, 1));
+  const Reason failed = decide(Verb::kTake, counters);
+  if (failed == Reason::kOk && all_admit(counters)) {
+    for (Counter& c : counters) c.note_taken(static_cast<std::uint32_t>(units));
+  }
+  return failed;
+}
+
+}  // namespace
+
+Reason carry_out(Action action, std::span<Counter> counters) noexcept {
+  const Reason failed =
+      action.verb == Verb::kTakeAtMost ? take_at_most(counters) : decide(action, counters);
+  for (Counter& c : counters) c.leave();
+  return failed;
 }
 
 }  // namespace sluice::memory

@@ -15,7 +15,7 @@ namespace sluice::memory {
 Reason carry_out(Action action, std::span<Counter> counters) noexcept;
 
 // Locks the shards of one request, each once and in their order, so that two requests never wait
-// for each other. `shard_of` returns the shard of an element.
+// for each other. `shard_of` returns the shard of an element, or null for none.
 template <std::size_t N>
 class Locks {
  public:
@@ -33,6 +33,7 @@ class Locks {
  private:
   // Inserts a shard in order, unless it is there already. Most requests have two or three.
   void add(Shard* shard) noexcept {
+    if (shard == nullptr) return;
     if constexpr (N == 1) {
       shards_[count_++] = shard;
       return;

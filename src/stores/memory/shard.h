@@ -27,12 +27,15 @@ class SharedBytes {
   std::atomic<std::size_t> left_;
 };
 
-// One part of a memory store: a table of counters under one lock, bounded in counters and in the
-// bytes of their windows. At its bound it drops untouched counters first. If it finds none, it
+// One part of a memory store: a table of counters, bounded in counters and in the bytes of their
+// windows. At its bound it drops untouched counters first. If it finds none, it
 // evicts a counter of the limit that uses the most: of a few of them, the one with the most units
 // remaining, and of equal ones the one that would be untouched first.
 //
-// Not thread-safe: hold `mutex` for every call. Owns its blobs.
+// Thread-safety: take() from any thread; for every other call hold `mutex`. A state is read and
+// changed only while its counter is held (by take()) or pinned (under the mutex). A thread that
+// holds a counter waits neither for the mutex nor, for long, for another counter; a thread with the
+// mutex waits for those that are held. So no two threads wait for each other. Owns its blobs.
 class alignas(64) Shard {
  public:
   Lock mutex;
@@ -86,6 +89,7 @@ class alignas(64) Shard {
     Slot* slot = nullptr;
     LimitUsage::Index limit = LimitUsage::kNone;
     std::uint64_t remaining = 0;
+    std::uint32_t expiry = 0;
     std::size_t compared = 0;  // the counters of the limit that it was selected from
   };
 
@@ -94,7 +98,8 @@ class alignas(64) Shard {
   void evict(core::Ticks now) noexcept;
   bool evict_blob(core::Ticks now) noexcept;
   void evict_from_largest(const Victim& found, Resource resource, core::Ticks now) noexcept;
-  void consider(Slot& slot, Resource resource, core::Ticks now, Victim& victim) noexcept;
+  void consider(Slot& slot, std::uint32_t expiry, Resource resource, core::Ticks now,
+                Victim& victim) noexcept;
   void advance_hand() noexcept { hand_ = hand_ + 1 >= table_.group_count() ? 0 : hand_ + 1; }
 
   void* allocate(LimitUsage::Index limit, std::size_t bytes, std::size_t kept, core::Ticks now,
