@@ -37,11 +37,10 @@ class GrowingTable {
   // See Table::take().
   [[gnu::always_inline]] Slot* take(const Fingerprint& key, bool gives_up,
                                     std::uint32_t& expiry) noexcept {
-    const TableView* view = old_view_.load(std::memory_order_acquire);
-    if (view == nullptr || !is_in_old(key, *view)) [[likely]] {
-      view = now_view_.load(std::memory_order_acquire);
-    }
-    return view != nullptr ? Table::take(*view, key, gives_up, expiry) : nullptr;
+    TableView view;
+    const bool is_old = !old_view_.is_empty() && old_view_.read(view) && is_in_old(key, view.count);
+    if (!is_old && !now_view_.read(view)) return nullptr;
+    return Table::take(view, key, gives_up, expiry);
   }
   std::uint16_t& owner_of(const Slot& slot) noexcept { return table_of(slot).owner_of(slot); }
   // Adds an absent key with an empty state. The table must not be full.
@@ -121,12 +120,12 @@ class GrowingTable {
     return core::ceil_div(moved() * now_.group_count(), old_.group_count());
   }
   Table& table_of(const Fingerprint& key) noexcept {
-    return is_moving() && is_in_old(key, *old_.view()) ? old_ : now_;
+    return is_moving() && is_in_old(key, old_.group_count()) ? old_ : now_;
   }
   Table& table_of(const Slot& slot) noexcept { return old_.contains(slot) ? old_ : now_; }
 
-  bool is_in_old(const Fingerprint& key, const TableView& old) const noexcept {
-    return Table::home_of(key, old.count.load(std::memory_order_relaxed)) >= moved();
+  bool is_in_old(const Fingerprint& key, std::size_t groups) const noexcept {
+    return Table::home_of(key, groups) >= moved();
   }
   std::size_t moved() const noexcept { return moved_.load(std::memory_order_relaxed); }
 
@@ -149,18 +148,19 @@ class GrowingTable {
     unused_.push_back(std::move(table));  // make() has made room
   }
   void publish() noexcept {
-    now_view_.store(now_.view(), std::memory_order_release);
-    old_view_.store(old_.view(), std::memory_order_release);
+    now_view_.write(now_.view());
+    old_view_.write(old_.view());
   }
 
   static constexpr std::size_t kTables = 3;  // now_, old_ and one that is being made
 
+  // In a cache line that changes only when the table does.
+  alignas(64) SharedView now_view_;
+  SharedView old_view_;
   Table now_;
   Table old_;                          // without groups unless the table is moving
   std::atomic<std::size_t> moved_{0};  // the counters with an earlier home in old_ are in now_
   std::vector<Table> unused_;
-  std::atomic<const TableView*> now_view_{nullptr};
-  std::atomic<const TableView*> old_view_{nullptr};
 };
 
 }  // namespace sluice::memory

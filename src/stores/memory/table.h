@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 #if defined(__SSE2__)
@@ -69,9 +68,38 @@ static_assert(sizeof(Tags) == 16);
 
 // What Table::take() knows of a table.
 struct TableView {
-  Tags* tags;
-  Slot* slots;
-  std::atomic<std::size_t> count;
+  Tags* tags = nullptr;
+  Slot* slots = nullptr;
+  std::size_t count = 0;  // of groups
+};
+
+// A view that one thread at a time writes and any thread reads (a sequence lock). Reading follows
+// no pointer, which would take longer than all of its loads together.
+class SharedView {
+ public:
+  void write(const TableView& next) noexcept {
+    const std::size_t version = version_.load(std::memory_order_relaxed);
+    version_.store(version + 1, std::memory_order_relaxed);
+    tags_.store(next.tags, std::memory_order_release);
+    slots_.store(next.slots, std::memory_order_release);
+    count_.store(next.count, std::memory_order_release);
+    version_.store(version + 2, std::memory_order_release);
+  }
+  // Returns false, with nothing of use in `view`, while another thread writes.
+  bool read(TableView& view) const noexcept {
+    const std::size_t version = version_.load(std::memory_order_acquire);
+    view.tags = tags_.load(std::memory_order_acquire);
+    view.slots = slots_.load(std::memory_order_acquire);
+    view.count = count_.load(std::memory_order_acquire);
+    return version % 2 == 0 && version_.load(std::memory_order_relaxed) == version;
+  }
+  bool is_empty() const noexcept { return count_.load(std::memory_order_relaxed) == 0; }
+
+ private:
+  std::atomic<std::size_t> version_{0};
+  std::atomic<Tags*> tags_{nullptr};
+  std::atomic<Slot*> slots_{nullptr};
+  std::atomic<std::size_t> count_{0};
 };
 
 // A hash table of counters with open addressing. It has any number of groups of fifteen slots, is
@@ -97,7 +125,7 @@ class Table {
   }
 
   Slot* find(const Fingerprint& key) noexcept {
-    return search(tags_, slots_, count_, key, [&](const Slot& slot) { return slot.key == key; });
+    return search(view(), key, [&](const Slot& slot) { return slot.key == key; });
   }
 
   // Finds a counter and holds it (PackedState::hold()). May return null although the counter is
@@ -105,8 +133,7 @@ class Table {
   // must last; the table may be moved or be cleared and used again.
   [[gnu::always_inline]] static Slot* take(const TableView& view, const Fingerprint& key,
                                            bool gives_up, std::uint32_t& expiry) noexcept {
-    const std::size_t count = view.count.load(std::memory_order_relaxed);
-    return search(view.tags, view.slots, count, key, [&](Slot& slot) {
+    return search(view, key, [&](Slot& slot) {
       const std::uint32_t held = slot.state.hold(gives_up);
       if (gives_up && PackedState::is_mark(held)) return false;
       if (slot.key == key) [[likely]] {
@@ -117,7 +144,7 @@ class Table {
       return false;
     });
   }
-  const TableView* view() const noexcept { return view_.get(); }
+  TableView view() const noexcept { return {tags_, slots_, count_}; }
 
   // A number that the user of the table gives to a slot; 0 at first.
   std::uint16_t& owner_of(const Slot& slot) noexcept { return owners_[&slot - slots_]; }
@@ -245,7 +272,6 @@ class Table {
         tags_(reinterpret_cast<Tags*>(memory_.data())),
         slots_(reinterpret_cast<Slot*>(tags_ + groups)),
         owners_(reinterpret_cast<std::uint16_t*>(slots_ + groups * Tags::kSlots)),
-        view_(new TableView{tags_, slots_, groups}),
         count_(groups) {}
 
   // The most groups that its memory has room for.
@@ -258,7 +284,6 @@ class Table {
   // Gives a cleared table another number of groups, at most its capacity.
   void use_again(std::size_t groups) noexcept {
     count_ = groups;
-    view_->count.store(groups, std::memory_order_relaxed);
     released_ = 0;
   }
 
@@ -268,22 +293,23 @@ class Table {
  private:
   // Returns the first slot with the key's tag for which is_key(slot) is true.
   template <typename IsKey>
-  [[gnu::always_inline]] static Slot* search(Tags* all_tags, Slot* slots, std::size_t count,
-                                             const Fingerprint& key, IsKey is_key) noexcept {
-    if (count == 0) return nullptr;
-    std::size_t group = home_of(key, count);
+  [[gnu::always_inline]] static Slot* search(const TableView view, const Fingerprint& key,
+                                             IsKey is_key) noexcept {
+    if (view.count == 0) return nullptr;
+    std::size_t group = home_of(key, view.count);
     // The slot is fetched while the tags are read. The key is not always there.
-    prefetch_to_write(&slots[group * Tags::kSlots + favourite_of(key)].state.expiry);
+    prefetch_to_write(&view.slots[group * Tags::kSlots + favourite_of(key)].state.expiry);
     const std::uint8_t tag = tag_of(key);
-    for (std::size_t looked = 0; looked < count; ++looked) {
-      const Tags& tags = all_tags[group];
+    for (std::size_t looked = 0; looked < view.count; ++looked) {
+      const Tags& tags = view.tags[group];
       for (std::uint32_t bits = tags.matching(tag); bits != 0; bits &= bits - 1) {
-        Slot& slot = slots[group * Tags::kSlots + static_cast<std::size_t>(__builtin_ctz(bits))];
+        Slot& slot =
+            view.slots[group * Tags::kSlots + static_cast<std::size_t>(__builtin_ctz(bits))];
         if (is_key(slot)) [[likely]]
           return &slot;
       }
       if (tags.passed() == 0) return nullptr;
-      group = group + 1 == count ? 0 : group + 1;
+      group = group + 1 == view.count ? 0 : group + 1;
     }
     return nullptr;
   }
@@ -313,7 +339,6 @@ class Table {
   Tags* tags_ = nullptr;
   Slot* slots_ = nullptr;
   std::uint16_t* owners_ = nullptr;
-  std::unique_ptr<TableView> view_;
   std::size_t count_ = 0;
   std::size_t size_ = 0;
   std::size_t released_ = 0;  // the offset in memory_ up to which slots were released

@@ -119,14 +119,14 @@ TEST(Table, RebuildKeepsTheSelectedCounters) {
 TEST(Table, TakesAKeyThatIsThereAndNoOther) {
   Table table = table_of(2);
   std::uint32_t expiry = 0;
-  EXPECT_EQ(Table::take(*table.view(), key_of(1), false, expiry), nullptr);
+  EXPECT_EQ(Table::take(table.view(), key_of(1), false, expiry), nullptr);
   table.insert(key_of(1), 7);
   table.insert(key_of(257), 8);  // with the same tag
-  Slot* const slot = Table::take(*table.view(), key_of(257), false, expiry);
+  Slot* const slot = Table::take(table.view(), key_of(257), false, expiry);
   EXPECT_EQ(slot, table.find(key_of(257)));
   EXPECT_EQ(expiry, 8u);
-  EXPECT_EQ(Table::take(*table.view(), key_of(257), true, expiry), nullptr) << "it is held";
-  ASSERT_NE(Table::take(*table.view(), key_of(1), true, expiry), nullptr);
+  EXPECT_EQ(Table::take(table.view(), key_of(257), true, expiry), nullptr) << "it is held";
+  ASSERT_NE(Table::take(table.view(), key_of(1), true, expiry), nullptr);
   EXPECT_EQ(expiry, 7u);
 }
 
