@@ -52,7 +52,7 @@ void Counter::find() noexcept {
 }
 
 core::Forgotten Counter::forgotten() const noexcept {
-  return slot_ != nullptr ? core::Forgotten(expiry_) : core::Forgotten{};
+  return slot_ != nullptr && !is_new_ ? PackedState::forgotten_of(expiry_) : core::Forgotten{};
 }
 
 template <typename Next>

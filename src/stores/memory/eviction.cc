@@ -64,7 +64,7 @@ void Shard::consider(Slot& slot, std::uint32_t expiry, Resource resource, core::
   if (resource == Resource::kBytes && !owns_blob(slot)) return;
   const LimitUsage::Index limit = table_.owner_of(slot);
   const std::uint64_t left =
-      remaining(slot.state, core::Forgotten(expiry), usage_.limit(limit), now);
+      remaining(slot.state, PackedState::forgotten_of(expiry), usage_.limit(limit), now);
   if (limit != victim.limit) {
     usage_.note_largest(limit, resource);
     if (usage_.used(limit, resource) > usage_.used(victim.limit, resource)) {
@@ -105,7 +105,7 @@ void Shard::evict(core::Ticks now) noexcept {
   const std::uint64_t swept_before = swept_;
   Victim victim;
   const auto visit = each_free([&](Slot& slot, std::uint32_t expiry) {
-    const bool is_forgotten = core::Forgotten(expiry).is_past(now);
+    const bool is_forgotten = PackedState::forgotten_of(expiry).is_past(now);
     if (is_forgotten) {
       erase(slot);
       ++swept_;
@@ -128,7 +128,7 @@ bool Shard::evict_blob(core::Ticks now) noexcept {
   const std::uint64_t swept_before = swept_;
   Victim victim;
   const auto visit = each_free([&](Slot& slot, std::uint32_t expiry) {
-    const bool is_dropped = owns_blob(slot) && core::Forgotten(expiry).is_past(now);
+    const bool is_dropped = owns_blob(slot) && PackedState::forgotten_of(expiry).is_past(now);
     if (is_dropped) {
       erase(slot);
       ++swept_;

@@ -73,10 +73,10 @@ struct InPlace {
 
  private:
   core::Kept<core::State> kept_state() const noexcept {
-    return {slot->state.state(), core::Forgotten(expiry)};
+    return {slot->state.state(), PackedState::forgotten_of(expiry)};
   }
   core::Kept<core::Slices> kept_slices() const noexcept {
-    return {slot->state.slices()->view(), core::Forgotten(expiry)};
+    return {slot->state.slices()->view(), PackedState::forgotten_of(expiry)};
   }
 
   [[gnu::always_inline]] void write(const Limit& limit) noexcept {
@@ -103,8 +103,9 @@ inline bool change_permit(Shard& shard, const Fingerprint& key, Action action, c
   if (has_room) {
     core::Permits permits = blob->view();
     permits.asked = charge.permit;
-    const core::Step<core::NextPermits> step = core::step(
-        action, charge.limit, core::Kept{permits, core::Forgotten(expiry)}, now, charge.cost);
+    const core::Step<core::NextPermits> step =
+        core::step(action, charge.limit, core::Kept{permits, PackedState::forgotten_of(expiry)},
+                   now, charge.cost);
     if (step.change == core::Change::kWrite) {
       has_room = blob->has_room(step.next);
       if (has_room) {

@@ -28,9 +28,9 @@ struct PackedState {
 
   // The mark of a thread with the lock of the shard: so the thread knows its own counters. They are
   // neither swept nor evicted.
-  static constexpr std::uint32_t kPinned = 0xFFFFFFFF;
+  static constexpr std::uint32_t kPinned = 0xFFFFFFFE;
   // The mark of a thread without it.
-  static constexpr std::uint32_t kHeld = 0xFFFFFFFD;
+  static constexpr std::uint32_t kHeld = 0xFFFFFFFF;
 
   static constexpr std::uint64_t kPermits = std::uint64_t{1} << 62;
   static constexpr std::uint64_t kSlices = std::uint64_t{2} << 62;
@@ -78,9 +78,7 @@ struct PackedState {
     units = other.units;
   }
 
-  static bool is_mark(std::uint32_t expiry) noexcept { return (expiry | 2) == kPinned; }
-  static_assert((kHeld | 2) == kPinned);
-  static_assert((core::Forgotten::kNever | 2) != kPinned);
+  static bool is_mark(std::uint32_t expiry) noexcept { return expiry >= kPinned; }
 
   // Replaces the expiry by a mark and returns it. If there is a mark already,
   // returns that and changes nothing.
@@ -116,14 +114,18 @@ struct PackedState {
     std::atomic_ref(expiry).store(next, std::memory_order_release);
   }
 
-  // What leave() needs. The instant whose number is a mark becomes never, which is later.
-  static std::uint32_t expiry_of(core::Forgotten forgotten) noexcept {
-    return forgotten.multiple() != kHeld ? forgotten.multiple() : core::Forgotten::kNever;
+  // What leave() needs, and the reverse: one less than the multiple, to have two marks. A counter
+  // that exists is never untouched at the multiple 0, the first instant of all.
+  static constexpr std::uint32_t expiry_of(core::Forgotten forgotten) noexcept {
+    return forgotten.multiple() - (forgotten.multiple() != 0);
+  }
+  static constexpr core::Forgotten forgotten_of(std::uint32_t expiry) noexcept {
+    return core::Forgotten(expiry != kHeld ? expiry + 1 : core::Forgotten::kNever);
   }
   void set_forgotten(core::Forgotten forgotten) noexcept { leave(expiry_of(forgotten)); }
   bool is_forgotten(core::Ticks now) const noexcept { return forgotten().is_past(now); }
   core::Forgotten forgotten() const noexcept {
-    return core::Forgotten(__atomic_load_n(&expiry, __ATOMIC_RELAXED));
+    return forgotten_of(__atomic_load_n(&expiry, __ATOMIC_RELAXED));
   }
 
  private:

@@ -100,7 +100,7 @@ TEST(PackedState, NoExpiryIsAMark) {
        from += core::Ticks{1} << 20) {
     const std::uint32_t expiry = PackedState::expiry_of(core::Forgotten::after(from));
     EXPECT_FALSE(PackedState::is_mark(expiry)) << from;
-    EXPECT_GE(core::Forgotten(expiry).from(), from);
+    EXPECT_GE(PackedState::forgotten_of(expiry).from(), from);
   }
 }
 

@@ -92,11 +92,24 @@ bool Shard::keep_moved(Slot& slot, core::Forgotten forgotten, core::Ticks now) n
   return false;
 }
 
+// Drops the untouched counters that are not in use.
+void Shard::sweep(core::Ticks now) noexcept {
+  table_.for_each([&](Slot& slot) {
+    const std::uint32_t expiry = slot.state.try_mark(PackedState::kPinned);
+    if (PackedState::is_mark(expiry)) return;
+    if (!PackedState::forgotten_of(expiry).is_past(now)) return slot.state.leave(expiry);
+    erase(slot);
+    ++swept_;
+  });
+}
+
 // Gives the full table a size that is a quarter larger than its counters need, without untouched
 // ones. Counts those of a large table in a sample of its groups.
 void Shard::make_room(core::Ticks now) {
   const std::size_t groups = table_.group_count();
   const bool is_small = groups < GrowingTable::kFewGroups;
+  // Before they are counted: what is untouched may be in use again when the table is rebuilt.
+  if (is_small) sweep(now);
   std::size_t looked = 0;
   std::size_t kept = 0;
   for (std::size_t i = 0; i < groups; i += is_small ? 1 : groups / kSampledGroups) {
@@ -105,14 +118,12 @@ void Shard::make_room(core::Ticks now) {
       kept += !slot.state.is_forgotten(now);
     });
   }
-  if (looked != 0) kept = kept * table_.size() / looked;
+  kept = is_small || looked == 0 ? table_.size() : kept * table_.size() / looked;
   const std::size_t wanted = std::min(kept + kept / 4 + Tags::kSlots, max_keys_);
   const std::size_t next_groups = std::max(kFirstGroups, Table::groups_for(wanted));
   hand_ = 0;
   if (is_small) {
-    return table_.rebuild(next_groups, [&](Slot& slot, core::Forgotten forgotten) {
-      return keep_moved(slot, forgotten, now);
-    });
+    return table_.rebuild(next_groups, [](const Slot&, core::Forgotten) { return true; });
   }
   table_.begin_move(std::max(next_groups, GrowingTable::kFewGroups));
 }

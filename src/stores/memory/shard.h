@@ -94,6 +94,7 @@ class alignas(64) Shard {
   };
 
   void make_room(core::Ticks now);
+  void sweep(core::Ticks now) noexcept;
   bool keep_moved(Slot& slot, core::Forgotten forgotten, core::Ticks now) noexcept;
   void evict(core::Ticks now) noexcept;
   bool evict_blob(core::Ticks now) noexcept;

@@ -188,7 +188,7 @@ class Table {
   template <typename Keep>
   void move(Slot& slot, Table& to, Keep keep) noexcept {
     const std::uint32_t expiry = slot.state.pin();
-    if (keep(slot, core::Forgotten(expiry))) {
+    if (keep(slot, PackedState::forgotten_of(expiry))) {
       Slot& moved = to.insert(slot.key, PackedState::kPinned);
       moved.state.set_rest(slot.state);
       to.owner_of(moved) = owner_of(slot);
