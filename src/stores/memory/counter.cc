@@ -156,7 +156,7 @@ bool Counter::is_ready() const noexcept {
 
 void Counter::insert() {
   slot_ = &shard_->find_or_insert(key_, *charge_, now_, PackedState::kPinned);
-  expiry_ = 0;
+  expiry_ = 1;
   is_new_ = true;
 }
 

@@ -44,7 +44,7 @@ class GrowingTable {
   }
   std::uint16_t& owner_of(const Slot& slot) noexcept { return table_of(slot).owner_of(slot); }
   // Adds an absent key with an empty state. The table must not be full.
-  Slot& insert(const Fingerprint& key, std::uint32_t expiry = 0) noexcept {
+  Slot& insert(const Fingerprint& key, std::uint32_t expiry = 1) noexcept {
     return table_of(key).insert(key, expiry);
   }
   void erase(Slot& slot) noexcept { table_of(slot).erase(slot); }

@@ -28,7 +28,7 @@ struct PackedState {
 
   // The mark of a thread with the lock of the shard: so the thread knows its own counters. They are
   // neither swept nor evicted.
-  static constexpr std::uint32_t kPinned = 0xFFFFFFFE;
+  static constexpr std::uint32_t kPinned = 0;  // as in an empty slot, which no thread can hold
   // The mark of a thread without it.
   static constexpr std::uint32_t kHeld = 0xFFFFFFFF;
 
@@ -78,7 +78,7 @@ struct PackedState {
     units = other.units;
   }
 
-  static bool is_mark(std::uint32_t expiry) noexcept { return expiry >= kPinned; }
+  static constexpr bool is_mark(std::uint32_t expiry) noexcept { return expiry + 1 <= 1; }
 
   // Replaces the expiry by a mark and returns it. If there is a mark already,
   // returns that and changes nothing.
@@ -98,7 +98,7 @@ struct PackedState {
   // then it returns a mark.
   std::uint32_t hold(bool gives_up = false) noexcept {
     const std::uint32_t before = try_mark(kHeld);
-    return is_mark(before) ? wait_and_hold(gives_up) : before;
+    return before == kHeld ? wait_and_hold(gives_up) : before;
   }
   // For a thread with the lock of the shard. Waits for others. Returns kPinned if it was pinned.
   std::uint32_t pin() noexcept {
@@ -114,13 +114,13 @@ struct PackedState {
     std::atomic_ref(expiry).store(next, std::memory_order_release);
   }
 
-  // What leave() needs, and the reverse: one less than the multiple, to have two marks. A counter
+  // What leave() needs, and the reverse: the multiple, but never 0. A counter
   // that exists is never untouched at the multiple 0, the first instant of all.
   static constexpr std::uint32_t expiry_of(core::Forgotten forgotten) noexcept {
-    return forgotten.multiple() - (forgotten.multiple() != 0);
+    return forgotten.multiple() + (forgotten.multiple() == 0);
   }
   static constexpr core::Forgotten forgotten_of(std::uint32_t expiry) noexcept {
-    return core::Forgotten(expiry != kHeld ? expiry + 1 : core::Forgotten::kNever);
+    return core::Forgotten(is_mark(expiry) ? core::Forgotten::kNever : expiry);
   }
   void set_forgotten(core::Forgotten forgotten) noexcept { leave(expiry_of(forgotten)); }
   bool is_forgotten(core::Ticks now) const noexcept { return forgotten().is_past(now); }
@@ -134,7 +134,7 @@ struct PackedState {
     while (true) {
       const bool may_wait = spin.wait();
       const std::uint32_t before = try_mark(kHeld);
-      if (!is_mark(before) || (gives_up && !may_wait)) return before;
+      if (before != kHeld || (gives_up && !may_wait)) return before;
     }
   }
 };

@@ -61,7 +61,7 @@ class alignas(64) Shard {
   // Returns the slot of a charge's key, and inserts it with that expiry if it is absent, which
   // moves or drops other slots. Throws std::bad_alloc.
   Slot& find_or_insert(const Fingerprint& key, const Charge& charge, core::Ticks now,
-                       std::uint32_t expiry = 0);
+                       std::uint32_t expiry = 1);
   void erase(Slot& slot) noexcept;
 
   // Gives the slot a blob of zero counts on the limit's grid. Returns null if the bytes are

@@ -135,7 +135,7 @@ class Table {
                                            bool gives_up, std::uint32_t& expiry) noexcept {
     return search(view, key, [&](Slot& slot) {
       const std::uint32_t held = slot.state.hold(gives_up);
-      if (gives_up && PackedState::is_mark(held)) return false;
+      if (PackedState::is_mark(held)) return false;
       if (slot.key == key) [[likely]] {
         expiry = held;
         return true;
@@ -150,7 +150,7 @@ class Table {
   std::uint16_t& owner_of(const Slot& slot) noexcept { return owners_[&slot - slots_]; }
 
   // Adds an absent key with an empty state. The table must not be full.
-  Slot& insert(const Fingerprint& key, std::uint32_t expiry = 0) noexcept {
+  Slot& insert(const Fingerprint& key, std::uint32_t expiry = 1) noexcept {
     std::size_t group = home_of(key, count_);
     std::size_t at = favourite_of(key);
     while (tags_[group].of[at] != 0) {
@@ -162,7 +162,6 @@ class Table {
       group = next(group);
     }
     Slot& slot = slots_[group * Tags::kSlots + at];
-    slot.state.pin();  // a thread that looks for an earlier counter may hold it
     slot.key = key;
     slot.state.set_rest({});
     tags_[group].set(at, tag_of(key));

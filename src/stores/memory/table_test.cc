@@ -36,7 +36,7 @@ TEST(Table, InsertsAnEmptyStateAndFindsItUntilItIsErased) {
   Slot& slot = table.insert(key_of(7, 42));
   EXPECT_EQ(slot.key, key_of(7, 42));
   EXPECT_EQ(slot.state.units, 0u);
-  EXPECT_EQ(slot.state.expiry, 0u);
+  EXPECT_EQ(slot.state.expiry, 1u);
   EXPECT_EQ(table.find(key_of(7, 42)), &slot);
   EXPECT_EQ(table.find(key_of(7, 43)), nullptr);
   EXPECT_EQ(table.find(key_of(8, 42)), nullptr);
