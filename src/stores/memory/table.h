@@ -287,7 +287,7 @@ class Table {
   }
 
   // Writes to the first tags, so that the system provides their page now.
-  void touch() noexcept { *reinterpret_cast<volatile std::uint8_t*>(&tags_->passed_by) = 0; }
+  void touch() noexcept { tags_->set_passed(0); }
 
  private:
   // Returns the first slot with the key's tag for which is_key(slot) is true.
