@@ -46,14 +46,12 @@ bool owns_blob(const Slot& slot) noexcept {
   return state.slices() != nullptr || state.log() != nullptr || state.permits() != nullptr;
 }
 
-// Calls visit(slot, expiry) for each counter that no thread holds or has pinned, with the counter
-// pinned. If it returns true, it has erased the counter.
+// Calls visit(slot, expiry) with the counter pinned, unless a thread holds it or has pinned it. If
+// it waits, another thread's hold ends first. If visit() returns true, it has erased the counter.
 template <typename Visit>
-auto each_free(Visit visit) {
-  return [visit](Slot& slot) {
-    const std::uint32_t expiry = slot.state.try_mark(PackedState::kPinned);
-    if (!PackedState::is_mark(expiry) && !visit(slot, expiry)) slot.state.leave(expiry);
-  };
+void visit_pinned(Slot& slot, bool waits, Visit visit) {
+  const std::uint32_t expiry = waits ? slot.state.pin() : slot.state.try_mark(PackedState::kPinned);
+  if (!PackedState::is_mark(expiry) && !visit(slot, expiry)) slot.state.leave(expiry);
 }
 
 }  // namespace
@@ -85,12 +83,12 @@ void Shard::consider(Slot& slot, std::uint32_t expiry, Resource resource, core::
 void Shard::evict_from_largest(const Victim& found, Resource resource, core::Ticks now) noexcept {
   const LimitUsage::Index largest = usage_.largest(resource);
   Victim victim = found.limit == largest ? found : Victim{};
-  const auto compare = each_free([&](Slot& slot, std::uint32_t expiry) {
+  const auto compare = [&](Slot& slot, std::uint32_t expiry) {
     consider(slot, expiry, resource, now, victim);
     return false;
-  });
+  };
   for (std::size_t i = 0; i < kGroupsSearched && victim.compared < kCompared; ++i) {
-    table_.for_each_in(hand_, largest, compare);
+    table_.for_each_in(hand_, largest, [&](Slot& slot) { visit_pinned(slot, false, compare); });
     advance_hand();
   }
   Slot& evicted = victim.slot != nullptr ? *victim.slot : *found.slot;
@@ -100,11 +98,11 @@ void Shard::evict_from_largest(const Victim& found, Resource resource, core::Tic
 }
 
 // Drops the untouched counters of the next groups. If there are none, evicts one. Continues while
-// all counters that it finds are in use.
+// all counters that it finds are in use; from the second round on, it waits for other threads.
 void Shard::evict(core::Ticks now) noexcept {
   const std::uint64_t swept_before = swept_;
   Victim victim;
-  const auto visit = each_free([&](Slot& slot, std::uint32_t expiry) {
+  const auto visit = [&](Slot& slot, std::uint32_t expiry) {
     const bool is_forgotten = PackedState::forgotten_of(expiry).is_past(now);
     if (is_forgotten) {
       erase(slot);
@@ -113,21 +111,22 @@ void Shard::evict(core::Ticks now) noexcept {
       consider(slot, expiry, Resource::kCounters, now, victim);
     }
     return is_forgotten;
-  });
+  };
   for (std::size_t looked = 0; looked < kGroupsLookedAt || victim.slot == nullptr; ++looked) {
-    table_.for_each_in(hand_, visit);
+    const bool waits = looked >= table_.group_count();
+    table_.for_each_in(hand_, [&](Slot& slot) { visit_pinned(slot, waits, visit); });
     advance_hand();
     if (swept_ != swept_before) return;
   }
   evict_from_largest(victim, Resource::kCounters, now);
 }
 
-// Drops counters that own blobs: untouched ones of the next groups, or else one that is not in use,
-// if there is one.
+// Drops counters that own blobs: untouched ones of the next groups, or else one that this request
+// does not use, if there is one. In the second round it waits for other threads.
 bool Shard::evict_blob(core::Ticks now) noexcept {
   const std::uint64_t swept_before = swept_;
   Victim victim;
-  const auto visit = each_free([&](Slot& slot, std::uint32_t expiry) {
+  const auto visit = [&](Slot& slot, std::uint32_t expiry) {
     const bool is_dropped = owns_blob(slot) && PackedState::forgotten_of(expiry).is_past(now);
     if (is_dropped) {
       erase(slot);
@@ -136,10 +135,11 @@ bool Shard::evict_blob(core::Ticks now) noexcept {
       consider(slot, expiry, Resource::kBytes, now, victim);
     }
     return is_dropped;
-  });
-  for (std::size_t looked = 0; looked < table_.group_count(); ++looked) {
+  };
+  for (std::size_t looked = 0; looked < 2 * table_.group_count(); ++looked) {
     if (looked >= kGroupsLookedAt && victim.slot != nullptr) break;
-    table_.for_each_in(hand_, visit);
+    const bool waits = looked >= table_.group_count();
+    table_.for_each_in(hand_, [&](Slot& slot) { visit_pinned(slot, waits, visit); });
     advance_hand();
     if (swept_ != swept_before) return true;
   }

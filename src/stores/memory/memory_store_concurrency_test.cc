@@ -250,5 +250,21 @@ TEST(MemoryStoreConcurrency, ResetsDuringTakesLeaveAConsistentCounter) {
   EXPECT_EQ(store.stats().log_bytes, 0u);
 }
 
+// There are bytes for the slices of one counter. While a thread uses it, another one needs them.
+TEST(MemoryStoreConcurrency, BytesInUseByAnotherThreadAreWaitedFor) {
+  const Limit limit = sliding_window_counter(1'000'000).per(24h).slices(1000);
+  MemoryStore store({.max_log_bytes = 4096, .shards = 1});
+  std::atomic<int> failed = 0;
+  run_on_threads([&](int thread) {
+    Limiter limiter(store);
+    const std::string key = "key" + std::to_string(thread);
+    for (int i = 0; i < 5000; ++i) {
+      failed += limiter.try_acquire(key, limit, 1, kNow).outcome == Outcome::kFailed;
+    }
+  });
+  EXPECT_EQ(failed, 0);
+  EXPECT_GT(store.stats().evictions, 0u);
+}
+
 }  // namespace
 }  // namespace sluice
