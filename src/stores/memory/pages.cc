@@ -11,6 +11,7 @@ namespace sluice::memory {
 namespace {
 
 constexpr std::size_t kCacheLine = 64;
+constexpr std::size_t kPage = 4096;
 constexpr std::size_t kSmallPage = std::size_t{64} << 10;  // the largest that a system has
 constexpr std::size_t kHugePage = Pages::kHuge;
 // From here on the system clears the memory page by page as it is used, not all of it at once.
@@ -58,7 +59,9 @@ Pages::Pages(std::size_t bytes) {
     data_ = map(mapped_);
     return;
   }
-  data_ = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kCacheLine}));
+  if (bytes >= 2 * kPage) bytes = whole_ = round_up(bytes, kPage);
+  const auto align = static_cast<std::align_val_t>(whole_ > 0 ? kPage : kCacheLine);
+  data_ = static_cast<std::byte*>(::operator new(bytes, align));
   std::memset(data_, 0, bytes);
 }
 
@@ -66,16 +69,19 @@ Pages::~Pages() {
   if (mapped_ > 0) {
     ::munmap(data_, mapped_);
   } else if (data_ != nullptr) {
-    ::operator delete (data_, std::align_val_t{kCacheLine});
+    ::operator delete(data_, static_cast<std::align_val_t>(whole_ > 0 ? kPage : kCacheLine));
   }
 }
 
 Pages::Pages(Pages&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), mapped_(std::exchange(other.mapped_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      mapped_(std::exchange(other.mapped_, 0)),
+      whole_(std::exchange(other.whole_, 0)) {}
 
 Pages& Pages::operator=(Pages&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(mapped_, other.mapped_);
+  std::swap(whole_, other.whole_);
   return *this;
 }
 
@@ -84,7 +90,8 @@ void Pages::release(std::size_t first, std::size_t last) noexcept {
 }
 
 bool Pages::release() noexcept {
-  return mapped_ > 0 && ::madvise(data_, mapped_, MADV_DONTNEED) == 0;
+  const std::size_t bytes = mapped_ + whole_;  // one of them is 0
+  return bytes > 0 && ::madvise(data_, bytes, MADV_DONTNEED) == 0;
 }
 
 }  // namespace sluice::memory

@@ -32,6 +32,7 @@ class Pages {
  private:
   std::byte* data_ = nullptr;
   std::size_t mapped_ = 0;  // bytes from mmap; 0: from operator new
+  std::size_t whole_ = 0;   // bytes from operator new, if they are whole pages
 };
 
 }  // namespace sluice::memory
