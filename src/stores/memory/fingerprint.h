@@ -14,6 +14,13 @@ struct Fingerprint {
   std::uint64_t low = 0;
   std::uint64_t high = 0;
 
+  // A part of the key of a slot that another thread may change, and the change.
+  std::uint64_t peek_low() const noexcept { return __atomic_load_n(&low, __ATOMIC_RELAXED); }
+  void write(const Fingerprint& next) noexcept {
+    __atomic_store_n(&low, next.low, __ATOMIC_RELAXED);
+    high = next.high;
+  }
+
   friend constexpr bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
 

@@ -134,6 +134,8 @@ class Table {
   [[gnu::always_inline]] static Slot* take(const TableView& view, const Fingerprint& key,
                                            bool gives_up, std::uint32_t& expiry) noexcept {
     return search(view, key, [&](Slot& slot) {
+      // Another counter with this tag may be one that this thread holds: it must not wait for that.
+      if (gives_up && slot.key.peek_low() != key.low) return false;
       const std::uint32_t held = slot.state.hold(gives_up);
       if (PackedState::is_mark(held)) return false;
       if (slot.key == key) [[likely]] {
@@ -162,7 +164,7 @@ class Table {
       group = next(group);
     }
     Slot& slot = slots_[group * Tags::kSlots + at];
-    slot.key = key;
+    slot.key.write(key);
     slot.state.set_rest({});
     tags_[group].set(at, tag_of(key));
     slot.state.leave(expiry);
@@ -177,7 +179,7 @@ class Table {
     for (std::size_t i = home_of(slot.key, count_); i != group; i = next(i)) tags_[i].pass(-1);
     tags_[group].set(index % Tags::kSlots, 0);
     owners_[index] = 0;
-    slot.key = {};
+    slot.key.write({});
     slot.state.set_rest({});
     slot.state.leave(0);
     --size_;
