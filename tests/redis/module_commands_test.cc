@@ -109,9 +109,9 @@ TEST_F(ModuleCommands, AnswerAsTheFrontEndDoes) {
       EXPECT_EQ(by_module(words_of(verb, "module" + name, limit, cost)), expected)
           << limit[0] << " step " << step << " verb " << verb << " cost " << cost;
       const std::string both = "both" + name;
-      EXPECT_EQ(dice.chance(50)
-                    ? by_module(words_of(verb, "s:" + letter + "{}" + both, limit, cost))
-                    : by_front_end(words_of(verb, both, limit, cost)),
+      const std::string same = std::string("s:").append(letter).append("{}").append(both);
+      EXPECT_EQ(dice.chance(50) ? by_module(words_of(verb, same, limit, cost))
+                                : by_front_end(words_of(verb, both, limit, cost)),
                 expected)
           << limit[0] << " step " << step << " verb " << verb << " cost " << cost;
     }

@@ -181,21 +181,21 @@ class ModuleFuzzer {
   }
 
   std::string number() {
-    static const Words kNumbers = {"0",
-                                   "1",
-                                   "-1",
-                                   "x",
-                                   "",
-                                   "60",
-                                   "4294967295",
-                                   "4294967296",
-                                   "9223372036854775807",
-                                   "-9223372036854775808",
-                                   "99999999999999999999",
-                                   "31622400",
-                                   "1.5",
-                                   "0.001"};
-    return dice_.chance(60) ? std::to_string(1 + dice_.below(20)) : any(kNumbers);
+    static const Words known_numbers = {"0",
+                                        "1",
+                                        "-1",
+                                        "x",
+                                        "",
+                                        "60",
+                                        "4294967295",
+                                        "4294967296",
+                                        "9223372036854775807",
+                                        "-9223372036854775808",
+                                        "99999999999999999999",
+                                        "31622400",
+                                        "1.5",
+                                        "0.001"};
+    return dice_.chance(60) ? std::to_string(1 + dice_.below(20)) : any(known_numbers);
   }
 
   Words throttle() {
@@ -207,30 +207,30 @@ class ModuleFuzzer {
   }
 
   Words by_limit() {
-    static const std::vector<Words> kNames = {
+    static const std::vector<Words> known_names = {
         {"RL.LIMIT"}, {"RL.PEEK", "LIMIT"}, {"RL.REFUND", "limit"}, {"RL.RESET", "LIMIT"}};
-    static const Words kPeriods = {"1s", "1m", "1ms", "366d", "day", "month", "year", "0", ""};
-    static const std::vector<Words> kOptions = {{"BURST"},
-                                                {"SLICES"},
-                                                {"COST"},
-                                                {"ALIGN", "clock"},
-                                                {"REFILL", "interval"},
-                                                {"MODE", "queue"},
-                                                {"WEIGHTING", "none"},
-                                                {"ZONE", "Europe/Malta"},
-                                                {"ZONE", "../x"},
-                                                {"STARTS", "2"},
-                                                {"STARTS", "monday"},
-                                                {"NONSENSE"}};
-    Words words = any(kNames);
+    static const Words known_periods = {"1s", "1m", "1ms", "366d", "day", "month", "year", "0", ""};
+    static const std::vector<Words> known_options = {{"BURST"},
+                                                     {"SLICES"},
+                                                     {"COST"},
+                                                     {"ALIGN", "clock"},
+                                                     {"REFILL", "interval"},
+                                                     {"MODE", "queue"},
+                                                     {"WEIGHTING", "none"},
+                                                     {"ZONE", "Europe/Malta"},
+                                                     {"ZONE", "../x"},
+                                                     {"STARTS", "2"},
+                                                     {"STARTS", "monday"},
+                                                     {"NONSENSE"}};
+    Words words = any(known_names);
     words.push_back(any(keys_));
     words.push_back(dice_.any_of<const char*>(
         {"token_bucket", "leaky_bucket", "gcra", "fixed_window", "sliding_window_counter",
          "sliding_window_log", "sliding_window_hybrid", "concurrency", "x"}));
     words.push_back(number());
-    words.push_back(any(kPeriods));
+    words.push_back(any(known_periods));
     for (std::uint64_t options = dice_.chance(60) ? 0 : dice_.below(4); options > 0; --options) {
-      const Words& option = any(kOptions);
+      const Words& option = any(known_options);
       words.insert(words.end(), option.begin(), option.end());
       if (option.size() == 1) words.push_back(number());
     }

@@ -48,7 +48,7 @@ Sent sent_for(const Limit& limit) {
   const auto element = [&](std::size_t& at) {
     const std::size_t end = bytes.find("\r\n", at);
     const std::size_t size = std::stoul(bytes.substr(at + 1, end - at - 1));
-    const std::string text = bytes.substr(end + 2, size);
+    std::string text = bytes.substr(end + 2, size);
     at = end + 2 + size + 2;
     return text;
   };

@@ -46,7 +46,7 @@ inline const char* module_file() {
   return named != nullptr && *named != '\0' ? named : nullptr;
 }
 
-// Whether servers that are started from now on will be told to load a module.
+// Whether servers that are started from now on load a module later, by MODULE LOAD.
 inline bool servers_load_modules_later = false;
 
 // A redis-server process for one test: in a new folder, on a Unix socket in it (and on a TCP port

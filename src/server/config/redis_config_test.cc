@@ -162,7 +162,7 @@ class RedisSecrets : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   std::string file(const std::string& text) {
-    const std::string path = folder_ / "secret";
+    std::string path = folder_ / "secret";
     std::ofstream(path, std::ios::binary) << text;
     return path;
   }

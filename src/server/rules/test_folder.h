@@ -1,8 +1,8 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -26,7 +26,7 @@ class TestFolder {
   std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
   // Writes a file in place and returns its path.
   std::string write(std::string_view name, std::string_view text) const {
-    const std::string file = *this / name;
+    std::string file = *this / name;
     std::ofstream(file, std::ios::binary) << text;
     return file;
   }

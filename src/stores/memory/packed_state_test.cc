@@ -12,18 +12,21 @@ namespace {
 
 constexpr core::Ticks kLast = (core::Ticks{1} << 52) - 1;
 
+void expect_kept(const core::State& state) {
+  PackedState packed;
+  packed.set_state(state);
+  EXPECT_EQ(packed.state(), state);
+  EXPECT_EQ(packed.slices(), nullptr);
+  EXPECT_EQ(packed.log(), nullptr);
+}
+
 TEST(PackedState, KeepsStatesAtBothEndsOfTheirRanges) {
   for (const core::Ticks last : {core::Ticks{0}, core::Ticks{1}, kLast}) {
     for (const std::uint64_t aux :
          {std::uint64_t{0}, std::uint64_t{1}, (std::uint64_t{1} << 45) - 1}) {
       for (const std::uint32_t units : {0u, 1u, 0xFFFFFFFFu}) {
         for (const std::uint32_t tag : {0u, 1u, 0xFFFu, 0x1000u, (1u << 29) - 1}) {
-          const core::State state{.last = last, .aux = aux, .units = units, .tag = tag};
-          PackedState packed;
-          packed.set_state(state);
-          ASSERT_EQ(packed.state(), state);
-          ASSERT_EQ(packed.slices(), nullptr);
-          ASSERT_EQ(packed.log(), nullptr);
+          expect_kept({.last = last, .aux = aux, .units = units, .tag = tag});
         }
       }
     }

@@ -202,7 +202,7 @@ TEST(Shard, FreesTheBlobsOfDroppedCounters) {
 }
 
 TEST(Shard, EvictsOtherBlobsIfBytesRunOutButNoPinnedOnes) {
-  Rig rig(1000, 64 * 10);
+  Rig rig(1000, 640);
   rig.shard.make_slices(rig.add(0, kUnit), kSlices, 5);
   rig.shard.find(key_of(0))->state.expiry = PackedState::kPinned;
   for (std::uint64_t i = 1; i <= 100; ++i) {
@@ -217,7 +217,7 @@ TEST(Shard, EvictsOtherBlobsIfBytesRunOutButNoPinnedOnes) {
 }
 
 TEST(Shard, EvictsNothingForABlobThatCannotFit) {
-  Rig rig(1000, 64 * 10);
+  Rig rig(1000, 640);
   for (std::uint64_t i = 1; i <= 10; ++i) rig.shard.make_slices(rig.add(i, kUnit), kSlices, 5);
   Slot& slot = rig.add(11, kUnit);
   EXPECT_EQ(rig.shard.make_slices(slot, sliding_window_counter(1).per(1s).slices(1000), 5),

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -87,7 +88,7 @@ TEST(Throttle, FollowsTheContractsTableThroughTime) {
   TestCommands handler;
   const Instant start = handler.clock.now();
   for (const Step& step : steps) {
-    handler.clock.set(start + Duration{static_cast<std::int64_t>(step.now * 1e6 + 0.5)});
+    handler.clock.set(start + Duration{std::llround(step.now * 1e6)});
     EXPECT_EQ(handler.ask({"CL.THROTTLE", "k", "4", "1", "1", step.quantity}), sent(step.reply))
         << "at " << step.now;
   }

@@ -27,7 +27,7 @@ class Named final : public Command {
 };
 
 class PipelineTest : public testing::Test {
- protected:
+ public:
   static Pipeline::Time at(std::chrono::milliseconds time) { return Pipeline::Time(time); }
 
   Command& make(std::string_view name, std::chrono::milliseconds deadline = 100ms) {
@@ -290,6 +290,7 @@ TEST_F(PipelineTest, KeepsTheOrderOfManyCommands) {
   std::size_t submitted = 0;
   std::size_t answered = 0;
   std::vector<Named> all;
+  all.reserve(1000);
   for (int i = 0; i < 1000; ++i) all.emplace_back(std::to_string(i));
   for (const std::size_t step : {7u, 100u, 300u, 593u}) {
     for (std::size_t i = 0; i < step; ++i) large.submit(all[submitted++], false);
