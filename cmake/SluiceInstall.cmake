@@ -50,6 +50,13 @@ if(TARGET sluice)
   install(TARGETS sluice RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
+if(TARGET sluice AND NOT CMAKE_CROSSCOMPILING)
+  install(CODE [[
+    set(share $ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/share)
+    execute_process(COMMAND $<TARGET_FILE:sluice> manual --all ${share}/man/man1
+      COMMAND_ERROR_IS_FATAL ANY)]])
+endif()
+
 configure_package_config_file(cmake/sluiceConfig.cmake.in ${PROJECT_BINARY_DIR}/sluiceConfig.cmake
   INSTALL_DESTINATION ${config_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake

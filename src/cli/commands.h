@@ -17,6 +17,7 @@ void add_commands(CLI::App& app, int& status);
 void add_config(CLI::App& app, int& status);
 void add_decide(CLI::App& app, int& status);
 void add_keys(CLI::App& app, int& status);
+void add_manual(CLI::App& app, int& status);
 void add_overrides(CLI::App& app, int& status);
 void add_replay(CLI::App& app, int& status);
 void add_rules(CLI::App& app, int& status);

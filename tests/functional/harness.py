@@ -33,6 +33,8 @@ PACKAGES = {
     "java": "default-jdk-headless",
     "go": "golang-go",
     "cargo": "cargo",
+    "man": "man-db",
+    "mandoc": "mandoc",
 }
 # Limits for a busy machine; a test that fails waits for so long.
 READY_SECONDS = STOP_SECONDS = 60
