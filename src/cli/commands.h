@@ -14,6 +14,7 @@ inline constexpr int kUsage = 2;
 // does the work and stores the exit status in `status`, which must outlive the parser.
 void add_blocks(CLI::App& app, int& status);
 void add_commands(CLI::App& app, int& status);
+void add_completion(CLI::App& app, int& status);
 void add_config(CLI::App& app, int& status);
 void add_decide(CLI::App& app, int& status);
 void add_keys(CLI::App& app, int& status);

@@ -33,8 +33,10 @@ PACKAGES = {
     "java": "default-jdk-headless",
     "go": "golang-go",
     "cargo": "cargo",
+    "fish": "fish",
     "man": "man-db",
     "mandoc": "mandoc",
+    "zsh": "zsh",
 }
 # Limits for a busy machine; a test that fails waits for so long.
 READY_SECONDS = STOP_SECONDS = 60

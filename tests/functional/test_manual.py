@@ -1,12 +1,16 @@
-"""The manual pages, in the programs that read them."""
+"""The manual pages and the completions, in the programs that read them."""
 
+import os
 import pathlib
+import pty
 import re
+import select
 import subprocess
 import tempfile
+import time
 import unittest
 
-from harness import binary, tool
+from harness import PATIENCE, binary, tool
 
 
 def run(*command, **more):
@@ -78,6 +82,106 @@ class ManualPages(Folder):
     def test_errors(self):
         self.assertEqual(sluice("manual", "nothing").returncode, 2)
         self.assertEqual(sluice("manual", "--all", "/dev/null/x").returncode, 1)
+        self.assertEqual(sluice("completion", "tcsh").returncode, 2)
+
+
+class Completions(Folder):
+    def setUp(self):
+        super().setUp()
+        (self.folder / "rules.yaml").write_text("")
+
+    def check(self, complete):
+        """Checks what `complete` returns for some lines: a set of words."""
+        self.assertLessEqual({"serve", "replay", "keys"}, complete("sluice "))
+        self.assertEqual(complete("sluice rep"), {"replay"})
+        self.assertEqual(complete("sluice rules "), set(help_of(("rules",))[0]))
+        self.assertEqual(complete("sluice serve --conf"), {"--config"})
+        self.assertEqual(complete("sluice serve --config rul"), {"rules.yaml"})
+        self.assertEqual(complete("sluice rules check rul"), {"rules.yaml"})
+        self.assertEqual(complete("sluice serve --threads rul"), set())
+
+    def write(self, shell):
+        printed = sluice("completion", shell)
+        self.assertEqual((printed.returncode, printed.stderr), (0, ""))
+        path = self.folder / f"completion.{shell}"
+        path.write_text(printed.stdout)
+        return path
+
+    def test_bash(self):
+        path = self.write("bash")
+
+        def complete(line):
+            words = line.split(" ")
+            script = (
+                f"source {path}; COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}');"
+                f"COMP_CWORD={len(words) - 1}; _sluice; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+            )
+            done = run("/bin/bash", "-c", script, cwd=self.folder)
+            self.assertEqual(done.stderr, "")
+            return set(done.stdout.split())
+
+        self.check(complete)
+
+    def test_fish(self):
+        path = self.write("fish")
+        fish = tool("fish")
+
+        def complete(line):
+            environment = {**os.environ, "HOME": str(self.folder)}
+            script = f"source {path}; complete -C '{line}'"
+            done = run(fish, "-c", script, cwd=self.folder, env=environment)
+            self.assertEqual(done.stderr, "")
+            return {each.split("\t")[0] for each in done.stdout.splitlines()}
+
+        self.check(complete)
+
+    def test_zsh(self):
+        path = self.write("zsh")
+        zsh = tool("zsh")
+        # zsh completes only at a terminal. Ctrl-D lists what is possible, Ctrl-E goes to the end.
+        start = (
+            f"PS1='READY>'; autoload -Uz compinit; compinit -u -D; source {path};"
+            "compdef _sluice sluice; zstyle ':completion:*' list-separator '##';"
+            "LISTMAX=1000; setopt no_beep; echo LOAD''ED\n"
+        )
+
+        def complete(line):
+            pid, terminal = pty.fork()
+            if pid == 0:
+                os.chdir(self.folder)
+                os.environ.update(TERM="dumb", HOME=str(self.folder), COLUMNS="200")
+                os.execv(zsh, [zsh, "-f", "-i"])
+            try:
+                os.write(terminal, start.encode())
+                read_until(terminal, "LOADED")
+                os.write(terminal, (line + "\t\x04").encode())
+                os.write(terminal, b"\x05 END")
+                text = read_until(terminal, " END")
+            finally:
+                os.close(terminal)
+                os.waitpid(pid, 0)
+            return text
+
+        self.assertIn("replay", complete("sluice rep"))
+        self.assertIn("--config", complete("sluice serve --conf"))
+        self.assertIn("rules.yaml", complete("sluice serve --config rul"))
+        self.assertIn("rules.yaml", complete("sluice rules check rul"))
+        self.assertNotIn("rules.yaml", complete("sluice serve --threads rul"))
+        listed = complete("sluice rules ")
+        for name in help_of(("rules",))[0]:
+            self.assertIn(name, listed)
+
+
+def read_until(terminal, text):
+    """Returns what a terminal shows until it shows the text."""
+    shown = ""
+    end = time.monotonic() + PATIENCE
+    while text not in shown:
+        left = end - time.monotonic()
+        if left <= 0 or not select.select([terminal], [], [], left)[0]:
+            raise AssertionError(f"the terminal did not show {text!r}: {shown!r}")
+        shown += os.read(terminal, 4096).decode(errors="replace")
+    return shown
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ endif()
 file(GLOB_RECURSE others RELATIVE "${PREFIX}" "${PREFIX}/*")
 list(FILTER others EXCLUDE REGEX
   "^include/|^lib[^ ]*/libsluice_[a-z_]+\\.a$|/cmake/sluice/|/pkgconfig/sluice\\.pc$|^bin/sluice$|/doc/sluice/LICENSE$|^lib[^ ]*/sluice/sluice\\.so$")
-set(printed share/man/man1/sluice.1 share/man/man1/sluice-serve.1)
+set(printed share/bash-completion/completions/sluice share/fish/vendor_completions.d/sluice.fish
+  share/man/man1/sluice.1 share/man/man1/sluice-serve.1 share/zsh/site-functions/_sluice)
 if(EXISTS "${PREFIX}/bin/sluice")
   foreach(file IN LISTS printed)
     file(SIZE "${PREFIX}/${file}" size)
