@@ -8,13 +8,13 @@
 # C++ code in the docs must be such a snippet. The indentation of a region is removed.
 #
 # Usage: check_snippets.sh ROOT PROGRAMS [FILE.md...]. PROGRAMS is the folder of the built examples.
-# The default files are README.md and docs/*.md. Exit status 1 if a snippet differs.
+# The default files are README*.md and the pages of docs/. Exit status 1 if a snippet differs.
 set -euo pipefail
 programs=$(readlink -f -- "$2")
 cd "$1"
 shift 2
 shopt -s nullglob
-[ $# -gt 0 ] || set -- README.md docs/*.md
+[ $# -gt 0 ] || set -- README*.md docs/*.md docs/zh/*.md
 
 # Prints the lines of region $2 in file $1, without the indentation of the first mark.
 region() {
