@@ -9,6 +9,15 @@
 #include <xxhash.h>
 
 namespace sluice::memory {
+namespace {
+
+void finish(const XXH128_hash_t& hash, std::uint64_t salt, Fingerprint& out) noexcept {
+  const std::uint64_t low = hash.low64 ^ salt;
+  out.low = low != 0 ? low : 1;
+  out.high = hash.high64;
+}
+
+}  // namespace
 
 FingerprintMaker::FingerprintMaker() {
   static_assert(kSecretSize >= XXH3_SECRET_SIZE_MIN);
@@ -17,9 +26,25 @@ FingerprintMaker::FingerprintMaker() {
   }
 }
 
-[[gnu::noinline]] void FingerprintMaker::write(std::string_view tag, std::string_view key,
-                                               Algorithm algorithm, Keyspace keyspace,
-                                               Fingerprint& out) const noexcept {
+// With the hash inlined, of which the compiler leaves out all that is for longer keys.
+[[gnu::flatten]] void FingerprintMaker::write(const Charge& charge,
+                                              Fingerprint& out) const noexcept {
+  constexpr std::size_t kShort = 16;
+  const std::string_view key = charge.key;
+  if (key.size() > kShort || !charge.tag.empty()) {
+    return write_long(charge, out);
+  }
+  finish(XXH3_128bits_withSecret(key.data(), key.size(), secret_, sizeof(secret_)),
+         salt(charge.limit.algorithm(), charge.keyspace), out);
+}
+
+[[gnu::noinline]] void FingerprintMaker::write_long(const Charge& charge,
+                                                    Fingerprint& out) const noexcept {
+  out = (*this)(charge.tag, charge.key, charge.limit.algorithm(), charge.keyspace);
+}
+
+Fingerprint FingerprintMaker::operator()(std::string_view tag, std::string_view key,
+                                         Algorithm algorithm, Keyspace keyspace) const noexcept {
   XXH128_hash_t hash = XXH3_128bits_withSecret(key.data(), key.size(), secret_, sizeof(secret_));
   if (!tag.empty()) [[unlikely]] {
     // The hashes of tag and key are one text of fixed size, so that no two pairs have the same
@@ -28,11 +53,9 @@ FingerprintMaker::FingerprintMaker() {
         XXH3_128bits_withSecret(tag.data(), tag.size(), secret_, sizeof(secret_)), hash};
     hash = XXH3_128bits_withSecret(both, sizeof(both), secret_, sizeof(secret_));
   }
-  const std::uint64_t salt =
-      salts_[static_cast<std::size_t>(keyspace)][static_cast<std::size_t>(algorithm)];
-  const std::uint64_t low = hash.low64 ^ salt;
-  out.low = low != 0 ? low : 1;
-  out.high = hash.high64;
+  Fingerprint made;
+  finish(hash, salt(algorithm, keyspace), made);
+  return made;
 }
 
 }  // namespace sluice::memory

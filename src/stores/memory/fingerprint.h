@@ -38,19 +38,15 @@ class FingerprintMaker {
     return made;
   }
   Fingerprint operator()(std::string_view tag, std::string_view key, Algorithm algorithm,
-                         Keyspace keyspace = Keyspace::kCallers) const noexcept {
-    Fingerprint made;
-    write(tag, key, algorithm, keyspace, made);
-    return made;
-  }
+                         Keyspace keyspace = Keyspace::kCallers) const noexcept;
   // Writes the fingerprint where it is kept: a copy of two words just written costs about 6 ns.
-  void write(const Charge& charge, Fingerprint& out) const noexcept {
-    write(charge.tag, charge.key, charge.limit.algorithm(), charge.keyspace, out);
-  }
+  void write(const Charge& charge, Fingerprint& out) const noexcept;
 
  private:
-  void write(std::string_view tag, std::string_view key, Algorithm algorithm, Keyspace keyspace,
-             Fingerprint& out) const noexcept;
+  void write_long(const Charge& charge, Fingerprint& out) const noexcept;
+  std::uint64_t salt(Algorithm algorithm, Keyspace keyspace) const noexcept {
+    return salts_[static_cast<std::size_t>(keyspace)][static_cast<std::size_t>(algorithm)];
+  }
 
   static constexpr std::size_t kSecretSize = 192;
 
