@@ -23,9 +23,30 @@ constexpr bool has_log(const Limit& limit) noexcept {
   return limit.state_kind() == StateKind::kLog || limit.state_kind() == StateKind::kLogAndSummaries;
 }
 
+// Makes the step of most requests that take or count units of a counter of fixed size, in short
+// code without a call: then the processor begins with the next request while it waits for the
+// memory of this one. Returns false, with nothing of use in `made`, for any other request.
+[[gnu::always_inline]] constexpr bool take_quickly(Verb verb, const Limit& limit,
+                                                   const State& stored, Ticks now,
+                                                   std::uint64_t cost, Step<State>& made) noexcept {
+  if (limit.state_kind() == StateKind::kWindow) {
+    if (!fixed_window::take_quickly(limit, stored, now, cost, made)) return false;
+  } else if (limit.refill() != Refill::kContinuous || limit.mode() != LeakyMode::kMeter ||
+             !bucket::take_quickly(limit, stored, now, cost, made)) {
+    return false;
+  }
+  if (verb == Verb::kTake) return true;
+  // Of these, an admitted one is a take.
+  if (verb == Verb::kTakeAtMost) made.answer.taken = static_cast<std::uint32_t>(cost);
+  if (verb == Verb::kReserve) made.answer.delay = 0;
+  return made.answer.admitted && (takes(verb) || verb == Verb::kCharge);
+}
+
 [[gnu::always_inline]] constexpr Step<State> step(Action action, const Limit& limit,
                                                   const Kept<State>& kept, Ticks now,
                                                   std::uint64_t cost) noexcept {
+  Step<State> made;
+  if (take_quickly(action.verb, limit, kept.state, now, cost, made)) return made;
   switch (limit.algorithm()) {
     case Algorithm::kFixedWindow: return fixed_window::step(action, limit, kept, now, cost);
     case Algorithm::kLeakyBucket: return leaky_bucket::step(action, limit, kept, now, cost);

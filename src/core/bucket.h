@@ -48,17 +48,26 @@ constexpr void drain_wide(const Limit& limit, State& s, std::uint64_t ticks) noe
   s.aux = static_cast<std::uint64_t>(left % p);
 }
 
+// Sets `level` to what is spent in parts of a unit, 1/p each. Returns false if it does not fit.
+constexpr bool level_of(const State& s, std::uint64_t p, std::uint64_t& level) noexcept {
+  return !__builtin_mul_overflow(std::uint64_t{s.units}, p, &level) &&
+         !__builtin_add_overflow(level, s.aux, &level);
+}
+
+// Returns what is left of a level after `ticks`, each of which drains `l` parts.
+constexpr std::uint64_t drained(std::uint64_t level, std::uint64_t ticks,
+                                std::uint64_t l) noexcept {
+  std::uint64_t parts = 0;
+  const bool all = __builtin_mul_overflow(ticks, l, &parts);
+  // Without a branch: whether anything is left is unpredictable from key to key.
+  return (level - parts) & -static_cast<std::uint64_t>(!all & (parts < level));
+}
+
 constexpr void drain(const Limit& limit, State& s, std::uint64_t ticks) noexcept {
   const auto [l, p] = LimitAccess::rate(limit);
   std::uint64_t level = 0;
-  if (__builtin_mul_overflow(std::uint64_t{s.units}, p, &level) ||
-      __builtin_add_overflow(level, s.aux, &level)) {
-    return drain_wide(limit, s, ticks);
-  }
-  std::uint64_t drained = 0;
-  const bool all = __builtin_mul_overflow(ticks, std::uint64_t{l}, &drained);
-  // Without a branch: whether anything is left is unpredictable from key to key.
-  level = (level - drained) & -static_cast<std::uint64_t>(!all & (drained < level));
+  if (!level_of(s, p, level)) return drain_wide(limit, s, ticks);
+  level = drained(level, ticks, l);
   s.units = static_cast<std::uint32_t>(level / p);
   s.aux = level % p;
 }
@@ -121,6 +130,44 @@ struct Functions {
   static constexpr auto most_units = bucket::most_units;
   static constexpr auto without_fraction = bucket::without_fraction;
 };
+
+// Makes the step of a take whose counter has the limit's numbers, and whose level fits in 64 bits.
+// It is that of step_of_fixed_size(), but no division waits for the result of another one. Returns
+// false, with nothing of use in `step`, for any other take.
+[[gnu::always_inline]] constexpr bool take_quickly(const Limit& limit, const State& stored,
+                                                   Ticks now, std::uint64_t cost,
+                                                   Step<State>& step) noexcept {
+  const auto [l, p] = LimitAccess::rate(limit);
+  const std::uint64_t capacity = limit.capacity();
+  std::uint64_t level = 0;
+  std::uint64_t more = 0;
+  if (stored.tag != tag_of(limit) || l == 0 || cost == 0 || cost > capacity ||
+      !level_of(stored, p, level) || __builtin_mul_overflow(cost, p, &more)) {
+    return false;
+  }
+  const Ticks at = effective(now, stored.last);
+  level = drained(level, static_cast<std::uint64_t>(at - stored.last), l);
+  if (__builtin_add_overflow(level, more, &more)) return false;
+  const std::uint64_t units = level / p;
+  step.at = step.next.last = at;
+  step.next.aux = level % p;
+  step.next.tag = stored.tag;
+  const std::uint64_t used = units + (step.next.aux != 0);
+  if (used + cost <= capacity) [[likely]] {
+    const Numbers numbers{static_cast<std::uint32_t>(capacity - used - cost),
+                          static_cast<Ticks>(ceil_div(more, std::uint64_t{l}))};
+    step.answer = {admitted(), numbers};
+    step.change = Change::kWrite;
+    step.next.units = static_cast<std::uint32_t>(units + cost);
+  } else {
+    const Numbers numbers{static_cast<std::uint32_t>(used < capacity ? capacity - used : 0),
+                          static_cast<Ticks>(ceil_div(level, std::uint64_t{l}))};
+    step.answer = {denied_for(ceil_div(more - capacity * p, std::uint64_t{l})), numbers};
+    step.change = Change::kNone;
+    step.next.units = static_cast<std::uint32_t>(units);
+  }
+  return true;
+}
 
 constexpr Step<State> step(Action action, const Limit& limit, const Kept<State>& kept, Ticks now,
                            std::uint64_t cost) noexcept {

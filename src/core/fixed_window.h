@@ -105,6 +105,35 @@ struct Functions {
   static constexpr auto without_fraction = core::unchanged;
 };
 
+// Makes the step of a take whose counter has the limit's numbers and a window that opens at the
+// first request: that of step_of_fixed_size(), in short code. Returns false, with nothing of use in
+// `step`, for any other take.
+[[gnu::always_inline]] constexpr bool take_quickly(const Limit& limit, const State& stored,
+                                                   Ticks now, std::uint64_t cost,
+                                                   Step<State>& step) noexcept {
+  const std::uint64_t p = period(limit);
+  const std::uint64_t capacity = limit.capacity();
+  if (stored.tag != tag_of(limit) || limit.align() == Align::kClock || stored.aux >= p ||
+      cost == 0 || cost > capacity) {
+    return false;
+  }
+  const Ticks at = effective(now, stored.last);
+  const std::uint64_t since = stored.aux + static_cast<std::uint64_t>(at - stored.last);
+  const bool is_open = stored.units != 0 && since < p;
+  const std::uint32_t units = is_open ? stored.units : 0;
+  const std::uint64_t aux = is_open ? since : 0;
+  const bool admits = units + cost <= capacity;
+  const std::uint64_t used = admits ? units + cost : units;
+  const Numbers numbers{static_cast<std::uint32_t>(used < capacity ? capacity - used : 0),
+                        static_cast<Ticks>(p - aux)};
+  step.answer = {admits ? admitted() : denied_for(p - aux), numbers};
+  step.change = admits ? Change::kWrite : Change::kNone;
+  step.at = at;
+  step.next = {
+      .last = at, .aux = aux, .units = static_cast<std::uint32_t>(used), .tag = stored.tag};
+  return true;
+}
+
 constexpr Step<State> step(Action action, const Limit& limit, const Kept<State>& kept, Ticks now,
                            std::uint64_t cost) noexcept {
   return step_of_fixed_size<Functions>(action, limit, kept, now, cost);
