@@ -91,6 +91,39 @@ struct InPlace {
 static_assert(std::is_standard_layout_v<core::Step<core::State>>);
 static_assert(std::is_standard_layout_v<core::Step<core::NextSlices>>);
 
+// Writes the step of a counter of fixed size that this thread holds, and its answer, and ends that.
+[[gnu::always_inline]] inline void finish(Slot& slot, std::uint32_t expiry,
+                                          const core::Step<core::State>& step, const Limit& limit,
+                                          Decision& decision) noexcept {
+  if (step.change == core::Change::kWrite) {
+    expiry = PackedState::expiry_of(step.forgotten());
+    slot.state.set_state(step.next);
+  }
+  slot.state.leave(expiry);
+  core::write(limit, step.answer, decision);
+}
+
+[[gnu::noinline]] inline void apply_in_full(Slot& slot, std::uint32_t expiry, Action action,
+                                            const Charge& charge, core::Ticks now,
+                                            Decision& decision) noexcept {
+  const core::Kept kept{slot.state.state(), PackedState::forgotten_of(expiry)};
+  finish(slot, expiry, core::step(action, charge.limit, kept, now, charge.cost), charge.limit,
+         decision);
+}
+
+// Applies what takes or counts units to the only counter of a request, which has a fixed size and
+// is held by this thread.
+[[gnu::always_inline]] inline void apply(Slot& slot, std::uint32_t expiry, Action action,
+                                         const Charge& charge, core::Ticks now,
+                                         Decision& decision) noexcept {
+  core::Step<core::State> step;
+  if (core::take_quickly(action.verb, charge.limit, slot.state.state(), now, charge.cost, step))
+      [[likely]] {
+    return finish(slot, expiry, step, charge.limit, decision);
+  }
+  apply_in_full(slot, expiry, action, charge, now, decision);
+}
+
 // Makes a take, a release or an extension of one permit where its counter is. Returns false, with
 // nothing changed, if the counter is missing or has no room.
 inline bool change_permit(Shard& shard, const Fingerprint& key, Action action, const Charge& charge,

@@ -82,14 +82,16 @@ class MemoryStore::Impl {
     return all;
   }
 
-  // Has the verbs of most requests as constants.
-  Decision apply_one(Action action, const Charge& charge, std::optional<Instant> instant) noexcept {
-    switch (action.verb) {
-      case Verb::kTake: return apply_as<Verb::kTake>(action, charge, instant);
-      case Verb::kCharge: return apply_as<Verb::kCharge>(action, charge, instant);
-      case Verb::kTakeAtMost: return apply_as<Verb::kTakeAtMost>(action, charge, instant);
-      case Verb::kReserve: return apply_as<Verb::kReserve>(action, charge, instant);
-      default: return apply_other(action, charge, instant);
+  // Makes the take of most requests without another function.
+  [[gnu::always_inline]] void apply_one(Action action, const Charge& charge,
+                                        const std::optional<Instant>& instant,
+                                        Decision& decision) noexcept {
+    const Instant at = instant ? *instant : clock_.now();
+    const bool is_usual = action.verb == Verb::kTake && charge.block == nullptr &&
+                          core::has_fixed_size(charge.limit) && is_in_range(at) && is_valid(action);
+    const core::Ticks now = at.time_since_epoch().count();
+    if (!is_usual || !apply_in_place(Verb::kTake, charge, now, decision)) {
+      apply_any(action, charge, at, decision);
     }
   }
 
@@ -178,25 +180,33 @@ class MemoryStore::Impl {
     combine(each, all);
   }
 
-  template <Verb Chosen>
-  [[gnu::noinline]] Decision apply_as(Action action, const Charge& charge,
-                                      std::optional<Instant> instant) noexcept {
-    Decision decision;
-    action.verb = Chosen;
-    const Instant at = instant ? *instant : clock_.now();
+  // Has the verbs of most requests as constants.
+  [[gnu::noinline]] void apply_any(Action action, const Charge& charge, Instant at,
+                                   Decision& decision) noexcept {
+    switch (action.verb) {
+      case Verb::kTake: return apply_as<Verb::kTake>(action.max_wait, charge, at, decision);
+      case Verb::kCharge: return apply_as<Verb::kCharge>(action.max_wait, charge, at, decision);
+      case Verb::kTakeAtMost:
+        return apply_as<Verb::kTakeAtMost>(action.max_wait, charge, at, decision);
+      case Verb::kReserve: return apply_as<Verb::kReserve>(action.max_wait, charge, at, decision);
+      default: return apply_other(action, charge, at, decision);
+    }
+  }
+
+  template <Verb kVerb>
+  [[gnu::noinline]] void apply_as(Duration max_wait, const Charge& charge, Instant at,
+                                  Decision& decision) noexcept {
+    const Action action{kVerb, max_wait};
     const core::Ticks now = at.time_since_epoch().count();
     if (!is_in_range(at) || !is_valid(action)) {
       decision = Decision::refused(Reason::kInvalid);
     } else if (!decide_one_in_place(action, charge, now, decision)) {
       apply_to_one(action, charge, now, decision);
     }
-    return decision;
   }
 
-  [[gnu::noinline]] Decision apply_other(Action action, const Charge& charge,
-                                         std::optional<Instant> instant) noexcept {
-    Decision decision;
-    const Instant at = instant ? *instant : clock_.now();
+  [[gnu::noinline]] void apply_other(Action action, const Charge& charge, Instant at,
+                                     Decision& decision) noexcept {
     if (!is_in_range(at) || !is_valid(action)) {
       decision = Decision::refused(Reason::kInvalid);
     } else if (changes_block(action.verb)) {
@@ -204,13 +214,28 @@ class MemoryStore::Impl {
     } else {
       apply_to_one(action, charge, at.time_since_epoch().count(), decision);
     }
-    return decision;
+  }
+
+  // Applies what takes or counts units to a counter of fixed size. Returns false, with nothing
+  // changed, if the counter is missing.
+  [[gnu::always_inline]] bool apply_in_place(Action action, const Charge& charge, core::Ticks now,
+                                             Decision& decision) noexcept {
+    memory::Fingerprint key;
+    fingerprint_.write(charge, key);
+    std::uint32_t expiry = 0;
+    memory::Slot* const slot = shard_of(key).take(key, false, expiry);
+    if (slot == nullptr) return false;
+    memory::apply(*slot, expiry, action, charge, now, decision);
+    return true;
   }
 
   // decide_in_place() for one charge, without the loops.
   [[gnu::always_inline]] bool decide_one_in_place(Action action, const Charge& charge,
                                                   core::Ticks now, Decision& decision) noexcept {
     if (!memory::InPlace::serves(charge.limit)) return false;
+    if (core::has_fixed_size(charge.limit) && charge.block == nullptr) {
+      return apply_in_place(action, charge, now, decision);
+    }
     memory::InPlace counter;
     fingerprint_.write(charge, counter.key);
     counter.shard = &shard_of(counter.key);
@@ -351,7 +376,9 @@ Decision MemoryStore::apply(Action action, std::span<const Charge> charges,
 
 Decision MemoryStore::apply_one(Action action, const Charge& charge,
                                 std::optional<Instant> now) noexcept {
-  return impl_->apply_one(action, charge, now);
+  Decision decision;
+  impl_->apply_one(action, charge, now, decision);
+  return decision;
 }
 
 MemoryStoreStats MemoryStore::stats() const { return impl_->stats(); }

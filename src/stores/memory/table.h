@@ -133,18 +133,17 @@ class Table {
   // must last; the table may be moved or be cleared and used again.
   [[gnu::always_inline]] static Slot* take(const TableView& view, const Fingerprint& key,
                                            bool gives_up, std::uint32_t& expiry) noexcept {
-    return search(view, key, [&](Slot& slot) {
-      // Another counter with this tag may be one that this thread holds: it must not wait for that.
-      if (gives_up && slot.key.peek_low() != key.low) return false;
-      const std::uint32_t held = slot.state.hold(gives_up);
-      if (PackedState::is_mark(held)) return false;
-      if (slot.key == key) [[likely]] {
-        expiry = held;
-        return true;
-      }
-      slot.state.leave(held);
-      return false;
-    });
+    if (view.count == 0) return nullptr;
+    const std::size_t group = home_of(key, view.count);
+    Slot* const slots = &view.slots[group * Tags::kSlots];
+    // The slot is fetched while the tags are read. The key is not always there.
+    prefetch_to_write(&slots[favourite_of(key)].state.expiry);
+    const std::uint32_t bits = view.tags[group].matching(tag_of(key));
+    if (bits == 0) return take_another(view, key, gives_up, expiry);
+    Slot& first = slots[__builtin_ctz(bits)];
+    if (hold(first, key, gives_up, expiry)) [[likely]]
+      return &first;
+    return take_another(view, key, gives_up, expiry);
   }
   TableView view() const noexcept { return {tags_, slots_, count_}; }
 
@@ -313,6 +312,26 @@ class Table {
       group = group + 1 == view.count ? 0 : group + 1;
     }
     return nullptr;
+  }
+
+  // Holds the slot if it has that key.
+  [[gnu::always_inline]] static bool hold(Slot& slot, const Fingerprint& key, bool gives_up,
+                                          std::uint32_t& expiry) noexcept {
+    // Another counter with this tag may be one that this thread holds: it must not wait for that.
+    if (gives_up && slot.key.peek_low() != key.low) return false;
+    const std::uint32_t held = slot.state.hold(gives_up);
+    if (PackedState::is_mark(held)) return false;
+    if (slot.key == key) [[likely]] {
+      expiry = held;
+      return true;
+    }
+    slot.state.leave(held);
+    return false;
+  }
+  // take() of a key that is not in the first slot with its tag.
+  [[gnu::noinline]] static Slot* take_another(const TableView& view, const Fingerprint& key,
+                                              bool gives_up, std::uint32_t& expiry) noexcept {
+    return search(view, key, [&](Slot& slot) { return hold(slot, key, gives_up, expiry); });
   }
 
   static void prefetch_to_write(const void* at) noexcept {
