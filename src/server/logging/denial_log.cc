@@ -112,6 +112,14 @@ class DenialLog::Impl {
     return true;
   }
 
+  std::array<char, 16> hash(std::string_view key) const noexcept {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    std::array<char, 16> hex{};
+    std::uint64_t rest = hash_of(key);
+    for (std::size_t i = hex.size(); i-- > 0; rest >>= 4) hex[i] = kDigits[rest & 0xF];
+    return hex;
+  }
+
  private:
   // Returns whether to write a line now.
   bool admits(PerSecond& per_second, SpreadCount& suppressed) noexcept {
@@ -146,9 +154,8 @@ std::string DenialLog::Impl::shown_key(std::string_view key) const {
   if (key.empty()) return {};
   if (log_.options().keys == LogKeys::kNone) return {};
   if (log_.options().keys == LogKeys::kPlain) return cut(key, kLongestKey);
-  std::array<char, 17> hex{};
-  std::snprintf(hex.data(), hex.size(), "%016llx", static_cast<unsigned long long>(hash_of(key)));
-  return hex.data();
+  const auto hex = hash(key);
+  return {hex.data(), hex.size()};
 }
 
 std::vector<LogField> DenialLog::Impl::named(const DenialName& name, std::string_view shown) {
@@ -209,6 +216,10 @@ bool DenialLog::report_near(const DenialName& name, const NearKey& key,
   } catch (...) {  // Without memory, the report is lost.
     return false;
   }
+}
+
+std::array<char, 16> DenialLog::hash(std::string_view key) const noexcept {
+  return impl_->hash(key);
 }
 
 }  // namespace sluice::server

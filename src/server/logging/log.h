@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <concepts>
 #include <cstdint>
@@ -157,6 +158,8 @@ class DenialLog {
   // Returns whether the key is reported for the first time in its window, which lasts until
   // `reset_after` has passed. At most 65536 keys are remembered; see NearKeys.
   bool report_near(const DenialName& name, const NearKey& key, const Decision& decision) noexcept;
+  // Returns what `keys: hash` writes for a key: 16 digits, which differ between processes.
+  std::array<char, 16> hash(std::string_view key) const noexcept;
 
  private:
   class Impl;

@@ -57,31 +57,9 @@ void append_escaped(std::string& to, char32_t code) {
   to += hex.data();
 }
 
-// Appends text as inside the quotes of a JSON string.
-void append_text(std::string& to, std::string_view text) {
-  while (!text.empty()) {
-    const auto* const plain = std::find_if_not(text.begin(), text.end(), [](char c) {
-      return c >= 0x20 && c < 0x7F && c != '"' && c != '\\';
-    });
-    const auto size = static_cast<std::size_t>(plain - text.begin());
-    to.append(text.substr(0, size));
-    text.remove_prefix(size);
-    if (text.empty()) return;
-    const auto next = first_character(text);
-    if (!next) {
-      to += "\uFFFD";
-    } else if (is_hidden(next->code) || text[0] == '"' || text[0] == '\\') {
-      append_escaped(to, next->code);
-    } else {
-      to.append(text.substr(0, next->size));
-    }
-    text.remove_prefix(next ? next->size : 1);
-  }
-}
-
 void append_quoted(std::string& to, std::string_view text) {
   to += '"';
-  append_text(to, text);
+  append_json_text(to, text);
   to += '"';
 }
 
@@ -114,16 +92,12 @@ void append_value(std::string& to, LogFormat format, const LogField::Value& valu
 
 // Appends a time such as 2026-11-21T01:02:03.456Z.
 void append_time(std::string& to, Instant at) {
-  const auto day = std::chrono::floor<std::chrono::days>(at);
-  const std::chrono::year_month_day date(day);
-  const std::chrono::hh_mm_ss time(std::chrono::floor<std::chrono::milliseconds>(at - day));
-  std::array<char, 40> text{};
+  const auto second = std::chrono::floor<std::chrono::seconds>(at);
+  append_seconds(to, second);
+  std::array<char, 8> text{};
   const int size = std::snprintf(
-      text.data(), text.size(), "%04d-%02u-%02uT%02d:%02d:%02d.%03dZ",
-      static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
-      static_cast<unsigned>(date.day()), static_cast<int>(time.hours().count()),
-      static_cast<int>(time.minutes().count()), static_cast<int>(time.seconds().count()),
-      static_cast<int>(time.subseconds().count()));
+      text.data(), text.size(), ".%03dZ",
+      static_cast<int>(std::chrono::floor<std::chrono::milliseconds>(at - second).count()));
   to.append(text.data(), static_cast<std::size_t>(size));
 }
 
@@ -135,6 +109,40 @@ std::string_view to_string(LogLevel level) noexcept {
 
 }  // namespace
 
+void append_json_text(std::string& to, std::string_view text) {
+  while (!text.empty()) {
+    const auto* const plain = std::find_if_not(text.begin(), text.end(), [](char c) {
+      return c >= 0x20 && c < 0x7F && c != '"' && c != '\\';
+    });
+    const auto size = static_cast<std::size_t>(plain - text.begin());
+    to.append(text.substr(0, size));
+    text.remove_prefix(size);
+    if (text.empty()) return;
+    const auto next = first_character(text);
+    if (!next) {
+      to += "\uFFFD";
+    } else if (is_hidden(next->code) || text[0] == '"' || text[0] == '\\') {
+      append_escaped(to, next->code);
+    } else {
+      to.append(text.substr(0, next->size));
+    }
+    text.remove_prefix(next ? next->size : 1);
+  }
+}
+
+void append_seconds(std::string& to, std::chrono::sys_seconds at) {
+  const auto day = std::chrono::floor<std::chrono::days>(at);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss time(at - day);
+  std::array<char, 32> text{};
+  const int size = std::snprintf(
+      text.data(), text.size(), "%04d-%02u-%02uT%02d:%02d:%02d", static_cast<int>(date.year()),
+      static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
+      static_cast<int>(time.hours().count()), static_cast<int>(time.minutes().count()),
+      static_cast<int>(time.seconds().count()));
+  to.append(text.data(), static_cast<std::size_t>(size));
+}
+
 std::string log_line(LogFormat format, Instant at, LogLevel level, std::string_view message,
                      std::span<const LogField> fields) {
   const bool json = format == LogFormat::kJson;
@@ -144,11 +152,11 @@ std::string log_line(LogFormat format, Instant at, LogLevel level, std::string_v
   append_time(line, at);
   line.append(json ? "\",\"level\":\"" : " ").append(to_string(level));
   line += json ? "\",\"message\":\"" : " ";
-  append_text(line, message);
+  append_json_text(line, message);
   line += json ? "\"" : "";
   for (const LogField& field : fields) {
     line += json ? ",\"" : " ";
-    append_text(line, field.name);
+    append_json_text(line, field.name);
     line += json ? "\":" : "=";
     append_value(line, format, field.value);
   }

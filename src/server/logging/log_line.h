@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,12 @@ namespace sluice::server {
 // U+FFFD. In the text format, values that are not plain are quoted.
 std::string log_line(LogFormat format, Instant at, LogLevel level, std::string_view message,
                      std::span<const LogField> fields);
+
+// Appends text as inside the quotes of a JSON string, escaped as above.
+void append_json_text(std::string& to, std::string_view text);
+
+// Appends a time such as 2026-11-21T01:02:03.
+void append_seconds(std::string& to, std::chrono::sys_seconds at);
 
 // Shortens text of more than `size` bytes at a character boundary, and appends "…" to it.
 std::string cut(std::string_view text, std::size_t size);
