@@ -1,0 +1,200 @@
+#include "server/logging/traffic_log.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+namespace sluice::server {
+namespace {
+
+constexpr auto kBetweenWrites = std::chrono::milliseconds(20);
+
+std::string failure_of(std::string_view what, const std::string& file) {
+  return std::string(what) + " " + file + ": " + std::generic_category().message(errno);
+}
+
+std::uint64_t count_lines(std::string_view text) {
+  return static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+}  // namespace
+
+void TrafficLane::write(std::string_view line) noexcept {
+  const std::uint64_t end = end_.load(std::memory_order_relaxed);
+  const std::uint64_t used = end - begin_.load(std::memory_order_acquire);
+  if (line.size() > kBytes - used) return drop();
+  const std::size_t at = end % kBytes;
+  const std::size_t first = std::min(line.size(), kBytes - at);
+  std::memcpy(ring_.get() + at, line.data(), first);
+  std::memcpy(ring_.get(), line.data() + first, line.size() - first);
+  end_.store(end + line.size(), std::memory_order_release);
+}
+
+std::array<std::string_view, 2> TrafficLane::waiting() const noexcept {
+  const std::uint64_t begin = begin_.load(std::memory_order_relaxed);
+  const std::size_t size = end_.load(std::memory_order_acquire) - begin;
+  const std::size_t at = begin % kBytes;
+  const std::size_t first = std::min(size, kBytes - at);
+  return {std::string_view(ring_.get() + at, first), std::string_view(ring_.get(), size - first)};
+}
+
+void TrafficLane::release(std::size_t bytes) noexcept {
+  begin_.store(begin_.load(std::memory_order_relaxed) + bytes, std::memory_order_release);
+}
+
+Expected<std::unique_ptr<TrafficLog>> TrafficLog::open(const TrafficOptions& options, Log& log) {
+  std::unique_ptr<TrafficLog> made(new TrafficLog(options, log));
+  if (const auto failure = made->open_file(); !failure.empty()) return Unexpected{failure};
+  made->thread_ = std::thread([all = made.get()] { all->run(); });
+  return made;
+}
+
+TrafficLog::~TrafficLog() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopped_ = true;
+  }
+  stop_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+TrafficLane& TrafficLog::make_lane() {
+  const std::lock_guard lock(mutex_);
+  return lanes_.emplace_back();
+}
+
+TrafficLog::Stats TrafficLog::stats() const {
+  const std::lock_guard lock(mutex_);
+  Stats stats = stats_;
+  for (const TrafficLane& lane : lanes_) stats.dropped += lane.dropped();
+  return stats;
+}
+
+// Returns why the file cannot be written, or an empty text. Opening a FIFO must not block.
+std::string TrafficLog::open_file() {
+  constexpr int kFlags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  const int opened = ::open(options_.file.c_str(), kFlags, S_IRUSR | S_IWUSR);
+  if (opened < 0) return failure_of("cannot record in", options_.file);
+  struct stat now {};
+  if (fstat(opened, &now) != 0 || !S_ISREG(now.st_mode)) {
+    ::close(opened);
+    return "cannot record in " + options_.file + ": it is not a regular file";
+  }
+  if ((now.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    log_.warning("other users may read or write recorded requests", {{"file", options_.file}});
+  }
+  if (descriptor_ >= 0) ::close(descriptor_);
+  descriptor_ = opened;
+  size_ = static_cast<std::uint64_t>(now.st_size);
+  return {};
+}
+
+// Whether the file was renamed or removed. Reads its size, to which another process may have added.
+bool TrafficLog::is_elsewhere() {
+  struct stat ours {
+  }, named{};
+  if (fstat(descriptor_, &ours) != 0) return true;
+  size_ = static_cast<std::uint64_t>(ours.st_size);
+  if (::stat(options_.file.c_str(), &named) != 0) return true;
+  return ours.st_ino != named.st_ino || ours.st_dev != named.st_dev;
+}
+
+std::string TrafficLog::rotate() {
+  const std::string kept = options_.file + ".1";
+  if (std::rename(options_.file.c_str(), kept.c_str()) != 0) {
+    return failure_of("cannot rename to", kept);
+  }
+  if (auto failure = open_file(); !failure.empty()) return failure;
+  log_.info("the file of recorded requests is full; a new one begins",
+            {{"file", options_.file}, {"kept", kept}});
+  const std::lock_guard lock(mutex_);
+  ++stats_.rotations;
+  return {};
+}
+
+// Makes room for that many bytes. A lane has at most half of the least `max_bytes`.
+std::string TrafficLog::prepare(std::size_t bytes) {
+  if (is_elsewhere()) {
+    if (auto failure = open_file(); !failure.empty()) return failure;
+  }
+  return size_ > 0 && size_ + bytes > options_.max_bytes / 2 ? rotate() : std::string();
+}
+
+// Appends the lines with one call, so that the lines of a server that hands over to this one are
+// whole, too. If only some bytes fit, it removes them again.
+std::string TrafficLog::append(std::array<std::string_view, 2> lines, std::size_t bytes) {
+  std::array<iovec, 2> pieces{};
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    pieces[i] = {const_cast<char*>(lines[i].data()), lines[i].size()};
+  }
+  const auto written = ::writev(descriptor_, pieces.data(), static_cast<int>(pieces.size()));
+  if (written == static_cast<ssize_t>(bytes)) return {};
+  if (written >= 0) errno = ENOSPC;
+  auto failure = failure_of("cannot write", options_.file);
+  if (written > 0) static_cast<void>(::ftruncate(descriptor_, static_cast<off_t>(size_)));
+  return failure;
+}
+
+void TrafficLog::report(const std::string& failure) {
+  if (!failure.empty() && !has_failed_) {
+    log_.error("requests are not recorded", {{"why", failure}});
+  } else if (failure.empty() && has_failed_) {
+    log_.info("requests are recorded again", {{"lost", losses_}});
+    losses_ = 0;
+  }
+  has_failed_ = !failure.empty();
+}
+
+void TrafficLog::drain() {
+  for (std::size_t i = 0;; ++i) {
+    TrafficLane* lane = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      if (i == lanes_.size()) return;
+      lane = &lanes_[i];  // a deque keeps its place
+    }
+    const auto lines = lane->waiting();
+    const std::size_t bytes = lines[0].size() + lines[1].size();
+    if (bytes == 0) continue;
+    const std::uint64_t count = count_lines(lines[0]) + count_lines(lines[1]);
+    std::string failure = prepare(bytes);
+    if (failure.empty()) failure = append(lines, bytes);
+    lane->release(bytes);
+    const bool failed = !failure.empty();
+    if (failed) losses_ += count;
+    report(failure);
+    const std::lock_guard lock(mutex_);
+    stats_.lines += failed ? 0 : count;
+    stats_.bytes += failed ? 0 : bytes;
+    stats_.dropped += failed ? count : 0;
+  }
+}
+
+// Signals are for other threads. A file that would exceed a limit of the process makes write() fail
+// instead of raising SIGXFSZ.
+void TrafficLog::run() {
+  sigset_t all{};
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  std::unique_lock lock(mutex_);
+  while (!stop_.wait_for(lock, kBetweenWrites, [this] { return is_stopped_; })) {
+    lock.unlock();
+    drain();
+    lock.lock();
+  }
+  lock.unlock();
+  drain();
+}
+
+}  // namespace sluice::server
