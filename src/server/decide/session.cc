@@ -33,6 +33,7 @@ Session::Session(const Parts& parts)
     : manager_(&parts.rules),
       recorder_(&parts.recorder),
       denials_(&parts.denials),
+      traffic_(parts.traffic),
       decider_(parts.limiter, parts.stores),
       batch_({parts.limiter.store()}),
       version_(parts.rules.version()),
@@ -53,7 +54,7 @@ const RuleAnswer& Session::decide(const AttributeSource& attributes, const Reque
   follow_rules();
   decider_.refuse_permits(permits == Permits::kRefuse);
   const RuleAnswer& answer = decider_.decide(rules_, attributes, costs, {}, action);
-  if (counts(action.verb)) record(answer);
+  if (counts(action.verb)) record(attributes, costs, answer);
   return answer;
 }
 
@@ -99,7 +100,7 @@ const RuleAnswer& Session::acquire(const AttributeSource& attributes, const Requ
   const Decision decision = waits.acquire(call, SteadyClock::instance().now() + max_wait);
   waited_ = call.answer() != nullptr ? *call.answer() : RuleAnswer{};
   waited_.decision = decision;
-  record(waited_);
+  record(attributes, costs, waited_);
   return waited_;
 }
 
@@ -108,7 +109,12 @@ const RuleAnswer& Session::decide_parts(std::string_view domain, std::span<const
   follow_rules();
   decider_.refuse_permits(true);
   const RuleAnswer& answer = decider_.decide_parts(rules_, domain, parts, {}, action);
-  if (counts(action.verb)) record(answer);
+  if (!counts(action.verb)) return answer;
+  record(answer);
+  if (traffic_ == nullptr) return answer;
+  for (const RequestPart& part : parts) {
+    traffic_->record(rules_, version_, *part.attributes, part.costs, answer.decision.outcome);
+  }
   return answer;
 }
 
@@ -119,7 +125,7 @@ const RuleAnswer* Session::decide_by(std::string_view rule, const AttributeSourc
   if (found == nullptr) return nullptr;
   decider_.refuse_permits(permits == Permits::kRefuse);
   const RuleAnswer& answer = decider_.decide_by(rules_, *found, attributes, costs, {}, action);
-  if (counts(action.verb)) record(answer);
+  if (counts(action.verb)) record(attributes, costs, answer);
   return &answer;
 }
 
@@ -158,6 +164,13 @@ Decision Session::decide(const Charge& charge, Action action) {
   recorder_->count(without_rule_);
   denials_->write({}, charge.key, decision);
   return decision;
+}
+
+void Session::record(const AttributeSource& attributes, const RequestCosts& costs,
+                     const RuleAnswer& answer) {
+  record(answer);
+  if (traffic_ == nullptr) return;
+  traffic_->record(rules_, version_, attributes, costs, answer.decision.outcome);
 }
 
 void Session::record(const RuleAnswer& answer) {

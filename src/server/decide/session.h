@@ -8,6 +8,7 @@
 #include "limiter/batch.h"
 #include "limiter/waits.h"
 #include "metrics/metrics.h"
+#include "server/decide/traffic_recorder.h"
 #include "server/logging/log.h"
 #include "server/net/fiber_sleep.h"
 #include "server/rules/rules_manager.h"
@@ -24,7 +25,7 @@ namespace sluice::server {
 enum class Permits : std::uint8_t { kRefuse, kHandOut };
 
 // Decides the requests of all front ends by the active rules, counts them, and logs denials.
-// RuleHttpFields and rejection.h write the answers.
+// RuleHttpFields and rejection.h write the answers. Records requests that take by rules.
 //
 // Thread-safety: one thread at a time. Each event loop has a session; if the store may wait, each
 // request that is being decided has one. Ownership: borrows its parts. Cost: that of the decision
@@ -37,6 +38,7 @@ class Session {
     metrics::Recorder& recorder;
     DenialLog& denials;
     RuleStores stores = {};
+    TrafficRecorder* traffic = nullptr;  // null: requests are not recorded
   };
   explicit Session(const Parts& parts);
 
@@ -77,6 +79,8 @@ class Session {
  private:
   class Waiting;
 
+  void record(const AttributeSource& attributes, const RequestCosts& costs,
+              const RuleAnswer& answer);
   void record(const RuleAnswer& answer);
   std::uint64_t report_near(const RuleAnswer& answer) noexcept;
   void count(const RuleAnswer& answer, std::uint64_t near);
@@ -84,6 +88,7 @@ class Session {
   const RulesManager* manager_;
   metrics::Recorder* recorder_;
   DenialLog* denials_;
+  TrafficRecorder* traffic_;
   RuleDecider decider_;
   Batch batch_;  // for a charge without a rule
   std::uint64_t version_;
