@@ -37,6 +37,7 @@ struct ServeFlags {
   std::vector<std::string> rules, envoy;
   std::array<std::string, server::kListenAddresses.size()> addresses;
   std::string store;
+  std::string record;
   std::size_t threads = 0;
 };
 
@@ -53,6 +54,7 @@ void override_with(const ServeFlags& flags, server::Config& config) {
     take(flags.addresses[i], config.*server::kListenAddresses[i].address);
   }
   take(flags.store, config.store);
+  take(flags.record, config.record.file);
   if (!flags.rules.empty()) {
     config.rules_in_redis = flags.rules == std::vector<std::string>{"redis"};
     config.rules = config.rules_in_redis ? std::vector<std::string>() : flags.rules;
@@ -134,6 +136,10 @@ void add_serve(CLI::App& app, int& status) {
       ->add_option("--store", flags->store,
                    "The store of the counters: memory, or redis://HOST:PORT [memory]")
       ->type_name("URL");
+  command
+      ->add_option("--record", flags->record,
+                   "Records requests in this file, for sluice replay (docs/recording.md)")
+      ->type_name("FILE");
   command
       ->add_option("--threads", flags->threads, "The number of event loops [number of processors]")
       ->type_name("N")

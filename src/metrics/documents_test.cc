@@ -32,15 +32,17 @@ constexpr std::array kServerGauges = {"sluice_connections_max",
                                       "sluice_waiting_requests",
                                       "sluice_overrides"};
 constexpr std::array kServerCounters = {
-    "sluice_store_evictions_total",       "sluice_store_swept_total",
-    "sluice_rules_reloads_total",         "sluice_rules_reload_failures_total",
-    "sluice_log_lines_dropped_total",     "sluice_store_asked_total",
-    "sluice_store_timeouts_total",        "sluice_store_errors_total",
-    "sluice_store_redirects_total",       "sluice_store_given_back_total",
-    "sluice_store_not_asked_total",       "sluice_deny_cache_hits_total",
-    "sluice_store_merged_logs_total",     "sluice_lease_local_total",
-    "sluice_lease_batches_total",         "sluice_lease_units_taken_total",
-    "sluice_lease_units_given_back_total"};
+    "sluice_store_evictions_total",        "sluice_store_swept_total",
+    "sluice_rules_reloads_total",          "sluice_rules_reload_failures_total",
+    "sluice_log_lines_dropped_total",      "sluice_store_asked_total",
+    "sluice_store_timeouts_total",         "sluice_store_errors_total",
+    "sluice_store_redirects_total",        "sluice_store_given_back_total",
+    "sluice_store_not_asked_total",        "sluice_deny_cache_hits_total",
+    "sluice_store_merged_logs_total",      "sluice_lease_local_total",
+    "sluice_lease_batches_total",          "sluice_lease_units_taken_total",
+    "sluice_lease_units_given_back_total", "sluice_recorded_requests_total",
+    "sluice_recorded_bytes_total",         "sluice_recorded_dropped_total",
+    "sluice_recorded_rotations_total"};
 
 std::string read(const std::string& path) {
   std::ifstream file(SLUICE_SOURCE_DIR "/" + path);

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "rules/attribute_table.h"
 #include "rules/fields.h"
 #include "rules/yaml_tree.h"
 #include "server/config/clients_reader.h"
@@ -52,6 +53,7 @@ class Reader {
   void read_bounds(const Fields& fields);
   void check_certificates(const Fields& file);
   void read_log(const Fields& fields);
+  void read_record(const Fields& fields);
   std::string path(std::string_view written) const { return folder_ / written; }
 
   rules::Diagnostics& diagnostics_;
@@ -98,6 +100,7 @@ Config Reader::read(const Node& root) {
     }
   }
   if (const auto log = part(file, "log")) read_log(*log);
+  if (const auto record = part(file, "record")) read_record(*record);
   check_certificates(file);
   return std::move(config_);
 }
@@ -238,6 +241,26 @@ void Reader::read_log(const Fields& fields) {
   log.keys = fields.choice<LogKeys>("keys").value_or(log.keys);
   set(log.denials_per_second, fields.integer("denials_per_second"));
   log.access = fields.flag("access").value_or(log.access);
+}
+
+void Reader::read_record(const Fields& fields) {
+  TrafficOptions& record = config_.record;
+  if (const auto written = fields.text("file"); !written.empty()) record.file = path(written);
+  set(record.share, fields.integer("share"));
+  if (fields.node("sample_by") != nullptr) {
+    record.sample_by = rules::normalized(fields.text("sample_by"));
+  }
+  set(record.max_bytes, fields.integer("max_bytes"));
+  const auto read_names = [&](std::string_view key, std::vector<std::string>& names) {
+    for (const Node* name : fields.texts(key)) {
+      if (const auto wrong = rules::find_name_error(name->text)) {
+        diagnostics_.add_message(name->at, *wrong);
+      }
+      names.push_back(rules::normalized(name->text));
+    }
+  };
+  read_names("attributes", record.attributes);
+  read_names("hash", record.hash);
 }
 
 }  // namespace

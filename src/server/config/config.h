@@ -12,6 +12,7 @@
 #include "server/config/role.h"
 #include "server/config/secret.h"
 #include "server/logging/log.h"
+#include "server/logging/traffic_log.h"
 #include "server/net/bounds.h"
 #include "server/net/tls_files.h"
 #include "sluice/circuit_breaker.h"
@@ -100,6 +101,7 @@ struct Config {
       10'000};           // then connections may finish for at most this long
   std::string handover;  // path of a Unix socket; empty: a new process cannot take over
   LogOptions log;
+  TrafficOptions record;
 };
 
 // The listening addresses. The schema of `listen` and the flags of `sluice serve` read this table.

@@ -42,9 +42,17 @@ bounds: { header_bytes: 1024, body_bytes: 2048, header_timeout: 1s, body_timeout
   write_timeout: 3s, idle_timeout: 4s, connections: 5, requests_per_connection: 6 }
 drain: { delay: 7s, timeout: 8500ms }
 log: { level: warning, format: json, keys: hash, denials_per_second: 0, access: true }
+record: { file: requests.jsonl, share: 5, sample_by: header.X-User, max_bytes: 20000000,
+  attributes: [body.email], hash: [header.X-User] }
 )",
                                    "/etc/sluice/sluice.yaml");
   ASSERT_TRUE(config.has_value()) << config.error().front().to_string();
+  EXPECT_EQ(config->record.file, "/etc/sluice/requests.jsonl");
+  EXPECT_EQ(config->record.share, 5u);
+  EXPECT_EQ(config->record.sample_by, "header.x-user");
+  EXPECT_EQ(config->record.max_bytes, 20'000'000u);
+  EXPECT_EQ(config->record.attributes, std::vector<std::string>{"body.email"});
+  EXPECT_EQ(config->record.hash, std::vector<std::string>{"header.x-user"});
   EXPECT_EQ(config->http, "0.0.0.0:80");
   EXPECT_EQ(config->grpc, "off");
   EXPECT_EQ(config->resp, "unix:/etc/sluice/r.sock");

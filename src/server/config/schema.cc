@@ -341,6 +341,25 @@ constexpr std::array<Key, 5> kLogKeys{
 };
 constexpr Map kLog{"log", "`log`", kLogKeys};
 
+constexpr std::array<Key, 6> kRecordKeys{
+    text("file", "`\"\"`", kLongestPath,
+         "The file of recorded requests. If empty, Sluice records none."),
+    integer("share", "100", 1, 100, "The share of the clients that are recorded, in percent."),
+    text("sample_by", "`ip`", 256,
+         "The attribute that names a client. All requests of a client are recorded, or none; those "
+         "without this attribute are chosen one by one."),
+    integer("max_bytes", "1073741824", std::uint64_t{16} << 20, std::uint64_t{1} << 50,
+            "The maximum size of the file together with the previous one, in bytes. A file with "
+            "half of it is renamed to `FILE.1`, and a new one begins."),
+    texts("attributes", 256,
+          "Attributes that are recorded besides `method`, `path`, `host`, `ip`, and those that the "
+          "rules name."),
+    texts("hash", 256,
+          "Attributes whose values are recorded as hashes. If `log.keys` is not `plain`, all are "
+          "except for `method`, `path` and `host`."),
+};
+constexpr Map kRecord{"record", "`record`", kRecordKeys};
+
 constexpr std::array<Key, 8> kEnvoyKeys{
     texts("files", kLongestPath,
           "Envoy's configuration files, one domain each, and directories of them "
@@ -362,7 +381,7 @@ constexpr std::array<Key, 8> kEnvoyKeys{
 };
 constexpr Map kEnvoy{"envoy", "`envoy`", kEnvoyKeys};
 
-constexpr std::array<Key, 19> kFileKeys{
+constexpr std::array<Key, 20> kFileKeys{
     Key{.name = "version",
         .type = Type::kInteger,
         .required = true,
@@ -414,6 +433,7 @@ constexpr std::array<Key, 19> kFileKeys{
            "connections."),
     map_of("drain", kDrain, "How the server shuts down on SIGTERM."),
     map_of("log", kLog, "The log on standard error."),
+    map_of("record", kRecord, "The recording of requests (docs/recording.md)."),
 };
 constexpr Map kFile{"file", "the file", kFileKeys};
 

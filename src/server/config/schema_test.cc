@@ -164,6 +164,12 @@ void expect_equal(const Config& a, const Config& b) {
   EXPECT_EQ(a.drain_timeout, b.drain_timeout);
   EXPECT_EQ(a.handover, b.handover);
   expect_equal(a.log, b.log);
+  EXPECT_EQ(a.record.file, b.record.file);
+  EXPECT_EQ(a.record.share, b.record.share);
+  EXPECT_EQ(a.record.sample_by, b.record.sample_by);
+  EXPECT_EQ(a.record.max_bytes, b.record.max_bytes);
+  EXPECT_EQ(a.record.attributes, b.record.attributes);
+  EXPECT_EQ(a.record.hash, b.record.hash);
 }
 
 TEST(ConfigSchema, ExampleAndAnEmptyFileAreTheDefaults) {

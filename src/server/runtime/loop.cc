@@ -17,13 +17,15 @@ Loop::Loop(const Parts& parts)
                             parts.rules,
                             parts.recorder,
                             parts.denials,
-                            {.overrides = parts.overrides}};
+                            {.overrides = parts.overrides},
+                            parts.traffic};
                   }
                   return {stores->limiter(),
                           parts.rules,
                           parts.recorder,
                           parts.denials,
-                          {stores->shadow(), stores->local(), parts.overrides}};
+                          {stores->shadow(), stores->local(), parts.overrides},
+                          parts.traffic};
                 },
                 .clock = parts.clock,
                 .sleeps = &sleeps_} {

@@ -48,6 +48,7 @@ class Loop {
     // Called once, before the loop runs.
     std::function<std::unique_ptr<LoopStores>(boost::asio::io_context&)> make_stores = {};
     const Overrides* overrides = nullptr;
+    TrafficRecorder* traffic = nullptr;   // null: requests are not recorded
     net::FiberPool::Options fibers = {};  // `most`: requests at the same time; others are queued
   };
 

@@ -7,6 +7,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <csignal>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -74,6 +75,8 @@ class Server::Impl {
   std::unique_ptr<Stores> stores_;
   metrics::Registry registry_;
   DenialLog denials_;
+  std::unique_ptr<TrafficLog> traffic_;    // null: requests are not recorded
+  std::deque<TrafficRecorder> recorders_;  // of the loops
   std::atomic<bool> ready_{false};
   const net::SteadyTime started_ = clock_.now();
   net::DescriptorBudget descriptors_;
@@ -137,6 +140,12 @@ Expected<bool> Server::Impl::open() {
   if (!stores) return Unexpected{stores.error()};
   stores_ = std::move(*stores);
   stores_->add_metrics(registry_);
+  if (!config_.record.file.empty()) {
+    auto traffic = TrafficLog::open(config_.record, log_);
+    if (!traffic) return Unexpected{traffic.error()};
+    traffic_ = std::move(*traffic);
+    add_traffic_metrics(registry_, *traffic_);
+  }
   const auto most = [this] {
     return std::min(front_ends_.most_connections(), descriptors_.most());
   };
@@ -167,9 +176,12 @@ Expected<bool> Server::Impl::open() {
 
 void Server::Impl::start_loops(std::size_t threads) {
   const auto make_stores = [this](boost::asio::io_context& loop) { return stores_->make(loop); };
+  const bool hash_all = config_.log.keys != LogKeys::kPlain;
   for (std::size_t i = 0; i < threads; ++i) {
+    TrafficRecorder* const traffic =
+        traffic_ ? &recorders_.emplace_back(*traffic_, denials_, hash_all) : nullptr;
     Loop& loop = loops_.add({stores_->limiter(), rules_.manager(), registry_.make_recorder(),
-                             denials_, clock_, make_stores, &overrides_->all()});
+                             denials_, clock_, make_stores, &overrides_->all(), traffic});
     front_ends_.start(loop, i);
   }
 }

@@ -58,4 +58,18 @@ void add_server_metrics(metrics::Registry& registry, const ServerMetricsParts& p
                      [parts] { return parts.ready.load() ? 1.0 : 0.0; });
 }
 
+void add_traffic_metrics(metrics::Registry& registry, const TrafficLog& traffic) {
+  const auto add = [&](const char* name, const char* help, std::uint64_t TrafficLog::Stats::*one) {
+    registry.add_counter(name, help, [&traffic, one] { return number(traffic.stats().*one); });
+  };
+  add("sluice_recorded_requests_total", "Requests that were recorded.", &TrafficLog::Stats::lines);
+  add("sluice_recorded_bytes_total", "Bytes of recorded requests.", &TrafficLog::Stats::bytes);
+  add("sluice_recorded_dropped_total",
+      "Requests that were to be recorded, but were too many, too long, or could not be written.",
+      &TrafficLog::Stats::dropped);
+  add("sluice_recorded_rotations_total",
+      "Times that the file of recorded requests was full and a new one began.",
+      &TrafficLog::Stats::rotations);
+}
+
 }  // namespace sluice::server

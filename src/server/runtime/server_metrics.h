@@ -6,6 +6,7 @@
 
 #include "metrics/metrics.h"
 #include "server/logging/log.h"
+#include "server/logging/traffic_log.h"
 #include "server/rules/envoy_manager.h"
 #include "server/rules/rules_manager.h"
 #include "sluice/overrides.h"
@@ -24,5 +25,8 @@ struct ServerMetricsParts {
 
 // Adds the metrics of the server as a whole. Ownership: the registry borrows the parts.
 void add_server_metrics(metrics::Registry& registry, const ServerMetricsParts& parts);
+
+// Adds the metrics of recorded requests. Ownership: the registry borrows the log.
+void add_traffic_metrics(metrics::Registry& registry, const TrafficLog& traffic);
 
 }  // namespace sluice::server
