@@ -2,75 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+
+#include "replay/line_cursor.h"
 
 namespace sluice::replay {
 namespace {
 
-constexpr std::string_view kAbsent{};
-
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 bool is_alpha(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-
-// Reads a line from its front to its end.
-class Cursor {
- public:
-  explicit Cursor(std::string_view line) noexcept
-      : at_(line.data()), end_(line.data() + line.size()) {}
-
-  std::string_view rest() const noexcept { return {at_, left()}; }
-  std::size_t left() const noexcept { return static_cast<std::size_t>(end_ - at_); }
-  void skip(std::size_t bytes) noexcept { at_ += bytes; }
-
-  bool eat(std::string_view text) noexcept {
-    if (left() < text.size() || std::memcmp(at_, text.data(), text.size()) != 0) return false;
-    at_ += text.size();
-    return true;
-  }
-
-  // Returns the text up to the next space or the end, and skips the space. Returns an empty text at
-  // the end.
-  std::string_view word() noexcept {
-    const char* space = find(at_, ' ');
-    const char* stop = space == nullptr ? end_ : space;
-    const std::string_view found(at_, static_cast<std::size_t>(stop - at_));
-    at_ = space == nullptr ? end_ : space + 1;
-    return found;
-  }
-
-  // Returns the quoted text after an opening quote, or a null data() if the quote is not closed.
-  // The closing quote is not escaped, and a space or the end follows it, so unescaped quotes in the
-  // names of clients are part of the text.
-  std::string_view quoted() noexcept {
-    for (const char* quote = find(at_, '"'); quote != nullptr; quote = find(quote + 1, '"')) {
-      if ((quote + 1 == end_ || quote[1] == ' ') && !escaped(quote)) {
-        const std::string_view inside(at_, static_cast<std::size_t>(quote - at_));
-        at_ = quote + 1;
-        return inside;
-      }
-    }
-    return {};
-  }
-
- private:
-  const char* find(const char* from, char wanted) const noexcept {
-    return static_cast<const char*>(
-        std::memchr(from, wanted, static_cast<std::size_t>(end_ - from)));
-  }
-
-  bool escaped(const char* quote) const noexcept {
-    const char* before = quote;
-    while (before != at_ && before[-1] == '\\') --before;
-    return (quote - before) % 2 != 0;
-  }
-
-  const char* at_;
-  const char* end_;
-};
-
-std::string_view unless_dash(std::string_view field) noexcept {
-  return field.size() == 1 && field[0] == '-' ? kAbsent : field;
-}
 
 bool looks_like_address(std::string_view word) noexcept {
   const auto part_of_address = [](char c) {
@@ -82,7 +21,7 @@ bool looks_like_address(std::string_view word) noexcept {
 
 // Skips the words between the client and the timestamp: ident and user. The user may contain spaces
 // and brackets. Leaves the cursor after the timestamp's bracket.
-LineFault skip_to_timestamp(Cursor& cursor) noexcept {
+LineFault skip_to_timestamp(LineCursor& cursor) noexcept {
   if (cursor.eat("- - [")) return LineFault::kNone;
   const std::string_view ident = cursor.word();
   if (looks_like_address(ident)) return LineFault::kVirtualHost;
@@ -157,26 +96,8 @@ std::string_view without_origin(std::string_view target) noexcept {
   return path == target.npos ? std::string_view("/") : target.substr(path);
 }
 
-void read_target(std::string_view target, LogLine& out) noexcept {
-  target = without_origin(target);
-  const std::size_t mark = target.find('?');
-  out.path = target.substr(0, mark);
-  if (out.path.empty()) out.path = "/";
-  if (mark != target.npos) out.query = target.substr(mark + 1);
-}
-
-// Reads METHOD TARGET [PROTOCOL]. A target may contain spaces that the client did not encode.
-void read_request(std::string_view request, LogLine& out) noexcept {
-  const std::size_t length = method_length(request);
-  if (length == 0) return;
-  const std::string_view target = without_protocol(request.substr(length + 1));
-  if (target.empty()) return;
-  out.method = request.substr(0, length);
-  read_target(target, out);
-}
-
 // Reads three digits or a dash, and the space after them unless the line ends.
-bool read_status(Cursor& cursor, LogLine& out) noexcept {
+bool read_status(LineCursor& cursor, LogLine& out) noexcept {
   const std::string_view rest = cursor.rest();
   if (rest.size() < 3 || !is_digit(rest[0]) || !is_digit(rest[1]) || !is_digit(rest[2])) {
     return cursor.eat("- ");
@@ -188,7 +109,7 @@ bool read_status(Cursor& cursor, LogLine& out) noexcept {
 }
 
 // Reads a number or a dash, and the space after it unless the line ends.
-bool read_size(Cursor& cursor) noexcept {
+bool read_size(LineCursor& cursor) noexcept {
   const std::string_view rest = cursor.rest();
   std::size_t length = 0;
   while (length < rest.size() && is_digit(rest[length])) ++length;
@@ -199,7 +120,7 @@ bool read_size(Cursor& cursor) noexcept {
 }
 
 // Reads the fields added by the Combined Log Format: none, the referer, or both.
-LineFault read_combined(Cursor& cursor, LogLine& out) noexcept {
+LineFault read_combined(LineCursor& cursor, LogLine& out) noexcept {
   if (!cursor.eat("\"-\" \"")) {  // most lines have no referer
     if (!cursor.eat("\"")) return LineFault::kNone;
     const std::string_view referer = cursor.quoted();
@@ -229,11 +150,29 @@ char simple_escape(char c) noexcept {
 
 }  // namespace
 
+void read_target(std::string_view target, LogLine& out) noexcept {
+  target = without_origin(target);
+  const std::size_t mark = target.find('?');
+  out.path = target.substr(0, mark);
+  if (out.path.empty()) out.path = "/";
+  if (mark != target.npos) out.query = target.substr(mark + 1);
+}
+
+// A target may contain spaces that the client did not encode.
+void read_request(std::string_view request, LogLine& out) noexcept {
+  const std::size_t length = method_length(request);
+  if (length == 0) return;
+  const std::string_view target = without_protocol(request.substr(length + 1));
+  if (target.empty()) return;
+  out.method = request.substr(0, length);
+  read_target(target, out);
+}
+
 LineFault LineReader::read(std::string_view line, LogLine& out) noexcept {
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   if (line.empty()) return LineFault::kEmpty;
   out = LogLine{};
-  Cursor cursor(line);
+  LineCursor cursor(line);
   const std::string_view client = cursor.word();
   if (client.empty() || (!is_alpha(client[0]) && !is_digit(client[0]) && client[0] != ':' &&
                          client[0] != '-' && client[0] != '_')) {
@@ -281,6 +220,26 @@ std::string_view explain(LineFault fault) noexcept {
     case LineFault::kOpenReferer: return "the referer's quote is not closed";
     case LineFault::kOpenUserAgent: return "the user agent's quote is not closed";
     case LineFault::kTooLong: return "line too long; expected at most 1 MiB";
+    case LineFault::kNoEnvoyTime:
+      return "no time; expected [2026-11-23T10:00:00.123Z] \"GET /path HTTP/2\" 200 …";
+    case LineFault::kNoEnvoyNumbers:
+      return "fields after the request are missing; expected the default format of Envoy";
+    case LineFault::kOpenField: return "a quote is not closed; line breaks in fields are not read";
+    case LineFault::kMalformedJson: return "malformed JSON; expected one object";
+    case LineFault::kColumns: return "another number of columns than the header has";
+    case LineFault::kNoTime: return "no time; name its field: --field time=FIELD";
+    case LineFault::kMalformedTime:
+      return "malformed time; expected 2026-11-23T10:00:00Z, seconds since 1970, or "
+             "20/Feb/2016:00:00:45 -0500";
+    case LineFault::kNoCost: return "a cost is not a whole number";
+    case LineFault::kNoRequestFields:
+      return "no field of a request; name the fields: --field path=FIELD --field ip=FIELD";
+    case LineFault::kHeader: return "the names of the columns";
+    case LineFault::kIsAccessLine:
+      return "this line has the Common or Combined Log Format, and the log another one; split it";
+    case LineFault::kIsEnvoyLine:
+      return "this line has the format of Envoy, and the log another one; split it";
+    case LineFault::kIsJsonLine: return "this line is JSON, and the log is not; split it";
   }
   return "unknown";
 }

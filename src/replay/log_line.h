@@ -10,8 +10,8 @@
 namespace sluice::replay {
 
 // One request of an access log. A field that the log omits ("-") has a null data(); an empty field
-// does not. The views point into the line and contain the escapes of the log (undo_log_escapes) and
-// of the URL.
+// does not. The views point into the line or into its LogExtras. They contain the escapes of the
+// URL, and those of the log (undo_log_escapes) if `escaped`.
 struct LogLine {
   Instant at;
   std::string_view client;  // an address or a host name
@@ -21,7 +21,12 @@ struct LogLine {
   std::string_view status;
   std::string_view referer;
   std::string_view user_agent;
-  std::uint32_t name_at = 0, name_size = 0;  // in LogBatch::names; LineReader leaves them
+  std::uint32_t name_at = 0, name_size = 0;  // in LogBatch::names; readers of lines leave them
+  // In the LogExtras: other attributes, and the costs of limits.
+  std::uint32_t fields_at = 0, fields_size = 0;
+  std::uint32_t costs_at = 0, costs_size = 0;
+  std::uint64_t units = 1;  // the cost for limits without their own
+  bool escaped = true;      // the views contain the escapes of the log
 };
 
 // The reason why a line is not an access log line.
@@ -41,6 +46,21 @@ enum class LineFault : std::uint8_t {
   kOpenReferer,
   kOpenUserAgent,
   kTooLong,
+  // Of Envoy's text format, JSON and CSV:
+  kNoEnvoyTime,
+  kNoEnvoyNumbers,
+  kOpenField,
+  kMalformedJson,
+  kColumns,
+  kNoTime,
+  kMalformedTime,
+  kNoCost,
+  kNoRequestFields,
+  kHeader,  // the line with the names of the columns: not a request, and nothing is wrong
+  // A line of another format than the log:
+  kIsAccessLine,
+  kIsEnvoyLine,
+  kIsJsonLine,
 };
 
 // Returns what is wrong and what is expected.
@@ -60,6 +80,12 @@ class LineReader {
  private:
   TimestampReader timestamps_;
 };
+
+// Sets the method and the target of "METHOD TARGET [PROTOCOL]", if it is a request line.
+void read_request(std::string_view request, LogLine& out) noexcept;
+
+// Sets the path and the query of a target, which is not empty: "/a?b", "http://host/a?b".
+void read_target(std::string_view target, LogLine& out) noexcept;
 
 // Decodes the escapes of servers in a logged field (\" \\ \n \r \t \b \v \f and \xHH) into `out`.
 // Other backslashes stay.
