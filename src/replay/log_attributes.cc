@@ -27,13 +27,21 @@ std::optional<std::string_view> LogAttributes::find(std::string_view name) const
   if (name == "status") return field(line_->status);
   if (name == "header.user-agent") return field(line_->user_agent);
   if (name == "header.referer") return field(line_->referer);
+  if (const auto found = other(name)) return found;
   if (name.starts_with(kQuery)) return query(name.substr(kQuery.size()));
+  return std::nullopt;
+}
+
+std::optional<std::string_view> LogAttributes::other(std::string_view name) const {
+  for (const LogField& field : fields_) {
+    if (field.name == name) return field.value;
+  }
   return std::nullopt;
 }
 
 std::optional<std::string_view> LogAttributes::field(std::string_view logged) const {
   if (logged.data() == nullptr) return std::nullopt;
-  if (logged.find('\\') == logged.npos) return logged;
+  if (!line_->escaped || logged.find('\\') == logged.npos) return logged;
   std::string& out = fresh_buffer();
   undo_log_escapes(logged, out);
   return out;

@@ -4,25 +4,28 @@
 #include <cstddef>
 #include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "replay/log_line.h"
+#include "replay/log_record.h"
 #include "sluice/attributes.h"
 
 namespace sluice::replay {
 
 // The attributes of a logged request: method, path, query.NAME, ip, header.user-agent,
-// header.referer and status. Escapes of the log are decoded. The path stays as it was sent,
-// including escapes of the URL. Query values are decoded ("%41" and "+"). The first parameter of a
-// name counts, and "?name" has an empty value.
+// header.referer and status, and the fields of its line. Escapes of the log are decoded. The path
+// stays as it was sent, including escapes of the URL. Query values are decoded ("%41" and "+"). The
+// first parameter of a name counts, and "?name" has an empty value.
 //
-// Not thread-safe. Borrows the line of the last show(). The result of find() is valid until the
-// next show(). find() allocates only to decode an escape.
+// Not thread-safe. Borrows the line and the fields of the last show(). The result of find() is
+// valid until the next show(). find() allocates only to decode an escape.
 class LogAttributes final : public AttributeSource {
  public:
-  void show(const LogLine& line) noexcept {
+  void show(const LogLine& line, std::span<const LogField> fields = {}) noexcept {
     line_ = &line;
+    fields_ = fields;
     decoded_used_ = 0;
   }
   std::optional<std::string_view> find(std::string_view name) const override;
@@ -30,9 +33,11 @@ class LogAttributes final : public AttributeSource {
  private:
   std::optional<std::string_view> field(std::string_view logged) const;
   std::optional<std::string_view> query(std::string_view name) const;
+  std::optional<std::string_view> other(std::string_view name) const;
   std::string& fresh_buffer() const;
 
   const LogLine* line_ = nullptr;
+  std::span<const LogField> fields_;
   // Buffers for decoded text, reused for each line. A deque, because views into them must stay
   // valid.
   mutable std::deque<std::string> decoded_;
