@@ -20,7 +20,8 @@ constexpr std::size_t kExcerpt = 60;
 // Splits one log's text into lines across its blocks.
 class LogReader::Splitter {
  public:
-  explicit Splitter(const LogReaderOptions& options) : options_(options) {}
+  Splitter(const LogReaderOptions& options, const FieldMap& fields)
+      : options_(options), fields_(fields), parser_(fields) {}
 
   // Copies the carried text to the batch and returns the space after it, for the next block.
   std::span<char> room(LogBatch& batch) {
@@ -33,6 +34,7 @@ class LogReader::Splitter {
     const char* line = batch.bytes.get();
     const char* scan = line + carried_.size();
     const char* const end = scan + fresh;
+    begin(batch, {line, static_cast<std::size_t>(end - line)});
     while (const char* newline = find_newline(scan, end)) {
       take(batch, {line, static_cast<std::size_t>(newline - line)});
       line = scan = newline + 1;
@@ -43,6 +45,7 @@ class LogReader::Splitter {
 
   // Call this at the log's end, after the last split(). Parses the remaining text as the last line.
   void finish(LogBatch& batch) {
+    if (number_ == 0) parser_.begin(batch.format = format_of(rest_));
     if (!rest_.empty() || too_long_) take(batch, rest_);
   }
 
@@ -51,15 +54,25 @@ class LogReader::Splitter {
     return static_cast<const char*>(std::memchr(from, '\n', static_cast<std::size_t>(end - from)));
   }
 
+  // Decides about the format of the log at its first complete line.
+  void begin(LogBatch& batch, std::string_view text) {
+    if (number_ == 0 && text.find('\n') != text.npos) parser_.begin(format_of(text));
+    batch.format = parser_.format();
+  }
+  LogFormat format_of(std::string_view text) const {
+    return options_.format ? *options_.format : detect_format(text, fields_);
+  }
+
   void take(LogBatch& batch, std::string_view line) {
     ++number_;
     const bool dropped = std::exchange(too_long_, false) || line.size() > options_.longest_line;
     LineFault fault = LineFault::kTooLong;
     if (!dropped) {
       LogLine& read = batch.lines.emplace_back();
-      fault = lines_.read(line, read);
+      fault = parser_.read(line, read, batch.extras);
       if (fault == LineFault::kNone) return name(batch, read);
       batch.lines.pop_back();
+      if (fault == LineFault::kHeader) return;
     }
     ++batch.skipped;
     if (shown_ == kMostShown) return;
@@ -68,8 +81,8 @@ class LogReader::Splitter {
   }
 
   void name(LogBatch& batch, LogLine& line) {
-    if (options_.names == nullptr) return;
-    attributes_.show(line);
+    if (options_.names == nullptr || line.units != 1 || line.costs_size > 0) return;
+    attributes_.show(line, batch.fields(line));
     const std::string_view name = options_.names->name(attributes_);
     line.name_at = static_cast<std::uint32_t>(batch.names.size());
     line.name_size = static_cast<std::uint32_t>(name.size());
@@ -83,7 +96,8 @@ class LogReader::Splitter {
   }
 
   const LogReaderOptions& options_;
-  LineReader lines_;
+  const FieldMap& fields_;
+  LogParser parser_;
   LogAttributes attributes_;
   std::string_view rest_;  // the unfinished line at the end of the last split's text
   std::string carried_;    // the same, for the next block
@@ -93,7 +107,7 @@ class LogReader::Splitter {
 };
 
 LogReader::LogReader(std::vector<std::string> paths, const LogReaderOptions& options)
-    : paths_(std::move(paths)), options_(options), batches_(kBatches) {
+    : paths_(std::move(paths)), options_(options), fields_(options.fields), batches_(kBatches) {
   for (LogBatch& batch : batches_) {
     batch.bytes.reset(new char[options_.longest_line + options_.block]);  // uninitialised
     free_.push_back(&batch);
@@ -145,7 +159,7 @@ void LogReader::read_log(std::size_t index) {
     try {  // memory may be exhausted, and a thread must not throw
       if (source == nullptr) {
         source = open(index, *batch);
-        splitter = std::make_unique<Splitter>(options_);
+        splitter = std::make_unique<Splitter>(options_, fields_);
       }
       if (source != nullptr) fill(*batch, *source, *splitter);
     } catch (const std::exception& exception) {
@@ -194,6 +208,7 @@ LogBatch* LogReader::free_batch(std::size_t index) {
   batch->log = index;
   batch->lines.clear();
   batch->names.clear();
+  batch->extras.clear();
   batch->skipped = 0;
   batch->first_skipped.clear();
   batch->opened = false;

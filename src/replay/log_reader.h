@@ -6,12 +6,16 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "replay/log_format.h"
 #include "replay/log_line.h"
+#include "replay/log_record.h"
 #include "replay/log_source.h"
 
 namespace sluice::rules {
@@ -27,6 +31,10 @@ struct LogReaderOptions {
   std::size_t block = std::size_t{256} << 10;
   // Names the requests. Only the reading thread uses it. Null: LogBatch::name() is empty.
   rules::RequestNames* names = nullptr;
+  // The format of all logs. Absent: that of each log is detected.
+  std::optional<LogFormat> format = {};
+  // What fields of JSON and CSV logs are, besides those with usual names.
+  std::vector<FieldMapping> fields = {};
 };
 
 // A line that is not an access log line.
@@ -39,6 +47,7 @@ struct SkippedLine {
 // Consecutive lines of one log.
 struct LogBatch {
   std::size_t log = 0;                     // the index of the log's path
+  LogFormat format = LogFormat::kCommon;   // of the log
   std::vector<LogLine> lines;              // the parsed lines, in order; they point into `bytes`
   std::uint64_t skipped = 0;               // the number of other lines
   std::vector<SkippedLine> first_skipped;  // the first kMostShown of each log
@@ -53,8 +62,17 @@ struct LogBatch {
     return std::string_view(names).substr(lines[line].name_at, lines[line].name_size);
   }
 
+  // The attributes of a line besides its members, and its costs.
+  std::span<const LogField> fields(const LogLine& line) const noexcept {
+    return std::span(extras.fields).subspan(line.fields_at, line.fields_size);
+  }
+  RequestCosts costs(const LogLine& line) const noexcept {
+    return {line.units, std::span(extras.costs).subspan(line.costs_at, line.costs_size)};
+  }
+
   std::unique_ptr<char[]> bytes;
   std::string names;
+  LogExtras extras;
 };
 
 // Reads logs one after the other in a separate thread. The thread inflates, splits and parses at
@@ -88,6 +106,7 @@ class LogReader {
 
   const std::vector<std::string> paths_;
   const LogReaderOptions options_;
+  const FieldMap fields_;
   std::vector<LogBatch> batches_;
   std::uint64_t inflated_ = 0;  // used only by the reading thread
 

@@ -62,16 +62,45 @@ class Replay {
       clock_ = std::max(clock_, line.at);
       first_ = std::min(first_, line.at);
       report_.late += line.at < clock_ ? 1 : 0;
-      attributes_.show(line);
-      const RuleAnswer& answer = requests_.decide(batch.name(i), attributes_, clock_);
+      attributes_.show(line, batch.fields(line));
+      const RuleAnswer& answer = decide(batch, i);
       report_.tally.count(answer, clock_);
       if (counts_responses_ && answer.decision.allowed()) {
-        responses_.report(rules_, attributes_, attributes_, 1, clock_);
+        decider_.report(rules_, attributes_, attributes_, 1, clock_);
       }
     }
     if (report_.tally.requests == 0) return;
     report_.first = first_;
     report_.last = clock_;
+  }
+
+  const RuleAnswer& decide(const LogBatch& batch, std::size_t line) {
+    const RequestCosts costs = batch.costs(batch.lines[line]);
+    if (costs.units == 1 && costs.limits.empty()) {
+      return requests_.decide(batch.name(line), attributes_, clock_);
+    }
+    const RuleAnswer& answer = decider_.decide(rules_, attributes_, costs, clock_);
+    const bool has_unknown = answer.decision.reason == Reason::kInvalid && answer.matched.empty();
+    return has_unknown ? decide_without_unknown(costs) : answer;
+  }
+
+  // A server denies a request with a cost for a limit that no matching rule has. A field of a log
+  // gives each line this cost, whatever rules match, so it is left out for the others.
+  const RuleAnswer& decide_without_unknown(RequestCosts costs) {
+    const RuleAnswer& looked = decider_.decide(rules_, attributes_, 1, clock_, Verb::kPeek);
+    known_costs_.clear();
+    for (const LimitCost& cost : costs.limits) {
+      if (is_limit_of(looked, cost.limit)) known_costs_.push_back(cost);
+    }
+    costs.limits = known_costs_;
+    return decider_.decide(rules_, attributes_, costs, clock_);
+  }
+
+  static bool is_limit_of(const RuleAnswer& answer, std::string_view name) {
+    return std::any_of(answer.matched.begin(), answer.matched.end(), [&](const auto& matched) {
+      return std::any_of(matched.rule->limits.begin(), matched.rule->limits.end(),
+                         [&](const RuleLimit& limit) { return limit.name == name; });
+    });
   }
 
   void account(const LogBatch& batch) {
@@ -82,6 +111,10 @@ class Replay {
     report_.bytes = batch.inflated;
     log_lines_ += lines;
     log_parsed_ += batch.lines.size();
+    auto& formats = report_.formats;
+    if (lines > 0 && std::find(formats.begin(), formats.end(), batch.format) == formats.end()) {
+      formats.push_back(batch.format);
+    }
     for (const SkippedLine& line : batch.first_skipped) complain_of(path, line);
     if (batch.last) finish_log(path, batch);
     if (options_.on_progress) {
@@ -97,8 +130,8 @@ class Replay {
     } else if (log_lines_ == 0) {
       complain(path + ": is empty; there is nothing to decide");
     } else if (log_parsed_ == 0) {
-      complain(path +
-               ": no line is of the Common or the Combined Log Format; is it an access log?");
+      complain(path + ": no line could be read as " + std::string(title_of(batch.format)) +
+               "; is it an access log? --format and --field say what it is");
     }
     log_lines_ = log_parsed_ = 0;
   }
@@ -121,8 +154,9 @@ class Replay {
   Limiter limiter_{store_};
   rules::RequestNames names_{rules_, options_.overrides};
   rules::RememberedRequests requests_{limiter_, rules_, {.overrides = options_.overrides}};
-  RuleDecider responses_{limiter_, {.overrides = options_.overrides}};
+  RuleDecider decider_{limiter_, {.overrides = options_.overrides}};
   LogAttributes attributes_;
+  std::vector<LimitCost> known_costs_;
   ReplayReport report_;
   Instant clock_ = kFirstInstant;
   Instant first_ = kLastInstant;

@@ -43,15 +43,16 @@ struct ReplayReport {
   explicit ReplayReport(const RuleSet& rules, std::size_t most_keys) : tally(rules, most_keys) {}
 
   std::vector<std::string> logs;
-  std::size_t opened = 0;        // logs that could be opened
-  bool failed = false;           // whether a log could not be opened or read to its end
-  std::uint64_t lines = 0;       // parsed + skipped
-  std::uint64_t skipped = 0;     // lines that are not access log lines
-  std::uint64_t bytes = 0;       // of text
-  std::uint64_t late = 0;        // out-of-order lines, decided at the latest time read so far
-  std::optional<Instant> first;  // the earliest timestamp
-  std::optional<Instant> last;   // the latest
-  std::uint64_t evictions = 0;   // counters evicted because of max_keys
+  std::size_t opened = 0;          // logs that could be opened
+  std::vector<LogFormat> formats;  // of the logs with lines, each once
+  bool failed = false;             // whether a log could not be opened or read to its end
+  std::uint64_t lines = 0;         // parsed + skipped
+  std::uint64_t skipped = 0;       // lines that are not access log lines
+  std::uint64_t bytes = 0;         // of text
+  std::uint64_t late = 0;          // out-of-order lines, decided at the latest time read so far
+  std::optional<Instant> first;    // the earliest timestamp
+  std::optional<Instant> last;     // the latest
+  std::uint64_t evictions = 0;     // counters evicted because of max_keys
   std::chrono::milliseconds elapsed{0};
   Tally tally;
 

@@ -51,12 +51,16 @@ class ReplayTest : public testing::Test {
     ReplayOptions options;
     options.logs = logs;
     options.max_keys = max_keys_;
+    options.reading.format = format_;
+    options.reading.fields = fields_;
     options.complain = [this](std::string_view text) { complaints_.emplace_back(text); };
     return replay(rules, options);
   }
 
   TemporaryFiles files_;
   std::size_t max_keys_ = 10000;
+  std::optional<LogFormat> format_;
+  std::vector<FieldMapping> fields_;
   std::vector<std::string> complaints_;
   const RuleSet rules_ = rules_of(kRules);
 };
@@ -108,6 +112,67 @@ rules:
   const ReplayReport report = replay_text(text, rules);
   EXPECT_EQ(report.tally.denied, 2u) << "what was denied has no response";
   EXPECT_EQ(report.allowed(), 12u);
+}
+
+TEST_F(ReplayTest, DecidesByTheFieldsAndCostsOfJsonLogs) {
+  const RuleSet rules = rules_of(R"(version: 1
+rules:
+  - name: models
+    match: { path: /models }
+    limits:
+      - { name: calls, key: "{user}", algorithm: fixed_window, limit: 9, per: 1h, cost: 1 }
+      - { name: tokens, key: "{user}", algorithm: fixed_window, limit: 100, per: 1h }
+  - name: pages
+    limits:
+      - { name: pages, algorithm: fixed_window, limit: 100, per: 1h }
+)");
+  fields_ = {{"user", "who.id"}, {"costs.tokens", "usage.total"}};
+  std::string text;
+  for (const char* line :
+       {R"("path":"/models","who":{"id":1},"usage":{"total":60}})",    // allowed
+        R"("path":"/models","who":{"id":1},"usage":{"total":60}})",    // denied: 120 tokens
+        R"("path":"/models","who":{"id":2},"usage":{"total":60}})",    // allowed: another user
+        R"("path":"/models","who":{"id":1},"usage":{"total":40}})",    // allowed: 100 tokens
+        R"("path":"/models","who":{"id":1}})",                         // denied: one token
+        R"("path":"/page","who":{"id":1},"usage":{"total":999}})"}) {  // no limit "tokens"
+    text += R"({"ts":1795428000,)" + std::string(line) + "\n";
+  }
+  const ReplayReport report = replay_text(text, rules);
+  EXPECT_EQ(report.parsed(), 6u);
+  EXPECT_EQ(report.formats, std::vector{LogFormat::kJson});
+  EXPECT_EQ(report.tally.rules[0].denied, 2u);
+  EXPECT_EQ(report.tally.rules[0].limits[1].keys.keys(), 2u);
+  EXPECT_EQ(report.tally.rules[1].matched, 1u);
+  EXPECT_EQ(report.tally.rules[1].denied, 0u) << "a cost is left out where no limit has its name";
+}
+
+TEST_F(ReplayTest, DoesNotCountTheHeaderOfColumns) {
+  const std::string csv = "time,ip\n1795428000,a\n1795428001,a\n\n1795428002\n";
+  const ReplayReport report =
+      replay_logs({files_.write("csv", csv), files_.write("log", line_at(0, "x"))}, rules_);
+  EXPECT_EQ(report.lines, 5u);
+  EXPECT_EQ(report.skipped, 2u);
+  EXPECT_EQ(report.formats, (std::vector{LogFormat::kCsv, LogFormat::kCommon}));
+  ASSERT_EQ(complaints_.size(), 2u);
+  EXPECT_TRUE(
+      complaints_[1].starts_with(files_.path("csv") + ":5: skipped: another number of columns"))
+      << complaints_[1];
+}
+
+TEST_F(ReplayTest, SaysWhichLinesOfALogHaveAnotherFormat) {
+  const ReplayReport report =
+      replay_text(line_at(0, "x") + "{\"ts\":1,\"path\":\"/\"}\n" + line_at(1, "x"), rules_);
+  EXPECT_EQ(report.skipped, 1u);
+  ASSERT_EQ(complaints_.size(), 1u);
+  EXPECT_TRUE(complaints_[0].starts_with(files_.path("log") + ":2: skipped: this line is JSON"));
+}
+
+TEST_F(ReplayTest, ReadsLogsAsTheFormatThatTheCallerNames) {
+  format_ = LogFormat::kCsv;
+  const ReplayReport report = replay_text("when,ip\n1795428000,a\n", rules_);
+  EXPECT_EQ(report.parsed(), 0u);
+  fields_ = {{"time", "when"}};
+  EXPECT_EQ(replay_text("when,ip\n1795428000,a\n", rules_).parsed(), 1u);
 }
 
 TEST_F(ReplayTest, DecidesLateLinesAtTheRunningMaximum) {
@@ -249,7 +314,8 @@ TEST_F(ReplayTest, ReportsTheErrorsOfLogs) {
   ASSERT_EQ(complaints_.size(), 5u);
   EXPECT_EQ(complaints_[0], files_.path("empty") + ": is empty; there is nothing to decide");
   EXPECT_TRUE(complaints_[1].starts_with(files_.path("binary") + ":1: skipped: no client"));
-  EXPECT_TRUE(complaints_[2].starts_with(files_.path("binary") + ": no line is of the Common"));
+  EXPECT_TRUE(
+      complaints_[2].starts_with(files_.path("binary") + ": no line could be read as Common"));
   EXPECT_EQ(complaints_[3], files_.path("none") + ": cannot open: No such file or directory");
   EXPECT_TRUE(complaints_[4].starts_with(files_.path("log") + ":1: skipped: no timestamp"));
 }

@@ -25,4 +25,7 @@ std::string html_report(const ReplayReport& report);
 // Describes a limit: "token_bucket, 10 per 1 s, burst 20".
 std::string limit_text(const Limit& limit);
 
+// Names the formats of the logs: "JSON lines, CSV".
+std::string format_titles(const ReplayReport& report);
+
 }  // namespace sluice::replay

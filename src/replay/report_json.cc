@@ -75,7 +75,9 @@ void write_rule(Writer& out, const RuleTally& rule) {
 std::string json_report(const ReplayReport& report) {
   Writer out;
   out.open('{').member("lines", report.lines).member("parsed", report.parsed());
-  out.member("skipped", report.skipped);
+  out.member("skipped", report.skipped).name("formats").open('[');
+  for (const LogFormat format : report.formats) out.raw(json_string(to_string(format)));
+  out.close(']');
   out.member("first", report.first).member("last", report.last);
   out.member("allowed", report.allowed()).member("denied", report.tally.denied);
   out.member("unmatched", report.tally.unmatched);

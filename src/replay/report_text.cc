@@ -71,7 +71,8 @@ class TextReport {
          grouped(rules) + (rules == 1 ? " rule" : " rules") + speed());
     if (report_.first) {
       line(paint_.dim(plain_time(*report_.first) + " to " + plain_time(*report_.last) + " UTC, " +
-                      rough_duration_text(*report_.last - *report_.first)));
+                      rough_duration_text(*report_.last - *report_.first) + "; " +
+                      format_titles(report_)));
     }
     line("");
   }
@@ -222,6 +223,14 @@ std::string limit_text(const Limit& limit) {
          (limit.calendar() != nullptr ? core::format_period(limit)
                                       : duration_text(limit.period())) +
          options_text(limit);
+}
+
+std::string format_titles(const ReplayReport& report) {
+  std::string titles;
+  for (const LogFormat format : report.formats) {
+    titles += (titles.empty() ? "" : ", ") + std::string(title_of(format));
+  }
+  return titles;
 }
 
 std::string text_report(const ReplayReport& report, const TextOptions& options) {
