@@ -7,7 +7,9 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/commands.h"
@@ -24,10 +26,16 @@ namespace fs = std::filesystem;
 constexpr const char* kReplayHelp =
     R"(Sluice decides each request at the time in the log. The clock never goes back: an
 out-of-order line is decided at the latest time read so far. Rules can use the attributes method,
-path (without the query), query.NAME, ip, header.user-agent, header.referer and status. Lines
-that are not access log lines are counted and skipped; the first five of each log are printed to
-stderr. Logs of any size are read one after the other. Compressed logs are recognized by their
-content. NO_COLOR turns off colours.
+path (without the query), query.NAME, ip, header.user-agent, header.referer and status, and those
+that the log has besides. Lines that are not of the log's format are counted and skipped; the first
+five of each log are printed to stderr. Logs of any size are read one after the other. Compressed
+logs are recognized by their content. NO_COLOR turns off colours.
+
+Formats: the Common and Combined Log Format, Envoy's default text format, JSON lines (nginx with
+escape=json, Envoy, Caddy, recorded traffic) and CSV with a header line. Each log has one format,
+which its first lines show. Of JSON and CSV logs, the usual names of fields are known. --field
+NAME=SOURCE names others: NAME is an attribute, time, cost (the units for all limits) or
+costs.LIMIT (the units for one limit); SOURCE is a column, or the path of a JSON field.
 
 JSON: lines = parsed + skipped; parsed = allowed + denied. Unmatched requests are allowed, and so
 are requests that only a shadow rule would deny. Within a rule, matched = allowed + denied; for a
@@ -42,12 +50,16 @@ Examples:
   sluice replay --rules rules.yaml access.log
   sluice replay --rules rules.yaml access.log.2.gz access.log.1 access.log
   sluice replay --rules rules.yaml --html report.html access.log.gz
+  sluice replay --rules rules.yaml --field header.x-user=user.id requests.jsonl
+  sluice replay --rules rules.yaml --field costs.tokens=ContextTokens calls.csv.gz
   zstd -dc access.log.zst | sluice replay --rules rules.yaml --json - | jq .denied)";
 
 struct Arguments {
   std::string rules;
   std::string overrides;
   std::vector<std::string> logs;
+  std::string format = "auto";
+  std::vector<std::string> fields;
   bool json = false;
   std::string html;
   std::size_t max_keys = replay::ReplayOptions{}.max_keys;
@@ -83,13 +95,32 @@ int write_page(const std::string& path, const std::string& page) {
   return file ? 0 : fail_to_replay(path + ": cannot write the page: " + std::strerror(errno));
 }
 
+// Returns nothing if one of the arguments is not NAME=SOURCE.
+std::optional<std::vector<replay::FieldMapping>> field_mappings(
+    const std::vector<std::string>& arguments) {
+  std::vector<replay::FieldMapping> mappings;
+  mappings.reserve(arguments.size());
+  for (const std::string& argument : arguments) {
+    const std::size_t equals = argument.find('=');
+    if (equals == 0 || equals == argument.npos || equals + 1 == argument.size()) {
+      fail_to_replay("--field " + argument + ": expected NAME=SOURCE", kUsage);
+      return {};
+    }
+    mappings.push_back({argument.substr(0, equals), argument.substr(equals + 1)});
+  }
+  return mappings;
+}
+
 replay::ReplayReport replay_logs(const Arguments& arguments, const RuleSet& rules,
-                                 const Overrides& overrides) {
+                                 const Overrides& overrides,
+                                 std::vector<replay::FieldMapping> fields) {
   ProgressLine progress(!arguments.quiet && ::isatty(STDERR_FILENO) == 1);
   replay::ReplayOptions options;
   options.logs = arguments.logs;
   options.max_keys = arguments.max_keys;
   options.overrides = &overrides;
+  options.reading.format = replay::log_format_of(arguments.format);
+  options.reading.fields = std::move(fields);
   options.complain = [&progress](std::string_view text) {
     progress.clear();
     std::cerr << "sluice: " << replay::printable(text) << "\n";
@@ -125,6 +156,8 @@ int work(const Arguments& arguments) {
     return fail_to_replay(
         "--html " + arguments.html + " is one of the inputs; expected another file", kUsage);
   }
+  auto fields = field_mappings(arguments.fields);
+  if (!fields) return kUsage;
   const auto rules = RuleSet::load(
       arguments.rules,
       {.no_permits = "which a replay does not hold: a log does not say when a request ends"});
@@ -138,14 +171,13 @@ int work(const Arguments& arguments) {
     if (!read) return fail_to_replay(read.error());
     if (!*read) return fail_to_replay(arguments.overrides + ": there is no such file");
   }
-  return report_on(arguments, replay_logs(arguments, *rules, overrides));
+  return report_on(arguments, replay_logs(arguments, *rules, overrides, std::move(*fields)));
 }
 
 }  // namespace
 
 void add_replay(CLI::App& app, int& status) {
-  CLI::App* command = app.add_subcommand(
-      "replay", "Applies rules to the requests of access logs (Common or Combined Log Format)");
+  CLI::App* command = app.add_subcommand("replay", "Applies rules to the requests of access logs");
   command->footer(kReplayHelp);
   const auto arguments = std::make_shared<Arguments>();
   command->add_option("--rules", arguments->rules, "The rules file")->required();
@@ -155,6 +187,15 @@ void add_replay(CLI::App& app, int& status) {
       ->add_option("LOG", arguments->logs,
                    "Access logs, plain or .gz, in order; - is standard input")
       ->required();
+  command->add_option("--format", arguments->format, "The format of all logs")
+      ->check(CLI::IsMember({"auto", "common", "envoy", "json", "csv"}))
+      ->capture_default_str();
+  command
+      ->add_option("--field", arguments->fields,
+                   "NAME=SOURCE: an attribute or a cost from a JSON field or a column; repeatable")
+      ->type_name("NAME=SOURCE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   CLI::Option* json = command->add_flag("--json", arguments->json, "Print one JSON object");
   command
       ->add_option("--html", arguments->html,

@@ -120,6 +120,22 @@ TEST_F(ReplayCommand, FailsWithoutAReportWhenNoLogCanBeOpened) {
   }
 }
 
+TEST_F(ReplayCommand, MapsTheFieldsOfALog) {
+  const std::string csv = files_.write("csv", "when,who\n2016-02-20 00:00:00,1\n1455926401,1\n");
+  EXPECT_EQ(run_replay({"--json", "--field", "time=when", "--field", "ip=who", csv}), 0);
+  const auto json = boost::json::parse(out_);
+  EXPECT_EQ(json.at("parsed").to_number<int>(), 2);
+  EXPECT_EQ(json.at("formats").at(0).as_string(), "csv");
+  EXPECT_EQ(json.at("rules").at(0).at("limits").at(0).at("keys").to_number<int>(), 1);
+  EXPECT_EQ(run_replay({"--json", "--format", "json", csv}), 0);
+  EXPECT_EQ(boost::json::parse(out_).at("skipped").to_number<int>(), 3);
+  for (const char* wrong : {"ip", "=ip", "ip="}) {
+    EXPECT_EQ(run_replay({"--field", wrong, csv}), 2);
+    EXPECT_NE(err_.find("expected NAME=SOURCE"), std::string::npos) << err_;
+  }
+  EXPECT_EQ(run_replay({"--format", "xml", csv}), 2);
+}
+
 TEST_F(ReplayCommand, FailsWithTheErrorsOfTheRules) {
   files_.write("rules.yaml", "version: 1\nrulez: []\n");
   EXPECT_EQ(run_replay({log_}), 1);
