@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "replay/replay.h"
+#include "replay/log_input.h"
 
 namespace sluice::cli {
 

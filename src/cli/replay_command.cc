@@ -41,7 +41,8 @@ JSON: lines = parsed + skipped; parsed = allowed + denied. Unmatched requests ar
 are requests that only a shadow rule would deny. Within a rule, matched = allowed + denied; for a
 shadow rule (mode: shadow), denied counts the requests that it would have denied. The denied of a
 limit counts the requests that this limit denied; several limits may deny one request. keys is the
-number of distinct counters of the limit.
+number of distinct counters of the limit. With --against, against has the counts of these rules,
+and denied_only_by_rules and denied_only_by_against have the requests that only one of them denies.
 
 Exit status: 0 success; 1 the rules are wrong, or a log could not be opened or read to its end
 (the report then covers what was read); 2 wrong usage.
@@ -50,12 +51,14 @@ Examples:
   sluice replay --rules rules.yaml access.log
   sluice replay --rules rules.yaml access.log.2.gz access.log.1 access.log
   sluice replay --rules rules.yaml --html report.html access.log.gz
+  sluice replay --rules rules.yaml --against new-rules.yaml access.log
   sluice replay --rules rules.yaml --field header.x-user=user.id requests.jsonl
   sluice replay --rules rules.yaml --field costs.tokens=ContextTokens calls.csv.gz
   zstd -dc access.log.zst | sluice replay --rules rules.yaml --json - | jq .denied)";
 
 struct Arguments {
   std::string rules;
+  std::string against;
   std::string overrides;
   std::vector<std::string> logs;
   std::string format = "auto";
@@ -77,7 +80,7 @@ bool is_an_input(const Arguments& arguments) {
   const auto same = [&](const std::string& input) {
     return fs::is_regular_file(input, ignored) && fs::equivalent(input, arguments.html, ignored);
   };
-  return same(arguments.rules) || same(arguments.overrides) ||
+  return same(arguments.rules) || same(arguments.against) || same(arguments.overrides) ||
          std::any_of(arguments.logs.begin(), arguments.logs.end(), same);
 }
 
@@ -111,14 +114,21 @@ std::optional<std::vector<replay::FieldMapping>> field_mappings(
   return mappings;
 }
 
-replay::ReplayReport replay_logs(const Arguments& arguments, const RuleSet& rules,
-                                 const Overrides& overrides,
+// What decides the requests.
+struct Deciders {
+  const RuleSet& rules;
+  const RuleSet* against;  // null: nothing
+  const Overrides& overrides;
+};
+
+replay::ReplayReport replay_logs(const Arguments& arguments, const Deciders& deciders,
                                  std::vector<replay::FieldMapping> fields) {
   ProgressLine progress(!arguments.quiet && ::isatty(STDERR_FILENO) == 1);
   replay::ReplayOptions options;
   options.logs = arguments.logs;
   options.max_keys = arguments.max_keys;
-  options.overrides = &overrides;
+  options.overrides = &deciders.overrides;
+  options.against = deciders.against;
   options.reading.format = replay::log_format_of(arguments.format);
   options.reading.fields = std::move(fields);
   options.complain = [&progress](std::string_view text) {
@@ -128,7 +138,7 @@ replay::ReplayReport replay_logs(const Arguments& arguments, const RuleSet& rule
   if (progress.shown()) {
     options.on_progress = [&progress](const replay::Progress& state) { progress.show(state); };
   }
-  return replay::replay(rules, options);
+  return replay::replay(deciders.rules, options);
 }
 
 int report_on(const Arguments& arguments, const replay::ReplayReport& report) {
@@ -151,6 +161,15 @@ int report_on(const Arguments& arguments, const replay::ReplayReport& report) {
   return status;
 }
 
+// Prints the errors of the rules.
+std::optional<RuleSet> load_rules(const std::string& path) {
+  const auto rules = RuleSet::load(
+      path, {.no_permits = "which a replay does not hold: a log does not say when a request ends"});
+  if (rules) return *rules;
+  for (const RuleError& error : rules.error()) std::cerr << error.to_string() << "\n";
+  return {};
+}
+
 int work(const Arguments& arguments) {
   if (!arguments.html.empty() && is_an_input(arguments)) {
     return fail_to_replay(
@@ -158,20 +177,18 @@ int work(const Arguments& arguments) {
   }
   auto fields = field_mappings(arguments.fields);
   if (!fields) return kUsage;
-  const auto rules = RuleSet::load(
-      arguments.rules,
-      {.no_permits = "which a replay does not hold: a log does not say when a request ends"});
-  if (!rules) {
-    for (const RuleError& error : rules.error()) std::cerr << error.to_string() << "\n";
-    return kFailed;
-  }
+  const auto rules = load_rules(arguments.rules);
+  std::optional<RuleSet> against;
+  if (!arguments.against.empty()) against = load_rules(arguments.against);
+  if (!rules || (!arguments.against.empty() && !against)) return kFailed;
   Overrides overrides;
   if (!arguments.overrides.empty()) {
     const auto read = read_overrides(arguments.overrides, overrides);
     if (!read) return fail_to_replay(read.error());
     if (!*read) return fail_to_replay(arguments.overrides + ": there is no such file");
   }
-  return report_on(arguments, replay_logs(arguments, *rules, overrides, std::move(*fields)));
+  const Deciders deciders{*rules, against ? &*against : nullptr, overrides};
+  return report_on(arguments, replay_logs(arguments, deciders, std::move(*fields)));
 }
 
 }  // namespace
@@ -181,6 +198,8 @@ void add_replay(CLI::App& app, int& status) {
   command->footer(kReplayHelp);
   const auto arguments = std::make_shared<Arguments>();
   command->add_option("--rules", arguments->rules, "The rules file")->required();
+  command->add_option("--against", arguments->against,
+                      "Another rules file: report who is denied by one and not by the other");
   command->add_option("--overrides", arguments->overrides,
                       "The file of overrides of a server (overrides.txt)");
   command

@@ -21,7 +21,8 @@ struct LogLine {
   std::string_view status;
   std::string_view referer;
   std::string_view user_agent;
-  std::uint32_t name_at = 0, name_size = 0;  // in LogBatch::names; readers of lines leave them
+  // In LogBatch::names, the second after the first; readers of lines leave them.
+  std::uint32_t name_at = 0, name_size = 0, second_name_size = 0;
   // In the LogExtras: other attributes, and the costs of limits.
   std::uint32_t fields_at = 0, fields_size = 0;
   std::uint32_t costs_at = 0, costs_size = 0;

@@ -83,10 +83,17 @@ class LogReader::Splitter {
   void name(LogBatch& batch, LogLine& line) {
     if (options_.names == nullptr || line.units != 1 || line.costs_size > 0) return;
     attributes_.show(line, batch.fields(line));
-    const std::string_view name = options_.names->name(attributes_);
     line.name_at = static_cast<std::uint32_t>(batch.names.size());
-    line.name_size = static_cast<std::uint32_t>(name.size());
+    line.name_size = append_name(batch, *options_.names);
+    if (options_.second_names != nullptr) {
+      line.second_name_size = append_name(batch, *options_.second_names);
+    }
+  }
+
+  std::uint32_t append_name(LogBatch& batch, rules::RequestNames& names) {
+    const std::string_view name = names.name(attributes_);
     batch.names.append(name);
+    return static_cast<std::uint32_t>(name.size());
   }
 
   // Keeps an unfinished line for the next block, unless it exceeds the bound.

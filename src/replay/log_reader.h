@@ -31,6 +31,8 @@ struct LogReaderOptions {
   std::size_t block = std::size_t{256} << 10;
   // Names the requests. Only the reading thread uses it. Null: LogBatch::name() is empty.
   rules::RequestNames* names = nullptr;
+  // The same for a second set of rules: LogBatch::second_name().
+  rules::RequestNames* second_names = nullptr;
   // The format of all logs. Absent: that of each log is detected.
   std::optional<LogFormat> format = {};
   // What fields of JSON and CSV logs are, besides those with usual names.
@@ -62,6 +64,10 @@ struct LogBatch {
     return std::string_view(names).substr(lines[line].name_at, lines[line].name_size);
   }
 
+  std::string_view second_name(std::size_t line) const noexcept {
+    return std::string_view(names).substr(lines[line].name_at + lines[line].name_size,
+                                          lines[line].second_name_size);
+  }
   // The attributes of a line besides its members, and its costs.
   std::span<const LogField> fields(const LogLine& line) const noexcept {
     return std::span(extras.fields).subspan(line.fields_at, line.fields_size);

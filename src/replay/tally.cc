@@ -99,4 +99,11 @@ void Tally::count(const RuleAnswer& answer, Instant at) {
   }
 }
 
+bool Tally::overflowed() const noexcept {
+  const auto limit_overflowed = [](const LimitTally& limit) { return limit.keys.overflowed(); };
+  return std::any_of(rules.begin(), rules.end(), [&](const RuleTally& rule) {
+    return std::any_of(rule.limits.begin(), rule.limits.end(), limit_overflowed);
+  });
+}
+
 }  // namespace sluice::replay

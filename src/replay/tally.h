@@ -99,6 +99,8 @@ class Tally {
 
   // Counts a request that was decided at `at`. Times never go back.
   void count(const RuleAnswer& answer, Instant at);
+  // Returns whether a limit ignored keys.
+  bool overflowed() const noexcept;
 
   std::uint64_t requests = 0;
   std::uint64_t denied = 0;     // by enforced rules
