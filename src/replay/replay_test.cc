@@ -51,6 +51,7 @@ class ReplayTest : public testing::Test {
     ReplayOptions options;
     options.logs = logs;
     options.max_keys = max_keys_;
+    options.against = against_;
     options.reading.format = format_;
     options.reading.fields = fields_;
     options.complain = [this](std::string_view text) { complaints_.emplace_back(text); };
@@ -59,6 +60,7 @@ class ReplayTest : public testing::Test {
 
   TemporaryFiles files_;
   std::size_t max_keys_ = 10000;
+  const RuleSet* against_ = nullptr;
   std::optional<LogFormat> format_;
   std::vector<FieldMapping> fields_;
   std::vector<std::string> complaints_;
@@ -173,6 +175,57 @@ TEST_F(ReplayTest, ReadsLogsAsTheFormatThatTheCallerNames) {
   EXPECT_EQ(report.parsed(), 0u);
   fields_ = {{"time", "when"}};
   EXPECT_EQ(replay_text("when,ip\n1795428000,a\n", rules_).parsed(), 1u);
+}
+
+TEST_F(ReplayTest, ComparesTwoSetsOfRulesInOnePass) {
+  const RuleSet others = rules_of(R"(version: 1
+rules:
+  - name: agents
+    match: { path: /a/** }
+    limits:
+      - { name: agent, key: "{header.user-agent}", algorithm: sliding_window_log, limit: 4, per: 10s }
+)");
+  against_ = &others;
+  std::string text;
+  for (int i = 0; i < 5; ++i) text += line_at(i, "x", "GET /a/b", "a" + std::to_string(i));
+  for (int i = 5; i < 10; ++i) text += line_at(i, "y" + std::to_string(i), "GET /a/b", "b");
+  for (int i = 10; i < 15; ++i) text += line_at(i + 10, "z", "GET /a/b", "c");
+  const ReplayReport report = replay_text(text, rules_);
+  ASSERT_TRUE(report.comparison);
+  const ReplayComparison& both = *report.comparison;
+  EXPECT_EQ(report.tally.denied, 4u) << "x and z twice";
+  EXPECT_EQ(both.tally.denied, 2u) << "the last of agent b, and of c";
+  EXPECT_EQ(both.denied_both, 1u);
+  EXPECT_EQ(both.only_rules.denied, 3u);
+  EXPECT_EQ(both.only_against.denied, 1u);
+  const auto mine = both.only_rules.rules[2].limits[0].keys.most_denied(9);
+  ASSERT_EQ(mine.size(), 2u);
+  EXPECT_EQ(mine[0].label + mine[1].label, "xz");
+  const auto theirs = both.only_against.rules[0].limits[0].keys.most_denied(9);
+  ASSERT_EQ(theirs.size(), 1u);
+  EXPECT_EQ(theirs[0].label, "b");
+
+  const auto json = boost::json::parse(json_report(report)).as_object();
+  EXPECT_EQ(json.at("against").at("denied").to_number<int>(), 2);
+  EXPECT_EQ(json.at("denied_both").to_number<int>(), 1);
+  EXPECT_EQ(json.at("denied_only_by_rules").at("denied").to_number<int>(), 3);
+  EXPECT_EQ(json.at("denied_only_by_against").at("rules").at(0).at("denied").to_number<int>(), 1);
+  const std::string summary = text_report(report, {});
+  EXPECT_NE(summary.find("only --rules, rule clients: denied 3 requests"), std::string::npos);
+  EXPECT_NE(summary.find("only --against, rule agents: denied 1 request\n"), std::string::npos);
+  EXPECT_NE(html_report(report).find("Denied only by --against, rule agents: 1 request"),
+            std::string::npos);
+}
+
+TEST_F(ReplayTest, FindsNoDifferenceBetweenEqualRules) {
+  const RuleSet same = rules_of(kRules);
+  against_ = &same;
+  std::string text;
+  for (int i = 0; i < 50; ++i) text += line_at(i / 5, "x", "GET /a/b");
+  const ReplayReport report = replay_text(text, rules_);
+  EXPECT_GT(report.tally.denied, 0u);
+  EXPECT_EQ(report.comparison->denied_both, report.tally.denied);
+  EXPECT_EQ(report.comparison->only_rules.denied + report.comparison->only_against.denied, 0u);
 }
 
 TEST_F(ReplayTest, DecidesLateLinesAtTheRunningMaximum) {

@@ -26,6 +26,7 @@ class Page {
     cautions();
     if (report_.tally.requests > 0) {
       overview();
+      if (report_.comparison) comparison(*report_.comparison);
       for (std::size_t i = 0; i < report_.tally.rules.size(); ++i) rule(i);
     }
     out_ += "<footer>Times are UTC. Sluice decided the requests at the times in the log, in " +
@@ -126,6 +127,40 @@ class Page {
     }
     close_table();
     out_ += "</section>\n";
+  }
+
+  void comparison(const ReplayComparison& both) {
+    out_ +=
+        "<section aria-labelledby=\"comparison\">\n"
+        "<h2 id=\"comparison\">Compared with the rules of <code>--against</code></h2>\n";
+    open_table("Requests denied", {"By", "Requests", "Share"});
+    const auto row = [&](const std::string& name, std::uint64_t count) {
+      out_ += "<tr><th scope=\"row\">" + name + "</th>";
+      cell(grouped(count));
+      share_cell(count, both.tally.requests);
+      out_ += "</tr>\n";
+    };
+    row("--rules", report_.tally.denied);
+    row("--against", both.tally.denied);
+    row("both", both.denied_both);
+    row("only --rules", both.only_rules.denied);
+    row("only --against", both.only_against.denied);
+    close_table();
+    difference("--rules", both.only_rules);
+    difference("--against", both.only_against);
+    out_ += "</section>\n";
+  }
+
+  // What one set of rules denies and the other does not.
+  void difference(const std::string& by, const Tally& tally) {
+    for (const RuleTally& rule : tally.rules) {
+      if (rule.denied == 0 || rule.rule->mode == RuleMode::kShadow) continue;
+      out_ += "<h3>Denied only by " + by + ", rule " + html_text(rule.rule->name) + ": " +
+              plural(rule.denied, "request") + "</h3>\n";
+      for (const LimitTally& each : rule.limits) {
+        if (each.denied > 0) limit(each);
+      }
+    }
   }
 
   void overview_row(const RuleTally& rule, const LimitTally& limit) {

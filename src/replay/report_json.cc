@@ -70,6 +70,29 @@ void write_rule(Writer& out, const RuleTally& rule) {
   out.close(']').close('}');
 }
 
+void write_rules(Writer& out, const Tally& tally) {
+  out.name("rules").open('[');
+  for (const RuleTally& rule : tally.rules) write_rule(out, rule);
+  out.close(']');
+}
+
+// Requests that one set of rules denies and the other does not.
+void write_difference(Writer& out, std::string_view name, const Tally& tally) {
+  out.name(name).open('{').member("denied", tally.denied);
+  write_rules(out, tally);
+  out.close('}');
+}
+
+void write_comparison(Writer& out, const ReplayComparison& comparison) {
+  const Tally& tally = comparison.tally;
+  out.name("against").open('{').member("allowed", tally.requests - tally.denied);
+  out.member("denied", tally.denied).member("unmatched", tally.unmatched);
+  write_rules(out, tally);
+  out.close('}').member("denied_both", comparison.denied_both);
+  write_difference(out, "denied_only_by_rules", comparison.only_rules);
+  write_difference(out, "denied_only_by_against", comparison.only_against);
+}
+
 }  // namespace
 
 std::string json_report(const ReplayReport& report) {
@@ -81,9 +104,8 @@ std::string json_report(const ReplayReport& report) {
   out.member("first", report.first).member("last", report.last);
   out.member("allowed", report.allowed()).member("denied", report.tally.denied);
   out.member("unmatched", report.tally.unmatched);
-  out.name("rules").open('[');
-  for (const RuleTally& rule : report.tally.rules) write_rule(out, rule);
-  out.close(']');
+  write_rules(out, report.tally);
+  if (report.comparison) write_comparison(out, *report.comparison);
   out.member("elapsed_ms", static_cast<std::uint64_t>(report.elapsed.count())).close('}');
   return out.take() + "\n";
 }

@@ -55,7 +55,11 @@ class TextReport {
     headline();
     totals();
     chart();
-    for (std::size_t i = 0; i < report_.tally.rules.size(); ++i) rule(i);
+    if (report_.comparison) {
+      comparison();
+    } else {
+      for (std::size_t i = 0; i < report_.tally.rules.size(); ++i) rule(i);
+    }
     cautions();
     return std::move(out_);
   }
@@ -144,6 +148,37 @@ class TextReport {
           (rule.denied > 0 ? paint_.red(share) : share) + "  of matched requests");
     if (rule.denied > 0) bars("when", Tally::rule_channel(index) + 1, true);
     for (const LimitTally& each : rule.limits) limit(each);
+  }
+
+  void comparison() {
+    const ReplayComparison& both = *report_.comparison;
+    const std::uint64_t requests = both.tally.requests;
+    const auto row = [&](const std::string& name, std::uint64_t count) {
+      line("  " + pad_right(name, 34) + pad_left(grouped(count), 12) +
+           pad_left(percent(count, requests), 10));
+    };
+    line("");
+    line(paint_.bold("compared with --against"));
+    row("denied by --rules", report_.tally.denied);
+    row("denied by --against", both.tally.denied);
+    row("denied by both", both.denied_both);
+    row("denied only by --rules", both.only_rules.denied);
+    row("denied only by --against", both.only_against.denied);
+    difference("only --rules", both.only_rules);
+    difference("only --against", both.only_against);
+  }
+
+  // What one set of rules denies and the other does not, by rule, limit and key.
+  void difference(const std::string& by, const Tally& tally) {
+    for (const RuleTally& rule : tally.rules) {
+      if (rule.denied == 0 || rule.rule->mode == RuleMode::kShadow) continue;
+      line("");
+      line(paint_.bold(by + ", rule " + printable(rule.rule->name)) + ": denied " +
+           paint_.red(grouped(rule.denied)) + (rule.denied == 1 ? " request" : " requests"));
+      for (const LimitTally& each : rule.limits) {
+        if (each.denied > 0) limit(each);
+      }
+    }
   }
 
   void limit(const LimitTally& limit) {
