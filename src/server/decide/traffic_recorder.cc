@@ -10,6 +10,7 @@
 #include <span>
 
 #include "rules/rule_set.h"
+#include "insight/key_hash.h"
 #include "server/logging/log_line.h"
 
 namespace sluice::server {
@@ -124,7 +125,7 @@ void TrafficRecorder::put_attributes(const AttributeSource& attributes) {
     first = false;
     line_.append(one.json) += '"';
     if (one.hashed && !value->empty()) {
-      const auto hex = denials_.hash(*value);
+      const auto hex = insight::KeyHash::digits(denials_.key_hash()(*value));
       line_.append(hex.data(), hex.size());
     } else {
       append_json_text(line_, *value);

@@ -1,19 +1,10 @@
 #include <pthread.h>
-#include <sys/random.h>
-#include <unistd.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <array>
 #include <atomic>
 #include <bit>
-#include <cerrno>
-#include <cstdio>
 #include <ctime>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "server/logging/log.h"
@@ -94,11 +85,7 @@ class DenialLog::Impl {
         windows_(windows),
         per_second_(log.options().denials_per_second),
         near_per_second_(log.options().denials_per_second),
-        wanted_(log.options().denials_per_second > 0 && log.options().level <= LogLevel::kInfo) {
-    if (getentropy(secret_.data(), secret_.size()) != 0) {
-      throw std::system_error(errno, std::generic_category(), "no random bytes to hash keys with");
-    }
-  }
+        wanted_(log.options().denials_per_second > 0 && log.options().level <= LogLevel::kInfo) {}
 
   void write(const DenialName& name, std::string_view key, const Decision& decision) {
     if (decision.allowed() || !admits(per_second_, suppressed_)) return;
@@ -106,19 +93,13 @@ class DenialLog::Impl {
   }
 
   bool report_near(const DenialName& name, const NearKey& key, const Decision& decision) {
-    const std::uint64_t hash = hash_of(key.counter) ^ (key.tag.empty() ? 0 : hash_of(key.tag));
+    const std::uint64_t hash = hash_(key.counter) ^ (key.tag.empty() ? 0 : hash_(key.tag));
     if (!near_.add(hash, windows_.now(), decision.reset_after)) return false;
     if (admits(near_per_second_, near_suppressed_)) write_near(name, key.label, decision);
     return true;
   }
 
-  std::array<char, 16> hash(std::string_view key) const noexcept {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    std::array<char, 16> hex{};
-    std::uint64_t rest = hash_of(key);
-    for (std::size_t i = hex.size(); i-- > 0; rest >>= 4) hex[i] = kDigits[rest & 0xF];
-    return hex;
-  }
+  const insight::KeyHash& key_hash() const noexcept { return hash_; }
 
  private:
   // Returns whether to write a line now.
@@ -128,9 +109,6 @@ class DenialLog::Impl {
     if (per_second.admit(now.time_since_epoch().count())) return true;
     suppressed.add_one();
     return false;
-  }
-  std::uint64_t hash_of(std::string_view text) const noexcept {
-    return XXH3_64bits_withSecret(text.data(), text.size(), secret_.data(), secret_.size());
   }
   static std::vector<LogField> named(const DenialName& name, std::string_view shown);
   void write_near(const DenialName& name, std::string_view label, const Decision& decision);
@@ -146,7 +124,7 @@ class DenialLog::Impl {
   SpreadCount suppressed_;
   SpreadCount near_suppressed_;
   NearKeys near_;
-  std::array<unsigned char, XXH3_SECRET_SIZE_MIN> secret_{};
+  const insight::KeyHash hash_;
 };
 
 // Returns the key as it is logged; an empty text if there is none, or keys are not logged.
@@ -154,8 +132,7 @@ std::string DenialLog::Impl::shown_key(std::string_view key) const {
   if (key.empty()) return {};
   if (log_.options().keys == LogKeys::kNone) return {};
   if (log_.options().keys == LogKeys::kPlain) return cut(key, kLongestKey);
-  const auto hex = hash(key);
-  return {hex.data(), hex.size()};
+  return insight::KeyHash::text(hash_(key));
 }
 
 std::vector<LogField> DenialLog::Impl::named(const DenialName& name, std::string_view shown) {
@@ -201,6 +178,8 @@ DenialLog::DenialLog(Log& log, const Clock& clock, const Clock& windows)
 
 DenialLog::~DenialLog() = default;
 
+const insight::KeyHash& DenialLog::key_hash() const noexcept { return impl_->key_hash(); }
+
 void DenialLog::write(const DenialName& name, std::string_view key,
                       const Decision& decision) noexcept {
   try {
@@ -216,10 +195,6 @@ bool DenialLog::report_near(const DenialName& name, const NearKey& key,
   } catch (...) {  // Without memory, the report is lost.
     return false;
   }
-}
-
-std::array<char, 16> DenialLog::hash(std::string_view key) const noexcept {
-  return impl_->hash(key);
 }
 
 }  // namespace sluice::server

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <concepts>
 #include <cstdint>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <variant>
 
+#include "insight/key_hash.h"
 #include "sluice/clock.h"
 #include "sluice/decision.h"
 
@@ -158,8 +158,8 @@ class DenialLog {
   // Returns whether the key is reported for the first time in its window, which lasts until
   // `reset_after` has passed. At most 65536 keys are remembered; see NearKeys.
   bool report_near(const DenialName& name, const NearKey& key, const Decision& decision) noexcept;
-  // Returns what `keys: hash` writes for a key: 16 digits, which differ between processes.
-  std::array<char, 16> hash(std::string_view key) const noexcept;
+  // Returns the hash that lines show with LogKeys::kHash.
+  const insight::KeyHash& key_hash() const noexcept;
 
  private:
   class Impl;

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace sluice::insight {
+
+// The most bytes of a key's text that are kept. A longer text is cut at a character.
+inline constexpr std::size_t kLongestText = 95;
+
+// A key and how often it was counted. The true number is at most `count` and at least
+// `count - error`.
+struct CountedKey {
+  std::uint64_t hash = 0;
+  std::uint64_t count = 0;
+  std::uint64_t error = 0;
+  std::string_view text = {};
+  bool is_cut = false;  // the text was longer
+};
+
+// The most frequent keys of a stream in bounded memory: the algorithm Space-Saving (Metwally,
+// Agrawal, El Abbadi: "Efficient computation of frequent and top-k elements in data streams"). It
+// counts `most` keys. A further key replaces one with the least count and continues from there, so
+// a count is never too small, and too large by at most total() / most.
+//
+// Thread-safety: one thread at a time. Cost: add() takes a few ns for a key that is counted, and
+// some 10 ns for others; it allocates nothing once clear() was called at the largest size. A key
+// takes up to 126 bytes.
+class KeySketch {
+ public:
+  // `most` is 1 to 16384.
+  explicit KeySketch(std::size_t most) : most_(most) {}
+
+  // Counts a key by its hash. Without memory for a further key, it replaces one.
+  void add(std::uint64_t hash, std::string_view text) noexcept;
+  // Counts something without a key.
+  void add_keyless() noexcept { ++total_; }
+  // Forgets all keys, and keeps its memory.
+  void clear() noexcept;
+
+  std::uint64_t total() const noexcept { return total_; }
+  std::size_t size() const noexcept { return counts_.size(); }
+  // Returns the most that a key can have been added that is not counted.
+  std::uint64_t floor() const noexcept;
+  CountedKey at(std::size_t index) const noexcept;
+  std::size_t bytes() const noexcept;
+
+ private:
+  static constexpr std::uint16_t kNone = 0xFFFF;
+  struct Cell {
+    std::uint64_t hash = 0;
+    std::uint32_t error = 0;
+    std::uint16_t next = kNone;  // of the same chain
+    std::uint8_t text_size = 0;
+    bool is_cut = false;
+  };
+  struct Text {
+    std::array<char, kLongestText + 1> bytes;
+  };
+
+  std::uint16_t& chain_of(std::uint64_t hash) noexcept {
+    return chains_[hash & (chains_.size() - 1)];
+  }
+  bool append();
+  void grow_chains();
+  void replace_least() noexcept;
+  void write(std::size_t index, std::uint64_t hash, std::string_view text) noexcept;
+  std::size_t find_least() noexcept;
+
+  std::size_t most_;
+  std::uint64_t total_ = 0;
+  // Of each key. The counts are apart, because find_least() reads many of them.
+  std::vector<std::uint32_t> counts_;
+  std::vector<Cell> cells_;
+  std::vector<Text> texts_;
+  std::vector<std::uint16_t> chains_;  // the first key of each; a power of two
+  std::uint32_t least_ = 0;            // no count is less
+  std::size_t cursor_ = 0;             // no count before it is `least_`
+  std::size_t changed_ = 0;            // the key that append() or replace_least() made room for
+  bool is_exact_ = true;               // no key was replaced
+};
+
+}  // namespace sluice::insight
