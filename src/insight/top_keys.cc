@@ -1,0 +1,238 @@
+#include "insight/top_keys.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "insight/key_table.h"
+#include "insight/running_time.h"
+
+namespace sluice::insight {
+namespace {
+
+using LimitNames = std::pair<std::string, std::string>;  // of a rule and a limit
+
+std::set<LimitNames> names_in(const RuleSet& rules) {
+  std::set<LimitNames> names;
+  for (const Rule& rule : rules.rules()) {
+    for (const RuleLimit& limit : rule.limits) names.emplace(rule.name, limit.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+struct TopKeys::Shared {
+  struct History {
+    explicit History(std::size_t most) : asked(most), denied(most) {}
+    KeyHistory asked;
+    KeyHistory denied;
+  };
+
+  Shared(const TopKeysOptions& all, const KeyHash& hasher, const Clock& clock)
+      : options(all), hash(hasher), time(clock) {}
+
+  std::size_t sketch_size() const noexcept {
+    const std::size_t all = 4 * options.keys;
+    return std::clamp<std::size_t>(all / std::max<std::size_t>(options.loops, 1), 8,
+                                   std::max<std::size_t>(options.keys, 8));
+  }
+  std::string text_of(const CountedKey& key) const {
+    if (options.hashed) return KeyHash::text(key.hash);
+    std::string text(key.text);
+    if (key.is_cut) text.append("… ").append(KeyHash::text(key.hash));
+    return text;
+  }
+  std::vector<HandedKeys> take(std::size_t most);
+  void add(CountedKeys& counted, const HandedKeys& from, Duration now);
+  void forget_others(const RuleSet& active, Duration now);
+
+  const TopKeysOptions options;
+  const KeyHash& hash;
+  const RunningTime time;
+  std::mutex inbox_mutex;  // of the two members below
+  std::vector<HandedKeys> inbox;
+  std::vector<std::unique_ptr<KeyRecorder>> recorders;
+  std::mutex collect_mutex;  // one thread collects
+  mutable std::mutex mutex;  // of `limits`
+  std::map<LimitNames, History> limits;
+  std::optional<RuleSet> last_active;  // these are of the thread that collects
+  Duration last_forgot{0};
+};
+
+struct KeyRecorder::State {
+  explicit State(TopKeys::Shared& all)
+      : shared(all), hash(all.hash), sketch_size(all.sketch_size()), hashed(all.options.hashed) {}
+
+  void count(const LimitAnswer& limit, std::size_t index);
+  void leave_table();
+
+  TopKeys::Shared& shared;
+  const KeyHash& hash;
+  const std::size_t sketch_size;
+  const bool hashed;
+  std::shared_ptr<KeyTable> table;
+};
+
+void KeyRecorder::State::count(const LimitAnswer& limit, std::size_t index) {
+  KeySlot& slot = table->slots[index];
+  if (!slot.is_used) {
+    if (!slot.live) slot.live = std::make_unique<CountedKeys>(sketch_size);
+    slot.is_used = true;
+    table->used.push_back(index);
+  }
+  const bool is_denied = limit.decision.outcome == Outcome::kDenied;
+  if (limit.label.empty()) {
+    slot.live->asked.add_keyless();
+    if (is_denied) slot.live->denied.add_keyless();
+    return;
+  }
+  const std::uint64_t key = hash(limit.label);
+  const std::string_view text = hashed ? std::string_view() : limit.label;
+  slot.live->asked.add(key, text);
+  if (is_denied) slot.live->denied.add(key, text);
+}
+
+// The collector also gets what it could not have been given, because it was late.
+void KeyRecorder::State::leave_table() {
+  if (!table) return;
+  const std::lock_guard lock(shared.inbox_mutex);
+  for (const std::size_t index : table->used) shared.inbox.push_back({table, index, true});
+  table.reset();
+}
+
+KeyRecorder::KeyRecorder(std::unique_ptr<State> state) : state_(std::move(state)) {}
+KeyRecorder::~KeyRecorder() = default;
+
+void KeyRecorder::use(const RuleSet& rules) {
+  if (state_->table && state_->table->all.data() == rules.rules().data()) return;
+  auto next = std::make_shared<KeyTable>(rules);
+  state_->leave_table();
+  state_->table = std::move(next);
+}
+
+void KeyRecorder::count(const RuleAnswer& answer) noexcept try {
+  if (!state_->table) return;
+  for (const LimitAnswer& limit : answer.limits) {
+    if (const auto index = state_->table->index_of(limit)) state_->count(limit, *index);
+  }
+} catch (const std::bad_alloc&) {
+}
+
+void KeyRecorder::hand_over() {
+  if (!state_->table || state_->table->used.empty()) return;
+  KeyTable& table = *state_->table;
+  const std::lock_guard lock(state_->shared.inbox_mutex);
+  std::erase_if(table.used, [&](std::size_t index) {
+    KeySlot& slot = table.slots[index];
+    if (slot.is_handed.load(std::memory_order_acquire)) return false;  // the collector is late
+    std::swap(slot.live, slot.handed);
+    slot.is_used = false;
+    slot.is_handed.store(true, std::memory_order_release);
+    state_->shared.inbox.push_back({state_->table, index, false});
+    return true;
+  });
+}
+
+std::vector<HandedKeys> TopKeys::Shared::take(std::size_t most) {
+  const std::lock_guard lock(inbox_mutex);
+  if (most >= inbox.size()) return std::exchange(inbox, {});
+  const auto end = inbox.begin() + static_cast<std::ptrdiff_t>(most);
+  std::vector<HandedKeys> taken(inbox.begin(), end);
+  inbox.erase(inbox.begin(), end);
+  return taken;
+}
+
+void TopKeys::Shared::add(CountedKeys& counted, const HandedKeys& from, Duration now) {
+  const auto& [rule, limit] = from.table->names[from.slot];
+  const KeyFrame asked(counted.asked, options.keys);
+  const KeyFrame denied(counted.denied, options.keys);
+  const std::lock_guard lock(mutex);
+  History& history = limits.try_emplace({rule->name, limit->name}, options.keys).first->second;
+  history.asked.add(asked, now);
+  if (!denied.empty()) history.denied.add(denied, now);
+}
+
+void TopKeys::Shared::forget_others(const RuleSet& active, Duration now) {
+  using namespace std::chrono_literals;
+  const bool is_new = !last_active || last_active->rules().data() != active.rules().data();
+  if (!is_new && now < last_forgot + 10min) return;
+  last_active = active;
+  last_forgot = now;
+  const auto names = names_in(active);
+  const std::lock_guard lock(mutex);
+  std::erase_if(limits, [&](const auto& entry) {
+    return entry.second.asked.is_over(now) || !names.contains(entry.first);
+  });
+}
+
+TopKeys::TopKeys(const TopKeysOptions& options, const KeyHash& hash, const Clock& clock)
+    : shared_(std::make_unique<Shared>(options, hash, clock)) {}
+TopKeys::~TopKeys() = default;
+
+bool TopKeys::is_on() const noexcept { return shared_->options.keys > 0; }
+bool TopKeys::is_hashed() const noexcept { return shared_->options.hashed; }
+
+KeyRecorder& TopKeys::make_recorder() {
+  auto state = std::make_unique<KeyRecorder::State>(*shared_);
+  const std::lock_guard lock(shared_->inbox_mutex);
+  auto recorder = std::unique_ptr<KeyRecorder>(new KeyRecorder(std::move(state)));
+  return *shared_->recorders.emplace_back(std::move(recorder));
+}
+
+bool TopKeys::collect(const RuleSet& active, std::size_t most) {
+  const std::lock_guard lock(shared_->collect_mutex);
+  const Duration now = shared_->time.now();
+  for (const HandedKeys& one : shared_->take(most)) {
+    KeySlot& slot = one.table->slots[one.slot];
+    CountedKeys& counted = one.is_left ? *slot.live : *slot.handed;
+    shared_->add(counted, one, now);
+    if (one.is_left) continue;
+    counted.asked.clear();
+    counted.denied.clear();
+    slot.is_handed.store(false, std::memory_order_release);
+  }
+  shared_->forget_others(active, now);
+  const std::lock_guard inbox_lock(shared_->inbox_mutex);
+  return !shared_->inbox.empty();
+}
+
+std::vector<TopLimit> TopKeys::top(const TopKeysQuery& query) const {
+  const Duration now = shared_->time.now();
+  std::vector<TopLimit> limits;
+  const std::lock_guard lock(shared_->mutex);
+  for (const auto& [names, history] : shared_->limits) {
+    if (!query.rule.empty() && names.first != query.rule) continue;
+    if (!query.limit.empty() && names.second != query.limit) continue;
+    const KeyHistory& wanted = query.by == TopBy::kAsked ? history.asked : history.denied;
+    const KeyFrame frame = wanted.over(query.over, now);
+    if (frame.empty()) continue;
+    TopLimit& limit = limits.emplace_back();
+    limit.rule = names.first;
+    limit.limit = names.second;
+    limit.total = frame.total();
+    for (const CountedKey& key : frame.top(query.most)) {
+      limit.keys.push_back({shared_->text_of(key), key.count, key.error, key.is_cut});
+    }
+  }
+  return limits;
+}
+
+Duration TopKeys::covered(Span span) const {
+  return KeyHistory::covered(span, shared_->time.now());
+}
+
+std::size_t TopKeys::history_bytes() const {
+  const std::lock_guard lock(shared_->mutex);
+  std::size_t bytes = 0;
+  for (const auto& [names, history] : shared_->limits) {
+    bytes += history.asked.bytes() + history.denied.bytes();
+  }
+  return bytes;
+}
+
+}  // namespace sluice::insight

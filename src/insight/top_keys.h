@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "insight/key_hash.h"
+#include "insight/key_history.h"
+#include "sluice/clock.h"
+#include "sluice/rule_answer.h"
+#include "sluice/rule_set.h"
+
+namespace sluice::insight {
+
+// Which requests of a key are counted: all, or those that the limit denied (in shadow mode: would
+// have denied).
+enum class TopBy : std::uint8_t { kAsked, kDenied };
+
+struct TopKeysOptions {
+  std::size_t keys = 256;  // that are counted per limit, 0 to KeyFrame::kMostKeys; 0: none
+  std::size_t loops = 1;   // the number of recorders that share the memory of a limit
+  bool hashed = false;     // keep no texts of keys; a key is shown as its hash
+};
+
+// The keys of the decisions of one event loop.
+//
+// Thread-safety: one thread calls the members. Ownership: TopKeys owns it. Cost: count() takes some
+// ns per limit of the answer, without locks and atomic read-modify-write operations; it allocates
+// when a limit is first used, and while a limit sees more keys than ever.
+class KeyRecorder final {
+ public:
+  KeyRecorder(const KeyRecorder&) = delete;
+  KeyRecorder& operator=(const KeyRecorder&) = delete;
+  ~KeyRecorder();
+
+  // Sets the rules of the following answers. Does nothing if they are already set.
+  void use(const RuleSet& rules);
+  // Counts the key of each limit of an answer. Limits of other rules than those of use() are not
+  // counted. Without memory, keys are not counted.
+  void count(const RuleAnswer& answer) noexcept;
+  // Passes on what was counted since the last call. To be called about once per second. Cost: some
+  // ns per limit that was used since then, and a lock.
+  void hand_over();
+
+ private:
+  friend class TopKeys;
+  struct State;
+  explicit KeyRecorder(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+struct TopKeysQuery {
+  TopBy by = TopBy::kDenied;
+  Span over = Span::kMinute;
+  std::string_view rule = {};   // empty: all rules
+  std::string_view limit = {};  // empty: all limits of the rule
+  std::size_t most = 20;        // keys per limit
+};
+
+// A key as people read it. The true number is at most `count` and at least `count - error`.
+struct TopKey {
+  std::string text;
+  std::uint64_t count = 0;
+  std::uint64_t error = 0;
+  bool is_cut = false;  // `text` is the beginning of the key, "… " and its hash
+
+  bool operator==(const TopKey&) const = default;
+};
+
+struct TopLimit {
+  std::string rule;
+  std::string limit;
+  std::uint64_t total = 0;  // of all keys, exact
+  std::vector<TopKey> keys;
+};
+
+// The most asked and the most denied keys of each limit over the last minute, hour and day.
+//
+// Each loop counts in its own sketches, which it hands over about once per second; collect() adds
+// them to the history of the limit. With at most 64 loops a limit takes at most 1 MB: 4 * 256 keys
+// of 126 bytes in the sketches of all loops, four times (asked and denied; one set is filled while
+// the other one is collected), and 36 frames of 12 KiB. Limits with few keys take little: a key
+// takes about 120 bytes per loop, and 32 bytes and its text in each frame.
+//
+// Thread-safety: any member from any thread. Ownership: borrows the hash and the clock.
+class TopKeys {
+ public:
+  TopKeys(const TopKeysOptions& options, const KeyHash& hash,
+          const Clock& clock = SteadyClock::instance());
+  ~TopKeys();
+  TopKeys(const TopKeys&) = delete;
+  TopKeys& operator=(const TopKeys&) = delete;
+
+  bool is_on() const noexcept;
+  bool is_hashed() const noexcept;
+  // Creates a recorder for one thread. It lives as long as this object.
+  KeyRecorder& make_recorder();
+  // Adds at most `most` of the sketches that were handed over to the history, and forgets limits
+  // that are not in the active rules. Returns whether more are waiting. Cost: some 10 µs per
+  // sketch.
+  bool collect(const RuleSet& active, std::size_t most = SIZE_MAX);
+  // Returns the limits with requests in that time in the order of their names. Keys have the
+  // highest counts first. Cost: up to 100 µs per limit.
+  std::vector<TopLimit> top(const TopKeysQuery& query) const;
+  // Returns how much of that time the counts cover: 5/6 to all of it, less after the start.
+  Duration covered(Span span) const;
+  // Returns the memory of the history of all limits.
+  std::size_t history_bytes() const;
+
+  struct Shared;  // used only in src/insight
+
+ private:
+  std::unique_ptr<Shared> shared_;
+};
+
+}  // namespace sluice::insight
