@@ -101,6 +101,7 @@ Config Reader::read(const Node& root) {
   }
   if (const auto log = part(file, "log")) read_log(*log);
   if (const auto record = part(file, "record")) read_record(*record);
+  set(config_.top_keys, file.integer("top_keys"));
   check_certificates(file);
   return std::move(config_);
 }

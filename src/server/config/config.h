@@ -102,6 +102,7 @@ struct Config {
   std::string handover;  // path of a Unix socket; empty: a new process cannot take over
   LogOptions log;
   TrafficOptions record;
+  std::size_t top_keys = 256;  // counted per limit; 0: none
 };
 
 // The listening addresses. The schema of `listen` and the flags of `sluice serve` read this table.

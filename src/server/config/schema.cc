@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "insight/key_frame.h"
 #include "server/config/config.h"
 
 namespace sluice::server::config {
@@ -381,7 +382,7 @@ constexpr std::array<Key, 8> kEnvoyKeys{
 };
 constexpr Map kEnvoy{"envoy", "`envoy`", kEnvoyKeys};
 
-constexpr std::array<Key, 20> kFileKeys{
+constexpr std::array<Key, 21> kFileKeys{
     Key{.name = "version",
         .type = Type::kInteger,
         .required = true,
@@ -434,6 +435,10 @@ constexpr std::array<Key, 20> kFileKeys{
     map_of("drain", kDrain, "How the server shuts down on SIGTERM."),
     map_of("log", kLog, "The log on standard error."),
     map_of("record", kRecord, "The recording of requests (docs/recording.md)."),
+    integer("top_keys", "256", 0, insight::KeyFrame::kMostKeys,
+            "The number of keys that Sluice counts per limit, for the most asked and the most "
+            "denied ones (docs/insight.md). Each takes at most 4 KB per limit. 0: none. Keys "
+            "appear as `log.keys` says, and with `none` they are not counted."),
 };
 constexpr Map kFile{"file", "the file", kFileKeys};
 

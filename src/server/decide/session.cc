@@ -34,11 +34,13 @@ Session::Session(const Parts& parts)
       recorder_(&parts.recorder),
       denials_(&parts.denials),
       traffic_(parts.traffic),
+      keys_(parts.keys),
       decider_(parts.limiter, parts.stores),
       batch_({parts.limiter.store()}),
       version_(parts.rules.version()),
       rules_(parts.rules.current()) {
   recorder_->use(rules_);
+  if (keys_ != nullptr) keys_->use(rules_);
 }
 
 void Session::follow_rules() {
@@ -47,6 +49,7 @@ void Session::follow_rules() {
   version_ = version;  // read before the rules, so a change in between is followed next time
   rules_ = manager_->current();
   recorder_->use(rules_);
+  if (keys_ != nullptr) keys_->use(rules_);
 }
 
 const RuleAnswer& Session::decide(const AttributeSource& attributes, const RequestCosts& costs,
@@ -175,6 +178,7 @@ void Session::record(const AttributeSource& attributes, const RequestCosts& cost
 
 void Session::record(const RuleAnswer& answer) {
   count(answer, report_near(answer));
+  if (keys_ != nullptr) keys_->count(answer);
   if (answer.decision.allowed()) return;
   if (const LimitAnswer* limit = longest_wait(answer)) {
     denials_->write({limit->rule->name, limit->limit->name}, limit->label, limit->decision);

@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "insight/top_keys.h"
 #include "limiter/batch.h"
 #include "limiter/waits.h"
 #include "metrics/metrics.h"
@@ -39,6 +40,7 @@ class Session {
     DenialLog& denials;
     RuleStores stores = {};
     TrafficRecorder* traffic = nullptr;  // null: requests are not recorded
+    insight::KeyRecorder* keys = nullptr;  // null: keys are not counted
   };
   explicit Session(const Parts& parts);
 
@@ -89,6 +91,7 @@ class Session {
   metrics::Recorder* recorder_;
   DenialLog* denials_;
   TrafficRecorder* traffic_;
+  insight::KeyRecorder* keys_;
   RuleDecider decider_;
   Batch batch_;  // for a charge without a rule
   std::uint64_t version_;

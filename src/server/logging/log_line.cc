@@ -39,8 +39,9 @@ std::optional<Character> first_character(std::string_view text) noexcept {
 
 // Control characters, line separators, and characters that change the direction of text.
 bool is_hidden(char32_t code) noexcept {
-  return code < 0x20 || (code >= 0x7F && code < 0xA0) || (code >= 0x200E && code <= 0x200F) ||
-         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069) || code == 0xFEFF;
+  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x061C ||
+         (code >= 0x200E && code <= 0x200F) || (code >= 0x2028 && code <= 0x202E) ||
+         (code >= 0x2066 && code <= 0x2069) || code == 0xFEFF;
 }
 
 void append_escaped(std::string& to, char32_t code) {
@@ -162,6 +163,12 @@ std::string log_line(LogFormat format, Instant at, LogLevel level, std::string_v
   }
   line += json ? "}\n" : "\n";
   return line;
+}
+
+std::string quoted_line(std::string_view text) {
+  std::string out;
+  append_quoted(out, text);
+  return out;
 }
 
 std::string cut(std::string_view text, std::size_t size) {

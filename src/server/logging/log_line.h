@@ -21,6 +21,8 @@ void append_json_text(std::string& to, std::string_view text);
 
 // Appends a time such as 2026-11-21T01:02:03.
 void append_seconds(std::string& to, std::chrono::sys_seconds at);
+// Returns text as a JSON string in its quotes, escaped as in a line.
+std::string quoted_line(std::string_view text);
 
 // Shortens text of more than `size` bytes at a character boundary, and appends "…" to it.
 std::string cut(std::string_view text, std::size_t size);

@@ -22,6 +22,7 @@ struct AdminParts {
   ServerOverrides* overrides;
   AdminEndpoint::Push push;
   std::function<Expected<HeldBlocks>(std::size_t most)> find_blocks;
+  const insight::TopKeys& top_keys;
 };
 
 // The administration over HTTP. It runs in one loop, whose fibers need the stack of a thread,

@@ -9,6 +9,7 @@ namespace sluice::server {
 
 Loop::Loop(const Parts& parts)
     : stores_(parts.make_stores ? parts.make_stores(context_) : nullptr),
+      keys_(parts.keys),
       services_{.context = context_,
                 .recorder = parts.recorder,
                 .session = [parts, stores = stores_.get()]() -> Session::Parts {
@@ -18,14 +19,16 @@ Loop::Loop(const Parts& parts)
                             parts.recorder,
                             parts.denials,
                             {.overrides = parts.overrides},
-                            parts.traffic};
+                            parts.traffic,
+                            parts.keys};
                   }
                   return {stores->limiter(),
                           parts.rules,
                           parts.recorder,
                           parts.denials,
                           {stores->shadow(), stores->local(), parts.overrides},
-                          parts.traffic};
+                          parts.traffic,
+                          parts.keys};
                 },
                 .clock = parts.clock,
                 .sleeps = &sleeps_} {
@@ -50,6 +53,10 @@ void Loop::follow_rules() {
   boost::asio::post(context_, [this] {
     for (const auto& front_end : front_ends_) front_end->follow_rules();
   });
+}
+
+void Loop::hand_over_keys() {
+  if (keys_ != nullptr) boost::asio::post(context_, [this] { keys_->hand_over(); });
 }
 
 void Loop::stop_accepting(net::Queued queued, std::function<void()> stopped) {

@@ -48,8 +48,9 @@ class Loop {
     // Called once, before the loop runs.
     std::function<std::unique_ptr<LoopStores>(boost::asio::io_context&)> make_stores = {};
     const Overrides* overrides = nullptr;
-    TrafficRecorder* traffic = nullptr;   // null: requests are not recorded
-    net::FiberPool::Options fibers = {};  // `most`: requests at the same time; others are queued
+    TrafficRecorder* traffic = nullptr;    // null: requests are not recorded
+    insight::KeyRecorder* keys = nullptr;  // null: keys are not counted
+    net::FiberPool::Options fibers = {};   // `most`: requests at the same time; others are queued
   };
 
   explicit Loop(const Parts& parts);
@@ -65,6 +66,8 @@ class Loop {
   void start();
   // Releases rules that are no longer active; requests that wait do so when they are done.
   void follow_rules();
+  // Passes on the keys that were counted.
+  void hand_over_keys();
   // These call `stopped` and `drained` in the loop's thread.
   void stop_accepting(net::Queued queued, std::function<void()> stopped);
   void drain(std::function<void()> drained);
@@ -77,6 +80,7 @@ class Loop {
       context_.get_executor()};
   net::FiberSleeps sleeps_{context_};
   std::unique_ptr<LoopStores> stores_;
+  insight::KeyRecorder* keys_;
   LoopServices services_;
   std::vector<std::unique_ptr<net::LoopFrontEnd>> front_ends_;
   std::thread thread_;

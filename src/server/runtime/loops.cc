@@ -20,6 +20,10 @@ void Loops::follow_rules() {
   for (Loop& loop : all_) loop.follow_rules();
 }
 
+void Loops::hand_over_keys() {
+  for (Loop& loop : all_) loop.hand_over_keys();
+}
+
 // Returns what each loop calls when it has finished. The last one calls `done` in the loop `main`.
 std::function<void()> Loops::after_all(boost::asio::io_context& main, std::function<void()> done) {
   waiting_for_ = all_.size();

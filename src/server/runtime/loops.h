@@ -20,6 +20,7 @@ class Loops {
 
   void start();
   void follow_rules();
+  void hand_over_keys();
   // Stops accepting in all loops, and then calls `stopped` in the loop `main`.
   void stop_accepting(boost::asio::io_context& main, net::Queued queued,
                       const std::function<void()>& stopped);

@@ -28,6 +28,14 @@ namespace {
 using boost::system::error_code;
 
 constexpr auto kChangeCheck = std::chrono::milliseconds(500);
+constexpr auto kCollectKeys = std::chrono::milliseconds(500);
+constexpr std::size_t kKeysAtOnce = 64;  // limits and loops: some ms
+
+insight::TopKeysOptions top_keys_options(const Config& config) {
+  return {.keys = config.log.keys == LogKeys::kNone ? 0 : config.top_keys,
+          .loops = Loops::count(config.threads),
+          .hashed = config.log.keys == LogKeys::kHash};
+}
 
 // A signal that arrives from here on does not end the process with the signal's status, when nobody
 // waits for signals any more. Only the calling thread may be left by then.
@@ -59,6 +67,7 @@ class Server::Impl {
   ServerStatus status() const;
   void follow_rules();
   void follow_overrides();
+  void collect_keys();
   std::vector<int> give_sockets();
   void hand_over();
 
@@ -77,12 +86,15 @@ class Server::Impl {
   DenialLog denials_;
   std::unique_ptr<TrafficLog> traffic_;    // null: requests are not recorded
   std::deque<TrafficRecorder> recorders_;  // of the loops
+  insight::TopKeys top_keys_;
   std::atomic<bool> ready_{false};
   const net::SteadyTime started_ = clock_.now();
   net::DescriptorBudget descriptors_;
 
   FrontEnds front_ends_;
   boost::asio::steady_timer change_timer_{main_};
+  boost::asio::steady_timer keys_timer_{main_};
+  net::SteadyTime::duration keys_took_{0};    // of the parts since keys_timer_
   std::unique_ptr<LoopStores> admin_stores_;  // if the store may wait
   std::unique_ptr<net::LoopFrontEnd> administration_;
   Loops loops_;
@@ -100,6 +112,7 @@ Server::Impl::Impl(const Config& config, ServerRules rules,
       trusted_(std::move(trusted)),
       token_(std::move(token)),
       denials_(log_),
+      top_keys_(top_keys_options(config_), denials_.key_hash()),
       front_ends_({config_,
                    log_,
                    rules_.envoy(),
@@ -132,7 +145,8 @@ AdminParts Server::Impl::admin_parts() {
           done,
           overrides_.get(),
           push,
-          find_blocks};
+          find_blocks,
+          top_keys_};
 }
 
 Expected<bool> Server::Impl::open() {
@@ -180,8 +194,9 @@ void Server::Impl::start_loops(std::size_t threads) {
   for (std::size_t i = 0; i < threads; ++i) {
     TrafficRecorder* const traffic =
         traffic_ ? &recorders_.emplace_back(*traffic_, denials_, hash_all) : nullptr;
+    insight::KeyRecorder* const keys = top_keys_.is_on() ? &top_keys_.make_recorder() : nullptr;
     Loop& loop = loops_.add({stores_->limiter(), rules_.manager(), registry_.make_recorder(),
-                             denials_, clock_, make_stores, &overrides_->all(), traffic});
+                             denials_, clock_, make_stores, &overrides_->all(), traffic, keys});
     front_ends_.start(loop, i);
   }
 }
@@ -212,6 +227,7 @@ void Server::Impl::run() {
   loops_.start();
   wait_for_signal();
   check_for_changes();
+  if (top_keys_.is_on()) collect_keys();
   rules_.follow_pushes(main_, log_, [this] { follow_rules(); });
   overrides_->follow(main_, [this](std::string_view why) {
     if (why.empty()) return log_.info("the overrides in Redis can be read again");
@@ -282,6 +298,21 @@ void Server::Impl::follow_overrides() {
   const auto read = overrides_->reread();
   if (!read) log_.error("the overrides are unchanged", {{"why", read.error()}});
   overrides_->drop_ended(SystemClock().now());
+}
+
+// Adds the keys that the loops have handed over to their history, in parts, because this thread
+// also serves the administration; and spends at most a twentieth of its time on that.
+void Server::Impl::collect_keys() {
+  const auto start = clock_.now();
+  const bool more = top_keys_.collect(rules_.manager().current(), kKeysAtOnce);
+  keys_took_ += clock_.now() - start;
+  if (more) return boost::asio::post(main_, [this] { collect_keys(); });
+  loops_.hand_over_keys();
+  keys_timer_.expires_after(std::max<net::SteadyTime::duration>(kCollectKeys, 20 * keys_took_));
+  keys_took_ = {};
+  keys_timer_.async_wait([this](const error_code& why) {
+    if (!why) collect_keys();
+  });
 }
 
 std::vector<int> Server::Impl::give_sockets() {

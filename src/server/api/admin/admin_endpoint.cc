@@ -26,7 +26,7 @@ bool names_rule(std::string_view path) {
   return path.starts_with(kRule) && path.size() > kRule.size();
 }
 
-constexpr std::array<Route, 13> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
+constexpr std::array<Route, 14> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
                                          {"/v1/rules", "PUT", pages::replace_rules},
                                          {"/v1/rules/validate", "POST", pages::validate_rules},
                                          {"/v1/rules/reload", "POST", pages::reload_rules},
@@ -38,7 +38,8 @@ constexpr std::array<Route, 13> kRoutes{{{"/v1/rules", "GET", pages::show_rules}
                                          {"/v1/blocks", "GET", pages::show_blocks},
                                          {"/v1/blocks", "PUT", pages::start_blocks},
                                          {"/v1/blocks", "DELETE", pages::end_blocks},
-                                         {"/v1/status", "GET", pages::show_status}}};
+                                         {"/v1/status", "GET", pages::show_status},
+                                         {"/v1/top", "GET", pages::show_top}}};
 
 // Returns the methods of a path, "GET, HEAD, PUT", or an empty text if there is no such path.
 std::string allowed_at(std::string_view path) {
@@ -61,8 +62,8 @@ void answer_no_route(std::string_view path, const http::Request& request,
                          {404,
                           "unknown path; expected /v1/rules, "
                           "/v1/rules/RULE, /v1/rules/validate, /v1/rules/reload, /v1/keys, "
-                          "/v1/overrides, /v1/overrides/RULE/LIMIT, /v1/blocks or "
-                          "/v1/status"});
+                          "/v1/overrides, /v1/overrides/RULE/LIMIT, /v1/blocks, "
+                          "/v1/status or /v1/top"});
   }
   response.add("Allow", allowed);
   const std::string detail =

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "insight/top_keys.h"
 #include "server/api/admin/admin_token.h"
 #include "server/api/admin/status_page.h"
 #include "server/protocol/http/message.h"
@@ -41,6 +42,7 @@ class AdminEndpoint {
     Push push = {};
     // Finds at most so many blocks that hold now. Errors: why the store cannot say.
     std::function<Expected<HeldBlocks>(std::size_t most)> find_blocks = {};
+    const insight::TopKeys* top_keys = nullptr;  // null: keys are not counted
   };
   explicit AdminEndpoint(Parts parts);
 

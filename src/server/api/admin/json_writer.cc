@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "rules/source_text.h"
+#include "server/logging/log_line.h"
 
 namespace sluice::server {
 
@@ -47,6 +48,12 @@ JsonWriter& JsonWriter::key(std::string_view name) {
 JsonWriter& JsonWriter::value(std::string_view text) {
   begin_value();
   text_.put_json(as_utf8(text));
+  return *this;
+}
+
+JsonWriter& JsonWriter::visible_value(std::string_view text) {
+  begin_value();
+  text_.put_text(quoted_line(text));
   return *this;
 }
 

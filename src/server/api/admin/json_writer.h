@@ -22,6 +22,9 @@ class JsonWriter {
   JsonWriter& value(const char* text) { return value(std::string_view(text)); }
   JsonWriter& value(std::uint64_t number);
   JsonWriter& value(bool flag);
+  // Text from clients, for people: control characters, and characters that change the direction of
+  // text, are escaped. A reader gets the same text as from value().
+  JsonWriter& visible_value(std::string_view text);
   // RFC 3339 in UTC: "2024-02-29T12:00:00.000001Z".
   JsonWriter& value(Instant instant);
   template <typename T>

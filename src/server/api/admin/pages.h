@@ -42,6 +42,7 @@ void show_blocks(const Call& call);
 void start_blocks(const Call& call);
 void end_blocks(const Call& call);
 void show_status(const Call& call);
+void show_top(const Call& call);
 void list_overrides(const Call& call);
 void import_overrides(const Call& call);
 // Removes the override of the counter in the query, also of a rule that is no longer there.

@@ -10,19 +10,6 @@
 namespace sluice::server::pages {
 namespace {
 
-// Returns "a, b, c, ...": the first of many names.
-template <typename Named>
-std::string names_of(const Named& all) {
-  constexpr std::size_t kShown = 20;
-  std::string names;
-  std::size_t shown = 0;
-  for (const auto& one : all) {
-    if (shown++ == kShown) return names + ", ...";
-    names.append(names.empty() ? "" : ", ").append(one.name);
-  }
-  return names;
-}
-
 std::string missing_in(const RuleCounter& counter) {
   std::string names;
   for (const std::string& one : counter.missing)

@@ -37,6 +37,19 @@ class Selection {
   std::vector<RuleCounter> counters_;
 };
 
+// Returns "a, b, c, ...": the first of many names.
+template <typename Named>
+std::string names_of(const Named& all) {
+  constexpr std::size_t kShown = 20;
+  std::string names;
+  std::size_t shown = 0;
+  for (const auto& one : all) {
+    if (shown++ == kShown) return names + ", ...";
+    names.append(names.empty() ? "" : ", ").append(one.name);
+  }
+  return names;
+}
+
 std::string quoted(std::string_view text);
 std::uint64_t milliseconds(Duration wait) noexcept;  // rounded up
 // Writes which attributes a counter lacks.

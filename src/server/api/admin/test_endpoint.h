@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "insight/top_keys.h"
 #include "server/api/admin/admin_endpoint.h"
 #include "server/rules/test_folder.h"
 #include "sluice/memory_store.h"
@@ -54,17 +55,18 @@ class TestAdmin : public ::testing::Test {
     reopen();
   }
   void reopen() {
-    endpoint_ = std::make_unique<AdminEndpoint>(AdminEndpoint::Parts{
-        .rules = *manager_,
-        .limiter = limiter_,
-        .token = token_,
-        .status = [this] { return status_; },
-        .done =
-            [this](std::string_view what, std::string_view peer) {
-              done_.push_back(std::string(what) + " by " + std::string(peer));
-            },
-        .overrides = overrides_.get(),
-        .find_blocks = [this](std::size_t most) { return find_blocks(most); }});
+    endpoint_ = std::make_unique<AdminEndpoint>(
+        AdminEndpoint::Parts{.rules = *manager_,
+                             .limiter = limiter_,
+                             .token = token_,
+                             .status = [this] { return status_; },
+                             .done =
+                                 [this](std::string_view what, std::string_view peer) {
+                                   done_.push_back(std::string(what) + " by " + std::string(peer));
+                                 },
+                             .overrides = overrides_.get(),
+                             .find_blocks = [this](std::size_t most) { return find_blocks(most); },
+                             .top_keys = counts_keys_ ? &top_keys_ : nullptr});
   }
   Expected<HeldBlocks> find_blocks(std::size_t most) const {
     HeldBlocks found;
@@ -101,6 +103,9 @@ class TestAdmin : public ::testing::Test {
   std::vector<std::string> done_;
   std::unique_ptr<RulesManager> manager_;
   std::unique_ptr<ServerOverrides> overrides_;
+  const insight::KeyHash hash_;
+  insight::TopKeys top_keys_{{}, hash_, clock_};
+  bool counts_keys_ = true;
   std::unique_ptr<AdminEndpoint> endpoint_;
 };
 

@@ -1,0 +1,147 @@
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "insight/top_keys.h"
+#include "server/api/admin/pages.h"
+#include "server/api/admin/rule_selection.h"
+#include "server/protocol/http/request_target.h"
+
+namespace sluice::server::pages {
+namespace {
+
+using insight::TopKeysQuery;
+
+constexpr std::array<std::string_view, 2> kBy = {"asked", "denied"};
+constexpr std::array<std::string_view, insight::kSpans> kOver = {"minute", "hour", "day"};
+
+// The parameters of the query, decoded.
+struct Parameters {
+  std::optional<std::string> rule, limit;
+  TopKeysQuery query() const {
+    TopKeysQuery out = query_;
+    if (rule) out.rule = *rule;
+    if (limit) out.limit = *limit;
+    return out;
+  }
+  TopKeysQuery query_;
+};
+
+// Answers with status 400 or 404.
+std::nullopt_t refuse(const Call& call, int status, const std::string& detail) {
+  answer(call.response, {status, detail});
+  return std::nullopt;
+}
+
+// Reads a parameter that is one of some words into an enumerator. Returns what is wrong.
+template <typename Enum, std::size_t n>
+std::string read_word(const Call& call, std::string_view name,
+                      const std::array<std::string_view, n>& words, Enum& to) {
+  Buffers buffers;
+  const auto text = find_query(call.query, name, buffers);
+  if (!text) return {};
+  std::string expected;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (words[i] == *text) {
+      to = static_cast<Enum>(i);
+      return {};
+    }
+    expected.append(i == 0 ? "" : i + 1 < n ? ", " : " or ").append(words[i]);
+  }
+  return "'" + std::string(name) + "' is " + quoted(*text) + "; expected " + expected;
+}
+
+std::string read_number(const Call& call, std::size_t& to) {
+  Buffers buffers;
+  const auto text = find_query(call.query, "n", buffers);
+  if (!text) return {};
+  const char* const end = text->data() + text->size();
+  const auto read = std::from_chars(text->data(), end, to);
+  const bool is_number = read.ec == std::errc() && read.ptr == end;
+  if (is_number && to >= 1 && to <= insight::KeyFrame::kMostKeys) return {};
+  return "'n' is " + quoted(*text) + "; expected a number of keys from 1 to " +
+         std::to_string(insight::KeyFrame::kMostKeys);
+}
+
+// If the rule or the limit does not exist, writes the reason into the answer.
+bool names_limits(const Call& call, const RuleSet& rules, const Parameters& parameters) {
+  if (!parameters.rule) {
+    if (parameters.limit) refuse(call, 400, "'limit' needs a rule; expected rule=NAME too");
+    return !parameters.limit;
+  }
+  const Rule* const rule = rules.find(*parameters.rule);
+  if (rule == nullptr) {
+    refuse(call, 404,
+           "there is no rule " + quoted(*parameters.rule) +
+               "; expected one of: " + names_of(rules.rules()));
+    return false;
+  }
+  for (const RuleLimit& limit : rule->limits) {
+    if (!parameters.limit || limit.name == *parameters.limit) return true;
+  }
+  if (!parameters.limit) return true;
+  refuse(call, 404,
+         "rule " + quoted(rule->name) + " has no limit " + quoted(*parameters.limit) +
+             "; expected one of: " + names_of(rule->limits));
+  return false;
+}
+
+std::optional<Parameters> read_parameters(const Call& call, const RuleSet& rules) {
+  Parameters out;
+  for (const std::string& wrong :
+       {read_word(call, "by", kBy, out.query_.by), read_word(call, "over", kOver, out.query_.over),
+        read_number(call, out.query_.most)}) {
+    if (!wrong.empty()) return refuse(call, 400, wrong);
+  }
+  Buffers buffers;
+  if (const auto rule = find_query(call.query, "rule", buffers)) out.rule = *rule;
+  if (const auto limit = find_query(call.query, "limit", buffers)) out.limit = *limit;
+  if (!names_limits(call, rules, out)) return std::nullopt;
+  return out;
+}
+
+void write_limit(JsonWriter& json, const insight::TopLimit& limit) {
+  json.begin_object()
+      .member("rule", limit.rule)
+      .member("limit", limit.limit)
+      .member("total", limit.total)
+      .key("keys")
+      .begin_array();
+  for (const insight::TopKey& key : limit.keys) {
+    json.begin_object().key("key").visible_value(key.text);
+    json.member("count", key.count).member("error", key.error);
+    if (key.is_cut) json.member("cut", true);
+    json.end_object();
+  }
+  json.end_array().end_object();
+}
+
+}  // namespace
+
+void show_top(const Call& call) {
+  const insight::TopKeys* const keys = call.parts.top_keys;
+  if (keys == nullptr || !keys->is_on()) {
+    return answer(call.response, {404,
+                                  "this server does not count keys; expected top_keys over 0 in "
+                                  "its configuration, and log.keys plain or hash"});
+  }
+  const auto parameters = read_parameters(call, call.parts.rules.current());
+  if (!parameters) return;
+  const TopKeysQuery query = parameters->query();
+  const auto covered = std::chrono::floor<std::chrono::seconds>(keys->covered(query.over));
+  JsonWriter json;
+  json.begin_object()
+      .member("by", kBy[static_cast<std::size_t>(query.by)])
+      .member("over", kOver[static_cast<std::size_t>(query.over)])
+      .member("seconds", static_cast<std::uint64_t>(covered.count()))
+      .member("hashed", keys->is_hashed())
+      .key("limits")
+      .begin_array();
+  for (const insight::TopLimit& limit : keys->top(query)) write_limit(json, limit);
+  answer(call.response, 200, json.end_array().end_object());
+}
+
+}  // namespace sluice::server::pages
