@@ -1,0 +1,104 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "insight/top_keys.h"
+#include "server/api/admin/test_endpoint.h"
+
+namespace sluice::server {
+namespace {
+
+constexpr const char* kRules = R"(version: 1
+rules:
+  - name: order
+    limits:
+      - { name: user, key: "{ip}", algorithm: gcra, limit: 1, per: 1s }
+      - { name: all, algorithm: gcra, limit: 1, per: 1s }
+)";
+
+class TopPage : public TestAdmin {
+ protected:
+  void SetUp() override {
+    open({kRules});
+    recorder_.use(manager_->current());
+  }
+  void ask(std::string_view label, bool denied = false) {
+    RuleAnswer answer;
+    const RuleSet rules = manager_->current();
+    answer.rule = rules.rules().data();
+    Decision decision;
+    if (denied) decision.outcome = Outcome::kDenied;
+    answer.limits.push_back({answer.rule, &answer.rule->limits[0], {}, label, decision});
+    recorder_.count(answer);
+    recorder_.hand_over();
+    top_keys_.collect(rules);
+  }
+  std::string first_key() {
+    const auto json = get("/v1/top?by=asked").json();
+    return std::string(json.at_pointer("/limits/0/keys/0/key").as_string());
+  }
+
+  insight::KeyRecorder& recorder_ = top_keys_.make_recorder();
+};
+
+TEST_F(TopPage, ShowsTheKeysOfEachLimit) {
+  ask("user-7", true);
+  ask("user-7", true);
+  ask("user-8");
+  EXPECT_EQ(get("/v1/top?rule=order&limit=user&by=denied&over=minute&n=20").body,
+            R"({"by":"denied","over":"minute","seconds":0,"hashed":false,"limits":[)"
+            R"({"rule":"order","limit":"user","total":2,"keys":[)"
+            R"({"key":"user-7","count":2,"error":0}]}]})"
+            "\n");
+  EXPECT_EQ(get("/v1/top").body,
+            get("/v1/top?rule=order&limit=user&by=denied&over=minute&n=20").body);
+  const auto asked = get("/v1/top?by=asked&over=day&n=1").json();
+  EXPECT_EQ(asked.at("over"), "day");
+  EXPECT_EQ(asked.at_pointer("/limits/0/total"), 3);
+  EXPECT_EQ(asked.at_pointer("/limits/0/keys").as_array().size(), 1U);
+}
+
+TEST_F(TopPage, SaysWhatAParameterShouldBe) {
+  const auto refusal = [&](const std::string& query, int status = 400) {
+    const Answered answer = get("/v1/top?" + query);
+    EXPECT_EQ(answer.status, status) << query;
+    return answer.detail();
+  };
+  EXPECT_EQ(refusal("by=count"), "'by' is 'count'; expected asked or denied");
+  EXPECT_EQ(refusal("over=week"), "'over' is 'week'; expected minute, hour or day");
+  for (const std::string number : {"0", "257", "-1", "1x", ""}) {
+    EXPECT_EQ(refusal("n=" + number),
+              "'n' is '" + number + "'; expected a number of keys from 1 to 256");
+  }
+  EXPECT_EQ(refusal("limit=user"), "'limit' needs a rule; expected rule=NAME too");
+  EXPECT_EQ(refusal("rule=none", 404), "there is no rule 'none'; expected one of: order");
+  EXPECT_EQ(refusal("rule=order&limit=no", 404),
+            "rule 'order' has no limit 'no'; expected one of: user, all");
+  EXPECT_EQ(call("PUT", "/v1/top").status, 405);
+}
+
+TEST_F(TopPage, EscapesWhatATerminalOrABrowserCouldObey) {
+  ask("\x1b[2J\u202Eevil\u200F\x7F\xFF\"\u009B");
+  EXPECT_NE(get("/v1/top?by=asked")
+                .body.find(R"("\u001b[2J\u202eevil\u200f\u007f)"
+                           "\uFFFD"
+                           R"(\"\u009b")"),
+            std::string::npos);
+  EXPECT_EQ(first_key(), "\x1b[2J\u202Eevil\u200F\x7F\uFFFD\"\u009B");
+}
+
+TEST_F(TopPage, CutsLongKeys) {
+  ask(std::string(1 << 20, 'x'));
+  const auto json = get("/v1/top?by=asked").json();
+  EXPECT_EQ(json.at_pointer("/limits/0/keys/0/cut"), true);
+  EXPECT_EQ(first_key().substr(0, 99), std::string(95, 'x') + "… ");
+}
+
+TEST_F(TopPage, SaysThatKeysAreNotCounted) {
+  counts_keys_ = false;
+  reopen();
+  EXPECT_EQ(get("/v1/top").status, 404);
+}
+
+}  // namespace
+}  // namespace sluice::server
