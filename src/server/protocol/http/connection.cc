@@ -1,6 +1,7 @@
 #include "server/protocol/http/connection.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <boost/asio/error.hpp>
@@ -71,7 +72,9 @@ void Connection::act(Action action) {
     case Action::kWaitToSend: return wait_for(net::Poller::For::kRoom);
     case Action::kHalfClose: transport_.finish(); [[fallthrough]];
     case Action::kSend:
-    case Action::kReceive: return wait_for(net::Poller::For::kInput);
+    case Action::kReceive:
+      if (state_.is_broadcast()) bound_send_buffer();
+      return wait_for(net::Poller::For::kInput);
     case Action::kClose: return close();
   }
 }
@@ -87,6 +90,13 @@ Connection::Action Connection::send() {
   return state_.on_sent(sent, why && !would_block(why));
 }
 
+// A client that does not read its broadcast is found when the buffer is full.
+void Connection::bound_send_buffer() {
+  if (std::exchange(bounded_, true)) return;
+  const int bytes = 32 << 10;  // the kernel doubles it
+  ::setsockopt(descriptor_, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+}
+
 void Connection::tick(net::SteadyTime now) {
   if (state_.is_answering() && has_ended(descriptor_)) return state_.on_end_of_input();
   if (state_.expired(now)) act(state_.on_expired(now));
@@ -95,6 +105,7 @@ void Connection::tick(net::SteadyTime now) {
 void Connection::close() {
   shared_.poller.remove(descriptor_, *this, waits_for_);
   ::close(std::exchange(descriptor_, -1));
+  state_.on_closed();
   owner_.closed(*this);
 }
 

@@ -61,6 +61,7 @@ class Connection final : private net::Poller::Source, private ConnectionState::O
   void receive();
   Action send();
   void wait_for(net::Poller::For what);
+  void bound_send_buffer();
   void close();
 
   int descriptor_;  // below 0 once it is closed
@@ -69,6 +70,7 @@ class Connection final : private net::Poller::Source, private ConnectionState::O
   Owner& owner_;
   net::Poller::For waits_for_ = net::Poller::For::kInput;
   bool answering_ = false;
+  bool bounded_ = false;  // the buffer of the socket is small
   ConnectionState state_;
 };
 

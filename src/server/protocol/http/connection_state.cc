@@ -51,7 +51,10 @@ ConnectionState::ConnectionState(std::string peer, SharedState& shared, Owner& o
   enter(Phase::kIdle);
 }
 
-ConnectionState::~ConnectionState() { assert(phase_ != Phase::kAnswering); }
+ConnectionState::~ConnectionState() {
+  assert(phase_ != Phase::kAnswering);
+  leave();
+}
 
 std::chrono::milliseconds ConnectionState::time_for(Phase phase) const {
   switch (phase) {
@@ -60,6 +63,7 @@ std::chrono::milliseconds ConnectionState::time_for(Phase phase) const {
     case Phase::kBody: return shared_.bounds.body_timeout;
     case Phase::kSending: return shared_.bounds.write_timeout;
     case Phase::kAnswering:
+    case Phase::kReceiving:
     case Phase::kLingering: break;
   }
   return kLingerTime;
@@ -67,12 +71,13 @@ std::chrono::milliseconds ConnectionState::time_for(Phase phase) const {
 
 void ConnectionState::enter(Phase phase) {
   phase_ = phase;
-  deadline_ = phase == Phase::kAnswering ? SteadyTime::max() : now_ + time_for(phase);
+  const bool has_deadline = phase != Phase::kAnswering && phase != Phase::kReceiving;
+  deadline_ = has_deadline ? now_ + time_for(phase) : SteadyTime::max();
 }
 
 ConnectionState::Action ConnectionState::on_input(std::string_view bytes, SteadyTime now) {
   now_ = now;
-  if (phase_ == Phase::kLingering) {
+  if (phase_ == Phase::kLingering || phase_ == Phase::kReceiving) {
     lingered_ += bytes.size();
     return lingered_ > kLingerBytes ? Action::kClose : Action::kReceive;
   }
@@ -139,9 +144,13 @@ void ConnectionState::work(Worker& worker) {
 bool ConnectionState::finish(Worker& worker) {
   const Request& request = worker.request;
   const std::size_t most = shared_.bounds.requests_per_connection;
-  closing_ = !request.keep_alive || shared_.draining || ++requests_ == most;
+  const bool is_head = request.method == "HEAD";
+  broadcast_ = is_head ? nullptr : worker.response.broadcast;
+  if (broadcast_ != nullptr) broadcast_->add(*this);
+  closing_ = !request.keep_alive || shared_.draining || ++requests_ == most ||
+             worker.response.broadcast != nullptr;
   append_response(responses(), worker.response,
-                  {request.version, request.method == "HEAD", !closing_, shared_.date});
+                  {request.version, is_head, !closing_, shared_.date});
   phase_ = Phase::kIdle;  // the time of the next phase starts now
   const SteadyTime before = std::exchange(answered_, shared_.clock.now());
   worker.handler->finished(request, worker.response, answered_ - before);
@@ -191,7 +200,9 @@ ConnectionState::Action ConnectionState::on_sent(std::size_t size, bool broken) 
   }
   if (broken) return Action::kClose;
   if (all) return settle();
-  if (size > 0 || phase_ != Phase::kSending) enter(Phase::kSending);
+  // What a broadcast sends must be taken in time as a whole.
+  const bool moves = size > 0 && broadcast_ == nullptr;
+  if (moves || phase_ != Phase::kSending) enter(Phase::kSending);
   return Action::kWaitToSend;
 }
 
@@ -202,6 +213,10 @@ ConnectionState::Action ConnectionState::on_room(SteadyTime now) {
 
 // Chooses the next action after everything is sent.
 ConnectionState::Action ConnectionState::settle() {
+  if (broadcast_ != nullptr) {
+    enter(Phase::kReceiving);
+    return Action::kReceive;
+  }
   if (closing_) return linger();
   if (paused_) {
     answer_input({});
@@ -232,6 +247,23 @@ ConnectionState::Action ConnectionState::on_expired(SteadyTime now) {
   refuse({408, phase_ == Phase::kHeader ? "the header of the request did not arrive in time"
                                         : "the body of the request did not arrive in time"});
   return Action::kSend;
+}
+
+void ConnectionState::receive(std::string_view bytes) {
+  if (phase_ != Phase::kReceiving) return;  // the previous bytes are not sent yet
+  now_ = shared_.clock.now();
+  responses().append(bytes);
+  owner_.act(Action::kSend);
+}
+
+void ConnectionState::end() {
+  broadcast_ = nullptr;
+  now_ = shared_.clock.now();
+  if (phase_ == Phase::kReceiving) owner_.act(linger());
+}
+
+void ConnectionState::leave() noexcept {
+  if (broadcast_ != nullptr) std::exchange(broadcast_, nullptr)->remove(*this);
 }
 
 void ConnectionState::on_drain(SteadyTime now) {

@@ -10,6 +10,7 @@
 #include "metrics/metrics.h"
 #include "server/net/bounds.h"
 #include "server/net/loop_clock.h"
+#include "server/protocol/http/broadcast.h"
 #include "server/protocol/http/handlers.h"
 #include "server/protocol/http/message.h"
 #include "server/protocol/http/request_reader.h"
@@ -43,8 +44,10 @@ struct SharedState {
 // Requests are answered in their order. Responses to requests that arrive together are sent
 // together. When 64 KiB of responses wait, later requests are not answered until these are sent.
 // Must not be destroyed while it waits for a handler, which nothing cuts short: the store's
-// deadline bounds that wait. Cost: about 1 KiB while idle.
-class ConnectionState final : private Handlers::Task {
+// deadline bounds that wait. While it receives a broadcast, it keeps at most the bytes of one
+// send(), and closes if the client has not taken them within the write timeout. Cost: about 1 KiB
+// while idle.
+class ConnectionState final : private Handlers::Task, private Broadcast::Receiver {
  public:
   // What the socket must do next.
   enum class Action : std::uint8_t {
@@ -58,7 +61,7 @@ class ConnectionState final : private Handlers::Task {
   class Owner {
    public:
     virtual ~Owner() = default;
-    // The request that had to wait is answered. May destroy the connection.
+    // The request that had to wait is answered, or a broadcast goes on. May close the connection.
     virtual void act(Action action) = 0;
   };
 
@@ -82,13 +85,28 @@ class ConnectionState final : private Handlers::Task {
   void on_end_of_input() { worker_->handler->stop_waiting(); }
   // The server is draining.
   void on_drain(net::SteadyTime now);
+  // The socket is closed.
+  void on_closed() noexcept { leave(); }
+  // Whether the response goes on until the connection ends.
+  bool is_broadcast() const noexcept { return broadcast_ != nullptr; }
 
  private:
-  enum class Phase : std::uint8_t { kIdle, kHeader, kBody, kAnswering, kSending, kLingering };
+  enum class Phase : std::uint8_t {
+    kIdle,
+    kHeader,
+    kBody,
+    kAnswering,
+    kSending,
+    kReceiving,
+    kLingering
+  };
 
   void work(Worker& worker) override;
   bool finish(Worker& worker) override;
   void resume() override;
+  void receive(std::string_view bytes) override;
+  void end() override;
+  void leave() noexcept;
   void answer_input(std::string_view bytes);
   void answer_pending(std::size_t done);
   std::size_t answer_all(std::string_view input, std::size_t done);
@@ -105,7 +123,8 @@ class ConnectionState final : private Handlers::Task {
   Owner& owner_;
   std::string peer_;
   const Role certificate_role_;
-  Worker* worker_ = nullptr;  // during work()
+  Worker* worker_ = nullptr;        // during work()
+  Broadcast* broadcast_ = nullptr;  // the response that goes on
   RequestReader reader_;
   std::string pending_;   // of requests that are not complete or not answered
   std::size_t done_ = 0;  // bytes of `pending_` before the request that is being answered

@@ -17,20 +17,22 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Answers with the target. Waits first if `waits` is given.
+// Answers with the target, and goes on if that is "/on". Waits first if `waits` is given.
 class EchoHandler final : public Handler {
  public:
-  explicit EchoHandler(net::TestWaits* waits) : waits_(waits) {}
+  EchoHandler(net::TestWaits* waits, Broadcast& broadcast) : waits_(waits), broadcast_(broadcast) {}
 
   void handle(const Request& request, Response& response) override {
     if (waits_ != nullptr) waits_->wait();
     response.text = std::string(request.target) + std::string(request.body);
     response.answer_text(200, "text/plain");
+    if (request.target == "/on") response.broadcast = &broadcast_;
   }
   void finished(const Request&, const Response&, std::chrono::nanoseconds) override {}
 
  private:
   net::TestWaits* const waits_;
+  Broadcast& broadcast_;
 };
 
 std::string get(std::string_view target) {
@@ -44,7 +46,8 @@ class HttpConnectionState : public net::ConnectionStateTest<ConnectionState> {
     state_.reset();
     shared_.reset();
     const auto make = [this, waits] {
-      return std::make_unique<Worker>(std::make_unique<EchoHandler>(waits ? &waits_ : nullptr));
+      return std::make_unique<Worker>(
+          std::make_unique<EchoHandler>(waits ? &waits_ : nullptr, broadcast_));
     };
     handlers_.emplace(make, waits ? std::optional(net::FiberPool::Options{}) : std::nullopt);
     shared_.emplace(bounds_, *handlers_, registry_.make_recorder(), clock_);
@@ -56,6 +59,7 @@ class HttpConnectionState : public net::ConnectionStateTest<ConnectionState> {
                  .body_timeout = seconds(2),
                  .write_timeout = seconds(3),
                  .idle_timeout = seconds(4)};
+  Broadcast broadcast_{2};
   std::optional<Handlers> handlers_;
   std::optional<SharedState> shared_;
 };
@@ -215,6 +219,62 @@ TEST_F(HttpConnectionState, ClosesAfterTheAnswerIfTheSocketBrokeMeanwhile) {
   waits_.finish_first();
   EXPECT_EQ(resumed_, Action::kClose);
   EXPECT_EQ(sent_, "");
+}
+
+TEST_F(HttpConnectionState, SendsABroadcastWithoutALengthUntilItEnds) {
+  for (const bool waits : {false, true}) {
+    start(waits);
+    sent_.clear();
+    const auto action = input(get("/on") + get("/later"));
+    if (waits) waits_.finish_first();
+    EXPECT_EQ(waits ? resumed_ : action, Action::kReceive);
+    EXPECT_TRUE(sent_.ends_with("Connection: close\r\n\r\n/on")) << sent_;
+    EXPECT_FALSE(sent("Content-Length"));
+    EXPECT_EQ(broadcast_.size(), 1U);
+    clock_.time += std::chrono::hours(9);
+    EXPECT_FALSE(state_->expired(clock_.time)) << "nothing is due";
+    broadcast_.send("first");
+    broadcast_.send("second");
+    EXPECT_TRUE(sent_.ends_with("/onfirstsecond"));
+    EXPECT_EQ(resumed_, Action::kReceive);
+    EXPECT_EQ(input(get("/later")), Action::kReceive);
+    EXPECT_FALSE(sent("/later")) << "the connection serves no other request";
+    broadcast_.end();
+    EXPECT_EQ(resumed_, Action::kHalfClose);
+    EXPECT_TRUE(broadcast_.empty());
+    broadcast_.send("third");
+    EXPECT_FALSE(sent("third"));
+  }
+}
+
+TEST_F(HttpConnectionState, AnswersHeadWithTheHeaderOfABroadcast) {
+  EXPECT_EQ(input("HEAD /on HTTP/1.1\r\nHost: a\r\n\r\n"), Action::kHalfClose);
+  EXPECT_TRUE(broadcast_.empty());
+}
+
+TEST_F(HttpConnectionState, KeepsOneSendForAClientThatDoesNotReadAndCloses) {
+  ASSERT_EQ(state_->on_input(get("/on"), clock_.time), Action::kSend);
+  ASSERT_EQ(state_->on_sent(1), Action::kWaitToSend);
+  const std::size_t size = state_->output().size();
+  broadcast_.send("missed");
+  EXPECT_EQ(state_->output().size(), size);
+  clock_.time += milliseconds(2999);
+  EXPECT_EQ(state_->on_room(clock_.time), Action::kSend);
+  EXPECT_EQ(state_->on_sent(1), Action::kWaitToSend) << "it must take the rest in time, too";
+  EXPECT_FALSE(state_->expired(clock_.time));
+  EXPECT_TRUE(state_->expired(clock_.time + milliseconds(1)));
+  EXPECT_EQ(state_->on_expired(clock_.time), Action::kClose);
+  state_->on_closed();
+  EXPECT_TRUE(broadcast_.empty());
+}
+
+TEST_F(HttpConnectionState, ReceivesTheNextSendWhenItHasReadTheLast) {
+  ASSERT_EQ(state_->on_input(get("/on"), clock_.time), Action::kSend);
+  ASSERT_EQ(state_->on_sent(1), Action::kWaitToSend);
+  broadcast_.send("missed");
+  ASSERT_EQ(run(state_->on_room(clock_.time)), Action::kReceive);
+  broadcast_.send("next");
+  EXPECT_TRUE(sent_.ends_with("/onnext")) << sent_;
 }
 
 }  // namespace

@@ -35,6 +35,8 @@ struct Request {
 // Returns whether two field names are equal. The case of ASCII letters does not matter.
 bool equal_names(std::string_view a, std::string_view b) noexcept;
 
+class Broadcast;
+
 // The response to a request. The handler fills in an empty one. The connection adds Date,
 // Content-Length and Connection, and reuses the buffers.
 struct Response {
@@ -43,6 +45,9 @@ struct Response {
   std::string_view content_type;
   std::string_view body;  // must outlive the handler: a literal, or a view of `text`
   std::string text;       // storage for a body that is made for this response
+  // If set, the body goes on after `body` until the broadcast or the connection ends. It has no
+  // Content-Length, and its connection serves no other request.
+  Broadcast* broadcast = nullptr;
 
   void add(std::string_view name, std::string_view value) {
     fields.append(name).append(": ").append(value).append("\r\n");
@@ -59,6 +64,7 @@ struct Response {
     content_type = {};
     body = {};
     text.clear();
+    broadcast = nullptr;
   }
 };
 

@@ -40,14 +40,15 @@ void append_response(std::string& out, const Response& response, const Sending& 
   if (!response.content_type.empty()) {
     out.append("Content-Type: ").append(response.content_type).append("\r\n");
   }
-  out.append("Content-Length: ");
-  append_number(out, response.body.size());
-  if (!sending.keep_alive) {
-    out.append("\r\nConnection: close\r\n");
-  } else if (sending.version < 11) {
-    out.append("\r\nConnection: keep-alive\r\n");
-  } else {
+  if (response.broadcast == nullptr) {
+    out.append("Content-Length: ");
+    append_number(out, response.body.size());
     out.append("\r\n");
+  }
+  if (!sending.keep_alive) {
+    out.append("Connection: close\r\n");
+  } else if (sending.version < 11) {
+    out.append("Connection: keep-alive\r\n");
   }
   out.append(response.fields).append("\r\n");
   if (!sending.head) out.append(response.body);
