@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "metrics/activity.h"
 #include "metrics/metrics.h"
 
 namespace sluice::metrics {
@@ -77,6 +78,7 @@ class RuleCounts {
 
   void count(const RuleAnswer& answer, std::uint64_t near) noexcept;
   void add_to(Totals& totals) const;
+  void add_to(Activity& to) const noexcept;  // which is of these rules
   bool knows(const std::string& rule, const std::string& limit) const noexcept;
   bool knows(const std::string& rule) const noexcept;
   // Identifies the set of rules; null: no rules.
@@ -129,6 +131,12 @@ struct Recorder::State {
   std::array<Durations, kFrontEnds> durations;
   std::array<Count, kEvents> events;
 };
+
+// Registry::activity(): of no recorder; with what a recorder has counted by these rules; with what
+// shadow rules would have denied, of their limits.
+Activity empty_activity(const RuleSet& rules);
+void add_would_deny(Activity& to, const RuleSet& rules) noexcept;
+void add_recorder(Activity& to, const Recorder::State& recorder, const RuleSet& rules) noexcept;
 
 // Sums of all recorders.
 struct Sums {

@@ -333,6 +333,16 @@ void Registry::add_table(std::string name, std::string help, std::vector<std::st
               std::move(rows)});
 }
 
+Activity Registry::activity(const RuleSet& rules) const {
+  Activity all = empty_activity(rules);
+  {
+    const std::lock_guard lock(impl_->shared.mutex);
+    for (const Recorder::State* one : impl_->shared.recorders) add_recorder(all, *one, rules);
+  }
+  add_would_deny(all, rules);
+  return all;
+}
+
 std::string Registry::text() const {
   return prometheus::TextSerializer().Serialize(impl_->Collect());
 }
