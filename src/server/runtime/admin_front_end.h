@@ -23,6 +23,7 @@ struct AdminParts {
   AdminEndpoint::Push push;
   std::function<Expected<HeldBlocks>(std::size_t most)> find_blocks;
   const insight::TopKeys& top_keys;
+  LiveEvents* events;
 };
 
 // The administration over HTTP. It runs in one loop, whose fibers need the stack of a thread,

@@ -90,6 +90,7 @@ class Server::Impl {
   std::atomic<bool> ready_{false};
   const net::SteadyTime started_ = clock_.now();
   net::DescriptorBudget descriptors_;
+  LiveEvents events_{{registry_, rules_.manager(), [this] { return status(); }, clock_}};
 
   FrontEnds front_ends_;
   boost::asio::steady_timer change_timer_{main_};
@@ -146,7 +147,8 @@ AdminParts Server::Impl::admin_parts() {
           overrides_.get(),
           push,
           find_blocks,
-          top_keys_};
+          top_keys_,
+          &events_};
 }
 
 Expected<bool> Server::Impl::open() {
@@ -249,6 +251,7 @@ void Server::Impl::wait_for_signal() {
     if (signal == SIGHUP) return static_cast<void>(reload());
     if (shutdown_.begun()) return shutdown_.stop();
     handover_.close();
+    events_.end();
     shutdown_.drain();
   });
 }
@@ -258,6 +261,7 @@ void Server::Impl::check_for_changes() {
   if (config_.watch && rules_.changed_on_disk()) static_cast<void>(reload());
   follow_rules();
   follow_overrides();
+  events_.tick();
   change_timer_.expires_after(kChangeCheck);
   change_timer_.async_wait([this](const error_code& why) {
     if (!why) check_for_changes();
@@ -323,6 +327,7 @@ std::vector<int> Server::Impl::give_sockets() {
 
 void Server::Impl::hand_over() {
   if (administration_) administration_->stop_accepting(net::Queued::kLeave, [] {});
+  events_.end();
   shutdown_.hand_over();
 }
 

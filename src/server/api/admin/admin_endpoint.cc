@@ -26,7 +26,7 @@ bool names_rule(std::string_view path) {
   return path.starts_with(kRule) && path.size() > kRule.size();
 }
 
-constexpr std::array<Route, 14> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
+constexpr std::array<Route, 15> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
                                          {"/v1/rules", "PUT", pages::replace_rules},
                                          {"/v1/rules/validate", "POST", pages::validate_rules},
                                          {"/v1/rules/reload", "POST", pages::reload_rules},
@@ -38,6 +38,7 @@ constexpr std::array<Route, 14> kRoutes{{{"/v1/rules", "GET", pages::show_rules}
                                          {"/v1/blocks", "GET", pages::show_blocks},
                                          {"/v1/blocks", "PUT", pages::start_blocks},
                                          {"/v1/blocks", "DELETE", pages::end_blocks},
+                                         {"/v1/events", "GET", pages::show_events},
                                          {"/v1/status", "GET", pages::show_status},
                                          {"/v1/top", "GET", pages::show_top}}};
 
@@ -62,7 +63,7 @@ void answer_no_route(std::string_view path, const http::Request& request,
                          {404,
                           "unknown path; expected /v1/rules, "
                           "/v1/rules/RULE, /v1/rules/validate, /v1/rules/reload, /v1/keys, "
-                          "/v1/overrides, /v1/overrides/RULE/LIMIT, /v1/blocks, "
+                          "/v1/overrides, /v1/overrides/RULE/LIMIT, /v1/blocks, /v1/events, "
                           "/v1/status or /v1/top"});
   }
   response.add("Allow", allowed);

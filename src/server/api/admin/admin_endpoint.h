@@ -7,6 +7,7 @@
 
 #include "insight/top_keys.h"
 #include "server/api/admin/admin_token.h"
+#include "server/api/admin/live_events.h"
 #include "server/api/admin/status_page.h"
 #include "server/protocol/http/message.h"
 #include "server/rules/pushed_rules.h"
@@ -43,6 +44,8 @@ class AdminEndpoint {
     // Finds at most so many blocks that hold now. Errors: why the store cannot say.
     std::function<Expected<HeldBlocks>(std::size_t most)> find_blocks = {};
     const insight::TopKeys* top_keys = nullptr;  // null: keys are not counted
+    // Null: no events.
+    LiveEvents* events = nullptr;
   };
   explicit AdminEndpoint(Parts parts);
 

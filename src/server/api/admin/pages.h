@@ -42,6 +42,9 @@ void show_blocks(const Call& call);
 void start_blocks(const Call& call);
 void end_blocks(const Call& call);
 void show_status(const Call& call);
+// The part of the status that is not about rules, as members.
+void write_server(JsonWriter& json, const ServerStatus& status);
+void show_events(const Call& call);
 void show_top(const Call& call);
 void list_overrides(const Call& call);
 void import_overrides(const Call& call);

@@ -3,7 +3,6 @@
 #include "server/api/admin/pages.h"
 
 namespace sluice::server::pages {
-namespace {
 
 void write_server(JsonWriter& json, const ServerStatus& status) {
   json.member("version", status.version)
@@ -24,6 +23,8 @@ void write_server(JsonWriter& json, const ServerStatus& status) {
   for (const auto& [name, number] : status.store.numbers) json.member(name, number);
   json.end_object();
 }
+
+namespace {
 
 void write_rules(JsonWriter& json, const RulesStatus& rules) {
   json.key("rules").begin_object().member("version", rules.version).key("sources").begin_array();
