@@ -1,0 +1,71 @@
+// Elements, and text that people can read. Text from the server only ever becomes text of elements.
+
+export const find = (id) => document.getElementById(id);
+
+// Returns an element with these properties and children (elements or texts).
+export function element(tag, properties = {}, ...children) {
+  const made = document.createElement(tag);
+  const { attributes = {}, ...rest } = properties;
+  Object.assign(made, rest);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+// Sets the text of an element, if it differs: a selection of the user stays.
+export function say(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+const LONGEST = 200;
+// Control characters, what has no width, what changes the direction of text, halves of characters.
+const HIDDEN =
+  /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb]|\p{Cs}|[\u{e0000}-\u{e0fff}]/gu;
+
+// Returns a text of clients as people may see it: with hidden characters escaped, not too long.
+export function visible(text) {
+  const characters = [...String(text).slice(0, 4 * LONGEST)];
+  const shown = characters.slice(0, LONGEST).join("");
+  const escaped = shown.replace(HIDDEN, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
+  return characters.length > LONGEST ? escaped + "…" : escaped;
+}
+
+export const count = (number, word) => `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
+
+export function rate(value) {
+  if (value === null || value === undefined) return "–";
+  if (value >= 100 || value === 0) return Math.round(value).toLocaleString("en");
+  return value.toPrecision(2);
+}
+
+export function seconds(value) {
+  if (value === null) return "–";
+  if (value < 1e-3) return `${(value * 1e6).toPrecision(3)} µs`;
+  if (value < 1) return `${(value * 1e3).toPrecision(3)} ms`;
+  return `${value.toPrecision(3)} s`;
+}
+
+export function age(whole) {
+  const [days, hours, minutes] = [Math.floor(whole / 86400), Math.floor(whole / 3600) % 24,
+    Math.floor(whole / 60) % 60];
+  if (days > 0) return `${days} d ${hours} h`;
+  if (hours > 0) return `${hours} h ${minutes} min`;
+  return minutes > 0 ? `${minutes} min` : `${whole} s`;
+}
+
+// Makes the children of `parent` those of `items`, reusing the element of each name.
+export function keepRows(parent, items, nameOf, make, update) {
+  const old = new Map([...parent.children].map((row) => [row.rowName, row]));
+  const rows = items.map((item) => {
+    const name = nameOf(item);
+    let row = old.get(name);
+    if (!row) {
+      row = make(item);
+      row.rowName = name;
+    }
+    update(row, item);
+    return row;
+  });
+  const same = rows.length === parent.children.length && rows.every((row, i) => parent.children[i] === row);
+  if (!same) parent.replaceChildren(...rows);
+}

@@ -1,0 +1,56 @@
+// The top keys of the limits.
+
+import { read } from "/page/api.js";
+import { element, find, keepRows, say, visible } from "/page/dom.js";
+
+const EVERY_MS = 3000;
+let asked = -EVERY_MS; // when the server was asked last
+let busy = false;
+let counted = true; // whether the server counts keys
+
+function makeLimit(limit) {
+  const head = element("tr", {}, element("th", { scope: "col" }, "key"),
+    element("th", { scope: "col", className: "amount" }, "requests"));
+  return element("div", {}, element("h3", {}, `${visible(limit.rule)} / ${visible(limit.limit)}`),
+    element("table", {}, element("thead", {}, head), element("tbody")));
+}
+
+function makeKey(key) {
+  const text = key.key === "" ? "(all requests)" : visible(key.key) + (key.cut ? "…" : "");
+  return element("tr", {}, element("td", { className: "key" }, text),
+    element("td", { className: "amount" }));
+}
+
+function showLimits(top) {
+  const used = top.limits.filter((limit) => limit.keys.length > 0);
+  keepRows(find("top-limits"), used, (limit) => `${limit.rule}/${limit.limit}`, makeLimit,
+    (box, limit) => keepRows(box.querySelector("tbody"), limit.keys, (key) => key.key, makeKey,
+      (row, key) => {
+        const between = key.error > 0 ? ` (at most ${key.error} too many)` : "";
+        say(row.children[1], key.count.toLocaleString("en") + between);
+      }));
+  say(find("top-note"), (used.length ? "" : "None. ") +
+    (top.hashed ? "Keys are shown as hashes, as in the log (log.keys: hash)." : ""));
+}
+
+async function ask() {
+  const query = new URLSearchParams({ by: find("top-by").value, over: find("top-over").value, n: 10 });
+  try {
+    showLimits(await read(`/v1/top?${query}`));
+    find("top").hidden = false;
+  } catch (error) {
+    counted = error.status !== 404;
+    find("top").hidden = !counted;
+  }
+}
+
+// Asks for the top keys every few seconds, while there are events.
+export async function showTopKeys() {
+  if (busy || !counted || performance.now() - asked < EVERY_MS) return;
+  busy = true;
+  await ask();
+  asked = performance.now();
+  busy = false;
+}
+
+for (const id of ["top-by", "top-over"]) find(id).addEventListener("change", ask);
