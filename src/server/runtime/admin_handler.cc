@@ -1,5 +1,6 @@
 #include "server/runtime/admin_handler.h"
 
+#include "server/api/admin/live_page.h"
 #include "server/protocol/http/request_target.h"
 
 namespace sluice::server {
@@ -7,6 +8,7 @@ namespace sluice::server {
 void AdminHandler::handle(const http::Request& request, http::Response& response) {
   const std::string_view path = split_target(request.target).path;
   if (path == "/healthz" || path == "/readyz") return operations_.handle(path, request, response);
+  if (answer_live_page(path, request, response)) return;
   if (const auto refusal = access_.find_refusal(request)) return answer_problem(response, *refusal);
   if (path.starts_with("/v1/")) return endpoint_.handle(request, response);
   operations_.handle(path, request, response);
