@@ -39,7 +39,7 @@ class Session {
     metrics::Recorder& recorder;
     DenialLog& denials;
     RuleStores stores = {};
-    TrafficRecorder* traffic = nullptr;  // null: requests are not recorded
+    TrafficRecorder* traffic = nullptr;    // null: requests are not recorded
     insight::KeyRecorder* keys = nullptr;  // null: keys are not counted
   };
   explicit Session(const Parts& parts);

@@ -9,8 +9,8 @@
 #include <new>
 #include <span>
 
-#include "rules/rule_set.h"
 #include "insight/key_hash.h"
+#include "rules/rule_set.h"
 #include "server/logging/log_line.h"
 
 namespace sluice::server {
