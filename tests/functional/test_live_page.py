@@ -1,0 +1,198 @@
+"""The live page in a headless Chromium."""
+
+import re
+import threading
+import time
+
+from browser_harness import Browser, require_browser
+from harness import ServerTest, Sluice, wait_for
+
+RULES = """
+version: 1
+rules:
+  - name: login
+    match: { path: /login }
+    limits: [{ name: address, key: "{ip}", algorithm: fixed_window, limit: 2, per: 1h }]
+  - name: order
+    match: { path: /order }
+    limits: [{ name: user, key: "{header.x-user}", algorithm: fixed_window, limit: 3, per: 1h }]
+  - name: trial
+    mode: shadow
+    match: { path: /trial }
+    limits: [{ name: all, algorithm: fixed_window, limit: 1, per: 1h }]
+"""
+TOKEN = "a-token-of-the-test-0123456789"
+
+
+class Load(threading.Thread):
+    """Sends requests until it is stopped, about 50 a second."""
+
+    def __init__(self, server, *attributes):
+        super().__init__(daemon=True)
+        self.server, self.attributes, self.is_stopped = server, attributes, threading.Event()
+
+    def run(self):
+        while not self.is_stopped.wait(0.02):
+            for attributes in self.attributes:
+                self.server.check({"attributes": attributes})
+
+    def stop(self):
+        self.is_stopped.set()
+        self.join()
+
+
+class BrowserTest(ServerTest):
+    @classmethod
+    def setUpClass(cls):
+        require_browser()
+        cls.browser = Browser(cls.folder())
+        cls.addClassCleanup(cls.browser.close)
+
+    def serve_page(self, config=None):
+        server = Sluice(self.folder(), RULES, config)
+        self.addCleanup(server.stop)
+        self.browser.errors()
+        self.browser.open(server.admin)
+        return server
+
+    def put_load(self, server, *attributes):
+        load = Load(server, *attributes)
+        load.start()
+        self.addCleanup(load.stop)
+        return load
+
+    def number(self, selector):
+        text = self.browser.text(selector).replace(",", "")
+        return float(text) if text not in ("", "–") else 0.0
+
+    def assert_no_errors(self, *expected):
+        """A server that does not count keys answers 404 to the first question for them."""
+        messages = [one["message"] for one in self.browser.errors()]
+        known = ("/v1/top?", *expected)
+        self.assertEqual([one for one in messages if not any(word in one for word in known)], [])
+
+
+class Page(BrowserTest):
+    def test_numbers_move_under_load(self):
+        server = self.serve_page()
+        page = self.browser
+        page.wait_for_text("#state", "live")
+        self.put_load(
+            server, {"path": "/login", "ip": "192.0.2.1"}, {"path": "/trial", "ip": "192.0.2.1"}
+        )
+        deadline = time.monotonic() + 30
+        while not (self.number("#rate-denied") > 1 and self.number("#rate-shadow") > 1):
+            self.assertLess(time.monotonic(), deadline, page.text("body"))
+            time.sleep(0.2)
+        self.assertGreater(self.number("#rate-requests"), self.number("#rate-denied"))
+        login, order, trial = (row.text for row in page.all("#rules tr"))
+        self.assertIn("login", login)
+        self.assertNotIn("shadow", login)
+        self.assertIn("shadow", trial)
+        self.assertTrue(order.endswith("0 0"), order)
+        page.wait_for_text("#latency", "check")
+        page.wait_for_text("#latency", "µs")
+        page.wait_for_text("#store-state", "memory")
+        page.wait_for_text("#rules-source", str(server.rules_file))
+        chart = "document.querySelector('#chart-total')"
+        paths = f"return [...{chart}.querySelectorAll('path')].map(p => p.getAttribute('d'))"
+        drawn = re.compile(r"M[\d.]+,[\d.]+L")
+        wait_for(lambda: drawn.match(page.run(paths)[0]), what="a line in the chart")
+        self.assertEqual(len(page.run(paths)), 3)
+        self.assertIn("Requests a second", page.run(f"return {chart}.ariaLabel"))
+        self.assert_no_errors()
+
+    def test_a_change_of_the_rules_shows(self):
+        server = self.serve_page()
+        self.browser.wait_for_text("#rules", "login")
+        new = RULES.replace("name: login", "name: sign-in")
+        self.assertEqual(server.admin_request("PUT", "/v1/rules", new).status, 200)
+        self.browser.wait_for_text("#rules", "sign-in")
+        self.browser.wait_for_text("#rules-source", "Version 2 from PUT /v1/rules")
+        self.assertNotIn("login", self.browser.text("#rules"))
+        server.rules_file.write_text("version: 1\nrules: 7\n")
+        self.browser.wait_for_text("#rules-errors", "earlier rules stay active")
+        self.assert_no_errors()
+
+    def test_names_with_markup_are_text(self):
+        server = self.serve_page()
+        name = '<img src=x onerror=alert(1)><script>document.title="pwned"</script>'
+        new = RULES.replace("name: login", f"name: '{name}'")
+        put = server.admin_request("PUT", "/v1/rules", new)
+        self.assertEqual(put.status, 200, put)
+        self.browser.wait_for_text("#rules", name)
+        self.assertEqual(self.browser.all("main img, main script"), [])
+        self.assertEqual(self.browser.driver.title, "Sluice")
+        self.assert_no_errors()
+
+    def test_it_connects_again_when_the_server_is_back(self):
+        server = self.serve_page({"listen": {"admin": "127.0.0.1:0"}})
+        self.browser.wait_for_text("#state", "live")
+        address = server.admin
+        server.stop()
+        self.browser.wait_for_text("#state", "again")
+        again = Sluice(self.folder(), RULES, {"listen": {"admin": address}})
+        self.addCleanup(again.stop)
+        self.browser.wait_for_text("#state", "live", 30)
+
+    def test_it_fits_a_narrow_window(self):
+        self.addCleanup(self.browser.set_size, 1000, 800)
+        self.browser.set_size(360, 700)
+        server = self.serve_page()
+        self.put_load(server, {"path": "/login", "ip": "192.0.2.1"})
+        self.browser.wait_for_text("#latency", "check")
+        self.assertEqual(self.browser.overflow(), 0)
+
+    def test_it_follows_dark_mode(self):
+        self.addCleanup(self.browser.set_dark, False)
+        self.serve_page()
+        self.browser.wait_for_text("#state", "live")
+        colour = "return getComputedStyle(document.body).backgroundColor"
+        self.browser.set_dark(False)
+        light = self.browser.run(colour)
+        self.browser.set_dark(True)
+        dark = self.browser.run(colour)
+        self.assertEqual((light, dark), ("rgb(255, 255, 255)", "rgb(15, 20, 25)"))
+
+    def test_it_loads_nothing_from_elsewhere_and_runs_no_inline_script(self):
+        server = self.serve_page()
+        self.browser.wait_for_text("#state", "live")
+        names = self.browser.run("return performance.getEntriesByType('resource').map(r => r.name)")
+        self.assertGreater(len(names), 4)
+        for name in names:
+            self.assertTrue(name.startswith(f"http://{server.admin}/"), name)
+        self.browser.run(
+            "const s = document.createElementNS('http://www.w3.org/2000/svg', 'script');"
+            "const text = document.createTextNode('document.title = \"pwned\"');"
+            "s.append(text); document.body.append(s)"
+        )
+        self.assertEqual(self.browser.driver.title, "Sluice")
+
+
+class Token(BrowserTest):
+    def serve_with_token(self):
+        file = self.folder() / "token"
+        file.write_text(TOKEN)
+        file.chmod(0o600)
+        return self.serve_page({"admin": {"token_file": str(file)}})
+
+    def test_the_page_asks_for_the_token_and_refuses_a_wrong_one(self):
+        server = self.serve_with_token()
+        page = self.browser
+        page.wait_for_text("#login-message", "needs the token")
+        self.assertFalse(page.find("#live").is_displayed())
+        page.fill("#token", "wrong")
+        page.find("#token").send_keys("\n")
+        page.wait_for_text("#login-message", "The token is wrong")
+        page.fill("#token", TOKEN)
+        page.click("Open")
+        page.wait_for_text("#state", "live")
+        page.wait_for_text("#rules", "login")
+        self.assertNotIn(TOKEN, page.driver.current_url)
+        page.open(server.admin)
+        page.wait_for_text("#state", "live")
+        page.click("Forget the token")
+        page.wait_for_text("#login-message", "forgotten")
+        page.open(server.admin)
+        page.wait_for_text("#login-message", "needs the token")
+        self.assert_no_errors("401")
