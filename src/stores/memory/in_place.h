@@ -43,7 +43,10 @@ struct InPlace {
     slot = shard->take(key, gives_up, expiry);
     if (slot == nullptr) return false;
     if (core::has_fixed_size(charge.limit)) {
-      ::new (&step) auto(core::step(action, charge.limit, kept_state(), now, charge.cost));
+      if (!core::take_quickly(action.verb, charge.limit, slot->state.state(), now, charge.cost,
+                              step)) {
+        look_in_full(action, charge, now);
+      }
       return true;
     }
     SliceBlob* const blob = slot->state.slices();
@@ -55,15 +58,18 @@ struct InPlace {
     return true;
   }
 
-  // Writes the next state if the whole request is `admitted`, and the answer.
-  [[gnu::always_inline]] void finish(const Charge& charge, core::Ticks now, bool admitted,
-                                     Decision& decision) noexcept {
-    if (!admitted && admits()) {
+  // Writes the next state, if there is one, and the answer.
+  [[gnu::always_inline]] void finish(const Charge& charge, Decision& decision) noexcept {
+    if (step.change == core::Change::kWrite) write(charge.limit);
+    leave();
+    core::write(charge.limit, step.answer, decision);
+  }
+  // As above, if another counter denies the request.
+  void finish_untaken(const Charge& charge, core::Ticks now, Decision& decision) noexcept {
+    if (admits()) {
       step.answer = core::has_fixed_size(charge.limit)
                         ? core::untaken(charge.limit, kept_state(), now, step, charge.cost)
                         : core::untaken(charge.limit, kept_slices(), now);
-    } else if (step.change == core::Change::kWrite) {
-      write(charge.limit);
     }
     leave();
     core::write(charge.limit, step.answer, decision);
@@ -72,6 +78,10 @@ struct InPlace {
   void leave() noexcept { slot->state.leave(expiry); }
 
  private:
+  [[gnu::noinline]] void look_in_full(Action action, const Charge& charge,
+                                      core::Ticks now) noexcept {
+    step = core::step(action, charge.limit, kept_state(), now, charge.cost);
+  }
   core::Kept<core::State> kept_state() const noexcept {
     return {slot->state.state(), PackedState::forgotten_of(expiry)};
   }
@@ -87,6 +97,25 @@ struct InPlace {
     blob->last = slices_step.at;
   }
 };
+// Writes the answer to a request whose charges are all admitted: combine(), without reading what
+// was just written.
+inline void combine_admitted(std::span<const Charge> charges, std::span<const InPlace> counters,
+                             Decision& all) noexcept {
+  std::size_t tightest = 0;
+  core::Answer answer = counters.front().step.answer;
+  for (std::size_t i = 1; i < counters.size(); ++i) {
+    const core::Answer& one = counters[i].step.answer;
+    answer.over |= one.over;
+    answer.delay = std::max(answer.delay, one.delay);
+    if (one.remaining >= answer.remaining) continue;
+    tightest = i;
+    answer.remaining = one.remaining;
+    answer.reset_after = one.reset_after;
+    answer.taken = one.taken;
+  }
+  core::write(charges[tightest].limit, answer, all);
+}
+
 // So the members before `next` can be read for every kind of step.
 static_assert(std::is_standard_layout_v<core::Step<core::State>>);
 static_assert(std::is_standard_layout_v<core::Step<core::NextSlices>>);

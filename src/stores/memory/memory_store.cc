@@ -242,7 +242,7 @@ class MemoryStore::Impl {
     if (charge.block != nullptr) [[unlikely]]
       return decide_blocking(action, charge, now, counter, decision);
     if (!counter.look(action, charge, now)) return false;
-    counter.finish(charge, now, counter.admits(), decision);
+    counter.finish(charge, decision);
     return true;
   }
 
@@ -256,7 +256,7 @@ class MemoryStore::Impl {
       counter.leave();
       return false;
     }
-    counter.finish(charge, now, counter.admits(), decision);
+    counter.finish(charge, decision);
     return true;
   }
 
@@ -264,11 +264,14 @@ class MemoryStore::Impl {
   // and writes it where it was found. Returns false, with nothing changed, for any other request.
   template <std::size_t N>
   [[gnu::always_inline]] bool decide_in_place(Action action, std::span<const Charge> charges,
-                                              core::Ticks now, std::span<Decision> each) noexcept {
+                                              core::Ticks now, std::span<Decision> each,
+                                              Decision& all) noexcept {
     std::array<memory::InPlace, N> counters;
     const std::span used(counters.data(), N == 1 ? 1 : charges.size());
+    bool has_blocks = false;
     for (std::size_t i = 0; i < used.size(); ++i) {
       if (!memory::InPlace::serves(charges[i].limit)) return false;
+      has_blocks |= charges[i].block != nullptr;
       memory::Fingerprint& key = used[i].key;
       fingerprint_.write(charges[i], key);
       for (std::size_t j = 0; j < i; ++j) {
@@ -277,9 +280,10 @@ class MemoryStore::Impl {
       used[i].shard = &shard_of(key);
     }
     // A thread that holds a counter does not wait for another one: it gives up instead.
-    const memory::Locks<N> locks(used, [&](const memory::InPlace& c) {
-      return charges[static_cast<std::size_t>(&c - used.data())].block ? c.shard : nullptr;
-    });
+    const memory::Locks<N> locks(
+        used.first(has_blocks ? used.size() : 0), [&](const memory::InPlace& c) {
+          return charges[static_cast<std::size_t>(&c - used.data())].block ? c.shard : nullptr;
+        });
     bool all_admit = true;
     std::size_t held = 0;
     for (; held < used.size(); ++held) {
@@ -294,32 +298,42 @@ class MemoryStore::Impl {
       while (held > 0) used[--held].leave();
       return false;
     }
-    for (std::size_t i = 0; i < used.size(); ++i) {
-      used[i].finish(charges[i], now, all_admit, each[i]);
+    if (!all_admit) {
+      finish_untaken(charges, used, now, each, all);
+      return true;
     }
+    for (std::size_t i = 0; i < used.size(); ++i) used[i].finish(charges[i], each[i]);
+    memory::combine_admitted(charges, used, all);
     return true;
+  }
+
+  [[gnu::noinline]] static void finish_untaken(std::span<const Charge> charges,
+                                               std::span<memory::InPlace> counters, core::Ticks now,
+                                               std::span<Decision> each, Decision& all) noexcept {
+    for (std::size_t i = 0; i < counters.size(); ++i) {
+      counters[i].finish_untaken(charges[i], now, each[i]);
+    }
+    combine(each, all);
   }
 
   template <std::size_t N>
   void decide(Action action, std::span<const Charge> charges, core::Ticks now,
               std::span<Decision> each, Decision& all) noexcept {
     if (action.verb == Verb::kTake) {
-      if (decide_in_place<N>(Verb::kTake, charges, now, each)) return combine(each, all);
+      if (decide_in_place<N>(Verb::kTake, charges, now, each, all)) return;
       return decide_in_steps<N>(Verb::kTake, charges, now, each, all);
     }
     const bool is_usual = action.verb == Verb::kReserve || action.verb == Verb::kCharge;
-    if (is_usual && decide_others_in_place<N>(action, charges, now, each)) {
-      return combine(each, all);
-    }
+    if (is_usual && decide_others_in_place<N>(action, charges, now, each, all)) return;
     decide_in_steps<N>(action, charges, now, each, all);
   }
 
   // Not inlined, so that the path of a take is short.
   template <std::size_t N>
   [[gnu::noinline]] bool decide_others_in_place(Action action, std::span<const Charge> charges,
-                                                core::Ticks now,
-                                                std::span<Decision> each) noexcept {
-    return decide_in_place<N>(action, charges, now, each);
+                                                core::Ticks now, std::span<Decision> each,
+                                                Decision& all) noexcept {
+    return decide_in_place<N>(action, charges, now, each, all);
   }
 
   template <std::size_t N>

@@ -329,8 +329,8 @@ class Table {
     return false;
   }
   // take() of a key that is not in the first slot with its tag.
-  [[gnu::noinline]] static Slot* take_another(const TableView& view, const Fingerprint& key,
-                                              bool gives_up, std::uint32_t& expiry) noexcept {
+  [[gnu::noinline]] static Slot* take_another(TableView view, const Fingerprint& key, bool gives_up,
+                                              std::uint32_t& expiry) noexcept {
     return search(view, key, [&](Slot& slot) { return hold(slot, key, gives_up, expiry); });
   }
 
