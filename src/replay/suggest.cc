@@ -1,0 +1,187 @@
+#include "replay/suggest.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/period.h"
+#include "replay/log_attributes.h"
+#include "replay/text.h"
+#include "rules/rule_set.h"
+
+namespace sluice::replay {
+namespace {
+
+constexpr Algorithm kAlgorithmOf[kMeasures] = {
+    Algorithm::kFixedWindow, Algorithm::kSlidingWindowCounter, Algorithm::kTokenBucket};
+
+// Finds the key of a request by the one rule of a set.
+class RequestKeys {
+ public:
+  explicit RequestKeys(const RuleSet& rules)
+      : rules_(rules), set_(rules::Access::impl(rules_)), rule_(set_.compiled[0]) {}
+
+  enum class Result : std::uint8_t { kFound, kUnmatched, kKeyless };
+
+  Result find(const AttributeSource& request, std::uint64_t& hash) {
+    values_.begin(set_.attributes, request);
+    if (!rule_.matches(values_)) return Result::kUnmatched;
+    text_.clear();
+    std::size_t end = 0;
+    if (!rule_.limits[0].key.fill(values_, text_, end, scratch_)) return Result::kKeyless;
+    hash = XXH3_64bits(text_.data(), end);
+    return Result::kFound;
+  }
+
+ private:
+  const RuleSet rules_;
+  const RuleSet::Impl& set_;
+  const rules::CompiledRule& rule_;
+  rules::AttributeValues values_;
+  std::string text_;
+  std::string scratch_;
+};
+
+class Measuring {
+ public:
+  Measuring(const RuleSet& rules, const SuggestOptions& options)
+      : options_(options), keys_(rules), peaks_(options.periods.size() * kMeasures) {
+    for (const Duration period : options.periods) {
+      demands_.emplace_back(period, options.rate);
+      for (const Algorithm algorithm : kAlgorithmOf) {
+        report_.curves.push_back({algorithm, period, {}});
+      }
+    }
+  }
+
+  SuggestReport run() {
+    const auto start = std::chrono::steady_clock::now();
+    LogReader reader(options_.logs, options_.reading);
+    while (LogBatch* batch = reader.next()) {
+      for (const LogLine& line : batch->lines) add(*batch, line);
+      account_.add(*batch);
+      reader.release(batch);
+    }
+    for (std::uint32_t key = 0; key < peaks_.keys(); ++key) {
+      const auto peaks = peaks_.of(key);
+      for (std::size_t i = 0; i < peaks.size(); ++i) report_.curves[i].curve.add_key(peaks[i]);
+    }
+    report_.options = options_;
+    report_.keys = peaks_.keys();
+    report_.key_bytes = peaks_.bytes();
+    report_.elapsed =
+        std::chrono::round<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+    return std::move(report_);
+  }
+
+ private:
+  void add(const LogBatch& batch, const LogLine& line) {
+    clock_ = std::max(clock_, line.at);
+    attributes_.show(line, batch.fields(line));
+    std::uint64_t hash = 0;
+    switch (keys_.find(attributes_, hash)) {
+      case RequestKeys::Result::kFound: break;
+      case RequestKeys::Result::kUnmatched: ++report_.unmatched; return;
+      case RequestKeys::Result::kKeyless: ++report_.keyless; return;
+    }
+    ++report_.requests;
+    if (!report_.first) report_.first = clock_;
+    report_.last = clock_;
+    const std::uint32_t key = peaks_.number_of(hash);
+    const auto peaks = peaks_.of(key);
+    for (std::size_t i = 0; i < demands_.size(); ++i) {
+      const Need need = demands_[i].add(key, line.units, clock_);
+      for (std::size_t measure = 0; measure < kMeasures; ++measure) {
+        const std::size_t curve = i * kMeasures + measure;
+        const PeakCode code = peak_code(need.units[measure]);
+        peaks[curve] = std::max(peaks[curve], code);
+        report_.curves[curve].curve.add_request(code);
+      }
+    }
+  }
+
+  const SuggestOptions& options_;
+  RequestKeys keys_;
+  Peaks peaks_;
+  std::vector<Demand> demands_;
+  LogAttributes attributes_;
+  SuggestReport report_;
+  LogAccount account_{options_, report_};
+  Instant clock_ = kFirstInstant;
+};
+
+// Returns the numbers of a limit as keys of a rules file.
+std::string limit_fields(const Suggestion& suggestion, std::uint32_t rate) {
+  const Algorithm algorithm = suggestion.curve->algorithm;
+  const bool bucket = algorithm == Algorithm::kTokenBucket;
+  const std::uint64_t limit = bucket ? rate : suggestion.limit;
+  std::string text = "algorithm: " + std::string(to_string(algorithm)) +
+                     ", limit: " + std::to_string(limit) +
+                     ", per: " + core::format_period(suggestion.curve->period);
+  if (bucket) text += ", burst: " + std::to_string(suggestion.limit);
+  if (algorithm == Algorithm::kFixedWindow) text += ", align: clock";
+  if (algorithm == Algorithm::kSlidingWindowCounter) text += ", slices: 1";
+  return text;
+}
+
+}  // namespace
+
+std::uint64_t DemandCurve::over(const std::vector<std::uint64_t>& counts, std::uint64_t limit) {
+  std::uint64_t sum = 0;
+  for (std::size_t code = counts.size(); code-- > 0;) {
+    if (counts[code] > 0 && units_of(static_cast<PeakCode>(code)) <= limit) break;
+    sum += counts[code];
+  }
+  return sum;
+}
+
+std::uint64_t DemandCurve::smallest(std::uint64_t most) const {
+  std::uint64_t denied = 0;
+  for (std::size_t code = keys_.size(); code-- > 0;) {
+    if (denied + keys_[code] > most) {
+      return std::max<std::uint64_t>(1, units_of(static_cast<PeakCode>(code)));
+    }
+    denied += keys_[code];
+  }
+  return 1;
+}
+
+std::vector<Suggestion> suggestions(const SuggestReport& report, double harm) {
+  const auto most = static_cast<std::uint64_t>(std::floor(static_cast<double>(report.keys) * harm));
+  std::vector<Suggestion> all;
+  all.reserve(report.curves.size());
+  for (const SuggestedCurve& each : report.curves) {
+    const std::uint64_t limit = each.curve.smallest(most);
+    all.push_back({&each, limit, each.curve.keys_over(limit), each.curve.requests_over(limit)});
+  }
+  return all;
+}
+
+std::string suggested_rules(const SuggestOptions& options, const std::vector<Suggestion>& all) {
+  std::string match;
+  for (const auto& [name, pattern] : options.match) {
+    match += (match.empty() ? "" : ", ") + json_string(name) + ": " + json_string(pattern);
+  }
+  std::string yaml = "version: 1\nrules:\n";
+  const auto add = [&](const std::string& name, const std::string& fields) {
+    yaml += "  - name: " + name + "\n    mode: shadow  # denies nothing; delete this to enforce\n";
+    if (!match.empty()) yaml += "    match: { " + match + " }\n";
+    yaml += "    continue: true\n    limits:\n      - { name: " + name +
+            ", key: " + json_string(options.key) + ", " + fields + " }\n";
+  };
+  for (const Suggestion& each : all) {
+    add(std::string(to_string(each.curve->algorithm)) + "-" +
+            core::format_period(each.curve->period),
+        limit_fields(each, options.rate));
+  }
+  if (all.empty()) add("any", "algorithm: fixed_window, limit: 1, per: 1s");
+  return yaml;
+}
+
+SuggestReport suggest(const RuleSet& rules, const SuggestOptions& options) {
+  return Measuring(rules, options).run();
+}
+
+}  // namespace sluice::replay
