@@ -3,16 +3,14 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/log_flags.h"
 #include "cli/progress_line.h"
 #include "replay/replay.h"
 #include "replay/report.h"
@@ -20,8 +18,6 @@
 
 namespace sluice::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kReplayHelp =
     R"(Sluice decides each request at the time in the log. The clock never goes back: an
@@ -60,28 +56,17 @@ struct Arguments {
   std::string rules;
   std::string against;
   std::string overrides;
-  std::vector<std::string> logs;
-  std::string format = "auto";
-  std::vector<std::string> fields;
+  LogFlags input;
   bool json = false;
   std::string html;
   std::size_t max_keys = replay::ReplayOptions{}.max_keys;
-  bool quiet = false;
 };
-
-int fail_to_replay(const std::string& text, int status = kFailed) {
-  std::cerr << "sluice: " << replay::printable(text) << "\n";
-  return status;
-}
 
 // Returns whether the page would overwrite a log or the rules.
 bool is_an_input(const Arguments& arguments) {
-  std::error_code ignored;
-  const auto same = [&](const std::string& input) {
-    return fs::is_regular_file(input, ignored) && fs::equivalent(input, arguments.html, ignored);
-  };
+  const auto same = [&](const std::string& input) { return is_same_file(input, arguments.html); };
   return same(arguments.rules) || same(arguments.against) || same(arguments.overrides) ||
-         std::any_of(arguments.logs.begin(), arguments.logs.end(), same);
+         std::any_of(arguments.input.logs.begin(), arguments.input.logs.end(), same);
 }
 
 bool stdout_has_colours() {
@@ -91,29 +76,6 @@ bool stdout_has_colours() {
          terminal != nullptr && std::string_view(terminal) != "dumb";
 }
 
-int write_page(const std::string& path, const std::string& page) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(page.data(), static_cast<std::streamsize>(page.size()));
-  file.close();
-  return file ? 0 : fail_to_replay(path + ": cannot write the page: " + std::strerror(errno));
-}
-
-// Returns nothing if one of the arguments is not NAME=SOURCE.
-std::optional<std::vector<replay::FieldMapping>> field_mappings(
-    const std::vector<std::string>& arguments) {
-  std::vector<replay::FieldMapping> mappings;
-  mappings.reserve(arguments.size());
-  for (const std::string& argument : arguments) {
-    const std::size_t equals = argument.find('=');
-    if (equals == 0 || equals == argument.npos || equals + 1 == argument.size()) {
-      fail_to_replay("--field " + argument + ": expected NAME=SOURCE", kUsage);
-      return {};
-    }
-    mappings.push_back({argument.substr(0, equals), argument.substr(equals + 1)});
-  }
-  return mappings;
-}
-
 // What decides the requests.
 struct Deciders {
   const RuleSet& rules;
@@ -121,23 +83,15 @@ struct Deciders {
   const Overrides& overrides;
 };
 
-replay::ReplayReport replay_logs(const Arguments& arguments, const Deciders& deciders,
-                                 std::vector<replay::FieldMapping> fields) {
-  ProgressLine progress(!arguments.quiet && ::isatty(STDERR_FILENO) == 1);
+// Returns nothing after an error in the arguments.
+std::optional<replay::ReplayReport> replay_logs(const Arguments& arguments,
+                                                const Deciders& deciders) {
+  ProgressLine progress;
   replay::ReplayOptions options;
-  options.logs = arguments.logs;
   options.max_keys = arguments.max_keys;
   options.overrides = &deciders.overrides;
   options.against = deciders.against;
-  options.reading.format = replay::log_format_of(arguments.format);
-  options.reading.fields = std::move(fields);
-  options.complain = [&progress](std::string_view text) {
-    progress.clear();
-    std::cerr << "sluice: " << replay::printable(text) << "\n";
-  };
-  if (progress.shown()) {
-    options.on_progress = [&progress](const replay::Progress& state) { progress.show(state); };
-  }
+  if (!arguments.input.set(options, progress)) return {};
   return replay::replay(deciders.rules, options);
 }
 
@@ -156,7 +110,7 @@ int report_on(const Arguments& arguments, const replay::ReplayReport& report) {
   if (const int written = write_page(arguments.html, replay::html_report(report)); written != 0) {
     return written;
   }
-  if (!arguments.quiet)
+  if (!arguments.input.quiet)
     std::cout << "\nwrote the page " << replay::printable(arguments.html) << "\n";
   return status;
 }
@@ -172,11 +126,9 @@ std::optional<RuleSet> load_rules(const std::string& path) {
 
 int work(const Arguments& arguments) {
   if (!arguments.html.empty() && is_an_input(arguments)) {
-    return fail_to_replay(
-        "--html " + arguments.html + " is one of the inputs; expected another file", kUsage);
+    return fail_to_read("--html " + arguments.html + " is one of the inputs; expected another file",
+                        kUsage);
   }
-  auto fields = field_mappings(arguments.fields);
-  if (!fields) return kUsage;
   const auto rules = load_rules(arguments.rules);
   std::optional<RuleSet> against;
   if (!arguments.against.empty()) against = load_rules(arguments.against);
@@ -184,11 +136,12 @@ int work(const Arguments& arguments) {
   Overrides overrides;
   if (!arguments.overrides.empty()) {
     const auto read = read_overrides(arguments.overrides, overrides);
-    if (!read) return fail_to_replay(read.error());
-    if (!*read) return fail_to_replay(arguments.overrides + ": there is no such file");
+    if (!read) return fail_to_read(read.error(), kFailed);
+    if (!*read) return fail_to_read(arguments.overrides + ": there is no such file", kFailed);
   }
   const Deciders deciders{*rules, against ? &*against : nullptr, overrides};
-  return report_on(arguments, replay_logs(arguments, deciders, std::move(*fields)));
+  const auto report = replay_logs(arguments, deciders);
+  return report ? report_on(arguments, *report) : kUsage;
 }
 
 }  // namespace
@@ -202,19 +155,7 @@ void add_replay(CLI::App& app, int& status) {
                       "Another rules file: report who is denied by one and not by the other");
   command->add_option("--overrides", arguments->overrides,
                       "The file of overrides of a server (overrides.txt)");
-  command
-      ->add_option("LOG", arguments->logs,
-                   "Access logs, plain or .gz, in order; - is standard input")
-      ->required();
-  command->add_option("--format", arguments->format, "The format of all logs")
-      ->check(CLI::IsMember({"auto", "common", "envoy", "json", "csv"}))
-      ->capture_default_str();
-  command
-      ->add_option("--field", arguments->fields,
-                   "NAME=SOURCE: an attribute or a cost from a JSON field or a column; repeatable")
-      ->type_name("NAME=SOURCE")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  arguments->input.add_to(*command);
   CLI::Option* json = command->add_flag("--json", arguments->json, "Print one JSON object");
   command
       ->add_option("--html", arguments->html,
@@ -225,7 +166,6 @@ void add_replay(CLI::App& app, int& status) {
                    "The maximum number of counters; beyond it the results are approximate")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 28))
       ->capture_default_str();
-  command->add_flag("--quiet", arguments->quiet, "No progress line on the terminal");
   command->callback([arguments, &status] { status = work(*arguments); });
 }
 
