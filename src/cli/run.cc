@@ -27,6 +27,7 @@ Examples:
   sluice rules check rules.yaml
   sluice replay --rules rules.yaml access.log.gz
   sluice replay --rules rules.yaml --html report.html access.log
+  sluice suggest --key '{ip}' --harm 0.1% access.log.gz
   sluice decide < requests.jsonl
   sluice keys --store redis://127.0.0.1:6379
   sluice overrides set api/requests header.x-customer=42 --limit 100
@@ -85,6 +86,7 @@ int parse_and_work(int argc, const char* const* argv) {
   add_replay(app, status);
   add_rules(app, status);
   add_serve(app, status);
+  add_suggest(app, status);
   app.footer(kExamples);  // last, because subcommands inherit the footer of their parent
   try {
     app.parse(argc, argv);

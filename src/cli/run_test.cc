@@ -39,6 +39,7 @@ TEST(Run, HelpsOnStdoutWithStatusZero) {
                                              {"overrides", "--help"},
                                              {"overrides", "set", "--help"},
                                              {"overrides", "import", "--help"},
+                                             {"suggest", "--help"},
                                              {"keys", "--help"}}) {
     const Ended ended = run_with(arguments);
     EXPECT_EQ(ended.status, 0);
@@ -50,7 +51,7 @@ TEST(Run, HelpsOnStdoutWithStatusZero) {
 
 TEST(Run, ListsTheSubcommandsInItsHelp) {
   const std::string help = run_with({"--help"}).out;
-  for (const char* name : {"blocks", "decide", "keys", "overrides", "replay", "rules"}) {
+  for (const char* name : {"blocks", "decide", "keys", "overrides", "replay", "rules", "suggest"}) {
     EXPECT_NE(help.find(std::string("\n  ") + name), std::string::npos) << help;
   }
 }

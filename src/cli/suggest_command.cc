@@ -1,0 +1,167 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/log_flags.h"
+#include "cli/progress_line.h"
+#include "core/period.h"
+#include "replay/suggest.h"
+
+namespace sluice::cli {
+namespace {
+
+constexpr const char* kSuggestHelp =
+    R"(Sluice measures the demand of each key at the times in the logs, and suggests the smallest
+limits that deny at most the share --harm of the keys: for fixed_window (aligned to the clock) and
+sliding_window_counter (one slice) the limit of each period, for token_bucket the burst of a bucket
+that refills --rate units per period. A key is denied if one of its requests is.
+
+--yaml prints the limits as rules in shadow mode, which deny nothing: `sluice replay` shows what each
+would deny. --html also writes a page with curves: the share of keys denied by each limit.
+
+Logs, formats and --field: see `sluice replay --help`. A log needs one pass, and memory of at most 40
+bytes for each key with three periods, besides the keys that were active in the last two periods.
+
+Exit status: 0 success; 1 a log could not be opened or read to its end (the output then covers what
+was read); 2 wrong usage.
+
+Examples:
+  sluice suggest access.log.gz
+  sluice suggest --key '{header.x-user|ip}' --match path=/api/** --per 1s,1m --harm 0.5% a.jsonl
+  sluice suggest --yaml access.log > limits.yaml && sluice replay --rules limits.yaml access.log)";
+
+constexpr std::size_t kMostPeriods = 8;
+
+struct SuggestArguments {
+  LogFlags input;
+  std::string key = "{ip}";
+  std::vector<std::string> match;
+  std::string periods = "1s,1m,1h";
+  std::string harm = "0.1%";
+  std::uint32_t rate = 10;
+  bool json = false;
+  bool yaml = false;
+  std::string html;
+};
+
+int refuse_argument(const std::string& text) { return fail_to_read(text, kUsage); }
+
+// Returns the share of "0.1%", or nothing.
+std::optional<double> share_of(const std::string& text) {
+  char* end = nullptr;
+  const double percent = std::strtod(text.c_str(), &end);
+  const bool is_share = end != text.c_str() && std::string(end) == "%";
+  return is_share && percent >= 0 && percent <= 100 ? std::optional(percent / 100) : std::nullopt;
+}
+
+// Sets the requests that count. Returns 0 or, after an error, which it prints, the exit status.
+int set_requests(const SuggestArguments& arguments, replay::SuggestOptions& options) {
+  options.key = arguments.key;
+  options.rate = arguments.rate;
+  for (const std::string& match : arguments.match) {
+    const std::size_t equals = match.find('=');
+    if (equals == 0 || equals == match.npos) {
+      return refuse_argument("--match " + match + ": expected ATTRIBUTE=PATTERN");
+    }
+    options.match.emplace_back(match.substr(0, equals), match.substr(equals + 1));
+  }
+  std::string_view rest = arguments.periods;
+  for (bool more = true; more;) {
+    const std::size_t comma = rest.find(',');
+    const std::string text(rest.substr(0, comma));
+    more = comma != rest.npos;
+    if (more) rest.remove_prefix(comma + 1);
+    const auto period = core::parse_period(text);
+    if (!period) return refuse_argument("--per " + text + ": " + period.error());
+    if (*period < std::chrono::milliseconds{1} || *period > std::chrono::days{31}) {
+      return refuse_argument("--per " + text + ": expected 1ms to 31d");
+    }
+    auto& periods = options.periods;
+    if (std::find(periods.begin(), periods.end(), *period) == periods.end()) {
+      periods.push_back(*period);
+    }
+  }
+  return options.periods.size() <= kMostPeriods
+             ? 0
+             : refuse_argument("--per: expected at most " + std::to_string(kMostPeriods) +
+                               " periods");
+}
+
+int print_report(const SuggestArguments& arguments, const replay::SuggestReport& report,
+                 double harm) {
+  const int status = report.failed ? kFailed : 0;
+  if (report.opened == 0) return status;
+  if (arguments.json) {
+    std::cout << replay::suggest_json(report, harm);
+  } else if (arguments.yaml) {
+    std::cout << replay::suggested_rules(report.options, replay::suggestions(report, harm));
+  } else {
+    std::cout << replay::suggest_text(report, harm);
+  }
+  if (arguments.html.empty()) return status;
+  const int written = write_page(arguments.html, replay::suggest_html(report, harm));
+  return written == 0 ? status : written;
+}
+
+int suggest_limits(const SuggestArguments& arguments) {
+  const auto& logs = arguments.input.logs;
+  const auto is_page = [&](const std::string& log) { return is_same_file(log, arguments.html); };
+  if (std::any_of(logs.begin(), logs.end(), is_page)) {
+    return refuse_argument("--html " + arguments.html +
+                           " is one of the inputs; expected another file");
+  }
+  const std::optional<double> harm = share_of(arguments.harm);
+  if (!harm) return refuse_argument("--harm " + arguments.harm + ": expected 0% to 100%");
+  ProgressLine progress;
+  replay::SuggestOptions options;
+  if (const int status = set_requests(arguments, options); status != 0) return status;
+  if (!arguments.input.set(options, progress)) return kUsage;
+  const auto rules = RuleSet::parse(replay::suggested_rules(options, {}), "--key and --match");
+  if (!rules) {
+    for (const RuleError& error : rules.error()) {
+      refuse_argument(error.file + ": " + error.what + "; " + error.expected);
+    }
+    return kUsage;
+  }
+  const replay::SuggestReport report = replay::suggest(*rules, options);
+  progress.clear();
+  return print_report(arguments, report, *harm);
+}
+
+}  // namespace
+
+void add_suggest(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand(
+      "suggest", "Suggests limits that would have denied few of the clients in access logs");
+  command->footer(kSuggestHelp);
+  const auto arguments = std::make_shared<SuggestArguments>();
+  arguments->input.add_to(*command);
+  command->add_option("--key", arguments->key, "The key of a counter, as in rules")
+      ->capture_default_str();
+  command
+      ->add_option("--match", arguments->match,
+                   "ATTRIBUTE=PATTERN: count only these requests, as in rules; repeatable")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--per", arguments->periods, "The periods of limits, separated by commas")
+      ->capture_default_str();
+  command->add_option("--harm", arguments->harm, "The share of keys that a limit may deny")
+      ->capture_default_str();
+  command->add_option("--rate", arguments->rate, "Units that token buckets refill per period")
+      ->check(CLI::Range(1u, replay::Demand::kMostRate))
+      ->capture_default_str();
+  CLI::Option* json = command->add_flag("--json", arguments->json, "Print one JSON object");
+  command->add_flag("--yaml", arguments->yaml, "Print the limits as rules in shadow mode")
+      ->excludes(json);
+  command->add_option("--html", arguments->html, "Also write a page with the curves to this file");
+  command->callback([arguments, &status] { status = suggest_limits(*arguments); });
+}
+
+}  // namespace sluice::cli

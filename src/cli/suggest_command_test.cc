@@ -1,0 +1,99 @@
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "replay/test_logs.h"
+
+namespace sluice::cli {
+namespace {
+
+using replay::line_at;
+
+class SuggestCommand : public testing::Test {
+ protected:
+  int run_suggest(const std::vector<std::string>& arguments) {
+    return run_sluice("suggest", arguments);
+  }
+  int run_sluice(const char* command, const std::vector<std::string>& arguments) {
+    std::vector<const char*> argv = {"sluice", command};
+    for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    const int status = run(static_cast<int>(argv.size()), argv.data());
+    out_ = testing::internal::GetCapturedStdout();
+    err_ = testing::internal::GetCapturedStderr();
+    return status;
+  }
+  // Nine clients with a request, and one with five.
+  std::string ten_clients() const {
+    std::string text;
+    for (int i = 0; i < 9; ++i) text += line_at(i, "10.0.0." + std::to_string(i), "GET /a");
+    for (int i = 0; i < 5; ++i) text += line_at(10, "10.0.1.1", "GET /b");
+    return files_.write("log", text);
+  }
+
+  replay::TemporaryFiles files_;
+  std::string log_ = ten_clients();
+  std::string out_;
+  std::string err_;
+};
+
+TEST_F(SuggestCommand, PrintsTheSmallestLimits) {
+  EXPECT_EQ(run_suggest({"--per", "1s", "--harm", "10%", "--json", log_}), 0);
+  const auto json = boost::json::parse(out_);
+  EXPECT_EQ(json.at("keys").to_number<int>(), 10);
+  EXPECT_EQ(json.at("requests").to_number<int>(), 14);
+  const auto& limits = json.at("suggestions").as_array();
+  ASSERT_EQ(limits.size(), 3u);
+  EXPECT_EQ(limits[0].at("algorithm").as_string(), "fixed_window");
+  EXPECT_EQ(limits[0].at("limit").to_number<int>(), 1);
+  EXPECT_EQ(limits[0].at("keys_denied").to_number<int>(), 1);
+  EXPECT_EQ(limits[0].at("requests_denied_at_most").to_number<int>(), 4);
+  EXPECT_EQ(run_suggest({"--harm", "9.9%", log_}), 0);
+  EXPECT_NE(out_.find("fixed_window            5 per 1s"), std::string::npos) << out_;
+  EXPECT_EQ(err_, "");
+}
+
+TEST_F(SuggestCommand, CountsTheRequestsThatMatch) {
+  EXPECT_EQ(run_suggest({"--match", "path=/a", "--harm", "0%", "--json", log_}), 0);
+  const auto json = boost::json::parse(out_);
+  EXPECT_EQ(json.at("keys").to_number<int>(), 9);
+  EXPECT_EQ(json.at("unmatched").to_number<int>(), 5);
+  EXPECT_EQ(run_suggest({"--key", "{header.x-user}", "--json", log_}), 0);
+  EXPECT_EQ(boost::json::parse(out_).at("keyless").to_number<int>(), 14);
+}
+
+TEST_F(SuggestCommand, PrintsRulesThatCheckAccepts) {
+  EXPECT_EQ(run_suggest({"--yaml", "--key", "{header.x-user|ip}", "--match", "path=/**", log_}), 0);
+  const std::string rules = files_.write("rules.yaml", out_);
+  EXPECT_EQ(run_sluice("rules", {"check", rules}), 0);
+  EXPECT_EQ(out_, rules + ": ok, 9 rules, 9 limits\n");
+}
+
+TEST_F(SuggestCommand, WritesAPage) {
+  const std::string page = files_.path("page.html");
+  EXPECT_EQ(run_suggest({"--html", page, log_}), 0);
+  const std::string html = replay::TemporaryFiles::read(page);
+  EXPECT_TRUE(html.starts_with("<!DOCTYPE html>"));
+  EXPECT_NE(html.find("class=\"curve token_bucket\""), std::string::npos);
+  EXPECT_EQ(run_suggest({"--html", log_, log_}), 2);
+}
+
+TEST_F(SuggestCommand, RefusesWrongArguments) {
+  const std::vector<std::vector<std::string>> wrong = {
+      {"--key", "{ip"},   {"--match", "path"}, {"--match", "path=~("}, {"--per", "1x"},
+      {"--per", ""},      {"--per", "1s,,1m"}, {"--per", "32d"},       {"--harm", "1"},
+      {"--harm", "101%"}, {"--rate", "0"},     {"--rate", "1001"},     {"--json", "--yaml"}};
+  for (std::vector<std::string> arguments : wrong) {
+    arguments.push_back(log_);
+    EXPECT_EQ(run_suggest(arguments), 2) << arguments[0] << " " << arguments[1];
+    EXPECT_NE(err_, "");
+  }
+  EXPECT_EQ(run_suggest({files_.path("none")}), 1);
+}
+
+}  // namespace
+}  // namespace sluice::cli
