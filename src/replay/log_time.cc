@@ -128,7 +128,8 @@ TimestampFault read_iso(std::string_view text, Instant& at) noexcept {
                                          std::chrono::day{static_cast<unsigned>(day)}};
   if (!date.ok() || hour > 23 || minute > 59 || second > 60) return TimestampFault::kNoSuchDate;
   const std::chrono::seconds midnight = std::chrono::sys_days{date}.time_since_epoch();
-  const std::int64_t seconds = midnight.count() + hour * 3600 + minute * 60 + second - *zone;
+  const std::int64_t seconds =
+      (midnight + std::chrono::hours{hour} + std::chrono::minutes{minute}).count() + second - *zone;
   return in_range(seconds * 1'000'000 + fraction_of(fraction, kDigitsOfFraction), at);
 }
 
