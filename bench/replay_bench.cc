@@ -1,4 +1,4 @@
-// `sluice replay` compared with a minimal shell pipeline for the same log.
+// `sluice replay` and `sluice suggest` compared with a minimal shell pipeline for the same log.
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -24,10 +24,12 @@ namespace fs = std::filesystem;
 constexpr const char* kLegend =
     "== replay: a log of requests under two rules\n"
     "`sluice replay --json` on a compressed log, against `zcat LOG | mawk` that only counts the\n"
-    "requests of each client and minute, one after the other in turns. Both have two processes\n"
-    "or threads. Speed is by wall time, processor time is that of replay over that of both\n"
-    "processes; both are medians of the ratios of adjacent runs. Memory is the peak resident set,\n"
-    "for the log and for one four times as long (of a log that is given: itself again, dated\n"
+    "requests of each client and minute, one after the other in turns. So is `sluice suggest`, "
+    "with\n"
+    "three algorithms for each of three periods. All have two processes or threads. Speed is by\n"
+    "wall time, processor time is that of replay over that of both processes; both are medians of\n"
+    "the ratios of adjacent runs. Memory is the peak resident set, for the log and for one four "
+    "times as long (of a log that is given: itself again, dated\n"
     "four, eight and twelve years later).";
 
 constexpr const char* kRules =
@@ -152,7 +154,7 @@ class ReplayBench {
     std::printf("\n%s\n", kLegend);
     std::fflush(stdout);
     const std::size_t pairs = arguments_.smoke ? 1 : 9;
-    std::vector<double> shells, replays, ratios, processor, peaks, long_peaks;
+    std::vector<double> shells, replays, ratios, processor, peaks, long_peaks, suggests;
     for (std::size_t i = 0; i < pairs; ++i) {
       const Run shell = run(count_by_shell());
       const Run replay = run(replay_of(once_));
@@ -161,6 +163,7 @@ class ReplayBench {
       ratios.push_back(shell.seconds / replay.seconds);
       processor.push_back(replay.processor_seconds / shell.processor_seconds);
       peaks.push_back(replay.peak_mib);
+      suggests.push_back(shell.seconds / run(suggest_of(once_)).seconds);
       if (i % 3 == 0) long_peaks.push_back(run(replay_of(four_times_)).peak_mib);
     }
     const double gigabytes = static_cast<double>(text_bytes()) / 1e9;
@@ -169,11 +172,14 @@ class ReplayBench {
         "time %.2f (%.2f..%.2f)\n",
         1e3 * median(shells), 1e3 * median(replays), median(ratios), median(ratios, 0.25),
         median(ratios, 0.75), median(processor), median(processor, 0.25), median(processor, 0.75));
+    std::printf("  suggest: %.2f times as fast as zcat | mawk (%.2f..%.2f)\n", median(suggests),
+                median(suggests, 0.25), median(suggests, 0.75));
     std::printf("  %.3f GB of text\n", gigabytes);
     std::printf("  peak memory %.1f MiB, of four times the log %.1f MiB\n", median(peaks),
                 median(long_peaks));
     promise_at_least("replay-speed-over-zcat-mawk", median(ratios), 4);
     promise_at_most("replay-processor-time-over-zcat-mawk", median(processor), 0.4);
+    promise_at_least("suggest-speed-over-zcat-mawk", median(suggests), 2);
     promise_at_most("replay-seconds-per-gb", median(replays) / gigabytes, 4);
     promise_at_most("replay-memory-of-4x-log", median(long_peaks) / median(peaks), 1.1);
   }
@@ -194,6 +200,9 @@ class ReplayBench {
   std::vector<std::string> replay_of(const std::string& log) const {
     return {arguments_.sluice,          "replay", "--json", "--quiet", "--rules",
             folder_.file("rules.yaml"), log};
+  }
+  std::vector<std::string> suggest_of(const std::string& log) const {
+    return {arguments_.sluice, "suggest", "--json", "--quiet", log};
   }
 
   Arguments arguments_;
