@@ -43,6 +43,25 @@ Session::Session(const Parts& parts)
   if (keys_ != nullptr) keys_->use(rules_);
 }
 
+// The trace of a request: that of its attributes, or else of the front end.
+class Session::Trace final : public TraceSource {
+ public:
+  Trace(const AttributeSource* attributes, const TraceSource* otherwise)
+      : attributes_(attributes), otherwise_(otherwise) {}
+
+  std::optional<std::string_view> traceparent() const override {
+    for (const std::string_view name : {"traceparent", "header.traceparent"}) {
+      const auto found = attributes_ != nullptr ? attributes_->find(name) : std::nullopt;
+      if (found) return found;
+    }
+    return otherwise_ != nullptr ? otherwise_->traceparent() : std::nullopt;
+  }
+
+ private:
+  const AttributeSource* attributes_;
+  const TraceSource* otherwise_;
+};
+
 void Session::follow_rules() {
   const std::uint64_t version = manager_->version();
   if (version == version_) return;
@@ -113,7 +132,7 @@ const RuleAnswer& Session::decide_parts(std::string_view domain, std::span<const
   decider_.refuse_permits(true);
   const RuleAnswer& answer = decider_.decide_parts(rules_, domain, parts, {}, action);
   if (!counts(action.verb)) return answer;
-  record(answer);
+  record(answer, Trace(parts.empty() ? nullptr : parts.front().attributes, trace_));
   if (traffic_ == nullptr) return answer;
   for (const RequestPart& part : parts) {
     traffic_->record(rules_, version_, *part.attributes, part.costs, answer.decision.outcome);
@@ -165,26 +184,26 @@ Decision Session::decide(const Charge& charge, Action action) {
   if (!counts(action.verb)) return decision;
   without_rule_.decision = decision;
   recorder_->count(without_rule_);
-  denials_->write({}, charge.key, decision);
+  denials_->write({}, charge.key, decision, trace_);
   return decision;
 }
 
 void Session::record(const AttributeSource& attributes, const RequestCosts& costs,
                      const RuleAnswer& answer) {
-  record(answer);
+  record(answer, Trace(&attributes, trace_));
   if (traffic_ == nullptr) return;
   traffic_->record(rules_, version_, attributes, costs, answer.decision.outcome);
 }
 
-void Session::record(const RuleAnswer& answer) {
+void Session::record(const RuleAnswer& answer, const TraceSource& trace) {
   count(answer, report_near(answer));
   if (keys_ != nullptr) keys_->count(answer);
   if (answer.decision.allowed()) return;
   if (const LimitAnswer* limit = longest_wait(answer)) {
-    denials_->write({limit->rule->name, limit->limit->name}, limit->label, limit->decision);
+    denials_->write({limit->rule->name, limit->limit->name}, limit->label, limit->decision, &trace);
   } else {
     denials_->write({answer.rule != nullptr ? answer.rule->name : std::string_view()}, {},
-                    answer.decision);
+                    answer.decision, &trace);
   }
 }
 

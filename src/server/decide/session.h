@@ -74,16 +74,20 @@ class Session {
   // Releases or extends a permit that was handed out: see RuleDecider.
   Decision release(std::string_view permit) { return decider_.release(permit); }
   Decision extend(std::string_view permit) { return decider_.extend(permit); }
+  // The trace of the requests to come, for the denial log. A request's attribute `traceparent` or
+  // `header.traceparent` comes first. Borrows the source; null: none.
+  void use_trace(const TraceSource* trace) noexcept { trace_ = trace; }
   // Switches to the active rules. The functions above do so too; without requests, a call releases
   // the old rules.
   void follow_rules();
 
  private:
+  class Trace;
   class Waiting;
 
   void record(const AttributeSource& attributes, const RequestCosts& costs,
               const RuleAnswer& answer);
-  void record(const RuleAnswer& answer);
+  void record(const RuleAnswer& answer, const TraceSource& trace);
   std::uint64_t report_near(const RuleAnswer& answer) noexcept;
   void count(const RuleAnswer& answer, std::uint64_t near);
 
@@ -92,6 +96,7 @@ class Session {
   DenialLog* denials_;
   TrafficRecorder* traffic_;
   insight::KeyRecorder* keys_;
+  const TraceSource* trace_ = nullptr;
   RuleDecider decider_;
   Batch batch_;  // for a charge without a rule
   std::uint64_t version_;

@@ -87,9 +87,10 @@ class DenialLog::Impl {
         near_per_second_(log.options().denials_per_second),
         wanted_(log.options().denials_per_second > 0 && log.options().level <= LogLevel::kInfo) {}
 
-  void write(const DenialName& name, std::string_view key, const Decision& decision) {
+  void write(const DenialName& name, std::string_view key, const Decision& decision,
+             const TraceSource* trace) {
     if (decision.allowed() || !admits(per_second_, suppressed_)) return;
-    write_line(name, key, decision);
+    write_line(name, key, decision, trace);
   }
 
   bool report_near(const DenialName& name, const NearKey& key, const Decision& decision) {
@@ -112,7 +113,8 @@ class DenialLog::Impl {
   }
   static std::vector<LogField> named(const DenialName& name, std::string_view shown);
   void write_near(const DenialName& name, std::string_view label, const Decision& decision);
-  void write_line(const DenialName& name, std::string_view key, const Decision& decision);
+  void write_line(const DenialName& name, std::string_view key, const Decision& decision,
+                  const TraceSource* trace);
   std::string shown_key(std::string_view key) const;
 
   Log& log_;
@@ -156,13 +158,18 @@ void DenialLog::Impl::write_near(const DenialName& name, std::string_view label,
 }
 
 void DenialLog::Impl::write_line(const DenialName& name, std::string_view key,
-                                 const Decision& decision) {
+                                 const Decision& decision, const TraceSource* trace) {
   const std::uint64_t suppressed = suppressed_.take();
   const std::string shown = shown_key(key);
   std::vector<LogField> fields = named(name, shown);
   fields.emplace_back("reason", to_string(decision.reason));
   if (decision.retry_after) {
     fields.emplace_back("retry_after_ms", milliseconds_up(*decision.retry_after));
+  }
+  const auto given = trace != nullptr ? trace->traceparent() : std::nullopt;
+  if (const auto ids = TraceParent::parse(given.value_or(""))) {
+    fields.emplace_back("trace_id", ids->trace_id);
+    fields.emplace_back("span_id", ids->span_id);
   }
   if (suppressed > 0) fields.emplace_back("suppressed", suppressed);
   log_.write_all(LogLevel::kInfo, "denied", fields);
@@ -180,10 +187,10 @@ DenialLog::~DenialLog() = default;
 
 const insight::KeyHash& DenialLog::key_hash() const noexcept { return impl_->key_hash(); }
 
-void DenialLog::write(const DenialName& name, std::string_view key,
-                      const Decision& decision) noexcept {
+void DenialLog::write(const DenialName& name, std::string_view key, const Decision& decision,
+                      const TraceSource* trace) noexcept {
   try {
-    impl_->write(name, key, decision);
+    impl_->write(name, key, decision, trace);
   } catch (...) {  // Without memory, the line is lost.
   }
 }

@@ -13,6 +13,7 @@
 #include <variant>
 
 #include "insight/key_hash.h"
+#include "server/logging/trace_parent.h"
 #include "sluice/clock.h"
 #include "sluice/decision.h"
 
@@ -139,10 +140,10 @@ struct NearKey {
 };
 
 // Writes a line for each denied request, at a bounded rate for the process: message "denied"; rule;
-// limit; key; reason; retry_after_ms, absent for never; suppressed: the number of denials without a
-// line since the last line. Writes a line for each key that comes near a limit, once in a window
-// and at the same rate again: message "near"; rule; limit; key; capacity; remaining;
-// reset_after_ms; suppressed.
+// limit; key; reason; retry_after_ms, absent for never; trace_id and span_id of a request with a
+// valid `traceparent`; suppressed: the number of denials without a line since the last line. Writes
+// a line for each key that comes near a limit, once in a window and at the same rate again: message
+// "near"; rule; limit; key; capacity; remaining; reset_after_ms; suppressed.
 //
 // Thread-safety: write() from any thread. Ownership: borrows the log and the clock. Cost if the
 // rate is exhausted: some ns, without a lock and without a write to memory that another loop
@@ -154,7 +155,9 @@ class DenialLog {
                      const Clock& windows = SteadyClock::instance());
   ~DenialLog();
   // Does nothing if the decision allows. `key` is the text that people read; empty: none.
-  void write(const DenialName& name, std::string_view key, const Decision& decision) noexcept;
+  // `trace` is asked if a line is written; null: the request has none.
+  void write(const DenialName& name, std::string_view key, const Decision& decision,
+             const TraceSource* trace = nullptr) noexcept;
   // Returns whether the key is reported for the first time in its window, which lasts until
   // `reset_after` has passed. At most 65536 keys are remembered; see NearKeys.
   bool report_near(const DenialName& name, const NearKey& key, const Decision& decision) noexcept;

@@ -42,13 +42,16 @@ PublicHandler::PublicHandler(const Parts& parts)
       auth_(session_, parts.trusted),
       check_(session_, parts.waiting),
       rls_({parts.session, parts.envoy}),
-      json_(rls_) {}
+      json_(rls_) {
+  session_.use_trace(&trace_);
+}
 
 // Gateways and load balancers may send any host and any field to the endpoints that are open to
 // all.
 void PublicHandler::handle(const http::Request& request, http::Response& response) {
   const std::string_view path = split_target(request.target).path;
   endpoint_ = endpoint_of(path);
+  trace_.request = &request;
   if (endpoint_ == metrics::FrontEnd::kAuth) return auth_.handle(request, response);
   if (path == "/healthz" || path == "/readyz") return operations_.handle(path, request, response);
   const bool describes = is_gateway_report(request.target);

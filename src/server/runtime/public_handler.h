@@ -9,6 +9,7 @@
 #include "server/logging/log.h"
 #include "server/net/trusted_proxies.h"
 #include "server/protocol/http/access.h"
+#include "server/protocol/http/fields.h"
 #include "server/protocol/http/message.h"
 
 namespace sluice::server {
@@ -41,10 +42,21 @@ class PublicHandler final : public http::Handler {
   }
 
  private:
+  // The trace of the request that is being answered.
+  struct RequestTrace final : TraceSource {
+    std::optional<std::string_view> traceparent() const override {
+      buffers.clear();
+      return find_header(request->fields, "traceparent", buffers);
+    }
+    const http::Request* request = nullptr;
+    mutable Buffers buffers;
+  };
+
   metrics::Recorder& recorder_;
   Log& log_;
   Operations operations_;
   const Access& access_;
+  RequestTrace trace_;
   Session session_;
   AuthEndpoint auth_;
   CheckEndpoint check_;

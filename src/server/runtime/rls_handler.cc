@@ -13,7 +13,9 @@ class RlsHandler final : public grpc::Handler {
   void handle(const grpc::Call& call, grpc::Reply& reply) override {
     const auto role = access_.role_of(call.authorization, call.certificate_role);
     if (!role) return reply.fail(grpc::Code::kUnauthenticated, kUnknownToken);
-    const RlsStatus status = service_.call(call.message, *role >= Role::kOperate, reply.bytes);
+    const bool may_operate = *role >= Role::kOperate;
+    const RlsStatus status =
+        service_.call(call.message, may_operate, reply.bytes, call.traceparent);
     if (status.forbidden) return reply.fail(grpc::Code::kPermissionDenied, status.message);
     if (status.reason != Reason::kOk) {
       reply.fail(static_cast<grpc::Code>(report_of(status.reason).grpc), status.message);

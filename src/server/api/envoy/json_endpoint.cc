@@ -45,7 +45,9 @@ void JsonEndpoint::handle(const http::Request& request, bool may_operate,
   if (const std::string error = read_message(request.body, message_); !error.empty()) {
     return answer_problem(response, {400, error});
   }
-  const RlsStatus status = service_.call(message_, may_operate, reply_);
+  buffers_.clear();
+  const auto trace = find_header(request.fields, "traceparent", buffers_).value_or("");
+  const RlsStatus status = service_.call(message_, may_operate, reply_, trace);
   if (status.forbidden) return answer_problem(response, {403, status.message});
   if (status.reason != Reason::kOk) {
     return answer_problem(response, {report_of(status.reason).http, status.message});

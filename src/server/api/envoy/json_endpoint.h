@@ -3,6 +3,7 @@
 #include <string>
 
 #include "server/api/envoy/rls_service.h"
+#include "server/protocol/http/fields.h"
 #include "server/protocol/http/message.h"
 
 namespace sluice::server {
@@ -23,6 +24,7 @@ class JsonEndpoint {
   RlsService& service_;
   std::string message_;
   std::string reply_;
+  Buffers buffers_;
 };
 
 }  // namespace sluice::server

@@ -42,12 +42,20 @@ class RlsService::Impl {
         request_({parts.session.limiter, parts.session.stores, parts.clock}),
         stripe_(manager_.next_stripe()),
         version_(manager_.version()),
-        active_(manager_.current()) {}
+        active_(manager_.current()) {
+    session_.use_trace(&trace_);
+  }
 
-  RlsStatus call(std::string_view message, bool may_operate, std::string& reply);
+  RlsStatus call(std::string_view message, bool may_operate, std::string& reply,
+                 std::string_view traceparent);
   void follow_rules();
 
  private:
+  struct CallTrace final : TraceSource {
+    std::optional<std::string_view> traceparent() const override { return text; }
+    std::string_view text;
+  };
+
   RlsStatus refuse(std::string_view why) const { return {Reason::kInvalid, why}; }
   RlsStatus answer(const wire::Request& request, bool may_operate,
                    rls::RateLimitResponse& response);
@@ -59,6 +67,7 @@ class RlsService::Impl {
   void record(const Answer& answer);
   void log_denial(const Answer& answer);
 
+  CallTrace trace_;
   Session session_;
   NativeAnswer native_;
   EnvoyManager& manager_;
@@ -82,8 +91,10 @@ void RlsService::Impl::follow_rules() {
   active_ = manager_.current();
 }
 
-RlsStatus RlsService::Impl::call(std::string_view message, bool may_operate, std::string& reply) {
+RlsStatus RlsService::Impl::call(std::string_view message, bool may_operate, std::string& reply,
+                                 std::string_view traceparent) {
   reply.clear();
+  trace_.text = traceparent;
   if (message.size() > std::size_t{64} << 20) return refuse("the message is too long");
   follow_rules();
   arena_.Reset();
@@ -198,16 +209,18 @@ void RlsService::Impl::log_denial(const Answer& answer) {
     if (longest == nullptr || wait(status) > wait(*longest)) longest = &status;
   }
   if (longest == nullptr) return;
-  if (longest->descriptor == nullptr) return denials_.write({}, {}, longest->decision);
+  if (longest->descriptor == nullptr) return denials_.write({}, {}, longest->decision, &trace_);
   const Rule& rule = longest->descriptor->rule;
-  denials_.write({rule.name, rule.limits.front().name}, longest->counter, longest->decision);
+  denials_.write({rule.name, rule.limits.front().name}, longest->counter, longest->decision,
+                 &trace_);
 }
 
 RlsService::RlsService(const Parts& parts) : impl_(std::make_unique<Impl>(parts)) {}
 RlsService::~RlsService() = default;
 
-RlsStatus RlsService::call(std::string_view message, bool may_operate, std::string& reply) {
-  return impl_->call(message, may_operate, reply);
+RlsStatus RlsService::call(std::string_view message, bool may_operate, std::string& reply,
+                           std::string_view traceparent) {
+  return impl_->call(message, may_operate, reply, traceparent);
 }
 void RlsService::follow_rules() { impl_->follow_rules(); }
 

@@ -40,7 +40,9 @@ class RlsService {
 
   // Overwrites `reply`, which is empty if the call fails. Does not throw for any message.
   // Unless the client may operate, descriptors that give back or take several hits are forbidden.
-  RlsStatus call(std::string_view message, bool may_operate, std::string& reply);
+  // `traceparent` is the call's trace, for the denial log; it may be wrong or empty.
+  RlsStatus call(std::string_view message, bool may_operate, std::string& reply,
+                 std::string_view traceparent = {});
   // Like Session::follow_rules().
   void follow_rules();
 

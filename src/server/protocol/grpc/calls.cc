@@ -112,6 +112,8 @@ void Protocol::on_grpc_header(Stream& stream, std::string_view name, std::string
     stream.bad_encoding = !stream.gzip && value != "identity";
   } else if (name == "authorization") {
     stream.authorization = value;
+  } else if (name == "traceparent") {
+    stream.traceparent = value;
   }
 }
 
@@ -221,6 +223,7 @@ void Protocol::call(Stream& stream, std::string_view message) {
 void Protocol::submit(Stream& stream) {
   stream.call.deadline = stream.deadline;
   stream.call.authorization = stream.authorization;
+  stream.call.traceparent = stream.traceparent;
   stream.call.certificate_role = certificate_role_;
   if (shared_.handlers.waits()) {  // the call may outlive the connection
     stream.peer = peer_;

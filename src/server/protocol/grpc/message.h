@@ -40,6 +40,7 @@ struct Call {
   std::string_view message;               // decompressed, without its prefix
   std::string_view peer;                  // the peer's address as text; empty on a Unix socket
   std::string_view authorization;         // the client's metadata of that name; empty: none
+  std::string_view traceparent;           // likewise
   Role certificate_role = Role::kNobody;  // of the client with this certificate, if one is known
   SteadyTime deadline = SteadyTime::max();
 };

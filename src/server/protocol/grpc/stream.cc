@@ -34,7 +34,7 @@ void Stream::dropped() {
 
 void Stream::clear(std::size_t most_kept) {
   static_cast<StreamState&>(*this) = {};
-  for (std::string* buffer : {&in, &inflated, &out, &text, &peer, &authorization})
+  for (std::string* buffer : {&in, &inflated, &out, &text, &peer, &authorization, &traceparent})
     release(*buffer, most_kept);
 }
 

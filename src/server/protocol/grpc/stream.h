@@ -68,6 +68,7 @@ struct Stream final : Handlers::Task, StreamState {
   std::string text;      // grpc-message, encoded
   std::string peer;      // for a call that may outlive its connection
   std::string authorization;
+  std::string traceparent;
   Streams* home = nullptr;
 };
 
