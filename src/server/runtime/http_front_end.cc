@@ -37,15 +37,15 @@ class HttpFrontEnd final : public FrontEnd {
                                           net::ListeningSocket socket) override {
     CheckEndpoint::Waiting waiting;
     auto fibers = loop.fibers;
+    if (!fibers) fibers.emplace();  // /metrics waits, whatever the store does
     if (bounds().waiting > 0) {
       waiting = {&waits_, loop.sleeps};
-      if (!fibers) fibers.emplace();
       fibers->most += bounds().waiting;
     }
     const auto make_handler = [parts = parts(), loop, &access = access(), waiting] {
       return std::make_unique<PublicHandler>(
           PublicHandler::Parts{loop.session(), parts.envoy, parts.trusted, loop.recorder, parts.log,
-                               parts.operations, access, waiting});
+                               parts.operations.in(loop.sleeps), access, waiting});
     };
     return std::make_unique<http::FrontEnd>(
         http::FrontEnd::Parts{bounds(), make_handler, fibers, role_of_certificate()}, accept,

@@ -101,6 +101,8 @@ class Server::Impl {
   Loops loops_;
   Shutdown shutdown_{{main_, config_, log_, front_ends_, loops_, ready_}};
   Handover handover_{{main_, log_, [this] { return give_sockets(); }, [this] { hand_over(); }}};
+  // Destroyed first, because the metrics borrow the other members.
+  MetricsWorker metrics_worker_{registry_};
 };
 
 Server::Impl::Impl(const Config& config, ServerRules rules,
@@ -118,7 +120,7 @@ Server::Impl::Impl(const Config& config, ServerRules rules,
                    log_,
                    rules_.envoy(),
                    trusted_,
-                   {registry_, ready_},
+                   {registry_, ready_, &metrics_worker_},
                    ready_,
                    clock_,
                    descriptors_,

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "server/net/fiber.h"
 #include "server/protocol/http/problem.h"
 
 namespace sluice::server {
@@ -30,7 +31,8 @@ void Operations::handle(std::string_view path, const http::Request& request,
     const bool ready = ready_->load(std::memory_order_relaxed);
     return answer_word(response, ready ? 200 : 503, ready ? "ready\n" : "draining\n");
   }
-  response.text = registry_->text();
+  const bool may_wait = worker_ != nullptr && sleeps_ != nullptr && net::current_fiber() != nullptr;
+  response.text = may_wait ? worker_->text(*sleeps_) : registry_->text();
   response.answer_text(200, "text/plain; version=0.0.4; charset=utf-8");
 }
 

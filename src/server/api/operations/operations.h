@@ -4,6 +4,8 @@
 #include <string_view>
 
 #include "metrics/metrics.h"
+#include "server/api/operations/metrics_worker.h"
+#include "server/net/fiber_sleep.h"
 #include "server/protocol/http/message.h"
 
 namespace sluice::server {
@@ -12,8 +14,17 @@ namespace sluice::server {
 // path. Thread-safety: that of its parts. Ownership: borrows them.
 class Operations {
  public:
-  Operations(const metrics::Registry& registry, const std::atomic<bool>& ready)
-      : registry_(&registry), ready_(&ready) {}
+  Operations(const metrics::Registry& registry, const std::atomic<bool>& ready,
+             MetricsWorker* worker = nullptr)
+      : registry_(&registry), ready_(&ready), worker_(worker) {}
+
+  // Returns the operations of a loop that decides: /metrics waits for the worker, on a fiber of
+  // that loop. Without a worker or on no fiber, the calling thread writes it.
+  Operations in(net::FiberSleeps* sleeps) const {
+    Operations same = *this;
+    same.sleeps_ = sleeps;
+    return same;
+  }
 
   // `path` is the path of the request without its query.
   void handle(std::string_view path, const http::Request& request, http::Response& response) const;
@@ -21,6 +32,8 @@ class Operations {
  private:
   const metrics::Registry* registry_;
   const std::atomic<bool>* ready_;
+  MetricsWorker* worker_;
+  net::FiberSleeps* sleeps_ = nullptr;
 };
 
 }  // namespace sluice::server

@@ -1,0 +1,89 @@
+#include "server/api/operations/metrics_worker.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "server/net/fiber.h"
+
+namespace sluice::server {
+namespace {
+
+class MetricsWorkerTest : public ::testing::Test {
+ protected:
+  // Asks for the text on a fiber.
+  class Ask final : public net::FiberJob {
+   public:
+    Ask(MetricsWorker& worker, net::FiberSleeps& sleeps) : worker_(worker), sleeps_(sleeps) {}
+    void run() override { text = worker_.text(sleeps_); }
+    void done() override { is_done = true; }
+
+    std::string text;
+    bool is_done = false;
+
+   private:
+    MetricsWorker& worker_;
+    net::FiberSleeps& sleeps_;
+  };
+
+  // Writing a text takes until `may_end_`.
+  void SetUp() override {
+    registry_.add_gauge("sluice_ready", "One of the server.", [this] {
+      const bool alone = writers_.fetch_add(1) == 0;
+      is_at_once_ = is_at_once_ || !alone;
+      ++texts_;
+      while (!may_end_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      --writers_;
+      return 7.;
+    });
+  }
+  void run_until_done(const std::deque<Ask>& asks) {
+    for (const Ask& ask : asks) {
+      while (!ask.is_done) loop_.run_one_for(std::chrono::milliseconds(10)), loop_.restart();
+    }
+  }
+
+  boost::asio::io_context loop_;
+  net::FiberPool pool_{{}};
+  net::FiberSleeps sleeps_{loop_};
+  metrics::Registry registry_;
+  std::atomic<int> writers_{0}, texts_{0};
+  std::atomic<bool> may_end_{false}, is_at_once_{false};
+};
+
+TEST_F(MetricsWorkerTest, LetsTheLoopGoOnAndWritesOneTextAtATime) {
+  MetricsWorker worker(registry_);
+  std::deque<Ask> asks;
+  for (int i = 0; i < 50; ++i) {
+    pool_.run(asks.emplace_back(worker, sleeps_));  // returns although no text is written
+    while (texts_ == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_FALSE(asks.front().is_done);
+  may_end_ = true;
+  run_until_done(asks);
+  for (const Ask& ask : asks) EXPECT_NE(ask.text.find("sluice_ready 7"), std::string::npos);
+  EXPECT_FALSE(is_at_once_);
+  EXPECT_EQ(texts_, 2) << "one for the first request and one for all others";
+}
+
+TEST_F(MetricsWorkerTest, RequestsThatWaitAreAnsweredWhenTheLoopStops) {
+  MetricsWorker worker(registry_);
+  std::deque<Ask> asks;
+  pool_.run(asks.emplace_back(worker, sleeps_));
+  while (texts_ == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  may_end_ = true;
+  sleeps_.stop();
+  pool_.run(asks.emplace_back(worker, sleeps_));
+  for (const Ask& ask : asks) {
+    EXPECT_TRUE(ask.is_done);
+    EXPECT_NE(ask.text.find("sluice_ready 7"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::server
