@@ -96,7 +96,7 @@ class RuleCounts {
 
 // A histogram of durations: bucket k counts those of at most 2^k µs, the last bucket all others.
 struct alignas(kCacheLine) Durations {
-  static constexpr std::size_t kBounds = 21;  // 1 µs to 1.048576 s
+  static constexpr std::size_t kBounds = DurationCounts::kBounds;
 
   void add(std::chrono::nanoseconds took) noexcept { add_many(1, took); }
   // Counts `n` durations, at least 1, with this sum.
@@ -106,6 +106,11 @@ struct alignas(kCacheLine) Durations {
     const auto bucket = static_cast<std::size_t>(std::bit_width((ns - (ns > 0)) / 1000));
     buckets[bucket < kBounds ? bucket : kBounds].add(n);
     sum_ns.add(all);
+  }
+
+  void add_to(DurationCounts& sums) const noexcept {
+    for (std::size_t i = 0; i < buckets.size(); ++i) sums.buckets[i] += buckets[i].get();
+    sums.sum_ns += sum_ns.get();
   }
 
   std::array<Count, kBounds + 1> buckets;
@@ -140,12 +145,8 @@ void add_recorder(Activity& to, const Recorder::State& recorder, const RuleSet& 
 
 // Sums of all recorders.
 struct Sums {
-  struct Duration {
-    std::array<std::uint64_t, Durations::kBounds + 1> buckets{};
-    std::uint64_t sum_ns = 0;
-  };
   Totals totals;
-  std::array<Duration, kFrontEnds> durations;
+  std::array<DurationCounts, kFrontEnds> durations;
   std::array<std::uint64_t, kEvents> events{};
 
   void add(const Recorder::State& recorder);

@@ -79,6 +79,15 @@ class Recorder final {
   std::unique_ptr<State> state_;
 };
 
+// A histogram of durations: bucket k has those over 2^(k-1) and up to 2^k µs, the last one all
+// longer ones. A plain value.
+struct DurationCounts {
+  static constexpr std::size_t kBounds = 21;  // 1 µs to 1.048576 s
+
+  std::array<std::uint64_t, kBounds + 1> buckets{};
+  std::uint64_t sum_ns = 0;
+};
+
 // All metrics of the process; docs/metrics.md lists them.
 //
 // Thread-safety: any member from any thread. Cost: two open file descriptors (so that it can report
@@ -110,6 +119,11 @@ class Registry {
   };
   void add_table(std::string name, std::string help, std::vector<std::string> labels,
                  std::function<std::vector<Row>()> rows);
+  // As add_table(), of gauges.
+  void add_gauges(std::string name, std::string help, std::vector<std::string> labels,
+                  std::function<std::vector<Row>()> rows);
+  // Adds a histogram of durations, which text() reads as others.
+  void add_histogram(std::string name, std::string help, std::function<DurationCounts()> counts);
   // Returns Prometheus text, version 0.0.4: "text/plain; version=0.0.4; charset=utf-8". Counters
   // never decrease between two texts. Cost: about 50 µs, and 4 µs per limit.
   std::string text() const;

@@ -106,11 +106,7 @@ void Shared::forget_unknown_names() {
 void Sums::add(const Recorder::State& recorder) {
   recorder.rules->add_to(totals);
   for (std::size_t front_end = 0; front_end < kFrontEnds; ++front_end) {
-    const Durations& from = recorder.durations[front_end];
-    for (std::size_t i = 0; i < from.buckets.size(); ++i) {
-      durations[front_end].buckets[i] += from.buckets[i].get();
-    }
-    durations[front_end].sum_ns += from.sum_ns.get();
+    recorder.durations[front_end].add_to(durations[front_end]);
   }
   for (std::size_t i = 0; i < kEvents; ++i) events[i] += recorder.events[i].get();
 }

@@ -139,7 +139,7 @@ MetricFamily unknown_plans_of(const Totals& totals) {
   return family.take();
 }
 
-ClientMetric::Histogram histogram_of(const Sums::Duration& duration) {
+ClientMetric::Histogram histogram_of(const DurationCounts& duration) {
   ClientMetric::Histogram histogram;
   std::uint64_t count = 0;
   for (std::size_t i = 0; i < Durations::kBounds; ++i) {
@@ -212,9 +212,11 @@ struct Asked {
   std::vector<Registry::Series> series;
   std::vector<std::string> labels = {};  // of the rows
   std::function<std::vector<Registry::Row>()> rows = {};
+  std::function<DurationCounts()> durations = {};
 
   MetricFamily read() const {
     Family family(type, name, help);
+    if (durations) family.add({}, histogram_of(durations()));
     if (rows) {
       for (const Registry::Row& row : rows()) family.add(named(row.values), row.count);
     }
@@ -341,6 +343,27 @@ Activity Registry::activity(const RuleSet& rules) const {
   }
   add_would_deny(all, rules);
   return all;
+}
+
+void Registry::add_gauges(std::string name, std::string help, std::vector<std::string> labels,
+                          std::function<std::vector<Row>()> rows) {
+  impl_->add({MetricType::Gauge,
+              std::move(name),
+              std::move(help),
+              {},
+              {},
+              std::move(labels),
+              std::move(rows)});
+}
+
+void Registry::add_histogram(std::string name, std::string help,
+                             std::function<DurationCounts()> counts) {
+  impl_->add({.type = MetricType::Histogram,
+              .name = std::move(name),
+              .help = std::move(help),
+              .label = {},
+              .series = {},
+              .durations = std::move(counts)});
 }
 
 std::string Registry::text() const {

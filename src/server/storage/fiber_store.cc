@@ -1,6 +1,7 @@
 #include "server/storage/fiber_store.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "server/net/fiber.h"
 
@@ -33,9 +34,12 @@ Decision FiberStore::apply(Action action, std::span<const Charge> charges,
     std::fill(each.begin(), each.end(), refusal);
     return refusal;
   }
+  const auto begin = std::chrono::steady_clock::now();
   Waker waker;
   store_.async_apply(action, charges, now, each, waker);
-  return waker.wait();
+  const Decision decision = waker.wait();
+  durations_.add(std::chrono::steady_clock::now() - begin);
+  return decision;
 }
 
 }  // namespace sluice::server

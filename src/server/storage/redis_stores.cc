@@ -50,7 +50,7 @@ class RedisStores::Chain final : public LoopStores {
         returns_(redis_, all.shared_),
         leased_(loop, chain_.store(), returns_.store(), all.leases_),
         limiter_(leased_) {
-    all_.add(redis_);
+    all_.add(*this);
   }
   ~Chain() override { stop(); }
 
@@ -61,9 +61,12 @@ class RedisStores::Chain final : public LoopStores {
   void stop() override {
     if (std::exchange(is_stopped_, true)) return;
     leased_.stop();
-    all_.remove(redis_);
+    all_.remove(*this);
     redis_.close();
   }
+
+  const redis::LoopStore& store() const noexcept { return redis_; }
+  const metrics::Durations& durations() const noexcept { return fibers_.durations(); }
 
  private:
   RedisStores& all_;
@@ -108,26 +111,34 @@ std::unique_ptr<LoopStores> RedisStores::make(boost::asio::io_context& loop) {
   return std::make_unique<Chain>(*this, loop);
 }
 
-void RedisStores::add(const redis::LoopStore& store) {
+void RedisStores::add(const Chain& chain) {
   const std::lock_guard lock(mutex_);
-  stores_.push_back(&store);
+  chains_.push_back(&chain);
 }
 
-void RedisStores::remove(const redis::LoopStore& store) {
+void RedisStores::remove(const Chain& chain) {
   const std::lock_guard lock(mutex_);
-  add_counts(past_, store.stats());
-  std::erase(stores_, &store);
+  add_counts(past_, chain.store().stats());
+  chain.durations().add_to(past_durations_);
+  std::erase(chains_, &chain);
 }
 
 RedisStoreStats RedisStores::stats() const {
   const std::lock_guard lock(mutex_);
   RedisStoreStats sum = past_;
-  for (const redis::LoopStore* store : stores_) {
-    const RedisStoreStats one = store->stats();
+  for (const Chain* const chain : chains_) {
+    const RedisStoreStats one = chain->store().stats();
     add_counts(sum, one);
     sum.connected += one.connected;
     sum.pending += one.pending;
   }
+  return sum;
+}
+
+metrics::DurationCounts RedisStores::durations() const {
+  const std::lock_guard lock(mutex_);
+  metrics::DurationCounts sum = past_durations_;
+  for (const Chain* const chain : chains_) chain->durations().add_to(sum);
   return sum;
 }
 

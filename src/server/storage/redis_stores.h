@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "metrics/counts.h"
 #include "server/config/config.h"
 #include "server/storage/loop_stores.h"
 #include "sluice/leases.h"
@@ -43,21 +44,23 @@ class RedisStores {
   const LocalShareStore& local() const noexcept { return shared_.local; }
   // The sum of all loops.
   RedisStoreStats stats() const;
+  metrics::DurationCounts durations() const;
 
  private:
   class Chain;
 
   RedisStores(const Config& config, std::shared_ptr<const redis::Target> target,
               StoreObserver* observer);
-  void add(const redis::LoopStore& store);
-  void remove(const redis::LoopStore& store);
+  void add(const Chain& chain);
+  void remove(const Chain& chain);
 
   const std::shared_ptr<const redis::Target> target_;
   policy::Shared shared_;
   Leases leases_;
-  mutable std::mutex mutex_;  // protects the two members below
-  std::vector<const redis::LoopStore*> stores_;
-  RedisStoreStats past_;  // the statistics of closed stores
+  mutable std::mutex mutex_;  // protects the members below
+  std::vector<const Chain*> chains_;
+  RedisStoreStats past_;  // the statistics of closed stores, as the next
+  metrics::DurationCounts past_durations_;
 };
 
 }  // namespace sluice::server

@@ -55,6 +55,9 @@ void add_leases(metrics::Registry& registry, const Leases& leases) {
 
 void add_store_metrics(metrics::Registry& registry, const StoreSources& sources) {
   add_requests(registry, sources.stats);
+  registry.add_histogram("sluice_store_duration_seconds",
+                         "Time from a request to the store to its answer or its failure.",
+                         sources.durations);
   add_leases(registry, sources.leases);
   std::vector<metrics::Registry::Series> kinds;
   for (std::size_t i = 0; i < kStoreEventKinds; ++i) {

@@ -12,14 +12,15 @@
 
 namespace sluice::server {
 
-// The sources of the metrics of a store outside the process. All are borrowed; `stats` is called
-// from any thread.
+// The sources of the metrics of a store outside the process. All are borrowed; `stats` and
+// `durations` are called from any thread.
 struct StoreSources {
   const StoreLog& events;
   const CircuitBreaker& breaker;
   const DenyCache* deny_cache = nullptr;  // null: off
   const Leases& leases;
   std::function<RedisStoreStats()> stats;
+  std::function<metrics::DurationCounts()> durations = {};  // empty: they are not measured
 };
 
 // Adds the metrics to the registry, which docs/metrics.md lists. Call it once.

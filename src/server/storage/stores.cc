@@ -81,7 +81,8 @@ class InRedis final : public Stores {
                                  .breaker = stores_->breaker(),
                                  .deny_cache = stores_->deny_cache(),
                                  .leases = stores_->leases(),
-                                 .stats = [this] { return stores_->stats(); }});
+                                 .stats = [this] { return stores_->stats(); },
+                                 .durations = [this] { return stores_->durations(); }});
     add_memory_metrics(registry, [this] { return stores_->local().stats(); });
   }
   StoreStatus status() const override {
