@@ -237,8 +237,10 @@ void Server::Impl::run() {
     if (why.empty()) return log_.info("the overrides in Redis can be read again");
     log_.warning("the overrides in Redis cannot be read; the known ones count", {{"why", why}});
   });
+  stores_->follow(main_);
   notify_manager("READY=1");
   main_.run();
+  stores_->stop_following();
   rules_.stop_following();
   overrides_->stop();
   if (admin_stores_) admin_stores_->stop();

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "server/storage/redis_blocks.h"
+#include "server/storage/redis_health.h"
 #include "server/storage/redis_stores.h"
 #include "server/storage/store_log.h"
 #include "server/storage/store_metrics.h"
@@ -63,6 +64,7 @@ class InRedis final : public Stores {
     auto stores = RedisStores::open(config, &made->events_);
     if (!stores) return Unexpected{stores.error()};
     made->stores_ = std::move(*stores);
+    made->health_ = std::make_unique<RedisHealth>(made->stores_->shared_target());
     return std::unique_ptr<Stores>(std::move(made));
   }
   explicit InRedis(Log& log) : events_(log) {}
@@ -71,6 +73,9 @@ class InRedis final : public Stores {
   std::unique_ptr<LoopStores> make(boost::asio::io_context& loop) override {
     return stores_->make(loop);
   }
+
+  void follow(boost::asio::io_context& loop) override { health_->start(loop); }
+  void stop_following() noexcept override { health_->stop(); }
 
   Expected<HeldBlocks> find_blocks(LoopStores* loop, std::size_t most) override {
     return server::find_blocks(*loop->redis(), stores_->target(), most);
@@ -83,6 +88,7 @@ class InRedis final : public Stores {
                                  .leases = stores_->leases(),
                                  .stats = [this] { return stores_->stats(); },
                                  .durations = [this] { return stores_->durations(); }});
+    add_health_metrics(registry, *health_);
     add_memory_metrics(registry, [this] { return stores_->local().stats(); });
   }
   StoreStatus status() const override {
@@ -106,6 +112,7 @@ class InRedis final : public Stores {
  private:
   StoreLog events_;
   std::unique_ptr<RedisStores> stores_;
+  std::unique_ptr<RedisHealth> health_;
   MemoryStore nothing_{{.max_keys = 1, .max_log_bytes = 1}};
   Limiter nowhere_{nothing_};  // for loops that have stores of their own
 };

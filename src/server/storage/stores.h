@@ -35,6 +35,11 @@ class Stores {
   // one of its fibers; null if the store never waits. Errors: why Redis cannot say.
   virtual Expected<HeldBlocks> find_blocks(LoopStores* loop, std::size_t most) = 0;
 
+  // Asks the servers of the store how they are, for the metrics, in this loop until
+  // stop_following(). Does nothing in memory. Call both in the loop's thread.
+  virtual void follow(boost::asio::io_context& /*loop*/) {}
+  virtual void stop_following() noexcept {}
+
   virtual void add_metrics(metrics::Registry& registry) = 0;
   virtual StoreStatus status() const = 0;
 };

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "metrics/metrics.h"
+#include "stores/redis/client/client.h"
+#include "stores/redis/client/target.h"
+
+namespace sluice::server {
+
+// What a Redis server says of itself by INFO. A value that it does not say is absent.
+struct ServerInfo {
+  std::optional<std::uint64_t> used_memory;  // bytes
+  std::optional<std::uint64_t> max_memory;   // bytes; 0: no maximum
+  std::optional<std::uint64_t> commands;     // since its start, as the next
+  std::optional<std::uint64_t> evicted_keys;
+  std::optional<std::uint64_t> replicas;  // that are connected
+  // Of the replica that is the furthest behind; absent without replicas.
+  std::optional<std::uint64_t> lag_bytes;
+  std::optional<std::uint64_t> lag_seconds;  // since a replica has reported its offset
+
+  // Reads the text of INFO. Ignores what it does not know.
+  static ServerInfo read(std::string_view text);
+};
+
+// Asks each master of a Redis store every five seconds how it is, on connections of its own, which
+// may wait longer for an answer than requests do.
+//
+// Thread-safety: start() and stop() in the loop's thread, servers() from any. Ownership: borrows
+// the loop until stop().
+class RedisHealth {
+ public:
+  static constexpr std::size_t kMostServers = 100;  // of a cluster; the others are not asked
+
+  explicit RedisHealth(std::shared_ptr<const redis::Target> target,
+                       std::chrono::milliseconds every = std::chrono::seconds(5));
+  ~RedisHealth();
+  RedisHealth(const RedisHealth&) = delete;
+  RedisHealth& operator=(const RedisHealth&) = delete;
+
+  void start(boost::asio::io_context& loop);
+  void stop() noexcept;
+
+  struct Server {
+    std::string name;  // "host:port" in a cluster, else the URL of the store without passwords
+    ServerInfo info;
+  };
+  // Those that answered when they were asked last.
+  std::vector<Server> servers() const;
+
+ private:
+  class Ask;
+  struct Master {
+    std::string name;
+    std::optional<std::uint16_t> slot;  // one of its slots, by which the client finds it
+  };
+  static std::vector<Master> masters_of(const redisReply& slots);
+
+  void look();
+  void ask(const std::vector<Master>& masters);
+  void submit(std::optional<std::uint16_t> slot, std::initializer_list<std::string_view> words,
+              std::function<void(const redisReply* reply)> see);
+  void finish();
+
+  const std::shared_ptr<const redis::Target> target_;
+  const std::chrono::milliseconds every_;
+  std::unique_ptr<boost::asio::steady_timer> timer_;
+  std::unique_ptr<redis::Client> client_;
+  std::deque<Ask> asks_;      // of this round
+  std::size_t pending_ = 0;   // of them
+  std::vector<Server> seen_;  // in this round
+  mutable std::mutex mutex_;  // protects the next
+  std::vector<Server> servers_;
+};
+
+// Adds the metrics to the registry, which docs/metrics.md lists. Call it once. Borrows the health.
+void add_health_metrics(metrics::Registry& registry, const RedisHealth& health);
+
+}  // namespace sluice::server

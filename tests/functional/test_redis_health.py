@@ -1,0 +1,75 @@
+"""/metrics contains the health of Redis, and nothing about servers that do not answer."""
+
+import re
+import unittest
+
+from harness import wait_for
+from redis_harness import RedisTest
+
+RULES = """
+version: 1
+rules:
+  - name: all
+    limits: [{ name: ip, key: "{ip}", algorithm: gcra, limit: 100, per: 1s }]
+"""
+DURATIONS = "sluice_store_duration_seconds"
+
+
+def health_of(sluice):
+    """Returns the metrics of Redis servers: {server: {name: value}}."""
+    servers = {}
+    for sample, value in sluice.metrics().items():
+        if found := re.fullmatch(r'sluice_redis_(\w+)\{server="([^"]*)"\}', sample):
+            servers.setdefault(found[2], {})[found[1]] = value
+    return servers
+
+
+class RedisHealth(RedisTest):
+    def test_one_server_and_its_replica(self):
+        redis = self.redis({"maxmemory": 50_000_000})
+        replica = self.redis({"replicaof": f"127.0.0.1 {redis.port}"}, name="replica")
+        wait_for(lambda: redis.info("replication")["connected_slaves"] == "1")
+        sluice = self.serve(RULES, {"store": redis.url})
+        for _ in range(10):
+            sluice.check({"attributes": {"ip": "192.0.2.1"}})
+        found = wait_for(lambda: health_of(sluice).get(redis.url, {}).get("commands_total"))
+        self.assertGreater(found, 0)
+        health = health_of(sluice)
+        self.assertEqual(list(health), [redis.url])
+        health = health[redis.url]
+        self.assertEqual(health["memory_max_bytes"], 50_000_000)
+        self.assertGreater(health["memory_used_bytes"], 500_000)
+        self.assertLess(health["memory_used_bytes"], 50_000_000)
+        self.assertEqual(health["evicted_keys_total"], 0)
+        self.assertEqual(health["replicas"], 1)
+        self.assertLess(health["replication_lag_seconds"], 5)
+        metrics = sluice.metrics()
+        self.assertEqual(metrics[f"{DURATIONS}_count"], metrics["sluice_store_asked_total"])
+        self.assertGreater(metrics[f"{DURATIONS}_sum"], 0)
+
+        replica.stop()
+        wait_for(lambda: health_of(sluice)[redis.url]["replicas"] == 0)
+        self.assertNotIn("replication_lag_bytes", health_of(sluice)[redis.url])
+        redis.pause()
+        wait_for(lambda: not health_of(sluice), what="no metrics of a server that does not answer")
+        redis.resume()
+        wait_for(lambda: health_of(sluice), what="metrics of a server that answers again")
+
+    def test_a_user_that_may_not_ask(self):
+        redis = self.redis({"user": "limited on >secret ~* &* +@all -info"})
+        url = redis.url.replace("redis://", "redis://limited:secret@")
+        sluice = self.serve(RULES, {"store": url})
+        self.assertEqual(sluice.check({"attributes": {"ip": "192.0.2.1"}}).json["reason"], "ok")
+        wait_for(lambda: redis.info("errorstats").get("errorstat_NOPERM"))
+        self.assertEqual(health_of(sluice), {})
+        self.assertNotIn("secret", sluice.get("/metrics").body.decode())
+
+    def test_each_master_of_a_cluster(self):
+        cluster = self.cluster(replicas=0)
+        sluice = self.serve(RULES, {"store": cluster.url})
+        masters = {server.address for server in cluster.servers}
+        wait_for(lambda: health_of(sluice).keys() == masters, what="the health of all masters")
+
+
+if __name__ == "__main__":
+    unittest.main()
