@@ -43,6 +43,12 @@ constexpr std::array kServerCounters = {
     "sluice_lease_units_given_back_total", "sluice_recorded_requests_total",
     "sluice_recorded_bytes_total",         "sluice_recorded_dropped_total",
     "sluice_recorded_rotations_total"};
+// With the label `server`.
+constexpr std::array kRedisGauges = {
+    "sluice_redis_memory_used_bytes", "sluice_redis_memory_max_bytes", "sluice_redis_replicas",
+    "sluice_redis_replication_lag_bytes", "sluice_redis_replication_lag_seconds"};
+constexpr std::array kRedisCounters = {"sluice_redis_commands_total",
+                                       "sluice_redis_evicted_keys_total"};
 
 std::string read(const std::string& path) {
   std::ifstream file(SLUICE_SOURCE_DIR "/" + path);
@@ -98,6 +104,14 @@ std::string exercised_text() {
   for (const char* name : kServerCounters) {
     registry.add_counter(name, "Of the server.", [] { return 1.; });
   }
+  const auto rows = [] { return std::vector<Registry::Row>{{{"a:6379"}, 1.}}; };
+  for (const char* name : kRedisGauges)
+    registry.add_gauges(name, "Of the server.", {"server"}, rows);
+  for (const char* name : kRedisCounters) {
+    registry.add_table(name, "Of the server.", {"server"}, rows);
+  }
+  registry.add_histogram("sluice_store_duration_seconds", "Of the server.",
+                         [] { return DurationCounts{}; });
   registry.add_counters("sluice_store_events_total", "Of the server.", "event",
                         {{"connected", [] { return 1.; }}, {"breaker_opened", [] { return 0.; }}});
   registry.add_table("sluice_envoy_decisions_total", "Of the server.", {"descriptor", "outcome"},
