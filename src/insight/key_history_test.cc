@@ -80,7 +80,8 @@ TEST(KeyHistory, StaysWithinItsMemory) {
   EXPECT_LE(history.bytes(), sizeof history + 18 * KeyFrame::kMostBytes);
   // The sketches of all loops, for asked and denied, twice; and the two histories.
   KeySketch sketch(KeyFrame::kMostKeys);
-  for (std::uint64_t i = 0; i < KeyFrame::kMostKeys; ++i) sketch.add(i, "k");
+  for (std::uint64_t i = 0; i <= KeyFrame::kMostKeys; ++i) sketch.add(i, "k");
+  EXPECT_LE(sketch.bytes(), sizeof sketch + 120 * KeyFrame::kMostKeys);
   EXPECT_LE(4 * 4 * sketch.bytes() + 2 * (sizeof history + 18 * KeyFrame::kMostBytes), 1'000'000U);
 }
 

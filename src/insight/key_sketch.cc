@@ -21,16 +21,20 @@ std::size_t kept_size(std::string_view text) noexcept {
 void KeySketch::add(std::uint64_t hash, std::string_view text) noexcept {
   ++total_;
   if (!chains_.empty()) {
-    for (std::uint16_t i = chain_of(hash); i != kNone; i = cells_[i].next) {
-      if (cells_[i].hash != hash) continue;
+    for (std::uint16_t i = chain_of(hash); i != kNone; i = entries_[i].next) {
+      if (entries_[i].hash != hash) continue;
       ++counts_[i];
       return;
     }
   }
   if (counts_.size() >= most_ || !append()) {
     is_exact_ = false;
-    if (counts_.empty()) return;
-    replace_least();
+    if (counts_.empty() || (cells_.empty() && !make_cells())) return;
+    std::uint16_t& cell = cell_of(hash);
+    if (count_below_least(cell)) return;
+    changed_ = find_least();
+    if (count_below_least(cell)) return;  // by the exact least count
+    replace_changed();
   }
   write(changed_, hash, text);
 }
@@ -40,12 +44,12 @@ bool KeySketch::append() try {
   const std::size_t size = counts_.size() + 1;
   if (size > counts_.capacity()) {
     const std::size_t room = std::min(most_, std::max<std::size_t>(16, 2 * counts_.capacity()));
-    cells_.reserve(room);
+    entries_.reserve(room);
     texts_.reserve(room);
     counts_.reserve(room);
   }
   if (counts_.capacity() > chains_.size()) grow_chains();
-  cells_.resize(size);
+  entries_.resize(size);
   texts_.resize(size);
   counts_.push_back(1);
   changed_ = size - 1;
@@ -59,35 +63,55 @@ void KeySketch::grow_chains() {
   std::vector<std::uint16_t> chains(std::bit_ceil(2 * counts_.capacity()), kNone);
   chains_.swap(chains);
   for (std::size_t i = 0; i < counts_.size(); ++i) {
-    std::uint16_t& chain = chain_of(cells_[i].hash);
-    cells_[i].next = chain;
+    std::uint16_t& chain = chain_of(entries_[i].hash);
+    entries_[i].next = chain;
     chain = static_cast<std::uint16_t>(i);
   }
 }
 
-// Takes the place of a key with the least count, and counts one more.
-void KeySketch::replace_least() noexcept {
-  changed_ = find_least();
-  Cell& old = cells_[changed_];
+// Makes the cells of the keys without an entry. Returns false without memory.
+bool KeySketch::make_cells() noexcept try {
+  cells_.resize(std::bit_ceil(kCellsPerKey * most_));
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
+// Counts a key in its cell. Returns false if that could become more than the least count of an
+// entry.
+bool KeySketch::count_below_least(std::uint16_t& cell) const noexcept {
+  if (cell == kNone || cell >= least_) return false;
+  ++cell;
+  return true;
+}
+
+// Takes the place of the key `changed_`, which has the least count. The new key was added at most
+// as often as that one, because otherwise its cell would have said more before.
+void KeySketch::replace_changed() noexcept {
+  Entry& old = entries_[changed_];
   std::uint16_t* link = &chain_of(old.hash);
-  while (*link != changed_) link = &cells_[*link].next;
+  while (*link != changed_) link = &entries_[*link].next;
   *link = old.next;
-  old.error = counts_[changed_]++;
+  const std::uint32_t least = counts_[changed_]++;
+  std::uint16_t& cell = cell_of(old.hash);
+  cell = std::max(cell, static_cast<std::uint16_t>(std::min<std::uint32_t>(least, kNone)));
+  old.error = least;
+  cursor_ = changed_ + 1;
 }
 
 void KeySketch::write(std::size_t index, std::uint64_t hash, std::string_view text) noexcept {
-  Cell& cell = cells_[index];
+  Entry& entry = entries_[index];
   std::uint16_t& chain = chain_of(hash);
-  cell.hash = hash;
-  cell.next = chain;
+  entry.hash = hash;
+  entry.next = chain;
   chain = static_cast<std::uint16_t>(index);
   const std::size_t kept = kept_size(text);
-  cell.text_size = static_cast<std::uint8_t>(kept);
-  cell.is_cut = kept < text.size();
+  entry.text_size = static_cast<std::uint8_t>(kept);
+  entry.is_cut = kept < text.size();
   std::memcpy(texts_[index].bytes.data(), text.data(), kept);
 }
 
-// Counts only grow, so what the cursor has passed stays greater than `least_`.
+// What the cursor has passed may have the least count again, and is found in the next round.
 std::size_t KeySketch::find_least() noexcept {
   for (;;) {
     for (; cursor_ < counts_.size(); ++cursor_) {
@@ -100,9 +124,10 @@ std::size_t KeySketch::find_least() noexcept {
 
 void KeySketch::clear() noexcept {
   counts_.clear();
-  cells_.clear();
+  entries_.clear();
   texts_.clear();
   std::fill(chains_.begin(), chains_.end(), kNone);
+  std::fill(cells_.begin(), cells_.end(), std::uint16_t{0});
   total_ = 0;
   least_ = 0;
   cursor_ = 0;
@@ -116,18 +141,18 @@ std::uint64_t KeySketch::floor() const noexcept {
 }
 
 CountedKey KeySketch::at(std::size_t index) const noexcept {
-  const Cell& cell = cells_[index];
-  return {cell.hash,
+  const Entry& entry = entries_[index];
+  return {entry.hash,
           counts_[index],
-          cell.error,
-          {texts_[index].bytes.data(), cell.text_size},
-          cell.is_cut};
+          entry.error,
+          {texts_[index].bytes.data(), entry.text_size},
+          entry.is_cut};
 }
 
 std::size_t KeySketch::bytes() const noexcept {
   return sizeof *this + counts_.capacity() * sizeof counts_[0] +
-         cells_.capacity() * sizeof cells_[0] + texts_.capacity() * sizeof texts_[0] +
-         chains_.capacity() * sizeof chains_[0];
+         entries_.capacity() * sizeof entries_[0] + texts_.capacity() * sizeof texts_[0] +
+         chains_.capacity() * sizeof chains_[0] + cells_.capacity() * sizeof cells_[0];
 }
 
 }  // namespace sluice::insight

@@ -9,7 +9,7 @@
 namespace sluice::insight {
 
 // The most bytes of a key's text that are kept. A longer text is cut at a character.
-inline constexpr std::size_t kLongestText = 95;
+inline constexpr std::size_t kLongestText = 79;
 
 // A key and how often it was counted. The true number is at most `count` and at least
 // `count - error`.
@@ -22,13 +22,14 @@ struct CountedKey {
 };
 
 // The most frequent keys of a stream in bounded memory: the algorithm Space-Saving (Metwally,
-// Agrawal, El Abbadi: "Efficient computation of frequent and top-k elements in data streams"). It
-// counts `most` keys. A further key replaces one with the least count and continues from there, so
-// a count is never too small, and too large by at most total() / most.
+// Agrawal, El Abbadi: "Efficient computation of frequent and top-k elements in data streams") with
+// a filter (Homem, Carvalho: "Finding top-k elements in data streams"). It counts `most` keys.
+// Other keys are counted together, by cells of their hashes, and a key whose cell has reached the
+// least count of an entry replaces that key and continues from there. So a count is never too
+// small, and too large by at most total() / most.
 //
-// Thread-safety: one thread at a time. Cost: add() takes a few ns for a key that is counted, and
-// some 10 ns for others; it allocates nothing once clear() was called at the largest size. A key
-// takes up to 126 bytes.
+// Thread-safety: one thread at a time. Cost: add() takes a few ns, and some 10 ns for a key without
+// an entry; it allocates nothing once the sketch was full. A key takes 120 bytes.
 class KeySketch {
  public:
   // `most` is 1 to 16384.
@@ -50,7 +51,8 @@ class KeySketch {
 
  private:
   static constexpr std::uint16_t kNone = 0xFFFF;
-  struct Cell {
+  static constexpr std::size_t kCellsPerKey = 8;
+  struct Entry {
     std::uint64_t hash = 0;
     std::uint32_t error = 0;
     std::uint16_t next = kNone;  // of the same chain
@@ -64,9 +66,14 @@ class KeySketch {
   std::uint16_t& chain_of(std::uint64_t hash) noexcept {
     return chains_[hash & (chains_.size() - 1)];
   }
+  std::uint16_t& cell_of(std::uint64_t hash) noexcept {
+    return cells_[(hash >> 32) & (cells_.size() - 1)];
+  }
   bool append();
   void grow_chains();
-  void replace_least() noexcept;
+  bool make_cells() noexcept;
+  bool count_below_least(std::uint16_t& cell) const noexcept;
+  void replace_changed() noexcept;
   void write(std::size_t index, std::uint64_t hash, std::string_view text) noexcept;
   std::size_t find_least() noexcept;
 
@@ -74,13 +81,16 @@ class KeySketch {
   std::uint64_t total_ = 0;
   // Of each key. The counts are apart, because find_least() reads many of them.
   std::vector<std::uint32_t> counts_;
-  std::vector<Cell> cells_;
+  std::vector<Entry> entries_;
   std::vector<Text> texts_;
   std::vector<std::uint16_t> chains_;  // the first key of each; a power of two
-  std::uint32_t least_ = 0;            // no count is less
-  std::size_t cursor_ = 0;             // no count before it is `least_`
-  std::size_t changed_ = 0;            // the key that append() or replace_least() made room for
-  bool is_exact_ = true;               // no key was replaced
+  // How often the keys of a cell that have no entry were added, at least; kNone: any number. Made
+  // when a key is replaced for the first time; a power of two.
+  std::vector<std::uint16_t> cells_;
+  std::uint32_t least_ = 0;  // no count is less
+  std::size_t cursor_ = 0;   // where to look for a count of `least_`
+  std::size_t changed_ = 0;  // the key that is being written
+  bool is_exact_ = true;     // no key was replaced
 };
 
 }  // namespace sluice::insight

@@ -81,7 +81,7 @@ struct TopLimit {
 //
 // Each loop counts in its own sketches, which it hands over about once per second; collect() adds
 // them to the history of the limit. With at most 64 loops a limit takes at most 1 MB: 4 * 256 keys
-// of 126 bytes in the sketches of all loops, four times (asked and denied; one set is filled while
+// of 120 bytes in the sketches of all loops, four times (asked and denied; one set is filled while
 // the other one is collected), and 36 frames of 12 KiB. Limits with few keys take little: a key
 // takes about 120 bytes per loop, and 32 bytes and its text in each frame.
 //
