@@ -12,6 +12,8 @@ try:
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
     from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.ui import Select
 except ImportError:
     webdriver = None
 
@@ -99,6 +101,16 @@ class Browser:
         field = self.find(selector)
         field.clear()
         field.send_keys(text)
+
+    def choose(self, selector, text):
+        Select(self.find(selector)).select_by_visible_text(text)
+
+    def press(self, name):
+        """Presses a key of the keyboard, such as "ENTER"."""
+        webdriver.ActionChains(self.driver).send_keys(getattr(Keys, name)).perform()
+
+    def focused(self):
+        return self.run("return document.activeElement.id")
 
     def overflow(self):
         """Returns by how many pixels the page is wider than the window."""

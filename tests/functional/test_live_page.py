@@ -48,8 +48,8 @@ class BrowserTest(ServerTest):
         cls.browser = Browser(cls.folder())
         cls.addClassCleanup(cls.browser.close)
 
-    def serve_page(self, config=None):
-        server = Sluice(self.folder(), RULES, config)
+    def serve_page(self, rules=RULES, config=None):
+        server = Sluice(self.folder(), rules, config)
         self.addCleanup(server.stop)
         self.browser.errors()
         self.browser.open(server.admin)
@@ -126,7 +126,7 @@ class Page(BrowserTest):
         self.assert_no_errors()
 
     def test_it_connects_again_when_the_server_is_back(self):
-        server = self.serve_page({"listen": {"admin": "127.0.0.1:0"}})
+        server = self.serve_page()
         self.browser.wait_for_text("#state", "live")
         address = server.admin
         server.stop()
@@ -169,12 +169,117 @@ class Page(BrowserTest):
         self.assertEqual(self.browser.driver.title, "Sluice")
 
 
+class Keys(BrowserTest):
+    RULES = """
+version: 1
+rules:
+  - name: login
+    match: { path: /login }
+    limits:
+      - { name: address, key: "{ip}", algorithm: fixed_window, limit: 2, per: 1h,
+          block: { after: 100, within: 1h, for: 1h } }
+  - name: order
+    match: { path: /order }
+    limits: [{ name: user, key: "{header.x-user|ip}", algorithm: fixed_window, limit: 3, per: 1h }]
+"""
+
+    def check(self, server, **attributes):
+        names = {name.replace("__", ".").replace("_", "-"): value for name, value in attributes.items()}
+        return server.check({"attributes": names}).status
+
+    def open_key(self, rule, value):
+        page = self.browser
+        page.wait_for_text("#rules", rule)
+        page.click("Look up a key")
+        page.choose("#key-rule", rule)
+        page.fill("#key-attributes input", value)
+
+    def test_a_key_is_looked_up_reset_blocked_and_unblocked(self):
+        server = self.serve_page(self.RULES)
+        page = self.browser
+        statuses = [self.check(server, path="/login", ip="192.0.2.1") for _ in range(3)]
+        self.assertEqual(statuses, [200, 200, 429])
+        self.open_key("login", "192.0.2.1")
+        page.click("Look")
+        page.wait_for_text("#key-result", "192.0.2.1")
+        self.assertRegex(page.text("#key-result"), r"remaining\s+0\b")
+        page.click("Reset")
+        page.wait_for_text("#key-message", "The counter is reset.")
+        self.assertRegex(page.text("#key-result"), r"remaining\s+2\b")
+        self.assertEqual(self.check(server, path="/login", ip="192.0.2.1"), 200)
+        page.click("Block")
+        page.wait_for_text("#key-message", "The key is blocked.")
+        page.wait_for_text("#key-result", "blocked for")
+        self.assertEqual(self.check(server, path="/login", ip="192.0.2.1"), 429)
+        self.assertEqual(self.check(server, path="/login", ip="192.0.2.2"), 200)
+        page.click("Unblock")
+        page.wait_for_text("#key-message", "not blocked any more")
+        self.assertEqual(self.check(server, path="/login", ip="192.0.2.1"), 200)
+        page.fill("#key-for", "soon")
+        page.click("Block")
+        page.wait_for_text("#key-message.error", "soon")
+        self.assert_no_errors("400", "404")
+
+    def test_a_key_is_overridden(self):
+        server = self.serve_page(self.RULES)
+        page = self.browser
+        self.open_key("order", "user 7/ü&=%")
+        self.assertFalse(page.find("#key-block").is_displayed(), "the limit has no block")
+        page.fill("#key-units", "1")
+        page.click("Override")
+        page.wait_for_text("#key-message", "The override is set.")
+        page.wait_for_text("#key-result", "limit 1")
+        statuses = [self.check(server, path="/order", header__x_user="user 7/ü&=%") for _ in range(2)]
+        self.assertEqual(statuses, [200, 429])
+        page.click("Remove the override")
+        page.wait_for_text("#key-message", "The override is removed.")
+        self.assertEqual(self.check(server, path="/order", header__x_user="user 7/ü&=%"), 200)
+        page.choose("#key-kind", "a block")
+        page.fill("#key-hours", "2")
+        page.click("Override")
+        page.wait_for_text("#key-result", "blocked true, until 2")
+        self.assertEqual(self.check(server, path="/order", header__x_user="user 7/ü&=%"), 429)
+        page.choose("#key-attributes select", "ip")
+        page.fill("#key-attributes input", "192.0.2.1")
+        page.click("Look")
+        page.wait_for_text("#key-result", "ip=192.0.2.1")
+        self.assert_no_errors("404")
+
+    def test_the_dialog_works_by_keyboard(self):
+        self.serve_page(self.RULES)
+        page = self.browser
+        page.wait_for_text("#rules", "login")
+        page.run("document.querySelector('#find-key').focus()")
+        page.press("ENTER")
+        self.assertTrue(page.find("#key").is_displayed())
+        self.assertEqual(page.focused(), "key-rule")
+        outline = "return getComputedStyle(document.activeElement).outlineStyle"
+        page.press("TAB")
+        self.assertEqual((page.focused(), page.run(outline)), ("key-limit", "solid"))
+        page.press("ESCAPE")
+        self.assertFalse(page.find("#key").is_displayed())
+        self.assertEqual(page.focused(), "find-key")
+
+    def test_keys_with_markup_or_control_characters_are_shown_as_text(self):
+        self.serve_page(self.RULES)
+        page = self.browser
+        self.open_key("order", "x")
+        page.run(
+            "document.querySelector('#key-attributes input').value = arguments[0]",
+            "<b onclick=alert(1)>\u202eevil\u0007</b>",
+        )
+        page.click("Look")
+        page.wait_for_text("#key-result", "<b onclick=alert(1)>\\u{202e}evil\\u{7}</b>")
+        self.assertEqual(page.all("#key-result b"), [])
+        self.assert_no_errors("404")
+
+
 class Token(BrowserTest):
     def serve_with_token(self):
         file = self.folder() / "token"
         file.write_text(TOKEN)
         file.chmod(0o600)
-        return self.serve_page({"admin": {"token_file": str(file)}})
+        return self.serve_page(config={"admin": {"token_file": str(file)}})
 
     def test_the_page_asks_for_the_token_and_refuses_a_wrong_one(self):
         server = self.serve_with_token()

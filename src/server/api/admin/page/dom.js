@@ -66,6 +66,10 @@ export function keepRows(parent, items, nameOf, make, update) {
     update(row, item);
     return row;
   });
-  const same = rows.length === parent.children.length && rows.every((row, i) => parent.children[i] === row);
-  if (!same) parent.replaceChildren(...rows);
+  const focused = document.activeElement;
+  rows.forEach((row, i) => {
+    if (parent.children[i] !== row) parent.insertBefore(row, parent.children[i] ?? null);
+  });
+  while (parent.children.length > rows.length) parent.lastChild.remove();
+  if (focused !== document.activeElement && parent.contains(focused)) focused.focus();
 }

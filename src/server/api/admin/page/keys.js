@@ -1,5 +1,6 @@
 // The top keys of the limits.
 
+import { openKey } from "/page/key.js";
 import { read } from "/page/api.js";
 import { element, find, keepRows, say, visible } from "/page/dom.js";
 
@@ -10,21 +11,30 @@ let counted = true; // whether the server counts keys
 
 function makeLimit(limit) {
   const head = element("tr", {}, element("th", { scope: "col" }, "key"),
-    element("th", { scope: "col", className: "amount" }, "requests"));
+    element("th", { scope: "col", className: "amount" }, "requests"),
+    element("th", { scope: "col" }, element("span", { className: "unseen" }, "action")));
   return element("div", {}, element("h3", {}, `${visible(limit.rule)} / ${visible(limit.limit)}`),
     element("table", {}, element("thead", {}, head), element("tbody")));
 }
 
-function makeKey(key) {
+// Hashes and the beginning of a long key do not name it.
+function makeKey(limit, key, hashed) {
   const text = key.key === "" ? "(all requests)" : visible(key.key) + (key.cut ? "…" : "");
+  const action = element("td", { className: "amount" });
+  if (!hashed && !key.cut) {
+    const open = element("button", { type: "button", ariaLabel: `Open ${text}` }, "Open");
+    open.addEventListener("click", () => openKey(limit.rule, limit.limit, key.key));
+    action.append(open);
+  }
   return element("tr", {}, element("td", { className: "key" }, text),
-    element("td", { className: "amount" }));
+    element("td", { className: "amount" }), action);
 }
 
 function showLimits(top) {
   const used = top.limits.filter((limit) => limit.keys.length > 0);
   keepRows(find("top-limits"), used, (limit) => `${limit.rule}/${limit.limit}`, makeLimit,
-    (box, limit) => keepRows(box.querySelector("tbody"), limit.keys, (key) => key.key, makeKey,
+    (box, limit) => keepRows(box.querySelector("tbody"), limit.keys, (key) => `${top.hashed} ${key.key}`,
+      (key) => makeKey(limit, key, top.hashed),
       (row, key) => {
         const between = key.error > 0 ? ` (at most ${key.error} too many)` : "";
         say(row.children[1], key.count.toLocaleString("en") + between);

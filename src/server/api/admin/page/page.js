@@ -3,6 +3,7 @@
 import { Failure, follow, token } from "/page/api.js";
 import { drawLines } from "/page/charts.js";
 import { age, count, element, find, keepRows, rate, say, seconds, visible } from "/page/dom.js";
+import { openKey, useRules } from "/page/key.js";
 import { showTopKeys } from "/page/keys.js";
 
 const KEPT = 121; // events, for two minutes
@@ -175,7 +176,8 @@ function show(event) {
   showRules(event);
   showLatency(event);
   showStore(event);
-  showTopKeys(event);
+  showTopKeys();
+  useRules(event.rules.busiest);
 }
 
 // --- connecting -------------------------------------------------------------------------------
@@ -226,6 +228,7 @@ find("login").addEventListener("submit", (submitted) => {
   setState("Connecting…");
   watch();
 });
+find("find-key").addEventListener("click", () => openKey());
 find("sign-out").addEventListener("click", () => {
   stream.abort();
   token.forget();
