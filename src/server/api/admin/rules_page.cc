@@ -1,7 +1,10 @@
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "rules/rule_diff.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rules_answers.h"
 #include "server/protocol/http/fields.h"
@@ -75,6 +78,33 @@ bool refuses_file(const Call& call) {
   return true;
 }
 
+constexpr std::size_t kMostDifferences = 1000;
+
+// Writes the differences between the active rules and others, as `sluice rules diff --json` does.
+void write_differences(JsonWriter& json, const ActiveRules& active, std::string_view yaml) {
+  std::vector<RuleText> before;
+  before.reserve(active.texts->size());
+  for (const RulesText& text : *active.texts) before.push_back({text.name, text.text});
+  const RuleText after{"", yaml};
+  const auto found = rules::compare_rules(before, {&after, 1});
+  json.key("differences").begin_array();
+  for (std::size_t i = 0; i < std::min(found.size(), kMostDifferences); ++i) {
+    static constexpr std::array<std::string_view, 3> kKinds{"added", "removed", "changed"};
+    const rules::RuleDifference& one = found[i];
+    json.begin_object().member("change", kKinds[static_cast<std::size_t>(one.kind)]);
+    const auto add = [&](std::string_view name, const std::string& value) {
+      if (!value.empty()) json.member(name, value);
+    };
+    add("rule", one.rule);
+    add("limit", one.limit);
+    add("key", one.key);
+    add("old", one.before);
+    add("new", one.after);
+    json.end_object();
+  }
+  json.end_array().member("more_differences", found.size() > kMostDifferences);
+}
+
 }  // namespace
 
 void show_rules(const Call& call) {
@@ -119,9 +149,11 @@ void validate_rules(const Call& call) {
   if (refuses_type(call)) return;
   const auto rules = RuleSet::parse(call.request.body, "POST /v1/rules/validate");
   if (!rules) return answer_errors(400, rules.error(), call.response);
+  const ActiveRules active = call.parts.rules.active();
   JsonWriter json;
-  json.begin_object().member("version", call.parts.rules.version());
+  json.begin_object().member("version", active.version);
   write_counts(json, *rules);
+  write_differences(json, active, call.request.body);
   answer(call.response, 200, json.end_object());
 }
 

@@ -147,12 +147,45 @@ TEST_F(RulesPage, ValidateReportsTheSameAndChangesNothing) {
   open({rules_named("r")});
   const Answered good = call("POST", "/v1/rules/validate", {}, rules_named("new"));
   EXPECT_EQ(good.status, 200);
-  EXPECT_EQ(good.body, "{\"version\":1,\"rules\":1,\"limits\":1}\n");
+  EXPECT_EQ(good.json().at("version"), 1);
+  EXPECT_EQ(good.json().at("rules"), 1);
+  EXPECT_EQ(good.json().at("limits"), 1);
   const Answered bad = call("POST", "/v1/rules/validate", {}, "version: 3\nrules: []\n");
   EXPECT_EQ(bad.status, 400);
   EXPECT_EQ(bad.detail().find("POST /v1/rules/validate:1:10: error: "), 0U) << bad.detail();
   EXPECT_EQ(manager_->version(), 1U);
   EXPECT_TRUE(done_.empty());
+}
+
+TEST_F(RulesPage, ValidateSaysWhatDiffersFromTheActiveRules) {
+  open({rules_named("a"), rules_named("b")});
+  const auto differences = [&](const std::string& text) {
+    return call("POST", "/v1/rules/validate", {}, text).json().at("differences").as_array();
+  };
+  std::string both = rules_named("a") + rules_named("b").substr(rules_named("b").find("  - "));
+  EXPECT_TRUE(differences("# the same\n" + both).empty());
+  const auto removed = differences(rules_named("a"));
+  ASSERT_EQ(removed.size(), 1U);
+  EXPECT_EQ(removed[0], (boost::json::value{{"change", "removed"}, {"rule", "b"}}));
+  const std::size_t at = both.find("limit: ");
+  both.replace(at, both.find_first_of(",\n}", at) - at, "limit: 77");
+  const auto changed = differences(both);
+  ASSERT_EQ(changed.size(), 1U);
+  EXPECT_EQ(changed[0].at("change"), "changed");
+  EXPECT_EQ(changed[0].at("key"), "limit");
+  EXPECT_EQ(changed[0].at("new"), "77");
+}
+
+TEST_F(RulesPage, ValidateListsAThousandDifferencesAtMost) {
+  open({rules_named("a")});
+  std::string many = "version: 1\nrules:\n";
+  for (int i = 0; i < 1001; ++i) {
+    many += "  - { name: r" + std::to_string(i) + ", match: { path: /" + std::to_string(i) +
+            " }, action: deny }\n";
+  }
+  const auto said = call("POST", "/v1/rules/validate", {}, many).json();
+  EXPECT_EQ(said.at("differences").as_array().size(), 1000U);
+  EXPECT_EQ(said.at("more_differences"), true);
 }
 
 TEST_F(RulesPage, ReloadReadsTheFiles) {
