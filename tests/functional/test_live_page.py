@@ -274,6 +274,82 @@ rules:
         self.assert_no_errors("404")
 
 
+class Editor(BrowserTest):
+    def open_editor(self, rules=RULES, config=None):
+        server = self.serve_page(rules, config)
+        self.browser.wait_for_text("#rules-source", "Version 1")
+        self.browser.click("Edit the rules")
+        return server
+
+    def edit(self, text):
+        self.browser.run(
+            "const field = document.querySelector('#editor-text'); field.value = arguments[0];"
+            "field.dispatchEvent(new Event('input'))",
+            text,
+        )
+
+    def shown(self):
+        return self.browser.run("return document.querySelector('#editor-text').value")
+
+    def test_rules_are_validated_compared_and_replaced(self):
+        server = self.open_editor()
+        page = self.browser
+        wait_for(lambda: self.shown() == RULES, what="the active rules in the editor")
+        replace = page.find("#editor-replace")
+        self.assertFalse(replace.is_enabled(), "nothing is validated")
+        self.edit(RULES.replace("limit: 3", "limit: many"))
+        page.click("Validate")
+        page.wait_for_text("#editor-message.error", "1 error")
+        self.assertFalse(replace.is_enabled())
+        page.find("#editor-list button").click()
+        at = page.run("return document.querySelector('#editor-text').selectionStart")
+        self.assertTrue(self.shown()[at:].startswith("many"), self.shown()[at:][:20])
+        new = RULES.replace("limit: 3", "limit: 30").replace("name: trial", "name: <b>new</b>")
+        self.edit(new)
+        page.click("Validate")
+        page.wait_for_text("#editor-list", "rule order, limit user: limit 3 → 30")
+        page.wait_for_text("#editor-list", "+ rule <b>new</b>")
+        page.wait_for_text("#editor-list", "− rule trial")
+        page.click("Replace the active rules…")
+        page.click("Cancel", "#confirm")
+        self.assertEqual(server.admin_request("GET", "/v1/rules").body.decode(), RULES)
+        page.click("Replace the active rules…")
+        page.wait_for_text("#confirm-text", "3 differences")
+        page.click("Replace", "#confirm")
+        page.wait_for_text("#editor-message", "active as version 2")
+        self.assertEqual(server.admin_request("GET", "/v1/rules").body.decode(), new)
+        page.press("ESCAPE")
+        page.wait_for_text("#rules", "<b>new</b>")
+        self.assert_no_errors("400")
+
+    def test_rules_that_have_changed_meanwhile_are_not_replaced(self):
+        server = self.open_editor()
+        wait_for(lambda: self.shown() == RULES, what="the active rules in the editor")
+        other = RULES.replace("limit: 3", "limit: 4")
+        self.assertEqual(server.admin_request("PUT", "/v1/rules", other).status, 200)
+        self.browser.click("Validate")
+        self.browser.wait_for_text("#editor-list", "limit 4 → 3")
+        self.browser.click("Replace the active rules…")
+        self.browser.click("Replace", "#confirm")
+        self.browser.wait_for_text("#editor-message.error", "have changed since")
+        self.assertEqual(server.admin_request("GET", "/v1/rules").body.decode(), other)
+        self.assert_no_errors("412")
+
+    def test_rules_in_several_files_are_only_shown(self):
+        folder = self.folder()
+        for name in ("a", "b"):
+            rule = f"{{ name: {name}, match: {{ path: /{name} }}, action: deny }}"
+            (folder / f"{name}.yaml").write_text(f"version: 1\nrules: [{rule}]\n")
+        self.open_editor(rules=None, config={"rules": str(folder)})
+        page = self.browser
+        page.wait_for_text("#editor-message", "in 2 files")
+        self.assertIn("name: a", self.shown())
+        page.choose("#editor-files", str(folder / "b.yaml"))
+        wait_for(lambda: "name: b" in self.shown(), what="the other file")
+        self.assertFalse(page.find("#editor-replace").is_displayed())
+        self.assertTrue(page.run("return document.querySelector('#editor-text').readOnly"))
+
+
 class Token(BrowserTest):
     def serve_with_token(self):
         file = self.folder() / "token"

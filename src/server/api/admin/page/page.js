@@ -3,6 +3,7 @@
 import { Failure, follow, token } from "/page/api.js";
 import { drawLines } from "/page/charts.js";
 import { age, count, element, find, keepRows, rate, say, seconds, visible } from "/page/dom.js";
+import { openEditor } from "/page/editor.js";
 import { openKey, useRules } from "/page/key.js";
 import { showTopKeys } from "/page/keys.js";
 
@@ -229,6 +230,7 @@ find("login").addEventListener("submit", (submitted) => {
   watch();
 });
 find("find-key").addEventListener("click", () => openKey());
+find("edit-rules").addEventListener("click", openEditor);
 find("sign-out").addEventListener("click", () => {
   stream.abort();
   token.forget();
