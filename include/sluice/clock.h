@@ -28,7 +28,8 @@ class Clock {
   virtual Instant now() const noexcept = 0;
 };
 
-// The system's real-time clock, at a resolution of one microsecond. The default of every store.
+// The system's real-time clock, at a resolution of one microsecond. The default of everything
+// that needs the date, except for MemoryStore.
 //
 // Thread-safety: any member from any thread. Ownership: none. Cost: about 25 ns a call.
 class SystemClock final : public Clock {
@@ -40,6 +41,24 @@ class SystemClock final : public Clock {
   // The instance that a store uses if it is given no clock. It lives as long as the program.
   static const SystemClock& instance() noexcept {
     static const SystemClock clock;
+    return clock;
+  }
+};
+
+// The system's real-time clock, read through the processor's counter of time stamps: the default of
+// a MemoryStore. It differs from SystemClock by at most 2 microseconds, and follows a clock that is
+// set within a millisecond. For that each thread reads the system's clock once a millisecond. It is
+// SystemClock where the kernel does not use the counter for its own clocks (on Linux on x86-64,
+// another clock source than `tsc`), and on other systems.
+//
+// Thread-safety: any member from any thread. Ownership: none. Cost: about 10 ns a call.
+class CounterClock final : public Clock {
+ public:
+  Instant now() const noexcept override;
+
+  // The instance that a MemoryStore uses if it is given no clock. It lives as long as the program.
+  static const CounterClock& instance() noexcept {
+    static const CounterClock clock;
     return clock;
   }
 };

@@ -62,7 +62,7 @@ class MemoryStore final : public Store {
  public:
   // A bound below its minimum is raised to it. Errors: throws std::bad_alloc, and only here.
   explicit MemoryStore(const MemoryStoreOptions& options = {},
-                       const Clock& clock = SystemClock::instance());
+                       const Clock& clock = CounterClock::instance());
   ~MemoryStore() override;
   MemoryStore(const MemoryStore&) = delete;
   MemoryStore& operator=(const MemoryStore&) = delete;
