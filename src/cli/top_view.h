@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/top_data.h"
+
+namespace sluice::cli {
+
+// What `sluice top` shows, without a terminal: it reads samples and keys of the keyboard, and
+// writes lines. No line has a control character or is wider than the screen.
+//
+// Not thread-safe.
+class TopView {
+ public:
+  enum class Sort { kDenied, kRequests, kName };
+  enum class Pressed { kNothing, kRedraw, kAsk, kQuit };  // kAsk: the query has changed
+
+  explicit TopView(const TopQuery& query) : query_(query) {}
+
+  // Shows the rates between this sample and the one before. Does nothing while paused.
+  void add(TopSample sample);
+  void fail(std::string why) { error_ = std::move(why); }
+  // Handles what the keyboard has sent at once.
+  Pressed press(std::string_view bytes);
+
+  const TopQuery& query() const noexcept { return query_; }
+  bool is_paused() const noexcept { return is_paused_; }
+  // Returns the screen, `height` lines at most.
+  std::vector<std::string> screen(std::size_t width, std::size_t height) const;
+  // Returns a report of any height, without the help for the keyboard.
+  std::vector<std::string> report(std::size_t width) const;
+
+ private:
+  struct Rates {
+    std::string rule;
+    double requests = 0;
+    double denied = 0;
+  };
+
+  Pressed press_one(char key);
+  Pressed type(char key);
+  std::vector<Rates> rates() const;
+  bool is_shown(std::string_view text) const;
+  std::vector<std::string> head() const;
+  std::vector<std::string> rule_lines() const;
+  std::vector<std::string> key_lines(std::size_t width) const;
+
+  TopQuery query_;
+  Sort sort_ = Sort::kDenied;
+  bool is_paused_ = false;
+  bool is_typing_ = false;  // the filter
+  std::string filter_;
+  std::string error_;
+  std::optional<TopSample> last_, before_;
+};
+
+}  // namespace sluice::cli
