@@ -1,0 +1,144 @@
+#include "cli/top_view.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+
+namespace sluice::cli {
+namespace {
+
+using namespace std::chrono_literals;
+using Pressed = TopView::Pressed;
+
+TopSample sample_at(std::chrono::seconds at, std::uint64_t orders, std::uint64_t denied) {
+  TopSample sample;
+  sample.at = std::chrono::steady_clock::time_point(at);
+  sample.version = "1.2.3";
+  sample.store = "memory";
+  sample.seconds = 50;
+  sample.rules = {{"", {7, 0}}, {"order", {orders, denied}}, {"api", {10 * orders, 0}}};
+  sample.keys = {{"order", "user", "user-7", 1234, 3}, {"api", "ip", "203.0.113.9", 20, 0}};
+  return sample;
+}
+
+std::string text_of(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+// Returns the line that begins with this text.
+std::string line_of(const TopView& view, std::string_view begin) {
+  for (const std::string& line : view.report(120)) {
+    if (line.starts_with(begin)) return line;
+  }
+  return {};
+}
+
+TEST(TopMetrics, AreReadByRule) {
+  const auto counts = read_request_counts(
+      "# HELP sluice_requests_total Decided requests.\n"
+      "sluice_requests_total{rule=\"\",outcome=\"allowed\",reason=\"ok\"} 5\n"
+      "sluice_requests_total{rule=\"a\\\"},\\n\",outcome=\"allowed\",reason=\"ok\"} 7\n"
+      "sluice_requests_total{rule=\"a\\\"},\\n\",outcome=\"denied\",reason=\"limited\"} 2e3\n"
+      "sluice_decisions_total{rule=\"b\",outcome=\"denied\",reason=\"limited\"} 3\n"
+      "sluice_requests_total{rule=\"cut");
+  ASSERT_EQ(counts.size(), 2U);
+  EXPECT_EQ(counts.at("").requests, 5U);
+  EXPECT_EQ(counts.at("a\"},\n").requests, 2007U);
+  EXPECT_EQ(counts.at("a\"},\n").denied, 2000U);
+}
+
+TEST(TopView, ShowsRatesBetweenSamples) {
+  TopView view({});
+  view.add(sample_at(0s, 100, 10));
+  view.add(sample_at(10s, 300, 60));
+  EXPECT_EQ(line_of(view, "order"),
+            "order                                    20.0          5.0     25.0 %");
+  EXPECT_EQ(line_of(view, "(all)"),
+            "(all)                                     220          5.0      2.3 %");
+  view.add(sample_at(20s, 1, 0));  // another process
+  EXPECT_EQ(line_of(view, "order"),
+            "order                                     0.0          0.0          -");
+}
+
+TEST(TopView, SortsRules) {
+  TopView view({});
+  view.add(sample_at(0s, 0, 0));
+  view.add(sample_at(1s, 100, 10));
+  const auto is_before = [&](std::string_view a, std::string_view b) {
+    const std::string text = text_of(view.report(100));
+    return text.find(a) < text.find(b);
+  };
+  EXPECT_TRUE(is_before("\norder", "\napi"));
+  EXPECT_EQ(view.press("s"), Pressed::kRedraw);
+  EXPECT_TRUE(is_before("\napi", "\norder"));
+}
+
+TEST(TopView, Filters) {
+  TopView view({});
+  view.add(sample_at(0s, 0, 0));
+  EXPECT_EQ(view.press("/"), Pressed::kRedraw);
+  EXPECT_EQ(view.press("userq\x7f-7"), Pressed::kRedraw);
+  EXPECT_NE(text_of(view.screen(100, 24)).find("filter: user-7_"), std::string::npos);
+  view.press("\r");
+  EXPECT_NE(text_of(view.report(100)).find("user-7"), std::string::npos);
+  EXPECT_EQ(text_of(view.report(100)).find("203.0.113.9"), std::string::npos);
+  view.press("\x1b");
+  EXPECT_NE(text_of(view.report(100)).find("203.0.113.9"), std::string::npos);
+  EXPECT_EQ(view.press("\x1b[A"), Pressed::kNothing);
+  EXPECT_EQ(view.press("q"), Pressed::kQuit);
+}
+
+TEST(TopView, StandsWhilePaused) {
+  TopView view({});
+  view.add(sample_at(0s, 0, 0));
+  view.press("p");
+  TopSample next = sample_at(1s, 0, 0);
+  next.version = "9.9.9";
+  view.add(next);
+  EXPECT_EQ(text_of(view.screen(100, 24)).find("9.9.9"), std::string::npos);
+  EXPECT_NE(text_of(view.screen(100, 24)).find("[paused]"), std::string::npos);
+  EXPECT_EQ(view.press("p"), Pressed::kAsk);
+}
+
+TEST(TopView, ChangesTheQuery) {
+  TopView view({});
+  EXPECT_EQ(view.press("b"), Pressed::kAsk);
+  EXPECT_TRUE(view.query().asked);
+  EXPECT_EQ(view.press("w"), Pressed::kAsk);
+  EXPECT_EQ(TopQuery::name_of(view.query().over), "hour");
+}
+
+TEST(TopView, FitsAnyScreenAndHasNoControlCharacters) {
+  TopView view({});
+  TopSample sample = sample_at(0s, 1, 1);
+  sample.keys[0].key = "\x1b[2J\u202Eevil\n\u009B" + std::string(1 << 20, 'x');
+  sample.rules["\x1b]0;title\x07"] = {1, 1};
+  view.add(sample);
+  sample.at += 1s;
+  sample.rules["\x1b]0;title\x07"] = {2, 2};
+  view.add(sample);
+  view.fail("\x1b[31m");
+  for (const auto& [width, height] : {std::pair{80, 24}, {200, 60}, {10, 3}, {1, 1}}) {
+    const auto lines =
+        view.screen(static_cast<std::size_t>(width), static_cast<std::size_t>(height));
+    EXPECT_LE(lines.size(), static_cast<std::size_t>(height));
+    for (const std::string& line : lines) {
+      EXPECT_TRUE(std::none_of(line.begin(), line.end(), [](char c) {
+        return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+      })) << line;
+      EXPECT_EQ(line.find("\u202E"), std::string::npos);
+      EXPECT_EQ(line.find("\u009B"), std::string::npos);
+      EXPECT_LE(
+          std::count_if(line.begin(), line.end(),
+                        [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }),
+          width);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::cli
