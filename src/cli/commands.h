@@ -24,6 +24,7 @@ void add_replay(CLI::App& app, int& status);
 void add_rules(CLI::App& app, int& status);
 void add_serve(CLI::App& app, int& status);
 void add_suggest(CLI::App& app, int& status);
+void add_top(CLI::App& app, int& status);
 
 // Runs the program with these arguments and returns the exit status. Data goes to stdout, errors to
 // stderr. Not thread-safe, because it uses the standard streams.

@@ -31,6 +31,7 @@ Examples:
   sluice decide < requests.jsonl
   sluice keys --store redis://127.0.0.1:6379
   sluice overrides set api/requests header.x-customer=42 --limit 100
+  sluice top
 
 `sluice SUBCOMMAND --help` describes one subcommand.)";
 
@@ -87,6 +88,7 @@ int parse_and_work(int argc, const char* const* argv) {
   add_rules(app, status);
   add_serve(app, status);
   add_suggest(app, status);
+  add_top(app, status);
   app.footer(kExamples);  // last, because subcommands inherit the footer of their parent
   try {
     app.parse(argc, argv);

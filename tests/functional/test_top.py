@@ -1,0 +1,137 @@
+"""`/v1/top` and `sluice top`, on a terminal (tmux) and without one."""
+
+import json
+import os
+import shutil
+import subprocess
+import unittest
+
+from harness import ServerTest, binary, request, wait_for
+
+RULES = """
+version: 1
+rules:
+  - name: order
+    match: { path: /order }
+    limits:
+      - { name: user, key: "{user}", algorithm: fixed_window, limit: 1, per: 1h }
+"""
+EVIL = "\x1b[2J\x1b]0;owned\x07\u202eevil"
+
+
+class TopTest(ServerTest):
+    """A server with one limit."""
+
+    def setUp(self):
+        self.sluice = self.serve(RULES)
+
+    def check(self, user, times):
+        body = json.dumps({"attributes": {"path": "/order", "user": user}})
+        for _ in range(times):
+            request(self.sluice.http, "POST", "/v1/check", body)
+
+    def keys(self, query=""):
+        limits = request(self.sluice.admin, "GET", "/v1/top?" + query).json["limits"]
+        return {key["key"]: key["count"] for limit in limits for key in limit["keys"]}
+
+    def address(self):
+        words = dict(word.split("=", 1) for word in self.sluice.ready_line.split()[1:])
+        return words["admin"]
+
+
+class Top(TopTest):
+    def test_counts_the_keys_of_requests(self):
+        self.check("user-7", 5)
+        self.check(EVIL, 3)
+        wait_for(lambda: sum(self.keys("by=asked").values()) == 8, what="all requests")
+        self.assertEqual(self.keys("by=denied"), {"user-7": 4, EVIL: 2})
+        self.assertEqual(self.keys("by=asked&over=day&rule=order&limit=user&n=1"), {"user-7": 5})
+
+    def test_prints_plain_text_without_a_terminal(self):
+        self.check(EVIL, 3)
+        wait_for(lambda: self.keys(), what="a key")
+        done = subprocess.run([binary(), "top", "--once", "--interval", "0.2", "--admin", self.address()],
+                              capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("order/user", done.stdout)
+        self.assertIn(r"\x1b[2J\x1b]0;owned\x07\u202eevil", done.stdout)
+        self.assertNotIn("\x1b", done.stdout)
+
+    def test_says_that_no_server_answers(self):
+        done = subprocess.run([binary(), "top", "--once", "--admin", "unix:/nonexistent/socket"],
+                              capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cannot connect to the administration", done.stderr)
+
+
+class Screen(TopTest):
+    """`sluice top` in a terminal of tmux."""
+
+    def setUp(self):
+        if shutil.which("tmux") is None:
+            self.skipTest("tmux is missing; install it (Debian: tmux)")
+        super().setUp()
+        self.socket = os.path.join(self.folder(), f"tmux-{id(self)}")
+        self.tmux("new-session", "-d", "-x", "100", "-y", "20", "-s", "top",
+                  "env PS1='ready> ' sh")
+        self.addCleanup(self.tmux, "kill-server")
+        self.tmux("send-keys", f"{binary()} top --interval 0.3 --admin {self.address()}", "Enter")
+        self.wait_for_text("REQUESTS/S")
+
+    def tmux(self, *words):
+        return subprocess.run(["tmux", "-S", self.socket, "-f", "/dev/null", *words], capture_output=True,
+                              text=True, timeout=30, check=True).stdout
+
+    def screen(self):
+        return self.tmux("capture-pane", "-p", "-t", "top")
+
+    def wait_for_text(self, text, there=True):
+        wait_for(lambda: (text in self.screen()) == there, what=f"{text!r} on the screen")
+
+    def press(self, *keys):
+        self.tmux("send-keys", "-t", "top", *keys)
+
+    def assert_restored(self):
+        """The shell echoes its input again, on its own screen."""
+        self.wait_for_text("REQUESTS/S", there=False)
+        self.press("echo a$((40+2))b", "Enter")
+        self.wait_for_text("echo a$((40+2))b")
+        self.wait_for_text("a42b")
+        self.assertEqual(self.tmux("display-message", "-p", "#{alternate_on} #{cursor_flag}"), "0 1\n")
+
+    def test_shows_keys_and_obeys_the_keyboard(self):
+        self.check("user-7", 5)
+        self.check(EVIL, 3)
+        self.wait_for_text("user-7")
+        self.wait_for_text(r"\x1b[2J\x1b]0;owned\x07\u202eevil")
+        self.press("b")
+        self.wait_for_text("MOST ASKED KEYS, last minute")
+        self.press("w")
+        self.wait_for_text("MOST ASKED KEYS, last hour")
+        self.press("/", "u", "s", "e", "r", "-", "Enter")
+        self.wait_for_text("evil", there=False)
+        self.press("p")
+        self.wait_for_text("[paused]")
+        self.tmux("resize-window", "-t", "top", "-x", "60", "-y", "12")
+        self.wait_for_text("REQUESTS/S")
+        self.press("q")
+        self.assert_restored()
+
+    def test_restores_the_terminal_after_signals(self):
+        pane = self.tmux("display-message", "-p", "-t", "top", "#{pane_pid}").strip()
+        child = subprocess.run(["ps", "-o", "pid=", "--ppid", pane], capture_output=True, text=True,
+                               check=True).stdout.split()[0]
+        os.kill(int(child), 15)
+        self.assert_restored()
+
+    def test_restores_the_terminal_while_it_is_stopped(self):
+        self.press("C-z")
+        self.assert_restored()
+        self.press("fg", "Enter")
+        self.wait_for_text("REQUESTS/S")
+        self.press("C-c")
+        self.assert_restored()
+
+
+if __name__ == "__main__":
+    unittest.main()
