@@ -1,8 +1,10 @@
 """The live page in a headless Chromium."""
 
+import os
 import re
 import threading
 import time
+import unittest
 
 from browser_harness import Browser, require_browser
 from harness import ServerTest, Sluice, wait_for
@@ -274,6 +276,46 @@ rules:
         self.assert_no_errors("404")
 
 
+class TopKeys(BrowserTest):
+    def ask(self, server, user, count):
+        for _ in range(count):
+            server.check({"attributes": {"path": "/order", "header.x-user": user}})
+
+    def test_a_top_key_is_opened(self):
+        server = self.serve_page()
+        page = self.browser
+        self.ask(server, "user-7", 9)
+        self.ask(server, "user-8", 5)
+        page.wait_for_text("#top-limits", "user-8")
+        counts = re.compile(r"order / user.*user-7\s+6\b.*user-8\s+2\b", re.DOTALL)
+        wait_for(lambda: counts.search(page.text("#top-limits")), what="the denials of both")
+        page.choose("#top-by", "asked")
+        wait_for(
+            lambda: re.search(r"user-7\s+9\b", page.text("#top-limits")), what="all requests of user-7"
+        )
+        page.click("Open", "#top-limits")
+        page.wait_for_text("#key-result", "header.x-user=user-7")
+        page.click("Reset")
+        page.wait_for_text("#key-message", "The counter is reset.")
+        self.assert_no_errors("404")
+
+    def test_keys_with_markup_or_direction_characters_are_text(self):
+        server = self.serve_page()
+        self.ask(server, "<img src=x onerror=alert(1)>\u202e\u0007", 5)
+        self.browser.wait_for_text("#top-limits", "<img src=x onerror=alert(1)>\\u{202e}\\u{7}")
+        self.assertEqual(self.browser.all("main img"), [])
+        self.assert_no_errors()
+
+    def test_keys_that_the_log_hashes_are_hashes_without_buttons(self):
+        server = self.serve_page(config={"log": {"keys": "hash"}})
+        self.ask(server, "a-secret-user", 5)
+        self.browser.wait_for_text("#top-note", "shown as hashes")
+        hashed = re.compile(r"[0-9a-f]{16}\s+2\b")
+        wait_for(lambda: hashed.search(self.browser.text("#top-limits")), what="a hash")
+        self.assertEqual(self.browser.all("#top-limits button"), [])
+        self.assertNotIn("a-secret-user", self.browser.driver.page_source)
+
+
 class Editor(BrowserTest):
     def open_editor(self, rules=RULES, config=None):
         server = self.serve_page(rules, config)
@@ -348,6 +390,34 @@ class Editor(BrowserTest):
         wait_for(lambda: "name: b" in self.shown(), what="the other file")
         self.assertFalse(page.find("#editor-replace").is_displayed())
         self.assertTrue(page.run("return document.querySelector('#editor-text').readOnly"))
+
+
+@unittest.skipUnless("SLUICE_SCREENSHOTS" in os.environ, "SLUICE_SCREENSHOTS names no folder")
+class Screenshots(BrowserTest):
+    """Makes the pictures of docs/live-page.md in the folder that SLUICE_SCREENSHOTS names."""
+
+    def save(self, name):
+        self.assertTrue(self.browser.driver.save_screenshot(f"{os.environ['SLUICE_SCREENSHOTS']}/{name}"))
+
+    def test_the_page_under_load(self):
+        self.browser.set_size(960, 1080)
+        server = self.serve_page()
+        users = ({"path": "/order", "header.x-user": f"user-{i}"} for i in (7, 7, 7, 12, 3, 12))
+        paths = ({"path": path, "ip": "192.0.2.1"} for path in ("/login", "/trial", "/trial"))
+        self.put_load(server, *users, *paths)
+        time.sleep(60)
+        self.browser.set_dark(False)
+        self.save("live-page.png")
+        self.addCleanup(self.browser.set_dark, False)
+        self.browser.set_dark(True)
+        self.browser.set_size(360, 640)
+        self.browser.click("Look up a key")
+        self.browser.choose("#key-rule", "order")
+        self.browser.fill("#key-attributes input", "user-7")
+        self.browser.click("Look")
+        self.browser.wait_for_text("#key-result", "user-7")
+        self.assertEqual(self.browser.overflow(), 0)
+        self.save("live-page-key.png")
 
 
 class Token(BrowserTest):
