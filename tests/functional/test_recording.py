@@ -98,6 +98,25 @@ class Recording(ServerTest):
         self.assertEqual(stat.S_IMODE(self.file.stat().st_mode), 0o600)
         self.assertEqual(sluice.metrics()["sluice_recorded_requests_total"], 6)
 
+    def test_a_replay_decides_like_the_server(self):
+        sluice = self.record()
+        for i in range(24):
+            body = {"path": "/order", "header.x-user": f"u{i % 6}", "body.model": "m"}
+            sluice.check({"attributes": body, "costs": {"tokens": 9 + i % 4}})
+        denied = [line["outcome"] for line in self.lines(24)].count("denied")
+        self.assertTrue(6 <= denied <= 18, denied)
+        rules = self.file.with_name("replayed.yaml")
+        rules.write_text(RULES)
+        replay = subprocess.run(
+            [binary(), "replay", "--rules", str(rules), "--json", str(self.file)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        self.assertEqual((replay.returncode, replay.stderr), (0, ""))
+        report = json.loads(replay.stdout)
+        self.assertEqual((report["parsed"], report["denied"]), (24, denied))
+
     def test_stays_in_its_bound(self):
         bound = 16 << 20
         sluice = self.record({"max_bytes": bound, "attributes": ["filler"]})
