@@ -50,12 +50,12 @@ void read_series(std::string_view labels, std::map<std::string, RequestCounts>& 
   if (!is_allowed) of_rule.denied += number;
 }
 
-std::uint64_t number_of(const object& json, std::string_view name) {
+std::uint64_t number_member(const object& json, std::string_view name) {
   const auto* const value = json.if_contains(name);
   return value != nullptr && value->is_number() ? value->to_number<std::uint64_t>() : 0;
 }
 
-std::string text_of(const object& json, std::string_view name) {
+std::string string_member(const object& json, std::string_view name) {
   const auto* const value = json.if_contains(name);
   return value != nullptr && value->is_string() ? std::string(value->as_string()) : std::string();
 }
@@ -70,25 +70,27 @@ void each_object(const object& json, std::string_view name, const Use& use) {
 }
 
 void read_keys(const object& json, TopSample& sample) {
-  sample.seconds = number_of(json, "seconds");
+  sample.seconds = number_member(json, "seconds");
   each_object(json, "limits", [&](const object& limit) {
     each_object(limit, "keys", [&](const object& key) {
-      sample.keys.push_back({text_of(limit, "rule"), text_of(limit, "limit"), text_of(key, "key"),
-                             number_of(key, "count"), number_of(key, "error")});
+      sample.keys.push_back({string_member(limit, "rule"), string_member(limit, "limit"),
+                             string_member(key, "key"), number_member(key, "count"),
+                             number_member(key, "error")});
     });
   });
-  std::stable_sort(sample.keys.begin(), sample.keys.end(),
-                   [](const TopRow& a, const TopRow& b) { return a.count > b.count; });
+  std::stable_sort(sample.keys.begin(), sample.keys.end(), [](const TopRow& a, const TopRow& b) {
+    return a.count - a.error > b.count - b.error;
+  });
 }
 
 void read_status(const object& json, TopSample& sample) {
-  sample.version = text_of(json, "version");
-  sample.uptime_s = number_of(json, "uptime_s");
+  sample.version = string_member(json, "version");
+  sample.uptime_s = number_member(json, "uptime_s");
   if (const auto* store = json.if_contains("store"); store != nullptr && store->is_object()) {
-    sample.store = text_of(store->as_object(), "kind");
+    sample.store = string_member(store->as_object(), "kind");
   }
   each_object(json, "listeners", [&](const object& listener) {
-    sample.connections += number_of(listener, "connections");
+    sample.connections += number_member(listener, "connections");
   });
 }
 

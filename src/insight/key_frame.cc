@@ -9,6 +9,13 @@ bool is_more(const CountedKey& a, const CountedKey& b) noexcept {
   return a.count != b.count ? a.count > b.count : a.hash < b.hash;
 }
 
+// By the number of times that a key was counted for certain: it is closer to the truth than the
+// most.
+bool is_surer(const CountedKey& a, const CountedKey& b) noexcept {
+  const std::uint64_t of_a = a.count - a.error, of_b = b.count - b.error;
+  return of_a != of_b ? of_a > of_b : is_more(a, b);
+}
+
 bool is_before(const CountedKey& a, const CountedKey& b) noexcept { return a.hash < b.hash; }
 
 }  // namespace
@@ -88,7 +95,7 @@ std::vector<CountedKey> KeyFrame::top(std::size_t most) const {
   for (std::size_t i = 0; i < size(); ++i) keys.push_back(at(i));
   const std::size_t shown = std::min(most, keys.size());
   const auto end = keys.begin() + static_cast<std::ptrdiff_t>(shown);
-  std::partial_sort(keys.begin(), end, keys.end(), is_more);
+  std::partial_sort(keys.begin(), end, keys.end(), is_surer);
   keys.resize(shown);
   return keys;
 }

@@ -33,7 +33,8 @@ class KeyFrame {
   std::uint64_t total() const noexcept { return total_; }
   // Returns the most that a key can have been counted that is not here.
   std::uint64_t floor() const noexcept { return floor_; }
-  // Returns the keys with the highest counts, highest first. They borrow the frame.
+  // Returns the keys that were counted most, those with the highest `count - error` first. They
+  // borrow the frame.
   std::vector<CountedKey> top(std::size_t most) const;
   std::size_t size() const noexcept { return rows_.size(); }
   std::size_t kept_bytes() const noexcept;

@@ -59,6 +59,21 @@ TEST(KeyFrame, OrdersByCount) {
   EXPECT_EQ(top[1].text, "user-2");
 }
 
+TEST(KeyFrame, OrdersByWhatIsCertain) {
+  KeySketch full(1), other(1);
+  for (int i = 0; i < 9; ++i) full.add(1, "sure");
+  for (int i = 0; i < 8; ++i) other.add(2, "first");
+  for (int i = 0; i < 20; ++i) other.add(3, "last");
+  KeyFrame frame(full, 2);
+  frame.add(KeyFrame(other, 2), 2);
+  const auto top = frame.top(2);
+  ASSERT_EQ(top.size(), 2U);
+  EXPECT_EQ(top[0].text, "last");
+  EXPECT_EQ(top[0].count - top[0].error, 12U);
+  EXPECT_EQ(top[1].count - top[1].error, 9U);
+  EXPECT_LT(top[0].count, top[1].count);
+}
+
 TEST(KeyFrame, KeepsFewerKeysWithLongTexts) {
   KeySketch sketch(KeyFrame::kMostKeys);
   for (std::uint64_t key = 0; key < KeyFrame::kMostKeys; ++key) {

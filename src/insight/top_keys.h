@@ -102,8 +102,8 @@ class TopKeys {
   // that are not in the active rules. Returns whether more are waiting. Cost: some 10 µs per
   // sketch.
   bool collect(const RuleSet& active, std::size_t most = SIZE_MAX);
-  // Returns the limits with requests in that time in the order of their names. Keys have the
-  // highest counts first. Cost: up to 100 µs per limit.
+  // Returns the limits with requests in that time in the order of their names. Those keys
+  // come first that were counted most for certain. Cost: up to 100 µs per limit.
   std::vector<TopLimit> top(const TopKeysQuery& query) const;
   // Returns how much of that time the counts cover: 5/6 to all of it, less after the start.
   Duration covered(Span span) const;
