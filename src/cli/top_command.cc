@@ -75,7 +75,7 @@ class Server {
   std::unique_ptr<AdminClient> client_;
 };
 
-int fail(const Failed& why) {
+int end_with(const Failed& why) {
   std::cerr << "sluice: top: " << why.what << '\n';
   return why.status;
 }
@@ -85,7 +85,7 @@ int print_reports(const TopFlags& flags, std::uint64_t reports) {
   TopView view(flags.query());
   for (std::uint64_t i = 0; reports == 0 || i <= reports; ++i) {
     auto sample = server.ask(view.query());
-    if (!sample) return fail(sample.error());
+    if (!sample) return end_with(sample.error());
     view.add(*std::move(sample));
     if (i > 0) {
       for (const std::string& line : view.report(kReportColumns)) std::cout << line << '\n';
@@ -101,7 +101,7 @@ int show_screen(const TopFlags& flags) {
   Server server(*flags.admin);
   TopView view(flags.query());
   auto first = server.ask(view.query());
-  if (!first) return fail(first.error());
+  if (!first) return end_with(first.error());
   view.add(*std::move(first));
   Terminal terminal;
   auto next = steady_clock::now() + std::min(flags.period(), milliseconds(500));

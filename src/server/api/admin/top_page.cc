@@ -54,7 +54,7 @@ std::string read_word(const Call& call, std::string_view name,
   return "'" + std::string(name) + "' is " + quoted(*text) + "; expected " + expected;
 }
 
-std::string read_number(const Call& call, std::size_t& to) {
+std::string read_key_count(const Call& call, std::size_t& to) {
   Buffers buffers;
   const auto text = find_query(call.query, "n", buffers);
   if (!text) return {};
@@ -93,7 +93,7 @@ std::optional<Parameters> read_parameters(const Call& call, const RuleSet& rules
   Parameters out;
   for (const std::string& wrong :
        {read_word(call, "by", kBy, out.query_.by), read_word(call, "over", kOver, out.query_.over),
-        read_number(call, out.query_.most)}) {
+        read_key_count(call, out.query_.most)}) {
     if (!wrong.empty()) return refuse(call, 400, wrong);
   }
   Buffers buffers;
