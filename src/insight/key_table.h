@@ -55,6 +55,7 @@ struct KeyTable {
   }
 
   const RuleSet rules;
+  std::size_t keys = 0;  // that are counted of each limit
   const std::span<const Rule> all;
   std::vector<std::size_t> first_limit;  // of each rule
   std::vector<std::pair<const Rule*, const RuleLimit*>> names;

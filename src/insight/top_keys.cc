@@ -14,6 +14,9 @@
 namespace sluice::insight {
 namespace {
 
+constexpr std::size_t kFewestKeys = 8;               // per limit
+constexpr std::size_t kMostKeysInAll = 256UL * 256;  // of 4 KB each
+
 using LimitNames = std::pair<std::string, std::string>;  // of a rule and a limit
 
 std::set<LimitNames> names_in(const RuleSet& rules) {
@@ -36,10 +39,15 @@ struct TopKeys::Shared {
   Shared(const TopKeysOptions& all, const KeyHash& hasher, const Clock& clock)
       : options(all), hash(hasher), time(clock) {}
 
-  std::size_t sketch_size() const noexcept {
-    const std::size_t all = 4 * options.keys;
-    return std::clamp<std::size_t>(all / std::max<std::size_t>(options.loops, 1), 8,
-                                   std::max<std::size_t>(options.keys, 8));
+  // Returns how many keys are counted of each of so many limits.
+  std::size_t keys_of_each(std::size_t limits) const noexcept {
+    return std::min(options.keys,
+                    std::max(kFewestKeys, kMostKeysInAll / std::max(limits, std::size_t{1})));
+  }
+  // Returns how many of them fit into the sketch of one loop.
+  std::size_t sketch_size(std::size_t keys) const noexcept {
+    return std::clamp(4 * keys / std::max(options.loops, std::size_t{1}), kFewestKeys,
+                      std::max(keys, kFewestKeys));
   }
   std::string text_of(const CountedKey& key) const {
     if (options.hashed) return KeyHash::text(key.hash);
@@ -65,15 +73,13 @@ struct TopKeys::Shared {
 };
 
 struct KeyRecorder::State {
-  explicit State(TopKeys::Shared& all)
-      : shared(all), hash(all.hash), sketch_size(all.sketch_size()), hashed(all.options.hashed) {}
+  explicit State(TopKeys::Shared& all) : shared(all), hash(all.hash), hashed(all.options.hashed) {}
 
   void count(const LimitAnswer& limit, std::size_t index);
   void leave_table();
 
   TopKeys::Shared& shared;
   const KeyHash& hash;
-  const std::size_t sketch_size;
   const bool hashed;
   std::shared_ptr<KeyTable> table;
 };
@@ -81,7 +87,7 @@ struct KeyRecorder::State {
 void KeyRecorder::State::count(const LimitAnswer& limit, std::size_t index) {
   KeySlot& slot = table->slots[index];
   if (!slot.is_used) {
-    if (!slot.live) slot.live = std::make_unique<CountedKeys>(sketch_size);
+    if (!slot.live) slot.live = std::make_unique<CountedKeys>(shared.sketch_size(table->keys));
     slot.is_used = true;
     table->used.push_back(index);
   }
@@ -111,6 +117,7 @@ KeyRecorder::~KeyRecorder() = default;
 void KeyRecorder::use(const RuleSet& rules) {
   if (state_->table && state_->table->all.data() == rules.rules().data()) return;
   auto next = std::make_shared<KeyTable>(rules);
+  next->keys = state_->shared.keys_of_each(next->names.size());
   state_->leave_table();
   state_->table = std::move(next);
 }
@@ -149,10 +156,11 @@ std::vector<HandedKeys> TopKeys::Shared::take(std::size_t most) {
 
 void TopKeys::Shared::add(CountedKeys& counted, const HandedKeys& from, Duration now) {
   const auto& [rule, limit] = from.table->names[from.slot];
-  const KeyFrame asked(counted.asked, options.keys);
-  const KeyFrame denied(counted.denied, options.keys);
+  const std::size_t keys = from.table->keys;
+  const KeyFrame asked(counted.asked, keys);
+  const KeyFrame denied(counted.denied, keys);
   const std::lock_guard lock(mutex);
-  History& history = limits.try_emplace({rule->name, limit->name}, options.keys).first->second;
+  History& history = limits.try_emplace({rule->name, limit->name}, keys).first->second;
   history.asked.add(asked, now);
   if (!denied.empty()) history.denied.add(denied, now);
 }

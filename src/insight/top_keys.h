@@ -83,7 +83,8 @@ struct TopLimit {
 // them to the history of the limit. With at most 64 loops a limit takes at most 1 MB: 4 * 256 keys
 // of 120 bytes in the sketches of all loops, four times (asked and denied; one set is filled while
 // the other one is collected), and 36 frames of 12 KiB. Limits with few keys take little: a key
-// takes about 120 bytes per loop, and 32 bytes and its text in each frame.
+// takes about 120 bytes per loop, and 32 bytes and its text in each frame. With more than 256
+// limits each has fewer keys, at least 8, so that up to 8192 limits take at most 256 MB together.
 //
 // Thread-safety: any member from any thread. Ownership: borrows the hash and the clock.
 class TopKeys {

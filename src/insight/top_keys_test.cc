@@ -140,6 +140,26 @@ TEST_F(TopKeysTest, ShowHashesIfAskedTo) {
   EXPECT_EQ(keys.top({.by = TopBy::kAsked})[0].keys[0].text, KeyHash::text(hash_("secret")));
 }
 
+TEST(TopKeysOfManyLimits, CountFewerKeysOfEach) {
+  std::string text = "version: 1\nrules:\n";
+  for (int i = 0; i < 2048; ++i) {
+    text += "  - { name: r" + std::to_string(i) +
+            ", limits: [{ key: \"{ip}\", algorithm: gcra, limit: 1, per: 1s }] }\n";
+  }
+  const RuleSet rules = RuleSet::parse(text, "test").value();
+  const KeyHash hash;
+  TopKeys keys({}, hash);
+  KeyRecorder& recorder = keys.make_recorder();
+  recorder.use(rules);
+  for (int i = 0; i < 1000; ++i) recorder.count(answer_of(rules, 7, 0, std::to_string(i)));
+  recorder.hand_over();
+  keys.collect(rules);
+  const auto limits = keys.top({.by = TopBy::kAsked, .most = 256});
+  ASSERT_EQ(limits.size(), 1U);
+  EXPECT_EQ(limits[0].total, 1000U);
+  EXPECT_EQ(limits[0].keys.size(), 32U);
+}
+
 // Under ThreadSanitizer, this shows that loops and collector need no further lock.
 TEST(TopKeysConcurrency, LosesNothingWhileItIsCollected) {
   constexpr int kThreads = 3, kRounds = 300, kCounts = 40;
