@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <new>
 
 namespace sluice::insight {
@@ -108,7 +107,7 @@ void KeySketch::write(std::size_t index, std::uint64_t hash, std::string_view te
   const std::size_t kept = kept_size(text);
   entry.text_size = static_cast<std::uint8_t>(kept);
   entry.is_cut = kept < text.size();
-  std::memcpy(texts_[index].bytes.data(), text.data(), kept);
+  std::copy_n(text.begin(), kept, texts_[index].bytes.data());
 }
 
 // What the cursor has passed may have the least count again, and is found in the next round.
