@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "insight/top_keys.h"
 #include "server/api/operations/operations.h"
 #include "server/config/config.h"
 #include "server/logging/log.h"
@@ -37,6 +38,7 @@ struct FrontEndParts {
   const net::LoopClock& clock;
   net::DescriptorBudget& descriptors;
   ServerOverrides* overrides = nullptr;
+  const insight::TopKeys* top_keys = nullptr;
 };
 
 // A protocol at a listening address, in all loops.

@@ -57,7 +57,8 @@ class RespFrontEnd final : public FrontEnd {
                                       .access_log = access,
                                       .on_network = !listening().loopback,
                                       .overrides = parts().overrides,
-                                      .redis = loop.redis});
+                                      .redis = loop.redis,
+                                      .top_keys = parts().top_keys});
     };
     return std::make_unique<resp::FrontEnd>(
         resp::FrontEnd::Parts{.bounds = bounds(),

@@ -124,7 +124,8 @@ Server::Impl::Impl(const Config& config, ServerRules rules,
                    ready_,
                    clock_,
                    descriptors_,
-                   overrides_.get()},
+                   overrides_.get(),
+                   &top_keys_},
                   admin_parts()) {
   if (!token_.warning().empty()) log_.warning(token_.warning());
   rules_.log_warnings(log_);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "insight/top_keys.h"
 #include "server/api/resp/command.h"
 #include "server/api/resp/limit_cache.h"
 #include "server/decide/named_attributes.h"
@@ -50,6 +51,7 @@ class CommandHandler final : public Handler {
     bool on_network = false;    // other machines reach the listener
     ServerOverrides* overrides = nullptr;
     std::function<redis::Client*()> redis = {};  // of the loop; empty: no Redis
+    const insight::TopKeys* top_keys = nullptr;  // null: keys are not counted
   };
   explicit CommandHandler(const Parts& parts)
       : session(parts.session),
@@ -60,6 +62,7 @@ class CommandHandler final : public Handler {
         rules(parts.session.rules),
         overrides(parts.overrides),
         redis(parts.redis),
+        top_keys(parts.top_keys),
         access_log_(parts.access_log),
         on_network_(parts.on_network) {}
   CommandHandler(const CommandHandler&) = delete;
@@ -82,6 +85,7 @@ class CommandHandler final : public Handler {
   const RulesManager& rules;                    // of RL.OVERRIDE and RL.BLOCK
   ServerOverrides* const overrides;             // of RL.OVERRIDE; null: there are none
   const std::function<redis::Client*()> redis;  // of RL.OVERRIDE
+  const insight::TopKeys* const top_keys;       // of RL.TOP; null: keys are not counted
   LimitCache limits;                            // of CL.THROTTLE
   NamedAttributes attributes;                   // of RL.CHECK
   std::vector<LimitCost> costs;                 // of RL.CHECK
@@ -124,6 +128,7 @@ void unset_override(CommandHandler& handler, const Call& call);
 void get_override(CommandHandler& handler, const Call& call);
 void block(CommandHandler& handler, const Call& call);
 void unblock(CommandHandler& handler, const Call& call);
+void top(CommandHandler& handler, const Call& call);
 // Reads "attribute value [attribute value]..." into the handler's attributes. Returns false if the
 // reply has become an error.
 bool read_attributes(std::span<const std::string_view> words, CommandHandler& handler,

@@ -331,6 +331,17 @@ constexpr std::string_view kUnblockText =
     R"(It also forgets earlier denials and how long the latest block lasted. The reply is 1, or 0 if the key
 was not blocked.)";
 
+constexpr std::string_view kTopText =
+    R"(`docs/insight.md` says how keys are counted. Without `LIMIT` the reply has all limits of the rule
+that had requests; the defaults are `BY denied`, `OVER minute` and `COUNT 20`. The reply is an array
+with a map for each limit: `limit`, `total` (the number of these requests) and `keys`, an array of
+maps. The true number of a `key` is at most `count` and at least `count` - `error`. Keys appear as
+`log.keys` says.
+
+```
+> RL.TOP login BY denied OVER hour COUNT 5
+```)";
+
 constexpr std::string_view kSettleText =
     R"(`COST` is what the request took, `ACTUAL` what it really cost. Less gives back the difference, more
 charges it. A limit without an `ACTUAL` of its own settles to `ACTUAL units`, or keeps its cost.
@@ -339,7 +350,7 @@ charges it. A limit without an `ACTUAL` of its own settles to `ACTUAL units`, or
 > RL.SETTLE LIMIT tokens:42 token_bucket 10000 60s COST 700 ACTUAL 512
 ```)";
 
-constexpr std::array<Command, 29> kAll{
+constexpr std::array<Command, 30> kAll{
     limits("cl.throttle", {5, 6}, "key max_burst count period_seconds [quantity]",
            "Decides a request by a GCRA limit in the arguments, like redis-cell.",
            commands::throttle, {.has_key = true, .writes = true, .text = kThrottleText}),
@@ -383,6 +394,10 @@ constexpr std::array<Command, 29> kAll{
            {.parts = kTake, .writes = true, .text = kTakeText}),
     limits("rl.throttle", {5, 6}, "key max_burst count period_seconds [quantity]",
            "The same as CL.THROTTLE.", commands::throttle, {.has_key = true, .writes = true}),
+    limits("rl.top", {2, 0},
+           "rule [LIMIT name] [BY asked|denied] [OVER minute|hour|day] [COUNT keys]",
+           "Returns the most asked or most denied keys of a rule.", commands::top,
+           {.role = Role::kOperate, .text = kTopText}),
     limits("rl.unblock", {3, 0}, "rule limit [attribute value]...", "Ends the block of a key.",
            commands::unblock, {.role = Role::kOperate, .writes = true, .text = kUnblockText}),
     connection("auth", {2, 0}, "[user] password",

@@ -79,16 +79,23 @@ class TestCommands {
   metrics::Registry registry;
   Log log{{.level = LogLevel::kOff}};
   DenialLog denials{log};
+  insight::TopKeys top_keys{{}, denials.key_hash(), clock};
+  insight::KeyRecorder* keys = &top_keys.make_recorder();
   std::atomic<std::size_t> connections{3};
   Users users;
   About about{"0.1.0", net::LoopClock::system().now(), connections};
-  CommandHandler handler{
-      {.session =
-           {limiter, *manager, registry.make_recorder(), denials, {.overrides = &overrides->all()}},
-       .users = users,
-       .about = about,
-       .clock = net::LoopClock::system(),
-       .overrides = overrides.get()}};
+  CommandHandler handler{{.session = {limiter,
+                                      *manager,
+                                      registry.make_recorder(),
+                                      denials,
+                                      {.overrides = &overrides->all()},
+                                      nullptr,
+                                      keys},
+                          .users = users,
+                          .about = about,
+                          .clock = net::LoopClock::system(),
+                          .overrides = overrides.get(),
+                          .top_keys = &top_keys}};
   Client client;
 };
 
