@@ -18,7 +18,9 @@ class InMemory final : public Stores {
   explicit InMemory(const Config& config)
       : max_keys_(config.max_keys),
         max_log_bytes_(config.max_log_bytes),
-        store_({.max_keys = config.max_keys, .max_log_bytes = config.max_log_bytes}),
+        // A clock that is set counts at once here, as it does with a store in Redis.
+        store_({.max_keys = config.max_keys, .max_log_bytes = config.max_log_bytes},
+               SystemClock::instance()),
         limiter_(store_) {}
 
   Limiter& limiter() override { return limiter_; }
