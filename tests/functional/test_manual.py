@@ -140,9 +140,9 @@ class Completions(Folder):
         zsh = tool("zsh")
         # zsh completes only at a terminal. Ctrl-D lists what is possible, Ctrl-E goes to the end.
         start = (
-            f"PS1='READY>'; autoload -Uz compinit; compinit -u -D; source {path};"
+            f"PS1=REA'DY>'; autoload -Uz compinit; compinit -u -D; source {path};"
             "compdef _sluice sluice; zstyle ':completion:*' list-separator '##';"
-            "LISTMAX=1000; setopt no_beep; echo LOAD''ED\n"
+            "LISTMAX=1000; setopt no_beep\n"
         )
 
         def complete(line):
@@ -153,7 +153,7 @@ class Completions(Folder):
                 os.execv(zsh, [zsh, "-f", "-i"])
             try:
                 os.write(terminal, start.encode())
-                read_until(terminal, "LOADED")
+                read_until(terminal, "READY>")  # now zsh reads keys itself
                 os.write(terminal, (line + "\t\x04").encode())
                 os.write(terminal, b"\x05 END")
                 text = read_until(terminal, " END")
