@@ -20,6 +20,7 @@ constexpr std::string_view kLeave = "\x1b[?25h\x1b[?1049l";
 constexpr std::array<int, 4> kEnding = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
 // Signal handlers have no other way to know them. Set before the handlers are installed.
+// NOLINTNEXTLINE(*-avoid-non-const-global-variables)
 termios terminal_before, terminal_during;
 
 // Only uses functions that a signal handler may call.

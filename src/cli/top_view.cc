@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 
 #include "replay/text.h"
@@ -21,7 +22,7 @@ std::string rate_text(double rate) {
     std::snprintf(text.data(), text.size(), "%.1f", rate);
     return text.data();
   }
-  return replay::grouped(static_cast<std::uint64_t>(rate + 0.5));
+  return replay::grouped(static_cast<std::uint64_t>(std::llround(rate)));
 }
 
 std::string share_text(double part, double whole) {

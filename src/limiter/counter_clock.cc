@@ -17,6 +17,7 @@ namespace sluice {
 #if defined(__x86_64__) && defined(__linux__)
 namespace {
 
+// Each thread has its own. NOLINTNEXTLINE(*-avoid-non-const-global-variables)
 constinit thread_local detail::TickAnchor anchor;
 
 // Reading the clocks takes a tenth of this. If it takes longer, the thread was interrupted.

@@ -22,12 +22,12 @@ constexpr std::array<std::string_view, insight::kSpans> kOver = {"minute", "hour
 struct Parameters {
   std::optional<std::string> rule, limit;
   TopKeysQuery query() const {
-    TopKeysQuery out = query_;
+    TopKeysQuery out = numbers;
     if (rule) out.rule = *rule;
     if (limit) out.limit = *limit;
     return out;
   }
-  TopKeysQuery query_;
+  TopKeysQuery numbers;  // without the names
 };
 
 // Answers with status 400 or 404.
@@ -37,19 +37,19 @@ std::nullopt_t refuse(const Call& call, int status, const std::string& detail) {
 }
 
 // Reads a parameter that is one of some words into an enumerator. Returns what is wrong.
-template <typename Enum, std::size_t n>
+template <typename Enum, std::size_t N>
 std::string read_word(const Call& call, std::string_view name,
-                      const std::array<std::string_view, n>& words, Enum& to) {
+                      const std::array<std::string_view, N>& words, Enum& to) {
   Buffers buffers;
   const auto text = find_query(call.query, name, buffers);
   if (!text) return {};
   std::string expected;
-  for (std::size_t i = 0; i < n; ++i) {
+  for (std::size_t i = 0; i < N; ++i) {
     if (words[i] == *text) {
       to = static_cast<Enum>(i);
       return {};
     }
-    expected.append(i == 0 ? "" : i + 1 < n ? ", " : " or ").append(words[i]);
+    expected.append(i == 0 ? "" : i + 1 < N ? ", " : " or ").append(words[i]);
   }
   return "'" + std::string(name) + "' is " + quoted(*text) + "; expected " + expected;
 }
@@ -92,8 +92,8 @@ bool names_limits(const Call& call, const RuleSet& rules, const Parameters& para
 std::optional<Parameters> read_parameters(const Call& call, const RuleSet& rules) {
   Parameters out;
   for (const std::string& wrong :
-       {read_word(call, "by", kBy, out.query_.by), read_word(call, "over", kOver, out.query_.over),
-        read_key_count(call, out.query_.most)}) {
+       {read_word(call, "by", kBy, out.numbers.by),
+        read_word(call, "over", kOver, out.numbers.over), read_key_count(call, out.numbers.most)}) {
     if (!wrong.empty()) return refuse(call, 400, wrong);
   }
   Buffers buffers;

@@ -17,16 +17,16 @@ constexpr std::array<std::string_view, 2> kTopBy = {"asked", "denied"};
 constexpr std::array<std::string_view, insight::kSpans> kTopOver = {"minute", "hour", "day"};
 
 // Reads an option whose value is one of some words. Returns false if the reply has become an error.
-template <typename Enum, std::size_t n>
+template <typename Enum, std::size_t N>
 bool read_one_of(std::string_view option, std::string_view value,
-                 const std::array<std::string_view, n>& words, Enum& to, Reply& reply) {
+                 const std::array<std::string_view, N>& words, Enum& to, Reply& reply) {
   std::string expected;
-  for (std::size_t i = 0; i < n; ++i) {
+  for (std::size_t i = 0; i < N; ++i) {
     if (same_word(value, words[i])) {
       to = static_cast<Enum>(i);
       return true;
     }
-    expected.append(i == 0 ? "" : i + 1 < n ? ", " : " or ").append(words[i]);
+    expected.append(i == 0 ? "" : i + 1 < N ? ", " : " or ").append(words[i]);
   }
   reply.error("ERR " + std::string(option) + " is " + shown(value) + "; expected " + expected);
   return false;
