@@ -33,8 +33,8 @@ void check(const LogLine& line, const LogExtras& extras) {
     read(field.value);
   }
   for (const auto& cost : costs) read(cost.limit);
-  static volatile std::size_t used = 0;
-  used = bytes;
+  // Every byte was read; the compiler must not leave that out.
+  if (bytes == SIZE_MAX) std::abort();
 }
 
 void read_log(std::string_view text, LogFormat format, const FieldMap& map) {
