@@ -39,10 +39,10 @@ struct TopKeys::Shared {
   Shared(const TopKeysOptions& all, const KeyHash& hasher, const Clock& clock)
       : options(all), hash(hasher), time(clock) {}
 
-  // Returns how many keys are counted of each of so many limits.
-  std::size_t keys_of_each(std::size_t limits) const noexcept {
+  // Returns how many keys are counted of each limit if there are so many limits.
+  std::size_t keys_of_each(std::size_t number) const noexcept {
     return std::min(options.keys,
-                    std::max(kFewestKeys, kMostKeysInAll / std::max(limits, std::size_t{1})));
+                    std::max(kFewestKeys, kMostKeysInAll / std::max(number, std::size_t{1})));
   }
   // Returns how many of them fit into the sketch of one loop.
   std::size_t sketch_size(std::size_t keys) const noexcept {
