@@ -27,7 +27,8 @@ that refills --rate units per period. A key is denied if one of its requests is.
 would deny. --html also writes a page with curves: the share of keys denied by each limit.
 
 Logs, formats and --field: see `sluice replay --help`. A log needs one pass, and memory of at most 40
-bytes for each key with three periods, besides the keys that were active in the last two periods.
+bytes for each key with three periods, besides the keys that were active in the last two periods and
+those whose bucket is not full.
 
 Exit status: 0 success; 1 a log could not be opened or read to its end (the output then covers what
 was read); 2 wrong usage.
