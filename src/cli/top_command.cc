@@ -44,12 +44,7 @@ struct TopFlags {
   std::string by = "denied";
   std::string over = "minute";
 
-  TopQuery query() const {
-    TopQuery query;
-    query.asked = by == "asked";
-    while (TopQuery::name_of(query.over) != over) ++query.over;
-    return query;
-  }
+  TopQuery query() const { return {*insight::read_top_by(by), *insight::read_span(over)}; }
   milliseconds period() const { return milliseconds(static_cast<int>(interval * 1000)); }
 };
 
@@ -140,9 +135,9 @@ void add_top(CLI::App& app, int& status) {
   top->add_option("--interval", flags->interval, "The seconds between two reports [2]")
       ->check(CLI::Range(0.1, 3600.0));
   top->add_option("--by", flags->by, "Which keys to show first: denied, asked [denied]")
-      ->check(CLI::IsMember({"denied", "asked"}));
+      ->check(CLI::IsMember(insight::kTopByNames));
   top->add_option("--over", flags->over, "The window of the keys: minute, hour, day [minute]")
-      ->check(CLI::IsMember({"minute", "hour", "day"}));
+      ->check(CLI::IsMember(insight::kSpanNames));
   flags->admin = add_admin_flags(*top);
   top->footer(kTopHelp);
   top->callback([flags, &status] {

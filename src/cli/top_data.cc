@@ -10,8 +10,6 @@ namespace {
 
 using boost::json::object;
 
-constexpr std::array<std::string_view, TopQuery::kOver> kOverNames = {"minute", "hour", "day"};
-
 // Takes the value of the next label from a text such as `rule="a\"b",outcome=...`. Returns false if
 // there is none.
 bool take_label(std::string_view& text, std::string_view& name, std::string& value) {
@@ -96,8 +94,6 @@ void read_status(const object& json, TopSample& sample) {
 
 }  // namespace
 
-std::string_view TopQuery::name_of(std::size_t over) { return kOverNames[over % kOver]; }
-
 std::map<std::string, RequestCounts> read_request_counts(std::string_view metrics) {
   constexpr std::string_view kName = "sluice_requests_total{";
   std::map<std::string, RequestCounts> counts;
@@ -111,8 +107,8 @@ std::map<std::string, RequestCounts> read_request_counts(std::string_view metric
 }
 
 Expected<TopSample> read_top(AdminClient& client, const TopQuery& query) {
-  const std::string keys = std::string("/v1/top?n=100&by=") + (query.asked ? "asked" : "denied") +
-                           "&over=" + std::string(TopQuery::name_of(query.over));
+  const std::string keys = "/v1/top?n=100&by=" + std::string(name_of(query.by)) +
+                           "&over=" + std::string(name_of(query.over));
   TopSample sample;
   sample.at = std::chrono::steady_clock::now();
   const auto status = client.ask("GET", "/v1/status");

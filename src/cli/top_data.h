@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/admin_client.h"
+#include "insight/top_keys.h"
 #include "sluice/expected.h"
 
 namespace sluice::cli {
@@ -23,10 +24,8 @@ std::map<std::string, RequestCounts> read_request_counts(std::string_view metric
 
 // What `sluice top` asks the administration for.
 struct TopQuery {
-  bool asked = false;  // else denied
-  std::size_t over = 0;
-  static constexpr std::size_t kOver = 3;
-  static std::string_view name_of(std::size_t over);  // "minute"
+  insight::TopBy by = insight::TopBy::kDenied;
+  insight::Span over = insight::Span::kMinute;
 };
 
 // One key of one limit.

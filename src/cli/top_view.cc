@@ -38,6 +38,12 @@ std::string rates_line(std::string_view name, double requests, double denied) {
          replay::pad_left(share_text(denied, requests), 11);
 }
 
+// The enumerator after this one; the first one after the last.
+template <typename Enum, std::size_t N>
+Enum next(Enum value, const std::array<std::string_view, N>& /*names*/) {
+  return static_cast<Enum>((static_cast<std::size_t>(value) + 1) % N);
+}
+
 std::string shown_name(const std::string& rule) { return rule.empty() ? "(no rule)" : rule; }
 
 }  // namespace
@@ -66,11 +72,9 @@ TopView::Pressed TopView::press_one(char key) {
     case 'Q': return Pressed::kQuit;
     case 'p':
     case ' ': is_paused_ = !is_paused_; return is_paused_ ? Pressed::kRedraw : Pressed::kAsk;
-    case 's':
-      sort_ = static_cast<Sort>((static_cast<std::size_t>(sort_) + 1) % kSortNames.size());
-      return Pressed::kRedraw;
-    case 'b': query_.asked = !query_.asked; return Pressed::kAsk;
-    case 'w': query_.over = (query_.over + 1) % TopQuery::kOver; return Pressed::kAsk;
+    case 's': sort_ = next(sort_, kSortNames); return Pressed::kRedraw;
+    case 'b': query_.by = next(query_.by, insight::kTopByNames); return Pressed::kAsk;
+    case 'w': query_.over = next(query_.over, insight::kSpanNames); return Pressed::kAsk;
     case '/': is_typing_ = true; return Pressed::kRedraw;
     case kEscape: filter_.clear(); return Pressed::kRedraw;
     default: return Pressed::kNothing;
@@ -150,8 +154,8 @@ std::vector<std::string> TopView::rule_lines() const {
 }
 
 std::vector<std::string> TopView::key_lines(std::size_t width) const {
-  const std::string what = query_.asked ? "ASKED" : "DENIED";
-  std::string title = "MOST " + what + " KEYS, last " + std::string(TopQuery::name_of(query_.over));
+  const std::string what = query_.by == insight::TopBy::kAsked ? "ASKED" : "DENIED";
+  std::string title = "MOST " + what + " KEYS, last " + std::string(name_of(query_.over));
   if (!last_) return {title};
   if (!last_->no_keys.empty()) return {title, replay::printable(last_->no_keys)};
   title += " (" + std::to_string(last_->seconds) + " s)";
@@ -192,9 +196,8 @@ std::vector<std::string> TopView::screen(std::size_t width, std::size_t height) 
   add(keys, height > lines.size() + 1 ? height - lines.size() - 1 : 0);
   lines.resize(std::max<std::size_t>(height, 1) - 1);
   std::string last = "q quit  s sort: " + std::string(kSortNames[static_cast<std::size_t>(sort_)]) +
-                     "  b by: " + (query_.asked ? "asked" : "denied") +
-                     "  w over: " + std::string(TopQuery::name_of(query_.over)) +
-                     "  p pause  / filter";
+                     "  b by: " + std::string(name_of(query_.by)) +
+                     "  w over: " + std::string(name_of(query_.over)) + "  p pause  / filter";
   if (is_typing_ || !filter_.empty()) last += ": " + replay::printable(filter_);
   if (is_typing_) last += "_";
   lines.push_back(last);

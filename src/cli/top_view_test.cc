@@ -107,9 +107,9 @@ TEST(TopView, StandsWhilePaused) {
 TEST(TopView, ChangesTheQuery) {
   TopView view({});
   EXPECT_EQ(view.press("b"), Pressed::kAsk);
-  EXPECT_TRUE(view.query().asked);
+  EXPECT_EQ(view.query().by, insight::TopBy::kAsked);
   EXPECT_EQ(view.press("w"), Pressed::kAsk);
-  EXPECT_EQ(TopQuery::name_of(view.query().over), "hour");
+  EXPECT_EQ(view.query().over, insight::Span::kHour);
 }
 
 TEST(TopView, FitsAnyScreenAndHasNoControlCharacters) {

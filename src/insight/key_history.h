@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "insight/key_frame.h"
 #include "sluice/clock.h"
@@ -13,6 +14,7 @@ namespace sluice::insight {
 // The time over which keys are counted.
 enum class Span : std::uint8_t { kMinute, kHour, kDay };
 inline constexpr std::size_t kSpans = 3;
+inline constexpr std::array<std::string_view, kSpans> kSpanNames = {"minute", "hour", "day"};
 
 // The most frequent keys of the last minute, hour and day. Each consists of six frames: of 10 s,
 // 10 min and 4 h. The newest is still being filled, so a span covers between 5/6 of its length and

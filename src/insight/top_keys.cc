@@ -10,6 +10,7 @@
 
 #include "insight/key_table.h"
 #include "insight/running_time.h"
+#include "limiter/limit_arguments.h"
 
 namespace sluice::insight {
 namespace {
@@ -27,7 +28,20 @@ std::set<LimitNames> names_in(const RuleSet& rules) {
   return names;
 }
 
+template <typename Enum, std::size_t N>
+Expected<Enum> read_name(std::string_view name, const std::array<std::string_view, N>& names) {
+  std::string expected;
+  for (std::size_t i = 0; i < N; ++i) {
+    if (same_word(name, names[i])) return static_cast<Enum>(i);
+    expected.append(i == 0 ? "" : i + 1 < N ? ", " : " or ").append(names[i]);
+  }
+  return Unexpected{expected};
+}
+
 }  // namespace
+
+Expected<TopBy> read_top_by(std::string_view name) { return read_name<TopBy>(name, kTopByNames); }
+Expected<Span> read_span(std::string_view name) { return read_name<Span>(name, kSpanNames); }
 
 struct TopKeys::Shared {
   struct History {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "insight/key_hash.h"
 #include "insight/key_history.h"
 #include "sluice/clock.h"
+#include "sluice/expected.h"
 #include "sluice/rule_answer.h"
 #include "sluice/rule_set.h"
 
@@ -18,6 +20,15 @@ namespace sluice::insight {
 // Which requests of a key are counted: all, or those that the limit denied (in shadow mode: would
 // have denied).
 enum class TopBy : std::uint8_t { kAsked, kDenied };
+inline constexpr std::array<std::string_view, 2> kTopByNames = {"asked", "denied"};
+
+inline std::string_view name_of(TopBy by) { return kTopByNames[static_cast<std::size_t>(by)]; }
+inline std::string_view name_of(Span span) { return kSpanNames[static_cast<std::size_t>(span)]; }
+
+// Returns the enumerator with that name, in any case of letters. Error: the names, as "asked or
+// denied".
+Expected<TopBy> read_top_by(std::string_view name);
+Expected<Span> read_span(std::string_view name);
 
 struct TopKeysOptions {
   std::size_t keys = 256;  // that are counted per limit, 0 to KeyFrame::kMostKeys; 0: none

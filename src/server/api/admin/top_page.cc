@@ -15,9 +15,6 @@ namespace {
 
 using insight::TopKeysQuery;
 
-constexpr std::array<std::string_view, 2> kBy = {"asked", "denied"};
-constexpr std::array<std::string_view, insight::kSpans> kOver = {"minute", "hour", "day"};
-
 // The parameters of the query, decoded.
 struct Parameters {
   std::optional<std::string> rule, limit;
@@ -36,22 +33,19 @@ std::nullopt_t refuse(const Call& call, int status, const std::string& detail) {
   return std::nullopt;
 }
 
-// Reads a parameter that is one of some words into an enumerator. Returns what is wrong.
-template <typename Enum, std::size_t N>
-std::string read_word(const Call& call, std::string_view name,
-                      const std::array<std::string_view, N>& words, Enum& to) {
+// Reads a parameter that is the name of an enumerator. Returns what is wrong.
+template <typename Enum>
+std::string read_enum(const Call& call, std::string_view name,
+                      Expected<Enum> (&read)(std::string_view), Enum& to) {
   Buffers buffers;
   const auto text = find_query(call.query, name, buffers);
   if (!text) return {};
-  std::string expected;
-  for (std::size_t i = 0; i < N; ++i) {
-    if (words[i] == *text) {
-      to = static_cast<Enum>(i);
-      return {};
-    }
-    expected.append(i == 0 ? "" : i + 1 < N ? ", " : " or ").append(words[i]);
+  const Expected<Enum> found = read(*text);
+  if (found) {
+    to = *found;
+    return {};
   }
-  return "'" + std::string(name) + "' is " + quoted(*text) + "; expected " + expected;
+  return "'" + std::string(name) + "' is " + quoted(*text) + "; expected " + found.error();
 }
 
 std::string read_key_count(const Call& call, std::size_t& to) {
@@ -91,9 +85,9 @@ bool names_limits(const Call& call, const RuleSet& rules, const Parameters& para
 
 std::optional<Parameters> read_parameters(const Call& call, const RuleSet& rules) {
   Parameters out;
-  for (const std::string& wrong :
-       {read_word(call, "by", kBy, out.numbers.by),
-        read_word(call, "over", kOver, out.numbers.over), read_key_count(call, out.numbers.most)}) {
+  for (const std::string& wrong : {read_enum(call, "by", insight::read_top_by, out.numbers.by),
+                                   read_enum(call, "over", insight::read_span, out.numbers.over),
+                                   read_key_count(call, out.numbers.most)}) {
     if (!wrong.empty()) return refuse(call, 400, wrong);
   }
   Buffers buffers;
@@ -134,8 +128,8 @@ void show_top(const Call& call) {
   const auto covered = std::chrono::floor<std::chrono::seconds>(keys->covered(query.over));
   JsonWriter json;
   json.begin_object()
-      .member("by", kBy[static_cast<std::size_t>(query.by)])
-      .member("over", kOver[static_cast<std::size_t>(query.over)])
+      .member("by", name_of(query.by))
+      .member("over", name_of(query.over))
       .member("seconds", static_cast<std::uint64_t>(covered.count()))
       .member("hashed", keys->is_hashed())
       .key("limits")

@@ -1,4 +1,3 @@
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,29 +12,24 @@ namespace {
 
 using insight::TopKeysQuery;
 
-constexpr std::array<std::string_view, 2> kTopBy = {"asked", "denied"};
-constexpr std::array<std::string_view, insight::kSpans> kTopOver = {"minute", "hour", "day"};
-
-// Reads an option whose value is one of some words. Returns false if the reply has become an error.
-template <typename Enum, std::size_t N>
-bool read_one_of(std::string_view option, std::string_view value,
-                 const std::array<std::string_view, N>& words, Enum& to, Reply& reply) {
-  std::string expected;
-  for (std::size_t i = 0; i < N; ++i) {
-    if (same_word(value, words[i])) {
-      to = static_cast<Enum>(i);
-      return true;
-    }
-    expected.append(i == 0 ? "" : i + 1 < N ? ", " : " or ").append(words[i]);
+// Sets a value that was read. Returns false if the reply has become an error.
+template <typename T>
+bool set_option(std::string_view option, std::string_view value, const Expected<T>& read, T& to,
+                Reply& reply) {
+  if (read) {
+    to = *read;
+    return true;
   }
-  reply.error("ERR " + std::string(option) + " is " + shown(value) + "; expected " + expected);
+  reply.error("ERR " + std::string(option) + " is " + shown(value) + "; expected " + read.error());
   return false;
 }
 
 bool read_top_option(std::string_view name, std::string_view value, TopKeysQuery& query,
                      Reply& reply) {
-  if (same_word(name, "BY")) return read_one_of("BY", value, kTopBy, query.by, reply);
-  if (same_word(name, "OVER")) return read_one_of("OVER", value, kTopOver, query.over, reply);
+  if (same_word(name, "BY"))
+    return set_option(name, value, insight::read_top_by(value), query.by, reply);
+  if (same_word(name, "OVER"))
+    return set_option(name, value, insight::read_span(value), query.over, reply);
   if (same_word(name, "LIMIT")) {
     query.limit = value;
     return true;
