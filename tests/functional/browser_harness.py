@@ -1,12 +1,10 @@
-"""A headless Chromium for tests. Without the programs, the tests are skipped."""
+"""A headless Chromium for tests."""
 
 import os
 import pathlib
-import shutil
 import tempfile
-import unittest
 
-from harness import wait_for
+from harness import tool, wait_for
 
 try:
     from selenium import webdriver
@@ -14,11 +12,9 @@ try:
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
     from selenium.webdriver.support.ui import Select
-except ImportError:
-    webdriver = None
+except ImportError as error:
+    raise AssertionError("Selenium is missing: apt-get install python3-selenium") from error
 
-DRIVER = shutil.which("chromedriver")
-CHROMIUM = shutil.which("chromium")
 FLAGS = (
     "--headless=new",
     "--no-sandbox",  # root has none
@@ -32,24 +28,19 @@ FLAGS = (
 )
 
 
-def require_browser():
-    if not (webdriver and DRIVER and CHROMIUM):
-        raise unittest.SkipTest(
-            "this needs a browser: install chromium, chromium-driver and python3-selenium (Debian)"
-        )
-
-
 class Browser:
     """A window of Chromium. Errors of its console are kept."""
 
     def __init__(self, folder, dark=False):
         options = webdriver.ChromeOptions()
-        options.binary_location = CHROMIUM
+        options.binary_location = tool("chromium")
         for flag in (*FLAGS, f"--user-data-dir={tempfile.mkdtemp(dir=folder)}"):
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         environment = dict(os.environ, HOME=str(folder))
-        service = Service(DRIVER, log_path=str(pathlib.Path(folder) / "driver.log"), env=environment)
+        service = Service(
+            tool("chromedriver"), log_path=str(pathlib.Path(folder) / "driver.log"), env=environment
+        )
         self.driver = webdriver.Chrome(service=service, options=options)
         if dark:
             self.set_dark(True)

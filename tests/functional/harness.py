@@ -26,6 +26,8 @@ PACKAGES = {
     "nginx": "nginx",
     "haproxy": "haproxy",
     "caddy": "caddy",
+    "chromedriver": "chromium-driver",
+    "chromium": "chromium",
     "wrk": "wrk",
     "slowhttptest": "slowhttptest",
     "promtool": "prometheus",
@@ -36,6 +38,7 @@ PACKAGES = {
     "fish": "fish",
     "man": "man-db",
     "mandoc": "mandoc",
+    "tmux": "tmux",
     "zsh": "zsh",
 }
 # Limits for a busy machine; a test that fails waits for so long.

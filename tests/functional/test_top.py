@@ -2,11 +2,10 @@
 
 import json
 import os
-import shutil
 import subprocess
 import unittest
 
-from harness import ServerTest, binary, request, wait_for
+from harness import ServerTest, binary, request, tool, wait_for
 
 RULES = """
 version: 1
@@ -68,8 +67,6 @@ class Screen(TopTest):
     """`sluice top` in a terminal of tmux."""
 
     def setUp(self):
-        if shutil.which("tmux") is None:
-            self.skipTest("tmux is missing; install it (Debian: tmux)")
         super().setUp()
         self.socket = os.path.join(self.folder(), f"tmux-{id(self)}")
         self.tmux("new-session", "-d", "-x", "100", "-y", "20", "-s", "top",
@@ -79,7 +76,7 @@ class Screen(TopTest):
         self.wait_for_text("REQUESTS/S")
 
     def tmux(self, *words):
-        return subprocess.run(["tmux", "-S", self.socket, "-f", "/dev/null", *words], capture_output=True,
+        return subprocess.run([tool("tmux"), "-S", self.socket, "-f", "/dev/null", *words], capture_output=True,
                               text=True, timeout=30, check=True).stdout
 
     def screen(self):
