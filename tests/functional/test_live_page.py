@@ -2,12 +2,13 @@
 
 import os
 import re
+import subprocess
 import threading
 import time
 import unittest
 
-from browser_harness import Browser, require_browser
-from harness import ServerTest, Sluice, wait_for
+from browser_harness import Browser
+from harness import ROOT, ServerTest, Sluice, binary, wait_for
 
 RULES = """
 version: 1
@@ -46,7 +47,6 @@ class Load(threading.Thread):
 class BrowserTest(ServerTest):
     @classmethod
     def setUpClass(cls):
-        require_browser()
         cls.browser = Browser(cls.folder())
         cls.addClassCleanup(cls.browser.close)
 
@@ -394,7 +394,8 @@ class Editor(BrowserTest):
 
 @unittest.skipUnless("SLUICE_SCREENSHOTS" in os.environ, "SLUICE_SCREENSHOTS names no folder")
 class Screenshots(BrowserTest):
-    """Makes the pictures of docs/live-page.md in the folder that SLUICE_SCREENSHOTS names."""
+    """Makes the pictures of docs/live-page.md and README.md in the folder that SLUICE_SCREENSHOTS
+    names."""
 
     def save(self, name):
         self.assertTrue(self.browser.driver.save_screenshot(f"{os.environ['SLUICE_SCREENSHOTS']}/{name}"))
@@ -418,6 +419,19 @@ class Screenshots(BrowserTest):
         self.browser.wait_for_text("#key-result", "user-7")
         self.assertEqual(self.browser.overflow(), 0)
         self.save("live-page-key.png")
+
+    def test_the_report_of_a_replay(self):
+        report = self.folder() / "replay.html"
+        subprocess.run(
+            [binary(), "replay", "--rules", "examples/rules/access-log.yaml", "--html", str(report),
+             "examples/logs/access.log.gz"],
+            cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        self.browser.set_dark(False)
+        self.browser.set_size(960, 570)
+        self.browser.driver.get(report.as_uri())
+        self.browser.run("document.documentElement.style.overflow = 'hidden'")  # no scroll bar
+        self.save("replay.png")
 
 
 class Token(BrowserTest):
