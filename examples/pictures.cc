@@ -216,7 +216,7 @@ void draw_box(Picture& picture, const std::string& kind, int x, int y, int width
 bool draw_choice(const std::string& file) {
   constexpr int kLeft = 20, kQuestion = 300, kMiddle = 390, kRight = 700, kAnswer = 250;
   constexpr int kNext = 104;
-  Picture picture(kRight + kAnswer + 20, 20 + 4 * kNext + kBoxHeight + 24,
+  Picture picture(kRight + kAnswer + 20, 20 + 5 * kNext + kBoxHeight + 24,
                   "How to choose an algorithm");
   const auto y = [](int level) { return 20 + level * kNext; };
   const auto yes = [&](int level, int from, int to) {
@@ -228,30 +228,34 @@ bool draw_choice(const std::string& file) {
     picture.arrow(x, y(level) + kBoxHeight, x, y(level + 1));
   };
   draw_box(picture, "box", kLeft, y(0), kQuestion,
-           {"Must requests leave evenly spaced,", "to protect what comes next?"});
+           {"Do you limit what runs at once,", "not how often it starts?"});
   draw_box(picture, "answer", kMiddle, y(0), kAnswer,
-           {"leaky_bucket", "mode: queue to delay requests"});
+           {"concurrency", "a permit, until it is released"});
   draw_box(picture, "box", kLeft, y(1), kQuestion,
-           {"Is it a quota, such as 1000 a day,", "that may double at a boundary?"});
+           {"Must requests leave evenly spaced,", "to protect what comes next?"});
   draw_box(picture, "answer", kMiddle, y(1), kAnswer,
-           {"fixed_window", "align: clock for days in UTC"});
+           {"leaky_bucket", "mode: queue to delay requests"});
   draw_box(picture, "box", kLeft, y(2), kQuestion,
+           {"Is it a quota, such as 1000 a day,", "that may double at a boundary?"});
+  draw_box(picture, "answer", kMiddle, y(2), kAnswer,
+           {"fixed_window", "per: day or month of a time zone"});
+  draw_box(picture, "box", kLeft, y(3), kQuestion,
            {"Must the limit hold in every window,", "such as 3 in any 60 seconds?"});
-  draw_box(picture, "box", kMiddle, y(2), kAnswer, {"Is the limit small,", "up to about 100?"});
-  draw_box(picture, "answer", kRight, y(2), kAnswer,
-           {"sliding_window_log", "exact, 12 bytes per request"});
-  draw_box(picture, "box", kMiddle, y(3), kAnswer, {"Must the newest requests", "count exactly?"});
+  draw_box(picture, "box", kMiddle, y(3), kAnswer, {"Is the limit small,", "up to about 100?"});
   draw_box(picture, "answer", kRight, y(3), kAnswer,
+           {"sliding_window_log", "exact, 12 bytes per request"});
+  draw_box(picture, "box", kMiddle, y(4), kAnswer, {"Must the newest requests", "count exactly?"});
+  draw_box(picture, "answer", kRight, y(4), kAnswer,
            {"sliding_window_hybrid", "estimates older requests"});
-  draw_box(picture, "answer", kLeft, y(3), kQuestion,
+  draw_box(picture, "answer", kLeft, y(4), kQuestion,
            {"token_bucket", "a rate with bursts: the usual choice"});
-  draw_box(picture, "answer", kMiddle, y(4), kAnswer,
+  draw_box(picture, "answer", kMiddle, y(5), kAnswer,
            {"sliding_window_counter", "an estimate in fixed memory"});
-  for (const int level : {0, 1, 2}) yes(level, kLeft + kQuestion, kMiddle);
-  for (const int level : {2, 3}) yes(level, kMiddle + kAnswer, kRight);
-  for (const int level : {0, 1, 2}) no(level, kLeft + kQuestion / 2);
-  for (const int level : {2, 3}) no(level, kMiddle + kAnswer / 2);
-  picture.text(kLeft, y(3) + kBoxHeight + 22,
+  for (const int level : {0, 1, 2, 3}) yes(level, kLeft + kQuestion, kMiddle);
+  for (const int level : {3, 4}) yes(level, kMiddle + kAnswer, kRight);
+  for (const int level : {0, 1, 2, 3}) no(level, kLeft + kQuestion / 2);
+  for (const int level : {3, 4}) no(level, kMiddle + kAnswer / 2);
+  picture.text(kLeft, y(4) + kBoxHeight + 22,
                "gcra decides like token_bucket, with burst + 1 tokens.", "soft", 12);
   return picture.write(file);
 }
