@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 namespace sluice::memory {
 namespace {
@@ -63,6 +64,21 @@ void Blocks::list(core::Ticks now, std::size_t most, std::vector<BlockedKey>& ou
     out.push_back(
         {entry.name->key, entry.name->tag, entry.name->keyspace, Instant{Duration{entry.end}}});
   }
+}
+
+bool Blocks::restore(const Fingerprint& key, const Known& known, core::Ticks now) {
+  if (contains(key)) return false;
+  Entry made{known.state.last, known.state.end, known.state.grown, known.state.forgotten, {}, {}};
+  made.denials.assign(known.state.denials.begin(), known.state.denials.end());
+  if (known.has_name) {
+    made.name = std::make_unique<const Name>(
+        Name{std::string(known.key), std::string(known.tag), known.keyspace});
+  }
+  Entry& entry = entry_of(key, now);
+  bytes_ -= entry.bytes();
+  entry = std::move(made);
+  bytes_ += entry.bytes();
+  return true;
 }
 
 void Blocks::keep_name(Entry& entry, const Charge& charge) {

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -33,6 +35,25 @@ class Blocks {
              core::Ticks now) noexcept;
   void erase(const Fingerprint& key) noexcept;
 
+  // An entry as a snapshot contains it. Borrows its texts and denials.
+  struct Known {
+    core::BlockState state;
+    std::string_view key, tag;
+    Keyspace keyspace = Keyspace::kCallers;
+    bool has_name = false;  // it was blocked, so key and tag are known
+  };
+  // Calls visit(key, Known) for each entry.
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    for (const auto& [key, entry] : entries_) {
+      const Name* const name = entry.name.get();
+      visit(key, name ? Known{entry.state(), name->key, name->tag, name->keyspace, true}
+                      : Known{entry.state(), {}, {}});
+    }
+  }
+  // Adds an absent entry. Returns false if it is there. Throws std::bad_alloc.
+  bool restore(const Fingerprint& key, const Known& known, core::Ticks now);
+
   // Appends the keys that are blocked at `now` until there are `most`.
   void list(core::Ticks now, std::size_t most, std::vector<BlockedKey>& out) const;
 
@@ -42,10 +63,10 @@ class Blocks {
 
   // About what an entry takes in the map without its denials.
   static constexpr std::size_t kEntryBytes = 144;
-
- private:
+  // Of key and tag together; longer ones are not kept.
   static constexpr std::size_t kLongestName = 2048;
 
+ private:
   struct Name {
     std::string key;
     std::string tag;

@@ -20,8 +20,9 @@ void finish(const XXH128_hash_t& hash, std::uint64_t salt, Fingerprint& out) noe
 }  // namespace
 
 FingerprintMaker::FingerprintMaker() {
-  static_assert(kSecretSize >= XXH3_SECRET_SIZE_MIN);
-  if (::getentropy(secret_, sizeof(secret_)) != 0 || ::getentropy(salts_, sizeof(salts_)) != 0) {
+  static_assert(sizeof(secret_.bytes) >= XXH3_SECRET_SIZE_MIN);
+  if (::getentropy(secret_.bytes, sizeof(secret_.bytes)) != 0 ||
+      ::getentropy(secret_.salts, sizeof(secret_.salts)) != 0) {
     throw std::system_error(errno, std::generic_category(), "the system provides no random bytes");
   }
 }
@@ -34,7 +35,7 @@ FingerprintMaker::FingerprintMaker() {
   if (key.size() > kShort || !charge.tag.empty()) {
     return write_long(charge, out);
   }
-  finish(XXH3_128bits_withSecret(key.data(), key.size(), secret_, sizeof(secret_)),
+  finish(XXH3_128bits_withSecret(key.data(), key.size(), secret_.bytes, sizeof(secret_.bytes)),
          salt(charge.limit.algorithm(), charge.keyspace), out);
 }
 
@@ -45,13 +46,15 @@ FingerprintMaker::FingerprintMaker() {
 
 Fingerprint FingerprintMaker::operator()(std::string_view tag, std::string_view key,
                                          Algorithm algorithm, Keyspace keyspace) const noexcept {
-  XXH128_hash_t hash = XXH3_128bits_withSecret(key.data(), key.size(), secret_, sizeof(secret_));
+  XXH128_hash_t hash =
+      XXH3_128bits_withSecret(key.data(), key.size(), secret_.bytes, sizeof(secret_.bytes));
   if (!tag.empty()) [[unlikely]] {
     // The hashes of tag and key are one text of fixed size, so that no two pairs have the same
     // text.
     const XXH128_hash_t both[2] = {
-        XXH3_128bits_withSecret(tag.data(), tag.size(), secret_, sizeof(secret_)), hash};
-    hash = XXH3_128bits_withSecret(both, sizeof(both), secret_, sizeof(secret_));
+        XXH3_128bits_withSecret(tag.data(), tag.size(), secret_.bytes, sizeof(secret_.bytes)),
+        hash};
+    hash = XXH3_128bits_withSecret(both, sizeof(both), secret_.bytes, sizeof(secret_.bytes));
   }
   Fingerprint made;
   finish(hash, salt(algorithm, keyspace), made);

@@ -97,6 +97,13 @@ class GrowingTable {
     now_.for_each(visit);
     old_.for_each(visit);
   }
+  // Visits each counter whose key's `high` is from `first` to `last`. A counter stays in that range
+  // when the table moves, so that calls for all ranges visit each counter once.
+  template <typename Visit>
+  void for_each_between(std::uint64_t first, std::uint64_t last, Visit visit) {
+    now_.for_each_between(first, last, visit);
+    old_.for_each_between(first, last, visit);
+  }
   // The number of groups that contain counters, and Table::for_each_in() for one of them. Both
   // change while the table moves. A group beyond the last is empty.
   std::size_t group_count() const noexcept {

@@ -51,11 +51,14 @@ std::size_t LimitUsage::place_for(std::uint64_t id) const noexcept {
 }
 
 LimitUsage::Index LimitUsage::add_counter(const Charge& charge) noexcept {
-  const std::uint64_t id = id_of(charge);
+  return add_counter(id_of(charge), charge.limit);
+}
+
+LimitUsage::Index LimitUsage::add_counter(std::uint64_t id, const Limit& limit) noexcept {
   const auto index = static_cast<Index>(place_for(id));
   Place& place = at(index);
   if (place.counters == 0) place.id = id;
-  if (place.id == id) place.limit = charge.limit;
+  if (place.id == id) place.limit = limit;
   ++place.counters;
   note_largest(index, Resource::kCounters);
   return index;

@@ -27,11 +27,13 @@ class LimitUsage {
   // Counts a new counter of the charge's limit and returns the limit's index, which stays the same
   // until the limit has no counter.
   Index add_counter(const Charge& charge) noexcept;
+  Index add_counter(std::uint64_t id, const Limit& limit) noexcept;
   void remove_counter(Index index) noexcept { --at(index).counters; }
   void add_bytes(Index index, std::size_t bytes) noexcept;
   void remove_bytes(Index index, std::size_t bytes) noexcept { at(index).bytes -= bytes; }
 
   // Returns the limit as the newest of its counters had it.
+  std::uint64_t id(Index index) const noexcept { return at(index).id; }
   const Limit& limit(Index index) const noexcept { return at(index).limit; }
   std::uint64_t used(Index index, Resource resource) const noexcept {
     return resource == Resource::kCounters ? at(index).counters : at(index).bytes;

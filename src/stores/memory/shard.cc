@@ -63,6 +63,27 @@ Shard::~Shard() {
 Slot& Shard::find_or_insert(const Fingerprint& key, const Charge& charge, core::Ticks now,
                             std::uint32_t expiry) {
   if (Slot* const slot = table_.find(key)) return *slot;
+  Slot& slot = insert(key, expiry, now);
+  table_.owner_of(slot) = usage_.add_counter(charge);
+  return slot;
+}
+
+Slot* Shard::restore(const Fingerprint& key, std::uint64_t limit_id, const Limit& limit,
+                     core::Ticks now) {
+  if (table_.find(key) != nullptr) return nullptr;
+  Slot& slot = insert(key, PackedState::kPinned, now);
+  table_.owner_of(slot) = usage_.add_counter(limit_id, limit);
+  return &slot;
+}
+
+void Shard::expect(std::size_t counters) {
+  const std::size_t groups = Table::groups_for(std::min(counters, max_keys_));
+  if (groups < GrowingTable::kFewGroups) return;
+  table_.rebuild(groups, [](const Slot&, core::Forgotten) { return true; });
+}
+
+// Makes room for an absent key and inserts it.
+Slot& Shard::insert(const Fingerprint& key, std::uint32_t expiry, core::Ticks now) {
   if (table_.is_moving()) {
     table_.move_some(
         [&](Slot& moved, core::Forgotten forgotten) { return keep_moved(moved, forgotten, now); });
@@ -72,9 +93,7 @@ Slot& Shard::find_or_insert(const Fingerprint& key, const Charge& charge, core::
   } else if (table_.is_full()) {
     make_room(now);
   }
-  Slot& slot = table_.insert(key, expiry);
-  table_.owner_of(slot) = usage_.add_counter(charge);
-  return slot;
+  return table_.insert(key, expiry);
 }
 
 void Shard::erase(Slot& slot) noexcept {

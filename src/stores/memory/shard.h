@@ -64,6 +64,29 @@ class alignas(64) Shard {
                        std::uint32_t expiry = 1);
   void erase(Slot& slot) noexcept;
 
+  // Makes the empty shard's table large enough for so many counters, at most its bound. Throws
+  // std::bad_alloc.
+  void expect(std::size_t counters);
+  // Adds an absent counter of a snapshot, pinned. Returns null if it is there. Throws
+  // std::bad_alloc.
+  Slot* restore(const Fingerprint& key, std::uint64_t limit_id, const Limit& limit,
+                core::Ticks now);
+  // Returns memory for the window of a restored counter, or null if the bytes are exhausted.
+  void* allocate_for(const Slot& slot, std::size_t bytes, core::Ticks now) {
+    return allocate(table_.owner_of(slot), bytes, 0, now);
+  }
+  // Calls visit(slot, expiry, index of its limit) for each counter whose key's `high` is from
+  // `first` to `last`. The counter is pinned meanwhile.
+  template <typename Visit>
+  void for_each_between(std::uint64_t first, std::uint64_t last, Visit visit) {
+    table_.for_each_between(first, last, [&](Slot& slot) {
+      const Pin pin(slot.state);
+      visit(slot, pin.expiry, LimitUsage::Index{table_.owner_of(slot)});
+    });
+  }
+  const LimitUsage& usage() const noexcept { return usage_; }
+  std::size_t group_count() const noexcept { return table_.group_count(); }
+
   // Gives the slot a blob of zero counts on the limit's grid. Returns null if the bytes are
   // exhausted.
   SliceBlob* make_slices(Slot& slot, const Limit& limit, core::Ticks now);
@@ -85,6 +108,15 @@ class alignas(64) Shard {
  private:
   static constexpr std::size_t kBlockShare = 4;  // of the shard's own bytes, in addition
 
+  struct Pin {
+    PackedState& state;
+    const std::uint32_t expiry;
+
+    explicit Pin(PackedState& pinned) noexcept : state(pinned), expiry(pinned.pin()) {}
+    ~Pin() { state.leave(expiry); }
+    Pin(const Pin&) = delete;
+    Pin& operator=(const Pin&) = delete;
+  };
   struct Victim {
     Slot* slot = nullptr;
     LimitUsage::Index limit = LimitUsage::kNone;
@@ -93,6 +125,7 @@ class alignas(64) Shard {
     std::size_t compared = 0;  // the counters of the limit that it was selected from
   };
 
+  Slot& insert(const Fingerprint& key, std::uint32_t expiry, core::Ticks now);
   void make_room(core::Ticks now);
   void sweep(core::Ticks now) noexcept;
   bool keep_moved(Slot& slot, core::Forgotten forgotten, core::Ticks now) noexcept;

@@ -231,6 +231,18 @@ class Table {
     }
   }
 
+  // Visits each counter whose key's `high` is from `first` to `last`.
+  template <typename Visit>
+  void for_each_between(std::uint64_t first, std::uint64_t last, Visit visit) {
+    if (count_ == 0) return;
+    const std::size_t end = home_of({.high = last}) + 1;
+    for (std::size_t home = home_of({.high = first}); home < end; ++home) {
+      for_each_of_home(home, [&](Slot& slot) {
+        if (slot.key.high >= first && slot.key.high <= last) visit(slot);
+      });
+    }
+  }
+
   // Visits the slots of that owner, which is not 0.
   template <typename Visit>
   void for_each_in(std::size_t group, std::uint16_t owner, Visit visit) {
