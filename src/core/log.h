@@ -229,10 +229,13 @@ struct LogBuffer {
   bool has_room(const NextLog& next) const noexcept;
   // Makes the next log, which was decided at `at`. There must be room for it.
   void write(const NextLog& next, Ticks at) noexcept;
-  // Makes room for `next` without more memory, if there is room for two entries and two summaries:
-  // drops what has expired, and merges the entries (or summaries) of a slice of time into one at
-  // the newest instant of the slice (docs/algorithms.md). The log must be decided again, because
-  // `next` is about the entries before.
+  // Whether merge() makes room for `next`: there is room for two entries, or two summaries.
+  bool can_merge(const NextLog& next) const noexcept {
+    return (next.summarizes ? summary_room : entry_room) >= 2;
+  }
+  // Makes room for `next` without more memory: drops what has expired, and merges the entries (or
+  // summaries) of a slice of time into one at the newest instant of the slice (docs/algorithms.md).
+  // The log must be decided again, because `next` is about the entries before.
   void merge(const NextLog& next, const Limit& limit) noexcept;
 
  private:

@@ -171,7 +171,8 @@ bool Counter::make_room() {
   }
   if (limit().state_kind() != StateKind::kSlices) {
     if (shard_->make_room_in_log(*slot_, limit(), now_) != nullptr) return true;
-    if (slot_->state.log() == nullptr) return false;
+    const core::LogBuffer* const log = slot_->state.log();
+    if (log == nullptr || !log->can_merge(next_log_)) return false;
     shard_->merge_log(*slot_, next_log_, limit());
     look({verb_, max_wait_});
     return true;

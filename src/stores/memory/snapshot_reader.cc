@@ -1,0 +1,331 @@
+#include "stores/memory/snapshot_reader.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <system_error>
+
+#include "core/limit_options.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace sluice::memory {
+namespace {
+
+using snapshot::Kind;
+using snapshot::RecordHead;
+
+constexpr core::Ticks kLastTick = kLastInstant.time_since_epoch().count();
+constexpr core::Ticks kLastEnd = kLastTick * 4;  // of leases and blocks, with time to spare
+
+// Returns the spec of a limit for evictions, which need no calendar.
+LimitSpec spec_from(const snapshot::LimitBody& body) {
+  LimitSpec spec;
+  spec.algorithm = static_cast<Algorithm>(body.algorithm);
+  spec.limit = body.limit;
+  const auto too_long = static_cast<std::uint64_t>(kMaxPeriod.count()) + 1;
+  spec.per = Duration{static_cast<std::int64_t>(std::min(body.per, too_long))};
+  for (const core::OptionInfo& row : core::kLimitOptions) {
+    const std::uint64_t value = body.options[static_cast<std::size_t>(row.option)];
+    if (value == snapshot::LimitBody::kAbsent) continue;
+    const bool is_word = !row.words.empty();
+    core::set_value(spec, row.option, is_word ? value % row.words.size() : value);
+  }
+  return spec;
+}
+
+}  // namespace
+
+FrameReader::FrameReader(const std::string& path)
+    : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (file_.get() < 0) throw std::system_error(errno, std::generic_category(), "cannot open it");
+  snapshot::FileHead head{};
+  const bool is_whole = read_file(&head, sizeof(head)) == sizeof(head);
+  if (!is_whole || !std::equal(std::begin(head.magic), std::end(head.magic), snapshot::kMagic)) {
+    fail("it is not a snapshot; expected a file that Sluice has written");
+  }
+  if (head.version != snapshot::kVersion) {
+    fail("the format has version " + std::to_string(head.version) + "; expected " +
+         std::to_string(snapshot::kVersion));
+  }
+}
+
+void FrameReader::fail(const std::string& what) const {
+  throw std::runtime_error("at byte " + std::to_string(offset_) + ": " + what);
+}
+
+std::size_t FrameReader::read_file(void* to, std::size_t size) {
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t got = ::read(file_.get(), static_cast<std::byte*>(to) + done, size - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw std::system_error(errno, std::generic_category(), "cannot read it");
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  bytes_ += done;
+  return done;
+}
+
+void FrameReader::next_frame() {
+  offset_ = bytes_;
+  snapshot::FrameHead head{};
+  if (read_file(&head, sizeof(head)) < sizeof(head)) fail("the file ends too early");
+  if (head.bytes == 0 || head.bytes > snapshot::kFrameBytes || head.number != frames_) {
+    fail("this is not the head of frame " + std::to_string(frames_));
+  }
+  frame_.resize(head.bytes);
+  at_ = 0;
+  if (read_file(frame_.data(), head.bytes) < head.bytes) fail("the file ends too early");
+  if (XXH3_64bits_withSeed(frame_.data(), head.bytes, head.number) != head.checksum) {
+    fail("the checksum of frame " + std::to_string(frames_) + " is wrong");
+  }
+  ++frames_;
+}
+
+void FrameReader::copy(void* to, std::size_t size) noexcept {
+  if (size > 0) std::memcpy(to, frame_.data() + at_, size);
+  at_ += size;
+}
+
+void FrameReader::read_across(std::byte* to, std::size_t size) {
+  while (size > 0) {
+    if (at_ == frame_.size()) next_frame();
+    const std::size_t part = std::min(size, frame_.size() - at_);
+    copy(to, part);
+    to += part;
+    size -= part;
+  }
+}
+
+void FrameReader::skip(std::uint64_t size) {
+  while (size > 0) {
+    if (at_ == frame_.size()) next_frame();
+    const auto part = std::min<std::uint64_t>(size, frame_.size() - at_);
+    at_ += part;
+    size -= part;
+  }
+}
+
+void FrameReader::expect_end() {
+  std::byte more{};
+  if (at_ < frame_.size() || read_file(&more, 1) > 0) fail("there is more after the last record");
+}
+
+SnapshotReader::SnapshotReader(const std::string& path) : in_(path) {
+  require(get<RecordHead>().kind == Kind::kStart, "the first record is another one");
+  start_ = get<snapshot::Start>();
+  check(start_.saved);
+}
+
+void SnapshotReader::require(bool holds, const char* what) const {
+  if (!holds) in_.fail(what);
+}
+
+core::Ticks SnapshotReader::check(std::int64_t instant) const {
+  require(instant >= 0 && instant <= kLastTick, "an instant is out of range");
+  return instant;
+}
+
+void SnapshotReader::read(std::span<const std::unique_ptr<Shard>> shards, core::Ticks now) {
+  now_ = now;
+  const std::uint64_t share = start_.counters / shards.size();
+  for (const auto& shard : shards) shard->expect(share + share / 64 + Tags::kSlots);
+  while (true) {
+    const auto head = get<RecordHead>();
+    Shard& shard = *shards[head.key.high & (shards.size() - 1)];
+    switch (head.kind) {
+      case Kind::kLimit: read_limit(head); break;
+      case Kind::kFixed:
+      case Kind::kSlices:
+      case Kind::kLog:
+      case Kind::kPermits: read_counter(head, shard); break;
+      case Kind::kBlock: read_block(head, shard); break;
+      case Kind::kEnd: return read_end();
+      case Kind::kStart:
+      default: in_.fail("a record has an unknown kind");
+    }
+  }
+}
+
+void SnapshotReader::read_end() {
+  const auto end = get<snapshot::End>();
+  require(end.counters == end_.counters && end.blocks == end_.blocks, "records are missing");
+  in_.expect_end();
+}
+
+void SnapshotReader::read_limit(const RecordHead& head) {
+  const auto body = get<snapshot::LimitBody>();
+  require(body.algorithm < kAlgorithms.size(), "an algorithm is unknown");
+  const auto limit = Limit::make(spec_from(body));
+  if (!limit) in_.fail("a limit is wrong: " + limit.error());
+  if (head.limit >= limits_.size()) limits_.resize(head.limit + std::size_t{1});
+  limits_[head.limit] = {head.key.low, *limit};
+}
+
+void SnapshotReader::read_counter(const RecordHead& head, Shard& shard) {
+  require(head.key.low != 0 && !PackedState::is_mark(head.expiry), "a counter is wrong");
+  require(head.limit < limits_.size() && limits_[head.limit], "a counter has an unknown limit");
+  const KnownLimit& of = *limits_[head.limit];
+  ++end_.counters;
+  Slot* const slot = shard.restore(head.key, of.id, of.limit, now_);
+  require(slot != nullptr, "a counter is there twice");
+  const bool has_room = read_state(head.kind, shard, *slot);
+  const bool is_forgotten = PackedState::forgotten_of(head.expiry).is_past(now_);
+  if (has_room && !is_forgotten) return slot->state.leave(head.expiry);
+  shard.erase(*slot);
+  dropped_ += !is_forgotten;
+}
+
+bool SnapshotReader::read_state(Kind kind, Shard& shard, Slot& slot) {
+  switch (kind) {
+    case Kind::kSlices: return read_slices(shard, slot);
+    case Kind::kLog: return read_log(shard, slot);
+    case Kind::kPermits: return read_permits(shard, slot);
+    default: read_fixed(slot); return true;
+  }
+}
+
+void SnapshotReader::read_fixed(Slot& slot) {
+  const auto body = get<snapshot::FixedBody>();
+  require(body.b >> 62 == 0 && body.units <= kMaxUnits, "the state of a counter is wrong");
+  PackedState state;
+  state.a = body.a;
+  state.b = body.b;
+  state.units = static_cast<std::uint32_t>(body.units);
+  slot.state.set_rest(state);
+}
+
+bool SnapshotReader::read_slices(Shard& shard, Slot& slot) {
+  const auto body = get<snapshot::SlicesBody>();
+  const auto least = static_cast<std::uint64_t>(kMinPeriod.count());
+  const auto most = static_cast<std::uint64_t>(kMaxPeriod.count());
+  require(
+      body.slices >= 1 && body.slices <= kMaxSlices && body.period >= least && body.period <= most,
+      "the slices of a counter are wrong");
+  const std::size_t bytes = (body.slices + 1) * sizeof(std::uint32_t);
+  void* const memory = shard.allocate_for(slot, SliceBlob::bytes_for(body.slices), now_);
+  if (memory == nullptr) {
+    in_.skip(bytes);
+    return false;
+  }
+  auto* const blob = new (memory) SliceBlob;
+  blob->slices = static_cast<std::uint32_t>(body.slices);
+  blob->period = body.period;
+  slot.state.set(blob);
+  blob->last = check(body.last);
+  in_.read(blob->counts().data(), bytes);
+  return true;
+}
+
+bool SnapshotReader::read_log(Shard& shard, Slot& slot) {
+  const auto body = get<snapshot::LogBody>();
+  require(body.has_summaries <= 1 && body.has_summaries >= (body.summaries > 0),
+          "the log of a counter is wrong");
+  // A merge of the log needs room for two of each.
+  const std::size_t summary_room =
+      body.has_summaries == 0 ? 0 : std::max<std::size_t>(body.summaries, 2);
+  const std::size_t entry_room = std::max<std::size_t>(body.entries, 2);
+  void* const memory =
+      shard.allocate_for(slot, core::LogBuffer::bytes_for(summary_room, entry_room), now_);
+  if (memory == nullptr) {
+    in_.skip(body.summaries * sizeof(snapshot::SummaryBody));
+    in_.skip(body.entries * sizeof(core::LogEntry));
+    return false;
+  }
+  auto* const log = new (memory) core::LogBuffer;
+  log->summary_room = static_cast<std::uint32_t>(summary_room);
+  log->entry_room = static_cast<std::uint32_t>(entry_room);
+  slot.state.set(log);
+  log->summaries = body.summaries;
+  log->entries = body.entries;
+  log->last = check(body.last);
+  read_summaries(*log);
+  read_entries(*log);
+  return true;
+}
+
+void SnapshotReader::read_summaries(core::LogBuffer& log) {
+  core::Ticks before = 0;
+  for (std::uint32_t i = 0; i < log.summaries; ++i) {
+    const auto one = get<snapshot::SummaryBody>();
+    require(before <= one.first && one.first <= one.last && one.last <= log.last &&
+                one.units <= kMaxUnits,
+            "the log of a counter is wrong");
+    before = one.last;
+    log.summary_begin()[i] = {one.first, one.last, static_cast<std::uint32_t>(one.units)};
+  }
+}
+
+void SnapshotReader::read_entries(core::LogBuffer& log) {
+  const core::Log view = log.view();
+  in_.read(log.entry_begin(), view.entries.size_bytes());
+  core::Ticks before = view.older.empty() ? -1 : view.older.back().last - 1;
+  for (const core::LogEntry& entry : view.entries) {
+    require(before < entry.at() && entry.at() <= log.last, "the log of a counter is wrong");
+    before = entry.at();
+    log.log_units += entry.units();
+  }
+  require(log.log_units <= kMaxUnits, "the log of a counter is wrong");
+}
+
+bool SnapshotReader::read_permits(Shard& shard, Slot& slot) {
+  const auto body = get<snapshot::PermitsBody>();
+  require(body.count <= kMaxUnits, "the permits of a counter are wrong");
+  const std::size_t room = std::max<std::size_t>(body.count, 1);
+  const std::size_t bytes = body.count * sizeof(core::PermitEntry);
+  void* const memory = shard.allocate_for(slot, core::PermitBuffer::bytes_for(room), now_);
+  if (memory == nullptr) {
+    in_.skip(bytes);
+    return false;
+  }
+  auto* const permits = new (memory) core::PermitBuffer;
+  permits->room = static_cast<std::uint32_t>(room);
+  slot.state.set(permits);
+  permits->last = check(body.last);
+  std::uint64_t units = 0;
+  for (std::uint64_t i = 0; i < body.count; ++i) {
+    const auto entry = get<core::PermitEntry>();
+    units += entry.units;
+    require(entry.end >= 0 && entry.end <= kLastEnd && units <= kMaxUnits,
+            "the permits of a counter are wrong");
+    permits->begin()[i] = entry;
+    permits->first_end = i == 0 ? entry.end : std::min(permits->first_end, entry.end);
+    permits->last_end = std::max(permits->last_end, entry.end);
+  }
+  permits->count = static_cast<std::uint32_t>(body.count);
+  permits->units = static_cast<std::uint32_t>(units);
+  return true;
+}
+
+void SnapshotReader::read_block(const RecordHead& head, Shard& shard) {
+  const auto body = get<snapshot::BlockBody>();
+  const auto is_end = [](std::int64_t at) { return at >= 0 && at <= kLastEnd; };
+  require(
+      is_end(body.last) && is_end(body.end) && is_end(body.grown) && is_end(body.forgotten) &&
+          body.denials <= kMaxBlockDenials && body.keyspace <= 1 && body.has_name <= 1 &&
+          std::uint64_t{body.key_bytes} + body.tag_bytes <= body.has_name * Blocks::kLongestName,
+      "a block is wrong");
+  ++end_.blocks;
+  denials_.resize(body.denials);
+  in_.read(denials_.data(), body.denials * sizeof(core::Ticks));
+  require(std::all_of(denials_.begin(), denials_.end(), is_end), "a denial is out of range");
+  name_.resize(body.key_bytes + body.tag_bytes);
+  in_.read(name_.data(), name_.size());
+  if (body.forgotten <= now_) return;
+  const std::string_view name = name_;
+  const Blocks::Known known{{body.last, body.end, body.grown, body.forgotten, denials_},
+                            name.substr(0, body.key_bytes),
+                            name.substr(body.key_bytes),
+                            static_cast<Keyspace>(body.keyspace),
+                            body.has_name != 0};
+  require(shard.blocks.restore(head.key, known, now_), "a block is there twice");
+}
+
+}  // namespace sluice::memory
