@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <exception>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -12,6 +13,8 @@
 #include "limiter/combine.h"
 #include "stores/memory/in_place.h"
 #include "stores/memory/request.h"
+#include "stores/memory/snapshot_reader.h"
+#include "stores/memory/snapshot_writer.h"
 
 namespace sluice {
 namespace {
@@ -50,15 +53,10 @@ bool is_in_range(Instant at) noexcept { return at >= kFirstInstant && at <= kLas
 class MemoryStore::Impl {
  public:
   Impl(const MemoryStoreOptions& options, const Clock& clock)
-      : clock_(clock), shared_bytes_(std::max(options.max_log_bytes, kMinLogBytes) / 2) {
-    const std::size_t count = shard_count(options);
-    const std::size_t max_keys = std::max(options.max_keys / count, kMinShardKeys);
-    const std::size_t own_bytes = std::max(options.max_log_bytes, kMinLogBytes) / 2 / count;
-    shards_.reserve(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      shards_.push_back(std::make_unique<Shard>(max_keys, own_bytes, shared_bytes_));
-    }
-  }
+      : clock_(clock),
+        options_(options),
+        shared_bytes_(std::max(options.max_log_bytes, kMinLogBytes) / 2),
+        shards_(make_shards()) {}
 
   // Here and below one object is written in place and returned, because a copy member by member
   // would take as long as the decision.
@@ -120,7 +118,42 @@ class MemoryStore::Impl {
     return out;
   }
 
+  MemorySnapshot save(const std::string& path, std::optional<Instant> now) {
+    const Instant at = now.value_or(clock_.now());
+    memory::ReplacementFile file(path);
+    memory::SnapshotWriter writer(file, fingerprint_.secret(), stats().keys,
+                                  at.time_since_epoch().count());
+    for (const auto& shard : shards_) writer.add(*shard);
+    writer.end();
+    file.replace();
+    return {writer.counters(), writer.blocks(), 0, file.bytes(), at};
+  }
+
+  MemorySnapshot load(const std::string& path, std::optional<Instant> now) {
+    memory::SnapshotReader reader(path);
+    Shards shards = make_shards();
+    reader.read(shards, now.value_or(clock_.now()).time_since_epoch().count());
+    shards_.swap(shards);
+    fingerprint_ = memory::FingerprintMaker(reader.start().secret);
+    return {reader.end().counters, reader.end().blocks, reader.dropped() + stats().evictions,
+            reader.bytes(), Instant{Duration{reader.start().saved}}};
+  }
+
  private:
+  using Shards = std::vector<std::unique_ptr<Shard>>;
+
+  Shards make_shards() {
+    const std::size_t count = shard_count(options_);
+    const std::size_t max_keys = std::max(options_.max_keys / count, kMinShardKeys);
+    const std::size_t own_bytes = std::max(options_.max_log_bytes, kMinLogBytes) / 2 / count;
+    Shards shards;
+    shards.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      shards.push_back(std::make_unique<Shard>(max_keys, own_bytes, shared_bytes_));
+    }
+    return shards;
+  }
+
   Shard& shard_of(const memory::Fingerprint& key) noexcept {
     return *shards_[key.high & (shards_.size() - 1)];
   }
@@ -374,9 +407,10 @@ class MemoryStore::Impl {
   }
 
   const Clock& clock_;
-  const memory::FingerprintMaker fingerprint_;
+  const MemoryStoreOptions options_;
+  memory::FingerprintMaker fingerprint_;
   memory::SharedBytes shared_bytes_;
-  std::vector<std::unique_ptr<Shard>> shards_;
+  Shards shards_;
 };
 
 MemoryStore::MemoryStore(const MemoryStoreOptions& options, const Clock& clock)
@@ -393,6 +427,20 @@ Decision MemoryStore::apply_one(Action action, const Charge& charge,
   Decision decision;
   impl_->apply_one(action, charge, now, decision);
   return decision;
+}
+
+Expected<MemorySnapshot> MemoryStore::save(const std::string& path,
+                                           std::optional<Instant> now) const try {
+  return impl_->save(path, now);
+} catch (const std::exception& error) {
+  return Unexpected{std::string(error.what())};
+}
+
+Expected<MemorySnapshot> MemoryStore::load(const std::string& path,
+                                           std::optional<Instant> now) try {
+  return impl_->load(path, now);
+} catch (const std::exception& error) {
+  return Unexpected{path + ": " + error.what()};
 }
 
 MemoryStoreStats MemoryStore::stats() const { return impl_->stats(); }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
+#include <cstdio>
 #include <random>
 #include <string>
 #include <thread>
@@ -265,6 +266,59 @@ TEST(MemoryStoreConcurrency, BytesInUseByAnotherThreadAreWaitedFor) {
   });
   EXPECT_EQ(failed, 0);
   EXPECT_GT(store.stats().evictions, 0u);
+}
+
+// Returns the units that each of some keys has used of a limit.
+std::vector<std::uint32_t> used(MemoryStore& store, const Limit& limit) {
+  std::vector<std::uint32_t> out;
+  for (int i = 0; i < 20; ++i) {
+    const std::string key = "known" + std::to_string(i);
+    const Decision peek = store.apply_one(Verb::kPeek, {key, limit, 0}, kNow);
+    out.push_back(limit.capacity() - peek.remaining);
+  }
+  return out;
+}
+
+// Tables grow meanwhile, and counters move in them.
+TEST(MemoryStoreConcurrency, ASnapshotHasEachCounterAsItWasAtAnInstantOfTheCall) {
+  const std::string path = testing::TempDir() + "/snapshot-of-a-store-in-use";
+  const Limit window = fixed_window(1'000'000).per(1h);
+  const Limit log = sliding_window_log(1'000'000).per(1h);
+  MemoryStore store({.shards = 2});
+  std::atomic<bool> stops = false;
+  const auto take = [&](int thread) {
+    for (std::uint64_t i = 0; !stops; ++i) {
+      const std::string known = "known" + std::to_string(i % 20);
+      store.apply_one(Verb::kTake, {known, window}, kNow);
+      store.apply_one(Verb::kTake, {known, log}, kNow);
+      if (i > 50'000) continue;
+      const std::string fresh = std::to_string(i) + "of" + std::to_string(thread);
+      store.apply_one(Verb::kTake, {fresh, window}, kNow);
+    }
+  };
+  const auto save = [&] {
+    const auto windows = used(store, window);
+    const auto logs = used(store, log);
+    ASSERT_TRUE(store.save(path, kNow));
+    MemoryStore loaded;
+    ASSERT_TRUE(loaded.load(path, kNow));
+    for (const Limit& limit : std::vector<Limit>{window, log}) {
+      const auto& least = limit == window ? windows : logs;
+      const auto saved = used(loaded, limit);
+      const auto most = used(store, limit);
+      for (std::size_t i = 0; i < saved.size(); ++i) {
+        EXPECT_GE(saved[i], least[i]);
+        EXPECT_LE(saved[i], most[i]);
+      }
+    }
+  };
+  run_on_threads([&](int thread) {
+    if (thread > 0) return take(thread);
+    for (int i = 0; i < 20; ++i) save();
+    stops = true;
+  });
+  EXPECT_GT(store.stats().keys, 2'000u);
+  std::remove(path.c_str());
 }
 
 }  // namespace
