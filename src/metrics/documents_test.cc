@@ -30,7 +30,11 @@ constexpr std::array kServerGauges = {"sluice_connections_max",
                                       "sluice_rules_last_reload_successful",
                                       "sluice_ready",
                                       "sluice_waiting_requests",
-                                      "sluice_overrides"};
+                                      "sluice_overrides",
+                                      "sluice_snapshot_timestamp_seconds",
+                                      "sluice_snapshot_duration_seconds",
+                                      "sluice_snapshot_bytes",
+                                      "sluice_snapshot_counters"};
 constexpr std::array kServerCounters = {
     "sluice_store_evictions_total",        "sluice_store_swept_total",
     "sluice_rules_reloads_total",          "sluice_rules_reload_failures_total",
@@ -42,7 +46,7 @@ constexpr std::array kServerCounters = {
     "sluice_lease_batches_total",          "sluice_lease_units_taken_total",
     "sluice_lease_units_given_back_total", "sluice_recorded_requests_total",
     "sluice_recorded_bytes_total",         "sluice_recorded_dropped_total",
-    "sluice_recorded_rotations_total"};
+    "sluice_recorded_rotations_total",     "sluice_snapshot_failures_total"};
 // With the label `server`.
 constexpr std::array kRedisGauges = {
     "sluice_redis_memory_used_bytes", "sluice_redis_memory_max_bytes", "sluice_redis_replicas",

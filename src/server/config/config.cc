@@ -75,6 +75,10 @@ Config Reader::read(const Node& root) {
   if (const auto memory = part(file, "memory")) {
     set(config_.max_keys, memory->integer("max_keys"));
     set(config_.max_log_bytes, memory->integer("max_log_bytes"));
+    if (const auto written = memory->text("snapshot"); !written.empty()) {
+      config_.snapshot = path(written);
+    }
+    set(config_.snapshot_interval, memory->period("snapshot_interval"));
   }
   if (const auto grpc = listener(file, "grpc")) read_grpc(*grpc);
   if (const auto envoy = part(file, "envoy")) read_envoy(*envoy);
@@ -281,6 +285,10 @@ std::string find_conflict(const Config& config) {
   if (config.rules_in_redis && config.store == "memory") {
     return "rules in Redis need a store in Redis, but the store is memory; expected --store URL, "
            "or rules files";
+  }
+  if (!config.snapshot.empty() && config.store != "memory") {
+    return "memory.snapshot keeps the counters of this process, but the store is in Redis, which "
+           "keeps them itself; expected the store memory, or no memory.snapshot";
   }
   return {};
 }

@@ -83,6 +83,8 @@ struct Config {
   std::size_t threads = 0;  // 0: as many as processors
   std::size_t max_keys = std::size_t{1} << 20;
   std::size_t max_log_bytes = std::size_t{256} << 20;
+  std::string snapshot;  // the file of the memory store's counters; empty: none
+  std::chrono::milliseconds snapshot_interval{60'000};  // 0: written at the end only
   std::vector<std::string>
       rules;  // files and directories; relative to the configuration file's folder
   bool rules_in_redis = false;  // `rules: redis`, the rules pushed there; `rules` is empty

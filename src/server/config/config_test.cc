@@ -32,7 +32,7 @@ TEST(Config, ReadsEveryKey) {
 version: 1
 listen: { http: "0.0.0.0:80", grpc: off, resp: "unix:r.sock", admin: "unix:/run/a.sock" }
 store: memory
-memory: { max_keys: 128, max_log_bytes: 4096 }
+memory: { max_keys: 128, max_log_bytes: 4096, snapshot: counters, snapshot_interval: 5s }
 rules: [rules.d, /etc/rules.yaml]
 watch: false
 trusted_proxies: [10.0.0.0/8, unix]
@@ -60,6 +60,9 @@ record: { file: requests.jsonl, share: 5, sample_by: header.X-User, max_bytes: 2
   EXPECT_EQ(config->store, "memory");
   EXPECT_EQ(config->max_keys, 128u);
   EXPECT_EQ(config->max_log_bytes, 4096u);
+  EXPECT_EQ(config->snapshot, "/etc/sluice/counters");
+  EXPECT_EQ(config->snapshot_interval, 5s);
+  EXPECT_EQ(find_conflict(*config), "");
   EXPECT_EQ(config->rules, (std::vector<std::string>{"/etc/sluice/rules.d", "/etc/rules.yaml"}));
   EXPECT_FALSE(config->watch);
   EXPECT_EQ(config->trusted_proxies, (std::vector<std::string>{"10.0.0.0/8", "unix"}));
@@ -102,6 +105,17 @@ TEST(Config, ReportsAllErrorsWithTheirPlaces) {
       "f:3:15: error: 'level' is 'loud'; expected debug, info, warning, error or off");
   EXPECT_EQ(errors_of(""),
             "f:1:1: error: the file is empty; expected a map that begins with 'version: 1'");
+}
+
+TEST(Config, KeepsTheCountersOfAMemoryStoreOnly) {
+  auto config = parse_config("version: 1\nmemory: { snapshot: /var/lib/sluice/counters }\n", "f");
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->snapshot, "/var/lib/sluice/counters");
+  EXPECT_EQ(config->snapshot_interval, 60s);
+  config->store = "redis://secret@127.0.0.1";
+  EXPECT_EQ(find_conflict(*config),
+            "memory.snapshot keeps the counters of this process, but the store is in Redis, which "
+            "keeps them itself; expected the store memory, or no memory.snapshot");
 }
 
 TEST(Config, ChecksEveryRange) {

@@ -83,13 +83,21 @@ constexpr auto kListenKeys = [] {
 }();
 constexpr Map kListen{"listen", "`listen`", kListenKeys};
 
-constexpr std::array<Key, 2> kMemoryKeys{
+constexpr std::array<Key, 4> kMemoryKeys{
     integer("max_keys", "1048576", 128, std::uint64_t{1} << 32,
             "The maximum number of counters, about 60 bytes each. If there are more, "
             "Sluice evicts counters and counts that in the metrics."),
     integer("max_log_bytes", "268435456", 4096, std::uint64_t{1} << 40,
             "The maximum number of bytes for the logs and slices of sliding windows. A log that "
             "does not fit counts by slices, which is stricter than exact."),
+    text("snapshot", "`\"\"`", kLongestPath,
+         "The file that keeps the counters while the server restarts (docs/restart.md). Sluice "
+         "reads it at the start and writes it when the server ends, readable by this user only. If "
+         "empty, a restart forgets the counters."),
+    period("snapshot_interval", "60s", 0,
+           "The time between snapshots. After a crash, Sluice continues from the last one. 0: "
+           "Sluice writes one only when the server ends.",
+           kDay),
 };
 constexpr Map kMemory{"memory", "`memory`", kMemoryKeys};
 
@@ -400,7 +408,7 @@ constexpr std::array<Key, 21> kFileKeys{
         .is_secret = true,
         .help = "The store of the counters: `memory` (in this process), or the URL of a "
                 "Redis or Valkey (see Redis)."},
-    map_of("memory", kMemory, "The bounds of the memory store."),
+    map_of("memory", kMemory, "The bounds of the memory store, and the file of its counters."),
     map_of("redis", kRedis, "Settings for a `store` in Redis."),
     map_of("grpc", kGrpc, "Settings of the gRPC front end."),
     map_of("envoy", kEnvoy, "Envoy's rate limit service with Envoy's own configuration files."),

@@ -23,7 +23,8 @@ constexpr std::string_view kSockets = "sockets";
 constexpr std::string_view kEnd = "end";
 constexpr std::string_view kReady = "ready";
 constexpr std::string_view kDone = "done";
-constexpr timeval kPatience{10, 0};  // of the successor
+constexpr timeval kPatience{10, 0};           // of the successor
+constexpr timeval kSnapshotPatience{120, 0};  // while the predecessor writes its counters
 
 std::string text_of(int error) { return std::error_code(error, std::generic_category()).message(); }
 
@@ -155,7 +156,8 @@ void Handover::wait_for_ready() {
 }
 
 void Handover::on_ready() {
-  if (net::send_packet(successor_.native_handle(), kDone, {}) != 0) return;
+  parts_.prepare();
+  if (net::send_packet(successor_.native_handle(), kDone, {}) != 0) return parts_.failed();
   path_.clear();  // the successor replaces the Unix socket
   close();
   parts_.handed_over();
@@ -190,6 +192,8 @@ Expected<bool> Predecessor::receive_sockets() {
 }
 
 Expected<bool> Predecessor::succeed() {
+  ::setsockopt(socket_.descriptor(), SOL_SOCKET, SO_RCVTIMEO, &kSnapshotPatience,
+               sizeof kSnapshotPatience);
   const int error = net::send_packet(socket_.descriptor(), kReady, {});
   if (error != 0) return failed(text_of(error));
   const auto packet = net::receive_packet(socket_.descriptor());

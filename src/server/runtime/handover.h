@@ -43,7 +43,9 @@ class Predecessor {
 //   connects to the Unix socket
 //                                   "sockets" with descriptors, as often as needed; "end"
 //   "ready"
+//                                   writes the snapshot of its counters, if it has one
 //                                   "done"; stops accepting and drains
+//   reads the snapshot, accepts
 //
 // Both have the same user. Thread-safety: the thread of `main`.
 class Handover {
@@ -53,6 +55,8 @@ class Handover {
     Log& log;
     std::function<std::vector<int>()> sockets;  // to give
     std::function<void()> handed_over;
+    std::function<void()> prepare = [] {};  // while this server still accepts
+    std::function<void()> failed = [] {};   // after prepare(): this server continues
   };
   explicit Handover(Parts parts);
   Handover(const Handover&) = delete;

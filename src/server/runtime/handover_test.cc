@@ -26,7 +26,8 @@ class HandoverTest : public ::testing::Test {
                                       [this] {
                                         ++handed_over_;
                                         main_.stop();
-                                      }});
+                                      },
+                                      [this] { prepared_before_ = handed_over_ == 0; }});
     ASSERT_TRUE(handover_->open(path_));
     EXPECT_NE(::access(path_.c_str(), F_OK), 0);
     ASSERT_TRUE(handover_->publish());
@@ -40,6 +41,7 @@ class HandoverTest : public ::testing::Test {
   std::optional<Handover> handover_;
   std::thread thread_;
   int handed_over_ = 0;
+  bool prepared_before_ = false;
 };
 
 TEST_F(HandoverTest, WithoutAPredecessorThereIsNone) {
@@ -58,6 +60,7 @@ TEST_F(HandoverTest, ASuccessorReceivesEverySocketAndTheServerStops) {
   EXPECT_TRUE((*found)->succeed());
   thread_.join();
   EXPECT_EQ(handed_over_, 1);
+  EXPECT_TRUE(prepared_before_);
   EXPECT_EQ(::access(path_.c_str(), F_OK), 0) << "the successor replaces it";
 }
 

@@ -100,7 +100,9 @@ class Server::Impl {
   std::unique_ptr<net::LoopFrontEnd> administration_;
   Loops loops_;
   Shutdown shutdown_{{main_, config_, log_, front_ends_, loops_, ready_}};
-  Handover handover_{{main_, log_, [this] { return give_sockets(); }, [this] { hand_over(); }}};
+  Handover handover_{{main_, log_, [this] { return give_sockets(); }, [this] { hand_over(); },
+                      [this] { stores_->write_last_snapshot(); },
+                      [this] { stores_->continue_writing_snapshots(); }}};
   // Destroyed first, because the metrics borrow the other members.
   MetricsWorker metrics_worker_{registry_};
 };
@@ -184,8 +186,11 @@ Expected<bool> Server::Impl::open() {
                                         .connections = front_ends_.most_connections()});
     descriptors_.set(plan.connections, plan.reserve);
     if (!plan.warning.empty()) log_.warning(plan.warning);
+    const bool succeeds = handover_.has_predecessor();
+    if (!succeeds) stores_->read_snapshot();
     ready_ = true;
     opened = handover_.succeed(config_.handover);
+    if (opened && succeeds) stores_->read_snapshot();  // which the predecessor has just written
   }
   if (!opened && handover_.has_predecessor()) {
     front_ends_.keep_unix_sockets();  // it continues to serve
@@ -246,6 +251,7 @@ void Server::Impl::run() {
   overrides_->stop();
   if (admin_stores_) admin_stores_->stop();
   loops_.stop();
+  stores_->write_last_snapshot();
   block_signals();
 }
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "server/storage/counter_snapshots.h"
 #include "server/storage/redis_blocks.h"
 #include "server/storage/redis_health.h"
 #include "server/storage/redis_stores.h"
@@ -15,6 +16,16 @@ namespace {
 
 class InMemory final : public Stores {
  public:
+  static Expected<std::unique_ptr<Stores>> open(const Config& config, Log& log) {
+    auto made = std::make_unique<InMemory>(config);
+    if (!config.snapshot.empty()) {
+      auto snapshots =
+          CounterSnapshots::open(made->store_, {config.snapshot, config.snapshot_interval}, log);
+      if (!snapshots) return Unexpected{snapshots.error()};
+      made->snapshots_ = std::move(*snapshots);
+    }
+    return std::unique_ptr<Stores>(std::move(made));
+  }
   explicit InMemory(const Config& config)
       : max_keys_(config.max_keys),
         max_log_bytes_(config.max_log_bytes),
@@ -37,8 +48,25 @@ class InMemory final : public Stores {
     return found;
   }
 
+  void follow(boost::asio::io_context&) override {
+    if (snapshots_) snapshots_->start();
+  }
+  void stop_following() noexcept override {
+    if (snapshots_) snapshots_->stop();
+  }
+  void read_snapshot() override {
+    if (snapshots_) snapshots_->read();
+  }
+  void write_last_snapshot() override {
+    if (snapshots_) snapshots_->write_last();
+  }
+  void continue_writing_snapshots() override {
+    if (snapshots_) snapshots_->continue_writing();
+  }
+
   void add_metrics(metrics::Registry& registry) override {
     add_memory_metrics(registry, [this] { return store_.stats(); });
+    if (snapshots_) snapshots_->add_metrics(registry);
   }
   StoreStatus status() const override {
     const MemoryStoreStats stats = store_.stats();
@@ -57,6 +85,7 @@ class InMemory final : public Stores {
   const std::size_t max_log_bytes_;
   MemoryStore store_;
   Limiter limiter_;
+  std::unique_ptr<CounterSnapshots> snapshots_;  // null: without a file
 };
 
 class InRedis final : public Stores {
@@ -123,7 +152,7 @@ class InRedis final : public Stores {
 
 Expected<std::unique_ptr<Stores>> Stores::open(const Config& config, Log& log) {
   if (config.store != "memory") return InRedis::open(config, log);
-  return std::unique_ptr<Stores>(std::make_unique<InMemory>(config));
+  return InMemory::open(config, log);
 }
 
 }  // namespace sluice::server

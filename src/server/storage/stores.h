@@ -35,10 +35,16 @@ class Stores {
   // one of its fibers; null if the store never waits. Errors: why Redis cannot say.
   virtual Expected<HeldBlocks> find_blocks(LoopStores* loop, std::size_t most) = 0;
 
-  // Asks the servers of the store how they are, for the metrics, in this loop until
-  // stop_following(). Does nothing in memory. Call both in the loop's thread.
+  // In Redis: asks the servers of the store how they are, for the metrics, in this loop. In memory:
+  // writes snapshots at intervals. Until stop_following(); call both in the loop's thread.
   virtual void follow(boost::asio::io_context& /*loop*/) {}
   virtual void stop_following() noexcept {}
+
+  // The file that keeps the counters of a memory store (CounterSnapshots). They do nothing without
+  // one, and in Redis.
+  virtual void read_snapshot() {}
+  virtual void write_last_snapshot() {}
+  virtual void continue_writing_snapshots() {}
 
   virtual void add_metrics(metrics::Registry& registry) = 0;
   virtual StoreStatus status() const = 0;
