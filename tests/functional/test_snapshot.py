@@ -1,0 +1,220 @@
+"""`memory.snapshot`: the counters of a memory store continue after a restart."""
+
+import json
+import os
+import time
+import unittest
+
+from harness import ServerTest, Sluice, free_port, request, wait_for
+
+RULES = """
+version: 1
+rules:
+  - name: all
+    match: { path: /all }
+    limits:
+      - { name: fixed, key: "{ip}", algorithm: fixed_window, limit: 100, per: 24h }
+      - { name: log, key: "{ip}", algorithm: sliding_window_log, limit: 100, per: 24h }
+      - { name: counter, key: "{ip}", algorithm: sliding_window_counter, limit: 100, per: 24h }
+      - { name: hybrid, key: "{ip}", algorithm: sliding_window_hybrid, limit: 100, per: 24h }
+      - { name: leaky, key: "{ip}", algorithm: leaky_bucket, limit: 100, per: 24h }
+      - { name: token, key: "{ip}", algorithm: token_bucket, limit: 100, per: 24h }
+      - { name: gcra, key: "{ip}", algorithm: gcra, limit: 100, per: 24h }
+  - name: seat
+    match: { path: /seat }
+    limits: [{ name: seats, key: "{ip}", algorithm: concurrency, limit: 2, lease: 1h }]
+  - name: code
+    match: { path: /code }
+    limits:
+      - name: codes
+        key: "{ip}"
+        algorithm: token_bucket
+        limit: 1
+        per: 24h
+        block: { after: 1, within: 1h, for: 1h }
+  - name: soon
+    match: { path: /soon }
+    limits: [{ name: soon, key: "{ip}", algorithm: fixed_window, limit: 1, per: 2s }]
+"""
+
+
+class Snapshots(ServerTest):
+    def setUp(self):
+        self.file = self.folder() / "counters"
+
+    def start(self, config=None, rules=RULES, **memory):
+        memory = {"snapshot": str(self.file), "snapshot_interval": "0s", **memory}
+        return self.serve(rules, {"memory": memory, "threads": 2, **(config or {})})
+
+    @staticmethod
+    def ask(server, path="/all", ip="192.0.2.1", cost=1, **more):
+        body = {"attributes": {"path": path, "ip": ip}, "cost": cost, **more}
+        return server.check(body).json
+
+    @staticmethod
+    def says(server, line):
+        """Waits until the server has logged this."""
+        wait_for(lambda: line in server.log(), what=f"a line with {line!r} in\n{server.log()}")
+
+    def remaining(self, server, **more):
+        """Returns what each limit has left."""
+        found = self.ask(server, cost=0, **more)
+        return {limit["name"]: limit["remaining"] for limit in found["limits"]}
+
+    def test_every_counter_continues_exactly(self):
+        old = self.start()
+        for cost in (1, 2, 4):
+            self.assertEqual(self.ask(old, cost=cost)["outcome"], "allowed")
+        self.assertEqual(self.ask(old, ip="2001:db8::1", cost=100)["outcome"], "allowed")
+        denied = self.ask(old, ip="2001:db8::1")
+        permit = self.ask(old, "/seat", cost=2)["permit"]
+        self.ask(old, "/code")
+        self.assertEqual(self.ask(old, "/code")["outcome"], "denied")
+        self.assertEqual(self.ask(old, "/code")["reason"], "blocked")
+        self.assertEqual(set(self.remaining(old).values()), {93})
+        self.assertEqual(old.stop(), 0)
+        self.assertEqual(os.stat(self.file).st_mode & 0o7777, 0o600)
+        self.assertIn("wrote the snapshot of the counters", old.log())
+        self.assertEqual([entry.name for entry in self.file.parent.iterdir()], ["counters"])
+
+        new = self.start()
+        self.says(new, "read the snapshot of the counters")
+        left = self.remaining(new)
+        self.assertEqual(len(left), 7)
+        self.assertEqual(set(left.values()), {93})
+        still = self.ask(new, ip="2001:db8::1")
+        self.assertEqual(still["outcome"], "denied")
+        self.assertLess(still["retry_after_ms"], denied["retry_after_ms"])
+        self.assertGreater(still["retry_after_ms"], denied["retry_after_ms"] - 60_000)
+        self.assertEqual(self.ask(new, "/code")["reason"], "blocked")
+        self.assertEqual(self.ask(new, "/seat")["outcome"], "denied")
+        body = json.dumps({"permit": permit})
+        fields = {"Content-Type": "application/json"}
+        released = request(new.http, "POST", "/v1/release", body, fields)
+        self.assertEqual(released.status, 200, released)
+        self.assertEqual(self.ask(new, "/seat")["outcome"], "allowed")
+
+    def test_time_goes_on_while_no_server_runs(self):
+        old = self.start()
+        self.assertEqual(self.ask(old, "/soon")["outcome"], "allowed")
+        self.assertEqual(self.ask(old, "/soon")["outcome"], "denied")
+        old.stop()
+        time.sleep(2)
+        self.assertEqual(self.ask(self.start(), "/soon")["outcome"], "allowed")
+
+    def test_after_a_crash_the_last_snapshot_counts(self):
+        memory = {"snapshot": str(self.file), "snapshot_interval": "20ms"}
+        old = Sluice(self.folder(), RULES, {"memory": memory})
+        self.addCleanup(old.stop)
+        self.ask(old, cost=7)
+        asked = time.time()
+        wait_for(lambda: old.metrics()["sluice_snapshot_timestamp_seconds"] > asked)
+        metrics = old.metrics()
+        self.assertEqual(metrics["sluice_snapshot_bytes"], os.path.getsize(self.file))
+        self.assertEqual(metrics["sluice_snapshot_counters"], 7)
+        self.assertEqual(metrics["sluice_snapshot_failures_total"], 0)
+        self.assertGreater(metrics["sluice_snapshot_duration_seconds"], 0)
+        old.kill()
+        new = self.start()
+        self.assertEqual(set(self.remaining(new).values()), {93})
+
+    def test_a_damaged_file_is_kept_aside(self):
+        old = self.start()
+        self.ask(old, cost=7)
+        old.stop()
+        damaged = bytearray(self.file.read_bytes())
+        damaged[-5] ^= 1
+        self.file.write_bytes(damaged)
+        new = self.start()
+        self.says(
+            new,
+            'error the snapshot cannot be used, so the counters start again why="'
+            f'{self.file}: at byte 16: the checksum of frame 0 is wrong"',
+        )
+        self.assertEqual(self.file.with_name("counters.damaged").read_bytes(), damaged)
+        self.assertEqual(set(self.remaining(new).values()), {100})
+        self.assertEqual(new.metrics()["sluice_snapshot_failures_total"], 1)
+        self.ask(new, cost=1)
+        new.stop()
+        self.assertEqual(set(self.remaining(self.start()).values()), {99})
+
+    def test_a_smaller_store_keeps_what_fits(self):
+        old = self.start()
+        for i in range(100):
+            self.ask(old, ip=f"192.0.2.{i}")
+        old.stop()
+        new = self.start(max_keys=128)
+        self.says(new, "dropped=572")
+        self.assertEqual(new.metrics()["sluice_store_keys"], 128)
+        self.assertEqual(new.metrics()["sluice_store_evictions_total"], 572)
+
+    def test_a_changed_limit_keeps_what_was_consumed(self):
+        old = self.start()
+        self.ask(old, cost=7)
+        old.stop()
+        changed = RULES.replace("fixed_window, limit: 100", "fixed_window, limit: 50")
+        left = self.remaining(self.start(rules=changed))
+        self.assertEqual((left["fixed"], left["token"]), (43, 93))
+
+    def test_a_successor_continues_with_the_counters_of_its_predecessor(self):
+        config = {
+            "listen": {"http": f"127.0.0.1:{free_port()}"},
+            "drain": {"handover": str(self.folder() / "handover.sock")},
+        }
+        old = self.start(config, snapshot_interval="20ms")
+        self.ask(old, cost=7)
+        for left in (92, 91):
+            new = self.start(config, snapshot_interval="20ms")
+            self.assertEqual(old.wait(), 0)
+            self.assertIn("handed over", old.log())
+            self.ask(new)
+            self.assertEqual(set(self.remaining(new).values()), {left})
+            old = new
+        old.stop()
+        self.assertEqual(set(self.remaining(self.start()).values()), {91})
+
+    def refused(self, config):
+        """Returns what a server with this configuration says before it ends."""
+        with self.assertRaises(AssertionError) as raised:
+            Sluice(self.folder(), RULES, config)
+        return str(raised.exception)
+
+    def test_a_mistake_is_an_error_at_the_start(self):
+        memory = {"snapshot": str(self.file)}
+        self.assertIn(
+            "memory.snapshot keeps the counters of this process, but the store is in Redis",
+            self.refused({"store": "redis://127.0.0.1:1", "memory": memory}),
+        )
+        folder = self.folder()
+        self.assertIn(
+            f"memory.snapshot: {folder} is not a regular file",
+            self.refused({"memory": {"snapshot": str(folder)}}),
+        )
+        self.assertIn(
+            f"memory.snapshot: cannot write in {folder}/no: No such file or directory",
+            self.refused({"memory": {"snapshot": f"{folder}/no/counters"}}),
+        )
+
+    def test_a_failure_is_reported_once_and_the_file_stays(self):
+        old = self.start(snapshot_interval="20ms")
+        wait_for(lambda: old.metrics()["sluice_snapshot_bytes"] > 0)
+        in_the_way = self.file.with_name("counters.tmp")
+
+        def obstructed():
+            try:
+                in_the_way.mkdir()
+                return True
+            except FileExistsError:  # a snapshot is being written
+                return False
+
+        wait_for(obstructed)
+        wait_for(lambda: old.metrics()["sluice_snapshot_failures_total"] > 1)
+        self.says(old, "error the counters were not saved")
+        self.assertEqual(old.log().count("error the counters were not saved"), 1)
+        self.assertTrue(self.file.exists())
+        in_the_way.rmdir()
+        self.says(old, "the counters can be saved again")
+
+
+if __name__ == "__main__":
+    unittest.main()
