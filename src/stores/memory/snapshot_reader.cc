@@ -133,6 +133,11 @@ core::Ticks SnapshotReader::check(std::int64_t instant) const {
   return instant;
 }
 
+core::Ticks SnapshotReader::check_last(std::int64_t instant) const {
+  require(check(instant) <= untouched_from_, "a counter is untouched before its last change");
+  return instant;
+}
+
 void SnapshotReader::read(std::span<const std::unique_ptr<Shard>> shards, core::Ticks now) {
   now_ = now;
   const std::uint64_t share = start_.counters / shards.size();
@@ -174,13 +179,14 @@ void SnapshotReader::read_counter(const RecordHead& head, Shard& shard) {
   require(head.limit < limits_.size() && limits_[head.limit], "a counter has an unknown limit");
   const KnownLimit& of = *limits_[head.limit];
   ++end_.counters;
+  const core::Forgotten forgotten = PackedState::forgotten_of(head.expiry);
+  untouched_from_ = forgotten.from();
   Slot* const slot = shard.restore(head.key, of.id, of.limit, now_);
   require(slot != nullptr, "a counter is there twice");
   const bool has_room = read_state(head.kind, shard, *slot);
-  const bool is_forgotten = PackedState::forgotten_of(head.expiry).is_past(now_);
-  if (has_room && !is_forgotten) return slot->state.leave(head.expiry);
+  if (has_room && !forgotten.is_past(now_)) return slot->state.leave(head.expiry);
   shard.erase(*slot);
-  dropped_ += !is_forgotten;
+  dropped_ += !forgotten.is_past(now_);
 }
 
 bool SnapshotReader::read_state(Kind kind, Shard& shard, Slot& slot) {
@@ -199,6 +205,7 @@ void SnapshotReader::read_fixed(Slot& slot) {
   state.a = body.a;
   state.b = body.b;
   state.units = static_cast<std::uint32_t>(body.units);
+  check_last(state.state().last);
   slot.state.set_rest(state);
 }
 
@@ -219,7 +226,7 @@ bool SnapshotReader::read_slices(Shard& shard, Slot& slot) {
   blob->slices = static_cast<std::uint32_t>(body.slices);
   blob->period = body.period;
   slot.state.set(blob);
-  blob->last = check(body.last);
+  blob->last = check_last(body.last);
   in_.read(blob->counts().data(), bytes);
   return true;
 }
@@ -245,7 +252,7 @@ bool SnapshotReader::read_log(Shard& shard, Slot& slot) {
   slot.state.set(log);
   log->summaries = body.summaries;
   log->entries = body.entries;
-  log->last = check(body.last);
+  log->last = check_last(body.last);
   read_summaries(*log);
   read_entries(*log);
   return true;
@@ -288,7 +295,7 @@ bool SnapshotReader::read_permits(Shard& shard, Slot& slot) {
   auto* const permits = new (memory) core::PermitBuffer;
   permits->room = static_cast<std::uint32_t>(room);
   slot.state.set(permits);
-  permits->last = check(body.last);
+  permits->last = check_last(body.last);
   std::uint64_t units = 0;
   for (std::uint64_t i = 0; i < body.count; ++i) {
     const auto entry = get<core::PermitEntry>();

@@ -91,6 +91,7 @@ class SnapshotReader {
   void read_block(const snapshot::RecordHead& head, Shard& shard);
   void read_end();
   core::Ticks check(std::int64_t instant) const;
+  core::Ticks check_last(std::int64_t instant) const;  // of the change of a counter
   void require(bool holds, const char* what) const;
 
   FrameReader in_;
@@ -100,6 +101,7 @@ class SnapshotReader {
   std::vector<core::Ticks> denials_;
   std::string name_;
   core::Ticks now_ = 0;
+  core::Ticks untouched_from_ = 0;  // of the counter that is read
   std::uint64_t dropped_ = 0;
 };
 

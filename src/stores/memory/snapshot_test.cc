@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -16,6 +16,9 @@
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
 #include "sluice/permit_id.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 namespace sluice {
 namespace {
@@ -30,6 +33,7 @@ std::string read_all(const std::string& path) {
 }
 
 void write_all(const std::string& path, std::string_view bytes) {
+  std::filesystem::remove(path);  // some file systems flush a file that is written again
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
@@ -284,6 +288,35 @@ TEST_F(DamagedSnapshot, IsRefusedWhereverItEnds) {
     ASSERT_NE(load(whole_.substr(0, size)), "") << size;
   }
   EXPECT_EQ(load(whole_ + "x"), path_ + ": at byte 16: there is more after the last record");
+}
+
+// Returns a snapshot of one frame with another number, and with the checksum that is right then.
+std::string with_number(std::string file, std::size_t offset, std::uint32_t number) {
+  constexpr std::size_t kFrame = 32, kChecksum = 24;
+  std::memcpy(&file[offset], &number, sizeof(number));
+  const std::uint64_t sum = XXH3_64bits_withSeed(&file[kFrame], file.size() - kFrame, 0);
+  std::memcpy(&file[kChecksum], &sum, sizeof(sum));
+  return file;
+}
+
+TEST_F(DamagedSnapshot, IsRefusedIfItsNumbersContradictEachOther) {
+  MemoryStore store;
+  store.apply_one(Verb::kTake, {"k", token_bucket(1).per(1h)}, kStart);
+  ASSERT_TRUE(store.save(path_, kStart));
+  const std::string whole = read_all(path_);
+  constexpr std::size_t kLimitAt = 32 + 24 + 384, kCounterAt = kLimitAt + 24 + 72;
+  const std::string where = path_ + ": at byte 16: ";
+  EXPECT_EQ(load(with_number(whole, kCounterAt + 4, 100'000)),
+            where + "a counter is untouched before its last change");
+  EXPECT_EQ(load(with_number(whole, kCounterAt + 4, 0)), where + "a counter is wrong");
+  EXPECT_EQ(load(with_number(whole, kCounterAt, 77)), where + "a record has an unknown kind");
+  EXPECT_EQ(load(with_number(whole, kCounterAt, 3 | 5 << 16)),
+            where + "a counter has an unknown limit");
+  EXPECT_EQ(load(with_number(whole, kCounterAt + 24 + 12, 0xFFFFFFFF)),
+            where + "the state of a counter is wrong");
+  EXPECT_EQ(load(with_number(whole, kLimitAt + 24 + 64, 99)), where + "an algorithm is unknown");
+  EXPECT_EQ(load(with_number(whole, kLimitAt + 24 + 12, 0xFFFF)).substr(0, where.size() + 19),
+            where + "a limit is wrong: p");
 }
 
 TEST_F(DamagedSnapshot, SaysWhereItIsDamaged) {
