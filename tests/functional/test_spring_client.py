@@ -1,4 +1,4 @@
-"""The library in clients/spring. Its tests in Java start Sluice."""
+"""The library in clients/spring. Its tests in Java start Sluice, and with --long a gateway."""
 
 import os
 import unittest
@@ -11,7 +11,8 @@ from maven_harness import copied, maven
 class Library(unittest.TestCase):
     def test_its_tests_pass(self):
         project = copied("clients/spring", "client")
-        maven(project, "package", SLUICE_BINARY=os.path.abspath(binary()))
+        tests = [] if os.environ.get("SLUICE_LONG_TESTS") else ["-Dtest=!GatewayTest"]
+        maven(project, *tests, "package", SLUICE_BINARY=os.path.abspath(binary()))
         reports = list((project / "target/surefire-reports").glob("*.xml"))
         suites = [xml.etree.ElementTree.parse(one).getroot().attrib for one in reports]
         self.assertGreater(sum(int(one["tests"]) for one in suites), 20)

@@ -4,6 +4,7 @@ import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Optional;
+import reactor.core.publisher.Mono;
 
 /**
  * What Sluice has decided about one request. Immutable.
@@ -47,6 +48,19 @@ public record Decision(boolean allowed, String reason, long limit, long remainin
     }
     retryAfter.ifPresent(time -> headers.put("Retry-After", seconds(time)));
     return headers;
+  }
+
+  /** Throws the exception of a denied request. */
+  void orThrow(String rule, String message) {
+    if (!allowed) {
+      throw isDecided() ? new RateLimitExceededException(rule, message, this)
+          : new SluiceUnavailableException();
+    }
+  }
+
+  /** Completes after the delay. */
+  Mono<Long> pause() {
+    return delay.isZero() ? Mono.empty() : Mono.delay(delay);
   }
 
   private static String seconds(Duration time) {

@@ -80,7 +80,7 @@ final class RateLimitAdvisor extends StaticMethodMatcherPointcutAdvisor
     Mono<Decision> decision = Mono
         .defer(() -> client.get().check(method.limit().rule(), attributes(method, call)))
         .map(answer -> admitted(answer, method))
-        .delayUntil(answer -> answer.delay().isZero() ? Mono.empty() : Mono.delay(answer.delay()));
+        .delayUntil(Decision::pause);
     Class<?> result = call.getMethod().getReturnType();
     if (result == Mono.class) {
       return decision.flatMap(answer -> Mono.from(proceed(call)));
@@ -94,10 +94,7 @@ final class RateLimitAdvisor extends StaticMethodMatcherPointcutAdvisor
 
   private static Decision admitted(Decision answer, Limited method) {
     RateLimit limit = method.limit();
-    if (!answer.allowed()) {
-      throw answer.isDecided() ? new RateLimitExceededException(limit.rule(), limit.message(), answer)
-          : new SluiceUnavailableException();
-    }
+    answer.orThrow(limit.rule(), limit.message());
     if (answer.isDecided() && answer.limit() < 0 && method.key() != null
         && method.warned().compareAndSet(false, true)) {
       LOG.warn("@RateLimit of " + method.method() + ": no limit of the rule \"" + limit.rule()
@@ -134,7 +131,8 @@ final class RateLimitAdvisor extends StaticMethodMatcherPointcutAdvisor
     return Map.of(method.limit().attribute(), key);
   }
 
-  private static IllegalStateException wrong(Method method, RateLimit limit, String what, Exception cause) {
+  private static IllegalStateException wrong(
+      Method method, RateLimit limit, String what, Exception cause) {
     String[] names = NAMES.getParameterNames(method);
     return new IllegalStateException("@RateLimit(key = \"" + limit.key() + "\") of "
         + method.getDeclaringClass().getName() + "." + method.getName() + " " + what + ". "

@@ -14,6 +14,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.springframework.boot.autoconfigure.AutoConfigurations;
+import org.springframework.boot.test.context.FilteredClassLoader;
 import org.springframework.boot.test.context.runner.ApplicationContextRunner;
 import org.springframework.boot.test.system.CapturedOutput;
 import org.springframework.boot.test.system.OutputCaptureExtension;
@@ -111,7 +112,8 @@ class RateLimitTest {
 
   private static ApplicationContextRunner application(Class<?> bean) {
     return new ApplicationContextRunner()
-        .withConfiguration(AutoConfigurations.of(SluiceAutoConfiguration.class))
+        .withConfiguration(AutoConfigurations.of(
+            SluiceAutoConfiguration.class, SluiceGatewayAutoConfiguration.class))
         .withBean(bean).withBean("addresses", Addresses.class)
         .withPropertyValues("sluice.url=" + sluice.url(), "sluice.timeout=10s");
   }
@@ -218,6 +220,15 @@ class RateLimitTest {
   void aKeyThatCannotBeParsedFailsAtTheStart() {
     application(Unparsable.class).run(context ->
         assertThat(context).getFailure().hasRootCauseInstanceOf(ParseException.class));
+  }
+
+  @Test
+  void aProgramWithoutWebHasNoHandler() {
+    application(Addresses.class).withClassLoader(new FilteredClassLoader(
+        "org.springframework.web", "org.springframework.http", "org.springframework.cloud"))
+        .run(context -> {
+          assertThat(context).hasSingleBean(SluiceClient.class).doesNotHaveBean("rateLimitExceptionHandler");
+        });
   }
 
   @Test
