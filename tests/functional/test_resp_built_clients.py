@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import unittest
 
+from client_programs import check_program, programs
 from harness import ROOT, ServerTest, tool
 
 RULES = "version: 1\nrules: []\n"
@@ -60,11 +61,28 @@ class Clients(ServerTest):
         self.assertIn("nknown command", got["transaction"])
         self.assertIn("allowed", got["limit"])
 
+    @staticmethod
+    def build_go(folder, *arguments):
+        build([tool("go"), "build", "-o", "check", *arguments], folder, GOPATH=str(folder / "packages"),
+              GOCACHE=str(folder / "cache"), GOFLAGS="-modcacherw", GOTOOLCHAIN="local")
+
     def test_go_redis_works(self):
         folder = copied("go")
-        build([tool("go"), "build", "-o", "check", "."], folder, GOPATH=str(folder / "packages"),
-              GOCACHE=str(folder / "cache"), GOFLAGS="-modcacherw", GOTOOLCHAIN="local")
+        self.build_go(folder, ".")
         self.check("./check", cwd=folder)
+
+    def test_the_program_of_the_page_in_go_works(self):
+        folder = copied("go")
+
+        def run(text):
+            (folder / "page.go").write_text(text)
+            self.build_go(folder, "page.go")
+            (folder / "page.go").unlink()
+            return subprocess.run("./check", cwd=folder, timeout=60, check=True, capture_output=True,
+                                  text=True).stdout.split()
+
+        (text,) = programs("go")
+        check_program(self, text, run, ("100 *", "60000 *"))
 
     def test_jedis_and_lettuce_work(self):
         folder = copied("java")

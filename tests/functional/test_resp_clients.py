@@ -3,10 +3,12 @@ and ioredis and redis from npm."""
 
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 import unittest
 
+from client_programs import check_program, programs
 from harness import ServerTest
 from resp_harness import Resp, frame
 
@@ -123,6 +125,22 @@ class Clients(ServerTest):
                 client.execute_command("CL.THROTTLE", "py", "x", 1, 1)
             self.assertEqual(client.info()["loading"], 0)
             client.close()
+
+    def test_the_program_of_the_page_in_python_works(self):
+        (text,) = programs("python")
+        check_program(self, text, lambda text: self.run_tool("/usr/bin/python3", "-c", text).split(),
+                      ("0.1", "60"))  # fmt: skip
+
+    @unittest.skipUnless(os.environ.get("RESP_CLIENTS"), "the packages of npm are not installed")
+    def test_the_programs_of_the_page_in_node_work(self):
+        file = pathlib.Path(os.environ["RESP_CLIENTS"]) / "page.mjs"
+
+        def run(text):
+            file.write_text(text.replace('"redis"', '"redis5"'))
+            return self.run_tool("node", str(file)).split()
+
+        for text in programs("js"):
+            check_program(self, text, run, ("100", "60000"))
 
     @unittest.skipUnless(os.environ.get("RESP_CLIENTS"), "the packages of npm are not installed")
     def test_node_clients_work(self):

@@ -18,6 +18,8 @@ language can request decisions. This page describes its commands. The front end 
 redis-cli -p 6380 CL.THROTTLE user123 15 30 60
 ```
 
+[clients](../clients/README.md) has programs in Python, Node and Go, and a library for Spring.
+
 The front end stores no data. It answers Redis commands that are not on this page with the error
 for an unknown command.
 

@@ -1,0 +1,23 @@
+"""The programs of clients/README.md, and the server that they ask."""
+
+import re
+
+from harness import ROOT, free_port, replaced
+
+PAGE = (ROOT / "clients/README.md").read_text("utf-8")
+
+
+def programs(language):
+    """Returns the blocks of code in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.M | re.S)
+
+
+def check_program(test, text, run, *pairs):
+    """Checks a program with a new server. `run` runs a text and returns the words that it printed.
+    `pairs` replace its deadline, since a busy machine is late."""
+    port = free_port()
+    test.serve(programs("yaml")[0], {"listen": {"resp": f"127.0.0.1:{port}"}})
+    text = replaced(text, ("6380", str(port)), *pairs)
+    printed = [run(text) for _ in range(4)]
+    test.assertEqual([words[0] for words in printed], ["allowed"] * 3 + ["denied"])
+    test.assertTrue(50_000 < int(printed[3][1]) <= 60_000, printed)
