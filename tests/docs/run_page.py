@@ -132,7 +132,7 @@ class Shell:
                        "HOME": "/root", "USER": "root", "LANG": "C.UTF-8", "FAKETTY": "1", "TERM": "xterm"}
         self.bash = subprocess.Popen(["bash", "--norc"], stdin=subprocess.PIPE, pass_fds=[write],
                                      text=True, env=environment, cwd=TREE)
-        self.bash.stdin.write("set -m\n")
+        self.bash.stdin.write("set -m; stop() { kill $(jobs -p) && wait; }\n")
         os.close(write)
         self.fd, self.count, self.servers = write, 0, set()
         self.end = time.monotonic() + SECONDS
@@ -286,7 +286,7 @@ def main(arguments):
             return compare(*arguments[1:], arguments[0] == "--same")
         return run_outside(*arguments)
     except pages.Wrong as wrong:
-        print(f"{arguments[-1] if arguments[0] != '--inside' else arguments[2]}:{wrong}")
+        print(f"{arguments[-1] if arguments[0] != '--inside' else arguments[2]}:{str(wrong)[:4000]}")
         return 1
 
 
