@@ -14,8 +14,10 @@ COMMAND = re.compile(
     r"|haproxy|docker|kubectl|helm|systemctl|journalctl|cmake|ctest|ninja|conan|vcpkg|make|mvn|java|npm|node"
     r"|pip|python3?|go|cargo|sed|awk|cd|cp|install|mkdir|wrk|dpkg|kill|SLUICE_\w+=\S+) "
     r"|(\./|[\w.]+/)*(dev|build/\w+/[\w/]*\w+)( |$))")
-# What differs between two runs: durations in milliseconds, times, dates of HTTP, seconds of work.
-VARIES = [(re.compile(r'("?\w+_ms"?[:=] ?|^\w+_ms\n|"durationUntilReset":")\d+'), r"\1N"),
+# What differs between two runs: durations, also those in fields of HTTP, times, dates of HTTP, seconds
+# of work.
+VARIES = [(re.compile(r'("?\w+_ms"?[:=] ?|"durationUntilReset":")\d+'), r"\1N"),
+          (re.compile(r"(?i)(;t=|\b(?:retry-after|x-ratelimit-reset): )\d+"), r"\1N"),
           (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
           (re.compile(r"(?im)^date: .*$"), "Date: D"),
           (re.compile(r"\b\d+\.\d+ s\b"), "N s")]

@@ -62,6 +62,8 @@ class Outputs(unittest.TestCase):
     def test_times_differ_between_two_runs(self):
         self.assertTrue(page.agrees('{"retry_after_ms":59967}', '{"retry_after_ms":3}'))
         self.assertTrue(page.agrees("Date: Sat, 21 Nov 2026 03:25:24 GMT", "date: Mon, 23 Nov 2026 00:00:00 GMT"))
+        self.assertTrue(page.agrees('"user";r=9;t=60', '"user";r=9;t=58'))
+        self.assertFalse(page.agrees('"user";r=9;t=60', '"user";r=8;t=60'))
         self.assertFalse(page.agrees('{"remaining":2}', '{"remaining":3}'))
 
     def test_wrapped_json_is_the_same(self):
