@@ -12,7 +12,7 @@ PAGE_NOT_RUN = re.compile(r"(?m)^<!-- page not run: (.+) -->$")
 COMMAND = re.compile(
     r"\s*(\$ |> [A-Z]|(sudo|sluice(?= [-a-z])|curl|apt-get|apt|git|redis-cli|redis-server|valkey-cli|nginx|envoy|caddy"
     r"|haproxy|docker|kubectl|helm|systemctl|journalctl|cmake|ctest|ninja|conan|vcpkg|make|mvn|java|npm|node"
-    r"|pip|python3?|go|cargo|sed|awk|cd|cp|install|mkdir|wrk|dpkg|kill|SLUICE_\w+=\S+) "
+    r"|pip|python3?|go|cargo|cat|printf|export|sed|awk|cd|cp|install|mkdir|wrk|dpkg|kill|SLUICE_\w+=\S+) "
     r"|(\./|[\w.]+/)*(dev|build/\w+/[\w/]*\w+)( |$))")
 # What differs between two runs: durations, also those in fields of HTTP, times, dates of HTTP, seconds
 # of work.

@@ -69,9 +69,14 @@ resp:
     - { name: refunds, role: operate, certificate: spiffe://shop/refunds }
 ```
 
+<!-- run
+stop
+sluice serve --config sluice.yaml
+-->
+
 ```sh
 curl --cacert ca.crt https://sluice.internal:8443/healthz
-redis-cli --tls --cacert ca.crt --cert orders.crt --key orders.key -h sluice.internal ping
+redis-cli --tls --cacert ca.crt --cert orders.crt --key orders.key -h sluice.internal -p 6380 ping
 ```
 
 - **Files.** PEM, the key without a passphrase. On SIGHUP Sluice reads the files of every listener
@@ -133,6 +138,15 @@ version: 1
 store: redis://127.0.0.1:6379
 rules: redis
 ```
+
+<!-- run
+redis-server --save ''
+for i in 1 2 3 4 5 6; do
+  echo "# $i" >>rules.yaml
+  sluice rules push rules.yaml --config sluice.yaml
+done
+echo "# 7" >>rules.yaml
+-->
 
 ```sh
 sluice rules push rules.yaml --store redis://127.0.0.1:6379             # checks and publishes

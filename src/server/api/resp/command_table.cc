@@ -173,7 +173,7 @@ cost, default 1; `NUM_REQUESTS` is read as `TOKENS`. The reply and the counter a
 `CL.THROTTLE`.
 
 ```
-> GCRA user123 15 30 60 TOKENS 2
+> GCRA bob 15 30 60 TOKENS 2
 1) (integer) 0
 2) (integer) 16
 3) (integer) 14
@@ -206,7 +206,7 @@ Seconds are rounded up, so a limited client never reads 0. `RL.LIMIT key gcra` u
 counter.
 
 ```
-> CL.THROTTLE user123 15 30 60
+> CL.THROTTLE alice 15 30 60
 1) (integer) 0
 2) (integer) 16
 3) (integer) 15
@@ -277,7 +277,7 @@ or 0 if the permit has ended already.
 
 ```
 > RL.LIMIT exports:42 concurrency 10 30s
-> RL.RELEASE AXkq...
+> RL.RELEASE AUffY_Kut-tMYtqXbQEACgCAw8kBAAAKAAAAAAAAAGV4cG9ydHM6NDI
 ```)";
 constexpr std::string_view kExtendText =
     R"(The permit then lasts for its whole lease again. The reply is 1, or 0 if the permit has ended: then

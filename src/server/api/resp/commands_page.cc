@@ -14,6 +14,10 @@ The RESP front end speaks the Redis protocol, RESP2 and RESP3, so that a Redis c
 language can request decisions. This page describes its commands. The front end listens on
 `127.0.0.1:6380` unless `listen.resp` (`docs/config.md`) names another address.
 
+<!-- run
+sluice serve --rules rules.yaml
+-->
+
 ```sh
 redis-cli -p 6380 CL.THROTTLE user123 15 30 60
 ```
