@@ -266,8 +266,8 @@ void NamedLimits::explain_permit(const RuleLimit& limit) {
   mistake_ +=
       terms_.verb == Verb::kCharge
           ? "which cannot be charged; expected a check"
-          : "which this kind of request cannot receive; expected /v1/check, RL.CHECK or the "
-            "library";
+          : "which this kind of request cannot receive; expected /v1/check without wait_ms, "
+            "RL.CHECK or the library";
 }
 
 bool NamedLimits::is_denied_by_rule(RuleMode mode) const noexcept {

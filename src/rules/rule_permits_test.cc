@@ -81,7 +81,7 @@ TEST_F(RulePermits, AreRefusedWhereNobodyReceivesThem) {
   EXPECT_EQ(answer.decision.reason, Reason::kInvalid);
   EXPECT_EQ(answer.mistake,
             "the limit 'a/0' holds permits (concurrency), which this kind of request cannot "
-            "receive; expected /v1/check, RL.CHECK or the library");
+            "receive; expected /v1/check without wait_ms, RL.CHECK or the library");
   EXPECT_TRUE(decide(rules_, Verb::kPeek).decision.allowed());
   decider_.refuse_permits(false);
   EXPECT_EQ(left(rules_), (std::vector<std::uint32_t>{2, 3, 9}));
