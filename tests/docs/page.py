@@ -14,6 +14,8 @@ COMMAND = re.compile(
     r"|haproxy|docker|kubectl|helm|systemctl|journalctl|cmake|ctest|ninja|conan|vcpkg|make|mvn|java|npm|node"
     r"|pip|python3?|go|cargo|cat|printf|export|sed|awk|cd|cp|install|mkdir|wrk|dpkg|kill|SLUICE_\w+=\S+) "
     r"|(\./|[\w.]+/)*(dev|build/\w+/[\w/]*\w+)( |$))")
+# YAML for Sluice: a whole file, or a part of rules or of a configuration.
+SLUICE_YAML = re.compile(r"\A(#.*\n)*(version|rules|limits|listen|store|redis|admin|drain|envoy|log|memory):|\A- \{")
 # What differs between two runs: durations, also those in fields of HTTP, times, dates of HTTP, seconds
 # of work.
 VARIES = [(re.compile(r'("?\w+_ms"?[:=] ?|"durationUntilReset":")\d+'), r"\1N"),
@@ -123,7 +125,7 @@ def steps_of(text):
             steps += last
         elif language in ("", "json") and above and above[-1].output is None:
             above[-1].output, above[-1].of = "\n".join(lines), len(above)
-        elif language == "yaml" and lines and lines[0].startswith(("version:", "- {", "limits:", "rules:")):
+        elif language == "yaml" and SLUICE_YAML.search("\n".join(lines)):
             steps.append(Step(line, "\n".join(lines) + "\n", kind="yaml"))
         else:
             for number, content in enumerate(lines, line):

@@ -196,12 +196,12 @@ class Shell:
 
 def yaml_command(text):
     """The command that checks a block of YAML, and gives it to the commands below; and its text."""
-    whole = text.startswith("version:")
+    whole = re.match(r"(#.*\n)*version:", text)
     if text.startswith("- {"):
         text = "limits:\n" + text
     if text.startswith("limits:"):
         text = "rules:\n- name: page\n" + re.sub(r"(?m)^", "  ", text).rstrip() + "\n"
-    if text.startswith("rules:\n"):
+    if not whole:
         text = "version: 1\n" + text
     is_rules = re.search(r"(?m)^(rules|lists|plans):\s*(#.*)?$", text)
     kind, name = ("rules", "rules.yaml") if is_rules else ("config", "sluice.yaml")
