@@ -13,7 +13,7 @@ A command that listens and does not end goes on in the background, as if it had 
 The tree, without what git ignores, is /root/sluice, and the current folder. What differs from a
 machine of a reader:
 - `sluice`, build/release/sluice and the example of examples/README.md are those of the build under
-  test, and `cmake` builds nothing. So `./dev run` runs the program without an hour of compilation.
+  test, and `cmake` builds nothing. `./dev run` itself is the real one.
 - `apt-get install` only checks that the packages are installed. `git clone` links to the tree.
 - tests/docs/reader makes what pages call the reader's own: rules.yaml, access.log, certificates.
 - sluice.internal and redis.example.com are this machine (/etc/hosts).
