@@ -124,6 +124,7 @@ void load(const std::string& path, const MemoryStoreOptions& options) {
 
 // A record of one kind can have the key of an algorithm with another one, which no store writes.
 // The memory of its window is then not freed.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
