@@ -151,10 +151,12 @@ class Restarts(ServerTest):
             client.join(60)
 
     def test_a_new_process_takes_over_without_a_failed_request(self):
-        old = [self.serve(RULES, self.config())]
+        memory = {"snapshot": str(self.folder() / "counters"), "snapshot_interval": "50ms"}
+        config = {**self.config(), "memory": memory}
+        old = [self.serve(RULES, config)]
 
         def restart():
-            old.append(self.serve(RULES, self.config()))
+            old.append(self.serve(RULES, config))
             self.assertEqual(old[-2].wait(), 0)
             self.assertIn("handed over", old[-2].log())
 
