@@ -86,11 +86,14 @@ class MemoryStore final : public Store {
   // Writes the counters and blocks to a file that only this user can read, and which replaces
   // another one at once when it is complete. A counter that is untouched at `now` (absent: now) is
   // left out. Other threads may use the store: each counter is then saved as it is at some instant
-  // of the call, by itself. The file contains the secret of the hashes. Errors: what failed and
-  // why; another file at the path is unchanged. Cost: about 48 bytes a key and 12 a log entry; each
-  // shard is locked for a fraction of a millisecond at a time.
+  // of the call, by itself. The file contains the secret of the hashes. Only one store may write a
+  // path at a time. Errors: what failed and why; another file at the path is unchanged, unless only
+  // the flush of its folder has failed. Cost: about 48 bytes a key and 12 a log entry; each shard
+  // is locked for a fraction of a millisecond at a time, or some milliseconds with very long logs
+  // or tens of thousands of blocked keys.
   Expected<MemorySnapshot> save(const std::string& path, std::optional<Instant> now = {}) const;
-  // Replaces what the store holds by what save() has written, also with other options. Every
+  // Replaces what the store holds by what save() has written, also with other options. For a new
+  // store: what it holds takes a part of its bounds until it is replaced. Every
   // decision is then as if the store had continued, so the clock must have continued too. What
   // exceeds the bounds is dropped by the rules of eviction. Call it before other threads use the
   // store. Errors: where the file is wrong; the store is unchanged. Any bytes are safe to read.

@@ -35,6 +35,11 @@ Expected<std::unique_ptr<CounterSnapshots>> CounterSnapshots::open(MemoryStore& 
     return Unexpected{"memory.snapshot: " + path +
                       " is not a regular file; expected a file that Sluice may replace"};
   }
+  if (std::filesystem::exists(status) && ::access(path.c_str(), R_OK) != 0) {
+    return Unexpected{"memory.snapshot: cannot read " + path + ": " +
+                      std::generic_category().message(errno) +
+                      "; expected a file that this user may read"};
+  }
   std::string folder = std::filesystem::path(path).parent_path().string();
   if (folder.empty()) folder = ".";
   if (::access(folder.c_str(), W_OK | X_OK) != 0) {

@@ -119,6 +119,7 @@ class MemoryStore::Impl {
   }
 
   MemorySnapshot save(const std::string& path, std::optional<Instant> now) {
+    const std::lock_guard lock(save_mutex_);  // two would write the same temporary file
     const Instant at = now.value_or(clock_.now());
     memory::ReplacementFile file(path);
     memory::SnapshotWriter writer(file, fingerprint_.secret(), stats().keys,
@@ -411,6 +412,7 @@ class MemoryStore::Impl {
   memory::FingerprintMaker fingerprint_;
   memory::SharedBytes shared_bytes_;
   Shards shards_;
+  std::mutex save_mutex_;
 };
 
 MemoryStore::MemoryStore(const MemoryStoreOptions& options, const Clock& clock)

@@ -16,13 +16,16 @@ namespace {
 using snapshot::Kind;
 using snapshot::RecordHead;
 
-// The groups of a table that are copied under one lock: about a thousand counters.
+// What is copied under one lock: the groups of a table, which are about a thousand counters, and
+// the bytes of their logs. A longer log is copied as a whole.
 constexpr std::size_t kGroupsAtOnce = 64;
+constexpr std::size_t kBytesAtOnce = std::size_t{256} << 10;
 
 // Returns the binary logarithm of the number of parts in which a shard is copied.
 int parts_of(Shard& shard) {
   const std::lock_guard lock(shard.mutex);
-  return static_cast<int>(std::bit_width(shard.group_count() / kGroupsAtOnce));
+  return static_cast<int>(std::bit_width(
+      std::max(shard.group_count() / kGroupsAtOnce, shard.blob_bytes() / kBytesAtOnce)));
 }
 
 }  // namespace
