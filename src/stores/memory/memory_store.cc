@@ -227,10 +227,10 @@ class MemoryStore::Impl {
     }
   }
 
-  template <Verb kVerb>
+  template <Verb TheVerb>
   [[gnu::noinline]] void apply_as(Duration max_wait, const Charge& charge, Instant at,
                                   Decision& decision) noexcept {
-    const Action action{kVerb, max_wait};
+    const Action action{TheVerb, max_wait};
     const core::Ticks now = at.time_since_epoch().count();
     if (!is_in_range(at) || !is_valid(action)) {
       decision = Decision::refused(Reason::kInvalid);
