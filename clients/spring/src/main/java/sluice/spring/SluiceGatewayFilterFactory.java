@@ -26,8 +26,8 @@ import reactor.core.publisher.Mono;
  * {@link Config#setAttributes attributes} of the configuration. Responses have the {@code X-RateLimit}
  * fields. A denied request fails with a {@link RateLimitExceededException}, or a
  * {@link SluiceUnavailableException}, which {@link RateLimitExceptionHandler} answers. A path with
- * {@code //}, {@code /./} or {@code /../} is answered with 400, since the application could take it for
- * the path of another rule.
+ * {@code //}, {@code /./}, {@code /../} or parameters ({@code ;}) is answered with 400, since the
+ * predicates of routes or the application could take it for the path of another rule.
  */
 public class SluiceGatewayFilterFactory
     extends AbstractGatewayFilterFactory<SluiceGatewayFilterFactory.Config> {
@@ -51,8 +51,9 @@ public class SluiceGatewayFilterFactory
   }
 
   private Mono<Void> filter(ServerWebExchange exchange, GatewayFilterChain chain, Config config) {
-    String path = UriUtils.decode(exchange.getRequest().getPath().value(), StandardCharsets.UTF_8);
-    if (UNUSUAL.matcher(path).find()) {
+    String raw = exchange.getRequest().getPath().value();
+    String path = UriUtils.decode(raw, StandardCharsets.UTF_8);
+    if (raw.indexOf(';') >= 0 || UNUSUAL.matcher(path).find()) {
       exchange.getResponse().setStatusCode(HttpStatus.BAD_REQUEST);
       return exchange.getResponse().setComplete();
     }
