@@ -25,6 +25,7 @@ import org.apache.commons.logging.LogFactory;
 import org.springframework.beans.factory.DisposableBean;
 import org.springframework.core.NestedExceptionUtils;
 import reactor.core.publisher.Mono;
+import reactor.core.scheduler.Schedulers;
 
 /**
  * Asks Sluice for decisions over one connection, which all threads share. Thread-safe.
@@ -35,7 +36,7 @@ import reactor.core.publisher.Mono;
  * late, or answers with an error, such as that for an unknown rule,
  * {@link SluiceProperties#onFailure()} decides, and a warning is logged at most every 10 seconds. A
  * command is sent once; Sluice may have counted one that was too late. The subscriber continues on a
- * thread of the connection, which it must not block.
+ * thread of {@link Schedulers#parallel()}, where Reactor refuses to block.
  *
  * <p>The constructor begins to connect. If the connection ends, requests open it again, at most every
  * 200 ms.
@@ -116,7 +117,8 @@ public final class SluiceClient implements DisposableBean {
             () -> new TimeoutException("no answer within " + properties.timeout().toMillis() + " ms")))
         .doOnError(TimeoutException.class, late -> closeIfSilent())
         .map(read)
-        .onErrorResume(error -> Mono.just(withoutSluice(error)));
+        .onErrorResume(error -> Mono.just(withoutSluice(error)))
+        .publishOn(Schedulers.parallel()); // the thread of the connection must read replies
   }
 
   private synchronized CompletableFuture<StatefulRedisConnection<String, String>> connection() {

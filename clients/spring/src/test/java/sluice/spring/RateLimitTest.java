@@ -21,6 +21,7 @@ import org.springframework.boot.test.system.OutputCaptureExtension;
 import org.springframework.expression.ParseException;
 import reactor.core.publisher.Flux;
 import reactor.core.publisher.Mono;
+import reactor.core.scheduler.Schedulers;
 
 @ExtendWith(OutputCaptureExtension.class)
 @EnabledIfEnvironmentVariable(named = "SLUICE_BINARY", matches = ".+")
@@ -149,6 +150,19 @@ class RateLimitTest {
       assertThat(one.block()).isEqualTo(2);
       assertThatThrownBy(one::block).isInstanceOf(RateLimitExceededException.class);
       assertThat(shop.calls()).isEqualTo(2);
+    });
+  }
+
+  @Test
+  void aMethodAfterAMonoDoesNotBlockTheConnection() {
+    withShop(shop -> {
+      Mono<Integer> outer = shop.one("outer");
+      assertThatIllegalStateException()
+          .isThrownBy(() -> outer.map(i -> shop.sendCode(new Email("inner"))).block())
+          .withMessageContaining("blocking");
+      assertThat(shop.calls()).isEqualTo(1);
+      assertThat(outer.publishOn(Schedulers.boundedElastic())
+          .map(i -> shop.sendCode(new Email("inner"))).block()).isEqualTo(3);
     });
   }
 
