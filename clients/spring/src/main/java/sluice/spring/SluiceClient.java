@@ -2,6 +2,7 @@ package sluice.spring;
 
 import io.lettuce.core.ClientOptions;
 import io.lettuce.core.RedisClient;
+import io.lettuce.core.RedisCommandExecutionException;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.SocketOptions;
 import io.lettuce.core.api.StatefulRedisConnection;
@@ -47,6 +48,7 @@ public final class SluiceClient implements DisposableBean {
   private static final long RECONNECT_NANOS = Duration.ofMillis(200).toNanos();
   private static final long SILENCE_NANOS = Duration.ofSeconds(2).toNanos();
   private static final long LOG_NANOS = Duration.ofSeconds(10).toNanos();
+  private static final long NOTHING_SENT = 0;
   private static final int MOST_PENDING = 20_000;
 
   private final SluiceProperties properties;
@@ -55,7 +57,8 @@ public final class SluiceClient implements DisposableBean {
   private final AtomicLong nextLog = new AtomicLong(System.nanoTime());
   private CompletableFuture<StatefulRedisConnection<String, String>> connection; // guarded by this
   private long lastConnect; // guarded by this
-  private volatile long lastReply;
+  /** When the first command since the last reply was sent. */
+  private final AtomicLong firstSend = new AtomicLong(NOTHING_SENT);
 
   /** @throws IllegalArgumentException if the URL is malformed or the timeout is not positive */
   public SluiceClient(SluiceProperties properties) {
@@ -110,9 +113,7 @@ public final class SluiceClient implements DisposableBean {
   private Mono<Decision> ask(Command command, CommandArgs<String, String> arguments,
       Function<List<Object>, Decision> read) {
     return Mono.defer(() -> Mono.fromFuture(connection(), true))
-        .flatMap(open -> Mono.fromCompletionStage(() ->
-            open.async().dispatch(command, new ArrayOutput<>(StringCodec.UTF8), arguments)))
-        .doOnNext(reply -> lastReply = System.nanoTime())
+        .flatMap(open -> Mono.fromFuture(() -> send(open, command, arguments)))
         .timeout(properties.timeout(), Mono.error(
             () -> new TimeoutException("no answer within " + properties.timeout().toMillis() + " ms")))
         .doOnError(TimeoutException.class, late -> closeIfSilent())
@@ -121,11 +122,30 @@ public final class SluiceClient implements DisposableBean {
         .publishOn(Schedulers.parallel()); // the thread of the connection must read replies
   }
 
+  /** Late replies and errors of Sluice are replies, too: they show that the connection works. */
+  private CompletableFuture<List<Object>> send(StatefulRedisConnection<String, String> open,
+      Command command, CommandArgs<String, String> arguments) {
+    firstSend.compareAndSet(NOTHING_SENT, System.nanoTime());
+    CompletableFuture<List<Object>> answer = open.async()
+        .dispatch(command, new ArrayOutput<>(StringCodec.UTF8), arguments).toCompletableFuture();
+    answer.whenComplete((reply, error) -> {
+      if (error == null || error instanceof RedisCommandExecutionException) {
+        firstSend.set(NOTHING_SENT);
+      }
+    });
+    return answer.copy(); // a request that is too late cancels only the copy
+  }
+
   private synchronized CompletableFuture<StatefulRedisConnection<String, String>> connection() {
-    boolean ended = connection == null || connection.isCompletedExceptionally()
-        || connection.isDone() && !connection.join().isOpen();
-    if (ended && (connection == null || System.nanoTime() - lastConnect > RECONNECT_NANOS)) {
-      lastConnect = lastReply = System.nanoTime();
+    boolean failed = connection == null || connection.isCompletedExceptionally();
+    boolean closed = !failed && connection.isDone() && !connection.join().isOpen();
+    if (connection == null
+        || (failed || closed) && System.nanoTime() - lastConnect > RECONNECT_NANOS) {
+      if (closed) {
+        connection.join().closeAsync(); // the client of Lettuce would keep it
+      }
+      lastConnect = System.nanoTime();
+      firstSend.set(NOTHING_SENT);
       connection = client.connectAsync(StringCodec.UTF8, uri).toCompletableFuture();
     }
     return connection;
@@ -133,7 +153,8 @@ public final class SluiceClient implements DisposableBean {
 
   /** Closes a connection that is open but silent: the machine of Sluice may be gone. */
   private synchronized void closeIfSilent() {
-    if (System.nanoTime() - lastReply > SILENCE_NANOS && connection.isDone()
+    long since = firstSend.get();
+    if (since != NOTHING_SENT && System.nanoTime() - since > SILENCE_NANOS && connection.isDone()
         && !connection.isCompletedExceptionally()) {
       connection.join().closeAsync();
     }

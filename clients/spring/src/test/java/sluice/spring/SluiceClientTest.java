@@ -161,6 +161,33 @@ class SluiceClientTest {
     }
   }
 
+  @Test
+  void aConnectionWithLateRepliesOrErrorsStays() throws Exception {
+    AtomicInteger connections = new AtomicInteger();
+    AtomicInteger commands = new AtomicInteger();
+    DisposableServer slow = TcpServer.create().host("127.0.0.1").port(0)
+        .doOnConnection(connection -> connections.incrementAndGet())
+        .handle((in, out) -> out.sendString(in.receive().asString().flatMapSequential(sent -> {
+          String reply = sent.contains("CL.THROTTLE") ? "-ERR late\r\n" : "+PONG\r\n";
+          commands.incrementAndGet();
+          return Mono.just(sent.replaceAll("[^*]", "").replace("*", reply))
+              .delayElement(Duration.ofMillis(200));
+        }))).bindNow();
+    SluiceClient hasty = new SluiceClient(new SluiceProperties(
+        "redis://127.0.0.1:" + slow.port(), Duration.ofMillis(50), DENY));
+    try {
+      long begin = System.nanoTime();
+      repeat(hasty.throttle("k", 9, 1, 3600), decision -> System.nanoTime() - begin > 3_000_000_000L);
+      Thread.sleep(2_500); // without a command
+      int before = commands.get();
+      repeat(hasty.throttle("k", 9, 1, 3600), decision -> commands.get() > before);
+      assertThat(connections).hasValue(1);
+    } finally {
+      hasty.destroy();
+      slow.disposeNow();
+    }
+  }
+
   private static void repeat(Mono<Decision> request, Predicate<Decision> until) {
     request.repeatWhen(answers -> answers.delayElements(Duration.ofMillis(20)))
         .takeUntil(until).blockLast(Duration.ofSeconds(30));
