@@ -9,8 +9,12 @@ import org.springframework.boot.context.properties.ConfigurationProperties;
 import org.springframework.cloud.gateway.config.GatewayAutoConfiguration;
 import org.springframework.cloud.gateway.support.ConfigurationService;
 import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Primary;
 
-/** Provides the filter {@code Sluice} and the {@link SluiceRateLimiter} of Spring Cloud Gateway. */
+/**
+ * Provides the filter {@code Sluice} and the {@link SluiceRateLimiter} of Spring Cloud Gateway. The
+ * latter is primary, since Spring provides another one if it finds Redis.
+ */
 @AutoConfiguration(after = SluiceAutoConfiguration.class, before = GatewayAutoConfiguration.class)
 @ConditionalOnClass(GatewayAutoConfiguration.class)
 @ConditionalOnWebApplication(type = ConditionalOnWebApplication.Type.REACTIVE)
@@ -25,6 +29,7 @@ public class SluiceGatewayAutoConfiguration {
   }
 
   @Bean
+  @Primary
   @ConditionalOnMissingBean
   SluiceRateLimiter sluiceRateLimiter(SluiceClient client, SluiceRateLimiter.Limit defaults,
       ConfigurationService configuration) {
