@@ -41,7 +41,8 @@ public class SluiceRateLimiter extends AbstractRateLimiter<SluiceRateLimiter.Lim
       return client.check(limit.rule, Map.of(limit.attribute, key));
     }
     if (limit.requests > 0) {
-      return client.throttle(route + ":" + key, limit.burst, limit.requests, limit.seconds);
+      String counter = route.length() + ":" + route + ":" + key; // unlike that of any other pair
+      return client.throttle(counter, limit.burst, limit.requests, limit.seconds);
     }
     return Mono.error(new IllegalStateException("the route " + route
         + " needs sluice.rule or sluice.requests, or sluice.gateway.limit as a default"));

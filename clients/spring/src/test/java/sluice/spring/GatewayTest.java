@@ -149,6 +149,14 @@ class GatewayTest {
   }
 
   @Test
+  void routesAndKeysWithColonsHaveCountersOfTheirOwn() {
+    SluiceRateLimiter limiter = gateway.getBean(SluiceRateLimiter.class);
+    assertThat(limiter.isAllowed("a:b", "c").block().isAllowed()).isTrue();
+    assertThat(limiter.isAllowed("a", "b:c").block().isAllowed()).isTrue();
+    assertThat(limiter.isAllowed("a", "b:c").block().isAllowed()).isFalse();
+  }
+
+  @Test
   void anotherRouteHasTheDefault() {
     assertThat(statuses(2, "/default", "anna")).containsExactly(200, 429);
   }
