@@ -93,10 +93,10 @@ class MemoryStore final : public Store {
   // or tens of thousands of blocked keys.
   Expected<MemorySnapshot> save(const std::string& path, std::optional<Instant> now = {}) const;
   // Replaces what the store holds by what save() has written, also with other options. For a new
-  // store: what it holds takes a part of its bounds until it is replaced. Every
-  // decision is then as if the store had continued, so the clock must have continued too. What
-  // exceeds the bounds is dropped by the rules of eviction. Call it before other threads use the
-  // store. Errors: where the file is wrong; the store is unchanged. Any bytes are safe to read.
+  // store: what it holds takes a part of its bounds until it is replaced. Every decision is then as
+  // if the store had continued, so the clock must have continued too. What exceeds the bounds is
+  // dropped by the rules of eviction. Call it before other threads use the store. Errors: where the
+  // file is wrong; the store is unchanged. Any bytes are safe to read.
   Expected<MemorySnapshot> load(const std::string& path, std::optional<Instant> now = {});
 
   // What it holds now. Cost: locks each shard in turn.
