@@ -22,16 +22,16 @@ rules:
       - { name: client, key: "{ip}", algorithm: token_bucket, limit: 2, per: 1h }
 )";
 
-class ReplayCommand : public testing::Test {
+class ReplayCommand : public ::testing::Test {
  protected:
   int run_replay(const std::vector<std::string>& arguments) {
     std::vector<const char*> argv = {"sluice", "replay", "--rules", rules_.c_str()};
     for (const std::string& argument : arguments) argv.push_back(argument.c_str());
-    testing::internal::CaptureStdout();
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
     const int status = run(static_cast<int>(argv.size()), argv.data());
-    out_ = testing::internal::GetCapturedStdout();
-    err_ = testing::internal::GetCapturedStderr();
+    out_ = ::testing::internal::GetCapturedStdout();
+    err_ = ::testing::internal::GetCapturedStderr();
     return status;
   }
 

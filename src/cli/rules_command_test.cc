@@ -17,7 +17,7 @@ namespace sluice::cli {
 namespace {
 
 // Runs `rules ...` with its streams caught, in a folder of its own.
-class RulesCommand : public testing::Test {
+class RulesCommand : public ::testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directories(folder_); }
   void TearDown() override { std::filesystem::remove_all(folder_); }

@@ -18,11 +18,11 @@ struct Ended {
 Ended run_with(const std::vector<const char*>& arguments) {
   std::vector<const char*> argv = {"sluice"};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
   const int status = run(static_cast<int>(argv.size()), argv.data());
-  Ended ended{status, testing::internal::GetCapturedStdout(), ""};
-  ended.err = testing::internal::GetCapturedStderr();
+  Ended ended{status, ::testing::internal::GetCapturedStdout(), ""};
+  ended.err = ::testing::internal::GetCapturedStderr();
   return ended;
 }
 

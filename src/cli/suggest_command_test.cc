@@ -12,7 +12,7 @@ namespace {
 
 using replay::line_at;
 
-class SuggestCommand : public testing::Test {
+class SuggestCommand : public ::testing::Test {
  protected:
   int run_suggest(const std::vector<std::string>& arguments) {
     return run_sluice("suggest", arguments);
@@ -20,11 +20,11 @@ class SuggestCommand : public testing::Test {
   int run_sluice(const char* command, const std::vector<std::string>& arguments) {
     std::vector<const char*> argv = {"sluice", command};
     for (const std::string& argument : arguments) argv.push_back(argument.c_str());
-    testing::internal::CaptureStdout();
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
     const int status = run(static_cast<int>(argv.size()), argv.data());
-    out_ = testing::internal::GetCapturedStdout();
-    err_ = testing::internal::GetCapturedStderr();
+    out_ = ::testing::internal::GetCapturedStdout();
+    err_ = ::testing::internal::GetCapturedStderr();
     return status;
   }
   // Nine clients with a request, and one with five.

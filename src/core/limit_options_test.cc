@@ -83,15 +83,16 @@ TEST(LimitOptions, AreLeftRightIfTheWrongFieldIsDropped) {
 }
 
 TEST(LimitOptions, SpecOfALimitMakesTheSameLimit) {
-  const Limit limits[] = {token_bucket(5).per(1s).burst(9).refilled_at_intervals(),
-                          leaky_bucket(5).per(7s).queueing(),
-                          gcra(5).per(1s).burst(0),
-                          gcra(0).per(1s),
-                          fixed_window(0).per(1s).aligned_to_clock(),
-                          sliding_window_log(3).per(1h),
-                          sliding_window_counter(8).per(1s).slices(3).counting_oldest_whole(),
-                          sliding_window_hybrid(8).per(1s).slices(1),
-                          concurrency(8).lease(30s)};
+  const Limit limits[] = {
+      sluice::token_bucket(5).per(1s).burst(9).refilled_at_intervals(),
+      sluice::leaky_bucket(5).per(7s).queueing(),
+      sluice::gcra(5).per(1s).burst(0),
+      sluice::gcra(0).per(1s),
+      sluice::fixed_window(0).per(1s).aligned_to_clock(),
+      sluice::sliding_window_log(3).per(1h),
+      sluice::sliding_window_counter(8).per(1s).slices(3).counting_oldest_whole(),
+      sluice::sliding_window_hybrid(8).per(1s).slices(1),
+      sluice::concurrency(8).lease(30s)};
   for (const Limit& limit : limits) EXPECT_EQ(Limit::make(spec_of(limit)).value(), limit);
 }
 

@@ -17,7 +17,7 @@ constexpr Limit kTokens = token_bucket(10).per(1s).burst(10);
 constexpr Limit kRequests = fixed_window(3).per(1min);
 constexpr Instant kNow{1'000'000s};
 
-class ReservationTest : public testing::Test {
+class ReservationTest : public ::testing::Test {
  protected:
   std::uint32_t left(std::string_view key, const Limit& limit = kTokens, Duration later = 0s) {
     return limiter_.peek(key, limit, 0, kNow + later).remaining;

@@ -33,7 +33,7 @@ constexpr std::string_view kRecordedLine =
     R"({"time":"2026-11-23T10:00:00.123456Z","attributes":{"method":"GET","path":"/x?y","ip":"10.0.0.1",)"
     R"("header.x-user":"u\u00e9","query.a":"","body.Id":"-"},"costs":{"tokens":12},"outcome":"denied"})";
 
-class LogFormats : public testing::Test {
+class LogFormats : public ::testing::Test {
  protected:
   LineFault read(std::string_view line) {
     extras_.clear();

@@ -31,7 +31,7 @@ Read read_all(const std::vector<std::string>& paths, const LogReaderOptions& opt
   return read;
 }
 
-class LogReaderTest : public testing::Test {
+class LogReaderTest : public ::testing::Test {
  protected:
   TemporaryFiles files_;
 };

@@ -34,7 +34,7 @@ std::string repeated(std::string_view line, int times) {
   return text;
 }
 
-class LogSourceTest : public testing::Test {
+class LogSourceTest : public ::testing::Test {
  protected:
   TemporaryFiles files_;
 };

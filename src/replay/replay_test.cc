@@ -42,7 +42,7 @@ RuleSet rules_of(std::string_view yaml) {
   return *rules;
 }
 
-class ReplayTest : public testing::Test {
+class ReplayTest : public ::testing::Test {
  protected:
   ReplayReport replay_text(const std::string& text, const RuleSet& rules) {
     return replay_logs({files_.write("log", text)}, rules);

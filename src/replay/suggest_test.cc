@@ -30,7 +30,7 @@ std::string random_log(unsigned seed, int keys) {
   return text;
 }
 
-class Suggest : public testing::Test {
+class Suggest : public ::testing::Test {
  protected:
   SuggestReport suggest_for(const std::string& text) {
     options_.logs = {files_.write("log", text)};

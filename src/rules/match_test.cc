@@ -122,7 +122,7 @@ TEST(Match, NotIsAMap) {
   EXPECT_EQ(errors_of("{ not: {} }").substr(0, 30), "f:4:19: error: 'not' is a map;");
 }
 
-class MatchLists : public testing::Test {
+class MatchLists : public ::testing::Test {
  protected:
   MatchLists() { fs::create_directories(folder_); }
   ~MatchLists() override { fs::remove_all(folder_); }

@@ -44,7 +44,7 @@ RuleSet parsed() {
   return std::move(rules.value());
 }
 
-class OverridesTest : public testing::Test {
+class OverridesTest : public ::testing::Test {
  protected:
   Expected<std::string> name(std::string_view rule, std::string_view limit, const Override& given,
                              const Attributes& of = {{"header.x-customer", "7"}, {"ip", "::1"}}) {

@@ -144,7 +144,7 @@ TEST(Plans, BoundsTheNumbersOfAFile) {
             std::string::npos);
 }
 
-class PlanDecisions : public testing::Test {
+class PlanDecisions : public ::testing::Test {
  protected:
   const RuleAnswer& ask(std::string_view plan, Verb verb = Verb::kTake) {
     return decider_.decide(rules_, Attributes{{"ip", "::1"}, {"header.x-plan", plan}}, {},

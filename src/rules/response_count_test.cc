@@ -31,7 +31,7 @@ std::string error_of(const std::string& count) {
 
 const std::string kOthers = "      - { name: all, algorithm: token_bucket, limit: 9, per: 1h }\n";
 
-class ResponseCountTest : public testing::Test {
+class ResponseCountTest : public ::testing::Test {
  protected:
   void use(const std::string& count, const std::string& more = "") {
     auto rules = load(count, more);

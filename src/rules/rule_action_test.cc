@@ -74,7 +74,7 @@ RuleSet parse(std::string_view rules) {
   return *set;
 }
 
-class RuleActionTest : public testing::Test {
+class RuleActionTest : public ::testing::Test {
  protected:
   const RuleAnswer& decide(const RuleSet& rules, std::string_view ip, Verb verb = Verb::kTake,
                            const RequestCosts& costs = {}) {

@@ -23,7 +23,7 @@ std::string limit(const std::string& keys) {
   return "  - name: r\n    limits: [ { " + std::string(kNumbers) + ", " + keys + " } ]\n";
 }
 
-class RuleCosts : public testing::Test {
+class RuleCosts : public ::testing::Test {
  protected:
   void use(const std::string& text) {
     auto rules = load(text);

@@ -33,7 +33,7 @@ constexpr const char* kOne = "algorithm: fixed_window, limit: 1, per: 1h";
 std::string limits(const std::string& keys) { return "limits: [ { " + keys + " } ]"; }
 
 // Decides on a memory store at a fixed instant.
-class RuleDeciderTest : public testing::Test {
+class RuleDeciderTest : public ::testing::Test {
  protected:
   const RuleAnswer& decide(const RuleSet& rules, const Attributes& request, std::uint64_t cost = 1,
                            Verb verb = Verb::kTake) {

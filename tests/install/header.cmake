@@ -5,13 +5,13 @@ string(MAKE_C_IDENTIFIER "${HEADER}" name)
 get_filename_component(compiler_name "${COMPILER}" NAME)
 set(source "${BUILD}/${name}_${compiler_name}.cc")
 file(WRITE "${source}" "#include \"${HEADER}\"\n#include \"${HEADER}\"\n")
+file(REMOVE "${source}.d")
 execute_process(
   COMMAND "${COMPILER}" -std=c++20 "-I${INCLUDE}" -Wall -Wextra -Wpedantic -Wshadow
     -Wnon-virtual-dtor -Wconversion -Wsign-conversion -Wold-style-cast -Werror -fsyntax-only
-    "${source}"
+    -MD -MF "${source}.d" "${source}"
   COMMAND_ERROR_IS_FATAL ANY)
-execute_process(COMMAND "${COMPILER}" -std=c++20 "-I${INCLUDE}" -M "${source}"
-  OUTPUT_VARIABLE included COMMAND_ERROR_IS_FATAL ANY)
+file(READ "${source}.d" included)
 if(USES_BOOST)
   string(REGEX REPLACE "/boost/[^ ]*" "" included "${included}")
 endif()

@@ -98,7 +98,7 @@ TEST(OracleGcra, FollowsTheTableOfTheSettableClock) {
   Single counter = throttle(4, 1, 1);
   for (const Row& row : rows) {
     const LimitAnswer answer = counter.take(row.at_ms * 1000, row.quantity);
-    SCOPED_TRACE(testing::Message() << row.quantity << " at " << row.at_ms << " ms");
+    SCOPED_TRACE(::testing::Message() << row.quantity << " at " << row.at_ms << " ms");
     EXPECT_EQ(answer.denied, row.limited);
     EXPECT_EQ(answer.remaining, row.remaining);
     EXPECT_EQ(answer.reset_after_us, row.reset_ms * 1000);

@@ -16,7 +16,7 @@ Spec permits(std::uint64_t limit, std::int64_t lease_us) {
   return Spec{.algorithm = Algorithm::kConcurrency, .limit = limit, .per_us = lease_us};
 }
 
-class OraclePermits : public testing::Test {
+class OraclePermits : public ::testing::Test {
  protected:
   Answer ask(Verb verb, std::int64_t at, std::uint64_t cost) {
     return oracle.apply(verb, {{"k", spec, cost}}, at);

@@ -46,7 +46,7 @@ constexpr auto kRates = [] {
   return rates;
 }();
 
-class AlgorithmChecklist : public testing::TestWithParam<AlgorithmInfo> {
+class AlgorithmChecklist : public ::testing::TestWithParam<AlgorithmInfo> {
  protected:
   const AlgorithmInfo& row = GetParam();
   const std::string name{row.name};
@@ -90,7 +90,7 @@ TEST_P(AlgorithmChecklist, IsInTheDocumentation) {
   EXPECT_TRUE(contains("docs/commands.md", "- `" + name + "`: " + std::string(row.summary)));
 }
 
-INSTANTIATE_TEST_SUITE_P(, AlgorithmChecklist, testing::ValuesIn(kRates),
+INSTANTIATE_TEST_SUITE_P(, AlgorithmChecklist, ::testing::ValuesIn(kRates),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
 }  // namespace

@@ -72,7 +72,7 @@ int hits_of(const History& history, sluice::Duration longest) {
       EXPECT_EQ(answered.request, truth.request) << to_json(step);
       EXPECT_EQ(answered.each, truth.each) << to_json(step);
     }
-    if (testing::Test::HasFailure()) {
+    if (::testing::Test::HasFailure()) {
       ADD_FAILURE() << to_json_lines(history);
       break;
     }

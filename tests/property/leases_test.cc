@@ -123,7 +123,7 @@ int run(std::uint64_t seed, bool fails) {
       EXPECT_LE(fleet.admitted[key], fleet.store.used(kNames[key], fleet.limit))
           << "seed " << seed << ", step " << step << ", key " << kNames[key];
     }
-    if (testing::Test::HasFailure()) return 0;
+    if (::testing::Test::HasFailure()) return 0;
   }
   for (auto& node : fleet.nodes) node.store->give_back(sluice::LeaseEnd::kAll);
   for (std::size_t key = 0; !fails && key < kKeys; ++key) {
@@ -136,7 +136,7 @@ int run(std::uint64_t seed, bool fails) {
 int run_all(bool fails) {
   const std::uint64_t histories = std::getenv("SLUICE_LONG_TESTS") != nullptr ? 3000 : 100;
   int local = 0;
-  for (std::uint64_t seed = 0; seed < histories && !testing::Test::HasFailure(); ++seed) {
+  for (std::uint64_t seed = 0; seed < histories && !::testing::Test::HasFailure(); ++seed) {
     local += run(seed, fails);
   }
   EXPECT_GT(local, static_cast<int>(histories) * 20) << "requests that leases answer";

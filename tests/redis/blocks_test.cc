@@ -192,7 +192,7 @@ TEST_F(Blocks, AreInTheSlotOfTheirCounters) {
 }
 
 // A random history with blocks on three stores.
-class BlockHistories : public ScriptTest, public testing::WithParamInterface<std::uint64_t> {
+class BlockHistories : public ScriptTest, public ::testing::WithParamInterface<std::uint64_t> {
  protected:
   struct Key {
     std::string name;
@@ -318,7 +318,7 @@ TEST_P(BlockHistories, AreAnsweredAlikeByOracleMemoryAndRedis) {
   EXPECT_GT(blocked, 500u) << "the histories say too little about blocks";
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, BlockHistories, testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Seeds, BlockHistories, ::testing::Values(1, 2, 3, 4));
 
 }  // namespace
 }  // namespace sluice_redis

@@ -80,7 +80,7 @@ class FakeServer {
 };
 
 // The handshake is only CLIENT SETNAME, because protocol 2 and no password are configured.
-class OddServer : public testing::Test {
+class OddServer : public ::testing::Test {
  protected:
   // The answers to commands after a valid handshake.
   Probe& says(FakeServer::Answer answer) {

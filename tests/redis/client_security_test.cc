@@ -99,7 +99,7 @@ class Certificates {
   std::string folder_;
 };
 
-class RedisTls : public testing::Test {
+class RedisTls : public ::testing::Test {
  protected:
   // Starts a server with the certificate of this name.
   void start(const std::string& name, const std::string& auth_clients = "no") {

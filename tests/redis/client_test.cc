@@ -28,7 +28,7 @@ RedisOptions options_of(const std::string& url) {
   return options;
 }
 
-class RedisClient : public testing::Test {
+class RedisClient : public ::testing::Test {
  protected:
   RedisServer server;
   RedisOptions options = options_of(server.url());

@@ -116,7 +116,7 @@ TEST(WithoutScripts, StoresEachSliceUnderItsOwnKey) {
 
 // --- foreign values ---------------------------------------------------------------------------
 
-class WithForeignValues : public testing::Test {
+class WithForeignValues : public ::testing::Test {
  protected:
   static constexpr const char* kKey = "sluice:C{key}!:60000000/6:170000010";
   static constexpr const char* kOlder = "sluice:C{key}!:60000000/6:170000007";

@@ -62,7 +62,7 @@ std::string difference(const Answered& memory, const Answered& redis) {
   return text;
 }
 
-class Differential : public testing::TestWithParam<std::uint64_t> {
+class Differential : public ::testing::TestWithParam<std::uint64_t> {
  protected:
   static void SetUpTestSuite() { server_ = std::make_unique<RedisServer>(); }
   static void TearDownTestSuite() { server_.reset(); }
@@ -131,7 +131,7 @@ TEST_P(Differential, ScriptsAnswerLikeTheOracleAndTheMemoryStore) {
 }
 
 // Five instances, so that they can run in parallel.
-INSTANTIATE_TEST_SUITE_P(Histories, Differential, testing::Values(1, 2, 3, 4, 5));
+INSTANTIATE_TEST_SUITE_P(Histories, Differential, ::testing::Values(1, 2, 3, 4, 5));
 
 class AllVerbs : public Differential {};
 TEST_P(AllVerbs, ScriptsAnswerLikeTheOracleAndTheMemoryStore) {
@@ -139,7 +139,7 @@ TEST_P(AllVerbs, ScriptsAnswerLikeTheOracleAndTheMemoryStore) {
     compare(sluice_property::random_history(dice, kSteps, sluice_property::Verbs::kAll));
   });
 }
-INSTANTIATE_TEST_SUITE_P(Histories, AllVerbs, testing::Values(9, 10));
+INSTANTIATE_TEST_SUITE_P(Histories, AllVerbs, ::testing::Values(9, 10));
 
 // --- permits ---
 
@@ -179,7 +179,7 @@ TEST_P(PermitHistories, AreAnsweredLikeTheOracleAndTheMemoryStore) {
     ASSERT_EQ(store.difference_of_all(), "");
   });
 }
-INSTANTIATE_TEST_SUITE_P(Histories, PermitHistories, testing::Values(11));
+INSTANTIATE_TEST_SUITE_P(Histories, PermitHistories, ::testing::Values(11));
 
 // --- plans and overrides ---
 
@@ -196,7 +196,7 @@ TEST_P(PlanHistories, AreAnsweredLikeTheOracleAndTheMemoryStore) {
     ASSERT_EQ(store.difference_of_all(), "");
   });
 }
-INSTANTIATE_TEST_SUITE_P(Histories, PlanHistories, testing::Values(12));
+INSTANTIATE_TEST_SUITE_P(Histories, PlanHistories, ::testing::Values(12));
 
 // --- numbers at the ends of their ranges ---
 
@@ -295,7 +295,7 @@ class Extremes : public Differential {};
 TEST_P(Extremes, ScriptsAnswerLikeTheOracleAndTheMemoryStore) {
   run(GetParam(), 2 * kHistories, [this](Dice& dice) { compare(extreme_history(dice)); });
 }
-INSTANTIATE_TEST_SUITE_P(Histories, Extremes, testing::Values(6));
+INSTANTIATE_TEST_SUITE_P(Histories, Extremes, ::testing::Values(6));
 
 // At a change of the grid more units count than one slice can contain.
 TEST_F(Extremes, KeepTheUnitsOfTheLargestLimitIfTheSlicesChange) {
@@ -415,7 +415,7 @@ TEST_P(LongLogs, AreAnsweredLikeTheMemoryStoreDoes) {
     }
   });
 }
-INSTANTIATE_TEST_SUITE_P(Histories, LongLogs, testing::Values(7, 8));
+INSTANTIATE_TEST_SUITE_P(Histories, LongLogs, ::testing::Values(7, 8));
 
 }  // namespace
 }  // namespace sluice_redis

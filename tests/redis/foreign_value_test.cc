@@ -56,7 +56,7 @@ class ForeignValue : public ScriptTest {
   }
 
   void expect_sane(const Decision& decision, const sluice::Limit& limit, const std::string& bytes) {
-    const std::string text = testing::PrintToString(bytes) + " under " +
+    const std::string text = ::testing::PrintToString(bytes) + " under " +
                              std::string(to_string(limit.algorithm())) + ": " +
                              std::string(to_string(decision.reason)) + " " + store_.error();
     const bool is_decided = decision.reason == Reason::kOk || decision.reason == Reason::kLimited ||

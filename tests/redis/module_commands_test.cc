@@ -41,7 +41,7 @@ std::string text_of(const redisReply& reply) {
   return text;
 }
 
-class ModuleCommands : public testing::Test {
+class ModuleCommands : public ::testing::Test {
  protected:
   std::string by_module(const Words& words) {
     redis_.append_words(views_of(words));

@@ -142,7 +142,7 @@ TEST(ModuleThrottle, RefusesOtherValuesAndArguments) {
 }
 
 // What one server has counted, another without the module reads.
-class ModulePersistence : public testing::Test {
+class ModulePersistence : public ::testing::Test {
  protected:
   // Takes with every limit, until one is denied.
   static void use(const RedisServer& server) {

@@ -44,7 +44,7 @@ inline std::string redis_key(std::string_view prefix, sluice::Algorithm algorith
 }
 
 // One server for all tests of a program, emptied before each.
-class ScriptTest : public testing::Test {
+class ScriptTest : public ::testing::Test {
  protected:
   static constexpr std::string_view kPrefix = "test:";
   static constexpr std::int64_t kStart = 1700000000123456;

@@ -99,7 +99,7 @@ class Watched {
   }
 };
 
-class RedisSentinel : public testing::Test {
+class RedisSentinel : public ::testing::Test {
  protected:
   sluice::RedisOptions options_of(const std::string& url) {
     sluice::RedisOptions options;

@@ -91,7 +91,7 @@ std::string as_hex(std::string_view bytes) {
   return hex;
 }
 
-class ShortWays : public testing::TestWithParam<std::vector<Algorithm>> {
+class ShortWays : public ::testing::TestWithParam<std::vector<Algorithm>> {
  protected:
   ShortWays() { longer_.run({"SELECT", "1"}); }
 
@@ -202,11 +202,12 @@ TEST_P(ShortWays, AnswerAndWriteLikeTheLongOnes) {
   EXPECT_GT(differing_, kHistories * kSteps / 3);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Of, ShortWays,
-    testing::Values(std::vector{Algorithm::kTokenBucket, Algorithm::kGcra, Algorithm::kLeakyBucket},
-                    std::vector{Algorithm::kSlidingWindowHybrid},
-                    std::vector{Algorithm::kSlidingWindowLog, Algorithm::kTokenBucket}));
+INSTANTIATE_TEST_SUITE_P(Of, ShortWays,
+                         ::testing::Values(std::vector{Algorithm::kTokenBucket, Algorithm::kGcra,
+                                                       Algorithm::kLeakyBucket},
+                                           std::vector{Algorithm::kSlidingWindowHybrid},
+                                           std::vector{Algorithm::kSlidingWindowLog,
+                                                       Algorithm::kTokenBucket}));
 
 }  // namespace
 }  // namespace sluice_redis

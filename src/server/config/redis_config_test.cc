@@ -156,7 +156,7 @@ TEST(RedisConfig, ReportsConflicts) {
 }
 
 // Files with secrets in a folder of their own.
-class RedisSecrets : public testing::Test {
+class RedisSecrets : public ::testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directories(folder_); }
   void TearDown() override { std::filesystem::remove_all(folder_); }

@@ -75,7 +75,7 @@ class Member {
   net::FiberPool fibers{{}};
 };
 
-class RedisOverridesTest : public testing::Test {
+class RedisOverridesTest : public ::testing::Test {
  protected:
   RedisServer server_;
   Member first_{server_}, second_{server_};

@@ -13,7 +13,7 @@ namespace {
 
 using Kind = Override::Kind;
 
-class ServerOverridesTest : public testing::Test {
+class ServerOverridesTest : public ::testing::Test {
  protected:
   std::unique_ptr<ServerOverrides> open() {
     auto opened = ServerOverrides::open(path_);

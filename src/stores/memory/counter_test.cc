@@ -24,7 +24,7 @@ constexpr auto kLog = sliding_window_log(10).per(10s);
 
 Fingerprint key_of(std::uint64_t i) { return {i, i * 0x9E3779B97F4A7C15}; }
 
-class CounterTest : public testing::Test {
+class CounterTest : public ::testing::Test {
  protected:
   // A counter that is about to take units of this limit.
   Counter& begin(const Limit& limit, std::uint64_t cost, core::Ticks now = kNow,

@@ -34,7 +34,7 @@ const std::vector<Limit>& one_of_each(std::uint32_t limit, Duration period) {
   return limits;
 }
 
-class Eviction : public testing::Test {
+class Eviction : public ::testing::Test {
  protected:
   explicit Eviction(const MemoryStoreOptions& options = {})
       : options_(options), store_(std::make_unique<MemoryStore>(options)) {}

@@ -281,7 +281,7 @@ std::vector<std::uint32_t> used(MemoryStore& store, const Limit& limit) {
 
 // Tables grow meanwhile, and counters move in them.
 TEST(MemoryStoreConcurrency, ASnapshotHasEachCounterAsItWasAtAnInstantOfTheCall) {
-  const std::string path = testing::TempDir() + "/snapshot-of-a-store-in-use";
+  const std::string path = ::testing::TempDir() + "/snapshot-of-a-store-in-use";
   const Limit window = fixed_window(1'000'000).per(1h);
   const Limit log = sliding_window_log(1'000'000).per(1h);
   MemoryStore store({.shards = 2});

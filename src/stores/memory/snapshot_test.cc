@@ -37,10 +37,10 @@ void write_all(const std::string& path, std::string_view bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-class Snapshot : public testing::Test {
+class Snapshot : public ::testing::Test {
  protected:
   Snapshot() {
-    std::string made = testing::TempDir() + "/snapshot-XXXXXX";
+    std::string made = ::testing::TempDir() + "/snapshot-XXXXXX";
     if (::mkdtemp(made.data()) == nullptr) std::abort();
     folder_ = made;
     path_ = made + "/counters";

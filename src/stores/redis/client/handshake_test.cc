@@ -88,7 +88,7 @@ struct Refusal {
   std::string why;
 };
 
-class HandshakeRefused : public testing::TestWithParam<Refusal> {};
+class HandshakeRefused : public ::testing::TestWithParam<Refusal> {};
 
 TEST_P(HandshakeRefused, ReportsTheReasonInBothProtocols) {
   for (const int protocol : {2, 3}) {
@@ -100,7 +100,7 @@ TEST_P(HandshakeRefused, ReportsTheReasonInBothProtocols) {
 
 INSTANTIATE_TEST_SUITE_P(
     Each, HandshakeRefused,
-    testing::Values(
+    ::testing::Values(
         Refusal{"WRONGPASS invalid username-password pair or user is disabled.",
                 "wrong user name or password"},
         Refusal{"ERR max number of clients reached",

@@ -17,7 +17,7 @@ constexpr Script kScript = {.name = "one", .text = "return 1", .sha1 = "aa"};
 constexpr std::string_view kSetName = "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$6\r\nsluice\r\n";
 
 // A connection that speaks RESP2 without a password, so that its handshake is CLIENT SETNAME.
-class LinkMachineTest : public testing::Test {
+class LinkMachineTest : public ::testing::Test {
  protected:
   static LinkMachine::Options options() {
     return {.handshake = {.protocol = 2},

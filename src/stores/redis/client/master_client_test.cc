@@ -13,7 +13,7 @@ using Events = std::vector<std::string>;
 
 constexpr std::string_view kPing = "*1\r\n$4\r\nPING\r\n";
 
-class MasterClientTest : public testing::Test {
+class MasterClientTest : public ::testing::Test {
  protected:
   MasterClientTest() { test.loop().turn(); }
 

@@ -26,7 +26,7 @@ class Named final : public Command {
   std::string name;
 };
 
-class PipelineTest : public testing::Test {
+class PipelineTest : public ::testing::Test {
  public:
   static Pipeline::Time at(std::chrono::milliseconds time) { return Pipeline::Time(time); }
 

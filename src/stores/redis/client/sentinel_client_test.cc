@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 std::string address(std::string_view host, std::string_view port) { return list({host, port}); }
 
 // Two Sentinels, s1:1 and s2:2, which watch the master `main`.
-class SentinelClientTest : public testing::Test {
+class SentinelClientTest : public ::testing::Test {
  protected:
   SentinelClientTest() { test.loop().turn(); }
 

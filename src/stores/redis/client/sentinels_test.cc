@@ -20,7 +20,7 @@ std::string others(const std::vector<std::string>& ports) {
   return out;
 }
 
-class SentinelsTest : public testing::Test {
+class SentinelsTest : public ::testing::Test {
  protected:
   std::optional<ServerAddress> hears(std::string_view reply) {
     return sentinels.on_master(*TestReply(reply));

@@ -72,7 +72,7 @@ std::string pem_of(EVP_PKEY& key, std::string passphrase = {}) {
   return text_of(*bio);
 }
 
-class TlsTest : public testing::Test {
+class TlsTest : public ::testing::Test {
  protected:
   TlsTest() {
     if (mkdtemp(folder_.data()) == nullptr) throw std::runtime_error("mkdtemp: " + folder_);
@@ -95,7 +95,7 @@ class TlsTest : public testing::Test {
   const Certificate certificate_ = make_certificate(*key_, "DNS:redis.example");
 
  private:
-  std::string folder_ = testing::TempDir() + "sluice-tls-XXXXXX";
+  std::string folder_ = ::testing::TempDir() + "sluice-tls-XXXXXX";
 };
 
 TEST_F(TlsTest, SpeaksTls12OrNewerAndVerifiesTheServer) {

@@ -18,7 +18,7 @@ std::string map_of_two() { return array({range(0, 8191, "a", 1), range(8192, 163
 const std::string kAskForMap = list({"CLUSTER", "SLOTS"});
 const std::string kAsking = list({"ASKING"});
 
-class ClusterClientTest : public testing::Test {
+class ClusterClientTest : public ::testing::Test {
  protected:
   ClusterClientTest() { test.loop().turn(); }
 

@@ -23,7 +23,7 @@ constexpr TopologyOptions kOptions{.first_backoff = 20ms,
                                    .longest_interval = 60s,
                                    .patience = 50ms};
 
-class TopologyTest : public testing::Test {
+class TopologyTest : public ::testing::Test {
  protected:
   // Each wait is the shortest that may be drawn.
   Topology make(std::vector<ServerAddress> seeds) {

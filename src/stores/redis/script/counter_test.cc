@@ -65,7 +65,7 @@ format::LogReply log_reply(std::uint64_t units) {
           .changed = 0};
 }
 
-class CounterTest : public testing::Test {
+class CounterTest : public ::testing::Test {
  protected:
   Counter& begin(const Limit& limit, std::uint64_t cost = 1) {
     charge_ = {"key", limit, cost};
