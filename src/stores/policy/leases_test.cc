@@ -201,8 +201,8 @@ TEST_F(LeasesTest, FailureOfTheStoreIsTheAnswer) {
   while (take().reason == Reason::kLease) {
   }
   store_.failure = Reason::kStoreError;
-  int local = 0;
-  while (take().reason == Reason::kLease) ++local;
+  while (take().reason == Reason::kLease) {
+  }
   EXPECT_EQ(take().reason, Reason::kStoreError);
   EXPECT_EQ(store_.verbs.back(), Verb::kTake) << "no batches while the store fails";
   store_.failure = Reason::kOk;

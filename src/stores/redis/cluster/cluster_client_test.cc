@@ -9,11 +9,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::string range(int first, int last, std::string_view host, int port) {
+std::string slot_range(int first, int last, std::string_view host, int port) {
   return array({number(first), number(last), array({bulk(host), number(port)})});
 }
 // Server a:1 serves the slots 0 to 8191, server b:2 the others.
-std::string map_of_two() { return array({range(0, 8191, "a", 1), range(8192, 16383, "b", 2)}); }
+std::string map_of_two() {
+  return array({slot_range(0, 8191, "a", 1), slot_range(8192, 16383, "b", 2)});
+}
 
 const std::string kAskForMap = list({"CLUSTER", "SLOTS"});
 const std::string kAsking = list({"ASKING"});
@@ -161,7 +163,7 @@ TEST_F(ClusterClientTest, FollowsAFailoverThatTheMapShows) {
   test.loop().wait(1s);
   test.to("a:1").ends("Connection reset");
   test.loop().turn();
-  answer("b:2", kAskForMap, array({range(0, 8191, "c", 3), range(8192, 16383, "b", 2)}));
+  answer("b:2", kAskForMap, array({slot_range(0, 8191, "c", 3), slot_range(8192, 16383, "b", 2)}));
   const TestCommand& command = submit({"GET"}, 42);
   become_ready(test.to("c:3"));
   answer("c:3", list({"GET"}), "+OK\r\n");
@@ -178,7 +180,7 @@ TEST_F(ClusterClientTest, EndsACommandAtItsDeadlineOnASilentServer) {
 }
 
 TEST_F(ClusterClientTest, RefusesASlotThatNoMasterServes) {
-  answer_map(array({range(0, 8191, "a", 1)}));
+  answer_map(array({slot_range(0, 8191, "a", 1)}));
   EXPECT_EQ(submit({"GET"}, 9000).said, "unavailable: no master serves slot 9000");
 }
 
@@ -186,7 +188,7 @@ TEST_F(ClusterClientTest, ConnectsToFewOfThousandsOfMastersAtOnce) {
   constexpr int kMasters = 3000;
   constexpr std::size_t kAtOnce = 128;
   std::vector<std::string> ranges;
-  for (int i = 0; i < kMasters; ++i) ranges.push_back(range(i, i, "m" + std::to_string(i), 1));
+  for (int i = 0; i < kMasters; ++i) ranges.push_back(slot_range(i, i, "m" + std::to_string(i), 1));
   answer_map(array(ranges));
   for (std::uint16_t slot = 0; slot < kMasters; ++slot) submit({"A"}, slot);
   EXPECT_EQ(test.connections(), 1 + kAtOnce);
