@@ -1,0 +1,117 @@
+"""Each check refuses a bad file with its place, and accepts a good one."""
+
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+LINT = pathlib.Path(__file__).resolve().parent
+PUT_OFF = "TO" + "DO"
+
+
+class Lint(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.tree = pathlib.Path(folder.name)
+
+    def write(self, path, text):
+        (self.tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.tree / path).write_text(text, "utf-8")
+
+    def run_check(self, check, *arguments):
+        return subprocess.run([LINT / check, *arguments], cwd=self.tree, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+
+    def accepts(self, check, path, text, *options):
+        self.write(path, text)
+        result = self.run_check(check, *options, path)
+        self.assertEqual(result.returncode, 0, result.stdout)
+
+    def refuses(self, check, path, text, complaint, *options):
+        """The check fails and prints the complaint, a part of a line such as "x.h:1: why"."""
+        self.write(path, text)
+        result = self.run_check(check, *options, path)
+        self.assertNotEqual(result.returncode, 0, result.stdout)
+        self.assertIn(complaint, result.stdout)
+
+
+class Sizes(Lint):
+    def test_refuses_a_source_of_601_lines(self):
+        self.accepts("sizes", "src/x.cc", "//\n" * 600)
+        self.refuses("sizes", "src/x.cc", "//\n" * 601, "src/x.cc:601: 601 lines, at most 600")
+
+    def test_refuses_a_public_header_of_421_lines(self):
+        self.accepts("sizes", "include/sluice/x.h", "//\n" * 420)
+        self.refuses("sizes", "include/sluice/x.h", "//\n" * 421,
+                     "include/sluice/x.h:421: 421 lines, at most 420")
+
+    def test_refuses_work_that_is_put_off(self):
+        self.accepts("sizes", "x.py", f"# {PUT_OFF}S is a word\n")
+        self.refuses("sizes", "x.py", f"\n# {PUT_OFF}: later\n", "x.py:2: do it, or leave it out")
+
+
+class LayersTest(Lint):
+    def test_accepts_what_points_to_the_left(self):
+        self.accepts("layers", "src/cli/x.cc", "#include <zlib.h>\n#include \"server/api/x.h\"\n"
+                     "#include \"x.h\"\n#include \"generated.pb.h\"\n")
+        self.accepts("layers", "src/core/x.cc", "#include <array>\n#include \"sluice/limit.h\"\n")
+        self.accepts("layers", "src/server/api/a/x.cc", "#include \"server/api/a/y.h\"\n"
+                     "#include \"server/decide/y.h\"\n")
+
+    def test_tests_may_include_everything(self):
+        for path in "src/core/x_test.cc", "src/core/x_bench.cc", "src/core/test_values.h":
+            self.accepts("layers", path, "#include \"cli/x.h\"\n#include <gtest/gtest.h>\n")
+
+    def test_refuses_a_higher_layer(self):
+        self.refuses("layers", "src/core/x.cc", "\n#include \"limiter/x.h\"\n",
+                     "src/core/x.cc:2: core must not include limiter")
+
+    def test_refuses_a_layer_of_the_same_rank(self):
+        self.refuses("layers", "src/rules/x.cc", "#include \"stores/memory/x.h\"\n",
+                     "src/rules/x.cc:1: rules must not include stores")
+
+    def test_refuses_a_public_header_of_a_higher_layer(self):
+        self.refuses("layers", "src/core/x.cc", "#include \"sluice/limiter.h\"\n",
+                     "src/core/x.cc:1: core must not include limiter")
+        self.refuses("layers", "include/sluice/limit.h", "#include \"sluice/rule.h\"\n",
+                     "include/sluice/limit.h:1: core must not include rules")
+
+    def test_refuses_a_private_header_in_a_public_one(self):
+        self.refuses("layers", "include/sluice/limit.h", "#include \"core/x.h\"\n",
+                     "include/sluice/limit.h:1: a public header includes what is not public")
+
+    def test_refuses_an_include_that_climbs(self):
+        self.refuses("layers", "src/cli/x.cc", "#include \"../core/x.h\"\n",
+                     "src/cli/x.cc:1: an include that climbs")
+
+    def test_refuses_a_folder_that_the_order_does_not_name(self):
+        self.refuses("layers", "src/other/x.cc", "int x;\n",
+                     "src/other/x.cc:1: a folder without a place in the layers")
+        self.refuses("layers", "src/server/other/x.cc", "int x;\n",
+                     "src/server/other/x.cc:1: a folder without a rank in the server")
+
+    def test_refuses_a_folder_of_the_server_of_the_same_or_a_higher_rank(self):
+        self.refuses("layers", "src/server/net/x.cc", "#include \"server/config/x.h\"\n",
+                     "src/server/net/x.cc:1: net must not include config")
+        self.refuses("layers", "src/server/api/a/x.cc", "#include \"server/api/b/x.h\"\n",
+                     "src/server/api/a/x.cc:1: api/a must not include api/b")
+
+    def test_refuses_other_libraries_in_the_lowest_layers_and_in_public_headers(self):
+        for path in "src/core/x.cc", "src/limiter/x.cc", "include/sluice/rule.h":
+            self.refuses("layers", path, "#include <boost/asio.hpp>\n",
+                         f"{path}:1: only the standard library here")
+        for path in "src/stores/x.cc", "include/sluice/asio.h", "include/sluice/middleware/x.h":
+            self.accepts("layers", path, "#include <boost/asio.hpp>\n")
+        self.refuses("layers", "include/sluice/asio.h", "#include <zlib.h>\n",
+                     "include/sluice/asio.h:1: only the standard library here")
+
+    def test_refuses_a_page_that_does_not_quote_the_order(self):
+        page = (LINT / "../../ARCHITECTURE.md").read_text("utf-8")
+        self.accepts("layers", "x.md", page)
+        self.refuses("layers", "x.md", page.replace("core ← limiter", "limiter ← core"), "x.md:")
+        self.refuses("layers", "x.md", "text\n", "x.md:1: the page does not quote the order")
+
+
+if __name__ == "__main__":
+    unittest.main()
