@@ -1,12 +1,18 @@
 """Each check refuses a bad file with its place, and accepts a good one."""
 
+import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
 
 LINT = pathlib.Path(__file__).resolve().parent
 PUT_OFF = "TO" + "DO"
+
+
+def needs(program):
+    return unittest.skipUnless(shutil.which(program), f"{program} is not installed")
 
 
 class Lint(unittest.TestCase):
@@ -19,8 +25,8 @@ class Lint(unittest.TestCase):
         (self.tree / path).parent.mkdir(parents=True, exist_ok=True)
         (self.tree / path).write_text(text, "utf-8")
 
-    def run_check(self, check, *arguments):
-        return subprocess.run([LINT / check, *arguments], cwd=self.tree, text=True,
+    def run_check(self, check, *arguments, program=None):
+        return subprocess.run([program or LINT / check, *arguments], cwd=self.tree, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
 
     def accepts(self, check, path, text, *options):
@@ -111,6 +117,75 @@ class LayersTest(Lint):
         self.accepts("layers", "x.md", page)
         self.refuses("layers", "x.md", page.replace("core ← limiter", "limiter ← core"), "x.md:")
         self.refuses("layers", "x.md", "text\n", "x.md:1: the page does not quote the order")
+
+
+class Prose(Lint):
+    def test_refuses_words_of_the_list_in_comments_texts_names_and_pages(self):
+        self.refuses("prose", "x.cc", "int x;  // shall\n", 'x.cc:1: "shall": write must')
+        self.refuses("prose", "x.cc", "\nf(\"the text anew\");\n", 'x.cc:2: "anew": write')
+        self.refuses("prose", "x.cc", "int desk;\n", "x.cc:1:")
+        self.refuses("prose", "x.py", "x = 1  # shall\n", 'x.py:1: "shall"')
+        self.refuses("prose", "x.md", "\nIt shall.\n", 'x.md:2: "shall"')
+
+    def test_accepts_them_in_code(self):
+        self.accepts("prose", "x.cc", "int shall = 1;  // must\n")
+        self.accepts("prose", "x.md", "`shall`\n```\nshall\n```\n")
+
+
+@needs("ctags")
+class Docs(Lint):
+    def test_refuses_a_public_function_without_a_comment(self):
+        self.accepts("docs", "x.h", "// A type.\nclass X {\n public:\n  // Returns it.\n"
+                     "  int f();\n\n private:\n  int g();\n};\n")
+        self.refuses("docs", "x.h", "// A type.\nclass X {\n public:\n  int f();\n};\n",
+                     "x.h:4: error: f has no comment")
+
+
+@needs("git")
+class History(Lint):
+    def setUp(self):
+        super().setUp()
+        (self.tree / "tools/lint").mkdir(parents=True)
+        shutil.copy(LINT / "history", self.tree / "tools/lint/history")
+        self.git("init", "--quiet")
+        self.commit("Begin")
+        self.git("tag", "v1")
+
+    def git(self, *arguments):
+        person = {f"GIT_{role}_{field}": "someone@localhost" for role in ("AUTHOR", "COMMITTER")
+                  for field in ("NAME", "EMAIL")}
+        subprocess.run(["git", *arguments], cwd=self.tree, check=True, stdout=subprocess.DEVNULL,
+                       env={**os.environ, **person, "GIT_CONFIG_GLOBAL": "/dev/null"})
+
+    def commit(self, *paragraphs):
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--allow-empty", *(f"-m{one}" for one in paragraphs))
+
+    def history(self):
+        result = self.run_check("history", program=self.tree / "tools/lint/history")
+        return result.returncode, result.stdout
+
+    def test_accepts_a_good_commit(self):
+        self.write("x.cc", "//\n" * 500)
+        self.commit("Add comments", "They say why.")
+        self.assertEqual(self.history(), (0, ""))
+
+    def test_refuses_bad_commits(self):
+        for paragraphs, complaint in (
+                (("Added comments", "Why."), "the subject is not in the imperative"),
+                (("Add " + "x" * 69, "Why."), "the subject has 73 characters, at most 72"),
+                (("Add comments",), "there is no body")):
+            with self.subTest(complaint):
+                self.commit(*paragraphs)
+                self.assertEqual(self.history()[0], 1)
+                self.assertIn(f"({paragraphs[0]}): {complaint}", self.history()[1])
+                self.git("tag", "--force", "v1")
+
+    def test_refuses_501_changed_lines_outside_of_generated_files(self):
+        self.write("x.cc", "//\n" * 501)
+        self.write("docs/rules.md", "-\n" * 501)
+        self.commit("Add comments", "They say why.")
+        self.assertIn("(Add comments): it changes 501 lines, at most 500", self.history()[1])
 
 
 if __name__ == "__main__":
