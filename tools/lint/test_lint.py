@@ -1,5 +1,6 @@
 """Each check refuses a bad file with its place, and accepts a good one."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -130,6 +131,45 @@ class Prose(Lint):
     def test_accepts_them_in_code(self):
         self.accepts("prose", "x.cc", "int shall = 1;  // must\n")
         self.accepts("prose", "x.md", "`shall`\n```\nshall\n```\n")
+
+
+@needs("clang-format-14")
+class Format(Lint):
+    def test_refuses_a_source_that_is_not_formatted(self):
+        shutil.copy(LINT / "../../.clang-format", self.tree)
+        self.accepts("format", "x.cc", "int f();\n")
+        self.refuses("format", "x.cc", "int f();\nint  g( );\n", "x.cc:2:4: error:")
+
+
+@needs("shellcheck")
+class Scripts(Lint):
+    def test_refuses_what_shellcheck_refuses(self):
+        for path in "x.sh", "x":
+            self.accepts("scripts", path, "#!/usr/bin/env bash\nprintf '%s' \"$1\"\n")
+            self.refuses("scripts", path, "#!/usr/bin/env bash\necho $1\n", f"{path}:2:6: note:")
+
+    def test_ignores_other_files(self):
+        self.accepts("scripts", "x", "#!/usr/bin/env python3\necho $1\n")
+        self.accepts("scripts", "x.md", "echo $1\n")
+        self.accepts("scripts", "x.bin", "\0\0echo $1\n")
+
+
+@needs("clang-tidy-14")
+class Tidy(Lint):
+    def setUp(self):
+        super().setUp()
+        shutil.copy(LINT / "../../.clang-tidy", self.tree)
+        self.write("compile_commands.json", json.dumps([
+            {"directory": str(self.tree), "file": "x.cc", "command": "clang++-14 -c x.cc"}]))
+
+    def test_refuses_what_clang_tidy_refuses(self):
+        self.accepts("tidy", "x.cc", "int f() { return 1; }\n", ".")
+        self.refuses("tidy", "x.cc", "\nint BadName() { return 1; }\n", "x.cc:2:5: error:", ".")
+
+    def test_analyzes_only_with_its_option(self):
+        source = "int f(int a) {\n  int* p = nullptr;\n  return a > 1 ? *p : 0;\n}\n"
+        self.accepts("tidy", "x.cc", source, ".")
+        self.refuses("tidy", "x.cc", source, "clang-analyzer-core", "--analyzer", ".")
 
 
 @needs("ctags")
