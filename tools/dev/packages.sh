@@ -1,0 +1,73 @@
+# The Debian packages that the commands of ./dev need, and how they are installed.
+# shellcheck shell=bash disable=SC2034 # the commands use the lists
+
+packages_run=(g++ cmake ninja-build libboost1.81-dev libboost-context1.81-dev libboost-json1.81-dev
+  libcli11-dev libhiredis-dev libisal-dev libnghttp2-dev libprotobuf-dev libre2-dev libspdlog-dev
+  libssl-dev libxxhash-dev libyaml-cpp-dev prometheus-cpp-dev protobuf-compiler zlib1g-dev)
+packages_quick_test=(libgtest-dev librapidcheck-dev python3 tzdata)
+packages_test=("${packages_quick_test[@]}" clang-14 libclang-rt-14-dev pkgconf)
+# Programs that the tests start: Redis, gateways, clients, promtool.
+packages_redis=(libfaketime openssl redis-server redis-tools)
+packages_grpc=(libgrpc++-dev nghttp2-client pkgconf protobuf-compiler-grpc python3-grpcio)
+packages_peers=(caddy chromium chromium-driver curl fish haproxy iproute2 jq libcpp-httplib-dev
+  libnginx-mod-http-lua man-db mandoc nginx-light prometheus python3 python3-redis python3-selenium
+  python3-venv slowhttptest tmux wrk zsh "${packages_grpc[@]}" "${packages_redis[@]}")
+command -v npm >/dev/null || packages_peers+=(nodejs npm)
+packages_long=(maven default-jdk-headless)
+command -v go >/dev/null || packages_long+=(golang-go)
+command -v cargo >/dev/null || packages_long+=(cargo)
+packages_bench=(libbenchmark-dev mawk nginx-light python3 redis-server redis-tools wrk
+  "${packages_grpc[@]}")
+packages_quick_lint=(clang-format-14 python3 shellcheck universal-ctags)
+packages_tidy=(clang-14 clang-tidy-14)
+packages_package=(build-essential debhelper dpkg-dev lintian)
+packages_check=(buildah curl mmdebstrap python3-venv systemd-container)
+
+# install PURPOSE PACKAGE...: installs the packages that are missing. Never removes one.
+install() {
+  local purpose=$1 package present
+  shift
+  command -v dpkg-query >/dev/null || die "this is not Debian: install the equivalent packages yourself, \
+and use cmake directly (CONTRIBUTING.md): $*"
+  present=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null || true)
+  local missing=()
+  for package in "$@"; do
+    [[ " ${missing[*]} " == *" $package "* ]] || grep -qxF "$package installed" <<<"$present" ||
+      missing+=("$package")
+  done
+  ((${#missing[@]})) || return 0
+
+  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300
+    -o Acquire::Retries=3 -qq)
+  if ((EUID != 0)); then
+    command -v sudo >/dev/null || die "these packages are missing, and only root can install them \
+(there is no sudo here). As root: apt-get install --no-install-recommends ${missing[*]}"
+    if [[ ! -t 2 ]] && ! sudo -n true 2>/dev/null; then
+      die "these packages are missing, and sudo wants a password but has no terminal to ask. \
+First: sudo apt-get install --no-install-recommends ${missing[*]}"
+    fi
+    apt=(sudo "${apt[@]}")
+  fi
+  say "to $purpose, installing with apt-get: ${missing[*]}"
+  "${apt[@]}" update </dev/null >&2 || say "apt-get update failed; trying with the present package lists"
+  without_services "${apt[@]}" install --yes --no-remove --no-install-recommends "${missing[@]}" \
+    </dev/null >&2 ||
+    die "apt-get could not install: ${missing[*]} (see its message above). dev never \
+removes a package (--no-remove): if apt-get has to remove one, install these by hand"
+}
+
+# without_services COMMAND...: runs the command so that no package starts its service (nginx,
+# prometheus); the tests start their own. See invoke-rc.d(8). Keeps an existing policy.
+without_services() {
+  local policy=/usr/sbin/policy-rc.d sudo=() status=0
+  [[ $1 != sudo ]] || sudo=(sudo)
+  if [[ -e $policy ]]; then
+    "$@"
+    return
+  fi
+  printf '#!/bin/sh\nexit 101\n' | "${sudo[@]}" tee "$policy" >/dev/null
+  "${sudo[@]}" chmod 755 "$policy"
+  "$@" || status=$?
+  "${sudo[@]}" rm -f "$policy"
+  return "$status"
+}
