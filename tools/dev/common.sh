@@ -18,6 +18,9 @@ usage_error() {
   exit 2
 }
 
+# Prints the comment at the top of the command: its help.
+print_help() { sed -n '2,/^$/s/^# \{0,1\}//p' "$0"; }
+
 # build PRESET TARGET... [-- CMAKE OPTIONS...]
 build() {
   local preset=$1 targets=()
