@@ -189,7 +189,7 @@ void Request::Impl::name_own_limit(const Domain& domain, const Question& questio
   const Unit unit = question.limit->unit;
   const std::size_t key_at = text_.size();
   append_counter(text_, domain, question.entries, unit);
-  const Limit& limit =
+  const Limit limit =
       fixed_window(question.limit->requests_per_unit).per(length_of(unit)).aligned_to_clock();
   answer_.statuses[index].unit = unit;
   const ChargeMode mode = question.gives_back ? ChargeMode::kRefund : ChargeMode::kEnforced;

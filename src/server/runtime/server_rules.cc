@@ -73,7 +73,8 @@ Expected<ServerRules> ServerRules::open(const Config& config) {
 }
 
 void ServerRules::log_warnings(Log& log) const {
-  for (const RuleError& warning : manager_->current().warnings()) log.warning(warning.to_string());
+  const auto rules = manager_->current();
+  for (const RuleError& warning : rules.warnings()) log.warning(warning.to_string());
 }
 
 ServerRules::Reloaded ServerRules::reload(Log& log) {
