@@ -13,7 +13,7 @@ namespace {
 
 using Path = std::vector<const Descriptor*>;
 
-std::string quoted(std::string_view text) {
+std::string yaml_quoted(std::string_view text) {
   std::string out = "\"";
   constexpr std::string_view kHex = "0123456789ABCDEF";
   for (const char c : text) {
@@ -88,7 +88,8 @@ class Converter {
       }
       return false;
     });
-    out_.yaml = std::string(kHeader) + "version: 1\ndomain: " + quoted(domain_.name) + "\nrules:\n";
+    out_.yaml =
+        std::string(kHeader) + "version: 1\ndomain: " + yaml_quoted(domain_.name) + "\nrules:\n";
     const std::size_t empty = out_.yaml.size();
     for (const Path& path : all_) write(path);
     if (out_.yaml.size() == empty) out_.yaml.replace(empty - 1, 1, " []\n");
@@ -186,9 +187,9 @@ void Converter::write_limit(const Path& path) {
     }
   }
   std::string& out = out_.yaml;
-  out +=
-      "    limits:\n      - { name: " + quoted(of.name.empty() ? "limit" : of.name.substr(0, 128));
-  if (!key.empty()) out += ", key: " + quoted(key);
+  out += "    limits:\n      - { name: " +
+         yaml_quoted(of.name.empty() ? "limit" : of.name.substr(0, 128));
+  if (!key.empty()) out += ", key: " + yaml_quoted(key);
   out += ", algorithm: " + std::string(to_string(limit.algorithm()));
   out += ", limit: " + std::to_string(limit.limit());
   out += ", per: " + core::format_period(limit.period());
@@ -211,9 +212,10 @@ void Converter::write(const Path& path) {
   if (!can_convert(path)) return;
   remark_differences(path);
   std::string& out = out_.yaml;
-  out += "  - name: " + quoted(unique_name(last)) + "\n    match:\n";
+  out += "  - name: " + yaml_quoted(unique_name(last)) + "\n    match:\n";
   for (const Descriptor* descriptor : path) {
-    out += "      " + quoted(descriptor->key) + ": " + quoted(pattern_of(*descriptor)) + "\n";
+    out += "      " + yaml_quoted(descriptor->key) + ": " + yaml_quoted(pattern_of(*descriptor)) +
+           "\n";
   }
   if (!last.rate_limit || !last.rate_limit->limit) {
     remark(last, "limited to 4294967295 per second, because a rule has at least one limit");

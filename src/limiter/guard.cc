@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-std::string quoted(std::string_view text) { return '"' + std::string(text) + '"'; }
+std::string double_quoted(std::string_view text) { return '"' + std::string(text) + '"'; }
 
 std::string described(const Limit& limit) {
   if (holds_permits(limit.algorithm())) {
@@ -76,8 +76,9 @@ void check_guard(std::string_view name, std::span<const LimitName> limits,
         "a guard has no name; expected a name, which identifies its counters");
   }
   const auto refuse = [&](const LimitName& limit, const std::string& what) {
-    const std::string which = limit.label.empty() ? described(*limit.limit) : quoted(limit.label);
-    throw std::invalid_argument("guard " + quoted(name) + ", limit " + which + ": " + what);
+    const std::string which =
+        limit.label.empty() ? described(*limit.limit) : double_quoted(limit.label);
+    throw std::invalid_argument("guard " + double_quoted(name) + ", limit " + which + ": " + what);
   };
   for (std::size_t i = 0; i < limits.size(); ++i) {
     const Limit& limit = *limits[i].limit;
@@ -124,7 +125,7 @@ void throw_rate_limited(std::string_view name, std::span<const LimitName> limits
   const LimitName& limit = limits[which];
   std::string cause(cause_of(decision));
   cause += described(*limit.limit);
-  if (!limit.label.empty()) cause += " by " + quoted(limit.label);
+  if (!limit.label.empty()) cause += " by " + double_quoted(limit.label);
   throw RateLimited(name, cause, decision);
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 using detail::RuleNeeds;
 
-std::string quoted(std::string_view text) { return '"' + std::string(text) + '"'; }
+std::string double_quoted(std::string_view text) { return '"' + std::string(text) + '"'; }
 
 std::string listed(const auto& names) {
   std::string out;
@@ -67,7 +67,7 @@ std::vector<const RuleLimit*> limits_that_apply(const RuleSet& rules, const Rule
 
 // Returns the part of a message that shows the limit's cost, if that reads attributes.
 std::string cost_of(const RuleLimit& limit) {
-  return limit.cost.starts_with('{') ? " or its cost " + quoted(limit.cost) : std::string();
+  return limit.cost.starts_with('{') ? " or its cost " + double_quoted(limit.cost) : std::string();
 }
 
 bool is_queue(const RuleLimit& limit) { return limit.limit.mode() == LeakyMode::kQueue; }
@@ -78,19 +78,20 @@ std::optional<std::string> find_problem(const RuleSet& rules, const RuleNeeds& n
   if (rule == nullptr) {
     std::vector<std::string> names;
     for (const Rule& known : rules.rules()) names.push_back(known.name);
-    return "there is no rule " + quoted(needs.rule) + "; expected one of: " + listed(names);
+    return "there is no rule " + double_quoted(needs.rule) + "; expected one of: " + listed(names);
   }
   for (const std::string& name : needs.costs) {
     const auto has_name = [&](const RuleLimit& limit) { return limit.name == name; };
     if (std::any_of(rule->limits.begin(), rule->limits.end(), has_name)) continue;
-    return "rule " + quoted(rule->name) + " has no limit " + quoted(name) +
+    return "rule " + double_quoted(rule->name) + " has no limit " + double_quoted(name) +
            "; expected .costing(LIMIT, UNITS) with the name of one of its limits";
   }
   const auto found = limits_that_apply(rules, *rule, needs);
   for (const RuleLimit& limit : rule->limits) {
-    const std::string which = "rule " + quoted(rule->name) + ", limit " + quoted(limit.name);
+    const std::string which =
+        "rule " + double_quoted(rule->name) + ", limit " + double_quoted(limit.name);
     if (std::find(found.begin(), found.end(), &limit) == found.end()) {
-      return which + ": its key " + quoted(limit.key) + cost_of(limit) +
+      return which + ": its key " + double_quoted(limit.key) + cost_of(limit) +
              " reads an attribute that the guard does not provide (it provides: " +
              listed(needs.attributes) + "); expected .with(NAME, VALUE) for it";
     }
@@ -191,7 +192,7 @@ RuleDeciders::RuleDeciders(LiveRules rules, Limiter& limiter, const RuleStores& 
   std::vector<std::string> names = needs.attributes;
   std::sort(names.begin(), names.end());
   if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end()) {
-    throw std::invalid_argument("the guard provides the attribute " + quoted(*twice) +
+    throw std::invalid_argument("the guard provides the attribute " + double_quoted(*twice) +
                                 " twice; expected it once");
   }
   needs_ = std::make_shared<const RuleNeeds>(std::move(needs));

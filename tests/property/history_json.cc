@@ -37,7 +37,7 @@ const char* name_of(sluice_oracle::Algorithm algorithm) {
   std::abort();
 }
 
-std::string quoted(const std::string& text) {
+std::string json_quoted(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -116,7 +116,7 @@ std::string to_json(const Step& step) {
   out << ",\"charges\":[";
   const char* separator = "";
   for (const sluice_oracle::Charge& charge : step.charges) {
-    out << separator << "{\"key\":" << quoted(charge.key) << ",\"cost\":" << charge.cost
+    out << separator << "{\"key\":" << json_quoted(charge.key) << ",\"cost\":" << charge.cost
         << ",\"limit\":" << to_json(charge.spec) << '}';
     separator = ",";
   }

@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/quoted.h"
 #include "rules/ip_prefix.h"
 
 namespace sluice::server {
 namespace {
 
-constexpr unsigned kAllBits = 128;
+using core::in_quotes;
 
-std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
+constexpr unsigned kAllBits = 128;
 
 // Reads the length of a prefix, written in plain digits.
 std::optional<unsigned> read_bits(std::string_view text, unsigned least, unsigned most) noexcept {
@@ -42,7 +43,7 @@ std::string TrustedProxies::add(std::string_view text) {
   const std::string_view host = text.substr(0, slash);
   const auto address = IpAddress::parse(host);
   if (!address) {
-    return quoted(text) +
+    return in_quotes(text) +
            " is not an address; expected one such as 10.0.0.1, a network such as 10.0.0.0/8, or "
            "unix";
   }
@@ -53,15 +54,15 @@ std::string TrustedProxies::add(std::string_view text) {
   const unsigned most = kAllBits - skipped;
   const auto bits = slash < text.size() ? read_bits(text.substr(slash + 1), least, most) : most;
   if (!bits) {
-    return quoted(text) + " has an invalid prefix length; expected " + std::to_string(least) +
+    return in_quotes(text) + " has an invalid prefix length; expected " + std::to_string(least) +
            " to " + std::to_string(most) + " after the '/'";
   }
   const unsigned all = skipped + *bits;
   if (address->has_bits_from(all)) {
     const auto v4_bits = static_cast<std::uint8_t>(all - std::min(all, IpAddress::kMappedBits));
     const auto network = rules::network_of(host, {v4_bits, static_cast<std::uint8_t>(all)});
-    return quoted(text) + " has bits beyond its prefix; expected " + quoted(network->view()) +
-           " or a single address";
+    return in_quotes(text) + " has bits beyond its prefix; expected '" +
+           std::string(network->view()) + "' or a single address";
   }
   networks_.push_back({*address, all});
   return {};

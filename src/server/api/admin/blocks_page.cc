@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/period.h"
+#include "core/quoted.h"
 #include "server/api/admin/override_body.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/query_attributes.h"
@@ -14,6 +15,8 @@
 namespace sluice::server::pages {
 namespace {
 
+using core::in_quotes;
+
 // The counters of a request that have blocks. If there are none, writes the reason into the answer.
 std::optional<Selection> find_blocks(const Call& call) {
   auto chosen = Selection::of(call);
@@ -21,9 +24,9 @@ std::optional<Selection> find_blocks(const Call& call) {
   for (const RuleCounter& counter : chosen->counters()) {
     if (counter.limit->block) return chosen;
   }
-  std::string what = "the rule " + quoted(chosen->rule().name);
+  std::string what = "the rule " + in_quotes(chosen->rule().name);
   if (chosen->counters().size() == 1) {
-    what = "the limit " + quoted(chosen->counters().front().limit->name) + " of " + what;
+    what = "the limit " + in_quotes(chosen->counters().front().limit->name) + " of " + what;
   }
   const std::string detail = what + " has no block; expected a limit with 'block:' in the rules";
   answer(call.response, {404, detail});
@@ -33,7 +36,7 @@ std::optional<Selection> find_blocks(const Call& call) {
 // Returns the time from now until an instant such as "2026-12-01T00:00:00Z".
 Expected<Duration> time_until(std::string_view text) {
   if (const auto until = parse_rfc3339(text)) return *until - SystemClock().now();
-  return Unexpected{quoted(text) + " is no instant; expected one such as 2026-12-01T00:00:00Z"};
+  return Unexpected{in_quotes(text) + " is no instant; expected one such as 2026-12-01T00:00:00Z"};
 }
 
 // How long a key is to be blocked. If that is wrong, writes the reason into the answer.
@@ -51,7 +54,7 @@ std::optional<Duration> find_length(const Call& call) {
   if (length && *length >= kMinPeriod && *length <= kMaxPeriod) return *length;
   const std::string detail =
       (text ? "'for': " : "'until': ") +
-      (length ? quoted(text ? *text : *until) + " is out of range; expected 1ms to 366d" +
+      (length ? in_quotes(text ? *text : *until) + " is out of range; expected 1ms to 366d" +
                     (text ? "" : " from now")
               : length.error());
   answer(call.response, {400, detail});

@@ -3,12 +3,15 @@
 #include <chrono>
 #include <utility>
 
+#include "core/quoted.h"
 #include "server/api/admin/query_attributes.h"
 #include "server/protocol/http/fields.h"
 #include "server/protocol/http/request_target.h"
 
 namespace sluice::server::pages {
 namespace {
+
+using core::in_quotes;
 
 std::string missing_in(const RuleCounter& counter) {
   std::string names;
@@ -31,7 +34,7 @@ std::optional<Selection> Selection::of(const Call& call) {
   }
   chosen.rule_ = chosen.rules_.find(*name);
   if (chosen.rule_ == nullptr) {
-    const std::string detail = "there is no rule " + quoted(*name) +
+    const std::string detail = "there is no rule " + in_quotes(*name) +
                                "; expected one of: " + names_of(chosen.rules_.rules());
     answer(call.response, {404, detail});
     return std::nullopt;
@@ -49,22 +52,23 @@ bool Selection::find_counters(const Call& call) {
     }
   }
   if (!counters_.empty() || !limit_ || is_all()) return true;
-  const std::string detail = "rule " + quoted(rule_->name) + " has no limit " + quoted(*limit_) +
-                             "; expected one of: " + names_of(rule_->limits);
+  const std::string detail = "rule " + in_quotes(rule_->name) + " has no limit " +
+                             in_quotes(*limit_) + "; expected one of: " + names_of(rule_->limits);
   answer(call.response, {404, detail});
   return false;
 }
 
 bool Selection::may_change(const Call& call, std::string_view what) const {
   if (rule_->limits.empty()) {
-    const std::string detail = "nothing to " + std::string(what) + ": rule " + quoted(rule_->name) +
+    const std::string detail = "nothing to " + std::string(what) + ": rule " +
+                               in_quotes(rule_->name) +
                                " has no limits; expected a rule with limits";
     answer(call.response, {400, detail});
     return false;
   }
   if (!is_one() && !is_all()) {
     const std::string detail =
-        "rule " + quoted(rule_->name) +
+        "rule " + in_quotes(rule_->name) +
         " has several limits; expected limit=NAME, one of: " + names_of(rule_->limits) +
         "; or limit=* for all";
     answer(call.response, {400, detail});
@@ -75,13 +79,11 @@ bool Selection::may_change(const Call& call, std::string_view what) const {
   }
   const RuleCounter& first = counters_.front();
   const std::string detail = "nothing to " + std::string(what) + ": the key of the limit " +
-                             quoted(first.limit->name) + " lacks " + missing_in(first) +
+                             in_quotes(first.limit->name) + " lacks " + missing_in(first) +
                              "; expected these attributes in the query";
   answer(call.response, {400, detail});
   return false;
 }
-
-std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
 
 std::uint64_t milliseconds(Duration wait) noexcept {
   return static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::milliseconds>(wait).count());
@@ -95,7 +97,7 @@ void write_missing(JsonWriter& json, const RuleCounter& counter) {
 
 void answer_failed(const Call& call, const RuleCounter& counter, const Decision& decision) {
   const std::string detail = "the store could not answer for the limit " +
-                             quoted(counter.limit->name) + ": " +
+                             in_quotes(counter.limit->name) + ": " +
                              std::string(to_string(decision.reason));
   answer(call.response, {503, detail});
 }

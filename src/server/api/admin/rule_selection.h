@@ -50,7 +50,6 @@ std::string names_of(const Named& all) {
   return names;
 }
 
-std::string quoted(std::string_view text);
 std::uint64_t milliseconds(Duration wait) noexcept;  // rounded up
 // Writes which attributes a counter lacks.
 void write_missing(JsonWriter& json, const RuleCounter& counter);

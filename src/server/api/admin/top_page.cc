@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "core/quoted.h"
 #include "insight/top_keys.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_selection.h"
@@ -13,6 +14,7 @@
 namespace sluice::server::pages {
 namespace {
 
+using core::in_quotes;
 using insight::TopKeysQuery;
 
 // The parameters of the query, decoded.
@@ -45,7 +47,7 @@ std::string read_enum(const Call& call, std::string_view name,
     to = *found;
     return {};
   }
-  return "'" + std::string(name) + "' is " + quoted(*text) + "; expected " + found.error();
+  return "'" + std::string(name) + "' is " + in_quotes(*text) + "; expected " + found.error();
 }
 
 std::string read_key_count(const Call& call, std::size_t& to) {
@@ -56,7 +58,7 @@ std::string read_key_count(const Call& call, std::size_t& to) {
   const auto read = std::from_chars(text->data(), end, to);
   const bool is_number = read.ec == std::errc() && read.ptr == end;
   if (is_number && to >= 1 && to <= insight::KeyFrame::kMostKeys) return {};
-  return "'n' is " + quoted(*text) + "; expected a number of keys from 1 to " +
+  return "'n' is " + in_quotes(*text) + "; expected a number of keys from 1 to " +
          std::to_string(insight::KeyFrame::kMostKeys);
 }
 
@@ -69,7 +71,7 @@ bool names_limits(const Call& call, const RuleSet& rules, const Parameters& para
   const Rule* const rule = rules.find(*parameters.rule);
   if (rule == nullptr) {
     refuse(call, 404,
-           "there is no rule " + quoted(*parameters.rule) +
+           "there is no rule " + in_quotes(*parameters.rule) +
                "; expected one of: " + names_of(rules.rules()));
     return false;
   }
@@ -78,7 +80,7 @@ bool names_limits(const Call& call, const RuleSet& rules, const Parameters& para
   }
   if (!parameters.limit) return true;
   refuse(call, 404,
-         "rule " + quoted(rule->name) + " has no limit " + quoted(*parameters.limit) +
+         "rule " + in_quotes(rule->name) + " has no limit " + in_quotes(*parameters.limit) +
              "; expected one of: " + names_of(rule->limits));
   return false;
 }
