@@ -1,7 +1,10 @@
 # The Debian packages that the commands of ./dev need, and how they are installed.
 # shellcheck shell=bash disable=SC2034 # the commands use the lists
 
-packages_run=(g++ cmake ninja-build libboost1.81-dev libboost-context1.81-dev libboost-json1.81-dev
+# The default Boost of Debian 12 is 1.74; Debian 13 has only one.
+boost=''
+! grep -qx 'VERSION_ID="12"' /etc/os-release 2>/dev/null || boost=1.81
+packages_run=(g++ cmake ninja-build "libboost$boost-dev" "libboost-context$boost-dev" "libboost-json$boost-dev"
   libcli11-dev libhiredis-dev libisal-dev libnghttp2-dev libprotobuf-dev libre2-dev libspdlog-dev
   libssl-dev libxxhash-dev libyaml-cpp-dev prometheus-cpp-dev protobuf-compiler zlib1g-dev)
 packages_quick_test=(libgtest-dev librapidcheck-dev python3 tzdata)
