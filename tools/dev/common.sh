@@ -18,8 +18,7 @@ usage_error() {
   exit 2
 }
 
-# Prints the comment at the top of the command: its help.
-print_help() { sed -n '2,/^$/s/^# \{0,1\}//p' "$0"; }
+print_help() { "$root/dev" help "${0##*/}"; }
 
 # build PRESET TARGET... [-- CMAKE OPTIONS...]
 build() {
