@@ -1,0 +1,160 @@
+"""`./dev test` in a small tree: its presets compile nothing, and its tests are commands of sh."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TARGETS = "sluice benchmarks functional_tests concurrency_tests fuzzers"
+PROJECT = "cmake_minimum_required(VERSION 3.20)\nproject(x NONE)\nenable_testing()\n" + "".join(
+    f"add_custom_target({target})\n" for target in TARGETS.split())
+ONCE = "echo >>$1; test $(wc -l <$1) -gt 1"  # fails the first time
+
+
+class DevTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.tree = pathlib.Path(folder.name)
+        shutil.copytree(ROOT / "tools/dev", self.tree / "tools/dev")
+        shutil.copy(ROOT / "dev", self.tree)
+        presets = json.loads((ROOT / "CMakePresets.json").read_text("utf-8"))["configurePresets"]
+        self.write("CMakePresets.json", json.dumps({"version": 4, "configurePresets": [
+            {"name": one["name"], "generator": "Ninja",
+             "binaryDir": "${sourceDir}/build/${presetName}"}
+            for one in presets if not one.get("hidden")]}))
+        # Each package is installed; the stages after the tests print their names.
+        self.write("bin/dpkg-query", 'for name; do echo "$name installed"; done')
+        for stage in "tools/dev/lint", "bench/run", "tests/fuzz/run":
+            self.write(stage, f"echo ran {stage}")
+
+    def write(self, path, text):
+        (self.tree / path).parent.mkdir(parents=True, exist_ok=True)
+        first = "" if path.endswith(".json") else "#!/bin/sh\n"
+        (self.tree / path).write_text(f"{first}{text}\n", "utf-8")
+        (self.tree / path).chmod(0o755)
+
+    def start(self, tests, *options):
+        """Starts `./dev test` with tests, a dictionary: name → (command, labels)."""
+        (self.tree / "CMakeLists.txt").write_text(PROJECT + "".join(
+            f"add_test(NAME {name} COMMAND sh -c [[{command}]] sh {self.tree / name})\n"
+            f"set_tests_properties({name} PROPERTIES LABELS \"{labels}\")\n"
+            for name, (command, labels) in tests.items()), "utf-8")
+        return subprocess.Popen(
+            ["./dev", "test", *options], cwd=self.tree, text=True, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env={**os.environ, "PATH": f"{self.tree / 'bin'}:{os.environ['PATH']}"})
+
+    def dev_test(self, tests, *options):
+        dev = self.start(tests, *options)
+        return dev.communicate(timeout=300)[0], dev.returncode
+
+    def runs(self, name):
+        file = self.tree / name
+        return len(file.read_text("utf-8")) if file.exists() else 0
+
+    def test_ends_with_the_result_and_the_counts(self):
+        output, status = self.dev_test({"a": ("true", "x"), "b": ("echo Ran 5 tests in 1s", "x")},
+                                       "--quick")
+        self.assertTrue(output.endswith("\ndev test: ok\n6 passed, 0 failed\n"), output)
+        self.assertEqual(status, 0)
+
+    def test_counts_the_cases_that_failed(self):
+        output, status = self.dev_test({
+            "a": ("echo Ran 5 tests in 1s; echo 'FAILED (failures=1, errors=1)'; exit 1", "x"),
+            "b": ("echo '[  PASSED  ] 3 tests.'; echo '[  FAILED  ] 2 tests, listed below:'; exit 1",
+                  "x"),
+            "c": ("exit 1", "x")}, "--quick")
+        self.assertTrue(output.endswith("\ndev test: FAILED: suites\n6 passed, 5 failed\n"), output)
+        self.assertEqual(status, 1)
+
+    def test_runs_all_stages(self):
+        output, _ = self.dev_test({"a": ("true", "x"), "b": ("true", "server"),
+                                   "c": ("true", "concurrency")})
+        stages = re.findall(r"^==== (.*)", output, re.M)
+        self.assertEqual(stages, ["suites", "program", "tsan", "fuzz", "bench", "lint"])
+        for stage in "tools/dev/lint", "bench/run", "tests/fuzz/run":
+            self.assertIn(f"ran {stage}\n", output)
+        self.assertTrue(output.endswith("\ndev test: ok\n4 passed, 0 failed\n"), output)
+
+    def test_an_option_of_ctest_selects_tests_and_leaves_the_other_stages_out(self):
+        count = "echo >>$1"
+        output, _ = self.dev_test({"a": (count, "x"), "b": (count, "server"), "c": (count, "y")},
+                                  "-LE", "y", "-E", "b")
+        self.assertEqual([self.runs(name) for name in "abc"], [1, 0, 0], output)
+        self.assertNotIn("ran ", output)
+
+    def test_repeats_only_tests_of_the_label_timing(self):
+        output, status = self.dev_test(
+            {"a": (ONCE, "x"), "b": (ONCE, "x;timing"), "c": ("true", "timing")}, "--quick")
+        self.assertEqual((self.runs("a"), self.runs("b"), status), (1, 2, 1), output)
+        self.assertIn("\n1 tests of the label timing ran a second time: b\n", output)
+        self.assertTrue(output.endswith("\ndev test: FAILED: suites\n2 passed, 1 failed\n"), output)
+
+    def test_a_test_of_the_label_timing_that_fails_twice_fails(self):
+        output, status = self.dev_test({"a": ("true", "x"), "b": ("exit 1", "timing")}, "--quick")
+        self.assertTrue(output.endswith("\ndev test: FAILED: suites\n1 passed, 1 failed\n"), output)
+        self.assertEqual(status, 1)
+
+    def test_stress_runs_each_test_20_times_or_until_it_fails(self):
+        output, status = self.dev_test({
+            "a": ("echo >>$1", "x"), "b": ("echo >>$1", "timing"), "c": (ONCE, "timing")},
+            "--quick", "--stress")
+        self.assertEqual([self.runs(name) for name in "abc"], [20, 20, 1], output)
+        self.assertIn("\n41 runs of 3 tests, 1 runs failed: c\n", output)
+        self.assertTrue(output.endswith("\ndev test: FAILED: suites\n40 passed, 1 failed\n"), output)
+        self.assertEqual(status, 1)
+        self.assertEqual(self.processes(), [])
+
+    def test_an_interruption_ends_the_busy_loops(self):
+        for number in signal.SIGINT, signal.SIGTERM:
+            with self.subTest(number):
+                (self.tree / "a").unlink(missing_ok=True)
+                dev = self.start({"a": ("echo >>$1; exec sleep 600", "x")}, "--quick", "--stress")
+                self.wait_for(lambda: self.runs("a"))
+                self.assertGreaterEqual(len(self.processes()), os.cpu_count())
+                os.killpg(dev.pid, number)
+                dev.communicate(timeout=60)
+                self.assertNotEqual(dev.returncode, 0)
+                self.wait_for(lambda: not self.processes())
+
+    def processes(self):
+        """The processes that run in the tree."""
+        found = []
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if pathlib.Path(os.readlink(process / "cwd")).is_relative_to(self.tree):
+                    found.append(process.name)
+            except OSError:  # it has ended, or is of another user
+                pass
+        return found
+
+    def wait_for(self, condition):
+        deadline = time.monotonic() + 60
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+
+
+class Results(unittest.TestCase):
+    def test_lists_the_tests_that_took_more_than_10_s(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = pathlib.Path(folder) / "suites.log"
+            log.write_text("".join(
+                f"1/3 Testing: {name}\nTest time = {seconds:6.2f} sec\nTest Passed.\n"
+                for name, seconds in (("a", 9.99), ("b", 10.5), ("c", 70))), "utf-8")
+            output = subprocess.run([ROOT / "tools/dev/results", "tests", log], text=True, check=True,
+                                    stdout=subprocess.PIPE).stdout
+        self.assertEqual(output, "2 tests took more than 10 s (all together 90 s):\n"
+                         "    70.0 s  c (suites)\n    10.5 s  b (suites)\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
