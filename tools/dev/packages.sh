@@ -19,6 +19,12 @@ command -v npm >/dev/null || packages_peers+=(nodejs npm)
 packages_long=(maven default-jdk-headless)
 command -v go >/dev/null || packages_long+=(golang-go)
 command -v cargo >/dev/null || packages_long+=(cargo)
+# For the systems of `./dev test --on`. QEMU runs the programs for arm64.
+packages_trixie=(libbenchmark-dev libcpp-httplib-dev libgrpc++-dev protobuf-compiler-grpc valkey-server
+  "${packages_redis[@]}")
+packages_arm64=(cmake crossbuild-essential-arm64 ninja-build python3 qemu-user tzdata
+  "libboost$boost-dev:arm64" "libboost-json$boost-dev:arm64" libgtest-dev:arm64 librapidcheck-dev:arm64
+  libre2-dev:arm64 libxxhash-dev:arm64 libyaml-cpp-dev:arm64)
 packages_bench=(libbenchmark-dev mawk nginx-light python3 redis-server redis-tools wrk
   "${packages_grpc[@]}")
 packages_quick_lint=(clang-format-14 python3 shellcheck universal-ctags)
@@ -32,7 +38,8 @@ install() {
   shift
   command -v dpkg-query >/dev/null || die "this is not Debian: install the equivalent packages yourself, \
 and use cmake directly (CONTRIBUTING.md): $*"
-  present=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null || true)
+  present=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n${Package}:${Architecture} ${db:Status-Status}\n' \
+    "$@" 2>/dev/null || true)
   local missing=()
   for package in "$@"; do
     [[ " ${missing[*]} " == *" $package "* ]] || grep -qxF "$package installed" <<<"$present" ||

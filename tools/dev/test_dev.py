@@ -19,6 +19,8 @@ ONCE = "echo >>$1; test $(wc -l <$1) -gt 1"  # fails the first time
 
 
 class DevTest(unittest.TestCase):
+    system = ""  # the one of --on in which dev runs
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -50,7 +52,7 @@ class DevTest(unittest.TestCase):
         return subprocess.Popen(
             ["./dev", "test", *options], cwd=self.tree, text=True, start_new_session=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env={**os.environ, "PATH": f"{self.tree / 'bin'}:{os.environ['PATH']}"})
+            env={**os.environ, "SLUICE_ON": self.system, "PATH": f"{self.tree / 'bin'}:{os.environ['PATH']}"})
 
     def dev_test(self, tests, *options):
         dev = self.start(tests, *options)
@@ -83,6 +85,30 @@ class DevTest(unittest.TestCase):
         for stage in "tools/dev/lint", "bench/run", "tests/fuzz/run":
             self.assertIn(f"ran {stage}\n", output)
         self.assertTrue(output.endswith("\ndev test: ok\n4 passed, 0 failed\n"), output)
+
+    def test_long_adds_the_results_of_the_other_systems(self):
+        for stage in "tools/dev/package", "tools/dev/release":
+            self.write(stage, "true")
+        self.write("tools/dev/on_root", """mkdir -p build/on-$1/results
+            printf '1/1 Testing: x\nTest Passed.\n' >build/on-$1/results/suites.log
+            test $1 = trixie""")
+        output, status = self.dev_test({name: ("true", label) for name, label in (
+            ("a", "x"), ("b", "server"), ("c", "concurrency"))}, "--long")
+        self.assertTrue(output.endswith("\ndev test: FAILED: arm64\n6 passed, 0 failed\n"), output)
+        self.assertEqual(status, 1)
+
+    def test_on_runs_the_command_on_another_system(self):
+        self.write("tools/dev/on_root", "echo $#: $@")
+        output, status = self.dev_test({}, "--on", "trixie", "--filter", "X.*:Y")
+        self.assertEqual((output, status), ("4: trixie tools/dev/test --filter X.*:Y\n", 0))
+
+    def test_the_other_system_runs_the_suites_and_those_of_redis_with_valkey(self):
+        self.system = "trixie"
+        output, _ = self.dev_test({"a": ("echo >>$1", "hermetic"), "c": ("echo >>$1", "redis;server"),
+                                   "b": ("echo $SLUICE_REDIS_SERVER. >>$1", "redis")})
+        self.assertEqual([self.runs("a"), self.runs("c")], [1, 0], output)
+        self.assertEqual((self.tree / "b").read_text("utf-8"), ".\nvalkey-server.\n", output)
+        self.assertEqual(re.findall(r"^==== (.*)", output, re.M), ["suites", "valkey"])
 
     def test_an_option_of_ctest_selects_tests_and_leaves_the_other_stages_out(self):
         count = "echo >>$1"
