@@ -5,14 +5,17 @@ find_path(grpcpp_INCLUDE_DIR grpcpp/grpcpp.h)
 find_library(grpcpp_LIBRARY grpc++)
 find_library(grpcpp_grpc_LIBRARY grpc)
 find_library(grpcpp_gpr_LIBRARY gpr)
-mark_as_advanced(grpcpp_INCLUDE_DIR grpcpp_LIBRARY grpcpp_grpc_LIBRARY grpcpp_gpr_LIBRARY)
+find_library(grpcpp_mutex_LIBRARY absl_synchronization)  # its headers call it without optimization
+mark_as_advanced(grpcpp_INCLUDE_DIR grpcpp_LIBRARY grpcpp_grpc_LIBRARY grpcpp_gpr_LIBRARY
+  grpcpp_mutex_LIBRARY)
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(grpcpp
-  REQUIRED_VARS grpcpp_LIBRARY grpcpp_grpc_LIBRARY grpcpp_gpr_LIBRARY grpcpp_INCLUDE_DIR)
+  REQUIRED_VARS grpcpp_LIBRARY grpcpp_grpc_LIBRARY grpcpp_gpr_LIBRARY grpcpp_mutex_LIBRARY
+    grpcpp_INCLUDE_DIR)
 if(grpcpp_FOUND AND NOT TARGET grpcpp::grpcpp)
   add_library(grpcpp::grpcpp UNKNOWN IMPORTED)
   set_target_properties(grpcpp::grpcpp PROPERTIES
     IMPORTED_LOCATION "${grpcpp_LIBRARY}"
     INTERFACE_INCLUDE_DIRECTORIES "${grpcpp_INCLUDE_DIR}"
-    INTERFACE_LINK_LIBRARIES "${grpcpp_grpc_LIBRARY};${grpcpp_gpr_LIBRARY}")
+    INTERFACE_LINK_LIBRARIES "${grpcpp_grpc_LIBRARY};${grpcpp_gpr_LIBRARY};${grpcpp_mutex_LIBRARY}")
 endif()

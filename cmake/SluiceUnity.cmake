@@ -1,12 +1,12 @@
-# Unity builds of libraries: one compilation reads several sources, so headers are parsed and inline
-# functions are compiled once for all of them. Tests compile apart: some replace operator new, and
-# headers of helpers repeat names. With SLUICE_UNITY_BUILD a build takes about half of the processor time.
+# Unity builds of libraries and tests: one compilation reads several sources, so headers are parsed and
+# inline functions are compiled once for all of them. With SLUICE_UNITY_BUILD a build takes less than
+# half of the processor time.
 #
 # Two sources that define the same name, at least one of them in an unnamed namespace, cannot share a
 # compilation. Such sources get different groups here, so nobody has to rename anything.
 
 option(SLUICE_UNITY_BUILD "Compile several sources at once: faster as a whole, slower after a change" OFF)
-set(SLUICE_UNITY_SIZE 12)  # most sources in one compilation
+set(SLUICE_UNITY_SIZE 24)  # most sources in one compilation
 
 # Sets `local` to the names that a source defines in unnamed namespaces, and `global` to the others, as
 # far as their definitions begin in column 0. More names than there are only make smaller groups.

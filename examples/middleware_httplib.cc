@@ -12,7 +12,7 @@ int main() {
   // [start httplib]
   sluice::MemoryStore store;
   sluice::Limiter limiter(store);
-  constexpr sluice::Limit kPerClient = sluice::sliding_window_log(2).per(60s);
+  static constexpr sluice::Limit kPerClient = sluice::sliding_window_log(2).per(60s);
 
   httplib::Server server;
   server.set_pre_routing_handler(

@@ -90,7 +90,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                 known,
                                 world.about,
                                 net::LoopClock::system()});
-  resp::Client client{.id = 1, .peer = "p", .role = known.at_first()};
+  resp::Client client;
+  client.id = 1;
+  client.peer = "p";
+  client.role = known.at_first();
   std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
   resp::RequestReader reader({.frame_bytes = 1 << 16, .arguments = 100});
   while (reader.read(input, client.role != Role::kNobody) ==

@@ -13,6 +13,7 @@
 #include "sluice/memory_store.h"
 #include "tests/property/arbitrary.h"
 #include "tests/property/history.h"
+#include "tests/property/probe.h"
 
 // The promises of requests with many charges and of concurrent requests.
 namespace sluice_property {
@@ -23,7 +24,6 @@ using sluice_oracle::Charge;
 using sluice_oracle::Spec;
 using sluice_oracle::Verb;
 
-constexpr std::int64_t kStart = 1700000000123456;
 
 constexpr std::array kAll = {Algorithm::kFixedWindow,
                              Algorithm::kSlidingWindowLog,
