@@ -1,6 +1,7 @@
 #include "cli/redis_session.h"
 
 #include <algorithm>
+#include <boost/asio/io_context.hpp>
 #include <deque>
 #include <utility>
 
@@ -52,14 +53,16 @@ Expected<std::unique_ptr<RedisSession>> RedisSession::open(RedisOptions options,
 }
 
 RedisSession::RedisSession(std::shared_ptr<const redis::Target> target)
-    : target_(std::move(target)), client_(redis::make_client(loop_, target_, nullptr)) {}
+    : target_(std::move(target)),
+      loop_(std::make_unique<boost::asio::io_context>(1)),
+      client_(redis::make_client(*loop_, target_, nullptr)) {}
 RedisSession::~RedisSession() = default;
 
 Expected<bool> RedisSession::connect(std::chrono::milliseconds at_most) {
   const auto end = std::chrono::steady_clock::now() + at_most;
   while (!client_->ready()) {
-    loop_.run_one_for(std::chrono::milliseconds(5));
-    loop_.restart();
+    loop_->run_one_for(std::chrono::milliseconds(5));
+    loop_->restart();
     if (std::chrono::steady_clock::now() < end) continue;
     const std::string why = client_->why();
     return Unexpected{shown() + " is not available: " + (why.empty() ? "no answer yet" : why)};
@@ -74,8 +77,8 @@ Expected<bool> RedisSession::ask(const std::vector<Fill>& commands, const Take& 
   for (const Fill& fill : commands) fill(steps.emplace_back(common, steps.size()));
   for (Step& step : steps) client_->submit(step);
   while (common.open > 0) {
-    loop_.run_one_for(std::chrono::milliseconds(50));
-    loop_.restart();
+    loop_->run_one_for(std::chrono::milliseconds(50));
+    loop_->restart();
   }
   if (!common.error.empty()) return Unexpected{shown() + ": " + common.error};
   return true;

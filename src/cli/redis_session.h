@@ -1,6 +1,5 @@
 #pragma once
 
-#include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -11,6 +10,10 @@
 #include "sluice/expected.h"
 #include "sluice/redis_store.h"
 #include "stores/redis/client/client.h"
+
+namespace boost::asio {
+class io_context;
+}
 
 namespace sluice::cli {
 
@@ -45,7 +48,7 @@ class RedisSession {
   Expected<bool> connect(std::chrono::milliseconds at_most);
 
   std::shared_ptr<const redis::Target> target_;
-  boost::asio::io_context loop_{1};
+  std::unique_ptr<boost::asio::io_context> loop_;
   std::unique_ptr<redis::Client> client_;
 };
 

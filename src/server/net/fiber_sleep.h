@@ -1,11 +1,14 @@
 #pragma once
 
-#include <boost/asio/io_context.hpp>
 #include <cstddef>
 #include <memory>
 #include <vector>
 
 #include "sluice/clock.h"
+
+namespace boost::asio {
+class io_context;
+}
 
 namespace sluice::server::net {
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <boost/asio/io_context.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -8,6 +7,10 @@
 #include "server/logging/log.h"
 #include "server/rules/redis_rules.h"
 #include "server/rules/rules_manager.h"
+
+namespace boost::asio {
+class io_context;
+}
 
 namespace sluice::server {
 

@@ -3,6 +3,8 @@
 #include <hiredis/hiredis.h>
 
 #include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <exception>
 #include <utility>
 
@@ -26,6 +28,10 @@ std::shared_ptr<const redis::Target> patient(const redis::Target& target) {
 
 }  // namespace
 
+struct RedisOverrides::Timer : boost::asio::steady_timer {
+  using boost::asio::steady_timer::steady_timer;
+};
+
 RedisOverrides::RedisOverrides(RedisOverridesSource source)
     : ServerOverrides({}), source_(std::move(source)), keys_(source_.target->options.prefix) {}
 
@@ -39,7 +45,7 @@ void RedisOverrides::stop() noexcept {
 
 void RedisOverrides::start(boost::asio::io_context& loop) {
   loop_ = &loop;
-  timer_ = std::make_unique<boost::asio::steady_timer>(loop);
+  timer_ = std::make_unique<Timer>(loop);
   client_ = redis::make_client(loop, patient(*source_.target), nullptr);
   look(Step::kHead);
 }

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -12,6 +10,10 @@
 #include "server/rules/redis_override_commands.h"
 #include "server/rules/server_overrides.h"
 #include "stores/redis/client/client.h"
+
+namespace boost::asio {
+class io_context;
+}
 
 namespace sluice::server {
 
@@ -49,6 +51,7 @@ class RedisOverrides final : public ServerOverrides {
   Expected<bool> set_all(Entries entries, bool more) override;
 
  private:
+  struct Timer;
   enum class Step : std::uint8_t { kHead, kChanges, kScan };
   class Look final : public redis::Command {
    public:
@@ -89,7 +92,7 @@ class RedisOverrides final : public ServerOverrides {
   std::unique_ptr<Overrides> seen_;  // of the scan
   Look look_{*this};
   boost::asio::io_context* loop_ = nullptr;
-  std::unique_ptr<boost::asio::steady_timer> timer_;
+  std::unique_ptr<Timer> timer_;
   std::unique_ptr<redis::Client> client_;
 };
 

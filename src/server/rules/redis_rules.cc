@@ -3,6 +3,8 @@
 #include <hiredis/hiredis.h>
 
 #include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -54,6 +56,10 @@ class Push final : public redis::Command {
 
 }  // namespace
 
+struct RedisRules::Timer : boost::asio::steady_timer {
+  using boost::asio::steady_timer::steady_timer;
+};
+
 std::string no_rules_at(std::string_view key) {
   return "there are no rules at " + std::string(key) + "; publish them with sluice rules push FILE";
 }
@@ -63,7 +69,7 @@ RedisRules::RedisRules(boost::asio::io_context& loop, RedisRulesSource source, s
     : source_(std::move(source)),
       owner_(owner),
       known_(std::move(known)),
-      timer_(loop),
+      timer_(std::make_unique<Timer>(loop)),
       client_(redis::make_client(loop, patient(*source_.target), nullptr)) {
   look();
 }
@@ -90,8 +96,8 @@ void RedisRules::look() {
 }
 
 void RedisRules::wait() {
-  timer_.expires_after(source_.every);
-  timer_.async_wait([this](const boost::system::error_code& why) {
+  timer_->expires_after(source_.every);
+  timer_->async_wait([this](const boost::system::error_code& why) {
     if (!why) look();
   });
 }

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -10,6 +8,10 @@
 #include "server/rules/published_rules.h"
 #include "sluice/expected.h"
 #include "stores/redis/client/client.h"
+
+namespace boost::asio {
+class io_context;
+}
 
 namespace sluice::server {
 
@@ -54,6 +56,7 @@ class RedisRules {
                                            std::chrono::milliseconds at_most);
 
  private:
+  struct Timer;
   enum class State { kFine, kUnreachable, kNone, kWrong };
   // Polls the id, or reads the rules.
   class Look final : public redis::Command {
@@ -79,7 +82,7 @@ class RedisRules {
   bool reading_ = false;
   bool ended_ = false;
   State state_ = State::kFine;
-  boost::asio::steady_timer timer_;
+  std::unique_ptr<Timer> timer_;
   Look look_{*this};
   std::unique_ptr<redis::Client> client_;
 };

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <boost/asio/io_context.hpp>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -12,6 +11,10 @@
 #include "server/rules/shared_file.h"
 #include "sluice/expected.h"
 #include "sluice/overrides.h"
+
+namespace boost::asio {
+class io_context;
+}
 
 namespace sluice::redis {
 class Client;

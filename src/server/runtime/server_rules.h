@@ -1,6 +1,5 @@
 #pragma once
 
-#include <boost/asio/io_context.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +13,10 @@
 #include "server/rules/rules_manager.h"
 #include "server/rules/server_overrides.h"
 #include "sluice/expected.h"
+
+namespace boost::asio {
+class io_context;
+}
 
 namespace sluice::server {
 

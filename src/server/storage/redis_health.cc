@@ -3,6 +3,8 @@
 #include <hiredis/hiredis.h>
 
 #include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <charconv>
 #include <set>
 #include <utility>
@@ -55,6 +57,10 @@ bool is_replica(std::string_view name) {
 
 }  // namespace
 
+struct RedisHealth::Timer : boost::asio::steady_timer {
+  using boost::asio::steady_timer::steady_timer;
+};
+
 ServerInfo ServerInfo::read(std::string_view text) {
   ServerInfo info;
   std::vector<Replica> replicas;
@@ -104,7 +110,7 @@ RedisHealth::~RedisHealth() { stop(); }
 void RedisHealth::start(boost::asio::io_context& loop) {
   auto patient = std::make_shared<redis::Target>(*target_);
   patient->options.deadline = std::max(patient->options.deadline, kPatience);
-  timer_ = std::make_unique<boost::asio::steady_timer>(loop);
+  timer_ = std::make_unique<Timer>(loop);
   client_ = redis::make_client(loop, std::move(patient), nullptr);
   look();
 }

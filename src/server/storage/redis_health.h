@@ -1,7 +1,5 @@
 #pragma once
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +15,10 @@
 #include "metrics/metrics.h"
 #include "stores/redis/client/client.h"
 #include "stores/redis/client/target.h"
+
+namespace boost::asio {
+class io_context;
+}
 
 namespace sluice::server {
 
@@ -62,6 +64,7 @@ class RedisHealth {
 
  private:
   class Ask;
+  struct Timer;
   struct Master {
     std::string name;
     std::optional<std::uint16_t> slot;  // one of its slots, by which the client finds it
@@ -76,7 +79,7 @@ class RedisHealth {
 
   const std::shared_ptr<const redis::Target> target_;
   const std::chrono::milliseconds every_;
-  std::unique_ptr<boost::asio::steady_timer> timer_;
+  std::unique_ptr<Timer> timer_;
   std::unique_ptr<redis::Client> client_;
   std::deque<Ask> asks_;      // of this round
   std::size_t pending_ = 0;   // of them

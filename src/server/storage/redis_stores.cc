@@ -1,6 +1,7 @@
 #include "server/storage/redis_stores.h"
 
 #include <algorithm>
+#include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <exception>
 #include <utility>

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <boost/asio/io_context.hpp>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -12,6 +11,10 @@
 #include "sluice/store_events.h"
 #include "stores/policy/chain.h"
 #include "stores/redis/store/loop_store.h"
+
+namespace boost::asio {
+class io_context;
+}
 
 namespace sluice::server {
 

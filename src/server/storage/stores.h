@@ -1,6 +1,5 @@
 #pragma once
 
-#include <boost/asio/io_context.hpp>
 #include <functional>
 #include <memory>
 
@@ -12,6 +11,10 @@
 #include "server/storage/store_status.h"
 #include "sluice/expected.h"
 #include "sluice/limiter.h"
+
+namespace boost::asio {
+class io_context;
+}
 
 namespace sluice::server {
 

@@ -1,10 +1,13 @@
 #pragma once
 
-#include <boost/asio/io_context.hpp>
 #include <memory>
 
 #include "sluice/clock.h"
 #include "stores/redis/client/event_loop.h"
+
+namespace boost::asio {
+class io_context;
+}
 
 namespace sluice::redis {
 

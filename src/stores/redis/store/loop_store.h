@@ -1,13 +1,16 @@
 #pragma once
 
 #include <atomic>
-#include <boost/asio/io_context.hpp>
 #include <memory>
 #include <string>
 
 #include "sluice/async_store.h"
 #include "stores/redis/store/calls.h"
 #include "stores/redis/store/operation.h"
+
+namespace boost::asio {
+class io_context;
+}
 
 namespace sluice::redis {
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <boost/asio/io_context.hpp>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,6 +10,10 @@
 #include "sluice/redis_store.h"
 #include "sluice/store.h"
 #include "stores/redis/client/client.h"
+
+namespace boost::asio {
+class io_context;
+}
 
 namespace sluice::redis {
 
