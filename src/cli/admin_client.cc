@@ -1,10 +1,16 @@
 #include "cli/admin_client.h"
 
 #include <CLI/CLI.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/beast/core/basic_stream.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/message.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
 #include <boost/json.hpp>
 #include <chrono>
@@ -13,6 +19,7 @@
 
 #include "cli/commands.h"
 #include "server/config/secret.h"
+#include "server/net/address.h"
 
 namespace sluice::cli {
 namespace {
@@ -24,6 +31,9 @@ using boost::beast::error_code;
 constexpr std::chrono::seconds kConnect{5};
 constexpr std::chrono::minutes kAnswer{1};
 constexpr std::size_t kLongestAnswer = std::size_t{64} << 20;
+
+using Protocol = asio::generic::stream_protocol;
+using Request = http::request<http::string_body>;
 
 Failed usage(std::string what) { return {std::move(what), kUsage}; }
 
@@ -37,6 +47,63 @@ Expected<std::string, Failed> token_of(const AdminFlags& flags, const server::Co
 }
 
 }  // namespace
+
+class AdminClient::Connection {
+ public:
+  error_code open(const server::Address& address);
+  error_code exchange(Request& request, Answer& answer);
+
+ private:
+  asio::io_context loop_{1};
+  boost::beast::basic_stream<Protocol> stream_{loop_};
+  boost::beast::flat_buffer buffer_;
+};
+
+error_code AdminClient::Connection::open(const server::Address& address) {
+  error_code why;
+  std::vector<Protocol::endpoint> endpoints;
+  if (address.kind == server::Address::Kind::kUnix) {
+    endpoints.emplace_back(asio::local::stream_protocol::endpoint(address.path));
+  } else {
+    asio::ip::tcp::resolver resolver(loop_);
+    const auto found = resolver.resolve(address.host, std::to_string(address.port), why);
+    if (why) return why;
+    for (const auto& one : found) endpoints.emplace_back(one.endpoint());
+  }
+  stream_.expires_after(kConnect);
+  stream_.async_connect(endpoints, [&why](error_code error, const auto&) { why = error; });
+  loop_.restart();
+  loop_.run();
+  return why;
+}
+
+error_code AdminClient::Connection::exchange(Request& request, Answer& answer) {
+  error_code why;
+  http::response_parser<http::string_body> parser;
+  parser.body_limit(kLongestAnswer);
+  const auto read = [&](error_code error, std::size_t) {
+    why = error;
+    if (why) return;
+    http::async_read(stream_, buffer_, parser,
+                     [&why](error_code ended, std::size_t) { why = ended; });
+  };
+  stream_.expires_after(kAnswer);
+  http::async_write(stream_, request, read);
+  loop_.restart();
+  loop_.run();
+  if (why) return why;
+  answer.status = parser.get().result_int();
+  answer.body = std::move(parser.get().body());
+  return {};
+}
+
+AdminClient::AdminClient(std::string shown, std::string host, std::string token)
+    : shown_(std::move(shown)),
+      host_(std::move(host)),
+      token_(std::move(token)),
+      connection_(std::make_unique<Connection>()) {}
+
+AdminClient::~AdminClient() = default;
 
 std::optional<boost::json::object> AdminClient::Answer::json() const {
   error_code error;
@@ -70,48 +137,10 @@ Expected<std::unique_ptr<AdminClient>> AdminClient::connect(const std::string& a
   const bool is_unix = parsed->kind == server::Address::Kind::kUnix;
   std::unique_ptr<AdminClient> client(
       new AdminClient(address, is_unix ? "localhost" : address, std::move(token)));
-  if (const error_code why = client->open(*parsed)) {
+  if (const error_code why = client->connection_->open(*parsed)) {
     return Unexpected{"cannot connect to the administration at " + address + ": " + why.message()};
   }
   return client;
-}
-
-error_code AdminClient::open(const server::Address& address) {
-  error_code why;
-  std::vector<Protocol::endpoint> endpoints;
-  if (address.kind == server::Address::Kind::kUnix) {
-    endpoints.emplace_back(asio::local::stream_protocol::endpoint(address.path));
-  } else {
-    asio::ip::tcp::resolver resolver(loop_);
-    const auto found = resolver.resolve(address.host, std::to_string(address.port), why);
-    if (why) return why;
-    for (const auto& one : found) endpoints.emplace_back(one.endpoint());
-  }
-  stream_.expires_after(kConnect);
-  stream_.async_connect(endpoints, [&why](error_code error, const auto&) { why = error; });
-  loop_.restart();
-  loop_.run();
-  return why;
-}
-
-error_code AdminClient::exchange(Request& request, Answer& answer) {
-  error_code why;
-  http::response_parser<http::string_body> parser;
-  parser.body_limit(kLongestAnswer);
-  const auto read = [&](error_code error, std::size_t) {
-    why = error;
-    if (why) return;
-    http::async_read(stream_, buffer_, parser,
-                     [&why](error_code ended, std::size_t) { why = ended; });
-  };
-  stream_.expires_after(kAnswer);
-  http::async_write(stream_, request, read);
-  loop_.restart();
-  loop_.run();
-  if (why) return why;
-  answer.status = parser.get().result_int();
-  answer.body = std::move(parser.get().body());
-  return {};
 }
 
 Expected<AdminClient::Answer> AdminClient::ask(std::string_view method, std::string_view target,
@@ -122,7 +151,7 @@ Expected<AdminClient::Answer> AdminClient::ask(std::string_view method, std::str
   request.body() = std::move(body);
   request.prepare_payload();
   Answer answer;
-  if (const error_code why = exchange(request, answer)) {
+  if (const error_code why = connection_->exchange(request, answer)) {
     const bool is_other =
         why.category() == http::make_error_code(http::error::bad_version).category() &&
         why != http::error::end_of_stream;

@@ -1,19 +1,12 @@
 #pragma once
 
-#include <boost/asio/generic/stream_protocol.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/beast/core/basic_stream.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/message.hpp>
-#include <boost/beast/http/string_body.hpp>
-#include <boost/json/object.hpp>
+#include <boost/json/fwd.hpp>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "cli/store_flags.h"
-#include "server/net/address.h"
 #include "sluice/expected.h"
 
 namespace CLI {
@@ -38,6 +31,7 @@ class AdminClient {
   // `token` may be empty. Errors: why the server cannot be reached.
   static Expected<std::unique_ptr<AdminClient>> connect(const std::string& address,
                                                         std::string token);
+  ~AdminClient();
   AdminClient(const AdminClient&) = delete;
   AdminClient& operator=(const AdminClient&) = delete;
 
@@ -49,21 +43,14 @@ class AdminClient {
   std::string strange() const;
 
  private:
-  using Protocol = boost::asio::generic::stream_protocol;
-  using Stream = boost::beast::basic_stream<Protocol>;
-  using Request = boost::beast::http::request<boost::beast::http::string_body>;
+  class Connection;
 
-  AdminClient(std::string shown, std::string host, std::string token)
-      : shown_(std::move(shown)), host_(std::move(host)), token_(std::move(token)) {}
-  boost::beast::error_code open(const server::Address& address);
-  boost::beast::error_code exchange(Request& request, Answer& answer);
+  AdminClient(std::string shown, std::string host, std::string token);
 
   const std::string shown_;  // the address
   const std::string host_;
   const std::string token_;
-  boost::asio::io_context loop_{1};
-  Stream stream_{loop_};
-  boost::beast::flat_buffer buffer_;
+  const std::unique_ptr<Connection> connection_;
 };
 
 // The flags of a subcommand that select a server's administration.
