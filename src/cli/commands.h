@@ -1,8 +1,6 @@
 #pragma once
 
-namespace CLI {
-class App;
-}
+#include "cli/command.h"
 
 namespace sluice::cli {
 
@@ -18,7 +16,7 @@ void add_completion(CLI::App& app, int& status);
 void add_config(CLI::App& app, int& status);
 void add_decide(CLI::App& app, int& status);
 void add_keys(CLI::App& app, int& status);
-void add_manual(CLI::App& app, int& status);
+void add_manual(Command app, int& status);
 void add_overrides(CLI::App& app, int& status);
 void add_replay(CLI::App& app, int& status);
 void add_rules(CLI::App& app, int& status);

@@ -1,11 +1,10 @@
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 
-#include "cli/command_tree.h"
 #include "cli/commands.h"
 
 namespace sluice::cli {
@@ -17,30 +16,30 @@ constexpr const char* kManualHelp =
 
 Exit status: 0 success; 1 a page cannot be written; 2 wrong usage.)";
 
-// Returns null if the program has no such subcommand.
-const CLI::App* find_command(const CLI::App& program, const std::string& name) {
-  for (const CLI::App* command : program.get_subcommands({})) {
-    if (command->get_name() == name) return command;
+// Returns nothing if the program has no such subcommand.
+std::optional<Command> find_command(Command program, const std::string& name) {
+  for (const Command command : program.subcommands()) {
+    if (command.name() == name) return command;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 // Prints the page of a subcommand, or that of the program for an empty name.
-int print_page(const CLI::App& program, const std::string& name) {
+int print_page(Command program, const std::string& name) {
   std::cout << manual_page(name.empty() ? program : *find_command(program, name)) << std::flush;
   return std::cout ? 0 : kFailed;
 }
 
-int write_pages(const CLI::App& program, const std::string& folder) {
+int write_pages(Command program, const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  auto commands = program.get_subcommands({});
-  commands.push_back(&program);
-  for (const CLI::App* command : commands) {
-    const std::string name = command == &program ? "sluice" : "sluice-" + command->get_name();
+  auto commands = program.subcommands();
+  commands.push_back(program);
+  for (const Command command : commands) {
+    const std::string name = command.parent() ? "sluice-" + command.name() : "sluice";
     const std::string path = folder + "/" + name + ".1";
     std::ofstream file(path, std::ios::binary | std::ios::trunc);
-    file << manual_page(*command);
+    file << manual_page(command);
     file.close();
     if (file) continue;
     std::cerr << "sluice: " << path << ": cannot write the page\n";
@@ -51,26 +50,24 @@ int write_pages(const CLI::App& program, const std::string& folder) {
 
 }  // namespace
 
-void add_manual(CLI::App& app, int& status) {
+void add_manual(Command app, int& status) {
   struct Flags {
     std::string name;
     std::string folder;
   };
   const auto flags = std::make_shared<Flags>();
-  CLI::App* command = app.add_subcommand("manual", "Prints the manual page of a subcommand");
-  const CLI::App* const program = &app;
-  auto* name = command->add_option("SUBCOMMAND", flags->name, "The subcommand [the program]")
-                   ->check([program](const std::string& text) {
-                     return find_command(*program, text) == nullptr ? "no such subcommand: " + text
-                                                                    : std::string{};
-                   });
-  command->add_option("--all", flags->folder, "Write all pages to this folder")
-      ->type_name("FOLDER")
-      ->excludes(name);
-  command->footer(kManualHelp);
-  command->callback([flags, program, &status] {
-    status = flags->folder.empty() ? print_page(*program, flags->name)
-                                   : write_pages(*program, flags->folder);
+  const Command command = app.add_subcommand("manual", "Prints the manual page of a subcommand");
+  const Option name =
+      command.add_option("SUBCOMMAND", flags->name, "The subcommand [the program]")
+          .check([app](const std::string& text) {
+            return find_command(app, text) ? std::string{} : "no such subcommand: " + text;
+          });
+  command.add_option("--all", flags->folder, "Write all pages to this folder")
+      .type_name("FOLDER")
+      .excludes(name);
+  command.footer(kManualHelp);
+  command.callback([flags, app, &status] {
+    status = flags->folder.empty() ? print_page(app, flags->name) : write_pages(app, flags->folder);
   });
 }
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/command_tree.h"
+#include "cli/command.h"
 
 namespace sluice::cli {
 namespace {
@@ -34,8 +34,8 @@ std::string upper_case(std::string text) {
 }
 
 // The name of a page: "sluice-rules".
-std::string page_name(const CLI::App& command) {
-  std::string name = called_as(command);
+std::string page_name(Command command) {
+  std::string name = command.called_as();
   std::replace(name.begin(), name.end(), ' ', '-');
   return name;
 }
@@ -90,43 +90,33 @@ void append_text(std::string& out, const std::string& text) {
   if (as_is) out += ".EE\n.RE\n";
 }
 
-void append_options(std::string& out, const CLI::App& command) {
-  const CLI::Formatter formatter;
+void append_options(std::string& out, Command command) {
   for (const bool positional : {true, false}) {
-    for (const CLI::Option* option : options_of(command, positional)) {
-      out += ".TP\n\\fB" + in_troff(formatter.make_option_name(option, positional)) + "\\fR" +
-             in_troff(formatter.make_option_opts(option)) + "\n" +
-             in_troff(option->get_description()) + "\n";
+    for (const Option option : command.options(positional)) {
+      out += ".TP\n\\fB" + in_troff(option.shown_name()) + "\\fR" + in_troff(option.shown_value()) +
+             "\n" + in_troff(option.description()) + "\n";
     }
   }
 }
 
-std::string usage(const CLI::App& command) {
-  constexpr std::string_view kUsageText = "Usage: ";
-  std::string text = CLI::Formatter().make_usage(&command, called_as(command));
-  text.erase(std::remove(text.begin(), text.end(), '\n'), text.end());
-  if (text.starts_with(kUsageText)) text.erase(0, kUsageText.size());
-  return text;
-}
-
 // A command that has no page of its own.
-void append_section(std::string& out, const CLI::App& command) {
-  out += ".SS \"" + in_troff(usage(command)) + "\"\n" + in_troff(command.get_description()) + ".\n";
+void append_section(std::string& out, Command command) {
+  out += ".SS \"" + in_troff(command.usage()) + "\"\n" + in_troff(command.description()) + ".\n";
   append_options(out, command);
-  append_text(out, command.get_footer());
+  append_text(out, command.footer());
 }
 
 // The commands below a command. Those of the program are named only, for they have pages.
-void append_commands(std::string& out, const CLI::App& command) {
-  const auto commands = command.get_subcommands({});
+void append_commands(std::string& out, Command command) {
+  const auto commands = command.subcommands();
   if (!commands.empty()) out += ".SH COMMANDS\n";
-  for (const CLI::App* below : commands) {
-    if (command.get_parent() == nullptr) {
-      out += ".TP\n\\fB" + in_troff(called_as(*below)) + "\\fR\n" +
-             in_troff(below->get_description()) + "\n";
+  for (const Command below : commands) {
+    if (!command.parent()) {
+      out += ".TP\n\\fB" + in_troff(below.called_as()) + "\\fR\n" + in_troff(below.description()) +
+             "\n";
       continue;
     }
-    for (const CLI::App* each : commands_from(*below)) append_section(out, *each);
+    for (const Command each : below.all()) append_section(out, each);
   }
 }
 
@@ -137,12 +127,12 @@ void append_part(std::string& out, std::string_view title, const std::string& te
 }
 
 // The commands of the program have pages of their own.
-std::string see_also(const CLI::App& command) {
+std::string see_also(Command command) {
   std::vector<std::string> names;
-  if (command.get_parent() != nullptr) {
-    names.push_back(page_name(*command.get_parent()));
+  if (command.parent()) {
+    names.push_back(page_name(*command.parent()));
   } else {
-    for (const CLI::App* below : command.get_subcommands({})) names.push_back(page_name(*below));
+    for (const Command below : command.subcommands()) names.push_back(page_name(below));
   }
   std::string out;
   for (const std::string& name : names) {
@@ -153,14 +143,14 @@ std::string see_also(const CLI::App& command) {
 
 }  // namespace
 
-std::string manual_page(const CLI::App& command) {
-  const Footer footer = read_footer(command.get_footer());
+std::string manual_page(Command command) {
+  const Footer footer = read_footer(command.footer());
   const std::string name = in_troff(page_name(command));
-  std::string description = command.get_description();
+  std::string description = command.description();
   if (description.ends_with('.')) description.pop_back();
   std::string out = ".TH " + upper_case(name) + " 1 \"\" \"sluice " SLUICE_VERSION "\" \"\"\n";
   out += ".SH NAME\n" + name + " \\- " + in_troff(description) + "\n";
-  out += ".SH SYNOPSIS\n.B " + in_troff(usage(command)) + "\n";
+  out += ".SH SYNOPSIS\n.B " + in_troff(command.usage()) + "\n";
   append_part(out, "DESCRIPTION", footer.text);
   out += ".SH OPTIONS\n";
   append_options(out, command);

@@ -2,7 +2,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -64,18 +63,10 @@ int flush_output(int status) {
   return status == 0 ? kFailed : status;
 }
 
-// Prints help and version to stdout with status 0, and errors in arguments to stderr with status 2.
-int finish_parse(const CLI::App& app, const CLI::ParseError& error) {
-  if (error.get_exit_code() == 0) return app.exit(error, std::cout, std::cerr);
-  std::cerr << "sluice: " << error.what() << "; see `sluice --help`\n";
-  return kUsage;
-}
-
 int parse_and_work(int argc, const char* const* argv) {
   int status = 0;
-  CLI::App app{kAbout, "sluice"};
-  app.set_version_flag("--version", "sluice " SLUICE_VERSION);
-  app.require_subcommand(1);
+  const Program program(kAbout, "sluice " SLUICE_VERSION);
+  const Command app = program.command();
   add_blocks(app, status);
   add_commands(app, status);
   add_completion(app, status);
@@ -90,12 +81,7 @@ int parse_and_work(int argc, const char* const* argv) {
   add_suggest(app, status);
   add_top(app, status);
   app.footer(kExamples);  // last, because subcommands inherit the footer of their parent
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return finish_parse(app, error);
-  }
-  return status;
+  return program.parse(argc, argv).value_or(status);
 }
 
 }  // namespace

@@ -1,0 +1,165 @@
+#include "cli/command.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <iostream>
+#include <string_view>
+#include <utility>
+
+#include "cli/commands.h"
+
+namespace sluice::cli {
+
+Option Option::type_name(const std::string& name) const {
+  return Option(*option_->type_name(name));
+}
+Option Option::required() const { return Option(*option_->required()); }
+Option Option::excludes(Option other) const { return Option(*option_->excludes(other.option_)); }
+Option Option::show_default() const { return Option(*option_->capture_default_str()); }
+
+Option Option::take_all() const {
+  return Option(*option_->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
+}
+
+Option Option::one_of(const std::vector<std::string>& values) const {
+  return Option(*option_->check(CLI::IsMember(values)));
+}
+
+Option Option::non_negative() const { return Option(*option_->check(CLI::NonNegativeNumber)); }
+
+template <typename T>
+Option Option::range(T least, T most) const {
+  return Option(*option_->check(CLI::Range(least, most)));
+}
+template Option Option::range(int, int) const;
+template Option Option::range(std::uint32_t, std::uint32_t) const;
+template Option Option::range(std::uint64_t, std::uint64_t) const;
+template Option Option::range(double, double) const;
+
+Option Option::check(const std::function<std::string(const std::string&)>& find_error) const {
+  return Option(*option_->check(find_error));
+}
+
+std::vector<std::string> Option::names() const {
+  std::vector<std::string> names;
+  for (const std::string& name : option_->get_lnames()) names.push_back("--" + name);
+  for (const std::string& name : option_->get_snames()) names.push_back("-" + name);
+  return names;
+}
+
+std::string Option::description() const { return option_->get_description(); }
+bool Option::takes_value() const { return option_->get_type_size() > 0; }
+
+bool Option::takes_file() const {
+  const std::string name =
+      option_->get_positional() ? option_->get_name(true) : option_->get_type_name();
+  return name.starts_with("FILE") || name.starts_with("LOG");
+}
+
+bool Option::can_repeat() const { return option_->get_items_expected_max() > 1; }
+
+std::string Option::shown_name() const {
+  return CLI::Formatter().make_option_name(option_, option_->get_positional());
+}
+
+std::string Option::shown_value() const { return CLI::Formatter().make_option_opts(option_); }
+
+Command Command::add_subcommand(const std::string& name, const std::string& description) const {
+  return Command(*app_->add_subcommand(name, description));
+}
+
+template <typename T>
+Option Command::add_option(const std::string& name, T& value,
+                           const std::string& description) const {
+  return Option(*app_->add_option(name, value, description));
+}
+template Option Command::add_option(const std::string&, std::string&, const std::string&) const;
+template Option Command::add_option(const std::string&, std::optional<std::string>&,
+                                    const std::string&) const;
+template Option Command::add_option(const std::string&, std::vector<std::string>&,
+                                    const std::string&) const;
+template Option Command::add_option(const std::string&, std::uint32_t&, const std::string&) const;
+template Option Command::add_option(const std::string&, std::uint64_t&, const std::string&) const;
+template Option Command::add_option(const std::string&, std::optional<std::uint64_t>&,
+                                    const std::string&) const;
+template Option Command::add_option(const std::string&, double&, const std::string&) const;
+
+Option Command::add_flag(const std::string& name, bool& value,
+                         const std::string& description) const {
+  return Option(*app_->add_flag(name, value, description));
+}
+
+void Command::require_subcommand() const { app_->require_subcommand(1); }
+void Command::footer(const std::string& text) const { app_->footer(text); }
+void Command::callback(std::function<void()> work) const { app_->callback(std::move(work)); }
+
+std::optional<Command> Command::parent() const {
+  CLI::App* const parent = app_->get_parent();
+  return parent == nullptr ? std::nullopt : std::optional(Command(*parent));
+}
+
+std::string Command::name() const { return app_->get_name(); }
+
+std::string Command::called_as() const {
+  const auto above = parent();
+  return above ? above->called_as() + " " + name() : name();
+}
+
+std::string Command::description() const { return app_->get_description(); }
+std::string Command::footer() const { return app_->get_footer(); }
+
+std::string Command::usage() const {
+  constexpr std::string_view kUsageText = "Usage: ";
+  std::string text = CLI::Formatter().make_usage(app_, called_as());
+  text.erase(std::remove(text.begin(), text.end(), '\n'), text.end());
+  if (text.starts_with(kUsageText)) text.erase(0, kUsageText.size());
+  return text;
+}
+
+std::vector<Command> Command::subcommands() const {
+  std::vector<Command> all;
+  for (CLI::App* const one : app_->get_subcommands([](CLI::App*) { return true; })) {
+    all.emplace_back(*one);
+  }
+  return all;
+}
+
+std::vector<Command> Command::all() const {
+  std::vector<Command> all{*this};
+  for (const Command below : subcommands()) {
+    const auto more = below.all();
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
+}
+
+std::vector<Option> Command::options(bool positional) const {
+  std::vector<Option> all;
+  for (CLI::Option* const one : app_->get_options()) {
+    if (one->get_positional() == positional) all.emplace_back(*one);
+  }
+  return all;
+}
+
+Program::Program(const std::string& about, const std::string& version)
+    : app_(std::make_unique<CLI::App>(about, "sluice")) {
+  app_->set_version_flag("--version", version);
+  app_->require_subcommand(1);
+}
+
+Program::~Program() = default;
+
+// Help and the version go to stdout with status 0, errors in arguments to stderr with status 2.
+std::optional<int> Program::parse(int argc, const char* const* argv) const {
+  try {
+    app_->parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app_->exit(error, std::cout, std::cerr);
+    std::cerr << "sluice: " << error.what() << "; see `sluice --help`\n";
+    return kUsage;
+  }
+  return std::nullopt;
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace sluice::cli {
+
+// The parser of the arguments. Its own header takes seconds to compile; only command.cc includes
+// it. Manual pages and completions read the same parser as --help, so that none of them describes
+// an option that another one lacks.
+
+// A handle of an option, a flag or a positional argument of a command.
+class Option {
+ public:
+  explicit Option(CLI::Option& option) : option_(&option) {}
+
+  Option type_name(const std::string& name) const;
+  Option required() const;
+  Option excludes(Option other) const;
+  Option show_default() const;
+  Option take_all() const;  // one value for each use of the option
+  Option one_of(const std::vector<std::string>& values) const;
+  Option non_negative() const;
+  template <typename T>
+  Option range(T least, T most) const;
+  // `find_error` returns an empty text for a valid value.
+  Option check(const std::function<std::string(const std::string&)>& find_error) const;
+
+  std::vector<std::string> names() const;  // with dashes, the long ones first
+  std::string description() const;
+  bool takes_value() const;  // unlike a flag
+  bool takes_file() const;   // which a shell can complete
+  bool can_repeat() const;
+  // The two parts of its line in --help: "--config", " FILE".
+  std::string shown_name() const;
+  std::string shown_value() const;
+
+ private:
+  CLI::Option* option_;
+};
+
+// A handle of a command.
+class Command {
+ public:
+  Command(CLI::App& app) : app_(&app) {}        // NOLINT: until all commands use this type
+  operator CLI::App&() const { return *app_; }  // NOLINT: until all commands use this type
+
+  Command add_subcommand(const std::string& name, const std::string& description) const;
+  template <typename T>
+  Option add_option(const std::string& name, T& value, const std::string& description) const;
+  Option add_flag(const std::string& name, bool& value, const std::string& description) const;
+  void require_subcommand() const;
+  void footer(const std::string& text) const;
+  void callback(std::function<void()> work) const;
+
+  std::optional<Command> parent() const;  // nothing: the program
+  std::string name() const;
+  std::string called_as() const;  // "sluice rules check"
+  std::string description() const;
+  std::string footer() const;
+  std::string usage() const;
+  std::vector<Command> subcommands() const;
+  // This command and all commands below it, each before those below it.
+  std::vector<Command> all() const;
+  // The options that start with a dash, or the positional arguments.
+  std::vector<Option> options(bool positional) const;
+
+ private:
+  CLI::App* app_;
+};
+
+// A program, which owns its commands and their options.
+class Program {
+ public:
+  Program(const std::string& about, const std::string& version);
+  ~Program();
+
+  Command command() const { return Command(*app_); }
+  // Calls the callback of the command that the arguments name. Returns the exit status instead
+  // after it printed help, the version, or an error in the arguments.
+  std::optional<int> parse(int argc, const char* const* argv) const;
+
+ private:
+  const std::unique_ptr<CLI::App> app_;
+};
+
+// Returns a page of section 1, in the macros of man(7), of a command and all commands below it.
+std::string manual_page(Command command);
+
+}  // namespace sluice::cli
