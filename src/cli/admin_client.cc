@@ -1,6 +1,5 @@
 #include "cli/admin_client.h"
 
-#include <CLI/CLI.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -161,20 +160,20 @@ Expected<AdminClient::Answer> AdminClient::ask(std::string_view method, std::str
   return answer;
 }
 
-std::shared_ptr<AdminFlags> add_admin_flags(CLI::App& command) {
+std::shared_ptr<AdminFlags> add_admin_flags(Command command) {
   auto flags = std::make_shared<AdminFlags>();
   command
       .add_option("--admin", flags->admin,
                   "The address of the server's administration [127.0.0.1:6070]")
-      ->type_name("ADDR");
+      .type_name("ADDR");
   command
       .add_option("--config", flags->config,
                   "Reads the address and the token from this server configuration file")
-      ->type_name("FILE");
+      .type_name("FILE");
   command
       .add_option("--token-file", flags->token_file,
                   "The file that contains the administration token")
-      ->type_name("FILE");
+      .type_name("FILE");
   return flags;
 }
 

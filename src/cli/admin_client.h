@@ -6,12 +6,9 @@
 #include <string>
 #include <string_view>
 
+#include "cli/command.h"
 #include "cli/store_flags.h"
 #include "sluice/expected.h"
-
-namespace CLI {
-class App;
-}
 
 namespace sluice::cli {
 
@@ -61,7 +58,7 @@ struct AdminFlags {
 };
 
 // Adds --admin, --config and --token-file.
-std::shared_ptr<AdminFlags> add_admin_flags(CLI::App& command);
+std::shared_ptr<AdminFlags> add_admin_flags(Command command);
 // Connects to the address of the flags, or of the configuration file, with its token.
 Expected<std::unique_ptr<AdminClient>, Failed> connect_to(const AdminFlags& flags);
 

@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <boost/json.hpp>
 #include <cstdint>
 #include <iostream>
@@ -89,35 +88,34 @@ int finish(const char* command, const Result& result) {
 
 }  // namespace
 
-void add_blocks(CLI::App& app, int& status) {
-  CLI::App& blocks =
-      *app.add_subcommand("blocks", "Blocks and unblocks keys in a server, and lists its blocks");
-  blocks.require_subcommand(1);
+void add_blocks(Command app, int& status) {
+  const Command blocks =
+      app.add_subcommand("blocks", "Blocks and unblocks keys in a server, and lists its blocks");
+  blocks.require_subcommand();
 
-  CLI::App* const setting = blocks.add_subcommand("set", "Blocks a key");
+  const Command setting = blocks.add_subcommand("set", "Blocks a key");
   auto flags = std::make_shared<BlockFlags>();
-  add_place(*setting, flags->place)->required();
-  setting->add_option("--for", flags->length, "How long, 1ms to 366d")->type_name("PERIOD");
-  setting->add_option("--until", flags->until, "When the block ends (RFC 3339)")
-      ->type_name("INSTANT");
-  flags->admin = add_admin_flags(*setting);
-  setting->footer(kSetHelp);
-  setting->callback([flags, &status] { status = finish("set", set(*flags)); });
+  add_place(setting, flags->place).required();
+  setting.add_option("--for", flags->length, "How long, 1ms to 366d").type_name("PERIOD");
+  setting.add_option("--until", flags->until, "When the block ends (RFC 3339)")
+      .type_name("INSTANT");
+  flags->admin = add_admin_flags(setting);
+  setting.footer(kSetHelp);
+  setting.callback([flags, &status] { status = finish("set", set(*flags)); });
 
-  CLI::App* const unsetting = blocks.add_subcommand("unset", "Ends the block of a key");
+  const Command unsetting = blocks.add_subcommand("unset", "Ends the block of a key");
   auto place = std::make_shared<BlockFlags>();
-  add_place(*unsetting, place->place)->required();
-  place->admin = add_admin_flags(*unsetting);
-  unsetting->footer("Example:\n  sluice blocks unset login/address ip=192.0.2.1");
-  unsetting->callback(
+  add_place(unsetting, place->place).required();
+  place->admin = add_admin_flags(unsetting);
+  unsetting.footer("Example:\n  sluice blocks unset login/address ip=192.0.2.1");
+  unsetting.callback(
       [place, &status] { status = finish("unset", change(*place, "DELETE", {}, "not blocked")); });
 
-  CLI::App* const listing = blocks.add_subcommand("list", "Prints one line per block that holds");
+  const Command listing = blocks.add_subcommand("list", "Prints one line per block that holds");
   auto most = std::make_shared<std::uint64_t>(1000);
-  listing->add_option("--most", *most, "The maximum number of blocks [1000]")
-      ->check(CLI::Range(1, 10'000));
-  auto admin = add_admin_flags(*listing);
-  listing->callback([admin, most, &status] { status = finish("list", list(*admin, *most)); });
+  listing.add_option("--most", *most, "The maximum number of blocks [1000]").range(1, 10'000);
+  auto admin = add_admin_flags(listing);
+  listing.callback([admin, most, &status] { status = finish("list", list(*admin, *most)); });
 }
 
 }  // namespace sluice::cli

@@ -10,19 +10,19 @@ inline constexpr int kUsage = 2;
 
 // The subcommands of the program, one file each. `add_X` adds the subcommand to `app`. Its callback
 // does the work and stores the exit status in `status`, which must outlive the parser.
-void add_blocks(CLI::App& app, int& status);
+void add_blocks(Command app, int& status);
 void add_commands(CLI::App& app, int& status);
 void add_completion(CLI::App& app, int& status);
 void add_config(CLI::App& app, int& status);
-void add_decide(CLI::App& app, int& status);
-void add_keys(CLI::App& app, int& status);
+void add_decide(Command app, int& status);
+void add_keys(Command app, int& status);
 void add_manual(Command app, int& status);
-void add_overrides(CLI::App& app, int& status);
-void add_replay(CLI::App& app, int& status);
+void add_overrides(Command app, int& status);
+void add_replay(Command app, int& status);
 void add_rules(CLI::App& app, int& status);
 void add_serve(CLI::App& app, int& status);
-void add_suggest(CLI::App& app, int& status);
-void add_top(CLI::App& app, int& status);
+void add_suggest(Command app, int& status);
+void add_top(Command app, int& status);
 
 // Runs the program with these arguments and returns the exit status. Data goes to stdout, errors to
 // stderr. Not thread-safe, because it uses the standard streams.

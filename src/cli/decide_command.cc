@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -177,19 +176,19 @@ int decide_with(const DecideFlags& flags) {
 
 }  // namespace
 
-void add_decide(CLI::App& app, int& status) {
-  CLI::App* const command =
+void add_decide(Command app, int& status) {
+  const Command command =
       app.add_subcommand("decide", "Decides requests from stdin at explicit timestamps");
   const auto flags = std::make_shared<DecideFlags>();
-  flags->store = add_store_flags(*command);
-  command->add_option("--rules", flags->rules, "The rules file that decides lines with attributes")
-      ->type_name("FILE");
+  flags->store = add_store_flags(command);
+  command.add_option("--rules", flags->rules, "The rules file that decides lines with attributes")
+      .type_name("FILE");
   command
-      ->add_option("--overrides", flags->overrides,
-                   "The file of overrides of a server (overrides.txt)")
-      ->type_name("FILE");
-  command->footer(kDecideHelp);
-  command->callback([flags, &status] { status = decide_with(*flags); });
+      .add_option("--overrides", flags->overrides,
+                  "The file of overrides of a server (overrides.txt)")
+      .type_name("FILE");
+  command.footer(kDecideHelp);
+  command.callback([flags, &status] { status = decide_with(*flags); });
 }
 
 }  // namespace sluice::cli

@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <iostream>
@@ -171,16 +170,16 @@ int run_list(const KeysFlags& flags) {
 
 }  // namespace
 
-void add_keys(CLI::App& app, int& status) {
-  CLI::App* const command = app.add_subcommand("keys", "Prints the counters in Redis");
+void add_keys(Command app, int& status) {
+  const Command command = app.add_subcommand("keys", "Prints the counters in Redis");
   auto flags = std::make_shared<KeysFlags>();
-  flags->store = add_store_flags(*command);
-  command->add_option("PATTERN", flags->pattern, "A pattern of keys [all keys]");
-  command->add_option("--most", flags->most, "The maximum number of keys [1000]")
-      ->check(CLI::Range(1, 100'000'000));
-  command->add_flag("--json", flags->json, "Print one JSON object per line");
-  command->footer(kKeysHelp);
-  command->callback([flags, &status] { status = run_list(*flags); });
+  flags->store = add_store_flags(command);
+  command.add_option("PATTERN", flags->pattern, "A pattern of keys [all keys]");
+  command.add_option("--most", flags->most, "The maximum number of keys [1000]")
+      .range(1, 100'000'000);
+  command.add_flag("--json", flags->json, "Print one JSON object per line");
+  command.footer(kKeysHelp);
+  command.callback([flags, &status] { status = run_list(*flags); });
 }
 
 }  // namespace sluice::cli

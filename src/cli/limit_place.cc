@@ -1,7 +1,5 @@
 #include "cli/limit_place.h"
 
-#include <CLI/CLI.hpp>
-
 #include "cli/admin_client.h"
 #include "cli/commands.h"
 #include "core/quoted.h"
@@ -17,8 +15,8 @@ std::string encoded(std::string_view text) {
 
 }  // namespace
 
-CLI::Option* add_place(CLI::App& command, LimitPlace& place) {
-  CLI::Option* const limit = command.add_option("LIMIT", place.limit, "The limit: RULE/LIMIT");
+Option add_place(Command command, LimitPlace& place) {
+  Option limit = command.add_option("LIMIT", place.limit, "The limit: RULE/LIMIT");
   command.add_option("ATTRIBUTE", place.attributes, "The attributes of the key: NAME=VALUE");
   return limit;
 }

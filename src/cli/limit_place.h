@@ -4,13 +4,9 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/command.h"
 #include "cli/store_flags.h"
 #include "sluice/expected.h"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
 
 namespace sluice::cli {
 
@@ -20,7 +16,7 @@ struct LimitPlace {
   std::vector<std::string> attributes;
 };
 // Returns the option of the limit, which is not required.
-CLI::Option* add_place(CLI::App& command, LimitPlace& place);
+Option add_place(Command command, LimitPlace& place);
 
 // The names as parts of a path or of a query.
 struct EncodedNames {

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -14,17 +13,16 @@
 
 namespace sluice::cli {
 
-void LogFlags::add_to(CLI::App& command) {
-  command.add_option("LOG", logs, "Logs, plain or .gz, in order; - is standard input")->required();
+void LogFlags::add_to(Command command) {
+  command.add_option("LOG", logs, "Logs, plain or .gz, in order; - is standard input").required();
   command.add_option("--format", format, "The format of all logs")
-      ->check(CLI::IsMember({"auto", "common", "envoy", "json", "csv"}))
-      ->capture_default_str();
+      .one_of({"auto", "common", "envoy", "json", "csv"})
+      .show_default();
   command
       .add_option("--field", fields,
                   "NAME=SOURCE: an attribute or a cost from a JSON field or a column; repeatable")
-      ->type_name("NAME=SOURCE")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      .type_name("NAME=SOURCE")
+      .take_all();
   command.add_flag("--quiet", quiet, "No progress line on the terminal");
 }
 

@@ -4,12 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/command.h"
 #include "cli/progress_line.h"
 #include "replay/log_input.h"
-
-namespace CLI {
-class App;
-}
 
 namespace sluice::cli {
 
@@ -21,7 +18,7 @@ struct LogFlags {
   bool quiet = false;
 
   // Adds them to a command, which must not outlive them.
-  void add_to(CLI::App& command);
+  void add_to(Command command);
   // Sets what to read, and reports problems and progress on stderr. Borrows the line. Returns false
   // after an error in the arguments, which it prints.
   bool set(replay::LogInput& input, ProgressLine& progress) const;

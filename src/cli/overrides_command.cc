@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <boost/json.hpp>
 #include <iostream>
 #include <memory>
@@ -160,59 +159,59 @@ Result list(const AdminFlags& flags, const std::string& rule) {
   return 0;
 }
 
-void add_set(CLI::App& overrides, int& status) {
-  CLI::App* const command = overrides.add_subcommand("set", "Sets the override of a key");
+void add_set(Command overrides, int& status) {
+  const Command command = overrides.add_subcommand("set", "Sets the override of a key");
   auto flags = std::make_shared<SetFlags>();
-  add_place(*command, flags->place)->required();
-  const CLI::Range units(std::uint64_t{0}, std::uint64_t{UINT32_MAX});
-  command->add_option("--limit", flags->limit, "Units per period")
-      ->type_name("UNITS")
-      ->check(units);
-  command->add_option("--per", flags->per, "The period, or the lease [that of the limit]")
-      ->type_name("PERIOD");
-  command->add_option("--burst", flags->burst, "The burst [the algorithm's default]")
-      ->type_name("UNITS")
-      ->check(units);
-  command->add_option("--plan", flags->plan, "The numbers of this plan")->type_name("NAME");
-  command->add_flag("--blocked", flags->blocked, "Deny every request");
-  command->add_flag("--unlimited", flags->unlimited, "Do not apply the limit");
-  command->add_option("--until", flags->until, "When the override ends (RFC 3339) [never]")
-      ->type_name("INSTANT");
-  flags->admin = add_admin_flags(*command);
-  command->footer(kSetHelp);
-  command->callback([flags, &status] { status = finish_overrides("set", set(*flags)); });
+  add_place(command, flags->place).required();
+  constexpr std::uint64_t kMostUnits = UINT32_MAX;
+  command.add_option("--limit", flags->limit, "Units per period")
+      .type_name("UNITS")
+      .range(std::uint64_t{0}, kMostUnits);
+  command.add_option("--per", flags->per, "The period, or the lease [that of the limit]")
+      .type_name("PERIOD");
+  command.add_option("--burst", flags->burst, "The burst [the algorithm's default]")
+      .type_name("UNITS")
+      .range(std::uint64_t{0}, kMostUnits);
+  command.add_option("--plan", flags->plan, "The numbers of this plan").type_name("NAME");
+  command.add_flag("--blocked", flags->blocked, "Deny every request");
+  command.add_flag("--unlimited", flags->unlimited, "Do not apply the limit");
+  command.add_option("--until", flags->until, "When the override ends (RFC 3339) [never]")
+      .type_name("INSTANT");
+  flags->admin = add_admin_flags(command);
+  command.footer(kSetHelp);
+  command.callback([flags, &status] { status = finish_overrides("set", set(*flags)); });
 }
 
-void add_unset(CLI::App& overrides, int& status) {
-  CLI::App* const command = overrides.add_subcommand("unset", "Removes the override of a key");
+void add_unset(Command overrides, int& status) {
+  const Command command = overrides.add_subcommand("unset", "Removes the override of a key");
   auto place = std::make_shared<LimitPlace>();
   auto counter = std::make_shared<std::string>();
-  add_place(*command, *place);
-  command->add_option("--counter", *counter, "The counter, instead of LIMIT and ATTRIBUTE")
-      ->type_name("COUNTER");
-  auto flags = add_admin_flags(*command);
-  command->footer(kUnsetHelp);
-  command->callback([flags, place, counter, &status] {
+  add_place(command, *place);
+  command.add_option("--counter", *counter, "The counter, instead of LIMIT and ATTRIBUTE")
+      .type_name("COUNTER");
+  auto flags = add_admin_flags(command);
+  command.footer(kUnsetHelp);
+  command.callback([flags, place, counter, &status] {
     status = finish_overrides("unset", unset(*flags, *place, *counter));
   });
 }
 
-void add_list(CLI::App& overrides, int& status) {
-  CLI::App* const command = overrides.add_subcommand("list", "Prints one line per override");
+void add_list(Command overrides, int& status) {
+  const Command command = overrides.add_subcommand("list", "Prints one line per override");
   auto rule = std::make_shared<std::string>();
-  command->add_option("RULE", *rule, "Only those of this rule");
-  auto flags = add_admin_flags(*command);
-  command->footer(kListHelp);
-  command->callback(
+  command.add_option("RULE", *rule, "Only those of this rule");
+  auto flags = add_admin_flags(command);
+  command.footer(kListHelp);
+  command.callback(
       [flags, rule, &status] { status = finish_overrides("list", list(*flags, *rule)); });
 }
 
 }  // namespace
 
-void add_overrides(CLI::App& app, int& status) {
-  CLI::App& command = *app.add_subcommand(
+void add_overrides(Command app, int& status) {
+  const Command command = app.add_subcommand(
       "overrides", "Sets, lists, imports and exports overrides of single keys in a server");
-  command.require_subcommand(1);
+  command.require_subcommand();
   add_set(command, status);
   add_unset(command, status);
   add_list(command, status);

@@ -1,6 +1,5 @@
 #include "cli/overrides_transfer.h"
 
-#include <CLI/CLI.hpp>
 #include <boost/json.hpp>
 #include <fstream>
 #include <iostream>
@@ -248,27 +247,27 @@ Result print_all(const ExportFlags& flags) {
 
 }  // namespace
 
-void add_overrides_import(CLI::App& overrides, int& status) {
-  CLI::App* const command = overrides.add_subcommand("import", "Sets the overrides in a file");
+void add_overrides_import(Command overrides, int& status) {
+  const Command command = overrides.add_subcommand("import", "Sets the overrides in a file");
   auto flags = std::make_shared<ImportFlags>();
-  command->add_option("FILE", flags->file, "The file; - is standard input")->required();
-  command->add_flag("--csv", flags->csv, "The file is CSV, whatever its name");
-  command->add_flag("--dry-run", flags->dry_run, "Check the file without a change");
-  command->add_flag("--skip-unknown", flags->skip_unknown,
-                    "Leave out lines of rules and limits that are not there");
-  flags->admin = add_admin_flags(*command);
-  command->footer(kImportHelp);
-  command->callback([flags, &status] { status = run_import(*flags); });
+  command.add_option("FILE", flags->file, "The file; - is standard input").required();
+  command.add_flag("--csv", flags->csv, "The file is CSV, whatever its name");
+  command.add_flag("--dry-run", flags->dry_run, "Check the file without a change");
+  command.add_flag("--skip-unknown", flags->skip_unknown,
+                   "Leave out lines of rules and limits that are not there");
+  flags->admin = add_admin_flags(command);
+  command.footer(kImportHelp);
+  command.callback([flags, &status] { status = run_import(*flags); });
 }
 
-void add_overrides_export(CLI::App& overrides, int& status) {
-  CLI::App* const command = overrides.add_subcommand("export", "Prints the overrides for a file");
+void add_overrides_export(Command overrides, int& status) {
+  const Command command = overrides.add_subcommand("export", "Prints the overrides for a file");
   auto flags = std::make_shared<ExportFlags>();
-  command->add_option("--rule", flags->rule, "Only those of this rule")->type_name("NAME");
-  command->add_flag("--csv", flags->csv, "Print CSV instead of JSON lines");
-  flags->admin = add_admin_flags(*command);
-  command->footer(kExportHelp);
-  command->callback([flags, &status] { status = finish_overrides("export", print_all(*flags)); });
+  command.add_option("--rule", flags->rule, "Only those of this rule").type_name("NAME");
+  command.add_flag("--csv", flags->csv, "Print CSV instead of JSON lines");
+  flags->admin = add_admin_flags(command);
+  command.footer(kExportHelp);
+  command.callback([flags, &status] { status = finish_overrides("export", print_all(*flags)); });
 }
 
 }  // namespace sluice::cli

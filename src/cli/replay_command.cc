@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
@@ -146,27 +145,28 @@ int work(const Arguments& arguments) {
 
 }  // namespace
 
-void add_replay(CLI::App& app, int& status) {
-  CLI::App* command = app.add_subcommand("replay", "Applies rules to the requests of access logs");
-  command->footer(kReplayHelp);
+void add_replay(Command app, int& status) {
+  const Command command =
+      app.add_subcommand("replay", "Applies rules to the requests of access logs");
+  command.footer(kReplayHelp);
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("--rules", arguments->rules, "The rules file")->required();
-  command->add_option("--against", arguments->against,
-                      "Another rules file: report who is denied by one and not by the other");
-  command->add_option("--overrides", arguments->overrides,
-                      "The file of overrides of a server (overrides.txt)");
-  arguments->input.add_to(*command);
-  CLI::Option* json = command->add_flag("--json", arguments->json, "Print one JSON object");
+  command.add_option("--rules", arguments->rules, "The rules file").required();
+  command.add_option("--against", arguments->against,
+                     "Another rules file: report who is denied by one and not by the other");
+  command.add_option("--overrides", arguments->overrides,
+                     "The file of overrides of a server (overrides.txt)");
+  arguments->input.add_to(command);
+  Option json = command.add_flag("--json", arguments->json, "Print one JSON object");
   command
-      ->add_option("--html", arguments->html,
-                   "Also write a page with charts and tables to this file")
-      ->excludes(json);
+      .add_option("--html", arguments->html,
+                  "Also write a page with charts and tables to this file")
+      .excludes(json);
   command
-      ->add_option("--max-keys", arguments->max_keys,
-                   "The maximum number of counters; beyond it the results are approximate")
-      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 28))
-      ->capture_default_str();
-  command->callback([arguments, &status] { status = work(*arguments); });
+      .add_option("--max-keys", arguments->max_keys,
+                  "The maximum number of counters; beyond it the results are approximate")
+      .range(std::size_t{1}, std::size_t{1} << 28)
+      .show_default();
+  command.callback([arguments, &status] { status = work(*arguments); });
 }
 
 }  // namespace sluice::cli

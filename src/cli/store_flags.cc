@@ -1,27 +1,25 @@
 #include "cli/store_flags.h"
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <utility>
 
 #include "cli/commands.h"
 
 namespace sluice::cli {
-std::shared_ptr<StoreFlags> add_store_flags(CLI::App& command) {
+std::shared_ptr<StoreFlags> add_store_flags(Command command) {
   auto flags = std::make_shared<StoreFlags>();
   command.add_option("--store", flags->store, "The store of the counters: redis://HOST:PORT, ...")
-      ->type_name("URL");
-  command
-      .add_option("--config", flags->config, "The configuration file of a server, for its store")
-      ->type_name("FILE");
+      .type_name("URL");
+  command.add_option("--config", flags->config, "The configuration file of a server, for its store")
+      .type_name("FILE");
   command.add_option("--prefix", flags->prefix, "The prefix of every key in Redis [sluice:]")
-      ->type_name("TEXT");
+      .type_name("TEXT");
   command
       .add_option("--tls-ca", flags->tls_ca,
                   "The file of certificate authorities for rediss://, PEM")
-      ->type_name("FILE");
+      .type_name("FILE");
   command.add_option("--password-file", flags->password_file, "The file of the password for Redis")
-      ->type_name("FILE");
+      .type_name("FILE");
   return flags;
 }
 

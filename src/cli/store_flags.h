@@ -3,13 +3,10 @@
 #include <memory>
 #include <string>
 
+#include "cli/command.h"
 #include "server/config/config.h"
 #include "sluice/expected.h"
 #include "sluice/redis_store.h"
-
-namespace CLI {
-class App;
-}
 
 namespace sluice::cli {
 
@@ -23,7 +20,7 @@ struct StoreFlags {
 };
 
 // Adds --store, --config, --prefix, --tls-ca and --password-file.
-std::shared_ptr<StoreFlags> add_store_flags(CLI::App& command);
+std::shared_ptr<StoreFlags> add_store_flags(Command command);
 
 // An error message and its exit status.
 struct Failed {

@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
@@ -138,31 +137,29 @@ int suggest_limits(const SuggestArguments& arguments) {
 
 }  // namespace
 
-void add_suggest(CLI::App& app, int& status) {
-  CLI::App* command = app.add_subcommand(
+void add_suggest(Command app, int& status) {
+  const Command command = app.add_subcommand(
       "suggest", "Suggests limits that would have denied few of the clients in access logs");
-  command->footer(kSuggestHelp);
+  command.footer(kSuggestHelp);
   const auto arguments = std::make_shared<SuggestArguments>();
-  arguments->input.add_to(*command);
-  command->add_option("--key", arguments->key, "The key of a counter, as in rules")
-      ->capture_default_str();
+  arguments->input.add_to(command);
+  command.add_option("--key", arguments->key, "The key of a counter, as in rules").show_default();
   command
-      ->add_option("--match", arguments->match,
-                   "ATTRIBUTE=PATTERN: count only these requests, as in rules; repeatable")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--per", arguments->periods, "The periods of limits, separated by commas")
-      ->capture_default_str();
-  command->add_option("--harm", arguments->harm, "The share of keys that a limit may deny")
-      ->capture_default_str();
-  command->add_option("--rate", arguments->rate, "Units that token buckets refill per period")
-      ->check(CLI::Range(1u, replay::Demand::kMostRate))
-      ->capture_default_str();
-  CLI::Option* json = command->add_flag("--json", arguments->json, "Print one JSON object");
-  command->add_flag("--yaml", arguments->yaml, "Print the limits as rules in shadow mode")
-      ->excludes(json);
-  command->add_option("--html", arguments->html, "Also write a page with the curves to this file");
-  command->callback([arguments, &status] { status = suggest_limits(*arguments); });
+      .add_option("--match", arguments->match,
+                  "ATTRIBUTE=PATTERN: count only these requests, as in rules; repeatable")
+      .take_all();
+  command.add_option("--per", arguments->periods, "The periods of limits, separated by commas")
+      .show_default();
+  command.add_option("--harm", arguments->harm, "The share of keys that a limit may deny")
+      .show_default();
+  command.add_option("--rate", arguments->rate, "Units that token buckets refill per period")
+      .range(1u, replay::Demand::kMostRate)
+      .show_default();
+  Option json = command.add_flag("--json", arguments->json, "Print one JSON object");
+  command.add_flag("--yaml", arguments->yaml, "Print the limits as rules in shadow mode")
+      .excludes(json);
+  command.add_option("--html", arguments->html, "Also write a page with the curves to this file");
+  command.callback([arguments, &status] { status = suggest_limits(*arguments); });
 }
 
 }  // namespace sluice::cli

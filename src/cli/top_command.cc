@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -125,22 +124,21 @@ int show_screen(const TopFlags& flags) {
 
 }  // namespace
 
-void add_top(CLI::App& app, int& status) {
-  CLI::App* const top =
+void add_top(Command app, int& status) {
+  const Command top =
       app.add_subcommand("top", "Shows the rates of a server, and its most denied keys");
   auto flags = std::make_shared<TopFlags>();
-  top->add_flag("--once", flags->once, "Prints one report and exits; the same as -n 1");
-  top->add_option("-n", flags->reports, "Prints so many reports and exits")
-      ->check(CLI::Range(1, 1'000'000'000));
-  top->add_option("--interval", flags->interval, "The seconds between two reports [2]")
-      ->check(CLI::Range(0.1, 3600.0));
-  top->add_option("--by", flags->by, "Which keys to show first: denied, asked [denied]")
-      ->check(CLI::IsMember(insight::kTopByNames));
-  top->add_option("--over", flags->over, "The window of the keys: minute, hour, day [minute]")
-      ->check(CLI::IsMember(insight::kSpanNames));
-  flags->admin = add_admin_flags(*top);
-  top->footer(kTopHelp);
-  top->callback([flags, &status] {
+  top.add_flag("--once", flags->once, "Prints one report and exits; the same as -n 1");
+  top.add_option("-n", flags->reports, "Prints so many reports and exits").range(1, 1'000'000'000);
+  top.add_option("--interval", flags->interval, "The seconds between two reports [2]")
+      .range(0.1, 3600.0);
+  top.add_option("--by", flags->by, "Which keys to show first: denied, asked [denied]")
+      .one_of({insight::kTopByNames.begin(), insight::kTopByNames.end()});
+  top.add_option("--over", flags->over, "The window of the keys: minute, hour, day [minute]")
+      .one_of({insight::kSpanNames.begin(), insight::kSpanNames.end()});
+  flags->admin = add_admin_flags(top);
+  top.footer(kTopHelp);
+  top.callback([flags, &status] {
     const std::uint64_t reports = flags->once ? 1 : flags->reports;
     const bool is_plain = reports > 0 || !Terminal::is_usable();
     status = is_plain ? print_reports(*flags, reports) : show_screen(*flags);
