@@ -50,8 +50,7 @@ class Option {
 // A handle of a command.
 class Command {
  public:
-  Command(CLI::App& app) : app_(&app) {}        // NOLINT: until all commands use this type
-  operator CLI::App&() const { return *app_; }  // NOLINT: until all commands use this type
+  explicit Command(CLI::App& app) : app_(&app) {}
 
   Command add_subcommand(const std::string& name, const std::string& description) const;
   template <typename T>

@@ -11,16 +11,16 @@ inline constexpr int kUsage = 2;
 // The subcommands of the program, one file each. `add_X` adds the subcommand to `app`. Its callback
 // does the work and stores the exit status in `status`, which must outlive the parser.
 void add_blocks(Command app, int& status);
-void add_commands(CLI::App& app, int& status);
-void add_completion(CLI::App& app, int& status);
-void add_config(CLI::App& app, int& status);
+void add_commands(Command app, int& status);
+void add_completion(Command app, int& status);
+void add_config(Command app, int& status);
 void add_decide(Command app, int& status);
 void add_keys(Command app, int& status);
 void add_manual(Command app, int& status);
 void add_overrides(Command app, int& status);
 void add_replay(Command app, int& status);
-void add_rules(CLI::App& app, int& status);
-void add_serve(CLI::App& app, int& status);
+void add_rules(Command app, int& status);
+void add_serve(Command app, int& status);
 void add_suggest(Command app, int& status);
 void add_top(Command app, int& status);
 

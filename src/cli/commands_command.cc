@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <iostream>
 
 #include "cli/commands.h"
@@ -6,10 +5,10 @@
 
 namespace sluice::cli {
 
-void add_commands(CLI::App& app, int& status) {
-  CLI::App* command =
+void add_commands(Command app, int& status) {
+  const Command command =
       app.add_subcommand("commands", "Prints the commands for Redis clients, docs/commands.md");
-  command->callback([&status] {
+  command.callback([&status] {
     std::cout << server::resp::commands_page() << std::flush;
     status = std::cout ? 0 : 1;
   });

@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -6,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/command_tree.h"
 #include "cli/commands.h"
 
 namespace sluice::cli {
@@ -36,40 +34,33 @@ std::string shell_quoted(std::string_view text) {
   return out + "'";
 }
 
-std::vector<std::string> names_of(const CLI::Option& option) {
-  std::vector<std::string> names;
-  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
-  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
-  return names;
-}
-
 // Returns each command below the program in quotes: 'sluice serve'|'sluice rules'.
-std::string patterns(const CLI::App& program, std::string_view between) {
+std::string patterns(Command program, std::string_view between) {
   std::string out;
-  for (const CLI::App* command : commands_from(program)) {
-    if (command == &program) continue;
+  for (const Command command : program.all()) {
+    if (!command.parent()) continue;
     if (!out.empty()) out += between;
-    out += shell_quoted(called_as(*command));
+    out += shell_quoted(command.called_as());
   }
   return out;
 }
 
-bool takes_files(const CLI::App& command) {
-  for (const CLI::Option* option : options_of(command, true)) {
-    if (takes_file(*option)) return true;
+bool takes_files(Command command) {
+  for (const Option option : command.options(true)) {
+    if (option.takes_file()) return true;
   }
   return false;
 }
 
 // The options with a value, as "sluice serve --config", if the value is a file, or if it is not.
-std::string options_with_values(const CLI::App& program, bool files) {
+std::string options_with_values(Command program, bool files) {
   std::string out;
-  for (const CLI::App* command : commands_from(program)) {
-    for (const CLI::Option* option : options_of(*command, false)) {
-      if (!takes_value(*option) || takes_file(*option) != files) continue;
-      for (const std::string& name : names_of(*option)) {
+  for (const Command command : program.all()) {
+    for (const Option option : command.options(false)) {
+      if (!option.takes_value() || option.takes_file() != files) continue;
+      for (const std::string& name : option.names()) {
         if (!out.empty()) out += "|";
-        out += shell_quoted(called_as(*command) + " " + name);
+        out += shell_quoted(command.called_as() + " " + name);
       }
     }
   }
@@ -86,18 +77,18 @@ std::string in_brackets(std::string_view text) {
   return out;
 }
 
-std::string zsh_option(const CLI::Option& option) {
+std::string zsh_option(Option option) {
   std::string out;
-  for (const std::string& name : names_of(option)) {
-    std::string text = option.get_items_expected_max() > 1 ? "*" : "";
-    text += name + "[" + in_brackets(option.get_description()) + "]";
-    if (takes_value(option)) text += takes_file(option) ? ":file:_files" : ":value:";
+  for (const std::string& name : option.names()) {
+    std::string text = option.can_repeat() ? "*" : "";
+    text += name + "[" + in_brackets(option.description()) + "]";
+    if (option.takes_value()) text += option.takes_file() ? ":file:_files" : ":value:";
     out += " \\\n        " + shell_quoted(text);
   }
   return out;
 }
 
-std::string bash_completion(const CLI::App& program) {
+std::string bash_completion(Command program) {
   std::string out = R"(# Completions of sluice for bash, printed by `sluice completion bash`.
 _sluice() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
@@ -119,14 +110,14 @@ _sluice() {
   esac
   case "$command" in
 )";
-  for (const CLI::App* command : commands_from(program)) {
-    out += "    " + shell_quoted(called_as(*command)) + ") options='";
-    for (const CLI::Option* option : options_of(*command, false)) {
-      for (const std::string& name : names_of(*option)) out += name + " ";
+  for (const Command command : program.all()) {
+    out += "    " + shell_quoted(command.called_as()) + ") options='";
+    for (const Option option : command.options(false)) {
+      for (const std::string& name : option.names()) out += name + " ";
     }
     out += "' commands='";
-    for (const CLI::App* below : command->get_subcommands({})) out += below->get_name() + " ";
-    out += takes_files(*command) ? "' files=1 ;;\n" : "' ;;\n";
+    for (const Command below : command.subcommands()) out += below.name() + " ";
+    out += takes_files(command) ? "' files=1 ;;\n" : "' ;;\n";
   }
   return out + R"(  esac
   if [[ $cur == -* ]]; then
@@ -142,7 +133,7 @@ complete -F _sluice sluice
 )";
 }
 
-std::string zsh_completion(const CLI::App& program) {
+std::string zsh_completion(Command program) {
   std::string out = R"(#compdef sluice
 # Completions of sluice for zsh, printed by `sluice completion zsh`.
 _sluice() {
@@ -158,21 +149,21 @@ _sluice() {
   (( CURRENT -= at - 1 ))
   case "$command" in
 )";
-  for (const CLI::App* command : commands_from(program)) {
-    out += "    (" + shell_quoted(called_as(*command)) + ")\n      _arguments";
-    for (const CLI::Option* option : options_of(*command, false)) out += zsh_option(*option);
+  for (const Command command : program.all()) {
+    out += "    (" + shell_quoted(command.called_as()) + ")\n      _arguments";
+    for (const Option option : command.options(false)) out += zsh_option(option);
     std::string below;
-    for (const CLI::App* each : command->get_subcommands({})) {
-      below += " " + each->get_name() + "\\:" + "\"" + in_brackets(each->get_description()) + "\"";
+    for (const Command each : command.subcommands()) {
+      below += " " + each.name() + "\\:" + "\"" + in_brackets(each.description()) + "\"";
     }
     if (!below.empty()) out += " \\\n        " + shell_quoted("1:command:((" + below + " ))");
-    if (takes_files(*command)) out += " \\\n        '*:file:_files'";
+    if (takes_files(command)) out += " \\\n        '*:file:_files'";
     out += " ;;\n";
   }
   return out + "  esac\n}\n_sluice \"$@\"\n";
 }
 
-std::string fish_completion(const CLI::App& program) {
+std::string fish_completion(Command program) {
   std::string out = R"(# Completions of sluice for fish, printed by `sluice completion fish`.
 function __sluice_command
     set -l command sluice
@@ -188,21 +179,21 @@ function __sluice_command
 end
 complete -c sluice -f
 )";
-  for (const CLI::App* command : commands_from(program)) {
+  for (const Command command : program.all()) {
     const std::string start =
         "complete -c sluice -n " +
-        shell_quoted("test (__sluice_command) = \"" + called_as(*command) + "\"");
-    for (const CLI::App* below : command->get_subcommands({})) {
-      out += start + " -a " + below->get_name() + " -d " + shell_quoted(below->get_description()) +
-             "\n";
+        shell_quoted("test (__sluice_command) = \"" + command.called_as() + "\"");
+    for (const Command below : command.subcommands()) {
+      out += start + " -a " + below.name() + " -d " + shell_quoted(below.description()) + "\n";
     }
-    if (takes_files(*command)) out += start + " -F\n";
-    for (const CLI::Option* option : options_of(*command, false)) {
+    if (takes_files(command)) out += start + " -F\n";
+    for (const Option option : command.options(false)) {
       out += start;
-      for (const std::string& name : option->get_lnames()) out += " -l " + name;
-      for (const std::string& name : option->get_snames()) out += " -s " + name;
-      if (takes_value(*option)) out += takes_file(*option) ? " -r -F" : " -x";
-      out += " -d " + shell_quoted(option->get_description()) + "\n";
+      for (const std::string& name : option.names()) {
+        out += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+      }
+      if (option.takes_value()) out += option.takes_file() ? " -r -F" : " -x";
+      out += " -d " + shell_quoted(option.description()) + "\n";
     }
   }
   return out;
@@ -210,18 +201,17 @@ complete -c sluice -f
 
 }  // namespace
 
-void add_completion(CLI::App& app, int& status) {
-  static const std::map<std::string, std::string (*)(const CLI::App&)> kShells{
+void add_completion(Command app, int& status) {
+  static const std::map<std::string, std::string (*)(Command)> kShells{
       {"bash", bash_completion}, {"fish", fish_completion}, {"zsh", zsh_completion}};
   const auto shell = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("completion", "Prints the completions of a shell");
-  command->add_option("SHELL", *shell, "bash, fish or zsh")
-      ->required()
-      ->check(CLI::IsMember(kShells));
-  command->footer(kCompletionHelp);
-  const CLI::App* const program = &app;
-  command->callback([shell, program, &status] {
-    std::cout << kShells.at(*shell)(*program) << std::flush;
+  const Command command = app.add_subcommand("completion", "Prints the completions of a shell");
+  command.add_option("SHELL", *shell, "bash, fish or zsh")
+      .required()
+      .one_of({"bash", "fish", "zsh"});
+  command.footer(kCompletionHelp);
+  command.callback([shell, app, &status] {
+    std::cout << kShells.at(*shell)(app) << std::flush;
     status = std::cout ? 0 : kFailed;
   });
 }

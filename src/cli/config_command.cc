@@ -1,6 +1,5 @@
 #include "server/config/config.h"
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,9 +20,9 @@ Expected<CheckedFile, std::vector<RuleError>> check_config(std::string_view text
 
 }  // namespace
 
-void add_config(CLI::App& app, int& status) {
+void add_config(Command app, int& status) {
   add_file_commands(
-      *app.add_subcommand("config", "Checks and documents configuration files of the server"),
+      app.add_subcommand("config", "Checks and documents configuration files of the server"),
       status,
       {.files = "configuration files",
        .guide_file = "docs/config.md",

@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <iostream>
 #include <sstream>
 #include <string>
@@ -19,23 +17,16 @@ struct Outcome {
   std::string err;
 };
 
-Outcome run_config(std::vector<std::string> arguments, const std::string& input = "") {
+Outcome run_config(const std::vector<std::string>& arguments, const std::string& input = "") {
   std::istringstream in(input);
   std::ostringstream out;
   std::ostringstream err;
   auto* const old_in = std::cin.rdbuf(in.rdbuf());
   auto* const old_out = std::cout.rdbuf(out.rdbuf());
   auto* const old_err = std::cerr.rdbuf(err.rdbuf());
-  int status = 0;
-  CLI::App app;
-  add_config(app, status);
-  std::reverse(arguments.begin(), arguments.end());
-  arguments.emplace_back("config");
-  try {
-    app.parse(arguments);
-  } catch (const CLI::ParseError&) {
-    status = 2;
-  }
+  std::vector<const char*> argv = {"sluice", "config"};
+  for (const std::string& one : arguments) argv.push_back(one.c_str());
+  const int status = run(static_cast<int>(argv.size()), argv.data());
   std::cin.rdbuf(old_in);
   std::cin.clear();
   std::cout.rdbuf(old_out);

@@ -1,6 +1,5 @@
 #include "cli/file_commands.h"
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 
@@ -32,14 +31,14 @@ bool check_file(const std::string& file, const FileKind& kind) {
   return true;
 }
 
-void add_check(CLI::App& app, int& status, const FileKind& kind) {
-  CLI::App* command =
+void add_check(Command app, int& status, const FileKind& kind) {
+  const Command command =
       app.add_subcommand("check", "Checks " + kind.files + " and prints every error");
   auto files = std::make_shared<std::vector<std::string>>();
-  command->add_option("FILE", *files, "The files; - is standard input")->required();
-  if (kind.add_check_options) kind.add_check_options(*command);
-  command->footer("Exit status: 0 no errors; 1 errors, or a file cannot be read; 2 wrong usage.");
-  command->callback([files, kind, &status] {
+  command.add_option("FILE", *files, "The files; - is standard input").required();
+  if (kind.add_check_options) kind.add_check_options(command);
+  command.footer("Exit status: 0 no errors; 1 errors, or a file cannot be read; 2 wrong usage.");
+  command.callback([files, kind, &status] {
     status = 0;
     for (const std::string& file : *files) {
       if (!check_file(file, kind)) status = 1;
@@ -47,9 +46,9 @@ void add_check(CLI::App& app, int& status, const FileKind& kind) {
   });
 }
 
-void add_print(CLI::App& app, int& status, const std::string& name, const std::string& help,
+void add_print(Command app, int& status, const std::string& name, const std::string& help,
                std::string (*text)()) {
-  app.add_subcommand(name, help)->callback([text, &status] {
+  app.add_subcommand(name, help).callback([text, &status] {
     std::cout << text() << std::flush;
     status = std::cout ? 0 : 1;
   });
@@ -57,8 +56,8 @@ void add_print(CLI::App& app, int& status, const std::string& name, const std::s
 
 }  // namespace
 
-void add_file_commands(CLI::App& command, int& status, const FileKind& kind) {
-  command.require_subcommand(1);
+void add_file_commands(Command command, int& status, const FileKind& kind) {
+  command.require_subcommand();
   add_check(command, status, kind);
   add_print(command, status, "schema", "Prints a JSON Schema of " + kind.files + " for editors",
             kind.schema);

@@ -5,12 +5,9 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/command.h"
 #include "sluice/expected.h"
 #include "sluice/rule_set.h"
-
-namespace CLI {
-class App;
-}
 
 namespace sluice::cli {
 
@@ -31,10 +28,10 @@ struct FileKind {
   std::string (*schema)();
   std::string (*guide)();
   // Adds options to the subcommand `check`; may be empty.
-  std::function<void(CLI::App&)> add_check_options = {};
+  std::function<void(Command)> add_check_options = {};
 };
 
 // Adds the subcommands check, schema and docs for this kind to `command`.
-void add_file_commands(CLI::App& command, int& status, const FileKind& kind);
+void add_file_commands(Command command, int& status, const FileKind& kind);
 
 }  // namespace sluice::cli

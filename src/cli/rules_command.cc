@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <cstddef>
 #include <iostream>
 #include <memory>
@@ -54,19 +53,19 @@ int convert(const std::string& file) {
   return 1;
 }
 
-void add_convert(CLI::App& command, int& status) {
-  CLI::App* app = command.add_subcommand(
+void add_convert(Command command, int& status) {
+  const Command app = command.add_subcommand(
       "convert", "Converts a file of Envoy's rate limit service to native rules");
   auto file = std::make_shared<std::string>();
-  app->add_option("FILE", *file, "Envoy's file")->required();
-  app->callback([file, &status] { status = convert(*file); });
+  app.add_option("FILE", *file, "Envoy's file").required();
+  app.callback([file, &status] { status = convert(*file); });
 }
 
 }  // namespace
 
-void add_rules(CLI::App& app, int& status) {
-  CLI::App& command =
-      *app.add_subcommand("rules", "Checks, documents, converts and publishes rules files");
+void add_rules(Command app, int& status) {
+  const Command command =
+      app.add_subcommand("rules", "Checks, documents, converts and publishes rules files");
   add_push(command, status);
   add_show(command, status);
   add_diff(command, status);
@@ -85,12 +84,12 @@ void add_rules(CLI::App& app, int& status) {
        .schema = rules::schema::json_schema,
        .guide = rules::schema::guide,
        .add_check_options =
-           [terms](CLI::App& check) {
+           [terms](Command check) {
              check
                  .add_option("--max-log-bytes", terms->max_log_bytes,
                              "memory.max_log_bytes of the server: warns about logs "
                              "that do not fit; 0 for Redis")
-                 ->capture_default_str();
+                 .show_default();
            }});
 }
 

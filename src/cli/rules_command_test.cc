@@ -1,8 +1,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -48,18 +46,10 @@ class RulesCommand : public ::testing::Test {
   std::string err_;
 
  private:
-  static int parse(std::vector<std::string> arguments) {
-    int status = 0;
-    CLI::App app;
-    add_rules(app, status);
-    std::reverse(arguments.begin(), arguments.end());
-    arguments.emplace_back("rules");
-    try {
-      app.parse(arguments);
-    } catch (const CLI::ParseError&) {
-      return 2;
-    }
-    return status;
+  static int parse(const std::vector<std::string>& arguments) {
+    std::vector<const char*> argv = {"sluice", "rules"};
+    for (const std::string& one : arguments) argv.push_back(one.c_str());
+    return sluice::cli::run(static_cast<int>(argv.size()), argv.data());
   }
 
   std::filesystem::path folder_ = std::filesystem::temp_directory_path() /

@@ -1,6 +1,5 @@
 #include "cli/rules_diff.h"
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <boost/json.hpp>
 #include <iostream>
@@ -134,15 +133,15 @@ Expected<int, Failed> diff(const DiffFlags& flags) {
 
 }  // namespace
 
-void add_diff(CLI::App& rules, int& status) {
-  CLI::App* const command = rules.add_subcommand("diff", "Compares two sets of rules");
+void add_diff(Command rules, int& status) {
+  const Command command = rules.add_subcommand("diff", "Compares two sets of rules");
   const auto flags = std::make_shared<DiffFlags>();
-  flags->place = add_place_flags(*command);
-  command->add_option("OLD", flags->before, "A file, a directory, - or redis")->required();
-  command->add_option("NEW", flags->after, "The same")->required();
-  command->add_flag("--json", flags->json, "Print one JSON object");
-  command->footer(kDiffHelp);
-  command->callback([flags, &status] { status = finish("diff", diff(*flags)); });
+  flags->place = add_place_flags(command);
+  command.add_option("OLD", flags->before, "A file, a directory, - or redis").required();
+  command.add_option("NEW", flags->after, "The same").required();
+  command.add_flag("--json", flags->json, "Print one JSON object");
+  command.footer(kDiffHelp);
+  command.callback([flags, &status] { status = finish("diff", diff(*flags)); });
 }
 
 }  // namespace sluice::cli

@@ -1,6 +1,5 @@
 #include "cli/rules_past.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <boost/json.hpp>
 #include <iomanip>
@@ -118,24 +117,24 @@ Expected<int, Failed> roll_back(const PlaceFlags& place_flags, const PushFlags& 
 
 }  // namespace
 
-void add_history(CLI::App& rules, int& status) {
-  CLI::App* const command = rules.add_subcommand("history", "Prints the last pushes of rules");
-  const auto flags = add_place_flags(*command);
+void add_history(Command rules, int& status) {
+  const Command command = rules.add_subcommand("history", "Prints the last pushes of rules");
+  const auto flags = add_place_flags(command);
   const auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "Print a JSON object for each push");
-  command->footer(kHistoryHelp);
-  command->callback([flags, json, &status] { status = finish("history", history(*flags, *json)); });
+  command.add_flag("--json", *json, "Print a JSON object for each push");
+  command.footer(kHistoryHelp);
+  command.callback([flags, json, &status] { status = finish("history", history(*flags, *json)); });
 }
 
-void add_rollback(CLI::App& rules, int& status) {
-  CLI::App* const command =
+void add_rollback(Command rules, int& status) {
+  const Command command =
       rules.add_subcommand("rollback", "Pushes the rules of an earlier push again");
-  const auto place = add_place_flags(*command);
-  const auto flags = add_push_flags(*command);
+  const auto place = add_place_flags(command);
+  const auto flags = add_push_flags(command);
   const auto id = std::make_shared<std::string>();
-  command->add_option("ID", *id, "The version or the id of the push")->required();
-  command->footer(kRollbackHelp);
-  command->callback(
+  command.add_option("ID", *id, "The version or the id of the push").required();
+  command.footer(kRollbackHelp);
+  command.callback(
       [place, flags, id, &status] { status = finish("rollback", roll_back(*place, *flags, *id)); });
 }
 

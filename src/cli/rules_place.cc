@@ -3,7 +3,6 @@
 #include <pwd.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <iostream>
@@ -45,7 +44,7 @@ std::string find_wrong_name(const std::string& name) {
 
 }  // namespace
 
-std::shared_ptr<PlaceFlags> add_place_flags(CLI::App& command) {
+std::shared_ptr<PlaceFlags> add_place_flags(Command command) {
   auto flags = std::make_shared<PlaceFlags>();
   flags->store = add_store_flags(command);
   command.add_option("--key", flags->key, "The key of the rules in Redis [PREFIXrules]");
@@ -132,16 +131,16 @@ std::optional<CheckedRules> check_texts(server::FilesRead read, const RuleTerms&
                                                  " limits"};
 }
 
-std::shared_ptr<PushFlags> add_push_flags(CLI::App& command) {
+std::shared_ptr<PushFlags> add_push_flags(Command command) {
   auto flags = std::make_shared<PushFlags>();
   command
       .add_option("--expect", flags->expect, "Push only if this version is in Redis; 0: no rules")
-      ->type_name("VERSION")
-      ->check(CLI::NonNegativeNumber);
+      .type_name("VERSION")
+      .non_negative();
   command.add_flag("--dry-run", flags->dry_run, "Print what would change without pushing");
   command.add_option("--by", flags->by, "Who pushes, for the history [USER@HOST]")
-      ->type_name("NAME")
-      ->check(find_wrong_name);
+      .type_name("NAME")
+      .check(find_wrong_name);
   return flags;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/command.h"
 #include "cli/redis_session.h"
 #include "cli/store_flags.h"
 #include "server/rules/published_rules.h"
@@ -20,7 +21,7 @@ struct PlaceFlags {
   std::shared_ptr<StoreFlags> store;
   std::string key;
 };
-std::shared_ptr<PlaceFlags> add_place_flags(CLI::App& command);
+std::shared_ptr<PlaceFlags> add_place_flags(Command command);
 
 // The location of rules in Redis. Failures name it.
 class RulesPlace {
@@ -62,7 +63,7 @@ struct PushFlags {
   std::string by;
 };
 // Adds --expect, --dry-run and --by.
-std::shared_ptr<PushFlags> add_push_flags(CLI::App& command);
+std::shared_ptr<PushFlags> add_push_flags(Command command);
 // Pushes the rules and prints their version. `note` follows the name of who pushes, in the history.
 // Returns the exit status.
 Expected<int, Failed> push_rules(const RulesPlace& place, const PushFlags& flags,

@@ -1,6 +1,5 @@
 #include "cli/rules_push.h"
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -70,23 +69,23 @@ Expected<int, Failed> show(const PlaceFlags& flags) {
 
 }  // namespace
 
-void add_push(CLI::App& rules, int& status) {
-  CLI::App* const command =
+void add_push(Command rules, int& status) {
+  const Command command =
       rules.add_subcommand("push", "Publishes rules files in Redis for all servers");
-  const auto place = add_place_flags(*command);
-  const auto flags = add_push_flags(*command);
+  const auto place = add_place_flags(command);
+  const auto flags = add_push_flags(command);
   const auto files = std::make_shared<Files>();
-  command->add_option("FILE", *files, "Rules files and directories")->required();
-  command->footer(kPushHelp);
-  command->callback(
+  command.add_option("FILE", *files, "Rules files and directories").required();
+  command.footer(kPushHelp);
+  command.callback(
       [place, flags, files, &status] { status = finish("push", push(*place, *flags, *files)); });
 }
 
-void add_show(CLI::App& rules, int& status) {
-  CLI::App* const command = rules.add_subcommand("show", "Prints the rules in Redis");
-  const auto flags = add_place_flags(*command);
-  command->footer(kShowHelp);
-  command->callback([flags, &status] { status = finish("show", show(*flags)); });
+void add_show(Command rules, int& status) {
+  const Command command = rules.add_subcommand("show", "Prints the rules in Redis");
+  const auto flags = add_place_flags(command);
+  command.footer(kShowHelp);
+  command.callback([flags, &status] { status = finish("show", show(*flags)); });
 }
 
 }  // namespace sluice::cli

@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <iostream>
@@ -111,41 +110,41 @@ int serve(const ServeFlags& flags) {
 
 }  // namespace
 
-void add_serve(CLI::App& app, int& status) {
-  CLI::App* command = app.add_subcommand(
+void add_serve(Command app, int& status) {
+  const Command command = app.add_subcommand(
       "serve", "Serves decisions over HTTP, gRPC (Envoy) and RESP (Redis clients)");
   auto flags = std::make_shared<ServeFlags>();
-  command->add_option("--config", flags->config, "The configuration file")->type_name("FILE");
+  command.add_option("--config", flags->config, "The configuration file").type_name("FILE");
   command
-      ->add_option("--rules", flags->rules,
-                   "A rules file or directory; may be repeated. redis: the rules in the store")
-      ->type_name("FILE");
+      .add_option("--rules", flags->rules,
+                  "A rules file or directory; may be repeated. redis: the rules in the store")
+      .type_name("FILE");
   command
-      ->add_option("--envoy", flags->envoy,
-                   "A file or directory of Envoy's rate limit service; may be repeated")
-      ->type_name("FILE");
+      .add_option("--envoy", flags->envoy,
+                  "A file or directory of Envoy's rate limit service; may be repeated")
+      .type_name("FILE");
   for (std::size_t i = 0; i < flags->addresses.size(); ++i) {
     const server::ListenAddress& one = server::kListenAddresses[i];
     command
-        ->add_option("--" + std::string(one.key), flags->addresses[i],
-                     "The address for " + std::string(one.title) + " [" +
-                         server::Config().*one.address + "]")
-        ->type_name("ADDR");
+        .add_option("--" + std::string(one.key), flags->addresses[i],
+                    "The address for " + std::string(one.title) + " [" +
+                        server::Config().*one.address + "]")
+        .type_name("ADDR");
   }
   command
-      ->add_option("--store", flags->store,
-                   "The store of the counters: memory, or redis://HOST:PORT [memory]")
-      ->type_name("URL");
+      .add_option("--store", flags->store,
+                  "The store of the counters: memory, or redis://HOST:PORT [memory]")
+      .type_name("URL");
   command
-      ->add_option("--record", flags->record,
-                   "Records requests in this file, for sluice replay (docs/recording.md)")
-      ->type_name("FILE");
+      .add_option("--record", flags->record,
+                  "Records requests in this file, for sluice replay (docs/recording.md)")
+      .type_name("FILE");
   command
-      ->add_option("--threads", flags->threads, "The number of event loops [number of processors]")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024));
-  command->footer(kServeHelp);
-  command->callback([flags, &status] { status = serve(*flags); });
+      .add_option("--threads", flags->threads, "The number of event loops [number of processors]")
+      .type_name("N")
+      .range(1, 1024);
+  command.footer(kServeHelp);
+  command.callback([flags, &status] { status = serve(*flags); });
 }
 
 }  // namespace sluice::cli
