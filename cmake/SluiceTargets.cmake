@@ -17,6 +17,7 @@ endif()
 # The tests decide millions of times with these. SLUICE_HOT_OPTIONS optimizes them where the rest is not
 # optimized, because compiling takes longer than running it.
 set(SLUICE_HOT_LIBRARIES core limiter memory policy)
+set(SLUICE_PROGRAM_OPTIONS $<$<CONFIG:Release>:-O1>)  # of tests and their programs, which need not be fast
 # A test with one of these labels talks to something outside of its process; the others are hermetic.
 set(SLUICE_OUTSIDE_LABELS redis server install)
 
@@ -38,8 +39,10 @@ function(sluice_library name)
   sluice_unity_groups(sluice_${name})
   if(PROJECT_IS_TOP_LEVEL)
     target_compile_options(sluice_${name} PRIVATE ${SLUICE_LIBRARY_OPTIONS})
-    if(name IN_LIST SLUICE_HOT_LIBRARIES)
+    if(SLUICE_HOT_OPTIONS AND name IN_LIST SLUICE_HOT_LIBRARIES)
       target_compile_options(sluice_${name} PRIVATE ${SLUICE_HOT_OPTIONS})
+    else()
+      sluice_precompiled_headers(sluice_${name} libraries)
     endif()
   endif()
   target_include_directories(sluice_${name}
@@ -68,7 +71,8 @@ function(sluice_test name)
   add_executable(${name} ${ARG_SOURCES})
   sluice_compile_options(${name})
   sluice_unity_groups(${name})
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # it need not be fast
+  target_compile_options(${name} PRIVATE ${SLUICE_PROGRAM_OPTIONS})
+  sluice_precompiled_headers(${name} programs)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gtest_main)
   if("concurrency" IN_LIST ARG_LABELS)

@@ -92,3 +92,36 @@ function(sluice_unity_groups target)
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-restrict)
   endif()
 endfunction()
+
+# Makes a target use precompiled headers of the standard library; for tests and other programs, of
+# GoogleTest too. KIND is `libraries` or `programs`: each has options of its own, which headers and users
+# must share, and compiles its headers once.
+function(sluice_precompiled_headers target kind)
+  if(NOT SLUICE_UNITY_BUILD OR NOT PROJECT_IS_TOP_LEVEL)
+    return()
+  endif()
+  set(headers_target sluice_headers_of_${kind})
+  if(NOT TARGET ${headers_target})
+    set(headers <algorithm> <array> <atomic> <charconv> <chrono> <functional> <map> <memory> <optional>
+      <span> <string> <utility> <variant> <vector>)
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${headers_target}.cc CONTENT "")
+    add_library(${headers_target} OBJECT ${PROJECT_BINARY_DIR}/${headers_target}.cc)
+    sluice_compile_options(${headers_target})
+    if(kind STREQUAL libraries)
+      target_compile_options(${headers_target} PRIVATE ${SLUICE_LIBRARY_OPTIONS})
+    elseif(SLUICE_BUILD_TESTS)
+      list(APPEND headers <gtest/gtest.h>)
+      target_compile_options(${headers_target} PRIVATE ${SLUICE_PROGRAM_OPTIONS})
+      target_link_libraries(${headers_target} PRIVATE GTest::gtest)
+    endif()
+    target_precompile_headers(${headers_target} PRIVATE ${headers})
+    if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")  # for ccache
+      target_compile_options(${headers_target} PRIVATE -Xclang -fno-pch-timestamp)
+    endif()
+  endif()
+  if(NOT kind STREQUAL libraries)  # not -fPIE, as in the headers
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${headers_target})
+endfunction()
