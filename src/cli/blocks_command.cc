@@ -80,7 +80,7 @@ Result list(const AdminFlags& flags, std::uint64_t most) {
   return 0;
 }
 
-int finish(const char* command, const Result& result) {
+int print_result(const char* command, const Result& result) {
   if (result) return *result;
   std::cerr << "sluice: blocks " << command << ": " << result.error().what << '\n';
   return result.error().status;
@@ -101,21 +101,22 @@ void add_blocks(Command app, int& status) {
       .type_name("INSTANT");
   flags->admin = add_admin_flags(setting);
   setting.footer(kSetHelp);
-  setting.callback([flags, &status] { status = finish("set", set(*flags)); });
+  setting.callback([flags, &status] { status = print_result("set", set(*flags)); });
 
   const Command unsetting = blocks.add_subcommand("unset", "Ends the block of a key");
   auto place = std::make_shared<BlockFlags>();
   add_place(unsetting, place->place).required();
   place->admin = add_admin_flags(unsetting);
   unsetting.footer("Example:\n  sluice blocks unset login/address ip=192.0.2.1");
-  unsetting.callback(
-      [place, &status] { status = finish("unset", change(*place, "DELETE", {}, "not blocked")); });
+  unsetting.callback([place, &status] {
+    status = print_result("unset", change(*place, "DELETE", {}, "not blocked"));
+  });
 
   const Command listing = blocks.add_subcommand("list", "Prints one line per block that holds");
   auto most = std::make_shared<std::uint64_t>(1000);
   listing.add_option("--most", *most, "The maximum number of blocks [1000]").range(1, 10'000);
   auto admin = add_admin_flags(listing);
-  listing.callback([admin, most, &status] { status = finish("list", list(*admin, *most)); });
+  listing.callback([admin, most, &status] { status = print_result("list", list(*admin, *most)); });
 }
 
 }  // namespace sluice::cli

@@ -66,7 +66,7 @@ struct World {
     manager = RulesManager::open({file.string()}).value();
   }
 
-  testing::ManualClock clock;
+  sluice::testing::ManualClock clock;
   MemoryStore store{{.max_keys = 1024}, clock};
   Limiter limiter{store};
   std::unique_ptr<RulesManager> manager;
