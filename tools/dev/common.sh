@@ -31,6 +31,7 @@ build() {
   (($# == 0)) || shift
   local launcher
   launcher=$(command -v ccache || true)
+  export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS-pch_defines,time_macros} # for precompiled headers
   [[ -e build/$preset/build.ninja ]] || say "configuring build/$preset"
   cmake --preset "$preset" "-DCMAKE_CXX_COMPILER_LAUNCHER=$launcher" "$@" --log-level=WARNING \
     </dev/null >/dev/null || return
