@@ -24,7 +24,6 @@ using sluice_oracle::Charge;
 using sluice_oracle::Spec;
 using sluice_oracle::Verb;
 
-
 constexpr std::array kAll = {Algorithm::kFixedWindow,
                              Algorithm::kSlidingWindowLog,
                              Algorithm::kSlidingWindowCounter,
