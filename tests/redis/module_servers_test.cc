@@ -109,10 +109,7 @@ void expect_exact(RedisStore& store, const std::vector<std::string>& keys,
   for (const Takers* takers : all) EXPECT_EQ(takers->undecided(), 0u);
 }
 
-class ModuleServers : public ::testing::Test {
- protected:
-  ModuleServers() { servers_load_modules_later = true; }
-};
+class ModuleServers : public ::testing::Test {};
 
 TEST_F(ModuleServers, CountExactlyWhileTheModuleIsLoaded) {
   const RedisServer server(loadable());

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <hiredis/hiredis.h>
 #include <sys/prctl.h>
@@ -25,10 +24,6 @@
 #include <utility>
 #include <vector>
 
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/asan_interface.h>
-#endif
-
 // Real Redis servers for tests.
 namespace sluice_redis {
 
@@ -45,9 +40,6 @@ inline const char* module_file() {
   const char* const named = std::getenv("SLUICE_MODULE");
   return named != nullptr && *named != '\0' ? named : nullptr;
 }
-
-// Whether servers that are started from now on load a module later, by MODULE LOAD.
-inline bool servers_load_modules_later = false;
 
 // A redis-server process for one test: in a new folder, on a Unix socket in it (and on a TCP port
 // if requested), without persistence. It ends with this object, and with this process. Throws
@@ -104,7 +96,6 @@ class RedisServer {
     if (!config_file_.empty()) words.insert(words.begin() + 1, config_file_);
     if (module_file() != nullptr) words.insert(words.end(), {"--loadmodule", module_file()});
     words.insert(words.end(), options_.begin(), options_.end());
-    add_sanitizer(words);
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
@@ -116,19 +107,6 @@ class RedisServer {
   }
 
  private:
-  // A module that is built with AddressSanitizer needs its library in the server before all others:
-  // the one that this program has.
-  static void add_sanitizer([[maybe_unused]] std::vector<std::string>& words) {
-#ifdef __SANITIZE_ADDRESS__
-    const bool loads = std::find(words.begin(), words.end(), "--loadmodule") != words.end();
-    if (!loads && !servers_load_modules_later) return;
-    Dl_info library;
-    if (dladdr(reinterpret_cast<void*>(&__asan_address_is_poisoned), &library) == 0) return;
-    words.insert(words.begin(), {"env", std::string("LD_PRELOAD=") + library.dli_fname,
-                                 "ASAN_OPTIONS=detect_leaks=0"});
-#endif
-  }
-
   [[noreturn]] static void become_server(char* const* arguments, pid_t parent) noexcept {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);

@@ -14,6 +14,14 @@
 #include "stores/memory/packed_state.h"
 #include "stores/memory/pages.h"
 
+#if defined(__SANITIZE_THREAD__)
+#define SLUICE_TABLE_IS_CHECKED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SLUICE_TABLE_IS_CHECKED 1
+#endif
+#endif
+
 namespace sluice::memory {
 
 // The key changes only while the state is pinned.
@@ -37,7 +45,7 @@ struct alignas(16) Tags {
 
   // Returns a bit for every slot with that tag.
   std::uint32_t matching(std::uint8_t tag) const noexcept {
-#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+#if defined(__SSE2__) && !defined(SLUICE_TABLE_IS_CHECKED)
     // Bytes that other threads change: not one atomic read, and it need not be one.
     const __m128i all = _mm_load_si128(reinterpret_cast<const __m128i*>(this));
     const __m128i equal = _mm_cmpeq_epi8(all, _mm_set1_epi8(static_cast<char>(tag)));
