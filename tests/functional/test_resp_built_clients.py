@@ -1,5 +1,6 @@
 """Independent Redis clients in Go, Java and Rust with the RESP front end: go-redis, Jedis, Lettuce and
-redis-rs. Their own tools build the programs in resp_clients/ below the folder in SLUICE_CLIENTS."""
+redis-rs. Their own tools build the programs in resp_clients/ below the folder in SLUICE_CLIENTS, with
+what tests/programs/fetch has fetched."""
 
 import json
 import os
@@ -10,6 +11,7 @@ import unittest
 
 from client_programs import check_program, programs
 from harness import ROOT, ServerTest, tool
+from maven_harness import maven
 
 RULES = "version: 1\nrules: []\n"
 SOURCES = ROOT / "tests/functional/resp_clients"
@@ -61,14 +63,16 @@ class Clients(ServerTest):
         self.assertIn("nknown command", got["transaction"])
         self.assertIn("allowed", got["limit"])
 
+
+class Go(Clients):
     @staticmethod
-    def build_go(folder, *arguments):
-        build([tool("go"), "build", "-o", "check", *arguments], folder, GOPATH=str(folder / "packages"),
-              GOCACHE=str(folder / "cache"), GOFLAGS="-modcacherw", GOTOOLCHAIN="local")
+    def build(folder, *arguments):
+        build([tool("go"), "build", "-o", "check", *arguments], folder, GOPATH=os.environ["SLUICE_GO"],
+              GOCACHE=str(folder / "cache"), GOPROXY="off", GOTOOLCHAIN="local")
 
     def test_go_redis_works(self):
         folder = copied("go")
-        self.build_go(folder, ".")
+        self.build(folder, ".")
         self.check("./check", cwd=folder)
 
     def test_the_program_of_the_page_in_go_works(self):
@@ -76,7 +80,7 @@ class Clients(ServerTest):
 
         def run(text):
             (folder / "page.go").write_text(text)
-            self.build_go(folder, "page.go")
+            self.build(folder, "page.go")
             (folder / "page.go").unlink()
             return subprocess.run("./check", cwd=folder, timeout=60, check=True, capture_output=True,
                                   text=True).stdout.split()
@@ -84,15 +88,19 @@ class Clients(ServerTest):
         (text,) = programs("go")
         check_program(self, text, run, ("100 *", "60000 *"))
 
+
+class Java(Clients):
     def test_jedis_and_lettuce_work(self):
         folder = copied("java")
-        build([tool("mvn"), "-B", "-q", f"-Dmaven.repo.local={folder}/repository", "package"], folder)
+        maven(folder, "package")
         self.check(tool("java"), "-cp", "target/check.jar:target/dependency/*", "Check", cwd=folder)
 
+
+class Rust(Clients):
     def test_redis_rs_works(self):
         folder = copied("rust")
-        build([tool("cargo"), "build", "--locked", "--quiet"], folder,
-              CARGO_HOME=str(folder / "packages"))
+        build([tool("cargo"), "build", "--locked", "--offline", "--quiet"], folder,
+              CARGO_HOME=os.environ["SLUICE_CARGO"])
         self.check("target/debug/check", cwd=folder)
 
 

@@ -47,8 +47,7 @@ class FetchTest(unittest.TestCase):
         self.lock = self.folder / "lock"
         self.lock.write_text("1\n")
         variables = {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "CALLS": str(self.calls),
-                     "SLUICE_TESTS_CACHE": str(self.folder / "cache"),
-                     "SLUICE_NOT_TESTED": str(self.folder / "not_tested")}
+                     "SLUICE_TESTS_CACHE": str(self.folder / "cache")}
         for patch in (mock.patch.dict(os.environ, variables), mock.patch.object(fetch, "PAUSES", (0, 0))):
             patch.start()
             self.addCleanup(patch.stop)
@@ -242,31 +241,26 @@ class Tests(FetchTest):
         ran = subprocess.run(argv, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
         return ran.returncode, ran.stdout
 
-    def not_tested(self):
-        return (self.folder / "not_tested").read_text().splitlines()
-
     def test_a_test_runs_if_the_set_is_there(self):
         self.path.mkdir(parents=True)
         self.assertEqual(self.run_test("sh", "-c", "echo runs; exit 3"), (3, "runs\n"))
-        self.assertFalse((self.folder / "not_tested").exists())
 
     def test_a_test_without_its_set_is_skipped_and_says_what_is_not_tested(self):
         status, output = self.run_test("echo", "runs")
         self.assertEqual(status, 77)
         self.assertRegex(output, "^not tested: Envoy 1.40: .*: PyPI did not deliver it")
-        self.assertEqual(self.not_tested(), output.splitlines())
+        self.assertEqual(output.count("\n"), 1)
 
     def test_with_ci_a_test_without_its_set_fails(self):
         status, output = self.run_test("echo", "runs", CI="true")
         self.assertEqual(status, 1)
         self.assertIn("not tested: Envoy", output)
-        self.assertEqual(len(self.not_tested()), 1)
 
     def test_the_part_of_a_test_that_needs_no_set_runs_without_the_variable(self):
         command = ("--or-without", "CLIENTS", "sh", "-c", 'echo "${CLIENTS-none}"; exit 4')
         status, output = self.run_test(*command, CLIENTS="here")
-        self.assertEqual((status, output.splitlines()[1]), (4, "none"))
-        self.assertEqual(len(self.not_tested()), 1)
+        self.assertRegex(output, "^not tested: .*\nnone\n$")
+        self.assertEqual(status, 4)
         self.path.mkdir(parents=True)
         self.assertEqual(self.run_test(*command, CLIENTS="here"), (4, "here\n"))
 
