@@ -202,7 +202,7 @@ complete -c sluice -f
 }  // namespace
 
 void add_completion(Command app, int& status) {
-  static const std::map<std::string, std::string (*)(Command)> kShells{
+  static const std::map<std::string, std::string (*)(Command)> shells{
       {"bash", bash_completion}, {"fish", fish_completion}, {"zsh", zsh_completion}};
   const auto shell = std::make_shared<std::string>();
   const Command command = app.add_subcommand("completion", "Prints the completions of a shell");
@@ -211,7 +211,7 @@ void add_completion(Command app, int& status) {
       .one_of({"bash", "fish", "zsh"});
   command.footer(kCompletionHelp);
   command.callback([shell, app, &status] {
-    std::cout << kShells.at(*shell)(app) << std::flush;
+    std::cout << shells.at(*shell)(app) << std::flush;
     status = std::cout ? 0 : kFailed;
   });
 }

@@ -27,8 +27,8 @@ packages_arm64=(cmake crossbuild-essential-arm64 ninja-build python3 qemu-user t
   libre2-dev:arm64 libxxhash-dev:arm64 libyaml-cpp-dev:arm64)
 packages_bench=(libbenchmark-dev mawk nginx-light python3 redis-server redis-tools wrk
   "${packages_grpc[@]}")
-packages_quick_lint=(clang-format-14 python3 shellcheck universal-ctags)
-packages_tidy=(clang-14 clang-tidy-14)
+packages_quick_lint=(clang-format-19 python3 shellcheck universal-ctags)
+packages_tidy=(clang-19 clang-tidy-19)
 packages_package=(build-essential debhelper dpkg-dev lintian)
 packages_check=(buildah curl mmdebstrap python3-venv systemd-container)
 

@@ -133,7 +133,7 @@ class Prose(Lint):
         self.accepts("prose", "x.md", "`shall`\n```\nshall\n```\n")
 
 
-@needs("clang-format-14")
+@needs("clang-format-19")
 class Format(Lint):
     def test_refuses_a_source_that_is_not_formatted(self):
         shutil.copy(LINT / "../../.clang-format", self.tree)
@@ -154,13 +154,13 @@ class Scripts(Lint):
         self.accepts("scripts", "x.bin", "\0\0echo $1\n")
 
 
-@needs("clang-tidy-14")
+@needs("clang-tidy-19")
 class Tidy(Lint):
     def setUp(self):
         super().setUp()
         shutil.copy(LINT / "../../.clang-tidy", self.tree)
         self.write("compile_commands.json", json.dumps([
-            {"directory": str(self.tree), "file": "x.cc", "command": "clang++-14 -c x.cc"}]))
+            {"directory": str(self.tree), "file": "x.cc", "command": "clang++-19 -c x.cc"}]))
 
     def test_refuses_what_clang_tidy_refuses(self):
         self.accepts("tidy", "x.cc", "int f() { return 1; }\n", ".")
