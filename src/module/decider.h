@@ -52,7 +52,6 @@ class Decider {
   void write_block(const Request& request, std::size_t j);
   long long end_of_key(const Request& request, core::Ticks keep_until) const noexcept;
 
-  RedisModuleCtx* context_ = nullptr;
   std::vector<Key> keys_;
   std::vector<Outcome> outcomes_;
   std::vector<BlockValue> blocks_;
