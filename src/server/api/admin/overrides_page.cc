@@ -21,12 +21,6 @@ struct Place {
   std::string rule, limit;
 };
 
-std::string decoded(std::string_view text) {
-  std::string out;
-  while (!text.empty()) out += take_decoded(text);
-  return out;
-}
-
 std::optional<Place> place_of(std::string_view path) {
   const std::size_t slash = path.find('/');
   if (slash == path.npos || slash == 0 || slash + 1 == path.size()) return std::nullopt;

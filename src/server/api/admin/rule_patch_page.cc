@@ -15,12 +15,6 @@
 namespace sluice::server::pages {
 namespace {
 
-std::string decoded(std::string_view text) {
-  std::string out;
-  while (!text.empty()) out += take_decoded(text);
-  return out;
-}
-
 // "a, b, c and 97 more"
 std::string some_names(std::span<const Rule> rules) {
   constexpr std::size_t kMost = 20;

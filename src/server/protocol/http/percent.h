@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace sluice::server {
@@ -20,6 +21,13 @@ constexpr char take_decoded(std::string_view& rest) noexcept {
   const int low = high >= 0 ? hex_digit(rest[2]) : -1;
   rest.remove_prefix(low >= 0 ? 3 : 1);
   return low >= 0 ? static_cast<char>(high * 16 + low) : first;
+}
+
+// Returns the text with each %XX decoded.
+inline std::string decoded(std::string_view text) {
+  std::string out;
+  while (!text.empty()) out += take_decoded(text);
+  return out;
 }
 
 }  // namespace sluice::server

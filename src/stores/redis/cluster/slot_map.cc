@@ -56,11 +56,11 @@ std::optional<ServerAddress> read_address(const redisReply& node, const ServerAd
   return ServerAddress{host.empty() ? asked.host : std::string(host), *port};
 }
 
+}  // namespace
+
 void add_once(std::vector<ServerAddress>& to, ServerAddress address) {
   if (std::find(to.begin(), to.end(), address) == to.end()) to.push_back(std::move(address));
 }
-
-}  // namespace
 
 Expected<SlotMap> SlotMap::read(const redisReply& reply, const ServerAddress& asked) {
   if (reply.type != REDIS_REPLY_ARRAY || reply.elements > kSlots) {

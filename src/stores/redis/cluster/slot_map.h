@@ -16,6 +16,9 @@ struct redisReply;
 
 namespace sluice::redis {
 
+// Adds the address unless it is there already.
+void add_once(std::vector<ServerAddress>& to, ServerAddress address);
+
 // Which master serves which slot of a cluster, as reported by one of its servers.
 //
 // A value of 32 KiB and the addresses. Masters are numbered in the order of the report. Reading

@@ -13,10 +13,6 @@ constexpr std::size_t kMostCandidates = 16;
 // Of these, the seeds that are asked whatever the map says.
 constexpr std::size_t kSeedsOfARound = 4;
 
-void add_once(std::vector<ServerAddress>& to, const ServerAddress& address) {
-  if (std::find(to.begin(), to.end(), address) == to.end()) to.push_back(address);
-}
-
 // Adds those of `count` servers that fit, beginning with another one in each round.
 template <typename At>
 void add_rotated(std::vector<ServerAddress>& to, std::size_t room, std::size_t count, const At& at,
