@@ -150,7 +150,7 @@ Result unset(const AdminFlags& flags, const LimitPlace& place, const std::string
   return ask(flags, "DELETE", target, {}, "removed ");
 }
 
-Result list(const AdminFlags& flags, const std::string& rule) {
+Result list_overrides(const AdminFlags& flags, const std::string& rule) {
   const auto client = connect_to(flags);
   if (!client) return Unexpected{client.error()};
   const auto count = for_each_override(
@@ -203,7 +203,7 @@ void add_list(Command overrides, int& status) {
   auto flags = add_admin_flags(command);
   command.footer(kListHelp);
   command.callback(
-      [flags, rule, &status] { status = finish_overrides("list", list(*flags, *rule)); });
+      [flags, rule, &status] { status = finish_overrides("list", list_overrides(*flags, *rule)); });
 }
 
 }  // namespace

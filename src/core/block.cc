@@ -10,7 +10,7 @@ namespace {
 
 bool is_in_range(Duration period) noexcept { return period >= kMinPeriod && period <= kMaxPeriod; }
 
-std::string out_of_range(std::string_view name, Duration is, Duration least) {
+std::string too_short(std::string_view name, Duration is, Duration least) {
   return std::string(name) + " " + core::format_period(is) + " is out of range; it must be " +
          core::format_period(least) + " to 366d";
 }
@@ -36,10 +36,10 @@ std::string Block::explain(BlockError error, const BlockSpec& spec) {
     case BlockError::kAfter:
       return "after " + std::to_string(spec.after) + " is out of range; it must be 1 to " +
              std::to_string(kMaxBlockDenials);
-    case BlockError::kWithin: return out_of_range("within", spec.within, kMinPeriod);
-    case BlockError::kTime: return out_of_range("for", spec.time, kMinPeriod);
+    case BlockError::kWithin: return too_short("within", spec.within, kMinPeriod);
+    case BlockError::kTime: return too_short("for", spec.time, kMinPeriod);
     case BlockError::kGrowth: return "grow is out of range; it must be 1 to 100";
-    case BlockError::kAtMost: return out_of_range("at_most", spec.at_most, spec.time);
+    case BlockError::kAtMost: return too_short("at_most", spec.at_most, spec.time);
   }
   return "unknown error";
 }

@@ -5,13 +5,13 @@
 namespace sluice::core {
 namespace {
 
-constexpr bool is_in_order() {
+constexpr bool is_indexed() {
   for (std::size_t i = 0; i < kLimitOptions.size(); ++i) {
     if (kLimitOptions[i].option != static_cast<LimitOption>(i)) return false;
   }
   return true;
 }
-static_assert(is_in_order(), "kLimitOptions must be indexed by LimitOption");
+static_assert(is_indexed(), "kLimitOptions must be indexed by LimitOption");
 
 template <typename Enum>
 std::optional<std::uint64_t> index_of(std::optional<Enum> value) noexcept {

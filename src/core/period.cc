@@ -20,8 +20,8 @@ constexpr std::array<Unit, 5> kUnits{
     {{"d", 86400000000}, {"h", 3600000000}, {"m", 60000000}, {"s", 1000000}, {"ms", 1000}}};
 constexpr std::string_view kForm = "expected a whole number and its unit (ms, s, m, h or d)";
 
-Unexpected<std::string> wrong(std::string_view text, std::string_view what,
-                              std::string_view example) {
+Unexpected<std::string> no_period(std::string_view text, std::string_view what,
+                                  std::string_view example) {
   return {
       in_quotes(text).append(what).append("; ").append(kForm).append(", such as ").append(example)};
 }
@@ -31,7 +31,7 @@ Unexpected<std::string> wrong_unit(std::string_view text, std::string_view digit
   const std::string what = unit.front() == '.' || unit.front() == ',' || unit.front() == '_'
                                ? " is not a whole number with a unit"
                                : " has an unknown unit " + in_quotes(unit);
-  return wrong(text, what, std::string(digits.substr(0, 12)) + "s");
+  return no_period(text, what, std::string(digits.substr(0, 12)) + "s");
 }
 
 }  // namespace
@@ -41,15 +41,15 @@ Expected<Duration> parse_period(std::string_view text) {
   while (size < text.size() && text[size] >= '0' && text[size] <= '9') ++size;
   const std::string_view digits = text.substr(0, size);
   const std::string_view name = text.substr(size);
-  if (digits.empty()) return wrong(text, " is not a period", "60s");
-  if (name.empty()) return wrong(text, " has no unit", std::string(digits.substr(0, 12)) + "s");
+  if (digits.empty()) return no_period(text, " is not a period", "60s");
+  if (name.empty()) return no_period(text, " has no unit", std::string(digits.substr(0, 12)) + "s");
   for (const Unit& unit : kUnits) {
     if (unit.name != name) continue;
     const std::int64_t most = std::numeric_limits<std::int64_t>::max() / unit.ticks;
     std::int64_t count = 0;
     for (const char c : digits) {
       const std::int64_t digit = c - '0';
-      if (count > (most - digit) / 10) return wrong(text, " is too long", "366d");
+      if (count > (most - digit) / 10) return no_period(text, " is too long", "366d");
       count = count * 10 + digit;
     }
     return Duration{count * unit.ticks};

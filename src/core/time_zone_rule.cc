@@ -13,9 +13,9 @@ constexpr bool is_letter(char c) noexcept {
 }
 
 // Reads a rule from the left. After a mistake it is not `ok`, and reads nothing more.
-class Reader {
+class RuleReader {
  public:
-  explicit Reader(std::string_view text) : rest_(text) {}
+  explicit RuleReader(std::string_view text) : rest_(text) {}
 
   bool ok() const noexcept { return ok_; }
   bool is_at_end() const noexcept { return rest_.empty(); }
@@ -110,7 +110,7 @@ std::int64_t YearlyChange::in_year(std::chrono::year year, std::int64_t offset) 
 
 std::optional<TimeZoneRule> TimeZoneRule::parse(std::string_view text) {
   TimeZoneRule rule;
-  Reader in(text);
+  RuleReader in(text);
   in.name();
   rule.standard = -in.time(24);  // POSIX counts offsets to the west
   if (in.ok() && in.is_at_end()) return rule;

@@ -13,12 +13,12 @@ namespace sluice {
 namespace {
 
 constexpr std::int64_t kMostCount = static_cast<std::int64_t>(kMaxUnits);
-constexpr std::int64_t kMostSeconds =
+constexpr std::int64_t kMostPeriodSeconds =
     std::chrono::duration_cast<std::chrono::seconds>(kMaxPeriod).count();
 constexpr std::int64_t kAnyNumber = std::numeric_limits<std::int64_t>::max();
 
 constexpr NumberArgument kBurst{"max_burst", 0, kMostCount - 1};
-constexpr NumberArgument kPeriod{"period_seconds", 1, kMostSeconds};
+constexpr NumberArgument kPeriod{"period_seconds", 1, kMostPeriodSeconds};
 constexpr NumberArgument kQuantity{"quantity", -kAnyNumber, kAnyNumber};
 constexpr NumberArgument kTokens{"count", 0, kMostCount};
 
@@ -40,7 +40,7 @@ Expected<Duration> parse_seconds(std::string_view text) {
   constexpr std::size_t kDigits = 6;
   const bool is_number = seconds && *seconds >= 0 && is_digits(fraction) &&
                          fraction.size() <= kDigits && has_fraction == !fraction.empty();
-  if (is_number && *seconds <= kMostSeconds) {
+  if (is_number && *seconds <= kMostPeriodSeconds) {
     fraction.resize(kDigits, '0');
     const std::size_t first = std::min(fraction.find_first_not_of('0'), kDigits - 1);
     const auto micros = whole_number(std::string_view(fraction).substr(first));
@@ -52,7 +52,8 @@ Expected<Duration> parse_seconds(std::string_view text) {
                                : "is not a number of "
                                  "seconds with at most 6 digits after the "
                                  "point: ") +
-                    core::in_quotes(text) + "; expected 0.001 to " + std::to_string(kMostSeconds)};
+                    core::in_quotes(text) + "; expected 0.001 to " +
+                    std::to_string(kMostPeriodSeconds)};
 }
 
 Expected<Duration> parse_period_of(ThrottleForm form, std::string_view text) {
@@ -74,7 +75,7 @@ Expected<std::int64_t> parse_quantity(ThrottleForm form, std::span<const std::st
   return Unexpected{"there is no option " + core::in_quotes(words[0]) + "; expected TOKENS count"};
 }
 
-std::int64_t seconds(Duration duration) noexcept {
+std::int64_t whole_seconds(Duration duration) noexcept {
   return std::chrono::ceil<std::chrono::seconds>(duration).count();
 }
 
@@ -130,8 +131,8 @@ std::array<std::int64_t, 5> throttle_reply(ThrottleForm form, const Limit& limit
                                            const Decision& decision) noexcept {
   const bool is_allowed = decision.allowed();
   const bool waits = !is_allowed && decision.retry_after;
-  const std::int64_t retry = waits ? seconds(*decision.retry_after) : -1;
-  const std::int64_t reset = seconds(decision.reset_after);
+  const std::int64_t retry = waits ? whole_seconds(*decision.retry_after) : -1;
+  const std::int64_t reset = whole_seconds(decision.reset_after);
   const std::int64_t capacity = limit.capacity();
   if (form == ThrottleForm::kCrab) {
     return {is_allowed ? 1 : 0, capacity, decision.remaining, reset, is_allowed ? 0 : retry};

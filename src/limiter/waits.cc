@@ -42,7 +42,7 @@ Decision without_delay(Decision decision) noexcept {
   return decision;
 }
 
-Decision refusal(const Decision& said, Reason reason) noexcept {
+Decision refused(const Decision& said, Reason reason) noexcept {
   Decision decision = without_delay(said);
   decision.outcome = Outcome::kDenied;
   decision.reason = reason;
@@ -81,10 +81,10 @@ Decision Waits::sleep(WaitingCall& call, Instant deadline, const Decision& said)
   {
     const Lock lock(mutex_);
     if (turn > deadline) {  // a leaky bucket in queue mode has a delay of its own
-      decision = refusal(said, Reason::kLimited);
+      decision = refused(said, Reason::kLimited);
       decision.retry_after = turn - deadline;
     } else if (queue_.size() + sleeping_ >= options_.most) {
-      decision = refusal(said, Reason::kTooManyWaiters);
+      decision = refused(said, Reason::kTooManyWaiters);
     } else {
       ++sleeping_;
       count();
@@ -96,7 +96,7 @@ Decision Waits::sleep(WaitingCall& call, Instant deadline, const Decision& said)
     const Lock lock(mutex_);
     --sleeping_;
     count();
-    if (!waits) decision = refusal(said, Reason::kLimited);
+    if (!waits) decision = refused(said, Reason::kLimited);
   }
   if (!decision.allowed()) call.ask(Verb::kRefund);
   return without_delay(decision);
@@ -119,7 +119,7 @@ Decision Waits::queue(WaitingCall& call, std::size_t at, Instant deadline, bool 
       }
     }
     for (;;) {
-      if (!await_turn(call, place, lock)) return refusal(place.decision, Reason::kLimited);
+      if (!await_turn(call, place, lock)) return refused(place.decision, Reason::kLimited);
       if (place.has_left) return place.decision;
       place.turn = Instant::max();
       static_cast<void>(queue_.ask(place));

@@ -11,8 +11,8 @@
 namespace sluice::replay {
 namespace {
 
-constexpr std::size_t kTopDenied = 10;
-constexpr std::size_t kChartColumns = 64;
+constexpr std::size_t kShownKeys = 10;
+constexpr std::size_t kTextColumns = 64;
 constexpr std::size_t kLabelColumns = 35;
 
 // Adds terminal colours, unless they are off.
@@ -48,7 +48,7 @@ class TextReport {
  public:
   TextReport(const ReplayReport& report, const TextOptions& options)
       : report_(report),
-        series_(report.tally.series().in_columns(kChartColumns)),
+        series_(report.tally.series().in_columns(kTextColumns)),
         paint_(options.colours) {}
 
   std::string write() {
@@ -190,7 +190,7 @@ class TextReport {
     line("    denied " + grouped(limit.denied) + " of " + grouped(limit.requests) + " requests, " +
          grouped(limit.keys.keys_denied()) + " of " + at_least(limit.keys) +
          grouped(limit.keys.keys()) + (limit.keys.keys() == 1 ? " key" : " keys"));
-    const auto keys = limit.keys.most_denied(kTopDenied);
+    const auto keys = limit.keys.most_denied(kShownKeys);
     if (!keys.empty()) key_table(keys);
   }
 

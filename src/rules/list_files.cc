@@ -95,7 +95,7 @@ std::string_view entry_of(std::string_view line) noexcept {
   return line;
 }
 
-bool has_control(std::string_view text) noexcept {
+bool has_control_character(std::string_view text) noexcept {
   return std::any_of(text.begin(), text.end(),
                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
 }
@@ -121,11 +121,12 @@ Expected<bool> ListFiles::read(const std::string& path, const Add& add) {
     if (++number == 1 && line.starts_with(kMark)) line.remove_prefix(kMark.size());
     const std::string_view entry = entry_of(line);
     if (entry.empty()) return;
-    const std::string wrong = entry.size() > kLongestEntry
-                                  ? "an entry of over 4096 bytes; expected one entry in each line"
-                              : has_control(entry) ? "a control character in " + in_quotes(entry) +
-                                                         "; expected one entry in each line"
-                                                   : add(entry);
+    const std::string wrong =
+        entry.size() > kLongestEntry
+            ? "an entry of over 4096 bytes; expected one entry in each line"
+        : has_control_character(entry)
+            ? "a control character in " + in_quotes(entry) + "; expected one entry in each line"
+            : add(entry);
     if (wrong.empty()) return;
     add_error(path, number, static_cast<std::size_t>(entry.data() - line.data()) + 1, wrong);
   });

@@ -30,7 +30,7 @@ LimitSpec spec_with(const Override& given, const Limit& own) {
 
 // "WHAT; expected one of: a, b or c".
 template <typename Named>
-std::string one_of(const std::string& what, const Named& all) {
+std::string expected_one_of(const std::string& what, const Named& all) {
   constexpr std::size_t kMost = 20;
   std::vector<std::string_view> names;
   names.reserve(all.size());
@@ -55,7 +55,7 @@ std::string why_no_plan(const Rule& rule, const RuleLimit& limit, const Override
 }
 
 // Returns why the limit cannot have the override, or an empty text.
-std::string find_problem(const Rule& rule, const RuleLimit& limit, const Override& given) {
+std::string find_term_problem(const Rule& rule, const RuleLimit& limit, const Override& given) {
   if (given.kind == Override::Kind::kPlan) return why_no_plan(rule, limit, given);
   if (given.kind != Override::Kind::kNumbers) return {};
   const LimitSpec spec = spec_with(given, limit.limit);
@@ -72,14 +72,14 @@ Expected<Found> find_limit(const RuleSet& rules, std::string_view rule_name,
                            std::string_view limit_name) {
   const Rule* rule = rules.find(rule_name);
   if (rule == nullptr) {
-    return Unexpected{one_of("there is no rule " + in_quotes(rule_name), rules.rules())};
+    return Unexpected{expected_one_of("there is no rule " + in_quotes(rule_name), rules.rules())};
   }
   const auto limit = std::find_if(rule->limits.begin(), rule->limits.end(),
                                   [&](const RuleLimit& one) { return one.name == limit_name; });
   if (limit == rule->limits.end()) {
-    return Unexpected{
-        one_of("the rule " + in_quotes(rule_name) + " has no limit " + in_quotes(limit_name),
-               rule->limits)};
+    return Unexpected{expected_one_of(
+        "the rule " + in_quotes(rule_name) + " has no limit " + in_quotes(limit_name),
+        rule->limits)};
   }
   return Found{rule, &*limit};
 }
@@ -197,7 +197,7 @@ Expected<std::string, rules::OverrideError> rules::check_counter(const RuleSet& 
   }
   auto named = named_again(rules, *found, *key);
   if (!named) return Unexpected{OverrideError{std::move(named.error())}};
-  if (std::string problem = find_problem(*rule, *limit, given); !problem.empty()) {
+  if (std::string problem = find_term_problem(*rule, *limit, given); !problem.empty()) {
     return Unexpected{OverrideError{std::move(problem)}};
   }
   return *std::move(named);
@@ -208,7 +208,8 @@ Expected<std::string> name_override(const RuleSet& rules, std::string_view rule_
                                     const Override& given) {
   const auto found = find_limit(rules, rule_name, limit_name);
   if (!found) return Unexpected{found.error()};
-  if (std::string problem = find_problem(*found->rule, *found->limit, given); !problem.empty()) {
+  if (std::string problem = find_term_problem(*found->rule, *found->limit, given);
+      !problem.empty()) {
     return Unexpected{std::move(problem)};
   }
   auto counter = fill_key(rules, *found, attributes);

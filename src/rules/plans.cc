@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kNumbers{"limit", "per", "lease", "burst"};
 
-std::vector<std::string_view> names_of(const std::vector<FilePlans::Plan>& plans) {
+std::vector<std::string_view> plan_names(const std::vector<FilePlans::Plan>& plans) {
   std::vector<std::string_view> names;
   names.reserve(plans.size());
   for (const FilePlans::Plan& plan : plans) names.push_back(plan.name);
@@ -76,7 +76,7 @@ void FilePlans::choose(const Node& node, Rule& rule, const KeyTemplate& from,
     diagnostics.add(fields.at("from"), "'from' is " + describe(*fields.node("from")),
                     "expected one attribute, such as \"{header.x-plan}\"");
   }
-  const auto names = names_of(plans_);
+  const auto names = plan_names(plans_);
   rule.plans.assign(names.begin(), names.end());
   if (otherwise == nullptr) return;
   if (std::find(names.begin(), names.end(), otherwise->text) == names.end()) {

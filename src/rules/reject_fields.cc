@@ -14,7 +14,7 @@ namespace sluice::rules {
 namespace {
 
 constexpr std::size_t kMostHeaders = 16;
-constexpr std::size_t kLongestName = 64;
+constexpr std::size_t kLongestHeaderName = 64;
 constexpr std::size_t kLongestValue = 1024;
 constexpr std::string_view kNamesToUse = "{retry_after}, {limit}, {remaining} or {reset_at}";
 
@@ -24,7 +24,7 @@ constexpr std::array<std::string_view, 13> kReserved{
     "keep-alive",        "proxy-connection", "retry-after",       "te",           "trailer",
     "transfer-encoding", "upgrade",          "proxy-authenticate"};
 
-std::string lower(std::string_view text) {
+std::string lower_case(std::string_view text) {
   std::string out(text);
   for (char& c : out) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -44,7 +44,8 @@ bool is_media_type(std::string_view text) {
 }
 
 bool is_json(std::string_view content_type) {
-  return lower(content_type.substr(0, content_type.find(';'))).find("json") != std::string::npos;
+  return lower_case(content_type.substr(0, content_type.find(';'))).find("json") !=
+         std::string::npos;
 }
 
 std::string_view guess_type(std::string_view body) {
@@ -59,7 +60,7 @@ bool is_token(std::string_view name) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            kMarks.find(c) != kMarks.npos;
   };
-  return !name.empty() && name.size() <= kLongestName &&
+  return !name.empty() && name.size() <= kLongestHeaderName &&
          std::all_of(name.begin(), name.end(), is_right);
 }
 
@@ -140,10 +141,10 @@ class RejectReader {
   }
 
   bool is_right_name(const Node& name) {
-    const std::string lowered = lower(name.text);
+    const std::string lowered = lower_case(name.text);
     if (!is_token(name.text)) {
       diagnostics_.add(name.at, in_quotes(name.text) + " is not a header name",
-                       "expected 1 to " + std::to_string(kLongestName) +
+                       "expected 1 to " + std::to_string(kLongestHeaderName) +
                            " letters, digits and '-', such as X-Reason");
       return false;
     }
@@ -152,7 +153,9 @@ class RejectReader {
                        std::string(expected));
       return false;
     }
-    const auto is_same = [&](const RejectHeader& other) { return lower(other.name) == lowered; };
+    const auto is_same = [&](const RejectHeader& other) {
+      return lower_case(other.name) == lowered;
+    };
     if (std::none_of(reject_.headers.begin(), reject_.headers.end(), is_same)) return true;
     diagnostics_.add(name.at, "duplicate header " + in_quotes(name.text),
                      "expected each header once; upper and lower case do not differ");

@@ -34,7 +34,7 @@ struct RuleValues {
   std::vector<LimitValues> limits;
 };
 
-const Node* value_of(const Node& map, std::string_view key) {
+const Node* find_value(const Node& map, std::string_view key) {
   for (const auto& [name, value] : map.pairs) {
     if (name->text == key) return value;
   }
@@ -42,7 +42,7 @@ const Node* value_of(const Node& map, std::string_view key) {
 }
 
 std::string text_of(const Node& map, std::string_view key, std::string_view otherwise) {
-  const Node* const value = value_of(map, key);
+  const Node* const value = find_value(map, key);
   return std::string(value == nullptr ? otherwise : std::string_view(value->text));
 }
 
@@ -127,13 +127,13 @@ void add_defaults(Algorithm algorithm, const std::string& prefix, const Values& 
 class FileReader {
  public:
   explicit FileReader(const Node& file)
-      : domain_(text_of(file, "domain", "default")), plans_(value_of(file, "plans")) {
+      : domain_(text_of(file, "domain", "default")), plans_(find_value(file, "plans")) {
     rule_defaults_ = {{"mode", "enforce"},
                       {"continue", "false"},
                       {"on_store_error", "allow"},
                       {"headers", "both"},
                       {"domain", domain_}};
-    const Node* const defaults = value_of(file, "defaults");
+    const Node* const defaults = find_value(file, "defaults");
     if (defaults == nullptr) return;
     collect(*defaults, "", rule_defaults_);
     on_missing_ = text_of(*defaults, "on_missing", on_missing_);
@@ -145,14 +145,14 @@ class FileReader {
     for (const auto& [key, value] : rule.pairs) {
       if (key->text != "limits") collect(*value, key->text, out.values);
     }
-    const Node* const limits = value_of(rule, "limits");
+    const Node* const limits = find_value(rule, "limits");
     for (std::size_t i = 0; limits != nullptr && i < limits->items.size(); ++i) {
       const Node& limit = *limits->items[i];
       const std::string name = text_of(limit, "name", out.name + "/" + std::to_string(i));
       Values values{{"on_missing", on_missing_}};
       collect(limit, "", values);
       values["name"] = name;
-      if (value_of(rule, "plan") != nullptr) collect_plans(name, values);
+      if (find_value(rule, "plan") != nullptr) collect_plans(name, values);
       Values defaults = defaults_of(values);
       out.limits.push_back({name, std::move(values), std::move(defaults)});
     }
@@ -175,7 +175,7 @@ class FileReader {
   void collect_plans(const std::string& limit, Values& values) const {
     if (plans_ == nullptr) return;
     for (const auto& [plan, limits] : plans_->pairs) {
-      const Node* const numbers = value_of(*limits, limit);
+      const Node* const numbers = find_value(*limits, limit);
       if (numbers != nullptr) collect(*numbers, "plans." + plan->text, values);
     }
   }
@@ -194,7 +194,7 @@ std::vector<RuleValues> read(std::span<const RuleText> files) {
     Document document;
     read_yaml(diagnostics, document);
     const Node* const rules =
-        document.root == nullptr ? nullptr : value_of(*document.root, "rules");
+        document.root == nullptr ? nullptr : find_value(*document.root, "rules");
     if (rules == nullptr) continue;
     const FileReader reader(*document.root);
     for (const Node* rule : rules->items) out.push_back(reader.read(*rule));

@@ -35,7 +35,7 @@ class RedisReader {
 };
 
 template <typename Number>
-void set(Number& target, std::optional<std::uint64_t> value) {
+void set_number(Number& target, std::optional<std::uint64_t> value) {
   if (value) target = static_cast<Number>(*value);
 }
 
@@ -58,17 +58,17 @@ RedisConfig RedisReader::read(const Fields& fields) {
   redis_.password = secret("password");
   redis_.sentinel_password = secret("sentinel_password");
   if (const Node* tls = fields.node("tls")) read_tls(part(*tls, "tls"));
-  set(redis_.nodes, fields.integer("nodes"));
+  set_number(redis_.nodes, fields.integer("nodes"));
   if (const Node* node = fields.node("deny_cache")) {
     const Fields cache = part(*node, "deny_cache");
     redis_.deny_cache_enabled = cache.flag("enabled").value_or(true);
-    set(redis_.deny_cache.max_keys, cache.integer("max_keys"));
+    set_number(redis_.deny_cache.max_keys, cache.integer("max_keys"));
     set_period(redis_.deny_cache.longest, cache.period("longest"));
   }
   if (const Node* node = fields.node("leases")) {
     const Fields leases = part(*node, "leases");
-    set(redis_.lease_percent, leases.integer("share"));
-    set(redis_.lease_keys, leases.integer("max_keys"));
+    set_number(redis_.lease_percent, leases.integer("share"));
+    set_number(redis_.lease_keys, leases.integer("max_keys"));
   }
   if (const Node* breaker = fields.node("breaker")) read_breaker(part(*breaker, "breaker"));
   redis_.rules_key = fields.text("rules_key");
@@ -81,8 +81,8 @@ void RedisReader::read_options(const Fields& fields) {
   options.sentinel_username = fields.text("sentinel_username");
   set_period(options.deadline, fields.period("deadline"));
   set_period(options.connect_timeout, fields.period("connect_timeout"));
-  set(options.max_pending, fields.integer("max_pending"));
-  set(options.protocol, fields.integer("protocol"));
+  set_number(options.max_pending, fields.integer("max_pending"));
+  set_number(options.protocol, fields.integer("protocol"));
   if (options.protocol == 1) {
     diagnostics_.add(fields.at("protocol"), "'protocol' is '1'",
                      "expected 2, 3, or 0 for the version that the server supports");
@@ -112,7 +112,7 @@ void RedisReader::read_tls(const Fields& fields) {
 
 void RedisReader::read_breaker(const Fields& fields) {
   CircuitBreakerOptions& breaker = redis_.breaker;
-  set(breaker.failures, fields.integer("failures"));
+  set_number(breaker.failures, fields.integer("failures"));
   set_period(breaker.open_for, fields.period("open_for"));
   set_period(breaker.longest_open, fields.period("longest_open"));
   if (breaker.open_for <= breaker.longest_open) return;

@@ -229,7 +229,7 @@ constexpr std::array<Key, 3> kGrpcKeys{
 };
 constexpr Map kGrpc{"grpc", "`grpc`", kGrpcKeys};
 
-constexpr std::array<std::string_view, 4> kRoles{"check", "operate", "admin", "check-only"};
+constexpr std::array<std::string_view, 4> kRoleNames{"check", "operate", "admin", "check-only"};
 constexpr std::string_view kRoleHelp =
     "`check` may request decisions. `operate` may also refund, reset and, on a listener that other "
     "machines can reach, take several units at once. `admin` includes `operate`. `check-only` is "
@@ -247,7 +247,7 @@ constexpr std::array<Key, 5> kUserKeys{
         .most = 256,
         .help = "The user name for `AUTH` and `HELLO`. `default` is the user of a client "
                 "that sends only a password."},
-    choice("role", "`check`", kRoles, kRoleHelp),
+    choice("role", "`check`", kRoleNames, kRoleHelp),
     text("password_file", "`\"\"`", kLongestPath, "The file of the password, read at the start."),
     text("password_env", "`\"\"`", 128,
          "The environment variable of the password, instead of a file."),
@@ -277,7 +277,7 @@ constexpr std::array<Key, 5> kClientKeys{
         .least = 1,
         .most = 256,
         .help = "The name of the client, for messages."},
-    choice("role", "`check`", kRoles, kRoleHelp),
+    choice("role", "`check`", kRoleNames, kRoleHelp),
     text("token_file", "`\"\"`", kLongestPath, "The file of the bearer token, read at the start."),
     text("token_env", "`\"\"`", 128, "The environment variable of the token, instead of a file."),
     text("certificate", "`\"\"`", 1024, kCertificateHelp),

@@ -23,7 +23,7 @@ std::vector<RulesText> without_source(std::vector<RulesText> texts) {
   return texts;
 }
 
-std::string joined(const RulesManager::Errors& errors) {
+std::string lines_of(const RulesManager::Errors& errors) {
   std::string out;
   for (const RuleError& error : errors) {
     out.append(out.empty() ? "" : "\n").append(error.to_string());
@@ -38,7 +38,7 @@ Expected<std::unique_ptr<PushedRules>> PushedRules::open(RedisRulesSource source
   auto found = RedisRules::wait_for(source, kLongestStart);
   if (!found) return Unexpected{found.error()};
   auto manager = RulesManager::open_source(named(found->texts), SystemClock::instance(), terms);
-  if (!manager) return Unexpected{joined(manager.error())};
+  if (!manager) return Unexpected{lines_of(manager.error())};
   return std::unique_ptr<PushedRules>(
       new PushedRules(std::move(source), std::move(*found), std::move(*manager)));
 }

@@ -45,7 +45,7 @@ return number
 constexpr redis::Script kChanges{"change_overrides", kChangesText,
                                  "8450300f2bd482205715f7c6c3a1104412a2f68e"};
 
-void begin(redis::Command& command, const OverrideKeys& keys) {
+void begin_script(redis::Command& command, const OverrideKeys& keys) {
   command.script = nullptr;
   command.elements = 0;
   command.tail.clear();
@@ -57,11 +57,11 @@ bool is_text(const redisReply& reply) noexcept {
   return reply.type == REDIS_REPLY_STRING || reply.type == REDIS_REPLY_STATUS;
 }
 
-std::string_view text_of(const redisReply& reply) noexcept {
+std::string_view text_in(const redisReply& reply) noexcept {
   return is_text(reply) ? std::string_view(reply.str, reply.len) : std::string_view();
 }
 
-std::optional<std::uint64_t> number_of(std::string_view text) noexcept {
+std::optional<std::uint64_t> parsed_number(std::string_view text) noexcept {
   std::uint64_t number = 0;
   const char* end = text.data() + text.size();
   const auto read = std::from_chars(text.data(), end, number);
@@ -76,16 +76,16 @@ bool is_array(const redisReply& reply, std::size_t least) noexcept {
 // [ID, [c, COUNTER, t, TEXT]]
 std::optional<OverrideChange> read_change(const redisReply& entry) {
   if (!is_array(entry, 2) || !is_array(*entry.element[1], 4)) return std::nullopt;
-  const auto number = number_of(text_of(*entry.element[0]));
+  const auto number = parsed_number(text_in(*entry.element[0]));
   if (!number) return std::nullopt;
   const redisReply& fields = *entry.element[1];
-  return OverrideChange{*number, text_of(*fields.element[1]), text_of(*fields.element[3])};
+  return OverrideChange{*number, text_in(*fields.element[1]), text_in(*fields.element[3])};
 }
 
 }  // namespace
 
 void fill_in_read_head(redis::Command& command, const OverrideKeys& keys) {
-  begin(command, keys);
+  begin_script(command, keys);
   for (const std::string_view word : {std::string_view("HMGET"), std::string_view(keys.head),
                                       std::string_view("epoch"), std::string_view("number")}) {
     command.append(word);
@@ -93,7 +93,7 @@ void fill_in_read_head(redis::Command& command, const OverrideKeys& keys) {
 }
 
 void fill_in_read_changes(redis::Command& command, const OverrideKeys& keys, std::uint64_t after) {
-  begin(command, keys);
+  begin_script(command, keys);
   command.append("XRANGE");
   command.append(keys.changes);
   command.append(std::to_string(after + 1) + "-0");
@@ -103,7 +103,7 @@ void fill_in_read_changes(redis::Command& command, const OverrideKeys& keys, std
 }
 
 void fill_in_scan(redis::Command& command, const OverrideKeys& keys, std::string_view cursor) {
-  begin(command, keys);
+  begin_script(command, keys);
   command.append("HSCAN");
   command.append(keys.all);
   command.append(cursor);
@@ -113,7 +113,7 @@ void fill_in_scan(redis::Command& command, const OverrideKeys& keys, std::string
 
 void fill_in_change(redis::Command& command, const OverrideKeys& keys, std::string_view epoch,
                     std::string_view counter, std::string_view text, std::size_t most) {
-  begin(command, keys);
+  begin_script(command, keys);
   command.script = &kChange;
   command.repeatable = false;
   command.append(std::uint64_t{3});
@@ -126,7 +126,7 @@ void fill_in_change(redis::Command& command, const OverrideKeys& keys, std::stri
 
 void fill_in_change_all(redis::Command& command, const OverrideKeys& keys, std::string_view epoch,
                         std::span<const OverrideChange> changes, std::size_t most) {
-  begin(command, keys);
+  begin_script(command, keys);
   command.script = &kChanges;
   command.repeatable = false;
   command.append(std::uint64_t{3});
@@ -143,8 +143,8 @@ void fill_in_change_all(redis::Command& command, const OverrideKeys& keys, std::
 
 std::optional<OverrideHead> read_head(const redisReply& reply) {
   if (!is_array(reply, 2)) return std::nullopt;
-  OverrideHead head{std::string(text_of(*reply.element[0])), 0};
-  if (!head.epoch.empty()) head.number = number_of(text_of(*reply.element[1])).value_or(0);
+  OverrideHead head{std::string(text_in(*reply.element[0])), 0};
+  if (!head.epoch.empty()) head.number = parsed_number(text_in(*reply.element[1])).value_or(0);
   return head;
 }
 
@@ -161,10 +161,10 @@ std::optional<std::vector<OverrideChange>> read_changes(const redisReply& reply)
 
 std::optional<OverrideScan> read_scan(const redisReply& reply) {
   if (!is_array(reply, 2) || !is_array(*reply.element[1], 0)) return std::nullopt;
-  OverrideScan scan{std::string(text_of(*reply.element[0])), {}};
+  OverrideScan scan{std::string(text_in(*reply.element[0])), {}};
   const redisReply& pairs = *reply.element[1];
   for (std::size_t i = 0; i + 1 < pairs.elements; i += 2) {
-    scan.entries.push_back({0, text_of(*pairs.element[i]), text_of(*pairs.element[i + 1])});
+    scan.entries.push_back({0, text_in(*pairs.element[i]), text_in(*pairs.element[i + 1])});
   }
   if (scan.cursor.empty()) return std::nullopt;
   return scan;

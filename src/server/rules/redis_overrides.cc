@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPatience{5'000};
 constexpr std::chrono::seconds kFirstAnswer{1};
-constexpr std::chrono::seconds kLongestStart{30};
+constexpr std::chrono::seconds kLongestScan{30};
 
 std::shared_ptr<const redis::Target> patient(const redis::Target& target) {
   auto copy = std::make_shared<redis::Target>(target);
@@ -58,7 +58,7 @@ void RedisOverrides::read_all() {
     while (!condition && std::chrono::steady_clock::now() < end) loop.run_one_until(end);
   };
   run_until(has_answered_, kFirstAnswer);
-  if (has_answered_) run_until(is_synced_, kLongestStart);
+  if (has_answered_) run_until(is_synced_, kLongestScan);
   stop();
 }
 

@@ -30,7 +30,7 @@ std::string_view take_until(std::string_view& rest, char end) {
   return taken;
 }
 
-std::optional<std::uint64_t> number_of(std::string_view text) noexcept {
+std::optional<std::uint64_t> count_of(std::string_view text) noexcept {
   std::uint64_t number = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
   if (read.ec != std::errc{} || read.ptr != text.data() + text.size()) return std::nullopt;
@@ -40,10 +40,10 @@ std::optional<std::uint64_t> number_of(std::string_view text) noexcept {
 std::optional<PastPush> read_entry(std::string_view line) {
   PastPush push;
   push.id = take_until(line, ' ');
-  const auto version = number_of(take_until(line, ' '));
+  const auto version = count_of(take_until(line, ' '));
   push.pushed_at = take_until(line, ' ');
-  const auto files = number_of(take_until(line, ' '));
-  const auto bytes = number_of(take_until(line, ' '));
+  const auto files = count_of(take_until(line, ' '));
+  const auto bytes = count_of(take_until(line, ' '));
   if (!version || !files || !bytes) return std::nullopt;
   push.version = *version;
   push.files = *files;
@@ -54,7 +54,7 @@ std::optional<PastPush> read_entry(std::string_view line) {
 
 // Removes "SIZE:TEXT" and returns the text.
 std::optional<std::string> take_text(std::string_view& rest) {
-  const auto size = number_of(take_until(rest, ':'));
+  const auto size = count_of(take_until(rest, ':'));
   if (!size || *size > rest.size()) return std::nullopt;
   std::string text(rest.substr(0, *size));
   rest.remove_prefix(*size);

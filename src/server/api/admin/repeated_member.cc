@@ -16,7 +16,7 @@ std::string_view take_string(std::string_view& json) {
   return text;
 }
 
-std::string decoded(std::string_view quoted) {
+std::string text_of_quoted(std::string_view quoted) {
   if (quoted.find('\\') != quoted.npos) return std::string(boost::json::parse(quoted).as_string());
   return std::string(quoted.substr(1, quoted.size() - 2));
 }
@@ -37,7 +37,7 @@ std::optional<std::string> find_repeated_member(std::string_view json) {
     if (json.front() == '"') {
       const std::string_view text = take_string(json);
       if (!is_name(json)) continue;
-      std::string name = decoded(text);
+      std::string name = text_of_quoted(text);
       const auto first = names.begin() + static_cast<std::ptrdiff_t>(open.back());
       if (std::find(first, names.end(), name) != names.end()) return name;
       names.push_back(std::move(name));

@@ -12,33 +12,32 @@
 namespace sluice::server {
 namespace {
 
-namespace json = boost::json;
 using rules::RuleChanges;
 
-struct Wrong {
+struct WrongPatch {
   std::string message;
 };
 
 [[noreturn]] void fail(const std::string& member, std::string_view expected) {
-  throw Wrong{core::in_quotes(member) + " is wrong; expected " + std::string(expected)};
+  throw WrongPatch{core::in_quotes(member) + " is wrong; expected " + std::string(expected)};
 }
 
-std::string read_number(const std::string& member, const json::value& value) {
+std::string read_number(const std::string& member, const boost::json::value& value) {
   if (value.is_int64() && value.as_int64() >= 0) return std::to_string(value.as_int64());
   fail(member, "a whole number from 0 to 4294967295, without quotes");
 }
 
-std::string read_period(const std::string& member, const json::value& value) {
+std::string read_period(const std::string& member, const boost::json::value& value) {
   if (!value.is_string()) fail(member, "a period in quotes, such as \"1s\"");
   std::string text(value.as_string());
   const auto& words = core::kCalendarUnits;
   if (std::find(words.begin(), words.end(), text) != words.end()) return text;
   const auto period = core::parse_period(text);
-  if (!period) throw Wrong{core::in_quotes(member) + ": " + period.error()};
+  if (!period) throw WrongPatch{core::in_quotes(member) + ": " + period.error()};
   return text;
 }
 
-void read_limit(const std::string& limit, const json::value& value, RuleChanges& changes) {
+void read_limit(const std::string& limit, const boost::json::value& value, RuleChanges& changes) {
   const std::string place = "limits." + limit;
   constexpr std::string_view kNumbers = "an object with limit, per, lease or burst";
   if (!value.is_object() || value.as_object().empty()) fail(place, kNumbers);
@@ -49,23 +48,24 @@ void read_limit(const std::string& limit, const json::value& value, RuleChanges&
     } else if (key == "per" || key == "lease") {
       changes.numbers.push_back({limit, std::string(key), read_period(member, of)});
     } else {
-      throw Wrong{"unknown member " + core::in_quotes(member) +
-                  "; expected limit, per, lease or burst, other keys are changed by PUT /v1/rules"};
+      throw WrongPatch{
+          "unknown member " + core::in_quotes(member) +
+          "; expected limit, per, lease or burst, other keys are changed by PUT /v1/rules"};
     }
   }
 }
 
-RuleChanges read(std::string_view text) {
+RuleChanges read_changes(std::string_view text) {
   constexpr std::string_view kExample = R"({"limits":{"LIMIT":{"limit":20,"per":"1s"}}})";
-  json::error_code error;
-  const json::value value = json::parse(text, error);
+  boost::json::error_code error;
+  const boost::json::value value = boost::json::parse(text, error);
   if (error || !value.is_object()) {
-    throw Wrong{"the body is not a JSON object; expected " + std::string(kExample)};
+    throw WrongPatch{"the body is not a JSON object; expected " + std::string(kExample)};
   }
   RuleChanges changes;
   for (const auto& [name, of] : value.as_object()) {
     if (name == "mode") {
-      if (of != json::value("enforce") && of != json::value("shadow")) {
+      if (of != boost::json::value("enforce") && of != boost::json::value("shadow")) {
         fail("mode", "\"enforce\" or \"shadow\"");
       }
       changes.mode = std::string(of.as_string());
@@ -75,11 +75,11 @@ RuleChanges read(std::string_view text) {
         read_limit(std::string(limit), numbers, changes);
       }
     } else {
-      throw Wrong{"unknown member " + core::in_quotes(name) + "; expected limits or mode"};
+      throw WrongPatch{"unknown member " + core::in_quotes(name) + "; expected limits or mode"};
     }
   }
   if (changes.numbers.empty() && !changes.mode) {
-    throw Wrong{"the body changes nothing; expected " + std::string(kExample)};
+    throw WrongPatch{"the body changes nothing; expected " + std::string(kExample)};
   }
   return changes;
 }
@@ -87,8 +87,8 @@ RuleChanges read(std::string_view text) {
 }  // namespace
 
 Expected<RuleChanges> read_rule_changes(std::string_view json) try {
-  return read(json);
-} catch (Wrong& wrong) {
+  return read_changes(json);
+} catch (WrongPatch& wrong) {
   return Unexpected{std::move(wrong.message)};
 }
 

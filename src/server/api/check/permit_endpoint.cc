@@ -11,18 +11,16 @@
 namespace sluice::server {
 namespace {
 
-namespace json = boost::json;
-
 constexpr std::string_view kBody = "expected {\"permit\":\"TEXT\"}, with the text of /v1/check";
 
 // Returns the text of the permit, or null after a problem was answered.
-const json::string* permit_in(const json::value& value, http::Response& response) {
-  const json::object* const object = value.if_object();
+const boost::json::string* permit_in(const boost::json::value& value, http::Response& response) {
+  const boost::json::object* const object = value.if_object();
   if (object == nullptr) {
     answer_problem(response, {400, "the body is not a JSON object; " + std::string(kBody)});
     return nullptr;
   }
-  const json::value* const permit = object->if_contains("permit");
+  const boost::json::value* const permit = object->if_contains("permit");
   if (permit == nullptr || !permit->is_string() || object->size() != 1) {
     answer_problem(response, {400, "the body has no permit, or more; " + std::string(kBody)});
     return nullptr;
@@ -40,13 +38,14 @@ void answer_permit(PermitAction action, Session& session, const http::Request& r
     return answer_problem(response, {405, std::string(releases ? "/v1/release" : "/v1/extend") +
                                               " accepts only POST, with JSON as its body"});
   }
-  json::error_code error;
-  const json::value value = json::parse({request.body.data(), request.body.size()}, error);
+  boost::json::error_code error;
+  const boost::json::value value =
+      boost::json::parse({request.body.data(), request.body.size()}, error);
   if (error) {
     return answer_problem(response, {400, "the body is not valid JSON (" + error.message() + "); " +
                                               std::string(kBody)});
   }
-  const json::string* const found = permit_in(value, response);
+  const boost::json::string* const found = permit_in(value, response);
   if (found == nullptr) return;
   const std::string_view permit(found->data(), found->size());
   if (const auto text = PermitText::parse(permit); !text) {

@@ -45,7 +45,7 @@ struct Greeting {
 };
 
 // Returns false if the reply has become an error.
-bool read_options(const Call& call, Greeting& greeting) {
+bool read_hello_options(const Call& call, Greeting& greeting) {
   const auto& words = call.arguments;
   for (std::size_t i = 2; i < words.size(); ++i) {
     const std::size_t more = words.size() - i - 1;
@@ -78,7 +78,7 @@ bool read_greeting(const Call& call, Greeting& greeting) {
     return false;
   }
   greeting.protocol = static_cast<int>(*version);
-  return read_options(call, greeting);
+  return read_hello_options(call, greeting);
 }
 
 void put(Reply& reply, std::string_view name, std::string_view value) {

@@ -12,7 +12,8 @@ namespace sluice::server::resp::commands {
 namespace {
 
 // `at` is the index of the key in the arguments.
-void decide(CommandHandler& handler, const Call& call, const CounterVerb& verb, std::size_t at) {
+void decide_limit(CommandHandler& handler, const Call& call, const CounterVerb& verb,
+                  std::size_t at) {
   const auto request = parse_limit(verb, call.arguments.subspan(at + 1));
   if (!request) return call.reply.error("ERR " + request.error());
   if (takes(verb.verb) && !handler.may_take(call, request->cost)) return;
@@ -61,28 +62,30 @@ void change_permit(CommandHandler& handler, const Call& call, bool releases) {
 
 void release(CommandHandler& handler, const Call& call) { change_permit(handler, call, true); }
 void extend(CommandHandler& handler, const Call& call) { change_permit(handler, call, false); }
-void limit(CommandHandler& handler, const Call& call) { decide(handler, call, {Verb::kTake}, 1); }
+void limit(CommandHandler& handler, const Call& call) {
+  decide_limit(handler, call, {Verb::kTake}, 1);
+}
 void peek_limit(CommandHandler& handler, const Call& call) {
-  decide(handler, call, {Verb::kPeek}, 2);
+  decide_limit(handler, call, {Verb::kPeek}, 2);
 }
 void refund_limit(CommandHandler& handler, const Call& call) {
-  decide(handler, call, {Verb::kRefund}, 2);
+  decide_limit(handler, call, {Verb::kRefund}, 2);
 }
 void reset_limit(CommandHandler& handler, const Call& call) {
-  decide(handler, call, {Verb::kReset}, 2);
+  decide_limit(handler, call, {Verb::kReset}, 2);
 }
 
 void charge_limit(CommandHandler& handler, const Call& call) {
-  decide(handler, call, {Verb::kCharge}, 2);
+  decide_limit(handler, call, {Verb::kCharge}, 2);
 }
 void take_limit(CommandHandler& handler, const Call& call) {
-  decide(handler, call, {Verb::kTakeAtMost}, 2);
+  decide_limit(handler, call, {Verb::kTakeAtMost}, 2);
 }
 void reserve_limit(CommandHandler& handler, const Call& call) {
-  decide(handler, call, {Verb::kReserve}, 2);
+  decide_limit(handler, call, {Verb::kReserve}, 2);
 }
 void settle_limit(CommandHandler& handler, const Call& call) {
-  decide(handler, call, {Verb::kCharge, true}, 2);
+  decide_limit(handler, call, {Verb::kCharge, true}, 2);
 }
 
 }  // namespace sluice::server::resp::commands

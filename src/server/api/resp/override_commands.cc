@@ -39,7 +39,7 @@ bool read_limit(std::string_view value, Override& given, Reply& reply) {
   return units.has_value();
 }
 
-bool read_until(std::string_view value, Override& given, Reply& reply) {
+bool read_end(std::string_view value, Override& given, Reply& reply) {
   const auto now = std::chrono::floor<milliseconds>(SystemClock().now().time_since_epoch());
   const auto last = std::chrono::floor<milliseconds>(kLastInstant.time_since_epoch());
   const auto ms = read_number(value, {"UNTIL", now.count() + 1, last.count()}, reply);
@@ -67,7 +67,7 @@ bool read_option(Option option, std::string_view value, Given& into, Reply& repl
       if (units) given.burst = static_cast<std::uint64_t>(*units);
       return units.has_value();
     }
-    case Option::kUntil: return read_until(value, given, reply);
+    case Option::kUntil: return read_end(value, given, reply);
   }
   return false;
 }
@@ -93,7 +93,7 @@ bool check_whole(const Given& into, Reply& reply) {
 
 // Reads the options at the end of the words and removes them. Returns false if the reply has become
 // an error.
-bool read_options(std::span<const std::string_view>& words, Given& into, Reply& reply) {
+bool read_override(std::span<const std::string_view>& words, Given& into, Reply& reply) {
   while (words.size() >= 2 && words.size() % 2 == 0) {
     const auto option = option_of(words[words.size() - 2]);
     if (!option) break;
@@ -154,7 +154,7 @@ redis::Client* client_of(const CommandHandler& handler) {
   return handler.redis ? handler.redis() : nullptr;
 }
 
-void put(Reply& reply, std::string_view counter, const Override& given) {
+void put_override(Reply& reply, std::string_view counter, const Override& given) {
   const bool is_word = given.kind != Override::Kind::kPlan;
   reply.map(2 + (given.per ? 1U : 0U) + (given.burst ? 1U : 0U) + (given.until ? 1U : 0U));
   reply.bulk("counter");
@@ -188,7 +188,7 @@ Override any_override() { return {.kind = Override::Kind::kBlocked}; }
 void set_override(CommandHandler& handler, const Call& call) {
   auto words = call.arguments.subspan(4);
   Given into;
-  if (!read_options(words, into, call.reply)) return;
+  if (!read_override(words, into, call.reply)) return;
   const auto counter = counter_of(handler, call, words, into.given);
   if (!counter) return;
   const auto set = handler.overrides->set_through(client_of(handler), *counter, into.given);
@@ -209,7 +209,7 @@ void get_override(CommandHandler& handler, const Call& call) {
   if (!counter) return;
   const auto found = handler.overrides->all().find(*counter);
   if (!found) return call.reply.null();
-  put(call.reply, *counter, *found);
+  put_override(call.reply, *counter, *found);
 }
 
 }  // namespace sluice::server::resp::commands

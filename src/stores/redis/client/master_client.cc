@@ -19,7 +19,7 @@ bool says_leave(std::string_view error) noexcept {
 
 // Only the loop's thread writes.
 template <typename T>
-void add(std::atomic<T>& counter, T change) noexcept {
+void change_count(std::atomic<T>& counter, T change) noexcept {
   counter.store(counter.load(std::memory_order_relaxed) + change, std::memory_order_relaxed);
 }
 
@@ -58,12 +58,12 @@ void MasterClient::submit(Command& command) noexcept {
     return link_->submit(command, now);
   }
   if (link_ == nullptr && hopeful_) return keep_waiting(command);
-  add(counters_.pending, std::size_t{1});
+  change_count(counters_.pending, std::size_t{1});
   refuse(command, why_);
 }
 
 void MasterClient::keep_waiting(Command& command) noexcept {
-  add(counters_.pending, std::size_t{1});
+  change_count(counters_.pending, std::size_t{1});
   if (waiting_.size() >= target_->options.max_pending) {
     return refuse(command, "too many requests are pending");
   }
@@ -84,8 +84,8 @@ void MasterClient::end_waiting(std::string_view why) noexcept {
 }
 
 void MasterClient::refuse(Command& command, std::string_view why) noexcept {
-  add(counters_.pending, ~std::size_t{0});
-  add(counters_.errors, std::uint64_t{1});
+  change_count(counters_.pending, ~std::size_t{0});
+  change_count(counters_.errors, std::uint64_t{1});
   command.done({.failure = Failure::kUnavailable, .text = why});
 }
 
@@ -111,7 +111,7 @@ void MasterClient::switch_to(const ServerAddress& address, bool hopeful) {
   link_ = std::make_unique<Link>(*loop_, target_, address, Link::Purpose::kServer,
                                  static_cast<Link::Owner&>(*this), counters_);
   waiting_timer_->stop();
-  add(counters_.pending, ~waiting_.size() + 1);  // the link counts them again
+  change_count(counters_.pending, ~waiting_.size() + 1);  // the link counts them again
   while (!waiting_.empty()) link_->submit(*waiting_.pop_front(), loop_->now());
 }
 

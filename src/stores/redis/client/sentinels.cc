@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMost = 64;
 
-std::string_view text_of(const redisReply& reply) noexcept {
+std::string_view text_in(const redisReply& reply) noexcept {
   const bool text = reply.type == REDIS_REPLY_STRING || reply.type == REDIS_REPLY_STATUS;
   return text ? std::string_view(reply.str, reply.len) : std::string_view();
 }
@@ -31,9 +31,9 @@ std::optional<ServerAddress> sentinel_of(const redisReply& fields) {
   std::string_view host;
   std::string_view port;
   for (std::size_t i = 0; i + 1 < fields.elements; i += 2) {
-    const std::string_view name = text_of(*fields.element[i]);
-    if (name == "ip") host = text_of(*fields.element[i + 1]);
-    if (name == "port") port = text_of(*fields.element[i + 1]);
+    const std::string_view name = text_in(*fields.element[i]);
+    if (name == "ip") host = text_in(*fields.element[i + 1]);
+    if (name == "port") port = text_in(*fields.element[i + 1]);
   }
   return address_of(host, port);
 }
@@ -66,7 +66,7 @@ std::optional<ServerAddress> Sentinels::on_master(const redisReply& reply) {
   }
   std::optional<ServerAddress> out;
   if (reply.type == REDIS_REPLY_ARRAY && reply.elements == 2) {
-    out = address_of(text_of(*reply.element[0]), text_of(*reply.element[1]));
+    out = address_of(text_in(*reply.element[0]), text_in(*reply.element[1]));
   }
   if (!out) on_failed("its answer is not an address");
   return out;

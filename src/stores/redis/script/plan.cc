@@ -23,7 +23,7 @@ constexpr std::string_view kApply = "SLUICE.APPLY";
 // Begins the reply of a script that needs other windows of a calendar.
 constexpr std::string_view kWindow = "WINDOW ";
 
-constexpr std::uint64_t number_of(Verb verb) noexcept {
+constexpr std::uint64_t verb_number(Verb verb) noexcept {
   switch (verb) {
     case Verb::kTake: return format::kTake;
     case Verb::kPeek: return format::kPeek;
@@ -145,7 +145,7 @@ std::size_t Plan::parts() const noexcept { return parts_.size(); }
 std::uint64_t Plan::script_verb(const Part& part) const noexcept {
   if (action_.verb == Verb::kReserve && !can_reserve_ahead(part.families)) return format::kTake;
   const bool is_shared = action_.verb == Verb::kTakeAtMost && counter_of_.size() > 1;
-  return is_shared ? format::kTakeAtMostOfAll : number_of(action_.verb);
+  return is_shared ? format::kTakeAtMostOfAll : verb_number(action_.verb);
 }
 
 bool Plan::is_single(const Part& part) const noexcept {

@@ -230,7 +230,7 @@ std::optional<Algorithm> algorithm_of(char letter) {
   return std::nullopt;
 }
 
-std::uint64_t number_of(StateKind kind) {
+std::uint64_t kind_number(StateKind kind) {
   switch (kind) {
     case StateKind::kBucket: return format::kBucketKind;
     case StateKind::kWindow: return format::kFixedWindowKind;
@@ -264,7 +264,7 @@ std::optional<CounterName> read_counter_name(std::string_view redis_key) {
 std::optional<CounterState> read_counter_state(Algorithm algorithm, std::string_view value) {
   const StateKind kind = info(algorithm).state;
   if (value.size() < format::kKind.size()) return std::nullopt;
-  if (format::kKind.read(value).value != number_of(kind)) return std::nullopt;
+  if (format::kKind.read(value).value != kind_number(kind)) return std::nullopt;
   switch (kind) {
     case StateKind::kBucket: return read_bucket(value);
     case StateKind::kWindow: return read_window(value);
