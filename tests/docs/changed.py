@@ -2,20 +2,21 @@
 """Runs the test of a page only if the page changed: changed.py TREE PAGE COMMAND...
 
 It runs the command, which runs the page, if the commands or outputs of the page, or the files in HARNESS,
-differ from those of the last release: the latest tag. While there is none, from those of the commit
-COMMITS before. README.md always runs, and with --long (SLUICE_LONG_TESTS) and without git every page.
+differ from those of the last release: the latest tag. Without one, the last commit of the day that
+CHANGELOG.md gives the release. README.md always runs, and with --long (SLUICE_LONG_TESTS) and without git every page.
 Otherwise it exits with 77: skipped.
 """
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import page as pages
 
-COMMITS = 20
+RELEASE = re.compile(r"^## \[[0-9.]+\] - (\d{4}-\d\d-\d\d)$", re.M)
 HARNESS = ("page.py", "reader", "rules.yaml", "run_page.py")
 
 
@@ -28,7 +29,10 @@ def git(tree, *arguments):
 
 def base(tree):
     tag = git(tree, "describe", "--tags", "--abbrev=0")
-    return (tag or git(tree, "rev-parse", "--verify", f"HEAD~{COMMITS}") or "").strip()
+    if tag:
+        return tag.strip()
+    release = RELEASE.search(pathlib.Path(tree, "CHANGELOG.md").read_text("utf-8"))
+    return (release and git(tree, "rev-list", "-1", f"--before={release[1]}T23:59:59Z", "HEAD") or "").strip()
 
 
 def steps(text):
