@@ -27,15 +27,15 @@ struct Mistake : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-[[noreturn]] void fail(const std::string& where, const std::string& what) {
-  throw Mistake(where.empty() ? what : where + ": " + what);
+[[noreturn]] void fail(std::string_view where, const std::string& what) {
+  throw Mistake(where.empty() ? what : std::string(where) + ": " + what);
 }
 
 std::string child(const std::string& where, std::string_view name) {
   return where.empty() ? std::string(name) : where + "." + std::string(name);
 }
 
-const json::object& object_at(const json::value& value, const std::string& where,
+const json::object& object_at(const json::value& value, std::string_view where,
                               std::span<const std::string_view> keys) {
   const json::object* const object = value.if_object();
   if (object == nullptr) fail(where, "must be an object");

@@ -199,7 +199,7 @@ TEST(LogBuffer, MergesSummariesOfASliceSoThatAllTheirUnitsCountUntilTheNewestHas
   log->merge(log.next_of_hybrid(1510), kPerMillisecond);
   EXPECT_TRUE(log.hybrid_has_room(1510));
   ASSERT_EQ(log->summaries, 1u);
-  const Summary& merged = log->view().older[0];
+  const Summary merged = log->view().older[0];
   EXPECT_EQ(merged.first, 1320);
   EXPECT_EQ(merged.last, 1320);
   EXPECT_EQ(merged.units, 6u);
