@@ -18,17 +18,17 @@ struct WrongPatch {
   std::string message;
 };
 
-[[noreturn]] void fail(const std::string& member, std::string_view expected) {
+[[noreturn]] void fail_patch(const std::string& member, std::string_view expected) {
   throw WrongPatch{core::in_quotes(member) + " is wrong; expected " + std::string(expected)};
 }
 
 std::string read_number(const std::string& member, const boost::json::value& value) {
   if (value.is_int64() && value.as_int64() >= 0) return std::to_string(value.as_int64());
-  fail(member, "a whole number from 0 to 4294967295, without quotes");
+  fail_patch(member, "a whole number from 0 to 4294967295, without quotes");
 }
 
 std::string read_period(const std::string& member, const boost::json::value& value) {
-  if (!value.is_string()) fail(member, "a period in quotes, such as \"1s\"");
+  if (!value.is_string()) fail_patch(member, "a period in quotes, such as \"1s\"");
   std::string text(value.as_string());
   const auto& words = core::kCalendarUnits;
   if (std::find(words.begin(), words.end(), text) != words.end()) return text;
@@ -40,7 +40,7 @@ std::string read_period(const std::string& member, const boost::json::value& val
 void read_limit(const std::string& limit, const boost::json::value& value, RuleChanges& changes) {
   const std::string place = "limits." + limit;
   constexpr std::string_view kNumbers = "an object with limit, per, lease or burst";
-  if (!value.is_object() || value.as_object().empty()) fail(place, kNumbers);
+  if (!value.is_object() || value.as_object().empty()) fail_patch(place, kNumbers);
   for (const auto& [key, of] : value.as_object()) {
     const std::string member = place + "." + std::string(key);
     if (key == "limit" || key == "burst") {
@@ -66,11 +66,11 @@ RuleChanges read_changes(std::string_view text) {
   for (const auto& [name, of] : value.as_object()) {
     if (name == "mode") {
       if (of != boost::json::value("enforce") && of != boost::json::value("shadow")) {
-        fail("mode", "\"enforce\" or \"shadow\"");
+        fail_patch("mode", "\"enforce\" or \"shadow\"");
       }
       changes.mode = std::string(of.as_string());
     } else if (name == "limits") {
-      if (!of.is_object()) fail("limits", "an object such as " + std::string(kExample));
+      if (!of.is_object()) fail_patch("limits", "an object such as " + std::string(kExample));
       for (const auto& [limit, numbers] : of.as_object()) {
         read_limit(std::string(limit), numbers, changes);
       }
