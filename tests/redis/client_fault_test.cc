@@ -98,7 +98,7 @@ class OddServer : public ::testing::Test {
 
   sluice::RedisOptions options = [] {
     sluice::RedisOptions out;
-    out.deadline = 2s;
+    out.deadline = out.connect_timeout = sluice::testing::kPatience;
     out.protocol = 2;
     return out;
   }();
@@ -112,7 +112,7 @@ TEST_F(OddServer, ThatSendsAMalformedReplyLosesTheConnection) {
             "lost: the server does not speak the protocol of Redis: it sent 'HTTP/1.1 400 Bad "
             "Request?"
             "?'");
-  EXPECT_TRUE(client.run_until([&] { return server->connections == 2; }));  // the client reconnects
+  client.run_until("the client reconnects", [&] { return server->connections == 2; });
 }
 
 TEST_F(OddServer, ThatSpeaksHttpIsReported) {
@@ -129,10 +129,10 @@ TEST_F(OddServer, ThatClosesInAReplyEndsAllCommandsUnderWay) {
   std::vector<Ask> asks(3);
   for (Ask& one : asks) one.append("PING");
   for (Ask& one : asks) client.client->submit(one);
-  ASSERT_TRUE(client.run_until([&] { return asks[0].times > 0; }));
+  client.run_until("one has its answer", [&] { return asks[0].times > 0; });
   Ask last({"PING"});  // the server closes when it reads this
   client.client->submit(last);
-  ASSERT_TRUE(client.run_until([&] { return last.times > 0; }));
+  client.run_until("the last has ended", [&] { return last.times > 0; });
   EXPECT_EQ(asks[0].said, "ONE");
   for (const Ask* one : {&asks[1], &asks[2], &last}) {
     EXPECT_EQ(one->times, 1);
@@ -149,15 +149,15 @@ TEST_F(OddServer, ThatAnswersByteByByteIsUnderstood) {
     left.erase(0, 1);
     return next;
   });
-  ASSERT_TRUE(client.run_until_ready());
+  client.run_until_ready();
   std::vector<Ask> asks(left.size());
   for (Ask& each : asks) {
     each.append("PING");
     const std::size_t before = left.size();
     client.client->submit(each);
-    ASSERT_TRUE(client.run_until([&] { return left.size() < before; }));
+    client.run_until("a byte is sent", [&] { return left.size() < before; });
   }
-  ASSERT_TRUE(client.run_until([&] { return asks[0].times > 0; }));
+  client.run_until("one has its answer", [&] { return asks[0].times > 0; });
   EXPECT_EQ(asks[0].said, "[\r\n -7]");
   probe->client.reset();  // the others are in progress
 }
@@ -175,7 +175,7 @@ TEST_F(OddServer, ThatSendsAReplyWithoutARequestLosesTheConnection) {
     return std::exchange(first, false) ? "+PONG\r\n+AND MORE\r\n"s : "+PONG\r\n"s;
   });
   EXPECT_EQ(client.ask({"PING"}), "PONG");
-  ASSERT_TRUE(client.run_until([&] { return client.saw("connection_lost"); }));
+  client.run_until_saw("connection_lost");
   EXPECT_TRUE(client.saw("a reply without a command"));
 }
 
@@ -214,7 +214,7 @@ TEST_F(OddServer, ThatIsStillLoadingIsTriedAgain) {
   });
   const std::string said = client.ask({"PING"});
   EXPECT_EQ(said.find("unavailable: the server is still loading its data"), 0u) << said;
-  EXPECT_TRUE(client.works_again({"PING"}));
+  client.ask_until_answered({"PING"});
 }
 
 }  // namespace

@@ -25,6 +25,7 @@
 #include "stores/redis/client/asio_event_loop.h"
 #include "stores/redis/client/clients.h"
 #include "stores/redis/client/target.h"
+#include "tests/support/wait_until.h"
 
 // A client of Redis on its own loop, for tests.
 namespace sluice_redis {
@@ -84,26 +85,22 @@ class Probe : public sluice::StoreObserver {
   }
   ~Probe() override { client.reset(); }
 
-  // Returns false if the condition does not become true within `at_most`.
-  bool run_until(const std::function<bool()>& holds,
-                 std::chrono::milliseconds at_most = std::chrono::seconds{20}) {
-    const auto end = std::chrono::steady_clock::now() + at_most;
-    while (!holds()) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      loop.run_one_for(std::chrono::milliseconds{10});
-    }
-    return true;
+  // Runs the loop until the condition holds: see wait_until().
+  void run_until(const std::string& what, const std::function<bool()>& holds) {
+    sluice::testing::wait_until(what, holds, [this] { turn(); });
   }
-  void run_for(std::chrono::milliseconds time) {
-    run_until([] { return false; }, time);
+  void run_until_ready() {
+    run_until("the client is ready", [this] { return client->ready(); });
   }
-  bool run_until_ready() {
-    return run_until([this] { return client->ready(); });
+  void run_until_saw(std::string_view part) {
+    run_until("there is an event " + std::string(part), [&] { return saw(part); });
   }
+  // Sends what was submitted: a few bytes need no wait for the socket.
+  void send() { loop.poll(); }
   // Submits all commands in one turn and runs until each has ended.
   void ask_all(std::vector<Ask>& asks) {
     for (Ask& one : asks) client->submit(one);
-    run_until([&] {
+    run_until("all commands have ended", [&] {
       return std::all_of(asks.begin(), asks.end(), [](const Ask& one) { return one.times > 0; });
     });
   }
@@ -114,17 +111,18 @@ class Probe : public sluice::StoreObserver {
   }
   std::string ask(Ask& one) {
     client->submit(one);
-    if (!run_until([&] { return one.times > 0; })) throw std::runtime_error("it never ended");
+    run_until("the command has ended", [&] { return one.times > 0; });
     return name_of(one.failure) + one.said;
   }
-  // Repeats the command until it is answered.
-  bool works_again(std::initializer_list<std::string_view> words) {
-    return run_until([&] {
+  // Repeats the command until it is answered. Returns the answer.
+  std::string ask_until_answered(std::initializer_list<std::string_view> words) {
+    std::string answer;
+    run_until("the command is answered", [&] {
       Ask one(words);
-      ask(one);
-      if (one.failure != Failure::kNone) run_for(std::chrono::milliseconds{20});
+      answer = ask(one);
       return one.failure == Failure::kNone;
     });
+    return answer;
   }
   bool saw(std::string_view part) const {
     return std::any_of(events.begin(), events.end(),
@@ -135,6 +133,8 @@ class Probe : public sluice::StoreObserver {
     events.push_back(std::string(to_string(event.kind)) + " " + std::string(event.endpoint) + " " +
                      std::string(event.why));
   }
+
+  void turn() { loop.run_one_for(std::chrono::milliseconds{10}); }
 
   static std::string name_of(Failure failure) {
     switch (failure) {
@@ -152,7 +152,7 @@ class Probe : public sluice::StoreObserver {
   std::unique_ptr<sluice::redis::Client> client;
 };
 
-// Returns a port of 127.0.0.1 that is free now. Another process may take it later.
+// Returns a port of 127.0.0.1 that is free now. Another process may take it: use on_free_port().
 inline std::uint16_t free_port() {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -164,6 +164,19 @@ inline std::uint16_t free_port() {
   ::close(fd);
   if (!bound) throw std::runtime_error("there is no free port");
   return ntohs(address.sin_port);
+}
+
+// Returns what `make` makes of a free port. Tries other ports if it throws, because another process
+// may have taken the port meanwhile.
+template <typename Make>
+auto on_free_port(Make make) {
+  for (int attempt = 0;; ++attempt) {
+    try {
+      return make(free_port());
+    } catch (const std::runtime_error&) {
+      if (attempt == 4) throw;
+    }
+  }
 }
 
 }  // namespace sluice_redis

@@ -24,7 +24,7 @@ TEST(RedisUser, AuthenticatesWithTheNameAndPasswordOfTheUrl) {
   RedisConnection(server).run({"ACL", "SETUSER", "default", "off"});
   for (const int protocol : {2, 3}) {
     RedisOptions options;
-    options.deadline = 2s;
+    options.deadline = sluice::testing::kPatience;
     options.protocol = protocol;
     options.url = "redis+unix://limits%40home:p%3Aa%2Fs%25s@" + server.socket();
     Probe probe(options);
@@ -37,7 +37,7 @@ TEST(RedisUser, ThatIsUnknownGetsAnErrorWithoutThePassword) {
   RedisServer server;
   for (const int protocol : {2, 3}) {
     RedisOptions options;
-    options.deadline = 2s;
+    options.deadline = sluice::testing::kPatience;
     options.protocol = protocol;
     options.url = "redis+unix://nobody:hushhush@" + server.socket();
     Probe probe(options);
@@ -52,7 +52,7 @@ TEST(RedisUser, WithoutPermissionForACommandGetsTheError) {
   RedisServer server;
   RedisConnection(server).run({"ACL", "SETUSER", "reader", "on", ">pass", "~*", "+get"});
   RedisOptions options;
-  options.deadline = 2s;
+  options.deadline = sluice::testing::kPatience;
   options.url = "redis+unix://reader:pass@" + server.socket();
   Probe probe(options);
   EXPECT_EQ(probe.ask({"GET", "key"}), "nil");
@@ -103,20 +103,15 @@ class RedisTls : public ::testing::Test {
  protected:
   // Starts a server with the certificate of this name.
   void start(const std::string& name, const std::string& auth_clients = "no") {
-    for (int attempt = 0; server == nullptr; ++attempt) {
-      port = std::to_string(free_port());
-      try {
-        server = std::make_unique<RedisServer>(std::vector<std::string>{
-            "--tls-port", port, "--bind", "127.0.0.1", "--tls-cert-file",
-            files().file(name + ".crt"), "--tls-key-file", files().file(name + ".key"),
-            "--tls-ca-cert-file", files().file("ca.crt"), "--tls-auth-clients", auth_clients});
-      } catch (const std::runtime_error&) {
-        if (attempt == 4) throw;
-      }
-    }
+    on_free_port([&](std::uint16_t number) {
+      port = std::to_string(number);
+      server = std::make_unique<RedisServer>(std::vector<std::string>{
+          "--tls-port", port, "--bind", "127.0.0.1", "--tls-cert-file", files().file(name + ".crt"),
+          "--tls-key-file", files().file(name + ".key"), "--tls-ca-cert-file",
+          files().file("ca.crt"), "--tls-auth-clients", auth_clients});
+    });
     options.url = "rediss://localhost:" + port;
-    options.deadline = 5s;
-    options.connect_timeout = 5s;
+    options.deadline = options.connect_timeout = sluice::testing::kPatience;
     options.tls_ca_file = files().file("ca.crt");
   }
   std::string ping() {
@@ -191,9 +186,13 @@ TEST_F(RedisTls, SendsItsOwnCertificateIfTheServerRequiresOne) {
 }
 
 TEST_F(RedisTls, ReportsAServerWithoutTls) {
-  RedisServer plain({"--port", port = std::to_string(free_port()), "--bind", "127.0.0.1"});
+  on_free_port([&](std::uint16_t number) {
+    port = std::to_string(number);
+    server = std::make_unique<RedisServer>(
+        std::vector<std::string>{"--port", port, "--bind", "127.0.0.1"});
+  });
   options.url = "rediss://127.0.0.1:" + port;
-  options.deadline = 5s;
+  options.deadline = sluice::testing::kPatience;
   const std::string said = ping();
   EXPECT_EQ(said.find("unavailable: TLS: "), 0u) << said;
 }
@@ -202,7 +201,8 @@ TEST_F(RedisTls, EndsAHandshakeThatTakesTooLong) {
   start("server");
   server->pause();
   options.connect_timeout = 100ms;
-  EXPECT_EQ(ping(), "unavailable: TLS: no handshake in time");
+  sluice::testing::wait_until("a handshake does not end in time",  // after it was connected in time
+                              [&] { return ping() == "unavailable: TLS: no handshake in time"; });
 }
 
 }  // namespace

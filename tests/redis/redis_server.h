@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -20,9 +19,10 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
+
+#include "tests/support/wait_until.h"
 
 // Real Redis servers for tests.
 namespace sluice_redis {
@@ -117,16 +117,12 @@ class RedisServer {
   }
 
   void wait_until_it_listens() {
-    for (int i = 0; i < 1000; ++i) {
-      if (can_connect()) return;
-      if (waitpid(pid_, nullptr, WNOHANG) == pid_) {
-        pid_ = -1;
-        throw std::runtime_error(std::string(redis_program()) + " does not start; see " +
-                                 log_file());
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    throw std::runtime_error("redis-server does not listen on " + socket());
+    sluice::testing::wait_until(std::string(redis_program()) + " listens on " + socket(), [&] {
+      if (can_connect()) return true;
+      if (waitpid(pid_, nullptr, WNOHANG) != pid_) return false;
+      pid_ = -1;
+      throw std::runtime_error(std::string(redis_program()) + " does not start; see " + log_file());
+    });
   }
 
   bool can_connect() const noexcept {
