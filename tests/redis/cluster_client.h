@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -20,11 +21,14 @@
 #include <utility>
 #include <vector>
 
+#include <gtest/gtest.h>
 #include <hiredis/hiredis.h>
 
 #include "stores/redis/client/asio_event_loop.h"
 #include "stores/redis/client/target.h"
 #include "stores/redis/cluster/cluster_client.h"
+#include "tests/redis/redis_cluster.h"
+#include "tests/support/wait_until.h"
 
 // A cluster's client for tests: they use it from their thread, and its loop runs on another.
 namespace sluice_redis {
@@ -169,7 +173,7 @@ class Load {
 
   void stop() {
     is_stopping_ = true;
-    while (under_way_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    sluice::testing::wait_until("the load has stopped", [this] { return under_way_ == 0; });
   }
   std::vector<Count> counts() {
     return caller_.on_loop([this] {
@@ -223,5 +227,38 @@ class Load {
   std::atomic<std::size_t> under_way_{0};
   std::atomic<bool> is_stopping_{false};
 };
+
+// Returns the requested number of keys with slots from `first` to `last`, each in a different slot.
+inline std::vector<std::string> keys_in(int first, int last, std::size_t count) {
+  std::vector<std::string> keys;
+  std::set<int> slots;
+  for (int i = 0; keys.size() < count; ++i) {
+    const std::string key = "key:" + std::to_string(i);
+    const int slot = sluice::redis::slot_of(key);
+    if (slot >= first && slot <= last && slots.insert(slot).second) keys.push_back(key);
+  }
+  return keys;
+}
+
+inline long long stored(RedisCluster& cluster, const std::string& key, std::size_t asked = 0) {
+  const std::size_t master = cluster.master_of(sluice::redis::slot_of(key), asked);
+  const std::string text = cluster.text(master, {"GET", key});
+  return text.empty() ? 0 : std::stoll(text);
+}
+
+// Checks that no count is lost or counted twice: the stored count is at least the acknowledged
+// count and at most that plus the unanswered requests.
+inline void expect_exact(RedisCluster& cluster, const Load::Count& count, std::size_t asked = 0) {
+  const auto value = static_cast<std::uint64_t>(stored(cluster, count.key, asked));
+  EXPECT_GE(value, count.done) << count.key << ": " << count.why;
+  EXPECT_LE(value, count.done + count.unknown) << count.key << ": " << count.why;
+}
+
+// Returns when the load on this key has continued.
+inline void advance(Load& load, const std::string& key) {
+  const std::uint64_t before = load.done(key);
+  sluice::testing::wait_until("the load on " + key + " continues",
+                              [&] { return load.done(key) > before + 10; });
+}
 
 }  // namespace sluice_redis

@@ -17,64 +17,12 @@ namespace {
 using namespace std::chrono_literals;
 using sluice::StoreEventKind;
 using sluice::redis::slot_of;
-
-// Long enough for every event in these tests, even on a busy machine.
-constexpr auto kPatient = 10s;
-
-// Returns the requested number of keys with slots from `first` to `last`, each in a different slot.
-std::vector<std::string> keys_in(int first, int last, std::size_t count) {
-  std::vector<std::string> keys;
-  std::set<int> slots;
-  for (int i = 0; keys.size() < count; ++i) {
-    const std::string key = "key:" + std::to_string(i);
-    const int slot = slot_of(key);
-    if (slot >= first && slot <= last && slots.insert(slot).second) keys.push_back(key);
-  }
-  return keys;
-}
-
-long long stored(RedisCluster& cluster, const std::string& key, std::size_t asked = 0) {
-  const std::size_t master = cluster.master_of(slot_of(key), asked);
-  const std::string text = cluster.text(master, {"GET", key});
-  return text.empty() ? 0 : std::stoll(text);
-}
-
-// Checks that no count is lost or counted twice: the stored count is at least the acknowledged
-// count and at most that plus the unanswered requests.
-void expect_exact(RedisCluster& cluster, const Load::Count& count, std::size_t asked = 0) {
-  const auto value = static_cast<std::uint64_t>(stored(cluster, count.key, asked));
-  EXPECT_GE(value, count.done) << count.key << ": " << count.why;
-  EXPECT_LE(value, count.done + count.unknown) << count.key << ": " << count.why;
-}
-
-bool comes_true(const std::function<bool()>& is_true) {
-  for (int i = 0; i < 3000; ++i) {
-    if (is_true()) return true;
-    std::this_thread::sleep_for(10ms);
-  }
-  return false;
-}
-
-// Returns whether the load on this key continues.
-bool advances(Load& load, const std::string& key) {
-  const std::uint64_t before = load.done(key);
-  return comes_true([&] { return load.done(key) > before + 10; });
-}
-
-// Waits until another server than `victim` serves the key, according to `witness`. Returns it.
-std::size_t wait_for_promotion(RedisCluster& cluster, const std::string& key, std::size_t victim,
-                               std::size_t witness) {
-  std::size_t master = victim;
-  RedisCluster::wait_until("a replica is promoted", [&] {
-    master = cluster.master_of(slot_of(key), witness);
-    return master != victim && cluster.is_master(master);
-  });
-  return master;
-}
+using sluice::testing::kPatience;
+using sluice::testing::wait_until;
 
 TEST(RedisClusterClient, AsksTheMasterOfEachSlotAndMakesAConnectionToEach) {
   RedisCluster cluster;
-  ClusterCaller caller(cluster.url(), kPatient);
+  ClusterCaller caller(cluster.url(), kPatience);
   for (const std::string& key : keys_in(0, 16383, 200)) {
     EXPECT_EQ(caller.count({key}).number, 1) << key;
     EXPECT_EQ(stored(cluster, key), 1) << key;
@@ -94,33 +42,34 @@ TEST(RedisClusterClient, FindsTheClusterByAnySeedThatAnswers) {
   cluster.node(0).kill_now();
   const std::string dead = "127.0.0.1:" + std::to_string(cluster.port(0));
   const std::string alive = "127.0.0.1:" + std::to_string(cluster.port(1));
-  ClusterCaller caller("redis+cluster://" + dead + "," + alive, kPatient);
+  ClusterCaller caller("redis+cluster://" + dead + "," + alive, kPatience);
   EXPECT_EQ(caller.run({"PING"}, std::nullopt).text, "PONG");
 }
 
 TEST(RedisClusterClient, RefusesCommandsAtOnceWhileNoServerAnswersAndRecovers) {
   RedisCluster cluster;
   for (std::size_t i = 0; i < 3; ++i) cluster.node(i).kill_now();
-  ClusterCaller caller(cluster.url(), kPatient);
-  ASSERT_TRUE(comes_true([&] {
+  ClusterCaller caller(cluster.url(), kPatience);
+  wait_until("a command is refused", [&] {
     const Outcome outcome = caller.count({"a"});
     return outcome.failure == Failure::kUnavailable && !outcome.text.empty();
-  }));
+  });
   EXPECT_NE(caller.why(), "");
   for (std::size_t i = 0; i < 3; ++i) cluster.node(i).start();
-  EXPECT_TRUE(comes_true([&] { return caller.count({"a"}).failure == Failure::kNone; }));
+  wait_until("a command is answered",
+             [&] { return caller.count({"a"}).failure == Failure::kNone; });
 }
 
 TEST(RedisClusterClient, ExecutesEachCommandOnceWhileSlotsMove) {
   RedisCluster cluster;
-  ClusterCaller caller(cluster.url(), kPatient);
+  ClusterCaller caller(cluster.url(), kPatience);
   const std::vector<std::string> keys = keys_in(0, 199, 32);  // the first to be moved
   Load load(caller, keys);
-  ASSERT_TRUE(advances(load, keys.front()));
+  advance(load, keys.front());
   const std::string first = "127.0.0.1:" + std::to_string(cluster.port(0));
   RedisCluster::cli("--cluster reshard " + first + " --cluster-from " + cluster.id(0) +
                     " --cluster-to " + cluster.id(1) + " --cluster-slots 200 --cluster-yes");
-  for (const std::string& key : keys) EXPECT_TRUE(advances(load, key)) << key;
+  for (const std::string& key : keys) advance(load, key);
   load.stop();
   for (const Load::Count& count : load.counts()) {
     EXPECT_EQ(count.refused + count.unknown, 0u) << count.key << ": " << count.why;
@@ -133,7 +82,7 @@ TEST(RedisClusterClient, ExecutesEachCommandOnceWhileSlotsMove) {
 
 TEST(RedisClusterClient, KnowsAllMovedSlotsSoonAfterTheFirstMoved) {
   RedisCluster cluster;
-  ClusterCaller caller(cluster.url(), kPatient);
+  ClusterCaller caller(cluster.url(), kPatience);
   const std::vector<std::string> keys = keys_in(0, 4999, 100);
   EXPECT_EQ(caller.count({keys.front()}).number, 1);
   for (const std::string& key : keys) {
@@ -142,7 +91,7 @@ TEST(RedisClusterClient, KnowsAllMovedSlotsSoonAfterTheFirstMoved) {
     if (key == keys.front()) cluster.move_key(key, 0, 2);
     cluster.end_move(slot, 0, 2);
   }
-  RedisCluster::wait_until("all have heard of it", [&] {
+  wait_until("all have heard of it", [&] {
     for (const std::string& key : keys) {
       if (cluster.master_of(slot_of(key), 1) != 2) return false;
     }
@@ -150,14 +99,15 @@ TEST(RedisClusterClient, KnowsAllMovedSlotsSoonAfterTheFirstMoved) {
   });
   EXPECT_EQ(caller.count({keys.front()}).number, 2);
   EXPECT_EQ(caller.stats().redirects, 1u);
-  EXPECT_TRUE(comes_true([&] { return caller.events.of(StoreEventKind::kTopologyChanged) == 2; }));
+  wait_until("the client has the new slots",
+             [&] { return caller.events.of(StoreEventKind::kTopologyChanged) == 2; });
   for (const std::string& key : keys) EXPECT_EQ(caller.count({key}).failure, Failure::kNone) << key;
   EXPECT_EQ(caller.stats().redirects, 1u);
 }
 
 TEST(RedisClusterClient, FollowsAskForEachCommandWhileASlotMoves) {
   RedisCluster cluster;
-  ClusterCaller caller(cluster.url(), kPatient);
+  ClusterCaller caller(cluster.url(), kPatience);
   const std::string here = "here{t}";
   const std::string fresh = "fresh{t}";
   const int slot = slot_of(here);
@@ -183,7 +133,7 @@ TEST(RedisClusterClient, FollowsAskForEachCommandWhileASlotMoves) {
 // Ends the move of a slot whose keys are on two servers, while a request uses both keys.
 TEST(RedisClusterClient, WaitsAfterTryAgainUntilAllKeysAreOnOneServer) {
   RedisCluster cluster;
-  ClusterCaller caller(cluster.url(), kPatient);
+  ClusterCaller caller(cluster.url(), kPatience);
   const int slot = slot_of("a{t}");
   const std::size_t from = cluster.master_of(slot);
   const std::size_t to = (from + 1) % 3;
@@ -211,21 +161,21 @@ TEST(RedisClusterClient, EndsWithTryAgainIfTheKeysStayOnTwoServers) {
   const std::size_t to = (from + 1) % 3;
   // A request that timed out may be counted later, so these two are made by a patient caller, and
   // the other one becomes ready by a key of its own.
-  ClusterCaller patient(cluster.url(), kPatient);
+  ClusterCaller patient(cluster.url(), kPatience);
   ASSERT_EQ(patient.count({"a{t}"}).failure, Failure::kNone);
   ASSERT_EQ(patient.count({"b{t}"}).failure, Failure::kNone);
-  ASSERT_TRUE(comes_true([&] { return caller.count({"c{t}"}).failure == Failure::kNone; }));
+  wait_until("a command is answered",
+             [&] { return caller.count({"c{t}"}).failure == Failure::kNone; });
   const long long a = stored(cluster, "a{t}");
   const long long b = stored(cluster, "b{t}");
   cluster.begin_move(slot, from, to);
   cluster.move_key("a{t}", from, to);
   // On a busy machine the last attempt may be in progress at the deadline.
   Outcome outcome;
-  ASSERT_TRUE(comes_true([&] {
+  wait_until("no attempt is in progress at the deadline", [&] {
     outcome = caller.count({"a{t}", "b{t}"});
-    return outcome.failure != Failure::kTimeout;
-  }));
-  EXPECT_EQ(outcome.failure, Failure::kError);
+    return outcome.failure == Failure::kError;
+  });
   EXPECT_TRUE(outcome.text.starts_with("TRYAGAIN")) << outcome.text;
   for (const char* key : {"b{t}", "c{t}"}) cluster.move_key(key, from, to);
   cluster.end_move(slot, from, to);
@@ -235,7 +185,7 @@ TEST(RedisClusterClient, EndsWithTryAgainIfTheKeysStayOnTwoServers) {
 
 TEST(RedisClusterClient, EndsWithTheErrorOfKeysInSeveralSlots) {
   RedisCluster cluster;
-  ClusterCaller caller(cluster.url(), kPatient);
+  ClusterCaller caller(cluster.url(), kPatience);
   const Outcome outcome = caller.count({"a{t}", "b{u}"});
   EXPECT_EQ(outcome.failure, Failure::kError);
   EXPECT_TRUE(outcome.text.starts_with("CROSSSLOT")) << outcome.text;
@@ -244,7 +194,7 @@ TEST(RedisClusterClient, EndsWithTheErrorOfKeysInSeveralSlots) {
 
 TEST(RedisClusterClient, ReturnsAnErrorWhileNoServerServesASlotAndRecovers) {
   RedisCluster cluster;
-  ClusterCaller caller(cluster.url(), kPatient);
+  ClusterCaller caller(cluster.url(), kPatience);
   const std::string slot = std::to_string(slot_of("a{t}"));
   const std::size_t owner = cluster.master_of(slot_of("a{t}"));
   EXPECT_EQ(caller.count({"a{t}"}).number, 1);
@@ -253,61 +203,16 @@ TEST(RedisClusterClient, ReturnsAnErrorWhileNoServerServesASlotAndRecovers) {
   EXPECT_EQ(outcome.failure, Failure::kError);
   EXPECT_TRUE(outcome.text.starts_with("CLUSTERDOWN")) << outcome.text;
   cluster.run(owner, {"CLUSTER", "ADDSLOTS", slot});
-  EXPECT_TRUE(comes_true([&] { return caller.count({"a{t}"}).failure == Failure::kNone; }));
-}
-
-TEST(RedisClusterClient, UsesThePromotedReplicaAfterAMasterIsKilled) {
-  RedisCluster cluster(3, 1);
-  ClusterCaller caller(cluster.url(), 500ms);
-  const std::string lost = keys_in(0, 5460, 1).front();
-  const std::string kept = keys_in(10923, 16383, 1).front();
-  Load load(caller, {lost, kept});
-  ASSERT_TRUE(advances(load, lost));
-  ASSERT_TRUE(advances(load, kept));
-  const std::size_t victim = cluster.master_of(slot_of(lost));
-  const std::size_t witness = cluster.master_of(slot_of(kept));
-  cluster.node(victim).kill_now();
-  wait_for_promotion(cluster, lost, victim, witness);
-  EXPECT_TRUE(advances(load, lost));
-  EXPECT_TRUE(advances(load, kept));
-  load.stop();
-  for (const Load::Count& count : load.counts()) {
-    if (count.key == kept) {
-      expect_exact(cluster, count, witness);
-    } else {  // unreplicated units are lost; nothing is counted twice
-      EXPECT_GT(count.refused + count.unknown, 0u);
-      EXPECT_LE(static_cast<std::uint64_t>(stored(cluster, lost, witness)),
-                count.done + count.unknown);
-    }
-  }
-}
-
-TEST(RedisClusterClient, UsesThePromotedReplicaEvenAfterThePausedMasterResumes) {
-  RedisCluster cluster(3, 1);
-  ClusterCaller caller(cluster.url(), 500ms);
-  const std::string key = keys_in(0, 5460, 1).front();
-  Load load(caller, {key});
-  ASSERT_TRUE(advances(load, key));
-  const std::size_t victim = cluster.master_of(slot_of(key));
-  const std::size_t witness = cluster.master_of(16383);
-  cluster.node(victim).pause();
-  const std::size_t promoted = wait_for_promotion(cluster, key, victim, witness);
-  EXPECT_TRUE(advances(load, key));
-  cluster.node(victim).resume();
-  RedisCluster::wait_until("the old master is a replica",
-                           [&] { return !cluster.is_master(victim); });
-  EXPECT_TRUE(advances(load, key));
-  load.stop();
-  const Load::Count count = load.counts().front();
-  EXPECT_LE(static_cast<std::uint64_t>(stored(cluster, key, promoted)), count.done + count.unknown);
+  wait_until("a command is answered",
+             [&] { return caller.count({"a{t}"}).failure == Failure::kNone; });
 }
 
 TEST(RedisClusterClient, FollowsAManualFailoverWithoutLosingACommand) {
   RedisCluster cluster(3, 1);
-  ClusterCaller caller(cluster.url(), kPatient);
+  ClusterCaller caller(cluster.url(), kPatience);
   const std::string key = keys_in(0, 5460, 1).front();
   Load load(caller, {key});
-  ASSERT_TRUE(advances(load, key));
+  advance(load, key);
   const std::size_t before = cluster.master_of(slot_of(key));
   std::size_t replica = 0;
   while (cluster.is_master(replica) ||
@@ -317,10 +222,9 @@ TEST(RedisClusterClient, FollowsAManualFailoverWithoutLosingACommand) {
     ++replica;
   }
   cluster.run(replica, {"CLUSTER", "FAILOVER"});
-  RedisCluster::wait_until("the replica is master", [&] {
-    return cluster.is_master(replica) && !cluster.is_master(before);
-  });
-  EXPECT_TRUE(advances(load, key));
+  wait_until("the replica is master",
+             [&] { return cluster.is_master(replica) && !cluster.is_master(before); });
+  advance(load, key);
   load.stop();
   const Load::Count count = load.counts().front();
   EXPECT_EQ(count.unknown, 0u) << count.why;
@@ -328,25 +232,27 @@ TEST(RedisClusterClient, FollowsAManualFailoverWithoutLosingACommand) {
 }
 
 TEST(RedisClusterClient, AnswersByTheDeadlineWhileAServerIsPausedAndRecovers) {
-  RedisCluster cluster(3, 0, {"--cluster-require-full-coverage", "no"});
+  RedisCluster cluster(3, 0,
+                       {"--cluster-require-full-coverage", "no", "--cluster-node-timeout", "1500"});
   ClusterCaller caller(cluster.url(), 200ms);
   const std::string still = keys_in(0, 5460, 1).front();
   const std::string other = keys_in(10923, 16383, 1).front();
   Load load(caller, {still, other});
-  ASSERT_TRUE(advances(load, still));
-  ASSERT_TRUE(advances(load, other));
+  advance(load, still);
+  advance(load, other);
   const std::size_t stopped = cluster.master_of(slot_of(still));
   const std::size_t witness = cluster.master_of(slot_of(other));
   cluster.node(stopped).pause();
-  const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < 20; ++i) EXPECT_NE(caller.count({still}).failure, Failure::kNone);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 20 * 2s);
-  EXPECT_TRUE(advances(load, other));
-  std::this_thread::sleep_for(3s);
-  EXPECT_TRUE(advances(load, other));
+  advance(load, other);
+  wait_until("the cluster treats the server as failed", [&] {
+    const std::string info = cluster.text(witness, {"CLUSTER", "INFO"});
+    return info.find("cluster_slots_fail:0\r") == std::string::npos;
+  });
+  advance(load, other);
   cluster.node(stopped).resume();
-  EXPECT_TRUE(advances(load, still));
-  EXPECT_TRUE(advances(load, other));
+  advance(load, still);
+  advance(load, other);
   load.stop();
   for (Load::Count count : load.counts()) {
     if (count.key == still) count.unknown += 20;  // units taken outside of the load
@@ -356,13 +262,14 @@ TEST(RedisClusterClient, AnswersByTheDeadlineWhileAServerIsPausedAndRecovers) {
 
 TEST(RedisClusterClient, ConnectsAgainToAMasterThatHasRestarted) {
   RedisCluster cluster;
-  ClusterCaller caller(cluster.url(), kPatient);
+  ClusterCaller caller(cluster.url(), kPatience);
   const std::string key = keys_in(0, 5460, 1).front();
   EXPECT_EQ(caller.count({key}).number, 1);
   const std::size_t master = cluster.master_of(slot_of(key));
   cluster.node(master).kill_now();
   cluster.node(master).start();
-  EXPECT_TRUE(comes_true([&] { return caller.count({key}).failure == Failure::kNone; }));
+  wait_until("a command is answered",
+             [&] { return caller.count({key}).failure == Failure::kNone; });
   EXPECT_GE(caller.events.of(StoreEventKind::kConnectionLost), 1u);
 }
 

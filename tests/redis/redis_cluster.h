@@ -7,17 +7,14 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "tests/redis/redis_server.h"
@@ -25,9 +22,10 @@
 namespace sluice_redis {
 
 // A Redis Cluster for one test: masters, each with the requested number of replicas, on free ports
-// of 127.0.0.1, created by `redis-cli --cluster create`. The cluster treats a server as failed if
-// it does not answer for 1.5 s. The servers end with this object, and with this process. Throws
-// std::runtime_error if the cluster cannot be started.
+// of 127.0.0.1, created by `redis-cli --cluster create`. A server that does not answer is not
+// treated as failed while a test runs, unless an option sets another --cluster-node-timeout. The
+// servers end with this object, and with this process. Throws std::runtime_error if the cluster
+// cannot be started.
 class RedisCluster {
  public:
   explicit RedisCluster(std::size_t masters = 3, std::size_t replicas_of_each = 0,
@@ -37,7 +35,7 @@ class RedisCluster {
     for (std::size_t i = 0; i < size(); ++i) words += " 127.0.0.1:" + std::to_string(port(i));
     words += " --cluster-replicas " + std::to_string(replicas_of_each) + " --cluster-yes";
     cli(words);
-    wait_until("the cluster is up", [&] { return is_up(masters); });
+    sluice::testing::wait_until("the cluster is up", [&] { return is_up(masters); });
   }
 
   // Starts another server that is not yet part of the cluster. Returns its number.
@@ -53,7 +51,7 @@ class RedisCluster {
                                         "--cluster-enabled",
                                         "yes",
                                         "--cluster-node-timeout",
-                                        "1500",
+                                        "600000",
                                         "--repl-diskless-sync-delay",
                                         "0"};
       words.insert(words.end(), options.begin(), options.end());
@@ -126,15 +124,6 @@ class RedisCluster {
     }
     if (pclose(out) != 0) throw std::runtime_error("redis-cli " + words + ": " + text);
     return text;
-  }
-
-  // Throws if the condition does not become true in 30 s.
-  static void wait_until(const std::string& what, const std::function<bool()>& is_true) {
-    for (int i = 0; i < 3000; ++i) {
-      if (is_true()) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    throw std::runtime_error("waited in vain until " + what);
   }
 
  private:
