@@ -25,15 +25,21 @@ using sluice::Charge;
 using sluice::Decision;
 using sluice::Instant;
 using sluice::Verb;
+using sluice::testing::wait_until;
 
 constexpr auto kLimit = sluice::token_bucket(100).per(1h);
+
+void run_until_ready(boost::asio::io_context& loop, const AsyncRedisStore& store) {
+  wait_until(
+      "the store is ready", [&] { return store.ready(); }, [&] { loop.run_one_for(10ms); });
+}
 
 // A store on its own loop, which runs while a request waits.
 class LoopedStore final : public sluice::Store {
  public:
   explicit LoopedStore(const sluice::RedisOptions& options)
       : store_(AsyncRedisStore::open(loop_, options).value()) {
-    while (!store_->ready()) loop_.run_one();
+    run_until_ready(loop_, *store_);
   }
 
   Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
@@ -45,7 +51,9 @@ class LoopedStore final : public sluice::Store {
     const std::lock_guard lock(mutex_);
     Done done;
     store_->async_apply(action, charges, now, each, done);
-    while (!done.answer) loop_.run_one();
+    wait_until(
+        "the request is answered", [&] { return done.answer.has_value(); },
+        [&] { loop_.run_one_for(10ms); });
     return *done.answer;
   }
 
@@ -148,7 +156,7 @@ int acquire_all(boost::asio::io_context& loop, AsyncLimiter& limiter, const slui
                           });
   }
   loop.restart();
-  while (admitted < count && loop.run_one_for(30s) > 0) {
+  while (admitted < count && loop.run_one_for(sluice::testing::kPatience) > 0) {
   }
   return admitted;
 }
@@ -160,7 +168,7 @@ TEST(AsyncLimiter, ReservesBucketsInOneRoundTripEach) {
   RedisServer server;
   boost::asio::io_context loop;
   const auto store = AsyncRedisStore::open(loop, patient(server.url())).value();
-  while (!store->ready()) loop.run_one();
+  run_until_ready(loop, *store);
   AsyncLimiter limiter(loop, *store);
   EXPECT_EQ(acquire_all(loop, limiter, kBucket, 100), 100);
   EXPECT_EQ(store->stats().requests, 100u);
@@ -190,12 +198,16 @@ TEST(AsyncLimiter, GivesBackWhatACancelledCallerHasReserved) {
           signal.slot(), [&](const boost::system::error_code& error, const Decision&) {
             is_cancelled = error == boost::asio::error::operation_aborted;
           }));
-  while (store->stats().requests < 2 || store->stats().pending > 0) std::this_thread::yield();
+  const auto are_answered = [&](std::uint64_t requests) {
+    const auto stats = store->stats();
+    return stats.requests >= requests && stats.pending == 0;
+  };
+  wait_until("the reservation is made", [&] { return are_answered(2); });
   signal.emit(boost::asio::cancellation_type::terminal);
   loop.restart();
   loop.run();
   EXPECT_TRUE(is_cancelled);
-  while (store->stats().requests < 3 || store->stats().pending > 0) std::this_thread::yield();
+  wait_until("it is given back", [&] { return are_answered(3); });
   const auto retry_after = sluice::Limiter(*store).try_acquire("key", slow).retry_after;
   EXPECT_LE(retry_after, 1h) << "the cancelled reservation is gone";
 }

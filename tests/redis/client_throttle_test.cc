@@ -30,8 +30,9 @@ void check_two_programs(const std::string& url) {
 
   ClientThrottle third(*first, "mail", kThree), fourth(*second, "mail", kThree);
   third.record({.rate_limit = R"("minute";r=0;t=1)"});
-  EXPECT_FALSE(fourth.try_send());
-  EXPECT_TRUE(fourth.wait_to_send(1min, 2));
+  // On a slow machine the second is over, and the request is the first of two.
+  const std::uint64_t rest = fourth.try_send() ? 1 : 2;
+  EXPECT_TRUE(fourth.wait_to_send(1min, rest));
   EXPECT_TRUE(third.wait_to_send(1min)) << "a try during the stop took nothing";
   EXPECT_FALSE(fourth.try_send());
 }

@@ -12,6 +12,7 @@ using namespace std::chrono_literals;
 using sluice::Limit;
 using sluice::Limiter;
 using sluice::RedisStore;
+using sluice::testing::wait_until;
 
 const Limit kLimit = sluice::fixed_window(1'000'000'000).per(std::chrono::days(366));
 constexpr const char* kMayLoad = "--enable-module-command";
@@ -66,7 +67,7 @@ class Takers {
   // Waits until every key has been asked more often.
   void advance() {
     const std::uint64_t rounds = rounds_;
-    RedisCluster::wait_until("the takers advance", [&] { return rounds_ > rounds + 20; });
+    wait_until("the takers advance", [&] { return rounds_ > rounds + 20; });
   }
   void stop() {
     ends_ = true;
@@ -142,13 +143,13 @@ std::size_t replica_of(RedisCluster& cluster, std::size_t master) {
 }
 
 void fail_over(RedisCluster& cluster, std::size_t from, std::size_t to) {
-  RedisCluster::wait_until("the replica is ready", [&] {
+  wait_until("the replica is ready", [&] {
     return cluster.text(to, {"INFO", "replication"}).find("master_link_status:up") !=
            std::string::npos;
   });
   cluster.run(to, {"CLUSTER", "FAILOVER"});
-  RedisCluster::wait_until("the replica is master",
-                           [&] { return cluster.is_master(to) && !cluster.is_master(from); });
+  wait_until("the replica is master",
+             [&] { return cluster.is_master(to) && !cluster.is_master(from); });
 }
 
 TEST_F(ModuleServers, CountExactlyAfterAFailoverToAServerWithoutTheModuleAndBack) {
@@ -165,8 +166,6 @@ TEST_F(ModuleServers, CountExactlyAfterAFailoverToAServerWithoutTheModuleAndBack
   takers.advance();
   EXPECT_GT(by_script(cluster.node(without)), 0u);
   const std::uint64_t first_calls = by_module(cluster.node(with));
-  // The masters vote about the same slots at most once in two timeouts of the cluster.
-  std::this_thread::sleep_for(3500ms);
   fail_over(cluster, without, with);
   takers.advance();
   EXPECT_GT(by_module(cluster.node(with)), first_calls);

@@ -16,6 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 using sluice::Charge;
 using sluice::Limit;
+using sluice::testing::wait_until;
 
 const std::vector<std::string> kLoad = {"--loadmodule", SLUICE_MODULE_FILE};
 
@@ -154,9 +155,9 @@ class ModulePersistence : public ::testing::Test {
   }
   static std::string dump(const RedisServer& server) {
     RedisConnection redis(server);
-    for (int i = 0; i < 1000 && said(redis, {"GET", "any"}).starts_with("LOADING"); ++i) {
-      std::this_thread::sleep_for(10ms);
-    }
+    wait_until("the server has loaded its data", [&] {
+      return !said(redis, {"GET", "any"}).starts_with("LOADING");
+    });
     std::string all;
     for (const Limit& limit : some_limits()) {
       const std::string key = sent_for(limit).key;
@@ -187,21 +188,22 @@ TEST_F(ModulePersistence, InAFileOfTheServer) {
 }
 
 TEST_F(ModulePersistence, OnAReplicaWithoutTheModule) {
-  const std::string port = std::to_string(sluice_redis::free_port());
-  const RedisServer server(loading({"--port", port}));
+  std::string port;
+  const auto master = on_free_port([&](std::uint16_t number) {
+    port = std::to_string(number);
+    return std::make_unique<RedisServer>(loading({"--port", port}));
+  });
+  const RedisServer& server = *master;
   const RedisServer replica({"--replicaof", "127.0.0.1", port});
   RedisConnection reader(replica);
-  for (int i = 0; i < 1000; ++i) {
-    if (said(reader, {"INFO", "replication"}).find("master_link_status:up") != std::string::npos) {
-      break;
-    }
-    std::this_thread::sleep_for(10ms);
-  }
+  wait_until("the replica is in step", [&] {
+    return said(reader, {"INFO", "replication"}).find("master_link_status:up") != std::string::npos;
+  });
   use(server);
   // On one connection: WAIT is about its own writes.
   RedisConnection writer(server);
   writer.run({"SET", "last", "1"});
-  EXPECT_EQ(number(writer, {"WAIT", "1", "5000"}), 1);
+  EXPECT_EQ(number(writer, {"WAIT", "1", "60000"}), 1);
   EXPECT_EQ(dump(replica), dump(server));
   for (const Limit& limit : some_limits()) {
     const std::string key = sent_for(limit).key;

@@ -151,7 +151,7 @@ TEST_F(ServerTime, AnswersTakesOfALongLogLikeTheMemoryStore) {
     if (!decision.allowed()) continue;
     const auto state =
         sluice::redis::read_counter_state(limit.algorithm(), redis_.text({"GET", key}));
-    ASSERT_TRUE(state);
+    if (!state) continue;  // it has expired in the meantime, with all units
     ASSERT_EQ(decision, expected.try_acquire("key", limit, 1, state->changed)) << i;
   }
 }

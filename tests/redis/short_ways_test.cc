@@ -10,6 +10,7 @@
 #include "stores/redis/script/plan.h"
 #include "tests/property/generate.h"
 #include "tests/redis/script_test.h"
+#include "tests/support/random_cases.h"
 
 // The short ways of the scripts give the same replies and execute the same writes as the long ones.
 namespace sluice_redis {
@@ -153,10 +154,10 @@ class ShortWays : public ::testing::TestWithParam<std::vector<Algorithm>> {
 };
 
 TEST_P(ShortWays, AnswerAndWriteLikeTheLongOnes) {
-  constexpr std::size_t kHistories = 40;
+  const std::size_t histories = sluice::testing::random_cases(15, 40);
   constexpr std::size_t kSteps = 60;
   Dice dice(17 + static_cast<std::uint64_t>(GetParam().front()));
-  for (std::size_t i = 0; i < kHistories && !HasFatalFailure(); ++i) {
+  for (std::size_t i = 0; i < histories && !HasFatalFailure(); ++i) {
     for (RedisConnection* const redis : {&shorter_, &longer_}) {
       redis->run({"FLUSHDB"});
       redis->run({"SCRIPT", "FLUSH"});
@@ -199,7 +200,7 @@ TEST_P(ShortWays, AnswerAndWriteLikeTheLongOnes) {
       compare(step, dice.chance(40));
     }
   }
-  EXPECT_GT(differing_, kHistories * kSteps / 3);
+  EXPECT_GT(differing_, histories * kSteps / 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, ShortWays,

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,6 +13,7 @@
 #include "sluice/redis_store.h"
 #include "tests/redis/redis_cluster.h"
 #include "tests/redis/redis_server.h"
+#include "tests/support/wait_until.h"
 
 // Tests of the library's store with real servers.
 namespace sluice_redis {
@@ -23,14 +23,14 @@ inline sluice::RedisOptions patient(const std::string& url, int protocol = 0) {
   sluice::RedisOptions options;
   options.url = url;
   options.protocol = protocol;
-  options.deadline = std::chrono::seconds{30};
+  options.deadline = options.connect_timeout = sluice::testing::kPatience;
   return options;
 }
 
 inline std::unique_ptr<sluice::RedisStore> open_ready(const sluice::RedisOptions& options,
                                                       sluice::StoreObserver* observer = nullptr) {
   auto store = sluice::RedisStore::open(options, observer).value();
-  const auto ready = store->wait_until_ready(std::chrono::seconds{30});
+  const auto ready = store->wait_until_ready(sluice::testing::kPatience);
   EXPECT_TRUE(ready) << ready.error();
   return store;
 }
