@@ -11,6 +11,7 @@
 
 #include "server/logging/testing_pipe.h"
 #include "sluice/testing/manual_clock.h"
+#include "tests/support/wait_until.h"
 
 namespace sluice::server {
 namespace {
@@ -98,12 +99,13 @@ TEST(Log, CutsLongTargets) {
 
 TEST(Log, DropsTheOldestAndTellsHowManyWhileItsReaderIsStuck) {
   constexpr std::uint64_t kLines = 5000;
+  const testing::ManualClock still;  // the log waits for its reader as long as it takes
   TestingPipe pipe;
   std::string text;
   std::thread reader;
   std::uint64_t dropped = 0;
   {
-    Log log(LogOptions{}, pipe.writing());
+    Log log(LogOptions{}, pipe.writing(), {.steady = still});
     const std::string value(200, 'x');
     for (std::uint64_t i = 0; i < kLines; ++i) log.info("line", {{"n", i}, {"value", value}});
     dropped = log.dropped();
@@ -159,7 +161,7 @@ TEST(Log, CountsLinesWhoseReaderWentAway) {
   pipe.close_reading();
   Log log(LogOptions{}, pipe.writing());
   log.info("a");
-  while (log.dropped() == 0) std::this_thread::yield();
+  testing::wait_until("the line is dropped", [&] { return log.dropped() > 0; });
   EXPECT_EQ(log.dropped(), 1U);
 }
 

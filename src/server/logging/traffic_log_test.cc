@@ -4,15 +4,14 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
-#include <thread>
 
 #include "server/logging/testing_pipe.h"
+#include "tests/support/wait_until.h"
 
 namespace sluice::server {
 namespace {
@@ -40,8 +39,10 @@ class TrafficLogTest : public ::testing::Test {
   }
   // Waits until the writer has dealt with that many lines.
   static void wait_for(const TrafficLog& traffic, std::uint64_t lines) {
-    const auto done = [&] { return traffic.stats().lines + traffic.stats().dropped >= lines; };
-    while (!done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    testing::wait_until("the lines are written or dropped", [&] {
+      const auto stats = traffic.stats();
+      return stats.lines + stats.dropped >= lines;
+    });
   }
 
   std::filesystem::path folder_;

@@ -9,6 +9,7 @@
 #include "stores/redis/client/target.h"
 #include "stores/redis/store/test_client.h"
 #include "tests/redis/redis_server.h"
+#include "tests/support/wait_until.h"
 
 namespace sluice::server {
 namespace {
@@ -35,33 +36,34 @@ class Does final : public net::FiberJob {
 class Member {
  public:
   explicit Member(const RedisServer& server)
-      : overrides({redis::make_target({.url = server.url()}).value(), milliseconds(5)}) {
+      : overrides(
+            {redis::make_target({.url = server.url(), .deadline = testing::kPatience}).value(),
+             milliseconds(5)}) {
     overrides.follow(loop_, {});
   }
   ~Member() { overrides.stop(); }
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
 
-  // Runs the loop until the condition holds; returns false after 10 s.
-  bool until(const std::function<bool()>& so) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (!so() && std::chrono::steady_clock::now() < end) loop_.run_one_for(milliseconds(10));
-    return so();
+  // Runs the loop until the condition holds: see wait_until().
+  void until(const std::string& what, const std::function<bool()>& holds) {
+    testing::wait_until(what, holds, [this] { loop_.run_one_for(milliseconds(10)); });
   }
-  bool run(std::function<void()> what) {
+  void run(std::function<void()> what) {
     Does job(std::move(what));
-    return fibers.run(job) && until([&] { return job.is_done; });
+    ASSERT_TRUE(fibers.run(job));
+    until("the fiber has ended", [&] { return job.is_done; });
   }
   // Tries again until there is a connection.
-  bool set(std::uint64_t limit) {
-    bool is_set = false;
-    return until([&] {
-      if (!is_set) run([&] { is_set = overrides.set(kKey, {.limit = limit}).has_value(); });
+  void set(std::uint64_t limit) {
+    until("the override is set", [&] {
+      bool is_set = false;
+      run([&] { is_set = overrides.set(kKey, {.limit = limit}).has_value(); });
       return is_set;
     });
   }
-  bool follows(std::uint64_t limit) {
-    return until([&] { return this->limit() == limit; });
+  void follow(std::uint64_t limit) {
+    until("the override is read", [&] { return this->limit() == limit; });
   }
   std::uint64_t limit() const {
     const auto found = overrides.all().find(kKey);
@@ -86,21 +88,21 @@ class RedisOverridesTest : public ::testing::Test {
 TEST_F(RedisOverridesTest, ALateReplyDoesNotUndoAChangeThatWasRead) {
   Does job([&] { EXPECT_TRUE(first_.overrides.set_through(&client_, kKey, {.limit = 1})); });
   ASSERT_TRUE(first_.fibers.run(job));
-  ASSERT_TRUE(second_.set(1)) << "the change number 1, which Redis has made for the first server";
-  ASSERT_TRUE(second_.set(2));
-  ASSERT_TRUE(first_.follows(2));
+  second_.set(1);  // the change number 1, which Redis has made for the first server
+  second_.set(2);
+  first_.follow(2);
   client_.answer(":1\r\n");
   EXPECT_TRUE(job.is_done);
   EXPECT_EQ(first_.limit(), 2U);
 }
 
 TEST_F(RedisOverridesTest, ALateReplyDoesNotRemoveWhatWasSetSince) {
-  ASSERT_TRUE(second_.set(1));
+  second_.set(1);
   Does job([&] { EXPECT_TRUE(first_.overrides.unset_through(&client_, kKey).value()); });
   ASSERT_TRUE(first_.fibers.run(job));
-  ASSERT_TRUE(second_.run([&] { EXPECT_TRUE(second_.overrides.unset(kKey)); }));
-  ASSERT_TRUE(second_.set(3));
-  ASSERT_TRUE(first_.follows(3));
+  second_.run([&] { EXPECT_TRUE(second_.overrides.unset(kKey)); });
+  second_.set(3);
+  first_.follow(3);
   client_.answer(":2\r\n");
   EXPECT_TRUE(job.is_done);
   EXPECT_EQ(first_.limit(), 3U);
@@ -110,15 +112,15 @@ TEST_F(RedisOverridesTest, AReplyFromBeforeALossOfDataChangesNothing) {
   Does job([&] { EXPECT_TRUE(first_.overrides.set_through(&client_, kKey, {.limit = 1})); });
   ASSERT_TRUE(first_.fibers.run(job));
   sluice_redis::RedisConnection(server_).run({"FLUSHALL"});
-  ASSERT_TRUE(second_.set(2));
-  ASSERT_TRUE(first_.follows(2));
+  second_.set(2);
+  first_.follow(2);
   client_.answer(":100\r\n");
   EXPECT_EQ(first_.limit(), 2U);
 }
 
 TEST_F(RedisOverridesTest, AChangeThatWasNotReadCountsAtOnce) {
-  ASSERT_TRUE(second_.set(1));
-  ASSERT_TRUE(first_.follows(1));
+  second_.set(1);
+  first_.follow(1);
   Does job([&] { EXPECT_TRUE(first_.overrides.set_through(&client_, kKey, {.limit = 9})); });
   ASSERT_TRUE(first_.fibers.run(job));
   client_.answer(":2\r\n");

@@ -8,6 +8,7 @@
 #include "server/rules/pushed_rules.h"
 #include "stores/redis/client/target.h"
 #include "tests/redis/redis_server.h"
+#include "tests/support/wait_until.h"
 
 namespace sluice::server {
 namespace {
@@ -15,6 +16,8 @@ namespace {
 using sluice_redis::RedisConnection;
 using sluice_redis::RedisServer;
 using std::chrono::milliseconds;
+using testing::kPatience;
+using testing::wait_until;
 
 constexpr const char* kKey = "sluice:rules";
 
@@ -68,7 +71,7 @@ class Publisher {
 };
 
 std::shared_ptr<const redis::Target> target_of(const RedisServer& server) {
-  auto target = redis::make_target({.url = server.url()});
+  auto target = redis::make_target({.url = server.url(), .deadline = kPatience});
   EXPECT_TRUE(target);
   return *target;
 }
@@ -82,13 +85,14 @@ class Follower final : public RedisRules::Owner {
   void on_rules(PublishedRules rules) override { seen.push_back(rules.version); }
   void on_trouble(std::string_view why) override { troubles.emplace_back(why); }
 
-  // Runs the loop until the condition holds; returns false after 10 s.
-  bool until(const std::function<bool()>& so) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (!so() && std::chrono::steady_clock::now() < end) loop_.run_one_for(milliseconds(10));
-    return so();
+  // Runs the loop until the condition holds: see wait_until().
+  void until(const std::string& what, const std::function<bool()>& holds) {
+    wait_until(what, holds, [this] { loop_.run_one_for(milliseconds(10)); });
   }
   void run_for(milliseconds time) { loop_.run_for(time); }
+  void until_seen(std::size_t count) {
+    until("rules are seen", [&] { return seen.size() == count; });
+  }
 
   std::vector<std::uint64_t> seen;
   std::vector<std::string> troubles;
@@ -107,7 +111,7 @@ TEST(RedisRules, ArePushedOnlyInThePlaceOfThoseExpected) {
   EXPECT_FALSE(publisher.push(2, "two", "1-0000000000000000"));
   EXPECT_TRUE(publisher.push(2, "two", one));
   EXPECT_FALSE(publisher.push(2, "other", one));
-  const auto found = RedisRules::wait_for({target_of(server), kKey}, milliseconds(2000));
+  const auto found = RedisRules::wait_for({target_of(server), kKey}, kPatience);
   ASSERT_TRUE(found) << found.error();
   EXPECT_EQ(found->version, 2U);
   EXPECT_EQ(found->texts.front().text, rules_named("two"));
@@ -140,19 +144,20 @@ TEST(RedisRules, ScriptIsKnownByItsHash) {
 TEST(RedisRules, SayWhyThereAreNone) {
   RedisServer server;
   const RedisRulesSource source{target_of(server), kKey, milliseconds(10)};
-  const auto none = RedisRules::wait_for(source, milliseconds(100));
-  ASSERT_FALSE(none);
-  EXPECT_EQ(none.error(),
-            "no rules could be read from " + server.url() +
-                ": there are no rules at sluice:rules; publish them with sluice rules push FILE");
+  // The error says "no answer" if the server has not answered by then.
+  const auto wait_until_error = [&](const std::string& part) {
+    wait_until("the error contains: " + part, [&] {
+      const auto none = RedisRules::wait_for(source, milliseconds(100));
+      return !none && none.error().find(part) != std::string::npos;
+    });
+  };
+  wait_until_error(
+      "no rules could be read from " + server.url() +
+      ": there are no rules at sluice:rules; publish them with sluice rules push FILE");
   RedisConnection(server).run({"SET", kKey, "x"});
-  const auto other = RedisRules::wait_for(source, milliseconds(100));
-  ASSERT_FALSE(other);
-  EXPECT_NE(other.error().find("sluice:rules: WRONGTYPE"), std::string::npos) << other.error();
+  wait_until_error("sluice:rules: WRONGTYPE");
   server.kill_now();
-  const auto gone = RedisRules::wait_for(source, milliseconds(100));
-  ASSERT_FALSE(gone);
-  EXPECT_NE(gone.error().find(server.socket()), std::string::npos) << gone.error();
+  wait_until_error("No such file or directory");
 }
 
 TEST(RedisRules, AreFollowedFromPushToPush) {
@@ -160,14 +165,13 @@ TEST(RedisRules, AreFollowedFromPushToPush) {
   Publisher publisher(server);
   ASSERT_TRUE(publisher.push(1, "one"));
   Follower follower(server, publisher.last_id);
-  follower.run_for(milliseconds(50));
-  EXPECT_TRUE(follower.seen.empty()) << "known already";
   ASSERT_TRUE(publisher.push(2, "two", publisher.last_id));
-  EXPECT_TRUE(follower.until([&] { return follower.seen.size() == 1; }));
+  follower.until_seen(1);
   publisher.overwrite(3, rules_named("three"));
-  EXPECT_TRUE(follower.until([&] { return follower.seen.size() == 2; }));
-  follower.run_for(milliseconds(50));
-  EXPECT_EQ(follower.seen, (std::vector<std::uint64_t>{2, 3}));
+  follower.until_seen(2);
+  publisher.overwrite(4, rules_named("four"));
+  follower.until_seen(3);
+  EXPECT_EQ(follower.seen, (std::vector<std::uint64_t>{2, 3, 4})) << "each once, and not the first";
   EXPECT_TRUE(follower.troubles.empty());
 }
 
@@ -177,10 +181,10 @@ TEST(RedisRules, AreFollowedToAnotherVersionOneWhereTheServerForgot) {
   ASSERT_TRUE(publisher.push(1, "one"));
   Follower follower(server, publisher.last_id);
   publisher.connection().run({"FLUSHALL"});
-  ASSERT_TRUE(follower.until([&] { return follower.troubles.size() == 1; }));
+  follower.until("there is a trouble", [&] { return follower.troubles.size() == 1; });
   EXPECT_EQ(follower.troubles.front(), no_rules_at(kKey));
   ASSERT_TRUE(publisher.push(1, "other"));
-  EXPECT_TRUE(follower.until([&] { return follower.seen.size() == 1; }));
+  follower.until_seen(1);
   EXPECT_EQ(follower.troubles.back(), "");
 }
 
@@ -188,15 +192,16 @@ TEST(RedisRules, AreFollowedAgainAfterTheServerWasAway) {
   RedisServer server;
   Follower follower(server);
   { ASSERT_TRUE(Publisher(server).push(1, "one")); }
-  ASSERT_TRUE(follower.until([&] { return follower.seen.size() == 1; }));
+  follower.until_seen(1);
+  const auto before = follower.troubles;
   server.kill_now();
-  ASSERT_TRUE(follower.until([&] { return !follower.troubles.empty(); }));
-  const std::size_t told = follower.troubles.size();
-  follower.run_for(milliseconds(100));
-  EXPECT_EQ(follower.troubles.size(), told) << "once for each trouble";
+  follower.until("there is a trouble", [&] { return follower.troubles.size() > before.size(); });
+  follower.run_for(milliseconds(100));  // the time of several looks
+  EXPECT_EQ(follower.troubles.size(), before.size() + 1) << "once for each trouble";
   server.start();
   { ASSERT_TRUE(Publisher(server).push(1, "two")); }
-  EXPECT_TRUE(follower.until([&] { return follower.seen.size() == 2; }));
+  follower.until_seen(2);
+  EXPECT_EQ(follower.troubles.back(), "");
 }
 
 TEST(PushedRules, AreInForceWithinASecondAndStayWhereOthersAreWrong) {
@@ -211,20 +216,18 @@ TEST(PushedRules, AreInForceWithinASecondAndStayWhereOthersAreWrong) {
   Log log({.level = LogLevel::kOff});
   int changes = 0;
   (*pushed)->follow(loop, *manager, log, [&] { ++changes; });
-  const auto until = [&](const std::function<bool()>& so) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (!so() && std::chrono::steady_clock::now() < end) loop.run_one_for(milliseconds(10));
-    return so();
+  const auto until = [&](const std::function<bool()>& holds) {
+    wait_until("the manager follows", holds, [&] { loop.run_one_for(milliseconds(10)); });
   };
   ASSERT_TRUE(publisher.push(2, "two", publisher.last_id));
-  EXPECT_TRUE(until([&] { return changes == 1; }));
+  until([&] { return changes == 1; });
   EXPECT_NE(manager->current().find("two"), nullptr);
   publisher.overwrite(3, "version: 1\nrules: 7\n");
-  EXPECT_TRUE(until([&] { return manager->status().failures == 1; }));
+  until([&] { return manager->status().failures == 1; });
   EXPECT_EQ(manager->status().last_errors.front().file, "redis:a.yaml");
   EXPECT_NE(manager->current().find("two"), nullptr);
   publisher.overwrite(4, rules_named("four"));
-  EXPECT_TRUE(until([&] { return changes == 2; }));
+  until([&] { return changes == 2; });
   EXPECT_NE(manager->current().find("four"), nullptr);
   EXPECT_TRUE(manager->status().last_errors.empty());
 }

@@ -12,6 +12,7 @@
 #include "server/runtime/admin_handler.h"
 #include "server/runtime/test_client.h"
 #include "server/runtime/test_waiting_stores.h"
+#include "tests/support/wait_until.h"
 
 namespace sluice::server {
 namespace {
@@ -56,15 +57,13 @@ class AdminWaits : public ::testing::Test {
     thread_.join();
     front_end_.reset();
   }
-  bool waits_for_one() {
-    for (int i = 0; i < 30'000 && stores_.store.under_way != 1; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return stores_.store.under_way == 1;
+  void wait_for_one() {
+    testing::wait_until("a request waits for the store",
+                        [this] { return stores_.store.under_way == 1; });
   }
   void release() {
     boost::asio::post(main_, [this] { stores_.store.release(); });
-    while (stores_.store.under_way == 1) std::this_thread::yield();
+    testing::wait_until("it waits no longer", [this] { return stores_.store.under_way == 0; });
   }
 
   TestFolder folder_;
@@ -88,7 +87,7 @@ class AdminWaits : public ::testing::Test {
 TEST_F(AdminWaits, WaitsForTheStoreWhileItsLoopContinues) {
   TestClient client(path_);
   client.send(get("/v1/keys?rule=order"));
-  ASSERT_TRUE(waits_for_one());
+  wait_for_one();
   TestClient other(path_);
   EXPECT_EQ(other.ask(get("/healthz")).status, 200);
   EXPECT_EQ(other.ask(post("/v1/rules/validate", kRules)).status, 200);
@@ -104,7 +103,7 @@ TEST_F(AdminWaits, WaitsForTheStoreWhileItsLoopContinues) {
 TEST_F(AdminWaits, EndsWhileARequestWaits) {
   TestClient client(path_);
   client.send(get("/v1/keys?rule=order"));
-  ASSERT_TRUE(waits_for_one());
+  wait_for_one();
 }
 
 }  // namespace

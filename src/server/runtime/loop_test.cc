@@ -9,16 +9,19 @@
 #include <vector>
 
 #include "server/net/address.h"
+#include "server/net/test_connection_state.h"
 #include "server/protocol/http/front_end.h"
 #include "server/rules/test_folder.h"
 #include "server/runtime/public_handler.h"
 #include "server/runtime/test_client.h"
 #include "server/runtime/test_waiting_stores.h"
+#include "tests/support/wait_until.h"
 
 namespace sluice::server {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::wait_until;
 using Waits = WaitingStore::Waits;
 
 constexpr const char* kRules = R"(version: 1
@@ -71,7 +74,7 @@ class LoopTest : public ::testing::Test {
             .rules = *manager_,
             .recorder = recorder_,
             .denials = denials_,
-            .clock = net::LoopClock::system()};
+            .clock = loop_clock_};
   }
   void start(Waits waits, std::size_t most = 512) {
     Loop::Parts all = parts();
@@ -118,17 +121,17 @@ class LoopTest : public ::testing::Test {
       for (std::size_t i = 0; i < n; ++i) store().release(newest);
     });
   }
-  // Waits until `so` returns true. Returns false after 30 seconds.
-  static bool becomes(const std::function<bool()>& so) {
-    for (int i = 0; i < 30'000 && !so(); ++i) std::this_thread::sleep_for(milliseconds(1));
-    return so();
+  void wait_for(std::size_t requests) {
+    wait_until("the requests wait for the store", [&] { return store().under_way == requests; });
   }
-  bool waits_for(std::size_t requests) {
-    return becomes([&] { return store().under_way == requests; });
+  // Lets the time pass for the loop, whose clock does not move by itself.
+  void pass(milliseconds time) {
+    in_loop([&] { loop_clock_.time += time; });
   }
 
   TestFolder folder_;
   const std::string path_ = folder_ / "socket";
+  net::ManualLoopClock loop_clock_;  // changed in the loop's thread
   testing::ManualClock clock_;
   MemoryStore memory_{{}, clock_};
   Limiter limiter_{memory_};
@@ -215,7 +218,7 @@ TEST_F(LoopTest, HundredsOfConnectionsMayWaitAtOnce) {
     clients.push_back(connect());
     clients.back().send(order());
   }
-  ASSERT_TRUE(waits_for(200));
+  wait_for(200);
   TestClient other = connect();
   EXPECT_EQ(other.ask(get("/healthz")).status, 200) << "what asks no store does not wait";
   release(200, true);
@@ -230,7 +233,7 @@ TEST_F(LoopTest, HasAtMostTheConfiguredRequestsInProgress) {
     clients.back().send(order() + order());
   }
   for (int i = 0; i < 14; ++i) {
-    ASSERT_TRUE(becomes([&] { return store().under_way > 0; }));
+    wait_until("a request waits for the store", [&] { return store().under_way > 0; });
     release(1, i % 2 == 0);
   }
   for (TestClient& client : clients) {
@@ -246,7 +249,8 @@ TEST_F(LoopTest, WaitsForEachDecisionOfAnArrayInTurn) {
   const std::string one = R"({"attributes":{"path":"/order"}})";
   client.send(post("/v1/check", "[" + one + "," + one + "," + one + "]"));
   for (std::size_t i = 1; i <= 3; ++i) {
-    ASSERT_TRUE(becomes([&] { return store().asked == i && store().under_way == 1; }));
+    wait_until("the next decision waits",
+               [&] { return store().asked == i && store().under_way == 1; });
     TestClient other = connect();
     EXPECT_EQ(other.ask(post("/v1/check", std::string(2000, 'x'))).status, 400)
         << "which is read into the same buffer";
@@ -262,15 +266,15 @@ TEST_F(LoopTest, WaitsForEachDecisionOfAnArrayInTurn) {
 TEST_F(LoopTest, OutlivesClientsThatLeaveWhileTheyWait) {
   start(Waits::kForTest);
   for (int i = 0; i < 20; ++i) connect().send(i % 2 == 0 ? order() : order() + order() + "GET ");
-  ASSERT_TRUE(waits_for(20));
+  wait_for(20);
   EXPECT_EQ(connections_, 20U) << "kept until they have their answers";
-  ASSERT_TRUE(becomes([&] {
+  wait_until("all connections are closed", [&] {
     release(1);
     return connections_ == 0;
-  }));
+  });
   TestClient client = connect();
   client.send(order());
-  ASSERT_TRUE(waits_for(1));
+  wait_for(1);
   release();
   EXPECT_EQ(client.read().status, 200);
 }
@@ -278,11 +282,11 @@ TEST_F(LoopTest, OutlivesClientsThatLeaveWhileTheyWait) {
 TEST_F(LoopTest, AsksNothingMoreForAClientThatIsGone) {
   start(Waits::kForTest);
   connect().send(order() + order() + order() + order());
-  ASSERT_TRUE(waits_for(1));
-  ASSERT_TRUE(becomes([&] {
+  wait_for(1);
+  wait_until("the connection is closed", [&] {
     release();
     return connections_ == 0;
-  }));
+  });
   EXPECT_EQ(store().asked, 2U) << "it is noticed when the first answer cannot be sent";
 }
 
@@ -291,12 +295,12 @@ TEST_F(LoopTest, AnswersRequestsInProgressBeforeItHasDrained) {
   TestClient client = connect();
   TestClient idle = connect();
   client.send(order() + order());
-  ASSERT_TRUE(waits_for(1));
+  wait_for(1);
   std::promise<void> promise;
   std::future<void> drained = promise.get_future();
   loop_->drain([&] { promise.set_value(); });
   EXPECT_EQ(idle.read().status, 0) << "closed, as it asks for nothing";
-  ASSERT_TRUE(becomes([&] { return !connect().connected(); }));
+  wait_until("the loop accepts no connection", [&] { return !connect().connected(); });
   EXPECT_EQ(drained.wait_for(milliseconds(0)), std::future_status::timeout);
   release();
   const Answer answer = client.read();
@@ -309,14 +313,21 @@ TEST_F(LoopTest, AnswersRequestsInProgressBeforeItHasDrained) {
 
 TEST_F(LoopTest, ClosesSlowClientsButNotThoseThatWait) {
   bounds_.header_timeout = bounds_.body_timeout = milliseconds(20);
+  bounds_.idle_timeout = std::chrono::hours(1);
   start(Waits::kForTest);
   TestClient waiting = connect();
   waiting.send(order());
-  ASSERT_TRUE(waits_for(1));
-  TestClient slow = connect();
-  EXPECT_EQ(slow.ask("GET / HTTP/1.1\r\nHost").status, 408);
-  TestClient slower = connect();
-  EXPECT_EQ(slower.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc").status, 408);
+  wait_for(1);
+  for (const char* const part :
+       {"GET / HTTP/1.1\r\nHost", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc"}) {
+    TestClient slow = connect();
+    slow.send(part);
+    wait_until("it is accepted", [&] { return connections_ == 2; });
+    pass(milliseconds(20));
+    EXPECT_EQ(slow.read().status, 408);
+    slow.close();
+    wait_until("it is closed", [&] { return connections_ == 1; });
+  }
   release();
   EXPECT_EQ(waiting.read().status, 200);
   EXPECT_EQ(waiting.ask(get("/healthz")).status, 200);
@@ -332,10 +343,13 @@ TEST_F(LoopTest, ClosesAClientThatDoesNotReadItsAnswers) {
   TestClient client = connect();
   client.send(order());
   for (int i = 0; i < 14; ++i) client.send(post("/v1/check", array));  // answers of about 400 KB
-  ASSERT_TRUE(waits_for(1));
+  wait_for(1);
   store().waits = Waits::kNot;
   release();
-  EXPECT_TRUE(becomes([&] { return connections_ == 0; }));
+  wait_until("the connection is closed", [&] {
+    pass(milliseconds(20));
+    return connections_ == 0;
+  });
   EXPECT_EQ(client.read().status, 200) << "what was sent before is there";
 }
 
@@ -343,7 +357,7 @@ TEST_F(LoopTest, SwitchesToNewRulesWhileRequestsWait) {
   start(Waits::kForTest);
   TestClient before = connect();
   before.send(order());
-  ASSERT_TRUE(waits_for(1));
+  wait_for(1);
   const std::string changed =
       std::string(kRules).replace(std::string_view(kRules).find("100000"), 6, "500000");
   ASSERT_TRUE(manager_->replace(changed, "test"));
@@ -351,7 +365,7 @@ TEST_F(LoopTest, SwitchesToNewRulesWhileRequestsWait) {
   in_loop([] {});
   TestClient after = connect();
   after.send(order());
-  ASSERT_TRUE(waits_for(2));
+  wait_for(2);
   release(1, true);
   EXPECT_EQ(remaining_of(after.read()), 499'999);
   release();
@@ -366,8 +380,8 @@ TEST_F(LoopTest, DurationIncludesTheWait) {
   start(Waits::kForTest);
   TestClient client = connect();
   client.send(order());
-  ASSERT_TRUE(waits_for(1));
-  std::this_thread::sleep_for(milliseconds(20));
+  wait_for(1);
+  pass(milliseconds(20));
   release();
   EXPECT_EQ(client.read().status, 200);
   const std::string text = registry_.text();
@@ -393,7 +407,7 @@ TEST_F(LoopTest, StopsWhileRequestsWait) {
     clients.push_back(connect());
     clients.back().send(order() + order());
   }
-  ASSERT_TRUE(waits_for(3));
+  wait_for(3);
   loop_->stop();
   EXPECT_EQ(store().under_way, 0U);
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/logging/testing_pipe.h"
+#include "tests/support/wait_until.h"
 
 namespace sluice::server {
 namespace {
@@ -68,7 +69,8 @@ TEST_F(CounterSnapshotsTest, AreWrittenAtIntervals) {
   store.apply_one(Verb::kTake, {"k", kLimit, 3}, {});
   const auto snapshots = open(store, 1ms);
   snapshots->start();
-  while (snapshots->stats().last.counters == 0) std::this_thread::sleep_for(1ms);
+  testing::wait_until("a snapshot is written",
+                      [&] { return snapshots->stats().last.counters > 0; });
   MemoryStore other;
   ASSERT_TRUE(other.load(path_));
   EXPECT_EQ(left(other), 7u);
@@ -80,10 +82,12 @@ TEST_F(CounterSnapshotsTest, AreNotWrittenAfterTheLastOne) {
   snapshots->write_last();
   snapshots->start();
   const Instant last = snapshots->stats().last.saved;
-  std::this_thread::sleep_for(20ms);
+  std::this_thread::sleep_for(
+      20ms);  // the time of several intervals; nothing shows that they passed
   EXPECT_EQ(snapshots->stats().last.saved, last);
   snapshots->continue_writing();
-  while (snapshots->stats().last.saved == last) std::this_thread::sleep_for(1ms);
+  testing::wait_until("another snapshot is written",
+                      [&] { return snapshots->stats().last.saved != last; });
 }
 
 TEST_F(CounterSnapshotsTest, KeepADamagedFileAside) {
@@ -117,9 +121,9 @@ TEST_F(CounterSnapshotsTest, CountEachFailureAndTryAgain) {
   const auto snapshots = open(store, 1ms);
   std::filesystem::create_directory(path_ + ".tmp");
   snapshots->start();
-  while (snapshots->stats().failures < 2) std::this_thread::sleep_for(1ms);
+  testing::wait_until("writing fails twice", [&] { return snapshots->stats().failures >= 2; });
   std::filesystem::remove(path_ + ".tmp");
-  while (snapshots->stats().last.bytes == 0) std::this_thread::sleep_for(1ms);
+  testing::wait_until("a snapshot is written", [&] { return snapshots->stats().last.bytes > 0; });
 }
 
 TEST_F(CounterSnapshotsTest, ReportThemselves) {

@@ -7,10 +7,10 @@
 #include <chrono>
 #include <deque>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "server/net/fiber.h"
+#include "tests/support/wait_until.h"
 
 namespace sluice::server {
 namespace {
@@ -38,14 +38,22 @@ class MetricsWorkerTest : public ::testing::Test {
       const bool alone = writers_.fetch_add(1) == 0;
       is_at_once_ = is_at_once_ || !alone;
       ++texts_;
-      while (!may_end_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      testing::wait_until("the test lets the text end", [this] { return may_end_.load(); });
       --writers_;
       return 7.;
     });
   }
+  void wait_for_first_text() {
+    testing::wait_until("a text is begun", [this] { return texts_ > 0; });
+  }
   void run_until_done(const std::deque<Ask>& asks) {
     for (const Ask& ask : asks) {
-      while (!ask.is_done) loop_.run_one_for(std::chrono::milliseconds(10)), loop_.restart();
+      testing::wait_until(
+          "a request is answered", [&] { return ask.is_done; },
+          [this] {
+            loop_.run_one_for(std::chrono::milliseconds(10));
+            loop_.restart();
+          });
     }
   }
 
@@ -62,7 +70,7 @@ TEST_F(MetricsWorkerTest, LetsTheLoopGoOnAndWritesOneTextAtATime) {
   std::deque<Ask> asks;
   for (int i = 0; i < 50; ++i) {
     pool_.run(asks.emplace_back(worker, sleeps_));  // returns although no text is written
-    while (texts_ == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    wait_for_first_text();
   }
   EXPECT_FALSE(asks.front().is_done);
   may_end_ = true;
@@ -76,7 +84,7 @@ TEST_F(MetricsWorkerTest, RequestsThatWaitAreAnsweredWhenTheLoopStops) {
   MetricsWorker worker(registry_);
   std::deque<Ask> asks;
   pool_.run(asks.emplace_back(worker, sleeps_));
-  while (texts_ == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  wait_for_first_text();
   may_end_ = true;
   sleeps_.stop();
   pool_.run(asks.emplace_back(worker, sleeps_));

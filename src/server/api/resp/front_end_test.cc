@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "server/api/resp/test_front_end.h"
+#include "tests/support/wait_until.h"
 
 namespace sluice::server::resp {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::wait_until;
 using Waits = WaitingStore::Waits;
 
 const std::string kThrottle = frame({"CL.THROTTLE", "k", "99999", "1", "1000"});
@@ -20,11 +22,6 @@ const std::string kThrottle = frame({"CL.THROTTLE", "k", "99999", "1", "1000"});
 std::string throttled(int remaining, int reset) {
   return "*5\r\n:0\r\n:100000\r\n:" + std::to_string(remaining) +
          "\r\n:-1\r\n:" + std::to_string(reset) + "\r\n";
-}
-
-void wait_until(const std::function<bool()>& condition) {
-  for (int i = 0; i < 3000 && !condition(); ++i) std::this_thread::sleep_for(milliseconds(10));
-  EXPECT_TRUE(condition());
 }
 
 TEST(FrontEnd, AnswersFramesThatComeByteByByte) {
@@ -70,7 +67,7 @@ TEST(FrontEnd, AClientThatDoesNotReadIsPausedAndThenClosed) {
     sent += once;
     ASSERT_LT(sent, std::size_t{20} << 20) << "it was not paused";
   } while (once == request.size());
-  wait_until([&] { return front_end.connections == 0; });
+  wait_until("the connection is closed", [&] { return front_end.connections == 0; });
 }
 
 TEST(FrontEnd, AnswersAProtocolErrorAfterEarlierRequestsAndCloses) {
@@ -177,16 +174,16 @@ TEST(FrontEnd, AClientThatLeavesWhileItsRequestWaitsDoesNotAffectOthers) {
   TestFrontEnd front_end(options);
   auto gone = std::make_unique<TestPeer>(front_end.path);
   gone->send(kThrottle + kThrottle);
-  wait_until([&] { return front_end.stores->store.under_way == 1; });
+  wait_until("one request is under way", [&] { return front_end.stores->store.under_way == 1; });
   const TestPeer stays(front_end.path);
   stays.send(kThrottle);
-  wait_until([&] { return front_end.stores->store.under_way == 2; });
+  wait_until("two requests are under way", [&] { return front_end.stores->store.under_way == 2; });
   gone.reset();
   front_end.stores->store.waits = Waits::kNot;
   front_end.on_loop([&] { front_end.stores->store.release(true); });
   EXPECT_EQ(stays.read(5), "*5\r\n:");
   front_end.on_loop([&] { front_end.stores->store.release(); });
-  wait_until([&] { return front_end.connections == 1; });
+  wait_until("one connection is left", [&] { return front_end.connections == 1; });
 }
 
 TEST(FrontEnd, RequestsThatArriveDuringAWaitAreAnsweredAfterIt) {
@@ -195,7 +192,7 @@ TEST(FrontEnd, RequestsThatArriveDuringAWaitAreAnsweredAfterIt) {
   TestFrontEnd front_end(options);
   const TestPeer peer(front_end.path);
   peer.send(kThrottle);
-  wait_until([&] { return front_end.stores->store.under_way == 1; });
+  wait_until("one request is under way", [&] { return front_end.stores->store.under_way == 1; });
   peer.send("PING\r\n");
   peer.send("PING\r\n");
   front_end.on_loop([&] { front_end.stores->store.release(); });
@@ -211,7 +208,8 @@ TEST(FrontEnd, NewRulesApplyToTheNextRequestEvenIfOneWaits) {
     const TestPeer waiting(front_end.path);
     if (waits) {
       waiting.send(kThrottle);
-      wait_until([&] { return front_end.stores->store.under_way == 1; });
+      wait_until("one request is under way",
+                 [&] { return front_end.stores->store.under_way == 1; });
       front_end.stores->store.waits = Waits::kNot;
     }
     front_end.parts.folder.write("rules.yaml", rules_named("fresh"));
@@ -236,7 +234,8 @@ TEST(FrontEnd, AnswersPendingRequestsWhileDrainingAndThenCloses) {
     const TestPeer busy(front_end.path);
     if (waits) {
       busy.send(kThrottle);
-      wait_until([&] { return front_end.stores->store.under_way == 1; });
+      wait_until("one request is under way",
+                 [&] { return front_end.stores->store.under_way == 1; });
     } else {
       EXPECT_EQ(busy.ask("PING\r\n", 7), "+PONG\r\n");
     }
@@ -263,7 +262,7 @@ TEST(FrontEnd, CountsItsEvents) {
     peer.send("PING\r\nPING\r\n*x\r\n");
     peer.read_to_end();
   }
-  wait_until([&] { return front_end.connections == 0; });
+  wait_until("the connection is closed", [&] { return front_end.connections == 0; });
   const std::string text = front_end.parts.registry.text();
   EXPECT_NE(text.find("front_end=\"resp\"} 2\n"), std::string::npos) << text.substr(0, 3000);
 }
