@@ -121,8 +121,8 @@ TEST(ClientThrottleWaits, UntilTheRequestMayBeSent) {
   for (int i = 0; i < 11; ++i) ASSERT_TRUE(throttle.wait_to_send(1min));
   EXPECT_GE(std::chrono::steady_clock::now() - begin, 99ms);
 
-  throttle.record({429, "1"});
   const auto stopped = std::chrono::steady_clock::now();
+  throttle.record({429, "1"});
   ASSERT_TRUE(throttle.wait_to_send(1min));
   EXPECT_GE(std::chrono::steady_clock::now() - stopped, 999ms);
 }

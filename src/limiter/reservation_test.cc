@@ -91,9 +91,9 @@ TEST_F(ReservationTest, AnExactReservationSettlesToItself) {
 TEST_F(ReservationTest, WaitsForItsTurn) {
   constexpr Limit kFast = token_bucket(100).per(1s).burst(1);
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_TRUE(limiter_.try_acquire("k", kFast));
-  const Reservation call = limiter_.reserve("k", kFast, 1, 1s);
-  EXPECT_GT(call.delay(), 0s);
+  EXPECT_TRUE(limiter_.try_acquire("k", kFast, 1, kNow));
+  const Reservation call = limiter_.reserve("k", kFast, 1, 1s, kNow);
+  EXPECT_EQ(call.delay(), 10ms);
   call.wait();
   EXPECT_GE(std::chrono::steady_clock::now() - begin, call.delay());
 }

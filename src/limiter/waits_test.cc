@@ -14,6 +14,7 @@
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
+#include "tests/support/wait_until.h"
 
 namespace sluice {
 namespace {
@@ -186,7 +187,9 @@ TEST(AcquireThreads, BlocksUntilTheUnitsAreThere) {
   const auto begin = Steady::now();
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(limiter.acquire("key", kFast, 1, in(1h)).allowed());
   EXPECT_GE(Steady::now() - begin, 79ms);
-  EXPECT_EQ(limiter.acquire("key", kFast, 1, Steady::now()).reason, Reason::kLimited);
+  constexpr Limit kSlow = token_bucket(1).per(1h);
+  EXPECT_TRUE(limiter.acquire("slow", kSlow, 1, Steady::now()).allowed());
+  EXPECT_EQ(limiter.acquire("slow", kSlow, 1, Steady::now()).reason, Reason::kLimited);
   std::vector<Charge> charges{{"key", kFast}, {"window", fixed_window(1).per(20ms)}};
   std::vector<Decision> each(2);
   EXPECT_TRUE(limiter.acquire(charges, each, in(1h)).allowed());
@@ -244,7 +247,7 @@ TEST(AcquireThreads, AreServedInOrderOfArrival) {
       threads.emplace_back([&waits, &call] {
         EXPECT_TRUE(waits.acquire(call, SteadyClock::instance().now() + 1h).allowed());
       });
-      while (!call.has_arrived) std::this_thread::yield();
+      testing::wait_until("the thread waits", [&] { return call.has_arrived.load(); });
     }
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(admitted, expected) << to_string(limit.algorithm());

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
 #include "tests/property/generate.h"
 #include "tests/property/history.h"
+#include "tests/support/random_cases.h"
 
 namespace sluice_property {
 namespace {
@@ -81,7 +81,7 @@ int hits_of(const History& history, sluice::Duration longest) {
 }
 
 TEST(DenyCache, EndsEveryStepOfAHistoryAsTheStoreWouldWithoutIt) {
-  const std::uint64_t histories = std::getenv("SLUICE_LONG_TESTS") != nullptr ? 3000 : 1200;
+  const std::uint64_t histories = sluice::testing::random_cases(400, 3000);
   int hits = 0;
   for (std::uint64_t seed = 0; seed < histories && !HasFailure(); ++seed) {
     Dice dice(seed);

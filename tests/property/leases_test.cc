@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
 #include "tests/property/generate.h"
+#include "tests/support/random_cases.h"
 
 namespace sluice_property {
 namespace {
@@ -134,7 +134,7 @@ int run(std::uint64_t seed, bool fails) {
 }
 
 int run_all(bool fails) {
-  const std::uint64_t histories = std::getenv("SLUICE_LONG_TESTS") != nullptr ? 3000 : 100;
+  const std::uint64_t histories = sluice::testing::random_cases(100, 3000);
   int local = 0;
   for (std::uint64_t seed = 0; seed < histories && !::testing::Test::HasFailure(); ++seed) {
     local += run(seed, fails);

@@ -1,18 +1,18 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "sluice/memory_store.h"
 #include "tests/property/plan_history.h"
+#include "tests/support/random_cases.h"
 
 namespace sluice_property {
 namespace {
 
 TEST(PlansAndOverrides, DecideAsTheOracleWithTheNumbersThatCount) {
   constexpr int kSteps = 80;
-  const std::uint64_t histories = std::getenv("SLUICE_LONG_TESTS") != nullptr ? 20000 : 1000;
+  const std::uint64_t histories = sluice::testing::random_cases(300, 20'000);
   PlanHistory::Counts all;
   for (std::uint64_t seed = 0; seed < histories; ++seed) {
     sluice::MemoryStore store({.max_keys = 1024, .shards = 1});

@@ -60,7 +60,7 @@ TEST(AsyncRedisStore, AnswersAnInvalidRequestAtOnce) {
 
 TEST(AsyncRedisStore, AnswersEachRequestOnceWhenTheLoopHasRun) {
   boost::asio::io_context loop;
-  const auto store = AsyncRedisStore::open(loop, {.url = kNowhere}).value();
+  const auto store = AsyncRedisStore::open(loop, {.url = kNowhere, .deadline = 1h}).value();
   EXPECT_FALSE(store->ready());
   Asked one;
   Asked two;

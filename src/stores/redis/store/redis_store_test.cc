@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "sluice/sluice.h"
+#include "tests/support/wait_until.h"
 
 // Without a server, or with one that never answers. tests/redis tests the store with real servers.
 namespace sluice {
@@ -85,7 +86,8 @@ class Callers {
 };
 
 void wait_until_pending(const RedisStore& store, std::size_t commands) {
-  while (store.stats().pending != commands) std::this_thread::yield();
+  testing::wait_until("the commands are pending",
+                      [&] { return store.stats().pending == commands; });
 }
 
 TEST(RedisStore, OpensOnlyWithOptionsThatAreRight) {
@@ -160,7 +162,7 @@ TEST(RedisStore, AnswersEachOfManyThreads) {
 }
 
 TEST(RedisStore, ReportsWhyItIsNotReady) {
-  const auto store = RedisStore::open({.url = kNowhere}).value();
+  const auto store = RedisStore::open({.url = kNowhere, .deadline = 1h}).value();
   (void)Limiter(*store).try_acquire("key", kWindow);  // the attempt to connect has failed after it
   const auto ready = store->wait_until_ready(0ms);
   ASSERT_FALSE(ready);
@@ -177,7 +179,8 @@ TEST(RedisStore, ReportsThatItCannotConnect) {
   };
   Observer observer;
   const auto store =
-      RedisStore::open({.url = kNowhere, .first_backoff = 1h, .longest_backoff = 1h}, &observer)
+      RedisStore::open(
+          {.url = kNowhere, .deadline = 1h, .first_backoff = 1h, .longest_backoff = 1h}, &observer)
           .value();
   (void)Limiter(*store).try_acquire("key", kWindow);
   EXPECT_EQ(observer.endpoint.get_future().get(), "/nonexistent/redis.sock");
