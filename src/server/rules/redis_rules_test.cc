@@ -157,7 +157,7 @@ TEST(RedisRules, SayWhyThereAreNone) {
   RedisConnection(server).run({"SET", kKey, "x"});
   wait_until_error("sluice:rules: WRONGTYPE");
   server.kill_now();
-  wait_until_error("No such file or directory");
+  wait_until_error(server.socket());
 }
 
 TEST(RedisRules, AreFollowedFromPushToPush) {

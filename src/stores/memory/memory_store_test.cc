@@ -374,7 +374,7 @@ TEST(MemoryStore, RefundsUnitsFromBeforeAChangeOfSlices) {
 // --- bounds ---
 
 TEST(MemoryStore, NeverContainsMoreThanMaxKeys) {
-  for (const std::size_t max_keys : {128u, 1000u, 5000u}) {
+  for (const std::size_t max_keys : {128u, 1000u}) {
     for (const std::size_t shards : {0u, 1u, 3u, 16u, 100000u}) {
       MemoryStore store({.max_keys = max_keys, .shards = shards});
       Limiter limiter(store);
@@ -475,7 +475,7 @@ TEST(MemoryStore, MergesALogThatDoesNotFitAndIsNeverLooser) {
   Limiter limiter(store);
   // The log has room for over 64 entries, so a slice is at most a 16th of a period.
   const Limit limit = sliding_window_log(2000).per(1s);
-  EXPECT_GT(check_merged_log(limiter, limit, 62500us, 20000), 100);
+  EXPECT_GT(check_merged_log(limiter, limit, 62500us, 8000), 100);
   EXPECT_GT(store.stats().merged_logs, 10u);
   EXPECT_LE(store.stats().log_bytes, 4096u);
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/limit_options.h"
@@ -416,11 +417,17 @@ TEST(LeasedStore, ThreadGivesBack) {
   Leases leases;
   LeasedStore store(memory, leases);
   Limiter limiter(store);
-  constexpr Limit kHour = token_bucket(1000).per(1h).leased(1ms);
-  testing::wait_until("the thread gives units back", [&] {
-    (void)limiter.try_acquire("k", kHour, 1);
-    return leases.stats().given_back > 0;
-  });
+  constexpr Limit kHour = token_bucket(4'000'000'000).per(1h).leased(1ms);
+  // Many takes in a lease make the next one larger; then the pause leaves units of it unused.
+  testing::wait_until(
+      "the thread gives units back",
+      [&] {
+        (void)limiter.try_acquire("k", kHour, 1);
+        return leases.stats().given_back > 0;
+      },
+      [&] {
+        if (leases.stats().held > 0) std::this_thread::sleep_for(2ms);
+      });
 }
 
 }  // namespace
