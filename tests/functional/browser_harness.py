@@ -74,9 +74,9 @@ class Browser:
     def run(self, script, *arguments):
         return self.driver.execute_script(script, *arguments)
 
-    def wait_for_text(self, selector, text, seconds=20):
+    def wait_for_text(self, selector, text):
         try:
-            wait_for(lambda: text in self.text(selector), seconds)
+            wait_for(lambda: text in self.text(selector))
         except AssertionError as error:
             shown = self.text("body")
             raise AssertionError(f"no {text!r} in {selector}; the page says:\n{shown}") from error

@@ -9,7 +9,7 @@ import time
 import urllib.parse
 
 import envoy_harness
-from harness import binary, request
+from harness import PATIENCE, binary, request
 from resp_harness import Resp, RespError
 
 messages = functools.cache(envoy_harness.messages)
@@ -143,7 +143,7 @@ class Rls(FrontEnd):
         descriptor = message.descriptors.add()
         for name, value in attributes.items():
             descriptor.entries.add(key=name, value=value)
-        answer = self.call(message, timeout=30)
+        answer = self.call(message, timeout=PATIENCE)
         allowed = answer.overall_code == self.messages.RateLimitResponse.OK
         (status,) = answer.statuses
         wait = None if allowed else status.duration_until_reset.seconds

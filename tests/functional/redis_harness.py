@@ -191,7 +191,7 @@ class Redis:
     def alive(self):
         return self.process is not None and self.process.child.poll() is None
 
-    def wait_until_ready(self, seconds=PATIENCE):
+    def wait_until_ready(self):
         def ready():
             if not self.alive():
                 raise AssertionError(f"{self.name} ended at its start:\n{self.output()}")
@@ -201,7 +201,7 @@ class Redis:
             except (OSError, EOFError, RedisError):
                 return False
 
-        wait_for(ready, seconds, f"{self.name} answering PING")
+        wait_for(ready, f"{self.name} answering PING")
 
     def connection(self, timeout=PATIENCE):
         made = Resp(self.path, timeout)
@@ -345,12 +345,12 @@ class SentinelSet:
         port = max(ports, key=ports.count)
         return next(server for server in self.servers if server.port == port)
 
-    def wait_for_master_other_than(self, old, seconds=PATIENCE):
+    def wait_for_master_other_than(self, old):
         def elected():
             now = self.master()
             return now is not old and now.info("replication")["role"] == "master" and now
 
-        return wait_for(elected, seconds, "another master")
+        return wait_for(elected, "another master")
 
     def stop(self):
         for server in self.sentinels + self.servers:
@@ -396,7 +396,7 @@ class RedisCluster:
         made = subprocess.run(
             [tool("redis-cli"), "--cluster", "create", *(s.address for s in self.servers),
              "--cluster-replicas", str(self.replicas), "--cluster-yes"],
-            capture_output=True, text=True, timeout=60,
+            capture_output=True, text=True, timeout=PATIENCE,
         )
         if made.returncode != 0:
             raise AssertionError(f"no cluster: {made.stdout}{made.stderr}")

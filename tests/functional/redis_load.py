@@ -131,12 +131,12 @@ class Callers:
         for caller in self.callers:
             caller.ends.set()
         for caller in self.callers:
-            caller.join(20)
+            caller.join(PATIENCE)
         if kind is None:
             for caller in self.callers:
                 self._examine(caller)
 
-    def wait_for_all(self, reason, seconds=PATIENCE, times=3):
+    def wait_for_all(self, reason, times=3):
         """Waits until every caller has received this answer a few times in a row."""
         since = time.monotonic()
 
@@ -150,7 +150,7 @@ class Callers:
             return True
 
         try:
-            wait_for(all_are, seconds, f"every answer being {reason}")
+            wait_for(all_are, f"every answer being {reason}")
         except AssertionError as error:
             raise AssertionError(f"{error} {self.note}; meanwhile: {self.reasons(since)}; log:\n"
                                  f"{self.server.log()[-3000:]}") from None
@@ -200,17 +200,17 @@ class FaultTest(RedisTest):
         return server
 
     @staticmethod
-    def wait_until_decided(server, seconds=PATIENCE):
+    def wait_until_decided(server):
         """Waits until the store, not a policy, decides on every thread's connection."""
         def decided():
             return all(ask(server, "/allow", "whether it is there", cost=0).reason == "ok"
                        for _ in range(32))  # so that each thread gets some
 
-        wait_for(decided, seconds, "a decision of the store")
+        wait_for(decided, "a decision of the store")
 
-    def wait_for_fallback(self, server, path="/allow", seconds=PATIENCE):
+    def wait_for_fallback(self, server, path="/allow"):
         wait_for(lambda: ask(server, path, "whether it is gone", cost=0).reason == "fallback",
-                 seconds, "a policy's answer")
+                 "a policy's answer")
 
     @staticmethod
     def used(server, user):

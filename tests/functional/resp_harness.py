@@ -61,9 +61,8 @@ class Resp:
             return {self.reply(): self.reply() for _ in range(int(rest))}
         raise AssertionError(f"what is {line!r}")
 
-    def read_to_end(self, seconds=PATIENCE):
+    def read_to_end(self):
         """Returns all bytes until the peer closes. Raises TimeoutError if it does not."""
-        self.socket.settimeout(seconds)
         return self.reader.read()
 
 

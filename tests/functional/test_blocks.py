@@ -5,7 +5,7 @@ import json
 import subprocess
 import unittest
 
-from harness import ServerTest, binary, request
+from harness import PATIENCE, ServerTest, binary, request
 from redis_harness import RedisTest, Resp
 
 RULES = """
@@ -127,7 +127,7 @@ class Tests:
 
     def command(self, *words):
         return subprocess.run([binary(), "blocks", *words, "--admin", self.sluice.admin],
-                              capture_output=True, text=True, timeout=60, check=False)
+                              capture_output=True, text=True, timeout=PATIENCE, check=False)
 
     def test_blocks_on_the_command_line(self):
         place = ("login/user", "user=n n")
@@ -192,7 +192,7 @@ class Redis(Tests, RedisTest):
         self.block("h")
         shown = subprocess.run(
             [binary(), "keys", "--store", self.server.url, "*user=h"],
-            capture_output=True, text=True, check=True, timeout=60).stdout
+            capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
         self.assertIn("blocked until 20", shown)
 
 

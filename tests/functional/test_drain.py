@@ -6,7 +6,7 @@ import threading
 import time
 import unittest
 
-from harness import Raw, ServerTest, wait_for
+from harness import PATIENCE, Raw, ServerTest, wait_for
 
 RULES = """
 version: 1
@@ -84,7 +84,7 @@ class Drain(ServerTest):
             sluice.signal(signal.SIGTERM)
             self.assertEqual(sluice.wait(), 0)
             for client in clients:
-                client.join(60)
+                client.join(PATIENCE)
             self.assertFalse([str(client.error) for client in clients if client.error])
             self.assertTrue(all(client.answered for client in clients))
 
@@ -98,7 +98,7 @@ class Drain(ServerTest):
         self.assertEqual(sluice.wait(), 0)
         self.assertNotIn("did not end in time", sluice.log())
         for client in clients:
-            client.join(60)
+            client.join(PATIENCE)
         self.assertFalse([str(client.error) for client in clients if client.error])
         self.assertTrue(all(client.is_closing for client in clients))
         self.assertGreater(sum(client.answered for client in clients), 200)
@@ -166,7 +166,7 @@ class Drain(ServerTest):
         wait_for(lambda: sluice.get("/readyz").status == 503)
         sluice.signal(signal.SIGTERM)
         try:
-            self.assertEqual(sluice.wait(30), 0)
+            self.assertEqual(sluice.wait(PATIENCE), 0)
         except subprocess.TimeoutExpired:
             self.fail("it goes on draining")
 

@@ -11,6 +11,7 @@ import unittest
 
 import tls_harness
 from harness import (
+    PATIENCE,
     ROOT,
     Answer,
     Application,
@@ -80,13 +81,13 @@ class Gateway(ServerTest):
     @classmethod
     def wait_until_healthy(cls):
         """Waits until the health check of Envoy, over gRPC, has found Sluice."""
-        wait_for(lambda: cls.stats("cluster.sluice")["membership_healthy"] == 1, 60, "a healthy Sluice")
+        wait_for(lambda: cls.stats("cluster.sluice")["membership_healthy"] == 1, "a healthy Sluice")
 
     def ask(self, target, source="127.0.0.9", method="GET", **fields):
         """Sends a request from an address of the loopback."""
         headers = {name.replace("_", "-"): value for name, value in fields.items()}
         connection = http.client.HTTPConnection(
-            "127.0.0.1", self.port, timeout=30, source_address=(source, 0)
+            "127.0.0.1", self.port, timeout=PATIENCE, source_address=(source, 0)
         )
         with contextlib.closing(connection):
             connection.request(method, target, headers=headers)

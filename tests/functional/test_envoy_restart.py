@@ -7,7 +7,7 @@ import threading
 import time
 import unittest
 
-from harness import ROOT, Application, Raw, ServerTest, free_port, replaced, request, wait_for
+from harness import PATIENCE, ROOT, Application, Raw, ServerTest, free_port, replaced, request, wait_for
 
 DEPLOY = ROOT / "deploy/envoy"
 RESTARTS = 20 if os.environ.get("SLUICE_LONG_TESTS") else 3
@@ -32,7 +32,7 @@ class Load(threading.Thread):
         self.address, self.ends, self.answered, self.failed = address, False, 0, []
 
     def run(self):
-        raw = Raw(self.address, timeout=10)
+        raw = Raw(self.address, timeout=PATIENCE)
         due = time.monotonic()
         while not self.ends:
             due += EVERY
@@ -108,7 +108,7 @@ class Restarts(ServerTest):
         for one in load:
             one.ends = True
         for one in load:
-            one.join(15)
+            one.join(PATIENCE)
         self.assertGreater(sum(one.answered for one in load), 100)
         return found
 

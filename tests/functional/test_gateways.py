@@ -10,6 +10,7 @@ import time
 import unittest
 
 from harness import (
+    PATIENCE,
     ROOT,
     Application,
     ServerTest,
@@ -492,7 +493,7 @@ class Files(unittest.TestCase):
             [os.environ["SLUICE_BINARY"], "rules", "check", DEPLOY / "nginx/rules.yaml"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
         self.assertEqual(done.returncode, 0, done)
         self.assertIn("ok, 4 rules, 6 limits", done.stdout)

@@ -95,7 +95,7 @@ class Clients(redis_harness.RedisTest):
         return cls.serve(config={"listen": {"grpc": "127.0.0.1:0"}, "envoy": files, **more})
 
     def check_output_of(self, *argv, **options):
-        ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, **options)
+        ran = subprocess.run(argv, capture_output=True, text=True, timeout=harness.PATIENCE, **options)
         self.assertEqual(ran.returncode, 0, ran.stderr)
         printed = json.loads(ran.stdout)
         self.assertAlmostEqual(printed.pop("reset"), 86400 - time.time() % 86400, delta=10)
@@ -148,7 +148,7 @@ class Clients(redis_harness.RedisTest):
         ran = subprocess.run(
             [tool("h2load"), "-n", "1500", "-c", "5", "-m", "32", "-d", body, "-H", "te: trailers",
              "-H", "content-type: application/grpc", f"http://{self.addresses[0]}{METHOD}"],
-            capture_output=True, text=True, timeout=60,
+            capture_output=True, text=True, timeout=harness.PATIENCE,
         )  # fmt: skip
         self.assertEqual(ran.returncode, 0, ran.stderr)
         self.assertIn("1500 succeeded, 0 failed, 0 errored", ran.stdout)
@@ -164,13 +164,13 @@ class Clients(redis_harness.RedisTest):
         argv = [tool("nghttp"), "-H", "te: trailers", "-H", "content-type: application/grpc", "-d",
                 self.body_file("user", "nghttp")]  # fmt: skip
         url = f"http://{self.addresses[0]}{METHOD}"
-        ran = subprocess.run([*argv, url], capture_output=True, timeout=60)
+        ran = subprocess.run([*argv, url], capture_output=True, timeout=harness.PATIENCE)
         self.assertEqual(unframed(ran.stdout).statuses[0].limit_remaining, 1)
-        ran = subprocess.run([*argv, "-nv", url], capture_output=True, text=True, timeout=60)
+        ran = subprocess.run([*argv, "-nv", url], capture_output=True, text=True, timeout=harness.PATIENCE)
         self.assertRegex(ran.stdout, r"content-type: application/grpc\b")
         self.assertRegex(ran.stdout, r"grpc-status: 0\b")
         unknown = subprocess.run([*argv, "-nv", url + "No"], capture_output=True, text=True,
-                                 timeout=60)  # fmt: skip
+                                 timeout=harness.PATIENCE)  # fmt: skip
         self.assertRegex(unknown.stdout, r"grpc-status: 12\b")
 
 

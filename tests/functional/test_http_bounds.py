@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from harness import Raw, ServerTest, exchange, tool, wait_for
+from harness import PATIENCE, Raw, ServerTest, exchange, tool, wait_for
 
 RULES = """
 version: 1
@@ -344,7 +344,7 @@ class TightBounds(ServerTest):
         host, port = self.sluice.http.split(":")
         options = f"-c 15 -r 15 -H -i 1 -l 3 -p 20 -x 10 -u http://{host}:{port}/healthz"
         done = subprocess.run(
-            [tool("slowhttptest"), *options.split()], capture_output=True, text=True, timeout=90
+            [tool("slowhttptest"), *options.split()], capture_output=True, text=True, timeout=PATIENCE
         )
         text = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)  # without color codes
         available = re.findall(r"service available:\s+(\w+)", text)

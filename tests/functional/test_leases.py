@@ -6,7 +6,7 @@ import subprocess
 import time
 import unittest
 
-from harness import Sluice, wait_for
+from harness import PATIENCE, Sluice, wait_for
 from redis_harness import die_with_parent
 from redis_load import HEAD, Client, FaultTest, ask, question
 
@@ -41,7 +41,7 @@ class Leases(FaultTest):
 
     def assert_settled(self, server, user, admitted):
         """All that was not used comes back: then Redis has counted exactly what was admitted."""
-        wait_for(lambda: self.used(server, user) == admitted, 5,
+        wait_for(lambda: self.used(server, user) == admitted,
                  f"{admitted} counted units, not {self.used(server, user)}")
 
     def test_a_hot_key_is_decided_locally_and_counted_exactly(self):
@@ -129,7 +129,7 @@ class Leases(FaultTest):
             admitted += sum(one.outcome == "allowed" for one in reasons)
             self.assertEqual([one.reason for one in late], ["fallback"] * 5)
             self.assertEqual({one.outcome for one in late}, {"denied"})
-        wait_for(lambda: ask(server, "/hot", "paused").reason == "ok", 10, "Redis to decide")
+        wait_for(lambda: ask(server, "/hot", "paused").reason == "ok", "Redis to decide")
         self.assertGreaterEqual(self.used(server, "paused"), admitted + 1)
 
     def test_a_reset_ends_the_lease(self):
@@ -169,7 +169,7 @@ class Programs(FaultTest):
         for process in running[:lose]:
             process.kill()
         for process in running:
-            self.assertIn(process.wait(30), (0, -9))
+            self.assertIn(process.wait(PATIENCE), (0, -9))
         admitted, local = [], 0
         for output in outputs:
             for line in output.read_text().splitlines():

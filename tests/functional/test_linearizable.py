@@ -14,7 +14,7 @@ import time
 import unittest
 from itertools import pairwise
 
-from harness import Sluice, free_port, wait_for
+from harness import PATIENCE, Sluice, free_port, wait_for
 from linearizability import Op, explain, failover, wipe
 from redis_harness import die_with_parent, slot_of
 from redis_load import NOT_REPLICATED, Client, FaultTest, question
@@ -153,7 +153,7 @@ class Histories:
             for name, op in results.get(timeout=SECONDS + 60):
                 histories[name].append(op)
         for client in clients:
-            client.join(20)
+            client.join(PATIENCE)
         return {name: sorted(ops) for name, ops in histories.items()}, faults
 
     def check(self, histories, faults):
@@ -206,7 +206,7 @@ class Redis(Histories, FaultTest):
 
         def disturb(faults):
             time.sleep(random.uniform(0.2, 0.5))
-            wait_for(lambda: self.is_complete(redis) or time.monotonic() > self.end, 60)
+            wait_for(lambda: self.is_complete(redis) or time.monotonic() > self.end)
             if time.monotonic() > self.end:
                 return
             i = random.randrange(2)
@@ -253,7 +253,7 @@ class Cluster(Redis):
 
         def disturb(faults):
             time.sleep(random.uniform(0.2, 0.5))
-            wait_for(lambda: cluster.complete() or time.monotonic() > self.end, 60)
+            wait_for(lambda: cluster.complete() or time.monotonic() > self.end)
             if time.monotonic() > self.end:
                 return
             key = random.choice([key for master in self.masters(cluster)

@@ -4,7 +4,7 @@ import json
 import subprocess
 
 import envoy_harness
-from harness import ServerTest, binary, wait_for
+from harness import PATIENCE, ServerTest, binary, wait_for
 from resp_harness import Resp
 
 RULES = """
@@ -94,7 +94,7 @@ class Actions(ServerTest):
             descriptor = message.descriptors.add()
             for key, value in entries.items():
                 descriptor.entries.add(key=key, value=value)
-            return call(message, timeout=10)
+            return call(message, timeout=PATIENCE)
 
         over, ok = rls.RateLimitResponse.OVER_LIMIT, rls.RateLimitResponse.OK
         denied = ask(ip="192.0.2.5", path="/closed")
@@ -201,7 +201,7 @@ class Lists(ServerTest):
         message = rls.RateLimitRequest(domain="lists")
         message.descriptors.add().entries.add(key="ip", value="10.0.0.1")
         call = envoy_harness.caller(rls, envoy_harness.channel_to(self.sluice))
-        self.assertEqual(call(message, timeout=10).overall_code, rls.RateLimitResponse.OK)
+        self.assertEqual(call(message, timeout=PATIENCE).overall_code, rls.RateLimitResponse.OK)
 
     def test_a_list_is_read_again_when_it_changes(self):
         self.replace("banned.txt", "mallory\neve\n")

@@ -135,7 +135,7 @@ class Page(BrowserTest):
         self.browser.wait_for_text("#state", "again")
         again = Sluice(self.folder(), RULES, {"listen": {"admin": address}})
         self.addCleanup(again.stop)
-        self.browser.wait_for_text("#state", "live", 30)
+        self.browser.wait_for_text("#state", "live")
 
     def test_it_fits_a_narrow_window(self):
         self.addCleanup(self.browser.set_size, 1000, 800)

@@ -15,7 +15,7 @@ from harness import PATIENCE, binary, tool
 
 def run(*command, **more):
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, **more
+        command, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL, **more
     )
 
 

@@ -3,7 +3,7 @@
 import subprocess
 import unittest
 
-from harness import Raw, ServerTest, tool
+from harness import PATIENCE, Raw, ServerTest, tool
 
 RULES = """
 version: 1
@@ -39,7 +39,7 @@ class Metrics(ServerTest):
             [tool("promtool"), "check", "metrics"],
             input=answer.body,
             capture_output=True,
-            timeout=30,
+            timeout=PATIENCE,
         )
         self.assertEqual((done.returncode, done.stdout + done.stderr), (0, b""))
 

@@ -5,7 +5,7 @@ import json
 import threading
 import unittest
 
-from harness import ServerTest, Sluice, free_port, wait_for
+from harness import PATIENCE, ServerTest, Sluice, free_port, wait_for
 
 RULES = """
 version: 1
@@ -141,7 +141,7 @@ class Survival(ServerTest):
             sluice.kill()
             current[0] = None
             for client in clients:
-                client.join(60)
+                client.join(PATIENCE)
             kept = self.whole_file(folder)
             kept = {key: limit for key, limit in kept.items() if key.startswith(f"{turn}-")}
             self.assert_kept(clients, kept)
@@ -168,7 +168,7 @@ class Survival(ServerTest):
             self.assertEqual(servers[-2].wait(), 0)
         for client in clients:
             client.ends = True
-            client.join(60)
+            client.join(PATIENCE)
         self.assert_kept(clients, self.limits_of(servers[-1]))
         self.assert_kept(clients, self.whole_file(rules.parent))
 

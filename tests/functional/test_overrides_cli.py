@@ -8,7 +8,7 @@ import threading
 import time
 import unittest
 
-from harness import ServerTest, binary, wait_for
+from harness import PATIENCE, ServerTest, binary, wait_for
 from redis_harness import RedisTest
 
 RULES = """
@@ -30,7 +30,7 @@ COUNTER = "default|api|requests|header.x-customer="
 def overrides(server, command, *words, text=None):
     return subprocess.run(
         [binary(), "overrides", command, *words, "--admin", server.admin],
-        capture_output=True, text=True, input=text, timeout=120, check=False,
+        capture_output=True, text=True, input=text, timeout=PATIENCE, check=False,
     )
 
 
@@ -123,7 +123,7 @@ class Commands(ServerTest):
         command = f"{binary()} overrides list --admin localhost:{port}"
         done = subprocess.run(
             ["unshare", "--mount", "sh", "-c", f"mount --bind {hosts} /etc/hosts || exit 77; {command}"],
-            capture_output=True, text=True, timeout=120, check=False,
+            capture_output=True, text=True, timeout=PATIENCE, check=False,
         )
         if done.returncode == 77 or "unshare" in done.stderr:
             self.skipTest("a file cannot be put over /etc/hosts: " + done.stderr)

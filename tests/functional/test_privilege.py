@@ -6,7 +6,7 @@ import grpc
 from google.protobuf import json_format
 
 from envoy_harness import address_of, caller, messages
-from harness import ServerTest, request, wait_for
+from harness import PATIENCE, ServerTest, request, wait_for
 from resp_harness import Resp
 
 RULES = """
@@ -181,7 +181,7 @@ class Grpc(ServerTest):
             message = json_format.ParseDict(body, rls.RateLimitRequest())
             metadata = [("authorization", "Bearer " + token)] if token else []
             try:
-                call(message, metadata=metadata, timeout=30)
+                call(message, metadata=metadata, timeout=PATIENCE)
             except grpc.RpcError as error:
                 return error.code().name
             return "OK"

@@ -111,7 +111,7 @@ class Recording(ServerTest):
             [binary(), "replay", "--rules", str(rules), "--json", str(self.file)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
         self.assertEqual((replay.returncode, replay.stderr), (0, ""))
         report = json.loads(replay.stdout)
@@ -179,7 +179,7 @@ class Recording(ServerTest):
         done = subprocess.run(
             [binary(), "serve", "--rules", rules, "--record", "/nowhere/requests.jsonl",
              "--http", "127.0.0.1:0", "--grpc", "off", "--resp", "off", "--admin", "off"],
-            capture_output=True, text=True, timeout=60,
+            capture_output=True, text=True, timeout=PATIENCE,
         )  # fmt: skip
         self.assertEqual(done.returncode, 1)
         self.assertIn("cannot record in /nowhere/requests.jsonl: No such file", done.stderr)

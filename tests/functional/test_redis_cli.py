@@ -3,7 +3,7 @@
 import json
 import subprocess
 
-from harness import binary
+from harness import PATIENCE, binary
 from redis_harness import RedisTest
 
 ALGORITHMS = ("fixed_window", "sliding_window_log", "sliding_window_counter",
@@ -12,7 +12,7 @@ ALGORITHMS = ("fixed_window", "sliding_window_log", "sliding_window_counter",
 
 def sluice(*words, text=""):
     return subprocess.run([binary(), *map(str, words)], input=text, capture_output=True, text=True,
-                          timeout=30, check=False)
+                          timeout=PATIENCE, check=False)
 
 
 def line(key, algorithm="gcra", at_us=1_700_000_000_000_000, cost=1, **numbers):

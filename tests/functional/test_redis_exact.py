@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from harness import binary, wait_for_window
+from harness import PATIENCE, binary, wait_for_window
 from redis_harness import Resp, die_with_parent
 from redis_load import Client, FaultTest, ask, question
 
@@ -68,7 +68,7 @@ class Exact(FaultTest):
             process.start()
         total, reasons = {}, set()
         for _ in range(PROCESSES * CONNECTIONS):
-            admitted, said = answers.get(timeout=60)
+            admitted, said = answers.get(timeout=PATIENCE)
             reasons |= said
             for user, count in admitted.items():
                 total[user] = total.get(user, 0) + count
@@ -161,7 +161,7 @@ class Library(FaultTest):
                                                 preexec_fn=die_with_parent))
         admitted = dict.fromkeys(limits, 0)
         for i, process in enumerate(running):
-            self.assertEqual(process.wait(60), 0)
+            self.assertEqual(process.wait(PATIENCE), 0)
             answers = (folder / f"answers{i}").read_text().splitlines()
             self.assertEqual(len(answers), len(lines))
             for (key, _), answer in zip(lines, answers):

@@ -5,7 +5,7 @@ import time
 import unittest
 
 from gate import SteeredGate
-from harness import free_port, wait_for
+from harness import PATIENCE, free_port, wait_for
 from redis_harness import Resp, RedisError
 from redis_load import HEAD, LIMIT, Callers, FaultTest, ask, rule
 
@@ -45,7 +45,7 @@ class Refusals(FaultTest):
         self.store.config("busy-reply-threshold", "50")
 
         def begin():
-            self.busy = self.store.connection(timeout=15)
+            self.busy = self.store.connection(timeout=PATIENCE)
             self.busy.socket.sendall(Resp.encode(["EVAL", "while true do end", "0"]))
 
         def end():
@@ -63,7 +63,7 @@ class Refusals(FaultTest):
 
         def begin():
             self.store.config("key-load-delay", "100000")  # microseconds per key
-            self.busy = self.store.connection(timeout=15)
+            self.busy = self.store.connection(timeout=PATIENCE)
             self.busy.socket.sendall(Resp.encode(["DEBUG", "RELOAD"]))
 
         def end():

@@ -59,7 +59,7 @@ class Full(FaultTest):
             assert all(one["outcome"] == "allowed" for one in said)
             return all(one["reason"] == "fallback" for one in said)
 
-        wait_for(is_full, 60, "a full Redis")
+        wait_for(is_full, "a full Redis")
         # So that nothing that Redis frees makes room again.
         cls.store.config("maxmemory", MEMORY - 500_000)
 

@@ -5,7 +5,7 @@ import json
 import subprocess
 import time
 
-from harness import Sluice, binary, wait_for
+from harness import PATIENCE, Sluice, binary, wait_for
 from redis_harness import RedisTest
 
 RULES = """
@@ -22,7 +22,7 @@ def rules(name, limit=5, algorithm="sliding_window_counter"):
 
 def sluice(*words, **options):
     return subprocess.run(
-        [binary(), *map(str, words)], capture_output=True, text=True, timeout=30, check=False,
+        [binary(), *map(str, words)], capture_output=True, text=True, timeout=PATIENCE, check=False,
         **options,
     )
 

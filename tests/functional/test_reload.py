@@ -72,10 +72,10 @@ class LargeLogs(Reload):
 
     def test_they_are_warned_about_at_the_start_and_after_a_reload(self):
         warning = "rules.yaml:7:79: warning: a log of {} units can need "
-        wait_for(lambda: warning.format(300) in self.sluice.log(), 30, "the warning")
+        wait_for(lambda: warning.format(300) in self.sluice.log(), "the warning")
         self.write(self.LOG.replace("300", "400"))
         self.sluice.signal(signal.SIGHUP)
-        wait_for(lambda: warning.format(400) in self.sluice.log(), 30, "the warning")
+        wait_for(lambda: warning.format(400) in self.sluice.log(), "the warning")
 
 
 class ByFilesAndSignals(Reload):

@@ -9,7 +9,7 @@ import subprocess
 import unittest
 
 from client_programs import check_program, programs
-from harness import ServerTest
+from harness import PATIENCE, ServerTest
 from resp_harness import Resp, frame
 
 RULES = "version: 1\nrules: []\n"
@@ -39,7 +39,7 @@ class Clients(ServerTest):
 
     def run_tool(self, *argv, given=None):
         ran = subprocess.run(
-            argv, capture_output=True, text=True, timeout=60, input=given, check=False
+            argv, capture_output=True, text=True, timeout=PATIENCE, input=given, check=False
         )
         self.assertEqual(ran.returncode, 0, ran.stderr)
         return ran.stdout
@@ -151,7 +151,7 @@ class Clients(ServerTest):
                 cwd=os.environ["RESP_CLIENTS"],
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=PATIENCE,
                 check=False,
             )
             self.assertEqual(ran.returncode, 0, ran.stderr)

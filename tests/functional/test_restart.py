@@ -9,7 +9,7 @@ import threading
 import time
 import unittest
 
-from harness import Raw, ServerTest, binary, free_port, request, tool, wait_for
+from harness import PATIENCE, Raw, ServerTest, binary, free_port, request, tool, wait_for
 
 RESTARTS = 20 if os.environ.get("SLUICE_LONG_TESTS") else 3
 SETTLES = 0.3  # between two restarts
@@ -148,7 +148,7 @@ class Restarts(ServerTest):
         for client in clients:
             client.ends = True
         for client in clients:
-            client.join(60)
+            client.join(PATIENCE)
 
     def test_a_new_process_takes_over_without_a_failed_request(self):
         memory = {"snapshot": str(self.folder() / "counters"), "snapshot_interval": "50ms"}
@@ -183,7 +183,7 @@ class Restarts(ServerTest):
             self.assertEqual(request(new.admin, "GET", "/healthz").status, 200)
             old = new
         client.ends = True
-        client.join(60)
+        client.join(PATIENCE)
         self.assertEqual(client.failures, [])
         self.assertEqual(old.stop(), 0)
         self.assertFalse(self.unix_path.exists())
@@ -244,10 +244,10 @@ class SocketActivation(ServerTest):
                     if restart == RESTARTS - 1:
                         for client in clients:
                             client.ends = True
-                            client.join(60)
+                            client.join(PATIENCE)
                 finally:
                     child.send_signal(signal.SIGTERM)
-                    child.communicate(timeout=60)
+                    child.communicate(timeout=PATIENCE)
         self.assertEqual([client.failures for client in clients], [[], []])
 
 

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import READY_SECONDS, ROOT, Process, ServerTest, binary, request, wait_for
+from harness import PATIENCE, ROOT, Process, ServerTest, binary, request, wait_for
 
 RULES = """
 version: 1
@@ -24,7 +24,7 @@ def run(*flags):
         [binary(), "serve", *flags],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         stdin=subprocess.DEVNULL,
     )
 
@@ -222,7 +222,7 @@ class Systemd(ServerTest):
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.addCleanup(listener.close)
         listener.bind(f"{folder.name}/notify")
-        listener.settimeout(READY_SECONDS)
+        listener.settimeout(PATIENCE)
         return listener, f"{folder.name}/notify"
 
     def next_with(self, listener, word):
@@ -246,7 +246,7 @@ class Systemd(ServerTest):
         self.addCleanup(listener.close)
         name = f"sluice-test-{os.getpid()}"
         listener.bind(f"\0{name}")
-        listener.settimeout(READY_SECONDS)
+        listener.settimeout(PATIENCE)
         self.serve(RULES, env={**os.environ, "NOTIFY_SOCKET": f"@{name}"})
         self.next_with(listener, "READY=1")
 
@@ -260,7 +260,7 @@ class Systemd(ServerTest):
             ["systemd-analyze", "verify", "--man=no", str(unit)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
         about = [line for line in done.stderr.splitlines() if "sluice" in line]
         self.assertEqual((done.returncode, about), (0, []), done.stderr)
@@ -268,7 +268,7 @@ class Systemd(ServerTest):
             ["systemd-analyze", "security", "--offline=true", "--threshold=15", str(unit)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
         self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr)
 

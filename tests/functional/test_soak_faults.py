@@ -13,7 +13,7 @@ import time
 import unittest
 
 import envoy_harness
-from harness import Process, Raw, binary, tool, wait_for
+from harness import PATIENCE, Process, Raw, binary, tool, wait_for
 from redis_load import LIMIT, Client, FaultTest, question
 
 SECONDS = int(os.environ.get("SLUICE_SOAK_SECONDS", "1800"))
@@ -110,7 +110,7 @@ class Soak(FaultTest):
         file = self.files / "rules.yaml"
         file.write_text(text)
         done = subprocess.run([binary(), "rules", "push", str(file), "--store", self.store.url],
-                              capture_output=True, text=True, timeout=30)
+                              capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.pushes += 1
 
@@ -118,7 +118,7 @@ class Soak(FaultTest):
         file = self.files / "invalid.yaml"
         file.write_text("version: 1\nrules: [ { name: 1, limits: {} } ]\n")
         done = subprocess.run([binary(), "rules", "push", str(file), "--store", self.store.url],
-                              capture_output=True, text=True, timeout=30)
+                              capture_output=True, text=True, timeout=PATIENCE)
         self.assertNotEqual(done.returncode, 0)
 
     def kill_redis(self):
@@ -170,7 +170,7 @@ class Soak(FaultTest):
         counter.start()
         memory = self.disturb(time.monotonic() + SECONDS)
         counter.ends.set()
-        counter.join(20)
+        counter.join(PATIENCE)
         for client in self.clients.values():
             client.kill()
         eighths = [statistics.median(part) / 2**20 for part in in_parts(memory, 8)]
@@ -182,7 +182,7 @@ class Soak(FaultTest):
     def settles(self, counter, descriptors):
         """Checks the state after the load."""
         self.wait_until_decided(self.server)
-        wait_for(lambda: self.server.descriptors() <= descriptors, 30, "all connections being closed")
+        wait_for(lambda: self.server.descriptors() <= descriptors, "all connections being closed")
         used = self.used(self.server, "counter")
         self.assertTrue(counter.admitted <= used <= counter.admitted + counter.unknown, used)
         self.assertEqual(self.take(self.server, "/exact", "new", 60), 50)

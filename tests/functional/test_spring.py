@@ -65,7 +65,7 @@ class Gateway(ServerTest):
         more = [f"--{name}={value}" for name, value in arguments.items()]
         argv = [tool("java"), "-Xmx256m", "-jar", str(program), *more]
         gateway = cls.start_process(argv, folder, "gateway")
-        wait_for(lambda: gateway.child.poll() is not None or cls.answers(address), 90, "the gateway")
+        wait_for(lambda: gateway.child.poll() is not None or cls.answers(address), "the gateway")
         return gateway
 
     @staticmethod
@@ -128,7 +128,7 @@ class Spring(Gateway):
             both = (self.ask("/reports/2", "127.0.0.9"), self.ask("/login", "127.0.0.9", "POST"))
             return [one.status for one in both] == [429, 429]
 
-        wait_for(limits, 60, "limits again")
+        wait_for(limits, "limits again")
 
 
 class Hanging(Gateway):

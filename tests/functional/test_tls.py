@@ -102,7 +102,7 @@ class Clients(TlsTest):
         done = subprocess.run(
             ["curl", "-sS", "--fail", "--noproxy", "*", "--cacert", FILES / "ca.crt", *words, at],
             capture_output=True,
-            timeout=60,
+            timeout=harness.PATIENCE,
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
@@ -120,7 +120,7 @@ class Clients(TlsTest):
             + ["CL.THROTTLE", "key", "4", "5", "60"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=harness.PATIENCE,
         )
         self.assertEqual(done.stdout.split()[:3], ["0", "5", "4"], done.stderr)
 
@@ -155,7 +155,7 @@ class Clients(TlsTest):
                     self.assertFalse(self.answers(self.server, name, protocols=[offer]))
                     return text in self.server.log()
 
-                harness.wait_for(logged, 30, "the line of the log")
+                harness.wait_for(logged, "the line of the log")
 
     def test_old_versions_of_tls_are_refused(self):
         context = tls_harness.client(FILES)
@@ -240,7 +240,7 @@ class Handshakes(TlsTest):
                     raw.send(words)
         for name in NAMES:
             self.assertTrue(self.answers(self.server, name))
-        harness.wait_for(lambda: self.server.descriptors() <= before, 30, "closed sockets")
+        harness.wait_for(lambda: self.server.descriptors() <= before, "closed sockets")
 
 
 class ClientCertificates(TlsTest):
@@ -376,7 +376,7 @@ class Reload(TlsTest):
             for name in NAMES:
                 with self.subTest(name):
                     harness.wait_for(
-                        lambda: self.answers(server, name, authority="other"), 30, "the new one"
+                        lambda: self.answers(server, name, authority="other"), "the new one"
                     )
                     self.assertFalse(self.answers(server, name))
                     self.ask(old[name], name)

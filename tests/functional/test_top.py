@@ -5,7 +5,7 @@ import os
 import subprocess
 import unittest
 
-from harness import ServerTest, binary, request, tool, wait_for
+from harness import PATIENCE, ServerTest, binary, request, tool, wait_for
 
 RULES = """
 version: 1
@@ -50,7 +50,7 @@ class Top(TopTest):
         self.check(EVIL, 3)
         wait_for(lambda: self.keys(), what="a key")
         done = subprocess.run([binary(), "top", "--once", "--interval", "0.2", "--admin", self.address()],
-                              capture_output=True, text=True, timeout=60, check=False)
+                              capture_output=True, text=True, timeout=PATIENCE, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("order/user", done.stdout)
         self.assertIn(r"\x1b[2J\x1b]0;owned\x07\u202eevil", done.stdout)
@@ -58,7 +58,7 @@ class Top(TopTest):
 
     def test_says_that_no_server_answers(self):
         done = subprocess.run([binary(), "top", "--once", "--admin", "unix:/nonexistent/socket"],
-                              capture_output=True, text=True, timeout=60, check=False)
+                              capture_output=True, text=True, timeout=PATIENCE, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn("cannot connect to the administration", done.stderr)
 
@@ -77,7 +77,7 @@ class Screen(TopTest):
 
     def tmux(self, *words):
         return subprocess.run([tool("tmux"), "-S", self.socket, "-f", "/dev/null", *words], capture_output=True,
-                              text=True, timeout=30, check=True).stdout
+                              text=True, timeout=PATIENCE, check=True).stdout
 
     def screen(self):
         return self.tmux("capture-pane", "-p", "-t", "top")
