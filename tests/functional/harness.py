@@ -73,6 +73,36 @@ def wait_for(condition, what="the condition"):
         time.sleep(0.02)
 
 
+class Clock:
+    """The wall clock of the programs that run with `environment`. It is stopped; a test moves it.
+    Monotonic clocks, which measure deadlines and timeouts, do not change."""
+
+    START = 1_800_000_000  # seconds since the epoch: a Friday, 08:00:00 UTC
+
+    def __init__(self, folder):
+        folder = pathlib.Path(folder)
+        library, file = folder / "stopped_clock.so", folder / "clock"
+        source = pathlib.Path(__file__).with_name("stopped_clock.cc")
+        compiler = os.environ.get("CXX", "c++")
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+        file.write_bytes(bytes(8))
+        self.file = open(file, "r+b", buffering=0)
+        self.environment = {
+            **os.environ,
+            "LD_PRELOAD": str(library),
+            "STOPPED_CLOCK_FILE": str(file),
+        }
+        self.set(self.START * 1_000_000)
+
+    def set(self, microseconds):
+        """Stops the clock at this time since the epoch. 0: it is the real clock."""
+        self.microseconds = microseconds
+        os.pwrite(self.file.fileno(), microseconds.to_bytes(8, "little"), 0)
+
+    def advance(self, seconds):
+        self.set(self.microseconds + round(seconds * 1_000_000))
+
+
 def wait_for_window(period, seconds):
     """Waits until the current window of `period` seconds, aligned to the clock, lasts for `seconds`
     more. Call it before requests that are counted in one window."""
@@ -91,6 +121,23 @@ def connect(address, timeout=PATIENCE):
         host, port = address.rsplit(":", 1)
         address = (host.strip("[]"), int(port))
     return socket.create_connection(address, timeout=timeout)
+
+
+def wait_until_received(client):
+    """Waits until the program at the other end of a TCP connection has read all that was sent."""
+    try:
+        addresses = client.getpeername(), client.getsockname()
+    except OSError:
+        return  # the connection has ended
+    ends = [f"{socket.htonl(int.from_bytes(socket.inet_aton(host), 'big')):08X}:{port:04X}"
+            for host, port in addresses]  # fmt: skip
+
+    def is_empty():
+        lines = pathlib.Path("/proc/net/tcp").read_text().splitlines()
+        queues = [words[4] for words in map(str.split, lines) if words[1:3] == ends]
+        return not queues or queues[0].endswith(":00000000")
+
+    wait_for(is_empty, "an empty receive buffer")
 
 
 def accepts(address):
@@ -305,10 +352,12 @@ class Sluice(Process):
     """`sluice serve` on free ports of the loopback, from a configuration file in `folder`.
 
     `config` overrides the harness's own configuration, key by key. `rules` is the text of a rules
-    file.
+    file. `clock` is a Clock.
     """
 
-    def __init__(self, folder, rules=None, config=None, flags=(), **options):
+    def __init__(self, folder, rules=None, config=None, flags=(), clock=None, **options):
+        if clock:
+            options["env"] = clock.environment
         self.folder = pathlib.Path(folder)
         whole = {"version": 1, "listen": {}, **(config or {})}
         whole["drain"] = {"delay": "0s", **whole.get("drain", {})}
@@ -404,6 +453,12 @@ class ServerTest(unittest.TestCase):
         cls.addClassCleanup(made.cleanup)
         os.chmod(made.name, 0o755)  # gateways drop root privileges
         return pathlib.Path(made.name)
+
+    @classmethod
+    def stopped_clock(cls):
+        clock = Clock(cls.folder())
+        cls.addClassCleanup(clock.file.close)
+        return clock
 
     @classmethod
     def serve(cls, rules=None, config=None, flags=(), **options):

@@ -110,21 +110,23 @@ class Redis:
     """A redis-server (or a Sentinel) on a Unix socket and, unless `tcp` is false, a port.
 
     `options` are lines of the configuration: {"maxmemory": "10mb"}. A list makes several lines.
-    With `faked_clock`, set_clock() moves the server's clock.
+    `clock` is a harness.Clock.
     """
 
-    def __init__(self, folder, options=None, name="redis", tcp=True, faked_clock=False,
+    def __init__(self, folder, options=None, name="redis", tcp=True, clock=None,
                  is_sentinel=False):
         self.folder = pathlib.Path(folder) / name
         self.folder.mkdir()
         self.name, self.is_sentinel, self.tcp, self.port = name, is_sentinel, tcp, None
         self.path = self.folder / "redis.sock"
         self.options = dict(options or {})
-        self.environment = None
-        if faked_clock:
-            self._shift_clock()
+        self.environment = clock and clock.environment
         self.process = None
         self.user, self.password = "default", None  # this harness's own login
+
+    def has_replicated(self, offset):
+        """Returns whether this replica has what its master had written at an offset."""
+        return int(self.info("replication").get("slave_repl_offset", -1)) >= offset
 
     def start(self):
         """Starts the server, or restarts it with the same options."""
@@ -173,16 +175,6 @@ class Redis:
                 for one in value if isinstance(value, list) else [value]:
                     print(key, one, file=out)
         return file
-
-    def _shift_clock(self):
-        library = self.folder / "clock_shift.so"
-        source = pathlib.Path(__file__).with_name("clock_shift.cc")
-        subprocess.run([os.environ.get("CXX", "c++"), "-shared", "-fPIC", "-o", library, source],
-                       check=True)
-        self.clock = self.folder / "clock"
-        self.clock.write_bytes(bytes(8))
-        self.environment = {**os.environ, "LD_PRELOAD": str(library),
-                            "CLOCK_SHIFT_FILE": str(self.clock)}
 
     def output(self):
         log = self.folder / "log"
@@ -242,11 +234,6 @@ class Redis:
     def resume(self):
         self.process.signal(signal.SIGCONT)
 
-    def set_clock(self, seconds):
-        """Sets the difference from the machine's clock, in seconds."""
-        with open(self.clock, "r+b", buffering=0) as file:  # in place: the server has it mapped
-            file.write(seconds.to_bytes(8, "little", signed=True))
-
     def stop(self):
         if self.process:
             self.process.stop()
@@ -292,7 +279,8 @@ class Certificates:
 
 
 class SentinelSet:
-    """One master, two replicas and three Sentinels that notice a dead master after a second."""
+    """One master, two replicas and three Sentinels. These replace a dead master only while a test
+    waits for that, so that no server is thought dead because the machine is busy."""
 
     name = "orders"
 
@@ -321,7 +309,7 @@ class SentinelSet:
         return {
             "sentinel": [
                 f"monitor {self.name} 127.0.0.1 {master.port} 2",
-                f"down-after-milliseconds {self.name} 1000",
+                f"down-after-milliseconds {self.name} {1000 * PATIENCE}",
                 f"failover-timeout {self.name} 4000",
             ],
         }
@@ -345,12 +333,28 @@ class SentinelSet:
         port = max(ports, key=ports.count)
         return next(server for server in self.servers if server.port == port)
 
+    def wait_until_replicated(self):
+        """Waits until every replica has all that the master has now."""
+        master = self.master()
+        offset = int(master.info("replication")["master_repl_offset"])
+        replicas = [server for server in self.servers if server is not master]
+        wait_for(lambda: all(one.has_replicated(offset) for one in replicas), "the replicas")
+
     def wait_for_master_other_than(self, old):
         def elected():
             now = self.master()
             return now is not old and now.info("replication")["role"] == "master" and now
 
-        return wait_for(elected, "another master")
+        self._set_down_after(500)
+        try:
+            return wait_for(elected, "another master")
+        finally:
+            self._set_down_after(1000 * PATIENCE)
+
+    def _set_down_after(self, milliseconds):
+        for sentinel in self.sentinels:
+            if sentinel.alive():
+                sentinel.command("SENTINEL", "SET", self.name, "down-after-milliseconds", milliseconds)
 
     def stop(self):
         for server in self.sentinels + self.servers:

@@ -9,8 +9,8 @@ import time
 from harness import PATIENCE, Raw, wait_for
 from redis_harness import RedisTest
 
-# The `deadline` of servers whose store does not answer. Other servers wait longer, so that no policy
-# decides because the machine is busy.
+# The `deadline` of servers whose store does not answer. Other servers wait for PATIENCE, so that no
+# policy decides because the machine is busy.
 SHORT = "100ms"
 LONGEST = 4  # seconds: the longest wait of a caller on a busy machine
 NOT_REPLICATED = 2  # seconds: the age of what a failover may lose, also on a busy machine
@@ -92,6 +92,12 @@ class Caller(threading.Thread):
         self.address, self.user, self.base, self.pause, self.path = address, user, base, pause, path
         self.said, self.error, self.ends = [], None, threading.Event()
 
+    def surely_admitted(self, replicated, killed):
+        """Returns the units that count after a failover: without those admitted after the time
+        `replicated`, and before the old master was killed."""
+        admitted = [s for s in self.said if s.outcome == "allowed"]
+        return self.base + sum(s.at + s.seconds < replicated or s.at > killed for s in admitted)
+
     def run(self):
         try:
             body = question(self.path, self.user)
@@ -106,9 +112,9 @@ class Caller(threading.Thread):
 class Callers:
     """Several callers, while the body of a `with` runs.
 
-    At the end, checks that every request was answered in time with 200 or 429, that no counter is
-    below the admitted units (unless `forgets` says that the counters were lost), and that none is
-    above the requested units.
+    At the end, checks that every request was answered with 200 or 429, that no counter is below the
+    admitted units (unless `forgets` says that the counters were lost), and that none is above the
+    requested units.
     """
 
     def __init__(self, test, server, count=6, pause=0.002, forgets=False, path="/deny"):
@@ -163,9 +169,6 @@ class Callers:
     def reasons(self, since=0.0, until=float("inf")):
         return collections.Counter(said.reason for said in self.said(since, until))
 
-    def slowest(self):
-        return max(said.seconds for said in self.said())
-
     def _examine(self, caller):
         test = self.test
         test.assertIsNone(caller.error, caller.user)
@@ -174,7 +177,6 @@ class Callers:
         for said in caller.said:
             asked += 1
             admitted += said.outcome == "allowed"
-            test.assertLessEqual(said.seconds, LONGEST, said)
             expected = {"ok": 200, "fallback": 429}.get(said.reason)  # the rule's policy is deny
             test.assertEqual(said.status, expected, said)
             if said.reason == "ok":
@@ -188,13 +190,14 @@ class FaultTest(RedisTest):
     """Tests with Sluice servers that detect a failure of the store, and its end, quickly."""
 
     @classmethod
-    def serve_store(cls, url, rules=RULES, threads=2, wait=True, **redis):
+    def serve_store(cls, url, rules=RULES, threads=2, wait=True, config=None, clock=None, **redis):
         options = {
-            "deadline": "5s",
-            "breaker": {"failures": 5, "open_for": "200ms", "longest_open": "500ms"},
+            "deadline": f"{PATIENCE}s",
+            "breaker": {"failures": 5, "open_for": "50ms", "longest_open": "100ms"},
             **redis,
         }
-        server = cls.serve(rules, {"store": url, "threads": threads, "redis": options})
+        config = {"store": url, "threads": threads, "redis": options, **(config or {})}
+        server = cls.serve(rules, config, clock=clock)
         if wait:
             cls.wait_until_decided(server)
         return server

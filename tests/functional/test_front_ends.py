@@ -9,7 +9,6 @@ import http.client
 import json
 import math
 import os
-import pathlib
 import random
 import subprocess
 import unittest
@@ -57,7 +56,7 @@ BOTH = ("window", "token")
 COSTS = (("calls", "gcra", 1), ("units", "window", "request"), ("size", "token", "{size|3}"))
 MINUTE = 60_000_000
 START = 1_700_000_000_000_000 // MINUTE * MINUTE + 7_000_123
-STEPS = 300
+STEPS = 300 if os.environ.get("SLUICE_LONG_TESTS") else 100
 KEYS = 4
 # The cache of denials uses the monotonic clock, which the tests cannot stop.
 WITHOUT_CACHE = {"deny_cache": {"enabled": False}}
@@ -95,25 +94,6 @@ def sizes(seed):
         size = choose.choice([None, 0, 1, 1, 2, 5, 12])
         names = choose.sample(["calls", "units", "size"], choose.choice([0, 0, 0, 1, 2]))
         yield Sizes(size, {name: choose.randrange(4) for name in names})
-
-
-class Clock:
-    """Controls the clock of the programs that run with `environment`. set() stops it."""
-
-    def __init__(self, folder):
-        folder = pathlib.Path(folder)
-        library, file = folder / "clock_shift.so", folder / "clock"
-        source = pathlib.Path(__file__).with_name("clock_shift.cc")
-        compiler = os.environ.get("CXX", "c++")
-        subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
-        file.write_bytes(bytes(16))
-        self.file = open(file, "r+b", buffering=0)
-        self.environment = {
-            **os.environ, "LD_PRELOAD": str(library), "CLOCK_SHIFT_FILE": str(file)
-        }  # fmt: skip
-
-    def set(self, microseconds):
-        os.pwrite(self.file.fileno(), microseconds.to_bytes(8, "little"), 8)
 
 
 # One class for each front end: its name, its unit of time in microseconds, and its client.
@@ -366,9 +346,7 @@ class Servers(redis_harness.RedisTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.clock = Clock(cls.folder())
-        cls.addClassCleanup(cls.clock.file.close)
-        cls.clock.set(START)
+        cls.clock = cls.stopped_clock()
 
     def serve_all(self, **more):
         """Starts a server with all front ends and no counters."""
@@ -380,16 +358,14 @@ class Servers(redis_harness.RedisTest):
             "envoy": {"files": str(folder)},
             **more,
         }
-        server = self.serve(native_rules(), config, env=self.clock.environment)
+        server = self.serve(native_rules(), config, clock=self.clock)
         front_ends = dict(word.split("=", 1) for word in server.ready_line.split()[1:])
         server.resp, server.grpc = front_ends["resp"], front_ends["grpc"]
         return server
 
     def serve_redis(self, **more):
-        redis = redis_harness.Redis(self.folder())
-        redis.environment = self.clock.environment
         self.clock.set(START)
-        self.started(redis)
+        redis = self.redis(clock=self.clock)
         return self.serve_all(store=redis.url, redis={"deadline": "20s", **more})
 
 

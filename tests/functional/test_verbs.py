@@ -148,10 +148,13 @@ class Verbs(front_ends.Servers):
                     self.assertEqual(front_end.ask(asked, attributes(asked)), said,
                                      f"{kind.name}, {step}: {asked}")  # fmt: skip
 
-    def assert_mixed(self, asks, expected):
-        """Every verb takes or does something; those that can be denied sometimes are."""
-        seen = collections.Counter((asked.verb, said.allowed, said.reason)
+    @staticmethod
+    def count(asks, expected):
+        return collections.Counter((asked.verb, said.allowed, said.reason)
                                    for asked, said in zip(asks, expected, strict=True))  # fmt: skip
+
+    def assert_mixed(self, seen):
+        """Every verb takes or does something; those that can be denied sometimes are."""
         for verb in ("take", "take_at_most", "reserve"):
             self.assertGreater(seen[verb, True, "ok"], 3, seen)
             self.assertGreater(seen[verb, False, "limited"], 1, seen)
@@ -159,13 +162,15 @@ class Verbs(front_ends.Servers):
             self.assertGreater(seen[verb, True, "ok"] + seen[verb, True, "over"], 10, seen)
 
     def walk_all(self, server, seed):
+        seen = collections.Counter()
         for limit in front_ends.FAST:
             asks = list(history(f"{limit} {seed}"))
             expected = list(decided(asks, [[(limit, asked.key)] for asked in asks]))
-            self.assert_mixed(asks, expected)
+            seen += self.count(asks, expected)
             with self.subTest(limit=limit):
                 self.walk(server, (Http, RespByRules, RespByLimit), asks,
                           lambda asked: {"limit": limit, "key": asked.key}, expected)  # noqa: B023
+        self.assert_mixed(seen)
 
     def walk_both(self, server, seed):
         """Requests with two limits: all or nothing."""
@@ -174,7 +179,6 @@ class Verbs(front_ends.Servers):
         limits = [list(zip(front_ends.BOTH, ("b" + asked.key, path(asked)), strict=True))
                   for asked in asks]  # fmt: skip
         expected = list(decided(asks, limits))
-        self.assert_mixed(asks, expected)
         self.walk(server, (Http, RespByRules), asks,
                   lambda asked: {"both": "yes", "user": "b" + asked.key, "path": path(asked)},
                   expected)  # fmt: skip
