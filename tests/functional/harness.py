@@ -103,13 +103,6 @@ class Clock:
         self.set(self.microseconds + round(seconds * 1_000_000))
 
 
-def wait_for_window(period, seconds):
-    """Waits until the current window of `period` seconds, aligned to the clock, lasts for `seconds`
-    more. Call it before requests that are counted in one window."""
-    while time.time() % period > period - seconds:
-        time.sleep(0.1)
-
-
 def connect(address, timeout=PATIENCE):
     """Returns a socket connected to "host:port", "[v6]:port", "unix:PATH" or (host, port)."""
     if isinstance(address, str) and address.startswith("unix:"):

@@ -9,7 +9,7 @@ import time
 import urllib.parse
 
 import envoy_harness
-from harness import PATIENCE, binary, request
+from harness import PATIENCE, Clock, binary, request
 from resp_harness import Resp, RespError
 
 messages = functools.cache(envoy_harness.messages)
@@ -197,7 +197,7 @@ class Replay(FrontEnd):
     def __init__(self, server):
         super().__init__(server)
         self.lines, self.denied = [], 0
-        self.stamp = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime())
+        self.stamp = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(Clock.START))
 
     def replay(self):
         overrides = self.server.folder / "overrides.txt"

@@ -3,11 +3,12 @@ library and a replay: one table of requests, and the same decisions everywhere, 
 
 import contextlib
 import datetime
-import time
+import os
 import unittest
+import unittest.mock
 import zoneinfo
 
-from harness import ServerTest, wait_for_window
+from harness import PATIENCE, Clock, ServerTest
 from plans_front_ends import Auth, Http, Library, Replay, RespCommands, Rls
 from redis_harness import RedisTest
 
@@ -148,7 +149,7 @@ NEAR = [False, True, True]
 def end_of_year():
     """Returns the next 6 April in Shanghai, in seconds since the epoch."""
     zone = zoneinfo.ZoneInfo("Asia/Shanghai")
-    now = datetime.datetime.now(zone)
+    now = datetime.datetime.fromtimestamp(Clock.START, zone)
     years = (datetime.datetime(now.year + i, 4, 6, tzinfo=zone) for i in range(2))
     return next(begin for begin in years if begin > now).timestamp()
 
@@ -162,13 +163,19 @@ class Tests:
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        wait_for_window(86400, 60)
+        cls.stop_clocks()
         config = {
             "listen": {"resp": "127.0.0.1:0", "grpc": "127.0.0.1:0"},
             "trusted_proxies": ["127.0.0.1"],
             **cls.config,
         }
         cls.sluice = cls.serve_with_list(RULES, config)
+
+    @classmethod
+    def stop_clocks(cls):
+        """Stops the clock of all programs that the tests start."""
+        environment = cls.stopped_clock().environment
+        cls.enterClassContext(unittest.mock.patch.dict(os.environ, environment))
 
     @classmethod
     def serve_with_list(cls, rules, config):
@@ -255,9 +262,9 @@ class Tests:
             with self.front_end(kind) as front_end:
                 blocked = self.walk(front_end, "wait", "/block", [Block(), *checks("blocked")])
                 if kind is not Rls:
-                    self.assertAlmostEqual(blocked[0].wait, 3600, delta=30)
+                    self.assertEqual(blocked[0].wait, 3600)
                 said = self.walk(front_end, "wait", "/calendar", checks("ok", "ok", "limited"))
-                self.assertAlmostEqual(said[-1].wait, end_of_year() - time.time(), delta=30)
+                self.assertEqual(said[-1].wait, end_of_year() - Clock.START)
 
     def test_rejections_have_the_numbers_that_count(self):
         for name, given, limit in (("numbers", {"limit": 3, "per": "1h"}, 3),
@@ -292,8 +299,8 @@ class Memory(Tests, ServerTest):
 class Redis(Tests, RedisTest):
     @classmethod
     def setUpClass(cls):
-        redis = {"deadline": "5s", "deny_cache": {"enabled": False}}
-        cls.config = {"store": cls.redis().url, "redis": redis}
+        redis = {"deadline": f"{PATIENCE}s", "deny_cache": {"enabled": False}}
+        cls.config = {"store": cls.redis(clock=cls.stopped_clock()).url, "redis": redis}
         super().setUpClass()
 
 
