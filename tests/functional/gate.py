@@ -13,6 +13,9 @@ import select
 import subprocess
 import sys
 
+if __name__ != "__main__":
+    from harness import PATIENCE
+
 OPEN = {"way": "open", "latency": 0.0, "loss": 0.0}
 
 
@@ -58,13 +61,14 @@ class Gate:
     def __init__(self, target):
         self.target, self.state = target, dict(OPEN)
         self.server, self.port, self.pairs = None, 0, set()
-        self.accepted = 0
+        self.accepted = self.spoiled = 0
         self.passable = asyncio.Event()
         self.passable.set()
 
     def spoil(self, data):
         """Returns the spoiled reply and counts down the replies still to be spoiled."""
         way = self.state
+        self.spoiled += 1
         if way["times"]:
             way["times"] -= 1
             if not way["times"]:
@@ -102,6 +106,8 @@ class Gate:
 
     async def obey(self, order):
         order = json.loads(order)
+        if order["way"] == "report":
+            return {"accepted": self.accepted, "spoiled": self.spoiled}
         if order["way"] == "refuse":
             if self.server:
                 self.server.close()
@@ -113,7 +119,7 @@ class Gate:
         if order.get("end", order["way"] == "refuse"):
             for writer in list(self.pairs):
                 writer.transport.abort()
-        return {"accepted": self.accepted}
+        return {}
 
 
 async def main(target):
@@ -139,7 +145,7 @@ class SteeredGate:
         self.url = f"redis://{self.address}"
 
     def _line(self):
-        if not select.select([self.child.stdout], [], [], 10)[0]:
+        if not select.select([self.child.stdout], [], [], PATIENCE)[0]:
             raise AssertionError("the gate does not answer")
         return self.child.stdout.readline()
 
@@ -175,14 +181,18 @@ class SteeredGate:
         self._order(way="open", end=True)
 
     def accepted(self):
-        """Lets all bytes pass. Returns the number of connections so far."""
-        return self._order(way="open")["accepted"]
+        """Returns the number of connections so far."""
+        return self._order(way="report")["accepted"]
+
+    def spoiled(self):
+        """Returns the number of replies that were cut or replaced so far."""
+        return self._order(way="report")["spoiled"]
 
     def stop(self):
         self.child.stdin.close()
         self.child.stdout.close()
         try:
-            self.child.wait(5)
+            self.child.wait(PATIENCE)
         finally:
             self.child.kill()
             self.child.wait()

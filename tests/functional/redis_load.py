@@ -12,8 +12,6 @@ from redis_harness import RedisTest
 # The `deadline` of servers whose store does not answer. Other servers wait for PATIENCE, so that no
 # policy decides because the machine is busy.
 SHORT = "100ms"
-LONGEST = 4  # seconds: the longest wait of a caller on a busy machine
-NOT_REPLICATED = 2  # seconds: the age of what a failover may lose, also on a busy machine
 LIMIT = 100_000_000
 BASE = 10_000  # the callers' counters start this far apart, to detect mixed-up answers
 

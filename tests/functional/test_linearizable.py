@@ -17,7 +17,7 @@ from itertools import pairwise
 from harness import PATIENCE, Sluice, free_port, wait_for
 from linearizability import Op, explain, failover, wipe
 from redis_harness import die_with_parent, slot_of
-from redis_load import NOT_REPLICATED, Client, FaultTest, question
+from redis_load import Client, FaultTest, question
 
 LONG = bool(os.environ.get("SLUICE_LONG_TESTS"))
 SECONDS = int(os.environ.get("SLUICE_HISTORY_SECONDS", "120" if LONG else "5"))
@@ -218,9 +218,11 @@ class Redis(Histories, FaultTest):
             time.sleep(0.2)  # longer than the servers' deadline
             master.resume()
             time.sleep(0.3)
+            replicated = time.monotonic()
+            redis.wait_until_replicated()
             begin = time.monotonic()
             master.kill()
-            faults.append(failover(begin, time.monotonic(), begin - NOT_REPLICATED))
+            faults.append(failover(begin, time.monotonic(), replicated))
             redis.wait_for_master_other_than(master)
             master.start()
 
@@ -263,9 +265,13 @@ class Cluster(Redis):
             to = random.choice([one for one in self.masters(cluster) if one is not source])
             cluster.move_slot(slot, to, pause=0.1, batch=1)
             time.sleep(0.5)
+            replicated = time.monotonic()
+            offset = int(to.info("replication")["master_repl_offset"])
+            replica = cluster.replica_of(to)
+            wait_for(lambda: replica.has_replicated(offset), "the replica")
             begin = time.monotonic()
             to.kill()
-            faults.append(failover(begin, time.monotonic(), begin - NOT_REPLICATED))
+            faults.append(failover(begin, time.monotonic(), replicated))
             wait_for(lambda: cluster.owner(slot) is not to, what="another master of the slot")
             to.start()
 
