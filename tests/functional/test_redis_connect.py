@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import os
-import time
 import unittest
 
 from gate import SteeredGate
@@ -64,7 +63,8 @@ class Tls(FaultTest):
         redis = self.redis()
         server = self.serve_store(f"rediss://localhost:{redis.port}", wait=False,
                                   tls={"ca_file": self.own.ca_crt})
-        time.sleep(0.5)
+        wait_for(lambda: server.metrics()['sluice_store_events_total{event="connect_failed"}'],
+                 "a failed handshake")
         self.assertEqual(ask(server, "/refuse", "u").reason, "fallback")
 
     def test_a_lost_tls_connection_is_restored(self):
@@ -167,11 +167,11 @@ class Work(FaultTest):
         self.assertEqual(after.get("eval", 0), before.get("eval", 0))
 
     def test_a_repeated_denial_comes_from_the_cache(self):
-        server = self.serve_store(self.store.url, threads=1)
+        server = self.serve_store(self.store.url, threads=1, deny_cache={"longest": "1h"})
         self.assertEqual(self.take(server, "/refuse", "u", 25), 20)
         before = self.calls()["evalsha"]
         self.assertEqual(self.take(server, "/refuse", "u", 200), 0)
-        self.assertLessEqual(self.calls()["evalsha"] - before, 5)
+        self.assertEqual(self.calls()["evalsha"], before)
         self.assertEqual(ask(server, "/refuse", "u").reason, "deny_cache")
 
     def test_without_the_cache_every_request_reaches_redis(self):
@@ -184,13 +184,13 @@ class Work(FaultTest):
     def test_requests_wait_for_a_slow_redis_concurrently(self):
         gate = SteeredGate(self.store.address)
         self.addClassCleanup(gate.stop)
-        server = self.serve_store(gate.url, threads=1, deadline="20s")
-        gate.open(latency=0.3)
+        server = self.serve_store(gate.url, threads=1)
+        gate.swallow()
         with concurrent.futures.ThreadPoolExecutor(40) as pool:
-            start = time.monotonic()
-            said = list(pool.map(lambda i: ask(server, "/refuse", f"u{i}"), range(40)))
-        self.assertEqual({s.reason for s in said}, {"ok"})
-        self.assertLess(time.monotonic() - start, 10, "one after the other takes 12 s")
+            said = [pool.submit(ask, server, "/refuse", f"u{i}") for i in range(40)]
+            wait_for(lambda: server.metrics()["sluice_store_pending"] == 40, "40 waiting requests")
+            gate.open()
+        self.assertEqual({one.result().reason for one in said}, {"ok"})
 
 
 if __name__ == "__main__":

@@ -3,9 +3,8 @@
 import concurrent.futures
 import json
 import subprocess
-import time
 
-from harness import PATIENCE, Sluice, binary, wait_for
+from harness import PATIENCE, Sluice, binary, free_port, wait_for
 from redis_harness import RedisTest
 
 RULES = """
@@ -49,6 +48,12 @@ class RedisRules(RedisTest):
         return self.serve(config={"store": self.server.url, "rules": "redis",
                                   "redis": {"deadline": "5s", **redis}})
 
+    def times_asked(self):
+        """Returns how often servers have looked for pushed rules."""
+        lines = self.server.info("commandstats")
+        names = ("cmdstat_hget", "cmdstat_hgetall")
+        return sum(int(lines[name].split("calls=")[1].split(",")[0]) for name in names if name in lines)
+
     @staticmethod
     def limit_of(server):
         return server.check({"attributes": {}}).json["limits"][0]["limit"]
@@ -58,19 +63,14 @@ class RedisRules(RedisTest):
         status = server.admin_request("GET", "/v1/status").json
         return status["rules"]["sources"], status["rules"]["version"]
 
-    def test_two_servers_follow_a_push_within_a_second(self):
+    def test_two_servers_follow_a_push(self):
         out = self.pushed(rules("one", 5))
         self.assertEqual(out, "sluice:rules: version 1, 1 rules, 1 limits; before no rules\n")
         servers = [self.follow(), self.follow()]
         self.assertEqual([self.limit_of(s) for s in servers], [5, 5])
-        took = []
-        for limit in range(7, 13):
-            self.pushed(rules("one", limit))
-            since = time.monotonic()
-            for server in servers:
-                wait_for(lambda s=server, n=limit: self.limit_of(s) == n, what=f"limit {limit}")
-            took.append(time.monotonic() - since)
-        self.assertLess(min(took), 1, "the others may be late on a busy machine")
+        self.pushed(rules("one", 7))
+        for server in servers:
+            wait_for(lambda s=server: self.limit_of(s) == 7, what="the push")
 
     def test_flags_name_the_store_and_its_rules(self):
         self.pushed(rules("one", 5))
@@ -109,22 +109,27 @@ class RedisRules(RedisTest):
         wait_for(lambda: self.limit_of(server) == 7, what="the push after the restart")
 
     def test_a_server_does_not_start_without_rules_or_without_redis(self):
-        def start():
-            since = time.monotonic()
+        def start(url, key):
+            redis = {"rules_key": key, "deadline": f"{PATIENCE}s"}
             with self.assertRaises(AssertionError) as failed:
-                Sluice(self.folder(), config={"store": self.server.url, "rules": "redis"})
-            self.assertLess(time.monotonic() - since, 30)
+                Sluice(self.folder(), config={"store": url, "rules": "redis", "redis": redis})
             return str(failed.exception)
 
-        self.assertIn("there are no rules at sluice:rules; publish them with sluice rules push", start())
-        self.server.command("SET", "sluice:rules", "x")
-        self.assertIn("WRONGTYPE", start())
-        self.server.kill()
-        self.assertIn(f"no rules could be read from {self.server.url}: ", start())
+        self.server.command("SET", "others", "x")
+        url, nobody = self.server.url, f"redis://127.0.0.1:{free_port()}"
+        with concurrent.futures.ThreadPoolExecutor() as pool:  # each server waits for 5 s
+            missing, wrong, away = pool.map(start, (url, url, nobody), ("missing", "others", "rules"))
+        self.assertIn("there are no rules at missing; publish them with sluice rules push", missing)
+        self.assertIn("WRONGTYPE", wrong)
+        self.assertIn(f"no rules could be read from {nobody}: ", away)
 
     def test_a_server_waits_for_the_first_push(self):
         with concurrent.futures.ThreadPoolExecutor() as pool:
-            pushed = pool.submit(lambda: (time.sleep(1), self.pushed(rules("late", 3))))
+            def push_late():
+                wait_for(lambda: self.times_asked() > 0, "a server that asks for the rules")
+                self.pushed(rules("late", 3))
+
+            pushed = pool.submit(push_late)
             server = self.follow()
             pushed.result()
         self.assertEqual(self.limit_of(server), 3)
@@ -134,7 +139,8 @@ class RedisRules(RedisTest):
         server = self.follow()
         put = server.admin_request("PUT", "/v1/rules", rules("put", 6))
         self.assertEqual(put.status, 200, put)
-        time.sleep(0.7)
+        asked = self.times_asked()
+        wait_for(lambda: self.times_asked() > asked + 1, "another look at the rules in Redis")
         self.assertEqual(self.limit_of(server), 6)
         self.pushed(rules("two", 7))
         wait_for(lambda: self.limit_of(server) == 7, what="the push")
