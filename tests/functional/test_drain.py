@@ -1,12 +1,11 @@
 """SIGTERM under load: the server answers the accepted requests and ends in time."""
 
 import signal
-import subprocess
 import threading
 import time
 import unittest
 
-from harness import PATIENCE, Raw, ServerTest, wait_for
+from harness import PATIENCE, Raw, ServerTest, accepts, wait_for, wait_until_received
 
 RULES = """
 version: 1
@@ -17,6 +16,11 @@ rules:
 """
 BODY = b'{"attributes":{"path":"/page","ip":"192.0.2.1"}}'
 REQUEST = (b"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(BODY)) + BODY
+# Unfinished requests may take long, also while the server drains.
+PATIENT = {
+    "bounds": {"header_timeout": f"{PATIENCE}s", "body_timeout": f"{PATIENCE}s"},
+    "drain": {"timeout": f"{PATIENCE}s"},
+}
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -75,25 +79,25 @@ class Newcomer(threading.Thread):
 class Drain(ServerTest):
     def test_clients_that_connect_for_each_request_are_answered_or_refused(self):
         # A connection was once reset if its handshake ended while the server stopped listening.
-        for _ in range(5):
-            sluice = self.serve(RULES)
-            clients = [Newcomer(sluice.http) for _ in range(6)]
-            for client in clients:
-                client.start()
-            time.sleep(0.2)
-            sluice.signal(signal.SIGTERM)
-            self.assertEqual(sluice.wait(), 0)
-            for client in clients:
-                client.join(PATIENCE)
-            self.assertFalse([str(client.error) for client in clients if client.error])
-            self.assertTrue(all(client.answered for client in clients))
+        servers = [self.serve(RULES) for _ in range(5)]
+        clients = [Newcomer(server.http) for server in servers for _ in range(6)]
+        for client in clients:
+            client.start()
+        wait_for(lambda: all(client.answered for client in clients), "the first answers")
+        for server in servers:
+            server.signal(signal.SIGTERM)
+        for server in servers:
+            self.assertEqual(server.wait(), 0)
+        for client in clients:
+            client.join(PATIENCE)
+        self.assertFalse([str(client.error) for client in clients if client.error])
 
     def test_no_request_is_lost_under_load(self):
-        sluice = self.serve(RULES)
+        sluice = self.serve(RULES, {"drain": {"timeout": f"{PATIENCE}s"}})
         clients = [Client(sluice.http, depth) for depth in [1] * 24 + [5] * 8]
         for client in clients:
             client.start()
-        time.sleep(0.5)
+        wait_for(lambda: sum(client.answered for client in clients) > 200, "200 answers")
         sluice.signal(signal.SIGTERM)
         self.assertEqual(sluice.wait(), 0)
         self.assertNotIn("did not end in time", sluice.log())
@@ -101,7 +105,6 @@ class Drain(ServerTest):
             client.join(PATIENCE)
         self.assertFalse([str(client.error) for client in clients if client.error])
         self.assertTrue(all(client.is_closing for client in clients))
-        self.assertGreater(sum(client.answered for client in clients), 200)
 
     def test_connections_that_only_the_kernel_has_accepted_are_answered(self):
         sluice = self.serve(RULES, flags=["--threads", "1"])
@@ -116,64 +119,63 @@ class Drain(ServerTest):
         self.assertEqual(sluice.wait(), 0)
 
     def test_a_request_in_progress_is_finished(self):
-        sluice = self.serve(RULES)
+        sluice = self.serve(RULES, PATIENT)
         with Raw(sluice.http) as raw:
             raw.send(REQUEST[:60])
-            time.sleep(0.1)
+            wait_until_received(raw.socket)
             sluice.signal(signal.SIGTERM)
-            time.sleep(0.3)
+            wait_for(lambda: not accepts(sluice.http), "the end of the listener")
             self.assertEqual(raw.send(REQUEST[60:]).answer().status, 200)
             self.assertTrue(raw.ended())
         self.assertEqual(sluice.wait(), 0)
 
     def test_during_the_delay_the_server_answers_and_readyz_reports_503(self):
-        sluice = self.serve(RULES, {"drain": {"delay": "8s"}})
+        sluice = self.serve(RULES, {"drain": {"delay": f"{PATIENCE}s"}})
         self.assertEqual(sluice.get("/readyz").status, 200)
-        begin = time.monotonic()
         sluice.signal(signal.SIGTERM)
         wait_for(lambda: sluice.get("/readyz").status == 503, what="not being ready")
         self.assertEqual(sluice.get("/healthz").status, 200)
         self.assertEqual(sluice.check({"attributes": {"path": "/page", "ip": "a"}}).status, 200)
-        self.assertLess(time.monotonic() - begin, 8, "this machine is too slow for this test")
-        self.assertEqual(sluice.wait(), 0)
-        self.assertGreaterEqual(time.monotonic() - begin, 8)
+        sluice.signal(signal.SIGTERM)  # ends the server at once
 
-    def test_idle_connections_do_not_delay_the_end(self):
-        sluice = self.serve(RULES, {"drain": {"timeout": "60s"}})
-        idle = [Raw(sluice.http) for _ in range(10)]
-        for raw in idle[:5]:
-            raw.send(HEALTH).answer()
+    def test_the_server_ends_after_the_delay(self):
+        sluice = self.serve(RULES, {"drain": {"delay": "1s"}})
         begin = time.monotonic()
         sluice.signal(signal.SIGTERM)
         self.assertEqual(sluice.wait(), 0)
-        self.assertLess(time.monotonic() - begin, 30)
+        self.assertGreaterEqual(time.monotonic() - begin, 1)
+
+    def test_idle_connections_do_not_delay_the_end(self):
+        sluice = self.serve(RULES, {"drain": {"timeout": f"{2 * PATIENCE}s"}})
+        idle = [Raw(sluice.http) for _ in range(10)]
+        for raw in idle[:5]:
+            raw.send(HEALTH).answer()
+        sluice.signal(signal.SIGTERM)
+        self.assertEqual(sluice.wait(), 0)
         for raw in idle:
             self.assertTrue(raw.ended())
             raw.close()
 
     def test_unfinished_requests_are_closed_at_the_timeout_and_logged(self):
-        sluice = self.serve(RULES, {"drain": {"timeout": "500ms"}})
+        sluice = self.serve(RULES, {**PATIENT, "drain": {"timeout": "500ms"}})
         with Raw(sluice.http) as raw:
             raw.send(REQUEST[:60])
-            time.sleep(0.1)
+            wait_until_received(raw.socket)
             sluice.signal(signal.SIGTERM)
             self.assertEqual(sluice.wait(), 0)
         self.assertIn("did not end in time", sluice.log())
 
     def test_a_second_signal_ends_the_server_at_once(self):
-        sluice = self.serve(RULES, {"drain": {"delay": "60s"}})
+        sluice = self.serve(RULES, {"drain": {"delay": f"{2 * PATIENCE}s"}})
         sluice.signal(signal.SIGTERM)
         wait_for(lambda: sluice.get("/readyz").status == 503)
         sluice.signal(signal.SIGTERM)
-        try:
-            self.assertEqual(sluice.wait(PATIENCE), 0)
-        except subprocess.TimeoutExpired:
-            self.fail("it goes on draining")
+        self.assertEqual(sluice.wait(), 0)
 
     def test_signals_until_the_very_end_do_not_change_the_status(self):
         for _ in range(10):
             sluice = self.serve(RULES)
-            end = time.monotonic() + 30
+            end = time.monotonic() + PATIENCE
             while sluice.child.poll() is None and time.monotonic() < end:
                 sluice.signal(signal.SIGTERM)
             self.assertEqual(sluice.wait(), 0)

@@ -6,9 +6,8 @@ import resource
 import signal
 import socket
 import threading
-import time
 
-from harness import ServerTest, connect, wait_for
+from harness import PATIENCE, ServerTest, accepts, connect, wait_for, wait_until_received
 from redis_harness import RedisTest
 from resp_harness import RedisServer, Resp, everything, frame
 
@@ -28,7 +27,7 @@ def front_end(server):
 class Decisions(ServerTest):
     @classmethod
     def setUpClass(cls):
-        cls.server = cls.serve(RULES, {"listen": {"resp": "127.0.0.1:0"}})
+        cls.server = cls.serve(RULES, {"listen": {"resp": "127.0.0.1:0"}, "threads": 1})
         cls.address = front_end(cls.server)
 
     def setUp(self):
@@ -162,7 +161,7 @@ class Readers(ServerTest):
             resp.send(request)
             resp.reply()
         before = server.resident_bytes()
-        sockets = [connect(address, 0.2) for _ in range(20)]
+        sockets = [connect(address, 0.05) for _ in range(20)]
         for one in sockets:
             try:
                 while True:
@@ -193,7 +192,7 @@ class Readers(ServerTest):
         sockets = []
         try:
             for _ in range(10_000):
-                made = socket.create_connection((host, int(port)), 10)
+                made = socket.create_connection((host, int(port)), PATIENCE)
                 made.sendall(frame("CL.THROTTLE", "idle", 100_000, 1, 60))
                 sockets.append(made)
             for made in sockets:
@@ -317,14 +316,17 @@ class Keyspaces(RedisTest):
 
 class End(ServerTest):
     def test_requests_before_sigterm_are_answered(self):
-        server = self.serve(RULES, {"listen": {"resp": "127.0.0.1:0"}})
+        bounds = {"header_timeout": f"{PATIENCE}s", "body_timeout": f"{PATIENCE}s"}
+        server = self.serve(RULES, {"listen": {"resp": "127.0.0.1:0"}, "bounds": bounds,
+                                    "drain": {"timeout": f"{PATIENCE}s"}})
         resp = Resp(front_end(server))
         self.addCleanup(resp.close)
         self.assertEqual(resp.ask("PING"), "PONG")
         request = frame("CL.THROTTLE", "k", 1, 1, 1)
         resp.send(request[:9])  # an idle connection ends after a second
+        wait_until_received(resp.socket)
         server.signal(signal.SIGTERM)
-        time.sleep(0.2)
+        wait_for(lambda: not accepts(front_end(server)), "the end of the listener")
         self.assertEqual(resp.send(request[9:]).reply()[0], 0)
         self.assertEqual(resp.read_to_end(), b"")
         resp.close()
