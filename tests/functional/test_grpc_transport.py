@@ -31,6 +31,10 @@ def channel(address, **options):
     return grpc.insecure_channel(address, options=list(options.items()))
 
 
+def grpc_address(server):
+    return dict(word.split("=", 1) for word in server.ready_line.split()[1:])["grpc"]
+
+
 def unary(over, path, message=b"", timeout=harness.PATIENCE, **options):
     return over.unary_unary(path)(message, timeout=timeout, **options)
 
@@ -119,9 +123,12 @@ class Transport(harness.ServerTest):
     @classmethod
     def setUpClass(cls):
         cls.server = cls.serve(
-            config={"listen": {"grpc": "127.0.0.1:0"}, "bounds": {"header_timeout": "3s"}}
+            config={
+                "listen": {"grpc": "127.0.0.1:0"},
+                "bounds": {"header_timeout": f"{harness.PATIENCE}s"},
+            }
         )
-        cls.address = dict(w.split("=", 1) for w in cls.server.ready_line.split()[1:])["grpc"]
+        cls.address = grpc_address(cls.server)
         cls.channel = channel(cls.address)
         cls.addClassCleanup(cls.channel.close)
 
@@ -203,13 +210,6 @@ class Transport(harness.ServerTest):
         self.assertEqual(answer.status, 400)
         self.assertIn(b"gRPC", answer.body)
 
-    def test_silent_clients_are_disconnected(self):
-        for words in (b"", Frames.GREETING[:10], Frames.GREETING):
-            with harness.Raw(self.address) as raw:
-                raw.send(words)
-                raw.reader.read()
-        self.alive()
-
     def test_a_call_may_arrive_one_byte_at_a_time(self):
         with Frames(self.address, greet=False) as peer:
             header = peer.header(HEALTH + "Check")
@@ -261,12 +261,12 @@ class Transport(harness.ServerTest):
 
     def test_a_client_that_does_not_read_is_paused_and_disconnected(self):
         server = self.serve(
-            config={"listen": {"grpc": "127.0.0.1:0"}, "bounds": {"write_timeout": "2s"}}
+            config={"listen": {"grpc": "127.0.0.1:0"}, "bounds": {"write_timeout": "500ms"}}
         )
-        address = dict(w.split("=", 1) for w in server.ready_line.split()[1:])["grpc"]
+        address = grpc_address(server)
         before = server.resident_bytes()
         with Frames(address) as peer:
-            peer.socket.settimeout(1)
+            peer.socket.settimeout(0.2)
             began = time.monotonic()
             stream, reset = 1, None
             while reset is None and time.monotonic() - began < harness.PATIENCE:
@@ -279,7 +279,6 @@ class Transport(harness.ServerTest):
                 try:
                     peer.socket.sendall(calls)
                 except TimeoutError:
-                    time.sleep(0.2)
                     # Half a frame may have been sent, so no valid frame can follow.
                     self.assertLess(server.resident_bytes() - before, 32 << 20)
                 except ConnectionError as error:
@@ -287,14 +286,6 @@ class Transport(harness.ServerTest):
             self.assertIsNotNone(reset, "who reads nothing was served on")
         with channel(address) as over:
             self.assertEqual(unary(over, HEALTH + "Check"), SERVING)
-
-    def test_an_endless_header_ends_the_connection(self):
-        with Frames(self.address) as peer:
-            peer.send(peer.HEADERS, peer.header(HEALTH + "Check"), stream=1)
-            self.assertEqual(peer.goaway(), 0)
-            with self.assertRaises(EOFError):
-                peer.read()
-        self.alive()
 
     def test_empty_data_frames_are_a_flood(self):
         with Frames(self.address) as peer:
@@ -348,33 +339,61 @@ class Transport(harness.ServerTest):
         harness.wait_for(lambda: self.server.descriptors() <= before + 2, what="closed sockets")
 
 
-class Drain(harness.ServerTest):
-    def test_calls_finish_and_watchers_are_notified(self):
-        server = self.serve(config={"listen": {"grpc": "127.0.0.1:0"}, "drain": {"delay": "1s"}})
-        address = dict(w.split("=", 1) for w in server.ready_line.split()[1:])["grpc"]
-        with channel(address) as over:
-            watch = over.unary_stream(HEALTH + "Watch")(b"", timeout=harness.PATIENCE)
-            self.assertEqual(next(watch), SERVING)
-            server.signal(signal.SIGTERM)
-            self.assertEqual(next(watch), NOT_SERVING)
-            self.assertEqual(unary(over, HEALTH + "Check"), NOT_SERVING)
-            with self.assertRaises(grpc.RpcError):
-                next(watch)
-        self.assertEqual(server.wait(), 0)
+class Timeouts(harness.ServerTest):
+    @classmethod
+    def setUpClass(cls):
+        bounds = {"header_timeout": "300ms", "idle_timeout": "1s"}
+        server = cls.serve(config={"listen": {"grpc": "127.0.0.1:0"}, "bounds": bounds})
+        cls.address = grpc_address(server)
+
+    def test_silent_clients_are_disconnected(self):
+        for words in (b"", Frames.GREETING[:10], Frames.GREETING):
+            with harness.Raw(self.address) as raw:
+                raw.send(words)
+                raw.reader.read()
+
+    def test_an_endless_header_ends_the_connection(self):
+        with Frames(self.address) as peer:
+            peer.send(peer.HEADERS, peer.header(HEALTH + "Check"), stream=1)
+            self.assertEqual(peer.goaway(), 0)
+            with self.assertRaises(EOFError):
+                peer.read()
 
     def test_an_idle_connection_receives_goaway(self):
-        server = self.serve(
-            config={"listen": {"grpc": "127.0.0.1:0"}, "bounds": {"idle_timeout": "1s"}}
-        )
-        address = dict(w.split("=", 1) for w in server.ready_line.split()[1:])["grpc"]
-        with Frames(address) as peer:
+        with Frames(self.address) as peer:
             began = time.monotonic()
             self.assertEqual(peer.goaway(), 0)
             self.assertGreater(time.monotonic() - began, 0.9)
-            peer.socket.settimeout(harness.PATIENCE)
             with self.assertRaises((EOFError, ConnectionError)):
                 while True:
                     peer.read()
+
+
+class Drain(harness.ServerTest):
+    def drain(self, delay):
+        """Returns a server that drains, a channel to it, and a watch of its health."""
+        config = {"listen": {"grpc": "127.0.0.1:0"}, "drain": {"delay": delay}}
+        server = harness.Sluice(self.folder(), config=config)
+        self.addCleanup(server.stop)
+        over = channel(grpc_address(server))
+        self.addCleanup(over.close)
+        watch = over.unary_stream(HEALTH + "Watch")(b"", timeout=harness.PATIENCE)
+        self.assertEqual(next(watch), SERVING)
+        server.signal(signal.SIGTERM)
+        return server, over, watch
+
+    def test_during_the_delay_watchers_are_notified_and_calls_are_answered(self):
+        server, over, watch = self.drain(f"{2 * harness.PATIENCE}s")
+        self.assertEqual(next(watch), NOT_SERVING)
+        self.assertEqual(unary(over, HEALTH + "Check"), NOT_SERVING)
+        server.signal(signal.SIGTERM)  # ends the server at once
+
+    def test_after_the_delay_streams_end(self):
+        server, _, watch = self.drain("10ms")
+        self.assertEqual(next(watch), NOT_SERVING)
+        with self.assertRaises(grpc.RpcError):
+            next(watch)
+        self.assertEqual(server.wait(), 0)
 
 
 if __name__ == "__main__":

@@ -28,9 +28,12 @@ rules:
   - name: slow
     match: { path: /slow }
     limits: [ { key: "{user}", algorithm: token_bucket, limit: 1, per: 1m } ]
-  - name: log
-    match: { path: /log }
-    limits: [ { key: "{user}", algorithm: sliding_window_log, limit: 1, per: 1m } ]
+  - name: late
+    match: { path: /late }
+    limits: [ { key: "{user}", algorithm: token_bucket, limit: 1, per: 1h } ]
+  - name: late log
+    match: { path: /late-log }
+    limits: [ { key: "{user}", algorithm: sliding_window_log, limit: 1, per: 1h } ]
 """
 
 
@@ -78,13 +81,11 @@ class Tests:
             self.assertGreaterEqual(time.monotonic() - begin, least, path)
 
     def test_a_wait_that_would_be_too_long_is_denied_at_once(self):
-        for path in "/slow", "/log":
+        for path in "/late", "/late-log":
             self.assertEqual(check(self.sluice, path, "b", wait_ms=1_000)[0], 200)
-            begin = time.monotonic()
-            status, answer = check(self.sluice, path, "b", wait_ms=20_000)
-            self.assertLess(time.monotonic() - begin, 20)
+            status, answer = check(self.sluice, path, "b", wait_ms=300_000)
             self.assertEqual((status, answer["reason"]), (429, "limited"))
-            self.assertGreater(answer["retry_after_ms"], 10_000)
+            self.assertGreater(answer["retry_after_ms"], 300_000)
 
     def test_requests_are_answered_in_order_of_arrival(self):
         check(self.sluice, "/turn", "order")
