@@ -227,8 +227,11 @@ class SocketActivation(ServerTest):
         with socket.create_server(("127.0.0.1", 0), backlog=100) as listening:
             address = "127.0.0.1:%d" % listening.getsockname()[1]
             os.set_inheritable(listening.fileno(), True)
+            config = self.folder() / "sluice.yaml"
+            config.write_text("version: 1\ndrain: { delay: 100ms }\nlisten: "
+                              f"{{ http: {address}, grpc: off, resp: off, admin: off }}\n")
             argv = ["/usr/bin/python3", "-c", ACTIVATE, str(listening.fileno()), binary(), "serve",
-                    "--http", address, "--grpc", "off", "--resp", "off", "--admin", "off"]
+                    "--config", str(config)]
             clients = [Newcomer(address) for _ in range(2)]
             for restart in range(RESTARTS):
                 child = subprocess.Popen(argv, pass_fds=[listening.fileno()], stdout=subprocess.PIPE)
