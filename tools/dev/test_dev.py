@@ -183,6 +183,15 @@ class Results(unittest.TestCase):
         self.assertEqual(output, "2 tests took more than 10 s (all together 90 s):\n"
                          "    70.0 s  c (suites)\n    10.5 s  b (suites)\n")
 
+    def test_lists_what_was_not_tested_once(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = pathlib.Path(folder) / "suites.log"
+            log.write_text("1/1 Testing: a\nnot tested: Envoy: PyPI did not deliver it\n" * 2
+                           + "Test Passed.\n", "utf-8")
+            output = subprocess.run([ROOT / "tools/dev/results", "tests", log], text=True, check=True,
+                                    stdout=subprocess.PIPE).stdout
+        self.assertEqual(output.count("not tested: Envoy: PyPI did not deliver it\n"), 1)
+
 
 if __name__ == "__main__":
     unittest.main()
