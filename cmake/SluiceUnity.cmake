@@ -83,6 +83,9 @@ function(sluice_unity_groups target)
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${target}_${group})
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  if(NOT PROJECT_IS_TOP_LEVEL)
+    return()  # no warnings are on
+  endif()
   # A local name that is also a file-local name of another source shadows nothing by itself; the builds
   # of single sources check for shadows.
   target_compile_options(${target} PRIVATE -Wno-shadow)
