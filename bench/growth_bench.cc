@@ -184,13 +184,11 @@ void measure_store(std::uint64_t keys, std::size_t passes) {
   Result result;
   for (std::size_t i = 0; i < passes; ++i) {
     result.growth.takes = result.eviction.takes = {};
-    run_pass(
-        keys, [](auto&&... all) { time_each(all...); }, result);
+    run_pass(keys, [](auto&&... all) { time_each(all...); }, result);
     longest.push_back(result.growth.takes.longest() / 1e6);
     longest_eviction.push_back(result.eviction.takes.longest() / 1e6);
   }
-  run_pass(
-      keys, [](auto&&... all) { time_parts(all...); }, result);
+  run_pass(keys, [](auto&&... all) { time_parts(all...); }, result);
   print("sluice, " + size + " keys", result.bytes, result.growth);
   print_tenths(result.growth);
   print("sluice, at its bound", 0, result.eviction);

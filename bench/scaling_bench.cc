@@ -242,8 +242,7 @@ class ThroughStore {
   }
 
   void run(std::size_t count, Figures& figures) {
-    add_round(
-        masters_, count, [&] { (*callers_)(first_, count); }, figures);
+    add_round(masters_, count, [&] { (*callers_)(first_, count); }, figures);
     first_ += count;
     if (callers_->undecided() != 0) fail("a request was not decided");
   }

@@ -59,18 +59,18 @@ class AsyncLimiter {
 
   // A limiter that asks an asynchronous store. Its timer runs on the executor.
   template <typename S>
-  requires std::derived_from<S, AsyncStore> AsyncLimiter(executor_type executor, S& store,
-                                                         const AsyncLimiterOptions& options = {})
+    requires std::derived_from<S, AsyncStore>
+  AsyncLimiter(executor_type executor, S& store, const AsyncLimiterOptions& options = {})
       : AsyncLimiter(std::move(executor), nullptr, &store, options) {}
   // A limiter that asks a store that answers at once.
   template <typename S>
-  requires(std::derived_from<S, Store> && !std::derived_from<S, AsyncStore>)
-      AsyncLimiter(executor_type executor, S& store, const AsyncLimiterOptions& options = {})
+    requires(std::derived_from<S, Store> && !std::derived_from<S, AsyncStore>)
+  AsyncLimiter(executor_type executor, S& store, const AsyncLimiterOptions& options = {})
       : AsyncLimiter(std::move(executor), &store, nullptr, options) {}
   // As above, on the executor of an execution context, such as an io_context.
   template <typename Context, typename S>
-  requires std::is_convertible_v<Context&, boost::asio::execution_context&> AsyncLimiter(
-      Context& context, S& store, const AsyncLimiterOptions& options = {})
+    requires std::is_convertible_v<Context&, boost::asio::execution_context&>
+  AsyncLimiter(Context& context, S& store, const AsyncLimiterOptions& options = {})
       : AsyncLimiter(executor_type(context.get_executor()), store, options) {}
   ~AsyncLimiter() = default;
   AsyncLimiter(const AsyncLimiter&) = delete;

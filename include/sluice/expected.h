@@ -16,7 +16,7 @@ struct Unexpected {
 // A text literal becomes a std::string.
 template <typename E>
 Unexpected(E) -> Unexpected<E>;
-Unexpected(const char*)->Unexpected<std::string>;
+Unexpected(const char*) -> Unexpected<std::string>;
 
 // A value, or the error that explains why there is none: the subset of C++23's std::expected that
 // Sluice needs. Check it before you read the value.

@@ -29,13 +29,13 @@ class Guarded {
 
   // Calls the function, if the limits admit the call.
   template <typename... Args>
-  requires std::invocable<Function&, Args...>
+    requires std::invocable<Function&, Args...>
   auto operator()(Args&&... args) ->
       typename OnDenial::template Result<std::invoke_result_t<Function&, Args...>> {
     return call<std::invoke_result_t<Function&, Args...>>(*this, std::forward<Args>(args)...);
   }
   template <typename... Args>
-  requires std::invocable<const Function&, Args...>
+    requires std::invocable<const Function&, Args...>
   auto operator()(Args&&... args) const ->
       typename OnDenial::template Result<std::invoke_result_t<const Function&, Args...>> {
     return call<std::invoke_result_t<const Function&, Args...>>(*this, std::forward<Args>(args)...);
@@ -90,12 +90,14 @@ class Guard {
   // Limit guards of one limit: gives each value its own counter, as in `.key(&Request::email)`.
   // Several values are one key.
   template <typename... Values>
-  requires detail::TakesKey<Gate, Values...>
-  auto key(Values... values) const { return with_gate(gate_.with_key(std::move(values)...)); }
+    requires detail::TakesKey<Gate, Values...>
+  auto key(Values... values) const {
+    return with_gate(gate_.with_key(std::move(values)...));
+  }
 
   // Rule guards: an attribute for the key templates of the rule, by its name (rule_guard.h).
   template <typename... Attribute>
-  requires detail::TakesAttribute<Gate, Attribute...>
+    requires detail::TakesAttribute<Gate, Attribute...>
   auto with(Attribute... attribute) const {
     return with_gate(gate_.with_attribute(std::move(attribute)...));
   }
@@ -105,14 +107,15 @@ class Guard {
   auto costing(std::uint64_t units) const { return with_cost(detail::FixedCost{units}); }
   // The units that a call costs, from its arguments.
   template <typename Units>
-  requires(!std::convertible_to<Units, std::uint64_t>) auto costing(Units units) const {
+    requires(!std::convertible_to<Units, std::uint64_t>)
+  auto costing(Units units) const {
     return with_cost(detail::CostOf<Units>{std::move(units)});
   }
 
   // Rule guards: the units that a call takes from the rule's limit of that name, whatever its
   // `cost` is: a number, or one that depends on the arguments.
   template <typename Units>
-  requires detail::TakesCost<Gate, Units>
+    requires detail::TakesCost<Gate, Units>
   auto costing(std::string_view limit, Units units) const {
     return with_gate(gate_.with_cost(limit, std::move(units)));
   }

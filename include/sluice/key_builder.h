@@ -54,7 +54,10 @@ class KeyBuilder {
   KeyBuilder() noexcept = default;
   // The key of these values.
   template <KeyValue... T>
-  requires(sizeof...(T) > 0) explicit KeyBuilder(const T&... values) { (add(values), ...); }
+    requires(sizeof...(T) > 0)
+  explicit KeyBuilder(const T&... values) {
+    (add(values), ...);
+  }
   KeyBuilder(const KeyBuilder&) = delete;
   KeyBuilder& operator=(const KeyBuilder&) = delete;
 

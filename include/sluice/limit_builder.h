@@ -40,35 +40,46 @@ class LimitBuilder {
   // token_bucket, leaky_bucket: the capacity in units, at least 1; default: the limit. gcra: the
   // units after the first; default: the limit - 1.
   constexpr LimitBuilder burst(std::uint64_t units) const
-      requires(applies(LimitOption::kBurst, A)) {
+    requires(applies(LimitOption::kBurst, A))
+  {
     return with([=](LimitSpec& spec) { spec.burst = units; });
   }
   // sliding_window_counter, sliding_window_hybrid: 1 to kMaxSlices slices; default: 10.
   constexpr LimitBuilder slices(std::uint64_t count) const
-      requires(applies(LimitOption::kSlices, A)) {
+    requires(applies(LimitOption::kSlices, A))
+  {
     return with([=](LimitSpec& spec) { spec.slices = count; });
   }
   // fixed_window: windows open at multiples of the period since the Unix epoch (Align::kClock).
-  constexpr LimitBuilder aligned_to_clock() const requires(applies(LimitOption::kAlign, A)) {
+  constexpr LimitBuilder aligned_to_clock() const
+    requires(applies(LimitOption::kAlign, A))
+  {
     return with([](LimitSpec& spec) { spec.align = Align::kClock; });
   }
   // sliding_window_counter: never admits more than the limit (Weighting::kNone).
   constexpr LimitBuilder counting_oldest_whole() const
-      requires(applies(LimitOption::kWeighting, A)) {
+    requires(applies(LimitOption::kWeighting, A))
+  {
     return with([](LimitSpec& spec) { spec.weighting = Weighting::kNone; });
   }
   // leaky_bucket: reports in Decision::delay how long a request has to wait (LeakyMode::kQueue).
-  constexpr LimitBuilder queueing() const requires(applies(LimitOption::kMode, A)) {
+  constexpr LimitBuilder queueing() const
+    requires(applies(LimitOption::kMode, A))
+  {
     return with([](LimitSpec& spec) { spec.mode = LeakyMode::kQueue; });
   }
   // token_bucket: refills the whole limit at once, every period (Refill::kInterval).
-  constexpr LimitBuilder refilled_at_intervals() const requires(applies(LimitOption::kRefill, A)) {
+  constexpr LimitBuilder refilled_at_intervals() const
+    requires(applies(LimitOption::kRefill, A))
+  {
     return with([](LimitSpec& spec) { spec.refill = Refill::kInterval; });
   }
 
   // All but concurrency: a LeasedStore takes units ahead of requests, and may admit them up to
   // `time` after it took them, 1 ms to 10 s (docs/leases.md). Other stores ignore it.
-  constexpr LimitBuilder leased(std::chrono::milliseconds time) const requires(!holds_permits(A)) {
+  constexpr LimitBuilder leased(std::chrono::milliseconds time) const
+    requires(!holds_permits(A))
+  {
     // 0 would be a limit without a lease.
     constexpr std::chrono::milliseconds kNone{-1};
     return with([=](LimitSpec& spec) { spec.lease = time.count() == 0 ? kNone : time; });

@@ -22,9 +22,9 @@ class Path {
 
   // Follows the path from an object.
   template <typename T>
-  requires std::invocable<const First&, const T&> && std::invocable < const Path<Rest...>
-  &, std::invoke_result_t < const First&,
-      const T& >> constexpr decltype(auto) operator()(const T& object) const {
+    requires std::invocable<const First&, const T&> &&
+             std::invocable<const Path<Rest...>&, std::invoke_result_t<const First&, const T&>>
+  constexpr decltype(auto) operator()(const T& object) const {
     using Step = std::invoke_result_t<const First&, const T&>;
     using End = std::invoke_result_t<const Path<Rest...>&, Step>;
     using Result =
@@ -46,8 +46,10 @@ class Path<Last> {
 
   // Takes the step from an object.
   template <typename T>
-  requires std::invocable<const Last&, const T&>
-  constexpr decltype(auto) operator()(const T& object) const { return std::invoke(last_, object); }
+    requires std::invocable<const Last&, const T&>
+  constexpr decltype(auto) operator()(const T& object) const {
+    return std::invoke(last_, object);
+  }
 
  private:
   Last last_;
@@ -55,7 +57,8 @@ class Path<Last> {
 
 // Returns the path of these steps: member pointers, or callables with one argument.
 template <typename... Steps>
-requires(sizeof...(Steps) > 0) constexpr Path<std::decay_t<Steps>...> path(Steps&&... steps) {
+  requires(sizeof...(Steps) > 0)
+constexpr Path<std::decay_t<Steps>...> path(Steps&&... steps) {
   return Path<std::decay_t<Steps>...>(std::forward<Steps>(steps)...);
 }
 

@@ -26,7 +26,7 @@ class OwnLog {
  public:
   OwnLog(std::uint32_t summary_room, std::uint32_t entry_room)
       : memory_(LogBuffer::bytes_for(summary_room, entry_room) / sizeof(std::max_align_t) + 1),
-        buffer_(new (memory_.data()) LogBuffer) {
+        buffer_(new(memory_.data()) LogBuffer) {
     buffer_->summary_room = summary_room;
     buffer_->entry_room = entry_room;
   }

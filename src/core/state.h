@@ -41,17 +41,19 @@ constexpr State take(State at, std::uint64_t cost) noexcept {
 // The functions of an algorithm whose state has a fixed size. The limit, and the state at the
 // instant of the decision, are their first arguments.
 template <typename F>
-concept FixedSizeFunctions = requires(const Limit& limit, const State& at, Ticks now,
-                                      std::uint64_t n) {
-  { F::advance(limit, at, now) } -> std::same_as<State>;  // a stored state, at the later instant
-  { F::quote(limit, at, n, n) } -> std::same_as<Quote>;   // a cost, of so many units in all
-  { F::give_back(limit, at, n) } -> std::same_as<State>;  // without the newest n units
-  { F::describe(limit, at) } -> std::same_as<Numbers>;
-  { F::spent(at) } -> std::same_as<std::uint64_t>;          // units, rounded up
-  { F::most_units(limit) } -> std::same_as<std::uint32_t>;  // that a state can have
-  { F::without_fraction(at) } -> std::same_as<State>;
-  { F::kHasDebt } -> std::convertible_to<bool>;  // whether units that come back can be reserved
-};
+concept FixedSizeFunctions =
+    requires(const Limit& limit, const State& at, Ticks now, std::uint64_t n) {
+      {
+        F::advance(limit, at, now)
+      } -> std::same_as<State>;                              // a stored state, at the later instant
+      { F::quote(limit, at, n, n) } -> std::same_as<Quote>;  // a cost, of so many units in all
+      { F::give_back(limit, at, n) } -> std::same_as<State>;  // without the newest n units
+      { F::describe(limit, at) } -> std::same_as<Numbers>;
+      { F::spent(at) } -> std::same_as<std::uint64_t>;          // units, rounded up
+      { F::most_units(limit) } -> std::same_as<std::uint32_t>;  // that a state can have
+      { F::without_fraction(at) } -> std::same_as<State>;
+      { F::kHasDebt } -> std::convertible_to<bool>;  // whether units that come back can be reserved
+    };
 
 // For states without a fraction of a unit.
 constexpr std::uint64_t whole_units(const State& at) noexcept { return at.units; }

@@ -44,9 +44,8 @@ struct Step {
 // cost. A store makes it atomic. If a request has several counters, the store applies the changes
 // of all or of none.
 template <typename Function, typename State, typename Next>
-concept StepFunction = std::is_nothrow_invocable_r_v < Step<Next>,
-        Function, Action,
-const Limit&, const Kept<State>&, Ticks, std::uint64_t > ;
+concept StepFunction = std::is_nothrow_invocable_r_v<Step<Next>, Function, Action, const Limit&,
+                                                     const Kept<State>&, Ticks, std::uint64_t>;
 
 // Returns what a limit answers to a counter that is untouched.
 constexpr Answer untouched(const Limit& limit) noexcept {

@@ -121,7 +121,7 @@ class LogCounter {
   explicit LogCounter(const Limit& limit)
       : limit_(limit),
         memory_(LogBuffer::bytes_for(kSummaries, kEntries) / sizeof(std::max_align_t) + 1),
-        buffer_(new (memory_.data()) LogBuffer) {
+        buffer_(new(memory_.data()) LogBuffer) {
     buffer_->summary_room = kSummaries;
     buffer_->entry_room = kEntries;
   }
@@ -162,7 +162,7 @@ class PermitCounter {
   explicit PermitCounter(const Limit& limit)
       : limit_(limit),
         memory_(PermitBuffer::bytes_for(kPermits) / sizeof(std::max_align_t) + 1),
-        buffer_(new (memory_.data()) PermitBuffer) {
+        buffer_(new(memory_.data()) PermitBuffer) {
     buffer_->room = kPermits;
   }
 

@@ -431,11 +431,11 @@ TEST_F(GuardTest, AcquireOfSeveralLimitsTakesAllOrNothing) {
   EXPECT_FALSE(ask("a"));
   EXPECT_TRUE(ask("b"));
   EXPECT_FALSE(ask("c"));
-  EXPECT_EQ(
-      what_of([&] {
-        acquire({limiter_, "f"}, global(token_bucket(2).per(1s)), per("c", kOne).named("user"));
-      }),
-      "f: limited to 2 per 1s (token_bucket); retry after 0.5 s");
+  EXPECT_EQ(what_of([&] {
+              acquire({limiter_, "f"}, global(token_bucket(2).per(1s)),
+                      per("c", kOne).named("user"));
+            }),
+            "f: limited to 2 per 1s (token_bucket); retry after 0.5 s");
 }
 
 TEST_F(GuardTest, AcquireAnswersTheDecision) {

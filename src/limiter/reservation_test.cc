@@ -40,7 +40,9 @@ TEST_F(ReservationTest, DelaysAreInTheOrderOfTheCallers) {
 }
 
 TEST_F(ReservationTest, StaysChargedWhenItIsDestroyed) {
-  { const Reservation gone = limiter_.reserve("k", kTokens, 6, 1s, kNow); }
+  {
+    const Reservation gone = limiter_.reserve("k", kTokens, 6, 1s, kNow);
+  }
   EXPECT_EQ(left("k"), 4u);
 }
 

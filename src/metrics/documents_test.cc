@@ -119,9 +119,7 @@ std::string exercised_text() {
   registry.add_counters("sluice_store_events_total", "Of the server.", "event",
                         {{"connected", [] { return 1.; }}, {"breaker_opened", [] { return 0.; }}});
   registry.add_table("sluice_envoy_decisions_total", "Of the server.", {"descriptor", "outcome"},
-                     [] {
-                       return std::vector<Registry::Row>{{{"a", "ok"}, 1.}};
-                     });
+                     [] { return std::vector<Registry::Row>{{{"a", "ok"}, 1.}}; });
   return registry.text();
 }
 

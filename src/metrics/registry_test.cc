@@ -81,9 +81,8 @@ TEST_F(RegistryTest, ShowsTheRowsOfATableAsTheyAreNow) {
 }
 
 TEST_F(RegistryTest, EscapesTheValuesOfLabels) {
-  registry_.add_table("sluice_odd_total", "Odd.", {"name"}, [] {
-    return std::vector<Registry::Row>{{{"a\"b\\c\nd"}, 1}};
-  });
+  registry_.add_table("sluice_odd_total", "Odd.", {"name"},
+                      [] { return std::vector<Registry::Row>{{{"a\"b\\c\nd"}, 1}}; });
   EXPECT_EQ(value(R"(sluice_odd_total{name="a\"b\\c\nd"})"), "1");
 }
 

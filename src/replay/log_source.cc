@@ -173,7 +173,7 @@ class GzipSource final : public LogSource {
 Expected<std::unique_ptr<File>> open_file(const std::string& path) {
   const bool standard_input = path == "-";
   const int descriptor = standard_input ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat status {};
+  struct stat status{};
   if (descriptor < 0 || ::fstat(descriptor, &status) != 0) {
     return Unexpected{system_error("cannot open")};
   }

@@ -25,7 +25,7 @@ class Lines {
  public:
   explicit Lines(const std::string& path)
       : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    struct stat found {};
+    struct stat found{};
     if (file_ < 0 || ::fstat(file_, &found) != 0) {
       problem_ = reason_of(errno);
     } else if (!S_ISREG(found.st_mode)) {

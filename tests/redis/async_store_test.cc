@@ -30,8 +30,7 @@ using sluice::testing::wait_until;
 constexpr auto kLimit = sluice::token_bucket(100).per(1h);
 
 void run_until_ready(boost::asio::io_context& loop, const AsyncRedisStore& store) {
-  wait_until(
-      "the store is ready", [&] { return store.ready(); }, [&] { loop.run_one_for(10ms); });
+  wait_until("the store is ready", [&] { return store.ready(); }, [&] { loop.run_one_for(10ms); });
 }
 
 // A store on its own loop, which runs while a request waits.

@@ -24,11 +24,11 @@
 namespace sluice_redis {
 namespace {
 
+using sluice::testing::random_cases;
 using sluice_property::Answered;
 using sluice_property::Dice;
 using sluice_property::History;
 using sluice_property::ToldHistory;
-using sluice::testing::random_cases;
 
 const std::size_t kHistories = random_cases(100, 350);  // in each test that is not open-ended
 constexpr std::size_t kSteps = 60;

@@ -155,9 +155,8 @@ class ModulePersistence : public ::testing::Test {
   }
   static std::string dump(const RedisServer& server) {
     RedisConnection redis(server);
-    wait_until("the server has loaded its data", [&] {
-      return !said(redis, {"GET", "any"}).starts_with("LOADING");
-    });
+    wait_until("the server has loaded its data",
+               [&] { return !said(redis, {"GET", "any"}).starts_with("LOADING"); });
     std::string all;
     for (const Limit& limit : some_limits()) {
       const std::string key = sent_for(limit).key;

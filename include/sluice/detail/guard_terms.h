@@ -15,17 +15,12 @@ namespace sluice::detail {
 
 // A gate that accepts a key, the cost of a limit by its name, or an attribute.
 template <typename Gate, typename... Values>
-concept TakesKey = requires(const Gate& gate, Values... values) {
-  gate.with_key(values...);
-};
+concept TakesKey = requires(const Gate& gate, Values... values) { gate.with_key(values...); };
 template <typename Gate, typename Units>
-concept TakesCost = requires(const Gate& gate, Units units) {
-  gate.with_cost("", units);
-};
+concept TakesCost = requires(const Gate& gate, Units units) { gate.with_cost("", units); };
 template <typename Gate, typename... Attribute>
-concept TakesAttribute = requires(const Gate& gate, Attribute... attribute) {
-  gate.with_attribute(attribute...);
-};
+concept TakesAttribute =
+    requires(const Gate& gate, Attribute... attribute) { gate.with_attribute(attribute...); };
 
 // Throws RateLimited if the guard denies.
 struct Throws {

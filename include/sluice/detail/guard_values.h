@@ -33,8 +33,8 @@ constexpr decltype(auto) project_one(const Of& of, const First& first, const Res
   }
 }
 template <typename Of, typename... Args>
-requires(sizeof...(Args) > 0 || std::invocable<const Of&>) constexpr decltype(auto)
-    project(const Of& of, const Args&... args) {
+  requires(sizeof...(Args) > 0 || std::invocable<const Of&>)
+constexpr decltype(auto) project(const Of& of, const Args&... args) {
   if constexpr (std::invocable<const Of&, const Args&...>) {
     return std::invoke(of, args...);
   } else {

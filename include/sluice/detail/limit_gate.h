@@ -65,8 +65,8 @@ class LimitGate {
       : limiter_(&limiter), name_(name), limits_(std::move(limits)) {}
 
   template <typename... Values>
-  requires(kCount == 1 && sizeof...(Values) > 0 &&
-           (std::same_as<Limits, LimitPer<>> && ...)) auto with_key(Values... values) const {
+    requires(kCount == 1 && sizeof...(Values) > 0 && (std::same_as<Limits, LimitPer<>> && ...))
+  auto with_key(Values... values) const {
     const auto& first = std::get<0>(limits_);
     using Keyed = LimitPer<Values...>;
     LimitGate<Keyed> gate(*limiter_, name_,
@@ -174,11 +174,8 @@ class LimitGate {
 
  private:
   std::array<LimitName, kCount> names() const noexcept {
-    return std::apply(
-        [](const auto&... l) {
-          return std::array{LimitName{&l.limit, l.label}...};
-        },
-        limits_);
+    return std::apply([](const auto&... l) { return std::array{LimitName{&l.limit, l.label}...}; },
+                      limits_);
   }
   template <std::size_t... I>
   void compose_prefixes(std::index_sequence<I...>) {

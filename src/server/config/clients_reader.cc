@@ -53,7 +53,7 @@ std::vector<ClientConfig> read_list(const ClientKeys& keys, const Fields& sectio
   for (const Node* const node : list->items) {
     ClientConfig client =
         read_client(keys, Fields::read(*node, map, diagnostics), folder, diagnostics);
-    const auto check_unique = [&](std::string ClientConfig::*member, std::string_view what) {
+    const auto check_unique = [&](std::string ClientConfig::* member, std::string_view what) {
       const bool twice = !(client.*member).empty() &&
                          std::any_of(clients.begin(), clients.end(), [&](const auto& other) {
                            return other.*member == client.*member;

@@ -111,8 +111,8 @@ struct Config {
 struct ListenAddress {
   std::string_view key;    // under `listen`, the listener's own section, and the name of the flag
   std::string_view title;  // in messages
-  std::string Config::*address;
-  net::TlsFiles Config::*tls;
+  std::string Config::* address;
+  net::TlsFiles Config::* tls;
   std::string_view otherwise;  // the default, as shown to people
   std::string_view help;       // in the reference
 };

@@ -61,7 +61,7 @@ Expected<std::string> read_password(const SecretSource& source) {
 
 Expected<std::string> read_token(const SecretSource& source) {
   const std::string& file = source.file;
-  struct stat found {};
+  struct stat found{};
   if (!file.empty() && ::stat(file.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
     return Unexpected{"token file " + file + " is not a regular file"};
   }
@@ -94,7 +94,7 @@ std::string find_weakness(std::string_view what, const SecretSource& source,
                           std::string_view secret) {
   constexpr std::size_t kShortest = 16;
   constexpr std::size_t kFewest = 6;
-  struct stat found {};
+  struct stat found{};
   const std::string name(what);
   const std::string& file = source.file;
   if (!file.empty() && ::stat(file.c_str(), &found) == 0 && (found.st_mode & S_IROTH) != 0) {

@@ -86,16 +86,12 @@ TEST(SessionDenials, TakeNeverForTheLongestWait) {
 }
 
 TEST(SessionDenials, LeaveOutShadowRules) {
-  EXPECT_EQ(denials_of([](Session& session) {
-              session.decide(Attributes{{"path", "/other"}});
-            }),
+  EXPECT_EQ(denials_of([](Session& session) { session.decide(Attributes{{"path", "/other"}}); }),
             Lines{});
 }
 
 TEST(SessionDenials, NameTheLimitWhoseAttributeIsMissing) {
-  EXPECT_EQ(denials_of([](Session& session) {
-              session.decide(Attributes{{"path", "/insists"}});
-            }),
+  EXPECT_EQ(denials_of([](Session& session) { session.decide(Attributes{{"path", "/insists"}}); }),
             Lines{"denied rule=insists limit=user reason=missing"});
 }
 

@@ -41,8 +41,8 @@ struct LogField {
   LogField(std::string_view called, T truth) : name(called), value(truth) {}
   // Values over 2^63 - 1 are written as 2^63 - 1.
   template <std::integral T>
-  requires(!std::same_as<T, bool>) LogField(std::string_view called, T number)
-      : name(called), value(to_int64(number)) {}
+    requires(!std::same_as<T, bool>)
+  LogField(std::string_view called, T number) : name(called), value(to_int64(number)) {}
 
   std::string_view name;
   Value value;

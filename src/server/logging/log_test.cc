@@ -63,7 +63,9 @@ TEST(Log, IsSilentWhenItIsOff) {
 
 TEST(Log, WritesJson) {
   TestingPipe pipe;
-  { Log({.format = LogFormat::kJson}, pipe.writing()).info("m", {{"k", "v"}}); }
+  {
+    Log({.format = LogFormat::kJson}, pipe.writing()).info("m", {{"k", "v"}});
+  }
   const auto lines = pipe.lines();
   ASSERT_EQ(lines.size(), 1U);
   EXPECT_TRUE(lines[0].ends_with(R"("level":"info","message":"m","k":"v"})")) << lines[0];
@@ -73,10 +75,14 @@ TEST(Log, WritesAccessLinesOnlyWhenAsked) {
   const AccessLine line{"GET", "/a?b=c", 429, "203.0.113.9", std::chrono::nanoseconds{1999},
                         "auth"};
   TestingPipe without;
-  { Log(LogOptions{}, without.writing()).access(line); }
+  {
+    Log(LogOptions{}, without.writing()).access(line);
+  }
   EXPECT_TRUE(lines_of(without).empty());
   TestingPipe with;
-  { Log({.access = true}, with.writing()).access(line); }
+  {
+    Log({.access = true}, with.writing()).access(line);
+  }
   EXPECT_EQ(lines_of(with),
             (std::vector<std::string>{"info request method=GET target=\"/a?b=c\" status=429 "
                                       "peer=203.0.113.9 duration_us=1 front_end=auth"}));

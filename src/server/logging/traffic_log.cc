@@ -86,7 +86,7 @@ std::string TrafficLog::open_file() {
   constexpr int kFlags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   const int opened = ::open(options_.file.c_str(), kFlags, S_IRUSR | S_IWUSR);
   if (opened < 0) return failure_of("cannot record in", options_.file);
-  struct stat now {};
+  struct stat now{};
   if (fstat(opened, &now) != 0 || !S_ISREG(now.st_mode)) {
     ::close(opened);
     return "cannot record in " + options_.file + ": it is not a regular file";
@@ -102,8 +102,7 @@ std::string TrafficLog::open_file() {
 
 // Whether the file was renamed or removed. Reads its size, to which another process may have added.
 bool TrafficLog::is_elsewhere() {
-  struct stat ours {
-  }, named{};
+  struct stat ours{}, named{};
   if (fstat(descriptor_, &ours) != 0) return true;
   size_ = static_cast<std::uint64_t>(ours.st_size);
   if (::stat(options_.file.c_str(), &named) != 0) return true;

@@ -55,17 +55,17 @@ class ConnectionOwner {
 //   drain()          makes the connection end soon, but not before its requests are answered
 //   place            for use by the listener
 template <typename C>
-concept ListenedConnection = requires(C& connection, typename C::Shared& shared, Accepted& accepted,
-                                      ConnectionOwner<C>& owner, SteadyTime now,
-                                      boost::system::error_code& why) {
-  { C::kRefusal } -> std::convertible_to<std::string_view>;
-  { C::kNeedsTls } -> std::convertible_to<std::string_view>;
-  { C::open(accepted, shared, owner, now, why) } -> std::same_as<std::unique_ptr<C>>;
-  { connection.tick(now) } -> std::same_as<void>;
-  { connection.drain(now) } -> std::same_as<void>;
-  { connection.place } -> std::same_as<std::size_t&>;
-  { shared.draining } -> std::same_as<bool&>;
-};
+concept ListenedConnection =
+    requires(C& connection, typename C::Shared& shared, Accepted& accepted,
+             ConnectionOwner<C>& owner, SteadyTime now, boost::system::error_code& why) {
+      { C::kRefusal } -> std::convertible_to<std::string_view>;
+      { C::kNeedsTls } -> std::convertible_to<std::string_view>;
+      { C::open(accepted, shared, owner, now, why) } -> std::same_as<std::unique_ptr<C>>;
+      { connection.tick(now) } -> std::same_as<void>;
+      { connection.drain(now) } -> std::same_as<void>;
+      { connection.place } -> std::same_as<std::size_t&>;
+      { shared.draining } -> std::same_as<bool&>;
+    };
 
 // One listening address in one event loop: accepts connections, does their TLS handshakes, and owns
 // them.

@@ -145,7 +145,7 @@ Expected<Listening> listen_at_tcp(const Address& wanted, std::size_t loops,
 
 // Removes the socket file if no process listens at it. Does not remove other kinds of files.
 void remove_stale(const SocketAddress& address, const std::string& path) {
-  struct stat status {};
+  struct stat status{};
   if (::lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
   const ListeningSocket socket = open_socket(address);
   if (::connect(socket.descriptor(), address.get(), address.size()) != 0 && errno == ECONNREFUSED) {

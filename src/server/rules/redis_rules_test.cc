@@ -191,7 +191,9 @@ TEST(RedisRules, AreFollowedToAnotherVersionOneWhereTheServerForgot) {
 TEST(RedisRules, AreFollowedAgainAfterTheServerWasAway) {
   RedisServer server;
   Follower follower(server);
-  { ASSERT_TRUE(Publisher(server).push(1, "one")); }
+  {
+    ASSERT_TRUE(Publisher(server).push(1, "one"));
+  }
   follower.until_seen(1);
   const auto before = follower.troubles;
   server.kill_now();
@@ -199,7 +201,9 @@ TEST(RedisRules, AreFollowedAgainAfterTheServerWasAway) {
   follower.run_for(milliseconds(100));  // the time of several looks
   EXPECT_EQ(follower.troubles.size(), before.size() + 1) << "once for each trouble";
   server.start();
-  { ASSERT_TRUE(Publisher(server).push(1, "two")); }
+  {
+    ASSERT_TRUE(Publisher(server).push(1, "two"));
+  }
   follower.until_seen(2);
   EXPECT_EQ(follower.troubles.back(), "");
 }

@@ -10,7 +10,7 @@
 namespace sluice::server {
 
 FileMark FileMark::of(const std::string& path) noexcept {
-  struct stat found {};
+  struct stat found{};
   if (::stat(path.c_str(), &found) != 0) {
     return {.size = errno == ENOENT || errno == ENOTDIR ? kNoFile : kUnknown};
   }

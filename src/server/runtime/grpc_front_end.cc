@@ -29,10 +29,8 @@ class GrpcFrontEnd final : public FrontEnd {
             .most_streams = grpc.streams,
             .ages = {grpc.max_age},
             .serving = parts().ready,
-            .make =
-                [&envoy = parts().envoy, session = loop.session, &access = access()] {
-                  return make_rls_handler({session(), envoy}, access);
-                },
+            .make = [&envoy = parts().envoy, session = loop.session,
+                     &access = access()] { return make_rls_handler({session(), envoy}, access); },
             .fibers = loop.fibers,
             .role_of_certificate = role_of_certificate()},
         accept, std::move(socket));

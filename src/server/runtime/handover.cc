@@ -44,7 +44,7 @@ std::string new_path(const std::string& path) { return path + ".new"; }
 
 // Returns 0 or the error.
 int bind_and_listen(int descriptor, const std::string& path) {
-  struct stat status {};
+  struct stat status{};
   if (::lstat(path.c_str(), &status) == 0 && !S_ISSOCK(status.st_mode)) return EEXIST;
   const std::string made = new_path(path);
   const auto address = net::SocketAddress::of_unix(made);

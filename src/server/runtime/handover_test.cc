@@ -88,7 +88,7 @@ TEST_F(HandoverTest, OnlyOneOfTwoSuccessorsSucceeds) {
 
 TEST_F(HandoverTest, TheSocketIsForThisUserOnlyAndRemovedAtTheEnd) {
   start({});
-  struct stat status {};
+  struct stat status{};
   ASSERT_EQ(::stat(path_.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0077U, 0U);
   main_.stop();

@@ -59,7 +59,7 @@ void add_server_metrics(metrics::Registry& registry, const ServerMetricsParts& p
 }
 
 void add_traffic_metrics(metrics::Registry& registry, const TrafficLog& traffic) {
-  const auto add = [&](const char* name, const char* help, std::uint64_t TrafficLog::Stats::*one) {
+  const auto add = [&](const char* name, const char* help, std::uint64_t TrafficLog::Stats::* one) {
     registry.add_counter(name, help, [&traffic, one] { return number(traffic.stats().*one); });
   };
   add("sluice_recorded_requests_total", "Requests that were recorded.", &TrafficLog::Stats::lines);

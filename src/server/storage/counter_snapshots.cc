@@ -52,7 +52,7 @@ Expected<std::unique_ptr<CounterSnapshots>> CounterSnapshots::open(MemoryStore& 
 
 void CounterSnapshots::read() {
   const std::string& path = options_.path;
-  struct stat status {};
+  struct stat status{};
   if (::lstat(path.c_str(), &status) != 0 && errno == ENOENT) {
     return log_.info("there is no snapshot, so the counters start again", {{"file", path}});
   }

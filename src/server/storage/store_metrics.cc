@@ -9,7 +9,7 @@ namespace {
 
 // Adds one number of a store's statistics.
 template <typename Stats, typename Number>
-std::function<double()> one_of(const std::function<Stats()>& stats, Number Stats::*number) {
+std::function<double()> one_of(const std::function<Stats()>& stats, Number Stats::* number) {
   return [stats, number] { return static_cast<double>(stats().*number); };
 }
 

@@ -41,25 +41,23 @@ TEST(StoreMetrics, ReportTheStateOfTheStore) {
   DenyCache cache({}, clock);
   metrics::Registry registry;
   const Leases leases;
-  add_store_metrics(registry,
-                    {.events = events,
-                     .breaker = breaker,
-                     .deny_cache = &cache,
-                     .leases = leases,
-                     .stats =
-                         [] {
-                           return RedisStoreStats{.requests = 10,
-                                                  .timeouts = 1,
-                                                  .errors = 2,
-                                                  .redirects = 3,
-                                                  .gave_back = 4,
-                                                  .connected = 5,
-                                                  .pending = 6};
-                         },
-                     .durations =
-                         [] {
-                           return metrics::DurationCounts{.buckets = {0, 2}, .sum_ns = 3000};
-                         }});
+  add_store_metrics(
+      registry,
+      {.events = events,
+       .breaker = breaker,
+       .deny_cache = &cache,
+       .leases = leases,
+       .stats =
+           [] {
+             return RedisStoreStats{.requests = 10,
+                                    .timeouts = 1,
+                                    .errors = 2,
+                                    .redirects = 3,
+                                    .gave_back = 4,
+                                    .connected = 5,
+                                    .pending = 6};
+           },
+       .durations = [] { return metrics::DurationCounts{.buckets = {0, 2}, .sum_ns = 3000}; }});
   EXPECT_EQ(value(registry, "sluice_store_duration_seconds_bucket{le=\"1e-06\"}"), "0");
   EXPECT_EQ(value(registry, "sluice_store_duration_seconds_bucket{le=\"2e-06\"}"), "2");
   EXPECT_EQ(value(registry, "sluice_store_duration_seconds_count"), "2");

@@ -215,7 +215,7 @@ TEST_F(Snapshot, IsReadableByThisUserOnlyAndReplacedAtOnce) {
   const mode_t before = ::umask(0);
   ASSERT_TRUE(store.save(path_));
   ::umask(before);
-  struct stat status {};
+  struct stat status{};
   ASSERT_EQ(::stat(path_.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 07777, 0600u);
   EXPECT_FALSE(std::filesystem::exists(path_ + ".tmp"));

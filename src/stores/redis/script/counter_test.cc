@@ -196,7 +196,7 @@ TEST_F(CounterTest, RefusesAFixedStateOfAnotherSizeOrKind) {
 }
 
 TEST_F(CounterTest, RefusesAFixedStateWithNumbersOutOfRange) {
-  const auto reads_with = [this](std::uint64_t format::FixedState::*member, std::uint64_t value) {
+  const auto reads_with = [this](std::uint64_t format::FixedState::* member, std::uint64_t value) {
     format::FixedState state = fixed_state(kBucket, 2);
     state.*member = value;
     return reads(kBucket, bytes_of(state));
@@ -222,7 +222,7 @@ TEST_F(CounterTest, RefusesSlicesOfAnImpossibleSize) {
 }
 
 TEST_F(CounterTest, RefusesSlicesWithNumbersOutOfRange) {
-  const auto reads_with = [this](std::uint64_t format::SlicesHead::*member, std::uint64_t value) {
+  const auto reads_with = [this](std::uint64_t format::SlicesHead::* member, std::uint64_t value) {
     format::SlicesHead head = slices_head();
     head.*member = value;
     return reads(kSlices, bytes_of(head, {1}));
@@ -242,7 +242,7 @@ TEST_F(CounterTest, RefusesSlicesWithNumbersOutOfRange) {
 
 TEST_F(CounterTest, RefusesALogThatContradictsItself) {
   for (const Limit& limit : {Limit(kLog), Limit(kHybrid)}) {
-    const auto reads_with = [&](std::uint64_t format::LogReply::*member, std::uint64_t value) {
+    const auto reads_with = [&](std::uint64_t format::LogReply::* member, std::uint64_t value) {
       format::LogReply reply = log_reply(2);
       reply.*member = value;
       return reads(limit, bytes_of(reply));

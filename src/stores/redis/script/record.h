@@ -13,7 +13,7 @@ namespace sluice::redis {
 template <typename T>
 struct Field {
   std::string_view name;
-  std::uint64_t T::*member;
+  std::uint64_t T::* member;
   std::size_t size;
 };
 

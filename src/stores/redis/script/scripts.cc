@@ -41,7 +41,7 @@ std::string sha1_of(std::string_view text) {
 // Scripts with one frame. Each is composed at its first use.
 class Table {
  public:
-  Table(std::string_view name, std::string_view Family::*short_way, std::string_view frame)
+  Table(std::string_view name, std::string_view Family::* short_way, std::string_view frame)
       : name_(name), short_way_(short_way), frame_(frame) {}
 
   const Script& operator[](FamilySet set) {
@@ -68,7 +68,7 @@ class Table {
     Script script;
   };
   std::string_view name_;
-  std::string_view Family::*short_way_;
+  std::string_view Family::* short_way_;
   std::string_view frame_;
   std::vector<Entry> entries_{set_count()};
 };
