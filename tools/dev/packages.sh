@@ -8,7 +8,7 @@ packages_run=(g++ cmake ninja-build "libboost$boost-dev" "libboost-context$boost
   libcli11-dev libhiredis-dev libisal-dev libnghttp2-dev libprotobuf-dev libre2-dev libspdlog-dev
   libssl-dev libxxhash-dev libyaml-cpp-dev prometheus-cpp-dev protobuf-compiler zlib1g-dev)
 packages_quick_test=(libgtest-dev librapidcheck-dev python3 tzdata)
-packages_test=("${packages_quick_test[@]}" clang-19 libclang-rt-19-dev lld-19 pkgconf)
+packages_test=("${packages_quick_test[@]}" clang-19 libclang-rt-19-dev lld-19 llvm-19 pkgconf)
 # Programs that the tests start: Redis, gateways, clients, promtool.
 packages_redis=(libfaketime openssl redis-server redis-tools)
 packages_grpc=(libgrpc++-dev nghttp2-client pkgconf protobuf-compiler-grpc python3-grpcio)
