@@ -50,7 +50,7 @@ class Case {
     for (std::size_t i = from; i < from + count; ++i) {
       now_ += Duration{1};
       benchmark::DoNotOptimize(
-          decider_.decide(rules_, requests[i % requests.size()], {}, now_).decision);
+          &decider_.decide(rules_, requests[i % requests.size()], {}, now_).decision);
     }
   }
 

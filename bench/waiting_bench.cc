@@ -59,7 +59,7 @@ struct Chain {
     --left;
     limiter.async_acquire("user:0000000042", limit, 1, deadline,
                           [this](Error, const Decision& decision) {
-                            benchmark::DoNotOptimize(decision);
+                            benchmark::DoNotOptimize(&decision);
                             if (left > 0) acquire();
                           });
   }

@@ -31,7 +31,7 @@ class Waiting final : public FiberJob {
 // The baseline: a virtual call.
 void call(benchmark::State& state) {
   Counting job;
-  FiberJob* const base = &job;
+  FiberJob* base = &job;
   benchmark::DoNotOptimize(base);
   for (auto _ : state) {
     base->run();
