@@ -61,9 +61,10 @@ TEST_F(FullServer, RefusesNewCountersOfEveryAlgorithm) {
 
 // Long logs write parts of their values, and grow.
 TEST_F(FullServer, AdmitsTheExactNumberOnLongLogs) {
-  for (const Limit& limit : {Limit(sluice::sliding_window_log(300).per(kDay)),
-                             Limit(sluice::sliding_window_log(90).per(kDay)),
-                             Limit(sluice::sliding_window_hybrid(300).per(kDay).slices(4))}) {
+  const Limit limits[] = {sluice::sliding_window_log(300).per(kDay),
+                          sluice::sliding_window_log(90).per(kDay),
+                          sluice::sliding_window_hybrid(300).per(kDay).slices(4)};
+  for (const Limit& limit : limits) {
     for (const std::uint32_t before : {1u, 20u, 85u}) {
       SCOPED_TRACE(std::string(to_string(limit.algorithm())) + std::to_string(before));
       limiter_.reset("key", limit);
