@@ -122,9 +122,13 @@ function(sluice_precompiled_headers target kind)
       target_compile_options(${headers_target} PRIVATE -Xclang -fno-pch-timestamp)
     endif()
   endif()
-  if(NOT kind STREQUAL libraries)  # not -fPIE, as in the headers
+  if(NOT kind STREQUAL libraries)  # not -fPIE, and GoogleTest's definitions: as in the headers
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-    target_compile_options(${target} PRIVATE -fPIC)
+    target_compile_options(${target} PRIVATE -fPIC ${SLUICE_PROGRAM_OPTIONS})
+    if(SLUICE_BUILD_TESTS)
+      target_compile_definitions(${target} PRIVATE
+        $<TARGET_PROPERTY:GTest::gtest,INTERFACE_COMPILE_DEFINITIONS>)
+    endif()
   endif()
   target_precompile_headers(${target} REUSE_FROM ${headers_target})
 endfunction()

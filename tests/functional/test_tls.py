@@ -204,7 +204,10 @@ class Handshakes(TlsTest):
         cls.server = cls.start(bounds={"header_timeout": "1s"}, resp={"idle_timeout": "0s"})
 
     def test_plaintext_clients_are_told_and_logged(self):
-        before = self.metrics(self.server)['sluice_request_errors_total{reason="tls_failed"}']
+        def failures():
+            return self.metrics(self.server)['sluice_request_errors_total{reason="tls_failed"}']
+
+        before = failures()
         for name, words, answer in (
             ("http", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"expected https on this port"),
             ("admin", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"expected https on this port"),
@@ -214,8 +217,8 @@ class Handshakes(TlsTest):
             with self.subTest(name), harness.Raw(self.server.at[name]) as raw:
                 raw.send(words)
                 self.assertIn(answer, raw.reader.read())
-        after = self.metrics(self.server)['sluice_request_errors_total{reason="tls_failed"}']
-        self.assertEqual(after - before, 4)
+        harness.wait_for(lambda: failures() - before >= 4, what="the count of all four")
+        self.assertEqual(failures() - before, 4)
         line = "a client without TLS was refused"
         harness.wait_for(lambda: line in self.server.log(), what="the log line")
 
