@@ -93,7 +93,7 @@ class Differential : public ::testing::TestWithParam<std::uint64_t> {
     const char* const given = std::getenv("SLUICE_DIFFERENTIAL_SEED");
     static const std::uint64_t seed =
         given ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-    std::cout << "SLUICE_DIFFERENTIAL_SEED=" << seed << std::endl;
+    std::cout << "SLUICE_DIFFERENTIAL_SEED=" << seed << '\n' << std::flush;
     return seed;
   }
 
