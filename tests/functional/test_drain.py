@@ -16,7 +16,7 @@ rules:
 """
 BODY = b'{"attributes":{"path":"/page","ip":"192.0.2.1"}}'
 REQUEST = (b"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(BODY)) + BODY
-# Unfinished requests may take long, also while the server drains.
+# Unfinished requests may take long, even while the server drains.
 PATIENT = {
     "bounds": {"header_timeout": f"{PATIENCE}s", "body_timeout": f"{PATIENCE}s"},
     "drain": {"timeout": f"{PATIENCE}s"},
