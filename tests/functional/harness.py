@@ -5,6 +5,7 @@ variable SLUICE_BINARY contains the path of the program.
 """
 
 import contextlib
+import fcntl
 import http.client
 import http.server
 import json
@@ -17,6 +18,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import termios
 import threading
 import time
 import unittest
@@ -64,13 +66,15 @@ def tool(name):
 def wait_for(condition, what="the condition"):
     """Returns the condition's first true value."""
     end = time.monotonic() + PATIENCE
+    pause = 0.0001
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > end:
             raise AssertionError(f"{what} did not come true within {PATIENCE} s")
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(2 * pause, 0.02)
 
 
 class Clock:
@@ -117,18 +121,22 @@ def connect(address, timeout=PATIENCE):
 
 
 def wait_until_received(client):
-    """Waits until the program at the other end of a TCP connection has read all that was sent."""
-    try:
-        addresses = client.getpeername(), client.getsockname()
-    except OSError:
-        return  # the connection has ended
+    """Waits until the program at the other end of a connection has read all that was sent."""
+
+    def has_arrived():  # for a Unix socket, this means: has been read
+        return not any(fcntl.ioctl(client, termios.TIOCOUTQ, bytes(4)))
+
+    wait_for(has_arrived, "the arrival of what was sent")
+    if client.family == socket.AF_UNIX:
+        return
+    addresses = client.getpeername(), client.getsockname()
     ends = [f"{socket.htonl(int.from_bytes(socket.inet_aton(host), 'big')):08X}:{port:04X}"
             for host, port in addresses]  # fmt: skip
 
     def is_empty():
         lines = pathlib.Path("/proc/net/tcp").read_text().splitlines()
         queues = [words[4] for words in map(str.split, lines) if words[1:3] == ends]
-        return not queues or queues[0].endswith(":00000000")
+        return queues and queues[0].endswith(":00000000")
 
     wait_for(is_empty, "an empty receive buffer")
 

@@ -3,7 +3,6 @@
 import contextlib
 import pathlib
 import shutil
-import time
 
 from harness import PATIENCE, Process, connect, free_port, wait_until_received
 
@@ -71,19 +70,18 @@ class RespError(str):
         return f"RespError({str.__repr__(self)})"
 
 
-def everything(address, data, pieces=None):
+def everything(path, data, pieces=None):
     """Returns the reply to these bytes and whether the server then closes the connection. The server
-    has a single thread, so it has replied when it has then answered others a few times."""
+    has a single thread and listens on this Unix socket. Such a socket knows which bytes its peer has
+    read, and the server has replied to them when it has then answered others."""
+    address = f"unix:{path}"
     with contextlib.closing(connect(address)) as made, Resp(address) as other:
         with contextlib.suppress(ConnectionError):
             for piece in pieces or [data]:
                 made.sendall(piece)
-                if pieces:
-                    time.sleep(0.001)
-        for _ in range(2):  # the first time, the kernel may not have delivered the last bytes
-            wait_until_received(made)
-            for _ in range(3):
-                other.ask("PING")
+                wait_until_received(made)
+        for _ in range(3):
+            other.ask("PING")
         made.setblocking(False)
         got = b""
         while True:
@@ -107,8 +105,10 @@ class RedisServer(Process):
             raise AssertionError("redis-server is missing: apt-get install redis-server")
         port = free_port()
         self.address = f"127.0.0.1:{port}"
+        self.path = pathlib.Path(folder) / "redis.sock"
         super().__init__(
-            [program, "--port", str(port), "--save", "", "--appendonly", "no", *flags],
+            [program, "--port", str(port), "--unixsocket", str(self.path), "--save", "",
+             "--appendonly", "no", *flags],
             pathlib.Path(folder),
             "redis",
         )

@@ -27,8 +27,9 @@ def front_end(server):
 class Decisions(ServerTest):
     @classmethod
     def setUpClass(cls):
-        cls.server = cls.serve(RULES, {"listen": {"resp": "127.0.0.1:0"}, "threads": 1})
-        cls.address = front_end(cls.server)
+        cls.path = cls.folder() / "resp.sock"
+        cls.server = cls.serve(RULES, {"listen": {"resp": f"unix:{cls.path}"}, "threads": 1})
+        cls.address = f"unix:{cls.path}"
 
     def setUp(self):
         self.resp = Resp(self.address)
@@ -73,7 +74,7 @@ class Decisions(ServerTest):
     def test_a_request_may_arrive_byte_by_byte(self):
         sent = frame("PING") + b"ECHO 'a b'\r\n" + frame("ECHO", b"\0\r\n")
         pieces = [sent[i : i + 1] for i in range(len(sent))]
-        got, closed = everything(self.address, None, pieces)
+        got, closed = everything(self.path, None, pieces)
         self.assertEqual((got, closed), (b"+PONG\r\n$3\r\na b\r\n$3\r\n\0\r\n\r\n", False))
 
     def test_a_pipeline_of_100000_is_answered_in_order(self):
@@ -96,7 +97,7 @@ class Decisions(ServerTest):
             b"*" + b"1" * 70000,
             b"a" * 70000,
         ):
-            got, closed = everything(self.address, sent)
+            got, closed = everything(self.path, sent)
             self.assertTrue(got.startswith(b"-ERR Protocol error: "), got)
             self.assertTrue(closed)
 

@@ -100,22 +100,23 @@ class SameAsRedis(ServerTest):
 
     @classmethod
     def front_end(cls, config):
-        config = {"listen": {"resp": "127.0.0.1:0"}, "threads": 1, **config}
-        server = cls.serve("version: 1\nrules: []\n", config)
-        return dict(word.split("=", 1) for word in server.ready_line.split()[1:])["resp"]
+        path = cls.folder() / "resp.sock"
+        config = {"listen": {"resp": f"unix:{path}"}, "threads": 1, **config}
+        cls.serve("version: 1\nrules: []\n", config)
+        return path
 
     def compare(self, cases, redis, resp, byte_by_byte=False):
         for name, sent in cases.items():
             pieces = [sent[i : i + 1] for i in range(len(sent))] if byte_by_byte else None
             with self.subTest(name):
-                self.assertEqual(*(everything(address, sent, pieces) for address in (resp, redis)))
+                self.assertEqual(*(everything(path, sent, pieces) for path in (resp, redis)))
 
     def test_invalid_requests_are_answered_as_by_redis(self):
-        self.compare(CASES, self.redis.address, self.resp)
+        self.compare(CASES, self.redis.path, self.resp)
 
     def test_invalid_requests_byte_by_byte_are_answered_as_by_redis(self):
         short = {name: sent for name, sent in CASES.items() if len(sent) <= 1000}
-        self.compare(short, self.redis.address, self.resp, byte_by_byte=True)
+        self.compare(short, self.redis.path, self.resp, byte_by_byte=True)
 
     def test_requests_without_the_password_are_answered_as_by_redis(self):
         folder = self.folder()
@@ -123,4 +124,4 @@ class SameAsRedis(ServerTest):
         redis = RedisServer(folder, "--requirepass", "secret")
         self.addCleanup(redis.stop)
         users = [{"name": "default", "password_file": str(folder / "secret")}]
-        self.compare(UNKNOWN_CASES, redis.address, self.front_end({"resp": {"users": users}}))
+        self.compare(UNKNOWN_CASES, redis.path, self.front_end({"resp": {"users": users}}))
