@@ -5,7 +5,7 @@
 #include <boost/json.hpp>
 #include <sstream>
 
-namespace sluice::cli {
+namespace sluice::cli::override_lines_test {
 namespace {
 
 Expected<std::vector<OverridePart>> read(const std::string& text, OverrideFormat format,
@@ -108,4 +108,4 @@ TEST(OverrideLines, RefusesMoreThanAServerCanHave) {
 }
 
 }  // namespace
-}  // namespace sluice::cli
+}  // namespace sluice::cli::override_lines_test

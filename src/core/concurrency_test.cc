@@ -6,7 +6,7 @@
 
 #include "core/test_counters.h"
 
-namespace sluice {
+namespace sluice::concurrency_test {
 namespace {
 
 using core::gone;
@@ -121,4 +121,4 @@ TEST(Concurrency, HoldsTheExtremes) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::concurrency_test

@@ -6,7 +6,7 @@
 
 #include "core/test_counters.h"
 
-namespace sluice {
+namespace sluice::fixed_window_test {
 namespace {
 
 using core::expect_exact_wait;
@@ -212,4 +212,4 @@ TEST(FixedWindow, KeepsWhatWasConsumedUnderAnotherCalendar) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::fixed_window_test

@@ -6,7 +6,7 @@
 
 #include "core/test_counters.h"
 
-namespace sluice {
+namespace sluice::gcra_test {
 namespace {
 
 using core::expect_exact_wait;
@@ -101,4 +101,4 @@ TEST(Gcra, RateIsNotRoundedToATick) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::gcra_test

@@ -6,7 +6,7 @@
 
 #include "core/test_counters.h"
 
-namespace sluice {
+namespace sluice::leaky_bucket_test {
 namespace {
 
 using core::FixedSize;
@@ -95,4 +95,4 @@ TEST(LeakyBucket, RefundLowersTheLevel) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::leaky_bucket_test

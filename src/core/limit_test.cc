@@ -11,7 +11,7 @@
 #include "core/limit_access.h"
 #include "core/limit_options.h"
 
-namespace sluice {
+namespace sluice::limit_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -422,4 +422,4 @@ TEST(Limit, TagsFitIn28BitsAndSpread) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::limit_test

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <string>
 
-namespace sluice::core {
+namespace sluice::core::period_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -57,4 +57,4 @@ TEST(Period, FormatIsTheInverseInTheLargestExactUnit) {
 }
 
 }  // namespace
-}  // namespace sluice::core
+}  // namespace sluice::core::period_test

@@ -7,7 +7,7 @@
 
 #include "core/test_counters.h"
 
-namespace sluice {
+namespace sluice::sliding_window_counter_test {
 namespace {
 
 using core::expect_exact_wait;
@@ -200,4 +200,4 @@ TEST(SlidingWindowCounter, ChangedLimitAndWeightingKeepTheCounts) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::sliding_window_counter_test

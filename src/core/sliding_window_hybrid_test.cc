@@ -7,7 +7,7 @@
 
 #include "core/test_counters.h"
 
-namespace sluice {
+namespace sluice::sliding_window_hybrid_test {
 namespace {
 
 using core::expect_exact_wait;
@@ -161,4 +161,4 @@ TEST(SlidingWindowHybrid, ChangedNumbersReadTheSameState) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::sliding_window_hybrid_test

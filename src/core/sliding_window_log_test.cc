@@ -8,7 +8,7 @@
 
 #include "core/test_counters.h"
 
-namespace sluice {
+namespace sluice::sliding_window_log_test {
 namespace {
 
 using core::Log;
@@ -138,4 +138,4 @@ TEST(SlidingWindowLog, NoWindowEverHoldsMoreThanTheLimit) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::sliding_window_log_test

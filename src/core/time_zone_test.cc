@@ -9,7 +9,7 @@
 
 #include "core/time_zone_rule.h"
 
-namespace sluice::core {
+namespace sluice::core::time_zone_test {
 namespace {
 
 using std::chrono::sys_days;
@@ -139,4 +139,4 @@ TEST(TimeZoneRule, RefusesOthers) {
 }
 
 }  // namespace
-}  // namespace sluice::core
+}  // namespace sluice::core::time_zone_test

@@ -6,7 +6,7 @@
 
 #include "core/test_counters.h"
 
-namespace sluice {
+namespace sluice::token_bucket_test {
 namespace {
 
 using core::Answer;
@@ -336,4 +336,4 @@ TEST(TokenBucketByInterval, ChangedNumbersNeverMeanAWaitBeyondTheLongest) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::token_bucket_test

@@ -6,7 +6,7 @@
 #include "core/test_counters.h"
 
 // The verbs beyond take, on every algorithm (docs/algorithms.md, "Verbs beyond take").
-namespace sluice {
+namespace sluice::verbs_test {
 namespace {
 
 using core::delayed;
@@ -161,4 +161,4 @@ TEST(Reserve, WaitsUntilItsDebtCanBeStored) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::verbs_test

@@ -5,7 +5,7 @@
 #include "envoy/config.h"
 #include "envoy/test_config.h"
 
-namespace sluice::envoy {
+namespace sluice::envoy::loader_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -277,4 +277,4 @@ TEST(Loader, RefusesAliasesThatMultiply) {
 }
 
 }  // namespace
-}  // namespace sluice::envoy
+}  // namespace sluice::envoy::loader_test

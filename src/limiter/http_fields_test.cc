@@ -6,7 +6,7 @@
 #include <chrono>
 #include <string>
 
-namespace sluice {
+namespace sluice::http_fields_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -82,4 +82,4 @@ TEST(HttpStatus, DistinguishesDenialsFromFailures) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::http_fields_test

@@ -9,7 +9,7 @@
 
 #include "sluice/path.h"
 
-namespace sluice {
+namespace sluice::key_builder_test {
 namespace {
 
 using namespace std::string_literals;
@@ -134,4 +134,4 @@ TEST(KeyValue, IsWhatAKeyCanHoldAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::key_builder_test

@@ -6,7 +6,7 @@
 
 #include "replay/test_logs.h"
 
-namespace sluice::replay {
+namespace sluice::replay::log_source_test {
 namespace {
 
 struct Content {
@@ -157,4 +157,4 @@ TEST_F(LogSourceTest, ReportsItsProgress) {
 }
 
 }  // namespace
-}  // namespace sluice::replay
+}  // namespace sluice::replay::log_source_test

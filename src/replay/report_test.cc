@@ -10,7 +10,7 @@
 #include "replay/test_logs.h"
 #include "replay/text.h"
 
-namespace sluice::replay {
+namespace sluice::replay::report_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -122,4 +122,4 @@ TEST(LimitText, NamesTheNumbers) {
 }
 
 }  // namespace
-}  // namespace sluice::replay
+}  // namespace sluice::replay::report_test

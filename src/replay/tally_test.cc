@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace sluice::replay {
+namespace sluice::replay::tally_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -120,4 +120,4 @@ TEST(Tally, AttributesRequestsToRulesAndChannels) {
 }
 
 }  // namespace
-}  // namespace sluice::replay
+}  // namespace sluice::replay::tally_test

@@ -7,7 +7,7 @@
 
 #include "sluice/rule_set.h"
 
-namespace sluice::rules {
+namespace sluice::rules::cost_template_test {
 namespace {
 
 // Returns "AT: MESSAGE", or "ok".
@@ -165,4 +165,4 @@ TEST(RuleCostFiles, WarnOfACostThatIsNeverAdmitted) {
 }
 
 }  // namespace
-}  // namespace sluice::rules
+}  // namespace sluice::rules::cost_template_test

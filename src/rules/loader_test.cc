@@ -11,7 +11,7 @@
 #include "rules/rule_set.h"
 #include "sluice/rule_set.h"
 
-namespace sluice {
+namespace sluice::loader_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -595,4 +595,4 @@ TEST(RuleWarnings, NameLimitsWhoseLogMayNotFit) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::loader_test

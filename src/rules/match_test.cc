@@ -9,7 +9,7 @@
 #include "sluice/attributes.h"
 #include "sluice/rule_set.h"
 
-namespace sluice {
+namespace sluice::match_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -223,10 +223,10 @@ TEST_F(MatchLists, NeedAFileThatCanBeRead) {
 }
 
 TEST_F(MatchLists, AreNotReadForRulesFromElsewhere) {
-  EXPECT_EQ(sluice::errors_of("{ ip: { in: /etc/passwd } }"),
+  EXPECT_EQ(match_test::errors_of("{ ip: { in: /etc/passwd } }"),
             "f:4:24: error: 'in' names a file, and these rules were not read from a file; expected "
             "the entries themselves, as a list");
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::match_test

@@ -12,7 +12,7 @@
 #include "sluice/memory_store.h"
 #include "sluice/rule_decider.h"
 
-namespace sluice {
+namespace sluice::overrides_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -317,4 +317,4 @@ TEST(Overrides, AreReadAndChangedByManyThreads) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::overrides_test

@@ -7,7 +7,7 @@
 #include "sluice/memory_store.h"
 #include "sluice/rule_decider.h"
 
-namespace sluice {
+namespace sluice::plans_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -185,4 +185,4 @@ TEST_F(PlanDecisions, KeepsWhatWasConsumedWhenThePlanChanges) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::plans_test

@@ -7,7 +7,7 @@
 
 #include "sluice/rule_set.h"
 
-namespace sluice {
+namespace sluice::reject_test {
 namespace {
 
 using Kind = RejectPart::Kind;
@@ -141,4 +141,4 @@ TEST(Reject, HasAtMost16Headers) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::reject_test

@@ -10,7 +10,7 @@
 #include "sluice/memory_store.h"
 #include "sluice/overrides.h"
 
-namespace sluice::rules {
+namespace sluice::rules::remembered_requests_test {
 namespace {
 
 constexpr std::string_view kRules = R"(
@@ -156,4 +156,4 @@ TEST(RequestNames, AreThoseOfTheRulesAndTheirKeysAlone) {
 }
 
 }  // namespace
-}  // namespace sluice::rules
+}  // namespace sluice::rules::remembered_requests_test

@@ -11,7 +11,7 @@
 #include "sluice/rule_set.h"
 
 // Limits that count responses: they are looked at before, and charged by reports.
-namespace sluice {
+namespace sluice::response_count_test {
 namespace {
 
 Expected<RuleSet, std::vector<RuleError>> load(const std::string& count,
@@ -221,4 +221,4 @@ TEST(ResponseCountRules, WrongCountsAreErrorsOfTheFile) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::response_count_test

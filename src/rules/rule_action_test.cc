@@ -14,7 +14,7 @@
 #include "sluice/rule_guard.h"
 #include "sluice/rule_set.h"
 
-namespace sluice {
+namespace sluice::rule_action_test {
 namespace {
 
 // Returns every error of a file with one rule `r` of these keys, one per line, or "ok".
@@ -207,4 +207,4 @@ TEST_F(RuleActionTest, WorksInGuards) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::rule_action_test

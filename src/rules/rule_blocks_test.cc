@@ -7,7 +7,7 @@
 #include "sluice/rule_decider.h"
 #include "sluice/testing/manual_clock.h"
 
-namespace sluice {
+namespace sluice::rule_blocks_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -153,4 +153,4 @@ TEST_F(DecidedBlocks, OfTheLocalStoreStartInItToo) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::rule_blocks_test

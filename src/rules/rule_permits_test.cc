@@ -13,7 +13,7 @@
 #include "sluice/rule_guard.h"
 #include "sluice/testing/manual_clock.h"
 
-namespace sluice {
+namespace sluice::rule_permits_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -241,4 +241,4 @@ TEST(RulePermitsFile, RefusesPermitsThatTheStoreDoesNotHave) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::rule_permits_test

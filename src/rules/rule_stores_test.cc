@@ -13,7 +13,7 @@
 #include "sluice/rule_set.h"
 #include "sluice/testing/manual_clock.h"
 
-namespace sluice {
+namespace sluice::rule_stores_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -199,4 +199,4 @@ TEST_F(RuleStoresTest, ShadowRulesAreDecidedLocallyOnTheirOwn) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::rule_stores_test

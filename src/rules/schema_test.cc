@@ -13,7 +13,7 @@
 #include "sluice/limit.h"
 #include "sluice/rule_set.h"
 
-namespace sluice::rules::schema {
+namespace sluice::rules::schema::schema_test {
 namespace {
 
 const std::filesystem::path kSource = SLUICE_SOURCE_DIR;
@@ -125,4 +125,4 @@ void expect_explained(const Map& map) {
 TEST(Schema, ExplainsEveryKeyAndSaysItsDefault) { expect_explained(file()); }
 
 }  // namespace
-}  // namespace sluice::rules::schema
+}  // namespace sluice::rules::schema::schema_test

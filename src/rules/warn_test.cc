@@ -8,7 +8,7 @@
 #include "sluice/rule_decider.h"
 #include "sluice/testing/manual_clock.h"
 
-namespace sluice {
+namespace sluice::warn_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -104,4 +104,4 @@ TEST_F(Warn, IsNotNearWithoutAPercentageOrAnythingToUse) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::warn_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace sluice::rules {
+namespace sluice::rules::yaml_tree_test {
 namespace {
 
 std::string repeated(std::string_view text, std::size_t times) {
@@ -166,4 +166,4 @@ TEST(Diagnostics, StopListingAtAThousandAndSaySo) {
 }
 
 }  // namespace
-}  // namespace sluice::rules
+}  // namespace sluice::rules::yaml_tree_test

@@ -7,7 +7,7 @@
 
 #include "tests/oracle/oracle.h"
 
-namespace sluice_oracle {
+namespace sluice_oracle::permits_test {
 namespace {
 
 constexpr std::int64_t kSecond = 1000000;
@@ -124,4 +124,4 @@ TEST(OraclePermitLimits, HaveTheirOwnRanges) {
 }
 
 }  // namespace
-}  // namespace sluice_oracle
+}  // namespace sluice_oracle::permits_test

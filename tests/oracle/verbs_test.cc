@@ -8,12 +8,11 @@
 
 #include "tests/oracle/oracle.h"
 
-namespace sluice_oracle {
+namespace sluice_oracle::verbs_test {
 namespace {
 
 constexpr std::int64_t kSecond = 1000000;
 constexpr std::int64_t kYear = std::int64_t{365} * 86400 * kSecond;
-constexpr std::uint64_t kMaxUnits = 4294967295u;
 constexpr std::int64_t kForever = std::int64_t{1} << 60;
 
 Spec limit_of(Algorithm algorithm, std::uint64_t limit, std::int64_t per_us) {
@@ -322,4 +321,4 @@ TEST(OracleVerbs, ACounterAtTheMostUnitsKeepsThemWhenNumbersChange) {
 }
 
 }  // namespace
-}  // namespace sluice_oracle
+}  // namespace sluice_oracle::verbs_test

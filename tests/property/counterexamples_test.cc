@@ -10,7 +10,7 @@
 #include "tests/property/history.h"
 
 // Histories on which a store and the oracle once differed, or easily could, each with its cause.
-namespace sluice_property {
+namespace sluice_property::counterexamples_test {
 namespace {
 
 using sluice_oracle::Algorithm;
@@ -207,4 +207,4 @@ TEST(Counterexample, RequestsOfNoChargesOrTooManyOrOutsideOfTimeAreInvalid) {
 }
 
 }  // namespace
-}  // namespace sluice_property
+}  // namespace sluice_property::counterexamples_test

@@ -15,7 +15,7 @@
 #include "tests/property/generate.h"
 #include "tests/support/random_cases.h"
 
-namespace sluice_property {
+namespace sluice_property::leases_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -148,4 +148,4 @@ TEST(Leases, AdmitNoUnitThatTheStoreHasNotCounted) { RecordProperty("local", run
 TEST(Leases, GiveBackAllThatIsNotUsed) { RecordProperty("local", run_all(false)); }
 
 }  // namespace
-}  // namespace sluice_property
+}  // namespace sluice_property::leases_test

@@ -8,7 +8,7 @@
 #include "tests/property/verb_probe.h"
 
 // The promises of charge, of settling an estimate, and of take_at_most.
-namespace sluice_property {
+namespace sluice_property::promises_of_charges_test {
 namespace {
 
 using sluice::Decision;
@@ -196,4 +196,4 @@ RC_GTEST_PROP(PromiseOfCharges, TakeAtMostTakesWhatPassesNow, ()) {
 }
 
 }  // namespace
-}  // namespace sluice_property
+}  // namespace sluice_property::promises_of_charges_test

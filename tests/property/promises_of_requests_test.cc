@@ -16,7 +16,7 @@
 #include "tests/property/probe.h"
 
 // The promises of requests with many charges and of concurrent requests.
-namespace sluice_property {
+namespace sluice_property::promises_of_requests_test {
 namespace {
 
 using sluice_oracle::Algorithm;
@@ -136,4 +136,4 @@ TEST(PromiseOfRequests, ManyThreadsAdmitExactlyWhatOneWould) {
 }
 
 }  // namespace
-}  // namespace sluice_property
+}  // namespace sluice_property::promises_of_requests_test

@@ -8,7 +8,7 @@
 #include "tests/property/probe.h"
 
 // The promises of each limit, checked only by what the store admits.
-namespace sluice_property {
+namespace sluice_property::promises_test {
 namespace {
 
 using sluice_oracle::Algorithm;
@@ -250,4 +250,4 @@ RC_GTEST_PROP(Promise, ARefundGivesBackWhatWasTakenAndNoMore, ()) {
 }
 
 }  // namespace
-}  // namespace sluice_property
+}  // namespace sluice_property::promises_test

@@ -8,7 +8,7 @@
 #include "tests/property/probe.h"
 
 // Rates from one per day to two thousand per tick, each exact over long runs.
-namespace sluice_property {
+namespace sluice_property::rates_test {
 namespace {
 
 using sluice_oracle::Algorithm;
@@ -88,4 +88,4 @@ TEST(Rate, ABucketThatNeverFillsGivesExactlyItsBurstAndTheRatio) {
 }
 
 }  // namespace
-}  // namespace sluice_property
+}  // namespace sluice_property::rates_test

@@ -8,7 +8,7 @@
 
 #include "server/config/config.h"
 
-namespace sluice::server {
+namespace sluice::server::redis_config_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -220,4 +220,4 @@ TEST_F(RedisSecrets, ReportAMissingFile) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice::server::redis_config_test

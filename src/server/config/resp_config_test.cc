@@ -4,7 +4,7 @@
 
 #include "server/config/config.h"
 
-namespace sluice::server {
+namespace sluice::server::resp_config_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -99,4 +99,4 @@ TEST(ClientsConfig, ReportsTheErrorOfAClientOrAHost) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice::server::resp_config_test

@@ -4,7 +4,7 @@
 
 #include "server/config/config.h"
 
-namespace sluice::server {
+namespace sluice::server::tls_config_test {
 namespace {
 
 std::string errors_with(const std::string& yaml) {
@@ -99,4 +99,4 @@ TEST(ClientCertificates, BelongToOneClient) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice::server::tls_config_test

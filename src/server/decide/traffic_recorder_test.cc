@@ -15,7 +15,7 @@
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
 
-namespace sluice::server {
+namespace sluice::server::traffic_recorder_test {
 namespace {
 
 constexpr std::string_view kRules = R"(version: 1
@@ -157,4 +157,4 @@ TEST_F(TrafficRecorderTest, SamplesWholeClientsAndOthersOneByOne) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice::server::traffic_recorder_test

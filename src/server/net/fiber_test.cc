@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace sluice::server::net {
+namespace sluice::server::net::fiber_test {
 namespace {
 
 class Does final : public FiberJob {
@@ -231,4 +231,4 @@ TEST(FiberPool, IsSeparateForEachThread) {
 }
 
 }  // namespace
-}  // namespace sluice::server::net
+}  // namespace sluice::server::net::fiber_test

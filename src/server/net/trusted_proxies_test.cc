@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace sluice::server {
+namespace sluice::server::trusted_proxies_test {
 namespace {
 
 TrustedProxies proxies(std::initializer_list<std::string> networks) {
@@ -68,4 +68,4 @@ TEST(TrustedProxies, ErrorsSayWhatIsExpected) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice::server::trusted_proxies_test

@@ -10,7 +10,7 @@
 #include "tests/redis/redis_server.h"
 #include "tests/support/wait_until.h"
 
-namespace sluice::server {
+namespace sluice::server::redis_rules_test {
 namespace {
 
 using sluice_redis::RedisConnection;
@@ -245,4 +245,4 @@ TEST(PushedRules, RefuseToStartWithRulesThatAreWrong) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice::server::redis_rules_test

@@ -9,7 +9,7 @@
 
 #include "server/rules/test_folder.h"
 
-namespace sluice::server {
+namespace sluice::server::rules_files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -128,4 +128,4 @@ TEST(Picture, ShowsEveryKindOfChange) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice::server::rules_files_test

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-namespace sluice::server {
+namespace sluice::server::rules_history_test {
 namespace {
 
 // The reply to HGET, parsed by hiredis.
@@ -77,4 +77,4 @@ TEST(RulesHistory, ReadsBackTheRulesOfAPush) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice::server::rules_history_test

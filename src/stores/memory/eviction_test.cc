@@ -12,7 +12,7 @@
 #include "sluice/memory_store.h"
 #include "sluice/permit_id.h"
 
-namespace sluice {
+namespace sluice::eviction_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -154,4 +154,4 @@ TEST_F(EvictionOfLogs, ExhaustedLogsOutliveOthersOfTheSameLimit) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::eviction_test

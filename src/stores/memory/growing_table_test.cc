@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace sluice::memory {
+namespace sluice::memory::growing_table_test {
 namespace {
 
 constexpr auto kKeepAll = [](const Slot&, core::Forgotten) { return true; };
@@ -193,4 +193,4 @@ TEST(GrowingTable, AgreesWithAMapOverRandomOperations) {
 }
 
 }  // namespace
-}  // namespace sluice::memory
+}  // namespace sluice::memory::growing_table_test

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-namespace sluice::memory {
+namespace sluice::memory::shard_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -261,4 +261,4 @@ TEST(Shard, ReturnsAllSharedBytesWhenItIsDestroyed) {
 }
 
 }  // namespace
-}  // namespace sluice::memory
+}  // namespace sluice::memory::shard_test

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace sluice::memory {
+namespace sluice::memory::table_test {
 namespace {
 
 constexpr auto kKeepAll = [](const Slot&, core::Forgotten) { return true; };
@@ -207,4 +207,4 @@ TEST(Table, AgreesWithAMapIfAllKeysAreInAFewGroups) {
 }
 
 }  // namespace
-}  // namespace sluice::memory
+}  // namespace sluice::memory::table_test

@@ -6,7 +6,7 @@
 
 #include "sluice/memory_store.h"
 
-namespace sluice {
+namespace sluice::verbs_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -107,4 +107,4 @@ TEST_F(SeveralCharges, AreDecidedInPlaceAsInSteps) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::verbs_test

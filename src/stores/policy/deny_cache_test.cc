@@ -13,7 +13,7 @@
 #include "sluice/testing/manual_clock.h"
 #include "stores/policy/test_store.h"
 
-namespace sluice {
+namespace sluice::deny_cache_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -321,4 +321,4 @@ TEST_F(DenyCacheTest, ForgetsADenialUnderOtherNumbersEvenIfTheClockHasGoneBack) 
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::deny_cache_test

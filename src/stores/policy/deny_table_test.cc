@@ -4,7 +4,7 @@
 
 #include <set>
 
-namespace sluice::policy {
+namespace sluice::policy::deny_table_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -88,4 +88,4 @@ TEST(DenyTable, UsesAllOfItsGroups) {
 }
 
 }  // namespace
-}  // namespace sluice::policy
+}  // namespace sluice::policy::deny_table_test

@@ -9,7 +9,7 @@
 #include "sluice/testing/manual_clock.h"
 #include "stores/policy/test_store.h"
 
-namespace sluice {
+namespace sluice::failure_policy_store_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -309,4 +309,4 @@ TEST(FailurePolicyStore, DoesNotAnswerAnInvalidRequestByPolicy) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::failure_policy_store_test

@@ -3,7 +3,7 @@
 #include "sluice/attributes.h"
 #include "sluice/rule_decider.h"
 
-namespace sluice::server {
+namespace sluice::server::keys_page_test {
 namespace {
 
 constexpr const char* kRules = R"(version: 1
@@ -214,4 +214,4 @@ TEST_F(KeysPage, ReportsThatTheStoreDoesNotAnswer) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice::server::keys_page_test

@@ -4,7 +4,7 @@
 
 #include "server/api/admin/test_endpoint.h"
 
-namespace sluice::server {
+namespace sluice::server::override_import_test {
 namespace {
 
 constexpr const char* kRules = R"(
@@ -224,4 +224,4 @@ TEST_F(OverrideImport, ChangesNothingIfTheFileCannotBeWritten) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice::server::override_import_test

@@ -3,7 +3,7 @@
 #include "server/api/admin/override_body.h"
 #include "server/api/admin/test_endpoint.h"
 
-namespace sluice::server {
+namespace sluice::server::overrides_page_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -193,4 +193,4 @@ TEST(Rfc3339, ReadsInstants) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice::server::overrides_page_test

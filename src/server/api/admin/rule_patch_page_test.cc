@@ -1,6 +1,6 @@
 #include "server/api/admin/test_endpoint.h"
 
-namespace sluice::server {
+namespace sluice::server::rule_patch_page_test {
 namespace {
 
 constexpr const char* kRules =
@@ -220,4 +220,4 @@ TEST_F(RulePatch, OtherMethodsAreNotForOneRule) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice::server::rule_patch_page_test

@@ -5,7 +5,7 @@
 #include "insight/top_keys.h"
 #include "server/api/admin/test_endpoint.h"
 
-namespace sluice::server {
+namespace sluice::server::top_page_test {
 namespace {
 
 constexpr const char* kRules = R"(version: 1
@@ -101,4 +101,4 @@ TEST_F(TopPage, SaysThatKeysAreNotCounted) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice::server::top_page_test

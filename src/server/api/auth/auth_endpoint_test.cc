@@ -10,7 +10,7 @@
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
 
-namespace sluice::server {
+namespace sluice::server::auth_endpoint_test {
 namespace {
 
 using Fields = std::vector<http::Field>;
@@ -285,4 +285,4 @@ TEST_F(AuthEndpointTest, RefusesAnUnknownQuery) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice::server::auth_endpoint_test

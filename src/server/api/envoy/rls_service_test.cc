@@ -6,7 +6,7 @@
 
 #include "server/api/envoy/test_service.h"
 
-namespace sluice::server {
+namespace sluice::server::rls_service_test {
 namespace {
 
 using rls::RateLimitResponse;
@@ -427,4 +427,4 @@ rules:
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice::server::rls_service_test

@@ -7,7 +7,7 @@
 
 #include "server/api/resp/test_handler.h"
 
-namespace sluice::server::resp {
+namespace sluice::server::resp::connection_commands_test {
 namespace {
 
 const std::vector<User> kUsers{{"default", "secret", Role::kCheck},
@@ -187,4 +187,4 @@ TEST(Auth, WithoutUsersAPasswordIsAMistakeAsInRedis) {
 }
 
 }  // namespace
-}  // namespace sluice::server::resp
+}  // namespace sluice::server::resp::connection_commands_test

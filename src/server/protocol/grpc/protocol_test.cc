@@ -8,7 +8,7 @@
 #include "server/net/fiber.h"
 #include "server/protocol/grpc/test_client.h"
 
-namespace sluice::server::grpc {
+namespace sluice::server::grpc::protocol_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -581,4 +581,4 @@ TEST_F(ProtocolTest, AllowsOnlyTheAnnouncedNumberOfConcurrentCalls) {
 }
 
 }  // namespace
-}  // namespace sluice::server::grpc
+}  // namespace sluice::server::grpc::protocol_test

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace sluice::server {
+namespace sluice::server::fields_test {
 namespace {
 
 using Fields = std::vector<http::Field>;
@@ -62,4 +62,4 @@ TEST(Buffers, ReuseTheSameStringsAfterClear) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice::server::fields_test

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace sluice::server {
+namespace sluice::server::web_page_test {
 namespace {
 
 using Fields = std::vector<http::Field>;
@@ -72,4 +72,4 @@ TEST(ForeignHost, IsAnyNameButLocalhostAndTheConfiguredOnes) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice::server::web_page_test

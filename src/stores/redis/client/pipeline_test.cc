@@ -9,7 +9,7 @@
 
 #include "stores/redis/client/test_reply.h"
 
-namespace sluice::redis {
+namespace sluice::redis::pipeline_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -372,4 +372,4 @@ TEST_F(PipelineTest, SendsTheTextOfAScriptThatKeepsTheOrderToAServerWithTheModul
 }
 
 }  // namespace
-}  // namespace sluice::redis
+}  // namespace sluice::redis::pipeline_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace sluice::redis {
+namespace sluice::redis::url_test {
 namespace {
 
 std::string servers_of(const Url& url) {
@@ -126,4 +126,4 @@ TEST(PercentDecoded, RefusesAPercentSignWithoutTwoDigits) {
 }
 
 }  // namespace
-}  // namespace sluice::redis
+}  // namespace sluice::redis::url_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace sluice::redis {
+namespace sluice::redis::redirect_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -116,4 +116,4 @@ TEST(NextStep, AfterAnotherErrorOnlyEndsTheCommand) {
 }
 
 }  // namespace
-}  // namespace sluice::redis
+}  // namespace sluice::redis::redirect_test

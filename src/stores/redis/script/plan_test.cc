@@ -12,7 +12,7 @@
 
 #include "core/limit_access.h"
 
-namespace sluice::redis {
+namespace sluice::redis::plan_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -533,4 +533,4 @@ TEST(FullServers, AreDistinguishedFromOtherErrors) {
 }
 
 }  // namespace
-}  // namespace sluice::redis
+}  // namespace sluice::redis::plan_test

@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-namespace sluice::redis {
+namespace sluice::redis::state_reader_test {
 namespace {
 
 constexpr std::uint64_t kChanged = 1700000000123456;
@@ -186,4 +186,4 @@ TEST(CounterState, OfDamagedBytesIsReadSafely) {
 }
 
 }  // namespace
-}  // namespace sluice::redis
+}  // namespace sluice::redis::state_reader_test

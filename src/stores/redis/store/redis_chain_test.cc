@@ -7,7 +7,7 @@
 #include "sluice/sluice.h"
 
 // Without a server: what a chain does if Redis is not there. tests/redis has it with one.
-namespace sluice {
+namespace sluice::redis_chain_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -126,4 +126,4 @@ TEST(RedisChain, ReportsWhyItIsNotReady) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::redis_chain_test

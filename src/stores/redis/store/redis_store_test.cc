@@ -20,7 +20,7 @@
 #include "tests/support/wait_until.h"
 
 // Without a server, or with one that never answers. tests/redis tests the store with real servers.
-namespace sluice {
+namespace sluice::redis_store_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -222,4 +222,4 @@ TEST(RedisStore, EndsItsRequestsAtTheDeadline) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::redis_store_test
