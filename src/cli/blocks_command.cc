@@ -13,7 +13,7 @@
 namespace sluice::cli {
 namespace {
 
-constexpr const char* kSetHelp =
+constexpr const char* kSetBlockHelp =
     R"(Blocks one key of a limit that has a `block` (docs/admin.md, Blocks). The attributes are those that
 the key of the limit reads. A slash in the name of a rule is written as %2F.
 
@@ -100,7 +100,7 @@ void add_blocks(Command app, int& status) {
   setting.add_option("--until", flags->until, "When the block ends (RFC 3339)")
       .type_name("INSTANT");
   flags->admin = add_admin_flags(setting);
-  setting.footer(kSetHelp);
+  setting.footer(kSetBlockHelp);
   setting.callback([flags, &status] { status = print_result("set", set(*flags)); });
 
   const Command unsetting = blocks.add_subcommand("unset", "Ends the block of a key");

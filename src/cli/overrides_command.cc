@@ -18,7 +18,7 @@
 namespace sluice::cli {
 namespace {
 
-constexpr const char* kSetHelp =
+constexpr const char* kSetOverrideHelp =
     R"(Gives one key of one limit other numbers, a plan, a block, or no limit (docs/overrides.md). The
 attributes are all those that the key of the limit reads, and no others. A slash in the name of a
 rule is written as %2F. An override of the same key is replaced.
@@ -178,7 +178,7 @@ void add_set(Command overrides, int& status) {
   command.add_option("--until", flags->until, "When the override ends (RFC 3339) [never]")
       .type_name("INSTANT");
   flags->admin = add_admin_flags(command);
-  command.footer(kSetHelp);
+  command.footer(kSetOverrideHelp);
   command.callback([flags, &status] { status = finish_overrides("set", set(*flags)); });
 }
 

@@ -134,11 +134,11 @@ void read_value(const Name& name, const std::string& value, FoundKey& found) {
 }
 
 // Reads the values of keys and reports them.
-class Reader {
+class KeyReader {
  public:
   using Found = std::function<void(const FoundKey&)>;
 
-  Reader(RedisSession& session, const KeyQuery& query, const Found& found)
+  KeyReader(RedisSession& session, const KeyQuery& query, const Found& found)
       : session_(session), query_(query), found_(found) {}
 
   bool is_wanted(std::string_view redis_key) const {
@@ -215,7 +215,7 @@ std::string wide_pattern(const KeyQuery& query) {
 }
 
 // Keeps the requested keys that were not seen before.
-void keep_new(std::vector<std::string>& keys, const Reader& reader,
+void keep_new(std::vector<std::string>& keys, const KeyReader& reader,
               std::unordered_set<std::string>& seen) {
   std::erase_if(keys, [&](const std::string& key) {
     return !reader.is_wanted(key) || !seen.insert(key).second;
@@ -294,7 +294,7 @@ Expected<bool> find_keys(RedisSession& session, const KeyQuery& query,
     if (!masters) return Unexpected{masters.error()};
     slots = *std::move(masters);
   }
-  Reader reader(session, query, found);
+  KeyReader reader(session, query, found);
   std::unordered_set<std::string> seen;  // SCAN may return a key twice
   std::size_t left = query.most;
   for (const Slot slot : slots) {

@@ -11,8 +11,6 @@
 namespace sluice::rules {
 namespace {
 
-using Kind = Override::Kind;
-
 constexpr std::string_view kWords =
     "expected limit=NUMBER, plan=NAME, blocked or unlimited, then per=, burst= and until=";
 
@@ -49,12 +47,12 @@ std::optional<std::string> parse_plan(std::string_view text) {
 // Reads "NAME=VALUE" or "NAME" into the override. Returns whether it is right.
 bool read_word(std::string_view name, std::string_view value, Override& given) {
   if (name == "blocked" || name == "unlimited") {
-    given.kind = name == "blocked" ? Kind::kBlocked : Kind::kUnlimited;
+    given.kind = name == "blocked" ? Override::Kind::kBlocked : Override::Kind::kUnlimited;
     return value.empty();
   }
   if (name == "plan") {
     auto plan = parse_plan(value);
-    given.kind = Kind::kPlan;
+    given.kind = Override::Kind::kPlan;
     if (plan) given.plan = std::move(*plan);
     return plan && !given.plan.empty();
   }
@@ -82,10 +80,10 @@ bool read_word(std::string_view name, std::string_view value, Override& given) {
 
 void append_text(const Override& given, std::string& out) {
   switch (given.kind) {
-    case Kind::kNumbers: out.append("limit=").append(std::to_string(given.limit)); break;
-    case Kind::kPlan: append_plan(given.plan, out += "plan="); break;
-    case Kind::kBlocked: out += "blocked"; break;
-    case Kind::kUnlimited: out += "unlimited"; break;
+    case Override::Kind::kNumbers: out.append("limit=").append(std::to_string(given.limit)); break;
+    case Override::Kind::kPlan: append_plan(given.plan, out += "plan="); break;
+    case Override::Kind::kBlocked: out += "blocked"; break;
+    case Override::Kind::kUnlimited: out += "unlimited"; break;
   }
   if (given.per) out.append(" per=").append(core::format_period(*given.per));
   if (given.burst) out.append(" burst=").append(std::to_string(*given.burst));

@@ -17,7 +17,6 @@
 namespace sluice::rules {
 namespace {
 
-using Kind = RuleDifference::Kind;
 using Values = std::map<std::string, std::string>;  // by key
 
 // What a limit means, in texts.
@@ -210,7 +209,7 @@ class Comparison {
  private:
   void compare_rule(const RuleValues& before, const RuleValues& after);
   void compare_values(const LimitValues& before, const LimitValues& after, const std::string& rule);
-  void add(Kind kind, const std::string& rule, const std::string& limit = {}) {
+  void add(RuleDifference::Kind kind, const std::string& rule, const std::string& limit = {}) {
     found_.push_back(
         {.kind = kind, .rule = rule, .limit = limit, .key = {}, .before = {}, .after = {}});
   }
@@ -227,7 +226,7 @@ void Comparison::compare(const std::vector<RuleValues>& before,
   for (const RuleValues& rule : after) {
     const auto found = old.find(rule.name);
     if (found == old.end()) {
-      add(Kind::kAdded, rule.name);
+      add(RuleDifference::Kind::kAdded, rule.name);
       continue;
     }
     is_ordered = is_ordered && found->second >= last;
@@ -236,10 +235,10 @@ void Comparison::compare(const std::vector<RuleValues>& before,
     old.erase(found);
   }
   for (const RuleValues& rule : before) {
-    if (old.contains(rule.name)) add(Kind::kRemoved, rule.name);
+    if (old.contains(rule.name)) add(RuleDifference::Kind::kRemoved, rule.name);
   }
   if (is_ordered) return;
-  add(Kind::kChanged, {});
+  add(RuleDifference::Kind::kChanged, {});
   found_.back().key = "order";
 }
 
@@ -250,14 +249,14 @@ void Comparison::compare_rule(const RuleValues& before, const RuleValues& after)
   for (const LimitValues& limit : after.limits) {
     const auto found = old.find(limit.name);
     if (found == old.end()) {
-      add(Kind::kAdded, after.name, limit.name);
+      add(RuleDifference::Kind::kAdded, after.name, limit.name);
       continue;
     }
     compare_values(*found->second, limit, after.name);
     old.erase(found);
   }
   for (const LimitValues& limit : before.limits) {
-    if (old.contains(limit.name)) add(Kind::kRemoved, after.name, limit.name);
+    if (old.contains(limit.name)) add(RuleDifference::Kind::kRemoved, after.name, limit.name);
   }
 }
 

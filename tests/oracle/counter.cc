@@ -9,7 +9,6 @@ namespace {
 Rational slice_length(const Spec& spec) { return Rational(spec.per_us) / slices(spec); }
 
 // The capacity of the largest limit.
-constexpr std::uint64_t kMaxUnits = 4294967295u;
 
 std::int64_t window_start(const Spec& spec, std::int64_t instant) {
   if (spec.calendar) return window_start(*spec.calendar, instant);

@@ -7,6 +7,8 @@
 
 namespace sluice_oracle {
 
+inline constexpr std::uint64_t kMaxUnits = 4294967295u;  // of a limit, a burst, a cost
+
 enum class Algorithm {
   kFixedWindow,
   kSlidingWindowLog,

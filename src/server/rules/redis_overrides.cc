@@ -10,21 +10,15 @@
 
 #include "rules/override_text.h"
 #include "server/rules/override_changes.h"
+#include "server/rules/redis_rules.h"
 #include "stores/redis/client/target.h"
 #include "stores/redis/store/operation.h"
 
 namespace sluice::server {
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{5'000};
 constexpr std::chrono::seconds kFirstAnswer{1};
 constexpr std::chrono::seconds kLongestScan{30};
-
-std::shared_ptr<const redis::Target> patient(const redis::Target& target) {
-  auto copy = std::make_shared<redis::Target>(target);
-  copy->options.deadline = std::max(copy->options.deadline, kPatience);
-  return copy;
-}
 
 }  // namespace
 

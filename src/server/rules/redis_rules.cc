@@ -16,15 +16,6 @@
 namespace sluice::server {
 namespace {
 
-// No request waits for rules, and rules may be long.
-constexpr std::chrono::milliseconds kPatience{5'000};
-
-std::shared_ptr<const redis::Target> patient(const redis::Target& target) {
-  auto copy = std::make_shared<redis::Target>(target);
-  copy->options.deadline = std::max(copy->options.deadline, kPatience);
-  return copy;
-}
-
 // A push that a fiber waits for.
 class Push final : public redis::Command {
  public:
@@ -55,6 +46,12 @@ class Push final : public redis::Command {
 };
 
 }  // namespace
+
+std::shared_ptr<const redis::Target> patient(const redis::Target& target) {
+  auto copy = std::make_shared<redis::Target>(target);
+  copy->options.deadline = std::max(copy->options.deadline, std::chrono::milliseconds{5'000});
+  return copy;
+}
 
 struct RedisRules::Timer : boost::asio::steady_timer {
   using boost::asio::steady_timer::steady_timer;

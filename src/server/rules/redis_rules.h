@@ -15,6 +15,10 @@ class io_context;
 
 namespace sluice::server {
 
+// Returns a copy of the target with a deadline of at least 5 s: no request waits for rules or
+// overrides, and they may be long.
+std::shared_ptr<const redis::Target> patient(const redis::Target& target);
+
 // The place where rules are published.
 struct RedisRulesSource {
   std::shared_ptr<const redis::Target> target;
