@@ -16,7 +16,7 @@ if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
 endif()
 # The tests decide millions of times with these. SLUICE_HOT_OPTIONS optimizes them where the rest is not
 # optimized, because compiling takes longer than running it.
-set(SLUICE_HOT_LIBRARIES core limiter memory policy redis_script rules replay)
+set(SLUICE_HOT_LIBRARIES core limiter memory policy redis_script)
 set(SLUICE_PROGRAM_OPTIONS $<$<CONFIG:Release>:-O1>)  # of tests and their programs, which need not be fast
 # A test with one of these labels talks to something outside of its process; the others are hermetic.
 set(SLUICE_OUTSIDE_LABELS redis server install)
