@@ -17,7 +17,7 @@
 #include "server/runtime/test_waiting_stores.h"
 #include "tests/support/wait_until.h"
 
-namespace sluice::server {
+namespace sluice::server::loop_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -296,9 +296,14 @@ TEST_F(LoopTest, AnswersRequestsInProgressBeforeItHasDrained) {
   TestClient idle = connect();
   client.send(order() + order());
   wait_for(1);
+  wait_until("both are accepted", [&] { return connections_ == 2; });
   std::promise<void> promise;
   std::future<void> drained = promise.get_future();
   loop_->drain([&] { promise.set_value(); });
+  wait_until("the idle connection is closed", [&] {
+    pass(milliseconds(20));
+    return connections_ == 1;
+  });
   EXPECT_EQ(idle.read().status, 0) << "closed, as it asks for nothing";
   wait_until("the loop accepts no connection", [&] { return !connect().connected(); });
   EXPECT_EQ(drained.wait_for(milliseconds(0)), std::future_status::timeout);
@@ -326,8 +331,10 @@ TEST_F(LoopTest, ClosesSlowClientsButNotThoseThatWait) {
        {"GET / HTTP/1.1\r\nHost", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc"}) {
     TestClient slow = connect();
     slow.send(part);
-    wait_until("it is accepted", [&] { return connections_ == 2; });
-    pass(milliseconds(20));
+    wait_until("it is refused", [&] {
+      pass(milliseconds(20));
+      return slow.has_answer();
+    });
     EXPECT_EQ(slow.read().status, 408);
     slow.close();
     wait_until("it is closed", [&] { return connections_ == 1; });
@@ -423,4 +430,4 @@ TEST_F(LoopTest, StopsIfItNeverRan) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice::server::loop_test

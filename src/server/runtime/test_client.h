@@ -6,6 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <string>
@@ -53,7 +54,12 @@ class TestClient {
       text.remove_prefix(static_cast<std::size_t>(sent));
     }
   }
-  // Reads the next answer.
+  // Whether bytes, or the end of the connection, can be read.
+  bool has_answer() const {
+    char byte = 0;
+    return ::recv(descriptor_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
+  }
+  // Reads the next answer. A test fails if nothing comes.
   Answer read() {
     std::size_t end = 0;
     while ((end = read_.find("\r\n\r\n")) == read_.npos) {
@@ -82,6 +88,7 @@ class TestClient {
     char room[65536];
     const ssize_t got = ::recv(descriptor_, room, sizeof room, 0);
     if (got > 0) read_.append(room, static_cast<std::size_t>(got));
+    if (got < 0) EXPECT_NE(errno, EAGAIN) << "the server neither answered nor closed";
     return got > 0;
   }
 
