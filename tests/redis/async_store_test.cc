@@ -62,11 +62,11 @@ class LoopedStore final : public sluice::Store {
   std::unique_ptr<AsyncRedisStore> store_;
 };
 
-template <typename Servers>
-void expect_conformance(Servers& servers) {
+TEST(AsyncRedisStore, HasTheSemanticsOfAllStores) {
+  RedisServer server;
   const auto make = [&](const sluice::Clock&) -> std::unique_ptr<sluice::Store> {
-    flush(servers);
-    return std::make_unique<LoopedStore>(patient(servers.url()));
+    flush(server);
+    return std::make_unique<LoopedStore>(patient(server.url()));
   };
   const sluice::testing::StoreConformance conformance{.make = make,
                                                       .follows_clock = false,
@@ -76,16 +76,6 @@ void expect_conformance(Servers& servers) {
   for (const auto& failure : sluice::testing::check_store(conformance)) {
     ADD_FAILURE() << failure;
   }
-}
-
-TEST(AsyncRedisStoreConformance, OnOneServer) {
-  RedisServer server;
-  expect_conformance(server);
-}
-
-TEST(AsyncRedisStoreConformance, OnACluster) {
-  RedisCluster cluster;
-  expect_conformance(cluster);
 }
 
 // A request whose completion asks again until `left` is 0.

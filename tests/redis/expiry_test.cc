@@ -1,11 +1,13 @@
 #include <chrono>
 
 #include "tests/redis/script_test.h"
+#include "tests/support/random_cases.h"
 
 // Counters expire soon after their last effect, and never before it.
 namespace sluice_redis {
 namespace {
 
+using sluice::testing::random_cases;
 using sluice_property::Dice;
 
 constexpr std::int64_t kGrid = std::int64_t{1} << 20;
@@ -35,7 +37,7 @@ class Expiry : public ScriptTest {
 
 TEST_F(Expiry, IsSetWithEachChangeAndNotBeforeTheCounterIsForgotten) {
   Dice dice(7);
-  for (int i = 0; i < 600; ++i) {
+  for (std::size_t i = 0; i < random_cases(200, 600); ++i) {
     const auto spec = random_spec(dice, sluice_property::random_algorithm(dice));
     const sluice::Limit limit = sluice_property::limit_of(spec);
     if (limit.capacity() == 0) continue;
@@ -67,12 +69,13 @@ TEST_F(Expiry, AtAnExplicitTimestampIsThatOfTheOptions) {
 
 TEST_F(Expiry, OfEveryKeyIsSetAfterAnyHistory) {
   Dice dice(8);
-  for (int i = 0; i < 60; ++i) {
+  const std::size_t histories = random_cases(20, 60);
+  for (std::size_t i = 0; i < histories; ++i) {
     const auto told = sluice_property::random_history(dice, 60);
     answers(redis_, std::string(kPrefix) + std::to_string(i) + ":", told.steps);
   }
   const Reply keys = redis_.run({"KEYS", "*"});
-  ASSERT_GT(keys->elements, 60u);
+  ASSERT_GT(keys->elements, histories);
   for (std::size_t i = 0; i < keys->elements; ++i) {
     const std::string key(keys->element[i]->str, keys->element[i]->len);
     EXPECT_GT(number({"PTTL", key}), 0) << key;

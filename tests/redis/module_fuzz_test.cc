@@ -263,7 +263,7 @@ std::uint64_t successes(RedisConnection& redis, const std::string& command) {
 
 void expect_to_stay_up(std::uint64_t seed) {
   const char* const more = std::getenv("SLUICE_FUZZ_COMMANDS");
-  const std::size_t commands = more != nullptr ? std::stoul(more) : 200'000;
+  const std::size_t commands = more != nullptr ? std::stoul(more) : 60'000;
   std::printf("seed %llu, %zu commands\n", static_cast<unsigned long long>(seed), commands);
   const RedisServer server({"--loadmodule", SLUICE_MODULE_FILE});
   RedisConnection redis(server);
