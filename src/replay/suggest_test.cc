@@ -8,6 +8,7 @@
 
 #include "replay/replay.h"
 #include "replay/test_logs.h"
+#include "tests/support/random_cases.h"
 
 namespace sluice::replay {
 namespace {
@@ -79,7 +80,7 @@ class Suggest : public ::testing::Test {
 };
 
 TEST_F(Suggest, LimitsDenyExactlyTheStatedKeysInAReplay) {
-  for (const unsigned seed : {1u, 2u, 3u}) {
+  for (unsigned seed = 1; seed <= sluice::testing::random_cases(1, 3); ++seed) {
     options_.rate = seed * 7;
     const SuggestReport report = suggest_for(random_log(seed, 200));
     for (const double harm : {0.0, 0.01, 0.1, 0.5}) expect_harm(report, harm);

@@ -178,14 +178,14 @@ TEST_F(MatchLists, CompareTextsOfOtherAttributesExactly) {
   }
 }
 
-TEST_F(MatchLists, NameTheBadLineOfAMillion) {
+TEST_F(MatchLists, NameTheBadLineOfALongList) {
   std::string text;
-  for (int i = 0; i < 1'000'000; ++i) {
-    text += i == 654'321 ? "  10.0.0.1/8\n" : std::to_string(i % 200 + 11) + ".0.0.0/8\n";
+  for (int i = 0; i < 200'000; ++i) {
+    text += i == 154'321 ? "  10.0.0.1/8\n" : std::to_string(i % 200 + 11) + ".0.0.0/8\n";
   }
   write("big.txt", text);
   EXPECT_EQ(errors_of("{ ip: { in: big.txt } }"),
-            "big.txt:654322:3: error: the network '10.0.0.1/8' has bits after its prefix; expected "
+            "big.txt:154322:3: error: the network '10.0.0.1/8' has bits after its prefix; expected "
             "'10.0.0.0/8'");
 }
 

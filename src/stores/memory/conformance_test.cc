@@ -15,20 +15,6 @@ namespace {
 using testing::check_store;
 using testing::StoreConformance;
 
-TEST(MemoryStoreConformance, PassesWithManyShards) {
-  const auto make = [](const Clock& clock) {
-    return std::make_unique<MemoryStore>(MemoryStoreOptions{}, clock);
-  };
-  for (const auto& failure : check_store({.make = make, .permits = true})) ADD_FAILURE() << failure;
-}
-
-TEST(MemoryStoreConformance, PassesWithOneShard) {
-  const auto make = [](const Clock& clock) {
-    return std::make_unique<MemoryStore>(MemoryStoreOptions{.shards = 1}, clock);
-  };
-  for (const auto& failure : check_store({.make = make, .permits = true})) ADD_FAILURE() << failure;
-}
-
 // A memory store with a fault. The functions change the request or the answer.
 class FaultyStore final : public Store {
  public:

@@ -13,6 +13,7 @@
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
 #include "sluice/permit.h"
+#include "sluice/testing/store_conformance.h"
 
 namespace sluice {
 namespace {
@@ -319,6 +320,22 @@ TEST(MemoryStoreConcurrency, ASnapshotHasEachCounterAsItWasAtAnInstantOfTheCall)
   });
   EXPECT_GT(store.stats().keys, 2'000u);
   std::remove(path.c_str());
+}
+
+TEST(MemoryStoreConformance, PassesWithManyShards) {
+  const auto make = [](const Clock& clock) {
+    return std::make_unique<MemoryStore>(MemoryStoreOptions{}, clock);
+  };
+  for (const auto& failure : testing::check_store({.make = make, .permits = true}))
+    ADD_FAILURE() << failure;
+}
+
+TEST(MemoryStoreConformance, PassesWithOneShard) {
+  const auto make = [](const Clock& clock) {
+    return std::make_unique<MemoryStore>(MemoryStoreOptions{.shards = 1}, clock);
+  };
+  for (const auto& failure : testing::check_store({.make = make, .permits = true}))
+    ADD_FAILURE() << failure;
 }
 
 }  // namespace
