@@ -30,7 +30,7 @@ using sluice_property::Dice;
 using sluice_property::History;
 using sluice_property::ToldHistory;
 
-const std::size_t kHistories = random_cases(100, 350);  // in each test that is not open-ended
+const std::size_t kHistories = random_cases(70, 350);  // in each test that is not open-ended
 constexpr std::size_t kSteps = 60;
 constexpr std::size_t kHistoriesBeforeFlush = 200;
 
@@ -406,7 +406,7 @@ class LongLogs : public Differential {};
 
 TEST_P(LongLogs, AreAnsweredLikeTheMemoryStoreDoes) {
   constexpr std::size_t kLongSteps = 4000;
-  run(GetParam(), random_cases(8, 30), [this](Dice& dice) {
+  run(GetParam(), random_cases(5, 30), [this](Dice& dice) {
     const LongHistory told = LongLogTeller(dice, kLongSteps).tell();
     const std::vector<Answered> redis = answers(connection_, fresh_prefix(), told.steps);
     for (std::size_t i = 0; i < told.steps.size(); ++i) {

@@ -154,7 +154,7 @@ class ShortWays : public ::testing::TestWithParam<std::vector<Algorithm>> {
 };
 
 TEST_P(ShortWays, AnswerAndWriteLikeTheLongOnes) {
-  const std::size_t histories = sluice::testing::random_cases(15, 40);
+  const std::size_t histories = sluice::testing::random_cases(10, 40);
   constexpr std::size_t kSteps = 60;
   Dice dice(17 + static_cast<std::uint64_t>(GetParam().front()));
   for (std::size_t i = 0; i < histories && !HasFatalFailure(); ++i) {
