@@ -19,16 +19,20 @@ function(sluice_unity target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # A type with a member of an unnamed namespace is fine in a source; GCC 12 misreads operator+ of
     # strings (its bug 105651) more often in large compilations.
-    target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-restrict)
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-restrict -Wno-stringop-overflow
+      -Wno-stringop-overread -Wno-array-bounds)
   endif()
 endfunction()
 
 # Makes a target use precompiled headers of the standard library; for tests and other programs, of
-# GoogleTest too. KIND is `libraries` or `programs`: each has options of its own, which headers and users
-# must share, and compiles its headers once.
+# GoogleTest too. KIND is `libraries`, `cold_libraries` or `programs`: each has options of its own, which
+# headers and users must share, and compiles its headers once.
 function(sluice_precompiled_headers target kind)
   if(NOT SLUICE_UNITY_BUILD OR NOT PROJECT_IS_TOP_LEVEL)
     return()
+  endif()
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" AND kind STREQUAL cold_libraries)
+    set(kind libraries)  # which has the same options then
   endif()
   set(headers_target sluice_headers_of_${kind})
   if(NOT TARGET ${headers_target})
@@ -37,8 +41,11 @@ function(sluice_precompiled_headers target kind)
     file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${headers_target}.cc CONTENT "")
     add_library(${headers_target} OBJECT ${PROJECT_BINARY_DIR}/${headers_target}.cc)
     sluice_compile_options(${headers_target})
-    if(kind STREQUAL libraries)
+    if(NOT kind STREQUAL programs)
       target_compile_options(${headers_target} PRIVATE ${SLUICE_LIBRARY_OPTIONS})
+      if(kind STREQUAL cold_libraries)
+        target_compile_options(${headers_target} PRIVATE ${SLUICE_COLD_OPTIONS})
+      endif()
     elseif(SLUICE_BUILD_TESTS)
       list(APPEND headers <gtest/gtest.h>)
       target_compile_options(${headers_target} PRIVATE ${SLUICE_PROGRAM_OPTIONS})
@@ -49,7 +56,7 @@ function(sluice_precompiled_headers target kind)
       target_compile_options(${headers_target} PRIVATE -Xclang -fno-pch-timestamp)
     endif()
   endif()
-  if(NOT kind STREQUAL libraries)  # not -fPIE, and GoogleTest's definitions: as in the headers
+  if(kind STREQUAL programs)  # not -fPIE, and GoogleTest's definitions: as in the headers
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC ${SLUICE_PROGRAM_OPTIONS})
     if(SLUICE_BUILD_TESTS)
