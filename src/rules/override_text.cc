@@ -69,7 +69,7 @@ bool read_word(std::string_view name, std::string_view value, Override& given) {
   } else if (name == "limit") {
     given.limit = *number;
   } else if (name == "burst") {
-    given.burst = *number;
+    given.burst = number;
   } else {
     return false;
   }

@@ -52,9 +52,9 @@ std::string with_lower_headers(std::string text) {
     for (std::size_t i = at + kHeader.size(); i < text.size(); ++i) {
       const char c = text[i];
       const bool is_upper = c >= 'A' && c <= 'Z';
-      if (!is_upper && c != '-' && c != '_' && !(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9')) {
-        break;
-      }
+      const bool is_lower = c >= 'a' && c <= 'z';
+      const bool is_digit = c >= '0' && c <= '9';
+      if (!is_upper && !is_lower && !is_digit && c != '-' && c != '_') break;
       if (is_upper) text[i] = static_cast<char>(c - 'A' + 'a');
     }
   }
@@ -78,6 +78,7 @@ std::string shown(const std::string& key, const std::string& text) {
 // Returns the scalars of a list in order, because they are alternatives: "/a, /b".
 std::string joined(const Node& list, const std::string& key) {
   std::vector<std::string> texts;
+  texts.reserve(list.items.size());
   for (const Node* item : list.items) texts.push_back(shown(key, item->text));
   std::sort(texts.begin(), texts.end());
   texts.erase(std::unique(texts.begin(), texts.end()), texts.end());

@@ -1,6 +1,7 @@
 #include "tests/oracle/counter.h"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 namespace sluice_oracle {
@@ -145,9 +146,7 @@ void move_out(Integer& held, Integer& wanted) {
 }
 
 void refund_newest(std::vector<Entry>& entries, Integer& wanted) {
-  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-    move_out(entry->cost, wanted);
-  }
+  for (Entry& entry : std::views::reverse(entries)) move_out(entry.cost, wanted);
   std::erase_if(entries, [](const Entry& entry) { return entry.cost == 0; });
 }
 
@@ -178,8 +177,8 @@ Rational refund_to(Slices& state, const Counter& counter, std::int64_t instant, 
   Integer left = cost;
   const Integer now = slice_index(counter.spec, instant);
   const Integer oldest = now - slices(counter.spec);
-  for (auto slice = state.counts.rbegin(); slice != state.counts.rend(); ++slice) {
-    if (slice->first >= oldest && slice->first <= now) move_out(slice->second, left);
+  for (auto& [slice, count] : std::views::reverse(state.counts)) {
+    if (slice >= oldest && slice <= now) move_out(count, left);
   }
   return cost - left;
 }
@@ -189,9 +188,7 @@ Rational refund_to(Hybrid& state, const Counter& counter, std::int64_t instant, 
   forget_old(state.older, instant - counter.spec.per_us);
   forget_old(state.entries, instant - counter.spec.per_us);
   refund_newest(state.entries, left);
-  for (auto summary = state.older.rbegin(); summary != state.older.rend(); ++summary) {
-    move_out(summary->count, left);
-  }
+  for (Summary& summary : std::views::reverse(state.older)) move_out(summary.count, left);
   std::erase_if(state.older, [](const Summary& summary) { return summary.count == 0; });
   return cost - left;
 }

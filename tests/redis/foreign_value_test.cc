@@ -173,11 +173,25 @@ TEST_F(ForeignValue, OfRandomBytesIsRefusedOrUsed) {
     const std::string state = used_state(dice, limit);
     for (std::size_t i = 0; i < random_cases(20, 60); ++i) {
       std::string bytes = random_bytes(dice, dice.below(dice.chance(20) ? 500 : 48));
-      if (dice.chance(70)) bytes = state.substr(0, 2) + bytes;
+      if (dice.chance(70)) bytes.insert(0, state, 0, 2);
       if (dice.chance(40)) bytes.resize(state.size(), '\0');
       expect_refused_or_decided(key, limit, bytes);
     }
   }
+}
+
+std::string damaged(Dice& dice, std::string bytes) {
+  switch (dice.below(5)) {
+    case 0: bytes.resize(dice.below(bytes.size())); break;
+    case 1: bytes += random_bytes(dice, 1 + dice.below(20)); break;
+    case 2: bytes[dice.below(bytes.size())] = static_cast<char>(dice.below(256)); break;
+    case 3:
+      std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(dice.below(bytes.size())), bytes.end(),
+                dice.any_of({'\0', '\xFF'}));
+      break;
+    default: bytes[dice.below(bytes.size())] ^= static_cast<char>(1 << dice.below(8)); break;
+  }
+  return bytes;
 }
 
 TEST_F(ForeignValue, OfADamagedStateIsRefusedOrUsed) {
@@ -186,20 +200,7 @@ TEST_F(ForeignValue, OfADamagedStateIsRefusedOrUsed) {
     const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
     for (int i = 0; i < 12; ++i) {
       const std::string state = used_state(dice, limit);
-      for (int j = 0; j < 12; ++j) {
-        std::string bytes = state;
-        switch (dice.below(5)) {
-          case 0: bytes.resize(dice.below(bytes.size())); break;
-          case 1: bytes += random_bytes(dice, 1 + dice.below(20)); break;
-          case 2: bytes[dice.below(bytes.size())] = static_cast<char>(dice.below(256)); break;
-          case 3:
-            std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(dice.below(bytes.size())),
-                      bytes.end(), dice.any_of({'\0', '\xFF'}));
-            break;
-          default: bytes[dice.below(bytes.size())] ^= static_cast<char>(1 << dice.below(8)); break;
-        }
-        expect_refused_or_decided(key, limit, bytes);
-      }
+      for (int j = 0; j < 12; ++j) expect_refused_or_decided(key, limit, damaged(dice, state));
     }
   }
 }
@@ -228,7 +229,7 @@ TEST_F(ForeignValue, OfADamagedLongLogIsRefusedOrUsed) {
         sluice::Limit(sluice::sliding_window_hybrid(300).per(std::chrono::seconds{400}))}) {
     const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
     redis_.run({"DEL", key});
-    for (int i = 0; i < 330; ++i) {
+    for (std::int64_t i = 0; i < 330; ++i) {
       static_cast<void>(limiter_.try_acquire("key", limit, 1, instant(kStart + i * 1'000'000)));
       ASSERT_EQ(store_.error(), "");
     }
@@ -248,7 +249,7 @@ TEST_F(ForeignValue, OfADamagedLongLogIsRefusedOrUsed) {
 TEST_F(ForeignValue, OfALongLogWithAWrongRingIsRefusedOrUsed) {
   const sluice::Limit limit = sluice::sliding_window_log(400).per(std::chrono::hours{2});
   const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
-  for (int i = 0; i < 160; ++i) {
+  for (std::int64_t i = 0; i < 160; ++i) {
     ASSERT_TRUE(limiter_.try_acquire("key", limit, 1, instant(kStart + i * 500'000)));
     const std::string state = redis_.text({"GET", key});
     for (std::size_t at = 24; i >= 120 && at < 32; ++at) {

@@ -131,7 +131,7 @@ class ModuleFuzzer {
 
   Words module_command() {
     Words words = dice_.chance(60) ? apply() : dice_.chance(50) ? throttle() : by_limit();
-    if (dice_.chance(3)) words.push_back("more");
+    if (dice_.chance(3)) words.emplace_back("more");
     if (dice_.chance(3)) words.resize(1 + dice_.below(words.size()));
     if (dice_.chance(5) && words.size() > 1) words[1 + dice_.below(words.size() - 1)] = any(keys_);
     return words;
@@ -201,7 +201,7 @@ class ModuleFuzzer {
   Words throttle() {
     Words words = {dice_.any_of<const char*>({"CL.THROTTLE", "RL.THROTTLE", "THROTTLE", "GCRA"}),
                    any(keys_), number(), number(), number()};
-    if (words[0] == "GCRA" && dice_.chance(50)) words.push_back("TOKENS");
+    if (words[0] == "GCRA" && dice_.chance(50)) words.emplace_back("TOKENS");
     if (dice_.chance(50) || words.back() == "TOKENS") words.push_back(number());
     return words;
   }
@@ -224,7 +224,7 @@ class ModuleFuzzer {
                                                      {"NONSENSE"}};
     Words words = any(known_names);
     words.push_back(any(keys_));
-    words.push_back(dice_.any_of<const char*>(
+    words.emplace_back(dice_.any_of<const char*>(
         {"token_bucket", "leaky_bucket", "gcra", "fixed_window", "sliding_window_counter",
          "sliding_window_log", "sliding_window_hybrid", "concurrency", "x"}));
     words.push_back(number());

@@ -227,7 +227,19 @@ TEST(RedisStoreFaults, ReportAnErrorOnceWithItsEndpoint) {
   }
 }
 
-// A request that is not sent by its deadline fails with another reason.
+// Stops the server until a request has no answer by its deadline. A request that is not sent by its
+// deadline fails with another reason.
+void expect_timeout(RedisServer& server, Limiter& limiter, const Limit& limit, sluice::Verb verb) {
+  wait_until("a request has no answer by its deadline", [&] {
+    wait_until("it answers", [&] { return limiter.peek("key", limit).reason == Reason::kOk; });
+    server.pause();
+    const Reason reason = limiter.apply(verb, std::array{Charge{"key", limit}}).reason;
+    server.resume();
+    EXPECT_TRUE(reason == Reason::kStoreTimeout || reason == Reason::kStoreError);
+    return reason == Reason::kStoreTimeout;
+  });
+}
+
 TEST(RedisStoreFaults, EndARequestAtItsDeadlineIfTheServerStops) {
   RedisServer server;
   RedisOptions options = patient(server.url());
@@ -237,16 +249,8 @@ TEST(RedisStoreFaults, EndARequestAtItsDeadlineIfTheServerStops) {
     const auto store = open_ready(options);
     Limiter limiter(*store);
     const Limit limit = sluice::fixed_window(5).per(1h).aligned_to_clock();
-    for (const sluice::Verb verb : {sluice::Verb::kTake, sluice::Verb::kRefund}) {
-      wait_until("a request has no answer by its deadline", [&] {
-        wait_until("it answers", [&] { return limiter.peek("key", limit).reason == Reason::kOk; });
-        server.pause();
-        const Reason reason = limiter.apply(verb, std::array{Charge{"key", limit}}).reason;
-        server.resume();
-        EXPECT_TRUE(reason == Reason::kStoreTimeout || reason == Reason::kStoreError);
-        return reason == Reason::kStoreTimeout;
-      });
-    }
+    expect_timeout(server, limiter, limit, sluice::Verb::kTake);
+    expect_timeout(server, limiter, limit, sluice::Verb::kRefund);
     EXPECT_GE(store->stats().timeouts, 2u);
     wait_until("it answers again",
                [&] { return limiter.peek("key", limit, 0).reason == Reason::kOk; });
