@@ -13,7 +13,7 @@
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
 
-namespace sluice {
+namespace sluice::wait_queue_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -388,4 +388,4 @@ TEST(WaitQueue, FinishesEachOnceInOrderAndInTimeOnRandomHistories) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::wait_queue_test

@@ -16,7 +16,7 @@
 #include "sluice/testing/manual_clock.h"
 #include "tests/support/wait_until.h"
 
-namespace sluice {
+namespace sluice::waits_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -173,8 +173,7 @@ TEST_F(WaitsTest, AnswersAFailedStoreAtOnce) {
   EXPECT_EQ(acquire(call).reason, Reason::kStoreTimeout);
 }
 
-// --- threads
-// --------------------------------------------------------------------------------------
+// --- threads ----------------------------------------------------------------------------------
 
 using Steady = std::chrono::steady_clock;
 
@@ -277,4 +276,4 @@ TEST(AcquireThreads, AGuardWaits) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::waits_test

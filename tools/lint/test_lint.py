@@ -43,6 +43,16 @@ class Lint(unittest.TestCase):
         self.assertIn(complaint, result.stdout)
 
 
+class Built(Lint):
+    def test_refuses_a_test_that_is_in_no_target(self):
+        self.write("src/CMakeLists.txt", "sluice_test(a SOURCES x_test.cc\n  y_test.cc)\n")
+        self.accepts("built", "src/x_test.cc", "")
+        self.accepts("built", "src/y_test.cc", "")
+        self.refuses("built", "src/a_x_test.cc", "",
+                     "src/a_x_test.cc is in no target; expected its name in src/CMakeLists.txt")
+        self.refuses("built", "src/z/x_test.cc", "", "src/z/CMakeLists.txt")
+
+
 class Sizes(Lint):
     def test_refuses_a_source_of_601_lines(self):
         self.accepts("sizes", "src/x.cc", "//\n" * 600)
