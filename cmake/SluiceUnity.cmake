@@ -56,12 +56,12 @@ function(sluice_precompiled_headers target kind)
       target_compile_options(${headers_target} PRIVATE -Xclang -fno-pch-timestamp)
     endif()
   endif()
-  if(kind STREQUAL programs)  # not -fPIE, and GoogleTest's definitions: as in the headers
+  if(kind STREQUAL programs)  # not -fPIE, and GoogleTest's options: as in the headers
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC ${SLUICE_PROGRAM_OPTIONS})
     if(SLUICE_BUILD_TESTS)
-      target_compile_definitions(${target} PRIVATE
-        $<TARGET_PROPERTY:GTest::gtest,INTERFACE_COMPILE_DEFINITIONS>)
+      target_compile_options(${target} PRIVATE
+        $<TARGET_PROPERTY:GTest::gtest,INTERFACE_COMPILE_OPTIONS>)
     endif()
   endif()
   target_precompile_headers(${target} REUSE_FROM ${headers_target})
