@@ -9,8 +9,6 @@ namespace {
 
 Rational slice_length(const Spec& spec) { return Rational(spec.per_us) / slices(spec); }
 
-// The capacity of the largest limit.
-
 std::int64_t window_start(const Spec& spec, std::int64_t instant) {
   if (spec.calendar) return window_start(*spec.calendar, instant);
   return instant / spec.per_us * spec.per_us;

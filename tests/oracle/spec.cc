@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::uint64_t kMostInFlight = 65535;
 constexpr std::int64_t kMillisecond = 1000;
-constexpr std::int64_t kDayOfMicroseconds = std::int64_t{86400} * 1000 * kMillisecond;
+constexpr std::int64_t kDayInMicroseconds = std::int64_t{86400} * 1000 * kMillisecond;
 
 bool options_apply(const Spec& spec) {
   const Algorithm a = spec.algorithm;
@@ -25,7 +25,7 @@ bool options_apply(const Spec& spec) {
 bool numbers_in_range(const Spec& spec) {
   if (spec.limit > kMaxUnits) return false;
   if (spec.algorithm == Algorithm::kConcurrency && spec.limit > kMostInFlight) return false;
-  if (spec.per_us < kMillisecond || spec.per_us > 366 * kDayOfMicroseconds) return false;
+  if (spec.per_us < kMillisecond || spec.per_us > 366 * kDayInMicroseconds) return false;
   if (spec.slices && (*spec.slices < 1 || *spec.slices > 1000)) return false;
   if (!spec.burst) return true;
   // The burst of gcra is added to the first unit: it may be 0, and the capacity is one more.
