@@ -62,11 +62,11 @@ class LoopedStore final : public sluice::Store {
   std::unique_ptr<AsyncRedisStore> store_;
 };
 
-TEST(AsyncRedisStore, HasTheSemanticsOfAllStores) {
-  RedisServer server;
+template <typename Servers>
+void expect_the_semantics_of_all_stores(Servers& servers) {
   const auto make = [&](const sluice::Clock&) -> std::unique_ptr<sluice::Store> {
-    flush(server);
-    return std::make_unique<LoopedStore>(patient(server.url()));
+    flush(servers);
+    return std::make_unique<LoopedStore>(patient(servers.url()));
   };
   const sluice::testing::StoreConformance conformance{.make = make,
                                                       .follows_clock = false,
@@ -76,6 +76,16 @@ TEST(AsyncRedisStore, HasTheSemanticsOfAllStores) {
   for (const auto& failure : sluice::testing::check_store(conformance)) {
     ADD_FAILURE() << failure;
   }
+}
+
+TEST(AsyncRedisStoreConformance, OnOneServer) {
+  RedisServer server;
+  expect_the_semantics_of_all_stores(server);
+}
+
+TEST(AsyncRedisStoreConformance, OnACluster) {
+  RedisCluster cluster;
+  expect_the_semantics_of_all_stores(cluster);
 }
 
 // A request whose completion asks again until `left` is 0.

@@ -160,9 +160,9 @@ class Load {
     std::string why;            // the last failure
   };
 
-  Load(ClusterCaller& caller, const std::vector<std::string>& keys) : caller_(caller) {
+  Load(ClusterCaller& caller, const std::vector<std::string>& keys)
+      : caller_(caller), under_way_(keys.size()) {
     for (const std::string& key : keys) workers_.push_back(std::make_unique<Worker>(*this, key));
-    under_way_ = workers_.size();
     caller_.on_loop([this] {
       for (const auto& worker : workers_) worker->begin();
     });

@@ -207,30 +207,6 @@ TEST(RedisClusterClient, ReturnsAnErrorWhileNoServerServesASlotAndRecovers) {
              [&] { return caller.count({"a{t}"}).failure == Failure::kNone; });
 }
 
-TEST(RedisClusterClient, FollowsAManualFailoverWithoutLosingACommand) {
-  RedisCluster cluster(3, 1);
-  ClusterCaller caller(cluster.url(), kPatience);
-  const std::string key = keys_in(0, 5460, 1).front();
-  Load load(caller, {key});
-  advance(load, key);
-  const std::size_t before = cluster.master_of(slot_of(key));
-  std::size_t replica = 0;
-  while (cluster.is_master(replica) ||
-         cluster.text(replica, {"INFO", "replication"})
-                 .find("master_port:" + std::to_string(cluster.port(before))) ==
-             std::string::npos) {
-    ++replica;
-  }
-  cluster.run(replica, {"CLUSTER", "FAILOVER"});
-  wait_until("the replica is master",
-             [&] { return cluster.is_master(replica) && !cluster.is_master(before); });
-  advance(load, key);
-  load.stop();
-  const Load::Count count = load.counts().front();
-  EXPECT_EQ(count.unknown, 0u) << count.why;
-  expect_exact(cluster, count, replica);
-}
-
 TEST(RedisClusterClient, AnswersByTheDeadlineWhileAServerIsPausedAndRecovers) {
   RedisCluster cluster(3, 0,
                        {"--cluster-require-full-coverage", "no", "--cluster-node-timeout", "1500"});

@@ -1,5 +1,6 @@
-// The clients of a cluster and of Sentinels after a master was killed or paused. The servers find
-// that in real time, and then vote. Tests of everything else do not depend on their pace.
+// The clients of a cluster and of Sentinels after a master was killed, paused or replaced by hand.
+// The servers find that in real time, and then vote. Tests of everything else do not depend on
+// their pace.
 
 #include <gtest/gtest.h>
 
@@ -15,6 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using sluice::redis::slot_of;
+using sluice::testing::kPatience;
 using sluice::testing::wait_until;
 
 // --- Sentinels ----------------------------------------------------------------------------------
@@ -113,6 +115,30 @@ TEST_F(ClusterFailover, UsesThePromotedReplicaEvenAfterThePausedMasterResumes) {
   load.stop();
   const Load::Count count = load.counts().front();
   EXPECT_LE(static_cast<std::uint64_t>(stored(cluster, key, promoted)), count.done + count.unknown);
+}
+
+TEST(RedisClusterClient, FollowsAManualFailoverWithoutLosingACommand) {
+  RedisCluster cluster(3, 1);
+  ClusterCaller caller(cluster.url(), kPatience);
+  const std::string key = keys_in(0, 5460, 1).front();
+  Load load(caller, {key});
+  advance(load, key);
+  const std::size_t before = cluster.master_of(slot_of(key));
+  std::size_t replica = 0;
+  while (cluster.is_master(replica) ||
+         cluster.text(replica, {"INFO", "replication"})
+                 .find("master_port:" + std::to_string(cluster.port(before))) ==
+             std::string::npos) {
+    ++replica;
+  }
+  cluster.run(replica, {"CLUSTER", "FAILOVER"});
+  wait_until("the replica is master",
+             [&] { return cluster.is_master(replica) && !cluster.is_master(before); });
+  advance(load, key);
+  load.stop();
+  const Load::Count count = load.counts().front();
+  EXPECT_EQ(count.unknown, 0u) << count.why;
+  expect_exact(cluster, count, replica);
 }
 
 }  // namespace
