@@ -17,10 +17,6 @@ endif()
 # The tests decide millions of times with these. SLUICE_HOT_OPTIONS optimizes them where the rest is not
 # optimized, because compiling takes longer than running it.
 set(SLUICE_HOT_LIBRARIES core limiter memory policy redis_script)
-# A decision does not pass these, so the released program has them with -O1, which compiles in less than
-# two thirds of the time of -O3.
-set(SLUICE_COLD_LIBRARIES cli server_api_admin server_config server_rules)
-set(SLUICE_COLD_OPTIONS $<$<CONFIG:Release>:-O1>)
 set(SLUICE_PROGRAM_OPTIONS $<$<CONFIG:Release>:-O1>)  # of tests and their programs, which need not be fast
 # A test with one of these labels talks to something outside of its process; the others are hermetic.
 set(SLUICE_OUTSIDE_LABELS redis server install)
@@ -45,9 +41,6 @@ function(sluice_library name)
     target_compile_options(sluice_${name} PRIVATE ${SLUICE_LIBRARY_OPTIONS})
     if(SLUICE_HOT_OPTIONS AND name IN_LIST SLUICE_HOT_LIBRARIES)
       target_compile_options(sluice_${name} PRIVATE ${SLUICE_HOT_OPTIONS})
-    elseif(name IN_LIST SLUICE_COLD_LIBRARIES)
-      target_compile_options(sluice_${name} PRIVATE ${SLUICE_COLD_OPTIONS})
-      sluice_precompiled_headers(sluice_${name} cold_libraries)
     else()
       sluice_precompiled_headers(sluice_${name} libraries)
     endif()

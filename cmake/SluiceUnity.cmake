@@ -25,14 +25,11 @@ function(sluice_unity target)
 endfunction()
 
 # Makes a target use precompiled headers of the standard library; for tests and other programs, of
-# GoogleTest too. KIND is `libraries`, `cold_libraries` or `programs`: each has options of its own, which
-# headers and users must share, and compiles its headers once.
+# GoogleTest too. KIND is `libraries` or `programs`: each has options of its own, which headers and users
+# must share, and compiles its headers once.
 function(sluice_precompiled_headers target kind)
   if(NOT SLUICE_UNITY_BUILD OR NOT PROJECT_IS_TOP_LEVEL)
     return()
-  endif()
-  if(NOT CMAKE_BUILD_TYPE STREQUAL "Release" AND kind STREQUAL cold_libraries)
-    set(kind libraries)  # which has the same options then
   endif()
   set(headers_target sluice_headers_of_${kind})
   if(NOT TARGET ${headers_target})
@@ -41,11 +38,8 @@ function(sluice_precompiled_headers target kind)
     file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${headers_target}.cc CONTENT "")
     add_library(${headers_target} OBJECT ${PROJECT_BINARY_DIR}/${headers_target}.cc)
     sluice_compile_options(${headers_target})
-    if(NOT kind STREQUAL programs)
+    if(kind STREQUAL libraries)
       target_compile_options(${headers_target} PRIVATE ${SLUICE_LIBRARY_OPTIONS})
-      if(kind STREQUAL cold_libraries)
-        target_compile_options(${headers_target} PRIVATE ${SLUICE_COLD_OPTIONS})
-      endif()
     elseif(SLUICE_BUILD_TESTS)
       list(APPEND headers <gtest/gtest.h>)
       target_compile_options(${headers_target} PRIVATE ${SLUICE_PROGRAM_OPTIONS})
