@@ -148,7 +148,8 @@ void refund_newest(std::vector<Entry>& entries, Integer& wanted) {
   std::erase_if(entries, [](const Entry& entry) { return entry.cost == 0; });
 }
 
-Rational refund_to(Bucket& bucket, const Counter& counter, std::int64_t instant, Integer cost) {
+Rational refund_to(Bucket& bucket, const Counter& counter, std::int64_t instant,
+                   const Integer& cost) {
   const Rational before = consumed(counter, instant);
   Rational given = std::min(before, Rational(cost));
   bucket.level = before - given;
@@ -156,7 +157,8 @@ Rational refund_to(Bucket& bucket, const Counter& counter, std::int64_t instant,
   return given;
 }
 
-Rational refund_to(Window& window, const Counter& counter, std::int64_t instant, Integer cost) {
+Rational refund_to(Window& window, const Counter& counter, std::int64_t instant,
+                   const Integer& cost) {
   Integer left = cost;
   window.used = round_up(consumed(counter, instant));
   if (aligned_to_clock(counter.spec)) window.start = window_start(counter.spec, instant);
@@ -164,14 +166,15 @@ Rational refund_to(Window& window, const Counter& counter, std::int64_t instant,
   return cost - left;
 }
 
-Rational refund_to(Log& log, const Counter& counter, std::int64_t instant, Integer cost) {
+Rational refund_to(Log& log, const Counter& counter, std::int64_t instant, const Integer& cost) {
   Integer left = cost;
   forget_old(log.entries, instant - counter.spec.per_us);
   refund_newest(log.entries, left);
   return cost - left;
 }
 
-Rational refund_to(Slices& state, const Counter& counter, std::int64_t instant, Integer cost) {
+Rational refund_to(Slices& state, const Counter& counter, std::int64_t instant,
+                   const Integer& cost) {
   Integer left = cost;
   const Integer now = slice_index(counter.spec, instant);
   const Integer oldest = now - slices(counter.spec);
@@ -181,7 +184,8 @@ Rational refund_to(Slices& state, const Counter& counter, std::int64_t instant, 
   return cost - left;
 }
 
-Rational refund_to(Hybrid& state, const Counter& counter, std::int64_t instant, Integer cost) {
+Rational refund_to(Hybrid& state, const Counter& counter, std::int64_t instant,
+                   const Integer& cost) {
   Integer left = cost;
   forget_old(state.older, instant - counter.spec.per_us);
   forget_old(state.entries, instant - counter.spec.per_us);

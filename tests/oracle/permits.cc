@@ -1,6 +1,7 @@
 #include "tests/oracle/permits.h"
 
 #include <algorithm>
+#include <ranges>
 #include <variant>
 
 #include "tests/oracle/counter.h"
@@ -39,12 +40,12 @@ void take_from(Permits& permits, const Counter& counter, std::int64_t instant,
   permits.live.push_back({instant + lease, lease, 0, cost});
 }
 
-Rational refund_to(Permits& permits, const Counter&, std::int64_t instant, Integer cost) {
+Rational refund_to(Permits& permits, const Counter&, std::int64_t instant, const Integer& cost) {
   forget_ended(permits, instant);
   Integer left = cost;
-  for (auto permit = permits.live.rbegin(); permit != permits.live.rend(); ++permit) {
-    const Integer given = std::min(permit->units, left);
-    permit->units -= given;
+  for (Permit& permit : std::views::reverse(permits.live)) {
+    const Integer given = std::min(permit.units, left);
+    permit.units -= given;
     left -= given;
   }
   std::erase_if(permits.live, [](const Permit& permit) { return permit.units == 0; });

@@ -26,7 +26,8 @@ struct Permits {
 Rational consumed_of(const Permits& permits, const Counter& counter, std::int64_t instant);
 // Takes a permit with the id 0.
 void take_from(Permits& permits, const Counter& counter, std::int64_t instant, const Integer& cost);
-Rational refund_to(Permits& permits, const Counter& counter, std::int64_t instant, Integer cost);
+Rational refund_to(Permits& permits, const Counter& counter, std::int64_t instant,
+                   const Integer& cost);
 
 // Gives the newest permit its id.
 void name_newest(Counter& counter, std::uint64_t id);

@@ -19,7 +19,8 @@ inline rc::Gen<std::uint64_t> any_seed() {
 }
 
 // A valid limit of one of the algorithms.
-inline rc::Gen<sluice_oracle::Spec> any_spec(std::vector<sluice_oracle::Algorithm> algorithms) {
+inline rc::Gen<sluice_oracle::Spec> any_spec(
+    const std::vector<sluice_oracle::Algorithm>& algorithms) {
   return rc::gen::map(any_seed(), [=](std::uint64_t seed) {
     Dice dice(seed);
     const sluice_oracle::Algorithm algorithm = algorithms[dice.below(algorithms.size())];

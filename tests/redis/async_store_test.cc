@@ -41,6 +41,7 @@ class LoopedStore final : public sluice::Store {
     run_until_ready(loop_, *store_);
   }
 
+  // NOLINTNEXTLINE(bugprone-exception-escape): ends the test
   Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override {
     struct Done final : AsyncStore::Completion {

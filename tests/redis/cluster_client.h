@@ -73,7 +73,7 @@ class ClusterCaller {
         sluice::redis::make_asio_event_loop(loop_, *target), *target, &events);
     thread_ = std::thread([this] { loop_.run(); });
   }
-  ~ClusterCaller() {
+  ~ClusterCaller() {  // NOLINT(bugprone-exception-escape): ends the test
     on_loop([this] { client_.reset(); });
     work_.reset();
     thread_.join();
@@ -167,7 +167,7 @@ class Load {
       for (const auto& worker : workers_) worker->begin();
     });
   }
-  ~Load() { stop(); }
+  ~Load() { stop(); }  // NOLINT(bugprone-exception-escape): ends the test
   Load(const Load&) = delete;
   Load& operator=(const Load&) = delete;
 
@@ -202,6 +202,7 @@ class Load {
       }
       load.caller_.client().submit(*this);
     }
+    // NOLINTNEXTLINE(bugprone-exception-escape): ends the test
     void done(const Answer& answer) noexcept override {
       if (answer.failure == Failure::kNone) {
         ++count.done;

@@ -18,7 +18,7 @@ constexpr sluice::Duration kDay = std::chrono::days{1};
 
 class FullServer : public ScriptTest {
  protected:
-  ~FullServer() override { set_full(false); }
+  ~FullServer() override { set_full(false); }  // NOLINT(bugprone-exception-escape): ends the test
   void set_full(bool full) { redis_.run({"CONFIG", "SET", "maxmemory", full ? "1" : "0"}); }
   // Takes one unit after the other; returns how many were admitted until the first denial.
   std::uint32_t take_all(const Limit& limit) {

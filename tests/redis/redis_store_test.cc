@@ -257,7 +257,7 @@ TEST(RedisStoreFaults, EndARequestAtItsDeadlineIfTheServerStops) {
   }
 }
 
-void expect_end_of_all_callers(RedisServer& server, RedisOptions options) {
+void expect_end_of_all_callers(RedisServer& server, const RedisOptions& options) {
   auto store = open_ready(options);
   Limiter limiter(*store);
   const Limit limit = sluice::fixed_window(5).per(1h).aligned_to_clock();

@@ -23,7 +23,8 @@ inline sluice::Instant instant(std::int64_t at_us) {
 
 // Returns a limit of each algorithm and of each option that changes how it counts.
 inline std::vector<sluice::Limit> every_kind(std::uint64_t limit, sluice::Duration per) {
-  using namespace sluice;
+  using sluice::fixed_window, sluice::gcra, sluice::leaky_bucket, sluice::token_bucket;
+  using sluice::sliding_window_counter, sluice::sliding_window_hybrid, sluice::sliding_window_log;
   return {token_bucket(limit).per(per),
           token_bucket(limit).per(per).refilled_at_intervals(),
           leaky_bucket(limit).per(per),

@@ -92,7 +92,8 @@ const std::vector<Field> kSummary = {{6, "a summary: its first instant, low 48 b
                                      {4, "  its units"}};
 
 std::vector<Example> examples() {
-  using namespace sluice;
+  using sluice::concurrency, sluice::fixed_window, sluice::token_bucket;
+  using sluice::sliding_window_counter, sluice::sliding_window_hybrid, sluice::sliding_window_log;
   return {
       {token_bucket(10).per(1min), {{0, 3}, {500'000, 1}}, kBucketFields},
       {token_bucket(10).per(1min).refilled_at_intervals(),
