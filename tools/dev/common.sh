@@ -20,6 +20,17 @@ usage_error() {
 
 print_help() { "$root/dev" help "${0##*/}"; }
 
+# configure PRESET CMAKE OPTIONS...
+configure() {
+  local preset=$1 launcher
+  shift
+  launcher=$(command -v ccache || true)
+  export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS-pch_defines,time_macros} # for precompiled headers
+  [[ -e build/$preset/build.ninja ]] || say "configuring build/$preset"
+  cmake --preset "$preset" "-DCMAKE_CXX_COMPILER_LAUNCHER=$launcher" "$@" --log-level=WARNING \
+    </dev/null >/dev/null
+}
+
 # build PRESET TARGET... [-- CMAKE OPTIONS...]
 build() {
   local preset=$1 targets=()
@@ -29,12 +40,7 @@ build() {
     shift
   done
   (($# == 0)) || shift
-  local launcher
-  launcher=$(command -v ccache || true)
-  export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS-pch_defines,time_macros} # for precompiled headers
-  [[ -e build/$preset/build.ninja ]] || say "configuring build/$preset"
-  cmake --preset "$preset" "-DCMAKE_CXX_COMPILER_LAUNCHER=$launcher" "$@" --log-level=WARNING \
-    </dev/null >/dev/null || return
+  configure "$preset" "$@" || return
   NINJA_STATUS='[%f/%t %e] ' cmake --build "build/$preset" --parallel "$jobs" \
     --target "${targets[@]}" </dev/null 2>&1 | show_progress "$preset"
 }
