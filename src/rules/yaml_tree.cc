@@ -217,7 +217,8 @@ void parse(Diagnostics& diagnostics, Document& document, std::size_t max_depth) 
     document.root = nullptr;
   } catch (const YAML::Exception& error) {
     document.root = nullptr;
-    const bool unknown = error.msg == YAML::ErrorMsg::UNKNOWN_ANCHOR;
+    // yaml-cpp 0.8 adds the name of the anchor.
+    const bool unknown = error.msg.starts_with(YAML::ErrorMsg::UNKNOWN_ANCHOR);
     diagnostics.add(error.mark.pos < 0 ? 0 : static_cast<std::size_t>(error.mark.pos),
                     "not YAML: " + error.msg,
                     unknown ? "expected quotes around text that begins with '*'"

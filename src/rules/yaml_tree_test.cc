@@ -76,10 +76,10 @@ TEST(YamlTree, ReportsThePositionOfASyntaxError) {
   EXPECT_EQ(errors_of("a: [1\n").substr(0, 50),
             "f:2:1: error: not YAML: end of sequence flow not f");
   EXPECT_EQ(errors_of("a: é: c\n").substr(0, 40), "f:1:5: error: not YAML: illegal map valu");
-  EXPECT_EQ(
-      errors_of("host: *.example.com\n"),
-      "f:1:7: error: not YAML: the referenced anchor is not defined; expected quotes around text "
-      "that begins with '*'");
+  const std::string alias = errors_of("host: *.example.com\n");
+  EXPECT_TRUE(alias.starts_with("f:1:7: error: not YAML: the referenced anchor is not defined"))
+      << alias;
+  EXPECT_TRUE(alias.ends_with("; expected quotes around text that begins with '*'")) << alias;
 }
 
 TEST(YamlTree, RefusesInvalidUtf8AndReportsItsPosition) {
