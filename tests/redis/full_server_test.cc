@@ -14,8 +14,6 @@ using sluice::Decision;
 using sluice::Limit;
 using sluice::Reason;
 
-constexpr sluice::Duration kDay = std::chrono::days{1};
-
 class FullServer : public ScriptTest {
  protected:
   ~FullServer() override { set_full(false); }  // NOLINT(bugprone-exception-escape): ends the test
@@ -32,7 +30,7 @@ class FullServer : public ScriptTest {
 };
 
 TEST_F(FullServer, CountsOnExistingCountersOfEveryAlgorithm) {
-  for (const Limit& limit : every_kind(5, kDay)) {
+  for (const Limit& limit : every_kind(5, kLong)) {
     SCOPED_TRACE(to_string(limit.algorithm()));
     ASSERT_TRUE(limiter_.try_acquire("key", limit, 2));
     set_full(true);
@@ -49,7 +47,7 @@ TEST_F(FullServer, CountsOnExistingCountersOfEveryAlgorithm) {
 }
 
 TEST_F(FullServer, RefusesNewCountersOfEveryAlgorithm) {
-  const std::vector<Limit> kinds = every_kind(5, kDay);
+  const std::vector<Limit> kinds = every_kind(5, kLong);
   set_full(true);
   for (const Limit& limit : kinds) {
     SCOPED_TRACE(to_string(limit.algorithm()));
@@ -61,9 +59,9 @@ TEST_F(FullServer, RefusesNewCountersOfEveryAlgorithm) {
 
 // Long logs write parts of their values, and grow.
 TEST_F(FullServer, AdmitsTheExactNumberOnLongLogs) {
-  const Limit limits[] = {sluice::sliding_window_log(300).per(kDay),
-                          sluice::sliding_window_log(90).per(kDay),
-                          sluice::sliding_window_hybrid(300).per(kDay).slices(4)};
+  const Limit limits[] = {sluice::sliding_window_log(300).per(kLong),
+                          sluice::sliding_window_log(90).per(kLong),
+                          sluice::sliding_window_hybrid(300).per(kLong).slices(4)};
   for (const Limit& limit : limits) {
     for (const std::uint32_t before : {1u, 20u, 85u}) {
       SCOPED_TRACE(std::string(to_string(limit.algorithm())) + std::to_string(before));
@@ -79,7 +77,7 @@ TEST_F(FullServer, AdmitsTheExactNumberOnLongLogs) {
 }
 
 TEST_F(FullServer, TakesNothingIfOneCounterOfSeveralIsNew) {
-  const std::vector<Limit> kinds = every_kind(5, kDay);
+  const std::vector<Limit> kinds = every_kind(5, kLong);
   std::vector<std::string> keys;
   for (std::size_t i = 0; i < kinds.size(); ++i) keys.push_back("key" + std::to_string(i));
   std::vector<Charge> charges;
@@ -107,7 +105,7 @@ TEST_F(FullServer, TakesNothingIfOneCounterOfSeveralIsNew) {
 // Redis executes the writes of a call whose first write needs no memory. Without an expiry to set
 // again there is no such write.
 TEST_F(FullServer, RefusesALogWithoutAnExpiry) {
-  const Limit limit = sluice::sliding_window_log(300).per(kDay);
+  const Limit limit = sluice::sliding_window_log(300).per(kLong);
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(limiter_.try_acquire("key", limit));
   const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
   redis_.run({"PERSIST", key});
@@ -134,7 +132,7 @@ class NewKeys : public ScriptTest {
 
 TEST_F(NewKeys, CreatesOnlyTheCountersThatNewKeyLimitAllows) {
   std::int64_t now = kStart - kStart % kSecond;
-  for (const Limit& limit : every_kind(5, kDay)) {
+  for (const Limit& limit : every_kind(5, kLong)) {
     SCOPED_TRACE(to_string(limit.algorithm()));
     redis_.run({"FLUSHALL"});
     now += 10 * kSecond;
@@ -159,7 +157,7 @@ TEST_F(NewKeys, CreatesOnlyTheCountersThatNewKeyLimitAllows) {
 }
 
 TEST_F(NewKeys, CountsAtTheServersTimeToo) {
-  for (const Limit& limit : every_kind(5, kDay)) {
+  for (const Limit& limit : every_kind(5, kLong)) {
     SCOPED_TRACE(to_string(limit.algorithm()));
     redis_.run({"FLUSHALL"});
     sluice::NewKeyLimit two(2);

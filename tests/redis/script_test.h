@@ -21,6 +21,9 @@ inline sluice::Instant instant(std::int64_t at_us) {
   return sluice::Instant{sluice::Duration{at_us}};
 }
 
+// The longest period. No window of it ends during a test, except on a day far from today.
+inline constexpr sluice::Duration kLong = std::chrono::days{366};
+
 // Returns a limit of each algorithm and of each option that changes how it counts.
 inline std::vector<sluice::Limit> every_kind(std::uint64_t limit, sluice::Duration per) {
   using sluice::fixed_window, sluice::gcra, sluice::leaky_bucket, sluice::token_bucket;

@@ -14,21 +14,20 @@ using ServerTime = ScriptTest;
 using sluice::testing::random_cases;
 
 TEST_F(ServerTime, AdmitsTheLimitAndReturnsTheExactRetryAfter) {
-  constexpr sluice::Duration kDay = std::chrono::days{1};
-  for (const sluice::Limit& limit : every_kind(5, kDay)) {
+  for (const sluice::Limit& limit : every_kind(5, kLong)) {
     SCOPED_TRACE(to_string(limit.algorithm()));
     for (std::uint32_t left = 5; left-- > 0;) {
       const sluice::Decision decision = limiter_.try_acquire("key", limit);
       ASSERT_TRUE(decision) << store_.error();
       EXPECT_EQ(decision.remaining, left);
       EXPECT_GT(decision.reset_after.count(), 0);
-      EXPECT_LE(decision.reset_after, 2 * kDay);
+      EXPECT_LE(decision.reset_after, 2 * kLong);
     }
     const sluice::Decision denied = limiter_.try_acquire("key", limit);
     EXPECT_EQ(denied.reason, sluice::Reason::kLimited);
     ASSERT_TRUE(denied.retry_after);
     EXPECT_GT(denied.retry_after->count(), 0);
-    EXPECT_LE(*denied.retry_after, 2 * kDay);
+    EXPECT_LE(*denied.retry_after, 2 * kLong);
     EXPECT_FALSE(limiter_.peek("key", limit));
     EXPECT_EQ(limiter_.refund("key", limit, 2).remaining, 2u);
     EXPECT_EQ(limiter_.peek("key", limit, 0).remaining, 2u);
@@ -39,7 +38,7 @@ TEST_F(ServerTime, AdmitsTheLimitAndReturnsTheExactRetryAfter) {
 
 // A request with an explicit timestamp finds the units that were taken at the server's time.
 TEST_F(ServerTime, IsTheUnixTimeInMicroseconds) {
-  for (const sluice::Limit& limit : every_kind(5, std::chrono::days{1})) {
+  for (const sluice::Limit& limit : every_kind(5, kLong)) {
     SCOPED_TRACE(to_string(limit.algorithm()));
     const std::int64_t before = server_time();
     const sluice::Decision taken = limiter_.try_acquire("key", limit, 5);
@@ -160,7 +159,7 @@ TEST_F(ServerTime, AnswersTakesOfALongLogLikeTheMemoryStore) {
 }
 
 TEST_F(ServerTime, DecidesARequestWithLimitsOfEveryKindAsOne) {
-  const std::vector<sluice::Limit> kinds = every_kind(5, std::chrono::days{1});
+  const std::vector<sluice::Limit> kinds = every_kind(5, kLong);
   std::vector<std::string> keys;
   for (std::size_t i = 0; i < kinds.size(); ++i) keys.push_back("key" + std::to_string(i));
   std::vector<sluice::Charge> charges;
@@ -180,7 +179,7 @@ TEST_F(ServerTime, DecidesARequestWithLimitsOfEveryKindAsOne) {
 TEST_F(ServerTime, DecidesTheLargestRequestAsOne) {
   std::vector<std::string> keys;
   for (std::size_t i = 0; i < sluice::kMaxCharges; ++i) keys.push_back(std::to_string(i));
-  const std::vector<sluice::Limit> kinds = every_kind(5, std::chrono::days{1});
+  const std::vector<sluice::Limit> kinds = every_kind(5, kLong);
   std::vector<sluice::Charge> charges;
   for (const std::string& key : keys) {
     charges.push_back({key, kinds[charges.size() % kinds.size()]});
