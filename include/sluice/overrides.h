@@ -18,7 +18,7 @@ namespace sluice {
 // What an override gives one key of one limit. A plain value.
 struct Override {
   // What counts instead of the limit's own numbers: others, those of another plan, a denial of all
-  // requests, or no limit.
+  // requests, or no limit. A block of the key (Charge::block) comes before all of them.
   enum class Kind : std::uint8_t { kNumbers, kPlan, kBlocked, kUnlimited };
 
   Kind kind = Kind::kNumbers;

@@ -15,7 +15,8 @@ namespace {
 
 constexpr const char* kSetBlockHelp =
     R"(Blocks one key of a limit that has a `block` (docs/admin.md, Blocks). The attributes are those that
-the key of the limit reads. A slash in the name of a rule is written as %2F.
+the key of the limit reads. A slash in the name of a rule is written as %2F. For a limit without a
+`block`, use `sluice overrides set RULE/LIMIT NAME=VALUE --blocked`, which can have --until too.
 
 Exit status: 0 blocked; 1 it could not be blocked; 2 wrong usage.
 

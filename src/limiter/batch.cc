@@ -15,6 +15,15 @@ bool answers_each(const Decision& decision) noexcept {
   return decision.reason != Reason::kInvalid && !store_failed(decision.reason);
 }
 
+// The same limit with so many units that it does not deny one.
+Limit without_bound(const Limit& limit) noexcept {
+  LimitSpec spec = core::spec_of(limit);
+  spec.limit = holds_permits(limit.algorithm()) ? kMaxPermitUnits : kMaxUnits;
+  spec.burst.reset();
+  const auto made = Limit::make(spec);
+  return made ? *made : limit;
+}
+
 }  // namespace
 
 constinit const Charge Batch::kBlank{{}, token_bucket(1).per(std::chrono::seconds{1})};
@@ -22,6 +31,7 @@ constinit const Charge Batch::kBlank{{}, token_bucket(1).per(std::chrono::second
 void Batch::clear() noexcept {
   modes_ = 0;
   has_looks_ = false;
+  has_only_blocks_ = false;
   has_refused_ = false;
   charges_.clear();
   entries_.clear();
@@ -79,12 +89,25 @@ Decision Batch::deny_refused() {
       select([](const Entry& entry) { return entry.refused != Reason::kOk && is_enforced(entry); });
   Decision all = refusal(entries_[indices.front()]);
   for (const std::size_t i : indices) {
-    const Decision own = answer_all(refusal(entries_[i]), {&i, 1});
+    const Decision own = answer_all(lengthened(i, refusal(entries_[i])), {&i, 1});
+    all.reset_after = std::max(all.reset_after, own.reset_after);
     if (!own.retry_after || !all.retry_after) {
       all.retry_after.reset();
     } else {
       all.retry_after = std::max(*all.retry_after, *own.retry_after);
     }
+  }
+  return all;
+}
+
+// If the key of a refused charge is blocked in the store too, the longer wait counts.
+Decision Batch::lengthened(std::size_t index, const Decision& refused) {
+  if (!refused.retry_after || charges_[index].block == nullptr) return refused;
+  Decision all = refused;
+  const Decision said = stores_.store.apply_one(Verb::kPeek, charges_[index], terms_.now);
+  if (said.reason == Reason::kBlocked && said.retry_after) {
+    all.retry_after = std::max(*all.retry_after, *said.retry_after);
+    all.reset_after = std::max(all.reset_after, said.reset_after);
   }
   return all;
 }
@@ -291,6 +314,38 @@ void Batch::give_back(bool denied, Decision& all) {
 // Requests to a store.
 
 Decision Batch::ask(Store& store, Action action, Indices indices) {
+  return has_only_blocks_ && asks(action.verb) ? ask_after_blocks(store, action, indices)
+                                               : ask_rest(store, action, indices);
+}
+
+Decision Batch::ask_after_blocks(Store& store, Action action, Indices indices) {
+  blocks_.clear();
+  rest_.clear();
+  limits_.clear();
+  for (const std::size_t i : indices) (entries_[i].terms.only_block ? blocks_ : rest_).push_back(i);
+  if (blocks_.empty()) return ask_rest(store, action, indices);
+  for (const std::size_t i : blocks_) {
+    limits_.push_back(std::exchange(charges_[i].limit, without_bound(charges_[i].limit)));
+  }
+  Decision said = ask_once(store, Verb::kPeek, blocks_);
+  const bool is_blocked = said.reason == Reason::kBlocked;
+  if (is_blocked && !rest_.empty()) said = ask_once(store, Verb::kPeek, indices);
+  for (std::size_t k = 0; k < blocks_.size(); ++k) {
+    charges_[blocks_[k]].limit = limits_[k];
+    decisions_[blocks_[k]].capacity = limits_[k].capacity();
+  }
+  if (!answers_each(said)) return said;
+  if (said.reason == Reason::kBlocked) {
+    answers_.clear();
+    for (const std::size_t i : indices) answers_.push_back(decisions_[i]);
+    combine(answers_, said);
+    return said;
+  }
+  for (const std::size_t i : blocks_) decisions_[i] = Decision{};
+  return rest_.empty() ? Decision{} : ask_rest(store, action, rest_);
+}
+
+Decision Batch::ask_rest(Store& store, Action action, Indices indices) {
   const bool looks = has_looks_ && takes(action.verb);
   return looks ? ask_after_look(store, action, indices) : ask_once(store, action, indices);
 }
@@ -387,7 +442,9 @@ Decision Batch::fall_back(Reason failed, Action action, Indices indices) {
     return answer_all(Decision::refused(failed), indices);
   }
   std::uint64_t least_cost = kMaxUnits;
-  for (const std::size_t i : indices) least_cost = std::min(least_cost, charges_[i].cost);
+  for (const std::size_t i : indices) {
+    if (!entries_[i].terms.only_block) least_cost = std::min(least_cost, charges_[i].cost);
+  }
   const Decision allowed = detail::fallback(Outcome::kAllowed, action.verb, least_cost);
   Decision all = allowed;
   for (const std::size_t i : indices) {

@@ -28,6 +28,9 @@ struct ChargeTerms {
   std::uint32_t group = 0;
   // A take decides the charge as a peek, and takes nothing from it.
   bool looks = false;
+  // A key without a limit: it is denied while it is blocked (Charge::block), and nothing is taken.
+  // If it is not blocked, the charge has no part in the answer.
+  bool only_block = false;
 };
 
 // How a batch is decided.
@@ -59,6 +62,9 @@ struct BatchTerms {
 // Charges that only look are a request of their own, which asks what is left. If that is less than
 // a cost, a take of all charges is denied; else the others are taken.
 //
+// Charges of which only the block counts are peeked at first, too. If one of their keys is blocked,
+// all charges are peeked at, and nothing is taken.
+//
 // A full store (kStoreFull) still has the counters of some charges. Only the policies of the others
 // answer; the store is asked again without these. So a limit whose counter exists goes on being
 // enforced, and no client avoids it by keys that it makes up for another limit.
@@ -84,8 +90,10 @@ class Batch {
     own.on_store_error = terms.on_store_error;
     own.group = terms.group;
     own.looks = terms.looks;
+    own.only_block = terms.only_block;
     modes_ |= bit(terms.mode);
     has_looks_ |= terms.looks;
+    has_only_blocks_ |= terms.only_block;
     charges_.push_back(kBlank);
     return charges_.back();
   }
@@ -94,7 +102,7 @@ class Batch {
   // enforced, so is the batch, and no store is asked.
   void add_refused(const Limit& limit, const ChargeTerms& terms, Reason reason);
   // Denies the latest charge in the same way, because its key is blocked (`kBlocked`), for this
-  // long; absent: for ever.
+  // long; absent: for ever. If the store has a block of the key too, the longer wait counts.
   void block(std::optional<Duration> wait);
 
   // Forgets the answers and keeps the charges, for a decide() at another time. Refunds and
@@ -140,6 +148,7 @@ class Batch {
   void note_refused(Reason reason) noexcept;
   Decision refusal(const Entry& entry) const noexcept;
   Decision deny_refused();
+  Decision lengthened(std::size_t index, const Decision& refused);
   Decision decide_enforced();
   bool leave_out_quotas(Indices asked);
   std::optional<Decision> leave_out_new(Indices asked);
@@ -154,6 +163,8 @@ class Batch {
   void give_back(bool denied, Decision& all);
 
   Decision ask(Store& store, Action action, Indices indices);
+  Decision ask_after_blocks(Store& store, Action action, Indices indices);
+  Decision ask_rest(Store& store, Action action, Indices indices);
   Decision ask_after_look(Store& store, Action action, Indices indices);
   Decision ask_for_nothing(Store& store, Indices indices);
   Decision ask_once(Store& store, Action action, Indices indices);
@@ -168,16 +179,19 @@ class Batch {
   unsigned modes_ = 0;        // those of the charges, a bit each
   bool has_refused_ = false;  // an enforced charge
   bool has_looks_ = false;
+  bool has_only_blocks_ = false;
   bool failed_ = false;  // the store could not decide, and a charge has no policy
   std::vector<Charge> charges_;
   std::vector<Decision> decisions_;
   std::vector<Entry> entries_;
   std::optional<Decision> shadow_;
   std::vector<std::size_t> selected_, local_, taken_, looking_;
-  std::vector<std::size_t> new_;  // charges whose counters a full store cannot make
-  std::vector<Charge> asked_;     // a request that is not a run of `charges_`
+  std::vector<std::size_t> blocks_, rest_;  // of a request: only_block, and the others
+  std::vector<std::size_t> new_;            // charges whose counters a full store cannot make
+  std::vector<Charge> asked_;               // a request that is not a run of `charges_`
   std::vector<Decision> answers_;
   std::vector<std::uint64_t> costs_;  // of charges that only look
+  std::vector<Limit> limits_;         // of blocks_
 };
 
 }  // namespace sluice

@@ -404,7 +404,8 @@ count and block for themselves and never deny. `docs/algorithms.md` has every de
 
 Blocks are stored next to the counters: all servers with one Redis share them, they last when a
 server restarts, and they cost no further round trip. A reset of the counter ends the block;
-`/v1/blocks` blocks and unblocks keys by hand (`docs/admin.md`). `on_store_error: local` has its own
+`/v1/blocks` blocks and unblocks keys by hand (`docs/admin.md`), also a key whose override says
+`unlimited`. `on_store_error: local` has its own
 blocks in each process. Blocks need scripts in Redis.
 
 ## Near the limit

@@ -153,8 +153,8 @@ Reason NamedLimits::name_limit(const CompiledLimit& compiled, const RequestCosts
   return wrong == Reason::kMissing && limit.on_missing == OnMissing::kSkip ? Reason::kOk : wrong;
 }
 
-// Gives the limit the numbers of an override. Returns whether that decides the limit already: it
-// does not apply and is dropped, or its key is blocked.
+// Gives the limit the numbers of an override. Returns whether that decides the limit already: only
+// the block of its key applies, or nothing and it is dropped, or the override blocks its key.
 bool NamedLimits::override_limit(NamedLimit& named, Reason& refused) {
   using Kind = Override::Kind;
   const std::string_view key =
@@ -162,6 +162,12 @@ bool NamedLimits::override_limit(NamedLimit& named, Reason& refused) {
   const auto given = terms_.overrides->find(key, terms_.now);
   if (!given) return false;
   if (given->kind == Kind::kUnlimited) {
+    if (named.limit->block && (changes_block(terms_.verb) || terms_.verb == Verb::kReset)) {
+      return false;
+    }
+    named.is_unlimited = named.limit->block && asks(terms_.verb);
+    named.looks = false;
+    if (named.is_unlimited) return true;
     text_.resize(named.key_at);
     limits_.pop_back();
     return true;

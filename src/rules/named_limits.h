@@ -30,9 +30,10 @@ struct NamedLimit {
   Limit numbers;  // that count for this request
   std::uint32_t id;
   std::uint64_t cost = 1;
-  std::uint64_t actual = 1;  // to settle to
-  bool looks = false;        // it is decided, and nothing is taken: responses are counted
-  bool is_blocked = false;   // by an override, for `blocked_for`; absent: for ever
+  std::uint64_t actual = 1;   // to settle to
+  bool looks = false;         // it is decided, and nothing is taken: responses are counted
+  bool is_blocked = false;    // by an override, for `blocked_for`; absent: for ever
+  bool is_unlimited = false;  // by an override: only a block of its key denies
   std::optional<Duration> blocked_for = {};
   std::size_t key_at = 0, key_end = 0, label_at = 0, label_size = 0;
 };

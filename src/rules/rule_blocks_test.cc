@@ -2,8 +2,10 @@
 
 #include <string>
 
+#include "sluice/algorithm.h"
 #include "sluice/attributes.h"
 #include "sluice/memory_store.h"
+#include "sluice/overrides.h"
 #include "sluice/rule_decider.h"
 #include "sluice/testing/manual_clock.h"
 
@@ -150,6 +152,167 @@ TEST_F(DecidedBlocks, OfTheLocalStoreStartInItToo) {
                 .decision.retry_after.value_or(Duration{0});
   }
   EXPECT_EQ(waits, 15min);
+}
+
+// A key whose override says `unlimited`, of a limit with a block.
+class UnlimitedKeys : public DecidedBlocks {
+ protected:
+  UnlimitedKeys() { give({.kind = Override::Kind::kUnlimited}); }
+
+  void give(const Override& given) {
+    const auto key = name_override(rules_, "login", "ip", Attributes{{"ip", "192.0.2.1"}}, given);
+    ASSERT_TRUE(key) << key.error();
+    ASSERT_TRUE(overrides_.set(*key, given));
+  }
+  const RuleAnswer& decide(Action action = Verb::kTake, std::uint64_t cost = 1) {
+    return overridden_.decide(rules_, ip_, cost, clock_.now(), action);
+  }
+  void block(Duration time) { EXPECT_TRUE(decide({Verb::kBlock, time}).decision); }
+
+  const Attributes ip_{{"ip", "192.0.2.1"}};
+  Overrides overrides_;
+  RuleDecider overridden_{limiter_, {.overrides = &overrides_}};
+};
+
+TEST_F(UnlimitedKeys, AreDeniedWhileTheyAreBlocked) {
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(decide().decision, Decision{});
+    EXPECT_TRUE(decide().limits.empty());
+  }
+  block(15min);
+  for (const Verb verb : {Verb::kTake, Verb::kPeek, Verb::kTakeAtMost, Verb::kReserve}) {
+    const RuleAnswer& answer = decide(verb);
+    EXPECT_EQ(answer.decision.reason, Reason::kBlocked);
+    EXPECT_EQ(answer.decision.retry_after, 15min);
+    EXPECT_EQ(answer.decision.capacity, 1u);
+    ASSERT_EQ(answer.limits.size(), 1u);
+    EXPECT_EQ(answer.limits[0].decision, answer.decision);
+    EXPECT_EQ(answer.limits[0].counter, "default|login|ip|ip=192.0.2.1");
+  }
+  clock_.advance(15min - 1us);
+  EXPECT_EQ(decide().decision.retry_after, 1us);
+  clock_.advance(1us);
+  EXPECT_TRUE(decide(Verb::kTake, 1000).decision);
+}
+
+TEST_F(UnlimitedKeys, AreUnblockedByHandAndByAReset) {
+  for (const Verb verb : {Verb::kUnblock, Verb::kReset}) {
+    block(15min);
+    EXPECT_FALSE(decide().decision);
+    EXPECT_TRUE(decide(verb).decision);
+    EXPECT_TRUE(decide().decision);
+  }
+}
+
+TEST_F(UnlimitedKeys, StayBlockedAfterDenials) {
+  overrides_.clear();
+  for (int i = 0; i < 3; ++i) decide();
+  give({.kind = Override::Kind::kUnlimited});
+  clock_.advance(1min);  // the window is over
+  EXPECT_EQ(decide().decision.retry_after, 14min);
+  clock_.advance(14min);
+  EXPECT_TRUE(decide().decision);
+}
+
+TEST_F(UnlimitedKeys, WaitForTheirBlockAndNotForTheLimitThatDoesNotApply) {
+  overrides_.clear();
+  EXPECT_TRUE(decide().decision);
+  EXPECT_EQ(decide().decision.retry_after, 1min);
+  give({.kind = Override::Kind::kUnlimited});
+  block(1s);
+  EXPECT_EQ(decide().decision.retry_after, 1s);
+}
+
+TEST_F(UnlimitedKeys, AreOfAnyAlgorithm) {
+  for (const AlgorithmInfo& row : kAlgorithms) {
+    std::string text =
+        "version: 1\nrules:\n  - name: login\n    limits: [ { name: ip, key: "
+        "\"{ip}\", limit: 0, per: 1m, algorithm: " +
+        std::string(row.name) + ",\n block: { after: 2, within: 10m, for: 15m } } ]\n";
+    if (row.state == StateKind::kPermits) text.replace(text.find("per:"), 4, "lease:");
+    const auto rules = RuleSet::parse(text, "f");
+    ASSERT_TRUE(rules) << text << rules.error().front().to_string();
+    rules_ = *rules;
+    EXPECT_TRUE(decide(Verb::kTake, 5).decision) << row.name;
+    block(15min);
+    EXPECT_EQ(decide(Verb::kTake, 5).decision.reason, Reason::kBlocked) << row.name;
+    EXPECT_EQ(decide().decision.retry_after, 15min) << row.name;
+    EXPECT_TRUE(decide(Verb::kUnblock).decision);
+  }
+}
+
+TEST_F(UnlimitedKeys, AndOtherLimitsAreOneDecision) {
+  std::string text = file_with("{ after: 2, within: 10m, for: 15m }",
+                               "    continue: true\n  - name: all\n    limits: [ { name: all, "
+                               "algorithm: fixed_window, limit: 3, per: 1h } ]\n");
+  rules_ = *RuleSet::parse(text, "f");
+  EXPECT_EQ(decide().decision.remaining, 2u);
+  EXPECT_EQ(decide().decision.remaining, 1u);
+  EXPECT_EQ(decide(Verb::kPeek).limits.size(), 1u);
+  block(15min);
+  const RuleAnswer& answer = decide();
+  EXPECT_EQ(answer.decision.reason, Reason::kBlocked);
+  EXPECT_EQ(answer.rule->name, "login");
+  ASSERT_EQ(answer.limits.size(), 2u);
+  EXPECT_EQ(answer.limits[1].decision.remaining, 1u) << "a denied request takes nothing";
+  EXPECT_TRUE(decide(Verb::kUnblock).decision);
+  EXPECT_EQ(decide().decision.remaining, 0u);
+  EXPECT_EQ(decide().decision.reason, Reason::kLimited);
+}
+
+TEST_F(UnlimitedKeys, OfShadowRulesAreCountedAndPass) {
+  load("    mode: shadow\n");
+  EXPECT_EQ(decide().decision.reason, Reason::kOk);
+  block(15min);
+  const RuleAnswer& answer = decide();
+  EXPECT_EQ(answer.decision.reason, Reason::kShadow);
+  ASSERT_EQ(answer.limits.size(), 1u);
+  EXPECT_EQ(answer.limits[0].decision.reason, Reason::kBlocked);
+}
+
+TEST_F(UnlimitedKeys, AreReportedRefundedAndChargedNowhere) {
+  block(15min);
+  for (const Verb verb : {Verb::kRefund, Verb::kCharge}) {
+    EXPECT_EQ(decide(verb).decision, Decision{});
+    EXPECT_TRUE(decide(verb).limits.empty());
+  }
+  EXPECT_EQ(store_.stats().keys, 0u);
+}
+
+TEST_F(UnlimitedKeys, FollowThePolicyIfTheStoreFails) {
+  class Failing final : public Store {
+    Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
+                   std::span<Decision> each) noexcept override {
+      each[0] = Decision::refused(Reason::kStoreError);
+      return each[0];
+    }
+  } failing;
+  Limiter limiter(failing);
+  RuleDecider decider(limiter, {.local = &store_, .overrides = &overrides_});
+  for (const auto& [policy, allowed] :
+       {std::pair{"allow", true}, std::pair{"deny", false}, std::pair{"local", true}}) {
+    load("    on_store_error: " + std::string(policy) + "\n");
+    const Decision decision = decider.decide(rules_, ip_, 1, clock_.now()).decision;
+    EXPECT_EQ(decision.allowed(), allowed) << policy;
+    EXPECT_EQ(decision.reason, Reason::kFallback) << policy;
+  }
+  block(15min);  // of the local store
+  EXPECT_FALSE(decider.decide(rules_, ip_, 1, clock_.now()).decision);
+}
+
+class BlockedKeys : public UnlimitedKeys {};
+
+TEST_F(BlockedKeys, WaitForTheLongerOfAnOverrideAndABlock) {
+  block(15min);
+  give({.kind = Override::Kind::kBlocked, .until = clock_.now() + 5min});
+  EXPECT_EQ(decide().decision.retry_after, 15min);
+  EXPECT_EQ(decide().limits[0].decision.retry_after, 15min);
+  EXPECT_EQ(decide().decision.reset_after, 15min);
+  give({.kind = Override::Kind::kBlocked, .until = clock_.now() + 20min});
+  EXPECT_EQ(decide().decision.retry_after, 20min);
+  give({.kind = Override::Kind::kBlocked});
+  EXPECT_EQ(decide().decision.retry_after, std::nullopt);
+  EXPECT_EQ(decide().decision.reason, Reason::kBlocked);
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ const RuleAnswer& RuleDecider::Impl::answer(const BatchTerms& terms) {
   fill_batch();
   name_limits();
   decide_batch(terms);
-  can_repeat_ = verb_ == Verb::kTake && !settles_ && !permit_ &&
+  can_repeat_ = verb_ == Verb::kTake && !settles_ && !permit_ && !has_unlimited_ &&
                 std::none_of(matched.begin(), matched.end(),
                              [](const auto& rule) { return rule.refused != Reason::kOk; });
   return answer_;
@@ -106,6 +106,7 @@ const RuleAnswer& RuleDecider::Impl::decide_batch(const BatchTerms& terms) {
   fill_limits();
   fill_decision(enforced);
   fill_permit(enforced);
+  if (has_unlimited_) drop_unlimited();
   return answer_;
 }
 
@@ -130,12 +131,13 @@ void RuleDecider::Impl::name_permit(Charge& charge) {
 
 void RuleDecider::Impl::fill_batch() {
   ChargeTerms terms;
+  has_unlimited_ = false;
   for (const MatchedRule& matched : named_.matched()) {
     terms.on_store_error = matched.rule->on_store_error;
     ++terms.group;
     for (std::size_t i = matched.first; i < matched.last; ++i) {
       terms.mode = matched.enforced() ? ChargeMode::kEnforced : ChargeMode::kShadow;
-      terms.looks = false;
+      terms.looks = terms.only_block = false;
       add(matched, named_.limits()[i], terms);
     }
   }
@@ -148,6 +150,8 @@ void RuleDecider::Impl::add(const MatchedRule& matched, const NamedLimit& named,
   }
   if (!named.is_blocked && is_refund(named)) terms.mode = ChargeMode::kRefund;
   terms.looks = named.looks && !named.is_blocked;
+  terms.only_block = named.is_unlimited;
+  has_unlimited_ |= named.is_unlimited;
   const std::string_view text = named_.text();
   Charge& charge = batch_.add(terms);
   charge.key = text.substr(named.key_at, named.key_end - named.key_at);
@@ -157,9 +161,10 @@ void RuleDecider::Impl::add(const MatchedRule& matched, const NamedLimit& named,
   charge.keyspace = Keyspace::kRules;
   charge.limit_id = named.id;
   charge.new_keys = matched.new_keys;
-  if (named.is_blocked) return batch_.block(named.blocked_for);
-  charge.cost = units_of(named);
   charge.block = named.limit->block_of_charges();
+  if (named.is_blocked) return batch_.block(named.blocked_for);
+  if (named.is_unlimited) return;
+  charge.cost = units_of(named);
   name_permit(charge);
 }
 
@@ -201,6 +206,17 @@ void RuleDecider::Impl::fill_limits() {
     }
     answer_.matched[rule].denied = denied;
   }
+}
+
+// A limit does not apply to a key that is unlimited and not blocked.
+void RuleDecider::Impl::drop_unlimited() {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < answer_.limits.size(); ++i) {
+    const bool applies = !named_.limits()[i].is_unlimited || !answer_.limits[i].decision.allowed();
+    if (applies) answer_.limits[kept++] = answer_.limits[i];
+  }
+  answer_.limits.erase(answer_.limits.begin() + static_cast<std::ptrdiff_t>(kept),
+                       answer_.limits.end());
 }
 
 // A shadow rule changes the answer only if the enforced rules allow. Its numbers are reported if no

@@ -52,6 +52,7 @@ class RuleDecider::Impl {
   const RuleAnswer& decide_batch(const BatchTerms& terms);
   void name_limits();
   void fill_limits();
+  void drop_unlimited();
   void fill_decision(const Decision& enforced);
   void show_tightest();
   void fill_permit(const Decision& enforced);
@@ -59,6 +60,7 @@ class RuleDecider::Impl {
   Verb verb_ = Verb::kTake;
   bool settles_ = false;
   bool can_repeat_ = false;  // the latest request was a take that the store decided
+  bool has_unlimited_ = false;
   rules::NamedLimits named_;
   Store* store_;
   RuleStores stores_;

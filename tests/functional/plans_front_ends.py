@@ -27,10 +27,8 @@ class FrontEnd:
     """Overrides, blocks by hand and reports go through the administration and HTTP, unless the
     front end has a request for them."""
 
-    rule = "plan"
-
     def __init__(self, server):
-        self.server = server
+        self.server, self.rule = server, "plan"
 
     def close(self):
         pass
@@ -44,7 +42,7 @@ class FrontEnd:
         self.admin("PUT", f"/v1/overrides/{self.rule}/requests", body)
 
     def block(self, attributes):
-        query = {"rule": "block", "for": "1h", **attributes}
+        query = {"rule": self.rule, "for": "1h", **attributes}
         self.admin("PUT", "/v1/blocks?" + urllib.parse.urlencode(query))
 
     def report(self, attributes, status, cost):

@@ -28,7 +28,11 @@ std::optional<Selection> find_blocks(const Call& call) {
   if (chosen->counters().size() == 1) {
     what = "the limit " + in_quotes(chosen->counters().front().limit->name) + " of " + what;
   }
-  const std::string detail = what + " has no block; expected a limit with 'block:' in the rules";
+  const std::string detail =
+      what +
+      " has no block; expected a limit with 'block:' in the rules, or an override, which blocks a "
+      "key of any limit: PUT /v1/overrides/RULE/LIMIT with \"blocked\":true, or 'sluice overrides "
+      "set RULE/LIMIT NAME=VALUE --blocked'";
   answer(call.response, {404, detail});
   return std::nullopt;
 }

@@ -119,7 +119,9 @@ TEST_F(BlocksPage, RefusesWhatItCannotBlock) {
             "as 60s");
   EXPECT_EQ(refused("PUT", "/v1/blocks?rule=plain&for=1m", 404),
             "the limit 'all' of the rule 'plain' has no block; expected a limit with 'block:' in "
-            "the rules");
+            "the rules, or an override, which blocks a key of any limit: PUT "
+            "/v1/overrides/RULE/LIMIT with \"blocked\":true, or 'sluice overrides set RULE/LIMIT "
+            "NAME=VALUE --blocked'");
   EXPECT_EQ(refused("PUT", "/v1/blocks?rule=login&for=1m", 400),
             "nothing to block: the key of the limit 'address' lacks ip; expected these attributes "
             "in the query");

@@ -68,7 +68,9 @@ std::optional<FoundLimit> find_counter(CommandHandler& handler, const Call& call
     break;
   }
   call.reply.error("ERR the limit " + shown(limit_name) + " of the rule " + shown(rule_name) +
-                   " has no block; expected a limit with 'block:' in the rules");
+                   " has no block; expected a limit with 'block:' in the rules, or an override, "
+                   "which blocks a key of any limit: RL.OVERRIDE SET " +
+                   shown(rule_name) + " " + shown(limit_name) + " ... LIMIT blocked");
   return std::nullopt;
 }
 

@@ -66,9 +66,11 @@ TEST_F(BlockCommands, ExplainWhatIsWrong) {
   EXPECT_TRUE(ask("RL.BLOCK", {"UNTIL", "1"}).starts_with("-ERR UNTIL is out of range"));
   EXPECT_EQ(handler_.ask({"RL.UNBLOCK", "guess", "ips", "ip", "::1"}),
             "-ERR the rule 'guess' has no limit 'ips'; expected one of: ip\r\n");
-  EXPECT_EQ(handler_.ask({"RL.BLOCK", "login", "ip", "ip", "::1", "FOR", "1m"}),
-            "-ERR the limit 'ip' of the rule 'login' has no block; expected a limit with 'block:' "
-            "in the rules\r\n");
+  EXPECT_EQ(
+      handler_.ask({"RL.BLOCK", "login", "ip", "ip", "::1", "FOR", "1m"}),
+      "-ERR the limit 'ip' of the rule 'login' has no block; expected a limit with 'block:' "
+      "in the rules, or an override, which blocks a key of any limit: RL.OVERRIDE SET 'login' "
+      "'ip' ... LIMIT blocked\r\n");
   EXPECT_EQ(handler_.ask({"RL.UNBLOCK", "guess", "ip"}),
             "-ERR an attribute of the key '{ip}' of the limit 'ip' is missing; expected all of "
             "them\r\n");
