@@ -39,6 +39,8 @@ local function question(txn, user)
   local host = headers["host"]
   for _, name in ipairs(dropped) do headers[name] = nil end
   headers["host"] = host
+  -- No web page can set this header, so Sluice knows that the request is not from one.
+  headers["sec-sluice-gateway"] = { "1" }
   headers["x-forwarded-method"] = { txn.f:method() }
   headers["x-forwarded-uri"] = { txn.f:pathq() }
   headers["x-forwarded-for"] = { tostring(txn.f:src()) }

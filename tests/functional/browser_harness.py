@@ -31,10 +31,10 @@ FLAGS = (
 class Browser:
     """A window of Chromium. Errors of its console are kept."""
 
-    def __init__(self, folder, dark=False):
+    def __init__(self, folder, *flags, dark=False):
         options = webdriver.ChromeOptions()
         options.binary_location = tool("chromium")
-        for flag in (*FLAGS, f"--user-data-dir={tempfile.mkdtemp(dir=folder)}"):
+        for flag in (*FLAGS, *flags, f"--user-data-dir={tempfile.mkdtemp(dir=folder)}"):
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         environment = dict(os.environ, HOME=str(folder))
@@ -57,8 +57,8 @@ class Browser:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
-    def open(self, address):
-        self.driver.get(f"http://{address}/")
+    def open(self, address, path="/"):
+        self.driver.get(f"http://{address}{path}")
 
     def find(self, selector):
         return self.driver.find_element(By.CSS_SELECTOR, selector)

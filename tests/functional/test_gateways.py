@@ -41,6 +41,14 @@ FORGED = {
     "X-Sluice-Cost": "0",
 }
 
+BROWSER = {
+    "Host": "shop.example",
+    "Origin": "http://shop.example",
+    "Sec-Fetch-Site": "same-origin",
+    "Sec-Fetch-Mode": "cors",
+    "Accept-Language": "en",
+}
+
 
 def rules():
     """Returns the rules of the page. The cost of a code is that of X-Sluice-Cost."""
@@ -125,6 +133,12 @@ class Recipes(Recipe):
         self.assertEqual(answer["x-ratelimit-remaining"], "9")
         self.assertEqual(len(answer.all("ratelimit")), 1)
         self.assertIsNone(answer["retry-after"])
+
+    def test_a_request_of_a_browser_is_asked_about(self):
+        """The gateway forwards the fields of the browser and the host of the site."""
+        answer = self.ask("GET", "/api/order/1", user="browser", **BROWSER)
+        self.assertEqual(answer.status, 200)
+        self.assertTrue(answer["ratelimit"].startswith('"user";r=9'), answer)
 
     def test_a_denied_request_gets_429_and_does_not_reach_the_application(self):
         passed, answer = self.until_denied(lambda: self.ask("GET", "/api/order/1", user="denied"))
@@ -244,8 +258,9 @@ class Reports:
     def test_failed_logins_are_counted_and_others_are_not(self):
         for _ in range(8):
             self.assertEqual(self.login(200), 200)
-        for _ in range(5):
-            self.assertEqual(self.login(401, X_Sluice_Response_X="1"), 401)
+        for i in range(5):
+            browser = BROWSER if i == 0 else {}
+            self.assertEqual(self.login(401, X_Sluice_Response_X="1", **browser), 401)
         # A report can arrive after the client has its response.
         denied = wait_for(lambda: self.login(200) == 429, what="429")
         self.assertTrue(denied)
@@ -352,13 +367,19 @@ class Nginx(NginxRecipe, Recipes, Waits, ServerTest):
         self.assertLessEqual(self.sluice.metrics()[name] - before, 10)
 
 
+def any_host(address):
+    """Returns the begin of a site of Caddy at this address."""
+    ip, port = address.split(":")
+    return f"http://:{port} {{\n\tbind {ip}"
+
+
 class CaddyRecipe:
     @classmethod
     def start_gateway(cls):
         folder = cls.folder()
         text = replaced(
             (DEPLOY / "caddy/Caddyfile").read_text("utf-8"),
-            ("http://:8000", f"http://{cls.gateway}"),
+            ("http://:8000 {", any_host(cls.gateway)),
             ("127.0.0.1:8080", cls.sluice_address),
             ("http://:9000", f"http://:{free_port()}"),
             ("127.0.0.1:9000", cls.app.address),
@@ -396,9 +417,9 @@ class CaddyForwardAuth(ServerTest):
         cls.gateway = f"127.0.0.1:{free_port()}"
         folder = cls.folder()
         (folder / "Caddyfile").write_text(
-            "{\nadmin off\nauto_https off\n}\nhttp://"
-            + cls.gateway
-            + " {\n"
+            "{\nadmin off\nauto_https off\n}\n"
+            + any_host(cls.gateway)
+            + "\n"
             + replaced(directive, ("127.0.0.1:8080", cls.sluice.http))
             + f"\nreverse_proxy {cls.app.address}\n}}\n",
             "utf-8",
@@ -422,7 +443,7 @@ class CaddyForwardAuth(ServerTest):
 
     def test_allows_and_denies_with_429_and_retry_after(self):
         answers = [
-            request(self.gateway, "POST", "/send/code?a=b", "body", FORGED if i % 2 else {})
+            request(self.gateway, "POST", "/send/code?a=b", "body", FORGED if i % 2 else BROWSER)
             for i in range(4)
         ]
         self.assertEqual([answer.status for answer in answers][:2], [200, 200])

@@ -1,10 +1,12 @@
 """What a client may do at HTTP and gRPC: by its listener, its token, and the page it comes from."""
 
+import contextlib
 import os
 
 import grpc
 from google.protobuf import json_format
 
+from browser_harness import Browser
 from envoy_harness import address_of, caller, messages
 from harness import PATIENCE, ServerTest, request, wait_for
 from resp_harness import Resp
@@ -19,6 +21,16 @@ rules:
   - name: sized
     match: { path: /sized }
     limits: [{ key: "{ip}", algorithm: fixed_window, limit: 5, per: 1h, cost: "{query.size|2}" }]
+  - name: login
+    match: { path: /login }
+    limits: [{ key: "{ip}", algorithm: fixed_window, limit: 5, per: 1h }]
+"""
+# What a page sends to charge another client. It hides as much of the browser as a page can.
+PAGE = """
+const headers = {"X-Original-URI": "/login", "X-Forwarded-For": "192.0.2.9", "Accept-Language": "",
+                 "User-Agent": "gateway", "Sec-Sluice-Gateway": "1"};
+const options = {method: arguments[1], headers, referrerPolicy: "no-referrer"};
+return fetch(arguments[0], options).then((answer) => answer.status);
 """
 EVERYWHERE = "0.0.0.0:0"
 CLIENTS = [
@@ -131,6 +143,28 @@ class OnLoopback(ServerTest):
             self.assertEqual(self.server.get("/metrics", headers).status, status, host)
             self.assertEqual(self.server.auth("GET", "/page", Host=host).status, 200, host)
             self.assertEqual(self.server.get("/healthz", headers).status, 200, host)
+
+    def test_a_page_after_dns_rebinding_neither_checks_nor_reports(self):
+        server = self.serve(RULES, {"trusted_proxies": ["127.0.0.1"]})
+        names = "--host-resolver-rules=MAP evil.example 127.0.0.1"
+        with contextlib.closing(Browser(self.folder(), names)) as browser:
+            # A document of the server, under the name that the page has chosen.
+            browser.open(server.http.replace("127.0.0.1", "evil.example"), "/healthz")
+            for method in ("GET", "POST"):
+                for target in ("/v1/auth", "/v1/report?status=401"):
+                    status = browser.run(PAGE, target, method)
+                    self.assertEqual(status, 403, (method, target))
+        left = server.check({"attributes": {"path": "/login", "ip": "192.0.2.9"}, "cost": 0})
+        self.assertEqual(left.json["limits"][0]["remaining"], 5)
+
+    def test_a_browser_behind_a_gateway_is_checked(self):
+        browser = {"Host": "shop.example", "Origin": "https://shop.example", "Accept-Language": "en",
+                   "Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
+        refused = self.server.auth("GET", "/login", **browser)
+        self.assertEqual(refused.status, 403)
+        self.assertIn("expected a gateway that sets Sec-Sluice-Gateway: 1", refused.json["detail"])
+        gateway = {**browser, "Sec-Sluice-Gateway": "1"}
+        self.assertEqual(self.server.auth("GET", "/login", **gateway).status, 200)
 
     def test_the_administration_is_not_for_pages_of_other_sites(self):
         page = {"Origin": "http://evil.example"}

@@ -15,7 +15,7 @@ std::optional<CheckKind> check_kind_of(std::string_view path) noexcept {
 }
 
 // Whether the fields of the request describe the one whose response it reports. As at /v1/auth, the
-// host and other fields can be those of a client, and no web page can set those that describe.
+// host and other fields can be those of a client.
 bool is_gateway_report(std::string_view target) noexcept {
   const auto [path, query] = split_target(target);
   return path == "/v1/report" && !query.empty();
@@ -46,17 +46,18 @@ PublicHandler::PublicHandler(const Parts& parts)
   session_.use_trace(&trace_);
 }
 
-// Gateways and load balancers may send any host and any field to the endpoints that are open to
-// all.
+// Load balancers may send any host and any field to the endpoints that are open to all.
 void PublicHandler::handle(const http::Request& request, http::Response& response) {
   const std::string_view path = split_target(request.target).path;
   endpoint_ = endpoint_of(path);
   trace_.request = &request;
-  if (endpoint_ == metrics::FrontEnd::kAuth) return auth_.handle(request, response);
   if (path == "/healthz" || path == "/readyz") return operations_.handle(path, request, response);
-  const bool describes = is_gateway_report(request.target);
-  if (const auto refusal = describes ? std::nullopt : access_.find_refusal(request))
+  const bool is_auth = endpoint_ == metrics::FrontEnd::kAuth;
+  const bool describes = is_auth || is_gateway_report(request.target);
+  if (const auto refusal =
+          describes ? access_.find_gateway_refusal(request) : access_.find_refusal(request))
     return answer_problem(response, *refusal);
+  if (is_auth) return auth_.handle(request, response);
   if (endpoint_ == metrics::FrontEnd::kOther) return operations_.handle(path, request, response);
   const auto role = access_.role_of(request);
   if (!role) {

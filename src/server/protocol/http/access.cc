@@ -13,6 +13,10 @@ std::optional<Problem> Access::find_refusal(const http::Request& request) const 
   return reach_ == Reach::kLoopback ? find_foreign_host(request, hosts_) : std::nullopt;
 }
 
+std::optional<Problem> Access::find_gateway_refusal(const http::Request& request) const {
+  return reach_ == Reach::kLoopback ? find_page_as_gateway(request, hosts_) : std::nullopt;
+}
+
 // Compares with every token, so that the time depends on none of them.
 std::optional<Role> Access::role_of(std::string_view authorization,
                                     Role certificate_role) const noexcept {

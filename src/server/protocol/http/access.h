@@ -38,6 +38,8 @@ class Access {
   // Returns why an HTTP request of any client must not be answered (403): a web page may have sent
   // it.
   std::optional<Problem> find_refusal(const http::Request& request) const;
+  // The same for a request in which a gateway describes another one.
+  std::optional<Problem> find_gateway_refusal(const http::Request& request) const;
   // Returns the role of the client that sent `Authorization: ...`, empty if it sent none, on a
   // connection with the role of a certificate. Returns nothing if the token is unknown (401).
   std::optional<Role> role_of(std::string_view authorization,

@@ -87,5 +87,15 @@ TEST(Access, TheHostIsCheckedOnLoopbackOnly) {
   }
 }
 
+TEST(Access, APageThatDescribesARequestIsRefusedOnLoopbackOnly) {
+  const std::vector<http::Field> fields{{"Host", "evil.example"}, {"Accept-Language", "en"}};
+  http::Request request;
+  request.target = "/v1/auth";
+  request.fields = fields;
+  EXPECT_TRUE(access(Reach::kLoopback).find_gateway_refusal(request));
+  EXPECT_FALSE(access(Reach::kNetwork).find_gateway_refusal(request));
+  EXPECT_FALSE(access(Reach::kUnixSocket).find_gateway_refusal(request));
+}
+
 }  // namespace
 }  // namespace sluice::server

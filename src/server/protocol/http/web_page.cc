@@ -34,10 +34,26 @@ bool is_loopback(std::string_view host) noexcept {
   return *address == v6 || (address->is_v4() && address->shares_prefix(v4, kFirstByte));
 }
 
+bool marks_a_browser(const http::Field& field) noexcept {
+  constexpr std::string_view kFetch = "sec-fetch-";
+  const http::Field prefix{field.name.substr(0, kFetch.size()), {}};
+  return has_name(prefix, kFetch) || has_name(field, "origin") ||
+         has_name(field, "accept-language");
+}
+
 bool is_known(std::string_view authority, std::span<const std::string> hosts) {
   std::string buffer;
   const std::string_view host = host_name(authority, buffer);
   return is_loopback(host) || std::find(hosts.begin(), hosts.end(), host) != hosts.end();
+}
+
+bool has_known_host(const http::Request& request, std::span<const std::string> hosts) {
+  const std::string_view target = authority_of(request.target);
+  bool known = target.empty() || is_known(target, hosts);
+  for (const http::Field& field : request.fields) {
+    if (has_name(field, "host")) known = known && is_known(field.value, hosts);
+  }
+  return known;
 }
 
 }  // namespace
@@ -60,15 +76,25 @@ std::optional<Problem> find_web_page(const http::Request& request) {
 
 std::optional<Problem> find_foreign_host(const http::Request& request,
                                          std::span<const std::string> hosts) {
-  const std::string_view target = authority_of(request.target);
-  bool known = target.empty() || is_known(target, hosts);
-  for (const http::Field& field : request.fields) {
-    if (has_name(field, "host")) known = known && is_known(field.value, hosts);
-  }
-  if (known) return std::nullopt;
+  if (has_known_host(request, hosts)) return std::nullopt;
   return Problem{403,
                  "the host is not this machine; expected localhost, a loopback address or one of "
                  "http.hosts in the configuration"};
+}
+
+std::optional<Problem> find_page_as_gateway(const http::Request& request,
+                                            std::span<const std::string> hosts) {
+  bool is_browser = false;
+  for (const http::Field& field : request.fields) {
+    if (has_name(field, "sec-sluice-gateway") && !field.value.empty()) return std::nullopt;
+    is_browser = is_browser || marks_a_browser(field);
+  }
+  if (!is_browser || has_known_host(request, hosts)) return std::nullopt;
+  return Problem{
+      403,
+      "a web page may have sent this request, and the host is not this machine; expected "
+      "a gateway that sets Sec-Sluice-Gateway: 1, or the host localhost, a loopback "
+      "address or one of http.hosts in the configuration"};
 }
 
 }  // namespace sluice::server

@@ -20,4 +20,12 @@ std::optional<Problem> find_web_page(const http::Request& request);
 std::optional<Problem> find_foreign_host(const http::Request& request,
                                          std::span<const std::string> hosts);
 
+// As find_foreign_host(), for a request in which a gateway describes another one. Gateways may send
+// any host and pass on the fields of browsers, so only a request that a browser may have sent needs
+// a known host: one with Origin, Sec-Fetch-... or Accept-Language, which no page can omit from
+// every request. A gateway shows by Sec-Sluice-Gateway, which no page can set, that it is not a
+// browser.
+std::optional<Problem> find_page_as_gateway(const http::Request& request,
+                                            std::span<const std::string> hosts);
+
 }  // namespace sluice::server

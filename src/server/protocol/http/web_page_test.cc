@@ -71,5 +71,28 @@ TEST(ForeignHost, IsAnyNameButLocalhostAndTheConfiguredOnes) {
   EXPECT_FALSE(find_foreign_host(request_with(local, "http://localhost:8080/v1/check"), hosts));
 }
 
+TEST(PageAsGateway, IsARequestOfABrowserForAnUnknownHost) {
+  const std::vector<std::string> hosts{"sluice.internal"};
+  const auto refused = [&](std::string_view host, const http::Field& mark) {
+    const Fields fields{{"Host", host}, {"X-Original-URI", "/login"}, mark};
+    return find_page_as_gateway(request_with(fields, "/v1/auth"), hosts).has_value();
+  };
+  const Fields marks{{"Accept-Language", ""},
+                     {"accept-language", "en"},
+                     {"Origin", "http://evil.example"},
+                     {"Sec-Fetch-Site", "same-origin"},
+                     {"Sec-Fetch-Mode", "cors"}};
+  for (const http::Field& mark : marks) {
+    EXPECT_TRUE(refused("evil.example", mark)) << mark.name;
+    EXPECT_FALSE(refused("127.0.0.1:8080", mark)) << mark.name;
+    EXPECT_FALSE(refused("sluice.internal", mark)) << mark.name;
+    const Fields gateway{{"Host", "shop.example"}, mark, {"sec-sluice-gateway", "1"}};
+    EXPECT_FALSE(find_page_as_gateway(request_with(gateway), hosts)) << mark.name;
+    const Fields empty{{"Host", "shop.example"}, mark, {"Sec-Sluice-Gateway", ""}};
+    EXPECT_TRUE(find_page_as_gateway(request_with(empty), hosts)) << mark.name;
+  }
+  EXPECT_FALSE(refused("shop.example", {"User-Agent", "curl/8.0"})) << "a program, not a browser";
+}
+
 }  // namespace
 }  // namespace sluice::server::web_page_test
