@@ -110,7 +110,8 @@ AsyncWaits::Verdict AsyncWaits::decide(const Charge& charge, Instant deadline,
 AsyncWaits::Verdict AsyncWaits::decide_bucket(const Charge& charge, Instant deadline,
                                               Decision& decision) noexcept {
   const auto verdict = [&] {
-    const bool waits = decision.allowed() && decision.delay.value_or(Duration{0}) > Duration{0};
+    if (!decision.allowed()) return Verdict::kEnded;
+    const bool waits = decision.delay.value_or(Duration{0}) > Duration{0} || has_sleepers(charge);
     return waits ? Verdict::kWaits : Verdict::kEnded;
   };
   const std::size_t others = waiting();
@@ -165,16 +166,68 @@ void AsyncWaits::start(WaitingRequest& request, const Decision* said) noexcept {
   finish(lock, ended);
 }
 
-// Waits for a reservation that the store has made, if it has.
+bool AsyncWaits::has_sleepers(const Charge& charge) noexcept {
+  if (waiting() == 0) return false;
+  const Lock lock(mutex_);
+  return lines_.contains(charge);
+}
+
+// Waits for a reservation that the store has made, if it has, and for the requests of the counter
+// that arrived earlier. The store has put them in order, but not the instants here: they also
+// contain the time that each answer needed. A fallback, which knows no order, waits for nobody, nor
+// does a request whose deadline would pass.
 void AsyncWaits::sleep(WaitingRequest& request, const Decision& said, Ended& ended) noexcept {
   request.decision = said;
   const Duration delay = said.allowed() ? said.delay.value_or(Duration{0}) : Duration{0};
-  if (delay <= Duration{0} || request.is_cancelled) {
+  request.turn_ = clock_.now() + delay;
+  const auto found = said.reason == Reason::kOk ? lines_.find(&request) : lines_.end();
+  const bool is_next =
+      found == lines_.end() || (*found)->turn_ > std::max(request.turn_, request.deadline);
+  if (!said.allowed() || request.is_cancelled || (is_next && delay <= Duration{0})) {
     --reserved_;
     return ended.add(request);
   }
   request.state_ = State::kSleeping;
-  sleepers_.add(request, clock_.now() + delay);
+  if (!is_next) return follow(**found, request);
+  sleepers_.add(request, request.turn_);
+  if (found != lines_.end() || said.reason != Reason::kOk) return;
+  try {
+    lines_.insert(&request);
+  } catch (const std::bad_alloc&) {  // it wakes at its instant, in whatever order
+  }
+}
+
+// The request sleeps behind the last one of its counter.
+void AsyncWaits::follow(WaitingRequest& last, WaitingRequest& request) noexcept {
+  auto node = lines_.extract(&last);
+  node.value() = &request;
+  lines_.insert(std::move(node));
+  request.turn_ = std::max(request.turn_, last.turn_);
+  request.before = &last;
+  last.next = &request;
+}
+
+// The request no longer sleeps.
+void AsyncWaits::wake(WaitingRequest& request) noexcept {
+  --reserved_;
+  auto* const before = static_cast<WaitingRequest*>(request.before);
+  auto* const next = static_cast<WaitingRequest*>(request.next);
+  if (before != nullptr) {
+    before->next = next;
+  } else {
+    sleepers_.remove(request);
+  }
+  if (next != nullptr) {
+    next->before = before;
+    if (before == nullptr) sleepers_.add(*next, next->turn_);
+    return;
+  }
+  const auto found = lines_.find(&request);
+  if (found == lines_.end() || *found != &request) return;
+  auto node = lines_.extract(found);
+  if (before == nullptr) return;
+  node.value() = before;
+  lines_.insert(std::move(node));
 }
 
 void AsyncWaits::cancel(WaitingRequest& request) noexcept {
@@ -184,8 +237,7 @@ void AsyncWaits::cancel(WaitingRequest& request) noexcept {
   if (request.state_ == State::kEnded || request.is_cancelled) return;
   request.is_cancelled = true;
   if (request.state_ == State::kSleeping) {
-    sleepers_.remove(request);
-    --reserved_;
+    wake(request);
     ended.add(request);
   } else if (request.state_ == State::kQueued) {
     const Instant now = clock_.now();
@@ -208,9 +260,11 @@ void AsyncWaits::close() noexcept {
   WaitQueue::Waiter* left = nullptr;
   while (!sleepers_.empty()) {
     auto& request = static_cast<WaitingRequest&>(sleepers_.first());
-    sleepers_.remove(request);
-    if (request.state_ != State::kSleeping) continue;
-    --reserved_;
+    if (request.state_ != State::kSleeping) {
+      sleepers_.remove(request);
+      continue;
+    }
+    wake(request);
     request.is_cancelled = true;
     ended.add(request);
   }
@@ -259,11 +313,11 @@ void AsyncWaits::on_time() noexcept {
   const Instant now = clock_.now();
   while (!sleepers_.empty() && sleepers_.at() <= now) {
     auto& request = static_cast<WaitingRequest&>(sleepers_.first());
-    sleepers_.remove(request);
     if (request.state_ == State::kQueued) {
+      sleepers_.remove(request);
       ask_for(&request, nullptr, lock, ended);
     } else {
-      --reserved_;
+      wake(request);
       ended.add(request);
     }
   }

@@ -80,14 +80,18 @@ class Request final : public WaitingRequest {
       : WaitingRequest("key", of, units, until), clock_(of_clock) {}
   void ended() noexcept override {
     ++times_ended;
+    place = ++places_;
     at = clock_.now();
   }
   bool is_admitted() const { return times_ended == 1 && !is_cancelled && decision.allowed(); }
 
   int times_ended = 0;
+  int place = 0;  // among all that have ended
   Instant at = {};
 
  private:
+  inline static int places_ = 0;
+
   const Clock& clock_;
 };
 
@@ -164,6 +168,28 @@ TEST_P(AsyncWaitsTest, SleepsUntilItsReservationIsDue) {
     EXPECT_EQ(requests[static_cast<std::size_t>(i)].at, kStart + 100ms * i);
   }
   EXPECT_EQ(later.questions, GetParam() ? 5 : 0) << "one for each";
+}
+
+TEST_P(AsyncWaitsTest, EndsWhoSleepsBeforeALaterRequestThatIsAdmittedAtOnce) {
+  open();
+  acquire(kBucket);
+  const Request& first = acquire(kBucket);
+  clock.advance(250ms);  // the alarm is late
+  const Request& second = acquire(kBucket);
+  EXPECT_EQ(second.times_ended, 0);
+  run();
+  ASSERT_TRUE(first.is_admitted() && second.is_admitted());
+  EXPECT_LT(first.place, second.place);
+  EXPECT_EQ(second.at, kStart + 250ms);
+}
+
+TEST_P(AsyncWaitsTest, EndsARequestBeforeOthersIfItsDeadlineWouldPass) {
+  open();
+  acquire(kBucket);
+  const Request& first = acquire(kBucket);
+  EXPECT_TRUE(Limiter(later.store).reset("key", kBucket));
+  EXPECT_EQ(acquire(kBucket, 50ms).times_ended, 1);
+  EXPECT_EQ(first.times_ended, 0);
 }
 
 TEST_P(AsyncWaitsTest, QueuesForAWindow) {
@@ -309,6 +335,58 @@ TEST_P(LaterTest, EndsACancelledWaiterThatIsNotAdmitted) {
   run();
   EXPECT_TRUE(second.is_admitted());
   EXPECT_EQ(left(kWindow), 1u);
+}
+
+TEST_P(LaterTest, EndsReservationsInOrderEvenIfAnAnswerIsLate) {
+  open();
+  start(kBucket);
+  answer();
+  const Request& first = start(kBucket);
+  clock.advance(150ms);  // the answer, "in 100 ms", is on its way
+  const Request& second = start(kBucket);
+  answer();
+  run();
+  ASSERT_TRUE(first.is_admitted() && second.is_admitted());
+  EXPECT_LT(first.place, second.place);
+  EXPECT_EQ(second.at, kStart + 250ms);
+}
+
+TEST_P(LaterTest, EndsReservationsInOrderOnRandomHistories) {
+  constexpr Limit kFast = token_bucket(100).per(1s).burst(3);
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    std::mt19937 random(seed);
+    open();
+    requests.clear();
+    for (int i = 0; i < 300; ++i) {
+      start(kFast);
+      if (random() % 4 == 0) waits->cancel(requests[random() % requests.size()]);
+      clock.advance(Duration{random() % 20'000});
+      for (auto n = random() % 4; n > 0 && !later.answers.empty(); --n) later.answer();
+      if (random() % 4 == 0) waits->on_time();
+    }
+    answer();
+    run();
+    const Request* last = nullptr;
+    for (const Request& request : requests) {
+      EXPECT_EQ(request.times_ended, 1) << "seed " << seed;
+      if (request.is_cancelled) continue;
+      EXPECT_TRUE(last == nullptr || last->place < request.place) << "seed " << seed;
+      last = &request;
+    }
+    later.store.apply_one(Verb::kReset, {"key", kFast}, {});
+  }
+}
+
+TEST_P(LaterTest, LetsNoFallbackWaitForAReservation) {
+  open();
+  start(kBucket);
+  const Request& first = start(kBucket);
+  answer();
+  const Request& second = start(kBucket);
+  later.answers.front().second = {.reason = Reason::kFallback};
+  answer();
+  EXPECT_TRUE(second.is_admitted());
+  EXPECT_EQ(first.times_ended, 0);
 }
 
 TEST_P(LaterTest, AsksOnceForAllThatArriveMeanwhile) {

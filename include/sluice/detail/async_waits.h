@@ -6,9 +6,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "sluice/async_store.h"
@@ -46,6 +48,7 @@ class WaitingRequest : public WaitQueue::Waiter, public WakeHeap::Sleeper {
   enum class State : std::uint8_t { kAsking, kQueued, kSleeping, kEnded };
 
   State state_ = State::kAsking;
+  Instant turn_ = {};  // when a request that sleeps ends
 };
 
 // The requests of an AsyncLimiter that wait: for a reservation of a bucket to come due, or in a
@@ -117,6 +120,18 @@ class AsyncWaits : public std::enable_shared_from_this<AsyncWaits> {
   using Lock = std::unique_lock<std::mutex>;
   using State = WaitingRequest::State;
 
+  // Requests by the counters for which they wait.
+  struct ByCounter {
+    using is_transparent = void;
+    static std::tuple<Algorithm, std::string_view> name(const Charge& charge) noexcept {
+      return {charge.limit.algorithm(), charge.key};
+    }
+    static std::tuple<Algorithm, std::string_view> name(const WaitingRequest* request) noexcept {
+      return {request->limit.algorithm(), request->key};
+    }
+    bool operator()(const auto& a, const auto& b) const noexcept { return name(a) < name(b); }
+  };
+
   static bool is_reservable(const Limit& limit) noexcept {
     return limit.state_kind() == StateKind::kBucket;
   }
@@ -124,7 +139,10 @@ class AsyncWaits : public std::enable_shared_from_this<AsyncWaits> {
   static Decision too_many(const Limit& limit) noexcept;
   Action reservation(Instant deadline) const noexcept;
   bool make_room() noexcept;
+  bool has_sleepers(const Charge& charge) noexcept;
   void sleep(WaitingRequest& request, const Decision& said, Ended& ended) noexcept;
+  void follow(WaitingRequest& last, WaitingRequest& request) noexcept;
+  void wake(WaitingRequest& request) noexcept;
   void queue(WaitingRequest& request, const Decision* said, Lock& lock, Ended& ended) noexcept;
   void ask_for(WaitQueue::Waiter* first, const Decision* said, Lock& lock, Ended& ended) noexcept;
   void ask_later(WaitingRequest& request, Lock& lock, Ended& ended) noexcept;
@@ -150,6 +168,9 @@ class AsyncWaits : public std::enable_shared_from_this<AsyncWaits> {
   std::size_t reserved_ = 0;   // requests that are not in the queue
   std::size_t cancelled_ = 0;  // requests that were cancelled while the store decides
   WakeHeap sleepers_;          // requests whose reservation comes due, and those that ask next
+  // The last request of each counter whose requests sleep. They are linked in order of arrival, and
+  // only the first of them is in `sleepers_`.
+  std::set<WaitingRequest*, ByCounter> lines_;
 };
 
 }  // namespace sluice::detail
