@@ -16,6 +16,7 @@
 namespace sluice {
 namespace rules {
 class RememberedRequests;
+class RuleWait;
 }  // namespace rules
 
 // What rules use besides the limiter's store. A plain value that borrows all of it.
@@ -112,6 +113,7 @@ class RuleDecider {
 
  private:
   friend class rules::RememberedRequests;
+  friend class rules::RuleWait;
 
   class Impl;
   std::unique_ptr<Impl> impl_;

@@ -65,7 +65,7 @@ Decision Batch::decide(const BatchTerms& terms) {
   if (terms_.consume_on_reject) widen();
   Decision all = decide_enforced();
   if (failed_ || all.reason == Reason::kInvalid) return all;
-  if (has(ChargeMode::kShadow)) decide_shadow();
+  if (has(ChargeMode::kShadow) && !terms_.leaves_shadow) decide_groups();
   if (has(ChargeMode::kRefund)) give_back(!all.allowed() && !terms_.consume_on_reject, all);
   return all;
 }
@@ -272,7 +272,13 @@ void Batch::deny_exhausted_peek(std::size_t index) noexcept {
 
 // Shadow charges and refunds.
 
-void Batch::decide_shadow() {
+void Batch::decide_shadow(const Action& action) {
+  if (has_refused_ || failed_ || !has(ChargeMode::kShadow)) return;
+  terms_.action = action;
+  decide_groups();
+}
+
+void Batch::decide_groups() {
   std::size_t next = 0;
   for (std::size_t first = 0; first < entries_.size(); first = next) {
     const ChargeTerms& terms = entries_[first].terms;

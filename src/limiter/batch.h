@@ -42,6 +42,8 @@ struct BatchTerms {
   // its limit: a peek is denied if that unit is taken. With the other algorithms, a peek is denied
   // if nothing is left.
   bool consume_on_reject = false;
+  // Leaves the shadow charges to decide_shadow().
+  bool leaves_shadow = false;
 };
 
 // Decides the charges of one request: rules, Envoy descriptors and commands name the charges, and
@@ -111,6 +113,8 @@ class Batch {
   // The answer to the enforced charges: that of the store, or of the policies. Allowed if there are
   // none. `kInvalid` if there are more than kMaxCharges; then nothing else is decided.
   Decision decide(const BatchTerms& terms = {});
+  // Decides the shadow charges that the latest decide() has left. Changes no other answer.
+  void decide_shadow(const Action& action);
 
   std::size_t size() const noexcept { return charges_.size(); }
   const Charge& charge(std::size_t index) const noexcept { return charges_[index]; }
@@ -158,7 +162,7 @@ class Batch {
   void widen() noexcept;
   void narrow(std::size_t index) noexcept;
   void deny_exhausted_peek(std::size_t index) noexcept;
-  void decide_shadow();
+  void decide_groups();
   Decision decide_group(Indices indices);
   void give_back(bool denied, Decision& all);
 

@@ -98,6 +98,19 @@ const RuleAnswer& RuleDecider::Impl::repeat(Instant now) {
   return decide_batch({verb_, now});
 }
 
+const RuleAnswer& RuleDecider::Impl::decide_shadow(const Decision& enforced, const Action& action) {
+  answer_.decision = enforced;
+  if (named_.matched().empty() || named_.has_unknown_name()) return answer_;
+  if (enforced.reason != Reason::kInvalid) batch_.decide_shadow(action);
+  answer_.limits.clear();
+  answer_.matched.clear();
+  name_limits();
+  fill_limits();
+  fill_decision(enforced);
+  if (has_unlimited_) drop_unlimited();
+  return answer_;
+}
+
 const RuleAnswer& RuleDecider::Impl::decide_batch(const BatchTerms& terms) {
   Decision enforced = batch_.decide(terms);
   if (named_.is_denied_by_rule(RuleMode::kEnforce)) {

@@ -38,6 +38,9 @@ class RuleDecider::Impl {
   // counter is named. Only if can_repeat(), while the rules and what they borrow are the same.
   const RuleAnswer& repeat(Instant now);
   bool can_repeat() const noexcept { return can_repeat_; }
+  // Ends the latest request with this decision, and decides the rules in shadow mode, which
+  // BatchTerms::leaves_shadow has left.
+  const RuleAnswer& decide_shadow(const Decision& enforced, const Action& action);
   Decision change_permit(Verb verb, std::string_view permit, std::optional<Instant> now);
   void refuse_permits(bool refuse) noexcept { refuses_permits_ = refuse; }
 

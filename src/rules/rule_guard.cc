@@ -9,7 +9,7 @@
 
 #include "limiter/waits.h"
 #include "rules/attribute_table.h"
-#include "rules/rule_charges.h"
+#include "rules/rule_wait.h"
 #include "sluice/detail/limit_gate.h"
 
 namespace sluice {
@@ -242,35 +242,38 @@ RulePass::~RulePass() {
 class RulePass::Waiting final : public WaitingThread {
  public:
   Waiting(RuleDeciders::Slot& slot, const AttributeSource& attributes, const RequestCosts& costs)
-      : slot_(slot), attributes_(attributes), costs_(costs) {}
+      : slot_(slot), rules_(attributes, costs) {}
 
   Decision ask(Action action) noexcept override try {
-    slot_.answer =
-        &slot_.decider->decide_by(*slot_.rules, *slot_.rule, attributes_, costs_, {}, action);
-    charges_.read(*slot_.answer);
-    return slot_.answer->decision;
+    return rules_.ask(*slot_.decider, *slot_.rules, slot_.rule, action);
   } catch (const std::bad_alloc&) {
     return Decision::refused(Reason::kStoreError);
   }
   std::span<const Charge> charges() noexcept override {
-    if (charges_.charges().empty()) ask(Verb::kPeek);
-    return charges_.charges();
+    if (!rules_.has_asked()) ask(Verb::kPeek);
+    return rules_.charges();
   }
-  std::span<const Decision> each() noexcept override { return charges_.each(); }
+  std::span<const Decision> each() noexcept override { return rules_.each(); }
+
+  Decision end(const Decision& decision, Action action) {
+    if (!rules_.has_asked()) return decision;
+    slot_.answer = &rules_.end(*slot_.decider, decision, action);
+    return slot_.answer->decision;
+  }
 
  private:
   RuleDeciders::Slot& slot_;
-  const AttributeSource& attributes_;
-  const RequestCosts& costs_;
-  rules::RuleCharges charges_;
+  rules::RuleWait rules_;
 };
 
 Decision RulePass::ask(const AttributeSource& attributes, const RequestCosts& costs) {
   slot_->renew(deciders_.rules_, deciders_.needs_->rule);
   if (const auto& max_wait = deciders_.needs_->max_wait) {
     Waiting call(*slot_, attributes, costs);
-    const auto until = std::chrono::time_point_cast<Duration>(deadline(*max_wait));
-    return acquire(deciders_.limiter_->store(), call, Instant{until.time_since_epoch()});
+    const Instant until{
+        std::chrono::time_point_cast<Duration>(deadline(*max_wait)).time_since_epoch()};
+    const Decision decision = acquire(deciders_.limiter_->store(), call, until);
+    return call.end(decision, Waits::reservation(until, SteadyClock::instance()));
   }
   slot_->answer = &slot_->decider->decide_by(*slot_->rules, *slot_->rule, attributes, costs);
   return slot_->answer->decision;

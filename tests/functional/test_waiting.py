@@ -28,6 +28,14 @@ rules:
   - name: slow
     match: { path: /slow }
     limits: [ { key: "{user}", algorithm: token_bucket, limit: 1, per: 1m } ]
+  - name: trial
+    match: { path: /trial/** }
+    mode: shadow
+    continue: true
+    limits: [ { key: "{user}", algorithm: fixed_window, limit: 100, per: 24h } ]
+  - name: tried
+    match: { path: /trial/wait }
+    limits: [ { key: "{user}", algorithm: fixed_window, limit: 1, per: 300ms } ]
   - name: late
     match: { path: /late }
     limits: [ { key: "{user}", algorithm: token_bucket, limit: 1, per: 1h } ]
@@ -86,6 +94,14 @@ class Tests:
             status, answer = check(self.sluice, path, "b", wait_ms=300_000)
             self.assertEqual((status, answer["reason"]), (429, "limited"))
             self.assertGreater(answer["retry_after_ms"], 300_000)
+
+    def test_a_request_that_waits_is_charged_once_to_a_shadow_rule(self):
+        raws = self.open(4)
+        for raw in raws:
+            send(raw, "/trial/wait", "g", wait_ms=300_000)
+        self.assertEqual([raw.answer().status for raw in raws], [200] * 4)
+        answer = check(self.sluice, "/trial/count", "g", verb="peek", cost=0)[1]
+        self.assertEqual(answer["limits"][0]["remaining"], 96)
 
     def test_requests_are_answered_in_order_of_arrival(self):
         check(self.sluice, "/turn", "order")

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <new>
 
-#include "rules/rule_charges.h"
+#include "rules/rule_wait.h"
 #include "sluice/clock.h"
 
 namespace sluice::server {
@@ -85,33 +85,33 @@ class Session::Waiting final : public detail::WaitingCall {
  public:
   Waiting(Session& session, const AttributeSource& attributes, const RequestCosts& costs,
           net::FiberSleep& sleep)
-      : session_(session), attributes_(attributes), costs_(costs), sleep_(sleep) {}
+      : session_(session), rules_(attributes, costs), sleep_(sleep) {}
 
   Decision ask(Action action) noexcept override try {
     session_.follow_rules();
-    answer_ = &session_.decider_.decide(session_.rules_, attributes_, costs_, {}, action);
-    charges_.read(*answer_);
-    return answer_->decision;
+    return rules_.ask(session_.decider_, session_.rules_, nullptr, action);
   } catch (const std::bad_alloc&) {
     return Decision::refused(Reason::kStoreError);
   }
   std::span<const Charge> charges() noexcept override {
-    if (answer_ == nullptr) ask(Verb::kPeek);
-    return charges_.charges();
+    if (!rules_.has_asked()) ask(Verb::kPeek);
+    return rules_.charges();
   }
-  std::span<const Decision> each() noexcept override { return charges_.each(); }
+  std::span<const Decision> each() noexcept override { return rules_.each(); }
   bool park(Instant until) noexcept override { return sleep_.sleep(until); }
   void wake() noexcept override { sleep_.wake(); }
 
-  const RuleAnswer* answer() const noexcept { return answer_; }
+  RuleAnswer end(const Decision& decision, Action action) {
+    if (rules_.has_asked()) return rules_.end(session_.decider_, decision, action);
+    RuleAnswer answer;  // there was no memory to ask
+    answer.decision = decision;
+    return answer;
+  }
 
  private:
   Session& session_;
-  const AttributeSource& attributes_;
-  const RequestCosts& costs_;
+  rules::RuleWait rules_;
   net::FiberSleep& sleep_;
-  const RuleAnswer* answer_ = nullptr;
-  rules::RuleCharges charges_;
 };
 
 const RuleAnswer& Session::acquire(const AttributeSource& attributes, const RequestCosts& costs,
@@ -119,9 +119,10 @@ const RuleAnswer& Session::acquire(const AttributeSource& attributes, const Requ
                                    net::FiberSleep& sleep) {
   decider_.refuse_permits(true);
   Waiting call(*this, attributes, costs, sleep);
-  const Decision decision = waits.acquire(call, SteadyClock::instance().now() + max_wait);
-  waited_ = call.answer() != nullptr ? *call.answer() : RuleAnswer{};
-  waited_.decision = decision;
+  const Clock& clock = SteadyClock::instance();
+  const Instant deadline = clock.now() + max_wait;
+  const Decision decision = waits.acquire(call, deadline);
+  waited_ = call.end(decision, detail::Waits::reservation(deadline, clock));
   record(attributes, costs, waited_);
   return waited_;
 }

@@ -1,0 +1,29 @@
+#include "rules/rule_wait.h"
+
+#include "rules/rule_decider.h"
+#include "rules/rule_set.h"
+
+namespace sluice::rules {
+
+Decision RuleWait::ask(RuleDecider& decider, const RuleSet& rules, const Rule* rule,
+                       Action action) {
+  const RuleSet::Impl& set = Access::impl(rules);
+  const BatchTerms terms{.action = action, .leaves_shadow = true};
+  answer_ = rule != nullptr ? &decider.impl_->decide_by(set, *rule, attributes_, costs_, terms, {})
+                            : &decider.impl_->decide(set, attributes_, costs_, terms, {});
+  charges_.clear();
+  each_.clear();
+  for (const LimitAnswer& limit : answer_->limits) {
+    if (limit.rule->mode == RuleMode::kShadow) continue;
+    charges_.push_back({limit.counter, limit.numbers, limit.cost, limit.tag, Keyspace::kRules});
+    charges_.back().block = limit.limit->block_of_charges();
+    each_.push_back(limit.decision);
+  }
+  return answer_->decision;
+}
+
+const RuleAnswer& RuleWait::end(RuleDecider& decider, const Decision& decision, Action action) {
+  return decider.impl_->decide_shadow(decision, action);
+}
+
+}  // namespace sluice::rules

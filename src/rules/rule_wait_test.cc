@@ -1,0 +1,103 @@
+#include "rules/rule_wait.h"
+
+#include <gtest/gtest.h>
+
+#include "sluice/memory_store.h"
+#include "sluice/testing/manual_clock.h"
+
+namespace sluice::rules {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::string_view kTrial = R"(version: 1
+rules:
+  - name: trial
+    mode: shadow
+    continue: true
+    limits: [ { name: trial, algorithm: fixed_window, limit: 2, per: 1h } ]
+  - name: enforced
+    limits: [ { name: enforced, algorithm: fixed_window, limit: 1, per: 1m } ]
+)";
+
+class RuleWaitTest : public ::testing::Test {
+ protected:
+  // Returns what is left of the shadow rule's limit.
+  std::uint32_t left() {
+    return decider.decide(rules, attributes, 0, {}, Verb::kPeek).limits.front().decision.remaining;
+  }
+
+  testing::ManualClock clock;
+  MemoryStore store{{}, clock};
+  Limiter limiter{store};
+  RuleDecider decider{limiter};
+  const RuleSet rules = *RuleSet::parse(kTrial, "f");
+  const Attributes attributes;
+  const RequestCosts costs;
+};
+
+TEST_F(RuleWaitTest, ChargesShadowRulesOnceHoweverOftenItAsks) {
+  EXPECT_TRUE(decider.decide(rules, attributes).decision);
+  EXPECT_EQ(left(), 1u);
+  RuleWait wait(attributes, costs);
+  wait.ask(decider, rules, nullptr, Verb::kPeek);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(wait.ask(decider, rules, nullptr, Verb::kReserve));
+    EXPECT_EQ(wait.charges().size(), 1u);
+  }
+  clock.advance(1min);
+  const Decision said = wait.ask(decider, rules, nullptr, Verb::kReserve);
+  EXPECT_TRUE(said);
+  EXPECT_EQ(wait.end(decider, said, Verb::kReserve).decision.reason, Reason::kOk);
+  EXPECT_EQ(left(), 0u);
+}
+
+TEST_F(RuleWaitTest, LeavesOutLimitsOfUnlimitedKeys) {
+  const RuleSet blocking = *RuleSet::parse(R"(version: 1
+rules:
+  - name: free
+    limits:
+      - { name: free, algorithm: fixed_window, limit: 1, per: 1h,
+          block: { after: 5, within: 10m, for: 15m } }
+      - { name: all, algorithm: fixed_window, limit: 5, per: 1h }
+)",
+                                           "f");
+  Overrides overrides;
+  EXPECT_TRUE(overrides.set(decider.decide(blocking, attributes, 0).limits[0].counter,
+                            {.kind = Override::Kind::kUnlimited}));
+  RuleDecider unlimited(limiter, {.overrides = &overrides});
+  RuleWait wait(attributes, costs);
+  for (int i = 0; i < 2; ++i) {
+    const Decision said = wait.ask(unlimited, blocking, nullptr, Verb::kReserve);
+    EXPECT_EQ(wait.charges().size(), 1u);
+    const RuleAnswer& answer = wait.end(unlimited, said, Verb::kReserve);
+    EXPECT_TRUE(answer.decision);
+    ASSERT_EQ(answer.limits.size(), 1u);
+    EXPECT_EQ(answer.limits[0].limit->name, "all");
+  }
+}
+
+TEST_F(RuleWaitTest, ReportsWhatAShadowRuleWouldDeny) {
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(decider.decide(rules, attributes).decision);
+    clock.advance(1min);
+  }
+  RuleWait wait(attributes, costs);
+  const Decision said = wait.ask(decider, rules, nullptr, Verb::kReserve);
+  const RuleAnswer& answer = wait.end(decider, said, Verb::kReserve);
+  EXPECT_TRUE(answer.decision);
+  EXPECT_EQ(answer.decision.reason, Reason::kShadow);
+  EXPECT_EQ(answer.rule->name, "trial");
+}
+
+TEST_F(RuleWaitTest, ChargesShadowRulesIfTheWaitEndsWithoutUnits) {
+  RuleWait wait(attributes, costs);
+  EXPECT_TRUE(wait.ask(decider, rules, nullptr, Verb::kReserve));
+  wait.ask(decider, rules, nullptr, Verb::kRefund);
+  const Decision gone = Decision::refused(Reason::kLimited);
+  EXPECT_EQ(wait.end(decider, gone, Verb::kReserve).decision, gone);
+  EXPECT_EQ(left(), 1u);
+}
+
+}  // namespace
+}  // namespace sluice::rules
