@@ -1,9 +1,15 @@
 #include "server/rules/server_overrides.h"
 
+#include <thread>
 #include <utility>
 #include <vector>
 
 namespace sluice::server {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{5};  // between two tries to lock the file
+
+}  // namespace
 
 Expected<std::unique_ptr<ServerOverrides>> ServerOverrides::open(std::string path,
                                                                  std::size_t most) {
@@ -37,10 +43,38 @@ Expected<bool> ServerOverrides::reread() {
 }
 
 Expected<bool> ServerOverrides::keep() {
-  const std::lock_guard lock(mutex_);
-  saves_all_ = true;
-  const FolderLock others(path_);
+  {
+    const std::lock_guard lock(mutex_);
+    saves_all_ = true;
+    if (!has_unsaved_) return true;
+  }
+  const auto change = begin(kPatience);
+  if (!change) return Unexpected{change.error()};
   return has_unsaved_ ? save() : true;
+}
+
+Expected<std::optional<ServerOverrides::Change>> ServerOverrides::try_begin() {
+  Change change{std::unique_lock(mutex_), {}};
+  if (path_.empty()) return std::optional(std::move(change));
+  auto taken = net::FileLock::try_take(path_);
+  if (!taken) return Unexpected{std::move(taken.error())};
+  if (!*taken) return std::optional<Change>();
+  change.processes.emplace(std::move(**taken));
+  if (auto read = read_if_changed(); !read) return Unexpected{std::move(read.error())};
+  return std::optional(std::move(change));
+}
+
+Expected<ServerOverrides::Change> ServerOverrides::begin(std::chrono::milliseconds patience) {
+  using Clock = std::chrono::steady_clock;
+  for (const auto end = Clock::now() + patience;;) {
+    auto change = try_begin();
+    if (!change) return Unexpected{std::move(change.error())};
+    if (*change) return std::move(**change);
+    if (Clock::now() >= end) break;
+    std::this_thread::sleep_for(kLook);
+  }
+  return Unexpected{"nothing was changed, because another process has locked " + path_ +
+                    ".lock; repeat the change, or give each server a file of its own"};
 }
 
 void ServerOverrides::put_back(std::string_view counter, const std::optional<Override>& before) {
@@ -51,10 +85,10 @@ void ServerOverrides::put_back(std::string_view counter, const std::optional<Ove
   }
 }
 
-Expected<bool> ServerOverrides::set(std::string_view counter, const Override& given) {
-  const std::lock_guard lock(mutex_);
-  const FolderLock others(path_);
-  if (auto read = read_if_changed(); !read) return read;
+Expected<bool> ServerOverrides::set(std::string_view counter, const Override& given,
+                                    std::chrono::milliseconds patience) {
+  const auto change = begin(patience);
+  if (!change) return Unexpected{change.error()};
   const auto before = overrides_.find(counter);
   auto is_new = overrides_.set(counter, given);
   if (!is_new) return is_new;
@@ -65,10 +99,10 @@ Expected<bool> ServerOverrides::set(std::string_view counter, const Override& gi
   return !before;
 }
 
-Expected<bool> ServerOverrides::unset(std::string_view counter) {
-  const std::lock_guard lock(mutex_);
-  const FolderLock others(path_);
-  if (auto read = read_if_changed(); !read) return read;
+Expected<bool> ServerOverrides::unset(std::string_view counter,
+                                      std::chrono::milliseconds patience) {
+  const auto change = begin(patience);
+  if (!change) return Unexpected{change.error()};
   const auto before = overrides_.find(counter);
   if (!overrides_.unset(counter)) return false;
   if (auto saved = save(); !saved) {
@@ -78,19 +112,26 @@ Expected<bool> ServerOverrides::unset(std::string_view counter) {
   return before.has_value();
 }
 
+Expected<bool> ServerOverrides::set(std::string_view counter, const Override& given) {
+  return set(counter, given, kPatience);
+}
+
+Expected<bool> ServerOverrides::unset(std::string_view counter) {
+  return unset(counter, kPatience);
+}
+
 Expected<bool> ServerOverrides::set_through(redis::Client*, std::string_view counter,
                                             const Override& given) {
-  return set(counter, given);
+  return set(counter, given, {});
 }
 
 Expected<bool> ServerOverrides::unset_through(redis::Client*, std::string_view counter) {
-  return unset(counter);
+  return unset(counter, {});
 }
 
 Expected<bool> ServerOverrides::set_all(Entries entries, bool more) {
-  const std::lock_guard lock(mutex_);
-  const FolderLock others(path_);
-  if (auto read = read_if_changed(); !read) return read;
+  const auto change = begin(kPatience);
+  if (!change) return Unexpected{change.error()};
   std::vector<std::optional<Override>> before;
   before.reserve(entries.size());
   Expected<bool> done = true;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -8,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "server/net/file_lock.h"
 #include "server/rules/shared_file.h"
 #include "sluice/expected.h"
 #include "sluice/overrides.h"
@@ -30,6 +32,8 @@ namespace sluice::server {
 // Thread-safety: any member from any thread. Cost: a change writes the whole file.
 class ServerOverrides {
  public:
+  static constexpr std::chrono::seconds kPatience{1};
+
   // Reads the file, if there is one. An empty path: they are kept in memory only. There may be at
   // most `most`. Errors: "FILE:LINE: WHAT; EXPECTED".
   static Expected<std::unique_ptr<ServerOverrides>> open(
@@ -46,7 +50,7 @@ class ServerOverrides {
   virtual Expected<bool> set(std::string_view counter, const Override& given);
   virtual Expected<bool> unset(std::string_view counter);
   // The same on a fiber of another loop, whose connection to Redis is `client`; null if there is
-  // none. Without Redis, they block the thread while the file is written.
+  // none. Without Redis, they block the thread only while this process writes the file.
   virtual Expected<bool> set_through(redis::Client* client, std::string_view counter,
                                      const Override& given);
   virtual Expected<bool> unset_through(redis::Client* client, std::string_view counter);
@@ -75,12 +79,24 @@ class ServerOverrides {
   Overrides overrides_;
 
  private:
+  // The right to change the overrides and the file.
+  struct Change {
+    std::unique_lock<std::mutex> threads;
+    std::optional<net::FileLock> processes;  // none without a file
+  };
+
+  // Begins a change, with the overrides in the file. Errors: why there can be none.
+  Expected<Change> begin(std::chrono::milliseconds patience);
+  Expected<std::optional<Change>> try_begin();
+  Expected<bool> set(std::string_view counter, const Override& given,
+                     std::chrono::milliseconds patience);
+  Expected<bool> unset(std::string_view counter, std::chrono::milliseconds patience);
   Expected<bool> save();
   Expected<bool> read_if_changed();
   void put_back(std::string_view counter, const std::optional<Override>& before);
 
   const std::string path_;
-  std::mutex mutex_;          // held while they are changed and written
+  std::mutex mutex_;          // held while they are changed and written; never while waiting
   FileMark known_;            // the file that was read or written last
   bool has_unsaved_ = false;  // the file lacks some
   bool saves_all_ = false;

@@ -1,6 +1,9 @@
 #include "server/rules/server_overrides.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -91,6 +94,47 @@ TEST_F(ServerOverridesTest, OfAnImportAreWrittenBeforeAServerEnds) {
   EXPECT_EQ(open()->all().size(), 1U);
   EXPECT_TRUE(overrides->set_all(second, true).value());
   EXPECT_EQ(open()->all().size(), 2U) << "a server that is succeeded writes each part";
+}
+
+TEST_F(ServerOverridesTest, AreNotChangedWhileAnotherProcessHoldsTheLockOfTheFile) {
+  const auto overrides = open();
+  EXPECT_TRUE(overrides->set("d|r|l|k=1", {.limit = 1}).value());
+  EXPECT_TRUE(overrides->set_all(std::vector<Overrides::Page::Entry>{{"d|r|l|k=2", {.limit = 2}}},
+                                 true));
+  auto other = net::FileLock::try_take(path_);
+  ASSERT_TRUE(other && *other);
+  const auto set = overrides->set("d|r|l|k=1", {.limit = 5});
+  ASSERT_FALSE(set);
+  EXPECT_EQ(set.error(), "nothing was changed, because another process has locked " + path_ +
+                             ".lock; repeat the change, or give each server a file of its own");
+  EXPECT_FALSE(overrides->unset("d|r|l|k=1"));
+  EXPECT_FALSE(overrides->set_through(nullptr, "d|r|l|k=1", {.limit = 5}));
+  EXPECT_FALSE(overrides->unset_through(nullptr, "d|r|l|k=1"));
+  EXPECT_FALSE(overrides->keep());
+  EXPECT_EQ(overrides->all().find("d|r|l|k=1")->limit, 1U);
+  other->reset();
+  EXPECT_TRUE(overrides->keep().value());
+  EXPECT_TRUE(overrides->set_through(nullptr, "d|r|l|k=1", {.limit = 5}));
+  EXPECT_EQ(open()->all().size(), 2U);
+}
+
+TEST_F(ServerOverridesTest, HaveALockThatOtherUsersCannotHold) {
+  const int folder = ::open(folder_.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  ASSERT_EQ(::flock(folder, LOCK_EX), 0) << "which every user can do";
+  EXPECT_TRUE(open()->set("d|r|l", {.limit = 5}).value());
+  ::close(folder);
+  EXPECT_EQ(std::filesystem::status(path_ + ".lock").permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+}
+
+TEST_F(ServerOverridesTest, SayWhyTheFileCannotBeLocked) {
+  const auto overrides = open();
+  std::filesystem::create_directory(path_ + ".lock");
+  const auto refused = overrides->set("d|r|l", {.limit = 5});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error(), "cannot open " + path_ +
+                                 ".lock: Is a directory; expected a file that this user may write, "
+                                 "or a folder in which it may create one");
 }
 
 TEST_F(ServerOverridesTest, StartWithoutAFile) {

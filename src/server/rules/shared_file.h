@@ -22,17 +22,4 @@ struct FileMark {
   friend bool operator==(const FileMark&, const FileMark&) = default;
 };
 
-// Keeps other processes out that hold such a lock of a file in the same folder, until it ends. If
-// the folder cannot be locked, or the path is empty, it does nothing.
-class FolderLock {
- public:
-  explicit FolderLock(const std::string& path) noexcept;
-  ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
- private:
-  int fd_ = -1;
-};
-
 }  // namespace sluice::server
