@@ -75,7 +75,8 @@ class Snapshots(ServerTest):
         self.assertEqual(old.stop(), 0)
         self.assertEqual(os.stat(self.file).st_mode & 0o7777, 0o600)
         self.assertIn("wrote the snapshot of the counters", old.log())
-        self.assertEqual([entry.name for entry in self.file.parent.iterdir()], ["counters"])
+        files = sorted(entry.name for entry in self.file.parent.iterdir())
+        self.assertEqual(files, ["counters", "counters.lock"])
 
         new = self.start()
         self.says(new, "read the snapshot of the counters")
@@ -196,6 +197,37 @@ class Snapshots(ServerTest):
             f"memory.snapshot: cannot write in {folder}/no: No such file or directory",
             self.refused({"memory": {"snapshot": f"{folder}/no/counters"}}),
         )
+
+    def test_a_second_server_with_the_same_file_does_not_start(self):
+        server = self.start(snapshot_interval="20ms")
+        self.ask(server, cost=7)
+        memory = {"snapshot": str(self.file)}
+        refusal = (f"memory.snapshot: another server uses {self.file}; expected a file for each "
+                   "server, or drain.handover to replace that server")
+        self.assertIn(refusal, self.refused({"memory": memory}))
+        config = {"memory": memory, "drain": {"handover": str(self.folder() / "handover.sock")}}
+        self.assertIn(refusal, self.refused(config))
+        self.assertEqual(set(self.remaining(server).values()), {93})
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(set(self.remaining(self.start()).values()), {93})
+
+    def test_a_successor_cannot_take_the_file_of_a_third_server(self):
+        third = self.start()
+        own = {"snapshot": str(self.folder() / "counters")}
+        config = {
+            "memory": own,
+            "listen": {"http": f"127.0.0.1:{free_port()}"},
+            "drain": {"handover": str(self.folder() / "handover.sock")},
+        }
+        old = self.serve(RULES, config)
+        self.assertIn("another server uses",
+                      self.refused({**config, "memory": {"snapshot": str(self.file)}}))
+        self.assertEqual(self.ask(old)["outcome"], "allowed")
+        new = self.serve(RULES, config)
+        self.assertEqual(old.wait(), 0)
+        self.assertEqual(set(self.remaining(new).values()), {99})
+        self.assertIn("another server uses", self.refused({"memory": own}))
+        self.assertEqual(third.stop(), 0)
 
     def test_a_failure_is_reported_once_and_the_file_stays(self):
         old = self.start(snapshot_interval="20ms")

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,12 +17,22 @@ Unexpected<std::string> cannot(const char* what, const std::string& name) {
           "; expected a file that this user may write, or a folder in which it may create one"};
 }
 
+bool are_same_file(int a, int b) {
+  struct stat first{}, second{};
+  return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
 }  // namespace
 
-Expected<std::optional<FileLock>> FileLock::try_take(const std::string& path) {
+Expected<std::optional<FileLock>> FileLock::try_take(const std::string& path,
+                                                     std::vector<FileLock> inherited) {
   const std::string name = path + ".lock";
   FileLock lock(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (lock.descriptor_ < 0) return cannot("open", name);
+  for (FileLock& one : inherited) {
+    if (are_same_file(one.descriptor_, lock.descriptor_)) std::swap(one, lock);
+  }
   if (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) == 0) return std::optional(std::move(lock));
   if (errno != EWOULDBLOCK) return cannot("lock", name);
   return std::optional<FileLock>();

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -17,6 +18,11 @@ int option(int descriptor, int name) {
   int value = 0;
   socklen_t size = sizeof value;
   return ::getsockopt(descriptor, SOL_SOCKET, name, &value, &size) == 0 ? value : 0;
+}
+
+bool is_regular_file(int descriptor) {
+  struct stat status{};
+  return ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
 }
 
 // Takes ownership of the descriptor.
@@ -79,7 +85,7 @@ std::optional<Packet> receive_packet(int socket) {
   message.msg_controllen = room.size();
   const ssize_t size = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   if (size <= 0) return std::nullopt;
-  Packet out{{text.data(), static_cast<std::size_t>(size)}, {}};
+  Packet out{{text.data(), static_cast<std::size_t>(size)}, {}, {}};
   for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr;
        head = CMSG_NXTHDR(&message, head)) {
     if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
@@ -87,7 +93,11 @@ std::optional<Packet> receive_packet(int socket) {
     for (std::size_t at = 0; at + sizeof(int) <= bytes; at += sizeof(int)) {
       int descriptor = -1;
       std::memcpy(&descriptor, CMSG_DATA(head) + at, sizeof descriptor);
-      add_listening(descriptor, false, out.sockets);
+      if (is_regular_file(descriptor)) {
+        out.locks.emplace_back(descriptor);
+      } else {
+        add_listening(descriptor, false, out.sockets);
+      }
     }
   }
   return out;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "server/net/file_lock.h"
 #include "server/net/listening_socket.h"
 
 namespace sluice::server::net {
@@ -19,6 +20,7 @@ InheritedSockets take_activated_sockets();
 struct Packet {
   std::string text;
   InheritedSockets sockets;
+  std::vector<FileLock> locks;  // its regular files
 };
 // The most descriptors of a packet.
 inline constexpr std::size_t kMostPassed = 128;
@@ -26,7 +28,7 @@ inline constexpr std::size_t kMostPassed = 128;
 // error.
 int send_packet(int socket, std::string_view text, std::span<const int> descriptors) noexcept;
 // Receives a packet. Returns nothing at the end of the stream or after an error. Closes descriptors
-// that are not listening sockets.
+// of other kinds.
 std::optional<Packet> receive_packet(int socket);
 
 }  // namespace sluice::server::net

@@ -131,7 +131,7 @@ void Handover::give_sockets(int successor) {
     successor_.close(ignored);
     return;
   }
-  const std::vector<int> all = parts_.sockets();
+  const std::vector<int> all = parts_.descriptors();
   std::span<const int> left = all;
   int error = 0;
   while (!left.empty() && error == 0) {
@@ -188,6 +188,7 @@ Expected<bool> Predecessor::receive_sockets() {
     if (!packet) return failed("it did not answer");
     if (packet->text == kEnd) return true;
     for (auto& socket : packet->sockets) sockets_.push_back(std::move(socket));
+    for (auto& lock : packet->locks) locks_.push_back(std::move(lock));
   }
 }
 

@@ -21,6 +21,7 @@ class Predecessor {
   static Expected<std::optional<Predecessor>> find(const std::string& path);
 
   net::InheritedSockets take_sockets() noexcept { return std::move(sockets_); }
+  std::vector<net::FileLock> take_locks() noexcept { return std::move(locks_); }
   // The predecessor stops accepting. From then on, this process must accept. Errors: one line.
   Expected<bool> succeed();
 
@@ -33,10 +34,11 @@ class Predecessor {
   std::string path_;
   net::ListeningSocket socket_;
   net::InheritedSockets sockets_;
+  std::vector<net::FileLock> locks_;
 };
 
-// A server that hands over to its successor: gives it copies of its listening sockets, and stops
-// accepting when the successor is ready. Connections that arrive meanwhile stay in the queues of
+// A server that hands over to its successor: gives it copies of its listening sockets and of the lock
+// of its snapshot, and stops accepting when the successor is ready. Connections that arrive meanwhile stay in the queues of
 // the sockets, so that none is refused.
 //
 //   successor                       predecessor
@@ -53,7 +55,7 @@ class Handover {
   struct Parts {
     boost::asio::io_context& main;
     Log& log;
-    std::function<std::vector<int>()> sockets;  // to give
+    std::function<std::vector<int>()> descriptors;  // to give
     std::function<void()> handed_over;
     std::function<void()> prepare = [] {};  // while this server still accepts
     std::function<void()> failed = [] {};   // after prepare(): this server continues
@@ -67,6 +69,10 @@ class Handover {
   // there is one. An empty path: of no server. Errors: one line.
   Expected<net::InheritedSockets> inherit(const std::string& path);
   bool has_predecessor() const noexcept { return predecessor_.has_value(); }
+  // The locks of that server, which it shares with this process from now on.
+  std::vector<net::FileLock> take_locks() noexcept {
+    return predecessor_ ? predecessor_->take_locks() : std::vector<net::FileLock>();
+  }
   // Replaces that server, if there is one, and waits for a successor. From then on, this process
   // must accept. Does nothing if the path is empty. Errors: one line.
   Expected<bool> succeed(const std::string& path);

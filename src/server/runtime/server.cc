@@ -68,7 +68,7 @@ class Server::Impl {
   void follow_rules();
   void follow_overrides();
   void collect_keys();
-  std::vector<int> give_sockets();
+  std::vector<int> descriptors_to_give();
   void hand_over();
 
   const net::LoopClock& clock_ = net::LoopClock::system();
@@ -100,7 +100,7 @@ class Server::Impl {
   std::unique_ptr<net::LoopFrontEnd> administration_;
   Loops loops_;
   Shutdown shutdown_{{main_, config_, log_, front_ends_, loops_, ready_}};
-  Handover handover_{{main_, log_, [this] { return give_sockets(); }, [this] { hand_over(); },
+  Handover handover_{{main_, log_, [this] { return descriptors_to_give(); }, [this] { hand_over(); },
                       [this] { stores_->write_last_snapshot(); },
                       [this] { stores_->continue_writing_snapshots(); }}};
   // Destroyed first, because the metrics borrow the other members.
@@ -175,6 +175,7 @@ Expected<bool> Server::Impl::open() {
   const std::size_t threads = Loops::count(config_.threads);
   auto inherited = handover_.inherit(config_.handover);
   if (!inherited) return Unexpected{inherited.error()};
+  if (auto locked = stores_->lock_snapshot(handover_.take_locks()); !locked) return locked;
   auto opened = front_ends_.open(threads, *inherited);
   if (opened) {
     start_loops(threads);
@@ -330,10 +331,12 @@ void Server::Impl::collect_keys() {
   });
 }
 
-std::vector<int> Server::Impl::give_sockets() {
+std::vector<int> Server::Impl::descriptors_to_give() {
   const auto kept = overrides_->keep();
   if (!kept) log_.error("the latest overrides are not in the file", {{"why", kept.error()}});
-  return front_ends_.descriptors();
+  std::vector<int> out = front_ends_.descriptors();
+  if (const int lock = stores_->snapshot_lock(); lock >= 0) out.push_back(lock);
+  return out;
 }
 
 void Server::Impl::hand_over() {

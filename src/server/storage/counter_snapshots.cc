@@ -50,6 +50,17 @@ Expected<std::unique_ptr<CounterSnapshots>> CounterSnapshots::open(MemoryStore& 
   return std::unique_ptr<CounterSnapshots>(new CounterSnapshots(store, std::move(options), log));
 }
 
+Expected<bool> CounterSnapshots::lock(std::vector<net::FileLock> inherited) {
+  auto taken = net::FileLock::try_take(options_.path, std::move(inherited));
+  if (!taken) return Unexpected{"memory.snapshot: " + taken.error()};
+  if (!*taken) {
+    return Unexpected{"memory.snapshot: another server uses " + options_.path +
+                      "; expected a file for each server, or drain.handover to replace that server"};
+  }
+  lock_.emplace(std::move(**taken));
+  return true;
+}
+
 void CounterSnapshots::read() {
   const std::string& path = options_.path;
   struct stat status{};

@@ -5,11 +5,14 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "metrics/metrics.h"
 #include "server/logging/log.h"
+#include "server/net/file_lock.h"
 #include "sluice/expected.h"
 #include "sluice/memory_store.h"
 
@@ -40,6 +43,11 @@ class CounterSnapshots {
   CounterSnapshots(const CounterSnapshots&) = delete;
   CounterSnapshots& operator=(const CounterSnapshots&) = delete;
 
+  // Keeps other servers from using the file, until this object and the processes that received
+  // lock_descriptor() have ended. Call it before read(). Errors: one line.
+  Expected<bool> lock(std::vector<net::FileLock> inherited = {});
+  int lock_descriptor() const noexcept { return lock_ ? lock_->descriptor() : -1; }
+
   // Reads the file, if there is one. A file that cannot be used is renamed to FILE.damaged, and
   // the store stays empty.
   void read();
@@ -65,6 +73,7 @@ class CounterSnapshots {
   MemoryStore& store_;
   const Options options_;
   Log& log_;
+  std::optional<net::FileLock> lock_;
   std::mutex writing_;            // held while the file is written
   bool is_last_written_ = false;  // under `writing_`
   std::string failure_;           // the last problem, until a file is written; under `writing_`

@@ -116,6 +116,33 @@ TEST_F(CounterSnapshotsTest, RefuseAPathThatCannotBeAFile) {
                 "files");
 }
 
+TEST_F(CounterSnapshotsTest, RefuseAFileThatAnotherServerUses) {
+  MemoryStore first, second;
+  auto before = open(first);
+  EXPECT_TRUE(before->lock());
+  const auto after = open(second);
+  const auto refused = after->lock();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error(),
+            "memory.snapshot: another server uses " + path_ +
+                "; expected a file for each server, or drain.handover to replace that server");
+  EXPECT_EQ(after->lock_descriptor(), -1);
+  before.reset();
+  EXPECT_TRUE(after->lock());
+}
+
+TEST_F(CounterSnapshotsTest, ShareTheirLockWithASuccessor) {
+  MemoryStore first, second, third;
+  auto before = open(first);
+  ASSERT_TRUE(before->lock());
+  const auto after = open(second);
+  std::vector<net::FileLock> inherited;
+  inherited.emplace_back(::dup(before->lock_descriptor()));
+  EXPECT_TRUE(after->lock(std::move(inherited)));
+  before.reset();
+  EXPECT_FALSE(open(third)->lock());
+}
+
 TEST_F(CounterSnapshotsTest, CountEachFailureAndTryAgain) {
   MemoryStore store;
   const auto snapshots = open(store, 1ms);

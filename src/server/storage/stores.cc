@@ -1,6 +1,7 @@
 #include "server/storage/stores.h"
 
 #include <utility>
+#include <vector>
 
 #include "server/storage/counter_snapshots.h"
 #include "server/storage/redis_blocks.h"
@@ -53,6 +54,12 @@ class InMemory final : public Stores {
   }
   void stop_following() noexcept override {
     if (snapshots_) snapshots_->stop();
+  }
+  Expected<bool> lock_snapshot(std::vector<net::FileLock> inherited) override {
+    return snapshots_ ? snapshots_->lock(std::move(inherited)) : true;
+  }
+  int snapshot_lock() const noexcept override {
+    return snapshots_ ? snapshots_->lock_descriptor() : -1;
   }
   void read_snapshot() override {
     if (snapshots_) snapshots_->read();

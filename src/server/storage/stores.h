@@ -2,10 +2,12 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "metrics/metrics.h"
 #include "server/config/config.h"
 #include "server/logging/log.h"
+#include "server/net/file_lock.h"
 #include "server/storage/held_blocks.h"
 #include "server/storage/loop_stores.h"
 #include "server/storage/store_status.h"
@@ -44,7 +46,9 @@ class Stores {
   virtual void stop_following() noexcept {}
 
   // The file that keeps the counters of a memory store (CounterSnapshots). They do nothing without
-  // one, and in Redis.
+  // one, and in Redis; then snapshot_lock() is -1.
+  virtual Expected<bool> lock_snapshot(std::vector<net::FileLock> /*inherited*/) { return true; }
+  virtual int snapshot_lock() const noexcept { return -1; }
   virtual void read_snapshot() {}
   virtual void write_last_snapshot() {}
   virtual void continue_writing_snapshots() {}
