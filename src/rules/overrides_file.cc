@@ -1,12 +1,13 @@
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
+#include <span>
+#include <system_error>
 #include <utility>
 
+#include "limiter/replacement_file.h"
 #include "rules/override_text.h"
 #include "sluice/overrides.h"
 
@@ -15,35 +16,11 @@ namespace {
 
 constexpr std::string_view kFirstLine = "sluice overrides 1";
 
-std::string why(const std::string& what) { return what + ": " + std::strerror(errno); }
-
-class File {
- public:
-  File(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0600)) {}
-  ~File() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-
-  bool is_open() const noexcept { return fd_ >= 0; }
-  bool flush() const noexcept { return ::fsync(fd_) == 0; }
-  bool write(std::string_view bytes) const noexcept {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return false;
-      bytes.remove_prefix(static_cast<std::size_t>(written));
-    }
-    return true;
-  }
-
- private:
-  const int fd_;
-};
-
-bool write_all(const File& file, const Overrides& from) {
+void write_all(detail::ReplacementFile& file, const Overrides& from) {
   constexpr std::size_t kPage = 10'000;
+  const auto write = [&file](const std::string& text) {
+    file.write(std::as_bytes(std::span(text)));
+  };
   std::string text(kFirstLine);
   text += '\n';
   std::size_t count = 0;
@@ -55,10 +32,10 @@ bool write_all(const File& file, const Overrides& from) {
     }
     count += page.entries.size();
     at = page.next;
-    if (!file.write(text)) return false;
+    write(text);
     text.clear();
   }
-  return file.write("end " + std::to_string(count) + "\n") && file.flush();
+  write("end " + std::to_string(count) + "\n");
 }
 
 // Reads the lines of a file up to its end.
@@ -103,9 +80,10 @@ class Reader {
 }  // namespace
 
 Expected<bool> read_overrides(const std::string& path, Overrides& into) {
-  if (const File file(path, O_RDONLY); !file.is_open()) {
+  if (const detail::FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+      file.get() < 0) {
     if (errno == ENOENT || errno == ENOTDIR) return false;
-    return Unexpected{why("cannot read " + path)};
+    return Unexpected{"cannot read " + path + ": " + std::strerror(errno)};
   }
   Overrides next(into.most());
   auto read = Reader(path, next).read();
@@ -113,18 +91,13 @@ Expected<bool> read_overrides(const std::string& path, Overrides& into) {
   return read;
 }
 
-Expected<bool> write_overrides(const std::string& path, const Overrides& from) {
-  const std::string next = path + ".new";
-  if (const File file(next, O_WRONLY | O_CREAT | O_TRUNC);
-      !file.is_open() || !write_all(file, from)) {
-    return Unexpected{why("cannot write " + next)};
-  }
-  if (std::rename(next.c_str(), path.c_str()) != 0) return Unexpected{why("cannot write " + path)};
-  const auto folder = std::filesystem::path(path).parent_path();
-  const File parent(folder.empty() ? "." : folder.string(), O_RDONLY | O_DIRECTORY);
-  if (!parent.is_open() || !parent.flush())
-    return Unexpected{why("cannot flush the folder of " + path)};
+Expected<bool> write_overrides(const std::string& path, const Overrides& from) try {
+  detail::ReplacementFile file(path);
+  write_all(file, from);
+  file.replace();
   return true;
+} catch (const std::system_error& error) {
+  return Unexpected{error.what()};
 }
 
 }  // namespace sluice

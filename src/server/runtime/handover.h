@@ -37,9 +37,9 @@ class Predecessor {
   std::vector<net::FileLock> locks_;
 };
 
-// A server that hands over to its successor: gives it copies of its listening sockets and of the lock
-// of its snapshot, and stops accepting when the successor is ready. Connections that arrive meanwhile stay in the queues of
-// the sockets, so that none is refused.
+// A server that hands over to its successor: gives it copies of its listening sockets and of the
+// lock of its snapshot, and stops accepting when the successor is ready. Connections that arrive
+// meanwhile stay in the queues of the sockets, so that none is refused.
 //
 //   successor                       predecessor
 //   connects to the Unix socket

@@ -100,8 +100,8 @@ class Server::Impl {
   std::unique_ptr<net::LoopFrontEnd> administration_;
   Loops loops_;
   Shutdown shutdown_{{main_, config_, log_, front_ends_, loops_, ready_}};
-  Handover handover_{{main_, log_, [this] { return descriptors_to_give(); }, [this] { hand_over(); },
-                      [this] { stores_->write_last_snapshot(); },
+  Handover handover_{{main_, log_, [this] { return descriptors_to_give(); },
+                      [this] { hand_over(); }, [this] { stores_->write_last_snapshot(); },
                       [this] { stores_->continue_writing_snapshots(); }}};
   // Destroyed first, because the metrics borrow the other members.
   MetricsWorker metrics_worker_{registry_};

@@ -54,8 +54,9 @@ Expected<bool> CounterSnapshots::lock(std::vector<net::FileLock> inherited) {
   auto taken = net::FileLock::try_take(options_.path, std::move(inherited));
   if (!taken) return Unexpected{"memory.snapshot: " + taken.error()};
   if (!*taken) {
-    return Unexpected{"memory.snapshot: another server uses " + options_.path +
-                      "; expected a file for each server, or drain.handover to replace that server"};
+    return Unexpected{
+        "memory.snapshot: another server uses " + options_.path +
+        "; expected a file for each server, or drain.handover to replace that server"};
   }
   lock_.emplace(std::move(**taken));
   return true;

@@ -121,7 +121,7 @@ class MemoryStore::Impl {
   MemorySnapshot save(const std::string& path, std::optional<Instant> now) {
     const std::lock_guard lock(save_mutex_);  // two would write the same temporary file
     const Instant at = now.value_or(clock_.now());
-    memory::ReplacementFile file(path);
+    detail::ReplacementFile file(path);
     memory::SnapshotWriter writer(file, fingerprint_.secret(), stats().keys,
                                   at.time_since_epoch().count());
     for (const auto& shard : shards_) writer.add(*shard);

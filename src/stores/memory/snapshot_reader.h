@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "limiter/replacement_file.h"
 #include "stores/memory/shard.h"
-#include "stores/memory/snapshot_file.h"
 #include "stores/memory/snapshot_format.h"
 
 namespace sluice::memory {
@@ -41,7 +41,7 @@ class FrameReader {
   void next_frame();
   std::size_t read_file(void* to, std::size_t size);
 
-  const FileDescriptor file_;
+  const detail::FileDescriptor file_;
   std::uint64_t bytes_ = 0;
   std::uint64_t offset_ = 0;  // in the file, of the frame
   std::uint32_t frames_ = 0;

@@ -30,8 +30,9 @@ int parts_of(Shard& shard) {
 
 }  // namespace
 
-SnapshotWriter::SnapshotWriter(ReplacementFile& file, const FingerprintMaker::Secret& secret,
-                               std::uint64_t counters, core::Ticks now)
+SnapshotWriter::SnapshotWriter(detail::ReplacementFile& file,
+                               const FingerprintMaker::Secret& secret, std::uint64_t counters,
+                               core::Ticks now)
     : file_(file), now_(now) {
   snapshot::FileHead head{{}, snapshot::kVersion};
   std::copy(std::begin(snapshot::kMagic), std::end(snapshot::kMagic), head.magic);

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "limiter/replacement_file.h"
 #include "stores/memory/shard.h"
-#include "stores/memory/snapshot_file.h"
 #include "stores/memory/snapshot_format.h"
 
 namespace sluice::memory {
@@ -18,7 +18,7 @@ namespace sluice::memory {
 class SnapshotWriter {
  public:
   // Counters and blocks that are forgotten at `now` are left out.
-  SnapshotWriter(ReplacementFile& file, const FingerprintMaker::Secret& secret,
+  SnapshotWriter(detail::ReplacementFile& file, const FingerprintMaker::Secret& secret,
                  std::uint64_t counters, core::Ticks now);
 
   void add(Shard& shard);
@@ -43,7 +43,7 @@ class SnapshotWriter {
   void write_out();
   void write_frame(std::span<const std::byte> bytes);
 
-  ReplacementFile& file_;
+  detail::ReplacementFile& file_;
   const core::Ticks now_;
   std::vector<std::byte> pending_;  // records that are not in a frame yet
   std::uint32_t frames_ = 0;

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-namespace sluice::memory {
+namespace sluice::detail {
 
 // An open file, closed by the destructor.
 class FileDescriptor {
@@ -43,4 +43,4 @@ class ReplacementFile {
   bool is_done_ = false;
 };
 
-}  // namespace sluice::memory
+}  // namespace sluice::detail

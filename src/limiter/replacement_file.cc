@@ -1,7 +1,6 @@
-#include "stores/memory/snapshot_file.h"
+#include "limiter/replacement_file.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-namespace sluice::memory {
+namespace sluice::detail {
 namespace {
 
 [[noreturn]] void fail(const std::string& what) {
@@ -60,4 +59,4 @@ void ReplacementFile::replace() {
   if (folder.get() < 0 || ::fsync(folder.get()) != 0) fail("cannot flush the folder of " + path_);
 }
 
-}  // namespace sluice::memory
+}  // namespace sluice::detail
