@@ -21,10 +21,12 @@ file (docs/config.md). Without rules the server uses a small built-in example. d
 describes HTTP, docs/envoy.md gRPC and docs/commands.md RESP.
 
 SIGHUP reloads the rules, Envoy's files, the administration token and certificates. The server
-also reloads rules when their files change. On SIGTERM it stops accepting connections,
-finishes open requests and exits with status 0.
+also reloads rules when their files change. On SIGTERM, SIGINT and SIGPWR it stops accepting
+connections, finishes open requests and exits with status 0. It logs SIGUSR1, SIGUSR2, SIGALRM
+and SIGIO, which have no effect.
 
-Exit status: 0 stopped by a signal; 1 the server could not start; 2 wrong usage.
+Exit status: 0 stopped by a signal; 1 the server could not start, or could not save its
+counters or overrides at the end; 2 wrong usage.
 
 Examples:
   sluice serve --rules rules.yaml
@@ -104,8 +106,7 @@ int serve(const ServeFlags& flags) {
   if (!server) return fail_to_serve(server.error(), kFailed);
   std::cout << (*server)->ready_line() << std::endl;
   if (const std::string hint = (*server)->hint(); !hint.empty()) std::cerr << hint << std::endl;
-  (*server)->run();
-  return 0;
+  return (*server)->run() ? 0 : kFailed;
 }
 
 }  // namespace

@@ -172,6 +172,17 @@ class Drain(ServerTest):
         sluice.signal(signal.SIGTERM)
         self.assertEqual(sluice.wait(), 0)
 
+    def test_other_signals_do_not_end_the_server(self):
+        sluice = self.serve()
+        for name in ("SIGUSR1", "SIGUSR2", "SIGALRM", "SIGIO"):
+            text = f'a signal has no effect signal="{signal.strsignal(signal.Signals[name])}"'
+            sluice.signal(signal.Signals[name])
+            wait_for(lambda: text in sluice.log(), what=text)
+        self.assertEqual(sluice.get("/healthz").status, 200)
+        sluice.signal(signal.SIGPWR)
+        self.assertEqual(sluice.wait(), 0)
+        self.assertIn("draining", sluice.log())
+
     def test_signals_until_the_very_end_do_not_change_the_status(self):
         for _ in range(10):
             sluice = self.serve(RULES)

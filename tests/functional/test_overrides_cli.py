@@ -268,7 +268,9 @@ class Commands(ServerTest):
     def test_an_import_that_fails_says_which_lines_may_be_set(self):
         file = self.sluice.folder / "many.jsonl"
         file.write_text("\n" + lines_of(range(50_000)))
-        (self.sluice.folder / "overrides.txt.tmp").mkdir()
+        in_the_way = self.sluice.folder / "overrides.txt.tmp"
+        in_the_way.mkdir()
+        self.addCleanup(in_the_way.rmdir)
         error = self.error_of("import", str(file))
         self.assertIn("overrides.txt.tmp: File exists; some lines up to line 50001 may be set; "
                       "expected another import of the file\n", error)

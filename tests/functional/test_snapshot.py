@@ -249,6 +249,14 @@ class Snapshots(ServerTest):
         in_the_way.rmdir()
         self.says(old, "the counters can be saved again")
 
+    def test_a_last_snapshot_that_fails_is_logged_and_the_exit_status(self):
+        server = Sluice(self.folder(), RULES, {
+            "memory": {"snapshot": str(self.file), "snapshot_interval": "0s"}})
+        self.addCleanup(server.kill)
+        self.file.with_name("counters.tmp").mkdir()
+        self.assertEqual(server.stop(), 1)
+        self.assertIn("error the counters were not saved", server.log())
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -62,7 +62,7 @@ class ServerOverrides {
   // overrides cannot be read, once per problem, and with an empty text when they can be read again.
   using OnTrouble = std::function<void(std::string_view why)>;
   virtual void follow(boost::asio::io_context&, const OnTrouble&) {}
-  virtual void stop() noexcept { static_cast<void>(keep()); }
+  virtual void stop() noexcept {}
   // Writes what set_all() has not written, for a server that ends or is succeeded; from then on,
   // set_all() always writes. Errors: why not.
   virtual Expected<bool> keep();

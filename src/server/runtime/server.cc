@@ -1,12 +1,14 @@
 #include "server/runtime/server.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <deque>
 #include <utility>
 #include <vector>
@@ -37,6 +39,12 @@ insight::TopKeysOptions top_keys_options(const Config& config) {
           .hashed = config.log.keys == LogKeys::kHash};
 }
 
+constexpr std::array kWithoutEffect = {SIGUSR1, SIGUSR2, SIGALRM, SIGIO};
+
+bool has_no_effect(int signal) {
+  return std::find(kWithoutEffect.begin(), kWithoutEffect.end(), signal) != kWithoutEffect.end();
+}
+
 // A signal that arrives from here on does not end the process with the signal's status, when nobody
 // waits for signals any more. Only the calling thread may be left by then.
 void block_signals() {
@@ -55,7 +63,7 @@ class Server::Impl {
   Expected<bool> open();
   std::string ready_line() const { return front_ends_.ready_line(); }
   std::string hint() const;
-  void run();
+  bool run();
 
  private:
   AdminParts admin_parts();
@@ -68,13 +76,14 @@ class Server::Impl {
   void follow_rules();
   void follow_overrides();
   void collect_keys();
+  bool keep_overrides();
   std::vector<int> descriptors_to_give();
   void hand_over();
 
   const net::LoopClock& clock_ = net::LoopClock::system();
   boost::asio::io_context main_{1};
   // Destroyed after every member that has a thread; see block_signals().
-  boost::asio::signal_set signals_{main_, SIGTERM, SIGINT, SIGHUP};
+  boost::asio::signal_set signals_{main_};
   const Config config_;
   Log log_;
   ServerRules rules_;
@@ -101,7 +110,8 @@ class Server::Impl {
   Loops loops_;
   Shutdown shutdown_{{main_, config_, log_, front_ends_, loops_, ready_}};
   Handover handover_{{main_, log_, [this] { return descriptors_to_give(); },
-                      [this] { hand_over(); }, [this] { stores_->write_last_snapshot(); },
+                      [this] { hand_over(); },
+                      [this] { static_cast<void>(stores_->write_last_snapshot()); },
                       [this] { stores_->continue_writing_snapshots(); }}};
   // Destroyed first, because the metrics borrow the other members.
   MetricsWorker metrics_worker_{registry_};
@@ -131,6 +141,8 @@ Server::Impl::Impl(const Config& config, ServerRules rules,
                   admin_parts()) {
   if (!token_.warning().empty()) log_.warning(token_.warning());
   rules_.log_warnings(log_);
+  for (const int signal : {SIGTERM, SIGINT, SIGPWR, SIGHUP}) signals_.add(signal);
+  for (const int signal : kWithoutEffect) signals_.add(signal);
 }
 
 AdminParts Server::Impl::admin_parts() {
@@ -234,7 +246,7 @@ std::string Server::Impl::hint() const {
          example;
 }
 
-void Server::Impl::run() {
+bool Server::Impl::run() {
   loops_.start();
   wait_for_signal();
   check_for_changes();
@@ -252,8 +264,10 @@ void Server::Impl::run() {
   overrides_->stop();
   if (admin_stores_) admin_stores_->stop();
   loops_.stop();
-  stores_->write_last_snapshot();
+  const bool overrides = keep_overrides();
+  const bool counters = stores_->write_last_snapshot();
   block_signals();
+  return overrides && counters;
 }
 
 void Server::Impl::wait_for_signal() {
@@ -261,6 +275,9 @@ void Server::Impl::wait_for_signal() {
     if (why) return;
     wait_for_signal();
     if (signal == SIGHUP) return static_cast<void>(reload());
+    if (has_no_effect(signal)) {
+      return log_.warning("a signal has no effect", {{"signal", ::strsignal(signal)}});
+    }
     if (shutdown_.begun()) return shutdown_.stop();
     handover_.close();
     events_.end();
@@ -331,9 +348,14 @@ void Server::Impl::collect_keys() {
   });
 }
 
-std::vector<int> Server::Impl::descriptors_to_give() {
+bool Server::Impl::keep_overrides() {
   const auto kept = overrides_->keep();
   if (!kept) log_.error("the latest overrides are not in the file", {{"why", kept.error()}});
+  return kept.has_value();
+}
+
+std::vector<int> Server::Impl::descriptors_to_give() {
+  static_cast<void>(keep_overrides());
   std::vector<int> out = front_ends_.descriptors();
   if (const int lock = stores_->snapshot_lock(); lock >= 0) out.push_back(lock);
   return out;
@@ -365,6 +387,6 @@ Expected<std::unique_ptr<Server>> Server::start(const Config& config) {
 
 std::string Server::ready_line() const { return impl_->ready_line(); }
 std::string Server::hint() const { return impl_->hint(); }
-void Server::run() { impl_->run(); }
+bool Server::run() { return impl_->run(); }
 
 }  // namespace sluice::server

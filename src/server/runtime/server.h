@@ -11,10 +11,11 @@ namespace sluice::server {
 // `sluice serve`: the listeners, their event loops, the rules and their reloading, and the
 // shutdown.
 //
-// SIGTERM and SIGINT start draining: the server accepts no new connections and answers the requests
-// that it has accepted. A second signal ends the server at once. SIGHUP reads the rules, the token
-// and the certificates again. Create at most one in a process, because it handles the process's
-// signals. Ownership: owns its threads, which end with run().
+// SIGTERM, SIGINT and SIGPWR start draining: the server accepts no new connections and answers the
+// requests that it has accepted. A second signal ends the server at once. SIGHUP reads the rules,
+// the token and the certificates again. SIGUSR1, SIGUSR2, SIGALRM and SIGIO are logged and have no
+// effect. Create at most one in a process, because it handles the process's signals. Ownership:
+// owns its threads, which end with run().
 class Server {
  public:
   // Reads the rules and listens. Errors: one line for each problem.
@@ -25,8 +26,9 @@ class Server {
   std::string ready_line() const;
   // Returns what to know and to try if no rules were given; else an empty text.
   std::string hint() const;
-  // Serves until a signal ends the server.
-  void run();
+  // Serves until a signal ends the server. Returns false if counters or overrides were not saved,
+  // which the log explains.
+  bool run();
 
  private:
   class Impl;

@@ -120,23 +120,24 @@ void CounterSnapshots::run() {
     lock.unlock();
     {
       const std::lock_guard writing(writing_);
-      if (!is_last_written_) write();
+      if (!is_last_written_) write(false);
     }
     lock.lock();
   }
 }
 
-void CounterSnapshots::write_last() {
+bool CounterSnapshots::write_last() {
   const std::lock_guard writing(writing_);
-  if (std::exchange(is_last_written_, true)) return;
-  write();
+  if (std::exchange(is_last_written_, true)) return failure_.empty();
+  write(true);
   const Stats now = stats();
-  if (!failure_.empty()) return;
+  if (!failure_.empty()) return false;
   log_.info("wrote the snapshot of the counters", {{"file", options_.path},
                                                    {"counters", now.last.counters},
                                                    {"blocks", now.last.blocks},
                                                    {"bytes", now.last.bytes},
                                                    {"seconds", seconds(now.took)}});
+  return true;
 }
 
 void CounterSnapshots::continue_writing() {
@@ -144,14 +145,15 @@ void CounterSnapshots::continue_writing() {
   is_last_written_ = false;
 }
 
-void CounterSnapshots::write() {
+// Logs a failure once, and that of the last snapshot also if the one before had failed.
+void CounterSnapshots::write(bool is_last) {
   const auto start = steady_clock::now();
   const auto saved = store_.save(options_.path);
   const std::string failure = saved ? std::string() : saved.error();
-  if (failure != failure_ && !saved) {
+  if (!saved && (is_last || failure != failure_)) {
     log_.error("the counters were not saved; a restart now continues from the last snapshot",
                {{"why", failure}});
-  } else if (failure != failure_) {
+  } else if (saved && !failure_.empty()) {
     log_.info("the counters can be saved again", {{"file", options_.path}});
   }
   failure_ = failure;

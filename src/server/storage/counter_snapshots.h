@@ -55,8 +55,9 @@ class CounterSnapshots {
   void start();
   // Ends the thread.
   void stop();
-  // Writes the file for the next process, and not again until continue_writing().
-  void write_last();
+  // Writes the file for the next process, and not again until continue_writing(). Returns whether
+  // the file has the counters; if not, logs why.
+  bool write_last();
   void continue_writing();
 
   Stats stats() const;
@@ -67,7 +68,7 @@ class CounterSnapshots {
   CounterSnapshots(MemoryStore& store, Options options, Log& log)
       : store_(store), options_(std::move(options)), log_(log) {}
   void run();
-  void write();
+  void write(bool is_last);
   void put_aside(const std::string& why);
 
   MemoryStore& store_;

@@ -143,6 +143,22 @@ TEST_F(CounterSnapshotsTest, ShareTheirLockWithASuccessor) {
   EXPECT_FALSE(open(third)->lock());
 }
 
+TEST_F(CounterSnapshotsTest, SayThatTheLastOneFailedEvenIfThatIsNotNew) {
+  MemoryStore store;
+  TestingPipe pipe;
+  {
+    Log log(LogOptions{}, pipe.writing());
+    auto snapshots = CounterSnapshots::open(store, {path_, 1ms}, log).value();
+    std::filesystem::create_directory(path_ + ".tmp");
+    snapshots->start();
+    testing::wait_until("writing fails twice", [&] { return snapshots->stats().failures > 1; });
+    snapshots->stop();
+    EXPECT_FALSE(snapshots->write_last());
+    EXPECT_FALSE(snapshots->write_last()) << "it is still not written";
+  }
+  EXPECT_EQ(pipe.lines().size(), 2U) << "for the first and for the last failure";
+}
+
 TEST_F(CounterSnapshotsTest, CountEachFailureAndTryAgain) {
   MemoryStore store;
   const auto snapshots = open(store, 1ms);

@@ -64,9 +64,7 @@ class InMemory final : public Stores {
   void read_snapshot() override {
     if (snapshots_) snapshots_->read();
   }
-  void write_last_snapshot() override {
-    if (snapshots_) snapshots_->write_last();
-  }
+  bool write_last_snapshot() override { return !snapshots_ || snapshots_->write_last(); }
   void continue_writing_snapshots() override {
     if (snapshots_) snapshots_->continue_writing();
   }

@@ -50,7 +50,7 @@ class Stores {
   virtual Expected<bool> lock_snapshot(std::vector<net::FileLock> /*inherited*/) { return true; }
   virtual int snapshot_lock() const noexcept { return -1; }
   virtual void read_snapshot() {}
-  virtual void write_last_snapshot() {}
+  virtual bool write_last_snapshot() { return true; }  // false: the counters are lost
   virtual void continue_writing_snapshots() {}
 
   virtual void add_metrics(metrics::Registry& registry) = 0;
