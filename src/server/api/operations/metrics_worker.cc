@@ -32,7 +32,7 @@ MetricsWorker::~MetricsWorker() {
   thread_.join();
 }
 
-std::string MetricsWorker::text(net::FiberSleeps& sleeps) {
+std::shared_ptr<const std::string> MetricsWorker::text(net::FiberSleeps& sleeps) {
   net::FiberSleep sleep(sleeps);
   const auto waiter = std::make_shared<Waiter>();
   waiter->sleep = &sleep;
@@ -44,7 +44,7 @@ std::string MetricsWorker::text(net::FiberSleeps& sleeps) {
   const bool woken = sleep.sleep(Instant::max());
   const std::lock_guard lock(waiter->mutex);
   waiter->sleep = nullptr;
-  return woken ? std::move(waiter->text) : registry_.text();
+  return woken ? std::move(waiter->text) : std::make_shared<const std::string>(registry_.text());
 }
 
 void MetricsWorker::run() {
@@ -55,13 +55,12 @@ void MetricsWorker::run() {
     if (is_stopped_) return;
     served.swap(waiters_);
     lock.unlock();
-    std::string text = registry_.text();
-    for (std::size_t i = 0; i < served.size(); ++i) {
-      Waiter& waiter = *served[i];
-      const std::lock_guard waits(waiter.mutex);
-      if (waiter.sleep == nullptr) continue;
-      waiter.text = i + 1 == served.size() ? std::move(text) : text;
-      waiter.sleep->wake();
+    const auto text = std::make_shared<const std::string>(registry_.text());
+    for (const std::shared_ptr<Waiter>& waiter : served) {
+      const std::lock_guard waits(waiter->mutex);
+      if (waiter->sleep == nullptr) continue;
+      waiter->text = text;
+      waiter->sleep->wake();
     }
     served.clear();
     lock.lock();

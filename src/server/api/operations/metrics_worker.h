@@ -14,7 +14,7 @@ namespace sluice::server {
 
 // Writes the text of /metrics in a thread of its own, one text at a time: with thousands of limits
 // it takes tens of milliseconds, for which an event loop would decide nothing. The thread has a low
-// priority. Requests that arrive while a text is written wait for the next one.
+// priority. Requests that arrive while a text is written wait for the next one, which they share.
 //
 // Thread-safety: any member from any thread. Ownership: borrows the registry; outlives the fibers
 // that wait, but not their loops.
@@ -27,13 +27,13 @@ class MetricsWorker {
 
   // Returns a text that was begun after this call. Call it on a fiber, which sleeps meanwhile. If
   // the sleeps of its loop are stopped, the fiber writes the text itself.
-  std::string text(net::FiberSleeps& sleeps);
+  std::shared_ptr<const std::string> text(net::FiberSleeps& sleeps);
 
  private:
   struct Waiter {
     std::mutex mutex;
     net::FiberSleep* sleep = nullptr;  // null: it does not wait any more
-    std::string text;                  // empty: not written yet
+    std::shared_ptr<const std::string> text;
   };
   void run();
 

@@ -6,6 +6,8 @@
 #include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <deque>
+#include <memory>
+#include <ranges>
 #include <string>
 #include <utility>
 
@@ -24,7 +26,7 @@ class MetricsWorkerTest : public ::testing::Test {
     void run() override { text = worker_.text(sleeps_); }
     void done() override { is_done = true; }
 
-    std::string text;
+    std::shared_ptr<const std::string> text;
     bool is_done = false;
 
    private:
@@ -75,9 +77,12 @@ TEST_F(MetricsWorkerTest, LetsTheLoopGoOnAndWritesOneTextAtATime) {
   EXPECT_FALSE(asks.front().is_done);
   may_end_ = true;
   run_until_done(asks);
-  for (const Ask& ask : asks) EXPECT_NE(ask.text.find("sluice_ready 7"), std::string::npos);
+  for (const Ask& ask : asks) EXPECT_NE(ask.text->find("sluice_ready 7"), std::string::npos);
   EXPECT_FALSE(is_at_once_);
   EXPECT_EQ(texts_, 2) << "one for the first request and one for all others";
+  for (const Ask& ask : std::ranges::subrange(asks.begin() + 1, asks.end())) {
+    EXPECT_EQ(ask.text, asks.back().text) << "they share it";
+  }
 }
 
 TEST_F(MetricsWorkerTest, RequestsThatWaitAreAnsweredWhenTheLoopStops) {
@@ -90,7 +95,7 @@ TEST_F(MetricsWorkerTest, RequestsThatWaitAreAnsweredWhenTheLoopStops) {
   pool_.run(asks.emplace_back(worker, sleeps_));
   for (const Ask& ask : asks) {
     EXPECT_TRUE(ask.is_done);
-    EXPECT_NE(ask.text.find("sluice_ready 7"), std::string::npos);
+    EXPECT_NE(ask.text->find("sluice_ready 7"), std::string::npos);
   }
 }
 

@@ -32,7 +32,7 @@ void Operations::handle(std::string_view path, const http::Request& request,
     return answer_word(response, ready ? 200 : 503, ready ? "ready\n" : "draining\n");
   }
   const bool may_wait = worker_ != nullptr && sleeps_ != nullptr && net::current_fiber() != nullptr;
-  response.text = may_wait ? worker_->text(*sleeps_) : registry_->text();
+  response.text = may_wait ? *worker_->text(*sleeps_) : registry_->text();
   response.answer_text(200, "text/plain; version=0.0.4; charset=utf-8");
 }
 
