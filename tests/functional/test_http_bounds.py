@@ -416,6 +416,45 @@ class OtherBounds(ServerTest):
         )
 
 
+class SlowReaders(ServerTest):
+    """Clients that do not read responses of 4 MB each. The server has one loop."""
+
+    @classmethod
+    def setUpClass(cls):
+        name = "x" * 60
+        limit = "{ name: %s-%d, algorithm: fixed_window, limit: 1000000, per: 1h }"
+        limits = ", ".join(limit % (name, i) for i in range(32))
+        # A Unix socket, because the kernel keeps megabytes for a connection over TCP.
+        config = {"listen": {"http": f"unix:{cls.folder()}/socket"}, "threads": 1,
+                  "bounds": {"write_timeout": f"{2 * PATIENCE}s"}}  # fmt: skip
+        cls.sluice = cls.serve(
+            f"version: 1\nrules:\n  - name: wide\n    limits: [{limits}]\n", config
+        )
+
+    def ask(self):
+        body = json.dumps([{"attributes": {}}] * 1000)
+        return Raw(self.sluice.http).send(sized(body))
+
+    def test_beyond_32_mib_the_slowest_are_closed_and_the_others_get_their_responses(self):
+        closed = 'sluice_request_errors_total{reason="timed_out"}'
+        before = self.sluice.metrics()[closed]
+        slow = []
+        try:
+            for _ in range(14):
+                slow.append(self.ask())
+                self.assertIn(b" 200 ", slow[-1].reader.peek(15), "it is answered")
+            wait_for(lambda: self.sluice.metrics()[closed] - before >= 5, what="closed connections")
+            quick = self.ask()
+            slow.append(quick)
+            self.assertEqual(len(quick.answer().json), 1000)
+            self.assertEqual(len(slow[-2].answer().json), 1000, "the last that is slow")
+            with self.assertRaises((EOFError, ConnectionError)):
+                slow[0].answer()
+        finally:
+            for raw in slow:
+                raw.close()
+
+
 def exchange_or_none(address):
     try:
         answer = exchange(address, HEALTH)

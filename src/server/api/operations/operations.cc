@@ -1,5 +1,6 @@
 #include "server/api/operations/operations.h"
 
+#include <memory>
 #include <string>
 
 #include "server/net/fiber.h"
@@ -32,8 +33,11 @@ void Operations::handle(std::string_view path, const http::Request& request,
     return answer_word(response, ready ? 200 : 503, ready ? "ready\n" : "draining\n");
   }
   const bool may_wait = worker_ != nullptr && sleeps_ != nullptr && net::current_fiber() != nullptr;
-  response.text = may_wait ? *worker_->text(*sleeps_) : registry_->text();
-  response.answer_text(200, "text/plain; version=0.0.4; charset=utf-8");
+  response.shared_text =
+      may_wait ? worker_->text(*sleeps_) : std::make_shared<const std::string>(registry_->text());
+  response.status = 200;
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  response.body = *response.shared_text;
 }
 
 }  // namespace sluice::server

@@ -23,9 +23,9 @@ constexpr std::size_t kLingerBytes = std::size_t{16} << 20;
 // How long an idle connection stays open while the server drains.
 constexpr auto kDrainIdle = std::chrono::seconds(1);
 
+// Gives memory back that is not used any more.
 void release(std::string& text) {
-  text.clear();
-  if (text.capacity() > kMostKept) text.shrink_to_fit();
+  if (text.capacity() > kMostKept && text.size() <= text.capacity() / 2) text.shrink_to_fit();
 }
 
 }  // namespace
@@ -77,6 +77,7 @@ void ConnectionState::enter(Phase phase) {
 
 ConnectionState::Action ConnectionState::on_input(std::string_view bytes, SteadyTime now) {
   now_ = now;
+  if (broken_) return Action::kClose;
   if (phase_ == Phase::kLingering || phase_ == Phase::kReceiving) {
     lingered_ += bytes.size();
     return lingered_ > kLingerBytes ? Action::kClose : Action::kReceive;
@@ -100,7 +101,7 @@ void ConnectionState::answer_pending(std::size_t done) {
   done_ = answer_all(pending_, done);
   if (phase_ == Phase::kAnswering) return;
   pending_.erase(0, done_);
-  if (pending_.empty()) release(pending_);
+  release(pending_);
 }
 
 // Answers the complete requests after the first `done` bytes, until a request has to wait for its
@@ -108,7 +109,7 @@ void ConnectionState::answer_pending(std::size_t done) {
 std::size_t ConnectionState::answer_all(std::string_view input, std::size_t done) {
   paused_ = false;
   while (done < input.size() && !closing_) {
-    paused_ = responses().size() >= kMostWaiting;
+    paused_ = responses().size() >= kMostWaiting || unsent_text_ != nullptr;
     if (paused_ || !read_next(input.substr(done))) break;
     if (closing_) break;
     enter(Phase::kAnswering);
@@ -149,8 +150,10 @@ bool ConnectionState::finish(Worker& worker) {
   if (broadcast_ != nullptr) broadcast_->add(*this);
   closing_ = !request.keep_alive || shared_.draining || ++requests_ == most ||
              worker.response.broadcast != nullptr;
+  const bool apart = worker.response.body.size() >= kMostWaiting && !is_head;
+  if (apart) unsent_text_ = std::move(worker.response.shared_text);
   append_response(responses(), worker.response,
-                  {request.version, is_head, !closing_, shared_.date});
+                  {request.version, !is_head && unsent_text_ == nullptr, !closing_, shared_.date});
   phase_ = Phase::kIdle;  // the time of the next phase starts now
   const SteadyTime before = std::exchange(answered_, shared_.clock.now());
   worker.handler->finished(request, worker.response, answered_ - before);
@@ -178,6 +181,9 @@ void ConnectionState::refuse(const BadRequest& why) {
 }
 
 std::string_view ConnectionState::output() {
+  if (unsent_text_ != nullptr && unsent_.empty() && shared_.output.empty()) {
+    return std::string_view(*unsent_text_).substr(text_sent_);
+  }
   if (unsent_.empty()) return shared_.output;
   unsent_.append(shared_.output);
   shared_.output.clear();
@@ -185,21 +191,32 @@ std::string_view ConnectionState::output() {
 }
 
 ConnectionState::Action ConnectionState::on_sent(std::size_t size, bool broken) {
+  const Action next = take_sent(size, broken);
+  if (next != Action::kSend) count_kept();
+  return next;
+}
+
+ConnectionState::Action ConnectionState::take_sent(std::size_t size, bool broken) {
   const std::string_view out = output();
   const bool all = size == out.size();
-  if (unsent_.empty()) {
+  if (unsent_text_ != nullptr && unsent_.empty() && shared_.output.empty()) {
+    text_sent_ += size;
+    if (all) unsent_text_.reset();
+  } else if (unsent_.empty()) {
     if (!all) unsent_.assign(out.substr(size));
     shared_.output.clear();
+    text_sent_ = 0;
   } else {
     unsent_.erase(0, size);
-    if (unsent_.empty()) release(unsent_);
+    release(unsent_);
+    text_sent_ = 0;
   }
-  if (phase_ == Phase::kAnswering) {
-    broken_ = broken;
-    return Action::kWait;
-  }
-  if (broken) return Action::kClose;
-  if (all) return settle();
+  broken_ = broken_ || broken;
+  if (phase_ == Phase::kAnswering) return Action::kWait;
+  if (broken_) return Action::kClose;
+  // What comes next is kept from now on.
+  if (all && size > 0) shared_.kept.set(*this, 0, nullptr, now_);
+  if (all) return unsent_text_ != nullptr ? Action::kSend : settle();
   // What a broadcast sends must be taken in time as a whole.
   const bool moves = size > 0 && broadcast_ == nullptr;
   if (moves || phase_ != Phase::kSending) enter(Phase::kSending);
@@ -208,7 +225,27 @@ ConnectionState::Action ConnectionState::on_sent(std::size_t size, bool broken) 
 
 ConnectionState::Action ConnectionState::on_room(SteadyTime now) {
   now_ = now;
-  return Action::kSend;
+  return broken_ ? Action::kClose : Action::kSend;
+}
+
+// Buffers that are empty are small.
+void ConnectionState::count_kept() {
+  const auto bytes = [](const std::string& text) { return text.empty() ? 0 : text.capacity(); };
+  shared_.kept.set(*this, bytes(pending_) + bytes(unsent_), unsent_text_, now_);
+}
+
+// A request that waits is denied, and its client reads that. Otherwise the next event closes.
+void ConnectionState::drop_kept() noexcept {
+  shared_.recorder.add(metrics::Event::kTimedOut);
+  if (phase_ == Phase::kAnswering) {
+    if (worker_ != nullptr) worker_->handler->stop_waiting();
+    return;
+  }
+  pending_ = std::string();
+  unsent_ = std::string();
+  unsent_text_.reset();
+  broken_ = true;
+  deadline_ = SteadyTime::min();
 }
 
 // Chooses the next action after everything is sent.
@@ -240,6 +277,7 @@ ConnectionState::Action ConnectionState::linger() {
 
 ConnectionState::Action ConnectionState::on_expired(SteadyTime now) {
   now_ = now;
+  if (broken_) return Action::kClose;
   if (phase_ != Phase::kHeader && phase_ != Phase::kBody) {
     if (phase_ == Phase::kSending) shared_.recorder.add(metrics::Event::kTimedOut);
     return Action::kClose;
@@ -264,6 +302,7 @@ void ConnectionState::end() {
 
 void ConnectionState::leave() noexcept {
   if (broadcast_ != nullptr) std::exchange(broadcast_, nullptr)->remove(*this);
+  shared_.kept.set(*this, 0, nullptr, now_);
 }
 
 void ConnectionState::on_drain(SteadyTime now) {

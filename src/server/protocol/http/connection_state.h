@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,7 @@
 #include "server/net/loop_clock.h"
 #include "server/protocol/http/broadcast.h"
 #include "server/protocol/http/handlers.h"
+#include "server/protocol/http/kept_bytes.h"
 #include "server/protocol/http/message.h"
 #include "server/protocol/http/request_reader.h"
 
@@ -33,6 +35,7 @@ struct SharedState {
   std::string date;       // the value of the field Date
   bool draining = false;  // the next response of a connection is its last
   std::string output;     // responses that are not sent yet, if the handlers never wait
+  KeptBytes kept{std::size_t{32} << 20};
   Response refusal;
 
  private:
@@ -44,10 +47,13 @@ struct SharedState {
 // Requests are answered in their order. Responses to requests that arrive together are sent
 // together. When 64 KiB of responses wait, later requests are not answered until these are sent.
 // Must not be destroyed while it waits for a handler, which nothing cuts short: the store's
-// deadline bounds that wait. While it receives a broadcast, it keeps at most the bytes of one
-// send(), and closes if the client has not taken them within the write timeout. Cost: about 1 KiB
-// while idle.
-class ConnectionState final : private Handlers::Task, private Broadcast::Receiver {
+// deadline bounds that wait. If the connections of the loop keep too many bytes, those that keep
+// many for long close, and their requests that wait for units are denied. While it receives a
+// broadcast, it keeps at most the bytes of one send(), and closes if the client has not taken them
+// within the write timeout. Cost: about 1 KiB while idle.
+class ConnectionState final : private Handlers::Task,
+                              private Broadcast::Receiver,
+                              private KeptBytes::Holder {
  public:
   // What the socket must do next.
   enum class Action : std::uint8_t {
@@ -106,6 +112,7 @@ class ConnectionState final : private Handlers::Task, private Broadcast::Receive
   void resume() override;
   void receive(std::string_view bytes) override;
   void end() override;
+  void drop_kept() noexcept override;
   void leave() noexcept;
   void answer_input(std::string_view bytes);
   void answer_pending(std::size_t done);
@@ -113,6 +120,8 @@ class ConnectionState final : private Handlers::Task, private Broadcast::Receive
   bool answer_next(std::string_view input);
   bool read_next(std::string_view input);
   void refuse(const BadRequest& why);
+  Action take_sent(std::size_t size, bool broken);
+  void count_kept();
   Action settle();
   Action linger();
   void enter(Phase phase);
@@ -129,6 +138,8 @@ class ConnectionState final : private Handlers::Task, private Broadcast::Receive
   std::string pending_;   // of requests that are not complete or not answered
   std::size_t done_ = 0;  // bytes of `pending_` before the request that is being answered
   std::string unsent_;
+  std::shared_ptr<const std::string> unsent_text_;  // after `unsent_`
+  std::size_t text_sent_ = 0;                       // bytes of `unsent_text_`
   net::SteadyTime now_;
   net::SteadyTime deadline_;
   net::SteadyTime answered_;  // when the previous response was written
@@ -138,7 +149,8 @@ class ConnectionState final : private Handlers::Task, private Broadcast::Receive
   bool closing_ = false;    // after the responses are sent
   bool paused_ = false;     // until the responses are sent
   bool continued_ = false;  // 100 Continue was sent
-  bool broken_ = false;     // nothing can be sent; closes after the current request is answered
+  // Nothing can be sent, or what was kept is dropped; closes after the current request is answered.
+  bool broken_ = false;
 };
 
 }  // namespace sluice::server::http

@@ -20,19 +20,28 @@ using std::chrono::seconds;
 // Answers with the target, and goes on if that is "/on". Waits first if `waits` is given.
 class EchoHandler final : public Handler {
  public:
-  EchoHandler(net::TestWaits* waits, Broadcast& broadcast) : waits_(waits), broadcast_(broadcast) {}
+  EchoHandler(net::TestWaits* waits, Broadcast& broadcast,
+              std::shared_ptr<const std::string> shared_text, int& stops)
+      : waits_(waits), broadcast_(broadcast), shared_text_(std::move(shared_text)), stops_(stops) {}
 
   void handle(const Request& request, Response& response) override {
     if (waits_ != nullptr) waits_->wait();
     response.text = std::string(request.target) + std::string(request.body);
     response.answer_text(200, "text/plain");
     if (request.target == "/on") response.broadcast = &broadcast_;
+    if (request.target == "/shared") {
+      response.shared_text = shared_text_;
+      response.body = *shared_text_;
+    }
   }
+  void stop_waiting() override { ++stops_; }
   void finished(const Request&, const Response&, std::chrono::nanoseconds) override {}
 
  private:
   net::TestWaits* const waits_;
   Broadcast& broadcast_;
+  const std::shared_ptr<const std::string> shared_text_;
+  int& stops_;
 };
 
 std::string get(std::string_view target) {
@@ -47,7 +56,7 @@ class HttpConnectionState : public net::ConnectionStateTest<ConnectionState> {
     shared_.reset();
     const auto make = [this, waits] {
       return std::make_unique<Worker>(
-          std::make_unique<EchoHandler>(waits ? &waits_ : nullptr, broadcast_));
+          std::make_unique<EchoHandler>(waits ? &waits_ : nullptr, broadcast_, text_, stops_));
     };
     handlers_.emplace(make, waits ? std::optional(net::FiberPool::Options{}) : std::nullopt);
     shared_.emplace(bounds_, *handlers_, registry_.make_recorder(), clock_);
@@ -55,11 +64,22 @@ class HttpConnectionState : public net::ConnectionStateTest<ConnectionState> {
     state_.emplace("192.0.2.1", *shared_, *this, clock_.time);
   }
 
-  Bounds bounds_{.header_timeout = seconds(1),
+  // Two of this size exceed the bound of a loop.
+  static constexpr std::size_t kLarge = std::size_t{17} << 20;
+  static std::string large_request() {
+    return "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(kLarge) + "\r\n\r\n" +
+           std::string(kLarge, 'x');
+  }
+
+  Bounds bounds_{.body_bytes = kLarge,
+                 .header_timeout = seconds(1),
                  .body_timeout = seconds(2),
                  .write_timeout = seconds(3),
                  .idle_timeout = seconds(4)};
   Broadcast broadcast_{2};
+  int stops_ = 0;  // calls of stop_waiting()
+  std::shared_ptr<const std::string> text_ =
+      std::make_shared<const std::string>(std::size_t{100} << 10, 's');
   std::optional<Handlers> handlers_;
   std::optional<SharedState> shared_;
 };
@@ -109,6 +129,75 @@ TEST_F(HttpConnectionState, DoesNotAnswerMoreWhile64KiBWait) {
   std::size_t responses = 0;
   for (std::size_t at = 0; (at = sent_.find("HTTP/1.1 200", at)) != sent_.npos; ++at) ++responses;
   EXPECT_EQ(responses, 2000U);
+}
+
+TEST_F(HttpConnectionState, SendsASharedTextWithoutACopy) {
+  const auto uses = text_.use_count();
+  ASSERT_EQ(state_->on_input(get("/a") + get("/shared") + get("/b"), clock_.time), Action::kSend);
+  const std::string headers(state_->output());
+  EXPECT_LT(headers.size(), 1000U);
+  ASSERT_EQ(state_->on_sent(headers.size()), Action::kSend);
+  EXPECT_EQ(state_->output().data(), text_->data());
+  EXPECT_EQ(state_->output().size(), text_->size());
+  ASSERT_EQ(state_->on_sent(1000), Action::kWaitToSend);
+  EXPECT_GE(shared_->kept.total(), text_->size());
+  EXPECT_EQ(run(state_->on_room(clock_.time)), Action::kReceive);
+  EXPECT_EQ(sent_.substr(0, text_->size() - 1000), text_->substr(1000));
+  EXPECT_TRUE(sent_.ends_with("\r\n\r\n/b")) << "later requests are answered after it";
+  EXPECT_EQ(text_.use_count(), uses);
+  EXPECT_EQ(shared_->kept.total(), 0U);
+}
+
+TEST_F(HttpConnectionState, SendsASharedTextOfAHandlerThatWaited) {
+  start(true);
+  ASSERT_EQ(input(get("/shared") + get("/b")), Action::kWait);
+  waits_.finish_first();
+  waits_.finish_first();
+  EXPECT_TRUE(sent(*text_ + "HTTP/1.1 200 OK"));
+  EXPECT_TRUE(sent_.ends_with("\r\n\r\n/b"));
+}
+
+TEST_F(HttpConnectionState, AnswersHeadWithTheLengthOfASharedText) {
+  EXPECT_EQ(input("HEAD /shared HTTP/1.1\r\nHost: a\r\n\r\n"), Action::kReceive);
+  EXPECT_TRUE(sent("Content-Length: 102400\r\n"));
+  EXPECT_TRUE(sent_.ends_with("\r\n\r\n"));
+}
+
+TEST_F(HttpConnectionState, ClosesAndReleasesAResponseThatIsNotReadIfTooMuchIsKept) {
+  const std::string request = large_request();
+  ASSERT_EQ(state_->on_input(request, clock_.time), Action::kSend);
+  ASSERT_EQ(state_->on_sent(1), Action::kWaitToSend);
+  EXPECT_GT(shared_->kept.total(), kLarge);
+  ConnectionState other("192.0.2.2", *shared_, *this, clock_.time);
+  clock_.time += milliseconds(1);
+  ASSERT_EQ(other.on_input(request, clock_.time), Action::kSend);
+  ASSERT_EQ(other.on_sent(1), Action::kWaitToSend);
+  EXPECT_LT(shared_->kept.total(), kLarge + kLarge / 2) << "the first has dropped its response";
+  EXPECT_TRUE(state_->output().empty());
+  EXPECT_GT(other.output().size(), kLarge);
+  EXPECT_TRUE(state_->expired(clock_.time));
+  EXPECT_EQ(state_->on_room(clock_.time), Action::kClose);
+  EXPECT_EQ(state_->on_input(get("/a"), clock_.time), Action::kClose);
+  EXPECT_EQ(state_->on_expired(clock_.time), Action::kClose);
+  other.on_closed();
+  EXPECT_EQ(shared_->kept.total(), 0U);
+}
+
+TEST_F(HttpConnectionState, EndsTheWaitOfARequestIfTooMuchIsKept) {
+  start(true);
+  const std::string request = large_request();
+  ASSERT_EQ(input(request), Action::kWait);
+  ConnectionState other("192.0.2.2", *shared_, *this, clock_.time);
+  clock_.time += milliseconds(1);
+  EXPECT_EQ(stops_, 0);
+  ASSERT_EQ(other.on_input(request, clock_.time), Action::kSend);
+  ASSERT_EQ(other.on_sent(0), Action::kWait);
+  EXPECT_EQ(stops_, 1);
+  waits_.finish_first();
+  EXPECT_EQ(resumed_, Action::kReceive) << "the first is answered";
+  EXPECT_TRUE(sent("HTTP/1.1 200 OK"));
+  EXPECT_EQ(stops_, 1) << "the second may wait";
+  waits_.finish_first();
 }
 
 TEST_F(HttpConnectionState, RefusesWhatItCannotReadAndHalfCloses) {

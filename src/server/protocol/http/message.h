@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,6 +46,8 @@ struct Response {
   std::string_view content_type;
   std::string_view body;  // must outlive the handler: a literal, or a view of `text`
   std::string text;       // storage for a body that is made for this response
+  // The storage of `body` instead of `text`, if several responses have the same.
+  std::shared_ptr<const std::string> shared_text;
   // If set, the body goes on after `body` until the broadcast or the connection ends. It has no
   // Content-Length, and its connection serves no other request.
   Broadcast* broadcast = nullptr;
@@ -64,6 +67,7 @@ struct Response {
     content_type = {};
     body = {};
     text.clear();
+    shared_text.reset();
     broadcast = nullptr;
   }
 };

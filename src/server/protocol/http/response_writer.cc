@@ -51,7 +51,7 @@ void append_response(std::string& out, const Response& response, const Sending& 
     out.append("Connection: keep-alive\r\n");
   }
   out.append(response.fields).append("\r\n");
-  if (!sending.head) out.append(response.body);
+  if (sending.body) out.append(response.body);
 }
 
 }  // namespace sluice::server::http

@@ -9,8 +9,8 @@ namespace sluice::server::http {
 
 // The properties of a response that depend on its request and connection.
 struct Sending {
-  int version = 11;   // of the request
-  bool head = false;  // answers HEAD: writes the body's length without the body
+  int version = 11;  // of the request
+  bool body = true;  // false: writes the body's length without the body
   bool keep_alive = true;
   std::string_view date = {};  // the value of Date
 };

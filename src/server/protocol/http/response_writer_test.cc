@@ -24,7 +24,7 @@ TEST(ResponseWriter, WritesStatusFieldsAndBody) {
 TEST(ResponseWriter, AnswersHeadWithTheLengthOnly) {
   Response response;
   response.body = "body";
-  EXPECT_EQ(written(response, {.head = true, .date = "D"}),
+  EXPECT_EQ(written(response, {.body = false, .date = "D"}),
             "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 4\r\n\r\n");
 }
 
