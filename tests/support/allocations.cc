@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <limits>
 #include <new>
 #include <stdexcept>
 
@@ -9,10 +10,12 @@ namespace {
 // operator new has no object to keep them in. NOLINTBEGIN(*-avoid-non-const-global-variables)
 std::atomic<bool> g_counting{false};
 std::atomic<std::size_t> g_allocations{0};
+std::atomic<std::size_t> g_fails_from{std::numeric_limits<std::size_t>::max()};
 // NOLINTEND(*-avoid-non-const-global-variables)
 
 void* allocate(std::size_t size) noexcept {
   if (g_counting) ++g_allocations;
+  if (size >= g_fails_from) return nullptr;
   return std::malloc(size > 0 ? size : 1);
 }
 }  // namespace
@@ -49,6 +52,12 @@ std::size_t count_allocations(const std::function<void()>& run) {
     throw std::logic_error("the program has another operator new");
   }
   return count(run);
+}
+
+void without_memory(std::size_t least_bytes, const std::function<void()>& run) {
+  const std::size_t before = g_fails_from.exchange(least_bytes);
+  run();
+  g_fails_from = before;
 }
 
 }  // namespace sluice::testing

@@ -148,6 +148,8 @@ Fiber* FiberPool::take() {
   if (all_.size() >= options_.most) return nullptr;
   try {
     all_.reserve(all_.size() + 1);
+    free_.reserve(all_.size() + 1);
+    ready_.reserve(all_.size() + 1);
     all_.push_back(std::make_unique<Fiber>(*this, options_.stack_bytes));
     return all_.back().get();
   } catch (const std::bad_alloc&) {

@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -108,14 +109,23 @@ class WorkerPool {
   };
 
   void add() {
+    free_.reserve(all_.size() + 1);  // release() needs no memory
     all_.push_back(std::make_unique<Slot>(*this, make_(), generation_));
     free_.push_back(all_.back().get());
   }
 
+  bool add_if_there_is_memory() {
+    try {
+      add();
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  }
+
   // Returns false if no worker is free.
   bool start(Task& task, bool* at_once) {  // NOLINT(readability-non-const-parameter): a slot writes
-    if (free_.empty() && all_.size() < most_) add();
-    if (free_.empty()) return false;
+    if (free_.empty() && (all_.size() >= most_ || !add_if_there_is_memory())) return false;
     Slot& slot = *free_.back();
     free_.pop_back();
     slot.task = &task;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <new>
 #include <utility>
 
 #include "server/protocol/http/problem.h"
@@ -86,7 +87,7 @@ ConnectionState::Action ConnectionState::on_input(std::string_view bytes, Steady
   return Action::kSend;
 }
 
-void ConnectionState::answer_input(std::string_view bytes) {
+void ConnectionState::answer_input(std::string_view bytes) try {
   answered_ = now_;
   // A connection that may wait for an answer keeps the request, because the input buffer is shared.
   if (pending_.empty() && !shared_.handlers.waits()) {
@@ -95,13 +96,26 @@ void ConnectionState::answer_input(std::string_view bytes) {
   }
   pending_.append(bytes);
   answer_pending(0);
+} catch (const std::bad_alloc&) {
+  fail();
 }
 
-void ConnectionState::answer_pending(std::size_t done) {
+void ConnectionState::answer_pending(std::size_t done) try {
   done_ = answer_all(pending_, done);
   if (phase_ == Phase::kAnswering) return;
   pending_.erase(0, done_);
   release(pending_);
+} catch (const std::bad_alloc&) {
+  fail();
+}
+
+// Without memory nothing more is answered: the next event closes. No request is being answered.
+void ConnectionState::fail() noexcept {
+  responses().clear();
+  unsent_text_.reset();
+  phase_ = Phase::kIdle;
+  closing_ = broken_ = true;
+  deadline_ = SteadyTime::min();
 }
 
 // Answers the complete requests after the first `done` bytes, until a request has to wait for its
@@ -138,17 +152,23 @@ void ConnectionState::work(Worker& worker) {
   worker.request.peer = peer_;
   worker.request.certificate_role = certificate_role_;
   worker_ = &worker;
-  worker.handler->handle(worker.request, worker.response);
+  try {
+    worker.handler->handle(worker.request, worker.response);
+  } catch (const std::bad_alloc&) {
+    worker.response.clear();
+    worker.response.status = 503;
+    closing_ = true;
+  }
   worker_ = nullptr;
 }
 
-bool ConnectionState::finish(Worker& worker) {
+bool ConnectionState::finish(Worker& worker) try {
   const Request& request = worker.request;
   const std::size_t most = shared_.bounds.requests_per_connection;
   const bool is_head = request.method == "HEAD";
   broadcast_ = is_head ? nullptr : worker.response.broadcast;
   if (broadcast_ != nullptr) broadcast_->add(*this);
-  closing_ = !request.keep_alive || shared_.draining || ++requests_ == most ||
+  closing_ = closing_ || !request.keep_alive || shared_.draining || ++requests_ == most ||
              worker.response.broadcast != nullptr;
   const bool apart = worker.response.body.size() >= kMostWaiting && !is_head;
   if (apart) unsent_text_ = std::move(worker.response.shared_text);
@@ -157,6 +177,9 @@ bool ConnectionState::finish(Worker& worker) {
   phase_ = Phase::kIdle;  // the time of the next phase starts now
   const SteadyTime before = std::exchange(answered_, shared_.clock.now());
   worker.handler->finished(request, worker.response, answered_ - before);
+  return true;
+} catch (const std::bad_alloc&) {
+  fail();
   return true;
 }
 
@@ -229,9 +252,11 @@ ConnectionState::Action ConnectionState::on_room(SteadyTime now) {
 }
 
 // Buffers that are empty are small.
-void ConnectionState::count_kept() {
+void ConnectionState::count_kept() try {
   const auto bytes = [](const std::string& text) { return text.empty() ? 0 : text.capacity(); };
   shared_.kept.set(*this, bytes(pending_) + bytes(unsent_), unsent_text_, now_);
+} catch (const std::bad_alloc&) {
+  if (phase_ != Phase::kAnswering) fail();
 }
 
 // A request that waits is denied, and its client reads that. Otherwise the next event closes.
@@ -290,7 +315,11 @@ ConnectionState::Action ConnectionState::on_expired(SteadyTime now) {
 void ConnectionState::receive(std::string_view bytes) {
   if (phase_ != Phase::kReceiving) return;  // the previous bytes are not sent yet
   now_ = shared_.clock.now();
-  responses().append(bytes);
+  try {
+    responses().append(bytes);
+  } catch (const std::bad_alloc&) {
+    fail();
+  }
   owner_.act(Action::kSend);
 }
 

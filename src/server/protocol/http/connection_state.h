@@ -48,9 +48,10 @@ struct SharedState {
 // together. When 64 KiB of responses wait, later requests are not answered until these are sent.
 // Must not be destroyed while it waits for a handler, which nothing cuts short: the store's
 // deadline bounds that wait. If the connections of the loop keep too many bytes, those that keep
-// many for long close, and their requests that wait for units are denied. While it receives a
-// broadcast, it keeps at most the bytes of one send(), and closes if the client has not taken them
-// within the write timeout. Cost: about 1 KiB while idle.
+// many for long close, and their requests that wait for units are denied. Without memory it closes,
+// after the response 503 if a handler found none. While it receives a broadcast, it keeps at most
+// the bytes of one send(), and closes if the client has not taken them within the write timeout.
+// Cost: about 1 KiB while idle.
 class ConnectionState final : private Handlers::Task,
                               private Broadcast::Receiver,
                               private KeptBytes::Holder {
@@ -120,6 +121,7 @@ class ConnectionState final : private Handlers::Task,
   bool answer_next(std::string_view input);
   bool read_next(std::string_view input);
   void refuse(const BadRequest& why);
+  void fail() noexcept;
   Action take_sent(std::size_t size, bool broken);
   void count_kept();
   Action settle();

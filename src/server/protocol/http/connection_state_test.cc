@@ -4,12 +4,14 @@
 
 #include <chrono>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "server/net/test_connection_state.h"
+#include "tests/support/allocations.h"
 
 namespace sluice::server::http {
 namespace {
@@ -33,6 +35,8 @@ class EchoHandler final : public Handler {
       response.shared_text = shared_text_;
       response.body = *shared_text_;
     }
+    if (request.target == "/copied") response.body = *shared_text_;
+    if (request.target == "/no-memory") throw std::bad_alloc();
   }
   void stop_waiting() override { ++stops_; }
   void finished(const Request&, const Response&, std::chrono::nanoseconds) override {}
@@ -198,6 +202,42 @@ TEST_F(HttpConnectionState, EndsTheWaitOfARequestIfTooMuchIsKept) {
   EXPECT_TRUE(sent("HTTP/1.1 200 OK"));
   EXPECT_EQ(stops_, 1) << "the second may wait";
   waits_.finish_first();
+}
+
+TEST_F(HttpConnectionState, ClosesWithoutMemoryForARequest) {
+  start(true);
+  const std::string request = large_request().substr(0, kLarge / 2);
+  std::optional<Action> action;
+  testing::without_memory(kLarge / 4, [&] { action = input(request); });
+  EXPECT_EQ(action, Action::kClose);
+  EXPECT_EQ(sent_, "");
+  start(true);
+  EXPECT_EQ(input(get("/a")), Action::kWait) << "others are answered";
+}
+
+TEST_F(HttpConnectionState, ClosesWithoutMemoryForAResponse) {
+  for (const bool waits : {false, true}) {
+    start(waits);
+    std::optional<Action> action;
+    testing::without_memory(text_->size(), [&] {
+      action = input(get("/copied") + get("/b"));
+      if (waits) waits_.finish_first();
+    });
+    EXPECT_EQ(waits ? resumed_ : action, Action::kClose);
+    EXPECT_EQ(sent_, "") << "a response that is not complete";
+  }
+}
+
+TEST_F(HttpConnectionState, Answers503AndClosesIfAHandlerFoundNoMemory) {
+  for (const bool waits : {false, true}) {
+    start(waits);
+    sent_.clear();
+    const Action action = input(get("/no-memory") + get("/b"));
+    if (waits) waits_.finish_first();
+    EXPECT_EQ(waits ? resumed_ : action, Action::kHalfClose);
+    EXPECT_TRUE(sent_.starts_with("HTTP/1.1 503 Service Unavailable\r\n"));
+    EXPECT_TRUE(sent_.ends_with("Connection: close\r\n\r\n"));
+  }
 }
 
 TEST_F(HttpConnectionState, RefusesWhatItCannotReadAndHalfCloses) {
