@@ -3,6 +3,7 @@
 #include <spdlog/async_logger.h>
 #include <spdlog/details/thread_pool.h>
 
+#include <algorithm>
 #include <csignal>
 #include <string>
 
@@ -15,6 +16,30 @@ namespace {
 constexpr std::size_t kWaitingLines = 1024;
 constexpr std::size_t kLongestTarget = 1024;
 constexpr std::size_t kLongestMethod = 32;
+
+bool ends_with_token(std::string_view name) noexcept {
+  constexpr std::string_view kToken = "token";
+  if (name.size() < kToken.size()) return false;
+  name.remove_prefix(name.size() - kToken.size());
+  return std::equal(name.begin(), name.end(), kToken.begin(),
+                    [](char c, char lower) { return (c | 0x20) == lower; });
+}
+
+// Returns the target with "***" as the value of each parameter whose name ends in "token".
+std::string without_tokens(std::string_view target) {
+  const std::size_t query = std::min(target.find('?'), target.size());
+  std::string out(target.substr(0, query));
+  for (std::size_t at = query; at < target.size();) {
+    const std::size_t end = std::min(target.find('&', at + 1), target.size());
+    const std::string_view parameter = target.substr(at, end - at);  // "?name=value", "&name"
+    const std::size_t equals = parameter.find('=');
+    const bool is_secret = equals != parameter.npos && ends_with_token(parameter.substr(0, equals));
+    out.append(is_secret ? parameter.substr(0, equals + 1) : parameter)
+        .append(is_secret ? "***" : "");
+    at = end;
+  }
+  return out;
+}
 
 // Other threads handle signals. A reader that has gone makes write() fail instead of raising
 // SIGPIPE.
@@ -74,7 +99,7 @@ void Log::access(const AccessLine& line) noexcept {
   if (!impl_->options.access) return;
   try {
     info("request", {{"method", cut(line.method, kLongestMethod)},
-                     {"target", cut(line.target, kLongestTarget)},
+                     {"target", cut(without_tokens(line.target), kLongestTarget)},
                      {"status", line.status},
                      {"peer", line.peer},
                      {"duration_us", std::chrono::floor<Duration>(line.took).count()},

@@ -64,7 +64,7 @@ struct LogClocks {
 // One request, for the access log. A Unix socket has no peer.
 struct AccessLine {
   std::string_view method;
-  std::string_view target;  // as sent, with its query
+  std::string_view target;  // as sent, with its query; the log masks values of tokens
   int status = 0;
   std::string_view peer;
   std::chrono::nanoseconds took{0};

@@ -88,6 +88,25 @@ TEST(Log, WritesAccessLinesOnlyWhenAsked) {
                                       "peer=203.0.113.9 duration_us=1 front_end=auth"}));
 }
 
+TEST(Log, MasksTokensInTargets) {
+  TestingPipe pipe;
+  {
+    Log log({.access = true}, pipe.writing());
+    for (const char* target : {"/a?token=secret", "/a?b=c&access_TOKEN=secret&token=&d=e=f",
+                               "/token=a?tokens=b&tokenize=c&token"}) {
+      log.access({.method = "GET", .target = target, .peer = "", .front_end = ""});
+    }
+  }
+  const std::vector<std::string> lines = lines_of(pipe);
+  ASSERT_EQ(lines.size(), 3U);
+  const auto shows = [&](std::size_t line, std::string_view target) {
+    return lines[line].find("target=\"" + std::string(target) + "\" ") != std::string::npos;
+  };
+  EXPECT_TRUE(shows(0, "/a?token=***")) << lines[0];
+  EXPECT_TRUE(shows(1, "/a?b=c&access_TOKEN=***&token=***&d=e=f")) << lines[1];
+  EXPECT_TRUE(shows(2, "/token=a?tokens=b&tokenize=c&token")) << lines[2];
+}
+
 TEST(Log, CutsLongTargets) {
   TestingPipe pipe;
   {
