@@ -161,10 +161,10 @@ class WithAToken(ServerTest):
     @classmethod
     def setUpClass(cls):
         folder = cls.folder()
-        file = folder / "token"
-        file.write_text(TOKEN)
-        file.chmod(0o600)
-        cls.server = cls.serve(RULES, {"admin": {"token_file": str(file)}})
+        cls.file = folder / "token"
+        cls.file.write_text(TOKEN)
+        cls.file.chmod(0o600)
+        cls.server = cls.serve(RULES, {"admin": {"token_file": str(cls.file)}})
 
     def test_the_stream_needs_the_token(self):
         for token in (None, "another"):
@@ -173,6 +173,31 @@ class WithAToken(ServerTest):
         with Viewer(self.server, TOKEN) as viewer:
             self.assertEqual(viewer.status, 200)
             self.assertEqual(viewer.event()["rules"]["version"], 1)
+
+    def reload(self, token):
+        headers = {"Authorization": f"Bearer {token}"}
+        answer = self.server.admin_request("POST", "/v1/rules/reload", headers=headers)
+        self.assertEqual(answer.status, 200)
+
+    def test_a_stream_ends_when_the_token_is_replaced(self):
+        other = TOKEN + "-2"
+        with Viewer(self.server, TOKEN) as viewer:
+            self.reload(TOKEN)
+            for _ in range(3):
+                viewer.event()  # the token is the same
+            self.file.write_text(other)
+            self.reload(TOKEN)
+            try:
+                with self.assertRaises(EOFError):
+                    for _ in range(PATIENCE):
+                        viewer.event()
+                with Viewer(self.server, TOKEN) as refused:
+                    self.assertEqual(refused.status, 401)
+                with Viewer(self.server, other) as again:
+                    self.assertTrue(again.event())
+            finally:
+                self.file.write_text(TOKEN)
+                self.reload(other)
 
     def test_pages_of_other_sites_cannot_read_it(self):
         answer = exchange(

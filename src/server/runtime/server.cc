@@ -299,9 +299,10 @@ void Server::Impl::check_for_changes() {
 
 ServerRules::Reloaded Server::Impl::reload() {
   notify_reloading(clock_.now());
-  if (const auto read = token_.reload(); !read) {
-    log_.error("the token is unchanged", {{"why", read.error()}});
-  }
+  const auto changed = token_.reload();
+  if (!changed) log_.error("the token is unchanged", {{"why", changed.error()}});
+  // In a turn of its own, because a request may have asked for the reload.
+  if (changed && *changed) boost::asio::post(main_, [this] { events_.end_current(); });
   front_ends_.reload(log_);
   auto result = rules_.reload(log_);
   follow_rules();

@@ -38,6 +38,8 @@ class LiveEvents {
   void tick();
   // Ends all streams. Later requests are refused.
   void end() { viewers_.end(); }
+  // Ends all streams, because the token has changed. Viewers may connect again.
+  void end_current() { viewers_.end_current(); }
 
  private:
   void make(net::SteadyTime now);

@@ -44,6 +44,10 @@ class Broadcast {
   // Ends every response, now and from now on.
   void end() {
     ended_ = true;
+    end_current();
+  }
+  // Ends the responses that go on now.
+  void end_current() {
     while (!receivers_.empty()) {
       Receiver& last = *receivers_.back();
       receivers_.pop_back();
