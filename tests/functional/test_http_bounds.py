@@ -490,6 +490,22 @@ class FewDescriptors(ServerTest):
         self.assertGreater(self.sluice.metrics()[refused], 0)
         first.close()
 
+    def test_a_flood_of_connections_to_one_listener_leaves_descriptors_for_the_others(self):
+        sluice = self.serve(
+            RULES, {"listen": {"resp": "127.0.0.1:0"}}, preexec_fn=limit_descriptors(160)
+        )
+        resp = dict(word.split("=", 1) for word in sluice.ready_line.split()[1:])["resp"]
+        flood = [Raw(resp) for _ in range(150)]
+        try:
+            wait_for(lambda: "out of file descriptors" in sluice.log(), what="the end of them")
+            others = [Raw(sluice.http).send(HEALTH) for _ in range(8)]
+            for raw in others:
+                self.assertEqual(raw.answer().status, 200)
+                raw.close()
+        finally:
+            for raw in flood:
+                raw.close()
+
     def test_a_flood_of_connections_leaves_descriptors_for_administration(self):
         sluice = self.serve(
             RULES, {"listen": {"resp": "127.0.0.1:0"}}, preexec_fn=limit_descriptors(160)

@@ -131,12 +131,12 @@ void Acceptor::refuse(int descriptor, Event reason, std::string_view why) {
   ::close(descriptor);
 }
 
-bool Acceptor::take_descriptor() noexcept {
-  return parts_.descriptors == nullptr || parts_.descriptors->take(parts_.administration);
+bool Acceptor::take_descriptor() {
+  return parts_.descriptors == nullptr || parts_.descriptors->take(*parts_.share);
 }
 
-void Acceptor::give_back_descriptor() noexcept {
-  if (parts_.descriptors != nullptr) parts_.descriptors->give_back();
+void Acceptor::give_back_descriptor() {
+  if (parts_.descriptors != nullptr) parts_.descriptors->give_back(*parts_.share);
 }
 
 void Acceptor::closed() {

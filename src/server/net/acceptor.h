@@ -46,7 +46,7 @@ class Acceptor {
     const LoopClock& clock;
     std::string_view refusal = {};                   // sent to a connection over the cap; a literal
     DescriptorBudget* descriptors = nullptr;         // null: no bound
-    bool administration = false;                     // may use the reserve of the budget
+    DescriptorBudget::Share* share = nullptr;        // of this address in `descriptors`
     const TlsContext* tls = nullptr;                 // null: plaintext
     std::chrono::milliseconds handshake_timeout{0};  // of TLS
   };
@@ -73,8 +73,8 @@ class Acceptor {
   bool accept_one();
   bool drop_without_descriptors();
   void refuse(int descriptor, metrics::Event reason, std::string_view why);
-  bool take_descriptor() noexcept;
-  void give_back_descriptor() noexcept;
+  bool take_descriptor();
+  void give_back_descriptor();
 
   Parts parts_;
   Owner& owner_;

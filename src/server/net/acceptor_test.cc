@@ -67,11 +67,35 @@ TEST_F(AcceptorTest, RefusesAConnectionOverTheMostWithTheText) {
   EXPECT_EQ(connections_, 1U);
 }
 
+TEST(DescriptorBudget, LeavesEachListenerItsShare) {
+  DescriptorBudget budget;
+  DescriptorBudget::Share& http = budget.add_listener(false);
+  DescriptorBudget::Share& resp = budget.add_listener(false);
+  DescriptorBudget::Share& admin = budget.add_listener(true);
+  EXPECT_TRUE(budget.take(http)) << "no bound yet";
+  budget.set(10, 2);  // shares of 2, and 4 for all
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(budget.take(http)) << i;
+  EXPECT_FALSE(budget.take(http));
+  for (auto* const one : {&resp, &admin}) {
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(budget.take(*one)) << i;
+    EXPECT_FALSE(budget.take(*one));
+  }
+  budget.give_back(http);
+  EXPECT_TRUE(budget.take(admin)) << "what is left belongs to all";
+  EXPECT_FALSE(budget.take(resp));
+  budget.give_back(admin);
+  budget.give_back(admin);
+  EXPECT_TRUE(budget.take(resp));
+  EXPECT_FALSE(budget.take(http)) << "one is left to the administration";
+}
+
 TEST_F(AcceptorTest, LeavesTheReserveOfTheDescriptorsToTheAdministration) {
   DescriptorBudget budget;
-  budget.set(2, 1);
   Acceptor::Parts all = parts(10);
   all.descriptors = &budget;
+  all.share = &budget.add_listener(false);
+  DescriptorBudget::Share& administration = budget.add_listener(true);
+  budget.set(2, 1);
   all.refusal = "too many\n";
   acceptor_.emplace(all, socket(), *this);
   const TestSocket first(address_);
@@ -82,9 +106,9 @@ TEST_F(AcceptorTest, LeavesTheReserveOfTheDescriptorsToTheAdministration) {
   EXPECT_EQ(connections_, 1U);
   EXPECT_TRUE(counts("sluice_connections_refused_total{reason=\"out_of_descriptors\"} 1"))
       << registry_.text();
-  EXPECT_TRUE(budget.take(true));
-  EXPECT_FALSE(budget.take(true));
-  budget.give_back();
+  EXPECT_TRUE(budget.take(administration));
+  EXPECT_FALSE(budget.take(administration));
+  budget.give_back(administration);
   acceptor_->closed();
   const TestSocket third(address_);
   run_until([&] { return accepted_.size() == 2; });

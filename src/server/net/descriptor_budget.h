@@ -1,38 +1,72 @@
 #pragma once
 
-#include <atomic>
+#include <algorithm>
 #include <cstddef>
+#include <deque>
 #include <limits>
+#include <mutex>
 
 namespace sluice::server::net {
 
-// The number of connections for which the process has file descriptors. All listeners share it, and
-// administration has a reserve that the others leave free.
+// The number of connections for which the process has file descriptors. Each listener has a share
+// that the others leave free, so that connections to one of them do not exclude the clients of
+// another. All listeners share the rest.
 //
-// Thread-safety: any thread, except for set().
+// Thread-safety: any thread. Ownership: owns the shares. Cost: a lock for each connection.
 class DescriptorBudget {
  public:
-  // Without set() there is no bound. Call it before the first take().
-  void set(std::size_t most, std::size_t reserve) noexcept {
-    most_ = most;
-    most_of_others_ = most > reserve ? most - reserve : 0;
+  // The connections of one listening address, in all loops.
+  class Share {
+   public:
+    explicit Share(bool administration) : administration_(administration) {}
+
+   private:
+    friend class DescriptorBudget;
+    const bool administration_;
+    std::size_t own_ = std::numeric_limits<std::size_t>::max();
+    std::size_t taken_ = 0;
+  };
+
+  Share& add_listener(bool administration) {
+    const std::lock_guard lock(mutex_);
+    return shares_.emplace_back(administration);
   }
-  std::size_t most() const noexcept { return most_; }
+  // Without set() there is no bound. The share of administration is `reserve`. The other listeners
+  // have equal shares of half of the rest.
+  void set(std::size_t most, std::size_t reserve) {
+    const std::lock_guard lock(mutex_);
+    most_ = most;
+    const auto others = static_cast<std::size_t>(std::count_if(
+        shares_.begin(), shares_.end(), [](const Share& one) { return !one.administration_; }));
+    const std::size_t rest = most > reserve ? most - reserve : 0;
+    for (Share& one : shares_) one.own_ = one.administration_ ? reserve : rest / (2 * others);
+  }
+  std::size_t most() const {
+    const std::lock_guard lock(mutex_);
+    return most_;
+  }
 
   // Returns false if no descriptor is left for a connection. Otherwise call give_back() after it is
   // closed.
-  bool take(bool administration) noexcept {
-    const std::size_t most = administration ? most_ : most_of_others_;
-    if (taken_.fetch_add(1, std::memory_order_relaxed) < most) return true;
-    give_back();
-    return false;
+  bool take(Share& share) {
+    const std::lock_guard lock(mutex_);
+    if (share.taken_ >= share.own_) {
+      std::size_t reserved = 0;
+      for (const Share& one : shares_) reserved += std::max(one.own_, one.taken_);
+      if (reserved >= most_) return false;
+    }
+    ++share.taken_;
+    return true;
   }
-  void give_back() noexcept { taken_.fetch_sub(1, std::memory_order_relaxed); }
+  void give_back(Share& share) {
+    const std::lock_guard lock(mutex_);
+    --share.taken_;
+  }
 
  private:
-  std::atomic<std::size_t> taken_{0};
+  mutable std::mutex mutex_;
+  std::deque<Share> shares_;  // a deque: shares do not move
   std::size_t most_ = std::numeric_limits<std::size_t>::max();
-  std::size_t most_of_others_ = most_;
 };
 
 }  // namespace sluice::server::net

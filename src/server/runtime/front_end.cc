@@ -27,6 +27,7 @@ Expected<bool> FrontEnd::open(std::size_t loops, std::span<const KnownClient> cl
   const auto reach = !listening_->unix_path.empty() ? Access::Reach::kUnixSocket
                      : listening_->loopback         ? Access::Reach::kLoopback
                                                     : Access::Reach::kNetwork;
+  share_ = &parts_.descriptors.add_listener(is_administration());
   access_.emplace(reach, clients, parts_.config.hosts);
   return check();
 }
@@ -39,7 +40,7 @@ std::unique_ptr<net::LoopFrontEnd> FrontEnd::start(const LoopServices& loop, std
                                     .most = bounds().connections,
                                     .clock = loop.clock,
                                     .descriptors = &parts_.descriptors,
-                                    .administration = is_administration(),
+                                    .share = share_,
                                     .tls = tls_.get(),
                                     .handshake_timeout = bounds().header_timeout};
   return make(loop, accept, std::move(listening_->sockets[number]));

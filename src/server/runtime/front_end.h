@@ -106,6 +106,7 @@ class FrontEnd {
   const std::string_view protocol_;
   std::optional<net::Listening> listening_;
   std::vector<int> descriptors_;
+  net::DescriptorBudget::Share* share_ = nullptr;  // if it is open
   std::optional<Access> access_;
   std::unique_ptr<net::TlsContext> tls_;  // null: plaintext
 };
