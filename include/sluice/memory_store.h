@@ -20,7 +20,9 @@ struct MemoryStoreOptions {
   // The most bytes for the logs and slices of the three sliding windows, at least 4096; a log entry
   // takes 12. Beyond it the store evicts other counters with logs, of the limit whose logs take
   // most bytes. A large log that cannot grow is merged into slices: stricter than exact, never
-  // looser. Raise it for many large logs. Blocks (Charge::block) take up to an eighth of it, too.
+  // looser. Raise it for many large logs. Blocks (Charge::block) take up to an eighth of it, too;
+  // beyond that the store drops entries of the limit whose blocks and denials take most, and blocks
+  // by hand for other blocks by hand only.
   std::size_t max_log_bytes = std::size_t{256} << 20;
   // Shards, each with its own lock for new keys, logs and blocks; a request on known keys locks
   // only its counters. Rounded up to a power of two, at most 1024. 0, the default: the store
@@ -35,6 +37,7 @@ struct MemoryStoreStats {
   std::size_t keys = 0;         // counters
   std::size_t log_bytes = 0;    // bytes of logs and slices
   std::size_t blocks = 0;       // keys with denials that count for a block, or with one
+  std::uint64_t freed_keys = 0;  // blocked keys that were freed because of the bound since the start
   std::uint64_t evictions = 0;  // live counters lost to a bound since the start
   std::uint64_t swept = 0;      // untouched counters dropped since the start
   // Times that a log was merged into slices since the start, because its bytes did not suffice. The
@@ -89,8 +92,7 @@ class MemoryStore final : public Store {
   // of the call, by itself. The file contains the secret of the hashes. Only one store may write a
   // path at a time. Errors: what failed and why; another file at the path is unchanged, unless only
   // the flush of its folder has failed. Cost: about 48 bytes a key and 12 a log entry; each shard
-  // is locked for a fraction of a millisecond at a time, or some milliseconds with very long logs
-  // or tens of thousands of blocked keys.
+  // is locked for a fraction of a millisecond at a time, or some milliseconds with very long logs.
   Expected<MemorySnapshot> save(const std::string& path, std::optional<Instant> now = {}) const;
   // Replaces what the store holds by what save() has written, also with other options. For a new
   // store: what it holds takes a part of its bounds until it is replaced. Every decision is then as

@@ -68,6 +68,7 @@ Charge RuleCounter::charge(std::uint64_t cost) const {
           .cost = cost,
           .tag = tag,
           .keyspace = Keyspace::kRules,
+          .limit_id = id,
           .block = limit->block_of_charges()};
 }
 
@@ -86,7 +87,8 @@ std::vector<RuleCounter> counters_of(const RuleSet& rules, const Rule& rule,
   for (std::size_t i = 0; i < rule.limits.size(); ++i) {
     const RuleLimit& limit = rule.limits[i];
     RuleCounter counter{&limit, {}, {},
-                        tag,    {}, limit.by_plan.empty() ? limit.limit : limit.by_plan[plan]};
+                        tag,    {}, limit.by_plan.empty() ? limit.limit : limit.by_plan[plan],
+                        compiled.limits[i].id};
     std::string text = compiled.limits[i].prefix;
     std::size_t end = 0;
     if (const auto label = compiled.limits[i].key.fill(values, text, end, scratch)) {

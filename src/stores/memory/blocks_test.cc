@@ -234,6 +234,95 @@ TEST_F(BlocksOfStore, BlockedKeysAreListed) {
 
 const Charge kDenied{.key = "k", .limit = fixed_window(1).per(1min), .block = &kBlock};
 
+// The first word of a fingerprint of blocks_test names it, the second one its part.
+memory::Fingerprint fingerprint_of(std::uint64_t number) { return {number, number << 32}; }
+
+class FullBlocks : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kRoom = 4096;  // entries without names
+  static constexpr core::Ticks kNow = 1;
+
+  // A charge of the limit with this id.
+  static Charge of(std::uint32_t limit) {
+    return {.key = "k", .limit = fixed_window(1).per(1min), .limit_id = limit, .block = &kBlock};
+  }
+  void deny(std::uint64_t first, std::uint64_t count, std::uint32_t limit) {
+    for (std::uint64_t i = first; i < first + count; ++i) {
+      for (int j = 0; j < 2; ++j) blocks_.deny(fingerprint_of(i), of(limit), kNow);
+    }
+  }
+  void block(std::uint64_t first, std::uint64_t count, std::uint32_t limit) {
+    for (std::uint64_t i = first; i < first + count; ++i) {
+      blocks_.block(fingerprint_of(i), of(limit), core::Ticks{3'600'000'000}, kNow);
+    }
+  }
+  std::uint64_t blocked(std::uint64_t first, std::uint64_t count) const {
+    std::uint64_t found = 0;
+    for (std::uint64_t i = first; i < first + count; ++i) {
+      found += blocks_.look(fingerprint_of(i), kNow).left > 0 ? 1 : 0;
+    }
+    return found;
+  }
+
+  memory::Blocks blocks_{kRoom * memory::Blocks::kEntryBytes};
+};
+
+TEST_F(FullBlocks, AFloodOfOneLimitFreesNoKeyOfAnother) {
+  deny(1, 50, 1);
+  block(101, 20, 2);
+  deny(1001, 10 * kRoom, 3);
+  EXPECT_EQ(blocked(1, 50), 50u);
+  EXPECT_EQ(blocked(101, 20), 20u);
+  EXPECT_GT(blocked(1001, 10 * kRoom), kRoom / 3);
+  EXPECT_LE(blocks_.bytes(), (kRoom + 20) * memory::Blocks::kEntryBytes);
+  EXPECT_GT(blocks_.freed(), 8 * kRoom);
+}
+
+TEST_F(FullBlocks, AFloodFreesNoKeyOfItsOwnLimitThatIsBlockedByHand) {
+  block(101, 20, 1);
+  deny(1001, 10 * kRoom, 1);
+  EXPECT_EQ(blocked(101, 20), 20u);
+}
+
+TEST_F(FullBlocks, BlocksByHandGiveWayToOthersByHandOnly) {
+  block(1, 10 * kRoom, 1);
+  EXPECT_GT(blocked(1, 10 * kRoom), kRoom / 3);
+  const std::uint64_t freed = blocks_.freed();
+  const std::size_t size = blocks_.size();
+  EXPECT_GT(freed, 0u);
+  deny(1 + 10 * kRoom, kRoom, 2);
+  EXPECT_EQ(blocks_.freed(), freed);
+  EXPECT_EQ(blocks_.size(), size);
+}
+
+TEST_F(FullBlocks, AKeyThatIsUnblockedAndDeniedAgainIsNotBlockedByHand) {
+  block(1, 20, 1);
+  for (std::uint64_t i = 1; i <= 20; ++i) blocks_.erase(fingerprint_of(i));
+  deny(1, 20, 1);
+  deny(1001, 10 * kRoom, 1);
+  EXPECT_LT(blocked(1, 20), 20u);
+}
+
+TEST_F(FullBlocks, MoreLimitsThanPoolsShareThem) {
+  for (std::uint32_t limit = 1; limit <= 2100; ++limit) deny(limit, 1, limit);
+  deny(10'001, 10 * kRoom, 4000);
+  EXPECT_LE(blocks_.bytes(), (kRoom + 20) * memory::Blocks::kEntryBytes);
+  EXPECT_EQ(blocked(1, 2000), 2000u);
+}
+
+TEST_F(FullBlocks, AreInPartsOfBoundedSize) {
+  deny(1, 2 * kRoom, 1);
+  ASSERT_GT(blocks_.parts(), 1u);
+  std::size_t seen = 0;
+  for (std::size_t part = 0; part < blocks_.parts(); ++part) {
+    std::size_t in_part = 0;
+    blocks_.for_each_in(part, [&](const auto&, const auto&) { ++in_part; });
+    EXPECT_LE(in_part * memory::Blocks::kEntryBytes, memory::Blocks::kPartBytes);
+    seen += in_part;
+  }
+  EXPECT_EQ(seen, blocks_.size());
+}
+
 TEST(Blocks, StayWithinTheirBytesAndKeepTheBlockedKeys) {
   memory::Blocks blocks(64 * memory::Blocks::kEntryBytes);
   const memory::Fingerprint blocked{1, 1};

@@ -16,8 +16,9 @@ std::size_t places_for(std::size_t max_keys) noexcept {
   return std::clamp(std::bit_ceil(max_keys / kCountersPerPlace + 1), 4 * kWays, kMostPlaces);
 }
 
-// Identifies a limit: by its own id, or else by its numbers.
-std::uint64_t id_of(const Charge& charge) noexcept {
+}  // namespace
+
+std::uint64_t limit_id_of(const Charge& charge) noexcept {
   const Limit& limit = charge.limit;
   const auto kind = static_cast<std::uint64_t>(limit.algorithm()) << 1 |
                     std::uint64_t{charge.keyspace == Keyspace::kRules};
@@ -28,8 +29,6 @@ std::uint64_t id_of(const Charge& charge) noexcept {
       detail::mix(detail::mix(detail::mix(id, limit.limit()), period), limit.capacity());
   return limit.calendar() == nullptr ? numbers : detail::mix(numbers, limit.calendar()->number());
 }
-
-}  // namespace
 
 LimitUsage::LimitUsage(std::size_t max_keys)
     : places_(1 + places_for(max_keys), Place{.limit = token_bucket(1).per(std::chrono::days{1})}) {
@@ -51,7 +50,7 @@ std::size_t LimitUsage::place_for(std::uint64_t id) const noexcept {
 }
 
 LimitUsage::Index LimitUsage::add_counter(const Charge& charge) noexcept {
-  return add_counter(id_of(charge), charge.limit);
+  return add_counter(limit_id_of(charge), charge.limit);
 }
 
 LimitUsage::Index LimitUsage::add_counter(std::uint64_t id, const Limit& limit) noexcept {

@@ -102,6 +102,7 @@ class MemoryStore::Impl {
       sum.log_bytes += shard->blob_bytes();
       sum.evictions += shard->evictions() + shard->blocks.evictions();
       sum.blocks += shard->blocks.size();
+      sum.freed_keys += shard->blocks.freed();
       sum.swept += shard->swept();
       sum.merged_logs += shard->merged_logs();
     }
@@ -112,8 +113,10 @@ class MemoryStore::Impl {
     std::vector<BlockedKey> out;
     const core::Ticks at = now.value_or(clock_.now()).time_since_epoch().count();
     for (const auto& shard : shards_) {
-      const std::lock_guard lock(shard->mutex);
-      shard->blocks.list(at, most, out);
+      for (std::size_t part = 0; part < shard->blocks.parts(); ++part) {
+        const std::lock_guard lock(shard->mutex);
+        shard->blocks.list(part, at, most, out);
+      }
     }
     return out;
   }

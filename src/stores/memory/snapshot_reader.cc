@@ -317,6 +317,7 @@ void SnapshotReader::read_block(const RecordHead& head, Shard& shard) {
   require(
       is_end(body.last) && is_end(body.end) && is_end(body.grown) && is_end(body.forgotten) &&
           body.denials <= kMaxBlockDenials && body.keyspace <= 1 && body.has_name <= 1 &&
+          head.limit <= 1 &&
           std::uint64_t{body.key_bytes} + body.tag_bytes <= body.has_name * Blocks::kLongestName,
       "a block is wrong");
   ++end_.blocks;
@@ -328,6 +329,8 @@ void SnapshotReader::read_block(const RecordHead& head, Shard& shard) {
   if (body.forgotten <= now_) return;
   const std::string_view name = name_;
   const Blocks::Known known{{body.last, body.end, body.grown, body.forgotten, denials_},
+                            head.expiry,
+                            head.limit == 1,
                             name.substr(0, body.key_bytes),
                             name.substr(body.key_bytes),
                             static_cast<Keyspace>(body.keyspace),

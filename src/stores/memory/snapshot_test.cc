@@ -208,6 +208,29 @@ TEST_F(Snapshot, KeepsWhatFitsIntoASmallerStore) {
   EXPECT_LE(brief.stats().log_bytes, 4096u);
 }
 
+TEST_F(Snapshot, KeepsWhichBlocksAreByHandAndOfWhichLimit) {
+  const MemoryStoreOptions small{.max_keys = 128, .max_log_bytes = 64 << 10, .shards = 1};
+  const Block block = *Block::make({.after = 1, .within = 10min, .time = 1h});
+  const auto of = [&](const std::string& key, std::uint32_t limit) {
+    return Charge{.key = key, .limit = fixed_window(1).per(1h), .limit_id = limit, .block = &block};
+  };
+  MemoryStore before(small);
+  before.apply_one({Verb::kBlock, 1h}, of("by hand", 1), kStart);
+  for (int i = 0; i < 2; ++i) before.apply_one(Verb::kTake, of("guesser", 2), kStart);
+  for (int i = 0; i < 40; ++i) before.apply_one(Verb::kTake, of(std::to_string(i % 20), 3), kStart);
+  ASSERT_TRUE(before.save(path_, kStart));
+  MemoryStore after(small);
+  ASSERT_TRUE(after.load(path_, kStart));
+  EXPECT_EQ(after.stats().blocks, 22u);
+  for (int i = 0; i < 1000; ++i) {
+    const std::string key = "flood" + std::to_string(i);
+    for (int j = 0; j < 2; ++j) after.apply_one(Verb::kTake, of(key, 3), kStart);
+  }
+  EXPECT_GT(after.stats().freed_keys, 0u);
+  EXPECT_EQ(after.apply_one(Verb::kPeek, of("by hand", 1), kStart).reason, Reason::kBlocked);
+  EXPECT_EQ(after.apply_one(Verb::kPeek, of("guesser", 2), kStart).reason, Reason::kBlocked);
+}
+
 TEST_F(Snapshot, IsReadableByThisUserOnlyAndReplacedAtOnce) {
   MemoryStore store;
   write_all(path_, "an earlier file");

@@ -56,12 +56,15 @@ void SnapshotWriter::add(Shard& shard) {
     }
     write_out();
   }
-  {
-    const std::lock_guard lock(shard.mutex);
-    shard.blocks.for_each(
-        [this](const Fingerprint& key, const Blocks::Known& known) { put_block(key, known); });
+  for (std::size_t part = 0; part < shard.blocks.parts(); ++part) {
+    {
+      const std::lock_guard lock(shard.mutex);
+      shard.blocks.for_each_in(part, [this](const Fingerprint& key, const Blocks::Known& known) {
+        put_block(key, known);
+      });
+    }
+    write_out();
   }
-  write_out();
 }
 
 void SnapshotWriter::end() {
@@ -140,7 +143,7 @@ void SnapshotWriter::put_block(const Fingerprint& key, const Blocks::Known& know
   const core::BlockState& state = known.state;
   if (state.forgotten <= now_) return;
   ++end_.blocks;
-  put(RecordHead{Kind::kBlock, 0, 0, key});
+  put(RecordHead{Kind::kBlock, static_cast<std::uint16_t>(known.by_hand), known.limit, key});
   put(snapshot::BlockBody{state.last, state.end, state.grown, state.forgotten,
                           static_cast<std::uint32_t>(state.denials.size()),
                           static_cast<std::uint32_t>(known.key.size()),
