@@ -46,7 +46,8 @@ constexpr std::array kServerCounters = {
     "sluice_lease_batches_total",          "sluice_lease_units_taken_total",
     "sluice_lease_units_given_back_total", "sluice_recorded_requests_total",
     "sluice_recorded_bytes_total",         "sluice_recorded_dropped_total",
-    "sluice_recorded_rotations_total",     "sluice_snapshot_failures_total"};
+    "sluice_recorded_rotations_total",     "sluice_snapshot_failures_total",
+    "sluice_store_freed_keys_total"};
 // With the label `server`.
 constexpr std::array kRedisGauges = {
     "sluice_redis_memory_used_bytes", "sluice_redis_memory_max_bytes", "sluice_redis_replicas",

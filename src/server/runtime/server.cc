@@ -291,6 +291,7 @@ void Server::Impl::check_for_changes() {
   follow_rules();
   follow_overrides();
   events_.tick();
+  stores_->log_freed_keys();
   change_timer_.expires_after(kChangeCheck);
   change_timer_.async_wait([this](const error_code& why) {
     if (!why) check_for_changes();

@@ -91,6 +91,9 @@ void add_memory_metrics(metrics::Registry& registry,
   registry.add_counter("sluice_store_evictions_total",
                        "Counters in use that were evicted because of a bound.",
                        one_of(stats, &MemoryStoreStats::evictions));
+  registry.add_counter("sluice_store_freed_keys_total",
+                       "Blocked keys that were freed because of a bound.",
+                       one_of(stats, &MemoryStoreStats::freed_keys));
   registry.add_counter("sluice_store_swept_total",
                        "Counters that were deleted because they were fully replenished.",
                        one_of(stats, &MemoryStoreStats::swept));

@@ -17,8 +17,9 @@ namespace {
 
 class InMemory final : public Stores {
  public:
-  static Expected<std::unique_ptr<Stores>> open(const Config& config, Log& log) {
-    auto made = std::make_unique<InMemory>(config);
+  static Expected<std::unique_ptr<Stores>> open(const Config& config, Log& log,
+                                                const Clock& steady) {
+    auto made = std::make_unique<InMemory>(config, log, steady);
     if (!config.snapshot.empty()) {
       auto snapshots =
           CounterSnapshots::open(made->store_, {config.snapshot, config.snapshot_interval}, log);
@@ -27,9 +28,11 @@ class InMemory final : public Stores {
     }
     return std::unique_ptr<Stores>(std::move(made));
   }
-  explicit InMemory(const Config& config)
+  InMemory(const Config& config, Log& log, const Clock& steady)
       : max_keys_(config.max_keys),
         max_log_bytes_(config.max_log_bytes),
+        log_(log),
+        steady_(steady),
         // A clock that is set counts at once here, as it does with a store in Redis.
         store_({.max_keys = config.max_keys, .max_log_bytes = config.max_log_bytes},
                SystemClock::instance()),
@@ -69,6 +72,17 @@ class InMemory final : public Stores {
     if (snapshots_) snapshots_->continue_writing();
   }
 
+  void log_freed_keys() override {
+    const std::uint64_t freed = store_.stats().freed_keys;
+    if (freed == logged_freed_ || steady_.now() < next_line_) return;
+    log_.warning("blocked keys were freed: blocks have reached their bound",
+                 {{"keys", freed - logged_freed_},
+                  {"bound_bytes", max_log_bytes_ / kBlockShare},
+                  {"expected", "a larger memory.max_log_bytes"}});
+    logged_freed_ = freed;
+    next_line_ = steady_.now() + std::chrono::minutes{1};
+  }
+
   void add_metrics(metrics::Registry& registry) override {
     add_memory_metrics(registry, [this] { return store_.stats(); });
     if (snapshots_) snapshots_->add_metrics(registry);
@@ -86,8 +100,14 @@ class InMemory final : public Stores {
   }
 
  private:
+  static constexpr std::size_t kBlockShare = 8;  // of max_log_bytes: see MemoryStoreOptions
+
   const std::size_t max_keys_;
   const std::size_t max_log_bytes_;
+  Log& log_;
+  const Clock& steady_;
+  std::uint64_t logged_freed_ = 0;
+  Instant next_line_{};  // of log_freed_keys(), at the earliest
   MemoryStore store_;
   Limiter limiter_;
   std::unique_ptr<CounterSnapshots> snapshots_;  // null: without a file
@@ -155,9 +175,10 @@ class InRedis final : public Stores {
 
 }  // namespace
 
-Expected<std::unique_ptr<Stores>> Stores::open(const Config& config, Log& log) {
+Expected<std::unique_ptr<Stores>> Stores::open(const Config& config, Log& log,
+                                               const Clock& steady) {
   if (config.store != "memory") return InRedis::open(config, log);
-  return InMemory::open(config, log);
+  return InMemory::open(config, log, steady);
 }
 
 }  // namespace sluice::server

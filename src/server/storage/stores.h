@@ -28,7 +28,8 @@ class Stores {
  public:
   // Errors: a mistake in the configuration of Redis, or a file of it that cannot be read. It is no
   // error if Redis cannot be reached: the server connects when it can.
-  static Expected<std::unique_ptr<Stores>> open(const Config& config, Log& log);
+  static Expected<std::unique_ptr<Stores>> open(const Config& config, Log& log,
+                                                const Clock& steady = SteadyClock::instance());
 
   virtual ~Stores() = default;
   // Used if the store never waits.
@@ -52,6 +53,10 @@ class Stores {
   virtual void read_snapshot() {}
   virtual bool write_last_snapshot() { return true; }  // false: the counters are lost
   virtual void continue_writing_snapshots() {}
+
+  // In memory: says in the log, at most once a minute, that blocked keys were freed because blocks
+  // have reached their bound. Call it often, in one thread.
+  virtual void log_freed_keys() {}
 
   virtual void add_metrics(metrics::Registry& registry) = 0;
   virtual StoreStatus status() const = 0;

@@ -1,0 +1,61 @@
+#include "server/storage/stores.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "server/logging/testing_pipe.h"
+#include "sluice/block.h"
+#include "sluice/testing/manual_clock.h"
+
+namespace sluice::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Stores, SayOnceAMinuteThatBlockedKeysWereFreed) {
+  const Block block = *Block::make({.after = 1, .within = 10min, .time = 1h});
+  testing::ManualClock steady;
+  TestingPipe pipe;
+  std::uint64_t freed = 0;
+  {
+    Log log({.level = LogLevel::kDebug}, pipe.writing());
+    Config config;
+    config.max_log_bytes = 64 << 10;
+    const auto stores = *Stores::open(config, log, steady);
+    metrics::Registry registry;
+    stores->add_metrics(registry);
+    const auto flood = [&](const std::string& name) {
+      for (int i = 0; i < 1000; ++i) {
+        const std::string key = name + std::to_string(i);
+        const Charge charge{.key = key, .limit = fixed_window(0).per(1h), .block = &block};
+        stores->limiter().store().apply_one({Verb::kBlock, 1h}, charge, {});
+      }
+      stores->log_freed_keys();
+    };
+    stores->log_freed_keys();
+    flood("a");
+    flood("b");
+    steady.advance(1min);
+    stores->log_freed_keys();
+    steady.advance(1min);
+    stores->log_freed_keys();
+    const std::string text = registry.text();
+    const std::string series = "\nsluice_store_freed_keys_total ";
+    freed = std::stoull(text.substr(text.find(series) + series.size()));
+  }
+  std::uint64_t logged = 0;
+  const auto lines = pipe.lines();
+  ASSERT_EQ(lines.size(), 2u);
+  for (const std::string& line : lines) {
+    const auto at = line.find("warning blocked keys were freed: blocks have reached their bound keys=");
+    ASSERT_NE(at, line.npos) << line;
+    EXPECT_NE(line.find(" bound_bytes=8192 expected=\"a larger memory.max_log_bytes\""), line.npos);
+    logged += std::stoull(line.substr(line.find("keys=") + 5));
+  }
+  EXPECT_EQ(logged, freed);
+}
+
+}  // namespace
+}  // namespace sluice::server
