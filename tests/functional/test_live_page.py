@@ -299,6 +299,25 @@ class TopKeys(BrowserTest):
         page.wait_for_text("#key-message", "The counter is reset.")
         self.assert_no_errors("404")
 
+    def test_a_key_that_is_not_utf8_cannot_be_opened_as_another_key(self):
+        limit, block = "limit: 3, per: 1h", "block: { after: 99, within: 1h, for: 1h }"
+        server = self.serve_page(RULES.replace(limit, f"{limit}, {block}"))
+        page = self.browser
+        fields = {"X-Original-URI": "/order", "X-User": "mallory\xff"}
+        self.ask(server, "mallory\ufffd", 5)
+        for _ in range(7):
+            server.get("/v1/auth", fields)
+        page.wait_for_text("#top-limits", "mallory\ufffd (not UTF-8)")
+        page.wait_for_text("#top-limits", "2 Open")
+        names = "return [...document.querySelectorAll('#top-limits button')].map((b) => b.ariaLabel)"
+        self.assertEqual(page.run(names), ["Open mallory\ufffd"])
+        key = "rule=order&header.x-user=mallory%FF"
+        self.assertEqual(server.admin_request("DELETE", f"/v1/keys?{key}").status, 200)
+        self.assertEqual(server.get("/v1/auth", fields).status, 200, "the bytes name the key")
+        self.assertEqual(server.admin_request("PUT", f"/v1/blocks?for=1h&{key}").status, 200)
+        self.assertEqual(server.get("/v1/auth", fields).status, 429)
+        self.assert_no_errors("404")
+
     def test_keys_that_the_log_hashes_are_hashes_without_buttons(self):
         server = self.serve_page(config={"log": {"keys": "hash"}})
         self.ask(server, "a-secret-user", 5)

@@ -7,6 +7,7 @@
 
 #include "core/quoted.h"
 #include "insight/top_keys.h"
+#include "rules/source_text.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_selection.h"
 #include "server/protocol/http/request_target.h"
@@ -110,6 +111,7 @@ void write_limit(JsonWriter& json, const insight::TopLimit& limit) {
     json.begin_object().key("key").visible_value(key.text);
     json.member("count", key.count).member("error", key.error);
     if (key.is_cut) json.member("cut", true);
+    if (rules::find_invalid_utf8(key.text) != key.text.npos) json.member("not_utf8", true);
     json.end_object();
   }
   json.end_array().end_object();

@@ -87,6 +87,12 @@ TEST_F(TopPage, EscapesWhatATerminalOrABrowserCouldObey) {
   EXPECT_EQ(first_key(), "\x1b[2J\u202Eevil\u200F\x7F\uFFFD\"\u009B");
 }
 
+TEST_F(TopPage, SaysThatAKeyIsNotUtf8) {
+  ask("mallory\xFF");
+  EXPECT_EQ(first_key(), "mallory\uFFFD");
+  EXPECT_EQ(get("/v1/top?by=asked").json().at_pointer("/limits/0/keys/0/not_utf8"), true);
+}
+
 TEST_F(TopPage, CutsLongKeys) {
   ask(std::string(1 << 20, 'x'));
   const auto json = get("/v1/top?by=asked").json();

@@ -17,11 +17,12 @@ function makeLimit(limit) {
     element("table", {}, element("thead", {}, head), element("tbody")));
 }
 
-// Hashes and the beginning of a long key do not name it.
+// Hashes, the beginning of a long key, and a key whose bytes are not UTF-8 do not name it.
 function makeKey(limit, key, hashed) {
-  const text = key.key === "" ? "(all requests)" : visible(key.key) + (key.cut ? "…" : "");
+  const more = (key.cut ? "…" : "") + (key.not_utf8 ? " (not UTF-8)" : "");
+  const text = key.key === "" ? "(all requests)" : visible(key.key) + more;
   const action = element("td", { className: "amount" });
-  if (!hashed && !key.cut) {
+  if (!hashed && !key.cut && !key.not_utf8) {
     const open = element("button", { type: "button", ariaLabel: `Open ${text}` }, "Open");
     open.addEventListener("click", () => openKey(limit.rule, limit.limit, key.key));
     action.append(open);
@@ -33,7 +34,7 @@ function makeKey(limit, key, hashed) {
 function showLimits(top) {
   const used = top.limits.filter((limit) => limit.keys.length > 0);
   keepRows(find("top-limits"), used, (limit) => `${limit.rule}/${limit.limit}`, makeLimit,
-    (box, limit) => keepRows(box.querySelector("tbody"), limit.keys, (key) => `${top.hashed} ${key.key}`,
+    (box, limit) => keepRows(box.querySelector("tbody"), limit.keys, (key) => `${top.hashed} ${key.not_utf8} ${key.key}`,
       (key) => makeKey(limit, key, top.hashed),
       (row, key) => {
         const between = key.error > 0 ? ` (at most ${key.error} too many)` : "";
