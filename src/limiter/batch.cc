@@ -10,6 +10,10 @@
 namespace sluice {
 namespace {
 
+// Whether a request is decided for the counters that a full store has. Work that is done is charged
+// where it can be.
+bool goes_on_without_new(Verb verb) noexcept { return asks(verb) || verb == Verb::kCharge; }
+
 // Whether the store has answered each charge, and not the request as a whole.
 bool answers_each(const Decision& decision) noexcept {
   return decision.reason != Reason::kInvalid && !store_failed(decision.reason);
@@ -126,7 +130,7 @@ Decision Batch::decide_enforced() {
         select([](const Entry& entry) { return is_enforced(entry) && !entry.left_out; });
     if (indices.empty()) return {};
     const Decision said = ask(stores_.store, terms_.action, indices);
-    if (said.reason == Reason::kStoreFull && asks(terms_.action.verb)) {
+    if (said.reason == Reason::kStoreFull && goes_on_without_new(terms_.action.verb)) {
       if (const auto answer = leave_out_new(indices)) return settle(*answer);
       continue;
     }
@@ -139,8 +143,8 @@ Decision Batch::decide_enforced() {
   }
 }
 
-// The policies answer for the charges that need new counters. Returns their answer if it is final;
-// else leaves these charges out.
+// The policies answer for the charges that need new counters; those of work that is done are not
+// counted. Returns the answer if it is final; else leaves these charges out.
 std::optional<Decision> Batch::leave_out_new(Indices asked) {
   const std::size_t before = new_.size();
   for (const std::size_t i : asked) {
@@ -149,7 +153,8 @@ std::optional<Decision> Batch::leave_out_new(Indices asked) {
   if (new_.size() == before) new_.insert(new_.end(), asked.begin(), asked.end());
   const Indices added = Indices(new_).subspan(before);
   const Decision answer = fall_back(Reason::kStoreFull, terms_.action, added);
-  if (!answer.allowed() || added.size() == asked.size()) return answer;
+  const bool goes_on = answer.allowed() || (terms_.action.verb == Verb::kCharge && !failed_);
+  if (!goes_on || added.size() == asked.size()) return answer;
   for (const std::size_t i : added) entries_[i].left_out = true;
   return std::nullopt;
 }

@@ -69,7 +69,9 @@ struct BatchTerms {
 //
 // A full store (kStoreFull) still has the counters of some charges. Only the policies of the others
 // answer; the store is asked again without these. So a limit whose counter exists goes on being
-// enforced, and no client avoids it by keys that it makes up for another limit.
+// enforced, and no client avoids it by keys that it makes up for another limit. Work that is done
+// (kCharge) is counted where it can be: the other charges are answered kStoreFull, and the request
+// kFallback, or kStoreFull if there are no others.
 //
 // Thread-safety: one thread at a time. Ownership: borrows the stores, and the bytes of keys and
 // tags until clear(). Cost: that of the stores; nothing is allocated once its buffers have grown.

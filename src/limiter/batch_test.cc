@@ -307,6 +307,27 @@ TEST_F(BatchTest, AFullStoreGoesOnDecidingTheCountersThatItHas) {
   }
 }
 
+TEST_F(BatchTest, WorkThatIsDoneIsChargedWhereAFullStoreHasACounter) {
+  store_.full_for = {"new", "local"};
+  add("old", 9, kAllow);
+  add("new", 9, kDeny);
+  add("local", 9, kLocal);
+  const Decision partly = decide({.action = Verb::kCharge});
+  EXPECT_TRUE(partly.allowed()) << "the work is done";
+  EXPECT_EQ(partly.reason, Reason::kFallback);
+  EXPECT_EQ(each_[0].reason, Reason::kOk);
+  EXPECT_EQ(each_[1].reason, Reason::kStoreFull);
+  EXPECT_EQ(store_.left("old", 9), 8U) << "once";
+  EXPECT_EQ(local_.left("local", 9), 8U);
+  add("new", 9, kAllow);
+  EXPECT_EQ(decide({.action = Verb::kCharge}), Decision::refused(Reason::kStoreFull));
+  add("old", 9);
+  add("new", 9);
+  EXPECT_EQ(decide({.action = Verb::kCharge}), Decision::refused(Reason::kStoreFull))
+      << "without a policy";
+  EXPECT_EQ(store_.left("old", 9), 8U);
+}
+
 TEST_F(BatchTest, ThePolicyAnswersIfAFullStoreHasNoCounter) {
   store_.full_for = {"new", "other"};
   add("new", 9, kAllow);

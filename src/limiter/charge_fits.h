@@ -14,6 +14,9 @@ constexpr bool permit_fits(Verb verb, const Charge& charge) noexcept {
   return verb != Verb::kCharge && (charge.permit != nullptr || !needs_permit);
 }
 
+// Whether the verb may create a counter, so that NewKeyLimit bounds it.
+constexpr bool creates(Verb verb) noexcept { return takes(verb) || verb == Verb::kCharge; }
+
 // Whether a verb that changes blocks has one to change, and a length that a block can have.
 constexpr bool block_fits(Action action, const Charge& charge) noexcept {
   if (!changes_block(action.verb)) return true;

@@ -267,7 +267,9 @@ rules:
 
 Counters that exist go on being charged and enforced. A limit that needs one counter more meets the
 `on_store_error` of the rule, with the reason `fallback`; the other limits of the request are
-charged. Choose a number well above the new clients that you expect in a second. Each server counts
+charged. A report, a charge and a settlement create no more counters either: work for which the rule
+may not create a counter is not counted by that limit (`store_full`), and by the other limits it is.
+Choose a number well above the new clients that you expect in a second. Each server counts
 for itself. Requests that are decided at the same moment may create a few counters more.
 
 ## Costs

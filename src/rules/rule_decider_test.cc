@@ -443,6 +443,33 @@ TEST_F(RuleDeciderTest, OnlyTheRuleThatMayNotCreateACounterMeetsItsPolicy) {
   EXPECT_EQ(decide(rules, {{"user", "w"}}).decision.reason, Reason::kLimited);
 }
 
+TEST_F(RuleDeciderTest, ReportsChargesAndSettlementsCreateOnlyTheCountersThatTheirRuleMay) {
+  const std::string counted = ", count: { on: 4xx } }";
+  const RuleSet rules = rules_of(
+      {"name: login, max_new_keys: 10, match: { path: /login }, limits: [ { key: \"{user}\", " +
+           std::string(kTwo) + counted + ", { key: \"{ip}\", " + kTwo + counted + " ]",
+       "name: work, max_new_keys: 10, " + limits("key: \"{user}\", " + std::string(kTwo))});
+  const Attributes failed{{"status", "401"}};
+  const auto user = [](int i, const char* path) {
+    return Attributes{{"user", std::to_string(i)}, {"ip", "192.0.2.1"}, {"path", path}};
+  };
+  for (int i = 0; i < 500; ++i) {
+    const RuleAnswer& answer = request_.report(rules, user(i, "/login"), failed, 1, kNow);
+    EXPECT_EQ(answer.limits[0].lacks_counter, i >= 9);
+    EXPECT_EQ(answer.decision.reason, i < 2 ? Reason::kOk : Reason::kOver);
+  }
+  EXPECT_EQ(store_.stats().keys, 10u) << "of nine users and the address";
+  EXPECT_EQ(decide(rules, user(600, "/login")).decision.reason, Reason::kLimited)
+      << "the address was charged whatever the user";
+  for (int i = 0; i < 500; ++i) {
+    const bool charges = i % 2 == 0;
+    const RuleAnswer& answer = charges ? decide(rules, user(i, "/"), 1, Verb::kCharge)
+                                       : request_.settle(rules, user(i, "/"), 1, 2, kNow);
+    EXPECT_EQ(answer.decision.reason, i < 10 ? Reason::kOk : Reason::kStoreFull);
+  }
+  EXPECT_EQ(store_.stats().keys, 20u);
+}
+
 TEST(RuleDecider, CanBeMoved) {
   MemoryStore store;
   Limiter limiter(store);

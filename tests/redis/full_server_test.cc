@@ -156,6 +156,28 @@ TEST_F(NewKeys, CreatesOnlyTheCountersThatNewKeyLimitAllows) {
   }
 }
 
+TEST_F(NewKeys, ChargesOfWorkCreateOnlyTheCountersThatNewKeyLimitAllows) {
+  for (const Limit& limit : every_kind(5, kLong)) {
+    SCOPED_TRACE(to_string(limit.algorithm()));
+    redis_.run({"FLUSHALL"});
+    sluice::NewKeyLimit ten(10);
+    const auto charge = [&](int number, std::optional<sluice::Instant> at) {
+      const std::string key = std::to_string(number);
+      const Charge one{.key = key, .limit = limit, .new_keys = &ten};
+      return store_.apply_one(sluice::Verb::kCharge, one, at).reason;
+    };
+    for (int i = 0; i < 50; ++i) {
+      EXPECT_EQ(charge(i, instant(kStart)), i < 10 ? Reason::kOk : Reason::kStoreFull);
+    }
+    EXPECT_EQ(charge(0, instant(kStart)), Reason::kOk) << "it exists";
+    for (int i = 0; i < 9; ++i) ten.count(instant(server_time() + 3600 * kSecond));
+    EXPECT_EQ(charge(100, {}), Reason::kOk) << store_.error();
+    EXPECT_EQ(charge(101, {}), Reason::kStoreFull) << store_.error();
+    EXPECT_EQ(charge(100, {}), Reason::kOk) << "it exists";
+    EXPECT_EQ(number({"DBSIZE"}), 11);
+  }
+}
+
 TEST_F(NewKeys, CountsAtTheServersTimeToo) {
   for (const Limit& limit : every_kind(5, kLong)) {
     SCOPED_TRACE(to_string(limit.algorithm()));

@@ -200,13 +200,13 @@ void Counter::leave() noexcept {
 }
 
 bool Counter::refuse_new() noexcept {
-  is_refused_ = slot_ == nullptr && writes() && asks(verb_) && charge_->new_keys != nullptr &&
+  is_refused_ = slot_ == nullptr && writes() && creates(verb_) && charge_->new_keys != nullptr &&
                 !charge_->new_keys->allows(Instant{Duration{now_}});
   return is_refused_;
 }
 
 void Counter::write() noexcept {
-  if (is_new_ && asks(verb_) && charge_->new_keys != nullptr) {
+  if (is_new_ && creates(verb_) && charge_->new_keys != nullptr) {
     charge_->new_keys->count(Instant{Duration{now_}});
   }
   if (change_ == core::Change::kWrite) write_next();

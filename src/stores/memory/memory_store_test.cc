@@ -77,6 +77,22 @@ TEST(MemoryStore, CreatesOnlyTheCountersThatNewKeyLimitAllows) {
   }
 }
 
+TEST(MemoryStore, ChargesOfWorkCreateOnlyTheCountersThatNewKeyLimitAllows) {
+  for (const Limit& limit : one_of_each()) {
+    SCOPED_TRACE(to_string(limit.algorithm()));
+    MemoryStore store;
+    NewKeyLimit new_keys(10);
+    const auto charge = [&](int number) {
+      const std::string key = std::to_string(number);
+      const Charge one{.key = key, .limit = limit, .new_keys = &new_keys};
+      return store.apply_one(Verb::kCharge, one, at(0s)).reason;
+    };
+    for (int i = 0; i < 500; ++i) EXPECT_EQ(charge(i), i < 10 ? Reason::kOk : Reason::kStoreFull);
+    EXPECT_EQ(store.stats().keys, 10u);
+    EXPECT_EQ(charge(0), Reason::kOk) << "it exists";
+  }
+}
+
 // --- one charge ---
 
 TEST(MemoryStore, CountsWithEveryAlgorithm) {

@@ -107,7 +107,7 @@ Plan::KeyedCounter& Plan::add_counter(const Charge& charge) {
 }
 
 void Plan::note_limit(std::size_t index, const Charge& charge) {
-  if (!takes(action_.verb) || charge.new_keys->allows(now_ ? *now_ : clock_->now())) return;
+  if (!creates(action_.verb) || charge.new_keys->allows(now_ ? *now_ : clock_->now())) return;
   counters_[index].must_exist = true;
   parts_[counters_[index].part].must_exist = true;
 }
@@ -307,7 +307,7 @@ Plan::Read Plan::read(std::size_t index, const redisReply& reply, bool is_by_mod
   // Makes the script's decision again. If the two differ, the reply is malformed.
   if (decide(index) != admits) return Read::kMalformed;
   parts_[index].admits = admits;
-  if (admits && takes(action_.verb)) count_new(index);
+  if (admits && creates(action_.verb)) count_new(index);
   return admits ? Read::kAllowed : Read::kDenied;
 }
 

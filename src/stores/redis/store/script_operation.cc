@@ -140,7 +140,9 @@ bool ScriptOperation::any(Outcome outcome) const noexcept {
 
 void ScriptOperation::finish() noexcept {
   const bool has_failed = failure_ != Reason::kOk;
-  if (takes(verb_) && (has_failed || any(Outcome::kDenied)) && any(Outcome::kAllowed)) {
+  // A full store has counted nothing, so that the caller can charge the other counters alone.
+  const bool undoes = takes(verb_) || (verb_ == Verb::kCharge && failure_ == Reason::kStoreFull);
+  if (undoes && (has_failed || any(Outcome::kDenied)) && any(Outcome::kAllowed)) {
     give_back();
   }
   if (has_failed) {
