@@ -5,11 +5,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <shared_mutex>
+#include <tuple>
 
 #include "core/calendar_text.h"
 #include "core/quoted.h"
@@ -21,10 +24,6 @@ namespace {
 using std::chrono::days;
 using std::chrono::sys_days;
 
-constexpr std::int64_t kSecond = 1'000'000;
-// The tables of all calendars together, and those up to which clients may ask for more.
-constexpr std::size_t kMostBytes = 256 << 20;
-constexpr std::size_t kMostBytesForClients = kMostBytes / 4;
 constexpr std::size_t kMostFileBytes = 64 << 10;
 
 constexpr std::array<const char*, 3> kFolders{"/usr/share/zoneinfo", "/usr/lib/zoneinfo",
@@ -91,37 +90,34 @@ sys_days day_in(std::chrono::year year, unsigned month, unsigned day) noexcept {
   return sys_days(year / std::chrono::month(month) / std::min(std::chrono::day(day), last.day()));
 }
 
-// Calls use(day) for the first day of each window, from a day in 1968 on, until it returns false.
-template <typename Use>
-void for_each_first_day(const CalendarSpec& spec, const Use& use) {
-  constexpr std::chrono::year kYear{1968};
-  if (spec.unit == CalendarUnit::kDay || spec.unit == CalendarUnit::kWeek) {
-    const bool is_week = spec.unit == CalendarUnit::kWeek;
-    sys_days day = kYear / std::chrono::January / 1;
-    if (is_week) day += std::chrono::weekday(spec.day) - std::chrono::weekday(day);
-    while (use(day)) day += days{is_week ? 7 : 1};
-    return;
+// Returns the number of the window with this day, from that of 1970-01-01 on; one more if the day
+// is before the first day of its month or year.
+int window_with(const CalendarSpec& spec, sys_days day) noexcept {
+  const std::chrono::year_month_day date(day);
+  const int years = static_cast<int>(date.year()) - 1970;
+  const auto number = static_cast<int>(day.time_since_epoch().count());
+  switch (spec.unit) {
+    case CalendarUnit::kDay: return number;
+    case CalendarUnit::kWeek: return number / 7;
+    case CalendarUnit::kMonth: return years * 12 + static_cast<int>(unsigned{date.month()}) - 1;
+    case CalendarUnit::kYear: break;
   }
-  const bool is_year = spec.unit == CalendarUnit::kYear;
-  for (std::chrono::year year = kYear;; ++year) {
-    for (unsigned month = is_year ? spec.month : 1; month <= (is_year ? spec.month : 12); ++month) {
-      if (!use(day_in(year, month, spec.day))) return;
-    }
-  }
+  return years;
 }
 
-// Returns the starts of the windows from that of kFirstInstant to the one after kLastInstant.
-std::vector<std::int64_t> starts_of_windows(const CalendarSpec& spec, const core::TimeZone& zone) {
-  std::vector<std::int64_t> starts{0};
-  for_each_first_day(spec, [&](sys_days day) {
-    const std::int64_t local = day.time_since_epoch() / std::chrono::seconds{1};
-    const std::int64_t at = zone.first_at(local) * kSecond;
-    // Clocks skip a day now and then: it has no window.
-    if (at > starts.back()) starts.push_back(at);
-    return at <= kLastInstant.time_since_epoch().count();
-  });
-  starts.shrink_to_fit();
-  return starts;
+sys_days first_day_of(int window, const CalendarSpec& spec) noexcept {
+  constexpr std::chrono::year kYear{1970};
+  switch (spec.unit) {
+    case CalendarUnit::kDay: return sys_days{days{window}};
+    case CalendarUnit::kWeek:  // 1970-01-01 was a Thursday
+      return sys_days{days{7 * window + static_cast<int>(spec.day) - 4}};
+    case CalendarUnit::kMonth: {
+      const auto month = kYear / std::chrono::January + std::chrono::months{window};
+      return day_in(month.year(), unsigned{month.month()}, spec.day);
+    }
+    case CalendarUnit::kYear: break;
+  }
+  return day_in(kYear + std::chrono::years{window}, spec.month, spec.day);
 }
 
 std::string key_of(const CalendarSpec& spec) {
@@ -139,27 +135,38 @@ std::uint64_t checksum_of(std::string_view text) noexcept {
   return hash;
 }
 
-// All calendars of the program. Limits refer to them until it ends, so they are not deleted.
+// The parts of a spec that its unit has, to be compared.
+auto parts_of(const CalendarSpec& spec) noexcept {
+  const bool has_day = spec.unit != CalendarUnit::kDay;
+  const bool has_month = spec.unit == CalendarUnit::kYear;
+  return std::tuple(spec.unit, has_day ? spec.day : 1, has_month ? spec.month : 1, spec.zone);
+}
+
+// All calendars of the program. Limits refer to them until it ends, so they are not deleted: there
+// are as many as zones and first days.
 struct Calendars {
+  struct Less {
+    using is_transparent = void;
+    static const CalendarSpec& spec(const CalendarSpec& of) noexcept { return of; }
+    static const CalendarSpec& spec(const std::unique_ptr<const Calendar>& of) noexcept {
+      return of->spec();
+    }
+    bool operator()(const auto& one, const auto& other) const noexcept {
+      return parts_of(spec(one)) < parts_of(spec(other));
+    }
+  };
+
   std::shared_mutex mutex;
-  std::map<std::string, std::unique_ptr<const Calendar>> of;
-  std::size_t bytes = 0;
+  std::map<std::string, core::TimeZone, std::less<>> zones;
+  std::set<std::unique_ptr<const Calendar>, Less> all;
 
-  const Calendar* find(const std::string& key) {
+  const Calendar* find(const CalendarSpec& spec) {
     const std::shared_lock lock(mutex);
-    const auto found = of.find(key);
-    return found == of.end() ? nullptr : found->second.get();
+    const auto found = all.find(spec);
+    return found == all.end() ? nullptr : found->get();
   }
 
-  // Returns the error of a calendar of that many bytes that does not fit in.
-  std::optional<std::string> refuse(std::size_t added, std::size_t most) {
-    const std::shared_lock lock(mutex);
-    if (bytes + added <= most) return std::nullopt;
-    return "the calendars of this process would need over " + std::to_string(most >> 20) +
-           " MB; expected fewer different zones and first days";
-  }
-
-  static Calendars& all() {
+  static Calendars& of_program() {
     // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): guarded by its lock
     static auto* const calendars = new Calendars;
     return *calendars;
@@ -168,34 +175,43 @@ struct Calendars {
 
 }  // namespace
 
-Calendar::Calendar(const CalendarSpec& spec, std::vector<std::int64_t> starts, std::uint32_t number)
-    : spec_(spec),
-      zone_(spec.zone),
-      starts_(std::move(starts)),
-      scale_(((starts_.size() - 1) << 40) / (static_cast<std::uint64_t>(starts_.back()) >> 20)),
-      number_(number),
-      checksum_(checksum_of(key_of(spec))) {
-  spec_.zone = zone_;
-}
+Calendar::Calendar(const CalendarSpec& spec, const core::TimeZone& zone, std::uint32_t number)
+    : spec_(spec), zone_(zone), checksum_(checksum_of(key_of(spec))), number_(number) {}
 
 Expected<const Calendar*> Calendar::make(const CalendarSpec& spec) {
   if (const auto error = core::find_error(spec)) return Unexpected{*error};
-  Calendars& all = Calendars::all();
-  std::string key = key_of(spec);
-  if (const Calendar* const known = all.find(key)) return known;
-  const auto zone = find_zone(spec.zone);
-  if (!zone) return Unexpected{zone.error()};
-  std::vector<std::int64_t> starts = starts_of_windows(spec, *zone);
-  const std::size_t bytes = starts.size() * sizeof(starts[0]);
-  if (auto error = all.refuse(bytes, kMostBytes)) return Unexpected{*std::move(error)};
-  const std::lock_guard lock(all.mutex);
-  auto& calendar = all.of[std::move(key)];
-  if (calendar == nullptr) {  // else another thread has made it meanwhile
-    const auto number = static_cast<std::uint32_t>(all.of.size());
-    calendar.reset(new Calendar(spec, std::move(starts), number));
-    all.bytes += bytes;
+  Calendars& calendars = Calendars::of_program();
+  if (const Calendar* const known = calendars.find(spec)) return known;
+  auto read = find_zone(spec.zone);
+  if (!read) return Unexpected{read.error()};
+  const std::lock_guard lock(calendars.mutex);
+  const auto& [name, zone] =
+      *calendars.zones.try_emplace(std::string(spec.zone), *std::move(read)).first;
+  CalendarSpec own = spec;
+  own.zone = name;
+  // If another thread has made it meanwhile, this one is not inserted.
+  const auto number = static_cast<std::uint32_t>(calendars.all.size() + 1);
+  return calendars.all.emplace(new Calendar(own, zone, number)).first->get();
+}
+
+// Returns when a window begins, in seconds.
+std::int64_t Calendar::start_of(int window) const noexcept {
+  const auto local = first_day_of(window, spec_).time_since_epoch() / std::chrono::seconds{1};
+  return std::max<std::int64_t>(zone_.first_at(local), 0);
+}
+
+std::uint64_t Calendar::find_window(std::int64_t at) const noexcept {
+  const std::chrono::seconds local{at + zone_.offset_at(at)};
+  int window = window_with(spec_, std::chrono::floor<days>(std::chrono::sys_seconds{local}));
+  std::int64_t start = start_of(window);
+  // The day may be in the window before, and clocks may show a day again whose window has ended.
+  while (start > at) start = start_of(--window);
+  std::int64_t end = start_of(window + 1);
+  while (end <= at) {  // also if clocks skip the first day of a window: then that has no length
+    start = end;
+    end = start_of(++window + 1);
   }
-  return calendar.get();
+  return static_cast<std::uint64_t>(start) << kLengthBits | static_cast<std::uint64_t>(end - start);
 }
 
 Duration Calendar::period() const noexcept {
@@ -206,18 +222,6 @@ Duration Calendar::period() const noexcept {
     case CalendarUnit::kYear: break;
   }
   return days{366};
-}
-
-Expected<const Calendar*> core::make_calendar_for_client(const CalendarSpec& spec) {
-  if (const auto error = core::find_error(spec)) return Unexpected{*error};
-  Calendars& all = Calendars::all();
-  if (const Calendar* const known = all.find(key_of(spec))) return known;
-  constexpr std::array<std::size_t, 4> kUsualDays{1, 7, 31, 366};
-  const auto windows = std::chrono::duration_cast<days>(kLastInstant - kFirstInstant).count() /
-                       kUsualDays[static_cast<std::size_t>(spec.unit)];
-  const std::size_t bytes = static_cast<std::size_t>(windows) * sizeof(std::int64_t);
-  if (auto error = all.refuse(bytes, kMostBytesForClients)) return Unexpected{*std::move(error)};
-  return Calendar::make(spec);
 }
 
 }  // namespace sluice

@@ -35,11 +35,6 @@ std::string starts_of(const CalendarSpec& spec);
 // Returns the first error of a spec, except for its zone: "WHAT IS WRONG; WHAT WOULD BE RIGHT".
 std::optional<std::string> find_error(const CalendarSpec& spec);
 
-// Calendar::make() for a spec from a client, which can ask for many: calendars live as long as the
-// program, so it makes none beyond a quarter of the memory that Calendar::make() allows. Errors: as
-// there.
-Expected<const Calendar*> make_calendar_for_client(const CalendarSpec& spec);
-
 // "month", or "month of Asia/Shanghai from 15" if it is not the default.
 std::string to_string(const CalendarSpec& spec);
 

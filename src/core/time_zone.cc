@@ -125,13 +125,20 @@ void TimeZone::follow(const TimeZoneRule& rule) {
                    [](const Period& one, const Period& other) { return one.at < other.at; });
 }
 
+// Returns the first period that begins after the instant.
+std::vector<TimeZone::Period>::const_iterator TimeZone::after(std::int64_t instant) const noexcept {
+  return std::upper_bound(periods_.begin(), periods_.end(), instant,
+                          [](std::int64_t at, const Period& period) { return at < period.at; });
+}
+
+std::int64_t TimeZone::offset_at(std::int64_t instant) const noexcept {
+  const auto next = after(instant);
+  return next == periods_.begin() ? first_offset_ : (next - 1)->offset;
+}
+
 std::int64_t TimeZone::first_at(std::int64_t local) const noexcept {
   constexpr std::int64_t kEarlier = 2 * kMostOffset;
-  const auto is_after = [](std::int64_t instant, const Period& period) {
-    return instant < period.at;
-  };
-  // Before this period no clock shows `local`.
-  auto next = std::upper_bound(periods_.begin(), periods_.end(), local - kEarlier, is_after);
+  auto next = after(local - kEarlier);  // before this period no clock shows `local`
   std::int64_t offset = next == periods_.begin() ? first_offset_ : (next - 1)->offset;
   for (; next != periods_.end() && local - offset >= next->at; ++next) {
     offset = next->offset;

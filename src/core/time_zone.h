@@ -12,7 +12,8 @@ struct TimeZoneRule;
 // The offsets of a time zone from UTC, as a TZif file of the IANA time zone database says (RFC
 // 8536): its transitions, and those that its last rule makes until `kLastYear`.
 //
-// An immutable value. Instants are seconds since the Unix epoch.
+// An immutable value. Instants are seconds since the Unix epoch. Cost: 16 bytes for each
+// transition, about 5 kB for a zone with daylight saving time; a search in them for each call.
 class TimeZone {
  public:
   static constexpr int kLastYear = 2114;
@@ -23,6 +24,8 @@ class TimeZone {
   // counts leap seconds.
   static std::optional<TimeZone> parse(std::string_view file);
 
+  // Returns how many seconds clocks of the zone are ahead of UTC at an instant.
+  std::int64_t offset_at(std::int64_t instant) const noexcept;
   // Returns the first instant at which clocks of the zone show `local` or later: seconds from
   // 1970-01-01 00:00:00 on those clocks. If clocks skip `local`, it is the instant of the skip; if
   // they show it twice, the first of the two.
@@ -37,6 +40,7 @@ class TimeZone {
 
   TimeZone() = default;
   void follow(const TimeZoneRule& rule);
+  std::vector<Period>::const_iterator after(std::int64_t instant) const noexcept;
 
   std::int64_t first_offset_ = 0;
   std::vector<Period> periods_;  // in the order of their instants

@@ -142,7 +142,7 @@ class LimitParser {
       if (!started) return fail(started.error());
       spec = *started;
     }
-    const auto calendar = core::make_calendar_for_client(spec);
+    const auto calendar = Calendar::make(spec);
     if (!calendar) return fail("ZONE: " + calendar.error());
     spec_.calendar = *calendar;
     return true;
