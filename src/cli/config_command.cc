@@ -15,6 +15,12 @@ Expected<CheckedFile, std::vector<RuleError>> check_config(std::string_view text
                                                            const std::string& file) {
   auto config = server::parse_config(text, file);
   if (!config) return Unexpected{std::move(config.error())};
+  if (const std::string conflict = server::find_conflict(*config); !conflict.empty()) {
+    const std::size_t end = conflict.find("; ");
+    RuleError error{
+        .file = file, .what = conflict.substr(0, end), .expected = conflict.substr(end + 2)};
+    return Unexpected{std::vector{std::move(error)}};
+  }
   return CheckedFile{};
 }
 

@@ -49,6 +49,14 @@ TEST(ConfigCommand, ReportsWhetherAFileIsValid) {
   EXPECT_EQ(run_config({}).status, 2);
 }
 
+TEST(ConfigCommand, ReportsKeysThatDoNotFitEachOther) {
+  const Outcome wrong = run_config({"check", "-"}, "version: 1\nrules: redis\n");
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_EQ(wrong.err,
+            "-:1:1: error: rules in Redis need a store in Redis, but the store is memory; expected "
+            "--store URL, or rules files\n");
+}
+
 TEST(ConfigCommand, PrintsSchemaAndManual) {
   EXPECT_EQ(run_config({"schema"}).out, server::config::json_schema());
   EXPECT_EQ(run_config({"docs"}).out, server::config::guide());

@@ -30,7 +30,8 @@ sluice serve --config sluice.yaml
 ```
 
 `sluice config check` prints every error with its line and column and exits with status 1 if there
-is one. `examples/sluice.yaml` contains every key with its default. `sluice config schema` prints a
+is one. Then it prints keys that do not fit each other, which `sluice serve` refuses if its flags do
+not change them. `examples/sluice.yaml` contains every key with its default. `sluice config schema` prints a
 JSON Schema of the format for editors. The same schema is in `docs/config.schema.json`.
 
 Paths of files, directories and Unix sockets are relative to the folder of the configuration file,
