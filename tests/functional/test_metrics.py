@@ -2,8 +2,9 @@
 
 import subprocess
 import unittest
+from pathlib import Path
 
-from harness import PATIENCE, Raw, ServerTest, tool
+from harness import PATIENCE, Raw, ServerTest, request, tool
 
 RULES = """
 version: 1
@@ -42,6 +43,29 @@ class Metrics(ServerTest):
             timeout=PATIENCE,
         )
         self.assertEqual((done.returncode, done.stdout + done.stderr), (0, b""))
+
+    def test_no_event_loop_writes_the_text(self):
+        rules = "version: 1\nrules:\n" + "".join(
+            f"  - name: r{i}\n    limits: [{{ name: a, algorithm: gcra, limit: 2, per: 1h }}]\n"
+            for i in range(2000))
+        server = self.serve(rules)
+
+        def processor_times():
+            """Returns the nanoseconds of each thread, by its nice value: the writer has 10."""
+            times = {}
+            for task in Path(f"/proc/{server.pid}/task").iterdir():
+                nice = int((task / "stat").read_text().rpartition(")")[2].split()[16])
+                took = int((task / "schedstat").read_text().split()[0])
+                times[nice] = times.get(nice, 0) + took
+            return times
+
+        before = processor_times()
+        for address in (server.http, server.admin):
+            for _ in range(10):
+                self.assertEqual(request(address, "GET", "/metrics").status, 200)
+            after = processor_times()
+            self.assertGreater(after[10] - before[10], after[0] - before[0], address)
+            before = after
 
     def test_counts_requests_and_decisions(self):
         for _ in range(5):

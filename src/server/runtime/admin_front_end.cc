@@ -46,7 +46,7 @@ class AdminFrontEnd final : public FrontEnd {
                                                                  .find_blocks = admin_.find_blocks,
                                                                  .top_keys = &admin_.top_keys,
                                                                  .events = admin_.events},
-                                                                parts().operations,
+                                                                parts().operations.in(loop.sleeps),
                                                                 access(),
                                                                 loop.recorder,
                                                                 parts().log});

@@ -7,8 +7,9 @@
 
 namespace sluice::server {
 
-// Several fibers, so that /healthz does not wait for a page that asks the store. Their stacks are
-// as long as a thread's because they parse rules; a stack takes no memory before it is used.
+// Several fibers, so that /healthz does not wait for /metrics or a page that asks the store. Their
+// stacks are as long as a thread's because they parse rules; a stack takes no memory before it is
+// used.
 inline constexpr net::FiberPool::Options kAdminFibers{.most = 4,
                                                       .stack_bytes = std::size_t{8} << 20};
 

@@ -106,6 +106,7 @@ class Server::Impl {
   boost::asio::steady_timer keys_timer_{main_};
   net::SteadyTime::duration keys_took_{0};    // of the parts since keys_timer_
   std::unique_ptr<LoopStores> admin_stores_;  // if the store may wait
+  net::FiberSleeps admin_sleeps_{main_};
   std::unique_ptr<net::LoopFrontEnd> administration_;
   Loops loops_;
   Shutdown shutdown_{{main_, config_, log_, front_ends_, loops_, ready_}};
@@ -234,7 +235,8 @@ void Server::Impl::start_administration() {
         return {limiter, rules_.manager(), recorder, denials_, {.overrides = &overrides_->all()}};
       },
       clock_};
-  if (admin_stores_) services.fibers = kAdminFibers;
+  services.fibers = kAdminFibers;  // /metrics waits, whatever the store does
+  services.sleeps = &admin_sleeps_;
   administration_ = front_ends_.start_administration(services);
 }
 
@@ -262,6 +264,7 @@ bool Server::Impl::run() {
   stores_->stop_following();
   rules_.stop_following();
   overrides_->stop();
+  admin_sleeps_.stop();
   if (admin_stores_) admin_stores_->stop();
   loops_.stop();
   const bool overrides = keep_overrides();
