@@ -1,11 +1,13 @@
 """Overrides of keys: the administration sets them, and a file keeps them."""
 
+import fcntl
 import http.client
 import json
+import os
 import threading
 import unittest
 
-from harness import PATIENCE, ServerTest, Sluice, free_port, wait_for
+from harness import PATIENCE, Raw, ServerTest, Sluice, free_port, wait_for
 
 RULES = """
 version: 1
@@ -63,6 +65,28 @@ class Overrides(ServerTest):
             wrong.json["detail"],
             "the rule 'api' has no limit 'request'; expected one of: requests",
         )
+
+
+    def lock(self, path):
+        """Locks a file or folder as `flock -x` does, until the end of the test."""
+        descriptor = os.open(path, os.O_RDONLY)
+        self.addCleanup(os.close, descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+    def test_a_process_that_holds_a_lock_does_not_hang_the_server(self):
+        resp = f"127.0.0.1:{free_port()}"
+        self.sluice = self.serve(RULES, {"listen": {"resp": resp}, "threads": 1})
+        self.lock(self.sluice.folder)
+        self.assertEqual(self.set("1", limit=3).status, 200)
+        self.lock(self.sluice.folder / "overrides.txt.lock")
+        refused = self.set("1", limit=4)
+        self.assertEqual(refused.status, 503)
+        self.assertIn("another process has locked", refused.json["detail"])
+        with Raw(resp) as raw:
+            raw.send(b"RL.OVERRIDE SET api requests header.x-customer 1 LIMIT 5\r\n")
+            self.assertIn(b"-ERR nothing was changed, because", raw.reader.readline())
+        self.assertEqual(self.limit_of("1"), 3)
+        self.assertEqual(self.sluice.stop(), 0)
 
 
 class Changes(threading.Thread):
