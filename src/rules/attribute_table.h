@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "sluice/attributes.h"
@@ -32,13 +33,32 @@ std::optional<std::string> find_name_error(std::string_view name);
 // Caches the attributes of one request. Asks their source for each attribute at most once.
 class AttributeValues {
  public:
-  // Starts a request. Borrows both arguments until the next call.
-  void begin(const AttributeTable& table, const AttributeSource& source) {
+  // Starts a part of a request; the first one, 0, starts the request. Borrows table and source
+  // until the next call.
+  void begin(const AttributeTable& table, const AttributeSource& source, std::size_t part = 0) {
     names_ = &table.names();
     source_ = &source;
     if (known_.size() < names_->size()) known_.resize(names_->size());
     ++request_;
+    if (part == 0) long_bytes_ = 0;
+    too_long_.reset();
   }
+
+  // Values of more than kLong bytes are long. The expressions of a request may read kMostLongBytes
+  // of them, so that no request takes long.
+  static constexpr std::size_t kLong = std::size_t{8} << 10;
+  static constexpr std::size_t kMostLongBytes = std::size_t{8} << 20;
+  // Returns whether that many expressions may read the value, which is known, and counts it.
+  bool may_read(std::uint32_t number, std::size_t expressions) noexcept {
+    const std::size_t size = known_[number].value->size();
+    if (size <= kLong) return true;
+    long_bytes_ += size * expressions;
+    if (long_bytes_ <= kMostLongBytes) return true;
+    too_long_ = number;
+    return false;
+  }
+  // The attribute that an expression could not read since the last call.
+  std::optional<std::uint32_t> take_too_long() noexcept { return std::exchange(too_long_, {}); }
 
   const std::optional<std::string_view>& get(std::uint32_t number) {
     Known& known = known_[number];
@@ -59,6 +79,8 @@ class AttributeValues {
   const AttributeSource* source_ = nullptr;
   std::vector<Known> known_;
   std::uint64_t request_ = 0;
+  std::size_t long_bytes_ = 0;  // that expressions have read
+  std::optional<std::uint32_t> too_long_;
 };
 
 }  // namespace sluice::rules

@@ -131,6 +131,9 @@ rules:
 A text comparison takes a few nanoseconds. A regular expression takes a few hundred and sometimes
 allocates memory. All expressions of a file together may have at most 200,000 instructions of RE2, so
 that no request takes long. `~/v[0-9]+/.*` has about 30; repetitions such as `{1,1000}` have most.
+They read at most 8 MiB of values of more than 8 KiB: 1,000 expressions read a value of 8 KiB, eight of
+them one of a megabyte. Beyond it, a request is `invalid` (400) if an enforced rule would read more; a
+shadow rule does not match it.
 
 ### Networks and lists
 

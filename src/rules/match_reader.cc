@@ -193,6 +193,7 @@ void MatchReader::read_pattern(const Place& place, const Node& node) {
             " in a file, so that no request takes long; repetitions such as {1,1000} cost most");
   }
   if (place.attribute == "method") check_method(node);
+  if (pattern->is_expression()) ++place.condition->expressions;
   place.condition->any_of.push_back(std::move(pattern.value()));
 }
 

@@ -21,7 +21,7 @@ void NamedLimits::begin(const RuleSet::Impl& set, const NamingTerms& terms) {
   terms_ = terms;
   mistake_.clear();
   response_mistake_.clear();
-  has_unknown_name_ = false;
+  is_invalid_ = false;
   text_.clear();
   limits_.clear();
   matched_.clear();
@@ -38,11 +38,15 @@ void NamedLimits::add(std::size_t rule, const AttributeSource& attributes,
 // Tries the rules of one domain, or all rules if `domain` is null.
 void NamedLimits::match(const std::string_view* domain, const AttributeSource& attributes,
                         const RequestCosts& costs, std::size_t part) {
-  values_.begin(set_->attributes, attributes);
+  values_.begin(set_->attributes, attributes, part);
   for (std::size_t i = 0; i < set_->rules.size(); ++i) {
     const Rule& rule = set_->rules[i];
     if (domain != nullptr && rule.domain != *domain) continue;
-    if (!set_->compiled[i].matches(values_)) continue;
+    if (!set_->compiled[i].matches(values_)) {
+      const auto too_long = values_.take_too_long();
+      if (!too_long || rule.mode != RuleMode::kEnforce) continue;
+      return explain_length(rule, *too_long);
+    }
     name_rule(rule, set_->compiled[i], costs, part);
     if (!lets_others_match(rule)) break;
   }
@@ -52,7 +56,7 @@ void NamedLimits::match(const std::string_view* domain, const AttributeSource& a
 
 // Checks that the costs name limits of the rules that match the part, if any rule does.
 void NamedLimits::check_names(const RequestCosts& costs, std::size_t part) {
-  if (has_unknown_name_ || !has_limits(part)) return;
+  if (is_invalid_ || !has_limits(part)) return;
   for (const LimitCost& cost : costs.limits) {
     const bool known = std::any_of(matched_.begin(), matched_.end(), [&](const auto& matched) {
       const std::vector<RuleLimit>& limits = matched.rule->limits;
@@ -77,7 +81,7 @@ bool NamedLimits::has_limits(std::size_t part) const noexcept {
 
 // Says that no limit has the name, and which names the rules of the part have.
 void NamedLimits::explain_name(std::string_view name, std::size_t part) {
-  has_unknown_name_ = true;
+  is_invalid_ = true;
   std::vector<std::string_view> known;
   for (const MatchedRule& matched : matched_) {
     if (matched.part != part) continue;
@@ -85,6 +89,16 @@ void NamedLimits::explain_name(std::string_view name, std::size_t part) {
   }
   mistake_ = "the rules that apply have no limit " + in_quotes(name) +
              "; expected the name of a limit: " + either(known);
+}
+
+void NamedLimits::explain_length(const Rule& rule, std::uint32_t attribute) {
+  is_invalid_ = true;
+  mistake_ = "the attribute " + in_quotes(set_->attributes.names()[attribute]) + " has " +
+             std::to_string(values_.get(attribute)->size()) +
+             " bytes, too many for the expressions up to the rule " + in_quotes(rule.name) +
+             "; expected at most " + std::to_string(AttributeValues::kLong) +
+             " bytes, or that all expressions together read at most " +
+             std::to_string(AttributeValues::kMostLongBytes) + " bytes of longer values";
 }
 
 void NamedLimits::name_rule(const Rule& rule, const CompiledRule& compiled,

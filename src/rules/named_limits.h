@@ -93,10 +93,11 @@ class NamedLimits {
   const std::vector<MatchedRule>& matched() const noexcept { return matched_; }
   const std::vector<NamedLimit>& limits() const noexcept { return limits_; }
   std::string_view text() const noexcept { return text_; }
-  // What is wrong with the costs; empty if nothing is.
+  // What is wrong with the request; empty if nothing is.
   const std::string& mistake() const noexcept { return mistake_; }
-  // Whether the mistake is that no limit has the name of a cost.
-  bool has_unknown_name() const noexcept { return has_unknown_name_; }
+  // Whether the mistake is of the request and not of a limit: no limit has the name of a cost, or a
+  // value is too long for the expressions of an enforced rule.
+  bool is_invalid() const noexcept { return is_invalid_; }
 
  private:
   void name_rule(const Rule& rule, const CompiledRule& compiled, const RequestCosts& costs,
@@ -115,6 +116,7 @@ class NamedLimits {
   void explain_cost(const RuleLimit& limit);
   void explain_permit(const RuleLimit& limit);
   void explain_name(std::string_view name, std::size_t part);
+  void explain_length(const Rule& rule, std::uint32_t attribute);
   void check_names(const RequestCosts& costs, std::size_t part);
   bool has_limits(std::size_t part) const noexcept;
 
@@ -125,7 +127,7 @@ class NamedLimits {
   std::string scratch_;
   std::string mistake_;
   std::string response_mistake_;  // of the latest response
-  bool has_unknown_name_ = false;
+  bool is_invalid_ = false;
   std::optional<std::uint32_t> wrong_;  // the attribute of the latest cost, if it is no number
   OverrideNumbers override_numbers_;
   std::vector<NamedLimit> limits_;

@@ -42,7 +42,9 @@ std::string_view RequestNames::name(const AttributeSource& request) {
   values_.begin(set.attributes, request);
   size_ = 0;
   for (std::size_t i = 0; i < set.rules.size(); ++i) {
-    if (!set.compiled[i].matches(values_)) continue;
+    const bool matches = set.compiled[i].matches(values_);
+    if (values_.take_too_long()) return {};
+    if (!matches) continue;
     if (!attributes_[i]) return {};
     append(i, std::nullopt);
     for (const std::uint32_t attribute : *attributes_[i]) append(i, values_.get(attribute));

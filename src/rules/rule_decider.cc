@@ -72,13 +72,13 @@ void RuleDecider::Impl::begin(const RuleSet::Impl& set, const BatchTerms& terms,
 // Step 3: decide.
 
 const RuleAnswer& RuleDecider::Impl::answer(const BatchTerms& terms) {
-  if (named_.matched().empty()) return answer_;
-  if (named_.has_unknown_name()) {
+  if (named_.is_invalid()) {
     answer_.decision = Decision::refused(Reason::kInvalid);
-    answer_.rule = named_.matched().front().rule;
+    if (!named_.matched().empty()) answer_.rule = named_.matched().front().rule;
     answer_.mistake = named_.mistake();
     return answer_;
   }
+  if (named_.matched().empty()) return answer_;
   const std::vector<MatchedRule>& matched = named_.matched();
   if (std::any_of(matched.begin(), matched.end(), [](const auto& rule) { return rule.denies(); })) {
     named_.keep_refused();
@@ -100,7 +100,7 @@ const RuleAnswer& RuleDecider::Impl::repeat(Instant now) {
 
 const RuleAnswer& RuleDecider::Impl::decide_shadow(const Decision& enforced, const Action& action) {
   answer_.decision = enforced;
-  if (named_.matched().empty() || named_.has_unknown_name()) return answer_;
+  if (named_.matched().empty() || named_.is_invalid()) return answer_;
   if (enforced.reason != Reason::kInvalid) batch_.decide_shadow(action);
   answer_.limits.clear();
   answer_.matched.clear();

@@ -367,6 +367,38 @@ TEST_F(RuleDeciderTest, DeniesRequestsWithMoreThan64LimitsAsInvalid) {
   EXPECT_EQ(decide(rules, {{"path", "/b"}}).decision.remaining, 0u) << "it took nothing";
 }
 
+TEST_F(RuleDeciderTest, AValueThatIsTooLongForAnExpressionIsInvalid) {
+  const std::string nine = "['~/b', '~/b', '~/b', '~/b', '~/b', '~/b', '~/b', '~/b', '~/a+']";
+  const RuleSet rules =
+      rules_of({"name: t, mode: shadow, match: { method: PUT, path: " + nine + " }, action: deny",
+                "name: a, match: { method: GET, path: " + nine + " }, action: deny",
+                "name: b, match: { path: /a* }, " + limits(kTwo)});
+  const std::string longest = "/" + std::string((std::size_t{8} << 20) / 9 - 1, 'a');
+  const std::string longer = longest + "a";
+  EXPECT_EQ(decide(rules, {{"method", "GET"}, {"path", longest}}).decision.reason,
+            Reason::kDenyRule);
+  const RuleAnswer& answer = decide(rules, {{"method", "GET"}, {"path", longer}});
+  EXPECT_EQ(answer.decision, Decision::refused(Reason::kInvalid));
+  EXPECT_EQ(answer.mistake,
+            "the attribute 'path' has 932068 bytes, too many for the expressions up to the rule "
+            "'a'; expected at most 8192 bytes, or that all expressions together read at most "
+            "8388608 bytes of longer values");
+  EXPECT_EQ(answer.rule, nullptr);
+  const RuleAnswer& other = decide(rules, {{"method", "PUT"}, {"path", longer}});
+  EXPECT_TRUE(other.decision.allowed()) << "only a shadow rule would read it";
+  EXPECT_EQ(other.rule->name, "b") << "patterns without an expression read any value";
+  EXPECT_TRUE(other.mistake.empty());
+}
+
+TEST_F(RuleDeciderTest, AnyNumberOfExpressionsReadsAValueOf8KiB) {
+  std::string many = "[";
+  for (int i = 0; i < 2000; ++i) many += "'~/b', ";
+  const RuleSet rules = rules_of({"name: a, match: { path: " + many + "'~/a+'] }, action: deny"});
+  const std::string longest = "/" + std::string((std::size_t{8} << 10) - 1, 'a');
+  EXPECT_EQ(decide(rules, {{"path", longest}}).decision.reason, Reason::kDenyRule);
+  EXPECT_EQ(decide(rules, {{"path", longest + "a"}}).decision.reason, Reason::kInvalid);
+}
+
 // A store that cannot decide.
 class Failing final : public Store {
  public:

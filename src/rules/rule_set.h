@@ -27,12 +27,18 @@ struct Condition {
   std::uint32_t attribute = 0;
   bool negated = false;
   bool has_networks = false;
+  std::uint32_t expressions = 0;  // in `any_of`
   std::vector<Pattern> any_of;
   NetworkSet own_networks;
   std::vector<std::shared_ptr<const NetworkSet>> networks;
   std::vector<std::shared_ptr<const TextSet>> texts;
 
-  bool holds(AttributeValues& values) const { return matches(values.get(attribute)) != negated; }
+  // Does not hold if the expressions of a request would read too much, which `values` then knows.
+  bool holds(AttributeValues& values) const {
+    const std::optional<std::string_view>& value = values.get(attribute);
+    if (expressions > 0 && value && !values.may_read(attribute, expressions)) return false;
+    return matches(value) != negated;
+  }
 
  private:
   bool matches(const std::optional<std::string_view>& value) const;

@@ -1,6 +1,8 @@
 #include "rules/source_text.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 
 namespace sluice::rules {
 namespace {
@@ -53,6 +55,14 @@ Place SourceText::place(std::size_t at) const {
 
 std::size_t find_invalid_utf8(std::string_view text) noexcept {
   for (std::size_t at = 0; at < text.size();) {
+    std::uint64_t eight = 0;  // bytes at once, if all are ASCII
+    if (text.size() - at >= sizeof eight) {
+      std::memcpy(&eight, text.data() + at, sizeof eight);
+      if ((eight & 0x8080808080808080) == 0) {
+        at += sizeof eight;
+        continue;
+      }
+    }
     const std::size_t size = sequence_size(text.substr(at));
     if (size == 0) return at;
     at += size;
