@@ -20,8 +20,7 @@ namespace sluice {
 // members do nothing.
 //
 // Thread-safety: one thread at a time. Ownership: movable; borrows the store, copies the keys.
-// Cost: cancel() and settle() ask the store once; settle() twice if some costs were too low and
-// others too high. Only the constructor throws.
+// Cost: cancel() and settle() ask the store once. Only the constructor throws.
 class Reservation {
  public:
   // Reserves the charges of a request at `now`, or at the store's time: see Limiter::reserve().

@@ -36,6 +36,9 @@ struct Charge {
   // alone chooses the server.
   std::string_view tag = {};
   Keyspace keyspace = Keyspace::kCallers;
+  // kCharge: gives the cost back instead, as kRefund does, so that one request can settle some
+  // counters up and others down. Other verbs are kInvalid.
+  bool gives_back = false;
   // Names the limit that the counter belongs to, as far as 32 bits can; not a part of the counter's
   // name. A store at its bound evicts a counter of the limit that has most. 0: limits with other
   // numbers are other limits.
@@ -87,8 +90,9 @@ class Store {
   // request of these alone. Returns kInvalid, and changes nothing, if the number of charges is
   // wrong, if `now` is outside kFirstInstant..kLastInstant, or if two charges name one counter with
   // different numbers, if a take of `concurrency` has no permit or a charge counts it (kCharge), if
-  // a release or an extension is of another algorithm, or if a charge lacks the block that the verb
-  // changes. Returns kFailed if the store cannot decide.
+  // a release or an extension is of another algorithm, if a charge lacks the block that the verb
+  // changes, or if one gives back and the verb is not kCharge. Returns kFailed if the store cannot
+  // decide.
   virtual Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                          std::span<Decision> each) noexcept = 0;
 

@@ -12,7 +12,8 @@ enum class Verb : std::uint8_t {
   kPeek,        // decide as kTake would, and change nothing
   kRefund,      // give back the newest `cost` units of each charge; never beyond untouched
   kReset,       // forget the counter of each charge; the cost is ignored
-  kCharge,      // count work that is already done: always allowed, kOver beyond the limit
+  kCharge,      // count work that is already done: always allowed, kOver beyond the limit; or give
+                // back, see Charge::gives_back
   kTakeAtMost,  // take the same number of units from every charge: as many as all have, up to cost
   kReserve,     // take now what a take would get within `max_wait`; the caller waits for `delay`
   kRelease,     // concurrency: end the permit of each charge; kGone if it has ended in all of them

@@ -6,9 +6,10 @@
 
 namespace sluice {
 
-// Whether the verb is one for the algorithm of the charge, and has the permit that it needs: see
-// Store::apply().
-constexpr bool permit_fits(Verb verb, const Charge& charge) noexcept {
+// Whether the verb is one for the algorithm of the charge, and has the permit that it needs; and
+// whether the charge may give back: see Store::apply().
+constexpr bool verb_fits(Verb verb, const Charge& charge) noexcept {
+  if (charge.gives_back) return verb == Verb::kCharge;
   if (!holds_permits(charge.limit.algorithm())) return !changes_permit(verb);
   const bool needs_permit = takes(verb) || changes_permit(verb);
   return verb != Verb::kCharge && (charge.permit != nullptr || !needs_permit);
@@ -29,6 +30,19 @@ constexpr bool block_fits(Action action, const Charge& charge) noexcept {
 constexpr bool counts_denials(Verb verb, const Charge& charge) noexcept {
   if (charge.block == nullptr || !takes(verb)) return false;
   return verb != Verb::kReserve || charge.limit.state_kind() == StateKind::kBucket;
+}
+
+// Adds another charge on a counter to what those before ask: a cost, and whether they give it back.
+// A sum beyond all limits stays beyond them.
+constexpr void add_charge(const Charge& charge, std::uint64_t& cost, bool& gives_back) noexcept {
+  if (charge.gives_back == gives_back) {
+    if (__builtin_add_overflow(cost, charge.cost, &cost)) cost = ~std::uint64_t{0};
+  } else if (charge.cost <= cost) {
+    cost -= charge.cost;
+  } else {
+    cost = charge.cost - cost;
+    gives_back = charge.gives_back;
+  }
 }
 
 // Whether two charges of one counter have the same block, or none.

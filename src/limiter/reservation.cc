@@ -13,7 +13,6 @@ struct Reservation::Request {
   Store* store = nullptr;
   std::string names;  // all keys and tags
   std::vector<Charge> charges;
-  std::vector<Charge> changes;  // of settle(); has room for all charges
   std::vector<Decision> each;
   std::vector<Decision> unread;  // of cancel() and settle()
   std::optional<Instant> at;
@@ -21,8 +20,6 @@ struct Reservation::Request {
   bool is_settled = false;
 
   void copy(std::span<const Charge> from);
-  std::optional<Decision> change(Verb verb, std::span<const std::uint64_t> actual,
-                                 std::optional<Instant> now) noexcept;
 };
 
 void Reservation::Request::copy(std::span<const Charge> from) {
@@ -41,30 +38,12 @@ void Reservation::Request::copy(std::span<const Charge> from) {
   }
 }
 
-// Refunds what was reserved too much, or charges what was reserved too little. Absent if nothing
-// was.
-std::optional<Decision> Reservation::Request::change(Verb verb,
-                                                     std::span<const std::uint64_t> actual,
-                                                     std::optional<Instant> now) noexcept {
-  changes.clear();
-  for (std::size_t i = 0; i < charges.size(); ++i) {
-    const std::uint64_t reserved = charges[i].cost;
-    const bool is_less = actual[i] < reserved;
-    if (actual[i] == reserved || is_less != (verb == Verb::kRefund)) continue;
-    changes.push_back(charges[i]);
-    changes.back().cost = is_less ? reserved - actual[i] : actual[i] - reserved;
-  }
-  if (changes.empty()) return std::nullopt;
-  return store->apply(verb, changes, now, std::span(unread).first(changes.size()));
-}
-
 Reservation::Reservation(Store& store, std::span<const Charge> charges, Duration max_wait,
                          std::optional<Instant> now)
     : request_(std::make_unique<Request>()) {
   Request& request = *request_;
   request.store = &store;
   request.copy(charges);
-  request.changes.reserve(charges.size());
   request.each.resize(charges.size());
   request.unread.resize(charges.size());
   request.at = now;
@@ -109,13 +88,12 @@ Decision Reservation::settle(std::span<const std::uint64_t> actual,
     return Decision::refused(Reason::kInvalid);
   }
   request_->is_settled = true;
-  const std::optional<Decision> refunded = request_->change(Verb::kRefund, actual, now);
-  const std::optional<Decision> charged = request_->change(Verb::kCharge, actual, now);
-  if (refunded && !refunded->allowed()) return *refunded;
-  if (charged) return *charged;
-  if (refunded) return *refunded;
-  for (Charge& charge : request_->charges) charge.cost = 0;
-  return request_->store->apply(Verb::kPeek, request_->charges, now, request_->unread);
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    Charge& charge = request_->charges[i];
+    charge.gives_back = actual[i] <= charge.cost;
+    charge.cost = charge.gives_back ? charge.cost - actual[i] : actual[i] - charge.cost;
+  }
+  return request_->store->apply(Verb::kCharge, request_->charges, now, request_->unread);
 }
 
 Reservation Limiter::reserve(std::string_view key, const Limit& limit, std::uint64_t cost,

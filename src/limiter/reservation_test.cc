@@ -83,6 +83,37 @@ TEST_F(ReservationTest, SettlesEachChargeAndKeepsItsOwnKeys) {
   EXPECT_EQ(moved.settle(std::array<std::uint64_t, 1>{0}).reason, Reason::kInvalid);
 }
 
+// Passes requests on, and counts them.
+class CountingStore final : public Store {
+ public:
+  explicit CountingStore(Store& store) : store_(store) {}
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
+                 std::span<Decision> each) noexcept override {
+    ++asked;
+    return store_.apply(action, charges, now, each);
+  }
+  int asked = 0;
+
+ private:
+  Store& store_;
+};
+
+TEST_F(ReservationTest, SettlesUpAndDownInOneRequestToTheStore) {
+  CountingStore store(store_);
+  Limiter limiter(store);
+  const std::array charges{Charge{"up", kTokens, 2}, Charge{"down", kTokens, 8},
+                           Charge{"same", kTokens, 1}};
+  Reservation call = limiter.reserve(charges, 1s, kNow);
+  store.asked = 0;
+  const Decision settled = call.settle(std::array<std::uint64_t, 3>{7, 3, 1}, kNow);
+  EXPECT_EQ(settled.reason, Reason::kOk);
+  EXPECT_EQ(settled.remaining, 3u) << "of the tightest";
+  EXPECT_EQ(store.asked, 1);
+  EXPECT_EQ(left("up"), 3u);
+  EXPECT_EQ(left("down"), 7u);
+  EXPECT_EQ(left("same"), 9u);
+}
+
 TEST_F(ReservationTest, AnExactReservationSettlesToItself) {
   Reservation call = limiter_.reserve("k", kTokens, 8, 1s, kNow);
   const Decision settled = call.settle(8, kNow);

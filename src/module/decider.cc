@@ -91,7 +91,8 @@ Decider::Result Decider::decide_counters(const Request& request) {
     const Asked& asked = request.counters[i];
     Outcome& outcome = outcomes_[i];
     const std::uint64_t cost = units_for_each_ ? *units_for_each_ * asked.charges : asked.cost;
-    redis_module::decide(action, asked, cost, keys_[i].value(), now_, outcome);
+    const Action own = asked.gives_back ? Action(Verb::kRefund) : action;
+    redis_module::decide(own, asked, cost, keys_[i].value(), now_, outcome);
     const Result result = failure_of(i);
     if (result != Result::kDecided) return result;
     admits_ = admits_ && outcome.answer.admitted;

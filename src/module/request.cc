@@ -178,11 +178,14 @@ bool read_counter(std::string_view& rest, Request& request) {
   if (rest.empty()) return false;
   const auto number = static_cast<unsigned char>(rest.front());
   rest.remove_prefix(1);
-  const std::size_t family = number & (format::kMustExist - 1);
+  const std::size_t family = number & (format::kGivesBack - 1);
+  const bool gives_back = (number & format::kGivesBack) != 0;
   if (family < 1 || family > kReaders.size()) return false;
+  if (gives_back && request.action.verb != Verb::kCharge) return false;
   Asked asked{.limit = core::LimitAccess::restored(
                   {.algorithm = Algorithm::kTokenBucket, .limit = 0, .capacity = 0}),
-              .must_exist = (number & format::kMustExist) != 0};
+              .must_exist = (number & format::kMustExist) != 0,
+              .gives_back = gives_back};
   const auto limit = kReaders[family - 1](rest, asked);
   if (!limit) return false;
   asked.limit = *limit;

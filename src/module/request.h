@@ -28,6 +28,7 @@ struct Asked {
   std::uint64_t cost = 0;
   std::uint64_t charges = 1;  // of a request that takes at most with each of them
   bool must_exist = false;    // the charge must not create the counter
+  bool gives_back = false;    // of a kCharge: it is a refund
   PermitId permit = {};
   std::optional<CalendarWindows> windows = {};  // the limit is then a window of the clock
 };

@@ -123,9 +123,9 @@ const RuleAnswer& RuleDecider::Impl::decide_batch(const BatchTerms& terms) {
   return answer_;
 }
 
-// Makes a charge of what the actual cost is more than the reserved one, or a refund of what it is
-// less. Permits stay as they are.
-bool RuleDecider::Impl::is_refund(const NamedLimit& named) const noexcept {
+// A settlement charges what the actual cost is more than the reserved one, and gives back what it
+// is less. Permits stay as they are.
+bool RuleDecider::Impl::gives_back(const NamedLimit& named) const noexcept {
   return settles_ && (named.actual < named.cost || holds_permits(named.numbers.algorithm()));
 }
 
@@ -161,7 +161,6 @@ void RuleDecider::Impl::add(const MatchedRule& matched, const NamedLimit& named,
   if (matched.refused != Reason::kOk && !named.is_blocked) {
     return batch_.add_refused(named.numbers, terms, matched.refused);
   }
-  if (!named.is_blocked && is_refund(named)) terms.mode = ChargeMode::kRefund;
   terms.looks = named.looks && !named.is_blocked;
   terms.only_block = named.is_unlimited;
   has_unlimited_ |= named.is_unlimited;
@@ -178,6 +177,7 @@ void RuleDecider::Impl::add(const MatchedRule& matched, const NamedLimit& named,
   if (named.is_blocked) return batch_.block(named.blocked_for);
   if (named.is_unlimited) return;
   charge.cost = units_of(named);
+  charge.gives_back = gives_back(named);
   name_permit(charge);
 }
 
@@ -244,7 +244,6 @@ void RuleDecider::Impl::fill_decision(const Decision& enforced) {
                         .remaining = shadow->remaining,
                         .reset_after = shadow->reset_after};
   }
-  if (settles_ && enforced.allowed()) show_tightest();
   const bool is_plain = enforced.reason == Reason::kOk || enforced.reason == Reason::kLease;
   if (shadow_denies && is_plain) answer_.decision.reason = Reason::kShadow;
   const auto& matched_rules = named_.matched();
@@ -261,22 +260,6 @@ void RuleDecider::Impl::fill_decision(const Decision& enforced) {
     answer_.rule = matched.rule;
     return;
   }
-}
-
-// A settlement gives back and charges, which are two requests: reports the numbers of the tightest
-// limit of both.
-void RuleDecider::Impl::show_tightest() {
-  const LimitAnswer* tightest = nullptr;
-  for (const LimitAnswer& limit : answer_.limits) {
-    if (limit.rule->mode == RuleMode::kShadow) continue;
-    const bool is_tighter =
-        tightest == nullptr || limit.decision.remaining < tightest->decision.remaining;
-    if (is_tighter) tightest = &limit;
-  }
-  if (tightest == nullptr) return;
-  answer_.decision.capacity = tightest->decision.capacity;
-  answer_.decision.remaining = tightest->decision.remaining;
-  answer_.decision.reset_after = tightest->decision.reset_after;
 }
 
 // Names the counters in which the request has units. If the request is denied, rules in shadow mode

@@ -47,7 +47,7 @@ class RuleDecider::Impl {
  private:
   void begin(const RuleSet::Impl& set, const BatchTerms& terms, const Work& work);
   void add(const rules::MatchedRule& matched, const rules::NamedLimit& named, ChargeTerms& terms);
-  bool is_refund(const rules::NamedLimit& named) const noexcept;
+  bool gives_back(const rules::NamedLimit& named) const noexcept;
   std::uint64_t units_of(const rules::NamedLimit& named) const noexcept;
   const RuleAnswer& answer(const BatchTerms& terms);
   void name_permit(Charge& charge);
@@ -57,7 +57,6 @@ class RuleDecider::Impl {
   void fill_limits();
   void drop_unlimited();
   void fill_decision(const Decision& enforced);
-  void show_tightest();
   void fill_permit(const Decision& enforced);
 
   Verb verb_ = Verb::kTake;

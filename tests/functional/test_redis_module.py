@@ -1,14 +1,22 @@
 """The module in a Redis that servers of Sluice use, next to a server that uses scripts."""
 
+import json
 import os
 import unittest
 
+from harness import request
 from redis_load import HEAD, Client, FaultTest, question, rule
 
 ALGORITHMS = ["fixed_window", "sliding_window_log", "sliding_window_counter",
               "sliding_window_hybrid", "leaky_bucket", "token_bucket", "gcra"]
 RULES = HEAD + "".join(rule(name, "deny", 20, name) for name in ALGORITHMS + ["allow"])
 RULES = RULES.replace("algorithm: allow", "algorithm: gcra")
+
+
+def left(server, path, ask):
+    """Returns the remaining units of each limit."""
+    answer = request(server.http, "POST", path, json.dumps(ask)).json
+    return [limit["remaining"] for limit in answer["limits"]]
 
 
 class Module(FaultTest):
@@ -35,6 +43,26 @@ class Module(FaultTest):
         asked = {name: after[name] - before[name] for name in after}
         self.assertGreaterEqual(asked["sluice.apply"], 14 * len(ALGORITHMS))
         self.assertGreaterEqual(asked["evalsha"], 6 * len(ALGORITHMS))
+
+    def test_a_settlement_up_and_down_is_one_command(self):
+        rules = HEAD + """
+  - name: call
+    limits:
+      - {name: requests, algorithm: fixed_window, limit: 100, per: 60s, align: first_request, key: "{ip}"}
+      - {name: tokens, algorithm: token_bucket, limit: 1000, per: 366d, key: "{ip}"}
+      - {name: images, algorithm: sliding_window_log, limit: 100, per: 366d, key: "{ip}"}
+"""
+        redis = self.redis({"loadmodule": os.environ["SLUICE_MODULE"]})
+        for name, settings in {"sluice.apply": {}, "evalsha": {"module": "off"}}.items():
+            server = self.serve_store(redis.url, rules, **settings)
+            call = {"attributes": {"ip": name}, "costs": {"tokens": 400, "images": 5}}
+            with self.subTest(command=name):
+                self.assertEqual(left(server, "/v1/check", call), [99, 600, 95])
+                before = self.calls(redis)[name]
+                actual = {"tokens": 100, "images": 7}
+                self.assertEqual(left(server, "/v1/settle", call | {"actual": actual}),
+                                 [99, 900, 93])
+                self.assertEqual(self.calls(redis)[name] - before, 1)
 
     def test_clients_without_sluice_ask_redis_itself(self):
         redis = self.redis({"loadmodule": os.environ["SLUICE_MODULE"]})

@@ -80,6 +80,21 @@ TEST(WithoutScripts, DecidesAsTheMemoryStoreDoesOnACluster) {
   expect_as_in_memory(cluster.url());
 }
 
+TEST(WithoutScripts, SettleDownOnly) {
+  RedisServer server;
+  const auto store = open_ready(without_scripts(server.url()));
+  Limiter limiter(*store);
+  const Limit limit = sluice::sliding_window_counter(9).per(kYear);
+  limiter.apply(Verb::kTake, std::array{Charge{"a", limit, 5}, Charge{"b", limit, 5}});
+  std::array charges{Charge{"a", limit, 2}, Charge{"b", limit, 0}};
+  charges[0].gives_back = true;
+  EXPECT_TRUE(limiter.apply(Verb::kCharge, charges).allowed());
+  EXPECT_EQ(limiter.peek("a", limit, 0).remaining, 6u);
+  charges[1] = Charge{"b", limit, 1};
+  EXPECT_EQ(limiter.apply(Verb::kCharge, charges).reason, Reason::kInvalid);
+  EXPECT_EQ(limiter.peek("a", limit, 0).remaining, 6u);
+}
+
 TEST(WithoutScripts, RefusesOtherAlgorithms) {
   RedisServer server;
   const auto store = open_ready(without_scripts(server.url()));

@@ -328,6 +328,7 @@ inline std::vector<std::string> check_store(const StoreConformance& conformance)
     run(algorithm, "all or nothing", 5, detail::check_all_or_nothing);
     run(algorithm, "one counter twice", 5, detail::check_same_counter);
     run(algorithm, "take_at_most of several charges", 5, detail::check_sharing);
+    run(algorithm, "settling", 5, detail::check_settling);
     run(algorithm, "invalid requests", 5, detail::check_invalid);
     run(algorithm, "keys", 1, detail::check_keys);
     run(algorithm, "keyspaces", 5, detail::check_keyspaces);

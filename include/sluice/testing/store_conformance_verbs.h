@@ -144,4 +144,38 @@ inline void check_sharing(Check& c, const Limit& five) {
   c.expect(each[0].remaining == 1, "a request with a charge of nothing takes nothing");
 }
 
+// Charges that give back and charges that count, in one request, answer and change each counter as
+// a refund and a charge of their own do.
+inline void check_settling(Check& c, const Limit& five) {
+  std::array<Decision, 3> each;
+  const auto apply = [&](Verb verb, std::span<const Charge> charges) {
+    return c.limiter().apply(verb, charges, std::span(each).first(charges.size()), kStart);
+  };
+  const auto given_back = [&](std::string_view key, std::uint64_t cost) {
+    Charge charge{key, five, cost};
+    charge.gives_back = true;
+    return charge;
+  };
+  for (const std::string_view key : {"down", "up", "down alone", "up alone"}) {
+    static_cast<void>(c.take(key, five, 3));
+  }
+  const std::array mixed{given_back("down", 2), Charge{"up", five, 4}};
+  const Decision all = apply(Verb::kCharge, mixed);
+  const std::array settled = each;
+  c.expect(all.allowed() && all.reason == Reason::kOver,
+           "a settlement beyond a limit must be over, got " + shown(all));
+  const std::array down{Charge{"down alone", five, 2}};
+  const std::array up{Charge{"up alone", five, 4}};
+  c.expect_equal(settled[0], apply(Verb::kRefund, down), "the charge that gives back");
+  c.expect_equal(settled[1], apply(Verb::kCharge, up), "the charge that counts");
+  c.expect_equal(c.peek("down", five), c.peek("down alone", five), "a counter settled down");
+  c.expect_equal(c.peek("up", five), c.peek("up alone", five), "a counter settled up");
+  const std::array both{Charge{"down", five, 1}, given_back("down", 3), Charge{"down", five, 3}};
+  apply(Verb::kCharge, both);
+  c.expect_equal(c.peek("down", five), ok(5, 3, c.peek("down", five).reset_after.count()),
+                 "charges on one counter, 1 - 3 + 3");
+  c.expect(apply(Verb::kTake, {both.data(), 2}).reason == Reason::kInvalid,
+           "a take cannot give back");
+}
+
 }  // namespace sluice::testing::detail

@@ -182,7 +182,7 @@ Decision Session::decide(const Charge& charge, Action action) {
   batch_.clear();
   batch_.add(charge, {});
   const Decision decision = batch_.decide({action});
-  if (!counts(action.verb)) return decision;
+  if (!counts(action.verb) || charge.gives_back) return decision;
   without_rule_.decision = decision;
   recorder_->count(without_rule_);
   denials_->write({}, charge.key, decision, trace_);

@@ -142,6 +142,13 @@ TEST(StoreConformance, FindsARefundThatForgetsAll) {
   }));
 }
 
+TEST(StoreConformance, FindsASettlementThatOnlyCharges) {
+  EXPECT_TRUE(is_found([](Store& s, Action v, auto charges, auto now, auto each) {
+    for (Charge& c : charges) c.gives_back = false;
+    return s.apply(v, charges, now, each);
+  }));
+}
+
 TEST(StoreConformance, FindsACounterSharedByAlgorithms) {
   EXPECT_TRUE(is_found([](Store& s, Action v, auto charges, auto now, auto each) {
     for (Charge& c : charges) {

@@ -14,6 +14,7 @@ void Counter::begin(Fingerprint fingerprint, Shard& home, const Charge& charge,
   shard_ = &home;
   charge_ = &charge;
   cost_ = least_cost_ = charge.cost;
+  gives_back_ = charge.gives_back;
   charges_ = 1;
   now_ = now;
   slot_ = nullptr;
@@ -23,9 +24,9 @@ void Counter::begin(Fingerprint fingerprint, Shard& home, const Charge& charge,
   asked_ = 0;
 }
 
-void Counter::add(std::uint64_t cost) noexcept {
-  if (__builtin_add_overflow(cost_, cost, &cost_)) cost_ = ~std::uint64_t{0};
-  least_cost_ = std::min(least_cost_, cost);
+void Counter::add(const Charge& charge) noexcept {
+  add_charge(charge, cost_, gives_back_);
+  least_cost_ = std::min(least_cost_, charge.cost);
   ++charges_;
 }
 
@@ -78,6 +79,7 @@ core::Permits Counter::permits() const noexcept {
 }
 
 void Counter::look(Action action) noexcept {
+  if (gives_back_) action = Verb::kRefund;
   verb_ = action.verb;
   max_wait_ = action.max_wait;
   switch (limit().state_kind()) {

@@ -39,7 +39,7 @@ class Counter {
   // Whether write() has all the memory that it needs.
   bool is_ready() const noexcept;
   // Adds another charge on the counter. A sum beyond all limits stays beyond them.
-  void add(std::uint64_t cost) noexcept;
+  void add(const Charge& charge) noexcept;
   // kTakeAtMost: the most units that each of the charges can have, after a peek of nothing; how
   // many each takes; and that they have been taken.
   bool asks_for_nothing() const noexcept { return least_cost_ == 0; }
@@ -91,6 +91,7 @@ class Counter {
   Shard* shard_;
   const Charge* charge_;
   std::uint64_t cost_;
+  bool gives_back_;           // the cost
   std::uint64_t least_cost_;  // of its charges
   std::uint32_t charges_;
   core::Ticks now_;  // of the request

@@ -58,8 +58,8 @@ class CounterTest : public ::testing::Test {
 TEST_F(CounterTest, NeverAdmitsASumOfCostsThatOverflows) {
   for (const Limit& limit : {Limit(kBucket), Limit(kSlices), Limit(kLog)}) {
     Counter& counter = begin(limit, kLargest);
-    counter.add(1);
-    counter.add(3);
+    counter.add({"", kBucket, 1});
+    counter.add({"", kBucket, 3});
     counter.find();
     counter.look(Verb::kTake);
     EXPECT_FALSE(counter.admits());
@@ -69,12 +69,12 @@ TEST_F(CounterTest, NeverAdmitsASumOfCostsThatOverflows) {
 
 TEST_F(CounterTest, AddsTheCostsOfItsCharges) {
   Counter& counter = begin(kBucket, 4);
-  counter.add(6);
+  counter.add({"", kBucket, 6});
   counter.find();
   counter.look(Verb::kTake);
   EXPECT_TRUE(counter.admits());
   EXPECT_EQ(answer().remaining, 0u);
-  counter.add(1);
+  counter.add({"", kBucket, 1});
   counter.look(Verb::kTake);
   EXPECT_FALSE(counter.admits());
 }

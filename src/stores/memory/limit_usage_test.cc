@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 constexpr auto kLimit = token_bucket(5).per(1s);
 
 Charge named(std::uint32_t id, const Limit& limit = kLimit) {
-  return {"", limit, 1, "", Keyspace::kRules, id};
+  return {.key = "", .limit = limit, .keyspace = Keyspace::kRules, .limit_id = id};
 }
 
 TEST(LimitUsage, TellsLimitsApartByTheirIds) {

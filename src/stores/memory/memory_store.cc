@@ -86,7 +86,8 @@ class MemoryStore::Impl {
                                         Decision& decision) noexcept {
     const Instant at = instant ? *instant : clock_.now();
     const bool is_usual = action.verb == Verb::kTake && charge.block == nullptr &&
-                          core::has_fixed_size(charge.limit) && is_in_range(at) && is_valid(action);
+                          !charge.gives_back && core::has_fixed_size(charge.limit) &&
+                          is_in_range(at) && is_valid(action);
     const core::Ticks now = at.time_since_epoch().count();
     if (!is_usual || !apply_in_place(Verb::kTake, charge, now, decision)) {
       apply_any(action, charge, at, decision);
@@ -169,7 +170,7 @@ class MemoryStore::Impl {
 
   void apply_to_one(Action action, const Charge& charge, core::Ticks now,
                     Decision& decision) noexcept {
-    if (!permit_fits(action.verb, charge)) {
+    if (!verb_fits(action.verb, charge)) {
       decision = Decision::refused(Reason::kInvalid);
       return;
     }
@@ -269,7 +270,7 @@ class MemoryStore::Impl {
   // decide_in_place() for one charge, without the loops.
   [[gnu::always_inline]] bool decide_one_in_place(Action action, const Charge& charge,
                                                   core::Ticks now, Decision& decision) noexcept {
-    if (!memory::InPlace::serves(charge.limit)) return false;
+    if (!memory::InPlace::serves(charge.limit) || charge.gives_back) return false;
     if (core::has_fixed_size(charge.limit) && charge.block == nullptr) {
       return apply_in_place(action, charge, now, decision);
     }
@@ -307,7 +308,7 @@ class MemoryStore::Impl {
     const std::span used(counters.data(), N == 1 ? 1 : charges.size());
     bool has_blocks = false;
     for (std::size_t i = 0; i < used.size(); ++i) {
-      if (!memory::InPlace::serves(charges[i].limit)) return false;
+      if (!memory::InPlace::serves(charges[i].limit) || charges[i].gives_back) return false;
       has_blocks |= charges[i].block != nullptr;
       memory::Fingerprint& key = used[i].key;
       fingerprint_.write(charges[i], key);
@@ -380,7 +381,7 @@ class MemoryStore::Impl {
     std::array<std::uint8_t, N> counter_of;
     std::size_t count = 0;
     for (std::size_t i = 0; i < charges.size(); ++i) {
-      if (!permit_fits(action.verb, charges[i])) return refuse(Reason::kInvalid, each, all);
+      if (!verb_fits(action.verb, charges[i])) return refuse(Reason::kInvalid, each, all);
       begin(counters[count], charges[i], now);
       std::size_t same = 0;
       while (!(counters[same].key() == counters[count].key())) ++same;
@@ -390,7 +391,7 @@ class MemoryStore::Impl {
       } else if (!counters[same].agrees_with(charges[i])) {
         return refuse(Reason::kInvalid, each, all);
       } else {
-        counters[same].add(charges[i].cost);
+        counters[same].add(charges[i]);
       }
     }
     const std::span used(counters.data(), count);

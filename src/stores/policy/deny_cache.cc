@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
 #include <new>
 
@@ -197,7 +198,10 @@ std::uint64_t DenyCache::hits() const noexcept { return impl_->hits(); }
 namespace {
 
 // Neither answers from the cache nor gives back what a cached denial depends on.
-bool is_uncached(Verb verb) noexcept {
+bool is_uncached(Verb verb, std::span<const Charge> charges) noexcept {
+  if (verb == Verb::kCharge) {
+    return std::none_of(charges.begin(), charges.end(), std::mem_fn(&Charge::gives_back));
+  }
   return verb != Verb::kTake && verb != Verb::kRefund && verb != Verb::kReset &&
          !changes_block(verb);
 }
@@ -213,7 +217,7 @@ DenyCacheStore::DenyCacheStore(Store& store, DenyCache& cache) noexcept
 
 Decision DenyCacheStore::apply(Action action, std::span<const Charge> charges,
                                std::optional<Instant> now, std::span<Decision> each) noexcept {
-  if (!is_usual(charges, each) || !cache_->is_on() || is_uncached(action.verb)) {
+  if (!is_usual(charges, each) || !cache_->is_on() || is_uncached(action.verb, charges)) {
     return store_->apply(action, charges, now, each);
   }
   if (action.verb == Verb::kTake && !now) {
@@ -227,7 +231,8 @@ Decision DenyCacheStore::apply(Action action, std::span<const Charge> charges,
 
 Decision DenyCacheStore::apply_one(Action action, const Charge& charge,
                                    std::optional<Instant> now) noexcept {
-  if (!cache_->is_on() || is_uncached(action.verb)) return store_->apply_one(action, charge, now);
+  if (!cache_->is_on() || is_uncached(action.verb, {&charge, 1}))
+    return store_->apply_one(action, charge, now);
   if (action.verb == Verb::kTake && !now) return cache_->take_one(*store_, charge);
   const Decision decision = store_->apply_one(action, charge, now);
   cache_->forget({&charge, 1});
@@ -277,7 +282,7 @@ void AsyncDenyCacheStore::async_apply(Action action, std::span<const Charge> cha
                                       std::optional<Instant> now, std::span<Decision> each,
                                       Completion& completion) noexcept try {
   DenyCache::Impl& cache = *cache_.impl_;
-  if (!is_usual(charges, each) || !cache.is_on() || is_uncached(action.verb)) {
+  if (!is_usual(charges, each) || !cache.is_on() || is_uncached(action.verb, charges)) {
     return store_.async_apply(action, charges, now, each, completion);
   }
   auto request = std::make_unique<Request>(cache, charges, each, completion);

@@ -200,6 +200,18 @@ TEST_F(DenyCacheTest, ForgetsADenialAfterARefundOrAReset) {
   EXPECT_TRUE(limiter_.try_acquire("n", kLimit));
 }
 
+TEST_F(DenyCacheTest, ForgetsADenialAfterASettlementThatGivesBack) {
+  exhaust("k");
+  Charge charge{"k", kLimit, 1};
+  store_.apply_one(Verb::kCharge, charge, {});
+  inner_.asked = 0;
+  EXPECT_TRUE(is_hit(limiter_.try_acquire("k", kLimit)));
+  charge.gives_back = true;
+  charge.cost = 5;
+  store_.apply_one(Verb::kCharge, charge, {});
+  EXPECT_TRUE(limiter_.try_acquire("k", kLimit).allowed());
+}
+
 TEST_F(DenyCacheTest, ForgetsADenialEvenIfTheRefundFails) {
   TestStore failing;
   DenyCacheStore other(failing, cache_);

@@ -18,7 +18,7 @@ bool is_valid(Action action, std::span<const Charge> charges, std::optional<Inst
   }
   if (now && (*now < kFirstInstant || *now > kLastInstant)) return false;
   if (action.max_wait < Duration{0}) return false;
-  const auto fits = [=](const Charge& charge) { return permit_fits(action.verb, charge); };
+  const auto fits = [=](const Charge& charge) { return verb_fits(action.verb, charge); };
   if (!std::all_of(charges.begin(), charges.end(), fits)) return false;
   for (std::size_t i = 1; i < charges.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {

@@ -19,16 +19,15 @@ void decide_limit(CommandHandler& handler, const Call& call, const CounterVerb& 
   if (takes(verb.verb) && !handler.may_take(call, request->cost)) return;
   const Limit& limit = request->limit;
   Charge charge{call.arguments[at], limit, request->cost};
-  Action action(verb.verb, request->max_wait);
   if (verb.settles) {
-    const bool is_less = request->actual < request->cost;
-    charge.cost = is_less ? request->cost - request->actual : request->actual - request->cost;
-    if (is_less) action = Verb::kRefund;
+    charge.gives_back = request->actual < request->cost;
+    charge.cost =
+        charge.gives_back ? request->cost - request->actual : request->actual - request->cost;
   }
   std::optional<PermitId> permit;
   if (takes(verb.verb) && holds_permits(limit.algorithm())) permit = PermitId::random();
   charge.permit = permit ? &*permit : nullptr;
-  const Decision decision = handler.session.decide(charge, action);
+  const Decision decision = handler.session.decide(charge, {verb.verb, request->max_wait});
   handler.outcome = decision.outcome;
   const std::string_view error = report_of(decision.reason).resp_error;
   if (!error.empty()) return call.reply.error(error);

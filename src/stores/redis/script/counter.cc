@@ -12,6 +12,7 @@ namespace sluice::redis {
 void Counter::begin(const Charge& charge) {
   charge_ = &charge;
   cost_ = least_cost_ = charge.cost;
+  gives_back_ = charge.gives_back;
   charges_ = 1;
   permit_ = charge.permit != nullptr ? *charge.permit : PermitId();
   counts_.clear();
@@ -27,9 +28,9 @@ bool Counter::is_same(const Charge& charge) const noexcept {
   return is_same_counter(*charge_, charge);
 }
 
-void Counter::add(std::uint64_t cost) noexcept {
-  if (__builtin_add_overflow(cost_, cost, &cost_)) cost_ = ~std::uint64_t{0};
-  least_cost_ = std::min(least_cost_, cost);
+void Counter::add(const Charge& charge) noexcept {
+  add_charge(charge, cost_, gives_back_);
+  least_cost_ = std::min(least_cost_, charge.cost);
   ++charges_;
 }
 

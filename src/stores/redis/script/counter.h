@@ -25,12 +25,13 @@ class Counter {
   // Whether a charge on the same counter has the same limit, and the same permit if it needs one.
   bool agrees_with(const Charge& charge) const noexcept;
   // Adds the cost of another charge. A sum beyond all limits stays beyond them.
-  void add(std::uint64_t cost) noexcept;
+  void add(const Charge& charge) noexcept;
 
   const Limit& limit() const noexcept { return charge_->limit; }
   NewKeyLimit* new_keys() const noexcept { return charge_->new_keys; }
   const Family& family() const noexcept { return family_of(limit()); }
   std::uint64_t cost() const noexcept { return cost_; }  // of all charges
+  bool gives_back() const noexcept { return gives_back_; }
 
   // kTakeAtMost: the least cost of a charge; how many charges there are; after decide({kPeek}, 0)
   // the most units that each can have; how many each takes; and that they have been taken.
@@ -53,7 +54,9 @@ class Counter {
 
   // Call this after read(). Makes the decision that the script has made, or another about what it
   // has found.
-  void decide(Action action) noexcept { decide(action, cost_); }
+  void decide(Action action) noexcept {
+    decide(gives_back_ ? Action(Verb::kRefund) : action, cost_);
+  }
   void decide(Action action, std::uint64_t cost) noexcept;
   // Answers without taking units, because another limit denies the request.
   void leave_untaken() noexcept;
@@ -75,6 +78,7 @@ class Counter {
   const Charge* charge_ = nullptr;
   bool is_new_ = false;
   std::uint64_t cost_ = 0;
+  bool gives_back_ = false;
   std::uint64_t least_cost_ = 0;
   std::uint64_t charges_ = 0;
   core::Ticks now_ = 0;  // of the request

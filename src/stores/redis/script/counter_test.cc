@@ -109,8 +109,8 @@ TEST_F(CounterTest, IsTheSameForAChargeWithItsAlgorithmKeyAndTag) {
 TEST_F(CounterTest, SendsAnOverflowingSumAsACostBeyondEveryLimit) {
   for (const Limit& limit : {Limit(kBucket), Limit(kWindow), Limit(kSlices), Limit(kLog)}) {
     Counter& counter = begin(limit, ~std::uint64_t{0});
-    counter.add(1);
-    counter.add(3);
+    counter.add({"", kBucket, 1});
+    counter.add({"", kBucket, 3});
     const std::string sent = argument();
     std::string_view rest = sent;
     EXPECT_EQ(format::kFamily.take(rest).value, 1u);
@@ -120,7 +120,7 @@ TEST_F(CounterTest, SendsAnOverflowingSumAsACostBeyondEveryLimit) {
 }
 
 TEST_F(CounterTest, WritesTheLimitIntoItsArgument) {
-  begin(kSlices, 3).add(4);
+  begin(kSlices, 3).add({"", kSlices, 4});
   std::string expected = "\x01";
   format::kSlicesArgument.append(
       {.cost = 7, .capacity = 10, .period = 10'000'000, .slices = 5, .oldest_whole = 0}, expected);

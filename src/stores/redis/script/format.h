@@ -246,6 +246,8 @@ inline constexpr Layout<Number, 1> kCost({{"cost", &Number::value, 6}});  // beg
 
 // Added to the number of the family: the charge must not create the counter.
 inline constexpr std::uint64_t kMustExist = 0x80;
+// Added to the number of the family in a kCharge: the charge is a refund.
+inline constexpr std::uint64_t kGivesBack = 0x40;
 
 // More than any limit contains. A sum of it and any state is still exact in a script.
 inline constexpr std::uint64_t kCostBeyondAll = std::uint64_t{1} << 40;

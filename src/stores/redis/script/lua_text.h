@@ -67,6 +67,7 @@ inline constexpr Constant kConstants[] = {
     {"kServerTime", format::kServerTime},
     {"kRequest", format::kRequest},
     {"kMustExist", format::kMustExist},
+    {"kGivesBack", format::kGivesBack},
     {"kBucketArgument", format::kBucketArgument},
     {"kBucketArgumentSize", format::kBucketArgument.size()},
     {"kBucketOfRequest", Literal({"<I1", format::kBucketArgument.format().substr(1)})},

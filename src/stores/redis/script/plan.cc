@@ -61,7 +61,7 @@ bool Plan::begin(const PlanOptions& options, Action action, std::span<const Char
   if (charges.empty() || charges.size() > kMaxCharges || !is_in_range(now)) return false;
   if (action.max_wait < Duration{0}) return false;
   for (const Charge& charge : charges) {
-    if (!permit_fits(action.verb, charge) || !block_fits(action, charge)) return false;
+    if (!verb_fits(action.verb, charge) || !block_fits(action, charge)) return false;
     std::size_t i = 0;
     while (i < count_ && !counters_[i].counter.is_same(charge)) ++i;
     if (i == count_) {
@@ -69,7 +69,7 @@ bool Plan::begin(const PlanOptions& options, Action action, std::span<const Char
     } else if (!counters_[i].counter.agrees_with(charge)) {
       return false;
     } else {
-      counters_[i].counter.add(charge.cost);
+      counters_[i].counter.add(charge);
     }
     if (charge.new_keys != nullptr) note_limit(i, charge);
     counter_of_.push_back(static_cast<std::uint8_t>(i));
@@ -184,9 +184,10 @@ void Plan::write(std::size_t index, Command& command) const {
     const auto is_its = [=](const KeyedCounter& keyed) { return keyed.part == index; };
     const KeyedCounter& keyed = *std::find_if(counters_.begin(), counters_.end(), is_its);
     command.script = &script_for_one(keyed.counter.family());
-    append_argument(keyed, part.families, verb, argument);
+    const std::uint64_t own = keyed.counter.gives_back() ? format::kRefund : verb;
+    append_argument(keyed, part.families, own, argument);
     command.append(argument);
-    if (verb != format::kTake) command.append(std::string(1, static_cast<char>(verb)));
+    if (own != format::kTake) command.append(std::string(1, static_cast<char>(own)));
     return;
   }
   write_request(index, part.blocks > 0 ? verb + format::kWithBlocks : verb, command);
@@ -266,6 +267,7 @@ void Plan::append_argument(const KeyedCounter& keyed, FamilySet families, std::u
   const Counter& counter = keyed.counter;
   int number = number_of(counter.family(), families);
   if (keyed.must_exist && verb != format::kGiveBack) number += format::kMustExist;
+  if (counter.gives_back() && verb == format::kCharge) number += format::kGivesBack;
   const bool is_at_most = verb == format::kTakeAtMostOfAll;
   const std::uint64_t cost = changes_block(action_.verb) ? 0 : counter.cost();
   counter.append_argument(number, is_at_most ? counter.least_cost() : cost, out);

@@ -31,14 +31,17 @@ if verb == kTakeAtMostOfAll then
 end
 for i = 1, count do
   local arg = args[i + 1]
-  local family = string.byte(arg)
+  local family, its_verb = string.byte(arg), verb
   if family >= kMustExist then
     family = family - kMustExist
     must_exist = must_exist or {}
     must_exist[i] = true
   end
+  if family >= kGivesBack then
+    family, its_verb = family - kGivesBack, kRefund
+  end
   local state, admits, value, keep_for, others =
-    decide[family](keys[i], arg, now, verb, states[i])
+    decide[family](keys[i], arg, now, its_verb, states[i])
   if state == nil then return foreign(keys[i], admits) end
   reply[i * 2] = state and #state or 0
   reply[i * 2 + 1] = state or ''

@@ -128,14 +128,20 @@ bool CounterOperation::prepare(const Request& request) noexcept try {
   steps_.clear();
   failure_ = Reason::kOk;
   is_second_round_ = false;
+  // A settlement that charges nothing more.
+  const bool gives_back =
+      request.action.verb == Verb::kCharge &&
+      std::all_of(request.charges.begin(), request.charges.end(),
+                  [](const Charge& charge) { return charge.gives_back || charge.cost == 0; });
+  if (gives_back) request_.action = Verb::kRefund;
   const Instant at = request.now ? *request.now : options_.clock->now();
   now_ = at.time_since_epoch().count();
-  bool is_valid = works_without_scripts(request.action.verb) && !request.charges.empty() &&
+  bool is_valid = works_without_scripts(request_.action.verb) && !request.charges.empty() &&
                   request.charges.size() <= kMaxCharges &&
                   request.each.size() == request.charges.size() && at >= kFirstInstant &&
                   at <= kLastInstant;
   for (std::size_t i = 0; is_valid && i < request.charges.size(); ++i) {
-    is_valid = add(request.charges[i]);
+    is_valid = (gives_back || !request.charges[i].gives_back) && add(request.charges[i]);
   }
   if (!is_valid) {
     refuse(Reason::kInvalid, request.each);
