@@ -1,11 +1,13 @@
 """How a Sluice server connects to Redis: TLS, users and protocols; and which commands it sends."""
 
 import concurrent.futures
+import json
 import os
+import subprocess
 import unittest
 
 from gate import SteeredGate
-from harness import free_port, wait_for
+from harness import PATIENCE, ROOT, binary, free_port, wait_for
 from redis_harness import Certificates
 from redis_load import HEAD, FaultTest, ask, rule
 
@@ -81,14 +83,29 @@ ALGORITHMS = ["fixed_window", "sliding_window_log", "sliding_window_counter",
 
 class Users(FaultTest):
     PASSWORD = "hunter2-hunter2"
-    # The rights listed in docs/state-format.md, and those that connecting needs.
-    COMMANDS = ("evalsha eval script time get mget set getrange setrange strlen exists pexpire del "
-                "hello auth select")
+    # The command in docs/state-format.md.
+    SET_USER = (ROOT / "docs/state-format.md").read_text("utf-8").split("```\nACL SETUSER ")[1]
+    SET_USER = SET_USER.split("```")[0].replace("PASSWORD", PASSWORD).split()
 
     def setUp(self):
         self.store = self.redis()
-        self.store.command("ACL", "SETUSER", "sluice", "on", ">" + self.PASSWORD, "resetkeys",
-                           "~sluice:*", "-@all", *("+" + c for c in self.COMMANDS.split()))
+        self.store.command("ACL", "SETUSER", *self.SET_USER)
+
+    def calls(self):
+        """Returns the names of the commands that Redis has executed."""
+        stats = self.store.info("commandstats")
+        return {name.removeprefix("cmdstat_") for name in stats
+                if not stats[name].startswith("calls=0,")}
+
+    def refused_times(self, command):
+        stats = self.store.info("commandstats").get(f"cmdstat_{command}", "")
+        return [int(word.split("=")[1]) for word in stats.split(",")
+                if word.startswith("rejected_calls=")]
+
+    def refused(self):
+        """Returns the commands that Redis has refused to a user."""
+        words = lambda entry: dict(zip(entry[::2], entry[1::2], strict=True))
+        return [words(entry)["object"] for entry in self.store.command("ACL", "LOG")]
 
     def file(self, text):
         file = self.folder() / "password"
@@ -108,6 +125,73 @@ class Users(FaultTest):
                     said = ask(server, f"/{name}", "u", verb=verb)
                     self.assertIn(said.reason, ("ok", "limited"), (verb, said))
                 self.assertEqual(self.take(server, f"/{name}", "u", 25), 20)
+
+    def test_everything_uses_exactly_the_documented_commands(self):
+        url = self.store.url.replace("redis://", f"redis://sluice:{self.PASSWORD}@") + "/3"
+        folder = self.folder()
+        limits = "".join(f"      - {{name: {name}, algorithm: {name}, limit: 500, per: 1h}}\n"
+                         for name in ALGORITHMS)
+        (folder / "rules.yaml").write_text(f"""
+version: 1
+rules:
+  - name: all
+    match: {{ path: /all }}
+    limits:
+{limits}  - name: login
+    match: {{ path: /login }}
+    limits: [ {{ name: user, key: "{{user}}", algorithm: gcra, limit: 1, per: 1h,
+                block: {{ after: 1, within: 10m, for: 15m }} }} ]
+  - name: jobs
+    match: {{ path: /jobs }}
+    limits: [ {{ name: all, algorithm: concurrency, limit: 5, lease: 1h }} ]
+""")
+        cli = lambda *words: subprocess.run(
+            [binary(), *words], cwd=folder, capture_output=True, text=True, timeout=PATIENCE,
+            check=True).stdout
+        cli("rules", "push", "rules.yaml", "--store", url)
+        for protocol in (2, 3):
+            server = self.serve(config={"store": url, "rules": "redis",
+                                        "redis": {"deadline": f"{PATIENCE}s", "protocol": protocol}})
+            ask = lambda path, server=server, **more: server.check(
+                {"attributes": {"path": path, "user": "u"}, **more}).json
+            wait_for(lambda: ask("/all", cost=0)["reason"] == "ok", "a decision of the store")
+            for verb in ("check", "peek", "refund", "charge", "reserve", "take_at_most", "reset"):
+                more = {"max_wait_ms": 0} if verb == "reserve" else {}
+                with self.subTest(verb=verb, protocol=protocol):
+                    self.assertEqual(ask("/all", verb=verb, **more)["reason"], "ok")
+            for _ in range(150):  # the log becomes a long one
+                self.assertEqual(ask("/all")["reason"], "ok")
+            self.assertEqual(ask("/jobs")["reason"], "ok")
+            self.assertIn("blocked", {ask("/login")["reason"] for _ in range(3)})
+            admin = lambda *words, server=server: server.admin_request(*words)
+            self.assertEqual(len(admin("GET", "/v1/blocks").json["blocks"]), 1)
+            self.assertEqual(admin("DELETE", "/v1/blocks?rule=login&user=u").status, 200)
+            given = {"attributes": {"user": "v"}, "limit": 7}
+            path = "/v1/overrides/login/user"
+            self.assertEqual(admin("PUT", path, json.dumps(given)).status, 200)
+            other = self.serve(config={"store": url, "rules": "redis"})
+            wait_for(lambda other=other: other.check(
+                {"attributes": {"path": "/login", "user": "v"}, "verb": "peek"}
+            ).json["limits"][0]["limit"] == 7, "the override in another server")
+            self.assertEqual(admin("DELETE", path + "?user=v").status, 200)
+        self.assertIn("sliding_window_log", cli("keys", "--store", url))
+        self.store.config("maxmemory", 1)
+        self.assertEqual(ask("/all")["reason"], "ok", "of counters that exist")
+        self.assertEqual(self.refused(), [])
+        documented = {word[1:] for word in self.SET_USER if word.startswith("+")}
+        # Of clusters and Sentinels, without scripts, and with as many overrides as there may be.
+        elsewhere = {"cluster", "role", "incrby", "decrby", "hexists"}
+        self.assertEqual(documented - self.calls(), elsewhere)
+
+    def test_a_command_that_is_missing_is_logged_once_with_its_key(self):
+        self.store.command("ACL", "SETUSER", "sluice", "-hscan")
+        server = self.serve_store(self.store.url, username="sluice",
+                                  password_file=self.file(self.PASSWORD))
+        wait_for(lambda: len(self.refused_times("hscan")) > 0 and self.refused_times("hscan")[0] > 9,
+                 "several questions")
+        lines = [line for line in server.log().splitlines() if "overrides in Redis" in line]
+        self.assertEqual(len(lines), 1, lines)
+        self.assertIn("sluice:{overrides} (a hash): NOPERM", lines[0])
 
     def test_a_password_may_come_from_the_url_or_the_environment(self):
         url = self.store.url.replace("redis://", f"redis://sluice:{self.PASSWORD}@")

@@ -52,12 +52,13 @@ void RedisOverrides::read_all() {
     while (!condition && std::chrono::steady_clock::now() < end) loop.run_one_until(end);
   };
   run_until(has_answered_, kFirstAnswer);
-  if (has_answered_) run_until(is_synced_, kLongestScan);
+  if (has_answered_) run_until(is_read_or_not_, kLongestScan);
   stop();
 }
 
 void RedisOverrides::follow(boost::asio::io_context& loop, const OnTrouble& on_trouble) {
   on_trouble_ = on_trouble;
+  state_ = State::kFine;
   start(loop);
 }
 
@@ -86,18 +87,31 @@ void RedisOverrides::Look::done(const redis::Answer& answer) noexcept try {
 
 void RedisOverrides::looked(const redis::Answer& answer) {
   if (loop_ == nullptr) return;
-  bool is_right = false;
-  if (answer.failure == redis::Failure::kNone) {
+  const Step step = step_;
+  if (answer.failure == redis::Failure::kError) {
     has_answered_ = true;
-    const Step step = step_;
-    is_right = step == Step::kHead      ? see_head(*answer.reply)
-               : step == Step::kChanges ? see_changes(*answer.reply)
-                                        : see_page(*answer.reply);
-    if (!is_right) trouble("other data are under " + keys_.all);
+    trouble(State::kWrong, read_key(step) + ": " + std::string(answer.text));
+  } else if (answer.failure != redis::Failure::kNone) {
+    trouble(State::kUnreachable, answer.text);
   } else {
-    trouble(answer.text);
+    has_answered_ = true;
+    const bool is_right = step == Step::kHead      ? see_head(*answer.reply)
+                          : step == Step::kChanges ? see_changes(*answer.reply)
+                                                   : see_page(*answer.reply);
+    if (is_right) return;
+    trouble(State::kWrong, read_key(step) + " holds something else");
   }
-  if (!is_right) wait();
+  wait();
+}
+
+// Names the key that the step reads, and what it should hold.
+std::string RedisOverrides::read_key(Step step) const {
+  switch (step) {
+    case Step::kHead: return keys_.head + " (a hash)";
+    case Step::kChanges: return keys_.changes + " (a stream)";
+    case Step::kScan: break;
+  }
+  return keys_.all + " (a hash)";
 }
 
 // Each see_* returns whether the reply was right, after it has begun the next step.
@@ -105,13 +119,13 @@ void RedisOverrides::looked(const redis::Answer& answer) {
 bool RedisOverrides::see_head(const redisReply& reply) {
   auto head = read_head(reply);
   if (!head) return false;
-  trouble({});
   const bool is_later = head->epoch == known_.epoch && head->number >= known_.number;
   if (!is_synced_ || !is_later) {
     scan(std::move(*head));
   } else if (head->number > known_.number) {
     look(Step::kChanges);
   } else {
+    trouble(State::kFine, {});
     wait();
   }
   return true;
@@ -175,7 +189,7 @@ void RedisOverrides::finish_scan() {
     at = page.next;
   }
   seen_.reset();
-  is_synced_ = true;
+  is_synced_ = is_read_or_not_ = true;
   const std::lock_guard lock(mutex_);
   known_ = std::move(scanned_);
 }
@@ -196,9 +210,11 @@ void RedisOverrides::apply(const OverrideChange& change) {
   }
 }
 
-void RedisOverrides::trouble(std::string_view why) {
-  if (std::exchange(has_trouble_, !why.empty()) == !why.empty()) return;
-  if (on_trouble_) on_trouble_(why);
+// Reports a change of the state. It is fine only after everything could be read: a part that can be
+// read does not end the trouble with another.
+void RedisOverrides::trouble(State state, std::string_view why) {
+  if (state == State::kWrong) is_read_or_not_ = true;
+  if (std::exchange(state_, state) != state && on_trouble_) on_trouble_(why);
 }
 
 Expected<bool> RedisOverrides::set(std::string_view counter, const Override& given) {

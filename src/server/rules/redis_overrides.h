@@ -37,7 +37,8 @@ class RedisOverrides final : public ServerOverrides {
   explicit RedisOverrides(RedisOverridesSource source);
   ~RedisOverrides() override;
 
-  // Reads all overrides, if Redis answers within a second. Runs its own event loop.
+  // Reads all overrides, if Redis answers within a second. Ends at the first error of Redis. Runs
+  // its own event loop.
   void read_all();
   void follow(boost::asio::io_context& loop, const OnTrouble& on_trouble) override;
   void stop() noexcept override;
@@ -53,6 +54,7 @@ class RedisOverrides final : public ServerOverrides {
  private:
   struct Timer;
   enum class Step : std::uint8_t { kHead, kChanges, kScan };
+  enum class State : std::uint8_t { kFine, kUnreachable, kWrong };
   class Look final : public redis::Command {
    public:
     explicit Look(RedisOverrides& overrides) : overrides_(overrides) {}
@@ -75,7 +77,8 @@ class RedisOverrides final : public ServerOverrides {
   std::uint64_t scans() const;
   bool apply_own(std::uint64_t scans, std::uint64_t number, const std::function<bool()>& change);
   void wait();
-  void trouble(std::string_view why);
+  void trouble(State state, std::string_view why);
+  std::string read_key(Step step) const;
 
   const RedisOverridesSource source_;
   const OverrideKeys keys_;
@@ -84,8 +87,9 @@ class RedisOverrides final : public ServerOverrides {
   OverrideHead known_;        // changed by the follower alone
   std::uint64_t scans_ = 0;   // that have begun
   bool is_synced_ = false;
-  bool has_trouble_ = false;
+  State state_ = State::kFine;
   bool has_answered_ = false;
+  bool is_read_or_not_ = false;  // all overrides were read, or Redis refused that
   Step step_ = Step::kHead;
   OverrideHead scanned_;  // the head before the scan
   std::string cursor_;

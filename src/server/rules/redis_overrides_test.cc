@@ -39,7 +39,7 @@ class Member {
       : overrides(
             {redis::make_target({.url = server.url(), .deadline = testing::kPatience}).value(),
              milliseconds(5)}) {
-    overrides.follow(loop_, {});
+    overrides.follow(loop_, [this](std::string_view why) { troubles.emplace_back(why); });
   }
   ~Member() { overrides.stop(); }
   Member(const Member&) = delete;
@@ -74,6 +74,7 @@ class Member {
   boost::asio::io_context loop_{1};
 
  public:
+  std::vector<std::string> troubles;
   RedisOverrides overrides;
   net::FiberPool fibers{{}};
 };
@@ -125,6 +126,51 @@ TEST_F(RedisOverridesTest, AChangeThatWasNotReadCountsAtOnce) {
   ASSERT_TRUE(first_.fibers.run(job));
   client_.answer(":2\r\n");
   EXPECT_EQ(first_.limit(), 9U);
+}
+
+// Calls of a command, also those that failed.
+int calls(const RedisServer& server, const std::string& command) {
+  sluice_redis::RedisConnection redis(server);
+  const std::string stats = redis.text(redis.run({"INFO", "commandstats"}));
+  const std::string name = "cmdstat_" + command + ":calls=";
+  const std::size_t at = stats.find(name);
+  return at == stats.npos ? 0 : std::stoi(stats.substr(at + name.size()));
+}
+
+TEST(RedisOverridesTrouble, OfAWrongKeyIsReportedOnceWithItsName) {
+  const RedisServer server;
+  sluice_redis::RedisConnection redis(server);
+  redis.run({"SET", "sluice:{overrides}", "x"});
+  Member member(server);
+  member.until("Redis was asked several times", [&] { return calls(server, "hscan") > 5; });
+  const std::vector<std::string> once{
+      "sluice:{overrides} (a hash): WRONGTYPE Operation against a key holding the wrong kind of "
+      "value"};
+  EXPECT_EQ(member.troubles, once);
+  redis.run({"DEL", "sluice:{overrides}"});
+  member.until("the trouble ends", [&] { return member.troubles.size() > 1; });
+  EXPECT_EQ(member.troubles.back(), "");
+  const int scans = calls(server, "hscan");
+  member.set(5);
+  member.until("the override is read", [&] { return calls(server, "hscan") > scans; });
+  const int polls = calls(server, "hmget");
+  member.until("Redis was asked again", [&] { return calls(server, "hmget") > polls + 2; });
+  redis.run({"SET", "sluice:{overrides}:changes", "x"});
+  redis.run({"HINCRBY", "sluice:{overrides}:head", "number", "1"});
+  member.until("the changes are asked for", [&] { return calls(server, "xrange") > 5; });
+  ASSERT_EQ(member.troubles.size(), 3U);
+  EXPECT_EQ(member.troubles.back().rfind("sluice:{overrides}:changes (a stream): WRONGTYPE", 0),
+            0U);
+}
+
+TEST(RedisOverridesTrouble, EndsTheFirstReadingAtOnce) {
+  const RedisServer server;
+  sluice_redis::RedisConnection(server).run({"SET", "sluice:{overrides}", "x"});
+  RedisOverrides overrides(
+      {redis::make_target({.url = server.url(), .deadline = testing::kPatience}).value(),
+       milliseconds(5)});
+  overrides.read_all();
+  EXPECT_EQ(calls(server, "hscan"), 1);
 }
 
 TEST_F(RedisOverridesTest, SayWhetherAChangeMayHaveBeenMade) {
