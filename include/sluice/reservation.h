@@ -48,9 +48,10 @@ class Reservation {
   // Reason::kInvalid if it is too late or there is nothing to give back.
   Decision cancel(std::optional<Instant> now = {}) noexcept;
 
-  // Replaces the reserved cost by the actual one: gives back the difference, or charges it. Only
-  // the first settle() or cancel() has an effect. Returns the store's answer (kOver if a charge is
-  // now beyond a limit), or Reason::kInvalid.
+  // Replaces the reserved cost by the actual one: gives back the difference, or charges it. Gives
+  // nothing back to a counter that would have been fully replenished since, because nothing of the
+  // charge is left in it. Only the first settle() or cancel() has an effect. Returns the store's
+  // answer (kOver if a charge is now beyond a limit), or Reason::kInvalid.
   Decision settle(std::uint64_t actual, std::optional<Instant> now = {}) noexcept;
   // As above, with the actual cost of each charge, as many as there are charges.
   Decision settle(std::span<const std::uint64_t> actual, std::optional<Instant> now = {}) noexcept;

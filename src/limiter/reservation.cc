@@ -20,6 +20,7 @@ struct Reservation::Request {
   bool is_settled = false;
 
   void copy(std::span<const Charge> from);
+  Duration age(std::optional<Instant> now, Duration delay) const noexcept;
 };
 
 void Reservation::Request::copy(std::span<const Charge> from) {
@@ -36,6 +37,12 @@ void Reservation::Request::copy(std::span<const Charge> from) {
     own(charge.key);
     own(charge.tag);
   }
+}
+
+// How long ago the charges were reserved.
+Duration Reservation::Request::age(std::optional<Instant> now, Duration delay) const noexcept {
+  if (now && at) return *now - *at;
+  return std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - turn) + delay;
 }
 
 Reservation::Reservation(Store& store, std::span<const Charge> charges, Duration max_wait,
@@ -67,9 +74,7 @@ void Reservation::wait() const {
 
 Decision Reservation::cancel(std::optional<Instant> now) noexcept {
   if (!request_ || request_->is_settled) return Decision::refused(Reason::kInvalid);
-  const bool is_late = now && request_->at ? *now >= *request_->at + delay()
-                                           : std::chrono::steady_clock::now() >= request_->turn;
-  if (is_late) return Decision::refused(Reason::kInvalid);
+  if (request_->age(now, delay()) >= delay()) return Decision::refused(Reason::kInvalid);
   request_->is_settled = true;
   return request_->store->apply(Verb::kRefund, request_->charges, now, request_->unread);
 }
@@ -88,10 +93,13 @@ Decision Reservation::settle(std::span<const std::uint64_t> actual,
     return Decision::refused(Reason::kInvalid);
   }
   request_->is_settled = true;
+  const Duration age = request_->age(now, delay());
   for (std::size_t i = 0; i < actual.size(); ++i) {
     Charge& charge = request_->charges[i];
     charge.gives_back = actual[i] <= charge.cost;
     charge.cost = charge.gives_back ? charge.cost - actual[i] : actual[i] - charge.cost;
+    // Then the counter has nothing left of the charge, only units of others.
+    if (charge.gives_back && age >= request_->each[i].reset_after) charge.cost = 0;
   }
   return request_->store->apply(Verb::kCharge, request_->charges, now, request_->unread);
 }

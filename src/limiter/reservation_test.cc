@@ -83,6 +83,20 @@ TEST_F(ReservationTest, SettlesEachChargeAndKeepsItsOwnKeys) {
   EXPECT_EQ(moved.settle(std::array<std::uint64_t, 1>{0}).reason, Reason::kInvalid);
 }
 
+TEST_F(ReservationTest, SettlesNothingBackOfWhatOthersHaveTakenSince) {
+  const std::array<Limit, 5> limits{fixed_window(10).per(1min), sliding_window_log(10).per(1min),
+                                    token_bucket(10).per(1min), gcra(10).per(1min).burst(9),
+                                    sliding_window_hybrid(10).per(1min)};
+  for (const Limit& limit : limits) {
+    Reservation early = limiter_.reserve("k", limit, 4, 0s, kNow);
+    Reservation late = limiter_.reserve("k", limit, 6, 0s, kNow);
+    EXPECT_EQ(early.settle(1, kNow + 1s).reason, Reason::kOk);
+    EXPECT_TRUE(limiter_.try_acquire("k", limit, 10, kNow + 2min));
+    EXPECT_EQ(late.settle(0, kNow + 2min).reason, Reason::kOk);
+    EXPECT_EQ(left("k", limit, 2min), 0u) << to_string(limit.algorithm());
+  }
+}
+
 // Passes requests on, and counts them.
 class CountingStore final : public Store {
  public:

@@ -345,6 +345,8 @@ maps. The true number of a `key` is at most `count` and at least `count` - `erro
 constexpr std::string_view kSettleText =
     R"(`COST` is what the request took, `ACTUAL` what it really cost. Less gives back the difference, more
 charges it. A limit without an `ACTUAL` of its own settles to `ACTUAL units`, or keeps its cost.
+Settle once, while the units count: no check is remembered, so a second or a late settlement gives
+back units of others.
 
 ```
 > RL.SETTLE LIMIT tokens:42 token_bucket 10000 60s COST 700 ACTUAL 512
