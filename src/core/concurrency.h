@@ -57,6 +57,7 @@ constexpr std::uint64_t units_ended(std::span<const PermitEntry> entries, Ticks 
 // order of their ends, because a lease can start again.
 constexpr Ticks time_to_end(const Permits& permits, const Live& live,
                             std::uint64_t units) noexcept {
+  if (units <= 1) return live.first_end - live.at;
   Ticks before = live.first_end - 1;
   Ticks end = live.last_end;
   if (units_ended(permits.entries, live.at, live.first_end) >= units) end = live.first_end;

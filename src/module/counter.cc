@@ -229,6 +229,26 @@ bool read_permits(std::string_view bytes, core::PermitBuffer& out) noexcept {
   return true;
 }
 
+// Returns whether the head does not say of the permits what they are. Asks only where a script
+// looks at all permits, so that both decide alike.
+bool is_damaged(const core::Permits& permits, const Action& action, const core::Answer& answer,
+                Ticks at, std::uint64_t needed) noexcept {
+  const bool denies = asks(action.verb) && !answer.admitted && !answer.never;
+  const bool is_read = changes_permit(action.verb) || action.verb == Verb::kRefund ||
+                       permits.first_end <= at || (denies && needed > 1);
+  if (permits.entries.empty() || !is_read) return false;
+  std::uint64_t units = 0;
+  Ticks first_end = permits.entries.front().end;
+  Ticks last_end = 0;
+  for (const core::PermitEntry& entry : permits.entries) {
+    if (entry.units == 0) return true;
+    units += entry.units;
+    first_end = std::min(first_end, entry.end);
+    last_end = std::max(last_end, entry.end);
+  }
+  return units != permits.units || first_end != permits.first_end || last_end != permits.last_end;
+}
+
 void write_permits(core::PermitBuffer& permits, Outcome& outcome) {
   format::kPermitsHead.append({.kind = format::kPermitsKind,
                                .changed = static_cast<std::uint64_t>(permits.last),
@@ -278,6 +298,13 @@ void decide_permits(Action action, const Asked& asked, std::uint64_t cost, std::
   permits.asked = &asked.permit;
   const core::concurrency::Live live = core::concurrency::advance(permits, now);
   const auto step = core::step(action, limit, Kept{permits, Forgotten()}, now, cost);
+  const std::uint64_t asked_units =
+      action.verb == Verb::kTakeAtMost ? core::units_at_most(limit, live.units, cost) : cost;
+  if (is_damaged(permits, action, step.answer, live.at,
+                 live.units + asked_units - limit.capacity())) {
+    outcome.kind = Outcome::Kind::kForeign;
+    return;
+  }
   outcome.answer = step.answer;
   outcome.at = live.at;
   outcome.change = step.change;

@@ -64,6 +64,7 @@ class Loader {
   std::chrono::milliseconds read_lease(const Fields& fields, Algorithm algorithm);
   void check_terms(const Fields& fields, const Limit& limit);
   void check_memory(const NumberFields& fields, const Limit& limit);
+  void check_redis(const NumberFields& fields, const Limit& limit);
   void check_cost(const Fields& fields, const CostTemplate& cost, const Limit& limit);
   std::optional<ResponseCount> read_count(const Fields& fields, const Limit& limit);
   void warn(std::size_t at, std::string what, std::string expected);
@@ -267,6 +268,7 @@ std::optional<Limit> Loader::read_numbers(const NumberFields& from) {
   if (!limit) return std::nullopt;
   check_terms(fields, *limit);
   check_memory(from, *limit);
+  check_redis(from, *limit);
   return *limit;
 }
 
@@ -330,6 +332,28 @@ void Loader::check_memory(const NumberFields& fields, const Limit& limit) {
            " for one; a longer log counts by slices, which is stricter",
        "expected fewer units, 'sliding_window_counter', or max_log_bytes of at least " +
            std::to_string(2 * needed));
+}
+
+// Warns about a limit whose requests can block Redis: see docs/state-format.md, "Long values".
+void Loader::check_redis(const NumberFields& fields, const Limit& limit) {
+  constexpr std::uint64_t kMostPermits = 5'000;
+  constexpr std::uint64_t kMostLogUnits = 100'000;
+  if (!terms_.in_redis) return;
+  const std::string units = std::to_string(limit.limit());
+  if (holds_permits(limit.algorithm()) && limit.limit() > kMostPermits) {
+    warn(fields.at("limit"),
+         "a release looks at all permits of a key, and " + units +
+             " of them can block Redis for longer than 1 ms (docs/state-format.md, Long values)",
+         "expected at most " + std::to_string(kMostPermits) +
+             " permits for each key, or Redis with the module of Sluice");
+  }
+  if (limit.algorithm() == Algorithm::kSlidingWindowLog && limit.limit() > kMostLogUnits) {
+    warn(fields.at("limit"),
+         "a log is copied when it grows, and one of " + units +
+             " units can block Redis for longer than 10 ms (docs/state-format.md, Long values)",
+         "expected at most " + std::to_string(kMostLogUnits) +
+             " units, 'sliding_window_hybrid' or 'sliding_window_counter'");
+  }
 }
 
 void Loader::check_terms(const Fields& fields, const Limit& limit) {

@@ -240,5 +240,27 @@ TEST(RulePermitsFile, RefusesPermitsThatTheStoreDoesNotHave) {
             "expected another algorithm");
 }
 
+TEST(RulePermitsFile, WarnsOfLimitsThatCanBlockRedis) {
+  constexpr std::string_view kRules =
+      "version: 1\n"
+      "rules:\n"
+      "  - name: a\n"
+      "    limits:\n"
+      "      - { algorithm: concurrency, limit: 5000, lease: 1h }\n"
+      "      - { algorithm: concurrency, limit: 5001, lease: 1h }\n"
+      "      - { algorithm: sliding_window_log, limit: 100000, per: 1h }\n"
+      "      - { algorithm: sliding_window_log, limit: 100001, per: 1h }\n"
+      "      - { algorithm: sliding_window_hybrid, limit: 4000000000, per: 1h }\n";
+  EXPECT_TRUE(RuleSet::parse(kRules, "f")->warnings().empty());
+  const auto rules = RuleSet::parse(kRules, "f", {.in_redis = true});
+  ASSERT_EQ(rules->warnings().size(), 2u);
+  EXPECT_TRUE(rules->warnings()[0].to_string().starts_with(
+      "f:6:42: warning: a release looks at all permits of a key, and 5001 of them can block"))
+      << rules->warnings()[0].to_string();
+  EXPECT_TRUE(rules->warnings()[1].to_string().starts_with(
+      "f:8:49: warning: a log is copied when it grows, and one of 100001 units can block"))
+      << rules->warnings()[1].to_string();
+}
+
 }  // namespace
 }  // namespace sluice::rule_permits_test

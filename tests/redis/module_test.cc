@@ -210,5 +210,88 @@ TEST_F(ModulePersistence, OnAReplicaWithoutTheModule) {
   }
 }
 
+// --- damaged values ---------------------------------------------------------------------------
+
+// A counter whose value is damaged, which the scripts and the module both decide.
+class Damaged {
+ public:
+  Damaged(const RedisServer& server, Limit limit)
+      : scripts_(server), module_(server), limit_(std::move(limit)) {}
+
+  // Makes the value by takes of these units, a second apart. Returns it.
+  std::string make(const std::vector<std::uint64_t>& costs) {
+    PlanStore store(scripts_, "");
+    for (const std::uint64_t cost : costs) {
+      const sluice::PermitId id = permit(++takes_);
+      const Charge charge{.key = "k", .limit = limit_, .cost = cost, .permit = &id};
+      sluice::Decision each;
+      store.apply(sluice::Verb::kTake, {&charge, 1}, at(takes_), {&each, 1});
+    }
+    key_ = std::string(1, info(limit_.algorithm()).letter) + "{}k";
+    return value();
+  }
+  // Returns what one of them answers, and the value that it leaves.
+  std::string decide(bool by_module, const std::string& bytes, sluice::Verb verb,
+                     std::uint64_t cost, int seconds) {
+    scripts_.run({"SET", key_, bytes});
+    const sluice::PermitId id = permit(2);
+    const Charge charge{.key = "k", .limit = limit_, .cost = cost, .permit = &id};
+    sluice::redis::Plan plan;
+    PlainCommand command;
+    EXPECT_TRUE(
+        plan.begin({.prefix = "", .uses_module = true}, {verb, 1h}, {&charge, 1}, at(seconds)));
+    plan.write(0, command);
+    std::string said;
+    if (by_module) {
+      module_.append_raw(command.for_module);
+      said = RedisConnection::text(module_.next());
+    } else {
+      scripts_.send_script(command);
+      said = RedisConnection::text(scripts_.next());
+    }
+    const bool is_foreign = said.find("FOREIGNVALUE") != said.npos;
+    return (is_foreign ? "FOREIGNVALUE" : said) + value();
+  }
+
+ private:
+  static sluice::PermitId permit(int number) {
+    sluice::PermitId::Bytes bytes{};
+    bytes[0] = static_cast<std::uint8_t>(number);
+    return sluice::PermitId(bytes);
+  }
+  static sluice::Instant at(int seconds) {
+    return sluice::Instant{std::chrono::seconds{1'700'000'000 + seconds}};
+  }
+  std::string value() { return scripts_.text({"GET", key_}); }
+
+  ScriptConnection scripts_;
+  RedisConnection module_;
+  Limit limit_;
+  std::string key_;
+  int takes_ = 0;
+};
+
+// Where a script looks at all permits, it and the module refuse what contradicts the head.
+TEST(Module, DecidesDamagedPermitsAsTheScriptsDo) {
+  using enum sluice::Verb;
+  const RedisServer server(kLoad);
+  Damaged counter(server, sluice::concurrency(9).lease(60s));
+  const std::string good = counter.make({2, 1, 3});
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    for (const int change : {1, 3, 128, 255}) {
+      std::string bytes = good;
+      bytes[i] = static_cast<char>(static_cast<unsigned char>(bytes[i]) ^ change);
+      for (const auto verb : {kTake, kPeek, kRefund, kTakeAtMost, kRelease, kExtend}) {
+        for (const int seconds : {4, 60}) {
+          EXPECT_EQ(counter.decide(true, bytes, verb, 2, seconds),
+                    counter.decide(false, bytes, verb, 2, seconds))
+              << "byte " << i << " ^ " << change << ", verb " << static_cast<int>(verb)
+              << ", after " << seconds << " s";
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice_redis

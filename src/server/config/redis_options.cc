@@ -42,7 +42,8 @@ RuleTerms rule_terms(const Config& config) noexcept {
   const bool in_memory = config.store == "memory";
   return {.scripting = in_memory || config.redis.options.scripting,
           .max_log_bytes = in_memory ? config.max_log_bytes : 0,
-          .leases = !in_memory};
+          .leases = !in_memory,
+          .in_redis = !in_memory};
 }
 
 std::string rules_key(const RedisConfig& redis) {

@@ -1,49 +1,72 @@
--- Returns those of the permits that end after `at`, their units, and their first and last end.
+-- Returns those of the permits that end after `at`, their units, and their first and last end; and
+-- what the head says of all of them: their units (-1 if a permit has none), and the same ends.
 local function live_permits(held, at)
-  local live, units, first, last = {}, 0, 0, 0
+  local units, first, last, total, least, most = 0, 0, 0, 0, 0, 0
+  local is_all, is_right = true, true
   for i = 1, #held, kPermitSize do
     local ends, count = struct.unpack(kPermit, held, i)
-    if ends > at and count > 0 then
-      live[#live + 1] = string.sub(held, i, i + (kPermitSize - 1))
+    total = total + count
+    if count == 0 then is_right = false end
+    if i == 1 or ends < least then least = ends end
+    if ends > most then most = ends end
+    if ends > at then
       units = units + count
       if first == 0 or ends < first then first = ends end
-      if ends > last then last = ends end
+      last = most
+    else
+      is_all = false
     end
   end
-  return table.concat(live), units, first, last
+  if not is_all then
+    local live = {}
+    for i = 1, #held, kPermitSize do
+      if struct.unpack(kPermit, held, i) > at then
+        live[#live + 1] = string.sub(held, i, i + (kPermitSize - 1))
+      end
+    end
+    held = table.concat(live)
+  end
+  return held, units, first, last, is_right and total or -1, least, most
 end
 
--- Returns the permits with another end of the one with this name, or without it. Nil if there is
--- none.
+-- Returns the permits with another end of those with this name, or without them; their units, and
+-- their first and last end. Nil if there is none.
 local function with_end(held, id, ends)
-  if not string.find(held, id, 1, true) then return nil end
-  local all, is_found = {}, false
-  for i = 1, #held, kPermitSize do
-    local permit = string.sub(held, i, i + (kPermitSize - 1))
-    if string.sub(permit, -kPermitIdSize) == id then
-      local _, units = struct.unpack(kPermit, permit)
-      permit = ends and struct.pack(kPermit, ends, units) .. id or ''
-      is_found = true
+  local parts, from, units, first, last = {}, 1, 0, 0, 0
+  local at = string.find(held, id, 1, true)
+  while at do
+    local begin = at - (kPermitSize - kPermitIdSize)
+    if (begin - 1) % kPermitSize == 0 then
+      local before, count = struct.unpack(kPermit, held, begin)
+      units = units + count
+      if first == 0 or before < first then first = before end
+      if before > last then last = before end
+      parts[#parts + 1] = string.sub(held, from, begin - 1)
+      if ends then parts[#parts + 1] = struct.pack(kPermit, ends, count) .. id end
+      from = begin + kPermitSize
     end
-    all[#all + 1] = permit
+    at = string.find(held, id, at + 1, true)
   end
-  return is_found and table.concat(all) or nil
+  if from == 1 then return nil end
+  parts[#parts + 1] = string.sub(held, from)
+  return table.concat(parts), units, first, last
 end
 
--- Takes units from the newest permits, which can have 0 units then.
+-- Takes units from the newest permits.
 local function without_newest(held, given)
-  local all = {}
-  for i = #held - (kPermitSize - 1), 1, -kPermitSize do
+  local i, rest = #held - (kPermitSize - 1), ''
+  while i >= 1 and given > 0 do
     local ends, units = struct.unpack(kPermit, held, i)
-    local part = units < given and units or given
-    given = given - part
-    all[(i - 1) / kPermitSize + 1] = struct.pack(kPermit, ends, units - part) ..
-      string.sub(held, i + (kPermitSize - kPermitIdSize), i + (kPermitSize - 1))
+    if units > given then
+      rest = struct.pack(kPermit, ends, units - given) ..
+        string.sub(held, i + (kPermitSize - kPermitIdSize), i + (kPermitSize - 1))
+    end
+    i, given = i - kPermitSize, given - units
   end
-  return table.concat(all)
+  return string.sub(held, 1, i + (kPermitSize - 1)) .. rest
 end
 
--- Returns the instant from which so many units are back. Nil if the permits have fewer.
+-- Returns the instant from which so many units are back.
 local function end_of(held, first, units)
   if units <= 1 then return first end
   local ends = {}
@@ -77,7 +100,11 @@ local function concurrency(key, arg, now, verb, state)
     if is_known then
       if changed > now then at = changed end
       held, units, first, last = string.sub(state, kPermitsHeadSize + 1), count, first_end, last_end
-      if held ~= '' and first <= at then held, units, first, last = live_permits(held, at) end
+      if held ~= '' and (first <= at or is_change or verb == kRefund) then
+        local total, least, most
+        held, units, first, last, total, least, most = live_permits(held, at)
+        if total ~= count or least ~= first_end or most ~= last_end then return nil, state end
+      end
     end
   end
   if verb == kTakeAtMostOfAll then return state, capacity - units end
@@ -85,14 +112,23 @@ local function concurrency(key, arg, now, verb, state)
     if not is_known then return false end
     return struct.pack(kPermitsReply, at, units, last, wait, left, final, gone)
   end
-  local after
+  local after, left, sooner, final
   if is_change then
-    after = with_end(held, id, verb == kExtend and at + lease)
+    local new_end = verb == kExtend and at + lease
+    local count, least, most
+    after, count, least, most = with_end(held, id, new_end)
     if not after then return reply_of(0, units, last, 1), verb == kGiveBack end
+    if least > first and most < last then
+      left, sooner, final = units - (new_end and 0 or count), first, last
+      if new_end and new_end < sooner then sooner = new_end end
+      if new_end and new_end > final then final = new_end end
+    else
+      after, left, sooner, final = live_permits(after, at)
+    end
   elseif verb == kReset or cost == 0 or verb == kRefund and held == '' then
     return reply_of(0, units, last, 0), true
   elseif verb == kRefund then
-    after = without_newest(held, cost)
+    after, left, sooner, final = live_permits(without_newest(held, cost), at)
   else
     if verb == kTakeAtMost then
       local left = capacity - units
@@ -101,18 +137,16 @@ local function concurrency(key, arg, now, verb, state)
     if units + cost > capacity then
       local wait = 0
       if cost <= capacity then
-        local back = end_of(held, first, units + cost - capacity)
-        if not back then return nil, state end
-        wait = back - at
+        local back = units + cost - capacity
+        if back > 1 then
+          local _, all, least, most, total = live_permits(held, at)
+          if total ~= units or all ~= units or least ~= first or most ~= last then return nil, state end
+        end
+        wait = end_of(held, first, back) - at
       end
       return reply_of(wait, units, last, 0), false
     end
     after = held .. struct.pack(kPermit, at + lease, cost) .. id
-  end
-  local left, sooner, final
-  if is_change or verb == kRefund then
-    after, left, sooner, final = live_permits(after, at)
-  else
     left, sooner, final = units + cost, at + lease, at + lease
     if held ~= '' and first < sooner then sooner = first end
     if last > final then final = last end
