@@ -19,11 +19,11 @@ else
 end
 if redis.call('HSETNX', KEYS[3], 'epoch', ARGV[1]) == 1 then redis.call('DEL', KEYS[2]) end
 local number = redis.call('HINCRBY', KEYS[3], 'number', 1)
-redis.call('XADD', KEYS[2], 'MAXLEN', '~', 10000, number .. '-0', 'c', ARGV[2], 't', ARGV[3])
+redis.call('XADD', KEYS[2], 'MAXLEN', '~', 100000, number .. '-0', 'c', ARGV[2], 't', ARGV[3])
 return number
 )";
 constexpr redis::Script kChange{"change_override", kChangeText,
-                                "5bfa3b865f3cddfaf73afc5844a171a56d232b9c"};
+                                "218ecc2bc3a19100afa68305767b00c083a03807"};
 
 // ARGV: epoch, most, and counters with their texts. Returns the number of the last change, or -1 if
 // there are too many.
@@ -38,12 +38,12 @@ if redis.call('HSETNX', KEYS[3], 'epoch', ARGV[1]) == 1 then redis.call('DEL', K
 local number = redis.call('HINCRBY', KEYS[3], 'number', count) - count
 for i = 3, #ARGV, 2 do
   number = number + 1
-  redis.call('XADD', KEYS[2], 'MAXLEN', '~', 10000, number .. '-0', 'c', ARGV[i], 't', ARGV[i + 1])
+  redis.call('XADD', KEYS[2], 'MAXLEN', '~', 100000, number .. '-0', 'c', ARGV[i], 't', ARGV[i + 1])
 end
 return number
 )";
 constexpr redis::Script kChanges{"change_overrides", kChangesText,
-                                 "8450300f2bd482205715f7c6c3a1104412a2f68e"};
+                                 "06d1db049aea9c988fcb7e24ba3668beb43a55c7"};
 
 void begin_script(redis::Command& command, const OverrideKeys& keys) {
   command.script = nullptr;

@@ -1,6 +1,7 @@
 #include "server/rules/redis_overrides.h"
 
 #include <hiredis/hiredis.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
@@ -19,6 +20,10 @@ namespace {
 
 constexpr std::chrono::seconds kFirstAnswer{1};
 constexpr std::chrono::seconds kLongestScan{30};
+
+std::uint64_t hash_of(std::string_view counter) noexcept {
+  return XXH3_64bits(counter.data(), counter.size());
+}
 
 }  // namespace
 
@@ -66,7 +71,7 @@ void RedisOverrides::look(Step step) {
   step_ = step;
   switch (step) {
     case Step::kHead: fill_in_read_head(look_, keys_); break;
-    case Step::kChanges: fill_in_read_changes(look_, keys_, known_.number); break;
+    case Step::kChanges: fill_in_read_changes(look_, keys_, after_); break;
     case Step::kScan: fill_in_scan(look_, keys_, cursor_); break;
   }
   client_->submit(look_);
@@ -119,16 +124,23 @@ std::string RedisOverrides::read_key(Step step) const {
 bool RedisOverrides::see_head(const redisReply& reply) {
   auto head = read_head(reply);
   if (!head) return false;
-  const bool is_later = head->epoch == known_.epoch && head->number >= known_.number;
+  const OverrideHead known = this->known();
+  const bool is_later = head->epoch == known.epoch && head->number >= known.number;
   if (!is_synced_ || !is_later) {
     scan(std::move(*head));
-  } else if (head->number > known_.number) {
-    look(Step::kChanges);
+  } else if (head->number > known.number) {
+    latest_ = head->number;
+    look_for_changes(known.number);
   } else {
     trouble(State::kFine, {});
     wait();
   }
   return true;
+}
+
+void RedisOverrides::look_for_changes(std::uint64_t after) {
+  after_ = after;
+  look(Step::kChanges);
 }
 
 bool RedisOverrides::see_changes(const redisReply& reply) {
@@ -140,13 +152,17 @@ bool RedisOverrides::see_changes(const redisReply& reply) {
     return true;
   }
   for (const OverrideChange& change : *changes) {
-    if (change.number != known_.number + 1) {
+    if (!apply_next(change)) {
       is_synced_ = false;
       break;
     }
-    apply_next(change);
   }
-  look(Step::kHead);
+  const std::uint64_t number = known().number;
+  if (is_synced_ && number < latest_) {
+    look_for_changes(number);
+  } else {
+    look(Step::kHead);
+  }
   return true;
 }
 
@@ -157,7 +173,7 @@ void RedisOverrides::scan(OverrideHead head) {
     ++scans_;
   }
   cursor_ = "0";
-  seen_ = std::make_unique<Overrides>();
+  seen_.clear();
   look(Step::kScan);
 }
 
@@ -166,7 +182,7 @@ bool RedisOverrides::see_page(const redisReply& reply) {
   if (!page) return false;
   for (const OverrideChange& entry : page->entries) {
     apply(entry);
-    static_cast<void>(seen_->set(entry.counter, {.kind = Override::Kind::kBlocked}));
+    seen_.push_back(hash_of(entry.counter));
   }
   cursor_ = std::move(page->cursor);
   if (cursor_ == "0") {
@@ -181,14 +197,17 @@ bool RedisOverrides::see_page(const redisReply& reply) {
 // Removes what Redis no longer has.
 void RedisOverrides::finish_scan() {
   constexpr std::size_t kPage = 1000;
+  std::sort(seen_.begin(), seen_.end());
   for (std::optional<std::uint64_t> at = 0; at;) {
     const Overrides::Page page = overrides_.list(*at, kPage);
     for (const auto& entry : page.entries) {
-      if (!seen_->find(entry.counter)) overrides_.unset(entry.counter);
+      if (!std::binary_search(seen_.begin(), seen_.end(), hash_of(entry.counter))) {
+        overrides_.unset(entry.counter);
+      }
     }
     at = page.next;
   }
-  seen_.reset();
+  std::vector<std::uint64_t>().swap(seen_);
   is_synced_ = is_read_or_not_ = true;
   const std::lock_guard lock(mutex_);
   known_ = std::move(scanned_);
@@ -225,10 +244,19 @@ Expected<bool> RedisOverrides::unset(std::string_view counter) {
   return unset_through(client_.get(), counter);
 }
 
-void RedisOverrides::apply_next(const OverrideChange& change) {
+// Returns false if changes before it are missing. Skips what this server has made since it asked.
+bool RedisOverrides::apply_next(const OverrideChange& change) {
   const std::lock_guard lock(mutex_);
+  if (change.number <= known_.number) return true;
+  if (change.number != known_.number + 1) return false;
   apply(change);
   known_.number = change.number;
+  return true;
+}
+
+OverrideHead RedisOverrides::known() const {
+  const std::lock_guard lock(mutex_);
+  return known_;
 }
 
 std::uint64_t RedisOverrides::scans() const {
@@ -238,12 +266,16 @@ std::uint64_t RedisOverrides::scans() const {
 
 // Makes a change that Redis has made, unless the follower has read it already: a change with a
 // greater number, which it has read too, would be lost for good. `scans` was read before the change
-// was sent: a scan that began since reads it, or the follower does after the scan. Returns what
-// `change` does, or false.
+// was sent: a scan that began since reads it, or the follower does after the scan. The follower
+// does not read a change that comes next after those that it knows. Returns what `change` does, or
+// false.
 bool RedisOverrides::apply_own(std::uint64_t scans, std::uint64_t number,
                                const std::function<bool()>& change) {
   const std::lock_guard lock(mutex_);
-  return scans == scans_ && number > known_.number && change();
+  if (scans != scans_ || number <= known_.number) return false;
+  const bool result = change();
+  if (number == known_.number + 1) known_.number = number;
+  return result;
 }
 
 Expected<bool> RedisOverrides::set_through(redis::Client* client, std::string_view counter,

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/rules/redis_override_commands.h"
 #include "server/rules/server_overrides.h"
@@ -68,12 +69,14 @@ class RedisOverrides final : public ServerOverrides {
   void look(Step step);
   void looked(const redis::Answer& answer);
   bool see_head(const redisReply& reply);
+  void look_for_changes(std::uint64_t after);
   bool see_changes(const redisReply& reply);
   bool see_page(const redisReply& reply);
   void scan(OverrideHead head);
   void finish_scan();
   void apply(const OverrideChange& change);
-  void apply_next(const OverrideChange& change);
+  bool apply_next(const OverrideChange& change);
+  OverrideHead known() const;
   std::uint64_t scans() const;
   bool apply_own(std::uint64_t scans, std::uint64_t number, const std::function<bool()>& change);
   void wait();
@@ -84,8 +87,8 @@ class RedisOverrides final : public ServerOverrides {
   const OverrideKeys keys_;
   OnTrouble on_trouble_;
   mutable std::mutex mutex_;  // of known_ and scans_, and of changes that depend on them
-  OverrideHead known_;        // changed by the follower alone
-  std::uint64_t scans_ = 0;   // that have begun
+  OverrideHead known_;
+  std::uint64_t scans_ = 0;  // that have begun
   bool is_synced_ = false;
   State state_ = State::kFine;
   bool has_answered_ = false;
@@ -93,7 +96,9 @@ class RedisOverrides final : public ServerOverrides {
   Step step_ = Step::kHead;
   OverrideHead scanned_;  // the head before the scan
   std::string cursor_;
-  std::unique_ptr<Overrides> seen_;  // of the scan
+  std::vector<std::uint64_t> seen_;  // hashes of the counters of the scan
+  std::uint64_t after_ = 0;          // the changes after this number were asked for,
+  std::uint64_t latest_ = 0;         // and this was the latest one
   Look look_{*this};
   boost::asio::io_context* loop_ = nullptr;
   std::unique_ptr<Timer> timer_;

@@ -137,6 +137,38 @@ int calls(const RedisServer& server, const std::string& command) {
   return at == stats.npos ? 0 : std::stoi(stats.substr(at + name.size()));
 }
 
+std::vector<Overrides::Page::Entry> many(std::size_t count) {
+  std::vector<Overrides::Page::Entry> entries;
+  for (std::size_t i = 0; i < count; ++i) {
+    entries.push_back({"d|r|l|k=" + std::to_string(i), {.limit = i + 1}});
+  }
+  return entries;
+}
+
+TEST(RedisOverridesImport, IsNotReadAgainByItsServerNorScannedByOthers) {
+  constexpr std::size_t kCount = 30'000;
+  const RedisServer server;
+  Member other(server);
+  other.set(7);
+  const int asked = calls(server, "hmget");
+  other.until("the other has read all", [&] { return calls(server, "hmget") > asked + 2; });
+  {
+    Member importer(server);
+    importer.follow(7);
+    const int scans = calls(server, "hscan");
+    const int reads = calls(server, "xrange");
+    importer.run([&] { EXPECT_TRUE(importer.overrides.set_all(many(kCount), false)); });
+    const int polls = calls(server, "hmget");
+    importer.until("the importer has asked", [&] { return calls(server, "hmget") > polls + 3; });
+    EXPECT_EQ(importer.overrides.all().size(), kCount);
+    EXPECT_EQ(calls(server, "xrange"), reads);
+    EXPECT_EQ(calls(server, "hscan"), scans);
+  }
+  const int scans = calls(server, "hscan");
+  other.until("the other has all", [&] { return other.overrides.all().size() == kCount; });
+  EXPECT_EQ(calls(server, "hscan"), scans);
+}
+
 TEST(RedisOverridesTrouble, OfAWrongKeyIsReportedOnceWithItsName) {
   const RedisServer server;
   sluice_redis::RedisConnection redis(server);
