@@ -18,8 +18,10 @@ constexpr std::int64_t kMostPeriodSeconds =
 constexpr std::int64_t kAnyNumber = std::numeric_limits<std::int64_t>::max();
 
 constexpr NumberArgument kBurst{"max_burst", 0, kMostCount - 1};
+constexpr NumberArgument kCrabBurst{"max_burst", 1, kMostCount};
 constexpr NumberArgument kPeriod{"period_seconds", 1, kMostPeriodSeconds};
 constexpr NumberArgument kQuantity{"quantity", -kAnyNumber, kAnyNumber};
+constexpr NumberArgument kCrabQuantity{"quantity", 0, kAnyNumber};
 constexpr NumberArgument kTokens{"count", 0, kMostCount};
 
 constexpr NumberArgument count_of(ThrottleForm form) noexcept {
@@ -67,7 +69,7 @@ Expected<std::int64_t> parse_quantity(ThrottleForm form, std::span<const std::st
   if (words.empty()) return 1;
   if (form != ThrottleForm::kGcra) {
     if (words.size() > 1) return Unexpected{std::string("there are too many arguments")};
-    return parse_number(words[0], kQuantity);
+    return parse_number(words[0], form == ThrottleForm::kCrab ? kCrabQuantity : kQuantity);
   }
   if (words.size() == 2 && (same_word(words[0], "TOKENS") || same_word(words[0], "NUM_REQUESTS"))) {
     return parse_number(words[1], kTokens);
@@ -77,6 +79,27 @@ Expected<std::int64_t> parse_quantity(ThrottleForm form, std::span<const std::st
 
 std::int64_t whole_seconds(Duration duration) noexcept {
   return std::chrono::ceil<std::chrono::seconds>(duration).count();
+}
+
+// Returns the seconds until reset and until retry as throttlecrab computes them: the time for one
+// unit is cut to nanoseconds, the counter starts one unit behind the clock, and times are cut to
+// seconds.
+std::array<std::int64_t, 2> crab_seconds(const ThrottleArguments& asked, const Limit& limit,
+                                         const Decision& decision) noexcept {
+  using std::chrono::nanoseconds;
+  const nanoseconds unit = nanoseconds(asked.period) / static_cast<std::int64_t>(asked.count);
+  const std::int64_t capacity = limit.capacity();
+  // `reset_after` is rounded up to a microsecond, so at most the time of the units that are used.
+  const nanoseconds used =
+      std::min(nanoseconds(decision.reset_after), (capacity - decision.remaining) * unit);
+  const auto seconds = [](nanoseconds time) {
+    return std::max<std::int64_t>(std::chrono::floor<std::chrono::seconds>(time).count(), 0);
+  };
+  const std::int64_t excess =
+      std::min(static_cast<std::int64_t>(asked.cost()) - capacity,
+               (nanoseconds::max() - used) / std::max(unit, nanoseconds{1}));  // longest: 292 years
+  return {seconds(used + (capacity - 2) * unit),
+          decision.allowed() ? 0 : seconds(used + excess * unit)};
 }
 
 }  // namespace
@@ -113,7 +136,8 @@ std::uint64_t ThrottleArguments::cost() const noexcept {
 
 Expected<ThrottleArguments> parse_throttle(ThrottleForm form,
                                            std::span<const std::string_view> words) {
-  const auto burst = parse_number(words[0], kBurst);
+  const bool is_crab = form == ThrottleForm::kCrab;
+  const auto burst = parse_number(words[0], is_crab ? kCrabBurst : kBurst);
   if (!burst) return Unexpected{burst.error()};
   const auto count = parse_number(words[1], count_of(form));
   if (!count) return Unexpected{count.error()};
@@ -121,23 +145,24 @@ Expected<ThrottleArguments> parse_throttle(ThrottleForm form,
   if (!period) return Unexpected{period.error()};
   const auto quantity = parse_quantity(form, words.subspan(3));
   if (!quantity) return Unexpected{quantity.error()};
-  return ThrottleArguments{.burst = static_cast<std::uint64_t>(*burst),
+  return ThrottleArguments{.burst = static_cast<std::uint64_t>(*burst - (is_crab ? 1 : 0)),
                            .count = static_cast<std::uint64_t>(*count),
                            .period = *period,
                            .quantity = *quantity};
 }
 
-std::array<std::int64_t, 5> throttle_reply(ThrottleForm form, const Limit& limit,
-                                           const Decision& decision) noexcept {
+std::array<std::int64_t, 5> throttle_reply(ThrottleForm form, const ThrottleArguments& asked,
+                                           const Limit& limit, const Decision& decision) noexcept {
   const bool is_allowed = decision.allowed();
-  const bool waits = !is_allowed && decision.retry_after;
-  const std::int64_t retry = waits ? whole_seconds(*decision.retry_after) : -1;
-  const std::int64_t reset = whole_seconds(decision.reset_after);
   const std::int64_t capacity = limit.capacity();
   if (form == ThrottleForm::kCrab) {
-    return {is_allowed ? 1 : 0, capacity, decision.remaining, reset, is_allowed ? 0 : retry};
+    const auto [reset, retry] = crab_seconds(asked, limit, decision);
+    return {is_allowed ? 1 : 0, capacity, decision.remaining, reset, retry};
   }
-  return {is_allowed ? 0 : 1, capacity, decision.remaining, retry, reset};
+  const bool waits = !is_allowed && decision.retry_after;
+  const std::int64_t retry = waits ? whole_seconds(*decision.retry_after) : -1;
+  return {is_allowed ? 0 : 1, capacity, decision.remaining, retry,
+          whole_seconds(decision.reset_after)};
 }
 
 }  // namespace sluice

@@ -26,7 +26,9 @@ Expected<std::int64_t> parse_number(std::string_view text, const NumberArgument&
 // How a command writes its arguments and its reply.
 enum class ThrottleForm : std::uint8_t {
   kCell,  // CL.THROTTLE of redis-cell: seconds and a quantity; begins with limited
-  kCrab,  // THROTTLE of throttlecrab: as kCell, but begins with allowed; reset, then retry
+  // THROTTLE of throttlecrab: `max_burst` is the limit, and a quantity is not negative; begins with
+  // allowed; reset, then retry, both cut to whole seconds.
+  kCrab,
   kGcra,  // GCRA of Redis: seconds with a fraction, and `TOKENS count`
 };
 
@@ -47,9 +49,9 @@ struct ThrottleArguments {
 Expected<ThrottleArguments> parse_throttle(ThrottleForm form,
                                            std::span<const std::string_view> words);
 
-// Returns the five integers of the reply. Seconds are rounded up, so that a limited client never
-// reads 0.
-std::array<std::int64_t, 5> throttle_reply(ThrottleForm form, const Limit& limit,
-                                           const Decision& decision) noexcept;
+// Returns the five integers of the reply to `asked`, whose limit is `limit`. Seconds are rounded
+// up, so that a limited client never reads 0; except those of kCrab, which are as throttlecrab's.
+std::array<std::int64_t, 5> throttle_reply(ThrottleForm form, const ThrottleArguments& asked,
+                                           const Limit& limit, const Decision& decision) noexcept;
 
 }  // namespace sluice

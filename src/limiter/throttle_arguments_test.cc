@@ -52,6 +52,21 @@ TEST(ThrottleArguments, OfGcraHaveSecondsWithAFractionAndTokens) {
             "there is no option '3'; expected TOKENS count");
 }
 
+TEST(ThrottleArguments, OfThrottlecrabHaveMaxBurstAsLimitAndNoRefund) {
+  const auto read = parsed(ThrottleForm::kCrab, {"15", "30", "60", "2"});
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->limit()->capacity(), 15u);
+  EXPECT_EQ(read->cost(), 2u);
+  EXPECT_EQ(parsed(ThrottleForm::kCrab, {"1", "1", "1"})->limit()->capacity(), 1u);
+  EXPECT_EQ(parsed(ThrottleForm::kCrab, {"4294967295", "4294967295", "1"})->limit()->capacity(),
+            4294967295u);
+  EXPECT_EQ(error_of(ThrottleForm::kCrab, {"0", "1", "1"}),
+            "max_burst is out of range: '0'; expected a whole number from 1 to 4294967295");
+  EXPECT_EQ(error_of(ThrottleForm::kCrab, {"1", "1", "1", "-1"}),
+            "quantity is out of range: '-1'; expected a whole number from 0 to "
+            "9223372036854775807");
+}
+
 TEST(ThrottleArguments, NameWhatIsWrong) {
   EXPECT_EQ(error_of(ThrottleForm::kCell, {"x", "1", "1"}),
             "max_burst is not an integer: 'x'; expected a whole number from 0 to 4294967294");
@@ -65,15 +80,18 @@ TEST(ThrottleArguments, NameWhatIsWrong) {
 }
 
 TEST(ThrottleReply, IsFiveIntegersInTheOrderOfTheForm) {
-  const Limit limit = *ThrottleArguments{.burst = 4, .count = 1, .period = 1s}.limit();
+  const ThrottleArguments asked{.burst = 4, .count = 1, .period = 1s};
+  const Limit limit = *asked.limit();
   Decision denied = Decision::refused(Reason::kLimited);
   denied.remaining = 0;
   denied.retry_after = 1200ms;
-  denied.reset_after = 4500ms;
+  denied.reset_after = 5200ms;
   using Numbers = std::array<std::int64_t, 5>;
-  EXPECT_EQ(throttle_reply(ThrottleForm::kCell, limit, denied), (Numbers{1, 5, 0, 2, 5}));
-  EXPECT_EQ(throttle_reply(ThrottleForm::kGcra, limit, denied), (Numbers{1, 5, 0, 2, 5}));
-  EXPECT_EQ(throttle_reply(ThrottleForm::kCrab, limit, denied), (Numbers{0, 5, 0, 5, 2}));
+  EXPECT_EQ(throttle_reply(ThrottleForm::kCell, asked, limit, denied), (Numbers{1, 5, 0, 2, 6}));
+  EXPECT_EQ(throttle_reply(ThrottleForm::kGcra, asked, limit, denied), (Numbers{1, 5, 0, 2, 6}));
+  denied.retry_after = 700ms;
+  denied.reset_after = 4700ms;
+  EXPECT_EQ(throttle_reply(ThrottleForm::kCrab, asked, limit, denied), (Numbers{0, 5, 0, 7, 0}));
 }
 
 }  // namespace

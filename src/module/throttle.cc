@@ -20,7 +20,7 @@ int run_throttle(Workspace& workspace, const CommandCall& call, ThrottleForm for
       decide_by_limit(workspace, call, 1, asked->verb(), {.limit = *limit, .cost = asked->cost()});
   if (!decision) return kOk;
   abi().ReplyWithArray(call.context, 5);
-  for (const std::int64_t number : throttle_reply(form, *limit, *decision)) {
+  for (const std::int64_t number : throttle_reply(form, *asked, *limit, *decision)) {
     abi().ReplyWithLongLong(call.context, number);
   }
   return kOk;

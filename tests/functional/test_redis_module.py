@@ -68,7 +68,7 @@ class Module(FaultTest):
         redis = self.redis({"loadmodule": os.environ["SLUICE_MODULE"]})
         self.assertEqual(redis.command("CL.THROTTLE", "k", 4, 1, 60), [0, 5, 4, -1, 60])
         self.assertEqual(redis.command("GCRA", "k", 4, 1, "60.0", "TOKENS", 4)[:3], [0, 5, 0])
-        self.assertEqual(redis.command("THROTTLE", "k", 4, 1, 60)[:3], [0, 5, 0])
+        self.assertEqual(redis.command("THROTTLE", "k", 5, 1, 60)[:3], [0, 5, 0])
 
 
 if __name__ == "__main__":

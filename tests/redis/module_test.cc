@@ -120,7 +120,9 @@ TEST(ModuleThrottle, SharesACounterWithItsOtherNamesAndWithTheStores) {
   RedisConnection redis(server);
   EXPECT_EQ(throttled(redis, {"GCRA", "s:g{}key", "9", "10", "3600.5", "TOKENS", "4"}),
             "[0,10,6,-1,1441]");
-  EXPECT_EQ(throttled(redis, {"THROTTLE", "s:g{}key", "9", "10", "3600"}), "[1,10,5,1800,0]");
+  // The fourth number is 4,680 s less what has passed since the first command, without a fraction.
+  const std::string crab = throttled(redis, {"THROTTLE", "s:g{}key", "10", "10", "3600"});
+  EXPECT_TRUE(crab.starts_with("[1,10,5,4") && crab.ends_with(",0]")) << crab;
   const Sent sent = sent_for(sluice::gcra(10).per(1h));
   ASSERT_EQ(sent.key, "s:g{}key");
   redis.run({"SLUICE.APPLY", sent.key, sent.request});

@@ -182,10 +182,28 @@ cost, default 1; `NUM_REQUESTS` is read as `TOKENS`. The reply and the counter a
 ```)";
 
 constexpr std::string_view kThrottlecrabText =
-    R"(The arguments and the counter are those of `CL.THROTTLE`. The reply is an array of five integers: 1 if
-the request is allowed, 0 if it is limited; the limit; the remaining units; the seconds until the limit
-is fully replenished; and the seconds until the same request would pass: 0 if it is allowed, -1 if it
-can never pass.)";
+    R"(The arguments, the reply and its numbers are those of throttlecrab 0.4.40: the limit is `max_burst`,
+which is at least 1, and a quantity is not negative. The counter is that of `CL.THROTTLE`. The reply is an
+array of five integers:
+
+1. 1 if the request is allowed, 0 if it is limited
+2. the limit, `max_burst`
+3. the remaining units
+4. the seconds after which throttlecrab deletes the counter: the time for `max_burst - 2` units more than
+   until the limit is fully replenished
+5. the seconds until the same request would pass; 0 if it is allowed
+
+Seconds are cut, so a client that is limited for less than a second reads 0. A quantity that exceeds the
+limit never passes, but has a number of seconds too. `docs/migrate/throttlecrab.md` lists the differences.
+
+```
+> THROTTLE carol 10 60 60
+1) (integer) 1
+2) (integer) 10
+3) (integer) 9
+4) (integer) 9
+5) (integer) 0
+```)";
 
 constexpr std::string_view kThrottleText =
     R"(The algorithm is GCRA with the arguments of redis-cell: `count` requests per `period_seconds`, and
@@ -360,7 +378,7 @@ constexpr std::array<Command, 30> kAll{
            "Decides like CL.THROTTLE, with the arguments of GCRA of Redis.", commands::gcra,
            {.has_key = true, .writes = true, .text = kGcraText}),
     limits("throttle", {5, 6}, "key max_burst count period_seconds [quantity]",
-           "Decides like CL.THROTTLE, with the reply of throttlecrab.",
+           "Decides like CL.THROTTLE, with the arguments and the reply of throttlecrab.",
            commands::throttle_like_crab,
            {.has_key = true, .writes = true, .text = kThrottlecrabText}),
     limits("rl.check", {2, 0}, kRuleAddress, "Decides a request by the rules.", commands::check,

@@ -35,7 +35,7 @@ void run(CommandHandler& handler, const Call& call, ThrottleForm form) {
   handler.outcome = decision.outcome;
   const std::string_view error = report_of(decision.reason).resp_error;
   if (!error.empty()) return call.reply.error(error);
-  const auto numbers = throttle_reply(form, *limit, decision);
+  const auto numbers = throttle_reply(form, *asked, *limit, decision);
   call.reply.array(numbers.size());
   for (const std::int64_t number : numbers) call.reply.integer(number);
 }

@@ -50,11 +50,73 @@ TEST(Throttle, HasOtherNamesWithTheSameCounter) {
   EXPECT_EQ(handler.ask({"RL.THROTTLE", "k", "4", "1", "1"}), sent({0, 5, 4, -1, 1}));
   EXPECT_EQ(handler.ask({"GCRA", "k", "4", "1", "1.000", "TOKENS", "2"}), sent({0, 5, 2, -1, 3}));
   EXPECT_EQ(handler.ask({"gcra", "k", "4", "1", "1", "num_requests", "1"}), sent({0, 5, 1, -1, 4}));
-  EXPECT_EQ(handler.ask({"THROTTLE", "k", "4", "1", "1"}), sent({1, 5, 0, 5, 0}));
-  EXPECT_EQ(handler.ask({"THROTTLE", "k", "4", "1", "1"}), sent({0, 5, 0, 5, 1}));
+  EXPECT_EQ(handler.ask({"THROTTLE", "k", "5", "1", "1"}), sent({1, 5, 0, 8, 0}));
+  EXPECT_EQ(handler.ask({"THROTTLE", "k", "5", "1", "1"}), sent({0, 5, 0, 8, 1}));
   EXPECT_EQ(handler.ask({"CL.THROTTLE", "k", "4", "1", "1"}), sent({1, 5, 0, 1, 5}));
   EXPECT_EQ(handler.ask({"GCRA", "k", "4", "1", "0.0001"}).substr(0, 27),
             "-ERR period is out of range");
+}
+
+// The requests and replies of throttlecrab 0.4.40, with the time in microseconds.
+struct CrabStep {
+  std::int64_t now;
+  std::string_view quantity;
+  Reply reply;
+};
+struct CrabKnown {
+  std::array<std::string_view, 3> limit;
+  std::vector<CrabStep> steps;
+};
+
+TEST(Throttle, AnswersEveryNumberOfThrottlecrab) {
+  const std::vector<CrabKnown> known{
+      {{"10", "100", "60"},
+       {{0, "1", {1, 10, 9, 5, 0}}, {0, "1", {1, 10, 8, 6, 0}}, {0, "1", {1, 10, 7, 6, 0}}}},
+      {{"10", "60", "60"}, {{0, "1", {1, 10, 9, 9, 0}}, {1000, "1", {1, 10, 8, 9, 0}}}},
+      {{"5", "1", "1"},
+       {{0, "6", {0, 5, 5, 3, 1}},
+        {0, "0", {1, 5, 5, 3, 0}},
+        {0, "3", {1, 5, 2, 6, 0}},
+        {0, "0", {1, 5, 2, 6, 0}},
+        {0, "3", {0, 5, 2, 6, 1}},
+        {0, "6", {0, 5, 2, 6, 4}},
+        {500'000, "3", {0, 5, 2, 5, 0}},
+        {1'000'000, "3", {1, 5, 0, 8, 0}}}},
+      {{"4", "3", "1"},
+       {{0, "1", {1, 4, 3, 0, 0}},
+        {0, "1", {1, 4, 2, 1, 0}},
+        {0, "2", {1, 4, 0, 1, 0}},
+        {0, "1", {0, 4, 0, 1, 0}}}},
+      {{"2", "1", "10"},
+       {{0, "2", {1, 2, 0, 20, 0}},
+        {0, "1", {0, 2, 0, 20, 10}},
+        {4'500'000, "1", {0, 2, 0, 15, 5}},
+        {10'000'000, "1", {1, 2, 0, 20, 0}},
+        {10'500'000, "1", {0, 2, 0, 19, 9}}}},
+      {{"1", "1", "10"}, {{0, "1", {1, 1, 0, 0, 0}}}},
+  };
+  for (const auto& [limit, steps] : known) {
+    TestCommands handler;
+    const Instant start = handler.clock.now();
+    for (const CrabStep& step : steps) {
+      handler.clock.set(start + Duration{step.now});
+      EXPECT_EQ(handler.ask({"THROTTLE", "k", limit[0], limit[1], limit[2], step.quantity}),
+                sent(step.reply))
+          << limit[0] << ' ' << limit[1] << ' ' << limit[2] << " at " << step.now;
+    }
+  }
+}
+
+TEST(Throttle, ThrottlecrabsErrorsAreErrors) {
+  TestCommands handler;
+  const auto starts = [&](const std::vector<std::string_view>& words, std::string_view error) {
+    EXPECT_TRUE(handler.ask(words).starts_with(error));
+  };
+  starts({"THROTTLE", "k", "0", "1", "1"}, "-ERR max_burst is out of range: '0'");
+  starts({"THROTTLE", "k", "5", "1", "1", "-1"}, "-ERR quantity is out of range: '-1'");
+  EXPECT_EQ(handler.ask({"THROTTLE", "k", "5", "1", "31622400", "9223372036854775807"}),
+            "*5\r\n:0\r\n:5\r\n:5\r\n:94867200\r\n:9202118400\r\n");
+  EXPECT_EQ(handler.store.stats().keys, 0u);
 }
 
 TEST(Throttle, ANegativeQuantityRefundsAtMostWhatWasTaken) {
