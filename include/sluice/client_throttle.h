@@ -31,7 +31,8 @@ struct ServiceAnswer {
 //   - with status 429 or 503 and Retry-After: for that time, in seconds or until that date;
 //   - with RateLimit, if a policy has no units left (`r=0`): until it is reset (`t`). The spelling
 //     of older drafts is understood too: "limit=10, remaining=0, reset=7".
-// The longest of several stops holds. Stops are in the store, so they hold for all programs, and in
+// An answer with both stops them as Retry-After says. The longest of the stops of several answers
+// holds. Stops are in the store, so they hold for all programs, and in
 // this object, so they hold without the store too. Both counters have the key as their tag.
 //
 // Thread-safety: any member from any thread. Ownership: borrows the store and the clock, which must

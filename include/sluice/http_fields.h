@@ -46,9 +46,14 @@ int http_status(const Decision& decision) noexcept;
 //     response.set_header(name, value);
 //   }
 //
-// Times are whole seconds, rounded up: a client that waits so long is admitted. The tightest limit
-// comes first, and the X-RateLimit fields are its own. A limit that was not read (a failure policy
-// answered) has a policy, but no RateLimit. A list ends before it would exceed 2 KiB.
+// In RateLimit-Policy `w` is the time in which `q` units come back, so a bucket with a burst has a
+// longer `w` than its period. In RateLimit `t` is the time until the limit is fully replenished; if
+// the request is denied, at most Retry-After.
+//
+// Times are whole seconds, rounded up: a client that waits for Retry-After is admitted. The
+// tightest limit comes first, and the X-RateLimit fields are its own. A limit that was not read (a
+// failure policy answered) has a policy, but no RateLimit. A list ends before it would exceed 2
+// KiB.
 //
 // Thread-safety: one HttpFields for each thread. Ownership: owns the texts that it returns; they
 // are valid until its next call. Errors: none but std::bad_alloc. Cost: some hundred instructions

@@ -84,7 +84,7 @@ void ClientThrottle::record(const ServiceAnswer& answer) noexcept {
   Duration time = read_rate_limit(answer.rate_limit);
   if (answer.status == 429 || answer.status == 503) {
     const Instant now = SystemClock::instance().now();
-    time = std::max(time, read_retry_after(answer.retry_after, now).value_or(Duration{0}));
+    time = read_retry_after(answer.retry_after, now).value_or(time);
   }
   time = std::min(time, options_.longest_stop);
   if (time <= Duration{0}) return;

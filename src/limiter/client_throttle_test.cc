@@ -75,6 +75,14 @@ TEST_F(ClientThrottleTest, StopsUntilAPolicyWithoutUnitsIsReset) {
   EXPECT_EQ(one.stopped_for(), 12s);
 }
 
+TEST_F(ClientThrottleTest, StopsAsRetryAfterSaysIfAnAnswerHasRateLimitToo) {
+  ClientThrottle one = make();
+  one.record({429, "2", R"("minute";r=0;t=12)"});
+  EXPECT_EQ(one.stopped_for(), 2s);
+  one.record({429, "soon", R"("minute";r=0;t=12)"});
+  EXPECT_EQ(one.stopped_for(), 12s);
+}
+
 TEST_F(ClientThrottleTest, TheLongestOfSeveralStopsHolds) {
   ClientThrottle one = make(), other = make();
   one.record({429, "10"});

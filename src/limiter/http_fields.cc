@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/ticks.h"
 #include "limiter/http_field_text.h"
 #include "limiter/reason_report.h"
 
@@ -20,6 +21,24 @@ static_assert(kMaxWait.count() / 1'000'000 < 1'000'000'000'000'000);
 static_assert(kMaxUnits < 1'000'000'000'000'000);
 
 constexpr std::size_t kMostListBytes = 2048;
+
+// Returns the time in which the capacity comes back: the period, unless a burst makes it longer or
+// shorter.
+Duration window(const Limit& limit) noexcept {
+  const std::uint64_t capacity = limit.capacity();
+  if (capacity == limit.limit() || limit.limit() == 0) return limit.period();
+  if (limit.refill() == Refill::kInterval) {
+    return limit.period() * core::ceil_div<Duration::rep>(capacity, limit.limit());
+  }
+  const auto period = static_cast<std::uint64_t>(limit.period().count());
+  return Duration{
+      static_cast<Duration::rep>(core::ceil_mul_div(capacity, period, 0, limit.limit()))};
+}
+
+// Rounded up, and never 0: a client does not try again at once.
+std::uint64_t retry_seconds(Duration wait) noexcept {
+  return std::max<std::uint64_t>(seconds(wait), 1);
+}
 
 }  // namespace
 
@@ -50,7 +69,7 @@ class HttpFields::Impl {
  private:
   void sort(std::span<const NamedDecision> limits);
   void put_policies(std::span<const NamedDecision> limits);
-  void put_limits(std::span<const NamedDecision> limits);
+  void put_limits(std::span<const NamedDecision> limits, const Decision& request);
   void put_legacy(const NamedDecision& tightest);
 
   TextBuffer text_;
@@ -80,7 +99,7 @@ void HttpFields::Impl::put_policies(std::span<const NamedDecision> limits) {
     text_.put(";q=");
     text_.put_number(limits[i].limit.capacity());
     text_.put(";w=");
-    text_.put_number(seconds(limits[i].limit.period()));
+    text_.put_number(seconds(window(limits[i].limit)));
     if (text_.size() - first > kMostListBytes) {
       text_.shorten(before);
       break;
@@ -89,7 +108,11 @@ void HttpFields::Impl::put_policies(std::span<const NamedDecision> limits) {
   text_.put("\r\n");
 }
 
-void HttpFields::Impl::put_limits(std::span<const NamedDecision> limits) {
+// Retry-After does not point before `t`, as the draft demands: in a denial `t` is at most that
+// time.
+void HttpFields::Impl::put_limits(std::span<const NamedDecision> limits, const Decision& request) {
+  const bool retries = !request.allowed() && request.retry_after;
+  const std::uint64_t latest = retries ? retry_seconds(*request.retry_after) : UINT64_MAX;
   const std::size_t start = text_.size();
   text_.put("RateLimit: ");
   const std::size_t first = text_.size();
@@ -102,7 +125,7 @@ void HttpFields::Impl::put_limits(std::span<const NamedDecision> limits) {
     text_.put(";r=");
     text_.put_number(decision.remaining);
     text_.put(";t=");
-    text_.put_number(seconds(decision.reset_after));
+    text_.put_number(std::min(seconds(decision.reset_after), latest));
     if (text_.size() - first > kMostListBytes) {
       text_.shorten(before);
       break;
@@ -132,7 +155,7 @@ std::string_view HttpFields::Impl::write(std::span<const NamedDecision> limits,
   if (!limits.empty()) {
     if (wanted == HeaderFields::kDraft || wanted == HeaderFields::kBoth) {
       put_policies(limits);
-      put_limits(limits);
+      put_limits(limits, decision);
     }
     const NamedDecision& tightest = limits[order_.front()];
     if ((wanted == HeaderFields::kLegacy || wanted == HeaderFields::kBoth) &&
@@ -142,7 +165,7 @@ std::string_view HttpFields::Impl::write(std::span<const NamedDecision> limits,
   }
   if (!decision.allowed() && decision.retry_after) {
     text_.put("Retry-After: ");
-    text_.put_number(std::max<std::uint64_t>(seconds(*decision.retry_after), 1));
+    text_.put_number(retry_seconds(*decision.retry_after));
     text_.put("\r\n");
   }
   return text_.view();

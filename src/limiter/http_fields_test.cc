@@ -47,6 +47,44 @@ TEST(HttpFields, ReportTheWaitOfADenialInWholeSecondsAndNeverZero) {
   EXPECT_EQ(joined(fields.of("user", kThree, denied({}), HeaderFields::kNone)), "");
 }
 
+std::string policy_of(const Limit& limit) {
+  HttpFields fields;
+  return std::string(fields.of("a", limit, {}, HeaderFields::kDraft).front().value);
+}
+
+TEST(HttpFields, ReportTheTimeInWhichAllUnitsOfABucketComeBack) {
+  EXPECT_EQ(policy_of(gcra(1).per(1s).burst(9)), "\"a\";q=10;w=10");
+  EXPECT_EQ(policy_of(gcra(1).per(1s)), "\"a\";q=1;w=1");
+  EXPECT_EQ(policy_of(token_bucket(100).per(1s).burst(1000)), "\"a\";q=1000;w=10");
+  EXPECT_EQ(policy_of(token_bucket(60).per(1min).burst(5)), "\"a\";q=5;w=5");
+  EXPECT_EQ(policy_of(token_bucket(100).per(1s).burst(10)), "\"a\";q=10;w=1");
+  EXPECT_EQ(policy_of(leaky_bucket(3).per(10s).burst(4)), "\"a\";q=4;w=14");
+  EXPECT_EQ(policy_of(token_bucket(4).per(10s).burst(9).refilled_at_intervals()), "\"a\";q=9;w=30");
+  EXPECT_EQ(policy_of(token_bucket(0).per(2s)), "\"a\";q=0;w=2");
+  EXPECT_EQ(policy_of(sliding_window_log(7).per(5s)), "\"a\";q=7;w=5");
+}
+
+TEST(HttpFields, OfADenialNeverHaveARetryAfterBeforeT) {
+  HttpFields fields;
+  constexpr Limit kTen = gcra(1).per(1s).burst(9);
+  const Decision bucket{.outcome = Outcome::kDenied,
+                        .reason = Reason::kLimited,
+                        .capacity = 10,
+                        .reset_after = 10s,
+                        .retry_after = 100ms};
+  const std::array limits{
+      NamedDecision{"bucket", kTen, bucket},
+      NamedDecision{"day", kThree, {.capacity = 3, .remaining = 1, .reset_after = 9h}}};
+  EXPECT_EQ(std::string(fields.lines(limits, bucket, HeaderFields::kBoth)),
+            "RateLimit-Policy: \"bucket\";q=10;w=10, \"day\";q=3;w=90\r\n"
+            "RateLimit: \"bucket\";r=0;t=1, \"day\";r=1;t=1\r\n"
+            "X-RateLimit-Limit: 10\r\nX-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: 10\r\n"
+            "Retry-After: 1\r\n");
+  EXPECT_EQ(joined(fields.of("user", kThree, denied({}, Reason::kNever), HeaderFields::kDraft)),
+            "RateLimit-Policy: \"user\";q=3;w=90\nRateLimit: \"user\";r=0;t=60\n")
+      << "without Retry-After";
+}
+
 TEST(HttpFields, PutTheTightestOfSeveralLimitsFirst) {
   HttpFields fields;
   const std::array limits{

@@ -74,7 +74,7 @@ class StructuredFields(ServerTest):
             policy, left = self.fields("/three", ["user", "year", "api"], front_end)
             self.assertEqual(policy, [{"name": "user", "q": 2, "w": 2},
                                       {"name": "year", "q": 50, "w": 31622400},
-                                      {"name": "api", "q": 1000, "w": 1}])
+                                      {"name": "api", "q": 1000, "w": 10}])
             self.assertIn(left[0]["r"], (0, 1))
             self.assertIn(left[0]["t"], (1, 2))
 
