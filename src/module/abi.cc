@@ -46,6 +46,8 @@ bool load_abi(RedisModuleCtx* context) noexcept {
   need("RedisModule_ReplyWithArray", to.ReplyWithArray);
   need("RedisModule_ReplyWithLongLong", to.ReplyWithLongLong);
   need("RedisModule_ReplyWithNull", to.ReplyWithNull);
+  get(from, "RedisModule_SetModuleOptions", to.SetModuleOptions);
+  get(from, "RedisModule_SignalModifiedKey", to.SignalModifiedKey);
   get(from, "RedisModule_SetAbsExpire", to.SetAbsExpire);
   get(from, "RedisModule_ReplyWithMap", to.ReplyWithMap);
   get(from, "RedisModule_AddACLCategory", to.AddACLCategory);

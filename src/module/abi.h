@@ -24,6 +24,10 @@ inline constexpr int kAbiVersion = 1;
 inline constexpr int kRead = 1 << 0;
 inline constexpr int kWrite = 1 << 1;
 
+// An option of the module: the server treats a key as changed if the module says so, not whenever
+// it was open for writing.
+inline constexpr int kSignalsChanges = 1 << 1;
+
 // Results of KeyType.
 inline constexpr int kNoKey = 0;
 inline constexpr int kString = 1;
@@ -57,6 +61,8 @@ struct Abi {
   int (*ReplyWithNull)(RedisModuleCtx*);
 
   // Null if the server is too old for them.
+  void (*SetModuleOptions)(RedisModuleCtx*, int options);
+  int (*SignalModifiedKey)(RedisModuleCtx*, RedisModuleString* name);
   int (*SetAbsExpire)(RedisModuleKey*, long long unix_milliseconds);
   int (*ReplyWithMap)(RedisModuleCtx*, long pairs);
   int (*AddACLCategory)(RedisModuleCtx*, const char* name);

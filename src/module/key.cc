@@ -18,7 +18,11 @@ Key::Key(RedisModuleCtx* context, RedisModuleString* name) noexcept
 }
 
 Key::~Key() {
-  if (key_ != nullptr) abi().CloseKey(key_);
+  if (key_ == nullptr) return;
+  abi().CloseKey(key_);
+  if (is_changed_ && abi().SignalModifiedKey != nullptr) {
+    abi().SignalModifiedKey(context_, name_);
+  }
 }
 
 Key::Key(Key&& other) noexcept
@@ -26,6 +30,7 @@ Key::Key(Key&& other) noexcept
       name_(other.name_),
       key_(std::exchange(other.key_, nullptr)),
       type_(other.type_),
+      is_changed_(other.is_changed_),
       value_(other.value_) {}
 
 void Key::read() noexcept {
@@ -58,6 +63,7 @@ void Key::store(std::string_view value, long long until_ms) noexcept {
   }
   set_expiry(until_ms);
   abi().Replicate(context_, "SET", "sbcl", name_, value.data(), value.size(), "PXAT", until_ms);
+  is_changed_ = true;
   read();
 }
 
@@ -68,18 +74,21 @@ void Key::patch(std::size_t at, std::string_view bytes) noexcept {
   std::memcpy(held + at, bytes.data(), bytes.size());
   abi().Replicate(context_, "SETRANGE", "slb", name_, static_cast<long long>(at), bytes.data(),
                   bytes.size());
+  is_changed_ = true;
   read();
 }
 
 void Key::expire(long long until_ms) noexcept {
   set_expiry(until_ms);
   abi().Replicate(context_, "PEXPIREAT", "sl", name_, until_ms);
+  is_changed_ = true;
 }
 
 void Key::erase() noexcept {
   if (is_absent()) return;
   abi().DeleteKey(key_);
   abi().Replicate(context_, "DEL", "s", name_);
+  is_changed_ = true;
   read();
 }
 

@@ -10,7 +10,9 @@ namespace sluice::redis_module {
 std::string_view bytes_of(const RedisModuleString* text) noexcept;
 
 // An open key of the server. A change is replicated as what it does, such as `SET`, so replicas and
-// append-only files need no module. Ownership: borrows the context and the name.
+// append-only files need no module. A change ends the transactions that watch the key (WATCH) and
+// the copies of clients that track it; reading does not. Ownership: borrows the context and the
+// name.
 //
 // Do not open a key twice at the same time.
 class Key {
@@ -43,6 +45,7 @@ class Key {
   RedisModuleString* name_;
   RedisModuleKey* key_;
   int type_ = kNoKey;
+  bool is_changed_ = false;
   std::string_view value_;
 };
 

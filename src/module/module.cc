@@ -74,6 +74,9 @@ bool create_commands(RedisModuleCtx* context) {
 int on_load(RedisModuleCtx* context) {
   if (!load_abi(context) || abi().IsModuleNameBusy("sluice") != 0) return kError;
   abi().SetModuleAttribs(context, "sluice", kVersion, kAbiVersion);
+  if (abi().SetModuleOptions != nullptr && abi().SignalModifiedKey != nullptr) {
+    abi().SetModuleOptions(context, kSignalsChanges);
+  }
   if (abi().AddACLCategory != nullptr) abi().AddACLCategory(context, "sluice");
   return create_commands(context) ? kOk : kError;
 }

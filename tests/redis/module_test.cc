@@ -85,6 +85,38 @@ TEST(Module, RefusesOtherRequests) {
   EXPECT_EQ(number(redis, {"DBSIZE"}), 0);
 }
 
+// Returns whether `words` on another connection end a transaction that watches `key`.
+bool ends_watch(const RedisServer& server, std::string_view key,
+                std::initializer_list<std::string_view> words) {
+  RedisConnection watcher(server), other(server);
+  watcher.run({"WATCH", key});
+  other.run(words);
+  watcher.run({"MULTI"});
+  watcher.run({"PING"});
+  return watcher.run({"EXEC"})->type == REDIS_REPLY_NIL;
+}
+
+TEST(Module, OnlyAChangeOfAKeyEndsATransactionThatWatchesIt) {
+  const RedisServer server(kLoad);
+  EXPECT_FALSE(ends_watch(server, "k", {"RL.PEEK", "LIMIT", "k", "token_bucket", "2", "1h"}));
+  EXPECT_FALSE(ends_watch(server, "k", {"CL.THROTTLE", "k", "1", "1", "3600", "9"}));
+  EXPECT_TRUE(ends_watch(server, "k", {"CL.THROTTLE", "k", "1", "1", "3600"}));
+  EXPECT_TRUE(ends_watch(server, "k", {"CL.THROTTLE", "k", "1", "1", "3600"}));
+  EXPECT_FALSE(ends_watch(server, "k", {"CL.THROTTLE", "k", "1", "1", "3600"})) << "denied";
+  EXPECT_FALSE(ends_watch(server, "k", {"CL.THROTTLE", "k", "1", "1", "3600", "0"}));
+  EXPECT_FALSE(ends_watch(server, "k", {"RL.PEEK", "LIMIT", "k", "gcra", "1", "1h"}));
+  EXPECT_TRUE(ends_watch(server, "k", {"CL.THROTTLE", "k", "1", "1", "3600", "-1"}));
+  EXPECT_TRUE(ends_watch(server, "k", {"RL.RESET", "LIMIT", "k", "gcra", "1", "1h"}));
+  const std::vector<std::string_view> algorithms = {"sliding_window_log", "sliding_window_counter"};
+  for (const std::string_view algorithm : algorithms) {
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_TRUE(ends_watch(server, algorithm, {"RL.LIMIT", algorithm, algorithm, "2", "1h"}));
+      EXPECT_FALSE(
+          ends_watch(server, algorithm, {"RL.PEEK", "LIMIT", algorithm, algorithm, "2", "1h"}));
+    }
+  }
+}
+
 // --- the throttle commands ---
 
 // Returns "[0,16,15,-1,2]", or the error.
