@@ -209,7 +209,7 @@ constexpr std::string_view kThrottleText =
     R"(The algorithm is GCRA with the arguments of redis-cell: `count` requests per `period_seconds`, and
 a burst of `max_burst` more, so that the limit is `max_burst + 1`. `quantity` is the cost,
 default 1. A quantity of 0 takes nothing and is never limited. A negative quantity is a refund and
-requires the role `admin`.
+requires the role `operate`.
 
 The reply is an array of five integers:
 
