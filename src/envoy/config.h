@@ -103,12 +103,11 @@ struct Descriptor {
 
 struct Domain {
   std::string name;
-  std::string file;
   std::vector<std::unique_ptr<Descriptor>> descriptors;
   Level level;
 };
 
-// Envoy's configuration files, one domain each, validated and compiled (docs/envoy.md).
+// Envoy's configuration files, validated and compiled (docs/envoy.md). Each has one domain.
 //
 // Thread-safety: immutable; use it from any thread. Ownership: a cheap handle with shared data;
 // pointers into it are valid as long as one copy exists.
@@ -116,9 +115,12 @@ class Config {
  public:
   Config() : domains_(std::make_shared<const Domains>()) {}
 
-  // Errors: everything that is wrong with the files, with positions. Does not throw for bad input.
+  // With `merge_domains` a domain has the descriptors of all files that name it, in the order of
+  // the files; else only one file may name it. Errors: everything that is wrong with the files,
+  // with positions. Does not throw for bad input.
   static Expected<Config, std::vector<RuleError>> parse(std::span<const RuleText> files,
-                                                        const RuleTerms& terms = {});
+                                                        const RuleTerms& terms = {},
+                                                        bool merge_domains = false);
 
   // Returns null if no file configures the domain.
   const Domain* find(std::string_view domain) const;

@@ -61,7 +61,8 @@ std::string place_of(const Diagnostics& file, std::size_t at) {
 
 class Loader {
  public:
-  explicit Loader(const RuleTerms& terms) : terms_(terms) {}
+  Loader(const RuleTerms& terms, bool merge_domains)
+      : terms_(terms), merge_domains_(merge_domains) {}
 
   // Reads the next file.
   void read(const Node& root, Diagnostics& diagnostics);
@@ -70,7 +71,7 @@ class Loader {
  private:
   using Descriptors = std::vector<std::unique_ptr<Descriptor>>;
 
-  void check_domain(const Fields& file, Domain& domain);
+  Domain& domain_of(const Fields& file);
   void read_descriptors(const Node* node, const Descriptor* parent, Descriptors& into,
                         Level& level);
   std::unique_ptr<Descriptor> read_descriptor(const Node& node, const Descriptor* parent);
@@ -83,38 +84,59 @@ class Loader {
   void check_terms(const Fields& fields, const Limit& limit);
   void name(Descriptor& descriptor);
 
+  // Where a descriptor is.
+  struct At {
+    const Diagnostics* file;
+    std::size_t at;
+  };
+  std::string describe_place(const At& place) const;
+
   const RuleTerms terms_;
+  const bool merge_domains_;
   std::shared_ptr<Config::Domains> config_ = std::make_shared<Config::Domains>();
-  std::map<std::string, std::string> domains_;  // the position of each
+  struct Known {
+    At first;
+    Domain* domain;
+  };
+  std::map<std::string, Known> domains_;
+  std::unordered_map<const Descriptor*, At> places_;
   // The state of the file that is being read.
   Diagnostics* diagnostics_ = nullptr;
   std::string domain_;
-  std::unordered_map<const Descriptor*, std::size_t> places_;
   std::size_t descriptors_ = 0;
 };
 
 void Loader::read(const Node& root, Diagnostics& diagnostics) {
   diagnostics_ = &diagnostics;
-  places_.clear();
+  if (!merge_domains_) places_.clear();
   descriptors_ = 0;
   const Fields file = read_fields(root, schema::file(), diagnostics);
-  auto domain = std::make_unique<Domain>();
-  domain->name = domain_ = file.text("domain");
-  domain->file = diagnostics.file();
-  check_domain(file, *domain);
-  read_descriptors(file.node("descriptors"), nullptr, domain->descriptors, domain->level);
-  const Domain& kept = *config_->all.emplace_back(std::move(domain));
-  config_->by_name.emplace(kept.name, &kept);
+  domain_ = file.text("domain");
+  Domain& domain = domain_of(file);
+  read_descriptors(file.node("descriptors"), nullptr, domain.descriptors, domain.level);
 }
 
-void Loader::check_domain(const Fields& file, Domain& domain) {
-  if (file.node("domain") == nullptr) return;
+// Returns the domain of the file: a new one, or that of an earlier file if domains merge.
+Domain& Loader::domain_of(const Fields& file) {
+  const auto known = domains_.find(domain_);
+  if (known != domains_.end() && merge_domains_) return *known->second.domain;
   const std::size_t at = file.at("domain");
-  const auto [first, is_new] = domains_.try_emplace(
-      domain.name, diagnostics_->file() + " (" + place_of(*diagnostics_, at) + ")");
-  if (is_new) return;
-  diagnostics_->add(at, "duplicate domain " + in_quotes(domain.name),
-                    "expected a name other than that of " + first->second);
+  if (known != domains_.end()) {
+    diagnostics_->add(at, "duplicate domain " + in_quotes(domain_),
+                      "expected a name other than that of " + describe_place(known->second.first) +
+                          ", or 'merge_domains: true' in 'envoy' of the configuration");
+  }
+  Domain& domain = *config_->all.emplace_back(std::make_unique<Domain>());
+  domain.name = domain_;
+  config_->by_name.emplace(domain.name, &domain);
+  if (!domain_.empty()) domains_.try_emplace(domain_, Known{{diagnostics_, at}, &domain});
+  return domain;
+}
+
+// Names the file too if it is another one than the file that is being read.
+std::string Loader::describe_place(const At& place) const {
+  const std::string text = place_of(*place.file, place.at);
+  return place.file == diagnostics_ ? text : place.file->file() + " (" + text + ")";
 }
 
 void Loader::read_descriptors(const Node* node, const Descriptor* parent, Descriptors& into,
@@ -125,14 +147,14 @@ void Loader::read_descriptors(const Node* node, const Descriptor* parent, Descri
     if (++descriptors_ > kMostDescriptors) break;
     const Descriptor& read = *into.emplace_back(read_descriptor(*item, parent));
     if (read.key.empty()) continue;
-    places_.emplace(&read, item->at);
+    places_.emplace(&read, At{diagnostics_, item->at});
     if (level.add(read)) continue;
     diagnostics_->add(
         item->at,
         "duplicate descriptor: key " + in_quotes(read.key) +
             (read.value.empty() ? " without a value" : " with the value " + in_quotes(read.value)),
         "expected a key or value other than that of " +
-            place_of(*diagnostics_, places_.at(level.twin_of(read))));
+            describe_place(places_.at(level.twin_of(read))));
   }
   if (descriptors_ != kMostDescriptors + 1) return;
   diagnostics_->add(node->at, "too many descriptors (aliases count as their values)",
@@ -290,11 +312,11 @@ void Loader::name(Descriptor& descriptor) {
 }
 
 Expected<Config, std::vector<RuleError>> Config::parse(std::span<const RuleText> files,
-                                                       const RuleTerms& terms) {
+                                                       const RuleTerms& terms, bool merge_domains) {
   // Errors of one file refer to positions in another, so all texts live until the end.
   std::deque<rules::SourceText> sources;
   std::deque<Diagnostics> diagnostics;
-  Loader loader(terms);
+  Loader loader(terms, merge_domains);
   for (const RuleText& file : files) {
     diagnostics.emplace_back(sources.emplace_back(file.yaml), file.file);
     rules::Document document;

@@ -247,7 +247,44 @@ TEST(Loader, RefusesADomainThatAnotherFileHas) {
   ASSERT_EQ(config.error().size(), 1U);
   EXPECT_EQ(config.error()[0].to_string(),
             "b.yaml:1:9: error: duplicate domain 'd'; expected a name other than that of a.yaml "
-            "(line 1, column 9)");
+            "(line 1, column 9), or 'merge_domains: true' in 'envoy' of the configuration");
+}
+
+TEST(Loader, MergesTheDescriptorsOfFilesWithOneDomain) {
+  const std::string first =
+      "domain: d\ndescriptors:\n  - { key: k, value: v, rate_limit: { unit: day, "
+      "requests_per_unit: 10 } }\n  - { key: w, value: \"a*\" }\n";
+  const std::string second =
+      "domain: d\ndescriptors:\n  - { key: k, rate_limit: { unit: hour, requests_per_unit: 20 } "
+      "}\n  - { key: w, value: \"*\", rate_limit: { unit: hour, requests_per_unit: 1 } }\n";
+  const std::array<RuleText, 3> files{
+      {{"a.yaml", first}, {"b.yaml", "domain: other\n"}, {"c.yaml", second}}};
+  const auto config = Config::parse(files, {}, true);
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->domains().size(), 2U);
+  EXPECT_EQ(config->limited().size(), 3U);
+  const Domain& domain = *config->find("d");
+  const auto limit_of = [&](std::string_view key, std::string_view value) {
+    const Entry entry{key, value};
+    const Descriptor* const found = match(domain, {&entry, 1});
+    return found->rate_limit ? found->rate_limit->limit->limit() : 0U;
+  };
+  EXPECT_EQ(limit_of("k", "v"), 10U);
+  EXPECT_EQ(limit_of("k", "x"), 20U);
+  EXPECT_EQ(limit_of("w", "ab"), 0U) << "the first wildcard in the order of the files";
+  EXPECT_EQ(limit_of("w", "b"), 1U);
+}
+
+TEST(Loader, RefusesADescriptorThatAnotherFileOfTheDomainHas) {
+  constexpr std::string_view kOne = "domain: d\ndescriptors:\n  - { key: k, value: v }\n";
+  const std::array<RuleText, 2> files{{{"a.yaml", kOne}, {"b.yaml", kOne}}};
+  const auto config = Config::parse(files, {}, true);
+  ASSERT_FALSE(config);
+  ASSERT_EQ(config.error().size(), 1U);
+  EXPECT_EQ(
+      config.error()[0].to_string(),
+      "b.yaml:3:5: error: duplicate descriptor: key 'k' with the value 'v'; expected a key or "
+      "value other than that of a.yaml (line 3, column 5)");
 }
 
 TEST(Loader, ReadsManyFilesOneDomainEach) {

@@ -169,6 +169,7 @@ void Reader::read_rules(const Fields& file) {
 void Reader::read_envoy(const Fields& fields) {
   EnvoyConfig& envoy = config_.envoy;
   for (const Node* file : fields.texts("files")) envoy.files.push_back(path(file->text));
+  envoy.merge_domains = fields.flag("merge_domains").value_or(false);
   envoy.consume_on_reject = fields.text("compat") == "consume_on_reject";
   envoy.shadow_mode = fields.flag("shadow_mode").value_or(false);
   envoy.headers = fields.flag("headers").value_or(false);

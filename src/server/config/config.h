@@ -48,6 +48,7 @@ struct GrpcConfig {
 // The settings for Envoy's requests.
 struct EnvoyConfig {
   std::vector<std::string> files;  // Envoy's configuration files, and directories of them
+  bool merge_domains = false;      // several files may have one domain
   bool consume_on_reject = false;  // like Envoy's own service
   bool shadow_mode = false;
   bool headers = false;

@@ -370,10 +370,13 @@ constexpr std::array<Key, 6> kRecordKeys{
 };
 constexpr Map kRecord{"record", "`record`", kRecordKeys};
 
-constexpr std::array<Key, 8> kEnvoyKeys{
+constexpr std::array<Key, 9> kEnvoyKeys{
     texts("files", kLongestPath,
           "Envoy's configuration files, one domain each, and directories of them "
           "(`*.yaml`, `*.yml`); see docs/envoy.md. Sluice reloads them like `rules`."),
+    flag("merge_domains", "`false`",
+         "Whether several files may have the same domain, whose descriptors are then those of all. "
+         "`MERGE_DOMAIN_CONFIG` of Envoy's own service."),
     choice("compat", "`none`", kCompat,
            "`consume_on_reject`: each limit is charged on its own. A limit that denies "
            "is charged with what it has left, as in Envoy's own service."),

@@ -39,7 +39,7 @@ Expected<bool, EnvoyManager::Errors> EnvoyManager::adopt(FilesRead read) {
   if (read.texts == texts_) return false;
   std::vector<RuleText> files;
   for (const RulesText& text : read.texts) files.push_back({text.name, text.text});
-  auto config = envoy::Config::parse(files, terms_);
+  auto config = envoy::Config::parse(files, terms_, options_.merge_domains);
   if (!config) return Unexpected{std::move(config.error())};
   auto next = std::make_shared<ActiveEnvoyFiles>(std::move(*config));
   texts_ = std::move(read.texts);

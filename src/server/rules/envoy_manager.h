@@ -19,6 +19,7 @@ namespace sluice::server {
 
 // Settings for answers to Envoy that are not in its files.
 struct EnvoyOptions {
+  bool merge_domains = false;      // see envoy::Config::parse
   bool consume_on_reject = false;  // as Envoy's own service; see envoy::Request
   bool shadow_mode = false;        // answer OK to every request; descriptors keep their own answer
   bool headers = false;            // add the tightest limit in the fields below

@@ -36,6 +36,9 @@ TEST(EnvoyManager, RefusesADirectoryInWhichTwoFilesHaveOneDomain) {
   const auto manager = EnvoyManager::open({folder.path()});
   ASSERT_FALSE(manager);
   EXPECT_EQ(manager.error()[0].file, folder / "b.yaml");
+  const auto merged = EnvoyManager::open({folder.path()}, {.merge_domains = true});
+  ASSERT_TRUE(merged);
+  EXPECT_EQ((*merged)->current()->config.domains().size(), 1U);
 }
 
 TEST(EnvoyManager, KeepsWhatIsInForceWhereNewFilesAreWrong) {

@@ -32,7 +32,8 @@ Expected<std::unique_ptr<PushedRules>> open_pushed(const Config& config) {
 }
 
 EnvoyOptions envoy_options(const EnvoyConfig& envoy) {
-  return {.consume_on_reject = envoy.consume_on_reject,
+  return {.merge_domains = envoy.merge_domains,
+          .consume_on_reject = envoy.consume_on_reject,
           .shadow_mode = envoy.shadow_mode,
           .headers = envoy.headers,
           .limit_header = envoy.limit_header,
