@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sluice/attributes.h"
+#include "sluice/calendar.h"
 #include "sluice/clock.h"
 #include "sluice/expected.h"
 #include "sluice/rule_set.h"
@@ -24,6 +25,9 @@ struct Override {
   Kind kind = Kind::kNumbers;
   std::uint64_t limit = 0;           // kNumbers: units per period
   std::optional<Duration> per = {};  // kNumbers: the period or lease; absent: that of the limit
+  // kNumbers: instead of `per`, windows of the calendar, in the time zone of the limit's own
+  // calendar, or in UTC. They begin where the limit's begin if it has the same unit.
+  std::optional<CalendarUnit> calendar = {};
   std::optional<std::uint64_t> burst = {};  // kNumbers; absent: the algorithm's default
   std::string plan = {};                    // kPlan: a plan of the rule's file
   std::optional<Instant> until = {};        // when it ends; absent: never

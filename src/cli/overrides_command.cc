@@ -167,7 +167,7 @@ void add_set(Command overrides, int& status) {
   command.add_option("--limit", flags->limit, "Units per period")
       .type_name("UNITS")
       .range(std::uint64_t{0}, kMostUnits);
-  command.add_option("--per", flags->per, "The period, or the lease [that of the limit]")
+  command.add_option("--per", flags->per, "The period, the lease, or a unit of the calendar: day, week, month or year [that of the limit]")
       .type_name("PERIOD");
   command.add_option("--burst", flags->burst, "The burst [the algorithm's default]")
       .type_name("UNITS")

@@ -381,7 +381,7 @@ rules:
 - In RateLimit-Policy `w` is 86400 for a day, 604800 for a week, 2678400 (31 days) for a month and
   31622400 (366 days) for a year. Retry-After and `reset_after` are exact.
 - Plans may have `per: month`; `zone` and `starts` belong to the limit. An override with a `per` has
-  that period instead of the calendar.
+  that period; with a unit, such as `month`, in the `zone` of the limit.
 - With `scripting: off` in Redis the calendar is not available.
 
 ## Blocks

@@ -17,12 +17,25 @@ namespace {
 
 using rules::in_quotes;
 
-LimitSpec spec_with(const Override& given, const Limit& own) {
+// The calendar of a unit, in the time zone of a limit's own calendar. Errors: see Calendar::make().
+Expected<const Calendar*> calendar_with(CalendarUnit unit, const Calendar* own) {
+  if (own != nullptr && own->spec().unit == unit) return own;
+  CalendarSpec spec{.unit = unit};
+  if (own != nullptr) spec.zone = own->spec().zone;
+  return Calendar::make(spec);
+}
+
+Expected<LimitSpec> spec_with(const Override& given, const Limit& own) {
   LimitSpec spec = core::spec_of(own);
   spec.limit = given.limit;
   if (given.per) {
     spec.per = *given.per;
     spec.calendar = nullptr;
+  }
+  if (given.calendar) {
+    const auto calendar = calendar_with(*given.calendar, own.calendar());
+    if (!calendar) return Unexpected{calendar.error()};
+    spec.calendar = *calendar;
   }
   spec.burst = given.burst;
   return spec;
@@ -58,9 +71,10 @@ std::string why_no_plan(const Rule& rule, const RuleLimit& limit, const Override
 std::string find_term_problem(const Rule& rule, const RuleLimit& limit, const Override& given) {
   if (given.kind == Override::Kind::kPlan) return why_no_plan(rule, limit, given);
   if (given.kind != Override::Kind::kNumbers) return {};
-  const LimitSpec spec = spec_with(given, limit.limit);
-  const LimitError error = find_error(spec);
-  return error == LimitError::kNone ? std::string() : explain(error, spec);
+  const auto spec = spec_with(given, limit.limit);
+  if (!spec) return spec.error();
+  const LimitError error = find_error(*spec);
+  return error == LimitError::kNone ? std::string() : explain(error, *spec);
 }
 
 struct Found {
@@ -225,7 +239,9 @@ Limit rules::numbers_with(const Override& given, const Rule& rule, const RuleLim
     return plan && *plan < limit.by_plan.size() ? limit.by_plan[*plan] : planned;
   }
   if (given.kind != Override::Kind::kNumbers) return planned;
-  const auto numbers = Limit::make(spec_with(given, planned));
+  const auto spec = spec_with(given, planned);
+  if (!spec) return planned;
+  const auto numbers = Limit::make(*spec);
   return numbers ? *numbers : planned;
 }
 
@@ -236,10 +252,11 @@ Limit rules::OverrideNumbers::with(const Override& given, const Rule& rule, cons
       given.limit + given.burst.value_or(0) * 7 + std::uint64_t{planned.capacity()} * 31;
   std::optional<Known>& known = known_[mixed % known_.size()];
   const bool is_known = known && known->limit == given.limit && known->per == given.per &&
-                        known->burst == given.burst && known->planned == planned;
+                        known->calendar == given.calendar && known->burst == given.burst &&
+                        known->planned == planned;
   if (!is_known) {
-    known = Known{given.limit, given.per, given.burst, planned,
-                  numbers_with(given, rule, limit, planned)};
+    known = Known{given.limit, given.per, given.calendar,
+                  given.burst, planned,   numbers_with(given, rule, limit, planned)};
   }
   return known->numbers;
 }

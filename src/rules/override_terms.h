@@ -44,6 +44,7 @@ class OverrideNumbers {
   struct Known {
     std::uint64_t limit;
     std::optional<Duration> per;
+    std::optional<CalendarUnit> calendar;
     std::optional<std::uint64_t> burst;
     Limit planned, numbers;
   };

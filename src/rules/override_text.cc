@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
 
+#include "core/calendar_text.h"
 #include "core/period.h"
 #include "rules/fields.h"
 #include "rules/source_text.h"
@@ -57,9 +57,7 @@ bool read_word(std::string_view name, std::string_view value, Override& given) {
     return plan && !given.plan.empty();
   }
   if (name == "per") {
-    const auto period = core::parse_period(value);
-    if (period) given.per = *period;
-    return period.has_value();
+    return !set_period(value, given);
   }
   const auto number = whole_number(value);
   if (!number) return false;
@@ -85,11 +83,25 @@ void append_text(const Override& given, std::string& out) {
     case Override::Kind::kBlocked: out += "blocked"; break;
     case Override::Kind::kUnlimited: out += "unlimited"; break;
   }
-  if (given.per) out.append(" per=").append(core::format_period(*given.per));
+  if (given.per || given.calendar) out.append(" per=").append(period_of(given));
   if (given.burst) out.append(" burst=").append(std::to_string(*given.burst));
   if (given.until) {
     out.append(" until=").append(std::to_string(given.until->time_since_epoch().count()));
   }
+}
+
+std::optional<std::string> set_period(std::string_view text, Override& given) {
+  given.calendar = core::calendar_unit_from(text);
+  if (given.calendar) return std::nullopt;
+  const auto period = core::parse_period(text);
+  if (!period) return period.error();
+  given.per = *period;
+  return std::nullopt;
+}
+
+std::string period_of(const Override& given) {
+  if (given.calendar) return std::string(core::name_of(*given.calendar));
+  return given.per ? core::format_period(*given.per) : std::string();
 }
 
 Expected<Override> parse_override(std::string_view text) {

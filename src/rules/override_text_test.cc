@@ -22,7 +22,9 @@ TEST(OverrideText, ReadsBackWhatItHasWritten) {
   EXPECT_EQ(text_of(numbers), "limit=100 per=90s burst=5 until=1767225600000001");
   const Override plan{.kind = Kind::kPlan, .plan = "50% of\ta b"};
   EXPECT_EQ(text_of(plan), "plan=50%25%20of%09a%20b");
-  for (const Override& given : {numbers, plan, Override{.limit = 0},
+  const Override month{.limit = 9, .calendar = CalendarUnit::kMonth};
+  EXPECT_EQ(text_of(month), "limit=9 per=month");
+  for (const Override& given : {numbers, plan, month, Override{.limit = 0},
                                 Override{.kind = Kind::kBlocked, .until = Instant{1us}},
                                 Override{.kind = Kind::kUnlimited}}) {
     const auto read = parse_override(text_of(given));

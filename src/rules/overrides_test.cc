@@ -83,6 +83,19 @@ TEST_F(OverridesTest, KeepsTheCalendarUnlessItHasAPeriod) {
   EXPECT_EQ(numbers(), fixed_window(9).per(1min));
 }
 
+TEST_F(OverridesTest, GivesWindowsOfTheCalendarInTheZoneOfTheLimit) {
+  const auto numbers = [&] { return ask(Instant{10s}, Verb::kTake, "/quota").limits[0].numbers; };
+  give("quota", "month", {.limit = 9, .calendar = CalendarUnit::kDay});
+  EXPECT_EQ(numbers(), fixed_window(9).per(calendar_day("Asia/Tokyo")));
+  give("quota", "month", {.limit = 9, .calendar = CalendarUnit::kMonth});
+  EXPECT_EQ(numbers(), fixed_window(9).per(calendar_month("Asia/Tokyo")));
+  const Override month{.limit = 9, .calendar = CalendarUnit::kMonth};
+  const auto wrong =
+      name_override(rules_, "api", "requests", Attributes{{"header.x-customer", "7"}}, month);
+  ASSERT_FALSE(wrong) << "a token bucket has no windows";
+  EXPECT_NE(wrong.error().find("fixed_window"), std::string::npos) << wrong.error();
+}
+
 TEST_F(OverridesTest, GivesAKeyOtherNumbers) {
   ASSERT_EQ(ask().limits.front().numbers, token_bucket(2).per(1min));
   give("api", "requests", {.limit = 9, .per = 2min, .burst = 4});

@@ -4,7 +4,7 @@ namespace sluice::rules {
 namespace {
 
 // Bits of the first byte, above the kind.
-constexpr unsigned kHasPer = 4, kHasBurst = 8, kHasUntil = 16;
+constexpr unsigned kHasPer = 4, kHasBurst = 8, kHasUntil = 16, kHasCalendar = 32;
 
 void put(std::string& out, std::uint64_t value) {
   for (; value >= 0x80; value >>= 7) out += static_cast<char>(0x80 | (value & 0x7F));
@@ -25,11 +25,12 @@ std::uint64_t take(std::string_view& bytes) {
 }  // namespace
 
 void pack(const Override& given, std::string& out) {
-  const unsigned flags =
-      (given.per ? kHasPer : 0) | (given.burst ? kHasBurst : 0) | (given.until ? kHasUntil : 0);
+  const unsigned flags = (given.per ? kHasPer : 0) | (given.burst ? kHasBurst : 0) |
+                         (given.until ? kHasUntil : 0) | (given.calendar ? kHasCalendar : 0);
   out += static_cast<char>(static_cast<unsigned>(given.kind) | flags);
   if (given.kind == Override::Kind::kNumbers) put(out, given.limit);
   if (given.per) put(out, static_cast<std::uint64_t>(given.per->count()));
+  if (given.calendar) put(out, static_cast<std::uint64_t>(*given.calendar));
   if (given.burst) put(out, *given.burst);
   if (given.until) put(out, static_cast<std::uint64_t>(given.until->time_since_epoch().count()));
   if (given.kind != Override::Kind::kPlan) return;
@@ -44,6 +45,7 @@ Override unpack(std::string_view& bytes) {
   const auto ticks = [&] { return Duration{static_cast<Duration::rep>(take(bytes))}; };
   if (given.kind == Override::Kind::kNumbers) given.limit = take(bytes);
   if ((first & kHasPer) != 0) given.per = ticks();
+  if ((first & kHasCalendar) != 0) given.calendar = static_cast<CalendarUnit>(take(bytes));
   if ((first & kHasBurst) != 0) given.burst = take(bytes);
   if ((first & kHasUntil) != 0) given.until = Instant{ticks()};
   if (given.kind == Override::Kind::kPlan) {

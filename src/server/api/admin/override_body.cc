@@ -4,9 +4,9 @@
 #include <boost/json.hpp>
 #include <charconv>
 
-#include "core/period.h"
 #include "core/quoted.h"
 #include "rules/attribute_table.h"
+#include "rules/override_text.h"
 #include "server/api/admin/repeated_member.h"
 
 namespace sluice::server {
@@ -119,10 +119,12 @@ bool read_member(std::string_view name, const json::value& value, bool& has_kind
     if (value != json::value(true)) fail(name, "true");
     set_kind(name == "blocked" ? Kind::kBlocked : Kind::kUnlimited, has_kind, given);
   } else if (name == "per" || name == "lease") {
-    const auto period = core::parse_period(text_of(name, value, "a period such as \"1m\""));
-    if (!period) throw Wrong{core::in_quotes(name) + ": " + period.error()};
-    if (given.per) throw Wrong{"'per' and 'lease' mean the same; expected one of them"};
-    given.per = *period;
+    if (given.per || given.calendar) {
+      throw Wrong{"'per' and 'lease' mean the same; expected one of them"};
+    }
+    const auto wrong =
+        rules::set_period(text_of(name, value, "a period such as \"1m\" or \"month\""), given);
+    if (wrong) throw Wrong{core::in_quotes(name) + ": " + *wrong};
   } else if (name == "burst") {
     given.burst = number_of(name, value);
   } else if (name == "until") {
@@ -148,7 +150,9 @@ json::value parse(std::string_view text, std::string_view example) {
 // Returns what is wrong with an override; empty if nothing is.
 std::string find_problem(const Override& given, bool has_kind) {
   if (!has_kind) return "the override says nothing; " + std::string(kMembers);
-  if (given.kind == Kind::kNumbers || (!given.per && !given.burst)) return {};
+  if (given.kind == Kind::kNumbers || (!given.per && !given.calendar && !given.burst)) {
+    return {};
+  }
   return "'per' and 'burst' are for numbers; expected 'limit' with them";
 }
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
-#include "core/period.h"
 #include "rules/counter_key.h"
 #include "rules/override_terms.h"
+#include "rules/override_text.h"
 #include "server/api/admin/override_body.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/query_attributes.h"
@@ -35,7 +35,7 @@ void write_override(JsonWriter& json, std::string_view counter, const Override& 
     case Override::Kind::kBlocked: json.member("blocked", true); break;
     case Override::Kind::kUnlimited: json.member("unlimited", true); break;
   }
-  if (given.per) json.member("per", core::format_period(*given.per));
+  if (given.per || given.calendar) json.member("per", rules::period_of(given));
   if (given.burst) json.member("burst", *given.burst);
   if (given.until) json.member("until", *given.until);
 }

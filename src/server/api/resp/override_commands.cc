@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "core/period.h"
 #include "rules/attribute_table.h"
 #include "rules/override_terms.h"
+#include "rules/override_text.h"
 #include "server/api/resp/arguments.h"
 #include "server/api/resp/command_handler.h"
 
@@ -57,10 +57,9 @@ bool read_option(Option option, std::string_view value, Given& into, Reply& repl
       given.plan = value;
       return true;
     case Option::kPer: {
-      const auto period = core::parse_period(value);
-      if (!period) reply.error("ERR PER: " + period.error());
-      if (period) given.per = *period;
-      return period.has_value();
+      const auto wrong = rules::set_period(value, given);
+      if (wrong) reply.error("ERR PER: " + *wrong);
+      return !wrong;
     }
     case Option::kBurst: {
       const auto units = read_number(value, {"BURST", 0, kMost}, reply);
@@ -86,7 +85,9 @@ bool check_whole(const Given& into, Reply& reply) {
     return false;
   }
   const Override& given = into.given;
-  if (given.kind == Override::Kind::kNumbers || (!given.per && !given.burst)) return true;
+  if (given.kind == Override::Kind::kNumbers || (!given.per && !given.calendar && !given.burst)) {
+    return true;
+  }
   reply.error("ERR PER and BURST are for numbers; expected LIMIT with a number");
   return false;
 }
@@ -156,7 +157,8 @@ redis::Client* client_of(const CommandHandler& handler) {
 
 void put_override(Reply& reply, std::string_view counter, const Override& given) {
   const bool is_word = given.kind != Override::Kind::kPlan;
-  reply.map(2 + (given.per ? 1U : 0U) + (given.burst ? 1U : 0U) + (given.until ? 1U : 0U));
+  const std::string period = rules::period_of(given);
+  reply.map(2 + (period.empty() ? 0U : 1U) + (given.burst ? 1U : 0U) + (given.until ? 1U : 0U));
   reply.bulk("counter");
   reply.bulk(counter);
   reply.bulk(is_word ? "limit" : "plan");
@@ -166,9 +168,9 @@ void put_override(Reply& reply, std::string_view counter, const Override& given)
     case Override::Kind::kBlocked: reply.bulk("blocked"); break;
     case Override::Kind::kUnlimited: reply.bulk("unlimited"); break;
   }
-  if (given.per) {
+  if (!period.empty()) {
     reply.bulk("per");
-    reply.bulk(core::format_period(*given.per));
+    reply.bulk(period);
   }
   if (given.burst) {
     reply.bulk("burst");
