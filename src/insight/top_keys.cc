@@ -89,7 +89,7 @@ struct TopKeys::Shared {
 struct KeyRecorder::State {
   explicit State(TopKeys::Shared& all) : shared(all), hash(all.hash), hashed(all.options.hashed) {}
 
-  void count(const LimitAnswer& limit, std::size_t index);
+  void count(std::string_view label, const Decision& decision, std::size_t index);
   void leave_table();
 
   TopKeys::Shared& shared;
@@ -98,21 +98,22 @@ struct KeyRecorder::State {
   std::shared_ptr<KeyTable> table;
 };
 
-void KeyRecorder::State::count(const LimitAnswer& limit, std::size_t index) {
+void KeyRecorder::State::count(std::string_view label, const Decision& decision,
+                               std::size_t index) {
   KeySlot& slot = table->slots[index];
   if (!slot.is_used) {
     if (!slot.live) slot.live = std::make_unique<CountedKeys>(shared.sketch_size(table->keys));
     slot.is_used = true;
     table->used.push_back(index);
   }
-  const bool is_denied = limit.decision.outcome == Outcome::kDenied;
-  if (limit.label.empty()) {
+  const bool is_denied = decision.outcome == Outcome::kDenied;
+  if (label.empty()) {
     slot.live->asked.add_keyless();
     if (is_denied) slot.live->denied.add_keyless();
     return;
   }
-  const std::uint64_t key = hash(limit.label);
-  const std::string_view text = hashed ? std::string_view() : limit.label;
+  const std::uint64_t key = hash(label);
+  const std::string_view text = hashed ? std::string_view() : label;
   slot.live->asked.add(key, text);
   if (is_denied) slot.live->denied.add(key, text);
 }
@@ -131,7 +132,7 @@ KeyRecorder::~KeyRecorder() = default;
 void KeyRecorder::use(const RuleSet& rules) {
   if (state_->table && state_->table->all.data() == rules.rules().data()) return;
   auto next = std::make_shared<KeyTable>(rules);
-  next->keys = state_->shared.keys_of_each(next->names.size());
+  next->keys = state_->shared.keys_of_each(next->of_rules);
   state_->leave_table();
   state_->table = std::move(next);
 }
@@ -139,8 +140,16 @@ void KeyRecorder::use(const RuleSet& rules) {
 void KeyRecorder::count(const RuleAnswer& answer) noexcept try {
   if (!state_->table) return;
   for (const LimitAnswer& limit : answer.limits) {
-    if (const auto index = state_->table->index_of(limit)) state_->count(limit, *index);
+    const auto index = state_->table->index_of(limit);
+    if (index) state_->count(limit.label, limit.decision, *index);
   }
+} catch (const std::bad_alloc&) {
+}
+
+void KeyRecorder::count(const Limit& limit, std::string_view key, const Decision& decision) noexcept
+    try {
+  if (!state_->table) return;
+  state_->count(key, decision, state_->table->index_of(limit.algorithm()));
 } catch (const std::bad_alloc&) {
 }
 
@@ -174,7 +183,8 @@ void TopKeys::Shared::add(CountedKeys& counted, const HandedKeys& from, Duration
   const KeyFrame asked(counted.asked, keys);
   const KeyFrame denied(counted.denied, keys);
   const std::lock_guard lock(mutex);
-  History& history = limits.try_emplace({rule->name, limit->name}, keys).first->second;
+  const LimitNames names(rule, limit);
+  History& history = limits.try_emplace(names, keys).first->second;
   history.asked.add(asked, now);
   if (!denied.empty()) history.denied.add(denied, now);
 }
@@ -188,7 +198,8 @@ void TopKeys::Shared::forget_others(const RuleSet& active, Duration now) {
   const auto names = names_in(active);
   const std::lock_guard lock(mutex);
   std::erase_if(limits, [&](const auto& entry) {
-    return entry.second.asked.is_over(now) || !names.contains(entry.first);
+    const bool has_rule = !entry.first.first.empty();
+    return entry.second.asked.is_over(now) || (has_rule && !names.contains(entry.first));
   });
 }
 

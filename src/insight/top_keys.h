@@ -49,9 +49,13 @@ class KeyRecorder final {
 
   // Sets the rules of the following answers. Does nothing if they are already set.
   void use(const RuleSet& rules);
-  // Counts the key of each limit of an answer. Limits of other rules than those of use() are not
-  // counted. Without memory, keys are not counted.
+  // Counts the key of each limit of an answer. A limit of other rules than those of use(), whose
+  // request has waited while the rules changed, counts as the limit with the same names, if there
+  // is one. Without memory, keys are not counted.
   void count(const RuleAnswer& answer) noexcept;
+  // Counts the key of a limit that a request has brought along. It has no rule, and the name of its
+  // algorithm.
+  void count(const Limit& limit, std::string_view key, const Decision& decision) noexcept;
   // Passes on what was counted since the last call. To be called about once per second. Cost: some
   // ns per limit that was used since then, and a lock.
   void hand_over();

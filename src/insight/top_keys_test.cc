@@ -93,10 +93,44 @@ TEST_F(TopKeysTest, KeepsCountsWhileRulesChangeAndForgetsOldRules) {
   const RuleSet old = rules_;
   rules_ = rules_named("new");
   recorder_.use(rules_);
-  recorder_.count(answer_of(old, 0, 0, "a"));
   const auto kept = top();
   ASSERT_EQ(kept.size(), 1U);
   EXPECT_EQ(kept[0].total, 2U);
+}
+
+TEST_F(TopKeysTest, CountsRequestsThatHaveWaitedWhileTheRulesChanged) {
+  const RuleSet old = rules_;
+  rules_ = rules_named("new");
+  recorder_.use(rules_);
+  recorder_.count(answer_of(old, 0, 1, ""));
+  recorder_.count(answer_of(old, 0, 0, "a", true));
+  recorder_.count(answer_of(old, 1, 0, "of a rule that is no longer there"));
+  EXPECT_EQ(top().size(), 2U);
+  const auto denied = top(TopBy::kDenied);
+  ASSERT_EQ(denied.size(), 1U);
+  EXPECT_EQ(denied[0].limit, "user");
+  EXPECT_EQ(denied[0].keys[0].text, "a");
+}
+
+TEST_F(TopKeysTest, CountsLimitsOfRequestsByTheirAlgorithm) {
+  recorder_.count(gcra(1).per(1s), "before use()", {});
+  recorder_.use(rules_);
+  recorder_.count(gcra(1).per(1s), "a", {});
+  recorder_.count(gcra(7).per(1min), "a", {.outcome = Outcome::kDenied});
+  recorder_.count(token_bucket(1).per(1s), "b", {});
+  rules_ = rules_named("new");
+  recorder_.use(rules_);
+  recorder_.count(gcra(1).per(1s), "a", {});
+  const auto asked = top();
+  ASSERT_EQ(asked.size(), 2U) << "kept while rules change";
+  EXPECT_EQ(asked[0].rule, "");
+  EXPECT_EQ(asked[0].limit, "gcra");
+  ASSERT_EQ(asked[0].keys.size(), 1U);
+  EXPECT_EQ(asked[0].keys[0].text, "a");
+  EXPECT_EQ(asked[0].keys[0].count, 3U);
+  EXPECT_EQ(asked[1].limit, "token_bucket");
+  ASSERT_EQ(top(TopBy::kDenied).size(), 1U);
+  EXPECT_EQ(top(TopBy::kDenied)[0].total, 1U);
 }
 
 TEST_F(TopKeysTest, CountsOnWhileTheCollectorIsLate) {

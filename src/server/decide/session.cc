@@ -185,6 +185,7 @@ Decision Session::decide(const Charge& charge, Action action) {
   if (!counts(action.verb) || charge.gives_back) return decision;
   without_rule_.decision = decision;
   recorder_->count(without_rule_);
+  if (keys_ != nullptr) keys_->count(charge.limit, charge.key, decision);
   denials_->write({}, charge.key, decision, trace_);
   return decision;
 }

@@ -39,6 +39,23 @@ TEST_F(TopCommands, ReturnsTheKeysOfARule) {
   EXPECT_EQ(ask({"login", "BY", "asked", "COUNT", "1"}).find("192.0.2.2"), std::string::npos);
 }
 
+TEST_F(TopCommands, RequestsThatBringTheirLimitAlongCountByItsAlgorithm) {
+  handler_.ask({"CL.THROTTLE", "k", "0", "1", "60"});
+  handler_.ask({"CL.THROTTLE", "k", "0", "1", "60"});
+  handler_.ask({"CL.THROTTLE", "k", "0", "1", "60", "0"});
+  handler_.ask({"RL.LIMIT", "other", "token_bucket", "5", "1m"});
+  handler_.keys->hand_over();
+  handler_.top_keys.collect(handler_.manager->current());
+  const auto asked = handler_.top_keys.top({.by = insight::TopBy::kAsked});
+  ASSERT_EQ(asked.size(), 2U);
+  EXPECT_EQ(asked[0].rule + "/" + asked[0].limit, "/gcra");
+  EXPECT_EQ(asked[0].total, 2U) << "without the peek";
+  EXPECT_EQ(asked[1].keys[0].text, "other");
+  const auto denied = handler_.top_keys.top({});
+  ASSERT_EQ(denied.size(), 1U);
+  EXPECT_EQ(denied[0].keys[0].text, "k");
+}
+
 TEST_F(TopCommands, ExplainsWhatIsWrong) {
   EXPECT_EQ(ask({"logn"}), "-ERR there is no rule 'logn'\r\n");
   EXPECT_EQ(ask({"login", "BY"}),

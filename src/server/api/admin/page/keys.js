@@ -13,16 +13,17 @@ function makeLimit(limit) {
   const head = element("tr", {}, element("th", { scope: "col" }, "key"),
     element("th", { scope: "col", className: "amount" }, "requests"),
     element("th", { scope: "col" }, element("span", { className: "unseen" }, "action")));
-  return element("div", {}, element("h3", {}, `${visible(limit.rule)} / ${visible(limit.limit)}`),
+  return element("div", {}, element("h3", {}, `${limit.rule === "" ? "(no rule)" : visible(limit.rule)} / ${visible(limit.limit)}`),
     element("table", {}, element("thead", {}, head), element("tbody")));
 }
 
-// Hashes, the beginning of a long key, and a key whose bytes are not UTF-8 do not name it.
+// Hashes, the beginning of a long key, and a key whose bytes are not UTF-8 do not name it. A key
+// without a rule cannot be looked up.
 function makeKey(limit, key, hashed) {
   const more = (key.cut ? "…" : "") + (key.not_utf8 ? " (not UTF-8)" : "");
   const text = key.key === "" ? "(all requests)" : visible(key.key) + more;
   const action = element("td", { className: "amount" });
-  if (!hashed && !key.cut && !key.not_utf8) {
+  if (!hashed && !key.cut && !key.not_utf8 && limit.rule !== "") {
     const open = element("button", { type: "button", ariaLabel: `Open ${text}` }, "Open");
     open.addEventListener("click", () => openKey(limit.rule, limit.limit, key.key));
     action.append(open);
