@@ -5,6 +5,7 @@
 
 #include "rules/rule_wait.h"
 #include "sluice/clock.h"
+#include "sluice/permit.h"
 
 namespace sluice::server {
 
@@ -178,10 +179,20 @@ const RuleAnswer* Session::report_by(std::string_view rule, const AttributeSourc
   return found ? &decider_.report_by(rules_, *found, attributes, response, costs) : nullptr;
 }
 
-Decision Session::decide(const Charge& charge, Action action) {
+Decision Session::decide(Charge charge, Action action, std::string* permit) {
+  std::optional<PermitId> id;
+  if (permit != nullptr && takes(action.verb) && holds_permits(charge.limit.algorithm())) {
+    id = PermitId::random();
+    charge.permit = &*id;
+  }
   batch_.clear();
   batch_.add(charge, {});
   const Decision decision = batch_.decide({action});
+  if (permit != nullptr) permit->clear();
+  if (id && decision.allowed()) {
+    if (action.verb == Verb::kTakeAtMost) charge.cost = decision.taken;
+    PermitText::append(*id, {&charge, 1}, *permit);
+  }
   if (!counts(action.verb) || charge.gives_back) return decision;
   without_rule_.decision = decision;
   recorder_->count(without_rule_);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "insight/top_keys.h"
@@ -69,8 +70,9 @@ class Session {
   const RuleAnswer& decide_parts(std::string_view domain, std::span<const RequestPart> parts,
                                  Action action = Verb::kTake);
   // Decides by the limit of the request itself. There is no failure policy, so the decision has
-  // failed if the store could not decide.
-  Decision decide(const Charge& charge, Action action = Verb::kTake);
+  // failed if the store could not decide. If units of a `concurrency` limit are taken, `permit`
+  // becomes the text of their permit; else it becomes empty. Null: there is no such limit.
+  Decision decide(Charge charge, Action action = Verb::kTake, std::string* permit = nullptr);
   // Releases or extends a permit that was handed out: see RuleDecider.
   Decision release(std::string_view permit) { return decider_.release(permit); }
   Decision extend(std::string_view permit) { return decider_.extend(permit); }

@@ -24,6 +24,19 @@ void put_waits(TextBuffer& out, const Decision& decision) {
   }
 }
 
+// Writes what a limit has left, if it was read, and its waits.
+void put_numbers(TextBuffer& out, const Limit& limit, const Decision& decision) {
+  out.put(",\"limit\":");
+  out.put_number(limit.capacity());
+  if (has_numbers(decision)) {
+    out.put(",\"remaining\":");
+    out.put_number(decision.remaining);
+    out.put(",\"reset_after_ms\":");
+    out.put_number(milliseconds(decision.reset_after));
+  }
+  put_waits(out, decision);
+}
+
 void put_limit(TextBuffer& out, const LimitAnswer& limit, const Rule* deciding) {
   const Rule& rule = *limit.rule;
   out.put("{\"name\":");
@@ -33,15 +46,7 @@ void put_limit(TextBuffer& out, const LimitAnswer& limit, const Rule* deciding) 
     out.put_json(rule.name);
   }
   if (rule.mode == RuleMode::kShadow) out.put(",\"shadow\":true");
-  out.put(",\"limit\":");
-  out.put_number(limit.numbers.capacity());
-  if (has_numbers(limit.decision)) {
-    out.put(",\"remaining\":");
-    out.put_number(limit.decision.remaining);
-    out.put(",\"reset_after_ms\":");
-    out.put_number(milliseconds(limit.decision.reset_after));
-  }
-  put_waits(out, limit.decision);
+  put_numbers(out, limit.numbers, limit.decision);
   if (limit.limit->warn_percent > 0) {
     out.put(",\"near\":");
     out.put_text(limit.near ? "true" : "false");
@@ -49,29 +54,44 @@ void put_limit(TextBuffer& out, const LimitAnswer& limit, const Rule* deciding) 
   out.put('}');
 }
 
-}  // namespace
-
-void put_check_answer(TextBuffer& out, const RuleAnswer& answer, bool with_taken) {
+// Writes the members before `limits`.
+void put_head(TextBuffer& out, const Decision& decision, const Rule* rule, bool with_taken,
+              std::string_view permit) {
   out.put("{\"outcome\":\"");
-  out.put_text(core::wire_outcome(answer.decision.outcome));
+  out.put_text(core::wire_outcome(decision.outcome));
   out.put("\",\"rule\":");
-  if (answer.rule != nullptr) {
-    out.put_json(answer.rule->name);
+  if (rule != nullptr) {
+    out.put_json(rule->name);
   } else {
     out.put("null");
   }
   out.put(",\"reason\":\"");
-  out.put_text(to_string(answer.decision.reason));
+  out.put_text(to_string(decision.reason));
   out.put('"');
-  put_waits(out, answer.decision);
-  if (with_taken && answer.decision.allowed()) {
+  put_waits(out, decision);
+  if (with_taken && decision.allowed()) {
     out.put(",\"taken\":");
-    out.put_number(answer.decision.taken);
+    out.put_number(decision.taken);
   }
-  if (!answer.permit.empty()) {
+  if (!permit.empty()) {
     out.put(",\"permit\":");
-    out.put_json(answer.permit);
+    out.put_json(permit);
   }
+}
+
+}  // namespace
+
+void put_limit_answer(TextBuffer& out, const NamedDecision& limit, std::string_view permit,
+                      bool with_taken) {
+  put_head(out, limit.decision, nullptr, with_taken, permit);
+  out.put(",\"limits\":[{\"name\":");
+  out.put_json(limit.name);
+  put_numbers(out, limit.limit, limit.decision);
+  out.put("}]}");
+}
+
+void put_check_answer(TextBuffer& out, const RuleAnswer& answer, bool with_taken) {
+  put_head(out, answer.decision, answer.rule, with_taken, answer.permit);
   if (!answer.mistake.empty()) {
     out.put(",\"detail\":");
     out.put_json(answer.mistake);

@@ -48,6 +48,7 @@ class CheckEndpoint::Decider final : public CheckListener {
     if (request.wait > Duration{0} && endpoint_.waiting_.waits == nullptr) {
       return answer_problem(response_, {400, std::string(kNoWaiting)});
     }
+    if (request.limit) return answer_limit(request);
     const RuleAnswer& answer = decide(request);
     if (alone) {
       response_.status = http_status(answer);
@@ -63,6 +64,17 @@ class CheckEndpoint::Decider final : public CheckListener {
   }
 
  private:
+  void answer_limit(const CheckRequest& request) {
+    std::string permit;
+    const Limit& limit = *request.limit;
+    const Decision decision = endpoint_.session_.decide({request.limit_key, limit, request.cost},
+                                                        {request.verb, request.max_wait}, &permit);
+    const NamedDecision named{to_string(limit.algorithm()), limit, decision};
+    response_.status = http_status(decision);
+    response_.fields.append(endpoint_.limit_fields_.lines({&named, 1}, decision));
+    put_limit_answer(endpoint_.text_, named, permit, request.verb == Verb::kTakeAtMost);
+  }
+
   const RuleAnswer& decide(const CheckRequest& request) {
     const RequestCosts costs(request.cost, request.costs);
     if (request.wait > Duration{0}) return wait(request, costs);

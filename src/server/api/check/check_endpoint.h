@@ -6,6 +6,7 @@
 #include "server/decide/session.h"
 #include "server/net/fiber_sleep.h"
 #include "server/protocol/http/message.h"
+#include "sluice/http_fields.h"
 #include "sluice/rule_http_fields.h"
 
 namespace sluice::server {
@@ -44,6 +45,7 @@ class CheckEndpoint {
   net::FiberSleep* sleep_ = nullptr;  // of the request that waits
   CheckReader reader_;
   RuleHttpFields fields_;
+  HttpFields limit_fields_;  // of a limit of the request itself
   TextBuffer text_;
 };
 

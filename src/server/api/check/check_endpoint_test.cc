@@ -144,6 +144,47 @@ TEST_F(CheckEndpointTest, AnswersWithoutARuleIfNoneMatches) {
   EXPECT_EQ(ask(R"({"attributes":{}})").fields, "");
 }
 
+TEST_F(CheckEndpointTest, DecidesByALimitInTheRequest) {
+  const std::string_view body =
+      R"({"limit":{"key":"alice","algorithm":"gcra","limit":1,"per":"1s","burst":2},"cost":2})";
+  ask(body);
+  EXPECT_EQ(response_.status, 200);
+  EXPECT_EQ(response_.text, R"({"outcome":"allowed","rule":null,"reason":"ok","limits":[)"
+                            R"({"name":"gcra","limit":3,"remaining":1,"reset_after_ms":2000}]})");
+  EXPECT_NE(response_.fields.find("RateLimit-Policy: \"gcra\";q=3;w=3\r\n"), std::string::npos);
+  ask(body);
+  EXPECT_EQ(response_.status, 429);
+  EXPECT_NE(response_.fields.find("Retry-After: 1\r\n"), std::string::npos);
+  EXPECT_NE(response_.text.find(R"("retry_after_ms":1000)"), std::string::npos);
+  const std::string_view permit =
+      R"({"limit":{"key":"job","algorithm":"concurrency","limit":1,"per":"30s"}})";
+  EXPECT_NE(ask(permit).text.find(R"(,"permit":")"), std::string::npos);
+  EXPECT_EQ(ask(permit).status, 429);
+  may_operate_ = false;
+  EXPECT_EQ(ask(permit).status, 403);
+}
+
+TEST_F(CheckEndpointTest, SaysWhatIsWrongWithALimitInTheRequest) {
+  const auto detail = [&](std::string_view body) {
+    const http::Response& response = ask(body);
+    return response.status == 400 ? response.text : "";
+  };
+  const auto has = [&](std::string_view body, std::string_view text) {
+    const std::string found = detail(body);
+    EXPECT_NE(found.find(text), std::string::npos) << found;
+  };
+  has(R"({"limit":{"algorithm":"gcra","limit":1,"per":"1s"}})", "at limit: lacks 'key'; expected");
+  has(R"({"limit":{"key":"a","key":"b"}})", "at limit: 'key' is given twice; expected it once");
+  has(R"({"limit":{"key":"a","cost":1}})", "at limit: unknown member 'cost'; expected one of: key");
+  has(R"({"limit":{"key":"a","limit":true}})", "at limit: 'limit' is true; expected text");
+  has(R"({"limit":{"key":"a","algorithm":"gcra","limit":1,"per":"1x"}})", "at limit: period: ");
+  has(R"({"limit":{"key":"a","algorithm":"gcra","limit":1,"per":"1s"},"attributes":{}})",
+      "at attributes: next to 'limit'; expected one of them");
+  has(R"([{"limit":{"key":"a","algorithm":"gcra","limit":1,"per":"1s"}}])",
+      "at [0].limit: only a single request has one; expected 'attributes'");
+  has(R"({"limit":7})", "at limit: found a number; expected an object of a key");
+}
+
 TEST_F(CheckEndpointTest, ReportsAMissingAttribute) {
   const auto& response = ask(R"({"attributes":{"path":"/send/code","body":{"email":null}}})");
   EXPECT_EQ(response.status, 503);

@@ -4,38 +4,17 @@
 #include <boost/json/basic_parser_impl.hpp>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "core/quoted.h"
+#include "server/api/check/check_texts.h"
 #include "server/protocol/http/access.h"
 
 namespace sluice::server {
 namespace {
 
 namespace json = boost::json;
-
-constexpr std::string_view kMembers =
-    "expected one of: attributes, cost, costs, verb, max_wait_ms, wait_ms";
-constexpr std::string_view kSettleMembers = "expected one of: attributes, cost, costs, actual";
-constexpr std::string_view kReportMembers =
-    "expected one of: attributes, cost, costs, status, response";
-constexpr std::string_view kStatus = "expected the status of the response, such as 401";
-constexpr std::string_view kWholeCost = "expected a whole number from 0 to 4294967295";
-constexpr std::string_view kNamedCosts =
-    "expected an object of limits and their costs, {\"tokens\":700}";
-constexpr std::string_view kActual =
-    "expected the actual cost: a whole number from 0 to 4294967295, or an object of limits and "
-    "their "
-    "actual costs, {\"tokens\":512}";
-constexpr std::int64_t kMostWaitMs = 86'400'000;
-constexpr std::string_view kMaxWait =
-    "expected milliseconds: a whole number from 0 to 86400000 (a day)";
-constexpr std::int64_t kMostTakeWaitMs = 300'000;
-constexpr std::string_view kWaitNumber =
-    "expected milliseconds: a whole number from 0 to 300000 (5 minutes)";
-constexpr std::string_view kVerbs =
-    "expected check, peek, refund, reset, charge, take_at_most or reserve";
-constexpr std::string_view kObjectOfTexts = "expected an object whose members are texts";
-constexpr std::string_view kRequest = "expected a request, {\"attributes\":{...}}";
+using namespace check_texts;
 
 std::optional<Verb> verb_from(std::string_view name) noexcept {
   if (name == "check") return Verb::kTake;
@@ -79,6 +58,7 @@ class CheckReader::Handler {
           CheckListener* listener)
       : kind_(kind),
         request_(reader.request_),
+        limit_(reader.limit_),
         text_(reader.text_),
         prefix_(reader.prefix_),
         body_(body),
@@ -117,7 +97,7 @@ class CheckReader::Handler {
   bool on_comment(json::string_view, json::error_code&) { return true; }
 
  private:
-  enum class Place : std::uint8_t { kTop, kArray, kRequest, kAttributes, kBody, kCosts };
+  enum class Place : std::uint8_t { kTop, kArray, kRequest, kAttributes, kBody, kCosts, kLimit };
   enum class Member : std::uint8_t {
     kAttributes,
     kCost,
@@ -126,6 +106,7 @@ class CheckReader::Handler {
     kMaxWait,
     kWait,
     kActual,
+    kLimit,
     kStatus,
     kResponse
   };
@@ -143,6 +124,10 @@ class CheckReader::Handler {
   bool on_member(std::string_view name, json::error_code& error);
   bool on_attribute_name(std::string_view name, json::error_code& error);
   bool on_limit_name(std::string_view name, json::error_code& error);
+  bool on_limit_member(std::string_view name, json::error_code& error);
+  bool fail_limit(json::error_code& error, std::string_view why);
+  bool end_limit(json::error_code& error);
+  bool check_alone(json::error_code& error);
   bool check_privilege(json::error_code& error);
   bool twice_named(json::error_code& error, std::string_view where, std::string_view name);
   bool has(Member member) const noexcept {
@@ -171,6 +156,7 @@ class CheckReader::Handler {
 
   const CheckKind kind_;
   CheckRequest& request_;
+  RequestLimit& limit_;
   std::string& text_;
   std::string& prefix_;
   std::string_view body_;
@@ -236,6 +222,9 @@ bool CheckReader::Handler::wrong_value(json::error_code& error, std::string_view
     case Place::kCosts:
       return fail(error, costs_name(), core::in_quotes(name_) + " is " + std::string(what),
                   kWholeCost);
+    case Place::kLimit:
+      return fail(error, "limit", core::in_quotes(name_) + " is " + std::string(what),
+                  "expected text or a number");
   }
   switch (member_) {
     case Member::kAttributes:
@@ -246,6 +235,7 @@ bool CheckReader::Handler::wrong_value(json::error_code& error, std::string_view
     case Member::kMaxWait: return fail(error, "max_wait_ms", found, kMaxWait);
     case Member::kWait: return fail(error, "wait_ms", found, kWaitNumber);
     case Member::kActual: return fail(error, "actual", found, kActual);
+    case Member::kLimit: return fail(error, "limit", found, RequestLimit::kExpected);
     case Member::kVerb: break;
   }
   return fail(error, "verb", found, kVerbs);
@@ -262,6 +252,7 @@ bool CheckReader::Handler::begin_request(json::error_code& error) {
   request_.attributes.clear();
   request_.cost = 1;
   request_.costs.clear();
+  request_.limit.reset();
   request_.verb = Verb::kTake;
   request_.max_wait = request_.wait = Duration{0};
   request_.actual = 1;
@@ -275,7 +266,11 @@ bool CheckReader::Handler::begin_request(json::error_code& error) {
 
 bool CheckReader::Handler::end_request(json::error_code& error) {
   place_ = is_array_ ? Place::kArray : Place::kTop;
-  if (!has(Member::kAttributes)) return fail(error, "attributes", "missing", kObjectOfTexts);
+  if (has(Member::kLimit)) {
+    if (!check_alone(error)) return false;
+  } else if (!has(Member::kAttributes)) {
+    return fail(error, "attributes", "missing", kObjectOfTexts);
+  }
   if (kind_ == CheckKind::kSettle && !has(Member::kActual)) {
     return fail(error, "actual", "missing", kActual);
   }
@@ -301,6 +296,20 @@ bool CheckReader::Handler::end_request(json::error_code& error) {
   return true;
 }
 
+// Checks that a request with a limit of its own says nothing that is only for rules.
+bool CheckReader::Handler::check_alone(json::error_code& error) {
+  if (is_array_) {
+    return fail(error, "limit", "only a single request has one", "expected 'attributes'");
+  }
+  using Other = std::pair<Member, std::string_view>;
+  for (const auto& [member, name] :
+       {Other(Member::kAttributes, "attributes"), Other(Member::kCosts, "costs"),
+        Other(Member::kWait, "wait_ms")}) {
+    if (has(member)) return fail(error, name, "next to 'limit'", "expected one of them");
+  }
+  return true;
+}
+
 bool CheckReader::Handler::twice_named(json::error_code& error, std::string_view where,
                                        std::string_view name) {
   return fail(error, where, core::in_quotes(name) + " is given twice",
@@ -309,6 +318,10 @@ bool CheckReader::Handler::twice_named(json::error_code& error, std::string_view
 
 // Checks that the request is one of those that everyone may make.
 bool CheckReader::Handler::check_privilege(json::error_code& error) {
+  if (has(Member::kLimit)) {
+    needs_operate_ = true;
+    return fail(error, "limit", "a limit of the request itself", kNeedsOperate);
+  }
   if (kind_ != CheckKind::kCheck) {
     needs_operate_ = true;
     return fail(error, {}, kind_ == CheckKind::kSettle ? "a settlement" : "a report",
@@ -338,13 +351,19 @@ bool CheckReader::Handler::on_object_begin(json::error_code& error) {
         place_ = Place::kCosts;
         return true;
       }
+      if (member_ == Member::kLimit) {
+        place_ = Place::kLimit;
+        limit_.clear();
+        return true;
+      }
       if (member_ == Member::kResponse) request_.response.emplace();
       if (member_ != Member::kAttributes && member_ != Member::kResponse) {
         return wrong_value(error, "an object");
       }
       place_ = Place::kAttributes;
       return true;
-    case Place::kCosts: return wrong_value(error, "an object");
+    case Place::kCosts:
+    case Place::kLimit: return wrong_value(error, "an object");
     case Place::kAttributes:
       if (name_ != "body") return wrong_value(error, "an object");
       body_depth_ = 0;
@@ -371,6 +390,7 @@ bool CheckReader::Handler::on_object_end(std::size_t, json::error_code& error) {
     case Place::kRequest: return end_request(error);
     case Place::kAttributes:
     case Place::kCosts: place_ = Place::kRequest; return true;
+    case Place::kLimit: place_ = Place::kRequest; return end_limit(error);
     case Place::kBody:
       prefix_.resize(prefix_sizes_[--body_depth_]);
       if (body_depth_ == 0) place_ = Place::kAttributes;
@@ -389,6 +409,7 @@ bool CheckReader::Handler::on_array_begin(json::error_code& error) {
 bool CheckReader::Handler::on_key(json::string_view text, std::size_t, json::error_code& error) {
   const std::string_view name = whole(text);
   if (place_ == Place::kRequest) return on_member(name, error);
+  if (place_ == Place::kLimit) return on_limit_member(name, error);
   return place_ == Place::kCosts ? on_limit_name(name, error) : on_attribute_name(name, error);
 }
 
@@ -405,6 +426,8 @@ bool CheckReader::Handler::on_member(std::string_view name, json::error_code& er
     member_ = Member::kStatus;
   } else if (kind_ == CheckKind::kReport && name == "response") {
     member_ = Member::kResponse;
+  } else if (kind_ == CheckKind::kCheck && name == "limit") {
+    member_ = Member::kLimit;
   } else if (kind_ == CheckKind::kCheck && name == "verb") {
     member_ = Member::kVerb;
   } else if (kind_ == CheckKind::kCheck && name == "max_wait_ms") {
@@ -460,6 +483,25 @@ bool CheckReader::Handler::on_limit_name(std::string_view name, json::error_code
   return true;
 }
 
+bool CheckReader::Handler::on_limit_member(std::string_view name, json::error_code& error) {
+  name_ = name;
+  const auto wrong = limit_.begin(name);
+  return !wrong || fail_limit(error, *wrong);
+}
+
+bool CheckReader::Handler::fail_limit(json::error_code& error, std::string_view why) {
+  const std::size_t end = std::min(why.find("; "), why.size());
+  return fail(error, "limit", why.substr(0, end), why.substr(std::min(end + 2, why.size())));
+}
+
+bool CheckReader::Handler::end_limit(json::error_code& error) {
+  const auto read = limit_.finish();
+  if (!read) return fail_limit(error, read.error());
+  request_.limit = *read;
+  request_.limit_key = limit_.key();
+  return true;
+}
+
 bool CheckReader::Handler::add(std::optional<std::string_view> value, json::error_code& error) {
   const std::size_t responded = request_.response ? request_.response->size() : 0;
   if (request_.attributes.size() + responded == NamedAttributes::kMost) {
@@ -472,6 +514,7 @@ bool CheckReader::Handler::add(std::optional<std::string_view> value, json::erro
 bool CheckReader::Handler::on_string(json::string_view text, std::size_t, json::error_code& error) {
   const std::string_view value = whole(text);
   if (place_ == Place::kAttributes || place_ == Place::kBody) return add(value, error);
+  if (place_ == Place::kLimit) return limit_.set(value);
   if (place_ == Place::kRequest && member_ == Member::kStatus) {
     request_.status = value;
     return true;
@@ -491,6 +534,7 @@ bool CheckReader::Handler::on_number(std::string_view text, std::optional<std::i
     request_.status = text;
     return true;
   }
+  if (place_ == Place::kLimit) return limit_.set(text);
   const bool is_take_wait = is_member && member_ == Member::kWait;
   const bool is_wait = is_take_wait || (is_member && member_ == Member::kMaxWait);
   const bool is_cost = is_member && member_ == Member::kCost;

@@ -7,8 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "server/api/check/request_limit.h"
 #include "server/decide/named_attributes.h"
 #include "sluice/attributes.h"
+#include "sluice/limit.h"
 #include "sluice/request_costs.h"
 #include "sluice/store.h"
 
@@ -19,6 +21,9 @@ struct CheckRequest {
   NamedAttributes attributes;
   std::uint64_t cost = 1;
   std::vector<LimitCost> costs;  // of single limits; at most kMaxCharges
+  // The limit of the request itself, and its key: then the rules do not decide. Only alone.
+  std::optional<Limit> limit;
+  std::string_view limit_key;
   Verb verb = Verb::kTake;
   Duration max_wait{0};                 // of a reservation
   Duration wait{0};                     // for the units of a take; only alone
@@ -63,6 +68,7 @@ class CheckReader {
   class Handler;
 
   CheckRequest request_;
+  RequestLimit limit_;
   std::string text_;    // names and values that differ from their bytes in the body
   std::string prefix_;  // "body.a", the path of the current object
 };

@@ -297,7 +297,7 @@ TEST(CheckReader, ReportsTheMemberThatIsWrong) {
             "at attributes: found text; expected an object whose members are texts");
   EXPECT_EQ(read(R"({"atributes":{}})"),
             "at the top: unknown member 'atributes'; expected one of: attributes, cost, costs, "
-            "verb, max_wait_ms, wait_ms");
+            "limit, verb, max_wait_ms, wait_ms");
   EXPECT_EQ(read(R"({"attributes":{},"cost":1,"cost":1})"),
             "at the top: the member 'cost' is given twice; expected it once");
   EXPECT_EQ(read(R"({"verb":5,"attributes":{}})"),
@@ -383,7 +383,7 @@ TEST(CheckReader, ReportsTheRequestOfAnArrayThatIsWrong) {
   EXPECT_EQ(read(first + "{}]"),
             "at [1].attributes: missing; expected an object whose members are texts");
   EXPECT_EQ(read(first + R"({"x":1}])"),
-            "at [1]: unknown member 'x'; expected one of: attributes, cost, costs, verb, "
+            "at [1]: unknown member 'x'; expected one of: attributes, cost, costs, limit, verb, "
             "max_wait_ms, wait_ms");
 }
 

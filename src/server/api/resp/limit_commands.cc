@@ -1,4 +1,3 @@
-#include <optional>
 #include <string>
 
 #include "limiter/limit_arguments.h"
@@ -24,22 +23,16 @@ void decide_limit(CommandHandler& handler, const Call& call, const CounterVerb& 
     charge.cost =
         charge.gives_back ? request->cost - request->actual : request->actual - request->cost;
   }
-  std::optional<PermitId> permit;
-  if (takes(verb.verb) && holds_permits(limit.algorithm())) permit = PermitId::random();
-  charge.permit = permit ? &*permit : nullptr;
-  const Decision decision = handler.session.decide(charge, {verb.verb, request->max_wait});
+  std::string permit;
+  const Decision decision =
+      handler.session.decide(charge, {verb.verb, request->max_wait}, &permit);
   handler.outcome = decision.outcome;
   const std::string_view error = report_of(decision.reason).resp_error;
   if (!error.empty()) return call.reply.error(error);
   const bool with_taken = verb.verb == Verb::kTakeAtMost;
-  std::string text;
-  if (permit && decision.allowed()) {
-    charge.cost = with_taken ? decision.taken : charge.cost;
-    PermitText::append(*permit, {&charge, 1}, text);
-  }
-  call.reply.map(kDecisionPairs + (with_taken ? 1 : 0) + (text.empty() ? 0 : 1));
+  call.reply.map(kDecisionPairs + (with_taken ? 1 : 0) + (permit.empty() ? 0 : 1));
   if (with_taken) put_taken(call.reply, decision);
-  if (!text.empty()) put_permit(call.reply, text);
+  if (!permit.empty()) put_permit(call.reply, permit);
   put_decision(call.reply, decision);
 }
 
