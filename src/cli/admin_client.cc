@@ -168,7 +168,7 @@ std::shared_ptr<AdminFlags> add_admin_flags(Command command) {
       .type_name("ADDR");
   command
       .add_option("--config", flags->config,
-                  "Reads the address and the token from this server configuration file")
+                  "Read the address and the token from this server configuration file")
       .type_name("FILE");
   command
       .add_option("--token-file", flags->token_file,

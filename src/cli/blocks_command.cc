@@ -14,7 +14,7 @@ namespace sluice::cli {
 namespace {
 
 constexpr const char* kSetBlockHelp =
-    R"(Blocks one key of a limit that has a `block` (docs/admin.md, Blocks). The attributes are those that
+    R"(Block one key of a limit that has a `block` (docs/admin.md, Blocks). The attributes are those that
 the key of the limit reads. A slash in the name of a rule is written as %2F. For a limit without a
 `block`, use `sluice overrides set RULE/LIMIT NAME=VALUE --blocked`, which can have --until too.
 
@@ -91,10 +91,10 @@ int print_result(const char* command, const Result& result) {
 
 void add_blocks(Command app, int& status) {
   const Command blocks =
-      app.add_subcommand("blocks", "Blocks and unblocks keys in a server, and lists its blocks");
+      app.add_subcommand("blocks", "Block and unblock keys in a server, and list its blocks");
   blocks.require_subcommand();
 
-  const Command setting = blocks.add_subcommand("set", "Blocks a key");
+  const Command setting = blocks.add_subcommand("set", "Block a key");
   auto flags = std::make_shared<BlockFlags>();
   add_place(setting, flags->place).required();
   setting.add_option("--for", flags->length, "How long, 1ms to 366d").type_name("PERIOD");
@@ -104,7 +104,7 @@ void add_blocks(Command app, int& status) {
   setting.footer(kSetBlockHelp);
   setting.callback([flags, &status] { status = print_result("set", set(*flags)); });
 
-  const Command unsetting = blocks.add_subcommand("unset", "Ends the block of a key");
+  const Command unsetting = blocks.add_subcommand("unset", "End the block of a key");
   auto place = std::make_shared<BlockFlags>();
   add_place(unsetting, place->place).required();
   place->admin = add_admin_flags(unsetting);
@@ -113,7 +113,7 @@ void add_blocks(Command app, int& status) {
     status = print_result("unset", change(*place, "DELETE", {}, "not blocked"));
   });
 
-  const Command listing = blocks.add_subcommand("list", "Prints one line per block that holds");
+  const Command listing = blocks.add_subcommand("list", "Print one line per block that holds");
   auto most = std::make_shared<std::uint64_t>(1000);
   listing.add_option("--most", *most, "The maximum number of blocks [1000]").range(1, 10'000);
   auto admin = add_admin_flags(listing);

@@ -7,7 +7,7 @@ namespace sluice::cli {
 
 void add_commands(Command app, int& status) {
   const Command command =
-      app.add_subcommand("commands", "Prints the commands for Redis clients, docs/commands.md");
+      app.add_subcommand("commands", "Print the commands for Redis clients, docs/commands.md");
   command.callback([&status] {
     std::cout << server::resp::commands_page() << std::flush;
     status = std::cout ? 0 : 1;

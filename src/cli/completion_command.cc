@@ -205,7 +205,7 @@ void add_completion(Command app, int& status) {
   static const std::map<std::string, std::string (*)(Command)> shells{
       {"bash", bash_completion}, {"fish", fish_completion}, {"zsh", zsh_completion}};
   const auto shell = std::make_shared<std::string>();
-  const Command command = app.add_subcommand("completion", "Prints the completions of a shell");
+  const Command command = app.add_subcommand("completion", "Print the completions of a shell");
   command.add_option("SHELL", *shell, "bash, fish or zsh")
       .required()
       .one_of({"bash", "fish", "zsh"});

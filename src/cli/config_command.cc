@@ -28,8 +28,7 @@ Expected<CheckedFile, std::vector<RuleError>> check_config(std::string_view text
 
 void add_config(Command app, int& status) {
   add_file_commands(
-      app.add_subcommand("config", "Checks and documents configuration files of the server"),
-      status,
+      app.add_subcommand("config", "Check and document configuration files of the server"), status,
       {.files = "configuration files",
        .guide_file = "docs/config.md",
        .check = check_config,

@@ -24,7 +24,7 @@ constexpr std::size_t kMaxKeys = std::size_t{1} << 24;
 constexpr std::size_t kMaxLogBytes = std::size_t{1} << 30;
 
 constexpr const char* kDecideHelp =
-    R"(Reads one request per line from stdin and writes one decision per line to stdout, in JSON.
+    R"(Read one request per line from stdin and write one decision per line to stdout, in JSON.
 Each request contains an explicit timestamp, in microseconds since the epoch, so the same input
 always gives the same output.
 
@@ -178,7 +178,7 @@ int decide_with(const DecideFlags& flags) {
 
 void add_decide(Command app, int& status) {
   const Command command =
-      app.add_subcommand("decide", "Decides requests from stdin at explicit timestamps");
+      app.add_subcommand("decide", "Decide requests from stdin at explicit timestamps");
   const auto flags = std::make_shared<DecideFlags>();
   flags->store = add_store_flags(command);
   command.add_option("--rules", flags->rules, "The rules file that decides lines with attributes")

@@ -33,7 +33,7 @@ bool check_file(const std::string& file, const FileKind& kind) {
 
 void add_check(Command app, int& status, const FileKind& kind) {
   const Command command =
-      app.add_subcommand("check", "Checks " + kind.files + " and prints every error");
+      app.add_subcommand("check", "Check " + kind.files + " and print every error");
   auto files = std::make_shared<std::vector<std::string>>();
   command.add_option("FILE", *files, "The files; - is standard input").required();
   if (kind.add_check_options) kind.add_check_options(command);
@@ -59,9 +59,9 @@ void add_print(Command app, int& status, const std::string& name, const std::str
 void add_file_commands(Command command, int& status, const FileKind& kind) {
   command.require_subcommand();
   add_check(command, status, kind);
-  add_print(command, status, "schema", "Prints a JSON Schema of " + kind.files + " for editors",
+  add_print(command, status, "schema", "Print a JSON Schema of " + kind.files + " for editors",
             kind.schema);
-  add_print(command, status, "docs", "Prints the manual of " + kind.files + ", " + kind.guide_file,
+  add_print(command, status, "docs", "Print the manual of " + kind.files + ", " + kind.guide_file,
             kind.guide);
 }
 

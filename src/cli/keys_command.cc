@@ -17,7 +17,7 @@ namespace sluice::cli {
 namespace {
 
 constexpr const char* kKeysHelp =
-    R"(Prints one line per counter in Redis: the algorithm, the key as written in rules
+    R"(Print one line per counter in Redis: the algorithm, the key as written in rules
 (docs/rules.md), the units counted, and the time until Redis deletes the counter. Values that are
 not counters are marked as foreign. Redis does not contain the limits, so the output cannot say
 what remains.
@@ -171,7 +171,7 @@ int run_list(const KeysFlags& flags) {
 }  // namespace
 
 void add_keys(Command app, int& status) {
-  const Command command = app.add_subcommand("keys", "Prints the counters in Redis");
+  const Command command = app.add_subcommand("keys", "Print the counters in Redis");
   auto flags = std::make_shared<KeysFlags>();
   flags->store = add_store_flags(command);
   command.add_option("PATTERN", flags->pattern, "A pattern of keys [all keys]");

@@ -56,7 +56,7 @@ void add_manual(Command app, int& status) {
     std::string folder;
   };
   const auto flags = std::make_shared<Flags>();
-  const Command command = app.add_subcommand("manual", "Prints the manual page of a subcommand");
+  const Command command = app.add_subcommand("manual", "Print the manual page of a subcommand");
   const Option name =
       command.add_option("SUBCOMMAND", flags->name, "The subcommand [the program]")
           .check([app](const std::string& text) {

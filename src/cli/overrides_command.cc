@@ -19,7 +19,7 @@ namespace sluice::cli {
 namespace {
 
 constexpr const char* kSetOverrideHelp =
-    R"(Gives one key of one limit other numbers, a plan, a block, or no limit (docs/overrides.md). The
+    R"(Give one key of one limit different numbers, a plan, a block, or no limit (docs/overrides.md). The
 attributes are all those that the key of the limit reads, and no others. A slash in the name of a
 rule is written as %2F. An override of the same key is replaced.
 
@@ -160,14 +160,17 @@ Result list_overrides(const AdminFlags& flags, const std::string& rule) {
 }
 
 void add_set(Command overrides, int& status) {
-  const Command command = overrides.add_subcommand("set", "Sets the override of a key");
+  const Command command = overrides.add_subcommand("set", "Set the override of a key");
   auto flags = std::make_shared<SetFlags>();
   add_place(command, flags->place).required();
   constexpr std::uint64_t kMostUnits = UINT32_MAX;
   command.add_option("--limit", flags->limit, "Units per period")
       .type_name("UNITS")
       .range(std::uint64_t{0}, kMostUnits);
-  command.add_option("--per", flags->per, "The period, the lease, or a unit of the calendar: day, week, month or year [that of the limit]")
+  command
+      .add_option("--per", flags->per,
+                  "The period, the lease, or a unit of the calendar: day, week, month or year "
+                  "[that of the limit]")
       .type_name("PERIOD");
   command.add_option("--burst", flags->burst, "The burst [the algorithm's default]")
       .type_name("UNITS")
@@ -183,7 +186,7 @@ void add_set(Command overrides, int& status) {
 }
 
 void add_unset(Command overrides, int& status) {
-  const Command command = overrides.add_subcommand("unset", "Removes the override of a key");
+  const Command command = overrides.add_subcommand("unset", "Remove the override of a key");
   auto place = std::make_shared<LimitPlace>();
   auto counter = std::make_shared<std::string>();
   add_place(command, *place);
@@ -197,7 +200,7 @@ void add_unset(Command overrides, int& status) {
 }
 
 void add_list(Command overrides, int& status) {
-  const Command command = overrides.add_subcommand("list", "Prints one line per override");
+  const Command command = overrides.add_subcommand("list", "Print one line per override");
   auto rule = std::make_shared<std::string>();
   command.add_option("RULE", *rule, "Only those of this rule");
   auto flags = add_admin_flags(command);
@@ -210,7 +213,7 @@ void add_list(Command overrides, int& status) {
 
 void add_overrides(Command app, int& status) {
   const Command command = app.add_subcommand(
-      "overrides", "Sets, lists, imports and exports overrides of single keys in a server");
+      "overrides", "Set, list, import and export overrides of single keys in a server");
   command.require_subcommand();
   add_set(command, status);
   add_unset(command, status);

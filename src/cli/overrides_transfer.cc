@@ -17,7 +17,7 @@ namespace sluice::cli {
 namespace {
 
 constexpr const char* kImportHelp =
-    R"(Sets the overrides in a file: JSON lines, or CSV if the name ends in .csv (docs/overrides.md).
+    R"(Set the overrides in a file: JSON lines, or CSV if the name ends in .csv (docs/overrides.md).
 An override of the same counter is replaced; others stay.
 
 The server first checks every line. If one is wrong, the command prints FILE:LINE, what is wrong
@@ -32,7 +32,7 @@ Examples:
   sluice overrides export | sluice overrides import - --admin 10.0.0.2:6070)";
 
 constexpr const char* kExportHelp =
-    R"(Prints the overrides of a server to stdout, as JSON lines or CSV that `sluice overrides import`
+    R"(Print the overrides of a server to stdout, as JSON lines or CSV that `sluice overrides import`
 reads, in no order. The rule may be one that is no longer there.
 
 Exit status: 0 printed; 1 they could not be read, or there is no such rule; 2 wrong usage.
@@ -248,7 +248,7 @@ Result print_all(const ExportFlags& flags) {
 }  // namespace
 
 void add_overrides_import(Command overrides, int& status) {
-  const Command command = overrides.add_subcommand("import", "Sets the overrides in a file");
+  const Command command = overrides.add_subcommand("import", "Set the overrides in a file");
   auto flags = std::make_shared<ImportFlags>();
   command.add_option("FILE", flags->file, "The file; - is standard input").required();
   command.add_flag("--csv", flags->csv, "The file is CSV, whatever its name");
@@ -261,7 +261,7 @@ void add_overrides_import(Command overrides, int& status) {
 }
 
 void add_overrides_export(Command overrides, int& status) {
-  const Command command = overrides.add_subcommand("export", "Prints the overrides for a file");
+  const Command command = overrides.add_subcommand("export", "Print the overrides for a file");
   auto flags = std::make_shared<ExportFlags>();
   command.add_option("--rule", flags->rule, "Only those of this rule").type_name("NAME");
   command.add_flag("--csv", flags->csv, "Print CSV instead of JSON lines");

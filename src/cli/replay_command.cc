@@ -147,7 +147,7 @@ int work(const Arguments& arguments) {
 
 void add_replay(Command app, int& status) {
   const Command command =
-      app.add_subcommand("replay", "Applies rules to the requests of access logs");
+      app.add_subcommand("replay", "Apply rules to the requests of access logs");
   command.footer(kReplayHelp);
   const auto arguments = std::make_shared<Arguments>();
   command.add_option("--rules", arguments->rules, "The rules file").required();

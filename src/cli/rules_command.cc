@@ -55,7 +55,7 @@ int convert(const std::string& file) {
 
 void add_convert(Command command, int& status) {
   const Command app = command.add_subcommand(
-      "convert", "Converts a file of Envoy's rate limit service to native rules");
+      "convert", "Convert a file of Envoy's rate limit service to native rules");
   auto file = std::make_shared<std::string>();
   app.add_option("FILE", *file, "Envoy's file").required();
   app.callback([file, &status] { status = convert(*file); });
@@ -65,7 +65,7 @@ void add_convert(Command command, int& status) {
 
 void add_rules(Command app, int& status) {
   const Command command =
-      app.add_subcommand("rules", "Checks, documents, converts and publishes rules files");
+      app.add_subcommand("rules", "Check, document, convert and publish rules files");
   add_push(command, status);
   add_show(command, status);
   add_diff(command, status);

@@ -21,7 +21,7 @@ using rules::RuleDifference;
 using Kind = RuleDifference::Kind;
 
 constexpr const char* kDiffHelp =
-    R"(Compares two sets of rules by what they mean: which rules and limits were added (+) and removed
+    R"(Compare two sets of rules by what they mean: which rules and limits were added (+) and removed
 (-), and which of their values changed (~). Comments, spelling and files do not matter.
 
 OLD and NEW are each a file, a directory, - for standard input, or redis for the rules in Redis
@@ -134,7 +134,7 @@ Expected<int, Failed> diff(const DiffFlags& flags) {
 }  // namespace
 
 void add_diff(Command rules, int& status) {
-  const Command command = rules.add_subcommand("diff", "Compares two sets of rules");
+  const Command command = rules.add_subcommand("diff", "Compare two sets of rules");
   const auto flags = std::make_shared<DiffFlags>();
   flags->place = add_place_flags(command);
   command.add_option("OLD", flags->before, "A file, a directory, - or redis").required();

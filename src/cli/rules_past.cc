@@ -18,7 +18,7 @@ namespace {
 using server::PastPush;
 
 constexpr const char* kHistoryHelp =
-    R"(Prints the last 50 pushes of rules in Redis, the latest first: the version, its id, when and by
+    R"(Print the last 50 pushes of rules in Redis, the latest first: the version, its id, when and by
 whom it was pushed. Redis also keeps the rules of these pushes, at most 64 MiB in total; it drops
 the oldest first.
 
@@ -31,7 +31,7 @@ Examples:
   sluice rules history --json --config /etc/sluice/sluice.yaml)";
 
 constexpr const char* kRollbackHelp =
-    R"(Pushes the rules of an earlier push again, as a new version. ID is a version or an id of
+    R"(Push the rules of an earlier push again, as a new version. ID is a version or an id of
 `sluice rules history`.
 
 Exit status: 0 pushed; 1 the rules are wrong or could not be pushed; 2 wrong usage.
@@ -118,7 +118,7 @@ Expected<int, Failed> roll_back(const PlaceFlags& place_flags, const PushFlags& 
 }  // namespace
 
 void add_history(Command rules, int& status) {
-  const Command command = rules.add_subcommand("history", "Prints the last pushes of rules");
+  const Command command = rules.add_subcommand("history", "Print the last pushes of rules");
   const auto flags = add_place_flags(command);
   const auto json = std::make_shared<bool>(false);
   command.add_flag("--json", *json, "Print a JSON object for each push");
@@ -128,7 +128,7 @@ void add_history(Command rules, int& status) {
 
 void add_rollback(Command rules, int& status) {
   const Command command =
-      rules.add_subcommand("rollback", "Pushes the rules of an earlier push again");
+      rules.add_subcommand("rollback", "Push the rules of an earlier push again");
   const auto place = add_place_flags(command);
   const auto flags = add_push_flags(command);
   const auto id = std::make_shared<std::string>();

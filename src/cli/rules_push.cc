@@ -13,8 +13,8 @@ namespace sluice::cli {
 namespace {
 
 constexpr const char* kPushHelp =
-    R"(Checks the files as one set and replaces the rules in Redis with them, in one step. Every
-server with `rules: redis` on this store uses them within a second. Prints the new version.
+    R"(Check the files as one set and replace the rules in Redis with them, in one step. Every
+server with `rules: redis` on this store uses them within a second. The output is the new version.
 
 Redis keeps the last 50 pushes (sluice rules history) with the user and the host that pushed;
 --by names somebody else.
@@ -29,7 +29,7 @@ Examples:
   sluice rules push rules.d --config /etc/sluice/sluice.yaml --expect 7)";
 
 constexpr const char* kShowHelp =
-    R"(Prints the rules in Redis: the text of each file, after a comment with its name. If there
+    R"(Print the rules in Redis: the text of each file, after a comment with its name. If there
 is one file, the output is valid input for `sluice rules check -`.
 
 Example:
@@ -71,7 +71,7 @@ Expected<int, Failed> show(const PlaceFlags& flags) {
 
 void add_push(Command rules, int& status) {
   const Command command =
-      rules.add_subcommand("push", "Publishes rules files in Redis for all servers");
+      rules.add_subcommand("push", "Publish rules files in Redis for all servers");
   const auto place = add_place_flags(command);
   const auto flags = add_push_flags(command);
   const auto files = std::make_shared<Files>();
@@ -82,7 +82,7 @@ void add_push(Command rules, int& status) {
 }
 
 void add_show(Command rules, int& status) {
-  const Command command = rules.add_subcommand("show", "Prints the rules in Redis");
+  const Command command = rules.add_subcommand("show", "Print the rules in Redis");
   const auto flags = add_place_flags(command);
   command.footer(kShowHelp);
   command.callback([flags, &status] { status = finish("show", show(*flags)); });

@@ -113,7 +113,7 @@ int serve(const ServeFlags& flags) {
 
 void add_serve(Command app, int& status) {
   const Command command = app.add_subcommand(
-      "serve", "Serves decisions over HTTP, gRPC (Envoy) and RESP (Redis clients)");
+      "serve", "Serve decisions over HTTP, gRPC (Envoy) and RESP (Redis clients)");
   auto flags = std::make_shared<ServeFlags>();
   command.add_option("--config", flags->config, "The configuration file").type_name("FILE");
   command
@@ -138,7 +138,7 @@ void add_serve(Command app, int& status) {
       .type_name("URL");
   command
       .add_option("--record", flags->record,
-                  "Records requests in this file, for sluice replay (docs/recording.md)")
+                  "Record requests in this file, for sluice replay (docs/recording.md)")
       .type_name("FILE");
   command
       .add_option("--threads", flags->threads, "The number of event loops [number of processors]")

@@ -139,7 +139,7 @@ int suggest_limits(const SuggestArguments& arguments) {
 
 void add_suggest(Command app, int& status) {
   const Command command = app.add_subcommand(
-      "suggest", "Suggests limits that would have denied few of the clients in access logs");
+      "suggest", "Suggest limits that would have denied few of the clients in access logs");
   command.footer(kSuggestHelp);
   const auto arguments = std::make_shared<SuggestArguments>();
   arguments->input.add_to(command);

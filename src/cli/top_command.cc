@@ -18,9 +18,9 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr const char* kTopHelp =
-    R"(Shows requests and denials per second by rule, and the most denied or most asked keys
-(docs/insight.md), of a running server. If standard output is no terminal, or with --once or -n, it
-prints plain text.
+    R"(Show requests and denials per second by rule, and the most denied or most asked keys
+(docs/insight.md), of a running server. If standard output is no terminal, or with --once or -n, the
+output is plain text.
 
 Keys: q quits; s sorts rules by denials, requests or name; b shows denied or asked keys; w selects
 the last minute, hour or day; p pauses; / filters rules and keys, Enter ends and Escape removes the
@@ -126,10 +126,11 @@ int show_screen(const TopFlags& flags) {
 
 void add_top(Command app, int& status) {
   const Command top =
-      app.add_subcommand("top", "Shows the rates of a server, and its most denied keys");
+      app.add_subcommand("top", "Show the rates of a server, and its most denied keys");
   auto flags = std::make_shared<TopFlags>();
-  top.add_flag("--once", flags->once, "Prints one report and exits; the same as -n 1");
-  top.add_option("-n", flags->reports, "Prints so many reports and exits").range(1, 1'000'000'000);
+  top.add_flag("--once", flags->once, "Print one report and exit; the same as -n 1");
+  top.add_option("-n", flags->reports, "Print this number of reports and exit")
+      .range(1, 1'000'000'000);
   top.add_option("--interval", flags->interval, "The seconds between two reports [2]")
       .range(0.1, 3600.0);
   top.add_option("--by", flags->by, "Which keys to show first: denied, asked [denied]")
