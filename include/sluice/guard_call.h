@@ -129,7 +129,8 @@ class Guard {
   }
 
   // Blocks a call until the limits admit it, at most this long; then it is denied. A call that
-  // would have to wait longer is denied at once. Calls wait in order of arrival (Limiter::acquire).
+  // would have to wait longer is denied at once, unless it waits for a permit, which can be
+  // released at any time. Calls wait in order of arrival (Limiter::acquire).
   Guard waiting(Duration at_most) const { return Guard(gate_.with_wait(at_most), terms_); }
 
   // Holds the permit of a `concurrency` limit while the function runs, and releases it when the

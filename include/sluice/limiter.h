@@ -88,6 +88,11 @@ class Limiter {
   // taken.
   [[nodiscard]] Permit hold(std::string_view key, const Limit& limit, std::uint64_t cost = 1,
                             std::optional<Instant> now = {});
+  // As above, but blocks the thread until the permit is taken, or until the deadline. Threads queue
+  // as in acquire(). A release by this process calls the first one at once; it sees that of another
+  // process within 250 ms.
+  [[nodiscard]] Permit hold(std::string_view key, const Limit& limit, std::uint64_t cost,
+                            std::chrono::steady_clock::time_point deadline);
   // Takes every charge, or denies the request; one permit holds the units of all `concurrency`
   // limits among them.
   [[nodiscard]] Permit hold(std::span<const Charge> charges, std::optional<Instant> now = {});

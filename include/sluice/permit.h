@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,8 +36,11 @@ class Permit {
  public:
   // Takes the charges of a request, all or none, at `now`, or at the store's time. One permit holds
   // the units of all its `concurrency` limits; without one the request is kInvalid. Errors: throws
-  // std::bad_alloc or std::system_error (no random bytes) before anything is taken.
-  Permit(Store& store, std::span<const Charge> charges, std::optional<Instant> now);
+  // std::bad_alloc or std::system_error (no random bytes) before anything is taken. With a
+  // deadline, blocks the thread until the permit is taken at the store's time, or until the
+  // deadline.
+  Permit(Store& store, std::span<const Charge> charges, std::optional<Instant> now,
+         std::optional<std::chrono::steady_clock::time_point> deadline = {});
   ~Permit();
   Permit(Permit&&) noexcept;
   Permit& operator=(Permit&&) noexcept;
@@ -83,6 +87,8 @@ class PermitText {
   PermitText(PermitText&&) noexcept;
   PermitText& operator=(PermitText&&) noexcept;
 
+  // The counters, without their costs.
+  std::span<const Charge> charges() const noexcept;
   // As the members of Permit, in any store.
   Decision release(Store& store, std::optional<Instant> now = {}) const noexcept;
   Decision extend(Store& store, std::optional<Instant> now = {}) const noexcept;

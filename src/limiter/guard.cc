@@ -86,9 +86,6 @@ void check_guard(std::string_view name, std::span<const LimitName> limits,
     if (has_permits && !terms.holds) {
       refuse(limits[i], "a call needs a permit while it runs; expected .holding()");
     }
-    if (has_permits && terms.acquires) {
-      refuse(limits[i], "a guard does not wait for permits; expected no .waiting()");
-    }
     if (!terms.waits && limit.mode() == LeakyMode::kQueue) {
       refuse(limits[i],
              "a queue admits calls that must wait; expected .delaying(WAIT) or .waiting(AT_MOST)");

@@ -7,6 +7,7 @@
 #include <span>
 #include <type_traits>
 
+#include "limiter/waits.h"
 #include "sluice/permit.h"
 
 namespace sluice::detail {
@@ -59,10 +60,14 @@ struct HeldPermit {
   std::span<const Charge> charges() noexcept { return {charge_begin(), charge_count}; }
   std::span<Decision> answers() noexcept { return {answer_begin(charge_count), answer_count}; }
 
-  // Releases or extends. There are as many answers as charges, or more.
+  // Releases, which calls the threads that wait, or extends. There are as many answers as charges,
+  // or more.
   Decision apply(Verb verb, Store& store, std::optional<Instant> now) noexcept {
-    if (charge_count == 1) return store.apply_one(verb, charges().front(), now);
-    return store.apply(verb, charges(), now, answers().first(charge_count));
+    const Decision said = charge_count == 1
+                              ? store.apply_one(verb, charges().front(), now)
+                              : store.apply(verb, charges(), now, answers().first(charge_count));
+    if (verb == Verb::kRelease) released(store, charges());
+    return said;
   }
 
  private:

@@ -31,6 +31,13 @@ class WaitingCharges final : public detail::WaitingThread {
   Decision ask(Action action) noexcept override {
     return store_.apply(action, charges_, {}, each_);
   }
+  void give_back() noexcept override {
+    for (const Charge& charge : charges_) {
+      const bool is_permit = holds_permits(charge.limit.algorithm());
+      store_.apply_one(is_permit ? Verb::kRelease : Verb::kRefund, charge, {});
+    }
+    detail::released(store_, charges_);
+  }
   std::span<const Charge> charges() noexcept override { return charges_; }
   std::span<const Decision> each() noexcept override { return each_; }
 
@@ -62,13 +69,15 @@ Decision Limiter::acquire(std::span<const Charge> charges, std::span<Decision> e
 
 Decision Limiter::apply(Action action, std::span<const Charge> charges, std::span<Decision> each,
                         std::optional<Instant> now) noexcept {
-  if (each.size() >= charges.size()) {
-    return store_->apply(action, charges, now, each.first(charges.size()));
-  }
-  const bool is_short = !each.empty() || charges.size() > kMaxCharges;
+  const bool is_read = each.size() >= charges.size();
+  const bool is_short = !is_read && (!each.empty() || charges.size() > kMaxCharges);
   if (is_short) return Decision::refused(Reason::kInvalid);
-  if (charges.size() <= 4) return apply_unread<4>(*store_, action, charges, now);
-  return apply_unread<kMaxCharges>(*store_, action, charges, now);
+  const Decision said = is_read ? store_->apply(action, charges, now, each.first(charges.size()))
+                        : charges.size() <= 4
+                            ? apply_unread<4>(*store_, action, charges, now)
+                            : apply_unread<kMaxCharges>(*store_, action, charges, now);
+  if (action.verb == Verb::kRelease) detail::released(*store_, charges);
+  return said;
 }
 
 }  // namespace sluice

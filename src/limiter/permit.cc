@@ -15,7 +15,8 @@ void detail::DeleteHeldPermit::operator()(HeldPermit* held) const noexcept {
   ::operator delete(held);
 }
 
-Permit::Permit(Store& store, std::span<const Charge> charges, std::optional<Instant> now)
+Permit::Permit(Store& store, std::span<const Charge> charges, std::optional<Instant> now,
+               std::optional<std::chrono::steady_clock::time_point> deadline)
     : held_(HeldPermit::make(PermitId::random(), charges, charges.size())), store_(&store) {
   const auto holds = [](const Charge& charge) { return holds_permits(charge.limit.algorithm()); };
   const std::span<Decision> each = held_->answers();
@@ -24,14 +25,15 @@ Permit::Permit(Store& store, std::span<const Charge> charges, std::optional<Inst
     std::fill(each.begin(), each.end(), decision_);
     return;
   }
-  if (charges.size() == 1) {
+  if (charges.size() == 1 && !deadline) {
     Charge charge = charges.front();
     charge.permit = &held_->id;
-    decision_ = each.front() = store.apply_one(Verb::kTake, charge, now);
+    decision_ = each.front() = store_->apply_one(Verb::kTake, charge, now);
   } else {
     std::vector<Charge> all(charges.begin(), charges.end());
     for (Charge& charge : all) charge.permit = &held_->id;
-    decision_ = store.apply(Verb::kTake, all, now, each);
+    decision_ = deadline ? Limiter(*store_).acquire(all, each, *deadline)
+                         : store_->apply(Verb::kTake, all, now, each);
   }
   held_->is_live = decision_.allowed() && held_->charge_count > 0;
 }
@@ -83,6 +85,12 @@ Permit Limiter::hold(std::string_view key, const Limit& limit, std::uint64_t cos
 
 Permit Limiter::hold(std::span<const Charge> charges, std::optional<Instant> now) {
   return {*store_, charges, now};
+}
+
+Permit Limiter::hold(std::string_view key, const Limit& limit, std::uint64_t cost,
+                     std::chrono::steady_clock::time_point deadline) {
+  const Charge charge{key, limit, cost};
+  return {*store_, {&charge, 1}, {}, deadline};
 }
 
 Decision Limiter::release(std::string_view permit, std::optional<Instant> now) {

@@ -171,6 +171,8 @@ PermitText::~PermitText() = default;
 PermitText::PermitText(PermitText&&) noexcept = default;
 PermitText& PermitText::operator=(PermitText&&) noexcept = default;
 
+std::span<const Charge> PermitText::charges() const noexcept { return held_->charges(); }
+
 Decision PermitText::release(Store& store, std::optional<Instant> now) const noexcept {
   return held_->apply(Verb::kRelease, store, now);
 }

@@ -24,6 +24,11 @@ struct WaitQueue::Line {
   Instant at = {};                          // of the next question
   std::uint64_t room = 0;                   // units that the next question may ask for
   Instant least_deadline = Instant::max();  // no waiter has an earlier one
+  // Of permits: the latest denial, when a lease ends that it waits for, and whether one was
+  // released while the store decided.
+  Decision said = {};
+  Instant ends_at = {};
+  bool was_released = false;
 };
 
 // The list of waiters that have finished.
@@ -81,6 +86,8 @@ Instant earliest(const Limit& limit, std::uint64_t units, Instant from, bool is_
   return from + limit.period() * static_cast<Duration::rep>(std::min(windows, most));
 }
 
+bool waits_for_permits(const Limit& limit) noexcept { return holds_permits(limit.algorithm()); }
+
 // Whether `reset_after` of an admitted question is the time until the counter admits again.
 bool frees_at_once(const Charge& question, const Decision& said) noexcept {
   if (question.limit.algorithm() == Algorithm::kFixedWindow) return true;
@@ -111,6 +118,10 @@ WaitQueue::Joined WaitQueue::join(Waiter& waiter, const Charge& charge, Instant 
     return Joined::kAsks;
   }
   Line& line = *found->second;
+  if (waits_for_permits(waiter.limit)) {
+    push(line, waiter);
+    return Joined::kWaits;
+  }
   const bool is_fresh = !line.is_asking && line.at > now;
   const Instant soonest =
       earliest(waiter.limit, line.units + waiter.cost, is_fresh ? line.at : now, is_fresh);
@@ -155,6 +166,13 @@ WaitQueue::Next WaitQueue::answer(Waiter& first, const Decision& said, Instant n
     }
     // If others took units meanwhile, the first waiter asks for itself.
     if (was_alone) line.at = now + *said.retry_after;
+    if (waits_for_permits(first.limit)) {
+      line.said = said;
+      line.ends_at = line.at;
+      line.at =
+          std::exchange(line.was_released, false) ? now : std::min(line.at, now + kReleaseCheck);
+      return next_of(line);
+    }
   } else {
     const bool has_failed = said.outcome == Outcome::kFailed;  // it would fail for the others too
     while (line.first != nullptr && (line.first->is_asked_for || has_failed)) {
@@ -170,7 +188,7 @@ WaitQueue::Next WaitQueue::answer(Waiter& first, const Decision& said, Instant n
     const bool is_full = line.first->cost > said.remaining;
     if (is_full && frees_at_once(line.charge, said)) line.at = now + said.reset_after;
   }
-  refuse_late(line, said, now, list);
+  if (!waits_for_permits(line.charge.limit)) refuse_late(line, said, now, list);
   return next_of(line);
 }
 
@@ -209,6 +227,24 @@ bool WaitQueue::leave(Waiter& waiter, Instant now, Next& next) noexcept {
   if (was_first && line.first != nullptr && line.first->cost < waiter.cost) line.at = now;
   next = next_of(line);
   return true;
+}
+
+bool WaitQueue::expire(Waiter& waiter, Instant now, Next& next) noexcept {
+  if (waiter.is_asked_for) return false;
+  const Line& line = *waiter.line;
+  Decision said = line.said;
+  said.capacity = waiter.limit.capacity();
+  waiter.decision = too_late(said, std::max(line.ends_at - now, Duration{1}));
+  return leave(waiter, now, next);
+}
+
+WaitQueue::Next WaitQueue::released(const Charge& charge, Instant now) noexcept {
+  const auto found = lines_.find(name_of(charge, charge.limit));
+  if (found == lines_.end()) return {};
+  Line& line = *found->second;
+  line.was_released = line.is_asking;
+  if (!line.is_asking) line.at = now;
+  return next_of(line);
 }
 
 void WaitQueue::clear(Waiter*& left) noexcept {

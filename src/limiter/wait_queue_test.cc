@@ -25,6 +25,8 @@ constexpr Instant kStart{std::chrono::seconds{1'700'000'000}};
 constexpr Limit kWindow = fixed_window(5).per(1s);
 constexpr Limit kLog = sliding_window_log(5).per(1s);
 
+constexpr Limit kFlight = concurrency(1).lease(10s);
+
 // A queue in front of a memory store, with time in the hands of the test.
 class Simulation {
  public:
@@ -385,6 +387,61 @@ TEST(WaitQueue, FinishesEachOnceInOrderAndInTimeOnRandomHistories) {
       before = &caller;
     }
   }
+}
+
+// --- permits ----------------------------------------------------------------------------------
+
+class PermitQueueTest : public ::testing::Test {
+ protected:
+  // Answers the question of the first waiter, whose permit comes back after `wait` at the latest.
+  Next deny(WaitQueue::Waiter& first, Duration wait, Instant now) {
+    WaitQueue::Waiter* finished = nullptr;
+    const Next next = queue.answer(first,
+                                   {.outcome = Outcome::kDenied,
+                                    .reason = Reason::kLimited,
+                                    .capacity = 1,
+                                    .retry_after = wait},
+                                   now, finished);
+    EXPECT_EQ(finished, nullptr);
+    return next;
+  }
+
+  WaitQueue queue{{.merges = false}};
+  const Charge counter{"key", kFlight};
+  WaitQueue::Waiter one{.limit = kFlight, .deadline = kStart + 5s};
+  WaitQueue::Waiter two{.limit = kFlight, .deadline = kStart + 5s};
+};
+
+TEST_F(PermitQueueTest, TheFirstAsksWhenAPermitIsReleased) {
+  EXPECT_EQ(queue.released(counter, kStart).waiter, nullptr);
+  EXPECT_EQ(queue.join(one, counter, kStart), Joined::kAsks);
+  queue.ask(one);
+  EXPECT_EQ(deny(one, 10s, kStart).at, kStart + WaitQueue::kReleaseCheck);
+  EXPECT_EQ(queue.join(two, counter, kStart), Joined::kWaits) << "before the lease ends";
+  const Next next = queue.released(counter, kStart + 10ms);
+  EXPECT_EQ(next.waiter, &one);
+  EXPECT_EQ(next.at, kStart + 10ms);
+  queue.ask(one);
+  EXPECT_EQ(queue.released(counter, kStart + 11ms).waiter, nullptr) << "a question is under way";
+  EXPECT_EQ(deny(one, 9s, kStart + 12ms).at, kStart + 12ms) << "it asks again for that";
+}
+
+TEST_F(PermitQueueTest, AWaitEndsAtItsDeadline) {
+  queue.join(one, counter, kStart);
+  queue.join(two, counter, kStart);
+  queue.ask(one);
+  deny(one, 10s, kStart);
+  Next next;
+  EXPECT_TRUE(queue.expire(two, kStart + 5s, next));
+  EXPECT_EQ(next.waiter, &one);
+  EXPECT_EQ(two.decision.reason, Reason::kLimited);
+  EXPECT_EQ(two.decision.retry_after, Duration{5s});
+  queue.ask(one);
+  EXPECT_FALSE(queue.expire(one, kStart + 5s, next)) << "a question is under way";
+  deny(one, 5s, kStart + 5s);
+  EXPECT_TRUE(queue.expire(one, kStart + 5s, next));
+  EXPECT_EQ(next.waiter, nullptr);
+  EXPECT_EQ(queue.size(), 0u);
 }
 
 }  // namespace

@@ -98,8 +98,16 @@ Decision Waits::sleep(WaitingCall& call, Instant deadline, const Decision& said)
     count();
     if (!waits) decision = refused(said, Reason::kLimited);
   }
-  if (!decision.allowed()) call.ask(Verb::kRefund);
+  if (!decision.allowed()) call.give_back();
   return without_delay(decision);
+}
+
+void Waits::released(std::span<const Charge> charges) noexcept {
+  if (waiting() == 0) return;
+  const Lock lock(mutex_);
+  for (const Charge& charge : charges) {
+    call_next(queue_.released(charge, options_.clock->now()));
+  }
 }
 
 // Waits in the queues of counters that cannot be reserved, first in that of charge `at`.
@@ -147,20 +155,23 @@ Decision Waits::queue(WaitingCall& call, std::size_t at, Instant deadline, bool 
   }
 }
 
-// Blocks until the request may ask the store or has left the queue. Returns false if its caller has
-// given up.
+// Blocks until the request may ask the store or has left the queue, as it does at its deadline if
+// it waits for a permit. Returns false if its caller has given up.
 bool Waits::await_turn(WaitingCall& call, Place& place, Lock& lock) noexcept {
+  const bool expires = holds_permits(place.limit.algorithm());
   while (!place.has_left && place.turn > options_.clock->now()) {
-    const Instant until = place.turn;
+    const Instant until = expires ? std::min(place.turn, place.deadline) : place.turn;
     lock.unlock();
     const bool waits = call.park(until);
     lock.lock();
-    if (waits || place.has_left) continue;
+    const Instant now = options_.clock->now();
+    const bool is_late = expires && place.deadline <= now && place.turn > now;
+    if (place.has_left || (waits && !is_late)) continue;
     WaitQueue::Next next;
-    queue_.leave(place, options_.clock->now(), next);
+    place.has_left = waits ? queue_.expire(place, now, next) : queue_.leave(place, now, next);
     call_next(next);
     count();
-    return false;
+    return waits;
   }
   return true;
 }
@@ -276,9 +287,17 @@ Decision acquire(const Store& store, WaitingThread& call, Instant deadline) noex
     SharedWaits waits(store);
     return is_known ? waits->acquire(call, deadline, said) : waits->acquire(call, deadline);
   } catch (const std::bad_alloc&) {
-    if (is_known && said.allowed()) call.ask(Verb::kRefund);
+    if (is_known && said.allowed()) call.give_back();
     return Decision::refused(Reason::kStoreError);
   }
+}
+
+void released(const Store& store, std::span<const Charge> charges) noexcept {
+  Registry& registry = Registry::instance();
+  if (registry.users == 0) return;
+  const std::lock_guard lock(registry.mutex);
+  const auto found = registry.stores.find(&store);
+  if (found != registry.stores.end()) found->second.waits.released(charges);
 }
 
 }  // namespace sluice::detail

@@ -20,6 +20,8 @@ class WaitingCall {
 
   // Asks the store to decide the whole request.
   virtual Decision ask(Action action) noexcept = 0;
+  // Gives back what the last ask() has taken.
+  virtual void give_back() noexcept = 0;
   // The charges of the request that can deny it. May ask the store if ask() was not called yet.
   virtual std::span<const Charge> charges() noexcept = 0;
   // Their decisions in the last ask().
@@ -46,7 +48,7 @@ class WaitingThread : public WaitingCall {
 
 // The requests that wait for units of a store: for a reservation of buckets to come due, or, with
 // other algorithms, in the queue of the counter that denies them (WaitQueue). Only the first of a
-// queue asks the store.
+// queue asks the store. Who waits for a permit is called when one is released.
 //
 // Thread-safety: any member from any thread. No lock is held while the store is asked. Cost:
 // without waiting requests, that of the store.
@@ -66,6 +68,8 @@ class Waits {
   Decision acquire(WaitingCall& call, Instant deadline) noexcept;
   // As above; `said` is the answer of reservation() a moment ago.
   Decision acquire(WaitingCall& call, Instant deadline, const Decision& said) noexcept;
+  // Permits of these counters were released: the first that wait for them ask.
+  void released(std::span<const Charge> charges) noexcept;
   // What to ask first.
   static Action reservation(Instant deadline, const Clock& clock) noexcept;
   // Whether the answer says that the request has to wait.
@@ -100,5 +104,8 @@ class Waits {
 // Takes the units of a request to the store, as Waits::acquire(). The requests of all threads of
 // the process wait in the same queues.
 Decision acquire(const Store& store, WaitingThread& call, Instant deadline) noexcept;
+// Permits of these counters were released: as Waits::released() for the threads of the process.
+// Cost: one load if no thread waits.
+void released(const Store& store, std::span<const Charge> charges) noexcept;
 
 }  // namespace sluice::detail

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <span>
 #include <thread>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "sluice/guard.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
+#include "sluice/permit.h"
 #include "sluice/testing/manual_clock.h"
 #include "tests/support/wait_until.h"
 
@@ -28,6 +30,7 @@ constexpr Limit kBucket = token_bucket(10).per(1s).burst(1);
 constexpr Limit kQueue = leaky_bucket(10).per(1s).burst(3).queueing();
 constexpr Limit kWindow = fixed_window(2).per(1s);
 constexpr Limit kLog = sliding_window_log(1).per(3s);
+constexpr Limit kFlight = concurrency(1).lease(1h);
 
 // A request whose waits end as soon as the clock has advanced by them.
 class Call final : public WaitingCall {
@@ -39,10 +42,17 @@ class Call final : public WaitingCall {
     ++questions;
     return store_.apply(action, charges_, {}, each_);
   }
+  void give_back() noexcept override {
+    for (const Charge& charge : charges_) {
+      const bool is_permit = holds_permits(charge.limit.algorithm());
+      store_.apply_one(is_permit ? Verb::kRelease : Verb::kRefund, charge, {});
+    }
+  }
   std::span<const Charge> charges() noexcept override { return charges_; }
   std::span<const Decision> each() noexcept override { return each_; }
   bool park(Instant until) noexcept override {
     if (gives_up) return false;
+    if (on_park) return on_park(), true;
     if (until != Instant::max()) clock_.set(std::max(clock_.now(), until));
     return true;
   }
@@ -50,6 +60,7 @@ class Call final : public WaitingCall {
 
   int questions = 0;
   bool gives_up = false;
+  std::function<void()> on_park;
 
  private:
   testing::ManualClock& clock_;
@@ -173,6 +184,64 @@ TEST_F(WaitsTest, AnswersAFailedStoreAtOnce) {
   EXPECT_EQ(acquire(call).reason, Reason::kStoreTimeout);
 }
 
+class PermitWaitsTest : public WaitsTest {
+ protected:
+  Decision hold(const PermitId& permit) { return store.apply_one(Verb::kTake, of(permit), {}); }
+  static Charge of(const PermitId& permit) {
+    return {.key = "flight", .limit = kFlight, .permit = &permit};
+  }
+
+  const PermitId held = PermitId::random();
+  const PermitId asked = PermitId::random();
+};
+
+TEST_F(PermitWaitsTest, AReleaseCallsTheFirst) {
+  EXPECT_TRUE(hold(held).allowed());
+  Call call(clock, store, {of(asked)});
+  call.on_park = [&] {
+    const Charge charge = of(held);
+    EXPECT_TRUE(store.apply_one(Verb::kRelease, charge, {}).allowed());
+    waits.released({&charge, 1});
+  };
+  EXPECT_TRUE(acquire(call).allowed());
+  EXPECT_EQ(clock.now(), kStart);
+  EXPECT_FALSE(hold(held).allowed());
+}
+
+TEST_F(PermitWaitsTest, AReleaseByAnotherProcessIsSeen) {
+  EXPECT_TRUE(hold(held).allowed());
+  Call call(clock, store, {of(asked)});
+  call.on_park = [&] {
+    store.apply_one(Verb::kRelease, of(held), {});
+    clock.advance(detail::WaitQueue::kReleaseCheck);
+  };
+  EXPECT_TRUE(acquire(call).allowed());
+}
+
+TEST_F(PermitWaitsTest, EndsAtItsDeadline) {
+  EXPECT_TRUE(hold(held).allowed());
+  const Decision late = acquire({of(asked)}, 1s);
+  EXPECT_EQ(late.reason, Reason::kLimited);
+  EXPECT_EQ(late.retry_after, Duration{1h - 1s});
+  EXPECT_EQ(clock.now(), kStart + 1s);
+  EXPECT_EQ(waits.waiting(), 0u);
+  EXPECT_TRUE(acquire({of(asked)}, 2h).allowed()) << "at the end of the lease";
+  EXPECT_EQ(clock.now(), kStart + 1h);
+}
+
+TEST_F(PermitWaitsTest, ACallerWhoGivesUpReleasesItsPermit) {
+  acquire({{"key", kBucket}});
+  Call call(clock, store, {{"key", kBucket}, of(asked)});
+  call.gives_up = true;
+  EXPECT_FALSE(acquire(call).allowed());
+  EXPECT_TRUE(hold(held).allowed());
+  Call queued(clock, store, {of(asked)});
+  queued.gives_up = true;
+  EXPECT_FALSE(acquire(queued).allowed());
+  EXPECT_EQ(waits.waiting(), 0u);
+  EXPECT_TRUE(store.apply_one(Verb::kRelease, of(held), {}).allowed());
+}
+
 // --- threads ----------------------------------------------------------------------------------
 
 using Steady = std::chrono::steady_clock;
@@ -212,6 +281,7 @@ class Numbered final : public detail::WaitingThread {
     }
     return decision_;
   }
+  void give_back() noexcept override { store_.apply_one(Verb::kRefund, charge_, {}); }
   std::span<const Charge> charges() noexcept override { return {&charge_, 1}; }
   std::span<const Decision> each() noexcept override { return {&decision_, 1}; }
   bool park(Instant until) noexcept override {
@@ -251,6 +321,32 @@ TEST(AcquireThreads, AreServedInOrderOfArrival) {
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(admitted, expected) << to_string(limit.algorithm());
   }
+}
+
+TEST(AcquireThreads, WaitForPermitsThatOthersRelease) {
+  MemoryStore store;
+  Limiter limiter(store);
+  std::atomic<int> inside = 0;
+  int calls = 0;
+  const auto call = guarded(limiter, "call", kFlight).holding().waiting(1h).returning([&] {
+    EXPECT_EQ(++inside, 1);
+    ++calls;
+    return --inside;
+  });
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < 50; ++j) EXPECT_TRUE(call());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(calls, 200);
+  Permit held = limiter.hold("key", kFlight, 1, in(1h));
+  EXPECT_TRUE(held);
+  EXPECT_EQ(limiter.hold("key", kFlight, 1, Steady::now()).decision().reason, Reason::kLimited);
+  std::thread waits([&] { EXPECT_TRUE(limiter.hold("key", kFlight, 1, in(1h))); });
+  EXPECT_TRUE(held.release());
+  waits.join();
 }
 
 TEST(AcquireThreads, AGuardWaits) {

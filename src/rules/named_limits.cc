@@ -146,7 +146,8 @@ void NamedLimits::add_limit(const Rule& rule, const CompiledRule& compiled, std:
 Reason NamedLimits::name_limit(const CompiledLimit& compiled, const RequestCosts& costs) {
   NamedLimit& named = limits_.back();
   const RuleLimit& limit = *named.limit;
-  if (!applies(compiled) || (changes_block(terms_.verb) && !limit.block)) {
+  const bool is_left = terms_.leaves_permits && holds_permits(limit.limit.algorithm());
+  if (is_left || !applies(compiled) || (changes_block(terms_.verb) && !limit.block)) {
     limits_.pop_back();
     return Reason::kOk;
   }
@@ -283,11 +284,10 @@ void NamedLimits::explain_cost(const RuleLimit& limit) {
 
 void NamedLimits::explain_permit(const RuleLimit& limit) {
   mistake_ = "the limit " + in_quotes(limit.name) + " holds permits (concurrency), ";
-  mistake_ +=
-      terms_.verb == Verb::kCharge
-          ? "which cannot be charged; expected a check"
-          : "which this kind of request cannot receive; expected /v1/check without wait_ms, "
-            "RL.CHECK or the library";
+  mistake_ += terms_.verb == Verb::kCharge
+                  ? "which cannot be charged; expected a check"
+                  : "which this kind of request cannot receive; expected /v1/check, RL.CHECK or "
+                    "the library";
 }
 
 bool NamedLimits::is_denied_by_rule(RuleMode mode) const noexcept {

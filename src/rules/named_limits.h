@@ -72,6 +72,7 @@ struct NamingTerms {
   const Overrides* overrides = nullptr;
   std::optional<Instant> now = {};
   const AttributeSource* response = nullptr;  // to report; null: it does not report
+  bool leaves_permits = false;                // leaves out limits with permits
 };
 
 // The limits that apply to one request: matches the rules and names the counters.

@@ -57,8 +57,8 @@ void RuleDecider::Impl::begin(const RuleSet::Impl& set, const BatchTerms& terms,
   verb_ = terms.action.verb;
   settles_ = work.actual != nullptr;
   can_repeat_ = false;
-  named_.begin(set,
-               {verb_, work.actual, refuses_permits_, stores_.overrides, terms.now, work.response});
+  named_.begin(set, {verb_, work.actual, refuses_permits_, stores_.overrides, terms.now,
+                     work.response, work.leaves_permits});
   permit_.reset();
   answer_.permit.clear();
   answer_.mistake = {};
@@ -107,6 +107,8 @@ const RuleAnswer& RuleDecider::Impl::decide_shadow(const Decision& enforced, con
   name_limits();
   fill_limits();
   fill_decision(enforced);
+  answer_.permit.clear();
+  fill_permit(enforced);
   if (has_unlimited_) drop_unlimited();
   return answer_;
 }

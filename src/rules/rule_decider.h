@@ -25,6 +25,7 @@ class RuleDecider::Impl {
   struct Work {
     const RequestCosts* actual = nullptr;
     const AttributeSource* response = nullptr;
+    bool leaves_permits = false;  // nothing is asked of limits with permits
   };
 
   const RuleAnswer& decide(const RuleSet::Impl& set, const AttributeSource& attributes,

@@ -99,9 +99,6 @@ std::optional<std::string> find_problem(const RuleSet& rules, const RuleNeeds& n
     if (has_permits && !needs.holds) {
       return which + ": a call needs a permit while it runs; expected .holding()";
     }
-    if (has_permits && needs.max_wait) {
-      return which + ": a guard does not wait for permits; expected no .waiting()";
-    }
     if (is_queue(limit) && !needs.waits) {
       return which +
              ": a queue admits calls that must wait; expected .delaying(WAIT) or .waiting(AT_MOST)";
@@ -241,13 +238,19 @@ RulePass::~RulePass() {
 // A call that waits for the limits of its rule.
 class RulePass::Waiting final : public WaitingThread {
  public:
-  Waiting(RuleDeciders::Slot& slot, const AttributeSource& attributes, const RequestCosts& costs)
-      : slot_(slot), rules_(attributes, costs) {}
+  Waiting(Limiter& limiter, RuleDeciders::Slot& slot, const AttributeSource& attributes,
+          const RequestCosts& costs)
+      : limiter_(limiter), slot_(slot), rules_(attributes, costs) {}
 
   Decision ask(Action action) noexcept override try {
     return rules_.ask(*slot_.decider, *slot_.rules, slot_.rule, action);
   } catch (const std::bad_alloc&) {
     return Decision::refused(Reason::kStoreError);
+  }
+  void give_back() noexcept override try {
+    limiter_.release(rules_.permit());
+    rules_.refund(*slot_.decider, *slot_.rules, slot_.rule);
+  } catch (const std::bad_alloc&) {  // fewer units are admitted than possible, never more
   }
   std::span<const Charge> charges() noexcept override {
     if (!rules_.has_asked()) ask(Verb::kPeek);
@@ -262,6 +265,7 @@ class RulePass::Waiting final : public WaitingThread {
   }
 
  private:
+  Limiter& limiter_;
   RuleDeciders::Slot& slot_;
   rules::RuleWait rules_;
 };
@@ -269,7 +273,7 @@ class RulePass::Waiting final : public WaitingThread {
 Decision RulePass::ask(const AttributeSource& attributes, const RequestCosts& costs) {
   slot_->renew(deciders_.rules_, deciders_.needs_->rule);
   if (const auto& max_wait = deciders_.needs_->max_wait) {
-    Waiting call(*slot_, attributes, costs);
+    Waiting call(*deciders_.limiter_, *slot_, attributes, costs);
     const Instant until{
         std::chrono::time_point_cast<Duration>(deadline(*max_wait)).time_since_epoch()};
     const Decision decision = acquire(deciders_.limiter_->store(), call, until);

@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -81,7 +83,7 @@ TEST_F(RulePermits, AreRefusedWhereNobodyReceivesThem) {
   EXPECT_EQ(answer.decision.reason, Reason::kInvalid);
   EXPECT_EQ(answer.mistake,
             "the limit 'a/0' holds permits (concurrency), which this kind of request cannot "
-            "receive; expected /v1/check without wait_ms, RL.CHECK or the library");
+            "receive; expected /v1/check, RL.CHECK or the library");
   EXPECT_TRUE(decide(rules_, Verb::kPeek).decision.allowed());
   decider_.refuse_permits(false);
   EXPECT_EQ(left(rules_), (std::vector<std::uint32_t>{2, 3, 9}));
@@ -172,6 +174,32 @@ TEST_F(RulePermits, AreHeldByGuards) {
         std::string(e.what()),
         "rule \"a\", limit \"a/0\": a call needs a permit while it runs; expected .holding()");
   }
+}
+
+TEST_F(RulePermits, AreWaitedForByGuards) {
+  const RuleSet rules =
+      parse("  - name: a\n    limits: [ { algorithm: concurrency, limit: 1, lease: 1h } ]\n");
+  std::atomic<int> inside = 0;
+  int calls = 0;
+  const auto call = guarded(rules, limiter_, "a").holding().waiting(1h).returning([&] {
+    EXPECT_EQ(++inside, 1);
+    --inside;
+    return ++calls;
+  });
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < 20; ++j) EXPECT_TRUE(call());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(calls, 80);
+  const auto hurried =
+      guarded(rules, limiter_, "a").holding().waiting(0s).returning([] { return 0; });
+  const std::string permit = decider_.decide(rules, Attributes{}).permit;
+  EXPECT_EQ(hurried().error().reason, Reason::kLimited);
+  EXPECT_TRUE(decider_.release(permit));
+  EXPECT_TRUE(hurried());
 }
 
 // Returns the errors of a limit with these keys.

@@ -7,10 +7,7 @@ namespace sluice::rules {
 
 Decision RuleWait::ask(RuleDecider& decider, const RuleSet& rules, const Rule* rule,
                        Action action) {
-  const RuleSet::Impl& set = Access::impl(rules);
-  const BatchTerms terms{.action = action, .leaves_shadow = true};
-  answer_ = rule != nullptr ? &decider.impl_->decide_by(set, *rule, attributes_, costs_, terms, {})
-                            : &decider.impl_->decide(set, attributes_, costs_, terms, {});
+  answer_ = &decide(decider, rules, rule, action, false);
   charges_.clear();
   each_.clear();
   for (const LimitAnswer& limit : answer_->limits) {
@@ -20,6 +17,19 @@ Decision RuleWait::ask(RuleDecider& decider, const RuleSet& rules, const Rule* r
     each_.push_back(limit.decision);
   }
   return answer_->decision;
+}
+
+void RuleWait::refund(RuleDecider& decider, const RuleSet& rules, const Rule* rule) {
+  answer_ = &decide(decider, rules, rule, Verb::kRefund, true);
+}
+
+const RuleAnswer& RuleWait::decide(RuleDecider& decider, const RuleSet& rules, const Rule* rule,
+                                   Action action, bool leaves_permits) {
+  const RuleSet::Impl& set = Access::impl(rules);
+  const BatchTerms terms{.action = action, .leaves_shadow = true};
+  const RuleDecider::Impl::Work work{.leaves_permits = leaves_permits};
+  return rule != nullptr ? decider.impl_->decide_by(set, *rule, attributes_, costs_, terms, work)
+                         : decider.impl_->decide(set, attributes_, costs_, terms, work);
 }
 
 const RuleAnswer& RuleWait::end(RuleDecider& decider, const Decision& decision, Action action) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "sluice/attributes.h"
@@ -23,6 +24,10 @@ class RuleWait {
 
   // Decides the enforced rules that match, or that rule.
   Decision ask(RuleDecider& decider, const RuleSet& rules, const Rule* rule, Action action);
+  // The permit that the last ask() has taken, in the answer to it; empty: none.
+  std::string_view permit() const noexcept { return answer_->permit; }
+  // Gives back what the last ask() has taken, except the permit.
+  void refund(RuleDecider& decider, const RuleSet& rules, const Rule* rule);
   // The charges of the enforced limits in the last ask(), and their decisions.
   std::span<const Charge> charges() const noexcept { return charges_; }
   std::span<const Decision> each() const noexcept { return each_; }
@@ -34,6 +39,9 @@ class RuleWait {
   const RuleAnswer& end(RuleDecider& decider, const Decision& decision, Action action);
 
  private:
+  const RuleAnswer& decide(RuleDecider& decider, const RuleSet& rules, const Rule* rule,
+                           Action action, bool leaves_permits);
+
   const AttributeSource& attributes_;
   const RequestCosts& costs_;
   const RuleAnswer* answer_ = nullptr;

@@ -27,9 +27,8 @@ struct LimitName {
 };
 // What a guard does besides asking its limits.
 struct GuardTerms {
-  bool waits = false;     // for a queue's delay
-  bool holds = false;     // permits while its function runs
-  bool acquires = false;  // waits for units
+  bool waits = false;  // for a queue's delay
+  bool holds = false;  // permits while its function runs
 };
 // Throws std::invalid_argument for a guard without a name, for two limits with one label, and for a
 // limit that needs other terms.
@@ -88,7 +87,7 @@ class LimitGate {
   }
 
   LimitGate checked(bool waits) const {
-    check_guard(name_, names(), {waits || max_wait_, holds_, max_wait_.has_value()});
+    check_guard(name_, names(), {waits || max_wait_, holds_});
     LimitGate gate = *this;
     gate.compose_prefixes(std::make_index_sequence<kCount>());
     return gate;
@@ -105,7 +104,8 @@ class LimitGate {
       if constexpr (kCount == 1) {
         if (permit_) {
           const auto all = charges(std::make_index_sequence<1>());
-          decision_ = gate.limiter_->store().apply_one(Verb::kTake, all[0], {});
+          decision_ = gate.max_wait_ ? gate.limiter_->acquire(all, {}, deadline(*gate.max_wait_))
+                                     : gate.limiter_->store().apply_one(Verb::kTake, all[0], {});
           return;
         }
         const Limit& limit = std::get<0>(gate.limits_).limit;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -20,6 +21,10 @@ namespace sluice::detail {
 // for as many waiters as they suffice for. A waiter is refused as soon as its deadline cannot be
 // met.
 //
+// Permits can come back at any time: the first waiter for one asks after released(), and after
+// kReleaseCheck, because another process may have released one. Nobody knows then whether a
+// deadline can be met, so the caller ends the wait with expire() at the deadline.
+//
 //   join() == kAsks -> ask() -> [the store decides] -> answer() -> [at the instant] -> ask() ...
 //
 // `now` and the deadlines are of one clock of the caller, which should be steady.
@@ -29,6 +34,8 @@ namespace sluice::detail {
 // each waiter that it finishes, and O(waiters of the counter) if a deadline cannot be met.
 class WaitQueue {
  public:
+  static constexpr Duration kReleaseCheck = std::chrono::milliseconds{250};
+
   struct Options {
     std::size_t most = 65'536;  // waiters; one more is refused with kTooManyWaiters
     bool merges = true;         // whether one question may be for several waiters
@@ -73,6 +80,11 @@ class WaitQueue {
   // A waiter gives up; then `next` says who asks. Returns false, and changes nothing, if a question
   // for it is under way: its caller must wait for the answer, and give back what it took.
   bool leave(Waiter& waiter, Instant now, Next& next) noexcept;
+
+  // The deadline of a waiter for a permit has passed: as leave(), and `decision` is a denial.
+  bool expire(Waiter& waiter, Instant now, Next& next) noexcept;
+  // Permits of the counter were released: returns who asks now.
+  Next released(const Charge& charge, Instant now) noexcept;
 
   // Removes all waiters except those of questions that are under way; `left` is the first of them.
   void clear(Waiter*& left) noexcept;

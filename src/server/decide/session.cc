@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <string>
 
 #include "rules/rule_wait.h"
 #include "sluice/clock.h"
@@ -36,6 +37,7 @@ Session::Session(const Parts& parts)
       denials_(&parts.denials),
       traffic_(parts.traffic),
       keys_(parts.keys),
+      waits_(parts.waits),
       decider_(parts.limiter, parts.stores),
       batch_({parts.limiter.store()}),
       version_(parts.rules.version()),
@@ -94,6 +96,11 @@ class Session::Waiting final : public detail::WaitingCall {
   } catch (const std::bad_alloc&) {
     return Decision::refused(Reason::kStoreError);
   }
+  void give_back() noexcept override try {
+    if (!rules_.permit().empty()) session_.release(std::string(rules_.permit()));
+    rules_.refund(session_.decider_, session_.rules_, nullptr);
+  } catch (const std::bad_alloc&) {  // fewer units are admitted than possible, never more
+  }
   std::span<const Charge> charges() noexcept override {
     if (!rules_.has_asked()) ask(Verb::kPeek);
     return rules_.charges();
@@ -126,6 +133,13 @@ const RuleAnswer& Session::acquire(const AttributeSource& attributes, const Requ
   waited_ = call.end(decision, detail::Waits::reservation(deadline, clock));
   record(attributes, costs, waited_);
   return waited_;
+}
+
+Decision Session::release(std::string_view permit) {
+  const Decision said = decider_.release(permit);
+  if (waits_ == nullptr || !said.allowed()) return said;
+  if (const auto text = PermitText::parse(permit)) waits_->released(text->charges());
+  return said;
 }
 
 const RuleAnswer& Session::decide_parts(std::string_view domain, std::span<const RequestPart> parts,

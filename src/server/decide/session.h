@@ -42,6 +42,7 @@ class Session {
     RuleStores stores = {};
     TrafficRecorder* traffic = nullptr;    // null: requests are not recorded
     insight::KeyRecorder* keys = nullptr;  // null: keys are not counted
+    detail::Waits* waits = nullptr;        // who waits for permits; null: nobody
   };
   explicit Session(const Parts& parts);
 
@@ -50,6 +51,7 @@ class Session {
                            Action action = Verb::kTake, Permits permits = Permits::kRefuse);
   // As decide() of a take, but waits for the units, at most that long, in order of arrival among
   // the requests of `waits`. The answer is counted once. It is a denial if the sleep is stopped.
+  // The caller hands out its permit.
   const RuleAnswer& acquire(const AttributeSource& attributes, const RequestCosts& costs,
                             Duration max_wait, detail::Waits& waits, net::FiberSleep& sleep);
   // Decides by the active rule with that name, whether it matches or not. Null if there is none.
@@ -74,7 +76,7 @@ class Session {
   // becomes the text of their permit; else it becomes empty. Null: there is no such limit.
   Decision decide(Charge charge, Action action = Verb::kTake, std::string* permit = nullptr);
   // Releases or extends a permit that was handed out: see RuleDecider.
-  Decision release(std::string_view permit) { return decider_.release(permit); }
+  Decision release(std::string_view permit);
   Decision extend(std::string_view permit) { return decider_.extend(permit); }
   // The trace of the requests to come, for the denial log. A request's attribute `traceparent` or
   // `header.traceparent` comes first. Borrows the source; null: none.
@@ -98,6 +100,7 @@ class Session {
   DenialLog* denials_;
   TrafficRecorder* traffic_;
   insight::KeyRecorder* keys_;
+  detail::Waits* waits_;
   const TraceSource* trace_ = nullptr;
   RuleDecider decider_;
   Batch batch_;  // for a charge without a rule
