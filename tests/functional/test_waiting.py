@@ -36,6 +36,11 @@ rules:
   - name: tried
     match: { path: /trial/wait }
     limits: [ { key: "{user}", algorithm: fixed_window, limit: 1, per: 300ms } ]
+  - name: flight
+    match: { path: /flight }
+    limits:
+      - { name: place, key: "{user}", algorithm: concurrency, limit: 1, lease: 1h }
+      - { name: rate, key: "{user}", algorithm: token_bucket, limit: 1000, per: 1s }
   - name: late
     match: { path: /late }
     limits: [ { key: "{user}", algorithm: token_bucket, limit: 1, per: 1h } ]
@@ -102,6 +107,38 @@ class Tests:
         self.assertEqual([raw.answer().status for raw in raws], [200] * 4)
         answer = check(self.sluice, "/trial/count", "g", verb="peek", cost=0)[1]
         self.assertEqual(answer["limits"][0]["remaining"], 96)
+
+    def release(self, permit):
+        return request(self.sluice.http, "POST", "/v1/release", json.dumps({"permit": permit})).status
+
+    def test_a_release_lets_the_first_pass_that_waits_for_a_permit(self):
+        permit = check(self.sluice, "/flight", "h")[1]["permit"]
+        raws = self.open(3)
+        self.wait_in_turn(raws, "/flight", "h")
+        for raw in raws:
+            self.assertEqual(self.release(permit), 200)
+            answer = raw.answer()
+            self.assertEqual(answer.status, 200)
+            permit = answer.json["permit"]
+        self.assertEqual(self.release(permit), 200)
+        self.assertEqual(waiting(self.sluice), 0)
+
+    def test_a_wait_for_a_permit_ends_at_its_time(self):
+        permit = check(self.sluice, "/flight", "i")[1]["permit"]
+        status, answer = check(self.sluice, "/flight", "i", wait_ms=50)
+        self.assertEqual((status, answer["reason"]), (429, "limited"))
+        self.assertNotIn("permit", answer)
+        self.assertGreater(answer["retry_after_ms"], 300_000)
+        self.assertEqual(self.release(permit), 200)
+
+    def test_a_client_that_hangs_up_takes_no_permit(self):
+        permit = check(self.sluice, "/flight", "j")[1]["permit"]
+        (raw,) = self.open(1)
+        self.wait_in_turn([raw], "/flight", "j")
+        raw.close()
+        wait_for(lambda: waiting(self.sluice) == 0, what="the request to end")
+        self.assertEqual(self.release(permit), 200)
+        self.assertEqual(check(self.sluice, "/flight", "j")[0], 200)
 
     def test_requests_are_answered_in_order_of_arrival(self):
         check(self.sluice, "/turn", "order")

@@ -125,7 +125,7 @@ class Session::Waiting final : public detail::WaitingCall {
 const RuleAnswer& Session::acquire(const AttributeSource& attributes, const RequestCosts& costs,
                                    Duration max_wait, detail::Waits& waits,
                                    net::FiberSleep& sleep) {
-  decider_.refuse_permits(true);
+  decider_.refuse_permits(false);
   Waiting call(*this, attributes, costs, sleep);
   const Clock& clock = SteadyClock::instance();
   const Instant deadline = clock.now() + max_wait;

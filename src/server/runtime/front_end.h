@@ -76,8 +76,6 @@ class FrontEnd {
   // "127.0.0.1:8080", "unix:/run/sluice.sock" or "off".
   std::string address() const { return listening_ ? listening_->name : "off"; }
   std::size_t connections() const noexcept { return connections_; }
-  // Requests that wait for units, in all loops.
-  virtual std::size_t waiting() const noexcept { return 0; }
   std::size_t most_connections() const { return is_open() ? bounds().connections : 0; }
 
  protected:

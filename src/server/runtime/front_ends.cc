@@ -117,12 +117,6 @@ std::size_t FrontEnds::most_connections() const {
   return sum;
 }
 
-std::size_t FrontEnds::waiting() const {
-  std::size_t sum = 0;
-  for (const auto& one : all_) sum += one->waiting();
-  return sum;
-}
-
 std::vector<ServerStatus::Listener> FrontEnds::status() const {
   std::vector<ServerStatus::Listener> out;
   const auto add = [&](const FrontEnd& one) {

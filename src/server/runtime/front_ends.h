@@ -43,8 +43,6 @@ class FrontEnds {
   std::size_t connections() const noexcept;
   // The sum of the maximums of all that listen, the administration among them.
   std::size_t most_connections() const;
-  // Requests that wait for units.
-  std::size_t waiting() const;
   std::vector<ServerStatus::Listener> status() const;
 
  private:

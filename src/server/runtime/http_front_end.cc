@@ -11,8 +11,7 @@ namespace {
 class HttpFrontEnd final : public FrontEnd {
  public:
   explicit HttpFrontEnd(const FrontEndParts& parts)
-      : FrontEnd(listen_address("http"), "http/1.1", parts),
-        waits_({.most = parts.config.bounds.waiting}) {}
+      : FrontEnd(listen_address("http"), "http/1.1", parts) {}
 
   std::string example() const override {
     if (!is_open()) return {};
@@ -24,8 +23,6 @@ class HttpFrontEnd final : public FrontEnd {
     return "curl -i " + at +
            R"( -d '{"attributes":{"method":"POST","path":"/login","ip":"203.0.113.9"}}')";
   }
-
-  std::size_t waiting() const noexcept override { return waits_.waiting(); }
 
  protected:
   Expected<bool> check() override {
@@ -39,7 +36,7 @@ class HttpFrontEnd final : public FrontEnd {
     auto fibers = loop.fibers;
     if (!fibers) fibers.emplace();  // /metrics waits, whatever the store does
     if (bounds().waiting > 0) {
-      waiting = {&waits_, loop.sleeps};
+      waiting = {loop.waits, loop.sleeps};
       fibers->most += bounds().waiting;
     }
     const auto make_handler = [parts = parts(), loop, &access = access(), waiting] {
@@ -51,9 +48,6 @@ class HttpFrontEnd final : public FrontEnd {
         http::FrontEnd::Parts{bounds(), make_handler, fibers, role_of_certificate()}, accept,
         std::move(socket));
   }
-
- private:
-  detail::Waits waits_;  // of all loops
 };
 
 }  // namespace

@@ -20,7 +20,8 @@ Loop::Loop(const Parts& parts)
                             parts.denials,
                             {.overrides = parts.overrides},
                             parts.traffic,
-                            parts.keys};
+                            parts.keys,
+                            parts.waits};
                   }
                   return {stores->limiter(),
                           parts.rules,
@@ -28,10 +29,12 @@ Loop::Loop(const Parts& parts)
                           parts.denials,
                           {stores->shadow(), stores->local(), parts.overrides},
                           parts.traffic,
-                          parts.keys};
+                          parts.keys,
+                          parts.waits};
                 },
                 .clock = parts.clock,
-                .sleeps = &sleeps_} {
+                .sleeps = &sleeps_,
+                .waits = parts.waits} {
   if (!stores_) return;
   services_.fibers = parts.fibers;
   services_.redis = [stores = stores_.get()] { return stores->redis(); };

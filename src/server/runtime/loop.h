@@ -28,6 +28,7 @@ struct LoopServices {
   std::optional<net::FiberPool::Options> fibers = {};  // if the store may wait
   std::function<redis::Client*()> redis = {};          // called for each command; empty: no Redis
   net::FiberSleeps* sleeps = nullptr;                  // null: no request may wait for units
+  detail::Waits* waits = nullptr;                      // of all loops; null as above
 };
 
 // An event loop with a thread of its own, its stores and its front ends.
@@ -51,6 +52,7 @@ class Loop {
     TrafficRecorder* traffic = nullptr;    // null: requests are not recorded
     insight::KeyRecorder* keys = nullptr;  // null: keys are not counted
     net::FiberPool::Options fibers = {};   // `most`: requests at the same time; others are queued
+    detail::Waits* waits = nullptr;        // the requests that wait for units, of all loops
   };
 
   explicit Loop(const Parts& parts);

@@ -108,6 +108,7 @@ class Server::Impl {
   std::unique_ptr<LoopStores> admin_stores_;  // if the store may wait
   net::FiberSleeps admin_sleeps_{main_};
   std::unique_ptr<net::LoopFrontEnd> administration_;
+  detail::Waits waits_{{.most = config_.bounds.waiting}};  // of all loops
   Loops loops_;
   Shutdown shutdown_{{main_, config_, log_, front_ends_, loops_, ready_}};
   Handover handover_{{main_, log_, [this] { return descriptors_to_give(); },
@@ -184,7 +185,7 @@ Expected<bool> Server::Impl::open() {
     return std::min(front_ends_.most_connections(), descriptors_.most());
   };
   add_server_metrics(registry_, {rules_.manager(), rules_.envoy(), log_, ready_, most,
-                                 [this] { return front_ends_.waiting(); }, overrides_->all()});
+                                 [this] { return waits_.waiting(); }, overrides_->all()});
   const std::size_t threads = Loops::count(config_.threads);
   auto inherited = handover_.inherit(config_.handover);
   if (!inherited) return Unexpected{inherited.error()};
@@ -219,8 +220,17 @@ void Server::Impl::start_loops(std::size_t threads) {
     TrafficRecorder* const traffic =
         traffic_ ? &recorders_.emplace_back(*traffic_, denials_, hash_all) : nullptr;
     insight::KeyRecorder* const keys = top_keys_.is_on() ? &top_keys_.make_recorder() : nullptr;
-    Loop& loop = loops_.add({stores_->limiter(), rules_.manager(), registry_.make_recorder(),
-                             denials_, clock_, make_stores, &overrides_->all(), traffic, keys});
+    Loop& loop = loops_.add({stores_->limiter(),
+                             rules_.manager(),
+                             registry_.make_recorder(),
+                             denials_,
+                             clock_,
+                             make_stores,
+                             &overrides_->all(),
+                             traffic,
+                             keys,
+                             {},
+                             &waits_});
     front_ends_.start(loop, i);
   }
 }
