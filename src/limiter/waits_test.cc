@@ -7,6 +7,7 @@
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <map>
 #include <span>
 #include <thread>
 #include <vector>
@@ -170,6 +171,31 @@ TEST_F(WaitsTest, GivesBackWhatACallerWhoGivesUpHasReserved) {
   queued.gives_up = true;
   EXPECT_FALSE(acquire(queued).allowed());
   EXPECT_EQ(waits.waiting(), 0u);
+}
+
+// docs/http.md states this share. The requests of the others end just before their turn.
+TEST_F(WaitsTest, OneOfNRequestsThatWaitGetsItsShareWhateverTheOthersLeave) {
+  constexpr int kOthers = 5, kUnits = 200;
+  std::map<Instant, int> turns;  // when a request ends: 0 is ours, it gets its unit
+  int ours = 0;
+  const auto ask = [&](int who) {
+    const Charge charge{"key", kBucket};
+    const Decision said = store.apply_one({Verb::kReserve, 1h}, charge, {});
+    const Instant turn = clock.now() + said.delay.value_or(Duration{0});
+    Instant end = who == 0 ? turn : std::max(turn - 1ms, clock.now() + 1us);
+    while (turns.contains(end)) end += 1us;
+    turns[end] = who;
+  };
+  for (int who = 0; who <= kOthers; ++who) ask(who);
+  while (clock.now() < kStart + 100ms * kUnits) {
+    const auto [end, who] = *turns.begin();
+    turns.erase(turns.begin());
+    clock.set(end);
+    if (who == 0) ++ours;
+    if (who != 0) store.apply_one(Verb::kRefund, {"key", kBucket}, {});
+    ask(who);
+  }
+  EXPECT_GE(ours, kUnits / (kOthers + 1));
 }
 
 TEST_F(WaitsTest, AnswersAFailedStoreAtOnce) {
