@@ -92,6 +92,20 @@ TEST_F(RuleStoresTest, LocalRulesAreDecidedLocallyIfTheStoreFails) {
   EXPECT_EQ(left(rules, 1), 3u) << "what was denied took nothing";
 }
 
+// FailurePolicyStore.AllowsReservationsAndTakesOfAtMostTheLeastCost says the same.
+TEST_F(RuleStoresTest, ATakeOfAtMostIsAllowedTheLeastCost) {
+  for (const std::string policy : {"allow", "local"}) {
+    const RuleSet rules = rules_of({rule("a", "allow", {20, 9}), rule("b", policy, {20})});
+    const RuleAnswer& answer = decide(rules, 7, Verb::kTakeAtMost);
+    EXPECT_TRUE(answer.decision) << policy;
+    EXPECT_EQ(answer.decision.taken, 7u) << policy;
+    for (const LimitAnswer& limit : answer.limits) EXPECT_EQ(limit.decision.taken, 7u) << policy;
+  }
+  const RuleSet shadow = rules_of(
+      {rule("a", "allow", {20}, "mode: shadow, continue: true"), rule("b", "allow", {20})});
+  EXPECT_EQ(decide(shadow, 7, Verb::kTakeAtMost).decision.taken, 7u);
+}
+
 TEST_F(RuleStoresTest, TheLocalStoreIsUnusedWhileTheStoreAnswers) {
   const RuleSet rules = rules_of({rule("a", "local", {2})});
   store_.works = true;
