@@ -54,9 +54,9 @@ class Built(Lint):
 
 
 class Sizes(Lint):
-    def test_refuses_a_source_of_601_lines(self):
-        self.accepts("sizes", "src/x.cc", "//\n" * 600)
-        self.refuses("sizes", "src/x.cc", "//\n" * 601, "src/x.cc:601: 601 lines, at most 600")
+    def test_refuses_a_source_of_1001_lines(self):
+        self.accepts("sizes", "src/x.cc", "//\n" * 1000)
+        self.refuses("sizes", "src/x.cc", "//\n" * 1001, "src/x.cc:1001: 1001 lines, at most 1000")
 
     def test_refuses_a_public_header_of_421_lines(self):
         self.accepts("sizes", "include/sluice/x.h", "//\n" * 420)
