@@ -34,10 +34,11 @@ struct MemoryStoreOptions {
 // What a memory store holds. A plain value; its fields are read at slightly different times.
 struct MemoryStoreStats {
   std::size_t shards = 0;
-  std::size_t keys = 0;         // counters
-  std::size_t log_bytes = 0;    // bytes of logs and slices
-  std::size_t blocks = 0;       // keys with denials that count for a block, or with one
-  std::uint64_t freed_keys = 0;  // blocked keys that were freed because of the bound since the start
+  std::size_t keys = 0;       // counters
+  std::size_t log_bytes = 0;  // bytes of logs and slices
+  std::size_t blocks = 0;     // keys with denials that count for a block, or with one
+  std::uint64_t freed_keys =
+      0;                        // blocked keys that were freed because of the bound since the start
   std::uint64_t evictions = 0;  // live counters lost to a bound since the start
   std::uint64_t swept = 0;      // untouched counters dropped since the start
   // Times that a log was merged into slices since the start, because its bytes did not suffice. The

@@ -43,8 +43,9 @@ struct Charge {
   // name. A store at its bound evicts a counter of the limit that has most. 0: limits with other
   // numbers are other limits.
   std::uint32_t limit_id = 0;
-  // Bounds the counters that takes and charges (kCharge) may create. Without its permission, a charge that needs a new
-  // counter is answered as by a full store. Null: no bound. A store may ignore it.
+  // Bounds the counters that takes and charges (kCharge) may create. Without its permission, a
+  // charge that needs a new counter is answered as by a full store. Null: no bound. A store may
+  // ignore it.
   NewKeyLimit* new_keys = nullptr;
   // concurrency: the permit that a take gives to its caller, and that a release ends. A take, a
   // release and an extension without one are kInvalid. Others ignore it.

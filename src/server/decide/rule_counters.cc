@@ -86,8 +86,12 @@ std::vector<RuleCounter> counters_of(const RuleSet& rules, const Rule& rule,
   const std::size_t plan = rule.plans.empty() ? 0 : compiled.plan.find(rule, values).first;
   for (std::size_t i = 0; i < rule.limits.size(); ++i) {
     const RuleLimit& limit = rule.limits[i];
-    RuleCounter counter{&limit, {}, {},
-                        tag,    {}, limit.by_plan.empty() ? limit.limit : limit.by_plan[plan],
+    RuleCounter counter{&limit,
+                        {},
+                        {},
+                        tag,
+                        {},
+                        limit.by_plan.empty() ? limit.limit : limit.by_plan[plan],
                         compiled.limits[i].id};
     std::string text = compiled.limits[i].prefix;
     std::size_t end = 0;

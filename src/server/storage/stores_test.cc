@@ -49,7 +49,8 @@ TEST(Stores, SayOnceAMinuteThatBlockedKeysWereFreed) {
   const auto lines = pipe.lines();
   ASSERT_EQ(lines.size(), 2u);
   for (const std::string& line : lines) {
-    const auto at = line.find("warning blocked keys were freed: blocks have reached their bound keys=");
+    const auto at =
+        line.find("warning blocked keys were freed: blocks have reached their bound keys=");
     ASSERT_NE(at, line.npos) << line;
     EXPECT_NE(line.find(" bound_bytes=8192 expected=\"a larger memory.max_log_bytes\""), line.npos);
     logged += std::stoull(line.substr(line.find("keys=") + 5));

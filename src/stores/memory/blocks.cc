@@ -226,8 +226,7 @@ bool Blocks::make_room(bool by_hand, core::Ticks now) noexcept {
   Pool* from = &pools_.front();
   for (Pool& pool : pools_) {
     if (pool.entries.empty()) continue;
-    const bool is_larger =
-        pool.by_hand == from->by_hand ? pool.bytes > from->bytes : from->by_hand;
+    const bool is_larger = pool.by_hand == from->by_hand ? pool.bytes > from->bytes : from->by_hand;
     if (from->entries.empty() || is_larger) from = &pool;
   }
   if (from->by_hand && !by_hand) return false;

@@ -44,10 +44,10 @@ enum class Kind : std::uint16_t {
 // Begins each record.
 struct RecordHead {
   Kind kind;
-  std::uint16_t limit;   // of a counter and of kLimit; kBlock: 1 if it is by hand; otherwise 0
+  std::uint16_t limit;  // of a counter and of kLimit; kBlock: 1 if it is by hand; otherwise 0
   // Of a counter: PackedState::expiry; kBlock: the limit (Blocks::Known); otherwise 0.
   std::uint32_t expiry;
-  Fingerprint key;       // of a counter and of kBlock; kLimit: the id in `low`; otherwise 0
+  Fingerprint key;  // of a counter and of kBlock; kLimit: the id in `low`; otherwise 0
 };
 static_assert(sizeof(RecordHead) == 24);
 

@@ -18,8 +18,8 @@ class Operations {
              MetricsWorker* worker = nullptr)
       : registry_(&registry), ready_(&ready), worker_(worker) {}
 
-  // Returns the operations of a loop: /metrics waits for the worker, on a fiber of that loop. Without
-  // a worker or on no fiber, the calling thread writes it.
+  // Returns the operations of a loop: /metrics waits for the worker, on a fiber of that loop.
+  // Without a worker or on no fiber, the calling thread writes it.
   Operations in(net::FiberSleeps* sleeps) const {
     Operations same = *this;
     same.sleeps_ = sleeps;

@@ -24,8 +24,7 @@ void decide_limit(CommandHandler& handler, const Call& call, const CounterVerb& 
         charge.gives_back ? request->cost - request->actual : request->actual - request->cost;
   }
   std::string permit;
-  const Decision decision =
-      handler.session.decide(charge, {verb.verb, request->max_wait}, &permit);
+  const Decision decision = handler.session.decide(charge, {verb.verb, request->max_wait}, &permit);
   handler.outcome = decision.outcome;
   const std::string_view error = report_of(decision.reason).resp_error;
   if (!error.empty()) return call.reply.error(error);
