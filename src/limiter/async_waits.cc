@@ -183,6 +183,8 @@ void AsyncWaits::sleep(WaitingRequest& request, const Decision& said, Ended& end
   const auto found = said.reason == Reason::kOk ? lines_.find(&request) : lines_.end();
   const bool is_next =
       found == lines_.end() || (*found)->turn_ > std::max(request.turn_, request.deadline);
+  // After close() nothing wakes it.
+  if (alarm_ == nullptr && (!is_next || delay > Duration{0})) request.is_cancelled = true;
   if (!said.allowed() || request.is_cancelled || (is_next && delay <= Duration{0})) {
     --reserved_;
     return ended.add(request);

@@ -432,6 +432,18 @@ TEST_P(LaterTest, EndsWithItsLastQuestionAfterItWasClosed) {
   EXPECT_EQ(request.times_ended, 1);
 }
 
+TEST_P(LaterTest, CancelsAReservationThatTheStoreMakesAfterItWasClosed) {
+  open();
+  start(kBucket);
+  answer();
+  Request& request = start(kBucket);
+  waits->close();
+  waits.reset();
+  answer();
+  EXPECT_EQ(request.times_ended, 1);
+  EXPECT_TRUE(request.is_cancelled);
+}
+
 INSTANTIATE_TEST_SUITE_P(Later, LaterTest, ::testing::Values(true));
 
 }  // namespace
