@@ -34,6 +34,7 @@ Permit::Permit(Store& store, std::span<const Charge> charges, std::optional<Inst
     for (Charge& charge : all) charge.permit = &held_->id;
     decision_ = deadline ? Limiter(*store_).acquire(all, each, *deadline)
                          : store_->apply(Verb::kTake, all, now, each);
+    if (charges.size() == 1) each.front() = decision_;  // the store may not have been asked
   }
   held_->is_live = decision_.allowed() && held_->charge_count > 0;
 }

@@ -78,9 +78,16 @@ Decision Waits::sleep(WaitingCall& call, Instant deadline, const Decision& said)
   const Instant now = options_.clock->now();
   const Instant turn = now + *said.delay;
   Decision decision = said;
+  const auto charges = call.charges();
+  const bool outlives_a_lease = std::any_of(charges.begin(), charges.end(), [&](const Charge& c) {
+    return holds_permits(c.limit.algorithm()) && c.cost > 0 && *said.delay >= c.limit.period();
+  });
   {
     const Lock lock(mutex_);
-    if (turn > deadline) {  // a leaky bucket in queue mode has a delay of its own
+    if (outlives_a_lease) {  // its permit is taken already
+      decision = refused(said, Reason::kLimited);
+      decision.retry_after = said.delay;
+    } else if (turn > deadline) {  // a leaky bucket in queue mode has a delay of its own
       decision = refused(said, Reason::kLimited);
       decision.retry_after = turn - deadline;
     } else if (queue_.size() + sleeping_ >= options_.most) {

@@ -268,6 +268,16 @@ TEST_F(PermitWaitsTest, ACallerWhoGivesUpReleasesItsPermit) {
   EXPECT_TRUE(store.apply_one(Verb::kRelease, of(held), {}).allowed());
 }
 
+TEST_F(PermitWaitsTest, ACallerIsDeniedIfTheLeaseOfItsPermitWouldEndBeforeItsTurn) {
+  const Limit slow = token_bucket(1).per(1h).burst(1);
+  acquire({{"slow", slow}});
+  const Decision denied = acquire({{"slow", slow}, of(asked)}, 2h);
+  EXPECT_EQ(denied.reason, Reason::kLimited);
+  EXPECT_EQ(denied.retry_after, Duration{1h});
+  EXPECT_EQ(clock.now(), kStart);
+  EXPECT_TRUE(hold(held).allowed()) << "the permit was given back";
+}
+
 // --- threads ----------------------------------------------------------------------------------
 
 using Steady = std::chrono::steady_clock;
