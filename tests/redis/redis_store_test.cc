@@ -7,6 +7,7 @@
 #include <mutex>
 #include <random>
 
+#include "sluice/new_key_limit.h"
 #include "sluice/permit.h"
 #include "sluice/testing/store_conformance.h"
 #include "tests/redis/store_test.h"
@@ -147,6 +148,27 @@ TEST(RedisStoreOverSlots, LeavesTheCountersOfADeniedRequestAsTheyWere) {
       EXPECT_EQ(limiter.peek(key, five, 0, at(kNow)), before)
           << key << " under " << to_string(five.algorithm());
       EXPECT_EQ(store->stats().gave_back, ++undone);
+    }
+  }
+}
+
+TEST(RedisStoreOverSlots, GiveBackNothingIfASettlementWouldNeedACounterThatMayNotBeCreated) {
+  RedisCluster cluster;
+  const auto store = open_ready(patient(cluster.url()));
+  Limiter limiter(*store);
+  for (const Limit& five : limits_of_five()) {
+    for (const std::string key : {"a", "b", "c", "d"}) {
+      ASSERT_TRUE(limiter.try_acquire(key, five, 4, at(kNow)).allowed());
+      const Decision before = limiter.peek(key, five, 0, at(kNow));
+      sluice::NewKeyLimit none(1);
+      none.count(at(kNow));
+      std::array charges{Charge{key, five, 1}, Charge{"new", five, 1}};
+      charges[0].gives_back = true;
+      charges[1].new_keys = &none;
+      EXPECT_EQ(limiter.apply(sluice::Verb::kCharge, charges, {}, at(kNow)).reason,
+                Reason::kStoreFull);
+      EXPECT_EQ(limiter.peek(key, five, 0, at(kNow)).remaining, before.remaining)
+          << key << " under " << to_string(five.algorithm());
     }
   }
 }

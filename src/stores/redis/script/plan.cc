@@ -267,7 +267,8 @@ void Plan::append_argument(const KeyedCounter& keyed, FamilySet families, std::u
   const Counter& counter = keyed.counter;
   int number = number_of(counter.family(), families);
   if (keyed.must_exist && verb != format::kGiveBack) number += format::kMustExist;
-  if (counter.gives_back() && verb == format::kCharge) number += format::kGivesBack;
+  const bool may_give_back = verb == format::kCharge || verb == format::kGiveBack;
+  if (counter.gives_back() && may_give_back) number += format::kGivesBack;
   const bool is_at_most = verb == format::kTakeAtMostOfAll;
   const std::uint64_t cost = changes_block(action_.verb) ? 0 : counter.cost();
   counter.append_argument(number, is_at_most ? counter.least_cost() : cost, out);
@@ -347,7 +348,7 @@ void Plan::count_new(std::size_t index) noexcept {
   for (std::size_t i = 0; i < count_; ++i) {
     const Counter& counter = counters_[i].counter;
     if (counters_[i].part != index || counter.new_keys() == nullptr) continue;
-    if (!counter.is_new() || counter.cost() == 0) continue;
+    if (!counter.is_new() || counter.cost() == 0 || counter.gives_back()) continue;
     counter.new_keys()->count(now_ ? *now_ : clock_->now());
   }
 }

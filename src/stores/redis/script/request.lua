@@ -38,7 +38,8 @@ for i = 1, count do
     must_exist[i] = true
   end
   if family >= kGivesBack then
-    family, its_verb = family - kGivesBack, kRefund
+    -- What was given back is charged again to undo it.
+    family, its_verb = family - kGivesBack, verb == kGiveBack and kCharge or kRefund
   end
   local state, admits, value, keep_for, others =
     decide[family](keys[i], arg, now, its_verb, states[i])
