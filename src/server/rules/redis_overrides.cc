@@ -70,7 +70,10 @@ void RedisOverrides::follow(boost::asio::io_context& loop, const OnTrouble& on_t
 void RedisOverrides::look(Step step) {
   step_ = step;
   switch (step) {
-    case Step::kHead: fill_in_read_head(look_, keys_); break;
+    case Step::kHead:
+      asked_ = known().number;
+      fill_in_read_head(look_, keys_);
+      break;
     case Step::kChanges: fill_in_read_changes(look_, keys_, after_); break;
     case Step::kScan: fill_in_scan(look_, keys_, cursor_); break;
   }
@@ -125,7 +128,8 @@ bool RedisOverrides::see_head(const redisReply& reply) {
   auto head = read_head(reply);
   if (!head) return false;
   const OverrideHead known = this->known();
-  const bool is_later = head->epoch == known.epoch && head->number >= known.number;
+  // This server may have made changes since it asked.
+  const bool is_later = head->epoch == known.epoch && head->number >= asked_;
   if (!is_synced_ || !is_later) {
     scan(std::move(*head));
   } else if (head->number > known.number) {

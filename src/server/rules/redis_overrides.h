@@ -97,6 +97,7 @@ class RedisOverrides final : public ServerOverrides {
   OverrideHead scanned_;  // the head before the scan
   std::string cursor_;
   std::vector<std::uint64_t> seen_;  // hashes of the counters of the scan
+  std::uint64_t asked_ = 0;          // the latest change that was known when the head was asked for
   std::uint64_t after_ = 0;          // the changes after this number were asked for,
   std::uint64_t latest_ = 0;         // and this was the latest one
   Look look_{*this};
