@@ -40,22 +40,27 @@ class AttributeValues {
     source_ = &source;
     if (known_.size() < names_->size()) known_.resize(names_->size());
     ++request_;
-    if (part == 0) long_bytes_ = 0;
+    if (part == 0) long_bytes_ = shadow_bytes_ = 0;
     too_long_.reset();
   }
 
   // Values of more than kLong bytes are long. The expressions of a request may read kMostLongBytes
-  // of them, so that no request takes long.
+  // of them, so that no request takes long; those of rules in shadow mode as many.
   static constexpr std::size_t kLong = std::size_t{8} << 10;
   static constexpr std::size_t kMostLongBytes = std::size_t{8} << 20;
-  // Returns whether that many expressions may read the value, which is known, and counts it.
+  // The expressions from now on are those of a rule in shadow mode, or of others.
+  void read_for_shadow(bool is_shadow) noexcept { is_shadow_ = is_shadow; }
+  // Returns whether that many expressions may read the value, which is known, and counts it then.
   bool may_read(std::uint32_t number, std::size_t expressions) noexcept {
     const std::size_t size = known_[number].value->size();
     if (size <= kLong) return true;
-    long_bytes_ += size * expressions;
-    if (long_bytes_ <= kMostLongBytes) return true;
-    too_long_ = number;
-    return false;
+    std::size_t& read = is_shadow_ ? shadow_bytes_ : long_bytes_;
+    if (size * expressions > kMostLongBytes - read) {
+      too_long_ = number;
+      return false;
+    }
+    read += size * expressions;
+    return true;
   }
   // The attribute that an expression could not read since the last call.
   std::optional<std::uint32_t> take_too_long() noexcept { return std::exchange(too_long_, {}); }
@@ -80,6 +85,8 @@ class AttributeValues {
   std::vector<Known> known_;
   std::uint64_t request_ = 0;
   std::size_t long_bytes_ = 0;  // that expressions have read
+  std::size_t shadow_bytes_ = 0;
+  bool is_shadow_ = false;
   std::optional<std::uint32_t> too_long_;
 };
 

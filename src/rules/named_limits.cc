@@ -42,6 +42,7 @@ void NamedLimits::match(const std::string_view* domain, const AttributeSource& a
   for (std::size_t i = 0; i < set_->rules.size(); ++i) {
     const Rule& rule = set_->rules[i];
     if (domain != nullptr && rule.domain != *domain) continue;
+    values_.read_for_shadow(rule.mode != RuleMode::kEnforce);
     if (!set_->compiled[i].matches(values_)) {
       const auto too_long = values_.take_too_long();
       if (!too_long || rule.mode != RuleMode::kEnforce) continue;
