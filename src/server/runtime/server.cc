@@ -377,6 +377,7 @@ std::vector<int> Server::Impl::descriptors_to_give() {
 }
 
 void Server::Impl::hand_over() {
+  stores_->unlock_snapshot();  // the successor has the same lock
   if (administration_) administration_->stop_accepting(net::Queued::kLeave, [] {});
   events_.end();
   shutdown_.hand_over();

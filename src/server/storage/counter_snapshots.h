@@ -47,6 +47,8 @@ class CounterSnapshots {
   // lock_descriptor() have ended. Call it before read(). Errors: one line.
   Expected<bool> lock(std::vector<net::FileLock> inherited = {});
   int lock_descriptor() const noexcept { return lock_ ? lock_->descriptor() : -1; }
+  // Closes the lock. The file stays locked while a successor has it.
+  void unlock() noexcept { lock_.reset(); }
 
   // Reads the file, if there is one. A file that cannot be used is renamed to FILE.damaged, and
   // the store stays empty.

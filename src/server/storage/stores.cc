@@ -64,6 +64,9 @@ class InMemory final : public Stores {
   int snapshot_lock() const noexcept override {
     return snapshots_ ? snapshots_->lock_descriptor() : -1;
   }
+  void unlock_snapshot() noexcept override {
+    if (snapshots_) snapshots_->unlock();
+  }
   void read_snapshot() override {
     if (snapshots_) snapshots_->read();
   }

@@ -50,6 +50,7 @@ class Stores {
   // one, and in Redis; then snapshot_lock() is -1.
   virtual Expected<bool> lock_snapshot(std::vector<net::FileLock> /*inherited*/) { return true; }
   virtual int snapshot_lock() const noexcept { return -1; }
+  virtual void unlock_snapshot() noexcept {}
   virtual void read_snapshot() {}
   virtual bool write_last_snapshot() { return true; }  // false: the counters are lost
   virtual void continue_writing_snapshots() {}
