@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <new>
 #include <utility>
 
 namespace sluice::server {
@@ -44,6 +45,7 @@ std::shared_ptr<const std::string> MetricsWorker::text(net::FiberSleeps& sleeps)
   const bool woken = sleep.sleep(Instant::max());
   const std::lock_guard lock(waiter->mutex);
   waiter->sleep = nullptr;
+  if (woken && waiter->text == nullptr) throw std::bad_alloc();
   return woken ? std::move(waiter->text) : std::make_shared<const std::string>(registry_.text());
 }
 
@@ -55,7 +57,11 @@ void MetricsWorker::run() {
     if (is_stopped_) return;
     served.swap(waiters_);
     lock.unlock();
-    const auto text = std::make_shared<const std::string>(registry_.text());
+    std::shared_ptr<const std::string> text;
+    try {
+      text = std::make_shared<const std::string>(registry_.text());
+    } catch (const std::bad_alloc&) {  // those who wait throw it
+    }
     for (const std::shared_ptr<Waiter>& waiter : served) {
       const std::lock_guard waits(waiter->mutex);
       if (waiter->sleep == nullptr) continue;
