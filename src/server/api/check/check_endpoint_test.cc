@@ -175,6 +175,8 @@ TEST_F(CheckEndpointTest, SaysWhatIsWrongWithALimitInTheRequest) {
   };
   has(R"({"limit":{"algorithm":"gcra","limit":1,"per":"1s"}})", "at limit: lacks 'key'; expected");
   has(R"({"limit":{"key":"a","key":"b"}})", "at limit: 'key' is given twice; expected it once");
+  has(R"({"limit":{"key":"a","burst":1,"burst":1}})",
+      "at limit: 'burst' is given twice; expected it once");
   has(R"({"limit":{"key":"a","cost":1}})", "at limit: unknown member 'cost'; expected one of: key");
   has(R"({"limit":{"key":"a","limit":true}})", "at limit: 'limit' is true; expected text");
   has(R"({"limit":{"key":"a","algorithm":"gcra","limit":1,"per":"1x"}})", "at limit: period: ");

@@ -31,6 +31,9 @@ std::optional<std::string> RequestLimit::begin(std::string_view name) {
     if (word->data() == nullptr) return std::nullopt;
     return core::in_quotes(name) + " is given twice; expected it once";
   }
+  for (std::size_t i = kRequired.size(); i < words_.size(); i += 2) {
+    if (words_[i] == name) return core::in_quotes(name) + " is given twice; expected it once";
+  }
   std::string expected = "expected one of: key, algorithm, limit, per";
   bool is_known = name == "zone" || name == "starts";
   for (const core::OptionInfo& option : core::kLimitOptions) {
