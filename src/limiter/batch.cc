@@ -452,10 +452,12 @@ Decision Batch::fall_back(Reason failed, Action action, Indices indices) {
     ask_local(action, indices);
     return answer_all(Decision::refused(failed), indices);
   }
-  std::uint64_t least_cost = kMaxUnits;
+  std::optional<std::uint64_t> least;
   for (const std::size_t i : indices) {
-    if (!entries_[i].terms.only_block) least_cost = std::min(least_cost, charges_[i].cost);
+    if (entries_[i].terms.only_block) continue;
+    least = std::min(least.value_or(kMaxUnits), charges_[i].cost);
   }
+  const std::uint64_t least_cost = least.value_or(0);
   const Decision allowed = detail::fallback(Outcome::kAllowed, action.verb, least_cost);
   Decision all = allowed;
   for (const std::size_t i : indices) {
