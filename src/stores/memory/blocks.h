@@ -16,10 +16,10 @@ namespace sluice::memory {
 
 // The blocks of a shard's counters, and the denials that count for them, by the name of the
 // counter. Only denials and blocks by hand make entries. Bounded in bytes: beyond them it drops an
-// entry of the limit whose entries take the most, so that keys that one limit denies do not free
-// the keys of another; blocks by hand only for other blocks by hand. Of a few entries of that limit
-// it drops a key that is not blocked before one that is. Each new entry also drops a few forgotten
-// ones.
+// entry of the limit whose entries take the most, so that keys that one limit denies free the
+// keys of another only while those take more; blocks by hand only for other blocks by hand. Of a
+// few entries of that limit it drops a key that is not blocked before one that is. Each new entry
+// also drops a few forgotten ones.
 //
 // Not thread-safe: the shard's lock protects it.
 class Blocks {
