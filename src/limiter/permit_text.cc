@@ -61,9 +61,9 @@ std::optional<std::string> decoded(std::string_view text) {
   std::uint32_t bits = 0;
   unsigned count = 0;
   for (const char c : text) {
-    const int value = kValues[static_cast<unsigned char>(c)];
+    const std::int8_t value = kValues[static_cast<unsigned char>(c)];
     if (value < 0) return std::nullopt;
-    bits = bits << 6 | static_cast<std::uint32_t>(value);
+    bits = bits << 6 | static_cast<std::uint8_t>(value);
     count += 6;
     if (count < 8) continue;
     count -= 8;

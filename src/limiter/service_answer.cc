@@ -49,7 +49,7 @@ std::optional<Instant> read_date(std::string_view text) noexcept {
   constexpr std::array<std::string_view, 12> kMonths{"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                                      "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
   if (text.size() != 29 || text.substr(3, 2) != ", " || text.substr(25) != " GMT") return {};
-  const auto month = std::find(kMonths.begin(), kMonths.end(), text.substr(8, 3));
+  const auto* const month = std::find(kMonths.begin(), kMonths.end(), text.substr(8, 3));
   const auto day = number(text.substr(5, 2)), year = number(text.substr(12, 4));
   const auto hour = number(text.substr(17, 2)), minute = number(text.substr(20, 2));
   const auto second = number(text.substr(23, 2));

@@ -260,6 +260,7 @@ class SharedWaits {
  public:
   explicit SharedWaits(const Store& store) : store_(&store) {
     const std::lock_guard lock(registry_.mutex);
+    // NOLINTNEXTLINE(cppcoreguidelines-prefer-member-initializer): under the lock
     entry_ = &registry_.stores[store_];
     ++entry_->users;
     ++registry_.users;

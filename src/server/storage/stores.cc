@@ -58,7 +58,7 @@ class InMemory final : public Stores {
   void stop_following() noexcept override {
     if (snapshots_) snapshots_->stop();
   }
-  Expected<bool> lock_snapshot(std::vector<net::FileLock> inherited) override {
+  Expected<bool> lock_snapshot(std::vector<net::FileLock>&& inherited) override {
     return snapshots_ ? snapshots_->lock(std::move(inherited)) : true;
   }
   int snapshot_lock() const noexcept override {

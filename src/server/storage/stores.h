@@ -48,7 +48,7 @@ class Stores {
 
   // The file that keeps the counters of a memory store (CounterSnapshots). They do nothing without
   // one, and in Redis; then snapshot_lock() is -1.
-  virtual Expected<bool> lock_snapshot(std::vector<net::FileLock> /*inherited*/) { return true; }
+  virtual Expected<bool> lock_snapshot(std::vector<net::FileLock>&& /*inherited*/) { return true; }
   virtual int snapshot_lock() const noexcept { return -1; }
   virtual void unlock_snapshot() noexcept {}
   virtual void read_snapshot() {}

@@ -7,14 +7,36 @@
 #include <utility>
 
 #include "core/quoted.h"
-#include "server/api/check/check_texts.h"
 #include "server/protocol/http/access.h"
 
 namespace sluice::server {
 namespace {
 
 namespace json = boost::json;
-using namespace check_texts;
+
+// What the bodies of /v1/check, /v1/settle and /v1/report may contain, as their errors say it.
+constexpr std::string_view kMembers =
+    "expected one of: attributes, cost, costs, limit, verb, max_wait_ms, wait_ms";
+constexpr std::string_view kSettleMembers = "expected one of: attributes, cost, costs, actual";
+constexpr std::string_view kReportMembers =
+    "expected one of: attributes, cost, costs, status, response";
+constexpr std::string_view kStatus = "expected the status of the response, such as 401";
+constexpr std::string_view kWholeCost = "expected a whole number from 0 to 4294967295";
+constexpr std::string_view kNamedCosts =
+    "expected an object of limits and their costs, {\"tokens\":700}";
+constexpr std::string_view kActual =
+    "expected the actual cost: a whole number from 0 to 4294967295, or an object of limits and "
+    "their actual costs, {\"tokens\":512}";
+constexpr std::int64_t kMostWaitMs = 86'400'000;
+constexpr std::string_view kMaxWait =
+    "expected milliseconds: a whole number from 0 to 86400000 (a day)";
+constexpr std::int64_t kMostTakeWaitMs = 300'000;
+constexpr std::string_view kWaitNumber =
+    "expected milliseconds: a whole number from 0 to 300000 (5 minutes)";
+constexpr std::string_view kVerbs =
+    "expected check, peek, refund, reset, charge, take_at_most or reserve";
+constexpr std::string_view kObjectOfTexts = "expected an object whose members are texts";
+constexpr std::string_view kRequest = "expected a request, {\"attributes\":{...}}";
 
 std::optional<Verb> verb_from(std::string_view name) noexcept {
   if (name == "check") return Verb::kTake;
