@@ -388,8 +388,9 @@ TEST_F(RuleDeciderTest, AValueThatIsTooLongForAnExpressionIsInvalid) {
   EXPECT_TRUE(other.decision.allowed()) << "only a shadow rule would read it";
   EXPECT_EQ(other.rule->name, "b") << "patterns without an expression read any value";
   EXPECT_TRUE(other.mistake.empty());
+  const std::string eight = "['~/b', '~/b', '~/b', '~/b', '~/b', '~/b', '~/b', '~/b']";
   const RuleSet both =
-      rules_of({"name: t, mode: shadow, match: { path: " + nine + " }, action: deny",
+      rules_of({"name: t, mode: shadow, match: { path: " + eight + " }, action: deny",
                 "name: a, match: { path: '~/a+' }, action: deny"});
   EXPECT_EQ(decide(both, {{"path", longer}}).decision.reason, Reason::kDenyRule)
       << "what a shadow rule reads makes no request invalid";
