@@ -141,7 +141,9 @@ std::string TrafficLog::append(std::array<std::string_view, 2> lines, std::size_
   if (written == static_cast<ssize_t>(bytes)) return {};
   if (written >= 0) errno = ENOSPC;
   auto failure = failure_of("cannot write", options_.file);
-  if (written > 0) static_cast<void>(::ftruncate(descriptor_, static_cast<off_t>(size_)));
+  if (written > 0 && ::ftruncate(descriptor_, static_cast<off_t>(size_)) != 0) {
+    failure += "; a part of a line is left in it";
+  }
   return failure;
 }
 
