@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "sluice/memory_store.h"
+#include "tests/support/counting_store.h"
 
 namespace sluice {
 namespace {
@@ -97,23 +98,8 @@ TEST_F(ReservationTest, SettlesNothingBackOfWhatOthersHaveTakenSince) {
   }
 }
 
-// Passes requests on, and counts them.
-class CountingStore final : public Store {
- public:
-  explicit CountingStore(Store& store) : store_(store) {}
-  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
-                 std::span<Decision> each) noexcept override {
-    ++asked;
-    return store_.apply(action, charges, now, each);
-  }
-  int asked = 0;
-
- private:
-  Store& store_;
-};
-
 TEST_F(ReservationTest, SettlesUpAndDownInOneRequestToTheStore) {
-  CountingStore store(store_);
+  testing::CountingStore store(store_);
   Limiter limiter(store);
   const std::array charges{Charge{"up", kTokens, 2}, Charge{"down", kTokens, 8},
                            Charge{"same", kTokens, 1}};

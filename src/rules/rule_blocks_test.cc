@@ -29,6 +29,15 @@ std::string errors_of(const std::string& block, const RuleTerms& terms = {}) {
   return out;
 }
 
+// Fails each request of one charge.
+class FailingStore final : public Store {
+  Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
+                 std::span<Decision> each) noexcept override {
+    each[0] = Decision::refused(Reason::kStoreError);
+    return each[0];
+  }
+};
+
 TEST(RuleBlocks, AreReadWithTheirDefaults) {
   const auto rules =
       RuleSet::parse(file_with("{ after: 5, within: 10m, for: 15m, grow: 2, at_most: 24h }"), "f");
@@ -118,13 +127,7 @@ TEST_F(DecidedBlocks, EndWithAResetOfTheRule) {
 }
 
 TEST_F(DecidedBlocks, DoNotStartByAStoreThatFails) {
-  class Failing final : public Store {
-    Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
-                   std::span<Decision> each) noexcept override {
-      each[0] = Decision::refused(Reason::kStoreError);
-      return each[0];
-    }
-  } failing;
+  FailingStore failing;
   load("    on_store_error: deny\n");
   Limiter limiter(failing);
   RuleDecider decider(limiter);
@@ -136,13 +139,7 @@ TEST_F(DecidedBlocks, DoNotStartByAStoreThatFails) {
 }
 
 TEST_F(DecidedBlocks, OfTheLocalStoreStartInItToo) {
-  class Failing final : public Store {
-    Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
-                   std::span<Decision> each) noexcept override {
-      each[0] = Decision::refused(Reason::kStoreError);
-      return each[0];
-    }
-  } failing;
+  FailingStore failing;
   load("    on_store_error: local\n");
   Limiter limiter(failing);
   RuleDecider decider(limiter, {.local = &store_});
@@ -280,13 +277,7 @@ TEST_F(UnlimitedKeys, AreReportedRefundedAndChargedNowhere) {
 }
 
 TEST_F(UnlimitedKeys, FollowThePolicyIfTheStoreFails) {
-  class Failing final : public Store {
-    Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
-                   std::span<Decision> each) noexcept override {
-      each[0] = Decision::refused(Reason::kStoreError);
-      return each[0];
-    }
-  } failing;
+  FailingStore failing;
   Limiter limiter(failing);
   RuleDecider decider(limiter, {.local = &store_, .overrides = &overrides_});
   for (const auto& [policy, allowed] :

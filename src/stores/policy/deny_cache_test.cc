@@ -12,6 +12,7 @@
 #include "sluice/permit.h"
 #include "sluice/testing/manual_clock.h"
 #include "stores/policy/test_store.h"
+#include "tests/support/counting_store.h"
 
 namespace sluice::deny_cache_test {
 namespace {
@@ -23,21 +24,6 @@ constexpr auto kLimit = token_bucket(10).per(10s);  // a unit a second
 // A cache before a store that counts what it is asked, before a memory store.
 class DenyCacheTest : public ::testing::Test {
  protected:
-  // Counts, and passes on.
-  class Counting final : public Store {
-   public:
-    explicit Counting(Store& store) : store_(store) {}
-    Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
-                   std::span<Decision> each) noexcept override {
-      ++asked;
-      return store_.apply(action, charges, now, each);
-    }
-    int asked = 0;
-
-   private:
-    Store& store_;
-  };
-
   void exhaust(std::string_view key) {
     ASSERT_TRUE(limiter_.try_acquire(key, kLimit, 10));
     ASSERT_EQ(limiter_.try_acquire(key, kLimit).reason, Reason::kLimited);
@@ -52,7 +38,7 @@ class DenyCacheTest : public ::testing::Test {
 
   testing::ManualClock clock_;
   MemoryStore memory_{{}, clock_};
-  Counting inner_{memory_};
+  testing::CountingStore inner_{memory_};
   DenyCache cache_{{}, clock_};
   DenyCacheStore store_{inner_, cache_};
   Limiter limiter_{store_};
