@@ -207,7 +207,7 @@ std::uint64_t Calendar::find_window(std::int64_t at) const noexcept {
   // The day may be in the window before, and clocks may show a day again whose window has ended.
   while (start > at) start = start_of(--window);
   std::int64_t end = start_of(window + 1);
-  while (end <= at) {  // also if clocks skip the first day of a window: then that has no length
+  while (end <= at) {  // even if clocks skip the first day of a window, which then has no length
     start = end;
     end = start_of(++window + 1);
   }

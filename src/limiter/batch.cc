@@ -19,7 +19,7 @@ bool answers_each(const Decision& decision) noexcept {
   return decision.reason != Reason::kInvalid && !store_failed(decision.reason);
 }
 
-// The same limit with so many units that it does not deny one.
+// Returns the limit with a number of units that no request exceeds.
 Limit without_bound(const Limit& limit) noexcept {
   LimitSpec spec = core::spec_of(limit);
   spec.limit = holds_permits(limit.algorithm()) ? kMaxPermitUnits : kMaxUnits;

@@ -295,7 +295,7 @@ class Tests:
                     self.assertEqual(found, [True, False], plan)
 
     def test_waits_are_exact(self):
-        """A block by hand lasts an hour, also with an override that ends earlier; the calendar
+        """A block by hand lasts an hour, even with an override that ends earlier; the calendar
         until a date in Shanghai."""
         for kind in (Http, Auth, RespCommands, Rls):
             with self.front_end(kind) as front_end:

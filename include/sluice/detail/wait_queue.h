@@ -83,7 +83,7 @@ class WaitQueue {
 
   // The deadline of a waiter for a permit has passed: as leave(), and `decision` is a denial.
   bool expire(Waiter& waiter, Instant now, Next& next) noexcept;
-  // Permits of the counter were released: returns who asks now.
+  // Call it when permits of the counter were released. Returns the waiter that asks now.
   Next released(const Charge& charge, Instant now) noexcept;
 
   // Removes all waiters except those of questions that are under way; `left` is the first of them.

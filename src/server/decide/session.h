@@ -42,7 +42,7 @@ class Session {
     RuleStores stores = {};
     TrafficRecorder* traffic = nullptr;    // null: requests are not recorded
     insight::KeyRecorder* keys = nullptr;  // null: keys are not counted
-    detail::Waits* waits = nullptr;        // who waits for permits; null: nobody
+    detail::Waits* waits = nullptr;        // the requests that wait for permits; null: none
   };
   explicit Session(const Parts& parts);
 

@@ -145,7 +145,7 @@ void CounterSnapshots::continue_writing() {
   is_last_written_ = false;
 }
 
-// Logs a failure once, and that of the last snapshot also if the one before had failed.
+// Logs the first failure in a row, and a failure of the last snapshot always.
 void CounterSnapshots::write(bool is_last) {
   const auto start = steady_clock::now();
   const auto saved = store_.save(options_.path);

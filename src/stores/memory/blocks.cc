@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::size_t kEntriesToSweep = 2;
 constexpr std::size_t kEntriesToCompare = 8;
-// Of so many pools, the first two are for the limits that have no other: not by hand, and by hand.
+// The maximum number of pools. The first two are for the limits that have no other pool: one for
+// blocks after denials, one for blocks by hand.
 constexpr std::size_t kMostPools = 2048;
 constexpr std::size_t kSharedPools = 2;
 
@@ -204,7 +205,7 @@ void Blocks::uncount(const Entry& entry) noexcept {
   pools_[entry.pool].bytes -= entry.bytes();
 }
 
-// Drops the forgotten ones of a few entries, so that all are found in the course of time.
+// Looks at a few entries and drops those that are forgotten, so that it finds all in time.
 void Blocks::drop_forgotten(core::Ticks now) noexcept {
   for (std::size_t i = 0; i < kEntriesToSweep && size_ > 0; ++i) {
     while (swept_at_ >= pools_[swept_pool_].entries.size()) {

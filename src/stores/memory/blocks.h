@@ -19,7 +19,7 @@ namespace sluice::memory {
 // entry of the limit whose entries take the most, so that keys that one limit denies free the
 // keys of another only while those take more; blocks by hand only for other blocks by hand. Of a
 // few entries of that limit it drops a key that is not blocked before one that is. Each new entry
-// also drops a few forgotten ones.
+// also drops a few forgotten entries.
 //
 // Not thread-safe: the shard's lock protects it.
 class Blocks {
@@ -139,7 +139,7 @@ class Blocks {
   std::vector<Pool> pools_;  // one without entries is free
   std::size_t size_ = 0;
   std::size_t bytes_ = 0;
-  std::size_t swept_pool_ = 0, swept_at_ = 0;  // where the next search for forgotten ones begins
+  std::size_t swept_pool_ = 0, swept_at_ = 0;  // where the next search for forgotten entries begins
   std::uint64_t evictions_ = 0;
   std::uint64_t freed_ = 0;
   const std::size_t max_bytes_;

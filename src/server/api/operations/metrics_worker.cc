@@ -60,7 +60,7 @@ void MetricsWorker::run() {
     std::shared_ptr<const std::string> text;
     try {
       text = std::make_shared<const std::string>(registry_.text());
-    } catch (const std::bad_alloc&) {  // those who wait throw it
+    } catch (const std::bad_alloc&) {  // the fibers that wait throw it
     }
     for (const std::shared_ptr<Waiter>& waiter : served) {
       const std::lock_guard waits(waiter->mutex);

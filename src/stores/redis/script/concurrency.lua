@@ -66,7 +66,7 @@ local function without_newest(held, given)
   return string.sub(held, 1, i + (kPermitSize - 1)) .. rest
 end
 
--- Returns the instant from which so many units are back.
+-- Returns the instant from which that many units are back.
 local function end_of(held, first, units)
   if units <= 1 then return first end
   local ends = {}
