@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "cli/json_keys.h"
-#include "core/calendar_text.h"
-#include "core/limit_options.h"
+#include "core/calendar.h"
+#include "core/decision.h"
+#include "core/limit.h"
 #include "core/period.h"
 #include "core/quoted.h"
-#include "core/wire_outcome.h"
 #include "sluice/permit.h"
 
 namespace sluice::cli {

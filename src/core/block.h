@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/ticks.h"
+#include "core/step.h"
 #include "sluice/block.h"
 
 // The block of a counter: docs/algorithms.md, Blocks. Pure functions of its numbers, its state and

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/limit_access.h"
+#include "core/limit.h"
 #include "core/state.h"
 
 namespace sluice::core::bucket {

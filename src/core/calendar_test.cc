@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/calendar_text.h"
+#include "core/calendar.h"
 
 namespace sluice {
 namespace {

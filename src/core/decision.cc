@@ -1,3 +1,5 @@
+#include "core/decision.h"
+
 #include "sluice/decision.h"
 
 namespace sluice {

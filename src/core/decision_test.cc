@@ -5,7 +5,7 @@
 #include <set>
 #include <type_traits>
 
-#include "core/wire_outcome.h"
+#include "core/decision.h"
 
 namespace sluice {
 namespace {

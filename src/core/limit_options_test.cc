@@ -1,11 +1,11 @@
-#include "core/limit_options.h"
+#include "core/limit.h"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <set>
 
-#include "core/fixed_text.h"
+#include "core/quoted.h"
 
 namespace sluice::core {
 namespace {

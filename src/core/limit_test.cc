@@ -8,8 +8,7 @@
 #include <string>
 #include <type_traits>
 
-#include "core/limit_access.h"
-#include "core/limit_options.h"
+#include "core/limit.h"
 
 namespace sluice::limit_test {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/calendar_text.h"
+#include "core/calendar.h"
 #include "core/quoted.h"
 
 namespace sluice::core {

@@ -1,10 +1,31 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace sluice::core {
+
+// Text that a constant expression composes, of at most N bytes. A longer text does not compile.
+template <std::size_t N>
+class FixedText {
+ public:
+  constexpr FixedText& append(std::string_view text) {
+    for (const char c : text) bytes_[size_++] = c;
+    return *this;
+  }
+  constexpr FixedText& append_upper(std::string_view text) {
+    for (const char c : text)
+      bytes_[size_++] = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+    return *this;
+  }
+  constexpr std::string_view view() const { return {bytes_.data(), size_}; }
+
+ private:
+  std::array<char, N> bytes_{};
+  std::size_t size_ = 0;
+};
 
 // Returns the length of the character at the front of `text` if it could change how the text around
 // it looks, else 0: controls, which a terminal obeys; ends of lines; and the marks that reverse the

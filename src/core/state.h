@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "core/limit_access.h"
+#include "core/limit.h"
 #include "core/step.h"
 
 namespace sluice::core {

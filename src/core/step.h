@@ -2,14 +2,127 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
-#include "core/answer.h"
-#include "core/forgotten.h"
 #include "sluice/limit.h"
 #include "sluice/verb.h"
 
 namespace sluice::core {
+
+// Instants and waits inside the core: microseconds, as in Duration, below 2^53.
+using Ticks = std::int64_t;
+
+// Products of units (below 2^33) and ticks (below 2^53).
+__extension__ using Wide = unsigned __int128;
+
+// b > 0: a limit of nothing is never asked how long.
+template <typename T>
+constexpr T ceil_div(T a, T b) noexcept {
+  return static_cast<T>(a / b + (a % b != 0));  // NOLINT(clang-analyzer-core.DivideZero)
+}
+
+// ⌈(a·m + add) / d⌉ for a result that fits in 64 bits; the 128-bit division only where it must be.
+constexpr std::uint64_t ceil_mul_div(std::uint64_t a, std::uint64_t m, std::uint64_t add,
+                                     std::uint64_t d) noexcept {
+  std::uint64_t product = 0;
+  if (!__builtin_mul_overflow(a, m, &product) && !__builtin_add_overflow(product, add, &product)) {
+    return ceil_div(product, d);
+  }
+  return static_cast<std::uint64_t>(ceil_div(Wide{a} * m + add, Wide{d}));
+}
+
+// ⌊a·m / d⌋ for a result that fits in 64 bits.
+constexpr std::uint64_t floor_mul_div(std::uint64_t a, std::uint64_t m, std::uint64_t d) noexcept {
+  return static_cast<std::uint64_t>(Wide{a} * m / d);
+}
+
+// A counter never goes back: an instant before its last change is read as that one.
+constexpr Ticks effective(Ticks now, Ticks last) noexcept { return now < last ? last : now; }
+
+// Whether a cost is admitted.
+struct Quote {
+  bool admitted = false;
+  bool never = false;  // the cost exceeds what the limit can ever hold
+  Ticks wait = 0;      // if neither: until the same cost is admitted
+};
+
+constexpr Quote never() noexcept { return {.admitted = false, .never = true}; }
+constexpr Quote admitted() noexcept { return {.admitted = true}; }
+constexpr Quote denied_for(std::uint64_t wait) noexcept {
+  return {.admitted = false, .never = false, .wait = static_cast<Ticks>(wait)};
+}
+
+// The state of a limit in numbers.
+struct Numbers {
+  std::uint32_t remaining = 0;  // whole units that would pass now
+  Ticks reset_after = 0;        // until the counter is untouched; 0: it is
+};
+
+// What a limit answers to a verb.
+struct Answer {
+  static constexpr Ticks kNoDelay = -1;
+
+  bool admitted = false;
+  bool never = false;
+  bool over = false;  // admitted beyond the limit
+  bool gone = false;  // the permit has ended
+  std::uint32_t remaining = 0;
+  std::uint32_t taken = 0;  // kTakeAtMost only
+  Ticks wait = 0;
+  Ticks reset_after = 0;
+  Ticks delay = kNoDelay;  // how long an admitted request has to wait
+
+  constexpr Answer() = default;
+  constexpr Answer(const Quote& quote, const Numbers& numbers) noexcept
+      : admitted(quote.admitted),
+        never(quote.never),
+        remaining(numbers.remaining),
+        wait(quote.wait),
+        reset_after(numbers.reset_after) {}
+
+  friend constexpr bool operator==(const Answer&, const Answer&) = default;
+};
+
+// When a counter is forgotten: at the first multiple of 2^20 µs from which on it is untouched under
+// the numbers of its last write. Stores keep that multiple in 32 bits. A counter whose multiple
+// does not fit is never forgotten.
+class Forgotten {
+ public:
+  static constexpr int kShift = 20;
+  static constexpr std::uint32_t kNever = 0xFFFFFFFE;
+
+  // A counter that was never seen has been forgotten since the epoch.
+  constexpr Forgotten() = default;
+  constexpr explicit Forgotten(std::uint32_t multiple) noexcept : multiple_(multiple) {}
+
+  static constexpr Forgotten after(Ticks untouched_from) noexcept {
+    constexpr std::uint64_t kRoundUp = (std::uint64_t{1} << kShift) - 1;
+    const auto multiple = (static_cast<std::uint64_t>(untouched_from) + kRoundUp) >> kShift;
+    return Forgotten(multiple < kNever ? static_cast<std::uint32_t>(multiple) : kNever);
+  }
+
+  constexpr std::uint32_t multiple() const noexcept { return multiple_; }
+  constexpr bool is_past(Ticks now) const noexcept {
+    return multiple_ < kNever && multiple_ <= static_cast<std::uint64_t>(now) >> kShift;
+  }
+  // Returns the first instant at which it is past; if there is none, the last one of all.
+  constexpr Ticks from() const noexcept {
+    if (multiple_ >= kNever) return std::numeric_limits<Ticks>::max();
+    return Ticks{multiple_} << kShift;
+  }
+
+  // Cuts the waits of an unchanged counter at the instant at which it is forgotten. They are longer
+  // only if the limit's numbers have changed since the last write.
+  constexpr void end(Ticks now, Answer& answer) const noexcept {
+    const Ticks left = from() - now;
+    answer.wait = std::min(answer.wait, left);
+    answer.reset_after = std::min(answer.reset_after, left);
+  }
+
+ private:
+  std::uint32_t multiple_ = 0;
+};
 
 // The state of a counter as a store keeps it. `State` is the state itself, or a view of it in the
 // store's memory. A default one is a counter that was never seen.

@@ -7,8 +7,6 @@
 #include <sstream>
 #include <string>
 
-#include "core/time_zone_rule.h"
-
 namespace sluice::core::time_zone_test {
 namespace {
 

@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "core/limit_options.h"
+#include "core/limit.h"
 #include "core/period.h"
 #include "rules/attribute_table.h"
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <utility>
 
-#include "core/limit_options.h"
+#include "core/limit.h"
 #include "core/period.h"
 #include "envoy/config.h"
 #include "envoy/go_yaml.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/limit_options.h"
+#include "core/limit.h"
 
 namespace sluice::envoy::schema {
 namespace {

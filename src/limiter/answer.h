@@ -1,11 +1,131 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <span>
 
-#include "core/answer.h"
 #include "core/block.h"
+#include "core/step.h"
+#include "sluice/block.h"
 #include "sluice/decision.h"
 #include "sluice/limit.h"
+#include "sluice/store.h"
+#include "sluice/verb.h"
+
+namespace sluice {
+
+// Whether the verb is one for the algorithm of the charge, and has the permit that it needs; and
+// whether the charge may give back: see Store::apply().
+constexpr bool verb_fits(Verb verb, const Charge& charge) noexcept {
+  if (charge.gives_back) return verb == Verb::kCharge;
+  if (!holds_permits(charge.limit.algorithm())) return !changes_permit(verb);
+  const bool needs_permit = takes(verb) || changes_permit(verb);
+  return verb != Verb::kCharge && (charge.permit != nullptr || !needs_permit);
+}
+
+// Whether the verb may create a counter, so that NewKeyLimit bounds it.
+constexpr bool creates(Verb verb) noexcept { return takes(verb) || verb == Verb::kCharge; }
+
+// Whether a verb that changes blocks has one to change, and a length that a block can have.
+constexpr bool block_fits(Action action, const Charge& charge) noexcept {
+  if (!changes_block(action.verb)) return true;
+  const bool has_length = action.max_wait >= kMinPeriod && action.max_wait <= kMaxPeriod;
+  return charge.block != nullptr && (has_length || action.verb == Verb::kUnblock);
+}
+
+// Whether a denial (kLimited) counts for the block of the charge. A reservation that is denied may
+// still wait for its units, except with a bucket.
+constexpr bool counts_denials(Verb verb, const Charge& charge) noexcept {
+  if (charge.block == nullptr || !takes(verb)) return false;
+  return verb != Verb::kReserve || charge.limit.state_kind() == StateKind::kBucket;
+}
+
+// Adds another charge on a counter to what those before ask: a cost, and whether they give it back.
+// A sum beyond all limits stays beyond them.
+constexpr void add_charge(const Charge& charge, std::uint64_t& cost, bool& gives_back) noexcept {
+  if (charge.gives_back == gives_back) {
+    if (__builtin_add_overflow(cost, charge.cost, &cost)) cost = ~std::uint64_t{0};
+  } else if (charge.cost <= cost) {
+    cost -= charge.cost;
+  } else {
+    cost = charge.cost - cost;
+    gives_back = charge.gives_back;
+  }
+}
+
+// Whether two charges of one counter have the same block, or none.
+constexpr bool same_block(const Charge& a, const Charge& b) noexcept {
+  if (a.block == b.block) return true;
+  return a.block != nullptr && b.block != nullptr && *a.block == *b.block;
+}
+
+// Writes the answer to a request from the answers to its charges, at least one (see Store::apply):
+// every store's last step. It reads and writes field by field; whole decisions just written in
+// pieces would be slow to copy.
+inline void combine(std::span<const Decision> each, Decision& all) noexcept {
+  constexpr Duration kNone{-1};
+  const Decision* tightest = &each.front();
+  Duration retry_after = kNone;
+  Duration delay = kNone;
+  bool never = false;
+  bool blocked = false;
+  bool starts_block = false;
+  bool over = false;
+  for (const Decision& d : each) {
+    never |= d.reason == Reason::kNever;
+    blocked |= d.reason == Reason::kBlocked;
+    starts_block |= d.starts_block;
+    over |= d.reason == Reason::kOver;
+    if (d.retry_after && *d.retry_after > retry_after) retry_after = *d.retry_after;
+    if (d.delay && *d.delay > delay) delay = *d.delay;
+    const bool tighter =
+        d.allowed() == tightest->allowed() ? d.remaining < tightest->remaining : !d.allowed();
+    if (tighter) tightest = &d;
+  }
+  all.outcome = tightest->outcome;
+  all.taken = tightest->taken;
+  all.starts_block = starts_block;
+  all.reason = tightest->reason;
+  if (over) all.reason = Reason::kOver;
+  if (blocked) all.reason = Reason::kBlocked;
+  if (never) all.reason = Reason::kNever;
+  all.capacity = tightest->capacity;
+  all.remaining = tightest->remaining;
+  all.reset_after = tightest->reset_after;
+  all.retry_after.reset();
+  if (retry_after != kNone && !never) all.retry_after = retry_after;
+  all.delay.reset();
+  if (delay != kNone && all.allowed()) all.delay = delay;
+}
+
+// As combine() for a release, which has ended the permit if it was live in any of its counters.
+inline void combine_released(std::span<const Decision> each, Decision& all) noexcept {
+  combine(each, all);
+  const bool any = std::any_of(each.begin(), each.end(), std::mem_fn(&Decision::allowed));
+  if (!any || all.allowed()) return;
+  all.outcome = Outcome::kAllowed;
+  all.reason = Reason::kOk;
+}
+
+}  // namespace sluice
+
+namespace sluice::detail {
+
+// What a failure policy answers in place of a store. It has no numbers but those by which the
+// caller acts: a take of at most the cost takes the least cost of the request, and a reservation
+// does not wait.
+constexpr Decision fallback(Outcome outcome, Verb verb, std::uint64_t least_cost) noexcept {
+  Decision answer{.outcome = outcome, .reason = Reason::kFallback};
+  if (outcome != Outcome::kAllowed) return answer;
+  if (verb == Verb::kReserve) answer.delay = Duration{0};
+  if (verb == Verb::kTakeAtMost) {
+    answer.taken = static_cast<std::uint32_t>(std::min(least_cost, kMaxUnits));
+  }
+  return answer;
+}
+
+}  // namespace sluice::detail
 
 namespace sluice::core {
 
@@ -15,7 +135,7 @@ constexpr Reason reason_of(const Answer& answer) noexcept {
   return answer.never ? Reason::kNever : Reason::kLimited;
 }
 
-// Writes the answer of a limit, field by field: see combine.h.
+// Writes the answer of a limit, field by field.
 inline void write(const Limit& limit, const Answer& answer, Decision& d) noexcept {
   d.outcome = answer.admitted ? Outcome::kAllowed : Outcome::kDenied;
   d.reason = reason_of(answer);

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/limit_options.h"
-#include "limiter/combine.h"
-#include "limiter/fallback.h"
+#include "core/limit.h"
+#include "limiter/answer.h"
 
 namespace sluice {
 namespace {

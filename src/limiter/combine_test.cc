@@ -1,4 +1,4 @@
-#include "limiter/combine.h"
+#include "limiter/answer.h"
 
 #include <gtest/gtest.h>
 

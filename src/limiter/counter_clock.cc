@@ -1,4 +1,5 @@
-#include "limiter/tick_anchor.h"
+#include "limiter/counter_clock.h"
+
 #include "sluice/clock.h"
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -11,7 +12,6 @@
 #include <ctime>
 #include <string_view>
 #endif
-
 namespace sluice {
 
 #if defined(__x86_64__) && defined(__linux__)

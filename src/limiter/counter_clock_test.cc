@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "limiter/tick_anchor.h"
+#include "limiter/counter_clock.h"
 #include "sluice/clock.h"
 
 namespace sluice {

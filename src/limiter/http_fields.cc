@@ -1,12 +1,12 @@
-#include "sluice/http_fields.h"
+#include "limiter/http_fields.h"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "core/ticks.h"
-#include "limiter/http_field_text.h"
+#include "core/step.h"
 #include "limiter/reason_report.h"
+#include "sluice/http_fields.h"
 
 namespace sluice {
 namespace {

@@ -1,10 +1,19 @@
-#include "sluice/limiter.h"
-
 #include <array>
 
 #include "limiter/waits.h"
+#include "sluice/limiter.h"
+#include "sluice/store_events.h"
 
 namespace sluice {
+
+std::string_view to_string(StoreEventKind kind) noexcept {
+  constexpr std::array<std::string_view, kStoreEventKinds> kNames = {
+      "connected",     "connection_lost", "connect_failed",  "topology_changed", "request_failed",
+      "script_loaded", "breaker_opened",  "breaker_probing", "breaker_closed",
+  };
+  const auto index = static_cast<std::size_t>(kind);
+  return index < kNames.size() ? kNames[index] : std::string_view("unknown");
+}
 
 Decision Store::apply_one(Action action, const Charge& charge,
                           std::optional<Instant> now) noexcept {

@@ -1,13 +1,243 @@
-#include "sluice/permit.h"
+#include "limiter/permit.h"
 
+#include <pthread.h>
+#include <sys/random.h>
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <system_error>
 #include <utility>
 #include <vector>
 
-#include "limiter/held_permit.h"
 #include "sluice/limiter.h"
+#include "sluice/permit.h"
+#include "sluice/permit_id.h"
 
 namespace sluice {
+namespace {
+
+// The number of times that this process was forked off.
+std::atomic<std::uint64_t>& forks() noexcept {
+  static std::atomic<std::uint64_t> count{0};
+  return count;
+}
+
+// Random bytes of the system for the names of one thread: a call of the system for each name takes
+// more time than the rest of a permit. After a fork a process does not use those of its parent.
+class Source {
+ public:
+  void take(PermitId::Bytes& out) {
+    const std::uint64_t now = forks().load(std::memory_order_relaxed);
+    if (left_ == 0 || forks_ != now) fill(now);
+    PermitId::Bytes& next = names_[--left_];
+    out = std::exchange(next, {});
+  }
+
+ private:
+  void fill(std::uint64_t now) {
+    [[maybe_unused]] static const int handler =
+        ::pthread_atfork(nullptr, nullptr, [] { forks().fetch_add(1, std::memory_order_relaxed); });
+    static_assert(sizeof(names_) <= 256, "at most so much at once");
+    if (::getentropy(names_.data(), sizeof(names_)) != 0) {
+      throw std::system_error(errno, std::generic_category(), "the system has no random bytes");
+    }
+    left_ = names_.size();
+    forks_ = now;
+  }
+
+  std::size_t left_ = 0;
+  std::uint64_t forks_ = 0;
+  std::array<PermitId::Bytes, 21> names_{};
+};
+
+}  // namespace
+
+PermitId PermitId::random() {
+  static thread_local Source source;
+  Bytes bytes;
+  source.take(bytes);
+  return PermitId(bytes);
+}
+
+}  // namespace sluice
+
+// The text is base64url without padding of these bytes; numbers have their lowest byte first:
+//   version (1 byte: 1), id (12), number of counters (1), and for each counter:
+//   keyspace (1), limit (2), lease in µs (6), size of the key (4), size of the tag (4), key, tag
+namespace sluice {
+
+using detail::HeldPermit;
+
+namespace {
+
+constexpr std::uint8_t kVersion = 1;
+constexpr std::size_t kLimitBytes = 2, kLeaseBytes = 6, kSizeBytes = 4;
+constexpr std::string_view kDigits =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+constexpr auto kValues = [] {
+  std::array<std::int8_t, 256> values{};
+  values.fill(-1);
+  for (std::size_t i = 0; i < kDigits.size(); ++i) {
+    values[static_cast<unsigned char>(kDigits[i])] = static_cast<std::int8_t>(i);
+  }
+  return values;
+}();
+
+// Appends bytes in base64url.
+class Writer {
+ public:
+  explicit Writer(std::string& out) noexcept : out_(out) {}
+
+  void byte(std::uint8_t value) {
+    bits_ = bits_ << 8 | value;
+    for (count_ += 8; count_ >= 6; count_ -= 6) out_ += kDigits[bits_ >> (count_ - 6) & 63];
+  }
+  void number(std::uint64_t value, std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; ++i) byte(static_cast<std::uint8_t>(value >> (8 * i)));
+  }
+  void text(std::string_view text) {
+    for (const char c : text) byte(static_cast<std::uint8_t>(c));
+  }
+  void end() {
+    if (count_ > 0) out_ += kDigits[bits_ << (6 - count_) & 63];
+  }
+
+ private:
+  std::string& out_;
+  std::uint32_t bits_ = 0;
+  unsigned count_ = 0;
+};
+
+// Returns the bytes of a text in base64url. No two texts have the same bytes.
+std::optional<std::string> decoded(std::string_view text) {
+  std::string out;
+  out.reserve(text.size() * 3 / 4);
+  std::uint32_t bits = 0;
+  unsigned count = 0;
+  for (const char c : text) {
+    const std::int8_t value = kValues[static_cast<unsigned char>(c)];
+    if (value < 0) return std::nullopt;
+    bits = bits << 6 | static_cast<std::uint8_t>(value);
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    out += static_cast<char>(bits >> count & 0xFF);
+  }
+  const bool is_whole = count < 6 && (bits & ((1u << count) - 1)) == 0;
+  return is_whole ? std::optional(std::move(out)) : std::nullopt;
+}
+
+// Reads from the front of bytes. After a read beyond the end, `is_short()`.
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) noexcept : rest_(bytes) {}
+
+  bool is_short() const noexcept { return is_short_; }
+  bool is_at_end() const noexcept { return rest_.empty() && !is_short_; }
+  std::string_view text(std::size_t size) noexcept {
+    is_short_ = is_short_ || size > rest_.size();
+    const std::string_view taken = rest_.substr(0, is_short_ ? 0 : size);
+    rest_.remove_prefix(taken.size());
+    return taken;
+  }
+  std::uint64_t number(std::size_t bytes) noexcept {
+    const std::string_view taken = text(bytes);
+    std::uint64_t value = 0;
+    for (std::size_t i = taken.size(); i-- > 0;) {
+      value = value << 8 | static_cast<std::uint8_t>(taken[i]);
+    }
+    return value;
+  }
+
+ private:
+  std::string_view rest_;
+  bool is_short_ = false;
+};
+
+std::optional<Charge> read_charge(Reader& in) {
+  const std::uint64_t keyspace = in.number(1);
+  const std::uint64_t limit = in.number(kLimitBytes);
+  const auto lease = static_cast<std::int64_t>(in.number(kLeaseBytes));
+  const std::uint64_t key_size = in.number(kSizeBytes);
+  const std::uint64_t tag_size = in.number(kSizeBytes);
+  const std::string_view key = in.text(key_size);
+  const std::string_view tag = in.text(tag_size);
+  const auto made =
+      Limit::make({.algorithm = Algorithm::kConcurrency, .limit = limit, .per = Duration{lease}});
+  if (in.is_short() || keyspace > 1 || !made) return std::nullopt;
+  return Charge{
+      .key = key, .limit = *made, .tag = tag, .keyspace = static_cast<Keyspace>(keyspace)};
+}
+
+// Returns the charges, which borrow the bytes; none if they are wrong.
+std::vector<Charge> read_charges(Reader& in) {
+  const std::uint64_t count = in.number(1);
+  std::vector<Charge> charges;
+  if (count > kMaxCharges) return charges;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const auto charge = read_charge(in);
+    if (!charge) return {};
+    charges.push_back(*charge);
+  }
+  if (!in.is_at_end()) charges.clear();
+  return charges;
+}
+
+}  // namespace
+
+void PermitText::append(const PermitId& id, std::span<const Charge> charges, std::string& out) {
+  const auto count = std::count_if(charges.begin(), charges.end(), HeldPermit::belongs);
+  if (count == 0) return;
+  Writer writer(out);
+  writer.byte(kVersion);
+  for (const std::uint8_t byte : id.bytes()) writer.byte(byte);
+  writer.byte(static_cast<std::uint8_t>(count));
+  for (const Charge& charge : charges) {
+    if (!HeldPermit::belongs(charge)) continue;
+    writer.byte(static_cast<std::uint8_t>(charge.keyspace));
+    writer.number(charge.limit.limit(), kLimitBytes);
+    writer.number(static_cast<std::uint64_t>(charge.limit.period().count()), kLeaseBytes);
+    writer.number(charge.key.size(), kSizeBytes);
+    writer.number(charge.tag.size(), kSizeBytes);
+    writer.text(charge.key);
+    writer.text(charge.tag);
+  }
+  writer.end();
+}
+
+Expected<PermitText> PermitText::parse(std::string_view text) {
+  const auto bytes = decoded(text);
+  if (!bytes) return Unexpected{"not the text of a permit: it is not in base64url"};
+  Reader in(*bytes);
+  if (in.number(1) != kVersion) {
+    return Unexpected{"not the text of a permit, or of one of another version"};
+  }
+  PermitId::Bytes id{};
+  const std::string_view id_bytes = in.text(id.size());
+  std::copy(id_bytes.begin(), id_bytes.end(), id.begin());
+  const std::vector<Charge> charges = read_charges(in);
+  if (charges.empty()) return Unexpected{"not the text of a permit: it is cut off or changed"};
+  return PermitText(HeldPermit::make(PermitId(id), charges, charges.size()));
+}
+
+PermitText::PermitText(Held held) noexcept : held_(std::move(held)) {}
+PermitText::~PermitText() = default;
+PermitText::PermitText(PermitText&&) noexcept = default;
+PermitText& PermitText::operator=(PermitText&&) noexcept = default;
+
+std::span<const Charge> PermitText::charges() const noexcept { return held_->charges(); }
+
+Decision PermitText::release(Store& store, std::optional<Instant> now) const noexcept {
+  return held_->apply(Verb::kRelease, store, now);
+}
+
+Decision PermitText::extend(Store& store, std::optional<Instant> now) const noexcept {
+  return held_->apply(Verb::kExtend, store, now);
+}
 
 using detail::HeldPermit;
 

@@ -1,6 +1,85 @@
 #include "limiter/reason_report.h"
 
+#include <cstdint>
+#include <utility>
+
+#include "sluice/grpc_status_details.h"
+#include "sluice/request_decision.h"
+
 namespace sluice {
+namespace {
+
+void put_varint(std::string& out, std::uint64_t value) {
+  for (; value > 127; value >>= 7) out += static_cast<char>((value & 127) | 128);
+  out += static_cast<char>(value);
+}
+
+// Appends a field of protobuf, unless it has its default.
+void put_number(std::string& out, unsigned field, std::uint64_t value) {
+  if (value == 0) return;
+  put_varint(out, field << 3);
+  put_varint(out, value);
+}
+void put_bytes(std::string& out, unsigned field, std::string_view bytes) {
+  put_varint(out, field << 3 | 2);
+  put_varint(out, bytes.size());
+  out += bytes;
+}
+
+}  // namespace
+
+std::string grpc_status_details(int code, std::string_view message,
+                                std::optional<Duration> retry_after) {
+  std::string status;
+  put_number(status, 1, static_cast<std::uint64_t>(code));
+  put_bytes(status, 2, message);
+  if (retry_after) {
+    const auto ticks = static_cast<std::uint64_t>(retry_after->count());
+    std::string duration, retry_info, any;
+    put_number(duration, 1, ticks / 1'000'000);
+    put_number(duration, 2, ticks % 1'000'000 * 1000);
+    put_bytes(retry_info, 1, duration);
+    put_bytes(any, 1, "type.googleapis.com/google.rpc.RetryInfo");
+    put_bytes(any, 2, retry_info);
+    put_bytes(status, 3, any);
+  }
+  return status;
+}
+
+namespace {
+
+constexpr int kGrpcResourceExhausted = 8;
+
+}  // namespace
+
+RequestDecision::RequestDecision(Limiter& limiter, std::vector<NamedCharge> charges)
+    : charges_(std::move(charges)) {
+  if (charges_.empty()) return;
+  std::vector<Charge> asked;
+  asked.reserve(charges_.size());
+  for (const NamedCharge& one : charges_) asked.push_back({one.key, one.limit, one.cost});
+  std::vector<Decision> each(charges_.size());
+  decision_ = limiter.check(asked, each);
+  limits_.reserve(charges_.size());
+  for (std::size_t i = 0; i < charges_.size(); ++i) {
+    limits_.push_back({charges_[i].name, charges_[i].limit, each[i]});
+  }
+}
+
+int RequestDecision::grpc_code() const noexcept {
+  if (allowed()) return 0;
+  const int code = report_of(decision_.reason).grpc;
+  return code == 0 ? kGrpcResourceExhausted : code;
+}
+
+std::string_view RequestDecision::detail() const noexcept {
+  return report_of(decision_.reason).detail;
+}
+
+std::span<const HttpField> RequestDecision::fields(HeaderFields wanted) {
+  return fields_.of(limits_, decision_, wanted);
+}
+
 namespace {
 
 constexpr int kGrpcInvalidArgument = 3;

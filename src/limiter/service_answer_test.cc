@@ -1,4 +1,4 @@
-#include "limiter/service_answer.h"
+#include "limiter/client_throttle.h"
 
 #include <gtest/gtest.h>
 

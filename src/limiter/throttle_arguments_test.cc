@@ -1,4 +1,4 @@
-#include "limiter/throttle_arguments.h"
+#include "limiter/limit_arguments.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "core/wire_outcome.h"
+#include "core/decision.h"
 #include "metrics/counts.h"
 #include "metrics/process.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/limit_access.h"
+#include "core/limit.h"
 #include "sluice/store.h"
 #include "stores/redis/script/format.h"
 

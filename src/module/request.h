@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/ticks.h"
+#include "core/step.h"
 #include "sluice/block.h"
 #include "sluice/limit.h"
 #include "sluice/permit_id.h"

@@ -1,7 +1,7 @@
 #include <array>
 #include <string_view>
 
-#include "limiter/throttle_arguments.h"
+#include "limiter/limit_arguments.h"
 #include "module/commands.h"
 
 // CL.THROTTLE and the same decision under other names. The key is the first argument, as it is.

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "core/limit_options.h"
+#include "core/limit.h"
 #include "core/period.h"
 #include "replay/report.h"
 #include "replay/text.h"

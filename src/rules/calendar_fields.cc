@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "core/calendar_text.h"
+#include "core/calendar.h"
 
 namespace sluice::rules {
 

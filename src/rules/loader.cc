@@ -5,7 +5,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "core/limit_options.h"
+#include "core/limit.h"
 #include "core/log.h"
 #include "limiter/without_scripts.h"
 #include "rules/block_fields.h"

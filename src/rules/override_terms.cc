@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/limit_options.h"
+#include "core/limit.h"
 #include "rules/counter_key.h"
 #include "rules/diagnostics.h"
 #include "rules/plans.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "core/calendar_text.h"
+#include "core/calendar.h"
 #include "core/period.h"
 #include "rules/fields.h"
 #include "rules/source_text.h"

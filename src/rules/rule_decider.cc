@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "limiter/held_permit.h"
+#include "limiter/permit.h"
 #include "rules/near_limit.h"
 
 // A request is decided in four steps: match the rules, name their counters, decide the batch of

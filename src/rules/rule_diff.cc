@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "core/limit_options.h"
+#include "core/limit.h"
 #include "core/period.h"
 #include "rules/diagnostics.h"
 #include "rules/source_text.h"

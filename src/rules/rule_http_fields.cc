@@ -1,6 +1,6 @@
 #include "sluice/rule_http_fields.h"
 
-#include "limiter/http_field_text.h"
+#include "limiter/http_fields.h"
 #include "rules/policy_name.h"
 
 namespace sluice {

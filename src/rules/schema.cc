@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <vector>
 
-#include "core/calendar_text.h"
-#include "core/limit_options.h"
+#include "core/calendar.h"
+#include "core/limit.h"
 #include "core/period.h"
 #include "rules/diagnostics.h"
 #include "sluice/block.h"

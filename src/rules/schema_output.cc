@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "core/limit_options.h"
+#include "core/limit.h"
 #include "core/period.h"
 #include "rules/schema.h"
 

@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "core/time_zone.h"
-#include "core/time_zone_rule.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-#include "core/calendar_text.h"
+#include "core/calendar.h"
 #include "sluice/calendar.h"
 
 namespace {

@@ -1,6 +1,6 @@
 #include "server/decide/rejection.h"
 
-#include "limiter/http_field_text.h"
+#include "limiter/http_fields.h"
 #include "limiter/reason_report.h"
 #include "rules/policy_name.h"
 #include "server/protocol/http/problem.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "limiter/charge_fits.h"
+#include "limiter/answer.h"
 #include "sluice/new_key_limit.h"
 #include "sluice/permit_id.h"
 

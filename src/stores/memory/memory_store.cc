@@ -9,8 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "limiter/charge_fits.h"
-#include "limiter/combine.h"
+#include "limiter/answer.h"
 #include "stores/memory/in_place.h"
 #include "stores/memory/request.h"
 #include "stores/memory/snapshot_reader.h"

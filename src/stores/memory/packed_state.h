@@ -3,8 +3,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "core/concurrency.h"
 #include "core/log.h"
-#include "core/permits.h"
 #include "core/state.h"
 #include "stores/memory/lock.h"
 

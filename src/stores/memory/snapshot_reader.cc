@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "core/limit_options.h"
+#include "core/limit.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

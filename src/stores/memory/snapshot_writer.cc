@@ -5,7 +5,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "core/limit_options.h"
+#include "core/limit.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

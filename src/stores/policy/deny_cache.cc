@@ -6,7 +6,7 @@
 #include <memory>
 #include <new>
 
-#include "limiter/combine.h"
+#include "limiter/answer.h"
 #include "sluice/async_policies.h"
 #include "stores/policy/deny_table.h"
 #include "stores/policy/spread_count.h"

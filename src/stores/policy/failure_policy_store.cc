@@ -1,9 +1,8 @@
 #include <algorithm>
 #include <new>
 
+#include "limiter/answer.h"
 #include "limiter/batch.h"
-#include "limiter/charge_fits.h"
-#include "limiter/fallback.h"
 #include "sluice/failure_policy.h"
 #include "stores/policy/local_permits.h"
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "core/limit_access.h"
+#include "core/limit.h"
 #include "sluice/store.h"
 #include "stores/memory/fingerprint.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "limiter/combine.h"
+#include "limiter/answer.h"
 
 namespace sluice::policy {
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/limit_options.h"
+#include "core/limit.h"
 #include "sluice/async_policies.h"
 #include "sluice/leased_store.h"
 #include "sluice/limiter.h"

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <new>
 
-#include "core/limit_options.h"
+#include "core/limit.h"
 #include "sluice/failure_policy.h"
 
 namespace sluice {

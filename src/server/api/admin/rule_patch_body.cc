@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "core/calendar_text.h"
+#include "core/calendar.h"
 #include "core/period.h"
 #include "core/quoted.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/wire_outcome.h"
+#include "core/decision.h"
 
 namespace sluice::server {
 namespace {

@@ -3,7 +3,7 @@
 #include <array>
 #include <span>
 
-#include "core/limit_options.h"
+#include "core/limit.h"
 #include "core/quoted.h"
 #include "limiter/limit_arguments.h"
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/wire_outcome.h"
+#include "core/decision.h"
 #include "server/api/resp/command.h"
 #include "server/logging/log_line.h"
 #include "sluice/clock.h"

@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "limiter/limit_arguments.h"
-#include "limiter/throttle_arguments.h"
 #include "server/protocol/resp/reply.h"
 #include "sluice/clock.h"
 

@@ -1,7 +1,7 @@
 #include <array>
 
-#include "core/fixed_text.h"
-#include "core/limit_options.h"
+#include "core/limit.h"
+#include "core/quoted.h"
 #include "server/api/resp/command.h"
 #include "server/api/resp/command_handler.h"
 

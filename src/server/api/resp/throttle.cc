@@ -1,7 +1,7 @@
 #include <string>
 
+#include "limiter/limit_arguments.h"
 #include "limiter/reason_report.h"
-#include "limiter/throttle_arguments.h"
 #include "server/api/resp/command_handler.h"
 
 // CL.THROTTLE, compatible with redis-cell, and the same decision under other names.

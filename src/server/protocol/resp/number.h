@@ -1,6 +1,6 @@
 #pragma once
 
-#include "limiter/whole_number.h"
+#include "limiter/limit_arguments.h"
 
 namespace sluice::server::resp {
 

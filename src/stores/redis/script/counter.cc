@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "limiter/answer.h"
-#include "limiter/charge_fits.h"
 #include "stores/redis/script/format.h"
 #include "stores/redis/script/windows.h"
 

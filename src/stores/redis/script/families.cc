@@ -5,7 +5,7 @@
 #include <bit>
 #include <stdexcept>
 
-#include "core/limit_access.h"
+#include "core/limit.h"
 #include "core/state.h"
 #include "stores/redis/script/format.h"
 #include "stores/redis/script/lua.h"

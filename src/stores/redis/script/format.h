@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "core/forgotten.h"
+#include "core/step.h"
 #include "sluice/limit.h"
 #include "stores/redis/script/record.h"
 

@@ -1,6 +1,6 @@
 #include "stores/redis/script/key_block.h"
 
-#include "limiter/charge_fits.h"
+#include "limiter/answer.h"
 #include "stores/redis/client/command.h"
 #include "stores/redis/script/format.h"
 

@@ -7,8 +7,6 @@
 #include <charconv>
 
 #include "limiter/answer.h"
-#include "limiter/charge_fits.h"
-#include "limiter/combine.h"
 #include "sluice/new_key_limit.h"
 #include "stores/redis/script/format.h"
 #include "stores/redis/script/scripts.h"

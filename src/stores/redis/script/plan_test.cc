@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/limit_access.h"
+#include "core/limit.h"
 
 namespace sluice::redis::plan_test {
 namespace {

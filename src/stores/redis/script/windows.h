@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/ticks.h"
+#include "core/step.h"
 #include "sluice/calendar.h"
 #include "sluice/clock.h"
 #include "stores/redis/script/format.h"

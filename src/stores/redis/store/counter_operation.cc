@@ -11,7 +11,6 @@
 #include <string_view>
 
 #include "limiter/answer.h"
-#include "limiter/combine.h"
 #include "limiter/without_scripts.h"
 #include "stores/redis/script/format.h"
 

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "core/limit_access.h"
+#include "core/limit.h"
 #include "stores/redis/store/test_client.h"
 
 namespace sluice::redis {

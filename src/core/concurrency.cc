@@ -1,4 +1,4 @@
-#include "core/permits.h"
+#include "core/concurrency.h"
 
 #include <algorithm>
 
